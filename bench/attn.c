@@ -30,7 +30,7 @@ typedef struct variant {
     size_t    (*scratch)(const xd_attn_args *a, int threads);
     xd_status (*run)(const xd_attn_args *a, void *tmp);
     xd_isa      needs;
-    double    (*f32)(void), (*bf16)(void);     /* bursts of the peak loop                     */
+    double    (*f32)(void), (*bf16)(void);     /* bursts of the peak loop */
 } variant;
 
 typedef struct shape {
@@ -97,7 +97,7 @@ static void peak_thread(void *ctx, int64_t begin, int64_t end, int thread)
 {
     peak_job *p = ctx;
     (void)begin, (void)end;
-    p->burst();                 /* brings the threads together                                 */
+    p->burst();                 /* brings the threads together */
     p->rate[thread % MAXTHREADS] = p->burst();
 }
 
@@ -229,7 +229,7 @@ static void run(const variant *v, const variant *other, xd_dtype t, shape s, dou
     static result r;
     xd_kv         kv = { fresh(t, s.m, s.Hk, s.D, 2), fresh(t, s.m, s.Hk, s.D, 3) };
     xd_attn_args  a = { .q = fresh(t, s.n, s.H, s.D, 1), .kv = &kv, .nkv = 1, .scale = 0.1f };
-    int64_t       band = s.n + s.m - 1;         /* the bias of T5: of the distance alone         */
+    int64_t       band = s.n + s.m - 1;         /* the bias of T5: of the distance alone */
     float        *bias = s.bias ? calloc((size_t)(s.H * band), sizeof *bias) : NULL;
     a.out = fresh(t, s.n, s.H, s.D, 4);
     if (bias)

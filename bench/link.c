@@ -21,9 +21,9 @@ enum { MAXRANKS = 1024 };
 
 typedef struct bench {
     xd_comm *c;
-    char    *a, *b;             /* as long as all ranks' largest messages together             */
+    char    *a, *b;             /* as long as all ranks' largest messages together */
     int64_t  bytes;
-    MPI_Comm mpi;               /* for what is done without our communicator                   */
+    MPI_Comm mpi;               /* for what is done without our communicator */
     int      json, rows;
 } bench;
 
@@ -139,7 +139,7 @@ static double overlap(const bench *x, int peer, int poke)
     double   alone = seconds(x, both_ways, peer), best = 1e30;
     xd_req same = c->rank ? c->ops->recv(c, view(&alone, sizeof alone), peer)
                           : c->ops->send(c, view(&alone, sizeof alone), peer);
-    end(x, &same, 1);           /* both work for the same time                                 */
+    end(x, &same, 1);           /* both work for the same time */
     for (int i = 0; i < 5; i++) {
         double t = xd_now_s();
         xd_req r[2] = { c->ops->recv(c, view(x->b, x->bytes), peer),
@@ -152,9 +152,9 @@ static double overlap(const bench *x, int peer, int poke)
     return 100 * (2 * alone - best) / alone;
 }
 
-typedef struct pair {           /* seconds of a message between two ranks                      */
+typedef struct pair {           /* seconds of a message between two ranks */
     double one, two, mpi_one, mpi_two;
-    double lap, none;           /* overlap in percent, with and without pokes                  */
+    double lap, none;           /* overlap in percent, with and without pokes */
 } pair;
 
 static void say_pair(bench *x, int peer, const pair *p)

@@ -28,14 +28,14 @@ typedef struct held {
 
 typedef struct bench {
     xd_dev  *fast, *plain, *count;
-    xd_dev  *dev;               /* the one that a case is built for                            */
-    xd_dtype type;              /* of the activations of the case                               */
-    int      small;             /* few rows                                                    */
+    xd_dev  *dev;               /* the one that a case is built for */
+    xd_dtype type;              /* of the activations of the case */
+    int      small;             /* few rows */
     int      tiny, json, rows;
     double   seconds;
     held     held[HELD];
     int      nheld;
-    xd_op    op;                /* the case that was built                                     */
+    xd_op    op;                /* the case that was built */
     args     a;
     xd_weight w;
     xd_kv    kv;
@@ -164,7 +164,7 @@ static void drop_all(bench *b)
     b->nheld = 0;
 }
 
-enum { PATTERN = 4099 };        /* elements until the numbers come again                       */
+enum { PATTERN = 4099 };        /* elements until the numbers come again */
 
 static void fill(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -229,7 +229,7 @@ static int64_t narrow(const bench *b, int64_t n)
 
 /* ---- cases: products, convolutions, attention ----------------------------------------------- */
 
-typedef struct spec {           /* a shape of a case: what the numbers mean is the case's       */
+typedef struct spec {           /* a shape of a case: what the numbers mean is the case's */
     int64_t v[6];
 } spec;
 

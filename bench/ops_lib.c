@@ -8,7 +8,7 @@
 
 enum { MOST = 3, HELD = 24 };
 
-typedef struct lib {            /* up to three primitives one after the other                  */
+typedef struct lib {            /* up to three primitives one after the other */
     xd_dev  *dev;
     xd_dnn  *dnn;
     xd_prim *prim[MOST];

@@ -26,7 +26,7 @@ static const shape small[] = { { 48, 64, 96, "quick" }, { 5, 48, 16, "few rows" 
 
 typedef struct kind {
     const char *name;
-    xd_dtype    in, out, bias;  /* bias: XD_I32: none                                          */
+    xd_dtype    in, out, bias;  /* bias: XD_I32: none */
     int         gelu, scaled;
 } kind;
 
@@ -71,7 +71,7 @@ static double time_product(const run *r, const xd_cuda_product *p)
 {
     const xd_cuda_driver *cu = r->c->cu;
     float ms[ROUNDS];
-    for (int i = -1; i < ROUNDS; i++) {         /* the first one warms up                      */
+    for (int i = -1; i < ROUNDS; i++) {         /* the first one warms up */
         cu->cuEventRecord(r->timing.begin, r->c->stream);
         for (int k = 0; k < CALLS; k++)
             if (!xd_cuda_multiply(r->c, p))

@@ -21,7 +21,7 @@ extern const xd_command xd_cmd_generate, xd_cmd_plan, xd_cmd_inspect, xd_cmd_ben
 /* Number of main commands, which are the first ones in xd_commands; `xdit` without arguments
  * explains them. */
 enum { XD_MAIN_COMMANDS = 5 };
-extern const xd_command *const xd_commands[];   /* all commands; the array ends with NULL       */
+extern const xd_command *const xd_commands[];   /* all commands; the array ends with NULL */
 
 /* Prints the error of a command, if any, and returns the exit code. */
 int  xd_cli_exit(xd_status s, const xd_err *e);
@@ -32,7 +32,7 @@ void xd_cli_line(void *cookie, const char *line);
 void xd_cli_name(const char *name);
 /* Stores the start time of the process; main calls this function first. */
 void xd_cli_note_start(void);
-double xd_cli_started_s(void);  /* start time of this process, on the clock of xd_now_s         */
+double xd_cli_started_s(void);  /* start time of this process, on the clock of xd_now_s */
 /* Flushes standard output; prints an error if the flush fails. Returns the exit code. */
 int  xd_cli_flush(void);
 /* Ends a command: calls xd_cli_flush, then xd_cli_exit if the command failed. Returns the exit

@@ -12,7 +12,7 @@
 #include "launch/roster.h"
 #include "launch/stop.h"
 
-typedef struct task {           /* state of one run of xdit bench                              */
+typedef struct task {           /* state of one run of xdit bench */
     xd_bench_args bench;
     int           nproc, rank, start_timeout;
     xd_bar        bar;
@@ -36,7 +36,7 @@ static xd_option rows[] = {
     { "height", XD_OPT_INT64, AT(height), 1, 1048576, NULL, "PIXELS",
       "height (default: the model's)" },
     { "layers", XD_OPT_TEXT, AT(layers), 0, 0, NULL, "N,N",
-      NULL },                   /* xd_opt_explain sets this help text at run time              */
+      NULL },                   /* xd_opt_explain sets this help text at run time */
     { "max_sequence_length", XD_OPT_INT, AT(max_sequence_length), 1, 16384, NULL, "N",
       "text tokens (default: the model's)" },
     { "parts", XD_OPT_TEXT, AT(parts), 0, 0, NULL, "LIST",

@@ -23,7 +23,7 @@
 
 enum { MOST_FLAGS = 24 };
 
-typedef struct task {           /* state of one run of xdit calibrate                          */
+typedef struct task {           /* state of one run of xdit calibrate */
     const char   *model, *prompt_file;
     xd_opt_texts  prompts;
     xd_prompt_texts texts;
@@ -33,8 +33,8 @@ typedef struct task {           /* state of one run of xdit calibrate           
     xd_request    request;
     const char   *table;        /* output file for the table that --fast_attn reads; NULL:
                                    TeaCache's coefficients are measured instead */
-    char          limit[48];    /* "measure:THRESHOLD", the value of fast_attn                 */
-    char         *text;         /* contents of the file with the prompts                       */
+    char          limit[48];    /* "measure:THRESHOLD", the value of fast_attn */
+    char         *text;         /* contents of the file with the prompts */
     double      (*pair)[2];     /* [npairs] pairs: the relative change of the first block's input
                                    from step to step, and that of the last block's output */
     int           npairs;

@@ -11,11 +11,11 @@
 #include "launch/launch.h"
 #include "launch/stop.h"
 
-typedef struct task {           /* state of one run of xdit convert                            */
+typedef struct task {           /* state of one run of xdit convert */
     xd_convert_args a;
     xd_opt_texts    components;
     const char     *shard_size;
-    xd_open_flags   open;       /* options for weight files and LoRA files                     */
+    xd_open_flags   open;       /* options for weight files and LoRA files */
     xd_bar          bar;
     xd_opt_table    tables[2];
     xd_opt_spec     spec;

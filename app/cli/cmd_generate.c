@@ -26,7 +26,7 @@
 #include "launch/roster.h"
 #include "launch/stop.h"
 
-typedef struct options {        /* options of the command that are not options of the request   */
+typedef struct options {        /* options of the command that are not options of the request */
     const char  *model, *output, *prompt_file, *trace, *preview;
     xd_opt_texts prompts, images;
     xd_prompt_texts texts;
@@ -78,34 +78,34 @@ static const xd_opt_alias aliases[] = {
     { "distilled_transformer_path", "transformer" },
     { "distilled_transformer_2_path", "transformer_2" },
     { "ray_world_size", "nproc" },           { "world_size", "nproc" },
-    { "taesd", "preview_decoder" },          /* name of the option in stable-diffusion.cpp     */
+    { "taesd", "preview_decoder" },          /* name of the option in stable-diffusion.cpp */
     /* names of options in xDiT's service */
     { "ulysses_parallel_degree", "ulysses_degree" }, { "model_path", "model" },
     { 0 },
 };
 
-typedef struct task {           /* state of one run of xdit generate                           */
+typedef struct task {           /* state of one run of xdit generate */
     options      opts;
     xd_open_flags open;
     xd_request   request;
     char        *text;          /* contents of the file with prompts, or the prompt that the user
                                    has typed */
-    char        *found;         /* name of the default model; NULL: --model is given            */
-    xd_opt_texts operands;      /* the prompt, if the command line has it without --prompt      */
-    int          no_arguments;  /* 1: the command line is empty                                 */
+    char        *found;         /* name of the default model; NULL: --model is given */
+    xd_opt_texts operands;      /* the prompt, if the command line has it without --prompt */
+    int          no_arguments;  /* 1: the command line is empty */
     int          given;         /* number of prompts on the command line, which precede the prompts
                                    of the file */
     xd_compat    compat;
     int          launched, rank;        /* launched: 1 if an MPI launcher has started this process;
                                            rank: the rank of this process */
-    int          images;        /* number of images of the request                             */
+    int          images;        /* number of images of the request */
     char        *skipped;       /* [images] 1: the image's file exists, so it is skipped
                                    (--skip_existing); NULL: not used */
     int          nskipped, next;        /* number of skipped images; index of the first image whose
                                            name was not printed yet */
-    int64_t      frames;        /* number of frames of a video; 1: an image                   */
-    int          failed_previews;       /* number of previews that could not be written        */
-    double       first_s;       /* start time of the first step; 0: no step has begun          */
+    int64_t      frames;        /* number of frames of a video; 1: an image */
+    int          failed_previews;       /* number of previews that could not be written */
+    double       first_s;       /* start time of the first step; 0: no step has begun */
     xd_opt_table tables[5];
     xd_opt_spec  spec;
     xd_bar       bar;
@@ -146,7 +146,7 @@ static void on_log(void *cookie, int level, const char *line)
 {
     static const char *const mark[] = { "error: ", "warning: ", "", "" };
     task *t = cookie;
-    if (t->rank > 0 && level > XD_LOG_ERROR)    /* rank 0 prints the same line                  */
+    if (t->rank > 0 && level > XD_LOG_ERROR)    /* rank 0 prints the same line */
         return;
     xd_bar_clear(&t->bar);
     fprintf(stderr, "xdit: %s%s\n", level >= 0 && level < 4 ? mark[level] : "", line);
@@ -491,7 +491,7 @@ static xd_status check_kind(task *t, const xd_engine *g)
     return xd_output_check_video(t->opts.output, video, &t->err);
 }
 
-enum { LEAST_COLD = 1000000 };  /* smaller numbers of bytes read from disk are not printed     */
+enum { LEAST_COLD = 1000000 };  /* smaller numbers of bytes read from disk are not printed */
 
 /* Prints the predicted seconds of a stage, and the bytes that it reads from disk: " (predicted
  * 52.90, reading 9.5 GB)". */
@@ -673,7 +673,7 @@ static int run_command(int argc, char **argv)
         xd_stop_arm_rank(), xd_launch_deadline(t.open.start_timeout, t.rank);
     else
         xd_stop_arm();
-    signal(SIGPIPE, SIG_IGN);   /* a closed pipe must not kill the process                     */
+    signal(SIGPIPE, SIG_IGN);   /* a closed pipe must not kill the process */
     signal(SIGXFSZ, SIG_IGN);   /* writing beyond ulimit -f becomes an error instead of a signal */
     if (st == XD_OK)
         st = check_task(&t, &ranks);
@@ -691,7 +691,7 @@ static int run_command(int argc, char **argv)
     free(t.skipped);
     free(t.text);
     free(t.found);
-    if (st == XD_ECOMM)         /* skips exit handlers of MPI, which would hang                */
+    if (st == XD_ECOMM)         /* skips exit handlers of MPI, which would hang */
         _exit(code);
     return code;
 }

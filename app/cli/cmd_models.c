@@ -51,9 +51,9 @@ static void print_help(FILE *f)
 
 typedef struct facts {
     char   recipe[64], makes[16];
-    double bytes;               /* bytes of the model's weight files                           */
-    int    nproblems;           /* number of files or components that are missing or invalid   */
-    char   problem[4096];       /* the first of these problems                                 */
+    double bytes;               /* bytes of the model's weight files */
+    int    nproblems;           /* number of files or components that are missing or invalid */
+    char   problem[4096];       /* the first of these problems */
     int    fits;                /* 1: the model fits in memory; 0: only with other options, or not
                                    at all */
     char   how[4096];           /* the memory that the model needs, or the options with which it

@@ -9,7 +9,7 @@
 #include "cli/type_rows.h"
 #include "families/help.h"
 
-typedef struct task {           /* state of one run of xdit plan                               */
+typedef struct task {           /* state of one run of xdit plan */
     xd_advise_args ask;
     xd_request     request;
     const char    *plan, *memory;

@@ -7,7 +7,7 @@
 #include "launch/roster.h"
 #include "launch/stop.h"
 
-typedef struct task {           /* state of one run of xdit probe                              */
+typedef struct task {           /* state of one run of xdit probe */
     xd_probe_args probe;
     int           ranks, rank, start_timeout;
     xd_opt_table  table;

@@ -16,7 +16,7 @@ typedef struct xd_finding {
     char      name[16], text[384], advice[256];
 } xd_finding;
 
-typedef struct xd_findings {    /* a list of results; initialize with {0}                      */
+typedef struct xd_findings {    /* a list of results; initialize with {0} */
     int        n;
     xd_finding v[48];
 } xd_findings;
@@ -32,7 +32,7 @@ int  xd_findings_worst(const xd_findings *f);
 /* Formats a number of bytes: "1.5 GB". */
 const char *xd_bytes_text(double bytes, char text[16]);
 
-enum { XD_GPUS = 16 };          /* maximum number of GPUs that are listed                      */
+enum { XD_GPUS = 16 };          /* maximum number of GPUs that are listed */
 enum { XD_GPU_CUBLASLT, XD_GPU_NCCL, XD_GPU_CUDNN, XD_GPU_LIBRARIES };
 typedef struct xd_gpus {        /* properties of CUDA and its GPUs; texts are empty if unknown */
     int  n;
@@ -40,19 +40,19 @@ typedef struct xd_gpus {        /* properties of CUDA and its GPUs; texts are em
     /* old[i] is 1 if GPU i is too old to be used. lacks[i] is 1 if library i cannot be
      * loaded; the reason is in libraries[i]. */
     int  old[XD_GPUS], lacks[XD_GPU_LIBRARIES];
-    char none[384];             /* the reason why no GPU can be used                           */
-    char no_kernels[256];       /* the reason why no kernels can be compiled                   */
+    char none[384];             /* the reason why no GPU can be used */
+    char no_kernels[256];       /* the reason why no kernels can be compiled */
 } xd_gpus;
 
 typedef struct xd_host {
-    int         cores;          /* number of CPU cores that this process may use               */
+    int         cores;          /* number of CPU cores that this process may use */
     double      free_bytes, mapped; /* bytes of free memory, and bytes of mapped address space */
     /* Directory of the Hugging Face cache, and the default compute type. */
     char        hub[1024], type[16];
     xd_gpus     gpus;
     const char *model;          /* model whose weights are compared with the free memory; NULL:
                                    none */
-    int         ranks;          /* number of ranks whose CPUs are printed                      */
+    int         ranks;          /* number of ranks whose CPUs are printed */
 } xd_host;
 /* Adds the results of all checks of the host: cores, threads, memory, resource limits, pages, GPUs
  * and directories. */

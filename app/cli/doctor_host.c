@@ -80,7 +80,7 @@ static const char *count_text(int n, const char *what, char text[32])
     return text;
 }
 
-enum { MAX_LINES = 16 };        /* maximum number of printed lines, one per rank               */
+enum { MAX_LINES = 16 };        /* maximum number of printed lines, one per rank */
 
 /* Reports the CPUs of every rank. Whether `xdit generate` binds ranks to their CPUs also depends on
  * --threads. */

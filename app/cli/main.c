@@ -4,7 +4,7 @@
  * printed to standard error. */
 #include <stdlib.h>
 #include <string.h>
-#ifdef __GLIBC__                /* the C library's headers define this macro                    */
+#ifdef __GLIBC__                /* the C library's headers define this macro */
 #include <malloc.h>
 #endif
 #include <sys/resource.h>
@@ -43,7 +43,7 @@ static void print_commands(FILE *f, int all)
     if (!all)
         fputs("\nAlso:", f);
     for (int i = XD_MAIN_COMMANDS, at = 5; !all && c[i]; i++) {
-        if (c[i] == &xd_cmd_worker)     /* only xdit serve starts this command                 */
+        if (c[i] == &xd_cmd_worker)     /* only xdit serve starts this command */
             continue;
         at += 1 + (int)strlen(c[i]->name);
         fprintf(f, "%s %s", at > HELP_COLUMNS ? "\n     " : "", c[i]->name);

@@ -59,7 +59,7 @@ static int for_entries(const char *dir, void (*each)(void *cookie, const char *n
 typedef struct search {
     xd_model_list *l;
     const char    *root;
-    int            deeper;      /* 1: also search in subdirectories that are not models       */
+    int            deeper;      /* 1: also search in subdirectories that are not models */
     xd_status      s;
     xd_err        *e;
 } search;

@@ -7,7 +7,7 @@
 
 typedef struct xd_listed {
     char *name;                 /* value of --model that selects the model: "org/name", or a path */
-    char *dir;                  /* the directory with model_index.json, or the weight file      */
+    char *dir;                  /* the directory with model_index.json, or the weight file */
     /* hub is 1 if the model is in the Hugging Face cache; file is 1 if the model is a single weight
      * file. */
     int   hub, file;

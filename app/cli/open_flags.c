@@ -19,7 +19,7 @@ static const char *const components[XD_OPEN_FILES] = {
 
 static xd_option rows[] = {
     { "transformer", XD_OPT_TEXT, AT(files[TRANSFORMER]), 0, 0, NULL, "FILE",
-      NULL },                   /* xd_opt_explain sets this help text at run time              */
+      NULL },                   /* xd_opt_explain sets this help text at run time */
     { "transformer_2", XD_OPT_TEXT, AT(files[TRANSFORMER_2]), 0, 0, NULL, "FILE",
       "weights of the second (low-noise) transformer, for models with two" },
     { "vae", XD_OPT_TEXT, AT(files[VAE]), 0, 0, NULL, "FILE",
@@ -94,7 +94,7 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 const xd_option *xd_open_flags_rows(int *n)
 {
-    static char file[192], no_t5[128];          /* help texts that name models                 */
+    static char file[192], no_t5[128];          /* help texts that name models */
     snprintf(file, sizeof file, "weights of the transformer from this file instead of DIR, such "
              "as %s: as published, of ComfyUI or diffusers, or GGUF", xd_family_says(XD_WORD_FILE));
     snprintf(no_t5, sizeof no_t5, "do not use the T5 text encoder (%s)",

@@ -7,7 +7,7 @@
 #include "cli/loras.h"
 #include "cli/opt.h"
 
-enum { XD_OPEN_FILES = 8 };     /* number of options for weight files of components            */
+enum { XD_OPEN_FILES = 8 };     /* number of options for weight files of components */
 
 typedef struct xd_open_flags {
     const char  *dtype, *weights_dtype, *text_weights_dtype, *device, *offload;
@@ -23,7 +23,7 @@ typedef struct xd_open_flags {
     /* the following fields are computed by xd_open_flags_read */
     xd_component_file file[XD_OPEN_FILES];
     xd_loras_read     lora, lora_2;
-    int64_t           budget;   /* value of --memory in bytes                                   */
+    int64_t           budget;   /* value of --memory in bytes */
 } xd_open_flags;
 
 void             xd_open_flags_init(xd_open_flags *f);

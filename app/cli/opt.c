@@ -16,7 +16,7 @@ typedef struct reader {
     int                argc, i, at;     /* index of the current argument; index of the last
                                            option */
     char             **argv;
-    const xd_option   *last;            /* the option before the current argument; NULL: none   */
+    const xd_option   *last;            /* the option before the current argument; NULL: none */
     xd_err            *e;
 } reader;
 
@@ -405,7 +405,7 @@ xd_status xd_opt_parse(const xd_opt_spec *s, int argc, char **argv, xd_opt_texts
 {
     reader    r = { .s = s, .argc = argc, .argv = argv, .e = e };
     xd_status st = XD_OK;
-    int       flags = 1;        /* 1: arguments may be options; 0 after "--"                  */
+    int       flags = 1;        /* 1: arguments may be options; 0 after "--" */
     for (; r.i < argc && st == XD_OK; r.i++) {
         const char *arg = argv[r.i];
         if (flags && strcmp(arg, "--") == 0)

@@ -24,17 +24,17 @@ typedef struct xd_opt_texts {
 } xd_opt_texts;
 
 typedef struct xd_opt_table {
-    const xd_option *rows;      /* options; a row without `help` is hidden in help texts       */
+    const xd_option *rows;      /* options; a row without `help` is hidden in help texts */
     int              n;
     /* Record to which the parser writes values; contains the default values before parsing. */
     void            *record;
 } xd_opt_table;
 
-typedef struct xd_opt_alias {   /* another name of an option                                    */
+typedef struct xd_opt_alias {   /* another name of an option */
     const char *from, *to;
 } xd_opt_alias;
 
-typedef struct xd_opt_group {   /* a section of a help text                                     */
+typedef struct xd_opt_group {   /* a section of a help text */
     const char *title;
     /* Names of options, separated by spaces. In this list of option names, the word "|" separates
      * main options from other options. If any group has the word "|", --help prints only the
@@ -48,7 +48,7 @@ typedef struct xd_opt_spec {
     int                 ntables;
     /* Other names of options; in the last row, `from` is NULL; NULL: no option has another name. */
     const xd_opt_alias *aliases;
-    int                 operands;       /* maximum number of arguments that are not options     */
+    int                 operands;       /* maximum number of arguments that are not options */
     const char         *once;           /* names of text options that may be given only once,
                                            separated by spaces; NULL: none */
     /* Text that the error about too many operands adds, as advice to the user. */

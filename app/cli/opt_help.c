@@ -153,7 +153,7 @@ static void default_text(const xd_option *o, const void *record, char *text, siz
     const char *field = (const char *)record + o->offset;
     double      x = 0.0;
     text[0] = 0;
-    if (strstr(o->help, "default"))     /* the help text already names the default             */
+    if (strstr(o->help, "default"))     /* the help text already names the default */
         return;
     if (o->kind == XD_OPT_FLAG || (o->kind == XD_OPT_TEXT && o->max >= XD_OPT_MANY))
         return;
@@ -230,7 +230,7 @@ static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const vo
     if (o->kind != XD_OPT_FLAG)
         at += fprintf(f, o->kind != XD_OPT_TEXT && o->choices ? " [%s]" : " %s",
                       o->arg ? o->arg : "VALUE");
-    if (mains.on && help_at() == HELP_AT) {     /* one line per option                         */
+    if (mains.on && help_at() == HELP_AT) {     /* one line per option */
         int from = at > HELP_AT - 2 ? at + 2 : HELP_AT;
         shorten(text, help_width() - 1 - from);
         if (from + (int)strlen(text) < help_width()) {

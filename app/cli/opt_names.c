@@ -7,8 +7,8 @@
 enum { MAXNAME = 64 };
 
 typedef struct synonym {
-    const char *names;          /* names in other programs, separated by spaces                 */
-    const char *to;             /* name in xdit; NULL: there is none, and `hint` is printed     */
+    const char *names;          /* names in other programs, separated by spaces */
+    const char *to;             /* name in xdit; NULL: there is none, and `hint` is printed */
     const char *hint;
 } synonym;
 

@@ -10,7 +10,7 @@
 #include "base/err.h"
 
 typedef enum xd_flag_kind {
-    XD_FLAG_SAME,               /* xdit has a flag with the same name and meaning              */
+    XD_FLAG_SAME,               /* xdit has a flag with the same name and meaning */
     XD_FLAG_OTHER, /* xdit has a flag with another name (the field `own`) that has the same value */
     /* The flag has the effect of a flag of xdit with a certain value; `own` has both, for
      * example "weights_dtype int8". */
@@ -25,7 +25,7 @@ typedef enum xd_flag_kind {
 } xd_flag_kind;
 
 typedef struct xd_xdit_flag {
-    const char *name;           /* name without dashes: "ulysses_degree"                       */
+    const char *name;           /* name without dashes: "ulysses_degree" */
     /* Type of the flag's value: 'i' integer, 'r' real number, 's' text, 0 no value, 'b' no value,
      * with a second form --no-NAME. A capital letter means that the flag has any number of values
      * of that type. */
@@ -39,7 +39,7 @@ typedef struct xd_xdit_flag {
     const char *there, *here;
 } xd_xdit_flag;
 
-extern const xd_xdit_flag xd_xdit_flags[];      /* all flags; the last row has no name         */
+extern const xd_xdit_flag xd_xdit_flags[];      /* all flags; the last row has no name */
 enum { XD_XDIT_FLAGS_MAX = 128 };
 
 /* Finds a flag by name. A `-` in `name` is treated as `_`. If the value of a flag is 'b', its name

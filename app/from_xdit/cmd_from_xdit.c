@@ -272,7 +272,7 @@ static xd_status add_prediction(const xd_line *l, const xd_translation *o, xd_te
     xd_status s = xd_advise(&a, &mine);
     if (s == XD_EINVAL)
         return xd_fail(e, s, "%s", mine.msg);
-    if (s != XD_OK || b->failed)        /* no prediction for an incomplete model directory        */
+    if (s != XD_OK || b->failed)        /* no prediction for an incomplete model directory */
         b->len = 0;
     return XD_OK;
 }

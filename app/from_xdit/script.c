@@ -12,19 +12,19 @@ enum { MAX_WORDS = 8192, MAX_WORD = 256 << 10, UNREAD = 1 };    /* UNREAD: the b
                                                                    expansion of the shell that is
                                                                    not evaluated but kept as text */
 
-#define ENDS " \t\r\n;&|<>()"   /* the characters that end a word, unless they are quoted       */
+#define ENDS " \t\r\n;&|<>()"   /* the characters that end a word, unless they are quoted */
 
 typedef struct reader {
     xd_script  *s;
-    const char *p;              /* the rest of the script's text                                */
-    xd_words    vars;           /* the variables of the script, as "NAME=value"                 */
-    xd_words    words;          /* the words of the current command                             */
-    xd_text_buf buf;            /* the word that is being read                                  */
-    int         in_word;        /* 1: a word has begun, even if it is empty                     */
-    int         in_value;       /* 1: the current word is the value of an assignment            */
-    char       *unset;          /* unset variables that the command uses: "$A, $B"; NULL: none  */
-    int         depth;          /* number of open blocks (loops, conditions, functions)         */
-    char        block[8];       /* reserved word of the outermost block: "for"                  */
+    const char *p;              /* the rest of the script's text */
+    xd_words    vars;           /* the variables of the script, as "NAME=value" */
+    xd_words    words;          /* the words of the current command */
+    xd_text_buf buf;            /* the word that is being read */
+    int         in_word;        /* 1: a word has begun, even if it is empty */
+    int         in_value;       /* 1: the current word is the value of an assignment */
+    char       *unset;          /* unset variables that the command uses: "$A, $B"; NULL: none */
+    int         depth;          /* number of open blocks (loops, conditions, functions) */
+    char        block[8];       /* reserved word of the outermost block: "for" */
     xd_err     *e;
     xd_status   st;
 } reader;

@@ -16,7 +16,7 @@ typedef struct xd_words { int n; char **v; } xd_words;
 
 typedef struct xd_command_line {
     xd_words words;
-    char    *devices;           /* value of CUDA_VISIBLE_DEVICES for the command; NULL: unset   */
+    char    *devices;           /* value of CUDA_VISIBLE_DEVICES for the command; NULL: unset */
 } xd_command_line;
 
 /* The commands that were found in a text; initialize with {0}, then set `wanted`. */

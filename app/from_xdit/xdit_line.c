@@ -20,8 +20,8 @@ enum {
 typedef struct reader {
     xd_line               *l;
     const xd_words        *s;
-    const xd_script       *text;        /* the script that contains the command                */
-    int                    i;           /* index of the next word to parse                     */
+    const xd_script       *text;        /* the script that contains the command */
+    int                    i;           /* index of the next word to parse */
     xd_err                *e;
 } reader;
 

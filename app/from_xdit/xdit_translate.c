@@ -58,7 +58,7 @@ static void set_plan(xd_translation *o, const xd_line *l)
     if (o->list)
         o->plan.attn_layer_num_for_pp = o->list;
     if (o->plan.pipefusion_parallel_degree == 1)
-        o->plan.num_pipeline_patch = 0;         /* xDiT ignores this flag, so it is omitted     */
+        o->plan.num_pipeline_patch = 0;         /* xDiT ignores this flag, so it is omitted */
     o->ranks = xd_parallel_ranks(&o->plan);
     o->hosts = l->nnodes;
     if (o->ranks == 1 && l->world > 1) {

@@ -14,15 +14,15 @@ typedef struct xd_translation {
                                    malloc'ed */
     xd_parallel plan;
     int         ranks, hosts;
-    char       *list;           /* value of plan.attn_layer_num_for_pp; malloc'ed, or NULL      */
+    char       *list;           /* value of plan.attn_layer_num_for_pp; malloc'ed, or NULL */
     const char *model;          /* value of --model, borrowed; NULL: the command line names no
                                    model */
-    int         failed;         /* 1: memory was exhausted                                     */
+    int         failed;         /* 1: memory was exhausted */
     /* Number of flags of xDiT that the translation omits; the rows of these flags in xd_xdit_flags
      * have the reasons. */
     int         nleft;
     const xd_xdit_flag *left[XD_XDIT_FLAGS_MAX];
-    char        note[512];      /* a further remark about the translation; may be empty        */
+    char        note[512];      /* a further remark about the translation; may be empty */
 } xd_translation;
 
 void xd_translate(xd_translation *o, const xd_line *l);

@@ -32,7 +32,7 @@
 #include "launch/rundir.h"
 #include "launch/streams.h"
 
-#ifndef XDIT_MPI                /* MPI of the build, 1: Open MPI, 2: another MPI, 0: none        */
+#ifndef XDIT_MPI                /* MPI of the build, 1: Open MPI, 2: another MPI, 0: none */
 #define XDIT_MPI 0
 #endif
 
@@ -50,17 +50,17 @@ typedef struct watch {
     pid_t  child;
     int    out, err;            /* pipes from the launcher's standard output and standard error; -1:
                                    closed */
-    int    write_errno;         /* errno of a failed write to standard output; 0: no error     */
+    int    write_errno;         /* errno of a failed write to standard output; 0: no error */
     int    has_output;          /* 1: ranks have printed to standard output; every successful run
                                    prints something */
-    int    first_signal;        /* the first termination signal; 0: none                       */
+    int    first_signal;        /* the first termination signal; 0: none */
     int    stage;               /* stage of ending the run: 0 running, 1 cancelled, 2 SIGTERM sent,
                                    3 killed */
-    double stage_s;             /* start time of the present stage                             */
-    double cancel_s;            /* time of the last cancel signal                              */
-    double limit;               /* seconds for all ranks to connect; 0: no limit                */
-    double lost_s;              /* time when the launcher reported a lost host; 0: it has not   */
-    char   cause[512];          /* reason why this process ended the run; empty: it did not     */
+    double stage_s;             /* start time of the present stage */
+    double cancel_s;            /* time of the last cancel signal */
+    double limit;               /* seconds for all ranks to connect; 0: no limit */
+    double lost_s;              /* time when the launcher reported a lost host; 0: it has not */
+    char   cause[512];          /* reason why this process ended the run; empty: it did not */
     xd_rundir  dir;
     xd_roster  roster;
     xd_mpi_log mpi_log;
@@ -69,7 +69,7 @@ typedef struct watch {
 /* The beginning of the text that xd_mpi_log_cause writes about a lost host. */
 static const char LOST_HOST[] = "lost the connection to host ";
 
-static volatile sig_atomic_t received;  /* signal received since the last check; 0: none        */
+static volatile sig_atomic_t received;  /* signal received since the last check; 0: none */
 
 static void on_signal(int sig)
 {
@@ -97,7 +97,7 @@ xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e
 
 /* ---- a rank ---------------------------------------------------------------------------------- */
 
-static char timeout_text[160];  /* error message if the ranks do not connect in time             */
+static char timeout_text[160];  /* error message if the ranks do not connect in time */
 
 static void on_timeout(int sig)
 {
@@ -319,7 +319,7 @@ static void exec_launcher(char **v, const watch *w, pid_t parent, const int out[
     int      null = open("/dev/null", O_RDONLY);
     setpgid(0, 0);
 #ifdef __linux__
-    prctl(PR_SET_PDEATHSIG, SIGTERM);   /* if the parent is killed, the ranks end, too          */
+    prctl(PR_SET_PDEATHSIG, SIGTERM);   /* if the parent is killed, the ranks end, too */
     if (getppid() != parent)
         _exit(127);
 #endif
@@ -335,7 +335,7 @@ static void exec_launcher(char **v, const watch *w, pid_t parent, const int out[
     signal(SIGPIPE, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (w->dir.path[0])         /* Open MPI 5 reads this variable in place of orte_tmpdir_base    */
+    if (w->dir.path[0])         /* Open MPI 5 reads this variable in place of orte_tmpdir_base */
         setenv("PRTE_MCA_prte_tmpdir_base", w->dir.path, 0);
     if (XDIT_MPI == 1 && xd_launch_here())
         xd_streams_export();
@@ -364,7 +364,7 @@ static xd_status start_launcher(watch *w, char **v, xd_err *e)
     struct sigaction act = { .sa_handler = on_signal };
     sigemptyset(&act.sa_mask);
     termination_signals(&set);
-    sigprocmask(SIG_BLOCK, &set, NULL); /* signals are delivered only while this process waits  */
+    sigprocmask(SIG_BLOCK, &set, NULL); /* signals are delivered only while this process waits */
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
     sigaction(SIGHUP, &act, NULL);
@@ -482,7 +482,7 @@ static void watch_hosts(watch *w)
         return;
     snprintf(w->cause, sizeof w->cause, "%s", why);
     xd_roster_kill(&w->roster, w->child);
-    w->stage = 1;               /* the next signal to the launcher is SIGTERM                   */
+    w->stage = 1;               /* the next signal to the launcher is SIGTERM */
     escalate_signal(w);
 }
 

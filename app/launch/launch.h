@@ -10,9 +10,9 @@ enum { XD_EXIT_OK = 0, XD_EXIT_FAILED = 1, XD_EXIT_USAGE = 2 };
 
 typedef struct xd_launch {
     int    ranks;
-    int    argc;                /* arguments of the command, without its name                  */
+    int    argc;                /* arguments of the command, without its name */
     char **argv;
-    const char *command;        /* name of the command, for example "generate"                 */
+    const char *command;        /* name of the command, for example "generate" */
     /* Seconds within which all ranks must connect; 0: no limit; negative: 60. */
     int    start_timeout;
 } xd_launch;

@@ -17,7 +17,7 @@ static void write_out(const xd_mpi_log *z, const char *p, size_t n)
         if (k < 0 && errno == EINTR)
             continue;
         if (k <= 0)
-            return;             /* the reader of standard error has closed the pipe            */
+            return;             /* the reader of standard error has closed the pipe */
         p += k;
         n -= (size_t)k;
     }
@@ -68,7 +68,7 @@ static void keep_line(xd_mpi_log *z, const char *p, size_t n)
 {
     size_t space = sizeof z->messages - 1 - z->nmessages;
     n = n < space ? n : space;
-    if (n)                              /* memcpy is not called with p == NULL                    */
+    if (n)                              /* memcpy is not called with p == NULL */
         memcpy(z->messages + z->nmessages, p, n);
     z->nmessages += n;
 }
@@ -90,7 +90,7 @@ static void judge_line(xd_mpi_log *z)
     const char *ours = marked && strstr(z->line, "][[") ? strstr(z->line, OURS) : NULL;
     if (is_dashes(z))
         z->inside = !z->inside;
-    else if (ours)              /* a line of one rank follows the mark of another rank         */
+    else if (ours)              /* a line of one rank follows the mark of another rank */
         pass_line(z, ours);
     else if (kept)
         keep_line(z, z->line, z->n);

@@ -14,22 +14,22 @@
 
 typedef struct xd_mpi_log {
     int    fd; /* file descriptor to which output of ranks on standard error is written */
-    int    inside;              /* 1: the current line is between two lines of dashes          */
-    int    after_message;       /* 1: the last line was a message of the launcher              */
-    int    passing;             /* 1: the current line is output of a rank                     */
+    int    inside;              /* 1: the current line is between two lines of dashes */
+    int    after_message;       /* 1: the last line was a message of the launcher */
+    int    passing;             /* 1: the current line is output of a rank */
     /* Number of bytes of the terminal sequence "erase the line" that have been read so far. The
      * bytes after the terminal sequence "erase the line" are treated as a new line. */
     int    escape;
     /* 1: a rank has printed an error of the program xdit, that is a line that begins with "xdit:"
      * and is not a warning. */
     int    error_seen;
-    int    output_seen;         /* 1: a rank has printed anything                              */
+    int    output_seen;         /* 1: a rank has printed anything */
     size_t n;
     /* Bytes of the current line, which are kept until it is clear whether the line is a message
      * of the launcher. */
     char   line[1024];
     size_t nmessages;
-    char   messages[4096];      /* text of the launcher's messages, cut off at this size       */
+    char   messages[4096];      /* text of the launcher's messages, cut off at this size */
     /* State for standard output. in_line is 1 if the current line is output of a rank; banner is
      * 1 if the current lines are a message of MPICH. */
     int    in_line, banner;

@@ -44,7 +44,7 @@ static socklen_t make_address(struct sockaddr_un *a, const char *name)
 
 /* ---- functions for a rank -------------------------------------------------------------------- */
 
-static int connection = -1, my_rank;    /* connection of this rank to the roster; -1: none     */
+static int connection = -1, my_rank;    /* connection of this rank to the roster; -1: none */
 
 static void on_connected(void)
 {
@@ -55,7 +55,7 @@ void xd_roster_report(xd_roster_event event)
 {
     notice n = { (int32_t)event, my_rank };
     if (connection >= 0 && send(connection, &n, sizeof n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        return;                 /* the parent process has ended, so the roster is gone          */
+        return;                 /* the parent process has ended, so the roster is gone */
 }
 
 void xd_roster_join(int rank)
@@ -73,7 +73,7 @@ void xd_roster_join(int rank)
     my_rank = rank;
     xd_roster_report(XD_ROSTER_STARTED);
     xd_connected_hook(on_connected);
-    unsetenv(ROSTER);             /* child processes must not join the roster                   */
+    unsetenv(ROSTER);             /* child processes must not join the roster */
 }
 
 int xd_roster_joined(void)
@@ -149,7 +149,7 @@ static void add_member(xd_roster *r)
     if (fd < 0)
         return;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.uid != geteuid()) {
-        close(fd);              /* refuses a process of another user                            */
+        close(fd);              /* refuses a process of another user */
         return;
     }
     r->m[r->n++] = (xd_member){ .fd = fd, .rank = -1, .pid = who.pid, .status = -1 };

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OUTLIVE_S = 5 };         /* seconds by which ranks may outlive a killed launcher         */
+enum { OUTLIVE_S = 5 };         /* seconds by which ranks may outlive a killed launcher */
 
 static void remove_tree(const char *path, int depth)
 {
@@ -127,6 +127,6 @@ void xd_rundir_close(xd_rundir *r)
     if (r->path[0])
         remove_tree(r->path, 0);
     if (r->lock >= 0)
-        close(r->lock);         /* releasing the lock lets the cleaner process end             */
+        close(r->lock);         /* releasing the lock lets the cleaner process end */
     r->lock = -1;
 }

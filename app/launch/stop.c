@@ -17,7 +17,7 @@
 #include "launch/roster.h"
 
 static _Atomic(xd_engine *)  watched;
-static volatile sig_atomic_t received;         /* the first termination signal; 0: none        */
+static volatile sig_atomic_t received;         /* the first termination signal; 0: none */
 
 static void on_signal(int sig)
 {

@@ -13,7 +13,7 @@
 
 struct xd_access_log {
     pthread_mutex_t lock;
-    char           *path;       /* path of the log file; NULL: standard output                 */
+    char           *path;       /* path of the log file; NULL: standard output */
     FILE           *f;
 };
 

@@ -28,7 +28,7 @@ xd_task *xd_answer_find(const xd_http_call *c)
 typedef struct listing {
     const xd_http_call *call;
     int                 videos;
-    const xd_task     **v;      /* [n]                                                         */
+    const xd_task     **v;      /* [n] */
     int                 n;
 } listing;
 

@@ -17,9 +17,9 @@
 
 typedef struct webui_request {
     xd_api_req req;
-    int    batch, rounds;       /* values of batch_size and n_iter                             */
-    char   strength[24];        /* value of denoising_strength; "": not given                  */
-    char   eta[40];             /* value of eta; "": not given                                 */
+    int    batch, rounds;       /* values of batch_size and n_iter */
+    char   strength[24];        /* value of denoising_strength; "": not given */
+    char   eta[40];             /* value of eta; "": not given */
 } webui_request;
 
 static void set_batch(void *cookie, const char *name, const char *value)

@@ -10,12 +10,12 @@
 #include "cli/opt.h"
 #include "serve/server.h"
 
-typedef struct image_request {  /* fields of a request that the reply needs                    */
+typedef struct image_request {  /* fields of a request that the reply needs */
     xd_api_req req;
     int    url, stream, progress, wait;
     int    form, dalle;         /* form: 1 if the request sets response_format; dalle: 1 if the
                                    request names a DALL-E model */
-    long   compression;         /* value of output_compression; negative: not given            */
+    long   compression;         /* value of output_compression; negative: not given */
     char   quality[16], partial[16];    /* values of quality and of partial_images; "": not given */
 } image_request;
 
@@ -230,8 +230,8 @@ typedef struct stream {
     xd_task   *task;
     unsigned  seen;
     int       previews, images, edit, over;
-    int       before;           /* number of previews of earlier images                        */
-    char      last_event[96];   /* state of the task in the last progress event                */
+    int       before;           /* number of previews of earlier images */
+    char      last_event[96];   /* state of the task in the last progress event */
 } stream;
 
 /* The next event of a task's stream. The data of the event are copied, so that files are read
@@ -240,7 +240,7 @@ typedef struct news {
     const char   *what;         /* type of the event: "completed" or "partial_image"; NULL: there is
                                    no such event */
     char          file[4096];
-    xd_task_image image;        /* the image of the event "completed"                          */
+    xd_task_image image;        /* the image of the event "completed" */
     int           index, over;  /* index: number of the preview for "partial_image"; over: 1 if the
                                    task has ended */
 } news;

@@ -9,7 +9,7 @@
 
 #include "serve/server.h"
 
-enum { DEPTH = 3 };             /* maximum depth of a nested field of a request                */
+enum { DEPTH = 3 };             /* maximum depth of a nested field of a request */
 
 /* Returns the value at a path such as "sample_params.guidance.txt_cfg". NULL: the path does not
  * exist, or its value is null. */

@@ -10,7 +10,7 @@
 
 typedef struct video_request {
     xd_api_req req;
-    char   seconds[16];         /* duration as the request has it                              */
+    char   seconds[16];         /* duration as the request has it */
 } video_request;
 
 /* ---- fields ---------------------------------------------------------------------------------- */

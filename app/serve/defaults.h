@@ -8,8 +8,8 @@
 
 typedef struct xd_defaults {    /* a list of default options as arguments
                                    "--num_inference_steps=4" */
-    int    n, failed;           /* failed 1: out of memory                                     */
-    char **v;                   /* [n] arguments, owned                                        */
+    int    n, failed;           /* failed 1: out of memory */
+    char **v;                   /* [n] arguments, owned */
 } xd_defaults;
 
 /* Returns the options for which a server can have default values: the rows of xd_request_options,

@@ -19,7 +19,7 @@ typedef struct transfer {
     void           *cookie;
     char           *data;
     size_t          bytes, cap;
-    int             named;      /* the command line names the host                             */
+    int             named;      /* the command line names the host */
     int             private, too_long, no_memory;
 } transfer;
 
@@ -90,7 +90,7 @@ static int is_allowed(const xd_fetch_rules *f, const char *host, const char *por
     int allowed = 0;
     for (int i = 0; i < f->nhosts; i++) {
         const char *given = f->hosts[i], *colon = strrchr(given, ':');
-        if (colon && strchr(colon, ']'))        /* a colon within "[::1]" separates no port    */
+        if (colon && strchr(colon, ']'))        /* a colon within "[::1]" separates no port */
             colon = NULL;
         size_t n = colon ? (size_t)(colon - given) : strlen(given);
         if (strcmp(given, "any") == 0)

@@ -160,7 +160,7 @@ xd_status xd_folder_lock(xd_folder *f, const char *path, const volatile sig_atom
     free(real);
     while (flock(f->lock, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
-            return XD_OK;       /* the file system does not support locks                      */
+            return XD_OK;       /* the file system does not support locks */
         if (xd_now_s() > until || *stop) {
             char who[48] = "";
             long pid = find_holder(f->lock);

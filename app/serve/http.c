@@ -36,11 +36,11 @@ enum { IDLE_S = 30, STACK = 512 << 10, OWNER = 16, CLOSING = 64 };
 #define STRICTNESS MHD_OPTION_STRICT_FOR_CLIENT, 0
 #endif
 
-typedef struct client {         /* a client's connection                                       */
+typedef struct client {         /* a client's connection */
     int            fd;
     double         since;       /* time when the connection began to wait for a request; 0: a
                                    request was received */
-    int            has_head;    /* 1: the head of the connection's request was received        */
+    int            has_head;    /* 1: the head of the connection's request was received */
     int            shut;
     struct client *next;
 } client;
@@ -51,7 +51,7 @@ struct xd_http {
     xd_front          *front;
     int                port, reaping;
     pthread_t          reaper;
-    pthread_mutex_t    lock;    /* protects the list of clients                                */
+    pthread_mutex_t    lock;    /* protects the list of clients */
     client            *clients;
     xd_body_pool       pool;
     atomic_int         stop;
@@ -318,9 +318,9 @@ static void refuse_key(xd_http_call *c)
 }
 
 typedef struct head_lines {
-    int count[3];               /* number of headers Content-Length, Transfer-Encoding, Host   */
-    int invalid;                /* 1: the name or value of a header contains invalid bytes    */
-    int coded;                  /* 1: the transfer coding is not chunked                      */
+    int count[3];               /* number of headers Content-Length, Transfer-Encoding, Host */
+    int invalid;                /* 1: the name or value of a header contains invalid bytes */
+    int coded;                  /* 1: the transfer coding is not chunked */
 } head_lines;
 
 static enum MHD_Result check_line(void *cls, enum MHD_ValueKind kind, const char *name,
@@ -390,7 +390,7 @@ static enum MHD_Result send_reply(xd_http *h, xd_http_call *c, const char *metho
 {
     if (!c->reply)
         xd_reply_error(c, 500, NULL, NULL, "the server has no reply to this request");
-    if (!c->reply)              /* there was no memory for a reply                             */
+    if (!c->reply)              /* there was no memory for a reply */
         return MHD_NO;
     xd_reply_header(c, "X-Content-Type-Options", "nosniff");
     if (c->status == 405 || c->status == 204)
@@ -403,12 +403,12 @@ static enum MHD_Result send_reply(xd_http *h, xd_http_call *c, const char *metho
     return r;
 }
 
-typedef struct session {        /* a request that is being received                            */
+typedef struct session {        /* a request that is being received */
     xd_http_call         call;
     xd_body         body;
     const xd_route *route;
     char            methods[64], owner[OWNER + 1];
-    double          began;      /* time when the request's head was received                   */
+    double          began;      /* time when the request's head was received */
 } session;
 
 static session *begin_request(xd_http *h, struct MHD_Connection *c, const char *url,

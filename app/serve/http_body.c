@@ -238,6 +238,6 @@ void xd_body_free(xd_body *b, xd_http_call *c)
     if (b->form)
         MHD_destroy_post_processor(b->form);
     xd_json_free(&c->json);
-    if (b->pool)                /* the body was set up by xd_body_begin                        */
+    if (b->pool)                /* the body was set up by xd_body_begin */
         free_content(b);
 }

@@ -24,21 +24,21 @@ enum { PIPE = 16 << 10, BACKLOG = 128, POLL_MS = 500, AT_ONCE = 16 };
  * client has to close its connection after the last reply. */
 static const double LAST_S = 1, LINGER_S = 2;
 
-typedef struct pipe_buf {       /* a buffer of bytes to forward: data[at..n)                   */
+typedef struct pipe_buf {       /* a buffer of bytes to forward: data[at..n) */
     char   data[PIPE];
     size_t at, n;
-    int    ended;               /* 1: the sender of the bytes has closed its side              */
-    int    shut;                /* 1: the end of the bytes was forwarded                       */
+    int    ended;               /* 1: the sender of the bytes has closed its side */
+    int    shut;                /* 1: the end of the bytes was forwarded */
 } pipe_buf;
 
 typedef struct conn {
     int          client, inner;
-    pipe_buf     in, out;       /* in: bytes from the client; out: bytes to the client         */
+    pipe_buf     in, out;       /* in: bytes from the client; out: bytes to the client */
     xd_head      head;
     int          answered;      /* 1: bytes of a reply have come since the head of the current
                                    request began */
-    int          replied;       /* 1: at least one byte was sent to the client                 */
-    double       active_s;      /* time when the client last read a byte                       */
+    int          replied;       /* 1: at least one byte was sent to the client */
+    double       active_s;      /* time when the client last read a byte */
     struct conn *next;
 } conn;
 

@@ -16,9 +16,9 @@
 typedef struct xd_front xd_front;
 
 typedef struct xd_front_args {
-    const char *host;           /* numeric address to listen on                                */
-    int         port;           /* 0: any free port                                            */
-    int         connections;    /* maximum number of connections                               */
+    const char *host;           /* numeric address to listen on */
+    int         port;           /* 0: any free port */
+    int         connections;    /* maximum number of connections */
     /* 1: clients use TLS, so that the thread cannot read and check requests. */
     int         encrypted;
     /* Seconds within which a client must read each piece of a reply, or else the connection is

@@ -8,10 +8,10 @@
 /* States of the parser. The states NAME to FIELDS_END are used for the fields of the head, and
  * again for the trailer fields after the last chunk. */
 enum {
-    LINE, LINE_END,             /* the request line                                            */
+    LINE, LINE_END,             /* the request line */
     NAME, VALUE, VALUE_END, FIELDS_END,
     BODY,
-    SIZE, EXTENSION, SIZE_END, CHUNK, CHUNK_CR, CHUNK_LF,       /* a body in chunks            */
+    SIZE, EXTENSION, SIZE_END, CHUNK, CHUNK_CR, CHUNK_LF,       /* a body in chunks */
 };
 enum { LENGTH_DIGITS = 18, SIZE_DIGITS = 15 };
 
@@ -233,7 +233,7 @@ size_t xd_head_read(xd_head *h, char *p, size_t n)
         else
             read_byte(h, p[at]);
         if (h->status || (!body && h->state == EXTENSION))
-            continue;           /* the chunk extension is not forwarded                        */
+            continue;           /* the chunk extension is not forwarded */
         memmove(p + kept, p + at, k);
         kept += k;
     }

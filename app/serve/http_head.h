@@ -17,14 +17,14 @@ typedef struct xd_head {        /* state of the parser; starts as {0} at the fir
                                    request */
     int      state;
     int      status;            /* HTTP status 400 or 501: the request is refused; 0: not refused */
-    int      in_body;           /* 1: the head of the request is complete                      */
+    int      in_body;           /* 1: the head of the request is complete */
     char     name[24], value[24];       /* header name and value of the current line, truncated */
     size_t   nname, nvalue;
     char     version[8];        /* last bytes of the request line, which contain the HTTP version */
     /* Numbers of header lines Host, Content-Length and Transfer-Encoding in this request. */
     int      hosts, lengths, codings;
-    uint64_t left; /* bytes of the body or of the current chunk that have not arrived yet      */
-    int      digits;            /* number of digits of the chunk size                          */
+    uint64_t left; /* bytes of the body or of the current chunk that have not arrived yet */
+    int      digits;            /* number of digits of the chunk size */
 } xd_head;
 
 /* Returns the error message for a request that is refused with `status`. */

@@ -265,7 +265,7 @@ typedef struct events {
     int       (*more)(void *cookie, xd_text_buf *b);
     void      (*done)(void *cookie);
     void       *cookie;
-    xd_http_call *call;         /* the call; valid until the reply is sent                     */
+    xd_http_call *call;         /* the call; valid until the reply is sent */
     xd_text_buf b;              /* text of the server-sent events; its first `sent` bytes have been
                                    sent */
     size_t      sent;

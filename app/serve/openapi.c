@@ -6,7 +6,7 @@
 #include "serve/defaults.h"
 #include "serve/server.h"
 
-static const char gap[] = "\"(options)\": {},"; /* place of the options in openapi.json        */
+static const char gap[] = "\"(options)\": {},"; /* place of the options in openapi.json */
 
 static void add_numbers(xd_text_buf *b, const xd_option *o, const char *type)
 {

@@ -23,10 +23,10 @@ static const double newest = 0.3;       /* weight of a new measurement in the mo
 
 typedef struct entry {
     char    *key;
-    double   planned[MODES];    /* seconds that the planner predicts; negative: unknown        */
-    double   measured[MODES];   /* measured seconds; 0: none yet                               */
-    double   text, decode;      /* fractions of the time for text encoding and for decoding    */
-    unsigned used;              /* value of the counter `uses` when the entry was last used    */
+    double   planned[MODES];    /* seconds that the planner predicts; negative: unknown */
+    double   measured[MODES];   /* measured seconds; 0: none yet */
+    double   text, decode;      /* fractions of the time for text encoding and for decoding */
+    unsigned used;              /* value of the counter `uses` when the entry was last used */
 } entry;
 
 struct xd_predictor {
@@ -231,7 +231,7 @@ void xd_predictor_ranks(xd_predictor *p, int ranks)
     pthread_mutex_lock(&p->lock);
     p->ranks = ranks;
     pthread_mutex_unlock(&p->lock);
-    if (!p->started)            /* without the thread there are no predictions of tasks        */
+    if (!p->started)            /* without the thread there are no predictions of tasks */
         p->started = pthread_create(&p->thread, NULL, predict_tasks, p) == 0;
 }
 

@@ -49,7 +49,7 @@ static void set_json_image(xd_api_req *r, const xd_api_req_field *f, const xd_js
                         : xd_json_text(url) ? xd_json_text(url)
                                             : xd_json_text(xd_json_get(url, "url"));
     if (text && !*text && r->lenient)
-        return;                 /* ignore an empty field, which clients of A1111 send          */
+        return;                 /* ignore an empty field, which clients of A1111 send */
     if (text)
         xd_api_req_url(r, f->file, text);
     else

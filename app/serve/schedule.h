@@ -22,7 +22,7 @@
 typedef struct xd_schedule_owner { char *name; double used_s, updated_s; } xd_schedule_owner;
 
 typedef struct xd_schedule {
-    xd_schedule_owner *owner;   /* [nowners] owners with their used time                       */
+    xd_schedule_owner *owner;   /* [nowners] owners with their used time */
     int                nowners;
     /* Duration that is assumed for a task without a prediction, in seconds. */
     double             default_s;

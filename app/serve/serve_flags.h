@@ -7,7 +7,7 @@
 
 /* An argument of the option --model: [NAME=]DIR[,OPTION=VALUE...]. */
 typedef struct xd_serve_model {
-    char       *text; /* owned copy of the argument; `name` and `path` point into this copy    */
+    char       *text; /* owned copy of the argument; `name` and `path` point into this copy */
     /* Name of the model in requests (NULL: derived from its path), and path of its directory. */
     const char *name, *path;
     /* Defaults for requests to this model, including the defaults that apply to all models. */
@@ -27,15 +27,15 @@ typedef struct xd_serve_flags {
     int64_t       max_pixels;
     /* Limits for stored results: seconds for which they are kept, and their total size in MB. */
     double        keep_s, keep_mb;
-    double        request_timeout, worker_timeout;      /* time limits in seconds              */
+    double        request_timeout, worker_timeout;      /* time limits in seconds */
     xd_open_flags open;
     xd_opt_table  tables[4];
     xd_opt_spec   spec;
-    xd_request    request;      /* used only to validate the defaults                          */
+    xd_request    request;      /* used only to validate the defaults */
     /* xd_serve_flags_read computes the following fields. */
-    xd_serve_model *models;     /* [nmodels] values of --model                                 */
+    xd_serve_model *models;     /* [nmodels] values of --model */
     int             nmodels;
-    xd_defaults     defaults;   /* defaults of requests to all models                          */
+    xd_defaults     defaults;   /* defaults of requests to all models */
     /* Command line of the worker: options for opening models and for the log. */
     xd_defaults     worker;
 } xd_serve_flags;

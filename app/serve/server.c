@@ -216,7 +216,7 @@ static xd_status name_models(xd_server *s, const xd_serve_flags *f, xd_err *e)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t signals;   /* number of termination signals so far                */
+static volatile sig_atomic_t signals;   /* number of termination signals so far */
 
 /* Counts termination signals: after the first the server lets running tasks finish, after the
  * second it cancels running tasks, at the third it exits at once. */

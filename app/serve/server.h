@@ -13,11 +13,11 @@
 #include "serve/worker_process.h"
 
 typedef struct xd_served_model {
-    const char *path;           /* directory of the model, from --model                        */
+    const char *path;           /* directory of the model, from --model */
     /* NAME if the model was given as --model NAME=DIR; else "org/name" or the last part of the
      * path. */
     char        name[128];
-    xd_defaults defaults;       /* defaults of requests to this model; borrowed                */
+    xd_defaults defaults;       /* defaults of requests to this model; borrowed */
     /* Outputs, inputs and defaults of the model, as the command xdit inspect --json prints them in
      * "uses". The text `uses` has members of a JSON object, with a comma before each member. NULL:
      * unknown. */
@@ -36,23 +36,23 @@ typedef struct xd_server {
     /* Directory of the LoRA files that requests may use by name; NULL: requests cannot use LoRA
      * files. */
     const char        *loras;
-    const char        *dir;     /* directory for files of tasks                                */
-    const char        *own_dir; /* temporary directory, removed at exit                        */
-    double             keep_s;  /* seconds for which results are kept                          */
-    double             started; /* date of the server's start, in seconds of the Unix clock    */
-    int                tls;     /* 1: the server uses HTTPS                                    */
-    int                queue;   /* maximum number of queued requests                           */
+    const char        *dir;     /* directory for files of tasks */
+    const char        *own_dir; /* temporary directory, removed at exit */
+    double             keep_s;  /* seconds for which results are kept */
+    double             started; /* date of the server's start, in seconds of the Unix clock */
+    int                tls;     /* 1: the server uses HTTPS */
+    int                queue;   /* maximum number of queued requests */
     /* Maximum number of pixels of a generated image; 0: 16 times the number of pixels of the
      * model's default size. */
     int64_t            max_pixels;
     /* Seconds without a message from the worker, after which /health reports the worker as
      * "silent". */
     double             silent_s;
-    xd_fetch_rules     fetch;   /* rules for images that requests name by URL                  */
+    xd_fetch_rules     fetch;   /* rules for images that requests name by URL */
     xd_tasks           *tasks;
     xd_worker_process *worker;
     xd_http           *http;
-    xd_access_log     *log;     /* access log; NULL: none                                      */
+    xd_access_log     *log;     /* access log; NULL: none */
     const xd_route    *routes;
 } xd_server;
 
@@ -70,16 +70,16 @@ char **xd_server_loras(const char *folder, int *n);
  * functions then do nothing. */
 typedef struct xd_api_req {
     xd_http_call    *call;
-    const char *kind;           /* what the request generates: "image" or "video"              */
+    const char *kind;           /* what the request generates: "image" or "video" */
     xd_task     *task;
-    const xd_served_model *model;       /* model of the request; NULL: not chosen yet          */
+    const xd_served_model *model;       /* model of the request; NULL: not chosen yet */
     /* Number of start images, and number of all image files of the request. */
     int         images, files;
-    int64_t     pixels;         /* total pixels of the request's image files                   */
-    int         lenient;        /* 1: unknown fields are ignored                               */
-    int         random_seed;    /* 1: the request has the seed -1                              */
-    int         defaults_set;   /* 1: the server's defaults are set                            */
-    char        extension[8];   /* extension of the result files: "png"                        */
+    int64_t     pixels;         /* total pixels of the request's image files */
+    int         lenient;        /* 1: unknown fields are ignored */
+    int         random_seed;    /* 1: the request has the seed -1 */
+    int         defaults_set;   /* 1: the server's defaults are set */
+    char        extension[8];   /* extension of the result files: "png" */
     int         failed;
 } xd_api_req;
 

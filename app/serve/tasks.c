@@ -25,11 +25,11 @@ struct xd_tasks {
     pthread_mutex_t lock;
     pthread_cond_t  changed;
     xd_task         *first, **end;
-    char           *dir;        /* directory for files of tasks; NULL: tasks are not stored    */
-    int             queue;      /* maximum number of queued tasks                              */
-    int             closed;     /* 1: xd_tasks_shut_down was called                            */
+    char           *dir;        /* directory for files of tasks; NULL: tasks are not stored */
+    int             queue;      /* maximum number of queued tasks */
+    int             closed;     /* 1: xd_tasks_shut_down was called */
     int             wakeup;     /* file descriptor of an eventfd that wakes the worker's thread */
-    double          seconds;    /* limits on the results of ended tasks                        */
+    double          seconds;    /* limits on the results of ended tasks */
     int64_t         bytes;
     xd_tasks_counts  counts;
     xd_measures     measures;
@@ -62,7 +62,7 @@ static void wake_worker_thread(const xd_tasks *j)
 {
     uint64_t one = 1;
     if (write(j->wakeup, &one, sizeof one) < 0)
-        return;                 /* the eventfd is readable already                             */
+        return;                 /* the eventfd is readable already */
 }
 
 int xd_tasks_wakeup_fd(xd_tasks *j)

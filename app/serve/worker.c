@@ -27,7 +27,7 @@ typedef struct worker {
     int              rank;
     xd_connection         connection;
     xd_worker_models models;
-    xd_task_run     *task;      /* state of the running task                                   */
+    xd_task_run     *task;      /* state of the running task */
     xd_err           err;
 } worker;
 

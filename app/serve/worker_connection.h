@@ -33,13 +33,13 @@ typedef struct xd_received_frame {
 } xd_received_frame;
 
 typedef struct xd_connection {
-    int             fd;         /* socket; -1: this rank is not connected                      */
-    pthread_mutex_t lock;       /* protects the queue and the stack                            */
+    int             fd;         /* socket; -1: this rank is not connected */
+    pthread_mutex_t lock;       /* protects the queue and the stack */
     pthread_mutex_t sending;
-    pthread_cond_t  arrived;    /* signalled for each received frame                           */
-    xd_received_frame *first, **end;    /* queue of received frames                             */
-    xd_running     *top;        /* top of the stack of running tasks                           */
-    int             ended;      /* 1: the server has disconnected or sent XD_FRAME_QUIT         */
+    pthread_cond_t  arrived;    /* signalled for each received frame */
+    xd_received_frame *first, **end;    /* queue of received frames */
+    xd_running     *top;        /* top of the stack of running tasks */
+    int             ended;      /* 1: the server has disconnected or sent XD_FRAME_QUIT */
 } xd_connection;
 
 void      xd_connection_init(xd_connection *c);

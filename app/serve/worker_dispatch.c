@@ -90,8 +90,8 @@ typedef struct choice {
                                                    model */
     const xd_task  *running;    /* only tasks that preempt this task are chosen; NULL: any task */
     const xd_task  *best;
-    double          score;      /* score of the best task so far                               */
-    int             n;          /* number of tasks that split ranks could run                  */
+    double          score;      /* score of the best task so far */
+    int             n;          /* number of tasks that split ranks could run */
 } choice;
 
 static int fits_choice(const choice *c, const xd_task *t)

@@ -30,20 +30,20 @@
 #include "serve/worker_watch.h"
 
 enum { LINE = 1024, MIN_PAUSE_MS = 100, MAX_PAUSE_MS = 30000, END_S = 5, POLL_MS = 250,
-       FRAME_S = 10 };          /* time limit in seconds for sending or receiving a frame      */
+       FRAME_S = 10 };          /* time limit in seconds for sending or receiving a frame */
 enum { MAX_FILES = 65536 };     /* maximum number of file descriptors to close one by one, if
                                    close_range is missing */
-enum { TRIES = 2 };             /* maximum number of attempts to run a task                    */
-enum { PARTS = 4 };             /* number of stages in xd_worker_state.parts                   */
+enum { TRIES = 2 };             /* maximum number of attempts to run a task */
+enum { PARTS = 4 };             /* number of stages in xd_worker_state.parts */
 
 struct xd_worker_process {
     xd_worker_args a;
     xd_tasks     *tasks;
     struct sockaddr_un at;
     int         listener;
-    pid_t       child;          /* process id of the launcher or worker; 0: none               */
+    pid_t       child;          /* process id of the launcher or worker; 0: none */
     pthread_t   thread, echo;
-    int         err;            /* read end of the worker's standard error                     */
+    int         err;            /* read end of the worker's standard error */
     int         echoing;
     atomic_int  draining;       /* 1: the worker has ended, and the thread that reads `err` ends
                                    when no bytes are left */
@@ -57,11 +57,11 @@ struct xd_worker_process {
     pthread_mutex_t lock;
     pthread_cond_t  changed;
     xd_worker_state state;
-    char        last[LINE];     /* the worker's last line on standard error                    */
+    char        last[LINE];     /* the worker's last line on standard error */
     int         stop, gave_up, kill;    /* stop: 1 if the thread must end; gave_up: 1 if the first
                                            worker failed to start; kill: 1 if the time for running
                                            tasks is over */
-    xd_err      failure;        /* why the first worker failed to start                        */
+    xd_err      failure;        /* why the first worker failed to start */
 };
 
 /* ---- standard error of the worker ------------------------------------------------------------ */

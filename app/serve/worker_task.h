@@ -8,7 +8,7 @@
 typedef struct xd_task_run {
     xd_connection    *connection;
     xd_worker_models *models;
-    int               reports;  /* 1: this rank reports to the server                          */
+    int               reports;  /* 1: this rank reports to the server */
     int               omit_folders;     /* 1: results do not contain folder names; see xd_request */
     xd_opened        *alone;    /* the model that this rank uses to run the task alone while ranks
                                    are split; NULL: all ranks run the task together */
@@ -19,7 +19,7 @@ typedef struct xd_task_run {
     /* xd_task_run_frame sets the following fields. */
     xd_running        running;
     xd_task_flags     flags;
-    int               images, previews; /* images to generate; previews written so far          */
+    int               images, previews; /* images to generate; previews written so far */
 } xd_task_run;
 
 /* Runs the task that a frame of the kind XD_FRAME_RUN describes, and reports the task's result or

@@ -28,16 +28,16 @@ extern "C" {
 enum { XD_ARRAY_DIMS = 5 };
 typedef struct xd_array {
     const char *name;           /* for a weight, the tensor's name in the weight file; else NULL */
-    const char *dtype;          /* element type: "f32", "bf16" or "f16"                        */
-    const void *data;           /* address of the first element; NULL: the tensor is absent    */
-    int64_t     nd, d[XD_ARRAY_DIMS];   /* number of dimensions, and the shape d[0..nd)        */
+    const char *dtype;          /* element type: "f32", "bf16" or "f16" */
+    const void *data;           /* address of the first element; NULL: the tensor is absent */
+    int64_t     nd, d[XD_ARRAY_DIMS];   /* number of dimensions, and the shape d[0..nd) */
 } xd_array;
 
 typedef struct xd_module xd_module;
 
-typedef struct xd_module_args { /* call xd_module_args_init, then set fields                   */
+typedef struct xd_module_args { /* call xd_module_args_init, then set fields */
     size_t          size;
-    const char     *config;     /* config as JSON text; "_class_name" selects the network      */
+    const char     *config;     /* config as JSON text; "_class_name" selects the network */
     /* [nweights] weights. Weights whose names the network does not declare are ignored. */
     const xd_array *weights;
     int64_t         nweights;
@@ -49,9 +49,9 @@ typedef struct xd_module_args { /* call xd_module_args_init, then set fields    
      * and the program may free them when xd_module_open has returned. Results do not depend on
      * in_place: they are bit-identical. */
     int             in_place;
-    int             threads;    /* number of threads; 0: all cores that this process may use  */
-    int             log_level;  /* log lines up to this level are passed to `log`               */
-    int             reserved;   /* must be 0                                                 */
+    int             threads;    /* number of threads; 0: all cores that this process may use */
+    int             log_level;  /* log lines up to this level are passed to `log` */
+    int             reserved;   /* must be 0 */
     void          (*log)(void *cookie, int level, const char *line);
     void           *cookie;     /* first argument of `log`; must stay valid until xd_module_close */
 } xd_module_args;
@@ -98,12 +98,12 @@ typedef struct xd_pass {        /* inputs of a transformer, for one sample; call
      * encoder that are not padding. Models that replace padding by learned embeddings read the two
      * numbers in text_real. If both are 0, no row is padding. */
     int64_t  text_real[2];
-    xd_array image;             /* [m,E] embeddings of an image encoder                        */
-    xd_array pooled;            /* [P] or [1,P]: pooled text embedding                         */
+    xd_array image;             /* [m,E] embeddings of an image encoder */
+    xd_array pooled;            /* [P] or [1,P]: pooled text embedding */
     double   timestep; /* timestep in the scheduler's scale: 1000 is pure noise, 0 no noise */
     /* Distilled guidance scale; NaN (the default): the model gets no guidance input. */
     double   guidance;
-    double   height, width;     /* image size in pixels, for models that read it                */
+    double   height, width;     /* image size in pixels, for models that read it */
     /* Number of tokens at the start that have no noise and therefore the timestep 0. */
     int64_t  held;
 } xd_pass;

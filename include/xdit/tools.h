@@ -37,12 +37,12 @@ XD_API int       xd_launched_ranks(void);
 
 /* xd_ping tests messages between the processes that an MPI launcher has started. Collective over
  * these processes. Rank 0 gets the latency and bandwidth, measured between ranks 0 and 1. */
-typedef struct xd_pinged {      /* call xd_pinged_init before xd_ping                          */
+typedef struct xd_pinged {      /* call xd_pinged_init before xd_ping */
     size_t size;
     int    ranks;
     /* Latency in seconds: half of the median round trip of a message of one byte. */
     double latency_s;
-    double bytes_s; /* bandwidth in one direction in bytes per second, for messages of 8 MB     */
+    double bytes_s; /* bandwidth in one direction in bytes per second, for messages of 8 MB */
 } xd_pinged;
 #define xd_pinged_init(p) xd_pinged_init_size((p), sizeof *(p))
 XD_API void      xd_pinged_init_size(xd_pinged *p, size_t size);
@@ -109,27 +109,27 @@ typedef enum xd_option_kind { XD_OPT_FLAG, XD_OPT_INT, XD_OPT_INT64, XD_OPT_REAL
  * record. */
 #define XD_ABOVE_ZERO 1e-6              /* `min` of an option whose number must be greater than 0 */
 typedef struct xd_option {
-    const char    *name;        /* name of the option, "num_inference_steps"                 */
+    const char    *name;        /* name of the option, "num_inference_steps" */
     /* Kind of the value, from which the C type of the field follows: int (XD_OPT_FLAG,
      * XD_OPT_INT), int64_t, double or char *. */
     xd_option_kind kind;
-    size_t         offset;      /* offset of the field in xd_request or xd_parallel          */
-    double         min, max;    /* smallest and largest allowed value of a number            */
+    size_t         offset;      /* offset of the field in xd_request or xd_parallel */
+    double         min, max;    /* smallest and largest allowed value of a number */
     /* For an option whose value is a text: the allowed texts, such as "philox torch". For an option
      * whose value is a number: the number that is used if the command line has the option without a
      * value. NULL: none. */
     const char    *choices;
-    const char    *arg;         /* name of the value in a help text, for example "N"         */
-    const char    *help;        /* help text of one line                                     */
+    const char    *arg;         /* name of the value in a help text, for example "N" */
+    const char    *help;        /* help text of one line */
 } xd_option;
 
 /* returns an array of the *n options of xd_request */
 XD_API const xd_option *xd_request_options(int *n);
 /* Where and how a program's help text lists an option of xd_request. */
 typedef struct xd_option_about {
-    const char *section;        /* title of the section of a help text, "Guidance"           */
-    int         main;           /* 1: a short help text has the option                       */
-    int         saves;          /* 1: the option saves time and changes the image            */
+    const char *section;        /* title of the section of a help text, "Guidance" */
+    int         main;           /* 1: a short help text has the option */
+    int         saves;          /* 1: the option saves time and changes the image */
 } xd_option_about;
 /* Returns the record of the option `name`; NULL: there is no such option. */
 XD_API const xd_option_about *xd_request_option_about(const char *name);
@@ -185,26 +185,26 @@ XD_API int       xd_device_refused(const xd_engine *g);
 
 typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     size_t      size;
-    const char *model;          /* model directory; only the configs are needed                */
-    const xd_request *request;  /* request to predict; its prompts are ignored                  */
-    int         ranks;          /* number of ranks; 0: all ranks of the cluster                */
-    const char *cluster;        /* machine: "8xH100", "2x8xL40" or a file; NULL: this machine  */
-    const char *dtype;          /* compute type; NULL: the fastest type of the machine         */
+    const char *model;          /* model directory; only the configs are needed */
+    const xd_request *request;  /* request to predict; its prompts are ignored */
+    int         ranks;          /* number of ranks; 0: all ranks of the cluster */
+    const char *cluster;        /* machine: "8xH100", "2x8xL40" or a file; NULL: this machine */
+    const char *dtype;          /* compute type; NULL: the fastest type of the machine */
     const char *weights_dtype, *text_weights_dtype;     /* types of weights, as in xd_open_args */
     /* Degrees above 0 are used as given; for the other degrees, all values are tried. */
     xd_parallel parallel;
-    int         exact;          /* 1: only plans that generate the same image as one rank      */
-    int         all;            /* 1: also list impossible plans, with the reason               */
-    int         explain;        /* N: print details of plan N (from 1); 0: print the table     */
-    int         json;           /* 1: print JSON, not a table                                  */
+    int         exact;          /* 1: only plans that generate the same image as one rank */
+    int         all;            /* 1: also list impossible plans, with the reason */
+    int         explain;        /* N: print details of plan N (from 1); 0: print the table */
+    int         json;           /* 1: print JSON, not a table */
     void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
-    void       *cookie;         /* first argument of `line` and `log`                          */
-    int         log_level;      /* lines up to this level are passed to `log`                  */
+    void       *cookie;         /* first argument of `line` and `log` */
+    int         log_level;      /* lines up to this level are passed to `log` */
     void      (*log)(void *cookie, int level, const char *line);
     /* width of the terminal in characters; columns of tables are hidden to fit this width. 0: no
      * limit */
     int         columns;
-    int         reserved;       /* must be 0                                                 */
+    int         reserved;       /* must be 0 */
     /* What to do with weights that exceed the memory; the values are those of xd_open_args.offload.
      * NULL: "auto" for GPUs, and "none" for CPUs or if `cluster` is set without `device`. */
     const char *offload;
@@ -212,7 +212,7 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
      * machine, predicts plans with one rank per GPU of that machine; this machine then needs no
      * GPU. NULL: the device named in the file `cluster`, or else "cpu". */
     const char *device;
-    int64_t     memory;         /* memory limit in bytes per host or GPU, as in xd_open_args   */
+    int64_t     memory;         /* memory limit in bytes per host or GPU, as in xd_open_args */
     /* Output file for a drawing of the 4 fastest plans, or of the plan `explain`; NULL: none. */
     const char *svg;
 } xd_advise_args;
@@ -227,8 +227,8 @@ XD_API void      xd_advise_args_init_size(xd_advise_args *a, size_t size);
 typedef struct xd_plans xd_plans;
 
 typedef struct xd_plans_info {
-    const char *model;          /* directory of the model                                     */
-    const char *cluster;        /* name of the machine                                        */
+    const char *model;          /* directory of the model */
+    const char *cluster;        /* name of the machine */
     /* number of ranks of each plan, and number of ranks of the machine */
     int         ranks, cluster_ranks;
     int         fitted;         /* 1: the machine was measured; 0: values are from data sheets */
@@ -236,20 +236,20 @@ typedef struct xd_plans_info {
     int         possible, count;
     /* compute type, and storage type of the matrices of the transformer's blocks */
     const char *dtype, *weights_dtype;
-    double      cold_bytes;     /* bytes of weights that are not in this machine's page cache  */
+    double      cold_bytes;     /* bytes of weights that are not in this machine's page cache */
     /* Speed of this machine's disk in bytes/s; 0: unknown, so no reading time is predicted. */
     double      read_bytes_s;
 } xd_plans_info;
 
-typedef struct xd_plan_info {   /* the prediction of one plan; the fastest plan is first      */
-    const char *name;           /* plan as a short name for xd_parallel_read, "u2cfg2"        */
+typedef struct xd_plan_info {   /* the prediction of one plan; the fastest plan is first */
+    const char *name;           /* plan as a short name for xd_parallel_read, "u2cfg2" */
     const char *flags; /* plan as flags, "--ulysses_degree 2 --use_cfg_parallel"; "": one rank */
-    const char *text;           /* plan as a description, "cfg 2 x ulysses 2"                 */
-    const char *refused;        /* why the plan is impossible; NULL: it is possible            */
-    xd_parallel parallel;       /* the degrees and options of the plan, for xd_open_args      */
+    const char *text;           /* plan as a description, "cfg 2 x ulysses 2" */
+    const char *refused;        /* why the plan is impossible; NULL: it is possible */
+    xd_parallel parallel;       /* the degrees and options of the plan, for xd_open_args */
     /* 1: the plan was predicted; 0: the plan is impossible, and the fields below are 0. */
     int         predicted;
-    int         ranks;          /* number of ranks that the plan uses                         */
+    int         ranks;          /* number of ranks that the plan uses */
     /* 1: the plan generates the same image as one rank generates without options that save time
      * (xd_option_about.saves). 0: stale keys and values or such an option change the image. */
     int         same_image;
@@ -265,15 +265,15 @@ typedef struct xd_plan_info {   /* the prediction of one plan; the fastest plan 
     /* Peak bytes of the memory of one GPU or, on the CPU, of one host: the maximum over all GPUs or
      * hosts. */
     double      peak;
-    double      sent;           /* bytes that all ranks send for the request                  */
+    double      sent;           /* bytes that all ranks send for the request */
 } xd_plan_info;
 
-typedef struct xd_plan_rank {   /* one rank of a plan                                         */
-    int64_t text, transformer, vae;     /* bytes of weights, by component                     */
-    int64_t text_tmp, transformer_tmp, vae_tmp; /* bytes of activations, by component          */
+typedef struct xd_plan_rank {   /* one rank of a plan */
+    int64_t text, transformer, vae;     /* bytes of weights, by component */
+    int64_t text_tmp, transformer_tmp, vae_tmp; /* bytes of activations, by component */
     /* Bytes of stale keys and values and of message buffers, included in transformer_tmp. */
     int64_t method_bytes;
-    int64_t peak;               /* peak bytes of the rank's memory                            */
+    int64_t peak;               /* peak bytes of the rank's memory */
     /* Seconds of computing, and seconds of waiting for messages, in a step after the first
      * steps. */
     double  busy_s, wait_s;
@@ -364,15 +364,15 @@ XD_API xd_status xd_image_file_sheet(const xd_image *im, int columns, int most, 
 
 /* ---- comparing images ------------------------------------------------------------------------ */
 
-typedef struct xd_comparison {  /* call xd_comparison_init before xd_compare_images             */
+typedef struct xd_comparison {  /* call xd_comparison_init before xd_compare_images */
     size_t  size;
-    int64_t frames, width, height;      /* size of both images or videos                       */
+    int64_t frames, width, height;      /* size of both images or videos */
     double  psnr;               /* PSNR in decibels over all channels; infinite for equal images */
     /* Structural similarity (Wang et al. 2004), mean over the channels; 1: equal. */
     double  ssim;
-    double  mean;               /* mean absolute difference of levels (0 to 255)               */
-    int64_t most;               /* largest absolute difference of levels (0 to 255)           */
-    int64_t worst;              /* index of the frame with the lowest PSNR, from 0              */
+    double  mean;               /* mean absolute difference of levels (0 to 255) */
+    int64_t most;               /* largest absolute difference of levels (0 to 255) */
+    int64_t worst;              /* index of the frame with the lowest PSNR, from 0 */
 } xd_comparison;
 #define xd_comparison_init(c) xd_comparison_init_size((c), sizeof *(c))
 XD_API void      xd_comparison_init_size(xd_comparison *c, size_t size);
@@ -381,12 +381,12 @@ XD_API void      xd_comparison_init_size(xd_comparison *c, size_t size);
 XD_API xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd_image *b,
                                    xd_err *e);
 
-typedef struct xd_trace_args {  /* call xd_trace_args_init, then set fields                    */
+typedef struct xd_trace_args {  /* call xd_trace_args_init, then set fields */
     size_t      size;
-    const char *trace;          /* trace file that an engine wrote (xd_open_args.trace)        */
-    const char *svg;            /* SVG file for a drawing of the trace; NULL: no drawing       */
-    int         step;           /* step to summarize and draw, from 1; 0: the last one         */
-    int         reserved;       /* must be 0                                                 */
+    const char *trace;          /* trace file that an engine wrote (xd_open_args.trace) */
+    const char *svg;            /* SVG file for a drawing of the trace; NULL: no drawing */
+    int         step;           /* step to summarize and draw, from 1; 0: the last one */
+    int         reserved;       /* must be 0 */
     void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
     void       *cookie;
 } xd_trace_args;
@@ -405,8 +405,8 @@ typedef struct xd_compare_args { /* call xd_compare_args_init, then set fields *
     /* Image file to write, with the differences of the worst frame as grey levels: 0 for equal
      * pixels, 32 for a difference of 1 level, white for 255 levels; NULL: none. */
     const char *difference;
-    int         json;           /* 1: print JSON, not text                                    */
-    int         threads;        /* number of threads; 0: all cores                            */
+    int         json;           /* 1: print JSON, not text */
+    int         threads;        /* number of threads; 0: all cores */
     void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
     void       *cookie;
 } xd_compare_args;
@@ -421,13 +421,13 @@ XD_API xd_status xd_compare_files(const xd_compare_args *a, xd_comparison *c, xd
 
 typedef struct xd_inspect_args { /* call xd_inspect_args_init, then set fields */
     size_t      size;
-    const char *model;          /* model directory (configs are enough) or a weight file      */
+    const char *model;          /* model directory (configs are enough) or a weight file */
     /* If `model` is a directory: the name of a component. xd_inspect then prints a line "name
      * shape" for every tensor in the component's files. If `model` is a weight file: any text that
      * is not NULL. xd_inspect then prints a line "name shape" for every tensor of the file. NULL:
      * xd_inspect prints a summary. */
     const char *tensors;
-    int         json;           /* 1: print JSON, not text                                    */
+    int         json;           /* 1: print JSON, not text */
     void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
     void       *cookie;
 } xd_inspect_args;
@@ -438,7 +438,7 @@ XD_API void      xd_inspect_args_init_size(xd_inspect_args *a, size_t size);
  * error. */
 XD_API xd_status xd_inspect(const xd_inspect_args *a, xd_err *e);
 
-typedef struct xd_bench_turn {  /* the timed runs of a stage of a benchmark                   */
+typedef struct xd_bench_turn {  /* the timed runs of a stage of a benchmark */
     int         n; /* number of timed runs so far; if it is 0, the fields below are not valid */
     /* Time of the last run, and its floating-point operations in units of 1e9. */
     double      seconds, gflop;
@@ -449,31 +449,31 @@ typedef struct xd_bench_turn {  /* the timed runs of a stage of a benchmark     
 
 typedef struct xd_bench_args {  /* call xd_bench_args_init, then set fields */
     size_t      size;
-    const char *config;         /* directory of the model to time                            */
+    const char *config;         /* directory of the model to time */
     int         random_weights; /* 1: use pseudo-random weights, so that only configs are needed */
     /* 1: blocks of the same kind share one set of random weights in memory. */
     int         share_layers;
-    int64_t     width, height;  /* size in pixels; 0: the model's default                    */
-    int         num_frames;     /* number of frames of a video; 0: the model's default        */
+    int64_t     width, height;  /* size in pixels; 0: the model's default */
+    int         num_frames;     /* number of frames of a video; 0: the model's default */
     const char *layers;         /* number of transformer blocks of each kind, as in xd_open_args */
-    int         max_sequence_length;    /* number of text tokens; 0: the pipeline's default  */
+    int         max_sequence_length;    /* number of text tokens; 0: the pipeline's default */
     /* number of threads (0: all cores), and number of timed runs (0: at least 3 runs and
      * half a second) */
     int         threads, repeats;
-    const char *bind;           /* CPU binding, as in xd_open_args                           */
+    const char *bind;           /* CPU binding, as in xd_open_args */
     /* types and device, as in xd_open_args */
     const char *dtype, *weights_dtype, *text_weights_dtype, *device;
     /* Stages to time: words of "text step block vae"; "step" includes the blocks of a step;
      * NULL: all. */
     const char *parts;
-    int         json;           /* 1: print JSON, not text                                   */
+    int         json;           /* 1: print JSON, not text */
     void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
     void       *cookie;
     /* The plan to time, if there are several ranks. The plan's times for the stages "step" and
      * (with use_parallel_vae) "vae" are compared with the times of one rank. With several ranks,
      * xd_bench is collective, and rank 0 gets the output lines. */
     xd_parallel parallel;
-    int         log_level;      /* lines up to this level are passed to `log`                   */
+    int         log_level;      /* lines up to this level are passed to `log` */
     void      (*log)(void *cookie, int level, const char *line);
     /* If there is a single rank, `turn` is called before every timed run of a stage and after the
      * last run. If `turn` returns 0, no further runs of the stage are timed, regardless of
@@ -502,9 +502,9 @@ typedef struct xd_probe_args {  /* call xd_probe_args_init, then set fields */
     /* called with the name of the written file, or with the content if `output` is "-" */
     void      (*line)(void *cookie, const char *line);
     void       *cookie;
-    int         log_level;      /* lines up to this level are passed to `log`                   */
+    int         log_level;      /* lines up to this level are passed to `log` */
     void      (*log)(void *cookie, int level, const char *line);
-    const char *device;         /* device to measure, as in xd_open_args; NULL: "cpu"          */
+    const char *device;         /* device to measure, as in xd_open_args; NULL: "cpu" */
 } xd_probe_args;
 #define xd_probe_args_init(a) xd_probe_args_init_size((a), sizeof *(a))
 XD_API void      xd_probe_args_init_size(xd_probe_args *a, size_t size);
@@ -517,7 +517,7 @@ XD_API xd_status xd_probe(const xd_probe_args *a, xd_err *e);
 
 typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields */
     size_t      size;
-    const char *model;          /* model directory or name, as in xd_open_args                */
+    const char *model;          /* model directory or name, as in xd_open_args */
     /* Output directory, created if it does not exist; the parent directory must exist. */
     const char *output;
     /* Types to which the weight matrices of transformers and of text encoders are converted: "f32",
@@ -530,10 +530,10 @@ typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields *
     int         nfiles, nloras, nloras_2;
     int         ncomponents;
     const char *const *components; /* [ncomponents] components to convert; 0: the complete model */
-    int64_t     shard_bytes;    /* maximum bytes of a weight file; 0: 5 GB                      */
-    int         force;          /* 1: replace model files in a directory that is not empty      */
-    int         threads;        /* number of threads; 0: all cores                            */
-    int         log_level;      /* lines up to this level are passed to `log`                 */
+    int64_t     shard_bytes;    /* maximum bytes of a weight file; 0: 5 GB */
+    int         force;          /* 1: replace model files in a directory that is not empty */
+    int         threads;        /* number of threads; 0: all cores */
+    int         log_level;      /* lines up to this level are passed to `log` */
     int         lora_partial;   /* 1: skip LoRA tensors that do not match, as in xd_open_args */
     void      (*log)(void *cookie, int level, const char *line);
     /* Called repeatedly with the bytes written so far, the total bytes, and the name of the current

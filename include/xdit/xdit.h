@@ -117,11 +117,11 @@ typedef struct xd_parallel {
     int text_tensor_parallel_degree;
     /* 1: use patches even if there is a single pipeline stage (for measurements). */
     int patches_without_stages;
-    int reserved[8];            /* for future options; must be 0                             */
-    const char *reserved_text[3];       /* for future options; must be NULL                  */
+    int reserved[8];            /* for future options; must be 0 */
+    const char *reserved_text[3];       /* for future options; must be NULL */
 } xd_parallel;
 
-typedef struct xd_lora {        /* a LoRA: a low-rank matrix product added to the weights       */
+typedef struct xd_lora {        /* a LoRA: a low-rank matrix product added to the weights */
     const char *path; /* path of a .safetensors file in the layout of diffusers, PEFT or Kohya */
     double      scale;          /* factor of the product, usually 1; 0 leaves the model unchanged */
 } xd_lora;
@@ -139,8 +139,8 @@ typedef struct xd_component_file {
 
 struct xd_request;
 
-typedef struct xd_open_args {   /* call xd_open_args_init, then set fields                    */
-    size_t      size;           /* sizeof(xd_open_args) of the program                       */
+typedef struct xd_open_args {   /* call xd_open_args_init, then set fields */
+    size_t      size;           /* sizeof(xd_open_args) of the program */
     const char *model;          /* directory with model_index.json, or "org/name" in the local
                                    Hugging Face cache */
     /* Compute type: "f32", "bf16", on a GPU also "f16"; NULL: the fastest type of this machine. */
@@ -188,7 +188,7 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * that a repeated prompt is not encoded again. The cache of prompt embeddings has up to 256
      * MiB, and at most a sixteenth of the free memory of the host. */
     int         keep;
-    int         log_level;      /* log lines up to this level are passed to `log`            */
+    int         log_level;      /* log lines up to this level are passed to `log` */
     void      (*log)(void *cookie, int level, const char *line);
     void       *cookie;
     /* Output file for a timeline of all ranks, which rank 0 writes as a Chrome trace (JSON).
@@ -197,7 +197,7 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields      
      * validated. The trace of the first request also has the time of xd_open. NULL: none. */
     const char *trace;
     const xd_component_file *files;     /* [nfiles] files that replace the weights of components */
-    const xd_lora *loras;       /* [nloras] LoRA files, added in this order                     */
+    const xd_lora *loras;       /* [nloras] LoRA files, added in this order */
     int         nfiles, nloras;
     /* How to choose the degrees of `parallel` that are 0, if there are more ranks than the degrees
      * above 0 use. NULL: degrees that are 0 count as 1, and ranks that are left over are idle.
@@ -295,32 +295,32 @@ struct xd_result;
 /* An image or a video with 8 bits per channel. Rows of pixels are stored from top to bottom, and
  * frames one after the other. An image that xd_result_image returned can be the input image of the
  * next request. */
-typedef struct xd_image {       /* call xd_image_init, then set fields                        */
-    size_t   size;              /* sizeof(xd_image) of the program                           */
-    int64_t  frames, height, width;     /* frames is 1 by default                            */
+typedef struct xd_image {       /* call xd_image_init, then set fields */
+    size_t   size;              /* sizeof(xd_image) of the program */
+    int64_t  frames, height, width;     /* frames is 1 by default */
     int64_t  stride;            /* bytes from one row of pixels to the next; 0: width x channels */
     /* Number of channels. 3: RGB, the default, and in all results. Input images may also have 1
      * channel (grey) or 4 (RGBA, alpha is ignored). */
     int      channels;
-    int      reserved;          /* must be 0                                                 */
+    int      reserved;          /* must be 0 */
     const uint8_t *data;
-    double   fps;               /* frames per second of a video; 0: a single image           */
+    double   fps;               /* frames per second of a video; 0: a single image */
 } xd_image;
 
 #define xd_image_init(i) xd_image_init_size((i), sizeof *(i))
 XD_API void xd_image_init_size(xd_image *i, size_t size);
 
-typedef struct xd_progress {    /* a denoising step that has ended                           */
-    int    step, steps;         /* number of this step, from 1 to `steps`; number of steps   */
+typedef struct xd_progress {    /* a denoising step that has ended */
+    int    step, steps;         /* number of this step, from 1 to `steps`; number of steps */
     /* Number of this image, from 1 to `images`; number of images of the request. */
     int    image, images;
-    double step_s;              /* seconds of this step                                      */
-    double since_start_s;       /* seconds since the start of the request                    */
-    double timestep;            /* timestep of this step, in the scheduler's scale           */
+    double step_s;              /* seconds of this step */
+    double since_start_s;       /* seconds since the start of the request */
+    double timestep;            /* timestep of this step, in the scheduler's scale */
 } xd_progress;
 
-typedef struct xd_texts {       /* a list of texts; n 0: none                                */
-    const char *const *v;       /* [n] the texts; a NULL entry counts as ""                  */
+typedef struct xd_texts {       /* a list of texts; n 0: none */
+    const char *const *v;       /* [n] the texts; a NULL entry counts as "" */
     int64_t            n;
 } xd_texts;
 
@@ -337,7 +337,7 @@ typedef struct xd_request_texts {
     /* Lists of texts in place of negative_prompt, prompt_2 and so on. Each list has one text per
      * prompt, or a single text for all prompts. */
     xd_texts    negative_prompts, prompts_2, prompts_3, negative_prompts_2, negative_prompts_3;
-    int         max_sequence_length; /* max number of text tokens; 0: the pipeline's default    */
+    int         max_sequence_length; /* max number of text tokens; 0: the pipeline's default */
     /* 1 (the default): the pipeline cleans prompts, if it was trained with cleaned prompts: remains
      * of web pages (addresses, tags, file names) are removed. 0: prompts are only converted to
      * lower case. */
@@ -375,7 +375,7 @@ typedef struct xd_request_images {
      * of reference images. 0: for such a model, reference images are resized to one of these
      * sizes. */
     int         no_auto_resize;
-    int         reserved;       /* must be 0                                                 */
+    int         reserved;       /* must be 0 */
 } xd_request_images;
 
 /* The scheduler and the noise levels of its steps. */
@@ -396,7 +396,7 @@ typedef struct xd_request_schedule {
     int         use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_flow_sigmas;
     int         stochastic_sampling, solver_order;
     const char *algorithm_type, *solver_type, *timestep_spacing, *final_sigmas_type;
-    double      eta;            /* eta of DDIM and TCD, from 0 to 1                          */
+    double      eta;            /* eta of DDIM and TCD, from 0 to 1 */
     /* The schedule is stretched so that the last noise level has this value. 0: no stretching. */
     double      shift_terminal;
 } xd_request_schedule;
@@ -423,8 +423,8 @@ typedef struct xd_request_guidance {
      * models that support this. cfg_truncation is the length of the first part as a fraction of the
      * way from noise to image. 1: guidance is used in all steps. */
     double      cfg_truncation;
-    int         use_dynamic_cfg;        /* 1: the guidance scale increases from step to step  */
-    int         reserved;       /* must be 0                                                 */
+    int         use_dynamic_cfg;        /* 1: the guidance scale increases from step to step */
+    int         reserved;       /* must be 0 */
     /* Layers that skip layer guidance skips, "7,8,9", for models that support it. In step i of n
      * steps, if start < i / n < stop, a third prediction is computed with the prompt and without
      * the skipped layers. The difference between the conditional prediction and the prediction
@@ -491,8 +491,8 @@ typedef struct xd_request_output {
     int64_t     output_quality;
     /* 1: keep width and height; 0: use the nearest size with which the model was trained */
     int         no_resolution_binning;
-    int         latents_only; /* 1: return only latents, without decoding them to images     */
-    int         enable_tiling;          /* 1: decode in tiles, which needs less memory       */
+    int         latents_only; /* 1: return only latents, without decoding them to images */
+    int         enable_tiling;          /* 1: decode in tiles, which needs less memory */
     /* 1: the parameters that are stored with results have only the last part of the paths of models
      * and files, so that results can be published without the names of folders. For a model of the
      * Hugging Face cache, the stored name is "org/name". */
@@ -549,9 +549,9 @@ typedef struct xd_request_callbacks {
     xd_status (*on_turn)(void *cookie, xd_err *e);
 } xd_request_callbacks;
 
-typedef struct xd_request {     /* call xd_request_init, then set fields                      */
-    size_t      size;           /* sizeof(xd_request) of the program                         */
-    const char *const *prompts;         /* [nprompts] prompts, UTF-8                         */
+typedef struct xd_request {     /* call xd_request_init, then set fields */
+    size_t      size;           /* sizeof(xd_request) of the program */
+    const char *const *prompts;         /* [nprompts] prompts, UTF-8 */
     int         nprompts;
     const char *negative_prompt; /* text that describes what the image should not have; NULL: "" */
     /* size in pixels; 0: the size of the input image or, if there is none, the model's default */
@@ -559,10 +559,10 @@ typedef struct xd_request {     /* call xd_request_init, then set fields        
     int         num_frames;             /* number of frames of a video; 0: the model's default */
     double      fps;                    /* frames per second in a video file; 0: the model's rate */
     int         num_inference_steps;    /* number of denoising steps; 0: the pipeline's default */
-    double      guidance_scale;         /* guidance scale; negative: the pipeline's default  */
+    double      guidance_scale;         /* guidance scale; negative: the pipeline's default */
     int64_t     seed; /* seed of 64 bits; to pass a seed above 2^63 - 1, subtract 2^64 */
-    int         random_seed;            /* 1: ignore `seed`; rank 0 draws a random seed      */
-    int         num_images_per_prompt;  /* 1 by default                                      */
+    int         random_seed;            /* 1: ignore `seed`; rank 0 draws a random seed */
+    int         num_images_per_prompt;  /* 1 by default */
     xd_request_texts     texts;
     xd_request_images    images;
     xd_request_schedule  schedule;
@@ -579,7 +579,7 @@ XD_API void xd_request_init_size(xd_request *r, size_t size);
 
 /* ---- the result ------------------------------------------------------------------------- */
 
-typedef struct xd_result xd_result;     /* the images of one request                         */
+typedef struct xd_result xd_result;     /* the images of one request */
 
 /* Generates nprompts x num_images_per_prompt images and returns them in *out. Free *out with
  * xd_result_free; *out is NULL after a failure. The call is collective: all ranks must pass equal

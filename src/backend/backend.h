@@ -105,18 +105,18 @@ struct xd_dev {
     const xd_dev_ops *mem;
     const xd_ops     *ops;
     const xd_dev_lanes *lanes; /* functions for lanes (queues); NULL: there is only one queue */
-    const xd_dev_graphs *graphs;        /* functions that record graphs; NULL: no graphs         */
+    const xd_dev_graphs *graphs;        /* functions that record graphs; NULL: no graphs */
     char              name[32];         /* name of the device, e.g. "cpu-amx", "cuda:0", "count" */
     /* 1: a count device (it computes nothing); never dereference its addresses */
     int               counts;
-    int               host_memory;      /* 1: the host may access device memory              */
-    int               rotates;          /* 1: the device implements `rotate` of xd_ops       */
+    int               host_memory;      /* 1: the host may access device memory */
+    int               rotates;          /* 1: the device implements `rotate` of xd_ops */
     /* The set of query types (with bit 1u << type for each type) for which attention computes int8
      * scores if xd_attn_args.int8 is 1. Attention with other query types ignores
      * xd_attn_args.int8. */
     unsigned          int8_attn;
     int               fp8_gemm;         /* 1: GEMMs support fp8 inputs (xd_gemm.fp8) */
-    int               narrow_bias;      /* 1: linear layers accept biases of the compute type  */
+    int               narrow_bias;      /* 1: linear layers accept biases of the compute type */
     /* 1: a norm with `add` is faster than a norm and a separate addition */
     int               norm_adds;
     void             *priv;
@@ -220,7 +220,7 @@ xd_status xd_dev_instances(const char *name, int *n, xd_err *e);
 /* all device kinds; the array ends with NULL, and the first kind is the default */
 extern const xd_dev_kind *const xd_dev_kinds[];
 
-void     xd_dev_early(void);            /* calls `early` of every device kind                 */
+void     xd_dev_early(void);            /* calls `early` of every device kind */
 void     xd_dev_about(xd_fact *fact, void *cookie);     /* calls `about` of every device kind */
 
 /* Computes how much host memory is left. Writes to *machine the number of bytes that all processes
@@ -265,15 +265,15 @@ void     xd_host_memory_free(size_t *available, size_t *total);
 enum { XD_INT8_MAX_INPUTS = 130000 };
 
 typedef struct xd_weight {
-    xd_dtype type;              /* type of the packed elements: compute type, I8 or F8E4M3     */
+    xd_dtype type;              /* type of the packed elements: compute type, I8 or F8E4M3 */
     /* number that identifies the packed layout, chosen by the device; 0: rows [out,in] */
     int      layout;
-    int64_t  out, in;           /* number of output channels; inputs per group                */
-    int      nk;                /* number of spatial dimensions: 0 (linear), 2 or 3            */
-    int      kernel[3];         /* kernel size along t,h,w; 1 in unused dimensions            */
-    int      stride[3];         /* stride of a convolution, on which packing may depend       */
-    int      groups;            /* number of groups of a convolution; 1: not grouped          */
-    int      floats;            /* 1: a GEMM with I8 weights keeps its input in f32           */
+    int64_t  out, in;           /* number of output channels; inputs per group */
+    int      nk;                /* number of spatial dimensions: 0 (linear), 2 or 3 */
+    int      kernel[3];         /* kernel size along t,h,w; 1 in unused dimensions */
+    int      stride[3];         /* stride of a convolution, on which packing may depend */
+    int      groups;            /* number of groups of a convolution; 1: not grouped */
+    int      floats;            /* 1: a GEMM with I8 weights keeps its input in f32 */
     void    *p;
     size_t   bytes;
     /* The scales sw[out] of a quantized weight. The caller sets `scale` before `pack` if it knows
@@ -285,7 +285,7 @@ typedef struct xd_weight {
     const float *scale;
 } xd_weight;
 
-int xd_is_quantized(xd_dtype t);        /* returns 1 if t is I8 or F8E4M3                      */
+int xd_is_quantized(xd_dtype t);        /* returns 1 if t is I8 or F8E4M3 */
 /* Returns the scale sw of a row whose largest magnitude is `most` (NaN if the row has non-finite
  * elements). */
 float xd_quant_scale(xd_dtype t, float most);
@@ -296,7 +296,7 @@ float xd_quant_scale(xd_dtype t, float most);
  * R is symmetric and orthogonal, so a second rotation restores x. n <= XD_ROTATE_MAX. */
 enum { XD_ROTATE_MAX = 1024 };
 void xd_rotation(float *x, int64_t n);
-int  xd_rotates(int64_t n);             /* returns 1 if n = 4^k, so that R exists              */
+int  xd_rotates(int64_t n);             /* returns 1 if n = 4^k, so that R exists */
 
 /* ---- arguments of ops --------------------------------------------------------------------- */
 
@@ -357,10 +357,10 @@ typedef struct xd_attn_args {
     int            nkv, nparts;
     const int64_t *kv_len;
     float          scale;
-    int64_t        window;      /* query i sees keys j with |i - j| <= window; 0: all keys    */
-    int            causal;      /* 1: causal mask: query i sees only keys j <= i              */
-    float          softcap;     /* the soft cap of the scores; 0: no cap                      */
-    int            int8;        /* 1: int8 scores, if the device supports them (int8_attn)    */
+    int64_t        window;      /* query i sees keys j with |i - j| <= window; 0: all keys */
+    int            causal;      /* 1: causal mask: query i sees only keys j <= i */
+    float          softcap;     /* the soft cap of the scores; 0: no cap */
+    int            int8;        /* 1: int8 scores, if the device supports them (int8_attn) */
 } xd_attn_args;
 
 /* Arguments of a norm of rows: out[n,C] = norm(in) * gain + bias, then * (1 + scale) + shift.
@@ -378,7 +378,7 @@ typedef struct xd_attn_args {
  *                `out` must be contiguous and C a multiple of 16. */
 typedef struct xd_norm {
     xd_tensor out, in, gain, bias, scale, shift, like;
-    int       rms;              /* 1: RMS norm, x / sqrt(mean x^2 + eps); 0: layer norm       */
+    int       rms;              /* 1: RMS norm, x / sqrt(mean x^2 + eps); 0: layer norm */
     float     eps;
     xd_tensor add, gate, sx;
     xd_dtype  via;
@@ -451,8 +451,8 @@ enum { XD_QKNORM_MAX = 1024 };
 typedef struct xd_qk_heads { xd_tensor out, in, gain, bias; } xd_qk_heads;
 typedef struct xd_qknorm {
     xd_tensor out, in, gain, bias, cos, sin;
-    int       norm;             /* 1: computes the norm; 0: only gain, bias and rotation      */
-    int       rms;              /* 1: the norm is an RMS norm; 0: it is a layer norm          */
+    int       norm;             /* 1: computes the norm; 0: only gain, bias and rotation */
+    int       rms;              /* 1: the norm is an RMS norm; 0: it is a layer norm */
     int       halves;
     float     eps;
     xd_qk_heads also;

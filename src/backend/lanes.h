@@ -11,9 +11,9 @@
 #include "backend/backend.h"
 
 typedef enum xd_dev_lane {
-    XD_LANE_COMPUTE,            /* lane (queue) of kernels, uploads and downloads              */
-    XD_LANE_OUT,                /* lane (queue) of the outgoing data of messages               */
-    XD_LANE_IN,                 /* lane (queue) of the incoming data of messages               */
+    XD_LANE_COMPUTE,            /* lane (queue) of kernels, uploads and downloads */
+    XD_LANE_OUT,                /* lane (queue) of the outgoing data of messages */
+    XD_LANE_IN,                 /* lane (queue) of the incoming data of messages */
     XD_NLANES,
 } xd_dev_lane;
 
@@ -82,7 +82,7 @@ struct xd_dev_lanes {
     xd_mark  *(*mark_borrow)(xd_dev *d, const xd_handle *h);
     void      (*lend_end)(xd_dev *d, void *p);
     void      (*borrow_end)(xd_dev *d, void *p);
-    const xd_dev_links *links;          /* NULL: there is no library for messages              */
+    const xd_dev_links *links;          /* NULL: there is no library for messages */
 };
 
 #endif

@@ -34,12 +34,12 @@ typedef struct xd_cpu_info {
     /* l3: the lowest number of the cpus that have the same L3 cache as this cpu; core: the lowest
      * number of the cpus on the same core. */
     int l3, core;
-    int smt;                    /* index of the cpu among the siblings of its core             */
+    int smt;                    /* index of the cpu among the siblings of its core */
 } xd_cpu_info;
 
 typedef struct xd_cpus {
     int     n, sockets, nodes, l3s, cores;
-    xd_cpu_info *v;             /* [n], sorted by node, socket, L3 cache, core, sibling        */
+    xd_cpu_info *v;             /* [n], sorted by node, socket, L3 cache, core, sibling */
 } xd_cpus;
 
 /* Reads the topology of the online cpus in `mask`. root: a directory like /sys/devices/system

@@ -92,7 +92,7 @@ xd_status xd_fail_at(xd_err *e, xd_status code, const char *path)
     if (!strstr(e->msg, clean)) {
         memcpy(was, e->msg, sizeof was);
         snprintf(e->msg, sizeof e->msg, "%s: %.*s", clean, (int)sizeof was / 2, was);
-        xd_one_line(e->msg);    /* truncation may have cut the last character                  */
+        xd_one_line(e->msg);    /* truncation may have cut the last character */
     }
     free(clean);
     return code;

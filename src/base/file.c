@@ -15,13 +15,13 @@
 #include "base/pages.h"
 
 enum {
-    MAXOUT = 64,                /* max number of temporary files that xd_out_sweep can remove  */
+    MAXOUT = 64,                /* max number of temporary files that xd_out_sweep can remove */
     /* Number of pages that are mapped at a time to query whether they are in the page cache. */
     WINDOW = 16384
 };
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static char *volatile  writing[MAXOUT];
-static atomic_int      streams;         /* number of open outputs that are pipes or devices    */
+static atomic_int      streams;         /* number of open outputs that are pipes or devices */
 
 int xd_file_exists(const char *path)
 {
@@ -318,7 +318,7 @@ static int link_name(xd_out *o, int fd)
         return 0;
     if (errno != EEXIST)
         return -1;
-    int old = make_tmp(o);      /* creates a file to find an unused name                       */
+    int old = make_tmp(o);      /* creates a file to find an unused name */
     if (old < 0)
         return -1;
     close(old);

@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 
-typedef struct xd_json xd_json;         /* a value inside a JSON document; borrowed          */
+typedef struct xd_json xd_json;         /* a value inside a JSON document; borrowed */
 
 /* Parses a JSON text. what: name of the text in errors. The caller owns the document *j. Refuses
  * deep nesting and text after the JSON value. Accepts NaN, Infinity and -Infinity without quotes,
@@ -28,7 +28,7 @@ const xd_json *xd_json_get(const xd_json *j, const char *key);
 int            xd_json_size(const xd_json *j);
 /* Returns the i-th member in constant time, or NULL. */
 const xd_json *xd_json_at(const xd_json *j, int i);
-const xd_json *xd_json_first(const xd_json *j);         /* returns the first member, or NULL   */
+const xd_json *xd_json_first(const xd_json *j);         /* returns the first member, or NULL */
 const xd_json *xd_json_next(const xd_json *v);          /* returns the member after v, or NULL */
 /* Returns the key of a member of an object, or NULL. */
 const char    *xd_json_key(const xd_json *v);
@@ -86,6 +86,6 @@ void xd_buf_json_string(xd_text_buf *b, const char *s); /* appends s as a quoted
 void xd_buf_json(xd_text_buf *b, const xd_json *v);
 void xd_buf_free(xd_text_buf *b);
 
-void xd_json_about(xd_fact *fact, void *cookie);        /* reports the version of cJSON         */
+void xd_json_about(xd_fact *fact, void *cookie);        /* reports the version of cJSON */
 
 #endif

@@ -23,7 +23,7 @@ typedef struct xd_symbol {
  * search; NULL: the loader's directories. Returns NULL if the library is not found; `why` is then
  * the loader's error message for the first name. */
 void       *xd_library_open(xd_library l, const char *dir, char *why, size_t size);
-const char *xd_library_name(xd_library l);      /* first file name of the library               */
+const char *xd_library_name(xd_library l);      /* first file name of the library */
 /* Fills a table with pointers to functions of an open library. Returns NULL, or the name of a
  * function that the library lacks. */
 const char *xd_library_find(void *library, const xd_symbol *symbols, size_t n, void *table);

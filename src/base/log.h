@@ -13,7 +13,7 @@ typedef struct xd_logger {
     /* The program's function that receives log lines; NULL: log lines are dropped. */
     void (*fn)(void *cookie, int level, const char *line);
     void  *cookie;
-    int    level;               /* the most verbose level that is passed to fn                 */
+    int    level;               /* the most verbose level that is passed to fn */
 } xd_logger;
 
 /* Makes `log` (borrowed; NULL: none) the calling thread's current log. Returns the thread's

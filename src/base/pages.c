@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #if defined(__linux__) && !defined(MADV_COLLAPSE)
-#define MADV_COLLAPSE 25        /* exists since Linux 6.1; older headers do not define it      */
+#define MADV_COLLAPSE 25        /* exists since Linux 6.1; older headers do not define it */
 #endif
 
 size_t xd_page_bytes(void)

@@ -39,7 +39,7 @@ static struct {
     void    (*fn)(void *arg);
     void     *arg;
     pthread_t owner;
-    double    last_s;           /* time at which this thread's last call of `fn` returned      */
+    double    last_s;           /* time at which this thread's last call of `fn` returned */
 } hook;
 
 typedef struct job {
@@ -47,17 +47,17 @@ typedef struct job {
     void           *ctx;
     int64_t         n;
     int             pieces, dynamic;
-    const xd_par_omp *team;     /* OpenMP team of the round; NULL: the pool's threads          */
-    _Atomic int64_t next;       /* next loop index of a round with dynamic scheduling          */
+    const xd_par_omp *team;     /* OpenMP team of the round; NULL: the pool's threads */
+    _Atomic int64_t next;       /* next loop index of a round with dynamic scheduling */
 } job;
 
 static struct {
-    pthread_mutex_t  caller;    /* locked by the caller of a round                             */
-    _Atomic uint64_t state;     /* round's number << PIECES | round's number of pieces         */
+    pthread_mutex_t  caller;    /* locked by the caller of a round */
+    _Atomic uint64_t state;     /* round's number << PIECES | round's number of pieces */
     /* [i]: number of the last round in which a thread claimed piece i */
     _Atomic uint64_t taken[MAX_THREADS];
-    atomic_int       wakeup;      /* counter that changes when a round begins                    */
-    atomic_int       left;      /* number of pieces of the round that are not done             */
+    atomic_int       wakeup;      /* counter that changes when a round begins */
+    atomic_int       left;      /* number of pieces of the round that are not done */
     /* asleep: number of workers that sleep on `wakeup`; waiting: 1 while the caller sleeps on
      * `left` */
     atomic_int       asleep, waiting;
@@ -69,8 +69,8 @@ static struct {
     int              workers, handles_fork;
 } pool = { .caller = PTHREAD_MUTEX_INITIALIZER, .spins = SPINS };
 
-static const xd_par_omp *_Atomic team;  /* the OpenMP team for new rounds, or NULL              */
-static _Thread_local int inside;        /* 1 while the thread does a piece                      */
+static const xd_par_omp *_Atomic team;  /* the OpenMP team for new rounds, or NULL */
+static _Thread_local int inside;        /* 1 while the thread does a piece */
 
 /* Counts the cores on which the process may run. Tries CPU masks of growing size, because hosts
  * with more than 1024 cores need a longer mask than cpu_set_t. */
@@ -251,7 +251,7 @@ static void run_round(int pieces)
     uint64_t round = (atomic_load_explicit(&pool.state, memory_order_relaxed) >> PIECES) + 1;
     atomic_store_explicit(&pool.left, pieces, memory_order_relaxed);
     if (pool.job.team) {
-        atomic_store(&pool.state, round << PIECES);     /* the pool's workers get no piece      */
+        atomic_store(&pool.state, round << PIECES);     /* the pool's workers get no piece */
         pool.job.team->parallel(join_round, &round, (unsigned)pieces, 0);
         (void)atomic_load(&pool.left);
         return;

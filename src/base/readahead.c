@@ -22,14 +22,14 @@
 #include <unistd.h>
 
 enum {
-    PIECE = 128 << 10,          /* bytes per request: a disk's smallest usual readahead         */
-    STEP = 1 << 20,             /* bytes requested between two waits                            */
-    DEPTH = 8,                  /* number of steps that are requested but not yet waited for    */
+    PIECE = 128 << 10,          /* bytes per request: a disk's smallest usual readahead */
+    STEP = 1 << 20,             /* bytes requested between two waits */
+    DEPTH = 8,                  /* number of steps that are requested but not yet waited for */
     STACK = 64 << 10
 };
 
 typedef struct range { int fd; size_t at, bytes; } range;
-typedef struct mark { int fd; size_t at; } mark;        /* position of the last byte of a step  */
+typedef struct mark { int fd; size_t at; } mark;        /* position of the last byte of a step */
 
 struct xd_readahead {
     range          *r;
@@ -38,7 +38,7 @@ struct xd_readahead {
     const xd_canceller *cancel;
     int             running;
     pthread_t       thread;
-    pthread_mutex_t guard;      /* mutex of all following fields of this struct                 */
+    pthread_mutex_t guard;      /* mutex of all following fields of this struct */
     pthread_cond_t  change;
     size_t          requested, used;
     int             stop;

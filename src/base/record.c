@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { MAX_SIZE = 65536 };      /* upper limit of a struct's valid size                        */
+enum { MAX_SIZE = 65536 };      /* upper limit of a struct's valid size */
 
 void xd_record_init(void *record, size_t size)
 {

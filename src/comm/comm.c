@@ -227,7 +227,7 @@ int xd_reduce_direct(size_t bytes, int size)
 
 int64_t xd_reduce_piece(int64_t n, int r, int size)
 {
-    return n * r / size;        /* cuts n elements like xd_cut                                 */
+    return n * r / size;        /* cuts n elements like xd_cut */
 }
 
 /* Sums of integers wrap at overflow, as in the common MPI libraries. */

@@ -61,15 +61,15 @@ typedef struct xd_comm_ops {
      * does not change. exchange_places sends no tensor bytes. A later `exchange` of results that
      * are already in such a destination copies nothing. */
     xd_req (*exchange_places)    (xd_comm *c, const xd_tensor *give, xd_tensor *get);
-    xd_req (*send)     (xd_comm *c, xd_tensor t, int to);       /* sends a contiguous tensor   */
-    xd_req (*recv)     (xd_comm *c, xd_tensor t, int from);     /* fills a contiguous tensor   */
+    xd_req (*send)     (xd_comm *c, xd_tensor t, int to);       /* sends a contiguous tensor */
+    xd_req (*recv)     (xd_comm *c, xd_tensor t, int from);     /* fills a contiguous tensor */
     /* Waits until n operations are complete. An operation {0} is complete already. */
     xd_status (*wait)  (xd_comm *c, xd_req *r, int n);
     /* Returns 1 if the operation is complete. */
     int    (*test)     (xd_comm *c, xd_req *r);
     /* Cancels receives for which no message will be sent (after a failure). */
     void   (*drop)     (xd_comm *c, xd_req *r, int n);
-    void   (*poke)     (xd_comm *c);            /* lets pending messages make progress         */
+    void   (*poke)     (xd_comm *c);            /* lets pending messages make progress */
     void   (*barrier)  (xd_comm *c);
     /* Allocates host memory that all ranks of a group on one host (split_host) share. The call is
      * collective. The pages are allocated immediately if the system has a call that reports a
@@ -103,16 +103,16 @@ typedef enum xd_device_way {
 
 /* Totals of this rank's messages in a world, including all groups of the world. */
 typedef struct xd_traffic {
-    int64_t bytes, messages;    /* bytes and messages sent to other ranks                      */
-    int64_t device_bytes;       /* bytes of device memory that are allocated for messages      */
+    int64_t bytes, messages;    /* bytes and messages sent to other ranks */
+    int64_t device_bytes;       /* bytes of device memory that are allocated for messages */
     xd_device_way way;
 } xd_traffic;
 
 struct xd_comm {
     const xd_comm_ops *ops;
     int         rank, size;
-    xd_traffic *traffic;        /* traffic counts of the world; never NULL                     */
-    xd_err     *err;            /* record of the first failure of this world; never NULL       */
+    xd_traffic *traffic;        /* traffic counts of the world; never NULL */
+    xd_err     *err;            /* record of the first failure of this world; never NULL */
     void       *priv;
 };
 

@@ -25,14 +25,14 @@ typedef struct tally {          /* counters that the world communicator shares w
     xd_traffic traffic;
     xd_err     err;
     int        users, groups;
-    const xd_recorder *rec;     /* recorder that receives every operation, or NULL             */
-    int64_t    begun;           /* number of operations that have begun                        */
+    const xd_recorder *rec;     /* recorder that receives every operation, or NULL */
+    int64_t    begun;           /* number of operations that have begun */
     int64_t   *to; /* [size of the world]: bytes that a collective sends to each rank */
     xd_count_world memory;
-    second     later[LATER];    /* all-reduces whose second half has not begun                 */
+    second     later[LATER];    /* all-reduces whose second half has not begun */
 } tally;
 
-typedef struct counter {        /* `c` must be first: an xd_comm * is cast to counter *        */
+typedef struct counter {        /* `c` must be first: an xd_comm * is cast to counter * */
     xd_comm c;
     tally  *y;
     int     id;
@@ -151,7 +151,7 @@ static xd_req count_bcast(xd_comm *c, xd_tensor io, int root)
     const xd_tensor none = { .type = io.type };
     reset_bytes(c);
     xd_count_call(&counter_of(c)->y->memory);
-    for (int r = 0; r < c->size; r++)   /* in a direct broadcast, the root sends to all ranks  */
+    for (int r = 0; r < c->size; r++)   /* in a direct broadcast, the root sends to all ranks */
         count_views(c, r, c->rank == root ? io : none, r == root ? io : none, 1);
     for (int i = 0; i < n; i++)
         count_bytes(c, (child[i] + root) % c->size, xd_comm_bytes(io));

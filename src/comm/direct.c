@@ -10,11 +10,11 @@
 #include "comm/kinds.h"
 
 enum {
-    BOXES = 256,                /* max number of mailboxes that a rank has for another rank    */
-    MAX_RANKS = 64,             /* max number of ranks in a group                              */
+    BOXES = 256,                /* max number of mailboxes that a rank has for another rank */
+    MAX_RANKS = 64,             /* max number of ranks in a group */
 };
 
-typedef struct box {            /* this rank's mailbox for messages to one other rank          */
+typedef struct box {            /* this rank's mailbox for messages to one other rank */
     char     *p;
     size_t    cap;
     /* full: event after this rank's copy into the mailbox; taken: event after the receiver's copy
@@ -24,7 +24,7 @@ typedef struct box {            /* this rank's mailbox for messages to one other
     xd_handle memory, mark;
 } box;
 
-typedef struct source {         /* another rank's mailbox that this rank has opened            */
+typedef struct source {         /* another rank's mailbox that this rank has opened */
     char    *p;
     /* full: event after the sender's copy into the mailbox; taken: event after this rank's copy out
      * of the mailbox */
@@ -37,18 +37,18 @@ typedef struct peer_boxes {
     int    nboxes;
 } peer_boxes;
 
-typedef struct cell {           /* state of a mailbox, in host memory that all ranks share     */
-    _Atomic uint64_t taken;     /* number of messages whose copy the receiver has queued       */
-    xd_handle        mark;      /* event that the receiver records after its last copy         */
+typedef struct cell {           /* state of a mailbox, in host memory that all ranks share */
+    _Atomic uint64_t taken;     /* number of messages whose copy the receiver has queued */
+    xd_handle        mark;      /* event that the receiver records after its last copy */
 } cell;
 
 struct xd_mailboxes {
     xd_staging *w;
     xd_comm    *host;
-    cell       *cells;          /* [size][size][BOXES]: index is [sender][receiver][mailbox]   */
+    cell       *cells;          /* [size][size][BOXES]: index is [sender][receiver][mailbox] */
     int         rank, size;
-    int32_t     first;          /* world rank of the host's first rank                         */
-    peer_boxes *peer;           /* [size]: mailboxes shared with each other rank               */
+    int32_t     first;          /* world rank of the host's first rank */
+    peer_boxes *peer;           /* [size]: mailboxes shared with each other rank */
 };
 
 typedef struct xd_note {

@@ -18,18 +18,18 @@
 
 #include "comm/staging.h"
 
-typedef struct xd_mailboxes xd_mailboxes;       /* mailboxes between the ranks of a host       */
+typedef struct xd_mailboxes xd_mailboxes;       /* mailboxes between the ranks of a host */
 typedef struct xd_links     xd_links;           /* links between the ranks of a world (linked.h) */
 
 /* The transport of messages between devices for one group of ranks. */
 typedef struct xd_direct {
-    xd_mailboxes *m;            /* mailboxes; NULL if links are used or messages are staged    */
+    xd_mailboxes *m;            /* mailboxes; NULL if links are used or messages are staged */
     xd_links     *links;
-    xd_comm      *notes;        /* communicator of the same ranks, for notes about mailboxes   */
+    xd_comm      *notes;        /* communicator of the same ranks, for notes about mailboxes */
     /* [size]: for each rank of the group, its number on the host if mailboxes are used, or in the
      * world if links are used. */
     int          *rank;
-    int           me;           /* this rank's number in the group                             */
+    int           me;           /* this rank's number in the group */
 } xd_direct;
 
 /* Opens mailboxes between all ranks of this host. If mailboxes are not available on this host,

@@ -19,14 +19,14 @@
 #include <unistd.h>
 
 static struct {
-    xd_mpi_world *open;         /* list of open worlds                                         */
-    int      ours;              /* 1: this library initialised MPI and finalises it            */
-    int      crowded;           /* 1: this host has more ranks than cores                      */
+    xd_mpi_world *open;         /* list of open worlds */
+    int      ours;              /* 1: this library initialised MPI and finalises it */
+    int      crowded;           /* 1: this host has more ranks than cores */
     /* rank: this rank's index on its host; ranks: number of ranks on the host; cores: number of
      * cores of the host */
     int      rank, ranks, cores;
-    int      alike;  /* 1: all ranks of this host may use the same cpus; -1: unknown            */
-    xd_cpuset cpus;             /* cpus that the ranks of this host may use together           */
+    int      alike;  /* 1: all ranks of this host may use the same cpus; -1: unknown */
+    xd_cpuset cpus;             /* cpus that the ranks of this host may use together */
 } mpi; /* The fields about this host describe the MPI world that was opened last. */
 
 static xd_status fail_with_code(xd_err *e, const char *what, int code)
@@ -270,7 +270,7 @@ static xd_status check_world_size(MPI_Comm world, xd_err *e)
         return XD_OK;
     MPI_Get_library_version(name, &n);
     name[strcspn(name, ",\n")] = 0;
-    if (name[strcspn(name, "\t")])         /* MPICH has a tab between its name and version     */
+    if (name[strcspn(name, "\t")])         /* MPICH has a tab between its name and version */
         name[strcspn(name, "\t")] = ' ';
     snprintf(why, sizeof why, "this program was built with %.60s, but the launcher (mpirun, or "
              "srun's --mpi) is of another MPI", name);

@@ -19,7 +19,7 @@ enum { CLASSES = 64, TAGS = 8000 };
 static struct {
     xd_mpi_op      *free_ops;       /* list of free operations, which keep their arrays for reuse */
     xd_mpi_op      *later;          /* pending operations that have a further phase of messages */
-    xd_mpi_staging *stage[CLASSES]; /* stage[i]: free buffers of 2^i bytes                     */
+    xd_mpi_staging *stage[CLASSES]; /* stage[i]: free buffers of 2^i bytes */
     int64_t   serial;
 } all;
 
@@ -59,7 +59,7 @@ void xd_mpi_op_fail(xd_mpi_op *j, xd_status code, const char *fmt, ...)
     if (j->status == XD_OK)
         j->status = code;
     record_error(j->g->world, j->g->world->rank, code, text);
-    if (code == XD_ENOMEM)      /* out of memory: the message will never be sent               */
+    if (code == XD_ENOMEM)      /* out of memory: the message will never be sent */
         j->g->world->lost = 1;
 }
 
@@ -400,7 +400,7 @@ xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n)
         }
         if (s == XD_OK)
             s = j->ended || j->status != XD_OK ? j->status : XD_ECOMM;
-        if (j->ended)           /* MPI still uses the buffers of an incomplete operation       */
+        if (j->ended)           /* MPI still uses the buffers of an incomplete operation */
             release_op(j);
     }
     return s;

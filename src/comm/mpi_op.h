@@ -12,7 +12,7 @@
 
 #include "comm/comm.h"
 
-typedef struct xd_shm_block xd_shm_block;       /* shared memory of a group (shared.c)          */
+typedef struct xd_shm_block xd_shm_block;       /* shared memory of a group (shared.c) */
 
 /* State that a world communicator shares with its groups; freed when the last of these
  * communicators is closed. */
@@ -20,34 +20,34 @@ typedef struct xd_mpi_world {
     xd_traffic traffic;
     xd_err     err;
     int        users, rank;
-    struct xd_mpi_world *next;  /* next in the list of open worlds                             */
-    MPI_Group  host;            /* MPI group of the ranks on this rank's host                  */
+    struct xd_mpi_world *next;  /* next in the list of open worlds */
+    MPI_Group  host;            /* MPI group of the ranks on this rank's host */
     MPI_Comm   control; /* communicator without messages; polling it lets MPI make progress */
     /* 1: the world was made from the program's own communicator (xd_comm_from_mpi). */
     int        lent;
-    xd_cpuset  cpus;            /* cpus that the ranks of this host may use together           */
-    xd_shm_block *window;       /* list of open shared-memory windows                         */
+    xd_cpuset  cpus;            /* cpus that the ranks of this host may use together */
+    xd_shm_block *window;       /* list of open shared-memory windows */
     int        lost;            /* 1: some messages will never be sent, so waits fail at once */
 } xd_mpi_world;
 
 typedef struct xd_mpi_group {
     xd_comm   c;
     MPI_Comm  mpi;
-    char     *host;             /* [size]: 1 if rank r is on this rank's host                  */
+    char     *host;             /* [size]: 1 if rank r is on this rank's host */
     xd_mpi_world *world;
     xd_shm_block *blocks;
     /* Number of collective calls so far; the tags of messages are computed from this number. */
     int       seq;
 } xd_mpi_group;
 
-typedef struct xd_mpi_staging { /* a staging buffer of an operation                           */
+typedef struct xd_mpi_staging { /* a staging buffer of an operation */
     struct xd_mpi_staging *next;
     size_t           cap;
     char            *p;
 } xd_mpi_staging;
 
 typedef struct xd_mpi_peer { /* other rank and expected size of one MPI request of an operation */
-    int64_t expect;             /* expected bytes of a receive; -1: a send                     */
+    int64_t expect;             /* expected bytes of a receive; -1: a send */
     int     peer;
 } xd_mpi_peer;
 
@@ -83,7 +83,7 @@ struct xd_mpi_op {
     xd_exchange_kind kind;
     /* Posts the messages of the next phase; NULL: there is no further phase. */
     void           (*then)(xd_mpi_op *j);
-    xd_mpi_staging  *stages;        /* staging buffers that the operation uses                 */
+    xd_mpi_staging  *stages;        /* staging buffers that the operation uses */
     xd_tensor        io; /* the function `then` uses this field and the following fields */
     xd_red           op;
     int              root, hop;
@@ -121,7 +121,7 @@ void      xd_mpi_drop(xd_comm *c, xd_req *r, int n);
 void      xd_mpi_advance(void);
 /* Pauses a waiting rank between two polls. polls: the number of polls so far. */
 void      xd_mpi_idle(int polls);
-void      xd_mpi_free_lists(void);      /* frees all unused operations and staging buffers     */
+void      xd_mpi_free_lists(void);      /* frees all unused operations and staging buffers */
 /* Records and logs an MPI failure of a world. Returns XD_ECOMM. */
 xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code);
 

@@ -16,7 +16,7 @@ struct message {
     int64_t   serial;
 };
 
-typedef struct block block;     /* "shared" memory of the only rank                            */
+typedef struct block block;     /* "shared" memory of the only rank */
 struct block {
     block *next;
     void  *p;
@@ -26,7 +26,7 @@ typedef struct self {
     xd_comm    c;
     xd_traffic traffic;
     xd_err     err;
-    message   *open, *unused;   /* open messages, oldest first; free messages for reuse        */
+    message   *open, *unused;   /* open messages, oldest first; free messages for reuse */
     int64_t    serial;
     block     *blocks;
 } self;

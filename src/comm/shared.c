@@ -13,7 +13,7 @@ struct xd_shm_block {
     void     *p;
     size_t    bytes;
     uint64_t  number; /* inode of the file behind this shared-memory block; unique on this host */
-    char     *mine;             /* this rank's part of a window                                */
+    char     *mine;             /* this rank's part of a window */
     size_t    mine_bytes;
 };
 

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct xd_shm_key {     /* identifies an anonymous file for other processes           */
+typedef struct xd_shm_key {     /* identifies an anonymous file for other processes */
     int64_t pid, fd, dev, ino;
 } xd_shm_key;
 

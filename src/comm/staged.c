@@ -22,7 +22,7 @@ typedef struct xd_staged {
     xd_comm     c;
     xd_comm    *real;
     xd_staging *w;
-    xd_direct   direct;         /* direct messages between devices, or {0}                     */
+    xd_direct   direct;         /* direct messages between devices, or {0} */
 } xd_staged;
 
 static xd_staged *staged_of(xd_comm *c)
@@ -395,7 +395,7 @@ static int staged_test(xd_comm *c, xd_req *r)
     if (!k->started || !(is_linked(s, k) ? s->w->lanes->reached(s->w->dev, k->in)
                                          : needs_no_host(s, k)))
         return 0;
-    if (k->real.p)              /* the request has failed; staged_wait returns the error       */
+    if (k->real.p)              /* the request has failed; staged_wait returns the error */
         return 1;
     end_call(s, k);
     *r = (xd_req){ 0 };
@@ -509,7 +509,7 @@ static xd_status choose_way(xd_staged *s, xd_err *e)
         w->links = xd_links_open(w, s->real, &no_links);
     if (first != STAGED && !w->links && s->c.err->code == XD_OK)
         w->mailboxes = xd_mailboxes_open(w, s->real, &w->direct, &no_boxes);
-    if (s->c.err->code != XD_OK)        /* the ranks' messages no longer match                 */
+    if (s->c.err->code != XD_OK)        /* the ranks' messages no longer match */
         return xd_fail(e, s->c.err->code, "%s", s->c.err->msg);
     w->direct = w->direct || w->links;
     w->traffic->way = w->links ? XD_WAY_LINKS : w->mailboxes ? XD_WAY_MAILBOXES : XD_WAY_STAGED;

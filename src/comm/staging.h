@@ -34,7 +34,7 @@ typedef struct xd_stage_buffer {
     char  *p;
 } xd_stage_buffer;
 
-typedef struct xd_stage_copy {  /* a copy between host memory `p` and a device tensor          */
+typedef struct xd_stage_copy {  /* a copy between host memory `p` and a device tensor */
     xd_tensor t;
     char     *p;
 } xd_stage_copy;
@@ -43,7 +43,7 @@ typedef struct xd_stage_copies { xd_stage_copy *at; int n, cap; } xd_stage_copie
 
 typedef struct xd_stage_call {
     struct xd_stage_call *next;
-    struct xd_staged     *by;           /* the group of ranks that began the call              */
+    struct xd_staged     *by;           /* the group of ranks that began the call */
     xd_req           real;              /* request of the wrapped communicator, if `started` is 1 */
     /* direct is 1 if data goes directly between devices (direct.h). */
     int              started, direct;
@@ -51,9 +51,9 @@ typedef struct xd_stage_call {
     int              kind, peer;
     xd_red           op;
     int64_t         *rows;              /* [size]: for a gather, the number of rows of each rank */
-    xd_tensor       *view;              /* [2 size]: the call's tensors in host memory         */
+    xd_tensor       *view;              /* [2 size]: the call's tensors in host memory */
     xd_stage_buffer *pinned, *packed;   /* the call's buffers in host memory and in device memory */
-    xd_stage_copies  down, up;          /* down: copies to the host; up: copies to the device  */
+    xd_stage_copies  down, up;          /* down: copies to the host; up: copies to the device */
     /* [2 size]: notes of a direct call; each note has a mailbox number and a byte count. */
     struct xd_note  *note;
     /* Events on the device: `before`, `out` and `in` are shown in the diagram at the top of this
@@ -64,7 +64,7 @@ typedef struct xd_stage_call {
 /* Staging state shared by a world communicator and the groups split from it. */
 typedef struct xd_staging {
     xd_dev             *dev;
-    const xd_dev_lanes *lanes;          /* copy streams; NULL: the device has none             */
+    const xd_dev_lanes *lanes;          /* copy streams; NULL: the device has none */
     xd_err             *err;
     /* Totals of all messages; device_bytes counts the device memory of the staging buffers. */
     xd_traffic         *traffic;
@@ -72,7 +72,7 @@ typedef struct xd_staging {
     int                 users, size;
     /* Free lists of host buffers and of device buffers. */
     xd_stage_buffer    *pinned, *packed;
-    xd_stage_call      *idle;                   /* list of unused call structs                 */
+    xd_stage_call      *idle;                   /* list of unused call structs */
     /* List of begun calls whose data to send has not been copied to the host yet. */
     xd_stage_call      *waiting, **last_waiting;
     /* List of complete calls whose memory the device still uses. */
@@ -82,7 +82,7 @@ typedef struct xd_staging {
      * messages are staged through host memory. */
     struct xd_mailboxes *mailboxes;
     struct xd_links    *links;          /* links of a library such as NCCL (linked.h), or NULL */
-    int                 direct;         /* 1: some rank of the world has mailboxes or links    */
+    int                 direct;         /* 1: some rank of the world has mailboxes or links */
     /* chosen: 1 after the ranks have agreed whether to use direct transport; rank: this rank's
      * number in the world */
     int                 chosen, rank;

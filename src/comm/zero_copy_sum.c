@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-typedef struct place {          /* position of a rank's elements in the shared windows         */
+typedef struct place {          /* position of a rank's elements in the shared windows */
     /* Number of the shared-memory block that has the elements; 0: the elements are not in the
      * rank's own window. */
     uint64_t block;
@@ -79,7 +79,7 @@ static void copy_other_pieces(xd_mpi_op *j)
 static void sum_my_piece(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;
-    const int      me = c->rank;        /* ranks 0 and 1 add to their own elements             */
+    const int      me = c->rank;        /* ranks 0 and 1 add to their own elements */
     size_t         bytes;
     char *io = piece_address(j, me, me, &bytes), *sum = me < 2 ? io : xd_mpi_op_stage(j, bytes);
     const int64_t  n = (int64_t)(bytes / xd_dtype_size(j->io.type));

@@ -13,9 +13,9 @@
 /* If this value is the output type, the output has the same element types as the source files. */
 enum { XD_CVT_STORED = XD_NDTYPES };
 
-typedef struct xd_cvt_item {    /* a tensor that the converted model will have                 */
-    char     *name;             /* name of the output tensor; owned                            */
-    xd_tensor t;                /* type and shape of the output tensor                         */
+typedef struct xd_cvt_item {    /* a tensor that the converted model will have */
+    char     *name;             /* name of the output tensor; owned */
+    xd_tensor t;                /* type and shape of the output tensor */
     /* For a tensor that the component does not declare, and that is therefore copied unchanged, the
      * tensor's index in the source files; else -1. */
     int64_t   raw;
@@ -24,12 +24,12 @@ typedef struct xd_cvt_item {    /* a tensor that the converted model will have  
     /* 1: the tensor is a quantized matrix; the other tensor of its group (`unit`) has the matrix's
      * scales. */
     int       quantized;
-    int       scales;           /* 1: the tensor has the scales of a quantized matrix          */
-    int       fours;            /* 1: a Q4_0 matrix, which is stored as bytes (its blocks)     */
+    int       scales;           /* 1: the tensor has the scales of a quantized matrix */
+    int       fours;            /* 1: a Q4_0 matrix, which is stored as bytes (its blocks) */
     /* If the columns of a matrix are rotated (xd_rotation): the group size of the rotation; else
      * 0. */
     int64_t   rotate;
-    size_t    at;               /* offset in the data section of the output file               */
+    size_t    at;               /* offset in the data section of the output file */
 } xd_cvt_item;
 
 /* An output file, with some tensors of a component, which are consecutive in the component's
@@ -38,16 +38,16 @@ typedef struct xd_cvt_file {
     /* `path` of the output file, and its `name` in the output directory
      * ("transformer/x.safetensors"); both owned. */
     char       *path, *name;
-    xd_cvt_item *item;          /* [n] tensors of the file, borrowed                           */
+    xd_cvt_item *item;          /* [n] tensors of the file, borrowed */
     int         n;
     xd_text_buf header;
-    size_t      bytes;          /* size of the file                                            */
-    int         done;           /* 1: an earlier run has written the file                      */
+    size_t      bytes;          /* size of the file */
+    int         done;           /* 1: an earlier run has written the file */
 } xd_cvt_file;
 
-typedef struct xd_cvt_part {    /* a component of the model, and its output files              */
-    xd_component *p;            /* the component, borrowed; its files are open                 */
-    int           type;         /* output type: F32, BF16, I8, F8E4M3, Q4_0 or XD_CVT_STORED   */
+typedef struct xd_cvt_part {    /* a component of the model, and its output files */
+    xd_component *p;            /* the component, borrowed; its files are open */
+    int           type;         /* output type: F32, BF16, I8, F8E4M3, Q4_0 or XD_CVT_STORED */
     xd_cvt_item  *item;
     int           n;
     xd_text_buf   formats;      /* the metadata _quantization_metadata of ComfyUI; empty: none */
@@ -55,10 +55,10 @@ typedef struct xd_cvt_part {    /* a component of the model, and its output file
     int           nfile;
 } xd_cvt_part;
 
-typedef struct xd_cvt_copy {    /* a file that is copied unchanged                             */
-    char  *from, *to;           /* paths of the source file and of its copy; owned             */
+typedef struct xd_cvt_copy {    /* a file that is copied unchanged */
+    char  *from, *to;           /* paths of the source file and of its copy; owned */
     size_t bytes;
-    int    config;              /* 1: the file is the config of a component that is converted  */
+    int    config;              /* 1: the file is the config of a component that is converted */
 } xd_cvt_copy;
 
 typedef struct xd_cvt {
@@ -68,11 +68,11 @@ typedef struct xd_cvt {
     int          nparts;
     xd_cvt_copy *copy;
     int          ncopies;
-    xd_text_buf  asked;         /* the arguments of the conversion, as text                    */
-    uint64_t     source;        /* hash of the source model                                    */
+    xd_text_buf  asked;         /* the arguments of the conversion, as text */
+    uint64_t     source;        /* hash of the source model */
     /* Hash of the fields `asked` and `source`, stored in the header of every output file. */
     char         tag[40];
-    double       done, total;   /* bytes written so far; total bytes to write                  */
+    double       done, total;   /* bytes written so far; total bytes to write */
 } xd_cvt;
 
 /* ---- the plan (tensors.c, shards.c) ---------------------------------------------------------- */

@@ -44,7 +44,7 @@ static xd_dtype plain_type(const xd_cvt_part *c, xd_dtype stored, int vector, in
 
 static xd_cvt_item *add_item(xd_cvt_part *c, const char *name, xd_tensor t, xd_err *e)
 {
-    if ((c->n & (c->n - 1)) == 0) {     /* the list is full (n is a power of two): double it    */
+    if ((c->n & (c->n - 1)) == 0) {     /* the list is full (n is a power of two): double it */
         xd_cvt_item *v = realloc(c->item, (size_t)(c->n ? 2 * c->n : 1) * sizeof *v);
         if (!v) {
             xd_fail(e, XD_ENOMEM, "no memory for the list of tensors");
@@ -94,7 +94,7 @@ static xd_status add_declared(xd_cvt_part *c, const xd_declared *d, xd_err *e)
     xd_tensor           t;
     if (!xd_source_name(&p->w->src, d->name, name, sizeof name) || is_listed(c, name) ||
         !p->w->src.has(p->w->src.self, name, &t))
-        return XD_OK;           /* the tensor's block is never run                             */
+        return XD_OK;           /* the tensor's block is never run */
     const int quantized = !d->unread && (d->type == XD_I8 || d->type == XD_F8E4M3);
     const int vector = d->unread ? d->nd < 2 : d->type == XD_F32;
     if (p->single)              /* in a single-file checkpoint, the tensor may have another shape */

@@ -19,16 +19,16 @@
 /* Max elements that a thread converts in a step; a single row may have more. */
 enum { BAND = 1 << 20 };
 
-typedef struct band_work {      /* a step: rows of a tensor that all threads convert together  */
+typedef struct band_work {      /* a step: rows of a tensor that all threads convert together */
     const xd_reader   *r;
     const xd_cvt_item *i;
     /* A step converts rows [row, end) of the tensor; each thread converts `band` of these rows. */
     int64_t row, end, band;
-    size_t  row_bytes;          /* bytes of an output row                                      */
-    float  *wide;               /* [threads, band, cols]: rows as f32                          */
-    char   *out;                /* [threads, band]: converted rows                             */
-    float  *scale;              /* scales of all rows of a quantized matrix                    */
-    int     bad;                /* 1: NaN or infinite values were found in the matrix          */
+    size_t  row_bytes;          /* bytes of an output row */
+    float  *wide;               /* [threads, band, cols]: rows as f32 */
+    char   *out;                /* [threads, band]: converted rows */
+    float  *scale;              /* scales of all rows of a quantized matrix */
+    int     bad;                /* 1: NaN or infinite values were found in the matrix */
 } band_work;
 
 static void make_band(void *ctx, int64_t begin, int64_t end, int thread)

@@ -14,24 +14,24 @@ typedef struct xd_input {
     const xd_cond *cond;
     /* [n, extra_ch patch[0] patch[1] patch[2]] F32 extra channels, or absent */
     xd_tensor      extra;
-    xd_tensor      txt;         /* [n,E] text rows to embed, if txt_flows; padding rows are 0  */
-    xd_tensor      ref;         /* [n,F] F32 tokens of reference images, or absent              */
-    double         t;           /* timestep in the scheduler's units (0..1000)                  */
-    int64_t        held;        /* the first `held` image tokens have timestep 0                */
-    double         guidance;    /* distilled guidance scale, or NaN                            */
-    double         size[2];     /* image height and width in pixels (micro-conditions)         */
+    xd_tensor      txt;         /* [n,E] text rows to embed, if txt_flows; padding rows are 0 */
+    xd_tensor      ref;         /* [n,F] F32 tokens of reference images, or absent */
+    double         t;           /* timestep in the scheduler's units (0..1000) */
+    int64_t        held;        /* the first `held` image tokens have timestep 0 */
+    double         guidance;    /* distilled guidance scale, or NaN */
+    double         size[2];     /* image height and width in pixels (micro-conditions) */
 } xd_input;
 
 typedef struct xd_dit_info {
     int     nlayers, heads, head_dim;
-    int     patch[3];           /* latent cells per token: frames, rows, columns               */
-    int64_t dim;                /* width of the hidden state                                   */
-    int64_t lat_ch;             /* number of latent channels C                                 */
-    int64_t extra_ch;           /* extra input channels, after the C channels                   */
-    int64_t sample[3];          /* latent cells of the training size: frames, rows, columns    */
-    int     fixed;              /* 1: the model has positions only for the training size       */
-    int64_t text_dim;           /* width E of the text embedding                               */
-    int64_t text_rows;          /* required number of text rows; 0: any number                   */
+    int     patch[3];           /* latent cells per token: frames, rows, columns */
+    int64_t dim;                /* width of the hidden state */
+    int64_t lat_ch;             /* number of latent channels C */
+    int64_t extra_ch;           /* extra input channels, after the C channels */
+    int64_t sample[3];          /* latent cells of the training size: frames, rows, columns */
+    int     fixed;              /* 1: the model has positions only for the training size */
+    int64_t text_dim;           /* width E of the text embedding */
+    int64_t text_rows;          /* required number of text rows; 0: any number */
     /* width of the rows of text encoder i, if it differs from text_dim; else 0 */
     int64_t text_cols[3];
     /* Width of the rows from an image encoder, which follow the text rows; 0: the model reads no
@@ -41,15 +41,15 @@ typedef struct xd_dit_info {
      * position embedding for each row. 0: the transformer has no such embeddings, and the rows are
      * those of one image. */
     int64_t image_rows;
-    int64_t pooled_dim;         /* width of the pooled text embedding; 0: not used              */
-    int     guided;             /* 1: reads a distilled guidance scale                         */
-    int     txt_flows;          /* 1: text rows pass through the blocks (joint attention)      */
-    int64_t text_most;          /* max text rows for which there are positions; 0: no limit    */
-    int64_t text_default;       /* default number of text rows; 0: the pipeline's default        */
+    int64_t pooled_dim;         /* width of the pooled text embedding; 0: not used */
+    int     guided;             /* 1: reads a distilled guidance scale */
+    int     txt_flows;          /* 1: text rows pass through the blocks (joint attention) */
+    int64_t text_most;          /* max text rows for which there are positions; 0: no limit */
+    int64_t text_default;       /* default number of text rows; 0: the pipeline's default */
     /* The model pads the number of text rows and the number of image rows to a multiple of this
      * number; padding rows of the image form the stream XD_PAD. 0: no padding. */
     int     multiple;
-    int     sites;              /* number of self-attention layers per block                   */
+    int     sites;              /* number of self-attention layers per block */
     /* Maximum number of latent cells (frames, rows, columns) for which there are positions; 0: no
      * limit. */
     int64_t most[3];
@@ -59,8 +59,8 @@ typedef struct xd_dit_info {
     /* 1: the model supports image tokens with timestep 0 (xd_input.held). */
     int     holds;
     int     micro;              /* 1: the model reads xd_input.size (resolution, aspect ratio) */
-    size_t  local_size;         /* size in bytes of the model's data in xd_state.local         */
-    size_t  kept_size;          /* size in bytes of the struct xd_state.kept; 0: none          */
+    size_t  local_size;         /* size in bytes of the model's data in xd_state.local */
+    size_t  kept_size;          /* size in bytes of the struct xd_state.kept; 0: none */
     /* number of refiner blocks, which come first and which step caches never skip */
     int     lead;
     /* Number of features of the row that `probe` returns, if `probe` returns a single row, which is

@@ -8,7 +8,7 @@
 #include "dit/mods.h"
 #include "exec/op.h"
 
-enum { XD_SINUSOIDS = 256 };    /* number of sinusoids for a scalar (timestep, size)            */
+enum { XD_SINUSOIDS = 256 };    /* number of sinusoids for a scalar (timestep, size) */
 
 typedef struct xd_mlp { xd_lin a, b; } xd_mlp;
 
@@ -29,10 +29,10 @@ xd_tensor xd_mod_table(xd_exec *x, xd_tensor table, xd_tensor v);
 
 /* ---- joint attention (Esser et al. 2024, arXiv:2403.03206) ---------------------------------- */
 
-typedef struct xd_adaln {        /* weights of a block for one stream: image or text             */
-    xd_lin    mod;              /* modulation layer [nmod D, D]                                 */
+typedef struct xd_adaln {        /* weights of a block for one stream: image or text */
+    xd_lin    mod;              /* modulation layer [nmod D, D] */
     xd_lin    qkv, out, up, down;
-    xd_tensor norm_q, norm_k;   /* [head_dim] gains of the RMS norms of q and k, or absent      */
+    xd_tensor norm_q, norm_k;   /* [head_dim] gains of the RMS norms of q and k, or absent */
 } xd_adaln;
 
 /* Names that the tensors of an xd_adaln have in a checkpoint. */
@@ -45,10 +45,10 @@ typedef struct xd_adaln_form {
     /* Number of modulation vectors: usually 6; 9 in a block with a second attention; 2 if the
      * stream ends in this block; 0 if there is no modulation layer. */
     int     nmod;
-    int     qk_norm;            /* 1: queries and keys are normalized                             */
+    int     qk_norm;            /* 1: queries and keys are normalized */
     /* 1: the stream ends in this block, which computes only q, k and v of the stream */
     int     last;
-    const xd_adaln_names *names;        /* tensor names; NULL: diffusers' usual names           */
+    const xd_adaln_names *names;        /* tensor names; NULL: diffusers' usual names */
 } xd_adaln_form;
 
 /* Declares the weights of one stream under diffusers' tensor names: the image stream if `context`
@@ -62,10 +62,10 @@ typedef struct xd_qkv { xd_tensor q, k, v; } xd_qkv;
  * are not copied: v is a view of y. */
 xd_qkv    xd_qkv_open(xd_exec *x, xd_tensor y, const xd_lin *w, int64_t head_dim);
 typedef struct xd_qkv_rows {
-    int64_t   at, n;            /* fills rows [at, at + n) of q and k                           */
-    xd_tensor norm_q, norm_k;   /* gains of the RMS norms of q and k, or absent                 */
-    xd_tensor cos, sin;         /* RoPE tables [all rows, head_dim/2], or absent                */
-    float     eps;              /* epsilon of the RMS norm; 0: 1e-6                             */
+    int64_t   at, n;            /* fills rows [at, at + n) of q and k */
+    xd_tensor norm_q, norm_k;   /* gains of the RMS norms of q and k, or absent */
+    xd_tensor cos, sin;         /* RoPE tables [all rows, head_dim/2], or absent */
+    float     eps;              /* epsilon of the RMS norm; 0: 1e-6 */
 } xd_qkv_rows;
 /* Fills rows of the queries and keys from y, and applies the RMS norm and RoPE to these rows. */
 void      xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w,
@@ -106,7 +106,7 @@ void      xd_rope_frequencies(float *freq, int64_t width);
  * is cos or sin. */
 typedef struct xd_rope {
     const xd_exec *x;
-    const void    *cfg;         /* config of the model, which `fill` reads                     */
+    const void    *cfg;         /* config of the model, which `fill` reads */
     double (*fn)(double);
 } xd_rope;
 /* Makes a RoPE table as xd_rope_table does, but for positions that also depend on the text. */

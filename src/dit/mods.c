@@ -6,7 +6,7 @@
 #include "base/minmax.h"
 #include "exec/op.h"
 
-enum { MATRICES = 4 };          /* maximum number of modulation matrices per block             */
+enum { MATRICES = 4 };          /* maximum number of modulation matrices per block */
 
 void xd_mods_open(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n)
 {

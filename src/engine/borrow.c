@@ -133,7 +133,7 @@ void xd_borrow_close(xd_engine *g)
     for (int i = 0; i < PARTS; i++)
         if (xd_model_part(&g->ctx.model, i))
             xd_component_unshare(xd_model_part(&g->ctx.model, i));
-    g->ctx.balance = NULL;      /* the engine that owns the weights frees `balance`            */
+    g->ctx.balance = NULL;      /* the engine that owns the weights frees `balance` */
     xd_session_close(g);
     xd_dev_close(&g->ctx.count);
 }
@@ -260,7 +260,7 @@ xd_status xd_load_everywhere(xd_engine *g, xd_err *e)
     if (s == XD_OK)
         s = load_everywhere(g, &mine);
     else
-        mine.rank = 0;          /* check_plan fails on all ranks alike; rank 0 reports it      */
+        mine.rank = 0;          /* check_plan fails on all ranks alike; rank 0 reports it */
     s = xd_world_judge(&g->ctx.world, s, &mine);
     xd_log_enter(before);
     return s == XD_OK ? s : xd_fail(e, s, "%s", mine.msg);

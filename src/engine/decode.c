@@ -125,7 +125,7 @@ static xd_status run_decode(xd_engine *g, const xd_request *r, const float *late
     xd_cancel_reset(&g->cancel);
     own.seed = told.seed;
     own.height = told.size[0], own.width = told.size[1];
-    ctx->bench = 1;             /* no input image is required, because only denoising reads it  */
+    ctx->bench = 1;             /* no input image is required, because only denoising reads it */
     s = s == XD_OK ? xd_job_open(&j, ctx, &own, e) : s;
     ctx->bench = bench;
     s = s == XD_OK ? same : s;

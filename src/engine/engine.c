@@ -125,7 +125,7 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int how, xd_err
     if (s == XD_OK)
         s = open_device(g, a, how, e);
     if (s == XD_OK && !a->offload && !xd_dev_identity(g->ctx.dev))
-        g->ctx.offload = XD_OFFLOAD_NONE;       /* the weights are in host memory anyway       */
+        g->ctx.offload = XD_OFFLOAD_NONE;       /* the weights are in host memory anyway */
     if (s == XD_OK)
         s = xd_comm_stage(&g->ctx.world.all, g->ctx.dev, e);
     if (s == XD_OK)
@@ -199,7 +199,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
         xd_fail(e, s, "%s", mine.msg);
         if (e)
             e->rank = mine.rank;
-        if (s != XD_ECOMM)      /* xd_close would wait for ranks that do not answer            */
+        if (s != XD_ECOMM)      /* xd_close would wait for ranks that do not answer */
             xd_close(&g);
         return s;
     }
@@ -296,10 +296,10 @@ static xd_status accept_request(xd_loop *l, xd_memory_limits *room, int *refused
 {
     const xd_world *world = &l->j->ctx->world;
     s = xd_loop_accept(l, room, s, e);
-    if (s == XD_ENOMEM && room->machine > 0)    /* xd_memory_plan refused the request          */
+    if (s == XD_ENOMEM && room->machine > 0)    /* xd_memory_plan refused the request */
         s = xd_memory_fit(l->j, l->w, &l->need, room, e);
     *refused = s == XD_ENOMEM && room->device > 0 &&
-               world->used->size == world->all->size;   /* no rank is idle                     */
+               world->used->size == world->all->size;   /* no rank is idle */
     return s;
 }
 
@@ -364,8 +364,8 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     g->refused = 0;
     if (!g->ctx.world.idle && s != XD_ECOMM)
         s = accept_request(&l, &room, &g->refused, s, &mine);
-    int started = s == XD_OK;   /* 1: the request was not refused                              */
-    if (++g->requests && started)       /* times were predicted only for the first request     */
+    int started = s == XD_OK;   /* 1: the request was not refused */
+    if (++g->requests && started)       /* times were predicted only for the first request */
         xd_warn_far_larger(&j, g->requests == 1 ? g->predicted.total_s : -1);
     if (started && j.ntodo)
         xd_log_request(&j, &room, g->requests == 1 ? &g->predicted : NULL);

@@ -31,7 +31,7 @@
  * differ. */
 typedef struct hello { char version[32], host[96]; } hello;
 
-typedef struct card {           /* settings that every rank sends to all ranks for comparison  */
+typedef struct card {           /* settings that every rank sends to all ranks for comparison */
     xd_plan  plan;
     int64_t  balanced;
     /* types of the weights of the transformer and of the text encoders */
@@ -39,7 +39,7 @@ typedef struct card {           /* settings that every rank sends to all ranks f
     uint64_t model, traced, options[XD_PLAN_ROWS];      /* options: values of the plan's options */
     /* list of the rank's CPU cores, which is only logged: ranks may have different cores */
     char     cpus[128];
-    char     device[32];        /* kind of device; different kinds cause only a warning        */
+    char     device[32];        /* kind of device; different kinds cause only a warning */
 } card;
 
 /* On all ranks, gathers a record of `size` bytes from every rank. `mine` is this rank's record.
@@ -175,7 +175,7 @@ static xd_status compare_ranks(const xd_engine *g, const xd_parallel *take, cons
     xd_cpuset_text(xd_cpuset_mine(&cpus) ? &cpus : &(xd_cpuset){ { 0 } }, mine.cpus,
                    sizeof mine.cpus);
     snprintf(mine.device, sizeof mine.device, "%.*s", (int)strcspn(g->ctx.dev->name, ":"),
-             g->ctx.dev->name);    /* the device's name without the GPU's number                */
+             g->ctx.dev->name);    /* the device's name without the GPU's number */
     xd_status   s = gather_records(g->ctx.world.all, &mine, sizeof mine, &all, e);
     const card *cards = all;
     if (s == XD_OK)
@@ -270,7 +270,7 @@ xd_status xd_session_join(xd_engine *g, const xd_open_args *a, int alone, xd_err
     xd_status s = lent ? xd_comm_from_mpi(&g->ctx.world.all, a->mpi_comm, e)
                        : xd_comm_world(&g->ctx.world.all,
                                        xd_comm_launched() && !alone ? "mpi" : "self", e);
-    if (s != XD_OK)             /* the communicator has failed on all ranks                    */
+    if (s != XD_OK)             /* the communicator has failed on all ranks */
         return settle_difference(s, e);
     int share = xd_comm_share(&ranks, &cores), n = a->threads ? a->threads : share;
     if (!alone)

@@ -10,7 +10,7 @@
 #include "base/minmax.h"
 #include "base/par.h"
 
-enum { CHUNK = 1024 };          /* number of elements that are decoded at a time               */
+enum { CHUNK = 1024 };          /* number of elements that are decoded at a time */
 
 int xd_is_coded(xd_dtype t)
 {

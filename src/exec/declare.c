@@ -5,7 +5,7 @@
 
 #include "exec/weight.h"
 
-enum { SHOWN = 10 };            /* max number of tensors that an error lists                  */
+enum { SHOWN = 10 };            /* max number of tensors that an error lists */
 
 void xd_decl_free(xd_decl *d)
 {

@@ -27,23 +27,23 @@ typedef struct xd_gathering {
     const xd_mat_part *parts;
     const xd_mat_cols *c;
     int      n;
-    int      whole;             /* 1: the local matrix is one complete checkpoint matrix       */
-    int      as_is;             /* 1: e4m3 elements are used unchanged, as stored in the file  */
-    int      blocks;            /* 1: a part is stored in a block type or as quantized codes   */
+    int      whole;             /* 1: the local matrix is one complete checkpoint matrix */
+    int      as_is;             /* 1: e4m3 elements are used unchanged, as stored in the file */
+    int      blocks;            /* 1: a part is stored in a block type or as quantized codes */
     /* 1: a part is stored as quantized codes of w's type; the scales of these codes are kept. */
     int      known;
-    int      bytes;             /* 1: all parts are integer codes of w's type, used in place    */
-    int      rotated;           /* 1: parts are stored with rotated rows, which stay rotated   */
+    int      bytes;             /* 1: all parts are integer codes of w's type, used in place */
+    int      rotated;           /* 1: parts are stored with rotated rows, which stay rotated */
     int64_t  band; /* number of rows in each band that is packed separately; 0: no bands */
-    int      copies;            /* 1: some rows are copied before they are packed              */
-    int      sums;              /* 1: LoRA terms are added to a part                           */
-    xd_dtype type;              /* element type of the copied rows                             */
+    int      copies;            /* 1: some rows are copied before they are packed */
+    int      sums;              /* 1: LoRA terms are added to a part */
+    xd_dtype type;              /* element type of the copied rows */
     /* bytes of the buffer for copied rows: for all rows, or one band per thread */
     size_t   copy_bytes;
     /* all: start of the buffer for copied rows; at: address in the buffer to which the next row is
      * copied. */
     char    *all, *at;
-    float   *scale;             /* scale of each row (xd_gather_scales), or NULL                */
+    float   *scale;             /* scale of each row (xd_gather_scales), or NULL */
 } xd_gathering;
 
 /* Decides how local matrix w is gathered from the checkpoint. Scaled 8-bit elements and elements of

@@ -12,10 +12,10 @@
 
 #include "exec/exec.h"
 
-enum { XD_LATE_MOST = 8 };      /* max number of pending additions, to disjoint rows           */
+enum { XD_LATE_MOST = 8 };      /* max number of pending additions, to disjoint rows */
 
 typedef struct xd_late {
-    xd_tensor h;                /* the hidden state, F32                                       */
+    xd_tensor h;                /* the hidden state, F32 */
     /* y: memory for the values that will be added to h, with as many rows as h. gates: memory for
      * the gate of each pending addition. */
     xd_tensor y, gates;

@@ -64,7 +64,7 @@ static void local_conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
 
 static void local_sum(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io)
 {
-    (void)x, (void)m, (void)over, (void)io;     /* one rank: the sum is `io` itself       */
+    (void)x, (void)m, (void)over, (void)io;     /* one rank: the sum is `io` itself */
 }
 
 /* Returns empty halos, because a single rank has all rows of the image. */

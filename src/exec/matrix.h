@@ -8,7 +8,7 @@
 
 /* ---- elements (weight.c) ------------------------------------------------------------------- */
 
-typedef struct xd_made {        /* parameters of a tensor's random elements                   */
+typedef struct xd_made {        /* parameters of a tensor's random elements */
     uint64_t hash;
     float    gain, mean;
 } xd_made;
@@ -16,19 +16,19 @@ typedef struct xd_made {        /* parameters of a tensor's random elements     
 typedef struct xd_fetched {     /* a tensor that was read from the checkpoint, or random elements */
     char      name[512];
     xd_tensor t;
-    xd_made   made;             /* if weights are random: parameters of the random elements    */
+    xd_made   made;             /* if weights are random: parameters of the random elements */
     void     *hold;      /* memory that contains random elements or sums with LoRA terms, or NULL */
-    void     *sum;              /* terms to add to rows, e.g. LoRA (xd_sum_open), or NULL      */
+    void     *sum;              /* terms to add to rows, e.g. LoRA (xd_sum_open), or NULL */
     xd_coding  codes;            /* how to decode the tensor, if it is stored as quantized codes */
 } xd_fetched;
 
-typedef struct xd_fetch {       /* tells which tensor is read, and how                        */
-    const char    *names, *suffix;      /* as in xd_load_name                                  */
+typedef struct xd_fetch {       /* tells which tensor is read, and how */
+    const char    *names, *suffix;      /* as in xd_load_name */
     int            nd;
     const int64_t *shape;
-    float          gain, mean;  /* gain and mean of random elements                           */
+    float          gain, mean;  /* gain and mean of random elements */
     int            coded; /* 1: a tensor stored as quantized codes is not decoded when it is read */
-    int            rotated;     /* 1: a rotated tensor stays rotated, as stored                */
+    int            rotated;     /* 1: a rotated tensor stays rotated, as stored */
 } xd_fetch;
 
 /* Writes the full name that a tensor has in the weight source. `names` lists alternative names: the
@@ -106,15 +106,15 @@ int    xd_sum_whole(xd_decl *d, xd_fetched *f);
 
 typedef struct xd_mat_part {  /* a checkpoint matrix from which rows of a local matrix are copied */
     const char *name;
-    int64_t     out, in;        /* number of rows and columns in the checkpoint                */
-    int64_t     rows;           /* number of rows of this checkpoint matrix on this rank       */
-    int64_t     row0;           /* index of this rank's first row in the checkpoint matrix     */
+    int64_t     out, in;        /* number of rows and columns in the checkpoint */
+    int64_t     rows;           /* number of rows of this checkpoint matrix on this rank */
+    int64_t     row0;           /* index of this rank's first row in the checkpoint matrix */
 } xd_mat_part;
 
 /* Returns 1 if part i of a local matrix is from the same checkpoint tensor as part i - 1. */
 int   xd_mat_repeats(const xd_mat_part *parts, int i);
 
-typedef struct xd_mat_cols {    /* this rank's columns of a matrix, as spans of columns        */
+typedef struct xd_mat_cols {    /* this rank's columns of a matrix, as spans of columns */
     int     n;
     xd_span span[XD_MAXSEG];
     int64_t total;
@@ -124,8 +124,8 @@ typedef struct xd_matrix { /* a local matrix: the rows and columns with which th
     const xd_mat_part *parts;
     int                n;       /* number of checkpoint matrices that are fused */
     xd_mat_cols        cols;
-    int                nd;      /* number of extents in `shape`, if n is 1                     */
-    const int64_t     *shape;   /* shape in the checkpoint; NULL: [out, in]                    */
+    int                nd;      /* number of extents in `shape`, if n is 1 */
+    const int64_t     *shape;   /* shape in the checkpoint; NULL: [out, in] */
     /* Group size in which rows are stored rotated and stay rotated (xd_lin.rotate); 0: rows are not
      * rotated. */
     int64_t            rotate;

@@ -32,10 +32,10 @@ typedef struct xd_state { /* activations that are passed from block to block and
     const void *kept;
 } xd_state;
 
-typedef struct xd_block {       /* a kind of block of a network                                */
+typedef struct xd_block {       /* a kind of block of a network */
     /* Prefix of tensor names in the checkpoint: "transformer_blocks.%d". */
     const char *name;
-    size_t      size;           /* size in bytes of the struct that has a block's weights      */
+    size_t      size;           /* size in bytes of the struct that has a block's weights */
     void (*weights)(xd_decl *d, const void *cfg, int layer, void *w);
     void (*forward)(xd_exec *x, const xd_net *n, const void *w, xd_state *s);
 } xd_block;
@@ -43,7 +43,7 @@ typedef struct xd_block {       /* a kind of block of a network                 
 /* Definition of a registered network. An xd_net_def is the first member of xd_text, xd_dit and
  * xd_vae. */
 typedef struct xd_net_def {
-    const char     *name;       /* xdit's name of the network, e.g. "t5"                       */
+    const char     *name;       /* xdit's name of the network, e.g. "t5" */
     /* values of `_class_name` or `architectures` in a config that select this network */
     const char     *classes[6];
     /* Prefix of tensor names, such as "text_model.", which a file may omit; NULL: no prefix. */
@@ -60,7 +60,7 @@ typedef struct xd_net_def {
     /* Names of tensors that files may contain, with or without a prefix, but that are never read. A
      * star at the start or end of a name matches any text: "visual.*". */
     const char     *unread[6];
-    const xd_field *fields;     /* field table for reading config.json into the cfg struct     */
+    const xd_field *fields;     /* field table for reading config.json into the cfg struct */
     size_t          cfg_size, glob_size;
     /* Called after the config is read: computes derived values, and refuses impossible or
      * unsupported values with an error that names the config key. NULL: nothing to check. */
@@ -74,11 +74,11 @@ typedef struct xd_net_def {
 struct xd_net {
     const xd_net_def *def;
     void             *cfg;
-    void             *glob;     /* weights outside the blocks                                   */
+    void             *glob;     /* weights outside the blocks */
     /* layer[i]: weights of block i; NULL: the block is on another pipeline stage. */
     void            **layer;
     int               nlayers;
-    int               first, last;      /* this rank's stage has blocks [first, last)           */
+    int               first, last;      /* this rank's stage has blocks [first, last) */
     /* Weight stream for the blocks whose weights stay in host memory; NULL: no block is
      * streamed. */
     xd_weight_stream *stream;
@@ -104,11 +104,11 @@ const void *xd_net_layer(xd_exec *x, const xd_net *n, int layer);
 /* Runs block `layer` on the activations s. */
 void      xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s);
 
-struct xd_cond {                /* an encoded prompt, valid during the request                 */
+struct xd_cond {                /* an encoded prompt, valid during the request */
     /* [n,E] F32: token embeddings, including those of padding if the model was trained with
      * padding. */
     xd_tensor tok;
-    xd_tensor pooled;           /* [1,P] F32 pooled embedding, or absent                       */
+    xd_tensor pooled;           /* [1,P] F32 pooled embedding, or absent */
     xd_tensor penultimate;      /* [n,E] F32: input of the text encoder's last block, or absent */
     /* For each encoder, the number of rows of `tok` that are not padding, if the rows include
      * padding. */

@@ -193,12 +193,12 @@ static void run_cut_by_inputs(xd_exec *x, const xd_lin *w, xd_gemm a)
     }
     xd_tensor part = xd_new_f32(x, a.out.d[0], a.out.d[1]);
     size_t    bytes = (size_t)xd_count(part) * sizeof(float);
-    if (!w->w.in)               /* this rank has no input features and adds zeros to the sum   */
+    if (!w->w.in)               /* this rank has no input features and adds zeros to the sum */
         xd_fill(x, part, fill_zeros, &bytes);
     else
         multiply(x, w, &(xd_gemm){ .out = part, .in = a.in, .sx = a.sx });
     m->sum(x, m, XD_OVER_FEATURES, part);
-    xd_tensor row = part;       /* a view that repeats the bias of the layer for every row     */
+    xd_tensor row = part;       /* a view that repeats the bias of the layer for every row */
     row.p = a.bias.p, row.type = a.bias.type, row.s[0] = 0;
     if (a.bias.p)
         xd_add(x, part, row);
@@ -404,7 +404,7 @@ static xd_tensor split_batch(xd_tensor t, int64_t B)
     return r;
 }
 
-typedef struct attn_call {      /* arguments of xd_attn and of its variants                    */
+typedef struct attn_call {      /* arguments of xd_attn and of its variants */
     xd_tensor q, k, v, bias;
     float     scale, softcap;
     int64_t   window;

@@ -108,8 +108,8 @@ xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, floa
 /* Computes attention as xd_attn_over does, with the mask and soft cap of xd_attn_args, and writes
  * the result to out [n,H,D] (F32 or x->act, any row stride). */
 typedef struct xd_attn_how {
-    float   scale;              /* factor of the scores; <= 0: 1/sqrt(D)                       */
-    float   softcap;            /* soft cap of the scores (xd_attn_args)                       */
+    float   scale;              /* factor of the scores; <= 0: 1/sqrt(D) */
+    float   softcap;            /* soft cap of the scores (xd_attn_args) */
     int64_t window;
     int     causal;
 } xd_attn_how;
@@ -129,10 +129,10 @@ xd_tensor xd_lookup_places(xd_exec *x, xd_tensor table, int64_t n,
  * shape of the result and type F32 or x->act. A convolution's residual may be `out`, and a norm's
  * `in` may be `out`. */
 typedef struct xd_conv_options {
-    int        stride;          /* stride along rows and columns; 0 means 1                    */
+    int        stride;          /* stride along rows and columns; 0 means 1 */
     /* [3]: padding before (lo) and after (hi) the frames, rows and columns; NULL: 0 */
     const int *lo, *hi;
-    xd_tensor  residual;        /* a tensor that is added to the result, or absent             */
+    xd_tensor  residual;        /* a tensor that is added to the result, or absent */
 } xd_conv_options;
 void      xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                          const xd_conv_options *o);

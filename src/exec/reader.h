@@ -5,15 +5,15 @@
 
 #include "exec/weight.h"
 
-typedef struct xd_reader {      /* state of a reader, which reads one tensor                   */
-    const xd_source *src;       /* weight source that has the tensor; borrowed                 */
+typedef struct xd_reader {      /* state of a reader, which reads one tensor */
+    const xd_source *src;       /* weight source that has the tensor; borrowed */
     char      name[512];
-    xd_tensor t;                /* the tensor as stored; valid until the reader is closed      */
+    xd_tensor t;                /* the tensor as stored; valid until the reader is closed */
     /* rows: the first extent of the tensor; cols: number of elements per row */
     int64_t   rows, cols;
     float     scale;
-    xd_coding codes;            /* tells how to decode the tensor, if it is stored as codes     */
-    void     *sum;              /* LoRA terms to add to the rows (xd_source_sums); NULL: none  */
+    xd_coding codes;            /* tells how to decode the tensor, if it is stored as codes */
+    void     *sum;              /* LoRA terms to add to the rows (xd_source_sums); NULL: none */
 } xd_reader;
 
 /* Opens a reader for the tensor `name` of the source, with all columns. Call xd_reader_close also

@@ -18,7 +18,7 @@ typedef struct block {
     size_t bytes;
 } block;
 
-typedef struct owned {          /* object that is closed with the store                       */
+typedef struct owned {          /* object that is closed with the store */
     void *object;
     void (*close)(void *object);
 } owned;
@@ -32,9 +32,9 @@ struct xd_store {
     xd_arena small;
     size_t   bytes;
     block    scratch[2];
-    xd_arena window;            /* block shared with other processes; base NULL: none          */
+    xd_arena window;            /* block shared with other processes; base NULL: none */
     int      part, parts;  /* the block has `parts` equal shares; this process fills share `part` */
-    int      idle;              /* 1: another process fills the requested weights              */
+    int      idle;              /* 1: another process fills the requested weights */
 };
 
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e)

@@ -38,15 +38,15 @@ int xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m)
 enum { GROUP_BYTES = 8 << 20, GROUP_INTEGERS = 64 << 20 };
 
 struct xd_stored {
-    xd_decl      d;             /* copy of the declarer with which the matrix was loaded       */
+    xd_decl      d;             /* copy of the declarer with which the matrix was loaded */
     xd_err       err;
     xd_gathering g;
     xd_mat_part  parts[XD_MAXSEG];
     xd_mat_cols  cols;
     xd_banding   b;
     xd_fetched   f[XD_MAXSEG];
-    int          n;             /* number of checkpoint tensors in `f` that are open           */
-    int64_t      scanned;       /* number of rows that have been checked for NaN               */
+    int          n;             /* number of checkpoint tensors in `f` that are open */
+    int64_t      scanned;       /* number of rows that have been checked for NaN */
 };
 
 /* Returns the number of rows that are packed together, which is a number of complete bands. All
@@ -225,7 +225,7 @@ size_t xd_stored_tmp(xd_dev *dev, const xd_weight *w)
 
 /* ---- groups of four-bit integers -------------------------------------------------- */
 
-enum { ROTATE_MOST = 256 };     /* max number of columns that are rotated together              */
+enum { ROTATE_MOST = 256 };     /* max number of columns that are rotated together */
 
 /* Extends this rank's columns to complete quantization groups. Sets *inside to the spans of this
  * rank's columns, as indices among the extended columns. */
@@ -331,7 +331,7 @@ static size_t four_bytes(const xd_lin *l, const xd_mat_cols *all)
     return xd_dtype_bytes(XD_Q4_0, l->w.out * all->total);
 }
 
-typedef struct fours {          /* the rows to quantize, and where to write them               */
+typedef struct fours {          /* the rows to quantize, and where to write them */
     xd_banding   b;
     xd_gathering g;
     int64_t      out, rotate;

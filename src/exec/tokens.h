@@ -12,8 +12,8 @@
 /* The streams of tokens. XD_PAD is the stream of padding rows, which make the number of image
  * tokens a multiple of a given number (dit.h); these rows are in the same patch as the text. */
 typedef enum xd_stream_id { XD_IMG, XD_TXT, XD_REF, XD_PAD, XD_NSTREAMS } xd_stream_id;
-#define XD_STREAM(s) (1u << (s))        /* bit of stream s in a set of streams                 */
-enum { XD_ALL = -1 };           /* value of a patch index that means all patches              */
+#define XD_STREAM(s) (1u << (s))        /* bit of stream s in a set of streams */
+enum { XD_ALL = -1 };           /* value of a patch index that means all patches */
 
 typedef struct xd_span { int64_t start, n; } xd_span;
 /* Size of an image in tokens or pixels. */
@@ -24,10 +24,10 @@ typedef struct xd_layout {
     /* Number of tokens of each stream, on all ranks together; 0: the blocks compute no tokens of
      * this stream. */
     int64_t len[XD_NSTREAMS];
-    int64_t grid[3];            /* number of image tokens along t, h, w                        */
+    int64_t grid[3];            /* number of image tokens along t, h, w */
     /* Number of PipeFusion patches, and number of sequence ranks (ulysses x ring). */
     int     npatch, nsp;
-    int     txt_patch;          /* patch that has the text and padding rows                    */
+    int     txt_patch;          /* patch that has the text and padding rows */
     /* 1: the last patch has all reference image tokens, and only these. */
     int     refs_apart;
     /* Sizes of the reference images in tokens (borrowed). The tokens of all reference images, image

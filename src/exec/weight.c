@@ -50,7 +50,7 @@ void xd_w_leave(xd_decl *d)
         d->scope[d->outer[d->depth]] = 0;
 }
 
-typedef struct name_list {      /* a list of names separated by "|"                             */
+typedef struct name_list {      /* a list of names separated by "|" */
     char  *text;
     size_t size, len;
 } name_list;
@@ -145,7 +145,7 @@ static void list_tensor(xd_decl *d, const char *names, const char *suffix, xd_dt
     full_names(d, names, suffix, t->name, sizeof t->name);
     t->type = type;
     t->nd = nd;
-    for (int i = 0; i < nd; i++)    /* a scalar tensor, which has no extents                      */
+    for (int i = 0; i < nd; i++)    /* a scalar tensor, which has no extents */
         t->d[i] = shape[i];
 }
 
@@ -407,7 +407,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
     if (xd_bytes(f.t) <= SCAN_TABLE)
         xd_load_warn(d, f.name, f.t);
     if (!whole) {
-        *v = f.t;               /* each lookup reads rows from the mapped file                 */
+        *v = f.t;               /* each lookup reads rows from the mapped file */
         return;
     }
     copy_to_device(d, *v, f.t, 0, f.name);
@@ -479,7 +479,7 @@ static void visit_matrix(xd_decl *d, xd_lin *w, xd_lin_kind kind, const xd_matri
         list_matrix(d, m, fours ? XD_Q4_0 : as.type, kind.bias);
         return;
     }
-    xd_matrix flat = *m;        /* the matrix m without its checkpoint shape: [out, in]       */
+    xd_matrix flat = *m;        /* the matrix m without its checkpoint shape: [out, in] */
     int64_t   out = 0;
     flat.shape = NULL;
     for (int i = 0; i < m->n; i++)
@@ -603,10 +603,10 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64
 
 /* ---- convolutions --------------------------------------------------------------------------- */
 
-typedef struct ends {           /* arguments for copying each convolution kernel's last frame  */
-    xd_tensor from;             /* [n,kt,kh,kw]: the convolution kernels in the file           */
-    float     scale;            /* scale of 8-bit elements                                     */
-    float    *to;               /* [n,kh,kw]: destination: the kernels' last frames            */
+typedef struct ends {           /* arguments for copying each convolution kernel's last frame */
+    xd_tensor from;             /* [n,kt,kh,kw]: the convolution kernels in the file */
+    float     scale;            /* scale of 8-bit elements */
+    float    *to;               /* [n,kh,kw]: destination: the kernels' last frames */
     /* all: elements of a complete kernel; last: elements of one frame of a kernel */
     int64_t   all, last;
 } ends;
@@ -706,10 +706,10 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s)
 
 /* ---- convolutions of upsampled maps ------------------------------------------------------- */
 
-typedef struct fold {           /* arguments for making one of the four 2 x 2 kernels          */
-    xd_tensor from;             /* [n,3,3]: the convolution kernels in the file                */
-    float     scale;            /* scale of 8-bit elements                                     */
-    float    *to;               /* [n,2,2]: for each kernel in the file, one 2 x 2 kernel      */
+typedef struct fold {           /* arguments for making one of the four 2 x 2 kernels */
+    xd_tensor from;             /* [n,3,3]: the convolution kernels in the file */
+    float     scale;            /* scale of 8-bit elements */
+    float    *to;               /* [n,2,2]: for each kernel in the file, one 2 x 2 kernel */
     int       i, j;
 } fold;
 

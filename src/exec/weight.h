@@ -19,9 +19,9 @@ enum { XD_MAXSEG = 8, XD_QUANT_MIN = 16 };
 
 typedef struct xd_stored xd_stored;     /* a weight matrix that stays in its file (exec/stored.h) */
 
-typedef struct xd_lin {         /* this rank's shard of a linear layer y = x w^T + b          */
+typedef struct xd_lin {         /* this rank's shard of a linear layer y = x w^T + b */
     xd_weight w;
-    xd_tensor b;                /* [out] F32, or absent                                       */
+    xd_tensor b;                /* [out] F32, or absent */
     xd_split  split;
     int       nseg;
     int64_t   seg[XD_MAXSEG];   /* widths of the parts of a fused layer's output on this rank */
@@ -29,13 +29,13 @@ typedef struct xd_lin {         /* this rank's shard of a linear layer y = x w^T
     /* 0: w is packed when loaded. > 0: w stays as stored in its file, and each GEMM packs groups of
      * this many rows, one group after the other. */
     int64_t   group;
-    size_t    copy;             /* bytes of the scratch buffer for a group of rows             */
+    size_t    copy;             /* bytes of the scratch buffer for a group of rows */
     xd_stored *stored;    /* the stored matrix from which rows are packed; NULL on a count device */
 } xd_lin;
 
-typedef struct xd_cnv {         /* weights of a convolution                                   */
+typedef struct xd_cnv {         /* weights of a convolution */
     xd_weight w;
-    xd_tensor b;                /* [out] F32, or absent                                       */
+    xd_tensor b;                /* [out] F32, or absent */
 } xd_cnv;
 
 typedef struct xd_decl xd_decl;
@@ -47,9 +47,9 @@ typedef struct xd_decl xd_decl;
  * the output tensors. */
 typedef struct xd_linear_spec {
     int64_t        in, out;
-    int            nparts;      /* number of parts of the input; 0: one part of width `in`     */
+    int            nparts;      /* number of parts of the input; 0: one part of width `in` */
     const int64_t *parts;
-    int            nouts;       /* number of parts of the output; 0: one part of width `out`   */
+    int            nouts;       /* number of parts of the output; 0: one part of width `out` */
     const int64_t *outs;
     xd_split       split;
     /* The layer is split only at multiples of this number, such as the features per head; 0 means
@@ -67,7 +67,7 @@ void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *
  * alternative names separated by "|", of which the first one in the checkpoint is used. */
 typedef struct xd_fused_spec {
     int                n;
-    const char *const *names;   /* [n] names of the parts in the checkpoint                    */
+    const char *const *names;   /* [n] names of the parts in the checkpoint */
     int64_t            in, out[XD_MAXSEG];
     xd_split           split;
     /* Tensor parallelism splits a part only at multiples of this number of features. */
@@ -88,9 +88,9 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64
  * "NAME.bias" [out]. */
 typedef struct xd_conv_spec {
     int64_t out, in;
-    int     nk;                 /* number of the kernel's extents in the checkpoint: 2 or 3    */
+    int     nk;                 /* number of the kernel's extents in the checkpoint: 2 or 3 */
     int     kernel[3];
-    int     stride[3];          /* strides of the convolution; 0 means 1                       */
+    int     stride[3];          /* strides of the convolution; 0 means 1 */
     int     bias;
     /* 1: only the last frame of a kernel over frames (kernel[0] > 1) is loaded, as a 2D kernel,
      * which convolves a frame that has no predecessors. */
@@ -136,7 +136,7 @@ void xd_w_leave(xd_decl *d);
  * returns such a tensor as stored, and the code that reads rows of the tensor adds the terms. Rows
  * are along the first extent. */
 typedef struct xd_source_sums {
-    int       (*has)(void *self, const char *name);     /* returns 1 if the tensor has terms   */
+    int       (*has)(void *self, const char *name);     /* returns 1 if the tensor has terms */
     /* Returns an upper limit, in bytes, of the memory that adding a tensor's terms uses between
      * `open` and `close`, whichever columns are read. */
     size_t    (*takes)(void *self, const char *name);
@@ -184,7 +184,7 @@ typedef struct xd_source {
     xd_status (*get)(void *self, const char *name, xd_tensor *t, xd_err *e);
     /* Called when the pages of a tensor that `get` returned are not needed any more. */
     void (*done)(void *self, const char *name);
-    int  in_place;              /* 1: views are valid until the source is closed               */
+    int  in_place;              /* 1: views are valid until the source is closed */
     void *self;
     /* Returns the scale by which the elements of an 8-bit tensor are multiplied; NULL: always 1. */
     xd_status (*scale)(void *self, const char *name, float *s, xd_err *e);
@@ -210,27 +210,27 @@ int64_t xd_coding_row(const xd_coding *c, int64_t row);
  * Returns 0 if the source has none of the names. */
 int xd_source_name(const xd_source *src, const char *names, char *out, size_t size);
 
-typedef struct xd_declared {    /* a declared tensor                                           */
-    char    name[512];          /* complete name, with alternative names: "a.query|a.to_q"     */
+typedef struct xd_declared {    /* a declared tensor */
+    char    name[512];          /* complete name, with alternative names: "a.query|a.to_q" */
     int     nd;
     int64_t d[XD_MAXDIM];
-    int     unread;             /* 1: the tensor is in files, but no network reads it          */
-    xd_dtype type;              /* element type after loading: xd_decl.type or xd_decl.blocks     */
+    int     unread;             /* 1: the tensor is in files, but no network reads it */
+    xd_dtype type;              /* element type after loading: xd_decl.type or xd_decl.blocks */
 } xd_declared;
 
-typedef struct xd_store xd_store;       /* memory of loaded weights                            */
+typedef struct xd_store xd_store;       /* memory of loaded weights */
 
 typedef enum xd_visit {
-    XD_VISIT_LIST,              /* lists the names and shapes of declared tensors              */
+    XD_VISIT_LIST,              /* lists the names and shapes of declared tensors */
     XD_VISIT_COUNT,          /* counts bytes, and sets the weights' shapes but no valid addresses */
-    XD_VISIT_LOAD,              /* loads the declared weights from the weight source           */
-    XD_VISIT_RANDOM,            /* makes random elements from hashes of tensor name and index  */
+    XD_VISIT_LOAD,              /* loads the declared weights from the weight source */
+    XD_VISIT_RANDOM,            /* makes random elements from hashes of tensor name and index */
 } xd_visit;
 
 /* Which weight matrices stay as stored in their files instead of being packed (exec/stored.h).
  * Matrices can stay only if the device computes in host memory. */
 typedef enum xd_stays {
-    XD_STAYS_NONE,              /* no matrix stays in its file: all matrices are packed        */
+    XD_STAYS_NONE,              /* no matrix stays in its file: all matrices are packed */
     XD_STAYS_INTEGERS,   /* matrices that the file stores as int8 and that are used as I8 weights */
     XD_STAYS_BLOCKS,          /* int8 matrices, and matrices of GGUF block types (xd_dtype_block) */
     /* All matrices; their pages in memory are released after each use. */
@@ -240,20 +240,20 @@ typedef enum xd_stays {
 struct xd_decl {
     xd_visit   visit;
     xd_dev    *dev;
-    xd_dtype   type;            /* the compute type: type of activations                       */
+    xd_dtype   type;            /* the compute type: type of activations */
     /* Element type of the large matrices: I8, F8E4M3 or `type`. Large matrices are those that
      * tensor parallelism can split (attention, feed-forward) and that have at least XD_QUANT_MIN
      * inputs and outputs. All other matrices have `type`. */
     xd_dtype   blocks;
     const xd_source *src;
-    int        tp, tp_at;       /* tp: tensor-parallel degree; tp_at: this rank's coordinate   */
+    int        tp, tp_at;       /* tp: tensor-parallel degree; tp_at: this rank's coordinate */
     /* 1: the network's last blocks are not declared, and neither are the tensors that only these
      * blocks need, such as the final norm. */
     int        cut;
-    int        whole;           /* 1: XD_VISIT_LIST also lists tensors that no network reads   */
+    int        whole;           /* 1: XD_VISIT_LIST also lists tensors that no network reads */
     int        announces;       /* 1: XD_VISIT_COUNT tells the source which elements will be read */
     xd_store  *store;        /* store that allocates the weights (XD_VISIT_LOAD, XD_VISIT_RANDOM) */
-    xd_declared *list;          /* list of the declared tensors, made by XD_VISIT_LIST         */
+    xd_declared *list;          /* list of the declared tensors, made by XD_VISIT_LIST */
     int        nlist, caplist;
     xd_stays   stays;
     /* bytes of weights that stay in their files and are read there in every step */
@@ -272,9 +272,9 @@ struct xd_decl {
     int        nturned;      /* number of matrices whose rotation was undone during XD_VISIT_LOAD */
     /* number of tensors with NaN or infinities that XD_VISIT_LOAD has found */
     int        nnonfinite;
-    char       nonfinite[512];  /* name of the first tensor with NaN or infinities             */
-    xd_err    *err;             /* first failure, after which all work is skipped              */
-    const char *prefix;         /* prefix that tensor names in files may have; NULL: none      */
+    char       nonfinite[512];  /* name of the first tensor with NaN or infinities */
+    xd_err    *err;             /* first failure, after which all work is skipped */
+    const char *prefix;         /* prefix that tensor names in files may have; NULL: none */
     /* other prefixes that files may use in place of `prefix`, or NULL */
     const char *const *prefixes;
     /* Prefix, possibly "", of the tensor names that are tried first and printed in lists; NULL:
@@ -285,8 +285,8 @@ struct xd_decl {
      * names. */
     const char *beside;
     char       scope[192];
-    int        depth;           /* number of nested scopes                                     */
-    size_t     outer[16];       /* lengths of the prefixes of the enclosing scopes             */
+    int        depth;           /* number of nested scopes */
+    size_t     outer[16];       /* lengths of the prefixes of the enclosing scopes */
 };
 
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
@@ -322,7 +322,7 @@ void      xd_store_trim(xd_store *s);
  * to register the object, closes the object at once and returns 0. */
 int       xd_store_owns(xd_store *s, void *object, void (*close)(void *object));
 void      xd_store_close(xd_store **s);
-void      xd_decl_free(xd_decl *d);     /* frees d->list                                       */
+void      xd_decl_free(xd_decl *d);     /* frees d->list */
 
 /* Returns 1 if a float tensor (contiguous, possibly unaligned) has NaN or infinite elements. Reads
  * all elements, on all threads. */

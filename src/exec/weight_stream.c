@@ -56,7 +56,7 @@ struct xd_weight_stream {
     /* first: first block of this stage; n: number of blocks of the stage */
     int            first, n;
     char          *pinned, *slots;      /* pinned host memory: m.copy, or allocated by the stream */
-    streamed      *item;        /* [plan.streamed]: the streamed blocks in order               */
+    streamed      *item;        /* [plan.streamed]: the streamed blocks in order */
     int           *at;       /* [n]: index of each block in `item`; -1: the block is not streamed */
     /* turn: number of times that a streamed block has begun to compute; fetched: number of times
      * that the weights of a streamed block were fetched. turn and fetched keep counting from one

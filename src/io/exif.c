@@ -139,7 +139,7 @@ static bytes assemble_exif(const xd_text_buf *about, const bytes *note)
     put_row(p, EXIF_PART, LONG, 1, part);
     p = b.p + part;
     put_be(p, more, 2);
-    p = put_row(p + 2, EXIF_VERSION, UNDEFINED, 4, 0x30323332);         /* "0232": Exif 2.32   */
+    p = put_row(p + 2, EXIF_VERSION, UNDEFINED, 4, 0x30323332);         /* "0232": Exif 2.32 */
     if (note->n) {
         put_row(p, USER_COMMENT, UNDEFINED, note->n, at);
         memcpy(b.p + at, note->p, note->n);

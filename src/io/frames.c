@@ -13,11 +13,11 @@
 #include "io/movie_read.h"
 
 struct xd_frames {
-    char  **path;               /* [n] paths of images; NULL for a video                       */
+    char  **path;               /* [n] paths of images; NULL for a video */
     int64_t n, next;
     xd_movie_reader *movie;
     uint8_t *rgb;
-    int64_t  w, h;              /* size of the first frame                                     */
+    int64_t  w, h;              /* size of the first frame */
 };
 
 /* ---- kinds of files ------------------------------------------------------------------------ */

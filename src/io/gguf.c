@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { BUFFER = 1 << 16, MAX_KEY = 1 << 16, MAX_NAME = 4096, MAX_RANK = 8, MAX_DEPTH = 3 };
-static const uint64_t max_text = 1 << 20;       /* max bytes of a string value that is stored   */
+static const uint64_t max_text = 1 << 20;       /* max bytes of a string value that is stored */
 static const char shape_key[] = "comfy.gguf.orig_shape.";
 
 typedef enum value_type {
@@ -70,8 +70,8 @@ typedef struct reader {
     const xd_st_file *f;
     xd_gguf    *g;
     xd_err     *e;
-    size_t      at;             /* offset in the file of the next byte to read                  */
-    size_t      from, have;     /* bytes [from, from + have) of the file are in `buf`           */
+    size_t      at;             /* offset in the file of the next byte to read */
+    size_t      from, have;     /* bytes [from, from + have) of the file are in `buf` */
     uint64_t    alignment;
     shape_note *notes;
     int         nnotes, capmeta, capnotes;
@@ -491,7 +491,7 @@ xd_status xd_gguf_read(xd_gguf *g, xd_st_file *f, xd_err *e)
     r->e = e;
     r->alignment = 32;
     xd_status s = read_header(r);
-    if (s == XD_OK) {           /* a file without tensor data may have no padding               */
+    if (s == XD_OK) {           /* a file without tensor data may have no padding */
         size_t data = (r->at + r->alignment - 1) / r->alignment * r->alignment;
         f->data = data < f->size ? data : f->size;
     }
@@ -515,7 +515,7 @@ void xd_gguf_free(xd_gguf *g)
 
 /* ---- shards ------------------------------------------------------------------------------- */
 
-enum { SHARD_TAIL = 20 };       /* length of "-00002-of-00003.gguf"                             */
+enum { SHARD_TAIL = 20 };       /* length of "-00002-of-00003.gguf" */
 
 int xd_gguf_is_shard(const char *path, int *no, int *count)
 {

@@ -29,7 +29,7 @@ typedef struct lzw {
      * bits in `wait`; size: bits per code */
     int      have, bits, size;
     uint32_t wait;
-    int      next;              /* code that the next new string gets                          */
+    int      next;              /* code that the next new string gets */
     /* Hash key of a string: (code of the string's prefix) << 8 | last byte; -1: free slot. */
     int32_t  key[HASH];
     int16_t  code[HASH];
@@ -105,7 +105,7 @@ static void put_pixels(lzw *z, const uint8_t *px, int64_t n, int depth)
         prefix = px[i];
     }
     put_code(z, prefix);
-    z->size += z->next >> z->size && z->next < MAXCODES; /* decoders have one more code here     */
+    z->size += z->next >> z->size && z->next < MAXCODES; /* decoders have one more code here */
     put_code(z, (1 << depth) + 1);
     while (z->bits > 0)
         put_byte(z);
@@ -117,7 +117,7 @@ static void put_pixels(lzw *z, const uint8_t *px, int64_t n, int depth)
 
 static int depth_of(int colours)
 {
-    int depth = 2;              /* GIF's LZW code size is at least 2                           */
+    int depth = 2;              /* GIF's LZW code size is at least 2 */
     while (1 << depth < colours)
         depth++;
     return depth;

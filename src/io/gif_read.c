@@ -14,15 +14,15 @@ typedef struct gif {
     const uint8_t *data;
     size_t   n, at;
     uint8_t  palette[3 * COLOURS];
-    int      clear;             /* index of the transparent colour; -1: none                   */
-    int64_t  left, top, wide, high;     /* position and size of the frame in the image         */
+    int      clear;             /* index of the transparent colour; -1: none */
+    int64_t  left, top, wide, high;     /* position and size of the frame in the image */
     int      interlaced;
     xd_pixels *p;
     /* If not NULL, the decoder writes the pixels with alpha to this array, and does not write
      * p->rgb. */
     uint8_t *rgba;
-    int64_t  x, y;              /* position of the next pixel in the frame                     */
-    int      pass;              /* current pass (of four) of an interlaced frame               */
+    int64_t  x, y;              /* position of the next pixel in the frame */
+    int      pass;              /* current pass (of four) of an interlaced frame */
 } gif;
 
 typedef struct codes {          /* reader of LZW codes, which are in blocks of up to 255 bytes */
@@ -30,7 +30,7 @@ typedef struct codes {          /* reader of LZW codes, which are in blocks of u
      * `wait`. */
     int      size, bits;
     uint32_t wait;
-    size_t   left;              /* number of unread bytes in the current block                 */
+    size_t   left;              /* number of unread bytes in the current block */
     int      next, last;        /* next: code of the next new string; last: previous code, or -1 */
     int16_t  prefix[MAXCODES];
     uint8_t  end[MAXCODES], text[MAXCODES];
@@ -199,7 +199,7 @@ static int read_codes(gif *g, codes *z)
         }
         int known = (code >= 0 && code < clear) || (code > clear + 1 && code < z->next);
         if (!known && (code != z->next || z->last < 0 || z->next == MAXCODES))
-            return 0;           /* stops at an invalid code, the end code, or the end of data  */
+            return 0;           /* stops at an invalid code, the end code, or the end of data */
         if (z->last >= 0 && z->next < MAXCODES)
             add_string(z, first_byte(z, known ? code : z->last));
         put_string(g, z, code);

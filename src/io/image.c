@@ -15,7 +15,7 @@
 static const xd_codec *const codecs[] = { &xd_codec_png, &xd_codec_jpeg, &xd_codec_webp,
                                           &xd_codec_ppm, &xd_codec_gif };
 enum { NCODECS = sizeof codecs / sizeof *codecs };
-static const size_t  max_file = (size_t)1 << 30;        /* max bytes of an image file         */
+static const size_t  max_file = (size_t)1 << 30;        /* max bytes of an image file */
 static const int64_t max_pixels = (int64_t)1 << 29;
 
 static const xd_codec *by_tail(const char *path)

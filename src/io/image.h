@@ -13,7 +13,7 @@
  * ImageDescription (exif.c). The comment of a JPEG or PPM has lines "key: value". */
 typedef struct xd_image_text { const char *key, *value; } xd_image_text;
 
-enum { XD_IMAGE_QUALITY = 95 }; /* default quality of JPEG and WebP                            */
+enum { XD_IMAGE_QUALITY = 95 }; /* default quality of JPEG and WebP */
 /* Writes an image. rgb: h rows of w pixels of 3 bytes. The list `texts` may be NULL. A PNG without
  * texts is assumed to be a preview and is compressed faster, into a larger file. Formats: .png
  * .jpg .jpeg .webp .ppm. XD_EINVAL for any other extension; the error message names the known

@@ -18,18 +18,18 @@
 
 enum { MAX_COMMENT = 65533, EXIF_MARK = 6, MAX_SCANS = 100 };
 
-typedef struct notes {          /* metadata of an image; each field may be NULL                */
+typedef struct notes {          /* metadata of an image; each field may be NULL */
     char    *lines;
-    uint8_t *exif;              /* Exif block, which begins with "Exif"                        */
+    uint8_t *exif;              /* Exif block, which begins with "Exif" */
     size_t   n;
 } notes;
 
 typedef struct trap {
-    struct jpeg_error_mgr mgr;  /* must be first: a pointer to `mgr` is cast to trap           */
+    struct jpeg_error_mgr mgr;  /* must be first: a pointer to `mgr` is cast to trap */
     jmp_buf     jump;
     const char *path;
-    xd_status   code;           /* status to return for libjpeg's errors                       */
-    int         ended;          /* 1: libjpeg has reported that the file is truncated          */
+    xd_status   code;           /* status to return for libjpeg's errors */
+    int         ended;          /* 1: libjpeg has reported that the file is truncated */
     xd_err     *e;
 } trap;
 

@@ -20,8 +20,8 @@ enum { DOOR_BYTES = 1 << 16, MAXCODER = 3, THREADS = 4 };
 
 typedef struct coder {
     const char *name;
-    const char *options;        /* encoder options, "key=value:..."                            */
-    double      bits;           /* bits per pixel and frame; 0: the options set the quality    */
+    const char *options;        /* encoder options, "key=value:..." */
+    double      bits;           /* bits per pixel and frame; 0: the options set the quality */
     /* Name of the lower-quality video format that this encoder writes, for a warning; NULL: no
      * warning. */
     const char *warn;
@@ -29,7 +29,7 @@ typedef struct coder {
 
 typedef struct format {
     const char *muxer, *options;
-    coder       coders[MAXCODER]; /* encoders; the first one that is available is used       */
+    coder       coders[MAXCODER]; /* encoders; the first one that is available is used */
 } format;
 
 #define H264                                                                                      \
@@ -59,7 +59,7 @@ typedef struct movie {
 /* ---- I/O callbacks of FFmpeg on a file ----------------------------------------------------- */
 
 typedef struct door {
-    int     fd, why;            /* fd: file descriptor; why: errno of the first failed write   */
+    int     fd, why;            /* fd: file descriptor; why: errno of the first failed write */
     int64_t at;
 } door;
 
@@ -421,7 +421,7 @@ static xd_status movie_ready(const xd_vcodec *c, xd_err *e)
                    ".png for each frame", row->coders[0].name, c->tail);
 }
 
-#else                           /* without FFmpeg in the build there is no writer              */
+#else                           /* without FFmpeg in the build there is no writer */
 #define movie_write NULL
 #define movie_ready NULL
 #endif

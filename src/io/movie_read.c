@@ -18,7 +18,7 @@ struct xd_movie_reader {
     AVFrame         *frame;
     struct SwsContext *sws;
     int              stream;
-    int              ended;     /* 1: all packets of the file have been read                   */
+    int              ended;     /* 1: all packets of the file have been read */
 };
 
 static xd_status fail_call(const xd_movie_reader *m, int code, const char *what, xd_err *e)

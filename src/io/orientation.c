@@ -55,7 +55,7 @@ static int64_t find_in_exif(block b)
     int64_t rows = number_at(&b, at, 2);
     for (at += 2; rows-- && b.n - at >= ROW; at += ROW)
         if (number_at(&b, at, 2) == ORIENTATION && row_value(&b, at) >= 0)
-            v = row_value(&b, at);      /* the last orientation in the directory is used       */
+            v = row_value(&b, at);      /* the last orientation in the directory is used */
     return v;
 }
 

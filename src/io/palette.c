@@ -10,7 +10,7 @@ typedef struct cell { /* all pixels whose colours have the same upper 6 bits in 
 } cell;
 
 typedef struct box {
-    int64_t from, to, n;        /* from, to: range of cells in the list; n: number of pixels   */
+    int64_t from, to, n;        /* from, to: range of cells in the list; n: number of pixels */
     /* mean: mean colour; axis: colour channel with the largest squared error; worst: this squared
      * error */
     double  mean[3], worst;

@@ -10,7 +10,7 @@
 enum { XD_PALETTE_CELLS = 1 << 18 };
 
 typedef struct xd_palette {
-    int     n;                          /* number of colours, 1 .. 256                         */
+    int     n;                          /* number of colours, 1 .. 256 */
     uint8_t rgb[256][3];
     /* [cell]: index of the palette colour that is nearest to the centre of the cell, or -1 if it
      * has not been computed yet. */

@@ -23,8 +23,8 @@ typedef struct session {
     const uint8_t *data;        /* while reading: address of the next byte; `left` bytes remain */
     size_t      left;
     xd_pixels  *p;
-    uint8_t    *rgba;           /* while reading: pixels with alpha; NULL: alpha is not read   */
-    int         orientation;    /* while reading: orientation as in xd_pixels                  */
+    uint8_t    *rgba;           /* while reading: pixels with alpha; NULL: alpha is not read */
+    int         orientation;    /* while reading: orientation as in xd_pixels */
 } session;
 
 static void on_error(png_structp png, png_const_charp msg)
@@ -155,7 +155,7 @@ static xd_status png_save(FILE *f, const char *path, const xd_pixels *p,
  * Exif is in its own chunk or, as ImageMagick writes it, in a text "Raw profile type exif" in
  * hexadecimal; XMP is in a text, too. Exif and XMP may be before or after the pixels. */
 
-enum { MAX_TEXT = 1 << 20 };   /* max bytes that are read of a compressed text                */
+enum { MAX_TEXT = 1 << 20 };   /* max bytes that are read of a compressed text */
 
 typedef struct block { uint8_t *p; size_t n; } block;
 

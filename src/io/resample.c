@@ -12,9 +12,9 @@
 
 enum { BITS = 22 };
 
-typedef struct window {         /* the input pixels of one output pixel, along one axis        */
+typedef struct window {         /* the input pixels of one output pixel, along one axis */
     int64_t  at, n;             /* at: index of the first input pixel; n: number of input pixels */
-    int32_t *w;                 /* weights of the input pixels, multiplied by 2^BITS           */
+    int32_t *w;                 /* weights of the input pixels, multiplied by 2^BITS */
 } window;
 
 /* Filter functions: each returns its filter's weight at distance x, where |x| is less than the

@@ -16,24 +16,24 @@
 
 typedef struct entry {
     char     *name;
-    char     *unknown_dtype;    /* name of an unsupported dtype, or NULL                      */
+    char     *unknown_dtype;    /* name of an unsupported dtype, or NULL */
     int       shard;
-    int       rank;             /* number of dimensions; above XD_MAXDIM: unusable             */
+    int       rank;             /* number of dimensions; above XD_MAXDIM: unusable */
     /* Number of users of `view`; while obey_index runs, 1 marks tensors to keep and -1 tensors
      * to drop. */
     int       users;
     /* at: offset of the tensor's data in the file, in bytes; bytes: size of the data. */
     size_t    at, bytes;
     xd_tensor shape;
-    xd_st_view view;            /* view of the tensor, valid while users > 0                  */
+    xd_st_view view;            /* view of the tensor, valid while users > 0 */
 } entry;
 
 struct xd_st {
     xd_st_file *shards;
     int         nshards;
-    entry      *t;              /* sorted by name                                              */
+    entry      *t;              /* sorted by name */
     int64_t     n, cap;
-    char      **meta;           /* [2 nmeta]: keys and values of __metadata__                  */
+    char      **meta;           /* [2 nmeta]: keys and values of __metadata__ */
     int         nmeta;
 };
 
@@ -162,7 +162,7 @@ static xd_status check_places(const xd_st_file *f, entry *t, int64_t n, xd_err *
     if (end > have)
         return xd_fail(e, XD_EFORMAT, "%s is truncated: its tensors need %zu bytes, the file has "
                        "%zu", f->path, end + f->data, f->size);
-    if (used < have && !f->gguf)        /* GGUF files have gaps that align the tensors     */
+    if (used < have && !f->gguf)        /* GGUF files have gaps that align the tensors */
         xd_log(XD_LOG_WARN, "%s: %zu of %zu bytes of data belong to no tensor", f->path,
                have - used,
                f->size);

@@ -22,7 +22,7 @@ typedef struct xd_st xd_st;
 xd_status xd_st_open(xd_st **s, const char *path, const char *stem, xd_err *e);
 void      xd_st_close(xd_st **s);
 
-int64_t     xd_st_count(const xd_st *s);                /* number of tensors                   */
+int64_t     xd_st_count(const xd_st *s);                /* number of tensors */
 /* Returns the name of tensor i; tensors are sorted by name, bytewise. */
 const char *xd_st_name(const xd_st *s, int64_t i);
 /* Returns the type and extents of tensor i; its address p is NULL. */
@@ -44,7 +44,7 @@ void        xd_st_done(xd_st *s, int64_t i);
 /* Tells that the given bytes of tensor i's view will not be read again soon, and releases the pages
  * that are completely inside these bytes. A later read maps these pages again. */
 void        xd_st_past(const xd_st *s, int64_t i, const void *p, size_t bytes);
-void        xd_st_release(xd_st *s);                    /* unmaps all views; s may be NULL     */
+void        xd_st_release(xd_st *s);                    /* unmaps all views; s may be NULL */
 /* Returns 1 if tensors are mapped, 0 if they are read into memory. */
 int         xd_st_mapped(const xd_st *s);
 /* Returns a hash of the tensors' names, types, shapes and offsets, and of every file's size,
@@ -58,11 +58,11 @@ uint64_t    xd_st_hash(const xd_st *s);
 int         xd_st_files(const xd_st *s);
 const char *xd_st_file_path(const xd_st *s, int i);
 xd_status   xd_st_file_digest(const xd_st *s, int i, uint64_t *digest, xd_err *e);
-size_t      xd_st_bytes(const xd_st *s);                /* total size of all tensors in bytes  */
+size_t      xd_st_bytes(const xd_st *s);                /* total size of all tensors in bytes */
 /* Returns the value of a metadata key, from the first file that has the key in `__metadata__` or in
  * its GGUF header. Returns NULL if no file has the key. */
 const char *xd_st_meta(const xd_st *s, const char *key);
-const char *xd_st_path(const xd_st *s);         /* path of the first file                      */
+const char *xd_st_path(const xd_st *s);         /* path of the first file */
 /* Returns 1 if the file is GGUF, so that xd_st_meta may return numbers as decimal text. */
 int         xd_st_is_gguf(const xd_st *s);
 

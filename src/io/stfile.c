@@ -21,7 +21,7 @@
 #include "base/par.h"
 #include "base/rng.h"
 
-enum { MAX_HEADER = 100000000 };        /* max bytes of a safetensors header                   */
+enum { MAX_HEADER = 100000000 };        /* max bytes of a safetensors header */
 /* PAGES: number of pages of a file that are included in its hash; PAGE: bytes per page. */
 enum { PAGES = 64, PAGE = 4096 };
 /* Smallest size, in bytes, of a tensor that is read ahead. */
@@ -276,8 +276,8 @@ enum { PART = 32 << 20, PIECE = 1 << 20 };
 
 typedef struct part_hashes {
     const xd_st_file *f;
-    uint64_t         *hash;     /* [parts]: hash of each part of the file                      */
-    atomic_int        why;      /* errno of a part of the file that could not be read, or 0    */
+    uint64_t         *hash;     /* [parts]: hash of each part of the file */
+    atomic_int        why;      /* errno of a part of the file that could not be read, or 0 */
 } part_hashes;
 
 static uint64_t mix_words(uint64_t h, const unsigned char *p, size_t n)

@@ -9,19 +9,19 @@
 #include "base/err.h"
 
 typedef struct xd_st_file {
-    char       *path;           /* path of the file; owned                                     */
+    char       *path;           /* path of the file; owned */
     int         fd;
     size_t      size, data; /* size: bytes of the file; data: offset at which tensor data begins */
-    int         gguf;           /* 1: the file has the magic number of GGUF                   */
+    int         gguf;           /* 1: the file has the magic number of GGUF */
 } xd_st_file;
 
-typedef struct xd_st_view {     /* view of some bytes of a file in memory; {0}: no view        */
-    void       *p;              /* first byte of the view                                      */
-    void       *map;            /* start of the mapped pages; NULL: p is malloc'ed             */
-    size_t      len;            /* bytes of the mapped pages                                   */
+typedef struct xd_st_view {     /* view of some bytes of a file in memory; {0}: no view */
+    void       *p;              /* first byte of the view */
+    void       *map;            /* start of the mapped pages; NULL: p is malloc'ed */
+    size_t      len;            /* bytes of the mapped pages */
 } xd_st_view;
 
-void xd_st_file_init(xd_st_file *f);    /* initializes f as a file that is not open            */
+void xd_st_file_init(xd_st_file *f);    /* initializes f as a file that is not open */
 
 /* Opens the file f->path and reads its header into *header: malloc'ed JSON text, owned by the
  * caller. Checks the sizes in the header. Sets *header to NULL for a GGUF file, whose header
@@ -53,7 +53,7 @@ uint64_t  xd_st_file_hash(const xd_st_file *f, uint64_t h);
 xd_status xd_st_file_hash_all(const xd_st_file *f, uint64_t *hash, xd_err *e);
 
 typedef struct xd_st_which {
-    char *path;                 /* malloc'ed path of a weight file, or of an index of files      */
+    char *path;                 /* malloc'ed path of a weight file, or of an index of files */
     int   sharded;
 } xd_st_which;
 

@@ -66,13 +66,13 @@ static int preference(const char *v, size_t n, int sharded)
     return p + sharded;
 }
 
-typedef struct look {                   /* result of scanning a directory                      */
-    char *variant;                      /* file name of the best variant, malloc'ed            */
+typedef struct look {                   /* result of scanning a directory */
+    char *variant;                      /* file name of the best variant, malloc'ed */
     int   rank, sharded;
-    char *other;                        /* name of a weight file of another format, malloc'ed  */
-    char *piece;                        /* name of any other .safetensors file, malloc'ed      */
-    char *gguf;                         /* a GGUF file, or the first shard of one, malloc'ed   */
-    int   ggufs;                        /* number of GGUF files                                */
+    char *other;                        /* name of a weight file of another format, malloc'ed */
+    char *piece;                        /* name of any other .safetensors file, malloc'ed */
+    char *gguf;                         /* a GGUF file, or the first shard of one, malloc'ed */
+    int   ggufs;                        /* number of GGUF files */
 } look;
 
 static void replace_name(char **slot, const char *name)

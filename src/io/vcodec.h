@@ -6,9 +6,9 @@
 #include "io/video.h"
 
 typedef struct xd_vcodec {
-    const char *name;           /* name of the format, "MP4"                                   */
-    const char *tail;           /* file name extension, ".mp4"                                 */
-    int64_t     max_side;       /* max pixels per side                                         */
+    const char *name;           /* name of the format, "MP4" */
+    const char *tail;           /* file name extension, ".mp4" */
+    int64_t     max_side;       /* max pixels per side */
     /* Writes the frames of a film as a video to an open, empty file. The pointer is NULL if this
      * build does not support the format. */
     xd_status (*write)(const struct xd_vcodec *c, xd_out *o, const xd_film *film,

@@ -11,7 +11,7 @@ typedef struct xd_film {        /* the frames of a video: n frames of h rows of 
                                    bytes */
     const uint8_t *rgb;
     int64_t  n, w, h;
-    double   fps;               /* frames per second, 0.01 to 1000                             */
+    double   fps;               /* frames per second, 0.01 to 1000 */
 } xd_film;
 
 /* Writes a video. Formats: .mp4 .mov .mkv (H.264), .webm (VP9), .gif, and .rgb (raw bytes of

@@ -34,7 +34,7 @@ static const xd_field fields[] = {
     { "feature_extractor_type", 0, '-', 0, NULL },
     { "processor_class", 0, '-', 0, NULL },
     { "do_convert_rgb", 0, '-', 0, NULL },
-    { "size", 0, '-', 0, NULL },        /* read_size parses the values of size and crop_size   */
+    { "size", 0, '-', 0, NULL },        /* read_size parses the values of size and crop_size */
     { "crop_size", 0, '-', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
@@ -170,7 +170,7 @@ static xd_status resize(const xd_clip_processor *p, uint8_t **rgb, int64_t *w, i
                         xd_err *e)
 {
     int64_t to[2] = { p->size[0], p->size[1] };
-    if (p->edge) {              /* the longer side is rounded down                             */
+    if (p->edge) {              /* the longer side is rounded down */
         to[0] = *h <= *w ? p->edge : (int64_t)((double)(p->edge * *h) / (double)*w);
         to[1] = *w <= *h ? p->edge : (int64_t)((double)(p->edge * *w) / (double)*h);
     }

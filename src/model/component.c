@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "model/shared_weights.h"
 
-enum { SHOWN = 10 };            /* max number of tensor names in a warning                     */
+enum { SHOWN = 10 };            /* max number of tensor names in a warning */
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
@@ -322,7 +322,7 @@ int xd_component_is_note(const char *name)
     static const char *const ends[] = { "tekken_model", "spiece_model" };
     size_t n = strlen(name);
     if (!strcmp(name, "output.weight") || !strcmp(name, "rope_freqs.weight"))
-        return 1;               /* names in GGUF files of language models                      */
+        return 1;               /* names in GGUF files of language models */
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         size_t k = strlen(ends[i]);
         if (n >= k && strcmp(name + n - k, ends[i]) == 0)
@@ -553,7 +553,7 @@ xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_e
     c->work -= c->host_work;
     if (p->w->streams && count->host_memory && !mine.code)
         count_streamed(p, count, type, &mine);
-    if (mine.code)              /* a later request must not use the incomplete memory count     */
+    if (mine.code)              /* a later request must not use the incomplete memory count */
         xd_net_close(&c->shadow);
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }
@@ -773,7 +773,7 @@ void xd_component_drop(xd_component *p)
     xd_store_close(&p->w->store);
     xd_shared_weights_close(p);
     if (p->w->stays == XD_STAYS_NONE && !p->w->streams)
-        xd_st_release(p->files);        /* no set of weights reads the files in place any more  */
+        xd_st_release(p->files);        /* no set of weights reads the files in place any more */
     for (int i = 0; i < p->w->net.nlayers && p->w->net.layer; i++) {
         free(p->w->net.layer[i]);
         p->w->net.layer[i] = NULL;

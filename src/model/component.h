@@ -20,15 +20,15 @@ enum { XD_KINDS = XD_KIND_VAE + 1 };
 enum { XD_PREFETCH_MIN = 32 << 20 };
 
 typedef struct xd_weight_group {        /* share group: the ranks of a host with the same weights */
-    xd_comm *c;                 /* communicator of the share group; NULL: only this rank       */
-    int      me;                /* this rank's number among the ranks that compute             */
+    xd_comm *c;                 /* communicator of the share group; NULL: only this rank */
+    int      me;                /* this rank's number among the ranks that compute */
     /* 1: each device has its own memory, and the ranks of the share group share only the host copy
      * from which streamed blocks are uploaded. 0: the ranks share all weights. */
     int      streams;
     /* Host copy of the streamed blocks that the ranks of the group share. NULL: each rank has its
      * own copy. */
     char    *copy;
-    xd_dev  *dev;               /* device for which the host copy is pinned                    */
+    xd_dev  *dev;               /* device for which the host copy is pinned */
 } xd_weight_group;
 
 /* A set of weights of a component, with the LoRA files that change these weights. The weights of
@@ -37,22 +37,22 @@ typedef struct xd_weight_group {        /* share group: the ranks of a host with
 typedef struct xd_weights {
     int         refs;
     xd_source   src;            /* weight source with declared names; src.sums: the LoRA terms */
-    xd_net      net;            /* the network that computes                                   */
+    xd_net      net;            /* the network that computes */
     int         tp, tp_at;      /* tensor-parallel degree (1: none) and this rank's coordinate */
     /* Type of the block matrices: I8, F8E4M3, or another value for the compute type. */
     xd_dtype    blocks;
-    xd_stays    stays;          /* which matrices keep the format that they have in the files  */
+    xd_stays    stays;          /* which matrices keep the format that they have in the files */
     /* 1: the weights of blocks may stay in files; for a GPU, they may also stay in host memory. */
     int         streams;
-    xd_store   *store;          /* memory of the loaded weights; NULL: not loaded              */
+    xd_store   *store;          /* memory of the loaded weights; NULL: not loaded */
     xd_stream_plan stream;      /* plan for streaming blocks to a device that has its own memory */
     xd_weight_group group;
-    int         shared;         /* 1: the weights are in shared memory                         */
-    xd_readahead *reader;       /* readahead of the files before a load; NULL: none            */
+    int         shared;         /* 1: the weights are in shared memory */
+    xd_readahead *reader;       /* readahead of the files before a load; NULL: none */
     /* [tensors of the files]: for each tensor, the byte position of its end in the list of data
      * that `reader` reads ahead. */
     size_t     *upto;
-    xd_readahead *ahead;        /* readahead of streamed blocks; NULL: none                    */
+    xd_readahead *ahead;        /* readahead of streamed blocks; NULL: none */
     /* [streamed blocks]: for each block, the byte position of its end in the list of data that
      * `ahead` reads ahead. */
     size_t     *ahead_upto;
@@ -63,45 +63,45 @@ typedef struct xd_weights {
 /* Sizes of the memory that a set of weights needs. An engine computes the sizes of a set of weights
  * on a count device (a device that counts bytes and computes nothing). All 0: not counted yet. */
 typedef struct xd_weight_counts {
-    xd_net      shadow;         /* the network, opened on a count device                       */
-    size_t      packed;         /* bytes of the loaded weights                                 */
-    size_t      block_bytes;    /* bytes of the weights in one block of shared memory          */
-    size_t      mapped;         /* bytes of mapped files that are read again in every step     */
+    xd_net      shadow;         /* the network, opened on a count device */
+    size_t      packed;         /* bytes of the loaded weights */
+    size_t      block_bytes;    /* bytes of the weights in one block of shared memory */
+    size_t      mapped;         /* bytes of mapped files that are read again in every step */
     /* [blocks of this stage]: blocks_of has the bytes of each block that are counted in block_bytes
      * or in `mapped`; mapped_of has only the bytes that are counted in `mapped`. If w->streams is
      * 1, the bytes of a streamed block that stay in memory are not included. */
     size_t     *blocks_of, *mapped_of;
-    size_t      work;           /* extra bytes of memory that are needed during loading        */
+    size_t      work;           /* extra bytes of memory that are needed during loading */
     size_t      host_work;      /* extra host bytes during loading if the device has its own
-                                   memory; else 0                                              */
+                                   memory; else 0 */
 } xd_weight_counts;
 
 typedef struct xd_component {
-    char       *name, *dir;     /* name such as "transformer"; directory of the component      */
+    char       *name, *dir;     /* name such as "transformer"; directory of the component */
     xd_kind     kind;
-    int         from_text;      /* 1: opened from a config text without a directory            */
+    int         from_text;      /* 1: opened from a config text without a directory */
     xd_json    *config;
-    const char *class_name;     /* name of the class in the config, borrowed                   */
+    const char *class_name;     /* name of the class in the config, borrowed */
     const xd_net_def *def;
     /* Of the pointers text, dit and vae, only the one for the component's kind is set; the others
      * are NULL. */
     const xd_text *text;
     const xd_dit *dit;
     const xd_vae *vae;
-    xd_declared *list;          /* all tensors that the network declares                       */
+    xd_declared *list;          /* all tensors that the network declares */
     int         nlist;
     /* `file`: the file that replaces the weights in `dir`; NULL: no file replaces the weights.
      * `slot`: the short name of the component in messages, such as "clip_l". */
     char       *file, *slot;
-    xd_st      *files;          /* weight files; NULL until xd_component_files opens them      */
-    xd_quantized *quantized;    /* quantized tensors of the files; NULL: none                  */
-    xd_svdquant *svdquant;      /* SVDQuant layers of the files; NULL: none                    */
-    xd_single_file *single;     /* translates declared names to those in `file`                */
+    xd_st      *files;          /* weight files; NULL until xd_component_files opens them */
+    xd_quantized *quantized;    /* quantized tensors of the files; NULL: none */
+    xd_svdquant *svdquant;      /* SVDQuant layers of the files; NULL: none */
+    xd_single_file *single;     /* translates declared names to those in `file` */
     /* `stored` is the weight source of the files; `raw` is the same source with the SVDQuant layers
      * decoded. */
     xd_source   stored, raw;
     xd_weights *w;              /* the set of weights in use; NULL: the model lacks the component */
-    xd_weight_counts *count;    /* memory sizes of `w`, counted by the engine                  */
+    xd_weight_counts *count;    /* memory sizes of `w`, counted by the engine */
 } xd_component;
 
 /* Opens a component: reads config.json in its directory, finds the network for the config's class,

@@ -16,7 +16,7 @@ void xd_component_will_read(void *self, const char *name, int64_t first, int64_t
         return;
     xd_tensor stored = xd_st_shape(p->files, i);
     int64_t   all = xd_count(xd_quantized_shape(p->quantized, p->files, i));
-    if (all != xd_count(stored)) {              /* a stored element has several codes          */
+    if (all != xd_count(stored)) {              /* a stored element has several codes */
         first = first * xd_count(stored) / all;
         n = (n * xd_count(stored) + all - 1) / all;
     }

@@ -125,14 +125,14 @@ xd_status xd_component_fork(xd_component *p, xd_err *e)
     p->w->net.glob = NULL;
     p->w->net.first = 0;
     p->files = NULL;
-    if (p->kind != XD_KIND_TEXT)        /* text encoders keep the blocks that the recipe needs  */
+    if (p->kind != XD_KIND_TEXT)        /* text encoders keep the blocks that the recipe needs */
         p->w->net.last = of->net.nlayers;
     return XD_OK;
 }
 
 void xd_component_unfork(xd_component *p)
 {
-    free(p->w);                 /* `p` does not own the network                                */
+    free(p->w);                 /* `p` does not own the network */
     p->w = NULL;
     close_counts(&p->count);
 }

@@ -14,27 +14,27 @@
 #include "base/rng.h"
 #include "model/model.h"
 
-enum { SHOWN = 10 };            /* max number of keys listed in a message                      */
+enum { SHOWN = 10 };            /* max number of keys listed in a message */
 
 #define CURE "--lora_partial ignores tensors that do not fit"
 
-typedef struct key {            /* name of a tensor in a LoRA file                             */
+typedef struct key {            /* name of a tensor in a LoRA file */
     const char  *name;
-    size_t       len;           /* length of the module's name in `name`                       */
+    size_t       len;           /* length of the module's name in `name` */
     xd_lora_slot slot;
-    int64_t      at;            /* index of the key's tensor in the file                       */
+    int64_t      at;            /* index of the key's tensor in the file */
 } key;
 
 /* a list of keys: their number, and the names of the first of them */
 typedef struct some_keys { int n; char first[2048]; } some_keys;
 
-typedef struct reader {         /* state of a LoRA file while it is read                       */
+typedef struct reader {         /* state of a LoRA file while it is read */
     xd_loras            *l;
     int                  i;
     const char          *path;
     xd_st               *file;
     const xd_lora_keys  *names;
-    xd_lora_notes       *notes; /* peft's settings of the file                                 */
+    xd_lora_notes       *notes; /* peft's settings of the file */
     /* 1: the file names modules of the transformer as diffusers does */
     int                  has_plain;
     /* [tensors] 1: the LoRA file has a separate module for this tensor of the model */
@@ -45,14 +45,14 @@ typedef struct reader {         /* state of a LoRA file while it is read        
     /* idle: keys that are not used because they duplicate others; strange: keys that fit no tensor
      * of the model */
     some_keys            idle, strange;
-    int                  partial;       /* 1: keys that fit no tensor are ignored              */
-    int                  misfit;        /* 1: a tensor's shape differs from the model's        */
+    int                  partial;       /* 1: keys that fit no tensor are ignored */
+    int                  misfit;        /* 1: a tensor's shape differs from the model's */
     xd_err              *e;
 } reader;
 
 typedef struct module {
     char    name[XD_LORA_NAME];
-    int64_t slot[XD_LORA_SLOTS];        /* the module's tensors (indices in the file); -1: none  */
+    int64_t slot[XD_LORA_SLOTS];        /* the module's tensors (indices in the file); -1: none */
 } module;
 
 /* ---- alphas of a file --------------------------------------------------------------------- */

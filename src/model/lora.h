@@ -60,13 +60,13 @@ void      xd_loras_text(const xd_loras *l, xd_text_buf *b);
 
 /* The role that a tensor of a LoRA file has in its module. */
 typedef enum xd_lora_slot {
-    XD_LORA_DOWN,               /* "A", the matrix down [rank, in]                             */
-    XD_LORA_UP,                 /* "B", the matrix up [out, rank]                              */
+    XD_LORA_DOWN,               /* "A", the matrix down [rank, in] */
+    XD_LORA_UP,                 /* "B", the matrix up [out, rank] */
     /* [out]: a difference that is added to the bias, with the scale of up * down */
     XD_LORA_UP_BIAS,
-    XD_LORA_ALPHA,              /* the scalar alpha (scale = alpha / rank), one element        */
-    XD_LORA_DIFF,               /* a full-rank difference with the weight's shape              */
-    XD_LORA_DIFF_BIAS,          /* a difference with the bias' shape                           */
+    XD_LORA_ALPHA,              /* the scalar alpha (scale = alpha / rank), one element */
+    XD_LORA_DIFF,               /* a full-rank difference with the weight's shape */
+    XD_LORA_DIFF_BIAS,          /* a difference with the bias' shape */
     /* Tensors of LoHa, which is the elementwise product (w1_a w1_b) * (w2_a w2_b). The shape of
      * w1_a and w2_a is [out, rank], that of w1_b and w2_b [rank, in]. */
     XD_LORA_HADA_1A, XD_LORA_HADA_1B, XD_LORA_HADA_2A, XD_LORA_HADA_2B,
@@ -76,8 +76,8 @@ typedef enum xd_lora_slot {
     XD_LORA_KRON_2, XD_LORA_KRON_2A, XD_LORA_KRON_2B,
     /* DoRA: the norms of the weight's rows, [out], possibly with more dimensions of size 1. */
     XD_LORA_MAGNITUDE,
-    XD_LORA_DORA_SCALE,         /* DoRA: norms of rows; with shape [1, in], norms of columns   */
-    XD_LORA_NEW, XD_LORA_NEW_BIAS,      /* a tensor that replaces the weight or bias          */
+    XD_LORA_DORA_SCALE,         /* DoRA: norms of rows; with shape [1, in], norms of columns */
+    XD_LORA_NEW, XD_LORA_NEW_BIAS,      /* a tensor that replaces the weight or bias */
     XD_LORA_SLOTS,
     /* A tensor of a method that is not supported: its file is refused. */
     XD_LORA_UNSUPPORTED = XD_LORA_SLOTS,
@@ -86,20 +86,20 @@ typedef enum xd_lora_slot {
 
 enum { XD_LORA_COMPONENTS = XD_MAXTEXT + 1, XD_LORA_NAME = 256, XD_LORA_TARGETS = 4 };
 
-typedef struct xd_lora_place {  /* a tensor of the model to which LoRA terms can be added      */
+typedef struct xd_lora_place {  /* a tensor of the model to which LoRA terms can be added */
     char *flat;                 /* module name with _ for dots: "transformer_blocks_0_attn_to_q" */
     /* part: index of the component; bias: 1 for the module's bias, 0 for its weight; item: index of
      * the tensor in the component's list. */
     int   part, bias, item;
 } xd_lora_place;
 
-typedef struct xd_lora_keys {   /* names of all tensors that LoRA files may change             */
+typedef struct xd_lora_keys {   /* names of all tensors that LoRA files may change */
     /* the transformer, then the text encoders (NULL: absent) */
     xd_component  *part[XD_LORA_COMPONENTS];
     int            ntext;
-    const xd_text_use *text;    /* [ntext] text encoders in the recipe                         */
-    const xd_lora_name *others; /* alternative module names of the model family; NULL: none    */
-    xd_lora_place *place;       /* [n] tensors, sorted by `flat`                               */
+    const xd_text_use *text;    /* [ntext] text encoders in the recipe */
+    const xd_lora_name *others; /* alternative module names of the model family; NULL: none */
+    xd_lora_place *place;       /* [n] tensors, sorted by `flat` */
     int            n;
 } xd_lora_keys;
 
@@ -164,7 +164,7 @@ typedef enum xd_lora_kind { XD_LORA_PRODUCT, XD_LORA_HADAMARD, XD_LORA_KRONECKER
 typedef struct xd_lora_factor {
     /* Tensors a [rows, rank] and b [rank, cols]. If b is -1, `a` is the matrix [rows, cols]. */
     int64_t a, b;
-    int64_t rows, cols, rank;   /* rank 0: the matrix is not a product                         */
+    int64_t rows, cols, rank;   /* rank 0: the matrix is not a product */
 } xd_lora_factor;
 
 /* A LoRA term: gain * up[row0 .., :] * down is added to one tensor. */
@@ -177,8 +177,8 @@ typedef struct xd_lora_term {
     xd_lora_kind   kind;
     xd_lora_factor w[2];
     int64_t row0, rows, cols, rank;
-    int     swap;               /* 1: the two halves of the rows are swapped                   */
-    int     replaces;           /* 1: `up` replaces the model's tensor                         */
+    int     swap;               /* 1: the two halves of the rows are swapped */
+    int     replaces;           /* 1: `up` replaces the model's tensor */
     /* index of the file's tensor with DoRA's norms; -1: there is none */
     int64_t magnitude;
     int     columns;            /* 1: the norms of DoRA are norms of columns; 0: norms of rows */
@@ -202,8 +202,8 @@ struct xd_loras {
     char        **path;
     double       *scale;
     xd_st       **file;
-    uint64_t     *noted;        /* hash of each file's peft settings; 0: none                  */
-    xd_lora_term *terms;        /* LoRA terms, sorted by component and tensor                  */
+    uint64_t     *noted;        /* hash of each file's peft settings; 0: none */
+    xd_lora_term *terms;        /* LoRA terms, sorted by component and tensor */
     int           nterms, cap;
     xd_lora_src  *src[XD_LORA_COMPONENTS];
 };

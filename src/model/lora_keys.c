@@ -191,7 +191,7 @@ xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, int second, xd_err *e)
                          .ntext = m->recipe->ntext, .text = m->recipe->text,
                          .others = xd_family_of(m->dit.dit)->lora_names };
     while (s->ntext && !s->text[s->ntext - 1].tokenizer)
-        s->ntext--;             /* the last entries are image encoders                         */
+        s->ntext--;             /* the last entries are image encoders */
     for (int k = 0; k < s->ntext; k++)
         s->part[1 + k] = m->has_text[k] && !second ? &m->text[k] : NULL;
     for (int k = 0; k < XD_LORA_COMPONENTS; k++)

@@ -22,18 +22,18 @@ static const char config_name[] = "adapter_config.json", peft_stem[] = "adapter_
 typedef struct pattern { pcre2_code *code; double value; const char *key; } pattern;
 typedef struct patterns { pattern *v; int n; } patterns;
 
-typedef struct settings {       /* peft's settings of one component                            */
+typedef struct settings {       /* peft's settings of one component */
     int      given;
-    double   alpha, rank;       /* default alpha and rank of all modules; NAN: not set         */
-    int      stabilised;        /* use_rslora: the scale is alpha / sqrt(rank)                 */
+    double   alpha, rank;       /* default alpha and rank of all modules; NAN: not set */
+    int      stabilised;        /* use_rslora: the scale is alpha / sqrt(rank) */
     patterns alphas, ranks;
 } settings;
 
 struct xd_lora_notes {
     xd_json  *doc;
-    char      what[640];        /* name of the settings in messages                            */
-    int       config;           /* 1: the settings are from adapter_config.json                */
-    int       replaces;         /* 1: peft's bias or modules_to_save is set                    */
+    char      what[640];        /* name of the settings in messages */
+    int       config;           /* 1: the settings are from adapter_config.json */
+    int       replaces;         /* 1: peft's bias or modules_to_save is set */
     uint64_t  hash;
     settings  part[XD_LORA_COMPONENTS];
 };
@@ -206,7 +206,7 @@ static xd_status read_settings(xd_lora_notes *n, settings *t, const char *compon
     t->rank = number_of(n, component, "r", NAN);
     t->alpha = number_of(n, component, "lora_alpha", number_of(n, component, "alpha", NAN));
     if (n->config && isnan(t->alpha))
-        t->alpha = 8;           /* peft's default of lora_alpha                                */
+        t->alpha = 8;           /* peft's default of lora_alpha */
     if (!xd_json_bool(value_of(n, component, "use_rslora"), &t->stabilised))
         t->stabilised = 0;
     const char *bias = xd_json_text(value_of(n, component, "bias"));
@@ -234,7 +234,7 @@ xd_status xd_lora_notes_gain(const xd_lora_notes *n, int part, const char *inner
     if (s == XD_OK)
         s = match(&t->ranks, inner, n->what, &noted, e);
     if (lycoris && noted > 0)
-        rank = noted;           /* the ranks of a LoKr's factors may be different              */
+        rank = noted;           /* the ranks of a LoKr's factors may be different */
     if (s != XD_OK || isnan(alpha) || !(rank > 0))
         return s;
     *gain = alpha / (t->stabilised && !lycoris ? sqrt(rank) : rank);

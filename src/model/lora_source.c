@@ -27,38 +27,38 @@
  * MEASURED for the norms of DoRA. */
 enum { ROWS = 64, FEW = 8, MEASURED = 16 };
 
-typedef struct hit {            /* a tensor that has LoRA terms: its name and the terms        */
+typedef struct hit {            /* a tensor that has LoRA terms: its name and the terms */
     char   name[512];
     const xd_lora_term *terms;
     int    n;
 } hit;
 
 struct xd_lora_src {
-    const xd_source *from;      /* weight source of the component, without LoRA terms          */
-    hit *hits;                  /* tensors with terms, sorted by name                          */
+    const xd_source *from;      /* weight source of the component, without LoRA terms */
+    hit *hits;                  /* tensors with terms, sorted by name */
     int  n;
 };
 
-typedef struct factor {         /* an opened factor of a LoRA term                             */
-    xd_product *product;        /* low-rank product, or NULL                                   */
-    void       *up;             /* malloc'ed matrix that `product` reads                       */
-    float      *whole;          /* LoKr: all elements of the factor, [rows, cols]              */
+typedef struct factor {         /* an opened factor of a LoRA term */
+    xd_product *product;        /* low-rank product, or NULL */
+    void       *up;             /* malloc'ed matrix that `product` reads */
+    float      *whole;          /* LoKr: all elements of the factor, [rows, cols] */
 } factor;
 
 typedef struct ready {
     const xd_lora_term *t;
     factor    f[2];
-    xd_tensor whole;            /* full difference in the mapped file, or absent               */
-    float    *by;               /* DoRA: scale of each row or column of the changed weight     */
+    xd_tensor whole;            /* full difference in the mapped file, or absent */
+    float    *by;               /* DoRA: scale of each row or column of the changed weight */
 } ready;
 
-typedef struct sum {            /* the LoRA terms that are added to one tensor's rows          */
+typedef struct sum {            /* the LoRA terms that are added to one tensor's rows */
     ready   *terms;
     int      n;
-    xd_span *span;              /* ranges (spans) of the tensor's columns that are read        */
+    xd_span *span;              /* ranges (spans) of the tensor's columns that are read */
     int      nspan;
-    int64_t  cols;              /* total number of columns in these spans                      */
-    char    *tmp;               /* scratch memory: `each` bytes per thread                     */
+    int64_t  cols;              /* total number of columns in these spans */
+    char    *tmp;               /* scratch memory: `each` bytes per thread */
     size_t   each;
     /* weight source of the tensor without LoRA terms, for DoRA's norms */
     xd_source plain;
@@ -82,10 +82,10 @@ static hit *find_hit(const xd_lora_src *s, const char *name)
 
 /* ---- factors ------------------------------------------------------------------------------ */
 
-typedef struct columns {        /* arguments for copying columns of a matrix                  */
-    xd_tensor      from;        /* the matrix, in a mapped file and possibly unaligned         */
+typedef struct columns {        /* arguments for copying columns of a matrix */
+    xd_tensor      from;        /* the matrix, in a mapped file and possibly unaligned */
     const xd_span *span;
-    int            n, turned;   /* n: number of spans; turned 1: the copy is transposed        */
+    int            n, turned;   /* n: number of spans; turned 1: the copy is transposed */
     char          *to;
     xd_dtype       type;
 } columns;
@@ -420,9 +420,9 @@ static void sum_close(void *self)
 /* ---- norms of DoRA ------------------------------------------------------------------------ */
 
 typedef struct measure {
-    const sum *s;               /* sum of the complete tensor and only the DoRA term           */
+    const sum *s;               /* sum of the complete tensor and only the DoRA term */
     const xd_reader *base;
-    float     *rows;            /* per thread, memory for MEASURED rows                        */
+    float     *rows;            /* per thread, memory for MEASURED rows */
     /* Squared norms of each row or, for each band of rows, of each column. */
     double    *square;
 } measure;

@@ -24,7 +24,7 @@ typedef struct xd_weight_files {
 
 typedef struct xd_model {
     char            *dir;
-    xd_json         *index, *sched;     /* model_index.json, scheduler_config.json (or NULL)   */
+    xd_json         *index, *sched;     /* model_index.json, scheduler_config.json (or NULL) */
     const xd_recipe *recipe;
     xd_component     text[XD_MAXTEXT], dit, vae;
     /* In a model with two transformers, dit2 is the low-noise transformer, for steps below the
@@ -32,29 +32,29 @@ typedef struct xd_model {
     xd_component     dit2;
     /* 1: the model has only the low-noise transformer, which is `dit`. */
     int              only_low;
-    int              has_two;   /* 1: the model has the low-noise transformer `dit2`           */
-    double           boundary;  /* boundary_ratio in model_index.json; negative: none          */
-    int              has_text[XD_MAXTEXT];      /* 0: text encoder i is optional and absent    */
-    const char      *without;   /* text encoder to omit; valid only during opening             */
-    xd_weight_files  given;     /* files that replace weights; valid only during opening       */
+    int              has_two;   /* 1: the model has the low-noise transformer `dit2` */
+    double           boundary;  /* boundary_ratio in model_index.json; negative: none */
+    int              has_text[XD_MAXTEXT];      /* 0: text encoder i is optional and absent */
+    const char      *without;   /* text encoder to omit; valid only during opening */
+    xd_weight_files  given;     /* files that replace weights; valid only during opening */
     /* Value of the option that sets the numbers of blocks (xd_component_open_some); valid only
      * during opening. */
     const char      *layers;
-    xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_tokenizers                       */
+    xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_tokenizers */
     /* Settings of image preprocessing for a CLIP image encoder; read by xd_model_tokenizers. */
     xd_clip_processor clip_processor;
     /* 1: xd_model_warn_chat was called; it does not warn again. */
     int              warned_chat;
     xd_dit_info      dit_info;
     xd_vae_info      vae_info;
-    xd_image_processor processor;       /* image preprocessing for vision-language encoders    */
-    xd_component     preview;   /* a tiny VAE for previews; net.def NULL: none                 */
+    xd_image_processor processor;       /* image preprocessing for vision-language encoders */
+    xd_component     preview;   /* a tiny VAE for previews; net.def NULL: none */
     xd_vae_info      preview_info;
     /* default values of a distilled checkpoint; name NULL: the recipe's are used */
     xd_distilled usual;
-    int         lora_partial;   /* 1: warn about LoRA tensors that do not fit; 0: refuse them  */
-    struct xd_loras *loras;     /* LoRA files (lora.h); NULL: none                             */
-    struct xd_loras *loras_2;   /* LoRA files of `dit2`; NULL: none                            */
+    int         lora_partial;   /* 1: warn about LoRA tensors that do not fit; 0: refuse them */
+    struct xd_loras *loras;     /* LoRA files (lora.h); NULL: none */
+    struct xd_loras *loras_2;   /* LoRA files of `dit2`; NULL: none */
 } xd_model;
 
 /* Finds a model's directory. `name` is the directory itself, or "org/name" for the newest snapshot

@@ -12,13 +12,13 @@
 static const char reads[] = "float8_e4m3fn, float8_e5m2, int8_tensorwise, convrot_w4a4, q4_0, "
                             "bitsandbytes' nf4 and fp4 and SVDQuant's int4 are read";
 
-enum { TABLE = 256 };           /* entries in bitsandbytes' table for nested scales             */
+enum { TABLE = 256 };           /* entries in bitsandbytes' table for nested scales */
 
-typedef struct coded {          /* one quantized tensor of the weight files                    */
-    xd_tensor shape;            /* shape of the tensor's decoded elements                      */
-    int       four;             /* 1: the tensor has four bits per element                     */
-    xd_dtype  type;             /* type of the tensor's codes, for xd_coding                   */
-    float    *scale;            /* [nscale] in ComfyUI's formats: one scale, or one per row    */
+typedef struct coded {          /* one quantized tensor of the weight files */
+    xd_tensor shape;            /* shape of the tensor's decoded elements */
+    int       four;             /* 1: the tensor has four bits per element */
+    xd_dtype  type;             /* type of the tensor's codes, for xd_coding */
+    float    *scale;            /* [nscale] in ComfyUI's formats: one scale, or one per row */
     int64_t   nscale, rotate;
     /* In bitsandbytes' formats, an element is map[code] times the scale of its block, which has
      * `block` elements. Nested scales are themselves quantized: the scale of block b is
@@ -31,7 +31,7 @@ typedef struct coded {          /* one quantized tensor of the weight files     
     /* elements per block; blocks per nested scale (0: the scales are f32 and not nested) */
     int64_t   block, nest;
     float     map[16], offset, *table, *nested;
-    char     *why;              /* reason why the tensor cannot be decoded, or NULL            */
+    char     *why;              /* reason why the tensor cannot be decoded, or NULL */
     xd_status code;
 } coded;
 
@@ -208,11 +208,11 @@ int xd_quantized_is_note(const char *name)
 
 /* ---- detecting formats -------------------------------------------------------------------- */
 
-typedef struct search {         /* state of the search for the format of one tensor            */
+typedef struct search {         /* state of the search for the format of one tensor */
     xd_quantized *q;
-    int64_t       i;            /* index of this tensor in the files                           */
+    int64_t       i;            /* index of this tensor in the files */
     const char   *name;
-    int           stem;         /* length of the module's name, including the dot after it      */
+    int           stem;         /* length of the module's name, including the dot after it */
     coded        *k;
 } search;
 
@@ -545,7 +545,7 @@ static void look_at_weight(search *s)
         refuse(s, XD_EUNSUPPORTED, "the weight %s is in fp8 with block scales "
                "(weight_scale_inv), which are not supported: %s", s->name, reads);
     else if (!s->k->why)
-        s->q->n--;              /* not quantized: removed from the list                       */
+        s->q->n--;              /* not quantized: removed from the list */
     xd_json_free(&own);
 }
 
@@ -555,7 +555,7 @@ static void look_at(xd_quantized *q, int64_t i)
     size_t      len = strlen(name);
     const char *const *packed = find_codes(name);
     if (packed ? xd_svdquant_takes(q->files, i) : !ends_with(name, ".weight"))
-        return;             /* handled by svdquant.c                                           */
+        return;             /* handled by svdquant.c */
     const int64_t n = q->n;
     coded        *k = &q->list[q->n++];
     search        s = { q, i, name, (int)(len - strlen(packed ? packed[0] : ".weight")) + 1, k };

@@ -18,8 +18,8 @@ struct xd_single_file {
     xd_single_file_of of;
     const xd_key_map *layout;
     char              prefix[64];
-    int               blocks[XD_MAXSCOPE];      /* declared number of blocks in each scope      */
-    held              held[MAXHELD];    /* copies of tensors that are in use                   */
+    int               blocks[XD_MAXSCOPE];      /* declared number of blocks in each scope */
+    held              held[MAXHELD];    /* copies of tensors that are in use */
 };
 
 /* ---- names -------------------------------------------------------------------------------- */
@@ -49,7 +49,7 @@ static int match_stem(const char *pattern, const char *name, int number[NUMBERS]
  * name. */
 typedef struct found {
     char           name[512];
-    const xd_stem *stem;        /* rule for the end of the name; NULL: unchanged               */
+    const xd_stem *stem;        /* rule for the end of the name; NULL: unchanged */
     int            last;        /* 1: the tensor belongs to the last block that its scope matches */
 } found;
 
@@ -201,7 +201,7 @@ static xd_status heads_of(const xd_single_file *s, const found *f, xd_tensor t, 
     const char *arch = xd_st_meta(s->of.files, "general.architecture"), *value;
     const char *which = f->stem->swap == XD_SWAP_KEYS ? "_kv" : "";
     snprintf(key, sizeof key, "%.60s.attention.head_count%s", arch ? arch : "", which);
-    if (!(value = xd_st_meta(s->of.files, key))) {      /* default: number of query heads      */
+    if (!(value = xd_st_meta(s->of.files, key))) {      /* default: number of query heads */
         snprintf(key, sizeof key, "%.60s.attention.head_count", arch ? arch : "");
         value = xd_st_meta(s->of.files, key);
     }

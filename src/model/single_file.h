@@ -15,16 +15,16 @@ typedef struct xd_single_file xd_single_file;
 
 typedef struct xd_single_file_of {      /* arguments; all are borrowed and must outlive the
                                            source */
-    const char         *file, *config;  /* names of the file and of the config, for messages   */
+    const char         *file, *config;  /* names of the file and of the config, for messages */
     /* the component's slot: "transformer", "vae", "clip_l", "clip_g", "t5xxl" or "llm" */
     const char         *slot;
-    const char         *net;    /* name of the network that reads the weights                  */
-    const xd_declared  *list;   /* all tensors that the network declares                       */
+    const char         *net;    /* name of the network that reads the weights */
+    const xd_declared  *list;   /* all tensors that the network declares */
     int                 nlist;
-    const xd_declared  *needed; /* the tensors of `list` that the file must have                */
+    const xd_declared  *needed; /* the tensors of `list` that the file must have */
     int                 nneeded;
     const xd_st        *files;
-    const xd_source    *raw;    /* weight source with the file's own names                     */
+    const xd_source    *raw;    /* weight source with the file's own names */
 } xd_single_file_of;
 
 /* Opens a weight source for a single file, and finds the layout of the file's names. Refuses an

@@ -34,19 +34,19 @@ static const char *const ends[TENSORS][2] = {
 };
 
 typedef struct layer {
-    char      name[NAME];       /* name of the layer's module                                  */
-    int64_t   of[TENSORS];      /* indices of the layer's tensors in the file; -1: none        */
-    xd_tensor t[TENSORS];       /* the layer's tensors, open while the layer is in use         */
+    char      name[NAME];       /* name of the layer's module */
+    int64_t   of[TENSORS];      /* indices of the layer's tensors in the file; -1: none */
+    xd_tensor t[TENSORS];       /* the layer's tensors, open while the layer is in use */
     int       uses;
     int64_t   in, out, rank;
     int64_t   parts;            /* number of rows per feature in a modulation; 0: no modulation */
-    int       shifted;          /* 1: SHIFT must be added to the inputs of the layer           */
+    int       shifted;          /* 1: SHIFT must be added to the inputs of the layer */
 } layer;
 
-typedef struct joined {         /* one layer, or two layers whose columns are concatenated     */
+typedef struct joined {         /* one layer, or two layers whose columns are concatenated */
     char    name[NAME];
-    layer  *part[2];            /* the joined layers; the second may be NULL                   */
-    float  *bias;               /* decoded bias of the layers while the bias is in use         */
+    layer  *part[2];            /* the joined layers; the second may be NULL */
+    float  *bias;               /* decoded bias of the layers while the bias is in use */
     int     uses;
 } joined;
 
@@ -58,7 +58,7 @@ struct xd_svdquant {
     int64_t          n;
     joined         **joints;
     int              njoints;
-    char            *owned;     /* [tensors of the files] 1: the tensor belongs to a layer     */
+    char            *owned;     /* [tensors of the files] 1: the tensor belongs to a layer */
 };
 
 /* ---- finding layers ----------------------------------------------------------------------- */

@@ -6,10 +6,10 @@
 #include "module/inside.h"
 #include "pipeline/arenas.h"
 
-typedef struct call {           /* state of one call of decode or encode                       */
+typedef struct call {           /* state of one call of decode or encode */
     xd_module *m;
-    xd_tensor  from;            /* the program's input array                                   */
-    int64_t    in[4], out[4];   /* shapes of input and output, channels last                   */
+    xd_tensor  from;            /* the program's input array */
+    int64_t    in[4], out[4];   /* shapes of input and output, channels last */
     int        encodes, tiled;
 } call;
 

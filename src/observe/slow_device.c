@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "observe/device_proxy.h"
 
-typedef struct slowed {         /* the proxy must be first: an xd_dev * is cast to slowed *    */
+typedef struct slowed {         /* the proxy must be first: an xd_dev * is cast to slowed * */
     xd_device_proxy w;
     double          factor;
 } slowed;

@@ -13,7 +13,7 @@ typedef struct xd_stamped {
 } xd_stamped;
 
 typedef struct xd_stamps {
-    xd_dev     *dev;            /* device with timestamps; NULL: the device is synchronous     */
+    xd_dev     *dev;            /* device with timestamps; NULL: the device is synchronous */
     xd_stamped *v;
     int64_t    *ns;
     int         n, cap;

@@ -18,22 +18,22 @@
  * thread are nested, and events of the device follow each other; XD_EV_FLIGHT events may
  * overlap. */
 typedef enum xd_event_kind {
-    XD_EV_PHASE,                /* a phase of the request; field a: index of the phase's name  */
-    XD_EV_STEP,                 /* a denoising step; field a: index of the step                */
+    XD_EV_PHASE,                /* a phase of the request; field a: index of the phase's name */
+    XD_EV_STEP,                 /* a denoising step; field a: index of the step */
     /* A forward pass of the transformer; a: step, b: patch or XD_ALL, c: index of the guidance
      * pass. */
     XD_EV_PIECE,
-    XD_EV_BLOCK,                /* a block of a network; field a: index of the block           */
-    XD_EV_SAMPLER,              /* the sampler's part of a step; a: step, b: patch or XD_ALL    */
-    XD_EV_OP,                   /* a call of a kernel; field a: the kernel's xd_op             */
+    XD_EV_BLOCK,                /* a block of a network; field a: index of the block */
+    XD_EV_SAMPLER,              /* the sampler's part of a step; a: step, b: patch or XD_ALL */
+    XD_EV_OP,                   /* a call of a kernel; field a: the kernel's xd_op */
     /* A call of the communicator, which begins a message. a: kind of call and group of ranks
      * (xd_event), b: peer rank or -1, c: index of the message. */
     XD_EV_CALL,
     /* The time in which the rank waits for messages. a and b describe the first of these messages,
      * as in XD_EV_CALL. */
     XD_EV_WAIT,
-    XD_EV_FLIGHT,               /* a message in flight, from its call to the end of the wait   */
-    XD_EV_DEVICE,               /* an op that ran on an asynchronous device; a: the xd_op      */
+    XD_EV_FLIGHT,               /* a message in flight, from its call to the end of the wait */
+    XD_EV_DEVICE,               /* an op that ran on an asynchronous device; a: the xd_op */
 } xd_event_kind;
 
 typedef enum xd_call {
@@ -48,26 +48,26 @@ enum {
 };
 
 typedef struct xd_event {
-    int64_t t0, t1;             /* begin and end in ns on this rank's clock                    */
+    int64_t t0, t1;             /* begin and end in ns on this rank's clock */
     int64_t bytes;          /* bytes sent to other ranks; bytes received if the call is a receive */
     /* a, b, c depend on the kind; for messages, a = xd_call + 16 * group and b = peer rank or
      * -1. */
     int32_t kind, a, b, c;
 } xd_event;
 
-typedef struct xd_flight {      /* a message for which the rank has not waited yet             */
+typedef struct xd_flight {      /* a message for which the rank has not waited yet */
     xd_req   r;
     xd_event ev;
 } xd_flight;
 
 typedef struct xd_trace {
     char      *path;
-    int        on;              /* 1: events are recorded; 0: events are ignored               */
+    int        on;              /* 1: events are recorded; 0: events are ignored */
     xd_event  *ev;
-    int64_t    n, cap, lost;    /* `lost`: events that were dropped because memory was short   */
-    int        phase;           /* index of the current phase of the request; -1: none         */
+    int64_t    n, cap, lost;    /* `lost`: events that were dropped because memory was short */
+    int        phase;           /* index of the current phase of the request; -1: none */
     int64_t    phase_t0;
-    int        requests;        /* number of requests that were recorded so far                */
+    int        requests;        /* number of requests that were recorded so far */
     xd_flight *fly;
     int        nfly, capfly;
     xd_stamps  device;          /* timestamps of ops whose device times have not been read yet */
@@ -77,7 +77,7 @@ typedef struct xd_trace {
 xd_status xd_trace_open(xd_trace **t, const char *path, xd_err *e);
 void      xd_trace_close(xd_trace **t);
 
-int64_t xd_trace_now(const xd_trace *t);        /* time in ns; 0 without a recorder            */
+int64_t xd_trace_now(const xd_trace *t);        /* time in ns; 0 without a recorder */
 /* Records an event from t0 to now. */
 void    xd_trace_add(xd_trace *t, xd_event_kind kind, int64_t t0, int a, int b, int c);
 /* Ends the current phase of the request and begins another phase: "open", "prepare", "text",

@@ -10,11 +10,11 @@
 
 #include "observe/trace.h"
 
-typedef struct noted { /* `c` must be first: comm_of casts an xd_comm * to noted *         */
+typedef struct noted { /* `c` must be first: comm_of casts an xd_comm * to noted * */
     xd_comm   c;
     xd_comm  *real, *count;
     xd_trace *t;
-    int       group;            /* kind of group: XD_GROUP_ALL, an axis, ...                   */
+    int       group;            /* kind of group: XD_GROUP_ALL, an axis, ... */
     /* rank i of this communicator is rank base + i * unit of the ranks that the plan uses */
     int       base, unit;
     /* [size]: for each rank, the number of messages sent to the rank (out) and received from the

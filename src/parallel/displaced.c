@@ -31,7 +31,7 @@ typedef struct displaced {
      * token rows of each ring member */
     int64_t        now, *rows;
     xd_kv         *seg;
-    xd_req        *req;         /* [attention layers][2]: pending exchanges of K and of V       */
+    xd_req        *req;         /* [attention layers][2]: pending exchanges of K and of V */
     int            first, nlayers, sites, count;
 } displaced;
 
@@ -65,7 +65,7 @@ static void displaced_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_comm      *c = s->topo->group[XD_RING];
     int64_t i = (xd_my_pass(x, s->topo) * s->nlayers + (x->layer - s->first)) * s->sites + x->site,
             at = 0;
-    finish_exchange(x, s, i);   /* waits for the exchange that was begun in the previous step   */
+    finish_exchange(x, s, i);   /* waits for the exchange that was begun in the previous step */
     s->now = 0;
     for (int r = 0; r < c->size; r++)
         s->now += s->rows[r] = xd_member_rows(x->lay, s->topo, XD_ALL, r);

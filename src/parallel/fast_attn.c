@@ -24,10 +24,10 @@ extern const xd_method xd_method_fast_attn;
  * residual (REST). NEW_OUTPUT and NEW_REST are used only while a table of choices is searched. */
 enum { OUTPUT, REST, NEW_OUTPUT, NEW_REST, KINDS };
 
-typedef struct slot {           /* state kept for one pass, block and attention layer          */
-    int64_t rows;               /* number of rows of the kept output; 0: none                  */
-    int     step;               /* step in which the kept output was computed                  */
-    int     rest_step;          /* step in which the kept residual was computed; -1: none      */
+typedef struct slot {           /* state kept for one pass, block and attention layer */
+    int64_t rows;               /* number of rows of the kept output; 0: none */
+    int     step;               /* step in which the kept output was computed */
+    int     rest_step;          /* step in which the kept residual was computed; -1: none */
 } slot;
 
 typedef struct fast {
@@ -40,11 +40,11 @@ typedef struct fast {
     /* [blocks][XD_ATTN_WAYS]: for each block, the error of each way to compute attention; < 0:
      * unknown. */
     double        *loss;
-    float         *host;        /* copies of two outputs in host memory                        */
+    float         *host;        /* copies of two outputs in host memory */
     int64_t        rows, heads, head_dim;
     xd_dtype       type;
     int            first, nlayers, sites, npass;
-    int            windows;     /* 1: the table has ways with windows                          */
+    int            windows;     /* 1: the table has ways with windows */
     int            kinds;
 } fast;
 

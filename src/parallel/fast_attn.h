@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 typedef enum xd_attn_way { /* ways to get an attention output; the first one saves the most work */
-    XD_ATTN_SHARE,              /* reuse the previous step's output                            */
+    XD_ATTN_SHARE,              /* reuse the previous step's output */
     /* Attention in a window; one CFG pass computes it and the other pass reuses it. */
     XD_ATTN_WINDOW_CFG,
     /* attention in a window, plus the residual that was stored in the last step with full
@@ -25,7 +25,7 @@ typedef struct xd_attn_table {
     int      blocks, steps;
     uint8_t *way; /* [blocks][steps] way (xd_attn_way) of each block and step; NULL: no table */
     double   limit;             /* > 0: compute every attention in full, and fill `found` with the
-                                   ways whose relative error is below this limit               */
+                                   ways whose relative error is below this limit */
     /* [blocks][steps]: the ways that a search has found. If several images led to different ways
      * for an entry, the entry is the way that saves the least work. */
     uint8_t *found;

@@ -18,7 +18,7 @@ extern const xd_method xd_method_halo;
 typedef struct halo {
     xd_hooks     hooks;
     xd_comm   *c;
-    int64_t    scale;           /* rows of the current feature map per latent row               */
+    int64_t    scale;           /* rows of the current feature map per latent row */
     xd_tensor *give, *get;
     int64_t   *rows;
 } halo;
@@ -65,17 +65,17 @@ static xd_tensor rows_view(xd_tensor t, int64_t first, xd_span s)
 typedef struct edge {
     xd_span   out, need;
     xd_tensor in;
-    xd_tensor plus;             /* residual that is added to the edge rows                     */
+    xd_tensor plus;             /* residual that is added to the edge rows */
 } edge;
 
-typedef struct band_conv {      /* convolution of this rank's band of rows                     */
+typedef struct band_conv {      /* convolution of this rank's band of rows */
     const xd_conv *a;
     int64_t scale, out_scale, height;
-    xd_span mine, out;          /* mine: input rows of the band; out: output rows of the band  */
-    xd_span inner;              /* output rows that need only this rank's input rows           */
+    xd_span mine, out;          /* mine: input rows of the band; out: output rows of the band */
+    xd_span inner;              /* output rows that need only this rank's input rows */
     /* 1: the kernel spans several frames, and the edge rows are computed twice (see run_inner). */
     int     over;
-    edge    e[2];               /* edges above and below the inner rows                        */
+    edge    e[2];               /* edges above and below the inner rows */
 } band_conv;
 
 static int is_inner(const band_conv *k, int64_t row)

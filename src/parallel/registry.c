@@ -12,14 +12,14 @@ extern const xd_method xd_method_ulysses, xd_method_stale, xd_method_displaced, 
 const xd_method *const xd_methods[] = {
     &xd_method_fast_attn, /* DiTFastAttn: reuses attention outputs of earlier steps or passes */
     &xd_method_ulysses, /* Ulysses: exchanges tokens for heads, so later hooks get fewer heads */
-    &xd_method_stale,           /* PipeFusion: adds K, V of the other patches                  */
-    &xd_method_references,      /* without PipeFusion: adds stored K, V of reference images    */
-    &xd_method_displaced,       /* DistriFusion: adds other ranks' K, V of the last step       */
-    &xd_method_ring,            /* ring attention: adds the K, V of the other ring ranks       */
-    &xd_method_halo,            /* parallel VAE: one band of image rows for each rank          */
-    &xd_method_tensor,          /* sums the partial results of tensor shards                   */
-    &xd_method_window,          /* local attention: tiles of queries attend to boxes of keys   */
-    NULL,                       /* end of the list; the attention kernel is called last        */
+    &xd_method_stale,           /* PipeFusion: adds K, V of the other patches */
+    &xd_method_references,      /* without PipeFusion: adds stored K, V of reference images */
+    &xd_method_displaced,       /* DistriFusion: adds other ranks' K, V of the last step */
+    &xd_method_ring,            /* ring attention: adds the K, V of the other ring ranks */
+    &xd_method_halo,            /* parallel VAE: one band of image rows for each rank */
+    &xd_method_tensor,          /* sums the partial results of tensor shards */
+    &xd_method_window,          /* local attention: tiles of queries attend to boxes of keys */
+    NULL,                       /* end of the list; the attention kernel is called last */
 };
 
 xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *methods,

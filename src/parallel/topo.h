@@ -14,7 +14,7 @@ typedef struct xd_degrees { int n[XD_NAXES]; } xd_degrees;
 
 typedef struct xd_topo {
     xd_degrees deg;
-    int        at[XD_NAXES];    /* [axis] coordinates of this rank                              */
+    int        at[XD_NAXES];    /* [axis] coordinates of this rank */
     /* [axis]: for each axis, the group of the ranks that differ from this rank only in their
      * coordinate on this axis. In this group, this rank has the number at[axis]. */
     xd_comm   *group[XD_NAXES];
@@ -22,8 +22,8 @@ typedef struct xd_topo {
      * rank's guidance pass. The number of this rank in the group is at[ULYSSES] + at[RING] *
      * deg[ULYSSES]. */
     xd_comm   *tokens;
-    xd_comm   *replica;         /* group of the ranks that compute one image together           */
-    xd_comm   *world;           /* group of all ranks that the plan uses                        */
+    xd_comm   *replica;         /* group of the ranks that compute one image together */
+    xd_comm   *world;           /* group of all ranks that the plan uses */
 } xd_topo;
 
 int xd_degrees_product(xd_degrees d);

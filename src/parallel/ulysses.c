@@ -31,7 +31,7 @@ typedef struct ulysses {
     xd_dev        *dev;
     /* [npatch * streams * U]: the list of key and value segments in token order. */
     xd_kv         *seg;
-    xd_qo         *part;        /* [U]: the queries of each Ulysses rank, with their outputs   */
+    xd_qo         *part;        /* [U]: the queries of each Ulysses rank, with their outputs */
     views          set[NSETS];
     /* Buffer that is sent and received in place of tensors after this rank has failed. */
     void          *failed_buf;

@@ -36,8 +36,8 @@ enum { MOST_LINE = 64 };
 typedef struct window {
     xd_hooks       hooks;
     const xd_topo *topo;
-    int64_t        size[NAXES];         /* box size per axis in tokens; 0: the complete axis   */
-    int            line;                /* 1: line window of size[2] / 2 tokens on each side   */
+    int64_t        size[NAXES];         /* box size per axis in tokens; 0: the complete axis */
+    int            line;                /* 1: line window of size[2] / 2 tokens on each side */
     /* For a line window: the index, among the image tokens, of each query of the current tile. */
     int64_t        row[MOST_LINE];
     int            nrows;
@@ -54,7 +54,7 @@ typedef struct window {
     int            nseg, nparts;
 } window;
 
-typedef struct box { xd_span at[NAXES]; } box;          /* range of frames, rows, columns      */
+typedef struct box { xd_span at[NAXES]; } box;          /* range of frames, rows, columns */
 
 static int64_t box_size(const window *s, int axis)
 {

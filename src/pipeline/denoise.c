@@ -726,7 +726,7 @@ void xd_denoise_finish(xd_denoise *f)
 {
     xd_comm *c = pipe_group(f);
     int      failed = f->topo->replica->size > 1 && agreed_failure(f);
-    if (failed) {               /* cancel receives whose sender has stopped                    */
+    if (failed) {               /* cancel receives whose sender has stopped */
         xd_cache_drop(f);
         c->ops->drop(c, f->h_in, XD_NHID);
         c->ops->drop(c, f->skip_in, XD_NHID);

@@ -29,18 +29,18 @@ typedef struct xd_denoise {
     const xd_plan  *plan;
     const xd_topo  *topo;
     const xd_net   *net;
-    xd_trace       *trace;      /* recorder of events; NULL: no recording                      */
+    xd_trace       *trace;      /* recorder of events; NULL: no recording */
     xd_layout       lay;
-    int             begin, end; /* steps [begin, end) are computed by `net`                    */
+    int             begin, end; /* steps [begin, end) are computed by `net` */
     size_t          mark;       /* arena position where the memory of steps [begin, end) starts */
     xd_method_stack stack;
-    xd_replay       replay;     /* recorded kernel launches of guidance passes                 */
+    xd_replay       replay;     /* recorded kernel launches of guidance passes */
     /* The adaLN parameters of each guidance pass. If the model's adaLN parameters do not depend on
      * the text, all passes use mods[0]. */
     xd_mods         mods[XD_MAXPASS];
-    xd_step_cache   cache;      /* step cache, which reuses work of earlier steps               */
-    xd_tables       tables;     /* position tables on the device                                 */
-    xd_cond         cond[XD_MAXPASS]; /* text embeddings of each guidance pass                   */
+    xd_step_cache   cache;      /* step cache, which reuses work of earlier steps */
+    xd_tables       tables;     /* position tables on the device */
+    xd_cond         cond[XD_MAXPASS]; /* text embeddings of each guidance pass */
     /* This rank's rows of image tokens, patch after patch: [n,C p^2] for a patch size of p x p. The
      * first and the last stage have the latents; the last stage also has the predictions and the
      * sampler's history. */
@@ -52,29 +52,29 @@ typedef struct xd_denoise {
      * latents of the input image, and noise. The input latents and the noise are 0 where the mask
      * is 1. */
     xd_tensor       keep[XD_NKEEP];
-    xd_tensor       clean; /* on the last stage: clean latents for previews; absent: no previews  */
+    xd_tensor       clean; /* on the last stage: clean latents for previews; absent: no previews */
     xd_tensor       ref;        /* this rank's tokens of reference images (on the first stage) */
     /* Buffers for the hidden states of all rows of this rank. Work items use the buffers
      * cyclically. */
     xd_tensor       h[XD_NHID];
     xd_req          h_in[XD_NHID], h_out[XD_NHID];
-    xd_tensor       skip[XD_NHID]; /* tensors of long skip connections, if the model has them  */
-    int             nskip;      /* number of `skip` buffers, which are used cyclically         */
+    xd_tensor       skip[XD_NHID]; /* tensors of long skip connections, if the model has them */
+    int             nskip;      /* number of `skip` buffers, which are used cyclically */
     /* Numbers of tensors of long skip connections that this pipeline stage receives, and sends,
      * with each hidden state. */
     int             skips[2];
     xd_req          skip_in[XD_NHID], skip_out[XD_NHID];
     /* [npatch + 1] messages with latents: one message for each patch, then one for all tokens */
     xd_req         *lat_in, *lat_out;
-    int64_t         piece_index; /* number of work items that were started                      */
+    int64_t         piece_index; /* number of work items that were started */
     /* Status of the step: this rank's status, and the worst status of all ranks. */
     int32_t         verdict, worst;
     xd_req          agree;
     void           *local;
     /* For each guidance pass, the model's tensors that depend only on the text. */
     void           *kept[XD_MAXPASS];
-    int             read[XD_MAXPASS];   /* 1: `kept` has the tensors of this pass              */
-    xd_rng          rng;        /* generator of the image's noise                              */
+    int             read[XD_MAXPASS];   /* 1: `kept` has the tensors of this pass */
+    xd_rng          rng;        /* generator of the image's noise */
     /* [npatch] four sums for each patch, for guidance_rescale and cfg_normalization. The first two
      * sums are the sum of the elements of the prompt's prediction, and the sum of the squares of
      * these elements. The last two sums are the same sums for the guided prediction. */

@@ -239,7 +239,7 @@ static void to_latents(const xd_job *j, const float *moments, float *sample)
  * the sampled latents of the initial image. */
 static void mix(const xd_job *j, float *noise, const float *sample)
 {
-    double of[2] = { 1, 0 };    /* weights of image and noise; a fixed image has no noise       */
+    double of[2] = { 1, 0 };    /* weights of image and noise; a fixed image has no noise */
     if (!j->held)
         j->sampler->shares(&j->samp, 0, of);
     for (int64_t i = 0; i < image_numbers(j); i++)
@@ -263,7 +263,7 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
         xd_callback_latents(j, "noise", 0, noise);
         if (j->moments)
             to_latents(j, j->moments, sample);
-        else                    /* a benchmark without an image uses zeros                     */
+        else                    /* a benchmark without an image uses zeros */
             memset(sample, 0, (size_t)(image_numbers(j)) * sizeof *sample);
         if (f->keep[0].nd)
             set_keep(f, sample, noise);
@@ -335,7 +335,7 @@ static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
  * replica. */
 static void gather_latents(xd_denoise *f, xd_tensor from, float *out)
 {
-    if (xd_counting(&f->x)) {   /* on the count device, runs only the messages                 */
+    if (xd_counting(&f->x)) {   /* on the count device, runs only the messages */
         float *any = (float *)(void *)f->x.tmp->base;
         gather_rows(f, any, any, any);
         return;

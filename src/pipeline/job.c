@@ -428,7 +428,7 @@ int xd_job_uses_prompt(const xd_job *j, int prompt)
     int n = j->r->num_images_per_prompt, low = 0, high = j->ntodo;
     if (!j->todo)
         return 1;
-    while (low < high) { /* binary search for the first image of this prompt or a later one    */
+    while (low < high) { /* binary search for the first image of this prompt or a later one */
         int mid = low + (high - low) / 2;
         if (j->todo[mid] / n < prompt)
             low = mid + 1;

@@ -9,46 +9,46 @@
 #include "pipeline/step_cache.h"
 #include "xdit/xdit.h"
 
-enum { XD_MAXREFS = 16 };       /* max number of reference images of a request                 */
+enum { XD_MAXREFS = 16 };       /* max number of reference images of a request */
 
 /* The input image of a request that generates only a part of an image (padding_mask_crop); the
  * pixels outside the part are kept. */
 typedef struct xd_job_paste {
     uint8_t *rgb, *grey; /* pixels of the complete image and of the mask as read, on rank 0 */
-    xd_grid  size;              /* size of the complete image in pixels                        */
-    xd_box   box;               /* the part of the image that is generated                     */
+    xd_grid  size;              /* size of the complete image in pixels */
+    xd_box   box;               /* the part of the image that is generated */
 } xd_job_paste;
 
 typedef struct xd_job {
     xd_context *ctx;
     const xd_request *r;
-    const struct xd_role_row *role;     /* role of the input images (image_roles.h)            */
+    const struct xd_role_row *role;     /* role of the input images (image_roles.h) */
     /* height and width in pixels: the requested size; the generated size */
     int64_t     asked[2], size[2];
-    int64_t     frames;         /* frames of the result; 1 for an image                        */
+    int64_t     frames;         /* frames of the result; 1 for an image */
     double      fps;            /* frames per second of a video file; 0: the result is an image */
-    int64_t     cells[3];       /* size of the latents in cells: t, h, w                       */
+    int64_t     cells[3];       /* size of the latents in cells: t, h, w */
     /* Leading latent frames that only pad a patch and are not decoded. */
     int64_t     spare;
-    int64_t     lat[4];         /* extents of the latents on the host: t, C, h, w              */
-    int64_t     numbers;        /* number of elements of the latents                           */
+    int64_t     lat[4];         /* extents of the latents on the host: t, C, h, w */
+    int64_t     numbers;        /* number of elements of the latents */
     int64_t     tokens, features;       /* number of image tokens; number of features of a token */
     xd_layout   lay;
-    xd_usual    usual;          /* the model's defaults for the request                        */
+    xd_usual    usual;          /* the model's defaults for the request */
     int         npass;          /* max passes per step: 1; 2 with guidance; 3 with skipped layers */
     /* number of passes of each step, in predictions; 0: xd_job_passes decides */
     int         all_passes;
     /* [layers] 1 for a layer that the third guidance pass skips; NULL: there is no third pass. */
     uint8_t    *skips;
     double      guidance;       /* guidance scale that combines the two passes (xd_job_guidance) */
-    double      distilled;      /* guidance scale input of the transformer, or NaN             */
+    double      distilled;      /* guidance scale input of the transformer, or NaN */
     /* Fraction of the training timesteps below which the second transformer is used; negative: the
      * model has one transformer. */
     double      boundary;
-    double      guidance_2;     /* guidance scale of the steps below the boundary              */
-    int         both;           /* 1: both transformers stay loaded (xd_memory_plan)           */
+    double      guidance_2;     /* guidance scale of the steps below the boundary */
+    int         both;           /* 1: both transformers stay loaded (xd_memory_plan) */
     int         loads[2];       /* number of times that the request has loaded each transformer */
-    double      strength;       /* strength of the initial image; 0: no image                  */
+    double      strength;       /* strength of the initial image; 0: no image */
     int         max_text, images;
     /* The request's attention_window: its size t, h, w in tokens, or -1, 0 and the number of tokens
      * on each side. All 0: no window. */
@@ -56,8 +56,8 @@ typedef struct xd_job {
     /* Table of the attention outputs that DiTFastAttn reuses. If its field `way` is NULL, all
      * attention is computed. */
     xd_attn_table ways;
-    int         picks;          /* 1: the request selects images (xd_job_pick)                 */
-    int        *todo, ntodo;    /* indices of generated images, ascending; NULL: all           */
+    int         picks;          /* 1: the request selects images (xd_job_pick) */
+    int        *todo, ntodo;    /* indices of generated images, ascending; NULL: all */
     int         asked_steps; /* number of steps, samp.steps plus the steps that `strength` skips */
     const xd_sampler *sampler;
     xd_sampling samp;
@@ -68,12 +68,12 @@ typedef struct xd_job {
     xd_cache_pair *changes; /* [nchanges] changes from step to step that the step cache reports */
     int         nchanges, max_changes;
     double      start_s;
-    double      away_s;         /* seconds spent in the callback on_turn (yield.h)             */
-    double      away_reported_s;        /* seconds of away_s that are already reported         */
-    int         may_yield;      /* 1: this rank computes and may yield (yield.h)               */
+    double      away_s;         /* seconds spent in the callback on_turn (yield.h) */
+    double      away_reported_s;        /* seconds of away_s that are already reported */
+    int         may_yield;      /* 1: this rank computes and may yield (yield.h) */
     /* Number of leading image tokens whose content an input image fixes; 0: none. */
     int64_t     held;
-    float      *image;          /* [H,W,3] initial image (host); NULL: none or freed           */
+    float      *image;          /* [H,W,3] initial image (host); NULL: none or freed */
     float      *moments;        /* [h,w,2C] moments of `image`, on every rank's host; NULL: none */
     /* Pixels and moments like `image` and `moments`, but of the initial image without grey in the
      * masked area. Denoising starts from these if the transformer reads `image` as an input. If
@@ -85,13 +85,13 @@ typedef struct xd_job {
     /* Pixels outside the generated part of an image. If `rgb` of the struct is NULL, the complete
      * image is generated. */
     xd_job_paste paste;
-    int64_t     rank0_images;   /* number of input images of rank 0's request                  */
-    int         nrefs;          /* number of reference images                                  */
+    int64_t     rank0_images;   /* number of input images of rank 0's request */
+    int         nrefs;          /* number of reference images */
     float      *last_image;     /* [H,W,3] given last frame of a video, on the host; NULL: none */
     float      *condition;      /* [t,h,w,2C] moments of the conditioning video (role_frames.c), on
-                                   the host of every rank; NULL: none                          */
+                                   the host of every rank; NULL: none */
     float      *encoder_pixels; /* [images,3,S,S] for the image encoder, on rank 0 and ranks that
-                                   split the encoder with it; NULL: none                       */
+                                   split the encoder with it; NULL: none */
     /* Sizes of the reference images in pixels, and in tokens. */
     xd_grid     ref_size[XD_MAXREFS], refs[XD_MAXREFS];
     float      *ref_pixels[XD_MAXREFS]; /* [H,W,3] reference images on rank 0; freed once encoded */

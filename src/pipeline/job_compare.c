@@ -14,7 +14,7 @@
 #include "pipeline/job.h"
 #include "ranks/world.h"
 
-enum { MOST = 64, MORE = 11 };   /* max number of options; of other settings                    */
+enum { MOST = 64, MORE = 11 };   /* max number of options; of other settings */
 
 static uint64_t of_text(const char *text)
 {

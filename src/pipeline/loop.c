@@ -170,7 +170,7 @@ static xd_status collect_images(xd_loop *l, int first, float *mine[2], xd_err *e
             if (s == XD_OK && root && (at == 0 || at == d))
                 s = hand_over(j, d, v, e);
             else if (s != XD_OK)
-                d = D;          /* all ranks have decided to stop, so no more images follow    */
+                d = D;          /* all ranks have decided to stop, so no more images follow */
         }
         if (s == XD_OK && ctx->world.used->rank == 0)
             s = ctx->work->deliver(l, xd_job_image(j, first + d), v, e);
@@ -291,7 +291,7 @@ xd_status xd_loop_images(xd_loop *l, xd_err *e)
     xd_context *ctx = j->ctx;
     xd_callback_stage(j, "text");
     l->fresh = !xd_transformer_of(j, 0)->w->store;
-    if (ctx->keep)              /* another engine may have loaded the transformer on this rank  */
+    if (ctx->keep)              /* another engine may have loaded the transformer on this rank */
         l->fresh = !xd_world_all(&ctx->world, !l->fresh);
     double    t0 = xd_now_s();
     xd_status s = xd_prompts_encode(l->w, j, l->need.text_tmp, e);

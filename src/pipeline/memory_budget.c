@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-static atomic_llong all_held;   /* bytes of weights in all engines of this process             */
+static atomic_llong all_held;   /* bytes of weights in all engines of this process */
 
 xd_status xd_budget_check(int64_t bytes, xd_err *e)
 {

@@ -55,7 +55,7 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
     double image = (double)xd_job_pixels(j) * 5;
     size_t machine, process;
     char   limit[160];
-    if (xd_dev_identity(j->ctx->dev))           /* a device's own memory is counted exactly       */
+    if (xd_dev_identity(j->ctx->dev))           /* a device's own memory is counted exactly */
         least = 0;
     if (least + image <= (double)have)
         return XD_OK;
@@ -508,7 +508,7 @@ static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room, 
     xd_offload_parts p;
     int              text = ctx->world.used->rank < ctx->plan.text_tp;
     if (ctx->dev->counts || (fits && xd_model_has_dits(&ctx->model)))
-        return;                 /* a prediction has selected the blocks                        */
+        return;                 /* a prediction has selected the blocks */
     if (!fits) {
         xd_component_drop(&ctx->model.dit);
         xd_component_drop(&ctx->model.dit2);
@@ -571,7 +571,7 @@ static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limi
     int            fits = xd_world_all(&ctx->world, s != XD_OK || fits_as_loaded(j, need, &room));
     if (s != XD_OK)
         return s;
-    if (!fits)                  /* at least one rank needs too much memory                      */
+    if (!fits)                  /* at least one rank needs too much memory */
         *need = whole;
     fit_to_device(j, need, &room, fits);
     s = xd_device_room_find(ctx, (double)need->peak, held_by_device(ctx), &room, e);

@@ -284,7 +284,7 @@ const char *xd_scheduler_webui(int i)
 
 /* ---- completing the help texts ------------------------------------------------------------ */
 
-static xd_option options[ROWS]; /* the options of all rows, with completed help texts          */
+static xd_option options[ROWS]; /* the options of all rows, with completed help texts */
 
 static void write_help(void)
 {

@@ -8,7 +8,7 @@
 #include "pipeline/job.h"
 #include "xdit/tools.h"
 
-enum { XD_OPTION_ROWS = 64 };   /* max rows: a uint64_t has one bit per row                    */
+enum { XD_OPTION_ROWS = 64 };   /* max rows: a uint64_t has one bit per row */
 
 /* Tells whether an option's value is stored in the metadata of an image. XD_STORED_GIVEN: it is
  * stored if the request gives the option and the option has an effect. XD_STORED_USED: it is stored
@@ -22,9 +22,9 @@ typedef struct xd_request_row {
     xd_option_about about;
     xd_family_word  families;
     void          (*list)(xd_text_buf *b);
-    double          initial;            /* initial value of a number                           */
-    const char     *text;               /* initial value of a text                             */
-    const char     *off; /* text value that turns the option off, "none"; NULL: no such value  */
+    double          initial;            /* initial value of a number */
+    const char     *text;               /* initial value of a text */
+    const char     *off; /* text value that turns the option off, "none"; NULL: no such value */
     /* Writes the reason why the option has no effect, for example "without guidance", or nothing if
      * it has an effect. NULL: the option always has an effect. */
     void          (*unused)(const xd_job *j, char why[256]);

@@ -23,7 +23,7 @@ uint8_t *xd_pixels_quantize(const float *rgb, int64_t n, int64_t *odd)
     for (int64_t i = 0; out && i < n; i++) {
         float v = rgb[i] * 0.5f + 0.5f;
         bad += !(fabsf(v) <= FLT_MAX);
-        v = v > 0 ? v < 1 ? v : 1 : 0;          /* NaN becomes 0, a black pixel                */
+        v = v > 0 ? v < 1 ? v : 1 : 0;          /* NaN becomes 0, a black pixel */
         out[i] = (uint8_t)lrintf(v * 255);
     }
     if (odd)
@@ -38,8 +38,8 @@ typedef struct fit {
     const float *in;
     float       *out;
     int64_t      ih, iw, ow;    /* height and width of the input image; width of the output image */
-    int64_t      y0, x0;        /* offset of the cropped output in the resized image           */
-    double       sy, sx;        /* input pixels per pixel of the resized image                 */
+    int64_t      y0, x0;        /* offset of the cropped output in the resized image */
+    double       sy, sx;        /* input pixels per pixel of the resized image */
 } fit;
 
 typedef struct tap { int64_t a, b; float wb; } tap;

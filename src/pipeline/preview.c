@@ -8,7 +8,7 @@
 #include "pipeline/pixels.h"
 #include "pipeline/preview_decoder.h"
 
-enum { MOST = 128 };            /* max latent channels for learned colours                     */
+enum { MOST = 128 };            /* max latent channels for learned colours */
 
 int xd_preview_asked(const xd_job *j)
 {
@@ -54,8 +54,8 @@ static float value_at(const frame *f, int64_t c, int64_t y, int64_t x)
  * 1. */
 struct xd_colours {
     int64_t n, cells;
-    double *squares;            /* [n,n]: sums of products of two values                       */
-    double *pixels;             /* [n,3]: sums of values times pixels                          */
+    double *squares;            /* [n,n]: sums of products of two values */
+    double *pixels;             /* [n,3]: sums of values times pixels */
 };
 
 void xd_colours_close(xd_colours **c)

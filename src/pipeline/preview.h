@@ -11,7 +11,7 @@
 
 #include "pipeline/job.h"
 
-enum { XD_PREVIEW_SIDE = 512 }; /* max pixels per side of a preview                           */
+enum { XD_PREVIEW_SIDE = 512 }; /* max pixels per side of a preview */
 
 /* Sums over the decoded images, from which the least-squares fit of preview colours is computed. */
 typedef struct xd_colours xd_colours;

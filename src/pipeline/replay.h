@@ -24,13 +24,13 @@ typedef struct xd_replay_key {
 } xd_replay_key;
 
 typedef struct xd_replayed {
-    xd_replay_key key;          /* key of the recorded pass; the struct owns key.local         */
+    xd_replay_key key;          /* key of the recorded pass; the struct owns key.local */
     int           seen;
     xd_graph     *g;
 } xd_replayed;
 
 typedef struct xd_replay {
-    xd_dev     *dev;            /* device that records passes; NULL: no recording              */
+    xd_dev     *dev;            /* device that records passes; NULL: no recording */
     xd_replayed v[XD_REPLAYS];
     /* n: number of entries in v. recorded: 1 + the index in v of the pass that is being recorded;
      * 0: no pass is being recorded. */

@@ -22,7 +22,7 @@ enum { MAXTIME = 8 };
 
 typedef struct item {
     xd_image image;
-    uint8_t *pixels;            /* memory of the pixels in `image`                             */
+    uint8_t *pixels;            /* memory of the pixels in `image` */
     float   *lat;
     int64_t  seed;
     char    *json, *parameters;
@@ -34,12 +34,12 @@ typedef struct item {
 struct xd_result {
     item   *items;
     int     n, have;
-    int64_t lat[4];             /* shape of the latents: t, C, h, w                            */
-    int     video, quality;     /* video is 1 for a video; quality is that of xd_output_write  */
+    int64_t lat[4];             /* shape of the latents: t, C, h, w */
+    int     video, quality;     /* video is 1 for a video; quality is that of xd_output_write */
     struct { char name[16]; double s; } time[MAXTIME];
     int     ntime;
-    int64_t sent;               /* bytes sent between ranks                                    */
-    int64_t image_tokens, reference_tokens;     /* tokens per image                            */
+    int64_t sent;               /* bytes sent between ranks */
+    int64_t image_tokens, reference_tokens;     /* tokens per image */
 };
 
 xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e)
@@ -457,7 +457,7 @@ xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e)
     if (is_safetensors(path)) {
         const char *meta[] = { "parameters", t->parameters, "xdit", t->json, NULL };
         xd_st_item  it = { "latents", xd_view(t->lat, XD_F32, 4, r->lat) };
-        if (r->video)           /* diffusers' shape of a video: [1,t,C,h,w]                    */
+        if (r->video)           /* diffusers' shape of a video: [1,t,C,h,w] */
             it.t = xd_view(t->lat, XD_F32, 5, (int64_t[]){ 1, r->lat[0], r->lat[1], r->lat[2],
                                                            r->lat[3] });
         return xd_st_write(path, &it, 1, 0, meta, e);

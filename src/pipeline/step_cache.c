@@ -415,7 +415,7 @@ static void run_ranges(xd_denoise *f, xd_state *s)
     xd_step_cache *c = &f->cache;
     int            i = (int)(f->piece_index % XD_NHID), n = options_of(f)->order;
     xd_span        at = { rows_before(f, x->patch), s->h.d[0] };
-    if (!c->pass[x->pass].unit) /* there was no memory for the state                            */
+    if (!c->pass[x->pass].unit) /* there was no memory for the state */
         return;
     xd_cache_unit *u = unit_of(f);
     forget_others(f);
@@ -547,7 +547,7 @@ void xd_cache_count(xd_denoise *f)
     int64_t *n = f->cache.count;
     if (!xd_cache_is_on(f))
         return;
-    for (int i = 0; i < 2; i++) {       /* only the deciding stage has counted                   */
+    for (int i = 0; i < 2; i++) {       /* only the deciding stage has counted */
         xd_comm *c = f->topo->group[i ? XD_CFG : XD_PIPE];
         if (c->size > 1) {
             xd_req r = c->ops->allreduce(c, xd_view(n, XD_I64, 1, (int64_t[]){ 2 }),

@@ -77,9 +77,9 @@ const xd_cache_kind *const xd_caches[] = { &fbcache, &dbcache, &teacache, &taylo
 
 /* ---- reading the options ------------------------------------------------------------------ */
 
-typedef struct row {            /* one option of a step cache                                  */
+typedef struct row {            /* one option of a step cache */
     const char *name;
-    const char *also; /* the option's names in diffusers, cache-dit and TeaCache               */
+    const char *also; /* the option's names in diffusers, cache-dit and TeaCache */
     size_t      at;
     int         real;
     double      min, max;

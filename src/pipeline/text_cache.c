@@ -12,11 +12,11 @@
 #include "ranks/world.h"
 
 typedef struct entry {
-    struct entry *next;         /* next entry in the order of last use                        */
+    struct entry *next;         /* next entry in the order of last use */
     uint64_t      hash;
-    int64_t       n;            /* number of elements in `key`                                */
+    int64_t       n;            /* number of elements in `key` */
     size_t        bytes;
-    int64_t       key[];        /* [n]; the cached embedding follows the key                  */
+    int64_t       key[];        /* [n]; the cached embedding follows the key */
 } entry;
 
 struct xd_text_cache {
@@ -251,6 +251,6 @@ void xd_prompts_remember(const xd_prompts *w, xd_job *j)
     for (int i = 0; i < w->n; i++)
         if (!w->text[i].known && size_of_cond(&w->text[i].cond))
             remember_one(w, j, i, &x);
-    if (x.err.code)             /* the copied data may be wrong                                */
+    if (x.err.code)             /* the copied data may be wrong */
         xd_text_cache_close(&caches->embeddings);
 }

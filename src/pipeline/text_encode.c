@@ -483,7 +483,7 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
  * first feature, and the first feature in the pooled embedding. */
 static void place_of(const xd_prompts *w, const xd_job *j, int i, int k, int64_t at[3])
 {
-    int64_t below = 0;          /* number of rows of the encoders before encoder q             */
+    int64_t below = 0;          /* number of rows of the encoders before encoder q */
     at[0] = at[1] = at[2] = 0;
     for (int q = 0; q <= k; q++) {
         const xd_text_use *u = &recipe_of(j)->text[q];
@@ -635,7 +635,7 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
     const xd_text_use *u = &recipe_of(j)->text[k];
     xd_arena           a = { 0 };
     int                mine = ctx->world.used->rank < ctx->plan.text_tp;
-    if (ctx->keep && mine)      /* without `keep`, engines do not share the encoder            */
+    if (ctx->keep && mine)      /* without `keep`, engines do not share the encoder */
         xd_yield_begin(j);
     if (s == XD_OK && mine)
         s = load_encoder(j, k, e);

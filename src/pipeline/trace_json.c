@@ -29,19 +29,19 @@
 /* MOST is the max length of one event's text in bytes. */
 enum { PIECE = 1 << 16, LANES = 256, ASKS = 16, MOST = 4096 };
 
-typedef struct rank_info {      /* describes a rank to the other ranks                         */
-    int64_t first;              /* time of the rank's first event in ns                        */
+typedef struct rank_info {      /* describes a rank to the other ranks */
+    int64_t first;              /* time of the rank's first event in ns */
     int64_t lost;
-    char    host[64], boot[96]; /* name of the host; identity of the host's clock (read_boot)  */
+    char    host[64], boot[96]; /* name of the host; identity of the host's clock (read_boot) */
 } rank_info;
 
-typedef struct sink {           /* state of a rank that writes its events as text              */
-    xd_comm *c;                 /* communicator for sending to rank 0; NULL on rank 0          */
-    xd_out   out;               /* output file on rank 0                                       */
+typedef struct sink {           /* state of a rank that writes its events as text */
+    xd_comm *c;                 /* communicator for sending to rank 0; NULL on rank 0 */
+    xd_out   out;               /* output file on rank 0 */
     size_t   n;
     /* failed is 1 after a failed message; written is 1 after the first event */
     int      failed, written;
-    int64_t  zero;              /* this rank's clock at time 0 of the trace, in ns             */
+    int64_t  zero;              /* this rank's clock at time 0 of the trace, in ns */
     int      rank, ranks;
     char     text[PIECE];
 } sink;

@@ -28,7 +28,7 @@ static void unscale_latents(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
         xd_tensor one = xd_new_as(x, XD_F32, 1, (int64_t[]){ 1 });
         xd_tensor all = xd_new_as(x, XD_F32, 1, flat.d);
         xd_put(x, one, &c);
-        one.d[0] = flat.d[0], one.s[0] = 0;     /* stride 0 repeats one element                */
+        one.d[0] = flat.d[0], one.s[0] = 0;     /* stride 0 repeats one element */
         xd_copy_to(x, all, one);
         xd_axpby(x, flat, 1, all, 1);
     }
@@ -79,7 +79,7 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
     }
     unscale_latents(x, v, xd_reshape(in, 1, (int64_t[]){ T * n * w * C }));
     if (xd_vae_shards_tiles(&s))
-        x->pause = NULL;        /* no yields: the ranks decode different numbers of tiles      */
+        x->pause = NULL;        /* no yields: the ranks decode different numbers of tiles */
     if (s.tiled)
         xd_vae_decode_tiled(x, m->vae.vae, net, in, out, xd_vae_shards_tiles(&s));
     else

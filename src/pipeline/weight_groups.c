@@ -18,11 +18,11 @@
 
 enum { NPART = XD_SHARED_PARTS };
 
-typedef struct group_request {  /* describes a rank to the other ranks of its host             */
-    int64_t  color[NPART];      /* equal for ranks with equal weights; -1: no sharing            */
-    uint64_t form[NPART];       /* hash of the layout of the component's weights in memory     */
+typedef struct group_request {  /* describes a rank to the other ranks of its host */
+    int64_t  color[NPART];      /* equal for ranks with equal weights; -1: no sharing */
+    uint64_t form[NPART];       /* hash of the layout of the component's weights in memory */
     int64_t  open[NPART];       /* 1: not loaded yet, so that ranks can still share the weights */
-    int64_t  rank;              /* index of the rank among the ranks in use                    */
+    int64_t  rank;              /* index of the rank among the ranks in use */
 } group_request;
 
 /* Returns 1 if ranks share only the host memory of streamed blocks. This is the case for devices

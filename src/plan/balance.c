@@ -17,21 +17,21 @@
 
 enum { SIDE = 256, RUNS = 24, UNIT = 32 };
 
-#define LEAST_S 0.06            /* seconds per speed test; more than a scheduler's time slice  */
+#define LEAST_S 0.06            /* seconds per speed test; more than a scheduler's time slice */
 
 struct xd_balance {
     int      nsp, U, P, bands;
     /* Prefix sums of speeds: `rows` has bands + 1 values, `heads` has U + 1, and `share` has nsp
      * + 1. */
     int64_t *share, *heads, *rows;
-    double  *stage;             /* [P]: speed relative to the fastest stage                    */
-    int      staged;            /* 1: stages have different speeds                             */
-    float   *speed;             /* [ranks]: speed relative to the fastest rank                 */
+    double  *stage;             /* [P]: speed relative to the fastest stage */
+    int      staged;            /* 1: stages have different speeds */
+    float   *speed;             /* [ranks]: speed relative to the fastest rank */
 };
 
 /* ---- measuring ---------------------------------------------------------------------------- */
 
-typedef struct test {           /* the speed test: a GEMM of square matrices on a device       */
+typedef struct test {           /* the speed test: a GEMM of square matrices on a device */
     xd_dev   *d;
     xd_weight w;
     void     *in, *out, *tmp;

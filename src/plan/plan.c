@@ -43,7 +43,7 @@ static void nearest_plans(xd_degrees d, int ranks, char *out, size_t size)
             c.n[a] = want / rest;
             best[n++] = c;
         }
-    for (int a = 0; a < XD_NAXES && n < 3; a++) { /* plans along only one axis                    */
+    for (int a = 0; a < XD_NAXES && n < 3; a++) { /* plans along only one axis */
         xd_degrees c = { { 1, 1, 1, 1, 1, 1 } };
         if (d.n[a] == 1)
             continue;

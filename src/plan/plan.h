@@ -17,13 +17,13 @@ typedef struct xd_plan {
      * patches. */
     int  warmup;
     int  text_every; /* 1: text tokens are sent with every patch; 0: only with the first patch */
-    int  displaced;             /* 1: the ring axis uses stale K, V (DistriFusion)             */
-    int  vae_rows;              /* 1: the VAE's images are split into bands of rows            */
+    int  displaced;             /* 1: the ring axis uses stale K, V (DistriFusion) */
+    int  vae_rows;              /* 1: the VAE's images are split into bands of rows */
     int  text_tp;               /* text encoders are split over the first text_tp ranks in use */
     /* list[i]: number of blocks that the user requested for stage i; nlist: number of stages in
      * this list. If nlist is 0, the stages are balanced. */
     int  nlist, list[XD_MAXSTAGE];
-    int  changes;               /* how the image differs from that of one rank (plan_table.h)  */
+    int  changes;               /* how the image differs from that of one rank (plan_table.h) */
     char text[256];             /* "pipefusion 2 x ulysses 2 (4 patches, 1 warm-up, VAE rows)" */
 } xd_plan;
 

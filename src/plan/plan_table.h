@@ -12,18 +12,18 @@
 #include "parallel/topo.h"
 #include "xdit/tools.h"
 
-enum { XD_PLAN_ROWS = 32 };     /* maximum number of rows of the table                         */
+enum { XD_PLAN_ROWS = 32 };     /* maximum number of rows of the table */
 
 /* Condition on a plan: an option has an effect only in plans that meet the option's condition. */
 typedef enum xd_plan_needs {
     XD_NEEDS_NOTHING,
-    XD_NEEDS_STAGES,            /* the plan has more than one pipeline stage                   */
-    XD_NEEDS_PATCHES,           /* the plan has patches that pass through pipeline stages      */
+    XD_NEEDS_STAGES,            /* the plan has more than one pipeline stage */
+    XD_NEEDS_PATCHES,           /* the plan has patches that pass through pipeline stages */
     /* The text tokens are sent from stage to stage together with the patches. */
     XD_NEEDS_FLOWING_TEXT,
     XD_NEEDS_RING,
-    XD_NEEDS_STALE,             /* steps use the previous step's keys and values               */
-    XD_NEEDS_GROUP,             /* several ranks compute one image                             */
+    XD_NEEDS_STALE,             /* steps use the previous step's keys and values */
+    XD_NEEDS_GROUP,             /* several ranks compute one image */
 } xd_plan_needs;
 
 /* How a plan's image differs from the image of one rank. XD_SAME_BITS: the images are bitwise
@@ -48,7 +48,7 @@ typedef struct xd_plan_row {
     /* For kind FLAG: the number that follows the short name in --plan; 1 is omitted. 0: the
      * option's value follows the short name. */
     int           name_number;
-    const char   *default_text; /* value of the option if it is not given                      */
+    const char   *default_text; /* value of the option if it is not given */
     xd_plan_needs needs;
     /* Text for the option in a plan's description, with # in place of the value; NULL: the
      * description omits the option. */

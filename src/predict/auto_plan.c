@@ -22,7 +22,7 @@
 #include "predict/fit.h"
 
 #define LARGE_PARAMETERS 1e8
-enum { LEAST_COLD = 1000000 };  /* weights below this many uncached bytes are not mentioned       */
+enum { LEAST_COLD = 1000000 };  /* weights below this many uncached bytes are not mentioned */
 /* Thresholds for the warning about a long request: a multiple of the tokens of the model's own
  * size, and a time in seconds, or a number of tokens if the time is unknown. */
 enum { FAR_LARGER = 4, LONG_S = 60, MANY_TOKENS = 1 << 14 };
@@ -36,10 +36,10 @@ typedef struct chooser {
     xd_machine          m;
     xd_parallel         fixed;
     int                 ranks, stale;
-    int                 two;    /* 1: each step has two passes                                 */
-    double              times;  /* the request's tokens relative to the model's own size       */
+    int                 two;    /* 1: each step has two passes */
+    double              times;  /* the request's tokens relative to the model's own size */
     double              start_s;
-    double              space;  /* bytes of address space; 0: another machine                  */
+    double              space;  /* bytes of address space; 0: another machine */
 } chooser;
 
 /* The message with the chosen plan from rank 0 to the other ranks. */
@@ -99,7 +99,7 @@ static void copy_request(chooser *c)
     }
     xd_image_shape_take(c->ctx, &c->r);
     if (xd_role_drop_images(role, &c->r))
-        c->r.images.strength = 0;   /* strength with an image applies only with a mask         */
+        c->r.images.strength = 0;   /* strength with an image applies only with a mask */
     if (!c->r.nprompts)
         c->r.prompts = prompt, c->r.nprompts = 1;
 }
@@ -148,7 +148,7 @@ static xd_status fail_no_plan(const chooser *c, const xd_search *s, xd_err *e)
     char                advice[1024];
     if (!l)
         return e->code;
-    int     narrow = l->f.peak <= c->m.memory;  /* 1: the limit is address space, 0: memory    */
+    int     narrow = l->f.peak <= c->m.memory;  /* 1: the limit is address space, 0: memory */
     xd_size need = xd_size_text(narrow ? xd_fit_fullest(&l->f) : l->f.peak);
     xd_size have = xd_size_text(narrow ? c->space : c->m.memory);
     xd_fit_advice_of(&t, s, advice, sizeof advice);

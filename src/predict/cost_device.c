@@ -15,7 +15,7 @@
 #include "observe/device_proxy.h"
 #include "predict/machine.h"
 
-struct xd_cost_device {         /* the device proxy is the first member                        */
+struct xd_cost_device {         /* the device proxy is the first member */
     xd_device_proxy   w;
     const xd_machine *m;
     const xd_rates   *rate;
@@ -104,7 +104,7 @@ static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const
     case XD_OP_ATTN: return seconds_attn(r, a, c);
     case XD_OP_CONV: return xd_max_double(c->flops / r->conv, c->bytes / r->bytes);
     case XD_OP_NORM:
-    case XD_OP_ADDMUL: /* often follows a sum over ranks, so the operands are not in a cache   */
+    case XD_OP_ADDMUL: /* often follows a sum over ranks, so the operands are not in a cache */
     case XD_OP_ROTATE:
     case XD_OP_QKNORM:  return seconds_moved(r, r->norm, c->bytes);
     case XD_OP_MOMENTS:

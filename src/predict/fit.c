@@ -22,29 +22,29 @@
 enum { MAX_REPORTED = 3, LEFT = 100000000 };
 static const double PATIENCE_S = 1.5;
 
-typedef struct set {            /* a set of changed flags; all 0: no change                    */
+typedef struct set {            /* a set of changed flags; all 0: no change */
     int      bf16;
-    xd_dtype dit, text;         /* new types of weights: I8, F8E4M3 or Q4_0                    */
+    xd_dtype dit, text;         /* new types of weights: I8, F8E4M3 or Q4_0 */
     /* degrees of tensor parallelism: `text_tp` is for the text encoders; `tp` replaces all other
      * degrees */
     int      text_tp, tp;
     /* tiles is 1 to add --enable_tiling; rows is 1 to add --use_parallel_vae */
     int      tiles, rows;
-    int      ranks;             /* a smaller number of ranks; 0: no change                     */
-    int      offload;           /* 1: with --offload auto                                      */
-    int      size;              /* index of a smaller output size (size_of), from 1            */
+    int      ranks;             /* a smaller number of ranks; 0: no change */
+    int      offload;           /* 1: with --offload auto */
+    int      size;              /* index of a smaller output size (size_of), from 1 */
 } set;
 
 typedef struct trial {
     /* needed and available bytes, for the memory limit with the least spare memory */
     double need, have;
-    double text, dit;           /* bytes of weights on the rank with the largest need          */
+    double text, dit;           /* bytes of weights on the rank with the largest need */
     double streamed; /* bytes of weights that each step reads from files or copies to the device */
     char   plan[256];
 } trial;
 
 typedef struct finder {
-    const xd_fit      *t;       /* the request and its limits; its context is the copy `own`   */
+    const xd_fit      *t;       /* the request and its limits; its context is the copy `own` */
     xd_context         own;
     const xd_parallel *plans;
     int                nplans;
@@ -442,8 +442,8 @@ static int try_set(finder *w, const set *asked)
 typedef struct levers {
     int      bf16, tiles, rows, tp, text_tp, offload;
     xd_dtype dit, text;
-    xd_dtype dit4, text4;       /* types with four bits, only on CPUs: Q4_0                    */
-    int      text_first;        /* 1: the text encoder is larger than the transformer          */
+    xd_dtype dit4, text4;       /* types with four bits, only on CPUs: Q4_0 */
+    int      text_first;        /* 1: the text encoder is larger than the transformer */
 } levers;
 
 static xd_dtype small_text(const finder *w)
@@ -692,7 +692,7 @@ static void find_advice(const xd_fit *t, const xd_parallel *plans, int n, set *f
         if (xd_model_text(&w.own.model, k))
             w.text[k] = t->ctx->model.text[k].w->blocks;
     if (!forked)
-        ;                       /* there is no memory for finding advice                       */
+        ;                       /* there is no memory for finding advice */
     else if (t->huge || count_set(&w, &same, &base)) {
         levers l = limit_levers(find_levers(&w, &base), t->only);
         try_all(&w, &l);

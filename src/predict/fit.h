@@ -8,21 +8,21 @@
 typedef struct xd_fit {
     const xd_context  *ctx;
     const xd_request  *r;
-    const xd_machine  *m;       /* machine, with its memory per host or per device             */
-    const xd_parallel *fixed;   /* the degrees of parallelism that the user has given          */
+    const xd_machine  *m;       /* machine, with its memory per host or per device */
+    const xd_parallel *fixed;   /* the degrees of parallelism that the user has given */
     int                ranks;
-    int                stale;   /* 1: also search plans whose images are inexact               */
+    int                stale;   /* 1: also search plans whose images are inexact */
     /* 1: a search chooses among the plans that have the degrees `fixed`. 0: the plan is `fixed`. */
     int                chosen;
     /* Address space that a process of this machine may use, in bytes. 0: the request is predicted
      * for another machine. */
     double             space;
-    double             held;    /* bytes of weights that are already loaded                    */
+    double             held;    /* bytes of weights that are already loaded */
     int                huge; /* 1: the image alone is too large, so only smaller images are tried */
-    int                only;    /* the changes that may be tried (XD_FIT_*); 0: all changes      */
+    int                only;    /* the changes that may be tried (XD_FIT_*); 0: all changes */
 } xd_fit;
 
-typedef struct xd_fit_choice {  /* option changes of the first advice; all 0: no advice          */
+typedef struct xd_fit_choice {  /* option changes of the first advice; all 0: no advice */
     /* offload: 1 to set --offload auto. dit, text: new weight types (xd_dtype) of the transformer
      * and the text encoders. 0: the option is not changed. */
     int32_t offload, dit, text;

@@ -11,14 +11,14 @@
 #include "backend/backend.h"
 #include "base/json.h"
 
-typedef struct xd_rates {       /* rates of the kernels of one rank in one compute type        */
-    double gemm;                /* flop/s of large GEMMs                                       */
+typedef struct xd_rates {       /* rates of the kernels of one rank in one compute type */
+    double gemm;                /* flop/s of large GEMMs */
     double gemm_rows;           /* number of rows for which a GEMM reaches half the rate `gemm` */
-    double attn[2];             /* flop/s of attention with head widths 64 and 128             */
-    double attn_keys; /* number of keys for which attention reaches half the rate `attn`          */
-    double conv;                /* flop/s of convolutions                                      */
-    double bytes;               /* bytes/s of all other kernels                                */
-    double call_s;              /* overhead of a kernel call in seconds                        */
+    double attn[2];             /* flop/s of attention with head widths 64 and 128 */
+    double attn_keys; /* number of keys for which attention reaches half the rate `attn` */
+    double conv;                /* flop/s of convolutions */
+    double bytes;               /* bytes/s of all other kernels */
+    double call_s;              /* overhead of a kernel call in seconds */
     /* Bytes/s of three kinds of kernels: norms (including norms of attention heads), group norms,
      * and activation functions. If a kind's rate is 0, its kernels are predicted with the rate
      * `bytes`. */
@@ -34,29 +34,29 @@ typedef struct xd_rates {       /* rates of the kernels of one rank in one compu
     double fp8_gemm;
 } xd_rates;
 
-typedef struct xd_wire {        /* communication link between two ranks                        */
-    double latency_s, bytes;    /* latency of a message; bytes/s in one direction              */
+typedef struct xd_wire {        /* communication link between two ranks */
+    double latency_s, bytes;    /* latency of a message; bytes/s in one direction */
     /* Speed of a rank's computation while a message arrives, as a fraction (0 to 1) of the full
      * speed. */
     double overlap;
-    double shared;              /* max bytes/s of all ranks of a host together; 0: no limit    */
+    double shared;              /* max bytes/s of all ranks of a host together; 0: no limit */
 } xd_wire;
 
 typedef struct xd_machine {
     char     name[XD_FIELD_TEXT];
-    int      hosts, ranks;      /* number of hosts; number of ranks per host                   */
-    int      threads;           /* threads of a CPU rank; 0: one device per rank               */
-    double   memory;            /* bytes of memory per host (CPU) or per device                */
-    int      shares;            /* 1: ranks of a host share one copy of equal weights          */
-    double   alone; /* how many times as fast a rank is while the other ranks of its host idle    */
+    int      hosts, ranks;      /* number of hosts; number of ranks per host */
+    int      threads;           /* threads of a CPU rank; 0: one device per rank */
+    double   memory;            /* bytes of memory per host (CPU) or per device */
+    int      shares;            /* 1: ranks of a host share one copy of equal weights */
+    double   alone; /* how many times as fast a rank is while the other ranks of its host idle */
     xd_rates f32, bf16;
-    xd_wire  inside, between;   /* links between ranks of one host; between hosts              */
-    int      sheet;             /* 1: all rates are from data sheets, none is measured          */
-    double   read;              /* bytes/s of reading files outside the page cache; 0: unknown   */
-    /* bytes/s from host memory to device memory, and back; 0: unknown.                          */
+    xd_wire  inside, between;   /* links between ranks of one host; between hosts */
+    int      sheet;             /* 1: all rates are from data sheets, none is measured */
+    double   read;              /* bytes/s of reading files outside the page cache; 0: unknown */
+    /* bytes/s from host memory to device memory, and back; 0: unknown. */
     double   upload, download;
-    char     device[XD_FIELD_TEXT];     /* kind of the devices, e.g. "cuda"; "": any             */
-    double   cache;  /* bytes of weights that stay in the CPU caches of a rank           */
+    char     device[XD_FIELD_TEXT];     /* kind of the devices, e.g. "cuda"; "": any */
+    double   cache;  /* bytes of weights that stay in the CPU caches of a rank */
 } xd_machine;
 
 /* Reads a machine description from a file that xd_machine_write wrote, or makes a description from

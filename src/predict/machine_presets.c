@@ -61,7 +61,7 @@ typedef struct device {
     int         sheet;
     double      memory;
     xd_rates    f32, bf16;
-    double      upload;         /* bytes/s between host and device: 0.8 of PCIe's peak            */
+    double      upload;         /* bytes/s between host and device: 0.8 of PCIe's peak */
     /* links inside a host and between hosts; `shared` is the rate in bytes/s of one path of the
      * host */
     xd_wire     inside, between;

@@ -26,30 +26,30 @@
 #include "predict/predict_messages.h"
 #include "ranks/world.h"
 
-enum { STEPS = 5, VARIED = 24 };        /* max simulated steps; VARIED if fast_attn is used    */
+enum { STEPS = 5, VARIED = 24 };        /* max simulated steps; VARIED if fast_attn is used */
 
 typedef struct predictor {
     const xd_context   *base;
-    xd_context         *ctx;    /* context `own`, which represents a rank of the plan          */
+    xd_context         *ctx;    /* context `own`, which represents a rank of the plan */
     xd_context          own;
     const xd_machine   *m;
     const xd_request   *r;
-    xd_request          quiet;  /* the request without its callbacks                           */
-    xd_request          played; /* copy of r with references only in the first step           */
+    xd_request          quiet;  /* the request without its callbacks */
+    xd_request          played; /* copy of r with references only in the first step */
     xd_prediction      *f;
     xd_job              job;
-    xd_prompts          words;  /* the request's texts                                         */
-    int                 known;  /* 0: `words` has texts of maximum length                      */
+    xd_prompts          words;  /* the request's texts */
+    int                 known;  /* 0: `words` has texts of maximum length */
     xd_cost_device     *rk;
     xd_simulation      *simulation;
-    double              last_text_s;    /* seconds of the last text encoder                    */
-    xd_offload_parts   *parts;  /* [ranks]: sizes of blocks, malloc'ed                          */
-    xd_part_bytes      *bytes;  /* [ranks]: bytes sent by parts, malloc'ed                     */
+    double              last_text_s;    /* seconds of the last text encoder */
+    xd_offload_parts   *parts;  /* [ranks]: sizes of blocks, malloc'ed */
+    xd_part_bytes      *bytes;  /* [ranks]: bytes sent by parts, malloc'ed */
     xd_lane            *lane;
     int                 cut[XD_MAXSTAGE + 1];
-    int                 warm;   /* number of exact steps of each transformer                   */
-    int                 alone;  /* 1: only one rank computes, the others are idle              */
-    int                 usual, most;    /* number of passes: in most steps; max in a step      */
+    int                 warm;   /* number of exact steps of each transformer */
+    int                 alone;  /* 1: only one rank computes, the others are idle */
+    int                 usual, most;    /* number of passes: in most steps; max in a step */
     xd_predicted_event *on_event;
     void               *cookie;
 } predictor;
@@ -442,7 +442,7 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
         size_t most;
         if (!ctx->model.has_text[k])
             continue;
-        xd_simulation_mark(s->simulation, k);   /* time of the encoders before k               */
+        xd_simulation_mark(s->simulation, k);   /* time of the encoders before k */
         xd_cost_device_weights(s->rk, (double)ctx->model.text[k].count->packed);
         int64_t before = sent_bytes(s);
         if (xd_prompts_start(&s->job, k, ctx->count_text, XD_OK, e) != XD_OK ||
@@ -458,7 +458,7 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
         if (!s->parts[me].text[k].block)
             s->parts[me].text[k] = xd_predict_block_sizes(&ctx->model.text[k]);
     }
-    xd_simulation_mark(s->simulation, XD_MAXTEXT); /* marks the computing time so far             */
+    xd_simulation_mark(s->simulation, XD_MAXTEXT); /* marks the computing time so far */
     return XD_OK;
 }
 

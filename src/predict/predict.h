@@ -12,11 +12,11 @@
 #include "predict/simulate.h"
 
 typedef struct xd_prediction_rank {
-    xd_need need;               /* bytes of memory that the rank needs, by component           */
+    xd_need need;               /* bytes of memory that the rank needs, by component */
     /* seconds of computing, and of waiting, per step after the first steps */
     double  busy_s, wait_s;
-    double  sent, between; /* bytes sent per step after the first steps; the part between hosts  */
-    double  sent_all;           /* bytes sent per request                                      */
+    double  sent, between; /* bytes sent per step after the first steps; the part between hosts */
+    double  sent_all;           /* bytes sent per request */
     /* Number of blocks, and of streamed blocks, of the transformer; the same two numbers of the
      * text encoder that has the most streamed blocks. */
     int     dit_blocks, dit_streamed, text_blocks, text_streamed;
@@ -24,42 +24,42 @@ typedef struct xd_prediction_rank {
 
 /* Number and time of the steps that have the same number of guidance passes. */
 typedef struct xd_predicted_steps {
-    int    exact, others;       /* number of exact steps and of other steps                    */
-    double exact_s, step_s;     /* predicted seconds of an exact step, and of another step     */
+    int    exact, others;       /* number of exact steps and of other steps */
+    double exact_s, step_s;     /* predicted seconds of an exact step, and of another step */
 } xd_predicted_steps;
 
 typedef struct xd_prediction {
     xd_plan plan;
-    int     ranks;              /* number of ranks in use                                      */
+    int     ranks;              /* number of ranks in use */
     /* Predicted seconds. exact_s is the mean of the exact steps. step_s is the mean of the other
      * steps, or exact_s if there are no other steps. */
     double  text_s, exact_s, step_s, decode_s, request_s;
     /* [number of guidance passes] the steps with that many passes */
     xd_predicted_steps of[XD_MAXPASS + 1];
-    double  encode_s;           /* seconds of VAE encoding of the request's images              */
+    double  encode_s;           /* seconds of VAE encoding of the request's images */
     /* Seconds that the request waits for a disk, for each xd_kind of component whose weights are
      * not in memory. Weights that are read ahead during computation cost no wait. text_s and
      * request_s include these seconds; decode_s does not, because it is the time per image. 0: all
      * weights are in memory, or the disk's speed is unknown. */
     double  read_s[XD_KINDS];
-    int     early;              /* 1: the VAE is loaded together with the transformer          */
-    int     steps, exact;       /* steps per image; number of exact steps among them           */
-    int     rounds;             /* number of images that a replica generates in sequence          */
-    double  from_s, to_s;       /* times at which the last simulated step begins and ends        */
-    double  sent;               /* bytes that all ranks send for a request                      */
+    int     early;              /* 1: the VAE is loaded together with the transformer */
+    int     steps, exact;       /* steps per image; number of exact steps among them */
+    int     rounds;             /* number of images that a replica generates in sequence */
+    double  from_s, to_s;       /* times at which the last simulated step begins and ends */
+    double  sent;               /* bytes that all ranks send for a request */
     double  peak; /* peak bytes of the device (GPUs) or host (CPU) that needs the most */
     double  streamed; /* bytes of streamed weights that the rank with the most copies per step */
-    double  upload;             /* bytes/s at which streamed weights are copied to the device   */
-    int     apart;              /* 1: transformer and VAE are never loaded together             */
+    double  upload;             /* bytes/s at which streamed weights are copied to the device */
+    int     apart;              /* 1: transformer and VAE are never loaded together */
     int     fits, stale; /* 1 if the request fits into memory; 1 if some steps use stale data */
     /* Fraction of block ranges that a step cache is expected to skip; exact_s and step_s include
      * this saving. 0: no step cache. */
     double  left_out;
     /* Options in use that save time and change the image: bit i is row i of xd_request_rows. */
     uint64_t saved;
-    int     fast_attn;          /* 1: attention outputs are reused (DiTFastAttn)               */
-    int     keeps_refs;         /* 1: steps reuse keys and values of reference images           */
-    xd_prediction_rank *rank;     /* [ranks] prediction for each rank, malloc'ed                 */
+    int     fast_attn;          /* 1: attention outputs are reused (DiTFastAttn) */
+    int     keeps_refs;         /* 1: steps reuse keys and values of reference images */
+    xd_prediction_rank *rank;     /* [ranks] prediction for each rank, malloc'ed */
 } xd_prediction;
 
 /* Predicts the request `r` with plan `a`. `base` is the context of an engine that was opened on one

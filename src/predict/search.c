@@ -113,7 +113,7 @@ static void try_plan(hunt *h, xd_parallel a)
     xd_text_buf name = { 0 }, flags = { 0 };
     xd_plan_name(&a, &h->ctx->model.dit_info, &name);
     xd_plan_flags(&a, &h->ctx->model.dit_info, &flags);
-    xd_buf_add(&flags, "%s", "");       /* makes the text "" if there are no flags             */
+    xd_buf_add(&flags, "%s", "");       /* makes the text "" if there are no flags */
     h->failed |= name.failed || flags.failed;
     c->name = name.p, c->flags = flags.p;
     xd_status s = xd_predict(&c->f, h->ctx, h->r, &a, h->ranks, h->m, &c->why);

@@ -25,13 +25,13 @@ typedef enum ev_kind {
 typedef struct event {
     ev_kind what;
     int     group, peer;
-    double  after_s;            /* seconds that the rank computes before the event             */
+    double  after_s;            /* seconds that the rank computes before the event */
     /* number of the message or, for EV_MARK, of the mark; size of the message in bytes */
     int64_t number, bytes;
     int64_t to; /* for EV_MEETS: index in `pool` of the array with the bytes sent to each rank */
 } event;
 
-typedef struct team {           /* a group of ranks, as recorded by one of its members         */
+typedef struct team {           /* a group of ranks, as recorded by one of its members */
     /* `at` is the index of this group among the groups of all ranks */
     int      color, rank, size, at;
     /* [size]: how many messages this rank has sent to, and received from, each member */
@@ -43,7 +43,7 @@ typedef struct stretch { char what; double from, to; } stretch;
 /* A message of a rank; `busy` is the rank's computing time, in seconds, before the message. */
 typedef struct open_message {
     int group, peer; ev_kind what; int64_t seq; double gone, busy;
-    int begun;                  /* all members before this index have begun the message        */
+    int begun;                  /* all members before this index have begun the message */
 } open_message;
 
 typedef struct record {
@@ -68,7 +68,7 @@ typedef struct record {
     xd_lane  lane;
 } record;
 
-typedef struct news { double start, takes, arrival, lost; } news;       /* times of a message  */
+typedef struct news { double start, takes, arrival, lost; } news;       /* times of a message */
 /* A slot of the hash table of messages; an empty slot has key 0. */
 typedef struct slot { uint64_t key; news n; } slot;
 
@@ -79,10 +79,10 @@ struct xd_simulation {
     xd_recorder rec;
     double (*seconds)(void *ctx);
     void    *ctx;
-    int      failed;            /* 1: memory was too short for a record or a message           */
+    int      failed;            /* 1: memory was too short for a record or a message */
     slot    *map;
     int64_t  cap, used;
-    int     *member; /* [nteams][n]: the members of each group, as indices among all ranks     */
+    int     *member; /* [nteams][n]: the members of each group, as indices among all ranks */
     int      nteams;
     /* Times at which the ports for sending (out) and for receiving (in) become free: first those of
      * the n ranks, then those of the hosts. `bus` has the times at which the bus of each host

@@ -23,11 +23,11 @@ const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*sec
 /* In the record of the current rank, marks the current point in time with the number `mark`. */
 void      xd_simulation_mark(xd_simulation *p, int mark);
 
-typedef struct xd_lane {        /* results of the simulation for one rank                      */
+typedef struct xd_lane {        /* results of the simulation for one rank */
     /* Time at which the rank ends; seconds in which it computes; seconds in which it waits for
      * messages. */
     double  end_s, busy_s, wait_s;
-    double  inside, between;    /* bytes sent to ranks of the same host; to other hosts        */
+    double  inside, between;    /* bytes sent to ranks of the same host; to other hosts */
 } xd_lane;
 
 /* Runs the simulation and writes the results of all ranks to lane[ranks]. Returns XD_EINVAL if the

@@ -39,7 +39,7 @@
 
 enum { MAXRUNS = 64, SIDE = 2048 };
 
-typedef struct probe {          /* a GEMM of square matrices, SIDE x SIDE                      */
+typedef struct probe {          /* a GEMM of square matrices, SIDE x SIDE */
     xd_weight w;
     xd_tensor in, out;
     void     *tmp;
@@ -51,15 +51,15 @@ typedef struct bench {
     xd_engine  *g;
     xd_job      job;
     xd_profile  prof;
-    xd_dev     *meter;          /* count device, which counts flops and bytes for `prof`       */
-    double      peak;           /* current peak rate in registers, GFLOP/s                     */
-    double      gemm;           /* rate of the fastest large GEMM, GFLOP/s; 0: not measured    */
-    double      lo, hi;         /* seconds of a part's fastest and slowest run                 */
-    double      kernels;        /* seconds that the median run spends in kernels               */
+    xd_dev     *meter;          /* count device, which counts flops and bytes for `prof` */
+    double      peak;           /* current peak rate in registers, GFLOP/s */
+    double      gemm;           /* rate of the fastest large GEMM, GFLOP/s; 0: not measured */
+    double      lo, hi;         /* seconds of a part's fastest and slowest run */
+    double      kernels;        /* seconds that the median run spends in kernels */
     int         runs;
     probe       probe;
-    int         parts;          /* number of parts printed so far                              */
-    size_t      whole;          /* bytes of a part's weights if blocks do not share storage    */
+    int         parts;          /* number of parts printed so far */
+    size_t      whole;          /* bytes of a part's weights if blocks do not share storage */
     size_t      predicted;      /* predicted maximum memory of the weights and arenas in bytes */
 } bench;
 

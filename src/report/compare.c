@@ -71,13 +71,13 @@ xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd_image 
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-typedef struct pair {           /* two files to compare, which are read frame by frame         */
+typedef struct pair {           /* two files to compare, which are read frame by frame */
     const char    *path[2];
     xd_frames     *file[2];
-    const uint8_t *rgb[2];      /* current frame of each of the two files                      */
+    const uint8_t *rgb[2];      /* current frame of each of the two files */
     int64_t        w, h;
     xd_difference  d;
-    uint8_t       *map;         /* difference image of the worst frame so far, or NULL           */
+    uint8_t       *map;         /* difference image of the worst frame so far, or NULL */
 } pair;
 
 /* Reads the next frame of both files. Sets *more to 1 if a frame was read from both files, and to 0

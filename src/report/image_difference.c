@@ -13,15 +13,15 @@ enum { WINDOW = 11, MAPS = 5 };
 
 /* ---- SSIM ---------------------------------------------------------------------------------- */
 
-typedef struct windows {        /* SSIM windows over one channel of a frame                    */
+typedef struct windows {        /* SSIM windows over one channel of a frame */
     /* the channel's level in the first pixel of each image; pixels are 3 bytes apart */
     const uint8_t *a, *b;
     int64_t w, h;
-    int64_t cols, rows;         /* number of SSIM windows per row and per column of the image    */
-    int     side;               /* width and height of an SSIM window in pixels               */
-    double  share[WINDOW];      /* weight of a row or column within an SSIM window             */
-    double *wide;               /* [MAPS][h][cols]: maps, filtered along rows                     */
-    double *sum;                /* [rows]: sum of the SSIM values of a row of windows            */
+    int64_t cols, rows;         /* number of SSIM windows per row and per column of the image */
+    int     side;               /* width and height of an SSIM window in pixels */
+    double  share[WINDOW];      /* weight of a row or column within an SSIM window */
+    double *wide;               /* [MAPS][h][cols]: maps, filtered along rows */
+    double *sum;                /* [rows]: sum of the SSIM values of a row of windows */
 } windows;
 
 static void set_shares(windows *s)

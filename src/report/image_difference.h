@@ -13,12 +13,12 @@
 
 #include "base/err.h"
 
-typedef struct xd_difference {  /* sums over all compared frames; initialize with {0}          */
+typedef struct xd_difference {  /* sums over all compared frames; initialize with {0} */
     int64_t frames, levels;     /* number of frames, and of levels (0 to 255), compared so far */
-    double  squared, absolute;  /* sums of squared and of absolute differences of levels      */
-    double  ssim;               /* sum of the frames' SSIM                                    */
-    int     most;               /* maximum difference of two levels (0 to 255)                */
-    double  worst_squared;      /* sum of the squared differences of levels in frame `worst`   */
+    double  squared, absolute;  /* sums of squared and of absolute differences of levels */
+    double  ssim;               /* sum of the frames' SSIM */
+    int     most;               /* maximum difference of two levels (0 to 255) */
+    double  worst_squared;      /* sum of the squared differences of levels in frame `worst` */
     int64_t worst;              /* index of the frame with the largest sum of squared differences */
 } xd_difference;
 

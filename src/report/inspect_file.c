@@ -8,12 +8,12 @@
 
 enum { SLOTS = 6, SHOWN = 3, TYPES = 24 };
 
-typedef struct share {          /* counts of the tensors whose names have the same prefix      */
+typedef struct share {          /* counts of the tensors whose names have the same prefix */
     int64_t     n;
     double      numbers, bytes;
-    const char *type[TYPES];    /* names of the types that the tensors have in the file        */
-    int64_t     of[TYPES];      /* [ntypes]: number of tensors of each type                    */
-    int         ntypes, blocks; /* blocks: 1: some tensors have block types                    */
+    const char *type[TYPES];    /* names of the types that the tensors have in the file */
+    int64_t     of[TYPES];      /* [ntypes]: number of tensors of each type */
+    int         ntypes, blocks; /* blocks: 1: some tensors have block types */
 } share;
 
 static void count_type(share *r, const char *type)

@@ -17,7 +17,7 @@
 #include "ranks/world.h"
 #include "xdit/tools.h"
 
-enum { READ_BYTES = 64 << 20 };  /* size of the file with which the disk is measured            */
+enum { READ_BYTES = 64 << 20 };  /* size of the file with which the disk is measured */
 
 static double reduce_value(const xd_prober *p, double v, xd_red op)
 {

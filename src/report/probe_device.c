@@ -44,7 +44,7 @@ static double exchange_s(const lane *l, int64_t bytes, int n)
 {
     double best = 1e30;
     xd_req r[2];
-    for (int i = 0; i <= ROUNDS; i++) {         /* round 0 sets up the message channels        */
+    for (int i = 0; i <= ROUNDS; i++) {         /* round 0 sets up the message channels */
         xd_probe_meet(l->p);
         double t = xd_now_s();
         for (int k = 0; k < n; k++) {

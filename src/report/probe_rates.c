@@ -23,7 +23,7 @@ static const double CALLS_S = 0.002;
 
 typedef struct sizes {
     int large, rows, few, tokens, most_keys, few_keys, few_tokens, heads, side, channels;
-    int lines, width, level, groups;    /* sizes of operands for memory-bound kernels          */
+    int lines, width, level, groups;    /* sizes of operands for memory-bound kernels */
 } sizes;
 
 static const sizes of_cpu = { 2048, 512, 16, 512, 1024, 120, 64, 8, 48, 256, 512, 1024, 64, 16 };
@@ -36,11 +36,11 @@ static const sizes *sizes_of(const xd_prober *p)
     return !p->apart ? &of_cpu : p->slow ? &of_slow : &of_gpu;
 }
 
-typedef struct work {           /* a kernel and its operands, in one memory block              */
+typedef struct work {           /* a kernel and its operands, in one memory block */
     xd_prober *p;
     const sizes *z;
     xd_dtype   type, kept;      /* type: compute type; kept: element type of the stored weights */
-    int        fp8;             /* 1: the inputs of GEMMs are converted to e4m3, too           */
+    int        fp8;             /* 1: the inputs of GEMMs are converted to e4m3, too */
     xd_arena   a;
     xd_op      op;
     union {

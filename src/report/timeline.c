@@ -10,14 +10,14 @@
 
 #include "base/file.h"
 
-enum {                          /* sizes of the drawing in pixels                              */
+enum {                          /* sizes of the drawing in pixels */
     WIDTH = 1000, LEFT = 76, LANE = 640, MEMORY = 740, BARS = 170, ROW = 26, BAR = 14, HEAD = 66,
     CELLS = 2 * LANE,
 };
 
 typedef struct xd_timeline_cell {
-    float s[XD_SPAN_KINDS];     /* seconds of each kind of activity in a cell                  */
-    int   patch;                /* PipeFusion patch of the last computation in the cell        */
+    float s[XD_SPAN_KINDS];     /* seconds of each kind of activity in a cell */
+    int   patch;                /* PipeFusion patch of the last computation in the cell */
 } cell;
 
 static const char *const patch_colors[] = {

@@ -13,7 +13,7 @@
 typedef enum xd_span_kind { XD_SPAN_COMPUTE, XD_SPAN_WAIT, XD_SPAN_MESSAGE, XD_SPAN_KINDS }
     xd_span_kind;
 
-typedef struct xd_memory_bars { /* memory of one rank in bytes                                 */
+typedef struct xd_memory_bars { /* memory of one rank in bytes */
     /* Weights, and activations (work). Index 0: text encoders, 1: transformer, 2: VAE. */
     double weights[3], work[3];
     double peak;
@@ -21,9 +21,9 @@ typedef struct xd_memory_bars { /* memory of one rank in bytes                  
 
 typedef struct xd_timeline {
     double  from, to;           /* drawn time range in seconds; spans are clipped to this range */
-    int     ranks;              /* number of ranks; only the first XD_LANES are drawn          */
-    const xd_memory_bars *memory;       /* [ranks] memory of the ranks, borrowed; or NULL      */
-    struct xd_timeline_cell *cell;      /* allocated and used by timeline.c only               */
+    int     ranks;              /* number of ranks; only the first XD_LANES are drawn */
+    const xd_memory_bars *memory;       /* [ranks] memory of the ranks, borrowed; or NULL */
+    struct xd_timeline_cell *cell;      /* allocated and used by timeline.c only */
     double *sum; /* [ranks][XD_SPAN_KINDS] seconds of each kind of span in the drawn range */
 } xd_timeline;
 

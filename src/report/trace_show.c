@@ -13,11 +13,11 @@
 
 enum { MOST_RANKS = 65536 };
 
-typedef struct rank_state {     /* state of a rank while the file's events are read in order     */
+typedef struct rank_state {     /* state of a rank while the file's events are read in order */
     /* begin and end of the shown step in seconds; to is 0 if the rank has no such step */
     double from, to;
     double before;           /* end of the previous step in seconds; 0: there is no previous step */
-    double piece_end;           /* end of the current work item in seconds                      */
+    double piece_end;           /* end of the current work item in seconds */
     /* patch: PipeFusion patch that the rank is computing. on_device: 1 if the trace has times that
      * were measured on the rank's device. */
     int    patch, on_device;
@@ -27,7 +27,7 @@ typedef struct rank_state {     /* state of a rank while the file's events are r
 typedef struct slice {
     const char *cat;
     int         rank, step, patch, received;
-    double      from, to;       /* begin and end of the event in seconds                        */
+    double      from, to;       /* begin and end of the event in seconds */
 } slice;
 
 typedef struct shown {
@@ -36,7 +36,7 @@ typedef struct shown {
     /* [n] events in the order of the file; the texts of the events belong to `root` */
     slice         *slice;
     int            n, ranks, step, steps;
-    rank_state    *rank;        /* [ranks]: states of the ranks                                 */
+    rank_state    *rank;        /* [ranks]: states of the ranks */
     /* all: timeline of the complete request; one: timeline of the shown step */
     xd_timeline    all, one;
 } shown;

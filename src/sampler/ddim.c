@@ -8,8 +8,8 @@
 #include "sampler/schedule.h"
 
 typedef struct ddim {
-    double *acp;                /* [steps] cumulative alpha product at each step               */
-    double *prev;               /* [steps] cumulative alpha product after each step            */
+    double *acp;                /* [steps] cumulative alpha product at each step */
+    double *prev;               /* [steps] cumulative alpha product after each step */
 } ddim;
 
 static int count_draws(const xd_sampling *s, int step)
@@ -60,7 +60,7 @@ static xd_status ddim_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
             break;
         }
         s->in_scale[i] = 1;
-        d->acp[i] = l.acp[t < 0 ? l.n + t : t];         /* index -1 is the last element        */
+        d->acp[i] = l.acp[t < 0 ? l.n + t : t];         /* index -1 is the last element */
         d->prev[i] = to >= 0 ? l.acp[to] : c->set_alpha_to_one ? 1 : l.acp[0];
         if (a->leap && s->steps == 1)
             d->prev[i] = 1;
@@ -139,6 +139,7 @@ static const xd_field fields[] = {
 };
 
 extern const xd_sampler xd_sampler_ddim;
+
 const xd_sampler xd_sampler_ddim = {
     .name = "ddim", .webui = "DDIM", .classes = { "DDIMScheduler" }, .fields = fields,
     .history = history_length,

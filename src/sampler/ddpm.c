@@ -12,7 +12,7 @@
 #include "sampler/schedule.h"
 
 typedef struct level {
-    double acp;                 /* cumulative alpha product at this step                        */
+    double acp;                 /* cumulative alpha product at this step */
     /* The next latents are a sum of three terms; these are the factors of the predicted clean
      * latents, of the current latents and of the noise. */
     float  x0, lat, noise;
@@ -60,7 +60,7 @@ static xd_status fill_steps(xd_sampling *s, const xd_levels *l, const xd_steps *
             return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d gives timestep %d "
                                           "of %d", c->steps_offset, t, l->n);
         s->in_scale[i] = 1;
-        double acp = l->acp[t < 0 ? l->n + t : t];      /* index -1 is the last element         */
+        double acp = l->acp[t < 0 ? l->n + t : t];      /* index -1 is the last element */
         v[i] = level_of(c, acp, to >= 0 ? l->acp[to] : 1, t);
         if (a->leap && s->steps == 1)
             v[i] = (level){ acp, 1, 0, 0 };
@@ -141,6 +141,7 @@ static const xd_field fields[] = {
 };
 
 extern const xd_sampler xd_sampler_ddpm;
+
 const xd_sampler xd_sampler_ddpm = {
     .name = "ddpm",
     .webui = "DDPM",

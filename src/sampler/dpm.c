@@ -13,7 +13,7 @@
 #include "sampler/dpm.h"
 
 typedef struct dpm {
-    double *sigma;              /* [steps + 1] noise levels; the last one is the final level   */
+    double *sigma;              /* [steps + 1] noise levels; the last one is the final level */
 } dpm;
 
 static int history_length(const xd_sched_cfg *c)
@@ -284,6 +284,7 @@ static const xd_field fields[] = {
 };
 
 extern const xd_sampler xd_sampler_dpm;
+
 const xd_sampler xd_sampler_dpm = {
     .name = "dpm++",
     .webui = "DPM++ 2M", .webui_sde = "DPM++ 2M SDE",

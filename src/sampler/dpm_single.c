@@ -12,7 +12,7 @@
 #include "exec/op.h"
 #include "sampler/dpm.h"
 
-enum { MOST = 3 };              /* max order of a step                                         */
+enum { MOST = 3 };              /* max order of a step */
 
 static int history_length(const xd_sched_cfg *c)
 {
@@ -46,7 +46,7 @@ static int order_of(const xd_sampling *s, int step)
         return 1;
     if (last && c->lower_order_final && c->solver_order > 1 && whole % c->solver_order == 0)
         return 1;
-    return step + 1 < order ? step + 1 : order;     /* the first group may have fewer steps     */
+    return step + 1 < order ? step + 1 : order;     /* the first group may have fewer steps */
 }
 
 /* The factors of a step's linear combination: the factor of the latents, the factors of the latest
@@ -57,7 +57,7 @@ typedef struct factors { double lat, m[MOST], noise; } factors;
  * r has the times of the predictions, as fractions of the step. */
 static void add_slopes(factors *f, const xd_sched_cfg *c, xd_slopes v, int order, const double *r)
 {
-    if (order == 2) {           /* the slope is that between m0 and m1                         */
+    if (order == 2) {           /* the slope is that between m0 and m1 */
         f->m[0] = v.first / r[0];
         f->m[1] -= f->m[0];
         return;
@@ -128,6 +128,7 @@ static const xd_field fields[] = {
 };
 
 extern const xd_sampler xd_sampler_dpm_single;
+
 const xd_sampler xd_sampler_dpm_single = {
     .name = "dpm++-single",
     .webui = "DPM++ 2S",

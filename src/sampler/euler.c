@@ -11,7 +11,7 @@
 #include "sampler/schedule.h"
 
 typedef struct euler {
-    double *sigma;              /* [steps + 2] noise levels                                    */
+    double *sigma;              /* [steps + 2] noise levels */
 } euler;
 
 static int history_length(const xd_sched_cfg *c)
@@ -156,7 +156,7 @@ static void euler_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_t
     (void)hist;
     if (!strcmp(type, "epsilon"))
         xd_axpby(x, lat, (float)d, pred, 1);
-    else if (!strcmp(type, "v_prediction"))     /* x0 = x / q - v / sqrt(q) pred               */
+    else if (!strcmp(type, "v_prediction"))     /* x0 = x / q - v / sqrt(q) pred */
         xd_axpby(x, lat, (float)(d / sqrt(q)), pred, (float)(1 + d * v / q));
     else
         xd_axpby(x, lat, (float)(-d / v), pred, (float)(1 + d / v));
@@ -224,6 +224,7 @@ static const xd_field ancestral_fields[] = {
 };
 
 extern const xd_sampler xd_sampler_euler, xd_sampler_euler_ancestral;
+
 const xd_sampler xd_sampler_euler_ancestral = {
     .name = "euler-ancestral", .webui = "Euler a",
     .classes = { "EulerAncestralDiscreteScheduler" }, .fields = ancestral_fields,

@@ -179,6 +179,7 @@ static const xd_field fields[] = {
 };
 
 extern const xd_sampler xd_sampler_flow, xd_sampler_flow_lcm;
+
 const xd_sampler xd_sampler_flow_lcm = {
     .name = "flow-lcm", .webui = "LCM", .classes = { "FlowMatchLCMScheduler" },
     .fields = fields, .history = history_length, .open = lcm_open, .close = xd_flow_close,

@@ -183,6 +183,7 @@ static const xd_field flow_fields[] = {
 };
 
 extern const xd_sampler xd_sampler_heun, xd_sampler_flow_heun;
+
 const xd_sampler xd_sampler_heun = {
     .name = "heun", .webui = "Heun", .classes = { "HeunDiscreteScheduler" }, .fields = fields,
     .history = history_length, .open = discrete_open, .close = discrete_close,

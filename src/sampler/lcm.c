@@ -13,13 +13,13 @@
 #include "sampler/schedule.h"
 
 typedef struct level {
-    double acp;                 /* cumulative alpha product at this step                       */
+    double acp;                 /* cumulative alpha product at this step */
     /* LCM: factors of the clean latents and of the latents before the step, which meet the boundary
      * condition of consistency models. */
     double clean, lat;
     /* TCD: cumulative alpha product at the timestep to which the step's prediction leads. */
     double to;
-    double next;                /* cumulative alpha product at the next step                   */
+    double next;                /* cumulative alpha product at the next step */
 } level;
 
 static int history_length(const xd_sched_cfg *c)
@@ -171,7 +171,7 @@ static void tcd_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
                      const xd_tensor *hist, xd_tensor noise)
 {
     const level *v = (const level *)s->priv + step;
-    double       now = sqrt((1 - v->to) / (1 - v->acp));        /* factor of the latents       */
+    double       now = sqrt((1 - v->to) / (1 - v->acp));        /* factor of the latents */
     (void)hist;
     tcd_clean(x, s, step, lat, pred);
     xd_axpby(x, lat, (float)(sqrt(v->to) - sqrt(v->acp) * now), pred, (float)now);
@@ -205,6 +205,7 @@ static const xd_field tcd_fields[] = { COMMON, XD_SCHED(eta, 'd', 0, NULL),
                                        { NULL, 0, 0, 0, NULL } };
 
 extern const xd_sampler xd_sampler_lcm, xd_sampler_tcd;
+
 const xd_sampler xd_sampler_lcm = {
     .name = "lcm", .webui = "LCM", .classes = { "LCMScheduler" }, .fields = lcm_fields,
     .history = history_length, .open = lcm_open, .close = lcm_close, .draws = lcm_draws,

@@ -26,19 +26,19 @@ typedef struct xd_sched_cfg {
     int    solver_order;
     /* for DPM-Solver: "dpmsolver++" or, only for the multistep sampler, "sde-dpmsolver++" */
     char   algorithm_type[XD_FIELD_TEXT];
-    char   solver_type[XD_FIELD_TEXT];          /* DPM-Solver: "midpoint" or "heun"             */
+    char   solver_type[XD_FIELD_TEXT];          /* DPM-Solver: "midpoint" or "heun" */
     int    lower_order_final, euler_at_final;
     /* LCM, TCD: number of the distillation's timesteps, from which steps are chosen. */
     int    original_inference_steps;
     /* timestep_scaling: only for LCM. eta: only for DDIM and TCD; set by the request, not by the
      * config. */
     double timestep_scaling, eta;
-    int    predict_x0;                          /* UniPC: 1: steps use predicted clean latents  */
-    xd_ints disable_corrector;                  /* UniPC: indices of steps without a corrector    */
+    int    predict_x0;                          /* UniPC: 1: steps use predicted clean latents */
+    xd_ints disable_corrector;                  /* UniPC: indices of steps without a corrector */
     int    use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_lu_lambdas;
     int    use_flow_sigmas;
     double flow_shift;
-    char   final_sigmas_type[XD_FIELD_TEXT];    /* last noise level: "zero" or "sigma_min"      */
+    char   final_sigmas_type[XD_FIELD_TEXT];    /* last noise level: "zero" or "sigma_min" */
     double lambda_min_clipped;
     char   variance_type[XD_FIELD_TEXT];
     int    thresholding;
@@ -59,7 +59,7 @@ typedef struct xd_sched_cfg {
     double shift, base_shift, max_shift, shift_terminal;
     int64_t base_image_seq_len, max_image_seq_len;
     int    use_dynamic_shifting, invert_sigmas, stochastic_sampling;
-    char   time_shift_type[XD_FIELD_TEXT];      /* dynamic shift: "exponential" or "linear"     */
+    char   time_shift_type[XD_FIELD_TEXT];      /* dynamic shift: "exponential" or "linear" */
 } xd_sched_cfg;
 
 /* XD_SCHED is a row of xd_sampler.fields: a config key with its kind (xd_field) and default.
@@ -102,9 +102,9 @@ typedef struct xd_sched_cfg {
 
 typedef struct xd_sampling xd_sampling;         /* the schedule and the history of one request */
 
-typedef struct xd_steps {       /* what the request sets in a schedule                          */
+typedef struct xd_steps {       /* what the request sets in a schedule */
     int     steps;
-    int64_t tokens;             /* number of image tokens, on which a dynamic shift depends    */
+    int64_t tokens;             /* number of image tokens, on which a dynamic shift depends */
     /* 1: the noise levels are evenly spaced from 1 to 1/steps before they are shifted. The field is
      * used only by samplers of rectified flow, and by unipc with use_flow_sigmas. */
     int     own_sigmas;
@@ -128,18 +128,18 @@ typedef struct xd_steps {       /* what the request sets in a schedule          
  * Some samplers accept a list only with, or only without, use_flow_sigmas. */
 enum { XD_TAKES_SIGMAS = 1, XD_TAKES_TIMES = 2 };
 
-enum { XD_MAXHIST = 4 };        /* maximum number of history arrays of a sampler                 */
+enum { XD_MAXHIST = 4 };        /* maximum number of history arrays of a sampler */
 
 typedef struct xd_sampler {
-    const char *name;           /* value of --scheduler, e.g. "dpm++"                           */
-    const char *webui;          /* name of the sampler in stable-diffusion-webui; NULL: none    */
+    const char *name;           /* value of --scheduler, e.g. "dpm++" */
+    const char *webui;          /* name of the sampler in stable-diffusion-webui; NULL: none */
     /* Name, in stable-diffusion-webui, of the sampler with algorithm_type sde-dpmsolver++; NULL:
      * none. */
     const char *webui_sde;
-    const char *classes[6];     /* diffusers' scheduler classes that the sampler implements     */
+    const char *classes[6];     /* diffusers' scheduler classes that the sampler implements */
     /* The config keys that the sampler reads into xd_sched_cfg, with their default values. */
     const xd_field *fields;
-    int (*history)(const xd_sched_cfg *c);      /* returns the number of history arrays           */
+    int (*history)(const xd_sched_cfg *c);      /* returns the number of history arrays */
     xd_status (*open)(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
     void (*close)(xd_sampling *s);
     /* Returns how many random tensors diffusers draws in a step; each is normally distributed and
@@ -156,13 +156,13 @@ typedef struct xd_sampler {
      * and from `lat`, the latents before the step. The conversion needs neither history nor
      * noise. */
     void (*clean)(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
-    int takes;                  /* lists it accepts: XD_TAKES_SIGMAS, XD_TAKES_TIMES          */
-    int last_sigma;             /* 1: the request's sigmas include the last level             */
+    int takes;                  /* lists it accepts: XD_TAKES_SIGMAS, XD_TAKES_TIMES */
+    int last_sigma;             /* 1: the request's sigmas include the last level */
     /* Writes two factors to of[0] and of[1]: the latents before the step are of[0] times the clean
      * image plus of[1] times noise. `step` may be the number of steps, for the latents after the
      * last step. NULL: the sampler cannot start from an image. */
     void (*shares)(const xd_sampling *s, int step, double of[2]);
-    int flow;                   /* 1: the sampler is for models of rectified flow              */
+    int flow;                   /* 1: the sampler is for models of rectified flow */
 } xd_sampler;
 
 struct xd_sampling {
@@ -174,15 +174,15 @@ struct xd_sampling {
     /* Number of steps at the start of the schedule that are skipped; always 0 for rectified
      * flow. */
     int     skipped;
-    double *time;               /* [steps] timestep of each step, an input of the network        */
+    double *time;               /* [steps] timestep of each step, an input of the network */
     /* If there is no initial image, the initial noise is multiplied by this factor
      * (init_noise_sigma). */
     double  init_scale;
-    double *in_scale;           /* [steps] model input = latents * in_scale[step]                */
+    double *in_scale;           /* [steps] model input = latents * in_scale[step] */
     void   *priv;
 };
 
-extern const xd_sampler *const xd_samplers[];   /* all samplers; the array ends with NULL      */
+extern const xd_sampler *const xd_samplers[];   /* all samplers; the array ends with NULL */
 
 /* Appends the names of all samplers to a text, in the form "a, b". */
 void xd_sampler_names(xd_text_buf *b);

@@ -7,10 +7,10 @@
 
 #include "sampler/sampler.h"
 
-typedef struct xd_levels {      /* noise levels for the training timesteps t = 0 .. n-1        */
+typedef struct xd_levels {      /* noise levels for the training timesteps t = 0 .. n-1 */
     int     n;
-    double *acp;                /* [n] cumulative product of 1 - beta                          */
-    double *sigma;              /* [n] noise level sqrt((1 - acp) / acp)                       */
+    double *acp;                /* [n] cumulative product of 1 - beta */
+    double *sigma;              /* [n] noise level sqrt((1 - acp) / acp) */
 } xd_levels;
 
 /* Computes the noise levels of training from a scheduler config. If rescale_betas_zero_snr is set

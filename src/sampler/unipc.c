@@ -13,7 +13,7 @@
 #include "exec/op.h"
 #include "sampler/schedule.h"
 
-enum { MOST = 3 };              /* max order of a step                                         */
+enum { MOST = 3 };              /* max order of a step */
 
 /* Factors of a linear combination that gives the latents after a step. `lat` is the factor of the
  * latents at the start of the step. `new` is used only in a correction: the factor of the
@@ -93,7 +93,7 @@ static void flow_levels(const xd_sched_cfg *c, const xd_steps *a, double *time, 
         step = n > 1 ? (1.0 / n - 1) / (n - 1) : 0;
     for (int i = 0; i < n; i++) {
         double v = a->sigmas ? a->sigmas[i] : a->own_sigmas && i && i == n - 1 ? 1.0 / n :
-                   i * step + 1;        /* as in numpy's linspace, the last value is exact     */
+                   i * step + 1;        /* as in numpy's linspace, the last value is exact */
         sigma[i] = c->use_dynamic_shifting ? k / (k + (1 / v - 1)) : k * v / (1 + (k - 1) * v);
     }
     double scale = (1 - sigma[n - 1]) / (1 - c->shift_terminal);
@@ -360,6 +360,7 @@ static const xd_field fields[] = {
 };
 
 extern const xd_sampler xd_sampler_unipc;
+
 const xd_sampler xd_sampler_unipc = {
     .name = "unipc", .webui = "UniPC", .classes = { "UniPCMultistepScheduler" }, .fields = fields,
     .history = history_length, .open = unipc_open, .close = unipc_close, .step = unipc_step,

@@ -8,8 +8,8 @@
 
 static const struct {
     const char *name;
-    size_t      size;           /* bytes per block                                            */
-    int64_t     block;          /* elements per block; 1: not a block type                    */
+    size_t      size;           /* bytes per block */
+    int64_t     block;          /* elements per block; 1: not a block type */
 } types[XD_NDTYPES] = {
     [XD_F32] = { "f32", 4, 1 },         [XD_F16] = { "f16", 2, 1 },
     [XD_BF16] = { "bf16", 2, 1 },       [XD_F64] = { "f64", 8, 1 },
@@ -175,7 +175,7 @@ uint16_t xd_f32_bf16(float v)
 {
     uint32_t b;
     memcpy(&b, &v, sizeof b);
-    if ((b & 0x7fffffffu) > 0x7f800000u)        /* NaN becomes a quiet NaN   */
+    if ((b & 0x7fffffffu) > 0x7f800000u)        /* NaN becomes a quiet NaN */
         return (uint16_t)((b >> 16) | 0x40u);
     return (uint16_t)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16);
 }
@@ -311,7 +311,7 @@ void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
         }
         return;
     }
-    if (ft == XD_F32 && tt == XD_BF16) {        /* xd_f32_bf16 in a loop that vectorizes       */
+    if (ft == XD_F32 && tt == XD_BF16) {        /* xd_f32_bf16 in a loop that vectorizes */
         uint16_t *out = to;
         for (int64_t i = 0; i < n; i++) {
             uint32_t b;

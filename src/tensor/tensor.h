@@ -24,19 +24,19 @@ typedef enum xd_dtype {
     XD_IQ4_NL, XD_IQ4_XS, XD_NDTYPES,
 } xd_dtype;
 
-enum { XD_MAXDIM = 5 };                 /* maximum number of dimensions, as in [B,C,T,H,W]   */
+enum { XD_MAXDIM = 5 };                 /* maximum number of dimensions, as in [B,C,T,H,W] */
 
 typedef struct xd_tensor {
     void    *p; /* first element (no valid address on a count device); NULL: absent */
     int64_t  d[XD_MAXDIM]; /* extents, outermost dimension first; 1 in unused dimensions */
-    int64_t  s[XD_MAXDIM];              /* strides in elements; 0 in unused dimensions       */
+    int64_t  s[XD_MAXDIM];              /* strides in elements; 0 in unused dimensions */
     xd_dtype type;
     int      nd;
 } xd_tensor;
 
-size_t      xd_dtype_size(xd_dtype t);  /* returns bytes per element; 0: a block type        */
-const char *xd_dtype_name(xd_dtype t);  /* returns "f32", "bf16", "q4_k", ...                */
-int64_t     xd_dtype_block(xd_dtype t); /* returns elements per block; 1: not a block type   */
+size_t      xd_dtype_size(xd_dtype t);  /* returns bytes per element; 0: a block type */
+const char *xd_dtype_name(xd_dtype t);  /* returns "f32", "bf16", "q4_k", ... */
+int64_t     xd_dtype_block(xd_dtype t); /* returns elements per block; 1: not a block type */
 size_t      xd_dtype_block_bytes(xd_dtype t);
 /* returns the bytes of n elements (complete blocks) */
 size_t      xd_dtype_bytes(xd_dtype t, int64_t n);
@@ -53,7 +53,7 @@ xd_tensor xd_flat(xd_tensor t); /* returns a view of [n,H,hd] as [n,H*hd] */
 /* changes the shape of t, which must be contiguous */
 xd_tensor xd_reshape(xd_tensor t, int nd, const int64_t *d);
 xd_tensor xd_permute(xd_tensor t, const int *order);            /* dimension i of the result
-                                                                   is dimension order[i]      */
+                                                                   is dimension order[i] */
 int64_t   xd_count(xd_tensor t);                                /* returns the number of elements */
 size_t    xd_bytes(xd_tensor t); /* returns the bytes of all elements, also of a block type */
 int       xd_contiguous(xd_tensor t);

@@ -66,14 +66,14 @@ typedef struct blk {
 } blk;
 
 typedef struct glob {
-    xd_tensor embed;            /* [V,E]: token embeddings                                    */
-    xd_tensor position;         /* [positions,E] F32: position embeddings                     */
-    xd_tensor type;             /* [types,E] F32: token type embeddings                       */
-    xd_tensor gain, bias;       /* [E]: norm of the sum of embeddings                         */
+    xd_tensor embed;            /* [V,E]: token embeddings */
+    xd_tensor position;         /* [positions,E] F32: position embeddings */
+    xd_tensor type;             /* [types,E] F32: token type embeddings */
+    xd_tensor gain, bias;       /* [E]: norm of the sum of embeddings */
 } glob;
 
 typedef struct local {
-    int64_t real;               /* number of the text's tokens, without the padding           */
+    int64_t real;               /* number of the text's tokens, without the padding */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -199,7 +199,7 @@ static void embed_ids(xd_exec *x, const cfg *c, const glob *g, const int32_t *id
 {
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor type = xd_rows(g->type, 0, 1);
-    type.d[0] = n, type.s[0] = 0;       /* stride 0: every token gets row 0                   */
+    type.d[0] = n, type.s[0] = 0;       /* stride 0: every token gets row 0 */
     xd_copy_to(x, out, xd_lookup_rows(x, g->embed, ids, n, XD_F32));
     xd_add(x, out, type);
     xd_add(x, out, xd_rows(g->position, 0, n));
@@ -238,6 +238,7 @@ static const xd_block *block(const void *c, int layer)
 }
 
 extern const xd_text xd_text_bert;
+
 const xd_text xd_text_bert = {
     .net = { .name = "bert",
              .classes = { "BertModel" },

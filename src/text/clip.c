@@ -12,7 +12,7 @@
 #include "text/text.h"
 
 typedef struct cfg {
-    xd_clip_dims of;            /* sizes of the transformer blocks                             */
+    xd_clip_dims of;            /* sizes of the transformer blocks */
     int64_t vocab, proj, positions, eos;
     int     nlayers;
     char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
@@ -47,10 +47,10 @@ static const xd_field fields[] = {
 };
 
 typedef struct glob {
-    xd_tensor embed;            /* [V,E]: token embeddings                                    */
-    xd_tensor position;         /* [positions,E] F32: position embeddings                     */
-    xd_tensor gain, bias;       /* [E]: norm after the last block                             */
-    xd_lin    proj;             /* projection of the pooled embedding, or absent              */
+    xd_tensor embed;            /* [V,E]: token embeddings */
+    xd_tensor position;         /* [positions,E] F32: position embeddings */
+    xd_tensor gain, bias;       /* [E]: norm after the last block */
+    xd_lin    proj;             /* projection of the pooled embedding, or absent */
 } glob;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -208,6 +208,7 @@ static const xd_block *block(const void *c, int layer)
     .nlayers = nlayers, .block = block, .prefix = "text_model."
 
 extern const xd_text xd_text_clip, xd_text_clip_proj;
+
 const xd_text xd_text_clip = {
     .net = { .name = "clip", .classes = { "CLIPTextModel" }, CLIP, .weights = weights,
              .unread = { "embeddings.position_ids", "logit_scale", "text_projection.weight" } },

@@ -12,8 +12,8 @@
 #include "text/text.h"
 
 typedef struct cfg {
-    xd_clip_dims of;            /* sizes of the transformer blocks                             */
-    int64_t channels, side, patch;      /* image channels; side of the image and of a patch    */
+    xd_clip_dims of;            /* sizes of the transformer blocks */
+    int64_t channels, side, patch;      /* image channels; side of the image and of a patch */
     int     nlayers;
     char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
 } cfg;
@@ -45,15 +45,15 @@ static const xd_field fields[] = {
 };
 
 typedef struct glob {
-    xd_tensor class;            /* [E] F32: class token                                        */
-    xd_lin    patch;            /* [E, C p p]: patch embedding                                 */
-    xd_tensor position;         /* [rows,E] F32: position embeddings                           */
-    xd_tensor gain, bias;       /* [E]: norm before the first block                            */
+    xd_tensor class;            /* [E] F32: class token */
+    xd_lin    patch;            /* [E, C p p]: patch embedding */
+    xd_tensor position;         /* [rows,E] F32: position embeddings */
+    xd_tensor gain, bias;       /* [E]: norm before the first block */
 } glob;
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-static int64_t grid(const cfg *c)       /* patches per side of an image                        */
+static int64_t grid(const cfg *c)       /* patches per side of an image */
 {
     return c->side / c->patch;
 }
@@ -220,6 +220,7 @@ static const xd_block *block(const void *c, int layer)
 }
 
 extern const xd_text xd_text_clip_vision;
+
 const xd_text xd_text_clip_vision = {
     .net = { .name = "clip-vision",
              .classes = { "CLIPVisionModel", "CLIPVisionModelWithProjection" },

@@ -14,22 +14,22 @@
 #include "text/decoder.h"
 
 typedef struct blk {
-    xd_tensor norm1, norm2;     /* [E]: norms before attention and before the MLP             */
-    xd_tensor post1, post2;     /* [E]: norms after attention and MLP; only Gemma has them    */
-    xd_tensor qnorm, knorm;     /* [D]: norms of queries and keys per head, or absent         */
+    xd_tensor norm1, norm2;     /* [E]: norms before attention and before the MLP */
+    xd_tensor post1, post2;     /* [E]: norms after attention and MLP; only Gemma has them */
+    xd_tensor qnorm, knorm;     /* [D]: norms of queries and keys per head, or absent */
     xd_lin    qkv, out, gate_up, down;
 } blk;
 
 typedef struct glob {
-    xd_tensor embed;            /* [V,E]: token embeddings                                    */
-    xd_tensor norm;             /* [E]: norm of the last hidden state                         */
+    xd_tensor embed;            /* [V,E]: token embeddings */
+    xd_tensor norm;             /* [E]: norm of the last hidden state */
     xd_qwen_vision_glob vision;
 } glob;
 
 typedef struct angles { xd_tensor cos, sin; } angles;   /* [n,D/2] F32: cosines and sines of rope */
 
 typedef struct local {
-    int64_t   first, real;      /* first row of the text; number of the text's rows           */
+    int64_t   first, real;      /* first row of the text; number of the text's rows */
     /* Rope angles of the layers with full attention (all), and of the layers with a window
      * (window). */
     angles    all, window;
@@ -227,7 +227,7 @@ static void rms_norm_into(xd_exec *x, const xd_decoder *c, xd_tensor out, xd_ten
                           xd_tensor gain)
 {
     xd_norm a = { .out = out, .in = in, .gain = gain, .rms = 1, .eps = c->eps };
-    if (c->kind->gemma) {       /* Gemma's norms multiply by 1 + weight                        */
+    if (c->kind->gemma) {       /* Gemma's norms multiply by 1 + weight */
         a.gain = (xd_tensor){ 0 };
         a.scale = xd_view2(gain.p, XD_F32, 1, gain.d[0]);
     }
@@ -447,6 +447,7 @@ static const xd_text with_vision[] = {
 };
 
 extern const xd_text xd_text_decoders[];
+
 const xd_text xd_text_decoders[XD_TEXT_DECODERS] = {
     NET(qwen3, "qwen3", "model.", with_head, "Qwen3ForCausalLM"),
     NET(qwen3, "qwen3", "", weights, "Qwen3Model"),

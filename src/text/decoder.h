@@ -5,18 +5,18 @@
 
 #include "text/qwen_vision.h"
 
-enum { XD_TEXT_DECODERS = 19 }; /* number of decoder classes in the registry of text encoders  */
+enum { XD_TEXT_DECODERS = 19 }; /* number of decoder classes in the registry of text encoders */
 
 /* Properties in which the kinds of decoder models differ and that are not in the config. */
 typedef struct xd_decoder_kind {
-    const char *title;          /* name in messages, "Qwen3"                                   */
-    const char *types[3];       /* values of model_type that this kind has                     */
-    int         qkv_bias;       /* 1: q, k and v have biases, the output projection has none    */
-    int         qk_norm;        /* 1: RMS norms of q and k per head                             */
+    const char *title;          /* name in messages, "Qwen3" */
+    const char *types[3];       /* values of model_type that this kind has */
+    int         qkv_bias;       /* 1: q, k and v have biases, the output projection has none */
+    int         qk_norm;        /* 1: RMS norms of q and k per head */
     /* 1: norms multiply by 1 + weight, embeddings are multiplied by sqrt(hidden_size), and there
      * are four norms per block: before and after the attention, before and after the MLP. */
     int         gemma;
-    int         capped;         /* 1: attention uses attn_logit_softcapping                     */
+    int         capped;         /* 1: attention uses attn_logit_softcapping */
     int         windows;        /* 1: sliding_window is ignored unless use_sliding_window is set */
     /* Selects the layers that have a sliding window if the config has no layer_types. A value n
      * above 0: every n-th layer has full attention, and the other layers have the window. 0: the
@@ -24,9 +24,9 @@ typedef struct xd_decoder_kind {
     int         pattern;
 } xd_decoder_kind;
 
-typedef struct xd_decoder_rope {        /* frequencies of a rotary embedding                   */
+typedef struct xd_decoder_rope {        /* frequencies of a rotary embedding */
     double  theta, factor, low, high;
-    int64_t positions;          /* original_max_position_embeddings of the config              */
+    int64_t positions;          /* original_max_position_embeddings of the config */
     char    type[XD_FIELD_TEXT];
 } xd_decoder_rope;
 
@@ -47,8 +47,8 @@ typedef struct xd_decoder {
     xd_decoder_rope rope, local;
     char     act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
     xd_names layer_types;
-    xd_ints  mrope;             /* rotary pairs per head for frame, row, column (mrope_section)  */
-    xd_qwen_vision vision;      /* the vision tower of Qwen2.5-VL                              */
+    xd_ints  mrope;             /* rotary pairs per head for frame, row, column (mrope_section) */
+    xd_qwen_vision vision;      /* the vision tower of Qwen2.5-VL */
     /* Number of the vision tower's blocks, which come before the blocks of the language model; 0:
      * the tower is not used. */
     int      vision_blocks;

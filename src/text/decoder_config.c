@@ -10,7 +10,7 @@
 
 #define AT(m) offsetof(xd_decoder, m)
 
-enum { MAX_TOWER = 1 << 16 };  /* upper limit of the sizes in the config of a vision tower    */
+enum { MAX_TOWER = 1 << 16 };  /* upper limit of the sizes in the config of a vision tower */
 
 /* Config keys of sizes. The parameters of the macro are the default values of vocabulary, width,
  * MLP width, layers, heads, key/value heads (0: as many as heads) and head size (0: width /
@@ -240,7 +240,7 @@ static xd_status check_config(xd_decoder *c, const xd_decoder_kind *kind, xd_err
         c->scalar = (float)c->D;
     if (kind->windows && !c->uses_window)
         c->window = 0;
-    if (!c->local.type[0])      /* by default, all layers have the same rotary embedding       */
+    if (!c->local.type[0])      /* by default, all layers have the same rotary embedding */
         c->local = c->rope;
     if (kind == &gemma2)
         c->pattern = kind->pattern;

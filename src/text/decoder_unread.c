@@ -2,7 +2,7 @@
  * not read (lm_head and vision towers), so that these tensors are not reported as unknown */
 #include "text/decoder.h"
 
-typedef struct layer {          /* "NAME.weight" is [out,in], or [out] if `in` is 0            */
+typedef struct layer {          /* "NAME.weight" is [out,in], or [out] if `in` is 0 */
     const char *name;
     int64_t     out, in;
     int         bias;

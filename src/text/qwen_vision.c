@@ -124,7 +124,7 @@ static void place_of(const cells *s, int64_t i, int64_t *y, int64_t *x, int64_t 
     *run = wide - i % wide;
 }
 
-typedef struct table {          /* arguments of the function that fills a table of patches      */
+typedef struct table {          /* arguments of the function that fills a table of patches */
     const xd_qwen_vision *c;
     const xd_text_read   *r;
     int                   sine;
@@ -192,7 +192,7 @@ static void fill_angles(void *ctx, float *to)
 
 typedef struct local {
     const xd_text_read *r;
-    xd_tensor           cos, sin;       /* [patches, D/2] F32: rope table                      */
+    xd_tensor           cos, sin;       /* [patches, D/2] F32: rope table */
 } local;
 
 /* Computes attention among n rows, beginning with row *at, and adds n to *at. */

@@ -8,7 +8,7 @@
 typedef struct xd_qwen_vision {
     int64_t dim, ff, channels, patch, frames, merge, window, out, token;
     int     depth, heads;
-    xd_ints full;               /* indices of blocks with attention over the complete image    */
+    xd_ints full;               /* indices of blocks with attention over the complete image */
     char    act_fn[XD_FIELD_TEXT];
     double  theta;
     xd_act  act;
@@ -16,11 +16,11 @@ typedef struct xd_qwen_vision {
 
 typedef struct xd_qwen_vision_glob {
     xd_lin    patches, up, down;
-    xd_tensor norm;             /* [dim] gain of the norm                                      */
+    xd_tensor norm;             /* [dim] gain of the norm */
 } xd_qwen_vision_glob;
 
 typedef struct xd_qwen_vision_block {
-    xd_tensor norm1, norm2;     /* [dim] gain of the norm                                      */
+    xd_tensor norm1, norm2;     /* [dim] gain of the norm */
     xd_lin    qkv, proj, gate_up, down;
 } xd_qwen_vision_block;
 

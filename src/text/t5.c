@@ -15,7 +15,7 @@
 typedef struct cfg {
     int64_t vocab, dim, d_kv, ff;
     int     nlayers, heads, buckets, max_distance, gated;
-    int     every;              /* 1: every block has its own position bias (UMT5)             */
+    int     every;              /* 1: every block has its own position bias (UMT5) */
     float   eps;
     char    proj[XD_FIELD_TEXT], act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
     xd_act  act;
@@ -60,24 +60,24 @@ typedef struct cfg {
 static const xd_field fields[] = { ROWS("t5") }, umt5_fields[] = { ROWS("umt5") };
 
 typedef struct blk {
-    xd_tensor norm1, norm2;     /* [E]: norms before attention and before the MLP             */
+    xd_tensor norm1, norm2;     /* [E]: norms before attention and before the MLP */
     /* wi: the input layer of the MLP; with a gated MLP, its gate layer and its value layer
      * together. */
     xd_lin    qkv, out, wi, wo;
-    xd_tensor bias;             /* UMT5's position bias [buckets,H] of all heads              */
+    xd_tensor bias;             /* UMT5's position bias [buckets,H] of all heads */
 } blk;
 
 typedef struct glob {
-    xd_tensor embed;            /* [V,E]: token embeddings                                    */
-    xd_tensor bias;             /* T5's position bias [buckets,H] of all heads                */
-    xd_span   heads;            /* range of this rank's attention heads                       */
-    xd_tensor norm;             /* [E]: norm after the last block                             */
+    xd_tensor embed;            /* [V,E]: token embeddings */
+    xd_tensor bias;             /* T5's position bias [buckets,H] of all heads */
+    xd_span   heads;            /* range of this rank's attention heads */
+    xd_tensor norm;             /* [E]: norm after the last block */
 } glob;
 
 typedef struct local {
     /* T5's position bias [H of this rank,n,real] F32, whose rows overlap in memory. */
     xd_tensor bias;
-    int64_t   real;             /* number of the text's tokens, without the padding           */
+    int64_t   real;             /* number of the text's tokens, without the padding */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -309,6 +309,7 @@ static const xd_block *block(const void *c, int layer)
     .width = width, .encode = encode }
 
 extern const xd_text xd_text_t5, xd_text_umt5;
+
 const xd_text xd_text_t5 =
     TEXT(fields, check_config, "T5EncoderModel", "T5ForConditionalGeneration");
 const xd_text xd_text_umt5 =

@@ -12,22 +12,22 @@ typedef struct xd_text_image {
      * counted or speed is measured. */
     const uint8_t *rgb;
     int64_t        height, width;
-    int64_t        at, n;       /* the image's tokens are ids [at, at + n) of the text         */
+    int64_t        at, n;       /* the image's tokens are ids [at, at + n) of the text */
     float          mean[3], std[3];     /* colours v in 0..1 are normalized to (v - mean) / std */
 } xd_text_image;
 
 /* The input of a text encoder or an image encoder, and the list of hidden states that the encoder
  * shall return. */
 typedef struct xd_text_read {
-    const int32_t *ids;         /* [n] token ids on the host                                   */
+    const int32_t *ids;         /* [n] token ids on the host */
     /* For an image encoder: [images,3,S,S] pixels on the host; `n` is then the number of output
      * rows. */
     const float   *pixels;
     int64_t        n;
     int64_t        first, real; /* ids [first, first + real) are text; the other ids are padding */
-    int            nlayers;     /* number of hidden states to return                           */
+    int            nlayers;     /* number of hidden states to return */
     const int     *layers;      /* [nlayers] indices of the hidden states, as in xd_text_layer */
-    int            nimages;     /* number of images, for an encoder with a vision tower        */
+    int            nimages;     /* number of images, for an encoder with a vision tower */
     const xd_text_image *images; /* [nimages] images, in the order of their tokens in `ids` */
     /* [tokens,E] embeddings of the images' tokens, computed by xd_text_run_vision. If there are no
      * images, the tensor has no dimensions (nd is 0). */
@@ -36,12 +36,12 @@ typedef struct xd_text_read {
 
 /* Properties of the vision tower of a text encoder. */
 typedef struct xd_text_tower {
-    int64_t patch, merge;       /* side of a patch in pixels; side of a token in patches       */
-    int32_t token;              /* id of the placeholder that an image token replaces          */
+    int64_t patch, merge;       /* side of a patch in pixels; side of a token in patches */
+    int32_t token;              /* id of the placeholder that an image token replaces */
 } xd_text_tower;
 
-typedef struct xd_text_vision { /* input and output size of an image encoder                   */
-    int64_t side, rows;         /* side of an image in pixels; output rows per image           */
+typedef struct xd_text_vision { /* input and output size of an image encoder */
+    int64_t side, rows;         /* side of an image in pixels; output rows per image */
 } xd_text_vision;
 
 typedef struct xd_text xd_text;
@@ -50,7 +50,7 @@ struct xd_text {
     /* Writes the input and output size of an image encoder. The pointer is NULL for a text
      * encoder. */
     void (*vision)(const void *cfg, xd_text_vision *out);
-    int64_t (*width)(const void *cfg);          /* returns E, the width of a token embedding    */
+    int64_t (*width)(const void *cfg);          /* returns E, the width of a token embedding */
     /* returns P, the width of the pooled embedding; NULL: the encoder has no pooled embedding */
     int64_t (*pooled)(const void *cfg);
     /* Encodes ids [n], which are in host memory, to out->tok [n,E]. If the encoder has a pooled

@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct merge { int32_t left, right, rank, id; } merge;     /* left < 0: a free slot     */
+typedef struct merge { int32_t left, right, rank, id; } merge;     /* left < 0: a free slot */
 
 struct xd_bpe {
     xd_pieces v;
-    merge    *m;                        /* hash table of merges; the key is the pair of ids     */
+    merge    *m;                        /* hash table of merges; the key is the pair of ids */
     size_t    mslots;
     /* Ids of one-byte pieces: byte[0] inside a word, byte[1] at a word's end; -1: none. */
     int32_t   byte[2][256];
@@ -378,7 +378,7 @@ static void merge_all(const xd_bpe *b, symbol *s, heap *h)
     }
 }
 
-enum { SMALL = 64 };                    /* a word with more symbols needs an allocation         */
+enum { SMALL = 64 };                    /* a word with more symbols needs an allocation */
 
 void xd_bpe_merge(const xd_bpe *b, const int32_t *ids, size_t count, xd_ids *out)
 {

@@ -74,7 +74,7 @@ static void lower_case(const char *s, size_t len, xd_bytes_buf *out)
     size_t took;
     for (size_t i = 0; i < len; i += took) {
         int32_t c = xd_utf8_get(s + i, len - i, &took);
-        if (c == 0x130) {               /* lower case of U+0130 is two characters               */
+        if (c == 0x130) {               /* lower case of U+0130 is two characters */
             xd_bytes_add(out, "i\xcc\x87", 3);
         } else if (c == 0x3a3) {
             xd_bytes_add(out, is_final(s, len, i) ? "\xcf\x82" : "\xcf\x83", 2);
@@ -100,7 +100,7 @@ static void lower_and_strip(xd_bytes_buf *text)
             end = i + took;
     text->len = 0;
     text->failed |= b.failed;
-    if (end > from)                     /* b.p may be NULL if the text is empty                */
+    if (end > from)                     /* b.p may be NULL if the text is empty */
         xd_bytes_add(text, b.p + from, end - from);
     xd_bytes_free(&b);
 }
@@ -194,14 +194,14 @@ static const rule before_html[] = {
 
 static const rule before_repair[] = {
     {"@" W "+" EDGE, ""},
-    {"[\\x{31c0}-\\x{9fff}]+", ""},     /* Chinese characters and the blocks next to them        */
+    {"[\\x{31c0}-\\x{9fff}]+", ""},     /* Chinese characters and the blocks next to them */
     {"[\\-\\x{58a}\\x{5be}\\x{1400}\\x{1806}\\x{2010}-\\x{2015}\\x{2e17}\\x{2e1a}\\x{2e3a}\\x{2e3b}"
      "\\x{2e40}\\x{301c}\\x{3030}\\x{30a0}\\x{fe31}\\x{fe32}\\x{fe58}\\x{fe63}\\x{ff0d}]+", "-"},
     {"[`\\x{b4}\\x{ab}\\x{bb}\\x{201c}\\x{201d}\\x{a8}]", "\""},
     {"[\\x{2018}\\x{2019}]", "'"},
     {"&quot;?", ""},
     {"&amp", ""},
-    {D "{1,3}\\." D "{1,3}\\." D "{1,3}\\." D "{1,3}", " "},    /* IP addresses                  */
+    {D "{1,3}\\." D "{1,3}\\." D "{1,3}\\." D "{1,3}", " "},    /* IP addresses */
     {D ":" D D S "+$", ""},
     {"\\\\n", " "},
     {"#" D "{1,3}" EDGE, ""},
@@ -216,7 +216,7 @@ static const rule before_repair[] = {
 };
 
 static const rule after_repair[] = {
-    {EDGE "[a-zA-Z]{1,3}" D "{3,15}" EDGE, ""},                 /* product codes (ABC12345)     */
+    {EDGE "[a-zA-Z]{1,3}" D "{3,15}" EDGE, ""},                 /* product codes (ABC12345) */
     {EDGE "[a-zA-Z]+" D "+[a-zA-Z]+" EDGE, ""},
     {EDGE D "+[a-zA-Z]+" D "+" EDGE, ""},
     {"(?:worldwide" S "+)?(?:free" S "+)?shipping", ""},
@@ -225,7 +225,7 @@ static const rule after_repair[] = {
     {EDGE FILES "(?:" S "images?)?", ""},
     {EDGE "page" S "+" D "+" EDGE, ""},
     {EDGE D "*[a-zA-Z]+" D "+[a-zA-Z]+" D "+[a-zA-Z" XD_DIGIT "]*" EDGE, " "},
-    {EDGE D "+\\.?" D "*[x\\x{445}\\x{d7}]" D "+\\.?" D "*" EDGE, ""},  /* sizes (600x400)       */
+    {EDGE D "+\\.?" D "*[x\\x{445}\\x{d7}]" D "+\\.?" D "*" EDGE, ""},  /* sizes (600x400) */
     {EDGE S "+:" S "+", ": "},
     {"([^" XD_DIGIT "][,./])" EDGE, "$1 "},
     {S "+", " "},

@@ -104,13 +104,13 @@ static int32_t stand_in(int32_t c)
         {0x1e6e3, 0x1e6e3}, {0x1e6e6, 0x1e6e6}, {0x1e6ee, 0x1e6ef}, {0x1e6f5, 0x1e6f5},
     };
     if (c == 0x113d1)
-        return 0x600;                   /* in newer Unicode, U+113D1 is a prepended mark        */
+        return 0x600;                   /* in newer Unicode, U+113D1 is a prepended mark */
     if (c == 0x11a3a)
-        return 'a';                     /* U+11A3A is no longer a prepended mark                */
+        return 'a';                     /* U+11A3A is no longer a prepended mark */
     if (c >= 0x897)
         for (size_t i = 0; i < sizeof extend / sizeof *extend; i++)
             if (c >= extend[i][0] && c <= extend[i][1])
-                return 0x300;           /* the characters in `extend` are combining marks       */
+                return 0x300;           /* the characters in `extend` are combining marks */
     return c;
 }
 

@@ -35,8 +35,8 @@ typedef struct parser {
      * is known. */
     size_t       none[PATTERNS];
     xd_tags     *tags;
-    const char  *raw;                   /* name of the open script or style tag, or NULL        */
-    xd_slice    *open;                  /* stack of open tags                                   */
+    const char  *raw;                   /* name of the open script or style tag, or NULL */
+    xd_slice    *open;                  /* stack of open tags */
     size_t       nopen, cap;
     /* Numbers of open tags: `kept` counts the open tags that keep white space, `silent` the open
      * tags whose content is not text. */

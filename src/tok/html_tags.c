@@ -21,7 +21,7 @@ struct xd_tags {
     uint32_t   *end[RUNS];
     /* [len + 1]: for each index, the number of the scan that reached the index, or 0. */
     uint32_t   *scan;
-    uint32_t   *ends;                   /* [len + 2]: end of the tag of each scan               */
+    uint32_t   *ends;                   /* [len + 2]: end of the tag of each scan */
     uint32_t    scans;
 };
 

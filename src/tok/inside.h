@@ -31,7 +31,7 @@ typedef struct xd_bytes_buf { char *p; size_t len, cap; int failed; } xd_bytes_b
 /* appends bytes; sets `failed` if out of memory */
 void xd_bytes_add(xd_bytes_buf *b, const void *p, size_t n);
 void xd_bytes_free(xd_bytes_buf *b);
-typedef struct xd_slice { const char *p; size_t len; } xd_slice;        /* a text, borrowed     */
+typedef struct xd_slice { const char *p; size_t len; } xd_slice;        /* a text, borrowed */
 
 /* ---- UTF-8 -------------------------------------------------------------------------------- */
 
@@ -52,13 +52,13 @@ typedef struct xd_range { int32_t from, to; } xd_range;
 /* Returns 1 if code point c is in one of n sorted ranges. */
 int xd_in_ranges(const xd_range *r, size_t n, int32_t c);
 
-typedef struct xd_codes { int32_t *p; size_t n; } xd_codes;     /* code points; p is malloc'ed  */
+typedef struct xd_codes { int32_t *p; size_t n; } xd_codes;     /* code points; p is malloc'ed */
 int  xd_codes_read(xd_codes *c, const char *s, size_t len);     /* reads UTF-8; 0: out of memory */
 /* Normalizes code points to NFD or NFC of Unicode 9 or, for XD_NFC_TODAY, to NFC of the Unicode
  * version that utf8proc has. Returns 0 if out of memory. */
 enum { XD_NFD, XD_NFC, XD_NFC_TODAY };
 int  xd_codes_canonical(xd_codes *c, int form);
-void xd_lower(int32_t c, xd_bytes_buf *out);                    /* appends the lower case of c  */
+void xd_lower(int32_t c, xd_bytes_buf *out);                    /* appends the lower case of c */
 
 /* ---- cleaning of prompts, as in diffusers (caption.c) ---------------------------------------- */
 
@@ -69,7 +69,7 @@ void xd_lower(int32_t c, xd_bytes_buf *out);                    /* appends the l
 #define XD_LETTERS   "\\p{L}\\p{N}_"
 #define XD_DIGIT  "\\p{Nd}"
 
-enum { XD_FIND_BYTES = 1 };             /* a pattern matches bytes, not UTF-8 characters        */
+enum { XD_FIND_BYTES = 1 };             /* a pattern matches bytes, not UTF-8 characters */
 typedef struct xd_finder xd_finder;
 xd_finder *xd_finder_open(const char *pattern, int flags);      /* returns NULL if out of memory */
 void       xd_finder_close(xd_finder *f);
@@ -89,18 +89,18 @@ int     xd_entity_put(const char *name, size_t n, int no_semicolon, xd_bytes_buf
 /* Parses a numeric HTML entity "&#...", and writes its number to *v. Returns the length of the
  * entity in bytes, or 0 if the text does not begin with such an entity. */
 size_t  xd_entity_number(const char *s, size_t len, int64_t *v);
-int32_t xd_entity_code(int64_t v);              /* code point of a numeric entity              */
-int32_t xd_windows_code(int byte);              /* code point of a byte in Windows-1252        */
+int32_t xd_entity_code(int64_t v);              /* code point of a numeric entity */
+int32_t xd_windows_code(int byte);              /* code point of a byte in Windows-1252 */
 /* Replaces HTML entities as Python's html.unescape does. */
 void    xd_unescape(const char *s, size_t len, xd_bytes_buf *out);
 /* Replaces HTML entities as ftfy's unescape_html does. */
 void    xd_unescape_whole(const char *s, size_t len, xd_bytes_buf *out);
 void    xd_unescape_twice(xd_bytes_buf *text);
 
-void    xd_fix_charset(xd_bytes_buf *text);     /* repairs mojibake as ftfy does               */
+void    xd_fix_charset(xd_bytes_buf *text);     /* repairs mojibake as ftfy does */
 /* Replaces C1 control characters by those of Windows-1252. Returns 1 if the text had any. */
 int     xd_fix_controls(xd_bytes_buf *text);
-void    xd_fix_text(xd_bytes_buf *text);        /* repairs a text like ftfy.fix_text           */
+void    xd_fix_text(xd_bytes_buf *text);        /* repairs a text like ftfy.fix_text */
 /* A parser of HTML start tags in a text. xd_tags_open borrows the text; it returns NULL if out of
  * memory. */
 typedef struct xd_tags xd_tags;
@@ -126,7 +126,7 @@ char   *xd_caption_end(xd_bytes_buf *text);
 
 /* A JSON text that is being read, and the offset `at` of the next byte to read. */
 typedef struct xd_skim { const char *p; size_t len, at; } xd_skim;
-typedef struct xd_skimmed {             /* the parts of a tokenizer.json                        */
+typedef struct xd_skimmed {             /* the parts of a tokenizer.json */
     xd_bytes_buf rest;                  /* the JSON text; vocab is replaced by {}, merges by [] */
     /* JSON texts of model.vocab (an object) and of model.merges; NULL: absent. */
     xd_slice     vocab, merges;
@@ -147,7 +147,7 @@ xd_status xd_skim_broken(const xd_skim *k, const char *what, const char *part, x
 /* ---- a SentencePiece vocabulary -------------------------------------------------------------- */
 
 enum { XD_PIECE_NORMAL = 1, XD_PIECE_UNKNOWN, XD_PIECE_CONTROL, XD_PIECE_USER };
-enum { XD_PIECE_MAX = 1024 };           /* max bytes of a piece; longer ones are refused       */
+enum { XD_PIECE_MAX = 1024 };           /* max bytes of a piece; longer ones are refused */
 
 typedef struct xd_piece {
     size_t at, len;                     /* offset of the piece in xd_vocab.text; length in bytes */
@@ -159,7 +159,7 @@ typedef struct xd_vocab {
     xd_piece    *p;
     int          n, cap;
     xd_bytes_buf text;
-    xd_bytes_buf map;                   /* the precompiled character map; may be empty          */
+    xd_bytes_buf map;                   /* the precompiled character map; may be empty */
 } xd_vocab;
 
 /* Read a SentencePiece vocabulary from a serialized ModelProto or a tokenizer.json. `what` is the
@@ -179,7 +179,7 @@ void      xd_vocab_free(xd_vocab *v);
 /* A character map for normalizing text; it borrows the bytes of xd_vocab.map. */
 typedef struct xd_charsmap {
     const char *trie, *text;
-    size_t      units, len; /* 4-byte elements of the trie; bytes of the replacements           */
+    size_t      units, len; /* 4-byte elements of the trie; bytes of the replacements */
 } xd_charsmap;
 
 xd_status xd_charsmap_open(xd_charsmap *m, const char *map, size_t len, const char *what,
@@ -195,7 +195,7 @@ typedef struct xd_added {
     /* The text for which the tokenizer searches; if f.normalized is set, this text is
      * normalized. */
     char          *text;
-    char          *name;                /* the token's text in the tokenizer file                */
+    char          *name;                /* the token's text in the tokenizer file */
     size_t         len;
     int32_t        id;
     xd_added_flags f;
@@ -206,16 +206,16 @@ void xd_ids_add(xd_ids *o, int32_t id);
 
 /* ---- pieces without scores ------------------------------------------------------------------ */
 
-enum { XD_PIECES_MAX = 1 << 24 };       /* upper limit of the ids in a vocabulary               */
+enum { XD_PIECES_MAX = 1 << 24 };       /* upper limit of the ids in a vocabulary */
 
 typedef struct xd_piece_id { size_t at, len; int32_t id; } xd_piece_id;
 
 typedef struct xd_pieces {
     xd_piece_id *p;
-    int          n, top;                /* number of pieces; all ids are below `top`            */
-    size_t       longest;               /* length in bytes of the longest piece                 */
-    int32_t     *slot;                  /* hash table of indices of pieces; -1: empty slot      */
-    size_t       slots;                 /* number of slots of the hash table, a power of two    */
+    int          n, top;                /* number of pieces; all ids are below `top` */
+    size_t       longest;               /* length in bytes of the longest piece */
+    int32_t     *slot;                  /* hash table of indices of pieces; -1: empty slot */
+    size_t       slots;                 /* number of slots of the hash table, a power of two */
     xd_bytes_buf text;
 } xd_pieces;
 
@@ -230,16 +230,16 @@ xd_status xd_pieces_lines(xd_pieces *v, const char *s, size_t len, const char *w
 /* Returns the id of a piece, or -1 if there is no such piece. */
 int32_t   xd_pieces_find(const xd_pieces *v, const char *s, size_t len);
 void      xd_pieces_free(xd_pieces *v);
-size_t    xd_table_size(int n);         /* returns the number of hash table slots for n entries  */
+size_t    xd_table_size(int n);         /* returns the number of hash table slots for n entries */
 size_t    xd_text_hash(const char *s, size_t len);
 
 /* ---- byte pair encoding --------------------------------------------------------------------- */
 
 typedef struct xd_bpe xd_bpe;
 typedef struct xd_bpe_files { /* files of a BPE tokenizer; the names are for error messages */
-    const xd_json *vocab;               /* vocabulary as a JSON object {piece: id}              */
+    const xd_json *vocab;               /* vocabulary as a JSON object {piece: id} */
     const char    *vocab_name;
-    const char    *merges;              /* content of merges.txt; NULL: use `list`              */
+    const char    *merges;              /* content of merges.txt; NULL: use `list` */
     size_t         len;
     const xd_json *list;
     const char    *merges_name;
@@ -310,7 +310,7 @@ typedef struct xd_lm_files {
      * and the default rules of the tokenizer class are used */
     const xd_json *rules;
     xd_lm_class    named;
-    const char    *unknown;             /* unk_token that the tokenizer class has by default    */
+    const char    *unknown;             /* unk_token that the tokenizer class has by default */
 } xd_lm_files;
 /* The opened tokenizer keeps no reference to the content of the files. */
 xd_status xd_lm_open(xd_lm **l, const xd_lm_files *f, xd_err *e);
@@ -324,8 +324,8 @@ void      xd_lm_words(const xd_lm *l, const char *s, size_t len, xd_ids *out);
 /* ---- BERT's tokenizer ----------------------------------------------------------------------- */
 
 typedef struct xd_bert_rules {
-    int         clean;                  /* 1: control characters are removed                     */
-    int         split_chinese;          /* 1: each Chinese character becomes a word              */
+    int         clean;                  /* 1: control characters are removed */
+    int         split_chinese;          /* 1: each Chinese character becomes a word */
     /* strip 1: accents are removed. lower 1: the text is converted to lower case. */
     int         strip, lower;
     /* Prefix of pieces that do not begin a word ("##"); borrowed. */
@@ -340,13 +340,13 @@ typedef struct xd_bert xd_bert;
 typedef struct xd_bert_files {
     const char    *lines;               /* content of vocab.txt; NULL: the vocabulary is `vocab` */
     size_t         len;
-    const xd_json *vocab;               /* vocabulary as a JSON object {piece: id}              */
-    const char    *name;                /* name of the file in error messages                   */
+    const xd_json *vocab;               /* vocabulary as a JSON object {piece: id} */
+    const char    *name;                /* name of the file in error messages */
     xd_bert_rules  rules;
 } xd_bert_files;
 /* The opened tokenizer keeps no reference to the content of the files. */
 xd_status xd_bert_open(xd_bert **b, const xd_bert_files *f, xd_err *e);
-void      xd_bert_unknown(xd_bert *b, int32_t id);      /* sets the id that unknown words get    */
+void      xd_bert_unknown(xd_bert *b, int32_t id);      /* sets the id that unknown words get */
 void      xd_bert_close(xd_bert *b);
 const xd_pieces *xd_bert_pieces(const xd_bert *b);
 /* Appends the normalized form of a text, which must be valid UTF-8. */
@@ -357,31 +357,31 @@ void      xd_bert_words(const xd_bert *b, const char *s, size_t len, xd_ids *out
 /* ---- a tokenizer ----------------------------------------------------------------------------- */
 
 struct xd_tok {
-    xd_clip    *clip;                   /* CLIP's tokenizer, or NULL                            */
-    xd_bert    *bert;                   /* BERT's tokenizer, or NULL                            */
-    xd_lm      *lm;                     /* a language model's tokenizer, or NULL                */
+    xd_clip    *clip;                   /* CLIP's tokenizer, or NULL */
+    xd_bert    *bert;                   /* BERT's tokenizer, or NULL */
+    xd_lm      *lm;                     /* a language model's tokenizer, or NULL */
     /* Only T5's tokenizer uses the six fields from `v` to `longest`. */
     xd_vocab    v;
     xd_charsmap map;
     xd_spm     *spm;
-    double      unknown;                /* score of a character that is in no piece             */
-    char        lens[XD_PIECE_MAX + 1]; /* lens[n]: 1 if some piece has n bytes                 */
+    double      unknown;                /* score of a character that is in no piece */
+    char        lens[XD_PIECE_MAX + 1]; /* lens[n]: 1 if some piece has n bytes */
     size_t      longest;
     xd_added   *added;
     int         nadded, capadded;
-    int32_t    *slot;                   /* hash table of added tokens by name; -1: empty slot   */
-    size_t      slots;                  /* number of slots of the hash table, a power of two    */
+    int32_t    *slot;                   /* hash table of added tokens by name; -1: empty slot */
+    size_t      slots;                  /* number of slots of the hash table, a power of two */
     /* Indices of the added tokens, sorted by the tokens' texts: order[0] has the tokens that are
      * searched in raw text, order[1] the tokens that are searched in normalized text. */
     int32_t    *order[2];
     int         norder[2];
-    int32_t     begin, end, pad;        /* ids of bos, eos and pad; -1: none                    */
+    int32_t     begin, end, pad;        /* ids of bos, eos and pad; -1: none */
     /* Ids of the special tokens that are put before a text (head) and after a text (tail). */
     xd_ids      head, tail;
-    int         pad_left;               /* 1: padding is before the text                        */
-    int32_t     next;                   /* id for the next token that is not in the vocabulary  */
-    int64_t     max;                    /* maximum number of ids (model_max_length); 0: none    */
-    int         cut_left;               /* 1: truncation drops the beginning of the text        */
+    int         pad_left;               /* 1: padding is before the text */
+    int32_t     next;                   /* id for the next token that is not in the vocabulary */
+    int64_t     max;                    /* maximum number of ids (model_max_length); 0: none */
+    int         cut_left;               /* 1: truncation drops the beginning of the text */
 };
 
 /* Returns the id of the piece s in the vocabulary, not counting added tokens, or -1 if the
@@ -412,22 +412,22 @@ typedef enum xd_tok_kind {
  * (tokenizer.json). Each of the four pointers may be NULL. */
 typedef struct xd_special_files {
     const xd_json *cfg, *map, *old, *tj;
-    int            spiece;              /* 1: a T5 tokenizer with a file spiece.model           */
+    int            spiece;              /* 1: a T5 tokenizer with a file spiece.model */
     /* 1: a BERT tokenizer from tokenizer.json, which lists all its special tokens, so that no
      * default tokens are added. */
     int            named_only;
-    xd_lm_class    named;               /* tokenizer class of a language model                  */
-    const xd_lm_json *json;             /* tokenizer.json of a language model, or NULL          */
+    xd_lm_class    named;               /* tokenizer class of a language model */
+    const xd_lm_json *json;             /* tokenizer.json of a language model, or NULL */
     xd_tok_kind    kind;
 } xd_special_files;
 xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e);
 
 /* The tokenizer.json of a language model, whose large vocabulary is not parsed into a JSON tree. */
 struct xd_lm_json {
-    char      *text;                    /* content of the file, owned by this struct            */
+    char      *text;                    /* content of the file, owned by this struct */
     size_t     len;
     xd_skimmed skim;
-    xd_json   *rules;                   /* the parsed JSON document without vocab and merges    */
+    xd_json   *rules;                   /* the parsed JSON document without vocab and merges */
 };
 /* Max bytes of a vocabulary file; the largest known files have 2^25 bytes. */
 enum { XD_TOK_FILE_MAX = 1 << 28 };

@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 16 };                    /* max number of normalizers, and of pre-tokenizers     */
+enum { STEPS = 16 };                    /* max number of normalizers, and of pre-tokenizers */
 
 typedef enum norm_kind { NORM_NFC, NORM_NFD, NORM_REPLACE, NORM_PREPEND } norm_kind;
 typedef struct norm {
     norm_kind   kind;
-    xd_pattern *from;                   /* what NORM_REPLACE replaces                           */
+    xd_pattern *from;                   /* what NORM_REPLACE replaces */
     /* Text that a normalizer inserts (NORM_REPLACE, NORM_PREPEND). */
     char       *text;
 } norm;
@@ -35,8 +35,8 @@ struct xd_lm {
     int     nnorm, nstep;
     /* 1: byte-level; each character of a piece represents a byte. */
     int     bytes;
-    int     whole;                      /* 1: if a word equals a piece, it is not segmented     */
-    int     fallback, fuse;             /* options byte_fallback and fuse_unk of the model      */
+    int     whole;                      /* 1: if a word equals a piece, it is not segmented */
+    int     fallback, fuse;             /* options byte_fallback and fuse_unk of the model */
     /* Ids of the bytes' pieces, and of the unknown piece; -1: none. */
     int32_t byte[256], unknown;
 };
@@ -152,7 +152,7 @@ static xd_status read_steps(const rules *r, const xd_json *j)
     const xd_json *many = xd_json_get(j, "pretokenizers");
     if (xd_json_null(j))
         return XD_OK;
-    if (r->l->bytes)                    /* ByteLevel must be the last pre-tokenizer             */
+    if (r->l->bytes)                    /* ByteLevel must be the last pre-tokenizer */
         return not_known(r, "pre_tokenizer after ByteLevel,", type);
     if (!strcmp(type, "Split"))
         return read_split(r, j);

@@ -17,7 +17,7 @@ enum { LATIN1, CP1252, CP1251, CP1250, CP1253, CP1254, CP1257, LATIN2, MACROMAN,
 /* For each character set, the code points of the bytes from 0x80 to 0xff. A byte without a
  * character is mapped to its own value. */
 static const uint16_t high[CHARSETS][128] = {
-    { 0 },      /* Latin-1: each byte is its own code point                                     */
+    { 0 },      /* Latin-1: each byte is its own code point */
     {   /* windows-1252 */
         0x20ac, 0x81, 0x201a, 0x192, 0x201e, 0x2026, 0x2020, 0x2021, 0x2c6, 0x2030, 0x160,
         0x2039, 0x152, 0x8d, 0x17d, 0x8f, 0x90, 0x2018, 0x2019, 0x201c, 0x201d, 0x2022,

@@ -107,7 +107,7 @@ static xd_status check_bert(xd_tok *t, const xd_special_files *f, const char *wh
         if (id < 0)
             return xd_fail(e, XD_EFORMAT, "%s has no %.80s, the tokenizer's %s", what, name,
                            keys[i]);
-        xd_bert_unknown(t->bert, id);   /* the loop ends with unk_token                         */
+        xd_bert_unknown(t->bert, id);   /* the loop ends with unk_token */
     }
     const xd_json *j = xd_json_first(xd_json_get(f->cfg, "added_tokens_decoder"));
     for (; j; j = xd_json_next(j)) {

@@ -13,7 +13,7 @@
 #include <string.h>
 
 struct xd_pattern {
-    pcre2_code *code;                   /* NULL: search for the literal `text`                  */
+    pcre2_code *code;                   /* NULL: search for the literal `text` */
     char       *text;
     size_t      len;
 };
@@ -74,7 +74,7 @@ static const char *const categories[] = {"L", "Lu", "Ll", "Lt", "Lm", "Lo", "M",
 typedef struct reader {
     const char  *s;
     size_t       len, at;
-    int          inside;                /* 1: the position is inside the brackets of a class    */
+    int          inside;                /* 1: the position is inside the brackets of a class */
     xd_bytes_buf out;
 } reader;
 
@@ -183,7 +183,7 @@ static int translate(reader *r)
             continue;
         }
         if (r->inside && (c == '[' || (c == '&' && r->at + 1 < r->len && r->s[r->at + 1] == '&')))
-            return 0;                   /* Oniguruma's nested classes are not supported         */
+            return 0;                   /* Oniguruma's nested classes are not supported */
         if (!r->inside && (c == '^' || (c == '(' && !is_known_group(r))))
             return 0;
         if (c == '[') {
@@ -224,7 +224,7 @@ static xd_status compile(xd_pattern *p, const char *regex, const char *what, xd_
             s = xd_fail(e, XD_EFORMAT, "%s: PCRE2 refuses the pattern '%.200s', error %d", what,
                         regex, code);
         else
-            pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);   /* without JIT, it is slower        */
+            pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);   /* without JIT, it is slower */
     }
     free(r.out.p);
     return s;

@@ -164,7 +164,7 @@ xd_status xd_pieces_span(xd_pieces *v, xd_slice span, const char *what, xd_err *
 {
     xd_skim k = {span.p, span.len, 0};
     size_t  max = 0;
-    for (size_t i = 0; i < span.len; i++)       /* counts quotes: a piece has at least two      */
+    for (size_t i = 0; i < span.len; i++)       /* counts quotes: a piece has at least two */
         max += span.p[i] == '"';
     max = max / 2 < XD_PIECES_MAX ? max / 2 : XD_PIECES_MAX;
     if (!max)

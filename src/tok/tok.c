@@ -87,7 +87,7 @@ void xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *
 
 /* ---- a text --------------------------------------------------------------------------------- */
 
-static const char mark[] = "\xe2\x96\x81";      /* U+2581, the mark of a space                  */
+static const char mark[] = "\xe2\x96\x81";      /* U+2581, the mark of a space */
 enum { MARK = sizeof mark - 1 };
 
 /* Tokenizes a run of text without white space. Puts the space mark U+2581 before the run, and
@@ -221,10 +221,10 @@ xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_
         encode_segments(t, 0, b.p, b.len, &out);
     free(b.p);
     *untruncated = out.n + tails;
-    if (!out.failed)                    /* the special tokens before and after a text remain    */
+    if (!out.failed)                    /* the special tokens before and after a text remain */
         keep_ids(t, &out, heads, limit > heads + tails ? limit - heads - tails : 0);
     add_some(&out, &t->tail, tails < limit - heads ? tails : limit - heads);
-    if (!out.p && !out.failed) {        /* a text may have no token ids                         */
+    if (!out.p && !out.failed) {        /* a text may have no token ids */
         xd_ids_add(&out, 0);
         out.n = 0;
     }

@@ -54,30 +54,30 @@ int32_t   xd_tok_eos(const xd_tok *t);
 int32_t   xd_tok_pad(const xd_tok *t);          /* id of the padding token; -1: not in the config */
 /* returns 1 if the tokenizer is that of a decoder language model */
 int       xd_tok_is_lm(const xd_tok *t);
-int       xd_tok_pads_left(const xd_tok *t);    /* returns 1 if padding_side is "left"       */
+int       xd_tok_pads_left(const xd_tok *t);    /* returns 1 if padding_side is "left" */
 int64_t   xd_tok_max(const xd_tok *t); /* returns model_max_length (77 for CLIP), or 0 if unknown */
 
 /* ---- prompts of language models ------------------------------------------------------------ */
 
 typedef enum xd_tok_side { XD_TOK_SIDE_OWN, XD_TOK_SIDE_LEFT, XD_TOK_SIDE_RIGHT } xd_tok_side;
 
-typedef struct xd_tok_frame {   /* a pipeline's template (frame) around a prompt               */
-    const char *text;           /* rendered chat template, with "{}" for the prompt; or NULL   */
+typedef struct xd_tok_frame {   /* a pipeline's template (frame) around a prompt */
+    const char *text;           /* rendered chat template, with "{}" for the prompt; or NULL */
     int64_t     max; /* max number of ids, not counting the `drop` leading ids; 0: no limit */
-    int64_t     drop;           /* number of leading ids whose embeddings the pipeline drops   */
-    int         pad;            /* 1: texts are padded to max + drop ids                       */
-    int         no_special;     /* 1: no special tokens are added; `text` has them already     */
+    int64_t     drop;           /* number of leading ids whose embeddings the pipeline drops */
+    int         pad;            /* 1: texts are padded to max + drop ids */
+    int         no_special;     /* 1: no special tokens are added; `text` has them already */
     /* Side of the padding; XD_TOK_SIDE_OWN: the side that the tokenizer's config sets. */
     xd_tok_side side;
 } xd_tok_frame;
 
 typedef struct xd_tok_row {
-    int32_t *ids;               /* [n] token ids, malloc'ed                                    */
+    int32_t *ids;               /* [n] token ids, malloc'ed */
     int64_t  n;
     /* The text is ids[first] .. ids[first + real - 1]; all other ids are padding. */
     int64_t  first, real;
-    int64_t  drop;              /* number of leading ids of the text that are dropped          */
-    int64_t  untruncated;       /* number of the text's ids before truncation                  */
+    int64_t  drop;              /* number of leading ids of the text that are dropped */
+    int64_t  untruncated;       /* number of the text's ids before truncation */
 } xd_tok_row;
 
 /* In the text of a frame (prompt template), replaces "{}" by the prompt. Returns the malloc'ed

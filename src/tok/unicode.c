@@ -90,14 +90,14 @@ static size_t finish_stretch(int32_t *p, size_t n, int composed, int32_t *scratc
     return left < 0 ? n : (size_t)left;
 }
 
-enum { GROWS = 4 };                     /* max code points in the decomposition of a character  */
+enum { GROWS = 4 };                     /* max code points in the decomposition of a character */
 
 int xd_codes_canonical(xd_codes *c, int form)
 {
     int    composed = form != XD_NFD;
     size_t n = 0, begin = 0;
     int    simple = 1;
-    for (size_t i = 0; i < c->n; i++)   /* characters below U+0300 never compose               */
+    for (size_t i = 0; i < c->n; i++)   /* characters below U+0300 never compose */
         simple &= c->p[i] < (composed ? 0x300 : 0xc0);
     if (simple)
         return 1;
@@ -154,7 +154,7 @@ static int32_t lower_case(int32_t c)
 
 void xd_lower(int32_t c, xd_bytes_buf *out)
 {
-    if (c == 0x130)                     /* lower case of U+0130 is two characters               */
+    if (c == 0x130)                     /* lower case of U+0130 is two characters */
         xd_bytes_add(out, "i\xcc\x87", 3);
     else
         xd_utf8_put(lower_case(c), out);

@@ -20,7 +20,7 @@ typedef struct wire {
 typedef struct field {
     /* Number of the field; its value or raw bits, for wire types 0, 1 and 5. */
     uint64_t number, value;
-    wire     bytes;                     /* contents of a field of wire type 2                   */
+    wire     bytes;                     /* contents of a field of wire type 2 */
     int      type;
 } field;
 
@@ -180,7 +180,7 @@ xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, int type, c
 {
     wire      w = {(const unsigned char *)data, len, 0};
     xd_status s = XD_OK;
-    uint64_t  have = 0;                 /* model type in the file; 0: not specified             */
+    uint64_t  have = 0;                 /* model type in the file; 0: not specified */
     field     f;
     while (w.at < w.len && s == XD_OK) {
         size_t at = w.at;
@@ -327,8 +327,8 @@ void xd_vocab_model(const xd_vocab *v, xd_bytes_buf *model)
         put_bytes(model, 1, part.p, part.len);
     }
     part.len = 0;
-    put_int(&part, 3, 1);               /* model_type: unigram                                  */
-    put_int(&part, 40, 2);              /* unk_id                                               */
+    put_int(&part, 3, 1);               /* model_type: unigram */
+    put_int(&part, 40, 2);              /* unk_id */
     /* unk_piece: the text by which the library finds the unknown piece. */
     if (v->n > 2)
         put_bytes(&part, 45, v->text.p + v->p[2].at, v->p[2].len);

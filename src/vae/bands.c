@@ -11,7 +11,7 @@ enum { ROWS = 16, BAND = 16 << 20 };
 /* Returns a view of rows [y, y + n) of a map [1,H,W,C]. */
 static xd_tensor rows_of(xd_tensor t, int64_t y, int64_t n)
 {
-    if (t.p && n)               /* an empty map may have an invalid address                       */
+    if (t.p && n)               /* an empty map may have an invalid address */
         t.p = (char *)t.p + y * t.s[1] * (int64_t)xd_dtype_size(t.type);
     t.d[1] = n;
     return t;

@@ -25,21 +25,21 @@ enum { MAX_CACHES = 2 + 2 * XD_CAUSAL_MID + XD_CAUSAL_LEVELS * (2 * XD_CAUSAL_RE
  * less; the epsilon is the square of 1e-12. */
 static const float EPS = 1e-24f;
 
-typedef struct kept { xd_tensor t; int64_t n; } kept;   /* XD_PAST frames; the last n are valid  */
+typedef struct kept { xd_tensor t; int64_t n; } kept;   /* XD_PAST frames; the last n are valid */
 
 typedef struct run {
     xd_exec              *x;
     const xd_causal_cfg  *c;
     const xd_causal_half *w;
     int                   dec;
-    size_t                base; /* position of the map h in the arena (a mark)                */
-    xd_tensor             h;    /* [T,H,W,C] at `base`: the current map                       */
+    size_t                base; /* position of the map h in the arena (a mark) */
+    xd_tensor             h;    /* [T,H,W,C] at `base`: the current map */
     /* For each convolution over frames, the frames that it keeps. */
     kept                  cache[MAX_CACHES];
     /* Number of convolutions in `cache`; 0 if there is only one chunk. */
     int                   ncache;
-    int                   at;   /* index in `cache` of the convolution that runs next         */
-    int                   first;        /* 1: this chunk is the first frame alone             */
+    int                   at;   /* index in `cache` of the convolution that runs next */
+    int                   first;        /* 1: this chunk is the first frame alone */
 } run;
 
 static const xd_tensor none;

@@ -8,11 +8,11 @@
 #include "vae/rgb.h"
 
 enum {
-    MAX_WIDTH = 1 << 16,        /* max channels of a layer                                    */
-    MAX_SIDE  = 1 << 24,        /* max sample height or width in pixels                       */
+    MAX_WIDTH = 1 << 16,        /* max channels of a layer */
+    MAX_SIDE  = 1 << 24,        /* max sample height or width in pixels */
 };
 
-static const float EPS = 1e-6f;         /* epsilon of norm_out and of the decoder's norms      */
+static const float EPS = 1e-6f;         /* epsilon of norm_out and of the decoder's norms */
 
 #define AT(member) offsetof(xd_cog_cfg, member)
 static const xd_field fields[] = {
@@ -31,12 +31,12 @@ static const xd_field fields[] = {
     { "sample_width", AT(width), 'l', 720, NULL },
     { "scaling_factor", AT(scaling), 'd', 1.15258426, NULL },
     { "shift_factor", AT(shift), 'd', 0, NULL },
-    { "latents_mean", AT(mean), 'd', 0, NULL },         /* a list is refused: no model has it   */
+    { "latents_mean", AT(mean), 'd', 0, NULL },         /* a list is refused: no model has it */
     { "latents_std", AT(std), 'd', 0, NULL },
     { "use_quant_conv", AT(quant), 'b', 0, NULL },
     { "use_post_quant_conv", AT(post_quant), 'b', 0, NULL },
     { "invert_scale_latents", AT(invert), 'b', 0, NULL },
-    { "force_upcast", 0, '-', 0, NULL },        /* norms and sums are always f32                */
+    { "force_upcast", 0, '-', 0, NULL },        /* norms and sums are always f32 */
     { "_class_name", 0, '-', 0, NULL },
     { "_diffusers_version", 0, '-', 0, NULL },
     { "_name_or_path", 0, '-', 0, NULL },
@@ -47,7 +47,7 @@ static const xd_field fields[] = {
 
 static xd_status check_blocks(xd_names *t, const char *key, const char *type, int n, xd_err *e)
 {
-    for (int i = 0; !t->n && i < 4; i++)        /* diffusers' default has four entries          */
+    for (int i = 0; !t->n && i < 4; i++)        /* diffusers' default has four entries */
         strcpy(t->v[i], type);
     t->n = t->n ? t->n : 4;
     if (t->n != n)
@@ -105,7 +105,7 @@ static xd_status check_ratio(xd_cog_cfg *c, xd_err *e)
 static xd_status cog_check(void *cfg, xd_err *e)
 {
     xd_cog_cfg *c = cfg;
-    if (!c->widths.n)           /* diffusers' default value of block_out_channels              */
+    if (!c->widths.n)           /* diffusers' default value of block_out_channels */
         c->widths = (xd_ints){ 4, { 128, 256, 256, 512 } };
     xd_status s = check_numbers(c, e);
     if (s == XD_OK)
@@ -139,7 +139,7 @@ static void cog_info(const void *cfg, xd_vae_info *out)
                           .scaling = c->scaling, .shift = c->shift, .invert = c->invert,
                           .overlap = { 1.0 / 6, 1.0 / 5 }, .pack = 1,
                           .rgb = xd_vae_rgb(c->latent_channels, c->widths.v[0], c->scaling) };
-    for (int i = 0; i < 2; i++) {       /* a tile's side is half of the sample's               */
+    for (int i = 0; i < 2; i++) {       /* a tile's side is half of the sample's */
         int64_t side = (i ? c->width : c->height) / 2 / f;
         out->tile[i] = side > 0 ? side : 1;
     }
@@ -258,6 +258,7 @@ static void cog_weights(xd_decl *d, const void *cfg, void *glob)
 }
 
 extern const xd_vae xd_vae_cogvideox;
+
 const xd_vae xd_vae_cogvideox = {
     .net = { .name = "cogvideox", .classes = { "AutoencoderKLCogVideoX" }, .fields = fields,
              .cfg_size = sizeof(xd_cog_cfg), .glob_size = sizeof(xd_cog_glob), .check = cog_check,

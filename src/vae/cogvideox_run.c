@@ -20,8 +20,8 @@
 
 enum {
     MAX_CACHES = 2 + 2 * (XD_COG_MID + XD_COG_LEVELS * XD_COG_RES),
-    LATENTS    = 2,             /* latent frames per batch: num_latent_frames_batch_size        */
-    SAMPLES    = 8,             /* video frames per batch: num_sample_frames_batch_size         */
+    LATENTS    = 2,             /* latent frames per batch: num_latent_frames_batch_size */
+    SAMPLES    = 8,             /* video frames per batch: num_sample_frames_batch_size */
 };
 
 typedef struct run {
@@ -29,15 +29,15 @@ typedef struct run {
     const xd_cog_cfg *c;
     const xd_cog_half *w;
     int               dec;
-    size_t            base;     /* position of the map h in the arena (a mark)                */
-    xd_tensor         h;        /* [T,H,W,C] at `base`: the current map                       */
-    xd_tensor         z;        /* [t,h,w,C] F32: latent frames of the batch (decoder)           */
+    size_t            base;     /* position of the map h in the arena (a mark) */
+    xd_tensor         h;        /* [T,H,W,C] at `base`: the current map */
+    xd_tensor         z;        /* [t,h,w,C] F32: latent frames of the batch (decoder) */
     /* For each convolution, the frames that it keeps: [XD_PAST,H,W,C]. */
     xd_tensor         cache[MAX_CACHES];
     /* Number of convolutions in `cache`; 0 if there is only one batch. */
     int               ncache;
-    int               at;       /* index in `cache` of the convolution that runs next         */
-    int               first;    /* 1: first batch, so no frames are kept yet                  */
+    int               at;       /* index in `cache` of the convolution that runs next */
+    int               first;    /* 1: first batch, so no frames are kept yet */
 } run;
 
 static const xd_tensor none;
@@ -99,7 +99,7 @@ static xd_tensor new_beside(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 
 typedef struct feed {           /* input of a convolution: a map, and an optional norm of the map */
     xd_tensor          in;
-    const xd_cog_norm *norm;    /* norm of the input; NULL: none                              */
+    const xd_cog_norm *norm;    /* norm of the input; NULL: none */
     xd_gsum            sum;
     xd_tensor          y, b;    /* scale y and shift b of the norm, in the size of the latents */
 } feed;

@@ -21,13 +21,13 @@ typedef struct cfg {
 
 typedef struct glob {
     xd_kl_glob kl;
-    xd_tensor  mean, var;       /* [4 C]: running statistics of the batch norm                 */
+    xd_tensor  mean, var;       /* [4 C]: running statistics of the batch norm */
 } glob;
 
 static const xd_field fields[] = {
     XD_KL_FIELDS(2, 32, 1024),
     { "batch_norm_eps", offsetof(cfg, eps), 'd', 1e-4, NULL },
-    { "batch_norm_momentum", 0, '-', 0, NULL },         /* used only in training               */
+    { "batch_norm_momentum", 0, '-', 0, NULL },         /* used only in training */
     { "patch_size", offsetof(cfg, patch), 'L', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
@@ -44,7 +44,7 @@ static xd_status check_config(void *c_, xd_err *e)
 {
     static const int64_t widths[LEVELS] = { 128, 256, 512, 512 };
     cfg                 *c = c_;
-    if (!c->kl.width.n) {       /* config keys that are lists get diffusers' default values    */
+    if (!c->kl.width.n) {       /* config keys that are lists get diffusers' default values */
         c->kl.width.n = LEVELS;
         memcpy(c->kl.width.v, widths, sizeof widths);
     }
@@ -174,6 +174,7 @@ static void encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
 }
 
 extern const xd_vae xd_vae_flux2;
+
 const xd_vae xd_vae_flux2 = {
     .net = { .name = "kl-packed", .classes = { "AutoencoderKLFlux2" }, .fields = fields,
              .unread = { "bn.num_batches_tracked" }, .cfg_size = sizeof(cfg),

@@ -18,12 +18,12 @@
 #include "vae/rgb.h"
 
 enum {
-    MAX_WIDTH  = 1 << 16,       /* max channels of a layer                                    */
-    MAX_HEAD   = 512,           /* max head width of the attention kernels                    */
+    MAX_WIDTH  = 1 << 16,       /* max channels of a layer */
+    MAX_HEAD   = 512,           /* max head width of the attention kernels */
     MIN_HEAD   = 8,
 };
 
-static const float EPS = 1e-6f;         /* epsilon of every group norm, which no config sets   */
+static const float EPS = 1e-6f;         /* epsilon of every group norm, which no config sets */
 
 static const xd_field fields[] = {
     XD_KL_FIELDS(1, 4, 32),
@@ -115,7 +115,7 @@ static xd_status check_numbers(const xd_kl_cfg *c, xd_err *e)
 
 xd_status xd_kl_check(xd_kl_cfg *c, xd_err *e)
 {
-    if (!c->width.n)            /* config keys that are lists get diffusers' default values    */
+    if (!c->width.n)            /* config keys that are lists get diffusers' default values */
         c->width.n = 1, c->width.v[0] = 64;
     if (!c->down.n)
         c->down.n = 1, strcpy(c->down.v[0], "DownEncoderBlock2D");
@@ -270,10 +270,10 @@ static void kl_weights(xd_decl *d, const void *cfg, void *glob)
 typedef struct run {
     xd_exec      *x;
     const xd_kl_cfg *c;
-    xd_tensor     partial;      /* [rows,G,2] F64: sums of each row of the latest map          */
-    xd_gsum       sum;          /* group norm sums of the map that is normalized next         */
-    size_t        base;         /* position of the map h in the arena (a mark)                */
-    xd_tensor     h;            /* [1,H,W,C] at `base`: the current map                       */
+    xd_tensor     partial;      /* [rows,G,2] F64: sums of each row of the latest map */
+    xd_gsum       sum;          /* group norm sums of the map that is normalized next */
+    size_t        base;         /* position of the map h in the arena (a mark) */
+    xd_tensor     h;            /* [1,H,W,C] at `base`: the current map */
 } run;
 
 static const xd_tensor none;
@@ -521,6 +521,7 @@ static void kl_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor mome
 }
 
 extern const xd_vae xd_vae_kl;
+
 const xd_vae xd_vae_kl = {
     .net = { .name = "kl", .classes = { "AutoencoderKL" }, .fields = fields,
              .cfg_size = sizeof(xd_kl_cfg), .glob_size = sizeof(xd_kl_glob), .check = kl_check,

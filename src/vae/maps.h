@@ -8,7 +8,7 @@
 
 #include "exec/op.h"
 
-enum { XD_PAST = 2 };           /* number of past frames that a convolution over frames reads  */
+enum { XD_PAST = 2 };           /* number of past frames that a convolution over frames reads */
 
 /* Allocate a map: xd_map_as with elements of the given type, xd_map with elements of the type of
  * activations. */

@@ -29,6 +29,7 @@ static void weights(xd_decl *d, const void *cfg, void *glob)
 /* The autoencoder of Qwen-Image. The convolutions that change the number of frames (time_conv) are
  * not read, because this autoencoder only encodes and decodes single images. */
 extern const xd_vae xd_vae_qwenimage;
+
 const xd_vae xd_vae_qwenimage = {
     .net = { .name = "causal-image", .classes = { "AutoencoderKLQwenImage" }, .fields = fields,
              .unread = { "*.time_conv.weight", "*.time_conv.bias" },

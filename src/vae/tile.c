@@ -19,16 +19,16 @@ typedef struct tiling {
     xd_exec      *x;
     const xd_net *n;
     void        (*run)(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out);
-    int64_t       H, W;         /* size of the image in cells                                  */
+    int64_t       H, W;         /* size of the image in cells */
     /* Height and width, counted in cells: `tile` is the size of a tile, and `step` is the distance
      * from the upper left corner of a tile to that of the next tile. */
     int64_t       tile[2], step[2];
-    int64_t       fi[2], fo[2]; /* rows and columns per cell of `in` (fi), and of `out` (fo)   */
-    int64_t       unit;         /* number of lines of `out` with the same blend weight         */
-    const xd_deal *deal;        /* which rank computes which tile; NULL: only one rank         */
-    xd_tensor     in, out;      /* [T,H,W,C]: input and output frames                          */
+    int64_t       fi[2], fo[2]; /* rows and columns per cell of `in` (fi), and of `out` (fo) */
+    int64_t       unit;         /* number of lines of `out` with the same blend weight */
+    const xd_deal *deal;        /* which rank computes which tile; NULL: only one rank */
+    xd_tensor     in, out;      /* [T,H,W,C]: input and output frames */
     xd_tensor     above;        /* lower rows of tiles: [tile columns x T, rows, tile width, C] */
-    xd_tensor     left;         /* right columns of a tile: [T, tile height, columns, C]       */
+    xd_tensor     left;         /* right columns of a tile: [T, tile height, columns, C] */
 } tiling;
 
 /* A tile: (i, j) is its row and column among the tiles; (y, x) is its position in the image, and

@@ -32,7 +32,7 @@ typedef struct cfg {
 typedef struct block { xd_cnv conv[3]; } block;
 
 typedef struct half {
-    xd_cnv in, out, between[LEVELS];    /* between[i]: the convolution after level i           */
+    xd_cnv in, out, between[LEVELS];    /* between[i]: the convolution after level i */
     block  block[LEVELS][BLOCKS];
 } half;
 
@@ -51,7 +51,7 @@ static const xd_field fields[] = {
     { "upsample_fn", offsetof(cfg, upsample), 's', 0, "nearest" },
     { "scaling_factor", offsetof(cfg, scaling), 'd', 1, NULL },
     { "shift_factor", offsetof(cfg, shift), 'd', 0, NULL },
-    { "block_out_channels", 0, '-', 0, NULL },          /* equals decoder_block_out_channels   */
+    { "block_out_channels", 0, '-', 0, NULL },          /* equals decoder_block_out_channels */
     { "latent_magnitude", 0, '-', 0, NULL },            /* used only for latents stored as bytes */
     { "latent_shift", 0, '-', 0, NULL },
     { "force_upcast", 0, '-', 0, NULL },
@@ -191,8 +191,8 @@ static void weights(xd_decl *d, const void *cfg_, void *g_)
 
 typedef struct run {
     xd_exec  *x;
-    size_t    base;             /* position of the map h in the arena (a mark)                 */
-    xd_tensor h;                /* [1,H,W,C] at `base`: the current map                        */
+    size_t    base;             /* position of the map h in the arena (a mark) */
+    xd_tensor h;                /* [1,H,W,C] at `base`: the current map */
 } run;
 
 /* Computes out = conv(in) + plus with a 3 x 3 kernel. */
@@ -342,6 +342,7 @@ static void encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
 }
 
 extern const xd_vae xd_vae_tiny;
+
 const xd_vae xd_vae_tiny = {
     .net = { .name = "tiny", .classes = { "AutoencoderTiny" }, .fields = fields,
              .cfg_size = sizeof(cfg), .glob_size = sizeof(glob), .check = check_config,

@@ -6,14 +6,14 @@
 #include "exec/net.h"
 
 typedef struct xd_vae_info {
-    int64_t channels;           /* channels of the latents                                     */
-    int     cell[3];            /* frames, pixel rows and pixel columns per latent cell        */
-    double  scaling, shift;     /* model latent = (vae latent - shift) * scaling               */
+    int64_t channels;           /* channels of the latents */
+    int     cell[3];            /* frames, pixel rows and pixel columns per latent cell */
+    double  scaling, shift;     /* model latent = (vae latent - shift) * scaling */
     /* 1: the latents of a video's first image are multiplied by 1 / scaling instead of scaling. */
     int     invert;
-    int     alone;              /* 1: the first latent frame always decodes to one frame       */
-    int64_t tile[2];            /* rows and columns of latent cells in a tile                  */
-    double  overlap[2];         /* overlap of neighbouring tiles, as a fraction of a tile      */
+    int     alone;              /* 1: the first latent frame always decodes to one frame */
+    int64_t tile[2];            /* rows and columns of latent cells in a tile */
+    double  overlap[2];         /* overlap of neighbouring tiles, as a fraction of a tile */
     /* Side of a patch in pixels; a patch of pixels is one position of the decoder's outermost map.
      * Tiles are blended on this map, not on pixels. The encoder's tiles are `patch` times larger
      * than the decoder's, as in diffusers. If `patch` is 0, it means 1. */
@@ -39,7 +39,7 @@ typedef struct xd_vae {
     void (*encode)(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 } xd_vae;
 
-extern const xd_vae *const xd_vaes[];           /* all autoencoders; the array ends with NULL  */
+extern const xd_vae *const xd_vaes[];           /* all autoencoders; the array ends with NULL */
 
 /* Returns XD_EUNSUPPORTED unless an autoencoder has 3 input channels and 3 output channels
  * (RGB). */
@@ -58,7 +58,7 @@ int64_t xd_vae_latents(const xd_vae_info *v, int64_t n);
  * takes part in all messages. */
 typedef struct xd_deal xd_deal;
 struct xd_deal {
-    int        rank;            /* this rank                                                   */
+    int        rank;            /* this rank */
     /* [xd_vae_tiles]: the rank of each tile; tiles are in row-major order. */
     const int *owner;
     /* Sends one of this rank's tiles (F32, contiguous) to rank 0. A rank sends its tiles in the

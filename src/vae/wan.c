@@ -30,6 +30,7 @@ static void weights(xd_decl *d, const void *cfg, void *glob)
 }
 
 extern const xd_vae xd_vae_wan;
+
 const xd_vae xd_vae_wan = {
     .net = { .name = "causal", .classes = { "AutoencoderKLWan" }, .fields = fields,
              .cfg_size = sizeof(xd_causal_cfg), .glob_size = sizeof(xd_causal_glob),

@@ -271,7 +271,7 @@ static int rest_untouched(const uint16_t *canvas, int64_t rows, int h, int heads
     return 1;
 }
 
-static char *window;              /* [8 MiB] that test_exchange gives from; NULL: of its own      */
+static char *window;              /* [8 MiB] that test_exchange gives from; NULL: of its own */
 
 static void test_exchange(xd_comm *c)
 {
@@ -522,7 +522,7 @@ static void test_share(xd_comm *c)
             fill(p, 90 + turn, n);
         h->ops->barrier(h);
         CHECK(p && holds(p, 90 + turn, n));
-        CHECK(!turn || c->size == 1 || (uintptr_t)p % (2 << 20) == 0);  /* room for huge pages  */
+        CHECK(!turn || c->size == 1 || (uintptr_t)p % (2 << 20) == 0);  /* room for huge pages */
     }
     (void)h->ops->share(h, 0, &first);
     xd_comm_close(&h);

@@ -24,8 +24,8 @@
 enum { STEPS = 4, STALE = 1, SINGLE = 8192 };   /* SINGLE: all-reduces up to this are one trip */
 
 typedef struct plan {
-    int deg[XD_NAXES];          /* tensor, ulysses, ring, pipe, cfg, data                      */
-    int patches, displaced, every;      /* every: where text flows, it goes with every patch    */
+    int deg[XD_NAXES];          /* tensor, ulysses, ring, pipe, cfg, data */
+    int patches, displaced, every;      /* every: where text flows, it goes with every patch */
 } plan;
 
 static const plan plans[] = {
@@ -191,12 +191,12 @@ static int64_t of_unit(const model *m, const plan *p, const where *w, int unit)
     for (int i = 0; i < m->passes; i++)
         mine += i % C == w->at[XD_CFG];
     int64_t bytes = of_blocks(m, p, w, unit) * mine;
-    if (!is_last)               /* hidden states, to the next stage, and what lies beside them  */
+    if (!is_last)               /* hidden states, to the next stage, and what lies beside them */
         bytes += (4 + m->skips[w->last] * m->e) * both * m->D * mine;
     else if (C > 1)
-        bytes += 4 * n * m->F * mine;           /* predictions, to the other pass              */
+        bytes += 4 * n * m->F * mine;           /* predictions, to the other pass */
     if (is_last && P > 1 && mine)
-        bytes += 4 * n * m->F;                  /* latents, to the first stage                 */
+        bytes += 4 * n * m->F;                  /* latents, to the first stage */
     return bytes;
 }
 
@@ -209,7 +209,7 @@ static int64_t of_step(const model *m, const plan *p, const where *w, int stale)
         bytes = of_unit(m, p, w, -1);
     for (int q = 0; stale && p->patches > 1 && q < p->patches; q++)
         bytes += of_unit(m, p, w, q);
-    return bytes + 4 * (replica - 1);           /* is everybody well?                          */
+    return bytes + 4 * (replica - 1);           /* is everybody well? */
 }
 
 /* A buffer of a ring: keys and values of all for a group of heads, or those of one member for
@@ -416,7 +416,7 @@ static void all_of(xd_engine *g, plan p, const int64_t *size, xd_request *r)
     if (g->ctx.model.recipe->max_area)
         r->output.max_area = r->height * r->width;
     if (g->ctx.model.recipe->reference_area)
-        r->output.max_area = 4096; /* of the image that is read, whatever is generated            */
+        r->output.max_area = 4096; /* of the image that is read, whatever is generated */
     for (int v = 0; v < 3 * ways; v++) {
         g->ctx.type = v % 3 == 2 ? XD_BF16 : XD_F32;
         r->guidance_scale = v % 3 == 1 ? 1 : 4.5;

@@ -41,7 +41,7 @@ static xd_comm *world;
 static int      failures, checks, rank, ranks;
 static char     dir[512];
 static double   file_bytes;
-static const char *kept;        /* weights_dtype                                               */
+static const char *kept;        /* weights_dtype */
 
 static void check(int ok, const char *plan, const char *what)
 {
@@ -133,7 +133,7 @@ static void make_model(const char *from, double mb)
     float      *numbers = malloc((size_t)most * sizeof *numbers);
     xd_model    m;
     xd_err      e = { 0 };
-    double      block = 16.0 * DIM * DIM * 4 / 1e6, rest = 20;  /* MB: 16 matrices a block      */
+    double      block = 16.0 * DIM * DIM * 4 / 1e6, rest = 20;  /* MB: 16 matrices a block */
     int         quads = (int)((mb - rest) / block / 4 + 0.5);
     snprintf(dir, sizeof dir, "%s/xdit-memory-XXXXXX", tmp && *tmp ? tmp : P_tmpdir);
     must(numbers && mkdtemp(dir), "cannot make a directory");
@@ -195,14 +195,14 @@ static double sum(double v)
     return v;
 }
 
-typedef struct look {           /* of one run, on this rank                                    */
-    double    loop, act;        /* bytes: held in the loop; of activations, as counted          */
-    double    weights;          /* of the transformer                                          */
+typedef struct look {           /* of one run, on this rank */
+    double    loop, act;        /* bytes: held in the loop; of activations, as counted */
+    double    weights;          /* of the transformer */
     int       blocks, shared;
     xd_status status;
     int       bad_rank;
     char      msg[400], said[400];
-    float    *lat;              /* on rank 0                                                   */
+    float    *lat;              /* on rank 0 */
     int64_t   nlat;
 } look;
 
@@ -224,7 +224,7 @@ static void on_log(void *cookie, int level, const char *line)
         snprintf(l->said, sizeof l->said, "%s", line);
 }
 
-static void squeeze(double room)        /* bytes of address space from now on; 0: no limit      */
+static void squeeze(double room)        /* bytes of address space from now on; 0: no limit */
 {
     struct rlimit r;
     getrlimit(RLIMIT_AS, &r);
@@ -232,7 +232,7 @@ static void squeeze(double room)        /* bytes of address space from now on; 0
     must(setrlimit(RLIMIT_AS, &r) == 0, "setrlimit");
 }
 
-static double limit, late;      /* squeezes: of the request; of rank 1 when it loads            */
+static double limit, late;      /* squeezes: of the request; of rank 1 when it loads */
 
 static void on_stage(void *cookie, const char *stage)
 {
@@ -421,7 +421,7 @@ static void all_tests(void)
     if (rank == 0)
         printf("# one rank: %.1f MB held, %.1f of weights, %.1f of activations counted\n",
                held / 1e6, one.weights / 1e6, one.act / 1e6);
-    if (kept && rank == 0)      /* blocks are a quarter of f32, the rest is as it was           */
+    if (kept && rank == 0)      /* blocks are a quarter of f32, the rest is as it was */
         check(one.weights < 0.45 * file_bytes, "one rank", "its weights are not quantized");
     squeezed("one rank", none, &one);
     for (int n = 2; n <= ranks && n <= 4; n += 2) {

@@ -18,7 +18,7 @@
 #include "pipeline/loop.h"
 #include "predict/predict.h"
 
-static const char *model_dir, *kept;     /* kept: weights_dtype                                */
+static const char *model_dir, *kept;     /* kept: weights_dtype */
 static xd_comm    *world;
 static int         rank, ranks, plans, once, failures, size[2] = { 56, 40 };
 
@@ -246,7 +246,7 @@ int main(int argc, char **argv)
     }
     rank = world->rank, ranks = world->size;
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "int8") == 0) {     /* from here on                                */
+        if (strcmp(argv[i], "int8") == 0) {     /* from here on */
             kept = argv[i];
             continue;
         }

@@ -18,7 +18,7 @@
 extern const xd_dev_kind __real_xd_dev_kind_cpu;
 extern const xd_dev_kind __wrap_xd_dev_kind_cpu;
 
-enum { PAGE = 4096, MOST = 64 };        /* MOST: segments, pieces and samples of an attention  */
+enum { PAGE = 4096, MOST = 64 };        /* MOST: segments, pieces and samples of an attention */
 static const size_t SPAN = (size_t)1 << 38;
 
 typedef union args {
@@ -38,7 +38,7 @@ typedef union args {
     xd_rotate     rotate;
 } args;
 
-typedef struct item {           /* an op or an upload that waits                               */
+typedef struct item {           /* an op or an upload that waits */
     struct item *next;
     xd_op        op;            /* XD_NOPS: `bytes` bytes of `tmp`, which is malloc'ed, to `to` */
     args         a;
@@ -53,12 +53,12 @@ typedef struct item {           /* an op or an upload that waits                
 typedef struct far {
     xd_dev     dev, *real;
     xd_ops     ops;
-    xd_status  failed;          /* of an op that has run                                       */
+    xd_status  failed;          /* of an op that has run */
     item      *first, **last;
 } far;
 
-static char  *closed, *opened;  /* the two mappings: as handed out, as kernels see it          */
-static size_t next;             /* of the mapping                                              */
+static char  *closed, *opened;  /* the two mappings: as handed out, as kernels see it */
+static size_t next;             /* of the mapping */
 static int    file = -1;
 
 static far *of(const xd_dev *d)

@@ -25,7 +25,7 @@ static struct {
     fault_seam seam;
     fault_kind kind;
     int64_t    n, count[FAULT_SEAMS];
-    int        on, hit, depth;  /* depth: inside calls of a communicator                        */
+    int        on, hit, depth;  /* depth: inside calls of a communicator */
 } now;
 
 void (*fault_cancel)(void);

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define SEEN __attribute__((visibility("default")))      /* by the linker, in place of libc's   */
+#define SEEN __attribute__((visibility("default")))      /* by the linker, in place of libc's */
 
 typedef void *map_fn(void *at, size_t n, int prot, int flags, int fd, off_t off);
 

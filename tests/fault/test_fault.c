@@ -24,7 +24,7 @@
 static const double LIMIT_S = 10;
 
 static const char *model;
-static const char *cache;       /* a step cache; NULL: none                                     */
+static const char *cache;       /* a step cache; NULL: none */
 static xd_comm    *world;
 static int         me, ranks, cases, hits, failures, all;
 static double      slowest;
@@ -33,7 +33,7 @@ static xd_engine  *engine;
 
 typedef struct plan {
     const char *name;
-    int         ranks, images;  /* -1: one, in tiles                                            */
+    int         ranks, images;  /* -1: one, in tiles */
     xd_parallel p;
 } plan;
 
@@ -95,7 +95,7 @@ static void cancel(void)
 
 typedef struct outcome {
     xd_err   err;
-    uint64_t bits;              /* rank 0: a hash of the latents                                */
+    uint64_t bits;              /* rank 0: a hash of the latents */
 } outcome;
 
 /* What tensor parallelism cuts is in int8: scales of whole rows are memory, too. */
@@ -128,7 +128,7 @@ static outcome generate(const plan *p)
     r.output.no_resolution_binning = 1;
     r.num_inference_steps = 3;
     r.savings.cache = cache;
-    r.previews.count = 1; /* its latents are gathered between two steps                  */
+    r.previews.count = 1; /* its latents are gathered between two steps */
     r.num_images_per_prompt = p->images < 0 ? 1 : p->images;
     xd_generate(engine, &r, &res, &o.err);
     for (int i = 0; res && i < xd_result_count(res); i++) {
@@ -231,7 +231,7 @@ static void run_seam(const plan *p, int victim, fault_seam seam, fault_kind kind
                      int most, uint64_t bits)
 {
     most *= all ? 8 : 1;
-    n = kind == FAULT_CANCEL ? n * 9 / 10 : n;  /* behind the last op nobody looks              */
+    n = kind == FAULT_CANCEL ? n * 9 / 10 : n;  /* behind the last op nobody looks */
     int64_t m = n < most ? n : most;
     for (int64_t i = 0; i < m; i++) {
         trial t = { victim, seam, kind, m == 1 ? (n + 1) / 2 : 1 + (n - 1) * i / (m - 1) };

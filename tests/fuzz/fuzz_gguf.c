@@ -118,7 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!dir[0])
         set_up();
-    if (size < 4 || memcmp(data, "GGUF", 4) != 0)       /* other formats have their own target  */
+    if (size < 4 || memcmp(data, "GGUF", 4) != 0)       /* other formats have their own target */
         return 0;
     if (size >= 64 && data[size - 1] == SHARD) {
         put("x-00002-of-00002.gguf", data, size);

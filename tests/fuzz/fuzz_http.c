@@ -16,7 +16,7 @@
 #include "serve/http.h"
 
 enum { MOST_BODY = 4000, PATIENCE_S = 5, END_MS = 15000 };
-enum { FROM_ONE = 10000, ADDRESSES = 250 };     /* connections from an address                  */
+enum { FROM_ONE = 10000, ADDRESSES = 250 };     /* connections from an address */
 
 static xd_http *servers[2];
 static const uint8_t *bytes;
@@ -112,13 +112,13 @@ static void talk(int fd)
     for (;;) {
         struct pollfd p = { .fd = fd, .events = POLLIN };
         int           ready = poll(&p, 1, END_MS);
-        if (ready < 0 && errno == EINTR)        /* libFuzzer's clock                           */
+        if (ready < 0 && errno == EINTR)        /* libFuzzer's clock */
             continue;
         MUST(ready == 1);
         ssize_t n = recv(fd, got + have, sizeof got - have, 0);
         if (n <= 0)
             break;
-        have = have ? have : (size_t)n;         /* only the beginning is looked at             */
+        have = have ? have : (size_t)n;         /* only the beginning is looked at */
     }
     MUST(have < 9 || memcmp(got, "HTTP/1.", 7) == 0);
 }

@@ -126,7 +126,7 @@ const char *MHD_lookup_connection_value(struct MHD_Connection *c, enum MHD_Value
 const union MHD_ConnectionInfo *MHD_get_connection_info(struct MHD_Connection *c,
                                                         enum MHD_ConnectionInfoType type, ...)
 {
-    static union MHD_ConnectionInfo info = { .connect_fd = -1 };    /* poll passes it over       */
+    static union MHD_ConnectionInfo info = { .connect_fd = -1 };    /* poll passes it over */
     (void)c, (void)type;
     return &info;
 }
@@ -206,7 +206,7 @@ static void run_task(xd_task *task)
         check_path(task, f.mask_image);
     if (f.last_image)
         check_path(task, f.last_image);
-    MUST(!f.loras.n);           /* this server has no folder of them                           */
+    MUST(!f.loras.n);           /* this server has no folder of them */
     xd_task_stage(server.tasks, task, "denoise");
     xd_task_step(server.tasks, task, 1, 2, 1, 1);
     if (outcome < 2)

@@ -16,9 +16,9 @@
 #include "golden.h"
 #include "model/component.h"
 
-enum { MOST = 64 << 20 };       /* bytes of a file that is copied                              */
+enum { MOST = 64 << 20 };       /* bytes of a file that is copied */
 
-static FILE *read_files;        /* names of files that were read, for make; NULL: nobody asks  */
+static FILE *read_files;        /* names of files that were read, for make; NULL: nobody asks */
 
 static void broken(const char *what, const char *path)
 {

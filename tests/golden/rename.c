@@ -19,7 +19,7 @@ enum { PARTS = 4 };
 
 typedef struct row {
     const char *to, *from[PARTS];
-    int         swap;           /* 1: halves swapped; 2: in the last block only                 */
+    int         swap;           /* 1: halves swapped; 2: in the last block only */
 } row;
 
 static const row flux[] = {
@@ -635,7 +635,7 @@ void box_vae(box *b, const char *folder, const char *prefix)
         snprintf(name, sizeof name, "%s", xd_st_name(st, i));
         vae_name(name, levels);
         t = copy(t);
-        if (strstr(name, "attn_1") && t.nd == 2)        /* a matrix is stored as a convolution    */
+        if (strstr(name, "attn_1") && t.nd == 2)        /* a matrix is stored as a convolution */
             t = xd_view(t.p, t.type, 4, (int64_t[]){ t.d[0], t.d[1], 1, 1 });
         put(b, prefix, name, t);
         xd_st_done(st, i);
@@ -676,7 +676,7 @@ static void box_text(box *b, const char *folder, const char *prefix, const char 
         if (strncmp(name, drop, strlen(drop)) == 0)
             name += strlen(drop);
         const char *front = strncmp(name, "text_projection", 15) ? add : "";
-        if (strncmp(name, "visual.", 7) == 0)   /* a tower stands beside the language model      */
+        if (strncmp(name, "visual.", 7) == 0)   /* a tower stands beside the language model */
             front = strcmp(add, "model.language_model.") == 0 ? "model." : "";
         snprintf(full, sizeof full, "%s%s", front, name);
         put(b, prefix, full, copy(t));

@@ -23,7 +23,7 @@
 
 enum { MINRIGHT = 22, MAXLEVELS = 2, MAXCOLOUR = 32, MIDDLE = 16, RIM = 8 };
 
-static const xd_json *plan;     /* demo_prompts.json                                           */
+static const xd_json *plan;     /* demo_prompts.json */
 
 /* ---- the sheet ---------------------------------------------------------------------------- */
 

@@ -22,7 +22,7 @@
 enum { MINRIGHT = 17, PROMPTS = 20, MAXLEVELS = 2, COLOUR = 0, BACK, SHAPE, DIRECTION, SEEN };
 
 static const char *const keys[SEEN] = { "colour", "background", "shape", "direction" };
-static const xd_json *plan;     /* demo_video.json                                             */
+static const xd_json *plan;     /* demo_video.json */
 
 /* ---- the sheet ---------------------------------------------------------------------------- */
 
@@ -93,9 +93,9 @@ static void mark_pixels(const xd_image *m, uint8_t *mark, double *back)
     }
 }
 
-typedef struct blob {           /* the shape of one frame                                      */
-    int64_t n, low[2], high[2];     /* pixels; its box: x, y                                    */
-    double  at[2];                  /* its middle: x, y                                         */
+typedef struct blob {           /* the shape of one frame */
+    int64_t n, low[2], high[2];     /* pixels; its box: x, y */
+    double  at[2];                  /* its middle: x, y */
 } blob;
 
 static blob find(const xd_image *m, const uint8_t *mark, int64_t frame)

@@ -19,8 +19,8 @@
 #include "gguf_box.h"
 #include "golden.h"
 
-static const char *golden;      /* tests/golden                                               */
-static char        heard[8192]; /* warnings                                                   */
+static const char *golden;      /* tests/golden */
+static char        heard[8192]; /* warnings */
 
 static void hear(void *cookie, int level, const char *line)
 {
@@ -56,7 +56,7 @@ static void listen(void *cookie, const char *name, int step, int nd, const int64
     s->n++;
 }
 
-typedef struct trial {          /* a model with files, and how it is computed                   */
+typedef struct trial {          /* a model with files, and how it is computed */
     const char *model, *slot, *slot2;
     const char *dtype, *weights;
     xd_lora    *loras;
@@ -175,7 +175,7 @@ static void check_t5(const char *model, const char *dtype, const char *folder)
     int n = box_blocks(&b, &plain);
     tap(n >= 8, "%s: %d tensors of its T5 are blocks", model, n);
     box_t5_names(&b);
-    box_add(&b, "dec.blk.0.attn_q.weight", XD_F32, 2, (int64_t[]){ 4, 4 });    /* not read      */
+    box_add(&b, "dec.blk.0.attn_q.weight", XD_F32, 2, (int64_t[]){ 4, 4 });    /* not read */
     box_write_gguf(&b, in_scratch("t5.gguf"), (gguf_how){ .arch = "t5" });
     box_write(&plain, in_scratch("t5.safetensors"));
     box_free(&b);
@@ -199,7 +199,7 @@ static void check_lm(const char *model, const char *dtype, gguf_how how, int pai
     if (!pairs) {
         int n = box_blocks(&b, &plain);
         tap(n >= 8, "%s: %d tensors of its language model are blocks", model, n);
-    } else {                    /* rows in pairs are blocks of the same rows: as they are       */
+    } else {                    /* rows in pairs are blocks of the same rows: as they are */
         for (int i = 0; i < b.n; i++) {
             box_add(&plain, b.item[i].name, b.item[i].t.type, b.item[i].t.nd, b.item[i].t.d);
             memcpy(plain.item[i].t.p, b.item[i].t.p, xd_bytes(b.item[i].t));
@@ -254,7 +254,7 @@ static void check_int8(const char *dtype, int group)
     for (int k = 0; k < 6; k++) {
         t.weights = weights[k % 3];
         t.nloras = k >= 3;
-        if (!group || k % 3 == 0)       /* integers of rotated inputs are others               */
+        if (!group || k % 3 == 0)       /* integers of rotated inputs are others */
             compare(&t, int8, plain, t5, t5_plain);
     }
     t.nloras = 0;
@@ -401,7 +401,7 @@ int main(int argc, char **argv)
     check_int8(dtype, 0);
     check_int8(dtype, 4);
     check_refusals();
-    check_folder(dtype);        /* after it the models are not found                            */
+    check_folder(dtype);        /* after it the models are not found */
     scratch_close();
     return tap_end();
 }

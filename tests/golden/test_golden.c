@@ -24,8 +24,8 @@ enum stage { IDS, IDS_2, IDS_3, EMBEDS, POOLED, NEGATIVE, NEGATIVE_POOLED, NOISE
              LATENTS, IMAGE, NSTAGE };
 
 static const struct {
-    const char *name; /* of xd_request_callbacks.on_tensor                                     */
-    double      most[NDTYPE];   /* f32, bf16, int8, fp8, f16                                    */
+    const char *name; /* of xd_request_callbacks.on_tensor */
+    double      most[NDTYPE];   /* f32, bf16, int8, fp8, f16 */
 } stages[NSTAGE] = {
     [IDS] = { "ids", { 0, 0, 0, 0, 0 } },
     [IDS_2] = { "ids_2", { 0, 0, 0, 0, 0 } },
@@ -40,7 +40,7 @@ static const struct {
     [IMAGE] = { "image", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
 };
 static const char *const dtypes[NDTYPE] = { "f32", "bf16", "int8", "fp8", "f16" };
-static const int levels[NDTYPE] = { 2, 8, 5, 13, 3 };   /* of the image: 3e-2 of 255 is 7.65   */
+static const int levels[NDTYPE] = { 2, 8, 5, 13, 3 };   /* of the image: 3e-2 of 255 is 7.65 */
 /* Of the models that are run so, one of every kind of block: f32 with weights in eight bits. */
 static const char *const quantized[] = { "alpha", "flux",  "flux2-klein", "flux2-base", "flux2",
                                          "sd3",   "sd35",  "cog2b",       "cog15",
@@ -57,7 +57,7 @@ static const char *const halves[] = { "micro", "flux-schnell", "alpha", "sd3", "
 static const char *const deep[] = { "flux2", "qwen-edit" };
 /* With windows of attention, which are for devices that share the host's memory. */
 static const char *const windowed[] = { "alpha-ways", "sd3-ways", "sd35-ways" };
-static const int steady = 1;    /* of a video in f32: frames are within 2e-4                    */
+static const int steady = 1;    /* of a video in f32: frames are within 2e-4 */
 
 static const char *const all[] = { "alpha",
                                    "alpha-ddim",
@@ -173,14 +173,14 @@ typedef struct run {
     xd_json *js;
     int      steps, images, prompts;
     int      shape[4];          /* of a video: frames, rows, columns, and of how many numbers of a
-                                   image one is kept; 0: an image, of which all are          */
-    char     pixels[1024];     /* what the run starts from                                    */
-    char     second[1024];      /* the image behind it, of models that read several            */
-    char     last[1024];        /* what a video ends with                                       */
-    char     mask[1024];        /* what is inpainted of it                                       */
-    char     ways[1024];        /* of attention: a list, or a table's file                       */
+                                   image one is kept; 0: an image, of which all are */
+    char     pixels[1024];     /* what the run starts from */
+    char     second[1024];      /* the image behind it, of models that read several */
+    char     last[1024];        /* what a video ends with */
+    char     mask[1024];        /* what is inpainted of it */
+    char     ways[1024];        /* of attention: a list, or a table's file */
     const char *more[1];
-    int      image;             /* which image the loop is at; -1 before the first              */
+    int      image;             /* which image the loop is at; -1 before the first */
     double   worst[NSTAGE];
     int      seen[NSTAGE];
 } run;
@@ -224,7 +224,7 @@ static ref reference(const run *r, int stage, int step)
     case NEGATIVE:
     case NEGATIVE_POOLED:
         return ref_get(r->st, "%s", name);
-    case NOISE:                 /* of a run that starts from an image there is none            */
+    case NOISE:                 /* of a run that starts from an image there is none */
         return has(r, "noise.%d", r->image) ? ref_get(r->st, "noise.%d", r->image) : none;
     case CONDITION:
         return r->image == 0 ? ref_get(r->st, "%s", name) : none;

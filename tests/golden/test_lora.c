@@ -25,16 +25,16 @@
 enum { D = 24, RANK = 4, MAXITEM = 32 };
 
 static char model[1024], heard[8192];
-static int partial;             /* what does not fit is left out                               */
-static const char *without;     /* a text encoder that is left out, or NULL                    */
-static float *numbers;          /* random: what all files take theirs from                     */
+static int partial;             /* what does not fit is left out */
+static const char *without;     /* a text encoder that is left out, or NULL */
+static float *numbers;          /* random: what all files take theirs from */
 static size_t working;  /* bytes that loading the transformer took beside its weights, as counted */
 
-typedef struct file {           /* tensors to be written; {0}: none                            */
+typedef struct file {           /* tensors to be written; {0}: none */
     xd_st_item item[MAXITEM];
     char       name[MAXITEM][256];
     int        n;
-    const char *meta[3];        /* key, value, NULL; or NULL                                   */
+    const char *meta[3];        /* key, value, NULL; or NULL */
 } file;
 
 static void hear(void *cookie, int level, const char *line)
@@ -112,8 +112,8 @@ static double apart(const float *a, const float *b, int64_t n)
 
 static const struct form {
     const char *what;
-    const char *dit[3];         /* modules of q, k, v; or one of all                           */
-    const char *down, *up;      /* ends of their keys                                          */
+    const char *dit[3];         /* modules of q, k, v; or one of all */
+    const char *down, *up;      /* ends of their keys */
     const char *text, *tdown, *tup;
 } forms[] = {
     { "Kohya",
@@ -240,7 +240,7 @@ static void check_whole(void)
     int64_t n = 0;
     float  *mine;
     spell(&f, &forms[0]);
-    f.n -= 2;                   /* without the text encoder                                    */
+    f.n -= 2;                   /* without the text encoder */
     float *a = generate(write_file(&f), 0.5, &n, &e);
     spell_whole(&w, &mine);
     float *b = generate(write_file(&w), 0.5, &n, &e);
@@ -325,7 +325,7 @@ static float *of_folder(const char *config, int whole, int64_t *n, xd_err *e)
     char path[1200];
     file f = { .n = 0 };
     spell(&f, &forms[7]);
-    f.n -= 2;                   /* without the text encoder                                    */
+    f.n -= 2;                   /* without the text encoder */
     snprintf(path, sizeof path, "%s", in_scratch("adapter"));
     mkdir(path, 0700);
     scratch_put("adapter/adapter_model.safetensors", "", 0);

@@ -22,10 +22,10 @@ static const double MOST = 2e-4;
 
 static int rank, ranks, plans, failures;
 
-typedef struct wanted {         /* one case                                                    */
+typedef struct wanted {         /* one case */
     const char *name;
     xd_json    *js;
-    ref         last;           /* latents of the last step                                    */
+    ref         last;           /* latents of the last step */
     int         steps;
     char        model[1024], path[LORAS][1024];
     xd_lora     lora[LORAS];

@@ -27,7 +27,7 @@ enum { TEXT, POOLED, NOISE, LATENTS, NSEEN };
 static const char *const names[NSEEN] = { "prompt_embeds", "pooled_prompt_embeds", "noise",
                                           "latents" };
 
-typedef struct seen { ref of[NSEEN]; } seen;    /* the first tensor of each name               */
+typedef struct seen { ref of[NSEEN]; } seen;    /* the first tensor of each name */
 
 static void keep_tensor(void *cookie, const char *name, int step, int nd, const int64_t *d,
                         const float *data)

@@ -9,7 +9,7 @@
 #include "golden.h"
 #include "io/image.h"
 
-static uint64_t hash;           /* of the latents of a request, after all steps                */
+static uint64_t hash;           /* of the latents of a request, after all steps */
 
 static void listen(void *cookie, const char *name, int step, int nd, const int64_t *d,
                    const float *v)

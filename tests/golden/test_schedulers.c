@@ -17,7 +17,7 @@
 #include "golden.h"
 #include "xdit/tools.h"
 
-enum { KEPT = 7, LEVELS = 2 };  /* every so many numbers of an image are kept                  */
+enum { KEPT = 7, LEVELS = 2 };  /* every so many numbers of an image are kept */
 
 /* Sets the option of this name; 0: there is none, or it is no such value. */
 static int set_option(xd_request *r, const char *name, const xd_json *value)

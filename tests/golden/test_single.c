@@ -25,8 +25,8 @@
 
 enum { FILE_MAX = 64 << 20 };
 
-static const char *golden;      /* tests/golden                                               */
-static char        heard[8192]; /* warnings                                                   */
+static const char *golden;      /* tests/golden */
+static char        heard[8192]; /* warnings */
 
 static void hear(void *cookie, int level, const char *line)
 {
@@ -181,8 +181,8 @@ static void listen(void *cookie, const char *name, int step, int nd, const int64
 static void (*listen_to)(void *, const char *, int, int, const int64_t *, const float *);
 static void *listener;
 
-static const char *edited;      /* the image of models that need one                           */
-static const char *inpainted;   /* the model whose image and mask are given, or NULL           */
+static const char *edited;      /* the image of models that need one */
+static const char *inpainted;   /* the model whose image and mask are given, or NULL */
 
 static sums generate(const xd_open_args *a, const char *what)
 {
@@ -226,7 +226,7 @@ static void same(const sums *a, const sums *b, const char *model, const char *dt
         model, dtype, what, a->n, b->n, a->h, b->h);
 }
 
-static xd_component_file files[8];      /* of the arguments that were made last                  */
+static xd_component_file files[8];      /* of the arguments that were made last */
 
 /* Another file, or none, for a component. */
 static void put(xd_open_args *a, const char *component, const char *path)
@@ -298,7 +298,7 @@ static void write_three(const char *model, const char *prefix, const char *first
         box_flux2(&b, folder_of(model, "transformer"), prefix);
         write_one(&b, scratch, "model.safetensors");
         box_vae2(&b, folder_of(model, "vae"), "");
-    } else {                    /* a norm that nothing uses is in published files              */
+    } else {                    /* a norm that nothing uses is in published files */
         box_zimage(&b, folder_of(model, "transformer"), prefix);
         snprintf(name, sizeof name, "%snorm_final.weight", prefix);
         box_add(&b, name, XD_BF16, 1, (int64_t[]){ 24 });

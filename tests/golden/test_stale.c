@@ -22,7 +22,7 @@ static const double MOST = 2e-4, STALE = 1e-3;
 static const char    *dir, *name_of_model;
 static const xd_json *req;
 static xd_st         *st, *exact;
-static int            rank, ranks, plans, failures, flows;   /* flows: the model's text does     */
+static int            rank, ranks, plans, failures, flows;   /* flows: the model's text does */
 
 static void fail(const char *what, const char *why)
 {

@@ -353,7 +353,7 @@ void assert_same_bits(const xd_attn_args *x, const xd_attn_args *y, int64_t firs
 
 /* ---- variants ------------------------------------------------------------------------------ */
 
-#ifdef ATTN_ON_DEVICE           /* one variant: the attention of the device that opens as "cpu"   */
+#ifdef ATTN_ON_DEVICE           /* one variant: the attention of the device that opens as "cpu" */
 
 static xd_dev *device(void)
 {

@@ -16,26 +16,26 @@ typedef struct variant {
     size_t    (*scratch)(const xd_attn_args *a, int threads);
     xd_status (*run)(const xd_attn_args *a, void *tmp);
     xd_isa      needs;
-    int         pairs;          /* bf16 products of bf16 operands                             */
+    int         pairs;          /* bf16 products of bf16 operands */
 } variant;
 
 typedef struct shape {
     int64_t  B, n, H, Hk, D, seg[MAXSEG];
     xd_dtype type, out;
     int64_t  window;
-    int      causal, bias, len; /* bias 1: rows of keys, 2: any strides; len: kv_len          */
-    int      layout;            /* 0: [B,n,H,D], 1: [B,H,n,D], 2: gaps everywhere              */
+    int      causal, bias, len; /* bias 1: rows of keys, 2: any strides; len: kv_len */
+    int      layout;            /* 0: [B,n,H,D], 1: [B,H,n,D], 2: gaps everywhere */
     float    scale, softcap;
 } shape;
 
 typedef struct problem {
     shape        s;
     int64_t      m, len[4];
-    xd_tensor    k, v;          /* all keys in one                                            */
+    xd_tensor    k, v;          /* all keys in one */
     xd_kv        kv[MAXSEG];
-    xd_attn_args a;             /* without out and lse                                        */
-    float       *rows[3];       /* q [B,H,n,D], k and v [B,Hk,m,D], as floats                  */
-    double      *out, *lse;     /* exact: [B,n,H,D], [B,n,H]                                  */
+    xd_attn_args a;             /* without out and lse */
+    float       *rows[3];       /* q [B,H,n,D], k and v [B,Hk,m,D], as floats */
+    double      *out, *lse;     /* exact: [B,n,H,D], [B,n,H] */
     double       largest;
 } problem;
 
@@ -44,7 +44,7 @@ typedef struct attn_test {
     void      (*fn)(void **state);
 } attn_test;
 
-extern uint64_t seed;           /* of the random numbers                                      */
+extern uint64_t seed;           /* of the random numbers */
 
 /* Less than `below`. */
 uint32_t draw(uint32_t below);

@@ -45,7 +45,7 @@ double real(void)                /* -1 .. 1 */
 enum { MOST_BLOCKS = 16 };
 
 typedef struct block {
-    char *p, *before;           /* the bytes, and what they were                              */
+    char *p, *before;           /* the bytes, and what they were */
     size_t bytes;
 } block;
 
@@ -108,7 +108,7 @@ void set(const xd_tensor *t, int64_t i, double v)
         e = v;
     else
         xd_convert(&e, t->type, &f, XD_F32, 1);
-    memcpy(element(t, i), &e, xd_dtype_size(t->type));  /* may be unaligned                    */
+    memcpy(element(t, i), &e, xd_dtype_size(t->type));  /* may be unaligned */
 }
 
 /* A block for a tensor of these extents whose rows (and outer dimensions) lie `gap` elements
@@ -177,7 +177,7 @@ void check(const char *what, const xd_tensor *out, const double *want)
         most = fabs(want[i]) > most ? fabs(want[i]) : most;
     for (int64_t i = 0; i < n; i++) {
         double e = fabs(at(out, i) - want[i]);
-        if (e > worst || isnan(e)) {            /* a NaN stays                                */
+        if (e > worst || isnan(e)) {            /* a NaN stays */
             worst = e;
             where = i;
         }

@@ -5,10 +5,10 @@
 
 #include "backend/backend.h"
 
-enum { GUARD = 192 };           /* bytes around an operand                                    */
-extern xd_dev *dev;             /* the device under test                                      */
+enum { GUARD = 192 };           /* bytes around an operand */
+extern xd_dev *dev;             /* the device under test */
 
-extern uint64_t state;          /* of the random numbers: a seed                             */
+extern uint64_t state;          /* of the random numbers: a seed */
 
 uint64_t any(void);
 int64_t upto(int64_t n);

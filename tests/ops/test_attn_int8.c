@@ -241,7 +241,7 @@ static void test_no_keys(void **state)
     make(&p, &c);
     p.len[0] = 0, p.len[1] = 33;
     solve_again(&p);
-    for (int64_t j = 33; j < 70; j++)           /* padding that is no number                  */
+    for (int64_t j = 33; j < 70; j++)           /* padding that is no number */
         for (int64_t d = 0; d < 40; d++)
             put(&p.k, 1, j, 1, d, NAN), put(&p.k, 0, j, 0, d, NAN);
     const double error = error_of(&p, 2e-2, &plain);

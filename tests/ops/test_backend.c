@@ -99,7 +99,7 @@ void test_copy(void **unused)
         xd_copy a = { .in = xd_permute(operand(from[upto(5)], nd, d, upto(2) * 3), order),
                       .out = operand(from[upto(3)], nd, o, upto(2) * 5) };
         if (upto(5) == 0)
-            a.in.s[upto(nd)] = 0;       /* one element, many times                             */
+            a.in.s[upto(nd)] = 0;       /* one element, many times */
         double *want = numbers(xd_count(a.out));
         for (int64_t i = 0; i < xd_count(a.out); i++)
             want[i] = at(&a.in, i);
@@ -131,7 +131,7 @@ void test_conversions(void **unused)
                          (double)want);
         }
         for (int round = 0; round < 20; round++) {
-            for (int i = 0; i < ALL; i++) {     /* one of the small numbers and some ulps      */
+            for (int i = 0; i < ALL; i++) {     /* one of the small numbers and some ulps */
                 uint32_t u;
                 want = k ? xd_bf16_f32((uint16_t)i) : xd_f16_f32((uint16_t)i);
                 memcpy(&u, &want, sizeof u);
@@ -209,7 +209,7 @@ void test_memory(void **unused)
     assert_true(before > 0 && before <= total);
     assert_null(dev->mem->get(dev, SIZE_MAX - 5));
     if (strcmp(dev->ops->name, "cuda") == 0)
-        return;                         /* a GPU's memory is not the process's                  */
+        return;                         /* a GPU's memory is not the process's */
     assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
     lim = old;
     lim.rlim_cur = (rlim_t)1 << 40;     /* far more than is mapped, unless a sanitizer maps more */
@@ -224,7 +224,7 @@ void test_memory(void **unused)
         assert_int_equal(setrlimit(RLIMIT_AS, &lim), 0);
         dev->mem->memory(dev, &available, &total);
         setrlimit(RLIMIT_AS, &old);
-        assert_int_equal(available, 0);         /* more than 1 MiB is mapped already           */
+        assert_int_equal(available, 0);         /* more than 1 MiB is mapped already */
     }
 }
 
@@ -237,7 +237,7 @@ void test_names(void **unused)
     assert_null(d);
     assert_non_null(strstr(e.msg, "gpu"));
     if (strcmp(dev->ops->name, "cuda") == 0)
-        return;                         /* a GPU has no instruction sets of the host            */
+        return;                         /* a GPU has no instruction sets of the host */
     const char *isa = getenv("XDIT_ISA");
     char        keep[32] = "";
     snprintf(keep, sizeof keep, "%s", isa ? isa : "");
@@ -298,7 +298,7 @@ void test_count(void **unused)
     assert_null(c);
 }
 
-#ifdef __SANITIZE_ADDRESS__     /* the simulated GPU is slow then                              */
+#ifdef __SANITIZE_ADDRESS__     /* the simulated GPU is slow then */
 #define LEAST_PEAK 1e-4
 #else
 #define LEAST_PEAK 0.1
@@ -308,7 +308,7 @@ void test_peak(void **unused)
 {
     (void)unused;
     if (getenv("XDIT_SIM_NO_PRODUCTS"))
-        return;                         /* a GPU's peak is that of the library                   */
+        return;                         /* a GPU's peak is that of the library */
     double p = xd_dev_peak(dev, XD_F32, 1, 0.03);
     assert_true(p > LEAST_PEAK && p < 1e6);
     assert_true(xd_dev_peak(dev, XD_BF16, 1, 0.03) > LEAST_PEAK);

@@ -63,7 +63,7 @@ static void gemm_case(int64_t M, int64_t N, int64_t K)
     xd_gemm   a = { .act = (xd_act)upto(XD_NACTS) };
     double   *want = numbers(M * N), *plain = numbers(N * K);
     int       residual = (int)upto(4);
-    if (K > 10000)              /* a result of tanh is small beside the sum and its rounding   */
+    if (K > 10000)              /* a result of tanh is small beside the sum and its rounding */
         a.act = XD_NONE;
     fresh();
     xd_tensor ws = operand_at(src, 2, (int64_t[]){ N, K }, 0, upto(2));
@@ -109,9 +109,9 @@ static void test_gemm(void **unused)
             gemm_case(1 + upto(13), outs[n], ins[k]);
     for (int64_t m = 15; m < 42; m += 2)
         gemm_case(m, 33, m + 20);
-    gemm_case(40, 70, 20000);           /* sums of long rows wait                               */
+    gemm_case(40, 70, 20000);           /* sums of long rows wait */
     for (int i = 0; i < 6; i++)
-        gemm_case(1100, 1024, 19);      /* outputs that are larger than caches                  */
+        gemm_case(1100, 1024, 19);      /* outputs that are larger than caches */
     for (int i = 0; i < 60; i++)
         gemm_case(upto(70), 1 + upto(90), 1 + upto(130));
     for (int i = 0; i < 8; i++)
@@ -420,7 +420,7 @@ static void test_conv(void **unused)
                         { 1, k, k }, { 1, s, s }, 1 };
         conv_case(&c, compute_type(), 5);
     }
-    for (int i = 0; i < 60; i++) {      /* one frame, few columns, few channels                  */
+    for (int i = 0; i < 60; i++) {      /* one frame, few columns, few channels */
         conv_spec c = { 1 + upto(2), 1 + upto(20), 1 + upto(4), 1 + upto(20), 1 + upto(20), 3,
                         { 1 + (int)upto(3), 1 + (int)upto(3), 1 + (int)upto(3) },
                         { 1 + (int)upto(2), 1 + (int)upto(2), 1 + (int)upto(3) }, 1 };
@@ -512,12 +512,12 @@ static void test_gnorm(void **unused)
 {
     (void)unused;
     gnorm_case(0, 4, 8, 2);
-    gnorm_case(9, 20, 128, 32);         /* groups of 4, 2, 64 and 128 in slabs                  */
+    gnorm_case(9, 20, 128, 32);         /* groups of 4, 2, 64 and 128 in slabs */
     gnorm_case(2, 40, 64, 32);
     gnorm_case(3, 17, 128, 2);
     gnorm_case(2, 9, 256, 2);
     rows_case(300, 6);
-    gnorm_case(2, 3, 1600, 2);          /* a group wider than one run of channels              */
+    gnorm_case(2, 3, 1600, 2);          /* a group wider than one run of channels */
     for (int i = 0; i < 30; i++) {
         int G = 1 + (int)upto(8);
         gnorm_case(1 + upto(6), 1 + upto(20), G * (1 + upto(20)), G);

@@ -27,7 +27,7 @@ static xd_tensor angles(heads d)
 {
     xd_tensor t = matrix(XD_F32, upto(3) ? d.n : 1, d.D / 2, upto(2) * 3);
     if (upto(4) == 0)
-        t.s[0] = 0;             /* one row, seen many times                                    */
+        t.s[0] = 0;             /* one row, seen many times */
     return t;
 }
 
@@ -332,7 +332,7 @@ void test_norm_offset(void **unused)
         want[i] = (at(&a.in, i) - mean) / sqrt(var);
     RUN(norm, XD_OP_NORM, &a);
     for (int64_t i = 0; i < 256; i++)
-        assert_true(fabs(at(&a.out, i) - want[i]) < 1e-3);      /* 4096 has 2.4e-4 per ulp    */
+        assert_true(fabs(at(&a.out, i) - want[i]) < 1e-3);      /* 4096 has 2.4e-4 per ulp */
     free(want);
 }
 
@@ -478,7 +478,7 @@ static xd_tensor segment(const xd_tensor *all, const xd_tensor *to, int i)
  * bit differs from keys that lie together and from samples one by one. */
 void test_attn_many(void **unused)
 {
-    enum { SEGMENTS = 57, SAMPLES = 19 };   /* 45 of them have keys                             */
+    enum { SEGMENTS = 57, SAMPLES = 19 };   /* 45 of them have keys */
     (void)unused;
     for (int r = 0; r < 6; r++) {
         int64_t D = r % 3 == 0 ? 64 : r % 3 == 1 ? 20 : 200;

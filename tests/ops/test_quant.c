@@ -137,7 +137,7 @@ void test_quant_types(void **unused)
         assert_int_equal(xd_f32_f8e4m3(nextafterf(m, 0)), i);
         assert_int_equal(xd_f32_f8e4m3(-nextafterf(m, 500)), 128 + i + 1);
     }
-    for (int t = 0; t < 2; t++) {       /* the device's own conversions                           */
+    for (int t = 0; t < 2; t++) {       /* the device's own conversions */
         xd_tensor f = matrix(XD_F32, 1, 256, 0), b = matrix(XD_F8E4M3, 1, 256, 0);
         b.type = t ? XD_F8E5M2 : XD_F8E4M3;
         for (int i = 0; i < 256; i++)
@@ -364,7 +364,7 @@ static void error_case(const struct kind *kind)
             if (!(e <= limit))
                 fail_msg("%s is off by %g of at most %g", kind->name, e, limit);
         }
-    assert_true(most > 1e-4);           /* something was quantized                              */
+    assert_true(most > 1e-4);           /* something was quantized */
     unpack(&w);
     free(v);
     free(x);
@@ -443,7 +443,7 @@ void test_quant_odd(void **unused)
                 int odd = o == 2 || o == 3 || i == 3 || (i == 2 && by_integers(&w));
                 int zero = i < 2 || o < 2;
                 if (i == 2 && !by_integers(&w))
-                    continue;           /* an infinity among numbers: what it makes of them      */
+                    continue;           /* an infinity among numbers: what it makes of them */
                 if (odd ? !isnan(v) : zero ? fabs(v - at(&a.bias, o)) > 1e-30 : !isfinite(v))
                     fail_msg("%s, [%d,%d] is %g", kinds[t].name, (int)i, (int)o, v);
             }

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define POPULATE_WRITE 23       /* as on Linux; its header may be older than the kernel        */
+#define POPULATE_WRITE 23       /* as on Linux; its header may be older than the kernel */
 #define COLLAPSE       25
 
 static int is_mine(void)

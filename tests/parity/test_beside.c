@@ -16,11 +16,11 @@ typedef struct shot { int64_t width, height; int seed, steps; } shot;
 
 static const shot outer = { 80, 48, 1, 3 }, inner = { 48, 64, 2, 2 }, deep = { 48, 48, 3, 2 };
 
-enum { FRAMES = 9 };            /* of a video; the first one, and two times four               */
+enum { FRAMES = 9 };            /* of a video; the first one, and two times four */
 
 static int         me, ranks, failed, count, loads, video;
 static const char *model, *device;
-static char        image[4096];         /* that videos begin with; "": none                      */
+static char        image[4096];         /* that videos begin with; "": none */
 
 static void check(int ok, const char *plan, const char *what)
 {
@@ -105,8 +105,8 @@ enum { TEXT, LOAD, STEPS, DECODE, STAGES };        /* parts of a request */
 
 typedef struct turns {
     xd_engine *of, *beside[2], *alone;
-    int        depth, stage[3], calls[STAGES];  /* stage: of the requests at each depth         */
-    uint64_t   got[2], own;     /* of the requests at each depth; of this rank's                */
+    int        depth, stage[3], calls[STAGES];  /* stage: of the requests at each depth */
+    uint64_t   got[2], own;     /* of the requests at each depth; of this rank's */
 } turns;
 
 static void on_stage(void *cookie, const char *stage)

@@ -25,7 +25,7 @@
 enum { IMAGES = 2 };
 
 static const char *model, *device;
-static const char *fast;        /* fast_attn; NULL: none                                      */
+static const char *fast;        /* fast_attn; NULL: none */
 static int         rank, width, height, steps, text, checks, failures;
 
 typedef struct pixels {
@@ -72,7 +72,7 @@ static xd_parallel parse(const char *plan)
         case 'w': p.warmup_steps = n; break;
         case 'v': p.use_parallel_vae = 1; break;
         case 'x': p.use_displaced_patches = 1; break;
-        case 's': break;        /* generate() reads it                                         */
+        case 's': break;        /* generate() reads it */
         default:
             printf("Bail out! %s is no plan: what is %c?\n", plan, c);
             exit(2);

@@ -76,7 +76,7 @@ static void with_a_receive(const char *model, MPI_Comm half, const char *dir, in
     MPI_Irecv(&got, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, half, &r);
     open_and_generate(model, &half, dir, "split", seed);
     expect(got == -1, "the library sends messages on the program's communicator");
-    MPI_Barrier(half);          /* the other rank sends when this one has looked              */
+    MPI_Barrier(half);          /* the other rank sends when this one has looked */
     MPI_Send(&sent, 1, MPI_INT, (rank + 1) % size, 3, half);
     MPI_Wait(&r, MPI_STATUS_IGNORE);
     expect(got == sent, "a message of the program is lost");

@@ -179,7 +179,7 @@ static void test_turns(xd_engine *g, const xd_lora *v, const uint64_t want[3])
     r.callbacks.cookie = &t;
     check(xd_use_loras(g, &v[0], 1, &e) == XD_OK && generate_request(g, &r) == want[1],
           "a request with a file that waits for others");
-    if (xd_ranks(g) == ranks)   /* there are no turns where ranks are idle                      */
+    if (xd_ranks(g) == ranks)   /* there are no turns where ranks are idle */
         check(t.got[0] == want[2] && t.got[1] == want[0], "those with another file, and with none");
     xd_leave_loras(g);
     check(generate_using(g, t.beside, &v[0], 1) == want[1], "the engine beside it, later");

@@ -52,16 +52,16 @@
 enum { IMAGES = 2, PREVIEWS = 2 };
 
 static const char *model_dir, *dtype, *kept;
-static const char *scheduler;   /* NULL: the model's                                           */
-static const char *attention;   /* NULL: as usual                                              */
-static const char *cache;       /* a step cache; NULL: none                                     */
-static const char *window;      /* NULL: none                                                  */
-static const char *fast;        /* fast_attn; NULL: none                                       */
-static int         references = 1;      /* reference_interval                                  */
-static const char *begin;       /* the image that a video begins with; NULL: none            */
-static const char *last;        /* the image that it ends with; NULL: none                      */
-static int         noise;       /* with a mask: the model starts from noise alone              */
-static const char *mask;        /* what is inpainted of it; NULL: there is no mask              */
+static const char *scheduler;   /* NULL: the model's */
+static const char *attention;   /* NULL: as usual */
+static const char *cache;       /* a step cache; NULL: none */
+static const char *window;      /* NULL: none */
+static const char *fast;        /* fast_attn; NULL: none */
+static int         references = 1;      /* reference_interval */
+static const char *begin;       /* the image that a video begins with; NULL: none */
+static const char *last;        /* the image that it ends with; NULL: none */
+static int         noise;       /* with a mask: the model starts from noise alone */
+static const char *mask;        /* what is inpainted of it; NULL: there is no mask */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static double      rescaled, length, cut = 1;
 static int         thin = 1, steps = 5, size[2], frames;
@@ -71,8 +71,8 @@ typedef struct pixels {
     int64_t nlat;
     uint8_t *rgb;
     int64_t nrgb;
-    int     cached[2];          /* block ranges that a cache has left out, and all             */
-    uint8_t *preview[PREVIEWS]; /* of the images that rank 0's replica makes                   */
+    int     cached[2];          /* block ranges that a cache has left out, and all */
+    uint8_t *preview[PREVIEWS]; /* of the images that rank 0's replica makes */
     int64_t npreview;
     int     previews;
 } pixels;
@@ -148,7 +148,7 @@ static void request(xd_request *r, int images)
         r->images.last_image = last;
         r->images.mask_image = mask;
         r->images.strength =
-            mask && !noise ? 1 : 0; /* all steps, so that stale ones tell          */
+            mask && !noise ? 1 : 0; /* all steps, so that stale ones tell */
         r->guidance_scale = cfg ? 5 : 1;
     }
     if (size[0])
@@ -179,7 +179,7 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
     if (ok && begin && (g->ctx.model.recipe->max_area || g->ctx.model.recipe->reference_area))
         r.output.max_area = r.width * r.height;
     r.images.no_auto_resize = ok && begin && g->ctx.model.recipe->auto_resizes;
-    if (ok && begin && g->ctx.model.recipe->references > 1)     /* twice the same            */
+    if (ok && begin && g->ctx.model.recipe->references > 1)     /* twice the same */
         r.images.more_images = &begin, r.images.nmore_images = 1;
     if (!ok || xd_generate(g, &r, &res, &e) != XD_OK) {
         if (rank == 0)
@@ -330,7 +330,7 @@ static const pixels *reference(xd_parallel p, const pixels *exact)
         exit(1);
     double far = rank == 0 ? gap(exact, s->want) : 1;
     snprintf(why, sizeof why, "%.2g from exact steps", far);
-    double least = scheduler ? 1e-4 : 1e-3;     /* new noise in every step brings them nearer     */
+    double least = scheduler ? 1e-4 : 1e-3;     /* new noise in every step brings them nearer */
     if (rank == 0 && (!(far > least) || (rescaled > 0 && !(far < 0.2))))
         fail(what, why);
     if (rank == 0)
@@ -404,7 +404,7 @@ static void factorization(xd_parallel p, const pixels *want)
     p.num_pipeline_patch = 1;
     if (p.ring_degree > 1) {
         p.use_displaced_patches = 1;
-        one_plan(&p, want, 0);  /* keys and values come member by member                       */
+        one_plan(&p, want, 0);  /* keys and values come member by member */
     }
 }
 

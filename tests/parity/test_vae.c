@@ -29,7 +29,7 @@ static int    exact;
 static double limit;
 
 enum { NSIZES = 5 };
-static const int64_t sizes[2][NSIZES][3] = {    /* latent cells: frames, rows, columns          */
+static const int64_t sizes[2][NSIZES][3] = {    /* latent cells: frames, rows, columns */
     { { 1, 11, 13 }, { 1, 1, 3 }, { 1, 16, 16 }, { 1, 17, 9 }, { 1, 29, 40 } },
     { { 3, 5, 3 }, { 4, 1, 2 }, { 1, 7, 8 }, { 2, 30, 3 }, { 5, 9, 10 } },
 };
@@ -59,12 +59,12 @@ static void *memory(int64_t n)
 
 /* ---- the document's formulas -------------------------------------------------------------- */
 
-typedef struct walk {           /* of one rank through the layers, in bands                    */
+typedef struct walk {           /* of one rank through the layers, in bands */
     const xd_json *cfg;
-    int64_t h, w, S, G, e;      /* latent cells; ranks; groups; bytes of an activation          */
-    int64_t up, down;           /* 1: there is a band above, below mine                         */
-    int64_t rows;               /* of the latent, mine                                          */
-    int64_t k;                  /* cells per latent cell, now                                   */
+    int64_t h, w, S, G, e;      /* latent cells; ranks; groups; bytes of an activation */
+    int64_t up, down;           /* 1: there is a band above, below mine */
+    int64_t rows;               /* of the latent, mine */
+    int64_t k;                  /* cells per latent cell, now */
     int64_t T;  /* frames, now; 0: an image, of which kernels over frames know nothing */
     int64_t bytes;
 } walk;
@@ -123,7 +123,7 @@ static void change(walk *q, int64_t C, int encode, int time)
 {
     int64_t odd = q->T % 2;
     q->T = encode && time ? (q->T + odd) / 2 : q->T;
-    conv_frames(q, C, encode ? 2 : 1, q->T ? q->T : 1);         /* of the map before            */
+    conv_frames(q, C, encode ? 2 : 1, q->T ? q->T : 1);         /* of the map before */
     q->k = encode ? q->k / 2 : 2 * q->k;
     q->T = !encode && time && q->T > 1 ? 2 * q->T - odd : q->T;
 }
@@ -163,7 +163,7 @@ static void middle(walk *q, int L)
 static void batch(walk *q, const xd_vae_info *v, int64_t T, int encode)
 {
     int     L = xd_json_size(xd_json_get(q->cfg, "block_out_channels"));
-    int     packed = xd_json_size(xd_json_get(q->cfg, "patch_size")) > 0;     /* 2 x 2 cells   */
+    int     packed = xd_json_size(xd_json_get(q->cfg, "patch_size")) > 0;     /* 2 x 2 cells */
     int64_t e = q->e;
     q->T = T;
     q->k = encode ? v->cell[1] : packed ? 2 : 1;
@@ -295,7 +295,7 @@ static void plain(walk *q, int64_t latents, int encode)
             conv(q, (int64_t)C, 1);
         if (l == L - 1)
             break;
-        if (encode)             /* with stride 2, a row of the input to the band below         */
+        if (encode)             /* with stride 2, a row of the input to the band below */
             q->bytes += q->down * q->w * q->k * (int64_t)C * q->e;
         q->k = encode ? q->k / 2 : 2 * q->k;
         if (!encode)
@@ -354,7 +354,7 @@ static int64_t of_tiles(const xd_context *ctx, const xd_vae_info *v, const int64
     }
     bytes = rank ? load[rank] * unit : 0;
     for (int64_t k = 1; encode && k < S && rank % (2 * k) == 0; k *= 2)
-        bytes += rank + k < S ? unit * h * w : 0;       /* all get the moments, along a tree   */
+        bytes += rank + k < S ? unit * h * w : 0;       /* all get the moments, along a tree */
     return bytes;
 }
 
@@ -371,7 +371,7 @@ static int64_t formula(const xd_context *ctx, const int64_t *d, int encode, int 
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-typedef struct run {            /* what one engine makes of an image                           */
+typedef struct run {            /* what one engine makes of an image */
     float  *out;
     int64_t n, sent;
 } run;

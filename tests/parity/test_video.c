@@ -38,7 +38,7 @@ typedef struct video {
 
 typedef struct plan {
     xd_parallel p;
-    int         passes, warm;   /* warm: all steps are exact                                    */
+    int         passes, warm;   /* warm: all steps are exact */
 } plan;
 
 static const char *model, *begin;

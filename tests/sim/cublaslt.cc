@@ -29,7 +29,7 @@ struct desc {
     const void *bias = nullptr;
     cudaDataType_t bias_type = XD_LT_F32;
     const float *scales[2] = { nullptr, nullptr };
-    int mode[2] = { 0, 0 };             /* XD_LT_SCALE_OUTER_VECTOR, or 0                      */
+    int mode[2] = { 0, 0 };             /* XD_LT_SCALE_OUTER_VECTOR, or 0 */
 };
 struct layout {
     cudaDataType_t type;

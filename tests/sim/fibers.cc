@@ -18,7 +18,7 @@ gpu_dim3 gpu_thread, gpu_block, gpu_threads, gpu_blocks;
 
 namespace
 {
-/* A sanitizer's frames are larger.                                                             */
+/* A sanitizer's frames are larger. */
 enum { MOST = 1024, STACK = SIM_ASAN ? 512 << 10 : 128 << 10, SHARED = 256 << 10, COPIES = 256 };
 enum state { RUNS, MEETS, WAITS, ENDED };
 struct copy {
@@ -44,7 +44,7 @@ char *stacks, *shared;
 int order[MOST];
 int now, nthreads, waiting, alive, shared_bytes, shared_asked, early;
 void *host_sp, *host_kept;
-const void *host_stack; /* its lowest byte, and its size: for AddressSanitizer                  */
+const void *host_stack; /* its lowest byte, and its size: for AddressSanitizer */
 size_t host_stack_size;
 #if !defined(__x86_64__)
 ucontext_t host_uc;
@@ -151,7 +151,7 @@ static void start(int i)
     char *top = stacks + (size_t)(i + 1) * STACK;
 #if defined(__x86_64__)
     void **sp = (void **)(top - 64);
-    *--sp = nullptr; /* alignment: as after a call                                        */
+    *--sp = nullptr; /* alignment: as after a call */
     *--sp = (void *)enter;
     sp -= 6;
     f.sp = sp;
@@ -211,7 +211,7 @@ void gpu_copy_later(void *to, const void *from, int bytes)
     fiber &f = fibers[now];
     if (f.ncopies == COPIES)
         wrong("too many copies under way", 0);
-    if (early) { /* at once, in blocks drawn from the seed: it may, too                    */
+    if (early) { /* at once, in blocks drawn from the seed: it may, too */
         if (bytes)
             memcpy(to, from, (size_t)bytes);
         memset((char *)to + bytes, 0, (size_t)(16 - bytes));

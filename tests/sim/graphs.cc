@@ -8,7 +8,7 @@ namespace sim
 {
 namespace
 {
-thread_local CUstream capturing; /* the stream that this thread captures                       */
+thread_local CUstream capturing; /* the stream that this thread captures */
 }
 
 /* 1: the call is refused, and the capture, if there is one, is lost. */

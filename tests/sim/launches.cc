@@ -72,7 +72,7 @@ API CUresult cuLaunchKernel(CUfunction f_, unsigned gx, unsigned gy, unsigned gz
     if (int r = is_broken())
         return (CUresult)r;
     std::vector<char> args((char *)params[0], (char *)params[0] + f->k->size);
-    /* AddressSanitizer has memory where two ints in one word may point.                        */
+    /* AddressSanitizer has memory where two ints in one word may point. */
     for (size_t at = 0; at + 8 <= args.size(); at += 8) {
         uintptr_t word;
         unsigned char there;

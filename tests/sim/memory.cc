@@ -15,7 +15,7 @@ namespace
 {
 int depth;
 size_t next_;
-std::map<char *, CUcontext> owners; /* of blocks: the GPU                                     */
+std::map<char *, CUcontext> owners; /* of blocks: the GPU */
 std::map<char *, size_t> pinned;
 
 void reach(int how)

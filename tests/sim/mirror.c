@@ -17,7 +17,7 @@ enum { MOST = 160, GUARD = 0x5a, EDGE = 256 };
 /* Host bytes [from, end), and where they are on the device. */
 typedef struct range {
     char *from, *end, *block, *at;
-    int   fresh;                /* 1: scratch: not copied, holds NaNs                          */
+    int   fresh;                /* 1: scratch: not copied, holds NaNs */
 } range;
 
 typedef struct call {
@@ -44,7 +44,7 @@ static void die(const char *what)
 
 static void add_range(call *c, char *from, char *end, int fresh)
 {
-    for (int i = 0; i < c->n; i++)              /* one range for all that touch                */
+    for (int i = 0; i < c->n; i++)              /* one range for all that touch */
         if (!fresh && !c->r[i].fresh && from <= c->r[i].end && c->r[i].from <= end) {
             from = from < c->r[i].from ? from : c->r[i].from;
             end = end > c->r[i].end ? end : c->r[i].end;

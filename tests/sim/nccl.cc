@@ -25,14 +25,14 @@ API long simgpu_patience_ms();
 enum { RANKS = 16, LETTERS = 64, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, SYSTEM_ERROR = 2 };
 
 struct letter {
-    std::atomic<int> state; /* 0: free, 1: sent, 2: taken                                      */
+    std::atomic<int> state; /* 0: free, 1: sent, 2: taken */
     int pid, fd;
     size_t bytes;
 };
-struct board { /* in memory of all ranks                                                       */
+struct board { /* in memory of all ranks */
     std::atomic<int> joined;
     int gpu[RANKS];
-    letter letters[RANKS][RANKS][LETTERS]; /* of the sender, of the receiver, by number         */
+    letter letters[RANKS][RANKS][LETTERS]; /* of the sender, of the receiver, by number */
 };
 struct ncclComm {
     board *b;

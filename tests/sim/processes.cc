@@ -30,7 +30,7 @@ API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned)
     char name[64];
     memcpy(&x, &h, sizeof x);
     if (x.pid == getpid())
-        return XD_CU_INVALID_CONTEXT; /* as the driver: not in the process that has it    */
+        return XD_CU_INVALID_CONTEXT; /* as the driver: not in the process that has it */
     if (getenv("XDIT_SIM_NO_IPC"))
         return NOT_PERMITTED;
     snprintf(name, sizeof name, "/proc/%d/fd/%d", x.pid, x.fd);
@@ -65,7 +65,7 @@ API CUresult cuIpcCloseMemHandle(CUdeviceptr p)
 namespace
 {
 enum { LENT_EVENTS = 4096 };
-event_state *lent_events; /* of this process                                                   */
+event_state *lent_events; /* of this process */
 int lent_fd = -1, lent_count;
 
 event_state *map_events(int file)
@@ -102,7 +102,7 @@ API CUresult cuIpcGetEventHandle(CUipcEventHandle *h, CUevent e)
 API CUresult cuIpcOpenEventHandle(CUevent *e, CUipcEventHandle h)
 {
     std::lock_guard<std::recursive_mutex> g(lock);
-    static std::map<int, event_state *> known; /* by process                                   */
+    static std::map<int, event_state *> known; /* by process */
     handle x;
     char name[64];
     memcpy(&x, &h, sizeof x);

@@ -37,21 +37,21 @@ struct item {
     CUevent_st *record = nullptr, *await = nullptr;
     uint64_t number = 0;
 };
-enum { FROM_ELSEWHERE = 1 << 16 }; /* a flag of an event: another process records it          */
+enum { FROM_ELSEWHERE = 1 << 16 }; /* a flag of an event: another process records it */
 
 /* How often an event was recorded, and which of these records has been reached. */
 struct event_state {
     std::atomic<uint64_t> recorded { 0 }, done { 0 };
 };
 struct CUevent_st {
-    event_state own, *at = &own; /* at: in memory of all processes when the event is lent    */
+    event_state own, *at = &own; /* at: in memory of all processes when the event is lent */
     unsigned flags = 0;
-    CUstream_st *on = nullptr; /* null: of another process                                   */
+    CUstream_st *on = nullptr; /* null: of another process */
     double when = 0;
 };
 struct CUgraph_st {
     std::vector<item> items;
-    int lost = 0; /* something was asked that cannot be captured                              */
+    int lost = 0; /* something was asked that cannot be captured */
 };
 struct CUgraphExec_st {
     std::vector<item> items;
@@ -73,13 +73,13 @@ struct CUfunc_st {
     int shared = 48 << 10;
 };
 struct CUctx_st {
-    size_t used; /* bytes of its memory that are given out                                    */
+    size_t used; /* bytes of its memory that are given out */
 };
 
 namespace sim
 {
 enum { PAGE = 4096, GPUS = 16 };
-enum { SHARED = 99 << 10 }; /* bytes that a block may ask for: the least of all capabilities    */
+enum { SHARED = 99 << 10 }; /* bytes that a block may ask for: the least of all capabilities */
 const size_t SPAN = (size_t)1 << 37;
 
 /* driver.cc */
@@ -88,19 +88,19 @@ extern CUctx_st gpus[GPUS];
 extern thread_local CUcontext current;
 extern uint64_t seed;
 extern sim_counts counts;
-void start(); /* reads the settings, makes the memory                                          */
+void start(); /* reads the settings, makes the memory */
 [[noreturn]] void wrong(const char *what);
 
 /* memory.cc */
-extern char *far_, *near_;               /* the addresses that are handed out; the host's own  */
-extern int fd;                           /* of the memory                                      */
-extern size_t limit_;                    /* bytes of a GPU                                     */
-extern std::map<char *, size_t> blocks;  /* of device memory: where, bytes                     */
-extern std::map<char *, size_t> opened;  /* of other processes                                 */
+extern char *far_, *near_;               /* the addresses that are handed out; the host's own */
+extern int fd;                           /* of the memory */
+extern size_t limit_;                    /* bytes of a GPU */
+extern std::map<char *, size_t> blocks;  /* of device memory: where, bytes */
+extern std::map<char *, size_t> opened;  /* of other processes */
 void start_memory();
 int on_device(const void *p, size_t n);
-void close_edges(char *p, size_t n);     /* what pages have beside a block                  */
-int in_far(const char *p); /* 1: in memory that the current GPU may follow                     */
+void close_edges(char *p, size_t n);     /* what pages have beside a block */
+int in_far(const char *p); /* 1: in memory that the current GPU may follow */
 
 /* Kernels may follow device addresses while this lives. */
 struct window {
@@ -112,10 +112,10 @@ struct window {
 extern std::vector<CUstream_st *> streams;
 void start_order();
 CUresult add(CUstream_st *s, item i);
-void begin_to_go_on(); /* other processes wait for this one from now on                        */
+void begin_to_go_on(); /* other processes wait for this one from now on */
 
 /* graphs.cc */
-int breaks_capture(); /* 1: this thread captures, and the capture is lost                     */
+int breaks_capture(); /* 1: this thread captures, and the capture is lost */
 } // namespace sim
 
 #endif

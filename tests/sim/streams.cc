@@ -18,8 +18,8 @@ namespace
 {
 uint64_t seeded;
 long last_call;
-int messages; /* other processes wait for this one: it goes on while its host waits            */
-long idle;    /* ms in which nothing could run while this host waited or asked                 */
+int messages; /* other processes wait for this one: it goes on while its host waits */
+long idle;    /* ms in which nothing could run while this host waited or asked */
 
 long time_ms()
 {
@@ -141,7 +141,7 @@ CUresult add(CUstream_st *s, item i)
     if (!current)
         return XD_CU_INVALID_CONTEXT;
     if (!s || s->of != current)
-        return XD_CU_INVALID_HANDLE; /* the default stream; one of another GPU               */
+        return XD_CU_INVALID_HANDLE; /* the default stream; one of another GPU */
     if (s->into && (i.record || i.await || i.poll)) {
         breaks_capture();
         return XD_CU_CAPTURE_REFUSED;

@@ -50,7 +50,7 @@ static int signal_of(void (*f)(void))
         setrlimit(RLIMIT_CORE, &none);
         if (!freopen("/dev/null", "w", stderr))
             _exit(1);
-        signal(SIGSEGV, SIG_DFL);       /* a sanitizer would report it and exit                  */
+        signal(SIGSEGV, SIG_DFL);       /* a sanitizer would report it and exit */
         begin();
         f();
         _exit(0);
@@ -372,7 +372,7 @@ static int lent(void)
     begin();
     CUdeviceptr    x = block_of(2 << 20);
     unsigned char *g = pinned(200);
-    if (cuIpcGetMemHandle(&h, block_of(1000)) == XD_CU_SUCCESS)         /* it shares 2 MiB     */
+    if (cuIpcGetMemHandle(&h, block_of(1000)) == XD_CU_SUCCESS)         /* it shares 2 MiB */
         return 0;
     cuMemsetD8Async(x, 3, 1000, a);
     cuStreamSynchronize(a);

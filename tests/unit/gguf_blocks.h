@@ -601,8 +601,8 @@ static const struct {
     const uint32_t *bits;
     size_t          size;
     int64_t         n;
-    int             half[2];        /* offsets of f16 numbers; -1: none       */
-    uint64_t        hash;           /* of BLOCKS blocks                       */
+    int             half[2];        /* offsets of f16 numbers; -1: none */
+    uint64_t        hash;           /* of BLOCKS blocks */
 } cases[] = {
     { XD_Q8_0, q8_0_bytes, q8_0_bits, sizeof q8_0_bytes, 64, { 0, -1 },
       UINT64_C(0x94faf60286baa86b) },

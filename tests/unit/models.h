@@ -33,7 +33,7 @@ typedef struct part {
     xd_net         net;
     xd_store      *store;
     xd_source      src;
-    xd_dtype       blocks;      /* of matrices that may be quantised; XD_F32: as the others     */
+    xd_dtype       blocks;      /* of matrices that may be quantised; XD_F32: as the others */
 } part;
 
 /* The network of a class, as a definition; fills p->text, p->dit or p->vae. */

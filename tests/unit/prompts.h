@@ -20,7 +20,7 @@ extern prompt prompts[PROMPTS];
 
 /* What cmocka calls before and after a group of tests: prompts[] is there between them. */
 int read_prompts(void **state);
-int read_lm_texts(void **state);        /* the texts of tools/golden/cases/tok_lm.py instead    */
+int read_lm_texts(void **state);        /* the texts of tools/golden/cases/tok_lm.py instead */
 int forget_prompts(void **state);
 
 /* A line with \xHH escapes, decoded in place (an escape above 7f does not occur); its length. */

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 enum { SCRATCH_PATH = 512 };
-extern char scratch[SCRATCH_PATH];      /* the directory                                      */
+extern char scratch[SCRATCH_PATH];      /* the directory */
 
 /* Makes the directory, in TMPDIR; 0, or -1 where that fails. */
 int scratch_open(void);

@@ -272,7 +272,7 @@ static void cold_bytes_are_counted(void **state)
     scratch_put("cold", data, N);
     int fd = open(in_scratch("cold"), O_RDWR);
     assert_true(fd >= 0);
-    assert_int_equal(xd_file_cold_bytes(fd, 0, N), 0);          /* just written                 */
+    assert_int_equal(xd_file_cold_bytes(fd, 0, N), 0);          /* just written */
     assert_int_equal(fsync(fd), 0);
     xd_file_drop_cached(fd);
     if (xd_file_cold_bytes(fd, 0, N) == 0) {
@@ -286,7 +286,7 @@ static void cold_bytes_are_counted(void **state)
         assert_int_equal(xd_file_cold_bytes(fd, N / 2 + MB, MB), MB);
     }
     assert_int_equal(xd_file_cold_bytes(fd, N, 100), 0);
-    assert_int_equal(ftruncate(fd, HOLE), 0);                   /* several windows              */
+    assert_int_equal(ftruncate(fd, HOLE), 0);                   /* several windows */
     assert_int_equal(xd_file_cold_bytes(fd, N, HOLE), HOLE - N);
     close(fd);
     assert_int_equal(xd_file_cold_bytes(-1, 0, N), 0);
@@ -547,7 +547,7 @@ static void hook_is_poked(void **state)
     int calls = 0;
     xd_par_poke();
     xd_par_hook(count_call, &calls);
-    xd_par_set(1);              /* of several threads the others may take all pieces           */
+    xd_par_set(1);              /* of several threads the others may take all pieces */
     xd_par_dynamic(100, nothing, NULL);
     assert_in_range(calls, 1, 100);
     xd_par_set(2);
@@ -658,16 +658,16 @@ static void halves_round_to_nearest_even(void **state)
     uint32_t r = 1;
     for (int i = 0; i < 400000; i++) {
         r = r * 1664525u + 1013904223u;
-        uint32_t e = 96 + (r >> 8) % 64;        /* exponents around those of a half            */
+        uint32_t e = 96 + (r >> 8) % 64;        /* exponents around those of a half */
         uint32_t b = (r & 0x80000000u) | (i % 2 ? e << 23 : (r >> 3) % 0x7f80u << 16);
         uint32_t tail = i % 3 == 0 ? 0x1000u : i % 3 == 1 ? 0x8000u : (r * 2654435761u) >> 9;
         b |= (tail ^ (r << 13)) & 0x7fffffu;
         if ((b & 0x7f800000u) != 0x7f800000u)
             check_float(float_of(b));
     }
-    for (uint32_t b = 0x33000000u - 2; b <= 0x33000000u + 2; b++)       /* around 2^-25         */
+    for (uint32_t b = 0x33000000u - 2; b <= 0x33000000u + 2; b++)       /* around 2^-25 */
         check_float(float_of(b));
-    for (uint32_t b = 0x477ff000u - 2; b <= 0x477ff000u + 2; b++)       /* around 65520         */
+    for (uint32_t b = 0x477ff000u - 2; b <= 0x477ff000u + 2; b++)       /* around 65520 */
         check_float(float_of(b));
     check_float(0.0f), check_float(-0.0f), check_float(float_of(1)),
         check_float(float_of(0x7f7fffffu));
@@ -700,7 +700,7 @@ static void converts_between_types(void **state)
     float    back[5];
     for (int i = 0; i < 5; i++)
         d[i] = (double)x[i];
-    memcpy(raw + 1, d, sizeof d);                       /* not aligned                          */
+    memcpy(raw + 1, d, sizeof d);                       /* not aligned */
     xd_convert(h, XD_F16, raw + 1, XD_F64, 5);
     xd_convert(back, XD_F32, h, XD_F16, 5);
     assert_memory_equal(back, x, sizeof x);

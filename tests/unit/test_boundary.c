@@ -79,7 +79,7 @@ static void steps_of_two(void **state)
     steps_are(g, &r, "00111", (double[]){ 4, 4, 1, 1, 1 });
     r.guidance.guidance_scale_2 = -1;
     r.guidance.boundary_ratio =
-        0.923; /* a step at the boundary is above it                          */
+        0.923; /* a step at the boundary is above it */
     steps_are(g, &r, "00111", NULL);
     r.guidance.boundary_ratio = 0.9231;
     steps_are(g, &r, "01111", NULL);
@@ -172,7 +172,7 @@ static void what_stays_loaded(void **state)
     double first = run(g, &r);
     assert_true(is_loaded(g, 0) && is_loaded(g, 1));
     assert_true(run(g, &r) == first);
-    r.guidance.boundary_ratio = 0; /* of one transformer the other one is dropped                 */
+    r.guidance.boundary_ratio = 0; /* of one transformer the other one is dropped */
     double other = run(g, &r);
     assert_true(is_loaded(g, 0) && !is_loaded(g, 1));
     r.guidance.boundary_ratio = -1;

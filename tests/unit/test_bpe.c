@@ -97,18 +97,18 @@ static void truncation(void **state)
 static void unicode(void **state)
 {
     static const struct { const char *a, *b; int same; } cases[] = {
-        {"A\xcc\x8a", "\xc3\xa5", 1},                           /* composed, lowered           */
+        {"A\xcc\x8a", "\xc3\xa5", 1},                           /* composed, lowered */
         {"\xce\x9f\xce\x94\xce\x9f\xce\xa3", "\xce\xbf\xce\xb4\xce\xbf\xcf\x83", 1},
         {"\xc4\xb0", "i\xcc\x87", 1},
         {"\xe1\x84\x80\xe1\x85\xa1\xe1\x86\xa8", "\xea\xb0\x81", 1},
-        {"a\xcc\x81\xcc\x96", "a\xcc\x96\xcc\x81", 1},          /* marks in order              */
+        {"a\xcc\x81\xcc\x96", "a\xcc\x96\xcc\x81", 1},          /* marks in order */
         {"a\xcc\x81\xcc\x84", "a\xcc\x84\xcc\x81", 0},
         {"a\xe0\xa2\x98\xcc\x96", "a\xcc\x96\xe0\xa2\x98", 0},  /* U+0898 came with Unicode 14 */
-        {"\xe1\xb2\x89", "\xe1\xb2\x8a", 1},                    /* U+1C89 with 16              */
-        {"\xea\x9f\x94", "\xea\x9f\x95", 1},                    /* U+A7D4 with 17              */
-        {"x\xe1\xb2\x8ay", "x \xe1\xb2\x8a y", 0},              /* a letter: one word          */
+        {"\xe1\xb2\x89", "\xe1\xb2\x8a", 1},                    /* U+1C89 with 16 */
+        {"\xea\x9f\x94", "\xea\x9f\x95", 1},                    /* U+A7D4 with 17 */
+        {"x\xe1\xb2\x8ay", "x \xe1\xb2\x8a y", 0},              /* a letter: one word */
         {"x\xe1\xb2\x8ay", "x\xe1\xb2\x8a y", 0},
-        {"\xf0\x90\xb5\x80x", "\xf0\x90\xb5\x80 x", 1},         /* U+10D40: a number           */
+        {"\xf0\x90\xb5\x80x", "\xf0\x90\xb5\x80 x", 1},         /* U+10D40: a number */
         {"a\xe2\x80\xa8\xc2\x85\t b", "a b", 1},
         {"it's", "it 's", 1},
         {"12", "1 2", 1},
@@ -134,7 +134,7 @@ static void long_words(void **state)
     assert_non_null(s);
     memset(s, '!', N);
     int32_t *ids = ids_of(t, s, N, 0, &n);
-    assert_int_equal(n, N / 2 + 1);     /* the last two pairs are one piece                     */
+    assert_int_equal(n, N / 2 + 1);     /* the last two pairs are one piece */
     for (int64_t i = 2; i < n - 2; i++)
         assert_int_equal(ids[i], ids[1]);
     free(ids);
@@ -142,7 +142,7 @@ static void long_words(void **state)
     ids = ids_of(t, s, N, 0, &n);
     assert_true(n > N / 4 && n < N);
     free(ids);
-    for (int i = 0; i < N; i++)         /* marks that all want another place                    */
+    for (int i = 0; i < N; i++)         /* marks that all want another place */
         s[i] = i % 4 == 1 ? '\x81' : i % 4 == 3 ? '\x96' : '\xcc';
     free(ids_of(t, s, N, 0, &n));
     assert_int_equal(n, N + 2);
@@ -192,7 +192,7 @@ static void kinds(void **state)
 
 static xd_status open_two(xd_tok **t, const char *v, size_t nv, const char *m, size_t nm, xd_err *e)
 {
-    char *a = malloc(nv ? nv : 1), *b = malloc(nm ? nm : 1);    /* exact, for sanitizers        */
+    char *a = malloc(nv ? nv : 1), *b = malloc(nm ? nm : 1);    /* exact, for sanitizers */
     assert_true(a && b);
     memcpy(a, v, nv);
     memcpy(b, m, nm);
@@ -293,7 +293,7 @@ static void broken(void **state)
     assert_int_equal(try_two(f[0], len[0], f[1], len[1]), 1);
     for (size_t at = 0; at + 2 < len[0]; at += at < 100 ? 1 : 37)
         opened += try_two(f[0], at, f[1], len[1]);
-    assert_int_equal(opened, 0);        /* half an object is none                               */
+    assert_int_equal(opened, 0);        /* half an object is none */
     for (size_t at = 0; at < len[1]; at++)
         try_two(f[0], len[0], f[1], at);
     for (int i = 0; i < 1500; i++) {

@@ -136,7 +136,7 @@ static void names(void **state)
         visit(&t.p, NULL, XD_F32, XD_VISIT_LIST, &d);
         ok(xd_declared_check(d.list, d.nlist, &t.p.src, forms[i], &e), &e);
         assert_non_null(strstr(d.list[0].name, with[0]));
-        assert_int_equal(d.nlist + 2 + i, xd_st_count(t.p.st));         /* norm, projection    */
+        assert_int_equal(d.nlist + 2 + i, xd_st_count(t.p.st));         /* norm, projection */
         xd_decl_free(&d);
         close_tiny(&t);
     }
@@ -242,7 +242,7 @@ static void refused_processors(void **state)
     scratch_put("preprocessor_config.json", old, strlen(old));
     e = (xd_err){ 0 };
     ok(xd_clip_processor_read(&p, scratch, 224, &e), &e);
-    uint8_t *line = calloc(4000, 3);    /* 224 x 896000 pixels, of which the middle is read    */
+    uint8_t *line = calloc(4000, 3);    /* 224 x 896000 pixels, of which the middle is read */
     assert_int_equal(xd_clip_processor_run(&p, line, 4000, 1, NULL, &e), XD_EINVAL);
     assert_non_null(strstr(e.msg, "4000 x 1 pixels is too extreme"));
     free(line);

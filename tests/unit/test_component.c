@@ -22,7 +22,7 @@
 
 enum { MAX = 1 << 20 };
 
-static char heard[4096];        /* the last warning                                           */
+static char heard[4096];        /* the last warning */
 
 static void hear(void *cookie, int level, const char *line)
 {
@@ -151,7 +151,7 @@ static void cold_files_are_counted(void **state)
     assert_int_equal(xd_dev_open(&dev, "cpu", &e), XD_OK);
     assert_int_equal(xd_dev_open_count(&count, dev, &e), XD_OK);
     assert_int_equal(xd_component_open(&p, scratch, "proj", XD_KIND_TEXT, NULL, &e), XD_OK);
-    assert_int_equal(xd_component_cold_bytes(&p, count, XD_F32), 0);    /* no files are open      */
+    assert_int_equal(xd_component_cold_bytes(&p, count, XD_F32), 0);    /* no files are open */
     assert_int_equal(xd_component_files(&p, &e), XD_OK);
     p.w->upto = calloc((size_t)xd_st_count(p.files) + 1, sizeof *p.w->upto);
     p.w->reader = xd_readahead_open(0, NULL);

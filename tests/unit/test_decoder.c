@@ -171,7 +171,7 @@ static void run_kind(int kind, xd_dtype want, xd_dtype blocks, double tol)
         for (int k = 0; k < count; k++)
             compare_state(&t, text, xd_text_layer(&t.p.net, layers[k]), c.tok, k * E,
                           rows, tol);
-        if (!r.first) {         /* the last one alone                                          */
+        if (!r.first) {         /* the last one alone */
             t.p.text->encode(&t.x, &t.p.net, r.ids, r.n, r.real, &c);
             ok(t.x.err.code, &t.x.err);
             compare_state(&t, text, kinds[kind].layers, c.tok, 0, rows, tol);
@@ -219,7 +219,7 @@ static void names(void **state)
         visit(&t.p, NULL, XD_F32, XD_VISIT_LIST, &d);
         ok(xd_declared_check(d.list, d.nlist, &t.p.src, kinds[i].name, &e), &e);
         assert_true(t.p.src.has(&t.p, kinds[i].tensor, &shape));
-        d.list[0].name[strcspn(d.list[0].name, "|")] = 0;       /* the class's own name leads    */
+        d.list[0].name[strcspn(d.list[0].name, "|")] = 0;       /* the class's own name leads */
         assert_string_equal(d.list[0].name, kinds[i].tensor);
         for (int64_t k = 0; k < xd_st_count(t.p.st); k++)
             unread += xd_net_unread(t.p.net.def, xd_st_name(t.p.st, k));

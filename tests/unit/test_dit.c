@@ -134,14 +134,14 @@ static void patches(float *tok, float *lat, int64_t C, int64_t H, int64_t W, int
             }
 }
 
-typedef struct scene {          /* one golden case of a transformer, opened                   */
+typedef struct scene {          /* one golden case of a transformer, opened */
     part        p;
     bench       b;
     xd_st      *g;
     xd_dit_info info;
     xd_layout   lay;
-    int64_t     C, H, W, N, F;  /* latents, tokens, features of a token                       */
-    float      *lat, *tok;      /* latents as tokens; text                                    */
+    int64_t     C, H, W, N, F;  /* latents, tokens, features of a token */
+    float      *lat, *tok;      /* latents as tokens; text */
     xd_tensor   text;
     double      t, size[2];
 } scene;
@@ -235,7 +235,7 @@ static xd_tensor run_step(scene *s, xd_exec *x, int B)
 static void compare_out(scene *s, xd_exec *x, xd_tensor out, const char *name, double tol)
 {
     xd_tensor t;
-    float    *want = reference(s->g, name, &t);     /* [Cout,H,W]: noise first, then sigma    */
+    float    *want = reference(s->g, name, &t);     /* [Cout,H,W]: noise first, then sigma */
     float    *got = malloc((size_t)(s->N * s->F) * sizeof *got);
     float    *lat = malloc((size_t)(s->N * s->F) * sizeof *lat);
     xd_get(x, got, out);

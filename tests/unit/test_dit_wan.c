@@ -64,7 +64,7 @@ static void run_form(const char *name, xd_dtype want, double tol)
     xd_cond   c = { .tok = given(&x, st, "text") };
     xd_input  in = { .lat = given(&x, st, "latents"), .extra = given(&x, st, "extra"), .cond = &c,
                      .t = (double)t[0], .guidance = (double)NAN };
-    if (in.extra.p) {           /* rows of an image before those of the text                   */
+    if (in.extra.p) {           /* rows of an image before those of the text */
         float *real = reference(st, "real", NULL);
         c.real[1] = (int64_t)real[0];
         free(real);

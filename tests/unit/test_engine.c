@@ -69,7 +69,7 @@ static void two_engines_have_two_logs(void **state)
     before = first.n;
     xd_close(&h);
     assert_int_equal(first.n, before);
-    generate(g);                                /* the second's end takes nothing from the first  */
+    generate(g);                                /* the second's end takes nothing from the first */
     assert_true(first.n > before);
     xd_close(&g);
 }

@@ -111,7 +111,7 @@ static void sizes(void **state)
                     *sigma = xd_recipe_find("PixArtSigmaPipeline", NULL),
                     *standard = xd_recipe_find("HunyuanDiTPipeline", NULL);
     (void)state;
-    assert_false(alpha->trained_size(256, &h, &w));     /* of Sigma alone                       */
+    assert_false(alpha->trained_size(256, &h, &w));     /* of Sigma alone */
     assert_true(h == 1000 && w == 500);
     assert_true(sigma->trained_size(256, &h, &w) && h == 2816 && w == 1408);
     h = 1000, w = 500;

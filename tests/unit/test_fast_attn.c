@@ -90,7 +90,7 @@ static void ways_are_taken(void **state)
     attend_plainly(&s, 0, full);
     attend_plainly(&s, 1, windowed);
     open_stack(&s, both);
-    for (int turn = 0; turn < 2; turn++) {      /* the second image takes nothing of the first    */
+    for (int turn = 0; turn < 2; turn++) {      /* the second image takes nothing of the first */
         for (int i = 0; i < STEPS; i++)
             for (int p = 0; p < 2; p++)
                 attend(&s, i, p, got[i][p]);

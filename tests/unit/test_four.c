@@ -22,10 +22,10 @@ enum { ROWS = 9, ROOM = 8 << 20, BLOCK = 18, GROUP = XD_FOUR_GROUP };
 /* ---- the checkpoint ------------------------------------------------------------------------- */
 
 static const struct { const char *name; int64_t out, in; } tensors[] = {
-    { "wide.weight", 70, 768 },     /* rotated in groups of 256                                */
-    { "small.weight", 40, 96 },     /* of 16                                                   */
+    { "wide.weight", 70, 768 },     /* rotated in groups of 256 */
+    { "small.weight", 40, 96 },     /* of 16 */
     { "q.weight", 70, 256 }, { "k.weight", 128, 256 }, { "v.weight", 33, 256 },
-    { "odd.weight", 48, 100 },      /* no whole groups                                         */
+    { "odd.weight", 48, 100 },      /* no whole groups */
 };
 enum { NT = sizeof tensors / sizeof *tensors };
 static float   *data[NT];
@@ -91,7 +91,7 @@ static float *held_rows(int i, int64_t group)
 
 /* ---- products ------------------------------------------------------------------------------- */
 
-typedef struct run {            /* memory of a product                                         */
+typedef struct run {            /* memory of a product */
     xd_arena a;
     xd_exec  x;
     void    *room;
@@ -178,13 +178,13 @@ static void held_numbers_are_multiplied(void **state)
         for (int at = 0; at < tp; at++)
             check_part("wide", XD_COL, tp, at, 256);
     for (int at = 0; at < 3; at++) {
-        check_part("wide", XD_ROW, 3, at, 256);         /* 256 columns each                    */
-        check_part("small", XD_ROW, 3, at, 16);         /* 32                                  */
+        check_part("wide", XD_ROW, 3, at, 256);         /* 256 columns each */
+        check_part("small", XD_ROW, 3, at, 16);         /* 32 */
     }
     for (int at = 0; at < 2; at++)
-        check_part("wide", XD_ROW, 2, at, 0);           /* 384: within a group                 */
+        check_part("wide", XD_ROW, 2, at, 0);           /* 384: within a group */
     for (int at = 0; at < 5; at++)
-        check_part("small", XD_ROW, 5, at, 0);          /* 19 or 20: within the groups of 32    */
+        check_part("small", XD_ROW, 5, at, 0);          /* 19 or 20: within the groups of 32 */
 }
 
 /* Parts of a fused matrix end within a band; with a device that does not rotate rows are not. */
@@ -328,7 +328,7 @@ static void groups_of_any_numbers(void **state)
     uint8_t b[4 * BLOCK];
     (void)state;
     memset(x, 0, sizeof x);
-    x[GROUP + 3] = -1e-30f;             /* less than f16 has                                   */
+    x[GROUP + 3] = -1e-30f;             /* less than f16 has */
     for (int i = 0; i < GROUP; i++)
         x[2 * GROUP + i] = i == 5 ? -16.0f : (float)(i % 15 - 7) * 2.0f;
     x[3 * GROUP + 31] = NAN;
@@ -336,7 +336,7 @@ static void groups_of_any_numbers(void **state)
     xd_convert(y, XD_F32, b, XD_Q4_0, 4 * GROUP);
     for (int i = 0; i < 2 * GROUP; i++)
         assert_true(y[i] == 0);
-    assert_memory_equal(x + 2 * GROUP, y + 2 * GROUP, GROUP * sizeof *x);       /* exact         */
+    assert_memory_equal(x + 2 * GROUP, y + 2 * GROUP, GROUP * sizeof *x);       /* exact */
     for (int i = 3 * GROUP; i < 4 * GROUP; i++)
         assert_true(isnan(y[i]));
 }
@@ -453,7 +453,7 @@ static void stored_blocks_stay(void **state)
 enum { I_OUT = 200, I_IN = 320 };
 
 static int8_t  stored[I_OUT * I_IN];
-static int64_t turn;            /* rows by which the file's are turned                         */
+static int64_t turn;            /* rows by which the file's are turned */
 
 static int ints_has(void *self, const char *name, xd_tensor *t)
 {
@@ -549,9 +549,9 @@ static void integers_stay(void **state)
 
 enum { Z_OUT = 48, Z_IN = 256 };
 
-typedef struct zeros {          /* a tensor whose rows from Z_OUT / 2 on are zeros              */
+typedef struct zeros {          /* a tensor whose rows from Z_OUT / 2 on are zeros */
     xd_dtype stored, blocks;
-    int      few, coded;        /* coded: of XD_I8 or XD_U8, rotated                           */
+    int      few, coded;        /* coded: of XD_I8 or XD_U8, rotated */
     char    *at;
 } zeros;
 
@@ -599,7 +599,7 @@ static void make_zeros(zeros *z)
     const size_t bytes = xd_dtype_bytes(z->stored, (int64_t)Z_OUT * Z_IN);
     assert_non_null(z->at = calloc(1, bytes));
     for (size_t i = 0; i < bytes / 2 && xd_dtype_block(z->stored) > 1; i++)
-        z->at[i] = (char)(i * 37 % 48);         /* no exponent of f16 is that of NaN            */
+        z->at[i] = (char)(i * 37 % 48);         /* no exponent of f16 is that of NaN */
     for (int64_t i = 0; i < Z_OUT / 2 * Z_IN && z->stored == XD_F32; i++)
         ((float *)(void *)z->at)[i] = xd_random_weight(5, (uint64_t)i);
     for (int64_t i = 0; i < Z_OUT / 2 * Z_IN && z->stored == XD_I8; i++)

@@ -273,7 +273,7 @@ static void quality_is_asked_for(void **state)
     xd_err           e = { 0 };
     (void)state;
     generate(64, 64);
-    for (int i = 0; i < 64 * 64 * 3; i++)       /* noise, which costs bytes                    */
+    for (int i = 0; i < 64 * 64 * 3; i++)       /* noise, which costs bytes */
         image[i] = (uint8_t)(image[i] ^ ((unsigned)i * 2654435761u >> 27));
     for (int i = 0; i < NNAMES; i++) {
         int lossy = i >= 3;
@@ -351,7 +351,7 @@ static void sizes_are_read_alone(void **state)
         assert_int_equal(xd_image_size(in_scratch(names[i]), &w, &h, &e), XD_OK);
         assert_true(w == 20 && h == 12);
         assert_int_equal(xd_file_read(in_scratch(names[i]), 1 << 20, &data, &len, &e), XD_OK);
-        scratch_put("cut", data, 9);    /* within the header                                   */
+        scratch_put("cut", data, 9);    /* within the header */
         assert_int_equal(xd_image_size(in_scratch("cut"), &w, &h, &e), XD_EFORMAT);
         assert_non_null(strstr(e.msg, "cut"));
         free(data);
@@ -426,7 +426,7 @@ static void small_files_ask_for_little(void **state)
     assert_int_equal(xd_image_size(in_scratch("large.jpg"), &w, &h, NULL), XD_OK);
     getrusage(RUSAGE_SELF, &after);
     assert_true(w == 20000 && h == 20000);
-    assert_true(after.ru_maxrss - before.ru_maxrss < 100 << 10);        /* KiB                  */
+    assert_true(after.ru_maxrss - before.ru_maxrss < 100 << 10);        /* KiB */
     free(data);
     scratch_clean();
 }

@@ -129,7 +129,7 @@ static gif gif_blocks(const char *name)
     while (at < len && p[at] != ';') {
         if (p[at] == ',') {
             g.frames++;
-            assert_memory_equal(p + at + 5, p + 6, 4);  /* the whole screen                     */
+            assert_memory_equal(p + at + 5, p + 6, 4);  /* the whole screen */
             at = past_blocks(p, len, at + 11);
             continue;
         }
@@ -268,9 +268,9 @@ typedef struct reading {
     AVCodecContext    *coder;
     struct SwsContext *sws;
     AVFrame           *frame;
-    uint8_t           *rgb;     /* a frame as it comes, width x height                         */
+    uint8_t           *rgb;     /* a frame as it comes, width x height */
     int                frames;
-    double             error;   /* sum of squares                                              */
+    double             error;   /* sum of squares */
 } reading;
 
 static void open_reading(reading *r, const char *name)
@@ -440,7 +440,7 @@ static void gifs_come_back(void **state)
         assert_true(flat ? isinf(db) : db > 27);
         close_reading(&r);
     }
-    srand(2);                   /* noise fills the table of codes many times over               */
+    srand(2);                   /* noise fills the table of codes many times over */
     xd_film f = { pixels, 2, W, H, 10 };
     for (size_t i = 0; i < 3 * 2 * W * H; i++)
         pixels[i] = (uint8_t)(rand() >> 8);

@@ -30,7 +30,7 @@ static const struct { const char *name; int64_t rows, cols; } stored[NT] = {
     { "k2b", LOW, 19 },    { "one.up", ALL, 1 },   { "one.down", 1, COLS },
 };
 
-static float *numbers[NT];      /* as the file has them                                        */
+static float *numbers[NT];      /* as the file has them */
 static xd_st *file;
 
 static void open_numbers(xd_dtype type)

@@ -90,7 +90,7 @@ static void clusters(void **state)
             assert_non_null(strstr(e.msg, xd_machine_device(k)));
     }
     assert_int_equal(xd_machine_known(&m, "16xL40") && xd_machine_known(&one, "8xL40"), 1);
-    near(m.inside.shared, 2 * one.inside.shared);       /* two devices share a way up             */
+    near(m.inside.shared, 2 * one.inside.shared);       /* two devices share a way up */
     near(one.inside.shared, 4 * one.inside.bytes);
 }
 
@@ -189,7 +189,7 @@ static void halves(void **state)
         fail_msg("%s", e.msg);
     same_rates(&m.f32, &m.bf16);
     near(m.inside.bytes, 1e9);
-    near(m.read, 0);                    /* a file from before it was measured: unknown          */
+    near(m.read, 0);                    /* a file from before it was measured: unknown */
     assert_ptr_equal(xd_machine_rates(&m, XD_BF16), &m.bf16);
     assert_ptr_equal(xd_machine_rates(&m, XD_F32), &m.f32);
 }
@@ -291,12 +291,12 @@ static void gemms(void **state)
     bench k;
     (void)state;
     open_bench(&k, plain());
-    test_gemm(&k, 10, 4, 5);    /* 400 flops at half of 1000 a second                          */
+    test_gemm(&k, 10, 4, 5);    /* 400 flops at half of 1000 a second */
     near(xd_cost_device_lap_s(k.r, 0), 0.8);
     near(xd_cost_device_lap_s(k.r, 0) + 1, 1);
-    test_gemm(&k, 90, 4, 5);    /* 3600 at 90 %                                                */
+    test_gemm(&k, 90, 4, 5);    /* 3600 at 90 % */
     near(xd_cost_device_lap_s(k.r, 1), 4.0 / 2);  /* the others rest */
-    attention(&k, 3, 7, 64);    /* 4 x 3 x 7 x 64                                              */
+    attention(&k, 3, 7, 64);    /* 4 x 3 x 7 x 64 */
     near(xd_cost_device_lap_s(k.r, 0), 5376.0 / 100);
     attention(&k, 3, 7, 128);
     near(xd_cost_device_lap_s(k.r, 0), 10752.0 / 300);
@@ -317,7 +317,7 @@ static void memory_bound(void **state)
     (void)state;
     m.f32.bytes = 10, m.f32.call_s = 3, m.f32.gemm = 1e18;
     open_bench(&k, m);
-    test_gemm(&k, 10, 4, 5);    /* (40 + 50 + 20) x 4 bytes                                    */
+    test_gemm(&k, 10, 4, 5);    /* (40 + 50 + 20) x 4 bytes */
     near(xd_cost_device_lap_s(k.r, 0), 44 + 3);
     xd_copy c = { xd_view2(&any, XD_F32, 5, 2), xd_view2(&any, XD_F32, 5, 2) };
     assert_int_equal(k.d->ops->copy(k.d, NULL, &c, NULL), XD_OK);
@@ -335,7 +335,7 @@ static void products_of_cpus(void **state)
     (void)state;
     m.f32.gemm_rows = 0, m.f32.bytes = 80, m.f32.weights = 8, m.f32.act = 16, m.cache = 1000;
     open_bench(&k, m);
-    test_gemm(&k, 10, 4, 5);    /* 400 flops, 80 bytes of weights that stay                    */
+    test_gemm(&k, 10, 4, 5);    /* 400 flops, 80 bytes of weights that stay */
     near(xd_cost_device_lap_s(k.r, 0), 0.4 + 1);
     xd_cost_device_weights(k.r, 1001);
     test_gemm(&k, 10, 4, 5);
@@ -383,7 +383,7 @@ static void small_heads(void **state)
     bench      k;
     xd_machine m = plain();
     (void)state;
-    m.f32.attn[0] = 150, m.f32.attn[1] = 200;   /* full speed 300, 64 features more a pair     */
+    m.f32.attn[0] = 150, m.f32.attn[1] = 200;   /* full speed 300, 64 features more a pair */
     m.f32.attn_rows = 3;
     open_bench(&k, m);
     attention(&k, 3, 7, 32);
@@ -398,7 +398,7 @@ static void here(void **state)
     xd_dev    *d = NULL;
     xd_err     e = { 0 };
     (void)state;
-    setenv("XDG_CACHE_HOME", path, 1);          /* a file: there is nothing below it            */
+    setenv("XDG_CACHE_HOME", path, 1);          /* a file: there is nothing below it */
     assert_int_equal(xd_dev_open(&d, "cpu", &e), XD_OK);
     if (xd_machine_here(&m, d, 2, 1, &e) != XD_OK)
         fail_msg("%s", e.msg);

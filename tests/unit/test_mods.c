@@ -16,8 +16,8 @@
 
 enum { STEPS = XD_MOD_STEPS + 3 };
 
-static const xd_dit *real;      /* of FLUX.1                                                   */
-static int           asked;     /* times for which `active` was computed                        */
+static const xd_dit *real;      /* of FLUX.1 */
+static int           asked;     /* times for which `active` was computed */
 
 static xd_tensor active(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept)
 {

@@ -20,7 +20,7 @@
 static const double tolerance = 2e-4;
 enum { PASSES = 20 };
 
-typedef struct model {          /* a component of a golden model, in memory                    */
+typedef struct model {          /* a component of a golden model, in memory */
     xd_st          *files, *golden;
     char           *config;
     xd_array       *v;
@@ -52,7 +52,7 @@ static model open_model(const char *folder, const char *name, const char *golden
     for (int64_t i = 0; i < m.n; i++) {
         xd_tensor t;
         ok(xd_st_get(m.files, i, &t, &e), &e);
-        m.v[m.n - 1 - i] = array_of(xd_st_name(m.files, i), t);         /* in any order        */
+        m.v[m.n - 1 - i] = array_of(xd_st_name(m.files, i), t);         /* in any order */
     }
     xd_module_args_init(&m.a);
     m.a.config = m.config;
@@ -229,7 +229,7 @@ static void autoencoder(void **state)
     free(in), free(got), free(want);
 
     in = pixels_of(&m, &rgb);
-    want = reference(m.golden, "vae.encode.out", &mom);         /* [2C,h,w]                    */
+    want = reference(m.golden, "vae.encode.out", &mom);         /* [2C,h,w] */
     a = array_of(NULL, xd_view(in, XD_F32, 3, rgb.d));
     got = malloc((size_t)xd_count(mom) * sizeof *got);
     float *turned = malloc((size_t)xd_count(mom) * sizeof *got);

@@ -119,7 +119,7 @@ static void texts(void **state)
     assert_string_equal(p.text, "ring 2 x ulysses 2 (3 dummies, dummy, blue dummy)");
     assert_int_equal(p.changes, XD_SUMS_OF_TENSOR);
     xd_parallel a = dummies;
-    a.ring_degree = 1;          /* what counts only with a ring is not said                     */
+    a.ring_degree = 1;          /* what counts only with a ring is not said */
     a.reserved_text[0] = "red";
     assert_int_equal(xd_plan_make(&p, &a, 4, NULL, &e), XD_OK);
     assert_string_equal(p.text, "ulysses 2 (3 dummies)");
@@ -158,7 +158,7 @@ static void warnings(void **state)
     xd_parallel one = dummies;
     (void)state;
     one.ring_degree = one.ulysses_degree = 1;
-    one.warmup_steps = 1;       /* what is meant without it, too                                */
+    one.warmup_steps = 1;       /* what is meant without it, too */
     said[0] = 0;
     xd_log_enter(&(xd_logger){ on_log, NULL, XD_LOG_WARN });
     xd_plan_log_unused(&one, &one, NULL);

@@ -80,7 +80,7 @@ static void lines_are_made_of_data(void **state)
     xd_advise_args a = arguments(&lines);
     (void)state;
     a.all = 1;
-    a.parallel.attn_layer_num_for_pp = "2,2,2,2";       /* refuses plans of other stages       */
+    a.parallel.attn_layer_num_for_pp = "2,2,2,2";       /* refuses plans of other stages */
     xd_plans            *p = predict(&a);
     const xd_plans_info *info = xd_plans_about(p);
     advise(&a);
@@ -134,7 +134,7 @@ static void field_is(const xd_json *j, const char *name, double v)
 {
     double got = 0;
     assert_true(xd_json_number(xd_json_get(j, name), &got));
-    assert_true(got >= v - 1e-5 * v && got <= v + 1e-5 * v);    /* six digits are written       */
+    assert_true(got >= v - 1e-5 * v && got <= v + 1e-5 * v);    /* six digits are written */
 }
 
 static void plan_is(const xd_json *j, const xd_plan_info *t)
@@ -203,7 +203,7 @@ static void records_agree(void **state)
         for (int r = 0; r < t->ranks; r++)
             most = most > (double)xd_plans_rank(p, i, r)->peak
                        ? most : (double)xd_plans_rank(p, i, r)->peak;
-        assert_true(most == t->peak);           /* every rank has a device of its own           */
+        assert_true(most == t->peak);           /* every rank has a device of its own */
     }
     xd_plans_free(&p);
 }
@@ -255,7 +255,7 @@ static double seconds_of(int skipping, int *exact)
     r.num_inference_steps = 20;
     r.guidance.skip_guidance_layers = skipping ? "0" : NULL;
     r.guidance.skip_layer_guidance_start =
-        0; /* from step 1 on                                      */
+        0; /* from step 1 on */
     r.guidance.skip_layer_guidance_stop = (skipping + 0.5) / 20;
     a.model = "tests/golden/sd35";
     a.request = &r;

@@ -133,7 +133,7 @@ static void known_colours(void **state)
     assert_null(xd_vae_rgb(4, 128, 0.5));
     rig *r = open_rig(2, 4, 2, 3, 8);
     r->ctx.model.vae_info.rgb = xd_vae_rgb(4, 128, 0.13025);
-    r->j.spare = 1;             /* the first frame of the video is the second one             */
+    r->j.spare = 1;             /* the first frame of the video is the second one */
     for (int c = 0; c < 4; c++)
         for (int i = 0; i < 6; i++)
             lat[(4 + c) * 6 + i] = c == 0 ? 0.5f : c == 3 ? -1 : 0;
@@ -197,10 +197,10 @@ static void packed_cells(void **state)
     static float lat[C * H * W];
     const float (*rgb)[3] = xd_vae_rgb(32, 128, 1);
     (void)state;
-    rig *r = open_rig(1, C, H, W, 2);   /* as many pixels as inner cells                       */
+    rig *r = open_rig(1, C, H, W, 2);   /* as many pixels as inner cells */
     r->ctx.model.vae_info.rgb = rgb;
     r->ctx.model.vae_info.pack = 2;
-    lat[(4 * 3 + 2 * 1 + 0) * H * W + 0 * W + 1] = 2;   /* channel 3, cell (0, 1), below left   */
+    lat[(4 * 3 + 2 * 1 + 0) * H * W + 0 * W + 1] = 2;   /* channel 3, cell (0, 1), below left */
     report(r, lat);
     assert_true(r->width == 4 && r->height == 4);
     for (int y = 0; y < 4; y++)
@@ -254,14 +254,14 @@ static void learned_colours(void **state)
     for (int64_t i = 0; i < r->width * r->height; i++)
         assert_true(r->rgb[3 * i] == r->rgb[3 * i + 1] && r->rgb[3 * i] == r->rgb[3 * i + 2]);
     assert_true(r->rgb[0] != r->rgb[3 * 7 * r->width]);
-    r->ctx.once = 1;            /* an engine of one request learns nothing                     */
+    r->ctx.once = 1;            /* an engine of one request learns nothing */
     xd_preview_learn(&r->j, lat, rgb);
     assert_null(r->caches.colours);
     r->ctx.once = 0;
     xd_preview_learn(&r->j, lat, rgb);
-    rgb[5] = NAN;               /* a cell that went wrong counts for nothing                   */
+    rgb[5] = NAN;               /* a cell that went wrong counts for nothing */
     xd_preview_learn(&r->j, lat, rgb);
-    r->j.asked[0] = H, r->j.asked[1] = W;       /* a pixel a cell                              */
+    r->j.asked[0] = H, r->j.asked[1] = W;       /* a pixel a cell */
     report(r, lat);
     for (int y = 0; y < H; y++)
         for (int x = 0; x < W; x++) {
@@ -277,7 +277,7 @@ static void learned_colours(void **state)
 
 enum { STEPS = 12, SIDE = 128 };
 
-typedef struct seen {           /* previews of a request                                       */
+typedef struct seen {           /* previews of a request */
     uint8_t rgb[STEPS][SIDE * SIDE * 3];
     int     step[STEPS], n;
 } seen;

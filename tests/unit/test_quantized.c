@@ -52,7 +52,7 @@ static void open_part(part *p, const char *file)
 {
     xd_err e = { 0 };
     *p = (part){ 0 };
-    setenv("XDIT_ISA", "c", 1);         /* whose packed form is plain rows (backend/cpu/quant.c)  */
+    setenv("XDIT_ISA", "c", 1);         /* whose packed form is plain rows (backend/cpu/quant.c) */
     assert_int_equal(xd_dev_open(&p->dev, "cpu", &e), XD_OK);
     assert_int_equal(xd_st_open(&p->st, file, "model", &e), XD_OK);
     assert_int_equal(xd_quantized_open(&p->q, p->st, file, &e), XD_OK);
@@ -266,7 +266,7 @@ static void rotated_matrices_multiply(void **state)
     open_part(&p, comfy);
     check_rotated(&p, "turned", 1, 0, 256);
     check_rotated(&p, "turned", 2, 0, 256);
-    check_rotated(&p, "turned", 4, 0, 0);       /* 128 columns each                            */
+    check_rotated(&p, "turned", 4, 0, 0);       /* 128 columns each */
     check_rotated(&p, "small", 1, 0, 16);
     check_rotated(&p, "four", 1, 0, 256);
     p.dev->rotates = 0;

@@ -243,7 +243,7 @@ static void published_tower(void **state)
     int         tower = 0;
     (void)state;
     if (!dir)
-        return;                 /* cmocka's skip() is "not ok" in TAP                        */
+        return;                 /* cmocka's skip() is "not ok" in TAP */
     open_seeing(&p, dir);
     visit(&p, NULL, XD_F32, XD_VISIT_LIST, &d);
     for (int i = 0; i < d.nlist; i++)

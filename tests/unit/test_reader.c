@@ -206,7 +206,7 @@ static void fill(float x[ROWS][COLS])
         x[4][c] = 1e-38f;
         x[5][c] = (float)(c - 40) + 0.5f;
     }
-    x[5][0] = 127;              /* the scale is 1: the others are ties                          */
+    x[5][0] = 127;              /* the scale is 1: the others are ties */
     x[6][9] = NAN;
     x[7][9] = -INFINITY;
     x[8][9] = FLT_MAX;

@@ -133,7 +133,7 @@ static void a_later_program(void **state)
     (void)state;
     xd_open_args_init_size(&a.now, sizeof a);
     a.now.model = model;
-    assert_int_equal(xd_open(&g, &a.now, &e), XD_OK);   /* nothing new is set                  */
+    assert_int_equal(xd_open(&g, &a.now, &e), XD_OK);   /* nothing new is set */
     xd_close(&g);
     assert_null(g);
     a.more[2] = 1;
@@ -170,7 +170,7 @@ static void a_later_request(void **state)
     r.now.prompts = &prompt, r.now.nprompts = 1, r.now.num_inference_steps = 1;
     r.more = "x";
     a.plan_for = &r.now;
-    assert_int_equal(xd_open(&g, &a, &e), XD_EINVAL);   /* also where a record points to one   */
+    assert_int_equal(xd_open(&g, &a, &e), XD_EINVAL);   /* also where a record points to one */
     a.plan_for = NULL, e = (xd_err){ 0 };
     assert_int_equal(xd_open(&g, &a, &e), XD_OK);
     assert_int_equal(xd_generate(g, &r.now, &res, &e), XD_EINVAL);
@@ -206,7 +206,7 @@ static void records_need_their_size(void **state)
     (void)state;
     refused(xd_open(&g, &a, &e), &e, "call xd_open_args_init before");
     assert_null(g);
-    memset(&a, 0xa5, sizeof a), e = (xd_err){ 0 };      /* what a stack may hold               */
+    memset(&a, 0xa5, sizeof a), e = (xd_err){ 0 };      /* what a stack may hold */
     refused(xd_open(&g, &a, &e), &e, "xd_open_args is not initialised");
     e = (xd_err){ 0 }, refused(xd_inspect(&i, &e), &e, "call xd_inspect_args_init before");
     e = (xd_err){ 0 }, refused(xd_compare_files(&d, NULL, &e), &e,

@@ -47,7 +47,7 @@ static const struct {
     {n5, 5, 0}, {n15, 15, 7}, {n16, 16, 42}, {n19, 19, -3}, {n40, 40, (INT64_C(1) << 40) + 11},
 };
 
-static const double tol = 1e-6;         /* absolute: torch's own log and sine are f32          */
+static const double tol = 1e-6;         /* absolute: torch's own log and sine are f32 */
 
 static void equal_torch(void **state)
 {
@@ -90,7 +90,7 @@ static void seeds_wrap_like_torch(void **state)
 {
     float a[20], b[20];
     (void)state;
-    xd_noise_torch(a, 20, -1, 0);          /* torch takes the low 32 bits of the seed             */
+    xd_noise_torch(a, 20, -1, 0);          /* torch takes the low 32 bits of the seed */
     xd_noise_torch(b, 20, INT64_C(0xffffffff), 0);
     assert_memory_equal(a, b, sizeof a);
     xd_noise_torch(b, 20, 1, 0);
@@ -119,7 +119,7 @@ static void philox_ranges(void **state)
     float whole[N], part[N];
     (void)state;
     for (int far = 0; far < 2; far++) {
-        int64_t base = far ? (INT64_C(1) << 36) + 3 : 0;    /* above 32 bits of counter        */
+        int64_t base = far ? (INT64_C(1) << 36) + 3 : 0;    /* above 32 bits of counter */
         xd_noise_philox(whole, base, N, -99);
         for (int first = 0; first < 9; first++)
             for (int n = 0; n <= N - first; n += 1 + n / 7) {
@@ -166,7 +166,7 @@ static void hashes(void **state)
     assert_true(xd_hash_text("a.weight") == xd_hash_text("a.weight"));
     assert_true(xd_hash_text("a.weight") != xd_hash_text("a.bias"));
     assert_true(xd_hash_text("") != xd_hash_text("a"));
-    int ones = 0;               /* each bit is set in about half of the values                 */
+    int ones = 0;               /* each bit is set in about half of the values */
     for (uint64_t i = 0; i < 4096; i++)
         for (uint64_t h = xd_hash_mix(7, i); h; h &= h - 1)
             ones++;

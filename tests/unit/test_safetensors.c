@@ -82,7 +82,7 @@ static void written_tensors_come_back(void **state)
         assert_memory_equal(t.p, l, 8);
         assert_int_equal(xd_st_get(s, xd_st_find(s, "none"), &t, &e), XD_OK);
         assert_int_equal(xd_count(t), 0);
-        int floats = 24 + 16 + 24;          /* "turned", "some" and the last one               */
+        int floats = 24 + 16 + 24;          /* "turned", "some" and the last one */
         assert_int_equal(xd_st_bytes(s), floats + (keep ? 16 + 4 : 8 + 8) + 8);
         assert_int_equal(xd_st_find(s, "nobody"), -1);
         assert_string_equal(xd_st_dtype(s, xd_st_find(s, "scalar")), "I64");
@@ -462,7 +462,7 @@ static void hash_samples_pages(void **state)
         assert_true(h != hash_of(a, N, from - head));
         assert_true(h != hash_of(a, N, to - 1 - head));
     }
-    assert_true(h == hash_of(a, N, 4096 * 2));          /* the second sample is page 15         */
+    assert_true(h == hash_of(a, N, 4096 * 2));          /* the second sample is page 15 */
     assert_true(h != hash_of("{" T("a", "U8", "2048,2000", "0,4096000") "}", N, N));
     assert_true(h != hash_of("{ " T("a", "U8", "4096000", "0,4096000") "}", N, N));
     scratch_clean();

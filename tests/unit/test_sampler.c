@@ -59,8 +59,8 @@ static int close_rig(void **state)
 
 typedef struct latents {
     float lat[NUMBERS], pred[NUMBERS], hist[XD_MAXHIST][NUMBERS], noise[NUMBERS];
-    float clean[NUMBERS];       /* that the last step has predicted                            */
-    int   drawn;                /* tensors of noise, as many as diffusers draws                */
+    float clean[NUMBERS];       /* that the last step has predicted */
+    int   drawn;                /* tensors of noise, as many as diffusers draws */
 } latents;
 
 /* Rows [from, from + n) of the latents take one step. */

@@ -30,7 +30,7 @@ static void good_names(void **state)
     assert_int_equal(a.warmup_steps, 1);
     assert_int_equal(a.text_tensor_parallel_degree, 2);
     assert_int_equal(a.use_parallel_vae, 1);
-    a = (xd_parallel){ .ulysses_degree = 2 };   /* the same said twice                         */
+    a = (xd_parallel){ .ulysses_degree = 2 };   /* the same said twice */
     assert_int_equal(xd_parallel_read(&a, "u2 cfg,r4-pp8_vae", &e), XD_OK);
     assert_int_equal(a.use_cfg_parallel, 1);
     assert_int_equal(a.ring_degree, 4);
@@ -136,7 +136,7 @@ static void count(void **state)
                     assert_true(i < s.good || s.c[i].why.code);
                     assert_true(i == 0 || i >= s.good ||
                                 s.c[i].f.request_s >= s.c[i - 1].f.request_s);
-                    if (n > 1) {        /* a name says the plan                                */
+                    if (n > 1) {        /* a name says the plan */
                         assert_int_equal(xd_parallel_read(&back, s.c[i].name, &e), XD_OK);
                         assert_int_equal(xd_parallel_ranks(&back), n);
                         assert_int_equal(degree(back.ulysses_degree), degree(a->ulysses_degree));
@@ -157,7 +157,7 @@ static void fixed_degrees(void **state)
     xd_err    e = { 0 };
     (void)state;
     assert_int_equal(search(&s, &(xd_parallel){ .ulysses_degree = 2 }, 4, 1, 1, 4.5, &e), XD_OK);
-    assert_int_equal(s.n, 5);   /* cfg, ring, tensor, pipeline with 2 and 4 patches             */
+    assert_int_equal(s.n, 5);   /* cfg, ring, tensor, pipeline with 2 and 4 patches */
     for (int i = 0; i < s.n; i++)
         assert_int_equal(s.c[i].parallel.ulysses_degree, 2);
     xd_search_free(&s);
@@ -165,7 +165,7 @@ static void fixed_degrees(void **state)
                       .num_pipeline_patch = 3,
                       .use_cfg_parallel = 1 };
     assert_int_equal(search(&s, &a, 4, 0, 1, 4.5, &e), XD_OK);
-    assert_int_equal(s.n, 1);   /* asked for, though not exact                                  */
+    assert_int_equal(s.n, 1);   /* asked for, though not exact */
     assert_int_equal(s.c[0].parallel.num_pipeline_patch, 3);
     assert_string_equal(s.c[0].name, "pp2cfg2patch3warm1vae");
     xd_search_free(&s);
@@ -251,7 +251,7 @@ static void reading_is_counted(void **state)
     near(cold.request_s, warm.request_s + xd_predicted_reading(&cold));
     near(unknown.request_s, warm.request_s);
     near(unknown.text_s, warm.text_s);
-    near(kept.request_s, latents.request_s + 33.5e9 / 1.5e8 - warm.text_s); /* without a VAE     */
+    near(kept.request_s, latents.request_s + 33.5e9 / 1.5e8 - warm.text_s); /* without a VAE */
 }
 
 /* Behind computing a disk is waited for as long as it takes more: max(read, compute) together. */
@@ -261,9 +261,9 @@ static void reading_is_hidden(void **state)
     (void)state;
     near(xd_reading_wait_s(2 * GB, 100 * MB, 8 * GB, 5), 15);
     near(xd_reading_wait_s(2 * GB, 100 * MB, 8 * GB, 50), 0);
-    near(xd_reading_wait_s(2 * GB, 100 * MB, 0.5 * GB, 50), 15);    /* memory for a quarter       */
+    near(xd_reading_wait_s(2 * GB, 100 * MB, 0.5 * GB, 50), 15);    /* memory for a quarter */
     near(xd_reading_wait_s(2 * GB, 100 * MB, -1 * GB, 50), 20);
-    near(xd_reading_wait_s(20 * MB, 100 * MB, 8 * GB, 50), 0.2);    /* too few for a thread       */
+    near(xd_reading_wait_s(20 * MB, 100 * MB, 8 * GB, 50), 0.2);    /* too few for a thread */
     near(xd_reading_wait_s(0, 100 * MB, 8 * GB, 50), 0);
 }
 

@@ -14,8 +14,8 @@
 
 typedef struct row {
     const char *text;
-    int         status;         /* of the refusal; 0: all is read, and ends with a request     */
-    const char *behind;         /* the byte that is refused begins this; NULL: the last one    */
+    int         status;         /* of the refusal; 0: all is read, and ends with a request */
+    const char *behind;         /* the byte that is refused begins this; NULL: the last one */
 } row;
 
 static const row rows[] = {

@@ -57,7 +57,7 @@ static void gains_are_used_up(void **state)
     assert_float_equal(score(&s, &t), 90 - (50 - 10), 1e-9);
     t.step = 20;
     assert_float_equal(xd_schedule_score(&s, &t, now + 10), 50, 1e-9);
-    t.step = 60;                /* all is used up                                               */
+    t.step = 60;                /* all is used up */
     assert_float_equal(xd_schedule_score(&s, &t, now + 50), 40, 1e-9);
 }
 
@@ -72,7 +72,7 @@ static void rest_counts(void **state)
     xd_task half = waiting(12, 0), most = waiting(13, 0);
     assert_true(xd_schedule_preempts(&s, &half, &t, now));
     assert_false(xd_schedule_preempts(&s, &most, &t, now));
-    half.expected_s = 0;        /* nobody knows                                                 */
+    half.expected_s = 0;        /* nobody knows */
     assert_false(xd_schedule_preempts(&s, &half, &t, now));
 }
 
@@ -87,7 +87,7 @@ static void parts_count(void **state)
     assert_float_equal(xd_schedule_remaining(&s, &t), 100, 1e-9);
     t.images = 2, t.image = 1, t.steps = 10, t.step = 5;
     assert_float_equal(xd_schedule_remaining(&s, &t), 77.5, 1e-9);
-    t.step = 10;                /* the first one is decoded                                     */
+    t.step = 10;                /* the first one is decoded */
     assert_float_equal(xd_schedule_remaining(&s, &t), 65, 1e-9);
     t.image = 2;
     assert_float_equal(xd_schedule_remaining(&s, &t), 20, 1e-9);
@@ -114,7 +114,7 @@ static void deadlines(void **state)
     (void)state;
     const xd_schedule s = { 0 };
     xd_task soon = waiting(50, 0), plain = waiting(20, 0);
-    soon.deadline_s = now + 60;   /* 10 s to spare                                                */
+    soon.deadline_s = now + 60;   /* 10 s to spare */
     assert_float_equal(score(&s, &soon), 10, 1e-9);
     assert_true(score(&s, &soon) < score(&s, &plain));
     soon.deadline_s = now + 1000;
@@ -146,7 +146,7 @@ static void apart(void **state)
     assert_true(xd_schedule_should_split(2, 2, 1, 1.9));
     assert_false(xd_schedule_should_split(2, 2, 1, 2.1));
     assert_false(xd_schedule_should_split(1, 2, 1, 0.5));
-    assert_false(xd_schedule_should_split(2, 8, 1, 6)); /* six ranks would be idle               */
+    assert_false(xd_schedule_should_split(2, 8, 1, 6)); /* six ranks would be idle */
     assert_true(xd_schedule_should_split(7, 8, 1, 6));
     assert_false(xd_schedule_should_split(4, 1, 1, 1));
     assert_false(xd_schedule_should_split(4, 4, 1, -1));

@@ -13,7 +13,7 @@
 
 enum { MOST = 8 };
 
-static double computed;         /* seconds since the rank was last asked                        */
+static double computed;         /* seconds since the rank was last asked */
 
 static double ask(void *ctx)
 {
@@ -157,7 +157,7 @@ static void collective(void **state)
     }
     run(&s);
     near(s.lane[0].end_s, 3 + 1 + 3);
-    near(s.lane[1].end_s, 3 + 3);       /* its own has arrived at 4                            */
+    near(s.lane[1].end_s, 3 + 3);       /* its own has arrived at 4 */
     near(s.lane[0].wait_s, 7);
     xd_simulation_close(&s.p);
 }
@@ -173,7 +173,7 @@ static void ring(void **state)
         for (int i = 0; i < 3; i++) {
             xd_req q[2] = { c->ops->recv(c, bytes(100), (r + 3) % 4),
                             c->ops->send(c, bytes(100), (r + 1) % 4) };
-            computed = i == 2 ? 1 : 3;          /* hidden, hidden, 1 s late                    */
+            computed = i == 2 ? 1 : 3;          /* hidden, hidden, 1 s late */
             c->ops->wait(c, q, 2);
         }
         done(&s, c);
@@ -331,9 +331,9 @@ static void add(void *ctx, char what, double from, double to)
 {
     double *last = ctx;
     sum[(int)what] += to - from;
-    if (what == 'm')            /* messages overlap, and come last                             */
+    if (what == 'm')            /* messages overlap, and come last */
         return;
-    assert_true(from == *last && to > from);    /* without gaps, in order                      */
+    assert_true(from == *last && to > from);    /* without gaps, in order */
     *last = to;
 }
 
@@ -356,7 +356,7 @@ static void telling(void **state)
     xd_simulation_events(s.p, 0, add, &last);
     near(last, s.lane[0].end_s);
     near(sum['c'], 5);
-    near(sum['m'], 1 + 1);      /* from 2 to 4 s                                       */
+    near(sum['m'], 1 + 1);      /* from 2 to 4 s */
     near(sum['w'], s.lane[0].wait_s);
     near(sum['w'], 2 + 1 + 1 - 1);
     xd_simulation_close(&s.p);

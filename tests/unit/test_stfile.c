@@ -78,7 +78,7 @@ static void done_gives_pages_back(void **state)
     xd_st_done(s, 0);
     assert_true(statm(2) < before + MB);
     assert_true(statm(0) < space + MB);
-    assert_int_equal(xd_st_get(s, 1, &t, &e), XD_OK);   /* a tensor alone costs its own pages   */
+    assert_int_equal(xd_st_get(s, 1, &t, &e), XD_OK);   /* a tensor alone costs its own pages */
     assert_memory_equal(t.p, "\0\1\2\3\4", 5);
     assert_int_equal(xd_st_get(s, 0, &t, &e), XD_OK);
     assert_true(statm(0) > space + N - MB);
@@ -106,7 +106,7 @@ static void past_gives_pages_back(void **state)
         sum += p[i];
     assert_true(statm(2) > before + N - MB);
     xd_st_past(s, 0, p + 1, N - 2);
-    xd_st_past(s, 0, p + N / 2, 100);           /* less than a page: nothing                   */
+    xd_st_past(s, 0, p + N / 2, 100);           /* less than a page: nothing */
     assert_true(statm(2) < before + MB);
     for (int i = 0; i < N; i++)
         again += p[i];
@@ -341,7 +341,7 @@ static int use_tensor(xd_st *s, int i, int64_t number)
     if (st != XD_OK || xd_st_get(s, i, &u, &e) != XD_OK || u.p != t.p)
         return 6;
     xd_st_done(s, i);
-    float first, last;          /* the tensor may lie at an odd address                         */
+    float first, last;          /* the tensor may lie at an odd address */
     memcpy(&first, t.p, sizeof first);
     memcpy(&last, (const char *)t.p + (number - 1) * 4, sizeof last);
     if (first != (float)i || last != (float)i)
@@ -400,7 +400,7 @@ static void files_may_exceed_the_address_space(void **state)
     if (put_sparse("shard.safetensors", N, numbers, 9989150328) != 9989150328) {
         print_message("# skipped: no sparse file of 9989150328 bytes can be made here\n");
         scratch_clean();
-        return;                 /* cmocka's skip() is "not ok" in TAP                        */
+        return;                 /* cmocka's skip() is "not ok" in TAP */
     }
     assert_int_equal(child("shard.safetensors", N, numbers, (size_t)2 * GB), 0);
     scratch_clean();

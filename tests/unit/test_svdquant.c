@@ -22,8 +22,8 @@ static const char golden[] = "tests/golden/quantized/svdquant.safetensors";
 
 /* ---- the source of the file ---------------------------------------------------------------- */
 
-static int gotten;              /* tensors in use                                              */
-static int64_t announced;       /* elements that will be read                                  */
+static int gotten;              /* tensors in use */
+static int64_t announced;       /* elements that will be read */
 
 static int src_has(void *self, const char *name, xd_tensor *shape)
 {
@@ -186,7 +186,7 @@ static void layers_stand_side_by_side(void **state)
     check_matrix(&o, "out_proj+mlp_fc2", "out_proj", 0, 128);
     check_matrix(&o, "out_proj+mlp_fc2", "mlp_fc2", 128, 256);
     check_bias(&o, "out_proj+mlp_fc2", "out_proj", "mlp_fc2");
-    assert_false(o.src.has(o.src.self, "a.out_proj+qkv_proj.weight", &t));     /* other rows   */
+    assert_false(o.src.has(o.src.self, "a.out_proj+qkv_proj.weight", &t));     /* other rows */
     assert_false(o.src.has(o.src.self, "a.out_proj+none.weight", &t));
     assert_false(o.src.has(o.src.self, "a.out.weight", &t));
     close_golden(&o);
@@ -250,7 +250,7 @@ static void opens(const file *f, xd_status code, const char *words)
         assert_non_null(strstr(e.msg, words));
     assert_true(s == XD_OK ? svd != NULL : !svd);
     assert_int_equal(xd_quantized_open(&q, st, "bad", &e), XD_OK);
-    assert_null(q);                     /* which leaves such layers alone                      */
+    assert_null(q);                     /* which leaves such layers alone */
     xd_svdquant_close(&svd);
     xd_st_close(&st);
 }
@@ -272,7 +272,7 @@ static void other_layers_are_refused(void **state)
     (void)state;
     file f = layer_of(XD_BF16, 128, 16);
     opens(&f, XD_OK, NULL);
-    f.n = 4;                            /* without a thin product                              */
+    f.n = 4;                            /* without a thin product */
     opens(&f, XD_OK, NULL);
     f = layer_of(XD_F8E4M3, 128, 16);
     opens(&f, XD_EUNSUPPORTED, "a.qweight holds SVDQuant's 4-bit floats (nvfp4), which are "
@@ -282,10 +282,10 @@ static void other_layers_are_refused(void **state)
     f = layer_of(XD_BF16, 64, 16);
     opens(&f, XD_EFORMAT, "not a layer of SVDQuant");
     f = layer_of(XD_BF16, 128, 16);
-    f.n = 5;                            /* half a product                                      */
+    f.n = 5;                            /* half a product */
     opens(&f, XD_EFORMAT, "not a layer of SVDQuant");
     f = layer_of(XD_BF16, 128, 16);
-    f.item[1].t.d[0] = 1;               /* scales of half the columns                          */
+    f.item[1].t.d[0] = 1;               /* scales of half the columns */
     opens(&f, XD_EFORMAT, "not a layer of SVDQuant");
     f = (file){ .n = 0 };
     put(&f, "a.qweight", XD_I32, 48, 32);

@@ -112,8 +112,8 @@ static void check_edges(void *cookie, xd_exec *x, int layer, xd_state *s)
             fail_msg("distance %d: a bucket should %sbegin", (int)d, begins ? "" : "not ");
         if (d > 1 && (v[far * n + far - d] != v[far * n + far - d + 1]) != begins)
             fail_msg("distance -%d: a bucket should %sbegin", (int)d, begins ? "" : "not ");
-        assert_true(v[d] != v[d * n]);                  /* the sign has buckets of its own       */
-        assert_true(v[d] == v[n + 1 + d] || d == far);  /* only the distance counts              */
+        assert_true(v[d] != v[d * n]);                  /* the sign has buckets of its own */
+        assert_true(v[d] == v[n + 1 + d] || d == far);  /* only the distance counts */
     }
     assert_int_equal(k, e->n - 1);
     free(v);
@@ -232,7 +232,7 @@ static void run_t5(int at, xd_dtype want, double tol)
     open_bench(&b, want, 0);
     visit(&p, b.dev, b.type, XD_VISIT_LOAD, &d);
 
-    for (int k = 0; k < 2; k++) {       /* the prompt, block by block, and the negative one   */
+    for (int k = 0; k < 2; k++) {       /* the prompt, block by block, and the negative one */
         watcher w = { g, "text.block", tol, 0 };
         void   *ids = reference(g, k ? "negative_ids" : "ids", &t);
         float  *emb = reference(g, k ? "negative_prompt_embeds" : "prompt_embeds", NULL), *got;
@@ -250,7 +250,7 @@ static void run_t5(int at, xd_dtype want, double tol)
         xd_get(&x, got, c.tok);
         near("prompt_embeds", got, emb, n * E, tol);
         xd_arena_rewind(&b.tmp, 0);
-        ids = realloc(ids, (size_t)(n + 5) * sizeof(int32_t));  /* padding is not seen          */
+        ids = realloc(ids, (size_t)(n + 5) * sizeof(int32_t));  /* padding is not seen */
         memset((int32_t *)ids + n, 0, 5 * sizeof(int32_t));
         p.text->encode(&x, &p.net, ids, n + 5, n, &c);
         ok(x.err.code, &x.err);
@@ -487,7 +487,7 @@ static void masked_golden_quantised(void **state)
 static void bert_names(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++)         /* the pooler's two, and the buffer                     */
+    for (int i = 0; i < 2; i++)         /* the pooler's two, and the buffer */
         check_names(berts[i], 2 + i, "bert.embeddings.position_ids", i,
                     "embeddings.word_embeddings.weight");
 }
@@ -512,7 +512,7 @@ static void bert_lengths(void **state)
 /* A counting run follows no address (it has none) and needs exactly the room of a real one. */
 static void counts_as_it_runs(void **state)
 {
-    static int32_t       ids[300];      /* more than one chunk of distances                   */
+    static int32_t       ids[300];      /* more than one chunk of distances */
     static const int64_t len[3] = { 0, 1, 300 };
     (void)state;
     for (int i = 0; i < NGOLDEN; i++) {
@@ -530,7 +530,7 @@ static void counts_as_it_runs(void **state)
             open_bench(&b, XD_F32, counts);
             visit(&p, b.dev, b.type, counts ? XD_VISIT_COUNT : XD_VISIT_LOAD, &d);
             xd_exec_init(&x, b.dev, &b.tmp, b.type);
-            for (int n = 0; n < 3; n++)         /* no tokens, one, many                       */
+            for (int n = 0; n < 3; n++)         /* no tokens, one, many */
                 p.text->encode(&x, &p.net, ids, len[n], len[n], &c);
             ok(x.err.code, &x.err);
             peak[counts] = xd_arena_peak(&b.tmp);

@@ -20,11 +20,11 @@
 #include "pipeline/prompt_images.h"
 #include "pipeline/text_cache.h"
 
-enum { E = 24, PAD = 33, L = 3 };       /* width and layers of tests/parity/text-lm          */
+enum { E = 24, PAD = 33, L = 3 };       /* width and layers of tests/parity/text-lm */
 
 static const char     *prompt[] = { "a small cyan square" };
-static const char     *negative;       /* NULL: none                                            */
-static const xd_image *shown;   /* what the encoder sees beside the prompt; NULL: nothing       */
+static const char     *negative;       /* NULL: none */
+static const xd_image *shown;   /* what the encoder sees beside the prompt; NULL: nothing */
 
 static void ok(xd_status s, const xd_err *e)
 {
@@ -48,7 +48,7 @@ static encoded copy_of(const xd_cond *c)
     encoded out = { .rows = c->tok.d[0], .cols = c->tok.d[1], .real = c->real[0] };
     out.v = malloc(xd_bytes(c->tok));
     assert_non_null(out.v);
-    if (xd_bytes(c->tok))               /* a text may have no rows                                */
+    if (xd_bytes(c->tok))               /* a text may have no rows */
         memcpy(out.v, c->tok.p, xd_bytes(c->tok));
     return out;
 }
@@ -71,7 +71,7 @@ static void encode_both(xd_engine *g, encoded out[2])
     ok(xd_prompts_tokenize(&w, &j, &e), &e);
     int64_t len[] = { w.text[0].ids[0].n, w.text[1].ids[0].n };
     ok(xd_prompts_count(&j, 0, len, 2, &bytes, &e), &e);
-    ok(xd_prompts_encode(&w, &j, bytes, &e), &e);       /* in exactly what was counted          */
+    ok(xd_prompts_encode(&w, &j, bytes, &e), &e);       /* in exactly what was counted */
     for (int i = 0; i < 1 + (negative != NULL); i++)
         out[i] = copy_of(&w.text[i].cond);
     xd_prompts_close(&w, &g->ctx);
@@ -115,14 +115,14 @@ static void states_side_by_side(void **state)
     encoded four = encode(g);
     assert_int_equal(four.cols, 4 * E);
     same(&four, 0, E, &last, 0, 0, last.rows, E);
-    same(&four, 0, 0, &four, 0, 3 * E, last.rows, E);   /* -3 of 3 layers is 1                  */
+    same(&four, 0, 0, &four, 0, 3 * E, last.rows, E);   /* -3 of 3 layers is 1 */
     mine.text[0].layers = one, mine.text[0].nlayers = 1;
     g->ctx.keep = 0;
     xd_component_drop(&g->ctx.model.text[0]);
     encoded two = encode(g);
     same(&two, 0, 0, &four, 0, 2 * E, last.rows, E);
     assert_int_equal(g->ctx.model.text[0].w->net.last, 2);
-    xd_context fork;            /* a prediction has the same blocks                            */
+    xd_context fork;            /* a prediction has the same blocks */
     assert_int_equal(xd_context_fork(&fork, &g->ctx, NULL), XD_OK);
     assert_int_equal(fork.model.text[0].w->net.last, 2);
     xd_context_fork_close(&fork, &g->ctx);
@@ -149,7 +149,7 @@ static void padding_on_either_side(void **state)
     encoded left = encode(g);
     assert_true(left.rows == PAD && left.real == n);
     same(&plain, 0, 0, &left, PAD - n, 0, n, E);
-    same(&left, 0, 0, &left, 1, 0, PAD - n - 1, E);     /* all padding is alike                */
+    same(&left, 0, 0, &left, 1, 0, PAD - n - 1, E);     /* all padding is alike */
     free(plain.v), free(right.v), free(left.v);
     xd_close(&g);
 }
@@ -177,7 +177,7 @@ static void rows_in_front_dropped(void **state)
     encoded some = encode(g);
     assert_int_equal(some.rows, plain.rows - before);
     same(&plain, before, 0, &some, 0, 0, some.rows, E);
-    g->ctx.model.usual.max_text = MOST; /* counts what is handed out                           */
+    g->ctx.model.usual.max_text = MOST; /* counts what is handed out */
     encoded less = encode(g);
     assert_true(less.rows == MOST && MOST < some.rows);
     same(&some, 0, 0, &less, 0, 0, MOST, E);
@@ -255,12 +255,12 @@ static void repeated_prompts(void **state)
         assert_memory_equal(again.v, old->v, (size_t)(old->rows * old->cols) * sizeof(float));
         free(again.v);
     }
-    g->ctx.keep = 0;            /* an engine that keeps nothing encodes each time              */
+    g->ctx.keep = 0;            /* an engine that keeps nothing encodes each time */
     again = encode(g);
     assert_memory_equal(again.v, first[0].v, (size_t)(again.rows * again.cols) * sizeof(float));
     assert_non_null(g->caches.embeddings);
     g->ctx.keep = 1;
-    mine.text[0].pad = PAD;     /* other ids                                                   */
+    mine.text[0].pad = PAD;     /* other ids */
     xd_component_drop(&g->ctx.model.text[0]);
     free(again.v);
     again = encode(g);
@@ -438,7 +438,7 @@ static void bounded_cache(void **state)
     assert_false(holds(c, 2, 0, 200));
     assert_true(xd_text_cache_bytes(c) > 600 && xd_text_cache_bytes(c) <= 900);
     assert_null(xd_text_cache_add(c, (xd_text_key){ (int64_t[]){ 5 }, 1 }, 900));
-    assert_true(holds(c, 4, 0, 200));           /* what cannot be kept drops nothing            */
+    assert_true(holds(c, 4, 0, 200));           /* what cannot be kept drops nothing */
     keep_bytes(c, 6, 0, 800);
     assert_true(holds(c, 6, 0, 800) && !holds(c, 4, 0, 200));
     xd_text_cache_close(&c);

@@ -172,7 +172,7 @@ static void invalid_utf8(void **state)
 
 static xd_status open_bytes(xd_tok **t, int json, const char *p, size_t len, xd_err *e)
 {
-    char     *exact = malloc(len ? len : 1);    /* so that sanitizers see a read past the end   */
+    char     *exact = malloc(len ? len : 1);    /* so that sanitizers see a read past the end */
     assert_non_null(exact);
     memcpy(exact, p, len);
     xd_status s = json ? xd_tok_open_json(t, exact, len, e)
@@ -329,7 +329,7 @@ static void many_added_tokens_load_at_once(void **state)
     static const char text[] = "<t7><t77777><t8<t88888><t99998<t7";
     int32_t          *ids = ids_of(t, text, sizeof text - 1, 0, &n);
     double            seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
-    int32_t           first = 4;        /* behind the pieces                                   */
+    int32_t           first = 4;        /* behind the pieces */
     const int         want[] = { 7, 77777, 8, 88888, -1, 99998 };
     int               k = 0;
     for (int64_t i = 0; i < n && k < 6; i++)

@@ -146,7 +146,7 @@ static void framed_ids(void **state)
             assert_int_equal(sscanf(golden + at, "%lld %llx %lld %lld%n", &n, &hash, &first, &real,
                                     &took), 4);
             at += took;
-            if (strlen(prompts[i].text) != prompts[i].len)      /* a prompt has no NUL          */
+            if (strlen(prompts[i].text) != prompts[i].len)      /* a prompt has no NUL */
                 continue;
             if (xd_tok_frame_ids(t, &frames[k].f, prompts[i].text, &r, &e) != XD_OK)
                 fail_msg("%s", e.msg);
@@ -166,13 +166,13 @@ static void framed_text(void **state)
 {
     char *s = xd_tok_framed("a{}b{}c", "{}");
     (void)state;
-    assert_string_equal(s, "a{}b{}c");          /* the first place only                        */
+    assert_string_equal(s, "a{}b{}c");          /* the first place only */
     free(s);
     s = xd_tok_framed(NULL, "x");
     assert_string_equal(s, "x");
     free(s);
     s = xd_tok_framed("fixed", "x");
-    assert_string_equal(s, "x");                /* a frame without a place is none             */
+    assert_string_equal(s, "x");                /* a frame without a place is none */
     free(s);
 }
 
@@ -225,7 +225,7 @@ static void doubts(void **state)
     assert_non_null(strstr(why, "has no <|im_end|>"));
     scratch_close();
     xd_tok_close(&t);
-    t = open_kind("mistral");                   /* a template writes the first token itself    */
+    t = open_kind("mistral");                   /* a template writes the first token itself */
     f = frames[2].f;
     f.drop = 0;
     assert_int_equal(scratch_open(), 0);
@@ -260,21 +260,21 @@ static void directories(void **state)
     copy_file(GOLDEN_LM "qwen_two", "vocab.json");
     says("has vocab.json, but neither merges.txt nor tokenizer.json", XD_EIO);
     copy_file(GOLDEN_LM "qwen_two", "merges.txt");
-    opens_with(1057);                           /* <|endoftext|> is all that is added          */
+    opens_with(1057);                           /* <|endoftext|> is all that is added */
     config("{\"tokenizer_class\":\"GemmaTokenizer\"}");
     says("vocab.json is for a GemmaTokenizer, which also needs tokenizer.json", XD_EUNSUPPORTED);
-    config("{}");                               /* its merges do not end in </w>               */
+    config("{}");                               /* its merges do not end in </w> */
     opens_with(1057);
     copy_file(GOLDEN_LM "llama", "tokenizer.json");
     opens_with(1070);
     scratch_close();
 
     assert_int_equal(scratch_open(), 0);
-    copy_file(GOLDEN_LM "mistral", "tokenizer.json");   /* no config at all                    */
+    copy_file(GOLDEN_LM "mistral", "tokenizer.json");   /* no config at all */
     opens_with(1076);
     config("{\"tokenizer_class\":\"LlamaTokenizerFast\",\"pad_token\":\"<pad>\"}");
     xd_tok *t = must_open(xd_tok_open, scratch);
-    assert_int_equal(xd_tok_pads_left(t), 1);   /* the class's                                 */
+    assert_int_equal(xd_tok_pads_left(t), 1);   /* the class's */
     assert_int_equal(xd_tok_pad(t), 11);
     xd_tok_close(&t);
     scratch_close();
@@ -294,7 +294,7 @@ static void directories(void **state)
     copy_file("tests/golden/tok/mt5", "spiece.model");
     assert_int_equal(xd_tok_open_t5(&t, scratch, NULL), XD_OK);
     xd_tok_close(&t);
-    scratch_put("tokenizer.model", "IQ== 0\nIg== 1\n", 14);     /* tiktoken's                  */
+    scratch_put("tokenizer.model", "IQ== 0\nIg== 1\n", 14);     /* tiktoken's */
     says("tokenizer.model has no pieces", XD_EFORMAT);
     scratch_close();
 }
@@ -424,7 +424,7 @@ static void escapes(void **state)
 
 static int try_json(const char *v, size_t n)
 {
-    char   *exact = malloc(n ? n : 1);  /* for sanitizers                                       */
+    char   *exact = malloc(n ? n : 1);  /* for sanitizers */
     xd_tok *t = NULL;
     xd_err  e = {0};
     assert_non_null(exact);

@@ -65,7 +65,7 @@ static void tokens_have_one_owner(void **state)
     }
     assert_int_equal(xd_own(&l, XD_TXT, 1, 0).n, 11);
     assert_int_equal(xd_own(&l, XD_TXT, 0, 0).n, 0);
-    l.len[XD_PAD] = 7;          /* with the text, and cut as it is                             */
+    l.len[XD_PAD] = 7;          /* with the text, and cut as it is */
     assert_int_equal(xd_own(&l, XD_PAD, 1, 0).n, 4);
     assert_int_equal(xd_own(&l, XD_PAD, 2, 0).n, 0);
 }

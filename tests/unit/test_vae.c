@@ -22,14 +22,14 @@
 
 enum { DECODE, ENCODE };
 
-typedef struct bench {          /* a model on a device                                        */
+typedef struct bench {          /* a model on a device */
     xd_dev       *dev, *count;
     const xd_vae *vae;
     xd_net        net;
     xd_store     *store;
     xd_st        *st;
     xd_dtype      act;
-    size_t        band;         /* of xd_exec                                                  */
+    size_t        band;         /* of xd_exec */
     xd_err        err;
 } bench;
 
@@ -156,7 +156,7 @@ static void run_counted(const bench *b, int what, int tiles, xd_tensor in, xd_te
     xd_arena a;
     xd_exec  x;
     size_t   size = counted(b, what, tiles, in, out);
-    char    *p = need(b->dev->mem->get(b->dev, size + 1));      /* a run may take nothing      */
+    char    *p = need(b->dev->mem->get(b->dev, size + 1));      /* a run may take nothing */
     xd_arena_init(&a, p, size);
     xd_exec_init(&x, b->dev, &a, b->act);
     x.band = b->band;
@@ -295,7 +295,7 @@ static void golden_bf16(void **state)
     close_bench(&b);
     if (type != XD_BF16) {
         print_message("# skipped: this device computes in %s\n", xd_dtype_name(type));
-        return;                 /* cmocka's skip() is "not ok" in TAP                        */
+        return;                 /* cmocka's skip() is "not ok" in TAP */
     }
     all_golden(XD_BF16, 3e-2, 3e-2);
 }
@@ -373,7 +373,7 @@ static void failures_stick(void **state)
     assert_int_equal(x.err.code, XD_ECANCELLED);
     assert_string_equal(x.err.msg, "enough");
     assert_int_equal(xd_arena_mark(&a), 0);
-    xd_arena_init(&a, mem, size / 2);           /* too little memory                          */
+    xd_arena_init(&a, mem, size / 2);           /* too little memory */
     xd_exec_init(&x, b.dev, &a, b.act);
     b.vae->decode(&x, &b.net, z, p);
     assert_int_equal(x.err.code, XD_ENOMEM);
@@ -385,7 +385,7 @@ static void failures_stick(void **state)
 
 /* An autoencoder that only enlarges: tiles of it must add up to the whole, whatever their size. */
 typedef struct plain_cfg { int64_t tile; int f; } plain_cfg;
-enum { BOTH_SIDES = 9 };        /* tiles of `tile` rows have the rest as columns               */
+enum { BOTH_SIDES = 9 };        /* tiles of `tile` rows have the rest as columns */
 
 static void plain_info(const void *cfg, xd_vae_info *out)
 {

@@ -35,7 +35,7 @@ static const xd_dev_ops *real_memory;
 static size_t    held, peak;
 static char     *data[NT];
 static xd_dtype  stored, blocks;        /* blocks: of matrices that are cut; XD_F32: as computed */
-static int       sums;   /* 1: the source adds terms to k and even                             */
+static int       sums;   /* 1: the source adds terms to k and even */
 static int64_t   passed[NT];  /* bytes that were said to be past */
 static int64_t   told[NT];  /* numbers that were said to be read soon */
 static char      heard[512];
@@ -194,7 +194,7 @@ static void make_tensors(xd_dtype type)
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
-typedef struct set {            /* what a network might declare                               */
+typedef struct set {            /* what a network might declare */
     xd_lin lin[MOST];
     int    n;
 } set;
@@ -305,7 +305,7 @@ static void both_ways(xd_visit how, int tp, int at)
         return;
     assert_true(bands <= say[0]);
     assert_true(whole <= say[1]);
-    if (own_bands && !xd_is_quantized(blocks))  /* no matrix as a whole, however long          */
+    if (own_bands && !xd_is_quantized(blocks))  /* no matrix as a whole, however long */
         assert_true(say[0] <= (size_t)(own_bands * xd_par_threads() * IN) * sizeof(float));
 }
 
@@ -499,7 +499,7 @@ static void eight_bits_are_scaled_before_they_are_added(void **state)
     xd_cnv  a[4], b[4];
     (void)state;
     for (int i = 0; i < TAPS; i++)
-        f[i] = (float)(i % 15 - 7);                 /* which e4m3 holds                         */
+        f[i] = (float)(i % 15 - 7);                 /* which e4m3 holds */
     xd_convert(eight, XD_F8E4M3, f, XD_F32, TAPS);
     for (int i = 0; i < TAPS; i++)
         f[i] *= 0.375f;

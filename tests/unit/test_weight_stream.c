@@ -68,7 +68,7 @@ static void all_blocks_if_wanted(void **state)
     assert_int_equal(xd_stream_plan_make(&p, &w, 1e18, 1), 1);
     assert_int_equal(p.streamed, 2);
     assert_int_equal(p.slots, 2);
-    w = blocks_of(0, UNIT);     /* a stage without blocks                                      */
+    w = blocks_of(0, UNIT);     /* a stage without blocks */
     xd_stream_plan_make(&p, &w, 1e18, 1);
     assert_int_equal(p.streamed, 0);
     assert_int_equal(xd_stream_plan_bytes(&p, &w), UNIT);
@@ -207,7 +207,7 @@ static void every_block_finds_its_weights(void **state)
                     xd_weight_stream_begin(s, &x, FIRST + i);
                     is_there(at, i);
                 }
-            fetches = 0;        /* in a steady state each streamed block is copied once a run  */
+            fetches = 0;        /* in a steady state each streamed block is copied once a run */
             for (int i = 0; i < 2 * n; i++)
                 xd_weight_stream_begin(s, &x, FIRST + i % n), is_there(at, i % n);
             assert_int_equal(fetches, 2 * p.streamed);
@@ -256,7 +256,7 @@ static void processes_share_a_copy(void **state)
         }
         free(copy);
     }
-    assert_int_equal(pinned, 0);        /* the stream has not pinned anything                   */
+    assert_int_equal(pinned, 0);        /* the stream has not pinned anything */
 }
 
 int main(void)

@@ -113,7 +113,7 @@ static void check(const int64_t *grid, int64_t text, const int64_t *size)
             int64_t      keys;
             const double e = expected(&s, size, i, h, 3, &keys),
                          g = (double)s.out[(i * H + h) * D + 3];
-            if (size[0] >= 0)   /* boxes move inwards at the edges                            */
+            if (size[0] >= 0)   /* boxes move inwards at the edges */
                 assert_int_equal(keys, i < s.others ? s.n : s.others + seen);
             if (!(fabs(g - e) <= 1e-5 * 4))
                 fail_msg("grid %d %d %d: query %d is %g, not %g", (int)grid[0], (int)grid[1],

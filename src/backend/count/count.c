@@ -14,7 +14,7 @@
 typedef struct count {
     xd_dev    dev;
     xd_dev   *real;
-    uintptr_t next;             /* address of the next allocated block of memory              */
+    uintptr_t next;             /* address of the next allocated block of memory */
     xd_counts sum;
 } count;
 

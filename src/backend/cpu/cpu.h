@@ -19,7 +19,7 @@ typedef enum xd_isa {
 
 const char *xd_isa_name(xd_isa isa);
 int         xd_isa_has(xd_isa isa);     /* 1: this machine and its OS support the instruction set */
-int         xd_isa_has_vnni(void);      /* 1: the machine has AVX-512 VNNI                     */
+int         xd_isa_has_vnni(void);      /* 1: the machine has AVX-512 VNNI */
 /* Chooses the instruction set that XDIT_ISA names (*forced = 1), or else the best one (*forced =
  * 0). */
 xd_status   xd_isa_choose(xd_isa *isa, int *forced, xd_err *e);
@@ -71,6 +71,7 @@ typedef struct xd_kernels {
 } xd_kernels;
 
 extern const xd_kernels xd_kernels_c, xd_kernels_avx2, xd_kernels_avx512, xd_kernels_avx512bf16;
+
 const xd_kernels *xd_cpu_kernels(xd_isa isa);
 /* Implementations of `qknorm` (qknorm.c), one for each instruction set. */
 void   xd_qknorm_c(const xd_qknorm *a);
@@ -100,17 +101,17 @@ XD_QUANT_SLOTS(c)
 XD_QUANT_SLOTS(avx2)
 XD_QUANT_SLOTS(avx512)
 XD_QUANT_SLOTS(avx512bf16)
-double xd_burst_bf16(void);             /* measures GFLOP/s like `burst`, with vdpbf16ps      */
+double xd_burst_bf16(void);             /* measures GFLOP/s like `burst`, with vdpbf16ps */
 double xd_burst_amx(void);              /* measures GFLOP/s like `burst`, with tdpbf16ps (AMX) */
 
 typedef struct xd_dnn xd_dnn;
 
 typedef struct xd_cpu_dev {
-    xd_dev            dev;      /* device interface; dev.priv points to this struct           */
+    xd_dev            dev;      /* device interface; dev.priv points to this struct */
     xd_isa            isa;
-    int               emulate;  /* 1: computes in bf16 even if bf16 arithmetic is emulated    */
+    int               emulate;  /* 1: computes in bf16 even if bf16 arithmetic is emulated */
     const xd_kernels *k;
-    xd_dnn           *dnn;      /* oneDNN's state; NULL for the instruction set "c"           */
+    xd_dnn           *dnn;      /* oneDNN's state; NULL for the instruction set "c" */
 } xd_cpu_dev;
 
 /* The device kind "cpu": uses the kernels of the best instruction set of the processor, or of the
@@ -118,7 +119,7 @@ typedef struct xd_cpu_dev {
  * Opening the device fails if XDIT_ISA names an unknown instruction set, or one that the processor
  * does not have. */
 extern const xd_dev_kind xd_dev_kind_cpu;
-void   xd_cpu_early(void);              /* starts loading oneDNN in a background thread        */
+void   xd_cpu_early(void);              /* starts loading oneDNN in a background thread */
 void   xd_cpu_about(xd_fact *fact, void *cookie);
 double xd_cpu_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 
@@ -150,7 +151,7 @@ xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp);
 
 /* ---- onednn*.c: the only files that use oneDNN -------------------------------------------- */
 
-void      xd_dnn_forget(xd_dnn *d);     /* empties oneDNN's cache of primitives                */
+void      xd_dnn_forget(xd_dnn *d);     /* empties oneDNN's cache of primitives */
 /* Opens oneDNN. If `cap` is 1, first limits oneDNN to the instruction set `isa`. This limit can be
  * set only once per process, so the function fails if oneDNN already has another limit. */
 xd_status xd_dnn_open(xd_dnn **d, xd_isa isa, int cap, const xd_kernels *k, xd_err *e);

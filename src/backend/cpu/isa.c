@@ -1,6 +1,6 @@
 /* isa.c - chooses the CPU instruction set: the best one of the processor, or the one that XDIT_ISA
  * names */
-#define _DEFAULT_SOURCE         /* makes unistd.h declare syscall     */
+#define _DEFAULT_SOURCE         /* makes unistd.h declare syscall */
 
 #include "backend/cpu/cpu.h"
 

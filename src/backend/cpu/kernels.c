@@ -18,8 +18,8 @@
 #include "base/par.h"
 
 enum {
-    CHUNK = 1024,               /* number of elements of a row in a chunk                     */
-    GRAIN = 8192,               /* minimum elements for which several threads are used        */
+    CHUNK = 1024,               /* number of elements of a row in a chunk */
+    GRAIN = 8192,               /* minimum elements for which several threads are used */
 };
 
 /* ---- activations -------------------------------------------------------------------------- */
@@ -417,7 +417,7 @@ static int64_t sums_in_registers(const uint16_t *in, int64_t step, int64_t most,
                                  double *q)
 {
 #if defined(__AVX512F__)
-    enum { WORDS = 4 };         /* vectors of 32 channels in a step                           */
+    enum { WORDS = 4 };         /* vectors of 32 channels in a step */
     const __m512i high = _mm512_set1_epi32((int)0xffff0000u);
     const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     const __m512i last = _mm512_add_epi32(first, _mm512_set1_epi32(8));

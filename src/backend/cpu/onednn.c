@@ -391,7 +391,7 @@ static void add_memory(xd_dnn *d, xd_prim *p, int arg, xd_md_ref m, void *data)
         }
     if (p->nargs == XD_PRIM_ARGS || !m ||
         dnnl_memory_create(&p->mem[p->nargs], m, d->engine, data) != dnnl_success)
-        return;  /* after this failure, executing the primitive will return an error     */
+        return;  /* after this failure, executing the primitive will return an error */
     p->arg[p->nargs++] = arg;
 }
 

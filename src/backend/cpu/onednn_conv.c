@@ -52,7 +52,7 @@ static xd_status weight_md(xd_md *m, const xd_weight *w, int any)
 /* The shape of a convolution of dense images, as oneDNN computes it. */
 typedef struct shape {
     const xd_weight *w;
-    int64_t          in[4], out[4];     /* shape [T,H,W,C]                                     */
+    int64_t          in[4], out[4];     /* shape [T,H,W,C] */
     xd_dtype         tin, tout;
     int              stride[3], lo[3], hi[3], bias, sum;
 } shape;
@@ -390,7 +390,7 @@ static xd_status run_pieces(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need
             s = with_copies(d, &f, tmp, need ? &n : NULL);
             most = (int64_t)n > most ? (int64_t)n : most;
             if (need && t > 0)
-                break;          /* all frames need the same scratch as the first frame          */
+                break;          /* all frames need the same scratch as the first frame */
         }
     if (need)
         *need = (size_t)most;

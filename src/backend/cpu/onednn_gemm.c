@@ -52,8 +52,8 @@ xd_status xd_gemm_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
 /* A description of how oneDNN computes a GEMM. */
 typedef struct plan {
     const xd_gemm *a;
-    int            own;     /* 1: the matmul writes sums to scratch, for our own epilogue         */
-    int            dense;       /* 1: the input is copied to scratch                           */
+    int            own;     /* 1: the matmul writes sums to scratch, for our own epilogue */
+    int            dense;       /* 1: the input is copied to scratch */
     xd_post        post;
     int            bias;
     int64_t        ldi, ldo;

@@ -75,7 +75,7 @@ typedef struct tiles_ctx {
     const xd_gemm    *a;
     xd_plain_tile_fn *fn;
     const void       *of;
-    int64_t           across;   /* number of work items in a row of the output                    */
+    int64_t           across;   /* number of work items in a row of the output */
 } tiles_ctx;
 
 static void tile_items(void *ctx, int64_t begin, int64_t end, int thread)

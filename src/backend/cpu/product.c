@@ -10,8 +10,8 @@
 struct xd_product {
     xd_weight  w;
     xd_tensor  up;
-    float     *gate;            /* [cols], the gate of the GEMM: `gain` in every column        */
-    const xd_gemm_kernels *k;   /* kernels of the GEMM, or NULL if plain.c computes the GEMM   */
+    float     *gate;            /* [cols], the gate of the GEMM: `gain` in every column */
+    const xd_gemm_kernels *k;   /* kernels of the GEMM, or NULL if plain.c computes the GEMM */
 };
 
 xd_dtype xd_product_type(xd_dtype a, xd_dtype b)

@@ -14,7 +14,7 @@
 
 enum {
     MAX = XD_QKNORM_MAX,
-    GRAIN = 8192,               /* minimum elements for which several threads are used        */
+    GRAIN = 8192,               /* minimum elements for which several threads are used */
 };
 
 static void load_floats(float *x, const void *from, xd_dtype t, int64_t D)

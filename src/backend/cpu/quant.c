@@ -17,8 +17,8 @@
 enum {
     PANEL = 16,
     ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,  /* rows and columns of the output in a work item */
-    DEEP = 256,                 /* number of inputs whose e4m3 weights are expanded at a time  */
-    CHUNK = 1024,               /* number of elements of a row that are converted at a time    */
+    DEEP = 256,                 /* number of inputs whose e4m3 weights are expanded at a time */
+    CHUNK = 1024,               /* number of elements of a row that are converted at a time */
 };
 
 static int64_t row_bytes(const xd_weight *w)
@@ -44,7 +44,7 @@ size_t xd_quant_pack_size(xd_weight *w)
 typedef struct pack_ctx {
     const xd_kernels *k;
     const xd_weight  *w;
-    xd_tensor         src;      /* rows of the unpacked weight, from row row0 on               */
+    xd_tensor         src;      /* rows of the unpacked weight, from row row0 on */
     int64_t           row0;
 } pack_ctx;
 
@@ -152,7 +152,7 @@ xd_status xd_quant_pack_rows(const xd_kernels *k, const xd_weight *w, xd_tensor 
 typedef struct gemm_ctx {
     const xd_kernels *k;
     const xd_gemm    *a;
-    float            *sx;       /* scales of the input's rows; `q` has the rows as integers    */
+    float            *sx;       /* scales of the input's rows; `q` has the rows as integers */
     int8_t           *q;
     float            *x;  /* the input's rows as floats, for weights whose field `floats` is 1 */
 } gemm_ctx;

@@ -1,5 +1,5 @@
 /* about.c - reports facts about this machine's GPUs and CUDA libraries, for `xdit doctor` */
-#define _GNU_SOURCE             /* makes dlfcn.h declare dladdr      */
+#define _GNU_SOURCE             /* makes dlfcn.h declare dladdr */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -44,7 +44,7 @@ typedef struct piece {
      * sample */
     int64_t             first, sample;
     int                 samples;
-    attention_segment  *list;           /* list of all key segments in device memory, or NULL  */
+    attention_segment  *list;           /* list of all key segments in device memory, or NULL */
     /* the call's scratch memory, and the keys and values that attention_cudnn.c has copied to this
      * memory */
     xd_cuda_keys       *keys;
@@ -74,7 +74,7 @@ static xd_status add_segments(xd_cuda_dev *c, attention_args *b, const piece *p,
 {
     const xd_attn_args *a = p->a;
     xd_status           s = XD_OK;
-    int                 n = 0;          /* number of key segments that were added so far       */
+    int                 n = 0;          /* number of key segments that were added so far */
     for (int i = 0; i < a->nkv && s == XD_OK; i++) {
         const xd_tensor *k = &a->kv[i].k, *v = &a->kv[i].v;
         if (!k->d[1])

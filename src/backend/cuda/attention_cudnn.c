@@ -26,27 +26,27 @@ enum {
     /* cuDNN is used only if the number of queries times the number of keys of a head is at least
      * LEAST_SCORES. For fewer scores the flash kernels are fast enough. */
     LEAST_SCORES = 1 << 20,
-    MOST_TEXT = 4 << 20,                /* maximum bytes of a stored plan                      */
+    MOST_TEXT = 4 << 20,                /* maximum bytes of a stored plan */
 };
 
 typedef struct known {
     xd_cudnn_shape shape;
     xd_cudnn_plan  plan;
     uint64_t       used;                /* number of the call that used the plan last */
-    int            wanted;              /* 1: an attention call waits for this plan            */
+    int            wanted;              /* 1: an attention call waits for this plan */
     enum { EMPTY, QUEUED, BUILDING, READY, REFUSED } state;
 } known;
 
 struct xd_cuda_cudnn {
     xd_cuda_dev             *c;
-    const xd_cudnn          *lib;     /* functions of cuDNN, or NULL if cuDNN is not used         */
+    const xd_cudnn          *lib;     /* functions of cuDNN, or NULL if cuDNN is not used */
     cudnnHandle_t            handle;
     cudnnBackendDescriptor_t gpu;
-    char                     folder[160];       /* path of the cache folder of stored plans   */
+    char                     folder[160];       /* path of the cache folder of stored plans */
     pthread_t                thread;
-    int                      runs;      /* 1: the thread that compiles plans was started       */
+    int                      runs;      /* 1: the thread that compiles plans was started */
     uint64_t                 calls;
-    pthread_mutex_t          lock;      /* mutex that guards all fields after it               */
+    pthread_mutex_t          lock;      /* mutex that guards all fields after it */
     pthread_cond_t           changed;
     known                    of[PLANS];
     int                      ends;

@@ -14,8 +14,8 @@ enum { BAND_BYTES = 64 << 20, FEWEST = 64 };
 
 /* Byte offsets of the buffers that attention by matrix products uses in its scratch memory. */
 typedef struct places {
-    int64_t m, rows;            /* number of keys; number of query rows in a band              */
-    int64_t ld;       /* elements between rows of scores, and between rows of their softmax       */
+    int64_t m, rows;            /* number of keys; number of query rows in a band */
+    int64_t ld;       /* elements between rows of scores, and between rows of their softmax */
     size_t  k, v, scores, weights, end;
 } places;
 
@@ -119,7 +119,7 @@ static int run_head(xd_cuda_dev *c, const xd_attn_args *a, const places *p, char
 int xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                const xd_tensor *out, int64_t row, char *tmp, xd_status *s)
 {
-    if (!is_wide(a))            /* most attention calls return here                            */
+    if (!is_wide(a))            /* most attention calls return here */
         return 0;
     const places p = places_of(a);
     if (!p.m || (out->type != q->type && out->type != XD_F32) ||

@@ -29,9 +29,9 @@ enum {
  * bytes. */
 typedef struct kind {
     int64_t  n, I, O, s_in, s_w, s_out;
-    int32_t  in_type, out_type, bias_type;      /* type of the bias, or -1 without bias        */
+    int32_t  in_type, out_type, bias_type;      /* type of the bias, or -1 without bias */
     int32_t  gelu, turned, scaled;
-    uint32_t align[4];                          /* alignments of the matrices A, B, C and D    */
+    uint32_t align[4];                          /* alignments of the matrices A, B, C and D */
 } kind;
 
 /* A table entry: a kind of matrix product with the library's descriptors. The product is D = A^T B

@@ -65,13 +65,13 @@ typedef enum xd_cuda_kernel {
 
 enum {
     XD_CUDA_OLDEST_CAPABILITY = 80,     /* compute capability 8.0, which has bf16 and cp.async */
-    XD_CUDA_FP8_CAPABILITY = 89,        /* compute capability 8.9, which has products of e4m3  */
+    XD_CUDA_FP8_CAPABILITY = 89,        /* compute capability 8.9, which has products of e4m3 */
 };
 enum {
     XD_CUDA_SLOTS = 64,                   /* number of small uploads that may be pending */
-    XD_CUDA_SLOT = 4 << 10,                     /* maximum bytes of a small upload                */
-    XD_CUDA_STAGE = 8 << 20,                    /* bytes of each of the two staging buffers    */
-    XD_CUDA_WORK = 32 << 20,                    /* bytes of cuBLASLt's workspace               */
+    XD_CUDA_SLOT = 4 << 10,                     /* maximum bytes of a small upload */
+    XD_CUDA_STAGE = 8 << 20,                    /* bytes of each of the two staging buffers */
+    XD_CUDA_WORK = 32 << 20,                    /* bytes of cuBLASLt's workspace */
     /* upper limit, in bytes, of the estimate of the memory that CUDA libraries will allocate
      * later */
     XD_CUDA_LATER = 256 << 20,
@@ -98,36 +98,36 @@ typedef struct xd_cuda_stamps {
 } xd_cuda_stamps;
 
 typedef struct xd_cuda_dev {
-    xd_dev                dev;          /* device interface; dev.priv points to this struct    */
+    xd_dev                dev;          /* device interface; dev.priv points to this struct */
     const xd_cuda_driver *cu;
     const xd_cublaslt    *lt;
     CUdevice              device;
     CUcontext             context;
     CUstream              stream;
-    CUstream              lane[XD_NLANES];      /* streams of messages (lanes.c)               */
-    CUstream              fetching;     /* stream of fetches (fetch.c); NULL: not opened yet   */
+    CUstream              lane[XD_NLANES];      /* streams of messages (lanes.c) */
+    CUstream              fetching;     /* stream of fetches (fetch.c); NULL: not opened yet */
     xd_cuda_place         place[XD_FETCH_PLACES];
     CUmodule              module;
     CUfunction            kernel[XD_CUDA_NKERNELS];
-    double                peak[3];      /* peak GFLOP/s of F32, BF16, F16; 0: unknown          */
+    double                peak[3];      /* peak GFLOP/s of F32, BF16, F16; 0: unknown */
     int                   waits;        /* 1: the host waits after each launch (XDIT_CUDA_SYNC) */
     cublasLtHandle_t      lt_handle;
     cublasLtMatmulPreference_t lt_preference;
-    struct xd_cuda_products *products;  /* table of the kinds of GEMMs (cublaslt.c)           */
+    struct xd_cuda_products *products;  /* table of the kinds of GEMMs (cublaslt.c) */
     /* algorithms of GEMMs, stored in the user's cache directory (algorithms.c) */
     struct xd_cuda_algorithms *kept;
     struct xd_cuda_cudnn *dnn;        /* state of cuDNN (attention_cudnn.c); NULL: not opened yet */
-    int                   ngraphs;      /* number of live CUDA graphs                         */
-    int                   captures;     /* 1: a graph is being captured                       */
-    CUdeviceptr           work;         /* cuBLASLt's workspace, XD_CUDA_WORK bytes            */
+    int                   ngraphs;      /* number of live CUDA graphs */
+    int                   captures;     /* 1: a graph is being captured */
+    CUdeviceptr           work;         /* cuBLASLt's workspace, XD_CUDA_WORK bytes */
     /* device address of an int32 that a lookup kernel sets to 1 if an id is invalid */
     CUdeviceptr           failed;
     pthread_mutex_t       lock;  /* guards the fields below: several threads may pack weights */
     xd_cuda_pinned        stage[2], slot[XD_CUDA_SLOTS];
-    char                 *slots;        /* pinned buffers of small uploads                     */
+    char                 *slots;        /* pinned buffers of small uploads */
     int32_t              *failed_now;   /* value of `failed` as last read, in pinned host memory */
     int                   next_stage, next_slot, looked_up;
-    xd_cuda_block        *blocks;       /* all allocated blocks of device memory               */
+    xd_cuda_block        *blocks;       /* all allocated blocks of device memory */
     size_t                nblocks, most_blocks;
     xd_cuda_stamps        stamps;
 } xd_cuda_dev;
@@ -179,7 +179,7 @@ xd_status xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t byte
 extern const xd_dev_lanes xd_cuda_lanes;
 void      xd_cuda_close_lanes(xd_cuda_dev *c);
 CUevent   xd_cuda_mark_event(const xd_mark *m);
-extern const xd_dev_links xd_cuda_links;                /* messages by NCCL (links.c)          */
+extern const xd_dev_links xd_cuda_links;                /* messages by NCCL (links.c) */
 
 /* ---- fetch.c: entries of xd_dev_ops -------------------------------------------------------- */
 
@@ -286,7 +286,7 @@ int       xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, cons
 /* The keys and the values of an attention call, each copied to one tensor. k.p is NULL until the
  * attention of the first queries is computed. */
 typedef struct xd_cuda_keys {
-    char     *tmp;                      /* scratch of the attention call                       */
+    char     *tmp;                      /* scratch of the attention call */
     xd_tensor k, v;
 } xd_cuda_keys;
 /* Returns the scratch bytes of attention by cuDNN. The function also makes a background thread
@@ -316,14 +316,14 @@ int       xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q,
 typedef struct xd_cuda_product {
     xd_tensor    out, in;
     const void  *w;
-    int64_t      s_w;           /* number of elements from one row of w to the next row       */
-    const void  *bias;          /* bias [O], or NULL                                          */
+    int64_t      s_w;           /* number of elements from one row of w to the next row */
+    const void  *bias;          /* bias [O], or NULL */
     /* For F8E4M3 operands: the scales of the rows of `in`, and the scales of the rows of `w`. Both
      * are NULL if there are no scales. */
     const float *sx, *sw;
     xd_dtype     bias_type;     /* type of the bias; cuBLASLt only supports the type of out */
-    int          gelu;          /* 1: the activation is GELU with tanh                        */
-    int          turned;        /* 1: w is [I,O] instead of [O,I]                             */
+    int          gelu;          /* 1: the activation is GELU with tanh */
+    int          turned;        /* 1: w is [I,O] instead of [O,I] */
 } xd_cuda_product;
 int xd_cuda_multiply(xd_cuda_dev *c, const xd_cuda_product *p);
 xd_status xd_cuda_open_cublaslt(xd_cuda_dev *c, xd_err *e);

@@ -17,17 +17,17 @@
  * and the address of each row of a head is a multiple of 16 bytes. */
 typedef struct xd_cudnn_shape {
     int64_t n, m, q[3], k[3], v[3], out[3];
-    int64_t lse[3];             /* strides of the F32 log-sum-exp; all 0: not computed         */
+    int64_t lse[3];             /* strides of the F32 log-sum-exp; all 0: not computed */
     int32_t B, H, Hk, D;
-    int32_t type;               /* type of q, k, v and out: XD_BF16 or XD_F16                  */
-    int32_t lengths;            /* 1: samples have different numbers of keys                   */
+    int32_t type;               /* type of q, k, v and out: XD_BF16 or XD_F16 */
+    int32_t lengths;            /* 1: samples have different numbers of keys */
 } xd_cudnn_shape;
 
 typedef struct xd_cudnn_plan {
     /* all cuDNN descriptors in the order of creation; the last descriptor is the plan */
     cudnnBackendDescriptor_t made[20];
     int     n;
-    int64_t workspace;                  /* bytes of device memory that a call needs            */
+    int64_t workspace;                  /* bytes of device memory that a call needs */
 } xd_cudnn_plan;
 
 /* Addresses of the operands of one call; `scale` is read from host memory during the call. */

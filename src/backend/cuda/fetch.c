@@ -52,7 +52,7 @@ void xd_cuda_unpin(xd_dev *d, void *p)
     xd_cuda_dev *c = xd_cuda_of(d);
     c->cu->cuCtxSetCurrent(c->context);
     if (p) {
-        c->cu->cuStreamSynchronize(c->fetching);      /* a copy may still read the pinned memory  */
+        c->cu->cuStreamSynchronize(c->fetching);      /* a copy may still read the pinned memory */
         c->cu->cuMemFreeHost(p);
     }
 }
@@ -72,7 +72,7 @@ void xd_cuda_unpin_pages(xd_dev *d, void *p)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     c->cu->cuCtxSetCurrent(c->context);
-    c->cu->cuStreamSynchronize(c->fetching);           /* a copy may still read the pinned pages  */
+    c->cu->cuStreamSynchronize(c->fetching);           /* a copy may still read the pinned pages */
     c->cu->cuMemHostUnregister(p);
 }
 

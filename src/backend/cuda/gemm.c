@@ -12,7 +12,7 @@
 /* Offsets in bytes of the buffers in a GEMM's scratch. */
 typedef struct places {
     int64_t wide;
-    int     copies;             /* 1: the input is copied to zero-padded rows                  */
+    int     copies;             /* 1: the input is copied to zero-padded rows */
     size_t  in, sx, w, acc, end;
 } places;
 

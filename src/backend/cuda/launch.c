@@ -7,7 +7,7 @@
 
 static const struct {
     const char *name;
-    int         shared;         /* bytes of dynamic shared memory of a block                   */
+    int         shared;         /* bytes of dynamic shared memory of a block */
 } kernels[XD_CUDA_NKERNELS] = {
 #define ROW(name, shared) { #name, shared },
     XD_CUDA_KERNELS(ROW)

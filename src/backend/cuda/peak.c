@@ -147,7 +147,7 @@ double xd_cuda_bandwidth(xd_dev *d)
     c->cu->cuCtxSetCurrent(c->context);
     CUresult r = p && xd_cuda_open_timing(c, &t)
                      ? c->cu->cuMemsetD8Async(at, 1, COPIED, c->stream) : -1;
-    for (int i = 0; i < 2 && r == XD_CU_SUCCESS; i++) {     /* the first round only warms up   */
+    for (int i = 0; i < 2 && r == XD_CU_SUCCESS; i++) {     /* the first round only warms up */
         r = c->cu->cuEventRecord(t.begin, c->stream);
         for (int k = 0; k < COPIES && r == XD_CU_SUCCESS; k++)
             r = c->cu->cuMemcpyDtoDAsync_v2(at + half, at, half, c->stream);

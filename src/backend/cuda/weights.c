@@ -77,7 +77,7 @@ static float magnitude(const float *x, int64_t n)
 /* Returns v rounded to the nearest integer, ties to even, and clamped to +-127. */
 static int8_t integer_of(float v)
 {
-    const float shift = 12582912.0f;            /* 1.5 * 2^23                                 */
+    const float shift = 12582912.0f;            /* 1.5 * 2^23 */
     v = v > 127 ? 127 : v < -127 ? -127 : v;
     volatile float moved = v + shift;
     return (int8_t)(moved - shift);

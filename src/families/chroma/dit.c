@@ -11,11 +11,11 @@
 
 /* PACK: latent cells per side of a token; MOST_LAYERS: max layers of the approximator */
 enum { PACK = 2, MOST_LAYERS = 16 };
-static const float rms_eps = 1.1920929e-7f;     /* default epsilon of torch.nn.RMSNorm for f32  */
+static const float rms_eps = 1.1920929e-7f;     /* default epsilon of torch.nn.RMSNorm for f32 */
 
 typedef struct cfg {
     xd_dual_cfg dual;
-    int64_t     sinusoids, hidden;      /* widths in the approximator                          */
+    int64_t     sinusoids, hidden;      /* widths in the approximator */
     int         napprox;
 } cfg;
 
@@ -30,7 +30,7 @@ static const xd_field fields[] = {
 
 typedef struct glob {
     xd_lin    latents, text, out;
-    xd_lin    first, last;      /* first and last layer of the approximator                    */
+    xd_lin    first, last;      /* first and last layer of the approximator */
     xd_mlp    layer[MOST_LAYERS];
     xd_tensor norm[MOST_LAYERS];
 } glob;
@@ -38,7 +38,7 @@ typedef struct glob {
 typedef struct local {
     /* [n,D] F32: modulation vectors that this rank's pipeline stage reads */
     xd_tensor mod;
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens              */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -248,6 +248,7 @@ static const xd_block *block(const void *c, int layer)
 }
 
 extern const xd_dit xd_dit_chroma;
+
 const xd_dit xd_dit_chroma = {
     .net = { .name = "chroma",
              .classes = { "ChromaTransformer2DModel" },

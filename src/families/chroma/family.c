@@ -44,6 +44,7 @@ static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets
                                         .names = xdit_names };
 
 extern const xd_family xd_family_chroma;
+
 const xd_family xd_family_chroma = {
     .title = "Chroma", .dits = XD_LIST(xd_dit, &xd_dit_chroma),
     .recipes = XD_LIST(xd_recipe, &chroma),

@@ -24,7 +24,7 @@ typedef struct cfg {
     double  freq_shift, space, time;
     float   eps;
     char    act_fn[XD_FIELD_TEXT], time_act[XD_FIELD_TEXT];
-    int64_t dim;                /* D = heads * head_dim                                        */
+    int64_t dim;                /* D = heads * head_dim */
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -60,27 +60,27 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-typedef struct zero {           /* a norm and its modulations, one for video, one for text      */
+typedef struct zero {           /* a norm and its modulations, one for video, one for text */
     xd_lin    mod;              /* [6D, time_embed_dim]: shift, scale, gate of video, then text */
-    xd_tensor gain, bias;       /* [D]: gain and bias of the norm, or absent                    */
+    xd_tensor gain, bias;       /* [D]: gain and bias of the norm, or absent */
 } zero;
 
 typedef struct blk {
-    zero      before, after;    /* norm before attention; norm before the feed-forward          */
+    zero      before, after;    /* norm before attention; norm before the feed-forward */
     xd_lin    qkv, out, up, down;
-    xd_tensor q_gain, q_bias, k_gain, k_bias;   /* [head_dim]: norms of queries and keys        */
+    xd_tensor q_gain, q_bias, k_gain, k_bias;   /* [head_dim]: norms of queries and keys */
 } blk;
 
 typedef struct glob {
     xd_lin    patch, text, mod, out;
     xd_mlp    time, ofs;
-    xd_tensor places;           /* [text + tokens of the sample, D]: learned position table     */
-    xd_tensor gain, bias, out_gain, out_bias;   /* [D]: gains and biases of the final norms     */
+    xd_tensor places;           /* [text + tokens of the sample, D]: learned position table */
+    xd_tensor gain, bias, out_gain, out_bias;   /* [D]: gains and biases of the final norms */
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1, time_embed_dim]: silu of the time embedding              */
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of video tokens, or absent          */
+    xd_tensor active;           /* [1, time_embed_dim]: silu of the time embedding */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of video tokens, or absent */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -300,7 +300,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- embedding ---------------------------------------------------------------------------- */
 
-typedef struct waves {          /* arguments of the function fill_waves                        */
+typedef struct waves {          /* arguments of the function fill_waves */
     const xd_exec *x;
     const cfg     *c;
 } waves;
@@ -406,7 +406,7 @@ static int change_poly(const void *c_, double poly[5])
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-enum { VIDEO, TEXT };           /* a block has one modulation for video, one for text          */
+enum { VIDEO, TEXT };           /* a block has one modulation for video, one for text */
 
 /* Normalizes and modulates the video rows and the text rows of h. Returns one tensor with the text
  * rows first, then the video rows. */
@@ -498,6 +498,7 @@ static const xd_block *block(const void *c, int layer)
 }
 
 extern const xd_dit xd_dit_cogvideox;
+
 const xd_dit xd_dit_cogvideox = {
     .net = { .name = "cogvideox",
              .classes = { "CogVideoXTransformer3DModel" },

@@ -52,6 +52,7 @@ static const xd_xdit_net xdit_nets[] = {
 static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets };
 
 extern const xd_family xd_family_cogvideox;
+
 const xd_family xd_family_cogvideox = {
     .title = "CogVideoX", .dits = XD_LIST(xd_dit, &xd_dit_cogvideox),
     .recipes = XD_LIST(xd_recipe, &from_text, &from_image),

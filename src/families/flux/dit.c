@@ -13,7 +13,7 @@
 
 #include "dit/dual.h"
 
-enum { PACK = 2 };              /* latent cells per side of a token                            */
+enum { PACK = 2 };              /* latent cells per side of a token */
 
 typedef struct cfg {
     xd_dual_cfg dual;
@@ -37,7 +37,7 @@ typedef struct glob {
 typedef struct local {
     /* [1,D]: silu of the sum of the embeddings of timestep, guidance and pooled text */
     xd_tensor active;
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens              */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -204,6 +204,7 @@ static const xd_block *block(const void *c, int layer)
 }
 
 extern const xd_dit xd_dit_flux;
+
 const xd_dit xd_dit_flux = {
     .net = { .name = "flux",
              .classes = { "FluxTransformer2DModel" },

@@ -6,7 +6,7 @@
 
 extern const xd_dit xd_dit_flux;
 
-enum { CLIP_IDS = 77 };         /* max tokens of a CLIP text encoder                           */
+enum { CLIP_IDS = 77 };         /* max tokens of a CLIP text encoder */
 enum { MEGAPIXEL = 1024 * 1024 };
 
 #define CLIP_AND_T5 \
@@ -116,6 +116,7 @@ static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets
                                         .names = xdit_names };
 
 extern const xd_family xd_family_flux;
+
 const xd_family xd_family_flux = {
     .title = "FLUX", .dits = XD_LIST(xd_dit, &xd_dit_flux),
     .recipes = XD_LIST(xd_recipe, &flux, &fill, &kontext),

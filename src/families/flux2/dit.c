@@ -16,7 +16,7 @@ enum { AXES = 4, T = 0, ROW = 1, COL = 2, TOKEN = 3 };
 
 typedef struct cfg {
     xd_dual_cfg dual;
-    int64_t     sinusoids, mlp; /* mlp: hidden width of a feed-forward                         */
+    int64_t     sinusoids, mlp; /* mlp: hidden width of a feed-forward */
     int         guided;
     double      mlp_ratio, theta;
     float       eps;
@@ -33,7 +33,7 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-typedef struct side {           /* weights of a double block for the text or the image         */
+typedef struct side {           /* weights of a double block for the text or the image */
     xd_lin    qkv, out;
     xd_lin    up, down;         /* `up` computes a and b; the feed-forward is down(silu(a) * b) */
     xd_tensor norm_q, norm_k;
@@ -41,9 +41,9 @@ typedef struct side {           /* weights of a double block for the text or the
 
 typedef struct pair { side img, txt; } pair;
 
-typedef struct solo {           /* the weights of a single block                               */
-    xd_lin    in;               /* computes q, k, v, and the inputs a, b of the feed-forward   */
-    xd_lin    out;              /* reads the concatenated outputs of attention and feed-forward  */
+typedef struct solo {           /* the weights of a single block */
+    xd_lin    in;               /* computes q, k, v, and the inputs a, b of the feed-forward */
+    xd_lin    out;              /* reads the concatenated outputs of attention and feed-forward */
     xd_tensor norm_q, norm_k;
 } solo;
 
@@ -54,10 +54,10 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1,D]: silu of the embedding of timestep and guidance       */
-    xd_tensor img, txt;         /* [6,D] F32: modulation of image and text in double blocks    */
-    xd_tensor solo;             /* [3,D] F32: modulation of single blocks                      */
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens              */
+    xd_tensor active;           /* [1,D]: silu of the embedding of timestep and guidance */
+    xd_tensor img, txt;         /* [6,D] F32: modulation of image and text in double blocks */
+    xd_tensor solo;             /* [3,D] F32: modulation of single blocks */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -339,6 +339,7 @@ static const xd_block *block(const void *c, int layer)
 }
 
 extern const xd_dit xd_dit_flux2;
+
 const xd_dit xd_dit_flux2 = {
     .net = { .name = "flux2",
              .classes = { "Flux2Transformer2DModel" },

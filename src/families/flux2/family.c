@@ -133,6 +133,7 @@ static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets
                                         .names = xdit_names };
 
 extern const xd_family xd_family_flux2;
+
 const xd_family xd_family_flux2 = {
     .title = "FLUX.2", .dits = XD_LIST(xd_dit, &xd_dit_flux2),
     .recipes = XD_LIST(xd_recipe, &klein, &klein_base, &dev),

@@ -71,7 +71,7 @@ const xd_lora_name xd_flux2_lora_names[] = {
                                       "transformer_blocks_#_attn_to_v" },
     { "double_blocks_#_txt_attn_qkv", "transformer_blocks_#_attn_add_q_proj "
       "transformer_blocks_#_attn_add_k_proj transformer_blocks_#_attn_add_v_proj" },
-    { "transformer_blocks_#_attn_to_qkv",       /* fused projection of query, key and value    */
+    { "transformer_blocks_#_attn_to_qkv",       /* fused projection of query, key and value */
       "transformer_blocks_#_attn_to_q transformer_blocks_#_attn_to_k "
                                       "transformer_blocks_#_attn_to_v" },
     { "transformer_blocks_#_attn_to_added_qkv", "transformer_blocks_#_attn_add_q_proj "

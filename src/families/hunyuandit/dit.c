@@ -14,10 +14,10 @@
 #include "dit/layers.h"
 
 static const float qk_eps = 1e-6f, final_eps = 1e-6f;
-static const float eps = 1e-6f;         /* epsilon of the blocks' norms; not in the config        */
+static const float eps = 1e-6f;         /* epsilon of the blocks' norms; not in the config */
 
 enum {
-    POOL_HEADS = 8,             /* number of heads of the attention that pools mT5's rows        */
+    POOL_HEADS = 8,             /* number of heads of the attention that pools mT5's rows */
     /* number of size values: original and target height and width, crop top, crop left */
     SIZES = 6,
     /* RoPE maps the grid of an image of any size to the grid of an image of 512 x 512 pixels, with
@@ -30,7 +30,7 @@ enum {
 typedef struct cfg {
     int64_t head_dim, in_ch, patch, sample, hidden, cross, cross_t5, pooled, text_len, text_len_t5;
     int     heads, nlayers, sigma, styled;
-    double  ratio;              /* mlp_ratio of the config                                      */
+    double  ratio;              /* mlp_ratio of the config */
     char    act_fn[XD_FIELD_TEXT], norm[XD_FIELD_TEXT];
     xd_act  act;
     /* D = heads * head_dim, the width of a token; width of the feed-forward */
@@ -62,36 +62,36 @@ static const xd_field fields[] = {
 typedef struct affine { xd_tensor gain, bias; } affine;
 
 typedef struct blk {
-    affine skip_norm, norm1, norm2, norm3;      /* skip_norm has width 2D, the other norms D    */
+    affine skip_norm, norm1, norm2, norm3;      /* skip_norm has width 2D, the other norms D */
     /* [D, 2D]: skip_linear, only in blocks of the second half */
     xd_lin skip;
     xd_lin shift;                               /* [D, D]: computes the shift of the first norm */
     xd_lin qkv, out, q, kv, cross, up, down;
-    affine norm_q, norm_k, cross_q, cross_k;    /* [head_dim]: norms of queries and keys        */
+    affine norm_q, norm_k, cross_q, cross_k;    /* [head_dim]: norms of queries and keys */
 } blk;
 
 typedef struct glob {
-    xd_lin    patch;                    /* [D, C p^2]: patch embedding                          */
+    xd_lin    patch;                    /* [D, C p^2]: patch embedding */
     xd_mlp    time, text, extra;
     /* [text_len + text_len_t5, cross]: learned rows that replace padding */
     xd_tensor padding;
-    xd_tensor style;                    /* [1,D]: embedding of the image style                  */
+    xd_tensor style;                    /* [1,D]: embedding of the image style */
     /* [1 + text_len_t5, E]: position embeddings of the rows that are pooled */
     xd_tensor places;
     xd_lin    pool_q, pool_kv, pool_out;
-    xd_lin    mod;                      /* [2D, D]: modulation of the final norm                */
-    xd_lin    out;                      /* [p^2 Cout, D]: output projection                     */
+    xd_lin    mod;                      /* [2D, D]: modulation of the final norm */
+    xd_lin    out;                      /* [p^2 Cout, D]: output projection */
 } glob;
 
 typedef struct local {
     xd_tensor active;                   /* [1,D]: silu of the embedding of timestep and `extra` */
-    xd_tensor cos, sin;                 /* [n, head_dim/2] F32: RoPE of this rank's tokens      */
+    xd_tensor cos, sin;                 /* [n, head_dim/2] F32: RoPE of this rank's tokens */
 } local;
 
 typedef struct kept {
     /* [blocks of this stage, m, 2 x this rank's part of D]: keys and values of the text */
     xd_tensor kv;
-    xd_tensor extra;                    /* [1,D] F32: embedding of pooled text, size and style  */
+    xd_tensor extra;                    /* [1,D] F32: embedding of pooled text, size and style */
 } kept;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -519,6 +519,7 @@ static const xd_block *block(const void *c, int layer)
 }
 
 extern const xd_dit xd_dit_hunyuandit;
+
 const xd_dit xd_dit_hunyuandit = {
     .net = { .name = "hunyuandit", .classes = { "HunyuanDiT2DModel" }, .fields = fields,
              .cfg_size = sizeof(cfg),

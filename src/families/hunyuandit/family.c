@@ -88,6 +88,7 @@ static const xd_xdit_net xdit_nets[] = {
 static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets };
 
 extern const xd_family xd_family_hunyuandit;
+
 const xd_family xd_family_hunyuandit = {
     .title = "HunyuanDiT", .dits = XD_LIST(xd_dit, &xd_dit_hunyuandit),
     .recipes = XD_LIST(xd_recipe, &hunyuandit),

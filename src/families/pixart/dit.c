@@ -13,16 +13,16 @@
 #include "dit/layers.h"
 #include "exec/tables.h"
 
-static const float final_eps = 1e-6f;   /* epsilon of the last norm, independent of norm_eps  */
+static const float final_eps = 1e-6f;   /* epsilon of the last norm, independent of norm_eps */
 
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, cross, caption, sample, patch, vectors;
     int     heads, nlayers, bias, affine, micro, only_cross, double_self;
     float   eps;
-    double  scale;              /* interpolation_scale                                        */
+    double  scale;              /* interpolation_scale */
     char    act_fn[XD_FIELD_TEXT], norm[XD_FIELD_TEXT], attention[XD_FIELD_TEXT];
     xd_act  act;
-    int64_t dim;                /* D = heads * head_dim                                       */
+    int64_t dim;                /* D = heads * head_dim */
 } cfg;
 
 /* Both model classes have these config keys, with different defaults. */
@@ -63,22 +63,22 @@ static const xd_field fields_2d[] = {
 };
 
 typedef struct blk {
-    xd_tensor mod;                      /* [6,D]: table added to the modulation               */
+    xd_tensor mod;                      /* [6,D]: table added to the modulation */
     xd_lin    qkv, out, q, kv, cross, up, down;
 } blk;
 
 typedef struct glob {
-    xd_lin    patch;                    /* [D, C p^2]: patch embedding                        */
+    xd_lin    patch;                    /* [D, C p^2]: patch embedding */
     /* size, ratio: not declared if the model does not read the image size */
     xd_mlp    time, size, ratio;
-    xd_lin    adaln;                    /* [6D, D]: modulation of all blocks                  */
+    xd_lin    adaln;                    /* [6D, D]: modulation of all blocks */
     xd_mlp    caption;                  /* text layers; only if the config has caption_channels */
-    xd_tensor mod;                      /* [2,D]: modulation table of the last norm           */
-    xd_lin    out;                      /* [p^2 Cout, D]: output layer                        */
+    xd_tensor mod;                      /* [2,D]: modulation table of the last norm */
+    xd_lin    out;                      /* [p^2 Cout, D]: output layer */
 } glob;
 
 typedef struct local {
-    xd_tensor emb;                      /* [1,D] F32: embedding of timestep and size          */
+    xd_tensor emb;                      /* [1,D] F32: embedding of timestep and size */
     xd_tensor mod;                      /* [6,D] F32: shift, scale, gate of attention and MLP */
 } local;
 
@@ -415,5 +415,6 @@ static const xd_block *block(const void *c, int layer)
     .info = info, .keep = keep_text, .read = read_text, .cond = cond, .embed = embed, .head = head }
 
 extern const xd_dit xd_dit_pixart, xd_dit_pixart_2d;
+
 const xd_dit xd_dit_pixart = DIT("PixArtTransformer2DModel", fields);
 const xd_dit xd_dit_pixart_2d = DIT("Transformer2DModel", fields_2d);

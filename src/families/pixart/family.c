@@ -69,6 +69,7 @@ static const xd_xdit_net xdit_nets[] = {
 static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets };
 
 extern const xd_family xd_family_pixart;
+
 const xd_family xd_family_pixart = {
     .title = "PixArt", .dits = XD_LIST(xd_dit, &xd_dit_pixart, &xd_dit_pixart_2d),
     .recipes = XD_LIST(xd_recipe, &alpha, &sigma),

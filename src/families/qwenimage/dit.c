@@ -11,14 +11,14 @@
 
 #include "dit/dual.h"
 
-enum { PACK = 2 };              /* latent cells per side of a token                            */
+enum { PACK = 2 };              /* latent cells per side of a token */
 static const float eps = 1e-6f;
 
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, joint, patch;
     int     heads, nlayers, guided, zero_cond, more_cond, layered;
-    xd_ints axes;               /* head features rotated per axis: image, row, column          */
-    int64_t dim;                /* D = heads * head_dim                                        */
+    xd_ints axes;               /* head features rotated per axis: image, row, column */
+    int64_t dim;                /* D = heads * head_dim */
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -41,14 +41,14 @@ static const xd_field fields[] = {
 typedef struct glob {
     xd_lin    latents, text, mod, out;
     xd_mlp    time;
-    xd_tensor text_norm;        /* [joint]: gain of the norm of the text rows                  */
+    xd_tensor text_norm;        /* [joint]: gain of the norm of the text rows */
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1,D]: silu of the timestep embedding                       */
+    xd_tensor active;           /* [1,D]: silu of the timestep embedding */
     /* `active` for timestep 0, used by reference images (zero_cond_t) */
     xd_tensor still;
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens              */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -275,6 +275,7 @@ static const xd_block *block(const void *c, int layer)
 }
 
 extern const xd_dit xd_dit_qwenimage;
+
 const xd_dit xd_dit_qwenimage = {
     .net = { .name = "qwenimage",
              .classes = { "QwenImageTransformer2DModel" },

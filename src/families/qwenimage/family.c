@@ -119,6 +119,7 @@ static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets
                                         .names = xdit_names };
 
 extern const xd_family xd_family_qwenimage;
+
 const xd_family xd_family_qwenimage = {
     .title = "Qwen-Image", .dits = XD_LIST(xd_dit, &xd_dit_qwenimage),
     .recipes = XD_LIST(xd_recipe, &qwen_image, &edit, &edit_plus),

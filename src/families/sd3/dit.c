@@ -16,9 +16,9 @@ static const float eps = 1e-6f;
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, joint, caption, pooled, patch, sample, places;
     int     heads, nlayers;
-    xd_ints dual;               /* indices of the blocks with a second attention               */
+    xd_ints dual;               /* indices of the blocks with a second attention */
     char    qk_norm[XD_FIELD_TEXT];
-    int64_t dim;                /* D = heads * head_dim                                        */
+    int64_t dim;                /* D = heads * head_dim */
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -41,18 +41,18 @@ static const xd_field fields[] = {
 
 typedef struct blk {
     xd_adaln   img, txt;
-    xd_lin    qkv, out;         /* qkv layer and output layer of the second attention          */
+    xd_lin    qkv, out;         /* qkv layer and output layer of the second attention */
     xd_tensor norm_q, norm_k;
 } blk;
 
 typedef struct glob {
     xd_lin    patch, text, mod, out;
     xd_mlp    time, pooled;
-    xd_tensor places;           /* [side^2, D]: position embeddings                            */
+    xd_tensor places;           /* [side^2, D]: position embeddings */
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1,D]: silu of the embedding of timestep and pooled text    */
+    xd_tensor active;           /* [1,D]: silu of the embedding of timestep and pooled text */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -321,6 +321,7 @@ static const xd_block *block(const void *c_, int layer)
 }
 
 extern const xd_dit xd_dit_sd3;
+
 const xd_dit xd_dit_sd3 = {
     .net = { .name = "sd3",
              .classes = { "SD3Transformer2DModel" },

@@ -4,7 +4,7 @@
 
 extern const xd_dit xd_dit_sd3;
 
-enum { CLIP_IDS = 77 };         /* max tokens of a CLIP text encoder                           */
+enum { CLIP_IDS = 77 };         /* max tokens of a CLIP text encoder */
 
 /* This recipe has the text encoders, defaults and rules of diffusers'
  * StableDiffusion3Pipeline.__call__ and StableDiffusion3Img2ImgPipeline. */
@@ -53,6 +53,7 @@ static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets
                                         .names = xdit_names };
 
 extern const xd_family xd_family_sd3;
+
 const xd_family xd_family_sd3 = {
     .title = "Stable Diffusion 3", .dits = XD_LIST(xd_dit, &xd_dit_sd3),
     .recipes = XD_LIST(xd_recipe, &sd3),

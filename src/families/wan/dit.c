@@ -13,16 +13,16 @@
 #include "dit/layers.h"
 
 static const double theta = 10000;
-static const float  look_eps = 1e-5f;   /* epsilon of the norms of image embeddings            */
+static const float  look_eps = 1e-5f;   /* epsilon of the norms of image embeddings */
 
 typedef struct cfg {
-    xd_ints patch;              /* latent cells per token: frames, rows, columns               */
+    xd_ints patch;              /* latent cells per token: frames, rows, columns */
     int64_t head_dim, in_ch, out_ch, text, waves, ff, image, added, places, most;
     int     heads, nlayers, cross_norm;
     float   eps;
     char    qk_norm[XD_FIELD_TEXT];
-    int64_t dim;                /* D = heads * head_dim                                        */
-    xd_ints axes;               /* number of head features rotated by frame, row, column       */
+    int64_t dim;                /* D = heads * head_dim */
+    xd_ints axes;               /* number of head features rotated by frame, row, column */
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -49,28 +49,28 @@ static const xd_field fields[] = {
 };
 
 typedef struct blk {
-    xd_tensor mod;                      /* [1,6,D]: table added to the modulation             */
+    xd_tensor mod;                      /* [1,6,D]: table added to the modulation */
     xd_lin    qkv, out, q, kv, cross, up, down;
     xd_tensor q_gain, k_gain, cross_q, cross_k;         /* [D]: gains of the norms over all heads */
-    xd_tensor gain, bias;               /* [D]: norm before cross-attention, or absent        */
-    xd_lin    image_kv;                 /* key and value layer for the image's rows            */
+    xd_tensor gain, bias;               /* [D]: norm before cross-attention, or absent */
+    xd_lin    image_kv;                 /* key and value layer for the image's rows */
     xd_tensor image_k;
 } blk;
 
-typedef struct look {                   /* projects the rows of an image embedding to width D   */
-    xd_tensor places;                   /* [1,n,image_dim]: position embedding, or absent     */
-    xd_tensor gain[2], bias[2];         /* norms before `up` and after `down`                  */
+typedef struct look {                   /* projects the rows of an image embedding to width D */
+    xd_tensor places;                   /* [1,n,image_dim]: position embedding, or absent */
+    xd_tensor gain[2], bias[2];         /* norms before `up` and after `down` */
     xd_lin    up, down;
 } look;
 
 typedef struct glob {
-    xd_lin    patch;                    /* [D, C pt p p]: patch embedding                     */
+    xd_lin    patch;                    /* [D, C pt p p]: patch embedding */
     xd_mlp    time, text;
     look      image;
-    xd_lin    mod, out;                 /* modulation [6D, D]; output layer [pt p p Cout, D]  */
-    xd_tensor last;                     /* [1,2,D]: modulation of the last norm               */
-    xd_span   features;                 /* this rank's range of the D features of q and k     */
-    int       cut;                      /* 1: the heads are split over ranks                  */
+    xd_lin    mod, out;                 /* modulation [6D, D]; output layer [pt p p Cout, D] */
+    xd_tensor last;                     /* [1,2,D]: modulation of the last norm */
+    xd_span   features;                 /* this rank's range of the D features of q and k */
+    int       cut;                      /* 1: the heads are split over ranks */
 } glob;
 
 /* The video tokens of a frame that is given as an image have timestep 0, and other video tokens
@@ -82,7 +82,7 @@ typedef struct local {
     int       times;
     /* for each timestep: the range of this rank's tokens that have it */
     xd_span   rows[TIMES];
-    xd_tensor emb;                      /* [times,D] F32: timestep embeddings                 */
+    xd_tensor emb;                      /* [times,D] F32: timestep embeddings */
     /* [6 times,D] F32: for each timestep, shift, scale and gate of attention and MLP */
     xd_tensor mod;
     xd_tensor cos, sin;                 /* [n,head_dim/2] F32: RoPE of this rank's video tokens */
@@ -91,7 +91,7 @@ typedef struct local {
 typedef struct kept {
     /* [blocks of this stage, m, 2 x this rank's part of D]: keys and values of the text */
     xd_tensor kv;
-    xd_tensor image;                    /* keys and values of the image's rows, or absent     */
+    xd_tensor image;                    /* keys and values of the image's rows, or absent */
 } kept;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -508,7 +508,7 @@ static xd_tensor attend_self(xd_exec *x, const xd_net *n, const blk *w, const lo
         t = (turn){ l->cos, l->sin };
     norm_heads(x, n, q, in[0], w->q_gain, factor_at(f, 0), t);
     norm_heads(x, n, k, in[1], w->k_gain, factor_at(f, 1), t);
-    if (!f.p)                   /* one launch rotates q and k                                  */
+    if (!f.p)                   /* one launch rotates q and k */
         xd_qk_norm_into(x, &(xd_qknorm){ .out = qh, .in = qh, .also = { .out = kh, .in = kh },
                                          .cos = l->cos, .sin = l->sin });
     return xd_flat(xd_attn(x, qh, kh, xd_heads(xd_seg(y, &w->qkv, 2), c->head_dim), 0));
@@ -606,6 +606,7 @@ static const xd_block *block(const void *c, int layer)
 }
 
 extern const xd_dit xd_dit_wan;
+
 const xd_dit xd_dit_wan = {
     .net = { .name = "wan", .classes = { "WanTransformer3DModel" }, .fields = fields,
              .cfg_size = sizeof(cfg), .glob_size = sizeof(glob), .check = check_config,

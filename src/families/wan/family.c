@@ -110,6 +110,7 @@ static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets
                                         .names = xdit_names };
 
 extern const xd_family xd_family_wan;
+
 const xd_family xd_family_wan = {
     .title = "Wan", .dits = XD_LIST(xd_dit, &xd_dit_wan),
     .recipes = XD_LIST(xd_recipe, &from_held, &from_text, &from_image),

@@ -51,23 +51,23 @@ static const xd_field fields[] = {
 };
 
 typedef struct blk {
-    xd_lin    mod;              /* [4D, EMBED]: modulation layer; none in the context refiner  */
+    xd_lin    mod;              /* [4D, EMBED]: modulation layer; none in the context refiner */
     /* `up` computes a and b; the feed-forward is down(silu(a) * b) */
     xd_lin    qkv, out, up, down;
-    xd_tensor norm_q, norm_k;   /* [head_dim]: norms of queries and keys, or absent            */
+    xd_tensor norm_q, norm_k;   /* [head_dim]: norms of queries and keys, or absent */
     xd_tensor norm[4];          /* [D]: norms before, after attention; before, after feed-forward */
 } blk;
 
 typedef struct glob {
     xd_lin    latents, text, mod, out;
     xd_mlp    time;
-    xd_tensor text_norm;        /* [text]: norm of the text rows                               */
-    xd_tensor image_pad, text_pad;      /* [1,D]: learned padding rows                         */
+    xd_tensor text_norm;        /* [text]: norm of the text rows */
+    xd_tensor image_pad, text_pad;      /* [1,D]: learned padding rows */
 } glob;
 
 typedef struct local {
-    xd_tensor emb;              /* [1,EMBED]: timestep embedding                               */
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens              */
+    xd_tensor emb;              /* [1,EMBED]: timestep embedding */
+    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -258,7 +258,7 @@ static void fill_angles(void *ctx, float *buf)
     const cfg     *c = t->cfg;
     const xd_exec *x = t->x;
     int64_t        W = x->lay->grid[2], behind = x->lay->len[XD_TXT] + 1;
-    double         base[256], *b = base;        /* enough for heads of up to 512 features      */
+    double         base[256], *b = base;        /* enough for heads of up to 512 features */
     for (int a = 0; a < AXES; a++)
         for (int64_t k = 0; k < c->axes.v[a]; k += 2)
             *b++ = 1.0 / pow(c->theta, (double)k / (double)c->axes.v[a]);
@@ -348,7 +348,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-typedef struct part {           /* range of rows of the hidden state that a block computes     */
+typedef struct part {           /* range of rows of the hidden state that a block computes */
     xd_tensor h, cos, sin;
     unsigned  streams;
     /* [1,D] each: scale and gate of the attention, then of the feed-forward; or absent */
@@ -478,10 +478,11 @@ static const xd_block *block(const void *c_, int layer)
 }
 
 extern const xd_dit xd_dit_zimage;
+
 const xd_dit xd_dit_zimage = {
     .net = { .name = "zimage",
              .classes = { "ZImageTransformer2DModel" },
-             .unread = { "norm_final.weight" },         /* only in ComfyUI's files              */
+             .unread = { "norm_final.weight" },         /* only in ComfyUI's files */
              .fields = fields,
              .cfg_size = sizeof(cfg),
              .glob_size = sizeof(glob),

@@ -56,6 +56,7 @@ static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets
                                         .names = xdit_names };
 
 extern const xd_family xd_family_zimage;
+
 const xd_family xd_family_zimage = {
     .title = "Z-Image", .dits = XD_LIST(xd_dit, &xd_dit_zimage),
     .recipes = XD_LIST(xd_recipe, &zimage),

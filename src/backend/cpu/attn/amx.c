@@ -30,18 +30,18 @@ enum {
     TILES = 1,
     QUADS = 0,
     STRIP = XD_ATTN_STRIP,
-    STEP_KEYS = XD_ATTN_STEP_KEYS,      /* keys in a step of the pipeline                     */
+    STEP_KEYS = XD_ATTN_STEP_KEYS,      /* keys in a step of the pipeline */
     QROWS = STRIP,
     SCORE_WIDTH = 1,      /* number of 512-bit vectors in a row of a packed tile of keys */
-    DEEP = 16,            /* 32-bit units (two bf16 each) in a row of a tile            */
-    TILE = DEEP * LANES,  /* 32-bit units (two bf16 each) in a tile                     */
-    PART = XD_ATTN_PART,  /* key steps in a part; always even                            */
+    DEEP = 16,            /* 32-bit units (two bf16 each) in a row of a tile */
+    TILE = DEEP * LANES,  /* 32-bit units (two bf16 each) in a tile */
+    PART = XD_ATTN_PART,  /* key steps in a part; always even */
     L2_BYTES = 768 << 10, /* bytes of keys and values that stay in the L2 cache for all queries */
 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-#define ONES 0x3f803f80u        /* the bits of two bf16 values of 1                            */
+#define ONES 0x3f803f80u        /* the bits of two bf16 values of 1 */
 
 #include "backend/cpu/attn/floats_tmpl.h"
 #include "backend/cpu/attn/powers_tmpl.h"
@@ -128,8 +128,8 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
  * probabilities during the step after that. */
 enum { MAX_DELAY = 2 };
 typedef struct workspace {
-    float s[MAX_DELAY][STRIP][STEP_KEYS];       /* scores of the last key steps               */
-    unit  p[PART][STRIP][DEEP];         /* probabilities of all key steps of a part           */
+    float s[MAX_DELAY][STRIP][STEP_KEYS];       /* scores of the last key steps */
+    unit  p[PART][STRIP][DEEP];         /* probabilities of all key steps of a part */
     float bias[MAX_DELAY][STRIP][STEP_KEYS];  /* copies of bias rows that cannot be read in place */
 } workspace;
 _Static_assert(sizeof(workspace) == XD_ATTN_WORKSPACE * sizeof(float),
@@ -161,8 +161,8 @@ ALWAYS_INLINE void prefetch_next_row(row_prefetch *x)
 typedef struct pending_store {
     /* destination of the accumulators, or NULL if no store is pending */
     float  *to;
-    int64_t row;                /* floats from one destination row to the next                */
-    int     two;                /* 1: all four tiles are stored; 0: only tiles 0 and 2         */
+    int64_t row;                /* floats from one destination row to the next */
+    int     two;                /* 1: all four tiles are stored; 0: only tiles 0 and 2 */
 } pending_store;
 
 /* Stores or loads tile i of a block of 32 x 32 accumulators at c. */
@@ -335,24 +335,24 @@ typedef struct part {
     int64_t i, rows;
     /* first key step of the part, counted over all keys; number of key steps */
     int64_t step, steps;
-    int     begun;              /* 1: the accumulators `o` already hold sums of earlier keys  */
+    int     begun;              /* 1: the accumulators `o` already hold sums of earlier keys */
 } part;
 
 typedef struct strips {
     const job  *w;
     block      *k;
     const unit *packed;
-    int64_t     row, rows;      /* queries [row, rows) of the block are computed                */
-    int64_t     first, end;     /* key steps [first, end) are computed                        */
+    int64_t     row, rows;      /* queries [row, rows) of the block are computed */
+    int64_t     first, end;     /* key steps [first, end) are computed */
     workspace  *d;
-    int         scaled;         /* 1: scores are scaled before the bias is added              */
-    int         touched;        /* 1: scores are scaled, or some scores are masked            */
+    int         scaled;         /* 1: scores are scaled before the bias is added */
+    int         touched;        /* 1: scores are scaled, or some scores are masked */
     /* kind of each strip of 32 queries: BOUNDED, WATCHED or CLAMPED */
     uint8_t     kind[XD_ATTN_TILE_ROWS / STRIP];
     /* for each strip of 32 queries: 1 if some powers of two overflowed, which is possible only if
      * the strip's scores are not clamped (kind WATCHED) */
     uint8_t     missed[XD_ATTN_TILE_ROWS / STRIP];
-    float       c;              /* factor that converts scores to exponents of two            */
+    float       c;              /* factor that converts scores to exponents of two */
     row_prefetch rows_ahead;
 } strips;
 

@@ -42,7 +42,7 @@
 #include "base/par.h"
 
 enum {
-    LINE = 64,                  /* bytes in a cache line                                       */
+    LINE = 64,                  /* bytes in a cache line */
     MOST_KEYS = QUADS ? XD_ATTN_INT_KEYS : XD_ATTN_KEYS,
 };
 
@@ -175,25 +175,25 @@ typedef struct block {
     /* sample, query head, first query and number of queries of the block */
     int64_t b, h, i0, n;
     int64_t keys;               /* number of keys of the sample to which the queries may attend */
-    unit   *q;                  /* [n][ldq] packed queries, in 32-bit units                   */
+    unit   *q;                  /* [n][ldq] packed queries, in 32-bit units */
     float  *s; /* [n][LDS] scores, then probabilities; with AMX tiles, the workspace of amx.c */
-    float  *o;                  /* [n][dp] accumulators of the weighted sums of values        */
+    float  *o;                  /* [n][dp] accumulators of the weighted sums of values */
     /* [n][LANES] for each row and each vector lane, the largest score in this key block. With AMX
      * tiles, the array lane_max holds the sums of all probabilities instead. */
     float  *lane_max;
     /* [n][LANES] for each row and each vector lane, the sum of the probabilities in this key block.
      * With AMX tiles, the array `sum` holds the addend of each row's scaled scores instead. */
     float  *sum;
-    float  *l;                  /* [n] the sums of the probabilities of earlier key blocks    */
+    float  *l;                  /* [n] the sums of the probabilities of earlier key blocks */
     /* [n] `top` is the reference score of each row, as an exponent of two; all probabilities of the
      * row are computed relative to this score. `low` is -top, or 0 if `top` is -infinity. */
     float  *top, *low;
-    int     begun;              /* 1: `o` holds sums over earlier key blocks                  */
-    const char *in[XD_ATTN_TILE_ROWS];  /* addresses of the rows of queries                   */
+    int     begun;              /* 1: `o` holds sums over earlier key blocks */
+    const char *in[XD_ATTN_TILE_ROWS];  /* addresses of the rows of queries */
     /* addresses of the query rows of the next block; for the last block, addresses of any valid
      * rows */
     const char *next[XD_ATTN_TILE_ROWS];
-    char   *out[XD_ATTN_TILE_ROWS];     /* addresses of the output rows                       */
+    char   *out[XD_ATTN_TILE_ROWS];     /* addresses of the output rows */
 } block;
 
 /* Prefetches output row i of the block, and a query row of the next block of queries. The next

@@ -35,18 +35,18 @@ enum {
     /* a 16-bit score has this number of magnitude bits, so that the difference of two scores also
      * fits into 16 bits */
     TOP_BITS = 14,
-    ONE = 128,          /* 1.0 in fixed point with 7 fraction bits                             */
-    BIAS = 127 * ONE,   /* exponent bias of bf16 in fixed point                                */
-    FAR = 16383,        /* largest difference of two exponents in fixed point, about 2^-128    */
+    ONE = 128,          /* 1.0 in fixed point with 7 fraction bits */
+    BIAS = 127 * ONE,   /* exponent bias of bf16 in fixed point */
+    FAR = 16383,        /* largest difference of two exponents in fixed point, about 2^-128 */
 };
 
-#define ONES 0x3f803f80u        /* the bits of two bf16 values of 1                            */
+#define ONES 0x3f803f80u        /* the bits of two bf16 values of 1 */
 
 /* Parameters of a query, which convert its scores with the current key block to exponents of two.
  * Each 16-bit parameter is stored twice in a 32-bit integer. The exponent of a score is factor
  * ((score - most) << left) / 2^15 + add, with score - most clamped to at least `least`. */
 typedef struct query {
-    float    scale;             /* scale of the query's integers, times all constant factors  */
+    float    scale;             /* scale of the query's integers, times all constant factors */
     int32_t  start;  /* initial value of accumulators: -128 times the sum of the query's integers */
     uint32_t most, least, left, factor, add;
 } query;
@@ -55,12 +55,12 @@ _Static_assert(sizeof(query) <= XD_ATTN_INT_ROW * sizeof(float), "the plan alloc
 /* The state of a softmax in which the scores of a few query rows become probabilities in place, row
  * by row, 32 scores in each step. */
 typedef struct softmax_state {
-    unit        *row;           /* first row of scores; rows are LDS 32-bit units apart       */
-    const query *query;         /* parameters of the query of each row                        */
-    float       *sum;           /* sums of the probabilities of each row, LANES floats a row  */
+    unit        *row;           /* first row of scores; rows are LDS 32-bit units apart */
+    const query *query;         /* parameters of the query of each row */
+    float       *sum;           /* sums of the probabilities of each row, LANES floats a row */
     /* first 32-bit unit of the next step; number of units of a row, rounded up to full steps */
     int64_t      at, width;
-    int64_t      left;          /* number of remaining steps of 32 scores                     */
+    int64_t      left;          /* number of remaining steps of 32 scores */
 } softmax_state;
 
 static const uint16_t LESS[XD_POWERS] __attribute__((aligned(64))) = { XD_POWERS_LESS };
@@ -343,7 +343,7 @@ typedef struct score_job {
     int64_t      ldq, units;
     const unit  *keys, *shares;
     const query *query;
-    unit        *s, *most;      /* 16-bit scores; 32 maxima of each row of scores             */
+    unit        *s, *most;      /* 16-bit scores; 32 maxima of each row of scores */
     vu           down, up;
 } score_job;
 

@@ -13,7 +13,7 @@
 
 typedef struct job {
     const xd_attn_args *a;
-    float              *scores;         /* scores of one query against m keys, [threads][m]    */
+    float              *scores;         /* scores of one query against m keys, [threads][m] */
     int64_t             m, rep;
     /* for int8 scores: the mean [D], the scales [m] and the quantized elements [m,D] of the keys of
      * each (batch, key head) pair */

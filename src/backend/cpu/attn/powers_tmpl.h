@@ -20,8 +20,8 @@
 
 #include "backend/cpu/attn/powers.h"
 
-static const float ONE = 128;           /* 1.0 in fixed point with 7 fraction bits            */
-static const float BASE = 0x1.8p23f;    /* a float whose low 16 bits are 0                    */
+static const float ONE = 128;           /* 1.0 in fixed point with 7 fraction bits */
+static const float BASE = 0x1.8p23f;    /* a float whose low 16 bits are 0 */
 /* The exponent bias of bf16 (127) plus 256, in fixed point. 256 in fixed point is 2^15, which is
  * subtracted later. */
 static const float BIAS = (127 + 256) * 128;
@@ -41,11 +41,11 @@ static const float LIFT = 0x1p60f;
 
 /* The input scores and the output probabilities of a softmax of 32 queries and 32 keys. */
 typedef struct softmax_state {
-    float       *s;             /* [32][STEP_KEYS] attention scores                           */
-    const float *bias;          /* bias of query row 0, or NULL                               */
+    float       *s;             /* [32][STEP_KEYS] attention scores */
+    const float *bias;          /* bias of query row 0, or NULL */
     int64_t      bias_step;
-    unit        *p;             /* [32][DEEP] probabilities, in 32-bit units                  */
-    const float *low;           /* for each query row, the addend of its scaled scores        */
+    unit        *p;             /* [32][DEEP] probabilities, in 32-bit units */
+    const float *low;           /* for each query row, the addend of its scaled scores */
 } softmax_state;
 
 typedef struct curve {
@@ -53,8 +53,8 @@ typedef struct curve {
      * scale, and the bias is added. The factor `scale` converts this sum, or the score if there is
      * no bias, to an exponent of two in fixed point. */
     vf      natural, scale;
-    vf      low;                /* addend of scaled scores for a reference score of 0         */
-    vf      min_sum, max_sum;   /* range of fixed-point sums that fit into 16 bits            */
+    vf      low;                /* addend of scaled scores for a reference score of 0 */
+    vf      min_sum, max_sum;   /* range of fixed-point sums that fit into 16 bits */
     __m512i less, high, six, halves;
     __m512i met; /* WATCHED only: bitwise OR of all floats with fixed-point sums */
 } curve;

@@ -135,7 +135,7 @@ static void compute_scores(const job *w, const block *k, int64_t n, const unit *
 static void set_reference(const job *w, const block *k, int64_t i, float c)
 {
     float top = v_hmax(v_load(k->lane_max + i * LANES)) * c;
-    if (top > k->top[i] + (float)LIFT) {        /* if `top` is NaN, the comparison is false    */
+    if (top > k->top[i] + (float)LIFT) {        /* if `top` is NaN, the comparison is false */
         /* if the reference score is -infinity, the accumulators are zero or unset */
         if (k->top[i] > -INFINITY) {
             float by = v_first(v_exp2(v_set(k->top[i] - top)));

@@ -7,7 +7,7 @@ enum {
     /* maximum number of 64-byte steps in a chunk of inputs, with which a chunk of a weight strip is
      * 36 KiB */
     DEEP = 18,
-    HELD_BYTES = 896 << 10,     /* maximum input bytes kept in an L2 cache of 2 MiB             */
+    HELD_BYTES = 896 << 10,     /* maximum input bytes kept in an L2 cache of 2 MiB */
     /* maximum number of weight strips in a group if accumulators are kept in scratch between
      * chunks */
     GROUP = 48,

@@ -41,7 +41,7 @@ typedef struct deferred_strip {
      * of the residual (res_more). An offset is 0 if the columns of every row are within one
      * 128-byte pair of cache lines. */
     int64_t     out_more, res_more;
-    int         streams;        /* 1: output is stored non-temporally                         */
+    int         streams;        /* 1: output is stored non-temporally */
     finish_cols cols[2];
 } deferred_strip;
 
@@ -51,15 +51,15 @@ typedef struct deferred {
     const float      *sums;
     int64_t           n, done, out_step, res_step;
     const deferred_strip *strip;
-    const float      *row;      /* scales of the rows, or NULL                                */
+    const float      *row;      /* scales of the rows, or NULL */
     char             *out;
-    const char       *res;      /* address of the residual, or NULL                           */
+    const char       *res;      /* address of the residual, or NULL */
 } deferred;
 
 /* The arguments of run_block: one chunk of a register block of 32 rows by 32 columns. */
 typedef struct block {
     const char  *a, *b;
-    const float *from;          /* accumulators of earlier chunks; NULL: start at 0           */
+    const float *from;          /* accumulators of earlier chunks; NULL: start at 0 */
     /* destination of the previous block's accumulators, which are still in tile registers; NULL:
      * there are no accumulators to store */
     float       *to;
@@ -71,7 +71,7 @@ typedef struct block {
      * of an input row. */
     const char  *packed;
     int64_t      left;
-    const char  *next;          /* weights to prefetch: `quads` * QUAD_BYTES bytes             */
+    const char  *next;          /* weights to prefetch: `quads` * QUAD_BYTES bytes */
     int64_t      quads;
     /* the epilogue that follows this chunk, whose output is prefetched; NULL: no epilogue
      * follows */
@@ -355,7 +355,7 @@ typedef struct piece {
     float           sums[XD_SUMS] __attribute__((aligned(64)));
     float          *to;         /* destination of the accumulators that are in tile registers */
     deferred        deferred;
-    deferred_strip  strip[2];   /* the strips of the current and the previous epilogue        */
+    deferred_strip  strip[2];   /* the strips of the current and the previous epilogue */
 } piece;
 
 /* A chunk of weights, by which all rows of a block are multiplied. The chunk is steps [k, k + ks)

@@ -15,19 +15,19 @@ enum {
     /* rows of a tile; maximum inputs of a chunk (24 KiB of a part's weights with AVX2) */
     ROWS = 6, DEEP = 384,
     WIDTH = 2 * LANES,
-    SIDE = 8,                   /* maximum number of panels processed together                */
-    MAX_ROWS = 192,            /* maximum input rows of a block                              */
+    SIDE = 8,                   /* maximum number of panels processed together */
+    MAX_ROWS = 192,            /* maximum input rows of a block */
 };
 
 /* ---- tiles -------------------------------------------------------------------------------- */
 
 typedef struct tile_args {
     int64_t      units;
-    const float *a;             /* copied input rows of a tile, [units][ROWS]                 */
-    const float *b;             /* packed weights of WIDTH columns, [units][WIDTH]            */
-    float       *c;             /* accumulators, XD_PANEL floats for each input row           */
-    int          add;           /* 1: the sums are added to the accumulators in c             */
-    const char  *next;          /* memory to prefetch during the multiply                     */
+    const float *a;             /* copied input rows of a tile, [units][ROWS] */
+    const float *b;             /* packed weights of WIDTH columns, [units][WIDTH] */
+    float       *c;             /* accumulators, XD_PANEL floats for each input row */
+    int          add;           /* 1: the sums are added to the accumulators in c */
+    const char  *next;          /* memory to prefetch during the multiply */
     /* bytes from one prefetched address to the next; each unit prefetches one address */
     int64_t      step;
 } tile_args;
@@ -138,7 +138,7 @@ static int one_tile(const xd_gemm_job *p)
 typedef struct block {
     const xd_gemm_job *p;
     int64_t           r0, n, c0, end;
-    float            *sums;     /* accumulators, [panel][rows of a block][XD_PANEL]           */
+    float            *sums;     /* accumulators, [panel][rows of a block][XD_PANEL] */
 } block;
 
 /* Multiplies inputs [k, k + kn) of the block's rows, copied to `a`, by columns [c, end) of the

@@ -6,7 +6,7 @@
 #define XD_BACKEND_CPU_GEMM_FINISH_H
 
 #ifdef __AVX512F__
-enum { PAIRS = 0 };             /* makes the functions of wide_tmpl.h accurate to f32         */
+enum { PAIRS = 0 };             /* makes the functions of wide_tmpl.h accurate to f32 */
 #include "backend/cpu/attn/wide_tmpl.h"
 #else
 #include "backend/cpu/attn/narrow.h"
@@ -75,7 +75,7 @@ FINISH_INLINE vf apply_act(vf x, xd_act act)
     case XD_GELU_ERF:   return gelu_erf(x);
     case XD_SILU:       return scaled_logistic(x, v_mul(x, v_set(-1.44269504f)));
     case XD_GELU_QUICK: return scaled_logistic(x, v_mul(x, v_set(-2.45546696f)));
-    case XD_RELU:       return v_max(v_zero(), x);      /* a NaN stays a NaN                   */
+    case XD_RELU:       return v_max(v_zero(), x);      /* a NaN stays a NaN */
     case XD_TANH:       return hyperbolic_tangent(x);
     default:            return x;
     }
@@ -93,7 +93,7 @@ static inline char *place_of(const xd_tensor *t, int64_t r, int64_t c)
 }
 
 #ifdef __AVX512F__
-typedef __mmask16 vl;           /* mask of the lanes in use                                   */
+typedef __mmask16 vl;           /* mask of the lanes in use */
 
 static inline __m512 floats_at(const char *p, xd_dtype type, __mmask16 m)
 {
@@ -115,7 +115,7 @@ static inline void put_at(char *p, xd_dtype type, __mmask16 m, __m512 x)
         _mm256_mask_storeu_epi16(p, m, bf16(x));
 }
 #else
-typedef int64_t vl;             /* number of lanes in use                                     */
+typedef int64_t vl;             /* number of lanes in use */
 
 static inline vl lane_mask(int64_t n)
 {
@@ -135,7 +135,7 @@ static inline void put_at(char *p, xd_dtype type, vl n, vf x)
 
 /* The epilogue's operands for LANES output columns. */
 typedef struct finish_cols {
-    vl m;                       /* mask or number of the columns that exist                   */
+    vl m;                       /* mask or number of the columns that exist */
     vf by, bias, gate;
     vi fix;
 } finish_cols;
@@ -153,8 +153,8 @@ FINISH_INLINE finish_cols columns_from(const xd_gemm_job *p, int64_t c)
 /* Describes which steps the epilogue of a GEMM has. The flags are copied from the job once, because
  * otherwise the compiler would load the flags again after every store to the output. */
 typedef struct finish_way {
-    int      by, bias, gate;    /* three flags, 1 if the GEMM has scales, a bias, a gate       */
-    xd_dtype from;              /* type of the residual                                       */
+    int      by, bias, gate;    /* three flags, 1 if the GEMM has scales, a bias, a gate */
+    xd_dtype from;              /* type of the residual */
     xd_act   act;
 } finish_way;
 

@@ -11,7 +11,7 @@ enum {
     /* maximum bytes of a group of weight panels, which stays in the L3 cache for all blocks of
      * input rows */
     GROUP_BYTES = 8 << 20,
-    BLOCK_BYTES = 1200 << 10,   /* maximum bytes of a block's rows in one chunk of inputs    */
+    BLOCK_BYTES = 1200 << 10,   /* maximum bytes of a block's rows in one chunk of inputs */
     /* blocks of input rows are not made smaller than this to give all threads work */
     MIN_ROWS = 24,
 };

@@ -70,7 +70,7 @@ typedef struct attention_args {
     int64_t           n, first, m, s_out[3], s_q[3], s_lse[3], s_bias[3];
     int32_t           B, H, Hk, D, segments, q_type, out_type, causal, q_wide, out_wide;
     int64_t           window;
-    int32_t           len[ATTENTION_SAMPLES];   /* number of valid keys of each sample         */
+    int32_t           len[ATTENTION_SAMPLES];   /* number of valid keys of each sample */
     float             scale, softcap;
     attention_segment segment[ATTENTION_SEGMENTS];
     const attention_segment *list;
@@ -199,7 +199,7 @@ typedef struct softmax_args {
     float       *lse;
     int64_t      m, ld, s_lse;
     float        scale;
-    int          type;          /* type of the weights: F16 or BF16                            */
+    int          type;          /* type of the weights: F16 or BF16 */
 } softmax_args;
 
 /* Quantizes rows [n,C] to int8 or e4m3, and writes the scales sx[n] of the rows; backend.h has the

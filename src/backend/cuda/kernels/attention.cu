@@ -70,12 +70,12 @@ struct flash_source {
  * memory for each tile. BIAS is 1 if there is a bias. */
 template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
     enum {
-        ROW = D16 + 8,                  /* elements between rows of a tile in shared memory    */
+        ROW = D16 + 8,                  /* elements between rows of a tile in shared memory */
         STEPS = D16 / 16,
         QUERIES = 64 * HIGH,
         HELD = D16 < 128,
         TILE = KEYS * ROW,
-        CHUNKS = D16 / 8,               /* number of 16-byte chunks of a row                   */
+        CHUNKS = D16 / 8,               /* number of 16-byte chunks of a row */
         /* number of rows that the block of threads copies at once */
         EACH = 128 / CHUNKS,
         PASSES = (KEYS + EACH - 1) / EACH,

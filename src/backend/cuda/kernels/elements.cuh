@@ -5,7 +5,7 @@
 
 #include "backend/cuda/kernels/gpu.cuh"
 
-enum { F32, F16, BF16, F64, F8E4M3, F8E5M2 };   /* the same values as in xd_dtype              */
+enum { F32, F16, BF16, F64, F8E4M3, F8E5M2 };   /* the same values as in xd_dtype */
 /* The same values as in xd_act. */
 enum { NONE, GELU_TANH, GELU_ERF, SILU, RELU, GELU_QUICK, TANH };
 
@@ -186,7 +186,7 @@ GPU uint8_t to_e4m3(float v)
 GPU uint32_t pack_e4m3(float lo, float hi)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-    uint16_t r; /* adding 0 turns -0 into +0                                                    */
+    uint16_t r; /* adding 0 turns -0 into +0 */
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(hi + 0.0f), "f"(lo + 0.0f));
     return r;
 #else
