@@ -23,7 +23,7 @@ int main(int argc, char **argv)
     xd_request_init(&r);
     r.prompts = (const char *const *)&argv[2];
     r.nprompts = 1;
-    r.num_inference_steps = argc > 4 ? atoi(argv[4]) : 0;       /* 0: the pipeline's number */
+    r.num_inference_steps = argc > 4 ? atoi(argv[4]) : 0; /* 0: the pipeline's number */
 
     if (xd_open(&engine, &a, &e) != XD_OK || xd_generate(engine, &r, &image, &e) != XD_OK ||
         xd_result_save(image, 0, argv[3], &e) != XD_OK)

@@ -16,6 +16,7 @@
 #include "serve/task_flags.h"
 
 static const char TAIL[] = ".task";
+
 static const char *const states[] = { "queued", "running", "done", "failed", "cancelled" };
 enum { STATES = sizeof states / sizeof *states };
 

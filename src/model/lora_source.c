@@ -456,17 +456,17 @@ static xd_status measure_term(const sum *s, const xd_lora_term *t, double **squa
     const xd_span  all = { 0, t->cols };
     const int64_t  bands = bands_of(t->rows);
     ready          one = { .t = t };
-    sum            f = { .terms = &one, .n = 1, .span = (xd_span *)(uintptr_t)&all, .nspan = 1,
-                         .cols = t->cols };
+    sum            f = { .terms = &one, .n = 1, .nspan = 1, .cols = t->cols };
     measure        m = { .s = &f, .base = &s->base };
+    f.span = (xd_span *)(uintptr_t)&all;
     xd_status      st = open_term(&one, &f, e);
     const size_t   threads = (size_t)xd_par_threads();
     if (st == XD_OK) {
         f.each = scratch_of(&f) + XD_ALIGN;
         f.tmp = aligned_alloc(XD_ALIGN, f.each * threads);
         m.rows = malloc(threads * MEASURED * (size_t)t->cols * sizeof *m.rows);
-        m.square = *square = calloc((size_t)(t->columns ? bands * t->cols : t->rows) + 1,
-                                    sizeof *m.square);
+        *square = calloc((size_t)(t->columns ? bands * t->cols : t->rows) + 1, sizeof **square);
+        m.square = *square;
         if (!f.tmp || !m.rows || !m.square)
             st = xd_fail(e, XD_ENOMEM, "no memory to measure the rows of a DoRA");
     }

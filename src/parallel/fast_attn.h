@@ -6,8 +6,10 @@
 
 #include <stdint.h>
 
-typedef enum xd_attn_way { /* ways to get an attention output; the first one saves the most work */
-    XD_ATTN_SHARE,              /* reuse the previous step's output */
+/* ways to get an attention output; the first one saves the most work */
+typedef enum xd_attn_way {
+    /* reuse the previous step's output */
+    XD_ATTN_SHARE,
     /* Attention in a window; one CFG pass computes it and the other pass reuses it. */
     XD_ATTN_WINDOW_CFG,
     /* attention in a window, plus the residual that was stored in the last step with full

@@ -25,6 +25,7 @@ static const char *const patch_colors[] = {
 };
 enum { COLORS = sizeof patch_colors / sizeof *patch_colors };
 static const char all_tokens[] = "#4c86d6", waiting[] = "#e4e4e4", message[] = "#2f8f5b";
+
 static const char *const parts[] = { "text encoders", "transformer", "VAE" };
 static const char *const weight_colors[] = { "#8a6bbd", "#2f6fb0", "#b5651d" };
 static const char *const work_colors[] = { "#cfc0e6", "#a9c8e6", "#e8c3a1" };

@@ -277,6 +277,7 @@ typedef struct run {
 } run;
 
 static const xd_tensor none;
+
 static const int       no_pad[3], pad1[3] = { 0, 1, 1 };
 
 /* Allocates a map with C channels and as many rows and columns as h. */

@@ -38,6 +38,7 @@ static xd_status frame_size(int64_t unit, int64_t area, int64_t *height, int64_t
 /* This recipe has the text encoders, defaults and rules of diffusers'
  * WanImageToVideoPipeline.__call__. */
 static const int penultimate = -2;
+
 static const xd_recipe from_image = {
     .name = "wan-i2v", .pipelines = { "WanImageToVideoPipeline" },
     .dit = "transformer", .dit2 = "transformer_2", .vae = "vae",

@@ -12,13 +12,16 @@ enum {
 typedef float  unit;
 typedef __m256 vu, vh, vuh;
 
+/* clang-format off */
 static inline vu v_units(const unit *p) { return _mm256_loadu_ps(p); }
 static inline void v_put_units(unit *p, vu x) { _mm256_storeu_ps(p, x); }
 static inline vu v_spread(const unit *p) { return _mm256_broadcast_ss(p); }
 static inline vf v_dot(vf acc, vu x, vu y) { return _mm256_fmadd_ps(x, y, acc); }
+/* clang-format on */
 
 /* The functions for half vectors are never called, because HALVES is 0: on AVX2, half a vector
  * takes as long as a full vector. */
+/* clang-format off */
 static inline vh v_zero_half(void) { return v_zero(); }
 static inline vh v_load_half(const float *p) { return v_load(p); }
 static inline void v_store_half(float *p, vh x) { v_store(p, x); }
@@ -26,6 +29,7 @@ static inline vf v_wide(vh x) { return x; }
 static inline vh v_add_half(vh x, vh y) { return v_add(x, y); }
 static inline vuh v_units_half(const unit *p) { return v_units(p); }
 static inline vh v_dot_half(vh acc, vu x, vuh y) { return v_dot(acc, x, y); }
+/* clang-format on */
 
 static inline void put_probs(float *to, vf x, vf y)
 {

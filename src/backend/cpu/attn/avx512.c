@@ -11,12 +11,14 @@ typedef float  unit;
 typedef __m512 vu;
 typedef __m256 vuh;
 
+/* clang-format off */
 static inline vu   v_units(const unit *p) { return _mm512_loadu_ps(p); }
 static inline void v_put_units(unit *p, vu x) { _mm512_storeu_ps(p, x); }
 static inline vu   v_spread(const unit *p) { return _mm512_set1_ps(*p); }
 static inline vf   v_dot(vf acc, vu x, vu y) { return _mm512_fmadd_ps(x, y, acc); }
 
 static inline vuh v_units_half(const unit *p) { return _mm256_loadu_ps(p); }
+/* clang-format on */
 
 static inline vh v_dot_half(vh acc, vu x, vuh y)
 {

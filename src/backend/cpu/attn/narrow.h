@@ -15,6 +15,7 @@ enum { LANES = 8 };
 typedef __m256  vf, vm;
 typedef __m256i vi;
 
+/* clang-format off */
 static inline vf v_zero(void) { return _mm256_setzero_ps(); }
 static inline vf v_set(float x) { return _mm256_set1_ps(x); }
 static inline vf v_load(const float *p) { return _mm256_loadu_ps(p); }
@@ -27,6 +28,7 @@ static inline vf v_max(vf x, vf y) { return _mm256_max_ps(x, y); }
 static inline vf v_fma(vf x, vf y, vf z) { return _mm256_fmadd_ps(x, y, z); }
 static inline float v_first(vf x) { return _mm256_cvtss_f32(x); }
 static inline vf v_abs(vf x) { return _mm256_andnot_ps(v_set(-0.0f), x); }
+/* clang-format on */
 
 /* Returns 1 / x. */
 static inline vf v_inverse(vf x) { return _mm256_div_ps(v_set(1.0f), x); }

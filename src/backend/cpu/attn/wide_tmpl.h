@@ -18,6 +18,7 @@ typedef __m256    vh;
 typedef __m512i   vi;
 typedef __mmask16 vm;
 
+/* clang-format off */
 static inline vf v_zero(void) { return _mm512_setzero_ps(); }
 static inline vf v_set(float x) { return _mm512_set1_ps(x); }
 static inline vf v_load(const float *p) { return _mm512_loadu_ps(p); }
@@ -38,6 +39,7 @@ static inline vh v_load_half(const float *p) { return _mm256_loadu_ps(p); }
 static inline void v_store_half(float *p, vh x) { _mm256_storeu_ps(p, x); }
 static inline vf v_wide(vh x) { return _mm512_insertf32x8(v_set(-INFINITY), x, 0); }
 static inline vh v_add_half(vh x, vh y) { return _mm256_add_ps(x, y); }
+/* clang-format on */
 
 /* Returns 1 / x for 1 <= x, from a 14-bit estimate and one Newton step. */
 static inline vf v_inverse(vf x)

@@ -65,7 +65,12 @@ typedef void tile_fn(const tile_args *t);
         ROWS_##n(ROW_STORE)                                                                        \
     }
 
-TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
+TILE(1)
+TILE(2)
+TILE(3)
+TILE(4)
+TILE(5)
+TILE(6)
 
 static tile_fn *const tiles[] = { 0, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6 };
 

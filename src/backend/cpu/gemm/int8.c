@@ -12,11 +12,13 @@
 
 typedef __m512i v_sums;
 
+/* clang-format off */
 static inline __m512i v_none(void) { return _mm512_setzero_si512(); }
 static inline __m512i v_get(const float *p) { return _mm512_loadu_si512(p); }
 static inline void    v_put(float *p, __m512i x) { _mm512_storeu_si512(p, x); }
 static inline __m512i v_join(__m512i x, __m512i y) { return _mm512_add_epi32(x, y); }
 static inline __m512i v_half(const char *p) { return _mm512_set1_epi32(*p); }
+/* clang-format on */
 
 /* Adds a dot product of four bytes to each 32-bit lane of `sum`. Inline assembly is used because
  * gcc 12 keeps copies of the accumulators in memory if the intrinsic is used. */
