@@ -27,10 +27,10 @@ enum { MOST = 1000, MAXTHREADS = 256 };
 
 typedef struct variant {
     const char *name;
-    size_t    (*scratch)(const xd_attn_args *a, int threads);
-    xd_status (*run)(const xd_attn_args *a, void *tmp);
+    size_t      (*scratch)(const xd_attn_args *a, int threads);
+    xd_status   (*run)(const xd_attn_args *a, void *tmp);
     xd_isa      needs;
-    double    (*f32)(void), (*bf16)(void);     /* bursts of the peak loop */
+    double (*f32)(void), (*bf16)(void); /* bursts of the peak loop */
 } variant;
 
 typedef struct shape {
@@ -44,16 +44,16 @@ typedef struct peak_job {
 } peak_job;
 
 static const shape usual[] = {
-    { 1024, 1024, 16, 16, 64, 0, "itself" },    { 4096, 4096, 8, 8, 64, 0, "itself" },
-    { 17776, 17776, 2, 2, 64, 0, "itself" },    { 1024, 1024, 16, 16, 72, 0, "itself" },
-    { 4096, 4096, 8, 8, 72, 0, "itself" },      { 17776, 17776, 2, 2, 72, 0, "itself" },
-    { 1024, 1024, 16, 16, 88, 0, "itself" },    { 4096, 4096, 8, 8, 88, 0, "itself" },
-    { 1024, 1024, 24, 24, 128, 0, "itself" },   { 4096, 4096, 8, 8, 128, 0, "itself" },
-    { 17776, 17776, 2, 2, 128, 0, "itself" },   { 1024, 120, 16, 16, 72, 0, "text" },
-    { 1024, 226, 16, 16, 72, 0, "text" },       { 1024, 512, 16, 16, 72, 0, "text" },
-    { 4096, 120, 16, 16, 72, 0, "text" },       { 4096, 300, 16, 16, 72, 0, "text" },
-    { 120, 120, 64, 64, 64, 1, "T5" },          { 226, 226, 64, 64, 64, 1, "T5" },
-    { 512, 512, 64, 64, 64, 1, "T5" },          { 4096, 4096, 1, 1, 512, 0, "VAE" },
+    { 1024, 1024, 16, 16, 64, 0, "itself" },  { 4096, 4096, 8, 8, 64, 0, "itself" },
+    { 17776, 17776, 2, 2, 64, 0, "itself" },  { 1024, 1024, 16, 16, 72, 0, "itself" },
+    { 4096, 4096, 8, 8, 72, 0, "itself" },    { 17776, 17776, 2, 2, 72, 0, "itself" },
+    { 1024, 1024, 16, 16, 88, 0, "itself" },  { 4096, 4096, 8, 8, 88, 0, "itself" },
+    { 1024, 1024, 24, 24, 128, 0, "itself" }, { 4096, 4096, 8, 8, 128, 0, "itself" },
+    { 17776, 17776, 2, 2, 128, 0, "itself" }, { 1024, 120, 16, 16, 72, 0, "text" },
+    { 1024, 226, 16, 16, 72, 0, "text" },     { 1024, 512, 16, 16, 72, 0, "text" },
+    { 4096, 120, 16, 16, 72, 0, "text" },     { 4096, 300, 16, 16, 72, 0, "text" },
+    { 120, 120, 64, 64, 64, 1, "T5" },        { 226, 226, 64, 64, 64, 1, "T5" },
+    { 512, 512, 64, 64, 64, 1, "T5" },        { 4096, 4096, 1, 1, 512, 0, "VAE" },
 };
 
 static variant find(const char *name)
@@ -63,8 +63,8 @@ static variant find(const char *name)
 #if defined(__x86_64__)
         { "avx2", xd_attn_scratch_avx2, xd_attn_avx2, XD_ISA_AVX2, xd_kernels_avx2.burst,
           xd_kernels_avx2.burst },
-        { "avx512", xd_attn_scratch_avx512, xd_attn_avx512, XD_ISA_AVX512,
-          xd_kernels_avx512.burst, xd_kernels_avx512.burst },
+        { "avx512", xd_attn_scratch_avx512, xd_attn_avx512, XD_ISA_AVX512, xd_kernels_avx512.burst,
+          xd_kernels_avx512.burst },
         { "avx512bf16", xd_attn_scratch_avx512bf16, xd_attn_avx512bf16, XD_ISA_AVX512BF16,
           xd_kernels_avx512.burst, xd_burst_bf16 },
         { "int8", xd_attn_scratch_int8, xd_attn_int8, XD_ISA_AVX512BF16, xd_kernels_avx512.burst,
@@ -97,7 +97,7 @@ static void peak_thread(void *ctx, int64_t begin, int64_t end, int thread)
 {
     peak_job *p = ctx;
     (void)begin, (void)end;
-    p->burst();                 /* brings the threads together */
+    p->burst(); /* brings the threads together */
     p->rate[thread % MAXTHREADS] = p->burst();
 }
 
@@ -194,8 +194,9 @@ static void print_ratio(const variant *v, const variant *other, const xd_attn_ar
     qsort(r.seconds, (size_t)r.calls, sizeof(double), less);
     qsort(r.share, (size_t)r.calls, sizeof(double), less);
     printf("threads %-2d n %-6lld m %-6lld H %-3lld D %-4lld %4d calls %9.3f ms, %s / %s: %.3f "
-           "(%.3f to %.3f)\n", xd_par_threads(), (long long)s.n, (long long)s.m, (long long)s.H,
-           (long long)s.D, r.calls, quantile(r.seconds, r.calls, 0.5) * 1e3, other->name, v->name,
+           "(%.3f to %.3f)\n",
+           xd_par_threads(), (long long)s.n, (long long)s.m, (long long)s.H, (long long)s.D,
+           r.calls, quantile(r.seconds, r.calls, 0.5) * 1e3, other->name, v->name,
            quantile(r.share, r.calls, 0.5), quantile(r.share, r.calls, 0.1),
            quantile(r.share, r.calls, 0.9));
     fflush(stdout);
@@ -205,8 +206,8 @@ static void print_ratio(const variant *v, const variant *other, const xd_attn_ar
 
 static void print(const variant *v, xd_dtype t, shape s, const result *r, double gflop, int json)
 {
-    double half = quantile(r->seconds, r->calls, 0.5), p = quantile(r->peak, r->calls, 0.5);
-    double low = quantile(r->share, r->calls, 0.1), high = quantile(r->share, r->calls, 0.9);
+    double      half = quantile(r->seconds, r->calls, 0.5), p = quantile(r->peak, r->calls, 0.5);
+    double      low = quantile(r->share, r->calls, 0.1), high = quantile(r->share, r->calls, 0.9);
     const char *how = json
                           ? "{\"isa\":\"%s\",\"type\":\"%s\",\"threads\":%d,\"n\":%lld,\"m\":%lld,"
                             "\"H\":%lld,\"Hk\":%lld,\"D\":%lld,\"what\":\"%s\",\"calls\":%d,"
@@ -215,7 +216,7 @@ static void print(const variant *v, xd_dtype t, shape s, const result *r, double
                           : "%-10s %-4s threads %-2d n %-6lld m %-6lld H %-3lld Hk %-3lld D %-4lld "
                             "%-7s %4d calls %9.3f ms %7.1f of %6.1f GFLOP/s: %5.1f %% "
                             "(%.1f to %.1f)\n";
-    double gs = gflop / half, unit = json ? 1 : 100;
+    double      gs = gflop / half, unit = json ? 1 : 100;
     printf(how, v->name, xd_dtype_name(t), xd_par_threads(), (long long)s.n, (long long)s.m,
            (long long)s.H, (long long)s.Hk, (long long)s.D, s.what, r->calls, half * 1e3, gs, p,
            unit * quantile(r->share, r->calls, 0.5), unit * low, unit * high);
@@ -229,12 +230,15 @@ static void run(const variant *v, const variant *other, xd_dtype t, shape s, dou
     static result r;
     xd_kv         kv = { fresh(t, s.m, s.Hk, s.D, 2), fresh(t, s.m, s.Hk, s.D, 3) };
     xd_attn_args  a = { .q = fresh(t, s.n, s.H, s.D, 1), .kv = &kv, .nkv = 1, .scale = 0.1f };
-    int64_t       band = s.n + s.m - 1;         /* the bias of T5: of the distance alone */
+    int64_t       band = s.n + s.m - 1; /* the bias of T5: of the distance alone */
     float        *bias = s.bias ? calloc((size_t)(s.H * band), sizeof *bias) : NULL;
     a.out = fresh(t, s.n, s.H, s.D, 4);
     if (bias)
-        a.bias = (xd_tensor){ .p = bias + s.n - 1, .d = { s.H, s.n, s.m, 1, 1 }, .nd = 3,
-                              .s = { band, -1, 1, 0, 0 }, .type = XD_F32 };
+        a.bias = (xd_tensor){ .p = bias + s.n - 1,
+                              .d = { s.H, s.n, s.m, 1, 1 },
+                              .nd = 3,
+                              .s = { band, -1, 1, 0, 0 },
+                              .type = XD_F32 };
     size_t bytes = v->scratch(&a, xd_par_threads());
     void  *tmp = xd_pages_map(bytes, -1);
     if (!tmp || (s.bias && !bias))

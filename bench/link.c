@@ -21,9 +21,9 @@ enum { MAXRANKS = 1024 };
 
 typedef struct bench {
     xd_comm *c;
-    char    *a, *b;             /* as long as all ranks' largest messages together */
+    char    *a, *b; /* as long as all ranks' largest messages together */
     int64_t  bytes;
-    MPI_Comm mpi;               /* for what is done without our communicator */
+    MPI_Comm mpi; /* for what is done without our communicator */
     int      json, rows;
 } bench;
 
@@ -137,9 +137,9 @@ static double overlap(const bench *x, int peer, int poke)
 {
     xd_comm *c = x->c;
     double   alone = seconds(x, both_ways, peer), best = 1e30;
-    xd_req same = c->rank ? c->ops->recv(c, view(&alone, sizeof alone), peer)
-                          : c->ops->send(c, view(&alone, sizeof alone), peer);
-    end(x, &same, 1);           /* both work for the same time */
+    xd_req   same = c->rank ? c->ops->recv(c, view(&alone, sizeof alone), peer)
+                            : c->ops->send(c, view(&alone, sizeof alone), peer);
+    end(x, &same, 1); /* both work for the same time */
     for (int i = 0; i < 5; i++) {
         double t = xd_now_s();
         xd_req r[2] = { c->ops->recv(c, view(x->b, x->bytes), peer),
@@ -152,9 +152,9 @@ static double overlap(const bench *x, int peer, int poke)
     return 100 * (2 * alone - best) / alone;
 }
 
-typedef struct pair {           /* seconds of a message between two ranks */
+typedef struct pair { /* seconds of a message between two ranks */
     double one, two, mpi_one, mpi_two;
-    double lap, none;           /* overlap in percent, with and without pokes */
+    double lap, none; /* overlap in percent, with and without pokes */
 } pair;
 
 static void say_pair(bench *x, int peer, const pair *p)
@@ -163,9 +163,10 @@ static void say_pair(bench *x, int peer, const pair *p)
     if (x->json)
         printf("%s{\"ranks\": [0, %d], \"bytes\": %lld, \"one_way_s\": %.4g, \"gbytes_s\": %.4g, "
                "\"both_gbytes_s\": %.4g, \"mpi_one_way_s\": %.4g, \"mpi_both_gbytes_s\": %.4g, "
-               "\"overlap\": %.3g, \"overlap_without_pokes\": %.3g}", x->rows++ ? ",\n" : "", peer,
-               (long long)x->bytes, p->one, b / p->one * 1e-9, 2 * b / p->two * 1e-9, p->mpi_one,
-               2 * b / p->mpi_two * 1e-9, p->lap / 100, p->none / 100);
+               "\"overlap\": %.3g, \"overlap_without_pokes\": %.3g}",
+               x->rows++ ? ",\n" : "", peer, (long long)x->bytes, p->one, b / p->one * 1e-9,
+               2 * b / p->two * 1e-9, p->mpi_one, 2 * b / p->mpi_two * 1e-9, p->lap / 100,
+               p->none / 100);
     else
         printf("%12lld %12.2f %9.3f %9.2f x %12.3f %9.2f x %9.0f%% %9.0f%%\n", (long long)x->bytes,
                p->one * 1e6, b / p->one * 1e-9, p->mpi_one / p->one, 2 * b / p->two * 1e-9,
@@ -199,7 +200,7 @@ static void pairs(bench *x, int64_t top)
 static double in_place(bench *x, xd_comm *host)
 {
     size_t bytes = (size_t)x->bytes * (size_t)x->c->size;
-    char *own = x->a,
+    char  *own = x->a,
          *window = host && host->size == x->c->size ? host->ops->window_open(host, bytes) : NULL;
     if (!window)
         return 0;
@@ -238,7 +239,8 @@ static int usage(int asked)
     fputs("Usage: mpirun -n N link [--json] [BYTES]\n"
           "  latency and bandwidth between ranks, and what messages cost beside work\n"
           "  --json   print JSON\n"
-          "  BYTES    of the largest message (16777216)\n", asked ? stdout : stderr);
+          "  BYTES    of the largest message (16777216)\n",
+          asked ? stdout : stderr);
     return asked ? 0 : 2;
 }
 

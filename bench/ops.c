@@ -27,24 +27,24 @@ typedef struct held {
 } held;
 
 typedef struct bench {
-    xd_dev  *fast, *plain, *count;
-    xd_dev  *dev;               /* the one that a case is built for */
-    xd_dtype type;              /* of the activations of the case */
-    int      small;             /* few rows */
-    int      tiny, json, rows;
-    double   seconds;
-    held     held[HELD];
-    int      nheld;
-    xd_op    op;                /* the case that was built */
-    args     a;
+    xd_dev   *fast, *plain, *count;
+    xd_dev   *dev;   /* the one that a case is built for */
+    xd_dtype  type;  /* of the activations of the case */
+    int       small; /* few rows */
+    int       tiny, json, rows;
+    double    seconds;
+    held      held[HELD];
+    int       nheld;
+    xd_op     op; /* the case that was built */
+    args      a;
     xd_weight w;
-    xd_kv    kv;
-    char     what[96];
+    xd_kv     kv;
+    char      what[96];
 } bench;
 
 static const char *const names[XD_NOPS] = {
-    "gemm", "attn", "norm", "moments", "gnorm", "glu", "addmul", "axpby", "conv", "resize",
-    "lookup", "copy", "qknorm", "rotate",
+    "gemm",  "attn", "norm",   "moments", "gnorm", "glu",    "addmul",
+    "axpby", "conv", "resize", "lookup",  "copy",  "qknorm", "rotate",
 };
 
 /* ---- time --------------------------------------------------------------------------------- */
@@ -73,9 +73,9 @@ double median_seconds(xd_status (*call)(void *ctx), void *ctx, double budget)
 }
 
 typedef struct span {
-    char  *to;
+    char       *to;
     const char *from;
-    size_t bytes;
+    size_t      bytes;
 } span;
 
 static void copy_part(void *ctx, int64_t begin, int64_t end, int thread)
@@ -164,7 +164,7 @@ static void drop_all(bench *b)
     b->nheld = 0;
 }
 
-enum { PATTERN = 4099 };        /* elements until the numbers come again */
+enum { PATTERN = 4099 }; /* elements until the numbers come again */
 
 static void fill(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -229,7 +229,7 @@ static int64_t narrow(const bench *b, int64_t n)
 
 /* ---- cases: products, convolutions, attention ----------------------------------------------- */
 
-typedef struct spec {           /* a shape of a case: what the numbers mean is the case's */
+typedef struct spec { /* a shape of a case: what the numbers mean is the case's */
     int64_t v[6];
 } spec;
 
@@ -242,8 +242,9 @@ static void gemm(bench *b, const spec *s)
     int64_t M = few(b, s->v[0], 64), K = narrow(b, s->v[1]), N = narrow(b, s->v[2]), how = s->v[3];
     b->op = XD_OP_GEMM;
     xd_dtype type = s->v[4] == 1 ? XD_I8 : s->v[4] == 2 ? XD_F8E4M3 : b->type;
-    b->w = (xd_weight){ .type = type, .out = N, .in = K, .kernel = { 1, 1, 1 },
-                        .stride = { 1, 1, 1 }, .groups = 1 };
+    b->w = (xd_weight){
+        .type = type, .out = N, .in = K, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 }, .groups = 1
+    };
     pack(b, 2, (int64_t[]){ N, K });
     xd_gemm *a = &b->a.gemm;
     *a = (xd_gemm){ .w = &b->w, .act = how == 1 ? XD_GELU_TANH : XD_NONE };
@@ -265,12 +266,18 @@ static void conv(bench *b, const spec *s)
     int64_t C = narrow(b, s->v[2]), O = narrow(b, s->v[3]);
     int     k = (int)s->v[4], kt = (int)s->v[5];
     b->op = XD_OP_CONV;
-    b->w = (xd_weight){ .type = b->type, .out = O, .in = C, .nk = kt ? 3 : 2,
-                        .kernel = { kt ? kt : 1, k, k }, .stride = { 1, 1, 1 }, .groups = 1 };
+    b->w = (xd_weight){ .type = b->type,
+                        .out = O,
+                        .in = C,
+                        .nk = kt ? 3 : 2,
+                        .kernel = { kt ? kt : 1, k, k },
+                        .stride = { 1, 1, 1 },
+                        .groups = 1 };
     pack(b, kt ? 5 : 4, kt ? (int64_t[]){ O, C, kt, k, k } : (int64_t[]){ O, C, k, k });
     xd_conv *a = &b->a.conv;
-    *a = (xd_conv){ .w = &b->w, .stride = { 1, 1, 1 }, .lo = { 0, k / 2, k / 2 },
-                    .hi = { 0, k / 2, k / 2 } };
+    *a = (xd_conv){
+        .w = &b->w, .stride = { 1, 1, 1 }, .lo = { 0, k / 2, k / 2 }, .hi = { 0, k / 2, k / 2 }
+    };
     a->in = filled(b, b->type, 4, (int64_t[]){ T, side, side, C });
     a->out = filled(b, b->type, 4, (int64_t[]){ kt ? T - kt + 1 : T, side, side, O });
     a->bias = row(b, O);
@@ -287,8 +294,11 @@ static void attn(bench *b, const spec *s)
     int64_t q[] = { 1, n, H, D }, k[] = { 1, m, H, D };
     b->op = XD_OP_ATTN;
     b->kv = (xd_kv){ filled(b, b->type, 4, k), filled(b, b->type, 4, k) };
-    b->a.attn = (xd_attn_args){ .q = filled(b, b->type, 4, q), .out = filled(b, b->type, 4, q),
-                                .kv = &b->kv, .nkv = 1, .scale = 0.1f };
+    b->a.attn = (xd_attn_args){ .q = filled(b, b->type, 4, q),
+                                .out = filled(b, b->type, 4, q),
+                                .kv = &b->kv,
+                                .nkv = 1,
+                                .scale = 0.1f };
     snprintf(b->what, sizeof b->what, "%lld of %lld, %lld heads of %lld", (long long)s->v[0],
              (long long)s->v[1], (long long)s->v[2], (long long)D);
 }
@@ -300,10 +310,10 @@ static void norm(bench *b, const spec *s)
 {
     int64_t n = few(b, s->v[0], 1024), C = s->v[1];
     b->op = XD_OP_NORM;
-    b->a.norm = (xd_norm) { .out = rows(b, b->type, n, C),
-                            .in = rows(b, XD_F32, n, C),
-                            .rms = s->v[2] != 0,
-                            .eps = 1e-6f };
+    b->a.norm = (xd_norm){ .out = rows(b, b->type, n, C),
+                           .in = rows(b, XD_F32, n, C),
+                           .rms = s->v[2] != 0,
+                           .eps = 1e-6f };
     if (s->v[2])
         b->a.norm.gain = row(b, C);
     else
@@ -317,13 +327,13 @@ static void qknorm(bench *b, const spec *s)
 {
     int64_t n = few(b, s->v[0], 1024), d[] = { n, s->v[1], s->v[2] };
     b->op = XD_OP_QKNORM;
-    b->a.qknorm = (xd_qknorm) { .out = filled(b, b->type, 3, d),
-                                .in = filled(b, b->type, 3, d),
-                                .cos = rows(b, XD_F32, n, s->v[2] / 2),
-                                .sin = rows(b, XD_F32, n, s->v[2] / 2),
-                                .norm = s->v[3] != 0,
-                                .rms = 1,
-                                .eps = 1e-6f };
+    b->a.qknorm = (xd_qknorm){ .out = filled(b, b->type, 3, d),
+                               .in = filled(b, b->type, 3, d),
+                               .cos = rows(b, XD_F32, n, s->v[2] / 2),
+                               .sin = rows(b, XD_F32, n, s->v[2] / 2),
+                               .norm = s->v[3] != 0,
+                               .rms = 1,
+                               .eps = 1e-6f };
     if (s->v[3])
         b->a.qknorm.gain = row(b, s->v[2]);
     snprintf(b->what, sizeof b->what, "%sturn, %lld tokens, %lld heads of %lld",
@@ -336,9 +346,9 @@ static void rotate(bench *b, const spec *s)
 {
     int64_t n = few(b, s->v[0], 256);
     b->op = XD_OP_ROTATE;
-    b->a.rotate = (xd_rotate) { .out = rows(b, b->type, n, s->v[1]),
-                                .in = rows(b, b->type, n, s->v[1]),
-                                .group = s->v[2] };
+    b->a.rotate = (xd_rotate){ .out = rows(b, b->type, n, s->v[1]),
+                               .in = rows(b, b->type, n, s->v[1]),
+                               .group = s->v[2] };
     snprintf(b->what, sizeof b->what, "groups of %lld, %lld x %lld", (long long)s->v[2],
              (long long)s->v[0], (long long)s->v[1]);
 }
@@ -348,9 +358,8 @@ static void glu(bench *b, const spec *s)
 {
     int64_t n = few(b, s->v[0], 256), C = s->v[1];
     b->op = XD_OP_GLU;
-    b->a.glu = (xd_glu) { .out = rows(b, b->type, n, C),
-                          .a = rows(b, b->type, n, C),
-                          .act = XD_GELU_TANH };
+    b->a.glu =
+        (xd_glu){ .out = rows(b, b->type, n, C), .a = rows(b, b->type, n, C), .act = XD_GELU_TANH };
     if (s->v[2])
         b->a.glu.b = rows(b, b->type, n, C);
     snprintf(b->what, sizeof b->what, "gelu%s, %lld x %lld", s->v[2] ? ", gate" : "",
@@ -362,7 +371,7 @@ static void addmul(bench *b, const spec *s)
     int64_t n = few(b, s->v[0], 1024), C = s->v[1];
     b->op = XD_OP_ADDMUL;
     b->a.addmul =
-        (xd_addmul) { rows(b, XD_F32, n, C), rows(b, XD_F32, 1, C), rows(b, b->type, n, C) };
+        (xd_addmul){ rows(b, XD_F32, n, C), rows(b, XD_F32, 1, C), rows(b, b->type, n, C) };
     snprintf(b->what, sizeof b->what, "%lld x %lld", (long long)s->v[0], (long long)C);
 }
 
@@ -393,15 +402,15 @@ static void gnorm(bench *b, const spec *s)
     for (int i = 0; i < 64; i++)
         ((double *)sums.p)[i] = i % 2 ? (double)(n * n) : 1;
     b->op = XD_OP_GNORM;
-    b->a.gnorm = (xd_gnorm) { .out = rows(b, b->type, n * n, C),
-                              .in = rows(b, b->type, n * n, C),
-                              .sums = sums,
-                              .gain = row(b, C),
-                              .bias = row(b, C),
-                              .groups = 32,
-                              .silu = 1,
-                              .count = (double)(n * n * C / 32),
-                              .eps = 1e-6f };
+    b->a.gnorm = (xd_gnorm){ .out = rows(b, b->type, n * n, C),
+                             .in = rows(b, b->type, n * n, C),
+                             .sums = sums,
+                             .gain = row(b, C),
+                             .bias = row(b, C),
+                             .groups = 32,
+                             .silu = 1,
+                             .count = (double)(n * n * C / 32),
+                             .eps = 1e-6f };
     snprintf(b->what, sizeof b->what, "silu, %lld x %lld x %lld", (long long)s->v[0],
              (long long)s->v[0], (long long)C);
 }
@@ -412,7 +421,8 @@ static void resize(bench *b, const spec *s)
     int64_t n = few(b, s->v[0], 32), C = s->v[1];
     b->op = XD_OP_RESIZE;
     b->a.resize = (xd_resize){ filled(b, b->type, 4, (int64_t[]){ 1, 2 * n, 2 * n, C }),
-                               filled(b, b->type, 4, (int64_t[]){ 1, n, n, C }), { 1, 2, 2 } };
+                               filled(b, b->type, 4, (int64_t[]){ 1, n, n, C }),
+                               { 1, 2, 2 } };
     snprintf(b->what, sizeof b->what, "%lld x %lld x %lld, twice as wide and high",
              (long long)s->v[0], (long long)s->v[0], (long long)C);
 }
@@ -447,7 +457,7 @@ static void copy(bench *b, const spec *s)
 /* PixArt-XL (1152, heads of 72), FLUX.1 (3072, heads of 128), CogVideoX (heads of 64), T5-XXL
  * (4096), the KL decoder of 512 pixels and CogVideoX's. */
 static const struct {
-    void (*build)(bench *b, const spec *s);
+    void  (*build)(bench *b, const spec *s);
     xd_op op;
     spec  s;
 } cases[] = {
@@ -587,13 +597,15 @@ static int bench_case(bench *b, int i)
 static int usage(FILE *f, int code)
 {
     fputs("Usage: ops [--threads N] [--seconds S] [--tiny] [--json] [OP...]\n"
-          "  every op of the table, or those named, of:", f);
+          "  every op of the table, or those named, of:",
+          f);
     for (int i = 0; i < XD_NOPS; i++)
         fprintf(f, " %s", names[i]);
     fputs("\n  --threads N   default: one for each core\n"
           "  --seconds S   of each measurement (0.2)\n"
           "  --tiny        small shapes, to see that it works\n"
-          "  XDIT_ISA=avx2 (or avx512, avx512bf16) chooses the kernels\n", f);
+          "  XDIT_ISA=avx2 (or avx512, avx512bf16) chooses the kernels\n",
+          f);
     return code;
 }
 

@@ -4,7 +4,7 @@
 
 #include "backend/backend.h"
 
-typedef union args {            /* of one op */
+typedef union args { /* of one op */
     xd_gemm       gemm;
     xd_attn_args  attn;
     xd_norm       norm;

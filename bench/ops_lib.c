@@ -8,14 +8,17 @@
 
 enum { MOST = 3, HELD = 24 };
 
-typedef struct lib {            /* up to three primitives one after the other */
+typedef struct lib { /* up to three primitives one after the other */
     xd_dev  *dev;
     xd_dnn  *dnn;
     xd_prim *prim[MOST];
     void    *tmp[MOST];
     int      n;
-    struct { void *p; size_t bytes; } held[HELD];
-    int      nheld;
+    struct {
+        void  *p;
+        size_t bytes;
+    } held[HELD];
+    int nheld;
 } lib;
 
 /* Memory with small numbers in it, in whatever type is read from it: 0x3c3c is 0.0115 as bf16
@@ -217,8 +220,8 @@ static void attention(lib *l, const xd_attn_args *a)
 double lib_seconds(xd_dev *dev, xd_op op, const args *a, double budget)
 {
     xd_cpu_dev *c = dev->priv;
-    lib     l = { .dev = dev, .dnn = c->dnn };
-    double  s = 0;
+    lib         l = { .dev = dev, .dnn = c->dnn };
+    double      s = 0;
     if (!l.dnn)
         return 0;
     switch (op) {

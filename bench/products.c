@@ -12,21 +12,24 @@
 
 enum { ROUNDS = 7, CALLS = 4 };
 
-typedef struct shape { int64_t n, in, out; const char *of; } shape;
+typedef struct shape {
+    int64_t     n, in, out;
+    const char *of;
+} shape;
 
 static const shape large[] = {
-    { 4608, 3072, 9216, "FLUX.1 qkv" },     { 4608, 3072, 12288, "FLUX.1 up" },
-    { 4608, 12288, 3072, "FLUX.1 down" },   { 4608, 15360, 3072, "FLUX.1 out of a single block" },
-    { 512, 3072, 12288, "FLUX.1 text" },    { 28, 3072, 18432, "FLUX.1 modulation of 28 steps" },
-    { 4096, 1152, 4608, "PixArt up" },      { 17776, 3072, 12288, "CogVideoX up" },
-    { 32760, 1536, 8960, "Wan 1.3B up" },   { 512, 4096, 10240, "T5-XXL up" },
+    { 4608, 3072, 9216, "FLUX.1 qkv" },   { 4608, 3072, 12288, "FLUX.1 up" },
+    { 4608, 12288, 3072, "FLUX.1 down" }, { 4608, 15360, 3072, "FLUX.1 out of a single block" },
+    { 512, 3072, 12288, "FLUX.1 text" },  { 28, 3072, 18432, "FLUX.1 modulation of 28 steps" },
+    { 4096, 1152, 4608, "PixArt up" },    { 17776, 3072, 12288, "CogVideoX up" },
+    { 32760, 1536, 8960, "Wan 1.3B up" }, { 512, 4096, 10240, "T5-XXL up" },
     { 8192, 8192, 8192, "square" },
 };
 static const shape small[] = { { 48, 64, 96, "quick" }, { 5, 48, 16, "few rows" } };
 
 typedef struct kind {
     const char *name;
-    xd_dtype    in, out, bias;  /* bias: XD_I32: none */
+    xd_dtype    in, out, bias; /* bias: XD_I32: none */
     int         gelu, scaled;
 } kind;
 
@@ -46,7 +49,7 @@ static const kind kinds[] = {
 };
 
 typedef struct run {
-    xd_cuda_dev *c;
+    xd_cuda_dev   *c;
     xd_cuda_timing timing;
 } run;
 
@@ -70,8 +73,8 @@ static int by_size(const void *a, const void *b)
 static double time_product(const run *r, const xd_cuda_product *p)
 {
     const xd_cuda_driver *cu = r->c->cu;
-    float ms[ROUNDS];
-    for (int i = -1; i < ROUNDS; i++) {         /* the first one warms up */
+    float                 ms[ROUNDS];
+    for (int i = -1; i < ROUNDS; i++) { /* the first one warms up */
         cu->cuEventRecord(r->timing.begin, r->c->stream);
         for (int k = 0; k < CALLS; k++)
             if (!xd_cuda_multiply(r->c, p))
@@ -91,19 +94,24 @@ static double time_product(const run *r, const xd_cuda_product *p)
 
 static void show(const run *r, const kind *k, const shape *s)
 {
-    const int     biased = k->bias != XD_I32;
-    xd_dev       *d = &r->c->dev;
-    void         *in = random_block(r, k->in, s->n * s->in);
-    void         *w = random_block(r, k->in, s->out * s->in);
-    void         *bias = random_block(r, biased ? k->bias : XD_F32, s->out);
-    float        *sx = random_block(r, XD_F32, s->n), *sw = random_block(r, XD_F32, s->out);
-    const size_t  bytes = (size_t)(s->n * s->out) * xd_dtype_size(k->out);
-    void         *out = d->mem->get(d, bytes);
+    const int       biased = k->bias != XD_I32;
+    xd_dev         *d = &r->c->dev;
+    void           *in = random_block(r, k->in, s->n * s->in);
+    void           *w = random_block(r, k->in, s->out * s->in);
+    void           *bias = random_block(r, biased ? k->bias : XD_F32, s->out);
+    float          *sx = random_block(r, XD_F32, s->n), *sw = random_block(r, XD_F32, s->out);
+    const size_t    bytes = (size_t)(s->n * s->out) * xd_dtype_size(k->out);
+    void           *out = d->mem->get(d, bytes);
     xd_cuda_product p = { .out = xd_view2(out, k->out, s->n, s->out),
-                          .in = xd_view2(in, k->in, s->n, s->in), .w = w, .s_w = s->in,
-                          .bias = biased ? bias : NULL, .bias_type = k->bias, .gelu = k->gelu,
-                          .sx = k->scaled ? sx : NULL, .sw = k->scaled ? sw : NULL };
-    const double ms = out ? time_product(r, &p) : 0;
+                          .in = xd_view2(in, k->in, s->n, s->in),
+                          .w = w,
+                          .s_w = s->in,
+                          .bias = biased ? bias : NULL,
+                          .bias_type = k->bias,
+                          .gelu = k->gelu,
+                          .sx = k->scaled ? sx : NULL,
+                          .sw = k->scaled ? sw : NULL };
+    const double    ms = out ? time_product(r, &p) : 0;
     printf("%6lld x %5lld x %5lld  %-30s %-40s ", (long long)s->n, (long long)s->in,
            (long long)s->out, s->of, k->name);
     if (ms > 0)
@@ -121,11 +129,11 @@ static void show(const run *r, const kind *k, const shape *s)
 
 int main(int argc, char **argv)
 {
-    const int quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+    const int    quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
     const shape *shapes = quick ? small : large;
     const size_t nshapes = quick ? sizeof small / sizeof *small : sizeof large / sizeof *large;
-    xd_dev  *d = NULL;
-    xd_err   e = { 0 };
+    xd_dev      *d = NULL;
+    xd_err       e = { 0 };
     if (argc > 1 + quick || xd_dev_open(&d, "cuda", &e) != XD_OK) {
         fprintf(stderr, "products: %s\n", d || !e.msg[0] ? "the only option is --quick" : e.msg);
         return 2;

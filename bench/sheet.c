@@ -10,13 +10,13 @@
 
 #include "xdit/xdit.h"
 
-enum { MAXPROMPTS = 256, GAP = 4 };     /* GAP: white pixels around each image */
+enum { MAXPROMPTS = 256, GAP = 4 }; /* GAP: white pixels around each image */
 
 typedef struct sheet {
     int      n, columns;
     char    *text, *prompts[MAXPROMPTS];
-    int64_t  w, h;              /* pixels of one image */
-    size_t   stride, rows;      /* bytes and rows of the sheet */
+    int64_t  w, h;         /* pixels of one image */
+    size_t   stride, rows; /* bytes and rows of the sheet */
     uint8_t *rgb;
 } sheet;
 

@@ -42,9 +42,9 @@ static void be_command(char **v, const int out[2])
 static double one(char **v)
 {
     static const char key[] = "\"start_to_first_step\":";
-    char   text[65536];
-    size_t n = 0;
-    int    out[2], status = 1;
+    char              text[65536];
+    size_t            n = 0;
+    int               out[2], status = 1;
     if (pipe(out) != 0)
         return -1;
     pid_t id = fork();

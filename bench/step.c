@@ -55,7 +55,8 @@ static void help(const xd_opt_spec *spec)
     static const xd_opt_group all[] = { { "Options", NULL } };
     fputs("Usage: step CONFIG_DIR [options]\n\n"
           "Times one part of a model with random weights against the register peak, which is\n"
-          "measured before and after every run.\n", stdout);
+          "measured before and after every run.\n",
+          stdout);
     xd_opt_help(stdout, spec, all, 1);
 }
 
@@ -96,19 +97,26 @@ int main(int argc, char **argv)
         { "parts", "part" }, { "W", "width" }, { "H", "height" }, { "t", "threads" }, { 0 },
     };
     task         t = { .bench = { .size = sizeof(xd_bench_args),
-                                  .random_weights = 1, .parts = "step", .line = print, .turn = turn,
-                                  .log = print_error, .log_level = XD_LOG_WARN } };
+                                  .random_weights = 1,
+                                  .parts = "step",
+                                  .line = print,
+                                  .turn = turn,
+                                  .log = print_error,
+                                  .log_level = XD_LOG_WARN } };
     xd_opt_table table = { rows, sizeof rows / sizeof *rows, &t };
-    xd_opt_spec  spec = { .tables = &table, .ntables = 1, .aliases = aliases, .operands = 1,
+    xd_opt_spec  spec = { .tables = &table,
+                          .ntables = 1,
+                          .aliases = aliases,
+                          .operands = 1,
                           .extra_hint = "step times one model" };
     xd_opt_texts dir = { 0 };
     xd_err       e = { 0 };
     t.bench.cookie = &t;
-    t.bench.parallel = (xd_parallel) { .tensor_parallel_degree = 1,
-                                       .ulysses_degree = 1,
-                                       .ring_degree = 1,
-                                       .pipefusion_parallel_degree = 1,
-                                       .data_parallel_degree = 1 };
+    t.bench.parallel = (xd_parallel){ .tensor_parallel_degree = 1,
+                                      .ulysses_degree = 1,
+                                      .ring_degree = 1,
+                                      .pipefusion_parallel_degree = 1,
+                                      .data_parallel_degree = 1 };
     xd_status s = xd_opt_parse(&spec, argc - 1, argv + 1, &dir, &e);
     t.bench.config = dir.n ? dir.v[0] : NULL;
     xd_opt_texts_free(&dir);

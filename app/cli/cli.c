@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "launch/roster.h"
 
-static const char STARTED[] = "XDIT_STARTED";   /* environment variable with the start time of the
+static const char STARTED[] = "XDIT_STARTED"; /* environment variable with the start time of the
                                                    process, in seconds of the monotonic clock */
 static double     started_s;
 
@@ -90,7 +90,7 @@ int xd_cli_end_rank(xd_status s, const xd_err *e, int rank, int code)
         code = xd_cli_failed(s, e, rank);
     if (code == XD_EXIT_OK)
         code = xd_cli_flush();
-    if (s == XD_ECOMM)          /* skips MPI's exit handler, which would wait for other ranks */
+    if (s == XD_ECOMM) /* skips MPI's exit handler, which would wait for other ranks */
         _exit(code);
     return code;
 }
@@ -104,7 +104,7 @@ void xd_cli_note_start(void)
     const char     *given = getenv(STARTED);
     char            text[32];
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    double     then = given ? atof(given) : NAN;
+    double then = given ? atof(given) : NAN;
     started_s = isfinite(then) ? then : xd_now_s() - (double)t.tv_sec - 1e-9 * (double)t.tv_nsec;
     snprintf(text, sizeof text, "%.6f", started_s);
     setenv(STARTED, text, 1);

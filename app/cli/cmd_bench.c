@@ -12,7 +12,7 @@
 #include "launch/roster.h"
 #include "launch/stop.h"
 
-typedef struct task {           /* state of one run of xdit bench */
+typedef struct task { /* state of one run of xdit bench */
     xd_bench_args bench;
     int           nproc, rank, start_timeout;
     xd_bar        bar;
@@ -36,7 +36,7 @@ static xd_option rows[] = {
     { "height", XD_OPT_INT64, AT(height), 1, 1048576, NULL, "PIXELS",
       "height (default: the model's)" },
     { "layers", XD_OPT_TEXT, AT(layers), 0, 0, NULL, "N,N",
-      NULL },                   /* xd_opt_explain sets this help text at run time */
+      NULL }, /* xd_opt_explain sets this help text at run time */
     { "max_sequence_length", XD_OPT_INT, AT(max_sequence_length), 1, 16384, NULL, "N",
       "text tokens (default: the model's)" },
     { "parts", XD_OPT_TEXT, AT(parts), 0, 0, NULL, "LIST",
@@ -63,7 +63,8 @@ static xd_option rows[] = {
 };
 
 static const xd_opt_alias aliases[] = {
-    { "model", "config" }, { 0 },
+    { "model", "config" },
+    { 0 },
 };
 
 static void on_log(void *cookie, int level, const char *line)
@@ -112,18 +113,27 @@ static void task_init(task *t)
     const xd_option *plan = xd_parallel_options(&n);
     *t = (task){ .start_timeout = -1,
                  .bench = { .size = sizeof(xd_bench_args),
-                            .bind = "auto", .line = on_line, .on_stage = on_stage, .log = on_log,
+                            .bind = "auto",
+                            .line = on_line,
+                            .on_stage = on_stage,
+                            .log = on_log,
                             .log_level = XD_LOG_WARN },
                  .start_s = xd_now_s() };
     t->bench.cookie = t;
     xd_bar_init(&t->bar, stderr, xd_launch_columns(), 0);
-    t->bench.parallel = (xd_parallel){ .tensor_parallel_degree = 1, .ulysses_degree = 1,
-                                       .ring_degree = 1, .pipefusion_parallel_degree = 1,
-                                       .data_parallel_degree = 1, .warmup_steps = 1 };
+    t->bench.parallel = (xd_parallel){ .tensor_parallel_degree = 1,
+                                       .ulysses_degree = 1,
+                                       .ring_degree = 1,
+                                       .pipefusion_parallel_degree = 1,
+                                       .data_parallel_degree = 1,
+                                       .warmup_steps = 1 };
     set_help_texts();
     t->tables[0] = (xd_opt_table){ rows, ROWS, t };
     t->tables[1] = (xd_opt_table){ plan, n, &t->bench.parallel };
-    t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 2, .aliases = aliases, .operands = 1,
+    t->spec = (xd_opt_spec){ .tables = t->tables,
+                             .ntables = 2,
+                             .aliases = aliases,
+                             .operands = 1,
                              .extra_hint = "bench reads one model; a list of parts needs quotes" };
 }
 
@@ -141,11 +151,13 @@ static void print_help(FILE *f)
     fputs("Usage: xdit bench --config DIR [options]\n\n"
           "Times the text encoder, blocks, GEMMs, attention and VAE of a model, relative to\n"
           "the measured peak of this machine. With several ranks: times a step of the plan,\n"
-          "and decoding with --use_parallel_vae, relative to the same work on one rank.\n", f);
+          "and decoding with --use_parallel_vae, relative to the same work on one rank.\n",
+          f);
     xd_opt_help(f, &t.spec, groups, 2);
     fputs("\nExamples:\n"
           "  xdit bench --config models/demo-pixart --random_weights --threads 1\n"
-          "  xdit bench --config models/demo-pixart --threads 1 --ulysses_degree 2\n", f);
+          "  xdit bench --config models/demo-pixart --threads 1 --ulysses_degree 2\n",
+          f);
 }
 
 /* Sets *ranks to the number of ranks of the plan. The option --nproc without degrees sets the

@@ -23,24 +23,24 @@
 
 enum { MOST_FLAGS = 24 };
 
-typedef struct task {           /* state of one run of xdit calibrate */
-    const char   *model, *prompt_file;
-    xd_opt_texts  prompts;
+typedef struct task { /* state of one run of xdit calibrate */
+    const char     *model, *prompt_file;
+    xd_opt_texts    prompts;
     xd_prompt_texts texts;
-    double        threshold;
-    int           json;
-    xd_open_flags open;
-    xd_request    request;
-    const char   *table;        /* output file for the table that --fast_attn reads; NULL:
+    double          threshold;
+    int             json;
+    xd_open_flags   open;
+    xd_request      request;
+    const char     *table;      /* output file for the table that --fast_attn reads; NULL:
                                    TeaCache's coefficients are measured instead */
-    char          limit[48];    /* "measure:THRESHOLD", the value of fast_attn */
-    char         *text;         /* contents of the file with the prompts */
-    double      (*pair)[2];     /* [npairs] pairs: the relative change of the first block's input
+    char            limit[48];  /* "measure:THRESHOLD", the value of fast_attn */
+    char           *text;       /* contents of the file with the prompts */
+    double          (*pair)[2]; /* [npairs] pairs: the relative change of the first block's input
                                    from step to step, and that of the last block's output */
-    int           npairs;
-    xd_bar        bar;
-    xd_opt_table  tables[4];
-    xd_opt_spec   spec;
+    int             npairs;
+    xd_bar          bar;
+    xd_opt_table    tables[4];
+    xd_opt_spec     spec;
 } task;
 
 #define AT(field) offsetof(task, field)
@@ -59,7 +59,9 @@ static const xd_option rows[] = {
 };
 
 static const xd_opt_alias aliases[] = {
-    { "config", "model" }, { "steps", "num_inference_steps" }, { 0 },
+    { "config", "model" },
+    { "steps", "num_inference_steps" },
+    { 0 },
 };
 
 /* Names of the options of open_flags.c that apply to one rank; xdit calibrate accepts only these
@@ -97,7 +99,10 @@ static void task_init(task *t)
     t->tables[1] = xd_prompt_texts_table(&t->texts);
     t->tables[2] = (xd_opt_table){ request, nr, &t->request };
     t->tables[3] = (xd_opt_table){ some, n, &t->open };
-    t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 4, .aliases = aliases, .operands = 1,
+    t->spec = (xd_opt_spec){ .tables = t->tables,
+                             .ntables = 4,
+                             .aliases = aliases,
+                             .operands = 1,
                              .once = "prompts",
                              .extra_hint = "calibrate reads one model" };
 }
@@ -119,12 +124,14 @@ static void print_help(FILE *f)
           "the size and the number of steps that the cache will be used with. Runs on one\n"
           "rank and decodes no images.\n"
           "With --fast_attn FILE.json: writes a table of attention outputs to reuse, or of\n"
-          "windows with --attention_window.\n", f);
+          "windows with --attention_window.\n",
+          f);
     xd_opt_help(f, &t.spec, groups, 4);
     fputs("\nExamples:\n"
           "  xdit calibrate --model models/demo-pixart --prompt \"a star\" --prompt \"a ring\"\n"
           "  xdit calibrate --model DIR --prompts prompts.txt --num_inference_steps 28\n"
-          "  xdit calibrate --model DIR --prompts prompts.txt --fast_attn table.json\n", f);
+          "  xdit calibrate --model DIR --prompts prompts.txt --fast_attn table.json\n",
+          f);
 }
 
 static xd_status prepare_table(task *t, xd_err *e)
@@ -132,8 +139,10 @@ static xd_status prepare_table(task *t, xd_err *e)
     size_t n = strlen(t->request.savings.fast_attn);
     t->table = t->request.savings.fast_attn;
     if (n < 6 || strcmp(t->table + n - 5, ".json") != 0)
-        return xd_fail(e, XD_EINVAL, "--fast_attn \"%s\": calibrate writes a table to this file, "
-                       "whose name must end in .json", t->table);
+        return xd_fail(e, XD_EINVAL,
+                       "--fast_attn \"%s\": calibrate writes a table to this file, "
+                       "whose name must end in .json",
+                       t->table);
     snprintf(t->limit, sizeof t->limit, "measure:%g", t->threshold);
     t->request.savings.fast_attn = t->limit;
     return xd_file_writable(t->table, e);
@@ -172,7 +181,7 @@ static xd_status add_pairs(task *t, const char *json, xd_err *e)
         return s;
     const xd_json *list = xd_json_get(j, "cache_changes");
     int            n = xd_json_size(list);
-    double       (*v)[2] = realloc(t->pair, (size_t)(t->npairs + n + 1) * sizeof *v);
+    double         (*v)[2] = realloc(t->pair, (size_t)(t->npairs + n + 1) * sizeof *v);
     if (v) {
         t->pair = v;
         for (int i = 0; i < n; i++, t->npairs++)
@@ -258,17 +267,21 @@ static xd_status print_fit(const task *t, xd_err *e)
 {
     double poly[XD_FIT_POWERS];
     if (!xd_fit_poly((const double (*)[2])t->pair, t->npairs, poly))
-        return xd_fail(e, XD_EUNSUPPORTED, "%d measured pairs are too few for a polynomial of "
-                                           "degree "
-                       "4: use more steps or more prompts", t->npairs);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%d measured pairs are too few for a polynomial of "
+                       "degree "
+                       "4: use more steps or more prompts",
+                       t->npairs);
     double share = xd_fit_explained((const double (*)[2])t->pair, t->npairs, poly);
     printf(t->json ? "{\"cache\":\"" : "--cache ");
     printf("teacache:%g,coefficients=%.8g/%.8g/%.8g/%.8g/%.8g", t->threshold, poly[0], poly[1],
            poly[2], poly[3], poly[4]);
     if (!t->json) {
         printf("\n");
-        fprintf(stderr, "xdit: %d measured pairs; the polynomial explains %.0f %% of their "
-                "variance\n", t->npairs, 100 * share);
+        fprintf(stderr,
+                "xdit: %d measured pairs; the polynomial explains %.0f %% of their "
+                "variance\n",
+                t->npairs, 100 * share);
         return XD_OK;
     }
     printf("\",\"explained\":%.6g,\"pairs\":[", share);

@@ -23,11 +23,13 @@ static void print_help(FILE *f)
     fputs("Usage: xdit compare A B [options]\n\n"
           "Measures the difference of two images or videos: PSNR, SSIM, mean and largest\n"
           "difference of levels. A and B are images (PNG, JPEG, WebP, PPM), videos (MP4,\n"
-          "MOV, MKV, WebM, GIF), or directories of images, of equal size and length.\n", f);
+          "MOV, MKV, WebM, GIF), or directories of images, of equal size and length.\n",
+          f);
     xd_opt_help_all(f, &s);
     fputs("\nExamples:\n"
           "  xdit compare exact.png cached.png\n"
-          "  xdit compare bf16.mp4 int8.mp4 --difference where.png\n", f);
+          "  xdit compare bf16.mp4 int8.mp4 --difference where.png\n",
+          f);
 }
 
 static int run_command(int argc, char **argv)
@@ -36,9 +38,11 @@ static int run_command(int argc, char **argv)
     xd_compare_args    a = { .size = sizeof a, .line = xd_cli_line };
     xd_opt_texts       files = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
-    const xd_opt_spec  s = { .tables = tables, .ntables = 1, .operands = 2,
+    const xd_opt_spec  s = { .tables = tables,
+                             .ntables = 1,
+                             .operands = 2,
                              .extra_hint = "compare reads two images or videos" };
-    xd_status st = xd_opt_parse(&s, argc, argv, &files, &e);
+    xd_status          st = xd_opt_parse(&s, argc, argv, &files, &e);
     if (files.n == 2)
         a.a = files.v[0], a.b = files.v[1];
     xd_opt_texts_free(&files);

@@ -75,7 +75,8 @@ static void print_bash(void)
     for (const xd_command *const *c = xd_commands; *c; c++)
         xd_opt_each((*c)->help, bash_value, (void *)(*c)->name);
     printf("    completion:completion) COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n"
-           "    help:help | man:man) COMPREPLY=($(compgen -W '", shells);
+           "    help:help | man:man) COMPREPLY=($(compgen -W '",
+           shells);
     print_names();
     printf("' -- \"$cur\")); return ;;\n    esac\n    case ${COMP_WORDS[1]} in\n");
     for (const xd_command *const *c = xd_commands; *c; c++) {
@@ -101,7 +102,9 @@ static void zsh_one(const xd_option *o, const char *dashes, const char *name)
         printf(":%s:(%s)", o->arg ? o->arg : "VALUE", o->choices);
     else if (o->kind != XD_OPT_FLAG)
         printf(":%.*s:%s", (int)strcspn(o->arg ? o->arg : "VALUE", "[:"), o->arg ? o->arg : "VALUE",
-               is_a(o, "DIR") ? "_files -/" : is_a(o, "FILE") ? "_files" : " ");
+               is_a(o, "DIR")    ? "_files -/"
+               : is_a(o, "FILE") ? "_files"
+                                 : " ");
     printf("' \\\n");
 }
 
@@ -164,7 +167,8 @@ static void print_fish(void)
     for (const xd_command *const *c = xd_commands; *c; c++)
         xd_opt_each((*c)->help, fish_flag, (void *)(*c)->name);
     printf("complete -c xdit -n '__fish_seen_subcommand_from completion' -f -a '%s'\n"
-           "complete -c xdit -n '__fish_seen_subcommand_from man' -f -a '", shells);
+           "complete -c xdit -n '__fish_seen_subcommand_from man' -f -a '",
+           shells);
     print_names();
     printf("'\n");
 }
@@ -178,7 +182,8 @@ static void print_help(FILE *f)
           "Packages install it; to use it in this session only:\n\n"
           "  source <(xdit completion bash)\n"
           "  source <(xdit completion zsh)\n"
-          "  xdit completion fish | source\n", f);
+          "  xdit completion fish | source\n",
+          f);
 }
 
 static int run_command(int argc, char **argv)

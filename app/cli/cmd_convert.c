@@ -11,11 +11,11 @@
 #include "launch/launch.h"
 #include "launch/stop.h"
 
-typedef struct task {           /* state of one run of xdit convert */
+typedef struct task { /* state of one run of xdit convert */
     xd_convert_args a;
     xd_opt_texts    components;
     const char     *shard_size;
-    xd_open_flags   open;       /* options for weight files and LoRA files */
+    xd_open_flags   open; /* options for weight files and LoRA files */
     xd_bar          bar;
     xd_opt_table    tables[2];
     xd_opt_spec     spec;
@@ -72,14 +72,19 @@ static void task_init(task *t)
     for (int i = 0; i < all && n < MOST; i++)
         if (xd_list_has(shared, open[i].name))
             some[n++] = open[i];
-    *t = (task){ .a = { .size = sizeof t->a, .log = on_log, .log_level = XD_LOG_WARN,
+    *t = (task){ .a = { .size = sizeof t->a,
+                        .log = on_log,
+                        .log_level = XD_LOG_WARN,
                         .on_progress = on_progress } };
     t->a.cookie = t;
     xd_open_flags_init(&t->open);
     xd_bar_init(&t->bar, stderr, xd_launch_columns(), 0);
     t->tables[0] = (xd_opt_table){ rows, ROWS, t };
     t->tables[1] = (xd_opt_table){ some, n, &t->open };
-    t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 2, .aliases = aliases, .operands = 1,
+    t->spec = (xd_opt_spec){ .tables = t->tables,
+                             .ntables = 2,
+                             .aliases = aliases,
+                             .operands = 1,
                              .extra_hint = "convert reads one model" };
 }
 
@@ -95,14 +100,16 @@ static void print_help(FILE *f)
           "Writes a model in the directory layout of diffusers: configs and tokenizers are\n"
           "copied; weights become safetensors files of another type, LoRA files are merged.\n"
           "Reads every model that generate reads, a few rows at a time. Only complete files\n"
-          "get their names, and the same command continues an interrupted run.\n", f);
+          "get their names, and the same command continues an interrupted run.\n",
+          f);
     xd_opt_help(f, &t.spec, groups, 2);
     fputs("\nExamples:\n"
           "  xdit convert --model models/demo-pixart --output demo --weights_dtype f32\n"
           "  xdit convert --model DIR --output small --weights_dtype int8\n"
           "  xdit convert --model DIR --output styled --lora style.safetensors:0.8\n"
           "  xdit convert --model DIR --transformer model-Q8_0.gguf --output unpacked \\\n"
-          "    --component transformer\n", f);
+          "    --component transformer\n",
+          f);
 }
 
 static xd_status read_task(task *t, int argc, char **argv, xd_err *e)

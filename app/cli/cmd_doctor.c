@@ -47,7 +47,7 @@ static const xd_option rows[] = {
 /* ---- the build ------------------------------------------------------------------------------- */
 
 typedef struct facts {
-    char       libs[512], kernels[32], error[256], video[64], no_video[256];
+    char    libs[512], kernels[32], error[256], video[64], no_video[256];
     xd_host m;
 } facts;
 
@@ -57,7 +57,9 @@ typedef struct facts {
 static int on_library_fact(xd_gpus *g, const char *name, const char *v)
 {
     static const char *const keys[XD_GPU_LIBRARIES] = {
-        [XD_GPU_CUBLASLT] = "cublaslt", [XD_GPU_NCCL] = "nccl", [XD_GPU_CUDNN] = "cudnn",
+        [XD_GPU_CUBLASLT] = "cublaslt",
+        [XD_GPU_NCCL] = "nccl",
+        [XD_GPU_CUDNN] = "cudnn",
     };
     for (int i = 0; i < XD_GPU_LIBRARIES; i++) {
         const size_t n = strlen(keys[i]);
@@ -127,30 +129,33 @@ static void find_build(xd_findings *f, const facts *a)
 #ifdef __OPTIMIZE__
     xd_findings_add(f, XD_CHECK_OK, "build", "", "xdit %s, compiler " COMPILER, xd_version());
 #else
-    xd_findings_add(f, XD_CHECK_WARN, "build", "meson configure BUILD --buildtype=release, and "
-                                               "build again",
-            "xdit %s, compiler " COMPILER ", not optimized", xd_version());
+    xd_findings_add(f, XD_CHECK_WARN, "build",
+                    "meson configure BUILD --buildtype=release, and "
+                    "build again",
+                    "xdit %s, compiler " COMPILER ", not optimized", xd_version());
 #endif
     xd_findings_add(f, XD_CHECK_OK, "libraries", "", "%s", a->libs);
     if (a->video[0])
         xd_findings_add(f, XD_CHECK_OK, "video", "", "%s", a->video);
     else
         xd_findings_add(f, XD_CHECK_WARN, "video",
-                "nothing, or for videos install libavcodec, libavformat and libswscale", "%s",
-                a->no_video);
+                        "nothing, or for videos install libavcodec, libavformat and libswscale",
+                        "%s", a->no_video);
     if (a->error[0])
         xd_findings_add(f, XD_CHECK_FAIL, "kernels",
-                strstr(a->error, "oneDNN") ? "install the version of oneDNN that this build needs"
-                                           : "unset XDIT_ISA", "%s", a->error);
+                        strstr(a->error, "oneDNN")
+                            ? "install the version of oneDNN that this build needs"
+                            : "unset XDIT_ISA",
+                        "%s", a->error);
     else if (!strcmp(isa, "c") && getenv("XDIT_ISA"))
         xd_findings_add(f, XD_CHECK_WARN, "kernels", "unset XDIT_ISA",
-                "plain C, many times slower than with vector instructions");
+                        "plain C, many times slower than with vector instructions");
     else if (!strcmp(isa, "c"))
         xd_findings_add(f, XD_CHECK_WARN, "kernels", NO_VECTORS,
-                "plain C, many times slower than with vector instructions");
+                        "plain C, many times slower than with vector instructions");
     else
         xd_findings_add(f, XD_CHECK_OK, "kernels", "", "%s%s, computes in %s by default", isa,
-                getenv("XDIT_ISA") ? " (XDIT_ISA)" : "", a->m.type);
+                        getenv("XDIT_ISA") ? " (XDIT_ISA)" : "", a->m.type);
 }
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
@@ -171,7 +176,7 @@ static void run_as_rank(void)
     else if (s != XD_OK)
         fprintf(stderr, "xdit: %s\n", e.msg);
     fflush(NULL);
-    _exit(s == XD_OK ? XD_EXIT_OK : XD_EXIT_FAILED);  /* skips the exit handlers of MPI, which might
+    _exit(s == XD_OK ? XD_EXIT_OK : XD_EXIT_FAILED); /* skips the exit handlers of MPI, which might
                                                          hang */
 }
 
@@ -181,11 +186,11 @@ static void start_ranks(FILE *out, FILE *err)
 {
     static char word[] = "--as_rank";
     char       *argv[] = { word };
-    xd_launch l = {
+    xd_launch   l = {
         .ranks = PING_RANKS, .argc = 1, .argv = argv, .command = "doctor", .start_timeout = PING_S
     };
-    xd_err      e = { 0 };
-    int         code = 0;
+    xd_err e = { 0 };
+    int    code = 0;
     if (dup2(fileno(out), 1) < 0 || dup2(fileno(err), 2) < 0)
         _exit(XD_EXIT_FAILED);
     if (xd_launch_run(&l, &code, &e) != XD_OK) {
@@ -235,18 +240,21 @@ static void judge_ranks(xd_findings *f, FILE *out, FILE *err, int code)
         xd_findings_add(f, XD_CHECK_WARN, "ranks", "nothing, if one rank is enough", "%s", line);
     else if (code < 0)
         xd_findings_add(f, XD_CHECK_FAIL, "ranks", "try mpirun -n 2 hostname",
-                "%d ranks were started and have not connected within %d s", PING_RANKS, PING_S);
+                        "%d ranks were started and have not connected within %d s", PING_RANKS,
+                        PING_S);
     else if (code || p.ranks < PING_RANKS)
-        xd_findings_add(f, XD_CHECK_FAIL, "ranks", "try mpirun -n 2 hostname, and read the "
-                                                   "messages of "
-                                           "mpirun",
-                "%d ranks were started "
-                "and did not connect: %s",
-                PING_RANKS, line[0] ? line : "they printed nothing");
+        xd_findings_add(f, XD_CHECK_FAIL, "ranks",
+                        "try mpirun -n 2 hostname, and read the "
+                        "messages of "
+                        "mpirun",
+                        "%d ranks were started "
+                        "and did not connect: %s",
+                        PING_RANKS, line[0] ? line : "they printed nothing");
     else
-        xd_findings_add(f, XD_CHECK_OK, "ranks", "", "%d ranks exchange messages: %.1f us "
-                                                     "latency, %s/s",
-                p.ranks, p.latency_s * 1e6, xd_bytes_text(p.bytes_s, rate));
+        xd_findings_add(f, XD_CHECK_OK, "ranks", "",
+                        "%d ranks exchange messages: %.1f us "
+                        "latency, %s/s",
+                        p.ranks, p.latency_s * 1e6, xd_bytes_text(p.bytes_s, rate));
 }
 
 static void find_ranks(xd_findings *f)
@@ -254,10 +262,10 @@ static void find_ranks(xd_findings *f)
     FILE *out = tmpfile(), *err = tmpfile();
     if (!out || !err)
         xd_findings_add(f, XD_CHECK_FAIL, "ranks", "free space in the temporary directory",
-                "cannot make a temporary file: %s", strerror(errno));
+                        "cannot make a temporary file: %s", strerror(errno));
     else if (xd_launched(NULL))
         xd_findings_add(f, XD_CHECK_WARN, "ranks", "run doctor without mpirun",
-                "not tested: doctor itself was started by an MPI launcher");
+                        "not tested: doctor itself was started by an MPI launcher");
     else
         judge_ranks(f, out, err, run_ranks(out, err));
     if (out)
@@ -270,16 +278,18 @@ static void find_ranks(xd_findings *f)
 
 static void print_help(FILE *f)
 {
-    options              o = { 0 };
+    options            o = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &o } };
     const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
     fputs("Usage: xdit doctor [options]\n\n"
           "Checks this build and this machine: libraries, kernels, cores, memory, limits,\n"
           "and messages between two ranks. Each line begins with ok, warn or fail, and ends\n"
-          "with the cure. The exit code is 1 if a check fails.\n", f);
+          "with the cure. The exit code is 1 if a check fails.\n",
+          f);
     xd_opt_help_all(f, &s);
     fputs("\nExample:\n"
-          "  xdit doctor --model models/demo-pixart\n", f);
+          "  xdit doctor --model models/demo-pixart\n",
+          f);
 }
 
 /* Prints the names of failed checks to standard error. */
@@ -318,12 +328,12 @@ static int examine_host(const options *o)
 
 static int run_command(int argc, char **argv)
 {
-    options              o = { 0 };
+    options            o = { 0 };
     xd_err             e = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &o } };
-    const xd_opt_spec s = { .tables = tables,
-                            .ntables = 1,
-                            .extra_hint = "a model is given as --model DIR" };
+    const xd_opt_spec  s = { .tables = tables,
+                             .ntables = 1,
+                             .extra_hint = "a model is given as --model DIR" };
     xd_status          st = xd_opt_parse(&s, argc, argv, NULL, &e);
     if (st == XD_OK && o.model && !xd_file_is_dir(o.model))
         st = xd_fail(&e, XD_EINVAL, "--model %.200s is not a directory", o.model);

@@ -26,11 +26,11 @@
 #include "launch/roster.h"
 #include "launch/stop.h"
 
-typedef struct options {        /* options of the command that are not options of the request */
-    const char  *model, *output, *prompt_file, *trace, *preview;
-    xd_opt_texts prompts, images;
+typedef struct options { /* options of the command that are not options of the request */
+    const char     *model, *output, *prompt_file, *trace, *preview;
+    xd_opt_texts    prompts, images;
     xd_prompt_texts texts;
-    int          quiet, verbose, json, skip, compare;
+    int             quiet, verbose, json, skip, compare;
 } options;
 
 #define AT(field) offsetof(options, field)
@@ -63,8 +63,7 @@ static xd_option option_rows[] = {
       "step" },
     { "trace", XD_OPT_TEXT, AT(trace), 0, 0, NULL, "FILE",
       "write a timeline of all ranks, for chrome://tracing or ui.perfetto.dev" },
-    { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL,
-      "print one JSON object per image" },
+    { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print one JSON object per image" },
     { "compare", XD_OPT_FLAG, AT(compare), 0, 0, NULL, NULL,
       "generate again without the options that save time and change the image, such as --cache, "
       "and print the difference of the images and the time saved" },
@@ -72,44 +71,48 @@ static xd_option option_rows[] = {
 
 static const xd_opt_alias aliases[] = {
     { "config", "model" },
-    { "steps", "num_inference_steps" },      { "cfg_scale", "guidance_scale" },
+    { "steps", "num_inference_steps" },
+    { "cfg_scale", "guidance_scale" },
     { "no_use_resolution_binning", "no_resolution_binning" }, /* names of these options in xDiT */
-    { "img_file_path", "image" },            { "input_images", "image" },
+    { "img_file_path", "image" },
+    { "input_images", "image" },
     { "distilled_transformer_path", "transformer" },
     { "distilled_transformer_2_path", "transformer_2" },
-    { "ray_world_size", "nproc" },           { "world_size", "nproc" },
-    { "taesd", "preview_decoder" },          /* name of the option in stable-diffusion.cpp */
+    { "ray_world_size", "nproc" },
+    { "world_size", "nproc" },
+    { "taesd", "preview_decoder" }, /* name of the option in stable-diffusion.cpp */
     /* names of options in xDiT's service */
-    { "ulysses_parallel_degree", "ulysses_degree" }, { "model_path", "model" },
+    { "ulysses_parallel_degree", "ulysses_degree" },
+    { "model_path", "model" },
     { 0 },
 };
 
-typedef struct task {           /* state of one run of xdit generate */
-    options      opts;
+typedef struct task { /* state of one run of xdit generate */
+    options       opts;
     xd_open_flags open;
-    xd_request   request;
-    char        *text;          /* contents of the file with prompts, or the prompt that the user
+    xd_request    request;
+    char         *text;         /* contents of the file with prompts, or the prompt that the user
                                    has typed */
-    char        *found;         /* name of the default model; NULL: --model is given */
-    xd_opt_texts operands;      /* the prompt, if the command line has it without --prompt */
-    int          no_arguments;  /* 1: the command line is empty */
-    int          given;         /* number of prompts on the command line, which precede the prompts
+    char         *found;        /* name of the default model; NULL: --model is given */
+    xd_opt_texts  operands;     /* the prompt, if the command line has it without --prompt */
+    int           no_arguments; /* 1: the command line is empty */
+    int           given;        /* number of prompts on the command line, which precede the prompts
                                    of the file */
-    xd_compat    compat;
-    int          launched, rank;        /* launched: 1 if an MPI launcher has started this process;
+    xd_compat     compat;
+    int           launched, rank;  /* launched: 1 if an MPI launcher has started this process;
                                            rank: the rank of this process */
-    int          images;        /* number of images of the request */
-    char        *skipped;       /* [images] 1: the image's file exists, so it is skipped
+    int           images;          /* number of images of the request */
+    char         *skipped;         /* [images] 1: the image's file exists, so it is skipped
                                    (--skip_existing); NULL: not used */
-    int          nskipped, next;        /* number of skipped images; index of the first image whose
+    int           nskipped, next;  /* number of skipped images; index of the first image whose
                                            name was not printed yet */
-    int64_t      frames;        /* number of frames of a video; 1: an image */
-    int          failed_previews;       /* number of previews that could not be written */
-    double       first_s;       /* start time of the first step; 0: no step has begun */
-    xd_opt_table tables[5];
-    xd_opt_spec  spec;
-    xd_bar       bar;
-    xd_err       err;
+    int64_t       frames;          /* number of frames of a video; 1: an image */
+    int           failed_previews; /* number of previews that could not be written */
+    double        first_s;         /* start time of the first step; 0: no step has begun */
+    xd_opt_table  tables[5];
+    xd_opt_spec   spec;
+    xd_bar        bar;
+    xd_err        err;
 } task;
 
 enum { OPTION_ROWS = sizeof option_rows / sizeof *option_rows };
@@ -128,16 +131,16 @@ static void task_init(task *t)
     t->tables[2] = (xd_opt_table){ rows, n, &t->request };
     t->tables[3] = (xd_opt_table){ plan, nplan, &t->open.parallel };
     t->tables[4] = (xd_opt_table){ open, nopen, &t->open };
-    t->spec = (xd_opt_spec) { .tables = t->tables,
-                              .ntables = 5,
-                              .aliases = aliases,
-                              .once = "prompts",
-                              .operands = 1,
-                              .operand_of = "prompt",
-                              .other_flag = xd_compat_flag,
-                              .cookie = &t->compat,
-                              .extra_hint = "a prompt of several words needs quotes, and every "
-                                       "further prompt its own --prompt" };
+    t->spec = (xd_opt_spec){ .tables = t->tables,
+                             .ntables = 5,
+                             .aliases = aliases,
+                             .once = "prompts",
+                             .operands = 1,
+                             .operand_of = "prompt",
+                             .other_flag = xd_compat_flag,
+                             .cookie = &t->compat,
+                             .extra_hint = "a prompt of several words needs quotes, and every "
+                                           "further prompt its own --prompt" };
 }
 
 /* ---- callbacks of the library ---------------------------------------------------------------- */
@@ -145,8 +148,8 @@ static void task_init(task *t)
 static void on_log(void *cookie, int level, const char *line)
 {
     static const char *const mark[] = { "error: ", "warning: ", "", "" };
-    task *t = cookie;
-    if (t->rank > 0 && level > XD_LOG_ERROR)    /* rank 0 prints the same line */
+    task                    *t = cookie;
+    if (t->rank > 0 && level > XD_LOG_ERROR) /* rank 0 prints the same line */
         return;
     xd_bar_clear(&t->bar);
     fprintf(stderr, "xdit: %s%s\n", level >= 0 && level < 4 ? mark[level] : "", line);
@@ -190,9 +193,10 @@ static double start_to_first(const task *t)
 static void add_seconds(xd_text_buf *b, const task *t, const xd_result *res, int i,
                         const char *name)
 {
-    static const char *const parts[] = { "text", "load", "denoise", "decode", "total",
-                                         "first_step" };
-    const char              *comma = "";
+    static const char *const parts[] = {
+        "text", "load", "denoise", "decode", "total", "first_step"
+    };
+    const char *comma = "";
     xd_buf_add(b, ",\"%s\":{", name);
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
         double s = i < 0 ? xd_result_seconds(res, parts[k])
@@ -362,9 +366,10 @@ static xd_status take_operand(task *t)
         return xd_fail(&t->err, XD_EINVAL, "one argument too many: '%.80s'; %s", prompt,
                        t->spec.extra_hint);
     if (xd_file_exists(prompt))
-        return xd_fail(&t->err, XD_EINVAL, "'%.200s' is a %s: use --model or --image for it, or "
-                       "--prompt if it is a prompt", prompt,
-                       xd_file_is_dir(prompt) ? "directory" : "file");
+        return xd_fail(&t->err, XD_EINVAL,
+                       "'%.200s' is a %s: use --model or --image for it, or "
+                       "--prompt if it is a prompt",
+                       prompt, xd_file_is_dir(prompt) ? "directory" : "file");
     o->prompts = t->operands;
     t->operands = (xd_opt_texts){ 0 };
     return XD_OK;
@@ -383,7 +388,7 @@ static xd_status find_model(task *t)
 
 static xd_status read_prompts(task *t)
 {
-    options      *o = &t->opts;
+    options  *o = &t->opts;
     xd_status st = XD_OK;
     t->given = o->prompts.n;
     if (t->launched && xd_prompts_is_stream(o->prompt_file))
@@ -401,27 +406,31 @@ static xd_status read_prompts(task *t)
 
 static xd_status check_preview(task *t, const char *output)
 {
-    const options  *o = &t->opts;
-    const char *name = o->preview;
+    const options *o = &t->opts;
+    const char    *name = o->preview;
     if (!name)
         return t->request.previews.count || t->request.previews.every
-                   ? xd_fail(&t->err, XD_EINVAL, "--previews and --preview_every need "
-                             "--preview FILE") : XD_OK;
+                   ? xd_fail(&t->err, XD_EINVAL,
+                             "--previews and --preview_every need "
+                             "--preview FILE")
+                   : XD_OK;
     if (strcmp(name, output) == 0 || (o->trace && strcmp(name, o->trace) == 0))
         return xd_fail(&t->err, XD_EINVAL, "--preview and --%s are the same file %s",
                        strcmp(name, output) == 0 ? "output" : "trace", name);
     if (is_latents(name) || xd_output_check_video(name, 0, NULL) != XD_OK)
-        return xd_fail(&t->err, XD_EINVAL, "--preview is an image: %s must end in .png, .jpg, "
-                       ".jpeg, .webp or .ppm", name);
+        return xd_fail(&t->err, XD_EINVAL,
+                       "--preview is an image: %s must end in .png, .jpg, "
+                       ".jpeg, .webp or .ppm",
+                       name);
     return xd_output_check(name, 1, &t->err);
 }
 
 /* Checks that images, previews and the trace can be written, and that their files differ. */
 static xd_status check_files(task *t)
 {
-    const options  *o = &t->opts;
-    const char *name = o->output ? o->output : xd_output_default(0);
-    xd_status   st = xd_output_check(name, t->images, &t->err);
+    const options *o = &t->opts;
+    const char    *name = o->output ? o->output : xd_output_default(0);
+    xd_status      st = xd_output_check(name, t->images, &t->err);
     if (st == XD_OK && o->trace && strcmp(o->trace, "-") == 0)
         return xd_fail(&t->err, XD_EINVAL,
                        "--trace needs the name of a file: standard output has the names of the "
@@ -435,7 +444,7 @@ static xd_status check_files(task *t)
 
 static xd_status check_task(task *t, int *ranks)
 {
-    options        *o = &t->opts;
+    options    *o = &t->opts;
     xd_request *r = &t->request;
     xd_status   st = take_operand(t);
     if (st == XD_OK)
@@ -450,9 +459,10 @@ static xd_status check_task(task *t, int *ranks)
         return st;
     long long images = (long long)o->prompts.n * r->num_images_per_prompt;
     if (images > 1000000)
-        return xd_fail(&t->err, XD_EINVAL, "%d prompts of %d images each are %lld images, more "
-                       "than the 1000000 of one run", o->prompts.n, r->num_images_per_prompt,
-                       images);
+        return xd_fail(&t->err, XD_EINVAL,
+                       "%d prompts of %d images each are %lld images, more "
+                       "than the 1000000 of one run",
+                       o->prompts.n, r->num_images_per_prompt, images);
     r->prompts = o->prompts.v;
     r->nprompts = o->prompts.n;
     if ((st = xd_prompt_texts_set(&o->texts, r, &t->err)) != XD_OK)
@@ -491,7 +501,7 @@ static xd_status check_kind(task *t, const xd_engine *g)
     return xd_output_check_video(t->opts.output, video, &t->err);
 }
 
-enum { LEAST_COLD = 1000000 };  /* smaller numbers of bytes read from disk are not printed */
+enum { LEAST_COLD = 1000000 }; /* smaller numbers of bytes read from disk are not printed */
 
 /* Prints the predicted seconds of a stage, and the bytes that it reads from disk: " (predicted
  * 52.90, reading 9.5 GB)". */
@@ -538,8 +548,8 @@ static void print_times(const task *t, const xd_engine *g, const xd_result *res)
 
 static xd_open_args open_args(task *t)
 {
-    const options   *o = &t->opts;
-    xd_open_args a = xd_open_flags_args(&t->open, o->model);
+    const options *o = &t->opts;
+    xd_open_args   a = xd_open_flags_args(&t->open, o->model);
     a.log = on_log;
     a.cookie = t;
     a.trace = o->trace;
@@ -568,10 +578,10 @@ static xd_status generate_on_cpu(task *t, xd_engine **g, xd_open_args *a, xd_res
 
 static xd_status run_generate(task *t)
 {
-    const options   *o = &t->opts;
-    xd_engine   *g = NULL;
-    xd_result   *res = NULL;
-    xd_open_args a = open_args(t);
+    const options *o = &t->opts;
+    xd_engine     *g = NULL;
+    xd_result     *res = NULL;
+    xd_open_args   a = open_args(t);
     if (t->rank == 0)
         xd_compat_report(&t->compat, o->quiet);
     xd_bar_init(&t->bar, stderr, xd_launch_columns(), o->quiet || t->rank > 0);
@@ -597,7 +607,7 @@ static xd_status run_generate(task *t)
     }
     xd_stop_watch(NULL);
     xd_result_free(&res);
-    if (st != XD_ECOMM)         /* after XD_ECOMM, other ranks are in an unknown state, and the
+    if (st != XD_ECOMM) /* after XD_ECOMM, other ranks are in an unknown state, and the
                                    launcher ends them */
         xd_close(&g);
     return st;
@@ -622,7 +632,7 @@ static xd_status run_ranks(task *t, xd_launch *l, int *code)
             const char *eq = strchr(l->argv[i], '=');
             new_argv[i] = l->argv[i] == t->opts.prompt_file     ? path
                           : eq && eq + 1 == t->opts.prompt_file ? flag
-                                                               : l->argv[i];
+                                                                : l->argv[i];
         }
         l->argv = new_argv;
     }
@@ -640,11 +650,14 @@ static xd_status launch_ranks(task *t, int ranks, int argc, char **argv, int *co
 {
     xd_engine   *g = NULL;
     xd_open_args a = open_args(t);
-    xd_launch    l = { .ranks = ranks, .argc = argc, .argv = argv, .command = "generate",
-                         .start_timeout = t->open.start_timeout };
+    xd_launch    l = { .ranks = ranks,
+                       .argc = argc,
+                       .argv = argv,
+                       .command = "generate",
+                       .start_timeout = t->open.start_timeout };
     a.log = NULL;
     a.trace = NULL;
-    a.bind = NULL;              /* no CPU binding in this process, because ranks would inherit it */
+    a.bind = NULL; /* no CPU binding in this process, because ranks would inherit it */
     a.parallel = (xd_parallel){ 0 };
     xd_status st = xd_open(&g, &a, &t->err);
     if (st == XD_OK)
@@ -673,8 +686,8 @@ static int run_command(int argc, char **argv)
         xd_stop_arm_rank(), xd_launch_deadline(t.open.start_timeout, t.rank);
     else
         xd_stop_arm();
-    signal(SIGPIPE, SIG_IGN);   /* a closed pipe must not kill the process */
-    signal(SIGXFSZ, SIG_IGN);   /* writing beyond ulimit -f becomes an error instead of a signal */
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe must not kill the process */
+    signal(SIGXFSZ, SIG_IGN); /* writing beyond ulimit -f becomes an error instead of a signal */
     if (st == XD_OK)
         st = check_task(&t, &ranks);
     if (st == XD_OK)
@@ -691,7 +704,7 @@ static int run_command(int argc, char **argv)
     free(t.skipped);
     free(t.text);
     free(t.found);
-    if (st == XD_ECOMM)         /* skips exit handlers of MPI, which would hang */
+    if (st == XD_ECOMM) /* skips exit handlers of MPI, which would hang */
         _exit(code);
     return code;
 }
@@ -699,7 +712,7 @@ static int run_command(int argc, char **argv)
 /* A section of the help text. A section lists some options of this command, and those options of a
  * request that belong to a section with the same title. */
 typedef struct section {
-    const char *title, *main, *rest;    /* names of this command's options that the short help
+    const char *title, *main, *rest; /* names of this command's options that the short help
                                            text lists, and of its other options */
     char        names[1024];
 } section;
@@ -712,8 +725,8 @@ static void add_names(section *s, const xd_opt_table *request, const char *own, 
     for (int i = 0; i < request->n && at < sizeof s->names; i++) {
         const xd_option_about *a = xd_request_option_about(request->rows[i].name);
         if (a && strcmp(a->section, s->title) == 0 && a->main == is_main)
-            at += (size_t)snprintf(s->names + at, sizeof s->names - at, "%s ",
-                                   request->rows[i].name);
+            at +=
+                (size_t)snprintf(s->names + at, sizeof s->names - at, "%s ", request->rows[i].name);
     }
 }
 
@@ -730,15 +743,15 @@ static void print_help(FILE *f)
 {
     task t;
     task_init(&t);
-    char *ranks =
-        xd_opt_names("nproc plan ulysses_degree ring_degree pipefusion_parallel_degree "
-                     "use_cfg_parallel | start_timeout verify_weights cluster balance",
-                     t.tables[3].rows, t.tables[3].n);
+    char   *ranks = xd_opt_names("nproc plan ulysses_degree ring_degree pipefusion_parallel_degree "
+                                 "use_cfg_parallel | start_timeout verify_weights cluster balance",
+                                 t.tables[3].rows, t.tables[3].n);
     section own[] = {
         { "What to generate", "prompt", "prompts", "" },
         { "Model and output", "model lora output",
           "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision lora_2 lora_partial "
-          "skip_existing", "" },
+          "skip_existing",
+          "" },
         { "How to generate", "", "", "" },
         { "Guidance", "", "", "" },
         { "Scheduler", "", "", "" },
@@ -759,11 +772,13 @@ static void print_help(FILE *f)
         more += !xd_opt_grouped(groups, OWN, t.tables[2].rows[i].name);
     fputs("Usage: xdit generate [--model DIR] [--prompt] TEXT [options]\n\n"
           "Generates images or videos from prompts and prints the names of their files.\n"
-          "Options may be written --num_frames 9, --num-frames 9 or --num_frames=9.\n", f);
+          "Options may be written --num_frames 9, --num-frames 9 or --num_frames=9.\n",
+          f);
     xd_opt_help(f, &t.spec, groups, OWN + (more > 0));
     fputs("\nExample:\n"
           "  xdit generate --model models/demo-pixart --seed 7 --output demo.png \\\n"
-          "    --prompt \"a large red circle on a blue background\"\n", f);
+          "    --prompt \"a large red circle on a blue background\"\n",
+          f);
     free(ranks);
 }
 

@@ -22,11 +22,13 @@ static void print_help(FILE *f)
     fputs("Usage: xdit inspect DIR|FILE [options]\n\n"
           "Lists the components of a model directory: classes, tensors, bytes, types, and\n"
           "missing files. For a safetensors or GGUF file: its components and their layout.\n"
-          "The exit code is 1 if something is missing or does not match.\n", f);
+          "The exit code is 1 if something is missing or does not match.\n",
+          f);
     xd_opt_help_all(f, &s);
     fputs("\nExamples:\n"
           "  xdit inspect models/demo-pixart\n"
-          "  xdit inspect models/demo-pixart --tensors transformer\n", f);
+          "  xdit inspect models/demo-pixart --tensors transformer\n",
+          f);
 }
 
 static int run_command(int argc, char **argv)
@@ -35,8 +37,9 @@ static int run_command(int argc, char **argv)
     xd_inspect_args    a = { .size = sizeof a, .line = xd_cli_line };
     xd_opt_texts       dir = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
-    const xd_opt_spec  s = { .tables = tables, .ntables = 1, .operands = 1,
-                             .extra_hint = "inspect reads one model" };
+    const xd_opt_spec  s = {
+        .tables = tables, .ntables = 1, .operands = 1, .extra_hint = "inspect reads one model"
+    };
     xd_status st = xd_opt_parse(&s, argc, argv, &dir, &e);
     if (dir.n)
         a.model = dir.v[0];

@@ -12,7 +12,7 @@
 #include "cli/opt.h"
 #include "xdit/tools.h"
 
-enum { COLUMNS = 80 };          /* maximum width of lines of text */
+enum { COLUMNS = 80 }; /* maximum width of lines of text */
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
@@ -93,7 +93,7 @@ static void put_words(const char *s, size_t len)
 /* Prints a line of the usage; commands and options are bold, placeholders are italic. */
 static void put_usage(const char *s, size_t len)
 {
-    int inside = 0;             /* nonzero: inside brackets */
+    int inside = 0; /* nonzero: inside brackets */
     for (size_t i = 0, n; i < len; i += n) {
         n = 1;
         if (!is_name((unsigned char)s[i])) {
@@ -117,11 +117,11 @@ typedef enum part { USAGE, TEXT, OPTIONS, EXAMPLES } part;
 
 typedef struct page {
     part part;
-    int  literal;               /* nonzero: inside a block of lines that man prints without
+    int  literal; /* nonzero: inside a block of lines that man prints without
                                    filling (.nf) */
-    int  groups;                /* number of section titles in the complete help text */
-    int  lines;                 /* number of lines of the current section so far */
-    int  gap;                   /* 1: the previous line was empty */
+    int  groups;  /* number of section titles in the complete help text */
+    int  lines;   /* number of lines of the current section so far */
+    int  gap;     /* 1: the previous line was empty */
 } page;
 
 static void end_literal(page *p)
@@ -216,12 +216,11 @@ static void put_line(page *p, const char *line, size_t n)
         put_text(p, line, n);
 }
 
-static const char ending[] =
-    ".SH EXIT STATUS\n"
-    "0: success. 1: failure. 2: wrong command line or request.\n"
-    "128 + N: ended by signal N.\n"
-    ".SH SEE ALSO\n"
-    ".BR xdit (1)";
+static const char ending[] = ".SH EXIT STATUS\n"
+                             "0: success. 1: failure. 2: wrong command line or request.\n"
+                             "128 + N: ended by signal N.\n"
+                             ".SH SEE ALSO\n"
+                             ".BR xdit (1)";
 
 /* Prints the page's date: today, or the date in SOURCE_DATE_EPOCH, which reproducible builds
  * set. */
@@ -275,7 +274,8 @@ static void print_help(FILE *f)
 {
     fputs("Usage: xdit man COMMAND\n\n"
           "Prints the manual page of a command. Packages install it; to read it without:\n\n"
-          "  xdit man generate | man -l -\n", f);
+          "  xdit man generate | man -l -\n",
+          f);
 }
 
 static int run_command(int argc, char **argv)

@@ -28,35 +28,39 @@ static const xd_option rows[] = {
 static xd_opt_spec spec_of(options *o, xd_opt_table *table)
 {
     *table = (xd_opt_table){ rows, sizeof rows / sizeof *rows, o };
-    return (xd_opt_spec){ .tables = table, .ntables = 1, .extra_hint = "a directory of "
-                          "models is given as --models DIR" };
+    return (xd_opt_spec){ .tables = table,
+                          .ntables = 1,
+                          .extra_hint = "a directory of "
+                                        "models is given as --models DIR" };
 }
 
 static void print_help(FILE *f)
 {
-    options              o = { 0 };
-    xd_opt_table       table;
-    const xd_opt_spec  s = spec_of(&o, &table);
+    options           o = { 0 };
+    xd_opt_table      table;
+    const xd_opt_spec s = spec_of(&o, &table);
     fputs("Usage: xdit models [options]\n\n"
           "Lists the models of the local Hugging Face cache: family, size, missing files,\n"
           "and whether a request with default options fits in memory, and how. For a single\n"
-          "weight file in --models DIR: its contents, and the option that reads it.\n", f);
+          "weight file in --models DIR: its contents, and the option that reads it.\n",
+          f);
     xd_opt_help_all(f, &s);
     fputs("\nExamples:\n"
           "  xdit models\n"
-          "  xdit models --models models --memory 8GB\n", f);
+          "  xdit models --models models --memory 8GB\n",
+          f);
 }
 
 /* ---- one model ------------------------------------------------------------------------------- */
 
 typedef struct facts {
     char   recipe[64], makes[16];
-    double bytes;               /* bytes of the model's weight files */
-    int    nproblems;           /* number of files or components that are missing or invalid */
-    char   problem[4096];       /* the first of these problems */
-    int    fits;                /* 1: the model fits in memory; 0: only with other options, or not
+    double bytes;         /* bytes of the model's weight files */
+    int    nproblems;     /* number of files or components that are missing or invalid */
+    char   problem[4096]; /* the first of these problems */
+    int    fits;          /* 1: the model fits in memory; 0: only with other options, or not
                                    at all */
-    char   how[4096];           /* the memory that the model needs, or the options with which it
+    char   how[4096];     /* the memory that the model needs, or the options with which it
                                    fits, or the reason why it does not fit */
 } facts;
 
@@ -184,8 +188,11 @@ static void print_text(const xd_listed *m, const facts *f)
     }
     if (f->recipe[0]) {
         int changed = strncmp(f->how, "with ", 5) == 0;
-        snprintf(line, sizeof line, "    %s%s", f->fits ? "fits: " : changed ? "fits "
-                 : "does not fit: ", f->how);
+        snprintf(line, sizeof line, "    %s%s",
+                 f->fits   ? "fits: "
+                 : changed ? "fits "
+                           : "does not fit: ",
+                 f->how);
         xd_cli_line(NULL, line);
     }
 }
@@ -287,7 +294,8 @@ static xd_status list_models(const options *o, xd_err *e)
         fflush(stdout);
     }
     if (s == XD_OK && !l.n)
-        fprintf(stderr, "xdit: no model in the Hugging Face cache %s%s: download one by \"hf "
+        fprintf(stderr,
+                "xdit: no model in the Hugging Face cache %s%s: download one by \"hf "
                 "download ORG/NAME\", or use --models DIR\n",
                 *cache ? cache : "(no HOME)", o->models.n ? " and in these directories" : "");
     xd_model_list_free(&l);
@@ -296,7 +304,7 @@ static xd_status list_models(const options *o, xd_err *e)
 
 static int run_command(int argc, char **argv)
 {
-    options             o = { 0 };
+    options           o = { 0 };
     xd_err            e = { 0 };
     xd_opt_table      table;
     const xd_opt_spec s = spec_of(&o, &table);

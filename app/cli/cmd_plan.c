@@ -9,7 +9,7 @@
 #include "cli/type_rows.h"
 #include "families/help.h"
 
-typedef struct task {           /* state of one run of xdit plan */
+typedef struct task { /* state of one run of xdit plan */
     xd_advise_args ask;
     xd_request     request;
     const char    *plan, *memory;
@@ -70,13 +70,18 @@ static void task_init(task *t)
     int              np, nr;
     const xd_option *plan = xd_parallel_options(&np), *request = xd_request_options(&nr);
     *t = (task){ .ask = { .size = sizeof(xd_advise_args),
-                          .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_WARN } };
+                          .line = xd_cli_line,
+                          .log = on_log,
+                          .log_level = XD_LOG_WARN } };
     xd_request_init(&t->request);
     t->ask.request = &t->request;
     t->tables[0] = (xd_opt_table){ rows, sizeof rows / sizeof *rows, t };
     t->tables[1] = (xd_opt_table){ request, nr, &t->request };
     t->tables[2] = (xd_opt_table){ plan, np, &t->ask.parallel };
-    t->spec = (xd_opt_spec){ .tables = t->tables, .ntables = 3, .aliases = aliases, .operands = 1,
+    t->spec = (xd_opt_spec){ .tables = t->tables,
+                             .ntables = 3,
+                             .aliases = aliases,
+                             .operands = 1,
                              .extra_hint = "plan reads one model" };
 }
 
@@ -84,7 +89,7 @@ static void print_help(FILE *f)
 {
     task t;
     task_init(&t);
-    char *degrees = xd_opt_names("|", t.tables[2].rows, t.tables[2].n);
+    char              *degrees = xd_opt_names("|", t.tables[2].rows, t.tables[2].n);
     const xd_opt_group groups[] = {
         { "Options", "model world cluster device weights_dtype memory exact all explain svg json | "
                      "plan dtype text_weights_dtype offload" },
@@ -96,7 +101,8 @@ static void print_help(FILE *f)
     fputs("Usage: xdit plan --model DIR [--world N] [--cluster NAME] [options]\n\n"
           "Predicts every plan for N ranks, and prints the fastest first: seconds per step\n"
           "and per request, memory of the rank that needs most, bytes sent. It loads no\n"
-          "weights and starts no ranks; the cluster need not exist.\n", f);
+          "weights and starts no ranks; the cluster need not exist.\n",
+          f);
     xd_opt_help(f, &t.spec, groups, 3);
     fprintf(f,
             "\nExamples:\n"

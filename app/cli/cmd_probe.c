@@ -7,7 +7,7 @@
 #include "launch/roster.h"
 #include "launch/stop.h"
 
-typedef struct task {           /* state of one run of xdit probe */
+typedef struct task { /* state of one run of xdit probe */
     xd_probe_args probe;
     int           ranks, rank, start_timeout;
     xd_opt_table  table;
@@ -26,9 +26,7 @@ static const xd_option rows[] = {
       "file to write, - for standard output (default: where xdit plan looks for it)" },
 };
 
-static const xd_opt_alias aliases[] = {
-    { "nproc", "ranks" }, { 0 }
-};
+static const xd_opt_alias aliases[] = { { "nproc", "ranks" }, { 0 } };
 
 static void on_log(void *cookie, int level, const char *line)
 {
@@ -43,31 +41,34 @@ static void task_init(task *t)
 {
     *t = (task){ .start_timeout = -1,
                  .probe = { .size = sizeof(xd_probe_args),
-                            .line = xd_cli_line, .log = on_log, .log_level = XD_LOG_INFO } };
+                            .line = xd_cli_line,
+                            .log = on_log,
+                            .log_level = XD_LOG_INFO } };
     t->probe.cookie = t;
     t->table = (xd_opt_table){ rows, sizeof rows / sizeof *rows, t };
-    t->spec = (xd_opt_spec) {
-        .tables = &t->table, .ntables = 1, .aliases = aliases, .extra_hint = "probe has options "
-                                                                             "only"
-    };
+    t->spec = (xd_opt_spec){ .tables = &t->table,
+                             .ntables = 1,
+                             .aliases = aliases,
+                             .extra_hint = "probe has options "
+                                           "only" };
 }
 
 static void print_help(FILE *f)
 {
     task t;
     task_init(&t);
-    fputs(
-        "Usage: xdit probe [--ranks N] [--threads T] [--device NAME] [--output FILE]\n\n"
-        "Measures in a few seconds the speed of GEMMs, attention, convolutions, memory,\n"
-        "messages between ranks, and of reading files (next to FILE, or in the cache of\n"
-        "models). Writes a file for xdit plan --cluster FILE; without --output, xdit plan\n"
-        "uses it as this machine.\n",
-        f);
+    fputs("Usage: xdit probe [--ranks N] [--threads T] [--device NAME] [--output FILE]\n\n"
+          "Measures in a few seconds the speed of GEMMs, attention, convolutions, memory,\n"
+          "messages between ranks, and of reading files (next to FILE, or in the cache of\n"
+          "models). Writes a file for xdit plan --cluster FILE; without --output, xdit plan\n"
+          "uses it as this machine.\n",
+          f);
     xd_opt_help_all(f, &t.spec);
     fputs("\nExamples:\n"
           "  xdit probe --ranks 2\n"
           "  xdit probe --device cuda --ranks 2 --output gpus.json\n"
-          "  mpirun --hostfile hosts -n 8 xdit probe --output cluster.json\n", f);
+          "  mpirun --hostfile hosts -n 8 xdit probe --output cluster.json\n",
+          f);
 }
 
 static int run_command(int argc, char **argv)
@@ -83,8 +84,8 @@ static int run_command(int argc, char **argv)
     if (launched)
         xd_stop_arm_rank(), xd_launch_deadline(t.start_timeout, t.rank);
     if (st == XD_OK && t.ranks > 1 && !launched)
-        st = xd_launch_run(&(xd_launch) { t.ranks, argc, argv, "probe", t.start_timeout }, &code,
-                           &e);
+        st =
+            xd_launch_run(&(xd_launch){ t.ranks, argc, argv, "probe", t.start_timeout }, &code, &e);
     else if (st == XD_OK)
         st = xd_probe(&t.probe, &e);
     return xd_cli_end_rank(st, &e, t.rank, code);

@@ -20,12 +20,14 @@ static void print_help(FILE *f)
     const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
     fputs("Usage: xdit trace FILE [options]\n\n"
           "Prints how long each rank computed and waited for messages. FILE is a trace that\n"
-          "\"xdit generate --trace FILE\" wrote; https://ui.perfetto.dev shows it in detail.\n", f);
+          "\"xdit generate --trace FILE\" wrote; https://ui.perfetto.dev shows it in detail.\n",
+          f);
     xd_opt_help_all(f, &s);
     fputs("\nExamples:\n"
           "  xdit generate --model models/demo-pixart --nproc 4 --prompt \"a red circle\" \\\n"
           "    --trace run.json\n"
-          "  xdit trace run.json --svg run.svg\n", f);
+          "  xdit trace run.json --svg run.svg\n",
+          f);
 }
 
 static int run_command(int argc, char **argv)
@@ -34,8 +36,9 @@ static int run_command(int argc, char **argv)
     xd_trace_args      a = { .size = sizeof a, .line = xd_cli_line };
     xd_opt_texts       file = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &a } };
-    const xd_opt_spec  s = { .tables = tables, .ntables = 1, .operands = 1,
-                             .extra_hint = "trace reads one file" };
+    const xd_opt_spec  s = {
+        .tables = tables, .ntables = 1, .operands = 1, .extra_hint = "trace reads one file"
+    };
     xd_status st = xd_opt_parse(&s, argc, argv, &file, &e);
     xd_opt_operand(&a.trace, &file, "trace", NULL);
     if (st == XD_OK && !a.trace)

@@ -27,18 +27,23 @@ static int list_savings(const xd_request *r, xd_text_buf *names)
 xd_status xd_compare_check(const xd_request *r, xd_err *e)
 {
     if (r->random_seed)
-        return xd_fail(e, XD_EINVAL, "--compare generates twice with one seed: --seed must not "
+        return xd_fail(e, XD_EINVAL,
+                       "--compare generates twice with one seed: --seed must not "
                        "be -1");
     if (r->callbacks.wanted)
-        return xd_fail(e, XD_EINVAL, "--compare generates every image and excludes "
-                                     "--skip_existing");
+        return xd_fail(e, XD_EINVAL,
+                       "--compare generates every image and excludes "
+                       "--skip_existing");
     xd_text_buf names = { 0 };
     xd_status   s = XD_OK;
     if (!list_savings(r, &names))
-        s = xd_fail(e, XD_EINVAL, "--compare needs one of %s to compare with; xdit compare "
-                    "compares two files", names.p ? names.p : "the options that save time");
+        s = xd_fail(e, XD_EINVAL,
+                    "--compare needs one of %s to compare with; xdit compare "
+                    "compares two files",
+                    names.p ? names.p : "the options that save time");
     else if (r->output.latents_only)
-        s = xd_fail(e, XD_EINVAL, "--compare needs images, not latents: change the extension of "
+        s = xd_fail(e, XD_EINVAL,
+                    "--compare needs images, not latents: change the extension of "
                     "--output");
     xd_buf_free(&names);
     return s;
@@ -47,7 +52,7 @@ xd_status xd_compare_check(const xd_request *r, xd_err *e)
 static void print_head(void)
 {
     xd_cli_line(NULL, "  PSNR, dB     SSIM    mean  largest  seconds  exact, s  times faster  "
-                "image");
+                      "image");
 }
 
 static void print_row(const xd_comparison *c, double seconds, double exact, const char *name)
@@ -69,8 +74,10 @@ static void print_object(const xd_comparison *c, double seconds, double exact, c
         xd_buf_add(&b, ", \"psnr\": %.9g", c->psnr);
     else
         xd_buf_add(&b, ", \"psnr\": null");
-    xd_buf_add(&b, ", \"ssim\": %.8g, \"mean\": %.8g, \"largest\": %" PRId64 ", \"seconds\": %.6g, "
-               "\"exact_seconds\": %.6g}", c->ssim, c->mean, c->most, seconds, exact);
+    xd_buf_add(&b,
+               ", \"ssim\": %.8g, \"mean\": %.8g, \"largest\": %" PRId64 ", \"seconds\": %.6g, "
+               "\"exact_seconds\": %.6g}",
+               c->ssim, c->mean, c->most, seconds, exact);
     if (b.p && !b.failed)
         xd_cli_line(NULL, b.p);
     xd_buf_free(&b);

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "cli/model_list.h"
 
-static const char MODELS[] = "models";  /* subdirectory of the current directory that may have
+static const char MODELS[] = "models"; /* subdirectory of the current directory that may have
                                            models */
 enum { MAX_LISTED = 8 };
 
@@ -46,9 +46,11 @@ xd_status xd_default_model(char **model, xd_err *e)
     if (s == XD_OK && l.n == 1)
         s = (*model = strdup(l.v[0].name)) ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory");
     else if (s == XD_OK && !l.n)
-        s = xd_fail(e, XD_EINVAL, "--model is missing, and there is no model in ./%s and in the "
+        s = xd_fail(e, XD_EINVAL,
+                    "--model is missing, and there is no model in ./%s and in the "
                     "Hugging Face cache %s: give --model DIR, or download one by \"hf download "
-                    "ORG/NAME\"", MODELS, *cache ? cache : "(no HOME)");
+                    "ORG/NAME\"",
+                    MODELS, *cache ? cache : "(no HOME)");
     else if (s == XD_OK) {
         for (int i = 0; i < l.n && i < MAX_LISTED; i++)
             xd_buf_add(&b, "%s--model %s", i == 0 ? "" : i == l.n - 1 ? " or " : ", ", l.v[i].name);

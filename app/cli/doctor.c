@@ -11,7 +11,7 @@
 static const char *const states[] = { "ok", "warn", "fail" };
 
 void xd_findings_add(xd_findings *f, xd_check_state state, const char *name, const char *advice,
-             const char *fmt, ...)
+                     const char *fmt, ...)
 {
     va_list ap;
     if (f->n == (int)(sizeof f->v / sizeof *f->v))
@@ -62,7 +62,7 @@ int xd_findings_worst(const xd_findings *f)
 const char *xd_bytes_text(double bytes, char text[16])
 {
     static const char *const unit[] = { "B", "kB", "MB", "GB", "TB", "PB" };
-    int u = 0;
+    int                      u = 0;
     while (bytes >= 1000 && u < 5)
         bytes /= 1000, u++;
     snprintf(text, 16, bytes < 10 && u ? "%.1f %s" : "%.0f %s", bytes, unit[u]);

@@ -1,5 +1,5 @@
 /* doctor_host.c - checks the host: cores, memory, limits, GPUs, directories; see doctor.h */
-#define _GNU_SOURCE             /* RLIMIT_MEMLOCK */
+#define _GNU_SOURCE /* RLIMIT_MEMLOCK */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,15 +62,15 @@ static void report_cores(xd_findings *f, const xd_host *m)
     double quota = cpu_quota();
     int    nodes = count_entries("/sys/devices/system/node", "node");
     if (quota > 0 && quota < m->cores - 0.5)
-        xd_findings_add(
-            f, XD_CHECK_WARN, "cores", "use --threads with that number, or raise the limit "
-                                       "of the container",
-            "%d of %ld are usable, but the control group limits them to %.1f", m->cores, all,
-            quota);
+        xd_findings_add(f, XD_CHECK_WARN, "cores",
+                        "use --threads with that number, or raise the limit "
+                        "of the container",
+                        "%d of %ld are usable, but the control group limits them to %.1f", m->cores,
+                        all, quota);
     else
         xd_findings_add(f, XD_CHECK_OK, "cores", "", "%d of %ld are usable", m->cores, all);
-    xd_findings_add(f, XD_CHECK_OK, "numa", "",
-            "%d memory node%s", nodes ? nodes : 1, nodes > 1 ? "s" : "");
+    xd_findings_add(f, XD_CHECK_OK, "numa", "", "%d memory node%s", nodes ? nodes : 1,
+                    nodes > 1 ? "s" : "");
 }
 
 /* Formats a count with its noun: "1 core", "2 cores". */
@@ -80,7 +80,7 @@ static const char *count_text(int n, const char *what, char text[32])
     return text;
 }
 
-enum { MAX_LINES = 16 };        /* maximum number of printed lines, one per rank */
+enum { MAX_LINES = 16 }; /* maximum number of printed lines, one per rank */
 
 /* Reports the CPUs of every rank. Whether `xdit generate` binds ranks to their CPUs also depends on
  * --threads. */
@@ -90,17 +90,17 @@ static void report_shares(xd_findings *f, const xd_cpus *c, int ranks)
     char      text[300], report_cores[32];
     if (!xd_cpus_share(c, 0, ranks, &share)) {
         xd_findings_add(f, XD_CHECK_OK, "placement", "",
-                "%d ranks are more than %s: they are not bound", ranks,
-                count_text(c->cores, "core", report_cores));
+                        "%d ranks are more than %s: they are not bound", ranks,
+                        count_text(c->cores, "core", report_cores));
         return;
     }
     for (int r = 0; r < ranks && r < MAX_LINES; r++)
         if (xd_cpus_share(c, r, ranks, &share))
             xd_findings_add(f, XD_CHECK_OK, "placement", "", "rank %d of %d on CPUs %s", r, ranks,
-                    xd_cpuset_text(&share, text, sizeof text));
+                            xd_cpuset_text(&share, text, sizeof text));
     if (ranks > MAX_LINES)
-        xd_findings_add(f, XD_CHECK_OK, "placement", "",
-                "and %d more ranks likewise", ranks - MAX_LINES);
+        xd_findings_add(f, XD_CHECK_OK, "placement", "", "and %d more ranks likewise",
+                        ranks - MAX_LINES);
 }
 
 static void report_topology(xd_findings *f, int ranks)
@@ -110,13 +110,14 @@ static void report_topology(xd_findings *f, int ranks)
     char      text[5][32];
     if (!xd_cpuset_mine(&mask) || !xd_cpus_read(&c, NULL, &mask)) {
         xd_findings_add(f, XD_CHECK_WARN, "topology", "nothing: ranks are not bound to cores",
-                "the system does not report its CPUs");
+                        "the system does not report its CPUs");
         return;
     }
     xd_findings_add(f, XD_CHECK_OK, "topology", "", "%s, %s, %s, %s, %s",
-            count_text(c.sockets, "socket", text[0]), count_text(c.nodes, "memory node", text[1]),
-            count_text(c.l3s, "L3 group", text[2]), count_text(c.cores, "core", text[3]),
-            count_text(c.n, "hardware thread", text[4]));
+                    count_text(c.sockets, "socket", text[0]),
+                    count_text(c.nodes, "memory node", text[1]),
+                    count_text(c.l3s, "L3 group", text[2]), count_text(c.cores, "core", text[3]),
+                    count_text(c.n, "hardware thread", text[4]));
     report_shares(f, &c, ranks);
     xd_cpus_free(&c);
 }
@@ -137,17 +138,20 @@ static void report_threads(xd_findings *f, const xd_host *m)
     if (!text[0])
         snprintf(text, sizeof text, "no OMP_ variable is set");
     if (limit && atoi(limit) > 0 && atoi(limit) < m->cores)
-        xd_findings_add(f, XD_CHECK_WARN, "threads", "unset OMP_THREAD_LIMIT", "%s: fewer than "
-                                                                               "the %d "
-                                                                       "cores",
-                text, m->cores);
+        xd_findings_add(f, XD_CHECK_WARN, "threads", "unset OMP_THREAD_LIMIT",
+                        "%s: fewer than "
+                        "the %d "
+                        "cores",
+                        text, m->cores);
     else if (wait && (*wait == 'a' || *wait == 'A'))
-        xd_findings_add(f, XD_CHECK_WARN, "threads", "unset OMP_WAIT_POLICY if others use this "
-                                                     "machine",
-                "%s: waiting threads occupy their cores", text);
+        xd_findings_add(f, XD_CHECK_WARN, "threads",
+                        "unset OMP_WAIT_POLICY if others use this "
+                        "machine",
+                        "%s: waiting threads occupy their cores", text);
     else
         xd_findings_add(f, XD_CHECK_OK, "threads", "",
-                "%s; --threads sets the number, default %d divided by the ranks", text, m->cores);
+                        "%s; --threads sets the number, default %d divided by the ranks", text,
+                        m->cores);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -159,7 +163,7 @@ static double group_limit(void)
     if (first_words("/sys/fs/cgroup/memory.max", text, sizeof text) ||
         first_words("/sys/fs/cgroup/memory/memory.limit_in_bytes", text, sizeof text))
         n = atof(text);
-    return n < 1e18 ? n : 0;    /* "max", or the maximum value of cgroup version 1, means that
+    return n < 1e18 ? n : 0; /* "max", or the maximum value of cgroup version 1, means that
                                    there is no limit */
 }
 
@@ -199,40 +203,40 @@ static void report_memory(xd_findings *f, const xd_host *m)
                              ? "the model does not fit: end other programs, or raise the limit"
                              : "only small models fit: end other programs, or raise the limit";
     xd_findings_add(f, m->free_bytes < (want > 2e9 ? want : 2e9) ? XD_CHECK_WARN : XD_CHECK_OK,
-            "memory", advice,
-            "%s of %s free for all ranks%s%s", xd_bytes_text(m->free_bytes, free_bytes),
-            xd_bytes_text(total, all), model, group);
+                    "memory", advice, "%s of %s free for all ranks%s%s",
+                    xd_bytes_text(m->free_bytes, free_bytes), xd_bytes_text(total, all), model,
+                    group);
 }
 
 /* Reports the shared memory for messages between ranks of a host. */
 static void report_shared_memory(xd_findings *f, const xd_host *m)
 {
     static const char dir[] = "/dev/shm";
-    double have = xd_rundir_space(dir), want = xd_rundir_need(m->ranks);
-    char   free_[16], need[16];
+    double            have = xd_rundir_space(dir), want = xd_rundir_need(m->ranks);
+    char              free_[16], need[16];
     xd_findings_add(f, have < want ? XD_CHECK_WARN : XD_CHECK_OK, "shared",
-            "enlarge it (for containers: --shm-size); without, messages "
-            "use files in /tmp",
-            "%s has %s free; messages of %d ranks need at most %s", dir, xd_bytes_text(have, free_),
-            m->ranks, xd_bytes_text(want, need));
+                    "enlarge it (for containers: --shm-size); without, messages "
+                    "use files in /tmp",
+                    "%s has %s free; messages of %d ranks need at most %s", dir,
+                    xd_bytes_text(have, free_), m->ranks, xd_bytes_text(want, need));
 }
 
 static void report_huge_pages(xd_findings *f)
 {
     char text[128];
     if (!first_words("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text))
-        xd_findings_add(f, XD_CHECK_WARN, "hugepages", "nothing; they make large models some "
-                                                       "percent "
-                                               "faster",
-                "this system has no transparent huge pages");
+        xd_findings_add(f, XD_CHECK_WARN, "hugepages",
+                        "nothing; they make large models some "
+                        "percent "
+                        "faster",
+                        "this system has no transparent huge pages");
     else if (strstr(text, "[never]"))
         xd_findings_add(f, XD_CHECK_WARN, "hugepages",
-                "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
-                "transparent huge pages are off");
+                        "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+                        "transparent huge pages are off");
     else
         xd_findings_add(f, XD_CHECK_OK, "hugepages", "", "transparent: %s",
-                strstr(text, "[always]") ? "always"
-                                         : "madvise, which xdit uses");
+                        strstr(text, "[always]") ? "always" : "madvise, which xdit uses");
 }
 
 /* ---- limits ---------------------------------------------------------------------------------- */
@@ -258,12 +262,13 @@ static void report_limits(xd_findings *f, const xd_host *m)
     limit_text(files.rlim_cur, n, sizeof n);
     if (files.rlim_cur < 256)
         xd_findings_add(f, XD_CHECK_WARN, "limits",
-                "ulimit -n 1024, for models with many files and for many ranks",
-                "-v %s, -l %s, -n %s", v, l, n);
+                        "ulimit -n 1024, for models with many files and for many ranks",
+                        "-v %s, -l %s, -n %s", v, l, n);
     else if (space.rlim_cur != RLIM_INFINITY && m->mapped < m->free_bytes)
-        xd_findings_add(f, XD_CHECK_WARN, "limits", "ulimit -v unlimited, for large models",
-                "-v %s: %s of address space are left, less than the free memory; -l %s, -n %s",
-                v, xd_bytes_text(m->mapped, free_bytes), l, n);
+        xd_findings_add(
+            f, XD_CHECK_WARN, "limits", "ulimit -v unlimited, for large models",
+            "-v %s: %s of address space are left, less than the free memory; -l %s, -n %s", v,
+            xd_bytes_text(m->mapped, free_bytes), l, n);
     else
         xd_findings_add(f, XD_CHECK_OK, "limits", "", "-v %s, -l %s, -n %s", v, l, n);
 }
@@ -275,18 +280,19 @@ static void report_limits(xd_findings *f, const xd_host *m)
 static void report_gpu_libraries(xd_findings *f, const xd_gpus *g)
 {
     if (g->no_kernels[0])
-        xd_findings_add(f, XD_CHECK_WARN, "gpu",
-                "build xdit with an nvcc that matches the driver (-Dnvcc, -Dnvcc_fatbin=FILE)",
-                        "%s",
-                g->no_kernels);
-    xd_findings_add(f, g->lacks[XD_GPU_CUBLASLT] ? XD_CHECK_WARN : XD_CHECK_OK, "cublaslt",
-            g->lacks[XD_GPU_CUBLASLT] ? "install cuBLAS of CUDA 12 or 13, which GPUs require"
-                                      : "", "%s",
-            g->libraries[XD_GPU_CUBLASLT]);
+        xd_findings_add(
+            f, XD_CHECK_WARN, "gpu",
+            "build xdit with an nvcc that matches the driver (-Dnvcc, -Dnvcc_fatbin=FILE)", "%s",
+            g->no_kernels);
+    xd_findings_add(
+        f, g->lacks[XD_GPU_CUBLASLT] ? XD_CHECK_WARN : XD_CHECK_OK, "cublaslt",
+        g->lacks[XD_GPU_CUBLASLT] ? "install cuBLAS of CUDA 12 or 13, which GPUs require" : "",
+        "%s", g->libraries[XD_GPU_CUBLASLT]);
     xd_findings_add(f, XD_CHECK_OK, "cudnn", "", "%s%s", g->libraries[XD_GPU_CUDNN],
-            g->lacks[XD_GPU_CUDNN] ? "; attention uses kernels of xdit, which are slower" : "");
+                    g->lacks[XD_GPU_CUDNN] ? "; attention uses kernels of xdit, which are slower"
+                                           : "");
     xd_findings_add(f, XD_CHECK_OK, "nccl", "", "%s%s", g->libraries[XD_GPU_NCCL],
-            g->lacks[XD_GPU_NCCL] ? "; GPUs of a host use peer memory instead" : "");
+                    g->lacks[XD_GPU_NCCL] ? "; GPUs of a host use peer memory instead" : "");
 }
 
 static void report_gpus(xd_findings *f, const xd_gpus *g)
@@ -294,12 +300,14 @@ static void report_gpus(xd_findings *f, const xd_gpus *g)
     xd_findings_add(f, XD_CHECK_OK, "driver", "", "%s", g->driver);
     for (int i = 0; i < g->n; i++)
         xd_findings_add(f, g->old[i] ? XD_CHECK_WARN : XD_CHECK_OK, "gpu",
-                g->old[i] ? "nothing; --device cuda refuses this GPU" : "", "%s", g->text[i]);
+                        g->old[i] ? "nothing; --device cuda refuses this GPU" : "", "%s",
+                        g->text[i]);
     if (g->peers[0])
         xd_findings_add(f, XD_CHECK_OK, "peers", "", "%s", g->peers);
     report_gpu_libraries(f, g);
-    xd_findings_add(f, XD_CHECK_OK, "cuda", "",
-            "--device cuda is tested on a simulated GPU; no real card has run this backend yet");
+    xd_findings_add(
+        f, XD_CHECK_OK, "cuda", "",
+        "--device cuda is tested on a simulated GPU; no real card has run this backend yet");
 }
 
 static void report_gpu(xd_findings *f, const xd_host *m)
@@ -311,7 +319,7 @@ static void report_gpu(xd_findings *f, const xd_host *m)
         report_gpus(f, g);
     else if (cards || access("/dev/nvidiactl", F_OK) == 0)
         xd_findings_add(f, XD_CHECK_WARN, "gpu", "nothing, to use the CPU",
-                "%d by NVIDIA, not usable: %s", cards ? cards : 1, why);
+                        "%d by NVIDIA, not usable: %s", cards ? cards : 1, why);
     else if (access("/dev/kfd", F_OK) == 0)
         xd_findings_add(f, XD_CHECK_OK, "gpu", "", "by AMD, which is not supported");
     else
@@ -327,22 +335,24 @@ static void report_directories(xd_findings *f, const xd_host *m)
     double         free_ = statvfs(tmp, &v) == 0 ? (double)v.f_bavail * (double)v.f_frsize : 0;
     if (access(tmp, W_OK | X_OK) != 0)
         xd_findings_add(f, XD_CHECK_FAIL, "temporary", "set TMPDIR to a writable directory",
-                "%s is not writable, which the MPI launcher needs", tmp);
+                        "%s is not writable, which the MPI launcher needs", tmp);
     else if (free_ < 1e8)
         xd_findings_add(f, XD_CHECK_WARN, "temporary", "free some space, or set TMPDIR",
-                "%s has %s free", tmp,
-                xd_bytes_text(free_, free_bytes));
+                        "%s has %s free", tmp, xd_bytes_text(free_, free_bytes));
     else
-        xd_findings_add(f, XD_CHECK_OK, "temporary", "",
-                "%s, %s free", tmp, xd_bytes_text(free_, free_bytes));
+        xd_findings_add(f, XD_CHECK_OK, "temporary", "", "%s, %s free", tmp,
+                        xd_bytes_text(free_, free_bytes));
     if (!m->hub[0])
-        xd_findings_add(f, XD_CHECK_WARN, "cache", "set HF_HUB_CACHE, or name models by their "
-                                                   "directory",
-                "no Hugging Face cache, because there is no home directory");
+        xd_findings_add(f, XD_CHECK_WARN, "cache",
+                        "set HF_HUB_CACHE, or name models by their "
+                        "directory",
+                        "no Hugging Face cache, because there is no home directory");
     else
         xd_findings_add(f, XD_CHECK_OK, "cache", "", "Hugging Face: %s%s", m->hub,
-                !xd_file_is_dir(m->hub) ? ", which does not exist: name models by their directory"
-                : models ? "" : ", no models");
+                        !xd_file_is_dir(m->hub)
+                            ? ", which does not exist: name models by their directory"
+                        : models ? ""
+                                 : ", no models");
 }
 
 void xd_check_host(xd_findings *f, const xd_host *m)

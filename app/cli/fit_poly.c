@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static const double least = 1e-10;      /* minimum pivot, relative to the norm of the pivot's
+static const double least = 1e-10; /* minimum pivot, relative to the norm of the pivot's
                                            column */
 
 /* Adds a row to the upper triangular matrix r [N][N + 1] by Givens rotations. The last column of r
@@ -34,7 +34,7 @@ int xd_fit_poly(const double (*points)[2], int n, double poly[XD_FIT_POWERS])
             return 0;
         top = fmax(top, fabs(points[i][0]));
     }
-    for (int i = 0; i < n && top > 0; i++) {    /* divide x by the largest x */
+    for (int i = 0; i < n && top > 0; i++) { /* divide x by the largest x */
         double row[XD_FIT_POWERS + 1], x = points[i][0] / top, power = 1;
         for (int k = XD_FIT_POWERS - 1; k >= 0; k--, power *= x)
             row[k] = power;

@@ -2,7 +2,7 @@
 #ifndef XD_CLI_FIT_POLY_H
 #define XD_CLI_FIT_POLY_H
 
-enum { XD_FIT_POWERS = 5 };     /* number of coefficients, for a polynomial of degree 4 */
+enum { XD_FIT_POWERS = 5 }; /* number of coefficients, for a polynomial of degree 4 */
 
 /* Fits the polynomial `poly` to n points (x, y). The coefficients begin with the highest power, as
  * in numpy.polyfit. Returns 0 if a point is not finite, or if the solution is not unique because

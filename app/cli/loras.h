@@ -5,7 +5,7 @@
 #include "cli/opt.h"
 
 typedef struct xd_loras_read {
-    xd_lora *v;                 /* [n] LoRA files with their scales */
+    xd_lora *v; /* [n] LoRA files with their scales */
     int      n;
     /* [n] paths of LoRA files, owned by this list; the entries of `v` point to them. */
     char   **text;

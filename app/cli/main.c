@@ -4,7 +4,7 @@
  * printed to standard error. */
 #include <stdlib.h>
 #include <string.h>
-#ifdef __GLIBC__                /* the C library's headers define this macro */
+#ifdef __GLIBC__ /* the C library's headers define this macro */
 #include <malloc.h>
 #endif
 #include <sys/resource.h>
@@ -43,7 +43,7 @@ static void print_commands(FILE *f, int all)
     if (!all)
         fputs("\nAlso:", f);
     for (int i = XD_MAIN_COMMANDS, at = 5; !all && c[i]; i++) {
-        if (c[i] == &xd_cmd_worker)     /* only xdit serve starts this command */
+        if (c[i] == &xd_cmd_worker) /* only xdit serve starts this command */
             continue;
         at += 1 + (int)strlen(c[i]->name);
         fprintf(f, "%s %s", at > HELP_COLUMNS ? "\n     " : "", c[i]->name);
@@ -111,7 +111,8 @@ static int help_topic(const xd_command *c, const char *word)
         return xd_cli_exit(
             xd_fail(&e, XD_EINVAL,
                     "the help of %s has neither a section nor an option named '%.80s'; xdit %s "
-                    "--help all prints all options", c->name, word, c->name),
+                    "--help all prints all options",
+                    c->name, word, c->name),
             &e);
     xd_opt_print(stdout, text + (text[0] == '\n'));
     free(text);
@@ -136,8 +137,10 @@ static int help_command(const xd_command *c, int all)
     free(text);
     if (left) {
         char more[256];
-        snprintf(more, sizeof more, "\n%d more options: xdit %s --help all\n"
-                 "One section or option: xdit %s --help WORD\n", left, c->name, c->name);
+        snprintf(more, sizeof more,
+                 "\n%d more options: xdit %s --help all\n"
+                 "One section or option: xdit %s --help WORD\n",
+                 left, c->name, c->name);
         xd_opt_print(stdout, more);
     }
     return xd_cli_flush();
@@ -222,23 +225,21 @@ static xd_status check_stack(xd_err *e)
     if (getrlimit(RLIMIT_STACK, &lim) != 0 || lim.rlim_cur == RLIM_INFINITY ||
         lim.rlim_cur >= NEEDED_KB * 1024)
         return XD_OK;
-    return xd_fail(e, XD_ENOMEM,
-                   "the stack is limited to %lld kB (ulimit -s); xdit needs %d kB",
+    return xd_fail(e, XD_ENOMEM, "the stack is limited to %lld kB (ulimit -s); xdit needs %d kB",
                    (long long)lim.rlim_cur / 1024, NEEDED_KB);
 }
 
 static int may_be_rank(const xd_command *c)
 {
-    return c == &xd_cmd_generate || c == &xd_cmd_bench || c == &xd_cmd_probe ||
-           c == &xd_cmd_worker;
+    return c == &xd_cmd_generate || c == &xd_cmd_bench || c == &xd_cmd_probe || c == &xd_cmd_worker;
 }
 
 /* Prints one fact that a bug report needs. Libraries are printed on one line. */
 static void on_fact(void *cookie, const char *name, const char *value)
 {
-    static const char *const shown[] = { "kernels", "kernels_error", "library", "video",
-                                         "cuda_driver", "cublaslt", "cudnn", "nccl" };
-    const char **last = cookie;
+    static const char *const shown[] = { "kernels",     "kernels_error", "library", "video",
+                                         "cuda_driver", "cublaslt",      "cudnn",   "nccl" };
+    const char             **last = cookie;
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
         if (strcmp(name, shown[i]) == 0) {
             if (*last == shown[i])

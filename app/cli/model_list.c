@@ -25,8 +25,9 @@ static xd_status add(xd_model_list *l, xd_listed row, xd_err *e)
     row.name = strdup(row.name), row.dir = strdup(row.dir);
     v[l->n] = row;
     l->n++;
-    return v[l->n - 1].name && v[l->n - 1].dir ? XD_OK
-        : xd_fail(e, XD_ENOMEM, "no memory for a list of models");
+    return v[l->n - 1].name && v[l->n - 1].dir
+               ? XD_OK
+               : xd_fail(e, XD_ENOMEM, "no memory for a list of models");
 }
 
 static int is_model(const char *dir)
@@ -59,7 +60,7 @@ static int for_entries(const char *dir, void (*each)(void *cookie, const char *n
 typedef struct search {
     xd_model_list *l;
     const char    *root;
-    int            deeper;      /* 1: also search in subdirectories that are not models */
+    int            deeper; /* 1: also search in subdirectories that are not models */
     xd_status      s;
     xd_err        *e;
 } search;

@@ -6,14 +6,17 @@
 #include "base/err.h"
 
 typedef struct xd_listed {
-    char *name;                 /* value of --model that selects the model: "org/name", or a path */
-    char *dir;                  /* the directory with model_index.json, or the weight file */
+    char *name; /* value of --model that selects the model: "org/name", or a path */
+    char *dir;  /* the directory with model_index.json, or the weight file */
     /* hub is 1 if the model is in the Hugging Face cache; file is 1 if the model is a single weight
      * file. */
     int   hub, file;
 } xd_listed;
 
-typedef struct xd_model_list { xd_listed *v; int n; } xd_model_list;
+typedef struct xd_model_list {
+    xd_listed *v;
+    int        n;
+} xd_model_list;
 
 /* Appends the models of the Hugging Face cache in alphabetical order. For each model, only its
  * newest snapshot with a model_index.json is listed. A missing cache counts as empty. Copies the

@@ -12,14 +12,15 @@
 /* Components of a model whose weights the user may give as a separate file. For each component
  * there is an option with the file's name; the enumerators are indices of xd_open_flags.files. */
 enum { TRANSFORMER, TRANSFORMER_2, VAE, CLIP_L, CLIP_G, T5XXL, LLM, CLIP_VISION };
-static const char *const components[XD_OPEN_FILES] = {
-    "transformer", "transformer_2", "vae", "clip_l", "clip_g", "t5xxl", "llm", "clip_vision" };
+static const char *const components[XD_OPEN_FILES] = { "transformer", "transformer_2", "vae",
+                                                       "clip_l",      "clip_g",        "t5xxl",
+                                                       "llm",         "clip_vision" };
 
 #define AT(field) offsetof(xd_open_flags, field)
 
 static xd_option rows[] = {
     { "transformer", XD_OPT_TEXT, AT(files[TRANSFORMER]), 0, 0, NULL, "FILE",
-      NULL },                   /* xd_opt_explain sets this help text at run time */
+      NULL }, /* xd_opt_explain sets this help text at run time */
     { "transformer_2", XD_OPT_TEXT, AT(files[TRANSFORMER_2]), 0, 0, NULL, "FILE",
       "weights of the second (low-noise) transformer, for models with two" },
     { "vae", XD_OPT_TEXT, AT(files[VAE]), 0, 0, NULL, "FILE",
@@ -64,8 +65,7 @@ static xd_option rows[] = {
       "xdit plan --help; default: this machine)" },
     { "balance", XD_OPT_TEXT, AT(balance), 0, 0, "even measured", "HOW",
       "shares of the ranks: even, or measured: by their speed in a short test (default even)" },
-    { "no_t5", XD_OPT_FLAG, AT(no_t5), 0, 0, NULL, NULL,
-      NULL },
+    { "no_t5", XD_OPT_FLAG, AT(no_t5), 0, 0, NULL, NULL, NULL },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME",
       "auto, cpu, cuda or cuda:N (default auto). auto: one GPU per rank if the request fits in its "
       "memory, else the CPU" },
@@ -82,8 +82,7 @@ static xd_option rows[] = {
       "auto or none: what to do if a request does not fit in memory (default none). auto: use "
       "--offload auto, else smaller weight types, and print which; flags that are given are kept. "
       "none: refuse it" },
-    { "stream_weights", XD_OPT_FLAG, AT(by_layer), 0, 1, NULL, NULL,
-      "same as --offload stream" },
+    { "stream_weights", XD_OPT_FLAG, AT(by_layer), 0, 1, NULL, NULL, "same as --offload stream" },
     { "enable_model_cpu_offload", XD_OPT_FLAG, AT(by_model), 0, 1, NULL, NULL,
       "same as --offload auto (xDiT's name)" },
     { "enable_sequential_cpu_offload", XD_OPT_FLAG, AT(by_layer), 0, 1, NULL, NULL,
@@ -94,9 +93,11 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 const xd_option *xd_open_flags_rows(int *n)
 {
-    static char file[192], no_t5[128];          /* help texts that name models */
-    snprintf(file, sizeof file, "weights of the transformer from this file instead of DIR, such "
-             "as %s: as published, of ComfyUI or diffusers, or GGUF", xd_family_says(XD_WORD_FILE));
+    static char file[192], no_t5[128]; /* help texts that name models */
+    snprintf(file, sizeof file,
+             "weights of the transformer from this file instead of DIR, such "
+             "as %s: as published, of ComfyUI or diffusers, or GGUF",
+             xd_family_says(XD_WORD_FILE));
     snprintf(no_t5, sizeof no_t5, "do not use the T5 text encoder (%s)",
              xd_family_says(XD_WORD_OPTIONAL_TEXT));
     xd_opt_explain(rows, ROWS, "transformer", file);
@@ -161,7 +162,9 @@ xd_open_args xd_open_flags_args(xd_open_flags *f, const char *model)
                        .plan = f->plan ? f->plan : "auto",
                        .cluster = f->cluster,
                        .balance = f->balance,
-                       .offload = f->offload ? f->offload : f->by_layer ? "stream" : NULL,
+                       .offload = f->offload    ? f->offload
+                                  : f->by_layer ? "stream"
+                                                : NULL,
                        .bind = f->bind ? f->bind : "auto" };
     for (int i = 0; i < XD_OPEN_FILES; i++)
         if (f->files[i])

@@ -7,23 +7,23 @@
 #include "cli/loras.h"
 #include "cli/opt.h"
 
-enum { XD_OPEN_FILES = 8 };     /* number of options for weight files of components */
+enum { XD_OPEN_FILES = 8 }; /* number of options for weight files of components */
 
 typedef struct xd_open_flags {
     const char  *dtype, *weights_dtype, *text_weights_dtype, *device, *offload;
     const char  *plan, *cluster, *balance, *bind, *preview_decoder, *memory, *fit;
     const char  *files[XD_OPEN_FILES];
     xd_opt_texts loras, loras_2;
-    int          threads, nproc, start_timeout, no_t5, lora_partial, verify_weights,
-        by_model, by_layer;     /* the switches --enable_model_cpu_offload and
+    int          threads, nproc, start_timeout, no_t5, lora_partial, verify_weights, by_model,
+        by_layer; /* the switches --enable_model_cpu_offload and
                                    --enable_sequential_cpu_offload */
     /* Plan with the parallel degrees; the options in the table xd_parallel_options set its
      * fields. */
-    xd_parallel  parallel;
+    xd_parallel       parallel;
     /* the following fields are computed by xd_open_flags_read */
     xd_component_file file[XD_OPEN_FILES];
     xd_loras_read     lora, lora_2;
-    int64_t           budget;   /* value of --memory in bytes */
+    int64_t           budget; /* value of --memory in bytes */
 } xd_open_flags;
 
 void             xd_open_flags_init(xd_open_flags *f);

@@ -13,10 +13,10 @@ enum { MAXNAME = 64, MAXFLAGS = 256 };
 
 typedef struct reader {
     const xd_opt_spec *s;
-    int                argc, i, at;     /* index of the current argument; index of the last
+    int                argc, i, at; /* index of the current argument; index of the last
                                            option */
     char             **argv;
-    const xd_option   *last;            /* the option before the current argument; NULL: none */
+    const xd_option   *last; /* the option before the current argument; NULL: none */
     xd_err            *e;
 } reader;
 
@@ -25,7 +25,7 @@ typedef struct reader {
  * option, `name` becomes empty. Returns the value after `=`, or NULL. */
 static const char *split_name(const char *arg, char name[MAXNAME])
 {
-    size_t dashes = strspn(arg, "-"), len = strcspn(arg + dashes, "=");
+    size_t      dashes = strspn(arg, "-"), len = strcspn(arg + dashes, "=");
     const char *eq = arg[dashes + len] == '=' ? arg + dashes + len + 1 : NULL;
     if (len >= MAXNAME)
         len = 0;
@@ -37,9 +37,10 @@ static const char *split_name(const char *arg, char name[MAXNAME])
 
 /* Short forms of options. A letter means the same option in every command. */
 static const xd_opt_alias letters[] = {
-    { "m", "model" }, { "p", "prompt" }, { "n", "negative_prompt" }, { "o", "output" },
-    { "W", "width" }, { "H", "height" }, { "s", "seed" },            { "t", "threads" },
-    { "q", "quiet" }, { "v", "verbose" },
+    { "m", "model" },   { "p", "prompt" },  { "n", "negative_prompt" },
+    { "o", "output" },  { "W", "width" },   { "H", "height" },
+    { "s", "seed" },    { "t", "threads" }, { "q", "quiet" },
+    { "v", "verbose" },
 };
 
 enum { LETTERS = sizeof letters / sizeof *letters };
@@ -88,8 +89,8 @@ const char *xd_opt_typography(const char *word)
     for (const unsigned char *p = (const unsigned char *)word; *p; p++)
         if (p[0] == 0xe2 && p[1] == 0x80 && p[2] >= 0x98 && p[2] <= 0x9f)
             return "quote: type ' or \"";
-        else if (p[0] == 0xe2 && ((p[1] == 0x80 && p[2] >= 0x90 && p[2] <= 0x97) ||
-                                  (p[1] == 0x88 && p[2] == 0x92)))
+        else if (p[0] == 0xe2 &&
+                 ((p[1] == 0x80 && p[2] >= 0x90 && p[2] <= 0x97) || (p[1] == 0x88 && p[2] == 0x92)))
             return "dash: type - or --";
         else if (p[0] == 0xc2 && p[1] == 0xa0)
             return "space: type a plain one";
@@ -113,13 +114,13 @@ static xd_status fail_unknown(const reader *r, const char *name)
             names[n++] = r->s->tables[t].rows[i].name;
     for (const xd_opt_alias *a = r->s->aliases; a && a->from && n < MAXFLAGS; a++)
         names[n++] = a->from;
-    const char *hint = NULL, *known = xd_opt_synonym(name, names, n, &hint);
-    const char *best = known || hint ? known : xd_opt_nearest(name, names, n);
-    int         shown = (int)strcspn(arg, "=");
-    char        letter[2] = { arg[1], 0 };
+    const char      *hint = NULL, *known = xd_opt_synonym(name, names, n, &hint);
+    const char      *best = known || hint ? known : xd_opt_nearest(name, names, n);
+    int              shown = (int)strcspn(arg, "=");
+    char             letter[2] = { arg[1], 0 };
     void            *field;
-    const xd_option *o =
-        arg[1] != '-' && arg[1] && arg[2] ? xd_opt_find(r->s, letter, &field) : NULL;
+    const xd_option *o = arg[1] != '-' && arg[1] && arg[2] ? xd_opt_find(r->s, letter, &field)
+                                                           : NULL;
     if (xd_opt_typography(arg))
         return fail_typography(arg, r->e);
     if (hint)
@@ -128,11 +129,12 @@ static xd_status fail_unknown(const reader *r, const char *name)
         return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; use --%s", shown, arg,
                        real_name(r->s, known));
     if (long_name(name) != name)
-        return xd_fail(r->e, XD_EINVAL,
-                "unknown flag %.*s: this command has no --%s", shown, arg, long_name(name));
+        return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s: this command has no --%s", shown, arg,
+                       long_name(name));
     if (!best && o)
-        return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s; write short options separately: -%s "
-                                        "%s%.80s",
+        return xd_fail(r->e, XD_EINVAL,
+                       "unknown flag %.*s; write short options separately: -%s "
+                       "%s%.80s",
                        shown, arg, letter, o->kind == XD_OPT_FLAG ? "-" : "", arg + 2);
     if (!best)
         return xd_fail(r->e, XD_EINVAL, "unknown flag %.*s", shown, arg);
@@ -171,8 +173,8 @@ static xd_status set_seed(const xd_option *o, void *field, const char *v, xd_err
     errno = 0;
     int64_t seed = *v == '-' ? strtoll(v, &end, 10) : (int64_t)strtoull(v, &end, 10);
     if (isspace((unsigned char)*v) || end == v || *end || errno)
-        return xd_fail(e, XD_EINVAL,
-                       "--%s needs an integer from -2^63 to 2^64 - 1, not '%.80s'", o->name, v);
+        return xd_fail(e, XD_EINVAL, "--%s needs an integer from -2^63 to 2^64 - 1, not '%.80s'",
+                       o->name, v);
     *(int64_t *)field = seed;
     *(int *)(void *)((char *)field + sizeof seed) = strcmp(v, "-1") == 0;
     return XD_OK;
@@ -236,8 +238,8 @@ static xd_status set_text(const xd_option *o, void *field, const char *v, xd_err
     if (o->choices && !xd_list_has(o->choices, v)) {
         int half = xd_list_has(o->choices, "bf16") && xd_word_half(v);
         xd_opt_spell(o->choices, text, sizeof text);
-        return xd_fail(e, XD_EINVAL, "--%s needs %s, not '%.80s'%s", o->name, text, v, half ?
-                       ": these models exceed the range of float16 (65504); use bf16" : "");
+        return xd_fail(e, XD_EINVAL, "--%s needs %s, not '%.80s'%s", o->name, text, v,
+                       half ? ": these models exceed the range of float16 (65504); use bf16" : "");
     }
     if (!*v && o->arg && xd_list_has("FILE FILE[:SCALE] DIR", o->arg))
         return xd_fail(e, XD_EINVAL, "--%s needs a name, not an empty text", o->name);
@@ -277,9 +279,10 @@ static xd_status fail_missing(const reader *r, const xd_option *o)
 {
     const char *next = r->i + 1 < r->argc ? r->argv[r->i + 1] : NULL;
     if (next)
-        return xd_fail(r->e, XD_EINVAL, "--%s needs a value: --%s %s; if '%.80s' is the value, "
-                       "write --%s='%.80s'", o->name, o->name, o->arg ? o->arg : "VALUE",
-                       next, o->name, next);
+        return xd_fail(r->e, XD_EINVAL,
+                       "--%s needs a value: --%s %s; if '%.80s' is the value, "
+                       "write --%s='%.80s'",
+                       o->name, o->name, o->arg ? o->arg : "VALUE", next, o->name, next);
     return xd_fail(r->e, XD_EINVAL, "--%s needs a value: --%s %s", o->name, o->name,
                    o->arg ? o->arg : "VALUE");
 }
@@ -352,8 +355,7 @@ static xd_status read_flag(reader *r)
         return fail_unknown(r, name);
     if (!v && stands_alone(o))
         v = next_is_number(r) ? r->argv[++r->i] : o->choices;
-    if (o->kind == XD_OPT_FLAG && !v && is_switch(r->i + 1 < r->argc ? r->argv[r->i + 1]
-                                                                            : NULL))
+    if (o->kind == XD_OPT_FLAG && !v && is_switch(r->i + 1 < r->argc ? r->argv[r->i + 1] : NULL))
         v = r->argv[++r->i];
     if (o->kind != XD_OPT_FLAG && !v && !(v = next_value(r)))
         return fail_missing(r, o);
@@ -405,7 +407,7 @@ xd_status xd_opt_parse(const xd_opt_spec *s, int argc, char **argv, xd_opt_texts
 {
     reader    r = { .s = s, .argc = argc, .argv = argv, .e = e };
     xd_status st = XD_OK;
-    int       flags = 1;        /* 1: arguments may be options; 0 after "--" */
+    int       flags = 1; /* 1: arguments may be options; 0 after "--" */
     for (; r.i < argc && st == XD_OK; r.i++) {
         const char *arg = argv[r.i];
         if (flags && strcmp(arg, "--") == 0)

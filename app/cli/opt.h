@@ -24,17 +24,17 @@ typedef struct xd_opt_texts {
 } xd_opt_texts;
 
 typedef struct xd_opt_table {
-    const xd_option *rows;      /* options; a row without `help` is hidden in help texts */
+    const xd_option *rows; /* options; a row without `help` is hidden in help texts */
     int              n;
     /* Record to which the parser writes values; contains the default values before parsing. */
     void            *record;
 } xd_opt_table;
 
-typedef struct xd_opt_alias {   /* another name of an option */
+typedef struct xd_opt_alias { /* another name of an option */
     const char *from, *to;
 } xd_opt_alias;
 
-typedef struct xd_opt_group {   /* a section of a help text */
+typedef struct xd_opt_group { /* a section of a help text */
     const char *title;
     /* Names of options, separated by spaces. In this list of option names, the word "|" separates
      * main options from other options. If any group has the word "|", --help prints only the
@@ -48,8 +48,8 @@ typedef struct xd_opt_spec {
     int                 ntables;
     /* Other names of options; in the last row, `from` is NULL; NULL: no option has another name. */
     const xd_opt_alias *aliases;
-    int                 operands;       /* maximum number of arguments that are not options */
-    const char         *once;           /* names of text options that may be given only once,
+    int                 operands; /* maximum number of arguments that are not options */
+    const char         *once;     /* names of text options that may be given only once,
                                            separated by spaces; NULL: none */
     /* Text that the error about too many operands adds, as advice to the user. */
     const char         *extra_hint;
@@ -61,10 +61,10 @@ typedef struct xd_opt_spec {
      * function. other_flag sets *values to the number of values that the flag has, 0 or 1.
      * other_flag sets *values to 2 if the flag has any number of values, and to -1 if the flag is
      * unknown. */
-    xd_status         (*other_flag)(void *cookie, const char *name, int *values, xd_err *e);
+    xd_status           (*other_flag)(void *cookie, const char *name, int *values, xd_err *e);
     void               *cookie;
     /* Called for every parsed option, with its value (NULL for a switch). NULL: no function. */
-    void              (*on_option)(void *cookie, const xd_option *o, const char *value);
+    void                (*on_option)(void *cookie, const xd_option *o, const char *value);
 } xd_opt_spec;
 
 /* Parses argv[0..argc). Text fields point into argv. XD_EINVAL: an option or its value is wrong.
@@ -80,16 +80,16 @@ xd_status xd_opt_operand(const char **value, xd_opt_texts *operands, const char 
 
 /* Returns the width in columns to which tables are fitted: the environment variable COLUMNS, or
  * else the width of the terminal, but at least 40. Returns 0 if there is neither. */
-int  xd_opt_columns(void);
+int   xd_opt_columns(void);
 /* Prints a help text that was written for 80 columns; wraps its lines if the terminal is
  * narrower. */
-void xd_opt_print(FILE *f, const char *text);
+void  xd_opt_print(FILE *f, const char *text);
 /* Prints the options of all groups with their default values, which are read from the records. If
  * the default of a number is outside of the option's allowed range, it stands for the model's
  * default and is not printed. */
-void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups);
+void  xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups);
 /* Prints all options in one group, "Options"; see xd_opt_help. */
-void xd_opt_help_all(FILE *f, const xd_opt_spec *s);
+void  xd_opt_help_all(FILE *f, const xd_opt_spec *s);
 /* Calls `help` and returns the help text with only the main options, one line each. Main options
  * are those before "|" in a help text's group of options. The text is malloc'ed; NULL: no memory.
  * *left becomes the number of options that were omitted. 0: all options are in the text, because
@@ -100,31 +100,31 @@ char *xd_opt_main_help(void (*help)(FILE *f), int *left);
 char *xd_opt_names(const char *first, const xd_option *rows, int n);
 /* Sets the help text of the row `name`, for a text that is known only at run time. `help` is
  * borrowed. */
-void xd_opt_explain(xd_option *rows, int n, const char *name, const char *help);
+void  xd_opt_explain(xd_option *rows, int n, const char *name, const char *help);
 /* Returns 1 if the option's name is in one of the groups. */
-int xd_opt_grouped(const xd_opt_group *groups, int n, const char *name);
+int   xd_opt_grouped(const xd_opt_group *groups, int n, const char *name);
 
 /* Returns in *text all parts of a help text that are about a word: groups whose title contains the
  * word, and the option whose name is the word. *text is malloc'ed. Returns 0 if no group and no
  * option match the word, or if memory is exhausted. */
-int  xd_opt_topic(void (*help)(FILE *f), const char *word, char **text);
+int          xd_opt_topic(void (*help)(FILE *f), const char *word, char **text);
 /* Called for each option of a help text; `letter` is the option's short form, or NULL if it has
  * none. */
 typedef void xd_opt_visit(void *cookie, const xd_option *o, const char *letter);
-void xd_opt_each(void (*help)(FILE *f), xd_opt_visit *visit, void *cookie);
+void         xd_opt_each(void (*help)(FILE *f), xd_opt_visit *visit, void *cookie);
 /* Returns a help text with marked lines. The line of a group consists of the byte XD_OPT_TITLE and
  * the group's title. The line of an option consists of the byte XD_OPT_ROW, the option's letter, a
  * tab, its name, a tab, its argument, a tab, and its help text; letter and argument may be empty.
  * The text is malloc'ed; NULL: no memory. */
 enum { XD_OPT_TITLE = 2, XD_OPT_ROW = 3 };
-char *xd_opt_marked(void (*help)(FILE *f));
+char            *xd_opt_marked(void (*help)(FILE *f));
 /* Returns the short form of an option, or NULL. A letter means the same in all commands. */
-const char *xd_opt_letter(const xd_opt_spec *s, const char *name);
+const char      *xd_opt_letter(const xd_opt_spec *s, const char *name);
 /* Finds an option by name, letter or alias, and sets *field to the address of its value. NULL: not
  * found. */
 const xd_option *xd_opt_find(const xd_opt_spec *s, const char *name, void **field);
 /* Writes a list of words for a message: "a b c" becomes "a, b or c". */
-void xd_opt_spell(const char *list, char *text, size_t size);
+void             xd_opt_spell(const char *list, char *text, size_t size);
 
 /* Returns "dash: type - or --" if the word contains a typographic dash, and similar texts for
  * typographic quotes and spaces. Word processors insert such characters. Otherwise returns NULL. */

@@ -21,7 +21,7 @@ enum {
 
 static struct {
     xd_opt_visit *visit;
-    void *cookie;
+    void         *cookie;
 } walk; /* visit: if set, this function is called for each option of a help text, and nothing is
            printed; NULL: the help text is printed */
 
@@ -29,10 +29,10 @@ static struct {
                                    text that is searched for a topic */
 static struct {
     const char *word;
-    int found;
+    int         found;
 } topic; /* word: only groups that match this word are printed; NULL: all groups */
 
-static int marked;              /* 1: help texts are printed in the format that xd_opt_marked
+static int marked; /* 1: help texts are printed in the format that xd_opt_marked
                                    returns */
 
 static struct {
@@ -137,7 +137,7 @@ void xd_opt_print(FILE *f, const char *text)
         const char *end = text + strcspn(text, "\n");
         while (*end && is_joined(text, end + 1))
             end += 1 + strcspn(end + 1, "\n");
-        int  n = (int)(end - text), indent = (int)strspn(text, " ");
+        int   n = (int)(end - text), indent = (int)strspn(text, " ");
         char *part = strndup(text, (size_t)n);
         if (part && (n > width || memchr(text, '\n', (size_t)n)))
             print_paragraph(f, part, indent < width / 2 ? indent : 0, width);
@@ -153,7 +153,7 @@ static void default_text(const xd_option *o, const void *record, char *text, siz
     const char *field = (const char *)record + o->offset;
     double      x = 0.0;
     text[0] = 0;
-    if (strstr(o->help, "default"))     /* the help text already names the default */
+    if (strstr(o->help, "default")) /* the help text already names the default */
         return;
     if (o->kind == XD_OPT_FLAG || (o->kind == XD_OPT_TEXT && o->max >= XD_OPT_MANY))
         return;
@@ -222,7 +222,10 @@ static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const vo
     snprintf(text, sizeof text, "%s%s%s%s", spelled, *spelled ? "; " : "", o->help, def);
     if (marked) {
         fprintf(f, "%c%s\t%s\t%s\t%s\n", XD_OPT_ROW, letter ? letter : "", o->name,
-                o->kind == XD_OPT_FLAG ? "" : o->arg ? o->arg : "VALUE", text);
+                o->kind == XD_OPT_FLAG ? ""
+                : o->arg               ? o->arg
+                                       : "VALUE",
+                text);
         return;
     }
     int at = letter ? fprintf(f, "  -%s, ", letter) : fprintf(f, "      ");
@@ -230,7 +233,7 @@ static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const vo
     if (o->kind != XD_OPT_FLAG)
         at += fprintf(f, o->kind != XD_OPT_TEXT && o->choices ? " [%s]" : " %s",
                       o->arg ? o->arg : "VALUE");
-    if (mains.on && help_at() == HELP_AT) {     /* one line per option */
+    if (mains.on && help_at() == HELP_AT) { /* one line per option */
         int from = at > HELP_AT - 2 ? at + 2 : HELP_AT;
         shorten(text, help_width() - 1 - from);
         if (from + (int)strlen(text) < help_width()) {
@@ -275,7 +278,7 @@ static void help_named(FILE *f, const xd_opt_spec *s, const char *names, int is_
     char  name[MAXNAME];
     void *field;
     for (const char *p = names; *p; p += strspn(p, " ")) {
-        size_t           len = strcspn(p, " ");
+        size_t len = strcspn(p, " ");
         snprintf(name, sizeof name, "%.*s", (int)len, p);
         const xd_option *o = xd_opt_find(s, name, &field);
         is_main &= strcmp(name, MAIN_END) != 0;
@@ -370,8 +373,8 @@ void xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int 
         fputs(TOPIC, f);
     for (int g = 0; g < ngroups; g++) {
         const char *names = groups[g].names;
-        int shown = is_shown(s, &groups[g]) &&
-                    (all || (has_mains(&groups[g], 1) && names[0] != MAIN_END[0]));
+        int         shown = is_shown(s, &groups[g]) &&
+                            (all || (has_mains(&groups[g], 1) && names[0] != MAIN_END[0]));
         if (shown)
             fprintf(f, marked ? "%c%s\n" : "%c%s:\n", marked ? XD_OPT_TITLE : '\n',
                     groups[g].title);

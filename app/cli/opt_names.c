@@ -7,8 +7,8 @@
 enum { MAXNAME = 64 };
 
 typedef struct synonym {
-    const char *names;          /* names in other programs, separated by spaces */
-    const char *to;             /* name in xdit; NULL: there is none, and `hint` is printed */
+    const char *names; /* names in other programs, separated by spaces */
+    const char *to;    /* name in xdit; NULL: there is none, and `hint` is printed */
     const char *hint;
 } synonym;
 
@@ -72,8 +72,7 @@ static const synonym flags[] = {
     { "size resolution image_size img_size dimensions", NULL, "the size is --width and --height" },
     { "upscale upscaler upscale_model upscale_repeats hires hires_fix hr_scale", NULL,
       "upscaling is not supported" },
-    { "caption_upsample_temperature", NULL,
-      "prompts are not rewritten by a language model" },
+    { "caption_upsample_temperature", NULL, "prompts are not rewritten by a language model" },
     { "controlnet control_net control_image control_strength canny ip_adapter", NULL,
       "control networks are not supported" },
     { "offload_to_cpu cpu_offload lowvram low_vram medvram", "offload", NULL },
@@ -93,7 +92,8 @@ static const synonym flags[] = {
     { "max_num_seqs max_queue max_queue_size", "queue", NULL },
     { "a alias served_model_name model_alias", NULL,
       "--model NAME=DIR gives a model the name that requests use" },
-    { "ngl n_gpu_layers gpu_layers", NULL, "--device selects the device, and --offload "
+    { "ngl n_gpu_layers gpu_layers", NULL,
+      "--device selects the device, and --offload "
       "the blocks kept in host memory" },
     { "c ctx_size max_model_len", NULL, "--max_sequence_length limits the prompt" },
     { "fa flash_attn flash_attention diffusion_fa xformers opt_sdp_attention use_flash_attn", NULL,
@@ -114,8 +114,7 @@ static const synonym commands[] = {
     { "diff cmp psnr ssim", "compare", NULL },
     { "server api daemon http", "serve", NULL },
     { "list ls", "models", NULL },
-    { "download pull", NULL,
-      "xdit downloads nothing: use \"hf download ORG/NAME\"" },
+    { "download pull", NULL, "xdit downloads nothing: use \"hf download ORG/NAME\"" },
     { 0 },
 };
 

@@ -17,7 +17,9 @@
 #include "launch/streams.h"
 
 enum { BAR_MAX = 40, BAR_MIN = 5, PLAIN_UPDATES = 10, MIN_RATE = 1000000, STACK = 256 << 10 };
-enum { PLAIN_S = 10 };          /* seconds between two lines that xd_bar_bytes prints without a
+enum {
+    PLAIN_S = 10
+}; /* seconds between two lines that xd_bar_bytes prints without a
                                    terminal */
 
 static int columns_of(int fd)
@@ -41,8 +43,12 @@ static double read_of_process(void)
 
 void xd_bar_init(xd_bar *b, FILE *f, int columns, int quiet)
 {
-    *b = (xd_bar){ .f = f, .quiet = quiet, .printed_s = -1.0, .read_bytes = read_of_process,
-                   .between_s = 0.5, .clear_s = -1.0 };
+    *b = (xd_bar){ .f = f,
+                   .quiet = quiet,
+                   .printed_s = -1.0,
+                   .read_bytes = read_of_process,
+                   .between_s = 0.5,
+                   .clear_s = -1.0 };
     pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->change, NULL);
     b->terminal = columns > 0 || xd_streams_terminal(fileno(f));
@@ -138,7 +144,7 @@ static void watch_begin(xd_bar *b, const char *stage)
 {
     pthread_attr_t attr;
     sigset_t       all, old;
-    const char *name = reading_stage(stage);
+    const char    *name = reading_stage(stage);
     if (!name || pthread_attr_init(&attr) != 0)
         return;
     pthread_attr_setstacksize(&attr, STACK);
@@ -163,7 +169,7 @@ void xd_bar_end(xd_bar *b)
 void xd_bar_stage(xd_bar *b, const char *stage)
 {
     watch_end(b);
-    if (b->quiet || strcmp(stage, "denoise") == 0)      /* denoising prints its progress with each
+    if (b->quiet || strcmp(stage, "denoise") == 0) /* denoising prints its progress with each
                                                            step */
         return;
     const char *name = reading_stage(stage);
@@ -209,8 +215,8 @@ static void put_step(const xd_bar *b, const xd_progress *p, char *text, size_t s
 static void draw_line(xd_bar *b, const char *head, double share, const char *text)
 {
     char bar[BAR_MAX + 1];
-    int room = b->columns - (int)strlen(head) - (int)strlen(text) - 4;
-    int n = room > BAR_MAX ? BAR_MAX : room;
+    int  room = b->columns - (int)strlen(head) - (int)strlen(text) - 4;
+    int  n = room > BAR_MAX ? BAR_MAX : room;
     if (n < BAR_MIN) {
         fprintf(b->f, "\r\033[K%.*s", b->columns - 1, head);
     } else {

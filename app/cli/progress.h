@@ -8,29 +8,29 @@
 #include "xdit/xdit.h"
 
 typedef struct xd_bar {
-    FILE  *f;
-    int    terminal;            /* 1: f is a terminal, on which one line is redrawn in place */
-    int    quiet;               /* 1: prints nothing */
-    int    columns;
-    int    drawn;               /* 1: the cursor of the terminal is on the line of the bar */
-    int    timed;               /* number of steps whose time was measured */
+    FILE           *f;
+    int             terminal; /* 1: f is a terminal, on which one line is redrawn in place */
+    int             quiet;    /* 1: prints nothing */
+    int             columns;
+    int             drawn; /* 1: the cursor of the terminal is on the line of the bar */
+    int             timed; /* number of steps whose time was measured */
     /* Seconds of the first step, and the sum of the seconds of all later steps. */
-    double first_s, rest_s;
-    double printed_s;           /* time of the last plain line */
+    double          first_s, rest_s;
+    double          printed_s; /* time of the last plain line */
     /* Time of the first call of xd_bar_bytes, and bytes that had been read at that time. */
-    double since_s, since;
+    double          since_s, since;
     /* During stages that read weights, a thread prints the speed at which the disk is read. */
     /* Returns the total bytes that this process has read from disks; negative: unknown. */
-    double (*read_bytes)(void);
-    double      between_s;      /* seconds between two measurements of the reading speed */
+    double          (*read_bytes)(void);
+    double          between_s; /* seconds between two measurements of the reading speed */
     /* Name of the running stage that reads weights, as it is printed; NULL: the thread does not
      * run. */
-    const char *reads;
-    pthread_t   thread;
-    pthread_mutex_t lock;       /* protects the output and the fields below */
+    const char     *reads;
+    pthread_t       thread;
+    pthread_mutex_t lock; /* protects the output and the fields below */
     pthread_cond_t  change;
-    int    stop;
-    double clear_s;             /* time of the last xd_bar_clear */
+    int             stop;
+    double          clear_s; /* time of the last xd_bar_clear */
 } xd_bar;
 
 /* Initializes a bar that is printed to f. If the bar's output f is a pipe to another process that
@@ -44,7 +44,7 @@ void xd_bar_step(xd_bar *b, const xd_progress *p);
 /* Prints the progress of reading files: `done` of `total` bytes of all files have been read; `file`
  * is the current file. */
 void xd_bar_bytes(xd_bar *b, const char *file, double done, double total);
-void xd_bar_clear(xd_bar *b);   /* erases the bar, to print another line */
-void xd_bar_end(xd_bar *b);     /* erases the bar and ends the thread */
+void xd_bar_clear(xd_bar *b); /* erases the bar, to print another line */
+void xd_bar_end(xd_bar *b);   /* erases the bar and ends the thread */
 
 #endif

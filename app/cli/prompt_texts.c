@@ -7,7 +7,7 @@
 
 static const struct {
     const char *name;
-    size_t      read, list;     /* read: offset of the option's texts in xd_prompt_texts; list:
+    size_t      read, list; /* read: offset of the option's texts in xd_prompt_texts; list:
                                    offset in xd_request of the list that receives these texts */
 } texts[] = {
     { "negative_prompt", offsetof(xd_prompt_texts, negative),
@@ -22,7 +22,7 @@ static const struct {
 
 enum { TEXTS = sizeof texts / sizeof *texts };
 
-static xd_option      rows[TEXTS];      /* copies of the rows of xd_request_options, in which these
+static xd_option      rows[TEXTS]; /* copies of the rows of xd_request_options, in which these
                                            options may be repeated */
 static pthread_once_t made = PTHREAD_ONCE_INIT;
 
@@ -51,9 +51,10 @@ xd_status xd_prompt_texts_set(const xd_prompt_texts *t, xd_request *r, xd_err *e
         const xd_opt_texts *l =
             (const xd_opt_texts *)(const void *)((const char *)t + texts[i].read);
         if (l->n > 1 && l->n != r->nprompts)
-            return xd_fail(e, XD_EINVAL, "--%s is given %d times for %d prompt%s; give it once for "
-                           "all prompts, or once for each", texts[i].name, l->n, r->nprompts,
-                           r->nprompts == 1 ? "" : "s");
+            return xd_fail(e, XD_EINVAL,
+                           "--%s is given %d times for %d prompt%s; give it once for "
+                           "all prompts, or once for each",
+                           texts[i].name, l->n, r->nprompts, r->nprompts == 1 ? "" : "s");
         *(xd_texts *)(void *)((char *)r + texts[i].list) = (xd_texts){ l->v, l->n };
     }
     return XD_OK;

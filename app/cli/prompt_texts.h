@@ -15,7 +15,7 @@ typedef struct xd_prompt_texts {
 xd_opt_table xd_prompt_texts_table(xd_prompt_texts *t);
 /* Sets the text lists of a request, for which the request's prompts must already be set. The texts
  * are borrowed. Returns XD_EINVAL if an option was given neither once nor once for each prompt. */
-xd_status xd_prompt_texts_set(const xd_prompt_texts *t, xd_request *r, xd_err *e);
-void      xd_prompt_texts_free(xd_prompt_texts *t);
+xd_status    xd_prompt_texts_set(const xd_prompt_texts *t, xd_request *r, xd_err *e);
+void         xd_prompt_texts_free(xd_prompt_texts *t);
 
 #endif

@@ -1,5 +1,5 @@
 /* prompts.c - reads prompts from a file; see prompts.h */
-#define _GNU_SOURCE             /* memfd_create */
+#define _GNU_SOURCE /* memfd_create */
 #include "cli/prompts.h"
 
 #include <errno.h>
@@ -22,9 +22,10 @@ static xd_status check_utf8(const char *text, const char *path, xd_err *e)
     for (size_t i = 0; i < at; i++)
         if (text[i] == '\n')
             line++, from = i + 1;
-    return xd_fail(e, XD_EINVAL, "%s is not UTF-8: byte %zu of line %zu is 0x%02X; convert it, "
-                   "such as by iconv -f latin1 -t utf-8 FILE", path,
-                   at - from + 1, line, (unsigned)(unsigned char)text[at]);
+    return xd_fail(e, XD_EINVAL,
+                   "%s is not UTF-8: byte %zu of line %zu is 0x%02X; convert it, "
+                   "such as by iconv -f latin1 -t utf-8 FILE",
+                   path, at - from + 1, line, (unsigned)(unsigned char)text[at]);
 }
 
 static xd_status add_prompt(xd_opt_texts *list, const char *line, xd_err *e)

@@ -9,7 +9,7 @@
  * text is not UTF-8, contains a byte 0, or has no prompt. */
 xd_status xd_prompts_read(xd_opt_texts *list, const char *path, char **text, xd_err *e);
 /* Returns 1 if `path` is a pipe or standard input, which can be read only once. */
-int xd_prompts_is_stream(const char *path);
+int       xd_prompts_is_stream(const char *path);
 /* Copies the prompts from list->v[first] on to an anonymous file, that is a file in memory without
  * a name in a directory. Other processes of this host can open the anonymous file by the name
  * `path` until the caller closes *fd. *fd is -1 if there is no file. */

@@ -11,7 +11,7 @@
 
 xd_status xd_compat_flag(void *cookie, const char *name, int *values, xd_err *e)
 {
-    xd_compat         *f = cookie;
+    xd_compat          *f = cookie;
     const xd_xdit_flag *flag = xd_xdit_flag_find(name);
     *values = -1;
     if (!flag || flag->kind == XD_FLAG_SAME || flag->kind == XD_FLAG_OTHER)

@@ -4,7 +4,7 @@
 
 #include "cli/xdit_flags.h"
 
-typedef struct xd_compat {      /* flags of xDiT on the command line that have no effect in xdit */
+typedef struct xd_compat { /* flags of xDiT on the command line that have no effect in xdit */
     int                 n;
     const xd_xdit_flag *flag[XD_XDIT_FLAGS_MAX];
 } xd_compat;
@@ -15,10 +15,10 @@ typedef struct xd_compat {      /* flags of xDiT on the command line that have n
 xd_status xd_compat_flag(void *cookie, const char *name, int *values, xd_err *e);
 /* For each flag of xDiT that has no effect in xdit, prints a line with the reason. If `quiet` is
  * set, prints only warnings. */
-void xd_compat_report(const xd_compat *f, int quiet);
+void      xd_compat_report(const xd_compat *f, int quiet);
 
 /* If torchrun started this process as one of several, rank 0 prints how to start several ranks with
  * xdit. The function then returns the exit code. Otherwise returns 0. */
-int       xd_compat_torchrun(const char *command);
+int xd_compat_torchrun(const char *command);
 
 #endif

@@ -10,7 +10,7 @@
 #include "base/err.h"
 
 typedef enum xd_flag_kind {
-    XD_FLAG_SAME,               /* xdit has a flag with the same name and meaning */
+    XD_FLAG_SAME,  /* xdit has a flag with the same name and meaning */
     XD_FLAG_OTHER, /* xdit has a flag with another name (the field `own`) that has the same value */
     /* The flag has the effect of a flag of xdit with a certain value; `own` has both, for
      * example "weights_dtype int8". */
@@ -21,31 +21,31 @@ typedef enum xd_flag_kind {
     /* The flag only saves time; xdit warns and ignores the flag: the image is exact, but takes
      * longer. */
     XD_FLAG_SLOWER,
-    XD_FLAG_REFUSED             /* xdit refuses the flag, because the image would differ */
+    XD_FLAG_REFUSED /* xdit refuses the flag, because the image would differ */
 } xd_flag_kind;
 
 typedef struct xd_xdit_flag {
-    const char *name;           /* name without dashes: "ulysses_degree" */
+    const char  *name; /* name without dashes: "ulysses_degree" */
     /* Type of the flag's value: 'i' integer, 'r' real number, 's' text, 0 no value, 'b' no value,
      * with a second form --no-NAME. A capital letter means that the flag has any number of values
      * of that type. */
-    char        value;
-    char        in;             /* program of xDiT that has the flag: 'e' example scripts, 'r'
+    char         value;
+    char         in; /* program of xDiT that has the flag: 'e' example scripts, 'r'
                                    runner, 'b' both, 'f' the scripts of benchmark/fid */
     xd_flag_kind kind;
     /* Flag of xdit that replaces this flag, if `kind` is XD_FLAG_OTHER or XD_FLAG_VALUE. */
-    const char *own;
+    const char  *own;
     /* Effect in xDiT and effect in xdit, as clauses without a full stop. */
-    const char *there, *here;
+    const char  *there, *here;
 } xd_xdit_flag;
 
-extern const xd_xdit_flag xd_xdit_flags[];      /* all flags; the last row has no name */
+extern const xd_xdit_flag xd_xdit_flags[]; /* all flags; the last row has no name */
 enum { XD_XDIT_FLAGS_MAX = 128 };
 
 /* Finds a flag by name. A `-` in `name` is treated as `_`. If the value of a flag is 'b', its name
  * may also begin with no_. NULL: not found. */
 const xd_xdit_flag *xd_xdit_flag_find(const char *name);
 /* Returns the name of a kind, for example "same" or "not needed". */
-const char *xd_flag_kind_name(xd_flag_kind kind);
+const char         *xd_flag_kind_name(xd_flag_kind kind);
 
 #endif

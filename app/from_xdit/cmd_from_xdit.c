@@ -12,9 +12,7 @@
 #include "cli/opt.h"
 #include "from_xdit/xdit_translate.h"
 
-typedef struct options {
-    int flags, tables;
-} options;
+typedef struct options { int flags, tables; } options;
 
 static const xd_option rows[] = {
     { "flags", XD_OPT_FLAG, offsetof(options, flags), 0, 0, NULL, NULL,
@@ -53,7 +51,9 @@ static void print_models(int scripts)
 
 static void print_tables(void)
 {
-    static const struct { xd_flag_kind kind; const char *title;
+    static const struct {
+        xd_flag_kind kind;
+        const char  *title;
     } part[] = {
         { XD_FLAG_SAME, "Flags with the same name" },
         { XD_FLAG_OTHER, "Flags with another name" },
@@ -109,10 +109,10 @@ static void print_error(const char *fails, const char *when, const char *error, 
 static void print_there(const xd_line *l)
 {
     static const char *const by[] = { "torchrun", "python", "accelerate", "xDiT's xdit" };
-    xd_verdict  v;
-    xd_parallel p = { 0 };
-    xd_translation     o = { 0 };
-    char        plan[160];
+    xd_verdict               v;
+    xd_parallel              p = { 0 };
+    xd_translation           o = { 0 };
+    char                     plan[160];
     xd_translate(&o, l);
     p = o.plan;
     if (xd_line_product(l) == 1)
@@ -120,7 +120,7 @@ static void print_there(const xd_line *l)
     xd_translation_plan(&p, plan, sizeof plan);
     xd_line_judge(l, &v);
     print_clean("xDiT: %d process%s%s by %s", l->world, l->world == 1 ? "" : "es",
-           l->auto_nproc ? " (one per GPU; the number is assumed)" : "", by[l->by]);
+                l->auto_nproc ? " (one per GPU; the number is assumed)" : "", by[l->by]);
     if (l->nnodes > 1)
         print_clean(" on %d hosts", l->nnodes);
     if (l->model)
@@ -176,12 +176,12 @@ static void print_plan(const xd_line *l, const xd_translation *o)
  * processes that the command starts. */
 static void print_fewer(const xd_line *l, const xd_translation *o)
 {
-    xd_err      e = { 0 };
+    xd_err e = { 0 };
     if (l->world >= o->ranks || xd_parallel_check(&o->plan, l->world, &e) == XD_OK)
         return;
     const char *works = strstr(e.msg, "what would work: ");
     print_clean("  on %d rank%s instead: %s\n", l->world, l->world == 1 ? "" : "s",
-           works ? works + strlen("what would work: ") : e.msg);
+                works ? works + strlen("what would work: ") : e.msg);
 }
 
 /* Prints notes on the model: its name in xdit, and the place where its files must be. */
@@ -208,9 +208,8 @@ static void print_model(const xd_line *l, const xd_translation *o)
             "directory of the model\n",
             model);
     if (!l->known_model)
-        print_clean(
-            "note: neither the script nor the name identifies the model, so it may not be "
-            "supported; xdit inspect DIR checks it\n");
+        print_clean("note: neither the script nor the name identifies the model, so it may not be "
+                    "supported; xdit inspect DIR checks it\n");
 }
 
 static void print_notes(const xd_line *l, const xd_translation *o)
@@ -237,7 +236,9 @@ static void print_notes(const xd_line *l, const xd_translation *o)
                     xd_flag_kind_name(o->left[i]->kind), o->left[i]->here);
 }
 
-enum { MAX_PREDICTION = 64 };   /* maximum number of ranks to predict; a prediction simulates each
+enum {
+    MAX_PREDICTION = 64
+}; /* maximum number of ranks to predict; a prediction simulates each
                                    rank */
 
 static void on_line(void *cookie, const char *line)
@@ -253,8 +254,12 @@ static xd_status add_prediction(const xd_line *l, const xd_translation *o, xd_te
     xd_err         mine = { 0 };
     xd_request     r;
     xd_advise_args a = { .size = sizeof a,
-                         .model = model, .request = &r, .ranks = o->ranks, .parallel = o->plan,
-                         .line = on_line, .cookie = b };
+                         .model = model,
+                         .request = &r,
+                         .ranks = o->ranks,
+                         .parallel = o->plan,
+                         .line = on_line,
+                         .cookie = b };
     char          *index = model ? xd_path_join(model, "model_index.json") : NULL;
     int there = index && xd_file_exists(index) && o->hosts == 1 && o->ranks <= MAX_PREDICTION;
     free(index);
@@ -272,7 +277,7 @@ static xd_status add_prediction(const xd_line *l, const xd_translation *o, xd_te
     xd_status s = xd_advise(&a, &mine);
     if (s == XD_EINVAL)
         return xd_fail(e, s, "%s", mine.msg);
-    if (s != XD_OK || b->failed)        /* no prediction for an incomplete model directory */
+    if (s != XD_OK || b->failed) /* no prediction for an incomplete model directory */
         b->len = 0;
     return XD_OK;
 }
@@ -304,10 +309,10 @@ static xd_status check_plan(const xd_line *l, const xd_translation *o, xd_text_b
 
 static int print_here(const xd_line *l)
 {
-    xd_translation     o = { 0 };
-    xd_err      e = { 0 };
-    xd_text_buf b = { 0 };
-    int         code = XD_EXIT_OK;
+    xd_translation o = { 0 };
+    xd_err         e = { 0 };
+    xd_text_buf    b = { 0 };
+    int            code = XD_EXIT_OK;
     xd_translate(&o, l);
     if (o.failed)
         return xd_cli_exit(xd_fail(&e, XD_ENOMEM, "no memory for a command line"), &e);
@@ -346,7 +351,7 @@ static const char *value_of(const xd_words *c, const char *flag)
 static int print_sweep(const xd_words *c)
 {
     static const char *const sweeps[] = { "single_node_latency_test.py", "usp_latency_test.py" };
-    const char *model = value_of(c, "--model_id"), *script = value_of(c, "--script"),
+    const char              *model = value_of(c, "--model_id"), *script = value_of(c, "--script"),
                *size = value_of(c, "--sizes");
     const char *n = value_of(c, "--n_gpus"), *steps = value_of(c, "--num_inference_steps"),
                *name = NULL;
@@ -370,8 +375,8 @@ static int print_sweep(const xd_words *c)
                             "--num_inference_steps",
                             steps ? steps : "20" };
     print_clean("xDiT: %s runs %s by torchrun with every plan of %s processes, and prints their "
-           "times\nhere:\n ",
-           name, script ? script : "a script", n ? n : "8");
+                "times\nhere:\n ",
+                name, script ? script : "a script", n ? n : "8");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         fputc(' ', stdout);
         xd_shell_quote(stdout, words[i]);
@@ -384,7 +389,7 @@ static int print_sweep(const xd_words *c)
 
 static void print_help(FILE *f)
 {
-    options              o = { 0 };
+    options            o = { 0 };
     const xd_opt_table tables[] = { { rows, sizeof rows / sizeof *rows, &o } };
     const xd_opt_spec  s = { .tables = tables, .ntables = 1 };
     const char        *of_first = xd_xdit_model_at(0)->scripts;
@@ -398,12 +403,15 @@ static void print_help(FILE *f)
           "it does, its configs are read. Of a script the lines that start xDiT are read,\n"
           "and NAME=VALUE lines before them. Nothing is run: where arrays, loops or\n"
           "conditions decide, put echo before torchrun, run the script, and give the line\n"
-          "that it prints.\n", f);
+          "that it prints.\n",
+          f);
     xd_opt_help_all(f, &s);
-    fprintf(f, "\nExample:\n"
+    fprintf(f,
+            "\nExample:\n"
             "  xdit from-xdit 'torchrun --nproc_per_node=2 examples/%.*s.py \\\n"
             "    --model models/demo-pixart --prompt \"a red circle\" \\\n"
-            "    --pipefusion_parallel_degree 2'\n", (int)strcspn(script, " "), script);
+            "    --pipefusion_parallel_degree 2'\n",
+            (int)strcspn(script, " "), script);
 }
 
 /* Returns an error with the reason why a text that has no command of xDiT cannot be translated. */
@@ -424,8 +432,7 @@ static xd_status no_command(const xd_script *s, xd_err *e)
             "'curl' sends a request to xDiT's HTTP service; here use xdit generate --prompt, or "
             "xdit serve");
     if (c && !strncmp(c, "python", 6) && strstr(c, ".py"))
-        return xd_fail(e, XD_EINVAL,
-                       "'%.80s' is not a script of xDiT and has no --model", c);
+        return xd_fail(e, XD_EINVAL, "'%.80s' is not a script of xDiT and has no --model", c);
     if (c)
         return xd_fail(
             e, XD_EINVAL,
@@ -469,8 +476,7 @@ static xd_status read_all(xd_script *s, int argc, char **argv, int words, xd_err
     int       sh = !words && n > 3 && !strcmp(argv[0] + n - 3, ".sh");
     xd_status st = XD_OK;
     if (in || sh || (one && xd_file_exists(argv[0]) && !xd_file_is_dir(argv[0]))) {
-        st = argc > 1 ? xd_fail(e, XD_EINVAL, "scripts are read without arguments: "
-                                XD_SCRIPT_CURE)
+        st = argc > 1 ? xd_fail(e, XD_EINVAL, "scripts are read without arguments: " XD_SCRIPT_CURE)
                       : xd_file_read_any(argv[0], XD_SCRIPT_BYTES, &text, &len, e);
         if (st == XD_OK && strlen(text) != len)
             st = xd_fail(e, XD_EINVAL, "%s is not a script: it contains a byte 0",

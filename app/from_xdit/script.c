@@ -8,7 +8,11 @@
 #include "base/json.h"
 #include "base/word_list.h"
 
-enum { MAX_WORDS = 8192, MAX_WORD = 256 << 10, UNREAD = 1 };    /* UNREAD: the byte before an
+enum {
+    MAX_WORDS = 8192,
+    MAX_WORD = 256 << 10,
+    UNREAD = 1
+}; /* UNREAD: the byte before an
                                                                    expansion of the shell that is
                                                                    not evaluated but kept as text */
 
@@ -16,15 +20,15 @@ enum { MAX_WORDS = 8192, MAX_WORD = 256 << 10, UNREAD = 1 };    /* UNREAD: the b
 
 typedef struct reader {
     xd_script  *s;
-    const char *p;              /* the rest of the script's text */
-    xd_words    vars;           /* the variables of the script, as "NAME=value" */
-    xd_words    words;          /* the words of the current command */
-    xd_text_buf buf;            /* the word that is being read */
-    int         in_word;        /* 1: a word has begun, even if it is empty */
-    int         in_value;       /* 1: the current word is the value of an assignment */
-    char       *unset;          /* unset variables that the command uses: "$A, $B"; NULL: none */
-    int         depth;          /* number of open blocks (loops, conditions, functions) */
-    char        block[8];       /* reserved word of the outermost block: "for" */
+    const char *p;        /* the rest of the script's text */
+    xd_words    vars;     /* the variables of the script, as "NAME=value" */
+    xd_words    words;    /* the words of the current command */
+    xd_text_buf buf;      /* the word that is being read */
+    int         in_word;  /* 1: a word has begun, even if it is empty */
+    int         in_value; /* 1: the current word is the value of an assignment */
+    char       *unset;    /* unset variables that the command uses: "$A, $B"; NULL: none */
+    int         depth;    /* number of open blocks (loops, conditions, functions) */
+    char        block[8]; /* reserved word of the outermost block: "for" */
     xd_err     *e;
     xd_status   st;
 } reader;
@@ -38,8 +42,8 @@ static void append_word(reader *x, xd_words *w, const char *text)
     if (more && (more[w->n] = strdup(text)))
         w->n++;
     else
-        x->st = xd_fail(x->e, XD_EINVAL, "a command of the script has more than %d words",
-                        MAX_WORDS);
+        x->st =
+            xd_fail(x->e, XD_EINVAL, "a command of the script has more than %d words", MAX_WORDS);
 }
 
 static void drop_words(xd_words *w, int from)
@@ -75,8 +79,9 @@ const char *xd_script_unread(const char *word)
 
 static size_t name_length(const char *s)
 {
-    return *s >= '0' && *s <= '9' ? 0
-        : strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+    return *s >= '0' && *s <= '9'
+               ? 0
+               : strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
 }
 
 /* Returns the end of a text in brackets or quotes that begins at p, or NULL. */
@@ -156,7 +161,7 @@ static void note_unset(char **list, const char *name, int n)
 
 static void put_value(reader *x, const char *v, int split)
 {
-    for (split = split && !xd_script_unread(v); *v; ) {
+    for (split = split && !xd_script_unread(v); *v;) {
         size_t n = split ? strcspn(v, " \t\n") : strlen(v);
         if (n)
             put_text(x, v, n);
@@ -296,9 +301,10 @@ static void keep_command(reader *x)
     xd_command_line *more = realloc(x->s->command, (size_t)(x->s->n + 1) * sizeof *more);
     char           **v = find_variable(x, "CUDA_VISIBLE_DEVICES", 20);
     if (x->depth)
-        x->st = xd_fail(x->e, XD_EINVAL,
-                        "the script starts xDiT within '%s', which is not evaluated: "
-                        XD_SCRIPT_CURE, x->block);
+        x->st =
+            xd_fail(x->e, XD_EINVAL,
+                    "the script starts xDiT within '%s', which is not evaluated: " XD_SCRIPT_CURE,
+                    x->block);
     else if (!more)
         x->st = xd_fail(x->e, XD_ENOMEM, "no memory for a script");
     x->s->command = more ? more : x->s->command;

@@ -12,17 +12,20 @@
 enum { XD_SCRIPT_BYTES = 1 << 20 };
 #define XD_SCRIPT_CURE "put echo before torchrun, run the script, and paste the line that it prints"
 
-typedef struct xd_words { int n; char **v; } xd_words;
+typedef struct xd_words {
+    int    n;
+    char **v;
+} xd_words;
 
 typedef struct xd_command_line {
     xd_words words;
-    char    *devices;           /* value of CUDA_VISIBLE_DEVICES for the command; NULL: unset */
+    char    *devices; /* value of CUDA_VISIBLE_DEVICES for the command; NULL: unset */
 } xd_command_line;
 
 /* The commands that were found in a text; initialize with {0}, then set `wanted`. */
 typedef struct xd_script {
     /* Returns 1 if a command, given as n words, should be collected. */
-    int            (*wanted)(int n, char **word);
+    int              (*wanted)(int n, char **word);
     int              n;
     xd_command_line *command;
     /* Variables that are used in the commands and were not set: "$A, $B"; NULL: none. */

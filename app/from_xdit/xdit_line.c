@@ -11,18 +11,18 @@
 #include "cli/opt.h"
 
 enum {
-    ASSUMED_GPUS = 8,           /* assumed number of GPUs per host, if the command line means all
+    ASSUMED_GPUS = 8,     /* assumed number of GPUs per host, if the command line means all
                                    GPUs and does not list them */
-    MAX_BLOCKS = 1000000,       /* maximum number of transformer blocks in a pipeline stage, far
+    MAX_BLOCKS = 1000000, /* maximum number of transformer blocks in a pipeline stage, far
                                    more than any model has */
 };
 
 typedef struct reader {
-    xd_line               *l;
-    const xd_words        *s;
-    const xd_script       *text;        /* the script that contains the command */
-    int                    i;           /* index of the next word to parse */
-    xd_err                *e;
+    xd_line         *l;
+    const xd_words  *s;
+    const xd_script *text; /* the script that contains the command */
+    int              i;    /* index of the next word to parse */
+    xd_err          *e;
 } reader;
 
 static const char *base_name(const char *path)
@@ -104,7 +104,7 @@ static xd_status launcher_option(reader *r, const char *name, const char *v)
         l->auto_nproc = 1;
     else if (!strcmp(name, "nproc_per_node") || (accelerate && !strcmp(name, "num_processes")))
         return read_count(r, name, v, 1, &l->nproc);
-    else if (!strcmp(name, "nnodes") && strchr(v, ':'))  /* torchrun's elastic form MIN:MAX */
+    else if (!strcmp(name, "nnodes") && strchr(v, ':')) /* torchrun's elastic form MIN:MAX */
         return read_count(r, name, strchr(v, ':') + 1, 1, &l->nnodes);
     else if (!strcmp(name, "nnodes") || (accelerate && !strcmp(name, "num_machines")))
         return read_count(r, name, v, 1, &l->nnodes);
@@ -113,7 +113,7 @@ static xd_status launcher_option(reader *r, const char *name, const char *v)
     else if (!strcmp(name, "master_addr") || !strcmp(name, "main_process_ip"))
         l->master = xd_script_unread(v) ? xd_script_unread(v) : v;
     else if (!strcmp(name, "rdzv_endpoint") && !l->master)
-        l->master = xd_script_unread(v) ? xd_script_unread(v) : v;      /* HOST or HOST:PORT */
+        l->master = xd_script_unread(v) ? xd_script_unread(v) : v; /* HOST or HOST:PORT */
     return XD_OK;
 }
 
@@ -129,9 +129,9 @@ static void plain_name(const char *word, char *name, size_t size)
 static void complete_name(char *name, size_t size)
 {
     static const char *const lists[] = { torchrun_values, torchrun_switches };
-    const char *found = NULL;
-    size_t      n = strlen(name);
-    int         count = 0;
+    const char              *found = NULL;
+    size_t                   n = strlen(name);
+    int                      count = 0;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (const char *p = lists[i]; *(p += strspn(p, " ")); p += strcspn(p, " "))
             if (strncmp(p, name, n) == 0) {
@@ -176,8 +176,7 @@ static xd_status launcher_options(reader *r)
 
 static int is_module(const reader *r, const char *name)
 {
-    return r->i + 1 < r->s->n && !strcmp(r->s->v[r->i], "-m") &&
-           !strcmp(r->s->v[r->i + 1], name);
+    return r->i + 1 < r->s->n && !strcmp(r->s->v[r->i], "-m") && !strcmp(r->s->v[r->i + 1], name);
 }
 
 static xd_status read_python(reader *r)
@@ -199,8 +198,7 @@ static xd_status read_python(reader *r)
         r->i++;
     if (r->i == r->s->n || (r->s->v[r->i][0] == '-' && strcmp(r->s->v[r->i], "-m") != 0))
         return xd_fail(r->e, XD_EINVAL, "python has no script to run");
-    r->l->script =
-        !strcmp(r->s->v[r->i], "xfuser.runner") ? "xfuser/runner.py" : r->s->v[r->i];
+    r->l->script = !strcmp(r->s->v[r->i], "xfuser.runner") ? "xfuser/runner.py" : r->s->v[r->i];
     r->i++;
     return XD_OK;
 }
@@ -210,7 +208,7 @@ static xd_status read_python(reader *r)
 static xd_status read_runner(reader *r)
 {
     static const char own[] = " nproc_per_node nnodes node_rank master_addr master_port ";
-    char name[64];
+    char              name[64];
     r->l->script = "xdit";
     for (int i = r->i; i < r->s->n; i++) {
         const char *word = r->s->v[i], *v = strchr(word, '=');
@@ -271,8 +269,7 @@ int xd_line_wanted(int n, char **w)
         while (i < n && xd_list_has(" -u -O -s -B -I ", w[i]))
             i++;
         if (i + 1 < n && !strcmp(w[i], "-m"))
-            return !strncmp(w[i + 1], "torch.distributed.", 18) ||
-                   !strncmp(w[i + 1], "xfuser", 6);
+            return !strncmp(w[i + 1], "torch.distributed.", 18) || !strncmp(w[i + 1], "xfuser", 6);
         return i == n || is_ours(n - i, w + i);
     }
     if (ends_with(name, ".py"))
@@ -386,7 +383,7 @@ static xd_status keep_value(reader *r, int row, const char *v)
     }
     if (v[0] == '\xe2' && !strchr(v, ' ') && check_word(r, v) != XD_OK)
         return XD_EINVAL;
-    const char        **more = realloc(g->v, (size_t)(g->count + 1) * sizeof *more);
+    const char **more = realloc(g->v, (size_t)(g->count + 1) * sizeof *more);
     if (!more)
         return xd_fail(r->e, XD_ENOMEM, "no memory for a command line");
     g->v = more;
@@ -424,9 +421,9 @@ static int is_of_other(xd_line *l, const char *word, const char *name)
 {
     const char         *names[XD_XDIT_FLAGS_MAX];
     const xd_xdit_flag *f = word[1] == '-' ? xd_xdit_flag_find(name) : NULL;
-    const char *of = !f || f->in == 'r' ? "runner has"
-                     : f->in == 'f'     ? "scripts of benchmark/fid have"
-                                        : "example scripts have";
+    const char         *of = !f || f->in == 'r' ? "runner has"
+                             : f->in == 'f'     ? "scripts of benchmark/fid have"
+                                                : "example scripts have";
     const char         *near = NULL;
     int                 n = 0, first = !l->refusal[0];
     add_complaint(l, "unrecognized arguments: %.200s", word);
@@ -480,7 +477,7 @@ static const xd_xdit_flag *switch_before(const reader *r)
 static xd_status read_stray(reader *r)
 {
     xd_line            *l = r->l;
-    const char *word = r->s->v[r->i], *next = r->i + 1 < r->s->n ? r->s->v[r->i + 1] : NULL;
+    const char         *word = r->s->v[r->i], *next = r->i + 1 < r->s->n ? r->s->v[r->i + 1] : NULL;
     const xd_xdit_flag *f = xd_xdit_flag_find(word), *before = switch_before(r);
     if (check_word(r, word) != XD_OK)
         return XD_EINVAL;
@@ -545,7 +542,7 @@ int xd_line_product(const xd_line *l)
 {
     static const char *const degrees[] = { "data_parallel_degree", "ulysses_degree", "ring_degree",
                                            "pipefusion_parallel_degree", "tensor_parallel_degree" };
-    double product = xd_line_on(l, "use_cfg_parallel") ? 2 : 1;
+    double                   product = xd_line_on(l, "use_cfg_parallel") ? 2 : 1;
     for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
         product *= xd_line_int(l, degrees[i], 1);
     return product > 1e9 ? 1000000000 : product < -1e9 ? -1000000000 : (int)product;
@@ -561,7 +558,7 @@ static int counted_ranks(const xd_words *s)
     static const char *const degrees[] = { "--ulysses_degree", "--tensor_parallel_degree",
                                            "--ring_degree", "--pipefusion_parallel_degree",
                                            "--data_parallel_degree" };
-    double product = 1;
+    double                   product = 1;
     for (int i = 0; i < s->n; i++) {
         for (size_t k = 0; k < sizeof degrees / sizeof *degrees; k++) {
             size_t n = strlen(degrees[k]);
@@ -570,8 +567,7 @@ static int counted_ranks(const xd_words *s)
             else if (strncmp(s->v[i], degrees[k], n) == 0 && s->v[i][n] == '=')
                 product *= atoi(s->v[i] + n + 1);
         }
-        if (!strcmp(s->v[i], "--use_cfg_parallel") ||
-            !strcmp(s->v[i], "--use_cfg_parallel=True"))
+        if (!strcmp(s->v[i], "--use_cfg_parallel") || !strcmp(s->v[i], "--use_cfg_parallel=True"))
             product *= 2;
     }
     return product < 1 ? 1 : product > 65536 ? 65536 : (int)product;
@@ -617,7 +613,8 @@ static void read_net(xd_line *l)
     if (net)
         l->heads = net->heads, l->blocks = net->blocks, l->cross = net->cross;
     int heads = path && xd_file_exists(path) && xd_json_read(&j, path, NULL) == XD_OK
-        ? read_field(j, "num_attention_heads") + read_field(j, "n_heads") : 0;
+                    ? read_field(j, "num_attention_heads") + read_field(j, "n_heads")
+                    : 0;
     if (heads) {
         l->heads = heads;
         l->blocks = read_field(j, "num_layers") + read_field(j, "num_single_layers") +

@@ -10,10 +10,10 @@
 #include "from_xdit/script.h"
 #include "from_xdit/xdit_models.h"
 
-typedef struct xd_given {       /* a flag of xDiT with its values on the command line */
-    int          n, count;      /* number of occurrences of the flag; number of values of its
+typedef struct xd_given {  /* a flag of xDiT with its values on the command line */
+    int          n, count; /* number of occurrences of the flag; number of values of its
                                    last occurrence */
-    int          off;           /* 1: the flag was written as --no-NAME */
+    int          off;      /* 1: the flag was written as --no-NAME */
     /* [count] values of the flag; the list is malloc'ed, its strings are borrowed. */
     const char **v;
 } xd_given;
@@ -23,30 +23,30 @@ typedef enum xd_starter { XD_BY_TORCHRUN, XD_BY_PYTHON, XD_BY_ACCELERATE, XD_BY_
 /* A parsed command line; initialize with {0}; its strings are borrowed from the words of the
  * command. */
 typedef struct xd_line {
-    xd_starter  by;
-    int         nproc, nnodes;  /* number of processes per host; number of hosts */
-    int         node_rank;
+    xd_starter           by;
+    int                  nproc, nnodes; /* number of processes per host; number of hosts */
+    int                  node_rank;
     /* 1: the number of processes was given as "gpu" or "auto". nproc is then the number of GPUs
      * in CUDA_VISIBLE_DEVICES or, if that is unset, 8. */
-    int         auto_nproc;
-    const char *master;         /* host of rank 0; NULL: this host */
-    const char *script;         /* name of the example script; "xdit" for the runner */
-    int         runner;         /* 1: the command starts xDiT's runner, which has its own flags */
-    int         world;          /* number of processes on all hosts */
-    const xd_xdit_model *model; /* row of the model; NULL: unknown */
+    int                  auto_nproc;
+    const char          *master; /* host of rank 0; NULL: this host */
+    const char          *script; /* name of the example script; "xdit" for the runner */
+    int                  runner; /* 1: the command starts xDiT's runner, which has its own flags */
+    int                  world;  /* number of processes on all hosts */
+    const xd_xdit_model *model;  /* row of the model; NULL: unknown */
     /* Number of attention heads, of blocks and of cross-attention heads of the transformer; 0:
      * unknown. */
-    int         heads, blocks, cross;
+    int                  heads, blocks, cross;
     /* 1: the numbers heads, blocks and cross were read from the config in the model directory. */
-    int         from_config;
+    int                  from_config;
     /* The flags on the command line; given[i] belongs to the flag xd_xdit_flags[i]. */
-    xd_given    given[XD_XDIT_FLAGS_MAX];
+    xd_given             given[XD_XDIT_FLAGS_MAX];
     /* Error that xDiT's parser of arguments (argparse) would print; empty: none. */
-    char        refusal[512];
-    char        why[128];       /* explanation of the error in `refusal`; may be empty */
-    const xd_xdit_flag *no_dashes;      /* a flag written without dashes; NULL: none */
+    char                 refusal[512];
+    char                 why[128];  /* explanation of the error in `refusal`; may be empty */
+    const xd_xdit_flag  *no_dashes; /* a flag written without dashes; NULL: none */
     /* 1: xDiT's model is known from the script, the model's name or its directory. */
-    int         known_model;
+    int                  known_model;
 } xd_line;
 
 /* Parses a command. XD_EINVAL: the command is not a command line of xDiT. If xDiT's parser would
@@ -65,22 +65,22 @@ const xd_given *xd_line_given(const xd_line *l, const char *flag);
 /* Returns the sum of the numbers of transformer blocks of all pipeline stages. A number of blocks
  * that is out of range counts as the nearest allowed number; *bad becomes its text. If all numbers
  * of blocks are in range, *bad becomes NULL. */
-int64_t     xd_line_sum(const xd_given *list, const char **bad);
+int64_t         xd_line_sum(const xd_given *list, const char **bad);
 /* Returns the product of the parallel degrees that the flags set. */
-int         xd_line_product(const xd_line *l);
+int             xd_line_product(const xd_line *l);
 
-typedef struct xd_possible {    /* an error of xDiT that occurs only in some installations */
+typedef struct xd_possible { /* an error of xDiT that occurs only in some installations */
     const char *when;
     char        error[320], because[256];
 } xd_possible;
 
-typedef struct xd_verdict {     /* the prediction of whether xDiT would run the command */
+typedef struct xd_verdict { /* the prediction of whether xDiT would run the command */
     /* When xDiT would fail, for example "when its flags are read"; NULL: xDiT would run the
      * command. */
     const char *when;
     char        error[512], because[512];
     int         nnotes;
-    char        note[8][256];   /* further remarks about the command */
+    char        note[8][256]; /* further remarks about the command */
     int         npossible;
     xd_possible possible[2];
 } xd_verdict;

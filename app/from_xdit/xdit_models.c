@@ -27,21 +27,24 @@ enum {
 
 static const xd_xdit_model models[] = {
     /* example scripts */
-    { .title = "ConsisID", .scripts = "consisid_example consisid_usp_example",
+    { .title = "ConsisID",
+      .scripts = "consisid_example consisid_usp_example",
       .refuses = "ConsisID",
-      .pipeline = "xFuserConsisIDPipeline", .cell = 8, .patch = 2,
+      .pipeline = "xFuserConsisIDPipeline",
+      .cell = 8,
+      .patch = 2,
       .can = CFG | USP | ROWS | GUIDE | FILM },
-    SCRIPT("HunyuanVideo", "hunyuan_video_usp_example",
-           "HunyuanVideoPipeline", 8, 2, USP | GUIDE | FILM),
-    SCRIPT("HunyuanVideo-1.5", "hunyuan_video15_example",
-           "HunyuanVideo15Pipeline", 16, 1, USP | GUIDE | FILM),
+    SCRIPT("HunyuanVideo", "hunyuan_video_usp_example", "HunyuanVideoPipeline", 8, 2,
+           USP | GUIDE | FILM),
+    SCRIPT("HunyuanVideo-1.5", "hunyuan_video15_example", "HunyuanVideo15Pipeline", 16, 1,
+           USP | GUIDE | FILM),
     SCRIPT("SANA", "sana_example", "xFuserSanaPipeline", 32, 1, CFG | USP | PP | ROWS | GUIDE),
-    SCRIPT("SANA-Sprint", "sana_sprint_example",
-           "xFuserSanaSprintPipeline", 32, 1, USP | ROWS | GUIDE),
+    SCRIPT("SANA-Sprint", "sana_sprint_example", "xFuserSanaSprintPipeline", 32, 1,
+           USP | ROWS | GUIDE),
     SCRIPT("SDXL", "sdxl_example", "xFuserStableDiffusionXLPipeline", 8, 1, CFG | GUIDE),
     SCRIPT("Latte", "latte_example", "xFuserLattePipeline", 8, 2, USP | ROWS | FILM),
-    SCRIPT("Lumina", "lumina2_example lumina_cfg_example",
-           "Lumina2Pipeline", 8, 2, CFG | USP | GUIDE),
+    SCRIPT("Lumina", "lumina2_example lumina_cfg_example", "Lumina2Pipeline", 8, 2,
+           CFG | USP | GUIDE),
     /* models of xDiT's runner; the first matching row is used */
     RUNNER("HunyuanVideo-1.5", "HunyuanVideo-1.5", "HunyuanVideo15", 16, 1, USP | FILM),
     RUNNER("HunyuanVideo", "HunyuanVideo", "HunyuanVideo", 8, 2, USP | FILM),
@@ -52,11 +55,16 @@ static const xd_xdit_model models[] = {
 };
 
 static const xd_xdit_net nets[] = {
-    { "ConsisID", 48, 42, 0 },      { "HunyuanVideo-1.5", 16, 54, 0 },
+    { "ConsisID", 48, 42, 0 },
+    { "HunyuanVideo-1.5", 16, 54, 0 },
     { "HunyuanVideo", 24, 60, 0 },
-    { "Krea-2", 48, 28, 0 },        { "LTX-2", 32, 48, 0 },
-    { "Latte", 16, 56, 0 },         { "Sana_1600M", 70, 20, 20 },   { "SANA1.5_1.6B", 70, 20, 20 },
-    { "Sana_600M", 36, 28, 16 },    { "Cosmos3", 32, 36, 0 },
+    { "Krea-2", 48, 28, 0 },
+    { "LTX-2", 32, 48, 0 },
+    { "Latte", 16, 56, 0 },
+    { "Sana_1600M", 70, 20, 20 },
+    { "SANA1.5_1.6B", 70, 20, 20 },
+    { "Sana_600M", 36, 28, 16 },
+    { "Cosmos3", 32, 36, 0 },
     { .name = NULL },
 };
 

@@ -64,9 +64,12 @@ static const char at_step[] = "in the first step";
 /* Describes the degrees and processes: "cfg 2 x ulysses 2 = 4 and there are 2 processes". */
 static void sum_up(const judge *j, char *text, size_t size)
 {
-    const struct { const char *name; int n; } part[] = {
-        { "data", j->dp }, { "cfg", j->cfg }, { "ulysses", j->uly }, { "ring", j->ring },
-        { "tensor", j->tp }, { "pipefusion", j->pp },
+    const struct {
+        const char *name;
+        int         n;
+    } part[] = {
+        { "data", j->dp },   { "cfg", j->cfg },   { "ulysses", j->uly },
+        { "ring", j->ring }, { "tensor", j->tp }, { "pipefusion", j->pp },
     };
     size_t at = 0;
     text[0] = 0;
@@ -98,8 +101,8 @@ static void check_sizes(judge *j)
 static void check_schedules(judge *j)
 {
     const xd_line *l = j->l;
-    const char *low = xd_line_text(l, "hybrid_attn_low_precision_backend");
-    const char *high = xd_line_text(l, "hybrid_attn_high_precision_backend");
+    const char    *low = xd_line_text(l, "hybrid_attn_low_precision_backend");
+    const char    *high = xd_line_text(l, "hybrid_attn_high_precision_backend");
     if (xd_line_on(l, "use_hybrid_attn_schedule")) {
         if (xd_line_text(l, "attention_backend"))
             add_error(j, at_start, "",
@@ -130,7 +133,7 @@ static void check_schedules(judge *j)
 static void check_stages(judge *j)
 {
     const xd_given *list = xd_line_given(j->l, "attn_layer_num_for_pp");
-    int patches = xd_line_int(j->l, "num_pipeline_patch", 0);
+    int             patches = xd_line_int(j->l, "num_pipeline_patch", 0);
     if (j->pp < 1)
         add_error(j, at_start, "",
                   "pipefusion_degree must be set and greater than 1 to use pipefusion");
@@ -223,7 +226,10 @@ static void check_capabilities(judge *j)
                       "Model %.100s not found in registry", name);
         return;
     }
-    const struct { const char *key; int n; unsigned need;
+    const struct {
+        const char *key;
+        int         n;
+        unsigned    need;
     } row[] = {
         { "ulysses_degree", j->uly, XD_CAN_SP },
         { "ring_degree", j->ring, XD_CAN_RING },
@@ -235,9 +241,9 @@ static void check_capabilities(judge *j)
         if (row[i].n > 1 && !has_capability(j, row[i].need))
             add_error(j, at_start, "", "Model %.100s does not support %s.", name, row[i].key);
     if (j->l->runner && j->cfg == 2 && !has_capability(j, XD_CAN_CFG))
-        add_note(
-            j, "the model has no cfg parallelism: half of the processes repeat the work of the "
-               "others");
+        add_note(j,
+                 "the model has no cfg parallelism: half of the processes repeat the work of the "
+                 "others");
 }
 
 static void check_script(judge *j)
@@ -257,8 +263,7 @@ static void check_script(judge *j)
         add_error(j, at_load, "", "UnetRuntimeState only supports 2 GPUs with CFG Parallel");
     if (j->tp > 1 && !has_capability(j, XD_CAN_TP))
         add_note(
-            j,
-            "xDiT has no tensor parallelism for this model: the processes repeat the same work");
+            j, "xDiT has no tensor parallelism for this model: the processes repeat the same work");
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -318,10 +323,10 @@ static void check_attention(judge *j)
     if (strstr(no_ring, word))
         add_error(j, at_load, "", "Selected attention backend does not support ring parallelism.");
     if (!name)
-        add_note(
-            j, "ring needs a suitable attention backend: if FLASH_4 or only SDPA is installed, "
-               "ring is "
-               "refused until --attention_backend names another");
+        add_note(j,
+                 "ring needs a suitable attention backend: if FLASH_4 or only SDPA is installed, "
+                 "ring is "
+                 "refused until --attention_backend names another");
 }
 
 static void check_supported(judge *j)
@@ -347,10 +352,10 @@ static int round_up(int n, int by)
 static void check_rows(judge *j)
 {
     const xd_xdit_model *m = j->l->model;
-    int n = j->height / m->cell, unit = j->sp * m->patch,
-        asked = int_of(j->l, "num_pipeline_patch", 0);
-    int patches = j->pp > 1 ? (asked > 0 ? asked : j->pp) : 1;
-    char why[160];
+    int                  n = j->height / m->cell, unit = j->sp * m->patch,
+                         asked = int_of(j->l, "num_pipeline_patch", 0);
+    int                  patches = j->pp > 1 ? (asked > 0 ? asked : j->pp) : 1;
+    char                 why[160];
     if (n < 1 || unit < 1 || patches < 1 || j->sp < 1)
         return;
     snprintf(why, sizeof why, "%d pixels are %d rows of tokens, which %d ranks must share evenly",
@@ -378,8 +383,10 @@ static void check_geometry(judge *j)
     const xd_xdit_model *m = j->l->model;
     if (!m)
         return;
-    int divisor = !strncmp(m->title, "LTX", 3) ? 64 : !strncmp(m->title, "CausalWan", 9) ? 16
-                  : !strncmp(m->title, "SANA", 4) ? 32 : 0;
+    int divisor = !strncmp(m->title, "LTX", 3)         ? 64
+                  : !strncmp(m->title, "CausalWan", 9) ? 16
+                  : !strncmp(m->title, "SANA", 4)      ? 32
+                                                       : 0;
     if (divisor && (j->height % divisor || j->width % divisor))
         add_error(j, at_call, "", "%s requires height and width to be divisible by %d", m->title,
                   divisor);
@@ -391,10 +398,9 @@ static void check_geometry(judge *j)
                   "the tokens are not divisible, and the call that pads them is misspelt",
                   "'%s' object has no attribute '_pad_to_sp_divisible'", m->bad_padding);
     if (!strcmp(m->title, "HunyuanVideo") && j->sp > 1 && tokens && tokens % j->sp)
-        add_note(j,
-                 "ranks get parts of different sizes without padding: it hangs or fails in the "
-                 "first "
-                 "all-to-all");
+        add_note(j, "ranks get parts of different sizes without padding: it hangs or fails in the "
+                    "first "
+                    "all-to-all");
 }
 
 /* ---- errors that depend on the installation -------------------------------------------------- */
@@ -403,7 +409,7 @@ XD_PRINTF(4, 5)
 static void add_warning(judge *j, const char *when, const char *because, const char *fmt, ...)
 {
     xd_possible *p = &j->v->possible[j->v->npossible];
-    va_list     ap;
+    va_list      ap;
     if (j->v->npossible == (int)(sizeof j->v->possible / sizeof *j->v->possible))
         return;
     j->v->npossible++;
@@ -431,7 +437,7 @@ static int is_named(const judge *j, const char *pieces)
 static int64_t query_count(const judge *j)
 {
     const xd_xdit_model *m = j->l->model;
-    int frames = int_of(j->l, "num_frames", 49), latent = (frames - 1) / 4 + 1;
+    int                  frames = int_of(j->l, "num_frames", 49), latent = (frames - 1) / 4 + 1;
     if (!m || !m->text_rows || frames < 1 || j->sp < 1)
         return 0;
     int text = int_of(j->l, "max_sequence_length", m->text_rows);
@@ -444,8 +450,8 @@ static int64_t query_count(const judge *j)
 static void check_installation(judge *j)
 {
     const char *backend = xd_line_text(j->l, "attention_backend");
-    int64_t q = query_count(j), padded = (q + 31) / 32 * 32,
-            tokens = (int64_t)(j->height / 16) * (j->width / 16);
+    int64_t     q = query_count(j), padded = (q + 31) / 32 * 32,
+                tokens = (int64_t)(j->height / 16) * (j->width / 16);
     int         asked = int_of(j->l, "num_pipeline_patch", 0), patches = asked > 0 ? asked : j->pp;
     char        text[160] = "6592) must match the size of tensor b (6572", parts[128] = "";
     char        why[256];
@@ -469,7 +475,8 @@ static void check_installation(judge *j)
     snprintf(why, sizeof why,
              "from 0.32 on a pixel of %s's latents is 8 pixels wide, not 16, so xDiT counts four "
              "times the tokens; hosts of a run with several versions of diffusers fail the same "
-             "way", j->l->model->old_packing);
+             "way",
+             j->l->model->old_packing);
     add_warning(
         j, "when the request begins with diffusers 0.32 or newer and xDiT 0.4.0 or older", why,
         "RuntimeError: split_with_sizes "

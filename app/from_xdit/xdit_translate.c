@@ -58,7 +58,7 @@ static void set_plan(xd_translation *o, const xd_line *l)
     if (o->list)
         o->plan.attn_layer_num_for_pp = o->list;
     if (o->plan.pipefusion_parallel_degree == 1)
-        o->plan.num_pipeline_patch = 0;         /* xDiT ignores this flag, so it is omitted */
+        o->plan.num_pipeline_patch = 0; /* xDiT ignores this flag, so it is omitted */
     o->ranks = xd_parallel_ranks(&o->plan);
     o->hosts = l->nnodes;
     if (o->ranks == 1 && l->world > 1) {
@@ -159,9 +159,10 @@ static void add_flag(xd_translation *o, const xd_line *l, const xd_xdit_flag *f)
         add_flag_text(o, "--%s", name);
         add_flag_text(o, "%s", f->value <= 'Z' ? g->v[0] : g->v[g->count - 1]);
         if (g->count > 1)
-            snprintf(o->note, sizeof o->note, "--%s accepts one value here: the first of %d is "
-                                              "used", name,
-                     g->count);
+            snprintf(o->note, sizeof o->note,
+                     "--%s accepts one value here: the first of %d is "
+                     "used",
+                     name, g->count);
     }
 }
 
@@ -214,7 +215,7 @@ void xd_translate(xd_translation *o, const xd_line *l)
     }
     add_defaults(o, l);
     if (xd_parallel_ranks(&o->plan) == 1 && o->ranks > 1)
-        o->plan.ulysses_degree = o->ranks;      /* --nproc without degrees sets the Ulysses
+        o->plan.ulysses_degree = o->ranks; /* --nproc without degrees sets the Ulysses
                                                    degree */
 }
 
@@ -253,7 +254,7 @@ int xd_shell_quote(FILE *f, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "_-./=,:@%+";
-    int controls = has_controls(word), columns = 2 + controls;
+    int               controls = has_controls(word), columns = 2 + controls;
     if (*word && strspn(word, plain) == strlen(word)) {
         if (f)
             fputs(word, f);
@@ -301,10 +302,16 @@ void xd_translation_free(xd_translation *o)
 
 void xd_translation_plan(const xd_parallel *p, char *text, size_t size)
 {
-    const struct { const char *name; int n; } part[] = {
-        { "data", p->data_parallel_degree }, { "cfg", p->use_cfg_parallel ? 2 : 1 },
-        { "pipefusion", p->pipefusion_parallel_degree }, { "ring", p->ring_degree },
-        { "ulysses", p->ulysses_degree }, { "tensor", p->tensor_parallel_degree },
+    const struct {
+        const char *name;
+        int         n;
+    } part[] = {
+        { "data", p->data_parallel_degree },
+        { "cfg", p->use_cfg_parallel ? 2 : 1 },
+        { "pipefusion", p->pipefusion_parallel_degree },
+        { "ring", p->ring_degree },
+        { "ulysses", p->ulysses_degree },
+        { "tensor", p->tensor_parallel_degree },
     };
     size_t at = 0;
     snprintf(text, size, "1 rank");

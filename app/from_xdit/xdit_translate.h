@@ -9,20 +9,20 @@
 
 /* A command of xdit, translated from a command of xDiT; initialize with {0}. */
 typedef struct xd_translation {
-    int         n, cap;
-    char      **word;           /* words of the translated command; the array and its words are
+    int                 n, cap;
+    char              **word; /* words of the translated command; the array and its words are
                                    malloc'ed */
-    xd_parallel plan;
-    int         ranks, hosts;
-    char       *list;           /* value of plan.attn_layer_num_for_pp; malloc'ed, or NULL */
-    const char *model;          /* value of --model, borrowed; NULL: the command line names no
+    xd_parallel         plan;
+    int                 ranks, hosts;
+    char               *list;   /* value of plan.attn_layer_num_for_pp; malloc'ed, or NULL */
+    const char         *model;  /* value of --model, borrowed; NULL: the command line names no
                                    model */
-    int         failed;         /* 1: memory was exhausted */
+    int                 failed; /* 1: memory was exhausted */
     /* Number of flags of xDiT that the translation omits; the rows of these flags in xd_xdit_flags
      * have the reasons. */
-    int         nleft;
+    int                 nleft;
     const xd_xdit_flag *left[XD_XDIT_FLAGS_MAX];
-    char        note[512];      /* a further remark about the translation; may be empty */
+    char                note[512]; /* a further remark about the translation; may be empty */
 } xd_translation;
 
 void xd_translate(xd_translation *o, const xd_line *l);

@@ -4,7 +4,9 @@
 #include <signal.h>
 #include <stdio.h>
 
-enum { DEPTH = 5 };             /* maximum number of levels in the process tree from the launcher to
+enum {
+    DEPTH = 5
+}; /* maximum number of levels in the process tree from the launcher to
                                    a rank (scripts and proxies are between) */
 
 static int is_alive(pid_t pid)

@@ -5,7 +5,7 @@
  * forwards Ctrl-C in a way that lets ranks cancel their request. The files of the launcher are in a
  * temporary directory (rundir.h). Every rank is tracked (roster.h): if a rank dies, or ranks do not
  * connect, the run ends even if the launcher hangs. */
-#define _GNU_SOURCE             /* ppoll */
+#define _GNU_SOURCE /* ppoll */
 #include "launch/launch.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@
 #include "launch/rundir.h"
 #include "launch/streams.h"
 
-#ifndef XDIT_MPI                /* MPI of the build, 1: Open MPI, 2: another MPI, 0: none */
+#ifndef XDIT_MPI /* MPI of the build, 1: Open MPI, 2: another MPI, 0: none */
 #define XDIT_MPI 0
 #endif
 
@@ -43,24 +43,26 @@
  * REPEAT_S: seconds between two cancel signals. START_S: seconds for ranks to connect. MAXRANKS:
  * maximum number of ranks. */
 enum { CANCEL_S = 30, KILL_S = 5, REPEAT_S = 1, START_S = 60, MAXRANKS = 4096 };
-enum { LOST_S = 10 };           /* seconds within which the launcher must end the run after the loss
+enum {
+    LOST_S = 10
+}; /* seconds within which the launcher must end the run after the loss
                                    of a host */
 
 typedef struct watch {
-    pid_t  child;
-    int    out, err;            /* pipes from the launcher's standard output and standard error; -1:
+    pid_t      child;
+    int        out, err;     /* pipes from the launcher's standard output and standard error; -1:
                                    closed */
-    int    write_errno;         /* errno of a failed write to standard output; 0: no error */
-    int    has_output;          /* 1: ranks have printed to standard output; every successful run
+    int        write_errno;  /* errno of a failed write to standard output; 0: no error */
+    int        has_output;   /* 1: ranks have printed to standard output; every successful run
                                    prints something */
-    int    first_signal;        /* the first termination signal; 0: none */
-    int    stage;               /* stage of ending the run: 0 running, 1 cancelled, 2 SIGTERM sent,
+    int        first_signal; /* the first termination signal; 0: none */
+    int        stage;        /* stage of ending the run: 0 running, 1 cancelled, 2 SIGTERM sent,
                                    3 killed */
-    double stage_s;             /* start time of the present stage */
-    double cancel_s;            /* time of the last cancel signal */
-    double limit;               /* seconds for all ranks to connect; 0: no limit */
-    double lost_s;              /* time when the launcher reported a lost host; 0: it has not */
-    char   cause[512];          /* reason why this process ended the run; empty: it did not */
+    double     stage_s;      /* start time of the present stage */
+    double     cancel_s;     /* time of the last cancel signal */
+    double     limit;        /* seconds for all ranks to connect; 0: no limit */
+    double     lost_s;       /* time when the launcher reported a lost host; 0: it has not */
+    char       cause[512];   /* reason why this process ended the run; empty: it did not */
     xd_rundir  dir;
     xd_roster  roster;
     xd_mpi_log mpi_log;
@@ -69,7 +71,7 @@ typedef struct watch {
 /* The beginning of the text that xd_mpi_log_cause writes about a lost host. */
 static const char LOST_HOST[] = "lost the connection to host ";
 
-static volatile sig_atomic_t received;  /* signal received since the last check; 0: none */
+static volatile sig_atomic_t received; /* signal received since the last check; 0: none */
 
 static void on_signal(int sig)
 {
@@ -97,7 +99,7 @@ xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e
 
 /* ---- a rank ---------------------------------------------------------------------------------- */
 
-static char timeout_text[160];  /* error message if the ranks do not connect in time */
+static char timeout_text[160]; /* error message if the ranks do not connect in time */
 
 static void on_timeout(int sig)
 {
@@ -150,8 +152,8 @@ xd_status xd_launch_check_env(xd_err *e)
                                          "PMIX_RANK", "PMI_SIZE", "PMI_RANK" };
     static const char *const alive[] = { "PMI_FD", "PMI_PORT", "SLURM_JOB_ID", "PALS_APID",
                                          "ALPS_APP_PE" };
-    const char *name = NULL;
-    int         running = has_pmix_server();
+    const char              *name = NULL;
+    int                      running = has_pmix_server();
     for (size_t i = 0; i < sizeof names / sizeof *names && !name; i++)
         name = getenv(names[i]) ? names[i] : NULL;
     int open_mpi = name && (name[0] == 'O' || name[3] == 'X');
@@ -176,7 +178,7 @@ static int has_xdit_parent(void)
 void xd_launch_deadline(int start_timeout, int rank)
 {
     struct sigaction act = { .sa_handler = on_timeout };
-    if (xd_roster_joined())       /* the parent process checks the time limit and watches the
+    if (xd_roster_joined()) /* the parent process checks the time limit and watches the
                                      launcher */
         return;
     if (!has_xdit_parent())
@@ -209,7 +211,7 @@ static xd_status find_launcher(char *path, size_t size, xd_err *e)
 {
     static const char *const names[] = { XDIT_MPI == 1 ? "mpirun.openmpi" : "mpiexec.hydra",
                                          XDIT_MPI == 1 ? "mpirun" : "mpiexec" };
-    const char *own = getenv("XDIT_MPIRUN");
+    const char              *own = getenv("XDIT_MPIRUN");
     if (!XDIT_MPI)
         return xd_fail(e, XD_EUNSUPPORTED, "this build has no MPI and runs on one rank only");
     if (own && *own) {
@@ -221,7 +223,8 @@ static xd_status find_launcher(char *path, size_t size, xd_err *e)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (in_path(names[i], path, size))
             return XD_OK;
-    return xd_fail(e, XD_EIO, "several ranks need mpirun, which was not found: install the package "
+    return xd_fail(e, XD_EIO,
+                   "several ranks need mpirun, which was not found: install the package "
                    "%s, or set XDIT_MPIRUN",
                    XDIT_MPI == 1 ? "openmpi-bin" : "mpich");
 }
@@ -236,7 +239,10 @@ int xd_launch_here(void)
     return 1;
 }
 
-typedef struct arg_list { const char *v[32]; int n; } arg_list;
+typedef struct arg_list {
+    const char *v[32];
+    int         n;
+} arg_list;
 
 static void add_args(arg_list *a, const char *first, const char *second, const char *third)
 {
@@ -319,7 +325,7 @@ static void exec_launcher(char **v, const watch *w, pid_t parent, const int out[
     int      null = open("/dev/null", O_RDONLY);
     setpgid(0, 0);
 #ifdef __linux__
-    prctl(PR_SET_PDEATHSIG, SIGTERM);   /* if the parent is killed, the ranks end, too */
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* if the parent is killed, the ranks end, too */
     if (getppid() != parent)
         _exit(127);
 #endif
@@ -335,7 +341,7 @@ static void exec_launcher(char **v, const watch *w, pid_t parent, const int out[
     signal(SIGPIPE, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (w->dir.path[0])         /* Open MPI 5 reads this variable in place of orte_tmpdir_base */
+    if (w->dir.path[0]) /* Open MPI 5 reads this variable in place of orte_tmpdir_base */
         setenv("PRTE_MCA_prte_tmpdir_base", w->dir.path, 0);
     if (XDIT_MPI == 1 && xd_launch_here())
         xd_streams_export();
@@ -390,7 +396,7 @@ static xd_status start_launcher(watch *w, char **v, xd_err *e)
 static void escalate_signal(watch *w)
 {
     static const int signals[] = { XDIT_MPI == 1 ? SIGUSR1 : SIGINT, SIGTERM, SIGKILL };
-    if (w->stage == 2)          /* kill the ranks first, because they would outlive their
+    if (w->stage == 2) /* kill the ranks first, because they would outlive their
                                    launcher */
         xd_roster_kill(&w->roster, w->child);
     if (w->stage < 3)
@@ -410,7 +416,7 @@ static void watch_signals(watch *w)
     } else if (w->stage && waited > (w->stage == 1 ? CANCEL_S : KILL_S)) {
         escalate_signal(w);
     } else if (w->stage == 1 && XDIT_MPI == 1 && now - w->cancel_s > REPEAT_S) {
-        kill(w->child, SIGUSR1);  /* the cancel signal is sent again, because a launcher that is
+        kill(w->child, SIGUSR1); /* the cancel signal is sent again, because a launcher that is
                                      still starting ranks loses it */
         w->cancel_s = now;
     }
@@ -462,7 +468,7 @@ static void watch_roster(watch *w)
         !xd_roster_failed(&w->roster, w->child, w->limit, w->cause, sizeof w->cause))
         return;
     xd_roster_kill(&w->roster, w->child);
-    w->stage = 1;               /* the next signal to the launcher is SIGTERM, and SIGKILL follows
+    w->stage = 1; /* the next signal to the launcher is SIGTERM, and SIGKILL follows
                                    after KILL_S */
     escalate_signal(w);
 }
@@ -482,7 +488,7 @@ static void watch_hosts(watch *w)
         return;
     snprintf(w->cause, sizeof w->cause, "%s", why);
     xd_roster_kill(&w->roster, w->child);
-    w->stage = 1;               /* the next signal to the launcher is SIGTERM */
+    w->stage = 1; /* the next signal to the launcher is SIGTERM */
     escalate_signal(w);
 }
 
@@ -576,18 +582,15 @@ static void find_cause(const watch *w, int status, int code, char *why, size_t s
     else if (xd_roster_first_death(&w->roster, gone, sizeof gone) && !strstr(gone, "by signal 15"))
         snprintf(why, size, "%s", gone);
     else
-        snprintf(
-            why, size,
-            "it exited with code %d and no message, as after SIGTERM",
-            code);
+        snprintf(why, size, "it exited with code %d and no message, as after SIGTERM", code);
 }
 
 /* Returns the exit code of a run. Prints the cause of a failure if no rank has reported it. */
 static int exit_code_of(const watch *w, const char *launcher, int status)
 {
     char why[512];
-    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
-        reported = has_reported(w);
+    int  code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+         reported = has_reported(w);
     if (w->first_signal) {
         if (!reported)
             fprintf(stderr, "xdit: cancelled\n");
@@ -605,14 +608,14 @@ static int exit_code_of(const watch *w, const char *launcher, int status)
     find_cause(w, status, code, why, sizeof why);
     int a_rank = strncmp(why, "rank ", 5) == 0 || strncmp(why, "the rank ", 9) == 0;
     int killed = a_rank && strstr(why, "was killed");
-    int by_rank =
-        code == XD_EXIT_FAILED || code == XD_EXIT_USAGE || (code > 128 && a_rank && !killed);
+    int by_rank = code == XD_EXIT_FAILED || code == XD_EXIT_USAGE ||
+                  (code > 128 && a_rank && !killed);
     int a_host = strncmp(why, LOST_HOST, sizeof LOST_HOST - 1) == 0;
     /* A line that a rank has printed may be an error or information. Such a line explains the
      * failure only if a rank has joined the roster, or if a rank's death is the cause of the
      * failure. */
     reported = reported && (w->roster.n || a_rank);
-    if (code && (!by_rank || !reported || killed))  /* after the death of a rank, other ranks report
+    if (code && (!by_rank || !reported || killed)) /* after the death of a rank, other ranks report
                                                        only that the messages of that rank are
                                                        missing */
         fprintf(stderr, "xdit: %s%s\n", a_rank || a_host ? "" : "the MPI launcher failed: ", why);
@@ -627,21 +630,21 @@ static int exit_code_of(const watch *w, const char *launcher, int status)
 xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
 {
     char      launcher[4096], self[4096], number[16];
-    watch     w = { .dir = { .lock = -1 }, .mpi_log = { .fd = 2 },
+    watch     w = { .dir = { .lock = -1 },
+                    .mpi_log = { .fd = 2 },
                     .limit = l->start_timeout < 0 ? START_S : l->start_timeout };
     xd_status s = find_launcher(launcher, sizeof launcher, e);
     ssize_t   n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (s != XD_OK)
         return s;
-    if (has_xdit_parent())  /* without this check, each started rank could again start ranks,
+    if (has_xdit_parent()) /* without this check, each started rank could again start ranks,
                                without end */
-        return xd_fail(
-            e, XD_EIO,
-            "%s starts this program, but not as a rank: it does not belong to %s",
-            launcher, XDIT_MPI == 1 ? "Open MPI" : "MPICH");
+        return xd_fail(e, XD_EIO,
+                       "%s starts this program, but not as a rank: it does not belong to %s",
+                       launcher, XDIT_MPI == 1 ? "Open MPI" : "MPICH");
     if (l->ranks > MAXRANKS)
-        return xd_fail(e, XD_EINVAL, "%d ranks are more than the maximum of %d",
-                       l->ranks, MAXRANKS);
+        return xd_fail(e, XD_EINVAL, "%d ranks are more than the maximum of %d", l->ranks,
+                       MAXRANKS);
     if (n <= 0)
         return xd_fail(e, XD_EIO, "cannot find the file of this program: %s", strerror(errno));
     self[n] = 0;

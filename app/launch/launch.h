@@ -9,17 +9,17 @@
 enum { XD_EXIT_OK = 0, XD_EXIT_FAILED = 1, XD_EXIT_USAGE = 2 };
 
 typedef struct xd_launch {
-    int    ranks;
-    int    argc;                /* arguments of the command, without its name */
-    char **argv;
-    const char *command;        /* name of the command, for example "generate" */
+    int         ranks;
+    int         argc; /* arguments of the command, without its name */
+    char      **argv;
+    const char *command; /* name of the command, for example "generate" */
     /* Seconds within which all ranks must connect; 0: no limit; negative: 60. */
-    int    start_timeout;
+    int         start_timeout;
 } xd_launch;
 
 /* Returns the width in columns of the terminal to which a rank's standard error is forwarded by the
  * program xdit that started the rank. Returns 0 if there is no such terminal. */
-int  xd_launch_columns(void);
+int xd_launch_columns(void);
 
 /* Sets *ranks to the number of ranks to start for the plan `p` and the value `nproc` of the option
  * --nproc (0: the option is not given). If *ranks becomes 1, no launcher is needed: either this
@@ -38,7 +38,7 @@ xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e
 xd_status xd_launch_check_env(xd_err *e);
 /* Supervises a rank that another program started: ends the process if the ranks have not connected
  * within start_timeout seconds, or if the connection to another host is lost (links.h). */
-void xd_launch_deadline(int start_timeout, int rank);
+void      xd_launch_deadline(int start_timeout, int rank);
 
 /* Returns 1 if the ranks that this process starts are all on this host. If a batch system runs the
  * job, its launcher may place the ranks on several hosts. */

@@ -1,5 +1,5 @@
 /* links.c - detects lost connections of a rank to other hosts; see links.h */
-#define _GNU_SOURCE             /* struct tcp_info */
+#define _GNU_SOURCE /* struct tcp_info */
 #include "launch/links.h"
 
 #include <arpa/inet.h>
@@ -101,8 +101,10 @@ static void *watch_links(void *arg)
         nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
     if (rank)
         nanosleep(&(struct timespec){ .tv_sec = LATER_S }, NULL);
-    fprintf(stderr, "xdit: rank %d: lost the connection to host %s: its ranks cannot be reached, "
-            "and the run ends\n", rank, host);
+    fprintf(stderr,
+            "xdit: rank %d: lost the connection to host %s: its ranks cannot be reached, "
+            "and the run ends\n",
+            rank, host);
     xd_output_sweep();
     _exit(1);
 }

@@ -17,7 +17,7 @@ static void write_out(const xd_mpi_log *z, const char *p, size_t n)
         if (k < 0 && errno == EINTR)
             continue;
         if (k <= 0)
-            return;             /* the reader of standard error has closed the pipe */
+            return; /* the reader of standard error has closed the pipe */
         p += k;
         n -= (size_t)k;
     }
@@ -68,7 +68,7 @@ static void keep_line(xd_mpi_log *z, const char *p, size_t n)
 {
     size_t space = sizeof z->messages - 1 - z->nmessages;
     n = n < space ? n : space;
-    if (n)                              /* memcpy is not called with p == NULL */
+    if (n) /* memcpy is not called with p == NULL */
         memcpy(z->messages + z->nmessages, p, n);
     z->nmessages += n;
 }
@@ -90,7 +90,7 @@ static void judge_line(xd_mpi_log *z)
     const char *ours = marked && strstr(z->line, "][[") ? strstr(z->line, OURS) : NULL;
     if (is_dashes(z))
         z->inside = !z->inside;
-    else if (ours)              /* a line of one rank follows the mark of another rank */
+    else if (ours) /* a line of one rank follows the mark of another rank */
         pass_line(z, ours);
     else if (kept)
         keep_line(z, z->line, z->n);
@@ -128,7 +128,7 @@ static void filter_char(xd_mpi_log *z, char c)
 void xd_mpi_log_filter(xd_mpi_log *z, const char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (z->passing) {       /* write all bytes of a rank's line at once, up to the end of the
+        if (z->passing) { /* write all bytes of a rank's line at once, up to the end of the
                                    line */
             size_t k = 0;
             while (i + k < n && p[i + k] != '\n' && p[i + k] != '\r' && p[i + k] != '\033' &&
@@ -201,7 +201,7 @@ void xd_mpi_log_cause(const xd_mpi_log *z, char *text, size_t size)
     char   all[sizeof z->messages];
     int    rank, pid, sig;
     size_t n = 0;
-    for (size_t i = 0; i < z->nmessages; i++) {     /* replace white space by one space */
+    for (size_t i = 0; i < z->nmessages; i++) { /* replace white space by one space */
         int gap = isspace((unsigned char)z->messages[i]);
         if (!gap || (n && all[n - 1] != ' '))
             all[n++] = gap ? ' ' : z->messages[i];

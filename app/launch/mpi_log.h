@@ -13,23 +13,23 @@
 #include <stddef.h>
 
 typedef struct xd_mpi_log {
-    int    fd; /* file descriptor to which output of ranks on standard error is written */
-    int    inside;              /* 1: the current line is between two lines of dashes */
-    int    after_message;       /* 1: the last line was a message of the launcher */
-    int    passing;             /* 1: the current line is output of a rank */
+    int    fd;     /* file descriptor to which output of ranks on standard error is written */
+    int    inside; /* 1: the current line is between two lines of dashes */
+    int    after_message; /* 1: the last line was a message of the launcher */
+    int    passing;       /* 1: the current line is output of a rank */
     /* Number of bytes of the terminal sequence "erase the line" that have been read so far. The
      * bytes after the terminal sequence "erase the line" are treated as a new line. */
     int    escape;
     /* 1: a rank has printed an error of the program xdit, that is a line that begins with "xdit:"
      * and is not a warning. */
     int    error_seen;
-    int    output_seen;         /* 1: a rank has printed anything */
+    int    output_seen; /* 1: a rank has printed anything */
     size_t n;
     /* Bytes of the current line, which are kept until it is clear whether the line is a message
      * of the launcher. */
     char   line[1024];
     size_t nmessages;
-    char   messages[4096];      /* text of the launcher's messages, cut off at this size */
+    char   messages[4096]; /* text of the launcher's messages, cut off at this size */
     /* State for standard output. in_line is 1 if the current line is output of a rank; banner is
      * 1 if the current lines are a message of MPICH. */
     int    in_line, banner;
@@ -41,17 +41,17 @@ typedef struct xd_mpi_log {
 
 /* Processes bytes of standard error: writes output of ranks to z->fd, and stores messages of the
  * launcher in z->messages. */
-void xd_mpi_log_filter(xd_mpi_log *z, const char *p, size_t n);
+void   xd_mpi_log_filter(xd_mpi_log *z, const char *p, size_t n);
 /* Processes bytes of standard output: copies output of ranks to `out` and returns the number of
  * copied bytes. The array `out` must have space for n + sizeof z->pending bytes. A call with n = 0
  * means that the stream has ended. */
 size_t xd_mpi_log_filter_stdout(xd_mpi_log *z, const char *p, size_t n, char *out);
 /* Processes the end of standard error: the last line is treated as a complete line, even if it does
  * not end with a line feed. */
-void xd_mpi_log_flush(xd_mpi_log *z);
+void   xd_mpi_log_flush(xd_mpi_log *z);
 /* Writes the cause of a failure to `text`, for example "rank 3 was killed by signal 9" (with MPICH
  * "the rank with process id 77 was ..."). If the cause is not known, writes the launcher's messages
  * in one line; if there are no messages, an empty string. */
-void xd_mpi_log_cause(const xd_mpi_log *z, char *text, size_t size);
+void   xd_mpi_log_cause(const xd_mpi_log *z, char *text, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
 /* roster.c - tracks ranks over socket connections; see roster.h */
-#define _GNU_SOURCE             /* struct ucred, accept4 */
+#define _GNU_SOURCE /* struct ucred, accept4 */
 #include "launch/roster.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "base/connected.h"
 #include "launch/descendants.h"
 
-static const char ROSTER[] = "XDIT_ROLL";         /* environment variable with the name of the
+static const char ROSTER[] = "XDIT_ROLL"; /* environment variable with the name of the
                                                      roster's socket */
 
 /* After most deaths of ranks the launcher ends the run itself. After the death of a rank, the
@@ -44,7 +44,7 @@ static socklen_t make_address(struct sockaddr_un *a, const char *name)
 
 /* ---- functions for a rank -------------------------------------------------------------------- */
 
-static int connection = -1, my_rank;    /* connection of this rank to the roster; -1: none */
+static int connection = -1, my_rank; /* connection of this rank to the roster; -1: none */
 
 static void on_connected(void)
 {
@@ -55,7 +55,7 @@ void xd_roster_report(xd_roster_event event)
 {
     notice n = { (int32_t)event, my_rank };
     if (connection >= 0 && send(connection, &n, sizeof n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        return;                 /* the parent process has ended, so the roster is gone */
+        return; /* the parent process has ended, so the roster is gone */
 }
 
 void xd_roster_join(int rank)
@@ -73,7 +73,7 @@ void xd_roster_join(int rank)
     my_rank = rank;
     xd_roster_report(XD_ROSTER_STARTED);
     xd_connected_hook(on_connected);
-    unsetenv(ROSTER);             /* child processes must not join the roster */
+    unsetenv(ROSTER); /* child processes must not join the roster */
 }
 
 int xd_roster_joined(void)
@@ -149,7 +149,7 @@ static void add_member(xd_roster *r)
     if (fd < 0)
         return;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.uid != geteuid()) {
-        close(fd);              /* refuses a process of another user */
+        close(fd); /* refuses a process of another user */
         return;
     }
     r->m[r->n++] = (xd_member){ .fd = fd, .rank = -1, .pid = who.pid, .status = -1 };
@@ -203,7 +203,7 @@ static int all_connected(const xd_roster *r)
 void xd_roster_kill(const xd_roster *r, pid_t launcher)
 {
     for (int i = 0; i < r->n; i++)
-        if (r->m[i].fd >= 0 && r->m[i].pid > 0)         /* a connected rank still runs, so no other
+        if (r->m[i].fd >= 0 && r->m[i].pid > 0) /* a connected rank still runs, so no other
                                                            process has its pid */
             kill(r->m[i].pid, SIGKILL);
     xd_descendants_signal(launcher, SIGKILL);
@@ -220,8 +220,8 @@ static void describe_member(const xd_member *m, char *text, size_t size)
         snprintf(text, size, "rank %d ended with exit code %d", m->rank, WEXITSTATUS(s));
     else
         snprintf(text, size,
-                 "rank %d (process %ld) has ended, and the launcher does not report why",
-                 m->rank, (long)m->pid);
+                 "rank %d (process %ld) has ended, and the launcher does not report why", m->rank,
+                 (long)m->pid);
 }
 
 int xd_roster_first_death(const xd_roster *r, char *why, size_t size)
@@ -274,8 +274,7 @@ static int died_in_start(xd_roster *r, pid_t launcher, double now, char *why, si
     if (!begun || count < 0 || count >= r->ranks || now - r->changed_s < silent)
         return 0;
     name_missing(r, who, sizeof who);
-    snprintf(why, size,
-             "rank %s has ended during its start, and the launcher does not report why",
+    snprintf(why, size, "rank %s has ended during its start, and the launcher does not report why",
              who);
     return 1;
 }
@@ -289,8 +288,7 @@ static int is_timed_out(const xd_roster *r, double now, double limit, char *why,
     snprintf(why, size,
              "%d ranks have not connected within %g s: %s%s; test the launcher by mpirun -n 2 "
              "hostname, or raise --start_timeout",
-             r->ranks, limit, who[0] ? "missing is rank " : "all of them are waiting",
-             who);
+             r->ranks, limit, who[0] ? "missing is rank " : "all of them are waiting", who);
     return 1;
 }
 
@@ -309,6 +307,6 @@ int xd_roster_failed(xd_roster *r, pid_t launcher, double limit, char *why, size
             strcat(why, " while the ranks were starting");
         return 1;
     }
-    return !connected && (died_in_start(r, launcher, now, why, size) ||
-                          is_timed_out(r, now, limit, why, size));
+    return !connected &&
+           (died_in_start(r, launcher, now, why, size) || is_timed_out(r, now, limit, why, size));
 }

@@ -15,10 +15,10 @@ struct pollfd;
 
 /* Events that a rank reports. */
 typedef enum xd_roster_event {
-    XD_ROSTER_STARTED = 1,      /* the process of the rank runs */
-    XD_ROSTER_CONNECTED,        /* the rank has exchanged messages with all other ranks */
-    XD_ROSTER_ERROR,            /* the rank has printed an error to standard error */
-    XD_ROSTER_DONE              /* the rank has finished successfully */
+    XD_ROSTER_STARTED = 1, /* the process of the rank runs */
+    XD_ROSTER_CONNECTED,   /* the rank has exchanged messages with all other ranks */
+    XD_ROSTER_ERROR,       /* the rank has printed an error to standard error */
+    XD_ROSTER_DONE         /* the rank has finished successfully */
 } xd_roster_event;
 
 /* ---- functions for a rank -------------------------------------------------------------------- */
@@ -33,22 +33,22 @@ void xd_roster_report(xd_roster_event event);
 /* ---- functions for the process that starts ranks --------------------------------------------- */
 
 typedef struct xd_member {
-    int    fd;                  /* socket of the rank's connection; -1: it was closed */
+    int    fd; /* socket of the rank's connection; -1: it was closed */
     /* `rank` is -1 if the rank is not known yet. `connected` and `done` are flags: 1 after the
      * rank has sent the event XD_ROSTER_CONNECTED or XD_ROSTER_DONE. */
     int    rank, connected, done;
-    pid_t  pid;                 /* process id of the rank; 0: not known */
-    int    status;              /* exit status as of waitpid; -1: not known */
-    double died_s;              /* time when the rank's connection was closed */
+    pid_t  pid;    /* process id of the rank; 0: not known */
+    int    status; /* exit status as of waitpid; -1: not known */
+    double died_s; /* time when the rank's connection was closed */
 } xd_member;
 
 typedef struct xd_roster {
-    int        listener;        /* listening socket; -1: no roster is kept */
+    int        listener; /* listening socket; -1: no roster is kept */
     /* Number of ranks to start; number of entries in `m`, one per rank that has connected to the
      * socket. */
     int        ranks, n;
-    xd_member *m;               /* [ranks] entries of the ranks, of which the first n are used */
-    int        error_reported;  /* 1: a rank has printed an error */
+    xd_member *m;              /* [ranks] entries of the ranks, of which the first n are used */
+    int        error_reported; /* 1: a rank has printed an error */
     /* Number of processes that are descendants of the launcher: the last count, and the maximum
      * of all counts. */
     int        processes, max_processes;

@@ -1,5 +1,5 @@
 /* rundir.c - creates and removes the temporary directory of a run; see rundir.h */
-#define _DEFAULT_SOURCE         /* flock */
+#define _DEFAULT_SOURCE /* flock */
 #include "launch/rundir.h"
 
 #include <dirent.h>
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OUTLIVE_S = 5 };         /* seconds by which ranks may outlive a killed launcher */
+enum { OUTLIVE_S = 5 }; /* seconds by which ranks may outlive a killed launcher */
 
 static void remove_tree(const char *path, int depth)
 {
@@ -69,7 +69,7 @@ static void run_cleaner(const xd_rundir *r)
 {
     int fd = open(r->path, O_RDONLY | O_DIRECTORY);
     if (fd < 0 || fork() != 0)
-        _exit(0);               /* the cleaner becomes a child of init, so this process need not
+        _exit(0); /* the cleaner becomes a child of init, so this process need not
                                    wait for it */
     setsid();
     if (chdir("/") != 0)
@@ -127,6 +127,6 @@ void xd_rundir_close(xd_rundir *r)
     if (r->path[0])
         remove_tree(r->path, 0);
     if (r->lock >= 0)
-        close(r->lock);         /* releasing the lock lets the cleaner process end */
+        close(r->lock); /* releasing the lock lets the cleaner process end */
     r->lock = -1;
 }

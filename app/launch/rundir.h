@@ -10,15 +10,15 @@
 typedef struct xd_rundir {
     /* Path of the directory; empty: there is none, and the launcher uses its default directory. */
     char path[64];
-    int  lock;                  /* file descriptor of the lock, which the launcher inherits; -1:
+    int  lock; /* file descriptor of the lock, which the launcher inherits; -1:
                                    none */
 } xd_rundir;
 
 /* Creates a temporary directory for `ranks` ranks on this host. Also removes directories that were
  * left behind by killed programs. r->path becomes empty if no file system has enough free space for
  * the new directory. */
-void   xd_rundir_make(xd_rundir *r, int ranks);
-void   xd_rundir_close(xd_rundir *r);
+void xd_rundir_make(xd_rundir *r, int ranks);
+void xd_rundir_close(xd_rundir *r);
 
 /* xd_rundir_need returns how many bytes the files of the launcher and the messages between `ranks`
  * ranks need at most on one host. xd_rundir_space returns the free bytes of the file system of a

@@ -17,12 +17,12 @@
 #include "launch/roster.h"
 
 static _Atomic(xd_engine *)  watched;
-static volatile sig_atomic_t received;         /* the first termination signal; 0: none */
+static volatile sig_atomic_t received; /* the first termination signal; 0: none */
 
 static void on_signal(int sig)
 {
     xd_engine *g = atomic_load(&watched);
-    if (received || !g || xd_out_streams()) {  /* exit without cancelling if output is written to a
+    if (received || !g || xd_out_streams()) { /* exit without cancelling if output is written to a
                                                   pipe, because writing to a pipe without a reader
                                                   would block */
         xd_output_sweep();
@@ -40,7 +40,10 @@ static void on_end(int sig)
 
 /* ---- SIGBUS: a missing page of a mapped file ------------------------------------------------- */
 
-typedef struct line { char v[4600]; size_t n; } line;
+typedef struct line {
+    char   v[4600];
+    size_t n;
+} line;
 
 static void write_text(line *l, const char *text)
 {

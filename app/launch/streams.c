@@ -57,7 +57,7 @@ void xd_streams_attach(void)
         if (ends[i] >= 0)
             close(ends[i]);
     }
-    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);      /* standard output is flushed after every line */
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* standard output is flushed after every line */
 }
 
 int xd_streams_terminal(int fd)

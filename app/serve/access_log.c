@@ -13,7 +13,7 @@
 
 struct xd_access_log {
     pthread_mutex_t lock;
-    char           *path;       /* path of the log file; NULL: standard output */
+    char           *path; /* path of the log file; NULL: standard output */
     FILE           *f;
 };
 
@@ -39,8 +39,9 @@ xd_status xd_access_log_open(xd_access_log **out, const char *path, xd_err *e)
 static void reopen_if_moved(xd_access_log *l)
 {
     struct stat now, own;
-    if (l->path && l->f && (fstat(fileno(l->f), &own) != 0 || stat(l->path, &now) != 0 ||
-                            now.st_ino != own.st_ino || now.st_dev != own.st_dev)) {
+    if (l->path && l->f &&
+        (fstat(fileno(l->f), &own) != 0 || stat(l->path, &now) != 0 || now.st_ino != own.st_ino ||
+         now.st_dev != own.st_dev)) {
         FILE *f = fopen(l->path, "ae");
         if (f) {
             fclose(l->f);

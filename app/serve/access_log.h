@@ -10,15 +10,15 @@
 
 typedef struct xd_access_log xd_access_log;
 
-typedef struct xd_access {      /* a request, as it is logged */
-    const struct sockaddr *from;        /* address of the client */
-    const char *owner;          /* hash of the request's API key; "": none */
-    const char *method, *path, *version;
-    unsigned    status;         /* status of the reply; 0: the client disconnected before the
+typedef struct xd_access {        /* a request, as it is logged */
+    const struct sockaddr *from;  /* address of the client */
+    const char            *owner; /* hash of the request's API key; "": none */
+    const char            *method, *path, *version;
+    unsigned               status; /* status of the reply; 0: the client disconnected before the
                                    reply */
-    int64_t     bytes;          /* bytes of the reply's body */
-    double      seconds;
-    const char *task;           /* id of the request's task; "": none */
+    int64_t                bytes;  /* bytes of the reply's body */
+    double                 seconds;
+    const char            *task; /* id of the request's task; "": none */
 } xd_access;
 
 /* Opens the log file `path`; "-" is standard output. If another program moves the file (log

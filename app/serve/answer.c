@@ -7,7 +7,7 @@
 #include "serve/base64.h"
 #include "serve/server.h"
 
-static const double look_s = 0.25;      /* seconds between two checks whether the client is still
+static const double look_s = 0.25; /* seconds between two checks whether the client is still
                                            connected */
 
 void xd_cancel_task(xd_server *s, xd_task *task)
@@ -28,7 +28,7 @@ xd_task *xd_answer_find(const xd_http_call *c)
 typedef struct listing {
     const xd_http_call *call;
     int                 videos;
-    const xd_task     **v;      /* [n] */
+    const xd_task     **v; /* [n] */
     int                 n;
 } listing;
 
@@ -72,14 +72,10 @@ unsigned xd_answer_status(xd_status s)
 {
     switch (s) {
     case XD_EINVAL:
-    case XD_EUNSUPPORTED:
-        return 400;
-    case XD_ECANCELLED:
-        return 409;
-    case XD_ENOMEM:
-        return 503;
-    default:
-        return 500;
+    case XD_EUNSUPPORTED: return 400;
+    case XD_ECANCELLED: return 409;
+    case XD_ENOMEM: return 503;
+    default: return 500;
     }
 }
 
@@ -183,8 +179,8 @@ int xd_answer_percent(const xd_task *task)
 const char *xd_answer_type(const char *path)
 {
     static const char *const types[][2] = {
-        { ".png", "image/png" },   { ".jpg", "image/jpeg" },  { ".jpeg", "image/jpeg" },
-        { ".webp", "image/webp" }, { ".gif", "image/gif" },   { ".mp4", "video/mp4" },
+        { ".png", "image/png" },       { ".jpg", "image/jpeg" },       { ".jpeg", "image/jpeg" },
+        { ".webp", "image/webp" },     { ".gif", "image/gif" },        { ".mp4", "video/mp4" },
         { ".mov", "video/quicktime" }, { ".mkv", "video/x-matroska" }, { ".webm", "video/webm" },
     };
     const char *dot = strrchr(path, '.');

@@ -17,15 +17,15 @@
 
 typedef struct webui_request {
     xd_api_req req;
-    int    batch, rounds;       /* values of batch_size and n_iter */
-    char   strength[24];        /* value of denoising_strength; "": not given */
-    char   eta[40];             /* value of eta; "": not given */
+    int        batch, rounds; /* values of batch_size and n_iter */
+    char       strength[24];  /* value of denoising_strength; "": not given */
+    char       eta[40];       /* value of eta; "": not given */
 } webui_request;
 
 static void set_batch(void *cookie, const char *name, const char *value)
 {
     webui_request *q = cookie;
-    int       *to = strcmp(name, "n_iter") == 0 ? &q->rounds : &q->batch;
+    int           *to = strcmp(name, "n_iter") == 0 ? &q->rounds : &q->batch;
     *to = atoi(value);
     if (*to < 1 || *to > 1000)
         xd_api_req_refuse(&q->req, 400, name, "%s must be a number from 1 to 1000, not '%.40s'",
@@ -35,10 +35,13 @@ static void set_batch(void *cookie, const char *name, const char *value)
 static void set_option(void *cookie, const char *name, const char *value)
 {
     static const char *const names[][2] = {
-        { "negative_prompt", "negative_prompt" }, { "steps", "num_inference_steps" },
-        { "cfg_scale", "guidance_scale" },        { "width", "width" },
+        { "negative_prompt", "negative_prompt" },
+        { "steps", "num_inference_steps" },
+        { "cfg_scale", "guidance_scale" },
+        { "width", "width" },
         { "height", "height" },
-        { "seed", "seed" },                       { "distilled_cfg_scale", "guidance_scale" },
+        { "seed", "seed" },
+        { "distilled_cfg_scale", "guidance_scale" },
     };
     webui_request *q = cookie;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -70,7 +73,7 @@ static void set_request_eta(webui_request *q, const xd_json *settings)
     double eta = strtod(q->eta, &end);
     xd_api_req_defaults(&q->req);
     xd_eta_kind kind = xd_api_req_eta_kind(&q->req);
-    const char  *setting = kind == XD_ETA_DDIM ? "eta_ddim" : "eta_ancestral";
+    const char *setting = kind == XD_ETA_DDIM ? "eta_ddim" : "eta_ancestral";
     if (*q->eta && (*end || end == q->eta))
         xd_api_req_refuse(&q->req, 400, "eta", "eta must be a number, not '%.40s'", q->eta);
     else if (*q->eta || xd_json_number(xd_json_get(settings, setting), &eta))
@@ -90,8 +93,10 @@ static void add_lora_tag(xd_api_req *a, const char *tag, size_t n)
         xd_api_req_refuse(a, 400, "prompt", "the prompt has a <lora:NAME:0.5> of %zu bytes", n);
     else if (second && (strlen(second) != (size_t)(second - scale) ||
                         strncmp(scale, second, strlen(second)) != 0))
-        xd_api_req_refuse(a, 400, "prompt", "'<%.80s>' has more than one scale: use a single one, "
-                          "as in <lora:NAME:0.5>", text);
+        xd_api_req_refuse(a, 400, "prompt",
+                          "'<%.80s>' has more than one scale: use a single one, "
+                          "as in <lora:NAME:0.5>",
+                          text);
     else {
         if (second)
             *second = 0;
@@ -103,7 +108,7 @@ static void add_lora_tag(xd_api_req *a, const char *tag, size_t n)
 static void set_prompt(void *cookie, const char *name, const char *value)
 {
     webui_request *q = cookie;
-    char      *plain = strdup(value), *to = plain;
+    char          *plain = strdup(value), *to = plain;
     (void)name;
     if (!plain) {
         xd_api_req_refuse(&q->req, 503, NULL, "no memory for the prompt");
@@ -125,7 +130,9 @@ static void set_prompt(void *cookie, const char *name, const char *value)
 
 /* A1111's names of noise schedules, with the options that select the same schedule. The name of a
  * sampler may end with such a name: "DPM++ 2M Karras". */
-static const struct { const char *label, *option; } schedules[] = {
+static const struct {
+    const char *label, *option;
+} schedules[] = {
     { "Automatic", NULL },
     { "Karras", "use_karras_sigmas" },
     { "Exponential", "use_exponential_sigmas" },
@@ -145,13 +152,12 @@ static void set_schedule(void *cookie, const char *name, const char *value)
 static void set_sampler(void *cookie, const char *name, const char *value)
 {
     webui_request *q = cookie;
-    size_t     n = strlen(value);
-    char       sampler[64];
+    size_t         n = strlen(value);
+    char           sampler[64];
     snprintf(sampler, sizeof sampler, "%s", value);
     for (int i = 1; i < SCHEDULES; i++) {
         size_t k = strlen(schedules[i].label);
-        if (n > k + 1 && n < sizeof sampler &&
-            strcasecmp(value + n - k, schedules[i].label) == 0) {
+        if (n > k + 1 && n < sizeof sampler && strcasecmp(value + n - k, schedules[i].label) == 0) {
             sampler[n - k - 1] = 0;
             set_schedule(cookie, name, schedules[i].label);
         }
@@ -168,24 +174,15 @@ static void refuse_true(void *cookie, const char *name, const char *value)
 }
 
 static const xd_api_req_field fields[] = {
-    { "prompt", set_prompt, NULL },
-    { "negative_prompt", set_option, NULL },
-    { "seed", set_option, NULL },
-    { "steps", set_option, NULL },
-    { "cfg_scale", set_option, NULL },
-    { "width", set_option, NULL },
-    { "height", set_option, NULL },
-    { "denoising_strength", set_strength, NULL },
-    { "sampler_name", set_sampler, NULL },
-    { "sampler_index", set_sampler, NULL },
-    { "scheduler", set_schedule, NULL },
-    { "eta", set_eta, NULL },
-    { "batch_size", set_batch, NULL },
-    { "n_iter", set_batch, NULL },
-    { "enable_hr", refuse_true, NULL },
-    { "init_images", NULL, "image" },
-    { "mask", NULL, "mask_image" },
-    { NULL, NULL, NULL },
+    { "prompt", set_prompt, NULL },        { "negative_prompt", set_option, NULL },
+    { "seed", set_option, NULL },          { "steps", set_option, NULL },
+    { "cfg_scale", set_option, NULL },     { "width", set_option, NULL },
+    { "height", set_option, NULL },        { "denoising_strength", set_strength, NULL },
+    { "sampler_name", set_sampler, NULL }, { "sampler_index", set_sampler, NULL },
+    { "scheduler", set_schedule, NULL },   { "eta", set_eta, NULL },
+    { "batch_size", set_batch, NULL },     { "n_iter", set_batch, NULL },
+    { "enable_hr", refuse_true, NULL },    { "init_images", NULL, "image" },
+    { "mask", NULL, "mask_image" },        { NULL, NULL, NULL },
 };
 
 /* Number of previews per image that /sdapi/v1/progress can show. */
@@ -219,8 +216,10 @@ static void add_first(xd_text_buf *b, const xd_task *task)
     xd_buf_add(b, ",\"negative_prompt\":");
     xd_buf_json_string(b, avoid ? avoid : "");
     add_each(b, "all_negative_prompts", avoid ? avoid : "", task->ndone);
-    xd_buf_add(b, ",\"steps\":%.0f,\"cfg_scale\":%.10g,\"batch_size\":%d,"
-               "\"index_of_first_image\":0,\"sd_model_name\":", steps, scale, task->ndone);
+    xd_buf_add(b,
+               ",\"steps\":%.0f,\"cfg_scale\":%.10g,\"batch_size\":%d,"
+               "\"index_of_first_image\":0,\"sd_model_name\":",
+               steps, scale, task->ndone);
     xd_buf_json_string(b, task->model ? task->model : "");
     xd_json_free(&j);
 }
@@ -273,9 +272,9 @@ static void set_checkpoint(webui_request *q, const xd_json *settings)
 
 static void make_images(xd_http_call *c, int from_image)
 {
-    webui_request  q = { .batch = 1, .rounds = 1 };
-    xd_server *s = c->server;
-    char       images[16];
+    webui_request q = { .batch = 1, .rounds = 1 };
+    xd_server    *s = c->server;
+    char          images[16];
     xd_api_req_begin(&q.req, c, "image");
     q.req.lenient = 1;
     if (!c->json)
@@ -288,7 +287,8 @@ static void make_images(xd_http_call *c, int from_image)
     if (q.req.images && q.strength[0] && xd_api_req_model_accepts(&q.req, "strength"))
         xd_api_req_option(&q.req, "strength", q.strength);
     if (from_image && !q.req.images)
-        xd_api_req_refuse(&q.req, 400, "init_images", "init_images is missing: send the start "
+        xd_api_req_refuse(&q.req, 400, "init_images",
+                          "init_images is missing: send the start "
                           "image");
     set_request_eta(&q, xd_json_get(c->json, "override_settings"));
     xd_task *task = xd_api_req_submit(&q.req);
@@ -296,7 +296,7 @@ static void make_images(xd_http_call *c, int from_image)
         return;
     xd_answer_wait(c, task);
     if (task->state == XD_TASK_DONE || task->state == XD_TASK_CANCELLED)
-        reply_images(c, task);  /* an interrupted request is answered with the finished images */
+        reply_images(c, task); /* an interrupted request is answered with the finished images */
     else
         xd_answer_failure(c, task);
     xd_task_release(s->tasks, task);
@@ -318,13 +318,15 @@ void xd_api_webui_image(xd_http_call *c)
  * no preview. left: predicted seconds until the task has ended; negative: unknown. */
 static void add_progress(xd_text_buf *b, const xd_task *task, int queued, double left)
 {
-    double part = !task || task->steps < 1 ? 0
-                  : ((double)(task->image - 1) + (double)task->step / task->steps) /
-                        (task->images > 0 ? task->images : 1);
+    double part = !task || task->steps < 1
+                      ? 0
+                      : ((double)(task->image - 1) + (double)task->step / task->steps) /
+                            (task->images > 0 ? task->images : 1);
     double eta = left > 0           ? left
                  : task && part > 0 ? (xd_now_s() - task->began_s) * (1 - part) / part
                                     : 0;
-    xd_buf_add(b, "{\"progress\":%.4f,\"eta_relative\":%.2f,\"state\":{\"skipped\":false,"
+    xd_buf_add(b,
+               "{\"progress\":%.4f,\"eta_relative\":%.2f,\"state\":{\"skipped\":false,"
                "\"interrupted\":%s,\"job\":\"%s\",\"job_count\":%d,\"job_timestamp\":\"0\","
                "\"job_no\":0,\"sampling_step\":%d,\"sampling_steps\":%d},\"current_image\":",
                part < 1 ? part : 0.99, eta, task && task->cancel ? "true" : "false",
@@ -336,19 +338,18 @@ static void add_progress(xd_text_buf *b, const xd_task *task, int queued, double
  * the preview file without the lock. */
 void xd_api_webui_progress(xd_http_call *c)
 {
-    xd_server     *s = c->server;
-    xd_text_buf    b = { 0 };
+    xd_server      *s = c->server;
+    xd_text_buf     b = { 0 };
     xd_tasks_counts n = xd_tasks_count(s->tasks);
-    xd_task       *task = xd_tasks_running(s->tasks, c->owner);
-    const char    *skip = xd_http_query(c, "skip_current_image");
-    char           preview[4200] = "", stage[sizeof task->stage] = "";
+    xd_task        *task = xd_tasks_running(s->tasks, c->owner);
+    const char     *skip = xd_http_query(c, "skip_current_image");
+    char            preview[4200] = "", stage[sizeof task->stage] = "";
     xd_tasks_lock(s->tasks);
     if (task)
         snprintf(stage, sizeof stage, "%s", task->stage);
     if (task && task->preview && (!skip || strcasecmp(skip, "true") != 0))
         snprintf(preview, sizeof preview, "%s", task->preview);
-    add_progress(&b, task, (int)n.queued,
-                 task ? xd_task_seconds_left(s->tasks, task) : 0);
+    add_progress(&b, task, (int)n.queued, task ? xd_task_seconds_left(s->tasks, task) : 0);
     xd_tasks_unlock(s->tasks);
     xd_task_release(s->tasks, task);
     size_t at = b.len;
@@ -448,8 +449,8 @@ void xd_api_webui_schedulers(xd_http_call *c)
 static int is_adapter(const char *folder, const char *name)
 {
     static const char *const files[] = { "adapter_model", "pytorch_lora_weights" };
-    char path[4096];
-    int  found = 0;
+    char                     path[4096];
+    int                      found = 0;
     for (int i = 0; i < 2 && !found; i++) {
         int n = snprintf(path, sizeof path, "%s/%s/%s.safetensors", folder, name, files[i]);
         found = n > 0 && (size_t)n < sizeof path && xd_file_exists(path);

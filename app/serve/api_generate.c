@@ -10,7 +10,7 @@
 
 typedef struct generate_request {
     xd_api_req req;
-    char   dir[4096];           /* value of the request's field save_disk_path, a directory; "": the
+    char       dir[4096]; /* value of the request's field save_disk_path, a directory; "": the
                                    reply contains the image */
 } generate_request;
 
@@ -23,11 +23,13 @@ static void set_option(void *cookie, const char *name, const char *value)
 /* Refuses a directory of this host in save_disk_path, unless it is the directory of --results. */
 static void set_dir(void *cookie, const char *name, const char *value)
 {
-    generate_request    *q = cookie;
-    const xd_server *s = q->req.call->server;
+    generate_request *q = cookie;
+    const xd_server  *s = q->req.call->server;
     if (*value && (s->dir == s->own_dir || strcmp(s->dir, value) != 0))
-        xd_api_req_refuse(&q->req, 400, name, "%s must be the directory of --results: leave it "
-                          "out to get the image in the reply", name);
+        xd_api_req_refuse(&q->req, 400, name,
+                          "%s must be the directory of --results: leave it "
+                          "out to get the image in the reply",
+                          name);
     snprintf(q->dir, sizeof q->dir, "%s", value);
 }
 
@@ -43,15 +45,19 @@ static const xd_api_req_field fields[] = {
 
 /* Defaults of xDiT's service. Defaults that the server's command line sets have precedence. */
 static const char *const own[][2] = {
-    { "num_inference_steps", "50" }, { "guidance_scale", "7.5" }, { "width", "1024" },
+    { "num_inference_steps", "50" },
+    { "guidance_scale", "7.5" },
+    { "width", "1024" },
     { "height", "1024" },
 };
 
 static void reply_image(xd_http_call *c, const xd_task *task, int by_name)
 {
     xd_text_buf b = { 0 };
-    xd_buf_add(&b, "{\"message\":\"Image generated successfully\",\"elapsed_time\":\"%.2f sec\","
-               "\"output\":", task->ended_s - task->began_s);
+    xd_buf_add(&b,
+               "{\"message\":\"Image generated successfully\",\"elapsed_time\":\"%.2f sec\","
+               "\"output\":",
+               task->ended_s - task->began_s);
     if (by_name) {
         xd_buf_json_string(&b, task->done[0].file);
     } else {
@@ -67,7 +73,7 @@ static void reply_image(xd_http_call *c, const xd_task *task, int by_name)
 
 void xd_api_generate(xd_http_call *c)
 {
-    xd_server   *s = c->server;
+    xd_server       *s = c->server;
     generate_request q = { .dir = "" };
     xd_api_req_begin(&q.req, c, "image");
     xd_api_req_fields(&q.req, fields, &q);

@@ -10,13 +10,13 @@
 #include "cli/opt.h"
 #include "serve/server.h"
 
-typedef struct image_request {  /* fields of a request that the reply needs */
+typedef struct image_request { /* fields of a request that the reply needs */
     xd_api_req req;
-    int    url, stream, progress, wait;
-    int    form, dalle;         /* form: 1 if the request sets response_format; dalle: 1 if the
+    int        url, stream, progress, wait;
+    int        form, dalle;        /* form: 1 if the request sets response_format; dalle: 1 if the
                                    request names a DALL-E model */
-    long   compression;         /* value of output_compression; negative: not given */
-    char   quality[16], partial[16];    /* values of quality and of partial_images; "": not given */
+    long       compression;        /* value of output_compression; negative: not given */
+    char quality[16], partial[16]; /* values of quality and of partial_images; "": not given */
 } image_request;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -27,8 +27,10 @@ static void set_response(void *cookie, const char *name, const char *value)
     q->url = strcmp(value, "url") == 0;
     q->form = 1;
     if (!q->url && strcmp(value, "b64_json") != 0)
-        xd_api_req_refuse(&q->req, 400, name, "response_format must be b64_json or url, not "
-                          "'%.40s'", value);
+        xd_api_req_refuse(&q->req, 400, name,
+                          "response_format must be b64_json or url, not "
+                          "'%.40s'",
+                          value);
 }
 
 /* Sets the model. Like OpenAI's server, replies with URLs by default if the request names a DALL-E
@@ -71,12 +73,11 @@ static void set_wait(void *cookie, const char *name, const char *value)
 static void set_partial(void *cookie, const char *name, const char *value)
 {
     image_request *q = cookie;
-    char *end;
-    long  n = strtol(value, &end, 10);
+    char          *end;
+    long           n = strtol(value, &end, 10);
     if (*end || end == value || n < 0 || n > 3)
         xd_api_req_refuse(&q->req, 400, name,
-                          "partial_images must be a number from 0 to 3, not '%.40s'",
-                          value);
+                          "partial_images must be a number from 0 to 3, not '%.40s'", value);
     else if (n > 0)
         snprintf(q->partial, sizeof q->partial, "%ld", n);
 }
@@ -84,16 +85,20 @@ static void set_partial(void *cookie, const char *name, const char *value)
 static void set_compression(void *cookie, const char *name, const char *value)
 {
     image_request *q = cookie;
-    char *end;
+    char          *end;
     q->compression = strtol(value, &end, 10);
     if (*end || end == value || q->compression < 0 || q->compression > 100)
-        xd_api_req_refuse(&q->req, 400, name, "output_compression must be a number from 0 to 100, "
-                          "not '%.40s'", value);
+        xd_api_req_refuse(&q->req, 400, name,
+                          "output_compression must be a number from 0 to 100, "
+                          "not '%.40s'",
+                          value);
 }
 
 /* Fields of OpenAI's models that have no effect in this server. Valid values of fields without
  * effect are accepted, other values are refused. */
-static const struct { const char *name, *values; } choices[] = {
+static const struct {
+    const char *name, *values;
+} choices[] = {
     { "quality", "auto standard low medium high xhigh max hd" },
     { "style", "vivid natural" },
     { "background", "auto opaque transparent" },
@@ -105,8 +110,8 @@ static const struct { const char *name, *values; } choices[] = {
 static void set_choice(void *cookie, const char *name, const char *value)
 {
     image_request *q = cookie;
-    char       list[80];
-    size_t     i = 0;
+    char           list[80];
+    size_t         i = 0;
     while (strcmp(choices[i].name, name) != 0)
         i++;
     xd_opt_spell(choices[i].values, list, sizeof list);
@@ -177,7 +182,8 @@ static void add_usage(xd_text_buf *b, const xd_task_image *v, int n)
     int64_t text = n ? v[0].text_tokens : 0, read = n ? v[0].reference_tokens : 0, made = 0;
     for (int i = 0; i < n; i++)
         made += v[i].image_tokens;
-    xd_buf_add(b, ",\"usage\":{\"input_tokens\":%lld,\"input_tokens_details\":{\"image_tokens\":"
+    xd_buf_add(b,
+               ",\"usage\":{\"input_tokens\":%lld,\"input_tokens_details\":{\"image_tokens\":"
                "%lld,\"text_tokens\":%lld},\"output_tokens\":%lld,\"output_tokens_details\":{"
                "\"image_tokens\":%lld,\"text_tokens\":0},\"total_tokens\":%lld}",
                (long long)(text + read), (long long)read, (long long)text, (long long)made,
@@ -188,7 +194,7 @@ static void add_image(xd_text_buf *b, xd_http_call *c, const image_request *q, c
                       int i)
 {
     const xd_task_image *im = &task->done[i];
-    char                origin[320];
+    char                 origin[320];
     xd_answer_origin(c, origin, sizeof origin);
     xd_buf_add(b, "%s{", i ? "," : "");
     if (q->url) {
@@ -225,23 +231,23 @@ static void reply_images(xd_http_call *c, const image_request *q, const xd_task 
 
 typedef struct stream {
     image_request q;
-    xd_http_call   call;        /* a copy of the HTTP call, because the stream of events ends after
+    xd_http_call  call; /* a copy of the HTTP call, because the stream of events ends after
                                    the handler's own call is freed */
-    xd_task   *task;
-    unsigned  seen;
-    int       previews, images, edit, over;
-    int       before;           /* number of previews of earlier images */
-    char      last_event[96];   /* state of the task in the last progress event */
+    xd_task      *task;
+    unsigned      seen;
+    int           previews, images, edit, over;
+    int           before;         /* number of previews of earlier images */
+    char          last_event[96]; /* state of the task in the last progress event */
 } stream;
 
 /* The next event of a task's stream. The data of the event are copied, so that files are read
  * without the lock. */
 typedef struct news {
-    const char   *what;         /* type of the event: "completed" or "partial_image"; NULL: there is
+    const char   *what; /* type of the event: "completed" or "partial_image"; NULL: there is
                                    no such event */
     char          file[4096];
-    xd_task_image image;        /* the image of the event "completed" */
-    int           index, over;  /* index: number of the preview for "partial_image"; over: 1 if the
+    xd_task_image image;       /* the image of the event "completed" */
+    int           index, over; /* index: number of the preview for "partial_image"; over: 1 if the
                                    task has ended */
 } news;
 
@@ -277,9 +283,9 @@ static void add_failure(xd_text_buf *b, const xd_server *s, const xd_task *task)
 static void add_progress(xd_text_buf *b, stream *s)
 {
     static const char *const states[] = { "queued", "in_progress" };
-    const xd_task   *task = s->task;
-    const xd_server *server = s->call.server;
-    char             now[sizeof s->last_event];
+    const xd_task           *task = s->task;
+    const xd_server         *server = s->call.server;
+    char                     now[sizeof s->last_event];
     if (!s->q.progress || xd_task_has_ended(task))
         return;
     int queued = task->state == XD_TASK_QUEUED;
@@ -289,11 +295,13 @@ static void add_progress(xd_text_buf *b, stream *s)
         return;
     snprintf(s->last_event, sizeof s->last_event, "%s", now);
     const char *name = s->edit ? "image_edit" : "image_generation";
-    xd_buf_add(b, "event: %s.progress\ndata: {\"type\":\"%s.progress\",\"id\":\"%s\","
+    xd_buf_add(b,
+               "event: %s.progress\ndata: {\"type\":\"%s.progress\",\"id\":\"%s\","
                "\"status\":\"%s\",\"queue_position\":%d,\"stage\":\"%s\",\"step\":%d,"
-               "\"steps\":%d,\"image\":%d,\"images\":%d}\n\n", name, name, task->id,
-               states[!queued], queued ? xd_task_position(server->tasks, task) : 0, task->stage,
-               task->step, task->steps, task->image, task->images);
+               "\"steps\":%d,\"image\":%d,\"images\":%d}\n\n",
+               name, name, task->id, states[!queued],
+               queued ? xd_task_position(server->tasks, task) : 0, task->stage, task->step,
+               task->steps, task->image, task->images);
 }
 
 static news read_news(stream *s, xd_text_buf *b)
@@ -361,7 +369,9 @@ static void reply_stream(xd_http_call *c, const image_request *q, xd_task *task,
         return;
     }
     xd_task_mark_awaited(server->tasks, task);
-    *s = (stream){ .q = *q, .task = task, .edit = edit,
+    *s = (stream){ .q = *q,
+                   .task = task,
+                   .edit = edit,
                    .call = { .connection = c->connection, .server = server } };
     xd_reply_events(c, more_events, end_stream, s);
 }
@@ -380,8 +390,8 @@ static void compress(image_request *q)
 
 static void make_images(xd_http_call *c, int edit)
 {
-    xd_server *server = c->server;
-    image_request  q = { .compression = -1, .wait = 1 };
+    xd_server    *server = c->server;
+    image_request q = { .compression = -1, .wait = 1 };
     xd_api_req_begin(&q.req, c, "image");
     xd_api_req_fields(&q.req, fields, &q);
     compress(&q);

@@ -8,7 +8,10 @@
 
 #include "serve/server.h"
 
-enum { DEFAULT_JOBS = 50, MAX_JOBS = 100 };      /* default and maximum number of jobs per page of
+enum {
+    DEFAULT_JOBS = 50,
+    MAX_JOBS = 100
+}; /* default and maximum number of jobs per page of
                                                     the list */
 
 /* ---- one job --------------------------------------------------------------------------------- */
@@ -22,9 +25,11 @@ static void add_text(xd_text_buf *b, const char *name, const char *text)
 static void add_result(xd_text_buf *b, const xd_task *task, int i)
 {
     const xd_task_image *im = &task->done[i];
-    xd_buf_add(b, "%s{\"url\":\"/v1/jobs/%s/content?index=%d\",\"type\":\"%s\",\"width\":%lld,"
-               "\"height\":%lld", i ? "," : "", task->id, i, xd_answer_type(im->file),
-               (long long)im->width, (long long)im->height);
+    xd_buf_add(b,
+               "%s{\"url\":\"/v1/jobs/%s/content?index=%d\",\"type\":\"%s\",\"width\":%lld,"
+               "\"height\":%lld",
+               i ? "," : "", task->id, i, xd_answer_type(im->file), (long long)im->width,
+               (long long)im->height);
     if (im->fps > 0)
         xd_buf_add(b, ",\"frames\":%lld,\"fps\":%.10g", (long long)im->frames, im->fps);
     xd_buf_add(b, ",\"seed\":%s,\"parameters\":%s}", im->seed, im->json);
@@ -37,13 +42,15 @@ static void add_job(xd_text_buf *b, const xd_server *s, const xd_task *task)
     int    queued = task->state == XD_TASK_QUEUED;
     double until = xd_task_has_ended(task) ? task->ended : xd_unix_s(),
            left = xd_task_seconds_left(s->tasks, task);
-    xd_buf_add(b, "{\"id\":\"%s\",\"object\":\"job\",\"kind\":\"%s\",\"status\":\"%s\","
-               "\"created_at\":%.3f", task->id, task->video ? "video" : "image",
-               xd_answer_state(task), task->created);
+    xd_buf_add(b,
+               "{\"id\":\"%s\",\"object\":\"job\",\"kind\":\"%s\",\"status\":\"%s\","
+               "\"created_at\":%.3f",
+               task->id, task->video ? "video" : "image", xd_answer_state(task), task->created);
     add_text(b, "model", task->model);
     add_text(b, "prompt", task->prompt);
     add_text(b, "stage", task->stage);
-    xd_buf_add(b, ",\"progress\":%d,\"step\":%d,\"steps\":%d,\"image\":%d,\"images\":%d,"
+    xd_buf_add(b,
+               ",\"progress\":%d,\"step\":%d,\"steps\":%d,\"image\":%d,\"images\":%d,"
                "\"previews\":%d,\"queue_position\":%d,\"elapsed_seconds\":%.3f",
                xd_answer_percent(task), task->step, task->steps, task->image, task->images,
                task->previews, queued ? xd_task_position(s->tasks, task) : 0,

@@ -9,7 +9,7 @@
 
 #include "serve/server.h"
 
-enum { DEPTH = 3 };             /* maximum depth of a nested field of a request */
+enum { DEPTH = 3 }; /* maximum depth of a nested field of a request */
 
 /* Returns the value at a path such as "sample_params.guidance.txt_cfg". NULL: the path does not
  * exist, or its value is null. */
@@ -47,7 +47,10 @@ static int makes_videos(const xd_json *uses)
 
 /* Fields of a request that set an option with another name. A value that is not above the row's
  * limit `least` selects the model's default. */
-static const struct { const char *path, *option; double least; } rows[] = {
+static const struct {
+    const char *path, *option;
+    double      least;
+} rows[] = {
     { "negative_prompt", "negative_prompt", -INFINITY },
     { "seed", "seed", -INFINITY },
     { "width", "width", 0 },
@@ -64,18 +67,26 @@ static const char *const refused[] = { "control_image", "ip_adapter_image", "con
 
 /* Each row has a sampler's name in stable-diffusion.cpp and its name in stable-diffusion-webui. */
 static const char *const samplers[][2] = {
-    { "euler", "Euler" }, { "euler_a", "Euler a" },      { "heun", "Heun" },
-    { "dpm++2m", "DPM++ 2M" },    { "ddim_trailing", "DDIM" }, { "unipc", "UniPC" },
-    { "lcm", "LCM" },     { "tcd", "TCD" },
+    { "euler", "Euler" },
+    { "euler_a", "Euler a" },
+    { "heun", "Heun" },
+    { "dpm++2m", "DPM++ 2M" },
+    { "ddim_trailing", "DDIM" },
+    { "unipc", "UniPC" },
+    { "lcm", "LCM" },
+    { "tcd", "TCD" },
 };
 static const char *const schedules[][2] = {
-    { "discrete", NULL }, { "karras", "use_karras_sigmas" },
+    { "discrete", NULL },
+    { "karras", "use_karras_sigmas" },
     { "exponential", "use_exponential_sigmas" },
     { "beta", "use_beta_sigmas" },
 };
 enum {
-    ROWS = sizeof rows / sizeof *rows, REFUSED = sizeof refused / sizeof *refused,
-    SAMPLERS = sizeof samplers / sizeof *samplers, SCHEDULES = sizeof schedules / sizeof *schedules
+    ROWS = sizeof rows / sizeof *rows,
+    REFUSED = sizeof refused / sizeof *refused,
+    SAMPLERS = sizeof samplers / sizeof *samplers,
+    SCHEDULES = sizeof schedules / sizeof *schedules
 };
 
 static void set_row(xd_api_req *a, const xd_json *body, int i)
@@ -105,8 +116,10 @@ static int find_name(xd_api_req *a, const xd_json *body, const char *path,
     for (int i = 0; i < n; i++)
         if (strcmp(table[i][0], name) == 0)
             return i;
-    xd_api_req_refuse(a, 400, path, "there is no %s %.40s here; /sdcpp/v1/capabilities lists "
-                      "the available ones", strrchr(path, '.') + 1, name);
+    xd_api_req_refuse(a, 400, path,
+                      "there is no %s %.40s here; /sdcpp/v1/capabilities lists "
+                      "the available ones",
+                      strrchr(path, '.') + 1, name);
     return -1;
 }
 
@@ -185,8 +198,7 @@ static void set_output(xd_api_req *a, const xd_json *body)
     if (format && !a->failed)
         xd_api_req_format(a, "output_format", format);
     snprintf(text, sizeof text, "%.0f", number_at(body, "output_compression", 100));
-    if (value_at(body, "output_compression") && !a->task->video &&
-        strcmp(a->extension, "png") != 0)
+    if (value_at(body, "output_compression") && !a->task->video && strcmp(a->extension, "png") != 0)
         xd_api_req_option(a, "output_quality", text);
     if (is_on(body, "vae_tiling_params.enabled"))
         xd_api_req_option(a, "enable_tiling", "true");
@@ -316,7 +328,7 @@ static void reply_job(xd_http_call *c, const xd_task *task)
 static void begin_job(xd_http_call *c, const char *kind)
 {
     xd_server  *s = c->server;
-    xd_api_req      a;
+    xd_api_req  a;
     xd_text_buf b = { 0 };
     xd_api_req_begin(&a, c, kind);
     if (!xd_json_is_object(c->json))
@@ -326,9 +338,10 @@ static void begin_job(xd_http_call *c, const char *kind)
     xd_task *task = xd_api_req_submit(&a);
     if (!task)
         return;
-    xd_buf_add(&b, "{\"id\":\"%s\",\"kind\":\"%s\",\"status\":\"queued\",\"created\":%lld,"
-               "\"poll_url\":\"/sdcpp/v1/jobs/%s\"}\n", task->id, kind_of(task),
-               (long long)task->created, task->id);
+    xd_buf_add(&b,
+               "{\"id\":\"%s\",\"kind\":\"%s\",\"status\":\"queued\",\"created\":%lld,"
+               "\"poll_url\":\"/sdcpp/v1/jobs/%s\"}\n",
+               task->id, kind_of(task), (long long)task->created, task->id);
     xd_task_release(s->tasks, task);
     xd_reply_json(c, 202, &b);
 }
@@ -383,15 +396,15 @@ static void add_defaults(xd_text_buf *b, const xd_json *uses)
     const char    *avoid = xd_json_text(xd_json_get(d, "negative_prompt"));
     xd_buf_add(b, "{\"prompt\":\"\",\"negative_prompt\":");
     xd_buf_json_string(b, avoid ? avoid : "");
-    xd_buf_add(b, ",\"width\":%.0f,\"height\":%.0f,"
+    xd_buf_add(b,
+               ",\"width\":%.0f,\"height\":%.0f,"
                "\"seed\":%.0f,\"strength\":%.10g,\"sample_params\":{\"scheduler\":\"default\","
                "\"sample_method\":\"default\",\"sample_steps\":%.0f,\"eta\":null,"
                "\"flow_shift\":null,\"guidance\":{\"txt_cfg\":%.10g,\"img_cfg\":null,"
                "\"distilled_guidance\":%.10g}},\"vae_tiling_params\":{\"enabled\":false},"
                "\"cache_mode\":\"disabled\",\"output_compression\":100,",
                number_at(d, "width", 0), number_at(d, "height", 0), number_at(d, "seed", -1),
-               number_at(d, "strength", 0.75),
-               number_at(d, "num_inference_steps", 0),
+               number_at(d, "strength", 0.75), number_at(d, "num_inference_steps", 0),
                distilled ? number_at(d, "true_cfg_scale", 1) : own, own);
     if (video)
         xd_buf_add(b, "\"video_frames\":%.0f,\"fps\":%.10g,\"output_format\":\"%s\"}",
@@ -399,7 +412,7 @@ static void add_defaults(xd_text_buf *b, const xd_json *uses)
                    strrchr(xd_output_default(1), '.') + 1);
     else
         xd_buf_add(b, "\"batch_count\":1,\"hires\":{\"enabled\":false},"
-                   "\"output_format\":\"png\"}");
+                      "\"output_format\":\"png\"}");
 }
 
 static int takes(const xd_json *uses, const char *word)
@@ -418,16 +431,20 @@ static const char *truth(int on)
 
 static void add_features(xd_text_buf *b, const xd_server *s, const xd_json *uses)
 {
-    xd_buf_add(b, "{\"init_image\":%s,\"lora\":%s,\"vae_tiling\":true,\"cache\":false,"
+    xd_buf_add(b,
+               "{\"init_image\":%s,\"lora\":%s,\"vae_tiling\":true,\"cache\":false,"
                "\"cancel_queued\":true,\"cancel_generating\":true,",
                truth(takes(uses, "image")), truth(s->loras != NULL));
     if (makes_videos(uses))
-        xd_buf_add(b, "\"end_image\":%s,\"control_frames\":false,"
-                   "\"high_noise_sample_params\":false}", truth(takes(uses, "last_image")));
+        xd_buf_add(b,
+                   "\"end_image\":%s,\"control_frames\":false,"
+                   "\"high_noise_sample_params\":false}",
+                   truth(takes(uses, "last_image")));
     else
-        xd_buf_add(b, "\"mask_image\":%s,\"control_image\":false,\"ip_adapter_image\":false,"
-                   "\"ref_images\":%s,\"hires\":false}", truth(takes(uses, "mask_image")),
-                   truth(takes(uses, "image")));
+        xd_buf_add(b,
+                   "\"mask_image\":%s,\"control_image\":false,\"ip_adapter_image\":false,"
+                   "\"ref_images\":%s,\"hires\":false}",
+                   truth(takes(uses, "mask_image")), truth(takes(uses, "image")));
 }
 
 /* Appends a value twice: in the field `name`, for clients that do not know generation modes, and in
@@ -482,9 +499,11 @@ void xd_api_sdcpp_capabilities(xd_http_call *c)
     add_names(&b, schedules, SCHEDULES);
     xd_buf_add(&b, "],\"loras\":[");
     add_loras(&b, s);
-    xd_buf_add(&b, "],\"upscalers\":[],\"limits\":{\"min_width\":16,\"max_width\":16384,"
+    xd_buf_add(&b,
+               "],\"upscalers\":[],\"limits\":{\"min_width\":16,\"max_width\":16384,"
                "\"min_height\":16,\"max_height\":16384,\"max_batch_count\":1000,"
-               "\"max_queue_size\":%d}}\n", s->queue);
+               "\"max_queue_size\":%d}}\n",
+               s->queue);
     xd_buf_free(&defaults);
     xd_buf_free(&features);
     xd_buf_free(&formats);

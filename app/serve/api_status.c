@@ -9,12 +9,13 @@ void xd_api_health(xd_http_call *c)
     xd_server      *s = c->server;
     xd_worker_state w;
     xd_text_buf     b = { 0 };
-    xd_tasks_counts  n = xd_tasks_count(s->tasks);
+    xd_tasks_counts n = xd_tasks_count(s->tasks);
     xd_worker_get_state(s->worker, &w);
     const char *status = !w.ready ? "starting" : w.silent < s->silent_s ? "ok" : "silent";
-    xd_buf_add(&b, "{\"status\":\"%s\",\"version\":\"%s\",\"ranks\":%d,\"queued\":%lld,"
-               "\"running\":%lld}\n", status, xd_version(), w.ranks, (long long)n.queued,
-               (long long)n.running);
+    xd_buf_add(&b,
+               "{\"status\":\"%s\",\"version\":\"%s\",\"ranks\":%d,\"queued\":%lld,"
+               "\"running\":%lld}\n",
+               status, xd_version(), w.ranks, (long long)n.queued, (long long)n.running);
     xd_reply_json(c, strcmp(status, "ok") == 0 ? 200 : 503, &b);
 }
 
@@ -30,10 +31,12 @@ static void add_tasks(xd_text_buf *b, const xd_tasks_counts *n)
     add_metric(b, "running", "gauge", "Running requests.");
     xd_buf_add(b, "xdit_running %lld\n", (long long)n->running);
     add_metric(b, "jobs_total", "counter", "Ended and refused requests, by state.");
-    xd_buf_add(b, "xdit_jobs_total{state=\"done\"} %lld\nxdit_jobs_total{state=\"failed\"} %lld\n"
+    xd_buf_add(b,
+               "xdit_jobs_total{state=\"done\"} %lld\nxdit_jobs_total{state=\"failed\"} %lld\n"
                "xdit_jobs_total{state=\"cancelled\"} %lld\n"
-               "xdit_jobs_total{state=\"refused\"} %lld\n", (long long)n->done,
-               (long long)n->failed, (long long)n->cancelled, (long long)n->refused);
+               "xdit_jobs_total{state=\"refused\"} %lld\n",
+               (long long)n->done, (long long)n->failed, (long long)n->cancelled,
+               (long long)n->refused);
 }
 
 static void add_worker(xd_text_buf *b, const xd_worker_state *w)
@@ -79,7 +82,7 @@ void xd_api_metrics(xd_http_call *c)
     xd_server      *s = c->server;
     xd_worker_state w;
     xd_text_buf     b = { 0 };
-    xd_tasks_counts  n = xd_tasks_count(s->tasks);
+    xd_tasks_counts n = xd_tasks_count(s->tasks);
     xd_worker_get_state(s->worker, &w);
     add_tasks(&b, &n);
     add_worker(&b, &w);

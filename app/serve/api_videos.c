@@ -10,7 +10,7 @@
 
 typedef struct video_request {
     xd_api_req req;
-    char   seconds[16];         /* duration as the request has it */
+    char       seconds[16]; /* duration as the request has it */
 } video_request;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -70,7 +70,7 @@ static void add_text(xd_text_buf *b, const char *name, const char *text)
  * finished video. */
 static void add_shape(xd_text_buf *b, const xd_task *task)
 {
-    char                size[48], seconds[32];
+    char                 size[48], seconds[32];
     const xd_task_image *v = task->ndone ? &task->done[0] : NULL;
     snprintf(size, sizeof size, "%lldx%lld", v ? (long long)v->width : 0,
              v ? (long long)v->height : 0);
@@ -82,9 +82,10 @@ static void add_shape(xd_text_buf *b, const xd_task *task)
 static void add_video(xd_text_buf *b, const xd_server *s, const xd_task *task)
 {
     char text[4096];
-    xd_buf_add(b, "{\"id\":\"%s\",\"object\":\"video\",\"status\":\"%s\",\"progress\":%d,"
-               "\"created_at\":%lld", task->id, xd_answer_state(task), xd_answer_percent(task),
-               (long long)task->created);
+    xd_buf_add(b,
+               "{\"id\":\"%s\",\"object\":\"video\",\"status\":\"%s\",\"progress\":%d,"
+               "\"created_at\":%lld",
+               task->id, xd_answer_state(task), xd_answer_percent(task), (long long)task->created);
     add_text(b, "model", task->model);
     add_text(b, "prompt", task->prompt);
     add_shape(b, task);
@@ -212,7 +213,8 @@ static void send_preview(xd_http_call *c, const xd_task *task)
     if (n > 0)
         xd_reply_file(c, path, "image/png");
     else
-        xd_reply_error(c, 404, "variant", NULL, "the video has no preview yet; set previews or "
+        xd_reply_error(c, 404, "variant", NULL,
+                       "the video has no preview yet; set previews or "
                        "preview_every in a request to get them");
 }
 
@@ -232,8 +234,10 @@ static void send_video(xd_http_call *c, xd_task *task)
                  variant[0] == 't' ? XD_TASK_THUMBNAIL : XD_TASK_SHEET);
         xd_reply_file(c, path, "image/webp");
     } else {
-        xd_reply_error(c, 400, "variant", NULL, "variant must be video, thumbnail, spritesheet or "
-                       "preview, not '%.40s'", variant);
+        xd_reply_error(c, 400, "variant", NULL,
+                       "variant must be video, thumbnail, spritesheet or "
+                       "preview, not '%.40s'",
+                       variant);
     }
 }
 
@@ -255,7 +259,8 @@ static void repeat_arg(xd_api_req *a, const char *arg)
         if (strcmp(own[i], name) == 0)
             return;
     if (strcmp(name, "image") == 0 || strcmp(name, "last_image") == 0)
-        xd_api_req_refuse(a, 400, "video_id", "this video was generated from an image, which is "
+        xd_api_req_refuse(a, 400, "video_id",
+                          "this video was generated from an image, which is "
                           "not stored: send prompt and image to /v1/videos");
     else
         xd_api_req_default(a, name, value);
@@ -265,12 +270,14 @@ static void repeat_arg(xd_api_req *a, const char *arg)
  * its seed. */
 static void remix_video(xd_http_call *c, xd_task *task)
 {
-    xd_server          *s = c->server;
-    video_request           q = { .seconds = "" };
+    xd_server                    *s = c->server;
+    video_request                 q = { .seconds = "" };
     static const xd_api_req_field none[] = { { NULL, NULL, NULL } };
     if (task->state != XD_TASK_DONE || !task->ndone) {
-        xd_reply_error(c, 409, "video_id", NULL, "only a completed video can be remixed: the "
-                       "status of this one is %s", xd_answer_state(task));
+        xd_reply_error(c, 409, "video_id", NULL,
+                       "only a completed video can be remixed: the "
+                       "status of this one is %s",
+                       xd_answer_state(task));
         return;
     }
     xd_api_req_begin(&q.req, c, "video");
@@ -280,7 +287,7 @@ static void remix_video(xd_http_call *c, xd_task *task)
     for (int i = 0; i < task->nargs; i++)
         repeat_arg(&q.req, task->args[i]);
     xd_api_req_default(&q.req, "seed", task->done[0].seed);
-    q.req.defaults_set = 1;     /* the server adds no defaults, because the copied arguments include
+    q.req.defaults_set = 1; /* the server adds no defaults, because the copied arguments include
                                    them */
     if (!q.req.failed)
         snprintf(q.req.task->remixed, sizeof q.req.task->remixed, "%s", task->id);
@@ -301,8 +308,8 @@ static void add_list(xd_text_buf *b, const xd_http_call *c, const xd_task *const
 {
     const char *after = xd_http_query(c, "after"), *order = xd_http_query(c, "order"),
                *text = xd_http_query(c, "limit");
-    int         limit = text ? atoi(text) : 20, up = order && strcmp(order, "asc") == 0, n = 0,
-        seen = !after || !*after;
+    int            limit = text ? atoi(text) : 20, up = order && strcmp(order, "asc") == 0, n = 0,
+                   seen = !after || !*after;
     const xd_task *first = NULL, *last = NULL;
     limit = limit < 1 ? 1 : limit > 100 ? 100 : limit;
     xd_buf_add(b, "{\"object\":\"list\",\"data\":[");

@@ -21,8 +21,10 @@ static xd_status find_server(char *path, size_t size, xd_err *e)
     strcpy(strrchr(path, '/') + 1, name);
     if (access(path, X_OK) == 0)
         return XD_OK;
-    return xd_fail(e, XD_EUNSUPPORTED, "the server %s is not installed: install the package "
-                   "xdit-server, or build with libmicrohttpd", path);
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "the server %s is not installed: install the package "
+                   "xdit-server, or build with libmicrohttpd",
+                   path);
 }
 
 /* Refuses to run under mpirun, where every rank would be a server on the same port. Rank 0 prints
@@ -32,9 +34,11 @@ static int refuse_launcher(void)
     xd_err e = { 0 };
     int    rank = 0, ranks = xd_launched_ranks();
     xd_launched(&rank);
-    xd_status s = xd_fail(&e, XD_EINVAL, "xdit serve starts its ranks itself: remove the MPI "
-                          "launcher and give --nproc %d", ranks);
-    if (rank > 0)               /* wait for rank 0's message: a launcher kills all ranks when the
+    xd_status s = xd_fail(&e, XD_EINVAL,
+                          "xdit serve starts its ranks itself: remove the MPI "
+                          "launcher and give --nproc %d",
+                          ranks);
+    if (rank > 0) /* wait for rank 0's message: a launcher kills all ranks when the
                                    first one exits */
         sleep(1);
     return rank > 0 ? XD_EXIT_USAGE : xd_cli_exit(s, &e);

@@ -40,7 +40,9 @@ int xd_option_overrides(const char *given, const char *other)
                       steps[] = "num_inference_steps sigmas timesteps",
                       levels[] = "sigmas timesteps",
                       spacing[] = "use_karras_sigmas use_exponential_sigmas use_beta_sigmas";
-    static const struct { const char *given, *others; } overridden[] = {
+    static const struct {
+        const char *given, *others;
+    } overridden[] = {
         { lengths, lengths },
         { views, views },
         { steps, steps },

@@ -6,10 +6,10 @@
 
 #include "xdit/tools.h"
 
-typedef struct xd_defaults {    /* a list of default options as arguments
+typedef struct xd_defaults { /* a list of default options as arguments
                                    "--num_inference_steps=4" */
-    int    n, failed;           /* failed 1: out of memory */
-    char **v;                   /* [n] arguments, owned */
+    int    n, failed;        /* failed 1: out of memory */
+    char **v;                /* [n] arguments, owned */
 } xd_defaults;
 
 /* Returns the options for which a server can have default values: the rows of xd_request_options,
@@ -18,15 +18,15 @@ const xd_option *xd_defaults_rows(int *n);
 /* Returns nonzero if a request that sets the option `given` must not use the server's default of
  * the option `other`. For example, a request with "num_frames" ignores the default of "seconds",
  * because both set the length of a video. */
-int        xd_option_overrides(const char *given, const char *other);
+int              xd_option_overrides(const char *given, const char *other);
 /* xd_default_name copies the name in an argument "--name=value" to `name`; xd_default_value returns
  * the value in such an argument. */
-const char *xd_default_name(const char *text, char *name, size_t size);
-const char *xd_default_value(const char *text);
+const char      *xd_default_name(const char *text, char *name, size_t size);
+const char      *xd_default_value(const char *text);
 /* Appends an option with its value to the list; a value NULL means "true". */
-void       xd_defaults_add(xd_defaults *d, const char *name, const char *value);
+void             xd_defaults_add(xd_defaults *d, const char *name, const char *value);
 /* Appends the defaults in `common` to `d`, except for options that `d` sets or overrides. */
-void       xd_defaults_merge(xd_defaults *d, const xd_defaults *common);
-void       xd_defaults_free(xd_defaults *d);
+void             xd_defaults_merge(xd_defaults *d, const xd_defaults *common);
+void             xd_defaults_free(xd_defaults *d);
 
 #endif

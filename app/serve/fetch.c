@@ -15,12 +15,12 @@ enum { REDIRECTS = 3, MAX_URL = 2048 };
 
 typedef struct transfer {
     const xd_fetch_rules *f;
-    int           (*is_gone)(void *cookie);
-    void           *cookie;
-    char           *data;
-    size_t          bytes, cap;
-    int             named;      /* the command line names the host */
-    int             private, too_long, no_memory;
+    int                   (*is_gone)(void *cookie);
+    void                 *cookie;
+    char                 *data;
+    size_t                bytes, cap;
+    int                   named; /* the command line names the host */
+    int                   private, too_long, no_memory;
 } transfer;
 
 xd_status xd_fetch_begin(xd_err *e)
@@ -90,7 +90,7 @@ static int is_allowed(const xd_fetch_rules *f, const char *host, const char *por
     int allowed = 0;
     for (int i = 0; i < f->nhosts; i++) {
         const char *given = f->hosts[i], *colon = strrchr(given, ':');
-        if (colon && strchr(colon, ']'))        /* a colon within "[::1]" separates no port */
+        if (colon && strchr(colon, ']')) /* a colon within "[::1]" separates no port */
             colon = NULL;
         size_t n = colon ? (size_t)(colon - given) : strlen(given);
         if (strcmp(given, "any") == 0)
@@ -118,8 +118,10 @@ static xd_status check_url(transfer *t, CURLU *u, xd_err *e)
     else if (user)
         s = xd_fail(e, XD_EINVAL, "the URL contains a user name, which is not allowed: remove it");
     else if (!allowed)
-        s = xd_fail(e, XD_EINVAL, "the URL leads to host %.80s port %.6s, which --allow_url does "
-                    "not allow", host ? host : "", port ? port : "");
+        s = xd_fail(e, XD_EINVAL,
+                    "the URL leads to host %.80s port %.6s, which --allow_url does "
+                    "not allow",
+                    host ? host : "", port ? port : "");
     curl_free(scheme), curl_free(host), curl_free(port), curl_free(user);
     return s;
 }
@@ -131,7 +133,7 @@ static void set_options(CURL *c, transfer *t, CURLU *u, double seconds)
     curl_easy_setopt(c, CURLOPT_CURLU, u);
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
-    curl_easy_setopt(c, CURLOPT_PROXY, "");     /* no proxy is used, because open_socket would check
+    curl_easy_setopt(c, CURLOPT_PROXY, ""); /* no proxy is used, because open_socket would check
                                                    the proxy's address instead of the server's */
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)(seconds * 1e3) + 1);
@@ -149,7 +151,8 @@ static void set_options(CURL *c, transfer *t, CURLU *u, double seconds)
 static xd_status explain(const transfer *t, CURLcode code, xd_err *e)
 {
     if (t->private)
-        return xd_fail(e, XD_EINVAL, "the URL leads to an address that is not public: the server "
+        return xd_fail(e, XD_EINVAL,
+                       "the URL leads to an address that is not public: the server "
                        "must be started with --allow_url HOST for it");
     if (t->too_long || code == CURLE_FILESIZE_EXCEEDED)
         return xd_fail(e, XD_EINVAL, "the file has more than the allowed %zu bytes (--max_body)",
@@ -200,8 +203,8 @@ xd_status xd_fetch_read(const xd_fetch_rules *f, const char *url, int (*is_gone)
     double    until = xd_now_s() + f->seconds;
     int       again = 1, left = REDIRECTS + 1;
     xd_status s = c && u ? XD_OK : xd_fail(e, XD_ENOMEM, "out of memory for a download");
-    if (s == XD_OK && (strlen(url) > MAX_URL ||
-                       curl_url_set(u, CURLUPART_URL, url, 0) != CURLUE_OK))
+    if (s == XD_OK &&
+        (strlen(url) > MAX_URL || curl_url_set(u, CURLUPART_URL, url, 0) != CURLUE_OK))
         s = xd_fail(e, XD_EINVAL, "the text is not a URL of at most %d bytes", MAX_URL);
     while (s == XD_OK && again)
         s = left-- ? request(c, &t, u, until, &again, e)
@@ -219,7 +222,8 @@ xd_status xd_fetch_read(const xd_fetch_rules *f, const char *url, int (*is_gone)
 
 xd_status xd_fetch_begin(xd_err *e)
 {
-    return xd_fail(e, XD_EUNSUPPORTED, "--allow_url: this build has no libcurl to fetch "
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "--allow_url: this build has no libcurl to fetch "
                    "images (libcurl4-openssl-dev)");
 }
 

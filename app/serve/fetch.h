@@ -16,9 +16,9 @@ typedef struct xd_fetch_rules {
     /* [nhosts] hosts from which images may be fetched: "host" or "host:port", or "any" for all
      * public addresses. */
     const char *const *hosts;
-    int      nhosts;            /* number of hosts; 0: no URL is allowed */
-    size_t   max_bytes;         /* maximum bytes of an image */
-    double   seconds;           /* time limit of a fetch in seconds, including redirects */
+    int                nhosts;    /* number of hosts; 0: no URL is allowed */
+    size_t             max_bytes; /* maximum bytes of an image */
+    double             seconds;   /* time limit of a fetch in seconds, including redirects */
 } xd_fetch_rules;
 
 /* Initializes libcurl. XD_EUNSUPPORTED: this build has no libcurl. */

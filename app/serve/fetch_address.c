@@ -9,21 +9,24 @@
 
 static int is_public_v4(uint32_t a)
 {
-    static const struct { uint32_t net; int bits; } special[] = {
-        { 0x00000000, 8 },      /* 0/8: this network */
-        { 0x0a000000, 8 },      /* 10/8: private */
-        { 0x64400000, 10 },     /* 100.64/10: carrier-grade NAT */
-        { 0x7f000000, 8 },      /* 127/8: loopback */
-        { 0xa9fe0000, 16 },     /* 169.254/16: link-local, metadata of clouds */
-        { 0xac100000, 12 },     /* 172.16/12: private */
-        { 0xc0000000, 24 },     /* 192.0.0/24: protocols */
-        { 0xc0000200, 24 },     /* 192.0.2/24: documentation */
-        { 0xc0586300, 24 },     /* 192.88.99/24: 6to4 */
-        { 0xc0a80000, 16 },     /* 192.168/16: private */
-        { 0xc6120000, 15 },     /* 198.18/15: benchmarks */
-        { 0xc6336400, 24 },     /* 198.51.100/24: documentation */
-        { 0xcb007100, 24 },     /* 203.0.113/24: documentation */
-        { 0xe0000000, 3 },      /* 224/4: multicast; 240/4: reserved, broadcast */
+    static const struct {
+        uint32_t net;
+        int      bits;
+    } special[] = {
+        { 0x00000000, 8 },  /* 0/8: this network */
+        { 0x0a000000, 8 },  /* 10/8: private */
+        { 0x64400000, 10 }, /* 100.64/10: carrier-grade NAT */
+        { 0x7f000000, 8 },  /* 127/8: loopback */
+        { 0xa9fe0000, 16 }, /* 169.254/16: link-local, metadata of clouds */
+        { 0xac100000, 12 }, /* 172.16/12: private */
+        { 0xc0000000, 24 }, /* 192.0.0/24: protocols */
+        { 0xc0000200, 24 }, /* 192.0.2/24: documentation */
+        { 0xc0586300, 24 }, /* 192.88.99/24: 6to4 */
+        { 0xc0a80000, 16 }, /* 192.168/16: private */
+        { 0xc6120000, 15 }, /* 198.18/15: benchmarks */
+        { 0xc6336400, 24 }, /* 198.51.100/24: documentation */
+        { 0xcb007100, 24 }, /* 203.0.113/24: documentation */
+        { 0xe0000000, 3 },  /* 224/4: multicast; 240/4: reserved, broadcast */
     };
     for (size_t i = 0; i < sizeof special / sizeof *special; i++)
         if ((a ^ special[i].net) >> (32 - special[i].bits) == 0)

@@ -1,5 +1,5 @@
 /* folder.c - creates, locks and removes the directories of a server; see folder.h */
-#define _DEFAULT_SOURCE         /* flock, mkdtemp, realpath */
+#define _DEFAULT_SOURCE /* flock, mkdtemp, realpath */
 #include "serve/folder.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@
 
 static const char NAME[] = "xdit-server-";
 enum { RANDOM = 6, TRIES = 8 };
-static const double HANDOVER_S = 5;     /* seconds for which a server waits until another one
+static const double HANDOVER_S = 5; /* seconds for which a server waits until another one
                                            releases --results */
 
 static int open_folder(const char *path)
@@ -32,8 +32,7 @@ static void remove_files(const char *path, int (*has)(const char *name))
     DIR           *d = opendir(path);
     struct dirent *f;
     while (d && (f = readdir(d)))
-        if (strcmp(f->d_name, ".") != 0 && strcmp(f->d_name, "..") != 0 &&
-            (!has || has(f->d_name)))
+        if (strcmp(f->d_name, ".") != 0 && strcmp(f->d_name, "..") != 0 && (!has || has(f->d_name)))
             unlinkat(dirfd(d), f->d_name, 0);
     if (d)
         closedir(d);
@@ -74,7 +73,7 @@ static int lock_own(xd_folder *f)
     if (f->lock < 0)
         return 0;
     while (flock(f->lock, LOCK_EX) != 0)
-        if (errno != EINTR)     /* the file system does not support locks, so no server removes the
+        if (errno != EINTR) /* the file system does not support locks, so no server removes the
                                    directory */
             return 1;
     if (fstat(f->lock, &st) == 0 && st.st_nlink > 0)
@@ -85,8 +84,9 @@ static int lock_own(xd_folder *f)
 
 xd_status xd_folder_create(xd_folder *f, xd_err *e)
 {
-    const char *tmp = getenv("TMPDIR"), *place = tmp && *tmp ? tmp
-                      : access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    const char *tmp = getenv("TMPDIR"), *place = tmp && *tmp                     ? tmp
+                                                 : access("/dev/shm", W_OK) == 0 ? "/dev/shm"
+                                                                                 : "/tmp";
     remove_dead(place);
     for (int i = 0; i < TRIES; i++) {
         snprintf(f->path, sizeof f->path, "%s/%sXXXXXX", place, NAME);
@@ -95,8 +95,10 @@ xd_status xd_folder_create(xd_folder *f, xd_err *e)
         if (lock_own(f))
             return XD_OK;
     }
-    xd_status s = xd_fail(e, XD_EIO, "cannot create the temporary directory %s: %s: set TMPDIR to "
-                          "a writable directory", f->path, strerror(errno));
+    xd_status s = xd_fail(e, XD_EIO,
+                          "cannot create the temporary directory %s: %s: set TMPDIR to "
+                          "a writable directory",
+                          f->path, strerror(errno));
     f->path[0] = 0;
     return s;
 }
@@ -126,8 +128,8 @@ static int is_partial(const char *name)
     static const char tail[] = ".tmp";
     size_t            n = strlen(name), id = strcspn(name, "_");
     return n > 24 + RANDOM + sizeof tail &&
-           strncmp(name + n - RANDOM - (sizeof tail - 1), tail, sizeof tail - 1) == 0 &&
-           name[id] && strspn(name + id + 1, "0123456789abcdef") == 24;
+           strncmp(name + n - RANDOM - (sizeof tail - 1), tail, sizeof tail - 1) == 0 && name[id] &&
+           strspn(name + id + 1, "0123456789abcdef") == 24;
 }
 
 /* Returns the id of the process that has locked the file, from /proc/locks; 0: unknown. */
@@ -160,14 +162,16 @@ xd_status xd_folder_lock(xd_folder *f, const char *path, const volatile sig_atom
     free(real);
     while (flock(f->lock, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
-            return XD_OK;       /* the file system does not support locks */
+            return XD_OK; /* the file system does not support locks */
         if (xd_now_s() > until || *stop) {
             char who[48] = "";
             long pid = find_holder(f->lock);
             if (pid)
                 snprintf(who, sizeof who, " (process %ld)", pid);
-            return xd_fail(e, XD_EIO, "another server%s uses --results %s: stop it first, or use "
-                           "another directory", who, path);
+            return xd_fail(e, XD_EIO,
+                           "another server%s uses --results %s: stop it first, or use "
+                           "another directory",
+                           who, path);
         }
         nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
     }

@@ -11,8 +11,8 @@
 #include "base/err.h"
 
 typedef struct xd_folder {
-    char path[4096];            /* the directory; "": none */
-    int  lock;                  /* file descriptor of the lock; -1: none */
+    char path[4096]; /* the directory; "": none */
+    int  lock;       /* file descriptor of the lock; -1: none */
 } xd_folder;
 
 /* Creates and locks a temporary directory in $TMPDIR, else in /dev/shm or /tmp. Also removes the
@@ -24,7 +24,7 @@ xd_status xd_folder_create(xd_folder *f, xd_err *e);
  * has locked the directory. */
 xd_status xd_folder_lock(xd_folder *f, const char *path, const volatile sig_atomic_t *stop,
                          xd_err *e);
-void      xd_folder_remove(xd_folder *f);       /* removes the directory with its files */
-void      xd_folder_unlock(xd_folder *f);       /* releases the lock and keeps the directory */
+void      xd_folder_remove(xd_folder *f); /* removes the directory with its files */
+void      xd_folder_unlock(xd_folder *f); /* releases the lock and keeps the directory */
 
 #endif

@@ -14,9 +14,9 @@
 #include "base/err.h"
 
 typedef enum xd_frame_kind {
-    XD_FRAME_RUN = 1,           /* the arguments of a task (task_flags.h) */
-    XD_FRAME_CANCEL,            /* id of the task to cancel; ignored if that task is not running */
-    XD_FRAME_QUIT,              /* the worker exits after the running task */
+    XD_FRAME_RUN = 1, /* the arguments of a task (task_flags.h) */
+    XD_FRAME_CANCEL,  /* id of the task to cancel; ignored if that task is not running */
+    XD_FRAME_QUIT,    /* the worker exits after the running task */
     /* The worker is ready for its first task. Texts of the frame XD_FRAME_READY: number of ranks,
      * version, rank of the sender. */
     XD_FRAME_READY,
@@ -55,14 +55,14 @@ typedef enum xd_frame_kind {
     XD_FRAME_ALIVE
 } xd_frame_kind;
 
-enum { XD_FRAME_MAX = 16 << 20 };       /* maximum size of a frame in bytes */
+enum { XD_FRAME_MAX = 16 << 20 }; /* maximum size of a frame in bytes */
 
 typedef struct xd_frame {
     xd_frame_kind kind;
-    int    n;
-    char **v;                   /* [n] texts, followed by a NULL; the texts are in `data` */
-    char  *data;
-    size_t bytes;
+    int           n;
+    char        **v; /* [n] texts, followed by a NULL; the texts are in `data` */
+    char         *data;
+    size_t        bytes;
 } xd_frame;
 
 /* Sends a frame with the texts v[0..n). XD_EIO: the connection is closed, or the socket's time

@@ -36,11 +36,11 @@ enum { IDLE_S = 30, STACK = 512 << 10, OWNER = 16, CLOSING = 64 };
 #define STRICTNESS MHD_OPTION_STRICT_FOR_CLIENT, 0
 #endif
 
-typedef struct client {         /* a client's connection */
+typedef struct client { /* a client's connection */
     int            fd;
-    double         since;       /* time when the connection began to wait for a request; 0: a
+    double         since;    /* time when the connection began to wait for a request; 0: a
                                    request was received */
-    int            has_head;    /* 1: the head of the connection's request was received */
+    int            has_head; /* 1: the head of the connection's request was received */
     int            shut;
     struct client *next;
 } client;
@@ -51,7 +51,7 @@ struct xd_http {
     xd_front          *front;
     int                port, reaping;
     pthread_t          reaper;
-    pthread_mutex_t    lock;    /* protects the list of clients */
+    pthread_mutex_t    lock; /* protects the list of clients */
     client            *clients;
     xd_body_pool       pool;
     atomic_int         stop;
@@ -284,8 +284,9 @@ static void allow_preflight(xd_http_call *c, const char *methods)
 {
     const char *asked = xd_http_header(c, "Access-Control-Request-Headers");
     xd_reply_header(c, "Access-Control-Allow-Methods", *methods ? methods : "GET, POST, DELETE");
-    xd_reply_header(c, "Access-Control-Allow-Headers", asked && is_header_list(asked) ? asked
-                    : "Authorization, Content-Type, X-API-Key");
+    xd_reply_header(c, "Access-Control-Allow-Headers",
+                    asked && is_header_list(asked) ? asked
+                                                   : "Authorization, Content-Type, X-API-Key");
     xd_reply_header(c, "Access-Control-Max-Age", "600");
     if (xd_http_header(c, "Access-Control-Request-Private-Network"))
         xd_reply_header(c, "Access-Control-Allow-Private-Network", "true");
@@ -299,8 +300,10 @@ static void allow_origin(xd_http_call *c, const xd_http *h, const char *methods)
     int         has_head = strcmp(c->method, "OPTIONS") == 0;
     if (!h->args.origins || !h->args.origins[0])
         return;
-    xd_reply_header(c, "Vary", has_head ? "Origin, Access-Control-Request-Method, "
-                                      "Access-Control-Request-Headers" : "Origin");
+    xd_reply_header(c, "Vary",
+                    has_head ? "Origin, Access-Control-Request-Method, "
+                               "Access-Control-Request-Headers"
+                             : "Origin");
     if (!origin || !is_listed(origin, h->args.origins))
         return;
     xd_reply_header(c, "Access-Control-Allow-Origin", origin);
@@ -318,16 +321,16 @@ static void refuse_key(xd_http_call *c)
 }
 
 typedef struct head_lines {
-    int count[3];               /* number of headers Content-Length, Transfer-Encoding, Host */
-    int invalid;                /* 1: the name or value of a header contains invalid bytes */
-    int coded;                  /* 1: the transfer coding is not chunked */
+    int count[3]; /* number of headers Content-Length, Transfer-Encoding, Host */
+    int invalid;  /* 1: the name or value of a header contains invalid bytes */
+    int coded;    /* 1: the transfer coding is not chunked */
 } head_lines;
 
 static enum MHD_Result check_line(void *cls, enum MHD_ValueKind kind, const char *name,
                                   size_t name_size, const char *value, size_t value_size)
 {
     static const char *const once[] = { "Content-Length", "Transfer-Encoding", "Host" };
-    head_lines *l = cls;
+    head_lines              *l = cls;
     (void)kind;
     for (size_t i = 0; i < sizeof once / sizeof *once; i++)
         l->count[i] += strcasecmp(name, once[i]) == 0;
@@ -367,7 +370,8 @@ static int refuse_head(xd_http_call *c, const xd_http *h, const xd_route *r, con
 {
     const char *length = xd_http_header(c, "Content-Length");
     if (is_cross_origin(c, h) || is_untrusted_host(c, h))
-        xd_reply_error(c, 403, NULL, "forbidden", "requests from web pages of other sites are "
+        xd_reply_error(c, 403, NULL, "forbidden",
+                       "requests from web pages of other sites are "
                        "refused: start the server with --cors ORIGIN to accept them");
     else if (!r && strcmp(c->method, "OPTIONS") == 0 && methods[0])
         xd_reply_text(c, 204, "text/plain", "", 0);
@@ -377,8 +381,10 @@ static int refuse_head(xd_http_call *c, const xd_http *h, const xd_route *r, con
     else if (!r)
         xd_reply_error(c, 404, NULL, NULL, "there is nothing at %.200s", c->path);
     else if (length && strtoull(length, NULL, 10) > h->args.max_body)
-        xd_reply_error(c, 413, NULL, NULL, "the body has %.20s bytes; the limit is %zu "
-                       "(--max_body)", length, h->args.max_body);
+        xd_reply_error(c, 413, NULL, NULL,
+                       "the body has %.20s bytes; the limit is %zu "
+                       "(--max_body)",
+                       length, h->args.max_body);
     return c->reply != NULL;
 }
 
@@ -390,7 +396,7 @@ static enum MHD_Result send_reply(xd_http *h, xd_http_call *c, const char *metho
 {
     if (!c->reply)
         xd_reply_error(c, 500, NULL, NULL, "the server has no reply to this request");
-    if (!c->reply)              /* there was no memory for a reply */
+    if (!c->reply) /* there was no memory for a reply */
         return MHD_NO;
     xd_reply_header(c, "X-Content-Type-Options", "nosniff");
     if (c->status == 405 || c->status == 204)
@@ -403,12 +409,12 @@ static enum MHD_Result send_reply(xd_http *h, xd_http_call *c, const char *metho
     return r;
 }
 
-typedef struct session {        /* a request that is being received */
-    xd_http_call         call;
+typedef struct session { /* a request that is being received */
+    xd_http_call    call;
     xd_body         body;
     const xd_route *route;
     char            methods[64], owner[OWNER + 1];
-    double          began;      /* time when the request's head was received */
+    double          began; /* time when the request's head was received */
 } session;
 
 static session *begin_request(xd_http *h, struct MHD_Connection *c, const char *url,
@@ -417,8 +423,9 @@ static session *begin_request(xd_http *h, struct MHD_Connection *c, const char *
     session *s = calloc(1, sizeof *s);
     if (!s)
         return NULL;
-    s->call = (xd_http_call){ .connection = c, .server = h->args.server, .method = method,
-                         .path = url, .owner = s->owner };
+    s->call = (xd_http_call){
+        .connection = c, .server = h->args.server, .method = method, .path = url, .owner = s->owner
+    };
     s->began = xd_now_s();
     s->route = find_route(&s->call, h->args.routes, s->methods, sizeof s->methods);
     return s;
@@ -431,8 +438,7 @@ static void handle(session *s)
     if (xd_body_end(&s->body, c))
         s->route->handle(c);
     if (!c->streams)
-        MHD_set_connection_option(c->connection, MHD_CONNECTION_OPTION_TIMEOUT,
-                                  (unsigned)IDLE_S);
+        MHD_set_connection_option(c->connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)IDLE_S);
 }
 
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *url,
@@ -441,7 +447,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 {
     xd_http *h = cls;
     session *s = *context;
-    if (!s) {                   /* libmicrohttpd's first call for a request, after the request's
+    if (!s) { /* libmicrohttpd's first call for a request, after the request's
                                    head was received */
         set_has_head(h, client_of(connection));
         s = *context = begin_request(h, connection, url, method);
@@ -471,13 +477,18 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 
 static void log_request(const xd_http *h, const session *s)
 {
-    const xd_http_call *c = &s->call;
+    const xd_http_call             *c = &s->call;
     const union MHD_ConnectionInfo *i =
         MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    xd_access_log_add(h->args.log, &(xd_access){
-        .from = i ? i->client_addr : NULL, .owner = s->owner, .method = c->method, .path = c->path,
-        .version = c->version, .status = c->status, .bytes = c->sent,
-        .seconds = xd_now_s() - s->began, .task = c->task });
+    xd_access_log_add(h->args.log, &(xd_access){ .from = i ? i->client_addr : NULL,
+                                                 .owner = s->owner,
+                                                 .method = c->method,
+                                                 .path = c->path,
+                                                 .version = c->version,
+                                                 .status = c->status,
+                                                 .bytes = c->sent,
+                                                 .seconds = xd_now_s() - s->began,
+                                                 .task = c->task });
 }
 
 static void on_completed(void *cls, struct MHD_Connection *c, void **context,
@@ -485,7 +496,7 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
 {
     session *s = *context;
     (void)why;
-    set_since(cls, client_of(c), xd_now_s());   /* the connection now waits for its next request */
+    set_since(cls, client_of(c), xd_now_s()); /* the connection now waits for its next request */
     if (!s)
         return;
     log_request(cls, s);
@@ -501,9 +512,9 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
  * request twice. */
 static struct MHD_Daemon *start_daemon(xd_http *h)
 {
-    unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
-                     MHD_USE_POLL | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET |
-                     (h->args.tls_cert ? MHD_USE_TLS : 0);
+    unsigned              flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
+                                  MHD_USE_POLL | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET |
+                                  (h->args.tls_cert ? MHD_USE_TLS : 0);
     struct MHD_OptionItem tls[] = {
         { MHD_OPTION_HTTPS_MEM_CERT, 0, h->args.tls_cert },
         { MHD_OPTION_HTTPS_MEM_KEY, 0, h->args.tls_key },
@@ -512,12 +523,11 @@ static struct MHD_Daemon *start_daemon(xd_http *h)
     };
     return MHD_start_daemon(
         flags, 0, NULL, NULL, on_request, h, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)(h->args.connections + 2 * CLOSING),
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_THREAD_STACK_SIZE,
-        (size_t)STACK, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32 << 10,
-        STRICTNESS, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_ARRAY,
-        h->args.tls_cert ? tls : tls + 3, MHD_OPTION_END);
+        (unsigned)(h->args.connections + 2 * CLOSING), MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)IDLE_S, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32 << 10, STRICTNESS,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+        h, MHD_OPTION_ARRAY, h->args.tls_cert ? tls : tls + 3, MHD_OPTION_END);
 }
 
 /* Passes a connection to libmicrohttpd, which owns the socket even if it refuses the connection. */
@@ -536,19 +546,25 @@ xd_status xd_http_start(xd_http **out, const xd_http_args *a, xd_err *e)
     h->args = *a;
     h->pool.max = a->max_bodies;
     pthread_mutex_init(&h->lock, NULL);
-    xd_status s = xd_front_open(&h->front, &(xd_front_args){
-        .host = a->host, .port = a->port, .connections = a->connections + CLOSING,
-        .encrypted = a->tls_cert != NULL, .timeout_s = a->timeout_s }, e);
+    xd_status s = xd_front_open(&h->front,
+                                &(xd_front_args){ .host = a->host,
+                                                  .port = a->port,
+                                                  .connections = a->connections + CLOSING,
+                                                  .encrypted = a->tls_cert != NULL,
+                                                  .timeout_s = a->timeout_s },
+                                e);
     if (s == XD_OK && !(h->daemon = start_daemon(h)))
-        s = xd_fail(e, XD_EIO, a->tls_cert ? "cannot serve HTTPS: --tls_cert and --tls_key must be "
-                    "a certificate in PEM format and its key" : "libmicrohttpd cannot be started");
+        s = xd_fail(e, XD_EIO,
+                    a->tls_cert ? "cannot serve HTTPS: --tls_cert and --tls_key must be "
+                                  "a certificate in PEM format and its key"
+                                : "libmicrohttpd cannot be started");
     if (s == XD_OK)
         s = xd_front_start(h->front, add_socket, h, e);
     if (s != XD_OK) {
         xd_http_stop(out, 0);
         return s;
     }
-    h->args.tls_cert = h->args.tls_key = NULL;  /* the contents of the TLS files are no longer
+    h->args.tls_cert = h->args.tls_key = NULL; /* the contents of the TLS files are no longer
                                                    needed */
     h->port = xd_front_port(h->front);
     h->reaping = pthread_create(&h->reaper, NULL, reap, h) == 0;
@@ -578,8 +594,10 @@ void xd_http_stop(xd_http **out, double seconds)
         return;
     if (h->daemon) {
         xd_front_stop_accepting(h->front);
-        while (xd_now_s() < until && MHD_get_daemon_info(
-                   h->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)->num_connections > 0)
+        while (
+            xd_now_s() < until &&
+            MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)->num_connections >
+                0)
             nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
         MHD_stop_daemon(h->daemon);
     }

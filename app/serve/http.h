@@ -22,28 +22,28 @@ typedef struct xd_part { /* a field of a request body that is multipart/form-dat
     /* Name of the field, name of its file, and media type; each is NULL if the client did not
      * send it. */
     char  *name, *file, *type;
-    char  *data;                /* content of the field: `bytes` bytes, followed by a NUL */
+    char  *data; /* content of the field: `bytes` bytes, followed by a NUL */
     size_t bytes;
 } xd_part;
 
-typedef struct xd_http_call {   /* a request and its reply */
+typedef struct xd_http_call { /* a request and its reply */
     struct MHD_Connection *connection;
-    void       *server;         /* `server` of xd_http_args, for handlers */
-    const char *method, *path, *version;
+    void                  *server; /* `server` of xd_http_args, for handlers */
+    const char            *method, *path, *version;
     char        arg[64]; /* the part of the path that corresponds to the * in the route's path */
-    const char *owner;          /* hash of the request's API key; "": the server has no keys */
+    const char *owner;   /* hash of the request's API key; "": the server has no keys */
     /* Body of the request; NULL if there is none or if its fields are in `parts`. */
     char       *body;
     size_t      bytes;
-    xd_json    *json;           /* the parsed body of the request; NULL: the body is not JSON */
-    xd_part    *parts;          /* [nparts] fields of the body, if the body is a form */
+    xd_json    *json;  /* the parsed body of the request; NULL: the body is not JSON */
+    xd_part    *parts; /* [nparts] fields of the body, if the body is a form */
     int         nparts;
-    struct MHD_Response *reply; /* NULL: no reply has been created yet */
-    unsigned    status;         /* HTTP status of the reply */
-    int         streams;        /* 1: the reply is a stream of events */
-    double      probed_s;       /* time at which xd_http_client_left last checked the connection */
-    int64_t     sent;           /* bytes of the reply's body so far */
-    char        task[40];       /* id of the task of this request; "": none */
+    struct MHD_Response *reply;   /* NULL: no reply has been created yet */
+    unsigned             status;  /* HTTP status of the reply */
+    int                  streams; /* 1: the reply is a stream of events */
+    double  probed_s; /* time at which xd_http_client_left last checked the connection */
+    int64_t sent;     /* bytes of the reply's body so far */
+    char    task[40]; /* id of the task of this request; "": none */
 } xd_http_call;
 
 /* Assigns a handler to requests with one method and path; if several routes match a request, the
@@ -52,34 +52,34 @@ typedef struct xd_route {
     /* A * in the path matches any single segment of a request's path; at the end of the path, it
      * matches all remaining segments. */
     const char *method, *path;
-    void      (*handle)(xd_http_call *c);       /* creates the reply to the request */
-    int         open;           /* 1: no key is required */
+    void        (*handle)(xd_http_call *c); /* creates the reply to the request */
+    int         open;                       /* 1: no key is required */
 } xd_route;
 
 typedef struct xd_http_args {
-    const char     *host;       /* numeric address to listen on */
-    int             port;       /* 0: any free port */
-    const xd_route *routes;     /* the last row has no method */
-    void           *server;     /* passed to handlers as xd_http_call.server */
+    const char           *host;   /* numeric address to listen on */
+    int                   port;   /* 0: any free port */
+    const xd_route       *routes; /* the last row has no method */
+    void                 *server; /* passed to handlers as xd_http_call.server */
     /* Accepted API keys, followed by NULL. If `keys` is NULL, requests need no key. */
-    const char *const *keys;
+    const char *const    *keys;
     /* Origins of other web pages that may send requests, followed by NULL. */
-    const char *const *origins;
-    size_t          max_body;   /* maximum bytes of a request body */
+    const char *const    *origins;
+    size_t                max_body; /* maximum bytes of a request body */
     /* Maximum total bytes of all request bodies that are in memory at a time; 0: no limit. */
-    size_t          max_bodies;
-    int             connections;        /* maximum number of connections */
-    double          timeout_s;  /* time limit for receiving a request, in seconds */
-    struct xd_access_log *log;  /* NULL: none */
+    size_t                max_bodies;
+    int                   connections; /* maximum number of connections */
+    double                timeout_s;   /* time limit for receiving a request, in seconds */
+    struct xd_access_log *log;         /* NULL: none */
     /* Contents of the PEM files with the certificate and its key, which are read before the
      * server starts; both NULL: the server does not use TLS. */
-    char           *tls_cert, *tls_key;
+    char                 *tls_cert, *tls_key;
 } xd_http_args;
 
 /* Starts a server that listens and handles requests. XD_EIO: the address is in use, or TLS
  * fails. */
 xd_status xd_http_start(xd_http **h, const xd_http_args *a, xd_err *e);
-int       xd_http_port(const xd_http *h);       /* port on which the server listens */
+int       xd_http_port(const xd_http *h); /* port on which the server listens */
 /* Stops accepting connections, waits up to `seconds` for open connections, and frees *h. */
 void      xd_http_stop(xd_http **h, double seconds);
 /* Returns the number of replies so far whose status begins with `digit` (1 .. 5). */
@@ -90,17 +90,17 @@ size_t    xd_http_body_bytes(const xd_http *h); /* bytes of all request bodies i
 
 /* xd_http_query returns a parameter of the request's query, and xd_http_header returns a header of
  * the request; NULL: there is none. */
-const char    *xd_http_query(const xd_http_call *c, const char *name);
-const char    *xd_http_header(const xd_http_call *c, const char *name);
+const char *xd_http_query(const xd_http_call *c, const char *name);
+const char *xd_http_header(const xd_http_call *c, const char *name);
 /* Returns nonzero if the client has disconnected. Handlers may call this function before the reply
  * has begun. A client that has only closed its sending side may still read the reply. A client that
  * has closed its sending side is sent an interim reply (100) after two seconds and then every
  * second; if sending fails, the client has disconnected. */
-int            xd_http_client_left(xd_http_call *c);
+int         xd_http_client_left(xd_http_call *c);
 /* Returns nonzero if the client of a stream of events has disconnected. Does the same as
  * xd_http_client_left, but appends a comment line to the stream `events` instead of sending an
  * interim reply. */
-int            xd_http_reader_left(xd_http_call *c, xd_text_buf *events);
+int         xd_http_reader_left(xd_http_call *c, xd_text_buf *events);
 
 /* ---- replies; the last call counts ---------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 
 enum { FORM_BUFFER = 64 << 10, MAX_PARTS = 64, MAX_VALUES = 10000 };
 
-static const char RETRY_S[] = "5";      /* value of Retry-After in seconds; most uploads take less
+static const char RETRY_S[] = "5"; /* value of Retry-After in seconds; most uploads take less
                                            time than the value */
 
 static int append(char **p, size_t *bytes, size_t *cap, const char *data, size_t n)
@@ -33,16 +33,18 @@ static int append(char **p, size_t *bytes, size_t *cap, const char *data, size_t
 static xd_part *add_part(xd_body *b, const char *name, const char *file, const char *type)
 {
     xd_http_call *c = b->call;
-    xd_part *parts = c->nparts < MAX_PARTS
-                         ? realloc(c->parts, ((size_t)c->nparts + 1) * sizeof *parts) : NULL;
+    xd_part      *parts =
+        c->nparts < MAX_PARTS ? realloc(c->parts, ((size_t)c->nparts + 1) * sizeof *parts) : NULL;
     if (!parts) {
         b->status = 400;
         return NULL;
     }
     c->parts = parts;
     xd_part *p = &parts[c->nparts++];
-    *p = (xd_part){ .name = strdup(name), .file = file ? strdup(file) : NULL,
-                    .type = type ? strdup(type) : NULL, .data = calloc(1, 1) };
+    *p = (xd_part){ .name = strdup(name),
+                    .file = file ? strdup(file) : NULL,
+                    .type = type ? strdup(type) : NULL,
+                    .data = calloc(1, 1) };
     if (!p->name || !p->data)
         b->status = 503;
     return p;
@@ -62,13 +64,13 @@ static enum MHD_Result on_piece(void *cls, enum MHD_ValueKind kind, const char *
                                 const char *file, const char *type, const char *encoding,
                                 const char *data, uint64_t at, size_t size)
 {
-    xd_body *b = cls;
+    xd_body      *b = cls;
     xd_http_call *c = b->call;
     (void)kind;
     (void)encoding;
     xd_part *p = continues_part(c, name, at) ? &c->parts[c->nparts - 1]
-                                      : add_part(b, name ? name : "", file, type);
-    size_t cap = p ? p->bytes + 1 : 0;
+                                             : add_part(b, name ? name : "", file, type);
+    size_t   cap = p ? p->bytes + 1 : 0;
     if (b->status || !p || !append(&p->data, &p->bytes, &cap, data, size))
         b->status = b->status ? b->status : 503;
     return b->status ? MHD_NO : MHD_YES;
@@ -121,7 +123,7 @@ void xd_body_add(xd_body *b, const char *data, size_t bytes)
         b->status = 503, b->pool_full = 1;
     if (b->status && b->pooled)
         free_content(b);
-    if (b->status)        /* read and drop the rest of a refused body, so that the reply reaches the
+    if (b->status) /* read and drop the rest of a refused body, so that the reply reaches the
                              client */
         return;
     if (b->form && MHD_post_process(b->form, data, bytes) != MHD_YES)
@@ -136,14 +138,18 @@ static void refuse(const xd_body *b, xd_http_call *c)
         xd_reply_error(c, 413, NULL, NULL, "the body exceeds the limit of %zu bytes (--max_body)",
                        b->max);
     else if (b->pool_full)
-        xd_reply_error(c, 503, NULL, NULL, "the bodies of all requests exceed the limit of %zu "
-                       "bytes (--max_bodies): send this request again later", b->pool->max),
+        xd_reply_error(c, 503, NULL, NULL,
+                       "the bodies of all requests exceed the limit of %zu "
+                       "bytes (--max_bodies): send this request again later",
+                       b->pool->max),
             xd_reply_header(c, "Retry-After", RETRY_S);
     else if (b->status == 503)
         xd_reply_error(c, 503, NULL, NULL, "no memory for the body of a request");
     else
-        xd_reply_error(c, 400, NULL, NULL, "the body is not valid multipart/form-data with at most "
-                       "%d parts", MAX_PARTS);
+        xd_reply_error(c, 400, NULL, NULL,
+                       "the body is not valid multipart/form-data with at most "
+                       "%d parts",
+                       MAX_PARTS);
 }
 
 /* Returns nonzero if the body has the media type of JSON, or has no type and begins with a byte
@@ -238,6 +244,6 @@ void xd_body_free(xd_body *b, xd_http_call *c)
     if (b->form)
         MHD_destroy_post_processor(b->form);
     xd_json_free(&c->json);
-    if (b->pool)                /* the body was set up by xd_body_begin */
+    if (b->pool) /* the body was set up by xd_body_begin */
         free_content(b);
 }

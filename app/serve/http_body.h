@@ -13,20 +13,20 @@ struct MHD_PostProcessor;
  * byte until the reply is sent. */
 typedef struct xd_body_pool {
     atomic_size_t bytes;
-    size_t        max;          /* maximum bytes of all bodies; 0: no limit */
+    size_t        max; /* maximum bytes of all bodies; 0: no limit */
 } xd_body_pool;
 
 typedef struct xd_body {
-    xd_http_call *call;
-    struct MHD_PostProcessor *form;     /* parser of a form; NULL: the body is no form */
-    char    *data;
-    size_t   bytes, cap;        /* bytes in `data`, and allocated bytes of `data` */
-    size_t   total, max; /* bytes of this body received so far, and maximum bytes of a body */
+    xd_http_call             *call;
+    struct MHD_PostProcessor *form; /* parser of a form; NULL: the body is no form */
+    char                     *data;
+    size_t                    bytes, cap; /* bytes in `data`, and allocated bytes of `data` */
+    size_t        total, max; /* bytes of this body received so far, and maximum bytes of a body */
     xd_body_pool *pool;
-    size_t   pooled;            /* bytes of this body that the pool counts */
-    int      status;            /* HTTP status if the body is refused; 0: not refused */
+    size_t        pooled; /* bytes of this body that the pool counts */
+    int           status; /* HTTP status if the body is refused; 0: not refused */
     /* 1: the body is refused because the bodies of all requests together need too much memory. */
-    int      pool_full;
+    int           pool_full;
 } xd_body;
 
 void xd_body_begin(xd_body *b, xd_http_call *c, size_t max, xd_body_pool *pool);

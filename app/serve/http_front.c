@@ -1,5 +1,5 @@
 /* http_front.c - a poll loop that forwards and checks the bytes of clients; see http_front.h */
-#define _GNU_SOURCE             /* accept4 */
+#define _GNU_SOURCE /* accept4 */
 #include "serve/http_front.h"
 
 #include <arpa/inet.h>
@@ -24,34 +24,34 @@ enum { PIPE = 16 << 10, BACKLOG = 128, POLL_MS = 500, AT_ONCE = 16 };
  * client has to close its connection after the last reply. */
 static const double LAST_S = 1, LINGER_S = 2;
 
-typedef struct pipe_buf {       /* a buffer of bytes to forward: data[at..n) */
+typedef struct pipe_buf { /* a buffer of bytes to forward: data[at..n) */
     char   data[PIPE];
     size_t at, n;
-    int    ended;               /* 1: the sender of the bytes has closed its side */
-    int    shut;                /* 1: the end of the bytes was forwarded */
+    int    ended; /* 1: the sender of the bytes has closed its side */
+    int    shut;  /* 1: the end of the bytes was forwarded */
 } pipe_buf;
 
 typedef struct conn {
     int          client, inner;
-    pipe_buf     in, out;       /* in: bytes from the client; out: bytes to the client */
+    pipe_buf     in, out; /* in: bytes from the client; out: bytes to the client */
     xd_head      head;
-    int          answered;      /* 1: bytes of a reply have come since the head of the current
+    int          answered; /* 1: bytes of a reply have come since the head of the current
                                    request began */
-    int          replied;       /* 1: at least one byte was sent to the client */
-    double       active_s;      /* time when the client last read a byte */
+    int          replied;  /* 1: at least one byte was sent to the client */
+    double       active_s; /* time when the client last read a byte */
     struct conn *next;
 } conn;
 
 struct xd_front {
-    xd_front_args a;
-    int         listener, wake, port;
+    xd_front_args       a;
+    int                 listener, wake, port;
     xd_front_on_client *on_client;
-    void       *cookie;
-    int         running;
-    pthread_t   thread;
-    atomic_int  no_accept, stopping;
-    conn       *first;
-    int         n;
+    void               *cookie;
+    int                 running;
+    pthread_t           thread;
+    atomic_int          no_accept, stopping;
+    conn               *first;
+    int                 n;
 };
 
 /* ---- listening ------------------------------------------------------------------------------- */
@@ -69,8 +69,10 @@ static xd_status make_address(const xd_front_args *a, struct sockaddr_storage *a
         return XD_OK;
     }
     if (inet_pton(AF_INET, a->host, &in->sin_addr) != 1)
-        return xd_fail(e, XD_EINVAL, "--host must be an address such as 127.0.0.1, 0.0.0.0 or ::1, "
-                       "not '%.80s'", a->host);
+        return xd_fail(e, XD_EINVAL,
+                       "--host must be an address such as 127.0.0.1, 0.0.0.0 or ::1, "
+                       "not '%.80s'",
+                       a->host);
     in->sin_family = AF_INET;
     in->sin_port = htons((uint16_t)a->port);
     *size = sizeof *in;
@@ -103,9 +105,9 @@ static xd_status listen_at(xd_front *f, xd_err *e)
 
 static void add_conn(xd_front *f, int client)
 {
-    int      pair[2], one = 1;
-    unsigned ms = (unsigned)(f->a.timeout_s * 1e3);
-    conn    *c = malloc(sizeof *c);
+    int                     pair[2], one = 1;
+    unsigned                ms = (unsigned)(f->a.timeout_s * 1e3);
+    conn                   *c = malloc(sizeof *c);
     struct sockaddr_storage from = { .ss_family = AF_INET };
     if (!c || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
         free(c);
@@ -169,16 +171,17 @@ static void add_refusal(conn *c)
     const char *text = xd_head_sentence(c->head.status);
     pipe_buf   *b = &c->out;
     xd_text_buf j = { 0 };
-    xd_buf_add(&j, "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":null},"
-               "\"detail\":\"%s\"}\n", text, c->head.status < 500 ? "invalid_request_error"
-                                                                 : "server_error", text);
+    xd_buf_add(&j,
+               "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":null},"
+               "\"detail\":\"%s\"}\n",
+               text, c->head.status < 500 ? "invalid_request_error" : "server_error", text);
     if (!j.failed)
-        b->n += (size_t)snprintf(b->data + b->n, PIPE - b->n,
-                                 "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\n"
-                                 "X-Content-Type-Options: nosniff\r\nConnection: close\r\n"
-                                 "Content-Length: %zu\r\n\r\n%s", c->head.status,
-                                 c->head.status == 400 ? "Bad Request" : "Not Implemented", j.len,
-                                 j.p);
+        b->n += (size_t)snprintf(
+            b->data + b->n, PIPE - b->n,
+            "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\n"
+            "X-Content-Type-Options: nosniff\r\nConnection: close\r\n"
+            "Content-Length: %zu\r\n\r\n%s",
+            c->head.status, c->head.status == 400 ? "Bad Request" : "Not Implemented", j.len, j.p);
     xd_buf_free(&j);
 }
 
@@ -275,7 +278,7 @@ static void list_conns(const xd_front *f, struct pollfd *p)
     for (const conn *c = f->first; c; c = c->next, p += 2) {
         int from_client = !c->in.ended && c->in.n < PIPE, from_inner = c->out.n < PIPE / 2;
         p[0] = (struct pollfd){ c->client, events_if(from_client, c->out.n > 0), 0 };
-        int ignored = c->out.ended || (!from_inner && !c->in.n);    /* 1: libmicrohttpd's socket is
+        int ignored = c->out.ended || (!from_inner && !c->in.n); /* 1: libmicrohttpd's socket is
                                                                        not polled this time */
         p[0].events |= c->out.shut ? POLLIN : 0;
         p[1] = (struct pollfd){ ignored ? -1 : c->inner, events_if(from_inner, c->in.n > 0), 0 };
@@ -355,7 +358,7 @@ static void set_flag(xd_front *f, atomic_int *flag)
     uint64_t one = 1;
     atomic_store(flag, 1);
     if (write(f->wake, &one, sizeof one) < 0)
-        return;                 /* writing fails only if the wake-up descriptor is readable
+        return; /* writing fails only if the wake-up descriptor is readable
                                    already */
 }
 

@@ -16,9 +16,9 @@
 typedef struct xd_front xd_front;
 
 typedef struct xd_front_args {
-    const char *host;           /* numeric address to listen on */
-    int         port;           /* 0: any free port */
-    int         connections;    /* maximum number of connections */
+    const char *host;        /* numeric address to listen on */
+    int         port;        /* 0: any free port */
+    int         connections; /* maximum number of connections */
     /* 1: clients use TLS, so that the thread cannot read and check requests. */
     int         encrypted;
     /* Seconds within which a client must read each piece of a reply, or else the connection is
@@ -27,16 +27,16 @@ typedef struct xd_front_args {
 } xd_front_args;
 
 /* Starts listening, but accepts no connections yet. XD_EIO: the address is in use. */
-xd_status xd_front_open(xd_front **f, const xd_front_args *a, xd_err *e);
-int       xd_front_port(const xd_front *f);
+xd_status   xd_front_open(xd_front **f, const xd_front_args *a, xd_err *e);
+int         xd_front_port(const xd_front *f);
 /* A callback for each new connection. In a callback for a new connection, `fd` is a socket, which
  * the callback must close, and `from` is the client's address. The callback returns 0 if it cannot
  * serve the connection. */
 typedef int xd_front_on_client(void *cookie, int fd, const struct sockaddr_storage *from);
 /* Starts the thread that accepts connections. */
-xd_status xd_front_start(xd_front *f, xd_front_on_client *on_client, void *cookie, xd_err *e);
-void      xd_front_stop_accepting(xd_front *f);
+xd_status   xd_front_start(xd_front *f, xd_front_on_client *on_client, void *cookie, xd_err *e);
+void        xd_front_stop_accepting(xd_front *f);
 /* Sends replies that are not complete for up to a second, and then closes all connections. */
-void      xd_front_close(xd_front **f);
+void        xd_front_close(xd_front **f);
 
 #endif

@@ -8,10 +8,19 @@
 /* States of the parser. The states NAME to FIELDS_END are used for the fields of the head, and
  * again for the trailer fields after the last chunk. */
 enum {
-    LINE, LINE_END,             /* the request line */
-    NAME, VALUE, VALUE_END, FIELDS_END,
+    LINE,
+    LINE_END, /* the request line */
+    NAME,
+    VALUE,
+    VALUE_END,
+    FIELDS_END,
     BODY,
-    SIZE, EXTENSION, SIZE_END, CHUNK, CHUNK_CR, CHUNK_LF,       /* a body in chunks */
+    SIZE,
+    EXTENSION,
+    SIZE_END,
+    CHUNK,
+    CHUNK_CR,
+    CHUNK_LF, /* a body in chunks */
 };
 enum { LENGTH_DIGITS = 18, SIZE_DIGITS = 15 };
 
@@ -181,21 +190,11 @@ static void end_line(xd_head *h)
 static void read_byte(xd_head *h, char c)
 {
     switch (h->state) {
-    case LINE:
-        read_line(h, c);
-        break;
-    case NAME:
-        read_name(h, c);
-        break;
-    case VALUE:
-        read_value(h, c, VALUE_END);
-        break;
-    case SIZE:
-        read_size(h, c);
-        break;
-    case EXTENSION:
-        read_value(h, c, SIZE_END);
-        break;
+    case LINE: read_line(h, c); break;
+    case NAME: read_name(h, c); break;
+    case VALUE: read_value(h, c, VALUE_END); break;
+    case SIZE: read_size(h, c); break;
+    case EXTENSION: read_value(h, c, SIZE_END); break;
     case CHUNK_CR:
         if (c == '\r')
             h->state = CHUNK_LF;
@@ -233,7 +232,7 @@ size_t xd_head_read(xd_head *h, char *p, size_t n)
         else
             read_byte(h, p[at]);
         if (h->status || (!body && h->state == EXTENSION))
-            continue;           /* the chunk extension is not forwarded */
+            continue; /* the chunk extension is not forwarded */
         memmove(p + kept, p + at, k);
         kept += k;
     }

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "serve/http.h"
 
-static const double PROBE_S = 1;        /* seconds between two probes of a half-closed client */
+static const double PROBE_S = 1; /* seconds between two probes of a half-closed client */
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
@@ -181,8 +181,10 @@ static void reply_part(xd_http_call *c, int fd, const struct stat *st, const cha
     const char *range = xd_http_header(c, "Range"), *same = xd_http_header(c, "If-Range");
     char        tag[48], part[80];
     int64_t     size = (int64_t)st->st_size, from = 0, n = size;
-    snprintf(tag, sizeof tag, "\"%llx-%llx\"", (unsigned long long)st->st_mtim.tv_sec * 1000000000 +
-             (unsigned long long)st->st_mtim.tv_nsec, (unsigned long long)size);
+    snprintf(tag, sizeof tag, "\"%llx-%llx\"",
+             (unsigned long long)st->st_mtim.tv_sec * 1000000000 +
+                 (unsigned long long)st->st_mtim.tv_nsec,
+             (unsigned long long)size);
     int   whole = !range || strcmp(c->method, "GET") != 0 || (same && strcmp(same, tag) != 0);
     asked what = whole ? ALL : read_range(range, size, &from, &n);
     if (what == NOTHING) {
@@ -218,8 +220,13 @@ void xd_reply_file(xd_http_call *c, const char *path, const char *type)
 
 static const char *type_of(unsigned status)
 {
-    static const struct { unsigned status; const char *type; } types[] = {
-        { 401, "authentication_error" }, { 403, "permission_error" }, { 404, "not_found_error" },
+    static const struct {
+        unsigned    status;
+        const char *type;
+    } types[] = {
+        { 401, "authentication_error" },
+        { 403, "permission_error" },
+        { 404, "not_found_error" },
         { 429, "rate_limit_error" },
     };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -262,14 +269,14 @@ void xd_reply_error(xd_http_call *c, unsigned status, const char *param, const c
 /* ---- events ---------------------------------------------------------------------------------- */
 
 typedef struct events {
-    int       (*more)(void *cookie, xd_text_buf *b);
-    void      (*done)(void *cookie);
-    void       *cookie;
-    xd_http_call *call;         /* the call; valid until the reply is sent */
-    xd_text_buf b;              /* text of the server-sent events; its first `sent` bytes have been
+    int           (*more)(void *cookie, xd_text_buf *b);
+    void          (*done)(void *cookie);
+    void         *cookie;
+    xd_http_call *call; /* the call; valid until the reply is sent */
+    xd_text_buf   b;    /* text of the server-sent events; its first `sent` bytes have been
                                    sent */
-    size_t      sent;
-    int         over;
+    size_t        sent;
+    int           over;
 } events;
 
 static ssize_t read_events(void *cls, uint64_t pos, char *to, size_t size)
@@ -303,10 +310,10 @@ static void free_events(void *cls)
 void xd_reply_events(xd_http_call *c, int (*more)(void *cookie, xd_text_buf *b),
                      void (*done)(void *cookie), void *cookie)
 {
-    events *v = calloc(1, sizeof *v);
-    struct MHD_Response *r =
-        v ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 64 << 10, read_events, v,
-                                              free_events) : NULL;
+    events              *v = calloc(1, sizeof *v);
+    struct MHD_Response *r = v ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 64 << 10,
+                                                                   read_events, v, free_events)
+                               : NULL;
     if (!r) {
         free(v);
         done(cookie);

@@ -5,15 +5,17 @@
 #include <string.h>
 
 /* Upper limits of the histograms' buckets, in seconds and in steps per second; 0 ends a list. */
-static const double seconds[XD_BUCKETS + 1] = { 0.1, 0.25, 0.5,  1,    2.5,  5,    10,   25,   50,
-                                                100, 250,  500,  1000, 2500, 5000, 10000, 0 };
-static const double speeds[XD_BUCKETS + 1] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
-                                               0.25,  0.5,    1,     2.5,  5,     10,   25,
-                                               50,    100,    0 };
+static const double seconds[XD_BUCKETS + 1] = { 0.1, 0.25, 0.5, 1,    2.5,  5,    10,    25, 50,
+                                                100, 250,  500, 1000, 2500, 5000, 10000, 0 };
+static const double speeds[XD_BUCKETS + 1] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
+                                               0.1,   0.25,   0.5,   1,    2.5,   5,
+                                               10,    25,     50,    100,  0 };
 
-static const struct { const char *name, *help; const double *ends; } kinds[XD_MEASURES] = {
-    { "request_duration_seconds", "Seconds of finished requests from arrival to end.",
-      seconds },
+static const struct {
+    const char   *name, *help;
+    const double *ends;
+} kinds[XD_MEASURES] = {
+    { "request_duration_seconds", "Seconds of finished requests from arrival to end.", seconds },
     { "request_queue_seconds", "Seconds that requests waited in the queue.", seconds },
     { "steps_per_second", "Denoising steps per second of finished requests.", speeds },
 };

@@ -16,14 +16,14 @@ typedef struct xd_histogram {
     double    sum;
 } xd_histogram;
 
-typedef struct xd_measured {    /* the histograms of a model */
+typedef struct xd_measured { /* the histograms of a model */
     char        *model;
     int          video;
     xd_histogram of[XD_MEASURES];
 } xd_measured;
 
 typedef struct xd_measures {
-    xd_measured *v;             /* [n] histograms, one entry per model */
+    xd_measured *v; /* [n] histograms, one entry per model */
     int          n;
 } xd_measures;
 

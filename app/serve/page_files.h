@@ -6,13 +6,13 @@
 #include <stddef.h>
 
 typedef struct xd_page_file {
-    const char *name, *type;    /* file name and media type: "page.css", "text/css;
+    const char          *name, *type; /* file name and media type: "page.css", "text/css;
                                    charset=utf-8" */
-    const char *tag;            /* ETag of the file's content, with its quotes */
+    const char          *tag;         /* ETag of the file's content, with its quotes */
     const unsigned char *data;
-    size_t      bytes;
+    size_t               bytes;
 } xd_page_file;
 
-extern const xd_page_file xd_page_files[];      /* all files; the last row has no name */
+extern const xd_page_file xd_page_files[]; /* all files; the last row has no name */
 
 #endif

@@ -14,19 +14,23 @@
 #include "serve/task_flags.h"
 #include "xdit/tools.h"
 
-enum { ALL_RANKS, ONE_RANK, MODES };    /* modes of a prediction: the task runs on all ranks
+enum {
+    ALL_RANKS,
+    ONE_RANK,
+    MODES
+}; /* modes of a prediction: the task runs on all ranks
                                            together, or on one rank */
 enum { KEYS = 256, MAX_PIXELS = 64 << 20 };
 
-static const double newest = 0.3;       /* weight of a new measurement in the moving averages of
+static const double newest = 0.3; /* weight of a new measurement in the moving averages of
                                            measured times */
 
 typedef struct entry {
     char    *key;
-    double   planned[MODES];    /* seconds that the planner predicts; negative: unknown */
-    double   measured[MODES];   /* measured seconds; 0: none yet */
-    double   text, decode;      /* fractions of the time for text encoding and for decoding */
-    unsigned used;              /* value of the counter `uses` when the entry was last used */
+    double   planned[MODES];  /* seconds that the planner predicts; negative: unknown */
+    double   measured[MODES]; /* measured seconds; 0: none yet */
+    double   text, decode;    /* fractions of the time for text encoding and for decoding */
+    unsigned used;            /* value of the counter `uses` when the entry was last used */
 } entry;
 
 struct xd_predictor {
@@ -34,12 +38,12 @@ struct xd_predictor {
     const xd_open_flags *open;
     pthread_t            thread;
     pthread_mutex_t      lock;
-    int                  ranks, started;        /* ranks: number of ranks, 0: not known yet;
+    int                  ranks, started; /* ranks: number of ranks, 0: not known yet;
                                                    started: 1 if the thread runs */
     entry                entries[KEYS];
     int                  n;
     unsigned             uses;
-    double               correction[MODES];     /* mean of measured / planned seconds; 0: not known
+    double               correction[MODES]; /* mean of measured / planned seconds; 0: not known
                                                    yet */
 };
 
@@ -47,9 +51,16 @@ struct xd_predictor {
 
 static int is_equal_for_time(const char *arg)
 {
-    static const char *const other[] = { "--id=", "--output=", "--prompt=", "--negative_prompt=",
-                                         "--prompt_2=", "--prompt_3=", "--negative_prompt_2=",
-                                         "--negative_prompt_3=", "--seed=", "--previews=" };
+    static const char *const other[] = { "--id=",
+                                         "--output=",
+                                         "--prompt=",
+                                         "--negative_prompt=",
+                                         "--prompt_2=",
+                                         "--prompt_3=",
+                                         "--negative_prompt_2=",
+                                         "--negative_prompt_3=",
+                                         "--seed=",
+                                         "--previews=" };
     for (size_t i = 0; i < sizeof other / sizeof *other; i++)
         if (strncmp(arg, other[i], strlen(other[i])) == 0)
             return 1;
@@ -64,13 +75,12 @@ static char *key_of(const xd_task *t)
     for (int i = 0; i < t->nargs; i++) {
         const char *a = t->args[i];
         int         file = strncmp(a, "--image=", 8) == 0 || strncmp(a, "--mask_image=", 13) == 0 ||
-                   strncmp(a, "--last_image=", 13) == 0;
+                           strncmp(a, "--last_image=", 13) == 0;
         int64_t     w = 0, h = 0;
         if (file)
             xd_image_file_size(strchr(a, '=') + 1, &w, &h, NULL);
         if (file)
-            xd_buf_add(&b, "%.*s %lldx%lld\n", (int)strcspn(a, "="), a, (long long)w,
-                       (long long)h);
+            xd_buf_add(&b, "%.*s %lldx%lld\n", (int)strcspn(a, "="), a, (long long)w, (long long)h);
         else if (!is_equal_for_time(a))
             xd_buf_add(&b, "%s\n", a);
     }
@@ -106,9 +116,9 @@ static entry *entry_of(xd_predictor *p, char *key, int make)
  * seconds are negative if the planner refuses the request. */
 static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ranks, entry *k)
 {
-    xd_advise_args a;
-    xd_plans      *plans = NULL;
-    xd_request     r = f->request;
+    xd_advise_args      a;
+    xd_plans           *plans = NULL;
+    xd_request          r = f->request;
     const xd_plan_info *best = NULL;
     xd_advise_args_init(&a);
     a.model = f->model;
@@ -144,7 +154,7 @@ static void plan_task(const xd_predictor *p, const xd_task *t, int ranks, entry 
     k->planned[ALL_RANKS] = k->planned[ONE_RANK] = -1;
     if (xd_task_flags_read(&f, t->nargs, t->args, NULL) == XD_OK) {
         w = f.request.width, h = f.request.height;
-        if (h <= 0 || w <= MAX_PIXELS / h)      /* larger images are not decoded here, because the
+        if (h <= 0 || w <= MAX_PIXELS / h) /* larger images are not decoded here, because the
                                                    worker will refuse them */
             plan(p, &f, ALL_RANKS, ranks, k);
         if (ranks > 1 && k->planned[ALL_RANKS] > 0)
@@ -171,7 +181,7 @@ static void predict_task(xd_predictor *p, xd_task *t)
     entry        planned = { .key = NULL };
     xd_task_time time = { -1, -1, 0, 0 };
     pthread_mutex_lock(&p->lock);
-    int    ranks = p->ranks, fresh = key && !entry_of(p, key, 0);
+    int ranks = p->ranks, fresh = key && !entry_of(p, key, 0);
     pthread_mutex_unlock(&p->lock);
     if (fresh)
         plan_task(p, t, ranks, &planned);
@@ -183,8 +193,8 @@ static void predict_task(xd_predictor *p, xd_task *t)
             k->text = planned.text, k->decode = planned.decode;
         }
         if (k)
-            time = (xd_task_time){ seconds_of(p, k, ALL_RANKS), seconds_of(p, k, ONE_RANK),
-                                   k->text, k->decode };
+            time = (xd_task_time){ seconds_of(p, k, ALL_RANKS), seconds_of(p, k, ONE_RANK), k->text,
+                                   k->decode };
         if (!k || k->key != key)
             free(key);
     }
@@ -215,7 +225,8 @@ void xd_predictor_learn(xd_predictor *p, const xd_task *task, int alone, const x
          * time replaces the average. */
         double old = k->measured[mode];
         k->measured[mode] = old > 0 && seconds < 2 * old && old < 2 * seconds
-                           ? old + newest * (seconds - old) : seconds;
+                                ? old + newest * (seconds - old)
+                                : seconds;
         k->text = t->text, k->decode = t->decode;
         double ratio = k->planned[mode] > 0 ? k->measured[mode] / k->planned[mode] : 0;
         double before = p->correction[mode];
@@ -231,7 +242,7 @@ void xd_predictor_ranks(xd_predictor *p, int ranks)
     pthread_mutex_lock(&p->lock);
     p->ranks = ranks;
     pthread_mutex_unlock(&p->lock);
-    if (!p->started)            /* without the thread there are no predictions of tasks */
+    if (!p->started) /* without the thread there are no predictions of tasks */
         p->started = pthread_create(&p->thread, NULL, predict_tasks, p) == 0;
 }
 

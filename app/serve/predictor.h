@@ -16,10 +16,9 @@ xd_status xd_predictor_open(xd_predictor **p, xd_tasks *tasks, const xd_open_fla
 void      xd_predictor_ranks(xd_predictor *p, int ranks);
 /* Records the measured time of a task, to improve later predictions. `alone` is 1 if a single rank
  * ran the task, and 0 if all ranks ran it. */
-void      xd_predictor_learn(xd_predictor *p, const xd_task *task, int alone,
-                             const xd_task_time *t);
+void xd_predictor_learn(xd_predictor *p, const xd_task *task, int alone, const xd_task_time *t);
 /* Frees the predictor. Before xd_predictor_close, xd_tasks_shut_down must have been called, which
  * makes the predictor's thread end. */
-void      xd_predictor_close(xd_predictor **p);
+void xd_predictor_close(xd_predictor **p);
 
 #endif

@@ -16,8 +16,13 @@
 
 /* Limits of a request: pixels of all its image files, number of image files, number of images to
  * generate, bytes of a text, number of arguments. */
-enum { MAX_PIXELS = 64 << 20, MAX_FILES = 20, MAX_IMAGES = 1000, MAX_TEXT = 100000,
-       MAX_ARGS = 1000 };
+enum {
+    MAX_PIXELS = 64 << 20,
+    MAX_FILES = 20,
+    MAX_IMAGES = 1000,
+    MAX_TEXT = 100000,
+    MAX_ARGS = 1000
+};
 /* The maximum number of pixels to generate is TIMES_OWN times the pixels of the model's default
  * size, but at least MIN_LIMIT. */
 enum { TIMES_OWN = 16, MIN_LIMIT = 4 << 20 };
@@ -55,8 +60,8 @@ static void add_arg(xd_api_req *r, const char *name, const char *value)
 void xd_api_req_begin(xd_api_req *r, xd_http_call *call, const char *kind)
 {
     *r = (xd_api_req){ .call = call, .kind = kind, .task = xd_task_new() };
-    snprintf(r->extension, sizeof r->extension, "%s", strcmp(kind, "video") == 0
-             ? strrchr(xd_output_default(1), '.') + 1 : "png");
+    snprintf(r->extension, sizeof r->extension, "%s",
+             strcmp(kind, "video") == 0 ? strrchr(xd_output_default(1), '.') + 1 : "png");
     if (!r->task) {
         xd_api_req_refuse(r, 503, NULL, "out of memory for another request");
         return;
@@ -111,12 +116,14 @@ void xd_api_req_model(xd_api_req *r, const char *name)
     if (!r->model && (!name || !*name || is_openai(name)))
         r->model = first_model(r);
     if (!r->model)
-        xd_api_req_refuse(r, 404, "model", "there is no model '%.80s' here; /v1/models lists the "
-                          "models, such as '%s'", name ? name : "", s->models[0].name);
+        xd_api_req_refuse(r, 404, "model",
+                          "there is no model '%.80s' here; /v1/models lists the "
+                          "models, such as '%s'",
+                          name ? name : "", s->models[0].name);
     else if (!xd_served_makes(r->model, r->kind))
-        xd_api_req_refuse(r, 400, "model", "%s generates %s", r->model->name, r->task->video
-                          ? "images: send the request to /v1/images/generations"
-                          : "videos: send the request to /v1/videos");
+        xd_api_req_refuse(r, 400, "model", "%s generates %s", r->model->name,
+                          r->task->video ? "images: send the request to /v1/images/generations"
+                                         : "videos: send the request to /v1/videos");
 }
 
 int xd_api_req_model_accepts(const xd_api_req *r, const char *word)
@@ -150,14 +157,19 @@ void xd_api_req_lora(xd_api_req *r, const char *value)
     if (r->failed)
         return;
     if (!dir)
-        xd_api_req_refuse(r, 400, "lora", "this server has no folder of LoRA files: start it with "
+        xd_api_req_refuse(r, 400, "lora",
+                          "this server has no folder of LoRA files: start it with "
                           "--loras DIR");
     else if (!is_plain(name))
-        xd_api_req_refuse(r, 400, "lora", "'%.80s' is not the name of a LoRA file: a name has no "
-                          "'/' and does not begin with a dot", name);
+        xd_api_req_refuse(r, 400, "lora",
+                          "'%.80s' is not the name of a LoRA file: a name has no "
+                          "'/' and does not begin with a dot",
+                          name);
     else if (colon && !is_scale(colon + 1))
-        xd_api_req_refuse(r, 400, "lora", "'%.40s' is not a scale for the LoRA file '%.80s': it "
-                          "must be a number from -1e6 to 1e6, as in \"name:0.8\"", colon + 1, name);
+        xd_api_req_refuse(r, 400, "lora",
+                          "'%.40s' is not a scale for the LoRA file '%.80s': it "
+                          "must be a number from -1e6 to 1e6, as in \"name:0.8\"",
+                          colon + 1, name);
     else {
         char real[4096], *folder = realpath(dir, NULL);
         int  n = snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -203,8 +215,10 @@ void xd_api_req_size(xd_api_req *r, const char *size)
         return;
     if (!isdigit((unsigned char)size[0]) || w <= 0 || (*end != 'x' && *end != 'X') ||
         !isdigit((unsigned char)end[1]) || end[1 + strspn(end + 1, "0123456789")]) {
-        xd_api_req_refuse(r, 400, "size", "size must be WIDTHxHEIGHT in pixels, or auto, not "
-                          "'%.40s'", size);
+        xd_api_req_refuse(r, 400, "size",
+                          "size must be WIDTHxHEIGHT in pixels, or auto, not "
+                          "'%.40s'",
+                          size);
         return;
     }
     snprintf(width, sizeof width, "%lld", (long long)w);
@@ -218,13 +232,14 @@ void xd_api_req_format(xd_api_req *r, const char *param, const char *format)
 {
     static const char *const images[] = { "png", "jpeg", "jpg", "webp", NULL };
     static const char *const videos[] = { "mp4", "webm", "gif", "mkv", "mov", NULL };
-    const char *const *known = strcmp(r->kind, "video") == 0 ? videos : images;
+    const char *const       *known = strcmp(r->kind, "video") == 0 ? videos : images;
     while (*known && strcmp(*known, format) != 0)
         known++;
     if (!*known)
         xd_api_req_refuse(r, 400, param, "%s must be %s, not '%.40s'", param,
                           strcmp(r->kind, "video") == 0 ? "mp4, webm, gif, mkv or mov"
-                                                    : "png, jpeg or webp", format);
+                                                        : "png, jpeg or webp",
+                          format);
     else
         snprintf(r->extension, sizeof r->extension, "%s", format);
 }
@@ -239,11 +254,12 @@ static void check_image(xd_api_req *r, const char *option, const char *path)
     if (xd_image_file_size(path, &w, &h, &e) != XD_OK)
         xd_api_req_refuse(r, 400, option, "%s%s", option,
                           strncmp(e.msg, path, strlen(path)) == 0 ? e.msg + strlen(path)
-                                                              : " cannot be read");
+                                                                  : " cannot be read");
     else if (w > (MAX_PIXELS - r->pixels) / h)
-        xd_api_req_refuse(r, 400, option, "%s has %lld x %lld pixels; the limit for all images of "
-                          "a request is %d million", option, (long long)w, (long long)h,
-                          MAX_PIXELS >> 20);
+        xd_api_req_refuse(r, 400, option,
+                          "%s has %lld x %lld pixels; the limit for all images of "
+                          "a request is %d million",
+                          option, (long long)w, (long long)h, MAX_PIXELS >> 20);
     else
         r->pixels += w * h;
 }
@@ -288,11 +304,12 @@ static int is_gone(void *call)
 static void fetch_url(xd_api_req *r, const char *option, const char *url)
 {
     const xd_fetch_rules *f = &server_of(r)->fetch;
-    char           *data;
-    size_t          bytes;
-    xd_err          e = { 0 };
+    char                 *data;
+    size_t                bytes;
+    xd_err                e = { 0 };
     if (!f->nhosts) {
-        xd_api_req_refuse(r, 400, option, "%s is a URL of another server, and this server was "
+        xd_api_req_refuse(r, 400, option,
+                          "%s is a URL of another server, and this server was "
                           "started without --allow_url: send the image itself, as a data URL",
                           option);
         return;
@@ -315,7 +332,7 @@ void xd_api_req_url(xd_api_req *r, const char *option, const char *url)
         fetch_url(r, option, url);
         return;
     }
-    const char *text = base ? base + 8 : url;   /* clients of A1111 send base64 without "data:" */
+    const char *text = base ? base + 8 : url; /* clients of A1111 send base64 without "data:" */
     char       *data = xd_base64_read(text, strlen(text), &bytes);
     if (!data)
         xd_api_req_refuse(r, 400, option, "%s is neither base64 nor a data URL in base64", option);
@@ -352,16 +369,18 @@ static void check_size(xd_api_req *r, const xd_request *given)
     double   frames = default_of(uses, "num_frames"), most = (double)server_of(r)->max_pixels;
     double   w = given->width ? (double)given->width : own[0],
              h = given->height ? (double)given->height : own[1];
-    double n = given->num_frames           ? given->num_frames
-               : given->output.seconds > 0 ? given->output.seconds * default_of(uses, "fps")
-                                           : frames;
+    double   n = given->num_frames           ? given->num_frames
+                 : given->output.seconds > 0 ? given->output.seconds * default_of(uses, "fps")
+                                             : frames;
     xd_json_free(&uses);
     if (!(most > 0))
         most = fmax(MIN_LIMIT, TIMES_OWN * own[0] * own[1]) * fmax(frames, 1);
     if ((own[0] > 0 || server_of(r)->max_pixels) && w * h * fmax(n, 1) > most)
-        xd_api_req_refuse(r, 400, "size", "%.0f x %.0f pixels%s exceed the limit of %.0f pixels "
-                          "for %s, whose default size is %.0f x %.0f (--max_pixels)", w, h,
-                          n > 1 ? " of all frames" : "", most, r->model->name, own[0], own[1]);
+        xd_api_req_refuse(r, 400, "size",
+                          "%.0f x %.0f pixels%s exceed the limit of %.0f pixels "
+                          "for %s, whose default size is %.0f x %.0f (--max_pixels)",
+                          w, h, n > 1 ? " of all frames" : "", most, r->model->name, own[0],
+                          own[1]);
 }
 
 /* Validates the task's arguments. An error about a command line option is reported as an error
@@ -369,7 +388,7 @@ static void check_size(xd_api_req *r, const xd_request *given)
 static void check_args(xd_api_req *r)
 {
     xd_task_flags f;
-    xd_err       e = { 0 };
+    xd_err        e = { 0 };
     if (r->failed)
         return;
     if (xd_task_flags_read(&f, r->task->nargs, r->task->args, &e) != XD_OK) {
@@ -397,8 +416,8 @@ static void remove_files(const xd_api_req *r)
 
 xd_task *xd_api_req_submit(xd_api_req *r)
 {
-    char      path[4096];
-    xd_err    e = { 0 };
+    char       path[4096];
+    xd_err     e = { 0 };
     xd_task   *task = r->task;
     xd_server *s = server_of(r);
     xd_api_req_defaults(r);

@@ -24,9 +24,13 @@ typedef void set_text(xd_api_req *r, const char *value);
  * no such field. */
 static set_text *find_common(const char *name)
 {
-    static const struct { const char *name; set_text *set; } common[] = {
-        { "prompt", xd_api_req_prompt }, { "model", xd_api_req_model }, { "size", xd_api_req_size },
-        { "output_format", set_format } };
+    static const struct {
+        const char *name;
+        set_text   *set;
+    } common[] = { { "prompt", xd_api_req_prompt },
+                   { "model", xd_api_req_model },
+                   { "size", xd_api_req_size },
+                   { "output_format", set_format } };
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
         if (strcmp(common[i].name, name) == 0)
             return common[i].set;
@@ -36,8 +40,10 @@ static set_text *find_common(const char *name)
 static void refuse_field(xd_api_req *r, const char *name)
 {
     if (!r->lenient)
-        xd_api_req_refuse(r, 400, name, "there is no field '%.40s'; options have the names of "
-                          "those of xdit generate", name);
+        xd_api_req_refuse(r, 400, name,
+                          "there is no field '%.40s'; options have the names of "
+                          "those of xdit generate",
+                          name);
 }
 
 /* Adds an image that is given as "data:...", {"image_url": "data:..."} or {"image_url": {"url":
@@ -45,16 +51,18 @@ static void refuse_field(xd_api_req *r, const char *name)
 static void set_json_image(xd_api_req *r, const xd_api_req_field *f, const xd_json *v)
 {
     const xd_json *url = xd_json_get(v, "image_url");
-    const char    *text = xd_json_text(v) ? xd_json_text(v)
-                        : xd_json_text(url) ? xd_json_text(url)
-                                            : xd_json_text(xd_json_get(url, "url"));
+    const char    *text = xd_json_text(v)     ? xd_json_text(v)
+                          : xd_json_text(url) ? xd_json_text(url)
+                                              : xd_json_text(xd_json_get(url, "url"));
     if (text && !*text && r->lenient)
-        return;                 /* ignore an empty field, which clients of A1111 send */
+        return; /* ignore an empty field, which clients of A1111 send */
     if (text)
         xd_api_req_url(r, f->file, text);
     else
-        xd_api_req_refuse(r, 400, f->name, "%s must be a data URL, or {\"image_url\": "
-                          "\"data:...\"}", f->name);
+        xd_api_req_refuse(r, 400, f->name,
+                          "%s must be a data URL, or {\"image_url\": "
+                          "\"data:...\"}",
+                          f->name);
 }
 
 /* Refuses a seed that is an integer above 2^53, because JSON numbers are doubles and the seed would
@@ -62,18 +70,20 @@ static void set_json_image(xd_api_req *r, const xd_api_req_field *f, const xd_js
 static void check_seed(xd_api_req *r, const char *name, double number)
 {
     if (strcmp(name, "seed") == 0 && fabs(number) > 0x1p53)
-        xd_api_req_refuse(r, 400, name, "a seed above 2^53 must be a text, \"seed\": \"%.0f\", "
-                          "since JSON numbers are rounded", number);
+        xd_api_req_refuse(r, 400, name,
+                          "a seed above 2^53 must be a text, \"seed\": \"%.0f\", "
+                          "since JSON numbers are rounded",
+                          number);
 }
 
 static void set_json(xd_api_req *r, const xd_api_req_field *fields, void *cookie, const xd_json *v)
 {
-    const char         *name = xd_json_key(v) ? xd_json_key(v) : "", *text = xd_json_text(v);
+    const char             *name = xd_json_key(v) ? xd_json_key(v) : "", *text = xd_json_text(v);
     const xd_api_req_field *f = find_field(fields, name);
-    char                number[40];
-    double              d;
-    int                 on;
-    set_text *set = f || r->lenient ? NULL : find_common(name);
+    char                    number[40];
+    double                  d;
+    int                     on;
+    set_text               *set = f || r->lenient ? NULL : find_common(name);
     if (xd_json_number(v, &d))
         check_seed(r, name, d);
     if ((f || set) && xd_json_null(v))
@@ -108,7 +118,7 @@ static void set_json(xd_api_req *r, const xd_api_req_field *fields, void *cookie
 static void set_part(xd_api_req *r, const xd_api_req_field *fields, void *cookie, const xd_part *p)
 {
     const xd_api_req_field *f = find_field(fields, p->name);
-    set_text           *set = f ? NULL : find_common(p->name);
+    set_text               *set = f ? NULL : find_common(p->name);
     if (set)
         set(r, p->data);
     else if (f && f->file && p->file)
@@ -125,7 +135,8 @@ void xd_api_req_fields(xd_api_req *r, const xd_api_req_field *fields, void *cook
 {
     const xd_http_call *c = r->call;
     if (!c->json && !c->nparts)
-        xd_api_req_refuse(r, 400, NULL, "the body must be a JSON object or multipart/form-data "
+        xd_api_req_refuse(r, 400, NULL,
+                          "the body must be a JSON object or multipart/form-data "
                           "with a prompt");
     if (c->json && !xd_json_is_object(c->json))
         xd_api_req_refuse(r, 400, NULL, "the body must be a JSON object");

@@ -14,9 +14,11 @@
 
 /* ---- options by their name ------------------------------------------------------------------- */
 
-static const struct { const char *from, *to; } aliases[] = {
-    { "n", "num_images_per_prompt" }, { "steps", "num_inference_steps" },
-    { "cfg_scale", "guidance_scale" }, { "sampler_name", "scheduler" },
+static const struct {
+    const char *from, *to;
+} aliases[] = {
+    { "n", "num_images_per_prompt" },          { "steps", "num_inference_steps" },
+    { "cfg_scale", "guidance_scale" },         { "sampler_name", "scheduler" },
     { "num_images", "num_images_per_prompt" },
 };
 
@@ -49,13 +51,15 @@ int xd_option_takes_texts(const xd_option *o)
 static int set_order(xd_api_req *r, const char *name, const char *value)
 {
     static const char *const classes[] = { "low", "normal", "high" };
-    char  *end;
-    double seconds = strtod(value, &end);
-    int    k = 0;
+    char                    *end;
+    double                   seconds = strtod(value, &end);
+    int                      k = 0;
     if (strcmp(name, "deadline") == 0) {
         if (!(seconds > 0) || *end || seconds > 1e9)
-            xd_api_req_refuse(r, 400, name, "deadline must be a number of seconds above 0, after "
-                              "which the request is cancelled, not '%.40s'", value);
+            xd_api_req_refuse(r, 400, name,
+                              "deadline must be a number of seconds above 0, after "
+                              "which the request is cancelled, not '%.40s'",
+                              value);
         else if (!r->failed)
             r->task->deadline_s = xd_now_s() + seconds;
         return 1;
@@ -77,8 +81,10 @@ static void set_fast_attn(xd_api_req *r, const char *value)
 {
     size_t n = strspn(value, "abcdefghijklmnopqrstuvwxyz+,");
     if (value[n])
-        xd_api_req_refuse(r, 400, "fast_attn", "fast_attn must be a list of share, window, "
-                          "window+cfg, full+cfg and full, not '%.60s'", value);
+        xd_api_req_refuse(r, 400, "fast_attn",
+                          "fast_attn must be a list of share, window, "
+                          "window+cfg, full+cfg and full, not '%.60s'",
+                          value);
     else
         xd_api_req_option(r, "fast_attn", value);
 }
@@ -102,13 +108,14 @@ int xd_api_req_by_name_text(xd_api_req *r, const char *name, const char *value)
 /* Adds a LoRA file that is given as {"name": "file", "scale": 0.8} or "file:0.8". */
 static void set_lora_json(xd_api_req *r, const xd_json *v)
 {
-    char        text[256];
-    double      scale = 1;
-    const char *name = xd_json_text(xd_json_get(v, "name"));
+    char           text[256];
+    double         scale = 1;
+    const char    *name = xd_json_text(xd_json_get(v, "name"));
     const xd_json *given = xd_json_get(v, "scale");
     name = name ? name : xd_json_text(xd_json_get(v, "path"));
     if ((!name && !xd_json_text(v)) || (!xd_json_null(given) && !xd_json_number(given, &scale))) {
-        xd_api_req_refuse(r, 400, "lora", "a LoRA file must be \"name:0.8\" or {\"name\": "
+        xd_api_req_refuse(r, 400, "lora",
+                          "a LoRA file must be \"name:0.8\" or {\"name\": "
                           "\"name\", \"scale\": 0.8}");
         return;
     }
@@ -148,11 +155,11 @@ static void set_texts(xd_api_req *r, const char *name, const xd_json *list)
 
 int xd_api_req_by_name(xd_api_req *r, const char *name, const xd_json *value)
 {
-    char        text[40];
-    double      number;
-    int         on, orders = strcmp(name, "priority") == 0 || strcmp(name, "deadline") == 0,
-                loras = strcmp(name, "lora") == 0 || strcmp(name, "loras") == 0;
-    const char *given = xd_json_text(value);
+    char             text[40];
+    double           number;
+    int              on, orders = strcmp(name, "priority") == 0 || strcmp(name, "deadline") == 0,
+                         loras = strcmp(name, "lora") == 0 || strcmp(name, "loras") == 0;
+    const char      *given = xd_json_text(value);
     const xd_option *option = option_of(name);
     if (!option && !orders && !loras)
         return 0;
@@ -193,11 +200,16 @@ static const char *sampler_of(const xd_api_req *r)
 
 xd_eta_kind xd_api_req_eta_kind(const xd_api_req *r)
 {
-    static const struct { const char *name; xd_eta_kind kind; } samplers[] = {
-        { "DDIM", XD_ETA_DDIM }, { "DDIMScheduler", XD_ETA_DDIM }, { "TCD", XD_ETA_DDIM },
-        { "TCDScheduler", XD_ETA_DDIM }, { "Euler a", XD_ETA_ANCESTRAL },
-        { "euler-ancestral", XD_ETA_ANCESTRAL },
-        { "EulerAncestralDiscreteScheduler", XD_ETA_ANCESTRAL } };
+    static const struct {
+        const char *name;
+        xd_eta_kind kind;
+    } samplers[] = { { "DDIM", XD_ETA_DDIM },
+                     { "DDIMScheduler", XD_ETA_DDIM },
+                     { "TCD", XD_ETA_DDIM },
+                     { "TCDScheduler", XD_ETA_DDIM },
+                     { "Euler a", XD_ETA_ANCESTRAL },
+                     { "euler-ancestral", XD_ETA_ANCESTRAL },
+                     { "EulerAncestralDiscreteScheduler", XD_ETA_ANCESTRAL } };
     for (size_t i = 0; i < sizeof samplers / sizeof *samplers; i++)
         if (strcasecmp(samplers[i].name, sampler_of(r)) == 0)
             return samplers[i].kind;
@@ -208,7 +220,7 @@ xd_eta_kind xd_api_req_eta_kind(const xd_api_req *r)
  * Euler. */
 void xd_api_req_eta(xd_api_req *r, double eta)
 {
-    char         text[40];
+    char        text[40];
     xd_eta_kind kind = xd_api_req_eta_kind(r);
     snprintf(text, sizeof text, "%.17g", eta);
     if (kind == XD_ETA_DDIM)
@@ -216,8 +228,10 @@ void xd_api_req_eta(xd_api_req *r, double eta)
     else if (kind == XD_ETA_ANCESTRAL && !(eta > 0 || eta < 0))
         xd_api_req_option(r, "scheduler", "Euler");
     else if (kind == XD_ETA_ANCESTRAL && (eta > 1 || eta < 1))
-        xd_api_req_refuse(r, 400, "eta", "eta is %g; the sampler %s supports only 1 (full noise) "
-                          "and 0 (none)", eta, sampler_of(r));
+        xd_api_req_refuse(r, 400, "eta",
+                          "eta is %g; the sampler %s supports only 1 (full noise) "
+                          "and 0 (none)",
+                          eta, sampler_of(r));
 }
 
 /* ---- defaults -------------------------------------------------------------------------------- */

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLASS_S = 10000000 };    /* difference in score between two priorities, in seconds; longer
+enum {
+    CLASS_S = 10000000
+}; /* difference in score between two priorities, in seconds; longer
                                    than any task */
 
 void xd_schedule_free(xd_schedule *s)

@@ -19,10 +19,13 @@
  * counts half. */
 #define XD_SCHEDULE_HALF 600.0
 
-typedef struct xd_schedule_owner { char *name; double used_s, updated_s; } xd_schedule_owner;
+typedef struct xd_schedule_owner {
+    char  *name;
+    double used_s, updated_s;
+} xd_schedule_owner;
 
 typedef struct xd_schedule {
-    xd_schedule_owner *owner;   /* [nowners] owners with their used time */
+    xd_schedule_owner *owner; /* [nowners] owners with their used time */
     int                nowners;
     /* Duration that is assumed for a task without a prediction, in seconds. */
     double             default_s;

@@ -18,8 +18,7 @@ static const xd_option rows[] = {
       "is closed" },
     { "host", XD_OPT_TEXT, AT(host), 0, 0, NULL, "ADDRESS",
       "address to listen on; one that other hosts can reach needs --api_key (default 127.0.0.1)" },
-    { "port", XD_OPT_INT, AT(port), 0, 65535, NULL, "N",
-      "port; 0: any free port (default 8080)" },
+    { "port", XD_OPT_INT, AT(port), 0, 65535, NULL, "N", "port; 0: any free port (default 8080)" },
     { "api_key", XD_OPT_TEXT, AT(keys), 0, XD_OPT_MANY, NULL, "KEY",
       "key that requests must contain; may be repeated. The environment variable XDIT_API_KEY adds "
       "a key that the process list does not show" },
@@ -70,9 +69,13 @@ static const xd_option rows[] = {
 };
 
 static const xd_opt_alias aliases[] = {
-    { "config", "model" }, { "model_path", "model" }, { "world_size", "nproc" },
-    { "taesd", "preview_decoder" }, { "steps", "num_inference_steps" },
-    { "cfg_scale", "guidance_scale" }, { 0 },
+    { "config", "model" },
+    { "model_path", "model" },
+    { "world_size", "nproc" },
+    { "taesd", "preview_decoder" },
+    { "steps", "num_inference_steps" },
+    { "cfg_scale", "guidance_scale" },
+    { 0 },
 };
 
 enum { MAX_MODELS = 1000, MAX_NAME = 120 };
@@ -86,7 +89,7 @@ static int is_row(const xd_option *o, const xd_option *table, int n)
 static void add_flag(void *cookie, const xd_option *o, const char *value)
 {
     xd_serve_flags *f = cookie;
-    int own = is_row(o, rows, sizeof rows / sizeof *rows);
+    int             own = is_row(o, rows, sizeof rows / sizeof *rows);
     if (is_row(o, f->tables[3].rows, f->tables[3].n))
         xd_defaults_add(&f->defaults, o->name, value);
     else if (!own || xd_list_has("verbose omit_folders", o->name))
@@ -129,9 +132,12 @@ static xd_status read_options(const xd_serve_flags *f, xd_serve_model *m, char *
     }
     xd_request_init(&scratch);
     const xd_opt_table table = { f->tables[3].rows, f->tables[3].n, &scratch };
-    const xd_opt_spec  spec = { .tables = &table, .ntables = 1, .aliases = aliases,
-                                .cookie = &m->defaults, .on_option = add_default };
-    xd_status s = xd_opt_parse(&spec, given.n, given.v, NULL, &why);
+    const xd_opt_spec  spec = { .tables = &table,
+                                .ntables = 1,
+                                .aliases = aliases,
+                                .cookie = &m->defaults,
+                                .on_option = add_default };
+    xd_status          s = xd_opt_parse(&spec, given.n, given.v, NULL, &why);
     m->defaults.failed |= given.failed;
     xd_defaults_free(&given);
     if (s == XD_EINVAL)
@@ -153,8 +159,10 @@ static xd_status read_model(const xd_serve_flags *f, xd_serve_model *m, const ch
         m->name = path;
         path += n + 1;
         if (!n || n > MAX_NAME || !*path)
-            return xd_fail(e, XD_EINVAL, "--model %.80s: NAME=DIR needs a name of 1 to %d "
-                           "characters and a directory", text, MAX_NAME);
+            return xd_fail(e, XD_EINVAL,
+                           "--model %.80s: NAME=DIR needs a name of 1 to %d "
+                           "characters and a directory",
+                           text, MAX_NAME);
     }
     m->path = path;
     xd_defaults_merge(&m->defaults, &f->defaults);
@@ -167,8 +175,8 @@ static xd_status read_models(xd_serve_flags *f, const xd_opt_texts *operands, xd
     xd_status s = XD_OK;
     f->models = calloc((size_t)n + 1, sizeof *f->models);
     for (int i = 0; i < n && f->models && s == XD_OK; i++, f->nmodels++)
-        s = read_model(f, &f->models[i], i < f->texts.n ? f->texts.v[i]
-                       : operands->v[i - f->texts.n], e);
+        s = read_model(f, &f->models[i],
+                       i < f->texts.n ? f->texts.v[i] : operands->v[i - f->texts.n], e);
     if (!f->models || s == XD_ENOMEM || f->defaults.failed || f->worker.failed)
         return xd_fail(e, XD_ENOMEM, "no memory for %d models", n);
     return s;
@@ -178,9 +186,15 @@ static void set_defaults(xd_serve_flags *f)
 {
     int              nopen, nplan, nrequest;
     const xd_option *open = xd_open_flags_rows(&nopen), *plan = xd_parallel_options(&nplan);
-    *f = (xd_serve_flags){ .host = "127.0.0.1", .port = 8080, .queue = 64, .connections = 256,
-                           .max_body = 64 << 20, .keep_s = 3600, .keep_mb = 1024,
-                           .request_timeout = 60, .worker_timeout = 120 };
+    *f = (xd_serve_flags){ .host = "127.0.0.1",
+                           .port = 8080,
+                           .queue = 64,
+                           .connections = 256,
+                           .max_body = 64 << 20,
+                           .keep_s = 3600,
+                           .keep_mb = 1024,
+                           .request_timeout = 60,
+                           .worker_timeout = 120 };
     xd_open_flags_init(&f->open);
     f->tables[0] = (xd_opt_table){ rows, sizeof rows / sizeof *rows, f };
     f->tables[1] = (xd_opt_table){ open, nopen, &f->open };
@@ -188,8 +202,12 @@ static void set_defaults(xd_serve_flags *f)
     const xd_option *request = xd_defaults_rows(&nrequest);
     xd_request_init(&f->request);
     f->tables[3] = (xd_opt_table){ request, nrequest, &f->request };
-    f->spec = (xd_opt_spec){ .tables = f->tables, .ntables = 4, .aliases = aliases,
-                             .operands = MAX_MODELS, .cookie = f, .on_option = add_flag };
+    f->spec = (xd_opt_spec){ .tables = f->tables,
+                             .ntables = 4,
+                             .aliases = aliases,
+                             .operands = MAX_MODELS,
+                             .cookie = f,
+                             .on_option = add_flag };
 }
 
 /* Returns nonzero if only this host can reach the address. */
@@ -201,21 +219,26 @@ static int is_loopback(const char *host)
 static xd_status check_flags(xd_serve_flags *f, xd_err *e)
 {
     if (!f->nmodels)
-        return xd_fail(e, XD_EINVAL, "--model is missing: a directory with model_index.json, or "
+        return xd_fail(e, XD_EINVAL,
+                       "--model is missing: a directory with model_index.json, or "
                        "org/name");
     if (strcmp(f->host, "localhost") == 0)
         f->host = "127.0.0.1";
     if (!is_loopback(f->host) && !f->keys.n && !f->no_auth && !getenv("XDIT_API_KEY"))
-        return xd_fail(e, XD_EINVAL, "--host %s can be reached from other hosts: add --api_key "
-                       "KEY, or --no_auth to accept requests without a key", f->host);
+        return xd_fail(e, XD_EINVAL,
+                       "--host %s can be reached from other hosts: add --api_key "
+                       "KEY, or --no_auth to accept requests without a key",
+                       f->host);
     for (int i = 0; i < f->keys.n; i++)
         if (!f->keys.v[i][0])
             return xd_fail(e, XD_EINVAL, "--api_key is empty: pass a key that clients must send");
     if (!f->max_bodies)
         f->max_bodies = 8 * f->max_body;
     if (f->max_bodies < f->max_body)
-        return xd_fail(e, XD_EINVAL, "--max_bodies %lld is less than --max_body %lld: raise it, or "
-                       "lower --max_body", (long long)f->max_bodies, (long long)f->max_body);
+        return xd_fail(e, XD_EINVAL,
+                       "--max_bodies %lld is less than --max_body %lld: raise it, or "
+                       "lower --max_body",
+                       (long long)f->max_bodies, (long long)f->max_body);
     if (!f->tls_cert != !f->tls_key)
         return xd_fail(e, XD_EINVAL, "--%s is missing: HTTPS needs a certificate and its key",
                        f->tls_cert ? "tls_key" : "tls_cert");
@@ -262,8 +285,9 @@ void xd_serve_flags_help(FILE *out)
     set_defaults(&f);
     char *ranks =
         xd_opt_names("nproc plan ulysses_degree ring_degree use_cfg_parallel | start_timeout "
-                     "verify_weights cluster balance", f.tables[2].rows, f.tables[2].n);
-    char *request = xd_opt_names("|", f.tables[3].rows, f.tables[3].n);
+                     "verify_weights cluster balance",
+                     f.tables[2].rows, f.tables[2].n);
+    char              *request = xd_opt_names("|", f.tables[3].rows, f.tables[3].n);
     const xd_opt_group groups[] = {
         { "Server", "model host port results queue | loras keep keep_mb worker_timeout" },
         { "Access and limits", "api_key tls_cert tls_key cors | no_auth allow_url connections "
@@ -279,12 +303,14 @@ void xd_serve_flags_help(FILE *out)
     fputs("Usage: xdit serve --model DIR [options]\n\n"
           "Serves image and video generation over HTTP: the interfaces of OpenAI,\n"
           "stable-diffusion-webui and others (doc/server.md). Models remain loaded.\n"
-          "Ctrl-C finishes the running request and stops the server.\n", out);
+          "Ctrl-C finishes the running request and stops the server.\n",
+          out);
     xd_opt_help(out, &f.spec, groups, sizeof groups / sizeof *groups);
     fputs("\nExample:\n"
           "  xdit serve --model models/demo-pixart --port 8080\n"
           "  curl http://127.0.0.1:8080/v1/images/generations \\\n"
-          "    -H 'Content-Type: application/json' -d '{\"prompt\":\"a red circle\"}'\n", out);
+          "    -H 'Content-Type: application/json' -d '{\"prompt\":\"a red circle\"}'\n",
+          out);
     free(ranks);
     free(request);
     xd_serve_flags_free(&f);

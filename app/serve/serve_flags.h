@@ -15,27 +15,27 @@ typedef struct xd_serve_model {
 } xd_serve_model;
 
 typedef struct xd_serve_flags {
-    const char   *host, *loras, *results, *tls_cert, *tls_key, *access_log;
+    const char     *host, *loras, *results, *tls_cert, *tls_key, *access_log;
     /* Arguments of the options --model, --api_key, --cors and --allow_url. */
-    xd_opt_texts  texts, keys, origins, urls;
-    int           port, queue, connections, no_auth, omit_folders, verbose, quiet;
+    xd_opt_texts    texts, keys, origins, urls;
+    int             port, queue, connections, no_auth, omit_folders, verbose, quiet;
     /* Maximum bytes of one request body and of all request bodies together. If max_bodies is 0, the
      * limit for all request bodies is 8 times max_body. */
-    int64_t       max_body, max_bodies;
+    int64_t         max_body, max_bodies;
     /* Maximum number of pixels of a generated image; 0: 16 times the number of pixels of the
      * model's default size. */
-    int64_t       max_pixels;
+    int64_t         max_pixels;
     /* Limits for stored results: seconds for which they are kept, and their total size in MB. */
-    double        keep_s, keep_mb;
-    double        request_timeout, worker_timeout;      /* time limits in seconds */
-    xd_open_flags open;
-    xd_opt_table  tables[4];
-    xd_opt_spec   spec;
-    xd_request    request;      /* used only to validate the defaults */
+    double          keep_s, keep_mb;
+    double          request_timeout, worker_timeout; /* time limits in seconds */
+    xd_open_flags   open;
+    xd_opt_table    tables[4];
+    xd_opt_spec     spec;
+    xd_request      request; /* used only to validate the defaults */
     /* xd_serve_flags_read computes the following fields. */
-    xd_serve_model *models;     /* [nmodels] values of --model */
+    xd_serve_model *models; /* [nmodels] values of --model */
     int             nmodels;
-    xd_defaults     defaults;   /* defaults of requests to all models */
+    xd_defaults     defaults; /* defaults of requests to all models */
     /* Command line of the worker: options for opening models and for the log. */
     xd_defaults     worker;
 } xd_serve_flags;

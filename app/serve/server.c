@@ -140,8 +140,8 @@ static void add_defaults(xd_text_buf *b, const xd_json *own, const xd_defaults *
     for (const xd_json *v = xd_json_first(own); v; v = xd_json_next(v)) {
         int over = 0;
         for (int i = 0; i < d->n; i++)
-            over |= xd_option_overrides(xd_default_name(d->v[i], name, sizeof name),
-                                        xd_json_key(v));
+            over |=
+                xd_option_overrides(xd_default_name(d->v[i], name, sizeof name), xd_json_key(v));
         if (over)
             continue;
         xd_buf_add(b, "%s\"%s\":", n++ ? "," : "", xd_json_key(v));
@@ -204,9 +204,11 @@ static xd_status name_models(xd_server *s, const xd_serve_flags *f, xd_err *e)
         name_model(m, &f->models[s->nmodels]);
         for (int i = 0; i < s->nmodels; i++)
             if (strcmp(s->models[i].name, m->name) == 0)
-                return xd_fail(e, XD_EINVAL, "two models have the name %s: rename one with --model "
-                               "NAME=DIR", m->name);
-        int parts = f->open.files[0] != NULL;   /* 1: the directory may lack weights, because
+                return xd_fail(e, XD_EINVAL,
+                               "two models have the name %s: rename one with --model "
+                               "NAME=DIR",
+                               m->name);
+        int parts = f->open.files[0] != NULL; /* 1: the directory may lack weights, because
                                                    options name weight files */
         st = check_model(m, parts ? NULL : e);
         st = parts ? XD_OK : st;
@@ -216,7 +218,7 @@ static xd_status name_models(xd_server *s, const xd_serve_flags *f, xd_err *e)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t signals;   /* number of termination signals so far */
+static volatile sig_atomic_t signals; /* number of termination signals so far */
 
 /* Counts termination signals: after the first the server lets running tasks finish, after the
  * second it cancels running tasks, at the third it exits at once. */
@@ -275,10 +277,16 @@ static const char **list_origins(const xd_serve_flags *f)
 static xd_status start_http(xd_server *s, const xd_serve_flags *f, const char **keys,
                             const char **origins, xd_err *e)
 {
-    xd_http_args a = { .host = f->host, .port = f->port, .routes = xd_server_routes, .server = s,
-                       .keys = keys, .origins = origins, .max_body = (size_t)f->max_body,
+    xd_http_args a = { .host = f->host,
+                       .port = f->port,
+                       .routes = xd_server_routes,
+                       .server = s,
+                       .keys = keys,
+                       .origins = origins,
+                       .max_body = (size_t)f->max_body,
                        .max_bodies = (size_t)f->max_bodies,
-                       .connections = f->connections, .timeout_s = f->request_timeout };
+                       .connections = f->connections,
+                       .timeout_s = f->request_timeout };
     xd_status    st = read_tls(f, &a, e);
     if (st == XD_OK && f->access_log)
         st = xd_access_log_open(&s->log, f->access_log, e);
@@ -318,8 +326,8 @@ static xd_status serve(xd_server *s, const xd_serve_flags *f, xd_err *e)
 {
     const char  **keys = list_keys(f), **origins = list_origins(f);
     xd_predictor *predictor = NULL;
-    xd_status     st = xd_tasks_open(&s->tasks, f->results ? s->dir : NULL, f->queue,
-                                     f->keep_s, (int64_t)(f->keep_mb * 1e6), e);
+    xd_status     st = xd_tasks_open(&s->tasks, f->results ? s->dir : NULL, f->queue, f->keep_s,
+                                     (int64_t)(f->keep_mb * 1e6), e);
     for (int i = 0; i < s->nmodels && st == XD_OK; i++)
         xd_tasks_add_model(s->tasks, s->models[i].name,
                            xd_served_makes(&s->models[i], "video") > 0);
@@ -328,12 +336,19 @@ static xd_status serve(xd_server *s, const xd_serve_flags *f, xd_err *e)
     if (st == XD_OK)
         st = start_http(s, f, keys, origins, e);
     if (st == XD_OK)
-        st = xd_worker_start(&s->worker, &(xd_worker_args){
-                .tasks = s->tasks, .predictor = predictor, .program = getenv("XDIT_PROGRAM"),
-                .dir = s->own_dir, .nargs = f->worker.n, .args = f->worker.v,
-                .timeout_s = f->worker_timeout,
-                .start_s = f->open.start_timeout < 0 ? START_S
-                         : f->open.start_timeout ? f->open.start_timeout : -1 }, e);
+        st = xd_worker_start(&s->worker,
+                             &(xd_worker_args){ .tasks = s->tasks,
+                                                .predictor = predictor,
+                                                .program = getenv("XDIT_PROGRAM"),
+                                                .dir = s->own_dir,
+                                                .nargs = f->worker.n,
+                                                .args = f->worker.v,
+                                                .timeout_s = f->worker_timeout,
+                                                .start_s = f->open.start_timeout < 0 ? START_S
+                                                           : f->open.start_timeout
+                                                               ? f->open.start_timeout
+                                                               : -1 },
+                             e);
     if (st == XD_OK)
         st = xd_worker_await(s->worker, &signals, e);
     if (st == XD_OK && !signals) {
@@ -384,7 +399,7 @@ int main(int argc, char **argv)
     xd_server      s = { .started = (double)time(NULL) };
     xd_folder      own = { .lock = -1 }, results = { .lock = -1 };
     xd_err         e = { 0 };
-    umask(S_IRWXG | S_IRWXO);   /* files with prompts and results are readable for this user only */
+    umask(S_IRWXG | S_IRWXO); /* files with prompts and results are readable for this user only */
     catch_signals();
     xd_status st = xd_serve_flags_read(&f, argc - 1, argv + 1, &e);
     if (st == XD_OK && !getenv("XDIT_PROGRAM"))

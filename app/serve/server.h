@@ -13,11 +13,11 @@
 #include "serve/worker_process.h"
 
 typedef struct xd_served_model {
-    const char *path;           /* directory of the model, from --model */
+    const char *path; /* directory of the model, from --model */
     /* NAME if the model was given as --model NAME=DIR; else "org/name" or the last part of the
      * path. */
     char        name[128];
-    xd_defaults defaults;       /* defaults of requests to this model; borrowed */
+    xd_defaults defaults; /* defaults of requests to this model; borrowed */
     /* Outputs, inputs and defaults of the model, as the command xdit inspect --json prints them in
      * "uses". The text `uses` has members of a JSON object, with a comma before each member. NULL:
      * unknown. */
@@ -48,11 +48,11 @@ typedef struct xd_server {
     /* Seconds without a message from the worker, after which /health reports the worker as
      * "silent". */
     double             silent_s;
-    xd_fetch_rules     fetch;   /* rules for images that requests name by URL */
-    xd_tasks           *tasks;
+    xd_fetch_rules     fetch; /* rules for images that requests name by URL */
+    xd_tasks          *tasks;
     xd_worker_process *worker;
     xd_http           *http;
-    xd_access_log     *log;     /* access log; NULL: none */
+    xd_access_log     *log; /* access log; NULL: none */
     const xd_route    *routes;
 } xd_server;
 
@@ -69,18 +69,18 @@ char **xd_server_loras(const char *folder, int *n);
  * begins with xd_api_req fails, it creates the reply and sets `failed`; later calls of these
  * functions then do nothing. */
 typedef struct xd_api_req {
-    xd_http_call    *call;
-    const char *kind;           /* what the request generates: "image" or "video" */
-    xd_task     *task;
-    const xd_served_model *model;       /* model of the request; NULL: not chosen yet */
+    xd_http_call          *call;
+    const char            *kind; /* what the request generates: "image" or "video" */
+    xd_task               *task;
+    const xd_served_model *model; /* model of the request; NULL: not chosen yet */
     /* Number of start images, and number of all image files of the request. */
-    int         images, files;
-    int64_t     pixels;         /* total pixels of the request's image files */
-    int         lenient;        /* 1: unknown fields are ignored */
-    int         random_seed;    /* 1: the request has the seed -1 */
-    int         defaults_set;   /* 1: the server's defaults are set */
-    char        extension[8];   /* extension of the result files: "png" */
-    int         failed;
+    int                    images, files;
+    int64_t                pixels;       /* total pixels of the request's image files */
+    int                    lenient;      /* 1: unknown fields are ignored */
+    int                    random_seed;  /* 1: the request has the seed -1 */
+    int                    defaults_set; /* 1: the server's defaults are set */
+    char                   extension[8]; /* extension of the result files: "png" */
+    int                    failed;
 } xd_api_req;
 
 void xd_api_req_begin(xd_api_req *r, xd_http_call *call, const char *kind);
@@ -94,31 +94,31 @@ void xd_api_req_option(xd_api_req *r, const char *name, const char *value);
  * xd_api_req_eta is called. */
 typedef enum xd_eta_kind { XD_ETA_NONE, XD_ETA_DDIM, XD_ETA_ANCESTRAL } xd_eta_kind;
 xd_eta_kind xd_api_req_eta_kind(const xd_api_req *r);
-void xd_api_req_eta(xd_api_req *r, double eta);
+void        xd_api_req_eta(xd_api_req *r, double eta);
 /* Returns nonzero if the model accepts the input or option `word`, for example "strength", or if it
  * is unknown whether the model accepts it. */
-int  xd_api_req_model_accepts(const xd_api_req *r, const char *word);
-void xd_api_req_prompt(xd_api_req *r, const char *prompt);
+int         xd_api_req_model_accepts(const xd_api_req *r, const char *word);
+void        xd_api_req_prompt(xd_api_req *r, const char *prompt);
 /* Sets the image size from a text "512x768" or "auto". */
-void xd_api_req_size(xd_api_req *r, const char *size);
+void        xd_api_req_size(xd_api_req *r, const char *size);
 /* Adds a LoRA file of the server's directory to the request: "name", or "name:0.8" with a scale. */
-void xd_api_req_lora(xd_api_req *r, const char *value);
+void        xd_api_req_lora(xd_api_req *r, const char *value);
 /* Add an input image to the request. xd_api_req_file accepts the content of a file; xd_api_req_url
  * accepts a data URL, base64 or, with --allow_url, a URL. option: "image", "mask_image" or
  * "last_image". */
-void xd_api_req_file(xd_api_req *r, const char *option, const char *data, size_t bytes);
-void xd_api_req_url(xd_api_req *r, const char *option, const char *url);
+void        xd_api_req_file(xd_api_req *r, const char *option, const char *data, size_t bytes);
+void        xd_api_req_url(xd_api_req *r, const char *option, const char *url);
 /* Sets the format of the result files, "png" or "mp4". param: name of the field in errors. */
-void xd_api_req_format(xd_api_req *r, const char *param, const char *format);
+void        xd_api_req_format(xd_api_req *r, const char *param, const char *format);
 /* Set a field that has the same name in all HTTP interfaces: an option of xd_request, "lora",
  * "priority" or "deadline". Return 0 if there is no such field. */
-int  xd_api_req_by_name(xd_api_req *r, const char *name, const xd_json *value);
-int  xd_api_req_by_name_text(xd_api_req *r, const char *name, const char *value);
+int         xd_api_req_by_name(xd_api_req *r, const char *name, const xd_json *value);
+int         xd_api_req_by_name_text(xd_api_req *r, const char *name, const char *value);
 /* A field that requests of one HTTP interface can have, and the function that handles the field's
  * value. */
 typedef struct xd_api_req_field {
     const char *name;
-    void      (*set)(void *cookie, const char *name, const char *value);
+    void        (*set)(void *cookie, const char *name, const char *value);
     /* For a field with an image: the option for the image, "image" or "mask_image"; NULL: the
      * field has a text. */
     const char *file;
@@ -144,35 +144,35 @@ xd_task *xd_api_req_submit(xd_api_req *r);
 /* ---- replies --------------------------------------------------------------------------------- */
 
 /* Waits until the task has ended. Cancels the task if the client disconnects. */
-void xd_answer_wait(xd_http_call *c, xd_task *task);
+void            xd_answer_wait(xd_http_call *c, xd_task *task);
 /* Copies a message of the library to `to`, in a form that may be sent to a client: paths of models
  * are replaced by the models' names in requests, and all other paths are shortened to file names.
  * Returns `to`. */
-const char *xd_answer_text(const xd_server *s, const char *text, char *to, size_t size);
+const char     *xd_answer_text(const xd_server *s, const char *text, char *to, size_t size);
 /* Copies the error message of a task to `to` for a client, like xd_answer_text. */
-const char *xd_answer_error(const xd_server *s, const xd_task *task, char *to, size_t size);
+const char     *xd_answer_error(const xd_server *s, const xd_task *task, char *to, size_t size);
 /* Replies with the error of a failed or cancelled task. */
-void xd_answer_failure(xd_http_call *c, const xd_task *task);
+void            xd_answer_failure(xd_http_call *c, const xd_task *task);
 /* Replies with a JSON object that describes a task: its state, its progress and its results. */
-void xd_answer_job(xd_http_call *c, unsigned status, const xd_task *task);
+void            xd_answer_job(xd_http_call *c, unsigned status, const xd_task *task);
 /* Returns the state of a task for replies: "queued", "in_progress", "cancelling", "completed",
  * "failed" or "cancelled". The caller holds the lock of the tasks. */
-const char *xd_answer_state(const xd_task *task);
+const char     *xd_answer_state(const xd_task *task);
 /* Progress of a task in percent; the caller holds the lock of the tasks. */
-int  xd_answer_percent(const xd_task *task);
+int             xd_answer_percent(const xd_task *task);
 /* Returns the HTTP status of a reply to a request that failed with the status `s`. */
-unsigned xd_answer_status(xd_status s);
+unsigned        xd_answer_status(xd_status s);
 /* Appends the content of a file in base64. Returns 0 if the file cannot be opened. */
-int  xd_answer_base64(xd_text_buf *b, const char *path);
+int             xd_answer_base64(xd_text_buf *b, const char *path);
 /* Returns the media type for a file name extension: "image/png". */
-const char *xd_answer_type(const char *path);
+const char     *xd_answer_type(const char *path);
 /* Writes the origin of this server to `text`, in the form "http://host:port" that the client has
  * used in its request. */
-void xd_answer_origin(const xd_http_call *c, char *text, size_t size);
-void xd_cancel_task(xd_server *s, xd_task *task);
+void            xd_answer_origin(const xd_http_call *c, char *text, size_t size);
+void            xd_cancel_task(xd_server *s, xd_task *task);
 /* Returns the task whose id is in the request's path. The caller must release the task. NULL: there
  * is no such task, or the task belongs to another API key. */
-xd_task *xd_answer_find(const xd_http_call *c);
+xd_task        *xd_answer_find(const xd_http_call *c);
 /* Returns the tasks that were requested with the same API key as this request, oldest first. If
  * `videos` is set, returns only tasks that generate videos. The caller holds the lock, and frees
  * the list. */

@@ -15,15 +15,19 @@
 #include "base/json.h"
 
 typedef enum xd_task_state {
-    XD_TASK_QUEUED, XD_TASK_RUNNING, XD_TASK_DONE, XD_TASK_FAILED, XD_TASK_CANCELLED
+    XD_TASK_QUEUED,
+    XD_TASK_RUNNING,
+    XD_TASK_DONE,
+    XD_TASK_FAILED,
+    XD_TASK_CANCELLED
 } xd_task_state;
 
-typedef struct xd_task_image {  /* a finished image or video */
-    char   *file;               /* path of the image or video */
+typedef struct xd_task_image { /* a finished image or video */
+    char   *file;              /* path of the image or video */
     /* Seed of the image, and the texts of xd_result_json and xd_result_parameters. */
     char   *seed, *json, *parameters;
     int64_t width, height, frames;
-    double  fps;                /* frames per second of a video; 0: a single image */
+    double  fps; /* frames per second of a video; 0: a single image */
     /* Numbers of tokens as xd_result_tokens returns them. They are not stored in the task's
      * file. */
     int64_t text_tokens, reference_tokens, image_tokens;
@@ -34,50 +38,50 @@ typedef struct xd_task_image {  /* a finished image or video */
 
 typedef struct xd_task {
     /* The following fields are not changed after the task was added to the queue. */
-    char    id[40];
-    int     video;              /* 1: the task's results are videos */
-    int     nargs;
-    char  **args;               /* [nargs] arguments for the worker, see task_flags.h; the first one
+    char        id[40];
+    int         video; /* 1: the task's results are videos */
+    int         nargs;
+    char      **args;  /* [nargs] arguments for the worker, see task_flags.h; the first one
                                    is the task's id */
-    const char *model;          /* name of the model in requests */
+    const char *model; /* name of the model in requests */
     /* Prompt and size as texts of the request; size is NULL if the request has none. */
-    char   *prompt, *size;
-    char   *owner;              /* hash of the API key of the request; "": the server has no keys */
-    char    seconds_asked[16];  /* length of a video in seconds, as a text of the request */
+    char       *prompt, *size;
+    char       *owner; /* hash of the API key of the request; "": the server has no keys */
+    char        seconds_asked[16]; /* length of a video in seconds, as a text of the request */
     /* Id of the original video if this task is a remix of a video; "": no remix. */
-    char    remixed[40];
+    char        remixed[40];
     /* Date of arrival in seconds of the Unix clock, which can jump when the clock is set. */
-    double  created;
-    double  arrived_s;          /* time of arrival in seconds of the monotonic clock xd_now_s */
-    int     priority;           /* priority in the queue: 1 high, 0 normal, -1 low */
-    double  deadline_s; /* time on the clock xd_now_s at which the task is cancelled; 0: never */
+    double      created;
+    double      arrived_s; /* time of arrival in seconds of the monotonic clock xd_now_s */
+    int         priority;  /* priority in the queue: 1 high, 0 normal, -1 low */
+    double deadline_s;     /* time on the clock xd_now_s at which the task is cancelled; 0: never */
     /* The following fields are read and written under the lock. */
-    xd_task_state state;
-    unsigned changes;           /* number of changes of this task so far */
-    char    stage[16];          /* stage of a running task: "open", "text", "denoise", "decode" */
-    int     step, steps, image, images;
-    double  started, ended;     /* dates of start and end; 0: not yet */
-    double  began_s, ended_s;   /* times of start and end by xd_now_s */
+    xd_task_state  state;
+    unsigned       changes;   /* number of changes of this task so far */
+    char           stage[16]; /* stage of a running task: "open", "text", "denoise", "decode" */
+    int            step, steps, image, images;
+    double         started, ended;   /* dates of start and end; 0: not yet */
+    double         began_s, ended_s; /* times of start and end by xd_now_s */
     /* Predicted seconds of the task, on all ranks and on one rank; 0: not predicted yet; negative:
      * unknown. */
-    double  expected_s, alone_s;
+    double         expected_s, alone_s;
     /* Predicted fractions of the task's time that text encoding and decoding take; 0: unknown. */
-    double  text_part, decode_part;
-    int     previews;           /* number of previews so far */
-    char   *preview;            /* file of the latest preview; NULL: none */
-    xd_task_image *done;        /* [ndone] finished images or videos */
-    int     ndone;
-    xd_status code;             /* status of a failed task */
-    char   *error;              /* error message of a failed task */
-    int     cancel;             /* 1: the client has cancelled the task */
-    char   *seconds; /* seconds of each stage of a finished task, as JSON: {"text":0.1,...} */
+    double         text_part, decode_part;
+    int            previews; /* number of previews so far */
+    char          *preview;  /* file of the latest preview; NULL: none */
+    xd_task_image *done;     /* [ndone] finished images or videos */
+    int            ndone;
+    xd_status      code;   /* status of a failed task */
+    char          *error;  /* error message of a failed task */
+    int            cancel; /* 1: the client has cancelled the task */
+    char *seconds;         /* seconds of each stage of a finished task, as JSON: {"text":0.1,...} */
     /* The following fields are private to tasks.c. */
-    char   *model_name; /* owned name to which `model` points if the task was read from a file */
-    int     refs;               /* number of references */
-    int     deleted;            /* 1: the task is freed when its last reference is released */
-    int     awaited;            /* 1: a client waits for the end of the task */
-    int     attempts;           /* number of times that the task was sent to a worker */
-    struct xd_task *next;       /* the task added after this one */
+    char *model_name;     /* owned name to which `model` points if the task was read from a file */
+    int   refs;           /* number of references */
+    int   deleted;        /* 1: the task is freed when its last reference is released */
+    int   awaited;        /* 1: a client waits for the end of the task */
+    int   attempts;       /* number of times that the task was sent to a worker */
+    struct xd_task *next; /* the task added after this one */
 } xd_task;
 
 /* Two image files are stored next to each video: the video's first frame, and a contact sheet of
@@ -85,19 +89,20 @@ typedef struct xd_task {
 #define XD_TASK_THUMBNAIL ".thumbnail.webp"
 #define XD_TASK_SHEET ".sheet.webp"
 
-typedef struct xd_task_time {   /* duration of a task, predicted or measured */
+typedef struct xd_task_time { /* duration of a task, predicted or measured */
     /* Seconds on all ranks, and seconds on one rank; 0 or negative: unknown. */
     double together, alone;
-    double text, decode;        /* fractions of the time that text encoding and decoding take */
+    double text, decode; /* fractions of the time that text encoding and decoding take */
 } xd_task_time;
 
 typedef struct xd_tasks xd_tasks;
 
-double xd_unix_s(void);         /* returns seconds of the Unix clock, for dates in replies and
+double xd_unix_s(void); /* returns seconds of the Unix clock, for dates in replies and
                                    files */
 
-typedef struct xd_tasks_counts { int64_t queued, running, done, failed, cancelled, refused; }
-    xd_tasks_counts;
+typedef struct xd_tasks_counts {
+    int64_t queued, running, done, failed, cancelled, refused;
+} xd_tasks_counts;
 
 /* Creates the queue. `dir` is the directory in which each task is stored as a file (task_store.h);
  * if it is NULL, tasks are not stored. Tasks that are already stored in the directory are loaded,
@@ -114,26 +119,26 @@ void      xd_tasks_lock(xd_tasks *j);
 void      xd_tasks_unlock(xd_tasks *j);
 xd_tasks_counts xd_tasks_count(xd_tasks *j);
 /* Creates the histograms of a model, so that /metrics has them before the model's first request. */
-void      xd_tasks_add_model(xd_tasks *j, const char *model, int video);
-void      xd_tasks_measures(xd_tasks *j, xd_text_buf *b);      /* appends the histograms for
+void            xd_tasks_add_model(xd_tasks *j, const char *model, int video);
+void            xd_tasks_measures(xd_tasks *j, xd_text_buf *b); /* appends the histograms for
                                                                   /metrics */
 
 /* Returns the file name of a task's preview i (from 0). */
 void      xd_task_preview_file(const xd_task *task, int i, char *path, size_t size);
 /* Generates a task id that begins with `kind`: "image_5f0c..." */
 void      xd_task_name(char id[40], const char *kind);
-xd_task  *xd_task_new(void);    /* returns a task with zero fields; NULL: out of memory */
+xd_task  *xd_task_new(void); /* returns a task with zero fields; NULL: out of memory */
 xd_status xd_task_arg(xd_task *task, const char *name, const char *value, xd_err *e);
 /* Returns nonzero if one of the task's arguments begins with the text `beginning`, for example
  * "--lora=". */
 int       xd_task_has(const xd_task *task, const char *beginning);
-void      xd_task_images_free(xd_task *task);   /* frees all results of the task */
-void      xd_task_free(xd_task *task);          /* frees a task that was not added */
+void      xd_task_images_free(xd_task *task); /* frees all results of the task */
+void      xd_task_free(xd_task *task);        /* frees a task that was not added */
 /* Queues a task, takes ownership of it, and adds a reference for the caller. If xd_tasks_add fails,
  * the caller still owns the task. XD_ENOMEM: the queue is full; XD_ECANCELLED: the server shuts
  * down. */
 xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e);
-xd_task  *xd_tasks_find(xd_tasks *j, const char *id);   /* returns the task, with a reference; NULL:
+xd_task  *xd_tasks_find(xd_tasks *j, const char *id); /* returns the task, with a reference; NULL:
                                                            no such task */
 void      xd_task_release(xd_tasks *j, xd_task *task);
 /* Marks that a client waits for the task. */
@@ -160,10 +165,9 @@ int       xd_tasks_delete(xd_tasks *j, xd_task *task);
  * reported to the server. The file in which the task itself is stored (task_store.h) is kept. */
 void      xd_task_remove_files(const xd_task *task);
 /* Calls `visit` for every task, oldest first; under the lock. */
-void      xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task),
-                        void *cookie);
+void xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task), void *cookie);
 /* Deletes ended tasks that exceed the limits of xd_tasks_open, oldest first. */
-void      xd_tasks_delete_expired(xd_tasks *j);
+void xd_tasks_delete_expired(xd_tasks *j);
 
 /* ---- running tasks --------------------------------------------------------------------------- */
 

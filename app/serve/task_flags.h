@@ -9,22 +9,22 @@
 #include "cli/prompt_texts.h"
 
 typedef struct xd_task_flags {
-    const char   *id, *model;   /* task id; directory of the model */
-    const char   *output;       /* name of the first image's file; xd_output_name derives the names
+    const char      *id, *model; /* task id; directory of the model */
+    const char      *output;     /* name of the first image's file; xd_output_name derives the names
                                    of further images */
-    int           video;        /* 1: the model must generate videos; 0: it must generate images */
-    xd_opt_texts  prompts, images, loras;
-    xd_prompt_texts texts;
-    xd_loras_read lora;
-    const char   *mask_image, *last_image;
-    int           mask_alpha;   /* 1: use the mask's transparency (xd_image_file_load_mask) */
-    xd_request    request;      /* the request; its texts point into argv */
+    int              video;      /* 1: the model must generate videos; 0: it must generate images */
+    xd_opt_texts     prompts, images, loras;
+    xd_prompt_texts  texts;
+    xd_loras_read    lora;
+    const char      *mask_image, *last_image;
+    int              mask_alpha; /* 1: use the mask's transparency (xd_image_file_load_mask) */
+    xd_request       request;    /* the request; its texts point into argv */
     /* Images that xd_task_flags_load has read from files, in this order: the reference images, the
      * mask, the last image. */
-    xd_image         *pixels;   /* [npixels] loaded images */
-    uint8_t         **data;
-    const xd_image  **more;
-    int               npixels;
+    xd_image        *pixels; /* [npixels] loaded images */
+    uint8_t        **data;
+    const xd_image **more;
+    int              npixels;
 } xd_task_flags;
 
 /* Writes the file name of a task's preview i (from 0) to `path`. The name is derived from the name

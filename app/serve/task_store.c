@@ -45,7 +45,8 @@ static void add_image(xd_text_buf *b, const xd_task_image *im)
 
 static void add_task(xd_text_buf *b, const xd_task *t)
 {
-    xd_buf_add(b, "{\"video\":%s,\"created\":%.6f,\"started\":%.6f,\"ended\":%.6f,\"code\":%d,"
+    xd_buf_add(b,
+               "{\"video\":%s,\"created\":%.6f,\"started\":%.6f,\"ended\":%.6f,\"code\":%d,"
                "\"priority\":%d,\"deadline\":%.6f",
                t->video ? "true" : "false", t->created, t->started, t->ended, (int)t->code,
                t->priority, t->deadline_s > 0 ? t->deadline_s - xd_now_s() + xd_unix_s() : 0);
@@ -85,8 +86,9 @@ xd_status xd_task_store_save(const char *dir, const xd_task *task, xd_err *e)
     xd_out      out;
     add_task(&b, task);
     xd_status s = b.failed ? xd_fail(e, XD_ENOMEM, "out of memory to store a request")
-                : path_of(dir, task->id, path, sizeof path) ? xd_out_open(&out, path, e)
-                : xd_fail(e, XD_EINVAL, "the path %s is too long", dir);
+                  : path_of(dir, task->id, path, sizeof path)
+                      ? xd_out_open(&out, path, e)
+                      : xd_fail(e, XD_EINVAL, "the path %s is too long", dir);
     if (s == XD_OK && fwrite(b.p, 1, b.len, out.f) == b.len) {
         s = xd_out_commit(&out, e);
     } else if (s == XD_OK) {
@@ -150,7 +152,7 @@ static int is_id(const char *id)
 {
     size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyz");
     return n && id[n] == '_' && id[n + 1] && !id[n + 1 + strspn(id + n + 1, "0123456789abcdef")] &&
-           strlen(id) < sizeof ((xd_task *)0)->id;
+           strlen(id) < sizeof((xd_task *)0)->id;
 }
 
 /* Returns nonzero if the image's seed is a number and its parameters are an object, because replies
@@ -159,9 +161,9 @@ static int can_stand_in_json(const xd_task_image *im)
 {
     xd_json *j = NULL;
     int      ok = im->seed[0] && !im->seed[strspn(im->seed, "0123456789")] &&
-             (im->seed[0] != '0' || !im->seed[1]) &&
-             xd_json_parse(&j, im->json, strlen(im->json), "parameters", NULL) == XD_OK &&
-             xd_json_is_object(j);
+                  (im->seed[0] != '0' || !im->seed[1]) &&
+                  xd_json_parse(&j, im->json, strlen(im->json), "parameters", NULL) == XD_OK &&
+                  xd_json_is_object(j);
     xd_json_free(&j);
     return ok;
 }
@@ -197,7 +199,8 @@ static int read_images(xd_task *t, const char *dir, const xd_json *list)
         xd_task_image *im = &t->done[t->ndone++];
         char          *name = text_of(j, "file");
         *im = (xd_task_image){ .file = name ? xd_path_join(dir, name) : NULL,
-                               .seed = text_of(j, "seed"), .json = text_of(j, "json"),
+                               .seed = text_of(j, "seed"),
+                               .json = text_of(j, "json"),
                                .parameters = text_of(j, "parameters"),
                                .width = (int64_t)number_of(j, "width"),
                                .height = (int64_t)number_of(j, "height"),
@@ -229,7 +232,7 @@ static int read_task(xd_task *t, const char *dir, const xd_json *j)
                *state = xd_json_text(xd_json_get(j, "state")),
                *asked = xd_json_text(xd_json_get(j, "seconds_asked")),
                *remixed = xd_json_text(xd_json_get(j, "remixed"));
-    int         k = 0;
+    int k = 0;
     while (k < STATES && state && strcmp(state, states[k]) != 0)
         k++;
     if (!id || !is_id(id) || !state || k == STATES)
@@ -318,8 +321,7 @@ static xd_task *load_one(const char *dir, const char *name, void (*warn)(void *,
 }
 
 xd_status xd_task_store_load(const char *dir, void (*add)(void *cookie, xd_task *task),
-                             void (*warn)(void *cookie, const char *line), void *cookie,
-                             xd_err *e)
+                             void (*warn)(void *cookie, const char *line), void *cookie, xd_err *e)
 {
     DIR           *d = opendir(dir);
     struct dirent *f;

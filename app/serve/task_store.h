@@ -14,7 +14,6 @@ void      xd_task_store_remove(const char *dir, const xd_task *task);
  * ownership of the task. A loaded task that had not ended is in the state queued. An invalid file
  * is skipped, and `warn` is called with a sentence about the file. */
 xd_status xd_task_store_load(const char *dir, void (*add)(void *cookie, xd_task *task),
-                             void (*warn)(void *cookie, const char *line), void *cookie,
-                             xd_err *e);
+                             void (*warn)(void *cookie, const char *line), void *cookie, xd_err *e);
 
 #endif

@@ -24,14 +24,14 @@
 struct xd_tasks {
     pthread_mutex_t lock;
     pthread_cond_t  changed;
-    xd_task         *first, **end;
-    char           *dir;        /* directory for files of tasks; NULL: tasks are not stored */
-    int             queue;      /* maximum number of queued tasks */
-    int             closed;     /* 1: xd_tasks_shut_down was called */
-    int             wakeup;     /* file descriptor of an eventfd that wakes the worker's thread */
-    double          seconds;    /* limits on the results of ended tasks */
+    xd_task        *first, **end;
+    char           *dir;     /* directory for files of tasks; NULL: tasks are not stored */
+    int             queue;   /* maximum number of queued tasks */
+    int             closed;  /* 1: xd_tasks_shut_down was called */
+    int             wakeup;  /* file descriptor of an eventfd that wakes the worker's thread */
+    double          seconds; /* limits on the results of ended tasks */
     int64_t         bytes;
-    xd_tasks_counts  counts;
+    xd_tasks_counts counts;
     xd_measures     measures;
 };
 
@@ -62,7 +62,7 @@ static void wake_worker_thread(const xd_tasks *j)
 {
     uint64_t one = 1;
     if (write(j->wakeup, &one, sizeof one) < 0)
-        return;                 /* the eventfd is readable already */
+        return; /* the eventfd is readable already */
 }
 
 int xd_tasks_wakeup_fd(xd_tasks *j)
@@ -190,7 +190,7 @@ xd_status xd_tasks_open(xd_tasks **out, const char *dir, int queue, double secon
                         xd_err *e)
 {
     pthread_condattr_t attr;
-    xd_tasks           *j = *out = calloc(1, sizeof *j);
+    xd_tasks          *j = *out = calloc(1, sizeof *j);
     if (!j)
         return xd_fail(e, XD_ENOMEM, "no memory for a queue");
     j->queue = queue;
@@ -266,8 +266,10 @@ xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e)
     if (waiting >= j->queue || j->closed) {
         j->counts.refused++;
         s = j->closed ? xd_fail(e, XD_ECANCELLED, "the server is shutting down")
-                      : xd_fail(e, XD_ENOMEM, "%d requests wait, which is the limit of the queue "
-                                "(--queue): send this one again later", waiting);
+                      : xd_fail(e, XD_ENOMEM,
+                                "%d requests wait, which is the limit of the queue "
+                                "(--queue): send this one again later",
+                                waiting);
     } else {
         task->created = xd_unix_s();
         task->arrived_s = xd_now_s();
@@ -422,7 +424,7 @@ void xd_tasks_measures(xd_tasks *j, xd_text_buf *b)
 static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
 {
     int again = j->closed && j->dir && !task->awaited && state != XD_TASK_DONE;
-    if (!again)                 /* the files of a task that the next server runs again are kept */
+    if (!again) /* the files of a task that the next server runs again are kept */
         remove_inputs(task);
     task->state = state;
     task->ended = xd_unix_s();
@@ -491,7 +493,7 @@ static int64_t bytes_of(const char *file)
 static int64_t task_bytes(const xd_task *task)
 {
     int64_t n = bytes_of(task->preview) * task->previews;
-    for (int i = 0; i < task->nargs; i++)       /* frees the memory of arguments, also of failed
+    for (int i = 0; i < task->nargs; i++) /* frees the memory of arguments, also of failed
                                                    tasks */
         n += (int64_t)strlen(task->args[i]);
     for (int i = 0; i < task->ndone; i++)
@@ -756,13 +758,14 @@ void xd_task_done(xd_tasks *j, xd_task *task, const char *seconds)
 void xd_task_failed(xd_tasks *j, xd_task *task, xd_status code, const char *error)
 {
     if (code != XD_EINVAL && code != XD_EUNSUPPORTED && code != XD_ECANCELLED)
-        fprintf(stderr, "xdit: error: %s: %s\n", task->id, error);  /* the log has the complete
+        fprintf(stderr, "xdit: error: %s: %s\n", task->id, error); /* the log has the complete
                                                                        message; replies omit
                                                                        paths */
     xd_tasks_lock(j);
     task->code = code;
     set_text(&task->error, code == XD_ECANCELLED && !task->cancel && is_overdue(task)
-                               ? "the deadline passed before the result was complete" : error);
+                               ? "the deadline passed before the result was complete"
+                               : error);
     end_task(j, task, code == XD_ECANCELLED ? XD_TASK_CANCELLED : XD_TASK_FAILED);
     xd_tasks_unlock(j);
 }

@@ -25,20 +25,20 @@ typedef struct worker {
     xd_open_flags    open;
     xd_rank_group   *group;
     int              rank;
-    xd_connection         connection;
+    xd_connection    connection;
     xd_worker_models models;
-    xd_task_run     *task;      /* state of the running task */
+    xd_task_run     *task; /* state of the running task */
     xd_err           err;
 } worker;
 
 static void on_log(void *cookie, int level, const char *line)
 {
     static const char *const mark[] = { "error: ", "warning: ", "", "" };
-    const worker *w = cookie;
+    const worker            *w = cookie;
     if (w->rank > 0 && level > XD_LOG_ERROR)
         return;
     fprintf(stderr, "xdit: %s", level >= 0 && level < 4 ? mark[level] : "");
-    for (; *line; line++)       /* replace line ends and control characters, so that text from a
+    for (; *line; line++) /* replace line ends and control characters, so that text from a
                                    client cannot imitate log lines */
         fputc((unsigned char)*line < 0x20 || *line == 0x7f ? '?' : *line, stderr);
     fputc('\n', stderr);
@@ -62,7 +62,7 @@ static void on_open(void *cookie)
 static xd_status next_frame(worker *w, int wait, xd_frame *f, int *cancelled, xd_err *e)
 {
     xd_connection *c = &w->connection;
-    int32_t   kind = 0;
+    int32_t        kind = 0;
     *f = (xd_frame){ 0 };
     *cancelled = 0;
     if (w->rank == 0)
@@ -90,14 +90,18 @@ static xd_status on_turn(void *cookie, xd_err *e);
 
 static xd_task_run task_run(worker *w, xd_opened *alone)
 {
-    return (xd_task_run){ .connection = &w->connection, .models = &w->models, .alone = alone,
-                          .reports = w->rank == 0 || alone, .omit_folders = w->omit_folders,
-                          .on_turn = on_turn, .cookie = w };
+    return (xd_task_run){ .connection = &w->connection,
+                          .models = &w->models,
+                          .alone = alone,
+                          .reports = w->rank == 0 || alone,
+                          .omit_folders = w->omit_folders,
+                          .on_turn = on_turn,
+                          .cookie = w };
 }
 
 static xd_status run_task(worker *w, const xd_frame *f, int cancelled, xd_opened *alone, xd_err *e)
 {
-    xd_task_run  t = task_run(w, alone), *below = w->task;
+    xd_task_run t = task_run(w, alone), *below = w->task;
     w->task = &t;
     xd_status s = xd_task_run_frame(&t, f, cancelled, e);
     w->task = below;
@@ -212,8 +216,9 @@ static xd_status run_worker(worker *w)
     if (s != XD_OK)
         return s;
     w->rank = xd_rank_group_rank(w->group);
-    w->models = (xd_worker_models){ .open = &w->open, .on_log = on_log, .on_open = on_open,
-                                    .cookie = w, .verbose = w->verbose };
+    w->models = (xd_worker_models){
+        .open = &w->open, .on_log = on_log, .on_open = on_open, .cookie = w, .verbose = w->verbose
+    };
     s = connect_server(w, &w->err);
     if (s == XD_OK)
         s = serve_tasks(w);
@@ -231,11 +236,13 @@ static const xd_option rows[] = {
       "socket of the server that sends tasks" },
     { "omit_folders", XD_OPT_FLAG, offsetof(worker, omit_folders), 0, 0, NULL, NULL,
       "leave folders out of model and LoRA names in the parameters of results" },
-    { "verbose", XD_OPT_FLAG, offsetof(worker, verbose), 0, 0, NULL, NULL,
-      "log debug messages" },
+    { "verbose", XD_OPT_FLAG, offsetof(worker, verbose), 0, 0, NULL, NULL, "log debug messages" },
 };
 
-typedef struct worker_line { xd_opt_table tables[3]; xd_opt_spec spec; } worker_line;
+typedef struct worker_line {
+    xd_opt_table tables[3];
+    xd_opt_spec  spec;
+} worker_line;
 
 static void worker_init(worker *w, worker_line *l)
 {
@@ -285,7 +292,8 @@ static void print_help(FILE *f)
     worker_init(&w, &l);
     fputs("Usage: xdit worker --connect SOCKET [options]\n\n"
           "The ranks of a server, started by xdit serve. Options are those options of\n"
-          "xdit generate that control how a model is opened.\n", f);
+          "xdit generate that control how a model is opened.\n",
+          f);
     xd_opt_help_all(f, &l.spec);
 }
 

@@ -13,8 +13,10 @@
 
 void xd_connection_init(xd_connection *c)
 {
-    *c = (xd_connection){ .fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER,
-                      .sending = PTHREAD_MUTEX_INITIALIZER, .arrived = PTHREAD_COND_INITIALIZER };
+    *c = (xd_connection){ .fd = -1,
+                          .lock = PTHREAD_MUTEX_INITIALIZER,
+                          .sending = PTHREAD_MUTEX_INITIALIZER,
+                          .arrived = PTHREAD_COND_INITIALIZER };
     c->end = &c->first;
 }
 
@@ -60,7 +62,7 @@ static int queue_frame(xd_connection *c, xd_frame *f)
 static void *read_frames(void *arg)
 {
     xd_connection *c = arg;
-    int       ended = 0;
+    int            ended = 0;
     while (!ended) {
         xd_frame  f;
         xd_status s = xd_frame_receive(c->fd, &f, NULL);
@@ -92,8 +94,10 @@ xd_status xd_connection_open(xd_connection *c, const char *path, xd_err *e)
         if (c->fd >= 0)
             close(c->fd);
         c->fd = -1;
-        return xd_fail(e, XD_EIO, "cannot connect to the server at %s: use xdit serve, which "
-                       "starts workers", path);
+        return xd_fail(e, XD_EIO,
+                       "cannot connect to the server at %s: use xdit serve, which "
+                       "starts workers",
+                       path);
     }
     if (pthread_create(&thread, NULL, read_frames, c) != 0)
         return xd_fail(e, XD_ENOMEM, "cannot start a thread");
@@ -116,7 +120,7 @@ static double read_clock_s(clockid_t id)
 static void *send_heartbeats(void *arg)
 {
     xd_connection *c = arg;
-    char      seconds[40];
+    char           seconds[40];
     do {
         snprintf(seconds, sizeof seconds, "%.6f",
                  read_clock_s(CLOCK_PROCESS_CPUTIME_ID) - read_clock_s(CLOCK_THREAD_CPUTIME_ID));

@@ -17,7 +17,7 @@
 typedef struct xd_running {
     struct xd_running *below;
     char               id[64];
-    xd_engine         *engine;  /* the engine that generates the task's images; NULL: none yet */
+    xd_engine         *engine; /* the engine that generates the task's images; NULL: none yet */
     atomic_int         cancelled;
 } xd_running;
 
@@ -28,18 +28,18 @@ const char *xd_frame_task_id(const xd_frame *f);
 typedef struct xd_received_frame {
     struct xd_received_frame *next;
     xd_frame                  frame;
-    int                       cancelled;        /* 1: the frame is XD_FRAME_RUN and its task was
+    int                       cancelled; /* 1: the frame is XD_FRAME_RUN and its task was
                                                    cancelled */
 } xd_received_frame;
 
 typedef struct xd_connection {
-    int             fd;         /* socket; -1: this rank is not connected */
-    pthread_mutex_t lock;       /* protects the queue and the stack */
-    pthread_mutex_t sending;
-    pthread_cond_t  arrived;    /* signalled for each received frame */
-    xd_received_frame *first, **end;    /* queue of received frames */
-    xd_running     *top;        /* top of the stack of running tasks */
-    int             ended;      /* 1: the server has disconnected or sent XD_FRAME_QUIT */
+    int                fd;   /* socket; -1: this rank is not connected */
+    pthread_mutex_t    lock; /* protects the queue and the stack */
+    pthread_mutex_t    sending;
+    pthread_cond_t     arrived;      /* signalled for each received frame */
+    xd_received_frame *first, **end; /* queue of received frames */
+    xd_running        *top;          /* top of the stack of running tasks */
+    int                ended;        /* 1: the server has disconnected or sent XD_FRAME_QUIT */
 } xd_connection;
 
 void      xd_connection_init(xd_connection *c);

@@ -46,8 +46,8 @@ void xd_dispatch_split_reply(xd_dispatch *d, int rank, const xd_frame *f)
 
 /* Sends a frame to a rank. A closed connection is not an error of this function, because
  * handle_events of worker_process.c detects it. XD_EINVAL: the frame is too long. */
-static xd_status send_frame(xd_dispatch *d, int rank, xd_frame_kind kind,
-                            const char *const *v, int n, xd_err *e)
+static xd_status send_frame(xd_dispatch *d, int rank, xd_frame_kind kind, const char *const *v,
+                            int n, xd_err *e)
 {
     return xd_frame_send(d->fd[rank < 0 ? 0 : rank], kind, v, n, e);
 }
@@ -57,8 +57,8 @@ static xd_status send_frame(xd_dispatch *d, int rank, xd_frame_kind kind,
 static void start_task(xd_dispatch *d, xd_task *task, int rank)
 {
     xd_err    e = { 0 };
-    xd_status s = send_frame(d, rank, XD_FRAME_RUN, (const char *const *)task->args, task->nargs,
-                             &e);
+    xd_status s =
+        send_frame(d, rank, XD_FRAME_RUN, (const char *const *)task->args, task->nargs, &e);
     if (s == XD_EINVAL) {
         xd_task_failed(d->tasks, task, s, e.msg);
         xd_task_release(d->tasks, task);
@@ -84,14 +84,14 @@ void xd_dispatch_cancel(xd_dispatch *d)
 /* ---- the choice of the next task ------------------------------------------------------------- */
 
 typedef struct choice {
-    xd_dispatch    *dispatch;
-    double          now, shortest;      /* present time; seconds of the shortest task on one rank */
-    char            model[XD_WORKER_NAME];      /* model of the tasks for split ranks; "": any
+    xd_dispatch   *dispatch;
+    double         now, shortest; /* present time; seconds of the shortest task on one rank */
+    char           model[XD_WORKER_NAME]; /* model of the tasks for split ranks; "": any
                                                    model */
-    const xd_task  *running;    /* only tasks that preempt this task are chosen; NULL: any task */
-    const xd_task  *best;
-    double          score;      /* score of the best task so far */
-    int             n;          /* number of tasks that split ranks could run */
+    const xd_task *running; /* only tasks that preempt this task are chosen; NULL: any task */
+    const xd_task *best;
+    double         score; /* score of the best task so far */
+    int            n;     /* number of tasks that split ranks could run */
 } choice;
 
 static int fits_choice(const choice *c, const xd_task *t)
@@ -157,7 +157,8 @@ static int count_split(choice *c, int busy)
         return 0;
     xd_tasks_each(d->tasks, count_fitting, c);
     return xd_schedule_should_split(c->n + busy, d->ranks, c->best->expected_s, c->best->alone_s)
-               ? c->n : 0;
+               ? c->n
+               : 0;
 }
 
 /* Returns the running task of all ranks, which a new task would interrupt; NULL: no task is

@@ -15,40 +15,44 @@
  * of tasks that the worker has at a time. XD_WORKER_MODELS is the number of models for which the
  * server remembers that ranks cannot be split. XD_WORKER_NAME is the maximum size of a model's name
  * in bytes. */
-enum { XD_WORKER_RANKS = 1024, XD_WORKER_RUNS = XD_WORKER_RANKS + 8, XD_WORKER_MODELS = 16,
-       XD_WORKER_NAME = 128 };
+enum {
+    XD_WORKER_RANKS = 1024,
+    XD_WORKER_RUNS = XD_WORKER_RANKS + 8,
+    XD_WORKER_MODELS = 16,
+    XD_WORKER_NAME = 128
+};
 
-typedef struct xd_worker_run {  /* a task that was sent to the worker */
-    xd_task *task;              /* the task; the run has a reference to it */
-    int      rank;              /* the split rank that runs the task; -1: all ranks */
-    int      started;           /* 1: the worker has sent a frame about this task */
-    int      cancelled;         /* 1: XD_FRAME_CANCEL was sent for this task */
-    double   cancel_wait_s, cancel_limit_s;     /* seconds since the task was cancelled; seconds
+typedef struct xd_worker_run {              /* a task that was sent to the worker */
+    xd_task *task;                          /* the task; the run has a reference to it */
+    int      rank;                          /* the split rank that runs the task; -1: all ranks */
+    int      started;                       /* 1: the worker has sent a frame about this task */
+    int      cancelled;                     /* 1: XD_FRAME_CANCEL was sent for this task */
+    double   cancel_wait_s, cancel_limit_s; /* seconds since the task was cancelled; seconds
                                                    after which a cancelled task counts as hanging
                                                    (worker_watch.c) */
 } xd_worker_run;
 
 typedef enum xd_worker_mode {
-    XD_WORKER_JOINED,           /* all ranks run one task together */
-    XD_WORKER_SPLITTING,        /* waiting until all ranks have replied to XD_FRAME_SPLIT */
-    XD_WORKER_SPLIT             /* each rank runs its own tasks alone */
+    XD_WORKER_JOINED,    /* all ranks run one task together */
+    XD_WORKER_SPLITTING, /* waiting until all ranks have replied to XD_FRAME_SPLIT */
+    XD_WORKER_SPLIT      /* each rank runs its own tasks alone */
 } xd_worker_mode;
 
 typedef struct xd_dispatch {
     xd_tasks      *tasks;
-    int            fd[XD_WORKER_RANKS];     /* socket of each rank's connection; -1: none */
-    int            ranks, connected;        /* number of ranks of the worker, 0: unknown; number of
+    int            fd[XD_WORKER_RANKS];  /* socket of each rank's connection; -1: none */
+    int            ranks, connected;     /* number of ranks of the worker, 0: unknown; number of
                                                connected ranks */
-    xd_worker_run  runs[XD_WORKER_RUNS];    /* [nruns] tasks that the worker has received and not
+    xd_worker_run  runs[XD_WORKER_RUNS]; /* [nruns] tasks that the worker has received and not
                                                ended, in the order of sending */
     int            nruns;
     xd_worker_mode mode;
-    int            split_replies;           /* number of replies to XD_FRAME_SPLIT */
-    char           can_split[XD_WORKER_RANKS];      /* 1 for each rank that has replied that it can
+    int            split_replies;               /* number of replies to XD_FRAME_SPLIT */
+    char           can_split[XD_WORKER_RANKS];  /* 1 for each rank that has replied that it can
                                                        run tasks alone */
-    char           split_model[XD_WORKER_NAME];     /* the model of all tasks that split ranks
+    char           split_model[XD_WORKER_NAME]; /* the model of all tasks that split ranks
                                                        run */
-    double         split_shortest_s;        /* predicted seconds of the shortest task of split
+    double         split_shortest_s;            /* predicted seconds of the shortest task of split
                                                ranks, on one rank */
     /* [nunsplittable] models for which the ranks cannot be split. */
     char           unsplittable[XD_WORKER_MODELS][XD_WORKER_NAME];

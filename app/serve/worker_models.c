@@ -162,8 +162,10 @@ xd_status xd_worker_models_acquire_engine(xd_worker_models *m, xd_opened *o, con
     int       k = o->busy - 1;
     xd_status s = XD_OK;
     if (k >= XD_NESTED_ENGINES)
-        return xd_fail(e, XD_ENOMEM, "%d requests to this model run already: send this one again "
-                       "later", o->busy);
+        return xd_fail(e, XD_ENOMEM,
+                       "%d requests to this model run already: send this one again "
+                       "later",
+                       o->busy);
     if (k >= 0 && !o->nested[k])
         s = xd_open_beside(&o->nested[k], o->engine, 0, e);
     *g = k < 0 ? o->engine : o->nested[k];

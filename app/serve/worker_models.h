@@ -9,24 +9,24 @@
 #include "cli/open_flags.h"
 #include "serve/task_flags.h"
 
-enum { XD_NESTED_ENGINES = 7 };         /* maximum number of interrupted tasks of a model */
+enum { XD_NESTED_ENGINES = 7 }; /* maximum number of interrupted tasks of a model */
 
-typedef struct xd_opened {      /* an open model with its engines */
+typedef struct xd_opened { /* an open model with its engines */
     xd_engine        *engine;
-    xd_engine        *nested[XD_NESTED_ENGINES];        /* engines for tasks that interrupt other
+    xd_engine        *nested[XD_NESTED_ENGINES]; /* engines for tasks that interrupt other
                                                            tasks */
-    xd_engine        *alone;    /* engine that runs on this rank alone while ranks are split; NULL:
+    xd_engine        *alone; /* engine that runs on this rank alone while ranks are split; NULL:
                                    not opened */
-    int               busy;     /* number of tasks that use the model, including interrupted ones */
-    char             *key;      /* directory of the model */
-    struct xd_opened *next;     /* the next less recently used model */
+    int               busy;  /* number of tasks that use the model, including interrupted ones */
+    char             *key;   /* directory of the model */
+    struct xd_opened *next;  /* the next less recently used model */
 } xd_opened;
 
 typedef struct xd_worker_models {
-    xd_open_flags *open;        /* options with which models are opened */
-    xd_opened     *first;       /* the most recently used model */
-    void         (*on_log)(void *cookie, int level, const char *line);
-    void         (*on_open)(void *cookie);      /* called before a model is opened */
+    xd_open_flags *open;  /* options with which models are opened */
+    xd_opened     *first; /* the most recently used model */
+    void           (*on_log)(void *cookie, int level, const char *line);
+    void           (*on_open)(void *cookie); /* called before a model is opened */
     void          *cookie;
     int            verbose;
 } xd_worker_models;

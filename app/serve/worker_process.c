@@ -3,7 +3,7 @@
  *
  * The thread waits for frames of the worker and for changes of the queue (xd_tasks_wakeup_fd),
  * records what has happened, and then dispatches the next task (worker_dispatch.h). */
-#define _GNU_SOURCE             /* accept4, pipe2, syscall */
+#define _GNU_SOURCE /* accept4, pipe2, syscall */
 #include "serve/worker_process.h"
 
 #include <errno.h>
@@ -29,39 +29,47 @@
 #include "launch/descendants.h"
 #include "serve/worker_watch.h"
 
-enum { LINE = 1024, MIN_PAUSE_MS = 100, MAX_PAUSE_MS = 30000, END_S = 5, POLL_MS = 250,
-       FRAME_S = 10 };          /* time limit in seconds for sending or receiving a frame */
-enum { MAX_FILES = 65536 };     /* maximum number of file descriptors to close one by one, if
+enum {
+    LINE = 1024,
+    MIN_PAUSE_MS = 100,
+    MAX_PAUSE_MS = 30000,
+    END_S = 5,
+    POLL_MS = 250,
+    FRAME_S = 10
+}; /* time limit in seconds for sending or receiving a frame */
+enum {
+    MAX_FILES = 65536
+}; /* maximum number of file descriptors to close one by one, if
                                    close_range is missing */
-enum { TRIES = 2 };             /* maximum number of attempts to run a task */
-enum { PARTS = 4 };             /* number of stages in xd_worker_state.parts */
+enum { TRIES = 2 }; /* maximum number of attempts to run a task */
+enum { PARTS = 4 }; /* number of stages in xd_worker_state.parts */
 
 struct xd_worker_process {
-    xd_worker_args a;
-    xd_tasks     *tasks;
+    xd_worker_args     a;
+    xd_tasks          *tasks;
     struct sockaddr_un at;
-    int         listener;
-    pid_t       child;          /* process id of the launcher or worker; 0: none */
-    pthread_t   thread, echo;
-    int         err;            /* read end of the worker's standard error */
-    int         echoing;
-    atomic_int  draining;       /* 1: the worker has ended, and the thread that reads `err` ends
+    int                listener;
+    pid_t              child; /* process id of the launcher or worker; 0: none */
+    pthread_t          thread, echo;
+    int                err; /* read end of the worker's standard error */
+    int                echoing;
+    atomic_int         draining; /* 1: the worker has ended, and the thread that reads `err` ends
                                    when no bytes are left */
-    xd_dispatch  dispatch;      /* used only by the thread that sends tasks, like the fields from
+    xd_dispatch        dispatch; /* used only by the thread that sends tasks, like the fields from
                                    here to `watch` */
-    int         pending[XD_WORKER_RANKS];       /* [npending] connections whose ranks are not known
+    int                pending[XD_WORKER_RANKS]; /* [npending] connections whose ranks are not known
                                                    yet */
-    int         npending;
-    xd_worker_watch watch;
+    int                npending;
+    xd_worker_watch    watch;
     /* The following fields are read and written under the lock. */
-    pthread_mutex_t lock;
-    pthread_cond_t  changed;
-    xd_worker_state state;
-    char        last[LINE];     /* the worker's last line on standard error */
-    int         stop, gave_up, kill;    /* stop: 1 if the thread must end; gave_up: 1 if the first
+    pthread_mutex_t    lock;
+    pthread_cond_t     changed;
+    xd_worker_state    state;
+    char               last[LINE]; /* the worker's last line on standard error */
+    int    stop, gave_up, kill;    /* stop: 1 if the thread must end; gave_up: 1 if the first
                                            worker failed to start; kill: 1 if the time for running
                                            tasks is over */
-    xd_err      failure;        /* why the first worker failed to start */
+    xd_err failure;                /* why the first worker failed to start */
 };
 
 /* ---- standard error of the worker ------------------------------------------------------------ */
@@ -127,7 +135,7 @@ static void exec_worker(const xd_worker_process *w, char **v, int err)
 {
     sigset_t none;
     int      null = open("/dev/null", O_RDWR);
-    setpgid(0, 0);              /* the worker has its own process group, so that Ctrl-C signals only
+    setpgid(0, 0); /* the worker has its own process group, so that Ctrl-C signals only
                                    the server */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     dup2(null, 0);
@@ -211,13 +219,14 @@ static xd_status accept_rank(xd_worker_process *w, xd_err *e)
 
 static xd_status identify_rank(xd_worker_process *w, int i, xd_err *e)
 {
-    int       fd = w->pending[i];
-    xd_frame  f = { 0 };
+    int      fd = w->pending[i];
+    xd_frame f = { 0 };
     w->pending[i] = w->pending[--w->npending];
     xd_status s = xd_frame_receive(fd, &f, e);
     int       rank = s == XD_OK && f.kind == XD_FRAME_READY && f.n >= 3 ? atoi(f.v[2]) : -1;
     if (s == XD_OK && rank < 0)
-        s = xd_fail(e, XD_EFORMAT, "the worker sent an unknown message: install xdit and "
+        s = xd_fail(e, XD_EFORMAT,
+                    "the worker sent an unknown message: install xdit and "
                     "xdit-server of the same version");
     if (s == XD_OK && rank < XD_WORKER_RANKS && w->dispatch.fd[rank] < 0) {
         w->dispatch.fd[rank] = fd;
@@ -234,8 +243,8 @@ static xd_status identify_rank(xd_worker_process *w, int i, xd_err *e)
  * their number. */
 static int list_pending(const xd_worker_process *w, struct pollfd *p)
 {
-    p[0] = (struct pollfd){ .fd = w->npending < XD_WORKER_RANKS ? w->listener : -1,
-                            .events = POLLIN };
+    p[0] =
+        (struct pollfd){ .fd = w->npending < XD_WORKER_RANKS ? w->listener : -1, .events = POLLIN };
     for (int i = 0; i < w->npending; i++)
         p[1 + i] = (struct pollfd){ .fd = w->pending[i], .events = POLLIN };
     return 1 + w->npending;
@@ -244,7 +253,7 @@ static int list_pending(const xd_worker_process *w, struct pollfd *p)
 static xd_status accept_ranks(xd_worker_process *w, const struct pollfd *p, int n, xd_err *e)
 {
     xd_status s = XD_OK;
-    for (int i = n - 1; i > 0 && s == XD_OK; i--)       /* from the last to the first, because
+    for (int i = n - 1; i > 0 && s == XD_OK; i--) /* from the last to the first, because
                                                            identify_rank moves the last pending
                                                            connection to the free index */
         s = p[i].revents ? identify_rank(w, i - 1, e) : XD_OK;
@@ -267,8 +276,10 @@ static xd_status await_connection(xd_worker_process *w, xd_err *e)
         else if (has_ended(w, &status))
             return xd_fail(e, XD_EIO, "the worker exited before it was ready");
         else if (w->a.start_s >= 0 && xd_now_s() > until)
-            return xd_fail(e, XD_EIO, "the worker was not ready within %.0f s: raise "
-                           "--worker_timeout or --start_timeout", most);
+            return xd_fail(e, XD_EIO,
+                           "the worker was not ready within %.0f s: raise "
+                           "--worker_timeout or --start_timeout",
+                           most);
     }
     if (s != XD_OK)
         return s;
@@ -287,11 +298,17 @@ static void note_image(xd_tasks *tasks, xd_task *task, const xd_frame *f)
 {
     if (f->n < 12)
         return;
-    xd_task_image im = { .file = f->v[1], .seed = f->v[2], .json = f->v[3], .parameters = f->v[4],
-                        .width = atoll(f->v[5]), .height = atoll(f->v[6]),
-                        .frames = atoll(f->v[7]), .fps = atof(f->v[8]),
-                        .text_tokens = atoll(f->v[9]), .reference_tokens = atoll(f->v[10]),
-                        .image_tokens = atoll(f->v[11]) };
+    xd_task_image im = { .file = f->v[1],
+                         .seed = f->v[2],
+                         .json = f->v[3],
+                         .parameters = f->v[4],
+                         .width = atoll(f->v[5]),
+                         .height = atoll(f->v[6]),
+                         .frames = atoll(f->v[7]),
+                         .fps = atof(f->v[8]),
+                         .text_tokens = atoll(f->v[9]),
+                         .reference_tokens = atoll(f->v[10]),
+                         .image_tokens = atoll(f->v[11]) };
     xd_task_image_done(tasks, task, &im);
 }
 
@@ -430,8 +447,10 @@ static void end_worker(xd_worker_process *w, char *why, size_t size)
     if (!await_child(w, &status)) {
         kill_worker(w);
         if (!await_child(w, &status))
-            fprintf(stderr, "xdit: warning: process %ld cannot be killed: it waits for a device "
-                    "or disk\n", (long)w->child);
+            fprintf(stderr,
+                    "xdit: warning: process %ld cannot be killed: it waits for a device "
+                    "or disk\n",
+                    (long)w->child);
         w->child = 0;
     }
     atomic_store(&w->draining, 1);
@@ -447,8 +466,10 @@ static void end_worker(xd_worker_process *w, char *why, size_t size)
 static void fail_runs(xd_worker_process *w, const char *why)
 {
     char text[LINE + 160];
-    snprintf(text, sizeof text, "the worker process failed while it generated this (%s); a new one "
-             "is starting: send the request again", why);
+    snprintf(text, sizeof text,
+             "the worker process failed while it generated this (%s); a new one "
+             "is starting: send the request again",
+             why);
     while (w->dispatch.nruns) {
         xd_worker_run *r = &w->dispatch.runs[w->dispatch.nruns - 1];
         xd_tasks_lock(w->tasks);
@@ -476,8 +497,8 @@ static xd_status handle_events(xd_worker_process *w, xd_err *e)
     p[npending] = (struct pollfd){ .fd = xd_tasks_wakeup_fd(w->tasks), .events = POLLIN };
     for (int i = 0; i < w->dispatch.ranks && i < XD_WORKER_RANKS; i++)
         if (w->dispatch.fd[i] >= 0)
-            rank[n - npending - 1] = i,
-            p[n++] = (struct pollfd){ .fd = w->dispatch.fd[i], .events = POLLIN };
+            rank[n - npending - 1] = i, p[n++] = (struct pollfd){ .fd = w->dispatch.fd[i],
+                                                                  .events = POLLIN };
     if (poll(p, (nfds_t)n, POLL_MS) <= 0)
         return XD_OK;
     accept_ranks(w, p, npending, NULL); /* errors are ignored, because they concern only the new
@@ -580,8 +601,10 @@ static xd_status open_listener(xd_worker_process *w, const char *dir, xd_err *e)
     w->at.sun_family = AF_UNIX;
     int n = snprintf(w->at.sun_path, sizeof w->at.sun_path, "%s/worker", dir);
     if (n < 0 || (size_t)n >= sizeof w->at.sun_path)
-        return xd_fail(e, XD_EINVAL, "the path of the directory %s is too long for a socket: set "
-                       "TMPDIR to a shorter one", dir);
+        return xd_fail(e, XD_EINVAL,
+                       "the path of the directory %s is too long for a socket: set "
+                       "TMPDIR to a shorter one",
+                       dir);
     unlink(w->at.sun_path);
     w->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (w->listener < 0 || bind(w->listener, (struct sockaddr *)&w->at, sizeof w->at) != 0 ||
@@ -669,8 +692,8 @@ static void set_flag(xd_worker_process *w, int *flag)
 static void await_running(xd_worker_process *w, double seconds, const volatile sig_atomic_t *hurry)
 {
     static const sig_atomic_t calm;
-    double   until = xd_now_s() + seconds, last = 0;
-    xd_task *task;
+    double                    until = xd_now_s() + seconds, last = 0;
+    xd_task                  *task;
     while ((task = xd_tasks_running(w->tasks, NULL)) && !is_set(w, &w->gave_up)) {
         await_task(w, task, until, hurry);
         xd_tasks_cancel(w->tasks, task);

@@ -15,26 +15,26 @@
 typedef struct xd_worker_process xd_worker_process;
 
 typedef struct xd_worker_state {
-    int    ready;               /* 1: a worker is connected; 0: a worker is starting */
-    double silent;              /* longest silence of the worker in seconds (worker_watch.h) */
-    int    ranks;               /* number of ranks of the worker; 0: not known yet */
-    int    restarts;            /* number of restarts after a crash */
-    int    models;              /* number of open models */
-    double resident;            /* resident bytes of rank 0 */
-    double seconds;             /* total seconds of all tasks */
-    double parts[4];            /* total seconds of all tasks for text encoding, loading, denoising
+    int    ready;    /* 1: a worker is connected; 0: a worker is starting */
+    double silent;   /* longest silence of the worker in seconds (worker_watch.h) */
+    int    ranks;    /* number of ranks of the worker; 0: not known yet */
+    int    restarts; /* number of restarts after a crash */
+    int    models;   /* number of open models */
+    double resident; /* resident bytes of rank 0 */
+    double seconds;  /* total seconds of all tasks */
+    double parts[4]; /* total seconds of all tasks for text encoding, loading, denoising
                                    and decoding */
 } xd_worker_state;
 
 typedef struct xd_worker_args {
     xd_tasks     *tasks;
     xd_predictor *predictor;
-    const char   *program, *dir;        /* the program, which is run as `program worker --connect
+    const char   *program, *dir; /* the program, which is run as `program worker --connect
                                            SOCKET args`; directory of the socket */
     int           nargs;
-    char        **args;         /* [nargs] arguments of the worker */
-    double        timeout_s;    /* seconds of silence after which the worker is killed */
-    double        start_s;      /* all ranks must connect within timeout_s + start_s seconds;
+    char        **args;      /* [nargs] arguments of the worker */
+    double        timeout_s; /* seconds of silence after which the worker is killed */
+    double        start_s;   /* all ranks must connect within timeout_s + start_s seconds;
                                    negative: no time limit */
 } xd_worker_args;
 
@@ -48,7 +48,6 @@ void      xd_worker_get_state(xd_worker_process *w, xd_worker_state *state);
 /* Waits for running tasks up to `seconds`, or until *hurry (the number of termination signals)
  * exceeds 1. Then cancels the tasks that still run. Stops the worker, and kills a worker that does
  * not exit. */
-void      xd_worker_stop(xd_worker_process **w, double seconds,
-                         const volatile sig_atomic_t *hurry);
+void      xd_worker_stop(xd_worker_process **w, double seconds, const volatile sig_atomic_t *hurry);
 
 #endif

@@ -36,8 +36,9 @@ static void on_step(void *cookie, const xd_progress *p)
     xd_task_run *t = cookie;
     char         a[NUMBER], b[NUMBER], c[NUMBER], d[NUMBER];
     send_frame(t, XD_FRAME_STEP,
-         (const char *[]){ t->running.id, number_text(a, p->step), number_text(b, p->steps),
-                           number_text(c, p->image), number_text(d, p->images) }, 5);
+               (const char *[]){ t->running.id, number_text(a, p->step), number_text(b, p->steps),
+                                 number_text(c, p->image), number_text(d, p->images) },
+               5);
     xd_connection_repeat_cancel(t->connection, &t->running);
 }
 
@@ -51,7 +52,7 @@ static void on_preview(void *cookie, const xd_image *image, const xd_progress *p
         return;
     t->previews++;
     send_frame(t, XD_FRAME_PREVIEW,
-         (const char *[]){ t->running.id, number_text(step, p->step), path }, 3);
+               (const char *[]){ t->running.id, number_text(step, p->step), path }, 3);
 }
 
 static xd_status on_turn(void *cookie, xd_err *e)
@@ -78,8 +79,8 @@ static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err 
     xd_task_run    *t = cookie;
     char            name[4096], seed[NUMBER], a[NUMBER], b[NUMBER], c[NUMBER], d[NUMBER];
     const xd_image *im = xd_result_image(partial, i);
-    xd_status       s = xd_output_video_name(t->flags.output, i, t->images, im->frames, name,
-                                             sizeof name, e);
+    xd_status       s =
+        xd_output_video_name(t->flags.output, i, t->images, im->frames, name, sizeof name, e);
     if (s == XD_OK)
         s = xd_result_save(partial, i, name, e);
     if (s == XD_OK && im->fps > 0)
@@ -93,17 +94,20 @@ static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err 
     for (int k = 0; k < TOKENS; k++)
         number_text(tokens[k], (double)xd_result_tokens(partial, i, counted[k]));
     send_frame(t, XD_FRAME_IMAGE,
-         (const char *[]){ t->running.id, name, seed, json ? json : "{}", text ? text : "",
-                           number_text(a, (double)im->width), number_text(b, (double)im->height),
-                           number_text(c, (double)im->frames), number_text(d, im->fps), tokens[0],
-                           tokens[1], tokens[2] }, 9 + TOKENS);
+               (const char *[]){ t->running.id, name, seed, json ? json : "{}", text ? text : "",
+                                 number_text(a, (double)im->width),
+                                 number_text(b, (double)im->height),
+                                 number_text(c, (double)im->frames), number_text(d, im->fps),
+                                 tokens[0], tokens[1], tokens[2] },
+               9 + TOKENS);
     return XD_OK;
 }
 
 static void send_done(const xd_task_run *t, const xd_result *res)
 {
-    static const char *const parts[] = { "text", "load", "denoise", "decode", "total",
-                                         "first_step" };
+    static const char *const parts[] = {
+        "text", "load", "denoise", "decode", "total", "first_step"
+    };
     enum { PARTS = sizeof parts / sizeof *parts };
     const char *v[1 + 2 * PARTS] = { t->running.id };
     char        text[PARTS][NUMBER];
@@ -134,8 +138,9 @@ static void report_memory(const xd_task_run *t)
 {
     char bytes[NUMBER], models[NUMBER];
     send_frame(t, XD_FRAME_MEMORY,
-         (const char *[]){ number_text(bytes, resident_bytes()),
-                           number_text(models, xd_worker_models_count(t->models)) }, 2);
+               (const char *[]){ number_text(bytes, resident_bytes()),
+                                 number_text(models, xd_worker_models_count(t->models)) },
+               2);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -165,10 +170,11 @@ static xd_status check_kind(const xd_opened *o, const xd_task_flags *f, xd_err *
     int video = xd_makes_videos(o->engine);
     if (video == f->video)
         return XD_OK;
-    return xd_fail(e, XD_EINVAL, video ? "this model generates videos: send the request to "
-                                         "/v1/videos"
-                                       : "this model generates images: send the request to "
-                                         "/v1/images/generations");
+    return xd_fail(e, XD_EINVAL,
+                   video ? "this model generates videos: send the request to "
+                           "/v1/videos"
+                         : "this model generates images: send the request to "
+                           "/v1/images/generations");
 }
 
 static xd_status run_together(xd_task_run *t, xd_result **res, xd_err *e)
@@ -210,7 +216,7 @@ xd_status xd_task_run_frame(xd_task_run *t, const xd_frame *frame, int cancelled
         send_done(t, res);
     else
         send_frame(t, XD_FRAME_FAILED,
-             (const char *[]){ t->running.id, number_text(code, s), mine.msg }, 3);
+                   (const char *[]){ t->running.id, number_text(code, s), mine.msg }, 3);
     xd_result_free(&res);
     xd_task_flags_free(&t->flags);
     xd_connection_pop_task(t->connection, &t->running);

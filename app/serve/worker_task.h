@@ -8,13 +8,13 @@
 typedef struct xd_task_run {
     xd_connection    *connection;
     xd_worker_models *models;
-    int               reports;  /* 1: this rank reports to the server */
-    int               omit_folders;     /* 1: results do not contain folder names; see xd_request */
-    xd_opened        *alone;    /* the model that this rank uses to run the task alone while ranks
+    int               reports;      /* 1: this rank reports to the server */
+    int               omit_folders; /* 1: results do not contain folder names; see xd_request */
+    xd_opened        *alone; /* the model that this rank uses to run the task alone while ranks
                                    are split; NULL: all ranks run the task together */
     /* Called on all ranks when the task lets other tasks run (on_turn of xd_request). Not called if
      * `alone` is set. */
-    xd_status       (*on_turn)(void *cookie, xd_err *e);
+    xd_status         (*on_turn)(void *cookie, xd_err *e);
     void             *cookie;
     /* xd_task_run_frame sets the following fields. */
     xd_running        running;

@@ -11,14 +11,14 @@
 #include "serve/worker_dispatch.h"
 
 typedef struct xd_worker_watch {
-    double timeout_s;           /* seconds of silence after which the worker is killed */
-    double checked_s;           /* time of the last check, by xd_now_s */
-    double silent_s[XD_WORKER_RANKS];   /* seconds since the last frame of each rank */
-    double cpu_s[XD_WORKER_RANKS];      /* CPU seconds in the last heartbeat of each rank */
-    double idle_s;              /* seconds since the worker, while it had a task, last used CPU time
+    double timeout_s;                 /* seconds of silence after which the worker is killed */
+    double checked_s;                 /* time of the last check, by xd_now_s */
+    double silent_s[XD_WORKER_RANKS]; /* seconds since the last frame of each rank */
+    double cpu_s[XD_WORKER_RANKS];    /* CPU seconds in the last heartbeat of each rank */
+    double idle_s;            /* seconds since the worker, while it had a task, last used CPU time
                                    or sent a report */
-    double since_report_s;      /* seconds since the last frame about a task */
-    double report_interval_s;   /* seconds between the last two frames about tasks */
+    double since_report_s;    /* seconds since the last frame about a task */
+    double report_interval_s; /* seconds between the last two frames about tasks */
 } xd_worker_watch;
 
 /* Resets the measured times for a new worker. */

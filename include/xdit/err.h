@@ -6,20 +6,20 @@
 
 typedef enum xd_status {
     XD_OK = 0,
-    XD_ENOMEM,                  /* not enough memory, as measured or predicted */
-    XD_EINVAL,                  /* the request or an argument is wrong */
-    XD_EIO,                     /* a file or directory cannot be read or written */
-    XD_EFORMAT,                 /* the content of a file is wrong */
-    XD_EUNSUPPORTED,            /* a valid argument that this library or machine does not support */
-    XD_ECOMM,                   /* messages between ranks failed */
-    XD_EDEVICE,                 /* a device failed */
-    XD_ECANCELLED               /* xd_cancel was called */
+    XD_ENOMEM,       /* not enough memory, as measured or predicted */
+    XD_EINVAL,       /* the request or an argument is wrong */
+    XD_EIO,          /* a file or directory cannot be read or written */
+    XD_EFORMAT,      /* the content of a file is wrong */
+    XD_EUNSUPPORTED, /* a valid argument that this library or machine does not support */
+    XD_ECOMM,        /* messages between ranks failed */
+    XD_EDEVICE,      /* a device failed */
+    XD_ECANCELLED    /* xd_cancel was called */
 } xd_status;
 
 /* Record of the first failure; initialize it with {0}. Its size is the same in all versions. */
 typedef struct xd_err {
     xd_status code;
-    int       rank; /* rank that failed; -1 if some ranks do not know which rank failed */
+    int       rank;      /* rank that failed; -1 if some ranks do not know which rank failed */
     char      msg[4096]; /* one sentence with the failure, the file or field, and the values */
 } xd_err;
 

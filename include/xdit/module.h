@@ -27,17 +27,17 @@ extern "C" {
  * change between versions. */
 enum { XD_ARRAY_DIMS = 5 };
 typedef struct xd_array {
-    const char *name;           /* for a weight, the tensor's name in the weight file; else NULL */
-    const char *dtype;          /* element type: "f32", "bf16" or "f16" */
-    const void *data;           /* address of the first element; NULL: the tensor is absent */
-    int64_t     nd, d[XD_ARRAY_DIMS];   /* number of dimensions, and the shape d[0..nd) */
+    const char *name;  /* for a weight, the tensor's name in the weight file; else NULL */
+    const char *dtype; /* element type: "f32", "bf16" or "f16" */
+    const void *data;  /* address of the first element; NULL: the tensor is absent */
+    int64_t     nd, d[XD_ARRAY_DIMS]; /* number of dimensions, and the shape d[0..nd) */
 } xd_array;
 
 typedef struct xd_module xd_module;
 
 typedef struct xd_module_args { /* call xd_module_args_init, then set fields */
     size_t          size;
-    const char     *config;     /* config as JSON text; "_class_name" selects the network */
+    const char     *config; /* config as JSON text; "_class_name" selects the network */
     /* [nweights] weights. Weights whose names the network does not declare are ignored. */
     const xd_array *weights;
     int64_t         nweights;
@@ -49,66 +49,66 @@ typedef struct xd_module_args { /* call xd_module_args_init, then set fields */
      * and the program may free them when xd_module_open has returned. Results do not depend on
      * in_place: they are bit-identical. */
     int             in_place;
-    int             threads;    /* number of threads; 0: all cores that this process may use */
-    int             log_level;  /* log lines up to this level are passed to `log` */
-    int             reserved;   /* must be 0 */
-    void          (*log)(void *cookie, int level, const char *line);
-    void           *cookie;     /* first argument of `log`; must stay valid until xd_module_close */
+    int             threads;   /* number of threads; 0: all cores that this process may use */
+    int             log_level; /* log lines up to this level are passed to `log` */
+    int             reserved;  /* must be 0 */
+    void            (*log)(void *cookie, int level, const char *line);
+    void           *cookie; /* first argument of `log`; must stay valid until xd_module_close */
 } xd_module_args;
 #define xd_module_args_init(a) xd_module_args_init_size((a), sizeof *(a))
-XD_API void      xd_module_args_init_size(xd_module_args *a, size_t size);
+XD_API void xd_module_args_init_size(xd_module_args *a, size_t size);
 
 /* Opens a module: reads the config, compares the weights with those that the network declares, and
  * packs them. XD_EFORMAT: a weight is missing or has a wrong shape. XD_EUNSUPPORTED: unknown class.
  * Close *m with xd_module_close; *m is NULL after a failure. */
-XD_API xd_status xd_module_open(xd_module **m, const xd_module_args *a, xd_err *e);
-XD_API void      xd_module_close(xd_module **m);
+XD_API xd_status   xd_module_open(xd_module **m, const xd_module_args *a, xd_err *e);
+XD_API void        xd_module_close(xd_module **m);
 /* Returns the name of the i-th (from 0) class that xd_module_open supports, or NULL if there are no
  * more classes. `kind` is "transformer" or "vae". */
 XD_API const char *xd_module_class(const char *kind, int i);
 /* Returns the bytes of memory that the module has allocated for weights; weights that are used in
  * place are not counted. */
-XD_API int64_t   xd_module_bytes(const xd_module *m);
+XD_API int64_t     xd_module_bytes(const xd_module *m);
 /* Cancels the module's running call, which soon returns XD_ECANCELLED. The rules are those of
  * xd_cancel. */
-XD_API void      xd_module_cancel(xd_module *m);
+XD_API void        xd_module_cancel(xd_module *m);
 
 /* ---- a transformer ------------------------------------------------------------------------- */
 
-typedef struct xd_pass {        /* inputs of a transformer, for one sample; call xd_pass_init,
+typedef struct xd_pass { /* inputs of a transformer, for one sample; call xd_pass_init,
                                    then set fields */
-    size_t   size;
+    size_t        size;
     /* The latents as an array [T,C,h,w], or [C,h,w] for one frame. If the field `grid` is nonzero,
      * the latents are tokens [N,F] in place of this array. The F values of a token are those of a
      * patch, in the order (channel, frame, row, column). If the model has further input channels,
      * such as a mask or an encoded image, the values of these channels follow those of the
      * latents. */
-    xd_array latents;
+    xd_array      latents;
     /* Numbers of frames, rows and columns of tokens; all 0 if latents are not tokens. */
-    int64_t  grid[3];
+    int64_t       grid[3];
     /* Tokens [R,F] of reference images, one image after the other; image i has references[i][0]
      * rows and references[i][1] columns of tokens. */
-    xd_array       reference;
+    xd_array      reference;
     /* [nreferences] pairs: the numbers of rows and columns of tokens of each reference image */
     const int64_t (*references)[2];
-    int64_t        nreferences;
+    int64_t       nreferences;
     /* [n,E] text embeddings; rows of padding that the attention mask excludes are omitted. */
-    xd_array text;
+    xd_array      text;
     /* If `text` concatenates the embeddings of two text encoders: the number of rows of each
      * encoder that are not padding. Models that replace padding by learned embeddings read the two
      * numbers in text_real. If both are 0, no row is padding. */
-    int64_t  text_real[2];
-    xd_array image;             /* [m,E] embeddings of an image encoder */
-    xd_array pooled;            /* [P] or [1,P]: pooled text embedding */
-    double   timestep; /* timestep in the scheduler's scale: 1000 is pure noise, 0 no noise */
+    int64_t       text_real[2];
+    xd_array      image;    /* [m,E] embeddings of an image encoder */
+    xd_array      pooled;   /* [P] or [1,P]: pooled text embedding */
+    double        timestep; /* timestep in the scheduler's scale: 1000 is pure noise, 0 no noise */
     /* Distilled guidance scale; NaN (the default): the model gets no guidance input. */
-    double   guidance;
-    double   height, width;     /* image size in pixels, for models that read it */
+    double        guidance;
+    double        height, width; /* image size in pixels, for models that read it */
     /* Number of tokens at the start that have no noise and therefore the timestep 0. */
-    int64_t  held;
+    int64_t       held;
 } xd_pass;
 #define xd_pass_init(p) xd_pass_init_size((p), sizeof *(p))
-XD_API void      xd_pass_init_size(xd_pass *p, size_t size);
+XD_API void xd_pass_init_size(xd_pass *p, size_t size);
 
 /* Computes the transformer's prediction, which is f32 and has the layout of the latents, [T,C,h,w]
  * or [N,F]. The prediction has no channels for a mask or an encoded image. The caller allocates

@@ -30,14 +30,14 @@ XD_API void xd_about(xd_fact *fact, void *cookie);
 /* Returns nonzero if an MPI launcher (mpirun, srun) has started this process. If a launcher has
  * started this process and `rank` is not NULL, also sets *rank to the process's rank. The program
  * need not connect the processes to each other, because xd_open connects them. */
-XD_API int       xd_launched(int *rank);
+XD_API int xd_launched(int *rank);
 /* Returns the number of processes that the MPI launcher has started; 0 if the number is unknown or
  * there is no launcher. */
-XD_API int       xd_launched_ranks(void);
+XD_API int xd_launched_ranks(void);
 
 /* xd_ping tests messages between the processes that an MPI launcher has started. Collective over
  * these processes. Rank 0 gets the latency and bandwidth, measured between ranks 0 and 1. */
-typedef struct xd_pinged {      /* call xd_pinged_init before xd_ping */
+typedef struct xd_pinged { /* call xd_pinged_init before xd_ping */
     size_t size;
     int    ranks;
     /* Latency in seconds: half of the median round trip of a message of one byte. */
@@ -55,10 +55,10 @@ XD_API xd_status xd_ping(xd_pinged *p, xd_err *e);
  * can initialize MPI only once; the open rank group keeps MPI initialized while engines open and
  * close. All calls with a rank group are collective. */
 typedef struct xd_rank_group xd_rank_group;
-XD_API xd_status xd_rank_group_open(xd_rank_group **g, xd_err *e);
-XD_API void      xd_rank_group_close(xd_rank_group **g);
-XD_API int       xd_rank_group_rank(const xd_rank_group *g);
-XD_API int       xd_rank_group_size(const xd_rank_group *g);
+XD_API xd_status             xd_rank_group_open(xd_rank_group **g, xd_err *e);
+XD_API void                  xd_rank_group_close(xd_rank_group **g);
+XD_API int                   xd_rank_group_rank(const xd_rank_group *g);
+XD_API int                   xd_rank_group_size(const xd_rank_group *g);
 /* Broadcasts *bytes bytes at *data from rank 0. The other ranks get a malloc'ed copy with a NUL
  * appended, which the program frees. A waiting rank sleeps, for at most 2 ms at a time. */
 XD_API xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *bytes, xd_err *e);
@@ -98,9 +98,14 @@ XD_API int       xd_drop_loras(xd_engine *g);
  * describes one option. Command lines and servers use the row to validate a value of the option. A
  * program must skip rows whose offset is at or beyond the size of its record: these options belong
  * to a library that is newer than the program's header. */
-typedef enum xd_option_kind { XD_OPT_FLAG, XD_OPT_INT, XD_OPT_INT64, XD_OPT_REAL, XD_OPT_TEXT,
-                              XD_OPT_SEED }
-    xd_option_kind;
+typedef enum xd_option_kind {
+    XD_OPT_FLAG,
+    XD_OPT_INT,
+    XD_OPT_INT64,
+    XD_OPT_REAL,
+    XD_OPT_TEXT,
+    XD_OPT_SEED
+} xd_option_kind;
 
 /* Values of two kinds of options. XD_OPT_FLAG: the value 1 switches the option on. For a flag whose
  * `min` is -1, the value -1 switches the option off, and 0 keeps the setting of the model's config.
@@ -109,38 +114,38 @@ typedef enum xd_option_kind { XD_OPT_FLAG, XD_OPT_INT, XD_OPT_INT64, XD_OPT_REAL
  * record. */
 #define XD_ABOVE_ZERO 1e-6              /* `min` of an option whose number must be greater than 0 */
 typedef struct xd_option {
-    const char    *name;        /* name of the option, "num_inference_steps" */
+    const char    *name; /* name of the option, "num_inference_steps" */
     /* Kind of the value, from which the C type of the field follows: int (XD_OPT_FLAG,
      * XD_OPT_INT), int64_t, double or char *. */
     xd_option_kind kind;
-    size_t         offset;      /* offset of the field in xd_request or xd_parallel */
-    double         min, max;    /* smallest and largest allowed value of a number */
+    size_t         offset;   /* offset of the field in xd_request or xd_parallel */
+    double         min, max; /* smallest and largest allowed value of a number */
     /* For an option whose value is a text: the allowed texts, such as "philox torch". For an option
      * whose value is a number: the number that is used if the command line has the option without a
      * value. NULL: none. */
     const char    *choices;
-    const char    *arg;         /* name of the value in a help text, for example "N" */
-    const char    *help;        /* help text of one line */
+    const char    *arg;  /* name of the value in a help text, for example "N" */
+    const char    *help; /* help text of one line */
 } xd_option;
 
 /* returns an array of the *n options of xd_request */
 XD_API const xd_option *xd_request_options(int *n);
 /* Where and how a program's help text lists an option of xd_request. */
 typedef struct xd_option_about {
-    const char *section;        /* title of the section of a help text, "Guidance" */
-    int         main;           /* 1: a short help text has the option */
-    int         saves;          /* 1: the option saves time and changes the image */
+    const char *section; /* title of the section of a help text, "Guidance" */
+    int         main;    /* 1: a short help text has the option */
+    int         saves;   /* 1: the option saves time and changes the image */
 } xd_option_about;
 /* Returns the record of the option `name`; NULL: there is no such option. */
 XD_API const xd_option_about *xd_request_option_about(const char *name);
 /* Returns 1 if the request sets the option `name`: its value differs from the default and from the
  * value that switches the option off, such as "none". */
-XD_API int xd_request_gives(const xd_request *r, const char *name);
+XD_API int                    xd_request_gives(const xd_request *r, const char *name);
 /* Returns the i-th (from 0) scheduler name of stable-diffusion-webui that
  * xd_request_schedule.scheduler accepts; NULL: there are no more. */
-XD_API const char      *xd_scheduler_webui(int i);
+XD_API const char            *xd_scheduler_webui(int i);
 /* returns an array of the *n options of xd_parallel */
-XD_API const xd_option *xd_parallel_options(int *n);
+XD_API const xd_option       *xd_parallel_options(int *n);
 
 /* ---- latents --------------------------------------------------------------------------------- */
 
@@ -172,39 +177,39 @@ XD_API xd_status xd_parallel_read(xd_parallel *p, const char *text, xd_err *e);
  * a disk of known speed. Predicted times include waiting for the disk. For xd_predicted, the part
  * "reading" is the time of waiting for all weights; the part "load" is the time of waiting for
  * weights that are needed before the first step. Other loading time is not included. */
-XD_API double    xd_predicted(const xd_engine *g, const char *part);
+XD_API double xd_predicted(const xd_engine *g, const char *part);
 /* Returns how many bytes of weights a part of a request ("text", "load", "decode" or "total") must
  * read from disk. Only weights are counted that were not in the page cache of rank 0's host when
  * xd_open chose a plan. Returns 0 if all weights were in the page cache or the number is
  * unknown. */
-XD_API double    xd_cold_bytes(const xd_engine *g, const char *part);
+XD_API double xd_cold_bytes(const xd_engine *g, const char *part);
 
 /* Returns 1 if the last request was refused before its start because it does not fit into the
  * memory of the GPU, else 0. All ranks return the same value. */
-XD_API int       xd_device_refused(const xd_engine *g);
+XD_API int xd_device_refused(const xd_engine *g);
 
 typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
-    size_t      size;
-    const char *model;          /* model directory; only the configs are needed */
-    const xd_request *request;  /* request to predict; its prompts are ignored */
-    int         ranks;          /* number of ranks; 0: all ranks of the cluster */
-    const char *cluster;        /* machine: "8xH100", "2x8xL40" or a file; NULL: this machine */
-    const char *dtype;          /* compute type; NULL: the fastest type of the machine */
-    const char *weights_dtype, *text_weights_dtype;     /* types of weights, as in xd_open_args */
+    size_t            size;
+    const char       *model;   /* model directory; only the configs are needed */
+    const xd_request *request; /* request to predict; its prompts are ignored */
+    int               ranks;   /* number of ranks; 0: all ranks of the cluster */
+    const char       *cluster; /* machine: "8xH100", "2x8xL40" or a file; NULL: this machine */
+    const char       *dtype;   /* compute type; NULL: the fastest type of the machine */
+    const char       *weights_dtype, *text_weights_dtype; /* types of weights, as in xd_open_args */
     /* Degrees above 0 are used as given; for the other degrees, all values are tried. */
-    xd_parallel parallel;
-    int         exact;          /* 1: only plans that generate the same image as one rank */
-    int         all;            /* 1: also list impossible plans, with the reason */
-    int         explain;        /* N: print details of plan N (from 1); 0: print the table */
-    int         json;           /* 1: print JSON, not a table */
-    void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
-    void       *cookie;         /* first argument of `line` and `log` */
-    int         log_level;      /* lines up to this level are passed to `log` */
-    void      (*log)(void *cookie, int level, const char *line);
+    xd_parallel       parallel;
+    int               exact;   /* 1: only plans that generate the same image as one rank */
+    int               all;     /* 1: also list impossible plans, with the reason */
+    int               explain; /* N: print details of plan N (from 1); 0: print the table */
+    int               json;    /* 1: print JSON, not a table */
+    void        (*line)(void *cookie, const char *line); /* called with each line of the output */
+    void       *cookie;                                  /* first argument of `line` and `log` */
+    int         log_level; /* lines up to this level are passed to `log` */
+    void        (*log)(void *cookie, int level, const char *line);
     /* width of the terminal in characters; columns of tables are hidden to fit this width. 0: no
      * limit */
     int         columns;
-    int         reserved;       /* must be 0 */
+    int         reserved; /* must be 0 */
     /* What to do with weights that exceed the memory; the values are those of xd_open_args.offload.
      * NULL: "auto" for GPUs, and "none" for CPUs or if `cluster` is set without `device`. */
     const char *offload;
@@ -212,12 +217,12 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
      * machine, predicts plans with one rank per GPU of that machine; this machine then needs no
      * GPU. NULL: the device named in the file `cluster`, or else "cpu". */
     const char *device;
-    int64_t     memory;         /* memory limit in bytes per host or GPU, as in xd_open_args */
+    int64_t     memory; /* memory limit in bytes per host or GPU, as in xd_open_args */
     /* Output file for a drawing of the 4 fastest plans, or of the plan `explain`; NULL: none. */
     const char *svg;
 } xd_advise_args;
 #define xd_advise_args_init(a) xd_advise_args_init_size((a), sizeof *(a))
-XD_API void      xd_advise_args_init_size(xd_advise_args *a, size_t size);
+XD_API void xd_advise_args_init_size(xd_advise_args *a, size_t size);
 
 /* The predictions of all plans that match the arguments in an xd_advise_args. Predicting loads no
  * weights. The records and texts of the predictions belong to the xd_plans object and are freed
@@ -227,29 +232,29 @@ XD_API void      xd_advise_args_init_size(xd_advise_args *a, size_t size);
 typedef struct xd_plans xd_plans;
 
 typedef struct xd_plans_info {
-    const char *model;          /* directory of the model */
-    const char *cluster;        /* name of the machine */
+    const char *model;   /* directory of the model */
+    const char *cluster; /* name of the machine */
     /* number of ranks of each plan, and number of ranks of the machine */
     int         ranks, cluster_ranks;
-    int         fitted;         /* 1: the machine was measured; 0: values are from data sheets */
+    int         fitted; /* 1: the machine was measured; 0: values are from data sheets */
     /* number of possible plans, and number of all plans, including the impossible ones */
     int         possible, count;
     /* compute type, and storage type of the matrices of the transformer's blocks */
     const char *dtype, *weights_dtype;
-    double      cold_bytes;     /* bytes of weights that are not in this machine's page cache */
+    double      cold_bytes; /* bytes of weights that are not in this machine's page cache */
     /* Speed of this machine's disk in bytes/s; 0: unknown, so no reading time is predicted. */
     double      read_bytes_s;
 } xd_plans_info;
 
-typedef struct xd_plan_info {   /* the prediction of one plan; the fastest plan is first */
-    const char *name;           /* plan as a short name for xd_parallel_read, "u2cfg2" */
-    const char *flags; /* plan as flags, "--ulysses_degree 2 --use_cfg_parallel"; "": one rank */
-    const char *text;           /* plan as a description, "cfg 2 x ulysses 2" */
-    const char *refused;        /* why the plan is impossible; NULL: it is possible */
-    xd_parallel parallel;       /* the degrees and options of the plan, for xd_open_args */
+typedef struct xd_plan_info { /* the prediction of one plan; the fastest plan is first */
+    const char *name;         /* plan as a short name for xd_parallel_read, "u2cfg2" */
+    const char *flags;    /* plan as flags, "--ulysses_degree 2 --use_cfg_parallel"; "": one rank */
+    const char *text;     /* plan as a description, "cfg 2 x ulysses 2" */
+    const char *refused;  /* why the plan is impossible; NULL: it is possible */
+    xd_parallel parallel; /* the degrees and options of the plan, for xd_open_args */
     /* 1: the plan was predicted; 0: the plan is impossible, and the fields below are 0. */
     int         predicted;
-    int         ranks;          /* number of ranks that the plan uses */
+    int         ranks; /* number of ranks that the plan uses */
     /* 1: the plan generates the same image as one rank generates without options that save time
      * (xd_option_about.saves). 0: stale keys and values or such an option change the image. */
     int         same_image;
@@ -265,15 +270,15 @@ typedef struct xd_plan_info {   /* the prediction of one plan; the fastest plan 
     /* Peak bytes of the memory of one GPU or, on the CPU, of one host: the maximum over all GPUs or
      * hosts. */
     double      peak;
-    double      sent;           /* bytes that all ranks send for the request */
+    double      sent; /* bytes that all ranks send for the request */
 } xd_plan_info;
 
-typedef struct xd_plan_rank {   /* one rank of a plan */
-    int64_t text, transformer, vae;     /* bytes of weights, by component */
+typedef struct xd_plan_rank {                   /* one rank of a plan */
+    int64_t text, transformer, vae;             /* bytes of weights, by component */
     int64_t text_tmp, transformer_tmp, vae_tmp; /* bytes of activations, by component */
     /* Bytes of stale keys and values and of message buffers, included in transformer_tmp. */
     int64_t method_bytes;
-    int64_t peak;               /* peak bytes of the rank's memory */
+    int64_t peak; /* peak bytes of the rank's memory */
     /* Seconds of computing, and seconds of waiting for messages, in a step after the first
      * steps. */
     double  busy_s, wait_s;
@@ -295,50 +300,50 @@ XD_API const xd_plan_rank  *xd_plans_rank(const xd_plans *p, int i, int rank);
 XD_API void                 xd_plans_free(xd_plans **p);
 /* Predicts plans and passes the predictions to a->line as lines of text, or as JSON: the output of
  * `xdit plan`. */
-XD_API xd_status xd_advise(const xd_advise_args *a, xd_err *e);
+XD_API xd_status            xd_advise(const xd_advise_args *a, xd_err *e);
 
 /* ---- results -------------------------------------------------------------------------------- */
 
 /* Returns the seconds that a part of generating image i took: "denoise", "decode". Returns -1 if
  * the time is unknown, as for images that other ranks generated. */
-XD_API double    xd_result_image_seconds(const xd_result *r, int i, const char *part);
+XD_API double  xd_result_image_seconds(const xd_result *r, int i, const char *part);
 /* Returns the bytes that all ranks have sent to each other for the request. */
-XD_API int64_t   xd_result_sent(const xd_result *r);
+XD_API int64_t xd_result_sent(const xd_result *r);
 /* Returns a number of tokens of image i, selected by `what`. "text": tokens of the prompt with
  * special tokens and without padding, for the text encoder with the most tokens. "image": tokens of
  * the image or video in the transformer. "reference": tokens of the reference images in the
  * transformer. Returns -1 if the number is unknown. */
-XD_API int64_t   xd_result_tokens(const xd_result *r, int i, const char *what);
+XD_API int64_t xd_result_tokens(const xd_result *r, int i, const char *what);
 
 /* ---- names of output files ------------------------------------------------------------------ */
 
 /* Checks whether `images` images can be written to the file name `path`: one file, or several if
  * `path` has a %d (%04d). May be called before a model is opened. If the name is that of a video,
  * also checks that this machine can write the video format. */
-XD_API xd_status xd_output_check(const char *path, int images, xd_err *e);
+XD_API xd_status   xd_output_check(const char *path, int images, xd_err *e);
 /* Returns 1 if the engine's model generates videos, 0 if it generates images. */
-XD_API int       xd_makes_videos(const xd_engine *g);
+XD_API int         xd_makes_videos(const xd_engine *g);
 /* Completes the checks of xd_output_check, as soon as the program knows whether the model generates
  * videos. Refuses the name of a video file if `video` is 0. */
-XD_API xd_status xd_output_check_video(const char *path, int video, xd_err *e);
+XD_API xd_status   xd_output_check_video(const char *path, int video, xd_err *e);
 /* Returns the default name of an output file: "output.png"; for a video "output.mp4", or
  * "output.gif" without FFmpeg. */
 XD_API const char *xd_output_default(int video);
 /* Writes the file name of image i (from 0) to `name`: replaces %d in `path`, or inserts "_0001"
  * before the extension if there are several images and no %d. */
-XD_API xd_status xd_output_name(const char *path, int i, int images, char *name, size_t size,
-                                xd_err *e);
+XD_API xd_status   xd_output_name(const char *path, int i, int images, char *name, size_t size,
+                                  xd_err *e);
 /* Writes the file name of video i (from 0) of `videos` videos with `frames` frames each to `name`,
  * in the form that xd_result_save expects. If the frames are written as images, the name has a %d
  * for the frame number, and with several videos "0001_" is inserted before the %d. */
-XD_API xd_status xd_output_video_name(const char *path, int i, int videos, int64_t frames,
-                                      char *name, size_t size, xd_err *e);
+XD_API xd_status   xd_output_video_name(const char *path, int i, int videos, int64_t frames,
+                                        char *name, size_t size, xd_err *e);
 /* Returns the number of files that xd_result_save writes for the file name `path` and `frames`
  * frames. */
-XD_API int64_t   xd_output_files(const char *path, int64_t frames);
+XD_API int64_t     xd_output_files(const char *path, int64_t frames);
 /* Removes all incomplete output files. xd_output_sweep is async-signal-safe, so that a signal
  * handler can call it and then exit. */
-XD_API void xd_output_sweep(void);
+XD_API void        xd_output_sweep(void);
 
 /* ---- image files ----------------------------------------------------------------------------- */
 
@@ -351,8 +356,7 @@ XD_API xd_status xd_image_file_load(const char *path, xd_image *im, uint8_t **da
 /* Reads an image file as an inpainting mask. As in OpenAI's API, if a PNG or WebP file has
  * transparent pixels, these become white and all other pixels black. Files without transparent
  * pixels are read as xd_image_file_load does. */
-XD_API xd_status xd_image_file_load_mask(const char *path, xd_image *im, uint8_t **data,
-                                         xd_err *e);
+XD_API xd_status xd_image_file_load_mask(const char *path, xd_image *im, uint8_t **data, xd_err *e);
 /* Writes one frame of RGB pixels, without gaps between rows, to an image file. The file name
  * extension selects the format, as in xd_result_save. */
 XD_API xd_status xd_image_file_save(const xd_image *im, const char *path, xd_err *e);
@@ -364,15 +368,15 @@ XD_API xd_status xd_image_file_sheet(const xd_image *im, int columns, int most, 
 
 /* ---- comparing images ------------------------------------------------------------------------ */
 
-typedef struct xd_comparison {  /* call xd_comparison_init before xd_compare_images */
+typedef struct xd_comparison { /* call xd_comparison_init before xd_compare_images */
     size_t  size;
-    int64_t frames, width, height;      /* size of both images or videos */
-    double  psnr;               /* PSNR in decibels over all channels; infinite for equal images */
+    int64_t frames, width, height; /* size of both images or videos */
+    double  psnr; /* PSNR in decibels over all channels; infinite for equal images */
     /* Structural similarity (Wang et al. 2004), mean over the channels; 1: equal. */
     double  ssim;
-    double  mean;               /* mean absolute difference of levels (0 to 255) */
-    int64_t most;               /* largest absolute difference of levels (0 to 255) */
-    int64_t worst;              /* index of the frame with the lowest PSNR, from 0 */
+    double  mean;  /* mean absolute difference of levels (0 to 255) */
+    int64_t most;  /* largest absolute difference of levels (0 to 255) */
+    int64_t worst; /* index of the frame with the lowest PSNR, from 0 */
 } xd_comparison;
 #define xd_comparison_init(c) xd_comparison_init_size((c), sizeof *(c))
 XD_API void      xd_comparison_init_size(xd_comparison *c, size_t size);
@@ -381,13 +385,13 @@ XD_API void      xd_comparison_init_size(xd_comparison *c, size_t size);
 XD_API xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd_image *b,
                                    xd_err *e);
 
-typedef struct xd_trace_args {  /* call xd_trace_args_init, then set fields */
+typedef struct xd_trace_args { /* call xd_trace_args_init, then set fields */
     size_t      size;
-    const char *trace;          /* trace file that an engine wrote (xd_open_args.trace) */
-    const char *svg;            /* SVG file for a drawing of the trace; NULL: no drawing */
-    int         step;           /* step to summarize and draw, from 1; 0: the last one */
-    int         reserved;       /* must be 0 */
-    void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
+    const char *trace;    /* trace file that an engine wrote (xd_open_args.trace) */
+    const char *svg;      /* SVG file for a drawing of the trace; NULL: no drawing */
+    int         step;     /* step to summarize and draw, from 1; 0: the last one */
+    int         reserved; /* must be 0 */
+    void        (*line)(void *cookie, const char *line); /* called with each line of the output */
     void       *cookie;
 } xd_trace_args;
 #define xd_trace_args_init(a) xd_trace_args_init_size((a), sizeof *(a))
@@ -405,9 +409,9 @@ typedef struct xd_compare_args { /* call xd_compare_args_init, then set fields *
     /* Image file to write, with the differences of the worst frame as grey levels: 0 for equal
      * pixels, 32 for a difference of 1 level, white for 255 levels; NULL: none. */
     const char *difference;
-    int         json;           /* 1: print JSON, not text */
-    int         threads;        /* number of threads; 0: all cores */
-    void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
+    int         json;                                    /* 1: print JSON, not text */
+    int         threads;                                 /* number of threads; 0: all cores */
+    void        (*line)(void *cookie, const char *line); /* called with each line of the output */
     void       *cookie;
 } xd_compare_args;
 #define xd_compare_args_init(a) xd_compare_args_init_size((a), sizeof *(a))
@@ -421,14 +425,14 @@ XD_API xd_status xd_compare_files(const xd_compare_args *a, xd_comparison *c, xd
 
 typedef struct xd_inspect_args { /* call xd_inspect_args_init, then set fields */
     size_t      size;
-    const char *model;          /* model directory (configs are enough) or a weight file */
+    const char *model; /* model directory (configs are enough) or a weight file */
     /* If `model` is a directory: the name of a component. xd_inspect then prints a line "name
      * shape" for every tensor in the component's files. If `model` is a weight file: any text that
      * is not NULL. xd_inspect then prints a line "name shape" for every tensor of the file. NULL:
      * xd_inspect prints a summary. */
     const char *tensors;
-    int         json;           /* 1: print JSON, not text */
-    void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
+    int         json;                                    /* 1: print JSON, not text */
+    void        (*line)(void *cookie, const char *line); /* called with each line of the output */
     void       *cookie;
 } xd_inspect_args;
 #define xd_inspect_args_init(a) xd_inspect_args_init_size((a), sizeof *(a))
@@ -438,60 +442,60 @@ XD_API void      xd_inspect_args_init_size(xd_inspect_args *a, size_t size);
  * error. */
 XD_API xd_status xd_inspect(const xd_inspect_args *a, xd_err *e);
 
-typedef struct xd_bench_turn {  /* the timed runs of a stage of a benchmark */
-    int         n; /* number of timed runs so far; if it is 0, the fields below are not valid */
+typedef struct xd_bench_turn { /* the timed runs of a stage of a benchmark */
+    int    n; /* number of timed runs so far; if it is 0, the fields below are not valid */
     /* Time of the last run, and its floating-point operations in units of 1e9. */
-    double      seconds, gflop;
+    double seconds, gflop;
     /* The processor's peak rate for code without memory accesses. The peak rate is measured before
      * and after each timed run, and the higher value is used. */
-    double      peak_gflops;
+    double peak_gflops;
 } xd_bench_turn;
 
-typedef struct xd_bench_args {  /* call xd_bench_args_init, then set fields */
+typedef struct xd_bench_args { /* call xd_bench_args_init, then set fields */
     size_t      size;
     const char *config;         /* directory of the model to time */
     int         random_weights; /* 1: use pseudo-random weights, so that only configs are needed */
     /* 1: blocks of the same kind share one set of random weights in memory. */
     int         share_layers;
-    int64_t     width, height;  /* size in pixels; 0: the model's default */
-    int         num_frames;     /* number of frames of a video; 0: the model's default */
-    const char *layers;         /* number of transformer blocks of each kind, as in xd_open_args */
-    int         max_sequence_length;    /* number of text tokens; 0: the pipeline's default */
+    int64_t     width, height; /* size in pixels; 0: the model's default */
+    int         num_frames;    /* number of frames of a video; 0: the model's default */
+    const char *layers;        /* number of transformer blocks of each kind, as in xd_open_args */
+    int         max_sequence_length; /* number of text tokens; 0: the pipeline's default */
     /* number of threads (0: all cores), and number of timed runs (0: at least 3 runs and
      * half a second) */
     int         threads, repeats;
-    const char *bind;           /* CPU binding, as in xd_open_args */
+    const char *bind; /* CPU binding, as in xd_open_args */
     /* types and device, as in xd_open_args */
     const char *dtype, *weights_dtype, *text_weights_dtype, *device;
     /* Stages to time: words of "text step block vae"; "step" includes the blocks of a step;
      * NULL: all. */
     const char *parts;
-    int         json;           /* 1: print JSON, not text */
-    void      (*line)(void *cookie, const char *line);  /* called with each line of the output */
+    int         json;                                    /* 1: print JSON, not text */
+    void        (*line)(void *cookie, const char *line); /* called with each line of the output */
     void       *cookie;
     /* The plan to time, if there are several ranks. The plan's times for the stages "step" and
      * (with use_parallel_vae) "vae" are compared with the times of one rank. With several ranks,
      * xd_bench is collective, and rank 0 gets the output lines. */
     xd_parallel parallel;
-    int         log_level;      /* lines up to this level are passed to `log` */
-    void      (*log)(void *cookie, int level, const char *line);
+    int         log_level; /* lines up to this level are passed to `log` */
+    void        (*log)(void *cookie, int level, const char *line);
     /* If there is a single rank, `turn` is called before every timed run of a stage and after the
      * last run. If `turn` returns 0, no further runs of the stage are timed, regardless of
      * `repeats`. If `turn` is set, blocks are timed only if `parts` names them. If `turn` is set,
      * large GEMMs are not timed, so that the peak rates of GEMMs are 0. NULL: none. */
-    int       (*turn)(void *cookie, const xd_bench_turn *last);
+    int         (*turn)(void *cookie, const xd_bench_turn *last);
     /* If there is a single rank, on_stage is called when weights begin to be created or loaded,
      * with their size in `bytes`. on_stage is also called when the timing of a stage begins, with
      * `bytes` 0. NULL: none. */
-    void      (*on_stage)(void *cookie, const char *what, double bytes);
-    const char *gemm;           /* type of the inputs of GEMMs with fp8 weights, as in xd_request */
+    void        (*on_stage)(void *cookie, const char *what, double bytes);
+    const char *gemm; /* type of the inputs of GEMMs with fp8 weights, as in xd_request */
 } xd_bench_args;
 #define xd_bench_args_init(a) xd_bench_args_init_size((a), sizeof *(a))
 XD_API void      xd_bench_args_init_size(xd_bench_args *a, size_t size);
 /* Times the stages of a model and prints seconds and rates: the output of `xdit bench`. */
 XD_API xd_status xd_bench(const xd_bench_args *a, xd_err *e);
 
-typedef struct xd_probe_args {  /* call xd_probe_args_init, then set fields */
+typedef struct xd_probe_args { /* call xd_probe_args_init, then set fields */
     size_t      size;
     /* Threads per rank; 0: the cores of the host, divided by the number of ranks on the host. */
     int         threads;
@@ -500,11 +504,11 @@ typedef struct xd_probe_args {  /* call xd_probe_args_init, then set fields */
      * ~/.cache. */
     const char *output;
     /* called with the name of the written file, or with the content if `output` is "-" */
-    void      (*line)(void *cookie, const char *line);
+    void        (*line)(void *cookie, const char *line);
     void       *cookie;
-    int         log_level;      /* lines up to this level are passed to `log` */
-    void      (*log)(void *cookie, int level, const char *line);
-    const char *device;         /* device to measure, as in xd_open_args; NULL: "cpu" */
+    int         log_level; /* lines up to this level are passed to `log` */
+    void        (*log)(void *cookie, int level, const char *line);
+    const char *device; /* device to measure, as in xd_open_args; NULL: "cpu" */
 } xd_probe_args;
 #define xd_probe_args_init(a) xd_probe_args_init_size((a), sizeof *(a))
 XD_API void      xd_probe_args_init_size(xd_probe_args *a, size_t size);
@@ -516,30 +520,30 @@ XD_API xd_status xd_probe(const xd_probe_args *a, xd_err *e);
 /* ---- conversion of models -------------------------------------------------------------------- */
 
 typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields */
-    size_t      size;
-    const char *model;          /* model directory or name, as in xd_open_args */
+    size_t                   size;
+    const char              *model; /* model directory or name, as in xd_open_args */
     /* Output directory, created if it does not exist; the parent directory must exist. */
-    const char *output;
+    const char              *output;
     /* Types to which the weight matrices of transformers and of text encoders are converted: "f32",
      * "bf16", "int8", "fp8", "int4". NULL: matrices keep the types of the source files. Exception:
      * if weights_dtype is f32 or bf16 and text_weights_dtype is NULL, text encoders are also
      * converted to weights_dtype. */
-    const char *weights_dtype, *text_weights_dtype;
+    const char              *weights_dtype, *text_weights_dtype;
     const xd_component_file *files;     /* [nfiles] files that replace the weights of components */
-    const xd_lora *loras, *loras_2;     /* [nloras], [nloras_2] LoRA files, added to the weights */
-    int         nfiles, nloras, nloras_2;
-    int         ncomponents;
-    const char *const *components; /* [ncomponents] components to convert; 0: the complete model */
-    int64_t     shard_bytes;    /* maximum bytes of a weight file; 0: 5 GB */
-    int         force;          /* 1: replace model files in a directory that is not empty */
-    int         threads;        /* number of threads; 0: all cores */
-    int         log_level;      /* lines up to this level are passed to `log` */
-    int         lora_partial;   /* 1: skip LoRA tensors that do not match, as in xd_open_args */
-    void      (*log)(void *cookie, int level, const char *line);
+    const xd_lora     *loras, *loras_2; /* [nloras], [nloras_2] LoRA files, added to the weights */
+    int                nfiles, nloras, nloras_2;
+    int                ncomponents;
+    const char *const *components;  /* [ncomponents] components to convert; 0: the complete model */
+    int64_t            shard_bytes; /* maximum bytes of a weight file; 0: 5 GB */
+    int                force;       /* 1: replace model files in a directory that is not empty */
+    int                threads;     /* number of threads; 0: all cores */
+    int                log_level;   /* lines up to this level are passed to `log` */
+    int   lora_partial;             /* 1: skip LoRA tensors that do not match, as in xd_open_args */
+    void  (*log)(void *cookie, int level, const char *line);
     /* Called repeatedly with the bytes written so far, the total bytes, and the name of the current
      * file. NULL: none. */
-    void      (*on_progress)(void *cookie, const char *file, double done, double total);
-    void       *cookie;
+    void  (*on_progress)(void *cookie, const char *file, double done, double total);
+    void *cookie;
 } xd_convert_args;
 #define xd_convert_args_init(a) xd_convert_args_init_size((a), sizeof *(a))
 XD_API void      xd_convert_args_init_size(xd_convert_args *a, size_t size);

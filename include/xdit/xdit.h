@@ -104,9 +104,9 @@ typedef struct xd_engine xd_engine;
 typedef struct xd_parallel {
     int tensor_parallel_degree, ulysses_degree, ring_degree, pipefusion_parallel_degree;
     int data_parallel_degree, use_cfg_parallel;
-    int num_pipeline_patch;     /* number of PipeFusion patches; 0: the number of pipeline stages */
-    int warmup_steps;           /* number of steps at the start that use no stale keys and values */
-    int use_displaced_patches;  /* 1: ring attention uses keys and values of the previous step */
+    int num_pipeline_patch;    /* number of PipeFusion patches; 0: the number of pipeline stages */
+    int warmup_steps;          /* number of steps at the start that use no stale keys and values */
+    int use_displaced_patches; /* 1: ring attention uses keys and values of the previous step */
     int use_parallel_vae;
     /* How text tokens pass through the pipeline stages. "first": once per step, together with the
      * first patch. "every": with every patch, as in xDiT. NULL: "first". */
@@ -114,16 +114,16 @@ typedef struct xd_parallel {
     /* Numbers of blocks of the pipeline stages, "10,9,9"; NULL: balanced. */
     const char *attn_layer_num_for_pp;
     /* Number of ranks, beginning with rank 0, over which each text encoder is split. */
-    int text_tensor_parallel_degree;
+    int         text_tensor_parallel_degree;
     /* 1: use patches even if there is a single pipeline stage (for measurements). */
-    int patches_without_stages;
-    int reserved[8];            /* for future options; must be 0 */
-    const char *reserved_text[3];       /* for future options; must be NULL */
+    int         patches_without_stages;
+    int         reserved[8];      /* for future options; must be 0 */
+    const char *reserved_text[3]; /* for future options; must be NULL */
 } xd_parallel;
 
-typedef struct xd_lora {        /* a LoRA: a low-rank matrix product added to the weights */
-    const char *path; /* path of a .safetensors file in the layout of diffusers, PEFT or Kohya */
-    double      scale;          /* factor of the product, usually 1; 0 leaves the model unchanged */
+typedef struct xd_lora { /* a LoRA: a low-rank matrix product added to the weights */
+    const char *path;    /* path of a .safetensors file in the layout of diffusers, PEFT or Kohya */
+    double      scale;   /* factor of the product, usually 1; 0 leaves the model unchanged */
 } xd_lora;
 
 /* A safetensors or GGUF file with the weights of one component. The component's weights are read
@@ -139,9 +139,9 @@ typedef struct xd_component_file {
 
 struct xd_request;
 
-typedef struct xd_open_args {   /* call xd_open_args_init, then set fields */
-    size_t      size;           /* sizeof(xd_open_args) of the program */
-    const char *model;          /* directory with model_index.json, or "org/name" in the local
+typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
+    size_t      size;         /* sizeof(xd_open_args) of the program */
+    const char *model;        /* directory with model_index.json, or "org/name" in the local
                                    Hugging Face cache */
     /* Compute type: "f32", "bf16", on a GPU also "f16"; NULL: the fastest type of this machine. */
     const char *dtype;
@@ -160,7 +160,7 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields */
      * 1; "auto", one GPU per rank if the host has a usable GPU for each of its ranks, else the CPU;
      * NULL: "cpu". */
     const char *device;
-    int         threads;        /* threads per rank; 0: one for each core that this rank may use */
+    int         threads; /* threads per rank; 0: one for each core that this rank may use */
     /* nonzero: the engine serves one request. If there is one rank, the transformer's weights are
      * freed before the image or video is decoded, provided that the request generates only one. A
      * second request would load the transformer's weights again. */
@@ -182,84 +182,84 @@ typedef struct xd_open_args {   /* call xd_open_args_init, then set fields */
      * error handlers. If other processes of the program also need cores, set `threads` to limit the
      * engine. */
     const void *mpi_comm;
-    const char *without;        /* short name of a text encoder that is not loaded, for models
+    const char *without; /* short name of a text encoder that is not loaded, for models
                                    that support this; NULL: load all */
     /* Nonzero: text encoders stay loaded between requests, and prompt embeddings are cached, so
      * that a repeated prompt is not encoded again. The cache of prompt embeddings has up to 256
      * MiB, and at most a sixteenth of the free memory of the host. */
     int         keep;
-    int         log_level;      /* log lines up to this level are passed to `log` */
-    void      (*log)(void *cookie, int level, const char *line);
+    int         log_level; /* log lines up to this level are passed to `log` */
+    void        (*log)(void *cookie, int level, const char *line);
     void       *cookie;
     /* Output file for a timeline of all ranks, which rank 0 writes as a Chrome trace (JSON).
      * chrome://tracing and Perfetto display such files. Each request overwrites the trace file when
      * the request ends. The trace file is also overwritten if the request fails after it was
      * validated. The trace of the first request also has the time of xd_open. NULL: none. */
     const char *trace;
-    const xd_component_file *files;     /* [nfiles] files that replace the weights of components */
-    const xd_lora *loras;       /* [nloras] LoRA files, added in this order */
-    int         nfiles, nloras;
+    const xd_component_file *files; /* [nfiles] files that replace the weights of components */
+    const xd_lora           *loras; /* [nloras] LoRA files, added in this order */
+    int                      nfiles, nloras;
     /* How to choose the degrees of `parallel` that are 0, if there are more ranks than the degrees
      * above 0 use. NULL: degrees that are 0 count as 1, and ranks that are left over are idle.
      * "auto": the plan with the lowest predicted time, among the plans that fit into memory and
      * generate the same image as one rank. "auto-stale": as "auto", but plans with PipeFusion,
      * which uses keys and values of the previous step, are also considered. Rank 0 chooses the plan
      * and logs it at level XD_LOG_INFO. */
-    const char *plan;
+    const char              *plan;
     /* The request whose predicted time the choice of a plan minimizes; NULL: a request with default
      * values. */
     const struct xd_request *plan_for;
     /* The machine for which times are predicted: "8xH100", or a file that `xdit probe` has written.
      * NULL: this machine, with the rates measured by a probe or, if there are none, with estimated
      * rates. */
-    const char *cluster;
+    const char              *cluster;
     /* How work is distributed over ranks. "measured": each rank's number of tokens, heads,
      * blocks and image rows is proportional to its speed in a short test. "even", NULL: equal
      * shares. */
-    const char *balance;
+    const char              *balance;
     /* For measurements only: number of transformer blocks of each kind, "2,4". Text encoders use
      * the first number. NULL: as in the configs. */
-    const char *layers;
+    const char              *layers;
     /* What to do if weights exceed the memory. "auto": as many blocks of the transformer and of
      * text encoders as necessary remain in pinned host memory (on the CPU: in their files), and
      * their weights are fetched while the blocks before them compute. "stream": all blocks are
      * fetched in this way, for the lowest memory use. "none": a request whose weights do not fit is
      * refused. NULL means "auto" on a GPU and "none" on the CPU. Results do not depend on
      * `offload`. */
-    const char *offload;
+    const char              *offload;
     /* [nloras_2] LoRA files for the second transformer, if the model has two transformers; the
      * second one computes the last (low-noise) steps. The files in `loras` are added to the first
      * transformer and to text encoders. */
-    const xd_lora *loras_2;
-    int64_t     nloras_2;
+    const xd_lora           *loras_2;
+    int64_t                  nloras_2;
     /* Directory of a tiny autoencoder (AutoencoderTiny of diffusers), which decodes previews; or
      * its name "org/name" in the local Hugging Face cache. NULL: a linear map converts latents to
      * the colours of previews. */
-    const char *preview_decoder;
+    const char              *preview_decoder;
     /* Memory limit in bytes for weights, activations and kernels. The memory limit applies to the
      * sum over all ranks of a host and all engines of the process. With device "cuda": the limit
      * for the memory of each GPU. A request that needs more memory than this limit is refused. 0:
      * all free memory. */
-    int64_t     memory;
+    int64_t                  memory;
     /* What to do if a request does not fit into memory. "auto": the engine tries, until the request
      * fits, first `offload` "auto"; then int8 (fp8 if the files store fp8) for weight types that
      * the program has not set; then, on the CPU, int4 for these weight types. The change that makes
      * a request fit is logged and also applies to later requests. "none", NULL: the request is
      * refused. */
-    const char *fit;
+    const char              *fit;
     /* 1: tensors of LoRA files that do not match the model are skipped, and a warning lists them.
      * For example, files for an image-to-video model have tensors that do not match a text-to-video
      * model. 0: a file with such tensors is refused. */
-    int64_t     lora_partial;
+    int64_t                  lora_partial;
     /* 1: xd_open compares every byte of all weight files between the ranks, and the error names a
      * file that differs. 0: xd_open compares configs, headers and 64 pages of each file, which
      * takes negligible time. */
-    int64_t     verify_weights;
+    int64_t                  verify_weights;
 } xd_open_args;
 
 /* All defaults are 0 or NULL, except `size`. */
 #define xd_open_args_init(a) xd_open_args_init_size((a), sizeof *(a))
-XD_API void      xd_open_args_init_size(xd_open_args *a, size_t size);
+XD_API void xd_open_args_init_size(xd_open_args *a, size_t size);
 
 /* Opens a model: reads the configs and checks the tensors in the files. The first request loads the
  * weights. Close *g with xd_close; *g is NULL after a failure. The call is collective. */
@@ -275,8 +275,8 @@ XD_API void      xd_close(xd_engine **g);
  * in a place where it could not notify the other ranks, so that these may still be waiting for it.
  * After XD_ECOMM the program must neither use nor close the engine, and must exit; the MPI launcher
  * kills the other processes. */
-XD_API int       xd_rank(const xd_engine *g);
-XD_API int       xd_ranks(const xd_engine *g);
+XD_API int xd_rank(const xd_engine *g);
+XD_API int xd_ranks(const xd_engine *g);
 
 /* Cancels the running request, which soon fails with XD_ECANCELLED. xd_cancel may be called from
  * any thread, and is async-signal-safe. */
@@ -295,32 +295,32 @@ struct xd_result;
 /* An image or a video with 8 bits per channel. Rows of pixels are stored from top to bottom, and
  * frames one after the other. An image that xd_result_image returned can be the input image of the
  * next request. */
-typedef struct xd_image {       /* call xd_image_init, then set fields */
-    size_t   size;              /* sizeof(xd_image) of the program */
-    int64_t  frames, height, width;     /* frames is 1 by default */
-    int64_t  stride;            /* bytes from one row of pixels to the next; 0: width x channels */
+typedef struct xd_image {                 /* call xd_image_init, then set fields */
+    size_t         size;                  /* sizeof(xd_image) of the program */
+    int64_t        frames, height, width; /* frames is 1 by default */
+    int64_t        stride; /* bytes from one row of pixels to the next; 0: width x channels */
     /* Number of channels. 3: RGB, the default, and in all results. Input images may also have 1
      * channel (grey) or 4 (RGBA, alpha is ignored). */
-    int      channels;
-    int      reserved;          /* must be 0 */
+    int            channels;
+    int            reserved; /* must be 0 */
     const uint8_t *data;
-    double   fps;               /* frames per second of a video; 0: a single image */
+    double         fps; /* frames per second of a video; 0: a single image */
 } xd_image;
 
 #define xd_image_init(i) xd_image_init_size((i), sizeof *(i))
 XD_API void xd_image_init_size(xd_image *i, size_t size);
 
-typedef struct xd_progress {    /* a denoising step that has ended */
-    int    step, steps;         /* number of this step, from 1 to `steps`; number of steps */
+typedef struct xd_progress { /* a denoising step that has ended */
+    int    step, steps;      /* number of this step, from 1 to `steps`; number of steps */
     /* Number of this image, from 1 to `images`; number of images of the request. */
     int    image, images;
-    double step_s;              /* seconds of this step */
-    double since_start_s;       /* seconds since the start of the request */
-    double timestep;            /* timestep of this step, in the scheduler's scale */
+    double step_s;        /* seconds of this step */
+    double since_start_s; /* seconds since the start of the request */
+    double timestep;      /* timestep of this step, in the scheduler's scale */
 } xd_progress;
 
-typedef struct xd_texts {       /* a list of texts; n 0: none */
-    const char *const *v;       /* [n] the texts; a NULL entry counts as "" */
+typedef struct xd_texts { /* a list of texts; n 0: none */
+    const char *const *v; /* [n] the texts; a NULL entry counts as "" */
     int64_t            n;
 } xd_texts;
 
@@ -350,32 +350,32 @@ typedef struct xd_request_texts {
  * and may have any values. NULL: none. Input images are resized. */
 typedef struct xd_request_images {
     /* Start image. If the model edits images, `image` is the image that it edits. */
-    const char *image;
-    const xd_image *image_pixels;
+    const char            *image;
+    const xd_image        *image_pixels;
     /* [nmore_images] further images after `image`, for models that read several images. Image i is
      * more_pixels[i] or, if that is NULL, the file more_images[i]. Each of the arrays more_images
      * and more_pixels may be NULL. */
     const char *const     *more_images;
     const xd_image *const *more_pixels;
-    int64_t     nmore_images;
+    int64_t                nmore_images;
     const char *last_image; /* last frame of a video, for models that support a given last frame */
     const xd_image *last_pixels;
     /* Inpainting mask for `image`, resized to the image's size. Parts of the image where the mask
      * is bright (at least 128 of 255) are generated; the other parts are kept. */
-    const char *mask_image;
+    const char     *mask_image;
     const xd_image *mask_pixels;
     /* Inpainting of a crop. The bounding box of the mask, extended by this many pixels, is cut out,
      * generated at width x height, and pasted back. With padding_mask_crop, the result has the size
      * of the input image. A negative number: the complete image is generated. */
-    int64_t     padding_mask_crop;
+    int64_t         padding_mask_crop;
     /* Fraction of the denoising steps that are computed. The steps that are computed begin with the
      * start image, to which noise is added. 0: the pipeline's default. */
-    double      strength;
+    double          strength;
     /* Nonzero: reference images keep their size, even if the model was trained with certain sizes
      * of reference images. 0: for such a model, reference images are resized to one of these
      * sizes. */
-    int         no_auto_resize;
-    int         reserved;       /* must be 0 */
+    int             no_auto_resize;
+    int             reserved; /* must be 0 */
 } xd_request_images;
 
 /* The scheduler and the noise levels of its steps. */
@@ -396,7 +396,7 @@ typedef struct xd_request_schedule {
     int         use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_flow_sigmas;
     int         stochastic_sampling, solver_order;
     const char *algorithm_type, *solver_type, *timestep_spacing, *final_sigmas_type;
-    double      eta;            /* eta of DDIM and TCD, from 0 to 1 */
+    double      eta; /* eta of DDIM and TCD, from 0 to 1 */
     /* The schedule is stretched so that the last noise level has this value. 0: no stretching. */
     double      shift_terminal;
 } xd_request_schedule;
@@ -423,8 +423,8 @@ typedef struct xd_request_guidance {
      * models that support this. cfg_truncation is the length of the first part as a fraction of the
      * way from noise to image. 1: guidance is used in all steps. */
     double      cfg_truncation;
-    int         use_dynamic_cfg;        /* 1: the guidance scale increases from step to step */
-    int         reserved;       /* must be 0 */
+    int         use_dynamic_cfg; /* 1: the guidance scale increases from step to step */
+    int         reserved;        /* must be 0 */
     /* Layers that skip layer guidance skips, "7,8,9", for models that support it. In step i of n
      * steps, if start < i / n < stop, a third prediction is computed with the prompt and without
      * the skipped layers. The difference between the conditional prediction and the prediction
@@ -436,14 +436,14 @@ typedef struct xd_request_guidance {
 
 typedef struct xd_request_noise {
     /* Random generator of noise: "philox", or "torch" (the numbers of PyTorch on the CPU). */
-    const char *rng;
+    const char  *rng;
     /* Initial noise, used in place of noise drawn from the seed: [count] normally distributed
      * values. The initial noise has the layout [frames,channels,rows,columns] of the latents for
      * each image, the same as the tensor "noise" that on_tensor gets. Rank 0 reads the values
      * during the call. On other ranks the values are ignored. NULL: noise is drawn from the
      * seed. */
     const float *values;
-    int64_t     count;
+    int64_t      count;
 } xd_request_noise;
 
 /* Methods that save time. Values other than the defaults change the image, unless a field's comment
@@ -482,21 +482,21 @@ typedef struct xd_request_savings {
 typedef struct xd_request_output {
     /* Length of a video in seconds, in place of num_frames. The nearest number of frames that the
      * model supports is generated. 0: num_frames is used. */
-    double      seconds;
+    double  seconds;
     /* Area in pixels. If the model's output size depends only on the ratio of width and height: the
      * area of the output. If the model resizes reference images and keeps their ratio of width and
      * height: the area of reference images. 0: the model's default area. */
-    int64_t     max_area;
+    int64_t max_area;
     /* Quality of JPEG and WebP files that xd_result_save writes, 0 to 100. Negative: 95. */
-    int64_t     output_quality;
+    int64_t output_quality;
     /* 1: keep width and height; 0: use the nearest size with which the model was trained */
-    int         no_resolution_binning;
-    int         latents_only; /* 1: return only latents, without decoding them to images */
-    int         enable_tiling;          /* 1: decode in tiles, which needs less memory */
+    int     no_resolution_binning;
+    int     latents_only;  /* 1: return only latents, without decoding them to images */
+    int     enable_tiling; /* 1: decode in tiles, which needs less memory */
     /* 1: the parameters that are stored with results have only the last part of the paths of models
      * and files, so that results can be published without the names of folders. For a model of the
      * Hugging Face cache, the stored name is "org/name". */
-    int         omit_folders;
+    int     omit_folders;
 } xd_request_output;
 
 /* Previews of the image during denoising. `count` is the number of previews per image, which are
@@ -508,7 +508,7 @@ typedef struct xd_request_previews { int count, every; } xd_request_previews;
 
 /* Functions of the program that a request calls; NULL: none. `cookie` is their first argument. */
 typedef struct xd_request_callbacks {
-    void       *cookie;
+    void     *cookie;
     /* Called when a stage of the request begins. `stage` is "text", "load", "denoise" or
      * "decode". */
     void      (*on_stage)(void *cookie, const char *stage);
@@ -534,12 +534,11 @@ typedef struct xd_request_callbacks {
      * latents, and the request continues with the new values; otherwise it returns 0. All ranks
      * that compute the image call on_latents; the values of the lowest of these ranks are used.
      * Must be set on all ranks or on none. */
-    int       (*on_latents)(void *cookie, const xd_progress *p, int nd, const int64_t *d,
-                            float *data);
+    int  (*on_latents)(void *cookie, const xd_progress *p, int nd, const int64_t *d, float *data);
     /* Called with each preview, after on_step. Without data parallelism, only rank 0 calls
      * on_preview. With data parallelism, the first rank of each replica calls on_preview for the
      * replica's own image. */
-    void      (*on_preview)(void *cookie, const xd_image *image, const xd_progress *p);
+    void (*on_preview)(void *cookie, const xd_image *image, const xd_progress *p);
     /* Called at points where the program can do other work: between two steps, images, VAE tiles or
      * chunks of frames, and between texts if xd_open_args.keep is set. All ranks call on_turn
      * equally often. on_turn may generate with other engines, including an engine that
@@ -550,19 +549,19 @@ typedef struct xd_request_callbacks {
 } xd_request_callbacks;
 
 typedef struct xd_request {     /* call xd_request_init, then set fields */
-    size_t      size;           /* sizeof(xd_request) of the program */
-    const char *const *prompts;         /* [nprompts] prompts, UTF-8 */
-    int         nprompts;
+    size_t             size;    /* sizeof(xd_request) of the program */
+    const char *const *prompts; /* [nprompts] prompts, UTF-8 */
+    int                nprompts;
     const char *negative_prompt; /* text that describes what the image should not have; NULL: "" */
     /* size in pixels; 0: the size of the input image or, if there is none, the model's default */
     int64_t     width, height;
-    int         num_frames;             /* number of frames of a video; 0: the model's default */
-    double      fps;                    /* frames per second in a video file; 0: the model's rate */
-    int         num_inference_steps;    /* number of denoising steps; 0: the pipeline's default */
-    double      guidance_scale;         /* guidance scale; negative: the pipeline's default */
-    int64_t     seed; /* seed of 64 bits; to pass a seed above 2^63 - 1, subtract 2^64 */
-    int         random_seed;            /* 1: ignore `seed`; rank 0 draws a random seed */
-    int         num_images_per_prompt;  /* 1 by default */
+    int         num_frames;          /* number of frames of a video; 0: the model's default */
+    double      fps;                 /* frames per second in a video file; 0: the model's rate */
+    int         num_inference_steps; /* number of denoising steps; 0: the pipeline's default */
+    double      guidance_scale;      /* guidance scale; negative: the pipeline's default */
+    int64_t     seed;        /* seed of 64 bits; to pass a seed above 2^63 - 1, subtract 2^64 */
+    int         random_seed; /* 1: ignore `seed`; rank 0 draws a random seed */
+    int         num_images_per_prompt; /* 1 by default */
     xd_request_texts     texts;
     xd_request_images    images;
     xd_request_schedule  schedule;
@@ -579,7 +578,7 @@ XD_API void xd_request_init_size(xd_request *r, size_t size);
 
 /* ---- the result ------------------------------------------------------------------------- */
 
-typedef struct xd_result xd_result;     /* the images of one request */
+typedef struct xd_result xd_result; /* the images of one request */
 
 /* Generates nprompts x num_images_per_prompt images and returns them in *out. Free *out with
  * xd_result_free; *out is NULL after a failure. The call is collective: all ranks must pass equal
@@ -591,22 +590,22 @@ XD_API int       xd_result_count(const xd_result *r); /* returns the number of i
 XD_API const xd_image *xd_result_image(const xd_result *r, int i);
 /* Returns the seed of image i as an int64_t, as in xd_request.seed. In an image's parameters
  * (xd_result_json), the seed is printed as a number from 0 to 2^64 - 1, as in torch. */
-XD_API int64_t   xd_result_seed(const xd_result *r, int i);
+XD_API int64_t         xd_result_seed(const xd_result *r, int i);
 /* xd_result_json returns the parameters of image i as a JSON object. xd_result_parameters returns
  * them in the text format of A1111 (stable-diffusion-webui). */
-XD_API const char *xd_result_json(const xd_result *r, int i);
-XD_API const char *xd_result_parameters(const xd_result *r, int i);
+XD_API const char     *xd_result_json(const xd_result *r, int i);
+XD_API const char     *xd_result_parameters(const xd_result *r, int i);
 /* Returns the seconds of one part of the request: "text", "load", "denoise", "decode", "total", or
  * "first_step". Returns -1 if the time is unknown. */
-XD_API double    xd_result_seconds(const xd_result *r, const char *part);
+XD_API double          xd_result_seconds(const xd_result *r, const char *part);
 /* Writes image i to a file. The file name extension selects the format. Image formats are .png .jpg
  * .jpeg .webp .ppm; .safetensors stores latents. Video formats are .mp4 .mov .mkv .webm .gif .rgb
  * (frames of raw pixels without a header). If a video is saved with the extension of an image
  * format, each frame is saved as a file. For a video that is saved as images, a %d (or %04d) in
  * `path` is replaced by the frame number, from 1; if there is no %d, "_%04d" is inserted before the
  * extension. The file is written atomically: it is complete, or it does not exist. */
-XD_API xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e);
-XD_API void      xd_result_free(xd_result **r);
+XD_API xd_status       xd_result_save(const xd_result *r, int i, const char *path, xd_err *e);
+XD_API void            xd_result_free(xd_result **r);
 
 #ifdef __cplusplus
 }

@@ -21,12 +21,12 @@
 #include "base/err.h"
 #include "tensor/tensor.h"
 
-typedef struct xd_dev    xd_dev;
+typedef struct xd_dev        xd_dev;
 /* A queue of work of a device. A queue pointer of NULL stands for the device's default queue. */
-typedef struct xd_stream xd_stream;
-typedef struct xd_ops    xd_ops;
+typedef struct xd_stream     xd_stream;
+typedef struct xd_ops        xd_ops;
 /* functions that queue work on a device's lanes, which are its queues (backend/lanes.h) */
-typedef struct xd_dev_lanes xd_dev_lanes;
+typedef struct xd_dev_lanes  xd_dev_lanes;
 typedef struct xd_dev_graphs xd_dev_graphs; /* functions that record kernels (backend/graphs.h) */
 typedef struct xd_dev_name { char s[32]; } xd_dev_name;
 
@@ -36,13 +36,13 @@ enum { XD_FETCH_PLACES = 4 };
 
 typedef struct xd_dev_ops {
     /* Allocates device memory aligned to XD_ALIGN. Returns NULL if out of memory. */
-    void *(*get)(xd_dev *d, size_t bytes);
-    void  (*put)(xd_dev *d, void *p, size_t bytes);
+    void     *(*get)(xd_dev *d, size_t bytes);
+    void      (*put)(xd_dev *d, void *p, size_t bytes);
     /* blocks the host until all work of stream s has ended */
-    void  (*sync)(xd_dev *d, xd_stream *s);
+    void      (*sync)(xd_dev *d, xd_stream *s);
     /* Writes the number of bytes of device memory that can be allocated now to *available, and the
      * size of the device memory in bytes to *total. */
-    void  (*memory)(xd_dev *d, size_t *available, size_t *total);
+    void      (*memory)(xd_dev *d, size_t *available, size_t *total);
     /* Copies bytes from host memory to device memory, after the earlier work and before the later
      * work of stream s. The caller may reuse the host memory when the function returns. */
     xd_status (*upload)(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes);
@@ -98,28 +98,28 @@ typedef struct xd_dev_ops {
      * discards all timestamps, so the index of the next timestamp is 0. */
     int64_t   (*stamp)(xd_dev *d, xd_stream *s);
     int64_t   (*stamps)(xd_dev *d, int64_t *ns, int64_t most);
-    void  (*close)(xd_dev *d);
+    void      (*close)(xd_dev *d);
 } xd_dev_ops;
 
 struct xd_dev {
-    const xd_dev_ops *mem;
-    const xd_ops     *ops;
-    const xd_dev_lanes *lanes; /* functions for lanes (queues); NULL: there is only one queue */
-    const xd_dev_graphs *graphs;        /* functions that record graphs; NULL: no graphs */
-    char              name[32];         /* name of the device, e.g. "cpu-amx", "cuda:0", "count" */
+    const xd_dev_ops    *mem;
+    const xd_ops        *ops;
+    const xd_dev_lanes  *lanes;    /* functions for lanes (queues); NULL: there is only one queue */
+    const xd_dev_graphs *graphs;   /* functions that record graphs; NULL: no graphs */
+    char                 name[32]; /* name of the device, e.g. "cpu-amx", "cuda:0", "count" */
     /* 1: a count device (it computes nothing); never dereference its addresses */
-    int               counts;
-    int               host_memory;      /* 1: the host may access device memory */
-    int               rotates;          /* 1: the device implements `rotate` of xd_ops */
+    int                  counts;
+    int                  host_memory; /* 1: the host may access device memory */
+    int                  rotates;     /* 1: the device implements `rotate` of xd_ops */
     /* The set of query types (with bit 1u << type for each type) for which attention computes int8
      * scores if xd_attn_args.int8 is 1. Attention with other query types ignores
      * xd_attn_args.int8. */
-    unsigned          int8_attn;
-    int               fp8_gemm;         /* 1: GEMMs support fp8 inputs (xd_gemm.fp8) */
-    int               narrow_bias;      /* 1: linear layers accept biases of the compute type */
+    unsigned             int8_attn;
+    int                  fp8_gemm;    /* 1: GEMMs support fp8 inputs (xd_gemm.fp8) */
+    int                  narrow_bias; /* 1: linear layers accept biases of the compute type */
     /* 1: a norm with `add` is faster than a norm and a separate addition */
-    int               norm_adds;
-    void             *priv;
+    int                  norm_adds;
+    void                *priv;
 };
 
 /* Opens a device by name: a kind ("cpu"), or a kind and an instance ("cuda:1"). If `name` is NULL,
@@ -151,10 +151,10 @@ void      xd_dev_close(xd_dev **d);
 
 typedef struct xd_counts { /* work that a count device has counted since the last reset */
     /* floating-point operations: 2 for each multiply-add of GEMM, convolution, attention */
-    double flops;
+    double  flops;
     /* parts of `flops`: the operations of GEMMs, of attention and of convolutions */
-    double gemm_flops, attn_flops, conv_flops;
-    double bytes;                       /* bytes of operands that ops read and write */
+    double  gemm_flops, attn_flops, conv_flops;
+    double  bytes; /* bytes of operands that ops read and write */
     int64_t calls;
     int64_t small; /* calls with fewer than 4e9 operations and less than 20 MB of operands */
 } xd_counts;
@@ -192,25 +192,25 @@ void     xd_dev_forget(xd_dev *d);
 /* A device kind, such as "cpu" or "cuda". Each device kind has its own folder in backend/ and an
  * entry in the list of registry.c. */
 typedef struct xd_dev_kind {
-    const char *name;              /* kind name, e.g. "cpu": the part of a device name before ':' */
+    const char *name; /* kind name, e.g. "cpu": the part of a device name before ':' */
     /* Opens a device. `which` is the part of the device name after ':', or "". Returns XD_EINVAL if
      * there is no such device. */
-    xd_status (*open)(xd_dev **d, const char *which, xd_err *e);
+    xd_status   (*open)(xd_dev **d, const char *which, xd_err *e);
     /* Implements xd_dev_open_sizes. If the function pointer `open_sizes` is NULL, `open` is called
      * instead. */
-    xd_status (*open_sizes)(xd_dev **d, xd_err *e);
+    xd_status   (*open_sizes)(xd_dev **d, xd_err *e);
     /* Writes to *n the number of instances of the kind on this host, which are named "kind:0" to
      * "kind:<n-1>". The function pointer `instances` is NULL if the kind has only one device, which
      * all ranks of a host share. */
-    xd_status (*instances)(int *n, xd_err *e);
+    xd_status   (*instances)(int *n, xd_err *e);
     /* Starts to load the libraries of the device kind in the background; `open` waits until they
      * are loaded. May be NULL. */
-    void      (*early)(void);
+    void        (*early)(void);
     /* Reports the kind's libraries and their versions. May be NULL. */
-    void      (*about)(xd_fact *fact, void *cookie);
+    void        (*about)(xd_fact *fact, void *cookie);
     /* Returns the bytes of address space that kernels will map in this process when they first run.
      * Memory plans do not include these bytes. May be NULL. */
-    double    (*address_space)(void);
+    double      (*address_space)(void);
 } xd_dev_kind;
 
 /* Writes to *n the number of devices of the kind that `name` names. *n is 1 if the kind has only
@@ -220,20 +220,20 @@ xd_status xd_dev_instances(const char *name, int *n, xd_err *e);
 /* all device kinds; the array ends with NULL, and the first kind is the default */
 extern const xd_dev_kind *const xd_dev_kinds[];
 
-void     xd_dev_early(void);            /* calls `early` of every device kind */
-void     xd_dev_about(xd_fact *fact, void *cookie);     /* calls `about` of every device kind */
+void xd_dev_early(void);                        /* calls `early` of every device kind */
+void xd_dev_about(xd_fact *fact, void *cookie); /* calls `about` of every device kind */
 
 /* Computes how much host memory is left. Writes to *machine the number of bytes that all processes
  * of this machine (or of this control group) together may still allocate. Writes to *process the
  * number of bytes of address space that this process may still map (ulimit -v), minus the address
  * space that kernels will map later. */
-void     xd_host_memory(size_t *machine, size_t *process);
+void   xd_host_memory(size_t *machine, size_t *process);
 /* Returns the bytes of address space that this process may still map, including the address space
  * that kernels will map later. */
-size_t   xd_host_address_space(void);
+size_t xd_host_address_space(void);
 /* Sets *available to the smaller of the two values that xd_host_memory returns, and *total to the
  * size of the host's memory in bytes. */
-void     xd_host_memory_free(size_t *available, size_t *total);
+void   xd_host_memory_free(size_t *available, size_t *total);
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
@@ -265,17 +265,17 @@ void     xd_host_memory_free(size_t *available, size_t *total);
 enum { XD_INT8_MAX_INPUTS = 130000 };
 
 typedef struct xd_weight {
-    xd_dtype type;              /* type of the packed elements: compute type, I8 or F8E4M3 */
+    xd_dtype     type; /* type of the packed elements: compute type, I8 or F8E4M3 */
     /* number that identifies the packed layout, chosen by the device; 0: rows [out,in] */
-    int      layout;
-    int64_t  out, in;           /* number of output channels; inputs per group */
-    int      nk;                /* number of spatial dimensions: 0 (linear), 2 or 3 */
-    int      kernel[3];         /* kernel size along t,h,w; 1 in unused dimensions */
-    int      stride[3];         /* stride of a convolution, on which packing may depend */
-    int      groups;            /* number of groups of a convolution; 1: not grouped */
-    int      floats;            /* 1: a GEMM with I8 weights keeps its input in f32 */
-    void    *p;
-    size_t   bytes;
+    int          layout;
+    int64_t      out, in;   /* number of output channels; inputs per group */
+    int          nk;        /* number of spatial dimensions: 0 (linear), 2 or 3 */
+    int          kernel[3]; /* kernel size along t,h,w; 1 in unused dimensions */
+    int          stride[3]; /* stride of a convolution, on which packing may depend */
+    int          groups;    /* number of groups of a convolution; 1: not grouped */
+    int          floats;    /* 1: a GEMM with I8 weights keeps its input in f32 */
+    void        *p;
+    size_t       bytes;
     /* The scales sw[out] of a quantized weight. The caller sets `scale` before `pack` if it knows
      * the scales, because the rows belong to a larger matrix. If `scale` is NULL, `pack` computes
      * the scales from the float elements of the source. If source and weight are both F8E4M3,
@@ -285,7 +285,7 @@ typedef struct xd_weight {
     const float *scale;
 } xd_weight;
 
-int xd_is_quantized(xd_dtype t);        /* returns 1 if t is I8 or F8E4M3 */
+int   xd_is_quantized(xd_dtype t); /* returns 1 if t is I8 or F8E4M3 */
 /* Returns the scale sw of a row whose largest magnitude is `most` (NaN if the row has non-finite
  * elements). */
 float xd_quant_scale(xd_dtype t, float most);
@@ -296,12 +296,18 @@ float xd_quant_scale(xd_dtype t, float most);
  * R is symmetric and orthogonal, so a second rotation restores x. n <= XD_ROTATE_MAX. */
 enum { XD_ROTATE_MAX = 1024 };
 void xd_rotation(float *x, int64_t n);
-int  xd_rotates(int64_t n);             /* returns 1 if n = 4^k, so that R exists */
+int  xd_rotates(int64_t n); /* returns 1 if n = 4^k, so that R exists */
 
 /* ---- arguments of ops --------------------------------------------------------------------- */
 
 typedef enum xd_act {
-    XD_NONE, XD_GELU_TANH, XD_GELU_ERF, XD_SILU, XD_RELU, XD_GELU_QUICK, XD_TANH,
+    XD_NONE,
+    XD_GELU_TANH,
+    XD_GELU_ERF,
+    XD_SILU,
+    XD_RELU,
+    XD_GELU_QUICK,
+    XD_TANH,
     XD_NACTS,
 } xd_act;
 
@@ -357,10 +363,10 @@ typedef struct xd_attn_args {
     int            nkv, nparts;
     const int64_t *kv_len;
     float          scale;
-    int64_t        window;      /* query i sees keys j with |i - j| <= window; 0: all keys */
-    int            causal;      /* 1: causal mask: query i sees only keys j <= i */
-    float          softcap;     /* the soft cap of the scores; 0: no cap */
-    int            int8;        /* 1: int8 scores, if the device supports them (int8_attn) */
+    int64_t        window;  /* query i sees keys j with |i - j| <= window; 0: all keys */
+    int            causal;  /* 1: causal mask: query i sees only keys j <= i */
+    float          softcap; /* the soft cap of the scores; 0: no cap */
+    int            int8;    /* 1: int8 scores, if the device supports them (int8_attn) */
 } xd_attn_args;
 
 /* Arguments of a norm of rows: out[n,C] = norm(in) * gain + bias, then * (1 + scale) + shift.
@@ -378,7 +384,7 @@ typedef struct xd_attn_args {
  *                `out` must be contiguous and C a multiple of 16. */
 typedef struct xd_norm {
     xd_tensor out, in, gain, bias, scale, shift, like;
-    int       rms;              /* 1: RMS norm, x / sqrt(mean x^2 + eps); 0: layer norm */
+    int       rms; /* 1: RMS norm, x / sqrt(mean x^2 + eps); 0: layer norm */
     float     eps;
     xd_tensor add, gate, sx;
     xd_dtype  via;
@@ -395,7 +401,10 @@ typedef struct xd_norm {
  *            present, in and out are [T,H,W,C], where T, H and W are multiples of t, h and w.
  *            norm(in) * scale + shift is then computed before SiLU, and each element of scale and
  *            shift applies to T/t x H/h x W/w positions. */
-typedef struct xd_moments { xd_tensor out, in; int groups; } xd_moments;
+typedef struct xd_moments {
+    xd_tensor out, in;
+    int       groups;
+} xd_moments;
 typedef struct xd_gnorm {
     xd_tensor out, in, sums, gain, bias, scale, shift;
     int       groups, silu;
@@ -405,7 +414,10 @@ typedef struct xd_gnorm {
 
 /* Computes out = act(a) * b, elementwise; if b is absent, out = act(a). All tensors are [n,C], F32
  * or BF16; out may be a. */
-typedef struct xd_glu { xd_tensor out, a, b; xd_act act; } xd_glu;
+typedef struct xd_glu {
+    xd_tensor out, a, b;
+    xd_act    act;
+} xd_glu;
 
 /* Computes acc[n,C] += gate * in. acc is F32 or BF16; gate is [1,C] or [n,C] F32, or absent, which
  * stands for 1. */
@@ -413,7 +425,10 @@ typedef struct xd_addmul { xd_tensor acc, gate, in; } xd_addmul;
 
 /* Computes y = a x + b y, elementwise, for F32 tensors x and y of the same shape. If x is absent, y
  * = b y. If b is 0 and x is present, y is not read. */
-typedef struct xd_axpby_args { xd_tensor y, x; float a, b; } xd_axpby_args;
+typedef struct xd_axpby_args {
+    xd_tensor y, x;
+    float     a, b;
+} xd_axpby_args;
 
 /* Computes out[t,h,w,O] = conv(in[T,H,W,C], w) + bias (+ residual), channels last. With a 2-D
  * kernel, T is the number of frames in a batch. On each of the axes t,h,w, the image is padded with
@@ -427,7 +442,10 @@ typedef struct xd_conv {
 
 /* Enlarges an image by integer factors f, with nearest-neighbour interpolation:
  * in [T,H,W,C] -> out [T f0,H f1,W f2,C]. */
-typedef struct xd_resize { xd_tensor out, in; int factor[3]; } xd_resize;
+typedef struct xd_resize {
+    xd_tensor out, in;
+    int       factor[3];
+} xd_resize;
 
 /* Looks up rows of a table: out[i,:] = table[ids[i],:]. The table is F32, BF16 or F16 (possibly
  * unaligned, in a mapped file), ids are I32 [n], and out is F32 or BF16. Returns XD_EINVAL if an id
@@ -450,18 +468,21 @@ typedef struct xd_lookup { xd_tensor out, table, ids; } xd_lookup;
 enum { XD_QKNORM_MAX = 1024 };
 typedef struct xd_qk_heads { xd_tensor out, in, gain, bias; } xd_qk_heads;
 typedef struct xd_qknorm {
-    xd_tensor out, in, gain, bias, cos, sin;
-    int       norm;             /* 1: computes the norm; 0: only gain, bias and rotation */
-    int       rms;              /* 1: the norm is an RMS norm; 0: it is a layer norm */
-    int       halves;
-    float     eps;
+    xd_tensor   out, in, gain, bias, cos, sin;
+    int         norm; /* 1: computes the norm; 0: only gain, bias and rotation */
+    int         rms;  /* 1: the norm is an RMS norm; 0: it is a layer norm */
+    int         halves;
+    float       eps;
     xd_qk_heads also;
 } xd_qknorm;
 
 /* Rotates each group of `group` elements of a row (xd_rotation). in, out: [n,C] F32 or BF16, types
  * may differ; C is a multiple of `group`; out may be `in`. Devices whose `rotates` is 0 return
  * XD_EUNSUPPORTED. */
-typedef struct xd_rotate { xd_tensor out, in; int64_t group; } xd_rotate;
+typedef struct xd_rotate {
+    xd_tensor out, in;
+    int64_t   group;
+} xd_rotate;
 
 /* Copies and converts elements from one tensor to another of the same shape. Any strides are
  * allowed, also for the last dimension. `in` is F32, F16, BF16, F64, F8E4M3 or F8E5M2, and `out` is
@@ -471,46 +492,58 @@ typedef struct xd_copy { xd_tensor out, in; } xd_copy;
 /* ---- the table of ops --------------------------------------------------------------------- */
 
 typedef enum xd_op {
-    XD_OP_GEMM, XD_OP_ATTN, XD_OP_NORM, XD_OP_MOMENTS, XD_OP_GNORM, XD_OP_GLU,
-    XD_OP_ADDMUL, XD_OP_AXPBY, XD_OP_CONV, XD_OP_RESIZE, XD_OP_LOOKUP, XD_OP_COPY,
-    XD_OP_QKNORM, XD_OP_ROTATE, XD_NOPS,
+    XD_OP_GEMM,
+    XD_OP_ATTN,
+    XD_OP_NORM,
+    XD_OP_MOMENTS,
+    XD_OP_GNORM,
+    XD_OP_GLU,
+    XD_OP_ADDMUL,
+    XD_OP_AXPBY,
+    XD_OP_CONV,
+    XD_OP_RESIZE,
+    XD_OP_LOOKUP,
+    XD_OP_COPY,
+    XD_OP_QKNORM,
+    XD_OP_ROTATE,
+    XD_NOPS,
 } xd_op;
 
 /* The kernels of a device. `scratch` returns the number of bytes of scratch memory that the caller
  * must pass to an op as `tmp`. `tmp` is aligned to XD_ALIGN, and may be NULL if `scratch` returns
  * 0. */
 struct xd_ops {
-    const char *name;    /* name of the table, e.g. "c", "avx2", "avx512", "amx", "cuda", "count" */
-    size_t    (*scratch)(xd_dev *d, xd_op op, const void *args);
+    const char *name; /* name of the table, e.g. "c", "avx2", "avx512", "amx", "cuda", "count" */
+    size_t      (*scratch)(xd_dev *d, xd_op op, const void *args);
     /* Sets w->bytes and w->layout, and returns w->bytes. */
-    size_t    (*pack_size)(xd_dev *d, xd_weight *w);
+    size_t      (*pack_size)(xd_dev *d, xd_weight *w);
     /* Packs `src` [out,in(,kt,kh,kw)] into w->p. `src` is contiguous and of a float type, or I8 for
      * an I8 weight; `src` may be in a mapped file and unaligned. `tmp` is scratch memory of as many
      * bytes as pack_tmp returns. */
-    size_t    (*pack_tmp)(xd_dev *d, const xd_weight *w, xd_dtype src);
-    xd_status (*pack)(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp);
+    size_t      (*pack_tmp)(xd_dev *d, const xd_weight *w, xd_dtype src);
+    xd_status   (*pack)(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp);
     /* Returns the number of rows in a band. A linear layer is packed in bands, which several
      * threads may pack concurrently. If all rows of the weight must be packed in one call,
      * pack_band returns 0. */
-    int64_t   (*pack_band)(xd_dev *d, const xd_weight *w);
+    int64_t     (*pack_band)(xd_dev *d, const xd_weight *w);
     /* Packs all rows of `src`, which are the rows of weight w from row `row0` on. `row0` is a
      * multiple of the band that pack_band returns. The number of rows of `src` is a multiple of the
      * band too, unless `src` holds the last rows of w. */
-    xd_status (*pack_rows)(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0);
-    xd_status (*gemm)   (xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
-    xd_status (*attn)   (xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp);
-    xd_status (*norm)   (xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp);
-    xd_status (*moments)(xd_dev *d, xd_stream *s, const xd_moments *a, void *tmp);
-    xd_status (*gnorm)  (xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp);
-    xd_status (*glu)    (xd_dev *d, xd_stream *s, const xd_glu *a, void *tmp);
-    xd_status (*addmul) (xd_dev *d, xd_stream *s, const xd_addmul *a, void *tmp);
-    xd_status (*axpby)  (xd_dev *d, xd_stream *s, const xd_axpby_args *a, void *tmp);
-    xd_status (*conv)   (xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp);
-    xd_status (*resize) (xd_dev *d, xd_stream *s, const xd_resize *a, void *tmp);
-    xd_status (*lookup) (xd_dev *d, xd_stream *s, const xd_lookup *a, void *tmp);
-    xd_status (*copy)   (xd_dev *d, xd_stream *s, const xd_copy *a, void *tmp);
-    xd_status (*qknorm) (xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp);
-    xd_status (*rotate) (xd_dev *d, xd_stream *s, const xd_rotate *a, void *tmp);
+    xd_status   (*pack_rows)(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0);
+    xd_status   (*gemm)(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
+    xd_status   (*attn)(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp);
+    xd_status   (*norm)(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp);
+    xd_status   (*moments)(xd_dev *d, xd_stream *s, const xd_moments *a, void *tmp);
+    xd_status   (*gnorm)(xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp);
+    xd_status   (*glu)(xd_dev *d, xd_stream *s, const xd_glu *a, void *tmp);
+    xd_status   (*addmul)(xd_dev *d, xd_stream *s, const xd_addmul *a, void *tmp);
+    xd_status   (*axpby)(xd_dev *d, xd_stream *s, const xd_axpby_args *a, void *tmp);
+    xd_status   (*conv)(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp);
+    xd_status   (*resize)(xd_dev *d, xd_stream *s, const xd_resize *a, void *tmp);
+    xd_status   (*lookup)(xd_dev *d, xd_stream *s, const xd_lookup *a, void *tmp);
+    xd_status   (*copy)(xd_dev *d, xd_stream *s, const xd_copy *a, void *tmp);
+    xd_status   (*qknorm)(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp);
+    xd_status   (*rotate)(xd_dev *d, xd_stream *s, const xd_rotate *a, void *tmp);
 };
 
 #endif

@@ -11,9 +11,9 @@
 #include "backend/backend.h"
 
 typedef enum xd_dev_lane {
-    XD_LANE_COMPUTE,            /* lane (queue) of kernels, uploads and downloads */
-    XD_LANE_OUT,                /* lane (queue) of the outgoing data of messages */
-    XD_LANE_IN,                 /* lane (queue) of the incoming data of messages */
+    XD_LANE_COMPUTE, /* lane (queue) of kernels, uploads and downloads */
+    XD_LANE_OUT,     /* lane (queue) of the outgoing data of messages */
+    XD_LANE_IN,      /* lane (queue) of the incoming data of messages */
     XD_NLANES,
 } xd_dev_lane;
 
@@ -22,7 +22,7 @@ typedef struct xd_handle { char bytes[64]; } xd_handle;
 
 /* A link is a group of ranks that exchange messages between their devices. Each link has its own
  * queue for messages. */
-typedef struct xd_link    xd_link;
+typedef struct xd_link xd_link;
 typedef struct xd_link_id { char bytes[128]; } xd_link_id;
 
 /* Functions that send messages from device to device by a library such as NCCL. Each rank has its
@@ -32,19 +32,19 @@ typedef struct xd_dev_links {
     const char *name;
     /* Creates, on one rank, the id of a link to be opened. If `id` is NULL, only checks that the
      * library is available. */
-    xd_status (*id)(xd_dev *d, xd_link_id *id, xd_err *e);
+    xd_status   (*id)(xd_dev *d, xd_link_id *id, xd_err *e);
     /* Opens a link. All `size` ranks of the link call this function together. Returns NULL on
      * failure. */
-    xd_link  *(*open)(xd_dev *d, const xd_link_id *id, int rank, int size, xd_err *e);
-    void      (*begin)(xd_link *k, xd_mark *behind);
-    void      (*send)(xd_link *k, const void *p, size_t bytes, int to);
-    void      (*recv)(xd_link *k, void *p, size_t bytes, int from);
+    xd_link    *(*open)(xd_dev *d, const xd_link_id *id, int rank, int size, xd_err *e);
+    void        (*begin)(xd_link *k, xd_mark *behind);
+    void        (*send)(xd_link *k, const void *p, size_t bytes, int to);
+    void        (*recv)(xd_link *k, void *p, size_t bytes, int from);
     /* ends a group of messages; the mark `done` is reached when all messages of the group have
      * completed */
-    void      (*end)(xd_link *k, xd_mark *done);
-    xd_status (*check)(xd_link *k, xd_err *e);        /* returns XD_ECOMM if a message has failed */
+    void        (*end)(xd_link *k, xd_mark *done);
+    xd_status   (*check)(xd_link *k, xd_err *e); /* returns XD_ECOMM if a message has failed */
     /* closes a link; if `abort` is 1, cancels the link's messages that have not completed */
-    void      (*close)(xd_link *k, int abort);
+    void        (*close)(xd_link *k, int abort);
 } xd_dev_links;
 
 struct xd_dev_lanes {
@@ -68,7 +68,7 @@ struct xd_dev_lanes {
      * memory, `up` copies from pinned host memory to device memory, and `copy` copies within device
      * memory. */
     xd_status (*down)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
-    xd_status (*up)  (xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
+    xd_status (*up)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     xd_status (*copy)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     /* Functions that share this device's memory and marks (events) with other processes of the
      * host. `lend` allocates memory, and `mark_lend` creates a mark. Both write a handle (of CUDA
@@ -82,7 +82,7 @@ struct xd_dev_lanes {
     xd_mark  *(*mark_borrow)(xd_dev *d, const xd_handle *h);
     void      (*lend_end)(xd_dev *d, void *p);
     void      (*borrow_end)(xd_dev *d, void *p);
-    const xd_dev_links *links;          /* NULL: there is no library for messages */
+    const xd_dev_links *links; /* NULL: there is no library for messages */
 };
 
 #endif

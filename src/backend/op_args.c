@@ -46,8 +46,8 @@ xd_status xd_conv_check(const xd_conv *a, xd_types types)
         !xd_types_has(types, a->out.type))
         return XD_EINVAL;
     for (int i = 0; i < 3; i++)
-        if (a->out.d[i] > 0 && (a->out.d[i] - 1) * a->stride[i] + w->kernel[i] >
-                                   a->in.d[i] + a->lo[i] + a->hi[i])
+        if (a->out.d[i] > 0 &&
+            (a->out.d[i] - 1) * a->stride[i] + w->kernel[i] > a->in.d[i] + a->lo[i] + a->hi[i])
             return XD_EINVAL;
     return XD_OK;
 }
@@ -58,12 +58,11 @@ xd_status xd_norm_check(const xd_norm *a, xd_types types)
 {
     int narrow = a->sx.p && a->out.type == XD_F8E4M3 && a->via != XD_F32 &&
                  xd_types_has(types, a->via) && a->out.d[1] % 16 == 0 && xd_contiguous(a->out);
-    return valid_if(xd_types_has(types, a->in.type) &&
-                    (narrow || xd_types_has(types, a->out.type)) &&
-                    (!a->like.nd || (a->like.type == XD_F32 && same_shape(&a->like, &a->in, 2))) &&
-                    (!a->add.p || (xd_types_has(types, a->add.type) && a->in.p != a->out.p &&
-                                   same_shape(&a->add, &a->in, 2) &&
-                                   (!a->gate.p || a->gate.type == XD_F32))));
+    return valid_if(
+        xd_types_has(types, a->in.type) && (narrow || xd_types_has(types, a->out.type)) &&
+        (!a->like.nd || (a->like.type == XD_F32 && same_shape(&a->like, &a->in, 2))) &&
+        (!a->add.p || (xd_types_has(types, a->add.type) && a->in.p != a->out.p &&
+                       same_shape(&a->add, &a->in, 2) && (!a->gate.p || a->gate.type == XD_F32))));
 }
 
 xd_status xd_moments_check(const xd_moments *a, xd_types types)
@@ -82,8 +81,7 @@ static int divides(const xd_tensor *t, const xd_gnorm *a)
     int same = t->type == XD_F32 && t->nd == 4 && a->in.nd == 4 && a->out.nd == 4 &&
                t->d[3] == a->in.d[3];
     for (int i = 0; i < 3 && same; i++)
-        same = a->out.d[i] == a->in.d[i] &&
-               (t->d[i] ? a->in.d[i] % t->d[i] == 0 : a->in.d[i] == 0);
+        same = a->out.d[i] == a->in.d[i] && (t->d[i] ? a->in.d[i] % t->d[i] == 0 : a->in.d[i] == 0);
     return same;
 }
 
@@ -123,13 +121,12 @@ xd_status xd_qknorm_check(const xd_qknorm *a, xd_types types)
     if (!xd_types_has(types, a->in.type) || !xd_types_has(types, a->out.type) || a->in.nd != 3 ||
         D < 1 || D > XD_QKNORM_MAX)
         return XD_EINVAL;
-    return valid_if(are_heads(&(xd_qk_heads){ a->out, a->in, a->gain, a->bias }, n, D) &&
-                    (!a->also.in.p || (are_heads(&a->also, n, D) &&
-                                       a->also.in.type == a->in.type &&
-                                       a->also.out.type == a->out.type)) &&
-                    !a->cos.p == !a->sin.p &&
-                    (!a->cos.p ||
-                     (D % 2 == 0 && is_table(&a->cos, n, D) && is_table(&a->sin, n, D))));
+    return valid_if(
+        are_heads(&(xd_qk_heads){ a->out, a->in, a->gain, a->bias }, n, D) &&
+        (!a->also.in.p || (are_heads(&a->also, n, D) && a->also.in.type == a->in.type &&
+                           a->also.out.type == a->out.type)) &&
+        !a->cos.p == !a->sin.p &&
+        (!a->cos.p || (D % 2 == 0 && is_table(&a->cos, n, D) && is_table(&a->sin, n, D))));
 }
 
 xd_status xd_rotate_check(const xd_rotate *a, xd_types types)

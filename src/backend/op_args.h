@@ -13,7 +13,7 @@
 typedef unsigned xd_types;
 #define XD_TYPES_F32_BF16 (1u << XD_F32 | 1u << XD_BF16)
 
-enum { XD_ATTN_MAXD = 1024 };           /* maximum number of elements of an attention head */
+enum { XD_ATTN_MAXD = 1024 }; /* maximum number of elements of an attention head */
 
 int       xd_types_has(xd_types types, xd_dtype t);
 xd_status xd_gemm_check(const xd_gemm *a, xd_types types);
@@ -34,11 +34,11 @@ xd_status xd_qknorm_check(const xd_qknorm *a, xd_types types);
 xd_status xd_rotate_check(const xd_rotate *a, xd_types types);
 
 /* Returns the number of elements of a convolution's kernel; 1 for a linear layer. */
-int64_t   xd_weight_taps(const xd_weight *w);
+int64_t xd_weight_taps(const xd_weight *w);
 /* returns the number of keys in all segments of an attention call */
-int64_t   xd_attn_keys(const xd_attn_args *a);
+int64_t xd_attn_keys(const xd_attn_args *a);
 /* Returns the number of key heads Hk of an attention call, or the number of query heads H if the
  * call has no keys. */
-int64_t   xd_attn_heads_kv(const xd_attn_args *a);
+int64_t xd_attn_heads_kv(const xd_attn_args *a);
 
 #endif

@@ -101,8 +101,10 @@ xd_status xd_dev_open_best(xd_dev **d, int rank, int ranks, xd_err *e)
         if (s != XD_OK || n == 0)
             return s == XD_OK ? xd_fail(e, XD_EUNSUPPORTED, "there is no %s", k->name) : s;
         if (n < ranks)
-            return xd_fail(e, XD_EINVAL, "%d ranks of this host would need %d devices \"%s\", but "
-                           "there %s %d", ranks, ranks, k->name, n == 1 ? "is" : "are", n);
+            return xd_fail(e, XD_EINVAL,
+                           "%d ranks of this host would need %d devices \"%s\", but "
+                           "there %s %d",
+                           ranks, ranks, k->name, n == 1 ? "is" : "are", n);
         snprintf(which, sizeof which, "%d", rank);
         s = k->open(d, which, e);
         if (e && s == XD_EUNSUPPORTED)

@@ -12,7 +12,7 @@
 
 #include <stddef.h>
 
-enum { XD_ALIGN = 64 };         /* every piece starts at a multiple of this many bytes */
+enum { XD_ALIGN = 64 }; /* every piece starts at a multiple of this many bytes */
 
 typedef struct xd_arena {
     /* Start of the block, which the arena does not own; not a valid address on a count device. */
@@ -20,13 +20,13 @@ typedef struct xd_arena {
     /* All three are in bytes. cap: size of the block without `kept`; used: bytes in use; peak:
      * largest value of `used` so far. */
     size_t cap, used, peak;
-    size_t kept;                /* bytes allocated by xd_arena_keep at the end of the block */
+    size_t kept; /* bytes allocated by xd_arena_keep at the end of the block */
 } xd_arena;
 
 /* Initializes an arena on the block `base` of `cap` bytes. `base` is a multiple of XD_ALIGN, and
  * the block outlives the arena. */
 void   xd_arena_init(xd_arena *a, void *base, size_t cap);
-void  *xd_arena_get(xd_arena *a, size_t bytes);         /* returns NULL if there is no space */
+void  *xd_arena_get(xd_arena *a, size_t bytes); /* returns NULL if there is no space */
 size_t xd_arena_mark(const xd_arena *a);
 /* Frees the pieces allocated after `mark`. */
 void   xd_arena_rewind(xd_arena *a, size_t mark);

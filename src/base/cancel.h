@@ -10,7 +10,7 @@
 /* The cancellation flag of a request; initialize it with {0}. Any thread may set the flag, and the
  * computing thread polls it. */
 typedef struct xd_canceller {
-    atomic_int state;           /* 0: the request is not cancelled */
+    atomic_int state; /* 0: the request is not cancelled */
     char       why[sizeof((xd_err *)0)->msg];
 } xd_canceller;
 

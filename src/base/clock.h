@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-double  xd_now_s(void);         /* seconds since a fixed moment */
-int64_t xd_now_ns(void);        /* nanoseconds since the same moment */
+double  xd_now_s(void);  /* seconds since a fixed moment */
+int64_t xd_now_ns(void); /* nanoseconds since the same moment */
 
 #endif

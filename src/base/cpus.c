@@ -1,6 +1,6 @@
 /* cpus.c - reads the topology of the host's cpus, and divides the cpus into shares for several
  * processes */
-#define _GNU_SOURCE             /* for sched_setaffinity, syscall */
+#define _GNU_SOURCE /* for sched_setaffinity, syscall */
 #include "base/cpus.h"
 
 #include <ctype.h>
@@ -104,9 +104,9 @@ int xd_cpuset_bind(const xd_cpuset *s)
  * exist. */
 static int read_text(const char *root, const char *name, char *text, size_t size)
 {
-    char path[4096];
-    int  k = snprintf(path, sizeof path, "%s/%s", root, name);
-    FILE *f = k > 0 && (size_t)k < sizeof path ? fopen(path, "r") : NULL;
+    char   path[4096];
+    int    k = snprintf(path, sizeof path, "%s/%s", root, name);
+    FILE  *f = k > 0 && (size_t)k < sizeof path ? fopen(path, "r") : NULL;
     size_t n = f ? fread(text, 1, size - 1, f) : 0;
     text[n] = 0;
     if (f)
@@ -134,7 +134,7 @@ static int read_number(const char *root, int cpu, const char *name)
     char path[128], text[32];
     snprintf(path, sizeof path, "cpu/cpu%d/topology/%s", cpu, name);
     int v = read_text(root, path, text, sizeof text) && isdigit((unsigned char)text[0]) ? atoi(text)
-                                                                                    : -1;
+                                                                                        : -1;
     return v < XD_CPU_MAX ? v : -1;
 }
 
@@ -179,9 +179,9 @@ static void note_core(const char *root, xd_cpu_info *all, const xd_cpuset *usabl
         int id = read_number(root, cpu, "core_id");
         same = (xd_cpuset){ { 0 } };
         for (int i = cpu; i < XD_CPU_MAX; i++)
-            if (i == cpu || (id >= 0 && xd_cpuset_has(usable, i) &&
-                             read_number(root, i, "core_id") == id &&
-                             read_number(root, i, "physical_package_id") == socket))
+            if (i == cpu ||
+                (id >= 0 && xd_cpuset_has(usable, i) && read_number(root, i, "core_id") == id &&
+                 read_number(root, i, "physical_package_id") == socket))
                 xd_cpuset_add(&same, i);
     }
     for (int i = 0; i < XD_CPU_MAX; i++) {
@@ -213,8 +213,8 @@ static void note_cache(const char *root, xd_cpu_info *all, int cpu)
 static int by_place(const void *a, const void *b)
 {
     const xd_cpu_info *p = a, *q = b;
-    int x[] = { p->node, p->socket, p->l3, p->core, p->smt },
-        y[] = { q->node, q->socket, q->l3, q->core, q->smt };
+    int                x[] = { p->node, p->socket, p->l3, p->core, p->smt },
+                       y[] = { q->node, q->socket, q->l3, q->core, q->smt };
     for (size_t i = 0; i < sizeof x / sizeof *x; i++)
         if (x[i] != y[i])
             return x[i] < y[i] ? -1 : 1;
@@ -238,8 +238,8 @@ static void count_parts(xd_cpus *c)
 
 int xd_cpus_read(xd_cpus *c, const char *root, const xd_cpuset *mask)
 {
-    xd_cpuset online, usable = *mask;
-    xd_cpu_info   *all = calloc(XD_CPU_MAX, sizeof *all);
+    xd_cpuset    online, usable = *mask;
+    xd_cpu_info *all = calloc(XD_CPU_MAX, sizeof *all);
     *c = (xd_cpus){ 0 };
     root = root ? root : SYSTEM;
     if (!all)
@@ -326,7 +326,10 @@ int xd_cpus_spread(const xd_cpus *c, int threads, xd_cpuset *share)
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-typedef struct search { const xd_cpuset *cpus; xd_cpuset *nodes; } search;
+typedef struct search {
+    const xd_cpuset *cpus;
+    xd_cpuset       *nodes;
+} search;
 
 static void note_owner(void *ctx, int node, const xd_cpuset *cpus)
 {

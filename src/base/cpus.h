@@ -15,31 +15,31 @@
 enum { XD_CPU_MAX = 4096 };
 typedef struct xd_cpuset { uint64_t w[XD_CPU_MAX / 64]; } xd_cpuset;
 
-int  xd_cpuset_has(const xd_cpuset *s, int cpu);
+int         xd_cpuset_has(const xd_cpuset *s, int cpu);
 /* Adds a cpu to the set; ignores numbers out of range. */
-void xd_cpuset_add(xd_cpuset *s, int cpu);
-int  xd_cpuset_count(const xd_cpuset *s);
+void        xd_cpuset_add(xd_cpuset *s, int cpu);
+int         xd_cpuset_count(const xd_cpuset *s);
 /* Parses a list of cpus or nodes in the system's format, "0-3,8"; "" is the empty set. Returns 0 if
  * the list is not valid. */
-int  xd_cpuset_read(xd_cpuset *s, const char *list);
+int         xd_cpuset_read(xd_cpuset *s, const char *list);
 /* Writes the set as a list, "0-3,8", and returns `text`. A list that does not fit ends in "...". */
 const char *xd_cpuset_text(const xd_cpuset *s, char *text, size_t size);
 /* Read and set the affinity mask of the calling thread; threads that this thread starts later
  * inherit the mask. Return 0 on failure, with errno set. */
-int  xd_cpuset_mine(xd_cpuset *s);
-int  xd_cpuset_bind(const xd_cpuset *s);
+int         xd_cpuset_mine(xd_cpuset *s);
+int         xd_cpuset_bind(const xd_cpuset *s);
 
 typedef struct xd_cpu_info {
     int id, socket, node;
     /* l3: the lowest number of the cpus that have the same L3 cache as this cpu; core: the lowest
      * number of the cpus on the same core. */
     int l3, core;
-    int smt;                    /* index of the cpu among the siblings of its core */
+    int smt; /* index of the cpu among the siblings of its core */
 } xd_cpu_info;
 
 typedef struct xd_cpus {
-    int     n, sockets, nodes, l3s, cores;
-    xd_cpu_info *v;             /* [n], sorted by node, socket, L3 cache, core, sibling */
+    int          n, sockets, nodes, l3s, cores;
+    xd_cpu_info *v; /* [n], sorted by node, socket, L3 cache, core, sibling */
 } xd_cpus;
 
 /* Reads the topology of the online cpus in `mask`. root: a directory like /sys/devices/system
@@ -51,10 +51,10 @@ void xd_cpus_free(xd_cpus *c);
 /* Computes the cpus of rank r of n. Rank r gets a share of adjacent cores, with all cpus of each of
  * these cores. If the division leaves a remainder, the first ranks get one core more. Returns the
  * number of cpus in the share, or 0 if there are more ranks than cores. */
-int  xd_cpus_share(const xd_cpus *c, int r, int n, xd_cpuset *share);
+int xd_cpus_share(const xd_cpus *c, int r, int n, xd_cpuset *share);
 /* Chooses one cpu on each of `threads` cores, all on one NUMA node if a node has that many cores.
  * Returns the number of chosen cpus, or 0 if there are fewer cores than threads. */
-int  xd_cpus_spread(const xd_cpus *c, int threads, xd_cpuset *share);
+int xd_cpus_spread(const xd_cpus *c, int threads, xd_cpuset *share);
 
 /* Finds the NUMA nodes to which the cpus in `cpus` belong. Returns the number of nodes, or 0 if
  * unknown. */

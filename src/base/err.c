@@ -92,7 +92,7 @@ xd_status xd_fail_at(xd_err *e, xd_status code, const char *path)
     if (!strstr(e->msg, clean)) {
         memcpy(was, e->msg, sizeof was);
         snprintf(e->msg, sizeof e->msg, "%s: %.*s", clean, (int)sizeof was / 2, was);
-        xd_one_line(e->msg);    /* truncation may have cut the last character */
+        xd_one_line(e->msg); /* truncation may have cut the last character */
     }
     free(clean);
     return code;
@@ -123,8 +123,8 @@ void xd_err_clear(xd_err *e)
 xd_size xd_size_text(double bytes)
 {
     static const char *const units[] = { "kB", "MB", "GB", "TB", "PB", "EB" };
-    xd_size t;
-    int     u = 0;
+    xd_size                  t;
+    int                      u = 0;
     for (bytes /= 1e3; bytes >= 999.5 && u < 5; bytes /= 1e3)
         u++;
     snprintf(t.s, sizeof t.s, "%.3g %s", bytes, units[u]);
@@ -154,8 +154,10 @@ xd_status xd_size_read(const char *text, const char *name, int64_t *bytes, xd_er
     int    digits = end > text && isdigit((unsigned char)end[-1]);
     unit = unit_bytes(end + strspn(end, " "));
     if (!digits || !(unit > 0) || !(n * unit >= 1) || n * unit > 9e18)
-        return xd_fail(e, XD_EINVAL, "%s is \"%s\"; it must be a size, such as 12GB, 11.5GiB, "
-                       "800MB or a number of bytes", name, text);
+        return xd_fail(e, XD_EINVAL,
+                       "%s is \"%s\"; it must be a size, such as 12GB, 11.5GiB, "
+                       "800MB or a number of bytes",
+                       name, text);
     *bytes = (int64_t)(n * unit);
     return XD_OK;
 }

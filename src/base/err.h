@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "xdit/err.h"           /* declares xd_status and xd_err, which are public */
+#include "xdit/err.h" /* declares xd_status and xd_err, which are public */
 
 #if defined(__GNUC__)
 #define XD_PRINTF(a, b) __attribute__((format(printf, a, b)))
@@ -39,10 +39,10 @@ size_t xd_utf8_invalid_at(const char *s);
 /* Replaces with '?' each byte that is not UTF-8 and each control character (C0 and C1) that is not
  * in `keep`. Text from a file, such as a tensor's name, could otherwise start new lines or send
  * escape sequences to a terminal. */
-void xd_clean(char *text, const char *keep);
+void   xd_clean(char *text, const char *keep);
 /* Replaces with '?' every byte that xd_clean can replace, new lines included. All error messages
  * and log lines pass through xd_one_line. */
-void xd_one_line(char *text);
+void   xd_one_line(char *text);
 
 /* Returns the short name of a status code: "out of memory", "wrong format". The result is never
  * NULL. */
@@ -51,7 +51,7 @@ const char *xd_status_name(xd_status s);
 /* A size in bytes as text, for messages: "2.51 GB", "73 MB", "0 kB". The field `s` of the struct
  * that xd_size_text returns has this text. */
 typedef struct xd_size { char s[16]; } xd_size;
-xd_size xd_size_text(double bytes);
+xd_size   xd_size_text(double bytes);
 /* Reads a size from text: "12GB", "11.5 GiB", "800MB", "64kB" or a number of bytes. XD_EINVAL: the
  * text is not a size; the error names the option `name`. */
 xd_status xd_size_read(const char *text, const char *name, int64_t *bytes, xd_err *e);

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/word_list.h"
 
-static const double exact = 9007199254740992.0;         /* 2^53: integers up to this are exact */
+static const double exact = 9007199254740992.0; /* 2^53: integers up to this are exact */
 
 typedef struct reader {
     const char *what;
@@ -141,8 +141,10 @@ static xd_status read_text(const reader *r, const xd_field *f, char *to, const x
     if (!s)
         return wrong_kind(r, f, v);
     if (strlen(s) >= XD_FIELD_TEXT)
-        return xd_fail(r->e, XD_EFORMAT, "%s: the text \"%.20s...\" of \"%s\" has %zu bytes; the "
-                       "maximum is %d", r->what, s, f->json, strlen(s), XD_FIELD_TEXT - 1);
+        return xd_fail(r->e, XD_EFORMAT,
+                       "%s: the text \"%.20s...\" of \"%s\" has %zu bytes; the "
+                       "maximum is %d",
+                       r->what, s, f->json, strlen(s), XD_FIELD_TEXT - 1);
     memset(to, 0, XD_FIELD_TEXT);
     memcpy(to, s, strlen(s));
     return XD_OK;
@@ -311,8 +313,7 @@ xd_status xd_fields_read(const xd_field *fields, void *out, const xd_json *obj, 
         n++;
     const xd_json *section = section_of(fields, obj);
     if (!xd_json_null(section) && !xd_json_is_object(section))
-        return xd_fail(e, XD_EFORMAT, "%s: \"%s\" should be an object", what,
-                       xd_json_key(section));
+        return xd_fail(e, XD_EFORMAT, "%s: \"%s\" should be an object", what, xd_json_key(section));
     for (int i = n - 1; i >= 0; i--)
         set_default(&fields[i], (char *)out + fields[i].off);
     for (int i = n - 1; i >= 0; i--) {
@@ -320,7 +321,7 @@ xd_status xd_fields_read(const xd_field *fields, void *out, const xd_json *obj, 
         if (xd_json_null(v))
             v = value_at(section, fields[i].json);
         xd_status st = xd_json_null(v) ? XD_OK
-                     : read_field(&r, &fields[i], (char *)out + fields[i].off, v);
+                                       : read_field(&r, &fields[i], (char *)out + fields[i].off, v);
         if (st != XD_OK)
             return st;
     }

@@ -1,5 +1,5 @@
 /* file.c - reads files, and writes files atomically */
-#define _GNU_SOURCE             /* for O_TMPFILE, mincore */
+#define _GNU_SOURCE /* for O_TMPFILE, mincore */
 #include "base/file.h"
 
 #include <errno.h>
@@ -15,13 +15,13 @@
 #include "base/pages.h"
 
 enum {
-    MAXOUT = 64,                /* max number of temporary files that xd_out_sweep can remove */
+    MAXOUT = 64, /* max number of temporary files that xd_out_sweep can remove */
     /* Number of pages that are mapped at a time to query whether they are in the page cache. */
     WINDOW = 16384
 };
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
-static char *volatile  writing[MAXOUT];
-static atomic_int      streams;         /* number of open outputs that are pipes or devices */
+static char *volatile writing[MAXOUT];
+static atomic_int streams; /* number of open outputs that are pipes or devices */
 
 int xd_file_exists(const char *path)
 {
@@ -82,8 +82,8 @@ xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, x
         goto fail;
     }
     if ((unsigned long long)st.st_size > max) {
-        xd_fail(e, XD_EFORMAT, "%s has %lld bytes; the maximum is %zu", path,
-                (long long)st.st_size, max);
+        xd_fail(e, XD_EFORMAT, "%s has %lld bytes; the maximum is %zu", path, (long long)st.st_size,
+                max);
         goto fail;
     }
     if (!(p = malloc((size_t)st.st_size + 1))) {
@@ -123,9 +123,9 @@ static xd_status read_stream(FILE *f, const char *name, size_t max, char **data,
     } while (!feof(f) && !ferror(f) && n <= max);
     if (ferror(f) || n > max) {
         free(p);
-        return ferror(f) ? xd_fail(e, XD_EIO, "cannot read %s: %s", name, strerror(errno))
-                         : xd_fail(e, XD_EFORMAT,
-                                   "%s has more than %zu bytes, the maximum", name, max);
+        return ferror(f)
+                   ? xd_fail(e, XD_EIO, "cannot read %s: %s", name, strerror(errno))
+                   : xd_fail(e, XD_EFORMAT, "%s has more than %zu bytes, the maximum", name, max);
     }
     p[n] = 0;
     *data = p;
@@ -142,9 +142,9 @@ xd_status xd_file_read_any(const char *path, size_t max, char **data, size_t *le
     if (!xd_file_is_stream(path))
         return xd_file_read(path, max, data, len, e);
     FILE     *f = fopen(path, "rb");
-    xd_status s = f ? read_stream(f, path, max, data, len, e)
-                    : xd_fail(e, XD_EIO, "cannot open %s: %s%s", path, strerror(errno),
-                              xd_path_hint(path));
+    xd_status s =
+        f ? read_stream(f, path, max, data, len, e)
+          : xd_fail(e, XD_EIO, "cannot open %s: %s%s", path, strerror(errno), xd_path_hint(path));
     if (f)
         fclose(f);
     return s;
@@ -318,7 +318,7 @@ static int link_name(xd_out *o, int fd)
         return 0;
     if (errno != EEXIST)
         return -1;
-    int old = make_tmp(o);      /* creates a file to find an unused name */
+    int old = make_tmp(o); /* creates a file to find an unused name */
     if (old < 0)
         return -1;
     close(old);
@@ -383,9 +383,9 @@ xd_status xd_file_writable(const char *path, xd_err *e)
         return xd_fail(e, XD_EIO, "cannot write a file whose name is empty");
     /* A pipe is not opened here, because opening it would wait for a reader. */
     if (xd_file_is_stream(path))
-        return access(path, W_OK) == 0
-                   ? XD_OK : xd_fail(e, XD_EIO, "cannot write %s: %s%s", path,
-                                      strerror(errno), xd_path_hint(path));
+        return access(path, W_OK) == 0 ? XD_OK
+                                       : xd_fail(e, XD_EIO, "cannot write %s: %s%s", path,
+                                                 strerror(errno), xd_path_hint(path));
     if (xd_out_open(&o, path, e) != XD_OK)
         return XD_EIO;
     xd_out_abort(&o);

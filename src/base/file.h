@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 
-int xd_file_exists(const char *path);           /* returns 1 if a file of any kind exists */
+int xd_file_exists(const char *path); /* returns 1 if a file of any kind exists */
 int xd_file_is_dir(const char *path);
 /* Returns 1 if the file is a device, a pipe or a socket. */
 int xd_file_is_stream(const char *path);
@@ -33,7 +33,7 @@ typedef struct xd_out {
     FILE *f;
     /* path: final name of the file; tmp: its temporary name, or NULL if it has none. */
     char *path, *tmp;
-    int   stream;               /* 1: the file is a device or a pipe */
+    int   stream; /* 1: the file is a device or a pipe */
 } xd_out;
 
 xd_status xd_out_open(xd_out *o, const char *path, xd_err *e);

@@ -16,8 +16,8 @@
 
 #include "base/file.h"
 
-enum { MAXDEPTH = 64 };                 /* max depth of nested lists and objects */
-static const size_t max_file = (size_t)1 << 28;         /* in bytes; large tokenizers need 2^25 */
+enum { MAXDEPTH = 64 };                         /* max depth of nested lists and objects */
+static const size_t max_file = (size_t)1 << 28; /* in bytes; large tokenizers need 2^25 */
 
 /* The prescan replaces each NaN by this string in quotes before cJSON parses the text. With the
  * quotes, the replacement is as long as "NaN". No document can contain this string, because the
@@ -26,15 +26,15 @@ static const char nan_mark[] = "\xff";
 
 struct xd_json {
     cJSON   *v;
-    xd_json *kids;                      /* [n]: the members of a list or object */
+    xd_json *kids; /* [n]: the members of a list or object */
     int      n;
-    int      last;                      /* 1: this value is the last member of its parent */
+    int      last; /* 1: this value is the last member of its parent */
 };
 
 /* ---- the prescan -------------------------------------------------------------------------- */
 
 typedef struct scan {
-    char       *p;                      /* copy of the document's text, ends in NUL */
+    char       *p; /* copy of the document's text, ends in NUL */
     size_t      len, at;
     const char *what;
     int         depth;
@@ -82,7 +82,7 @@ static void scan_word(scan *s)
     char  *p = s->p + s->at;
     size_t left = s->len - s->at;
     if (s->at && !strchr(" \t\n\r,:[{-", p[-1])) {
-        s->at++;                        /* not the start of a word: skips it */
+        s->at++; /* not the start of a word: skips it */
         return;
     }
     if (left >= 3 && !memcmp(p, "NaN", 3)) {
@@ -181,7 +181,7 @@ static int lacks_memory(const scan *s)
 static xd_status parse_own(xd_json **j, scan *s, xd_err *e)
 {
     const char *end = s->p;
-    if (s->len >= 3 && !memcmp(s->p, "\xef\xbb\xbf", 3))        /* skips a byte order mark */
+    if (s->len >= 3 && !memcmp(s->p, "\xef\xbb\xbf", 3)) /* skips a byte order mark */
         s->at = 3;
     size_t    start = s->at;
     xd_status st = prescan(s, e);

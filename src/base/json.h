@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 
-typedef struct xd_json xd_json;         /* a value inside a JSON document; borrowed */
+typedef struct xd_json xd_json; /* a value inside a JSON document; borrowed */
 
 /* Parses a JSON text. what: name of the text in errors. The caller owns the document *j. Refuses
  * deep nesting and text after the JSON value. Accepts NaN, Infinity and -Infinity without quotes,
@@ -28,8 +28,8 @@ const xd_json *xd_json_get(const xd_json *j, const char *key);
 int            xd_json_size(const xd_json *j);
 /* Returns the i-th member in constant time, or NULL. */
 const xd_json *xd_json_at(const xd_json *j, int i);
-const xd_json *xd_json_first(const xd_json *j);         /* returns the first member, or NULL */
-const xd_json *xd_json_next(const xd_json *v);          /* returns the member after v, or NULL */
+const xd_json *xd_json_first(const xd_json *j); /* returns the first member, or NULL */
+const xd_json *xd_json_next(const xd_json *v);  /* returns the member after v, or NULL */
 /* Returns the key of a member of an object, or NULL. */
 const char    *xd_json_key(const xd_json *v);
 /* Returns the text of a string, or NULL if `j` is not a string. */
@@ -64,9 +64,18 @@ typedef struct xd_field {
 } xd_field;
 
 enum { XD_FIELD_TEXT = 64, XD_FIELD_LIST = 64 };
-typedef struct xd_ints { int n; int64_t v[XD_FIELD_LIST]; } xd_ints;
-typedef struct xd_reals { int n; double v[XD_FIELD_LIST]; } xd_reals;
-typedef struct xd_names { int n; char v[XD_FIELD_LIST][XD_FIELD_TEXT]; } xd_names;
+typedef struct xd_ints {
+    int     n;
+    int64_t v[XD_FIELD_LIST];
+} xd_ints;
+typedef struct xd_reals {
+    int    n;
+    double v[XD_FIELD_LIST];
+} xd_reals;
+typedef struct xd_names {
+    int  n;
+    char v[XD_FIELD_LIST][XD_FIELD_TEXT];
+} xd_names;
 
 /* First sets all fields of the struct `out` to the defaults of a table, then sets the fields for
  * which the JSON object `obj` has values. If `obj` is NULL, all fields have the defaults. The table
@@ -75,7 +84,11 @@ xd_status xd_fields_read(const xd_field *fields, void *out, const xd_json *obj, 
                          xd_err *e);
 
 /* A text buffer that grows as text is appended. `failed` is 1 if memory ran out. */
-typedef struct xd_text_buf { char *p; size_t len, cap; int failed; } xd_text_buf;
+typedef struct xd_text_buf {
+    char  *p;
+    size_t len, cap;
+    int    failed;
+} xd_text_buf;
 void xd_buf_add(xd_text_buf *b, const char *fmt, ...) XD_PRINTF(2, 3);
 void xd_buf_vadd(xd_text_buf *b, const char *fmt, va_list ap) XD_PRINTF(2, 0);
 /* Appends any text as UTF-8: each byte that is not valid becomes U+FFFD. */
@@ -86,6 +99,6 @@ void xd_buf_json_string(xd_text_buf *b, const char *s); /* appends s as a quoted
 void xd_buf_json(xd_text_buf *b, const xd_json *v);
 void xd_buf_free(xd_text_buf *b);
 
-void xd_json_about(xd_fact *fact, void *cookie);        /* reports the version of cJSON */
+void xd_json_about(xd_fact *fact, void *cookie); /* reports the version of cJSON */
 
 #endif

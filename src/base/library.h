@@ -8,8 +8,17 @@
 #include <stddef.h>
 
 typedef enum xd_library {
-    XD_LIB_ONEDNN, XD_LIB_AVUTIL, XD_LIB_AVCODEC, XD_LIB_AVFORMAT, XD_LIB_SWSCALE, XD_LIB_CUDA,
-    XD_LIB_CUBLASLT_13, XD_LIB_CUBLASLT_12, XD_LIB_CUDNN, XD_LIB_NCCL, XD_NLIBRARIES
+    XD_LIB_ONEDNN,
+    XD_LIB_AVUTIL,
+    XD_LIB_AVCODEC,
+    XD_LIB_AVFORMAT,
+    XD_LIB_SWSCALE,
+    XD_LIB_CUDA,
+    XD_LIB_CUBLASLT_13,
+    XD_LIB_CUBLASLT_12,
+    XD_LIB_CUDNN,
+    XD_LIB_NCCL,
+    XD_NLIBRARIES
 } xd_library;
 
 /* A function of a library: the function's name, and the offset of its pointer in a table of
@@ -23,7 +32,7 @@ typedef struct xd_symbol {
  * search; NULL: the loader's directories. Returns NULL if the library is not found; `why` is then
  * the loader's error message for the first name. */
 void       *xd_library_open(xd_library l, const char *dir, char *why, size_t size);
-const char *xd_library_name(xd_library l);      /* first file name of the library */
+const char *xd_library_name(xd_library l); /* first file name of the library */
 /* Fills a table with pointers to functions of an open library. Returns NULL, or the name of a
  * function that the library lacks. */
 const char *xd_library_find(void *library, const xd_symbol *symbols, size_t n, void *table);

@@ -11,9 +11,9 @@
 
 typedef struct xd_logger {
     /* The program's function that receives log lines; NULL: log lines are dropped. */
-    void (*fn)(void *cookie, int level, const char *line);
-    void  *cookie;
-    int    level;               /* the most verbose level that is passed to fn */
+    void  (*fn)(void *cookie, int level, const char *line);
+    void *cookie;
+    int   level; /* the most verbose level that is passed to fn */
 } xd_logger;
 
 /* Makes `log` (borrowed; NULL: none) the calling thread's current log. Returns the thread's

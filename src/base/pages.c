@@ -3,7 +3,7 @@
  * The kernel backs in-memory files with small pages unless tmpfs is mounted with the option huge=.
  * To get huge pages, one small page in the range of each huge page is allocated, and the range is
  * then collapsed to a huge page (MADV_COLLAPSE), which copies almost nothing. */
-#define _GNU_SOURCE             /* for MAP_ANONYMOUS, madvise */
+#define _GNU_SOURCE /* for MAP_ANONYMOUS, madvise */
 #include "base/pages.h"
 
 #include <errno.h>
@@ -35,8 +35,8 @@ void *xd_pages_map(size_t bytes, int fd)
     int    access = PROT_READ | PROT_WRITE;
     if (bytes == 0 || whole < bytes || whole + edge < whole)
         return NULL;
-    char *p = mmap(NULL, whole + edge, fd < 0 ? access : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
-                   -1, 0);
+    char *p =
+        mmap(NULL, whole + edge, fd < 0 ? access : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return NULL;
     if (edge) {

@@ -16,7 +16,7 @@ size_t xd_pages_round_up(size_t bytes);
  * `fd`, so that other processes share the memory. Blocks of at least one huge page start on a huge
  * page boundary, and the system may use huge pages for them. Returns NULL if out of memory. */
 void *xd_pages_map(size_t bytes, int fd);
-void  xd_pages_unmap(void *p, size_t bytes);    /* unmaps memory; p may be NULL */
+void  xd_pages_unmap(void *p, size_t bytes); /* unmaps memory; p may be NULL */
 /* Allocates the pages of the bytes [from, to) of a mapped file now instead of at their first use.
  * This needs Linux 5.14. Returns 0 if memory is short. If memory is short, a later use of these
  * pages would kill the process. From Linux 6.1 on, the function requests huge pages, also on

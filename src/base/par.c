@@ -11,7 +11,7 @@
  * piece 0. A thread claims a piece by writing the round's number to the piece's element of `taken`.
  * A worker that slept through a round finds that its piece has been claimed. Only a thread that has
  * claimed a piece reads the struct `job`, which does not change until all pieces are done. */
-#define _GNU_SOURCE             /* for sched_getaffinity, syscall */
+#define _GNU_SOURCE /* for sched_getaffinity, syscall */
 #include "base/par.h"
 
 #include <limits.h>
@@ -36,28 +36,28 @@ enum { MAX_THREADS = 4096, SPINS = 1000, SHORT_SPINS = 10, PIECES = 16 };
 static int threads;
 
 static struct {
-    void    (*fn)(void *arg);
+    void      (*fn)(void *arg);
     void     *arg;
     pthread_t owner;
-    double    last_s;           /* time at which this thread's last call of `fn` returned */
+    double    last_s; /* time at which this thread's last call of `fn` returned */
 } hook;
 
 typedef struct job {
-    void          (*fn)(void *ctx, int64_t begin, int64_t end, int thread);
-    void           *ctx;
-    int64_t         n;
-    int             pieces, dynamic;
-    const xd_par_omp *team;     /* OpenMP team of the round; NULL: the pool's threads */
-    _Atomic int64_t next;       /* next loop index of a round with dynamic scheduling */
+    void              (*fn)(void *ctx, int64_t begin, int64_t end, int thread);
+    void             *ctx;
+    int64_t           n;
+    int               pieces, dynamic;
+    const xd_par_omp *team; /* OpenMP team of the round; NULL: the pool's threads */
+    _Atomic int64_t   next; /* next loop index of a round with dynamic scheduling */
 } job;
 
 static struct {
-    pthread_mutex_t  caller;    /* locked by the caller of a round */
-    _Atomic uint64_t state;     /* round's number << PIECES | round's number of pieces */
+    pthread_mutex_t  caller; /* locked by the caller of a round */
+    _Atomic uint64_t state;  /* round's number << PIECES | round's number of pieces */
     /* [i]: number of the last round in which a thread claimed piece i */
     _Atomic uint64_t taken[MAX_THREADS];
-    atomic_int       wakeup;      /* counter that changes when a round begins */
-    atomic_int       left;      /* number of pieces of the round that are not done */
+    atomic_int       wakeup; /* counter that changes when a round begins */
+    atomic_int       left;   /* number of pieces of the round that are not done */
     /* asleep: number of workers that sleep on `wakeup`; waiting: 1 while the caller sleeps on
      * `left` */
     atomic_int       asleep, waiting;
@@ -69,8 +69,8 @@ static struct {
     int              workers, handles_fork;
 } pool = { .caller = PTHREAD_MUTEX_INITIALIZER, .spins = SPINS };
 
-static const xd_par_omp *_Atomic team;  /* the OpenMP team for new rounds, or NULL */
-static _Thread_local int inside;        /* 1 while the thread does a piece */
+static const xd_par_omp *_Atomic team; /* the OpenMP team for new rounds, or NULL */
+static _Thread_local int inside;       /* 1 while the thread does a piece */
 
 /* Counts the cores on which the process may run. Tries CPU masks of growing size, because hosts
  * with more than 1024 cores need a longer mask than cpu_set_t. */
@@ -94,7 +94,7 @@ int xd_par_set(int n)
 {
     int         cores = xd_par_cores();
     const char *wait = getenv("OMP_WAIT_POLICY");
-    int sleepy = wait && strcasecmp(wait, "passive") == 0;
+    int         sleepy = wait && strcasecmp(wait, "passive") == 0;
     threads = n < 1 ? cores : n < MAX_THREADS ? n : MAX_THREADS;
     pool.spins = threads > cores || sleepy ? SHORT_SPINS : SPINS;
     return threads;
@@ -180,8 +180,8 @@ static void run_piece(int i)
     int64_t k = j->pieces;
     inside = 1;
     if (j->dynamic)
-        for (int64_t at; (at = atomic_fetch_add_explicit(&j->next, 1,
-                                                         memory_order_relaxed)) < j->n;) {
+        for (int64_t at;
+             (at = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < j->n;) {
             j->fn(j->ctx, at, at + 1, i);
             xd_par_poke();
         }
@@ -251,7 +251,7 @@ static void run_round(int pieces)
     uint64_t round = (atomic_load_explicit(&pool.state, memory_order_relaxed) >> PIECES) + 1;
     atomic_store_explicit(&pool.left, pieces, memory_order_relaxed);
     if (pool.job.team) {
-        atomic_store(&pool.state, round << PIECES);     /* the pool's workers get no piece */
+        atomic_store(&pool.state, round << PIECES); /* the pool's workers get no piece */
         pool.job.team->parallel(join_round, &round, (unsigned)pieces, 0);
         (void)atomic_load(&pool.left);
         return;
@@ -302,14 +302,13 @@ static void run_parallel(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t
     pthread_mutex_unlock(&pool.caller);
 }
 
-void xd_par_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
-                void *ctx)
+void xd_par_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx)
 {
     run_parallel(n, fn, ctx, 0);
 }
 
 void xd_par_dynamic(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
-                 void *ctx)
+                    void *ctx)
 {
     run_parallel(n, fn, ctx, 1);
 }

@@ -16,7 +16,7 @@
  * which this process may run. Returns the number of threads. */
 int xd_par_set(int n);
 int xd_par_threads(void);
-int xd_par_cores(void);         /* returns the number of cores in the process's affinity mask */
+int xd_par_cores(void); /* returns the number of cores in the process's affinity mask */
 
 /* Divides [0, n) into contiguous ranges, one for each thread, and calls fn(ctx, begin, end, thread)
  * for each range. There are fewer ranges if n is less than the number of threads, and none if n is
@@ -27,7 +27,7 @@ void xd_par_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int
 /* Calls fn(ctx, i, i + 1, thread) for every i in [0, n), each on the next free thread.
  * xd_par_dynamic is for items of uneven cost whose results do not depend on the order. */
 void xd_par_dynamic(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
-                 void *ctx);
+                    void *ctx);
 
 /* Makes later calls run on the threads of the OpenMP runtime with which oneDNN computes. `omp`
  * (borrowed) has the runtime's functions GOMP_parallel and omp_get_thread_num, which must stay

@@ -22,26 +22,32 @@
 #include <unistd.h>
 
 enum {
-    PIECE = 128 << 10,          /* bytes per request: a disk's smallest usual readahead */
-    STEP = 1 << 20,             /* bytes requested between two waits */
-    DEPTH = 8,                  /* number of steps that are requested but not yet waited for */
+    PIECE = 128 << 10, /* bytes per request: a disk's smallest usual readahead */
+    STEP = 1 << 20,    /* bytes requested between two waits */
+    DEPTH = 8,         /* number of steps that are requested but not yet waited for */
     STACK = 64 << 10
 };
 
-typedef struct range { int fd; size_t at, bytes; } range;
-typedef struct mark { int fd; size_t at; } mark;        /* position of the last byte of a step */
+typedef struct range {
+    int    fd;
+    size_t at, bytes;
+} range;
+typedef struct mark {
+    int    fd;
+    size_t at;
+} mark; /* position of the last byte of a step */
 
 struct xd_readahead {
-    range          *r;
-    int             n, cap;
-    size_t          bytes, limit;
+    range              *r;
+    int                 n, cap;
+    size_t              bytes, limit;
     const xd_canceller *cancel;
-    int             running;
-    pthread_t       thread;
-    pthread_mutex_t guard;      /* mutex of all following fields of this struct */
-    pthread_cond_t  change;
-    size_t          requested, used;
-    int             stop;
+    int                 running;
+    pthread_t           thread;
+    pthread_mutex_t     guard; /* mutex of all following fields of this struct */
+    pthread_cond_t      change;
+    size_t              requested, used;
+    int                 stop;
 };
 
 xd_readahead *xd_readahead_open(size_t limit, const xd_canceller *cancel)
@@ -114,8 +120,8 @@ static int read_mark(mark m)
 static void *read_ahead(void *arg)
 {
     xd_readahead *a = arg;
-    mark      way[DEPTH];
-    size_t    steps = 0, since = 0;
+    mark          way[DEPTH];
+    size_t        steps = 0, since = 0;
     for (const range *r = a->r; r < a->r + a->n; r++)
         for (size_t done = 0, n; done < r->bytes; done += n) {
             n = r->bytes - done < PIECE ? r->bytes - done : PIECE;

@@ -17,20 +17,20 @@ typedef struct xd_readahead xd_readahead;
  * NULL. Returns NULL if out of memory. */
 xd_readahead *xd_readahead_open(size_t limit, const xd_canceller *cancel);
 /* Appends a range of bytes of a file to the list of ranges to read. fd is borrowed until close. */
-void      xd_readahead_add(xd_readahead *a, int fd, size_t at, size_t bytes);
-size_t    xd_readahead_bytes(const xd_readahead *a);  /* returns the bytes of all added ranges */
+void          xd_readahead_add(xd_readahead *a, int fd, size_t at, size_t bytes);
+size_t        xd_readahead_bytes(const xd_readahead *a); /* returns the bytes of all added ranges */
 /* Returns how many bytes of the listed ranges are not in the page cache (xd_file_cold_bytes). */
-size_t    xd_readahead_cold_bytes(const xd_readahead *a);
+size_t        xd_readahead_cold_bytes(const xd_readahead *a);
 /* Starts reading; call after all xd_readahead_add. */
-void      xd_readahead_start(xd_readahead *a);
+void          xd_readahead_start(xd_readahead *a);
 /* Restarts the thread at the beginning of the list, as if nothing had been read or used. */
-void      xd_readahead_again(xd_readahead *a);
+void          xd_readahead_again(xd_readahead *a);
 /* Reports that the first `upto` bytes of the listed ranges have been used. May be called from any
  * thread; a may be NULL. */
-void      xd_readahead_used(xd_readahead *a, size_t upto);
+void          xd_readahead_used(xd_readahead *a, size_t upto);
 /* Returns the bytes requested so far; for tests. */
-size_t    xd_readahead_requested(xd_readahead *a);
+size_t        xd_readahead_requested(xd_readahead *a);
 /* Stops the readahead thread, which first finishes the piece of 128 KiB that it is reading. */
-void      xd_readahead_close(xd_readahead **a);
+void          xd_readahead_close(xd_readahead **a);
 
 #endif

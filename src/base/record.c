@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { MAX_SIZE = 65536 };      /* upper limit of a struct's valid size */
+enum { MAX_SIZE = 65536 }; /* upper limit of a struct's valid size */
 
 void xd_record_init(void *record, size_t size)
 {
@@ -20,8 +20,10 @@ static xd_status size_of(const void *record, const char *name, size_t *size, xd_
     if (record)
         memcpy(size, record, sizeof *size);
     if (*size < sizeof *size || *size > MAX_SIZE)
-        return xd_fail(e, XD_EINVAL, "%s is not initialised (its size is %zu): call %s_init before "
-                       "setting its fields", name, *size, name);
+        return xd_fail(e, XD_EINVAL,
+                       "%s is not initialised (its size is %zu): call %s_init before "
+                       "setting its fields",
+                       name, *size, name);
     return XD_OK;
 }
 
@@ -35,8 +37,8 @@ xd_status xd_record_read(void *own, size_t size, const void *record, const char 
         if (((const char *)record)[i])
             return xd_fail(e, XD_EINVAL,
                            "%s has a field at byte %zu that this library, version %s, does not "
-                           "know: the program was compiled for a newer version", name, i,
-                           XDIT_VERSION);
+                           "know: the program was compiled for a newer version",
+                           name, i, XDIT_VERSION);
     memcpy(own, record, theirs < size ? theirs : size);
     memcpy(own, &size, sizeof size);
     return XD_OK;

@@ -127,7 +127,7 @@ static void philox(uint32_t c[4], uint32_t k0, uint32_t k1)
 static void philox_normal(float v[4], int64_t block, int64_t seed)
 {
     uint64_t at = (uint64_t)block, key = (uint64_t)seed;
-    uint32_t c[4] = {(uint32_t)at, (uint32_t)(at >> 32), 0, 0};
+    uint32_t c[4] = { (uint32_t)at, (uint32_t)(at >> 32), 0, 0 };
     philox(c, (uint32_t)key, (uint32_t)(key >> 32));
     for (int i = 0; i < 4; i += 2) {
         double u1 = ((double)c[i] + 0.5) * 0x1p-32, u2 = (double)c[i + 1] * 0x1p-32;

@@ -10,10 +10,10 @@
 
 #include <stdint.h>
 
-typedef struct xd_rng {         /* a sequence of normal random numbers; copied by assignment */
-    int      torch;             /* 1: generator "torch", 0: generator "philox" */
+typedef struct xd_rng { /* a sequence of normal random numbers; copied by assignment */
+    int      torch;     /* 1: generator "torch", 0: generator "philox" */
     int64_t  seed, drawn;
-    uint32_t state[624];        /* state of mt19937 */
+    uint32_t state[624]; /* state of mt19937 */
     int      at;
 } xd_rng;
 

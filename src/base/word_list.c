@@ -20,10 +20,13 @@ int xd_list_has(const char *list, const char *word)
 const char *xd_word_dtype(const char *word)
 {
     static const char *const names[][2] = {
-        { "bfloat16", "bf16" }, { "torch.bfloat16", "bf16" }, { "float32", "f32" },
-        { "torch.float32", "f32" }, { "fp32", "f32" }, { "float", "f32" },
-        { "fp16", "f16" }, { "float16", "f16" }, { "torch.float16", "f16" }, { "half", "f16" },
-        { "float8_e4m3fn", "fp8" }, { "torch.float8_e4m3fn", "fp8" }, { "e4m3", "fp8" },
+        { "bfloat16", "bf16" },     { "torch.bfloat16", "bf16" },
+        { "float32", "f32" },       { "torch.float32", "f32" },
+        { "fp32", "f32" },          { "float", "f32" },
+        { "fp16", "f16" },          { "float16", "f16" },
+        { "torch.float16", "f16" }, { "half", "f16" },
+        { "float8_e4m3fn", "fp8" }, { "torch.float8_e4m3fn", "fp8" },
+        { "e4m3", "fp8" },
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i][0], word) == 0)

@@ -14,6 +14,6 @@ int xd_list_has_n(const char *list, const char *word, size_t n);
  * words unchanged. */
 const char *xd_word_dtype(const char *word);
 /* Returns 1 if `word` is a name of the element type float16: "fp16" or "half". */
-int xd_word_half(const char *word);
+int         xd_word_half(const char *word);
 
 #endif

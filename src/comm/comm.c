@@ -28,8 +28,7 @@ xd_status xd_comm_from_mpi(xd_comm **c, const void *mpi_comm, xd_err *e)
     return xd_comm_mpi(c, mpi_comm, e);
 #else
     (void)mpi_comm;
-    return xd_fail(e, XD_EUNSUPPORTED,
-                   "this build has no MPI: it cannot use mpi_comm");
+    return xd_fail(e, XD_EUNSUPPORTED, "this build has no MPI: it cannot use mpi_comm");
 #endif
 }
 
@@ -76,10 +75,9 @@ int xd_comm_launch_rank(void)
 
 int xd_comm_launch_local(int *rank, int *ranks)
 {
-    static const char *const names[][2] = {
-        { "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE" },
-        { "MPI_LOCALRANKID", "MPI_LOCALNRANKS" }
-    };
+    static const char *const names[][2] = { { "OMPI_COMM_WORLD_LOCAL_RANK",
+                                              "OMPI_COMM_WORLD_LOCAL_SIZE" },
+                                            { "MPI_LOCALRANKID", "MPI_LOCALNRANKS" } };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (getenv(names[i][0]) && env_number(names[i][1]) > 0) {
             *rank = env_number(names[i][0]);
@@ -227,7 +225,7 @@ int xd_reduce_direct(size_t bytes, int size)
 
 int64_t xd_reduce_piece(int64_t n, int r, int size)
 {
-    return n * r / size;        /* cuts n elements like xd_cut */
+    return n * r / size; /* cuts n elements like xd_cut */
 }
 
 /* Sums of integers wrap at overflow, as in the common MPI libraries. */

@@ -19,101 +19,107 @@
 typedef struct xd_comm xd_comm;
 typedef enum xd_red { XD_SUM, XD_MAX, XD_MIN } xd_red;
 /* A pending operation (request). The value {0} stands for an operation that is complete. */
-typedef struct xd_req { void *p; int64_t tag; } xd_req;
+typedef struct xd_req {
+    void   *p;
+    int64_t tag;
+} xd_req;
 
 typedef struct xd_comm_ops {
-    const char *name;                           /* kind of communicator: "self", "mpi", "count" */
+    const char *name; /* kind of communicator: "self", "mpi", "count" */
     /* Splits a group: ranks with equal `color` form a new group, in which the ranks are ordered by
      * `key`. size: the number of ranks with this color, which the caller knows from the plan. The
      * count communicator relies on `size`; other communicators check it. */
-    xd_status (*split)(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e);
+    xd_status   (*split)(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e);
     /* Makes a group of those ranks of c that run on this rank's host. The ranks are in the order
      * that they have in c. */
-    xd_status (*split_host)(xd_comm *c, xd_comm **out, xd_err *e);
-    void      (*close)(xd_comm *c);
+    xd_status   (*split_host)(xd_comm *c, xd_comm **out, xd_err *e);
+    void        (*close)(xd_comm *c);
     /* Combines `io` of all ranks elementwise by `red` and stores the result in `io` of all ranks.
      * io: f32, f64, i32 or i64, contiguous. All ranks get bitwise equal results. */
-    xd_req (*allreduce)(xd_comm *c, xd_tensor io, xd_red op);
+    xd_req      (*allreduce)(xd_comm *c, xd_tensor io, xd_red op);
     /* Copies the contiguous tensor `io` of rank `root` to `io` on all ranks. */
-    xd_req (*bcast)    (xd_comm *c, xd_tensor io, int root);
+    xd_req      (*bcast)(xd_comm *c, xd_tensor io, int root);
     /* Gathers on every rank the rows of all ranks (all-gather), where ranks may have different
      * numbers of rows. The tensor `in` of rank r has rows[r] rows, with any row stride; all rows
      * have the same length. The contiguous tensor `out` receives all rows in rank order. */
-    xd_req (*gather)   (xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in);
+    xd_req      (*gather)(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in);
     /* Gathers on every rank the tensors of all ranks (all-gather), which are sent around a ring:
      * part[r] is the contiguous tensor of rank r. Each rank sends only to the next rank: first its
      * own tensor, then each tensor that it receives. A tensor is not sent back to the rank that
      * owns it. */
-    xd_req (*circulate)(xd_comm *c, const xd_tensor *part);
+    xd_req      (*circulate)(xd_comm *c, const xd_tensor *part);
     /* Exchanges tensors between all ranks (all-to-all): sends give[r] to rank r, and receives
      * get[r] from rank r. Views have any strides, but the stride of the last dimension is 1. Views
      * may have zero elements. A tensor that a rank sends to itself is copied. */
-    xd_req (*exchange) (xd_comm *c, const xd_tensor *give, const xd_tensor *get);
+    xd_req      (*exchange)(xd_comm *c, const xd_tensor *give, const xd_tensor *get);
     /* Exchanges tensors without copies where possible (zero-copy). If the tensor that rank r sends
      * is in the shared-memory window of rank r, get[r] becomes a view of this tensor. In this case
      * rank r must not write to the tensor until it has received the next message from this rank. If
      * the tensor is not in a window, get[r] is filled as in `exchange`. The array `get` must stay
      * valid until the operation completes. */
-    xd_req (*exchange_views)     (xd_comm *c, const xd_tensor *give, xd_tensor *get);
+    xd_req      (*exchange_views)(xd_comm *c, const xd_tensor *give, xd_tensor *get);
     /* Exchanges views of destination tensors, so that a rank can write results directly into
      * another rank's memory. If the destination tensor that rank r passes for this rank (in its own
      * `give`) is in the window of rank r, get[r] becomes a view of that tensor; otherwise get[r]
      * does not change. exchange_places sends no tensor bytes. A later `exchange` of results that
      * are already in such a destination copies nothing. */
-    xd_req (*exchange_places)    (xd_comm *c, const xd_tensor *give, xd_tensor *get);
-    xd_req (*send)     (xd_comm *c, xd_tensor t, int to);       /* sends a contiguous tensor */
-    xd_req (*recv)     (xd_comm *c, xd_tensor t, int from);     /* fills a contiguous tensor */
+    xd_req      (*exchange_places)(xd_comm *c, const xd_tensor *give, xd_tensor *get);
+    xd_req      (*send)(xd_comm *c, xd_tensor t, int to);   /* sends a contiguous tensor */
+    xd_req      (*recv)(xd_comm *c, xd_tensor t, int from); /* fills a contiguous tensor */
     /* Waits until n operations are complete. An operation {0} is complete already. */
-    xd_status (*wait)  (xd_comm *c, xd_req *r, int n);
+    xd_status   (*wait)(xd_comm *c, xd_req *r, int n);
     /* Returns 1 if the operation is complete. */
-    int    (*test)     (xd_comm *c, xd_req *r);
+    int         (*test)(xd_comm *c, xd_req *r);
     /* Cancels receives for which no message will be sent (after a failure). */
-    void   (*drop)     (xd_comm *c, xd_req *r, int n);
-    void   (*poke)     (xd_comm *c);            /* lets pending messages make progress */
-    void   (*barrier)  (xd_comm *c);
+    void        (*drop)(xd_comm *c, xd_req *r, int n);
+    void        (*poke)(xd_comm *c); /* lets pending messages make progress */
+    void        (*barrier)(xd_comm *c);
     /* Allocates host memory that all ranks of a group on one host (split_host) share. The call is
      * collective. The pages are allocated immediately if the system has a call that reports a
      * shortage of memory. Without such a call, a shortage would kill the process when a page is
      * first used. Sets *first to 1 on the one rank that should write the contents of the memory,
      * and to 0 on the others. The memory is freed when `c` is closed. Returns NULL on all ranks if
      * shared memory is not available. */
-    void  *(*share)    (xd_comm *c, size_t bytes, int *first);
+    void       *(*share)(xd_comm *c, size_t bytes, int *first);
     /* Opens a shared-memory window for a group of ranks on one host. The window has `bytes` bytes
      * of memory for each rank, which all ranks of the group can read. The call is collective.
      * `exchange` copies data directly from the sender's window, and exchange_views returns views of
      * such data. A rank's memory is on its own NUMA node, in huge pages if possible. Returns NULL
      * on all ranks if shared memory is not available or a rank passed 0 bytes. */
-    void  *(*window_open)(xd_comm *c, size_t bytes);
+    void       *(*window_open)(xd_comm *c, size_t bytes);
     /* Returns 1 if p is in a shared-memory window that this rank opened and all ranks of c are on
      * this rank's host. For such an address p, exchange_views copies no bytes. */
-    int    (*in_window)(xd_comm *c, const void *p);
+    int         (*in_window)(xd_comm *c, const void *p);
     /* Closes a shared-memory window. The caller must first complete all operations that use the
      * window. */
-    void   (*window_close)(xd_comm *c, void *p);
+    void        (*window_close)(xd_comm *c, void *p);
     /* Logs c->err and aborts all ranks of the world. The function does not return. */
-    void   (*abort)    (xd_comm *c, int code);
+    void        (*abort)(xd_comm *c, int code);
 } xd_comm_ops;
 
 /* The ways in which messages transport tensors in device memory. HOST: directly, since the host can
  * address the memory; LINKS: through NCCL (linked.h); MAILBOXES: through device memory shared
  * between processes (direct.h); STAGED: by copies through host memory (staged.h). */
 typedef enum xd_device_way {
-    XD_WAY_HOST, XD_WAY_LINKS, XD_WAY_MAILBOXES, XD_WAY_STAGED
+    XD_WAY_HOST,
+    XD_WAY_LINKS,
+    XD_WAY_MAILBOXES,
+    XD_WAY_STAGED
 } xd_device_way;
 
 /* Totals of this rank's messages in a world, including all groups of the world. */
 typedef struct xd_traffic {
-    int64_t bytes, messages;    /* bytes and messages sent to other ranks */
-    int64_t device_bytes;       /* bytes of device memory that are allocated for messages */
+    int64_t       bytes, messages; /* bytes and messages sent to other ranks */
+    int64_t       device_bytes;    /* bytes of device memory that are allocated for messages */
     xd_device_way way;
 } xd_traffic;
 
 struct xd_comm {
     const xd_comm_ops *ops;
-    int         rank, size;
-    xd_traffic *traffic;        /* traffic counts of the world; never NULL */
-    xd_err     *err;            /* record of the first failure of this world; never NULL */
-    void       *priv;
+    int                rank, size;
+    xd_traffic        *traffic; /* traffic counts of the world; never NULL */
+    xd_err            *err;     /* record of the first failure of this world; never NULL */
+    void              *priv;
 };
 
 /* Opens a world, the communicator of all ranks. If kind is "self", the world has one rank. If kind
@@ -136,18 +142,18 @@ xd_status xd_comm_count(xd_comm **c, int rank, int size, xd_err *e);
 /* Functions that a count communicator calls for each group and each message. */
 typedef enum xd_message { XD_MESSAGE_SEND, XD_MESSAGE_RECV, XD_MESSAGE_COLLECTIVE } xd_message;
 typedef struct xd_recorder {
-    void  *cookie;
+    void *cookie;
     /* Called when a group of ranks was made. id: the group's number, 0 for the world, then 1, 2 ...
      * in the order of the splits. size: number of ranks in the group; rank: this rank's number in
      * the group. */
-    void (*group)(void *cookie, int id, int color, int rank, int size);
+    void  (*group)(void *cookie, int id, int color, int rank, int size);
     /* Called when an operation begins: a message of `bytes` to or from rank `peer` of the group, or
      * a collective call in which this rank sends bytes[r] to rank r. number: the operation's
      * number, counted from 1, which is also passed to the matching call of `end`. */
-    void (*begin)(void *cookie, int64_t number, int group, xd_message what, int peer,
-                  const int64_t *bytes);
+    void  (*begin)(void *cookie, int64_t number, int group, xd_message what, int peer,
+                   const int64_t *bytes);
     /* Called when this rank waits for operation `number` of the group. */
-    void (*end)(void *cookie, int64_t number);
+    void  (*end)(void *cookie, int64_t number);
 } xd_recorder;
 /* Opens a count communicator that reports to `rec` (borrowed). Groups that are made by a split by
  * host are not reported. */

@@ -21,21 +21,21 @@ typedef struct second {
     int64_t  number, bytes;
 } second;
 
-typedef struct tally {          /* counters that the world communicator shares with its groups */
-    xd_traffic traffic;
-    xd_err     err;
-    int        users, groups;
-    const xd_recorder *rec;     /* recorder that receives every operation, or NULL */
-    int64_t    begun;           /* number of operations that have begun */
-    int64_t   *to; /* [size of the world]: bytes that a collective sends to each rank */
-    xd_count_world memory;
-    second     later[LATER];    /* all-reduces whose second half has not begun */
+typedef struct tally { /* counters that the world communicator shares with its groups */
+    xd_traffic         traffic;
+    xd_err             err;
+    int                users, groups;
+    const xd_recorder *rec;   /* recorder that receives every operation, or NULL */
+    int64_t            begun; /* number of operations that have begun */
+    int64_t           *to;    /* [size of the world]: bytes that a collective sends to each rank */
+    xd_count_world     memory;
+    second             later[LATER]; /* all-reduces whose second half has not begun */
 } tally;
 
-typedef struct counter {        /* `c` must be first: an xd_comm * is cast to counter * */
-    xd_comm c;
-    tally  *y;
-    int     id;
+typedef struct counter { /* `c` must be first: an xd_comm * is cast to counter * */
+    xd_comm        c;
+    tally         *y;
+    int            id;
     xd_count_group memory;
 } counter;
 
@@ -128,9 +128,11 @@ static xd_req count_allreduce(xd_comm *c, xd_tensor io, xd_red op)
     xd_count_sum(&y->memory, &counter_of(c)->memory, io, op);
     reset_bytes(c);
     for (int r = 0; r < c->size; r++)
-        count_bytes(c, r, direct ? xd_comm_bytes(io)
-                         : (size_t)(xd_reduce_piece(n, r + 1, c->size) -
-                                    xd_reduce_piece(n, r, c->size)) * es);
+        count_bytes(
+            c, r,
+            direct ? xd_comm_bytes(io)
+                   : (size_t)(xd_reduce_piece(n, r + 1, c->size) - xd_reduce_piece(n, r, c->size)) *
+                         es);
     xd_req q = report_collective(c);
     for (int i = 0; i < LATER && q.tag && !direct; i++)
         if (!y->later[i].number) {
@@ -151,7 +153,7 @@ static xd_req count_bcast(xd_comm *c, xd_tensor io, int root)
     const xd_tensor none = { .type = io.type };
     reset_bytes(c);
     xd_count_call(&counter_of(c)->y->memory);
-    for (int r = 0; r < c->size; r++)   /* in a direct broadcast, the root sends to all ranks */
+    for (int r = 0; r < c->size; r++) /* in a direct broadcast, the root sends to all ranks */
         count_views(c, r, c->rank == root ? io : none, r == root ? io : none, 1);
     for (int i = 0; i < n; i++)
         count_bytes(c, (child[i] + root) % c->size, xd_comm_bytes(io));
@@ -243,7 +245,7 @@ static void report_second(tally *y, int64_t number)
 
 static xd_status count_wait(xd_comm *c, xd_req *r, int n)
 {
-    tally            *y = counter_of(c)->y;
+    tally             *y = counter_of(c)->y;
     const xd_recorder *rec = y->rec;
     for (int i = 0; i < n; i++) {
         if (rec && r[i].tag) {
@@ -300,13 +302,27 @@ static void count_drop(xd_comm *c, xd_req *r, int n)
 
 static const xd_comm_ops ops = {
     .name = "count",
-    .split = count_split, .split_host = count_host, .close = count_close,
-    .allreduce = count_allreduce, .bcast = count_bcast, .gather = count_gather,
-    .circulate = count_circulate, .exchange = count_exchange,
-    .exchange_views = count_exchange_views, .exchange_places = count_exchange_places,
-    .send = count_send, .recv = count_recv, .wait = count_wait, .test = count_test,
-    .drop = count_drop, .poke = count_nothing, .barrier = count_nothing, .share = count_share,
-    .window_open = count_window_open, .in_window = count_in_window, .abort = count_abort,
+    .split = count_split,
+    .split_host = count_host,
+    .close = count_close,
+    .allreduce = count_allreduce,
+    .bcast = count_bcast,
+    .gather = count_gather,
+    .circulate = count_circulate,
+    .exchange = count_exchange,
+    .exchange_views = count_exchange_views,
+    .exchange_places = count_exchange_places,
+    .send = count_send,
+    .recv = count_recv,
+    .wait = count_wait,
+    .test = count_test,
+    .drop = count_drop,
+    .poke = count_nothing,
+    .barrier = count_nothing,
+    .share = count_share,
+    .window_open = count_window_open,
+    .in_window = count_in_window,
+    .abort = count_abort,
 };
 
 static xd_status open_group(tally *y, int color, int rank, int size, xd_comm **out, xd_err *e)
@@ -321,8 +337,9 @@ static xd_status open_group(tally *y, int color, int rank, int size, xd_comm **o
         return xd_fail(e, XD_ENOMEM, "no memory for a communicator");
     }
     y->users++;
-    *m = (counter){ { &ops, rank, size, &y->traffic, &y->err, NULL }, y,
-                    color < 0 ? -1 : y->groups++, memory };
+    *m = (counter){
+        { &ops, rank, size, &y->traffic, &y->err, NULL }, y, color < 0 ? -1 : y->groups++, memory
+    };
     if (y->rec && m->id >= 0)
         y->rec->group(y->rec->cookie, m->id, color, rank, size);
     *out = &m->c;

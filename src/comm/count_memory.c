@@ -41,7 +41,7 @@ static void hold(xd_count_world *w, xd_count_buffers *l, size_t bytes, size_t un
                  int64_t until)
 {
     xd_count_buffer *best = NULL;
-    size_t   cap = (bytes + unit - 1) / unit * unit;
+    size_t           cap = (bytes + unit - 1) / unit * unit;
     for (int i = 0; i < l->n; i++)
         if (l->v[i].cap >= bytes && l->v[i].until <= now && (!best || l->v[i].cap < best->cap))
             best = &l->v[i];
@@ -51,7 +51,7 @@ static void hold(xd_count_world *w, xd_count_buffers *l, size_t bytes, size_t un
     }
     w->traffic->device_bytes += (int64_t)cap;
     if (l->n == l->cap) {
-        int      grown = l->cap ? 2 * l->cap : 16;
+        int              grown = l->cap ? 2 * l->cap : 16;
         xd_count_buffer *v = realloc(l->v, (size_t)grown * sizeof *v);
         if (!v)
             return;

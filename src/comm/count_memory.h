@@ -12,21 +12,27 @@
 #include "comm/comm.h"
 
 /* A buffer of `cap` bytes, in use until the counter of calls or messages reaches `until`. */
-typedef struct xd_count_buffer { size_t cap; int64_t until; } xd_count_buffer;
-typedef struct xd_count_buffers { xd_count_buffer *v; int n, cap; } xd_count_buffers;
+typedef struct xd_count_buffer {
+    size_t  cap;
+    int64_t until;
+} xd_count_buffer;
+typedef struct xd_count_buffers {
+    xd_count_buffer *v;
+    int              n, cap;
+} xd_count_buffers;
 
 typedef struct xd_count_world { /* modelled message memory of one rank */
     /* traffic->way is the transport of messages between devices; traffic->device_bytes is the
      * predicted memory. */
-    xd_traffic  *traffic;
-    xd_count_buffers packed;    /* buffers for messages that are staged through the host */
-    int64_t      calls;         /* number of calls begun so far */
+    xd_traffic      *traffic;
+    xd_count_buffers packed; /* buffers for messages that are staged through the host */
+    int64_t          calls;  /* number of calls begun so far */
 } xd_count_world;
 
 typedef struct xd_count_group { /* modelled message memory of one group of ranks */
-    int           rank, size;
+    int               rank, size;
     xd_count_buffers *box;      /* [size]: modelled mailboxes for messages to each rank */
-    int64_t      *received;     /* [size]: number of messages received from each rank */
+    int64_t          *received; /* [size]: number of messages received from each rank */
 } xd_count_group;
 
 /* Opens the model of a group in which this rank is number `rank` of `size`. Returns 0 if out of

@@ -10,21 +10,21 @@
 #include "comm/kinds.h"
 
 enum {
-    BOXES = 256,                /* max number of mailboxes that a rank has for another rank */
-    MAX_RANKS = 64,             /* max number of ranks in a group */
+    BOXES = 256,    /* max number of mailboxes that a rank has for another rank */
+    MAX_RANKS = 64, /* max number of ranks in a group */
 };
 
-typedef struct box {            /* this rank's mailbox for messages to one other rank */
+typedef struct box { /* this rank's mailbox for messages to one other rank */
     char     *p;
     size_t    cap;
     /* full: event after this rank's copy into the mailbox; taken: event after the receiver's copy
      * out of the mailbox */
     xd_mark  *full, *taken;
-    uint64_t  sent;             /* number of messages that were sent through this mailbox so far */
+    uint64_t  sent; /* number of messages that were sent through this mailbox so far */
     xd_handle memory, mark;
 } box;
 
-typedef struct source {         /* another rank's mailbox that this rank has opened */
+typedef struct source { /* another rank's mailbox that this rank has opened */
     char    *p;
     /* full: event after the sender's copy into the mailbox; taken: event after this rank's copy out
      * of the mailbox */
@@ -37,18 +37,18 @@ typedef struct peer_boxes {
     int    nboxes;
 } peer_boxes;
 
-typedef struct cell {           /* state of a mailbox, in host memory that all ranks share */
-    _Atomic uint64_t taken;     /* number of messages whose copy the receiver has queued */
-    xd_handle        mark;      /* event that the receiver records after its last copy */
+typedef struct cell {       /* state of a mailbox, in host memory that all ranks share */
+    _Atomic uint64_t taken; /* number of messages whose copy the receiver has queued */
+    xd_handle        mark;  /* event that the receiver records after its last copy */
 } cell;
 
 struct xd_mailboxes {
     xd_staging *w;
     xd_comm    *host;
-    cell       *cells;          /* [size][size][BOXES]: index is [sender][receiver][mailbox] */
+    cell       *cells; /* [size][size][BOXES]: index is [sender][receiver][mailbox] */
     int         rank, size;
-    int32_t     first;          /* world rank of the host's first rank */
-    peer_boxes *peer;           /* [size]: mailboxes shared with each other rank */
+    int32_t     first; /* world rank of the host's first rank */
+    peer_boxes *peer;  /* [size]: mailboxes shared with each other rank */
 };
 
 typedef struct xd_note {
@@ -337,7 +337,7 @@ xd_status xd_direct_end(xd_direct *g, xd_stage_call *k, int size)
 int xd_comm_all_can(xd_comm *c, int mine)
 {
     int32_t v = mine != 0;
-    xd_req r = c->ops->allreduce(c, xd_view(&v, XD_I32, 1, (int64_t[]){ 1 }), XD_MIN);
+    xd_req  r = c->ops->allreduce(c, xd_view(&v, XD_I32, 1, (int64_t[]){ 1 }), XD_MIN);
     return c->ops->wait(c, &r, 1) == XD_OK && v;
 }
 
@@ -356,7 +356,8 @@ static int try_boxes(xd_mailboxes *m)
         view[n + (size_t)r] = note_view(&in[r], r != m->rank);
         out[r].box = -1;
         if (i >= 0)
-            out[r] = (xd_note){ .box = i, .memory = m->peer[r].box[i].memory,
+            out[r] = (xd_note){ .box = i,
+                                .memory = m->peer[r].box[i].memory,
                                 .mark = m->peer[r].box[i].mark };
     }
     if (ok) {
@@ -471,8 +472,8 @@ static xd_status gather_places(const xd_staging *w, int world_rank, xd_comm *gro
     place     mine = my_place(w, world_rank);
     for (int i = 0; i < n; i++)
         rows[i] = 1;
-    xd_req r = group->ops->gather(group, xd_view2(all, XD_I32, n, 2), rows,
-                                  xd_view2(&mine, XD_I32, 1, 2));
+    xd_req r =
+        group->ops->gather(group, xd_view2(all, XD_I32, n, 2), rows, xd_view2(&mine, XD_I32, 1, 2));
     return group->ops->wait(group, &r, 1) == XD_OK ? XD_OK
                                                    : xd_fail(e, XD_ECOMM, "%s", group->err->msg);
 }

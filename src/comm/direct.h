@@ -18,18 +18,18 @@
 
 #include "comm/staging.h"
 
-typedef struct xd_mailboxes xd_mailboxes;       /* mailboxes between the ranks of a host */
-typedef struct xd_links     xd_links;           /* links between the ranks of a world (linked.h) */
+typedef struct xd_mailboxes xd_mailboxes; /* mailboxes between the ranks of a host */
+typedef struct xd_links     xd_links;     /* links between the ranks of a world (linked.h) */
 
 /* The transport of messages between devices for one group of ranks. */
 typedef struct xd_direct {
-    xd_mailboxes *m;            /* mailboxes; NULL if links are used or messages are staged */
+    xd_mailboxes *m; /* mailboxes; NULL if links are used or messages are staged */
     xd_links     *links;
-    xd_comm      *notes;        /* communicator of the same ranks, for notes about mailboxes */
+    xd_comm      *notes; /* communicator of the same ranks, for notes about mailboxes */
     /* [size]: for each rank of the group, its number on the host if mailboxes are used, or in the
      * world if links are used. */
     int          *rank;
-    int           me;           /* this rank's number in the group */
+    int           me; /* this rank's number in the group */
 } xd_direct;
 
 /* Opens mailboxes between all ranks of this host. If mailboxes are not available on this host,
@@ -52,21 +52,20 @@ int           xd_direct_takes(const xd_direct *g, xd_dtype t);
  * r. A view without elements is skipped. If `peer` is negative, the call is collective; otherwise
  * `peer` is the only rank to which the call sends or from which it receives. `traffic`: counters of
  * the group. Returns 0 if out of memory. */
-int           xd_direct_begin(const xd_direct *g, xd_stage_call *k, int size, int peer,
-                              xd_traffic *traffic);
+int xd_direct_begin(const xd_direct *g, xd_stage_call *k, int size, int peer, xd_traffic *traffic);
 /* Returns 1 on all ranks if `mine` is 1 on every rank, else 0. The call is collective. */
-int           xd_comm_all_can(xd_comm *c, int mine);
+int xd_comm_all_can(xd_comm *c, int mine);
 /* Queues a copy of a tensor to contiguous device memory on the compute stream. */
-xd_status     xd_direct_pack(xd_staging *w, char *to, xd_tensor t);
+xd_status xd_direct_pack(xd_staging *w, char *to, xd_tensor t);
 /* Queues the copies of received data from packed memory (k->up) to its tensors; later computation
  * waits for these copies. */
-xd_status     xd_direct_unpack(xd_staging *w, xd_stage_call *k);
+xd_status xd_direct_unpack(xd_staging *w, xd_stage_call *k);
 /* Copies one tensor of this rank to another for the call k; each of the two may be in host or
  * device memory. Returns 0 if out of memory. */
-int           xd_direct_copy(xd_staging *w, xd_stage_call *k, xd_tensor to, xd_tensor from);
+int       xd_direct_copy(xd_staging *w, xd_stage_call *k, xd_tensor to, xd_tensor from);
 /* Ends the call k; the caller must first have received the notes (mailbox numbers and byte counts)
  * of this call. Queues the copies of the received data on the device; computation that is queued
  * later waits for these copies. */
-xd_status     xd_direct_end(xd_direct *g, xd_stage_call *k, int size);
+xd_status xd_direct_end(xd_direct *g, xd_stage_call *k, int size);
 
 #endif

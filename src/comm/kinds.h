@@ -49,7 +49,7 @@ int     xd_reduce(void *acc, const void *from, int64_t n, xd_dtype t, xd_red op)
  * from the root rank (modulo the number of ranks). xd_tree_parent returns the parent of v, or -1
  * for the root. xd_tree_children writes the children of v, those with the largest subtrees first,
  * and returns the number of children, at most 31. */
-int     xd_tree_parent(int v);
-int     xd_tree_children(int v, int size, int *child);
+int xd_tree_parent(int v);
+int xd_tree_children(int v, int size, int *child);
 
 #endif

@@ -13,7 +13,11 @@ struct xd_links {
     int                 rank, n, lost;
 };
 
-typedef struct part { char *p; size_t bytes; int peer; } part;          /* one message of a call */
+typedef struct part {
+    char  *p;
+    size_t bytes;
+    int    peer;
+} part; /* one message of a call */
 
 /* Returns contiguous device memory for a tensor that is sent or received, or NULL if out of
  * memory. */
@@ -76,7 +80,7 @@ int xd_links_begin(const xd_direct *g, xd_stage_call *k, int size, int peer, xd_
 
 xd_status xd_links_end(const xd_direct *g, xd_stage_call *k)
 {
-    xd_links  *l = g->links;
+    xd_links   *l = g->links;
     xd_staging *w = l->w;
     if (k->peer < 0 || !l->link[k->peer])
         return xd_fail(w->err, XD_ECOMM, "a link between devices was aborted after a failure");
@@ -97,7 +101,7 @@ static int each_has_its_own(xd_staging *w, xd_comm *c)
         ones[r] = 1;
     xd_req q = c->ops->gather(c, xd_view(all, XD_I64, 1, (int64_t[]){ c->size }), ones,
                               xd_view(&mine, XD_I64, 1, (int64_t[]){ 1 }));
-    int ok = c->ops->wait(c, &q, 1) == XD_OK;
+    int    ok = c->ops->wait(c, &q, 1) == XD_OK;
     for (int r = 0; r < c->size; r++)
         for (int i = 0; i < r; i++)
             ok = ok && all[i] != all[r];

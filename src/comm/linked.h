@@ -16,8 +16,7 @@ xd_links *xd_links_open(xd_staging *w, xd_comm *world, const char **why);
 void      xd_links_close(xd_links *l);
 /* These functions begin and end a communication call like xd_direct_begin and xd_direct_end, but
  * send its messages through links. */
-int       xd_links_begin(const xd_direct *g, xd_stage_call *k, int size, int peer,
-                         xd_traffic *traffic);
+int xd_links_begin(const xd_direct *g, xd_stage_call *k, int size, int peer, xd_traffic *traffic);
 xd_status xd_links_end(const xd_direct *g, xd_stage_call *k);
 /* Aborts a receive for which no message will be sent. The caller must first complete all earlier
  * calls whose results it needs. Closes the link of the aborted receive, so no later message can use

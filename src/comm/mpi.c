@@ -3,7 +3,7 @@
  * Calls that set up groups block; calls that move data are in mpi_call.c and never block. Opening
  * the first MPI world initialises MPI, unless the program has initialised it. Closing the last MPI
  * world finalises MPI. */
-#define _GNU_SOURCE             /* for sched_yield, nanosleep */
+#define _GNU_SOURCE /* for sched_yield, nanosleep */
 #include "comm/mpi_op.h"
 
 #include "base/log.h"
@@ -19,14 +19,14 @@
 #include <unistd.h>
 
 static struct {
-    xd_mpi_world *open;         /* list of open worlds */
-    int      ours;              /* 1: this library initialised MPI and finalises it */
-    int      crowded;           /* 1: this host has more ranks than cores */
+    xd_mpi_world *open;    /* list of open worlds */
+    int           ours;    /* 1: this library initialised MPI and finalises it */
+    int           crowded; /* 1: this host has more ranks than cores */
     /* rank: this rank's index on its host; ranks: number of ranks on the host; cores: number of
      * cores of the host */
-    int      rank, ranks, cores;
-    int      alike;  /* 1: all ranks of this host may use the same cpus; -1: unknown */
-    xd_cpuset cpus;             /* cpus that the ranks of this host may use together */
+    int           rank, ranks, cores;
+    int           alike; /* 1: all ranks of this host may use the same cpus; -1: unknown */
+    xd_cpuset     cpus;  /* cpus that the ranks of this host may use together */
 } mpi; /* The fields about this host describe the MPI world that was opened last. */
 
 static xd_status fail_with_code(xd_err *e, const char *what, int code)
@@ -60,7 +60,7 @@ static void find_host_members(MPI_Group host, MPI_Comm m, int size, char *on_hos
 static xd_status open_group(xd_mpi_world *w, MPI_Comm m, xd_comm **out, xd_err *e)
 {
     xd_mpi_group *g = calloc(1, sizeof *g);
-    int       size = 1;
+    int           size = 1;
     *out = NULL;
     MPI_Comm_size(m, &size);
     if (!g) {
@@ -86,7 +86,7 @@ static xd_status open_group(xd_mpi_world *w, MPI_Comm m, xd_comm **out, xd_err *
 static xd_status mpi_split(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e)
 {
     xd_mpi_group *g = c->priv;
-    MPI_Comm  m = MPI_COMM_NULL;
+    MPI_Comm      m = MPI_COMM_NULL;
     *out = NULL;
     int code = MPI_Comm_split(g->mpi, color, key, &m);
     if (code != MPI_SUCCESS)
@@ -103,7 +103,7 @@ static xd_status mpi_split(xd_comm *c, int color, int key, int size, xd_comm **o
 static xd_status mpi_host(xd_comm *c, xd_comm **out, xd_err *e)
 {
     xd_mpi_group *g = c->priv;
-    MPI_Comm  m = MPI_COMM_NULL;
+    MPI_Comm      m = MPI_COMM_NULL;
     *out = NULL;
     int code = MPI_Comm_split_type(g->mpi, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &m);
     if (code != MPI_SUCCESS)
@@ -143,11 +143,11 @@ void xd_mpi_idle(int polls)
  * because pending operations would make no progress meanwhile. */
 static void mpi_barrier(xd_comm *c)
 {
-    xd_mpi_group   *g = c->priv;
-    MPI_Request req;
+    xd_mpi_group *g = c->priv;
+    MPI_Request   req;
     if (g->world->lost)
         return;
-    int         done = 0, code = MPI_Ibarrier(g->mpi, &req);
+    int done = 0, code = MPI_Ibarrier(g->mpi, &req);
     for (int polls = 0; code == MPI_SUCCESS && !done && !g->world->lost; polls += polls < 1 << 20) {
         code = MPI_Test(&req, &done, MPI_STATUS_IGNORE);
         if (done)
@@ -214,15 +214,29 @@ static void mpi_close(xd_comm *c)
 }
 
 static const xd_comm_ops ops = {
-    .name = "mpi", .split = mpi_split, .split_host = mpi_host, .close = mpi_close,
-    .allreduce = xd_mpi_allreduce, .bcast = xd_mpi_bcast, .gather = xd_mpi_gather,
-    .circulate = xd_mpi_circulate, .exchange = xd_mpi_exchange,
-    .exchange_views = xd_mpi_exchange_views, .exchange_places = xd_mpi_exchange_places,
-    .send = xd_mpi_send, .recv = xd_mpi_recv, .wait = xd_mpi_wait, .test = xd_mpi_test,
-    .drop = xd_mpi_drop, .poke = mpi_poke,
-    .barrier = mpi_barrier, .share = xd_mpi_share,
-    .window_open = xd_mpi_window_open, .in_window = xd_mpi_in_window,
-    .window_close = xd_mpi_window_close, .abort = mpi_abort,
+    .name = "mpi",
+    .split = mpi_split,
+    .split_host = mpi_host,
+    .close = mpi_close,
+    .allreduce = xd_mpi_allreduce,
+    .bcast = xd_mpi_bcast,
+    .gather = xd_mpi_gather,
+    .circulate = xd_mpi_circulate,
+    .exchange = xd_mpi_exchange,
+    .exchange_views = xd_mpi_exchange_views,
+    .exchange_places = xd_mpi_exchange_places,
+    .send = xd_mpi_send,
+    .recv = xd_mpi_recv,
+    .wait = xd_mpi_wait,
+    .test = xd_mpi_test,
+    .drop = xd_mpi_drop,
+    .poke = mpi_poke,
+    .barrier = mpi_barrier,
+    .share = xd_mpi_share,
+    .window_open = xd_mpi_window_open,
+    .in_window = xd_mpi_in_window,
+    .window_close = xd_mpi_window_close,
+    .abort = mpi_abort,
 };
 
 /* ---- starting -------------------------------------------------------------------------- */
@@ -248,11 +262,12 @@ static xd_status check_srun(xd_err *e)
     if (n < 2 || getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK"))
         return XD_OK;
     if (!getenv("PMI_RANK"))
-        return fail_unconnected(e, n, "srun gave them no PMIx; use srun --mpi=pmix (srun "
+        return fail_unconnected(e, n,
+                                "srun gave them no PMIx; use srun --mpi=pmix (srun "
                                 "--mpi=list prints the choices) or mpirun");
     if (id && !atoi(id))
         xd_log(XD_LOG_WARN, "srun offers PMI-2 and no PMIx: if Open MPI does not start, use srun "
-               "--mpi=pmix or mpirun");
+                            "--mpi=pmix or mpirun");
 #else
     (void)e;
 #endif
@@ -270,20 +285,23 @@ static xd_status check_world_size(MPI_Comm world, xd_err *e)
         return XD_OK;
     MPI_Get_library_version(name, &n);
     name[strcspn(name, ",\n")] = 0;
-    if (name[strcspn(name, "\t")])         /* MPICH has a tab between its name and version */
+    if (name[strcspn(name, "\t")]) /* MPICH has a tab between its name and version */
         name[strcspn(name, "\t")] = ' ';
-    snprintf(why, sizeof why, "this program was built with %.60s, but the launcher (mpirun, or "
-             "srun's --mpi) is of another MPI", name);
+    snprintf(why, sizeof why,
+             "this program was built with %.60s, but the launcher (mpirun, or "
+             "srun's --mpi) is of another MPI",
+             name);
     return fail_unconnected(e, xd_comm_launch_size(), why);
 }
 
 static xd_status start_mpi(int lent, xd_err *e)
 {
-    int         on = 0, off = 0, level = 0, code;
-    xd_status   s;
+    int       on = 0, off = 0, level = 0, code;
+    xd_status s;
     MPI_Finalized(&off);
     if (off)
-        return xd_fail(e, XD_ECOMM, "MPI was finalised in this process and cannot be initialised "
+        return xd_fail(e, XD_ECOMM,
+                       "MPI was finalised in this process and cannot be initialised "
                        "again");
     MPI_Initialized(&on);
     if (on)

@@ -56,14 +56,15 @@ static void post_exchange(xd_mpi_op *j, const xd_tensor *give, xd_tensor *get)
 
 xd_req xd_mpi_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor *get)
 {
-    xd_mpi_op    *j = xd_mpi_op_begin(c, 1);
+    xd_mpi_op *j = xd_mpi_op_begin(c, 1);
     xd_tensor *to;
     if (!j)
         return xd_mpi_op_start(j);
     memcpy(&to, &get, sizeof to); /* the array `get` is not modified by this kind of exchange */
     post_exchange(j, give, to);
     if (!xd_comm_copy(get[c->rank], give[c->rank]))
-        xd_mpi_op_fail(j, XD_EINVAL, "the views that a rank exchanges with itself differ in shape "
+        xd_mpi_op_fail(j, XD_EINVAL,
+                       "the views that a rank exchanges with itself differ in shape "
                        "or type");
     return xd_mpi_op_start(j);
 }
@@ -95,8 +96,8 @@ xd_req xd_mpi_exchange_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
 xd_req xd_mpi_gather(xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in)
 {
     xd_mpi_op *j = xd_mpi_op_begin(c, 1);
-    size_t  row = xd_gather_row(out), mine = (size_t)rows[c->rank] * row;
-    char   *p = out.p;
+    size_t     row = xd_gather_row(out), mine = (size_t)rows[c->rank] * row;
+    char      *p = out.p;
     if (!j)
         return xd_mpi_op_start(j);
     for (int i = 1; i < c->size; i++) {
@@ -131,7 +132,7 @@ static void post_hop(xd_mpi_op *j)
 xd_req xd_mpi_circulate(xd_comm *c, const xd_tensor *part)
 {
     const size_t bytes = (size_t)c->size * sizeof *part;
-    xd_mpi_op      *j = c->size > 1 ? xd_mpi_op_begin(c, 1) : NULL;
+    xd_mpi_op   *j = c->size > 1 ? xd_mpi_op_begin(c, 1) : NULL;
     if (!j)
         return c->size > 1 ? xd_mpi_op_start(j) : (xd_req){ 0 };
     j->hop = 0;
@@ -146,7 +147,7 @@ static void bcast_down(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;
     int            child[32];
-    int n = xd_tree_children((c->rank - j->root + c->size) % c->size, c->size, child);
+    int            n = xd_tree_children((c->rank - j->root + c->size) % c->size, c->size, child);
     for (int i = 0; i < n; i++)
         xd_mpi_op_send(j, j->io.p, xd_comm_bytes(j->io), (child[i] + j->root) % c->size);
 }
@@ -249,7 +250,7 @@ xd_req xd_mpi_allreduce(xd_comm *c, xd_tensor io, xd_red op)
     j->op = op;
     if (io.type != XD_F32 && io.type != XD_F64 && io.type != XD_I32 && io.type != XD_I64)
         xd_mpi_op_fail(j, XD_EUNSUPPORTED, "an all-reduce of type %s is not supported",
-                    xd_dtype_name(io.type));
+                       xd_dtype_name(io.type));
     else if (xd_reduce_direct(xd_comm_bytes(io), c->size))
         direct_begin(j);
     else

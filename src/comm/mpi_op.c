@@ -20,7 +20,7 @@ static struct {
     xd_mpi_op      *free_ops;       /* list of free operations, which keep their arrays for reuse */
     xd_mpi_op      *later;          /* pending operations that have a further phase of messages */
     xd_mpi_staging *stage[CLASSES]; /* stage[i]: free buffers of 2^i bytes */
-    int64_t   serial;
+    int64_t         serial;
 } all;
 
 /* ---- failures -------------------------------------------------------------------------- */
@@ -59,7 +59,7 @@ void xd_mpi_op_fail(xd_mpi_op *j, xd_status code, const char *fmt, ...)
     if (j->status == XD_OK)
         j->status = code;
     record_error(j->g->world, j->g->world->rank, code, text);
-    if (code == XD_ENOMEM)      /* out of memory: the message will never be sent */
+    if (code == XD_ENOMEM) /* out of memory: the message will never be sent */
         j->g->world->lost = 1;
 }
 
@@ -168,8 +168,8 @@ void xd_mpi_free_lists(void)
 xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective)
 {
     xd_mpi_group *g = c->priv;
-    xd_mpi_op   *j = all.free_ops;
-    int       tag = collective ? 4 + 4 * (g->seq++ % TAGS) : 0;
+    xd_mpi_op    *j = all.free_ops;
+    int           tag = collective ? 4 + 4 * (g->seq++ % TAGS) : 0;
     if (g->seq == TAGS)
         g->seq = 0;
     if (g->world->lost)
@@ -214,7 +214,7 @@ static void post_message(xd_mpi_op *j, char *p, size_t bytes, int peer, int send
 void xd_mpi_op_send_uncounted(xd_mpi_op *j, const void *p, size_t bytes, int to)
 {
     char *q;
-    memcpy(&q, &p, sizeof q);           /* MPI only reads the buffer */
+    memcpy(&q, &p, sizeof q); /* MPI only reads the buffer */
     post_message(j, q, bytes, to, 1);
 }
 
@@ -304,7 +304,7 @@ static void check_messages(xd_mpi_op *j, int code)
 {
     for (int i = 0; i < j->n; i++) {
         const xd_mpi_peer *p = &j->part[i];
-        int            got = 0;
+        int                got = 0;
         if (code == MPI_ERR_IN_STATUS && j->st[i].MPI_ERROR != MPI_SUCCESS &&
             j->st[i].MPI_ERROR != MPI_ERR_PENDING)
             fail_mpi(j, p->expect < 0 ? "sending to" : "receiving from", p->peer,
@@ -312,8 +312,8 @@ static void check_messages(xd_mpi_op *j, int code)
         if (code == MPI_SUCCESS && p->expect >= 0 &&
             MPI_Get_count(&j->st[i], MPI_BYTE, &got) == MPI_SUCCESS && got != p->expect)
             xd_mpi_op_fail(j, XD_ECOMM,
-                           "rank %d of a group of %d sent %d bytes; %lld were expected",
-                        p->peer, j->g->c.size, got, (long long)p->expect);
+                           "rank %d of a group of %d sent %d bytes; %lld were expected", p->peer,
+                           j->g->c.size, got, (long long)p->expect);
     }
     if (code != MPI_SUCCESS && j->status == XD_OK)
         j->status = xd_mpi_fail(j->g->world, j->g->world->rank, "a message", code);
@@ -400,7 +400,7 @@ xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n)
         }
         if (s == XD_OK)
             s = j->ended || j->status != XD_OK ? j->status : XD_ECOMM;
-        if (j->ended)           /* MPI still uses the buffers of an incomplete operation */
+        if (j->ended) /* MPI still uses the buffers of an incomplete operation */
             release_op(j);
     }
     return s;

@@ -16,7 +16,7 @@ struct message {
     int64_t   serial;
 };
 
-typedef struct block block;     /* "shared" memory of the only rank */
+typedef struct block block; /* "shared" memory of the only rank */
 struct block {
     block *next;
     void  *p;
@@ -26,7 +26,7 @@ typedef struct self {
     xd_comm    c;
     xd_traffic traffic;
     xd_err     err;
-    message   *open, *unused;   /* open messages, oldest first; free messages for reuse */
+    message   *open, *unused; /* open messages, oldest first; free messages for reuse */
     int64_t    serial;
     block     *blocks;
 } self;
@@ -179,7 +179,8 @@ static xd_status self_wait(xd_comm *c, xd_req *r, int n)
         if (r[i].p && r[i].tag < 0)
             code = code ? code : (xd_status)-r[i].tag;
         else if (r[i].p && !collect_req(s, &r[i]))
-            code = xd_fail(&s->err, XD_ECOMM, "a rank waits for a message to itself that was never "
+            code = xd_fail(&s->err, XD_ECOMM,
+                           "a rank waits for a message to itself that was never "
                            "sent or received");
         r[i] = (xd_req){ 0 };
     }
@@ -239,12 +240,26 @@ static void self_drop(xd_comm *c, xd_req *r, int n)
 }
 
 static const xd_comm_ops ops = {
-    .name = "self", .split = self_split, .split_host = self_host, .close = self_close,
-    .allreduce = self_allreduce, .bcast = self_bcast, .gather = self_gather,
-    .circulate = self_circulate, .exchange = self_exchange, .exchange_views = self_exchange_views,
-    .exchange_places = self_exchange_views, .send = self_send, .recv = self_recv, .wait = self_wait,
-    .test = self_test, .drop = self_drop, .poke = self_nothing,
-    .barrier = self_nothing, .share = self_share, .in_window = self_in_window,
+    .name = "self",
+    .split = self_split,
+    .split_host = self_host,
+    .close = self_close,
+    .allreduce = self_allreduce,
+    .bcast = self_bcast,
+    .gather = self_gather,
+    .circulate = self_circulate,
+    .exchange = self_exchange,
+    .exchange_views = self_exchange_views,
+    .exchange_places = self_exchange_views,
+    .send = self_send,
+    .recv = self_recv,
+    .wait = self_wait,
+    .test = self_test,
+    .drop = self_drop,
+    .poke = self_nothing,
+    .barrier = self_nothing,
+    .share = self_share,
+    .in_window = self_in_window,
     .abort = self_abort,
 };
 

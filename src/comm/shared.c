@@ -10,11 +10,11 @@
 
 struct xd_shm_block {
     xd_shm_block *next;
-    void     *p;
-    size_t    bytes;
-    uint64_t  number; /* inode of the file behind this shared-memory block; unique on this host */
-    char     *mine;             /* this rank's part of a window */
-    size_t    mine_bytes;
+    void         *p;
+    size_t        bytes;
+    uint64_t number; /* inode of the file behind this shared-memory block; unique on this host */
+    char    *mine;   /* this rank's part of a window */
+    size_t   mine_bytes;
 };
 
 /* Returns 1 if `ok` is nonzero on all ranks of the group. */
@@ -43,11 +43,12 @@ static int open_file(const xd_mpi_group *g, size_t bytes)
  * if no shared memory is available. */
 static xd_shm_block *open_block(const xd_mpi_group *g, size_t bytes)
 {
-    xd_shm_block   *b = calloc(1, sizeof *b);
-    struct stat st;
-    int         fd = open_file(g, bytes);
+    xd_shm_block *b = calloc(1, sizeof *b);
+    struct stat   st;
+    int           fd = open_file(g, bytes);
     if (b && fd >= 0 && fstat(fd, &st) == 0)
-        *b = (xd_shm_block){ .p = xd_pages_map(bytes, fd), .bytes = bytes,
+        *b = (xd_shm_block){ .p = xd_pages_map(bytes, fd),
+                             .bytes = bytes,
                              .number = (uint64_t)st.st_ino };
     if (fd >= 0)
         close(fd);
@@ -72,8 +73,8 @@ static void close_block(xd_shm_block *b)
  * short. */
 static int allocate_part(const xd_comm *c, void *p, size_t bytes, int nodes)
 {
-    size_t n = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE,
-           parts = (size_t)c->size, part = (size_t)c->rank;
+    size_t n = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE, parts = (size_t)c->size,
+           part = (size_t)c->rank;
     size_t from = n * part / parts * XD_HUGE_PAGE, to = n * (part + 1) / parts * XD_HUGE_PAGE;
     return xd_pages_allocate(p, from, to < bytes ? to : bytes, nodes);
 }
@@ -82,7 +83,7 @@ void *xd_mpi_share(xd_comm *c, size_t bytes, int *first)
 {
     xd_mpi_group *g = c->priv;
     xd_shm_block *b = open_block(g, bytes ? bytes : 1);
-    xd_cpuset nodes;
+    xd_cpuset     nodes;
     *first = c->rank == 0;
     if (!b)
         return NULL;
@@ -128,10 +129,10 @@ static size_t sum_parts(const xd_mpi_group *g, size_t mine, size_t *at)
 void *xd_mpi_window_open(xd_comm *c, size_t bytes)
 {
     xd_mpi_group *g = c->priv;
-    size_t    mine = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE * XD_HUGE_PAGE, at = 0;
+    size_t        mine = (bytes + XD_HUGE_PAGE - 1) / XD_HUGE_PAGE * XD_HUGE_PAGE, at = 0;
     /* After a communication failure, the ranks may be at different calls, so their messages would
      * not match and none are sent. */
-    size_t    sum = g->world->lost ? 0 : sum_parts(g, mine, &at);
+    size_t        sum = g->world->lost ? 0 : sum_parts(g, mine, &at);
     xd_shm_block *b = sum ? open_block(g, sum) : NULL;
     if (!b)
         return NULL;
@@ -181,6 +182,7 @@ char *xd_window_address(const xd_mpi_world *w, uint64_t block, int64_t at, int64
     for (const xd_shm_block *b = w->window; b; b = b->next)
         if (b->number == block)
             return at >= 0 && bytes >= 0 && (size_t)at + (size_t)bytes <= b->bytes
-                       ? (char *)b->p + at : NULL;
+                       ? (char *)b->p + at
+                       : NULL;
     return NULL;
 }

@@ -1,6 +1,6 @@
 /* shm.c - makes shared memory without a name: a file of memfd_create, which other processes open
  * through /proc */
-#define _GNU_SOURCE             /* for memfd_create */
+#define _GNU_SOURCE /* for memfd_create */
 #include "comm/shm.h"
 
 #include <fcntl.h>

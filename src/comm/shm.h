@@ -10,15 +10,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct xd_shm_key {     /* identifies an anonymous file for other processes */
+typedef struct xd_shm_key { /* identifies an anonymous file for other processes */
     int64_t pid, fd, dev, ino;
 } xd_shm_key;
 
 /* Makes and opens an anonymous file of `bytes` zero bytes. Returns the file descriptor, or -1 on
  * failure. */
-int   xd_shm_make(size_t bytes, xd_shm_key *key);
+int xd_shm_make(size_t bytes, xd_shm_key *key);
 /* Opens the anonymous file of `key`, which another process has made and still has open. Returns the
  * file descriptor, or -1 if the file is not accessible. */
-int   xd_shm_find(const xd_shm_key *key);
+int xd_shm_find(const xd_shm_key *key);
 
 #endif

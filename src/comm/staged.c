@@ -22,7 +22,7 @@ typedef struct xd_staged {
     xd_comm     c;
     xd_comm    *real;
     xd_staging *w;
-    xd_direct   direct;         /* direct messages between devices, or {0} */
+    xd_direct   direct; /* direct messages between devices, or {0} */
 } xd_staged;
 
 static xd_staged *staged_of(xd_comm *c)
@@ -165,7 +165,7 @@ static xd_stage_call *begin_direct(xd_staged *s, kind what)
 static xd_req send_direct(xd_staged *s, xd_stage_call *k, int peer)
 {
     if (!(s->direct.links ? xd_links_begin : xd_direct_begin)(&s->direct, k, s->c.size, peer,
-                                                             s->c.traffic))
+                                                              s->c.traffic))
         no_memory(s);
     return (xd_req){ k, 0 };
 }
@@ -302,8 +302,8 @@ static xd_req staged_exchange(xd_comm *c, const xd_tensor *give, const xd_tensor
     if (xd_direct_takes(&s->direct, give[0].type))
         return direct_exchange(s, give, get);
     xd_stage_call *k = begin_call(s, EXCHANGE);
-    const int      me = c->rank, stays = xd_stage_on_device(s->w, give[me]) &&
-                                         xd_stage_on_device(s->w, get[me]);
+    const int      me = c->rank,
+                   stays = xd_stage_on_device(s->w, give[me]) && xd_stage_on_device(s->w, get[me]);
     for (int r = 0; r < c->size; r++) {
         xd_tensor none = { .type = give[r].type };
         stage_view(s, k, r, stays && r == me ? none : give[r], XD_STAGE_READS);
@@ -392,10 +392,10 @@ static int staged_test(xd_comm *c, xd_req *r)
     start_ready(s->w);
     if (!k)
         return 1;
-    if (!k->started || !(is_linked(s, k) ? s->w->lanes->reached(s->w->dev, k->in)
-                                         : needs_no_host(s, k)))
+    if (!k->started ||
+        !(is_linked(s, k) ? s->w->lanes->reached(s->w->dev, k->in) : needs_no_host(s, k)))
         return 0;
-    if (k->real.p)              /* the request has failed; staged_wait returns the error */
+    if (k->real.p) /* the request has failed; staged_wait returns the error */
         return 1;
     end_call(s, k);
     *r = (xd_req){ 0 };
@@ -472,8 +472,10 @@ typedef enum way { LINKS, MAILBOXES, STAGED } way;
 static way first_way(const xd_staged *s)
 {
     const char *name = getenv("XDIT_DEVICE_MESSAGES");
-    int32_t     v = !name ? LINKS : !strcmp(name, "staged") ? STAGED
-                    : !strcmp(name, "ipc") ? MAILBOXES : LINKS;
+    int32_t     v = !name                     ? LINKS
+                    : !strcmp(name, "staged") ? STAGED
+                    : !strcmp(name, "ipc")    ? MAILBOXES
+                                              : LINKS;
     xd_req      r = s->real->ops->bcast(s->real, xd_view(&v, XD_I32, 1, (int64_t[]){ 1 }), 0);
     return s->real->ops->wait(s->real, &r, 1) == XD_OK ? (way)v : STAGED;
 }
@@ -486,12 +488,19 @@ static void say_way(const xd_staged *s, const char *no_links, const char *no_box
     if (w->links)
         xd_log(XD_LOG_DEBUG, "messages between devices: %s", w->lanes->links->name);
     else if (w->mailboxes)
-        xd_log(XD_LOG_DEBUG, "messages between devices: shared device memory (ipc)%s; "
-               "no links: %s", xd_mailboxes_partial(w->mailboxes, s->c.size) ? ", through host "
-               "memory (staged) in groups of several hosts" : "", no_links);
+        xd_log(XD_LOG_DEBUG,
+               "messages between devices: shared device memory (ipc)%s; "
+               "no links: %s",
+               xd_mailboxes_partial(w->mailboxes, s->c.size)
+                   ? ", through host "
+                     "memory (staged) in groups of several hosts"
+                   : "",
+               no_links);
     else
-        xd_log(XD_LOG_DEBUG, "messages between devices: through host memory (staged): %s; "
-               "no links: %s", no_boxes, no_links);
+        xd_log(XD_LOG_DEBUG,
+               "messages between devices: through host memory (staged): %s; "
+               "no links: %s",
+               no_boxes, no_links);
 }
 
 /* Chooses the transport between devices. All ranks of the world must call this function before the
@@ -509,7 +518,7 @@ static xd_status choose_way(xd_staged *s, xd_err *e)
         w->links = xd_links_open(w, s->real, &no_links);
     if (first != STAGED && !w->links && s->c.err->code == XD_OK)
         w->mailboxes = xd_mailboxes_open(w, s->real, &w->direct, &no_boxes);
-    if (s->c.err->code != XD_OK)        /* the ranks' messages no longer match */
+    if (s->c.err->code != XD_OK) /* the ranks' messages no longer match */
         return xd_fail(e, s->c.err->code, "%s", s->c.err->msg);
     w->direct = w->direct || w->links;
     w->traffic->way = w->links ? XD_WAY_LINKS : w->mailboxes ? XD_WAY_MAILBOXES : XD_WAY_STAGED;
@@ -521,8 +530,8 @@ static xd_status wrap_group(xd_comm **c, xd_staging *w, xd_status st, xd_err *e)
 {
     if (st == XD_OK)
         st = wrap_comm(c, w, e);
-    return st == XD_OK
-               ? xd_direct_open(&staged_of(*c)->direct, w, w->rank, staged_of(*c)->real, e) : st;
+    return st == XD_OK ? xd_direct_open(&staged_of(*c)->direct, w, w->rank, staged_of(*c)->real, e)
+                       : st;
 }
 
 static xd_status staged_split(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e)
@@ -556,13 +565,28 @@ static void staged_close(xd_comm *c)
 
 static const xd_comm_ops ops = {
     .name = "staged",
-    .split = staged_split, .split_host = staged_split_host, .close = staged_close,
-    .allreduce = staged_allreduce, .bcast = staged_bcast, .gather = staged_gather,
-    .circulate = staged_circulate, .exchange = staged_exchange, .exchange_views = staged_views,
-    .exchange_places = staged_places, .send = staged_send, .recv = staged_recv,
-    .wait = staged_wait, .test = staged_test, .drop = staged_drop, .poke = staged_poke,
-    .barrier = staged_barrier, .share = staged_share, .window_open = staged_window_open,
-    .in_window = staged_in_window, .window_close = staged_window_close, .abort = staged_abort,
+    .split = staged_split,
+    .split_host = staged_split_host,
+    .close = staged_close,
+    .allreduce = staged_allreduce,
+    .bcast = staged_bcast,
+    .gather = staged_gather,
+    .circulate = staged_circulate,
+    .exchange = staged_exchange,
+    .exchange_views = staged_views,
+    .exchange_places = staged_places,
+    .send = staged_send,
+    .recv = staged_recv,
+    .wait = staged_wait,
+    .test = staged_test,
+    .drop = staged_drop,
+    .poke = staged_poke,
+    .barrier = staged_barrier,
+    .share = staged_share,
+    .window_open = staged_window_open,
+    .in_window = staged_in_window,
+    .window_close = staged_window_close,
+    .abort = staged_abort,
 };
 
 static xd_status wrap_comm(xd_comm **c, xd_staging *w, xd_err *e)

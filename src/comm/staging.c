@@ -13,8 +13,9 @@
 
 static void *get_memory(xd_staging *w, int on_device, size_t bytes)
 {
-    return on_device ? w->dev->mem->get(w->dev, bytes)
-           : w->lanes ? w->lanes->pinned_get(w->dev, bytes) : malloc(bytes);
+    return on_device  ? w->dev->mem->get(w->dev, bytes)
+           : w->lanes ? w->lanes->pinned_get(w->dev, bytes)
+                      : malloc(bytes);
 }
 
 static void put_memory(xd_staging *w, int on_device, xd_stage_buffer *b)
@@ -343,8 +344,12 @@ xd_staging *xd_staging_open(xd_dev *dev, const xd_comm *c)
     xd_staging *w = calloc(1, sizeof *w);
     if (!w)
         return NULL;
-    *w = (xd_staging){ .dev = dev, .lanes = dev->lanes, .err = c->err, .users = 1,
-                        .size = c->size, .traffic = c->traffic };
+    *w = (xd_staging){ .dev = dev,
+                       .lanes = dev->lanes,
+                       .err = c->err,
+                       .users = 1,
+                       .size = c->size,
+                       .traffic = c->traffic };
     w->last_waiting = &w->waiting;
     w->last_ending = &w->ending;
     return w;

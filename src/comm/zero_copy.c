@@ -46,8 +46,8 @@ int xd_all_share_memory(const xd_comm *c)
 int xd_mpi_in_window(xd_comm *c, const void *p)
 {
     const xd_mpi_group *g = c->priv;
-    int64_t         at;
-    int             mine = 0;
+    int64_t             at;
+    int                 mine = 0;
     return xd_all_share_memory(c) && xd_window_find(g->world, p, &at, &mine) && mine;
 }
 
@@ -64,7 +64,7 @@ static xd_zero_copy *add_view(xd_mpi_op *j, xd_tensor t, int peer, int gives)
 void xd_zero_copy_send(xd_mpi_op *j, xd_tensor t, int to)
 {
     xd_zero_copy *n = xd_comm_bytes(t) ? add_view(j, t, to, 1) : NULL;
-    int      mine = 0;
+    int           mine = 0;
     if (!n)
         return;
     n->n.block = xd_window_find(j->g->world, t.p, &n->n.at, &mine);
@@ -121,7 +121,7 @@ void xd_zero_copy_finish(xd_mpi_op *j)
     j->tag++;
     for (int i = 0; i < j->nviews; i++) {
         xd_zero_copy *n = &j->views[i];
-        const int confirmed = j->kind == XD_EXCHANGE_COPY && n->n.mine;
+        const int     confirmed = j->kind == XD_EXCHANGE_COPY && n->n.mine;
         if (!n->n.block)
             continue;
         if (!n->gives)

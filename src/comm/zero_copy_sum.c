@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-typedef struct place {          /* position of a rank's elements in the shared windows */
+typedef struct place { /* position of a rank's elements in the shared windows */
     /* Number of the shared-memory block that has the elements; 0: the elements are not in the
      * rank's own window. */
     uint64_t block;
@@ -36,7 +36,8 @@ static char *piece_address(xd_mpi_op *j, int r, int of, size_t *bytes)
                  to = xd_reduce_piece(n, of + 1, j->g->c.size) * size;
     *bytes = (size_t)(to - from);
     char *q = p->bytes == n * size
-                  ? xd_window_address(j->g->world, p->block, p->at + from, to - from) : NULL;
+                  ? xd_window_address(j->g->world, p->block, p->at + from, to - from)
+                  : NULL;
     if (!q)
         xd_mpi_op_fail(j, XD_ECOMM, "rank %d of a group of %d adds %lld bytes; %lld were expected",
                        r, j->g->c.size, (long long)p->bytes, (long long)(n * size));
@@ -79,10 +80,10 @@ static void copy_other_pieces(xd_mpi_op *j)
 static void sum_my_piece(xd_mpi_op *j)
 {
     const xd_comm *c = &j->g->c;
-    const int      me = c->rank;        /* ranks 0 and 1 add to their own elements */
+    const int      me = c->rank; /* ranks 0 and 1 add to their own elements */
     size_t         bytes;
     char *io = piece_address(j, me, me, &bytes), *sum = me < 2 ? io : xd_mpi_op_stage(j, bytes);
-    const int64_t  n = (int64_t)(bytes / xd_dtype_size(j->io.type));
+    const int64_t n = (int64_t)(bytes / xd_dtype_size(j->io.type));
     if (me > 1 && sum && j->status == XD_OK) {
         const char *first = piece_address(j, 0, me, &bytes);
         if (first)

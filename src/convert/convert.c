@@ -18,8 +18,11 @@
 
 static xd_status read_type(const char *flag, const char *text, int *type, xd_err *e)
 {
-    static const struct { const char *word; xd_dtype type; } all[] = {
-        { "f32", XD_F32 }, { "bf16", XD_BF16 }, { "int8", XD_I8 },
+    static const struct {
+        const char *word;
+        xd_dtype    type;
+    } all[] = {
+        { "f32", XD_F32 },    { "bf16", XD_BF16 }, { "int8", XD_I8 },
         { "fp8", XD_F8E4M3 }, { "int4", XD_Q4_0 },
     };
     *type = XD_CVT_STORED;
@@ -28,9 +31,11 @@ static xd_status read_type(const char *flag, const char *text, int *type, xd_err
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(xd_word_dtype(text), all[i].word) == 0)
             *type = (int)all[i].type;
-    return *type != XD_CVT_STORED
-               ? XD_OK : xd_fail(e, XD_EINVAL, "%s is \"%s\"; it can be one of: f32 bf16 int8 fp8 "
-                                 "int4", flag, text);
+    return *type != XD_CVT_STORED ? XD_OK
+                                  : xd_fail(e, XD_EINVAL,
+                                            "%s is \"%s\"; it can be one of: f32 bf16 int8 fp8 "
+                                            "int4",
+                                            flag, text);
 }
 
 static int is_asked(const xd_cvt *v, const char *name)
@@ -46,8 +51,8 @@ static void add_part(xd_cvt *v, xd_component *p, int type)
     int is_small = p->kind == XD_KIND_TEXT && !xd_types_quantizes(p);
     int quantizes = type == XD_I8 || type == XD_F8E4M3 || type == XD_Q4_0;
     if (is_asked(v, p->name))
-        v->part[v->nparts++] = (xd_cvt_part){ .p = p, .type = is_small && quantizes ? XD_CVT_STORED
-                                                                                    : type };
+        v->part[v->nparts++] =
+            (xd_cvt_part){ .p = p, .type = is_small && quantizes ? XD_CVT_STORED : type };
 }
 
 /* Chooses which components of the model are converted, and their data types. The VAE keeps its data

@@ -30,8 +30,14 @@ static int ends_with_any(const char *name, const char *const *ends)
 
 static int is_weights(const char *name)
 {
-    static const char *const ends[] = { ".safetensors", ".safetensors.index.json", ".gguf", ".bin",
-                                        ".bin.index.json", ".pt", ".pth", NULL };
+    static const char *const ends[] = { ".safetensors",
+                                        ".safetensors.index.json",
+                                        ".gguf",
+                                        ".bin",
+                                        ".bin.index.json",
+                                        ".pt",
+                                        ".pth",
+                                        NULL };
     return ends_with_any(name, ends);
 }
 
@@ -39,8 +45,8 @@ static int is_weights(const char *name)
  * programs. */
 static int is_unused_format(const char *name)
 {
-    static const char *const ends[] = { ".ckpt", ".h5", ".msgpack", ".onnx", ".onnx_data",
-                                        ".tflite", NULL };
+    static const char *const ends[] = { ".ckpt",      ".h5",     ".msgpack", ".onnx",
+                                        ".onnx_data", ".tflite", NULL };
     return name[0] == '.' || ends_with_any(name, ends);
 }
 
@@ -55,7 +61,8 @@ static xd_status add_copy(xd_cvt *v, const char *below, size_t bytes, xd_err *e)
     v->copy = all;
     xd_cvt_copy *c = &all[v->ncopies++];
     *c = (xd_cvt_copy){ .from = xd_cvt_path(v->m.dir, below, NULL, e),
-                        .to = xd_cvt_path(v->a->output, below, NULL, e), .bytes = bytes };
+                        .to = xd_cvt_path(v->a->output, below, NULL, e),
+                        .bytes = bytes };
     return c->from && c->to ? XD_OK : XD_ENOMEM;
 }
 
@@ -111,9 +118,9 @@ static xd_status add_other(xd_cvt *v, const char *folder, xd_err *e)
 static xd_status add_top(xd_cvt *v, xd_err *e)
 {
     static const char *const begins[] = { "LICENSE", "NOTICE", "README", NULL };
-    struct stat st;
-    DIR        *d = opendir(v->m.dir);
-    xd_status   s = XD_OK;
+    struct stat              st;
+    DIR                     *d = opendir(v->m.dir);
+    xd_status                s = XD_OK;
     for (struct dirent *i; d && s == XD_OK && (i = readdir(d));) {
         int wanted = strcmp(i->d_name, INDEX) == 0;
         for (int k = 0; begins[k]; k++)

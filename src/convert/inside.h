@@ -13,9 +13,9 @@
 /* If this value is the output type, the output has the same element types as the source files. */
 enum { XD_CVT_STORED = XD_NDTYPES };
 
-typedef struct xd_cvt_item {    /* a tensor that the converted model will have */
-    char     *name;             /* name of the output tensor; owned */
-    xd_tensor t;                /* type and shape of the output tensor */
+typedef struct xd_cvt_item { /* a tensor that the converted model will have */
+    char     *name;          /* name of the output tensor; owned */
+    xd_tensor t;             /* type and shape of the output tensor */
     /* For a tensor that the component does not declare, and that is therefore copied unchanged, the
      * tensor's index in the source files; else -1. */
     int64_t   raw;
@@ -24,12 +24,12 @@ typedef struct xd_cvt_item {    /* a tensor that the converted model will have *
     /* 1: the tensor is a quantized matrix; the other tensor of its group (`unit`) has the matrix's
      * scales. */
     int       quantized;
-    int       scales;           /* 1: the tensor has the scales of a quantized matrix */
-    int       fours;            /* 1: a Q4_0 matrix, which is stored as bytes (its blocks) */
+    int       scales; /* 1: the tensor has the scales of a quantized matrix */
+    int       fours;  /* 1: a Q4_0 matrix, which is stored as bytes (its blocks) */
     /* If the columns of a matrix are rotated (xd_rotation): the group size of the rotation; else
      * 0. */
     int64_t   rotate;
-    size_t    at;               /* offset in the data section of the output file */
+    size_t    at; /* offset in the data section of the output file */
 } xd_cvt_item;
 
 /* An output file, with some tensors of a component, which are consecutive in the component's
@@ -37,53 +37,53 @@ typedef struct xd_cvt_item {    /* a tensor that the converted model will have *
 typedef struct xd_cvt_file {
     /* `path` of the output file, and its `name` in the output directory
      * ("transformer/x.safetensors"); both owned. */
-    char       *path, *name;
-    xd_cvt_item *item;          /* [n] tensors of the file, borrowed */
-    int         n;
-    xd_text_buf header;
-    size_t      bytes;          /* size of the file */
-    int         done;           /* 1: an earlier run has written the file */
+    char        *path, *name;
+    xd_cvt_item *item; /* [n] tensors of the file, borrowed */
+    int          n;
+    xd_text_buf  header;
+    size_t       bytes; /* size of the file */
+    int          done;  /* 1: an earlier run has written the file */
 } xd_cvt_file;
 
-typedef struct xd_cvt_part {    /* a component of the model, and its output files */
-    xd_component *p;            /* the component, borrowed; its files are open */
-    int           type;         /* output type: F32, BF16, I8, F8E4M3, Q4_0 or XD_CVT_STORED */
+typedef struct xd_cvt_part { /* a component of the model, and its output files */
+    xd_component *p;         /* the component, borrowed; its files are open */
+    int           type;      /* output type: F32, BF16, I8, F8E4M3, Q4_0 or XD_CVT_STORED */
     xd_cvt_item  *item;
     int           n;
-    xd_text_buf   formats;      /* the metadata _quantization_metadata of ComfyUI; empty: none */
+    xd_text_buf   formats; /* the metadata _quantization_metadata of ComfyUI; empty: none */
     xd_cvt_file  *file;
     int           nfile;
 } xd_cvt_part;
 
-typedef struct xd_cvt_copy {    /* a file that is copied unchanged */
-    char  *from, *to;           /* paths of the source file and of its copy; owned */
+typedef struct xd_cvt_copy { /* a file that is copied unchanged */
+    char  *from, *to;        /* paths of the source file and of its copy; owned */
     size_t bytes;
-    int    config;              /* 1: the file is the config of a component that is converted */
+    int    config; /* 1: the file is the config of a component that is converted */
 } xd_cvt_copy;
 
 typedef struct xd_cvt {
     const xd_convert_args *a;
-    xd_model     m;
-    xd_cvt_part  part[XD_MAXTEXT + 3];
-    int          nparts;
-    xd_cvt_copy *copy;
-    int          ncopies;
-    xd_text_buf  asked;         /* the arguments of the conversion, as text */
-    uint64_t     source;        /* hash of the source model */
+    xd_model               m;
+    xd_cvt_part            part[XD_MAXTEXT + 3];
+    int                    nparts;
+    xd_cvt_copy           *copy;
+    int                    ncopies;
+    xd_text_buf            asked;  /* the arguments of the conversion, as text */
+    uint64_t               source; /* hash of the source model */
     /* Hash of the fields `asked` and `source`, stored in the header of every output file. */
-    char         tag[40];
-    double       done, total;   /* bytes written so far; total bytes to write */
+    char                   tag[40];
+    double                 done, total; /* bytes written so far; total bytes to write */
 } xd_cvt;
 
 /* ---- the plan (tensors.c, shards.c) ---------------------------------------------------------- */
 
 /* Lists the output tensors of a component, in the order in which a model loads them. */
-xd_status xd_cvt_list(xd_cvt_part *c, xd_err *e);
+xd_status   xd_cvt_list(xd_cvt_part *c, xd_err *e);
 /* Distributes the output tensors of a component over files, and makes the files' headers. */
-xd_status xd_cvt_shards(const xd_cvt *v, xd_cvt_part *c, xd_err *e);
+xd_status   xd_cvt_shards(const xd_cvt *v, xd_cvt_part *c, xd_err *e);
 /* For a component with several files, writes the safetensors index. */
-xd_status xd_cvt_index(const xd_cvt *v, const xd_cvt_part *c, xd_err *e);
-void      xd_cvt_part_free(xd_cvt_part *c);
+xd_status   xd_cvt_index(const xd_cvt *v, const xd_cvt_part *c, xd_err *e);
+void        xd_cvt_part_free(xd_cvt_part *c);
 /* Returns the stem of the names of the component's files: "diffusion_pytorch_model" or "model". */
 const char *xd_cvt_stem(const xd_component *p);
 
@@ -109,6 +109,6 @@ xd_status xd_cvt_begin(xd_cvt *v, xd_err *e);
 xd_status xd_cvt_end(const xd_cvt *v, xd_err *e);
 
 /* Returns the malloc'ed path "DIR/a/b". If out of memory, returns NULL and sets *e. */
-char     *xd_cvt_path(const char *dir, const char *a, const char *b, xd_err *e);
+char *xd_cvt_path(const char *dir, const char *a, const char *b, xd_err *e);
 
 #endif

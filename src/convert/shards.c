@@ -90,9 +90,10 @@ static void add_formats(xd_cvt_part *c)
                  t->name);
         xd_buf_add(b, b->len ? ", " : "{\"format_version\": \"1.0\", \"layers\": {");
         xd_buf_json_string(b, module);
-        xd_buf_add(b, ": {\"format\": \"%s\"", t->fours                ? "q4_0"
-                                                 : t->t.type == XD_I8 ? "int8_tensorwise"
-                                                                      : "float8_e4m3fn");
+        xd_buf_add(b, ": {\"format\": \"%s\"",
+                   t->fours             ? "q4_0"
+                   : t->t.type == XD_I8 ? "int8_tensorwise"
+                                        : "float8_e4m3fn");
         if (t->rotate)
             xd_buf_add(b, ", \"convrot\": true, \"convrot_groupsize\": %d", (int)t->rotate);
         xd_buf_add(b, "}");
@@ -207,8 +208,9 @@ xd_status xd_cvt_index(const xd_cvt *v, const xd_cvt_part *c, xd_err *e)
     snprintf(name, sizeof name, "%s.safetensors.index.json", xd_cvt_stem(c->p));
     char *path = xd_cvt_path(v->a->output, c->p->name, name, e);
     make_index(c, &b);
-    xd_status s = !path ? XD_ENOMEM : b.failed ? xd_fail(e, XD_ENOMEM, "no memory for %s", path)
-                                               : xd_out_open(&o, path, e);
+    xd_status s = !path      ? XD_ENOMEM
+                  : b.failed ? xd_fail(e, XD_ENOMEM, "no memory for %s", path)
+                             : xd_out_open(&o, path, e);
     if (s == XD_OK) {
         fwrite(b.p, 1, b.len, o.f);
         s = xd_out_commit(&o, e);

@@ -30,8 +30,9 @@ static xd_status write_note(const xd_cvt *v, xd_err *e)
     xd_buf_add(&b, "{\"arguments\": ");
     xd_buf_json_string(&b, v->asked.p);
     xd_buf_add(&b, ", \"source\": \"%016llx\"}\n", (unsigned long long)v->source);
-    xd_status s = !path ? XD_ENOMEM : b.failed ? xd_fail(e, XD_ENOMEM, "no memory for a file")
-                                               : xd_out_open(&o, path, e);
+    xd_status s = !path      ? XD_ENOMEM
+                  : b.failed ? xd_fail(e, XD_ENOMEM, "no memory for a file")
+                             : xd_out_open(&o, path, e);
     if (s == XD_OK) {
         fwrite(b.p, 1, b.len, o.f);
         s = xd_out_commit(&o, e);
@@ -57,12 +58,15 @@ static xd_status read_note(const xd_cvt *v, const char *path, int *there, xd_err
     const char *of = xd_json_text(xd_json_get(j, "source"));
     snprintf(source, sizeof source, "%016llx", (unsigned long long)v->source);
     if (!asked || strcmp(asked, v->asked.p) != 0)
-        s = xd_fail(e, XD_EINVAL, "%s has an incomplete conversion with other arguments: %s, "
-                    "not %s; use --force to start again", v->a->output, asked ? asked : "unknown",
-                    v->asked.p);
+        s = xd_fail(e, XD_EINVAL,
+                    "%s has an incomplete conversion with other arguments: %s, "
+                    "not %s; use --force to start again",
+                    v->a->output, asked ? asked : "unknown", v->asked.p);
     else if (!of || strcmp(of, source) != 0)
-        s = xd_fail(e, XD_EINVAL, "%s has an incomplete conversion of other files; use --force "
-                    "to start again", v->a->output);
+        s = xd_fail(e, XD_EINVAL,
+                    "%s has an incomplete conversion of other files; use --force "
+                    "to start again",
+                    v->a->output);
     xd_json_free(&j);
     return s;
 }
@@ -101,9 +105,11 @@ static xd_status check_apart(const xd_cvt *v, xd_err *e)
         free(from);
         free(dir);
     }
-    return of ? xd_fail(e, XD_EINVAL, "the output %s is the folder from which %s is read; choose "
+    return of ? xd_fail(e, XD_EINVAL,
+                        "the output %s is the folder from which %s is read; choose "
                         "another one",
-                        v->a->output, of) : XD_OK;
+                        v->a->output, of)
+              : XD_OK;
 }
 
 static xd_status check_taken(const xd_cvt *v, xd_err *e)
@@ -114,8 +120,11 @@ static xd_status check_taken(const xd_cvt *v, xd_err *e)
         taken = dir && !is_empty(dir) ? v->part[i].p->name : NULL;
         free(dir);
     }
-    return taken ? xd_fail(e, XD_EIO, "%s%s%s already has files; use --force to replace those of "
-                           "a model", v->a->output, *taken ? "/" : "", taken) : XD_OK;
+    return taken ? xd_fail(e, XD_EIO,
+                           "%s%s%s already has files; use --force to replace those of "
+                           "a model",
+                           v->a->output, *taken ? "/" : "", taken)
+                 : XD_OK;
 }
 
 /* Returns 1 if the file was completely written by an earlier run of the same conversion. */
@@ -196,10 +205,11 @@ static xd_status check_room(const xd_cvt *v, xd_err *e)
     char          *at = nearest_folder(v->a->output);
     if (!at)
         return xd_fail(e, XD_ENOMEM, "no memory for a path");
-    int known = statvfs(at, &fs) == 0 && fs.f_blocks > 0;
-    int there = xd_file_is_dir(at);
-    xd_status s = there ? XD_OK : xd_fail(e, XD_EIO, "cannot create %s: there is no folder %s",
-                                          v->a->output, at);
+    int       known = statvfs(at, &fs) == 0 && fs.f_blocks > 0;
+    int       there = xd_file_is_dir(at);
+    xd_status s =
+        there ? XD_OK
+              : xd_fail(e, XD_EIO, "cannot create %s: there is no folder %s", v->a->output, at);
     free(at);
     if (s != XD_OK || !known)
         return s;

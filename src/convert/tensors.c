@@ -44,7 +44,7 @@ static xd_dtype plain_type(const xd_cvt_part *c, xd_dtype stored, int vector, in
 
 static xd_cvt_item *add_item(xd_cvt_part *c, const char *name, xd_tensor t, xd_err *e)
 {
-    if ((c->n & (c->n - 1)) == 0) {     /* the list is full (n is a power of two): double it */
+    if ((c->n & (c->n - 1)) == 0) { /* the list is full (n is a power of two): double it */
         xd_cvt_item *v = realloc(c->item, (size_t)(c->n ? 2 * c->n : 1) * sizeof *v);
         if (!v) {
             xd_fail(e, XD_ENOMEM, "no memory for the list of tensors");
@@ -94,15 +94,15 @@ static xd_status add_declared(xd_cvt_part *c, const xd_declared *d, xd_err *e)
     xd_tensor           t;
     if (!xd_source_name(&p->w->src, d->name, name, sizeof name) || is_listed(c, name) ||
         !p->w->src.has(p->w->src.self, name, &t))
-        return XD_OK;           /* the tensor's block is never run */
+        return XD_OK; /* the tensor's block is never run */
     const int quantized = !d->unread && (d->type == XD_I8 || d->type == XD_F8E4M3);
     const int vector = d->unread ? d->nd < 2 : d->type == XD_F32;
-    if (p->single)              /* in a single-file checkpoint, the tensor may have another shape */
+    if (p->single) /* in a single-file checkpoint, the tensor may have another shape */
         t = xd_view(NULL, t.type, d->nd, d->d);
-    t = xd_view(NULL, quantized ? d->type : plain_type(c, t.type, vector, has_terms(p, name)),
-                t.nd, t.d);
+    t = xd_view(NULL, quantized ? d->type : plain_type(c, t.type, vector, has_terms(p, name)), t.nd,
+                t.d);
     const int fours = !d->unread && d->type == XD_Q4_0;
-    if (fours)                  /* safetensors has no type Q4_0: the blocks are stored as bytes */
+    if (fours) /* safetensors has no type Q4_0: the blocks are stored as bytes */
         t = xd_view2(NULL, XD_U8, t.d[0], (int64_t)xd_dtype_bytes(XD_Q4_0, t.d[1]));
     xd_cvt_item *i = add_item(c, name, t, e);
     if (i) {
@@ -122,8 +122,8 @@ static xd_status add_other(xd_cvt_part *c, int64_t at, xd_err *e)
     if (xd_component_is_note(name) || is_listed(c, name) ||
         !c->p->raw.has(c->p->raw.self, name, &t))
         return XD_OK;
-    if (is_float(t.type) || (c->p->raw.codes && xd_is_coded(t.type) &&
-                             c->p->raw.codes(c->p->raw.self, name, &codes)))
+    if (is_float(t.type) ||
+        (c->p->raw.codes && xd_is_coded(t.type) && c->p->raw.codes(c->p->raw.self, name, &codes)))
         t = xd_view(NULL, plain_type(c, t.type, t.nd < 2, 0), t.nd, t.d);
     xd_cvt_item *i = add_item(c, name, t, e);
     if (i)

@@ -19,16 +19,16 @@
 /* Max elements that a thread converts in a step; a single row may have more. */
 enum { BAND = 1 << 20 };
 
-typedef struct band_work {      /* a step: rows of a tensor that all threads convert together */
+typedef struct band_work { /* a step: rows of a tensor that all threads convert together */
     const xd_reader   *r;
     const xd_cvt_item *i;
     /* A step converts rows [row, end) of the tensor; each thread converts `band` of these rows. */
-    int64_t row, end, band;
-    size_t  row_bytes;          /* bytes of an output row */
-    float  *wide;               /* [threads, band, cols]: rows as f32 */
-    char   *out;                /* [threads, band]: converted rows */
-    float  *scale;              /* scales of all rows of a quantized matrix */
-    int     bad;                /* 1: NaN or infinite values were found in the matrix */
+    int64_t            row, end, band;
+    size_t             row_bytes; /* bytes of an output row */
+    float             *wide;      /* [threads, band, cols]: rows as f32 */
+    char              *out;       /* [threads, band]: converted rows */
+    float             *scale;     /* scales of all rows of a quantized matrix */
+    int                bad;       /* 1: NaN or infinite values were found in the matrix */
 } band_work;
 
 static void make_band(void *ctx, int64_t begin, int64_t end, int thread)
@@ -44,9 +44,9 @@ static void make_band(void *ctx, int64_t begin, int64_t end, int thread)
             __atomic_store_n(&w->bad, 1, __ATOMIC_RELAXED);
         const int keeps = w->scale && xd_reader_keeps(w->r, w->i->t.type);
         for (int64_t k = 0; k < n && w->scale; k++)
-            w->scale[row + k] = keeps
-                ? xd_reader_codes(w->r, row + k, x + k * cols, to + k * cols)
-                : xd_quantize_row(w->i->t.type, x + k * cols, cols, to + k * cols);
+            w->scale[row + k] =
+                keeps ? xd_reader_codes(w->r, row + k, x + k * cols, to + k * cols)
+                      : xd_quantize_row(w->i->t.type, x + k * cols, cols, to + k * cols);
         if (w->i->fours)
             xd_quantize_fours(x, n * cols, w->i->rotate, to);
         else if (!w->scale)
@@ -54,7 +54,11 @@ static void make_band(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-typedef struct sink { xd_cvt *v; const xd_cvt_file *to; FILE *f; } sink;
+typedef struct sink {
+    xd_cvt            *v;
+    const xd_cvt_file *to;
+    FILE              *f;
+} sink;
 
 static xd_status write_bytes(const sink *s, const void *p, size_t n, xd_err *e)
 {
@@ -68,7 +72,8 @@ static xd_status seek_to(const sink *s, size_t at, xd_err *e)
 {
     const size_t data = XD_ST_SIZE + s->to->header.len;
     return fseeko(s->f, (off_t)(data + at), SEEK_SET) == 0
-               ? XD_OK : xd_fail(e, XD_EIO, "cannot write %s: %s", s->to->path, strerror(errno));
+               ? XD_OK
+               : xd_fail(e, XD_EIO, "cannot write %s: %s", s->to->path, strerror(errno));
 }
 
 /* Writes the rows [row, row + n) of a source tensor unchanged, in the type that they have in the

@@ -9,29 +9,29 @@
 #include "exec/net.h"
 
 typedef struct xd_input {
-    xd_tensor      lat;         /* [n,F] F32 noisy latents: this rank's rows of the current patch */
+    xd_tensor      lat; /* [n,F] F32 noisy latents: this rank's rows of the current patch */
     /* text embeddings of this forward pass, with the rows of all ranks */
     const xd_cond *cond;
     /* [n, extra_ch patch[0] patch[1] patch[2]] F32 extra channels, or absent */
     xd_tensor      extra;
-    xd_tensor      txt;         /* [n,E] text rows to embed, if txt_flows; padding rows are 0 */
-    xd_tensor      ref;         /* [n,F] F32 tokens of reference images, or absent */
-    double         t;           /* timestep in the scheduler's units (0..1000) */
-    int64_t        held;        /* the first `held` image tokens have timestep 0 */
-    double         guidance;    /* distilled guidance scale, or NaN */
-    double         size[2];     /* image height and width in pixels (micro-conditions) */
+    xd_tensor      txt;      /* [n,E] text rows to embed, if txt_flows; padding rows are 0 */
+    xd_tensor      ref;      /* [n,F] F32 tokens of reference images, or absent */
+    double         t;        /* timestep in the scheduler's units (0..1000) */
+    int64_t        held;     /* the first `held` image tokens have timestep 0 */
+    double         guidance; /* distilled guidance scale, or NaN */
+    double         size[2];  /* image height and width in pixels (micro-conditions) */
 } xd_input;
 
 typedef struct xd_dit_info {
     int     nlayers, heads, head_dim;
-    int     patch[3];           /* latent cells per token: frames, rows, columns */
-    int64_t dim;                /* width of the hidden state */
-    int64_t lat_ch;             /* number of latent channels C */
-    int64_t extra_ch;           /* extra input channels, after the C channels */
-    int64_t sample[3];          /* latent cells of the training size: frames, rows, columns */
-    int     fixed;              /* 1: the model has positions only for the training size */
-    int64_t text_dim;           /* width E of the text embedding */
-    int64_t text_rows;          /* required number of text rows; 0: any number */
+    int     patch[3];  /* latent cells per token: frames, rows, columns */
+    int64_t dim;       /* width of the hidden state */
+    int64_t lat_ch;    /* number of latent channels C */
+    int64_t extra_ch;  /* extra input channels, after the C channels */
+    int64_t sample[3]; /* latent cells of the training size: frames, rows, columns */
+    int     fixed;     /* 1: the model has positions only for the training size */
+    int64_t text_dim;  /* width E of the text embedding */
+    int64_t text_rows; /* required number of text rows; 0: any number */
     /* width of the rows of text encoder i, if it differs from text_dim; else 0 */
     int64_t text_cols[3];
     /* Width of the rows from an image encoder, which follow the text rows; 0: the model reads no
@@ -41,15 +41,15 @@ typedef struct xd_dit_info {
      * position embedding for each row. 0: the transformer has no such embeddings, and the rows are
      * those of one image. */
     int64_t image_rows;
-    int64_t pooled_dim;         /* width of the pooled text embedding; 0: not used */
-    int     guided;             /* 1: reads a distilled guidance scale */
-    int     txt_flows;          /* 1: text rows pass through the blocks (joint attention) */
-    int64_t text_most;          /* max text rows for which there are positions; 0: no limit */
-    int64_t text_default;       /* default number of text rows; 0: the pipeline's default */
+    int64_t pooled_dim;   /* width of the pooled text embedding; 0: not used */
+    int     guided;       /* 1: reads a distilled guidance scale */
+    int     txt_flows;    /* 1: text rows pass through the blocks (joint attention) */
+    int64_t text_most;    /* max text rows for which there are positions; 0: no limit */
+    int64_t text_default; /* default number of text rows; 0: the pipeline's default */
     /* The model pads the number of text rows and the number of image rows to a multiple of this
      * number; padding rows of the image form the stream XD_PAD. 0: no padding. */
     int     multiple;
-    int     sites;              /* number of self-attention layers per block */
+    int     sites; /* number of self-attention layers per block */
     /* Maximum number of latent cells (frames, rows, columns) for which there are positions; 0: no
      * limit. */
     int64_t most[3];
@@ -58,9 +58,9 @@ typedef struct xd_dit_info {
     int     refs;
     /* 1: the model supports image tokens with timestep 0 (xd_input.held). */
     int     holds;
-    int     micro;              /* 1: the model reads xd_input.size (resolution, aspect ratio) */
-    size_t  local_size;         /* size in bytes of the model's data in xd_state.local */
-    size_t  kept_size;          /* size in bytes of the struct xd_state.kept; 0: none */
+    int     micro;      /* 1: the model reads xd_input.size (resolution, aspect ratio) */
+    size_t  local_size; /* size in bytes of the model's data in xd_state.local */
+    size_t  kept_size;  /* size in bytes of the struct xd_state.kept; 0: none */
     /* number of refiner blocks, which come first and which step caches never skip */
     int     lead;
     /* Number of features of the row that `probe` returns, if `probe` returns a single row, which is
@@ -71,43 +71,43 @@ typedef struct xd_dit_info {
 /* The functions of a transformer. The source file of a transformer exports only this struct. */
 typedef struct xd_dit {
     xd_net_def net;
-    void (*info)(const void *cfg, xd_dit_info *out);
+    void       (*info)(const void *cfg, xd_dit_info *out);
     /* Returns the index of the earlier block whose output is the long skip (s->skip) that block
      * `layer` reads, or -1 if block `layer` reads no long skip. NULL: the model has no long skips.
      * The outputs that later blocks read form a stack: the last output pushed is popped first. */
-    int  (*skip_from)(const void *cfg, int layer);
+    int        (*skip_from)(const void *cfg, int layer);
     /* `keep` and `read` make tensors that depend only on the text, such as the keys and values of
      * cross-attention. These tensors are equal in all steps and patches. `keep` allocates the
      * tensors in the arena, for the blocks of this pipeline stage; `read` computes the tensors once
      * per request and guidance pass. NULL: the model has no such tensors, because text rows pass
      * through the blocks, or because only `cond` reads the text. */
-    void (*keep)(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept);
-    void (*read)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
+    void       (*keep)(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept);
+    void       (*read)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
     /* `active` returns the input row from which the modulations of a step are computed, [1,
      * active_width] in the compute type. mod_width returns the number of modulation values of block
      * `layer` (mods.h). NULL: the modulations of later steps cannot be computed in advance. */
-    xd_tensor (*active)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
-    int64_t   (*active_width)(const void *cfg);
-    int64_t   (*mod_width)(const void *cfg, int layer);
+    xd_tensor  (*active)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
+    int64_t    (*active_width)(const void *cfg);
+    int64_t    (*mod_width)(const void *cfg, int layer);
     /* The next three functions are the parts of a forward pass before and after the blocks. `cond`
      * writes data for one forward pass to s->local, which has local_size zeroed bytes. If `cond`
      * writes the same bytes in every step, a GPU replays recorded kernel launches of the blocks.
      * Arena memory that `cond` allocates is valid until the end of the forward pass. */
     /* The function `cond` is called on every pipeline stage. */
-    void (*cond) (xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
+    void       (*cond)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
     /* Called on the first pipeline stage: makes the hidden state s->h. */
-    void (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
+    void       (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
     /* Called on the last pipeline stage: returns the prediction for this rank's image rows,
      * [rows,F] F32. */
-    xd_tensor (*head)(xd_exec *x, const xd_net *n, xd_state *s);
+    xd_tensor  (*head)(xd_exec *x, const xd_net *n, xd_state *s);
     /* Called on the first pipeline stage, after `embed`: returns an input of the first block, in
      * F32. TeaCache (Liu et al. 2024, arXiv:2411.19108) measures how much this tensor changes from
      * step to step. NULL: TeaCache measures the change of the image's rows of s->h. */
-    xd_tensor (*probe)(xd_exec *x, const xd_net *n, xd_state *s);
+    xd_tensor  (*probe)(xd_exec *x, const xd_net *n, xd_state *s);
     /* Writes the coefficients, highest power first, of the polynomial that TeaCache publishes for
      * this model. The polynomial maps the change of `probe`'s tensor to the change of the model's
      * output. Returns 0 if no polynomial is published for this config. */
-    int  (*change_poly)(const void *cfg, double poly[5]);
+    int        (*change_poly)(const void *cfg, double poly[5]);
 } xd_dit;
 
 /* xd_dit_skips returns how many block outputs for long skips are in s->skips before block `layer`;

@@ -35,8 +35,9 @@ void xd_pair_weights(xd_decl *d, const void *cfg, int layer, void *w_)
 {
     const xd_dual_cfg *c = cfg;
     xd_pair           *w = w_;
-    xd_adaln_form      a = { .dim = c->dim, .head_dim = c->head_dim, .nmod = c->modulated ? 6 : 0,
-                             .qk_norm = 1 };
+    xd_adaln_form      a = {
+        .dim = c->dim, .head_dim = c->head_dim, .nmod = c->modulated ? 6 : 0, .qk_norm = 1
+    };
     (void)layer;
     xd_adaln_weights(d, &a, 0, &w->img);
     xd_adaln_weights(d, &a, 1, &w->txt);
@@ -45,20 +46,30 @@ void xd_pair_weights(xd_decl *d, const void *cfg, int layer, void *w_)
 void xd_solo_weights(xd_decl *d, const void *cfg, int layer, void *w_)
 {
     static const char *const qkv[] = { "attn.to_q", "attn.to_k", "attn.to_v" };
-    const xd_dual_cfg *c = cfg;
-    xd_solo           *w = w_;
-    int64_t            D = c->dim, hd = c->head_dim;
+    const xd_dual_cfg       *c = cfg;
+    xd_solo                 *w = w_;
+    int64_t                  D = c->dim, hd = c->head_dim;
     (void)layer;
     if (c->modulated)
         xd_w_linear(d, &w->mod, "norm.linear",
                     &(xd_linear_spec){ .in = D, .out = 3 * D, .bias = 1, .few = 1 });
-    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D },
-                                             .split = XD_COL, .unit = hd, .bias = 1 });
-    xd_w_linear(d, &w->up, "proj_mlp", &(xd_linear_spec){ .in = D, .out = 4 * D, .split = XD_COL,
-                                                          .unit = hd, .bias = 1 });
+    xd_w_fused(d, &w->qkv,
+               &(xd_fused_spec){ .n = 3,
+                                 .names = qkv,
+                                 .in = D,
+                                 .out = { D, D, D },
+                                 .split = XD_COL,
+                                 .unit = hd,
+                                 .bias = 1 });
+    xd_w_linear(d, &w->up, "proj_mlp",
+                &(xd_linear_spec){ .in = D, .out = 4 * D, .split = XD_COL, .unit = hd, .bias = 1 });
     xd_w_linear(d, &w->out, "proj_out",
-                &(xd_linear_spec){ .nparts = 2, .parts = (int64_t[]){ D, 4 * D }, .out = D,
-                                   .split = XD_ROW, .unit = hd, .bias = 1 });
+                &(xd_linear_spec){ .nparts = 2,
+                                   .parts = (int64_t[]){ D, 4 * D },
+                                   .out = D,
+                                   .split = XD_ROW,
+                                   .unit = hd,
+                                   .bias = 1 });
     xd_w_vec(d, &w->norm_q, "attn.norm_q.weight", 1, &hd);
     xd_w_vec(d, &w->norm_k, "attn.norm_k.weight", 1, &hd);
 }
@@ -77,13 +88,17 @@ xd_status xd_dual_axes(xd_ints *axes, const xd_ints *usual, int64_t head_dim, xd
                        axes->n, usual->n);
     for (int i = 0; i < axes->n; i++) {
         if (axes->v[i] < 0 || axes->v[i] % 2)
-            return xd_fail(e, XD_EFORMAT, "transformer: axes_dims_rope has %lld, which is not "
-                           "even", (long long)axes->v[i]);
+            return xd_fail(e, XD_EFORMAT,
+                           "transformer: axes_dims_rope has %lld, which is not "
+                           "even",
+                           (long long)axes->v[i]);
         sum += axes->v[i];
     }
     if (sum != head_dim)
-        return xd_fail(e, XD_EFORMAT, "transformer: the sum of axes_dims_rope is %lld, not "
-                       "attention_head_dim %lld", (long long)sum, (long long)head_dim);
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: the sum of axes_dims_rope is %lld, not "
+                       "attention_head_dim %lld",
+                       (long long)sum, (long long)head_dim);
     return XD_OK;
 }
 
@@ -135,8 +150,9 @@ void xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *te
                    const xd_lin *latents)
 {
     int64_t ntxt = xd_n(x, XD_TXT), nref = xd_n(x, XD_REF), nimg = xd_n(x, XD_IMG);
-    if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt && in->ref.d[0] == nref &&
-                  s->h.d[0] == nref + nimg + ntxt,
+    if (!xd_check(x,
+                  in->lat.d[0] == nimg && in->txt.d[0] == ntxt && in->ref.d[0] == nref &&
+                      s->h.d[0] == nref + nimg + ntxt,
                   "%lld image, %lld reference and %lld text tokens do not match %lld rows of state",
                   (long long)nimg, (long long)nref, (long long)ntxt, (long long)s->h.d[0]))
         return;
@@ -151,7 +167,11 @@ void xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *te
 
 /* one group of tokens in a double block (rows [at, at + n) of h), which share weights and
  * modulation */
-typedef struct side { const xd_adaln *w; xd_tensor mod, h; int64_t at, n; } side;
+typedef struct side {
+    const xd_adaln *w;
+    xd_tensor       mod, h;
+    int64_t         at, n;
+} side;
 
 /* Lists the sides of a double block, which are groups of tokens with the same weights and
  * modulation. The sides of a double block are the text, then the reference images if their
@@ -177,18 +197,23 @@ void xd_pair_run(xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in
     xd_tensor y = xd_new(x, h.d[0], w->img.qkv.w.out);
     for (int i = 0; i < n; i++) {
         size_t  mark = xd_arena_mark(x->tmp);
-        xd_norm a = { .in = s[i].h, .scale = xd_rows(s[i].mod, 1, 1),
-                      .shift = xd_rows(s[i].mod, 0, 1), .eps = eps };
+        xd_norm a = { .in = s[i].h,
+                      .scale = xd_rows(s[i].mod, 1, 1),
+                      .shift = xd_rows(s[i].mod, 0, 1),
+                      .eps = eps };
         xd_linear_into(x, xd_rows(y, s[i].at, s[i].n), xd_norm_for(x, &a, &s[i].w->qkv, NULL),
                        &s[i].w->qkv);
         xd_arena_rewind(x->tmp, mark);
     }
     xd_qkv a = xd_qkv_open(x, y, &w->img.qkv, in->head_dim);
     for (int i = 0; i < n; i++)
-        xd_qkv_fill(x, &a, y, &w->img.qkv, &(xd_qkv_rows){ .at = s[i].at, .n = s[i].n,
-                                                           .norm_q = s[i].w->norm_q,
-                                                           .norm_k = s[i].w->norm_k,
-                                                           .cos = in->cos, .sin = in->sin });
+        xd_qkv_fill(x, &a, y, &w->img.qkv,
+                    &(xd_qkv_rows){ .at = s[i].at,
+                                    .n = s[i].n,
+                                    .norm_q = s[i].w->norm_q,
+                                    .norm_k = s[i].w->norm_k,
+                                    .cos = in->cos,
+                                    .sin = in->sin });
     xd_tensor o = xd_flat(xd_attn(x, a.q, a.k, a.v, 0));
     for (int i = 0; i < n; i++) {
         xd_linear_add(x, s[i].h, xd_rows(s[i].mod, 2, 1), xd_rows(o, s[i].at, s[i].n),
@@ -201,21 +226,22 @@ void xd_solo_run(xd_exec *x, xd_tensor h, const xd_solo *w, const xd_dual_in *in
 {
     int64_t   rows = h.d[0], D = w->out.w.in - w->up.w.out;
     xd_tensor both = xd_new(x, rows, w->out.w.in);
-    xd_norm   norm = { .in = h, .scale = xd_rows(in->img, 1, 1), .shift = xd_rows(in->img, 0, 1),
-                       .eps = eps };
+    xd_norm   norm = {
+        .in = h, .scale = xd_rows(in->img, 1, 1), .shift = xd_rows(in->img, 0, 1), .eps = eps
+    };
     xd_tensor a = xd_norm_for(x, &norm, &w->up, &w->qkv);
     xd_linear_act_into(x, xd_cols(both, D, w->up.w.out), a, &w->up, XD_GELU_TANH);
     xd_tensor y = xd_linear(x, a, &w->qkv);
     xd_qkv    t = xd_qkv_open(x, y, &w->qkv, in->head_dim);
-    xd_qkv_fill(x, &t, y, &w->qkv, &(xd_qkv_rows){ .n = rows, .norm_q = w->norm_q,
-                                                   .norm_k = w->norm_k, .cos = in->cos,
-                                                   .sin = in->sin });
+    xd_qkv_fill(
+        x, &t, y, &w->qkv,
+        &(xd_qkv_rows){
+            .n = rows, .norm_q = w->norm_q, .norm_k = w->norm_k, .cos = in->cos, .sin = in->sin });
     xd_attn_into(x, xd_heads(xd_cols(both, 0, D), in->head_dim), t.q, t.k, t.v, 0);
     xd_linear_add(x, h, xd_rows(in->img, 2, 1), both, &w->out);
 }
 
-xd_tensor xd_dual_head(xd_exec *x, xd_tensor h, xd_tensor scale, xd_tensor shift,
-                       const xd_lin *out)
+xd_tensor xd_dual_head(xd_exec *x, xd_tensor h, xd_tensor scale, xd_tensor shift, const xd_lin *out)
 {
     int64_t   nimg = xd_n(x, XD_IMG);
     xd_tensor y = xd_new_f32(x, nimg, out->w.out);

@@ -12,10 +12,10 @@
 /* number of axes of a token's position (image number, row, column) */
 enum { XD_DUAL_AXES = 3 };
 
-typedef struct xd_pair { xd_adaln img, txt; } xd_pair;  /* weights of a double block */
+typedef struct xd_pair { xd_adaln img, txt; } xd_pair; /* weights of a double block */
 
-typedef struct xd_solo {        /* weights of a single block */
-    xd_lin    mod;              /* modulation layer [3D,D], or not declared */
+typedef struct xd_solo { /* weights of a single block */
+    xd_lin    mod;       /* modulation layer [3D,D], or not declared */
     /* `out` reads the concatenated outputs of attention and feed-forward */
     xd_lin    qkv, up, out;
     xd_tensor norm_q, norm_k;
@@ -26,10 +26,10 @@ typedef struct xd_solo {        /* weights of a single block */
 typedef struct xd_dual_cfg {
     int64_t head_dim, in_ch, out_ch, joint, patch;
     int     heads, ndouble, nsingle;
-    int     modulated;          /* 1: each block has linear layers for its modulation */
+    int     modulated; /* 1: each block has linear layers for its modulation */
     /* for each position axis: the number of head features that RoPE rotates */
     xd_ints axes;
-    int64_t dim;                /* D = heads * head_dim */
+    int64_t dim; /* D = heads * head_dim */
 } xd_dual_cfg;
 
 /* Rows of a table of config fields, which read config values into the members of an xd_dual_cfg.
@@ -66,7 +66,7 @@ typedef struct xd_dual_in {
     /* Modulation vectors of the reference images' rows; if absent, the reference images' rows use
      * `img`. */
     xd_tensor ref;
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32 RoPE table of this rank's tokens */
+    xd_tensor cos, sin; /* [n,head_dim/2] F32 RoPE table of this rank's tokens */
     int64_t   head_dim;
 } xd_dual_in;
 /* xd_pair_run runs a double block on h [n,D], and xd_solo_run runs a single block. The first rows

@@ -162,11 +162,20 @@ float *xd_rope_angles(float *row, int64_t width, const float *freq, float pos, d
 static const float eps = 1e-6f;
 
 static const xd_adaln_names names_of[2] = {
-    { "norm1.linear", { "attn.to_q", "attn.to_k", "attn.to_v" }, "attn.to_out.0",
-      "attn.norm_q.weight", "attn.norm_k.weight", "ff.net.0.proj", "ff.net.2" },
-    { "norm1_context.linear", { "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj" },
-      "attn.to_add_out", "attn.norm_added_q.weight", "attn.norm_added_k.weight",
-      "ff_context.net.0.proj", "ff_context.net.2" },
+    { "norm1.linear",
+      { "attn.to_q", "attn.to_k", "attn.to_v" },
+      "attn.to_out.0",
+      "attn.norm_q.weight",
+      "attn.norm_k.weight",
+      "ff.net.0.proj",
+      "ff.net.2" },
+    { "norm1_context.linear",
+      { "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj" },
+      "attn.to_add_out",
+      "attn.norm_added_q.weight",
+      "attn.norm_added_k.weight",
+      "ff_context.net.0.proj",
+      "ff_context.net.2" },
 };
 
 void xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln *w)
@@ -176,20 +185,26 @@ void xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln 
     if (f->nmod)
         xd_w_linear(d, &w->mod, n->mod,
                     &(xd_linear_spec){ .in = D, .out = f->nmod * D, .bias = 1, .few = 1 });
-    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = n->qkv, .in = D, .out = { D, D, D },
-                                             .split = XD_COL, .unit = hd, .bias = 1 });
+    xd_w_fused(d, &w->qkv,
+               &(xd_fused_spec){ .n = 3,
+                                 .names = n->qkv,
+                                 .in = D,
+                                 .out = { D, D, D },
+                                 .split = XD_COL,
+                                 .unit = hd,
+                                 .bias = 1 });
     if (f->qk_norm) {
         xd_w_vec(d, &w->norm_q, n->norm_q, 1, &hd);
         xd_w_vec(d, &w->norm_k, n->norm_k, 1, &hd);
     }
     if (f->last)
         return;
-    xd_w_linear(d, &w->out, n->out, &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
-                                                       .unit = hd, .bias = 1 });
-    xd_w_linear(d, &w->up, n->up, &(xd_linear_spec){ .in = D, .out = 4 * D, .split = XD_COL,
-                                                     .bias = 1 });
-    xd_w_linear(d, &w->down, n->down, &(xd_linear_spec){ .in = 4 * D, .out = D, .split = XD_ROW,
-                                                         .bias = 1 });
+    xd_w_linear(d, &w->out, n->out,
+                &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
+    xd_w_linear(d, &w->up, n->up,
+                &(xd_linear_spec){ .in = D, .out = 4 * D, .split = XD_COL, .bias = 1 });
+    xd_w_linear(d, &w->down, n->down,
+                &(xd_linear_spec){ .in = 4 * D, .out = D, .split = XD_ROW, .bias = 1 });
 }
 
 xd_qkv xd_qkv_open(xd_exec *x, xd_tensor y, const xd_lin *w, int64_t head_dim)
@@ -211,10 +226,14 @@ void xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w, cons
               k = xd_heads(xd_seg(part, w, 1), hd);
     xd_tensor cos = some_rows(r->cos, at, n), sin = some_rows(r->sin, at, n);
     float     e = r->eps > 0 ? r->eps : eps;
-    xd_qk_norm_into(x, &(xd_qknorm){ .out = xd_rows(a->q, at, n), .in = q, .gain = r->norm_q,
-                                     .also = { .out = xd_rows(a->k, at, n), .in = k,
-                                               .gain = r->norm_k },
-                                     .cos = cos, .sin = sin, .eps = e });
+    xd_qk_norm_into(
+        x, &(xd_qknorm){ .out = xd_rows(a->q, at, n),
+                         .in = q,
+                         .gain = r->norm_q,
+                         .also = { .out = xd_rows(a->k, at, n), .in = k, .gain = r->norm_k },
+                         .cos = cos,
+                         .sin = sin,
+                         .eps = e });
 }
 
 void xd_adaln_feed(xd_exec *x, xd_tensor h, const xd_adaln *w, xd_tensor mod)

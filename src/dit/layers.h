@@ -8,14 +8,13 @@
 #include "dit/mods.h"
 #include "exec/op.h"
 
-enum { XD_SINUSOIDS = 256 };    /* number of sinusoids for a scalar (timestep, size) */
+enum { XD_SINUSOIDS = 256 }; /* number of sinusoids for a scalar (timestep, size) */
 
 typedef struct xd_mlp { xd_lin a, b; } xd_mlp;
 
 /* Declares the weights of two linear layers: "NAME.linear_1" [mid,in] and "NAME.linear_2"
  * [out,mid], with biases. */
-void      xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t mid,
-                         int64_t out);
+void xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t mid, int64_t out);
 /* Applies the two linear layers to the input; the result is F32. */
 xd_tensor xd_mlp_run(xd_exec *x, xd_tensor in, const xd_mlp *m, xd_act act);
 /* Computes the sinusoidal embedding of n scalars as diffusers' Timesteps does (256 features,
@@ -29,10 +28,10 @@ xd_tensor xd_mod_table(xd_exec *x, xd_tensor table, xd_tensor v);
 
 /* ---- joint attention (Esser et al. 2024, arXiv:2403.03206) ---------------------------------- */
 
-typedef struct xd_adaln {        /* weights of a block for one stream: image or text */
-    xd_lin    mod;              /* modulation layer [nmod D, D] */
+typedef struct xd_adaln { /* weights of a block for one stream: image or text */
+    xd_lin    mod;        /* modulation layer [nmod D, D] */
     xd_lin    qkv, out, up, down;
-    xd_tensor norm_q, norm_k;   /* [head_dim] gains of the RMS norms of q and k, or absent */
+    xd_tensor norm_q, norm_k; /* [head_dim] gains of the RMS norms of q and k, or absent */
 } xd_adaln;
 
 /* Names that the tensors of an xd_adaln have in a checkpoint. */
@@ -41,38 +40,37 @@ typedef struct xd_adaln_names {
 } xd_adaln_names;
 
 typedef struct xd_adaln_form {
-    int64_t dim, head_dim;
+    int64_t               dim, head_dim;
     /* Number of modulation vectors: usually 6; 9 in a block with a second attention; 2 if the
      * stream ends in this block; 0 if there is no modulation layer. */
-    int     nmod;
-    int     qk_norm;            /* 1: queries and keys are normalized */
+    int                   nmod;
+    int                   qk_norm; /* 1: queries and keys are normalized */
     /* 1: the stream ends in this block, which computes only q, k and v of the stream */
-    int     last;
-    const xd_adaln_names *names;        /* tensor names; NULL: diffusers' usual names */
+    int                   last;
+    const xd_adaln_names *names; /* tensor names; NULL: diffusers' usual names */
 } xd_adaln_form;
 
 /* Declares the weights of one stream under diffusers' tensor names: the image stream if `context`
  * is 0, the text stream if `context` is 1. */
-void      xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln *w);
+void xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln *w);
 
 /* Queries, keys and values of this rank's tokens and heads, [n,H,head_dim] each. */
 typedef struct xd_qkv { xd_tensor q, k, v; } xd_qkv;
 
 /* Allocates queries and keys for y [n, 3 H head_dim], the output of the GEMM with `w`. The values v
  * are not copied: v is a view of y. */
-xd_qkv    xd_qkv_open(xd_exec *x, xd_tensor y, const xd_lin *w, int64_t head_dim);
+xd_qkv xd_qkv_open(xd_exec *x, xd_tensor y, const xd_lin *w, int64_t head_dim);
 typedef struct xd_qkv_rows {
-    int64_t   at, n;            /* fills rows [at, at + n) of q and k */
-    xd_tensor norm_q, norm_k;   /* gains of the RMS norms of q and k, or absent */
-    xd_tensor cos, sin;         /* RoPE tables [all rows, head_dim/2], or absent */
-    float     eps;              /* epsilon of the RMS norm; 0: 1e-6 */
+    int64_t   at, n;          /* fills rows [at, at + n) of q and k */
+    xd_tensor norm_q, norm_k; /* gains of the RMS norms of q and k, or absent */
+    xd_tensor cos, sin;       /* RoPE tables [all rows, head_dim/2], or absent */
+    float     eps;            /* epsilon of the RMS norm; 0: 1e-6 */
 } xd_qkv_rows;
 /* Fills rows of the queries and keys from y, and applies the RMS norm and RoPE to these rows. */
-void      xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w,
-                      const xd_qkv_rows *r);
+void xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w, const xd_qkv_rows *r);
 /* Applies the feed-forward of a block to h: h += gate * down(gelu(up(norm(h)))). Rows 3, 4, 5 of
  * `mod` are shift, scale and gate. */
-void      xd_adaln_feed(xd_exec *x, xd_tensor h, const xd_adaln *w, xd_tensor mod);
+void xd_adaln_feed(xd_exec *x, xd_tensor h, const xd_adaln *w, xd_tensor mod);
 
 /* ---- cross-attention to text outside the sequence -------------------------------------------- */
 
@@ -90,24 +88,28 @@ xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, i
 /* The n positions along one side of a grid of tokens. If `count` is 1, the positions are 0, 1, 2
  * ...; else the positions go from start to stop in equal steps, computed in f32 like
  * torch.linspace. */
-typedef struct xd_grid_side { int64_t n; float start, stop; int count; } xd_grid_side;
+typedef struct xd_grid_side {
+    int64_t n;
+    float   start, stop;
+    int     count;
+} xd_grid_side;
 
-float     xd_grid_at(const xd_grid_side *a, int64_t i);
+float xd_grid_at(const xd_grid_side *a, int64_t i);
 /* Computes the ranges of row and column positions for a grid of h x w tokens. The ranges cover the
  * largest central part of the training grid th x tw that has the same aspect ratio (diffusers'
  * get_resize_crop_region_for_grid). */
-void      xd_grid_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_grid_side *rows,
-                       xd_grid_side *cols);
+void  xd_grid_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_grid_side *rows,
+                   xd_grid_side *cols);
 /* Writes the RoPE frequencies of the pairs of features of one position axis, which has `width`
  * features. Theta is 10000, and the frequencies are computed in f32. */
-void      xd_rope_frequencies(float *freq, int64_t width);
+void  xd_rope_frequencies(float *freq, int64_t width);
 /* Argument of the functions `fill`, which write the rows of RoPE tables. xd_rope_table returns a
  * table of cosines or sines, F32 [rows, half]. The function `fill` writes the rows of the table; fn
  * is cos or sin. */
 typedef struct xd_rope {
     const xd_exec *x;
-    const void    *cfg;         /* config of the model, which `fill` reads */
-    double (*fn)(double);
+    const void    *cfg; /* config of the model, which `fill` reads */
+    double         (*fn)(double);
 } xd_rope;
 /* Makes a RoPE table as xd_rope_table does, but for positions that also depend on the text. */
 xd_tensor xd_rope_table_of(xd_exec *x, const void *text, int64_t rows, int64_t half,
@@ -123,11 +125,11 @@ float    *xd_rope_angles(float *row, int64_t width, const float *freq, float pos
 /* Writes theta^(k / width) for all pairs of features, axis by axis; k is the index of a pair's
  * first feature. These are the RoPE bases for several axes with separate widths. Computes in f64,
  * as diffusers does. */
-void      xd_rope_axes(double *base, double theta, const xd_ints *widths);
+void   xd_rope_axes(double *base, double theta, const xd_ints *widths);
 /* Writes fn (cos or sin) of the RoPE angles of one token, which are pos[axis] / base. Returns the
  * address after the written elements. */
-float    *xd_rope_token(float *row, const double *base, const xd_ints *widths, const int64_t *pos,
-                        double (*fn)(double));
+float *xd_rope_token(float *row, const double *base, const xd_ints *widths, const int64_t *pos,
+                     double (*fn)(double));
 
 /* Concatenates the latents of the input and its extra channels along the features. */
 xd_tensor xd_join_channels(xd_exec *x, const xd_input *in);
@@ -136,7 +138,10 @@ xd_tensor xd_join_channels(xd_exec *x, const xd_input *in);
 void      xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch);
 
 /* A value from a transformer's config, with the name of its key and the limits of the value. */
-typedef struct xd_config_range { const char *key; int64_t v, min, max; } xd_config_range;
+typedef struct xd_config_range {
+    const char *key;
+    int64_t     v, min, max;
+} xd_config_range;
 /* Checks n config values. If a value is outside its range [min, max], returns XD_EFORMAT and an
  * error that names the value's key. */
 xd_status xd_check_ranges(const xd_config_range *r, size_t n, xd_err *e);

@@ -6,11 +6,11 @@
 #include "base/minmax.h"
 #include "exec/op.h"
 
-enum { MATRICES = 4 };          /* maximum number of modulation matrices per block */
+enum { MATRICES = 4 }; /* maximum number of modulation matrices per block */
 
 void xd_mods_open(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n)
 {
-    int64_t     width = 0;
+    int64_t width = 0;
     *m = (xd_mods){ 0 };
     for (int i = n->first; d->mod_width && i < n->last; i++)
         width += d->mod_width(n->cfg, i);

@@ -16,7 +16,7 @@
 
 #include "dit/dit.h"
 
-enum { XD_MOD_STEPS = 8 };      /* number of steps whose modulations are computed together */
+enum { XD_MOD_STEPS = 8 }; /* number of steps whose modulations are computed together */
 
 /* Modulations for all forward passes that have the same timesteps and the same text. */
 typedef struct xd_mods {
@@ -30,15 +30,18 @@ typedef struct xd_mods {
     xd_tensor now_in, now;
     /* the modulations of steps [begin, begin + n) are computed; n 0: none yet */
     int       begin, n;
-    int       row;              /* index of the current step's row */
-    int64_t   used;             /* number of columns of `all` that are assigned to matrices */
+    int       row;  /* index of the current step's row */
+    int64_t   used; /* number of columns of `all` that are assigned to matrices */
     /* Number of weight matrices to which columns of `all` are assigned, and how many of these
      * matrices the input rows are already multiplied by. */
     int       known, computed;
     int64_t   room;
     /* Array with space for `room` elements. An element has a weight matrix w and `at`, the first of
      * the columns in `all` that have w's modulations. */
-    struct xd_mod_columns { const xd_lin *w; int64_t at; } *columns;
+    struct xd_mod_columns {
+        const xd_lin *w;
+        int64_t       at;
+    } *columns;
 } xd_mods;
 
 /* Allocates memory for modulations in x's arena. Allocates nothing for models without

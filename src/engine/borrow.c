@@ -43,8 +43,10 @@ xd_status xd_borrow_begin(xd_engine *g, xd_err *e)
     for (int i = 0; g->alone && i < PARTS; i++) {
         const xd_component *p = xd_model_part(&g->ctx.model, i);
         if (p && !p->w->store)
-            return xd_fail(e, XD_EINVAL, "the weights of %s are not loaded on this rank: "
-                           "call xd_load_everywhere before a request of one rank", p->name);
+            return xd_fail(e, XD_EINVAL,
+                           "the weights of %s are not loaded on this rank: "
+                           "call xd_load_everywhere before a request of one rank",
+                           p->name);
     }
     return XD_OK;
 }
@@ -133,7 +135,7 @@ void xd_borrow_close(xd_engine *g)
     for (int i = 0; i < PARTS; i++)
         if (xd_model_part(&g->ctx.model, i))
             xd_component_unshare(xd_model_part(&g->ctx.model, i));
-    g->ctx.balance = NULL;      /* the engine that owns the weights frees `balance` */
+    g->ctx.balance = NULL; /* the engine that owns the weights frees `balance` */
     xd_session_close(g);
     xd_dev_close(&g->ctx.count);
 }
@@ -146,16 +148,22 @@ static xd_status check_plan(const xd_engine *g, xd_err *e)
     if (g->of)
         return xd_fail(e, XD_EINVAL, "xd_load_everywhere needs an engine that owns its weights");
     if (!g->ctx.keep)
-        return xd_fail(e, XD_EINVAL, "xd_load_everywhere needs an engine that keeps its text "
+        return xd_fail(e, XD_EINVAL,
+                       "xd_load_everywhere needs an engine that keeps its text "
                        "encoders (xd_open_args.keep)");
     if (p->deg.n[XD_TENSOR] > 1 || p->deg.n[XD_PIPE] > 1 || p->text_tp > 1)
-        return xd_fail(e, XD_EUNSUPPORTED, "the plan %s splits the weights over its ranks, so that "
-                       "no rank can work alone", p->text);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "the plan %s splits the weights over its ranks, so that "
+                       "no rank can work alone",
+                       p->text);
     if (p->changes)
-        return xd_fail(e, XD_EUNSUPPORTED, "the plan %s computes another image than one rank does, "
-                       "so that its ranks cannot work alone", p->text);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "the plan %s computes another image than one rank does, "
+                       "so that its ranks cannot work alone",
+                       p->text);
     if (xd_model_dits(&g->ctx.model) > 1)
-        return xd_fail(e, XD_EUNSUPPORTED, "a model with two transformers may free one of them "
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "a model with two transformers may free one of them "
                        "between two steps, so that its ranks cannot work alone");
     if (g->ctx.world.used->size != g->ctx.world.all->size)
         return xd_fail(e, XD_EUNSUPPORTED, "%d ranks are idle",
@@ -211,7 +219,8 @@ static xd_status check_memory(xd_context *ctx, const int want[PARTS], int alike,
     double held = (double)ctx->holds * ctx->world.host->size + xd_budget_elsewhere(ctx),
            left = xd_budget_left(ctx, (double)machine, held);
     if (!xd_dev_identity(ctx->dev) && bytes * copies > left)
-        return xd_fail(e, XD_ENOMEM, "loading all weights on all ranks needs %s more memory, and "
+        return xd_fail(e, XD_ENOMEM,
+                       "loading all weights on all ranks needs %s more memory, and "
                        "%s is free",
                        xd_size_text(bytes * copies).s, xd_size_text(left).s);
     return XD_OK;
@@ -260,7 +269,7 @@ xd_status xd_load_everywhere(xd_engine *g, xd_err *e)
     if (s == XD_OK)
         s = load_everywhere(g, &mine);
     else
-        mine.rank = 0;          /* check_plan fails on all ranks alike; rank 0 reports it */
+        mine.rank = 0; /* check_plan fails on all ranks alike; rank 0 reports it */
     s = xd_world_judge(&g->ctx.world, s, &mine);
     xd_log_enter(before);
     return s == XD_OK ? s : xd_fail(e, s, "%s", mine.msg);

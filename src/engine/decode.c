@@ -24,8 +24,10 @@ static xd_status settle_request(const xd_engine *g, xd_request *r, const int64_t
     const xd_vae_info *v = &g->ctx.model.vae_info;
     for (int i = 0; i < 4; i++)
         if (shape[i] < 1 || shape[i] > 1 << 24)
-            return xd_fail(e, XD_EINVAL, "latents have the shape [frames,channels,rows,columns], "
-                           "but dimension %d is %lld", i + 1, (long long)shape[i]);
+            return xd_fail(e, XD_EINVAL,
+                           "latents have the shape [frames,channels,rows,columns], "
+                           "but dimension %d is %lld",
+                           i + 1, (long long)shape[i]);
     r->images.image = r->images.last_image = r->images.mask_image = NULL;
     r->images.image_pixels = r->images.last_pixels = r->images.mask_pixels = NULL;
     r->noise.values = NULL;
@@ -52,11 +54,13 @@ static xd_status compare_shape(const xd_job *j, const int64_t shape[4], xd_err *
 {
     if (memcmp(shape, j->lat, sizeof j->lat) == 0)
         return XD_OK;
-    return xd_fail(e, XD_EINVAL, "latents have the shape [%lld,%lld,%lld,%lld], but a request of "
-                   "%lld x %lld pixels needs [%lld,%lld,%lld,%lld]", (long long)shape[0],
-                   (long long)shape[1], (long long)shape[2], (long long)shape[3],
-                   (long long)j->asked[1], (long long)j->asked[0], (long long)j->lat[0],
-                   (long long)j->lat[1], (long long)j->lat[2], (long long)j->lat[3]);
+    return xd_fail(e, XD_EINVAL,
+                   "latents have the shape [%lld,%lld,%lld,%lld], but a request of "
+                   "%lld x %lld pixels needs [%lld,%lld,%lld,%lld]",
+                   (long long)shape[0], (long long)shape[1], (long long)shape[2],
+                   (long long)shape[3], (long long)j->asked[1], (long long)j->asked[0],
+                   (long long)j->lat[0], (long long)j->lat[1], (long long)j->lat[2],
+                   (long long)j->lat[3]);
 }
 
 /* Broadcasts the latents of rank 0, and allocates pixels on the ranks that receive pixels. */
@@ -125,7 +129,7 @@ static xd_status run_decode(xd_engine *g, const xd_request *r, const float *late
     xd_cancel_reset(&g->cancel);
     own.seed = told.seed;
     own.height = told.size[0], own.width = told.size[1];
-    ctx->bench = 1;             /* no input image is required, because only denoising reads it */
+    ctx->bench = 1; /* no input image is required, because only denoising reads it */
     s = s == XD_OK ? xd_job_open(&j, ctx, &own, e) : s;
     ctx->bench = bench;
     s = s == XD_OK ? same : s;
@@ -143,8 +147,8 @@ static xd_status run_decode(xd_engine *g, const xd_request *r, const float *late
     return s;
 }
 
-xd_status xd_decode(xd_engine *g, const xd_request *r, const float *latents,
-                    const int64_t shape[4], xd_result **out, xd_err *e)
+xd_status xd_decode(xd_engine *g, const xd_request *r, const float *latents, const int64_t shape[4],
+                    xd_result **out, xd_err *e)
 {
     xd_request own;
     xd_err     mine = { .rank = -1 };

@@ -81,8 +81,8 @@ static void try_devices(xd_engine *g)
     if (!works)
         xd_dev_close(&g->ctx.dev);
     if (why.code)
-        xd_log(why.code == XD_EUNSUPPORTED ? XD_LOG_DEBUG : XD_LOG_INFO,
-               "the CPU computes: %s", why.msg);
+        xd_log(why.code == XD_EUNSUPPORTED ? XD_LOG_DEBUG : XD_LOG_INFO, "the CPU computes: %s",
+               why.msg);
     else if (works && all->rank == 0)
         xd_log(XD_LOG_INFO, "device: %s (--device cpu: the CPU)", g->ctx.dev->name);
 }
@@ -125,7 +125,7 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int how, xd_err
     if (s == XD_OK)
         s = open_device(g, a, how, e);
     if (s == XD_OK && !a->offload && !xd_dev_identity(g->ctx.dev))
-        g->ctx.offload = XD_OFFLOAD_NONE;       /* the weights are in host memory anyway */
+        g->ctx.offload = XD_OFFLOAD_NONE; /* the weights are in host memory anyway */
     if (s == XD_OK)
         s = xd_comm_stage(&g->ctx.world.all, g->ctx.dev, e);
     if (s == XD_OK)
@@ -199,7 +199,7 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
         xd_fail(e, s, "%s", mine.msg);
         if (e)
             e->rank = mine.rank;
-        if (s != XD_ECOMM)      /* xd_close would wait for ranks that do not answer */
+        if (s != XD_ECOMM) /* xd_close would wait for ranks that do not answer */
             xd_close(&g);
         return s;
     }
@@ -231,9 +231,13 @@ int xd_makes_videos(const xd_engine *g)
 double xd_predicted(const xd_engine *g, const char *part)
 {
     const xd_predicted_times *f = &g->predicted;
-    return strcmp(part, "text") == 0 ? f->text_s : strcmp(part, "denoise") == 0 ? f->denoise_s :
-           strcmp(part, "decode") == 0 ? f->decode_s : strcmp(part, "total") == 0 ? f->total_s :
-           strcmp(part, "load") == 0 ? f->load_s : strcmp(part, "reading") == 0 ? f->read_s : -1;
+    return strcmp(part, "text") == 0      ? f->text_s
+           : strcmp(part, "denoise") == 0 ? f->denoise_s
+           : strcmp(part, "decode") == 0  ? f->decode_s
+           : strcmp(part, "total") == 0   ? f->total_s
+           : strcmp(part, "load") == 0    ? f->load_s
+           : strcmp(part, "reading") == 0 ? f->read_s
+                                          : -1;
 }
 
 double xd_cold_bytes(const xd_engine *g, const char *part)
@@ -296,10 +300,10 @@ static xd_status accept_request(xd_loop *l, xd_memory_limits *room, int *refused
 {
     const xd_world *world = &l->j->ctx->world;
     s = xd_loop_accept(l, room, s, e);
-    if (s == XD_ENOMEM && room->machine > 0)    /* xd_memory_plan refused the request */
+    if (s == XD_ENOMEM && room->machine > 0) /* xd_memory_plan refused the request */
         s = xd_memory_fit(l->j, l->w, &l->need, room, e);
     *refused = s == XD_ENOMEM && room->device > 0 &&
-               world->used->size == world->all->size;   /* no rank is idle */
+               world->used->size == world->all->size; /* no rank is idle */
     return s;
 }
 
@@ -334,16 +338,16 @@ static xd_status run_images(xd_loop *l, xd_err *e)
 
 static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e)
 {
-    xd_err     mine = { .rank = -1 };
-    xd_job     j = { 0 };
-    xd_prompts   w = { 0 };
+    xd_err           mine = { .rank = -1 };
+    xd_job           j = { 0 };
+    xd_prompts       w = { 0 };
     xd_memory_limits room = { 0 };
-    xd_job_agreed   told;
-    xd_request own = *r;        /* a copy of the request, with rank 0's seed and the image's size */
-    xd_loop     l = { .j = &j, .w = &w };
-    double     t0 = xd_now_s();
-    xd_status  same = xd_job_compare(&g->ctx, r, &told, &mine);
-    int64_t    sent = g->ctx.world.used->traffic->bytes;
+    xd_job_agreed    told;
+    xd_request       own = *r; /* a copy of the request, with rank 0's seed and the image's size */
+    xd_loop          l = { .j = &j, .w = &w };
+    double           t0 = xd_now_s();
+    xd_status        same = xd_job_compare(&g->ctx, r, &told, &mine);
+    int64_t          sent = g->ctx.world.used->traffic->bytes;
     *out = NULL;
     xd_trace_again(g->ctx.trace);
     xd_cancel_reset(&g->cancel);
@@ -364,8 +368,8 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     g->refused = 0;
     if (!g->ctx.world.idle && s != XD_ECOMM)
         s = accept_request(&l, &room, &g->refused, s, &mine);
-    int started = s == XD_OK;   /* 1: the request was not refused */
-    if (++g->requests && started)       /* times were predicted only for the first request */
+    int started = s == XD_OK;     /* 1: the request was not refused */
+    if (++g->requests && started) /* times were predicted only for the first request */
         xd_warn_far_larger(&j, g->requests == 1 ? g->predicted.total_s : -1);
     if (started && j.ntodo)
         xd_log_request(&j, &room, g->requests == 1 ? &g->predicted : NULL);

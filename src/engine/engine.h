@@ -9,17 +9,17 @@
 #include "xdit/tools.h"
 
 struct xd_engine {
-    xd_context   ctx;
-    xd_engine_caches caches;  /* this engine's caches; unused if another engine owns the weights */
+    xd_context         ctx;
+    xd_engine_caches   caches; /* this engine's caches; unused if another engine owns the weights */
     xd_predicted_times predicted;
-    int          requests;      /* number of requests that were begun */
-    int          refused;       /* 1: the last request needed too much memory and was refused */
-    struct xd_engine *of;       /* the engine that owns the weights (borrow.h); NULL: this engine */
+    int                requests; /* number of requests that were begun */
+    int                refused;  /* 1: the last request needed too much memory and was refused */
+    struct xd_engine  *of;      /* the engine that owns the weights (borrow.h); NULL: this engine */
     struct xd_lora_sets *sets;  /* sets of LoRA files (lora_sets.h); NULL: there is one set */
-    int          alone;         /* 1: uses only this rank, with weights of another engine */
-    int          balanced;      /* 1: the sizes of shards follow the ranks' measured speeds */
-    xd_canceller cancel;        /* set by xd_cancel, from any thread */
-    xd_logger    log;   /* the logger of the thread that currently runs a function of this engine */
+    int                  alone; /* 1: uses only this rank, with weights of another engine */
+    int                  balanced; /* 1: the sizes of shards follow the ranks' measured speeds */
+    xd_canceller         cancel;   /* set by xd_cancel, from any thread */
+    xd_logger log; /* the logger of the thread that currently runs a function of this engine */
 };
 
 /* Options of opening an engine. XD_WITH_FILES: the weights are read from the model's files; without

@@ -12,15 +12,15 @@
 enum { PARTS = XD_LORA_COMPONENTS, DEEP = 16 };
 
 typedef struct lora_set {
-    xd_loras      *loras;       /* LoRA files of this set; NULL: none, or the set is active */
-    uint64_t       hash;        /* hash of the model with the set's LoRA files; 0: not known yet */
+    xd_loras            *loras; /* LoRA files of this set; NULL: none, or the set is active */
+    uint64_t             hash;  /* hash of the model with the set's LoRA files; 0: not known yet */
     /* 1: the files change component i: the transformer (0) or encoder k (1 + k) */
-    int            own[PARTS];
-    xd_component_weights aside[PARTS];  /* the set's weights while it is inactive */
+    int                  own[PARTS];
+    xd_component_weights aside[PARTS]; /* the set's weights while it is inactive */
     /* 1: the set's weights of component i are loaded; equal on all ranks */
-    int            kept[PARTS];
-    xd_text_cache *embeddings;  /* the set's text cache while it is inactive */
-    struct lora_set *older;     /* the set that was used last before this set */
+    int                  kept[PARTS];
+    xd_text_cache       *embeddings; /* the set's text cache while it is inactive */
+    struct lora_set     *older;      /* the set that was used last before this set */
 } lora_set;
 
 /* The list of all sets. The set `plain` has no LoRA files. `plain` owns the components that the

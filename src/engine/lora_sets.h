@@ -12,7 +12,7 @@
 
 typedef struct xd_lora_sets xd_lora_sets;
 
-enum { XD_LORA_SETS = 4 };      /* max number of inactive sets whose weights stay loaded */
+enum { XD_LORA_SETS = 4 }; /* max number of inactive sets whose weights stay loaded */
 
 /* Frees the inactive sets of LoRA files. Call before the model is closed. */
 void xd_lora_sets_close(xd_engine *g);

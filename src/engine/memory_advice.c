@@ -20,8 +20,10 @@ static xd_parallel degrees_of(const xd_plan *p)
                           .pipefusion_parallel_degree = p->deg.n[XD_PIPE],
                           .use_cfg_parallel = p->deg.n[XD_CFG] > 1,
                           .data_parallel_degree = p->deg.n[XD_DATA],
-                          .num_pipeline_patch = p->npatch, .warmup_steps = p->warmup,
-                          .use_displaced_patches = p->displaced, .use_parallel_vae = p->vae_rows,
+                          .num_pipeline_patch = p->npatch,
+                          .warmup_steps = p->warmup,
+                          .use_displaced_patches = p->displaced,
+                          .use_parallel_vae = p->vae_rows,
                           .pipefusion_text = p->text_every ? "every" : "first",
                           .text_tensor_parallel_degree = p->text_tp };
 }
@@ -59,7 +61,9 @@ static int find_case(const xd_job *j, const xd_memory_limits *limit, xd_machine 
                    .fixed = p,
                    .ranks = ctx->world.used->size,
                    .stale = 1,
-                   .space = apart ? 0 : limits[1] > 1 ? limits[1] : 1,
+                   .space = apart           ? 0
+                            : limits[1] > 1 ? limits[1]
+                                            : 1,
                    .held = limit->held,
                    .huge = limit->huge };
     return 1;
@@ -125,15 +129,17 @@ xd_status xd_memory_fit(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory
                         xd_err *e)
 {
     xd_context *ctx = j->ctx;
-    struct { xd_fit_choice c; char told[256]; } take = { .c = { 0 } };
+    struct {
+        xd_fit_choice c;
+        char          told[256];
+    } take = { .c = { 0 } };
     xd_machine  m;
     xd_parallel p;
     xd_fit      t;
     xd_err      lost = { .rank = -1 };
     /* The engine must not change weights that other engines use, and cannot change the weights of
      * inactive LoRA sets. */
-    int may = ctx->fit && !limit->huge && !ctx->borrowed && !ctx->neighbours &&
-          !ctx->switched;
+    int may = ctx->fit && !limit->huge && !ctx->borrowed && !ctx->neighbours && !ctx->switched;
     if (may && find_case(j, limit, &m, &p, &t)) {
         t.only = ctx->fit;
         take.c = xd_fit_choose(&t, &p, take.told, sizeof take.told);

@@ -9,7 +9,10 @@
 #include "model/component.h"
 #include "model/lora.h"
 
-typedef struct digests { xd_file_digest *v; int n; } digests;
+typedef struct digests {
+    xd_file_digest *v;
+    int             n;
+} digests;
 
 /* Copies the path of a file. If the path is too long, only its end is copied. */
 static void set_name(char name[XD_FILE_NAME], const char *path)

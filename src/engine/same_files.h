@@ -7,7 +7,10 @@
 
 enum { XD_FILE_NAME = 112 };
 
-typedef struct xd_file_digest { char name[XD_FILE_NAME]; uint64_t digest; } xd_file_digest;
+typedef struct xd_file_digest {
+    char     name[XD_FILE_NAME];
+    uint64_t digest;
+} xd_file_digest;
 
 /* Hashes all bytes of all weight files of the open model, using all threads. Sets *list to a
  * malloc'ed array of *n file names and hashes, even if the function fails. Returns XD_EIO if a file

@@ -31,15 +31,15 @@
  * differ. */
 typedef struct hello { char version[32], host[96]; } hello;
 
-typedef struct card {           /* settings that every rank sends to all ranks for comparison */
+typedef struct card { /* settings that every rank sends to all ranks for comparison */
     xd_plan  plan;
     int64_t  balanced;
     /* types of the weights of the transformer and of the text encoders */
     char     dtype[16], weights[2][16];
-    uint64_t model, traced, options[XD_PLAN_ROWS];      /* options: values of the plan's options */
+    uint64_t model, traced, options[XD_PLAN_ROWS]; /* options: values of the plan's options */
     /* list of the rank's CPU cores, which is only logged: ranks may have different cores */
     char     cpus[128];
-    char     device[32];        /* kind of device; different kinds cause only a warning */
+    char     device[32]; /* kind of device; different kinds cause only a warning */
 } card;
 
 /* On all ranks, gathers a record of `size` bytes from every rank. `mine` is this rank's record.
@@ -54,8 +54,10 @@ static xd_status gather_records(xd_comm *c, void *mine, size_t size, void **all,
     }
     for (int i = 0; i < c->size; i++)
         rows[i] = 1;
-    xd_status s = xd_world_wait(c, c->ops->gather(c, xd_view2(*all, XD_U8, c->size, width), rows,
-                                                  xd_view2(mine, XD_U8, 1, width)), e);
+    xd_status s = xd_world_wait(c,
+                                c->ops->gather(c, xd_view2(*all, XD_U8, c->size, width), rows,
+                                               xd_view2(mine, XD_U8, 1, width)),
+                                e);
     free(rows);
     return s;
 }
@@ -81,9 +83,10 @@ static xd_status exchange_records(xd_comm *c, hello **records, xd_err *e)
         h[i].version[sizeof mine.version - 1] = h[i].host[sizeof mine.host - 1] = 0;
     for (int i = 1; s == XD_OK && i < c->size; i++)
         if (strcmp(h[i].version, h[0].version) != 0)
-            s = xd_fail(e, XD_EINVAL, "rank %d on host %s runs xdit %s and rank 0 on host %s runs "
-                        "%s: install the same version on all hosts", i, h[i].host, h[i].version,
-                        h[0].host, h[0].version);
+            s = xd_fail(e, XD_EINVAL,
+                        "rank %d on host %s runs xdit %s and rank 0 on host %s runs "
+                        "%s: install the same version on all hosts",
+                        i, h[i].host, h[i].version, h[0].host, h[0].version);
     return settle_difference(s, e);
 }
 
@@ -93,8 +96,9 @@ static xd_status differ_in_weights(int i, const hello *h, const card *c, const c
     int text = strcmp(c->weights[0], first->weights[0]) == 0;
     return xd_fail(e, XD_EINVAL,
                    "rank %d on host %s keeps weights in %s and rank 0 on host %s in %s: all ranks "
-                   "need the same --%sweights_dtype", i, h[i].host, c->weights[text], h[0].host,
-                   first->weights[text], text ? "text_" : "");
+                   "need the same --%sweights_dtype",
+                   i, h[i].host, c->weights[text], h[0].host, first->weights[text],
+                   text ? "text_" : "");
 }
 
 static void log_cpus(const xd_engine *g, const card *c)
@@ -111,8 +115,10 @@ static xd_status differ_in_options(int i, const hello *h, const card *c, const c
     int                  k = 0;
     while (k < t->n - 1 && c->options[k] == first->options[k])
         k++;
-    return xd_fail(e, XD_EINVAL, "rank %d on host %s and rank 0 on host %s differ in --%s: all "
-                   "ranks need the same flags", i, h[i].host, h[0].host, t->rows[k].option.name);
+    return xd_fail(e, XD_EINVAL,
+                   "rank %d on host %s and rank 0 on host %s differ in --%s: all "
+                   "ranks need the same flags",
+                   i, h[i].host, h[0].host, t->rows[k].option.name);
 }
 
 /* Warns if the ranks have different kernels, because different kernels round differently, and
@@ -121,10 +127,11 @@ static void warn_of_devices(const hello *h, const card *c, int n)
 {
     for (int i = 1; i < n; i++)
         if (strncmp(c[i].device, c[0].device, sizeof c->device) != 0) {
-            xd_log(XD_LOG_WARN, "rank %d on host %s uses the kernels %.31s and rank 0 on "
+            xd_log(XD_LOG_WARN,
+                   "rank %d on host %s uses the kernels %.31s and rank 0 on "
                    "host %s %.31s: results differ in rounding from those of equal ranks; "
-                   "set XDIT_ISA=avx2 on all hosts to make them equal", i, h[i].host, c[i].device,
-                   h[0].host, c[0].device);
+                   "set XDIT_ISA=avx2 on all hosts to make them equal",
+                   i, h[i].host, c[i].device, h[0].host, c[0].device);
             return;
         }
 }
@@ -144,9 +151,10 @@ static xd_status compare_files(const xd_engine *g, const hello *h, xd_err *e)
     const xd_file_digest *d = all;
     for (int i = n; d && s == XD_OK && i < n * c->size; i++)
         if (d[i].digest != d[i % n].digest)
-            s = xd_fail(e, XD_EINVAL, "%.111s of rank %d on host %s differs from the file of rank "
-                        "0 on host %s (%.111s): copy it again", d[i].name, i / n,
-                        h[i / n].host, h[0].host, d[i % n].name);
+            s = xd_fail(e, XD_EINVAL,
+                        "%.111s of rank %d on host %s differs from the file of rank "
+                        "0 on host %s (%.111s): copy it again",
+                        d[i].name, i / n, h[i / n].host, h[0].host, d[i % n].name);
     free(all);
     free(mine);
     if (s == XD_OK && c->rank == 0)
@@ -160,7 +168,9 @@ static xd_status compare_files(const xd_engine *g, const hello *h, xd_err *e)
 static xd_status compare_ranks(const xd_engine *g, const xd_parallel *take, const hello *h,
                                xd_err *e)
 {
-    card  mine = { .plan = g->ctx.plan, .balanced = g->balanced, .model = g->ctx.hash,
+    card  mine = { .plan = g->ctx.plan,
+                   .balanced = g->balanced,
+                   .model = g->ctx.hash,
                    .traced = g->ctx.trace != NULL };
     void *all;
     xd_plan_hashes(take, mine.options);
@@ -175,37 +185,43 @@ static xd_status compare_ranks(const xd_engine *g, const xd_parallel *take, cons
     xd_cpuset_text(xd_cpuset_mine(&cpus) ? &cpus : &(xd_cpuset){ { 0 } }, mine.cpus,
                    sizeof mine.cpus);
     snprintf(mine.device, sizeof mine.device, "%.*s", (int)strcspn(g->ctx.dev->name, ":"),
-             g->ctx.dev->name);    /* the device's name without the GPU's number */
+             g->ctx.dev->name); /* the device's name without the GPU's number */
     xd_status   s = gather_records(g->ctx.world.all, &mine, sizeof mine, &all, e);
     const card *cards = all;
     if (s == XD_OK)
         log_cpus(g, cards);
     for (int i = 1; s == XD_OK && i < g->ctx.world.all->size; i++) {
         if (cards[i].model != cards[0].model)
-            s = xd_fail(e, XD_EINVAL, "the model of rank %d on host %s (hash %016llx) is not the "
+            s = xd_fail(e, XD_EINVAL,
+                        "the model of rank %d on host %s (hash %016llx) is not the "
                         "model of rank 0 on host %s (%016llx): its configs, tokenizer, weight "
-                        "files, LoRA files or their scales differ", i, h[i].host,
-                        (unsigned long long)cards[i].model, h[0].host,
+                        "files, LoRA files or their scales differ",
+                        i, h[i].host, (unsigned long long)cards[i].model, h[0].host,
                         (unsigned long long)cards[0].model);
         else if (strcmp(cards[i].plan.text, cards[0].plan.text) != 0)
-            s = xd_fail(e, XD_EINVAL, "rank %d on host %s was started with the plan %s and rank 0 "
-                        "with %s: all ranks need the same flags", i, h[i].host, cards[i].plan.text,
-                        cards[0].plan.text);
+            s = xd_fail(e, XD_EINVAL,
+                        "rank %d on host %s was started with the plan %s and rank 0 "
+                        "with %s: all ranks need the same flags",
+                        i, h[i].host, cards[i].plan.text, cards[0].plan.text);
         else if (memcmp(cards[i].options, cards[0].options, sizeof mine.options) != 0)
             s = differ_in_options(i, h, &cards[i], &cards[0], e);
         else if (memcmp(&cards[i].plan, &cards[0].plan, sizeof mine.plan) != 0)
-            s = xd_fail(e, XD_EINVAL, "rank %d on host %s and rank 0 on host %s have made "
-                        "different plans of %s", i, h[i].host, h[0].host, cards[0].plan.text);
+            s = xd_fail(e, XD_EINVAL,
+                        "rank %d on host %s and rank 0 on host %s have made "
+                        "different plans of %s",
+                        i, h[i].host, h[0].host, cards[0].plan.text);
         else if (strcmp(cards[i].dtype, cards[0].dtype) != 0)
-            s = xd_fail(e, XD_EINVAL, "rank %d on host %s computes in %s and rank 0 on host %s in "
-                        "%s: choose one with --dtype", i, h[i].host, cards[i].dtype, h[0].host,
-                        cards[0].dtype);
+            s = xd_fail(e, XD_EINVAL,
+                        "rank %d on host %s computes in %s and rank 0 on host %s in "
+                        "%s: choose one with --dtype",
+                        i, h[i].host, cards[i].dtype, h[0].host, cards[0].dtype);
         else if (memcmp(cards[i].weights, cards[0].weights, sizeof mine.weights) != 0)
             s = differ_in_weights(i, h, &cards[i], &cards[0], e);
         else if (cards[i].traced != cards[0].traced || cards[i].balanced != cards[0].balanced)
             s = xd_fail(e, XD_EINVAL,
                         "rank %d on host %s and rank 0 on host %s differ in --%s: all "
-                        "ranks need the same flags", i, h[i].host, h[0].host,
+                        "ranks need the same flags",
+                        i, h[i].host, h[0].host,
                         cards[i].traced != cards[0].traced ? "trace" : "balance");
     }
     if (s == XD_OK && g->ctx.world.all->rank == 0)
@@ -235,13 +251,12 @@ static xd_status open_text(xd_engine *g, xd_err *e)
 
 xd_status xd_session_groups(xd_engine *g, xd_err *e)
 {
-    int       n = xd_degrees_product(g->ctx.plan.deg), size = g->ctx.world.all->size;
+    int        n = xd_degrees_product(g->ctx.plan.deg), size = g->ctx.world.all->size;
     xd_degrees one = { { 1, 1, 1, 1, 1, 1 } };
     g->ctx.world.idle = g->ctx.world.all->rank >= n;
-    xd_status s = g->ctx.world.all->ops->split(g->ctx.world.all, g->ctx.world.idle,
-                                               g->ctx.world.all->rank,
-                                               g->ctx.world.idle ? size - n : n,
-                                               &g->ctx.world.used, e);
+    xd_status s =
+        g->ctx.world.all->ops->split(g->ctx.world.all, g->ctx.world.idle, g->ctx.world.all->rank,
+                                     g->ctx.world.idle ? size - n : n, &g->ctx.world.used, e);
     if (s != XD_OK)
         return s;
     if (g->ctx.world.idle) /* an idle rank takes part only in opening and closing the engine */
@@ -267,10 +282,10 @@ xd_status xd_session_groups(xd_engine *g, xd_err *e)
 xd_status xd_session_join(xd_engine *g, const xd_open_args *a, int alone, xd_err *e)
 {
     int       ranks, cores, lent = a->mpi_comm && !alone;
-    xd_status s = lent ? xd_comm_from_mpi(&g->ctx.world.all, a->mpi_comm, e)
-                       : xd_comm_world(&g->ctx.world.all,
-                                       xd_comm_launched() && !alone ? "mpi" : "self", e);
-    if (s != XD_OK)             /* the communicator has failed on all ranks */
+    xd_status s =
+        lent ? xd_comm_from_mpi(&g->ctx.world.all, a->mpi_comm, e)
+             : xd_comm_world(&g->ctx.world.all, xd_comm_launched() && !alone ? "mpi" : "self", e);
+    if (s != XD_OK) /* the communicator has failed on all ranks */
         return settle_difference(s, e);
     int share = xd_comm_share(&ranks, &cores), n = a->threads ? a->threads : share;
     if (!alone)
@@ -311,8 +326,8 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
     hello             *hosts = NULL;
     xd_err             first = { .rank = -1 };
     xd_parallel        take;
-    xd_status          same = g->ctx.world.all->size > 1
-                                  ? exchange_records(g->ctx.world.all, &hosts, &first) : XD_OK;
+    xd_status same = g->ctx.world.all->size > 1 ? exchange_records(g->ctx.world.all, &hosts, &first)
+                                                : XD_OK;
     /* if the exchange failed or versions differ, this rank cannot send its own error `s` to other
      * ranks */
     if (same != XD_OK) {
@@ -357,9 +372,11 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
     if (!g->balanced || n == 1)
         return XD_OK;
     return xd_world_agree_in(g->ctx.world.all, g->ctx.world.all->rank,
-                             g->ctx.world.idle ? XD_OK :
-                             xd_balance_open(&g->ctx.balance, &g->ctx.world, &g->ctx.plan,
-                                             g->ctx.dev, g->ctx.type, e), e);
+                             g->ctx.world.idle
+                                 ? XD_OK
+                                 : xd_balance_open(&g->ctx.balance, &g->ctx.world, &g->ctx.plan,
+                                                   g->ctx.dev, g->ctx.type, e),
+                             e);
 }
 
 void xd_session_close(xd_engine *g)

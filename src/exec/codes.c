@@ -10,7 +10,7 @@
 #include "base/minmax.h"
 #include "base/par.h"
 
-enum { CHUNK = 1024 };          /* number of elements that are decoded at a time */
+enum { CHUNK = 1024 }; /* number of elements that are decoded at a time */
 
 int xd_is_coded(xd_dtype t)
 {
@@ -120,7 +120,7 @@ static int are_rotated(const xd_decl *d, const xd_mat_part *parts, int n, int64_
     int any = 0;
     *group = 0;
     for (int i = 0; i < n && d->src && d->src->codes; i++) {
-        char     full[512];
+        char      full[512];
         xd_coding c;
         xd_load_name(d, parts[i].name, ".weight", full);
         int64_t mine = d->src->codes(d->src->self, full, &c) && c.type == XD_I8 ? c.rotate : 0;

@@ -5,7 +5,7 @@
 
 #include "exec/weight.h"
 
-enum { SHOWN = 10 };            /* max number of tensors that an error lists */
+enum { SHOWN = 10 }; /* max number of tensors that an error lists */
 
 void xd_decl_free(xd_decl *d)
 {
@@ -91,8 +91,8 @@ static void describe_fault(const xd_declared *t, const xd_source *src, char *out
     snprintf(out, size, "%.*s (%s) is missing", (int)n, t->name, want);
 }
 
-xd_status xd_declared_check(const xd_declared *list, int n, const xd_source *src,
-                            const char *what, xd_err *e)
+xd_status xd_declared_check(const xd_declared *list, int n, const xd_source *src, const char *what,
+                            xd_err *e)
 {
     char   all[3200], one[1024];
     size_t at = 0;

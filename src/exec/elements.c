@@ -6,7 +6,7 @@
 
 #include "base/minmax.h"
 
-enum { CHUNK = 1024 };          /* number of elements that are converted at a time */
+enum { CHUNK = 1024 }; /* number of elements that are converted at a time */
 
 void xd_load_elements(void *to, xd_dtype tt, xd_tensor from, int64_t first, int64_t n, float scale)
 {

@@ -18,7 +18,7 @@
 #include "exec/tokens.h"
 #include "tensor/tensor.h"
 
-typedef struct xd_exec xd_exec;
+typedef struct xd_exec   xd_exec;
 typedef struct xd_hooks  xd_hooks;
 /* cached tables of position embeddings and RoPE angles (exec/tables.h) */
 typedef struct xd_tables xd_tables;
@@ -26,11 +26,11 @@ typedef struct xd_tables xd_tables;
 typedef enum xd_over { XD_OVER_TOKENS, XD_OVER_FEATURES } xd_over;
 
 typedef struct xd_halo_args {
-    xd_tensor in;               /* this rank's rows of images, [T,H,W,C] */
+    xd_tensor in; /* this rank's rows of images, [T,H,W,C] */
     /* lo: max number of rows to receive from above this rank's rows; hi: max number of rows to
      * receive from below this rank's rows. */
     int       lo, hi;
-    xd_tensor above, below;     /* results: the received rows, in memory from the arena */
+    xd_tensor above, below; /* results: the received rows, in memory from the arena */
 } xd_halo_args;
 
 /* The hooks of one parallel method. A call of a NULL hook is forwarded to the next entry of the
@@ -53,45 +53,45 @@ struct xd_hooks {
     void (*rowsum)(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partial, xd_tensor sums,
                    int64_t *rows);
     const xd_hooks *next;
-    void         *priv;
-    size_t        bytes;        /* bytes of device memory that the hooks have allocated */
+    void           *priv;
+    size_t          bytes; /* bytes of device memory that the hooks have allocated */
 };
 /* The last entry of every hook stack, which calls the device's kernels on the data of one rank. */
 extern const xd_hooks xd_hooks_local;
 
 struct xd_exec {
-    xd_dev          *dev;       /* device that computes */
-    xd_stream       *st;        /* device stream on which the kernels are queued, in order */
-    xd_arena        *tmp;       /* scratch memory, rewound by the engine after each block */
-    xd_tables       *tables;    /* tensors cached while a request runs, or NULL */
-    struct xd_mods  *mods;      /* modulations of several steps (dit/mods.h), or NULL */
-    struct xd_late  *late;      /* delayed additions to the hidden state (exec/late.h), or NULL */
-    const xd_hooks  *hooks;     /* stack of parallel methods */
-    const xd_layout *lay;
-    xd_dtype         act;       /* type of activations: the compute type */
-    int64_t          B;         /* number of samples in the batch */
-    int              patch;     /* patch to which this rank's tokens belong, or XD_ALL */
-    int              sp;        /* sequence rank to which the tokens belong */
+    xd_dev             *dev;    /* device that computes */
+    xd_stream          *st;     /* device stream on which the kernels are queued, in order */
+    xd_arena           *tmp;    /* scratch memory, rewound by the engine after each block */
+    xd_tables          *tables; /* tensors cached while a request runs, or NULL */
+    struct xd_mods     *mods;   /* modulations of several steps (dit/mods.h), or NULL */
+    struct xd_late     *late;   /* delayed additions to the hidden state (exec/late.h), or NULL */
+    const xd_hooks     *hooks;  /* stack of parallel methods */
+    const xd_layout    *lay;
+    xd_dtype            act;   /* type of activations: the compute type */
+    int64_t             B;     /* number of samples in the batch */
+    int                 patch; /* patch to which this rank's tokens belong, or XD_ALL */
+    int                 sp;    /* sequence rank to which the tokens belong */
     /* site: index of the current attention layer in the block */
-    int              step, pass, layer, site;
-    int              exact;     /* 1: the step is exact: it uses no stale data */
-    int              window_off;        /* 1: the current attention ignores the attention window */
-    int              int8_attn; /* 1: attention over tokens computes its scores in int8 */
-    int              fp8_gemm;  /* 1: layers with fp8 weights get fp8 inputs */
+    int                 step, pass, layer, site;
+    int                 exact;      /* 1: the step is exact: it uses no stale data */
+    int                 window_off; /* 1: the current attention ignores the attention window */
+    int                 int8_attn;  /* 1: attention over tokens computes its scores in int8 */
+    int                 fp8_gemm;   /* 1: layers with fp8 weights get fp8 inputs */
     /* A VAE can compute a feature map in bands of rows, one after the other. `band` is the size of
      * a band in bytes; 0: the VAE chooses the best size. */
-    size_t           band;
-    const xd_canceller *cancel;   /* cancellation flag of the request, or NULL */
+    size_t              band;
+    const xd_canceller *cancel; /* cancellation flag of the request, or NULL */
     /* A callback that is called before every op. The callback receives the failure notices of other
      * ranks, and sends a notice if this rank has failed. NULL: not called. */
-    void           (*watch)(void *watcher, xd_exec *x);
-    void            *watcher;
+    void                (*watch)(void *watcher, xd_exec *x);
+    void               *watcher;
     /* A callback that is called between two parts of a long computation, so that other engines can
      * compute during the call. During the call no message is pending, and device memory stays
      * valid. NULL: not called. */
-    void           (*pause)(void *pauser, xd_exec *x);
-    void            *pauser;
-    xd_err           err;       /* the context's first failure */
+    void                (*pause)(void *pauser, xd_exec *x);
+    void               *pauser;
+    xd_err              err; /* the context's first failure */
 };
 
 /* Initializes an execution context on a device. Until the caller changes the context's fields, the
@@ -99,23 +99,23 @@ struct xd_exec {
 void xd_exec_init(xd_exec *x, xd_dev *dev, xd_arena *tmp, xd_dtype act);
 
 /* Returns 1 if the context has not failed. */
-int     xd_ok(const xd_exec *x);
-void    xd_pause(xd_exec *x);                           /* calls x->pause, if it is set */
+int       xd_ok(const xd_exec *x);
+void      xd_pause(xd_exec *x); /* calls x->pause, if it is set */
 /* Returns 1 on a count device (which computes nothing), where tensors have no valid addresses. */
-int     xd_counting(const xd_exec *x);
+int       xd_counting(const xd_exec *x);
 /* Sets the context's error if `cond` is false, also in release builds. The value of the macro is
  * `cond`. */
-int     xd_check(xd_exec *x, int cond, const char *fmt, ...) XD_PRINTF(3, 4);
+int       xd_check(xd_exec *x, int cond, const char *fmt, ...) XD_PRINTF(3, 4);
 /* Returns the status of the context's first failure, and sets *e to the failure's message and
  * rank. */
 xd_status xd_exec_status(const xd_exec *x, xd_err *e);
-void    xd_exec_fail(xd_exec *x, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
+void      xd_exec_fail(xd_exec *x, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
 /* Returns the number of this rank's rows in token stream s. */
-int64_t xd_n(const xd_exec *x, xd_stream_id s);
+int64_t   xd_n(const xd_exec *x, xd_stream_id s);
 /* Returns the index of this rank's row `row` among all ranks' rows of stream s. */
-int64_t xd_where(const xd_exec *x, xd_stream_id s, int64_t row);
+int64_t   xd_where(const xd_exec *x, xd_stream_id s, int64_t row);
 /* Returns how many of this rank's rows, from row `row` on, have consecutive indices among all
  * ranks' rows of stream s. */
-int64_t xd_where_run(const xd_exec *x, xd_stream_id s, int64_t row);
+int64_t   xd_where_run(const xd_exec *x, xd_stream_id s, int64_t row);
 
 #endif

@@ -110,7 +110,7 @@ static int keeps_integers(const xd_decl *d, const xd_weight *w, const xd_matrix 
     const xd_mat_part *parts = m->parts;
     int                keeps = 0;
     for (int i = 0; i < m->n && xd_is_quantized(w->type) && d->src && d->src->codes; i++) {
-        char     full[512];
+        char      full[512];
         xd_coding c;
         xd_load_name(d, parts[i].name, ".weight", full);
         if (xd_sum_is(d, parts[i].name, ".weight"))
@@ -132,8 +132,8 @@ int xd_gather_integers(const xd_decl *d, const xd_weight *w, const xd_matrix *m,
         xd_coding c;
         xd_load_name(d, m->parts[i].name, ".weight", full);
         if (xd_sum_is(d, m->parts[i].name, ".weight") || !d->src->has(d->src->self, full, &t) ||
-            t.type != XD_I8 || !d->src->codes(d->src->self, full, &c) ||
-            c.type != XD_I8 || c.rotate != m->rotate)
+            t.type != XD_I8 || !d->src->codes(d->src->self, full, &c) || c.type != XD_I8 ||
+            c.rotate != m->rotate)
             return 0;
         *turned |= c.turn != 0;
     }
@@ -160,11 +160,9 @@ xd_gathering xd_gather_plan(const xd_decl *d, const xd_weight *w, const xd_matri
     int made = d->visit == XD_VISIT_RANDOM;
     for (int i = 0; i < n; i++)
         g.sums |= xd_sum_is(d, parts[i].name, ".weight");
-    g.copies = eight || g.blocks ||
-               (g.band ? g.sums || made || !bands_are_in_place(&g) : !g.whole);
-    if (eight ||
-        (g.type == XD_F32 && g.copies && !xd_is_quantized(w->type) &&
-         !(g.sums && (g.band || stays)) && !(g.blocks && g.band && stays)))
+    g.copies = eight || g.blocks || (g.band ? g.sums || made || !bands_are_in_place(&g) : !g.whole);
+    if (eight || (g.type == XD_F32 && g.copies && !xd_is_quantized(w->type) &&
+                  !(g.sums && (g.band || stays)) && !(g.blocks && g.band && stays)))
         g.type = xd_is_quantized(w->type) ? XD_F32 : d->type;
     int64_t rows = g.band ? g.band * xd_par_threads() : w->out;
     g.copy_bytes = g.copies ? (size_t)(rows * c->total) * xd_dtype_size(g.type) : 0;
@@ -184,8 +182,8 @@ size_t xd_gather_sum_bytes(const xd_decl *d, const xd_gathering *g)
     size_t sum = 0;
     for (int i = 0; i < g->n && g->sums; i++)
         if (!xd_mat_repeats(g->parts, i))
-            sum += xd_sum_bytes(d, g->parts[i].name, ".weight",
-                                g->parts[i].out * g->parts[i].in, !g->band);
+            sum += xd_sum_bytes(d, g->parts[i].name, ".weight", g->parts[i].out * g->parts[i].in,
+                                !g->band);
     return sum;
 }
 
@@ -198,7 +196,11 @@ void xd_gather_announce(xd_decl *d, const xd_matrix *m)
 
 /* ---- scales --------------------------------------------------------------------------------- */
 
-typedef struct rows_of { const xd_gather *g; xd_dtype type; float *scale; } rows_of;
+typedef struct rows_of {
+    const xd_gather *g;
+    xd_dtype         type;
+    float           *scale;
+} rows_of;
 
 static void scale_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -207,8 +209,9 @@ static void scale_rows(void *ctx, int64_t begin, int64_t end, int thread)
     const xd_coding *c = &r->g->f->codes;
     for (int64_t o = begin; o < end; o++) {
         const int64_t row = r->g->p->row0 + o;
-        float most = c->read ? xd_load_decoded_most(c, row, r->g->p->in)
-                   : xd_load_most(r->g->f->t, first_of(r->g, o), r->g->p->in, r->g->scale);
+        float most = c->read
+                         ? xd_load_decoded_most(c, row, r->g->p->in)
+                         : xd_load_most(r->g->f->t, first_of(r->g, o), r->g->p->in, r->g->scale);
         r->scale[o] = xd_quant_scale(r->type, most);
     }
 }
@@ -218,9 +221,10 @@ void xd_gather_scales(const xd_weight *w, const xd_gathering *g, const xd_gather
     float *to = g->scale;
     for (const xd_mat_part *q = g->parts; q < from->p; q++)
         to += q->rows;
-    rows_of         r = { from, w->type, to };
+    rows_of          r = { from, w->type, to };
     const xd_coding *c = g->known && from->f->codes.type == w->type && !from->f->codes.rotate
-                             ? &from->f->codes : NULL;
+                             ? &from->f->codes
+                             : NULL;
     for (int64_t o = 0; o < from->p->rows && c; o++)
         to[o] = c->scale(c, from->p->row0 + o);
     for (int64_t o = 0; o < from->p->rows && g->as_is; o++)
@@ -246,10 +250,10 @@ int xd_gather_pieces(const xd_gathering *g, int64_t row, int64_t n, xd_gather_pi
 xd_tensor xd_gather_rows(xd_banding *b, const xd_gather_piece *p, char *to, int thread)
 {
     const xd_gathering *g = b->g;
-    xd_mat_part      part = g->parts[p->k];
+    xd_mat_part         part = g->parts[p->k];
     part.row0 += p->row;
-    xd_gather           from = { to, g->type, &b->f[p->k], &part, g->c, b->stored[p->k] };
-    xd_tensor        t = xd_view2(to, g->type, p->n, g->c->total);
+    xd_gather from = { to, g->type, &b->f[p->k], &part, g->c, b->stored[p->k] };
+    xd_tensor t = xd_view2(to, g->type, p->n, g->c->total);
     if (g->copies) {
         xd_gather_copy(&from, 0, p->n, 0);
         xd_sum_add(b->d, from.f, part.row0, p->n, (float *)(void *)to, thread);
@@ -266,7 +270,7 @@ void xd_gather_release(const xd_banding *b, const xd_gather_piece *p)
     const xd_source *s = b->d->src;
     if (b->f[p->k].codes.read && !b->g->bytes)
         return;
-    const xd_gather     g = { .f = &b->f[p->k], .p = &b->g->parts[p->k] };
+    const xd_gather g = { .f = &b->f[p->k], .p = &b->g->parts[p->k] };
     if (b->d->visit == XD_VISIT_LOAD && s->past && !b->keeps)
         s->past(s->self, g.f->name, row_at(&g, p->row),
                 xd_dtype_bytes(g.f->t.type, p->n * g.p->in));
@@ -275,10 +279,10 @@ void xd_gather_release(const xd_banding *b, const xd_gather_piece *p)
 static void one_band(xd_banding *b, int64_t at, char *place, int thread)
 {
     const xd_gathering *g = b->g;
-    xd_weight        w = *b->w;
-    xd_gather_piece            p[XD_MAXSEG];
-    xd_tensor        t = { 0 };
-    int64_t          row = at * g->band, done = 0;
+    xd_weight           w = *b->w;
+    xd_gather_piece     p[XD_MAXSEG];
+    xd_tensor           t = { 0 };
+    int64_t             row = at * g->band, done = 0;
     int n = xd_gather_pieces(g, b->row0 + row, w.out - row < g->band ? w.out - row : g->band, p);
     for (int i = 0; i < n; done += p[i++].n) {
         size_t at_byte = (size_t)(done * w.in) * xd_dtype_size(g->type);
@@ -296,7 +300,7 @@ static void one_band(xd_banding *b, int64_t at, char *place, int thread)
 void xd_gather_bands(void *ctx, int64_t begin, int64_t end, int thread)
 {
     xd_banding *b = ctx;
-    size_t   each = b->g->copy_bytes / (size_t)xd_par_threads();
+    size_t      each = b->g->copy_bytes / (size_t)xd_par_threads();
     for (int64_t i = begin; i < end; i++)
         one_band(b, i, b->g->copies ? b->g->all + (size_t)thread * each : NULL, thread);
 }
@@ -310,8 +314,13 @@ int xd_gather_open(xd_decl *d, xd_banding *b, xd_fetched *f, int i, float gain)
         b->stored[i] = b->stored[i - 1];
         return 1;
     }
-    if (!xd_load_find(d, &(xd_fetch){ .names = p->name, .suffix = ".weight", .nd = 2,
-                                      .shape = shape, .gain = gain, .rotated = b->g->rotated },
+    if (!xd_load_find(d,
+                      &(xd_fetch){ .names = p->name,
+                                   .suffix = ".weight",
+                                   .nd = 2,
+                                   .shape = shape,
+                                   .gain = gain,
+                                   .rotated = b->g->rotated },
                       &f[i]))
         return 0;
     b->stored[i] = xd_load_scale(d, f[i].name, f[i].t.type);

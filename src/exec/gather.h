@@ -12,12 +12,12 @@
 
 /* Arguments for copying rows of one checkpoint matrix to consecutive rows at `to`. */
 typedef struct xd_gather {
-    char                *to;
-    xd_dtype             type;
-    const xd_fetched    *f;
-    const xd_mat_part   *p;
-    const xd_mat_cols   *c;
-    float                scale;
+    char              *to;
+    xd_dtype           type;
+    const xd_fetched  *f;
+    const xd_mat_part *p;
+    const xd_mat_cols *c;
+    float              scale;
 } xd_gather;
 /* Copies rows [begin, end) of one part, which is a matrix of the checkpoint. ctx: an xd_gather. */
 void xd_gather_copy(void *ctx, int64_t begin, int64_t end, int thread);
@@ -26,24 +26,24 @@ void xd_gather_copy(void *ctx, int64_t begin, int64_t end, int thread);
 typedef struct xd_gathering {
     const xd_mat_part *parts;
     const xd_mat_cols *c;
-    int      n;
-    int      whole;             /* 1: the local matrix is one complete checkpoint matrix */
-    int      as_is;             /* 1: e4m3 elements are used unchanged, as stored in the file */
-    int      blocks;            /* 1: a part is stored in a block type or as quantized codes */
+    int                n;
+    int                whole;  /* 1: the local matrix is one complete checkpoint matrix */
+    int                as_is;  /* 1: e4m3 elements are used unchanged, as stored in the file */
+    int                blocks; /* 1: a part is stored in a block type or as quantized codes */
     /* 1: a part is stored as quantized codes of w's type; the scales of these codes are kept. */
-    int      known;
-    int      bytes;             /* 1: all parts are integer codes of w's type, used in place */
-    int      rotated;           /* 1: parts are stored with rotated rows, which stay rotated */
-    int64_t  band; /* number of rows in each band that is packed separately; 0: no bands */
-    int      copies;            /* 1: some rows are copied before they are packed */
-    int      sums;              /* 1: LoRA terms are added to a part */
-    xd_dtype type;              /* element type of the copied rows */
+    int                known;
+    int                bytes;   /* 1: all parts are integer codes of w's type, used in place */
+    int                rotated; /* 1: parts are stored with rotated rows, which stay rotated */
+    int64_t  band;   /* number of rows in each band that is packed separately; 0: no bands */
+    int      copies; /* 1: some rows are copied before they are packed */
+    int      sums;   /* 1: LoRA terms are added to a part */
+    xd_dtype type;   /* element type of the copied rows */
     /* bytes of the buffer for copied rows: for all rows, or one band per thread */
     size_t   copy_bytes;
     /* all: start of the buffer for copied rows; at: address in the buffer to which the next row is
      * copied. */
     char    *all, *at;
-    float   *scale;             /* scale of each row (xd_gather_scales), or NULL */
+    float   *scale; /* scale of each row (xd_gather_scales), or NULL */
 } xd_gathering;
 
 /* Decides how local matrix w is gathered from the checkpoint. Scaled 8-bit elements and elements of
@@ -75,27 +75,29 @@ void   xd_gather_announce(xd_decl *d, const xd_matrix *m);
 /* ---- band by band ------------------------------------------------------------------------- */
 
 typedef struct xd_banding {
-    const xd_decl   *d;
+    const xd_decl      *d;
     /* destination of the packed rows, which are rows row0, row0 + 1, ... of the local matrix */
-    const xd_weight *w;
-    int64_t          row0;
+    const xd_weight    *w;
+    int64_t             row0;
     const xd_gathering *g;
-    const xd_fetched *f;
-    float            stored[XD_MAXSEG];
+    const xd_fetched   *f;
+    float               stored[XD_MAXSEG];
     /* `scans` is 1 if rows are checked for NaN. `keeps` is 1 if the pages of the files stay mapped
      * after use. */
-    int              scans, keeps;
-    int              bad[XD_MAXSEG], status;
+    int                 scans, keeps;
+    int                 bad[XD_MAXSEG], status;
 } xd_banding;
 
 /* A piece is those rows of a band that come from the same checkpoint matrix, which has the index k
  * among the parts of the local matrix. */
-typedef struct xd_gather_piece { int k; int64_t row, n; } xd_gather_piece;
+typedef struct xd_gather_piece {
+    int     k;
+    int64_t row, n;
+} xd_gather_piece;
 
 /* Divides rows [row, row + n) of the local matrix into pieces, each with the rows of one checkpoint
  * matrix. Returns the number of pieces. */
-int       xd_gather_pieces(const xd_gathering *g, int64_t row, int64_t n,
-                           xd_gather_piece to[XD_MAXSEG]);
+int xd_gather_pieces(const xd_gathering *g, int64_t row, int64_t n, xd_gather_piece to[XD_MAXSEG]);
 /* Returns a view of the rows of a piece. The rows are viewed in the file or, if LoRA terms are
  * added to the rows, in a copy at `to`. */
 xd_tensor xd_gather_rows(xd_banding *b, const xd_gather_piece *p, char *to, int thread);

@@ -58,10 +58,10 @@ static void settle_met(xd_exec *x, xd_late *l, const xd_tensor *t)
 xd_tensor xd_late_room(xd_exec *x, xd_tensor acc)
 {
     xd_late *l = x->late;
-    if (!l || acc.nd != 2 || acc.d[1] != l->h.d[1] || acc.s[0] != l->h.s[0] ||
-        acc.type != XD_F32 || !acc.d[0] || !meets(&acc, &l->h))
+    if (!l || acc.nd != 2 || acc.d[1] != l->h.d[1] || acc.s[0] != l->h.s[0] || acc.type != XD_F32 ||
+        !acc.d[0] || !meets(&acc, &l->h))
         return (xd_tensor){ 0 };
-    int64_t row = ((const float *)acc.p - (const float *)l->h.p) / l->h.s[0];
+    int64_t   row = ((const float *)acc.p - (const float *)l->h.p) / l->h.s[0];
     xd_tensor y = xd_rows(l->y, row, acc.d[0]);
     settle_met(x, l, &y);
     return y;

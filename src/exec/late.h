@@ -12,10 +12,10 @@
 
 #include "exec/exec.h"
 
-enum { XD_LATE_MOST = 8 };      /* max number of pending additions, to disjoint rows */
+enum { XD_LATE_MOST = 8 }; /* max number of pending additions, to disjoint rows */
 
 typedef struct xd_late {
-    xd_tensor h;                /* the hidden state, F32 */
+    xd_tensor h; /* the hidden state, F32 */
     /* y: memory for the values that will be added to h, with as many rows as h. gates: memory for
      * the gate of each pending addition. */
     xd_tensor y, gates;
@@ -25,22 +25,22 @@ typedef struct xd_late {
 
 /* xd_late_open begins to delay additions to h, with scratch memory from the arena until
  * xd_late_close. */
-void xd_late_open(xd_exec *x, xd_late *l, xd_tensor h);
-void xd_late_close(xd_exec *x);
+void      xd_late_open(xd_exec *x, xd_late *l, xd_tensor h);
+void      xd_late_close(xd_exec *x);
 /* Returns the tensor to which a GEMM writes its result if the addition of the result to `acc` can
  * be delayed. Otherwise returns an absent tensor, and the GEMM must add the result to `acc` at
  * once. */
 xd_tensor xd_late_room(xd_exec *x, xd_tensor acc);
 /* Records acc += gate * y, with y from xd_late_room. `gate` must stay valid until the transformer
  * block ends. */
-void xd_late_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor y);
+void      xd_late_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor y);
 /* If an addition to the input rows of norm `a` is pending, makes the norm perform the addition, by
  * setting a->add and a->gate. */
-void xd_late_take(xd_exec *x, xd_norm *a);
+void      xd_late_take(xd_exec *x, xd_norm *a);
 /* Performs the pending additions to those rows of the hidden state h that `op` may access. */
-void xd_late_before(xd_exec *x, xd_op op, const void *args);
+void      xd_late_before(xd_exec *x, xd_op op, const void *args);
 /* Moves the gates of pending additions out of the arena memory that was allocated after `mark`.
  * Call xd_late_keep before the arena is rewound to `mark`, which frees that memory. */
-void xd_late_keep(xd_exec *x, size_t mark);
+void      xd_late_keep(xd_exec *x, size_t mark);
 
 #endif

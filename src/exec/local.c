@@ -64,7 +64,7 @@ static void local_conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
 
 static void local_sum(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io)
 {
-    (void)x, (void)m, (void)over, (void)io;     /* one rank: the sum is `io` itself */
+    (void)x, (void)m, (void)over, (void)io; /* one rank: the sum is `io` itself */
 }
 
 /* Returns empty halos, because a single rank has all rows of the image. */
@@ -89,6 +89,9 @@ static void local_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor 
 }
 
 const xd_hooks xd_hooks_local = {
-    .attn = local_attn, .conv = local_conv, .sum = local_sum,
-    .halo = local_halo, .rowsum = local_rowsum,
+    .attn = local_attn,
+    .conv = local_conv,
+    .sum = local_sum,
+    .halo = local_halo,
+    .rowsum = local_rowsum,
 };

@@ -26,7 +26,7 @@ int xd_mat_type(const xd_decl *d, const xd_lin_kind *kind, const xd_matrix *m, x
     const xd_mat_part *parts = m->parts;
     const int          n = m->n;
     int64_t            out = 0, in = parts[0].in;
-    int     keeps = d->blocks == XD_F8E4M3 && is_stored_as(d, parts[0].name, XD_F8E4M3);
+    int                keeps = d->blocks == XD_F8E4M3 && is_stored_as(d, parts[0].name, XD_F8E4M3);
     for (int i = 0; i < n; i++)
         out += xd_mat_repeats(parts, i) ? 0 : parts[i].out;
     w->type = d->type;
@@ -116,18 +116,25 @@ static void load_whole(xd_decl *d, xd_weight *w, xd_gathering *g, const xd_matri
     for (int i = 0; i < g->n && d->err->code == XD_OK; i++) {
         xd_fetched f;
         int64_t    flat[2] = { p[i].out, p[i].in };
-        if (!xd_load_fetch(d, &(xd_fetch){ .names = p[i].name, .suffix = ".weight",
-                                           .nd = stored ? m->nd : 2, .coded = 1,
-                                           .rotated = g->rotated,
-                                           .shape = stored ? m->shape : flat, .gain = gain }, &f))
+        if (!xd_load_fetch(d,
+                           &(xd_fetch){ .names = p[i].name,
+                                        .suffix = ".weight",
+                                        .nd = stored ? m->nd : 2,
+                                        .coded = 1,
+                                        .rotated = g->rotated,
+                                        .shape = stored ? m->shape : flat,
+                                        .gain = gain },
+                           &f))
             break;
         xd_load_warn(d, f.name, f.t);
         add_part(d, w, g, &p[i], &f);
         xd_load_release(d, &f);
     }
     if (g->all && d->err->code == XD_OK)
-        xd_mat_pack(d, w, stored ? xd_view(g->all, g->type, m->nd, m->shape)
-                                 : xd_view2(g->all, g->type, w->out, w->in), p->name);
+        xd_mat_pack(d, w,
+                    stored ? xd_view(g->all, g->type, m->nd, m->shape)
+                           : xd_view2(g->all, g->type, w->out, w->in),
+                    p->name);
     free(g->scale);
     w->scale = NULL;
 }

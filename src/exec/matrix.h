@@ -8,27 +8,27 @@
 
 /* ---- elements (weight.c) ------------------------------------------------------------------- */
 
-typedef struct xd_made {        /* parameters of a tensor's random elements */
+typedef struct xd_made { /* parameters of a tensor's random elements */
     uint64_t hash;
     float    gain, mean;
 } xd_made;
 
-typedef struct xd_fetched {     /* a tensor that was read from the checkpoint, or random elements */
+typedef struct xd_fetched { /* a tensor that was read from the checkpoint, or random elements */
     char      name[512];
     xd_tensor t;
-    xd_made   made;             /* if weights are random: parameters of the random elements */
-    void     *hold;      /* memory that contains random elements or sums with LoRA terms, or NULL */
-    void     *sum;              /* terms to add to rows, e.g. LoRA (xd_sum_open), or NULL */
-    xd_coding  codes;            /* how to decode the tensor, if it is stored as quantized codes */
+    xd_made   made;  /* if weights are random: parameters of the random elements */
+    void     *hold;  /* memory that contains random elements or sums with LoRA terms, or NULL */
+    void     *sum;   /* terms to add to rows, e.g. LoRA (xd_sum_open), or NULL */
+    xd_coding codes; /* how to decode the tensor, if it is stored as quantized codes */
 } xd_fetched;
 
-typedef struct xd_fetch {       /* tells which tensor is read, and how */
-    const char    *names, *suffix;      /* as in xd_load_name */
+typedef struct xd_fetch {          /* tells which tensor is read, and how */
+    const char    *names, *suffix; /* as in xd_load_name */
     int            nd;
     const int64_t *shape;
-    float          gain, mean;  /* gain and mean of random elements */
+    float          gain, mean; /* gain and mean of random elements */
     int            coded; /* 1: a tensor stored as quantized codes is not decoded when it is read */
-    int            rotated;     /* 1: a rotated tensor stays rotated, as stored */
+    int            rotated; /* 1: a rotated tensor stays rotated, as stored */
 } xd_fetch;
 
 /* Writes the full name that a tensor has in the weight source. `names` lists alternative names: the
@@ -64,8 +64,7 @@ void  xd_load_count_work(xd_decl *d, int slot, size_t bytes);
 
 /* Converts elements [first, first + n) of a contiguous tensor in a file to type tt, multiplied by
  * `scale`. The tensor may be of a block type, and the range may begin or end within a block. */
-void  xd_load_elements(void *to, xd_dtype tt, xd_tensor from, int64_t first, int64_t n,
-                       float scale);
+void xd_load_elements(void *to, xd_dtype tt, xd_tensor from, int64_t first, int64_t n, float scale);
 /* Returns the maximum magnitude of elements [first, first + n) of a tensor, times `scale`; NaN if
  * an element is not finite. */
 float xd_load_most(xd_tensor from, int64_t first, int64_t n, float scale);
@@ -104,17 +103,17 @@ int    xd_sum_whole(xd_decl *d, xd_fetched *f);
 
 /* ---- matrices (matrix.c) ------------------------------------------------------------------- */
 
-typedef struct xd_mat_part {  /* a checkpoint matrix from which rows of a local matrix are copied */
+typedef struct xd_mat_part { /* a checkpoint matrix from which rows of a local matrix are copied */
     const char *name;
-    int64_t     out, in;        /* number of rows and columns in the checkpoint */
-    int64_t     rows;           /* number of rows of this checkpoint matrix on this rank */
-    int64_t     row0;           /* index of this rank's first row in the checkpoint matrix */
+    int64_t     out, in; /* number of rows and columns in the checkpoint */
+    int64_t     rows;    /* number of rows of this checkpoint matrix on this rank */
+    int64_t     row0;    /* index of this rank's first row in the checkpoint matrix */
 } xd_mat_part;
 
 /* Returns 1 if part i of a local matrix is from the same checkpoint tensor as part i - 1. */
-int   xd_mat_repeats(const xd_mat_part *parts, int i);
+int xd_mat_repeats(const xd_mat_part *parts, int i);
 
-typedef struct xd_mat_cols {    /* this rank's columns of a matrix, as spans of columns */
+typedef struct xd_mat_cols { /* this rank's columns of a matrix, as spans of columns */
     int     n;
     xd_span span[XD_MAXSEG];
     int64_t total;
@@ -122,16 +121,19 @@ typedef struct xd_mat_cols {    /* this rank's columns of a matrix, as spans of 
 
 typedef struct xd_matrix { /* a local matrix: the rows and columns with which this rank computes */
     const xd_mat_part *parts;
-    int                n;       /* number of checkpoint matrices that are fused */
+    int                n; /* number of checkpoint matrices that are fused */
     xd_mat_cols        cols;
-    int                nd;      /* number of extents in `shape`, if n is 1 */
-    const int64_t     *shape;   /* shape in the checkpoint; NULL: [out, in] */
+    int                nd;    /* number of extents in `shape`, if n is 1 */
+    const int64_t     *shape; /* shape in the checkpoint; NULL: [out, in] */
     /* Group size in which rows are stored rotated and stay rotated (xd_lin.rotate); 0: rows are not
      * rotated. */
     int64_t            rotate;
 } xd_matrix;
 
-typedef struct xd_lin_kind { xd_split split; int bias, few; } xd_lin_kind;
+typedef struct xd_lin_kind {
+    xd_split split;
+    int      bias, few;
+} xd_lin_kind;
 
 /* Sets the element type of a weight matrix w. If the user requests quantized weights, two kinds of
  * matrices are quantized. Matrices that tensor parallelism can split are quantized to save memory
@@ -139,17 +141,17 @@ typedef struct xd_lin_kind { xd_split split; int bias, few; } xd_lin_kind;
  * that multiply few rows become integers, which are more precise than e4m3. The element type of a
  * matrix does not depend on the tensor-parallel degree. Returns 1 if the matrix is stored in groups
  * of four-bit integers and multiplied in the compute type. */
-int xd_mat_type(const xd_decl *d, const xd_lin_kind *kind, const xd_matrix *m, xd_weight *w);
+int     xd_mat_type(const xd_decl *d, const xd_lin_kind *kind, const xd_matrix *m, xd_weight *w);
 /* Decides whether a layer whose matrix is stored as rotated integers rotates its inputs. If the
  * layer rotates its inputs, the matrix stays rotated, and w->rotate is set to the group size of the
  * rotation. If the layer does not rotate its inputs, w->rotate is set to 0, and the element type of
  * w may change. Returns w->rotate. */
 int64_t xd_mat_rotation(xd_decl *d, xd_lin *w, const xd_matrix *m);
 /* Adds the size of w, and the working memory for loading w, to the counted memory. */
-void xd_mat_count(xd_decl *d, xd_weight *w, const xd_matrix *m);
+void    xd_mat_count(xd_decl *d, xd_weight *w, const xd_matrix *m);
 /* Allocates and loads the local matrix w. */
-void xd_mat_load(xd_decl *d, xd_weight *w, const xd_matrix *m);
-void xd_mat_pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name);
+void    xd_mat_load(xd_decl *d, xd_weight *w, const xd_matrix *m);
+void    xd_mat_pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name);
 
 /* ---- stored matrices (stored.c) ------------------------------------------------- */
 

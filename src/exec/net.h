@@ -15,70 +15,70 @@ typedef struct xd_net xd_net;
 typedef struct xd_state { /* activations that are passed from block to block and rank to rank */
     /* The hidden state, F32, which blocks change in place. The hidden state has this rank's rows of
      * text, padding, reference images and image, in this order, with D features each. */
-    xd_tensor h;
+    xd_tensor   h;
     /* The outputs of k early blocks, concatenated along the rows, in the compute type: a tensor
      * with k times as many rows as h and D features. Long skip connections use these outputs;
      * absent if the model has no long skip connections. */
-    xd_tensor skips;
+    xd_tensor   skips;
     /* The input that the current block gets from a long skip connection, [rows of h, D], or
      * absent. */
-    xd_tensor skip;
+    xd_tensor   skip;
     /* Tensors that the model's function cond() has computed for this forward pass. The tensors are
      * not sent to other ranks. */
-    void     *local;
+    void       *local;
     /* Timestep of the forward pass (xd_input.t); 0 if the network is not a transformer. */
-    double    t;
+    double      t;
     /* Tensors that depend only on the text, kept between steps (xd_dit.keep). */
     const void *kept;
 } xd_state;
 
-typedef struct xd_block {       /* a kind of block of a network */
+typedef struct xd_block { /* a kind of block of a network */
     /* Prefix of tensor names in the checkpoint: "transformer_blocks.%d". */
     const char *name;
-    size_t      size;           /* size in bytes of the struct that has a block's weights */
-    void (*weights)(xd_decl *d, const void *cfg, int layer, void *w);
-    void (*forward)(xd_exec *x, const xd_net *n, const void *w, xd_state *s);
+    size_t      size; /* size in bytes of the struct that has a block's weights */
+    void        (*weights)(xd_decl *d, const void *cfg, int layer, void *w);
+    void        (*forward)(xd_exec *x, const xd_net *n, const void *w, xd_state *s);
 } xd_block;
 
 /* Definition of a registered network. An xd_net_def is the first member of xd_text, xd_dit and
  * xd_vae. */
 typedef struct xd_net_def {
-    const char     *name;       /* xdit's name of the network, e.g. "t5" */
+    const char        *name; /* xdit's name of the network, e.g. "t5" */
     /* values of `_class_name` or `architectures` in a config that select this network */
-    const char     *classes[6];
+    const char        *classes[6];
     /* Prefix of tensor names, such as "text_model.", which a file may omit; NULL: no prefix. */
-    const char     *prefix;
+    const char        *prefix;
     /* Other prefixes that a file may use in place of `prefix`; the list ends with NULL. */
     const char *const *prefixes;
     /* Prefix of the tensor names in printed lists, for example ""; NULL: printed names begin with
      * `prefix`. */
-    const char     *lead;
+    const char        *lead;
     /* Start of some declared tensor names, such as "visual.". In a file, names that start with this
      * text have either no prefix or `prefix`, but never one of `prefixes`. NULL: there are no such
      * names. */
-    const char     *beside;
+    const char        *beside;
     /* Names of tensors that files may contain, with or without a prefix, but that are never read. A
      * star at the start or end of a name matches any text: "visual.*". */
-    const char     *unread[6];
-    const xd_field *fields;     /* field table for reading config.json into the cfg struct */
-    size_t          cfg_size, glob_size;
+    const char        *unread[6];
+    const xd_field    *fields; /* field table for reading config.json into the cfg struct */
+    size_t             cfg_size, glob_size;
     /* Called after the config is read: computes derived values, and refuses impossible or
      * unsupported values with an error that names the config key. NULL: nothing to check. */
-    xd_status (*check)(void *cfg, xd_err *e);
+    xd_status          (*check)(void *cfg, xd_err *e);
     /* A function that returns the network's number of blocks. NULL: the network has no blocks. */
-    int  (*nlayers)(const void *cfg);
-    const xd_block *(*block)(const void *cfg, int layer);
-    void (*weights)(xd_decl *d, const void *cfg, void *glob);
+    int                (*nlayers)(const void *cfg);
+    const xd_block    *(*block)(const void *cfg, int layer);
+    void               (*weights)(xd_decl *d, const void *cfg, void *glob);
 } xd_net_def;
 
 struct xd_net {
     const xd_net_def *def;
     void             *cfg;
-    void             *glob;     /* weights outside the blocks */
+    void             *glob; /* weights outside the blocks */
     /* layer[i]: weights of block i; NULL: the block is on another pipeline stage. */
     void            **layer;
     int               nlayers;
-    int               first, last;      /* this rank's stage has blocks [first, last) */
+    int               first, last; /* this rank's stage has blocks [first, last) */
     /* Weight stream for the blocks whose weights stay in host memory; NULL: no block is
      * streamed. */
     xd_weight_stream *stream;
@@ -86,30 +86,30 @@ struct xd_net {
 
 /* Opens a network: reads its config from the JSON object `obj` by the field table of `def`. obj
  * NULL: all values of the config have their defaults. Call xd_net_close also after a failure. */
-xd_status xd_net_open(xd_net *n, const xd_net_def *def, const xd_json *obj, const char *what,
-                      xd_err *e);
-void      xd_net_close(xd_net *n);
+xd_status   xd_net_open(xd_net *n, const xd_net_def *def, const xd_json *obj, const char *what,
+                        xd_err *e);
+void        xd_net_close(xd_net *n);
 /* Returns 1 if the network knows a tensor of this name in a file, but does not read it. */
-int       xd_net_unread(const xd_net_def *def, const char *name);
+int         xd_net_unread(const xd_net_def *def, const char *name);
 /* Returns the number that block `layer` has in the names of its tensors. For example, block 19 of
  * the network may be number 0 of the "single_transformer_blocks". */
-int       xd_net_number(const xd_net *n, int layer);
+int         xd_net_number(const xd_net *n, int layer);
 /* Declares weights to d: the network's weights outside the blocks, and the weights of the blocks of
  * this rank's pipeline stage. */
-xd_status xd_net_visit(xd_net *n, xd_decl *d);
+xd_status   xd_net_visit(xd_net *n, xd_decl *d);
 /* Returns the weights of block `layer`, with which the caller may queue work until the next call.
  * Call xd_net_layer for all blocks of the stage, in order, because weights may be streamed. The
  * code of a network reads n->layer directly only to get the shapes of weights. */
 const void *xd_net_layer(xd_exec *x, const xd_net *n, int layer);
 /* Runs block `layer` on the activations s. */
-void      xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s);
+void        xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s);
 
-struct xd_cond {                /* an encoded prompt, valid during the request */
+struct xd_cond { /* an encoded prompt, valid during the request */
     /* [n,E] F32: token embeddings, including those of padding if the model was trained with
      * padding. */
     xd_tensor tok;
-    xd_tensor pooled;           /* [1,P] F32 pooled embedding, or absent */
-    xd_tensor penultimate;      /* [n,E] F32: input of the text encoder's last block, or absent */
+    xd_tensor pooled;      /* [1,P] F32 pooled embedding, or absent */
+    xd_tensor penultimate; /* [n,E] F32: input of the text encoder's last block, or absent */
     /* For each encoder, the number of rows of `tok` that are not padding, if the rows include
      * padding. */
     int64_t   real[3];

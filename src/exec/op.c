@@ -155,7 +155,10 @@ static void multiply_group(xd_exec *x, const xd_lin *l, const xd_gemm *a, int64_
             xd_exec_fail(x, s, "packing rows of a linear layer failed: %s", xd_status_name(s));
     }
     xd_run(x, XD_OP_GEMM, "linear layer",
-           &(xd_gemm){ .out = xd_cols(a->out, row, n), .in = a->in, .w = &w, .act = a->act,
+           &(xd_gemm){ .out = xd_cols(a->out, row, n),
+                       .in = a->in,
+                       .w = &w,
+                       .act = a->act,
                        .bias = some_columns(a->bias, row, n),
                        .gate = some_columns(a->gate, row, n),
                        .residual = some_columns(a->residual, row, n) });
@@ -193,12 +196,12 @@ static void run_cut_by_inputs(xd_exec *x, const xd_lin *w, xd_gemm a)
     }
     xd_tensor part = xd_new_f32(x, a.out.d[0], a.out.d[1]);
     size_t    bytes = (size_t)xd_count(part) * sizeof(float);
-    if (!w->w.in)               /* this rank has no input features and adds zeros to the sum */
+    if (!w->w.in) /* this rank has no input features and adds zeros to the sum */
         xd_fill(x, part, fill_zeros, &bytes);
     else
         multiply(x, w, &(xd_gemm){ .out = part, .in = a.in, .sx = a.sx });
     m->sum(x, m, XD_OVER_FEATURES, part);
-    xd_tensor row = part;       /* a view that repeats the bias of the layer for every row */
+    xd_tensor row = part; /* a view that repeats the bias of the layer for every row */
     row.p = a.bias.p, row.type = a.bias.type, row.s[0] = 0;
     if (a.bias.p)
         xd_add(x, part, row);
@@ -404,7 +407,7 @@ static xd_tensor split_batch(xd_tensor t, int64_t B)
     return r;
 }
 
-typedef struct attn_call {      /* arguments of xd_attn and of its variants */
+typedef struct attn_call { /* arguments of xd_attn and of its variants */
     xd_tensor q, k, v, bias;
     float     scale, softcap;
     int64_t   window;
@@ -417,11 +420,17 @@ static void run_attn(xd_exec *x, const xd_hooks *m, xd_tensor out, const attn_ca
     float scale = a->scale > 0 ? a->scale : 1.0f / sqrtf((float)a->q.d[2]);
     while (!m->attn)
         m = m->next;
-    m->attn(x, m, &(xd_attn_args){ .out = split_batch(out, x->B), .q = split_batch(a->q, x->B),
-                                   .bias = a->bias, .kv = &kv, .nkv = 1, .causal = a->causal,
-                                   .window = a->window, .softcap = a->softcap,
-                                   .int8 = a->int8,
-                                   .scale = scale });
+    m->attn(x, m,
+            &(xd_attn_args){ .out = split_batch(out, x->B),
+                             .q = split_batch(a->q, x->B),
+                             .bias = a->bias,
+                             .kv = &kv,
+                             .nkv = 1,
+                             .causal = a->causal,
+                             .window = a->window,
+                             .softcap = a->softcap,
+                             .int8 = a->int8,
+                             .scale = scale });
     x->site++;
 }
 
@@ -434,14 +443,14 @@ static xd_tensor new_attn(xd_exec *x, const xd_hooks *m, const attn_call *a)
 
 void xd_attn_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v, float scale)
 {
-    run_attn(x, x->hooks, out, &(attn_call){ .q = q, .k = k, .v = v, .scale = scale,
-                                             .int8 = x->int8_attn });
+    run_attn(x, x->hooks, out,
+             &(attn_call){ .q = q, .k = k, .v = v, .scale = scale, .int8 = x->int8_attn });
 }
 
 xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale)
 {
-    return new_attn(x, x->hooks, &(attn_call){ .q = q, .k = k, .v = v, .scale = scale,
-                                               .int8 = x->int8_attn });
+    return new_attn(x, x->hooks,
+                    &(attn_call){ .q = q, .k = k, .v = v, .scale = scale, .int8 = x->int8_attn });
 }
 
 xd_tensor xd_attn_of(xd_exec *x, unsigned streams, xd_tensor q, xd_tensor k, xd_tensor v,
@@ -475,8 +484,13 @@ void xd_attn_over_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_t
                        const xd_attn_how *how)
 {
     run_attn(x, &xd_hooks_local, out,
-             &(attn_call){ .q = q, .k = k, .v = v, .scale = how->scale, .softcap = how->softcap,
-                           .window = how->window, .causal = how->causal });
+             &(attn_call){ .q = q,
+                           .k = k,
+                           .v = v,
+                           .scale = how->scale,
+                           .softcap = how->softcap,
+                           .window = how->window,
+                           .causal = how->causal });
 }
 
 /* ---- tables, images, time ----------------------------------------------------------------- */
@@ -570,8 +584,12 @@ void xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
     const xd_hooks *m = x->hooks;
     while (!m->conv)
         m = m->next;
-    xd_conv a = { .out = out, .in = xd_as(x, in, w->w.type), .bias = w->b,
-                  .residual = o->residual, .w = &w->w, .stride = { 1, stride, stride } };
+    xd_conv a = { .out = out,
+                  .in = xd_as(x, in, w->w.type),
+                  .bias = w->b,
+                  .residual = o->residual,
+                  .w = &w->w,
+                  .stride = { 1, stride, stride } };
     if (o->lo)
         memcpy(a.lo, o->lo, sizeof a.lo);
     if (o->hi)
@@ -612,8 +630,8 @@ static void fold_frames(xd_exec *x, xd_tensor partial, int64_t T, int64_t n)
 {
     if (T > 1)
         xd_run(x, XD_OP_MOMENTS, "sums of frames",
-               &(xd_moments){ xd_view(partial.p, XD_F64, 1, &n),
-                              xd_view2(partial.p, XD_F64, T, n), 0 });
+               &(xd_moments){ xd_view(partial.p, XD_F64, 1, &n), xd_view2(partial.p, XD_F64, T, n),
+                              0 });
 }
 
 void xd_group_rows(xd_exec *x, xd_tensor partial, xd_tensor in)
@@ -626,7 +644,7 @@ void xd_group_rows(xd_exec *x, xd_tensor partial, xd_tensor in)
 void xd_group_close(xd_exec *x, xd_gsum *s, xd_tensor partial, xd_tensor of)
 {
     const xd_hooks *m = x->hooks;
-    int64_t       rows = of.d[1];
+    int64_t         rows = of.d[1];
     while (!m->rowsum)
         m = m->next;
     m->rowsum(x, m, of.d[2], partial, s->sums, &rows);
@@ -668,7 +686,13 @@ xd_tensor xd_enlarge(xd_exec *x, xd_tensor in, int t, int h, int w)
     return out;
 }
 
-typedef struct embed { const double *t; int n; int64_t dim; int flip; double shift; } embed;
+typedef struct embed {
+    const double *t;
+    int           n;
+    int64_t       dim;
+    int           flip;
+    double        shift;
+} embed;
 
 void xd_time_row(float *row, double t, int64_t dim, int flip, double shift)
 {

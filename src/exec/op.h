@@ -24,7 +24,7 @@ void xd_get(xd_exec *x, float *to, xd_tensor from);
 void xd_fill(xd_exec *x, xd_tensor to, void (*fn)(void *ctx, float *buf), void *ctx);
 
 /* Copies between tensors of any strides, and converts to the type of `out`. */
-void xd_copy_to(xd_exec *x, xd_tensor out, xd_tensor in);
+void      xd_copy_to(xd_exec *x, xd_tensor out, xd_tensor in);
 /* Converts `in` to a type; returns `in` itself if it has the type already. */
 xd_tensor xd_as(xd_exec *x, xd_tensor in, xd_dtype type);
 
@@ -32,15 +32,14 @@ xd_tensor xd_as(xd_exec *x, xd_tensor in, xd_dtype type);
  * weight's. With tensor parallelism, the results of a layer that is split by inputs (ROW) are
  * summed over the ranks. */
 xd_tensor xd_linear(xd_exec *x, xd_tensor in, const xd_lin *w);
-xd_tensor xd_linear_f32(xd_exec *x, xd_tensor in, const xd_lin *w);     /* returns an f32 tensor */
+xd_tensor xd_linear_f32(xd_exec *x, xd_tensor in, const xd_lin *w); /* returns an f32 tensor */
 xd_tensor xd_linear_act(xd_exec *x, xd_tensor in, const xd_lin *w, xd_act act);
 void      xd_linear_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w);
 void      xd_linear_act_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_lin *w, xd_act act);
 /* Computes a linear layer whose result is added to acc: acc += gate * (in w^T + b). `gate` is a
  * [1,C] F32 tensor, or absent ((xd_tensor){0}). In a transformer block, the addition may be delayed
  * until the next norm of acc (late.h), so gate must not change before that norm. */
-void      xd_linear_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in,
-                        const xd_lin *w);
+void      xd_linear_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in, const xd_lin *w);
 /* Returns a view of the i-th part of the output of a fused linear layer. */
 xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i);
 
@@ -70,10 +69,10 @@ xd_tensor xd_rms_factors(xd_exec *x, const xd_tensor *in, int k, int64_t width, 
  * the pairs of elements 2i and 2i+1. cos and sin are F32 tensors [n,D/2], or [1,D/2] if all rows
  * have the same angles; absent: no RoPE. a->also may have keys, which are processed in the same
  * kernel launch as the queries. The function sets a->norm and a->rms. */
-void      xd_qk_norm_into(xd_exec *x, const xd_qknorm *a);
+void xd_qk_norm_into(xd_exec *x, const xd_qknorm *a);
 /* Norms and rotates queries or keys as xd_qk_norm_into does, but with a layer norm (gain and bias)
  * in place of the RMS norm. */
-void      xd_qk_layer_norm_into(xd_exec *x, const xd_qknorm *a);
+void xd_qk_layer_norm_into(xd_exec *x, const xd_qknorm *a);
 
 /* Applies the activation function act to io in place. */
 void      xd_activate(xd_exec *x, xd_tensor io, xd_act act);
@@ -92,8 +91,7 @@ void      xd_axpby(xd_exec *x, xd_tensor y, float a, xd_tensor in, float b);
 xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
 /* Computes attention as xd_attn does, and writes the result to out [B*n,H,D], F32 or x->act, any
  * row stride. */
-void      xd_attn_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v,
-                       float scale);
+void xd_attn_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
 /* Computes attention as xd_attn does, but only among the tokens of some streams. streams: set of
  * XD_STREAM bits; q, k, v have only the rows of these streams. */
 xd_tensor xd_attn_of(xd_exec *x, unsigned streams, xd_tensor q, xd_tensor k, xd_tensor v,
@@ -108,16 +106,15 @@ xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, floa
 /* Computes attention as xd_attn_over does, with the mask and soft cap of xd_attn_args, and writes
  * the result to out [n,H,D] (F32 or x->act, any row stride). */
 typedef struct xd_attn_how {
-    float   scale;              /* factor of the scores; <= 0: 1/sqrt(D) */
-    float   softcap;            /* soft cap of the scores (xd_attn_args) */
+    float   scale;   /* factor of the scores; <= 0: 1/sqrt(D) */
+    float   softcap; /* soft cap of the scores (xd_attn_args) */
     int64_t window;
     int     causal;
 } xd_attn_how;
-void      xd_attn_over_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v,
-                            const xd_attn_how *how);
+void xd_attn_over_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v,
+                       const xd_attn_how *how);
 
-xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_t n,
-                         xd_dtype type);
+xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_t n, xd_dtype type);
 /* Looks up n rows of a table of position embeddings, F32 [n,C]: row i of the result is row
  * place(ctx, i) of the table. If the context x caches tables (exec/tables.h), the rows are looked
  * up only once per request. */
@@ -129,34 +126,37 @@ xd_tensor xd_lookup_places(xd_exec *x, xd_tensor table, int64_t n,
  * shape of the result and type F32 or x->act. A convolution's residual may be `out`, and a norm's
  * `in` may be `out`. */
 typedef struct xd_conv_options {
-    int        stride;          /* stride along rows and columns; 0 means 1 */
+    int        stride; /* stride along rows and columns; 0 means 1 */
     /* [3]: padding before (lo) and after (hi) the frames, rows and columns; NULL: 0 */
     const int *lo, *hi;
-    xd_tensor  residual;        /* a tensor that is added to the result, or absent */
+    xd_tensor  residual; /* a tensor that is added to the result, or absent */
 } xd_conv_options;
-void      xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
-                         const xd_conv_options *o);
+void xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
+                    const xd_conv_options *o);
 /* Computes a convolution over frames: kernel [kt,kh,kw], stride 1; `in` has kt - 1 more frames than
  * `out`. Each frame is padded at its edges, so that the frames of `out` have as many rows and
  * columns as the frames of `in`. */
-void      xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
-                         xd_tensor residual);
+void xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor residual);
 /* Computes a convolution without messages between ranks. All rows that the convolution reads must
  * be in `in`. */
-void      xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
-                            const xd_conv_options *o);
+void xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
+                       const xd_conv_options *o);
 /* Gets the halo rows for xd_conv_rows_into from other ranks: at most `lo` rows above this rank's
  * rows and `hi` rows below, fewer at the image's edges. The call is collective over the ranks that
  * split the image's rows. */
 typedef struct xd_halo { xd_tensor above, below; } xd_halo;
-xd_halo   xd_halo_of(xd_exec *x, xd_tensor in, int lo, int hi);
+xd_halo xd_halo_of(xd_exec *x, xd_tensor in, int lo, int hi);
 /* Compute a group norm in two steps, for an image that is normalized in parts. xd_group_sums
  * computes the sums over all of `in` [T,H,W,C] and over the ranks that split its rows;
  * xd_group_apply_into then normalizes any part. a->scale, a->shift: [t,h,w,C] F32, or both absent:
  * the result is norm * scale + shift before silu, where each cell of a->scale and a->shift is used
  * for T/t x H/h x W/w cells of `in`. xd_group_apply_into sets a->sums, a->groups and a->count
  * itself. */
-typedef struct xd_gsum { xd_tensor sums; int groups; double count; } xd_gsum;
+typedef struct xd_gsum {
+    xd_tensor sums;
+    int       groups;
+    double    count;
+} xd_gsum;
 xd_gsum   xd_group_sums(xd_exec *x, xd_tensor in, int groups);
 void      xd_group_apply_into(xd_exec *x, const xd_gsum *s, const xd_gnorm *a);
 /* Compute the sums of a group norm for an image [1,H,W,C] whose rows are computed a few at a time.

@@ -106,7 +106,7 @@ float xd_quantize_row(xd_dtype type, const float *x, int64_t n, void *to)
     if (!(s > 0))
         return s;
     for (int64_t i = 0; i < n && type == XD_I8; i++) {
-        float v = nearest(x[i] / s);    /* exceeds 127 only if s was rounded down */
+        float v = nearest(x[i] / s); /* exceeds 127 only if s was rounded down */
         q[i] = (int8_t)(v > 127 ? 127 : v < -127 ? -127 : v);
     }
     for (int64_t i = 0; i < n && type == XD_F8E4M3; i++)

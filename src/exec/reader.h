@@ -5,15 +5,15 @@
 
 #include "exec/weight.h"
 
-typedef struct xd_reader {      /* state of a reader, which reads one tensor */
-    const xd_source *src;       /* weight source that has the tensor; borrowed */
-    char      name[512];
-    xd_tensor t;                /* the tensor as stored; valid until the reader is closed */
+typedef struct xd_reader { /* state of a reader, which reads one tensor */
+    const xd_source *src;  /* weight source that has the tensor; borrowed */
+    char             name[512];
+    xd_tensor        t; /* the tensor as stored; valid until the reader is closed */
     /* rows: the first extent of the tensor; cols: number of elements per row */
-    int64_t   rows, cols;
-    float     scale;
-    xd_coding codes;            /* tells how to decode the tensor, if it is stored as codes */
-    void     *sum;              /* LoRA terms to add to the rows (xd_source_sums); NULL: none */
+    int64_t          rows, cols;
+    float            scale;
+    xd_coding        codes; /* tells how to decode the tensor, if it is stored as codes */
+    void            *sum;   /* LoRA terms to add to the rows (xd_source_sums); NULL: none */
 } xd_reader;
 
 /* Opens a reader for the tensor `name` of the source, with all columns. Call xd_reader_close also
@@ -34,20 +34,20 @@ void      xd_reader_past(const xd_reader *r, int64_t row, int64_t n);
  * per tensor, as packed matrices are. For such a tensor, xd_reader_rows reads a row x as f32, and
  * xd_reader_codes converts x back to elements of the stored type. xd_reader_codes returns the row's
  * scale. */
-int       xd_reader_keeps(const xd_reader *r, xd_dtype type);
-float     xd_reader_codes(const xd_reader *r, int64_t row, const float *x, void *to);
+int   xd_reader_keeps(const xd_reader *r, xd_dtype type);
+float xd_reader_codes(const xd_reader *r, int64_t row, const float *x, void *to);
 /* Returns 1 if the tensor is stored as Q4_0 blocks whose rows were rotated in groups of `rotate`
  * columns. Sets *at to the address of the tensor's first block. */
-int       xd_reader_fours(const xd_reader *r, int64_t rotate, const void **at);
+int   xd_reader_fours(const xd_reader *r, int64_t rotate, const void **at);
 
 /* Quantizes a row of n values to type I8 or F8E4M3 on the host, with the same bits as on the
  * devices (backend/backend.h). Returns the scale of the row. */
-float     xd_quantize_row(xd_dtype type, const float *x, int64_t n, void *to);
+float   xd_quantize_row(xd_dtype type, const float *x, int64_t n, void *to);
 /* Quantizes a complete row of n values to XD_Q4_0 blocks. Unless `rotate` is 0, first rotates the
  * row in groups of `rotate` values. The rotation changes x. */
-void      xd_quantize_fours(float *x, int64_t n, int64_t rotate, void *to);
+void    xd_quantize_fours(float *x, int64_t n, int64_t rotate, void *to);
 /* Returns the group size in which rows with this number of columns are rotated, or 0 if they are
  * not rotated. */
-int64_t   xd_four_rotation(int64_t in);
+int64_t xd_four_rotation(int64_t in);
 
 #endif

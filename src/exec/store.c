@@ -11,16 +11,16 @@
 #include "base/rng.h"
 #include "exec/matrix.h"
 
-enum { CHUNK = 1 << 20 };       /* bytes of a shared block of small weights */
+enum { CHUNK = 1 << 20 }; /* bytes of a shared block of small weights */
 
 typedef struct block {
     void  *p;
     size_t bytes;
 } block;
 
-typedef struct owned {          /* object that is closed with the store */
+typedef struct owned { /* object that is closed with the store */
     void *object;
-    void (*close)(void *object);
+    void  (*close)(void *object);
 } owned;
 
 struct xd_store {
@@ -32,9 +32,9 @@ struct xd_store {
     xd_arena small;
     size_t   bytes;
     block    scratch[2];
-    xd_arena window;            /* block shared with other processes; base NULL: none */
-    int      part, parts;  /* the block has `parts` equal shares; this process fills share `part` */
-    int      idle;              /* 1: another process fills the requested weights */
+    xd_arena window;      /* block shared with other processes; base NULL: none */
+    int      part, parts; /* the block has `parts` equal shares; this process fills share `part` */
+    int      idle;        /* 1: another process fills the requested weights */
 };
 
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e)
@@ -215,7 +215,7 @@ typedef struct scan {
     int      *bad;
 } scan;
 
-enum { RUN = 1 << 14 };     /* number of elements that are scanned before the scan may stop early */
+enum { RUN = 1 << 14 }; /* number of elements that are scanned before the scan may stop early */
 
 /* Returns 1 if the exponent bits of an element are all ones (NaN or infinity). The accumulator has
  * the same width as the elements, so that the compiler can use complete vector registers. Elements

@@ -19,7 +19,7 @@ int xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m)
     int sized = d->visit == XD_VISIT_COUNT && d->stays == XD_STAYS_ALL, turned;
     if (d->stays == XD_STAYS_NONE || (!d->src && !sized) || d->visit == XD_VISIT_RANDOM ||
         !d->dev->host_memory)
-        return 0;               /* without a weight source, only sizes can be counted */
+        return 0; /* without a weight source, only sizes can be counted */
     if (xd_gather_integers(d, w, m, &turned))
         return 1;
     for (int i = 0; i < m->n && d->stays == XD_STAYS_BLOCKS; i++) {
@@ -38,15 +38,15 @@ int xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m)
 enum { GROUP_BYTES = 8 << 20, GROUP_INTEGERS = 64 << 20 };
 
 struct xd_stored {
-    xd_decl      d;             /* copy of the declarer with which the matrix was loaded */
+    xd_decl      d; /* copy of the declarer with which the matrix was loaded */
     xd_err       err;
     xd_gathering g;
     xd_mat_part  parts[XD_MAXSEG];
     xd_mat_cols  cols;
     xd_banding   b;
     xd_fetched   f[XD_MAXSEG];
-    int          n;             /* number of checkpoint tensors in `f` that are open */
-    int64_t      scanned;       /* number of rows that have been checked for NaN */
+    int          n;       /* number of checkpoint tensors in `f` that are open */
+    int64_t      scanned; /* number of rows that have been checked for NaN */
 };
 
 /* Returns the number of rows that are packed together, which is a number of complete bands. All
@@ -182,14 +182,18 @@ void xd_mat_load_stored(xd_decl *d, xd_lin *l, const xd_matrix *m)
 static xd_status pack_group(xd_stored *s, xd_weight *w, int64_t row, char *copy, void *tmp)
 {
     xd_gather_piece p[XD_MAXSEG];
-    int      n = xd_gather_pieces(&s->g, row, w->out, p);
-    size_t   size = xd_dtype_size(s->g.type);
-    int64_t  done = 0;
+    int             n = xd_gather_pieces(&s->g, row, w->out, p);
+    size_t          size = xd_dtype_size(s->g.type);
+    int64_t         done = 0;
     for (int i = 0; i < n; done += p[i++].n) {
         xd_mat_part part = s->parts[p[i].k];
         part.row0 += p[i].row;
-        xd_gather from = { copy + (size_t)(done * w->in) * size, s->g.type, &s->f[p[i].k], &part,
-                           &s->cols, s->b.stored[p[i].k] };
+        xd_gather from = { copy + (size_t)(done * w->in) * size,
+                           s->g.type,
+                           &s->f[p[i].k],
+                           &part,
+                           &s->cols,
+                           s->b.stored[p[i].k] };
         xd_par_for(p[i].n, xd_gather_copy, &from);
         xd_sum_add(&s->d, from.f, part.row0, p[i].n, (float *)(void *)from.to, 0);
         xd_gather_release(&s->b, &p[i]);
@@ -225,7 +229,7 @@ size_t xd_stored_tmp(xd_dev *dev, const xd_weight *w)
 
 /* ---- groups of four-bit integers -------------------------------------------------- */
 
-enum { ROTATE_MOST = 256 };     /* max number of columns that are rotated together */
+enum { ROTATE_MOST = 256 }; /* max number of columns that are rotated together */
 
 /* Extends this rank's columns to complete quantization groups. Sets *inside to the spans of this
  * rank's columns, as indices among the extended columns. */
@@ -272,9 +276,10 @@ int64_t xd_mat_four_rotation(const xd_decl *d, const xd_matrix *m)
     for (int k = 0; k < m->cols.n && group; k++)
         if (m->cols.span[k].start % group || m->cols.span[k].n % group) {
             if (d->visit == XD_VISIT_LOAD)
-                xd_log(XD_LOG_DEBUG, "weight %s%s is rotated back for each product: columns %lld "
-                       "to %lld are no groups of %lld", d->scope, m->parts[0].name,
-                       (long long)m->cols.span[k].start,
+                xd_log(XD_LOG_DEBUG,
+                       "weight %s%s is rotated back for each product: columns %lld "
+                       "to %lld are no groups of %lld",
+                       d->scope, m->parts[0].name, (long long)m->cols.span[k].start,
                        (long long)(m->cols.span[k].start + m->cols.span[k].n - 1),
                        (long long)group);
             return 0;
@@ -319,8 +324,12 @@ static xd_gathering plan_fours(const xd_decl *d, const xd_lin *l, const xd_matri
 /* Plans how the rows of the quantized matrix are packed for GEMMs. */
 static xd_gathering plan_held(const xd_decl *d, xd_lin *l, const xd_matrix *held)
 {
-    xd_gathering g = { .parts = held->parts, .c = &held->cols, .n = held->n, .blocks = 1,
-                       .copies = 1, .type = XD_F32,
+    xd_gathering g = { .parts = held->parts,
+                       .c = &held->cols,
+                       .n = held->n,
+                       .blocks = 1,
+                       .copies = 1,
+                       .type = XD_F32,
                        .band = d->dev->ops->pack_band(d->dev, &l->w) };
     plan_groups(l, &g);
     return g;
@@ -331,7 +340,7 @@ static size_t four_bytes(const xd_lin *l, const xd_mat_cols *all)
     return xd_dtype_bytes(XD_Q4_0, l->w.out * all->total);
 }
 
-typedef struct fours {          /* the rows to quantize, and where to write them */
+typedef struct fours { /* the rows to quantize, and where to write them */
     xd_banding   b;
     xd_gathering g;
     int64_t      out, rotate;
@@ -347,10 +356,10 @@ static void four_bands(void *ctx, int64_t begin, int64_t end, int thread)
     char         *copy = q->g.all + (size_t)thread * each;
     float        *x = (float *)(void *)copy;
     for (int64_t i = begin; i < end; i++) {
-        xd_gather_piece      p[XD_MAXSEG];
-        const int64_t row = i * q->g.band, left = q->out - row;
-        const int     n = xd_gather_pieces(&q->g, row, left < q->g.band ? left : q->g.band, p);
-        int64_t       done = 0;
+        xd_gather_piece p[XD_MAXSEG];
+        const int64_t   row = i * q->g.band, left = q->out - row;
+        const int       n = xd_gather_pieces(&q->g, row, left < q->g.band ? left : q->g.band, p);
+        int64_t         done = 0;
         for (int k = 0; k < n; done += p[k++].n)
             xd_gather_rows(&q->b, &p[k], copy + (size_t)(done * cols) * sizeof *x, thread);
         if (q->rotate)
@@ -366,9 +375,10 @@ static void load_fours(xd_decl *d, const xd_lin *l, const xd_matrix *all, char *
 {
     const float gain = 0.9f / sqrtf((float)all->parts[0].in);
     xd_fetched  f[XD_MAXSEG];
-    fours       q = { .g = plan_fours(d, l, all), .out = l->w.out,
-                      .rotate = held_rotation(d, all), .to = to };
-    int         n = 0;
+    fours       q = {
+        .g = plan_fours(d, l, all), .out = l->w.out, .rotate = held_rotation(d, all), .to = to
+    };
+    int n = 0;
     q.b = (xd_banding){ .d = d, .g = &q.g, .f = f, .scans = d->visit == XD_VISIT_LOAD };
     while (n < q.g.n && xd_gather_open(d, &q.b, f, n, gain))
         n++;
@@ -399,8 +409,12 @@ static xd_stored *stored_fours(const xd_decl *d, xd_lin *l, const xd_matrix *m,
     s->g.c = &s->cols;
     s->f[0].t = at;
     if (!l->rotate && held_rotation(d, m))
-        s->f[0].codes = (xd_coding){ .read = read_held, .rotate = held_rotation(d, m), .self = s,
-                                     .data = at.p, .rows = l->w.out, .type = XD_Q4_0 };
+        s->f[0].codes = (xd_coding){ .read = read_held,
+                                     .rotate = held_rotation(d, m),
+                                     .self = s,
+                                     .data = at.p,
+                                     .rows = l->w.out,
+                                     .type = XD_Q4_0 };
     s->b = (xd_banding){ .d = &s->d, .g = &s->g, .f = s->f, .keeps = 1, .stored = { 1 } };
     s->scanned = l->w.out;
     return s;
@@ -429,8 +443,7 @@ void xd_mat_load_four(xd_decl *d, xd_lin *l, const xd_matrix *m)
     char *to = xd_load_allocate(d, four_bytes(l, &all.cols), m->parts[0].name, &mine);
     if (!to)
         return;
-    xd_stored *s = stored_fours(d, l, m, &inside,
-                                xd_view2(to, XD_Q4_0, l->w.out, all.cols.total));
+    xd_stored *s = stored_fours(d, l, m, &inside, xd_view2(to, XD_Q4_0, l->w.out, all.cols.total));
     if (s && xd_store_owns(d->store, s, close_stored))
         l->stored = s;
     else

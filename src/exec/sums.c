@@ -10,7 +10,7 @@
 #include "base/minmax.h"
 #include "base/par.h"
 
-enum { BAND = 64 };             /* number of rows that a thread sums at a time */
+enum { BAND = 64 }; /* number of rows that a thread sums at a time */
 
 static int sums_name(const xd_decl *d, const char *name)
 {
@@ -60,7 +60,7 @@ typedef struct summing {
     const xd_decl    *d;
     const xd_fetched *f;
     float            *to;
-    float             scale;    /* scale of 8-bit elements */
+    float             scale; /* scale of 8-bit elements */
     int64_t           rows, cols;
 } summing;
 

@@ -12,12 +12,16 @@
  * of its tokens are equal to the requested ones. Unused members are NULL. */
 typedef struct xd_table_key {
     const void *of;                             /* the weight or text on which the table depends */
-    void      (*fill)(void *ctx, float *buf);   /* function that fills the table */
+    void        (*fill)(void *ctx, float *buf); /* function that fills the table */
     /* cos or sin, if `fill` writes the cosines or sines of RoPE angles to the table. */
-    double    (*fn)(double);
+    double      (*fn)(double);
 } xd_table_key;
 
-typedef struct xd_table { xd_table_key key; int patch; xd_tensor t; } xd_table;
+typedef struct xd_table {
+    xd_table_key key;
+    int          patch;
+    xd_tensor    t;
+} xd_table;
 
 struct xd_tables {
     xd_arena *a;
@@ -26,7 +30,7 @@ struct xd_tables {
 };
 
 void xd_tables_open(xd_tables *s, xd_arena *a);
-void xd_tables_close(xd_tables *s);     /* frees the tables' arena memory */
+void xd_tables_close(xd_tables *s); /* frees the tables' arena memory */
 /* Sets *t to the table of shape d for a key. Returns 1 if the table is filled already, and 0 if the
  * caller must fill the table. The table's memory belongs to x->tables or, if x->tables is NULL, to
  * the arena. */

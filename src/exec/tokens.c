@@ -18,7 +18,7 @@ xd_span xd_cut_at(xd_span whole, int i, int n, const int64_t *at)
 xd_span xd_own(const xd_layout *l, xd_stream_id s, int patch, int sp)
 {
     xd_span all = { 0, l->len[s] };
-    if (s == XD_TXT || s == XD_PAD)     /* text and padding tokens belong to one patch */
+    if (s == XD_TXT || s == XD_PAD) /* text and padding tokens belong to one patch */
         return patch == l->txt_patch ? xd_cut_at(all, sp, l->nsp, l->share) : (xd_span){ 0, 0 };
     const int parts = l->npatch - l->refs_apart;
     if (l->refs_apart && (patch == parts) != (s == XD_REF))

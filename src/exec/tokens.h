@@ -13,7 +13,7 @@
  * tokens a multiple of a given number (dit.h); these rows are in the same patch as the text. */
 typedef enum xd_stream_id { XD_IMG, XD_TXT, XD_REF, XD_PAD, XD_NSTREAMS } xd_stream_id;
 #define XD_STREAM(s) (1u << (s))        /* bit of stream s in a set of streams */
-enum { XD_ALL = -1 };           /* value of a patch index that means all patches */
+enum { XD_ALL = -1 }; /* value of a patch index that means all patches */
 
 typedef struct xd_span { int64_t start, n; } xd_span;
 /* Size of an image in tokens or pixels. */
@@ -23,13 +23,13 @@ typedef struct xd_grid { int64_t rows, cols; } xd_grid;
 typedef struct xd_layout {
     /* Number of tokens of each stream, on all ranks together; 0: the blocks compute no tokens of
      * this stream. */
-    int64_t len[XD_NSTREAMS];
-    int64_t grid[3];            /* number of image tokens along t, h, w */
+    int64_t        len[XD_NSTREAMS];
+    int64_t        grid[3]; /* number of image tokens along t, h, w */
     /* Number of PipeFusion patches, and number of sequence ranks (ulysses x ring). */
-    int     npatch, nsp;
-    int     txt_patch;          /* patch that has the text and padding rows */
+    int            npatch, nsp;
+    int            txt_patch; /* patch that has the text and padding rows */
     /* 1: the last patch has all reference image tokens, and only these. */
-    int     refs_apart;
+    int            refs_apart;
     /* Sizes of the reference images in tokens (borrowed). The tokens of all reference images, image
      * after image, are the stream XD_REF. */
     int            nrefs;
@@ -60,6 +60,6 @@ int64_t xd_token_run(const xd_layout *l, xd_stream_id s, int patch, int sp, int6
 
 /* Returns the index of the reference image to which token i of XD_REF belongs, and the token's row
  * and column in this image. */
-int     xd_ref_at(const xd_layout *l, int64_t i, int64_t *row, int64_t *col);
+int xd_ref_at(const xd_layout *l, int64_t i, int64_t *row, int64_t *col);
 
 #endif

@@ -50,7 +50,7 @@ void xd_w_leave(xd_decl *d)
         d->scope[d->outer[d->depth]] = 0;
 }
 
-typedef struct name_list {      /* a list of names separated by "|" */
+typedef struct name_list { /* a list of names separated by "|" */
     char  *text;
     size_t size, len;
 } name_list;
@@ -145,7 +145,7 @@ static void list_tensor(xd_decl *d, const char *names, const char *suffix, xd_dt
     full_names(d, names, suffix, t->name, sizeof t->name);
     t->type = type;
     t->nd = nd;
-    for (int i = 0; i < nd; i++)    /* a scalar tensor, which has no extents */
+    for (int i = 0; i < nd; i++) /* a scalar tensor, which has no extents */
         t->d[i] = shape[i];
 }
 
@@ -228,7 +228,11 @@ float xd_load_scale(xd_decl *d, const char *name, xd_dtype stored)
     return s;
 }
 
-typedef struct copying { xd_tensor to, from; int64_t first; float scale; } copying;
+typedef struct copying {
+    xd_tensor to, from;
+    int64_t   first;
+    float     scale;
+} copying;
 
 static void copy_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -261,8 +265,8 @@ static void copy_to_device(xd_decl *d, xd_tensor to, xd_tensor from, int64_t fir
     for (int64_t i = 0, m; i < n && buf && d->err->code == XD_OK; i += m) {
         m = xd_min(n - i, CHUNK);
         xd_load_elements(buf, to.type, from, first + i, m, scale);
-        if (d->dev->mem->upload(d->dev, NULL, (char *)to.p + (size_t)i * ts, buf,
-                                (size_t)m * ts) != XD_OK)
+        if (d->dev->mem->upload(d->dev, NULL, (char *)to.p + (size_t)i * ts, buf, (size_t)m * ts) !=
+            XD_OK)
             xd_fail(d->err, XD_EDEVICE, "weight %s cannot be copied to %s", name, d->dev->name);
     }
     free(buf);
@@ -331,10 +335,17 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
     size_t len = strlen(name);
     int    is_gain = (nd == 1 && ((len >= 6 && strcmp(name + len - 6, "weight") == 0) ||
                                   (len >= 3 && strcmp(name + len - 3, "var") == 0))) ||
-                     (len >= 5 && strcmp(name + len - 5, "gamma") == 0), mine;
+                     (len >= 5 && strcmp(name + len - 5, "gamma") == 0),
+           mine;
     if (!(v->p = xd_load_allocate(d, xd_bytes(*v), name, &mine)) || !mine ||
-        !xd_load_fetch(d, &(xd_fetch){ .names = name, .suffix = "", .nd = nd, .shape = shape,
-                                       .gain = 0.1f, .mean = is_gain ? 1.0f : 0.0f }, &f))
+        !xd_load_fetch(d,
+                       &(xd_fetch){ .names = name,
+                                    .suffix = "",
+                                    .nd = nd,
+                                    .shape = shape,
+                                    .gain = 0.1f,
+                                    .mean = is_gain ? 1.0f : 0.0f },
+                       &f))
         return;
     xd_load_warn(d, f.name, f.t);
     copy_to_device(d, *v, f.t, 0, f.name);
@@ -370,8 +381,7 @@ static int is_used_in_place(const xd_decl *d, const char *name)
     xd_load_name(d, name, "", full);
     if (!d->src->has(d->src->self, full, &t))
         return 0;
-    return t.type == XD_F32 || t.type == XD_BF16 || t.type == XD_F16 ||
-           xd_dtype_block(t.type) > 1;
+    return t.type == XD_F32 || t.type == XD_BF16 || t.type == XD_F16 || xd_dtype_block(t.type) > 1;
 }
 
 void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_t cols)
@@ -401,13 +411,14 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
     }
     if (whole && (!(v->p = xd_load_allocate(d, xd_bytes(*v), name, &mine)) || !mine))
         return;
-    if (!xd_load_fetch(d, &(xd_fetch){ .names = name, .suffix = "", .nd = 2, .shape = shape,
-                                       .gain = 1.0f }, &f))
+    if (!xd_load_fetch(
+            d, &(xd_fetch){ .names = name, .suffix = "", .nd = 2, .shape = shape, .gain = 1.0f },
+            &f))
         return;
     if (xd_bytes(f.t) <= SCAN_TABLE)
         xd_load_warn(d, f.name, f.t);
     if (!whole) {
-        *v = f.t;               /* each lookup reads rows from the mapped file */
+        *v = f.t; /* each lookup reads rows from the mapped file */
         return;
     }
     copy_to_device(d, *v, f.t, 0, f.name);
@@ -441,13 +452,16 @@ static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n,
             xd_load_will(d, parts[i].name, ".bias", parts[i].row0, parts[i].rows);
         return;
     }
-    int    mine;
+    int   mine;
     char *at = b->p = xd_load_allocate(d, xd_bytes(*b), parts[0].name, &mine);
     for (int i = 0; i < n && at && mine; i++) {
         const xd_mat_part *p = &parts[i];
         xd_fetched         f;
-        if (!xd_load_fetch(d, &(xd_fetch){ .names = p->name, .suffix = ".bias", .nd = 1,
-                                           .shape = &p->out, .gain = 0.1f }, &f))
+        if (!xd_load_fetch(
+                d,
+                &(xd_fetch){
+                    .names = p->name, .suffix = ".bias", .nd = 1, .shape = &p->out, .gain = 0.1f },
+                &f))
             return;
         xd_load_warn(d, f.name, f.t);
         copy_to_device(d, xd_view(at, type, 1, &p->rows), f.t, p->row0, f.name);
@@ -479,18 +493,19 @@ static void visit_matrix(xd_decl *d, xd_lin *w, xd_lin_kind kind, const xd_matri
         list_matrix(d, m, fours ? XD_Q4_0 : as.type, kind.bias);
         return;
     }
-    xd_matrix flat = *m;        /* the matrix m without its checkpoint shape: [out, in] */
+    xd_matrix flat = *m; /* the matrix m without its checkpoint shape: [out, in] */
     int64_t   out = 0;
     flat.shape = NULL;
     for (int i = 0; i < m->n; i++)
         out += m->parts[i].rows;
     w->split = kind.split;
-    w->w = (xd_weight){ .out = out, .in = m->cols.total, .kernel = { 1, 1, 1 },
-                        .stride = { 1, 1, 1 }, .groups = 1 };
+    w->w = (xd_weight){
+        .out = out, .in = m->cols.total, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 }, .groups = 1
+    };
     const int fours = xd_mat_type(d, &kind, m, &w->w);
     const int none = !out || !m->cols.total;
     int       stays = w->w.type == d->type && (fours || d->stays >= XD_STAYS_BLOCKS) &&
-                xd_mat_is_four(d, m, &flat.rotate);
+                      xd_mat_is_four(d, m, &flat.rotate);
     if (stays)
         w->rotate = flat.rotate;
     else
@@ -586,8 +601,7 @@ void xd_w_fused(xd_decl *d, xd_lin *w, const xd_fused_spec *s)
                  &(xd_matrix){ .parts = p, .n = s->n, .cols = { 1, { cols }, cols.n } });
 }
 
-void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64_t *shape,
-                    int bias)
+void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64_t *shape, int bias)
 {
     int64_t in = 1;
     for (int i = 1; i < nd; i++)
@@ -596,17 +610,18 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64
     memset(w, 0, sizeof *w);
     w->nseg = 1;
     w->seg[0] = shape[0];
-    visit_matrix(d, w, (xd_lin_kind){ XD_REPLICATED, bias, 0 },
-                 &(xd_matrix){ .parts = &p, .n = 1, .cols = { 1, { { 0, in } }, in }, .nd = nd,
-                               .shape = shape });
+    visit_matrix(
+        d, w, (xd_lin_kind){ XD_REPLICATED, bias, 0 },
+        &(xd_matrix){
+            .parts = &p, .n = 1, .cols = { 1, { { 0, in } }, in }, .nd = nd, .shape = shape });
 }
 
 /* ---- convolutions --------------------------------------------------------------------------- */
 
-typedef struct ends {           /* arguments for copying each convolution kernel's last frame */
-    xd_tensor from;             /* [n,kt,kh,kw]: the convolution kernels in the file */
-    float     scale;            /* scale of 8-bit elements */
-    float    *to;               /* [n,kh,kw]: destination: the kernels' last frames */
+typedef struct ends { /* arguments for copying each convolution kernel's last frame */
+    xd_tensor from;   /* [n,kt,kh,kw]: the convolution kernels in the file */
+    float     scale;  /* scale of 8-bit elements */
+    float    *to;     /* [n,kh,kw]: destination: the kernels' last frames */
     /* all: elements of a complete kernel; last: elements of one frame of a kernel */
     int64_t   all, last;
 } ends;
@@ -634,16 +649,21 @@ static void load_last(xd_decl *d, xd_weight *w, const char *name, const xd_conv_
     int        mine;
     w->bytes = d->dev->ops->pack_size(d->dev, w);
     if (!(w->p = xd_load_allocate(d, w->bytes, name, &mine)) || !mine ||
-        !xd_load_fetch(d, &(xd_fetch){ .names = name, .suffix = ".weight", .nd = 5, .shape = shape,
-                                       .gain = 0.9f / sqrtf((float)(s->in * all)) }, &f))
+        !xd_load_fetch(d,
+                       &(xd_fetch){ .names = name,
+                                    .suffix = ".weight",
+                                    .nd = 5,
+                                    .shape = shape,
+                                    .gain = 0.9f / sqrtf((float)(s->in * all)) },
+                       &f))
         return;
     xd_load_warn(d, f.name, f.t);
     ends e = { f.t, xd_load_scale(d, f.name, f.t.type),
                xd_store_scratch(d->store, 1, last_bytes(s)), all, last };
     if (e.to) {
         xd_par_for(n, end_range, &e);
-        xd_mat_pack(d, w, xd_view(e.to, XD_F32, 4, (int64_t[]){ s->out, s->in, shape[3],
-                                                                shape[4] }), name);
+        xd_mat_pack(
+            d, w, xd_view(e.to, XD_F32, 4, (int64_t[]){ s->out, s->in, shape[3], shape[4] }), name);
     } else {
         xd_fail(d->err, XD_ENOMEM, "no memory to gather weight %s", f.name);
     }
@@ -668,8 +688,13 @@ static void visit_last(xd_decl *d, xd_weight *w, const char *name, const xd_conv
 static xd_weight kernel_of(const xd_decl *d, const xd_conv_spec *s)
 {
     int       nk = s->last ? 2 : s->nk;
-    xd_weight w = { .type = d->type, .out = s->out, .in = s->in, .nk = nk, .kernel = { 1, 1, 1 },
-                    .stride = { 1, 1, 1 }, .groups = 1 };
+    xd_weight w = { .type = d->type,
+                    .out = s->out,
+                    .in = s->in,
+                    .nk = nk,
+                    .kernel = { 1, 1, 1 },
+                    .stride = { 1, 1, 1 },
+                    .groups = 1 };
     for (int i = 3 - nk; i < 3; i++) {
         w.kernel[i] = s->kernel[i];
         w.stride[i] = s->stride[i] ? s->stride[i] : 1;
@@ -685,8 +710,9 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s)
         shape[2 + i - (3 - s->nk)] = s->kernel[i];
         p.in *= s->kernel[i];
     }
-    xd_matrix m = { .parts = &p, .n = 1, .cols = { 1, { { 0, p.in } }, p.in }, .nd = 2 + s->nk,
-                    .shape = shape };
+    xd_matrix m = {
+        .parts = &p, .n = 1, .cols = { 1, { { 0, p.in } }, p.in }, .nd = 2 + s->nk, .shape = shape
+    };
     if (d->visit == XD_VISIT_LIST) {
         list_matrix(d, &m, d->type, s->bias);
         return;
@@ -706,10 +732,10 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s)
 
 /* ---- convolutions of upsampled maps ------------------------------------------------------- */
 
-typedef struct fold {           /* arguments for making one of the four 2 x 2 kernels */
-    xd_tensor from;             /* [n,3,3]: the convolution kernels in the file */
-    float     scale;            /* scale of 8-bit elements */
-    float    *to;               /* [n,2,2]: for each kernel in the file, one 2 x 2 kernel */
+typedef struct fold { /* arguments for making one of the four 2 x 2 kernels */
+    xd_tensor from;   /* [n,3,3]: the convolution kernels in the file */
+    float     scale;  /* scale of 8-bit elements */
+    float    *to;     /* [n,2,2]: for each kernel in the file, one 2 x 2 kernel */
     int       i, j;
 } fold;
 
@@ -748,13 +774,17 @@ static void load_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t n,
             return;
         any |= mine[q];
     }
-    if (!any || !xd_load_fetch(d, &(xd_fetch){ .names = name, .suffix = ".weight", .nd = 4,
-                                               .shape = shape,
-                                               .gain = 0.9f / sqrtf(9 * (float)shape[1]) }, &f))
+    if (!any || !xd_load_fetch(d,
+                               &(xd_fetch){ .names = name,
+                                            .suffix = ".weight",
+                                            .nd = 4,
+                                            .shape = shape,
+                                            .gain = 0.9f / sqrtf(9 * (float)shape[1]) },
+                               &f))
         return;
     xd_load_warn(d, f.name, f.t);
     const float scale = xd_load_scale(d, f.name, f.t.type);
-    float *k = xd_store_scratch(d->store, 1, (size_t)(4 * n) * sizeof *k);
+    float      *k = xd_store_scratch(d->store, 1, (size_t)(4 * n) * sizeof *k);
     if (!k)
         xd_fail(d->err, XD_ENOMEM, "no memory to gather weight %s", f.name);
     for (int q = 0; q < 4 && k; q++) {
@@ -770,7 +800,7 @@ static void load_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t n,
 
 void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, int64_t in)
 {
-    int64_t shape[4] = { out, in, 3, 3 };
+    int64_t     shape[4] = { out, in, 3, 3 };
     xd_mat_part p = { name, out, in, out, 0 };
     if (d->visit == XD_VISIT_LIST) {
         list_tensor(d, name, ".weight", d->type, 4, shape);
@@ -779,8 +809,13 @@ void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, 
     }
     for (int q = 0; q < 4; q++) {
         w[q] = (xd_cnv){ 0 };
-        w[q].w = (xd_weight){ .type = d->type, .out = out, .in = in, .nk = 2, .kernel = { 1, 2, 2 },
-                              .stride = { 1, 1, 1 }, .groups = 1 };
+        w[q].w = (xd_weight){ .type = d->type,
+                              .out = out,
+                              .in = in,
+                              .nk = 2,
+                              .kernel = { 1, 2, 2 },
+                              .stride = { 1, 1, 1 },
+                              .groups = 1 };
         if (d->visit == XD_VISIT_COUNT) {
             w[q].w.p = nowhere;
             xd_load_count(d, w[q].w.bytes = d->dev->ops->pack_size(d->dev, &w[q].w));

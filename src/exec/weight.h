@@ -17,25 +17,25 @@ typedef enum xd_split { XD_REPLICATED, XD_COL, XD_ROW } xd_split;
 
 enum { XD_MAXSEG = 8, XD_QUANT_MIN = 16 };
 
-typedef struct xd_stored xd_stored;     /* a weight matrix that stays in its file (exec/stored.h) */
+typedef struct xd_stored xd_stored; /* a weight matrix that stays in its file (exec/stored.h) */
 
-typedef struct xd_lin {         /* this rank's shard of a linear layer y = x w^T + b */
-    xd_weight w;
-    xd_tensor b;                /* [out] F32, or absent */
-    xd_split  split;
-    int       nseg;
-    int64_t   seg[XD_MAXSEG];   /* widths of the parts of a fused layer's output on this rank */
-    int64_t   rotate;           /* number of inputs that are rotated together; 0: no rotation */
+typedef struct xd_lin { /* this rank's shard of a linear layer y = x w^T + b */
+    xd_weight  w;
+    xd_tensor  b; /* [out] F32, or absent */
+    xd_split   split;
+    int        nseg;
+    int64_t    seg[XD_MAXSEG]; /* widths of the parts of a fused layer's output on this rank */
+    int64_t    rotate;         /* number of inputs that are rotated together; 0: no rotation */
     /* 0: w is packed when loaded. > 0: w stays as stored in its file, and each GEMM packs groups of
      * this many rows, one group after the other. */
-    int64_t   group;
-    size_t    copy;             /* bytes of the scratch buffer for a group of rows */
-    xd_stored *stored;    /* the stored matrix from which rows are packed; NULL on a count device */
+    int64_t    group;
+    size_t     copy;   /* bytes of the scratch buffer for a group of rows */
+    xd_stored *stored; /* the stored matrix from which rows are packed; NULL on a count device */
 } xd_lin;
 
-typedef struct xd_cnv {         /* weights of a convolution */
+typedef struct xd_cnv { /* weights of a convolution */
     xd_weight w;
-    xd_tensor b;                /* [out] F32, or absent */
+    xd_tensor b; /* [out] F32, or absent */
 } xd_cnv;
 
 typedef struct xd_decl xd_decl;
@@ -47,9 +47,9 @@ typedef struct xd_decl xd_decl;
  * the output tensors. */
 typedef struct xd_linear_spec {
     int64_t        in, out;
-    int            nparts;      /* number of parts of the input; 0: one part of width `in` */
+    int            nparts; /* number of parts of the input; 0: one part of width `in` */
     const int64_t *parts;
-    int            nouts;       /* number of parts of the output; 0: one part of width `out` */
+    int            nouts; /* number of parts of the output; 0: one part of width `out` */
     const int64_t *outs;
     xd_split       split;
     /* The layer is split only at multiples of this number, such as the features per head; 0 means
@@ -67,7 +67,7 @@ void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *
  * alternative names separated by "|", of which the first one in the checkpoint is used. */
 typedef struct xd_fused_spec {
     int                n;
-    const char *const *names;   /* [n] names of the parts in the checkpoint */
+    const char *const *names; /* [n] names of the parts in the checkpoint */
     int64_t            in, out[XD_MAXSEG];
     xd_split           split;
     /* Tensor parallelism splits a part only at multiples of this number of features. */
@@ -88,9 +88,9 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64
  * "NAME.bias" [out]. */
 typedef struct xd_conv_spec {
     int64_t out, in;
-    int     nk;                 /* number of the kernel's extents in the checkpoint: 2 or 3 */
+    int     nk; /* number of the kernel's extents in the checkpoint: 2 or 3 */
     int     kernel[3];
-    int     stride[3];          /* strides of the convolution; 0 means 1 */
+    int     stride[3]; /* strides of the convolution; 0 means 1 */
     int     bias;
     /* 1: only the last frame of a kernel over frames (kernel[0] > 1) is loaded, as a 2D kernel,
      * which convolves a frame that has no predecessors. */
@@ -136,7 +136,7 @@ void xd_w_leave(xd_decl *d);
  * returns such a tensor as stored, and the code that reads rows of the tensor adds the terms. Rows
  * are along the first extent. */
 typedef struct xd_source_sums {
-    int       (*has)(void *self, const char *name);     /* returns 1 if the tensor has terms */
+    int       (*has)(void *self, const char *name); /* returns 1 if the tensor has terms */
     /* Returns an upper limit, in bytes, of the memory that adding a tensor's terms uses between
      * `open` and `close`, whichever columns are read. */
     size_t    (*takes)(void *self, const char *name);
@@ -159,9 +159,9 @@ struct xd_coding {
     /* Decodes elements [column, column + n) of a row, but does not undo a rotation of the row. May
      * be called from any thread, after `data` was set to the address of the tensor that
      * xd_source.get returned. NULL: the tensor is not stored as codes. */
-    void  (*read)(const xd_coding *c, int64_t row, int64_t column, int64_t n, float *to);
+    void        (*read)(const xd_coding *c, int64_t row, int64_t column, int64_t n, float *to);
     /* Returns the scale by which a row's codes are multiplied; NULL: a row has several scales. */
-    float (*scale)(const xd_coding *c, int64_t row);
+    float       (*scale)(const xd_coding *c, int64_t row);
     /* Type of the codes. I8: integers from -127 to 127. F8E4M3: 8-bit floats. Q4_0: blocks. F32:
      * codes of any other format, which are always decoded. I8 and F8E4M3 codes have scales. */
     xd_dtype    type;
@@ -180,29 +180,29 @@ struct xd_coding {
  * and valid until `done`. */
 typedef struct xd_source {
     /* Finds the tensor and sets *shape to its shape and type, without reading the tensor. */
-    int  (*has)(void *self, const char *name, xd_tensor *shape);
-    xd_status (*get)(void *self, const char *name, xd_tensor *t, xd_err *e);
+    int                   (*has)(void *self, const char *name, xd_tensor *shape);
+    xd_status             (*get)(void *self, const char *name, xd_tensor *t, xd_err *e);
     /* Called when the pages of a tensor that `get` returned are not needed any more. */
-    void (*done)(void *self, const char *name);
-    int  in_place;              /* 1: views are valid until the source is closed */
-    void *self;
+    void                  (*done)(void *self, const char *name);
+    int                   in_place; /* 1: views are valid until the source is closed */
+    void                 *self;
     /* Returns the scale by which the elements of an 8-bit tensor are multiplied; NULL: always 1. */
-    xd_status (*scale)(void *self, const char *name, float *s, xd_err *e);
+    xd_status             (*scale)(void *self, const char *name, float *s, xd_err *e);
     /* Tells the weight source that the `bytes` bytes at p, which belong to a tensor in use, will
      * not be read again soon, so that the source may unmap the pages with these bytes. May be
      * called from any thread. NULL: not called. */
-    void (*past)(void *self, const char *name, const void *p, size_t bytes);
+    void                  (*past)(void *self, const char *name, const void *p, size_t bytes);
     /* Tells the weight source that elements [first, first + n) of a tensor will be read soon. NULL:
      * not called. */
-    void (*will)(void *self, const char *name, int64_t first, int64_t n);
-    const xd_source_sums *sums;         /* functions that add LoRA terms to tensors; NULL: none */
+    void                  (*will)(void *self, const char *name, int64_t first, int64_t n);
+    const xd_source_sums *sums; /* functions that add LoRA terms to tensors; NULL: none */
     void                 *sums_self;
     /* Returns 1 if a tensor is stored as codes, and then sets all members of *c except `data`.
      * NULL: no tensor is stored as codes. */
-    int  (*codes)(void *self, const char *name, xd_coding *c);
+    int                   (*codes)(void *self, const char *name, xd_coding *c);
 } xd_source;
 
-int     xd_is_coded(xd_dtype t);      /* returns 1 if tensors of this type can be quantized codes */
+int     xd_is_coded(xd_dtype t); /* returns 1 if tensors of this type can be quantized codes */
 /* Returns the index in the file of row `row`. */
 int64_t xd_coding_row(const xd_coding *c, int64_t row);
 
@@ -210,83 +210,83 @@ int64_t xd_coding_row(const xd_coding *c, int64_t row);
  * Returns 0 if the source has none of the names. */
 int xd_source_name(const xd_source *src, const char *names, char *out, size_t size);
 
-typedef struct xd_declared {    /* a declared tensor */
-    char    name[512];          /* complete name, with alternative names: "a.query|a.to_q" */
-    int     nd;
-    int64_t d[XD_MAXDIM];
-    int     unread;             /* 1: the tensor is in files, but no network reads it */
-    xd_dtype type;              /* element type after loading: xd_decl.type or xd_decl.blocks */
+typedef struct xd_declared { /* a declared tensor */
+    char     name[512];      /* complete name, with alternative names: "a.query|a.to_q" */
+    int      nd;
+    int64_t  d[XD_MAXDIM];
+    int      unread; /* 1: the tensor is in files, but no network reads it */
+    xd_dtype type;   /* element type after loading: xd_decl.type or xd_decl.blocks */
 } xd_declared;
 
-typedef struct xd_store xd_store;       /* memory of loaded weights */
+typedef struct xd_store xd_store; /* memory of loaded weights */
 
 typedef enum xd_visit {
-    XD_VISIT_LIST,              /* lists the names and shapes of declared tensors */
-    XD_VISIT_COUNT,          /* counts bytes, and sets the weights' shapes but no valid addresses */
-    XD_VISIT_LOAD,              /* loads the declared weights from the weight source */
-    XD_VISIT_RANDOM,            /* makes random elements from hashes of tensor name and index */
+    XD_VISIT_LIST,   /* lists the names and shapes of declared tensors */
+    XD_VISIT_COUNT,  /* counts bytes, and sets the weights' shapes but no valid addresses */
+    XD_VISIT_LOAD,   /* loads the declared weights from the weight source */
+    XD_VISIT_RANDOM, /* makes random elements from hashes of tensor name and index */
 } xd_visit;
 
 /* Which weight matrices stay as stored in their files instead of being packed (exec/stored.h).
  * Matrices can stay only if the device computes in host memory. */
 typedef enum xd_stays {
-    XD_STAYS_NONE,              /* no matrix stays in its file: all matrices are packed */
-    XD_STAYS_INTEGERS,   /* matrices that the file stores as int8 and that are used as I8 weights */
-    XD_STAYS_BLOCKS,          /* int8 matrices, and matrices of GGUF block types (xd_dtype_block) */
+    XD_STAYS_NONE,     /* no matrix stays in its file: all matrices are packed */
+    XD_STAYS_INTEGERS, /* matrices that the file stores as int8 and that are used as I8 weights */
+    XD_STAYS_BLOCKS,   /* int8 matrices, and matrices of GGUF block types (xd_dtype_block) */
     /* All matrices; their pages in memory are released after each use. */
     XD_STAYS_ALL,
 } xd_stays;
 
 struct xd_decl {
-    xd_visit   visit;
-    xd_dev    *dev;
-    xd_dtype   type;            /* the compute type: type of activations */
+    xd_visit         visit;
+    xd_dev          *dev;
+    xd_dtype         type; /* the compute type: type of activations */
     /* Element type of the large matrices: I8, F8E4M3 or `type`. Large matrices are those that
      * tensor parallelism can split (attention, feed-forward) and that have at least XD_QUANT_MIN
      * inputs and outputs. All other matrices have `type`. */
-    xd_dtype   blocks;
+    xd_dtype         blocks;
     const xd_source *src;
-    int        tp, tp_at;       /* tp: tensor-parallel degree; tp_at: this rank's coordinate */
+    int              tp, tp_at; /* tp: tensor-parallel degree; tp_at: this rank's coordinate */
     /* 1: the network's last blocks are not declared, and neither are the tensors that only these
      * blocks need, such as the final norm. */
-    int        cut;
-    int        whole;           /* 1: XD_VISIT_LIST also lists tensors that no network reads */
-    int        announces;       /* 1: XD_VISIT_COUNT tells the source which elements will be read */
-    xd_store  *store;        /* store that allocates the weights (XD_VISIT_LOAD, XD_VISIT_RANDOM) */
-    xd_declared *list;          /* list of the declared tensors, made by XD_VISIT_LIST */
-    int        nlist, caplist;
-    xd_stays   stays;
+    int              cut;
+    int              whole;     /* 1: XD_VISIT_LIST also lists tensors that no network reads */
+    int              announces; /* 1: XD_VISIT_COUNT tells the source which elements will be read */
+    xd_store        *store; /* store that allocates the weights (XD_VISIT_LOAD, XD_VISIT_RANDOM) */
+    xd_declared     *list;  /* list of the declared tensors, made by XD_VISIT_LIST */
+    int              nlist, caplist;
+    xd_stays         stays;
     /* bytes of weights that stay in their files and are read there in every step */
-    size_t     mapped;
-    size_t     packed;      /* bytes of the packed weights, counted (XD_VISIT_COUNT) or allocated */
+    size_t           mapped;
+    size_t      packed; /* bytes of the packed weights, counted (XD_VISIT_COUNT) or allocated */
     /* NULL, or arrays with one element per block of this pipeline stage. blocks_of: bytes of a
      * block's weights, packed or in files. mapped_of: bytes of a block's weights that stay in
      * files. */
     size_t     *blocks_of, *mapped_of;
     /* as `packed`, with each weight's size rounded up (xd_store_block_bytes) */
-    size_t     block_bytes;
+    size_t      block_bytes;
     /* Bytes of working memory that loading needs, counted by XD_VISIT_COUNT. work[0] and work[1]
      * are bytes of the two scratch buffers of xd_store_scratch, and work[2] is bytes of data that
      * the weight source allocates. */
-    size_t     work[3];
-    int        nturned;      /* number of matrices whose rotation was undone during XD_VISIT_LOAD */
+    size_t      work[3];
+    int         nturned; /* number of matrices whose rotation was undone during XD_VISIT_LOAD */
     /* number of tensors with NaN or infinities that XD_VISIT_LOAD has found */
-    int        nnonfinite;
-    char       nonfinite[512];  /* name of the first tensor with NaN or infinities */
-    xd_err    *err;             /* first failure, after which all work is skipped */
+    int         nnonfinite;
+    char        nonfinite[512]; /* name of the first tensor with NaN or infinities */
+    xd_err     *err;            /* first failure, after which all work is skipped */
     const char *prefix;         /* prefix that tensor names in files may have; NULL: none */
     /* other prefixes that files may use in place of `prefix`, or NULL */
     const char *const *prefixes;
     /* Prefix, possibly "", of the tensor names that are tried first and printed in lists; NULL:
      * `prefix`. */
-    const char *lead;
+    const char        *lead;
     /* Start of some declared tensor names, such as "visual.". In a file, names that start with this
      * text have either no prefix or `prefix`, but never one of `prefixes`. NULL: there are no such
      * names. */
-    const char *beside;
-    char       scope[192];
-    int        depth;           /* number of nested scopes */
-    size_t     outer[16];       /* lengths of the prefixes of the enclosing scopes */
+    const char        *beside;
+    char               scope[192];
+    int                depth;     /* number of nested scopes */
+    size_t             outer[16]; /* lengths of the prefixes of the enclosing scopes */
 };
 
 xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
@@ -322,18 +322,18 @@ void      xd_store_trim(xd_store *s);
  * to register the object, closes the object at once and returns 0. */
 int       xd_store_owns(xd_store *s, void *object, void (*close)(void *object));
 void      xd_store_close(xd_store **s);
-void      xd_decl_free(xd_decl *d);     /* frees d->list */
+void      xd_decl_free(xd_decl *d); /* frees d->list */
 
 /* Returns 1 if a float tensor (contiguous, possibly unaligned) has NaN or infinite elements. Reads
  * all elements, on all threads. */
-int       xd_nonfinite(xd_tensor t);
+int   xd_nonfinite(xd_tensor t);
 /* Returns the random value of element i of a weight: f32 in about [-1.7, 1.7] with variance 1. */
-float     xd_random_weight(uint64_t name_hash, uint64_t i);
+float xd_random_weight(uint64_t name_hash, uint64_t i);
 
 /* Checks that a source has n declared tensors in their shapes. If tensors are missing or have other
  * shapes, returns XD_EFORMAT with an error message that lists the first ten missing or wrongly
  * shaped tensors, with the expected and the found shapes. */
-xd_status xd_declared_check(const xd_declared *list, int n, const xd_source *src,
-                            const char *what, xd_err *e);
+xd_status xd_declared_check(const xd_declared *list, int n, const xd_source *src, const char *what,
+                            xd_err *e);
 
 #endif

@@ -48,26 +48,29 @@ int xd_stream_plan_make(xd_stream_plan *p, const xd_block_sizes *w, double have,
 
 /* ---- the stream --------------------------------------------------------------------------- */
 
-typedef struct streamed { char *host; size_t bytes; } streamed;
+typedef struct streamed {
+    char  *host;
+    size_t bytes;
+} streamed;
 
 struct xd_weight_stream {
     xd_stream_memory m;
-    xd_stream_plan plan;
+    xd_stream_plan   plan;
     /* first: first block of this stage; n: number of blocks of the stage */
-    int            first, n;
-    char          *pinned, *slots;      /* pinned host memory: m.copy, or allocated by the stream */
-    streamed      *item;        /* [plan.streamed]: the streamed blocks in order */
-    int           *at;       /* [n]: index of each block in `item`; -1: the block is not streamed */
+    int              first, n;
+    char            *pinned, *slots; /* pinned host memory: m.copy, or allocated by the stream */
+    streamed        *item;           /* [plan.streamed]: the streamed blocks in order */
+    int             *at; /* [n]: index of each block in `item`; -1: the block is not streamed */
     /* turn: number of times that a streamed block has begun to compute; fetched: number of times
      * that the weights of a streamed block were fetched. turn and fetched keep counting from one
      * pass to the next. */
-    int64_t        turn, fetched;
+    int64_t          turn, fetched;
     /* the store's own block of memory, saved while a streamed block is loaded */
-    xd_arena       window;
+    xd_arena         window;
     /* for weights in files: called before a block is used; else NULL */
-    void         (*next)(void *self, int k);
-    void          *self;
-    xd_stays       stays;   /* for weights in files: xd_decl.stays, saved while a block is loaded */
+    void             (*next)(void *self, int k);
+    void            *self;
+    xd_stays         stays; /* for weights in files: xd_decl.stays, saved while a block is loaded */
 };
 
 static int slot_of(const xd_weight_stream *s, int64_t turn)
@@ -129,8 +132,10 @@ xd_status xd_weight_stream_open(xd_weight_stream **out, const xd_stream_plan *p,
     s->m = *m;
     s->pinned = m->copy ? m->copy : dev->mem->pin(dev, p->host);
     if (!s->pinned)
-        return xd_fail(e, XD_ENOMEM, "no pinned host memory for %s of weights that are streamed to "
-                       "%s", xd_size_text((double)p->host).s, dev->name);
+        return xd_fail(e, XD_ENOMEM,
+                       "no pinned host memory for %s of weights that are streamed to "
+                       "%s",
+                       xd_size_text((double)p->host).s, dev->name);
     if (!(s->slots = xd_store_own_block(m->store, p->resident, (size_t)p->slots * p->slot)))
         return xd_fail(e, XD_ENOMEM, "no memory of %s for %s of weights", dev->name,
                        xd_size_text((double)xd_stream_plan_bytes(p, w)).s);

@@ -24,7 +24,7 @@ enum { XD_STREAM_SLOTS = 3 };
 typedef struct xd_block_sizes {
     size_t        all;
     int           first, n;
-    const size_t *block;        /* [n]: bytes of each block */
+    const size_t *block; /* [n]: bytes of each block */
 } xd_block_sizes;
 
 typedef struct xd_stream_plan { /* which blocks are streamed; {0}: no block */
@@ -32,8 +32,8 @@ typedef struct xd_stream_plan { /* which blocks are streamed; {0}: no block */
      * of streamed blocks whose weights are in the page cache at the same time. streamed: number of
      * streamed blocks. */
     int    slots, streamed;
-    size_t slot;                /* bytes of a slot, which has the weights of one block */
-    size_t resident;            /* bytes of weights that stay on the device */
+    size_t slot;     /* bytes of a slot, which has the weights of one block */
+    size_t resident; /* bytes of weights that stay on the device */
     /* Bytes of the weights of all streamed blocks: the size of the pinned host memory, and the
      * bytes that one pass through the network copies to the device. */
     size_t host;
@@ -51,9 +51,9 @@ int    xd_stream_plan_has(const xd_stream_plan *p, int n, int i);
 
 typedef struct xd_weight_stream xd_weight_stream;
 
-typedef struct xd_stream_memory {       /* memory that a weight stream uses; borrowed */
+typedef struct xd_stream_memory { /* memory that a weight stream uses; borrowed */
     xd_dev   *dev;
-    xd_store *store;      /* store that allocates the slots and the weights that are not streamed */
+    xd_store *store; /* store that allocates the slots and the weights that are not streamed */
     /* Pinned host memory of xd_stream_plan.host bytes that `parts` processes share; NULL: the
      * stream allocates its own pinned memory. Each process loads the streamed blocks k with k %
      * parts == part into the shared memory, and no process may use a block before all processes

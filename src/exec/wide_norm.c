@@ -60,7 +60,7 @@ xd_tensor xd_rms_factors(xd_exec *x, const xd_tensor *in, int k, int64_t width, 
     xd_tensor       out = xd_new_f32(x, n, k);
     size_t          mark = xd_arena_mark(x->tmp), bytes = xd_bytes(out);
     xd_tensor       mine = xd_new_f32(x, n, k), all = xd_new_f32(x, n, k);
-    if (!C)                     /* a rank without attention heads has no features */
+    if (!C) /* a rank without attention heads has no features */
         xd_fill(x, mine, fill_zeros, &bytes);
     for (int i = 0; i < k && C; i++)
         sum_squares(x, xd_cols(mine, i, 1), in[i]);

@@ -20,30 +20,30 @@
 /* Names of published models and files, shown as examples in help texts. NULL: the family has no
  * such example. */
 typedef struct xd_examples {
-    const char *file;           /* name of a weight file, "flux1-dev.safetensors" */
-    const char *hub;            /* name of a repository, "black-forest-labs/FLUX.1-dev" */
+    const char *file; /* name of a weight file, "flux1-dev.safetensors" */
+    const char *hub;  /* name of a repository, "black-forest-labs/FLUX.1-dev" */
     /* option value with the block counts of two kinds of blocks: "2,4" */
     const char *layers;
     /* names of models that read the first frame of a video: "A and B" */
     const char *from_image;
-    const char *last_image;     /* models that also read a last frame */
+    const char *last_image; /* models that also read a last frame */
 } xd_examples;
 
 typedef struct xd_family {
-    const char             *title;      /* name in messages and help texts, "FLUX" */
-    const xd_dit *const    *dits;       /* the family's transformers; ends with NULL */
-    const xd_recipe *const *recipes;    /* the family's pipelines; ends with NULL */
+    const char             *title;   /* name in messages and help texts, "FLUX" */
+    const xd_dit *const    *dits;    /* the family's transformers; ends with NULL */
+    const xd_recipe *const *recipes; /* the family's pipelines; ends with NULL */
     /* Known layouts of single files that contain a transformer. The last element of the list is a
      * layout whose `what` is NULL. NULL: none. */
     const xd_key_map       *key_maps;
     /* Table of the module names in LoRA files that were trained with the original code. `from` is
      * NULL in the last row. NULL: none. */
     const xd_lora_name     *lora_names;
-    const xd_xdit_rows     *xdit;       /* the family's models in xDiT; NULL: none */
+    const xd_xdit_rows     *xdit; /* the family's models in xDiT; NULL: none */
     xd_examples             examples;
 } xd_family;
 
-extern const xd_family *const xd_families[];    /* pointers to all families; ends with NULL */
+extern const xd_family *const xd_families[]; /* pointers to all families; ends with NULL */
 
 /* Counts the transformers of all families in the order of the families, and returns the i-th one,
  * or NULL if there are fewer. */

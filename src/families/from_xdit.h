@@ -8,10 +8,15 @@
 #define XD_FAMILIES_FROM_XDIT_H
 
 enum {
-    XD_CAN_CFG = 1, XD_CAN_SP = 2, XD_CAN_RING = 4, XD_CAN_PP = 8, XD_CAN_TP = 16, XD_CAN_VAE = 32,
+    XD_CAN_CFG = 1,
+    XD_CAN_SP = 2,
+    XD_CAN_RING = 4,
+    XD_CAN_PP = 8,
+    XD_CAN_TP = 16,
+    XD_CAN_VAE = 32,
     XD_CAN_FSDP = 64,
     XD_CAN_USP = XD_CAN_SP | XD_CAN_RING,
-    XD_HAS_GUIDANCE = 128,      /* the script passes --guidance_scale to the pipeline */
+    XD_HAS_GUIDANCE = 128, /* the script passes --guidance_scale to the pipeline */
     /* xDiT splits the latents by rows; the number of rows must be divisible by the number of
      * ranks. */
     XD_HAS_ROWS = 256,
@@ -23,16 +28,16 @@ enum {
 };
 
 typedef struct xd_xdit_model {
-    const char *title;          /* model name in lists, "PixArt-alpha" */
+    const char *title; /* model name in lists, "PixArt-alpha" */
     /* Names of xDiT's scripts for the model, without .py and space-separated; NULL: xDiT's runner
      * runs the model. */
     const char *scripts;
     /* substrings by which the runner's models are recognized, space-separated */
     const char *names;
-    const char *pipeline;       /* xDiT's pipeline class or runner class */
-    const char *own;            /* recipe in this library; NULL: not supported */
-    int         cell;           /* pixels per latent row, if rows are split */
-    int         patch;          /* latent rows per token, if rows are split */
+    const char *pipeline; /* xDiT's pipeline class or runner class */
+    const char *own;      /* recipe in this library; NULL: not supported */
+    int         cell;     /* pixels per latent row, if rows are split */
+    int         patch;    /* latent rows per token, if rows are split */
     unsigned    can;
     /* If the script refuses PipeFusion and refuses a parallel VAE: the model's name in the script's
      * error messages. NULL: the script does not check for PipeFusion or a parallel VAE. */
@@ -43,7 +48,7 @@ typedef struct xd_xdit_model {
     /* Name of the model family in a warning, "FLUX", if xDiT 0.4.0 counts this model's tokens as
      * diffusers did before version 0.32. NULL: the model is not affected. */
     const char *old_packing;
-    int         text_rows;      /* video model: number of text tokens; 0: unknown */
+    int         text_rows; /* video model: number of text tokens; 0: unknown */
     /* Substrings of the names of models whose patches cover two frames. */
     const char *frame_pairs;
     /* Default number of steps and guidance scale in xDiT's runner. NULL: the recipe's default. */
@@ -53,10 +58,10 @@ typedef struct xd_xdit_model {
     const char *side, *text;
 } xd_xdit_model;
 
-typedef struct xd_xdit_net {    /* properties of a transformer, found by model name */
-    const char *name;           /* a substring of the model's name */
+typedef struct xd_xdit_net { /* properties of a transformer, found by model name */
+    const char *name;        /* a substring of the model's name */
     int         heads, blocks;
-    int         cross;          /* number of heads of cross-attention, if it differs from `heads` */
+    int         cross; /* number of heads of cross-attention, if it differs from `heads` */
 } xd_xdit_net;
 
 /* A model whose name in the registry of xDiT's runner (`name`) differs from its name on the Hugging

@@ -14,16 +14,19 @@ static int has_trait(const xd_recipe *r, xd_family_word w)
         optional |= r->text[i].optional && r->text[i].tokenizer;
         prompts = r->text[i].prompt + 1 > prompts ? r->text[i].prompt + 1 : prompts;
     }
-    return w == XD_WORD_DISTILLED ? r->distilled : w == XD_WORD_RESCALES ? r->rescales :
-           w == XD_WORD_FROM_PROMPT ? r->guides_from_prompt :
-           w == XD_WORD_SKIPS_LAYERS ? r->skips_layers :
-           w == XD_WORD_AUTO_RESIZES ? r->auto_resizes :
-           w == XD_WORD_DYNAMIC_CFG ? r->dynamic_cfg :
-           w == XD_WORD_INPAINTS ? xd_recipe_inpaints(r) :
-           w == XD_WORD_TWO_DITS ? r->dit2 != NULL :
-           w == XD_WORD_TWO_PROMPTS ? prompts > 1 : w == XD_WORD_THREE_PROMPTS ? prompts > 2 :
-           w == XD_WORD_CLEANS ? r->uncleaned != NULL :
-           w == XD_WORD_MAX_AREA ? r->max_area > 0 || r->reference_area > 0 : optional;
+    return w == XD_WORD_DISTILLED       ? r->distilled
+           : w == XD_WORD_RESCALES      ? r->rescales
+           : w == XD_WORD_FROM_PROMPT   ? r->guides_from_prompt
+           : w == XD_WORD_SKIPS_LAYERS  ? r->skips_layers
+           : w == XD_WORD_AUTO_RESIZES  ? r->auto_resizes
+           : w == XD_WORD_DYNAMIC_CFG   ? r->dynamic_cfg
+           : w == XD_WORD_INPAINTS      ? xd_recipe_inpaints(r)
+           : w == XD_WORD_TWO_DITS      ? r->dit2 != NULL
+           : w == XD_WORD_TWO_PROMPTS   ? prompts > 1
+           : w == XD_WORD_THREE_PROMPTS ? prompts > 2
+           : w == XD_WORD_CLEANS        ? r->uncleaned != NULL
+           : w == XD_WORD_MAX_AREA      ? r->max_area > 0 || r->reference_area > 0
+                                        : optional;
 }
 
 static void add_words(xd_family_word w, const char *text)

@@ -8,27 +8,27 @@
 typedef enum xd_family_word {
     /* Each of these constants stands for a comma-separated list of the families for which the
      * comment at the constant is true: */
-    XD_WORD_DISTILLED,          /* the model reads a distilled guidance scale */
-    XD_WORD_RESCALES,           /* the pipeline has guidance_rescale */
-    XD_WORD_FROM_PROMPT,        /* the guidance formula starts from the prediction for the prompt */
-    XD_WORD_DYNAMIC_CFG,        /* the published examples use dynamic guidance */
-    XD_WORD_SKIPS_LAYERS,       /* the pipeline has skip_guidance_layers */
-    XD_WORD_AUTO_RESIZES,       /* reference images are resized to a trained size */
+    XD_WORD_DISTILLED,    /* the model reads a distilled guidance scale */
+    XD_WORD_RESCALES,     /* the pipeline has guidance_rescale */
+    XD_WORD_FROM_PROMPT,  /* the guidance formula starts from the prediction for the prompt */
+    XD_WORD_DYNAMIC_CFG,  /* the published examples use dynamic guidance */
+    XD_WORD_SKIPS_LAYERS, /* the pipeline has skip_guidance_layers */
+    XD_WORD_AUTO_RESIZES, /* reference images are resized to a trained size */
     /* width and height set only the aspect ratio, and max_area sets the size */
     XD_WORD_MAX_AREA,
-    XD_WORD_INPAINTS,           /* a part of an image can be inpainted (xd_recipe_inpaints) */
-    XD_WORD_TWO_DITS,           /* a model may have two transformers */
-    XD_WORD_OPTIONAL_TEXT,      /* a text encoder may be absent */
-    XD_WORD_TWO_PROMPTS,        /* a second text encoder may have its own prompt */
-    XD_WORD_THREE_PROMPTS,      /* a third text encoder may have its own prompt */
+    XD_WORD_INPAINTS,      /* a part of an image can be inpainted (xd_recipe_inpaints) */
+    XD_WORD_TWO_DITS,      /* a model may have two transformers */
+    XD_WORD_OPTIONAL_TEXT, /* a text encoder may be absent */
+    XD_WORD_TWO_PROMPTS,   /* a second text encoder may have its own prompt */
+    XD_WORD_THREE_PROMPTS, /* a third text encoder may have its own prompt */
     /* prompts are cleaned of text that is typical of web pages (clean_caption) */
     XD_WORD_CLEANS,
-    XD_WORD_LAYERS,             /* example of block counts: "2,4" of FLUX */
+    XD_WORD_LAYERS, /* example of block counts: "2,4" of FLUX */
     /* Each of these constants stands for names of published models or files: */
-    XD_WORD_FROM_IMAGE,         /* models that read a first frame */
-    XD_WORD_LAST_IMAGE,         /* models that also read a last frame */
-    XD_WORD_FILE,               /* a file with the weights of a transformer */
-    XD_WORD_HUB,                /* a model on the Hugging Face hub */
+    XD_WORD_FROM_IMAGE, /* models that read a first frame */
+    XD_WORD_LAST_IMAGE, /* models that also read a last frame */
+    XD_WORD_FILE,       /* a file with the weights of a transformer */
+    XD_WORD_HUB,        /* a model on the Hugging Face hub */
     XD_WORDS
 } xd_family_word;
 

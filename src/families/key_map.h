@@ -12,7 +12,11 @@
 enum { XD_MAXSCOPE = 16, XD_MAXPREFIX = 8, XD_MAXNET = 8 };
 
 typedef enum xd_swap {
-    XD_SWAP_NOT, XD_SWAP_ALWAYS, XD_SWAP_LAST, XD_SWAP_QUERIES, XD_SWAP_KEYS,
+    XD_SWAP_NOT,
+    XD_SWAP_ALWAYS,
+    XD_SWAP_LAST,
+    XD_SWAP_QUERIES,
+    XD_SWAP_KEYS,
 } xd_swap;
 
 /* A stem is a rule for the end of a tensor's name, that is, for the part after the beginning that a
@@ -41,7 +45,7 @@ typedef struct xd_scope {
 } xd_scope;
 
 typedef struct xd_key_map {
-    const char *nets[XD_MAXNET];        /* networks to which the weights belong */
+    const char *nets[XD_MAXNET]; /* networks to which the weights belong */
     /* what a file with this layout contains, for messages: "a T5 text encoder" */
     const char *what;
     /* Names, without prefix, of tensors that every file of this layout has. */
@@ -49,7 +53,7 @@ typedef struct xd_key_map {
     /* The names in a file may have one of these prefixes; '@' in a prefix stands for the
      * component's slot, such as "clip_l". */
     const char *prefixes[XD_MAXPREFIX];
-    xd_scope    scopes[XD_MAXSCOPE];    /* list that ends with a scope without `want` */
+    xd_scope    scopes[XD_MAXSCOPE]; /* list that ends with a scope without `want` */
 } xd_key_map;
 
 /* Initializers of an xd_stem: XD_STEM uses the complete tensor, XD_STEM_ROWS uses n of `of` equal

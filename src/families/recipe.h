@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 
-enum { XD_MAXTEXT = 3 };        /* max text encoders of a pipeline */
+enum { XD_MAXTEXT = 3 }; /* max text encoders of a pipeline */
 
 /* How a text encoder's token embeddings become part of the prompt's embeddings: not at all, as new
  * rows after the previous encoder's rows, or as further features in the rows of the previous
@@ -16,7 +16,7 @@ typedef enum xd_rows_of { XD_ROWS_NONE, XD_ROWS_BELOW, XD_ROWS_BESIDE } xd_rows_
 
 enum { XD_PAD_NONE = 0, XD_PAD_MOST = -1, XD_PAD_ONE = -2 };
 
-typedef struct xd_text_use {    /* one text encoder of a pipeline */
+typedef struct xd_text_use { /* one text encoder of a pipeline */
     /* Folders of the encoder and the tokenizer in a model directory. tokenizer NULL: an image
      * encoder, whose output rows follow the rows of text. */
     const char *folder, *tokenizer;
@@ -43,7 +43,7 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline */
     /* The pipeline's chat template, with "{}" where the prompt is inserted; no further special
      * tokens are added. NULL: the text is only the prompt. */
     const char *frame;
-    int         left;           /* 1: padding is before the text (with `masked`) */
+    int         left; /* 1: padding is before the text (with `masked`) */
     /* Number of template ids before the prompt whose rows are dropped from the encoder's output:
      * `pad` and max_sequence_length do not count these template ids. Dropping rows is not possible
      * together with `left`. */
@@ -60,22 +60,26 @@ typedef struct xd_text_use {    /* one text encoder of a pipeline */
     /* The encoder reads reference images resized by reference_size to this many pixels. 0: it reads
      * the same resized images as the transformer. */
     int64_t     image_area;
-    const char *processor;      /* folder of the image processor's config */
+    const char *processor; /* folder of the image processor's config */
 } xd_text_use;
 
 /* Tells when a pipeline passes its own sigmas to its scheduler. These sigmas go from 1 to 1/steps
  * in equal steps. XD_OWN_NONE: never, because the scheduler computes the sigmas; XD_OWN_ALWAYS:
  * always; XD_OWN_BUT_FLOW: unless the scheduler config has use_flow_sigmas; XD_OWN_BUT_FLOW_TEXT:
  * unless the scheduler config has use_flow_sigmas and denoising starts from text alone. */
-typedef enum xd_own_sigmas { XD_OWN_NONE, XD_OWN_ALWAYS, XD_OWN_BUT_FLOW, XD_OWN_BUT_FLOW_TEXT }
-    xd_own_sigmas;
+typedef enum xd_own_sigmas {
+    XD_OWN_NONE,
+    XD_OWN_ALWAYS,
+    XD_OWN_BUT_FLOW,
+    XD_OWN_BUT_FLOW_TEXT
+} xd_own_sigmas;
 
 typedef enum xd_sized_by { XD_SIZED_BY_MODEL, XD_SIZED_BY_FIRST, XD_SIZED_BY_LAST } xd_sized_by;
 
 /* How a pipeline uses the image of a request. */
 typedef enum xd_image_role {
-    XD_ROLE_START,      /* denoising starts from the image and noise */
-    XD_ROLE_NONE,       /* videos are generated from text only */
+    XD_ROLE_START, /* denoising starts from the image and noise */
+    XD_ROLE_NONE,  /* videos are generated from text only */
     /* The transformer reads the first frame of a video in additional channels. */
     XD_ROLE_FIRST_FRAME,
     /* The additional channels are a mask of the given frames, then VAE latents of a video that is
@@ -88,97 +92,100 @@ typedef enum xd_image_role {
      * with grey in the masked area, then the mask, with one channel for each pixel of a latent
      * cell. */
     XD_ROLE_MASK,
-    XD_ROLE_REFERENCES  /* the transformer reads images as tokens, for editing */
+    XD_ROLE_REFERENCES /* the transformer reads images as tokens, for editing */
 } xd_image_role;
 
 /* Default values of a request that replace the recipe's defaults; 0: the recipe's default. */
-typedef struct xd_usual { int steps, max_text; double guidance; } xd_usual;
+typedef struct xd_usual {
+    int    steps, max_text;
+    double guidance;
+} xd_usual;
 
 typedef struct xd_recipe {
-    const char *name;           /* xdit's name of the pipeline, "pixart-sigma" */
-    const char *pipelines[4];   /* pipeline classes: `_class_name` of model_index.json */
+    const char   *name;         /* xdit's name of the pipeline, "pixart-sigma" */
+    const char   *pipelines[4]; /* pipeline classes: `_class_name` of model_index.json */
     /* Key of model_index.json that is true for models of this recipe, if a pipeline class has
      * several recipes. Recipes with such a key are listed before recipes without a key. NULL: all
      * models of the class. */
-    const char *when;
-    const char *dit, *vae;      /* folders of the transformer and the VAE */
+    const char   *when;
+    const char   *dit, *vae; /* folders of the transformer and the VAE */
     /* Folder of the second transformer, for steps with a timestep below boundary_ratio of
      * model_index.json. A model may lack one of the two transformers. NULL: the pipeline has one
      * transformer. */
-    const char *dit2;
-    xd_text_use text[XD_MAXTEXT];
-    int         ntext;
+    const char   *dit2;
+    xd_text_use   text[XD_MAXTEXT];
+    int           ntext;
     /* Defaults of the pipeline's __call__: steps, max_sequence_length. */
-    int         steps, max_text;
-    int         most_text;      /* maximum value of max_sequence_length; 0: no limit */
-    double      guidance;
+    int           steps, max_text;
+    int           most_text; /* maximum value of max_sequence_length; 0: no limit */
+    double        guidance;
     /* 1: the transformer reads the guidance scale as an input; a second guidance pass is only run
      * with true_cfg_scale and a negative prompt. */
-    int         distilled;
-    double      true_cfg;       /* default of true_cfg_scale (with `distilled`) */
+    int           distilled;
+    double        true_cfg; /* default of true_cfg_scale (with `distilled`) */
     /* 1: the norm of each token's guided prediction is set to the norm of the prompt's
      * prediction. */
-    int         keeps_length;
+    int           keeps_length;
     xd_own_sigmas own_sigmas;
     /* Computes the logarithm of the dynamic timestep shift (see xd_steps.mu), or NULL. */
-    double    (*mu)(int64_t tokens, int steps);
+    double        (*mu)(int64_t tokens, int steps);
     /* value of xd_steps.max_shift for rectified-flow models; 0: other models */
-    double      max_shift;
-    double      strength;       /* default strength for an initial image; 0 stands for 0.6 */
+    double        max_shift;
+    double        strength; /* default strength for an initial image; 0 stands for 0.6 */
     /* Defaults for requests with an initial image, and with a mask. */
-    xd_usual    of_image, of_mask;
-    int         leap;           /* 1: one-step sampling ends at clean latents (xd_steps.leap) */
+    xd_usual      of_image, of_mask;
+    int           leap; /* 1: one-step sampling ends at clean latents (xd_steps.leap) */
     /* Replaces an image size in pixels by the nearest size on which a transformer with sample_size
      * `sample` (in latent cells) was trained. Returns 0 if there is no table of sizes. NULL: any
      * size is generated. */
-    int       (*trained_size)(int64_t sample, int64_t *height, int64_t *width);
+    int           (*trained_size)(int64_t sample, int64_t *height, int64_t *width);
     /* 1: an image of a trained size is then resized to the requested size. */
-    int         resized;
-    int         rescales;       /* 1: the pipeline has guidance_rescale */
+    int           resized;
+    int           rescales; /* 1: the pipeline has guidance_rescale */
     /* 1: the guided prediction with scale g is prompt + g (prompt - negative), so guidance is off
      * at 0; the pipeline has cfg_normalization and cfg_truncation. 0: the guided prediction is
      * negative + g (prompt - negative), so guidance is off at 1. */
-    int         guides_from_prompt;
-    int         skips_layers;   /* 1: the pipeline has skip_guidance_layers */
-    int         dynamic_cfg;    /* 1: the published examples use dynamic guidance */
-    double      fps;            /* default frames per second; 0: the pipeline generates images */
+    int           guides_from_prompt;
+    int           skips_layers; /* 1: the pipeline has skip_guidance_layers */
+    int           dynamic_cfg;  /* 1: the published examples use dynamic guidance */
+    double        fps;          /* default frames per second; 0: the pipeline generates images */
     /* changes 4 n requested frames to 4 n + 1 frames (1) or to 4 n - 3 frames (0) */
-    int         frames_up;
-    int         channels_first; /* order in which noise is drawn: 1: [C,t,h,w], 0: [t,C,h,w] */
+    int           frames_up;
+    int           channels_first; /* order in which noise is drawn: 1: [C,t,h,w], 0: [t,C,h,w] */
     /* 1: the scheduler works on tokens [N,C p^2] in place of latents, so the noise that a step
      * draws is in the order of tokens. */
-    int         packed;
+    int           packed;
     /* Default frames per second of models with patches of several frames; 0: the value of `fps`. */
-    double      pairs_fps;
-    xd_image_role role;         /* use of the request's image */
-    int         needs_image;    /* 1: an image is required */
-    int         references;     /* max number of reference images */
+    double        pairs_fps;
+    xd_image_role role;        /* use of the request's image */
+    int           needs_image; /* 1: an image is required */
+    int           references;  /* max number of reference images */
     /* 1: for inpainting, denoising starts from the single reference image, and the transformer
      * reads sampled latents of that image. Models without reference images start from the initial
      * image in the same way. */
-    int         inpaints_reference;
+    int           inpaints_reference;
     /* Default area of a reference image in pixels (a request may set max_area); 0: reference_size
      * sets the area. */
-    int64_t     reference_area;
-    int         auto_resizes;   /* 1: the request's no_auto_resize turns reference_size off */
+    int64_t       reference_area;
+    int           auto_resizes; /* 1: the request's no_auto_resize turns reference_size off */
     /* Replaces the size of a reference image in pixels by the size to which the image is resized.
      * Pixels beyond multiples of `unit` are then cropped equally on both sides. area: max_area of
      * the request, or reference_area. Returns XD_EINVAL if the model does not support a reference
      * image of this size. */
-    xd_status (*reference_size)(int64_t unit, int64_t area, int64_t *height, int64_t *width,
-                                xd_err *e);
+    xd_status     (*reference_size)(int64_t unit, int64_t area, int64_t *height, int64_t *width,
+                                    xd_err *e);
     /* Source of a result's default size: the model, or the size of the request's first or last
      * image after resizing and cropping. */
-    xd_sized_by sized_by;
-    double      mask_strength;  /* default strength for requests with a mask; 0 stands for 0.6 */
+    xd_sized_by   sized_by;
+    double        mask_strength; /* default strength for requests with a mask; 0 stands for 0.6 */
     /* Area of results in pixels, so a requested size only sets the aspect ratio; 0: the
      * requested size is used. */
-    int64_t     max_area;
+    int64_t       max_area;
     /* prepares a prompt for the encoders; the result is malloc'ed */
-    char     *(*caption)(const char *text);
+    char         *(*caption)(const char *text);
     /* Prepares a prompt as `caption` does, for requests without clean_caption. NULL: the pipeline
      * does not have the option clean_caption. */
-    char     *(*uncleaned)(const char *text);
+    char         *(*uncleaned)(const char *text);
 } xd_recipe;
 
 /* Returns 1 if recipe p has an encoder that reads images and whose folder is `folder`. p may be
@@ -187,12 +194,12 @@ int              xd_recipe_sees(const xd_recipe *p, const char *folder);
 /* Returns the i-th recipe of all families; NULL at the end. */
 const xd_recipe *xd_recipe_at(int i);
 /* Returns 1 if the recipe supports inpainting. All recipes that start from an image do. */
-int       xd_recipe_inpaints(const xd_recipe *p);
+int              xd_recipe_inpaints(const xd_recipe *p);
 /* Returns the number of input channels that the transformer of recipe p reads in addition to
  * `channels` channels of latents. cell: size of a latent cell in frames and pixels, t, h, w. */
-int64_t   xd_recipe_channels(const xd_recipe *p, int64_t channels, const int cell[3]);
+int64_t          xd_recipe_channels(const xd_recipe *p, int64_t channels, const int cell[3]);
 /* Appends the first pipeline class of each recipe to b, as "A, B". */
-void xd_recipe_names(xd_text_buf *b);
+void             xd_recipe_names(xd_text_buf *b);
 /* Finds the recipe for a pipeline class. Returns NULL if there is no such recipe. index: the
  * model's model_index.json, which selects among several recipes of the class; NULL: the first
  * recipe of the class. */
@@ -201,19 +208,19 @@ const xd_recipe *xd_recipe_find(const char *pipeline, const xd_json *index);
 /* ---- distilled checkpoints (distilled.c) ----------------------------------------- */
 
 typedef struct xd_distilled {
-    const char *name;           /* name of a distilled model, "FLUX.1-schnell" */
+    const char *name; /* name of a distilled model, "FLUX.1-schnell" */
     /* Properties by which the model is recognized. */
     const char *recipe, *config, *words, *unless;
     int         steps;
-    double      guidance;       /* default guidance scale; negative: the recipe's default */
-    double      true_cfg;       /* default true_cfg_scale; 0: the recipe's default */
-    int         max_text;       /* default max_sequence_length; 0: the recipe's default */
-    const char *timesteps;      /* default list of timesteps; NULL: the scheduler's timesteps */
+    double      guidance;  /* default guidance scale; negative: the recipe's default */
+    double      true_cfg;  /* default true_cfg_scale; 0: the recipe's default */
+    int         max_text;  /* default max_sequence_length; 0: the recipe's default */
+    const char *timesteps; /* default list of timesteps; NULL: the scheduler's timesteps */
 } xd_distilled;
 
 /* properties by which a distilled model is recognized; the configs may be NULL */
 typedef struct xd_distilled_of {
-    const char    *recipe, *name;       /* name: name of the directory, repository or file */
+    const char    *recipe, *name; /* name: name of the directory, repository or file */
     const xd_json *index, *transformer, *scheduler;
 } xd_distilled_of;
 
@@ -222,7 +229,10 @@ int xd_distilled_find(const xd_distilled_of *m, xd_distilled *found);
 
 /* ---- for the tables of a family ------------------------------------------------------------ */
 
-typedef struct xd_size_bucket { double ratio; int height, width; } xd_size_bucket;
+typedef struct xd_size_bucket {
+    double ratio;
+    int    height, width;
+} xd_size_bucket;
 
 /* Replaces an image size in pixels by one of the n sizes in the table: the one whose ratio height /
  * width is nearest to that of the image. */

@@ -37,7 +37,8 @@ static void video_about(xd_fact *fact, void *cookie)
     else
         fact(cookie, "video_error", e.msg);
 #else
-    fact(cookie, "video_error", "FFmpeg is not built in: videos can be .gif, .rgb, or a .png for "
+    fact(cookie, "video_error",
+         "FFmpeg is not built in: videos can be .gif, .rgb, or a .png for "
          "each frame");
 #endif
 }

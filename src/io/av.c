@@ -34,7 +34,8 @@ static xd_status load_library(xd_err *e)
         if (!(lib[i] = xd_library_open(libraries[i], NULL, why, sizeof why)))
             return xd_fail(e, XD_EUNSUPPORTED,
                            "this video format needs FFmpeg, which cannot be loaded (%s); "
-                           "install it, or write .gif, .rgb, or a .png for each frame", why);
+                           "install it, or write .gif, .rgb, or a .png for each frame",
+                           why);
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         const int   l = functions[i].lib;
         const char *lacks = xd_library_find(lib[l], &functions[i].symbol, 1, &loaded);

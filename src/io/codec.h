@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "io/image.h"
 
-typedef struct xd_pixels {      /* an image in memory, as rows of pixels of 3 bytes */
+typedef struct xd_pixels { /* an image in memory, as rows of pixels of 3 bytes */
     uint8_t *rgb;
     int64_t  w, h;
     /* 1: only the size is read; to stop before pixels are decoded, xd_pixels_new returns an error
@@ -18,8 +18,8 @@ typedef struct xd_pixels {      /* an image in memory, as rows of pixels of 3 by
     /* 1: when an image with transparent pixels is read, it becomes a mask, which is white where the
      * image is transparent (xd_pixels_mask). */
     int      as_mask;
-    int      quick;             /* 1: a PNG is compressed faster, into a larger file */
-    int      quality;           /* quality of lossy formats: 0 .. 100 */
+    int      quick;   /* 1: a PNG is compressed faster, into a larger file */
+    int      quality; /* quality of lossy formats: 0 .. 100 */
     /* Exif orientation of an image that is read. The values 2 to 8 describe a rotated or mirrored
      * image; any other value means an upright image. A format's `read` sets the orientation before
      * it calls xd_pixels_new. */
@@ -27,9 +27,9 @@ typedef struct xd_pixels {      /* an image in memory, as rows of pixels of 3 by
 } xd_pixels;
 
 typedef struct xd_codec {
-    const char *name;           /* name of the format, "PNG" */
-    const char *const *tails;   /* file name extensions: ".jpg", ".jpeg", NULL */
-    int64_t     max_side;       /* max pixels per side */
+    const char        *name;     /* name of the format, "PNG" */
+    const char *const *tails;    /* file name extensions: ".jpg", ".jpeg", NULL */
+    int64_t            max_side; /* max pixels per side */
     /* Writes an image to an open file. The caller checks `f` for write errors. NULL if images of
      * this format are read but not written; the list `tails` is then empty. */
     xd_status (*write)(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,

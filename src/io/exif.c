@@ -15,7 +15,10 @@ enum { ASCII = 2, LONG = 4, UNDEFINED = 7 };
 enum { DESCRIPTION = 0x010e, EXIF_PART = 0x8769, EXIF_VERSION = 0x9000, USER_COMMENT = 0x9286 };
 enum { HEAD = 8, ROW = 12, PREFIX = 8 };
 
-typedef struct bytes { uint8_t *p; size_t n; } bytes;
+typedef struct bytes {
+    uint8_t *p;
+    size_t   n;
+} bytes;
 
 static void put_be(uint8_t *p, size_t v, int n)
 {
@@ -125,8 +128,8 @@ static xd_text_buf make_description(const xd_image_text *texts)
 static bytes assemble_exif(const xd_text_buf *about, const bytes *note)
 {
     size_t   rows = about->p ? 2 : 1, text = about->p ? about->len + 1 : 0, more = note->n ? 2 : 1;
-    size_t part = HEAD + 2 + rows * ROW + 4, data = part + 2 + more * ROW + 4,
-           at = data + text + text % 2;
+    size_t   part = HEAD + 2 + rows * ROW + 4, data = part + 2 + more * ROW + 4,
+             at = data + text + text % 2;
     bytes    b = { calloc(1, at + note->n), at + note->n };
     uint8_t *p = b.p;
     if (!p)
@@ -139,7 +142,7 @@ static bytes assemble_exif(const xd_text_buf *about, const bytes *note)
     put_row(p, EXIF_PART, LONG, 1, part);
     p = b.p + part;
     put_be(p, more, 2);
-    p = put_row(p + 2, EXIF_VERSION, UNDEFINED, 4, 0x30323332);         /* "0232": Exif 2.32 */
+    p = put_row(p + 2, EXIF_VERSION, UNDEFINED, 4, 0x30323332); /* "0232": Exif 2.32 */
     if (note->n) {
         put_row(p, USER_COMMENT, UNDEFINED, note->n, at);
         memcpy(b.p + at, note->p, note->n);
@@ -157,7 +160,7 @@ uint8_t *xd_exif(const xd_image_text *texts, size_t max, size_t *n)
         parameters = is_parameters(t) ? t->value : parameters;
     bytes       note = parameters ? make_comment(parameters, max - FRAME) : (bytes){ NULL, 0 };
     xd_text_buf about = make_description(texts);
-    if (about.len + 1 + note.n > max - FRAME)           /* the text is too long, so it is omitted */
+    if (about.len + 1 + note.n > max - FRAME) /* the text is too long, so it is omitted */
         xd_buf_free(&about);
     bytes b = note.n || about.p ? assemble_exif(&about, &note) : (bytes){ NULL, 0 };
     free(note.p);

@@ -1,5 +1,5 @@
 /* frames.c - reads frames from an image, from the images of a directory, or from a video */
-#define _GNU_SOURCE             /* for strverscmp */
+#define _GNU_SOURCE /* for strverscmp */
 #include "io/frames.h"
 
 #include <dirent.h>
@@ -13,11 +13,11 @@
 #include "io/movie_read.h"
 
 struct xd_frames {
-    char  **path;               /* [n] paths of images; NULL for a video */
-    int64_t n, next;
+    char           **path; /* [n] paths of images; NULL for a video */
+    int64_t          n, next;
     xd_movie_reader *movie;
-    uint8_t *rgb;
-    int64_t  w, h;              /* size of the first frame */
+    uint8_t         *rgb;
+    int64_t          w, h; /* size of the first frame */
 };
 
 /* ---- kinds of files ------------------------------------------------------------------------ */
@@ -84,9 +84,10 @@ xd_status xd_frames_open(xd_frames **out, const char *path, xd_err *e)
     *out = NULL;
     if (!f)
         return xd_fail(e, XD_ENOMEM, "%s: no memory", path);
-    xd_status s = !xd_file_exists(path) ? xd_fail(e, XD_EIO, "cannot read %s: %s", path,
-                                                  strerror(ENOENT))
-                : xd_file_is_dir(path) ? open_directory(f, path, e) : open_file(f, path, e);
+    xd_status s = !xd_file_exists(path)
+                      ? xd_fail(e, XD_EIO, "cannot read %s: %s", path, strerror(ENOENT))
+                  : xd_file_is_dir(path) ? open_directory(f, path, e)
+                                         : open_file(f, path, e);
     if (s != XD_OK)
         xd_frames_close(&f);
     *out = f;

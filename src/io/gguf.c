@@ -11,12 +11,24 @@
 #include <string.h>
 
 enum { BUFFER = 1 << 16, MAX_KEY = 1 << 16, MAX_NAME = 4096, MAX_RANK = 8, MAX_DEPTH = 3 };
-static const uint64_t max_text = 1 << 20;       /* max bytes of a string value that is stored */
-static const char shape_key[] = "comfy.gguf.orig_shape.";
+static const uint64_t max_text = 1 << 20; /* max bytes of a string value that is stored */
+static const char     shape_key[] = "comfy.gguf.orig_shape.";
 
 typedef enum value_type {
-    VALUE_U8, VALUE_I8, VALUE_U16, VALUE_I16, VALUE_U32, VALUE_I32, VALUE_F32, VALUE_BOOL,
-    VALUE_TEXT, VALUE_LIST, VALUE_U64, VALUE_I64, VALUE_F64, VALUE_TYPES,
+    VALUE_U8,
+    VALUE_I8,
+    VALUE_U16,
+    VALUE_I16,
+    VALUE_U32,
+    VALUE_I32,
+    VALUE_F32,
+    VALUE_BOOL,
+    VALUE_TEXT,
+    VALUE_LIST,
+    VALUE_U64,
+    VALUE_I64,
+    VALUE_F64,
+    VALUE_TYPES,
 } value_type;
 
 /* Sizes in bytes of metadata values, indexed by the type's number in the file; 0 for strings and
@@ -60,7 +72,7 @@ const char *xd_gguf_type_name(xd_dtype t)
 
 /* ---- bytes of the header ------------------------------------------------------------------ */
 
-typedef struct shape_note {     /* original tensor shape, from the key comfy.gguf.orig_shape.NAME */
+typedef struct shape_note { /* original tensor shape, from the key comfy.gguf.orig_shape.NAME */
     char   *name;
     int     nd;
     int64_t d[MAX_RANK];
@@ -68,20 +80,22 @@ typedef struct shape_note {     /* original tensor shape, from the key comfy.ggu
 
 typedef struct reader {
     const xd_st_file *f;
-    xd_gguf    *g;
-    xd_err     *e;
-    size_t      at;             /* offset in the file of the next byte to read */
-    size_t      from, have;     /* bytes [from, from + have) of the file are in `buf` */
-    uint64_t    alignment;
-    shape_note *notes;
-    int         nnotes, capmeta, capnotes;
-    unsigned char buf[BUFFER];
+    xd_gguf          *g;
+    xd_err           *e;
+    size_t            at;         /* offset in the file of the next byte to read */
+    size_t            from, have; /* bytes [from, from + have) of the file are in `buf` */
+    uint64_t          alignment;
+    shape_note       *notes;
+    int               nnotes, capmeta, capnotes;
+    unsigned char     buf[BUFFER];
 } reader;
 
 static xd_status truncated(reader *r, uint64_t n)
 {
-    return xd_fail(r->e, XD_EFORMAT, "%s is truncated: its GGUF header needs %" PRIu64 " bytes or "
-                   "more, the file has %zu", r->f->path, (uint64_t)r->at + n, r->f->size);
+    return xd_fail(r->e, XD_EFORMAT,
+                   "%s is truncated: its GGUF header needs %" PRIu64 " bytes or "
+                   "more, the file has %zu",
+                   r->f->path, (uint64_t)r->at + n, r->f->size);
 }
 
 static xd_status no_memory(reader *r)
@@ -140,8 +154,10 @@ static xd_status take_text(reader *r, uint64_t max, const char *what, char **tex
     if (!has_room(r, n, 1))
         return truncated(r, n);
     if (n > max)
-        return xd_fail(r->e, XD_EFORMAT, "%s: its header has a %s of %" PRIu64 " bytes; at most %"
-                       PRIu64 " are allowed", r->f->path, what, n, max);
+        return xd_fail(r->e, XD_EFORMAT,
+                       "%s: its header has a %s of %" PRIu64 " bytes; at most %" PRIu64
+                       " are allowed",
+                       r->f->path, what, n, max);
     if (!(*text = calloc((size_t)n + 1, 1)))
         return no_memory(r);
     s = take_bytes(r, *text, (size_t)n);
@@ -222,8 +238,10 @@ static xd_status list_head(reader *r, value_type *type, uint64_t *n)
     if (s != XD_OK)
         return s;
     if (t >= VALUE_TYPES)
-        return xd_fail(r->e, XD_EFORMAT, "%s: a list has the value type %" PRIu64 ", which GGUF "
-                       "does not have", r->f->path, t);
+        return xd_fail(r->e, XD_EFORMAT,
+                       "%s: a list has the value type %" PRIu64 ", which GGUF "
+                       "does not have",
+                       r->f->path, t);
     *type = (value_type)t;
     size_t each = value_bytes[t] ? value_bytes[t] : t == VALUE_TEXT ? 8 : 12;
     return has_room(r, *n, each) ? XD_OK : truncated(r, *n < UINT64_MAX / 64 ? *n * each : *n);
@@ -287,8 +305,10 @@ static xd_status keep_number(reader *r, const char *key, value_type type)
     if (strcmp(key, "general.alignment") == 0) {
         r->alignment = v;
         if (type != VALUE_U32 || v < 1 || v > 1 << 20 || (v & (v - 1)))
-            return xd_fail(r->e, XD_EFORMAT, "%s: its alignment of %s bytes is not a power of 2 up "
-                           "to 1048576", r->f->path, text);
+            return xd_fail(r->e, XD_EFORMAT,
+                           "%s: its alignment of %s bytes is not a power of 2 up "
+                           "to 1048576",
+                           r->f->path, text);
     }
     return keep_value(r, key, text);
 }
@@ -301,8 +321,10 @@ static xd_status read_value(reader *r, const char *key)
     if (s != XD_OK)
         return s;
     if (type >= VALUE_TYPES)
-        return xd_fail(r->e, XD_EFORMAT, "%s: its key %.100s has a value of type %" PRIu64 ", "
-                       "which GGUF does not have", r->f->path, key, type);
+        return xd_fail(r->e, XD_EFORMAT,
+                       "%s: its key %.100s has a value of type %" PRIu64 ", "
+                       "which GGUF does not have",
+                       r->f->path, key, type);
     if (type == VALUE_LIST)
         return strncmp(key, shape_key, n) == 0 ? read_note(r, key + n) : skip_list(r, 0);
     if (type != VALUE_TEXT)
@@ -318,8 +340,10 @@ static xd_status read_keys(reader *r, uint64_t n)
 {
     xd_status s = XD_OK;
     if (!has_room(r, n, 13))
-        return xd_fail(r->e, XD_EFORMAT, "%s is truncated: its %" PRIu64 " keys do not fit in the "
-                       "file's %zu bytes", r->f->path, n, r->f->size);
+        return xd_fail(r->e, XD_EFORMAT,
+                       "%s is truncated: its %" PRIu64 " keys do not fit in the "
+                       "file's %zu bytes",
+                       r->f->path, n, r->f->size);
     for (uint64_t i = 0; s == XD_OK && i < n; i++) {
         char *key;
         s = take_text(r, MAX_KEY, "key", &key);
@@ -364,21 +388,24 @@ static xd_status set_type(const reader *r, xd_gguf_tensor *t, uint64_t type, int
         t->bytes = xd_dtype_bytes(t->type, count);
         if (count % xd_dtype_block(t->type) == 0 && inner % xd_dtype_block(t->type) == 0)
             return XD_OK;
-        return xd_fail(r->e, XD_EFORMAT, "%s: rows of tensor %s have %" PRId64 " elements, not a "
-                       "multiple of %" PRId64 " (%s)", r->f->path, t->name, inner,
-                       xd_dtype_block(t->type), types[type].name);
+        return xd_fail(r->e, XD_EFORMAT,
+                       "%s: rows of tensor %s have %" PRId64 " elements, not a "
+                       "multiple of %" PRId64 " (%s)",
+                       r->f->path, t->name, inner, xd_dtype_block(t->type), types[type].name);
     }
     for (int i = 0; i < TYPES; i++)
         if (types[i].read)
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "",
                                    types[i].name);
     if (type < TYPES && types[type].name)
-        return xd_fail(r->e, XD_EUNSUPPORTED, "%s: tensor %s has the type %s, which is not "
-                       "supported: use a file in other types (%s)", r->f->path, t->name,
-                       types[type].name,
-                       list);
-    return xd_fail(r->e, XD_EUNSUPPORTED, "%s: tensor %s has the unknown type number %" PRIu64 " "
-                   "(%s)", r->f->path, t->name, type, list);
+        return xd_fail(r->e, XD_EUNSUPPORTED,
+                       "%s: tensor %s has the type %s, which is not "
+                       "supported: use a file in other types (%s)",
+                       r->f->path, t->name, types[type].name, list);
+    return xd_fail(r->e, XD_EUNSUPPORTED,
+                   "%s: tensor %s has the unknown type number %" PRIu64 " "
+                   "(%s)",
+                   r->f->path, t->name, type, list);
 }
 
 /* Replaces the tensor's stored shape by the original shape from the metadata. The stored and the
@@ -404,8 +431,10 @@ static xd_status read_tensor(reader *r, xd_gguf_tensor *t)
     if (s == XD_OK)
         s = take_number(r, 4, &rank);
     if (s == XD_OK && rank > MAX_RANK)
-        return xd_fail(r->e, XD_EFORMAT, "%s: tensor %s has %" PRIu64 " dimensions, at most %d are "
-                       "possible", r->f->path, t->name, rank, MAX_RANK);
+        return xd_fail(r->e, XD_EFORMAT,
+                       "%s: tensor %s has %" PRIu64 " dimensions, at most %d are "
+                       "possible",
+                       r->f->path, t->name, rank, MAX_RANK);
     /* GGUF files list the innermost dimension first */
     for (uint64_t i = 0; s == XD_OK && i < rank; i++) {
         s = take_number(r, 8, &v);
@@ -418,18 +447,21 @@ static xd_status read_tensor(reader *r, xd_gguf_tensor *t)
     if (s != XD_OK)
         return s;
     if (!set_shape(t, (int)rank, d, &count))
-        return xd_fail(r->e, XD_EFORMAT, "%s: the shape of tensor %s is too large",
-                       r->f->path, t->name);
+        return xd_fail(r->e, XD_EFORMAT, "%s: the shape of tensor %s is too large", r->f->path,
+                       t->name);
     s = set_type(r, t, type, rank ? d[rank - 1] : 1, count);
     if (s != XD_OK)
         return s;
     if (at % r->alignment)
-        return xd_fail(r->e, XD_EFORMAT, "%s: tensor %s begins at byte %" PRIu64 " of the data, "
-                       "not a multiple of the alignment, %" PRIu64, r->f->path, t->name, at,
-                       r->alignment);
+        return xd_fail(r->e, XD_EFORMAT,
+                       "%s: tensor %s begins at byte %" PRIu64 " of the data, "
+                       "not a multiple of the alignment, %" PRIu64,
+                       r->f->path, t->name, at, r->alignment);
     if (at > INT64_MAX / 4)
-        return xd_fail(r->e, XD_EFORMAT, "%s: tensor %s begins at byte %" PRIu64 " of the data, "
-                       "which is too large", r->f->path, t->name, at);
+        return xd_fail(r->e, XD_EFORMAT,
+                       "%s: tensor %s begins at byte %" PRIu64 " of the data, "
+                       "which is too large",
+                       r->f->path, t->name, at);
     t->at = (size_t)at;
     return obey_note(r, t, count);
 }
@@ -439,8 +471,10 @@ static xd_status read_tensors(reader *r, uint64_t n)
     xd_gguf  *g = r->g;
     xd_status s = XD_OK;
     if (!has_room(r, n, 24))
-        return xd_fail(r->e, XD_EFORMAT, "%s is truncated: its %" PRIu64 " tensors do not fit in "
-                       "the file's %zu bytes", r->f->path, n, r->f->size);
+        return xd_fail(r->e, XD_EFORMAT,
+                       "%s is truncated: its %" PRIu64 " tensors do not fit in "
+                       "the file's %zu bytes",
+                       r->f->path, n, r->f->size);
     if (!(g->t = calloc((size_t)n + 1, sizeof *g->t)))
         return no_memory(r);
     for (uint64_t i = 0; s == XD_OK && i < n; i++) {
@@ -461,10 +495,14 @@ static xd_status read_version(reader *r)
     if (s != XD_OK || v == 2 || v == 3)
         return s;
     if (v && v % (1 << 24) == 0)
-        return xd_fail(r->e, XD_EUNSUPPORTED, "%s is a big-endian GGUF file, which is not "
-                       "supported", r->f->path);
-    return xd_fail(r->e, XD_EUNSUPPORTED, "%s is a GGUF file of version %" PRIu64 ": 2 and 3 are "
-                   "read", r->f->path, v);
+        return xd_fail(r->e, XD_EUNSUPPORTED,
+                       "%s is a big-endian GGUF file, which is not "
+                       "supported",
+                       r->f->path);
+    return xd_fail(r->e, XD_EUNSUPPORTED,
+                   "%s is a GGUF file of version %" PRIu64 ": 2 and 3 are "
+                   "read",
+                   r->f->path, v);
 }
 
 static xd_status read_header(reader *r)
@@ -491,7 +529,7 @@ xd_status xd_gguf_read(xd_gguf *g, xd_st_file *f, xd_err *e)
     r->e = e;
     r->alignment = 32;
     xd_status s = read_header(r);
-    if (s == XD_OK) {           /* a file without tensor data may have no padding */
+    if (s == XD_OK) { /* a file without tensor data may have no padding */
         size_t data = (r->at + r->alignment - 1) / r->alignment * r->alignment;
         f->data = data < f->size ? data : f->size;
     }
@@ -515,7 +553,7 @@ void xd_gguf_free(xd_gguf *g)
 
 /* ---- shards ------------------------------------------------------------------------------- */
 
-enum { SHARD_TAIL = 20 };       /* length of "-00002-of-00003.gguf" */
+enum { SHARD_TAIL = 20 }; /* length of "-00002-of-00003.gguf" */
 
 int xd_gguf_is_shard(const char *path, int *no, int *count)
 {

@@ -6,15 +6,15 @@
 #include "tensor/tensor.h"
 
 typedef struct xd_gguf_tensor {
-    char   *name;
+    char    *name;
     xd_dtype type;
     /* Number of dimensions in the file; a tensor with more than XD_MAXDIM dimensions is refused. */
-    int     rank;
+    int      rank;
     /* Extents, outermost first; extents after the first XD_MAXDIM are multiplied into the last
      * one. */
-    int64_t d[XD_MAXDIM];
+    int64_t  d[XD_MAXDIM];
     /* at: offset of the tensor in the file's data section; bytes: size of the tensor. */
-    size_t  at, bytes;
+    size_t   at, bytes;
 } xd_gguf_tensor;
 
 typedef struct xd_gguf {

@@ -29,7 +29,7 @@ typedef struct lzw {
      * bits in `wait`; size: bits per code */
     int      have, bits, size;
     uint32_t wait;
-    int      next;              /* code that the next new string gets */
+    int      next; /* code that the next new string gets */
     /* Hash key of a string: (code of the string's prefix) << 8 | last byte; -1: free slot. */
     int32_t  key[HASH];
     int16_t  code[HASH];
@@ -117,7 +117,7 @@ static void put_pixels(lzw *z, const uint8_t *px, int64_t n, int depth)
 
 static int depth_of(int colours)
 {
-    int depth = 2;              /* GIF's LZW code size is at least 2 */
+    int depth = 2; /* GIF's LZW code size is at least 2 */
     while (1 << depth < colours)
         depth++;
     return depth;
@@ -180,9 +180,10 @@ static xd_status gif_write(const xd_vcodec *c, xd_out *o, const xd_film *film,
     lzw        *z = malloc(sizeof *z);
     uint8_t    *px = malloc((size_t)size);
     int        *err = malloc(sizeof *err * (size_t)(film->w + 2) * 6);
-    xd_status   st = p && z && px && err ? xd_palette_make(p, film->rgb, size * film->n, e) :
-        xd_fail(e, XD_ENOMEM, "%s: no memory for a %s of %lldx%lld", o->path, c->name,
-                (long long)film->w, (long long)film->h);
+    xd_status   st = p && z && px && err
+                         ? xd_palette_make(p, film->rgb, size * film->n, e)
+                         : xd_fail(e, XD_ENOMEM, "%s: no memory for a %s of %lldx%lld", o->path,
+                                   c->name, (long long)film->w, (long long)film->h);
     if (st == XD_OK) {
         int depth = depth_of(p->n);
         z->f = o->f;
@@ -202,5 +203,6 @@ static xd_status gif_write(const xd_vcodec *c, xd_out *o, const xd_film *film,
     return st;
 }
 
-const xd_vcodec xd_vcodec_gif = { .name = "GIF", .tail = ".gif", .max_side = 65535,
-                                  .write = gif_write };
+const xd_vcodec xd_vcodec_gif = {
+    .name = "GIF", .tail = ".gif", .max_side = 65535, .write = gif_write
+};

@@ -12,26 +12,26 @@ enum { HEAD = 13, BOX = 9, COLOURS = 256, MAXCODES = 4096, HAS_PALETTE = 0x80, I
 
 typedef struct gif {
     const uint8_t *data;
-    size_t   n, at;
-    uint8_t  palette[3 * COLOURS];
-    int      clear;             /* index of the transparent colour; -1: none */
-    int64_t  left, top, wide, high;     /* position and size of the frame in the image */
-    int      interlaced;
-    xd_pixels *p;
+    size_t         n, at;
+    uint8_t        palette[3 * COLOURS];
+    int            clear;                 /* index of the transparent colour; -1: none */
+    int64_t        left, top, wide, high; /* position and size of the frame in the image */
+    int            interlaced;
+    xd_pixels     *p;
     /* If not NULL, the decoder writes the pixels with alpha to this array, and does not write
      * p->rgb. */
-    uint8_t *rgba;
-    int64_t  x, y;              /* position of the next pixel in the frame */
-    int      pass;              /* current pass (of four) of an interlaced frame */
+    uint8_t       *rgba;
+    int64_t        x, y; /* position of the next pixel in the frame */
+    int            pass; /* current pass (of four) of an interlaced frame */
 } gif;
 
-typedef struct codes {          /* reader of LZW codes, which are in blocks of up to 255 bytes */
+typedef struct codes { /* reader of LZW codes, which are in blocks of up to 255 bytes */
     /* size: bits per code; wait: bits that are read but not decoded; bits: number of bits in
      * `wait`. */
     int      size, bits;
     uint32_t wait;
-    size_t   left;              /* number of unread bytes in the current block */
-    int      next, last;        /* next: code of the next new string; last: previous code, or -1 */
+    size_t   left;       /* number of unread bytes in the current block */
+    int      next, last; /* next: code of the next new string; last: previous code, or -1 */
     int16_t  prefix[MAXCODES];
     uint8_t  end[MAXCODES], text[MAXCODES];
 } codes;
@@ -114,7 +114,7 @@ static int find_frame(gif *g)
 
 static void put_colour(const gif *g, int64_t x, int64_t y, int colour)
 {
-    int64_t at = y * g->p->w + x;
+    int64_t  at = y * g->p->w + x;
     uint8_t *to = g->rgba ? g->rgba + 4 * at : g->p->rgb + 3 * at;
     memcpy(to, g->palette + 3 * colour, 3);
     if (g->rgba)
@@ -199,7 +199,7 @@ static int read_codes(gif *g, codes *z)
         }
         int known = (code >= 0 && code < clear) || (code > clear + 1 && code < z->next);
         if (!known && (code != z->next || z->last < 0 || z->next == MAXCODES))
-            return 0;           /* stops at an invalid code, the end code, or the end of data */
+            return 0; /* stops at an invalid code, the end code, or the end of data */
         if (z->last >= 0 && z->next < MAXCODES)
             add_string(z, first_byte(z, known ? code : z->last));
         put_string(g, z, code);
@@ -233,7 +233,7 @@ static xd_status gif_load(const uint8_t *data, size_t len, const char *path, xd_
     gif g = { .data = data, .n = len, .at = HEAD, .clear = -1, .p = p };
     if (len < HEAD || !read_palette(&g, data[10]) || !find_frame(&g) || g.wide < 1 || g.high < 1)
         return fail_damaged(path, e);
-    int64_t w = read16(&g, 6), h = read16(&g, 8);
+    int64_t   w = read16(&g, 6), h = read16(&g, 8);
     xd_status st = xd_pixels_new(p, w > g.left + g.wide ? w : g.left + g.wide,
                                  h > g.top + g.high ? h : g.top + g.high, path, e);
     if (st != XD_OK)
@@ -254,5 +254,8 @@ static int gif_is(const uint8_t *data, size_t len)
 }
 
 const xd_codec xd_codec_gif = {
-    .name = "GIF", .tails = (const char *const[]){ NULL }, .is = gif_is, .read = gif_load,
+    .name = "GIF",
+    .tails = (const char *const[]){ NULL },
+    .is = gif_is,
+    .read = gif_load,
 };

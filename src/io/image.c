@@ -15,7 +15,7 @@
 static const xd_codec *const codecs[] = { &xd_codec_png, &xd_codec_jpeg, &xd_codec_webp,
                                           &xd_codec_ppm, &xd_codec_gif };
 enum { NCODECS = sizeof codecs / sizeof *codecs };
-static const size_t  max_file = (size_t)1 << 30;        /* max bytes of an image file */
+static const size_t  max_file = (size_t)1 << 30; /* max bytes of an image file */
 static const int64_t max_pixels = (int64_t)1 << 29;
 
 static const xd_codec *by_tail(const char *path)
@@ -39,24 +39,29 @@ xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_
     return xd_image_write_at(path, rgb, w, h, -1, texts, e);
 }
 
-xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
-                            int quality, const xd_image_text *texts, xd_err *e)
+xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int64_t h, int quality,
+                            const xd_image_text *texts, xd_err *e)
 {
     static const xd_image_text none = { NULL, NULL };
-    const xd_codec *c = by_tail(path);
-    xd_pixels       p = { .rgb = (uint8_t *)rgb, .w = w, .h = h, .quick = !texts,
-                          .quality = quality < 0 ? XD_IMAGE_QUALITY : quality };
-    xd_out          o;
+    const xd_codec            *c = by_tail(path);
+    xd_pixels                  p = { .rgb = (uint8_t *)rgb,
+                                     .w = w,
+                                     .h = h,
+                                     .quick = !texts,
+                                     .quality = quality < 0 ? XD_IMAGE_QUALITY : quality };
+    xd_out                     o;
     if (quality > 100)
-        return xd_fail(e, XD_EINVAL, "%s: quality is %d; it must be from 0 to 100", path,
-                       quality);
+        return xd_fail(e, XD_EINVAL, "%s: quality is %d; it must be from 0 to 100", path, quality);
     if (!c)
-        return xd_fail(e, XD_EINVAL, "%s has no image extension; use .png, .jpg, .jpeg, .webp or "
-                       ".ppm", path);
+        return xd_fail(e, XD_EINVAL,
+                       "%s has no image extension; use .png, .jpg, .jpeg, .webp or "
+                       ".ppm",
+                       path);
     if (w < 1 || h < 1 || w > c->max_side || h > c->max_side)
-        return xd_fail(e, XD_EINVAL, "%s: %s images have sides of 1 to %lld pixels, not "
-                       "%lldx%lld", path, c->name, (long long)c->max_side, (long long)w,
-                       (long long)h);
+        return xd_fail(e, XD_EINVAL,
+                       "%s: %s images have sides of 1 to %lld pixels, not "
+                       "%lldx%lld",
+                       path, c->name, (long long)c->max_side, (long long)w, (long long)h);
     xd_status st = xd_out_open(&o, path, e);
     if (st != XD_OK)
         return st;
@@ -72,7 +77,10 @@ xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd
     if (w < 1 || h < 1 || w > max_pixels / h)
         return xd_fail(e, XD_EFORMAT, "%s: an image of %lldx%lld pixels is not supported", path,
                        (long long)w, (long long)h);
-    *p = (xd_pixels){ .w = w, .h = h, .size_only = p->size_only, .as_mask = p->as_mask,
+    *p = (xd_pixels){ .w = w,
+                      .h = h,
+                      .size_only = p->size_only,
+                      .as_mask = p->as_mask,
                       .orientation = p->orientation };
     if (p->size_only)
         return XD_ECANCELLED;
@@ -96,7 +104,7 @@ void xd_pixels_mask(xd_pixels *p, const uint8_t *rgba)
 
 /* Decodes the bytes of a complete file of any known format, and rotates the image upright. */
 static xd_status decode_image(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
-                          xd_err *e)
+                              xd_err *e)
 {
     *p = (xd_pixels){ .size_only = p->size_only, .as_mask = p->as_mask };
     for (int i = 0; i < NCODECS; i++)
@@ -221,8 +229,10 @@ static xd_status ppm_read(const uint8_t *data, size_t len, const char *path, xd_
         return xd_fail(e, XD_EFORMAT, "%s: not a PPM with 8 bits per channel", path);
     at++;
     if (w < 1 || h < 1 || at > len || (uint64_t)w > (len - at) / 3 / (uint64_t)h)
-        return xd_fail(e, XD_EFORMAT, "%s is truncated: %lldx%lld pixels do not fit in its %zu "
-                       "bytes", path, (long long)w, (long long)h, len);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s is truncated: %lldx%lld pixels do not fit in its %zu "
+                       "bytes",
+                       path, (long long)w, (long long)h, len);
     xd_status st = xd_pixels_new(p, w, h, path, e);
     if (st == XD_OK)
         memcpy(p->rgb, data + at, (size_t)(w * h) * 3);
@@ -230,6 +240,10 @@ static xd_status ppm_read(const uint8_t *data, size_t len, const char *path, xd_
 }
 
 const xd_codec xd_codec_ppm = {
-    .name = "PPM", .tails = (const char *const[]){ ".ppm", NULL }, .max_side = 999999999,
-    .write = ppm_write, .is = ppm_is, .read = ppm_read,
+    .name = "PPM",
+    .tails = (const char *const[]){ ".ppm", NULL },
+    .max_side = 999999999,
+    .write = ppm_write,
+    .is = ppm_is,
+    .read = ppm_read,
 };

@@ -22,8 +22,8 @@ xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_
                          const xd_image_text *texts, xd_err *e);
 /* Writes an image as xd_image_write does, but uses the given quality, 0 to 100, for JPEG and WebP.
  * A negative quality means XD_IMAGE_QUALITY. */
-xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
-                            int quality, const xd_image_text *texts, xd_err *e);
+xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int64_t h, int quality,
+                            const xd_image_text *texts, xd_err *e);
 /* Returns 1 if the file name extension of `path` is that of an image format that can be written. */
 int       xd_image_known(const char *path);
 /* Reads a PNG, JPEG, WebP, GIF or PPM file, whatever its extension, into malloc'ed RGB. As in
@@ -47,6 +47,6 @@ xd_status xd_image_resize_by(uint8_t **rgb, xd_filter f, int64_t w, int64_t h, i
                              int64_t to_h, xd_err *e);
 
 /* Reports the image and video libraries and their versions. */
-void      xd_image_about(xd_fact *fact, void *cookie);
+void xd_image_about(xd_fact *fact, void *cookie);
 
 #endif

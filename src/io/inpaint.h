@@ -25,8 +25,7 @@ int       xd_mask_region(const uint8_t *grey, int64_t w, int64_t h, int64_t to_w
 xd_status xd_image_crop(uint8_t **rgb, int64_t w, xd_box box, xd_err *e);
 /* Resizes the image to fit into the new size, centred, and fills the rest by repeating the resized
  * image's edge pixels (resize_mode="fill"). */
-xd_status xd_image_fill(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h,
-                        xd_err *e);
+xd_status xd_image_fill(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h, xd_err *e);
 /* Resizes the image to cover the new size and crops it to the centre (resize_mode="crop"). */
 xd_status xd_image_cover(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int64_t to_h,
                          xd_err *e);

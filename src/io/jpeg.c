@@ -18,19 +18,19 @@
 
 enum { MAX_COMMENT = 65533, EXIF_MARK = 6, MAX_SCANS = 100 };
 
-typedef struct notes {          /* metadata of an image; each field may be NULL */
+typedef struct notes { /* metadata of an image; each field may be NULL */
     char    *lines;
-    uint8_t *exif;              /* Exif block, which begins with "Exif" */
+    uint8_t *exif; /* Exif block, which begins with "Exif" */
     size_t   n;
 } notes;
 
 typedef struct trap {
-    struct jpeg_error_mgr mgr;  /* must be first: a pointer to `mgr` is cast to trap */
-    jmp_buf     jump;
-    const char *path;
-    xd_status   code;           /* status to return for libjpeg's errors */
-    int         ended;          /* 1: libjpeg has reported that the file is truncated */
-    xd_err     *e;
+    struct jpeg_error_mgr mgr; /* must be first: a pointer to `mgr` is cast to trap */
+    jmp_buf               jump;
+    const char           *path;
+    xd_status             code;  /* status to return for libjpeg's errors */
+    int                   ended; /* 1: libjpeg has reported that the file is truncated */
+    xd_err               *e;
 } trap;
 
 static void on_error(j_common_ptr c)
@@ -110,8 +110,8 @@ static xd_status jpeg_save(FILE *f, const char *path, const xd_pixels *p,
                            const xd_image_text *texts, xd_err *e)
 {
     struct jpeg_compress_struct c;
-    trap  t;
-    const notes v = notes_of(texts);
+    trap                        t;
+    const notes                 v = notes_of(texts);
     c.err = trap_init(&t, path, XD_EIO, e);
     if (setjmp(t.jump)) {
         jpeg_destroy_compress(&c);
@@ -135,7 +135,7 @@ static int jpeg_is(const uint8_t *data, size_t len)
 static void count_scans(j_common_ptr c)
 {
     struct jpeg_decompress_struct *d = (struct jpeg_decompress_struct *)(void *)c;
-    trap *t = (trap *)(void *)c->err;
+    trap                          *t = (trap *)(void *)c->err;
     if (d->input_scan_number <= MAX_SCANS)
         return;
     xd_fail(t->e, t->code, "%s: JPEG: more than %d scans", t->path, MAX_SCANS);
@@ -159,7 +159,7 @@ static int find_orientation(const struct jpeg_decompress_struct *c)
             xmp = m;
     }
     return xd_exif_orientation(exif ? exif->data : NULL, exif ? exif->data_length : 0,
-                        xmp ? xmp->data : NULL, xmp ? xmp->data_length : 0);
+                               xmp ? xmp->data : NULL, xmp ? xmp->data_length : 0);
 }
 
 /* Returns a times b / 255, rounded. */
@@ -185,8 +185,10 @@ static xd_status decompress_image(struct jpeg_decompress_struct *c, trap *t, xd_
     jpeg_read_header(c, TRUE);
     int inks = c->num_components == 4;
     if (c->num_components != 1 && c->num_components != 3 && !inks)
-        return xd_fail(t->e, XD_EFORMAT, "%s: JPEG: its pixels have %d components; 1, 3 or 4 are "
-                       "supported", t->path, c->num_components);
+        return xd_fail(t->e, XD_EFORMAT,
+                       "%s: JPEG: its pixels have %d components; 1, 3 or 4 are "
+                       "supported",
+                       t->path, c->num_components);
     p->orientation = find_orientation(c);
     /* the size is checked before libjpeg allocates all coefficients of a progressive image */
     xd_status st = xd_pixels_new(p, c->image_width, c->image_height, t->path, t->e);
@@ -194,8 +196,8 @@ static xd_status decompress_image(struct jpeg_decompress_struct *c, trap *t, xd_
         return st;
     c->out_color_space = inks ? JCS_CMYK : JCS_RGB;
     jpeg_start_decompress(c);
-    JSAMPARRAY line = c->mem->alloc_sarray((j_common_ptr)c, JPOOL_IMAGE,
-                                           c->image_width * (inks ? 4 : 1), 1);
+    JSAMPARRAY line =
+        c->mem->alloc_sarray((j_common_ptr)c, JPOOL_IMAGE, c->image_width * (inks ? 4 : 1), 1);
     while (c->output_scanline < c->output_height) {
         JSAMPROW row = p->rgb + (size_t)c->output_scanline * (size_t)p->w * 3;
         jpeg_read_scanlines(c, inks ? line : &row, 1);
@@ -214,7 +216,7 @@ static xd_status jpeg_load(const uint8_t *data, size_t len, const char *path, xd
 {
     struct jpeg_decompress_struct c;
     struct jpeg_progress_mgr      progress = { .progress_monitor = count_scans };
-    trap t;
+    trap                          t;
     c.err = trap_init(&t, path, XD_EFORMAT, e);
     if (setjmp(t.jump)) {
         jpeg_destroy_decompress(&c);
@@ -229,6 +231,10 @@ static xd_status jpeg_load(const uint8_t *data, size_t len, const char *path, xd
 }
 
 const xd_codec xd_codec_jpeg = {
-    .name = "JPEG", .tails = (const char *const[]){ ".jpg", ".jpeg", NULL },
-    .max_side = JPEG_MAX_DIMENSION, .write = jpeg_save, .is = jpeg_is, .read = jpeg_load,
+    .name = "JPEG",
+    .tails = (const char *const[]){ ".jpg", ".jpeg", NULL },
+    .max_side = JPEG_MAX_DIMENSION,
+    .write = jpeg_save,
+    .is = jpeg_is,
+    .read = jpeg_load,
 };

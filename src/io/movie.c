@@ -20,8 +20,8 @@ enum { DOOR_BYTES = 1 << 16, MAXCODER = 3, THREADS = 4 };
 
 typedef struct coder {
     const char *name;
-    const char *options;        /* encoder options, "key=value:..." */
-    double      bits;           /* bits per pixel and frame; 0: the options set the quality */
+    const char *options; /* encoder options, "key=value:..." */
+    double      bits;    /* bits per pixel and frame; 0: the options set the quality */
     /* Name of the lower-quality video format that this encoder writes, for a warning; NULL: no
      * warning. */
     const char *warn;
@@ -39,27 +39,31 @@ typedef struct format {
 static const format mp4 = { "mp4", "movflags=+faststart", H264 },
                     mov = { "mov", "movflags=+faststart+use_metadata_tags", H264 },
                     mkv = { "matroska", "", H264 },
-                    webm = { "webm", "", { { "libvpx-vp9", "crf=20:deadline=good:cpu-used=2:"
-                                             "row-mt=1", 0, NULL },
-                                           { "libvpx", "crf=6:qmin=0:qmax=30", 0.5, "VP8" } } };
+                    webm = { "webm",
+                             "",
+                             { { "libvpx-vp9",
+                                 "crf=20:deadline=good:cpu-used=2:"
+                                 "row-mt=1",
+                                 0, NULL },
+                               { "libvpx", "crf=6:qmin=0:qmax=30", 0.5, "VP8" } } };
 
 typedef struct movie {
-    const xd_av     *av;
-    const xd_film   *film;
-    const char      *path;
-    xd_err          *e;
-    AVFormatContext *mux;
-    AVStream        *stream;
-    AVCodecContext  *coder;
+    const xd_av       *av;
+    const xd_film     *film;
+    const char        *path;
+    xd_err            *e;
+    AVFormatContext   *mux;
+    AVStream          *stream;
+    AVCodecContext    *coder;
     struct SwsContext *sws;
-    AVFrame         *rgb, *yuv;
-    AVPacket        *packet;
+    AVFrame           *rgb, *yuv;
+    AVPacket          *packet;
 } movie;
 
 /* ---- I/O callbacks of FFmpeg on a file ----------------------------------------------------- */
 
 typedef struct door {
-    int     fd, why;            /* fd: file descriptor; why: errno of the first failed write */
+    int     fd, why; /* fd: file descriptor; why: errno of the first failed write */
     int64_t at;
 } door;
 
@@ -110,7 +114,8 @@ static AVIOContext *door_open(const xd_av *av, door *d, int writes)
 {
     unsigned char *buf = av->av_malloc(DOOR_BYTES);
     AVIOContext   *io = buf ? av->avio_alloc_context(buf, DOOR_BYTES, writes, d, door_read,
-                                                     writes ? door_write : NULL, door_seek) : NULL;
+                                                     writes ? door_write : NULL, door_seek)
+                            : NULL;
     if (!io)
         av->av_freep(&buf);
     return io;
@@ -155,7 +160,7 @@ static int second_close(AVFormatContext *mux, AVIOContext *io)
 
 static xd_status fail_call(const movie *m, int code, const char *what)
 {
-    char why[AV_ERROR_MAX_STRING_SIZE] = "";
+    char        why[AV_ERROR_MAX_STRING_SIZE] = "";
     const door *d = m->mux && m->mux->pb ? m->mux->pb->opaque : NULL;
     if (d && d->why)
         return xd_fail(m->e, XD_EIO, "cannot write %s: %s", m->path, strerror(d->why));
@@ -222,8 +227,9 @@ static xd_status open_coder(movie *m, const format *row)
 static int texts_set(const movie *m, const xd_image_text *t)
 {
     for (; t->key; t++) {
-        const char *key = !strcmp(t->key, "parameters") ? "comment" :
-                          !strcmp(t->key, "xdit") ? "description" : t->key;
+        const char *key = !strcmp(t->key, "parameters") ? "comment"
+                          : !strcmp(t->key, "xdit")     ? "description"
+                                                        : t->key;
         if (m->av->av_dict_set(&m->mux->metadata, key, t->value, 0) < 0)
             return 0;
     }
@@ -240,8 +246,8 @@ static xd_status open_mux(movie *m, const format *row, door *d, const xd_image_t
     m->mux->io_close2 = second_close;
     m->stream = m->av->avformat_new_stream(m->mux, NULL);
     m->mux->pb = door_open(m->av, d, 1);
-    return m->stream && m->mux->pb && texts_set(m, texts)
-        ? XD_OK : fail_call(m, AVERROR(ENOMEM), "hold");
+    return m->stream && m->mux->pb && texts_set(m, texts) ? XD_OK
+                                                          : fail_call(m, AVERROR(ENOMEM), "hold");
 }
 
 static xd_status write_head(movie *m, const format *row)
@@ -290,15 +296,16 @@ static xd_status open_frames(movie *m)
     m->yuv->color_trc = c->color_trc;
     m->yuv->chroma_location = c->chroma_sample_location;
     const int *bt709 = m->av->sws_getCoefficients(SWS_CS_ITU709);
-    int        ok = sws_set(m, "srcw", c->width) && sws_set(m, "srch", c->height) &&
+    int ok = sws_set(m, "srcw", c->width) && sws_set(m, "srch", c->height) &&
              sws_set(m, "dstw", c->width) && sws_set(m, "dsth", c->height) &&
              sws_set(m, "src_format", AV_PIX_FMT_RGB24) && sws_set(m, "dst_format", c->pix_fmt) &&
              sws_set(m, "dst_h_chr_pos", 0) && sws_set(m, "dst_v_chr_pos", 128) &&
              sws_set(m, "sws_flags", SWS_BICUBIC | SWS_FULL_CHR_H_INP | SWS_ACCURATE_RND);
     if (ok)
         m->av->sws_setColorspaceDetails(m->sws, bt709, 1, bt709, 0, 0, 1 << 16, 1 << 16);
-    return ok && m->av->sws_init_context(m->sws, NULL, NULL) >= 0 ? XD_OK :
-        fail_call(m, AVERROR(EINVAL), "convert the colours of");
+    return ok && m->av->sws_init_context(m->sws, NULL, NULL) >= 0
+               ? XD_OK
+               : fail_call(m, AVERROR(EINVAL), "convert the colours of");
 }
 
 /* ---- writing ------------------------------------------------------------------------------- */
@@ -377,8 +384,10 @@ static void close_movie(movie *m)
 
 static const format *format_of(const xd_vcodec *c)
 {
-    return c == &xd_vcodec_mp4 ? &mp4 : c == &xd_vcodec_mov ? &mov :
-           c == &xd_vcodec_mkv ? &mkv : &webm;
+    return c == &xd_vcodec_mp4   ? &mp4
+           : c == &xd_vcodec_mov ? &mov
+           : c == &xd_vcodec_mkv ? &mkv
+                                 : &webm;
 }
 
 static xd_status movie_write(const xd_vcodec *c, xd_out *o, const xd_film *film,
@@ -418,10 +427,11 @@ static xd_status movie_ready(const xd_vcodec *c, xd_err *e)
             return XD_OK;
     return xd_fail(e, XD_EUNSUPPORTED,
                    "this machine's FFmpeg has no encoder %s for %s; write .gif, .rgb, or a "
-                   ".png for each frame", row->coders[0].name, c->tail);
+                   ".png for each frame",
+                   row->coders[0].name, c->tail);
 }
 
-#else                           /* without FFmpeg in the build there is no writer */
+#else /* without FFmpeg in the build there is no writer */
 #define movie_write NULL
 #define movie_ready NULL
 #endif

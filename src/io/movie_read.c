@@ -10,15 +10,15 @@
 #include "io/av.h"
 
 struct xd_movie_reader {
-    const xd_av     *av;
-    char            *path;
-    AVFormatContext *file;
-    AVCodecContext  *coder;
-    AVPacket        *packet;
-    AVFrame         *frame;
+    const xd_av       *av;
+    char              *path;
+    AVFormatContext   *file;
+    AVCodecContext    *coder;
+    AVPacket          *packet;
+    AVFrame           *frame;
     struct SwsContext *sws;
-    int              stream;
-    int              ended;     /* 1: all packets of the file have been read */
+    int                stream;
+    int                ended; /* 1: all packets of the file have been read */
 };
 
 static xd_status fail_call(const xd_movie_reader *m, int code, const char *what, xd_err *e)
@@ -119,9 +119,16 @@ static int decode_frame(xd_movie_reader *m)
 static int convert_frame(xd_movie_reader *m, uint8_t *rgb)
 {
     const AVFrame *f = m->frame;
-    const struct { const char *name; int64_t v; } set[] = {
-        { "srcw", f->width }, { "srch", f->height }, { "src_format", f->format },
-        { "dstw", f->width }, { "dsth", f->height }, { "dst_format", AV_PIX_FMT_RGB24 },
+    const struct {
+        const char *name;
+        int64_t     v;
+    } set[] = {
+        { "srcw", f->width },
+        { "srch", f->height },
+        { "src_format", f->format },
+        { "dstw", f->width },
+        { "dsth", f->height },
+        { "dst_format", AV_PIX_FMT_RGB24 },
         { "sws_flags", SWS_BICUBIC | SWS_FULL_CHR_H_INT | SWS_ACCURATE_RND },
     };
     m->av->sws_freeContext(m->sws);
@@ -130,8 +137,9 @@ static int convert_frame(xd_movie_reader *m, uint8_t *rgb)
     for (size_t i = 0; i < sizeof set / sizeof *set; i++)
         if (m->av->av_opt_set_int(m->sws, set[i].name, set[i].v, 0) < 0)
             return AVERROR(EINVAL);
-    int space = f->colorspace == AVCOL_SPC_UNSPECIFIED || f->colorspace == AVCOL_SPC_RGB
-                    ? SWS_CS_DEFAULT : (int)f->colorspace;
+    int        space = f->colorspace == AVCOL_SPC_UNSPECIFIED || f->colorspace == AVCOL_SPC_RGB
+                           ? SWS_CS_DEFAULT
+                           : (int)f->colorspace;
     const int *matrix = m->av->sws_getCoefficients(space);
     m->av->sws_setColorspaceDetails(m->sws, matrix, f->color_range == AVCOL_RANGE_JPEG, matrix, 1,
                                     0, 1 << 16, 1 << 16);
@@ -145,8 +153,7 @@ static int convert_frame(xd_movie_reader *m, uint8_t *rgb)
     return code < 0 ? code : 0;
 }
 
-xd_status xd_movie_reader_next(xd_movie_reader *m, uint8_t **rgb, int64_t *w, int64_t *h,
-                               xd_err *e)
+xd_status xd_movie_reader_next(xd_movie_reader *m, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e)
 {
     int code, level = m->av->av_log_get_level();
     *w = *h = 0;
@@ -183,12 +190,13 @@ void xd_movie_reader_close(xd_movie_reader **mp)
 xd_status xd_movie_reader_open(xd_movie_reader **m, const char *path, xd_err *e)
 {
     *m = NULL;
-    return xd_fail(e, XD_EUNSUPPORTED, "%s is not an image, and this build has no FFmpeg to read "
-                   "videos", path);
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "%s is not an image, and this build has no FFmpeg to read "
+                   "videos",
+                   path);
 }
 
-xd_status xd_movie_reader_next(xd_movie_reader *m, uint8_t **rgb, int64_t *w, int64_t *h,
-                               xd_err *e)
+xd_status xd_movie_reader_next(xd_movie_reader *m, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e)
 {
     (void)m, (void)rgb, (void)w, (void)h;
     return xd_fail(e, XD_EUNSUPPORTED, "this build has no FFmpeg");

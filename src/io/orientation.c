@@ -11,7 +11,11 @@
 
 enum { ORIENTATION = 0x0112, HEAD = 8, ROW = 12, NAME = 6 };
 
-typedef struct block { const uint8_t *p; size_t n; int little; } block;
+typedef struct block {
+    const uint8_t *p;
+    size_t         n;
+    int            little;
+} block;
 
 /* Reads an integer of `bytes` bytes at offset `at`, which must be inside the block. */
 static uint32_t number_at(const block *b, size_t at, int bytes)
@@ -55,7 +59,7 @@ static int64_t find_in_exif(block b)
     int64_t rows = number_at(&b, at, 2);
     for (at += 2; rows-- && b.n - at >= ROW; at += ROW)
         if (number_at(&b, at, 2) == ORIENTATION && row_value(&b, at) >= 0)
-            v = row_value(&b, at);      /* the last orientation in the directory is used */
+            v = row_value(&b, at); /* the last orientation in the directory is used */
     return v;
 }
 
@@ -86,13 +90,16 @@ int xd_exif_orientation(const uint8_t *exif, size_t n, const uint8_t *xmp, size_
 /* Sets of Exif orientations, as bit masks (bit i for orientation i). The set BACKWARDS has the
  * orientations whose columns are stored in reverse order; in UPWARDS, the rows are stored in
  * reverse order; in SIDEWAYS, rows and columns are transposed. */
-enum { BACKWARDS = 1 << 2 | 1 << 3 | 1 << 7 | 1 << 8, UPWARDS = 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7,
-       SIDEWAYS = 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 };
+enum {
+    BACKWARDS = 1 << 2 | 1 << 3 | 1 << 7 | 1 << 8,
+    UPWARDS = 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7,
+    SIDEWAYS = 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8
+};
 
 xd_status xd_pixels_upright(xd_pixels *p, const char *path, xd_err *e)
 {
-    int64_t w = p->w, h = p->h, step = 3, line = 3 * w;
-    int     kind = 1 << p->orientation;
+    int64_t  w = p->w, h = p->h, step = 3, line = 3 * w;
+    int      kind = 1 << p->orientation;
     uint8_t *to = NULL, *out, *from = p->rgb;
     p->orientation = 0;
     if (!p->size_only && !(to = malloc((size_t)w * (size_t)h * 3)))

@@ -10,7 +10,7 @@ typedef struct cell { /* all pixels whose colours have the same upper 6 bits in 
 } cell;
 
 typedef struct box {
-    int64_t from, to, n;        /* from, to: range of cells in the list; n: number of pixels */
+    int64_t from, to, n; /* from, to: range of cells in the list; n: number of pixels */
     /* mean: mean colour; axis: colour channel with the largest squared error; worst: this squared
      * error */
     double  mean[3], worst;
@@ -106,7 +106,7 @@ xd_status xd_palette_make(xd_palette *p, const uint8_t *rgb, int64_t n, xd_err *
         if (split_box(&boxes[at], &boxes[p->n], cells))
             p->n++;
         else
-            boxes[at].worst = -1;       /* all cells of the box are equal, so it cannot be split */
+            boxes[at].worst = -1; /* all cells of the box are equal, so it cannot be split */
     }
     memset(p->nearest, -1, sizeof p->nearest);
     for (int i = 0; i < p->n; i++) {

@@ -10,7 +10,7 @@
 enum { XD_PALETTE_CELLS = 1 << 18 };
 
 typedef struct xd_palette {
-    int     n;                          /* number of colours, 1 .. 256 */
+    int     n; /* number of colours, 1 .. 256 */
     uint8_t rgb[256][3];
     /* [cell]: index of the palette colour that is nearest to the centre of the cell, or -1 if it
      * has not been computed yet. */
@@ -24,7 +24,7 @@ xd_status xd_palette_make(xd_palette *p, const uint8_t *rgb, int64_t n, xd_err *
 
 /* Converts an image to palette indices, w * h bytes, with error diffusion (Floyd and Steinberg) in
  * rows of alternating direction. err: scratch memory of 2 * (w + 2) * 3 ints. */
-void      xd_palette_draw(xd_palette *p, uint8_t *out, const uint8_t *rgb, int64_t w, int64_t h,
-                          int *err);
+void xd_palette_draw(xd_palette *p, uint8_t *out, const uint8_t *rgb, int64_t w, int64_t h,
+                     int *err);
 
 #endif

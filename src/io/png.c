@@ -20,11 +20,11 @@ typedef struct session {
     png_bytepp  rows;
     png_text   *texts; /* [n]: texts to write; their keys and values are freed with this struct */
     int         n;
-    const uint8_t *data;        /* while reading: address of the next byte; `left` bytes remain */
-    size_t      left;
-    xd_pixels  *p;
-    uint8_t    *rgba;           /* while reading: pixels with alpha; NULL: alpha is not read */
-    int         orientation;    /* while reading: orientation as in xd_pixels */
+    const uint8_t *data; /* while reading: address of the next byte; `left` bytes remain */
+    size_t         left;
+    xd_pixels     *p;
+    uint8_t       *rgba;        /* while reading: pixels with alpha; NULL: alpha is not read */
+    int            orientation; /* while reading: orientation as in xd_pixels */
 } session;
 
 static void on_error(png_structp png, png_const_charp msg)
@@ -134,8 +134,8 @@ static xd_status write_with(session *s, FILE *f, const xd_pixels *p)
     return XD_OK;
 }
 
-static xd_status png_save(FILE *f, const char *path, const xd_pixels *p,
-                          const xd_image_text *texts, xd_err *e)
+static xd_status png_save(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
+                          xd_err *e)
 {
     session   s = { .path = path, .e = e };
     xd_status st = write_info(&s, p, texts);
@@ -155,9 +155,12 @@ static xd_status png_save(FILE *f, const char *path, const xd_pixels *p,
  * Exif is in its own chunk or, as ImageMagick writes it, in a text "Raw profile type exif" in
  * hexadecimal; XMP is in a text, too. Exif and XMP may be before or after the pixels. */
 
-enum { MAX_TEXT = 1 << 20 };   /* max bytes that are read of a compressed text */
+enum { MAX_TEXT = 1 << 20 }; /* max bytes that are read of a compressed text */
 
-typedef struct block { uint8_t *p; size_t n; } block;
+typedef struct block {
+    uint8_t *p;
+    size_t   n;
+} block;
 
 static block copied(const uint8_t *p, size_t n)
 {
@@ -204,8 +207,10 @@ static block text_of(const char *chunk, const uint8_t *p, size_t n, const char *
 
 static int hex_digit(int c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 /* Decodes a "Raw profile" text in place. The text of a profile has an empty line, the profile's
@@ -257,7 +262,7 @@ static int find_orientation(const uint8_t *data, size_t len)
     if (!exif.p && profile.p)
         read_profile(&profile);
     const block *from = exif.p ? &exif : &profile;
-    int orientation = xd_exif_orientation(from->p, from->n, xmp.p, xmp.n);
+    int          orientation = xd_exif_orientation(from->p, from->n, xmp.p, xmp.n);
     free(exif.p);
     free(profile.p);
     free(xmp.p);
@@ -308,7 +313,7 @@ static xd_status read_with(session *s)
     png_read_info(s->png, s->info);
     int alpha = reads_alpha(s), bytes = alpha ? 4 : 3;
     as_rgb(s, alpha);
-    int64_t   w = png_get_image_width(s->png, s->info), h = png_get_image_height(s->png, s->info);
+    int64_t w = png_get_image_width(s->png, s->info), h = png_get_image_height(s->png, s->info);
     s->p->orientation = s->orientation;
     xd_status st = xd_pixels_new(s->p, w, h, s->path, s->e);
     if (st != XD_OK)
@@ -332,8 +337,12 @@ static xd_status read_with(session *s)
 static xd_status png_load(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
                           xd_err *e)
 {
-    session   s = { .path = path, .e = e, .data = data, .left = len, .p = p,
-                  .orientation = find_orientation(data, len) };
+    session   s = { .path = path,
+                    .e = e,
+                    .data = data,
+                    .left = len,
+                    .p = p,
+                    .orientation = find_orientation(data, len) };
     xd_status st;
     s.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &s, on_error, on_warning);
     s.info = s.png ? png_create_info_struct(s.png) : NULL;
@@ -344,6 +353,10 @@ static xd_status png_load(const uint8_t *data, size_t len, const char *path, xd_
 }
 
 const xd_codec xd_codec_png = {
-    .name = "PNG", .tails = (const char *const[]){ ".png", NULL }, .max_side = 1000000,
-    .write = png_save, .is = png_is, .read = png_load,
+    .name = "PNG",
+    .tails = (const char *const[]){ ".png", NULL },
+    .max_side = 1000000,
+    .write = png_save,
+    .is = png_is,
+    .read = png_load,
 };

@@ -12,9 +12,9 @@
 
 enum { BITS = 22 };
 
-typedef struct window {         /* the input pixels of one output pixel, along one axis */
-    int64_t  at, n;             /* at: index of the first input pixel; n: number of input pixels */
-    int32_t *w;                 /* weights of the input pixels, multiplied by 2^BITS */
+typedef struct window { /* the input pixels of one output pixel, along one axis */
+    int64_t  at, n;     /* at: index of the first input pixel; n: number of input pixels */
+    int32_t *w;         /* weights of the input pixels, multiplied by 2^BITS */
 } window;
 
 /* Filter functions: each returns its filter's weight at distance x, where |x| is less than the
@@ -36,8 +36,13 @@ static double bilinear(double x)
     return 1 - fabs(x);
 }
 
-static const struct { double reach; double (*at)(double x); } filters[] = {
-    [XD_LANCZOS] = { 3, lanczos }, [XD_BICUBIC] = { 2, bicubic }, [XD_BILINEAR] = { 1, bilinear },
+static const struct {
+    double reach;
+    double (*at)(double x);
+} filters[] = {
+    [XD_LANCZOS] = { 3, lanczos },
+    [XD_BICUBIC] = { 2, bicubic },
+    [XD_BILINEAR] = { 1, bilinear },
 };
 
 static double weight_at(xd_filter f, double x)
@@ -123,8 +128,8 @@ xd_status xd_image_resize_by(uint8_t **rgb, xd_filter f, int64_t w, int64_t h, i
         int is_down = (pass == 0) == down_first;
         if (is_down ? h == to_h : w == to_w)
             continue;
-        uint8_t *next =
-            is_down ? resample_columns(f, *rgb, w, h, to_h) : resample_rows(f, *rgb, w, h, to_w);
+        uint8_t *next = is_down ? resample_columns(f, *rgb, w, h, to_h)
+                                : resample_rows(f, *rgb, w, h, to_w);
         if (!next)
             return xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld", (long long)to_w,
                            (long long)to_h);

@@ -15,25 +15,25 @@
 #include "io/stfile.h"
 
 typedef struct entry {
-    char     *name;
-    char     *unknown_dtype;    /* name of an unsupported dtype, or NULL */
-    int       shard;
-    int       rank;             /* number of dimensions; above XD_MAXDIM: unusable */
+    char      *name;
+    char      *unknown_dtype; /* name of an unsupported dtype, or NULL */
+    int        shard;
+    int        rank; /* number of dimensions; above XD_MAXDIM: unusable */
     /* Number of users of `view`; while obey_index runs, 1 marks tensors to keep and -1 tensors
      * to drop. */
-    int       users;
+    int        users;
     /* at: offset of the tensor's data in the file, in bytes; bytes: size of the data. */
-    size_t    at, bytes;
-    xd_tensor shape;
-    xd_st_view view;            /* view of the tensor, valid while users > 0 */
+    size_t     at, bytes;
+    xd_tensor  shape;
+    xd_st_view view; /* view of the tensor, valid while users > 0 */
 } entry;
 
 struct xd_st {
     xd_st_file *shards;
     int         nshards;
-    entry      *t;              /* sorted by name */
+    entry      *t; /* sorted by name */
     int64_t     n, cap;
-    char      **meta;           /* [2 nmeta]: keys and values of __metadata__ */
+    char      **meta; /* [2 nmeta]: keys and values of __metadata__ */
     int         nmeta;
 };
 
@@ -70,8 +70,7 @@ static xd_status read_shape(const char *path, entry *t, const xd_json *list, xd_
             return xd_fail(e, XD_EFORMAT, "%s: dimension %d of tensor %s is not a count", path, i,
                            t->name);
         if (v && size > INT64_MAX / 16 / v)
-            return xd_fail(e, XD_EFORMAT, "%s: the shape of tensor %s is too large",
-                           path, t->name);
+            return xd_fail(e, XD_EFORMAT, "%s: the shape of tensor %s is too large", path, t->name);
         size *= v ? v : 1;
         if (i < XD_MAXDIM)
             d[i] = v;
@@ -113,7 +112,8 @@ static xd_status read_entry(const xd_st_file *f, entry *t, const xd_json *v, xd_
     t->at = (size_t)from;
     t->bytes = (size_t)(to - from);
     if (!t->unknown_dtype && t->bytes != xd_bytes(t->shape))
-        return xd_fail(e, XD_EFORMAT, "%s: tensor %s has %zu bytes, but its shape and dtype need "
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: tensor %s has %zu bytes, but its shape and dtype need "
                        "%zu",
                        f->path, t->name, t->bytes, xd_bytes(t->shape));
     return XD_OK;
@@ -152,20 +152,22 @@ static xd_status check_places(const xd_st_file *f, entry *t, int64_t n, xd_err *
     qsort(t, (size_t)n, sizeof *t, by_place);
     for (int64_t i = 0; i < n; i++) {
         if (t[i].bytes && t[i].at < end)
-            return xd_fail(e, XD_EFORMAT, "%s: tensor %s begins at byte %zu of the data and "
-                           "overlaps another one, up to byte %zu", f->path, t[i].name, t[i].at,
-                           end);
+            return xd_fail(e, XD_EFORMAT,
+                           "%s: tensor %s begins at byte %zu of the data and "
+                           "overlaps another one, up to byte %zu",
+                           f->path, t[i].name, t[i].at, end);
         end = t[i].at + t[i].bytes > end ? t[i].at + t[i].bytes : end;
         used += t[i].bytes;
         t[i].at += f->data;
     }
     if (end > have)
-        return xd_fail(e, XD_EFORMAT, "%s is truncated: its tensors need %zu bytes, the file has "
-                       "%zu", f->path, end + f->data, f->size);
-    if (used < have && !f->gguf)        /* GGUF files have gaps that align the tensors */
+        return xd_fail(e, XD_EFORMAT,
+                       "%s is truncated: its tensors need %zu bytes, the file has "
+                       "%zu",
+                       f->path, end + f->data, f->size);
+    if (used < have && !f->gguf) /* GGUF files have gaps that align the tensors */
         xd_log(XD_LOG_WARN, "%s: %zu of %zu bytes of data belong to no tensor", f->path,
-               have - used,
-               f->size);
+               have - used, f->size);
     return XD_OK;
 }
 
@@ -233,8 +235,8 @@ static xd_status take_gguf(xd_st *s, int shard, xd_gguf *g, xd_err *e)
         t->rank = from->rank;
         t->at = from->at;
         t->bytes = from->bytes;
-        t->shape = xd_view(NULL, from->type, from->rank < XD_MAXDIM ? from->rank : XD_MAXDIM,
-                           from->d);
+        t->shape =
+            xd_view(NULL, from->type, from->rank < XD_MAXDIM ? from->rank : XD_MAXDIM, from->d);
     }
     return s->n > first ? check_places(f, s->t + first, s->n - first, e) : XD_OK;
 }
@@ -328,8 +330,10 @@ static xd_status shard_names(const char *index, const xd_json *map, const char *
     for (const xd_json *v = xd_json_first(map); v; v = xd_json_next(v)) {
         const char *name = xd_json_text(v);
         if (!name || !plain_name(name))
-            return xd_fail(e, XD_EFORMAT, "%s: \"%s\" for tensor %s is not the name of a file "
-                           "in its folder", index, name ? name : "(no text)", xd_json_key(v));
+            return xd_fail(e, XD_EFORMAT,
+                           "%s: \"%s\" for tensor %s is not the name of a file "
+                           "in its folder",
+                           index, name ? name : "(no text)", xd_json_key(v));
         list[k++] = name;
     }
     qsort(list, (size_t)k, sizeof *list, by_text);
@@ -350,8 +354,8 @@ static xd_status check_present(const xd_st *s, const char *index, xd_err *e)
             first = s->shards[i].path;
         }
     if (missing)
-        return xd_fail(e, XD_EIO, "%d of the %d files in %s are missing; the first is %s",
-                       missing, s->nshards, index, first);
+        return xd_fail(e, XD_EIO, "%d of the %d files in %s are missing; the first is %s", missing,
+                       s->nshards, index, first);
     return XD_OK;
 }
 
@@ -389,7 +393,8 @@ static xd_status check_index(const xd_st *s, const char *index, const xd_json *m
 {
     for (const xd_json *v = xd_json_first(map); v; v = xd_json_next(v))
         if (xd_st_find(s, xd_json_key(v)) < 0)
-            return xd_fail(e, XD_EFORMAT, "%s: tensor %s is missing in %s, to which the index "
+            return xd_fail(e, XD_EFORMAT,
+                           "%s: tensor %s is missing in %s, to which the index "
                            "assigns it",
                            index, xd_json_key(v), xd_json_text(v));
     return XD_OK;
@@ -426,8 +431,8 @@ static xd_status open_index(xd_st *s, const char *index, xd_err *e)
     char        *dir = strdup(index), *slash = dir ? strrchr(dir, '/') : NULL;
     if (slash)
         slash[slash == dir] = 0;
-    xd_status    st = dir ? xd_json_read(&j, index, e)
-                          : xd_fail(e, XD_ENOMEM, "%s: no memory to open it", index);
+    xd_status      st = dir ? xd_json_read(&j, index, e)
+                            : xd_fail(e, XD_ENOMEM, "%s: no memory to open it", index);
     const xd_json *map = xd_json_get(j, "weight_map");
     if (st == XD_OK)
         st = shard_names(index, map, &names, &n, e);
@@ -470,7 +475,8 @@ static xd_status open_gguf_shards(xd_st *s, const char *path, int n, xd_err *e)
     for (int i = 0; st == XD_OK && i < n; i++) {
         st = open_shard(s, i, e);
         if (st == XD_OK && header_shards(s) != n)
-            st = xd_fail(e, XD_EFORMAT, "%s is one of %d files by its name, but of %d by its "
+            st = xd_fail(e, XD_EFORMAT,
+                         "%s is one of %d files by its name, but of %d by its "
                          "header",
                          s->shards[i].path, n, header_shards(s));
     }
@@ -488,8 +494,10 @@ static xd_status open_single(xd_st *s, const char *path, xd_err *e)
     s->shards->fd = -1;
     xd_status st = open_shard(s, 0, e);
     if (st == XD_OK && s->shards->gguf && header_shards(s) != 1)
-        return xd_fail(e, XD_EFORMAT, "%s is one of %d shards, but its name is not that of a "
-                       "shard: NAME-00001-of-%05d.gguf", path, header_shards(s), header_shards(s));
+        return xd_fail(e, XD_EFORMAT,
+                       "%s is one of %d shards, but its name is not that of a "
+                       "shard: NAME-00001-of-%05d.gguf",
+                       path, header_shards(s), header_shards(s));
     return st == XD_OK ? sort_names(s, e) : st;
 }
 
@@ -578,10 +586,11 @@ xd_status xd_st_get(xd_st *s, int64_t i, xd_tensor *t, xd_err *e)
     entry            *n = &s->t[i];
     const xd_st_file *f = &s->shards[n->shard];
     if (n->unknown_dtype)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: tensor %s has the unsupported dtype %s",
-                       f->path, n->name, n->unknown_dtype);
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: tensor %s has the unsupported dtype %s", f->path,
+                       n->name, n->unknown_dtype);
     if (n->rank > XD_MAXDIM)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: tensor %s has %d dimensions; at most %d are "
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s: tensor %s has %d dimensions; at most %d are "
                        "supported",
                        f->path, n->name, n->rank, XD_MAXDIM);
     if (!n->users) {

@@ -22,7 +22,7 @@ typedef struct xd_st xd_st;
 xd_status xd_st_open(xd_st **s, const char *path, const char *stem, xd_err *e);
 void      xd_st_close(xd_st **s);
 
-int64_t     xd_st_count(const xd_st *s);                /* number of tensors */
+int64_t     xd_st_count(const xd_st *s); /* number of tensors */
 /* Returns the name of tensor i; tensors are sorted by name, bytewise. */
 const char *xd_st_name(const xd_st *s, int64_t i);
 /* Returns the type and extents of tensor i; its address p is NULL. */
@@ -44,7 +44,7 @@ void        xd_st_done(xd_st *s, int64_t i);
 /* Tells that the given bytes of tensor i's view will not be read again soon, and releases the pages
  * that are completely inside these bytes. A later read maps these pages again. */
 void        xd_st_past(const xd_st *s, int64_t i, const void *p, size_t bytes);
-void        xd_st_release(xd_st *s);                    /* unmaps all views; s may be NULL */
+void        xd_st_release(xd_st *s); /* unmaps all views; s may be NULL */
 /* Returns 1 if tensors are mapped, 0 if they are read into memory. */
 int         xd_st_mapped(const xd_st *s);
 /* Returns a hash of the tensors' names, types, shapes and offsets, and of every file's size,
@@ -58,25 +58,32 @@ uint64_t    xd_st_hash(const xd_st *s);
 int         xd_st_files(const xd_st *s);
 const char *xd_st_file_path(const xd_st *s, int i);
 xd_status   xd_st_file_digest(const xd_st *s, int i, uint64_t *digest, xd_err *e);
-size_t      xd_st_bytes(const xd_st *s);                /* total size of all tensors in bytes */
+size_t      xd_st_bytes(const xd_st *s); /* total size of all tensors in bytes */
 /* Returns the value of a metadata key, from the first file that has the key in `__metadata__` or in
  * its GGUF header. Returns NULL if no file has the key. */
 const char *xd_st_meta(const xd_st *s, const char *key);
-const char *xd_st_path(const xd_st *s);         /* path of the first file */
+const char *xd_st_path(const xd_st *s); /* path of the first file */
 /* Returns 1 if the file is GGUF, so that xd_st_meta may return numbers as decimal text. */
 int         xd_st_is_gguf(const xd_st *s);
 
 /* Writes a safetensors file atomically, with n host tensors of any strides. Floating-point types
  * are converted to f32 unless `keep` is 1. The argument meta is NULL, or a list of metadata that
  * has each key followed by its value, and NULL at the end. */
-typedef struct xd_st_item { const char *name; xd_tensor t; } xd_st_item;
+typedef struct xd_st_item {
+    const char *name;
+    xd_tensor   t;
+} xd_st_item;
 xd_status xd_st_write(const char *path, const xd_st_item *items, int n, int keep,
                       const char *const *meta, xd_err *e);
 /* xd_st_header appends the JSON header of a safetensors file with the tensors of `h` in their own
  * types. The file begins with the header's size (8 bytes, made by xd_st_size), then the header,
  * padded so that the tensors' data begin at a multiple of `align`. */
 enum { XD_ST_SIZE = 8 };
-typedef struct xd_st_head { const xd_st_item *items; int n; const char *const *meta; } xd_st_head;
+typedef struct xd_st_head {
+    const xd_st_item  *items;
+    int                n;
+    const char *const *meta;
+} xd_st_head;
 void xd_st_header(xd_text_buf *b, const xd_st_head *h, size_t align);
 void xd_st_size(size_t n, unsigned char size[XD_ST_SIZE]);
 

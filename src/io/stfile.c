@@ -3,7 +3,7 @@
  *
  * Only the pages of tensors in use are mapped, so that a file may be larger than the allowed
  * address space. If mapping fails, the bytes are read with pread. */
-#define _DEFAULT_SOURCE         /* for madvise */
+#define _DEFAULT_SOURCE /* for madvise */
 #include "io/stfile.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "base/par.h"
 #include "base/rng.h"
 
-enum { MAX_HEADER = 100000000 };        /* max bytes of a safetensors header */
+enum { MAX_HEADER = 100000000 }; /* max bytes of a safetensors header */
 /* PAGES: number of pages of a file that are included in its hash; PAGE: bytes per page. */
 enum { PAGES = 64, PAGE = 4096 };
 /* Smallest size, in bytes, of a tensor that is read ahead. */
@@ -98,8 +98,10 @@ static xd_status header_size(xd_st_file *f, size_t *len, xd_err *e)
     unsigned char p[8];
     uint64_t      n = 0;
     if (f->size < 8)
-        return xd_fail(e, XD_EFORMAT, "%s is truncated: it has %zu bytes, a safetensors file has "
-                       "at least 8", f->path, f->size);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s is truncated: it has %zu bytes, a safetensors file has "
+                       "at least 8",
+                       f->path, f->size);
     if (xd_st_file_read(f, p, 8, 0, e) != XD_OK)
         return XD_EIO;
     if (other_format(p))
@@ -107,12 +109,15 @@ static xd_status header_size(xd_st_file *f, size_t *len, xd_err *e)
     for (int i = 7; i >= 0; i--)
         n = n << 8 | p[i];
     if (n > MAX_HEADER || n < 2)
-        return xd_fail(e, XD_EFORMAT, "%s is not a safetensors file: a header of %llu bytes (2 to "
-                       "%d are possible) in a file of %zu", f->path, (unsigned long long)n,
-                       MAX_HEADER, f->size);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s is not a safetensors file: a header of %llu bytes (2 to "
+                       "%d are possible) in a file of %zu",
+                       f->path, (unsigned long long)n, MAX_HEADER, f->size);
     if (n > f->size - 8)
-        return xd_fail(e, XD_EFORMAT, "%s is truncated: its header needs %llu bytes, the file has "
-                       "%zu", f->path, (unsigned long long)n + 8, f->size);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s is truncated: its header needs %llu bytes, the file has "
+                       "%zu",
+                       f->path, (unsigned long long)n + 8, f->size);
     *len = (size_t)n;
     return XD_OK;
 }
@@ -209,8 +214,10 @@ xd_status xd_st_file_take(const xd_st_file *f, size_t at, size_t bytes, const ch
         int why = errno;
         st = read_copy(f, at, bytes, name, &v->p, e);
         if (st == XD_OK && bytes && !atomic_flag_test_and_set(&said))
-            xd_log(XD_LOG_WARN, "cannot map %zu bytes of %s (%s): reading tensors into memory "
-                   "instead", bytes, f->path, strerror(why));
+            xd_log(XD_LOG_WARN,
+                   "cannot map %zu bytes of %s (%s): reading tensors into memory "
+                   "instead",
+                   bytes, f->path, strerror(why));
         return st;
     }
     *v = (xd_st_view){ (char *)p + lead, p, lead + bytes };
@@ -231,8 +238,7 @@ void xd_st_file_put(xd_st_view *v)
 void xd_st_file_past(const xd_st_view *v, const void *p, size_t bytes)
 {
     const size_t one = xd_page_bytes();
-    uintptr_t    from = ((uintptr_t)p + one - 1) / one * one,
-                 to = ((uintptr_t)p + bytes) / one * one;
+    uintptr_t from = ((uintptr_t)p + one - 1) / one * one, to = ((uintptr_t)p + bytes) / one * one;
     if (v->map && from < to)
         madvise((void *)from, to - from, MADV_DONTNEED);
 }
@@ -276,8 +282,8 @@ enum { PART = 32 << 20, PIECE = 1 << 20 };
 
 typedef struct part_hashes {
     const xd_st_file *f;
-    uint64_t         *hash;     /* [parts]: hash of each part of the file */
-    atomic_int        why;      /* errno of a part of the file that could not be read, or 0 */
+    uint64_t         *hash; /* [parts]: hash of each part of the file */
+    atomic_int        why;  /* errno of a part of the file that could not be read, or 0 */
 } part_hashes;
 
 static uint64_t mix_words(uint64_t h, const unsigned char *p, size_t n)

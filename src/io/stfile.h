@@ -9,19 +9,19 @@
 #include "base/err.h"
 
 typedef struct xd_st_file {
-    char       *path;           /* path of the file; owned */
-    int         fd;
-    size_t      size, data; /* size: bytes of the file; data: offset at which tensor data begins */
-    int         gguf;           /* 1: the file has the magic number of GGUF */
+    char  *path; /* path of the file; owned */
+    int    fd;
+    size_t size, data; /* size: bytes of the file; data: offset at which tensor data begins */
+    int    gguf;       /* 1: the file has the magic number of GGUF */
 } xd_st_file;
 
-typedef struct xd_st_view {     /* view of some bytes of a file in memory; {0}: no view */
-    void       *p;              /* first byte of the view */
-    void       *map;            /* start of the mapped pages; NULL: p is malloc'ed */
-    size_t      len;            /* bytes of the mapped pages */
+typedef struct xd_st_view { /* view of some bytes of a file in memory; {0}: no view */
+    void  *p;               /* first byte of the view */
+    void  *map;             /* start of the mapped pages; NULL: p is malloc'ed */
+    size_t len;             /* bytes of the mapped pages */
 } xd_st_view;
 
-void xd_st_file_init(xd_st_file *f);    /* initializes f as a file that is not open */
+void xd_st_file_init(xd_st_file *f); /* initializes f as a file that is not open */
 
 /* Opens the file f->path and reads its header into *header: malloc'ed JSON text, owned by the
  * caller. Checks the sizes in the header. Sets *header to NULL for a GGUF file, whose header
@@ -31,7 +31,7 @@ xd_status xd_st_file_open(xd_st_file *f, char **header, size_t *len, xd_err *e);
 xd_status xd_st_file_read(const xd_st_file *f, void *to, size_t n, size_t at, xd_err *e);
 void      xd_st_file_close(xd_st_file *f);
 
-int       xd_st_file_maps(const xd_st_file *f);         /* returns 1 if the file can be mapped */
+int       xd_st_file_maps(const xd_st_file *f); /* returns 1 if the file can be mapped */
 /* Makes a view of a byte range of the file: maps its pages or, if that fails (logged once per
  * process), reads the bytes. Free the view with xd_st_file_put. name: name of the tensor in errors.
  * Refuses a file that was truncated. */
@@ -44,16 +44,16 @@ void      xd_st_file_past(const xd_st_view *v, const void *p, size_t bytes);
 
 #define XD_ST_HASH_START UINT64_C(0xcbf29ce484222325)
 /* Adds bytes to an FNV-1a hash. */
-uint64_t  xd_st_hash_bytes(uint64_t h, const void *p, size_t n);
+uint64_t xd_st_hash_bytes(uint64_t h, const void *p, size_t n);
 /* Hashes the file's size, its header, and 64 pages at equal distances. Uses read() even if the file
  * can be mapped. */
-uint64_t  xd_st_file_hash(const xd_st_file *f, uint64_t h);
+uint64_t xd_st_file_hash(const xd_st_file *f, uint64_t h);
 
 /* Hashes all bytes of a file with all threads. */
 xd_status xd_st_file_hash_all(const xd_st_file *f, uint64_t *hash, xd_err *e);
 
 typedef struct xd_st_which {
-    char *path;                 /* malloc'ed path of a weight file, or of an index of files */
+    char *path; /* malloc'ed path of a weight file, or of an index of files */
     int   sharded;
 } xd_st_which;
 

@@ -66,13 +66,13 @@ static int preference(const char *v, size_t n, int sharded)
     return p + sharded;
 }
 
-typedef struct look {                   /* result of scanning a directory */
-    char *variant;                      /* file name of the best variant, malloc'ed */
+typedef struct look { /* result of scanning a directory */
+    char *variant;    /* file name of the best variant, malloc'ed */
     int   rank, sharded;
-    char *other;                        /* name of a weight file of another format, malloc'ed */
-    char *piece;                        /* name of any other .safetensors file, malloc'ed */
-    char *gguf;                         /* a GGUF file, or the first shard of one, malloc'ed */
-    int   ggufs;                        /* number of GGUF files */
+    char *other; /* name of a weight file of another format, malloc'ed */
+    char *piece; /* name of any other .safetensors file, malloc'ed */
+    char *gguf;  /* a GGUF file, or the first shard of one, malloc'ed */
+    int   ggufs; /* number of GGUF files */
 } look;
 
 static void replace_name(char **slot, const char *name)
@@ -97,8 +97,9 @@ static void consider_gguf(look *l, const char *name)
 
 static void consider_file(look *l, const char *name, const char *stem)
 {
-    static const char *const others[] = { ".bin", ".pt", ".pth", ".ckpt", ".msgpack", ".h5",
-                                          ".onnx" };
+    static const char *const others[] = {
+        ".bin", ".pt", ".pth", ".ckpt", ".msgpack", ".h5", ".onnx"
+    };
     const char *v;
     size_t      n;
     int         sharded;
@@ -122,18 +123,25 @@ static void consider_file(look *l, const char *name, const char *stem)
 static xd_status report_missing(const look *l, const char *dir, const char *stem, xd_err *e)
 {
     if (l->gguf)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s has %d GGUF files (%s is one): keep only one, or "
-                       "pass the file's path", dir, l->ggufs, l->gguf);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s has %d GGUF files (%s is one): keep only one, or "
+                       "pass the file's path",
+                       dir, l->ggufs, l->gguf);
     if (l->piece)
-        return xd_fail(e, XD_EIO, "%s has neither %s.safetensors nor %s.safetensors.index.json, "
-                       "only files like %s", dir, stem, stem, l->piece);
+        return xd_fail(e, XD_EIO,
+                       "%s has neither %s.safetensors nor %s.safetensors.index.json, "
+                       "only files like %s",
+                       dir, stem, stem, l->piece);
     if (l->other)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s has its weights only as %s, but only safetensors "
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s has its weights only as %s, but only safetensors "
                        "and GGUF are supported: load it with diffusers or transformers in Python "
-                       "and save it with save_pretrained(..., safe_serialization=True)", dir,
-                       l->other);
-    return xd_fail(e, XD_EIO, "%s has no weights: neither %s.safetensors nor "
-                   "%s.safetensors.index.json exists", dir, stem, stem);
+                       "and save it with save_pretrained(..., safe_serialization=True)",
+                       dir, l->other);
+    return xd_fail(e, XD_EIO,
+                   "%s has no weights: neither %s.safetensors nor "
+                   "%s.safetensors.index.json exists",
+                   dir, stem, stem);
 }
 
 static xd_status choose_variant(xd_st_which *w, const char *dir, const char *stem, xd_err *e)
@@ -184,8 +192,7 @@ static xd_status try_name(xd_st_which *w, const char *dir, const char *stem, con
     }
     xd_status r = XD_OK;
     if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
-        r = xd_fail(e, XD_EIO, "%s is a link to a missing file (an incomplete download?)",
-                    path);
+        r = xd_fail(e, XD_EIO, "%s is a link to a missing file (an incomplete download?)", path);
     free(path);
     return r;
 }

@@ -18,9 +18,10 @@ static xd_status raw_write(const xd_vcodec *c, xd_out *o, const xd_film *film,
     return XD_OK;
 }
 
-static const xd_vcodec raw = { .name = "raw RGB", .tail = ".rgb", .max_side = 999999999,
-                               .write = raw_write };
-static const xd_vcodec *const codecs[] = { &xd_vcodec_mp4, &xd_vcodec_mov, &xd_vcodec_mkv,
+static const xd_vcodec raw = {
+    .name = "raw RGB", .tail = ".rgb", .max_side = 999999999, .write = raw_write
+};
+static const xd_vcodec *const codecs[] = { &xd_vcodec_mp4,  &xd_vcodec_mov, &xd_vcodec_mkv,
                                            &xd_vcodec_webm, &xd_vcodec_gif, &raw };
 enum { NCODECS = sizeof codecs / sizeof *codecs };
 
@@ -54,24 +55,28 @@ xd_status xd_video_ready(const char *path, xd_err *e)
 {
     const xd_vcodec *c = by_tail(path);
     if (!c)
-        return xd_fail(e, XD_EINVAL, "%s has no video extension; use .mp4, .mov, .mkv, .webm, "
-                       ".gif or .rgb", path);
+        return xd_fail(e, XD_EINVAL,
+                       "%s has no video extension; use .mp4, .mov, .mkv, .webm, "
+                       ".gif or .rgb",
+                       path);
     if (!c->write)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "this build has no FFmpeg and cannot write %s; use .gif, .rgb, or a .png "
-                       "for each frame", path);
+                       "for each frame",
+                       path);
     return c->ready ? c->ready(c, e) : XD_OK;
 }
 
 static xd_status check_film(const xd_vcodec *c, const char *path, const xd_film *f, xd_err *e)
 {
     if (f->n < 1 || f->w < 1 || f->h < 1 || f->w > c->max_side || f->h > c->max_side)
-        return xd_fail(e, XD_EINVAL, "%s: %s videos have sides of 1 to %lld pixels and a frame or "
-                       "more, not %lld frames of %lldx%lld", path, c->name, (long long)c->max_side,
-                       (long long)f->n, (long long)f->w, (long long)f->h);
+        return xd_fail(e, XD_EINVAL,
+                       "%s: %s videos have sides of 1 to %lld pixels and a frame or "
+                       "more, not %lld frames of %lldx%lld",
+                       path, c->name, (long long)c->max_side, (long long)f->n, (long long)f->w,
+                       (long long)f->h);
     if (!(f->fps >= 0.01 && f->fps <= 1000))
-        return xd_fail(e, XD_EINVAL, "%s: fps is %g; it must be from 0.01 to 1000", path,
-                       f->fps);
+        return xd_fail(e, XD_EINVAL, "%s: fps is %g; it must be from 0.01 to 1000", path, f->fps);
     return XD_OK;
 }
 
@@ -79,8 +84,8 @@ xd_status xd_video_write(const char *path, const xd_film *film, const xd_image_t
                          xd_err *e)
 {
     static const xd_image_text none = { NULL, NULL };
-    xd_out    o;
-    xd_status st = xd_video_ready(path, e);
+    xd_out                     o;
+    xd_status                  st = xd_video_ready(path, e);
     if (st != XD_OK)
         return st;
     const xd_vcodec *c = by_tail(path);

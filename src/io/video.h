@@ -7,11 +7,11 @@
 #include "base/err.h"
 #include "io/image.h"
 
-typedef struct xd_film {        /* the frames of a video: n frames of h rows of w pixels of 3
+typedef struct xd_film { /* the frames of a video: n frames of h rows of w pixels of 3
                                    bytes */
     const uint8_t *rgb;
-    int64_t  n, w, h;
-    double   fps;               /* frames per second, 0.01 to 1000 */
+    int64_t        n, w, h;
+    double         fps; /* frames per second, 0.01 to 1000 */
 } xd_film;
 
 /* Writes a video. Formats: .mp4 .mov .mkv (H.264), .webm (VP9), .gif, and .rgb (raw bytes of
@@ -28,6 +28,6 @@ xd_status xd_video_ready(const char *path, xd_err *e);
 
 /* Converts frames per second to a fraction num / den: an integer, an NTSC rate (29.97 is
  * 30000/1001), or thousandths. */
-void      xd_video_rate(double fps, int *num, int *den);
+void xd_video_rate(double fps, int *num, int *den);
 
 #endif

@@ -58,8 +58,7 @@ static xd_status webp_save(FILE *f, const char *path, const xd_pixels *p,
         WebPFree(coded);
         free(exif);
         return xd_fail(e, XD_ENOMEM, "%s: WebP cannot encode %lldx%lld pixels", path,
-                       (long long)p->w,
-                       (long long)p->h);
+                       (long long)p->w, (long long)p->h);
     }
     if (exif)
         put_extended(f, coded, n, p, exif, len);
@@ -106,7 +105,7 @@ static xd_status load_frame(const WebPDemuxer *d, const WebPIterator *f, const c
     p->orientation = xd_exif_orientation(exif.bytes, exif.size, xmp.bytes, xmp.size);
     xd_status st = xd_pixels_new(p, WebPDemuxGetI(d, WEBP_FF_CANVAS_WIDTH),
                                  WebPDemuxGetI(d, WEBP_FF_CANVAS_HEIGHT), path, e);
-    uint8_t *rgba = st == XD_OK && p->as_mask ? malloc((size_t)p->w * (size_t)p->h * 4) : NULL;
+    uint8_t  *rgba = st == XD_OK && p->as_mask ? malloc((size_t)p->w * (size_t)p->h * 4) : NULL;
     if (st == XD_OK && p->as_mask && !rgba)
         st = xd_fail(e, XD_ENOMEM, "%s: no memory for a mask", path);
     if (st == XD_OK && !decode_frame(f, p, rgba))
@@ -131,6 +130,10 @@ static xd_status webp_load(const uint8_t *data, size_t len, const char *path, xd
 }
 
 const xd_codec xd_codec_webp = {
-    .name = "WebP", .tails = (const char *const[]){ ".webp", NULL },
-    .max_side = WEBP_MAX_DIMENSION, .write = webp_save, .is = webp_is, .read = webp_load,
+    .name = "WebP",
+    .tails = (const char *const[]){ ".webp", NULL },
+    .max_side = WEBP_MAX_DIMENSION,
+    .write = webp_save,
+    .is = webp_is,
+    .read = webp_load,
 };

@@ -34,7 +34,7 @@ static const xd_field fields[] = {
     { "feature_extractor_type", 0, '-', 0, NULL },
     { "processor_class", 0, '-', 0, NULL },
     { "do_convert_rgb", 0, '-', 0, NULL },
-    { "size", 0, '-', 0, NULL },        /* read_size parses the values of size and crop_size */
+    { "size", 0, '-', 0, NULL }, /* read_size parses the values of size and crop_size */
     { "crop_size", 0, '-', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
@@ -71,8 +71,10 @@ static xd_status read_size(const xd_json *j, const char *key, int64_t *edge, int
     }
     if (read_side(v, "height", &size[0]) && read_side(v, "width", &size[1]))
         return XD_OK;
-    return xd_fail(e, XD_EFORMAT, "%s must be a number of pixels from 1 to %d, or an object with "
-                   "height and width%s", key, (int)MAX_SIDE, edge ? " or shortest_edge" : "");
+    return xd_fail(e, XD_EFORMAT,
+                   "%s must be a number of pixels from 1 to %d, or an object with "
+                   "height and width%s",
+                   key, (int)MAX_SIDE, edge ? " or shortest_edge" : "");
 }
 
 /* Reads the three numbers of a config key. If the key is absent, uses the three numbers of
@@ -89,16 +91,23 @@ static xd_status read_three(const xd_reals *v, const char *key, const double usu
 /* Converts the number that Pillow uses for a resampling filter to this library's filter. */
 static xd_status find_filter(int resample, xd_filter *f, xd_err *e)
 {
-    static const struct { int number; xd_filter f; } known[] = {
-        { 1, XD_LANCZOS }, { 2, XD_BILINEAR }, { 3, XD_BICUBIC },
+    static const struct {
+        int       number;
+        xd_filter f;
+    } known[] = {
+        { 1, XD_LANCZOS },
+        { 2, XD_BILINEAR },
+        { 3, XD_BICUBIC },
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].number == resample) {
             *f = known[i].f;
             return XD_OK;
         }
-    return xd_fail(e, XD_EUNSUPPORTED, "resample %d is not 1 (Lanczos), 2 (bilinear) or 3 "
-                   "(bicubic)", resample);
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "resample %d is not 1 (Lanczos), 2 (bilinear) or 3 "
+                   "(bicubic)",
+                   resample);
 }
 
 /* The mean and standard deviation by which the pixels are normalized for OpenAI's CLIP. */
@@ -119,7 +128,8 @@ static xd_status check_numbers(xd_clip_processor *p, const cfg *c, xd_err *e)
         if (!(p->std[i] > 0))
             s = xd_fail(e, XD_EFORMAT, "image_std holds %g, which is not above 0", p->std[i]);
     return s == XD_OK && !(c->factor > 0)
-               ? xd_fail(e, XD_EFORMAT, "rescale_factor %g is not above 0", c->factor) : s;
+               ? xd_fail(e, XD_EFORMAT, "rescale_factor %g is not above 0", c->factor)
+               : s;
 }
 
 /* Refuses settings that do not give a square image of the size that the image encoder reads. */
@@ -127,12 +137,14 @@ static xd_status check_square(const xd_clip_processor *p, int64_t side, xd_err *
 {
     const int64_t *to = p->crops ? p->crop : p->size;
     if (!p->crops && (!p->resizes || p->edge))
-        return xd_fail(e, XD_EUNSUPPORTED, "do_center_crop is false, so that images keep their "
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "do_center_crop is false, so that images keep their "
                        "aspect ratio, but the encoder needs squares");
     if (to[0] != side || to[1] != side)
-        return xd_fail(e, XD_EFORMAT, "images are resized to %lld x %lld pixels, but the encoder "
-                       "needs %lld x %lld (image_size)", (long long)to[1], (long long)to[0],
-                       (long long)side, (long long)side);
+        return xd_fail(e, XD_EFORMAT,
+                       "images are resized to %lld x %lld pixels, but the encoder "
+                       "needs %lld x %lld (image_size)",
+                       (long long)to[1], (long long)to[0], (long long)side, (long long)side);
     return XD_OK;
 }
 
@@ -170,13 +182,15 @@ static xd_status resize(const xd_clip_processor *p, uint8_t **rgb, int64_t *w, i
                         xd_err *e)
 {
     int64_t to[2] = { p->size[0], p->size[1] };
-    if (p->edge) {              /* the longer side is rounded down */
+    if (p->edge) { /* the longer side is rounded down */
         to[0] = *h <= *w ? p->edge : (int64_t)((double)(p->edge * *h) / (double)*w);
         to[1] = *w <= *h ? p->edge : (int64_t)((double)(p->edge * *w) / (double)*h);
     }
     if (to[0] > MAX_SIDE || to[1] > MAX_SIDE)
-        return xd_fail(e, XD_EINVAL, "the aspect ratio of an image of %lld x %lld pixels is too "
-                       "extreme for the image encoder", (long long)*w, (long long)*h);
+        return xd_fail(e, XD_EINVAL,
+                       "the aspect ratio of an image of %lld x %lld pixels is too "
+                       "extreme for the image encoder",
+                       (long long)*w, (long long)*h);
     xd_status s = xd_image_resize_by(rgb, p->filter, *w, *h, to[1], to[0], e);
     *h = to[0], *w = to[1];
     return s;
@@ -198,11 +212,12 @@ static float value(const xd_clip_processor *p, uint8_t v, int c)
 }
 
 xd_status xd_clip_processor_run(const xd_clip_processor *p, const uint8_t *rgb, int64_t w,
-                                 int64_t h, float *out, xd_err *e)
+                                int64_t h, float *out, xd_err *e)
 {
     uint8_t  *own = malloc((size_t)(w * h) * 3);
-    xd_status s = own ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld",
-                                        (long long)w, (long long)h);
+    xd_status s = own ? XD_OK
+                      : xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld", (long long)w,
+                                (long long)h);
     if (own)
         memcpy(own, rgb, (size_t)(w * h) * 3);
     if (s == XD_OK && p->resizes)

@@ -9,10 +9,10 @@
 #include "io/image.h"
 
 typedef struct xd_clip_processor {
-    int64_t   side;             /* pixels per side of the output; 0: config not read yet */
+    int64_t   side; /* pixels per side of the output; 0: config not read yet */
     /* Flags of the steps of preprocessing; a flag is 1 if its step is enabled. */
     int       resizes, crops, rescales, normalizes;
-    int64_t   edge;             /* pixels of the shorter side after resizing; 0: use `size` */
+    int64_t   edge; /* pixels of the shorter side after resizing; 0: use `size` */
     /* [height, width] after resizing, and [height, width] of the centre crop */
     int64_t   size[2], crop[2];
     xd_filter filter;
@@ -25,6 +25,6 @@ xd_status xd_clip_processor_read(xd_clip_processor *p, const char *dir, int64_t 
 /* Preprocesses an RGB image of w x h pixels, with 3 bytes per pixel. The result is f32
  * [3,side,side] in host memory. */
 xd_status xd_clip_processor_run(const xd_clip_processor *p, const uint8_t *rgb, int64_t w,
-                                 int64_t h, float *out, xd_err *e);
+                                int64_t h, float *out, xd_err *e);
 
 #endif

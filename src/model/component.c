@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "model/shared_weights.h"
 
-enum { SHOWN = 10 };            /* max number of tensor names in a warning */
+enum { SHOWN = 10 }; /* max number of tensor names in a warning */
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
@@ -168,8 +168,10 @@ xd_status xd_component_add_vision(xd_component *p, xd_err *e)
 {
     const xd_text *t = p->text ? p->text->with_vision : NULL;
     if (!t)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: the pipeline needs a text encoder that reads "
-                       "images, but %s does not", p->dir, p->class_name);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s: the pipeline needs a text encoder that reads "
+                       "images, but %s does not",
+                       p->dir, p->class_name);
     char *path = xd_path_join(p->dir, "config.json");
     free(p->list);
     p->list = NULL;
@@ -209,7 +211,7 @@ void xd_component_close(xd_component *p)
 static int src_has(void *self, const char *name, xd_tensor *shape)
 {
     const xd_component *p = self;
-    int64_t        i = xd_st_find(p->files, name);
+    int64_t             i = xd_st_find(p->files, name);
     if (i < 0)
         return 0;
     *shape = xd_quantized_shape(p->quantized, p->files, i);
@@ -219,7 +221,7 @@ static int src_has(void *self, const char *name, xd_tensor *shape)
 static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
 {
     const xd_component *p = self;
-    int64_t        i = xd_st_find(p->files, name);
+    int64_t             i = xd_st_find(p->files, name);
     if (i < 0)
         return xd_fail(e, XD_EFORMAT, "%s: tensor %s is missing", p->file ? p->file : p->dir, name);
     return xd_quantized_get(p->quantized, p->files, i, t, e);
@@ -234,7 +236,7 @@ static int src_codes(void *self, const char *name, xd_coding *c)
 static void src_done(void *self, const char *name)
 {
     const xd_component *p = self;
-    int64_t        i = xd_st_find(p->files, name);
+    int64_t             i = xd_st_find(p->files, name);
     if (i >= 0) {
         xd_quantized_done(p->quantized, p->files, i);
         xd_component_was_read(p, i);
@@ -244,7 +246,7 @@ static void src_done(void *self, const char *name)
 static void src_past(void *self, const char *name, const void *at, size_t bytes)
 {
     const xd_component *p = self;
-    int64_t        i = xd_st_find(p->files, name);
+    int64_t             i = xd_st_find(p->files, name);
     if (i >= 0)
         xd_st_past(p->files, i, at, bytes);
 }
@@ -256,7 +258,7 @@ static void src_past(void *self, const char *name, const void *at, size_t bytes)
 static int64_t find_scale(const xd_component *p, const char *weight)
 {
     static const char *const ends[] = { "scale_weight", "weight_scale" };
-    char   name[512];
+    char                     name[512];
     size_t n = strlen(weight), stem = n > 7 && strcmp(weight + n - 7, ".weight") == 0 ? n - 6 : 0;
     for (int i = 0; i < 2 && stem; i++) {
         snprintf(name, sizeof name, "%.*s%s", (int)stem, weight, ends[i]);
@@ -275,8 +277,8 @@ static int is_fp8(xd_dtype t)
 static xd_status src_scale(void *self, const char *name, float *scale, xd_err *e)
 {
     const xd_component *p = self;
-    int64_t        w = xd_st_find(p->files, name), i = find_scale(p, name);
-    xd_tensor      t;
+    int64_t             w = xd_st_find(p->files, name), i = find_scale(p, name);
+    xd_tensor           t;
     *scale = 1;
     if (w < 0 || i < 0 || !is_fp8(xd_quantized_shape(p->quantized, p->files, w).type))
         return XD_OK;
@@ -302,9 +304,9 @@ static xd_status check_scales(xd_component *p, xd_err *e)
         if (xd_count(t) != 1 || (t.type != XD_F32 && t.type != XD_F16 && t.type != XD_BF16))
             return xd_fail(e, XD_EUNSUPPORTED,
                            "%s: the scale %s of an fp8 weight has %lld elements of type %s: one "
-                           "of f32, f16 or bf16 is supported", p->file ? p->file : p->dir,
-                           xd_st_name(p->files, k), (long long)xd_count(t),
-                           xd_st_dtype(p->files, k));
+                           "of f32, f16 or bf16 is supported",
+                           p->file ? p->file : p->dir, xd_st_name(p->files, k),
+                           (long long)xd_count(t), xd_st_dtype(p->files, k));
         xd_status s = src_scale(p, name, &scale, e);
         if (s == XD_OK && !isfinite(scale))
             s = xd_fail(e, XD_EFORMAT, "%s: the scale %s is %g", p->file ? p->file : p->dir,
@@ -320,9 +322,9 @@ static xd_status check_scales(xd_component *p, xd_err *e)
 int xd_component_is_note(const char *name)
 {
     static const char *const ends[] = { "tekken_model", "spiece_model" };
-    size_t n = strlen(name);
+    size_t                   n = strlen(name);
     if (!strcmp(name, "output.weight") || !strcmp(name, "rope_freqs.weight"))
-        return 1;               /* names in GGUF files of language models */
+        return 1; /* names in GGUF files of language models */
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         size_t k = strlen(ends[i]);
         if (n >= k && strcmp(name + n - k, ends[i]) == 0)
@@ -401,8 +403,13 @@ xd_status xd_component_list(const xd_component *p, xd_dtype blocks, xd_declared 
 {
     xd_err    mine = { 0 };
     xd_net    net = { 0 };
-    xd_decl   d = { .visit = XD_VISIT_LIST, .type = XD_BF16, .blocks = blocks, .tp = 1, .whole = 1,
-                    .src = &p->w->src, .err = &mine };
+    xd_decl   d = { .visit = XD_VISIT_LIST,
+                    .type = XD_BF16,
+                    .blocks = blocks,
+                    .tp = 1,
+                    .whole = 1,
+                    .src = &p->w->src,
+                    .err = &mine };
     xd_status s = xd_net_open(&net, p->def, p->config, p->dir, e);
     if (s == XD_OK && xd_net_visit(&net, &d) != XD_OK)
         s = xd_fail(e, mine.code, "%s", mine.msg);
@@ -416,8 +423,9 @@ xd_status xd_component_list(const xd_component *p, xd_dtype blocks, xd_declared 
 static xd_status open_raw(xd_component *p, xd_err *e)
 {
     const char *what = p->file ? p->file : p->dir;
-    p->stored = (xd_source){ src_has, src_get, src_done, xd_st_mapped(p->files), p, src_scale,
-                             src_past, xd_component_will_read, NULL, NULL, src_codes };
+    p->stored = (xd_source){ src_has, src_get,   src_done, xd_st_mapped(p->files),
+                             p,       src_scale, src_past, xd_component_will_read,
+                             NULL,    NULL,      src_codes };
     xd_status s = xd_quantized_open(&p->quantized, p->files, what, e);
     if (s == XD_OK)
         s = xd_svdquant_open(&p->svdquant, p->files, &p->stored, what, e);
@@ -435,18 +443,24 @@ static xd_status open_source(xd_component *p, const xd_declared *needed, int n, 
         s = xd_component_set_file(p, xd_st_path(p->files), p->name, e);
     if (s != XD_OK || !p->file)
         return s == XD_OK ? xd_quantized_check(p->quantized, "", e) : s;
-    xd_single_file_of of = { .file = p->file, .config = p->dir, .slot = p->slot,
+    xd_single_file_of of = { .file = p->file,
+                             .config = p->dir,
+                             .slot = p->slot,
                              .net = p->def->name,
-                             .list = p->list, .nlist = p->nlist, .needed = needed, .nneeded = n,
-                             .files = p->files, .raw = &p->raw };
-    xd_err mine = { 0 };
+                             .list = p->list,
+                             .nlist = p->nlist,
+                             .needed = needed,
+                             .nneeded = n,
+                             .files = p->files,
+                             .raw = &p->raw };
+    xd_err            mine = { 0 };
     s = xd_single_file_open(&p->single, &of, &mine);
     if (s == XD_OK)
         p->w->src = xd_single_file_source(p->single);
     /* the layout may be unknown because the file is quantized */
     if (s == XD_OK || s == XD_EUNSUPPORTED) {
-        xd_status q = xd_quantized_check(p->quantized, s == XD_OK ? xd_single_file_prefix(p->single)
-                                                                  : "", e);
+        xd_status q =
+            xd_quantized_check(p->quantized, s == XD_OK ? xd_single_file_prefix(p->single) : "", e);
         if (q != XD_OK || s == XD_OK)
             return q;
     }
@@ -462,7 +476,7 @@ xd_status xd_component_files(xd_component *p, xd_err *e)
         return XD_OK;
     xd_status s = xd_st_open(&p->files, what,
                              p->kind == XD_KIND_TEXT ? "model" : "diffusion_pytorch_model", e);
-    int cut = p->kind == XD_KIND_TEXT && p->w->net.last < p->w->net.nlayers;
+    int       cut = p->kind == XD_KIND_TEXT && p->w->net.last < p->w->net.nlayers;
     if (s == XD_OK && cut)
         s = list_needed(p, &needed, &n, e);
     if (s == XD_OK)
@@ -506,9 +520,14 @@ static int has_source(const xd_component *p)
 
 static xd_decl count_decl(const xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
-    return (xd_decl){ .visit = XD_VISIT_COUNT, .dev = count, .type = type, .blocks = p->w->blocks,
+    return (xd_decl){ .visit = XD_VISIT_COUNT,
+                      .dev = count,
+                      .type = type,
+                      .blocks = p->w->blocks,
                       .tp = p->w->tp,
-                      .tp_at = p->w->tp_at, .err = e, .src = has_source(p) ? &p->w->src : NULL,
+                      .tp_at = p->w->tp_at,
+                      .err = e,
+                      .src = has_source(p) ? &p->w->src : NULL,
                       .stays = p->w->stays };
 }
 
@@ -529,8 +548,8 @@ static void count_streamed(xd_component *p, xd_dev *count, xd_dtype type, xd_err
 
 xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e)
 {
-    xd_err  mine = { 0 };
-    xd_decl d = count_decl(p, count, type, &mine);
+    xd_err            mine = { 0 };
+    xd_decl           d = count_decl(p, count, type, &mine);
     xd_weight_counts *c = p->count;
     if (c->shadow.def)
         return XD_OK;
@@ -553,7 +572,7 @@ xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_e
     c->work -= c->host_work;
     if (p->w->streams && count->host_memory && !mine.code)
         count_streamed(p, count, type, &mine);
-    if (mine.code)              /* a later request must not use the incomplete memory count */
+    if (mine.code) /* a later request must not use the incomplete memory count */
         xd_net_close(&c->shadow);
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }
@@ -691,13 +710,19 @@ static void open_block(xd_component *p, xd_dev *dev, int share, xd_err *e)
  * weights. */
 static xd_status fill_store(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e)
 {
-    xd_err  mine = { 0 };
+    xd_err mine = { 0 };
     if (!dev->counts)
         open_block(p, dev, share, &mine);
-    xd_decl d = { .visit = has_source(p) ? XD_VISIT_LOAD : XD_VISIT_RANDOM, .dev = dev,
-                  .type = type, .blocks = p->w->blocks, .src = has_source(p) ? &p->w->src : NULL,
-                  .tp = p->w->tp, .tp_at = p->w->tp_at, .stays = p->w->stays,
-                  .store = p->w->store, .err = &mine };
+    xd_decl d = { .visit = has_source(p) ? XD_VISIT_LOAD : XD_VISIT_RANDOM,
+                  .dev = dev,
+                  .type = type,
+                  .blocks = p->w->blocks,
+                  .src = has_source(p) ? &p->w->src : NULL,
+                  .tp = p->w->tp,
+                  .tp_at = p->w->tp_at,
+                  .stays = p->w->stays,
+                  .store = p->w->store,
+                  .err = &mine };
     if (mine.code || dev->counts) {
         /* after an error, and on a count device, no weight is visited */
     } else if (share && !has_source(p)) {
@@ -746,8 +771,9 @@ static xd_status load_weights(xd_component *p, xd_status s, xd_dev *dev, xd_dtyp
     }
     xd_log(XD_LOG_DEBUG, "%s: %.1f MB of weights%s in %.3f s", p->name,
            (double)xd_store_bytes(p->w->store) / 1e6,
-           p->w->shared ? ", one copy for this host"
-           : p->w->group.copy ? ", one copy of streamed blocks for this host" : "",
+           p->w->shared       ? ", one copy for this host"
+           : p->w->group.copy ? ", one copy of streamed blocks for this host"
+                              : "",
            xd_now_s() - t0);
     return XD_OK;
 }
@@ -773,7 +799,7 @@ void xd_component_drop(xd_component *p)
     xd_store_close(&p->w->store);
     xd_shared_weights_close(p);
     if (p->w->stays == XD_STAYS_NONE && !p->w->streams)
-        xd_st_release(p->files);        /* no set of weights reads the files in place any more */
+        xd_st_release(p->files); /* no set of weights reads the files in place any more */
     for (int i = 0; i < p->w->net.nlayers && p->w->net.layer; i++) {
         free(p->w->net.layer[i]);
         p->w->net.layer[i] = NULL;

@@ -19,89 +19,89 @@ enum { XD_KINDS = XD_KIND_VAE + 1 };
 /* If the files of a component have fewer bytes than this, no readahead thread is started. */
 enum { XD_PREFETCH_MIN = 32 << 20 };
 
-typedef struct xd_weight_group {        /* share group: the ranks of a host with the same weights */
-    xd_comm *c;                 /* communicator of the share group; NULL: only this rank */
-    int      me;                /* this rank's number among the ranks that compute */
+typedef struct xd_weight_group { /* share group: the ranks of a host with the same weights */
+    xd_comm *c;                  /* communicator of the share group; NULL: only this rank */
+    int      me;                 /* this rank's number among the ranks that compute */
     /* 1: each device has its own memory, and the ranks of the share group share only the host copy
      * from which streamed blocks are uploaded. 0: the ranks share all weights. */
     int      streams;
     /* Host copy of the streamed blocks that the ranks of the group share. NULL: each rank has its
      * own copy. */
     char    *copy;
-    xd_dev  *dev;               /* device for which the host copy is pinned */
+    xd_dev  *dev; /* device for which the host copy is pinned */
 } xd_weight_group;
 
 /* A set of weights of a component, with the LoRA files that change these weights. The weights of
  * the set may be loaded or not. Several engines may share a set, which counts its references
  * (xd_weights_keep). */
 typedef struct xd_weights {
-    int         refs;
-    xd_source   src;            /* weight source with declared names; src.sums: the LoRA terms */
-    xd_net      net;            /* the network that computes */
-    int         tp, tp_at;      /* tensor-parallel degree (1: none) and this rank's coordinate */
+    int             refs;
+    xd_source       src;       /* weight source with declared names; src.sums: the LoRA terms */
+    xd_net          net;       /* the network that computes */
+    int             tp, tp_at; /* tensor-parallel degree (1: none) and this rank's coordinate */
     /* Type of the block matrices: I8, F8E4M3, or another value for the compute type. */
-    xd_dtype    blocks;
-    xd_stays    stays;          /* which matrices keep the format that they have in the files */
+    xd_dtype        blocks;
+    xd_stays        stays; /* which matrices keep the format that they have in the files */
     /* 1: the weights of blocks may stay in files; for a GPU, they may also stay in host memory. */
-    int         streams;
-    xd_store   *store;          /* memory of the loaded weights; NULL: not loaded */
-    xd_stream_plan stream;      /* plan for streaming blocks to a device that has its own memory */
+    int             streams;
+    xd_store       *store;  /* memory of the loaded weights; NULL: not loaded */
+    xd_stream_plan  stream; /* plan for streaming blocks to a device that has its own memory */
     xd_weight_group group;
-    int         shared;         /* 1: the weights are in shared memory */
-    xd_readahead *reader;       /* readahead of the files before a load; NULL: none */
+    int             shared; /* 1: the weights are in shared memory */
+    xd_readahead   *reader; /* readahead of the files before a load; NULL: none */
     /* [tensors of the files]: for each tensor, the byte position of its end in the list of data
      * that `reader` reads ahead. */
-    size_t     *upto;
-    xd_readahead *ahead;        /* readahead of streamed blocks; NULL: none */
+    size_t         *upto;
+    xd_readahead   *ahead; /* readahead of streamed blocks; NULL: none */
     /* [streamed blocks]: for each block, the byte position of its end in the list of data that
      * `ahead` reads ahead. */
-    size_t     *ahead_upto;
+    size_t         *ahead_upto;
     /* Name of the first tensor with NaN or infinities; "": no such tensor. */
-    char        nonfinite[512];
+    char            nonfinite[512];
 } xd_weights;
 
 /* Sizes of the memory that a set of weights needs. An engine computes the sizes of a set of weights
  * on a count device (a device that counts bytes and computes nothing). All 0: not counted yet. */
 typedef struct xd_weight_counts {
-    xd_net      shadow;         /* the network, opened on a count device */
-    size_t      packed;         /* bytes of the loaded weights */
-    size_t      block_bytes;    /* bytes of the weights in one block of shared memory */
-    size_t      mapped;         /* bytes of mapped files that are read again in every step */
+    xd_net  shadow;      /* the network, opened on a count device */
+    size_t  packed;      /* bytes of the loaded weights */
+    size_t  block_bytes; /* bytes of the weights in one block of shared memory */
+    size_t  mapped;      /* bytes of mapped files that are read again in every step */
     /* [blocks of this stage]: blocks_of has the bytes of each block that are counted in block_bytes
      * or in `mapped`; mapped_of has only the bytes that are counted in `mapped`. If w->streams is
      * 1, the bytes of a streamed block that stay in memory are not included. */
-    size_t     *blocks_of, *mapped_of;
-    size_t      work;           /* extra bytes of memory that are needed during loading */
-    size_t      host_work;      /* extra host bytes during loading if the device has its own
+    size_t *blocks_of, *mapped_of;
+    size_t  work;      /* extra bytes of memory that are needed during loading */
+    size_t  host_work; /* extra host bytes during loading if the device has its own
                                    memory; else 0 */
 } xd_weight_counts;
 
 typedef struct xd_component {
-    char       *name, *dir;     /* name such as "transformer"; directory of the component */
-    xd_kind     kind;
-    int         from_text;      /* 1: opened from a config text without a directory */
-    xd_json    *config;
-    const char *class_name;     /* name of the class in the config, borrowed */
+    char             *name, *dir; /* name such as "transformer"; directory of the component */
+    xd_kind           kind;
+    int               from_text; /* 1: opened from a config text without a directory */
+    xd_json          *config;
+    const char       *class_name; /* name of the class in the config, borrowed */
     const xd_net_def *def;
     /* Of the pointers text, dit and vae, only the one for the component's kind is set; the others
      * are NULL. */
-    const xd_text *text;
-    const xd_dit *dit;
-    const xd_vae *vae;
-    xd_declared *list;          /* all tensors that the network declares */
-    int         nlist;
+    const xd_text    *text;
+    const xd_dit     *dit;
+    const xd_vae     *vae;
+    xd_declared      *list; /* all tensors that the network declares */
+    int               nlist;
     /* `file`: the file that replaces the weights in `dir`; NULL: no file replaces the weights.
      * `slot`: the short name of the component in messages, such as "clip_l". */
-    char       *file, *slot;
-    xd_st      *files;          /* weight files; NULL until xd_component_files opens them */
-    xd_quantized *quantized;    /* quantized tensors of the files; NULL: none */
-    xd_svdquant *svdquant;      /* SVDQuant layers of the files; NULL: none */
-    xd_single_file *single;     /* translates declared names to those in `file` */
+    char             *file, *slot;
+    xd_st            *files;     /* weight files; NULL until xd_component_files opens them */
+    xd_quantized     *quantized; /* quantized tensors of the files; NULL: none */
+    xd_svdquant      *svdquant;  /* SVDQuant layers of the files; NULL: none */
+    xd_single_file   *single;    /* translates declared names to those in `file` */
     /* `stored` is the weight source of the files; `raw` is the same source with the SVDQuant layers
      * decoded. */
-    xd_source   stored, raw;
-    xd_weights *w;              /* the set of weights in use; NULL: the model lacks the component */
-    xd_weight_counts *count;    /* memory sizes of `w`, counted by the engine */
+    xd_source         stored, raw;
+    xd_weights       *w;     /* the set of weights in use; NULL: the model lacks the component */
+    xd_weight_counts *count; /* memory sizes of `w`, counted by the engine */
 } xd_component;
 
 /* Opens a component: reads config.json in its directory, finds the network for the config's class,
@@ -163,7 +163,7 @@ xd_block_sizes xd_component_blocks(const xd_component *p);
 
 /* Returns the bytes of the component's weights in one block of shared memory, without streamed
  * blocks. */
-size_t         xd_component_held_bytes(const xd_component *p);
+size_t xd_component_held_bytes(const xd_component *p);
 
 /* Counts the bytes of the weights that are loaded if xd_component_load is called with share = 1.
  * Call after xd_component_count. */
@@ -171,7 +171,7 @@ xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type
 
 /* Restricts the component on this rank to blocks [first, last). Must be called before weights are
  * loaded. */
-void      xd_component_stage(xd_component *p, int first, int last);
+void xd_component_stage(xd_component *p, int first, int last);
 
 /* Loads a component's weights from its files, or makes random weights if there are no files; does
  * nothing if the weights are loaded. On a count device, only exchanges the status of the share
@@ -188,33 +188,33 @@ xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_
  * the first rank's thread reads the bytes that all ranks of the group will load, and the other
  * ranks have no thread. Does nothing if the files are too small for a thread to save time. The
  * thread stops when the component is loaded or dropped. count: a count device. */
-void      xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most,
-                                const xd_canceller *cancel);
-void      xd_component_prefetch_end(xd_component *p);
+void   xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most,
+                             const xd_canceller *cancel);
+void   xd_component_prefetch_end(xd_component *p);
 /* Opens the readahead for streamed blocks, which reads the files of the next blocks ahead. Before
  * streamed block k is used, call xd_component_stream_next with the component's `w` as `self`. */
-void      xd_component_stream_open(xd_component *p, xd_dev *dev, xd_dtype type);
-void      xd_component_stream_next(void *self, int k);
-void      xd_component_stream_close(xd_component *p);
+void   xd_component_stream_open(xd_component *p, xd_dev *dev, xd_dtype type);
+void   xd_component_stream_next(void *self, int k);
+void   xd_component_stream_close(xd_component *p);
 /* Returns how many bytes of the component's files must be read from disk: those that this rank will
  * read to load the weights and that are not in the page cache. Returns 0 if the weights are loaded
  * or there are no files. The function is slow: half a second for 24 GB. */
-size_t    xd_component_cold_bytes(xd_component *p, xd_dev *count, xd_dtype type);
+size_t xd_component_cold_bytes(xd_component *p, xd_dev *count, xd_dtype type);
 /* xd_component_will_read implements xd_source.will, and also adds the elements to the list of data
  * that the readahead thread reads. xd_component_was_read tells the readahead that tensor i of the
  * files has been read. */
-void      xd_component_will_read(void *self, const char *name, int64_t first, int64_t n);
-void      xd_component_was_read(const xd_component *p, int64_t i);
+void   xd_component_will_read(void *self, const char *name, int64_t first, int64_t n);
+void   xd_component_was_read(const xd_component *p, int64_t i);
 /* Calls xd_source.will for all tensors that will be read to load one block. block: index of the
  * block among those of this pipeline stage. */
-void      xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype type, int block);
+void   xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype type, int block);
 /* Calls xd_source.will for all tensors that will be read to load the component, in the order of
  * reading. */
-void      xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type);
+void   xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type);
 
 /* Frees the component's weights, if they are loaded, and closes the share group. The call is
  * collective over the share group. */
-void      xd_component_drop(xd_component *p);
+void xd_component_drop(xd_component *p);
 
 /* xd_weights_keep adds a reference to a set of weights, and xd_weights_release removes a reference.
  * When the last reference is removed, the set is closed; at that time, the set's weights must not

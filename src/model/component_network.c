@@ -42,9 +42,10 @@ static xd_status unknown_class(const xd_component *p, const char *name, xd_err *
     for (int i = 0; def_at(p->kind, i); i++)
         for (int k = 0; k < 6 && def_at(p->kind, i)->classes[k]; k++)
             xd_buf_add(&known, "%s%s", known.len ? ", " : "", def_at(p->kind, i)->classes[k]);
-    xd_status s = xd_fail(e, XD_EUNSUPPORTED, "%s%s names the class %s, which this "
-                          "version does not know (it knows %s)", p->dir,
-                          p->from_text ? "" : "/config.json", name ? name : "(none)",
+    xd_status s = xd_fail(e, XD_EUNSUPPORTED,
+                          "%s%s names the class %s, which this "
+                          "version does not know (it knows %s)",
+                          p->dir, p->from_text ? "" : "/config.json", name ? name : "(none)",
                           known.p ? known.p : "");
     xd_buf_free(&known);
     return s;

@@ -11,17 +11,17 @@
 void xd_component_will_read(void *self, const char *name, int64_t first, int64_t n)
 {
     xd_component *p = self;
-    int64_t  i = xd_st_find(p->files, name);
+    int64_t       i = xd_st_find(p->files, name);
     if (i < 0 || !p->w->reader)
         return;
     xd_tensor stored = xd_st_shape(p->files, i);
     int64_t   all = xd_count(xd_quantized_shape(p->quantized, p->files, i));
-    if (all != xd_count(stored)) {              /* a stored element has several codes */
+    if (all != xd_count(stored)) { /* a stored element has several codes */
         first = first * xd_count(stored) / all;
         n = (n * xd_count(stored) + all - 1) / all;
     }
-    size_t   at, skip = xd_dtype_bytes(stored.type, first);
-    int      fd = xd_st_place(p->files, i, &at);
+    size_t at, skip = xd_dtype_bytes(stored.type, first);
+    int    fd = xd_st_place(p->files, i, &at);
     xd_readahead_add(p->w->reader, fd, at + skip, xd_dtype_bytes(stored.type, first + n) - skip);
     p->w->upto[i] = xd_readahead_bytes(p->w->reader);
 }
@@ -50,8 +50,8 @@ void xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t
                            const xd_canceller *cancel)
 {
     if (p->w->store || p->w->reader || !p->files || p->w->stream.streamed ||
-        (p->w->group.c && p->w->group.c->rank) ||
-        max_bytes < XD_PREFETCH_MIN || xd_st_bytes(p->files) < XD_PREFETCH_MIN)
+        (p->w->group.c && p->w->group.c->rank) || max_bytes < XD_PREFETCH_MIN ||
+        xd_st_bytes(p->files) < XD_PREFETCH_MIN)
         return;
     if (!open_readahead(p, max_bytes, cancel))
         return;
@@ -100,8 +100,7 @@ void xd_component_stream_open(xd_component *p, xd_dev *dev, xd_dtype type)
 {
     xd_weights *w = p->w;
     size_t      window = w->stream.slot * (size_t)w->stream.slots;
-    if (w->ahead ||
-        !(w->ahead_upto = calloc((size_t)w->stream.streamed, sizeof *w->ahead_upto)) ||
+    if (w->ahead || !(w->ahead_upto = calloc((size_t)w->stream.streamed, sizeof *w->ahead_upto)) ||
         !open_readahead(p, window, NULL))
         return;
     list_streamed(p, dev, type);

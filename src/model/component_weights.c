@@ -44,7 +44,9 @@ xd_status xd_component_weights_open(xd_component_weights *v, const xd_component 
         *v = (xd_component_weights){ 0 };
         return xd_fail(e, XD_ENOMEM, "no memory for component %s", p->name);
     }
-    *w = (xd_weights){ .refs = 1, .src = of ? of->src : (xd_source){ 0 }, .tp = of ? of->tp : 1,
+    *w = (xd_weights){ .refs = 1,
+                       .src = of ? of->src : (xd_source){ 0 },
+                       .tp = of ? of->tp : 1,
                        .tp_at = of ? of->tp_at : 0 };
     if (!of)
         return XD_OK;
@@ -118,21 +120,26 @@ xd_status xd_component_fork(xd_component *p, xd_err *e)
     p->count = calloc(1, sizeof *p->count);
     if (!p->w || !p->count)
         return xd_fail(e, XD_ENOMEM, "no memory for component %s", p->name);
-    *p->w = (xd_weights){ .refs = 1, .src = of->src, .net = of->net, .tp = 1, .blocks = of->blocks,
-                          .stays = of->stays, .streams = of->streams };
+    *p->w = (xd_weights){ .refs = 1,
+                          .src = of->src,
+                          .net = of->net,
+                          .tp = 1,
+                          .blocks = of->blocks,
+                          .stays = of->stays,
+                          .streams = of->streams };
     p->w->net.stream = NULL;
     p->w->net.layer = NULL;
     p->w->net.glob = NULL;
     p->w->net.first = 0;
     p->files = NULL;
-    if (p->kind != XD_KIND_TEXT)        /* text encoders keep the blocks that the recipe needs */
+    if (p->kind != XD_KIND_TEXT) /* text encoders keep the blocks that the recipe needs */
         p->w->net.last = of->net.nlayers;
     return XD_OK;
 }
 
 void xd_component_unfork(xd_component *p)
 {
-    free(p->w);                 /* `p` does not own the network */
+    free(p->w); /* `p` does not own the network */
     p->w = NULL;
     close_counts(&p->count);
 }

@@ -46,13 +46,17 @@ static uint64_t mix_file(uint64_t h, const char *dir, const char *name, xd_err *
 }
 
 /* Adds to the hash all files that a tokenizer of any family may read. */
-static uint64_t mix_tokenizer(uint64_t h, const char *model, const char *folder,
-                              xd_err *e)
+static uint64_t mix_tokenizer(uint64_t h, const char *model, const char *folder, xd_err *e)
 {
-    static const char *const names[] = { "spiece.model", "tokenizer.json", "tokenizer_config.json",
-                                         "special_tokens_map.json", "added_tokens.json",
-                                         "vocab.json", "merges.txt", "vocab.txt" };
-    char *dir = xd_path_join(model, folder);
+    static const char *const names[] = { "spiece.model",
+                                         "tokenizer.json",
+                                         "tokenizer_config.json",
+                                         "special_tokens_map.json",
+                                         "added_tokens.json",
+                                         "vocab.json",
+                                         "merges.txt",
+                                         "vocab.txt" };
+    char                    *dir = xd_path_join(model, folder);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         h = mix_file(h, dir, names[i], e);
     free(dir);

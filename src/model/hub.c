@@ -92,8 +92,8 @@ static char *find_snapshot(const char *id, const char *revision)
 {
     const char *slash = strchr(id, '/');
     char *root = xd_model_hub(), *name = NULL, *repo = NULL, *ref = NULL, *dir = NULL, *text = NULL;
-    char        org[256], commit[128] = "";
-    size_t      len = 0;
+    char  org[256], commit[128] = "";
+    size_t len = 0;
     snprintf(org, sizeof org, "%.*s", (int)(slash - id), id);
     if (root)
         name = format_text("models--%s--%s", org, slash + 1);
@@ -141,7 +141,7 @@ void xd_model_short_name(const char *path, xd_text_buf *b)
 {
     const xd_span name = last_part(path, (int64_t)strlen(path)), up = last_part(path, name.start),
                   repo = last_part(path, up.start);
-    char *text = strndup(path + name.start, (size_t)name.n), *slash;
+    char         *text = strndup(path + name.start, (size_t)name.n), *slash;
     if (text && up.n == 9 && starts_with(path, up, "snapshots") &&
         starts_with(path, repo, "models--")) {
         free(text);
@@ -258,13 +258,17 @@ static xd_status fail_absent(const char *model, const char *id, const char *revi
     char *root = xd_model_hub(), *dir = snapshots_of(id);
     int   n = dir && !revision ? count_snapshots(dir, NULL) : 0;
     if (n > 1)
-        xd_fail(e, XD_EIO, "%s has %d snapshots and no refs/main: name one of them, %s@COMMIT, or "
-                "get the newest with \"hf download %s\"", dir, n, id, id);
+        xd_fail(e, XD_EIO,
+                "%s has %d snapshots and no refs/main: name one of them, %s@COMMIT, or "
+                "get the newest with \"hf download %s\"",
+                dir, n, id, id);
     else
-        xd_fail(e, XD_EIO, "there is no directory %s, and no snapshot of it in the Hugging Face "
+        xd_fail(e, XD_EIO,
+                "there is no directory %s, and no snapshot of it in the Hugging Face "
                 "cache %s: download it with \"hf download %s%s%s\" (or huggingface-cli download), "
-                "or name a directory", model, root ? root : "(no HOME)", id,
-                revision ? " --revision " : "", revision ? revision : "");
+                "or name a directory",
+                model, root ? root : "(no HOME)", id, revision ? " --revision " : "",
+                revision ? revision : "");
     free(dir);
     free(root);
     return XD_EIO;

@@ -32,8 +32,12 @@ static const xd_field fields[] = {
     { "rescale_factor", AT(factor), 'd', 1.0 / 255, NULL },
     { "image_mean", AT(mean), 'D', 0, NULL },
     { "image_std", AT(std), 'D', 0, NULL },
-    KNOWN("image_processor_type"), KNOWN("processor_class"), KNOWN("temporal_patch_size"),
-    KNOWN("do_convert_rgb"), KNOWN("video_processor"), KNOWN("data_format"),
+    KNOWN("image_processor_type"),
+    KNOWN("processor_class"),
+    KNOWN("temporal_patch_size"),
+    KNOWN("do_convert_rgb"),
+    KNOWN("video_processor"),
+    KNOWN("data_format"),
     { NULL, 0, 0, 0, NULL },
 };
 
@@ -47,17 +51,20 @@ static xd_status check_values(xd_image_processor *p, const char *path, xd_err *e
         p->std.v[i] = std[i];
     if (p->patch < 1 || p->merge < 1 || p->patch > 256 || p->merge > 256 || p->min_pixels < 1 ||
         p->max_pixels < p->patch * p->merge * p->patch * p->merge || p->min_pixels > p->max_pixels)
-        return xd_fail(e, XD_EFORMAT, "%s: patch_size %lld, merge_size %lld, min_pixels %lld and "
-                       "max_pixels %lld allow no image", path, (long long)p->patch,
-                       (long long)p->merge, (long long)p->min_pixels, (long long)p->max_pixels);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: patch_size %lld, merge_size %lld, min_pixels %lld and "
+                       "max_pixels %lld allow no image",
+                       path, (long long)p->patch, (long long)p->merge, (long long)p->min_pixels,
+                       (long long)p->max_pixels);
     if (!p->resizes || !p->rescales || !p->normalizes || p->resample != BICUBIC ||
         fabs(p->factor * 255 - 1) > 1e-6)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: unsupported settings; images must be resized "
-                       "(resample %d, bicubic), rescaled by 1/255 and normalized", path, BICUBIC);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s: unsupported settings; images must be resized "
+                       "(resample %d, bicubic), rescaled by 1/255 and normalized",
+                       path, BICUBIC);
     if ((p->mean.n && p->mean.n != 3) || (p->std.n && p->std.n != 3) || !(p->std.v[0] > 0) ||
         !(p->std.v[1] > 0) || !(p->std.v[2] > 0))
-        return xd_fail(e, XD_EFORMAT, "%s: image_mean and image_std must have three numbers",
-                       path);
+        return xd_fail(e, XD_EFORMAT, "%s: image_mean and image_std must have three numbers", path);
     return XD_OK;
 }
 
@@ -98,10 +105,10 @@ xd_status xd_image_processor_size(const xd_image_processor *p, int64_t *height, 
     double h = (double)*height, w = (double)*width, unit = (double)(p->patch * p->merge);
     if (*height < 1 || *width < 1 || *height > MAX_SIDE || *width > MAX_SIDE ||
         fmax(h, w) / fmin(h, w) > MAX_RATIO)
-        return xd_fail(e, XD_EINVAL, "an image of %lld x %lld pixels does not fit the text "
-                       "encoder: the aspect ratio can be at most %d : 1", (long long)*width,
-                       (long long)*height,
-                       MAX_RATIO);
+        return xd_fail(e, XD_EINVAL,
+                       "an image of %lld x %lld pixels does not fit the text "
+                       "encoder: the aspect ratio can be at most %d : 1",
+                       (long long)*width, (long long)*height, MAX_RATIO);
     double rows = nearbyint(h / unit) * unit, cols = nearbyint(w / unit) * unit;
     if (rows * cols > (double)p->max_pixels) {
         double beta = sqrt(h * w / (double)p->max_pixels);
@@ -113,9 +120,10 @@ xd_status xd_image_processor_size(const xd_image_processor *p, int64_t *height, 
         cols = ceil(w * beta / unit) * unit;
     }
     if (rows < unit || cols < unit)
-        return xd_fail(e, XD_EINVAL, "an image of %lld x %lld pixels is too narrow for the text "
-                       "encoder: a token needs %g x %g pixels", (long long)*width,
-                       (long long)*height, unit, unit);
+        return xd_fail(e, XD_EINVAL,
+                       "an image of %lld x %lld pixels is too narrow for the text "
+                       "encoder: a token needs %g x %g pixels",
+                       (long long)*width, (long long)*height, unit, unit);
     *height = (int64_t)rows;
     *width = (int64_t)cols;
     return XD_OK;

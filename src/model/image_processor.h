@@ -9,11 +9,11 @@
  * that both sides are multiples of patch x merge and the area is between two limits; the aspect
  * ratio changes only a little. */
 typedef struct xd_image_processor {
-    int64_t  min_pixels, max_pixels;    /* limits of the resized image's area */
-    int64_t  patch, merge;      /* pixels per side of a patch; patches per side of a token */
+    int64_t  min_pixels, max_pixels; /* limits of the resized image's area */
+    int64_t  patch, merge;           /* pixels per side of a patch; patches per side of a token */
     int      resample, resizes, rescales, normalizes;
-    double   factor;            /* colour values in 0..255 are multiplied by this factor */
-    xd_reals mean, std;         /* for each colour channel: (value - mean) / std */
+    double   factor;    /* colour values in 0..255 are multiplied by this factor */
+    xd_reals mean, std; /* for each colour channel: (value - mean) / std */
 } xd_image_processor;
 
 /* Reads preprocessor_config.json or processor_config.json in the folder `folder` of a model

@@ -13,16 +13,23 @@
 /* ---- the KL VAE of latent diffusion ------------------------------------------------------- */
 
 static const xd_stem ldm_res[] = {
-    XD_STEM("norm1", "norm1"), XD_STEM("conv1", "conv1"),
-    XD_STEM("norm2", "norm2"), XD_STEM("conv2", "conv2"),
-    XD_STEM("conv_shortcut", "nin_shortcut"), XD_STEMS_END,
+    XD_STEM("norm1", "norm1"),
+    XD_STEM("conv1", "conv1"),
+    XD_STEM("norm2", "norm2"),
+    XD_STEM("conv2", "conv2"),
+    XD_STEM("conv_shortcut", "nin_shortcut"),
+    XD_STEMS_END,
 };
 
 /* Tensor names of the attention of a KL VAE. The attention's matrices are stored as 1 x 1
  * convolutions, which have the same elements. */
 static const xd_stem ldm_attn[] = {
-    XD_STEM("group_norm", "norm"), XD_STEM("to_q", "q"), XD_STEM("to_k", "k"), XD_STEM("to_v", "v"),
-    XD_STEM("to_out.0", "proj_out"), XD_STEMS_END,
+    XD_STEM("group_norm", "norm"),
+    XD_STEM("to_q", "q"),
+    XD_STEM("to_k", "k"),
+    XD_STEM("to_v", "v"),
+    XD_STEM("to_out.0", "proj_out"),
+    XD_STEMS_END,
 };
 
 static const xd_stem ldm_top[] = {
@@ -63,12 +70,17 @@ static const xd_stem causal_up2[] = CAUSAL_UP("8", "9", "10", "11");
 static const xd_stem causal_up3[] = CAUSAL_UP("12", "13", "14", "15");
 /* Tensor names of a resolution level of the encoder, for VAEs whose levels have shortcuts. */
 static const xd_stem causal_down[] = {
-    CAUSAL_RES("resnets.0.", "0."), CAUSAL_RES("resnets.1.", "1."),
-    CAUSAL_RESAMPLE("downsampler.", "2."), XD_STEMS_END,
+    CAUSAL_RES("resnets.0.", "0."),
+    CAUSAL_RES("resnets.1.", "1."),
+    CAUSAL_RESAMPLE("downsampler.", "2."),
+    XD_STEMS_END,
 };
 static const xd_stem causal_up[] = {
-    CAUSAL_RES("resnets.0.", "0."), CAUSAL_RES("resnets.1.", "1."), CAUSAL_RES("resnets.2.", "2."),
-    CAUSAL_RESAMPLE("upsampler.", "3."), XD_STEMS_END,
+    CAUSAL_RES("resnets.0.", "0."),
+    CAUSAL_RES("resnets.1.", "1."),
+    CAUSAL_RES("resnets.2.", "2."),
+    CAUSAL_RESAMPLE("upsampler.", "3."),
+    XD_STEMS_END,
 };
 static const xd_stem causal_top[] = {
     XD_STEM("encoder.conv_in", "encoder.conv1"),
@@ -100,15 +112,20 @@ static const xd_stem causal_top[] = {
 
 /* Tensor names of a block of OpenCLIP (open_clip_pytorch_model.safetensors). */
 static const xd_stem clip_block[] = {
-    XD_STEM("layer_norm1", "ln_1"), XD_STEM("layer_norm2", "ln_2"), CLIP_QKV("attn.in_proj_"),
-    XD_STEM("self_attn.out_proj", "attn.out_proj"), XD_STEM("mlp.fc1", "mlp.c_fc"),
-    XD_STEM("mlp.fc2", "mlp.c_proj"), XD_STEMS_END,
+    XD_STEM("layer_norm1", "ln_1"),
+    XD_STEM("layer_norm2", "ln_2"),
+    CLIP_QKV("attn.in_proj_"),
+    XD_STEM("self_attn.out_proj", "attn.out_proj"),
+    XD_STEM("mlp.fc1", "mlp.c_fc"),
+    XD_STEM("mlp.fc2", "mlp.c_proj"),
+    XD_STEMS_END,
 };
 static const xd_stem clip_top[] = {
     XD_STEM("vision_model.embeddings.class_embedding", "class_embedding"),
     XD_STEM("vision_model.embeddings.patch_embedding", "conv1"),
     XD_STEM("vision_model.embeddings.position_embedding.weight", "positional_embedding"),
-    XD_STEM("vision_model.pre_layrnorm", "ln_pre"), XD_STEMS_END,
+    XD_STEM("vision_model.pre_layrnorm", "ln_pre"),
+    XD_STEMS_END,
 };
 
 /* ---- text encoders in GGUF files of llama.cpp --------------------------------------------- */
@@ -128,7 +145,8 @@ static const xd_stem gguf_t5_block[] = {
     XD_STEMS_END,
 };
 static const xd_stem gguf_t5_top[] = {
-    XD_STEM("shared", "token_embd"), XD_STEM("encoder.final_layer_norm", "enc.output_norm"),
+    XD_STEM("shared", "token_embd"),
+    XD_STEM("encoder.final_layer_norm", "enc.output_norm"),
     XD_STEMS_END,
 };
 
@@ -149,7 +167,9 @@ static const xd_stem gguf_llama[] = {
             XD_STEM_SWAP("self_attn.k_proj", "attn_k", XD_SWAP_KEYS)),
 };
 static const xd_stem gguf_lm_top[] = {
-    XD_STEM("embed_tokens", "token_embd"), XD_STEM("norm", "output_norm"), XD_STEMS_END,
+    XD_STEM("embed_tokens", "token_embd"),
+    XD_STEM("norm", "output_norm"),
+    XD_STEMS_END,
 };
 #define GGUF_SCOPES(block) { { "model.layers.#.", "blk.#.", block }, { "model.", "", gguf_lm_top } }
 #define GGUF_MARKS { "blk.0.attn_output.weight", "token_embd.weight" }
@@ -184,61 +204,92 @@ static const xd_stem gguf_lm_top[] = {
     { "decoder.mid_block.attentions.0.", "decoder.mid.attn_1.", ldm_attn }
 
 static const xd_key_map shared[] = {
-    { { "kl-packed" }, "a KL autoencoder with a batch norm in its original layout",
-      { "decoder.mid.block_1.conv1.weight", "decoder.post_quant_conv.weight" }, FIRST_STAGE,
-      { LDM_SCOPES, { "quant_conv.", "encoder.quant_conv.", NULL },
-        { "post_quant_conv.", "decoder.post_quant_conv.", NULL }, { "", "", ldm_top } } },
-    { { "kl", "kl-packed" }, "a KL autoencoder in its original layout",
-      { "decoder.mid.block_1.conv1.weight", NULL }, FIRST_STAGE,
+    { { "kl-packed" },
+      "a KL autoencoder with a batch norm in its original layout",
+      { "decoder.mid.block_1.conv1.weight", "decoder.post_quant_conv.weight" },
+      FIRST_STAGE,
+      { LDM_SCOPES,
+        { "quant_conv.", "encoder.quant_conv.", NULL },
+        { "post_quant_conv.", "decoder.post_quant_conv.", NULL },
+        { "", "", ldm_top } } },
+    { { "kl", "kl-packed" },
+      "a KL autoencoder in its original layout",
+      { "decoder.mid.block_1.conv1.weight", NULL },
+      FIRST_STAGE,
       { LDM_SCOPES, { "", "", ldm_top } } },
-    { { "kl", "kl-packed" }, "a KL autoencoder in the layout of diffusers",
-      { "decoder.mid_block.resnets.0.conv1.weight", NULL }, FIRST_STAGE,
+    { { "kl", "kl-packed" },
+      "a KL autoencoder in the layout of diffusers",
+      { "decoder.mid_block.resnets.0.conv1.weight", NULL },
+      FIRST_STAGE,
       { { "encoder.down_blocks.#.", "encoder.down_blocks.#.", NULL },
-        { "decoder.up_blocks.#.", "decoder.up_blocks.#.", NULL }, { "", "", NULL } } },
-    { { "causal", "causal-image" }, "a causal autoencoder in its original layout",
-      { "decoder.middle.0.residual.0.gamma", "decoder.upsamples.0.residual.0.gamma" }, FIRST_STAGE,
-      { CAUSAL_MIDDLE("encoder"), CAUSAL_MIDDLE("decoder"),
+        { "decoder.up_blocks.#.", "decoder.up_blocks.#.", NULL },
+        { "", "", NULL } } },
+    { { "causal", "causal-image" },
+      "a causal autoencoder in its original layout",
+      { "decoder.middle.0.residual.0.gamma", "decoder.upsamples.0.residual.0.gamma" },
+      FIRST_STAGE,
+      { CAUSAL_MIDDLE("encoder"),
+        CAUSAL_MIDDLE("decoder"),
         { "encoder.down_blocks.#.", "encoder.downsamples.#.", causal_part },
         { "decoder.up_blocks.0.", "decoder.upsamples.", causal_up0 },
         { "decoder.up_blocks.1.", "decoder.upsamples.", causal_up1 },
         { "decoder.up_blocks.2.", "decoder.upsamples.", causal_up2 },
-        { "decoder.up_blocks.3.", "decoder.upsamples.", causal_up3 }, { "", "", causal_top } } },
-    { { "causal" }, "a causal autoencoder with patches in its original layout",
+        { "decoder.up_blocks.3.", "decoder.upsamples.", causal_up3 },
+        { "", "", causal_top } } },
+    { { "causal" },
+      "a causal autoencoder with patches in its original layout",
       { "decoder.middle.0.residual.0.gamma", "decoder.upsamples.0.upsamples.0.residual.0.gamma" },
       FIRST_STAGE,
-      { CAUSAL_MIDDLE("encoder"), CAUSAL_MIDDLE("decoder"),
+      { CAUSAL_MIDDLE("encoder"),
+        CAUSAL_MIDDLE("decoder"),
         { "encoder.down_blocks.#.", "encoder.downsamples.#.downsamples.", causal_down },
         { "decoder.up_blocks.#.", "decoder.upsamples.#.upsamples.", causal_up },
         { "", "", causal_top } } },
-    { { "causal", "causal-image" }, "a causal autoencoder in the layout of diffusers",
-      { "decoder.mid_block.resnets.0.norm1.gamma", NULL }, FIRST_STAGE,
+    { { "causal", "causal-image" },
+      "a causal autoencoder in the layout of diffusers",
+      { "decoder.mid_block.resnets.0.norm1.gamma", NULL },
+      FIRST_STAGE,
       { { "encoder.down_blocks.#.", "encoder.down_blocks.#.", NULL },
-        { "decoder.up_blocks.#.", "decoder.up_blocks.#.", NULL }, { "", "", NULL } } },
-    { { "clip", "clip-proj" }, "a CLIP text encoder",
+        { "decoder.up_blocks.#.", "decoder.up_blocks.#.", NULL },
+        { "", "", NULL } } },
+    { { "clip", "clip-proj" },
+      "a CLIP text encoder",
       { "text_model.embeddings.token_embedding.weight", NULL },
       { "", "text_encoders.@.transformer.", "@.transformer." },
       { { "text_model.encoder.layers.#.", "text_model.encoder.layers.#.", NULL },
         { "", "", NULL } } },
-    { { "clip", "clip-proj" }, "a CLIP text encoder",
+    { { "clip", "clip-proj" },
+      "a CLIP text encoder",
       { "embeddings.token_embedding.weight", NULL },
       { "", "text_encoders.@.transformer.", "@.transformer." },
       { { "encoder.layers.#.", "encoder.layers.#.", NULL }, { "", "", NULL } } },
-    { { "clip-vision" }, "a CLIP encoder of images",
-      { "vision_model.embeddings.class_embedding", NULL }, { "", "@." },
+    { { "clip-vision" },
+      "a CLIP encoder of images",
+      { "vision_model.embeddings.class_embedding", NULL },
+      { "", "@." },
       { { "vision_model.encoder.layers.#.", "vision_model.encoder.layers.#.", NULL },
         { "", "", NULL } } },
-    { { "clip-vision" }, "a CLIP encoder of images in its original layout",
-      { "visual.class_embedding", NULL }, { "", "@." },
+    { { "clip-vision" },
+      "a CLIP encoder of images in its original layout",
+      { "visual.class_embedding", NULL },
+      { "", "@." },
       { { "vision_model.encoder.layers.#.", "visual.transformer.resblocks.#.", clip_block },
         { "", "visual.", clip_top } } },
-    { { "t5" }, "a T5 text encoder",
+    { { "t5" },
+      "a T5 text encoder",
       { "encoder.block.0.layer.0.SelfAttention.q.weight", NULL },
       { "", "text_encoders.@.transformer.", "@.transformer." },
       { { "encoder.block.#.", "encoder.block.#.", NULL }, { "", "", NULL } } },
-    { { "t5" }, "a T5 text encoder of llama.cpp", { "enc.blk.0.attn_q.weight", NULL }, { "" },
+    { { "t5" },
+      "a T5 text encoder of llama.cpp",
+      { "enc.blk.0.attn_q.weight", NULL },
+      { "" },
       { { "encoder.block.#.", "enc.blk.#.", gguf_t5_block }, { "", "", gguf_t5_top } } },
-    LM("model."), LM("language_model.model."), LM("model.language_model."),
-    LM("language_model."), LM(""),
+    LM("model."),
+    LM("language_model.model."),
+    LM("model.language_model."),
+    LM("language_model."),
+    LM(""),
 };
 
 /* Language models in GGUF files of llama.cpp. All language models have the same tensor names in
@@ -249,10 +300,18 @@ static const struct lm {
 } lms[] = {
     { { { "qwen3" }, "a Qwen3 of llama.cpp", GGUF_MARKS, { "" }, GGUF_SCOPES(gguf_qwen) },
       "qwen3 qwen3vl" },
-    { { { "qwen2", "qwen2.5-vl" }, "a Qwen2 of llama.cpp", GGUF_MARKS, { "" },
-        GGUF_SCOPES(gguf_qwen) }, "qwen2 qwen2vl" },
-    { { { "llama", "mistral" }, "a Llama or Mistral of llama.cpp", GGUF_MARKS, { "" },
-        GGUF_SCOPES(gguf_llama) }, "llama mistral3" },
+    { { { "qwen2", "qwen2.5-vl" },
+        "a Qwen2 of llama.cpp",
+        GGUF_MARKS,
+        { "" },
+        GGUF_SCOPES(gguf_qwen) },
+      "qwen2 qwen2vl" },
+    { { { "llama", "mistral" },
+        "a Llama or Mistral of llama.cpp",
+        GGUF_MARKS,
+        { "" },
+        GGUF_SCOPES(gguf_llama) },
+      "llama mistral3" },
 };
 enum { LMS = sizeof lms / sizeof *lms };
 

@@ -14,45 +14,48 @@
 #include "base/rng.h"
 #include "model/model.h"
 
-enum { SHOWN = 10 };            /* max number of keys listed in a message */
+enum { SHOWN = 10 }; /* max number of keys listed in a message */
 
 #define CURE "--lora_partial ignores tensors that do not fit"
 
-typedef struct key {            /* name of a tensor in a LoRA file */
+typedef struct key { /* name of a tensor in a LoRA file */
     const char  *name;
-    size_t       len;           /* length of the module's name in `name` */
+    size_t       len; /* length of the module's name in `name` */
     xd_lora_slot slot;
-    int64_t      at;            /* index of the key's tensor in the file */
+    int64_t      at; /* index of the key's tensor in the file */
 } key;
 
 /* a list of keys: their number, and the names of the first of them */
-typedef struct some_keys { int n; char first[2048]; } some_keys;
+typedef struct some_keys {
+    int  n;
+    char first[2048];
+} some_keys;
 
-typedef struct reader {         /* state of a LoRA file while it is read */
-    xd_loras            *l;
-    int                  i;
-    const char          *path;
-    xd_st               *file;
-    const xd_lora_keys  *names;
-    xd_lora_notes       *notes; /* peft's settings of the file */
+typedef struct reader { /* state of a LoRA file while it is read */
+    xd_loras           *l;
+    int                 i;
+    const char         *path;
+    xd_st              *file;
+    const xd_lora_keys *names;
+    xd_lora_notes      *notes; /* peft's settings of the file */
     /* 1: the file names modules of the transformer as diffusers does */
-    int                  has_plain;
+    int                 has_plain;
     /* [tensors] 1: the LoRA file has a separate module for this tensor of the model */
-    unsigned char       *alone[XD_LORA_COMPONENTS];
+    unsigned char      *alone[XD_LORA_COMPONENTS];
     /* used: number of keys that are used; left: number of keys for text encoders that the model
      * does not have */
-    int                  used, left;
+    int                 used, left;
     /* idle: keys that are not used because they duplicate others; strange: keys that fit no tensor
      * of the model */
-    some_keys            idle, strange;
-    int                  partial;       /* 1: keys that fit no tensor are ignored */
-    int                  misfit;        /* 1: a tensor's shape differs from the model's */
-    xd_err              *e;
+    some_keys           idle, strange;
+    int                 partial; /* 1: keys that fit no tensor are ignored */
+    int                 misfit;  /* 1: a tensor's shape differs from the model's */
+    xd_err             *e;
 } reader;
 
 typedef struct module {
     char    name[XD_LORA_NAME];
-    int64_t slot[XD_LORA_SLOTS];        /* the module's tensors (indices in the file); -1: none */
+    int64_t slot[XD_LORA_SLOTS]; /* the module's tensors (indices in the file); -1: none */
 } module;
 
 /* ---- alphas of a file --------------------------------------------------------------------- */
@@ -78,8 +81,9 @@ static xd_status read_alpha(const reader *r, int64_t i, double *alpha)
     }
     xd_st_done(r->file, i);
     *alpha = v;
-    return isfinite(v) ? XD_OK : xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s is not a finite number",
-                                         r->path, xd_st_name(r->file, i));
+    return isfinite(v) ? XD_OK
+                       : xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s is not a finite number", r->path,
+                                 xd_st_name(r->file, i));
 }
 
 /* ---- checks ------------------------------------------------------------------------------- */
@@ -109,16 +113,19 @@ static xd_status check_tensor(reader *r, int64_t i, int64_t rows, int64_t cols,
         return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s is %s: its rank is 0", r->path, name, shape);
     r->misfit |= !t.nd || (rows && t.d[0] != rows) || n != t.d[0] * cols;
     if (r->misfit)
-        return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s is %s, expected %sx%lld for %.*s%s of "
-                       "this model; " CURE, r->path, name, shape, want, (long long)cols,
-                       (int)strcspn(of, "|"), of, a->n > 1 ? " and those after it" : "");
+        return xd_fail(r->e, XD_EFORMAT,
+                       "LoRA %s: %s is %s, expected %sx%lld for %.*s%s of "
+                       "this model; " CURE,
+                       r->path, name, shape, want, (long long)cols, (int)strcspn(of, "|"), of,
+                       a->n > 1 ? " and those after it" : "");
     xd_status s = xd_st_get(r->file, i, &t, r->e);
     if (s != XD_OK)
         return s;
     int bad = xd_nonfinite(t);
     xd_st_done(r->file, i);
     return bad ? xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s holds NaN or infinite numbers", r->path,
-                         name) : XD_OK;
+                         name)
+               : XD_OK;
 }
 
 /* ---- terms -------------------------------------------------------------------------------- */
@@ -164,12 +171,16 @@ static xd_status read_magnitude(reader *r, const module *m, const xd_lora_target
     if (i < 0)
         return XD_OK;
     if (m->slot[XD_LORA_UP_BIAS] >= 0)
-        return xd_fail(r->e, XD_EUNSUPPORTED, "LoRA %s: %s has a bias and a DoRA magnitude, which "
-                       "is not supported (nor by peft)", r->path, m->name);
+        return xd_fail(r->e, XD_EUNSUPPORTED,
+                       "LoRA %s: %s has a bias and a DoRA magnitude, which "
+                       "is not supported (nor by peft)",
+                       r->path, m->name);
     if (t->columns && a->n > 1)
-        return xd_fail(r->e, XD_EUNSUPPORTED, "LoRA %s: %s has DoRA norms of columns, but the "
+        return xd_fail(r->e, XD_EUNSUPPORTED,
+                       "LoRA %s: %s has DoRA norms of columns, but the "
                        "module is several matrices in this model: save it per matrix, or with "
-                       "norms of rows", r->path, m->name);
+                       "norms of rows",
+                       r->path, m->name);
     t->magnitude = i;
     xd_tensor v = xd_st_shape(r->file, i);
     int64_t   n = xd_count(v), want = t->columns ? t->cols : rows;
@@ -184,7 +195,7 @@ static xd_status read_magnitude(reader *r, const module *m, const xd_lora_target
  * copied from `t`. `m` is the module if it has a DoRA magnitude, else NULL. */
 static xd_status push_all(reader *r, const module *m, const xd_lora_target *a, xd_lora_term t)
 {
-    int64_t   rows, at = 0;
+    int64_t rows, at = 0;
     total_extents(r, a, &rows, &t.cols);
     xd_status s = m ? read_magnitude(r, m, a, rows, &t) : XD_OK;
     for (int k = 0; k < a->n && s == XD_OK; k++) {
@@ -223,7 +234,7 @@ static xd_status read_gain(const reader *r, const module *m, int64_t rank, int l
  * product is multiplied. */
 static xd_status read_pair(reader *r, const module *m, const xd_lora_target *a, double *gain)
 {
-    int64_t     down = m->slot[XD_LORA_DOWN], up = m->slot[XD_LORA_UP], rows, cols;
+    int64_t down = m->slot[XD_LORA_DOWN], up = m->slot[XD_LORA_UP], rows, cols;
     if (down < 0 || up < 0)
         return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s has only its %s matrix", r->path, m->name,
                        down < 0 ? "up (B)" : "down (A)");
@@ -237,15 +248,19 @@ static xd_status read_pair(reader *r, const module *m, const xd_lora_target *a, 
     if (s != XD_OK)
         return s;
     *gain *= r->l->scale[r->i];
-    return push_all(r, m, a, (xd_lora_term){ .up = up, .down = down, .rank = rank, .gain = *gain,
-                                             .magnitude = -1 });
+    return push_all(
+        r, m, a,
+        (xd_lora_term){ .up = up, .down = down, .rank = rank, .gain = *gain, .magnitude = -1 });
 }
 
 /* Reads a tensor of full rank that is added to a weight or a bias, or replaces it. */
 static xd_status read_whole(reader *r, const module *m, xd_lora_slot slot, const xd_lora_target *a,
                             double gain)
 {
-    xd_lora_term t = { .up = m->slot[slot], .down = -1, .gain = gain, .magnitude = -1,
+    xd_lora_term t = { .up = m->slot[slot],
+                       .down = -1,
+                       .gain = gain,
+                       .magnitude = -1,
                        .replaces = slot == XD_LORA_NEW || slot == XD_LORA_NEW_BIAS };
     int64_t      rows, cols;
     total_extents(r, a, &rows, &cols);
@@ -257,13 +272,17 @@ static xd_status read_whole(reader *r, const module *m, xd_lora_slot slot, const
 
 /* A product of two factors (LoHa or LoKr). slot[k] lists the roles of the tensors of factor k: the
  * unfactorized matrix (-1 if this method has none), then the low-rank matrices a and b. */
-typedef struct method { xd_lora_kind kind; int slot[2][3]; } method;
+typedef struct method {
+    xd_lora_kind kind;
+    int          slot[2][3];
+} method;
 
 static const method methods[] = {
-    { XD_LORA_HADAMARD, { { -1, XD_LORA_HADA_1A, XD_LORA_HADA_1B },
-                          { -1, XD_LORA_HADA_2A, XD_LORA_HADA_2B } } },
-    { XD_LORA_KRONECKER, { { XD_LORA_KRON_1, XD_LORA_KRON_1A, XD_LORA_KRON_1B },
-                           { XD_LORA_KRON_2, XD_LORA_KRON_2A, XD_LORA_KRON_2B } } },
+    { XD_LORA_HADAMARD,
+      { { -1, XD_LORA_HADA_1A, XD_LORA_HADA_1B }, { -1, XD_LORA_HADA_2A, XD_LORA_HADA_2B } } },
+    { XD_LORA_KRONECKER,
+      { { XD_LORA_KRON_1, XD_LORA_KRON_1A, XD_LORA_KRON_1B },
+        { XD_LORA_KRON_2, XD_LORA_KRON_2A, XD_LORA_KRON_2B } } },
 };
 
 static int64_t tensor_at(const module *m, int slot)
@@ -320,22 +339,24 @@ static int factors_fit(const xd_lora_term *t, int64_t rows, int64_t cols)
 }
 
 /* Reads the two factors of a LoHa or LoKr module. */
-static xd_status read_factors(reader *r, const module *m, const method *w,
-                              const xd_lora_target *a)
+static xd_status read_factors(reader *r, const module *m, const method *w, const xd_lora_target *a)
 {
-    xd_lora_term t = { .kind = w->kind, .up = -1, .down = -1, .gain = r->l->scale[r->i],
-                       .magnitude = -1 };
-    xd_status    s = XD_OK;
-    int64_t      rows, cols;
-    double       ratio = 1;
+    xd_lora_term t = {
+        .kind = w->kind, .up = -1, .down = -1, .gain = r->l->scale[r->i], .magnitude = -1
+    };
+    xd_status s = XD_OK;
+    int64_t   rows, cols;
+    double    ratio = 1;
     for (int k = 0; k < 2 && s == XD_OK; k++)
         s = read_one_factor(r, m, w->slot[k], a, &t.w[k]);
     total_extents(r, a, &rows, &cols);
     if (s == XD_OK && (r->misfit = !factors_fit(&t, rows, cols)))
-        s = xd_fail(r->e, XD_EFORMAT, "LoRA %s: the product of the factors of %s, %lldx%lld and "
-                    "%lldx%lld, is not %lldx%lld as in this model; " CURE, r->path, m->name,
-                    (long long)t.w[0].rows, (long long)t.w[0].cols, (long long)t.w[1].rows,
-                    (long long)t.w[1].cols, (long long)rows, (long long)cols);
+        s = xd_fail(r->e, XD_EFORMAT,
+                    "LoRA %s: the product of the factors of %s, %lldx%lld and "
+                    "%lldx%lld, is not %lldx%lld as in this model; " CURE,
+                    r->path, m->name, (long long)t.w[0].rows, (long long)t.w[0].cols,
+                    (long long)t.w[1].rows, (long long)t.w[1].cols, (long long)rows,
+                    (long long)cols);
     if (s == XD_OK)
         s = read_gain(r, m, t.w[1].rank ? t.w[1].rank : t.w[0].rank, 1, &ratio);
     t.gain *= ratio;
@@ -370,8 +391,8 @@ static void count_tensor(reader *r, const char *name, int became)
  * 1 if the key belongs to the second copy. */
 static int is_double(const reader *r, const char *name)
 {
-    return r->has_plain && (strncmp(name, "lora_unet_", 10) == 0 ||
-                            strncmp(name, "lora_transformer_", 17) == 0);
+    return r->has_plain &&
+           (strncmp(name, "lora_unet_", 10) == 0 || strncmp(name, "lora_transformer_", 17) == 0);
 }
 
 /* Marks the model's tensors for which the LoRA file has a separate module. The keys must be sorted
@@ -379,8 +400,7 @@ static int is_double(const reader *r, const char *name)
 static xd_status mark_alone(reader *r, const key *k, int n)
 {
     for (int i = 0; i < XD_LORA_COMPONENTS; i++)
-        if (r->names->part[i] &&
-            !(r->alone[i] = calloc((size_t)r->names->part[i]->nlist + 1, 1)))
+        if (r->names->part[i] && !(r->alone[i] = calloc((size_t)r->names->part[i]->nlist + 1, 1)))
             return xd_fail(r->e, XD_ENOMEM, "no memory for the modules of LoRA %s", r->path);
     for (int i = 0; i < n; i++) {
         char           name[XD_LORA_NAME];
@@ -412,7 +432,8 @@ static xd_status check_fused(const reader *r, const module *m, int *skip)
     if (!have || *skip)
         return XD_OK;
     const char *of = declared_tensor(r, &t, last)->name;
-    return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s contains %.*s, which the file has separately, "
+    return xd_fail(r->e, XD_EFORMAT,
+                   "LoRA %s: %s contains %.*s, which the file has separately, "
                    "too",
                    r->path, m->name, (int)strcspn(of, "|"), of);
 }
@@ -464,15 +485,18 @@ static xd_status read_module(reader *r, const module *m, int taken[XD_LORA_SLOTS
 {
     /* Replacing tensors come first in the list, so that differences are added to the replaced
      * tensors. */
-    static const struct { xd_lora_slot slot; int bias; } whole[] = {
+    static const struct {
+        xd_lora_slot slot;
+        int          bias;
+    } whole[] = {
         { XD_LORA_NEW, 0 },     { XD_LORA_NEW_BIAS, 1 },  { XD_LORA_DIFF, 0 },
         { XD_LORA_UP_BIAS, 1 }, { XD_LORA_DIFF_BIAS, 1 },
     };
     xd_lora_target target;
-    double      scale = r->l->scale[r->i], gain = scale;
-    xd_status   s = XD_OK;
-    int         pair = m->slot[XD_LORA_DOWN] >= 0 || m->slot[XD_LORA_UP] >= 0;
-    int         skip = 0;
+    double         scale = r->l->scale[r->i], gain = scale;
+    xd_status      s = XD_OK;
+    int            pair = m->slot[XD_LORA_DOWN] >= 0 || m->slot[XD_LORA_UP] >= 0;
+    int            skip = 0;
     if (!is_double(r, m->name))
         s = check_fused(r, m, &skip);
     else
@@ -554,10 +578,10 @@ static xd_status read_keys(reader *r, key *k, int n)
         k[i].slot = xd_lora_slot_of(k[i].name, &k[i].len);
         r->has_plain |= strncmp(k[i].name, "transformer.", 12) == 0;
         if (k[i].slot == XD_LORA_UNSUPPORTED)
-            return xd_fail(r->e, XD_EUNSUPPORTED, "LoRA %s: %s belongs to an unsupported method "
+            return xd_fail(r->e, XD_EUNSUPPORTED,
+                           "LoRA %s: %s belongs to an unsupported method "
                            "(OFT, Tucker factors, ...); supported: LoRA, DoRA, LoHa and LoKr",
-                           r->path,
-                           k[i].name);
+                           r->path, k[i].name);
         if ((k[i].slot == XD_LORA_NEW || k[i].slot == XD_LORA_NEW_BIAS) &&
             !xd_lora_notes_replace(r->notes))
             k[i].slot = XD_LORA_OTHER, k[i].len = strlen(k[i].name);
@@ -581,16 +605,21 @@ static xd_status check_keys(const reader *r, int n)
         return xd_fail(r->e, XD_EFORMAT, "LoRA %s: none of its %d tensors fits this model%s%s",
                        r->path, n, o->n ? "; their names are " : "", o->first);
     if (o->n && !r->partial)
-        return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %d of its %d tensors fit nothing in this model: "
-                       "%s%s; " CURE, r->path, o->n, n, o->first, o->n > SHOWN ? ", ..." : "");
+        return xd_fail(r->e, XD_EFORMAT,
+                       "LoRA %s: %d of its %d tensors fit nothing in this model: "
+                       "%s%s; " CURE,
+                       r->path, o->n, n, o->first, o->n > SHOWN ? ", ..." : "");
     if (o->n)
-        xd_log(XD_LOG_WARN, "LoRA %s: ignoring %d of %d tensors that do not fit this model: "
-               "%s%s", r->path, o->n, n, o->first, o->n > SHOWN ? ", ..." : "");
+        xd_log(XD_LOG_WARN,
+               "LoRA %s: ignoring %d of %d tensors that do not fit this model: "
+               "%s%s",
+               r->path, o->n, n, o->first, o->n > SHOWN ? ", ..." : "");
     if (i->n)
         xd_log(XD_LOG_WARN, "LoRA %s: %d of its %d tensors are not used: %s%s", r->path, i->n, n,
                i->first, i->n > SHOWN ? ", ..." : "");
     if (r->left)
-        xd_log(XD_LOG_WARN, "LoRA %s: ignoring %d of %d tensors for text encoders that are "
+        xd_log(XD_LOG_WARN,
+               "LoRA %s: ignoring %d of %d tensors for text encoders that are "
                "absent",
                r->path, r->left, n);
     return XD_OK;
@@ -629,9 +658,10 @@ static xd_status open_file(xd_loras *l, int i, const xd_lora *asked, const xd_lo
     r.file = l->file[i];
     for (int64_t t = 0; s == XD_OK && t < xd_st_count(r.file); t++)
         if (xd_dtype_block(xd_st_shape(r.file, t).type) > 1)
-            s = xd_fail(e, XD_EUNSUPPORTED, "LoRA %s: tensor %s has the type %s: a LoRA in f32, "
-                        "f16 or bf16 is supported", asked->path, xd_st_name(r.file, t),
-                        xd_st_dtype(r.file, t));
+            s = xd_fail(e, XD_EUNSUPPORTED,
+                        "LoRA %s: tensor %s has the type %s: a LoRA in f32, "
+                        "f16 or bf16 is supported",
+                        asked->path, xd_st_name(r.file, t), xd_st_dtype(r.file, t));
     return s == XD_OK ? read_file(&r) : s;
 }
 
@@ -663,7 +693,7 @@ static xd_status open_all(xd_loras **out, const xd_lora *asked, int n, xd_model 
                           xd_err *e)
 {
     xd_lora_keys names = { .n = 0 };
-    xd_loras *l = *out = calloc(1, sizeof *l);
+    xd_loras    *l = *out = calloc(1, sizeof *l);
     if (l) {
         l->path = calloc((size_t)n, sizeof *l->path);
         l->scale = calloc((size_t)n, sizeof *l->scale);
@@ -687,8 +717,10 @@ xd_status xd_loras_open(xd_loras **out, const xd_lora *asked, int n, xd_model *m
     if (n < 1)
         return XD_OK;
     if (m->only_low)
-        return xd_fail(e, XD_EINVAL, "LoRA %s (--lora) is for the high-noise transformer, but %s "
-                       "has only the low-noise one: use --lora_2", asked[0].path, m->dir);
+        return xd_fail(e, XD_EINVAL,
+                       "LoRA %s (--lora) is for the high-noise transformer, but %s "
+                       "has only the low-noise one: use --lora_2",
+                       asked[0].path, m->dir);
     return open_all(out, asked, n, m, 0, e);
 }
 
@@ -698,8 +730,10 @@ xd_status xd_loras_open_2(xd_loras **out, const xd_lora *asked, int n, xd_model 
     if (n < 1)
         return XD_OK;
     if (!m->only_low && !m->dit2.dit)
-        return xd_fail(e, XD_EINVAL, "LoRA %s (--lora_2) is for a second transformer, but %s has "
-                       "only one: use --lora", asked[0].path, m->dir);
+        return xd_fail(e, XD_EINVAL,
+                       "LoRA %s (--lora_2) is for a second transformer, but %s has "
+                       "only one: use --lora",
+                       asked[0].path, m->dir);
     return open_all(out, asked, n, m, 1, e);
 }
 

@@ -46,38 +46,46 @@ const struct xd_st *xd_loras_file(const xd_loras *l, int i);
 /* For each kind of component, adds to cold[kind] the bytes of its LoRA tensors that are not in the
  * page cache. If l is NULL, adds nothing. Opening a LoRA file reads it into the page cache, so its
  * bytes are missing there only if memory was short later. */
-void      xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS]);
+void     xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS]);
 /* Adds the LoRA files (xd_st_hash) and their scales to the hash h, and returns the new hash. If l
  * is NULL, returns h. */
-uint64_t  xd_loras_hash(const xd_loras *l, uint64_t h);
+uint64_t xd_loras_hash(const xd_loras *l, uint64_t h);
 /* Append the list of LoRA files to a buffer. xd_loras_json appends JSON, `, "MEMBER": [{"path":
  * ..., "scale": ...}]`; xd_loras_text appends text, `, LoRA: "name:scale"`. If there are no files,
  * append nothing. If omit_folders is 1, file names are written without folders. */
-void      xd_loras_json(const xd_loras *l, const char *member, int omit_folders, xd_text_buf *b);
-void      xd_loras_text(const xd_loras *l, xd_text_buf *b);
+void     xd_loras_json(const xd_loras *l, const char *member, int omit_folders, xd_text_buf *b);
+void     xd_loras_text(const xd_loras *l, xd_text_buf *b);
 
 /* ---- inside: names (lora_keys.c) ---------------------------------------------------------- */
 
 /* The role that a tensor of a LoRA file has in its module. */
 typedef enum xd_lora_slot {
-    XD_LORA_DOWN,               /* "A", the matrix down [rank, in] */
-    XD_LORA_UP,                 /* "B", the matrix up [out, rank] */
+    XD_LORA_DOWN, /* "A", the matrix down [rank, in] */
+    XD_LORA_UP,   /* "B", the matrix up [out, rank] */
     /* [out]: a difference that is added to the bias, with the scale of up * down */
     XD_LORA_UP_BIAS,
-    XD_LORA_ALPHA,              /* the scalar alpha (scale = alpha / rank), one element */
-    XD_LORA_DIFF,               /* a full-rank difference with the weight's shape */
-    XD_LORA_DIFF_BIAS,          /* a difference with the bias' shape */
+    XD_LORA_ALPHA,     /* the scalar alpha (scale = alpha / rank), one element */
+    XD_LORA_DIFF,      /* a full-rank difference with the weight's shape */
+    XD_LORA_DIFF_BIAS, /* a difference with the bias' shape */
     /* Tensors of LoHa, which is the elementwise product (w1_a w1_b) * (w2_a w2_b). The shape of
      * w1_a and w2_a is [out, rank], that of w1_b and w2_b [rank, in]. */
-    XD_LORA_HADA_1A, XD_LORA_HADA_1B, XD_LORA_HADA_2A, XD_LORA_HADA_2B,
+    XD_LORA_HADA_1A,
+    XD_LORA_HADA_1B,
+    XD_LORA_HADA_2A,
+    XD_LORA_HADA_2B,
     /* Tensors of LoKr, which is the Kronecker product of w1 and w2. Each of w1 and w2 is one
      * matrix, or a product of two matrices a and b. */
-    XD_LORA_KRON_1, XD_LORA_KRON_1A, XD_LORA_KRON_1B,
-    XD_LORA_KRON_2, XD_LORA_KRON_2A, XD_LORA_KRON_2B,
+    XD_LORA_KRON_1,
+    XD_LORA_KRON_1A,
+    XD_LORA_KRON_1B,
+    XD_LORA_KRON_2,
+    XD_LORA_KRON_2A,
+    XD_LORA_KRON_2B,
     /* DoRA: the norms of the weight's rows, [out], possibly with more dimensions of size 1. */
     XD_LORA_MAGNITUDE,
-    XD_LORA_DORA_SCALE,         /* DoRA: norms of rows; with shape [1, in], norms of columns */
-    XD_LORA_NEW, XD_LORA_NEW_BIAS,      /* a tensor that replaces the weight or bias */
+    XD_LORA_DORA_SCALE, /* DoRA: norms of rows; with shape [1, in], norms of columns */
+    XD_LORA_NEW,
+    XD_LORA_NEW_BIAS, /* a tensor that replaces the weight or bias */
     XD_LORA_SLOTS,
     /* A tensor of a method that is not supported: its file is refused. */
     XD_LORA_UNSUPPORTED = XD_LORA_SLOTS,
@@ -86,21 +94,21 @@ typedef enum xd_lora_slot {
 
 enum { XD_LORA_COMPONENTS = XD_MAXTEXT + 1, XD_LORA_NAME = 256, XD_LORA_TARGETS = 4 };
 
-typedef struct xd_lora_place {  /* a tensor of the model to which LoRA terms can be added */
-    char *flat;                 /* module name with _ for dots: "transformer_blocks_0_attn_to_q" */
+typedef struct xd_lora_place { /* a tensor of the model to which LoRA terms can be added */
+    char *flat;                /* module name with _ for dots: "transformer_blocks_0_attn_to_q" */
     /* part: index of the component; bias: 1 for the module's bias, 0 for its weight; item: index of
      * the tensor in the component's list. */
     int   part, bias, item;
 } xd_lora_place;
 
-typedef struct xd_lora_keys {   /* names of all tensors that LoRA files may change */
+typedef struct xd_lora_keys { /* names of all tensors that LoRA files may change */
     /* the transformer, then the text encoders (NULL: absent) */
-    xd_component  *part[XD_LORA_COMPONENTS];
-    int            ntext;
-    const xd_text_use *text;    /* [ntext] text encoders in the recipe */
+    xd_component       *part[XD_LORA_COMPONENTS];
+    int                 ntext;
+    const xd_text_use  *text;   /* [ntext] text encoders in the recipe */
     const xd_lora_name *others; /* alternative module names of the model family; NULL: none */
-    xd_lora_place *place;       /* [n] tensors, sorted by `flat` */
-    int            n;
+    xd_lora_place      *place;  /* [n] tensors, sorted by `flat` */
+    int                 n;
 } xd_lora_keys;
 
 /* The model's tensors that get the rows of one LoRA module, in order. */
@@ -122,14 +130,13 @@ void      xd_lora_keys_close(xd_lora_keys *s);
 xd_lora_slot xd_lora_slot_of(const char *key, size_t *len);
 /* Finds the tensors of the model that are the weight (or, if wanted, the bias) of a LoRA module,
  * which may have any of its known names. Returns 1 if tensors were found. */
-int       xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias,
-                            xd_lora_target *target);
+int xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias, xd_lora_target *target);
 /* Returns the name of a LoRA module without the component's prefix. Sets *part to the index of the
  * component, or to -1 if the component is unknown. */
 const char *xd_lora_inner(const xd_lora_keys *s, const char *module, int *part);
 /* Returns 1 if the LoRA module belongs to an optional text encoder that this model does not
  * have. */
-int       xd_lora_left_out(const xd_lora_keys *s, const char *module);
+int         xd_lora_left_out(const xd_lora_keys *s, const char *module);
 
 /* ---- inside: peft's settings of a file (lora_notes.c) -------------------------------------- */
 
@@ -140,18 +147,18 @@ typedef struct xd_lora_notes xd_lora_notes;
 /* Reads the peft settings of the LoRA file that was opened as `path`. Refuses invalid JSON, regular
  * expressions that Python rejects, and adapters that change the model by more than the tensors in
  * the LoRA file. */
-xd_status xd_lora_notes_open(xd_lora_notes **n, const char *path, const xd_st *file,
-                             const xd_lora_keys *s, xd_err *e);
-void      xd_lora_notes_close(xd_lora_notes **n);
+xd_status   xd_lora_notes_open(xd_lora_notes **n, const char *path, const xd_st *file,
+                               const xd_lora_keys *s, xd_err *e);
+void        xd_lora_notes_close(xd_lora_notes **n);
 /* Returns the scale of a LoRA module's product up * down: alpha / rank by the peft settings, or 1
  * if there are no settings. rank 0: the module's factors have no rank. lycoris: 1 for LoHa and
  * LoKr. */
-xd_status xd_lora_notes_gain(const xd_lora_notes *n, int part, const char *inner, double rank,
-                             int lycoris, double *gain, xd_err *e);
+xd_status   xd_lora_notes_gain(const xd_lora_notes *n, int part, const char *inner, double rank,
+                               int lycoris, double *gain, xd_err *e);
 /* Returns 1 if, by its peft settings, a LoRA file contains full tensors that replace weights and
  * biases of the model. */
-int       xd_lora_notes_replace(const xd_lora_notes *n);
-uint64_t  xd_lora_notes_hash(const xd_lora_notes *n, uint64_t h);
+int         xd_lora_notes_replace(const xd_lora_notes *n);
+uint64_t    xd_lora_notes_hash(const xd_lora_notes *n, uint64_t h);
 /* Returns the file name, without extension, of the LoRA file in a folder. The name is
  * "adapter_model" if peft wrote the folder, else the name that diffusers uses. */
 const char *xd_lora_stem(const char *path);
@@ -164,28 +171,28 @@ typedef enum xd_lora_kind { XD_LORA_PRODUCT, XD_LORA_HADAMARD, XD_LORA_KRONECKER
 typedef struct xd_lora_factor {
     /* Tensors a [rows, rank] and b [rank, cols]. If b is -1, `a` is the matrix [rows, cols]. */
     int64_t a, b;
-    int64_t rows, cols, rank;   /* rank 0: the matrix is not a product */
+    int64_t rows, cols, rank; /* rank 0: the matrix is not a product */
 } xd_lora_factor;
 
 /* A LoRA term: gain * up[row0 .., :] * down is added to one tensor. */
 typedef struct xd_lora_term {
-    int     part, item;
-    xd_st  *file;
+    int            part, item;
+    xd_st         *file;
     /* Tensors of the file. If `down` is -1, `up` is the complete difference. */
-    int64_t up, down;
+    int64_t        up, down;
     /* LoHa (HADAMARD), LoKr (KRONECKER): the product of w[0] and w[1] is added */
     xd_lora_kind   kind;
     xd_lora_factor w[2];
-    int64_t row0, rows, cols, rank;
-    int     swap;               /* 1: the two halves of the rows are swapped */
-    int     replaces;           /* 1: `up` replaces the model's tensor */
+    int64_t        row0, rows, cols, rank;
+    int            swap;     /* 1: the two halves of the rows are swapped */
+    int            replaces; /* 1: `up` replaces the model's tensor */
     /* index of the file's tensor with DoRA's norms; -1: there is none */
-    int64_t magnitude;
-    int     columns;            /* 1: the norms of DoRA are norms of columns; 0: norms of rows */
-    double  gain;
+    int64_t        magnitude;
+    int            columns; /* 1: the norms of DoRA are norms of columns; 0: norms of rows */
+    double         gain;
     /* Number by which the terms are ordered: terms are added in the order in which the request
      * lists their LoRA files. */
-    int     order;
+    int            order;
 } xd_lora_term;
 
 /* xd_lora_src_open makes the weight source of component p add n LoRA terms to the component's
@@ -202,8 +209,8 @@ struct xd_loras {
     char        **path;
     double       *scale;
     xd_st       **file;
-    uint64_t     *noted;        /* hash of each file's peft settings; 0: none */
-    xd_lora_term *terms;        /* LoRA terms, sorted by component and tensor */
+    uint64_t     *noted; /* hash of each file's peft settings; 0: none */
+    xd_lora_term *terms; /* LoRA terms, sorted by component and tensor */
     int           nterms, cap;
     xd_lora_src  *src[XD_LORA_COMPONENTS];
 };

@@ -37,7 +37,7 @@ void xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS])
 {
     for (int i = 0; l && i < l->nterms; i++) {
         const xd_lora_term *t = &l->terms[i];
-        int64_t all[6] = { t->up, t->down, -1, -1, -1, -1 };
+        int64_t             all[6] = { t->up, t->down, -1, -1, -1, -1 };
         for (int k = 0; k < 2 && t->kind != XD_LORA_PRODUCT; k++)
             all[2 + k] = t->w[k].a, all[4 + k] = t->w[k].b;
         for (int k = 0; k < 6 && t->row0 == 0; k++)

@@ -20,35 +20,51 @@ static const struct {
     const char  *end;
     xd_lora_slot slot;
 } ends[] = {
-    { ".lora_A.weight", XD_LORA_DOWN },         { ".lora_B.weight", XD_LORA_UP },
-    { ".lora_A.default.weight", XD_LORA_DOWN }, { ".lora_B.default.weight", XD_LORA_UP },
-    { ".lora_A", XD_LORA_DOWN },                { ".lora_B", XD_LORA_UP },
-    { ".lora_down.weight", XD_LORA_DOWN },      { ".lora_up.weight", XD_LORA_UP },
-    { ".lora.down.weight", XD_LORA_DOWN },      { ".lora.up.weight", XD_LORA_UP },
-    { "_lora.down.weight", XD_LORA_DOWN },      { "_lora.up.weight", XD_LORA_UP },
+    { ".lora_A.weight", XD_LORA_DOWN },
+    { ".lora_B.weight", XD_LORA_UP },
+    { ".lora_A.default.weight", XD_LORA_DOWN },
+    { ".lora_B.default.weight", XD_LORA_UP },
+    { ".lora_A", XD_LORA_DOWN },
+    { ".lora_B", XD_LORA_UP },
+    { ".lora_down.weight", XD_LORA_DOWN },
+    { ".lora_up.weight", XD_LORA_UP },
+    { ".lora.down.weight", XD_LORA_DOWN },
+    { ".lora.up.weight", XD_LORA_UP },
+    { "_lora.down.weight", XD_LORA_DOWN },
+    { "_lora.up.weight", XD_LORA_UP },
     { ".lora_linear_layer.down.weight", XD_LORA_DOWN },
     { ".lora_linear_layer.up.weight", XD_LORA_UP },
-    { ".down.weight", XD_LORA_DOWN },           { ".up.weight", XD_LORA_UP },
-    { ".lora_B.bias", XD_LORA_UP_BIAS },        { ".lora_up.bias", XD_LORA_UP_BIAS },
+    { ".down.weight", XD_LORA_DOWN },
+    { ".up.weight", XD_LORA_UP },
+    { ".lora_B.bias", XD_LORA_UP_BIAS },
+    { ".lora_up.bias", XD_LORA_UP_BIAS },
     { ".alpha", XD_LORA_ALPHA },
-    { ".diff", XD_LORA_DIFF },                  { ".diff_b", XD_LORA_DIFF_BIAS },
-    { ".hada_w1_a", XD_LORA_HADA_1A },          { ".hada_w1_b", XD_LORA_HADA_1B },
-    { ".hada_w2_a", XD_LORA_HADA_2A },          { ".hada_w2_b", XD_LORA_HADA_2B },
-    { ".lokr_w1", XD_LORA_KRON_1 },             { ".lokr_w2", XD_LORA_KRON_2 },
-    { ".lokr_w1_a", XD_LORA_KRON_1A },          { ".lokr_w1_b", XD_LORA_KRON_1B },
-    { ".lokr_w2_a", XD_LORA_KRON_2A },          { ".lokr_w2_b", XD_LORA_KRON_2B },
+    { ".diff", XD_LORA_DIFF },
+    { ".diff_b", XD_LORA_DIFF_BIAS },
+    { ".hada_w1_a", XD_LORA_HADA_1A },
+    { ".hada_w1_b", XD_LORA_HADA_1B },
+    { ".hada_w2_a", XD_LORA_HADA_2A },
+    { ".hada_w2_b", XD_LORA_HADA_2B },
+    { ".lokr_w1", XD_LORA_KRON_1 },
+    { ".lokr_w2", XD_LORA_KRON_2 },
+    { ".lokr_w1_a", XD_LORA_KRON_1A },
+    { ".lokr_w1_b", XD_LORA_KRON_1B },
+    { ".lokr_w2_a", XD_LORA_KRON_2A },
+    { ".lokr_w2_b", XD_LORA_KRON_2B },
     { ".lora_magnitude_vector", XD_LORA_MAGNITUDE },
     { ".lora_magnitude_vector.weight", XD_LORA_MAGNITUDE },
     { ".lora_magnitude_vector.default", XD_LORA_MAGNITUDE },
     { ".lora_magnitude_vector.default.weight", XD_LORA_MAGNITUDE },
     { ".dora_scale", XD_LORA_DORA_SCALE },
-    { ".base_layer.weight", XD_LORA_NEW },      { ".base_layer.bias", XD_LORA_NEW_BIAS },
-    { ".weight", XD_LORA_NEW },                 { ".bias", XD_LORA_NEW_BIAS },
+    { ".base_layer.weight", XD_LORA_NEW },
+    { ".base_layer.bias", XD_LORA_NEW_BIAS },
+    { ".weight", XD_LORA_NEW },
+    { ".bias", XD_LORA_NEW_BIAS },
 };
 
 /* Parts of keys by which methods that are not supported are recognized: Tucker factors, OFT. */
 static const char *const unsupported_parts[] = { ".hada_t", ".lokr_t", ".lora_mid", ".oft_",
-                                                ".boft_" };
+                                                 ".boft_" };
 
 static int ends_with(const char *s, size_t n, const char *end)
 {
@@ -78,13 +94,18 @@ static const struct {
     const char *start;
     int         part;
 } starts[] = {
-    { "base_model.model.", DIT },       { "model.diffusion_model.", DIT },
+    { "base_model.model.", DIT },
+    { "model.diffusion_model.", DIT },
     { "transformer.", DIT },
-    { "diffusion_model.", DIT },        { "lora_unet_", DIT },
-    { "lora_transformer_", DIT },       { "unet.", DIT },
+    { "diffusion_model.", DIT },
+    { "lora_unet_", DIT },
+    { "lora_transformer_", DIT },
+    { "unet.", DIT },
     { "lycoris_", DIT },
-    { "lora_te1_", TEXT_1 },            { "lora_te_", TEXT_1 },
-    { "lora_te2_", TEXT_2 },            { "lora_te3_", TEXT_LAST },
+    { "lora_te1_", TEXT_1 },
+    { "lora_te_", TEXT_1 },
+    { "lora_te2_", TEXT_2 },
+    { "lora_te3_", TEXT_LAST },
     { "text_encoders.clip_l.transformer.", TEXT_1 },
     { "text_encoders.clip_g.transformer.", TEXT_2 },
     { "text_encoders.t5xxl.transformer.", TEXT_LAST },
@@ -188,10 +209,11 @@ xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, int second, xd_err *e)
     size_t n = 1;
     int    ok;
     *s = (xd_lora_keys){ .part = { second && m->dit2.dit ? &m->dit2 : &m->dit },
-                         .ntext = m->recipe->ntext, .text = m->recipe->text,
+                         .ntext = m->recipe->ntext,
+                         .text = m->recipe->text,
                          .others = xd_family_of(m->dit.dit)->lora_names };
     while (s->ntext && !s->text[s->ntext - 1].tokenizer)
-        s->ntext--;             /* the last entries are image encoders */
+        s->ntext--; /* the last entries are image encoders */
     for (int k = 0; k < s->ntext; k++)
         s->part[1 + k] = m->has_text[k] && !second ? &m->text[k] : NULL;
     for (int k = 0; k < XD_LORA_COMPONENTS; k++)
@@ -220,8 +242,8 @@ void xd_lora_keys_close(xd_lora_keys *s)
 static const struct {
     const char *from, *to;
 } old_ends[] = {
-    { "_to_out", "_to_out_0" },   { "_to_out", "_out_proj" },   { "_to_q", "_q_proj" },
-    { "_to_k", "_k_proj" },       { "_to_v", "_v_proj" },
+    { "_to_out", "_to_out_0" }, { "_to_out", "_out_proj" }, { "_to_q", "_q_proj" },
+    { "_to_k", "_k_proj" },     { "_to_v", "_v_proj" },
 };
 
 /* Finds the tensor of the model whose name, with _ in place of dots, is `flat`. Returns the
@@ -314,7 +336,7 @@ int xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias, xd_lo
     for (const xd_lora_name *o = s->others; target->part == DIT && o && o->from; o++)
         if (match_pattern(o->from, flat, number))
             return set_row_targets(s, o->to, number, bias, target);
-    if ((mid = strstr(flat, "_processor_")))    /* name in older diffusers: "attn.processor.to_q" */
+    if ((mid = strstr(flat, "_processor_"))) /* name in older diffusers: "attn.processor.to_q" */
         memmove(mid, mid + 10, strlen(mid + 10) + 1);
     return set_plain_target(s, flat, bias, target) || set_old_target(s, flat, bias, target);
 }

@@ -19,23 +19,30 @@
 
 static const char config_name[] = "adapter_config.json", peft_stem[] = "adapter_model";
 
-typedef struct pattern { pcre2_code *code; double value; const char *key; } pattern;
-typedef struct patterns { pattern *v; int n; } patterns;
+typedef struct pattern {
+    pcre2_code *code;
+    double      value;
+    const char *key;
+} pattern;
+typedef struct patterns {
+    pattern *v;
+    int      n;
+} patterns;
 
-typedef struct settings {       /* peft's settings of one component */
+typedef struct settings { /* peft's settings of one component */
     int      given;
-    double   alpha, rank;       /* default alpha and rank of all modules; NAN: not set */
-    int      stabilised;        /* use_rslora: the scale is alpha / sqrt(rank) */
+    double   alpha, rank; /* default alpha and rank of all modules; NAN: not set */
+    int      stabilised;  /* use_rslora: the scale is alpha / sqrt(rank) */
     patterns alphas, ranks;
 } settings;
 
 struct xd_lora_notes {
-    xd_json  *doc;
-    char      what[640];        /* name of the settings in messages */
-    int       config;           /* 1: the settings are from adapter_config.json */
-    int       replaces;         /* 1: peft's bias or modules_to_save is set */
-    uint64_t  hash;
-    settings  part[XD_LORA_COMPONENTS];
+    xd_json *doc;
+    char     what[640]; /* name of the settings in messages */
+    int      config;    /* 1: the settings are from adapter_config.json */
+    int      replaces;  /* 1: peft's bias or modules_to_save is set */
+    uint64_t hash;
+    settings part[XD_LORA_COMPONENTS];
 };
 
 /* ---- expressions ---------------------------------------------------------------------------- */
@@ -57,7 +64,7 @@ static int is_python_group(const char *at)
 /* Returns 1 if a regular expression contains only syntax that Python's `re` knows. */
 static int is_python(const char *key)
 {
-    int inside = 0;             /* 1: at the first character inside brackets; 2: at a later one */
+    int inside = 0; /* 1: at the first character inside brackets; 2: at a later one */
     for (const char *c = key; *c; c++) {
         int letter = c[1] && ((c[1] | 32) >= 'a' && (c[1] | 32) <= 'z');
         if (*c == '\\') {
@@ -97,8 +104,11 @@ static xd_status compile(pattern *p, const char *key, const char *what, xd_err *
             pcre2_get_error_message(code, why, sizeof why);
     }
     free(text);
-    return p->code ? XD_OK : xd_fail(e, XD_EFORMAT, "%s: its key '%.120s' is not a valid "
-                                     "regular expression for peft: %s", what, key, (char *)why);
+    return p->code ? XD_OK
+                   : xd_fail(e, XD_EFORMAT,
+                             "%s: its key '%.120s' is not a valid "
+                             "regular expression for peft: %s",
+                             what, key, (char *)why);
 }
 
 static xd_status read_patterns(patterns *l, const xd_json *obj, const char *what, xd_err *e)
@@ -130,8 +140,7 @@ static void free_patterns(patterns *l)
 
 /* Sets *x to the value of the first expression that matches a module's name. If none matches,
  * leaves *x unchanged. */
-static xd_status match(const patterns *l, const char *inner, const char *what, double *x,
-                       xd_err *e)
+static xd_status match(const patterns *l, const char *inner, const char *what, double *x, xd_err *e)
 {
     pcre2_match_data    *m = l->n ? pcre2_match_data_create(1, NULL) : NULL;
     pcre2_match_context *limit = l->n ? pcre2_match_context_create(NULL) : NULL;
@@ -147,9 +156,10 @@ static xd_status match(const patterns *l, const char *inner, const char *what, d
     pcre2_match_data_free(m);
     pcre2_match_context_free(limit);
     if (found < 0)
-        return xd_fail(e, XD_EFORMAT, "%s: its key '%.120s' cannot be matched with the module %s: "
-                       "PCRE2 error %d", what, l->v[i > 0 ? i - 1 : 0].key, inner,
-                       found);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: its key '%.120s' cannot be matched with the module %s: "
+                       "PCRE2 error %d",
+                       what, l->v[i > 0 ? i - 1 : 0].key, inner, found);
     if (i < l->n)
         *x = l->v[i].value;
     return XD_OK;
@@ -175,11 +185,12 @@ static xd_status check_start(const xd_lora_notes *n, const char *component, xd_e
     static const char *const starts[] = { "pissa", "corda", "olora", "loftq", "lora_ga", "mica" };
     static const char *const others[] = { "layer_replication", "use_qalora", "arrow_config",
                                           "use_bdlora" };
-    const char *start = xd_json_text(value_of(n, component, "init_lora_weights"));
-    int         on = 0;
+    const char              *start = xd_json_text(value_of(n, component, "init_lora_weights"));
+    int                      on = 0;
     for (size_t i = 0; start && i < sizeof starts / sizeof *starts; i++)
         if (strncmp(start, starts[i], strlen(starts[i])) == 0)
-            return xd_fail(e, XD_EUNSUPPORTED, "%s: init_lora_weights is %s, which changes the "
+            return xd_fail(e, XD_EUNSUPPORTED,
+                           "%s: init_lora_weights is %s, which changes the "
                            "weights of the model: save the adapter with peft's "
                            "save_pretrained(..., path_initial_model_for_weight_conversion)",
                            n->what, start);
@@ -192,8 +203,7 @@ static xd_status check_start(const xd_lora_notes *n, const char *component, xd_e
     return XD_OK;
 }
 
-static double number_of(const xd_lora_notes *n, const char *component, const char *key,
-                        double none)
+static double number_of(const xd_lora_notes *n, const char *component, const char *key, double none)
 {
     double x;
     return xd_json_number(value_of(n, component, key), &x) && isfinite(x) ? x : none;
@@ -206,7 +216,7 @@ static xd_status read_settings(xd_lora_notes *n, settings *t, const char *compon
     t->rank = number_of(n, component, "r", NAN);
     t->alpha = number_of(n, component, "lora_alpha", number_of(n, component, "alpha", NAN));
     if (n->config && isnan(t->alpha))
-        t->alpha = 8;           /* peft's default of lora_alpha */
+        t->alpha = 8; /* peft's default of lora_alpha */
     if (!xd_json_bool(value_of(n, component, "use_rslora"), &t->stabilised))
         t->stabilised = 0;
     const char *bias = xd_json_text(value_of(n, component, "bias"));
@@ -234,7 +244,7 @@ xd_status xd_lora_notes_gain(const xd_lora_notes *n, int part, const char *inner
     if (s == XD_OK)
         s = match(&t->ranks, inner, n->what, &noted, e);
     if (lycoris && noted > 0)
-        rank = noted;           /* the ranks of a LoKr's factors may be different */
+        rank = noted; /* the ranks of a LoKr's factors may be different */
     if (s != XD_OK || isnan(alpha) || !(rank > 0))
         return s;
     *gain = alpha / (t->stabilised && !lycoris ? sqrt(rank) : rank);
@@ -262,7 +272,7 @@ static char *config_of(const char *path)
     if (xd_file_is_dir(path))
         return strcmp(xd_lora_stem(path), peft_stem) ? NULL : xd_path_join(path, config_name);
     if (strncmp(base, peft_stem, strlen(peft_stem)) != 0)
-        return NULL;            /* adapter_config.json applies only to adapter_model.safetensors */
+        return NULL; /* adapter_config.json applies only to adapter_model.safetensors */
     if (!slash)
         return strdup(config_name);
     if ((folder = malloc((size_t)(slash - path) + 2))) {
@@ -309,8 +319,8 @@ static int is_noted(const xd_lora_notes *n, const char *component)
     size_t k = strlen(component);
     for (const xd_json *v = xd_json_first(n->doc); v; v = xd_json_next(v)) {
         const char *key = xd_json_key(v);
-        if (key && (n->config || !strchr(key, '.') ||
-                    (strncmp(key, component, k) == 0 && key[k] == '.')))
+        if (key &&
+            (n->config || !strchr(key, '.') || (strncmp(key, component, k) == 0 && key[k] == '.')))
             return 1;
     }
     return 0;

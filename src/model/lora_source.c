@@ -27,39 +27,39 @@
  * MEASURED for the norms of DoRA. */
 enum { ROWS = 64, FEW = 8, MEASURED = 16 };
 
-typedef struct hit {            /* a tensor that has LoRA terms: its name and the terms */
-    char   name[512];
+typedef struct hit { /* a tensor that has LoRA terms: its name and the terms */
+    char                name[512];
     const xd_lora_term *terms;
-    int    n;
+    int                 n;
 } hit;
 
 struct xd_lora_src {
-    const xd_source *from;      /* weight source of the component, without LoRA terms */
-    hit *hits;                  /* tensors with terms, sorted by name */
-    int  n;
+    const xd_source *from; /* weight source of the component, without LoRA terms */
+    hit             *hits; /* tensors with terms, sorted by name */
+    int              n;
 };
 
-typedef struct factor {         /* an opened factor of a LoRA term */
-    xd_product *product;        /* low-rank product, or NULL */
-    void       *up;             /* malloc'ed matrix that `product` reads */
-    float      *whole;          /* LoKr: all elements of the factor, [rows, cols] */
+typedef struct factor {  /* an opened factor of a LoRA term */
+    xd_product *product; /* low-rank product, or NULL */
+    void       *up;      /* malloc'ed matrix that `product` reads */
+    float      *whole;   /* LoKr: all elements of the factor, [rows, cols] */
 } factor;
 
 typedef struct ready {
     const xd_lora_term *t;
-    factor    f[2];
-    xd_tensor whole;            /* full difference in the mapped file, or absent */
-    float    *by;               /* DoRA: scale of each row or column of the changed weight */
+    factor              f[2];
+    xd_tensor           whole; /* full difference in the mapped file, or absent */
+    float              *by;    /* DoRA: scale of each row or column of the changed weight */
 } ready;
 
-typedef struct sum {            /* the LoRA terms that are added to one tensor's rows */
-    ready   *terms;
-    int      n;
-    xd_span *span;              /* ranges (spans) of the tensor's columns that are read */
-    int      nspan;
-    int64_t  cols;              /* total number of columns in these spans */
-    char    *tmp;               /* scratch memory: `each` bytes per thread */
-    size_t   each;
+typedef struct sum { /* the LoRA terms that are added to one tensor's rows */
+    ready    *terms;
+    int       n;
+    xd_span  *span; /* ranges (spans) of the tensor's columns that are read */
+    int       nspan;
+    int64_t   cols; /* total number of columns in these spans */
+    char     *tmp;  /* scratch memory: `each` bytes per thread */
+    size_t    each;
     /* weight source of the tensor without LoRA terms, for DoRA's norms */
     xd_source plain;
     xd_reader base;
@@ -82,10 +82,10 @@ static hit *find_hit(const xd_lora_src *s, const char *name)
 
 /* ---- factors ------------------------------------------------------------------------------ */
 
-typedef struct columns {        /* arguments for copying columns of a matrix */
-    xd_tensor      from;        /* the matrix, in a mapped file and possibly unaligned */
+typedef struct columns { /* arguments for copying columns of a matrix */
+    xd_tensor      from; /* the matrix, in a mapped file and possibly unaligned */
     const xd_span *span;
-    int            n, turned;   /* n: number of spans; turned 1: the copy is transposed */
+    int            n, turned; /* n: number of spans; turned 1: the copy is transposed */
     char          *to;
     xd_dtype       type;
 } columns;
@@ -160,8 +160,8 @@ static xd_status read_columns(xd_st *file, int64_t i, int64_t row0, int64_t rows
         return s;
     for (int k = 0; k < c.n; k++)
         cols += c.span[k].n;
-    c.from = xd_view2((char *)t.p + (size_t)(row0 * wide) * xd_dtype_size(t.type), t.type, rows,
-                      wide);
+    c.from =
+        xd_view2((char *)t.p + (size_t)(row0 * wide) * xd_dtype_size(t.type), t.type, rows, wide);
     if ((c.to = *out = malloc((size_t)(rows * cols) * xd_dtype_size(c.type) + 1)))
         xd_par_for(c.turned ? cols : rows, c.turned ? turn_range : copy_range, &c);
     else
@@ -185,7 +185,11 @@ static void close_factor(factor *f)
 
 /* The part of a LoRA factor that a rank needs: `rows` rows from row0 on, and the columns in n
  * spans. */
-typedef struct share { int64_t row0, rows; const xd_span *span; int n; } share;
+typedef struct share {
+    int64_t        row0, rows;
+    const xd_span *span;
+    int            n;
+} share;
 
 /* Opens the product of a factor's low-rank tensors a [.., rank] and b [rank, cols]. */
 static xd_status open_product(xd_st *file, const xd_lora_factor *w, const share *part, float gain,
@@ -245,8 +249,9 @@ static xd_lora_factor factor_of(const xd_lora_term *t, int k)
 {
     if (t->kind != XD_LORA_PRODUCT)
         return t->w[k];
-    return (xd_lora_factor){ .a = t->up, .b = t->down, .rows = t->row0 + t->rows, .cols = t->cols,
-                             .rank = t->rank };
+    return (xd_lora_factor){
+        .a = t->up, .b = t->down, .rows = t->row0 + t->rows, .cols = t->cols, .rank = t->rank
+    };
 }
 
 static int factors(const xd_lora_term *t)
@@ -276,9 +281,9 @@ static xd_status open_term(ready *r, const sum *s, xd_err *e)
         int                  kron = t->kind == XD_LORA_KRONECKER;
         const xd_lora_factor w = factor_of(t, k);
         const xd_span        all = { 0, w.cols };
-        const share part = { kron ? 0 : t->row0, factor_rows(t, &w), kron ? &all : s->span,
-                             kron ? 1 : s->nspan };
-        float gain = t->kind == XD_LORA_PRODUCT ? (float)t->gain : 1;
+        const share          part = { kron ? 0 : t->row0, factor_rows(t, &w), kron ? &all : s->span,
+                                      kron ? 1 : s->nspan };
+        float                gain = t->kind == XD_LORA_PRODUCT ? (float)t->gain : 1;
         st = open_factor(t->file, &w, &part, gain, &r->f[k], e);
         if (st == XD_OK && kron && r->f[k].product)
             st = expand_factor(&r->f[k], w.rows, w.cols, e);
@@ -338,7 +343,7 @@ static void add_difference(const sum *s, const ready *r, int64_t row, float *to)
     const xd_lora_term *t = r->t;
     const size_t        size = xd_dtype_size(r->whole.type);
     const char *from = (const char *)r->whole.p + (size_t)((t->row0 + row) * t->cols) * size;
-    float               x[CHUNK];
+    float       x[CHUNK];
     for (int k = 0; k < s->nspan; k++)
         for (int64_t c = s->span[k].start, end = c + s->span[k].n, n; c < end; c += n, to += n) {
             n = xd_min(CHUNK, end - c);
@@ -420,11 +425,11 @@ static void sum_close(void *self)
 /* ---- norms of DoRA ------------------------------------------------------------------------ */
 
 typedef struct measure {
-    const sum *s;               /* sum of the complete tensor and only the DoRA term */
+    const sum       *s; /* sum of the complete tensor and only the DoRA term */
     const xd_reader *base;
-    float     *rows;            /* per thread, memory for MEASURED rows */
+    float           *rows; /* per thread, memory for MEASURED rows */
     /* Squared norms of each row or, for each band of rows, of each column. */
-    double    *square;
+    double          *square;
 } measure;
 
 static void measure_band(void *ctx, int64_t begin, int64_t end, int thread)
@@ -439,8 +444,8 @@ static void measure_band(void *ctx, int64_t begin, int64_t end, int thread)
         add_term(m->s, m->s->terms, row, n, to, m->s->tmp + (size_t)thread * m->s->each);
         for (int64_t r = 0; r < n; r++)
             for (int64_t c = 0; c < cols; c++)
-                square[m->s->terms->t->columns ? c : r] += (double)to[r * cols + c] *
-                                                           (double)to[r * cols + c];
+                square[m->s->terms->t->columns ? c : r] +=
+                    (double)to[r * cols + c] * (double)to[r * cols + c];
     }
 }
 
@@ -453,14 +458,14 @@ static int64_t bands_of(int64_t rows)
  * result is malloc'ed. */
 static xd_status measure_term(const sum *s, const xd_lora_term *t, double **square, xd_err *e)
 {
-    const xd_span  all = { 0, t->cols };
-    const int64_t  bands = bands_of(t->rows);
-    ready          one = { .t = t };
-    sum            f = { .terms = &one, .n = 1, .nspan = 1, .cols = t->cols };
-    measure        m = { .s = &f, .base = &s->base };
+    const xd_span all = { 0, t->cols };
+    const int64_t bands = bands_of(t->rows);
+    ready         one = { .t = t };
+    sum           f = { .terms = &one, .n = 1, .nspan = 1, .cols = t->cols };
+    measure       m = { .s = &f, .base = &s->base };
     f.span = (xd_span *)(uintptr_t)&all;
-    xd_status      st = open_term(&one, &f, e);
-    const size_t   threads = (size_t)xd_par_threads();
+    xd_status    st = open_term(&one, &f, e);
+    const size_t threads = (size_t)xd_par_threads();
     if (st == XD_OK) {
         f.each = scratch_of(&f) + XD_ALIGN;
         f.tmp = aligned_alloc(XD_ALIGN, f.each * threads);
@@ -628,7 +633,7 @@ xd_status xd_lora_src_open(xd_lora_src **out, xd_component *p, const xd_lora_ter
     if (!s || !(s->hits = calloc((size_t)n, sizeof *s->hits)))
         return xd_fail(e, XD_ENOMEM, "no memory for %d LoRA terms", n);
     for (int i = 0; i < n; i++) {
-        int same = i > 0 && terms[i].item == terms[i - 1].item;
+        int  same = i > 0 && terms[i].item == terms[i - 1].item;
         hit *h = &s->hits[s->n - same];
         if (!same) {
             h->terms = &terms[i];

@@ -28,18 +28,20 @@ static const char *why_not(const char *dir)
     int   cache = snapshots && xd_file_is_dir(snapshots), part = above && xd_file_exists(above);
     free(snapshots);
     free(above);
-    return part ? "it is a component of a model; name its parent folder" :
-           cache ? "it is a model's folder in the Hugging Face cache; name a folder in its "
-                   "snapshots, or the model as org/name" : "it is not a diffusers model directory";
+    return part    ? "it is a component of a model; name its parent folder"
+           : cache ? "it is a model's folder in the Hugging Face cache; name a folder in its "
+                     "snapshots, or the model as org/name"
+                   : "it is not a diffusers model directory";
 }
 
 static xd_status unknown_pipeline(const char *path, const char *name, xd_err *e)
 {
     xd_text_buf known = { 0 };
     xd_recipe_names(&known);
-    xd_status s = xd_fail(e, XD_EUNSUPPORTED, "%s names the pipeline %s, which this version does "
-                          "not know (it knows %s)", path, name ? name : "(none)",
-                          known.p ? known.p : "");
+    xd_status s = xd_fail(e, XD_EUNSUPPORTED,
+                          "%s names the pipeline %s, which this version does "
+                          "not know (it knows %s)",
+                          path, name ? name : "(none)", known.p ? known.p : "");
     xd_buf_free(&known);
     return s;
 }
@@ -101,24 +103,27 @@ static xd_status check_kind(const xd_model *m, xd_err *e)
         return xd_fail(e, XD_EFORMAT, "%s: %s generates images, but its %s is one for videos",
                        m->dir, m->recipe->name, d->patch[0] > 1 ? "transformer" : "autoencoder");
     if (m->recipe->role == XD_ROLE_HELD && d->patch[0] != 1)
-        return xd_fail(e, XD_EFORMAT, "%s: %s has a timestep per frame of the latents, but a token "
-                       "of the transformer has %d frames", m->dir, m->recipe->name, d->patch[0]);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: %s has a timestep per frame of the latents, but a token "
+                       "of the transformer has %d frames",
+                       m->dir, m->recipe->name, d->patch[0]);
     int64_t want = xd_recipe_channels(m->recipe, d->lat_ch, m->vae_info.cell);
     if (d->extra_ch && !want)
         return xd_fail(e, XD_EFORMAT,
                        "%s: the transformer needs %lld image channels in addition to the latents, "
-                       "which %s does not provide", m->dir, (long long)d->extra_ch,
-                       m->recipe->name);
+                       "which %s does not provide",
+                       m->dir, (long long)d->extra_ch, m->recipe->name);
     if (d->extra_ch != want && m->recipe->role == XD_ROLE_MASK)
         return xd_fail(e, XD_EFORMAT,
                        "%s: the transformer of %s needs %lld channels in addition to the latents; "
-                       "an image and its mask have %lld", m->dir, m->recipe->name,
-                       (long long)d->extra_ch, (long long)want);
+                       "an image and its mask have %lld",
+                       m->dir, m->recipe->name, (long long)d->extra_ch, (long long)want);
     if (d->extra_ch != want)
         return xd_fail(e, XD_EFORMAT,
                        "%s: the transformer of %s needs %lld image channels in addition to %lld "
-                       "of latents; only %lld are supported", m->dir, m->recipe->name,
-                       (long long)d->extra_ch, (long long)d->lat_ch, (long long)want);
+                       "of latents; only %lld are supported",
+                       m->dir, m->recipe->name, (long long)d->extra_ch, (long long)d->lat_ch,
+                       (long long)want);
     if (want && !m->vae.vae->encode)
         return xd_fail(e, XD_EUNSUPPORTED, "%s: the VAE has no encoder, which the image needs",
                        m->dir);
@@ -131,19 +136,24 @@ static xd_status check_images(const xd_model *m, int k, xd_err *e)
     const xd_dit_info *d = &m->dit_info;
     const char        *folder = m->recipe->text[k].folder;
     if (!m->has_text[k] && d->image_dim)
-        return xd_fail(e, XD_EFORMAT, "%s: the transformer needs rows of an encoded image, but "
-                       "there is no %s", m->dir, folder);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: the transformer needs rows of an encoded image, but "
+                       "there is no %s",
+                       m->dir, folder);
     if (!m->has_text[k])
         return XD_OK;
     int64_t width = xd_model_text_width(m, k), one = xd_model_image_rows(m, k);
     int     n = xd_model_images(m, k);
     if (width != d->image_dim)
-        return xd_fail(e, XD_EFORMAT, "%s: the transformer needs image rows of width %lld, but %s "
-                       "returns %lld", m->dir, (long long)d->image_dim, folder, (long long)width);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: the transformer needs image rows of width %lld, but %s "
+                       "returns %lld",
+                       m->dir, (long long)d->image_dim, folder, (long long)width);
     if (d->image_rows && (n < 1 || n > 2 || d->image_rows != one))
-        return xd_fail(e, XD_EFORMAT, "%s: the transformer has positions for %lld image rows, but "
-                       "%s returns %lld for each of one or two images", m->dir,
-                       (long long)d->image_rows, folder, (long long)(n ? one / n : one));
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: the transformer has positions for %lld image rows, but "
+                       "%s returns %lld for each of one or two images",
+                       m->dir, (long long)d->image_rows, folder, (long long)(n ? one / n : one));
     return XD_OK;
 }
 
@@ -177,11 +187,12 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
                            m->dir, (long long)d->text_cols[k], u->folder, (long long)width);
         /* The embeddings of several encoders are padded with zeros to one width. If there is a
          * single text encoder, its width must be the text width of the transformer. */
-        if (beside > d->text_dim || (is_last_of_text(m, k) && !d->text_cols[k] &&
-                                     beside != d->text_dim))
-            return xd_fail(e, XD_EFORMAT, "%s: the transformer needs text of width %lld, the text "
-                           "encoder returns %lld", m->dir, (long long)d->text_dim,
-                           (long long)beside);
+        if (beside > d->text_dim ||
+            (is_last_of_text(m, k) && !d->text_cols[k] && beside != d->text_dim))
+            return xd_fail(e, XD_EFORMAT,
+                           "%s: the transformer needs text of width %lld, the text "
+                           "encoder returns %lld",
+                           m->dir, (long long)d->text_dim, (long long)beside);
     }
     if (d->text_rows && d->text_rows != rows)
         return xd_fail(e, XD_EFORMAT,
@@ -190,10 +201,13 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
     if (pooled != d->pooled_dim)
         return xd_fail(e, XD_EFORMAT,
                        "%s: the transformer needs a pooled text of width %lld, the text "
-                       "encoders return %lld", m->dir, (long long)d->pooled_dim, (long long)pooled);
+                       "encoders return %lld",
+                       m->dir, (long long)d->pooled_dim, (long long)pooled);
     if (d->lat_ch != m->vae_info.channels)
-        return xd_fail(e, XD_EFORMAT, "%s: the transformer needs %lld latent channels, the vae "
-                       "has %lld", m->dir, (long long)d->lat_ch, (long long)m->vae_info.channels);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: the transformer needs %lld latent channels, the vae "
+                       "has %lld",
+                       m->dir, (long long)d->lat_ch, (long long)m->vae_info.channels);
     return check_kind(m, e);
 }
 
@@ -246,12 +260,16 @@ xd_status xd_model_choose_blocks(xd_model *m, int k, xd_err *e)
     xd_component      *p = &m->text[k];
     int                n = p->w->net.nlayers;
     if (u->nlayers && !p->text->hidden)
-        return xd_fail(e, XD_EFORMAT, "%s: %s needs hidden states of single layers, which a %s "
-                       "does not provide", p->dir, m->recipe->name, p->class_name);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: %s needs hidden states of single layers, which a %s "
+                       "does not provide",
+                       p->dir, m->recipe->name, p->class_name);
     for (int i = 0; i < u->nlayers && !m->layers; i++)
         if (u->layers[i] > n || u->layers[i] < -n - 1)
-            return xd_fail(e, XD_EFORMAT, "%s: %s needs hidden state %d, but num_hidden_layers is "
-                           "%d", p->dir, m->recipe->name, u->layers[i], n);
+            return xd_fail(e, XD_EFORMAT,
+                           "%s: %s needs hidden state %d, but num_hidden_layers is "
+                           "%d",
+                           p->dir, m->recipe->name, u->layers[i], n);
     if (u->nlayers)
         xd_component_stage(p, 0, xd_text_blocks(&p->w->net, u->layers, u->nlayers));
     return XD_OK;
@@ -318,8 +336,10 @@ static xd_status check_asked(const xd_model *m, xd_err *e)
     int       k = m->without ? encoder_of(m, m->without) : -1;
     xd_status s = XD_OK;
     if (m->without && (k < 0 || !m->recipe->text[k].optional))
-        return xd_fail(e, XD_EINVAL, k < 0 ? "%s has no text encoder %s to do without" :
-                       "%s cannot do without its text encoder %s", m->recipe->name, m->without);
+        return xd_fail(e, XD_EINVAL,
+                       k < 0 ? "%s has no text encoder %s to do without"
+                             : "%s cannot do without its text encoder %s",
+                       m->recipe->name, m->without);
     for (int i = 0; s == XD_OK && i < m->given.n; i++)
         s = check_given(m, &m->given.v[i], e);
     return s;
@@ -328,13 +348,12 @@ static xd_status check_asked(const xd_model *m, xd_err *e)
 static xd_status open_part(xd_model *m, xd_component *p, const char *folder, xd_kind kind,
                            const char *slot, xd_err *e)
 {
-    xd_status s = xd_component_open_some(p, m->dir, folder, kind, class_in_index(m, folder),
-                                         m->layers, e);
+    xd_status s =
+        xd_component_open_some(p, m->dir, folder, kind, class_in_index(m, folder), m->layers, e);
     if (s == XD_OK && xd_recipe_sees(m->recipe, folder))
         s = xd_component_add_vision(p, e);
     const char *file = given_file(m, slot);
-    return s == XD_OK && file ? xd_component_set_file(p, file, slot, e)
-                                             : s;
+    return s == XD_OK && file ? xd_component_set_file(p, file, slot, e) : s;
 }
 
 /* Reads the settings of a vision-language encoder's image processor. The processor's patches must
@@ -355,9 +374,10 @@ static xd_status open_processor(xd_model *m, int k, xd_err *e)
     m->text[k].text->tower(m->text[k].w->net.cfg, &tower);
     return p->patch == tower.patch && p->merge == tower.merge
                ? XD_OK
-               : xd_fail(e, XD_EFORMAT, "%s: the %s has patches of %lld pixels and tokens of "
-                         "%lld x %lld patches, the %s needs %lld and %lld x %lld", m->dir,
-                         u->processor, (long long)p->patch, (long long)p->merge,
+               : xd_fail(e, XD_EFORMAT,
+                         "%s: the %s has patches of %lld pixels and tokens of "
+                         "%lld x %lld patches, the %s needs %lld and %lld x %lld",
+                         m->dir, u->processor, (long long)p->patch, (long long)p->merge,
                          (long long)p->merge, u->folder, (long long)tower.patch,
                          (long long)tower.merge, (long long)tower.merge);
 }
@@ -407,20 +427,18 @@ static xd_status check_pair(const xd_model *m, xd_err *e)
     if (m->dit2.dit == m->dit.dit && other.nlayers == d->nlayers && other.heads == d->heads &&
         other.head_dim == d->head_dim && other.dim == d->dim && other.lat_ch == d->lat_ch &&
         other.extra_ch == d->extra_ch && other.text_dim == d->text_dim &&
-        other.image_dim == d->image_dim &&
-        memcmp(other.patch, d->patch, sizeof d->patch) == 0)
+        other.image_dim == d->image_dim && memcmp(other.patch, d->patch, sizeof d->patch) == 0)
         return XD_OK;
     return xd_fail(e, XD_EUNSUPPORTED,
                    "%s: %s (%d blocks, %d heads of %d) and %s (%d blocks, %d heads of %d) differ "
-                   "in their configuration, which is not supported", m->dir, m->dit.name,
-                   d->nlayers, d->heads, d->head_dim, m->dit2.name, other.nlayers, other.heads,
-                   other.head_dim);
+                   "in their configuration, which is not supported",
+                   m->dir, m->dit.name, d->nlayers, d->heads, d->head_dim, m->dit2.name,
+                   other.nlayers, other.heads, other.head_dim);
 }
 
 static void find_dits(xd_model *m)
 {
-    int low = m->recipe->dit2 && has_part(m, m->recipe->dit2),
-        high = has_part(m, m->recipe->dit);
+    int low = m->recipe->dit2 && has_part(m, m->recipe->dit2), high = has_part(m, m->recipe->dit);
     m->only_low = low && !high;
     m->has_two = low && high;
 }
@@ -469,11 +487,12 @@ xd_component *xd_model_part(xd_model *m, int i)
  * by the name of the model or of the file that replaces the transformer. */
 static void set_usual(xd_model *m)
 {
-    const char     *file = m->dit.file ? m->dit.file : m->dir;
-    xd_text_buf     name = { 0 };
+    const char      *file = m->dit.file ? m->dit.file : m->dir;
+    xd_text_buf      name = { 0 };
     const xd_recipe *p = m->recipe;
-    xd_distilled_of of = { .recipe = p->name, .index = m->index, .transformer = m->dit.config,
-                           .scheduler = m->sched };
+    xd_distilled_of  of = {
+        .recipe = p->name, .index = m->index, .transformer = m->dit.config, .scheduler = m->sched
+    };
     xd_model_short_name(file, &name);
     of.name = name.p && !name.failed ? name.p : "";
     if (strchr(of.name, '/'))
@@ -570,8 +589,10 @@ static xd_status check_preview(xd_model *m, const char *dir, xd_err *e)
         return xd_fail(e, XD_EUNSUPPORTED, "%s: previews are not supported for packed latents",
                        dir);
     if (v->channels != own->channels)
-        return xd_fail(e, XD_EINVAL, "%s decodes latents of %lld channels, but those of %s have "
-                       "%lld", dir, (long long)v->channels, m->dir, (long long)own->channels);
+        return xd_fail(e, XD_EINVAL,
+                       "%s decodes latents of %lld channels, but those of %s have "
+                       "%lld",
+                       dir, (long long)v->channels, m->dir, (long long)own->channels);
     return XD_OK;
 }
 
@@ -679,8 +700,8 @@ xd_status xd_model_tok(xd_model *m, int i, xd_err *e)
     if (!m->recipe->text[i].tokenizer)
         return read_clip_processor(m, i, e);
     char     *dir = xd_path_join(m->dir, m->recipe->text[i].tokenizer);
-    xd_status s =
-        dir ? xd_tok_open(&m->tok[i], dir, e) : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    xd_status s = dir ? xd_tok_open(&m->tok[i], dir, e)
+                      : xd_fail(e, XD_ENOMEM, "no memory for a path");
     if (s == XD_OK)
         s = check_frame(m, i, dir, e);
     if (s != XD_OK)
@@ -703,11 +724,11 @@ void xd_model_warn_chat(xd_model *m)
 {
     for (int i = 0; i < m->recipe->ntext && !m->warned_chat; i++) {
         const xd_text_use *u = &m->recipe->text[i];
-        char *dir = m->tok[i] && u->frame ? xd_path_join(m->dir, u->tokenizer) : NULL;
-        char  why[512];
-        if (dir && xd_tok_chat_doubt(m->tok[i], dir, &(xd_tok_frame){ .text = u->frame,
-                                                                      .drop = u->drop },
-                                     why, sizeof why))
+        char              *dir = m->tok[i] && u->frame ? xd_path_join(m->dir, u->tokenizer) : NULL;
+        char               why[512];
+        if (dir &&
+            xd_tok_chat_doubt(m->tok[i], dir, &(xd_tok_frame){ .text = u->frame, .drop = u->drop },
+                              why, sizeof why))
             xd_log(XD_LOG_WARN, "%s", why);
         free(dir);
     }

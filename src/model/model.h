@@ -23,38 +23,38 @@ typedef struct xd_weight_files {
 } xd_weight_files;
 
 typedef struct xd_model {
-    char            *dir;
-    xd_json         *index, *sched;     /* model_index.json, scheduler_config.json (or NULL) */
-    const xd_recipe *recipe;
-    xd_component     text[XD_MAXTEXT], dit, vae;
+    char              *dir;
+    xd_json           *index, *sched; /* model_index.json, scheduler_config.json (or NULL) */
+    const xd_recipe   *recipe;
+    xd_component       text[XD_MAXTEXT], dit, vae;
     /* In a model with two transformers, dit2 is the low-noise transformer, for steps below the
      * boundary, and `dit` is the high-noise transformer. net.def NULL: the model has only `dit`. */
-    xd_component     dit2;
+    xd_component       dit2;
     /* 1: the model has only the low-noise transformer, which is `dit`. */
-    int              only_low;
-    int              has_two;   /* 1: the model has the low-noise transformer `dit2` */
-    double           boundary;  /* boundary_ratio in model_index.json; negative: none */
-    int              has_text[XD_MAXTEXT];      /* 0: text encoder i is optional and absent */
-    const char      *without;   /* text encoder to omit; valid only during opening */
-    xd_weight_files  given;     /* files that replace weights; valid only during opening */
+    int                only_low;
+    int                has_two;  /* 1: the model has the low-noise transformer `dit2` */
+    double             boundary; /* boundary_ratio in model_index.json; negative: none */
+    int                has_text[XD_MAXTEXT]; /* 0: text encoder i is optional and absent */
+    const char        *without;              /* text encoder to omit; valid only during opening */
+    xd_weight_files    given; /* files that replace weights; valid only during opening */
     /* Value of the option that sets the numbers of blocks (xd_component_open_some); valid only
      * during opening. */
-    const char      *layers;
-    xd_tok          *tok[XD_MAXTEXT];   /* opened by xd_model_tokenizers */
+    const char        *layers;
+    xd_tok            *tok[XD_MAXTEXT]; /* opened by xd_model_tokenizers */
     /* Settings of image preprocessing for a CLIP image encoder; read by xd_model_tokenizers. */
-    xd_clip_processor clip_processor;
+    xd_clip_processor  clip_processor;
     /* 1: xd_model_warn_chat was called; it does not warn again. */
-    int              warned_chat;
-    xd_dit_info      dit_info;
-    xd_vae_info      vae_info;
-    xd_image_processor processor;       /* image preprocessing for vision-language encoders */
-    xd_component     preview;   /* a tiny VAE for previews; net.def NULL: none */
-    xd_vae_info      preview_info;
+    int                warned_chat;
+    xd_dit_info        dit_info;
+    xd_vae_info        vae_info;
+    xd_image_processor processor; /* image preprocessing for vision-language encoders */
+    xd_component       preview;   /* a tiny VAE for previews; net.def NULL: none */
+    xd_vae_info        preview_info;
     /* default values of a distilled checkpoint; name NULL: the recipe's are used */
-    xd_distilled usual;
-    int         lora_partial;   /* 1: warn about LoRA tensors that do not fit; 0: refuse them */
-    struct xd_loras *loras;     /* LoRA files (lora.h); NULL: none */
-    struct xd_loras *loras_2;   /* LoRA files of `dit2`; NULL: none */
+    xd_distilled       usual;
+    int              lora_partial; /* 1: warn about LoRA tensors that do not fit; 0: refuse them */
+    struct xd_loras *loras;        /* LoRA files (lora.h); NULL: none */
+    struct xd_loras *loras_2;      /* LoRA files of `dit2`; NULL: none */
 } xd_model;
 
 /* Finds a model's directory. `name` is the directory itself, or "org/name" for the newest snapshot
@@ -81,47 +81,47 @@ char     *xd_model_hub(void);
 
 /* Opens a model: reads all configs and checks that the components fit each other. Does not open
  * weights or tokenizers. After a failure, xd_model_close must be called, too. */
-xd_status xd_model_open(xd_model *m, const char *model, xd_err *e);
+xd_status     xd_model_open(xd_model *m, const char *model, xd_err *e);
 /* Opens a model as xd_model_open does, with options. without: short name (slot) of a text encoder
  * to omit; NULL: none. given: files that replace weights. layers: number of blocks of each kind
  * (xd_component_open_some); text encoders use the first number in `layers`. NULL: all blocks. */
-xd_status xd_model_open_with(xd_model *m, const char *model, const char *without,
-                             const xd_weight_files *given, const char *layers, xd_err *e);
+xd_status     xd_model_open_with(xd_model *m, const char *model, const char *without,
+                                 const xd_weight_files *given, const char *layers, xd_err *e);
 /* xd_model_reads returns which hidden states of text encoder k the pipeline reads, in a struct
  * whose token ids are not set. xd_model_text_width returns the width of a row of the encoder's
  * output, or 0 if the encoder is absent. */
-xd_text_read xd_model_reads(const xd_model *m, int k);
-int64_t   xd_model_text_width(const xd_model *m, int k);
+xd_text_read  xd_model_reads(const xd_model *m, int k);
+int64_t       xd_model_text_width(const xd_model *m, int k);
 /* Returns the number of rows of text encoder k's embedding table; returns 0 if the encoder's config
  * does not have this number. */
-int64_t   xd_model_vocab(const xd_model *m, int k);
+int64_t       xd_model_vocab(const xd_model *m, int k);
 /* xd_model_images returns the fixed number of images that image encoder k reads, and
  * xd_model_image_rows the number of output rows for all these images together. Both return 0 if the
  * encoder is absent or reads text. */
-int       xd_model_images(const xd_model *m, int k);
-int64_t   xd_model_image_rows(const xd_model *m, int k);
+int           xd_model_images(const xd_model *m, int k);
+int64_t       xd_model_image_rows(const xd_model *m, int k);
 /* The pipeline reads some hidden states of text encoder k; drops the blocks after the last of these
  * hidden states. Refuses hidden states that the encoder does not have, unless the number of layers
  * was overridden. xd_model_open calls xd_model_choose_blocks. */
-xd_status xd_model_choose_blocks(xd_model *m, int k, xd_err *e);
+xd_status     xd_model_choose_blocks(xd_model *m, int k, xd_err *e);
 /* Returns the width of text encoder k's pooled output, or 0 if there is no such output. */
-int64_t   xd_model_pooled(const xd_model *m, int k);
-void      xd_model_close(xd_model *m);
+int64_t       xd_model_pooled(const xd_model *m, int k);
+void          xd_model_close(xd_model *m);
 /* Opens the VAE for previews, with its weight files. `path` is the directory of this VAE, or
  * "org/name" in the Hugging Face cache. Refuses a VAE that does not decode this model's latents. */
-xd_status xd_model_preview(xd_model *m, const char *path, xd_err *e);
+xd_status     xd_model_preview(xd_model *m, const char *path, xd_err *e);
 /* Opens the weight files of all components. */
-xd_status xd_model_files(xd_model *m, xd_err *e);
+xd_status     xd_model_files(xd_model *m, xd_err *e);
 /* For each kind of component, sets cold[kind] to the bytes that must be read from disk to load all
  * components of this kind with their LoRA tensors (sums of xd_component_cold_bytes). */
-void      xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[XD_KINDS]);
+void          xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[XD_KINDS]);
 /* xd_model_tokenizers opens all tokenizers, and reads the settings of all image processors;
  * xd_model_tok opens the tokenizer of encoder i. */
-xd_status xd_model_tokenizers(xd_model *m, xd_err *e);
-xd_status xd_model_tok(xd_model *m, int i, xd_err *e);
+xd_status     xd_model_tokenizers(xd_model *m, xd_err *e);
+xd_status     xd_model_tok(xd_model *m, int i, xd_err *e);
 /* Warns if a tokenizer lacks special tokens of the pipeline's chat template; further calls do not
  * warn. */
-void      xd_model_warn_chat(xd_model *m);
+void          xd_model_warn_chat(xd_model *m);
 /* xd_model_dit returns transformer i (0: m->dit, 1: m->dit2), xd_model_dits the number of
  * transformers. */
 xd_component *xd_model_dit(xd_model *m, int i);
@@ -129,9 +129,9 @@ xd_component *xd_model_dit(xd_model *m, int i);
  * XD_MODEL_PARTS. Both return NULL if the model does not have the component. */
 xd_component *xd_model_text(xd_model *m, int k);
 xd_component *xd_model_part(xd_model *m, int i);
-int       xd_model_dits(const xd_model *m);
+int           xd_model_dits(const xd_model *m);
 /* Returns 1 if the weights of any transformer are loaded. */
-int       xd_model_has_dits(const xd_model *m);
+int           xd_model_has_dits(const xd_model *m);
 /* Reads the model's scheduler_config.json into *c, as a config of the given sampler. */
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e);
 /* Fails if the model has no scheduler_config.json, or if this file does not name a scheduler

@@ -12,27 +12,27 @@
 static const char reads[] = "float8_e4m3fn, float8_e5m2, int8_tensorwise, convrot_w4a4, q4_0, "
                             "bitsandbytes' nf4 and fp4 and SVDQuant's int4 are read";
 
-enum { TABLE = 256 };           /* entries in bitsandbytes' table for nested scales */
+enum { TABLE = 256 }; /* entries in bitsandbytes' table for nested scales */
 
-typedef struct coded {          /* one quantized tensor of the weight files */
-    xd_tensor shape;            /* shape of the tensor's decoded elements */
-    int       four;             /* 1: the tensor has four bits per element */
-    xd_dtype  type;             /* type of the tensor's codes, for xd_coding */
-    float    *scale;            /* [nscale] in ComfyUI's formats: one scale, or one per row */
-    int64_t   nscale, rotate;
+typedef struct coded { /* one quantized tensor of the weight files */
+    xd_tensor   shape; /* shape of the tensor's decoded elements */
+    int         four;  /* 1: the tensor has four bits per element */
+    xd_dtype    type;  /* type of the tensor's codes, for xd_coding */
+    float      *scale; /* [nscale] in ComfyUI's formats: one scale, or one per row */
+    int64_t     nscale, rotate;
     /* In bitsandbytes' formats, an element is map[code] times the scale of its block, which has
      * `block` elements. Nested scales are themselves quantized: the scale of block b is
      * table[absmax[b]] * nested[b / nest] + offset. */
     /* Index, in the files, of the tensor absmax, which has the scales of the blocks or, for nested
      * scales, their codes. */
-    int64_t   absmax;
-    const char *absmax_at;      /* data of the tensor with the scales, while the scales are used */
-    int       uses;
+    int64_t     absmax;
+    const char *absmax_at; /* data of the tensor with the scales, while the scales are used */
+    int         uses;
     /* elements per block; blocks per nested scale (0: the scales are f32 and not nested) */
-    int64_t   block, nest;
-    float     map[16], offset, *table, *nested;
-    char     *why;              /* reason why the tensor cannot be decoded, or NULL */
-    xd_status code;
+    int64_t     block, nest;
+    float       map[16], offset, *table, *nested;
+    char       *why; /* reason why the tensor cannot be decoded, or NULL */
+    xd_status   code;
 } coded;
 
 struct xd_quantized {
@@ -142,8 +142,11 @@ int xd_quantized_codes(const xd_quantized *q, int64_t i, xd_coding *c)
                               : !k->scale            ? read_four
                               : k->four              ? read_int4
                                                      : read_int8,
-                     .scale = k->scale ? scale_of : NULL, .rotate = k->rotate, .self = k,
-                     .rows = k->shape.d[0], .type = k->type };
+                      .scale = k->scale ? scale_of : NULL,
+                      .rotate = k->rotate,
+                      .self = k,
+                      .rows = k->shape.d[0],
+                      .type = k->type };
     return 1;
 }
 
@@ -193,11 +196,19 @@ static int ends_with(const char *name, const char *end)
 
 int xd_quantized_is_note(const char *name)
 {
-    static const char *const ends[] = { ".scale_weight", ".weight_scale", ".weight_scale_2",
-                                        ".scale_input", ".input_scale", ".pre_quant_scale",
-                                        ".comfy_quant", ".comfy_attention.config", "scaled_fp8",
-                                        ".weight.absmax", ".weight.quant_map",
-                                        ".weight.nested_absmax", ".weight.nested_quant_map",
+    static const char *const ends[] = { ".scale_weight",
+                                        ".weight_scale",
+                                        ".weight_scale_2",
+                                        ".scale_input",
+                                        ".input_scale",
+                                        ".pre_quant_scale",
+                                        ".comfy_quant",
+                                        ".comfy_attention.config",
+                                        "scaled_fp8",
+                                        ".weight.absmax",
+                                        ".weight.quant_map",
+                                        ".weight.nested_absmax",
+                                        ".weight.nested_quant_map",
                                         ".quant_state.bitsandbytes__nf4",
                                         ".quant_state.bitsandbytes__fp4" };
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
@@ -208,11 +219,11 @@ int xd_quantized_is_note(const char *name)
 
 /* ---- detecting formats -------------------------------------------------------------------- */
 
-typedef struct search {         /* state of the search for the format of one tensor */
+typedef struct search { /* state of the search for the format of one tensor */
     xd_quantized *q;
-    int64_t       i;            /* index of this tensor in the files */
+    int64_t       i; /* index of this tensor in the files */
     const char   *name;
-    int           stem;         /* length of the module's name, including the dot after it */
+    int           stem; /* length of the module's name, including the dot after it */
     coded        *k;
 } search;
 
@@ -266,16 +277,20 @@ static void read_scales(search *s, const char *format)
 {
     const int64_t i = find_beside(s, 0, "weight_scale"), rows = s->k->shape.d[0];
     if (i < 0) {
-        refuse(s, XD_EFORMAT, "the weight %s has the format %s, but its scales %.*sweight_scale "
-               "are missing", s->name, format, s->stem, s->name);
+        refuse(s, XD_EFORMAT,
+               "the weight %s has the format %s, but its scales %.*sweight_scale "
+               "are missing",
+               s->name, format, s->stem, s->name);
         return;
     }
     xd_tensor t = xd_st_shape(s->q->files, i);
     s->k->nscale = xd_count(t);
     if (!is_float(t.type) || (s->k->nscale != 1 && s->k->nscale != rows)) {
-        refuse(s, XD_EFORMAT, "the scale %s has %lld elements of type %s; it must have one, or one "
-               "for each of the %lld rows, in f32, f16 or bf16", xd_st_name(s->q->files, i),
-               (long long)s->k->nscale, xd_st_dtype(s->q->files, i), (long long)rows);
+        refuse(s, XD_EFORMAT,
+               "the scale %s has %lld elements of type %s; it must have one, or one "
+               "for each of the %lld rows, in f32, f16 or bf16",
+               xd_st_name(s->q->files, i), (long long)s->k->nscale, xd_st_dtype(s->q->files, i),
+               (long long)rows);
         return;
     }
     s->k->scale = floats_of(s, i);
@@ -296,9 +311,10 @@ static void read_rotation(search *s, const xd_json *config, int always)
         return;
     if (!(group >= 4 && group <= XD_ROTATE_MAX) || !xd_rotates((int64_t)group) ||
         columns_of(s->k) % (int64_t)group) {
-        refuse(s, XD_EUNSUPPORTED, "the weight %s of %lld columns is rotated in groups of %g, "
-               "which must be a power of 4 up to %d that divides the columns", s->name,
-               (long long)columns_of(s->k), group, XD_ROTATE_MAX);
+        refuse(s, XD_EUNSUPPORTED,
+               "the weight %s of %lld columns is rotated in groups of %g, "
+               "which must be a power of 4 up to %d that divides the columns",
+               s->name, (long long)columns_of(s->k), group, XD_ROTATE_MAX);
         return;
     }
     s->k->rotate = (int64_t)group;
@@ -328,8 +344,10 @@ static void found_blocks(search *s, const xd_json *config)
     xd_tensor    *t = &s->k->shape;
     const int64_t block = xd_dtype_block(XD_Q4_0), bytes = (int64_t)xd_dtype_block_bytes(XD_Q4_0);
     if (t->nd != 2 || t->type != XD_U8 || t->d[1] % bytes) {
-        refuse(s, XD_EFORMAT, "the weight %s has the format q4_0, but is not a matrix of blocks "
-               "of %lld bytes", s->name, (long long)bytes);
+        refuse(s, XD_EFORMAT,
+               "the weight %s has the format q4_0, but is not a matrix of blocks "
+               "of %lld bytes",
+               s->name, (long long)bytes);
         return;
     }
     s->k->four = 1;
@@ -365,8 +383,10 @@ static void found_format(search *s, const xd_json *config)
     if (!format)
         refuse(s, XD_EFORMAT, "the format of the quantized weight %s has no name", s->name);
     else if (find_beside(s, 0, "pre_quant_scale") >= 0)
-        refuse(s, XD_EUNSUPPORTED, "%.*spre_quant_scale smooths the inputs of the weight %s "
-               "(format %.60s), which is not supported", s->stem, s->name, s->name, format);
+        refuse(s, XD_EUNSUPPORTED,
+               "%.*spre_quant_scale smooths the inputs of the weight %s "
+               "(format %.60s), which is not supported",
+               s->stem, s->name, s->name, format);
     else if (strcmp(format, "float8_e4m3fn") == 0)
         found_fp8(s, XD_F8E4M3);
     else if (strcmp(format, "float8_e5m2") == 0)
@@ -389,8 +409,10 @@ static xd_json *json_of(search *s, int64_t i)
     xd_tensor t = xd_st_shape(s->q->files, i);
     xd_json  *j = NULL;
     if (t.type != XD_U8)
-        refuse(s, XD_EFORMAT, "%s, which describes the format of a weight, has the type %s "
-               "instead of U8", xd_st_name(s->q->files, i), xd_st_dtype(s->q->files, i));
+        refuse(s, XD_EFORMAT,
+               "%s, which describes the format of a weight, has the type %s "
+               "instead of U8",
+               xd_st_name(s->q->files, i), xd_st_dtype(s->q->files, i));
     else if (xd_st_get(s->q->files, i, &t, &e) != XD_OK)
         refuse(s, e.code, "%s", e.msg);
     if (s->k->why)
@@ -411,8 +433,10 @@ static void read_table(search *s, const char *end, int64_t n, float **to)
         return;
     if (i < 0 || xd_st_shape(s->q->files, i).type != XD_F32 ||
         xd_count(xd_st_shape(s->q->files, i)) != n)
-        refuse(s, XD_EFORMAT, "the weight %s of bitsandbytes has no tensor %s%s of %lld elements "
-               "in f32", s->name, s->name, end, (long long)n);
+        refuse(s, XD_EFORMAT,
+               "the weight %s of bitsandbytes has no tensor %s%s of %lld elements "
+               "in f32",
+               s->name, s->name, end, (long long)n);
     else
         *to = floats_of(s, i);
 }
@@ -433,8 +457,10 @@ static void read_shape(search *s, const xd_json *state)
     int64_t n = xd_count(s->k->shape);
     if (xd_json_size(shape) != 2 || !(d[0] >= 1 && d[1] >= 1 && d[0] < 1e9 && d[1] < 1e9) ||
         s->k->shape.type != XD_U8 || ((int64_t)d[0] * (int64_t)d[1] + 1) / 2 != n) {
-        refuse(s, XD_EFORMAT, "the %lld bytes of the weight %s of bitsandbytes do not match the "
-               "shape in its quant_state", (long long)n, s->name);
+        refuse(s, XD_EFORMAT,
+               "the %lld bytes of the weight %s of bitsandbytes do not match the "
+               "shape in its quant_state",
+               (long long)n, s->name);
         return;
     }
     s->k->shape = xd_view(NULL, XD_U8, 2, (int64_t[]){ (int64_t)d[0], (int64_t)d[1] });
@@ -446,8 +472,10 @@ static void read_nested(search *s, const xd_json *state, int64_t blocks)
     xd_json_number(xd_json_get(state, "nested_offset"), &offset);
     s->k->offset = (float)offset;
     if (!(s->k->nest = whole_number(state, "nested_blocksize"))) {
-        refuse(s, XD_EFORMAT, "the scales of the weight %s of bitsandbytes are bytes, but its "
-               "quant_state has no nested_blocksize", s->name);
+        refuse(s, XD_EFORMAT,
+               "the scales of the weight %s of bitsandbytes are bytes, but its "
+               "quant_state has no nested_blocksize",
+               s->name);
         return;
     }
     read_table(s, ".nested_quant_map", TABLE, &s->k->table);
@@ -456,8 +484,8 @@ static void read_nested(search *s, const xd_json *state, int64_t blocks)
 
 static void found_four(search *s, const xd_json *state)
 {
-    coded  *k = s->k;
-    float  *map = NULL;
+    coded *k = s->k;
+    float *map = NULL;
     k->four = 1;
     k->block = whole_number(state, "blocksize");
     k->absmax = find_beside(s, 1, ".absmax");
@@ -468,8 +496,10 @@ static void found_four(search *s, const xd_json *state)
     xd_tensor     a = k->absmax < 0 ? (xd_tensor){ 0 } : xd_st_shape(s->q->files, k->absmax);
     if (!blocks || k->absmax < 0 || xd_count(a) != blocks ||
         (a.type != XD_U8 && a.type != XD_F32)) {
-        refuse(s, XD_EFORMAT, "the weight %s of bitsandbytes has no tensor %s.absmax of %lld "
-               "elements in f32 or bytes", s->name, s->name, (long long)blocks);
+        refuse(s, XD_EFORMAT,
+               "the weight %s of bitsandbytes has no tensor %s.absmax of %lld "
+               "elements in f32 or bytes",
+               s->name, s->name, (long long)blocks);
         return;
     }
     read_table(s, ".quant_map", 16, &map);
@@ -485,8 +515,10 @@ static void found_four(search *s, const xd_json *state)
 /* Some quantizers store tensors of codes in place of the weight. A file is refused if the name of
  * one of its tensors ends with one of these suffixes. */
 static const char *const codes_of[][2] = {
-    { ".qweight", "AWQ or GPTQ" }, { ".weight._data", "optimum-quanto" },
-    { ".weight.tensor_data", "torchao" }, { ".weight:_data", "torchao" },
+    { ".qweight", "AWQ or GPTQ" },
+    { ".weight._data", "optimum-quanto" },
+    { ".weight.tensor_data", "torchao" },
+    { ".weight:_data", "torchao" },
 };
 enum { CODES_OF = sizeof codes_of / sizeof *codes_of };
 
@@ -509,10 +541,13 @@ static void found_packed(search *s, const char *whose)
 static void found_bytes(search *s)
 {
     if (find_beside(s, 0, "SCB") >= 0)
-        refuse(s, XD_EUNSUPPORTED, "the weight %s holds 8-bit integers of bitsandbytes, "
-               "which are not supported: %s", s->name, reads);
+        refuse(s, XD_EUNSUPPORTED,
+               "the weight %s holds 8-bit integers of bitsandbytes, "
+               "which are not supported: %s",
+               s->name, reads);
     else
-        refuse(s, XD_EUNSUPPORTED, "the weight %s has the type %s and an unknown quantization: "
+        refuse(s, XD_EUNSUPPORTED,
+               "the weight %s has the type %s and an unknown quantization: "
                "use the model's file in fp8, bf16, f16 or f32",
                s->name, xd_st_dtype(s->q->files, s->i));
 }
@@ -542,20 +577,22 @@ static void look_at_weight(search *s)
     else if (!s->k->why && xd_dtype_size(type) == 1 && type != XD_F8E4M3 && type != XD_F8E5M2)
         found_bytes(s);
     else if (!s->k->why && xd_dtype_size(type) == 1 && find_beside(s, 0, "weight_scale_inv") >= 0)
-        refuse(s, XD_EUNSUPPORTED, "the weight %s is in fp8 with block scales "
-               "(weight_scale_inv), which are not supported: %s", s->name, reads);
+        refuse(s, XD_EUNSUPPORTED,
+               "the weight %s is in fp8 with block scales "
+               "(weight_scale_inv), which are not supported: %s",
+               s->name, reads);
     else if (!s->k->why)
-        s->q->n--;              /* not quantized: removed from the list */
+        s->q->n--; /* not quantized: removed from the list */
     xd_json_free(&own);
 }
 
 static void look_at(xd_quantized *q, int64_t i)
 {
-    const char *name = xd_st_name(q->files, i);
-    size_t      len = strlen(name);
+    const char        *name = xd_st_name(q->files, i);
+    size_t             len = strlen(name);
     const char *const *packed = find_codes(name);
     if (packed ? xd_svdquant_takes(q->files, i) : !ends_with(name, ".weight"))
-        return;             /* handled by svdquant.c */
+        return; /* handled by svdquant.c */
     const int64_t n = q->n;
     coded        *k = &q->list[q->n++];
     search        s = { q, i, name, (int)(len - strlen(packed ? packed[0] : ".weight")) + 1, k };

@@ -27,8 +27,7 @@ xd_tensor xd_quantized_shape(const xd_quantized *q, const xd_st *files, int64_t 
 /* xd_quantized_get returns the data of tensor i, and xd_quantized_done releases the data, as
  * xd_st_get and xd_st_done do. If the tensor is quantized, the data are its codes. q may be
  * NULL. */
-xd_status xd_quantized_get(const xd_quantized *q, xd_st *files, int64_t i, xd_tensor *t,
-                           xd_err *e);
+xd_status xd_quantized_get(const xd_quantized *q, xd_st *files, int64_t i, xd_tensor *t, xd_err *e);
 void      xd_quantized_done(const xd_quantized *q, xd_st *files, int64_t i);
 /* Implements xd_source.codes. */
 int       xd_quantized_codes(const xd_quantized *q, int64_t i, xd_coding *c);

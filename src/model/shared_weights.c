@@ -21,8 +21,9 @@ static xd_status open_copy(xd_component *p, xd_dev *dev, xd_err *e)
     size_t    bytes = xd_pages_round_up(p->w->stream.host);
     xd_err    why = { 0 };
     char     *copy = p->w->group.c->ops->share(p->w->group.c, bytes, &first);
-    xd_status pinned = copy ? dev->mem->pin_pages(dev, copy, bytes)
-                            : dev->counts ? XD_OK : XD_ENOMEM;
+    xd_status pinned = copy          ? dev->mem->pin_pages(dev, copy, bytes)
+                       : dev->counts ? XD_OK
+                                     : XD_ENOMEM;
     if (pinned != XD_OK)
         xd_fail(&why, XD_ENOMEM, "no pinned memory");
     xd_status s = xd_shared_weights_agree(p, why.code, &why);
@@ -35,8 +36,10 @@ static xd_status open_copy(xd_component *p, xd_dev *dev, xd_err *e)
         dev->mem->unpin_pages(dev, copy);
     if (s != XD_ENOMEM)
         return xd_fail(e, s, "%s", why.msg);
-    xd_log(XD_LOG_INFO, "%s: cannot allocate %s of shared and pinned memory for streamed blocks: "
-           "every rank keeps its own copy", p->name, xd_size_text((double)bytes).s);
+    xd_log(XD_LOG_INFO,
+           "%s: cannot allocate %s of shared and pinned memory for streamed blocks: "
+           "every rank keeps its own copy",
+           p->name, xd_size_text((double)bytes).s);
     return XD_OK;
 }
 
@@ -60,12 +63,13 @@ xd_status xd_shared_weights_open(xd_component *p, xd_dev *dev, xd_status s, xd_e
         return open_copy(p, dev, e);
     char *base = p->w->group.c->ops->share(p->w->group.c, bytes + XD_ALIGN, &first);
     if (!base) {
-        xd_log(XD_LOG_INFO, "%s: there is no shared memory of %s: every rank keeps weights of its "
-               "own", p->name,
-               xd_size_text((double)bytes).s);
+        xd_log(XD_LOG_INFO,
+               "%s: there is no shared memory of %s: every rank keeps weights of its "
+               "own",
+               p->name, xd_size_text((double)bytes).s);
         return XD_OK;
     }
-    size_t lead = (XD_ALIGN - (uintptr_t)base % XD_ALIGN) % XD_ALIGN;   /* the same on all ranks */
+    size_t lead = (XD_ALIGN - (uintptr_t)base % XD_ALIGN) % XD_ALIGN; /* the same on all ranks */
     xd_store_use_block(p->w->store, base + lead, bytes, p->w->group.c->rank, p->w->group.c->size);
     p->w->shared = 1;
     return XD_OK;

@@ -12,14 +12,17 @@
  * tensors that exist at the same time. */
 enum { FIRST = 3, NUMBERS = 2, MAXHELD = XD_MAXSEG };
 
-typedef struct held { char name[512]; void *p; } held;
+typedef struct held {
+    char  name[512];
+    void *p;
+} held;
 
 struct xd_single_file {
     xd_single_file_of of;
     const xd_key_map *layout;
     char              prefix[64];
-    int               blocks[XD_MAXSCOPE];      /* declared number of blocks in each scope */
-    held              held[MAXHELD];    /* copies of tensors that are in use */
+    int               blocks[XD_MAXSCOPE]; /* declared number of blocks in each scope */
+    held              held[MAXHELD];       /* copies of tensors that are in use */
 };
 
 /* ---- names -------------------------------------------------------------------------------- */
@@ -49,8 +52,8 @@ static int match_stem(const char *pattern, const char *name, int number[NUMBERS]
  * name. */
 typedef struct found {
     char           name[512];
-    const xd_stem *stem;        /* rule for the end of the name; NULL: unchanged */
-    int            last;        /* 1: the tensor belongs to the last block that its scope matches */
+    const xd_stem *stem; /* rule for the end of the name; NULL: unchanged */
+    int            last; /* 1: the tensor belongs to the last block that its scope matches */
 } found;
 
 static const xd_stem *find_stem(const xd_stem *t, const char *rest, const char **tail)
@@ -144,8 +147,8 @@ static xd_tensor select_rows(xd_tensor t, const xd_stem *stem)
 
 static int swaps_halves(const found *f)
 {
-    return f->stem && (f->stem->swap == XD_SWAP_ALWAYS ||
-                       (f->stem->swap == XD_SWAP_LAST && f->last));
+    return f->stem &&
+           (f->stem->swap == XD_SWAP_ALWAYS || (f->stem->swap == XD_SWAP_LAST && f->last));
 }
 
 static int swaps_pairs(const found *f)
@@ -172,8 +175,8 @@ static int is_copied(xd_tensor t, const found *f)
 static int src_has(void *self, const char *name, xd_tensor *shape)
 {
     const xd_single_file *s = self;
-    found            f;
-    xd_tensor        t;
+    found                 f;
+    xd_tensor             t;
     if (!translate_name(s, name, &f) || !s->of.raw->has(s->of.raw->self, f.name, &t))
         return 0;
     *shape = select_rows(t, f.stem);
@@ -201,13 +204,14 @@ static xd_status heads_of(const xd_single_file *s, const found *f, xd_tensor t, 
     const char *arch = xd_st_meta(s->of.files, "general.architecture"), *value;
     const char *which = f->stem->swap == XD_SWAP_KEYS ? "_kv" : "";
     snprintf(key, sizeof key, "%.60s.attention.head_count%s", arch ? arch : "", which);
-    if (!(value = xd_st_meta(s->of.files, key))) {      /* default: number of query heads */
+    if (!(value = xd_st_meta(s->of.files, key))) { /* default: number of query heads */
         snprintf(key, sizeof key, "%.60s.attention.head_count", arch ? arch : "");
         value = xd_st_meta(s->of.files, key);
     }
     *heads = value ? atoi(value) : 0;
     if (t.nd < 1 || *heads < 1 || t.d[0] % (2 * *heads))
-        return xd_fail(e, XD_EFORMAT, "%s: the %lld rows of %s are not divisible by %lld heads "
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: the %lld rows of %s are not divisible by %lld heads "
                        "(%s)",
                        s->of.file, (long long)t.d[0], f->name, (long long)*heads, key);
     return XD_OK;
@@ -270,7 +274,7 @@ static xd_status hold_copy(xd_single_file *s, const char *name, const found *f, 
 
 static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e)
 {
-    xd_single_file       *s = self;
+    xd_single_file  *s = self;
     const xd_source *raw = s->of.raw;
     found            f;
     if (!translate_name(s, name, &f))
@@ -297,7 +301,7 @@ static int reads_copy(const xd_single_file *s, const found *f)
 static void src_done(void *self, const char *name)
 {
     xd_single_file *s = self;
-    found      f;
+    found           f;
     for (int i = 0; i < MAXHELD; i++)
         if (s->held[i].p && strcmp(s->held[i].name, name) == 0) {
             free(s->held[i].p);
@@ -311,8 +315,8 @@ static void src_done(void *self, const char *name)
 static xd_status scale_of(void *self, const char *name, float *scale, xd_err *e)
 {
     const xd_single_file *s = self;
-    const xd_source *raw = s->of.raw;
-    found            f;
+    const xd_source      *raw = s->of.raw;
+    found                 f;
     *scale = 1;
     return translate_name(s, name, &f) && raw->scale ? raw->scale(raw->self, f.name, scale, e)
                                                      : XD_OK;
@@ -338,8 +342,8 @@ static int src_codes(void *self, const char *name, xd_coding *c)
 static void src_past(void *self, const char *name, const void *p, size_t bytes)
 {
     const xd_single_file *s = self;
-    const xd_source *raw = s->of.raw;
-    found            f;
+    const xd_source      *raw = s->of.raw;
+    found                 f;
     if (raw->past && translate_name(s, name, &f) && !reads_copy(s, &f))
         raw->past(raw->self, f.name, p, bytes);
 }
@@ -349,9 +353,9 @@ static void src_past(void *self, const char *name, const void *p, size_t bytes)
 static void src_will(void *self, const char *name, int64_t first, int64_t n)
 {
     const xd_single_file *s = self;
-    const xd_source *raw = s->of.raw;
-    found            f;
-    xd_tensor        t;
+    const xd_source      *raw = s->of.raw;
+    found                 f;
+    xd_tensor             t;
     if (!raw->will || !translate_name(s, name, &f) || !raw->has(raw->self, f.name, &t))
         return;
     if (is_copied(t, &f))
@@ -362,8 +366,9 @@ static void src_will(void *self, const char *name, int64_t first, int64_t n)
 
 xd_source xd_single_file_source(xd_single_file *s)
 {
-    return (xd_source){ src_has,  src_get, src_done, s->of.raw->in_place, s, scale_of,
-                        src_past, src_will, NULL, NULL, src_codes };
+    return (xd_source){ src_has, src_get,  src_done, s->of.raw->in_place,
+                        s,       scale_of, src_past, src_will,
+                        NULL,    NULL,     src_codes };
 }
 
 /* ---- finding the layout ------------------------------------------------------------------- */
@@ -408,8 +413,8 @@ const xd_key_map *xd_key_map_find(const xd_st *files, const char *slot, int *at,
 
 int xd_is_lora(const xd_st *files)
 {
-    static const char *const marks[] = { ".lora_A.", ".lora_B.", ".lora_down.", ".lora_up.",
-                                         ".lora.down.", ".lora.up." };
+    static const char *const marks[] = { ".lora_A.",  ".lora_B.",    ".lora_down.",
+                                         ".lora_up.", ".lora.down.", ".lora.up." };
     for (int64_t i = 0; i < xd_st_count(files); i++)
         for (size_t k = 0; k < sizeof marks / sizeof *marks; k++)
             if (strstr(xd_st_name(files, i), marks[k]))
@@ -444,15 +449,18 @@ static xd_status fail_unknown(const xd_single_file_of *of, const xd_key_map *oth
         return xd_fail(e, XD_EINVAL, "%s holds %s%s, which cannot be used as the %s of this model",
                        of->file, other->what, arch, of->slot);
     if (xd_is_lora(of->files))
-        return xd_fail(e, XD_EINVAL, "%s holds a LoRA, not the weights of a %s: name it with "
-                       "--lora", of->file, of->slot);
+        return xd_fail(e, XD_EINVAL,
+                       "%s holds a LoRA, not the weights of a %s: name it with "
+                       "--lora",
+                       of->file, of->slot);
     for (int64_t i = 0; i < xd_st_count(of->files) && i < FIRST && at < sizeof names; i++)
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%.100s", i ? ", " : "",
                                xd_st_name(of->files, i));
     return xd_fail(e, XD_EUNSUPPORTED,
                    "%s has no known layout for the %s of this model%s; its "
-                   "%lld tensors begin with %s", of->file, of->slot, arch,
-                   (long long)xd_st_count(of->files), at ? names : "(none)");
+                   "%lld tensors begin with %s",
+                   of->file, of->slot, arch, (long long)xd_st_count(of->files),
+                   at ? names : "(none)");
 }
 
 static xd_status find_layout(xd_single_file *s, xd_err *e)
@@ -497,8 +505,8 @@ static int declared_blocks(const xd_declared *list, int n, const xd_scope *scope
 
 static int file_blocks(const xd_single_file *s, const xd_scope *scope)
 {
-    char   begin_[128];
-    int    most = 0;
+    char begin_[128];
+    int  most = 0;
     snprintf(begin_, sizeof begin_, "%s%.*s", s->prefix, (int)strcspn(scope->have, "#~"),
              scope->have);
     for (int64_t i = 0; i < xd_st_count(s->of.files); i++)
@@ -517,10 +525,9 @@ static xd_status check_blocks(xd_single_file *s, xd_err *e)
         int have = file_blocks(s, &scopes[k]);
         int need = declared_blocks(s->of.needed, s->of.nneeded, &scopes[k]);
         if (strchr(scopes[k].want, '#') && (have > n || have < need))
-            return xd_fail(e, XD_EFORMAT,
-                           "%s has %d blocks %s%.*s*, but %s/config.json has %d", s->of.file,
-                           have, s->prefix, (int)strcspn(scopes[k].have, "#~"), scopes[k].have,
-                           s->of.config, n);
+            return xd_fail(e, XD_EFORMAT, "%s has %d blocks %s%.*s*, but %s/config.json has %d",
+                           s->of.file, have, s->prefix, (int)strcspn(scopes[k].have, "#~"),
+                           scopes[k].have, s->of.config, n);
     }
     return XD_OK;
 }
@@ -531,9 +538,11 @@ static xd_status check_tower(const xd_single_file *s, xd_err *e)
 {
     for (int i = 0; xd_key_map_archs(s->layout) && i < s->of.nneeded; i++)
         if (strncmp(s->of.needed[i].name, "visual.", 7) == 0)
-            return xd_fail(e, XD_EUNSUPPORTED, "%s has a language model without its vision tower, "
+            return xd_fail(e, XD_EUNSUPPORTED,
+                           "%s has a language model without its vision tower, "
                            "which this model needs; the mmproj file of llama.cpp is not supported: "
-                           "use the safetensors file of the %s", s->of.file, s->of.slot);
+                           "use the safetensors file of the %s",
+                           s->of.file, s->of.slot);
     return XD_OK;
 }
 

@@ -13,18 +13,18 @@
 
 typedef struct xd_single_file xd_single_file;
 
-typedef struct xd_single_file_of {      /* arguments; all are borrowed and must outlive the
+typedef struct xd_single_file_of {    /* arguments; all are borrowed and must outlive the
                                            source */
-    const char         *file, *config;  /* names of the file and of the config, for messages */
+    const char        *file, *config; /* names of the file and of the config, for messages */
     /* the component's slot: "transformer", "vae", "clip_l", "clip_g", "t5xxl" or "llm" */
-    const char         *slot;
-    const char         *net;    /* name of the network that reads the weights */
-    const xd_declared  *list;   /* all tensors that the network declares */
-    int                 nlist;
-    const xd_declared  *needed; /* the tensors of `list` that the file must have */
-    int                 nneeded;
-    const xd_st        *files;
-    const xd_source    *raw;    /* weight source with the file's own names */
+    const char        *slot;
+    const char        *net;  /* name of the network that reads the weights */
+    const xd_declared *list; /* all tensors that the network declares */
+    int                nlist;
+    const xd_declared *needed; /* the tensors of `list` that the file must have */
+    int                nneeded;
+    const xd_st       *files;
+    const xd_source   *raw; /* weight source with the file's own names */
 } xd_single_file_of;
 
 /* Opens a weight source for a single file, and finds the layout of the file's names. Refuses an
@@ -51,6 +51,6 @@ const char       *xd_key_map_archs(const xd_key_map *k);
  * Returns NULL if no layout matches. */
 const xd_key_map *xd_key_map_find(const xd_st *files, const char *slot, int *at, char prefix[64]);
 /* Returns nonzero if the names of the tensors show that the files contain a LoRA. */
-int         xd_is_lora(const xd_st *files);
+int               xd_is_lora(const xd_st *files);
 
 #endif

@@ -28,26 +28,31 @@ static const float SHIFT = 0.171875f;
  * have two possible suffixes. */
 enum { CODES, SCALES, OFFSETS, SMOOTH, DOWN, UP, BIAS, SMOOTH_ORIGINAL, TENSORS };
 static const char *const ends[TENSORS][2] = {
-    { "qweight", NULL }, { "wscales", NULL }, { "wzeros", NULL }, { "smooth", "smooth_factor" },
-    { "lora_down", "proj_down" }, { "lora_up", "proj_up" }, { "bias", NULL },
+    { "qweight", NULL },
+    { "wscales", NULL },
+    { "wzeros", NULL },
+    { "smooth", "smooth_factor" },
+    { "lora_down", "proj_down" },
+    { "lora_up", "proj_up" },
+    { "bias", NULL },
     { "smooth_orig", "smooth_factor_orig" },
 };
 
 typedef struct layer {
-    char      name[NAME];       /* name of the layer's module */
-    int64_t   of[TENSORS];      /* indices of the layer's tensors in the file; -1: none */
-    xd_tensor t[TENSORS];       /* the layer's tensors, open while the layer is in use */
+    char      name[NAME];  /* name of the layer's module */
+    int64_t   of[TENSORS]; /* indices of the layer's tensors in the file; -1: none */
+    xd_tensor t[TENSORS];  /* the layer's tensors, open while the layer is in use */
     int       uses;
     int64_t   in, out, rank;
-    int64_t   parts;            /* number of rows per feature in a modulation; 0: no modulation */
-    int       shifted;          /* 1: SHIFT must be added to the inputs of the layer */
+    int64_t   parts;   /* number of rows per feature in a modulation; 0: no modulation */
+    int       shifted; /* 1: SHIFT must be added to the inputs of the layer */
 } layer;
 
-typedef struct joined {         /* one layer, or two layers whose columns are concatenated */
-    char    name[NAME];
-    layer  *part[2];            /* the joined layers; the second may be NULL */
-    float  *bias;               /* decoded bias of the layers while the bias is in use */
-    int     uses;
+typedef struct joined { /* one layer, or two layers whose columns are concatenated */
+    char   name[NAME];
+    layer *part[2]; /* the joined layers; the second may be NULL */
+    float *bias;    /* decoded bias of the layers while the bias is in use */
+    int    uses;
 } joined;
 
 struct xd_svdquant {
@@ -58,7 +63,7 @@ struct xd_svdquant {
     int64_t          n;
     joined         **joints;
     int              njoints;
-    char            *owned;     /* [tensors of the files] 1: the tensor belongs to a layer */
+    char            *owned; /* [tensors of the files] 1: the tensor belongs to a layer */
 };
 
 /* ---- finding layers ----------------------------------------------------------------------- */
@@ -94,8 +99,10 @@ int xd_svdquant_takes(const xd_st *files, int64_t i)
 /* Returns 1 if the layer follows GELU, so that SHIFT is added to the layer's inputs. */
 static int is_shifted(const char *module)
 {
-    static const char *const after[] = { ".mlp_fc2", ".mlp_context_fc2", ".ff.net.2",
-                                         ".ff_context.net.2", ".img_mlp.net.2", ".txt_mlp.net.2" };
+    static const char *const after[] = {
+        ".mlp_fc2",          ".mlp_context_fc2", ".ff.net.2",
+        ".ff_context.net.2", ".img_mlp.net.2",   ".txt_mlp.net.2"
+    };
     for (size_t i = 0; i < sizeof after / sizeof *after; i++)
         if (ends_with(module, after[i]))
             return 1;
@@ -127,8 +134,10 @@ static xd_status check_modulation(const xd_svdquant *s, layer *l, xd_err *e)
         xd_count(scales) < l->in / GROUP * l->out ||
         !has_floats(s->files, l->of[OFFSETS], xd_count(scales), 0) ||
         !has_floats(s->files, l->of[BIAS], l->out, 1))
-        return xd_fail(e, XD_EFORMAT, "%s: %s.qweight and its scales are not a modulation "
-                       "of SVDQuant with 3 or 6 outputs per feature", s->what, l->name);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: %s.qweight and its scales are not a modulation "
+                       "of SVDQuant with 3 or 6 outputs per feature",
+                       s->what, l->name);
     return XD_OK;
 }
 
@@ -141,21 +150,22 @@ static xd_status check_layer(const xd_svdquant *s, layer *l, xd_err *e)
     l->in = 2 * q.d[1];
     l->rank = down.nd == 2 ? down.d[1] : 0;
     if (scales.type == XD_F8E4M3)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: %s.qweight holds SVDQuant's 4-bit floats "
-                       "(nvfp4), which are not supported: use the model's file in int4", s->what,
-                       l->name);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s: %s.qweight holds SVDQuant's 4-bit floats "
+                       "(nvfp4), which are not supported: use the model's file in int4",
+                       s->what, l->name);
     if ((q.type != XD_I8 && q.type != XD_U8) || q.nd != 2 || !xd_count(q) || l->in % TILE ||
-        l->out % TILE ||
-        !has_floats(s->files, l->of[SCALES], l->in / GROUP * l->out, 0) ||
+        l->out % TILE || !has_floats(s->files, l->of[SCALES], l->in / GROUP * l->out, 0) ||
         !has_floats(s->files, l->of[SMOOTH], l->in, 0) ||
-        !has_floats(s->files, l->of[BIAS], l->out, 1) ||
-        l->rank % PACK || l->rank > RANK_MOST || (l->of[DOWN] < 0) != (l->of[UP] < 0) ||
+        !has_floats(s->files, l->of[BIAS], l->out, 1) || l->rank % PACK || l->rank > RANK_MOST ||
+        (l->of[DOWN] < 0) != (l->of[UP] < 0) ||
         !has_floats(s->files, l->of[DOWN], l->in * l->rank, 1) ||
         !has_floats(s->files, l->of[UP], l->out * l->rank, 1))
-        return xd_fail(e, XD_EFORMAT, "%s: %s.qweight and its scales are not a layer of "
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: %s.qweight and its scales are not a layer of "
                        "SVDQuant in int4, with inputs and outputs in multiples of %d, scales of "
-                       "groups of %d and a rank that is a multiple of %d", s->what, l->name, TILE,
-                       GROUP, PACK);
+                       "groups of %d and a rank that is a multiple of %d",
+                       s->what, l->name, TILE, GROUP, PACK);
     return XD_OK;
 }
 
@@ -192,7 +202,8 @@ xd_status xd_svdquant_open(xd_svdquant **out, const xd_st *files, const xd_sourc
         s->owned = calloc((size_t)xd_st_count(files), 1);
     }
     xd_status st = s && s->list && s->owned
-                       ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for the layers of %s", what);
+                       ? XD_OK
+                       : xd_fail(e, XD_ENOMEM, "no memory for the layers of %s", what);
     for (int64_t i = 0; st == XD_OK && i < xd_st_count(files); i++)
         if (xd_svdquant_takes(files, i))
             st = add_layer(s, i, e);
@@ -349,8 +360,10 @@ static void read_modulation(const layer *l, int64_t row, int64_t column, float t
     const int64_t first = (r / 4 * (l->in / GROUP) + column / GROUP) * GROUP + r % 4 * PACK;
     for (int64_t k = column; k < column + PACK; k++) {
         uint16_t v;
-        memcpy(&v, (const char *)l->t[CODES].p +
-                       (size_t)(first + k % GROUP / 32 * 8 + k % 8) * sizeof v, sizeof v);
+        memcpy(&v,
+               (const char *)l->t[CODES].p +
+                   (size_t)(first + k % GROUP / 32 * 8 + k % 8) * sizeof v,
+               sizeof v);
         to[k - column] = (float)(v >> k % 32 / 8 * 4 & 15) * s + zero;
     }
 }
@@ -385,7 +398,10 @@ static void read_joined(const xd_coding *c, int64_t row, int64_t column, int64_t
 
 /* ---- biases ------------------------------------------------------------------------------- */
 
-typedef struct biasing { const layer *l; float *to; } biasing;
+typedef struct biasing {
+    const layer *l;
+    float       *to;
+} biasing;
 
 /* Adds the biases of some rows of a layer to the elements of `to`. */
 static void add_biases(void *ctx, int64_t begin, int64_t end, int thread)
@@ -406,8 +422,8 @@ static void add_biases(void *ctx, int64_t begin, int64_t end, int thread)
             b->to[r] += float_at(l->t[BIAS], row_of_part(l, r)) -
                         (part == 1 || part == l->parts - 2 ? 1.0f : 0.0f);
         else
-            b->to[r] += (float)((double)float_at(l->t[BIAS], place_of_row(r)) +
-                                sum * (double)SHIFT);
+            b->to[r] +=
+                (float)((double)float_at(l->t[BIAS], place_of_row(r)) + sum * (double)SHIFT);
     }
 }
 
@@ -580,8 +596,9 @@ static int src_codes(void *self, const char *name, xd_coding *c)
     joined      *j = find_joined(s, name, &bias);
     if (!j)
         return s->raw->codes && s->raw->codes(s->raw->self, name, c);
-    *c = (xd_coding){ .read = bias ? NULL : read_joined, .self = j, .rows = j->part[0]->out,
-                      .type = XD_F32 };
+    *c = (xd_coding){
+        .read = bias ? NULL : read_joined, .self = j, .rows = j->part[0]->out, .type = XD_F32
+    };
     return !bias;
 }
 
@@ -591,7 +608,8 @@ static xd_status src_scale(void *self, const char *name, float *scale, xd_err *e
     int          bias;
     *scale = 1;
     return s->raw->scale && !find_joined(s, name, &bias)
-               ? s->raw->scale(s->raw->self, name, scale, e) : XD_OK;
+               ? s->raw->scale(s->raw->self, name, scale, e)
+               : XD_OK;
 }
 
 static void src_past(void *self, const char *name, const void *p, size_t bytes)
@@ -620,8 +638,8 @@ static void layer_will(const xd_svdquant *s, const layer *l, double from, double
 
 static void src_will(void *self, const char *name, int64_t first, int64_t n)
 {
-    xd_svdquant *s = self;
-    int          bias;
+    xd_svdquant  *s = self;
+    int           bias;
     const joined *j = find_joined(s, name, &bias);
     if (!s->raw->will || (j && bias))
         return;
@@ -637,6 +655,6 @@ static void src_will(void *self, const char *name, int64_t first, int64_t n)
 
 xd_source xd_svdquant_source(xd_svdquant *s)
 {
-    return (xd_source){ src_has,  src_get, src_done, s->raw->in_place, s, src_scale,
-                        src_past, src_will, NULL, NULL, src_codes };
+    return (xd_source){ src_has,  src_get, src_done, s->raw->in_place, s, src_scale, src_past,
+                        src_will, NULL,    NULL,     src_codes };
 }

@@ -47,10 +47,13 @@ void xd_array_read(float *to, xd_tensor from, int64_t first, int64_t n)
 
 /* ---- named arrays -------------------------------------------------------------------------- */
 
-typedef struct entry { char *name; xd_tensor t; } entry;
+typedef struct entry {
+    char     *name;
+    xd_tensor t;
+} entry;
 
 struct xd_named {
-    entry  *v;                  /* [n]: the program's arrays, sorted by name */
+    entry  *v; /* [n]: the program's arrays, sorted by name */
     int64_t n;
 };
 

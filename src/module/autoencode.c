@@ -6,17 +6,18 @@
 #include "module/inside.h"
 #include "pipeline/arenas.h"
 
-typedef struct call {           /* state of one call of decode or encode */
+typedef struct call { /* state of one call of decode or encode */
     xd_module *m;
-    xd_tensor  from;            /* the program's input array */
-    int64_t    in[4], out[4];   /* shapes of input and output, channels last */
+    xd_tensor  from;          /* the program's input array */
+    int64_t    in[4], out[4]; /* shapes of input and output, channels last */
     int        encodes, tiled;
 } call;
 
 static xd_status check_vae(const xd_module *m, xd_err *e)
 {
-    return m->part.kind == XD_KIND_VAE ? XD_OK : xd_fail(e, XD_EINVAL, "a %s is no autoencoder",
-                                                         m->part.class_name);
+    return m->part.kind == XD_KIND_VAE
+               ? XD_OK
+               : xd_fail(e, XD_EINVAL, "a %s is no autoencoder", m->part.class_name);
 }
 
 static xd_status refuse_shape(const xd_module *m, const char *what, const int64_t d[4],
@@ -55,8 +56,8 @@ xd_status xd_module_encoded(const xd_module *m, const int64_t p[4], int64_t mome
     xd_status          s = check_vae(m, e);
     if (s != XD_OK)
         return s;
-    if (p[3] != 3 || p[0] < 1 || p[1] < 1 || p[2] < 1 || p[0] > max || p[1] > max ||
-        p[2] > max || p[1] % v->cell[1] || p[2] % v->cell[2]) {
+    if (p[3] != 3 || p[0] < 1 || p[1] < 1 || p[2] < 1 || p[0] > max || p[1] > max || p[2] > max ||
+        p[1] % v->cell[1] || p[2] % v->cell[2]) {
         char takes[96];
         snprintf(takes, sizeof takes, "frames [frames,H,W,3] whose sides are multiples of %d",
                  v->cell[1]);

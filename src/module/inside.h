@@ -26,29 +26,29 @@ void      xd_named_close(xd_named **w);
 
 /* ---- a module (module.c) ------------------------------------------------------------------- */
 
-enum { XD_KEPT_TEXTS = 4 };     /* max number of texts for which a module caches tensors */
+enum { XD_KEPT_TEXTS = 4 }; /* max number of texts for which a module caches tensors */
 
 /* a cache entry: tensors that depend only on the text inputs of a forward pass */
 typedef struct xd_kept_text {
-    char    *key;               /* key of this entry: bytes of the text inputs; NULL: unused */
-    size_t   bytes;             /* size of the key in bytes */
-    void    *kept;              /* the cached tensors (xd_state.kept), allocated in `arena` */
+    char    *key;   /* key of this entry: bytes of the text inputs; NULL: unused */
+    size_t   bytes; /* size of the key in bytes */
+    void    *kept;  /* the cached tensors (xd_state.kept), allocated in `arena` */
     xd_arena arena;
-    int64_t  used;              /* number of the last forward pass that used this entry */
+    int64_t  used; /* number of the last forward pass that used this entry */
 } xd_kept_text;
 
 struct xd_module {
     xd_logger    log;
     xd_canceller cancel;
     xd_dev      *dev, *count;
-    xd_dtype     type;          /* compute type of the module */
+    xd_dtype     type; /* compute type of the module */
     xd_named    *named;
     xd_component part;
-    xd_dit_info  dit;           /* for a transformer: properties of the network */
-    xd_vae_info  vae;           /* for a VAE: properties of the network */
-    xd_arena     arena;         /* scratch memory of a call; grows when needed */
+    xd_dit_info  dit;   /* for a transformer: properties of the network */
+    xd_vae_info  vae;   /* for a VAE: properties of the network */
+    xd_arena     arena; /* scratch memory of a call; grows when needed */
     xd_kept_text text[XD_KEPT_TEXTS];
-    int64_t      passes;        /* number of forward passes so far */
+    int64_t      passes; /* number of forward passes so far */
 };
 
 /* Grows the module's scratch arena to at least `bytes`, and frees everything in the arena. */
@@ -60,6 +60,6 @@ xd_status xd_module_fits(const xd_module *m, size_t bytes, const char *what, xd_
 xd_status xd_module_end(const xd_exec *x, xd_err *e);
 
 /* Frees the tensors that a module has cached for texts. */
-void      xd_module_texts_close(xd_module *m);
+void xd_module_texts_close(xd_module *m);
 
 #endif

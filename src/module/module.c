@@ -82,7 +82,8 @@ xd_status xd_module_end(const xd_exec *x, xd_err *e)
 static xd_status check_args(const xd_module_args *a, xd_err *e)
 {
     if (!a->config)
-        return xd_fail(e, XD_EINVAL, "xd_module_args.config is NULL; it must be the text of "
+        return xd_fail(e, XD_EINVAL,
+                       "xd_module_args.config is NULL; it must be the text of "
                        "config.json");
     if (a->threads < 0 || a->threads > 4096)
         return xd_fail(e, XD_EINVAL, "threads is %d; it must be from 1 to 4096", a->threads);
@@ -93,7 +94,8 @@ static xd_status check_args(const xd_module_args *a, xd_err *e)
  * that are not quantized can be used in place in the program's memory. */
 static xd_status set_types(xd_module *m, const xd_module_args *a, xd_err *e)
 {
-    xd_open_args flags = { .size = sizeof flags, .dtype = a->dtype,
+    xd_open_args flags = { .size = sizeof flags,
+                           .dtype = a->dtype,
                            .weights_dtype = a->weights_dtype };
     xd_status    s = xd_types_of_device(m->dev, &flags, &m->type, e);
     if (s == XD_OK)

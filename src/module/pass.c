@@ -51,13 +51,13 @@ static void line_views(const xd_pass_run *t, xd_tensor cells, xd_tensor tokens, 
 {
     const int     *p = t->m->dit.patch;
     const int64_t *g = t->lay.grid;
-    int64_t        C = cells.d[1], h = cells.d[2], w = cells.d[3], F = tokens.d[1],
-                   at = line / g[1] * p[0] + k, y = line % g[1] * p[1],
-                   d[4] = { g[2], C, p[1], p[2] };
+    int64_t C = cells.d[1], h = cells.d[2], w = cells.d[3], F = tokens.d[1],
+            at = line / g[1] * p[0] + k, y = line % g[1] * p[1], d[4] = { g[2], C, p[1], p[2] };
     v[0] = xd_view((char *)cells.p + (at * C * h + y) * w * (int64_t)sizeof(float), XD_F32, 4, d);
     v[0].s[0] = p[2], v[0].s[1] = h * w, v[0].s[2] = w;
-    v[1] = xd_view((char *)tokens.p + (line * g[2] * F + (int64_t)k * p[1] * p[2]) *
-                       (int64_t)sizeof(float), XD_F32, 4, d);
+    v[1] = xd_view((char *)tokens.p +
+                       (line * g[2] * F + (int64_t)k * p[1] * p[2]) * (int64_t)sizeof(float),
+                   XD_F32, 4, d);
     v[1].s[0] = F, v[1].s[1] = (int64_t)p[0] * p[1] * p[2], v[1].s[2] = p[2];
 }
 
@@ -82,8 +82,8 @@ static xd_tensor whole_tokens(xd_pass_run *t)
         return all;
     }
     size_t    mark = xd_arena_mark(t->x.tmp);
-    xd_tensor cells = xd_new_as(&t->x, XD_F32, 4,
-                                (int64_t[]){ t->cells[0], C, t->cells[1], t->cells[2] });
+    xd_tensor cells =
+        xd_new_as(&t->x, XD_F32, 4, (int64_t[]){ t->cells[0], C, t->cells[1], t->cells[2] });
     if (host_of(t, cells))
         xd_array_read(cells.p, t->latents, 0, xd_count(cells));
     copy_patches(t, cells, all, 1);
@@ -221,8 +221,9 @@ static xd_tensor compute(xd_pass_run *t, const xd_net *n, const void *kept)
     const xd_dit *d = t->m->part.dit;
     int64_t       rows = xd_own_rows(&t->lay, XD_ALL, 0);
     int           most = xd_dit_most_skips(d, n);
-    xd_state      s = { .h = xd_new_f32(x, rows, t->m->dit.dim), .local = t->local,
-                        .t = t->in.t, .kept = kept };
+    xd_state      s = {
+        .h = xd_new_f32(x, rows, t->m->dit.dim), .local = t->local, .t = t->in.t, .kept = kept
+    };
     if (most)
         s.skips = xd_new(x, most * rows, t->m->dit.dim);
     d->cond(x, n, &t->in, &s);
@@ -243,8 +244,8 @@ static void give_prediction(xd_pass_run *t, xd_tensor pred, float *out)
         return;
     }
     size_t    mark = xd_arena_mark(t->x.tmp);
-    xd_tensor cells = xd_new_as(&t->x, XD_F32, 4, (int64_t[]){ t->cells[0], t->m->dit.lat_ch,
-                                                               t->cells[1], t->cells[2] });
+    xd_tensor cells = xd_new_as(
+        &t->x, XD_F32, 4, (int64_t[]){ t->cells[0], t->m->dit.lat_ch, t->cells[1], t->cells[2] });
     copy_patches(t, cells, pred, 0);
     xd_get(&t->x, out, cells);
     xd_arena_rewind(t->x.tmp, mark);
@@ -281,7 +282,7 @@ static xd_status count(xd_pass_run *t, size_t *bytes, size_t *kept_bytes, xd_err
     }
     *bytes = xd_arena_peak(&a);
     *kept_bytes = xd_arena_peak(&keeps);
-    xd_device_arena_close(&keeps, m->count);    /* the arena that was opened last is closed first */
+    xd_device_arena_close(&keeps, m->count); /* the arena that was opened last is closed first */
     xd_device_arena_close(&a, m->count);
     free(kept);
     return s;
@@ -332,7 +333,7 @@ static xd_status run(xd_pass_run *t, float *out, xd_err *e)
         give_prediction(t, compute(t, &m->part.w->net, k ? k->kept : NULL), out);
         s = xd_module_end(&t->x, e);
     }
-    if (s != XD_OK && k && fresh)       /* after a failure, the cached values may be incomplete */
+    if (s != XD_OK && k && fresh) /* after a failure, the cached values may be incomplete */
         close_text(m, k);
     return s;
 }

@@ -21,18 +21,19 @@ static xd_status check_cells(xd_pass_run *t, xd_err *e)
     xd_tensor          l = t->latents;
     int64_t            C = d->lat_ch + d->extra_ch;
     if ((l.nd != 3 && l.nd != 4) || l.d[l.nd - 3] != C)
-        return xd_fail(e, XD_EINVAL, "latents have the shape %s, but %s needs frames of %lld "
-                       "channels, [T,%lld,h,w], or tokens of a grid", shape_of(l).s, of,
-                       (long long)C,
-                       (long long)C);
+        return xd_fail(e, XD_EINVAL,
+                       "latents have the shape %s, but %s needs frames of %lld "
+                       "channels, [T,%lld,h,w], or tokens of a grid",
+                       shape_of(l).s, of, (long long)C, (long long)C);
     t->cells[0] = l.nd == 4 ? l.d[0] : 1;
     t->cells[1] = l.d[l.nd - 2];
     t->cells[2] = l.d[l.nd - 1];
     for (int i = 0; i < 3; i++) {
         if (t->cells[i] < 1 || t->cells[i] % d->patch[i])
-            return xd_fail(e, XD_EINVAL, "latents have the shape %s; frames, rows and columns of "
-                           "%s must be multiples of %d, %d and %d", shape_of(l).s, of, d->patch[0],
-                           d->patch[1], d->patch[2]);
+            return xd_fail(e, XD_EINVAL,
+                           "latents have the shape %s; frames, rows and columns of "
+                           "%s must be multiples of %d, %d and %d",
+                           shape_of(l).s, of, d->patch[0], d->patch[1], d->patch[2]);
         t->lay.grid[i] = t->cells[i] / d->patch[i];
     }
     return XD_OK;
@@ -45,17 +46,21 @@ static xd_status check_tokens(xd_pass_run *t, xd_err *e)
     t->tokens = 1;
     for (int i = 0; i < 3; i++) {
         if (g[i] < 1 || g[i] > INT32_MAX)
-            return xd_fail(e, XD_EINVAL, "the grid of tokens is %lld x %lld x %lld; each side must "
-                           "be at least 1", (long long)g[0], (long long)g[1], (long long)g[2]);
+            return xd_fail(e, XD_EINVAL,
+                           "the grid of tokens is %lld x %lld x %lld; each side must "
+                           "be at least 1",
+                           (long long)g[0], (long long)g[1], (long long)g[2]);
         t->lay.grid[i] = g[i];
         t->cells[i] = g[i] * t->m->dit.patch[i];
     }
     if (l.nd == 2 && l.d[0] / g[1] / g[2] == g[0] && l.d[0] == g[0] * g[1] * g[2] &&
         l.d[1] == t->F + t->extra)
         return XD_OK;
-    return xd_fail(e, XD_EINVAL, "latents have the shape %s: tokens of a grid of %lld x %lld x "
+    return xd_fail(e, XD_EINVAL,
+                   "latents have the shape %s: tokens of a grid of %lld x %lld x "
                    "%lld of %s are "
-                   "%lldx%lld", shape_of(l).s, (long long)g[0], (long long)g[1], (long long)g[2],
+                   "%lldx%lld",
+                   shape_of(l).s, (long long)g[0], (long long)g[1], (long long)g[2],
                    t->m->part.class_name, (long long)(g[0] * g[1] * g[2]),
                    (long long)(t->F + t->extra));
 }
@@ -66,14 +71,17 @@ static xd_status check_places(const xd_pass_run *t, xd_err *e)
     const xd_dit_info *d = &t->m->dit;
     const int64_t     *c = t->cells, *s = d->sample;
     if (d->fixed && (c[0] != s[0] || c[1] != s[1] || c[2] != s[2]))
-        return xd_fail(e, XD_EINVAL, "latents have %lld x %lld x %lld cells; this model has "
-                       "positions only for %lld x %lld x %lld", (long long)c[0], (long long)c[1],
-                       (long long)c[2], (long long)s[0], (long long)s[1], (long long)s[2]);
+        return xd_fail(e, XD_EINVAL,
+                       "latents have %lld x %lld x %lld cells; this model has "
+                       "positions only for %lld x %lld x %lld",
+                       (long long)c[0], (long long)c[1], (long long)c[2], (long long)s[0],
+                       (long long)s[1], (long long)s[2]);
     for (int i = 0; i < 3; i++)
         if (d->most[i] && c[i] > d->most[i])
-            return xd_fail(e, XD_EINVAL, "latents have %lld x %lld x %lld cells; this model has "
-                           "positions for at most %lld x %lld x %lld (0: any)", (long long)c[0],
-                           (long long)c[1], (long long)c[2], (long long)d->most[0],
+            return xd_fail(e, XD_EINVAL,
+                           "latents have %lld x %lld x %lld cells; this model has "
+                           "positions for at most %lld x %lld x %lld (0: any)",
+                           (long long)c[0], (long long)c[1], (long long)c[2], (long long)d->most[0],
                            (long long)d->most[1], (long long)d->most[2]);
     return XD_OK;
 }
@@ -92,8 +100,7 @@ static xd_status check_latents(xd_pass_run *t, xd_err *e)
     t->lay.len[XD_IMG] = t->lay.grid[0] * t->lay.grid[1] * t->lay.grid[2];
     if (s == XD_OK && d->multiple)
         t->lay.len[XD_PAD] = (d->multiple - t->lay.len[XD_IMG] % d->multiple) % d->multiple;
-    if (s == XD_OK && (t->p.held < 0 || t->p.held > t->lay.len[XD_IMG] ||
-                       (t->p.held && !d->holds)))
+    if (s == XD_OK && (t->p.held < 0 || t->p.held > t->lay.len[XD_IMG] || (t->p.held && !d->holds)))
         s = xd_fail(e, XD_EINVAL, "%lld tokens have the timestep 0; %s accepts %lld",
                     (long long)t->p.held, t->m->part.class_name,
                     (long long)(d->holds ? t->lay.len[XD_IMG] : 0));
@@ -103,13 +110,13 @@ static xd_status check_latents(xd_pass_run *t, xd_err *e)
 /* Checks an input array, whose rows must have `width` elements. `needs` is 1 if the model requires
  * the array, 0 if the array is optional, and -1 if the model does not accept the array. */
 static xd_status check_rows(const xd_pass_run *t, const xd_array *a, const char *what,
-                            int64_t width,
-                            int needs, xd_tensor *out, xd_err *e)
+                            int64_t width, int needs, xd_tensor *out, xd_err *e)
 {
     const char *of = t->m->part.class_name;
     if (!a->data && !a->nd)
         return needs > 0 ? xd_fail(e, XD_EINVAL, "%s is missing: %s needs rows of %lld elements",
-                                   what, of, (long long)width) : XD_OK;
+                                   what, of, (long long)width)
+                         : XD_OK;
     if (needs < 0)
         return xd_fail(e, XD_EINVAL, "%s is given, but %s has no such input", what, of);
     xd_status s = xd_array_tensor(a, what, out, e);
@@ -123,8 +130,8 @@ static xd_status check_text(xd_pass_run *t, xd_err *e)
 {
     const xd_dit_info *d = &t->m->dit;
     const int64_t     *real = t->p.text_real;
-    xd_status s = check_rows(t, &t->p.text, "text", d->text_dim, 1, &t->text, e);
-    int64_t   n = s == XD_OK ? t->text.d[0] : 0;
+    xd_status          s = check_rows(t, &t->p.text, "text", d->text_dim, 1, &t->text, e);
+    int64_t            n = s == XD_OK ? t->text.d[0] : 0;
     if (s == XD_OK && ((d->text_rows && n != d->text_rows) || (d->text_most && n > d->text_most)))
         s = xd_fail(e, XD_EINVAL, "text has %lld rows; %s needs %s%lld", (long long)n,
                     t->m->part.class_name, d->text_rows ? "" : "at most ",
@@ -163,13 +170,15 @@ static xd_status check_references(xd_pass_run *t, xd_err *e)
 {
     const xd_pass *p = &t->p;
     int64_t        n = p->nreferences, sum = 0;
-    xd_status s = check_rows(t, &p->reference, "reference", t->F, t->m->dit.refs ? 0 : -1,
-                             &t->reference, e);
+    xd_status      s =
+        check_rows(t, &p->reference, "reference", t->F, t->m->dit.refs ? 0 : -1, &t->reference, e);
     if (s != XD_OK || (!t->reference.nd && !n))
         return s;
     if (n < 1 || n > 1024 || !p->references)
-        return xd_fail(e, XD_EINVAL, "%lld reference images are given; the number must be 1 to "
-                       "1024, with rows and columns of each", (long long)n);
+        return xd_fail(e, XD_EINVAL,
+                       "%lld reference images are given; the number must be 1 to "
+                       "1024, with rows and columns of each",
+                       (long long)n);
     if (!(t->refs = calloc((size_t)n, sizeof *t->refs)))
         return xd_fail(e, XD_ENOMEM, "no memory for %lld reference images", (long long)n);
     for (int64_t i = 0; i < n; i++) {
@@ -194,18 +203,19 @@ static xd_status check_numbers(const xd_pass_run *t, xd_err *e)
     const xd_dit_info *d = &t->m->dit;
     const char        *of = t->m->part.class_name;
     if (!isfinite(t->p.timestep))
-        return xd_fail(e, XD_EINVAL, "timestep is %g; it must be from 0 to 1000",
-                       t->p.timestep);
+        return xd_fail(e, XD_EINVAL, "timestep is %g; it must be from 0 to 1000", t->p.timestep);
     if (d->guided && !isfinite(t->p.guidance))
-        return xd_fail(e, XD_EINVAL, "guidance is %g, but %s needs a guidance scale",
-                       t->p.guidance, of);
+        return xd_fail(e, XD_EINVAL, "guidance is %g, but %s needs a guidance scale", t->p.guidance,
+                       of);
     if (!d->guided && !isnan(t->p.guidance))
-        return xd_fail(e, XD_EINVAL, "guidance is %g, but %s has no guidance input",
-                       t->p.guidance, of);
+        return xd_fail(e, XD_EINVAL, "guidance is %g, but %s has no guidance input", t->p.guidance,
+                       of);
     if (!(t->p.height >= 0 && t->p.width >= 0 && isfinite(t->p.height + t->p.width)) ||
         (d->micro && !(t->p.height > 0 && t->p.width > 0)))
-        return xd_fail(e, XD_EINVAL, "height and width are %g and %g; they must be the image's, in "
-                       "pixels", t->p.height, t->p.width);
+        return xd_fail(e, XD_EINVAL,
+                       "height and width are %g and %g; they must be the image's, in "
+                       "pixels",
+                       t->p.height, t->p.width);
     return XD_OK;
 }
 
@@ -237,9 +247,10 @@ xd_status xd_module_predicted(const xd_module *m, int nd, const int64_t *latents
     if (m->part.kind != XD_KIND_DIT)
         return no_transformer(m, e);
     if (nd < 2 || nd > 4 || latents[at] != (nd == 2 ? C * cells : C))
-        return xd_fail(e, XD_EINVAL, "latents have %d dimensions and %lld channels; %s needs "
-                       "cells [T,%lld,h,w] or tokens [N,%lld]", nd,
-                       (long long)(nd < 2 || nd > 4 ? 0 : latents[at]), m->part.class_name,
+        return xd_fail(e, XD_EINVAL,
+                       "latents have %d dimensions and %lld channels; %s needs "
+                       "cells [T,%lld,h,w] or tokens [N,%lld]",
+                       nd, (long long)(nd < 2 || nd > 4 ? 0 : latents[at]), m->part.class_name,
                        (long long)C, (long long)(C * cells));
     memcpy(prediction, latents, (size_t)nd * sizeof *latents);
     prediction[at] = nd == 2 ? d->lat_ch * cells : d->lat_ch;

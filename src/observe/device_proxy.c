@@ -168,21 +168,40 @@ void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real_dev, void (*close)(xd
 {
     w->real = real_dev;
     w->mem = (xd_dev_ops){
-        .get = proxy_get, .put = proxy_put, .sync = proxy_sync, .memory = proxy_memory,
-        .upload = proxy_upload, .download = proxy_download, .fill = proxy_fill, .owns = proxy_owns,
-        .pin = real_dev->mem->pin ? proxy_pin : NULL, .unpin = proxy_unpin,
-        .pin_pages = proxy_pin_pages, .unpin_pages = proxy_unpin_pages, .fetch = proxy_fetch,
-        .fetched = proxy_fetched, .link = real_dev->mem->link ? proxy_link : NULL,
+        .get = proxy_get,
+        .put = proxy_put,
+        .sync = proxy_sync,
+        .memory = proxy_memory,
+        .upload = proxy_upload,
+        .download = proxy_download,
+        .fill = proxy_fill,
+        .owns = proxy_owns,
+        .pin = real_dev->mem->pin ? proxy_pin : NULL,
+        .unpin = proxy_unpin,
+        .pin_pages = proxy_pin_pages,
+        .unpin_pages = proxy_unpin_pages,
+        .fetch = proxy_fetch,
+        .fetched = proxy_fetched,
+        .link = real_dev->mem->link ? proxy_link : NULL,
         .bandwidth = real_dev->mem->bandwidth ? proxy_bandwidth : NULL,
         .identity = proxy_identity,
-        .compute = proxy_compute, .best = proxy_best, .peak = proxy_peak,
-        .kernel_bytes = kernel_bytes, .forget = proxy_forget, .close = close,
+        .compute = proxy_compute,
+        .best = proxy_best,
+        .peak = proxy_peak,
+        .kernel_bytes = kernel_bytes,
+        .forget = proxy_forget,
+        .close = close,
     };
     if (real_dev->mem->stamp)
         w->mem.stamp = proxy_stamp, w->mem.stamps = proxy_stamps;
     w->ops = (xd_ops){
-        .name = real_dev->ops->name, .scratch = scratch, .pack_size = pack_size,
-        .pack_tmp = pack_tmp, .pack = pack, .pack_band = pack_band, .pack_rows = pack_rows,
+        .name = real_dev->ops->name,
+        .scratch = scratch,
+        .pack_size = pack_size,
+        .pack_tmp = pack_tmp,
+        .pack = pack,
+        .pack_band = pack_band,
+        .pack_rows = pack_rows,
     };
     w->dev.host_memory = real_dev->host_memory;
     w->dev.rotates = real_dev->rotates;

@@ -78,9 +78,8 @@ void xd_profile_reset(xd_profile *p)
 const char *xd_op_name(xd_op op)
 {
     static const char *const names[XD_NOPS] = {
-        "gemm", "attention", "norm", "moments", "group norm", "activation",
-        "gated add", "axpby", "convolution", "resize", "lookup", "copy",
-        "norm and rope", "rotation",
+        "gemm",  "attention",   "norm",   "moments", "group norm", "activation",    "gated add",
+        "axpby", "convolution", "resize", "lookup",  "copy",       "norm and rope", "rotation",
     };
     return names[op];
 }

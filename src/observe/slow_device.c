@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "observe/device_proxy.h"
 
-typedef struct slowed {         /* the proxy must be first: an xd_dev * is cast to slowed * */
+typedef struct slowed { /* the proxy must be first: an xd_dev * is cast to slowed * */
     xd_device_proxy w;
     double          factor;
 } slowed;
@@ -71,7 +71,7 @@ xd_status xd_slow_device(xd_dev **d, int rank, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a slow device");
     n->factor = f;
     n->w.dev = **d;
-    n->w.dev.graphs = NULL;     /* no CUDA graphs: the proxy could not slow down their kernels */
+    n->w.dev.graphs = NULL; /* no CUDA graphs: the proxy could not slow down their kernels */
     xd_device_proxy_open(&n->w, *d, close_device);
     XD_KERNELS(PUT)
     *d = &n->w.dev;

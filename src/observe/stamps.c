@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { FULL = 8192 };           /* number of queued ops after which timestamps must be read */
+enum { FULL = 8192 }; /* number of queued ops after which timestamps must be read */
 
 void xd_stamps_open(xd_stamps *s, xd_dev *d)
 {

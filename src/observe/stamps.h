@@ -9,11 +9,11 @@
 
 typedef struct xd_stamped {
     xd_op   op;
-    int64_t begin, end;        /* before xd_stamps_read: indices into `ns`; after it: times in ns */
+    int64_t begin, end; /* before xd_stamps_read: indices into `ns`; after it: times in ns */
 } xd_stamped;
 
 typedef struct xd_stamps {
-    xd_dev     *dev;            /* device with timestamps; NULL: the device is synchronous */
+    xd_dev     *dev; /* device with timestamps; NULL: the device is synchronous */
     xd_stamped *v;
     int64_t    *ns;
     int         n, cap;

@@ -52,7 +52,7 @@ void xd_trace_put(xd_trace *t, xd_event ev)
 {
     if (t->n == t->cap) {
         xd_event *more = t->cap < MAX_EVENTS ? realloc(t->ev, (size_t)t->cap * 2 * sizeof *more)
-                                              : NULL;
+                                             : NULL;
         if (!more) {
             t->lost++;
             return;

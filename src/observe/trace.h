@@ -18,74 +18,84 @@
  * thread are nested, and events of the device follow each other; XD_EV_FLIGHT events may
  * overlap. */
 typedef enum xd_event_kind {
-    XD_EV_PHASE,                /* a phase of the request; field a: index of the phase's name */
-    XD_EV_STEP,                 /* a denoising step; field a: index of the step */
+    XD_EV_PHASE, /* a phase of the request; field a: index of the phase's name */
+    XD_EV_STEP,  /* a denoising step; field a: index of the step */
     /* A forward pass of the transformer; a: step, b: patch or XD_ALL, c: index of the guidance
      * pass. */
     XD_EV_PIECE,
-    XD_EV_BLOCK,                /* a block of a network; field a: index of the block */
-    XD_EV_SAMPLER,              /* the sampler's part of a step; a: step, b: patch or XD_ALL */
-    XD_EV_OP,                   /* a call of a kernel; field a: the kernel's xd_op */
+    XD_EV_BLOCK,   /* a block of a network; field a: index of the block */
+    XD_EV_SAMPLER, /* the sampler's part of a step; a: step, b: patch or XD_ALL */
+    XD_EV_OP,      /* a call of a kernel; field a: the kernel's xd_op */
     /* A call of the communicator, which begins a message. a: kind of call and group of ranks
      * (xd_event), b: peer rank or -1, c: index of the message. */
     XD_EV_CALL,
     /* The time in which the rank waits for messages. a and b describe the first of these messages,
      * as in XD_EV_CALL. */
     XD_EV_WAIT,
-    XD_EV_FLIGHT,               /* a message in flight, from its call to the end of the wait */
-    XD_EV_DEVICE,               /* an op that ran on an asynchronous device; a: the xd_op */
+    XD_EV_FLIGHT, /* a message in flight, from its call to the end of the wait */
+    XD_EV_DEVICE, /* an op that ran on an asynchronous device; a: the xd_op */
 } xd_event_kind;
 
 typedef enum xd_call {
-    XD_CALL_ALLREDUCE, XD_CALL_BCAST, XD_CALL_GATHER, XD_CALL_EXCHANGE, XD_CALL_SEND,
-    XD_CALL_RECV, XD_CALL_BARRIER, XD_NCALLS,
+    XD_CALL_ALLREDUCE,
+    XD_CALL_BCAST,
+    XD_CALL_GATHER,
+    XD_CALL_EXCHANGE,
+    XD_CALL_SEND,
+    XD_CALL_RECV,
+    XD_CALL_BARRIER,
+    XD_NCALLS,
 } xd_call;
 
 /* Kinds of groups of ranks. Values below XD_NAXES are the axes of the plan (xd_axis), which are
  * groups of ranks, too. */
 enum {
-    XD_GROUP_TOKENS = XD_NAXES, XD_GROUP_REPLICA, XD_GROUP_BANDS, XD_GROUP_ALL, XD_NGROUPS,
+    XD_GROUP_TOKENS = XD_NAXES,
+    XD_GROUP_REPLICA,
+    XD_GROUP_BANDS,
+    XD_GROUP_ALL,
+    XD_NGROUPS,
 };
 
 typedef struct xd_event {
-    int64_t t0, t1;             /* begin and end in ns on this rank's clock */
-    int64_t bytes;          /* bytes sent to other ranks; bytes received if the call is a receive */
+    int64_t t0, t1; /* begin and end in ns on this rank's clock */
+    int64_t bytes;  /* bytes sent to other ranks; bytes received if the call is a receive */
     /* a, b, c depend on the kind; for messages, a = xd_call + 16 * group and b = peer rank or
      * -1. */
     int32_t kind, a, b, c;
 } xd_event;
 
-typedef struct xd_flight {      /* a message for which the rank has not waited yet */
+typedef struct xd_flight { /* a message for which the rank has not waited yet */
     xd_req   r;
     xd_event ev;
 } xd_flight;
 
 typedef struct xd_trace {
     char      *path;
-    int        on;              /* 1: events are recorded; 0: events are ignored */
+    int        on; /* 1: events are recorded; 0: events are ignored */
     xd_event  *ev;
-    int64_t    n, cap, lost;    /* `lost`: events that were dropped because memory was short */
-    int        phase;           /* index of the current phase of the request; -1: none */
+    int64_t    n, cap, lost; /* `lost`: events that were dropped because memory was short */
+    int        phase;        /* index of the current phase of the request; -1: none */
     int64_t    phase_t0;
-    int        requests;        /* number of requests that were recorded so far */
+    int        requests; /* number of requests that were recorded so far */
     xd_flight *fly;
     int        nfly, capfly;
-    xd_stamps  device;          /* timestamps of ops whose device times have not been read yet */
+    xd_stamps  device; /* timestamps of ops whose device times have not been read yet */
 } xd_trace;
 
 /* Starts a recorder in phase "open". path: file for the trace, checked only when it is written. */
 xd_status xd_trace_open(xd_trace **t, const char *path, xd_err *e);
 void      xd_trace_close(xd_trace **t);
 
-int64_t xd_trace_now(const xd_trace *t);        /* time in ns; 0 without a recorder */
+int64_t     xd_trace_now(const xd_trace *t); /* time in ns; 0 without a recorder */
 /* Records an event from t0 to now. */
-void    xd_trace_add(xd_trace *t, xd_event_kind kind, int64_t t0, int a, int b, int c);
+void        xd_trace_add(xd_trace *t, xd_event_kind kind, int64_t t0, int a, int b, int c);
 /* Ends the current phase of the request and begins another phase: "open", "prepare", "text",
  * "load", "denoise", "decode", "collect", "finish"; NULL: none. */
-void    xd_trace_phase(xd_trace *t, const char *name);
+void        xd_trace_phase(xd_trace *t, const char *name);
 const char *xd_trace_phase_name(int phase);
 /* Records an event that the caller has filled in completely. */
-void    xd_trace_put(xd_trace *t, xd_event ev);
+void        xd_trace_put(xd_trace *t, xd_event ev);
 
 /* xd_trace_device replaces a device by a proxy that records the device's kernels. xd_trace_comm
  * replaces a communicator by a proxy that records messages. Communicators that are split from this
@@ -105,6 +115,6 @@ void      xd_trace_topo(const xd_trace *t, const xd_topo *topo);
 
 /* Begins the recording of another request in phase "prepare". Discards the events of the previous
  * request, but keeps the events from before the first request. */
-void    xd_trace_again(xd_trace *t);
+void xd_trace_again(xd_trace *t);
 
 #endif

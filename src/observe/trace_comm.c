@@ -14,7 +14,7 @@ typedef struct noted { /* `c` must be first: comm_of casts an xd_comm * to noted
     xd_comm   c;
     xd_comm  *real, *count;
     xd_trace *t;
-    int       group;            /* kind of group: XD_GROUP_ALL, an axis, ... */
+    int       group; /* kind of group: XD_GROUP_ALL, an axis, ... */
     /* rank i of this communicator is rank base + i * unit of the ranks that the plan uses */
     int       base, unit;
     /* [size]: for each rank, the number of messages sent to the rank (out) and received from the
@@ -91,15 +91,15 @@ static int64_t counted_bytes(const noted *m)
         return record_begin(m, call, -1, t0, counted_bytes(m), r);                                 \
     }
 
-COLLECTIVE(allreduce, XD_CALL_ALLREDUCE, (xd_comm *c, xd_tensor io, xd_red op), io, op)
-COLLECTIVE(bcast, XD_CALL_BCAST, (xd_comm *c, xd_tensor io, int root), io, root)
-COLLECTIVE(gather, XD_CALL_GATHER,
-           (xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in), out, rows, in)
-COLLECTIVE(circulate, XD_CALL_GATHER, (xd_comm *c, const xd_tensor *part), part)
-COLLECTIVE(exchange, XD_CALL_EXCHANGE,
-           (xd_comm *c, const xd_tensor *give, const xd_tensor *get), give, get)
+COLLECTIVE(allreduce, XD_CALL_ALLREDUCE, (xd_comm * c, xd_tensor io, xd_red op), io, op)
+COLLECTIVE(bcast, XD_CALL_BCAST, (xd_comm * c, xd_tensor io, int root), io, root)
+COLLECTIVE(gather, XD_CALL_GATHER, (xd_comm * c, xd_tensor out, const int64_t *rows, xd_tensor in),
+           out, rows, in)
+COLLECTIVE(circulate, XD_CALL_GATHER, (xd_comm * c, const xd_tensor *part), part)
+COLLECTIVE(exchange, XD_CALL_EXCHANGE, (xd_comm * c, const xd_tensor *give, const xd_tensor *get),
+           give, get)
 
-COLLECTIVE(exchange_views, XD_CALL_EXCHANGE, (xd_comm *c, const xd_tensor *give, xd_tensor *get),
+COLLECTIVE(exchange_views, XD_CALL_EXCHANGE, (xd_comm * c, const xd_tensor *give, xd_tensor *get),
            give, get)
 
 static xd_req trace_places(xd_comm *c, const xd_tensor *give, xd_tensor *get)
@@ -268,12 +268,28 @@ static void end_all(xd_comm *c, int code)
 
 static const xd_comm_ops ops = {
     .name = "trace",
-    .split = trace_split, .split_host = split_host, .close = trace_close, .allreduce = allreduce,
-    .bcast = bcast, .gather = gather, .circulate = circulate, .exchange = exchange,
-    .exchange_views = exchange_views, .exchange_places = trace_places, .send = trace_send,
-    .recv = trace_recv, .wait = trace_wait, .test = trace_test, .drop = trace_drop,
-    .poke = trace_poke, .barrier = trace_barrier, .share = trace_share, .window_open = window_open,
-    .in_window = in_window, .window_close = window_close, .abort = end_all,
+    .split = trace_split,
+    .split_host = split_host,
+    .close = trace_close,
+    .allreduce = allreduce,
+    .bcast = bcast,
+    .gather = gather,
+    .circulate = circulate,
+    .exchange = exchange,
+    .exchange_views = exchange_views,
+    .exchange_places = trace_places,
+    .send = trace_send,
+    .recv = trace_recv,
+    .wait = trace_wait,
+    .test = trace_test,
+    .drop = trace_drop,
+    .poke = trace_poke,
+    .barrier = trace_barrier,
+    .share = trace_share,
+    .window_open = window_open,
+    .in_window = in_window,
+    .window_close = window_close,
+    .abort = end_all,
 };
 
 xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e)

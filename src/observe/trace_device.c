@@ -8,7 +8,7 @@
 #include "observe/device_proxy.h"
 #include "observe/trace.h"
 
-typedef struct noted {          /* the proxy must be first: an xd_dev * is cast to noted * */
+typedef struct noted { /* the proxy must be first: an xd_dev * is cast to noted * */
     xd_device_proxy w;
     /* recorder of events, which also queues the device's timestamps (t->device) */
     xd_trace       *t;

@@ -15,7 +15,7 @@
 extern const xd_method xd_method_displaced;
 
 typedef struct displaced {
-    xd_hooks         hooks;
+    xd_hooks       hooks;
     const xd_topo *topo;
     xd_dev        *dev;
     xd_dtype       type;
@@ -31,7 +31,7 @@ typedef struct displaced {
      * token rows of each ring member */
     int64_t        now, *rows;
     xd_kv         *seg;
-    xd_req        *req;         /* [attention layers][2]: pending exchanges of K and of V */
+    xd_req        *req; /* [attention layers][2]: pending exchanges of K and of V */
     int            first, nlayers, sites, count;
 } displaced;
 
@@ -61,11 +61,11 @@ static void finish_exchange(xd_exec *x, displaced *s, int64_t i)
 
 static void displaced_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
-    displaced    *s = m->priv;
-    xd_comm      *c = s->topo->group[XD_RING];
+    displaced *s = m->priv;
+    xd_comm   *c = s->topo->group[XD_RING];
     int64_t i = (xd_my_pass(x, s->topo) * s->nlayers + (x->layer - s->first)) * s->sites + x->site,
             at = 0;
-    finish_exchange(x, s, i);   /* waits for the exchange that was begun in the previous step */
+    finish_exchange(x, s, i); /* waits for the exchange that was begun in the previous step */
     s->now = 0;
     for (int r = 0; r < c->size; r++)
         s->now += s->rows[r] = xd_member_rows(x->lay, s->topo, XD_ALL, r);
@@ -84,10 +84,10 @@ static void displaced_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     at = 0;
     for (int r = 0; r < c->size; at += s->rows[r++]) {
         int fresh = r == c->rank;
-        s->seg[r].k =
-            fresh ? stored_view(s, i, 2) : xd_piece_of(stored_view(s, i, 0), at, s->rows[r]);
-        s->seg[r].v =
-            fresh ? stored_view(s, i, 3) : xd_piece_of(stored_view(s, i, 1), at, s->rows[r]);
+        s->seg[r].k = fresh ? stored_view(s, i, 2)
+                            : xd_piece_of(stored_view(s, i, 0), at, s->rows[r]);
+        s->seg[r].v = fresh ? stored_view(s, i, 3)
+                            : xd_piece_of(stored_view(s, i, 1), at, s->rows[r]);
     }
     xd_attn_args b = *a;
     b.kv = s->seg;

@@ -24,10 +24,10 @@ extern const xd_method xd_method_fast_attn;
  * residual (REST). NEW_OUTPUT and NEW_REST are used only while a table of choices is searched. */
 enum { OUTPUT, REST, NEW_OUTPUT, NEW_REST, KINDS };
 
-typedef struct slot {           /* state kept for one pass, block and attention layer */
-    int64_t rows;               /* number of rows of the kept output; 0: none */
-    int     step;               /* step in which the kept output was computed */
-    int     rest_step;          /* step in which the kept residual was computed; -1: none */
+typedef struct slot {  /* state kept for one pass, block and attention layer */
+    int64_t rows;      /* number of rows of the kept output; 0: none */
+    int     step;      /* step in which the kept output was computed */
+    int     rest_step; /* step in which the kept residual was computed; -1: none */
 } slot;
 
 typedef struct fast {
@@ -40,11 +40,11 @@ typedef struct fast {
     /* [blocks][XD_ATTN_WAYS]: for each block, the error of each way to compute attention; < 0:
      * unknown. */
     double        *loss;
-    float         *host;        /* copies of two outputs in host memory */
+    float         *host; /* copies of two outputs in host memory */
     int64_t        rows, heads, head_dim;
     xd_dtype       type;
     int            first, nlayers, sites, npass;
-    int            windows;     /* 1: the table has ways with windows */
+    int            windows; /* 1: the table has ways with windows */
     int            kinds;
 } fast;
 
@@ -324,15 +324,16 @@ static xd_status open_fast_attn(const xd_method_args *a, const xd_hooks *next, x
     s->first = a->first, s->nlayers = a->last - a->first, s->sites = a->sites;
     s->npass = xd_my_passes(a);
     s->heads = a->heads, s->head_dim = a->head_dim;
-    s->rows = xd_own_rows(a->lay, XD_ALL, xd_topo_sp(a->topo, a->topo->at[XD_ULYSSES],
-                                                     a->topo->at[XD_RING]));
+    s->rows = xd_own_rows(a->lay, XD_ALL,
+                          xd_topo_sp(a->topo, a->topo->at[XD_ULYSSES], a->topo->at[XD_RING]));
     s->windows = a->ways->limit > 0 ? a->window && (a->window[0] | a->window[1] | a->window[2])
                                     : xd_attn_table_has(a->ways, xd_attn_has_window);
     s->kinds = 1 + s->windows;
     const int measures = a->ways->limit > 0, count = s->npass * s->nlayers * s->sites,
               ready = !measures || open_losses(s);
     s->hooks.bytes = (size_t)(s->rows * s->heads * s->head_dim) * xd_dtype_size(s->type) *
-                     (size_t)(count * s->kinds) + 64;
+                         (size_t)(count * s->kinds) +
+                     64;
     s->slots = calloc((size_t)count + 1, sizeof *s->slots);
     s->mem = s->dev->mem->get(s->dev, s->hooks.bytes);
     *out = &s->hooks;

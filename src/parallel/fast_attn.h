@@ -23,10 +23,10 @@ typedef enum xd_attn_way {
 
 /* Blocks and steps outside the table use XD_ATTN_FULL. */
 typedef struct xd_attn_table {
-    int      lead;              /* number of transformer blocks before the table's first block */
+    int      lead; /* number of transformer blocks before the table's first block */
     int      blocks, steps;
-    uint8_t *way; /* [blocks][steps] way (xd_attn_way) of each block and step; NULL: no table */
-    double   limit;             /* > 0: compute every attention in full, and fill `found` with the
+    uint8_t *way;   /* [blocks][steps] way (xd_attn_way) of each block and step; NULL: no table */
+    double   limit; /* > 0: compute every attention in full, and fill `found` with the
                                    ways whose relative error is below this limit */
     /* [blocks][steps]: the ways that a search has found. If several images led to different ways
      * for an entry, the entry is the way that saves the least work. */
@@ -37,7 +37,8 @@ static inline xd_attn_way xd_attn_way_at(const xd_attn_table *t, int layer, int 
 {
     const int block = layer - t->lead;
     return block < 0 || block >= t->blocks || step >= t->steps
-               ? XD_ATTN_FULL : (xd_attn_way)t->way[block * t->steps + step];
+               ? XD_ATTN_FULL
+               : (xd_attn_way)t->way[block * t->steps + step];
 }
 
 static inline int xd_attn_has_window(xd_attn_way w)

@@ -16,9 +16,9 @@
 extern const xd_method xd_method_halo;
 
 typedef struct halo {
-    xd_hooks     hooks;
+    xd_hooks   hooks;
     xd_comm   *c;
-    int64_t    scale;           /* rows of the current feature map per latent row */
+    int64_t    scale; /* rows of the current feature map per latent row */
     xd_tensor *give, *get;
     int64_t   *rows;
 } halo;
@@ -65,17 +65,17 @@ static xd_tensor rows_view(xd_tensor t, int64_t first, xd_span s)
 typedef struct edge {
     xd_span   out, need;
     xd_tensor in;
-    xd_tensor plus;             /* residual that is added to the edge rows */
+    xd_tensor plus; /* residual that is added to the edge rows */
 } edge;
 
-typedef struct band_conv {      /* convolution of this rank's band of rows */
+typedef struct band_conv { /* convolution of this rank's band of rows */
     const xd_conv *a;
-    int64_t scale, out_scale, height;
-    xd_span mine, out;          /* mine: input rows of the band; out: output rows of the band */
-    xd_span inner;              /* output rows that need only this rank's input rows */
+    int64_t        scale, out_scale, height;
+    xd_span        mine, out; /* mine: input rows of the band; out: output rows of the band */
+    xd_span        inner;     /* output rows that need only this rank's input rows */
     /* 1: the kernel spans several frames, and the edge rows are computed twice (see run_inner). */
-    int     over;
-    edge    e[2];               /* edges above and below the inner rows */
+    int            over;
+    edge           e[2]; /* edges above and below the inner rows */
 } band_conv;
 
 static int is_inner(const band_conv *k, int64_t row)
@@ -190,10 +190,12 @@ static void run_inner(xd_exec *x, const xd_hooks *next, band_conv *k)
  * need. */
 static void halo_conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
 {
-    halo         *h = m->priv;
+    halo           *h = m->priv;
     const xd_hooks *next = m->next;
-    band_conv     k = { .a = a, .scale = a->in.d[2] / x->lay->grid[2],
-                        .out_scale = a->out.d[2] / x->lay->grid[2], .over = a->w->kernel[0] > 1 };
+    band_conv       k = { .a = a,
+                          .scale = a->in.d[2] / x->lay->grid[2],
+                          .out_scale = a->out.d[2] / x->lay->grid[2],
+                          .over = a->w->kernel[0] > 1 };
     while (!next->conv)
         next = next->next;
     h->scale = k.out_scale;
@@ -205,10 +207,10 @@ static void halo_conv(xd_exec *x, const xd_hooks *m, xd_conv *a)
     k.height = x->lay->len[XD_IMG] * k.scale;
     k.mine = band_of(x, h->c->rank, k.scale);
     k.out = band_of(x, h->c->rank, k.out_scale);
-    xd_check(x, a->in.d[1] == k.mine.n && a->out.d[1] == k.out.n &&
-             (!k.over || k.scale == k.out_scale),
-             "parallel VAE: a band has %lld rows, expected %lld", (long long)a->in.d[1],
-             (long long)k.mine.n);
+    xd_check(
+        x, a->in.d[1] == k.mine.n && a->out.d[1] == k.out.n && (!k.over || k.scale == k.out_scale),
+        "parallel VAE: a band has %lld rows, expected %lld", (long long)a->in.d[1],
+        (long long)k.mine.n);
     find_edges(x, &k);
     for (int i = 0; i < 2; i++) {
         xd_span keep = intersect(k.mine, k.e[i].need);
@@ -255,10 +257,10 @@ static void set_halo_views(xd_exec *x, halo *h, int64_t height, const int reach[
 
 static void halo_rows(xd_exec *x, const xd_hooks *m, xd_halo_args *a)
 {
-    halo      *h = m->priv;
-    const int  reach[2] = { a->lo, a->hi };
-    xd_span    need[2];
-    xd_tensor  in = a->in, *to[2] = { &a->above, &a->below }, side[2];
+    halo     *h = m->priv;
+    const int reach[2] = { a->lo, a->hi };
+    xd_span   need[2];
+    xd_tensor in = a->in, *to[2] = { &a->above, &a->below }, side[2];
     h->scale = in.d[2] / x->lay->grid[2];
     int64_t height = x->lay->len[XD_IMG] * h->scale;
     xd_span mine = band_of(x, h->c->rank, h->scale);
@@ -283,7 +285,7 @@ static void halo_rows(xd_exec *x, const xd_hooks *m, xd_halo_args *a)
 static void halo_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partial,
                         xd_tensor sums, int64_t *rows)
 {
-    halo     *h = m->priv;
+    halo *h = m->priv;
     h->scale = wide / x->lay->grid[2];
     size_t    mark = xd_arena_mark(x->tmp);
     int64_t   total = x->lay->len[XD_IMG] * h->scale, n = partial.d[1] * partial.d[2];
@@ -318,7 +320,7 @@ static void halo_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     for (int r = 0; r < h->c->size; r++)
         total += h->rows[r] = band_of(x, r, h->scale).n * wide;
     for (int i = 0; i < 2; i++) {
-        int64_t n = h->rows[h->c->rank];
+        int64_t   n = h->rows[h->c->rank];
         xd_tensor mine = xd_new_as(x, in[i].type, 4, (int64_t[]){ 1, n, H, D });
         all[i] = xd_new_as(x, in[i].type, 4, (int64_t[]){ 1, total, H, D });
         xd_copy_to(x, mine, in[i]);
@@ -352,8 +354,12 @@ static xd_status open_halo(const xd_method_args *a, const xd_hooks *next, xd_hoo
     halo *h = calloc(1, sizeof *h);
     if (!h)
         return xd_fail(e, XD_ENOMEM, "no memory for the parallel VAE");
-    h->hooks = (xd_hooks){ .attn = halo_attn, .conv = halo_conv, .halo = halo_rows,
-                           .rowsum = halo_rowsum, .next = next, .priv = h };
+    h->hooks = (xd_hooks){ .attn = halo_attn,
+                           .conv = halo_conv,
+                           .halo = halo_rows,
+                           .rowsum = halo_rowsum,
+                           .next = next,
+                           .priv = h };
     h->c = a->rows;
     h->scale = 1;
     h->give = calloc((size_t)h->c->size, sizeof *h->give);

@@ -4,14 +4,22 @@
 xd_status xd_kept_open(xd_kept *k, const xd_method_args *a, int64_t rows, const char *whose,
                        xd_err *e)
 {
-    *k = (xd_kept){ .topo = a->topo, .dev = a->dev, .rows = rows, .heads = xd_my_heads(a),
-                    .head_dim = a->head_dim, .type = a->act, .first = a->first,
-                    .nlayers = a->last - a->first, .sites = a->sites };
+    *k = (xd_kept){ .topo = a->topo,
+                    .dev = a->dev,
+                    .rows = rows,
+                    .heads = xd_my_heads(a),
+                    .head_dim = a->head_dim,
+                    .type = a->act,
+                    .first = a->first,
+                    .nlayers = a->last - a->first,
+                    .sites = a->sites };
     k->bytes = (size_t)(2 * rows * k->heads * k->head_dim) * xd_dtype_size(k->type) *
-               (size_t)(xd_my_passes(a) * k->nlayers * k->sites) + 64;
+                   (size_t)(xd_my_passes(a) * k->nlayers * k->sites) +
+               64;
     k->mem = k->dev->mem->get(k->dev, k->bytes);
-    return k->mem ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for the %s of %s's keys and values",
-                                    xd_size_text((double)k->bytes).s, whose);
+    return k->mem ? XD_OK
+                  : xd_fail(e, XD_ENOMEM, "no memory for the %s of %s's keys and values",
+                            xd_size_text((double)k->bytes).s, whose);
 }
 
 void xd_kept_close(xd_kept *k)

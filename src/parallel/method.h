@@ -14,38 +14,38 @@
 typedef enum xd_method_use { XD_FOR_DIT, XD_FOR_VAE, XD_FOR_TEXT } xd_method_use;
 
 typedef struct xd_method_args {
-    xd_method_use     what;
-    const xd_topo   *topo;
+    xd_method_use         what;
+    const xd_topo        *topo;
     /* For a transformer: layout of the tokens. For a VAE: layout of the latents' rows, which are
      * split over the ranks of the group `rows`. */
-    const xd_layout *lay;
-    xd_dev          *dev; /* device; while memory is counted, a device that computes nothing */
-    xd_dtype         act;       /* compute type */
+    const xd_layout      *lay;
+    xd_dev               *dev; /* device; while memory is counted, a device that computes nothing */
+    xd_dtype              act; /* compute type */
     /* For a transformer. heads: attention heads that this tensor-parallel rank has; head_dim:
      * elements per head. */
-    int64_t          heads, head_dim;
-    int              sites;     /* for a transformer: self-attention layers per block */
+    int64_t               heads, head_dim;
+    int                   sites; /* for a transformer: self-attention layers per block */
     /* transformer: blocks [first, last) of this rank's pipeline stage */
-    int              first, last;
-    int              npass;     /* for a transformer: guidance passes per step, on all cfg ranks */
+    int                   first, last;
+    int                   npass; /* for a transformer: guidance passes per step, on all cfg ranks */
     /* For a transformer, 1: the ring axis uses the previous step's keys and values
      * (DistriFusion). */
-    int              displaced;
+    int                   displaced;
     /* For a transformer: [t,h,w] size of the attention window in image tokens (0: the complete
      * axis); NULL: no window. */
-    const int64_t   *window;
+    const int64_t        *window;
     /* For a transformer: table of the attention outputs that are reused (fast_attn.h); NULL:
      * none. */
     struct xd_attn_table *ways;
-    xd_comm         *rows;      /* for a VAE: ranks that split the image's rows, or NULL */
+    xd_comm              *rows; /* for a VAE: ranks that split the image's rows, or NULL */
 } xd_method_args;
 
-typedef struct xd_method {        /* a parallel method; its file exports only this struct */
-    const char *name;           /* name of the method, "ulysses" */
+typedef struct xd_method { /* a parallel method; its file exports only this struct */
+    const char *name;      /* name of the method, "ulysses" */
     /* Opens the method's hooks, which are called before the hooks `next`. Sets *out to NULL if the
      * method has nothing to do. */
-    xd_status (*open)(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e);
-    void      (*close)(xd_hooks *m);
+    xd_status   (*open)(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e);
+    void        (*close)(xd_hooks *m);
 } xd_method;
 
 /* All parallel methods, in the order in which a stack calls their hooks; the array ends with
@@ -54,10 +54,10 @@ extern const xd_method *const xd_methods[];
 
 enum { XD_MAXMETHODS = 12 };
 typedef struct xd_method_stack {
-    const xd_hooks *head;         /* first entry of the stack, for xd_exec.hooks */
+    const xd_hooks         *head;    /* first entry of the stack, for xd_exec.hooks */
     const xd_method *const *methods; /* the list of methods of this stack, which ends with NULL */
-    xd_hooks       *open[XD_MAXMETHODS];
-    size_t        bytes;        /* bytes of device memory that the methods use until close */
+    xd_hooks               *open[XD_MAXMETHODS];
+    size_t                  bytes; /* bytes of device memory that the methods use until close */
 } xd_method_stack;
 xd_status xd_method_stack_open(xd_method_stack *c, const xd_method_args *a, xd_err *e);
 /* Opens a stack of the given parallel methods instead of the methods in xd_methods. Refuses more

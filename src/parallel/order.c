@@ -41,8 +41,8 @@ int xd_pick_keys(xd_exec *x, const xd_attn_args *a, int64_t first, int64_t n, xd
             continue;
         if (!xd_check(x, segs < room, "attention: keys in more than %d segments", room))
             break;
-        seg[segs++] = (xd_kv){ xd_piece_of(a->kv[i].k, first, some),
-                               xd_piece_of(a->kv[i].v, first, some) };
+        seg[segs++] =
+            (xd_kv){ xd_piece_of(a->kv[i].k, first, some), xd_piece_of(a->kv[i].v, first, some) };
         first += some;
         n -= some;
     }

@@ -17,7 +17,7 @@ typedef struct references {
     xd_hooks hooks;
     xd_kept  kept;
     xd_kv   *seg;
-    int      room;              /* max number of segments in `seg` */
+    int      room; /* max number of segments in `seg` */
 } references;
 
 /* Stores rows [first, first + n) of the reference images' keys and values. */

@@ -6,20 +6,19 @@
 #include <string.h>
 
 extern const xd_method xd_method_ulysses, xd_method_stale, xd_method_displaced, xd_method_ring,
-                       xd_method_halo, xd_method_tensor,
-                       xd_method_window, xd_method_references, xd_method_fast_attn;
+    xd_method_halo, xd_method_tensor, xd_method_window, xd_method_references, xd_method_fast_attn;
 
 const xd_method *const xd_methods[] = {
-    &xd_method_fast_attn, /* DiTFastAttn: reuses attention outputs of earlier steps or passes */
-    &xd_method_ulysses, /* Ulysses: exchanges tokens for heads, so later hooks get fewer heads */
-    &xd_method_stale,           /* PipeFusion: adds K, V of the other patches */
-    &xd_method_references,      /* without PipeFusion: adds stored K, V of reference images */
-    &xd_method_displaced,       /* DistriFusion: adds other ranks' K, V of the last step */
-    &xd_method_ring,            /* ring attention: adds the K, V of the other ring ranks */
-    &xd_method_halo,            /* parallel VAE: one band of image rows for each rank */
-    &xd_method_tensor,          /* sums the partial results of tensor shards */
-    &xd_method_window,          /* local attention: tiles of queries attend to boxes of keys */
-    NULL,                       /* end of the list; the attention kernel is called last */
+    &xd_method_fast_attn,  /* DiTFastAttn: reuses attention outputs of earlier steps or passes */
+    &xd_method_ulysses,    /* Ulysses: exchanges tokens for heads, so later hooks get fewer heads */
+    &xd_method_stale,      /* PipeFusion: adds K, V of the other patches */
+    &xd_method_references, /* without PipeFusion: adds stored K, V of reference images */
+    &xd_method_displaced,  /* DistriFusion: adds other ranks' K, V of the last step */
+    &xd_method_ring,       /* ring attention: adds the K, V of the other ring ranks */
+    &xd_method_halo,       /* parallel VAE: one band of image rows for each rank */
+    &xd_method_tensor,     /* sums the partial results of tensor shards */
+    &xd_method_window,     /* local attention: tiles of queries attend to boxes of keys */
+    NULL,                  /* end of the list; the attention kernel is called last */
 };
 
 xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *methods,
@@ -31,8 +30,10 @@ xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *me
     while (methods[n])
         n++;
     if (n > XD_MAXMETHODS)
-        return xd_fail(e, XD_EUNSUPPORTED, "there are %d parallel methods for attention; at most "
-                       "%d can be stacked (XD_MAXMETHODS)", n, XD_MAXMETHODS);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "there are %d parallel methods for attention; at most "
+                       "%d can be stacked (XD_MAXMETHODS)",
+                       n, XD_MAXMETHODS);
     c->methods = methods;
     for (int i = n - 1; i >= 0; i--) {
         xd_status s = methods[i]->open(a, c->head, &c->open[i], e);

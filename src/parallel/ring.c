@@ -22,18 +22,18 @@ extern const xd_method xd_method_ring;
 enum { MOST_GROUPS = 4, LEAST_BYTES = 65536 };
 
 typedef struct ring {
-    xd_hooks         hooks;
+    xd_hooks       hooks;
     const xd_topo *topo;
     xd_dev        *dev;
-    int64_t        heads;       /* max number of attention heads per group */
-    void          *buf[2];      /* each: K and V of all ring members, for a group of heads */
+    int64_t        heads;  /* max number of attention heads per group */
+    void          *buf[2]; /* each: K and V of all ring members, for a group of heads */
     size_t         bytes;
-    xd_tensor     *give, *get;  /* [R]: views to send and to receive */
-    xd_tensor     *k, *v;       /* [R]: keys and values of each ring member */
+    xd_tensor     *give, *get; /* [R]: views to send and to receive */
+    xd_tensor     *k, *v;      /* [R]: keys and values of each ring member */
     int64_t       *row; /* [R]: for each ring member, the next row to add to the list of segments */
     /* [npatch * streams * R]: the list of key and value segments in token order. */
     xd_kv         *seg;
-    xd_qo         *part;        /* [U]: the queries of each Ulysses rank, with their outputs */
+    xd_qo         *part; /* [U]: the queries of each Ulysses rank, with their outputs */
 } ring;
 
 /* Returns the number of token rows of ring member r. With PipeFusion, the number includes the rows
@@ -76,8 +76,8 @@ static int append_rows(const xd_exec *x, const ring *s, xd_stream_id stream, int
         for (int u = 0; u < t->deg.n[XD_ULYSSES]; u++)
             m += xd_own(x->lay, stream, patch, xd_topo_sp(t, u, r)).n;
         if (m)
-            s->seg[n++] = (xd_kv){ xd_piece_of(s->k[r], s->row[r], m),
-                                   xd_piece_of(s->v[r], s->row[r], m) };
+            s->seg[n++] =
+                (xd_kv){ xd_piece_of(s->k[r], s->row[r], m), xd_piece_of(s->v[r], s->row[r], m) };
         s->row[r] += m;
     }
     return n;
@@ -138,7 +138,7 @@ static void place_own(xd_exec *x, const ring *s, const xd_attn_args *a)
         own = (xd_kv){ xd_new_as(x, a->q.type, 4, d), xd_new_as(x, a->q.type, 4, d) };
         copy_own(x, a, 0, own.k, own.v);
     }
-    if (!xd_ok(x))              /* a failed rank's tensors have no valid addresses */
+    if (!xd_ok(x)) /* a failed rank's tensors have no valid addresses */
         own = (xd_kv){ buffer_view(s, 1, a->q, n), buffer_view(s, 1, a->q, n) };
     s->k[c->rank] = own.k;
     s->v[c->rank] = own.v;
@@ -159,7 +159,7 @@ static void attn_shared(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     }
     xd_attn_args b = attn_over_all(x, s, a);
     xd_next_attn(x, m, &b);
-    c->ops->barrier(c);         /* waits until no other rank reads this rank's K and V */
+    c->ops->barrier(c); /* waits until no other rank reads this rank's K and V */
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -216,8 +216,8 @@ static xd_attn_args attn_of_heads(const xd_exec *x, const ring *s, const xd_attn
     p.out = heads_view(a->out, first, n);
     p.part = s->part;
     for (int i = 0; i < a->nparts; i++)
-        s->part[i] = (xd_qo){ heads_view(a->part[i].q, first, n),
-                              heads_view(a->part[i].out, first, n) };
+        s->part[i] =
+            (xd_qo){ heads_view(a->part[i].q, first, n), heads_view(a->part[i].out, first, n) };
     return p;
 }
 

@@ -28,7 +28,8 @@ static inline xd_tensor xd_piece_of(xd_tensor t, int64_t row, int64_t n)
 static inline int64_t xd_my_heads(const xd_method_args *a)
 {
     return xd_cut_at((xd_span){ 0, a->heads }, a->topo->at[XD_ULYSSES], a->topo->deg.n[XD_ULYSSES],
-                     a->lay->heads).n;
+                     a->lay->heads)
+        .n;
 }
 
 /* Return the number of guidance passes per step that this cfg rank computes, and the index of the

@@ -25,7 +25,7 @@ typedef struct stale {
 static int64_t stored_row(const xd_exec *x, const stale *s, int64_t row, int64_t *n)
 {
     static const xd_stream_id order[XD_NSTREAMS] = { XD_TXT, XD_PAD, XD_REF, XD_IMG };
-    int64_t at = 0;
+    int64_t                   at = 0;
     /* If the step has all patches, the rows are stored in the order in which they are computed. */
     if (x->patch == XD_ALL)
         return row;
@@ -86,8 +86,9 @@ static xd_status open_stale(const xd_method_args *a, const xd_hooks *next, xd_ho
     if (!s)
         return xd_fail(e, XD_ENOMEM, "no memory for PipeFusion");
     s->hooks = (xd_hooks){ .attn = stale_attn, .next = next, .priv = s };
-    xd_status st = xd_kept_open(&s->kept, a, xd_member_rows(a->lay, a->topo, XD_ALL,
-                                                            a->topo->at[XD_RING]), "PipeFusion", e);
+    xd_status st = xd_kept_open(&s->kept, a,
+                                xd_member_rows(a->lay, a->topo, XD_ALL, a->topo->at[XD_RING]),
+                                "PipeFusion", e);
     s->hooks.bytes = s->kept.bytes;
     if (st == XD_OK)
         *out = &s->hooks;

@@ -9,7 +9,7 @@
 extern const xd_method xd_method_tensor;
 
 typedef struct tensor {
-    xd_hooks   hooks;
+    xd_hooks hooks;
     xd_comm *c;
 } tensor;
 

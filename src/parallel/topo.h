@@ -5,8 +5,14 @@
 
 #include "comm/comm.h"
 
-typedef enum xd_axis {          /* axes of parallelism, innermost (with the most messages) first */
-    XD_TENSOR, XD_ULYSSES, XD_RING, XD_PIPE, XD_CFG, XD_DATA, XD_NAXES
+typedef enum xd_axis { /* axes of parallelism, innermost (with the most messages) first */
+                       XD_TENSOR,
+                       XD_ULYSSES,
+                       XD_RING,
+                       XD_PIPE,
+                       XD_CFG,
+                       XD_DATA,
+                       XD_NAXES
 } xd_axis;
 
 /* Number of ranks along each axis; the plan uses as many ranks as the product of these numbers. */
@@ -14,7 +20,7 @@ typedef struct xd_degrees { int n[XD_NAXES]; } xd_degrees;
 
 typedef struct xd_topo {
     xd_degrees deg;
-    int        at[XD_NAXES];    /* [axis] coordinates of this rank */
+    int        at[XD_NAXES]; /* [axis] coordinates of this rank */
     /* [axis]: for each axis, the group of the ranks that differ from this rank only in their
      * coordinate on this axis. In this group, this rank has the number at[axis]. */
     xd_comm   *group[XD_NAXES];
@@ -22,17 +28,17 @@ typedef struct xd_topo {
      * rank's guidance pass. The number of this rank in the group is at[ULYSSES] + at[RING] *
      * deg[ULYSSES]. */
     xd_comm   *tokens;
-    xd_comm   *replica;         /* group of the ranks that compute one image together */
-    xd_comm   *world;           /* group of all ranks that the plan uses */
+    xd_comm   *replica; /* group of the ranks that compute one image together */
+    xd_comm   *world;   /* group of all ranks that the plan uses */
 } xd_topo;
 
-int xd_degrees_product(xd_degrees d);
+int       xd_degrees_product(xd_degrees d);
 /* Creates the groups of `world` (borrowed), whose size is the product of the degrees. The call is
  * collective. Call xd_topo_close also after a failure. */
 xd_status xd_topo_open(xd_topo *t, xd_comm *world, xd_degrees deg, xd_err *e);
 void      xd_topo_close(xd_topo *t);
 /* Returns the number of the sequence rank with these Ulysses and ring coordinates. For this rank's
  * own coordinates, the result is xd_exec.sp. */
-int xd_topo_sp(const xd_topo *t, int ulysses, int ring);
+int       xd_topo_sp(const xd_topo *t, int ulysses, int ring);
 
 #endif

@@ -23,7 +23,7 @@ enum { Q, K, V, OUT, NSETS };
 typedef struct views { xd_tensor *give, *get; } views; /* [U]: views for each Ulysses rank */
 
 typedef struct ulysses {
-    xd_hooks         hooks;
+    xd_hooks       hooks;
     const xd_topo *topo;
     /* Number of heads of each rank if heads are split unevenly (xd_layout.heads); NULL: even
      * split. */
@@ -31,7 +31,7 @@ typedef struct ulysses {
     xd_dev        *dev;
     /* [npatch * streams * U]: the list of key and value segments in token order. */
     xd_kv         *seg;
-    xd_qo         *part;        /* [U]: the queries of each Ulysses rank, with their outputs */
+    xd_qo         *part; /* [U]: the queries of each Ulysses rank, with their outputs */
     views          set[NSETS];
     /* Buffer that is sent and received in place of tensors after this rank has failed. */
     void          *failed_buf;
@@ -116,8 +116,10 @@ static void ulysses_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     ulysses *s = m->priv;
     size_t   mark = xd_arena_mark(x->tmp);
     int64_t  d[4] = { 1, 0, heads_of(s, a->q.d[2], s->topo->at[XD_ULYSSES]).n, a->q.d[3] };
-    xd_check(x, a->nkv == 1 && !a->nparts && !a->lse.p && !a->bias.p && a->q.d[0] == 1 &&
-             a->q.d[2] == a->kv[0].k.d[2], "ulysses: not the first method, or grouped heads");
+    xd_check(x,
+             a->nkv == 1 && !a->nparts && !a->lse.p && !a->bias.p && a->q.d[0] == 1 &&
+                 a->q.d[2] == a->kv[0].k.d[2],
+             "ulysses: not the first method, or grouped heads");
     const xd_tensor t[NSETS] = { a->q, a->kv[0].k, a->kv[0].v, a->out };
     xd_req          r[NSETS];
     for (int i = 0; i < NSETS; i++)

@@ -36,8 +36,8 @@ enum { MOST_LINE = 64 };
 typedef struct window {
     xd_hooks       hooks;
     const xd_topo *topo;
-    int64_t        size[NAXES];         /* box size per axis in tokens; 0: the complete axis */
-    int            line;                /* 1: line window of size[2] / 2 tokens on each side */
+    int64_t        size[NAXES]; /* box size per axis in tokens; 0: the complete axis */
+    int            line;        /* 1: line window of size[2] / 2 tokens on each side */
     /* For a line window: the index, among the image tokens, of each query of the current tile. */
     int64_t        row[MOST_LINE];
     int            nrows;
@@ -54,7 +54,7 @@ typedef struct window {
     int            nseg, nparts;
 } window;
 
-typedef struct box { xd_span at[NAXES]; } box;          /* range of frames, rows, columns */
+typedef struct box { xd_span at[NAXES]; } box; /* range of frames, rows, columns */
 
 static int64_t box_size(const window *s, int axis)
 {
@@ -129,8 +129,8 @@ static int64_t rows_before(const xd_exec *x, const window *s, int u)
 
 static void add_rows(xd_exec *x, window *s, xd_qo part, int64_t row, int64_t n)
 {
-    if (n > 0 && xd_check(x, s->nparts < s->parts, "window: more than %d pieces of queries",
-                          s->parts))
+    if (n > 0 &&
+        xd_check(x, s->nparts < s->parts, "window: more than %d pieces of queries", s->parts))
         s->part[s->nparts++] =
             (xd_qo){ xd_piece_of(part.q, row, n), xd_piece_of(part.out, row, n) };
 }
@@ -161,10 +161,11 @@ static xd_tensor mask_of(xd_exec *x, const window *s, int64_t heads, int64_t oth
         float *row = (float *)mask.p + i * keys;
         for (int64_t j = 0; j < keys; j++)
             row[j] = j < others || llabs(seen.start + j - others - s->row[i]) <= reach ? 0
-                                                                                      : -INFINITY;
+                                                                                       : -INFINITY;
     }
-    return (xd_tensor){ .p = mask.p, .type = XD_F32, .nd = 3, .d = { heads, s->nrows, keys },
-                        .s = { 0, keys, 1 } };
+    return (xd_tensor){
+        .p = mask.p, .type = XD_F32, .nd = 3, .d = { heads, s->nrows, keys }, .s = { 0, keys, 1 }
+    };
 }
 
 /* Computes attention of the gathered queries over the keys `kv`. */
@@ -186,10 +187,10 @@ static void attend(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, const x
 
 static void attend_tile(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, const box *tile)
 {
-    window       *s = m->priv;
-    int64_t       others = 0, row = 0;
-    box           seen;
-    xd_span       run;
+    window *s = m->priv;
+    int64_t others = 0, row = 0;
+    box     seen;
+    xd_span run;
     for (int i = 0; i < NAXES; i++)
         seen.at[i] = seen_by(s, i, tile->at[i]);
     for (int i = 0; i < XD_NSTREAMS; i++)
@@ -201,8 +202,8 @@ static void attend_tile(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, co
         return;
     s->nseg = xd_pick_keys(x, a, 0, others, s->seg, s->segs);
     for (row = 0; (run = next_run(&seen, s->grid, &row)).n;)
-        s->nseg += xd_pick_keys(x, a, others + run.start, run.n, s->seg + s->nseg,
-                                s->segs - s->nseg);
+        s->nseg +=
+            xd_pick_keys(x, a, others + run.start, run.n, s->seg + s->nseg, s->segs - s->nseg);
     const size_t mark = xd_arena_mark(x->tmp);
     attend(x, m, a, s->seg, s->nseg,
            s->line ? mask_of(x, s, a->q.d[2], others, seen.at[NAXES - 1]) : (xd_tensor){ 0 });
@@ -219,8 +220,9 @@ static int are_all_tokens(xd_exec *x, const window *s, const xd_attn_args *a)
         tokens += x->lay->len[i];
     for (int u = 0; u < part_count(a); u++)
         rows += xd_own_rows(x->lay, XD_ALL, xd_topo_sp(s->topo, u, s->topo->at[XD_RING]));
-    return xd_check(x, keys == tokens && rows == a->q.d[1] && x->lay->npatch == 1 &&
-                    a->q.d[0] == 1 && !a->lse.p && !a->bias.p,
+    return xd_check(x,
+                    keys == tokens && rows == a->q.d[1] && x->lay->npatch == 1 && a->q.d[0] == 1 &&
+                        !a->lse.p && !a->bias.p,
                     "attention_window: this model's attention is not over all tokens in order");
 }
 

@@ -32,7 +32,7 @@ void xd_device_arena_close(xd_arena *a, xd_dev *dev)
  * maps. Returns 0 if the address space of the process is too small for the windows of all ranks. */
 static size_t window_bytes(const xd_context *ctx, size_t bytes)
 {
-    const size_t spare = (size_t)16 << 20;      /* address space kept free for message buffers */
+    const size_t spare = (size_t)16 << 20; /* address space kept free for message buffers */
     size_t       machine, process;
     xd_host_memory(&machine, &process);
     return process > spare && bytes < (process - spare) / (size_t)ctx->world.host->size ? bytes : 0;
@@ -40,16 +40,16 @@ static size_t window_bytes(const xd_context *ctx, size_t bytes)
 
 xd_status xd_request_arena_open(xd_context *ctx, xd_arena *a, size_t bytes, xd_status s, xd_err *e)
 {
-    const int *n = ctx->plan.deg.n,
-              trades = ctx->dev->host_memory && n[XD_ULYSSES] * n[XD_RING] * n[XD_TENSOR] > 1 &&
-                       ctx->world.host && ctx->world.host->size > 1;
+    const int *n = ctx->plan.deg.n, trades = ctx->dev->host_memory &&
+                                             n[XD_ULYSSES] * n[XD_RING] * n[XD_TENSOR] > 1 &&
+                                             ctx->world.host && ctx->world.host->size > 1;
     ctx->window = trades && s != XD_ECOMM
                       ? ctx->world.host->ops->window_open(ctx->world.host,
                                                           s == XD_OK ? window_bytes(ctx, bytes) : 0)
                       : NULL;
     if (trades && ctx->world.host->rank == 0)
         xd_log(XD_LOG_DEBUG, ctx->window ? "ranks of this host read each other's memory"
-               : "ranks of this host send each other messages");
+                                         : "ranks of this host send each other messages");
     if (ctx->window)
         xd_arena_init(a, ctx->window, xd_pages_round_up(bytes));
     return s == XD_OK && !ctx->window ? xd_device_arena_open(a, ctx->dev, bytes, e) : s;

@@ -19,10 +19,10 @@ void      xd_request_arena_close(xd_context *ctx, xd_arena *a);
 
 /* Allocates host memory for pixels or latents with malloc. On a count device, whose requests access
  * no such memory, allocates one byte. */
-void     *xd_host_buffer(const xd_context *ctx, size_t bytes);
+void *xd_host_buffer(const xd_context *ctx, size_t bytes);
 
 /* Starts reading a component's files into the page cache before the component is loaded, as long as
  * the host has memory that the request does not need (model/component_prefetch.c). */
-void      xd_prefetch_component(xd_context *ctx, xd_component *p);
+void xd_prefetch_component(xd_context *ctx, xd_component *p);
 
 #endif

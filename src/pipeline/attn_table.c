@@ -41,9 +41,10 @@ static xd_status read_way(uint8_t *way, const char *name, size_t n, xd_err *e)
                 *way = (uint8_t)i;
                 return XD_OK;
             }
-    return xd_fail(e, XD_EINVAL, "fast_attn has \"%.*s\"; it can be one of: "
-                   "full, full+cfg, window, window+cfg, share, or a file \"*.json\"", (int)n,
-                   name);
+    return xd_fail(e, XD_EINVAL,
+                   "fast_attn has \"%.*s\"; it can be one of: "
+                   "full, full+cfg, window, window+cfg, share, or a file \"*.json\"",
+                   (int)n, name);
 }
 
 /* Makes a table in which every block computes a full attention in every step. */
@@ -86,9 +87,10 @@ static xd_status read_block(xd_job *j, const char *file, int block, const xd_jso
     xd_attn_table *t = &j->ways;
     const int      left_out = j->asked_steps - t->steps;
     if (xd_json_size(steps) != j->asked_steps)
-        return xd_fail(e, XD_EINVAL, "fast_attn: %s has %d steps in block %d and the request has "
-                       "%d; xdit calibrate --fast_attn makes a table for this number", file,
-                       xd_json_size(steps), block, j->asked_steps);
+        return xd_fail(e, XD_EINVAL,
+                       "fast_attn: %s has %d steps in block %d and the request has "
+                       "%d; xdit calibrate --fast_attn makes a table for this number",
+                       file, xd_json_size(steps), block, j->asked_steps);
     const xd_json *v = xd_json_first(steps);
     for (int i = 0; v; i++, v = xd_json_next(v)) {
         const char *name = xd_json_text(v) ? xd_json_text(v) : "";
@@ -107,8 +109,10 @@ static xd_status read_file(xd_job *j, const char *file, xd_err *e)
     xd_json  *doc = NULL;
     xd_status s = xd_json_read(&doc, file, e);
     if (s == XD_OK && (!xd_json_is_object(doc) || xd_json_size(doc) > j->ways.blocks))
-        s = xd_fail(e, XD_EINVAL, "fast_attn: %s has %d blocks and the transformer has %d; the "
-                    "table is for another model", file, xd_json_size(doc), j->ways.blocks);
+        s = xd_fail(e, XD_EINVAL,
+                    "fast_attn: %s has %d blocks and the transformer has %d; the "
+                    "table is for another model",
+                    file, xd_json_size(doc), j->ways.blocks);
     const xd_json *v = s == XD_OK ? xd_json_first(doc) : NULL;
     for (int b = 0; v && s == XD_OK; b++, v = xd_json_next(v))
         s = read_block(j, file, b, v, e);
@@ -123,12 +127,15 @@ static xd_status read_limit(xd_job *j, const char *text, xd_err *e)
     char          *end;
     t->limit = strtod(text, &end);
     if (end == text || *end || !(t->limit > 0) || !isfinite(t->limit))
-        return xd_fail(e, XD_EINVAL, "fast_attn: measure:%s needs a number above 0, as in "
-                       "measure:0.1", text);
+        return xd_fail(e, XD_EINVAL,
+                       "fast_attn: measure:%s needs a number above 0, as in "
+                       "measure:0.1",
+                       text);
     for (int i = 0; i < XD_NAXES; i++)
         ranks *= i == XD_DATA ? 1 : j->ctx->plan.deg.n[i];
     if (ranks > 1)
-        return xd_fail(e, XD_EINVAL, "fast_attn: measuring a table needs one rank per image: leave "
+        return xd_fail(e, XD_EINVAL,
+                       "fast_attn: measuring a table needs one rank per image: leave "
                        "out the degrees");
     t->found = calloc((size_t)t->blocks * (size_t)t->steps + 1, 1);
     return t->found ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for fast_attn");
@@ -140,13 +147,16 @@ static xd_status check_plan(const xd_job *j, xd_err *e)
 {
     const xd_plan *p = &j->ctx->plan;
     if (p->deg.n[XD_PIPE] > 1 || p->npatch > 1 || p->displaced)
-        return xd_fail(e, XD_EINVAL, "fast_attn needs plans that compute all tokens at once; it "
+        return xd_fail(e, XD_EINVAL,
+                       "fast_attn needs plans that compute all tokens at once; it "
                        "cannot be combined with PipeFusion or displaced patches");
     if (j->cache.kind)
-        return xd_fail(e, XD_EINVAL, "fast_attn and cache cannot be combined (both skip work of a "
+        return xd_fail(e, XD_EINVAL,
+                       "fast_attn and cache cannot be combined (both skip work of a "
                        "step): use one of them");
     if (xd_job_keeps_references(j))
-        return xd_fail(e, XD_EINVAL, "fast_attn and reference_interval cannot be combined (both "
+        return xd_fail(e, XD_EINVAL,
+                       "fast_attn and reference_interval cannot be combined (both "
                        "reuse an earlier step's work): use one of them");
     return XD_OK;
 }
@@ -156,13 +166,17 @@ static xd_status check_ways(const xd_job *j, xd_err *e)
     const int64_t *w = j->window;
     const int      windows = xd_attn_table_has(&j->ways, xd_attn_has_window);
     if (windows && !j->r->savings.attention_window)
-        return xd_fail(e, XD_EINVAL, "fast_attn has windows and needs --attention_window, e.g. 64 "
+        return xd_fail(e, XD_EINVAL,
+                       "fast_attn has windows and needs --attention_window, e.g. 64 "
                        "for 64 tokens on each side");
     if (windows && !(w[0] | w[1] | w[2]))
-        return xd_fail(e, XD_EINVAL, "fast_attn has windows, but attention_window %s covers all "
-                       "image tokens: use a smaller one", j->r->savings.attention_window);
+        return xd_fail(e, XD_EINVAL,
+                       "fast_attn has windows, but attention_window %s covers all "
+                       "image tokens: use a smaller one",
+                       j->r->savings.attention_window);
     if (xd_attn_table_has(&j->ways, xd_attn_has_cfg) && j->ctx->plan.deg.n[XD_CFG] > 1)
-        return xd_fail(e, XD_EINVAL, "fast_attn shares the attention of both CFG passes, which "
+        return xd_fail(e, XD_EINVAL,
+                       "fast_attn shares the attention of both CFG passes, which "
                        "use_cfg_parallel computes at the same time: use one of them");
     return XD_OK;
 }
@@ -177,7 +191,7 @@ xd_status xd_fast_attn_of_job(xd_job *j, xd_err *e)
     if (s == XD_OK)
         s = new_table(j, e);
     if (s == XD_OK)
-        s = strncmp(text, "measure:", 8) == 0 ? read_limit(j, text + 8, e)
+        s = strncmp(text, "measure:", 8) == 0             ? read_limit(j, text + 8, e)
             : n > 5 && strcmp(text + n - 5, ".json") == 0 ? read_file(j, text, e)
                                                           : read_list(j, text, e);
     return s == XD_OK ? check_ways(j, e) : s;

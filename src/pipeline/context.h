@@ -2,7 +2,6 @@
 #ifndef XD_PIPELINE_CONTEXT_H
 #define XD_PIPELINE_CONTEXT_H
 
-
 #include "base/cancel.h"
 #include "model/model.h"
 #include "observe/trace.h"
@@ -29,35 +28,35 @@ typedef struct xd_engine_caches {
 /* The state with which a request is checked, counted and run. An engine has one context. A
  * prediction makes another context, which represents one rank of a plan and only counts. */
 typedef struct xd_context {
-    xd_model     model;
+    xd_model              model;
     const struct xd_work *work; /* what ranks do between messages (work.h) */
-    xd_dev      *dev, *count;
-    xd_plan      plan;
-    xd_world     world;         /* all ranks, and the ranks in use */
-    void        *window;   /* shared-memory arena of this host's ranks; NULL: private arena */
-    xd_topo      topo; /* this rank's coordinates among the used ranks; all degrees 1 if idle */
-    xd_comm     *count_world;   /* `world.used` without messages, for counting */
-    xd_topo      count_topo;
-    xd_comm     *text, *count_text;     /* ranks that split text encoders; NULL: none */
-    xd_dtype     type;          /* compute type */
-    int          keep;          /* 1: text encoders stay loaded */
-    xd_offload   offload;
-    xd_engine_caches *caches;   /* caches of the engine that owns the weights; NULL: none */
-    int          once;          /* 1: the engine serves one request only */
-    size_t       spare; /* bytes of unused host memory that this rank may use to read files ahead */
-    double       cold[XD_KINDS];        /* bytes of weights to read from disk; 0: unknown */
-    int          bench;      /* 1: inputs that only affect the image may be absent */
-    int          unread;        /* 1: the request is only counted, so initial images are not read */
-    int          neighbours;    /* engines of this host that run concurrently; 0, 1: one */
-    int          borrowed;      /* 1: another engine owns the weights, so this engine frees none */
-    int          switched;      /* 1: there are weights for other LoRA files (lora_sets.h) */
-    double       budget;        /* memory budget in bytes (memory_budget.h); 0: all free memory */
-    int          fit;           /* XD_FIT_*: allowed changes if a request does not fit */
-    long long    holds;         /* bytes of loaded weights, as last passed to xd_budget_hold */
+    xd_dev               *dev, *count;
+    xd_plan               plan;
+    xd_world              world; /* all ranks, and the ranks in use */
+    void      *window;           /* shared-memory arena of this host's ranks; NULL: private arena */
+    xd_topo    topo; /* this rank's coordinates among the used ranks; all degrees 1 if idle */
+    xd_comm   *count_world; /* `world.used` without messages, for counting */
+    xd_topo    count_topo;
+    xd_comm   *text, *count_text; /* ranks that split text encoders; NULL: none */
+    xd_dtype   type;              /* compute type */
+    int        keep;              /* 1: text encoders stay loaded */
+    xd_offload offload;
+    xd_engine_caches *caches; /* caches of the engine that owns the weights; NULL: none */
+    int               once;   /* 1: the engine serves one request only */
+    size_t    spare; /* bytes of unused host memory that this rank may use to read files ahead */
+    double    cold[XD_KINDS];   /* bytes of weights to read from disk; 0: unknown */
+    int       bench;            /* 1: inputs that only affect the image may be absent */
+    int       unread;           /* 1: the request is only counted, so initial images are not read */
+    int       neighbours;       /* engines of this host that run concurrently; 0, 1: one */
+    int       borrowed;         /* 1: another engine owns the weights, so this engine frees none */
+    int       switched;         /* 1: there are weights for other LoRA files (lora_sets.h) */
+    double    budget;           /* memory budget in bytes (memory_budget.h); 0: all free memory */
+    int       fit;              /* XD_FIT_*: allowed changes if a request does not fit */
+    long long holds;            /* bytes of loaded weights, as last passed to xd_budget_hold */
     const xd_canceller *cancel; /* cancellation of the running request; NULL: none */
-    xd_trace    *trace;         /* recorder of events; NULL: no recording */
-    xd_balance  *balance; /* relative sizes of uneven shards; NULL: even shards */
-    uint64_t     hash;          /* hash of the model */
+    xd_trace           *trace;  /* recorder of events; NULL: no recording */
+    xd_balance         *balance; /* relative sizes of uneven shards; NULL: even shards */
+    uint64_t            hash;    /* hash of the model */
 } xd_context;
 
 /* Makes a separate context for counting, with the model of `base` (borrowed; base must outlive it)

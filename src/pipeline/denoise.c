@@ -35,10 +35,22 @@
 /* a work item: one pass of one patch (index `unit`) or of all patches (unit XD_ALL) in a step */
 typedef struct piece { int step, unit, pass; } piece;
 
-static int stage_count(const xd_denoise *f)   { return f->topo->deg.n[XD_PIPE]; }
-static int my_stage(const xd_denoise *f) { return f->topo->at[XD_PIPE]; }
-static int is_first(const xd_denoise *f) { return xd_denoise_is_first(f); }
-static xd_comm *pipe_group(const xd_denoise *f) { return f->topo->group[XD_PIPE]; }
+static int stage_count(const xd_denoise *f)
+{
+    return f->topo->deg.n[XD_PIPE];
+}
+static int my_stage(const xd_denoise *f)
+{
+    return f->topo->at[XD_PIPE];
+}
+static int is_first(const xd_denoise *f)
+{
+    return xd_denoise_is_first(f);
+}
+static xd_comm *pipe_group(const xd_denoise *f)
+{
+    return f->topo->group[XD_PIPE];
+}
 
 static int passes_of_mine(const xd_denoise *f)
 {
@@ -154,8 +166,7 @@ static void post_hidden(xd_denoise *f, int64_t index, piece w)
     xd_denoise_wait(f, pipe_group(f), &f->h_out[i]);
     xd_cache_sent(f, i);
     xd_cache_post(f, i);
-    f->h_in[i] =
-        pipe_group(f)->ops->recv(pipe_group(f), hidden_view(f, index, w), my_stage(f) - 1);
+    f->h_in[i] = pipe_group(f)->ops->recv(pipe_group(f), hidden_view(f, index, w), my_stage(f) - 1);
     xd_denoise_wait(f, pipe_group(f), &f->skip_out[k]);
     if (f->skips[0])
         f->skip_in[k] = pipe_group(f)->ops->recv(pipe_group(f), skip_rows(f, index, w, f->skips[0]),
@@ -280,8 +291,8 @@ static void open_tensors(xd_denoise *f)
     if (f->j->ctx->model.dit_info.extra_ch)
         f->extra = xd_new_f32(x, is_first(f) ? n : 0, xd_denoise_extra(f));
     if (f->lay.len[XD_REF])
-        f->ref = xd_new_f32(x, is_first(f) ? xd_denoise_rows(f, XD_REF, XD_ALL).n : 0,
-                            f->j->features);
+        f->ref =
+            xd_new_f32(x, is_first(f) ? xd_denoise_rows(f, XD_REF, XD_ALL).n : 0, f->j->features);
 }
 
 static void open_hidden(xd_denoise *f)
@@ -345,14 +356,22 @@ static void open_method_stack(xd_denoise *f)
 {
     const xd_dit_info *d = &f->j->ctx->model.dit_info;
     xd_err             e = { 0 };
-    xd_span heads = xd_cut((xd_span){ 0, d->heads }, f->topo->at[XD_TENSOR],
-                           f->topo->deg.n[XD_TENSOR]);
-    xd_method_args a = { .what = XD_FOR_DIT, .topo = f->topo, .lay = &f->lay, .dev = f->x.dev,
-                       .act = f->x.act, .heads = heads.n, .head_dim = d->head_dim,
-                       .sites = d->sites,
-                       .first = f->net->first, .last = f->net->last, .npass = f->j->npass,
-                       .displaced = f->plan->displaced, .window = f->j->window,
-                       .ways = &f->j->ways };
+    xd_span            heads =
+        xd_cut((xd_span){ 0, d->heads }, f->topo->at[XD_TENSOR], f->topo->deg.n[XD_TENSOR]);
+    xd_method_args a = { .what = XD_FOR_DIT,
+                         .topo = f->topo,
+                         .lay = &f->lay,
+                         .dev = f->x.dev,
+                         .act = f->x.act,
+                         .heads = heads.n,
+                         .head_dim = d->head_dim,
+                         .sites = d->sites,
+                         .first = f->net->first,
+                         .last = f->net->last,
+                         .npass = f->j->npass,
+                         .displaced = f->plan->displaced,
+                         .window = f->j->window,
+                         .ways = &f->j->ways };
     if (xd_method_stack_open(&f->stack, &a, &e) != XD_OK)
         xd_exec_fail(&f->x, e.code, "%s", e.msg);
     f->x.hooks = f->stack.head;
@@ -368,7 +387,8 @@ static void open_replay(xd_denoise *f)
         !f->net->stream && !xd_cache_is_on(f))
         xd_replay_open(&f->replay, dev, &f->j->step_ops);
     if (f->replay.dev)
-        xd_log(XD_LOG_DEBUG, "%s records the transformer's passes as graphs: %lld of %lld ops are "
+        xd_log(XD_LOG_DEBUG,
+               "%s records the transformer's passes as graphs: %lld of %lld ops are "
                "small",
                dev->name, (long long)f->j->step_ops.small, (long long)f->j->step_ops.calls);
 }
@@ -530,7 +550,9 @@ static void replay_blocks(xd_denoise *f, piece w, xd_state *s)
     xd_exec      *x = &f->x;
     size_t        mark = xd_arena_mark(x->tmp);
     xd_state      before = *s;
-    xd_replay_key key = { .pass = w.pass, .patch = w.unit, .local = f->local,
+    xd_replay_key key = { .pass = w.pass,
+                          .patch = w.unit,
+                          .local = f->local,
                           .at = { s->h.p, s->skips.p, s->kept, f->pred[w.pass].p,
                                   x->tmp->base + mark },
                           .local_size = f->j->ctx->model.dit_info.local_size };
@@ -556,10 +578,12 @@ static void run_piece(xd_denoise *f, piece w)
     int           i = (int)(f->piece_index % XD_NHID);
     xd_layout     lay = layout_of(f, w.unit, w.pass);
     xd_input      in = { .lat = is_first(f) ? xd_denoise_part(f, f->lat, w.unit) : (xd_tensor){ 0 },
-                         .cond = &f->cond[w.pass], .txt = text_of(f, &lay, w),
+                         .cond = &f->cond[w.pass],
+                         .txt = text_of(f, &lay, w),
                          .extra = is_first(f) && f->extra.nd ? xd_denoise_part(f, f->extra, w.unit)
                                                              : (xd_tensor){ 0 },
-                         .t = j->samp.time[w.step], .held = j->held,
+                         .t = j->samp.time[w.step],
+                         .held = j->held,
                          .guidance = j->distilled };
     xd_span       refs = xd_denoise_rows(f, XD_REF, w.unit);
     if (xd_cache_predicts(f, w.step)) {
@@ -726,7 +750,7 @@ void xd_denoise_finish(xd_denoise *f)
 {
     xd_comm *c = pipe_group(f);
     int      failed = f->topo->replica->size > 1 && agreed_failure(f);
-    if (failed) {               /* cancel receives whose sender has stopped */
+    if (failed) { /* cancel receives whose sender has stopped */
         xd_cache_drop(f);
         c->ops->drop(c, f->h_in, XD_NHID);
         c->ops->drop(c, f->skip_in, XD_NHID);

@@ -29,17 +29,17 @@ typedef struct xd_denoise {
     const xd_plan  *plan;
     const xd_topo  *topo;
     const xd_net   *net;
-    xd_trace       *trace;      /* recorder of events; NULL: no recording */
+    xd_trace       *trace; /* recorder of events; NULL: no recording */
     xd_layout       lay;
     int             begin, end; /* steps [begin, end) are computed by `net` */
     size_t          mark;       /* arena position where the memory of steps [begin, end) starts */
     xd_method_stack stack;
-    xd_replay       replay;     /* recorded kernel launches of guidance passes */
+    xd_replay       replay; /* recorded kernel launches of guidance passes */
     /* The adaLN parameters of each guidance pass. If the model's adaLN parameters do not depend on
      * the text, all passes use mods[0]. */
     xd_mods         mods[XD_MAXPASS];
-    xd_step_cache   cache;      /* step cache, which reuses work of earlier steps */
-    xd_tables       tables;     /* position tables on the device */
+    xd_step_cache   cache;            /* step cache, which reuses work of earlier steps */
+    xd_tables       tables;           /* position tables on the device */
     xd_cond         cond[XD_MAXPASS]; /* text embeddings of each guidance pass */
     /* This rank's rows of image tokens, patch after patch: [n,C p^2] for a patch size of p x p. The
      * first and the last stage have the latents; the last stage also has the predictions and the
@@ -47,19 +47,19 @@ typedef struct xd_denoise {
     xd_tensor       lat, pred[XD_MAXPASS], hist[XD_MAXHIST];
     /* on the last stage: noise that the sampler adds in the step, or absent */
     xd_tensor       noise;
-    xd_tensor       extra;      /* further input channels of the transformer (on the first stage) */
+    xd_tensor       extra; /* further input channels of the transformer (on the first stage) */
     /* On the last pipeline stage, for inpainting: the mask (1 where the image is replaced), the
      * latents of the input image, and noise. The input latents and the noise are 0 where the mask
      * is 1. */
     xd_tensor       keep[XD_NKEEP];
     xd_tensor       clean; /* on the last stage: clean latents for previews; absent: no previews */
-    xd_tensor       ref;        /* this rank's tokens of reference images (on the first stage) */
+    xd_tensor       ref;   /* this rank's tokens of reference images (on the first stage) */
     /* Buffers for the hidden states of all rows of this rank. Work items use the buffers
      * cyclically. */
     xd_tensor       h[XD_NHID];
     xd_req          h_in[XD_NHID], h_out[XD_NHID];
     xd_tensor       skip[XD_NHID]; /* tensors of long skip connections, if the model has them */
-    int             nskip;      /* number of `skip` buffers, which are used cyclically */
+    int             nskip;         /* number of `skip` buffers, which are used cyclically */
     /* Numbers of tensors of long skip connections that this pipeline stage receives, and sends,
      * with each hidden state. */
     int             skips[2];
@@ -73,12 +73,12 @@ typedef struct xd_denoise {
     void           *local;
     /* For each guidance pass, the model's tensors that depend only on the text. */
     void           *kept[XD_MAXPASS];
-    int             read[XD_MAXPASS];   /* 1: `kept` has the tensors of this pass */
-    xd_rng          rng;        /* generator of the image's noise */
+    int             read[XD_MAXPASS]; /* 1: `kept` has the tensors of this pass */
+    xd_rng          rng;              /* generator of the image's noise */
     /* [npatch] four sums for each patch, for guidance_rescale and cfg_normalization. The first two
      * sums are the sum of the elements of the prompt's prediction, and the sum of the squares of
      * these elements. The last two sums are the same sums for the guided prediction. */
-    double        (*sums)[4];
+    double          (*sums)[4];
     /* Buffers for latents in host memory. `mine` has this rank's rows, `rows` has the rows of all
      * ranks, rank after rank, and `whole` has the rows of all ranks in image order. */
     float          *mine, *rows, *whole;
@@ -87,42 +87,42 @@ typedef struct xd_denoise {
 /* Allocates the request's tensors in the arena and opens the stack of parallel methods. Errors are
  * stored in the context f->x. On every rank, cond[p] has the complete text embeddings of guidance
  * pass p. Collective over the replica. */
-void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo,
-                     xd_arena *tmp, const xd_net *net, const xd_cond *cond);
-void xd_denoise_close(xd_denoise *f);
+void      xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo,
+                          xd_arena *tmp, const xd_net *net, const xd_cond *cond);
+void      xd_denoise_close(xd_denoise *f);
 /* Returns 1 if every rank of the replica is ready for the steps; a failure is stored in f->x. Steps
  * may begin only after this call has returned 1, because a rank that fails later still takes part
  * in all messages. Collective over the replica. */
-int  xd_denoise_ready(xd_denoise *f);
+int       xd_denoise_ready(xd_denoise *f);
 /* Draws the image's initial noise. */
-void xd_denoise_noise(xd_denoise *f, int64_t seed, int image);
+void      xd_denoise_noise(xd_denoise *f, int64_t seed, int image);
 /* Switches to another transformer: `net` computes `step` and the following steps. Discards cached
  * text tensors, and the stale keys and values. Call xd_denoise_finish before and xd_denoise_ready
  * after. Collective over the replica. */
-void xd_denoise_change(xd_denoise *f, const xd_net *net, int step);
+void      xd_denoise_change(xd_denoise *f, const xd_net *net, int step);
 /* Runs one denoising step. Returns 0 to end the loop on all ranks, once all of them know that one
  * rank has failed. */
-int  xd_denoise_step(xd_denoise *f, int step);
+int       xd_denoise_step(xd_denoise *f, int step);
 /* Waits for pending messages. Call after the last step of the loop, and after the last step of
  * each transformer. If any rank of the replica has failed, all ranks of the replica get the
  * first error. */
-void xd_denoise_finish(xd_denoise *f);
+void      xd_denoise_finish(xd_denoise *f);
 /* On every rank of the replica, writes the complete latents [t,C,h,w] as F32 to host memory. */
-void xd_denoise_latents(xd_denoise *f, float *out);
+void      xd_denoise_latents(xd_denoise *f, float *out);
 /* Calls the request's on_tensor and on_latents, if set, with the latents after a step. The callback
  * on_latents may change the latents on the replica's first rank; the next step then continues from
  * the changed latents. `lat` is a buffer for the latents. Collective over the replica. */
-void xd_denoise_report(xd_denoise *f, int step, const xd_progress *p, float *lat);
+void      xd_denoise_report(xd_denoise *f, int step, const xd_progress *p, float *lat);
 /* Writes the clean latents that the last step has predicted, in the form in which
  * xd_denoise_latents writes latents. The clean latents are valid if xd_preview_due is 1 for the
  * step. */
-void xd_denoise_clean(xd_denoise *f, float *out);
+void      xd_denoise_clean(xd_denoise *f, float *out);
 /* Counts the memory that denoising needs on this rank, in bytes. Sets *bytes to the peak use of the
  * arena, and *method_bytes to the size of the buffers of parallel methods. `len` is the number of
  * text tokens of each guidance pass. */
 xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
                            size_t *method_bytes, xd_err *e);
 /* Runs one exact pass of the model over all tokens; the prediction is in f->pred[pass]. */
-void xd_denoise_pass(xd_denoise *f, int step, int pass);
+void      xd_denoise_pass(xd_denoise *f, int step, int pass);
 
 #endif

@@ -23,11 +23,11 @@ static xd_status count_weights(struct xd_job *j, xd_err *e)
 xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
                            size_t *method_bytes, xd_err *e)
 {
-    xd_model     *m = &j->ctx->model;
-    xd_denoise   f;
-    xd_arena  a;
-    xd_cond   cond[XD_MAXPASS] = { { .tok = { 0 } } };
-    xd_status s = count_weights(j, e);
+    xd_model  *m = &j->ctx->model;
+    xd_denoise f;
+    xd_arena   a;
+    xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
+    xd_status  s = count_weights(j, e);
     if (s == XD_OK)
         s = xd_device_arena_open(&a, j->ctx->count, 0, e);
     if (s != XD_OK)

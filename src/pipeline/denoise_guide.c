@@ -34,8 +34,8 @@ static void sum_members(xd_denoise *f, int unit, double s[4])
     xd_comm *c = f->topo->tokens;
     if (c->size > 1) {
         int64_t count = 4 * (unit == XD_ALL ? f->lay.npatch : 1);
-        xd_req  r = c->ops->allreduce(c, xd_view(f->sums[unit == XD_ALL ? 0 : unit], XD_F64, 1,
-                                                 &count), XD_SUM);
+        xd_req  r = c->ops->allreduce(
+            c, xd_view(f->sums[unit == XD_ALL ? 0 : unit], XD_F64, 1, &count), XD_SUM);
         xd_denoise_wait(f, c, &r);
     }
     for (int p = 0; p < f->lay.npatch; p++)
@@ -73,8 +73,8 @@ static void guide(xd_denoise *f, const xd_tensor p[2], double g)
     }
     xd_axpby(x, p[0], (float)(1 - g), p[1], (float)g);
     if (like.nd)
-        xd_norm_into(x, &(xd_norm){ .out = p[0], .in = p[0], .like = like, .rms = 1,
-                                    .eps = FLT_MIN });
+        xd_norm_into(x,
+                     &(xd_norm){ .out = p[0], .in = p[0], .like = like, .rms = 1, .eps = FLT_MIN });
 }
 
 /* In a step with a third pass, which skips layers, moves the guided prediction away from the third
@@ -94,9 +94,9 @@ static void leave_skipped(xd_denoise *f, int passes, const xd_tensor p[XD_MAXPAS
 void xd_denoise_guide(xd_denoise *f, int step, int unit, const xd_tensor p[XD_MAXPASS])
 {
     const xd_request *r = f->j->r;
-    int passes = xd_job_passes(f->j, step);
-    int               rescales =
-        passes > 1 && (r->guidance.guidance_rescale > 0 || r->guidance.cfg_normalization > 0);
+    int               passes = xd_job_passes(f->j, step);
+    int rescales = passes > 1 &&
+                   (r->guidance.guidance_rescale > 0 || r->guidance.cfg_normalization > 0);
     if (rescales)
         add_up(f, unit, 0);
     leave_skipped(f, passes, p, 0);

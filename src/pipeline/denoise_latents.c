@@ -40,7 +40,10 @@ int64_t xd_denoise_extra(const xd_denoise *f)
 /* Host buffers for tokens. A token has `features` elements: `features` / (pt p p) channels of a
  * patch of pt x p x p latent cells. The buffer `rows` has space for all tokens, and the buffer
  * `mine` has space for the tokens of this rank. */
-typedef struct packing { int64_t features; float *rows, *mine; } packing;
+typedef struct packing {
+    int64_t features;
+    float  *rows, *mine;
+} packing;
 
 /* Makes two views [H,W,C,p,p] of latent frame t: v[0] is a view of the frame's elements in the
  * latents [t,C,h,w], and v[1] is a view of the same elements in the tokens [T H W,C pt p p]. */
@@ -49,9 +52,9 @@ static void as_cells(const xd_denoise *f, int64_t F, int64_t t, float *lat, floa
 {
     const xd_job *j = f->j;
     const int    *p = j->ctx->model.dit_info.patch;
-    int64_t       C = F * j->lat[1] / j->features, h = j->cells[1], w = j->cells[2],
-                  H = j->lay.grid[1], W = j->lay.grid[2];
-    int64_t       d[5] = { H, W, C, p[1], p[2] };
+    int64_t C = F * j->lat[1] / j->features, h = j->cells[1], w = j->cells[2], H = j->lay.grid[1],
+            W = j->lay.grid[2];
+    int64_t d[5] = { H, W, C, p[1], p[2] };
     v[0] = xd_view(lat + t * C * h * w, XD_F32, 5, d);
     v[0].s[0] = p[1] * w, v[0].s[1] = p[2], v[0].s[2] = h * w, v[0].s[3] = w;
     v[1] = xd_view(tokens + t / p[0] * H * W * F + t % p[0] * p[1] * p[2], XD_F32, 5, d);
@@ -136,10 +139,10 @@ static void set_refs(xd_denoise *f, const float *sample)
     const float  *from = drawn ? drawn : j->ref_tokens;
     if (drawn)
         xd_role_references_from_sample(j, sample, drawn);
-    size_t        row = (size_t)j->features * sizeof(float);
-    int64_t       n = f->ref.d[0] * j->features;
-    float        *rows = n ? xd_denoise_buffer(f, n, "images") : NULL;
-    char         *to = (char *)rows;
+    size_t  row = (size_t)j->features * sizeof(float);
+    int64_t n = f->ref.d[0] * j->features;
+    float  *rows = n ? xd_denoise_buffer(f, n, "images") : NULL;
+    char   *to = (char *)rows;
     for (int p = 0; p < f->lay.npatch && rows; p++) {
         xd_span s = xd_own(&f->lay, XD_REF, p, f->x.sp);
         if (from)
@@ -239,7 +242,7 @@ static void to_latents(const xd_job *j, const float *moments, float *sample)
  * the sampled latents of the initial image. */
 static void mix(const xd_job *j, float *noise, const float *sample)
 {
-    double of[2] = { 1, 0 };    /* weights of image and noise; a fixed image has no noise */
+    double of[2] = { 1, 0 }; /* weights of image and noise; a fixed image has no noise */
     if (!j->held)
         j->sampler->shares(&j->samp, 0, of);
     for (int64_t i = 0; i < image_numbers(j); i++)
@@ -263,7 +266,7 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
         xd_callback_latents(j, "noise", 0, noise);
         if (j->moments)
             to_latents(j, j->moments, sample);
-        else                    /* a benchmark without an image uses zeros */
+        else /* a benchmark without an image uses zeros */
             memset(sample, 0, (size_t)(image_numbers(j)) * sizeof *sample);
         if (f->keep[0].nd)
             set_keep(f, sample, noise);
@@ -335,7 +338,7 @@ static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
  * replica. */
 static void gather_latents(xd_denoise *f, xd_tensor from, float *out)
 {
-    if (xd_counting(&f->x)) {   /* on the count device, runs only the messages */
+    if (xd_counting(&f->x)) { /* on the count device, runs only the messages */
         float *any = (float *)(void *)f->x.tmp->base;
         gather_rows(f, any, any, any);
         return;

@@ -10,7 +10,10 @@
 #include "pipeline/memory_budget.h"
 #include "ranks/world.h"
 
-typedef struct share { uint64_t identity; double need, held, available, kernels; } share;
+typedef struct share {
+    uint64_t identity;
+    double   need, held, available, kernels;
+} share;
 
 static share share_of(const xd_dev *cd, double need, double held)
 {
@@ -51,8 +54,10 @@ xd_status xd_device_room_find(const xd_context *ctx, double need, double held, x
     if (all)
         all[0] = mine;
     if (n > 1 && (s = xd_world_agree_in(h, ctx->world.used->rank, s, e)) == XD_OK)
-        s = xd_world_wait(h, h->ops->gather(h, xd_view2(all, XD_U8, n, sizeof *all), rows,
-                                            xd_view2(&mine, XD_U8, 1, sizeof mine)), e);
+        s = xd_world_wait(h,
+                          h->ops->gather(h, xd_view2(all, XD_U8, n, sizeof *all), rows,
+                                         xd_view2(&mine, XD_U8, 1, sizeof mine)),
+                          e);
     if (s == XD_OK)
         add_up(all, n, &mine, out);
     out->have = xd_budget_least(ctx, out->have);

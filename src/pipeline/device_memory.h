@@ -10,7 +10,7 @@ typedef struct xd_device_room {
     /* The ranks need `need` bytes. `have` is the sum of the device's free bytes and the bytes of
      * loaded weights. */
     double need, have;
-    double kernels;             /* bytes of device libraries and kernels, part of `need` */
+    double kernels; /* bytes of device libraries and kernels, part of `need` */
     int    ranks;
 } xd_device_room;
 

@@ -15,8 +15,8 @@ static int is_word(const char *a, const char *b)
 /* In the options, replaces aliases of data types by canonical names. */
 static xd_open_args replace_aliases(const xd_open_args *a)
 {
-    xd_open_args  o = *a;
-    const char  **names[] = { &o.dtype, &o.weights_dtype, &o.text_weights_dtype };
+    xd_open_args o = *a;
+    const char **names[] = { &o.dtype, &o.weights_dtype, &o.text_weights_dtype };
     for (int i = 0; i < 3; i++)
         if (*names[i])
             *names[i] = xd_word_dtype(*names[i]);
@@ -36,21 +36,22 @@ xd_status xd_types_of_device(xd_dev *dev, const xd_open_args *given, xd_dtype *t
 {
     const xd_open_args a = replace_aliases(given);
     const char        *dtype = wanted_type(&a);
-    const int half = dtype && xd_word_half(dtype);
+    const int          half = dtype && xd_word_half(dtype);
     if (half && xd_dev_compute(dev, XD_F16) != XD_F16)
         return xd_fail(e, XD_EINVAL,
                        "dtype is \"%s\", which %s does not support: float16 is limited to 65504, "
-                       "which these models exceed; use bf16, with the same memory", given->dtype,
-                       dev->name);
+                       "which these models exceed; use bf16, with the same memory",
+                       given->dtype, dev->name);
     if (dtype && !half && !is_word(dtype, "f32") && !is_word(dtype, "bf16"))
         return xd_fail(e, XD_EINVAL, "dtype is \"%s\"; it can be f32 or bf16, on a GPU also f16",
                        dtype);
-    xd_dtype want = !dtype ? xd_dev_best(dev) : half ? XD_F16
-                  : is_word(dtype, "f32") ? XD_F32 : XD_BF16;
+    xd_dtype want = !dtype                  ? xd_dev_best(dev)
+                    : half                  ? XD_F16
+                    : is_word(dtype, "f32") ? XD_F32
+                                            : XD_BF16;
     *type = xd_dev_compute(dev, want);
     if (*type != want)
-        xd_log(XD_LOG_INFO, "bf16 is computed in f32: %s has no faster bf16 arithmetic",
-               dev->name);
+        xd_log(XD_LOG_INFO, "bf16 is computed in f32: %s has no faster bf16 arithmetic", dev->name);
     return XD_OK;
 }
 
@@ -88,8 +89,8 @@ int xd_types_stores_fp8(const xd_component *p)
  * small that quantization would save little. */
 int xd_types_quantizes(const xd_component *text)
 {
-    return text->def && (is_word(text->def->name, "t5") ||
-                         (text->text->hidden && !text->text->vision));
+    return text->def &&
+           (is_word(text->def->name, "t5") || (text->text->hidden && !text->text->vision));
 }
 
 /* Returns the type in which the files store block matrices, or F32 if this type is not quantized or
@@ -98,10 +99,10 @@ int xd_types_quantizes(const xd_component *text)
 static xd_dtype stored_type(const xd_dev *dev, const xd_component *p)
 {
     return stores_codes(p, XD_Q4_0) && !xd_dev_identity(dev) ? XD_Q4_0
-           : stores_codes(p, XD_F8E4M3)                           ? XD_F8E4M3
-           : stores_codes(p, XD_I8)                               ? XD_I8
-           : xd_types_stores_fp8(p)                               ? XD_F8E4M3
-                                                                  : XD_F32;
+           : stores_codes(p, XD_F8E4M3)                      ? XD_F8E4M3
+           : stores_codes(p, XD_I8)                          ? XD_I8
+           : xd_types_stores_fp8(p)                          ? XD_F8E4M3
+                                                             : XD_F32;
 }
 
 /* Reads the value of a flag for a weight type. Sets *type to XD_F32 if the weights have the compute
@@ -131,7 +132,7 @@ static xd_status read_type(const xd_dev *dev, const char *flag, const char *text
  * matrices of integers do. If f32 or bf16 is requested, no matrix does. */
 static xd_stays stays_of(const char *text)
 {
-    return !text || is_word(text, "auto") ? XD_STAYS_BLOCKS
+    return !text || is_word(text, "auto")                  ? XD_STAYS_BLOCKS
            : is_word(text, "f32") || is_word(text, "bf16") ? XD_STAYS_NONE
                                                            : XD_STAYS_INTEGERS;
 }
@@ -140,8 +141,10 @@ static xd_status check_four(const xd_dev *dev, xd_dtype type, const char *flag, 
 {
     if (type != XD_Q4_0 || !xd_dev_identity(dev))
         return XD_OK;
-    return xd_fail(e, XD_EUNSUPPORTED, "%s is int4, which only the CPU supports; on %s use int8 or "
-                   "fp8", flag, dev->name);
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "%s is int4, which only the CPU supports; on %s use int8 or "
+                   "fp8",
+                   flag, dev->name);
 }
 
 static xd_status check_same(const char *flag, const char *text, const char *dtype, xd_err *e)
@@ -150,7 +153,8 @@ static xd_status check_same(const char *flag, const char *text, const char *dtyp
         return XD_OK;
     return xd_fail(e, XD_EINVAL,
                    "%s is %s but dtype is %s; weights that are not quantized must have the compute "
-                   "type", flag, text, dtype);
+                   "type",
+                   flag, text, dtype);
 }
 
 /* Sets the type of the matrices in a transformer's blocks, and which matrices keep the type of the
@@ -166,7 +170,7 @@ xd_status xd_types_component(xd_component *p, const xd_dev *dev, const xd_open_a
                              xd_err *e)
 {
     const xd_open_args a = replace_aliases(given);
-    xd_status s = check_same("weights_dtype", a.weights_dtype, wanted_type(&a), e);
+    xd_status          s = check_same("weights_dtype", a.weights_dtype, wanted_type(&a), e);
     return s == XD_OK ? set_types(dev, a.weights_dtype, p, e) : s;
 }
 
@@ -181,7 +185,7 @@ xd_status xd_types_weights(xd_context *ctx, const xd_open_args *given, xd_err *e
         s = set_types(ctx->dev, a.weights_dtype, xd_model_dit(&ctx->model, i), e);
     for (int k = 0; k < ctx->model.recipe->ntext && s == XD_OK; k++) {
         xd_component *p = &ctx->model.text[k];
-        xd_dtype type;
+        xd_dtype      type;
         s = read_type(ctx->dev, "text_weights_dtype", text, p, &type, e);
         if (s == XD_OK && ctx->model.has_text[k] && xd_types_quantizes(p))
             p->w->blocks = type;
@@ -194,8 +198,8 @@ xd_status xd_types_weights(xd_context *ctx, const xd_open_args *given, xd_err *e
 
 const char *xd_types_name(const xd_component *p, xd_dtype compute)
 {
-    return p->w->blocks == XD_I8 ? "int8"
+    return p->w->blocks == XD_I8       ? "int8"
            : p->w->blocks == XD_F8E4M3 ? "fp8"
            : p->w->blocks == XD_Q4_0   ? "int4"
-                                    : xd_dtype_name(compute);
+                                       : xd_dtype_name(compute);
 }

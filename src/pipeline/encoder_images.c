@@ -59,7 +59,8 @@ xd_status xd_encoder_images_prepare(xd_job *j, int i, const uint8_t *rgb, int64_
     if (s == XD_OK)
         s = xd_encoder_images_open(j, e);
     return s == XD_OK ? xd_clip_processor_run(&j->ctx->model.clip_processor, rgb, w, h,
-                                              j->encoder_pixels + i * image_size(j), e) : s;
+                                              j->encoder_pixels + i * image_size(j), e)
+                      : s;
 }
 
 int64_t xd_encoder_images_hash(const xd_job *j)

@@ -12,11 +12,12 @@ xd_status xd_given_noise_check(const xd_job *j, xd_err *e)
     const int64_t *d = j->lat;
     if (!j->r->noise.values || j->r->noise.count == j->images * j->numbers)
         return XD_OK;
-    return xd_fail(e, XD_EINVAL, "the noise has %lld numbers, but %d images of %lld x %lld "
-                   "pixels need %lld: [%lld,%lld,%lld,%lld] each", (long long)j->r->noise.count,
-                   j->images, (long long)j->asked[1], (long long)j->asked[0],
-                   (long long)(j->images * j->numbers), (long long)d[0], (long long)d[1],
-                   (long long)d[2], (long long)d[3]);
+    return xd_fail(e, XD_EINVAL,
+                   "the noise has %lld numbers, but %d images of %lld x %lld "
+                   "pixels need %lld: [%lld,%lld,%lld,%lld] each",
+                   (long long)j->r->noise.count, j->images, (long long)j->asked[1],
+                   (long long)j->asked[0], (long long)(j->images * j->numbers), (long long)d[0],
+                   (long long)d[1], (long long)d[2], (long long)d[3]);
 }
 
 xd_status xd_given_noise_share(xd_job *j, xd_err *e)

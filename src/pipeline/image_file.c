@@ -39,7 +39,8 @@ xd_status xd_image_file_load_mask(const char *path, xd_image *im, uint8_t **data
 xd_status xd_image_file_save(const xd_image *im, const char *path, xd_err *e)
 {
     if (im->channels != 3 || im->frames != 1 || (im->stride && im->stride != im->width * 3))
-        return xd_fail(e, XD_EINVAL, "%s: the image must be one RGB frame without gaps between "
+        return xd_fail(e, XD_EINVAL,
+                       "%s: the image must be one RGB frame without gaps between "
                        "rows",
                        path);
     return xd_image_write(path, im->data, im->width, im->height, NULL, e);
@@ -68,11 +69,13 @@ xd_status xd_image_file_sheet(const xd_image *im, int columns, int most, int64_t
 {
     if (im->channels != 3 || im->frames < 1 || columns < 1 || most < 1 || width < 1 ||
         (im->stride && im->stride != im->width * 3))
-        return xd_fail(e, XD_EINVAL, "%s: frames must be RGB without gaps between rows, in "
-                       "at least one column", path);
-    int64_t n = xd_min(im->frames, most), cols = xd_min(n, columns), rows = (n + cols - 1) / cols;
-    int64_t w = xd_min(width, im->width), h = xd_max(1, im->height * w / im->width);
-    uint8_t *sheet = calloc((size_t)(cols * w * rows * h), 3);
+        return xd_fail(e, XD_EINVAL,
+                       "%s: frames must be RGB without gaps between rows, in "
+                       "at least one column",
+                       path);
+    int64_t   n = xd_min(im->frames, most), cols = xd_min(n, columns), rows = (n + cols - 1) / cols;
+    int64_t   w = xd_min(width, im->width), h = xd_max(1, im->height * w / im->width);
+    uint8_t  *sheet = calloc((size_t)(cols * w * rows * h), 3);
     xd_status s = sheet ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory to write %s", path);
     for (int64_t i = 0; s == XD_OK && i < n; i++) {
         uint8_t *rgb = shrink_frame(im, n > 1 ? i * (im->frames - 1) / (n - 1) : 0, w, h, e);

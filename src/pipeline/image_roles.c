@@ -4,27 +4,42 @@
 #include <stdlib.h>
 
 static const xd_role_row rows[] = {
-    [XD_ROLE_START] = { .starts = 1, .crops = 1, .read = xd_role_start_read,
+    [XD_ROLE_START] = { .starts = 1,
+                        .crops = 1,
+                        .read = xd_role_start_read,
                         .encode = xd_role_start_encode },
     [XD_ROLE_NONE] = { 0 },
-    [XD_ROLE_FIRST_FRAME] = { .needs = "the first frame of its video", .keeps = 1,
-                              .read = xd_role_start_read, .encode = xd_role_start_encode,
+    [XD_ROLE_FIRST_FRAME] = { .needs = "the first frame of its video",
+                              .keeps = 1,
+                              .read = xd_role_start_read,
+                              .encode = xd_role_start_encode,
                               .channels = xd_role_start_channels },
-    [XD_ROLE_FRAMES] = { .needs = "the first frame of its video", .keeps = 1, .reads_video = 1,
-                         .read = xd_role_frames_read, .encode = xd_role_frames_encode,
+    [XD_ROLE_FRAMES] = { .needs = "the first frame of its video",
+                         .keeps = 1,
+                         .reads_video = 1,
+                         .read = xd_role_frames_read,
+                         .encode = xd_role_frames_encode,
                          .channels = xd_role_frames_channels },
-    [XD_ROLE_HELD] = { .keeps = 1, .holds = 1, .read = xd_role_start_read,
+    [XD_ROLE_HELD] = { .keeps = 1,
+                       .holds = 1,
+                       .read = xd_role_start_read,
                        .encode = xd_role_start_encode },
-    [XD_ROLE_MASK] = { .reads_mask = 1, .read = xd_role_mask_read, .encode = xd_role_mask_encode,
+    [XD_ROLE_MASK] = { .reads_mask = 1,
+                       .read = xd_role_mask_read,
+                       .encode = xd_role_mask_encode,
                        .channels = xd_role_mask_channels },
-    [XD_ROLE_REFERENCES] = { .needs = "an image to edit", .keeps = 1, .tokens = 1,
+    [XD_ROLE_REFERENCES] = { .needs = "an image to edit",
+                             .keeps = 1,
+                             .tokens = 1,
                              .read = xd_role_references_read,
                              .encode = xd_role_references_encode },
 };
 
 /* The role of a reference image if a mask selects a part of this image for inpainting
  * (xd_recipe.inpaints_reference). */
-static const xd_role_row inpainted = { .needs = "an image to edit", .starts = 1, .tokens = 1,
+static const xd_role_row inpainted = { .needs = "an image to edit",
+                                       .starts = 1,
+                                       .tokens = 1,
                                        .read = xd_role_references_read,
                                        .encode = xd_role_start_encode };
 
@@ -48,16 +63,14 @@ xd_status xd_role_read(xd_job *j, xd_err *e)
     if (j->r->images.image && j->r->images.image_pixels)
         return xd_fail(e, XD_EINVAL, "image and image_pixels are given; use one of them");
     if (j->r->images.mask_image && j->r->images.mask_pixels)
-        return xd_fail(e, XD_EINVAL,
-                       "mask_image and mask_pixels are given; use one of them");
+        return xd_fail(e, XD_EINVAL, "mask_image and mask_pixels are given; use one of them");
     return j->role->read ? j->role->read(j, e) : XD_OK;
 }
 
 void xd_role_close(xd_job *j)
 {
-    float **const   floats[] = { &j->image, &j->moments, &j->start_image, &j->start_moments,
-                                 &j->last_image, &j->condition, &j->encoder_pixels,
-                                 &j->ref_tokens };
+    float **const floats[] = { &j->image,      &j->moments,   &j->start_image,    &j->start_moments,
+                               &j->last_image, &j->condition, &j->encoder_pixels, &j->ref_tokens };
     uint8_t **const bytes[] = { &j->mask, &j->paste.rgb, &j->paste.grey };
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
         free(*floats[i]), *floats[i] = NULL;

@@ -9,22 +9,22 @@ typedef struct xd_role_row {
     /* The words with which an error names the image, if the model requires an image and the request
      * has none. If NULL, this error is not used; xd_mask_check reports a missing mask. */
     const char *needs;
-    int         starts;         /* 1: denoising starts from the image plus noise */
-    int         keeps;          /* 1: noise does not change the image; `strength` is refused */
-    int         holds;          /* 1: the first latent frame is the image in all steps */
-    int         crops;          /* 1: padding_mask_crop may generate only a part of the image */
-    int         reads_mask;     /* 1: the transformer reads the mask, which is then required */
-    int         reads_video;    /* 1: the VAE encodes a video that has the images as frames */
-    int         tokens;         /* 1: the transformer reads tokens of the images */
+    int         starts;      /* 1: denoising starts from the image plus noise */
+    int         keeps;       /* 1: noise does not change the image; `strength` is refused */
+    int         holds;       /* 1: the first latent frame is the image in all steps */
+    int         crops;       /* 1: padding_mask_crop may generate only a part of the image */
+    int         reads_mask;  /* 1: the transformer reads the mask, which is then required */
+    int         reads_video; /* 1: the VAE encodes a video that has the images as frames */
+    int         tokens;      /* 1: the transformer reads tokens of the images */
     /* Reads and resizes the request's images on rank 0. NULL: images are refused. */
-    xd_status (*read)(xd_job *j, xd_err *e);
+    xd_status   (*read)(xd_job *j, xd_err *e);
     /* Encodes the images on every rank. The VAE must be loaded on the ranks that decode images.
      * The call is collective. NULL like `read`. */
-    xd_status (*encode)(xd_job *j, xd_arena *a, xd_err *e);
+    xd_status   (*encode)(xd_job *j, xd_arena *a, xd_err *e);
     /* Writes the transformer's additional channels to `out` [t,channels,h,w], whose elements are 0
      * before the call. `sample` has sampled latents [C,h,w] of the image. NULL: there are no such
      * channels. */
-    void      (*channels)(const xd_job *j, const float *sample, float *out);
+    void        (*channels)(const xd_job *j, const float *sample, float *out);
 } xd_role_row;
 
 /* Returns the table row for the role that images have in the pipeline p. `masked` is 1 if the
@@ -32,17 +32,17 @@ typedef struct xd_role_row {
 const xd_role_row *xd_role_of(const xd_recipe *p, int masked);
 /* Removes the images from `r`, if they change neither the transformer's tokens nor the frames, so
  * that the time of a request can be predicted without them. Returns 1 if it removed them. */
-int       xd_role_drop_images(const xd_role_row *role, xd_request *r);
+int                xd_role_drop_images(const xd_role_row *role, xd_request *r);
 /* Reads the request's images with the function of their role. */
-xd_status xd_role_read(xd_job *j, xd_err *e);
-void      xd_role_close(xd_job *j);     /* frees all images of the job */
+xd_status          xd_role_read(xd_job *j, xd_err *e);
+void               xd_role_close(xd_job *j); /* frees all images of the job */
 /* Checks that the model accepts the first and the last image of the request. Call after the number
  * of frames is set. */
-xd_status xd_role_frames_check(const xd_job *j, xd_err *e);
+xd_status          xd_role_frames_check(const xd_job *j, xd_err *e);
 /* Sends the sizes of the reference images from rank 0 to all ranks, and adds the images' tokens to
  * the layout. `s` is this rank's status so far. The call is collective. */
-xd_status xd_role_references_share(xd_job *j, xd_status s, xd_err *e);
+xd_status          xd_role_references_share(xd_job *j, xd_status s, xd_err *e);
 /* Converts sampled latents [C,h,w] of a reference image to tokens. */
-void      xd_role_references_from_sample(const xd_job *j, const float *sample, float *tokens);
+void xd_role_references_from_sample(const xd_job *j, const float *sample, float *tokens);
 
 #endif

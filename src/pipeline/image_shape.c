@@ -57,9 +57,9 @@ static xd_grid shape_of(const xd_context *ctx, xd_grid own)
     if (ctx->model.recipe->fps <= 0)
         share = fmin(share, 1);
     for (int i = 1; i < 3; i++)
-        if (d->most[i])         /* the model has a max number of positions per side */
-            share = fmin(share, (double)(d->most[i] * cell[i]) /
-                                (double)(i == 1 ? own.rows : own.cols));
+        if (d->most[i]) /* the model has a max number of positions per side */
+            share = fmin(share,
+                         (double)(d->most[i] * cell[i]) / (double)(i == 1 ? own.rows : own.cols));
     return (xd_grid){ whole(ctx, 1, (double)own.rows * share),
                       whole(ctx, 2, (double)own.cols * share) };
 }
@@ -79,7 +79,7 @@ void xd_image_shape_take(const xd_context *ctx, xd_request *r)
         if (p->reference_size(unit, area, &size.rows, &size.cols, NULL) != XD_OK)
             return;
         size = (xd_grid){ size.rows / unit * unit, size.cols / unit * unit };
-    } else if (!p->max_area) {  /* with max_area, only the ratio of the image's sides matters */
+    } else if (!p->max_area) { /* with max_area, only the ratio of the image's sides matters */
         size = r->height || r->width ? fill_side(ctx, r, own) : shape_of(ctx, own);
     }
     r->height = r->height ? r->height : size.rows;

@@ -15,15 +15,14 @@ static xd_status check_pixels(const xd_image *i, const char *name, xd_err *e)
         i->height > MOST_SIDE)
         return xd_fail(e, XD_EINVAL,
                        "%s has %lld frames of %lld x %lld pixels; it must be one of at "
-                       "least 1 x 1", name, (long long)i->frames, (long long)i->width,
-                       (long long)i->height);
+                       "least 1 x 1",
+                       name, (long long)i->frames, (long long)i->width, (long long)i->height);
     if (i->channels != 1 && i->channels != 3 && i->channels != 4)
         return xd_fail(e, XD_EINVAL, "%s has %d channels; it can have 1, 3 or 4", name,
                        i->channels);
     if (i->stride && i->stride < i->width * i->channels)
-        return xd_fail(e, XD_EINVAL,
-                       "%s has a stride of %lld bytes, less than the %lld of a row", name,
-                       (long long)i->stride, (long long)i->width * i->channels);
+        return xd_fail(e, XD_EINVAL, "%s has a stride of %lld bytes, less than the %lld of a row",
+                       name, (long long)i->stride, (long long)i->width * i->channels);
     return XD_OK;
 }
 
@@ -55,19 +54,19 @@ static xd_status copy_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *
 xd_pixel_source xd_input_image_source(const xd_request *r, int k)
 {
     if (k == 0)
-        return (xd_pixel_source) { "image", "image_pixels", r->images.image,
-                                   r->images.image_pixels };
+        return (xd_pixel_source){ "image", "image_pixels", r->images.image,
+                                  r->images.image_pixels };
     return (xd_pixel_source){ "more_images", "more_pixels",
                               r->images.more_images ? r->images.more_images[k - 1] : NULL,
                               r->images.more_pixels ? r->images.more_pixels[k - 1] : NULL };
 }
 
 xd_status xd_input_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
-                               xd_err *e)
+                                xd_err *e)
 {
     if (of->file && of->pixels)
-        return xd_fail(e, XD_EINVAL, "%s and %s are both given; use one of them",
-                       of->file_name, of->pixels_name);
+        return xd_fail(e, XD_EINVAL, "%s and %s are both given; use one of them", of->file_name,
+                       of->pixels_name);
     if (!of->file && !of->pixels)
         return xd_fail(e, XD_EINVAL, "an entry of %s and %s has neither a file nor pixels",
                        of->file_name, of->pixels_name);

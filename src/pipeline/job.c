@@ -39,41 +39,51 @@ static xd_status check_side(const char *name, int64_t v, int64_t cell, int64_t p
     if (v % unit == 0)
         return XD_OK;
     if (low < unit)
-        return xd_fail(e, XD_EINVAL, "%s %lld is not a multiple of %lld (VAE factor %lld x patch "
-                       "%lld); the nearest valid value is %lld", name, (long long)v,
-                       (long long)unit, (long long)cell, (long long)patch, (long long)unit);
-    return xd_fail(e, XD_EINVAL, "%s %lld is not a multiple of %lld (VAE factor %lld x patch "
-                   "%lld); the nearest valid values are %lld and %lld", name, (long long)v,
-                   (long long)unit, (long long)cell, (long long)patch, (long long)low,
-                   (long long)(low + unit));
+        return xd_fail(e, XD_EINVAL,
+                       "%s %lld is not a multiple of %lld (VAE factor %lld x patch "
+                       "%lld); the nearest valid value is %lld",
+                       name, (long long)v, (long long)unit, (long long)cell, (long long)patch,
+                       (long long)unit);
+    return xd_fail(e, XD_EINVAL,
+                   "%s %lld is not a multiple of %lld (VAE factor %lld x patch "
+                   "%lld); the nearest valid values are %lld and %lld",
+                   name, (long long)v, (long long)unit, (long long)cell, (long long)patch,
+                   (long long)low, (long long)(low + unit));
 }
 
 /* Checks the options of a request that apply to videos only. */
 static xd_status check_video(const xd_job *j, xd_err *e)
 {
-    const xd_recipe *p = j->ctx->model.recipe;
+    const xd_recipe  *p = j->ctx->model.recipe;
     const xd_request *r = j->r;
-    const char *what = r->num_frames ? "num_frames" : r->fps > 0 ? "fps" : r->output.seconds > 0
-                       ? "seconds" : r->guidance.use_dynamic_cfg ? "use_dynamic_cfg" : NULL;
+    const char       *what = r->num_frames                 ? "num_frames"
+                             : r->fps > 0                  ? "fps"
+                             : r->output.seconds > 0       ? "seconds"
+                             : r->guidance.use_dynamic_cfg ? "use_dynamic_cfg"
+                                                           : NULL;
     if (p->fps <= 0 && what)
         return xd_fail(e, XD_EINVAL, "%s is for videos, but %s generates images", what, p->name);
     if (r->num_frames && r->output.seconds > 0)
-        return xd_fail(e, XD_EINVAL, "num_frames and seconds are both given; use one of "
+        return xd_fail(e, XD_EINVAL,
+                       "num_frames and seconds are both given; use one of "
                        "them");
     if (p->needs_image && j->role->needs && !xd_job_has_image(r) && !j->ctx->bench)
         return xd_fail(e, XD_EINVAL, "%s needs %s: add --image", p->name, j->role->needs);
     if (!j->role->read && xd_job_has_image(r))
         return xd_fail(e, XD_EINVAL,
                        "%s generates videos from text only and cannot start from the image %s "
-                       "(%s can)", p->name, r->images.image ? r->images.image : "in the request",
+                       "(%s can)",
+                       p->name, r->images.image ? r->images.image : "in the request",
                        xd_family_says(XD_WORD_FROM_IMAGE));
     if (j->role->keeps && r->images.strength > 0)
         return xd_fail(e, XD_EINVAL,
                        "strength %g cannot be used with %s, which keeps the image unchanged",
                        r->images.strength, p->name);
     if (r->images.no_auto_resize && !p->auto_resizes)
-        return xd_fail(e, XD_EINVAL, "no_auto_resize is for %s; %s does not resize images to a "
-                       "trained size", xd_family_says(XD_WORD_AUTO_RESIZES), p->name);
+        return xd_fail(e, XD_EINVAL,
+                       "no_auto_resize is for %s; %s does not resize images to a "
+                       "trained size",
+                       xd_family_says(XD_WORD_AUTO_RESIZES), p->name);
     if (r->output.max_area && !p->max_area && !p->reference_area && !(p->fps > 0 && p->sized_by))
         return xd_fail(e, XD_EINVAL, "max_area is for %s; %s generates the requested size",
                        xd_family_says(XD_WORD_MAX_AREA), p->name);
@@ -96,10 +106,10 @@ static xd_status check_prompts(const xd_job *j, xd_err *e)
     for (xd_job_text_kind k = XD_TEXT_2; k < XD_JOB_TEXTS; k++) {
         int number = k == XD_TEXT_3 || k == XD_TEXT_NEGATIVE_3 ? 2 : 1;
         if (xd_job_has_text(j->r, k) && !has_prompt(p, number))
-            return xd_fail(e, XD_EINVAL, "%s is for %s; %s reads %s", xd_job_text_name(k),
-                           xd_family_says(number == 1 ? XD_WORD_TWO_PROMPTS
-                                                      : XD_WORD_THREE_PROMPTS), p->name,
-                           has_prompt(p, 1) ? "two prompts" : "one prompt");
+            return xd_fail(
+                e, XD_EINVAL, "%s is for %s; %s reads %s", xd_job_text_name(k),
+                xd_family_says(number == 1 ? XD_WORD_TWO_PROMPTS : XD_WORD_THREE_PROMPTS), p->name,
+                has_prompt(p, 1) ? "two prompts" : "one prompt");
     }
     return XD_OK;
 }
@@ -112,9 +122,11 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
     if (!p->distilled && j->r->guidance.true_cfg_scale > 1)
         return xd_fail(e, XD_EINVAL,
                        "true_cfg_scale is for models whose guidance_scale is distilled (%s); %s "
-                       "is guided by guidance_scale", xd_family_says(XD_WORD_DISTILLED), p->name);
-    const char *what = j->r->guidance.cfg_normalization > 0 ? "cfg_normalization" :
-                       j->r->guidance.cfg_truncation < 1 ? "cfg_truncation" : NULL;
+                       "is guided by guidance_scale",
+                       xd_family_says(XD_WORD_DISTILLED), p->name);
+    const char *what = j->r->guidance.cfg_normalization > 0 ? "cfg_normalization"
+                       : j->r->guidance.cfg_truncation < 1  ? "cfg_truncation"
+                                                            : NULL;
     if (what && !p->guides_from_prompt)
         return xd_fail(e, XD_EINVAL, "%s is for %s; the pipeline of %s has no such option", what,
                        xd_family_says(XD_WORD_FROM_PROMPT), p->name);
@@ -135,7 +147,7 @@ static xd_status set_frames(xd_job *j, xd_err *e)
     j->frames = j->cells[0] = 1;
     if (m->recipe->fps <= 0)
         return XD_OK;
-    double  own = p > 1 && m->recipe->pairs_fps > 0 ? m->recipe->pairs_fps : m->recipe->fps;
+    double own = p > 1 && m->recipe->pairs_fps > 0 ? m->recipe->pairs_fps : m->recipe->fps;
     j->fps = j->r->fps > 0 ? j->r->fps : own;
     int64_t want = n ? (n - !m->recipe->frames_up) / c + 1 : d->sample[0];
     if (j->r->output.seconds > 0)
@@ -144,9 +156,10 @@ static xd_status set_frames(xd_job *j, xd_err *e)
     j->spare = j->cells[0] - want;
     j->frames = xd_vae_frames(&m->vae_info, want);
     if (n && j->frames != n)
-        xd_log(XD_LOG_WARN, "generating %lld frames, not %lld: a latent frame of this autoencoder, "
-               "except the first, is %lld frames", (long long)j->frames, (long long)n,
-               (long long)c);
+        xd_log(XD_LOG_WARN,
+               "generating %lld frames, not %lld: a latent frame of this autoencoder, "
+               "except the first, is %lld frames",
+               (long long)j->frames, (long long)n, (long long)c);
     if (d->most[0] && j->cells[0] > d->most[0])
         return xd_fail(e, XD_EINVAL,
                        "%lld frames are too many; the model has positions for at most %lld",
@@ -162,7 +175,8 @@ static void set_trained_size(xd_job *j)
     if (!p->trained_size(j->ctx->model.dit_info.sample[1], &j->size[0], &j->size[1]) || p->resized)
         return;
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
-        xd_log(XD_LOG_INFO, "generating %lld x %lld, the trained size nearest to %lld x %lld "
+        xd_log(XD_LOG_INFO,
+               "generating %lld x %lld, the trained size nearest to %lld x %lld "
                "(--no_resolution_binning keeps the requested size)",
                (long long)j->size[1], (long long)j->size[0], (long long)j->asked[1],
                (long long)j->asked[0]);
@@ -182,9 +196,11 @@ static void set_area(xd_job *j, int64_t area)
         j->size[i] = (n > 0 ? n : 1) * unit;
     }
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
-        xd_log(XD_LOG_INFO, "generating %lld x %lld, with the ratio of %lld x %lld and the area of "
-               "the model (--max_area sets another area)", (long long)j->size[1],
-               (long long)j->size[0], (long long)j->asked[1], (long long)j->asked[0]);
+        xd_log(XD_LOG_INFO,
+               "generating %lld x %lld, with the ratio of %lld x %lld and the area of "
+               "the model (--max_area sets another area)",
+               (long long)j->size[1], (long long)j->size[0], (long long)j->asked[1],
+               (long long)j->asked[0]);
     j->asked[0] = j->size[0], j->asked[1] = j->size[1];
 }
 
@@ -230,7 +246,8 @@ static xd_status set_tokens(xd_job *j, xd_err *e)
         const int *cell = j->ctx->model.vae_info.cell;
         return xd_fail(e, XD_EINVAL,
                        "this model supports one size only: %lld frames of %lld x %lld "
-                       "pixels", (long long)((s[0] - 1) * cell[0] + 1), (long long)(s[2] * cell[2]),
+                       "pixels",
+                       (long long)((s[0] - 1) * cell[0] + 1), (long long)(s[2] * cell[2]),
                        (long long)(s[1] * cell[1]));
     }
     j->lay = (xd_layout){ .npatch = 1, .nsp = 1 };
@@ -267,10 +284,10 @@ static int has_own_sigmas(const xd_job *j, const xd_sched_cfg *c)
     if (!xd_sched_has(j->sampler, "use_flow_sigmas"))
         xd_json_bool(xd_json_get(j->ctx->model.sched, "use_flow_sigmas"), &flow);
     switch (j->ctx->model.recipe->own_sigmas) {
-    case XD_OWN_NONE:     return 0;
+    case XD_OWN_NONE: return 0;
     case XD_OWN_BUT_FLOW: return !flow;
     case XD_OWN_BUT_FLOW_TEXT: return !flow || starts_from_image(j);
-    default:              return 1;
+    default: return 1;
     }
 }
 
@@ -284,9 +301,12 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
         return xd_model_fail_sched(m, s, e);
     j->usual = xd_model_usual(m, starts_from_image(j), xd_job_has_mask(j->r));
     j->asked_steps = steps ? steps : j->usual.steps;
-    xd_steps a = { .steps = j->asked_steps, .tokens = j->tokens,
-                   .own_sigmas = has_own_sigmas(j, &cfg), .max_shift = m->recipe->max_shift,
-                   .leap = m->recipe->leap, .mu = m->recipe->mu };
+    xd_steps a = { .steps = j->asked_steps,
+                   .tokens = j->tokens,
+                   .own_sigmas = has_own_sigmas(j, &cfg),
+                   .max_shift = m->recipe->max_shift,
+                   .leap = m->recipe->leap,
+                   .mu = m->recipe->mu };
     if (starts_from_image(j) || (j->role->reads_mask && j->r->images.strength > 0))
         a.strength = j->strength = strength_of(j);
     else if (j->r->images.strength > 0)
@@ -295,7 +315,8 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
     if (a.strength > 0 && !j->sampler->shares)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "%s cannot start from an image with the scheduler %s, which cannot add "
-                       "noise to an image", m->recipe->name, j->sampler->name);
+                       "noise to an image",
+                       m->recipe->name, j->sampler->name);
     double *list;
     s = xd_job_lists(j, &a, &list, e);
     if (s == XD_OK)
@@ -349,7 +370,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     if (r->texts.max_sequence_length && xd_prompts_fixed(j))
         return xd_fail(e, XD_EINVAL,
                        "max_sequence_length is %d, but the text encoders of %s always read %lld "
-                       "tokens", (int)r->texts.max_sequence_length, ctx->model.recipe->name,
+                       "tokens",
+                       (int)r->texts.max_sequence_length, ctx->model.recipe->name,
                        (long long)xd_prompts_most_rows(j));
     if (ctx->model.recipe->most_text && r->texts.max_sequence_length > ctx->model.recipe->most_text)
         return xd_fail(e, XD_EINVAL, "max_sequence_length is %d; it must be at most %d for %s",
@@ -357,11 +379,14 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
                        ctx->model.recipe->name);
     j->max_text = r->texts.max_sequence_length ? r->texts.max_sequence_length : j->usual.max_text;
     if (ctx->model.dit_info.text_most && xd_prompts_most_rows(j) > ctx->model.dit_info.text_most)
-        return xd_fail(e, XD_EINVAL, "max_sequence_length is %d, but the transformer of %s has "
-                       "positions for %lld text tokens only", j->max_text, ctx->model.recipe->name,
+        return xd_fail(e, XD_EINVAL,
+                       "max_sequence_length is %d, but the transformer of %s has "
+                       "positions for %lld text tokens only",
+                       j->max_text, ctx->model.recipe->name,
                        (long long)ctx->model.dit_info.text_most);
     if ((int64_t)r->nprompts * r->num_images_per_prompt > 1000000)
-        return xd_fail(e, XD_EINVAL, "%lld images in one request are too many; the limit is "
+        return xd_fail(e, XD_EINVAL,
+                       "%lld images in one request are too many; the limit is "
                        "1000000",
                        (long long)r->nprompts * r->num_images_per_prompt);
     j->images = j->ntodo = r->nprompts * r->num_images_per_prompt;
@@ -369,7 +394,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         (s = xd_job_check_references(j, e)) != XD_OK || (s = xd_fast_attn_of_job(j, e)) != XD_OK)
         return s;
     if (j->size[0] != j->asked[0] || j->size[1] != j->asked[1])
-        xd_log(XD_LOG_INFO, "generating %lld x %lld, the trained size nearest to %lld x %lld, then "
+        xd_log(XD_LOG_INFO,
+               "generating %lld x %lld, the trained size nearest to %lld x %lld, then "
                "resizing (--no_resolution_binning keeps the requested size)",
                (long long)j->size[1], (long long)j->size[0], (long long)j->asked[1],
                (long long)j->asked[0]);

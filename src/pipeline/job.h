@@ -9,101 +9,101 @@
 #include "pipeline/step_cache.h"
 #include "xdit/xdit.h"
 
-enum { XD_MAXREFS = 16 };       /* max number of reference images of a request */
+enum { XD_MAXREFS = 16 }; /* max number of reference images of a request */
 
 /* The input image of a request that generates only a part of an image (padding_mask_crop); the
  * pixels outside the part are kept. */
 typedef struct xd_job_paste {
     uint8_t *rgb, *grey; /* pixels of the complete image and of the mask as read, on rank 0 */
-    xd_grid  size;              /* size of the complete image in pixels */
-    xd_box   box;               /* the part of the image that is generated */
+    xd_grid  size;       /* size of the complete image in pixels */
+    xd_box   box;        /* the part of the image that is generated */
 } xd_job_paste;
 
 typedef struct xd_job {
-    xd_context *ctx;
-    const xd_request *r;
-    const struct xd_role_row *role;     /* role of the input images (image_roles.h) */
+    xd_context               *ctx;
+    const xd_request         *r;
+    const struct xd_role_row *role; /* role of the input images (image_roles.h) */
     /* height and width in pixels: the requested size; the generated size */
-    int64_t     asked[2], size[2];
-    int64_t     frames;         /* frames of the result; 1 for an image */
-    double      fps;            /* frames per second of a video file; 0: the result is an image */
-    int64_t     cells[3];       /* size of the latents in cells: t, h, w */
+    int64_t                   asked[2], size[2];
+    int64_t                   frames; /* frames of the result; 1 for an image */
+    double        fps;      /* frames per second of a video file; 0: the result is an image */
+    int64_t       cells[3]; /* size of the latents in cells: t, h, w */
     /* Leading latent frames that only pad a patch and are not decoded. */
-    int64_t     spare;
-    int64_t     lat[4];         /* extents of the latents on the host: t, C, h, w */
-    int64_t     numbers;        /* number of elements of the latents */
-    int64_t     tokens, features;       /* number of image tokens; number of features of a token */
-    xd_layout   lay;
-    xd_usual    usual;          /* the model's defaults for the request */
-    int         npass;          /* max passes per step: 1; 2 with guidance; 3 with skipped layers */
+    int64_t       spare;
+    int64_t       lat[4];           /* extents of the latents on the host: t, C, h, w */
+    int64_t       numbers;          /* number of elements of the latents */
+    int64_t       tokens, features; /* number of image tokens; number of features of a token */
+    xd_layout     lay;
+    xd_usual      usual; /* the model's defaults for the request */
+    int           npass; /* max passes per step: 1; 2 with guidance; 3 with skipped layers */
     /* number of passes of each step, in predictions; 0: xd_job_passes decides */
-    int         all_passes;
+    int           all_passes;
     /* [layers] 1 for a layer that the third guidance pass skips; NULL: there is no third pass. */
-    uint8_t    *skips;
-    double      guidance;       /* guidance scale that combines the two passes (xd_job_guidance) */
-    double      distilled;      /* guidance scale input of the transformer, or NaN */
+    uint8_t      *skips;
+    double        guidance;  /* guidance scale that combines the two passes (xd_job_guidance) */
+    double        distilled; /* guidance scale input of the transformer, or NaN */
     /* Fraction of the training timesteps below which the second transformer is used; negative: the
      * model has one transformer. */
-    double      boundary;
-    double      guidance_2;     /* guidance scale of the steps below the boundary */
-    int         both;           /* 1: both transformers stay loaded (xd_memory_plan) */
-    int         loads[2];       /* number of times that the request has loaded each transformer */
-    double      strength;       /* strength of the initial image; 0: no image */
-    int         max_text, images;
+    double        boundary;
+    double        guidance_2; /* guidance scale of the steps below the boundary */
+    int           both;       /* 1: both transformers stay loaded (xd_memory_plan) */
+    int           loads[2];   /* number of times that the request has loaded each transformer */
+    double        strength;   /* strength of the initial image; 0: no image */
+    int           max_text, images;
     /* The request's attention_window: its size t, h, w in tokens, or -1, 0 and the number of tokens
      * on each side. All 0: no window. */
-    int64_t     window[3];
+    int64_t       window[3];
     /* Table of the attention outputs that DiTFastAttn reuses. If its field `way` is NULL, all
      * attention is computed. */
     xd_attn_table ways;
-    int         picks;          /* 1: the request selects images (xd_job_pick) */
-    int        *todo, ntodo;    /* indices of generated images, ascending; NULL: all */
-    int         asked_steps; /* number of steps, samp.steps plus the steps that `strength` skips */
+    int           picks;       /* 1: the request selects images (xd_job_pick) */
+    int          *todo, ntodo; /* indices of generated images, ascending; NULL: all */
+    int asked_steps; /* number of steps, samp.steps plus the steps that `strength` skips */
     const xd_sampler *sampler;
-    xd_sampling samp;
-    xd_counts   step_ops; /* FLOPs and bytes of the first step, as counted without computing */
-    xd_cache_spec cache;
+    xd_sampling       samp;
+    xd_counts      step_ops; /* FLOPs and bytes of the first step, as counted without computing */
+    xd_cache_spec  cache;
     /* step cache: number of skipped middle ranges of blocks; of all ranges */
-    int64_t     cached[2];
+    int64_t        cached[2];
     xd_cache_pair *changes; /* [nchanges] changes from step to step that the step cache reports */
-    int         nchanges, max_changes;
-    double      start_s;
-    double      away_s;         /* seconds spent in the callback on_turn (yield.h) */
-    double      away_reported_s;        /* seconds of away_s that are already reported */
-    int         may_yield;      /* 1: this rank computes and may yield (yield.h) */
+    int            nchanges, max_changes;
+    double         start_s;
+    double         away_s;          /* seconds spent in the callback on_turn (yield.h) */
+    double         away_reported_s; /* seconds of away_s that are already reported */
+    int            may_yield;       /* 1: this rank computes and may yield (yield.h) */
     /* Number of leading image tokens whose content an input image fixes; 0: none. */
-    int64_t     held;
-    float      *image;          /* [H,W,3] initial image (host); NULL: none or freed */
-    float      *moments;        /* [h,w,2C] moments of `image`, on every rank's host; NULL: none */
+    int64_t        held;
+    float         *image;   /* [H,W,3] initial image (host); NULL: none or freed */
+    float         *moments; /* [h,w,2C] moments of `image`, on every rank's host; NULL: none */
     /* Pixels and moments like `image` and `moments`, but of the initial image without grey in the
      * masked area. Denoising starts from these if the transformer reads `image` as an input. If
      * these are NULL, denoising starts from pure noise. */
-    float      *start_image, *start_moments;
+    float         *start_image, *start_moments;
     /* [H,W] inpainting mask, 1 for pixels to generate, 0 for pixels to keep. Every rank has the
      * mask once the image is encoded. */
-    uint8_t    *mask;
+    uint8_t       *mask;
     /* Pixels outside the generated part of an image. If `rgb` of the struct is NULL, the complete
      * image is generated. */
-    xd_job_paste paste;
-    int64_t     rank0_images;   /* number of input images of rank 0's request */
-    int         nrefs;          /* number of reference images */
-    float      *last_image;     /* [H,W,3] given last frame of a video, on the host; NULL: none */
-    float      *condition;      /* [t,h,w,2C] moments of the conditioning video (role_frames.c), on
+    xd_job_paste   paste;
+    int64_t        rank0_images; /* number of input images of rank 0's request */
+    int            nrefs;        /* number of reference images */
+    float         *last_image;   /* [H,W,3] given last frame of a video, on the host; NULL: none */
+    float         *condition;    /* [t,h,w,2C] moments of the conditioning video (role_frames.c), on
                                    the host of every rank; NULL: none */
-    float      *encoder_pixels; /* [images,3,S,S] for the image encoder, on rank 0 and ranks that
+    float         *encoder_pixels; /* [images,3,S,S] for the image encoder, on rank 0 and ranks that
                                    split the encoder with it; NULL: none */
     /* Sizes of the reference images in pixels, and in tokens. */
-    xd_grid     ref_size[XD_MAXREFS], refs[XD_MAXREFS];
-    float      *ref_pixels[XD_MAXREFS]; /* [H,W,3] reference images on rank 0; freed once encoded */
+    xd_grid        ref_size[XD_MAXREFS], refs[XD_MAXREFS];
+    float   *ref_pixels[XD_MAXREFS]; /* [H,W,3] reference images on rank 0; freed once encoded */
     /* Sizes of the reference images as the text encoder reads them (prompt_images.h). */
-    xd_grid     seen_size[XD_MAXREFS];
+    xd_grid  seen_size[XD_MAXREFS];
     /* [H,W,3] reference images as the text encoder reads them, on ranks that encode text; NULL:
      * none. */
-    uint8_t    *seen[XD_MAXREFS];
+    uint8_t *seen[XD_MAXREFS];
     /* [tokens,F] of all reference images, on every rank's host; NULL: none */
-    float      *ref_tokens;
+    float   *ref_tokens;
     /* [images][t,C,h,w] initial noise from the program, on every rank; NULL: none. */
-    float      *given_noise;
+    float   *given_noise;
 } xd_job;
 
 /* Copies the program's request r, whose struct may be of another library version, to a request
@@ -111,22 +111,28 @@ typedef struct xd_job {
 xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e);
 /* Kinds of texts of a request other than its prompts: the negative prompt, and separate texts for
  * the second and third text encoder. */
-typedef enum xd_job_text_kind { XD_TEXT_NEGATIVE, XD_TEXT_2, XD_TEXT_3, XD_TEXT_NEGATIVE_2,
-                                XD_TEXT_NEGATIVE_3, XD_JOB_TEXTS } xd_job_text_kind;
+typedef enum xd_job_text_kind {
+    XD_TEXT_NEGATIVE,
+    XD_TEXT_2,
+    XD_TEXT_3,
+    XD_TEXT_NEGATIVE_2,
+    XD_TEXT_NEGATIVE_3,
+    XD_JOB_TEXTS
+} xd_job_text_kind;
 /* Returns the text of kind `kind` that belongs to prompt number `prompt`, or NULL if there is
  * none. */
-const char *xd_job_text(const xd_request *r, xd_job_text_kind kind, int64_t prompt);
+const char       *xd_job_text(const xd_request *r, xd_job_text_kind kind, int64_t prompt);
 /* Returns 1 if any prompt has a text of kind `kind` (xd_job_text_kind). */
-int       xd_job_has_text(const xd_request *r, xd_job_text_kind kind);
-const char *xd_job_text_name(xd_job_text_kind kind);
+int               xd_job_has_text(const xd_request *r, xd_job_text_kind kind);
+const char       *xd_job_text_name(xd_job_text_kind kind);
 /* Returns the number of negative prompts, which is 1 or the number of prompts. */
-int       xd_job_negatives(const xd_request *r);
+int               xd_job_negatives(const xd_request *r);
 /* returns a hash of the prompts and all lists of texts */
-uint64_t  xd_job_texts_hash(const xd_request *r);
+uint64_t          xd_job_texts_hash(const xd_request *r);
 /* Shortens the request's lists of texts to the texts of the first prompt. */
-void      xd_job_first_texts(xd_request *r);
+void              xd_job_first_texts(xd_request *r);
 /* Refuses a request whose texts are not UTF-8 or whose lists of texts have a wrong length. */
-xd_status xd_job_check_texts(const xd_request *r, xd_err *e);
+xd_status         xd_job_check_texts(const xd_request *r, xd_err *e);
 /* Returns 1 if the request has an initial or a reference image. */
 static inline int xd_job_has_image(const xd_request *r)
 {
@@ -146,80 +152,80 @@ static inline int64_t xd_job_images(const xd_request *r)
 {
     return xd_job_has_image(r) + r->images.nmore_images;
 }
-xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
-void      xd_job_close(xd_job *j);
+xd_status   xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
+void        xd_job_close(xd_job *j);
 /* Frees the images, masks and noise that were read for a job, and their encoded forms. */
-void      xd_job_close_inputs(xd_job *j);
+void        xd_job_close_inputs(xd_job *j);
 /* Returns 1 if the request wants attention scores in int8 and the device supports it in the compute
  * type. */
-int       xd_job_int8_attention(const xd_job *j);
+int         xd_job_int8_attention(const xd_job *j);
 /* Returns 1 if the request's `gemm` option asks for fp8 inputs of layers with fp8 weights. */
-int       xd_job_fp8_gemms(const xd_job *j);
+int         xd_job_fp8_gemms(const xd_job *j);
 /* Reads the request's attention_window into j->window. Call after j->tokens is set. */
-xd_status xd_job_window(xd_job *j, xd_err *e);
+xd_status   xd_job_window(xd_job *j, xd_err *e);
 /* Returns 1 if some steps reuse an earlier step's keys and values of reference images. */
-int       xd_job_keeps_references(const xd_job *j);
+int         xd_job_keeps_references(const xd_job *j);
 /* Refuses an interval of reference images that this plan or these options do not support. */
-xd_status xd_job_check_references(const xd_job *j, xd_err *e);
+xd_status   xd_job_check_references(const xd_job *j, xd_err *e);
 /* Warns on rank 0 about options of the request that have no effect. */
-void      xd_job_warn_unused(const xd_job *j);
+void        xd_job_warn_unused(const xd_job *j);
 /* Sets j->sampler to the scheduler that the request names, else to the model's. Reads the
  * scheduler's config and the request's changes of the config to *cfg. */
-xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e);
+xd_status   xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e);
 /* Copies the request's list of sigmas or timesteps to the schedule's parameters *a, and sets
  * j->asked_steps. *list is malloc'ed or NULL; free it after xd_sampling_open. */
-xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e);
+xd_status   xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e);
 /* Appends the request's changes of the scheduler config as JSON members, ", \"eta\": 0.5". */
-void      xd_job_sampler_json(const xd_job *j, xd_text_buf *b);
+void        xd_job_sampler_json(const xd_job *j, xd_text_buf *b);
 /* Calls the request's callback that selects images on rank 0, and sends the selection to all ranks.
  * The call is collective. */
-xd_status xd_job_pick(xd_job *j, xd_err *e);
+xd_status   xd_job_pick(xd_job *j, xd_err *e);
 /* xd_job_image returns the index of the k-th generated image; xd_job_uses_prompt returns 1 if an
  * image of the prompt is generated. */
-int       xd_job_image(const xd_job *j, int k);
-int       xd_job_uses_prompt(const xd_job *j, int prompt);
+int         xd_job_image(const xd_job *j, int k);
+int         xd_job_uses_prompt(const xd_job *j, int prompt);
 /* Returns the weight of the prompt's pass in the guided prediction of a step. The weights of the
  * prompt's and the negative prompt's pass sum to 1. */
-double    xd_job_guidance(const xd_job *j, int step);
+double      xd_job_guidance(const xd_job *j, int step);
 /* xd_job_passes returns the number of passes (model evaluations) of a step: 1, 2 with guidance,
  * 3 with skipped layers. xd_job_usual_passes returns the number that most steps of the request
  * have. */
-int       xd_job_passes(const xd_job *j, int step);
-int       xd_job_usual_passes(const xd_job *j);
+int         xd_job_passes(const xd_job *j, int step);
+int         xd_job_usual_passes(const xd_job *j);
 /* Reads the request's skip_guidance_layers to j->skips. If there are such layers, sets npass to 3.
  * Call after the schedule and npass are set. */
-xd_status xd_job_read_skips(xd_job *j, xd_err *e);
+xd_status   xd_job_read_skips(xd_job *j, xd_err *e);
 /* xd_job_has_skips returns 1 if the step has the pass that skips layers. xd_job_first_skip returns
  * the first step with this pass, or -1. */
-int       xd_job_has_skips(const xd_job *j, int step);
-int       xd_job_first_skip(const xd_job *j);
+int         xd_job_has_skips(const xd_job *j, int step);
+int         xd_job_first_skip(const xd_job *j);
 /* Returns 1 if pass number `pass` skips the layer. */
-int       xd_job_skips(const xd_job *j, int pass, int layer);
+int         xd_job_skips(const xd_job *j, int pass, int layer);
 /* Returns the guidance scale of a step, which is j->guidance, or j->guidance_2 for steps of the
  * second transformer. */
-double    xd_job_scale(const xd_job *j, int step);
+double      xd_job_scale(const xd_job *j, int step);
 /* Sets j->boundary, where the second transformer takes over, and j->guidance_2. Refuses a schedule
  * with steps for which the model has no transformer. */
-xd_status xd_job_boundary(xd_job *j, xd_err *e);
+xd_status   xd_job_boundary(xd_job *j, xd_err *e);
 /* Returns the index of a step's transformer (xd_model_dit). */
-int       xd_job_dit(const xd_job *j, int step);
+int         xd_job_dit(const xd_job *j, int step);
 /* Return the range [begin, end) of consecutive steps around `step` with the same transformer. */
-int       xd_job_dit_begin(const xd_job *j, int step);
-int       xd_job_dit_end(const xd_job *j, int step);
+int         xd_job_dit_begin(const xd_job *j, int step);
+int         xd_job_dit_end(const xd_job *j, int step);
 /* Returns 1 if a step of the request needs transformer i. */
-int       xd_job_uses_dit(const xd_job *j, int i);
+int         xd_job_uses_dit(const xd_job *j, int i);
 /* Return the number of times that the transformer changes between two steps. xd_job_changes_again
  * counts for an image after the first one: it includes the change before the first step. */
-int       xd_job_changes(const xd_job *j);
-int       xd_job_changes_again(const xd_job *j);
+int         xd_job_changes(const xd_job *j);
+int         xd_job_changes_again(const xd_job *j);
 /* Returns the guidance scale (1 or 0) at or below which guidance is off. */
-double    xd_job_no_guidance(const xd_job *j);
+double      xd_job_no_guidance(const xd_job *j);
 /* Returns `rows`, a number of text or image rows, plus the padding that the transformer adds to
  * them. */
-int64_t   xd_job_padded(const xd_job *j, int64_t rows);
+int64_t     xd_job_padded(const xd_job *j, int64_t rows);
 /* Returns the number of F32 elements of the result's pixels [frames,H,W,3] in the requested
  * size. */
-int64_t   xd_job_pixels(const xd_job *j);
+int64_t     xd_job_pixels(const xd_job *j);
 /* Returns the name of the flag for two-pass guidance: "guidance_scale", or "true_cfg_scale" for a
  * model whose guidance_scale is a distilled input. */
 const char *xd_job_guide(const xd_job *j);

@@ -28,14 +28,19 @@ xd_status xd_job_window(xd_job *j, xd_err *e)
     const int line = sscanf(text, "%lld%c", &n[0], &end) == 1 && n[0] > 0 && n[0] < 1 << 30;
     if (!line && (sscanf(text, "%lld,%lld,%lld%c", &n[0], &n[1], &n[2], &end) != 3 || n[0] < 0 ||
                   n[1] < 0 || n[2] < 0))
-        return xd_fail(e, XD_EINVAL, "attention_window is \"%s\"; it must be three numbers of at "
-                       "least 0 (5,16,24), or one above 0", text);
+        return xd_fail(e, XD_EINVAL,
+                       "attention_window is \"%s\"; it must be three numbers of at "
+                       "least 0 (5,16,24), or one above 0",
+                       text);
     if (p->deg.n[XD_PIPE] > 1 || p->npatch > 1 || p->displaced)
-        return xd_fail(e, XD_EINVAL, "attention_window needs plans with all keys of a step; it "
+        return xd_fail(e, XD_EINVAL,
+                       "attention_window needs plans with all keys of a step; it "
                        "cannot be combined with PipeFusion or displaced patches");
     if (!j->ctx->dev->host_memory)
-        return xd_fail(e, XD_EUNSUPPORTED, "attention_window is supported on CPUs only, not on %s "
-                       "(keys in many segments)", j->ctx->dev->name);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "attention_window is supported on CPUs only, not on %s "
+                       "(keys in many segments)",
+                       j->ctx->dev->name);
     if (line && n[0] < j->lay.len[XD_IMG] - 1)
         j->window[0] = -1, j->window[2] = 2 * n[0] + 1;
     for (int i = 0; i < 3 && !line; i++)
@@ -51,18 +56,23 @@ int xd_job_keeps_references(const xd_job *j)
 xd_status xd_job_check_references(const xd_job *j, xd_err *e)
 {
     if (j->r->savings.reference_interval < 0)
-        return xd_fail(e, XD_EINVAL, "reference_interval is %lld; it must be a number of steps, or "
-                       "0 for the first step only", (long long)j->r->savings.reference_interval);
+        return xd_fail(e, XD_EINVAL,
+                       "reference_interval is %lld; it must be a number of steps, or "
+                       "0 for the first step only",
+                       (long long)j->r->savings.reference_interval);
     if (!xd_job_keeps_references(j))
         return XD_OK;
     if (j->ctx->plan.displaced)
-        return xd_fail(e, XD_EINVAL, "reference_interval and displaced patches cannot be combined "
+        return xd_fail(e, XD_EINVAL,
+                       "reference_interval and displaced patches cannot be combined "
                        "(both reuse an earlier step's keys): use one of them");
     if (j->cache.kind)
-        return xd_fail(e, XD_EINVAL, "reference_interval and cache cannot be combined (both skip "
+        return xd_fail(e, XD_EINVAL,
+                       "reference_interval and cache cannot be combined (both skip "
                        "work of a step): use one of them");
     if (j->window[0] | j->window[1] | j->window[2])
-        return xd_fail(e, XD_EINVAL, "reference_interval and attention_window cannot be combined "
+        return xd_fail(e, XD_EINVAL,
+                       "reference_interval and attention_window cannot be combined "
                        "(both skip attention): use one of them");
     return XD_OK;
 }

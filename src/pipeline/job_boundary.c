@@ -27,8 +27,10 @@ static xd_status check_options(const xd_job *j, xd_err *e)
         return xd_fail(e, XD_EINVAL, "%s is for models with two transformers (%s); %s has one",
                        what, xd_family_says(XD_WORD_TWO_DITS), p->name);
     if (j->boundary < 0)
-        return xd_fail(e, XD_EINVAL, "guidance_scale_2 is %g, but %s has no boundary_ratio below "
-                       "which it applies", r->guidance.guidance_scale_2, j->ctx->model.dir);
+        return xd_fail(e, XD_EINVAL,
+                       "guidance_scale_2 is %g, but %s has no boundary_ratio below "
+                       "which it applies",
+                       r->guidance.guidance_scale_2, j->ctx->model.dir);
     return XD_OK;
 }
 
@@ -36,8 +38,8 @@ xd_status xd_job_boundary(xd_job *j, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
     j->boundary = j->r->guidance.boundary_ratio >= 0 ? j->r->guidance.boundary_ratio : m->boundary;
-    j->guidance_2 =
-        j->r->guidance.guidance_scale_2 >= 0 ? j->r->guidance.guidance_scale_2 : j->guidance;
+    j->guidance_2 = j->r->guidance.guidance_scale_2 >= 0 ? j->r->guidance.guidance_scale_2
+                                                         : j->guidance;
     xd_status s = check_options(j, e);
     for (int i = 0; s == XD_OK && i < j->samp.steps && !j->ctx->bench; i++) {
         int low = is_below(j, i);
@@ -45,9 +47,10 @@ xd_status xd_job_boundary(xd_job *j, xd_err *e)
             continue;
         s = xd_fail(e, XD_EINVAL,
                     "step %d of %d has the timestep %g, %s the boundary %g (boundary_ratio "
-                    "%g), and %s has no %s for it", i + 1, j->samp.steps, j->samp.time[i],
-                    low ? "below" : "above", j->boundary * j->samp.cfg.num_train_timesteps,
-                    j->boundary, m->dir, low ? m->recipe->dit2 : m->recipe->dit);
+                    "%g), and %s has no %s for it",
+                    i + 1, j->samp.steps, j->samp.time[i], low ? "below" : "above",
+                    j->boundary * j->samp.cfg.num_train_timesteps, j->boundary, m->dir,
+                    low ? m->recipe->dit2 : m->recipe->dit);
     }
     return s;
 }

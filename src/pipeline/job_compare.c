@@ -14,7 +14,7 @@
 #include "pipeline/job.h"
 #include "ranks/world.h"
 
-enum { MOST = 64, MORE = 11 };   /* max number of options; of other settings */
+enum { MOST = 64, MORE = 11 }; /* max number of options; of other settings */
 
 static uint64_t of_text(const char *text)
 {
@@ -58,17 +58,22 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     if (!ctx->world.idle && ctx->world.used->rank == 0) {
         xd_image_shape_take(ctx, &sized);
         if (sized.height != r->height || sized.width != r->width)
-        xd_log(XD_LOG_INFO, "generating %" PRId64 " x %" PRId64 " pixels, the shape of the "
-               "image (--width and --height override it)", sized.width, sized.height);
+            xd_log(XD_LOG_INFO,
+                   "generating %" PRId64 " x %" PRId64 " pixels, the shape of the "
+                   "image (--width and --height override it)",
+                   sized.width, sized.height);
     }
     *agreed = (xd_job_agreed){ r->random_seed ? (int64_t)xd_rng_random_seed() : r->seed,
-                               r->callbacks.wanted != NULL, xd_job_images(r),
+                               r->callbacks.wanted != NULL,
+                               xd_job_images(r),
                                { sized.height, sized.width } };
     if (ctx->world.idle || ctx->world.used->size == 1)
         return XD_OK;
     if (n > MOST)
-        return xd_fail(e, XD_EUNSUPPORTED, "a request has %d options; ranks can compare at most "
-                       "%d", n, MOST);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "a request has %d options; ranks can compare at most "
+                       "%d",
+                       n, MOST);
     for (int i = 0; i < n; i++)
         mine[i] = of_option(r, &o[i]), name[i] = o[i].name;
     mine[n] = xd_job_texts_hash(r), name[n] = "prompt";
@@ -89,12 +94,15 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     xd_status s = xd_world_broadcast(&ctx->world, first, size, e);
     if (s != XD_OK)
         return s;
-    *agreed = (xd_job_agreed){ (int64_t)first[n + 7], (int)first[n + 8], (int64_t)first[n + 3],
+    *agreed = (xd_job_agreed){ (int64_t)first[n + 7],
+                               (int)first[n + 8],
+                               (int64_t)first[n + 3],
                                { (int64_t)first[n + 9], (int64_t)first[n + 10] } };
     for (int i = 0; i < n + 7; i++)
         if (mine[i] != first[i])
             return xd_fail(e, XD_EINVAL,
                            "--%s differs from that on rank 0: all ranks need the same flags and "
-                           "the same prompts", name[i]);
+                           "the same prompts",
+                           name[i]);
     return XD_OK;
 }

@@ -34,8 +34,10 @@ static xd_status set_shift(const xd_job *j, xd_sched_cfg *c, xd_err *e)
     if (!(v > 0))
         return XD_OK;
     if (!j->sampler->flow && !c->use_flow_sigmas)
-        return xd_fail(e, XD_EINVAL, "flow_shift is %g, but the scheduler %s has no levels of "
-                       "rectified flow to shift", v, j->sampler->name);
+        return xd_fail(e, XD_EINVAL,
+                       "flow_shift is %g, but the scheduler %s has no levels of "
+                       "rectified flow to shift",
+                       v, j->sampler->name);
     c->shift = c->flow_shift = v;
     c->use_dynamic_shifting = 0;
     return XD_OK;
@@ -46,11 +48,23 @@ static xd_status set_shift(const xd_job *j, xd_sched_cfg *c, xd_err *e)
  * for a text. */
 #define KEY(name, kind)                                                                          \
     { #name, kind, offsetof(xd_request, schedule.name), offsetof(xd_sched_cfg, name) }
-static const struct { const char *key; char kind; size_t from, to; } keys[] = {
-    KEY(use_karras_sigmas, 'b'), KEY(use_exponential_sigmas, 'b'), KEY(use_beta_sigmas, 'b'),
-    KEY(use_flow_sigmas, 'b'), KEY(stochastic_sampling, 'b'), KEY(solver_order, 'i'),
-    KEY(eta, 'd'), KEY(algorithm_type, 's'), KEY(solver_type, 's'), KEY(timestep_spacing, 's'),
-    KEY(final_sigmas_type, 's'), KEY(shift_terminal, 'd'),
+static const struct {
+    const char *key;
+    char        kind;
+    size_t      from, to;
+} keys[] = {
+    KEY(use_karras_sigmas, 'b'),
+    KEY(use_exponential_sigmas, 'b'),
+    KEY(use_beta_sigmas, 'b'),
+    KEY(use_flow_sigmas, 'b'),
+    KEY(stochastic_sampling, 'b'),
+    KEY(solver_order, 'i'),
+    KEY(eta, 'd'),
+    KEY(algorithm_type, 's'),
+    KEY(solver_type, 's'),
+    KEY(timestep_spacing, 's'),
+    KEY(final_sigmas_type, 's'),
+    KEY(shift_terminal, 'd'),
 };
 
 /* Copies one key from the request to the scheduler's config; returns 0 if the request does not set
@@ -135,8 +149,10 @@ static double *read_list(const char *key, const char *text, int *n, xd_err *e)
             continue;
         if (!wrong)
             return v;
-        xd_fail(e, XD_EINVAL, "%s is \"%s\"; it must be a comma-separated list of numbers, "
-                "\"1,0.75,0.5\"", key, text);
+        xd_fail(e, XD_EINVAL,
+                "%s is \"%s\"; it must be a comma-separated list of numbers, "
+                "\"1,0.75,0.5\"",
+                key, text);
         break;
     }
     free(v);
@@ -160,11 +176,13 @@ xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e)
         return XD_EINVAL;
     n -= r->schedule.sigmas && j->sampler->last_sigma;
     if (n < 1)
-        return xd_fail(e, XD_EINVAL, "%s needs at least two numbers with %s, as the last one is "
-                       "the end of the last step", key, j->sampler->name);
+        return xd_fail(e, XD_EINVAL,
+                       "%s needs at least two numbers with %s, as the last one is "
+                       "the end of the last step",
+                       key, j->sampler->name);
     if (steps && steps != n)
-        return xd_fail(e, XD_EINVAL, "num_inference_steps is %d, but %s has %d steps", steps,
-                       key, n);
+        return xd_fail(e, XD_EINVAL, "num_inference_steps is %d, but %s has %d steps", steps, key,
+                       n);
     j->asked_steps = a->steps = n;
     a->sigmas = r->schedule.sigmas ? *list : NULL;
     a->times = r->schedule.sigmas ? NULL : *list;
@@ -176,12 +194,12 @@ static xd_status refuse_unknown(const char *name, xd_status s, xd_err *e)
     xd_text_buf known = { 0 };
     xd_sampler_names(&known);
     if (strcmp(name, "DPMSolverSDEScheduler") == 0)
-        xd_fail(e, s, "the scheduler %s is not supported: a request's seed does not set its noise; "
+        xd_fail(e, s,
+                "the scheduler %s is not supported: a request's seed does not set its noise; "
                 "for SDE-DPM-Solver++ use the scheduler dpm++ with algorithm_type sde-dpmsolver++",
                 name);
     else
-        xd_fail(e, s, "unknown scheduler %s; this version has %s", name,
-                known.p ? known.p : "");
+        xd_fail(e, s, "unknown scheduler %s; this version has %s", name, known.p ? known.p : "");
     xd_buf_free(&known);
     return s;
 }
@@ -197,8 +215,8 @@ xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
         return xd_model_named_sched(m, e);
     j->sampler = xd_sampler_find(name);
     if (!j->sampler)
-        j->sampler = xd_sampler_webui(name, file ? xd_sampler_find(file) : NULL,
-                                      m->recipe->max_shift > 0);
+        j->sampler =
+            xd_sampler_webui(name, file ? xd_sampler_find(file) : NULL, m->recipe->max_shift > 0);
     if (!j->sampler)
         return refuse_unknown(name, j->r->schedule.scheduler ? XD_EINVAL : XD_EUNSUPPORTED, e);
     xd_status s = xd_model_sched(m, j->sampler, cfg, e);
@@ -226,8 +244,8 @@ void xd_job_sampler_json(const xd_job *j, xd_text_buf *b)
         } else if (kind == 'd' && *(const double *)at >= 0) {
             xd_buf_add(b, ", \"%s\": %.10g", keys[i].key, *(const double *)at);
         } else if (kind == 'b' && *(const int *)at) {
-            xd_buf_add(b, ", \"%s\": %s", keys[i].key, is_off(r, kind, keys[i].from) ? "false" :
-                       "true");
+            xd_buf_add(b, ", \"%s\": %s", keys[i].key,
+                       is_off(r, kind, keys[i].from) ? "false" : "true");
         } else if (kind == 'i' && *(const int *)at) {
             xd_buf_add(b, ", \"%s\": %d", keys[i].key, *(const int *)at);
         }

@@ -27,12 +27,15 @@ static xd_status read_layers(xd_job *j, const char *text, xd_err *e)
     for (;; p = end + 1) {
         long layer = strtol(p, &end, 10);
         if (end == p || (*end && *end != ',') || *p < '0' || *p > '9')
-            return xd_fail(e, XD_EINVAL, "skip_guidance_layers is \"%s\"; it must be a "
-                           "comma-separated list of numbers, \"7,8,9\"", text);
+            return xd_fail(e, XD_EINVAL,
+                           "skip_guidance_layers is \"%s\"; it must be a "
+                           "comma-separated list of numbers, \"7,8,9\"",
+                           text);
         if (layer >= n)
-            return xd_fail(e, XD_EINVAL, "skip_guidance_layers has layer %ld, but the "
-                           "transformer of %s has the layers 0 to %d", layer,
-                           j->ctx->model.recipe->name, n - 1);
+            return xd_fail(e, XD_EINVAL,
+                           "skip_guidance_layers has layer %ld, but the "
+                           "transformer of %s has the layers 0 to %d",
+                           layer, j->ctx->model.recipe->name, n - 1);
         j->skips[layer] = 1;
         if (!*end)
             return XD_OK;
@@ -61,8 +64,10 @@ xd_status xd_job_read_skips(xd_job *j, xd_err *e)
                            ? "fast_attn"
                            : NULL;
     if (what)
-        return xd_fail(e, XD_EINVAL, "skip_guidance_layers and %s cannot be combined (both skip "
-                       "parts of a step): use one of them", what);
+        return xd_fail(e, XD_EINVAL,
+                       "skip_guidance_layers and %s cannot be combined (both skip "
+                       "parts of a step): use one of them",
+                       what);
     return XD_OK;
 }
 

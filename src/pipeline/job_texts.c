@@ -89,9 +89,10 @@ static xd_status check_text(const char *name, int64_t number, const char *text, 
         return XD_OK;
     if (number)
         snprintf(which, sizeof which, " %lld", (long long)number);
-    return xd_fail(e, XD_EINVAL, "%s%s is not UTF-8: its byte %zu is 0x%02X; write the text in "
-                   "UTF-8 (iconv -f latin1 -t utf-8 converts a file of Latin-1)", name, which,
-                   at + 1, (unsigned)(unsigned char)text[at]);
+    return xd_fail(e, XD_EINVAL,
+                   "%s%s is not UTF-8: its byte %zu is 0x%02X; write the text in "
+                   "UTF-8 (iconv -f latin1 -t utf-8 converts a file of Latin-1)",
+                   name, which, at + 1, (unsigned)(unsigned char)text[at]);
 }
 
 static xd_status check_list(const char *name, const char *const *v, int64_t n, xd_err *e)
@@ -108,9 +109,10 @@ xd_status xd_job_check_texts(const xd_request *r, xd_err *e)
     for (xd_job_text_kind k = 0; k < XD_JOB_TEXTS && s == XD_OK; k++) {
         const xd_texts *l = list_of(r, k);
         if (l->n < 0 || (l->n > 1 && l->n != r->nprompts) || (l->n && !l->v))
-            return xd_fail(e, XD_EINVAL, "%s has %lld texts for %d prompt%s; give one text "
-                           "for all prompts, or one for each", rows[k].name, (long long)l->n,
-                           r->nprompts, r->nprompts == 1 ? "" : "s");
+            return xd_fail(e, XD_EINVAL,
+                           "%s has %lld texts for %d prompt%s; give one text "
+                           "for all prompts, or one for each",
+                           rows[k].name, (long long)l->n, r->nprompts, r->nprompts == 1 ? "" : "s");
         s = check_text(rows[k].name, 0, one_of(r, k), e);
         if (s == XD_OK)
             s = check_list(rows[k].name, l->v, l->n, e);

@@ -85,14 +85,17 @@ void xd_unused_clean_caption(const xd_job *j, char why[WHY])
 void xd_unused_int8(const xd_job *j, char why[WHY])
 {
     if (!xd_job_int8_attention(j))
-        snprintf(why, WHY, "on %s in %s, which does not support it (CPUs with AVX512-BF16 and VNNI "
-                 "do, in bf16)", j->ctx->dev->name, xd_dtype_name(j->ctx->type));
+        snprintf(why, WHY,
+                 "on %s in %s, which does not support it (CPUs with AVX512-BF16 and VNNI "
+                 "do, in bf16)",
+                 j->ctx->dev->name, xd_dtype_name(j->ctx->type));
 }
 
 void xd_unused_fp8(const xd_job *j, char why[WHY])
 {
     if (!xd_job_fp8_gemms(j))
-        snprintf(why, WHY, "on weights of %s on %s in %s (it needs weights_dtype fp8, a GPU of "
+        snprintf(why, WHY,
+                 "on weights of %s on %s in %s (it needs weights_dtype fp8, a GPU of "
                  "compute capability 8.9 or higher, and bf16 or f16)",
                  xd_types_name(&j->ctx->model.dit, j->ctx->type), j->ctx->dev->name,
                  xd_dtype_name(j->ctx->type));
@@ -164,17 +167,21 @@ void xd_job_warn_unused(const xd_job *j)
     if (*line)
         xd_log(XD_LOG_INFO, "%s", line);
     if (groups > j->ntodo)
-        xd_log(XD_LOG_WARN, "%d of the %d groups of data_parallel_degree are idle: the request "
-               "generates %d %s", groups - j->ntodo, groups, j->ntodo,
-               j->ntodo == 1 ? "image" : "images");
+        xd_log(XD_LOG_WARN,
+               "%d of the %d groups of data_parallel_degree are idle: the request "
+               "generates %d %s",
+               groups - j->ntodo, groups, j->ntodo, j->ntodo == 1 ? "image" : "images");
     if (p->deg.n[XD_CFG] > 1 && j->npass == 1)
-        xd_log(XD_LOG_WARN, "half of the ranks are idle: use_cfg_parallel splits two passes, but "
-               "without guidance (%s above %g) each step has one", xd_job_guide(j),
-               xd_job_no_guidance(j));
+        xd_log(XD_LOG_WARN,
+               "half of the ranks are idle: use_cfg_parallel splits two passes, but "
+               "without guidance (%s above %g) each step has one",
+               xd_job_guide(j), xd_job_no_guidance(j));
     if (j->ctx->model.usual.true_cfg > 1 && !(j->r->guidance.true_cfg_scale > 0) &&
         !xd_job_has_text(j->r, XD_TEXT_NEGATIVE))
-        xd_log(XD_LOG_INFO, "no guidance: true_cfg_scale %g needs a negative_prompt, possibly "
-               "\" \"", j->ctx->model.usual.true_cfg);
+        xd_log(XD_LOG_INFO,
+               "no guidance: true_cfg_scale %g needs a negative_prompt, possibly "
+               "\" \"",
+               j->ctx->model.usual.true_cfg);
     warn_options(j);
     warn_texts(j);
 }

@@ -160,9 +160,9 @@ static xd_status collect_images(xd_loop *l, int first, float *mine[2], xd_err *e
 {
     xd_job           *j = l->j;
     const xd_context *ctx = j->ctx;
-    int       D = ctx->plan.deg.n[XD_DATA], at = ctx->topo.at[XD_DATA];
-    int       root = ctx->topo.replica->rank == 0;
-    xd_status s = XD_OK;
+    int               D = ctx->plan.deg.n[XD_DATA], at = ctx->topo.at[XD_DATA];
+    int               root = ctx->topo.replica->rank == 0;
+    xd_status         s = XD_OK;
     for (int d = 0; d < D && first + d < j->ntodo; d++) {
         float *other[2] = { NULL, NULL }, **v = at == d ? mine : other;
         if (d > 0) {
@@ -170,7 +170,7 @@ static xd_status collect_images(xd_loop *l, int first, float *mine[2], xd_err *e
             if (s == XD_OK && root && (at == 0 || at == d))
                 s = hand_over(j, d, v, e);
             else if (s != XD_OK)
-                d = D;          /* all ranks have decided to stop, so no more images follow */
+                d = D; /* all ranks have decided to stop, so no more images follow */
         }
         if (s == XD_OK && ctx->world.used->rank == 0)
             s = ctx->work->deliver(l, xd_job_image(j, first + d), v, e);
@@ -227,13 +227,13 @@ static void unload_after_failure(xd_context *ctx, xd_status s)
  * the request has an image to encode. After a component is loaded, the ranks share their status. */
 static xd_status load_together(const xd_loop *l, xd_err *e)
 {
-    xd_job    *j = l->j;
+    xd_job     *j = l->j;
     xd_context *ctx = j->ctx;
-    int        early = ctx->plan.vae_rows || ctx->plan.deg.n[XD_DATA] > 1 || xd_job_has_image(j->r);
+    int early = ctx->plan.vae_rows || ctx->plan.deg.n[XD_DATA] > 1 || xd_job_has_image(j->r);
     xd_component *p = xd_transformer_of(j, 0);
     xd_transformer_alone(j, 0);
     j->loads[xd_job_dit(j, 0)]++;
-    xd_status  s = xd_component_load(p, ctx->dev, ctx->type, 0, e);
+    xd_status s = xd_component_load(p, ctx->dev, ctx->type, 0, e);
     if (s == XD_OK)
         s = xd_preview_load(j, e);
     s = xd_world_agree(&ctx->world, s, e);
@@ -291,7 +291,7 @@ xd_status xd_loop_images(xd_loop *l, xd_err *e)
     xd_context *ctx = j->ctx;
     xd_callback_stage(j, "text");
     l->fresh = !xd_transformer_of(j, 0)->w->store;
-    if (ctx->keep)              /* another engine may have loaded the transformer on this rank */
+    if (ctx->keep) /* another engine may have loaded the transformer on this rank */
         l->fresh = !xd_world_all(&ctx->world, !l->fresh);
     double    t0 = xd_now_s();
     xd_status s = xd_prompts_encode(l->w, j, l->need.text_tmp, e);

@@ -15,11 +15,11 @@ typedef struct xd_loop {
     xd_prompts *w;
     xd_result  *r;
     xd_need     need;
-    xd_arena    a;              /* scratch memory of denoising and of the VAE */
-    xd_denoise  f;              /* denoising of the current image; f.j NULL: not open */
-    double      first_s;        /* time at which the request's first step began */
-    int         apart;          /* 1: transformer and VAE are not loaded at the same time */
-    int         fresh;          /* 1: some rank must load the transformer for this request */
+    xd_arena    a;       /* scratch memory of denoising and of the VAE */
+    xd_denoise  f;       /* denoising of the current image; f.j NULL: not open */
+    double      first_s; /* time at which the request's first step began */
+    int         apart;   /* 1: transformer and VAE are not loaded at the same time */
+    int         fresh;   /* 1: some rank must load the transformer for this request */
 } xd_loop;
 
 /* Makes all checks that can refuse a request: options, prompts, memory. `s` is this rank's status

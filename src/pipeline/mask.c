@@ -25,12 +25,15 @@ xd_status xd_mask_check(const xd_job *j, xd_err *e)
     if (!xd_job_has_mask(r) && r->images.padding_mask_crop >= 0)
         return xd_fail(e, XD_EINVAL, "padding_mask_crop needs a mask: add --mask_image");
     if (!j->role->crops && xd_recipe_inpaints(p) && r->images.padding_mask_crop >= 0)
-        return xd_fail(e, XD_EINVAL, "padding_mask_crop cannot be used with %s, which reads the "
+        return xd_fail(e, XD_EINVAL,
+                       "padding_mask_crop cannot be used with %s, which reads the "
                        "complete image",
                        p->name);
     if (j->role->reads_mask && !j->ctx->bench && (!xd_job_has_mask(r) || !xd_job_has_image(r)))
-        return xd_fail(e, XD_EINVAL, "%s is for inpainting: add --image and "
-                       "--mask_image", p->name);
+        return xd_fail(e, XD_EINVAL,
+                       "%s is for inpainting: add --image and "
+                       "--mask_image",
+                       p->name);
     if (!xd_job_has_mask(r))
         return XD_OK;
     if (!xd_recipe_inpaints(p))
@@ -50,7 +53,7 @@ static xd_status read_pixels(const xd_job *j, int crop, int64_t w, int64_t h, ui
 {
     xd_pixel_source of = { "mask_image", "mask_pixels", j->r->images.mask_image,
                            j->r->images.mask_pixels };
-    xd_status s = xd_input_image_pixels(&of, rgb, &size[0], &size[1], e);
+    xd_status       s = xd_input_image_pixels(&of, rgb, &size[0], &size[1], e);
     if (s != XD_OK || (size[0] == w && size[1] == h))
         return s;
     xd_log(XD_LOG_INFO, "resizing the mask from %lld x %lld pixels to the image's %lld x %lld",
@@ -79,8 +82,8 @@ static xd_status cut_out(xd_job *j, uint8_t **rgb, uint8_t **mask, int64_t w, in
                         &p->box))
         return xd_fail(e, XD_EINVAL, "the mask is black: no part of the image would be inpainted");
     int64_t wide = p->box.right - p->box.left, high = p->box.bottom - p->box.top;
-    xd_log(XD_LOG_INFO, "inpainting %lld x %lld of the image's %lld x %lld pixels",
-           (long long)wide, (long long)high, (long long)w, (long long)h);
+    xd_log(XD_LOG_INFO, "inpainting %lld x %lld of the image's %lld x %lld pixels", (long long)wide,
+           (long long)high, (long long)w, (long long)h);
     for (int i = 0; i < 2 && s == XD_OK; i++) {
         s = xd_image_crop(i ? mask : rgb, w, p->box, e);
         if (s == XD_OK)
@@ -101,9 +104,9 @@ static xd_status set_mask(xd_job *j, const uint8_t *rgb, xd_err *e)
 
 xd_status xd_mask_read(xd_job *j, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e)
 {
-    uint8_t  *mask = NULL;
-    int64_t   size[2];
-    int       crop = j->r->images.padding_mask_crop >= 0;
+    uint8_t *mask = NULL;
+    int64_t  size[2];
+    int      crop = j->r->images.padding_mask_crop >= 0;
     if (!xd_job_has_mask(j->r))
         return XD_OK;
     xd_status s = read_pixels(j, crop, *w, *h, &mask, size, e);
@@ -146,13 +149,13 @@ void xd_mask_latents(const xd_job *j, float *out)
 xd_status xd_mask_paste(const xd_job *j, uint8_t **pixels, xd_err *e)
 {
     const xd_job_paste *p = &j->paste;
-    int64_t wide = p->box.right - p->box.left, high = p->box.bottom - p->box.top;
-    int64_t n = p->size.rows * p->size.cols;
-    xd_status s = xd_image_cover(pixels, j->asked[1], j->asked[0], wide, high, e);
-    uint8_t  *out = s == XD_OK ? calloc((size_t)n, 3) : NULL;
+    int64_t             wide = p->box.right - p->box.left, high = p->box.bottom - p->box.top;
+    int64_t             n = p->size.rows * p->size.cols;
+    xd_status           s = xd_image_cover(pixels, j->asked[1], j->asked[0], wide, high, e);
+    uint8_t            *out = s == XD_OK ? calloc((size_t)n, 3) : NULL;
     if (s == XD_OK && !out)
-        s = xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld",
-                    (long long)p->size.cols, (long long)p->size.rows);
+        s = xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld", (long long)p->size.cols,
+                    (long long)p->size.rows);
     if (s != XD_OK)
         return s;
     for (int64_t y = 0; y < high; y++)

@@ -3,12 +3,15 @@
 
 #include <stdio.h>
 
-static atomic_llong all_held;   /* bytes of weights in all engines of this process */
+static atomic_llong all_held; /* bytes of weights in all engines of this process */
 
 xd_status xd_budget_check(int64_t bytes, xd_err *e)
 {
-    return bytes >= 0 ? XD_OK : xd_fail(e, XD_EINVAL, "memory is %lld; it must be a number of "
-                                        "bytes, or 0 for all free memory", (long long)bytes);
+    return bytes >= 0 ? XD_OK
+                      : xd_fail(e, XD_EINVAL,
+                                "memory is %lld; it must be a number of "
+                                "bytes, or 0 for all free memory",
+                                (long long)bytes);
 }
 
 double xd_budget_least(const xd_context *ctx, double have)
@@ -35,7 +38,7 @@ void xd_budget_text(const xd_context *ctx, int tight, const char *who, double ha
 
 void xd_budget_hold(xd_context *ctx, double bytes)
 {
-    if (ctx->borrowed)          /* the engine that loaded the borrowed weights counts their bytes */
+    if (ctx->borrowed) /* the engine that loaded the borrowed weights counts their bytes */
         return;
     atomic_fetch_add(&all_held, (long long)bytes - ctx->holds);
     ctx->holds = (long long)bytes;

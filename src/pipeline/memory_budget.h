@@ -13,15 +13,15 @@
 xd_status xd_budget_check(int64_t bytes, xd_err *e);
 /* Returns how many of the `have` free bytes of the host a request may use without exceeding the
  * memory budget. Loaded weights already use `held` bytes of the budget. */
-double xd_budget_left(const xd_context *ctx, double have, double held);
+double    xd_budget_left(const xd_context *ctx, double have, double held);
 /* Returns the smaller of `have` and the memory budget, in bytes. */
-double xd_budget_least(const xd_context *ctx, double have);
+double    xd_budget_least(const xd_context *ctx, double have);
 /* Writes a text for error messages that names the limit which a request exceeds. If `tight` is 1,
  * the memory budget is the limit, and the text is "a budget of 3 GB (--memory)". If `tight` is 0,
  * free memory is the limit, and the text is "memory and 3 GB are available", in which `who` is
  * "memory". */
-void   xd_budget_text(const xd_context *ctx, int tight, const char *who, double have, char *out,
-                      size_t size);
+void      xd_budget_text(const xd_context *ctx, int tight, const char *who, double have, char *out,
+                         size_t size);
 
 /* Records that the engine of this context now has `bytes` of loaded weights; an engine that is
  * being closed passes 0. */

@@ -55,19 +55,19 @@ static xd_status refuse_huge(const xd_job *j, size_t have, xd_err *e)
     double image = (double)xd_job_pixels(j) * 5;
     size_t machine, process;
     char   limit[160];
-    if (xd_dev_identity(j->ctx->dev))           /* a device's own memory is counted exactly */
+    if (xd_dev_identity(j->ctx->dev)) /* a device's own memory is counted exactly */
         least = 0;
     if (least + image <= (double)have)
         return XD_OK;
     host_memory(j->ctx, &machine, &process);
     int tight = host_budget(j->ctx, 1e18) <= (double)have;
-    xd_budget_text(j->ctx, tight, process < machine ?
-                   "address space (ulimit -v), without that of kernels," : "memory",
+    xd_budget_text(j->ctx, tight,
+                   process < machine ? "address space (ulimit -v), without that of kernels,"
+                                     : "memory",
                    (double)have, limit, sizeof limit);
     return xd_fail(e, XD_ENOMEM, "%s of %lld x %lld needs at least %s of %s",
-                   j->fps > 0 ? "a video" : "an image",
-                   (long long)j->asked[1], (long long)j->asked[0], xd_size_text(least + image).s,
-                   limit);
+                   j->fps > 0 ? "a video" : "an image", (long long)j->asked[1],
+                   (long long)j->asked[0], xd_size_text(least + image).s, limit);
 }
 
 size_t xd_need_peak(const xd_need *n, int keep, int apart)
@@ -76,7 +76,7 @@ size_t xd_need_peak(const xd_need *n, int keep, int apart)
            dit = xd_max_size(n->dit_tmp + n->method_bytes + n->dit2_work, n->dit_work),
            weights = n->dit + n->dit2;
     size_t loop = xd_max_size(weights + dit, n->vae + xd_max_size(n->vae_tmp, n->vae_work));
-    if (!apart)                 /* the VAE is loaded while the memory of the loop is still in use */
+    if (!apart) /* the VAE is loaded while the memory of the loop is still in use */
         loop = xd_max_size(weights + dit, weights + n->vae + xd_max_size(n->dit_tmp, n->vae_tmp) +
                                               n->method_bytes + n->vae_work);
     loop += n->images + n->preview_tmp;
@@ -220,8 +220,8 @@ static int64_t negative_rows(const xd_prompts *w, int i)
 static int is_counted(const xd_prompts *w, int i)
 {
     int k = 0;
-    while (k < i && (w->text[k].rows != w->text[i].rows ||
-                     negative_rows(w, k) != negative_rows(w, i)))
+    while (k < i &&
+           (w->text[k].rows != w->text[i].rows || negative_rows(w, k) != negative_rows(w, i)))
         k++;
     return k < i;
 }
@@ -245,9 +245,9 @@ static xd_status count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
 xd_status xd_memory_count(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     xd_context *ctx = j->ctx;
-    int        text = ctx->world.used->rank < ctx->plan.text_tp;
-    int        vae = needs_vae(j);
-    xd_status  s = XD_OK;
+    int         text = ctx->world.used->rank < ctx->plan.text_tp;
+    int         vae = needs_vae(j);
+    xd_status   s = XD_OK;
     *need = (xd_need){ .conds = xd_prompts_bytes(w, j) };
     if (text)
         s = count_text(j, w, need, e);
@@ -316,10 +316,9 @@ static xd_status refuse_memory(const xd_dev *d, const xd_need *n, double bytes, 
     return xd_fail(e, XD_ENOMEM,
                    "the request needs %s of %s: text encoder %s + %s, "
                    "transformer %s + %s, vae %s + %s (weights + activations), kernels %s",
-                   xd_size_text(bytes).s, limit, size_of(n->text).s,
-                   size_of(n->text_tmp).s, size_of(n->dit + n->dit2).s,
-                   size_of(n->dit_tmp + n->method_bytes).s, size_of(n->vae).s,
-                   size_of(n->vae_tmp).s, size_of(xd_dev_kernel_bytes(d)).s);
+                   xd_size_text(bytes).s, limit, size_of(n->text).s, size_of(n->text_tmp).s,
+                   size_of(n->dit + n->dit2).s, size_of(n->dit_tmp + n->method_bytes).s,
+                   size_of(n->vae).s, size_of(n->vae_tmp).s, size_of(xd_dev_kernel_bytes(d)).s);
 }
 
 /* Divides the host memory that a request leaves free among the ranks that read files ahead, and
@@ -404,12 +403,12 @@ static int sum_host(const xd_job *j, double peak, double once, int reads, size_t
  * Loaded weights stay as they are. */
 static void fit_to_host(xd_job *j, xd_need *need)
 {
-    xd_context      *ctx = j->ctx;
-    xd_offload_parts p;
-    size_t           have, space;
-    double           once, mine = held_by_host(ctx, &once), host[XD_HOST_SUMS];
+    xd_context         *ctx = j->ctx;
+    xd_offload_parts    p;
+    size_t              have, space;
+    double              once, mine = held_by_host(ctx, &once), host[XD_HOST_SUMS];
     const xd_component *dit = xd_transformer_of(j, 0);
-    double           copies[XD_HOST_SUMS] = { dit->w->group.c ? 1.0 / dit->w->group.c->size : 1 };
+    double copies[XD_HOST_SUMS] = { dit->w->group.c ? 1.0 / dit->w->group.c->size : 1 };
     if (ctx->offload == XD_OFFLOAD_NONE || !dit->w->streams || !dit->files)
         return;
     host_memory(ctx, &have, &space);
@@ -423,9 +422,11 @@ static void fit_to_host(xd_job *j, xd_need *need)
     xd_offload_fit(&p, need, j, ctx->world.used->size, room);
     xd_offload_set(ctx, &p);
     if (need->streamed && ctx->world.all->rank == 0)
-        xd_log(XD_LOG_INFO, "offload: %d of the transformer's %d blocks (%s) stay in their files "
-               "and are read in every step", dit->w->stream.streamed,
-               dit->w->net.last - dit->w->net.first, size_of(need->streamed).s);
+        xd_log(XD_LOG_INFO,
+               "offload: %d of the transformer's %d blocks (%s) stay in their files "
+               "and are read in every step",
+               dit->w->stream.streamed, dit->w->net.last - dit->w->net.first,
+               size_of(need->streamed).s);
 }
 
 /* Checks two limits. One is the address space of this process. The other is the memory of the host,
@@ -433,16 +434,16 @@ static void fit_to_host(xd_job *j, xd_need *need)
 static xd_status compare_limits(xd_job *j, const xd_need *need, xd_memory_limits *limits, xd_err *e)
 {
     xd_context *ctx = j->ctx;
-    size_t     have = 0, space = 0;
-    double     once, mine = held_by_host(ctx, &once);
-    char       ranks[80] = "memory", limit[200];
+    size_t      have = 0, space = 0;
+    double      once, mine = held_by_host(ctx, &once);
+    char        ranks[80] = "memory", limit[200];
     host_memory(ctx, &have, &space);
     const xd_weight_group *group = &xd_transformer_of(j, 0)->w->group;
-    int    reads = !group->c || group->c->rank == 0;
-    int    apart = xd_dev_identity(ctx->dev) != 0;
-    double peak = (double)(apart ? need->host : need->peak);
-    double host[XD_HOST_SUMS];
-    int tight = sum_host(j, peak, once, reads, have, host);
+    int                    reads = !group->c || group->c->rank == 0;
+    int                    apart = xd_dev_identity(ctx->dev) != 0;
+    double                 peak = (double)(apart ? need->host : need->peak);
+    double                 host[XD_HOST_SUMS];
+    int                    tight = sum_host(j, peak, once, reads, have, host);
     limits->machine = host[1];
     limits->needed = host[0];
     limits->space = (double)space + mine;
@@ -508,7 +509,7 @@ static void fit_to_device(xd_job *j, xd_need *need, const xd_device_room *room, 
     xd_offload_parts p;
     int              text = ctx->world.used->rank < ctx->plan.text_tp;
     if (ctx->dev->counts || (fits && xd_model_has_dits(&ctx->model)))
-        return;                 /* a prediction has selected the blocks */
+        return; /* a prediction has selected the blocks */
     if (!fits) {
         xd_component_drop(&ctx->model.dit);
         xd_component_drop(&ctx->model.dit2);
@@ -532,10 +533,9 @@ static void log_streaming(const xd_job *j, const xd_need *need)
         rate = ctx->dev->mem->link(ctx->dev, 0);
     xd_log(XD_LOG_INFO,
            "offload: %d of the transformer's %d blocks are streamed from host memory to %s: "
-           "%s per step, at least %.3g s at %s/s%s", p->w->stream.streamed,
-           p->w->net.last - p->w->net.first,
-           ctx->dev->name, xd_size_text(bytes).s, rate > 0 ? bytes / rate : 0,
-           xd_size_text(rate).s,
+           "%s per step, at least %.3g s at %s/s%s",
+           p->w->stream.streamed, p->w->net.last - p->w->net.first, ctx->dev->name,
+           xd_size_text(bytes).s, rate > 0 ? bytes / rate : 0, xd_size_text(rate).s,
            ctx->offload == XD_OFFLOAD_AUTO ? ", as they do not fit there" : "");
 }
 
@@ -553,8 +553,8 @@ static void count_copies(xd_job *j, xd_need *need)
     size_t most = 0;
     for (int i = 0; i < xd_model_dits(&j->ctx->model); i++) {
         const xd_component *p = xd_model_dit(&j->ctx->model, i);
-        most = xd_max_size(most, p->w->stream.host /
-                                 (size_t)(p->w->group.c ? p->w->group.c->size : 1));
+        most = xd_max_size(most,
+                           p->w->stream.host / (size_t)(p->w->group.c ? p->w->group.c->size : 1));
     }
     if (need->streamed)
         xd_offload_pin(need, j, j->ctx->world.used->size, most);
@@ -571,7 +571,7 @@ static xd_status compare_device(xd_job *j, xd_need *need, xd_memory_limits *limi
     int            fits = xd_world_all(&ctx->world, s != XD_OK || fits_as_loaded(j, need, &room));
     if (s != XD_OK)
         return s;
-    if (!fits)                  /* at least one rank needs too much memory */
+    if (!fits) /* at least one rank needs too much memory */
         *need = whole;
     fit_to_device(j, need, &room, fits);
     s = xd_device_room_find(ctx, (double)need->peak, held_by_device(ctx), &room, e);
@@ -613,10 +613,11 @@ static xd_status keep_both(xd_job *j, xd_need *need, const xd_memory_limits *lim
     if (s == XD_OK && ctx->offload == XD_OFFLOAD_STREAM)
         s = XD_ENOMEM;
     if (xd_dev_identity(ctx->dev)) {
-        xd_status found = xd_device_room_find(ctx, (double)need->peak, held_by_device(ctx), &room,
-                                              &why);
-        s = s == XD_OK && found == XD_OK && room.need > room.have ? XD_ENOMEM : s == XD_OK ? found
-                                                                                           : s;
+        xd_status found =
+            xd_device_room_find(ctx, (double)need->peak, held_by_device(ctx), &room, &why);
+        s = s == XD_OK && found == XD_OK && room.need > room.have ? XD_ENOMEM
+            : s == XD_OK                                          ? found
+                                                                  : s;
     }
     s = xd_world_agree(&ctx->world, s, &why);
     j->both = s == XD_OK;
@@ -629,15 +630,14 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
                          xd_err *e)
 {
     xd_context *ctx = j->ctx;
-    size_t     machine, space;
-    double     once, mine = held_by_host(ctx, &once);
+    size_t      machine, space;
+    double      once, mine = held_by_host(ctx, &once);
     host_memory(ctx, &machine, &space);
     *need = (xd_need){ 0 };
     double most = host_budget(ctx, (double)share_of(ctx, machine) + mine);
-    *limits = (xd_memory_limits){ .machine = most, .space = (double)space + mine,
-                                  .held = mine };
-    xd_status s = refuse_huge(j, (size_t)(limits->machine < limits->space ? limits->machine
-                                                                      : limits->space), e);
+    *limits = (xd_memory_limits){ .machine = most, .space = (double)space + mine, .held = mine };
+    xd_status s = refuse_huge(
+        j, (size_t)(limits->machine < limits->space ? limits->machine : limits->space), e);
     limits->huge = s != XD_OK;
     if (s == XD_OK)
         s = ctx->work->count(j, w, need, e);
@@ -670,10 +670,10 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
 
 static xd_status count_decoding(xd_job *j, xd_need *need, xd_err *e)
 {
-    xd_context *ctx = j->ctx;
+    xd_context         *ctx = j->ctx;
     const xd_component *vae = &ctx->model.vae;
-    int        here = xd_vae_on_this_rank(j);
-    double     once, loaded = loaded_bytes(ctx, &once) - (double)xd_store_bytes(vae->w->store);
+    int                 here = xd_vae_on_this_rank(j);
+    double once, loaded = loaded_bytes(ctx, &once) - (double)xd_store_bytes(vae->w->store);
     *need = (xd_need){ .dit = (size_t)loaded };
     xd_status s = here ? xd_vae_decode_count(j, &need->vae_tmp, e) : XD_OK;
     need->vae = here ? vae->count->packed : 0;

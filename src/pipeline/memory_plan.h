@@ -9,20 +9,20 @@
  * components. */
 typedef struct xd_need {
     size_t text, text_tmp, dit, dit_tmp, vae, vae_tmp, images, peak;
-    size_t text_work, dit_work, vae_work;       /* extra bytes while the component loads */
-    size_t dit2;                /* second transformer, if both transformers stay loaded, else 0 */
+    size_t text_work, dit_work, vae_work; /* extra bytes while the component loads */
+    size_t dit2;      /* second transformer, if both transformers stay loaded, else 0 */
     size_t dit2_work; /* extra bytes while the next transformer is loaded between two steps */
-    size_t preview, preview_tmp;        /* bytes of the preview decoder; 0: no preview decoder */
-    size_t method_bytes;        /* buffers of parallel methods: stale K and V, messages */
+    size_t preview, preview_tmp; /* bytes of the preview decoder; 0: no preview decoder */
+    size_t method_bytes;         /* buffers of parallel methods: stale K and V, messages */
     /* For a device with its own memory, all values above are bytes of the device's memory, `images`
      * is 0, and `conds` is the bytes of text embeddings on the device. For other devices `conds`
      * and the values below are 0. */
     size_t conds;
-    size_t messages;            /* device buffers and mailboxes for messages, never freed */
-    size_t host_work, host;     /* host memory: extra bytes while weights are loaded; peak */
+    size_t messages;        /* device buffers and mailboxes for messages, never freed */
+    size_t host_work, host; /* host memory: extra bytes while weights are loaded; peak */
     /* Pinned host memory for streamed blocks of the text encoders; for those of all networks. */
     size_t pinned_text, pinned;
-    size_t streamed;            /* bytes that are copied each time the transformer's blocks run */
+    size_t streamed; /* bytes that are copied each time the transformer's blocks run */
 } xd_need;
 
 /* Limits in bytes on the memory that a request may use on this host. */
@@ -30,10 +30,10 @@ typedef struct xd_memory_limits {
     /* The memory of the machine, and the address space of this process, that the request may use,
      * including the loaded weights. */
     double machine, space;
-    double held;                /* bytes of loaded weights */
+    double held;   /* bytes of loaded weights */
     double needed; /* bytes that the request needs on all ranks of a host or device */
-    double device;              /* limit per rank if a device is too small, otherwise 0 */
-    int    huge;                /* 1: the image alone is too large, so nothing was counted */
+    double device; /* limit per rank if a device is too small, otherwise 0 */
+    int    huge;   /* 1: the image alone is too large, so nothing was counted */
 } xd_memory_limits;
 
 /* Text encoding, denoising and decoding run one after the other: returns the maximum of their
@@ -66,12 +66,12 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
 xd_status xd_memory_plan_decode(xd_job *j, xd_need *need, xd_err *e);
 
 /* Reports the bytes of this engine's loaded weights to the memory budget (memory_budget.h). */
-void      xd_memory_hold(xd_context *ctx);
+void xd_memory_hold(xd_context *ctx);
 
 /* Replaces each of four values by its sum over the ranks of a host: the needed bytes, the bytes of
  * loaded weights, the number of ranks that read files ahead, and the bytes of other engines.
  * Collective over the ranks of the host. */
 enum { XD_HOST_SUMS = 4 };
-void      xd_memory_sum(xd_comm *host, double v[XD_HOST_SUMS]);
+void xd_memory_sum(xd_comm *host, double v[XD_HOST_SUMS]);
 
 #endif

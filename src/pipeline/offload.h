@@ -5,7 +5,7 @@
 
 #include "pipeline/memory_plan.h"
 
-typedef struct xd_offload_parts {       /* sizes of blocks, and blocks to stream */
+typedef struct xd_offload_parts { /* sizes of blocks, and blocks to stream */
     /* The sizes of each network's blocks; 0 if this rank does not have the network. */
     xd_block_sizes dit, dit2, text[XD_MAXTEXT];
     /* The blocks of each network that are streamed, as xd_offload_fit has selected them. */

@@ -8,7 +8,7 @@
 #include "pipeline/job.h"
 #include "xdit/tools.h"
 
-enum { XD_OPTION_ROWS = 64 };   /* max rows: a uint64_t has one bit per row */
+enum { XD_OPTION_ROWS = 64 }; /* max rows: a uint64_t has one bit per row */
 
 /* Tells whether an option's value is stored in the metadata of an image. XD_STORED_GIVEN: it is
  * stored if the request gives the option and the option has an effect. XD_STORED_USED: it is stored
@@ -18,24 +18,24 @@ typedef enum xd_option_stored { XD_STORED_NO, XD_STORED_GIVEN, XD_STORED_USED } 
 typedef struct xd_request_row {
     /* In the help text, "%s" is replaced by the text that `list` appends or, if `list` is NULL, by
      * the names of the model families that have the option. */
-    xd_option       option;
-    xd_option_about about;
-    xd_family_word  families;
-    void          (*list)(xd_text_buf *b);
-    double          initial;            /* initial value of a number */
-    const char     *text;               /* initial value of a text */
-    const char     *off; /* text value that turns the option off, "none"; NULL: no such value */
+    xd_option        option;
+    xd_option_about  about;
+    xd_family_word   families;
+    void             (*list)(xd_text_buf *b);
+    double           initial; /* initial value of a number */
+    const char      *text;    /* initial value of a text */
+    const char      *off; /* text value that turns the option off, "none"; NULL: no such value */
     /* Writes the reason why the option has no effect, for example "without guidance", or nothing if
      * it has an effect. NULL: the option always has an effect. */
-    void          (*unused)(const xd_job *j, char why[256]);
-    xd_option_stored       stored;
+    void             (*unused)(const xd_job *j, char why[256]);
+    xd_option_stored stored;
 } xd_request_row;
 
 const xd_request_row *xd_request_rows(int *n);
 /* Returns 1 if the request gives the option (xd_request_gives). */
-int       xd_request_gives_row(const xd_request_row *row, const xd_request *r);
+int                   xd_request_gives_row(const xd_request_row *row, const xd_request *r);
 /* Returns 1 if the option has an effect and either the request gives it or `usual` is 1. */
-int       xd_request_uses(const xd_request_row *row, const xd_job *j, int usual);
+int                   xd_request_uses(const xd_request_row *row, const xd_job *j, int usual);
 /* Appends the option's value: a number, or a text without quotes. */
 void      xd_request_value(const xd_request_row *row, const xd_request *r, xd_text_buf *b);
 /* Checks the option values that the request gives against the limits and choices in the table. */

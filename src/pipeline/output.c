@@ -55,7 +55,8 @@ xd_status xd_output_name(const char *path, int i, int images, char *name, size_t
     if (has < 0)
         return xd_fail(e, XD_EINVAL,
                        "the output name %s is invalid: it may have one %%d (or %%04d) and no other "
-                       "%%", path);
+                       "%%",
+                       path);
     if (has)
         n = snprintf(name, size, "%.*s%0*d%s", (int)at, path, width, i + 1, path + at + len);
     else if (images > 1)
@@ -81,8 +82,8 @@ static int frames_name(const char *path, int i, int videos, char *name, size_t s
         at = stem_of(path), link = "_";
     if (videos > 1)
         snprintf(number, sizeof number, "%s%04d%s", link, i + 1, *link ? "" : "_");
-    return snprintf(name, size, "%.*s%s%s%.*s%s", (int)at, path, number, link,
-                    has ? (int)len : 4, has ? path + at : "%04d", path + at + len);
+    return snprintf(name, size, "%.*s%s%s%.*s%s", (int)at, path, number, link, has ? (int)len : 4,
+                    has ? path + at : "%04d", path + at + len);
 }
 
 xd_status xd_output_video_name(const char *path, int i, int videos, int64_t frames, char *name,
@@ -120,7 +121,8 @@ xd_status xd_output_check(const char *path, int images, xd_err *e)
         return xd_fail(e, XD_EINVAL,
                        "the output name %s must end in .png, .jpg, .jpeg, .webp, .ppm "
                        "or .safetensors (latents); for a video also in .mp4, .mov, "
-                       ".mkv, .webm, .gif or .rgb", path);
+                       ".mkv, .webm, .gif or .rgb",
+                       path);
     if (xd_video_known(name) && (s = xd_video_ready(name, e)) != XD_OK)
         return s;
     return xd_file_writable(name, e);
@@ -132,13 +134,15 @@ xd_status xd_output_check_video(const char *path, int video, xd_err *e)
         return XD_OK;
     return xd_fail(e, XD_EINVAL,
                    "the output name %s is for a video, but this model generates images: it must "
-                   "end in .png, .jpg, .jpeg, .webp, .ppm or .safetensors (latents)", path);
+                   "end in .png, .jpg, .jpeg, .webp, .ppm or .safetensors (latents)",
+                   path);
 }
 
 const char *xd_output_default(int video)
 {
-    return !video ? "output.png"
-                  : xd_video_ready("output.mp4", NULL) == XD_OK ? "output.mp4" : "output.gif";
+    return !video                                        ? "output.png"
+           : xd_video_ready("output.mp4", NULL) == XD_OK ? "output.mp4"
+                                                         : "output.gif";
 }
 
 static xd_status write_frames(const char *path, const xd_image *im, int quality,
@@ -164,8 +168,9 @@ xd_status xd_output_write(const char *path, const xd_image *im, int quality,
         return st;
     if (xd_video_known(path))
         return xd_video_write(path, &film, texts, e);
-    return in_frames(path, im->frames) ? write_frames(path, im, quality, texts, e) :
-        xd_image_write_at(path, im->data, im->width, im->height, quality, texts, e);
+    return in_frames(path, im->frames)
+               ? write_frames(path, im, quality, texts, e)
+               : xd_image_write_at(path, im->data, im->width, im->height, quality, texts, e);
 }
 
 void xd_output_sweep(void)

@@ -23,7 +23,7 @@ uint8_t *xd_pixels_quantize(const float *rgb, int64_t n, int64_t *odd)
     for (int64_t i = 0; out && i < n; i++) {
         float v = rgb[i] * 0.5f + 0.5f;
         bad += !(fabsf(v) <= FLT_MAX);
-        v = v > 0 ? v < 1 ? v : 1 : 0;          /* NaN becomes 0, a black pixel */
+        v = v > 0 ? v < 1 ? v : 1 : 0; /* NaN becomes 0, a black pixel */
         out[i] = (uint8_t)lrintf(v * 255);
     }
     if (odd)
@@ -37,12 +37,15 @@ uint8_t *xd_pixels_quantize(const float *rgb, int64_t n, int64_t *odd)
 typedef struct fit {
     const float *in;
     float       *out;
-    int64_t      ih, iw, ow;    /* height and width of the input image; width of the output image */
-    int64_t      y0, x0;        /* offset of the cropped output in the resized image */
-    double       sy, sx;        /* input pixels per pixel of the resized image */
+    int64_t      ih, iw, ow; /* height and width of the input image; width of the output image */
+    int64_t      y0, x0;     /* offset of the cropped output in the resized image */
+    double       sy, sx;     /* input pixels per pixel of the resized image */
 } fit;
 
-typedef struct tap { int64_t a, b; float wb; } tap;
+typedef struct tap {
+    int64_t a, b;
+    float   wb;
+} tap;
 
 static tap tap_of(int64_t i, double step, int64_t n)
 {
@@ -78,7 +81,14 @@ void xd_pixels_fit(const float *rgb, xd_grid from, float *out, xd_grid to)
     int64_t rh = (int64_t)((double)ih * ratio), rw = (int64_t)((double)iw * ratio);
     rh = rh < oh ? oh : rh; /* rounding down may make the resized image smaller than the output */
     rw = rw < ow ? ow : rw;
-    fit f = { rgb, out, ih, iw, ow, (rh - oh) / 2, (rw - ow) / 2, (double)ih / (double)rh,
+    fit f = { rgb,
+              out,
+              ih,
+              iw,
+              ow,
+              (rh - oh) / 2,
+              (rw - ow) / 2,
+              (double)ih / (double)rh,
               (double)iw / (double)rw };
     xd_par_for(oh, fit_rows, &f);
 }

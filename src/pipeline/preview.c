@@ -8,7 +8,7 @@
 #include "pipeline/pixels.h"
 #include "pipeline/preview_decoder.h"
 
-enum { MOST = 128 };            /* max latent channels for learned colours */
+enum { MOST = 128 }; /* max latent channels for learned colours */
 
 int xd_preview_asked(const xd_job *j)
 {
@@ -33,7 +33,10 @@ int xd_preview_due(const xd_job *j, int step)
 
 /* The first frame of latents. `lat` packs blocks of P x P latent cells into channels; unpacked, the
  * frame has C channels of h x w cells. */
-typedef struct frame { const float *lat; int64_t P, C, h, w; } frame;
+typedef struct frame {
+    const float *lat;
+    int64_t      P, C, h, w;
+} frame;
 
 static frame first_frame(const xd_job *j, const float *lat)
 {
@@ -54,8 +57,8 @@ static float value_at(const frame *f, int64_t c, int64_t y, int64_t x)
  * 1. */
 struct xd_colours {
     int64_t n, cells;
-    double *squares;            /* [n,n]: sums of products of two values */
-    double *pixels;             /* [n,3]: sums of values times pixels */
+    double *squares; /* [n,n]: sums of products of two values */
+    double *pixels;  /* [n,3]: sums of values times pixels */
 };
 
 void xd_colours_close(xd_colours **c)
@@ -202,7 +205,7 @@ static void grey_cells(const frame *f, float *rgb)
 
 static void colour_cells(const xd_job *j, const frame *f, float *rgb)
 {
-    float        learned[MOST + 1][3];
+    float       learned[MOST + 1][3];
     const float (*known)[3] = j->ctx->model.vae_info.rgb;
     if (known)
         map_cells(f, known, rgb);
@@ -249,8 +252,13 @@ void xd_preview_report(const xd_job *j, const float *clean, const xd_progress *p
         pixels = xd_pixels_quantize(rgb, n, NULL);
     }
     if (pixels) {
-        xd_image im = { .size = sizeof im, .frames = 1, .height = to.rows, .width = to.cols,
-                        .stride = to.cols * 3, .channels = 3, .data = pixels };
+        xd_image im = { .size = sizeof im,
+                        .frames = 1,
+                        .height = to.rows,
+                        .width = to.cols,
+                        .stride = to.cols * 3,
+                        .channels = 3,
+                        .data = pixels };
         j->r->callbacks.on_preview(j->r->callbacks.cookie, &im, p);
     }
     free(pixels);

@@ -23,7 +23,7 @@ static void run_decoder(xd_exec *x, const xd_job *j, const xd_net *net, const fl
     size_t          mark = xd_arena_mark(x->tmp);
     int64_t         h = j->lat[2], w = j->lat[3];
     xd_tensor       in = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, h, w, j->lat[1] });
-    xd_tensor out = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, h * cell[1], w * cell[2], 3 });
+    xd_tensor       out = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, h * cell[1], w * cell[2], 3 });
     xd_put(x, in, cells);
     m->preview.vae->decode(x, net, in, out);
     xd_get(x, rgb, out);

@@ -168,8 +168,10 @@ xd_status xd_prompt_images_expand(const xd_job *j, int k, int32_t **ids, int64_t
     for (int64_t i = 0; i < *n; i++)
         seen += (*ids)[i] == mark;
     if (seen != j->nrefs)
-        return xd_fail(e, XD_EINVAL, "a prompt has the image token (id %d) %d times for %d "
-                       "image%s: %s", mark, seen, j->nrefs, j->nrefs == 1 ? "" : "s",
+        return xd_fail(e, XD_EINVAL,
+                       "a prompt has the image token (id %d) %d times for %d "
+                       "image%s: %s",
+                       mark, seen, j->nrefs, j->nrefs == 1 ? "" : "s",
                        seen < j->nrefs ? "increase max_sequence_length"
                                        : "remove it from the prompt");
     int32_t *out = malloc((size_t)(*n + more) * sizeof *out + 1);
@@ -186,7 +188,7 @@ xd_status xd_prompt_images_expand(const xd_job *j, int k, int32_t **ids, int64_t
 }
 
 int xd_prompt_images_among(const xd_job *j, int k, const int32_t *ids, int64_t n,
-                      xd_text_image out[XD_MAXREFS])
+                           xd_text_image out[XD_MAXREFS])
 {
     const xd_image_processor *p = &j->ctx->model.processor;
     int64_t                   at = 0;
@@ -195,8 +197,11 @@ int xd_prompt_images_among(const xd_job *j, int k, const int32_t *ids, int64_t n
     for (int i = 0; i < j->nrefs; i++) {
         for (int32_t mark = mark_of(j, k); ids && at < n && ids[at] != mark;)
             at++;
-        out[i] = (xd_text_image){ .rgb = j->seen[i], .height = j->seen_size[i].rows,
-                                  .width = j->seen_size[i].cols, .at = at, .n = tokens_of(j, i) };
+        out[i] = (xd_text_image){ .rgb = j->seen[i],
+                                  .height = j->seen_size[i].rows,
+                                  .width = j->seen_size[i].cols,
+                                  .at = at,
+                                  .n = tokens_of(j, i) };
         for (int c = 0; c < 3; c++) {
             out[i].mean[c] = (float)p->mean.v[c];
             out[i].std[c] = (float)p->std.v[c];

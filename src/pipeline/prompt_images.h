@@ -33,7 +33,7 @@ xd_status xd_prompt_images_expand(const xd_job *j, int k, int32_t **ids, int64_t
 /* Writes to `out` the images that occur in the n token ids of a prompt, with their positions. If
  * `ids` is NULL, the images come first. Returns the number of images. */
 int       xd_prompt_images_among(const xd_job *j, int k, const int32_t *ids, int64_t n,
-                            xd_text_image out[XD_MAXREFS]);
+                                 xd_text_image out[XD_MAXREFS]);
 /* Computes two hashes of the images that encoders read, on ranks that have these images. */
 void      xd_prompt_images_hash(const xd_job *j, int64_t hash[2]);
 

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/par.h"
 
-enum { PLAIN = 2 };             /* number of times that a pass runs before it is recorded */
+enum { PLAIN = 2 }; /* number of times that a pass runs before it is recorded */
 
 /* Returns 1 if recording passes saves time: if more than half of a step's ops are small, the ops
  * take longer to launch than to compute. The environment variable XDIT_GRAPHS overrides this rule:

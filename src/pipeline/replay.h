@@ -24,13 +24,13 @@ typedef struct xd_replay_key {
 } xd_replay_key;
 
 typedef struct xd_replayed {
-    xd_replay_key key;          /* key of the recorded pass; the struct owns key.local */
+    xd_replay_key key; /* key of the recorded pass; the struct owns key.local */
     int           seen;
     xd_graph     *g;
 } xd_replayed;
 
 typedef struct xd_replay {
-    xd_dev     *dev;            /* device that records passes; NULL: no recording */
+    xd_dev     *dev; /* device that records passes; NULL: no recording */
     xd_replayed v[XD_REPLAYS];
     /* n: number of entries in v. recorded: 1 + the index in v of the pass that is being recorded;
      * 0: no pass is being recorded. */
@@ -40,8 +40,8 @@ typedef struct xd_replay {
 
 typedef enum xd_replay_how { XD_RUN, XD_RECORD, XD_DONE } xd_replay_how;
 
-void xd_replay_open(xd_replay *r, xd_dev *dev, const xd_counts *c);
-void xd_replay_close(xd_replay *r);
+void          xd_replay_open(xd_replay *r, xd_dev *dev, const xd_counts *c);
+void          xd_replay_close(xd_replay *r);
 /* Call before a pass. After XD_RUN, the caller runs the pass. After XD_RECORD, the caller runs the
  * pass and then calls xd_replay_end. After XD_DONE, the caller does nothing, because
  * xd_replay_begin has launched the recorded pass. */
@@ -49,6 +49,6 @@ xd_replay_how xd_replay_begin(xd_replay *r, xd_exec *x, const xd_replay_key *key
 /* Ends the recording of a pass and launches the recorded pass. Returns 0 if recording failed. The
  * caller must then run the pass again, because none of the pass's kernels has run. After a failed
  * recording, no other pass is recorded. */
-int  xd_replay_end(xd_replay *r, xd_exec *x);
+int           xd_replay_end(xd_replay *r, xd_exec *x);
 
 #endif

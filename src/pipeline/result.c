@@ -22,7 +22,7 @@ enum { MAXTIME = 8 };
 
 typedef struct item {
     xd_image image;
-    uint8_t *pixels;            /* memory of the pixels in `image` */
+    uint8_t *pixels; /* memory of the pixels in `image` */
     float   *lat;
     int64_t  seed;
     char    *json, *parameters;
@@ -34,12 +34,15 @@ typedef struct item {
 struct xd_result {
     item   *items;
     int     n, have;
-    int64_t lat[4];             /* shape of the latents: t, C, h, w */
-    int     video, quality;     /* video is 1 for a video; quality is that of xd_output_write */
-    struct { char name[16]; double s; } time[MAXTIME];
+    int64_t lat[4];         /* shape of the latents: t, C, h, w */
+    int     video, quality; /* video is 1 for a video; quality is that of xd_output_write */
+    struct {
+        char   name[16];
+        double s;
+    } time[MAXTIME];
     int     ntime;
-    int64_t sent;               /* bytes sent between ranks */
-    int64_t image_tokens, reference_tokens;     /* tokens per image */
+    int64_t sent;                           /* bytes sent between ranks */
+    int64_t image_tokens, reference_tokens; /* tokens per image */
 };
 
 xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e)
@@ -202,8 +205,10 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
     xd_buf_json_string(&b, r->prompts[prompt]);
     xd_buf_add(&b, ", \"negative_prompt\": ");
     xd_buf_json_string(&b, or_empty(xd_job_text(r, XD_TEXT_NEGATIVE, prompt)));
-    xd_buf_add(&b, ", \"seed\": %" PRIu64 ", \"rng\": \"%s\", \"steps\": %d, \"guidance_scale\": "
-               "%.10g", (uint64_t)seed, r->noise.rng, j->asked_steps, scale_read(j));
+    xd_buf_add(&b,
+               ", \"seed\": %" PRIu64 ", \"rng\": \"%s\", \"steps\": %d, \"guidance_scale\": "
+               "%.10g",
+               (uint64_t)seed, r->noise.rng, j->asked_steps, scale_read(j));
     add_options(&b, j, prompt);
     xd_buf_add(&b, ", \"sampler\": \"%s\", \"width\": %" PRId64 ", \"height\": %" PRId64,
                j->sampler->name, j->asked[1], j->asked[0]);
@@ -214,8 +219,10 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
                    j->frames, j->fps, r->guidance.use_dynamic_cfg ? "true" : "false");
     xd_buf_add(&b, ", \"pipeline\": \"%s\", \"model\": ", j->ctx->model.recipe->name);
     add_name(&b, r, j->ctx->model.dir);
-    xd_buf_add(&b, ", \"model_hash\": \"%016" PRIx64 "\", \"dtype\": \"%s\", \"weights_dtype\": "
-               "\"%s\", \"device\": \"%s\"", j->ctx->hash, xd_dtype_name(j->ctx->type),
+    xd_buf_add(&b,
+               ", \"model_hash\": \"%016" PRIx64 "\", \"dtype\": \"%s\", \"weights_dtype\": "
+               "\"%s\", \"device\": \"%s\"",
+               j->ctx->hash, xd_dtype_name(j->ctx->type),
                xd_types_name(&j->ctx->model.dit, j->ctx->type), j->ctx->dev->name);
     xd_loras_json(j->ctx->model.loras, "loras", r->output.omit_folders != 0, &b);
     xd_loras_json(j->ctx->model.loras_2, "loras_2", r->output.omit_folders != 0, &b);
@@ -250,9 +257,10 @@ static char *make_parameters(const xd_job *j, int i, int64_t seed)
         xd_buf_add(&b, "\nNegative prompt: ");
         xd_buf_utf8(&b, avoid);
     }
-    xd_buf_add(&b, "\nSteps: %d, Sampler: %s%s, CFG scale: %.10g, Seed: %" PRIu64 ", Size: %" PRId64
-               "x%" PRId64, j->asked_steps, known_as(j),
-               j->samp.cfg.use_karras_sigmas ? " Karras" : "",
+    xd_buf_add(&b,
+               "\nSteps: %d, Sampler: %s%s, CFG scale: %.10g, Seed: %" PRIu64 ", Size: %" PRId64
+               "x%" PRId64,
+               j->asked_steps, known_as(j), j->samp.cfg.use_karras_sigmas ? " Karras" : "",
                j->ctx->model.recipe->distilled && j->npass == 1 ? 1 : j->guidance, (uint64_t)seed,
                j->asked[1], j->asked[0]);
     if (j->samp.cfg.eta > 0)
@@ -283,9 +291,10 @@ xd_status xd_result_fail_odd(const xd_job *j, int i, int64_t n, xd_err *e)
                  xd_job_pixels(j));
     else
         made = ctx->model.recipe->dit;
-    return xd_fail(e, XD_EFORMAT, "image %d cannot be written: %s NaN or infinite, computed by %s "
-                   "in %s; %sother weights may help", i + 1, what, made, type,
-                   ctx->type == XD_F32 ? "" : "--dtype f32 or ");
+    return xd_fail(e, XD_EFORMAT,
+                   "image %d cannot be written: %s NaN or infinite, computed by %s "
+                   "in %s; %sother weights may help",
+                   i + 1, what, made, type, ctx->type == XD_F32 ? "" : "--dtype f32 or ");
 }
 
 static void report_image(const xd_job *j, const float *rgb)
@@ -322,9 +331,13 @@ xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float 
             free(rgb);
             return XD_ENOMEM;
         }
-        t->image = (xd_image){ .size = sizeof t->image, .frames = j->frames,
-                               .height = size.rows, .width = size.cols,
-                               .stride = size.cols * 3, .channels = 3, .data = t->pixels,
+        t->image = (xd_image){ .size = sizeof t->image,
+                               .frames = j->frames,
+                               .height = size.rows,
+                               .width = size.cols,
+                               .stride = size.cols * 3,
+                               .channels = 3,
+                               .data = t->pixels,
                                .fps = j->fps };
     }
     free(rgb);
@@ -422,8 +435,10 @@ double xd_result_seconds(const xd_result *r, const char *part)
 double xd_result_image_seconds(const xd_result *r, int i, const char *part)
 {
     const item *t = item_at(r, i);
-    double      s = !t ? 0 : strcmp(part, "denoise") == 0 ? t->denoise_s :
-                    strcmp(part, "decode") == 0 ? t->decode_s : 0;
+    double      s = !t                             ? 0
+                    : strcmp(part, "denoise") == 0 ? t->denoise_s
+                    : strcmp(part, "decode") == 0  ? t->decode_s
+                                                   : 0;
     return s > 0 ? s : -1;
 }
 
@@ -457,15 +472,17 @@ xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e)
     if (is_safetensors(path)) {
         const char *meta[] = { "parameters", t->parameters, "xdit", t->json, NULL };
         xd_st_item  it = { "latents", xd_view(t->lat, XD_F32, 4, r->lat) };
-        if (r->video)           /* diffusers' shape of a video: [1,t,C,h,w] */
-            it.t = xd_view(t->lat, XD_F32, 5, (int64_t[]){ 1, r->lat[0], r->lat[1], r->lat[2],
-                                                           r->lat[3] });
+        if (r->video) /* diffusers' shape of a video: [1,t,C,h,w] */
+            it.t = xd_view(t->lat, XD_F32, 5,
+                           (int64_t[]){ 1, r->lat[0], r->lat[1], r->lat[2], r->lat[3] });
         return xd_st_write(path, &it, 1, 0, meta, e);
     }
     if (!t->image.data)
-        return xd_fail(e, XD_EINVAL, "the request generated latents only; save them as "
+        return xd_fail(e, XD_EINVAL,
+                       "the request generated latents only; save them as "
                        ".safetensors");
-    xd_image_text texts[] = { { "parameters", t->parameters }, { "xdit", t->json },
+    xd_image_text texts[] = { { "parameters", t->parameters },
+                              { "xdit", t->json },
                               { NULL, NULL } };
     return xd_output_write(path, &t->image, r->quality, texts, e);
 }

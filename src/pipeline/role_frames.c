@@ -17,18 +17,25 @@ xd_status xd_role_frames_check(const xd_job *j, xd_err *e)
     const xd_recipe *p = j->ctx->model.recipe;
     int              last = xd_job_has_last(j->r), n = xd_encoder_images_read(j);
     if (last && !j->role->reads_video)
-        return xd_fail(e, XD_EINVAL, "last_image is for models with a last frame as input (%s); "
-                       "%s has none", xd_family_says(XD_WORD_LAST_IMAGE), p->name);
+        return xd_fail(e, XD_EINVAL,
+                       "last_image is for models with a last frame as input (%s); "
+                       "%s has none",
+                       xd_family_says(XD_WORD_LAST_IMAGE), p->name);
     if (!last && n > 1 && !j->ctx->bench)
-        return xd_fail(e, XD_EINVAL, "this model of %s needs the first and the last frame of its "
-                       "video: add --last_image", p->name);
+        return xd_fail(e, XD_EINVAL,
+                       "this model of %s needs the first and the last frame of its "
+                       "video: add --last_image",
+                       p->name);
     if (last && n == 1)
-        return xd_fail(e, XD_EINVAL, "last_image is given, but this model of %s only reads the "
-                       "first frame of its video", p->name);
+        return xd_fail(e, XD_EINVAL,
+                       "last_image is given, but this model of %s only reads the "
+                       "first frame of its video",
+                       p->name);
     if (last && !xd_job_has_image(j->r))
         return xd_fail(e, XD_EINVAL, "last_image needs the first frame, too: add --image");
     if (last && j->frames < 2)
-        return xd_fail(e, XD_EINVAL, "last_image is given, but the video has one frame "
+        return xd_fail(e, XD_EINVAL,
+                       "last_image is given, but the video has one frame "
                        "(num_frames)");
     return XD_OK;
 }
@@ -38,16 +45,16 @@ xd_status xd_role_frames_read(xd_job *j, xd_err *e)
     xd_pixel_source of = { "last_image", "last_pixels", j->r->images.last_image,
                            j->r->images.last_pixels };
     xd_status       s = xd_role_start_read(j, e);
-    return s == XD_OK && xd_job_has_last(j->r)
-               ? xd_role_start_take(j, &of, 1, &j->last_image, e) : s;
+    return s == XD_OK && xd_job_has_last(j->r) ? xd_role_start_take(j, &of, 1, &j->last_image, e)
+                                               : s;
 }
 
 xd_status xd_role_frames_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
     xd_vae_clip clip = { j->frames, { j->size[0], j->size[1] } };
     float     **pixels[2] = { &j->image, xd_job_has_last(j->r) ? &j->last_image : NULL };
-    return xd_job_has_image(j->r)
-               ? xd_vae_encode_clip(j, a, &clip, pixels, &j->condition, e) : XD_OK;
+    return xd_job_has_image(j->r) ? xd_vae_encode_clip(j, a, &clip, pixels, &j->condition, e)
+                                  : XD_OK;
 }
 
 /* Returns 1 if frame `at` of latent frame t is one of the request's images. */

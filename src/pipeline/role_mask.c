@@ -44,7 +44,8 @@ xd_status xd_role_mask_encode(xd_job *j, xd_arena *a, xd_err *e)
     float     **pixels[2] = { &j->start_image, NULL };
     xd_status   s = xd_role_start_encode(j, a, e);
     return s == XD_OK && starts_apart(j)
-               ? xd_vae_encode_clip(j, a, &clip, pixels, &j->start_moments, e) : s;
+               ? xd_vae_encode_clip(j, a, &clip, pixels, &j->start_moments, e)
+               : s;
 }
 
 void xd_role_mask_channels(const xd_job *j, const float *sample, float *out)

@@ -99,11 +99,11 @@ static void crop(uint8_t *rgb, xd_grid from, xd_grid to)
 
 static xd_status read_one(xd_job *j, int i, xd_err *e)
 {
-    uint8_t   *rgb = NULL;
-    xd_grid   *to = &j->ref_size[i], resized;
-    int64_t    w, h;
+    uint8_t        *rgb = NULL;
+    xd_grid        *to = &j->ref_size[i], resized;
+    int64_t         w, h;
     xd_pixel_source of = xd_input_image_source(j->r, i);
-    xd_status  s = xd_input_image_pixels(&of, &rgb, &w, &h, e);
+    xd_status       s = xd_input_image_pixels(&of, &rgb, &w, &h, e);
     if (s != XD_OK)
         return s;
     resized = (xd_grid){ h, w };
@@ -124,7 +124,8 @@ static xd_status read_one(xd_job *j, int i, xd_err *e)
         s = xd_pixels_floats(&j->ref_pixels[i], rgb, *to, e);
     free(rgb);
     if (s == XD_OK && j->role->starts && (to->rows != j->size[0] || to->cols != j->size[1]))
-        return xd_fail(e, XD_EINVAL, "the size %lld x %lld differs from that of the masked image, "
+        return xd_fail(e, XD_EINVAL,
+                       "the size %lld x %lld differs from that of the masked image, "
                        "%lld x %lld: leave out width and height",
                        (long long)j->size[1], (long long)j->size[0], (long long)to->cols,
                        (long long)to->rows);
@@ -140,8 +141,8 @@ xd_status xd_role_references_read(xd_job *j, xd_err *e)
     if (s != XD_OK || !n)
         return s;
     if (n > p->references)
-        return xd_fail(e, XD_EINVAL, "%lld images are given, but %s reads at most %d",
-                       (long long)n, p->name, p->references);
+        return xd_fail(e, XD_EINVAL, "%lld images are given, but %s reads at most %d", (long long)n,
+                       p->name, p->references);
     if (!j->ctx->model.dit_info.refs)
         return xd_fail(e, XD_EUNSUPPORTED, "the transformer of this model reads no images");
     if (!j->ctx->model.vae.vae->encode)
@@ -163,7 +164,7 @@ xd_status xd_role_references_share(xd_job *j, xd_status s, xd_err *e)
 {
     if (j->ctx->world.used->size == 1 || !j->rank0_images || !j->role->tokens)
         return s;
-    xd_grid   all[2 * XD_MAXREFS];
+    xd_grid all[2 * XD_MAXREFS];
     memcpy(all, j->ref_size, sizeof j->ref_size);
     memcpy(all + XD_MAXREFS, j->seen_size, sizeof j->seen_size);
     xd_status sent = xd_world_broadcast(&j->ctx->world, all, sizeof all, s == XD_OK ? e : NULL);
@@ -202,8 +203,8 @@ static xd_status encode_one(xd_job *j, int i, xd_arena *a, float *tokens, xd_err
 {
     float    *moments = NULL;
     float   **pixels[2] = { &j->ref_pixels[i], NULL };
-    xd_status s = xd_vae_encode_clip(j, a, &(xd_vae_clip){ 1, j->ref_size[i] }, pixels, &moments,
-                                     e);
+    xd_status s =
+        xd_vae_encode_clip(j, a, &(xd_vae_clip){ 1, j->ref_size[i] }, pixels, &moments, e);
     const xd_vae_info *v = &j->ctx->model.vae_info;
     int64_t            n = s == XD_OK && !j->ctx->dev->counts ? token_count(j, i) * j->features : 0;
     if (n)

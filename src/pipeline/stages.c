@@ -20,17 +20,16 @@
 static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail, xd_err *e)
 {
     xd_context   *ctx = j->ctx;
-    xd_component     *p = &ctx->model.dit;
+    xd_component *p = &ctx->model.dit;
     const xd_dit *dit = p->dit;
-    xd_exec      x;
-    xd_arena     a;
-    xd_counts    c;
-    void        *local = calloc(1, ctx->model.dit_info.local_size + ctx->model.dit_info.kept_size +
-                                1);
-    void        *kept = (char *)local + ctx->model.dit_info.local_size;
-    int          tp = p->w->tp, tp_at = p->w->tp_at;
+    xd_exec       x;
+    xd_arena      a;
+    xd_counts     c;
+    void *local = calloc(1, ctx->model.dit_info.local_size + ctx->model.dit_info.kept_size + 1);
+    void *kept = (char *)local + ctx->model.dit_info.local_size;
+    int   tp = p->w->tp, tp_at = p->w->tp_at;
     p->w->tp = 1, p->w->tp_at = 0;
-    xd_status    s = xd_component_count(p, ctx->count, ctx->type, e);
+    xd_status s = xd_component_count(p, ctx->count, ctx->type, e);
     p->w->tp = tp, p->w->tp_at = tp_at;
     if (s == XD_OK)
         s = xd_device_arena_open(&a, ctx->count, 0, e);
@@ -40,22 +39,25 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
     }
     xd_exec_init(&x, ctx->count, &a, ctx->type);
     const xd_dit_info *d = &ctx->model.dit_info;
-    int64_t   rows = xd_prompts_most_rows(j);
-    xd_layout lay = j->lay;
+    int64_t            rows = xd_prompts_most_rows(j);
+    xd_layout          lay = j->lay;
     lay.len[XD_TXT] = d->txt_flows ? rows : 0;
     x.lay = &lay;
-    xd_cond  text = { .tok = xd_view2(a.base, XD_F32, rows, d->text_dim),
-                      .pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim) };
+    xd_cond text = { .tok = xd_view2(a.base, XD_F32, rows, d->text_dim),
+                     .pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim) };
     xd_prompts_real_tokens(j, text.real);
-    xd_input in = { .lat = xd_new_f32(&x, j->tokens, j->features), .cond = &text, .guidance = 1,
+    xd_input in = { .lat = xd_new_f32(&x, j->tokens, j->features),
+                    .cond = &text,
+                    .guidance = 1,
                     .txt = d->txt_flows ? text.tok : (xd_tensor){ 0 } };
     if (d->extra_ch)
         in.extra = xd_new_f32(&x, j->tokens, d->extra_ch * (j->features / d->lat_ch));
     if (lay.len[XD_REF])
         in.ref = xd_new_f32(&x, lay.len[XD_REF], j->features);
-    xd_state st = { .h = xd_new_f32(&x, xd_own_rows(&lay, XD_ALL, 0), d->dim), .local = local,
+    xd_state st = { .h = xd_new_f32(&x, xd_own_rows(&lay, XD_ALL, 0), d->dim),
+                    .local = local,
                     .kept = kept };
-    int most = xd_dit_most_skips(dit, &p->count->shadow);
+    int      most = xd_dit_most_skips(dit, &p->count->shadow);
     if (most)
         st.skips = xd_new(&x, most * st.h.d[0], d->dim);
     if (dit->keep) {
@@ -84,10 +86,10 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
 
 xd_status xd_stages_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e)
 {
-    xd_context *ctx = j->ctx;
-    xd_component   *p = &ctx->model.dit;
-    int        P = ctx->plan.deg.n[XD_PIPE], n = p->w->net.nlayers;
-    double    *cost, head = 0, tail = 0;
+    xd_context   *ctx = j->ctx;
+    xd_component *p = &ctx->model.dit;
+    int           P = ctx->plan.deg.n[XD_PIPE], n = p->w->net.nlayers;
+    double       *cost, head = 0, tail = 0;
     cut[0] = 0, cut[1] = n;
     if (P == 1)
         return XD_OK;
@@ -109,7 +111,7 @@ xd_status xd_stages_cut(xd_job *j, int cut[XD_MAXSTAGE + 1], xd_err *e)
 xd_status xd_stages_open(xd_job *j, xd_err *e)
 {
     xd_context *ctx = j->ctx;
-    int        cut[XD_MAXSTAGE + 1], me = ctx->topo.at[XD_PIPE];
+    int         cut[XD_MAXSTAGE + 1], me = ctx->topo.at[XD_PIPE];
     if (ctx->plan.deg.n[XD_PIPE] == 1 || xd_model_has_dits(&ctx->model))
         return XD_OK;
     xd_status s = xd_stages_cut(j, cut, e);

@@ -385,10 +385,9 @@ static void run_measured(xd_denoise *f, xd_state *s)
     xd_exec       *x = &f->x;
     xd_cache_unit *u = unit_of(f);
     xd_tensor      img = image_rows(f, s->h), was = measured_before(f);
-    xd_tensor      last = xd_rows(f->cache.pass[x->pass].value[0], rows_before(f, x->patch),
-                                  img.d[0]);
-    double         change[2] = { 0, 0 };
-    int            known = u->measured;
+    xd_tensor last = xd_rows(f->cache.pass[x->pass].value[0], rows_before(f, x->patch), img.d[0]);
+    double    change[2] = { 0, 0 };
+    int       known = u->measured;
     forget_others(f);
     xd_denoise_blocks(f, f->net->first, f->cache.lead, s);
     size_t    mark = xd_arena_mark(x->tmp);
@@ -527,8 +526,8 @@ void xd_cache_arrived(xd_denoise *f, int i)
 void xd_cache_send(xd_denoise *f, int i)
 {
     if (travels(f))
-        f->cache.out[i] = stages(f)->ops->send(stages(f), one_int(&f->cache.sent[i]),
-                                               f->topo->at[XD_PIPE] + 1);
+        f->cache.out[i] =
+            stages(f)->ops->send(stages(f), one_int(&f->cache.sent[i]), f->topo->at[XD_PIPE] + 1);
 }
 
 void xd_cache_sent(xd_denoise *f, int i)
@@ -547,11 +546,11 @@ void xd_cache_count(xd_denoise *f)
     int64_t *n = f->cache.count;
     if (!xd_cache_is_on(f))
         return;
-    for (int i = 0; i < 2; i++) {       /* only the deciding stage has counted */
+    for (int i = 0; i < 2; i++) { /* only the deciding stage has counted */
         xd_comm *c = f->topo->group[i ? XD_CFG : XD_PIPE];
         if (c->size > 1) {
-            xd_req r = c->ops->allreduce(c, xd_view(n, XD_I64, 1, (int64_t[]){ 2 }),
-                                         i ? XD_SUM : XD_MAX);
+            xd_req r =
+                c->ops->allreduce(c, xd_view(n, XD_I64, 1, (int64_t[]){ 2 }), i ? XD_SUM : XD_MAX);
             xd_denoise_wait(f, c, &r);
         }
     }

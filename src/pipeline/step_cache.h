@@ -24,10 +24,10 @@ struct xd_job;
 /* The guidance passes of a step. The first pass reads the prompt, and the second pass reads the
  * negative prompt. The third pass reads the prompt and skips some layers (job_skip.c). */
 enum { XD_PASS_PROMPT, XD_PASS_NEGATIVE, XD_PASS_SKIPPING, XD_MAXPASS };
-enum { XD_NHID = 3 };           /* number of hidden-state buffers, used cyclically */
+enum { XD_NHID = 3 }; /* number of hidden-state buffers, used cyclically */
 enum {
-    XD_CACHE_ORDERS = 4,        /* max terms of a Taylor expansion: those of order 0 to 3 */
-    XD_CACHE_POWERS = 5,        /* coefficients of a polynomial of degree 4 */
+    XD_CACHE_ORDERS = 4, /* max terms of a Taylor expansion: those of order 0 to 3 */
+    XD_CACHE_POWERS = 5, /* coefficients of a polynomial of degree 4 */
 };
 
 /* ---- options of a step cache ---------------------------------------------------- */
@@ -35,11 +35,11 @@ enum {
 typedef struct xd_cache_options {
     /* number of first blocks (Fn), and of last blocks (Bn), that run in every step */
     int    first, last;
-    double threshold; /* max relative change for which the middle range of blocks is skipped */
-    int    warmup;              /* number of steps at the start that skip nothing */
-    int    max_cached;          /* max number of steps that skip blocks; negative: no limit */
-    int    max_continuous;      /* max steps in a row that skip blocks; negative: no limit */
-    int    order;               /* order of the Taylor expansion; 0: use the last value */
+    double threshold;      /* max relative change for which the middle range of blocks is skipped */
+    int    warmup;         /* number of steps at the start that skip nothing */
+    int    max_cached;     /* max number of steps that skip blocks; negative: no limit */
+    int    max_continuous; /* max steps in a row that skip blocks; negative: no limit */
+    int    order;          /* order of the Taylor expansion; 0: use the last value */
     /* After the warm-up, only every interval-th step is computed. From step `until` on, all steps
      * are computed. A negative `until` has no effect. */
     int    interval, until;
@@ -62,14 +62,14 @@ typedef enum xd_cache_measure {
 
 typedef struct xd_cache_kind {
     const char      *name, *help;
-    const char      *options;   /* names of the accepted options */
+    const char      *options; /* names of the accepted options */
     xd_cache_measure measure;
-    xd_cache_options defaults;  /* default values of the options */
+    xd_cache_options defaults; /* default values of the options */
     /* Returns 1 if the middle range of blocks may be skipped although the measured tensor has the
      * relative change `change`. For XD_CACHE_SCHEDULE, the pointer is_small is NULL. */
-    int (*is_small)(const xd_cache_options *o, xd_cache_unit *u, double change);
-    int              computes_last;     /* 1: the last step of a transformer is never skipped */
-    int              reports_changes;   /* 1: skips nothing, only reports changes */
+    int              (*is_small)(const xd_cache_options *o, xd_cache_unit *u, double change);
+    int              computes_last;   /* 1: the last step of a transformer is never skipped */
+    int              reports_changes; /* 1: skips nothing, only reports changes */
 } xd_cache_kind;
 
 /* How much the first block's input and the last block's output change from one step to the next,
@@ -80,7 +80,7 @@ typedef struct xd_cache_pair { double in, out; } xd_cache_pair;
 extern const xd_cache_kind *const xd_caches[];
 
 typedef struct xd_cache_spec {
-    const xd_cache_kind *kind;  /* kind of step cache; NULL: no cache */
+    const xd_cache_kind *kind; /* kind of step cache; NULL: no cache */
     xd_cache_options     o;
 } xd_cache_spec;
 
@@ -94,36 +94,36 @@ xd_status xd_cache_of_job(struct xd_job *j, xd_err *e);
 
 /* ---- state of a step cache --------------------------------------------------------- */
 
-struct xd_cache_unit {          /* state of a guidance pass for one patch, or for all tokens */
-    int    known;               /* number of available terms of the Taylor expansion */
-    int    measured;            /* 1: xd_cache_pass.before is valid */
+struct xd_cache_unit { /* state of a guidance pass for one patch, or for all tokens */
+    int    known;      /* number of available terms of the Taylor expansion */
+    int    measured;   /* 1: xd_cache_pass.before is valid */
     /* reused: total number of steps that skipped blocks. run: number of steps that have skipped
      * blocks since the last computed step. */
     int    reused, run;
-    int    step;                /* index of the last step that was computed */
-    int    turn;                /* index of the newest term in xd_cache_pass.value */
-    double sum;                 /* sum of changes since the last computed step (teacache) */
+    int    step; /* index of the last step that was computed */
+    int    turn; /* index of the newest term in xd_cache_pass.value */
+    double sum;  /* sum of changes since the last computed step (teacache) */
 };
 
 typedef struct xd_cache_pass {
     /* [rows of all patches, features] F32 terms of the Taylor expansion */
     xd_tensor      value[XD_CACHE_ORDERS];
-    xd_tensor      before;      /* the measured tensor of the last step */
-    xd_cache_unit *unit; /* [npatch + 1] state of each patch, then the state for all tokens */
+    xd_tensor      before; /* the measured tensor of the last step */
+    xd_cache_unit *unit;   /* [npatch + 1] state of each patch, then the state for all tokens */
 } xd_cache_pass;
 
 typedef struct xd_step_cache {
     const xd_cache_spec *spec;
-    int           lead;         /* index of the first block after the first range of blocks */
+    int                  lead; /* index of the first block after the first range of blocks */
     /* This pipeline stage runs blocks [from, to) of the middle range. */
-    int           from, to;
-    xd_cache_pass pass[XD_MAXPASS];
+    int                  from, to;
+    xd_cache_pass        pass[XD_MAXPASS];
     /* decisions that pipeline stages send each other */
-    int32_t       received[XD_NHID], sent[XD_NHID];
-    xd_req        in[XD_NHID], out[XD_NHID];
+    int32_t              received[XD_NHID], sent[XD_NHID];
+    xd_req               in[XD_NHID], out[XD_NHID];
     /* count[0] is the number of times that this rank has skipped the middle range. count[1] is the
      * number of times that this rank has either skipped or run the middle range. */
-    int64_t       count[2];
+    int64_t              count[2];
 } xd_step_cache;
 
 /* Allocates the cache's memory for the steps of one transformer, and discards the state of earlier

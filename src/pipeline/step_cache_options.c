@@ -39,45 +39,59 @@ static int stays_below(const xd_cache_options *o, xd_cache_unit *u, double chang
 
 /* Works as the cache of diffusers' apply_first_block_cache. */
 static const xd_cache_kind fbcache = {
-    .name = "fbcache", .help = "by the change of the first block's residual",
-    .options = "threshold " LIMITS, .measure = XD_CACHE_ADDED,
-    .defaults = { .first = 1, .threshold = 0.05, ANY, NO_POLY }, .is_small = is_below,
+    .name = "fbcache",
+    .help = "by the change of the first block's residual",
+    .options = "threshold " LIMITS,
+    .measure = XD_CACHE_ADDED,
+    .defaults = { .first = 1, .threshold = 0.05, ANY, NO_POLY },
+    .is_small = is_below,
 };
 
 /* Works as the cache of cache-dit with DBCacheConfig and TaylorSeerCalibratorConfig. */
 static const xd_cache_kind dbcache = {
-    .name = "dbcache", .help = "by that of the first Fn blocks; the last Bn always run",
-    .options = "Fn Bn threshold order " LIMITS, .measure = XD_CACHE_ADDED,
-    .defaults = { .first = 8, .threshold = 0.08, .warmup = 8, ANY, NO_POLY }, .is_small = is_below,
+    .name = "dbcache",
+    .help = "by that of the first Fn blocks; the last Bn always run",
+    .options = "Fn Bn threshold order " LIMITS,
+    .measure = XD_CACHE_ADDED,
+    .defaults = { .first = 8, .threshold = 0.08, .warmup = 8, ANY, NO_POLY },
+    .is_small = is_below,
 };
 
 static const xd_cache_kind teacache = {
-    .name = "teacache", .help = "by the change of the first block's input",
-    .options = "threshold coefficients " LIMITS, .measure = XD_CACHE_INPUT,
-    .defaults = { .threshold = 0.12, .warmup = 1, ANY, NO_POLY }, .is_small = stays_below,
+    .name = "teacache",
+    .help = "by the change of the first block's input",
+    .options = "threshold coefficients " LIMITS,
+    .measure = XD_CACHE_INPUT,
+    .defaults = { .threshold = 0.12, .warmup = 1, ANY, NO_POLY },
+    .is_small = stays_below,
     .computes_last = 1,
 };
 
 /* Works as the cache of diffusers' apply_taylorseer_cache with use_lite_mode, but computes in
  * f32. */
 static const xd_cache_kind taylorseer = {
-    .name = "taylorseer", .help = "every few steps, with a Taylor expansion of predictions",
-    .options = "order interval warmup until", .measure = XD_CACHE_SCHEDULE,
+    .name = "taylorseer",
+    .help = "every few steps, with a Taylor expansion of predictions",
+    .options = "order interval warmup until",
+    .measure = XD_CACHE_SCHEDULE,
     .defaults = { .order = 1, .interval = 5, .warmup = 3, ANY, NO_POLY },
 };
 
 static const xd_cache_kind measure = {
-    .name = "measure", .help = "skips nothing; used by xdit calibrate",
-    .options = "nothing", .measure = XD_CACHE_INPUT, .defaults = { ANY, NO_POLY },
+    .name = "measure",
+    .help = "skips nothing; used by xdit calibrate",
+    .options = "nothing",
+    .measure = XD_CACHE_INPUT,
+    .defaults = { ANY, NO_POLY },
     .reports_changes = 1,
 };
 
-const xd_cache_kind *const xd_caches[] = { &fbcache, &dbcache, &teacache, &taylorseer, &measure,
-                                           NULL };
+const xd_cache_kind *const xd_caches[] = { &fbcache,    &dbcache, &teacache,
+                                           &taylorseer, &measure, NULL };
 
 /* ---- reading the options ------------------------------------------------------------------ */
 
-typedef struct row {            /* one option of a step cache */
+typedef struct row { /* one option of a step cache */
     const char *name;
     const char *also; /* the option's names in diffusers, cache-dit and TeaCache */
     size_t      at;
@@ -135,8 +149,8 @@ static xd_status read_option(xd_cache_spec *c, const char *name, int n, const ch
                              xd_err *e)
 {
     const row *r = NULL;
-    if (n == 12 && memcmp(name, "coefficients", 12) == 0 && xd_list_has(c->kind->options,
-                                                                         "coefficients"))
+    if (n == 12 && memcmp(name, "coefficients", 12) == 0 &&
+        xd_list_has(c->kind->options, "coefficients"))
         return read_poly(c->o.poly, value, len) ? XD_OK : fail_value(name, n, value, len, e);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (xd_list_has_n(rows[i].name, name, (size_t)n) ||
@@ -171,9 +185,8 @@ xd_status xd_cache_read(xd_cache_spec *c, const char *text, xd_err *e)
     for (const char *p = text + n; *p; p += strcspn(p, ",")) {
         p++;
         int       len = (int)strcspn(p, ","), name = (int)strcspn(p, "=,");
-        xd_status s = name < len
-                          ? read_option(c, p, name, p + name + 1, len - name - 1, e)
-                          : read_option(c, "threshold", 9, p, len, e);
+        xd_status s = name < len ? read_option(c, p, name, p + name + 1, len - name - 1, e)
+                                 : read_option(c, "threshold", 9, p, len, e);
         if (s != XD_OK)
             return s;
     }
@@ -191,13 +204,14 @@ static xd_status find_poly(const xd_job *j, xd_cache_options *o, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
     const xd_dit   *d = m->dit.dit;
-    if (!isnan(o->poly[0]) ||
-        (d->probe && d->change_poly && xd_model_dits(m) == 1 &&
-         d->change_poly(m->dit.w->net.cfg, o->poly)))
+    if (!isnan(o->poly[0]) || (d->probe && d->change_poly && xd_model_dits(m) == 1 &&
+                               d->change_poly(m->dit.w->net.cfg, o->poly)))
         return XD_OK;
-    return xd_fail(e, XD_EUNSUPPORTED, "cache: there are no published coefficients of teacache for "
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "cache: there are no published coefficients of teacache for "
                    "this model: measure them with `xdit calibrate` and pass them as "
-                   "teacache:%g,coefficients=A/B/C/D/E, or use fbcache", o->threshold);
+                   "teacache:%g,coefficients=A/B/C/D/E, or use fbcache",
+                   o->threshold);
 }
 
 /* Checks Fn and Bn, the numbers of first and last blocks that a step cache always computes. Bn must
@@ -207,13 +221,15 @@ static xd_status check_blocks(const xd_job *j, const xd_cache_spec *c, xd_err *e
     const xd_dit_info *d = &j->ctx->model.dit_info;
     int                n = d->nlayers - d->lead;
     if (c->o.last && j->ctx->model.dit.dit->skip_from)
-        return xd_fail(e, XD_EUNSUPPORTED, "cache: Bn is %d; it must be 0 for %s, whose last "
-                       "blocks read data of earlier blocks", c->o.last,
-                       j->ctx->model.recipe->name);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "cache: Bn is %d; it must be 0 for %s, whose last "
+                       "blocks read data of earlier blocks",
+                       c->o.last, j->ctx->model.recipe->name);
     if (c->o.first + c->o.last >= n)
-        return xd_fail(e, XD_EINVAL, "cache: %s always computes %d blocks (Fn %d, Bn %d), but the "
-                       "transformer has %d: use smaller values", c->kind->name,
-                       c->o.first + c->o.last, c->o.first, c->o.last, n);
+        return xd_fail(e, XD_EINVAL,
+                       "cache: %s always computes %d blocks (Fn %d, Bn %d), but the "
+                       "transformer has %d: use smaller values",
+                       c->kind->name, c->o.first + c->o.last, c->o.first, c->o.last, n);
     return XD_OK;
 }
 
@@ -228,9 +244,11 @@ xd_status xd_cache_of_job(struct xd_job *j, xd_err *e)
         c->o.first > n / 2)
         c->o.first = n / 2 > 1 ? n / 2 : 1;
     if (c->kind->reports_changes && j->ctx->plan.deg.n[XD_PIPE] > 1)
-        return xd_fail(e, XD_EINVAL, "cache: %s compares the first block's input with the last "
+        return xd_fail(e, XD_EINVAL,
+                       "cache: %s compares the first block's input with the last "
                        "block's output, so it needs one stage: leave out "
-                       "pipefusion_parallel_degree", c->kind->name);
+                       "pipefusion_parallel_degree",
+                       c->kind->name);
     if (c->kind->reports_changes)
         return XD_OK;
     s = check_blocks(j, c, e);

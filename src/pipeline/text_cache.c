@@ -12,11 +12,11 @@
 #include "ranks/world.h"
 
 typedef struct entry {
-    struct entry *next;         /* next entry in the order of last use */
+    struct entry *next; /* next entry in the order of last use */
     uint64_t      hash;
-    int64_t       n;            /* number of elements in `key` */
+    int64_t       n; /* number of elements in `key` */
     size_t        bytes;
-    int64_t       key[];        /* [n]; the cached embedding follows the key */
+    int64_t       key[]; /* [n]; the cached embedding follows the key */
 } entry;
 
 struct xd_text_cache {
@@ -147,8 +147,8 @@ static int64_t size_of_cond(const xd_cond *c)
  * these prompts as known. */
 static xd_status recall_own(xd_prompts *w, xd_job *j, xd_err *e)
 {
-    xd_arena none = { 0 };
-    xd_exec  x;
+    xd_arena          none = { 0 };
+    xd_exec           x;
     xd_engine_caches *caches = j->ctx->caches;
     xd_exec_init(&x, j->ctx->dev, &none, j->ctx->type);
     for (int i = 0; i < w->n && caches && caches->embeddings; i++) {
@@ -228,7 +228,8 @@ static void remember_one(const xd_prompts *w, xd_job *j, int i, xd_exec *x)
     const xd_cond *c = &w->text[i].cond;
     xd_text_key    key = key_of(w, i);
     float         *v = key.v ? xd_text_cache_add(j->ctx->caches->embeddings, key,
-                                                 (size_t)size_of_cond(c) * sizeof(float)) : NULL;
+                                                 (size_t)size_of_cond(c) * sizeof(float))
+                             : NULL;
     if (v) {
         xd_get(x, v, c->tok);
         if (c->pooled.p)
@@ -239,9 +240,9 @@ static void remember_one(const xd_prompts *w, xd_job *j, int i, xd_exec *x)
 
 void xd_prompts_remember(const xd_prompts *w, xd_job *j)
 {
-    xd_context *ctx = j->ctx;
-    xd_arena    none = { 0 };
-    xd_exec     x;
+    xd_context       *ctx = j->ctx;
+    xd_arena          none = { 0 };
+    xd_exec           x;
     xd_engine_caches *caches = ctx->caches;
     if (!ctx->keep || !caches || ctx->world.used->rank != 0)
         return;
@@ -251,6 +252,6 @@ void xd_prompts_remember(const xd_prompts *w, xd_job *j)
     for (int i = 0; i < w->n; i++)
         if (!w->text[i].known && size_of_cond(&w->text[i].cond))
             remember_one(w, j, i, &x);
-    if (x.err.code)             /* the copied data may be wrong */
+    if (x.err.code) /* the copied data may be wrong */
         xd_text_cache_close(&caches->embeddings);
 }

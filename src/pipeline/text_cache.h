@@ -14,7 +14,10 @@ enum { XD_TEXT_CACHE_MOST = 256 << 20, XD_TEXT_CACHE_SHARE = 16 };
 
 typedef struct xd_text_cache xd_text_cache;
 
-typedef struct xd_text_key { const int64_t *v; int64_t n; } xd_text_key;
+typedef struct xd_text_key {
+    const int64_t *v;
+    int64_t        n;
+} xd_text_key;
 
 /* Opens an empty cache of at most `most` bytes. Returns NULL if out of memory. */
 xd_text_cache *xd_text_cache_open(size_t most);

@@ -95,7 +95,7 @@ static char *prepare_caption(const xd_job *j, const char *text)
 {
     const xd_recipe *p = recipe_of(j);
     char *(*prepare)(const char *) = p->uncleaned && !j->r->texts.clean_caption ? p->uncleaned
-                                                                         : p->caption;
+                                                                                : p->caption;
     return prepare ? prepare(text) : strdup(text);
 }
 
@@ -110,8 +110,9 @@ static xd_status check_ids(const xd_job *j, int k, const int32_t *ids, int64_t n
         most = xd_max(most, ids[i]);
     if (!rows || most < rows)
         return XD_OK;
-            return xd_fail(e, XD_EFORMAT, "the tokenizer %s/%s has the id %lld, but vocab_size in "
-                           "%s/%s/config.json is %lld: use both folders of the same model",
+    return xd_fail(e, XD_EFORMAT,
+                   "the tokenizer %s/%s has the id %lld, but vocab_size in "
+                   "%s/%s/config.json is %lld: use both folders of the same model",
                    m->dir, u->tokenizer, (long long)most, m->dir, u->folder, (long long)rows);
 }
 
@@ -119,8 +120,8 @@ static xd_status check_ids(const xd_job *j, int k, const int32_t *ids, int64_t n
  * message. */
 static xd_status fail_tokens(const xd_job *j, int k, xd_status s, xd_err *e)
 {
-    char *dir = s == XD_OK ? NULL : xd_path_join(j->ctx->model.dir,
-                                                 recipe_of(j)->text[k].tokenizer);
+    char *dir = s == XD_OK ? NULL
+                           : xd_path_join(j->ctx->model.dir, recipe_of(j)->text[k].tokenizer);
     char *path = dir ? xd_path_join(dir, "tokenizer.json") : NULL;
     xd_fail_at(e, s, path);
     free(path);
@@ -136,7 +137,7 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
     char           *plain = prepare_caption(j, text);
     xd_token_ids   *ids = &w->text[i].ids[k];
     plain = xd_prompt_images_text(j, k, plain);
-    char           *whole = frame && plain ? xd_tok_framed(frame, plain) : NULL;
+    char *whole = frame && plain ? xd_tok_framed(frame, plain) : NULL;
     if (frame) {
         free(plain);
         plain = whole;
@@ -144,9 +145,10 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
     if (!plain)
         return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
     int64_t   more = xd_prompt_images_more_ids(j, k), most = xd_prompts_most_ids(j, k) - more;
-    xd_status s = fail_tokens(j, k, xd_tok_cut_plain(m->tok[k], plain, strlen(plain), most,
-                                                     frame != NULL, &ids->v, &ids->n, &ids->uncut,
-                                                     e), e);
+    xd_status s = fail_tokens(j, k,
+                              xd_tok_cut_plain(m->tok[k], plain, strlen(plain), most, frame != NULL,
+                                               &ids->v, &ids->n, &ids->uncut, e),
+                              e);
     if (s == XD_OK)
         s = check_ids(j, k, ids->v, ids->n, e);
     if (s == XD_OK)
@@ -167,7 +169,7 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
 static void log_ids(const xd_prompts *w, const xd_job *j, int i, int k)
 {
     static const char *const names[XD_MAXTEXT] = { "ids", "ids_2", "ids_3" };
-    const xd_token_ids *ids = &w->text[i].ids[k];
+    const xd_token_ids      *ids = &w->text[i].ids[k];
     float *f = j->r->callbacks.on_tensor ? malloc((size_t)ids->n * sizeof *f + 1) : NULL;
     for (int64_t n = 0; f && n < ids->n; n++)
         f[n] = (float)ids->v[n];
@@ -200,8 +202,8 @@ static const char *text_of(const xd_prompts *w, const xd_job *j, int i, int k)
 {
     static const xd_job_text_kind own[2][3] = { { 0, XD_TEXT_2, XD_TEXT_3 },
                                                 { 0, XD_TEXT_NEGATIVE_2, XD_TEXT_NEGATIVE_3 } };
-    int         negative = i >= w->prompts, at = negative ? i - w->prompts : i,
-                number = recipe_of(j)->text[k].prompt;
+    int                           negative = i >= w->prompts, at = negative ? i - w->prompts : i,
+                                  number = recipe_of(j)->text[k].prompt;
     const char *text = number ? xd_job_text(j->r, own[negative][number], at) : NULL;
     if (text && *text)
         return text;
@@ -231,7 +233,7 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
             if (!recipe_of(j)->text[k].tokenizer)
                 count_image_rows(w, j, i, k);
             else if (j->ctx->model.has_text[k] &&
-                (s = tokenize_prompt(w, j, i, k, text_of(w, j, i, k), e)) == XD_OK)
+                     (s = tokenize_prompt(w, j, i, k, text_of(w, j, i, k), e)) == XD_OK)
                 log_ids(w, j, i, k);
             if (recipe_of(j)->text[k].rows == XD_ROWS_BELOW)
                 w->text[i].rows += rows_of(w, j, i, k);
@@ -284,8 +286,8 @@ void xd_prompts_close(xd_prompts *w, xd_context *ctx)
  * stack is empty. */
 static void open_method_stack(xd_exec *x, const xd_context *ctx, xd_method_stack *c)
 {
-    xd_err       e = { 0 };
-    xd_topo      t = { .deg = { { ctx->plan.text_tp, 1, 1, 1, 1, 1 } } };
+    xd_err         e = { 0 };
+    xd_topo        t = { .deg = { { ctx->plan.text_tp, 1, 1, 1, 1, 1 } } };
     xd_method_args a = { .what = XD_FOR_TEXT, .topo = &t, .dev = x->dev, .act = x->act };
     t.group[XD_TENSOR] = xd_counting(x) ? ctx->count_text : ctx->text;
     if (xd_method_stack_open(c, &a, &e) != XD_OK)
@@ -331,11 +333,11 @@ static void count_one(const xd_job *j, int k, xd_exec *x, xd_tensor image_rows, 
 xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, size_t *bytes,
                            xd_err *e)
 {
-    xd_method_stack  stack;
-    xd_component  *p = &j->ctx->model.text[k];
-    xd_arena  a;
-    xd_exec   x;
-    xd_status s = xd_component_count(p, j->ctx->count, j->ctx->type, e);
+    xd_method_stack stack;
+    xd_component   *p = &j->ctx->model.text[k];
+    xd_arena        a;
+    xd_exec         x;
+    xd_status       s = xd_component_count(p, j->ctx->count, j->ctx->type, e);
     if (s == XD_OK)
         s = xd_device_arena_open(&a, j->ctx->count, 0, e);
     if (s != XD_OK)
@@ -388,8 +390,8 @@ static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int leve
         snprintf(more, sizeof more, "; also for %d other%s that %s too long", cut - 1,
                  cut > 2 ? "s" : "", cut > 2 ? "are" : "is");
     xd_log(level, "%s is truncated: it has %lld tokens and %s reads %lld%s%s", which,
-           (long long)kept(j, k, w->text[first].ids[k].uncut), recipe_of(j)->text[k].folder,
-           most, recipe_of(j)->text[k].pad > 0 ? "" : " (max_sequence_length)", more);
+           (long long)kept(j, k, w->text[first].ids[k].uncut), recipe_of(j)->text[k].folder, most,
+           recipe_of(j)->text[k].pad > 0 ? "" : " (max_sequence_length)", more);
 }
 
 static int reads_prompts(const xd_job *j, int k)
@@ -415,8 +417,8 @@ int64_t xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i)
 void xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j)
 {
     int64_t most = 0;
-    int     level = xd_job_has_text(j->r, XD_TEXT_2) || xd_job_has_text(j->r, XD_TEXT_3)
-                    ? XD_LOG_WARN : XD_LOG_INFO;
+    int level = xd_job_has_text(j->r, XD_TEXT_2) || xd_job_has_text(j->r, XD_TEXT_3) ? XD_LOG_WARN
+                                                                                     : XD_LOG_INFO;
     for (int k = 0; k < w->ntext; k++)
         if (reads_prompts(j, k) && max_ids(j, k) > most)
             most = max_ids(j, k);
@@ -455,7 +457,7 @@ static void fill_zeros(void *ctx, float *buf)
  * leave out some of them. */
 static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
 {
-    xd_context         *ctx = j->ctx;
+    xd_context        *ctx = j->ctx;
     const xd_dit_info *d = &ctx->model.dit_info;
     xd_exec            x;
     xd_arena           none = { 0 };
@@ -483,7 +485,7 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
  * first feature, and the first feature in the pooled embedding. */
 static void place_of(const xd_prompts *w, const xd_job *j, int i, int k, int64_t at[3])
 {
-    int64_t below = 0;          /* number of rows of the encoders before encoder q */
+    int64_t below = 0; /* number of rows of the encoders before encoder q */
     at[0] = at[1] = at[2] = 0;
     for (int q = 0; q <= k; q++) {
         const xd_text_use *u = &recipe_of(j)->text[q];
@@ -532,12 +534,12 @@ static int copy_image_rows(xd_prompts *w, const xd_job *j, int i, int k, xd_exec
 static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor image_rows,
                        xd_exec *x)
 {
-    const xd_component     *p = &j->ctx->model.text[k];
-    const xd_text_use *u = &recipe_of(j)->text[k];
-    int64_t            at[3], n = xd_prompts_computed(w, j, i, k), rows = kept(j, k, n);
-    xd_layout          lay = layout_of(n);
-    size_t             mark = xd_arena_mark(x->tmp);
-    xd_cond            c = { 0 };
+    const xd_component *p = &j->ctx->model.text[k];
+    const xd_text_use  *u = &recipe_of(j)->text[k];
+    int64_t             at[3], n = xd_prompts_computed(w, j, i, k), rows = kept(j, k, n);
+    xd_layout           lay = layout_of(n);
+    size_t              mark = xd_arena_mark(x->tmp);
+    xd_cond             c = { 0 };
     if (copy_image_rows(w, j, i, k, x))
         return;
     x->lay = &lay;
@@ -574,10 +576,10 @@ xd_status xd_prompts_start(xd_job *j, int k, xd_comm *c, xd_status s, xd_err *e)
  * wait for its part of each sum. */
 xd_status xd_prompts_compute(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e)
 {
-    xd_context *ctx = j->ctx;
-    xd_method_stack   stack;
-    xd_exec    x;
-    int        shared = ctx->plan.text_tp > 1;
+    xd_context     *ctx = j->ctx;
+    xd_method_stack stack;
+    xd_exec         x;
+    int             shared = ctx->plan.text_tp > 1;
     xd_exec_init(&x, ctx->dev, a, ctx->type);
     x.cancel = ctx->cancel;
     xd_world_watch(&ctx->world, &x);
@@ -635,7 +637,7 @@ static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, 
     const xd_text_use *u = &recipe_of(j)->text[k];
     xd_arena           a = { 0 };
     int                mine = ctx->world.used->rank < ctx->plan.text_tp;
-    if (ctx->keep && mine)      /* without `keep`, engines do not share the encoder */
+    if (ctx->keep && mine) /* without `keep`, engines do not share the encoder */
         xd_yield_begin(j);
     if (s == XD_OK && mine)
         s = load_encoder(j, k, e);
@@ -695,8 +697,8 @@ static xd_status share_one(xd_prompts *w, const xd_job *j, int i, xd_err *e)
  * that all ranks reach their maximum at the same time. */
 static xd_status load_meanwhile(xd_job *j, xd_status s, xd_err *e)
 {
-    xd_context *ctx = j->ctx;
-    xd_component   *p = xd_transformer_of(j, 0);
+    xd_context   *ctx = j->ctx;
+    xd_component *p = xd_transformer_of(j, 0);
     if (ctx->world.lowest < ctx->plan.text_tp || p->w->store)
         return s;
     xd_transformer_alone(j, 0);
@@ -720,7 +722,7 @@ static int has_new(const xd_prompts *w, const xd_job *j)
 xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e)
 {
     xd_context *ctx = j->ctx;
-    xd_status  s = load_meanwhile(j, xd_prompts_recall(w, j, open_conds(w, j, e), e), e);
+    xd_status   s = load_meanwhile(j, xd_prompts_recall(w, j, open_conds(w, j, e), e), e);
     s = has_new(w, j) ? xd_prompt_images_share(j, s, e) : xd_world_agree(&ctx->world, s, e);
     for (int k = 0, begun = !has_new(w, j); (s == XD_OK || !begun) && k < w->ntext; k++)
         if (ctx->model.has_text[k] && has_new(w, j) && (begun = 1))

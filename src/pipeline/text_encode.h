@@ -4,28 +4,28 @@
 
 #include "pipeline/job.h"
 
-typedef struct xd_token_ids {   /* token ids of a text for one encoder */
-    int32_t *v;                 /* [n] token ids; NULL for an image encoder */
-    int64_t  n;                 /* number of token ids, including padding */
-    int64_t  uncut;             /* number of token ids before truncation */
-    int64_t  real;              /* number of token ids that are not padding */
+typedef struct xd_token_ids { /* token ids of a text for one encoder */
+    int32_t *v;               /* [n] token ids; NULL for an image encoder */
+    int64_t  n;               /* number of token ids, including padding */
+    int64_t  uncut;           /* number of token ids before truncation */
+    int64_t  real;            /* number of token ids that are not padding */
 } xd_token_ids;
 
 typedef struct xd_prompt { /* the token ids and the embedding of one prompt or negative prompt */
-    xd_token_ids ids[XD_MAXTEXT];       /* token ids for each text encoder */
-    int64_t      rows;          /* number of rows of the embedding */
-    xd_cond      cond;          /* embedding, empty if the text is not used */
-    int          known;         /* 1: the embedding was found in the cache of earlier requests */
+    xd_token_ids ids[XD_MAXTEXT]; /* token ids for each text encoder */
+    int64_t      rows;            /* number of rows of the embedding */
+    xd_cond      cond;            /* embedding, empty if the text is not used */
+    int          known;           /* 1: the embedding was found in the cache of earlier requests */
 } xd_prompt;
 
-typedef struct xd_prompts {     /* the texts of a request: prompts, then negative prompts */
-    int        n, ntext;        /* number of texts; number of text encoders */
-    int        prompts;         /* number of prompts; the other texts are negative prompts */
-    xd_prompt *text;            /* [n] the texts of the request */
-    int64_t    seen[2];         /* on rank 0: two hashes of the images that encoders read */
+typedef struct xd_prompts { /* the texts of a request: prompts, then negative prompts */
+    int        n, ntext;    /* number of texts; number of text encoders */
+    int        prompts;     /* number of prompts; the other texts are negative prompts */
+    xd_prompt *text;        /* [n] the texts of the request */
+    int64_t    seen[2];     /* on rank 0: two hashes of the images that encoders read */
 } xd_prompts;
 
-xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e);  /* tokenizes all texts */
+xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e); /* tokenizes all texts */
 /* Computes the embeddings of all texts. Loads the text encoders one by one. Unless the engine keeps
  * its encoders, each encoder is freed after use. `bytes` is the size of the scratch arena that
  * xd_memory_plan counted for the longest text. The call is collective. */

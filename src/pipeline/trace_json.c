@@ -29,19 +29,19 @@
 /* MOST is the max length of one event's text in bytes. */
 enum { PIECE = 1 << 16, LANES = 256, ASKS = 16, MOST = 4096 };
 
-typedef struct rank_info {      /* describes a rank to the other ranks */
-    int64_t first;              /* time of the rank's first event in ns */
+typedef struct rank_info { /* describes a rank to the other ranks */
+    int64_t first;         /* time of the rank's first event in ns */
     int64_t lost;
     char    host[64], boot[96]; /* name of the host; identity of the host's clock (read_boot) */
 } rank_info;
 
-typedef struct sink {           /* state of a rank that writes its events as text */
-    xd_comm *c;                 /* communicator for sending to rank 0; NULL on rank 0 */
-    xd_out   out;               /* output file on rank 0 */
+typedef struct sink { /* state of a rank that writes its events as text */
+    xd_comm *c;       /* communicator for sending to rank 0; NULL on rank 0 */
+    xd_out   out;     /* output file on rank 0 */
     size_t   n;
     /* failed is 1 after a failed message; written is 1 after the first event */
     int      failed, written;
-    int64_t  zero;              /* this rank's clock at time 0 of the trace, in ns */
+    int64_t  zero; /* this rank's clock at time 0 of the trace, in ns */
     int      rank, ranks;
     char     text[PIECE];
 } sink;
@@ -88,7 +88,7 @@ static void write_format(sink *s, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    if (n > 0 && n < (int)sizeof line)          /* always true: `line` has space for every event */
+    if (n > 0 && n < (int)sizeof line) /* always true: `line` has space for every event */
         add_text(s, line, (size_t)n);
 }
 
@@ -127,8 +127,8 @@ static void write_event(sink *s, const char *ph, int tid)
 static const char *group_name(int group)
 {
     static const char *const names[XD_NGROUPS] = {
-        "tensor", "ulysses", "ring", "pipefusion", "cfg", "data", "sequence", "replica",
-        "vae", "ranks",
+        "tensor", "ulysses",  "ring",    "pipefusion", "cfg",
+        "data",   "sequence", "replica", "vae",        "ranks",
     };
     return group >= 0 && group < XD_NGROUPS ? names[group] : "ranks";
 }
@@ -160,18 +160,18 @@ static void event_name(const xd_event *e, int rank, char *name, size_t size)
     char what[64];
     patch_name(e->b, what, sizeof what);
     switch ((xd_event_kind)e->kind) {
-    case XD_EV_PHASE:   snprintf(name, size, "%s", xd_trace_phase_name(e->a)); return;
-    case XD_EV_STEP:    snprintf(name, size, "step %d", e->a + 1); return;
-    case XD_EV_PIECE:   snprintf(name, size, "%s%s", what, e->c ? ", negative" : ""); return;
-    case XD_EV_BLOCK:   snprintf(name, size, "block %d", e->a); return;
+    case XD_EV_PHASE: snprintf(name, size, "%s", xd_trace_phase_name(e->a)); return;
+    case XD_EV_STEP: snprintf(name, size, "step %d", e->a + 1); return;
+    case XD_EV_PIECE: snprintf(name, size, "%s%s", what, e->c ? ", negative" : ""); return;
+    case XD_EV_BLOCK: snprintf(name, size, "block %d", e->a); return;
     case XD_EV_SAMPLER: snprintf(name, size, "sampler, %s", what); return;
     case XD_EV_OP:
-    case XD_EV_DEVICE:  snprintf(name, size, "%s", xd_op_name((xd_op)e->a)); return;
+    case XD_EV_DEVICE: snprintf(name, size, "%s", xd_op_name((xd_op)e->a)); return;
     case XD_EV_WAIT:
         message_name(e, rank, what, sizeof what);
         snprintf(name, size, "wait %s", what);
         return;
-    default:            message_name(e, rank, name, size);
+    default: message_name(e, rank, name, size);
     }
 }
 
@@ -181,7 +181,7 @@ static void write_args(sink *s, const xd_event *e)
 {
     int send = e->a % 16 == XD_CALL_SEND, recv = e->a % 16 == XD_CALL_RECV;
     switch ((xd_event_kind)e->kind) {
-    case XD_EV_STEP:    write_format(s, ",\"args\":{\"step\":%d}", e->a + 1); return;
+    case XD_EV_STEP: write_format(s, ",\"args\":{\"step\":%d}", e->a + 1); return;
     case XD_EV_PIECE:
         write_format(s, ",\"args\":{\"step\":%d,\"patch\":%d,\"pass\":%d}", e->a + 1, e->b, e->c);
         return;
@@ -323,7 +323,7 @@ static void write_head(sink *s, const xd_job *j, const rank_info *infos, int64_t
                        const xd_err *e)
 {
     const xd_context *ctx = j->ctx;
-    int64_t          lost = 0;
+    int64_t           lost = 0;
     for (int r = 0; r < s->ranks; r++)
         lost += infos[r].lost;
     write_format(
@@ -404,8 +404,8 @@ static int64_t ask_clock(xd_comm *c, int who)
             has_ended(c, c->ops->send(c, bytes_at(&theirs, sizeof theirs), peer));
             continue;
         }
-        int ok = has_ended(c, c->ops->send(c, bytes_at(&t0, sizeof t0), peer)) &&
-                 has_ended(c, c->ops->recv(c, bytes_at(&theirs, sizeof theirs), peer));
+        int     ok = has_ended(c, c->ops->send(c, bytes_at(&t0, sizeof t0), peer)) &&
+                     has_ended(c, c->ops->recv(c, bytes_at(&theirs, sizeof theirs), peer));
         int64_t trip = xd_now_ns() - t0;
         if (ok && trip < best) {
             best = trip;
@@ -413,7 +413,7 @@ static int64_t ask_clock(xd_comm *c, int who)
         }
     }
     has_ended(c, c->rank ? c->ops->recv(c, bytes_at(&ahead, sizeof ahead), 0)
-              : c->ops->send(c, bytes_at(&ahead, sizeof ahead), who));
+                         : c->ops->send(c, bytes_at(&ahead, sizeof ahead), who));
     return ahead;
 }
 
@@ -466,8 +466,8 @@ static xd_status write_file(sink *s, xd_job *j, const rank_info *infos, int64_t 
                             int alone, xd_err *e)
 {
     xd_context *ctx = j->ctx;
-    xd_err     why = { .rank = -1 };
-    int        whole = 1;
+    xd_err      why = { .rank = -1 };
+    int         whole = 1;
     if (s->rank) {
         int64_t end = 0;
         s->c = ctx->world.used;
@@ -498,18 +498,18 @@ static xd_status write_file(sink *s, xd_job *j, const rank_info *infos, int64_t 
 xd_status xd_trace_write(xd_job *j, int64_t sent, xd_status st, xd_err *e)
 {
     xd_context *ctx = j->ctx;
-    xd_trace  *t = ctx->trace;
-    xd_comm   *c = ctx->world.used;
-    int        alone = st == XD_ECOMM || c->size == 1;
+    xd_trace   *t = ctx->trace;
+    xd_comm    *c = ctx->world.used;
+    int         alone = st == XD_ECOMM || c->size == 1;
     if (!t || (st == XD_ECOMM && c->rank))
         return st;
     xd_trace_phase(t, NULL);
     t->on = 0;
     t->nfly = 0;
-    sink    *s = calloc(1, sizeof *s);
+    sink      *s = calloc(1, sizeof *s);
     rank_info *infos = calloc((size_t)c->size, sizeof *infos);
-    int64_t *rows = calloc((size_t)c->size, sizeof *rows);
-    int      ok = s && infos && rows;
+    int64_t   *rows = calloc((size_t)c->size, sizeof *rows);
+    int        ok = s && infos && rows;
     if (ok)
         infos[c->rank] = my_rank_info(t);
     if (!alone)
@@ -521,7 +521,7 @@ xd_status xd_trace_write(xd_job *j, int64_t sent, xd_status st, xd_err *e)
         st = write_file(s, j, infos, sent, st, alone, e);
     } else {
         xd_log(XD_LOG_WARN, "the trace was not written: no memory, or a message between ranks "
-               "failed");
+                            "failed");
     }
     free(s), free(infos), free(rows);
     t->n = t->lost = 0;

@@ -28,7 +28,7 @@ xd_status xd_transformer_change(xd_job *j, int vae, int step, xd_status s, xd_er
     if ((s = xd_world_agree(&ctx->world, s, e)) != XD_OK || p->w->store)
         return s;
     xd_transformer_alone(j, step);
-    if (again)                  /* freeing the weights closed the group of ranks that shared them */
+    if (again) /* freeing the weights closed the group of ranks that shared them */
         s = xd_weight_groups_find(ctx, vae, e);
     if (s == XD_OK)
         s = xd_world_agree(&ctx->world, xd_component_load(p, ctx->dev, ctx->type, 0, e), e);

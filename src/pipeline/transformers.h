@@ -8,11 +8,11 @@
 xd_component *xd_transformer_of(const xd_job *j, int step);
 /* Unless both transformers stay loaded, frees the weights of the transformer that does not compute
  * `step`. Collective over the ranks that share the weights of the freed transformer. */
-void      xd_transformer_alone(const xd_job *j, int step);
+void          xd_transformer_alone(const xd_job *j, int step);
 /* Loads the transformer that computes `step`. Call between two steps with different transformers,
  * and before the next image. `vae` is 1 if this rank decodes. `s` is this rank's status so far.
  * Collective over the ranks in use, including those of a replica that has no image to compute. All
  * ranks return the same status. */
-xd_status xd_transformer_change(xd_job *j, int vae, int step, xd_status s, xd_err *e);
+xd_status     xd_transformer_change(xd_job *j, int vae, int step, xd_status s, xd_err *e);
 
 #endif

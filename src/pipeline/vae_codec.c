@@ -28,7 +28,7 @@ static void unscale_latents(xd_exec *x, const xd_vae_info *v, xd_tensor flat)
         xd_tensor one = xd_new_as(x, XD_F32, 1, (int64_t[]){ 1 });
         xd_tensor all = xd_new_as(x, XD_F32, 1, flat.d);
         xd_put(x, one, &c);
-        one.d[0] = flat.d[0], one.s[0] = 0;     /* stride 0 repeats one element */
+        one.d[0] = flat.d[0], one.s[0] = 0; /* stride 0 repeats one element */
         xd_copy_to(x, all, one);
         xd_axpby(x, flat, 1, all, 1);
     }
@@ -62,7 +62,7 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
     size_t             mark = xd_arena_mark(x->tmp);
     int64_t            C = v->channels, h = j->cells[1], w = j->cells[2], W = j->size[1];
     int64_t            T = j->cells[0] - j->spare, row = W * 3;
-    xd_vae_shards          s;
+    xd_vae_shards      s;
     if (!xd_vae_shards_open(&s, x, j, v, (xd_grid){ h, w })) {
         xd_vae_shards_close(&s);
         return;
@@ -79,7 +79,7 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
     }
     unscale_latents(x, v, xd_reshape(in, 1, (int64_t[]){ T * n * w * C }));
     if (xd_vae_shards_tiles(&s))
-        x->pause = NULL;        /* no yields: the ranks decode different numbers of tiles */
+        x->pause = NULL; /* no yields: the ranks decode different numbers of tiles */
     if (s.tiled)
         xd_vae_decode_tiled(x, m->vae.vae, net, in, out, xd_vae_shards_tiles(&s));
     else
@@ -100,11 +100,11 @@ void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const 
     const xd_model *m = &j->ctx->model;
     size_t          mark = xd_arena_mark(x->tmp);
     const int      *factor = m->vae_info.cell;
-    int64_t         C = 2 * m->vae_info.channels, h = clip->pixels.rows / factor[1],
-                    W = clip->pixels.cols, w = W / factor[2], frames = clip->frames,
-                    T = xd_vae_latents(&m->vae_info, frames), cell = factor[1];
-    xd_vae_info     v = xd_vae_encoding(&m->vae_info);
-    xd_vae_shards   s;
+    int64_t C = 2 * m->vae_info.channels, h = clip->pixels.rows / factor[1], W = clip->pixels.cols,
+            w = W / factor[2], frames = clip->frames, T = xd_vae_latents(&m->vae_info, frames),
+            cell = factor[1];
+    xd_vae_info   v = xd_vae_encoding(&m->vae_info);
+    xd_vae_shards s;
     if (!xd_vae_shards_open(&s, x, j, &v, (xd_grid){ h, w })) {
         xd_vae_shards_close(&s);
         return;
@@ -135,10 +135,10 @@ void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const 
 /* Counts the memory in bytes for encoding a clip, or for decoding if `clip` is NULL. */
 static xd_status count_vae(xd_job *j, const xd_vae_clip *clip, size_t *bytes, xd_err *e)
 {
-    xd_component  *p = &j->ctx->model.vae;
-    xd_exec   x;
-    xd_arena  a;
-    xd_status s = xd_component_count(p, j->ctx->count, j->ctx->type, e);
+    xd_component *p = &j->ctx->model.vae;
+    xd_exec       x;
+    xd_arena      a;
+    xd_status     s = xd_component_count(p, j->ctx->count, j->ctx->type, e);
     if (s == XD_OK)
         s = xd_device_arena_open(&a, j->ctx->count, 0, e);
     if (s != XD_OK)

@@ -7,18 +7,20 @@
 /* Decodes latents [t,C,h,w] in host memory to rgb [frames,H,W,3] F32 in host memory, in about
  * [-1,1]. With a parallel VAE all ranks of the replica call xd_vae_decode with equal latents, and
  * rank 0 of the replica gets the image. */
-void      xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat,
-                        float *rgb);
+void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb);
 /* Returns 1 if this rank takes part in the VAE work of its replica. */
-int       xd_vae_on_this_rank(const xd_job *j);
+int  xd_vae_on_this_rank(const xd_job *j);
 xd_status xd_vae_decode_count(xd_job *j, size_t *bytes, xd_err *e);
 /* Encodes a video of any size; an image is a video of one frame. The input is rgb [frames,H,W,3],
  * F32 in [-1,1] in host memory. The output is `moments` [t,h,w,2C], F32 in host memory: the mean
  * and the log variance of the VAE's unscaled latents. With a parallel VAE all ranks of the replica
  * call xd_vae_encode_frames with equal images, and all get the moments. */
-typedef struct xd_vae_clip { int64_t frames; xd_grid pixels; } xd_vae_clip;
-void      xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net,
-                               const xd_vae_clip *clip, const float *rgb, float *moments);
+typedef struct xd_vae_clip {
+    int64_t frames;
+    xd_grid pixels;
+} xd_vae_clip;
+void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const xd_vae_clip *clip,
+                          const float *rgb, float *moments);
 xd_status xd_vae_encode_frames_count(xd_job *j, const xd_vae_clip *clip, size_t *bytes, xd_err *e);
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e);
 /* Decodes latents on the ranks that take part, with the complete arena `a` as scratch memory. Rank

@@ -43,7 +43,7 @@ static xd_tensor message_view(xd_vae_shards *s, xd_tensor tile)
 static void send_tile(const xd_deal *d, xd_exec *x, xd_tensor tile)
 {
     xd_vae_shards *s = shards_of(d);
-    xd_tensor  t = message_view(s, tile);
+    xd_tensor      t = message_view(s, tile);
     (void)x;
     s->out[s->nout++] = s->c->ops->send(s->c, t, 0);
 }
@@ -86,24 +86,28 @@ static void open_deal(xd_vae_shards *s, const xd_vae_info *v)
 int xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j, const xd_vae_info *v,
                        xd_grid cells)
 {
-    const xd_context   *ctx = j->ctx;
-    const xd_topo     *topo = xd_counting(x) ? &ctx->count_topo : &ctx->topo;
-    int64_t            h = cells.rows, w = cells.cols;
-    int                ranks = ctx->plan.vae_rows ? topo->replica->size : 1;
-    xd_err             e = { 0 };
+    const xd_context *ctx = j->ctx;
+    const xd_topo    *topo = xd_counting(x) ? &ctx->count_topo : &ctx->topo;
+    int64_t           h = cells.rows, w = cells.cols;
+    int               ranks = ctx->plan.vae_rows ? topo->replica->size : 1;
+    xd_err            e = { 0 };
     memset(s, 0, sizeof *s);
     s->x = x;
     s->c = topo->replica;
     s->whole = 1;
     s->tiled = j->r->output.enable_tiling && xd_vae_tiles(v, h, w) > 1;
-    s->bands = s->tiled ? 1 : ranks;    /* without tiles, each rank computes a band of rows */
+    s->bands = s->tiled ? 1 : ranks; /* without tiles, each rank computes a band of rows */
     s->lay = (xd_layout){ .len = { h }, .grid = { 1, h, w }, .npatch = 1, .nsp = s->bands };
     xd_balance_rows(ctx->balance, &s->lay);
     x->lay = &s->lay;
     x->sp = s->bands > 1 ? s->c->rank : 0;
     s->own = xd_own(&s->lay, XD_IMG, 0, x->sp);
-    xd_method_args a = { .what = XD_FOR_VAE, .topo = topo, .lay = &s->lay, .dev = x->dev,
-                       .act = x->act, .rows = s->bands > 1 ? s->c : NULL };
+    xd_method_args a = { .what = XD_FOR_VAE,
+                         .topo = topo,
+                         .lay = &s->lay,
+                         .dev = x->dev,
+                         .act = x->act,
+                         .rows = s->bands > 1 ? s->c : NULL };
     if (xd_method_stack_open(&s->stack, &a, &e) != XD_OK)
         xd_exec_fail(x, e.code, "%s", e.msg);
     x->hooks = s->stack.head;

@@ -10,22 +10,22 @@
 #include "parallel/method.h"
 
 typedef struct xd_vae_shards {
-    xd_exec  *x;
-    xd_comm  *c;                /* the ranks of this replica */
-    xd_layout lay;
+    xd_exec        *x;
+    xd_comm        *c; /* the ranks of this replica */
+    xd_layout       lay;
     xd_method_stack stack;
     /* Number of ranks with a band of rows; 1: the image is not split into bands. */
-    int       bands;
-    int       tiled;            /* 1: the image is split into more than one tile */
-    xd_span   own; /* rows of latents that this rank computes: all, or a band */
-    int       whole;            /* 1: this rank gets the complete result */
+    int             bands;
+    int             tiled; /* 1: the image is split into more than one tile */
+    xd_span         own;   /* rows of latents that this rank computes: all, or a band */
+    int             whole; /* 1: this rank gets the complete result */
     /* deal.owner is the rank of each tile. If deal.owner is NULL, this rank computes all tiles. */
-    xd_deal   deal;
-    int      *owner;
-    xd_req   *out;              /* [nout] pending sends, at most one per tile of this rank */
-    int64_t   nout;
-    int64_t  *rows;             /* [bands] number of rows of each band */
-    xd_req   *in;               /* pending receives from each rank */
+    xd_deal         deal;
+    int            *owner;
+    xd_req         *out; /* [nout] pending sends, at most one per tile of this rank */
+    int64_t         nout;
+    int64_t        *rows; /* [bands] number of rows of each band */
+    xd_req         *in;   /* pending receives from each rank */
 } xd_vae_shards;
 
 /* Chooses how an image is split. The image has cells.rows rows and cells.cols columns of latents,

@@ -18,11 +18,11 @@
 
 enum { NPART = XD_SHARED_PARTS };
 
-typedef struct group_request {  /* describes a rank to the other ranks of its host */
-    int64_t  color[NPART];      /* equal for ranks with equal weights; -1: no sharing */
-    uint64_t form[NPART];       /* hash of the layout of the component's weights in memory */
-    int64_t  open[NPART];       /* 1: not loaded yet, so that ranks can still share the weights */
-    int64_t  rank;              /* index of the rank among the ranks in use */
+typedef struct group_request { /* describes a rank to the other ranks of its host */
+    int64_t  color[NPART];     /* equal for ranks with equal weights; -1: no sharing */
+    uint64_t form[NPART];      /* hash of the layout of the component's weights in memory */
+    int64_t  open[NPART];      /* 1: not loaded yet, so that ranks can still share the weights */
+    int64_t  rank;             /* index of the rank among the ranks in use */
 } group_request;
 
 /* Returns 1 if ranks share only the host memory of streamed blocks. This is the case for devices
@@ -36,7 +36,7 @@ static int shares_copies(const xd_context *ctx)
  * depends. */
 static uint64_t hash_layout(const xd_context *ctx, const xd_component *p)
 {
-    char     kind[sizeof(xd_dev_name)];         /* kind of device, which is "cuda" for "cuda:1" */
+    char kind[sizeof(xd_dev_name)]; /* kind of device, which is "cuda" for "cuda:1" */
     snprintf(kind, sizeof kind, "%.*s", (int)strcspn(ctx->dev->name, ":"), ctx->dev->name);
     uint64_t h = xd_hash_text(kind);
     if (shares_copies(ctx)) {
@@ -70,7 +70,8 @@ static void fill_request(group_request *c, xd_context *ctx, int rank, const int 
         if (!want[i])
             continue;
         c->color[i] = shares_copies(ctx) && !p->w->stream.streamed ? -1
-                      : i == XD_SHARED_VAE ? 0 : color_of(ctx, rank);
+                      : i == XD_SHARED_VAE                         ? 0
+                                                                   : color_of(ctx, rank);
         c->form[i] = hash_layout(ctx, p);
         c->open[i] = !p->w->store;
     }
@@ -89,8 +90,9 @@ static void guess_requests(group_request *c, int n, const group_request *mine, i
         c[r].rank = rank;
         for (int i = 0; i < NPART; i++)
             if (mine->color[i] >= 0)
-                c[r].color[i] = i != XD_SHARED_VAE ? color_of(ctx, rank)
-                                : p->vae_rows || rank % replica == 0 ? 0 : -1;
+                c[r].color[i] = i != XD_SHARED_VAE                   ? color_of(ctx, rank)
+                                : p->vae_rows || rank % replica == 0 ? 0
+                                                                     : -1;
     }
 }
 
@@ -162,10 +164,10 @@ static xd_status form_groups(xd_context *ctx, const xd_context *among, const gro
 static xd_status find_groups(xd_context *ctx, const xd_context *among, const int want[NPART],
                              xd_err *e)
 {
-    xd_comm *h = among->world.host;
+    xd_comm      *h = among->world.host;
     group_request mine, *c = calloc((size_t)h->size, sizeof *c);
-    int64_t *rows = calloc((size_t)h->size, sizeof *rows);
-    xd_status s = c && rows ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory to share weights");
+    int64_t      *rows = calloc((size_t)h->size, sizeof *rows);
+    xd_status     s = c && rows ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory to share weights");
     if ((s = xd_world_agree_in(h, among->world.used->rank, s, e)) == XD_OK) {
         for (int r = 0; r < h->size; r++)
             rows[r] = 1;
@@ -229,6 +231,6 @@ void xd_weight_groups_nonfinite(const xd_context *ctx, const xd_component *p)
         return;
     r = c->ops->bcast(c, xd_view(name, XD_U8, 1, &size), who);
     if (c->ops->wait(c, &r, 1) == XD_OK && c->rank == 0)
-        xd_log(XD_LOG_WARN, "weight %s has NaN or infinite values (first found by rank %d)",
-               name, who);
+        xd_log(XD_LOG_WARN, "weight %s has NaN or infinite values (first found by rank %d)", name,
+               who);
 }

@@ -25,6 +25,6 @@ xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd
 
 /* If only other ranks than rank 0 have found weights with NaN or infinite values, logs on rank 0
  * the name that the lowest of these ranks has found. Collective over the ranks in use. */
-void      xd_weight_groups_nonfinite(const xd_context *ctx, const xd_component *p);
+void xd_weight_groups_nonfinite(const xd_context *ctx, const xd_component *p);
 
 #endif

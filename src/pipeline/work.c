@@ -40,8 +40,8 @@ static int all_finite(const float *v, int64_t n)
 /* Returns the progress of an image; `nth` is the index of the image among the request's images. */
 static xd_progress progress_of(const xd_job *j, int nth, int step, double t0)
 {
-    return (xd_progress){ step + 1, j->samp.steps, nth + 1, j->ntodo, xd_now_s() - t0,
-                          xd_now_s() - j->start_s, j->samp.time[step] };
+    return (xd_progress){ step + 1,        j->samp.steps,           nth + 1,           j->ntodo,
+                          xd_now_s() - t0, xd_now_s() - j->start_s, j->samp.time[step] };
 }
 
 static void report_step(const xd_job *j, const xd_progress *p, const float *clean)
@@ -132,6 +132,6 @@ static xd_status deliver(xd_loop *l, int image, float *v[2], xd_err *e)
 }
 
 const xd_work xd_work_computes = {
-    prepare, xd_memory_count, xd_prompts_compute, xd_vae_compute_clip, denoise,
-    xd_vae_decode_image, deliver
+    prepare, xd_memory_count, xd_prompts_compute, xd_vae_compute_clip, denoise, xd_vae_decode_image,
+    deliver
 };

@@ -18,7 +18,7 @@ void      xd_yield_in_step(xd_job *j, xd_exec *x);
  * context x that was passed to xd_yield_watch. A rank that has failed calls xd_yield_begin and
  * xd_yield_end, too. */
 void      xd_yield_begin(xd_job *j);
-void      xd_yield_watch(xd_job *j, xd_exec *x);        /* makes xd_pause(x) yield; local */
+void      xd_yield_watch(xd_job *j, xd_exec *x); /* makes xd_pause(x) yield; local */
 void      xd_yield_end(xd_job *j);
 /* For a rank that waits. Yields together with the computing ranks until one of the computing ranks
  * calls xd_yield_end. */

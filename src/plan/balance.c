@@ -24,14 +24,14 @@ struct xd_balance {
     /* Prefix sums of speeds: `rows` has bands + 1 values, `heads` has U + 1, and `share` has nsp
      * + 1. */
     int64_t *share, *heads, *rows;
-    double  *stage;             /* [P]: speed relative to the fastest stage */
-    int      staged;            /* 1: stages have different speeds */
-    float   *speed;             /* [ranks]: speed relative to the fastest rank */
+    double  *stage;  /* [P]: speed relative to the fastest stage */
+    int      staged; /* 1: stages have different speeds */
+    float   *speed;  /* [ranks]: speed relative to the fastest rank */
 };
 
 /* ---- measuring ---------------------------------------------------------------------------- */
 
-typedef struct test {           /* the speed test: a GEMM of square matrices on a device */
+typedef struct test { /* the speed test: a GEMM of square matrices on a device */
     xd_dev   *d;
     xd_weight w;
     void     *in, *out, *tmp;
@@ -54,13 +54,17 @@ static double fastest_run(test *t, xd_dtype type, xd_err *e)
     xd_dev *d = t->d;
     double  best = 0, end = xd_now_s() + LEAST_S;
     t->bytes = (size_t)SIDE * SIDE * 4;
-    t->w = (xd_weight){ .type = type, .out = SIDE, .in = SIDE, .kernel = { 1, 1, 1 },
+    t->w = (xd_weight){ .type = type,
+                        .out = SIDE,
+                        .in = SIDE,
+                        .kernel = { 1, 1, 1 },
                         .stride = { 1, 1, 1 },
                         .groups = 1 };
     t->w.bytes = d->ops->pack_size(d, &t->w);
-    xd_gemm a = { .w = &t->w, .in = xd_view2(t->in = d->mem->get(d, t->bytes), type, SIDE, SIDE),
+    xd_gemm a = { .w = &t->w,
+                  .in = xd_view2(t->in = d->mem->get(d, t->bytes), type, SIDE, SIDE),
                   .out = xd_view2(t->out = d->mem->get(d, t->bytes), XD_F32, SIDE, SIDE) };
-    size_t scratch = d->ops->scratch(d, XD_OP_GEMM, &a), pack = d->ops->pack_tmp(d, &t->w, XD_F32);
+    size_t  scratch = d->ops->scratch(d, XD_OP_GEMM, &a), pack = d->ops->pack_tmp(d, &t->w, XD_F32);
     t->ntmp = (scratch > pack ? scratch : pack) + 64;
     t->w.p = d->mem->get(d, t->w.bytes);
     t->tmp = d->mem->get(d, t->ntmp);
@@ -209,8 +213,8 @@ static xd_status gather_speeds(xd_comm *c, float mine, float *all, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory to compare %d ranks", c->size);
     for (int i = 0; i < c->size; i++)
         one[i] = 1;
-    xd_req q = c->ops->gather(c, xd_view2(all, XD_F32, c->size, 1), one,
-                              xd_view2(&mine, XD_F32, 1, 1));
+    xd_req q =
+        c->ops->gather(c, xd_view2(all, XD_F32, c->size, 1), one, xd_view2(&mine, XD_F32, 1, 1));
     xd_status s = c->ops->wait(c, &q, 1);
     free(one);
     return s == XD_OK ? XD_OK : xd_fail(e, XD_ECOMM, "the ranks' speeds could not be exchanged");
@@ -223,8 +227,9 @@ xd_status xd_balance_open(xd_balance **out, const xd_world *w, const xd_plan *pl
     test        t = { .d = dev };
     xd_balance *b = calloc(1, sizeof *b);
     xd_status   s = b && (b->speed = calloc((size_t)n, sizeof *b->speed))
-                        ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for the shards of %d ranks", n);
-    double took = s == XD_OK ? fastest_run(&t, type, e) : 0;
+                        ? XD_OK
+                        : xd_fail(e, XD_ENOMEM, "no memory for the shards of %d ranks", n);
+    double      took = s == XD_OK ? fastest_run(&t, type, e) : 0;
     close_test(&t);
     if (s == XD_OK && took <= 0)
         s = e->code ? e->code : xd_fail(e, XD_EDEVICE, "the speed of this rank cannot be measured");
@@ -281,8 +286,8 @@ static void list_shares(char *out, size_t size, const char *what, int64_t whole,
     size_t k = strlen(out);
     for (int i = 0; i < n && n > 1 && k < size; i++) {
         int64_t v = xd_cut_at((xd_span){ 0, whole }, i, n, at).n;
-        int     m = snprintf(out + k, size - k, "%s%s%lld", i ? " + " : what, i ? "" : " ",
-                             (long long)v);
+        int     m =
+            snprintf(out + k, size - k, "%s%s%lld", i ? " + " : what, i ? "" : " ", (long long)v);
         k += m > 0 ? (size_t)m : 0;
     }
 }
@@ -290,8 +295,8 @@ static void list_shares(char *out, size_t size, const char *what, int64_t whole,
 void xd_balance_log(const xd_balance *b, const xd_comm *used, int64_t tokens, int heads,
                     int64_t rows)
 {
-    char              text[512] = "";
-    size_t            k = 0;
+    char   text[512] = "";
+    size_t k = 0;
     if (!b || used->rank)
         return;
     for (int r = 0; r < used->size && k < sizeof text; r++) {

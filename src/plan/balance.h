@@ -19,14 +19,14 @@ void      xd_balance_close(xd_balance **b);
 
 /* Set the uneven shards of a layout of tokens, or of a layout of image rows. If b is NULL, the
  * shards are even. */
-void      xd_balance_tokens(const xd_balance *b, xd_layout *l);
-void      xd_balance_rows(const xd_balance *b, xd_layout *l);
+void          xd_balance_tokens(const xd_balance *b, xd_layout *l);
+void          xd_balance_rows(const xd_balance *b, xd_layout *l);
 /* Returns the speed of each pipeline stage relative to the fastest stage, or NULL if all stages are
  * equally fast. */
 const double *xd_balance_stages(const xd_balance *b);
 /* Logs on rank 0 how many tokens, attention heads and latent rows of a request each rank has.
  * `rows` is the number of latent rows, or 0 if the VAE is not split. */
-void      xd_balance_log(const xd_balance *b, const xd_comm *used, int64_t tokens, int heads,
-                         int64_t rows);
+void          xd_balance_log(const xd_balance *b, const xd_comm *used, int64_t tokens, int heads,
+                             int64_t rows);
 
 #endif

@@ -8,8 +8,8 @@
 #include "base/version.h"
 #include "plan/plan_table.h"
 
-static const char *const axis_names[XD_NAXES] = { "tensor", "ulysses", "ring", "pipefusion", "cfg",
-                                                  "data" };
+static const char *const axis_names[XD_NAXES] = { "tensor",     "ulysses", "ring",
+                                                  "pipefusion", "cfg",     "data" };
 
 /* Writes the degrees of a plan as text, such as "ulysses 2 x ring 2", or "1 rank" if every degree
  * is 1. */
@@ -71,8 +71,10 @@ static xd_status read_list(xd_plan *p, const char *list, const xd_dit_info *d, x
         char *end;
         long  v = strtol(c, &end, 10);
         if (end == c || v < 0 || v > (d ? d->nlayers : 1000000) || p->nlist == XD_MAXSTAGE)
-            return xd_fail(e, XD_EINVAL, "attn_layer_num_for_pp is \"%s\"; it must be a list of "
-                           "block counts such as 10,9,9", list);
+            return xd_fail(e, XD_EINVAL,
+                           "attn_layer_num_for_pp is \"%s\"; it must be a list of "
+                           "block counts such as 10,9,9",
+                           list);
         p->list[p->nlist++] = (int)v;
         sum += (int)v;
         c = end + strspn(end, ", []");
@@ -80,13 +82,15 @@ static xd_status read_list(xd_plan *p, const char *list, const xd_dit_info *d, x
     if (!p->nlist || (!d && p->nlist == p->deg.n[XD_PIPE]))
         return XD_OK;
     if (!d)
-        return xd_fail(e, XD_EINVAL, "attn_layer_num_for_pp gives %d stages and the plan has %d "
-                       "(pipefusion_parallel_degree)", p->nlist, p->deg.n[XD_PIPE]);
+        return xd_fail(e, XD_EINVAL,
+                       "attn_layer_num_for_pp gives %d stages and the plan has %d "
+                       "(pipefusion_parallel_degree)",
+                       p->nlist, p->deg.n[XD_PIPE]);
     if (p->nlist != p->deg.n[XD_PIPE] || sum != d->nlayers)
         return xd_fail(e, XD_EINVAL,
                        "attn_layer_num_for_pp gives %d stages with %d blocks; the plan "
-                       "has %d stages and the model %d blocks", p->nlist, sum, p->deg.n[XD_PIPE],
-                       d->nlayers);
+                       "has %d stages and the model %d blocks",
+                       p->nlist, sum, p->deg.n[XD_PIPE], d->nlayers);
     return XD_OK;
 }
 
@@ -190,7 +194,7 @@ static xd_status check_reserved(const xd_parallel *a, xd_err *e)
     size_t               at = offsetof(xd_parallel, reserved), known = at;
     for (int i = 0; i < t->n; i++) {
         const xd_option *o = &t->rows[i].option;
-        size_t end = o->offset + (o->kind == XD_OPT_TEXT ? sizeof(char *) : sizeof(int));
+        size_t           end = o->offset + (o->kind == XD_OPT_TEXT ? sizeof(char *) : sizeof(int));
         known = o->offset >= at && end > known ? end : known;
     }
     for (size_t i = known; i < sizeof *a; i++)
@@ -202,8 +206,7 @@ static xd_status check_reserved(const xd_parallel *a, xd_err *e)
     return XD_OK;
 }
 
-xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit_info *d,
-                       xd_err *e)
+xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit_info *d, xd_err *e)
 {
     char   what[128];
     double product;
@@ -218,7 +221,8 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
     p->displaced = a->use_displaced_patches;
     p->npatch = xd_plan_patches(a);
     if (p->displaced && p->npatch > 1)
-        return xd_fail(e, XD_EINVAL, "displaced patches and PipeFusion's patches cannot be "
+        return xd_fail(e, XD_EINVAL,
+                       "displaced patches and PipeFusion's patches cannot be "
                        "combined (both use stale keys and values); add --num_pipeline_patch 1");
     degrees_text(p->deg, what, sizeof what);
     s = check_ranks(p, what, product, ranks, e);

@@ -12,19 +12,19 @@ enum { XD_MAXSTAGE = 256, XD_MAXPATCH = 1024 };
 typedef struct xd_plan {
     xd_degrees deg;
     /* Number of PipeFusion patches; 1 if there are no pipeline stages or all steps are exact. */
-    int  npatch;
+    int        npatch;
     /* Number of exact steps (without stale data) at the start of a request; at least 1 if there are
      * patches. */
-    int  warmup;
+    int        warmup;
     int  text_every; /* 1: text tokens are sent with every patch; 0: only with the first patch */
-    int  displaced;             /* 1: the ring axis uses stale K, V (DistriFusion) */
-    int  vae_rows;              /* 1: the VAE's images are split into bands of rows */
-    int  text_tp;               /* text encoders are split over the first text_tp ranks in use */
+    int  displaced;  /* 1: the ring axis uses stale K, V (DistriFusion) */
+    int  vae_rows;   /* 1: the VAE's images are split into bands of rows */
+    int  text_tp;    /* text encoders are split over the first text_tp ranks in use */
     /* list[i]: number of blocks that the user requested for stage i; nlist: number of stages in
      * this list. If nlist is 0, the stages are balanced. */
     int  nlist, list[XD_MAXSTAGE];
-    int  changes;               /* how the image differs from that of one rank (plan_table.h) */
-    char text[256];             /* "pipefusion 2 x ulysses 2 (4 patches, 1 warm-up, VAE rows)" */
+    int  changes;   /* how the image differs from that of one rank (plan_table.h) */
+    char text[256]; /* "pipefusion 2 x ulysses 2 (4 patches, 1 warm-up, VAE rows)" */
 } xd_plan;
 
 /* Checks the requested plan `a` against the number of ranks and the model `d` (if `d` is NULL,
@@ -33,7 +33,7 @@ typedef struct xd_plan {
 xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit_info *d,
                        xd_err *e);
 /* Returns the number of exact steps (without stale data) at the start of a request. */
-int xd_plan_exact(const xd_plan *p);
+int       xd_plan_exact(const xd_plan *p);
 
 /* Splits n blocks into `stages` consecutive runs that minimize the time of the slowest stage: stage
  * i runs blocks [cut[i], cut[i + 1]). `cost` has the costs of the n blocks. `head` is an extra cost

@@ -18,25 +18,23 @@
 /* The table of a plan's options. Names of plans and lists of flags have the options in the order of
  * the table. */
 static const xd_plan_row rows[] = {
-    { DEGREE(ulysses_degree, "sequence-parallel ranks, all-to-all (Ulysses)"),
-      XD_ULYSSES, "u", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
-    { DEGREE(ring_degree, "sequence-parallel ranks, ring attention"),
-      XD_RING, "r", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
-    { DEGREE(pipefusion_parallel_degree, "pipeline stages of PipeFusion"),
-      XD_PIPE, "pp", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
+    { DEGREE(ulysses_degree, "sequence-parallel ranks, all-to-all (Ulysses)"), XD_ULYSSES, "u", 0,
+      "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
+    { DEGREE(ring_degree, "sequence-parallel ranks, ring attention"), XD_RING, "r", 0, "1",
+      XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
+    { DEGREE(pipefusion_parallel_degree, "pipeline stages of PipeFusion"), XD_PIPE, "pp", 0, "1",
+      XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
     { DEGREE(tensor_parallel_degree, "tensor parallelism: split weight matrices over N ranks"),
       XD_TENSOR, "tp", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SUMS_OF_TENSOR },
-    { SWITCH(use_cfg_parallel,
-             "split the ranks by prompt and negative prompt"),
-      XD_CFG, "cfg", 2, "", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
+    { SWITCH(use_cfg_parallel, "split the ranks by prompt and negative prompt"), XD_CFG, "cfg", 2,
+      "", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
     { DEGREE(data_parallel_degree, "data parallelism: N groups of ranks generate different images"),
       XD_DATA, "dp", 0, "1", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
     { NUMBER(num_pipeline_patch, "N", 1, 1024,
              "PipeFusion patches per image (default: number of stages); no effect without "
              "stages"),
       XD_NAXES, "patch", 0, "1", XD_NEEDS_STAGES, "# patches", XD_ALWAYS_FLAG, XD_STALE_STEPS },
-    { SWITCH(use_displaced_patches,
-             "ring with the previous step's keys and values (DistriFusion)"),
+    { SWITCH(use_displaced_patches, "ring with the previous step's keys and values (DistriFusion)"),
       XD_NAXES, "displaced", 1, "", XD_NEEDS_RING, "displaced", 0, XD_STALE_STEPS },
     { NUMBER(warmup_steps, "N", 0, 1000,
              "exact steps before stale keys and values are used; the first step is always exact "
@@ -47,19 +45,19 @@ static const xd_plan_row rows[] = {
            "PipeFusion: send the text through the stages with the first patch of each step, or "
            "with every patch (default first)"),
       XD_NAXES, NULL, 0, "first", XD_NEEDS_FLOWING_TEXT, "text with # patch", 0, XD_SAME_BITS },
-    { SWITCH(use_parallel_vae, "split VAE decoding over all ranks by bands of rows"),
-      XD_NAXES, "vae", 1, "", XD_NEEDS_GROUP, "VAE rows", 0, XD_SAME_BITS },
+    { SWITCH(use_parallel_vae, "split VAE decoding over all ranks by bands of rows"), XD_NAXES,
+      "vae", 1, "", XD_NEEDS_GROUP, "VAE rows", 0, XD_SAME_BITS },
     { DEGREE(text_tensor_parallel_degree,
              "split the text encoder over the first N ranks (default 1)"),
       XD_NAXES, "text", 0, "1", XD_NEEDS_NOTHING, "text #", 0, XD_SAME_BITS },
     { TEXT(attn_layer_num_for_pp, NULL, "LIST",
            "blocks of each stage, e.g. 10,9,9 (default: balanced by cost)"),
       XD_NAXES, NULL, 0, "", XD_NEEDS_STAGES, "stages #", 0, XD_SAME_BITS },
-    { SWITCH(patches_without_stages, NULL),
-      XD_NAXES, NULL, 0, "", XD_NEEDS_NOTHING, NULL, 0, XD_SAME_BITS },
+    { SWITCH(patches_without_stages, NULL), XD_NAXES, NULL, 0, "", XD_NEEDS_NOTHING, NULL, 0,
+      XD_SAME_BITS },
 };
 
-static const xd_plan_table own = { rows, sizeof rows / sizeof *rows };
+static const xd_plan_table  own = { rows, sizeof rows / sizeof *rows };
 static const xd_plan_table *now = &own;
 _Static_assert(sizeof rows / sizeof *rows <= XD_PLAN_ROWS, "too many options of a plan");
 
@@ -146,20 +144,13 @@ static int is_met(xd_plan_needs needs, const xd_parallel *a, const xd_dit_info *
 {
     int patches = xd_plan_patches(a), ring = degree_of(XD_RING, a) > 1;
     switch (needs) {
-    case XD_NEEDS_STAGES:
-        return degree_of(XD_PIPE, a) > 1 || a->patches_without_stages;
-    case XD_NEEDS_PATCHES:
-        return patches > 1;
-    case XD_NEEDS_FLOWING_TEXT:
-        return patches > 1 && (!d || d->txt_flows);
-    case XD_NEEDS_RING:
-        return ring;
-    case XD_NEEDS_STALE:
-        return patches > 1 || (ring && a->use_displaced_patches);
-    case XD_NEEDS_GROUP:
-        return xd_parallel_ranks(a) > degree_of(XD_DATA, a);
-    case XD_NEEDS_NOTHING:
-        break;
+    case XD_NEEDS_STAGES: return degree_of(XD_PIPE, a) > 1 || a->patches_without_stages;
+    case XD_NEEDS_PATCHES: return patches > 1;
+    case XD_NEEDS_FLOWING_TEXT: return patches > 1 && (!d || d->txt_flows);
+    case XD_NEEDS_RING: return ring;
+    case XD_NEEDS_STALE: return patches > 1 || (ring && a->use_displaced_patches);
+    case XD_NEEDS_GROUP: return xd_parallel_ranks(a) > degree_of(XD_DATA, a);
+    case XD_NEEDS_NOTHING: break;
     }
     return 1;
 }
@@ -296,22 +287,18 @@ int xd_plan_hashes(const xd_parallel *a, uint64_t out[XD_PLAN_ROWS])
 static const char *why_unused(xd_plan_needs needs, const xd_parallel *a)
 {
     switch (needs) {
-    case XD_NEEDS_STAGES:
-        return "without stages (pipefusion_parallel_degree)";
+    case XD_NEEDS_STAGES: return "without stages (pipefusion_parallel_degree)";
     case XD_NEEDS_PATCHES:
     case XD_NEEDS_FLOWING_TEXT:
         if (xd_plan_patches(a) > 1)
             return "with this model, whose text does not pass through its blocks";
         return "without pipeline stages and patches (pipefusion_parallel_degree)";
-    case XD_NEEDS_RING:
-        return "without a ring (ring_degree)";
+    case XD_NEEDS_RING: return "without a ring (ring_degree)";
     case XD_NEEDS_STALE:
         return "because all steps are exact: there are neither pipeline stages with patches "
                "(pipefusion_parallel_degree) nor a ring with use_displaced_patches";
-    case XD_NEEDS_GROUP:
-        return "if one rank generates an image";
-    case XD_NEEDS_NOTHING:
-        break;
+    case XD_NEEDS_GROUP: return "if one rank generates an image";
+    case XD_NEEDS_NOTHING: break;
     }
     return "here";
 }
@@ -323,7 +310,6 @@ void xd_plan_log_unused(const xd_parallel *given, const xd_parallel *a, const xd
         const xd_plan_row *r = &now->rows[i];
         const char        *v = xd_plan_value(r, given, digits);
         if (*v && strcmp(v, r->default_text) != 0 && !is_met(r->needs, a, d))
-            xd_log(XD_LOG_WARN, "%s has no effect %s", r->option.name,
-                   why_unused(r->needs, a));
+            xd_log(XD_LOG_WARN, "%s has no effect %s", r->option.name, why_unused(r->needs, a));
     }
 }

@@ -12,18 +12,18 @@
 #include "parallel/topo.h"
 #include "xdit/tools.h"
 
-enum { XD_PLAN_ROWS = 32 };     /* maximum number of rows of the table */
+enum { XD_PLAN_ROWS = 32 }; /* maximum number of rows of the table */
 
 /* Condition on a plan: an option has an effect only in plans that meet the option's condition. */
 typedef enum xd_plan_needs {
     XD_NEEDS_NOTHING,
-    XD_NEEDS_STAGES,            /* the plan has more than one pipeline stage */
-    XD_NEEDS_PATCHES,           /* the plan has patches that pass through pipeline stages */
+    XD_NEEDS_STAGES,  /* the plan has more than one pipeline stage */
+    XD_NEEDS_PATCHES, /* the plan has patches that pass through pipeline stages */
     /* The text tokens are sent from stage to stage together with the patches. */
     XD_NEEDS_FLOWING_TEXT,
     XD_NEEDS_RING,
-    XD_NEEDS_STALE,             /* steps use the previous step's keys and values */
-    XD_NEEDS_GROUP,             /* several ranks compute one image */
+    XD_NEEDS_STALE, /* steps use the previous step's keys and values */
+    XD_NEEDS_GROUP, /* several ranks compute one image */
 } xd_plan_needs;
 
 /* How a plan's image differs from the image of one rank. XD_SAME_BITS: the images are bitwise
@@ -72,21 +72,21 @@ const xd_plan_row   *xd_plan_row_of(int axis);
 
 /* Returns the value of option r in plan a as a number: 0 if the option is not given, 1 if the
  * option is a text and is given. */
-int  xd_plan_number(const xd_plan_row *r, const xd_parallel *a);
+int         xd_plan_number(const xd_plan_row *r, const xd_parallel *a);
 /* Sets the value of option r in plan a. Not for options of kind TEXT. */
-void xd_plan_put(const xd_plan_row *r, xd_parallel *a, int number);
+void        xd_plan_put(const xd_plan_row *r, xd_parallel *a, int number);
 /* Returns the value of an option as text, such as "2", "1" for a flag, or "every". Returns "" if
  * the option is not given. */
 const char *xd_plan_value(const xd_plan_row *r, const xd_parallel *a, char digits[16]);
 /* For an option that sets a degree: returns the degree, i.e. the number of ranks along the axis, at
  * least 1. */
-int  xd_plan_degree(const xd_plan_row *r, const xd_parallel *a);
+int         xd_plan_degree(const xd_plan_row *r, const xd_parallel *a);
 /* Returns 1 if option r is given and plan a meets the option's condition (xd_plan_needs). `d` is
  * the model, or NULL for any model. */
-int  xd_plan_counts(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info *d);
+int         xd_plan_counts(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info *d);
 /* Returns the number of PipeFusion patches per step. If no number is given, it is the number of
  * pipeline stages. Returns 1 for a plan without pipeline stages. */
-int  xd_plan_patches(const xd_parallel *a);
+int         xd_plan_patches(const xd_parallel *a);
 
 /* ---- all options -------------------------------------------------------------------------- */
 

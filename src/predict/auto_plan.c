@@ -22,7 +22,7 @@
 #include "predict/fit.h"
 
 #define LARGE_PARAMETERS 1e8
-enum { LEAST_COLD = 1000000 };  /* weights below this many uncached bytes are not mentioned */
+enum { LEAST_COLD = 1000000 }; /* weights below this many uncached bytes are not mentioned */
 /* Thresholds for the warning about a long request: a multiple of the tokens of the model's own
  * size, and a time in seconds, or a number of tokens if the time is unknown. */
 enum { FAR_LARGER = 4, LONG_S = 60, MANY_TOKENS = 1 << 14 };
@@ -36,21 +36,21 @@ typedef struct chooser {
     xd_machine          m;
     xd_parallel         fixed;
     int                 ranks, stale;
-    int                 two;    /* 1: each step has two passes */
-    double              times;  /* the request's tokens relative to the model's own size */
+    int                 two;   /* 1: each step has two passes */
+    double              times; /* the request's tokens relative to the model's own size */
     double              start_s;
-    double              space;  /* bytes of address space; 0: another machine */
+    double              space; /* bytes of address space; 0: another machine */
 } chooser;
 
 /* The message with the chosen plan from rank 0 to the other ranks. */
 typedef struct verdict {
     /* hashes of the plan options with which rank 0 was started */
-    uint64_t    hashes[XD_PLAN_ROWS];
+    uint64_t           hashes[XD_PLAN_ROWS];
     /* numbers of the chosen plan's options; text options are equal on two ranks if their hashes are
      * equal */
-    int32_t     numbers[XD_PLAN_ROWS];
+    int32_t            numbers[XD_PLAN_ROWS];
     xd_predicted_times predicted;
-    int32_t     chosen;
+    int32_t            chosen;
 } verdict;
 
 /* ---- the machine and the request ---------------------------------------------------------- */
@@ -99,7 +99,7 @@ static void copy_request(chooser *c)
     }
     xd_image_shape_take(c->ctx, &c->r);
     if (xd_role_drop_images(role, &c->r))
-        c->r.images.strength = 0;   /* strength with an image applies only with a mask */
+        c->r.images.strength = 0; /* strength with an image applies only with a mask */
     if (!c->r.nprompts)
         c->r.prompts = prompt, c->r.nprompts = 1;
 }
@@ -134,9 +134,14 @@ static xd_status check_request(chooser *c, xd_err *e)
 
 static xd_fit fit_of(const chooser *c)
 {
-    return (xd_fit){ .ctx = c->ctx, .r = &c->r, .m = &c->m, .fixed = &c->fixed, .ranks = c->ranks,
+    return (xd_fit){ .ctx = c->ctx,
+                     .r = &c->r,
+                     .m = &c->m,
+                     .fixed = &c->fixed,
+                     .ranks = c->ranks,
                      .stale = c->stale,
-                     .chosen = 1, .space = c->space };
+                     .chosen = 1,
+                     .space = c->space };
 }
 
 /* Returns the error that no plan fits into memory. The error lists the options that would fit,
@@ -148,7 +153,7 @@ static xd_status fail_no_plan(const chooser *c, const xd_search *s, xd_err *e)
     char                advice[1024];
     if (!l)
         return e->code;
-    int     narrow = l->f.peak <= c->m.memory;  /* 1: the limit is address space, 0: memory */
+    int     narrow = l->f.peak <= c->m.memory; /* 1: the limit is address space, 0: memory */
     xd_size need = xd_size_text(narrow ? xd_fit_fullest(&l->f) : l->f.peak);
     xd_size have = xd_size_text(narrow ? c->space : c->m.memory);
     xd_fit_advice_of(&t, s, advice, sizeof advice);
@@ -156,8 +161,9 @@ static xd_status fail_no_plan(const chooser *c, const xd_search *s, xd_err *e)
     return xd_fail(e, XD_ENOMEM,
                    "none of %d plans for %d ranks fits into the %s of %s; the smallest, %s, needs "
                    "%s%s",
-                   s->n, c->ranks, have.s, narrow ? "address space of a rank (ulimit -v)"
-                   : "available memory", l->f.plan.text, need.s, advice);
+                   s->n, c->ranks, have.s,
+                   narrow ? "address space of a rank (ulimit -v)" : "available memory",
+                   l->f.plan.text, need.s, advice);
 }
 
 /* ---- choosing ----------------------------------------------------------------------------- */
@@ -221,7 +227,7 @@ static xd_predicted_times times_of(const chooser *c, const xd_prediction *f)
 static void log_choice(const chooser *c, const xd_search *s, const xd_candidate *b, verdict *v)
 {
     const xd_prediction *f = &b->f;
-    char               of[32], reading[96];
+    char                 of[32], reading[96];
     v->predicted = times_of(c, f);
     if (s->good == 1)
         snprintf(of, sizeof of, "the only one");
@@ -268,8 +274,8 @@ static void by_rule(const chooser *c, verdict *v)
     v->chosen = 1;
     v->predicted = no_times;
     if (xd_plan_make(&p, &a, c->ranks, &c->ctx->model.dit_info, NULL) == XD_OK)
-        xd_log(XD_LOG_INFO, "plan: %s, by rule, as %d ranks have too many plans to predict",
-               p.text, c->ranks);
+        xd_log(XD_LOG_INFO, "plan: %s, by rule, as %d ranks have too many plans to predict", p.text,
+               c->ranks);
 }
 
 static xd_status choose_plan(chooser *c, int hosts, verdict *v, xd_err *e)
@@ -280,7 +286,7 @@ static xd_status choose_plan(chooser *c, int hosts, verdict *v, xd_err *e)
     const xd_logger *log = xd_log_enter(NULL);
     copy_request(c);
     xd_status st = check_request(c, e);
-    int by_search = c->ranks <= XD_SEARCH_MOST;
+    int       by_search = c->ranks <= XD_SEARCH_MOST;
     if (st == XD_OK && by_search)
         st = find_machine(c, hosts, e);
     if (st == XD_OK && by_search) {
@@ -334,7 +340,7 @@ static void predict_reading(chooser *c, int hosts, int larger, xd_predicted_time
     const xd_logger *log = xd_log_enter(NULL);
     chooser          here = *c;
     xd_open_args     a = *c->a;
-    a.cluster = NULL;           /* session.c warns that the option `cluster` has no effect here */
+    a.cluster = NULL; /* session.c warns that the option `cluster` has no effect here */
     here.a = &a;
     copy_request(&here);
     if (find_machine(&here, hosts, &why) == XD_OK && (larger || here.m.read > 0) &&
@@ -356,7 +362,8 @@ static xd_status check_plan(const char *plan, int *stale, xd_err *e)
         return XD_OK;
     return xd_fail(e, XD_EINVAL,
                    "plan is \"%s\"; it can be auto or auto-stale, and degrees are given by "
-                   "themselves", plan);
+                   "themselves",
+                   plan);
 }
 
 /* Opens the tokenizers once for all predictions. Without tokenizers, texts are counted with maximum
@@ -440,10 +447,11 @@ void xd_warn_far_larger(const xd_job *j, double seconds)
     if (j->fps > 0)
         snprintf(frames, sizeof frames, " and %lld frames",
                  (long long)xd_vae_frames(&j->ctx->model.vae_info, d->sample[0]));
-    xd_log(XD_LOG_WARN, "%lld x %lld pixels%s have %.3g times the tokens of the model's own size, "
-           "%lld x %lld%s%s%s", (long long)j->size[1], (long long)j->size[0],
-           j->fps > 0 ? " of this video" : "", times, (long long)(d->sample[2] * cell[2]),
-           (long long)(d->sample[1] * cell[1]), frames,
+    xd_log(XD_LOG_WARN,
+           "%lld x %lld pixels%s have %.3g times the tokens of the model's own size, "
+           "%lld x %lld%s%s%s",
+           (long long)j->size[1], (long long)j->size[0], j->fps > 0 ? " of this video" : "", times,
+           (long long)(d->sample[2] * cell[2]), (long long)(d->sample[1] * cell[1]), frames,
            seconds < 0 ? "" : "; predicted time: ",
            seconds < 0 ? "" : duration(seconds, time, sizeof time));
 }

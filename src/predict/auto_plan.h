@@ -10,7 +10,7 @@
 /* Predicted times, in seconds, of the request for which the plan was chosen; negative: unknown. */
 typedef struct xd_predicted_times {
     double text_s, load_s, denoise_s, decode_s, total_s;
-    double read_s;  /* seconds of reading from disk, included in text_s, load_s and decode_s */
+    double read_s; /* seconds of reading from disk, included in text_s, load_s and decode_s */
     /* 1: total_s was logged when the plan was chosen or when the bytes to read were */
     int    logged;
 } xd_predicted_times;

@@ -15,7 +15,7 @@
 #include "observe/device_proxy.h"
 #include "predict/machine.h"
 
-struct xd_cost_device {         /* the device proxy is the first member */
+struct xd_cost_device { /* the device proxy is the first member */
     xd_device_proxy   w;
     const xd_machine *m;
     const xd_rates   *rate;
@@ -56,8 +56,8 @@ static double quant_rate(const xd_rates *r, const xd_gemm *a)
 static double seconds_gemm(const xd_cost_device *k, const xd_gemm *a, const xd_counts *c)
 {
     const xd_rates *r = k->rate;
-    double t = c->flops / rate_at(quant_rate(r, a), (double)a->out.d[0], r->gemm_rows),
-           out = (double)xd_bytes(a->out);
+    double          t = c->flops / rate_at(quant_rate(r, a), (double)a->out.d[0], r->gemm_rows),
+                    out = (double)xd_bytes(a->out);
     if (!(r->weights > 0))
         return xd_max_double(t, c->bytes / r->bytes);
     t += (double)a->w->bytes / (k->weights > k->m->cache ? r->weights : r->bytes);
@@ -106,11 +106,11 @@ static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const
     case XD_OP_NORM:
     case XD_OP_ADDMUL: /* often follows a sum over ranks, so the operands are not in a cache */
     case XD_OP_ROTATE:
-    case XD_OP_QKNORM:  return seconds_moved(r, r->norm, c->bytes);
+    case XD_OP_QKNORM: return seconds_moved(r, r->norm, c->bytes);
     case XD_OP_MOMENTS:
-    case XD_OP_GNORM:   return seconds_moved(r, r->gnorm, c->bytes);
-    case XD_OP_GLU:     return seconds_moved(r, r->act, c->bytes);
-    default:            return seconds_moved(r, 0, c->bytes);
+    case XD_OP_GNORM: return seconds_moved(r, r->gnorm, c->bytes);
+    case XD_OP_GLU: return seconds_moved(r, r->act, c->bytes);
+    default: return seconds_moved(r, 0, c->bytes);
     }
 }
 

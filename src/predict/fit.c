@@ -22,29 +22,29 @@
 enum { MAX_REPORTED = 3, LEFT = 100000000 };
 static const double PATIENCE_S = 1.5;
 
-typedef struct set {            /* a set of changed flags; all 0: no change */
+typedef struct set { /* a set of changed flags; all 0: no change */
     int      bf16;
-    xd_dtype dit, text;         /* new types of weights: I8, F8E4M3 or Q4_0 */
+    xd_dtype dit, text; /* new types of weights: I8, F8E4M3 or Q4_0 */
     /* degrees of tensor parallelism: `text_tp` is for the text encoders; `tp` replaces all other
      * degrees */
     int      text_tp, tp;
     /* tiles is 1 to add --enable_tiling; rows is 1 to add --use_parallel_vae */
     int      tiles, rows;
-    int      ranks;             /* a smaller number of ranks; 0: no change */
-    int      offload;           /* 1: with --offload auto */
-    int      size;              /* index of a smaller output size (size_of), from 1 */
+    int      ranks;   /* a smaller number of ranks; 0: no change */
+    int      offload; /* 1: with --offload auto */
+    int      size;    /* index of a smaller output size (size_of), from 1 */
 } set;
 
 typedef struct trial {
     /* needed and available bytes, for the memory limit with the least spare memory */
     double need, have;
-    double text, dit;           /* bytes of weights on the rank with the largest need */
-    double streamed; /* bytes of weights that each step reads from files or copies to the device */
+    double text, dit; /* bytes of weights on the rank with the largest need */
+    double streamed;  /* bytes of weights that each step reads from files or copies to the device */
     char   plan[256];
 } trial;
 
 typedef struct finder {
-    const xd_fit      *t;       /* the request and its limits; its context is the copy `own` */
+    const xd_fit      *t; /* the request and its limits; its context is the copy `own` */
     xd_context         own;
     const xd_parallel *plans;
     int                nplans;
@@ -187,7 +187,8 @@ static xd_parallel plan_of(const set *s, const xd_parallel *a)
 {
     xd_parallel p = *a;
     if (s->tp)
-        p = (xd_parallel){ .tensor_parallel_degree = s->tp, .warmup_steps = a->warmup_steps,
+        p = (xd_parallel){ .tensor_parallel_degree = s->tp,
+                           .warmup_steps = a->warmup_steps,
                            .use_parallel_vae = a->use_parallel_vae,
                            .text_tensor_parallel_degree = a->text_tensor_parallel_degree };
     if (s->text_tp)
@@ -264,7 +265,7 @@ static void measure_trial(const finder *w, const xd_prediction *f, trial *c)
     const xd_fit *t = w->t;
     int           here = t->space > 0, host = f->ranks < t->m->ranks ? f->ranks : t->m->ranks;
     double        space = space_of(w), one = xd_fit_fullest(f);
-    double all = f->peak + (here ? (double)xd_dev_kernel_bytes(w->t->ctx->dev) * host : 0);
+    double        all = f->peak + (here ? (double)xd_dev_kernel_bytes(w->t->ctx->dev) * host : 0);
     *c = (trial){ .need = all, .have = with_margin(t->m->memory), .streamed = f->streamed };
     if (here && one * c->have > all * space)
         c->need = one, c->have = space > 1 ? space : 1;
@@ -311,14 +312,14 @@ static xd_status predict_plan(const finder *w, const xd_request *r, const xd_par
  * Returns 0 if no plan is possible. */
 static int count_plans(finder *w, const set *s, trial *best)
 {
-    xd_request    r;
-    int           any = 0;
+    xd_request r;
+    int        any = 0;
     copy_request(w, s, &r);
     for (int i = 0; i < w->nplans; i++) {
-        xd_parallel p = plan_of(s, &w->plans[i]);
+        xd_parallel   p = plan_of(s, &w->plans[i]);
         xd_prediction f;
-        trial       c;
-        xd_err      e = { 0 };
+        trial         c;
+        xd_err        e = { 0 };
         set_types(w, s);
         if (predict_plan(w, &r, &p, &f, &c, &e) == XD_OK) {
             if (!any++ || is_lighter(&c, best))
@@ -376,8 +377,9 @@ static void add_advice(finder *w, const set *s, const trial *c)
                    xd_dev_identity(w->t->ctx->dev) ? "copies" : "reads",
                    xd_size_text(c->streamed).s);
     if (s->offload)
-        xd_buf_add(&w->reported, ", %s", s->dit || s->text || s->bf16 || s->size
-                   ? "blocks are streamed" : "the same image");
+        xd_buf_add(&w->reported, ", %s",
+                   s->dit || s->text || s->bf16 || s->size ? "blocks are streamed"
+                                                           : "the same image");
     xd_buf_add(&w->reported, ")");
     if (w->nfit < MAX_REPORTED)
         w->fit[w->nfit++] = *s;
@@ -386,10 +388,9 @@ static void add_advice(finder *w, const set *s, const trial *c)
 /* Returns 1 if the set s has all changes of the set f; the types of weights may differ. */
 static int includes(const set *s, const set *f)
 {
-    return s->bf16 >= f->bf16 &&
-           s->offload >= f->offload && (!f->dit || s->dit) && (!f->text || s->text) &&
-           (!f->tp || s->tp) && (!f->text_tp || s->text_tp) && s->tiles >= f->tiles &&
-           s->rows >= f->rows && s->ranks == f->ranks &&
+    return s->bf16 >= f->bf16 && s->offload >= f->offload && (!f->dit || s->dit) &&
+           (!f->text || s->text) && (!f->tp || s->tp) && (!f->text_tp || s->text_tp) &&
+           s->tiles >= f->tiles && s->rows >= f->rows && s->ranks == f->ranks &&
            (!f->size || s->size >= f->size);
 }
 
@@ -442,8 +443,8 @@ static int try_set(finder *w, const set *asked)
 typedef struct levers {
     int      bf16, tiles, rows, tp, text_tp, offload;
     xd_dtype dit, text;
-    xd_dtype dit4, text4;       /* types with four bits, only on CPUs: Q4_0 */
-    int      text_first;        /* 1: the text encoder is larger than the transformer */
+    xd_dtype dit4, text4; /* types with four bits, only on CPUs: Q4_0 */
+    int      text_first;  /* 1: the text encoder is larger than the transformer */
 } levers;
 
 static xd_dtype small_text(const finder *w)
@@ -480,7 +481,8 @@ static levers find_levers(const finder *w, const trial *base)
         .text = small_text(w),
         .dit4 = host && is_smaller(XD_Q4_0, w->dit) ? XD_Q4_0 : XD_F32,
         .text4 = host ? least_text(w) : XD_F32,
-        .text_first = base->text > base->dit };
+        .text_first = base->text > base->dit
+    };
 }
 
 /* Tries all combinations of smaller weight types, each together with the changes in `s`.
@@ -491,8 +493,7 @@ static void try_types(finder *w, const levers *l, set s)
     /* a combination is a sum of bits: 1 stands for bf16, 2 for a smaller type of the larger
      * component, and 4 for a smaller type of the smaller component */
     static const int order[] = { 1, 2, 4, 6, 3, 5, 7 };
-    xd_dtype         large = l->text_first ? l->text : l->dit,
-        small = l->text_first ? l->dit : l->text;
+    xd_dtype large = l->text_first ? l->text : l->dit, small = l->text_first ? l->dit : l->text;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         int k = order[i];
         set a = s;
@@ -524,7 +525,8 @@ static void try_four(finder *w, const levers *l)
 static void try_degrees(finder *w, const levers *l)
 {
     for (int k = 1; k < 8; k++) {
-        set s = { .tp = k & 2 ? l->tp : 0, .text_tp = k & 1 ? l->text_tp : 0,
+        set s = { .tp = k & 2 ? l->tp : 0,
+                  .text_tp = k & 1 ? l->text_tp : 0,
                   .rows = k & 4 ? l->rows : 0 };
         if ((k & 2 && !l->tp) || (k & 1 && !l->text_tp) || (k & 4 && !l->rows))
             continue;
@@ -535,9 +537,14 @@ static void try_degrees(finder *w, const levers *l)
 
 static set all_levers(const levers *l)
 {
-    return (set){ .bf16 = l->bf16, .dit = l->dit, .text = l->text, .tp = l->tp,
+    return (set){ .bf16 = l->bf16,
+                  .dit = l->dit,
+                  .text = l->text,
+                  .tp = l->tp,
                   .text_tp = l->text_tp,
-                  .tiles = l->tiles, .rows = l->rows, .offload = l->offload };
+                  .tiles = l->tiles,
+                  .rows = l->rows,
+                  .offload = l->offload };
 }
 
 /* Tries changes that leave the pixels unchanged or nearly unchanged: tiles and streaming. */
@@ -615,8 +622,8 @@ static void try_all_in_four(finder *w, const levers *l, set *all)
 static void try_all(finder *w, const levers *l)
 {
     enum { SIZES = 12 };
-    set   all = all_levers(l);
-    int   huge = w->t->huge;
+    set all = all_levers(l);
+    int huge = w->t->huge;
     if (!huge)
         try_lossless(w, l);
     if (!huge && any_may_fit(w, &all)) {
@@ -679,12 +686,16 @@ static levers limit_levers(levers l, int only)
 static void find_advice(const xd_fit *t, const xd_parallel *plans, int n, set *first, char *out,
                         size_t size)
 {
-    xd_fit             mine = *t;
-    finder             w = { .t = &mine, .plans = plans, .nplans = n, .type = t->ctx->type,
-                             .dit = t->ctx->model.dit.w->blocks, .offload = t->ctx->offload,
-                             .until = xd_now_s() + PATIENCE_S };
-    set                same = { 0 };
-    trial              base = { 0 };
+    xd_fit mine = *t;
+    finder w = { .t = &mine,
+                 .plans = plans,
+                 .nplans = n,
+                 .type = t->ctx->type,
+                 .dit = t->ctx->model.dit.w->blocks,
+                 .offload = t->ctx->offload,
+                 .until = xd_now_s() + PATIENCE_S };
+    set    same = { 0 };
+    trial  base = { 0 };
     out[0] = 0;
     int forked = xd_context_fork(&w.own, t->ctx, NULL) == XD_OK;
     mine.ctx = &w.own;
@@ -692,7 +703,7 @@ static void find_advice(const xd_fit *t, const xd_parallel *plans, int n, set *f
         if (xd_model_text(&w.own.model, k))
             w.text[k] = t->ctx->model.text[k].w->blocks;
     if (!forked)
-        ;                       /* there is no memory for finding advice */
+        ; /* there is no memory for finding advice */
     else if (t->huge || count_set(&w, &same, &base)) {
         levers l = limit_levers(find_levers(&w, &base), t->only);
         try_all(&w, &l);

@@ -8,31 +8,31 @@
 typedef struct xd_fit {
     const xd_context  *ctx;
     const xd_request  *r;
-    const xd_machine  *m;       /* machine, with its memory per host or per device */
-    const xd_parallel *fixed;   /* the degrees of parallelism that the user has given */
+    const xd_machine  *m;     /* machine, with its memory per host or per device */
+    const xd_parallel *fixed; /* the degrees of parallelism that the user has given */
     int                ranks;
-    int                stale;   /* 1: also search plans whose images are inexact */
+    int                stale; /* 1: also search plans whose images are inexact */
     /* 1: a search chooses among the plans that have the degrees `fixed`. 0: the plan is `fixed`. */
     int                chosen;
     /* Address space that a process of this machine may use, in bytes. 0: the request is predicted
      * for another machine. */
     double             space;
-    double             held;    /* bytes of weights that are already loaded */
+    double             held; /* bytes of weights that are already loaded */
     int                huge; /* 1: the image alone is too large, so only smaller images are tried */
-    int                only;    /* the changes that may be tried (XD_FIT_*); 0: all changes */
+    int                only; /* the changes that may be tried (XD_FIT_*); 0: all changes */
 } xd_fit;
 
-typedef struct xd_fit_choice {  /* option changes of the first advice; all 0: no advice */
+typedef struct xd_fit_choice { /* option changes of the first advice; all 0: no advice */
     /* offload: 1 to set --offload auto. dit, text: new weight types (xd_dtype) of the transformer
      * and the text encoders. 0: the option is not changed. */
     int32_t offload, dit, text;
 } xd_fit_choice;
 
 /* Returns the memory need, in bytes, of the rank that needs the most memory. */
-double    xd_fit_fullest(const xd_prediction *f);
+double              xd_fit_fullest(const xd_prediction *f);
 /* Searches plans for this many ranks as xd_search_plans does, but moves plans that need more memory
  * than a process may use to the end of the list. */
-xd_status xd_fit_search(const xd_fit *t, xd_search *s, int ranks, xd_err *e);
+xd_status           xd_fit_search(const xd_fit *t, xd_search *s, int ranks, xd_err *e);
 /* Returns the plan with the smallest memory need among the plans that do not fit into memory, or
  * NULL if no plan's memory need was counted. */
 const xd_candidate *xd_fit_least(const xd_search *s);
@@ -46,12 +46,12 @@ const xd_candidate *xd_fit_least(const xd_search *s);
  * bits last. After the types of weights, the search tries tensor parallelism, fewer ranks, and
  * smaller images. Each change is tried with each of the n plans. Counting takes at most some
  * seconds. */
-void      xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, size_t size);
+void xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, size_t size);
 /* Returns the first set of changes with which the plan fits, from the changes that t->only allows.
  * Writes the changes to `out` as text, such as "--offload auto (13.1 GB ...)". */
 xd_fit_choice xd_fit_choose(const xd_fit *t, const xd_parallel *plan, char *out, size_t size);
 /* Call after a search in which no plan fits. Writes advice as xd_fit_advice does, for the found
  * plans that need the least memory. */
-void      xd_fit_advice_of(const xd_fit *t, const xd_search *s, char *out, size_t size);
+void          xd_fit_advice_of(const xd_fit *t, const xd_search *s, char *out, size_t size);
 
 #endif

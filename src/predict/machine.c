@@ -78,11 +78,11 @@ static xd_status check_rates(const xd_rates *r, const char *what, const char *in
         s = check_positive(r->bytes, what, "memory_bandwidth", in, e);
     if (s == XD_OK && !(r->gemm_rows >= 0 && r->attn_keys >= 0 && r->call_s >= 0 && r->call_s < 1 &&
                         r->norm >= 0 && r->gnorm >= 0 && r->act >= 0 && r->weights >= 0 &&
-                        r->attn_rows >= 0 &&
-                        r->int8 >= 0 && r->fp8 >= 0 && r->fp8_gemm >= 0))
+                        r->attn_rows >= 0 && r->int8 >= 0 && r->fp8 >= 0 && r->fp8_gemm >= 0))
         s = xd_fail(e, XD_EFORMAT,
                     "%s: %s has an invalid gemm_half_rows, attention_half_keys, call_seconds, "
-                    "bandwidth or speedup; they must be at least 0", what, in);
+                    "bandwidth or speedup; they must be at least 0",
+                    what, in);
     return s;
 }
 
@@ -90,8 +90,7 @@ static xd_status check_wire(const xd_wire *w, const char *what, const char *in, 
 {
     xd_status s = check_positive(w->bytes, what, "bandwidth", in, e);
     if (s == XD_OK && !(w->latency_s >= 0 && w->latency_s < 10 && w->overlap >= 0 &&
-                        w->overlap <= 1 &&
-                        w->shared >= 0 && isfinite(w->shared)))
+                        w->overlap <= 1 && w->shared >= 0 && isfinite(w->shared)))
         s = xd_fail(e, XD_EFORMAT,
                     "%s: %s.latency_seconds is %g, overlap %g and shared_bandwidth %g; the first "
                     "and the last must be at least 0, the second from 0 to 1",
@@ -111,11 +110,12 @@ xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e)
         s = xd_fail(e, XD_EFORMAT,
                     "%s: read_bytes_per_second is %g; it must be 0 (unknown) or more", what,
                     m->read);
-    if (s == XD_OK && !(m->upload >= 0 && isfinite(m->upload) && m->download >= 0 &&
-                        isfinite(m->download)))
+    if (s == XD_OK &&
+        !(m->upload >= 0 && isfinite(m->upload) && m->download >= 0 && isfinite(m->download)))
         s = xd_fail(e, XD_EFORMAT,
                     "%s: upload_bytes_per_second is %g and download_bytes_per_second %g; both must "
-                    "be 0 (unknown) or more", what, m->upload, m->download);
+                    "be 0 (unknown) or more",
+                    what, m->upload, m->download);
     if (s == XD_OK)
         s = check_rates(&m->f32, what, "f32", e);
     if (s == XD_OK)
@@ -130,13 +130,12 @@ xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e)
 static xd_status read_parts(xd_machine *m, const xd_json *j, const char *path, xd_err *e)
 {
     static const char *const names[] = { "f32", "bf16", "inside", "between" };
-    void *const at[] = { &m->f32, &m->bf16, &m->inside, &m->between };
+    void *const              at[] = { &m->f32, &m->bf16, &m->inside, &m->between };
     for (int i = 0; i < 4; i++) {
         const xd_json *v = xd_json_get(j, names[i]);
         const xd_json *other = xd_json_get(j, names[i ^ 1]);
         if (!v && !other)
-            return xd_fail(e, XD_EFORMAT, "%s: %s or %s is required", path, names[i],
-                           names[i ^ 1]);
+            return xd_fail(e, XD_EFORMAT, "%s: %s or %s is required", path, names[i], names[i ^ 1]);
         v = v ? v : other;
         if (!xd_json_is_object(v))
             return xd_fail(e, XD_EFORMAT, "%s: %s must be a JSON object", path,
@@ -153,7 +152,8 @@ static xd_status no_such(const char *name, xd_err *e)
     xd_text_buf b = { 0 };
     for (int i = 0; xd_machine_device(i); i++)
         xd_buf_add(&b, "%s%s", i ? ", " : "", xd_machine_device(i));
-    xd_status s = xd_fail(e, XD_EINVAL, "unknown cluster %s; use a name as H100, 8xH100 or 2x8xL40 "
+    xd_status s = xd_fail(e, XD_EINVAL,
+                          "unknown cluster %s; use a name as H100, 8xH100 or 2x8xL40 "
                           "(2 hosts), or a file of `xdit probe`; known devices: %s",
                           name, b.p ? b.p : "");
     xd_buf_free(&b);
@@ -187,8 +187,11 @@ static void write_object(xd_text_buf *out, const char *key, const xd_field *f, c
 {
     xd_buf_add(out, ",\n  \"%s\": {", key);
     for (int i = 0; f[i].json; i++)
-        xd_buf_add(out, "%s\"%s\": %.6g", i == 0 ? " " : i % 4 ? ", " : ",\n    ", f[i].json,
-                   *(const double *)(const void *)((const char *)v + f[i].off));
+        xd_buf_add(out, "%s\"%s\": %.6g",
+                   i == 0  ? " "
+                   : i % 4 ? ", "
+                           : ",\n    ",
+                   f[i].json, *(const double *)(const void *)((const char *)v + f[i].off));
     xd_buf_add(out, " }");
 }
 

@@ -11,14 +11,14 @@
 #include "backend/backend.h"
 #include "base/json.h"
 
-typedef struct xd_rates {       /* rates of the kernels of one rank in one compute type */
-    double gemm;                /* flop/s of large GEMMs */
-    double gemm_rows;           /* number of rows for which a GEMM reaches half the rate `gemm` */
-    double attn[2];             /* flop/s of attention with head widths 64 and 128 */
-    double attn_keys; /* number of keys for which attention reaches half the rate `attn` */
-    double conv;                /* flop/s of convolutions */
-    double bytes;               /* bytes/s of all other kernels */
-    double call_s;              /* overhead of a kernel call in seconds */
+typedef struct xd_rates { /* rates of the kernels of one rank in one compute type */
+    double gemm;          /* flop/s of large GEMMs */
+    double gemm_rows;     /* number of rows for which a GEMM reaches half the rate `gemm` */
+    double attn[2];       /* flop/s of attention with head widths 64 and 128 */
+    double attn_keys;     /* number of keys for which attention reaches half the rate `attn` */
+    double conv;          /* flop/s of convolutions */
+    double bytes;         /* bytes/s of all other kernels */
+    double call_s;        /* overhead of a kernel call in seconds */
     /* Bytes/s of three kinds of kernels: norms (including norms of attention heads), group norms,
      * and activation functions. If a kind's rate is 0, its kernels are predicted with the rate
      * `bytes`. */
@@ -34,63 +34,63 @@ typedef struct xd_rates {       /* rates of the kernels of one rank in one compu
     double fp8_gemm;
 } xd_rates;
 
-typedef struct xd_wire {        /* communication link between two ranks */
-    double latency_s, bytes;    /* latency of a message; bytes/s in one direction */
+typedef struct xd_wire {     /* communication link between two ranks */
+    double latency_s, bytes; /* latency of a message; bytes/s in one direction */
     /* Speed of a rank's computation while a message arrives, as a fraction (0 to 1) of the full
      * speed. */
     double overlap;
-    double shared;              /* max bytes/s of all ranks of a host together; 0: no limit */
+    double shared; /* max bytes/s of all ranks of a host together; 0: no limit */
 } xd_wire;
 
 typedef struct xd_machine {
     char     name[XD_FIELD_TEXT];
-    int      hosts, ranks;      /* number of hosts; number of ranks per host */
-    int      threads;           /* threads of a CPU rank; 0: one device per rank */
-    double   memory;            /* bytes of memory per host (CPU) or per device */
-    int      shares;            /* 1: ranks of a host share one copy of equal weights */
+    int      hosts, ranks; /* number of hosts; number of ranks per host */
+    int      threads;      /* threads of a CPU rank; 0: one device per rank */
+    double   memory;       /* bytes of memory per host (CPU) or per device */
+    int      shares;       /* 1: ranks of a host share one copy of equal weights */
     double   alone; /* how many times as fast a rank is while the other ranks of its host idle */
     xd_rates f32, bf16;
-    xd_wire  inside, between;   /* links between ranks of one host; between hosts */
-    int      sheet;             /* 1: all rates are from data sheets, none is measured */
-    double   read;              /* bytes/s of reading files outside the page cache; 0: unknown */
+    xd_wire  inside, between; /* links between ranks of one host; between hosts */
+    int      sheet;           /* 1: all rates are from data sheets, none is measured */
+    double   read;            /* bytes/s of reading files outside the page cache; 0: unknown */
     /* bytes/s from host memory to device memory, and back; 0: unknown. */
     double   upload, download;
-    char     device[XD_FIELD_TEXT];     /* kind of the devices, e.g. "cuda"; "": any */
-    double   cache;  /* bytes of weights that stay in the CPU caches of a rank */
+    char     device[XD_FIELD_TEXT]; /* kind of the devices, e.g. "cuda"; "": any */
+    double   cache;                 /* bytes of weights that stay in the CPU caches of a rank */
 } xd_machine;
 
 /* Reads a machine description from a file that xd_machine_write wrote, or makes a description from
  * a name such as "8xH100", "2x8xL40" or "H200". */
-xd_status xd_machine_read(xd_machine *m, const char *name, xd_err *e);
+xd_status   xd_machine_read(xd_machine *m, const char *name, xd_err *e);
 /* Describes the machine of this process with this many ranks. Reads the result of `xdit probe` (the
  * file of xd_machine_home). If this machine has no probe result, measures the machine's peak FLOP
  * rate briefly. The FLOP rates of GEMM, attention and convolution kernels are then estimated as
  * fractions of the peak FLOP rate. The text m->name tells whether the rates are measured or
  * estimated. The disk speed may be from a probe with another number of ranks. `dev` must not be a
  * count device, because the rates of `dev` are measured. */
-xd_status xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e);
+xd_status   xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e);
 /* Describes a machine as xd_machine_here does, for ranks on devices with their own memory. `dev` is
  * this rank's device. `device` names the devices of all ranks: "cuda" for one GPU per rank, or
  * "cuda:0" for one GPU that all ranks share. If `device` is NULL, the ranks' devices are of the
  * same kind as `dev`. If there is no probe result, a known device gets the rates of its preset, and
  * an unknown device is measured briefly. */
-xd_status xd_machine_of_devices(xd_machine *m, xd_dev *dev, const char *device, int ranks,
-                                xd_err *e);
+xd_status   xd_machine_of_devices(xd_machine *m, xd_dev *dev, const char *device, int ranks,
+                                  xd_err *e);
 /* Makes the path of the file with the probe result for this many ranks and threads on this host.
  * The file is in a cache directory below $XDG_CACHE_HOME or ~/.cache. Returns 0 if there is no
  * cache directory or the path is too long. */
-int       xd_machine_home(int ranks, int threads, char *path, size_t size);
+int         xd_machine_home(int ranks, int threads, char *path, size_t size);
 /* Makes a path as xd_machine_home does, for ranks on devices with the name `device`. */
-int       xd_machine_device_home(int ranks, const char *device, char *path, size_t size);
+int         xd_machine_device_home(int ranks, const char *device, char *path, size_t size);
 /* If the ranks together have more threads than this host has cores, reduces the rates. The rates
  * are lower because ranks share cores. A rank that computes alone is not slower, so m->alone is
  * increased. */
-void      xd_machine_oversubscribe(xd_machine *m);
+void        xd_machine_oversubscribe(xd_machine *m);
 /* Returns the size of this machine's last-level cache, in bytes, divided by the number of ranks. */
-double    xd_machine_cache(int ranks);
-xd_status xd_machine_check(const xd_machine *m, const char *what, xd_err *e);
+double      xd_machine_cache(int ranks);
+xd_status   xd_machine_check(const xd_machine *m, const char *what, xd_err *e);
 /* Appends the machine description as JSON. */
-void      xd_machine_write(const xd_machine *m, xd_text_buf *out);
+void        xd_machine_write(const xd_machine *m, xd_text_buf *out);
 /* Returns the name of the i-th device whose rates are built in, or NULL after the last device. */
 const char *xd_machine_device(int i);
 /* Returns the known device whose name a product name contains, such as H100 for "NVIDIA H100 80GB
@@ -98,11 +98,11 @@ const char *xd_machine_device(int i);
 const char *xd_machine_like(const char *product);
 /* Returns how many of the `have` free bytes of a device a request may use. The remaining bytes are
  * for libraries. */
-double    xd_machine_device_room(const xd_dev *dev, double have);
+double      xd_machine_device_room(const xd_dev *dev, double have);
 /* Sets *m to the description of a cluster of known devices. The name of a cluster is DEVICE,
  * NxDEVICE for N devices, or HxNxDEVICE for H hosts with N devices each. Returns 0 if the device is
  * unknown. */
-int       xd_machine_known(xd_machine *m, const char *name);
+int         xd_machine_known(xd_machine *m, const char *name);
 
 const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute);
 

@@ -61,7 +61,7 @@ typedef struct device {
     int         sheet;
     double      memory;
     xd_rates    f32, bf16;
-    double      upload;         /* bytes/s between host and device: 0.8 of PCIe's peak */
+    double      upload; /* bytes/s between host and device: 0.8 of PCIe's peak */
     /* links inside a host and between hosts; `shared` is the rate in bytes/s of one path of the
      * host */
     xd_wire     inside, between;
@@ -150,9 +150,16 @@ int xd_machine_known(xd_machine *m, const char *name)
         if (strcasecmp(d->name, name) != 0)
             continue;
         *m = (xd_machine){ .hosts = second ? first : 1,
-                           .ranks = second ? second : first ? first : 1,
-                           .memory = d->memory, .alone = 1, .f32 = d->f32, .bf16 = d->bf16,
-                           .inside = d->inside, .between = d->between, .sheet = d->sheet,
+                           .ranks = second  ? second
+                                    : first ? first
+                                            : 1,
+                           .memory = d->memory,
+                           .alone = 1,
+                           .f32 = d->f32,
+                           .bf16 = d->bf16,
+                           .inside = d->inside,
+                           .between = d->between,
+                           .sheet = d->sheet,
                            .upload = d->upload };
         m->inside.shared *= host_paths(m->ranks);
         if (m->hosts > 1)

@@ -26,11 +26,11 @@
 #include "predict/predict_messages.h"
 #include "ranks/world.h"
 
-enum { STEPS = 5, VARIED = 24 };        /* max simulated steps; VARIED if fast_attn is used */
+enum { STEPS = 5, VARIED = 24 }; /* max simulated steps; VARIED if fast_attn is used */
 
 typedef struct predictor {
     const xd_context   *base;
-    xd_context         *ctx;    /* context `own`, which represents a rank of the plan */
+    xd_context         *ctx; /* context `own`, which represents a rank of the plan */
     xd_context          own;
     const xd_machine   *m;
     const xd_request   *r;
@@ -38,18 +38,18 @@ typedef struct predictor {
     xd_request          played; /* copy of r with references only in the first step */
     xd_prediction      *f;
     xd_job              job;
-    xd_prompts          words;  /* the request's texts */
-    int                 known;  /* 0: `words` has texts of maximum length */
+    xd_prompts          words; /* the request's texts */
+    int                 known; /* 0: `words` has texts of maximum length */
     xd_cost_device     *rk;
     xd_simulation      *simulation;
-    double              last_text_s;    /* seconds of the last text encoder */
-    xd_offload_parts   *parts;  /* [ranks]: sizes of blocks, malloc'ed */
-    xd_part_bytes      *bytes;  /* [ranks]: bytes sent by parts, malloc'ed */
+    double              last_text_s; /* seconds of the last text encoder */
+    xd_offload_parts   *parts;       /* [ranks]: sizes of blocks, malloc'ed */
+    xd_part_bytes      *bytes;       /* [ranks]: bytes sent by parts, malloc'ed */
     xd_lane            *lane;
     int                 cut[XD_MAXSTAGE + 1];
-    int                 warm;   /* number of exact steps of each transformer */
-    int                 alone;  /* 1: only one rank computes, the others are idle */
-    int                 usual, most;    /* number of passes: in most steps; max in a step */
+    int                 warm;        /* number of exact steps of each transformer */
+    int                 alone;       /* 1: only one rank computes, the others are idle */
+    int                 usual, most; /* number of passes: in most steps; max in a step */
     xd_predicted_event *on_event;
     void               *cookie;
 } predictor;
@@ -102,8 +102,8 @@ static void add_messages(predictor *s, int me)
 static xd_status stand_for_rank(predictor *s, int me, xd_err *e)
 {
     xd_context *ctx = s->ctx;
-    int        n = s->f->ranks, tp = s->f->plan.deg.n[XD_TENSOR], T = s->f->plan.text_tp;
-    int        here, first = host_of(s, me, &here);
+    int         n = s->f->ranks, tp = s->f->plan.deg.n[XD_TENSOR], T = s->f->plan.text_tp;
+    int         here, first = host_of(s, me, &here);
     leave_rank(s);
     record_lap(s);
     xd_status st = xd_comm_record(&ctx->count_world, me, n,
@@ -193,7 +193,8 @@ static double reading_bytes(const predictor *s, xd_denoise *f, double first)
 {
     f->piece_index = 0;
     return s->f->plan.deg.n[XD_TENSOR] > 1 && s->ctx->model.dit.dit->read
-               ? first - step_bytes(s, f, 0) : 0;
+               ? first - step_bytes(s, f, 0)
+               : 0;
 }
 
 /* Returns how many transformers begin with a step that has this many passes. */
@@ -232,8 +233,9 @@ static void denoise_steps(predictor *s, xd_denoise *f, int me, int passes)
         xd_simulation_mark(s->simulation, i);
         last = step_bytes(s, f, i);
         first = i ? first : last;
-        k->sent = c->fast_attn && i ? (k->sent * (i - 1) + last) / i
-                                    : i == 0 || i < all - 1 ? last : k->sent;
+        k->sent = c->fast_attn && i       ? (k->sent * (i - 1) + last) / i
+                  : i == 0 || i < all - 1 ? last
+                                          : k->sent;
     }
     xd_simulation_mark(s->simulation, n);
     if (ends_exact)
@@ -273,8 +275,7 @@ static size_t embedding_bytes(const predictor *s)
     if (s->known || !xd_dev_identity(s->ctx->count))
         return xd_prompts_bytes(&s->words, &s->job);
     text_rows(s, rows);
-    return (size_t)text_count(s) *
-           (size_t)(rows[0] * d->text_dim + d->pooled_dim) * sizeof(float);
+    return (size_t)text_count(s) * (size_t)(rows[0] * d->text_dim + d->pooled_dim) * sizeof(float);
 }
 
 /* Counts the weights of all transformers on a count device that predicts no times. */
@@ -296,10 +297,10 @@ static xd_status count_dits(predictor *s, int me, xd_err *e)
 
 static xd_status denoise_rank(predictor *s, int me, int passes, xd_err *e)
 {
-    xd_context         *ctx = s->ctx;
-    xd_component           *p = xd_model_dit(&ctx->model, xd_job_dit(&s->job, 0));
+    xd_context        *ctx = s->ctx;
+    xd_component      *p = xd_model_dit(&ctx->model, xd_job_dit(&s->job, 0));
     const xd_dit_info *d = &ctx->model.dit_info;
-    xd_denoise            f;
+    xd_denoise         f;
     xd_arena           a;
     xd_cond            cond[XD_MAXPASS] = { { .tok = { 0 } } };
     int64_t            rows[XD_MAXPASS];
@@ -380,8 +381,8 @@ static void read_steps(predictor *s, int passes)
 static xd_status play_steps(predictor *s, int passes, xd_err *e)
 {
     xd_prediction *f = s->f;
-    double       end;
-    xd_status    st = reset_simulation(s, e);
+    double         end;
+    xd_status      st = reset_simulation(s, e);
     for (int r = 0; r < f->ranks && st == XD_OK; r++) {
         st = stand_for_rank(s, r, e);
         if (st == XD_OK)
@@ -437,12 +438,12 @@ static xd_status count_texts(predictor *s, int k, size_t *bytes, xd_err *e)
 static xd_status text_rank(predictor *s, int me, xd_err *e)
 {
     xd_context *ctx = s->ctx;
-    xd_need   *n = &s->f->rank[me].need;
+    xd_need    *n = &s->f->rank[me].need;
     for (int k = 0; k < ctx->model.recipe->ntext; k++) {
         size_t most;
         if (!ctx->model.has_text[k])
             continue;
-        xd_simulation_mark(s->simulation, k);   /* time of the encoders before k */
+        xd_simulation_mark(s->simulation, k); /* time of the encoders before k */
         xd_cost_device_weights(s->rk, (double)ctx->model.text[k].count->packed);
         int64_t before = sent_bytes(s);
         if (xd_prompts_start(&s->job, k, ctx->count_text, XD_OK, e) != XD_OK ||
@@ -624,9 +625,9 @@ static xd_status guess_texts(predictor *s, xd_err *e)
 
 static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, xd_err *e)
 {
-    xd_context   *ctx = s->ctx;
+    xd_context    *ctx = s->ctx;
     xd_prediction *f = s->f;
-    xd_status    st = xd_plan_make(&f->plan, a, ranks, &ctx->model.dit_info, e);
+    xd_status      st = xd_plan_make(&f->plan, a, ranks, &ctx->model.dit_info, e);
     if (st != XD_OK)
         return st;
     f->ranks = xd_degrees_product(f->plan.deg);
@@ -656,7 +657,8 @@ static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, x
     if (f->plan.deg.n[XD_CFG] > 1 && s->job.npass == 1)
         return xd_fail(e, XD_EINVAL,
                        "cfg 2 leaves half of the ranks idle: without guidance (%s above 1) "
-                       "each step has one pass", xd_job_guide(&s->job));
+                       "each step has one pass",
+                       xd_job_guide(&s->job));
     st = xd_stages_cut(&s->job, s->cut, e);
     return st == XD_OK ? xd_cost_device_open(&s->rk, s->base->count, s->m, ctx->type, e) : st;
 }

@@ -12,11 +12,11 @@
 #include "predict/simulate.h"
 
 typedef struct xd_prediction_rank {
-    xd_need need;               /* bytes of memory that the rank needs, by component */
+    xd_need need; /* bytes of memory that the rank needs, by component */
     /* seconds of computing, and of waiting, per step after the first steps */
     double  busy_s, wait_s;
     double  sent, between; /* bytes sent per step after the first steps; the part between hosts */
-    double  sent_all;           /* bytes sent per request */
+    double  sent_all;      /* bytes sent per request */
     /* Number of blocks, and of streamed blocks, of the transformer; the same two numbers of the
      * text encoder that has the most streamed blocks. */
     int     dit_blocks, dit_streamed, text_blocks, text_streamed;
@@ -24,42 +24,42 @@ typedef struct xd_prediction_rank {
 
 /* Number and time of the steps that have the same number of guidance passes. */
 typedef struct xd_predicted_steps {
-    int    exact, others;       /* number of exact steps and of other steps */
-    double exact_s, step_s;     /* predicted seconds of an exact step, and of another step */
+    int    exact, others;   /* number of exact steps and of other steps */
+    double exact_s, step_s; /* predicted seconds of an exact step, and of another step */
 } xd_predicted_steps;
 
 typedef struct xd_prediction {
-    xd_plan plan;
-    int     ranks;              /* number of ranks in use */
+    xd_plan            plan;
+    int                ranks; /* number of ranks in use */
     /* Predicted seconds. exact_s is the mean of the exact steps. step_s is the mean of the other
      * steps, or exact_s if there are no other steps. */
-    double  text_s, exact_s, step_s, decode_s, request_s;
+    double             text_s, exact_s, step_s, decode_s, request_s;
     /* [number of guidance passes] the steps with that many passes */
     xd_predicted_steps of[XD_MAXPASS + 1];
-    double  encode_s;           /* seconds of VAE encoding of the request's images */
+    double             encode_s; /* seconds of VAE encoding of the request's images */
     /* Seconds that the request waits for a disk, for each xd_kind of component whose weights are
      * not in memory. Weights that are read ahead during computation cost no wait. text_s and
      * request_s include these seconds; decode_s does not, because it is the time per image. 0: all
      * weights are in memory, or the disk's speed is unknown. */
-    double  read_s[XD_KINDS];
-    int     early;              /* 1: the VAE is loaded together with the transformer */
-    int     steps, exact;       /* steps per image; number of exact steps among them */
-    int     rounds;             /* number of images that a replica generates in sequence */
-    double  from_s, to_s;       /* times at which the last simulated step begins and ends */
-    double  sent;               /* bytes that all ranks send for a request */
-    double  peak; /* peak bytes of the device (GPUs) or host (CPU) that needs the most */
-    double  streamed; /* bytes of streamed weights that the rank with the most copies per step */
-    double  upload;             /* bytes/s at which streamed weights are copied to the device */
-    int     apart;              /* 1: transformer and VAE are never loaded together */
-    int     fits, stale; /* 1 if the request fits into memory; 1 if some steps use stale data */
+    double             read_s[XD_KINDS];
+    int                early;        /* 1: the VAE is loaded together with the transformer */
+    int                steps, exact; /* steps per image; number of exact steps among them */
+    int                rounds;       /* number of images that a replica generates in sequence */
+    double             from_s, to_s; /* times at which the last simulated step begins and ends */
+    double             sent;         /* bytes that all ranks send for a request */
+    double             peak; /* peak bytes of the device (GPUs) or host (CPU) that needs the most */
+    double   streamed; /* bytes of streamed weights that the rank with the most copies per step */
+    double   upload;   /* bytes/s at which streamed weights are copied to the device */
+    int      apart;    /* 1: transformer and VAE are never loaded together */
+    int      fits, stale; /* 1 if the request fits into memory; 1 if some steps use stale data */
     /* Fraction of block ranges that a step cache is expected to skip; exact_s and step_s include
      * this saving. 0: no step cache. */
-    double  left_out;
+    double   left_out;
     /* Options in use that save time and change the image: bit i is row i of xd_request_rows. */
     uint64_t saved;
-    int     fast_attn;          /* 1: attention outputs are reused (DiTFastAttn) */
-    int     keeps_refs;         /* 1: steps reuse keys and values of reference images */
-    xd_prediction_rank *rank;     /* [ranks] prediction for each rank, malloc'ed */
+    int      fast_attn;       /* 1: attention outputs are reused (DiTFastAttn) */
+    int      keeps_refs;      /* 1: steps reuse keys and values of reference images */
+    xd_prediction_rank *rank; /* [ranks] prediction for each rank, malloc'ed */
 } xd_prediction;
 
 /* Predicts the request `r` with plan `a`. `base` is the context of an engine that was opened on one
@@ -82,28 +82,27 @@ double    xd_predicted_reading_to_load(const xd_prediction *f);
 double    xd_reading_wait_s(double cold, double speed, double room, double beside_s);
 /* Adds the waits for weights that must be read from a disk (xd_context.cold) to the predicted
  * times. `last_text_s` is the predicted time of the last text encoder. */
-void      xd_predict_reading(xd_prediction *f, const xd_job *j, const xd_machine *m,
-                             double last_text_s);
+void xd_predict_reading(xd_prediction *f, const xd_job *j, const xd_machine *m, double last_text_s);
 /* Estimates the work that the request's step cache skips: for taylorseer, the work that its
  * schedule skips; for a cache that measures changes, half of the steps after its warm-up, up to its
  * limits. */
-void      xd_predict_cache(xd_prediction *f, const xd_job *j);
+void xd_predict_cache(xd_prediction *f, const xd_job *j);
 /* Fills f->exact, the step counts of f->of, f->keeps_refs and f->fast_attn; returns the number of
  * steps before the repeating ones. If steps reuse the keys and values of reference images, the last
  * simulated step represents all steps that reuse them: *played is the request to simulate in place
  * of j's request. */
-int       xd_predict_exact(xd_prediction *f, xd_job *j, xd_request *played);
+int  xd_predict_exact(xd_prediction *f, xd_job *j, xd_request *played);
 /* Computes the means of the times in f->of, and returns the seconds of all steps of an image. */
-double    xd_predict_steps(xd_prediction *f);
-void      xd_prediction_free(xd_prediction *f);
+double xd_predict_steps(xd_prediction *f);
+void   xd_prediction_free(xd_prediction *f);
 
 /* Callback for one time span of a rank, in predicted seconds. `what` is the kind of the span, as in
  * xd_simulation_events. */
 typedef void xd_predicted_event(void *ctx, int rank, char what, double from, double to);
 /* Predicts as xd_predict does, and calls `on_event` for the time spans of the simulated denoising
  * steps. */
-xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_request *r,
-                            const xd_parallel *a, int ranks, const xd_machine *m,
-                            xd_predicted_event *on_event, void *cookie, xd_err *e);
+xd_status    xd_predict_events(xd_prediction *f, const xd_context *base, const xd_request *r,
+                               const xd_parallel *a, int ranks, const xd_machine *m,
+                               xd_predicted_event *on_event, void *cookie, xd_err *e);
 
 #endif

@@ -10,11 +10,11 @@
 #include "pipeline/loop.h"
 #include "pipeline/work.h"
 
-typedef struct rank_work {      /* `work` must be first: xd_context.work points to it */
+typedef struct rank_work { /* `work` must be first: xd_context.work points to it */
     xd_work              work;
     const xd_need       *need;
     const xd_part_bytes *bytes;
-    double               sent;  /* bytes of the parts so far */
+    double               sent; /* bytes of the parts so far */
 } rank_work;
 
 static rank_work *work_of(const xd_job *j)
@@ -67,7 +67,7 @@ static xd_status decode(xd_job *j, xd_arena *a, const float *lat, float **rgb, x
 
 static xd_status deliver(xd_loop *l, int image, float *v[2], xd_err *e)
 {
-    (void)l, (void)image, (void)v, (void)e;     /* the loop frees what was not delivered */
+    (void)l, (void)image, (void)v, (void)e; /* the loop frees what was not delivered */
     return XD_OK;
 }
 
@@ -88,7 +88,9 @@ xd_status xd_predict_messages(xd_job *j, xd_prompts *w, const xd_need *need,
 {
     const xd_logger *log = xd_log_enter(NULL);
     rank_work        here = { .work = { prepare, count, encode_text, encode_clip, denoise, decode,
-                                        deliver }, .need = need, .bytes = bytes };
+                                        deliver },
+                              .need = need,
+                              .bytes = bytes };
     xd_loop          l = { .j = j, .w = w };
     xd_memory_limits room;
     j->ctx->work = &here.work;

@@ -58,11 +58,10 @@ int xd_predict_exact(xd_prediction *f, xd_job *j, xd_request *played)
     const int64_t interval = j->r->savings.reference_interval;
     f->keeps_refs = xd_job_keeps_references(j);
     f->fast_attn = xd_fast_attn_is_on(j);
-    int warm = f->stale ? xd_plan_exact(&f->plan)
-                        : f->keeps_refs || f->fast_attn ? 1 : f->steps;
+    int warm = f->stale ? xd_plan_exact(&f->plan) : f->keeps_refs || f->fast_attn ? 1 : f->steps;
     for (int i = 0; i < f->steps; i++) {
-        int n = i - xd_job_dit_begin(j, i);
-        int exact = n < warm || (f->keeps_refs && interval && n % interval == 0);
+        int                 n = i - xd_job_dit_begin(j, i);
+        int                 exact = n < warm || (f->keeps_refs && interval && n % interval == 0);
         xd_predicted_steps *of = &f->of[xd_job_passes(j, i)];
         f->exact += exact;
         of->exact += exact;

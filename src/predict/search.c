@@ -30,8 +30,10 @@ static xd_status not_read(const char *text, const char *at, xd_err *e)
 {
     xd_text_buf b = { 0 };
     list_words(&b);
-    xd_status s = xd_fail(e, XD_EINVAL, "the plan \"%s\" is invalid at \"%s\"; use \"auto\" "
-                          "or degrees such as u2r2pp2cfg2, with %s", text, at, b.p ? b.p : "");
+    xd_status s = xd_fail(e, XD_EINVAL,
+                          "the plan \"%s\" is invalid at \"%s\"; use \"auto\" "
+                          "or degrees such as u2r2pp2cfg2, with %s",
+                          text, at, b.p ? b.p : "");
     xd_buf_free(&b);
     return s;
 }
@@ -113,7 +115,7 @@ static void try_plan(hunt *h, xd_parallel a)
     xd_text_buf name = { 0 }, flags = { 0 };
     xd_plan_name(&a, &h->ctx->model.dit_info, &name);
     xd_plan_flags(&a, &h->ctx->model.dit_info, &flags);
-    xd_buf_add(&flags, "%s", "");       /* makes the text "" if there are no flags */
+    xd_buf_add(&flags, "%s", ""); /* makes the text "" if there are no flags */
     h->failed |= name.failed || flags.failed;
     c->name = name.p, c->flags = flags.p;
     xd_status s = xd_predict(&c->f, h->ctx, h->r, &a, h->ranks, h->m, &c->why);
@@ -134,7 +136,8 @@ static void try_patches(hunt *h, xd_parallel a)
         if (h->fixed->num_pipeline_patch && k > 1)
             break;
         a.num_pipeline_patch = h->fixed->num_pipeline_patch ? h->fixed->num_pipeline_patch
-                                                            : P > 1 ? k * P : 0;
+                               : P > 1                      ? k * P
+                                                            : 0;
         if (xd_plan_patches(&a) > 1 && !a.warmup_steps)
             a.warmup_steps = 1;
         try_plan(h, a);
@@ -201,13 +204,13 @@ xd_status xd_search_plans(xd_search *s, const xd_context *ctx, const xd_request 
     if (ranks > MOST_ONE || (ranks > MOST && xd_parallel_ranks(fixed) != ranks))
         return xd_fail(e, XD_EINVAL,
                        "%d ranks have too many plans to predict; at most %d ranks are possible, or "
-                       "%d if all degrees are given", ranks, MOST, MOST_ONE);
+                       "%d if all degrees are given",
+                       ranks, MOST, MOST_ONE);
     walk_axes(&h, *fixed, 0, ranks);
     if (h.failed)
         return xd_fail(e, XD_ENOMEM, "no memory for the plans of %d ranks", ranks);
     if (!s->n)
-        return xd_fail(e, XD_EINVAL, "no plan for exactly %d ranks has the given degrees",
-                       ranks);
+        return xd_fail(e, XD_EINVAL, "no plan for exactly %d ranks has the given degrees", ranks);
     qsort(s->c, (size_t)s->n, sizeof *s->c, by_time);
     while (s->good < s->n && !s->c[s->good].why.code)
         s->good++;
@@ -216,8 +219,8 @@ xd_status xd_search_plans(xd_search *s, const xd_context *ctx, const xd_request 
     if (s->n == 1)
         return xd_fail(e, s->c[0].why.code, "the only plan for %d rank%s is not possible: %s",
                        ranks, ranks == 1 ? "" : "s", s->c[0].why.msg);
-    return xd_fail(e, s->c[0].why.code, "none of %d plans for %d ranks is possible; %s: %s",
-                   s->n, ranks, s->c[0].name, s->c[0].why.msg);
+    return xd_fail(e, s->c[0].why.code, "none of %d plans for %d ranks is possible; %s: %s", s->n,
+                   ranks, s->c[0].name, s->c[0].why.msg);
 }
 
 void xd_search_free(xd_search *s)

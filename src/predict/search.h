@@ -5,16 +5,16 @@
 #include "predict/predict.h"
 
 typedef struct xd_candidate {
-    xd_parallel   parallel;     /* the degrees and options of the plan */
+    xd_parallel   parallel; /* the degrees and options of the plan */
     /* The prediction of the plan. If the plan is refused, some fields of the prediction are not
      * set. */
     xd_prediction f;
-    xd_err        why;          /* why the plan was refused; code XD_OK: it was not refused */
+    xd_err        why;   /* why the plan was refused; code XD_OK: it was not refused */
     char         *flags; /* malloc'ed flags, such as "--ulysses_degree 2 --use_parallel_vae" */
-    char         *name;         /* malloc'ed short name, such as "u2r2pp2cfg2" */
+    char         *name;  /* malloc'ed short name, such as "u2r2pp2cfg2" */
 } xd_candidate;
 
-enum { XD_SEARCH_MOST = 128 };  /* max ranks of a search in which some degrees are not fixed */
+enum { XD_SEARCH_MOST = 128 }; /* max ranks of a search in which some degrees are not fixed */
 
 typedef struct xd_search {
     xd_candidate *c; /* [n] malloc'ed plans: the fastest plan first, refused plans last */

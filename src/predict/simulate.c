@@ -25,13 +25,13 @@ typedef enum ev_kind {
 typedef struct event {
     ev_kind what;
     int     group, peer;
-    double  after_s;            /* seconds that the rank computes before the event */
+    double  after_s; /* seconds that the rank computes before the event */
     /* number of the message or, for EV_MARK, of the mark; size of the message in bytes */
     int64_t number, bytes;
     int64_t to; /* for EV_MEETS: index in `pool` of the array with the bytes sent to each rank */
 } event;
 
-typedef struct team {           /* a group of ranks, as recorded by one of its members */
+typedef struct team { /* a group of ranks, as recorded by one of its members */
     /* `at` is the index of this group among the groups of all ranks */
     int      color, rank, size, at;
     /* [size]: how many messages this rank has sent to, and received from, each member */
@@ -39,55 +39,64 @@ typedef struct team {           /* a group of ranks, as recorded by one of its m
     int64_t  met;
 } team;
 
-typedef struct stretch { char what; double from, to; } stretch;
+typedef struct stretch {
+    char   what;
+    double from, to;
+} stretch;
 /* A message of a rank; `busy` is the rank's computing time, in seconds, before the message. */
 typedef struct open_message {
-    int group, peer; ev_kind what; int64_t seq; double gone, busy;
-    int begun;                  /* all members before this index have begun the message */
+    int     group, peer;
+    ev_kind what;
+    int64_t seq;
+    double  gone, busy;
+    int     begun; /* all members before this index have begun the message */
 } open_message;
 
 typedef struct record {
-    event   *ev;
-    int64_t  nev, cap, next;
-    team    *team;
-    int      nteam;
-    int64_t *pool, npool, poolcap;
-    open_message *message;      /* [messages + 1], where the index is the number of the message */
-    int64_t  nmessage;
+    event        *ev;
+    int64_t       nev, cap, next;
+    team         *team;
+    int           nteam;
+    int64_t      *pool, npool, poolcap;
+    open_message *message; /* [messages + 1], where the index is the number of the message */
+    int64_t       nmessage;
     /* the rank that this rank waits for, because that rank has not begun a message */
-    int      for_whom;
+    int           for_whom;
     /* time of the rank's clock; computing time that already counts as slowed down, both in
      * seconds */
-    double   t, slowed;
-    double  *mark;              /* [nmark]: times at which the rank reached the marks, in seconds */
-    int      nmark;
-    stretch *stretches;
-    int64_t  nstretches, stretch_cap;
+    double        t, slowed;
+    double       *mark; /* [nmark]: times at which the rank reached the marks, in seconds */
+    int           nmark;
+    stretch      *stretches;
+    int64_t       nstretches, stretch_cap;
     stretch *flights; /* intervals from the start to the arrival of each message to this rank */
     int64_t  nflights, flight_cap;
     xd_lane  lane;
 } record;
 
-typedef struct news { double start, takes, arrival, lost; } news;       /* times of a message */
+typedef struct news { double start, takes, arrival, lost; } news; /* times of a message */
 /* A slot of the hash table of messages; an empty slot has key 0. */
-typedef struct slot { uint64_t key; news n; } slot;
+typedef struct slot {
+    uint64_t key;
+    news     n;
+} slot;
 
 struct xd_simulation {
     const xd_machine *m;
-    int      n, now; /* number of ranks; index of the rank whose events are being recorded */
-    record  *s;
+    int         n, now; /* number of ranks; index of the rank whose events are being recorded */
+    record     *s;
     xd_recorder rec;
-    double (*seconds)(void *ctx);
-    void    *ctx;
-    int      failed;            /* 1: memory was too short for a record or a message */
-    slot    *map;
-    int64_t  cap, used;
-    int     *member; /* [nteams][n]: the members of each group, as indices among all ranks */
-    int      nteams;
+    double      (*seconds)(void *ctx);
+    void       *ctx;
+    int         failed; /* 1: memory was too short for a record or a message */
+    slot       *map;
+    int64_t     cap, used;
+    int        *member; /* [nteams][n]: the members of each group, as indices among all ranks */
+    int         nteams;
     /* Times at which the ports for sending (out) and for receiving (in) become free: first those of
      * the n ranks, then those of the hosts. `bus` has the times at which the bus of each host
      * becomes free. */
-    double  *out, *in, *bus;
+    double     *out, *in, *bus;
 };
 
 /* ---- growing arrays ----------------------------------------------------------------------- */
@@ -133,8 +142,8 @@ static double take_lap(xd_simulation *p)
 static void on_group(void *cookie, int id, int color, int rank, int size)
 {
     xd_simulation *p = cookie;
-    record  *s = own_record(p);
-    team    *t = realloc(s->team, (size_t)(id + 1) * sizeof *t);
+    record        *s = own_record(p);
+    team          *t = realloc(s->team, (size_t)(id + 1) * sizeof *t);
     if (!t) {
         p->failed = 1;
         return;
@@ -152,9 +161,9 @@ static void on_begin(void *cookie, int64_t number, int group, xd_message what, i
                      const int64_t *bytes)
 {
     xd_simulation *p = cookie;
-    record  *s = own_record(p);
-    int      n = what == XD_MESSAGE_COLLECTIVE ? s->team[group].size : 1;
-    event    ev = { (ev_kind)what, group, peer, take_lap(p), number, *bytes, s->npool };
+    record        *s = own_record(p);
+    int            n = what == XD_MESSAGE_COLLECTIVE ? s->team[group].size : 1;
+    event          ev = { (ev_kind)what, group, peer, take_lap(p), number, *bytes, s->npool };
     s->nmessage = number;
     if (!grow_array(p, &s->pool, &s->poolcap, s->npool + n, sizeof *s->pool))
         return;
@@ -179,7 +188,7 @@ void xd_simulation_mark(xd_simulation *p, int mark)
 xd_status xd_simulation_open(xd_simulation **out, int ranks, const xd_machine *m, xd_err *e)
 {
     xd_simulation *p = *out = calloc(1, sizeof *p);
-    int      hosts = ranks / (m->ranks > 0 ? m->ranks : 1) + 1;
+    int            hosts = ranks / (m->ranks > 0 ? m->ranks : 1) + 1;
     if (p) {
         p->m = m;
         p->n = ranks;
@@ -357,9 +366,9 @@ static void begin_message(xd_simulation *p, int r, const event *ev)
         m->seq = t->got[ev->peer]++;
     } else if (ev->what == EV_SENDS) {
         m->seq = t->sent[ev->peer]++;
-        m->gone =
-            send_message(p, r, who[ev->peer], key_of(t->at, t->rank, ev->peer, EV_SENDS, m->seq),
-                         (double)ev->bytes);
+        m->gone = send_message(p, r, who[ev->peer],
+                               key_of(t->at, t->rank, ev->peer, EV_SENDS, m->seq),
+                               (double)ev->bytes);
     } else {
         m->seq = t->met++;
         for (int i = 1; i < t->size; i++) {
@@ -408,9 +417,9 @@ static int end_message(xd_simulation *p, int r, const event *ev)
     record       *s = &p->s[r];
     open_message *m = &s->message[ev->number];
     const team   *t = &s->team[m->group];
-    news                all = { INFINITY, 0, m->gone, 0 };
-    int                 from = m->what == EV_MEETS ? 0 : m->peer;
-    int                 last = m->what == EV_MEETS ? t->size - 1 : m->peer;
+    news          all = { INFINITY, 0, m->gone, 0 };
+    int           from = m->what == EV_MEETS ? 0 : m->peer;
+    int           last = m->what == EV_MEETS ? t->size - 1 : m->peer;
     if (m->what == EV_SENDS) {
         spend_until(p, s, 'w', m->gone);
         return 1;
@@ -424,8 +433,8 @@ static int end_message(xd_simulation *p, int r, const event *ev)
         all = (news){ fmin(all.start, in->n.start), fmax(all.takes, in->n.takes),
                       fmax(all.arrival, in->n.arrival), fmax(all.lost, in->n.lost) };
     }
-    if (all.takes > 0 && grow_array(p, &s->flights, &s->flight_cap, s->nflights,
-                                    sizeof *s->flights))
+    if (all.takes > 0 &&
+        grow_array(p, &s->flights, &s->flight_cap, s->nflights, sizeof *s->flights))
         s->flights[s->nflights++] = (stretch){ 'm', all.start, all.arrival };
     spend_until(p, s, 'w', fmax(all.arrival, s->t) + slowdown(s, m, &all));
     return 1;

@@ -13,21 +13,21 @@
 
 typedef struct xd_simulation xd_simulation;
 
-xd_status xd_simulation_open(xd_simulation **p, int ranks, const xd_machine *m, xd_err *e);
-void      xd_simulation_close(xd_simulation **p);
+xd_status          xd_simulation_open(xd_simulation **p, int ranks, const xd_machine *m, xd_err *e);
+void               xd_simulation_close(xd_simulation **p);
 /* Starts the record of rank `rank`. Returns the recorder for the rank's communicator; the pointer
  * is valid until the next call. Each call of the function `seconds` must return how many seconds
  * the rank has computed since the previous call. */
 const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*seconds)(void *ctx),
                                         void *ctx);
 /* In the record of the current rank, marks the current point in time with the number `mark`. */
-void      xd_simulation_mark(xd_simulation *p, int mark);
+void               xd_simulation_mark(xd_simulation *p, int mark);
 
-typedef struct xd_lane {        /* results of the simulation for one rank */
+typedef struct xd_lane { /* results of the simulation for one rank */
     /* Time at which the rank ends; seconds in which it computes; seconds in which it waits for
      * messages. */
-    double  end_s, busy_s, wait_s;
-    double  inside, between;    /* bytes sent to ranks of the same host; to other hosts */
+    double end_s, busy_s, wait_s;
+    double inside, between; /* bytes sent to ranks of the same host; to other hosts */
 } xd_lane;
 
 /* Runs the simulation and writes the results of all ranks to lane[ranks]. Returns XD_EINVAL if the

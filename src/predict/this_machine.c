@@ -121,7 +121,7 @@ static double measured_reading(void)
 
 void xd_machine_oversubscribe(xd_machine *m)
 {
-    int       ranks, cores;
+    int             ranks, cores;
     xd_rates *const rates[] = { &m->f32, &m->bf16 };
     xd_comm_share(&ranks, &cores);
     double k = (double)m->ranks * m->threads / cores;
@@ -138,10 +138,18 @@ void xd_machine_oversubscribe(xd_machine *m)
  * of the peak, because memory accesses and exponentials are slower relative to this peak. */
 static void guess_rates(xd_rates *r, double peak, int threads, int tiles)
 {
-    *r = (xd_rates){ .gemm = 0.92 * peak, .gemm_rows = 1, .attn = { 0.74 * peak, 0.82 * peak },
-                     .attn_keys = 12, .conv = 0.78 * peak, .bytes = 30e9 * threads, .call_s = 1e-6,
-                     .norm = 10e9 * threads, .gnorm = 3.5e9 * threads,
-                     .act = 6e9 * threads, .weights = 15e9 * threads, .attn_rows = 12 };
+    *r = (xd_rates){ .gemm = 0.92 * peak,
+                     .gemm_rows = 1,
+                     .attn = { 0.74 * peak, 0.82 * peak },
+                     .attn_keys = 12,
+                     .conv = 0.78 * peak,
+                     .bytes = 30e9 * threads,
+                     .call_s = 1e-6,
+                     .norm = 10e9 * threads,
+                     .gnorm = 3.5e9 * threads,
+                     .act = 6e9 * threads,
+                     .weights = 15e9 * threads,
+                     .attn_rows = 12 };
     if (!tiles)
         return;
     r->gemm = 0.46 * peak;
@@ -196,9 +204,13 @@ double xd_machine_device_room(const xd_dev *dev, double have)
  * of a GEMM, and `copies` is the measured rate of copies in bytes/s. */
 static void guess_device_rates(xd_rates *r, double product, double copies)
 {
-    *r = (xd_rates){ .gemm = 0.9 * product, .gemm_rows = 160,
-                     .attn = { 0.5 * product, 0.5 * product }, .attn_keys = 200,
-                     .conv = 0.3 * product, .bytes = copies, .call_s = 4e-6 };
+    *r = (xd_rates){ .gemm = 0.9 * product,
+                     .gemm_rows = 160,
+                     .attn = { 0.5 * product, 0.5 * product },
+                     .attn_keys = 200,
+                     .conv = 0.3 * product,
+                     .bytes = copies,
+                     .call_s = 4e-6 };
 }
 
 /* Estimates the rates of a device that was not measured by `xdit probe`. A known device gets its
@@ -240,14 +252,14 @@ static void share_device(xd_machine *m, int ranks)
 xd_status xd_machine_of_devices(xd_machine *m, xd_dev *dev, const char *device, int ranks,
                                 xd_err *e)
 {
-    char        path[4096], product[100] = "", kind[32] = "";
-    size_t      have = 0, total = 0;
+    char   path[4096], product[100] = "", kind[32] = "";
+    size_t have = 0, total = 0;
     snprintf(kind, sizeof kind, "%.*s", (int)strcspn(dev->name, ":"), dev->name);
     device = device && strcmp(device, "auto") != 0 ? device : kind;
     int shared = ranks > 1 && strchr(device, ':');
     memset(m, 0, sizeof *m);
     int measured = xd_machine_device_home(ranks, device, path, sizeof path) &&
-        read_measured(m, path, ranks, 0);
+                   read_measured(m, path, ranks, 0);
     dev->mem->memory(dev, &have, &total);
     if (!measured) {
         memset(m, 0, sizeof *m);

@@ -7,9 +7,9 @@
 
 #include "base/clock.h"
 
-static const double PAUSE_S = 1e-3;     /* seconds between two polls for notices */
+static const double PAUSE_S = 1e-3; /* seconds between two polls for notices */
 
-typedef struct notice {         /* message that tells the failure of a rank */
+typedef struct notice { /* message that tells the failure of a rank */
     /* code: status of the rank that failed (0: no failure); rank: the number of this rank. */
     int32_t code, rank;
     char    msg[1000];
@@ -18,7 +18,7 @@ typedef struct notice {         /* message that tells the failure of a rank */
 struct xd_abort_notice {
     xd_comm *c;
     int      sent;
-    double   checked_s;         /* time of the last poll for notices */
+    double   checked_s; /* time of the last poll for notices */
     /* mine: the notice that this rank sends; received: [size]: the notices of the other ranks. */
     notice   mine, *received;
     /* [size]: for each other rank, `in` is the pending receive of a notice and `out` is the

@@ -7,7 +7,7 @@
 #include "ranks/world.h"
 #include "xdit/tools.h"
 
-enum { SHORTEST_US = 20, LONGEST_US = 2000 };   /* seconds: min and max pause between two polls */
+enum { SHORTEST_US = 20, LONGEST_US = 2000 }; /* seconds: min and max pause between two polls */
 
 struct xd_rank_group { xd_comm *comm; };
 

@@ -20,16 +20,16 @@ xd_status xd_world_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e)
     xd_err  sent = *e, lost = { .rank = -1 };
     if (c->size == 1)
         return mine;
-    if (xd_world_wait(c, c->ops->allreduce(c, xd_view(&who, XD_I32, 1, &one), XD_MIN),
-                      &lost) != XD_OK)
+    if (xd_world_wait(c, c->ops->allreduce(c, xd_view(&who, XD_I32, 1, &one), XD_MIN), &lost) !=
+        XD_OK)
         goto out_of_step;
     if (who == INT32_MAX)
         return XD_OK;
     sent.code = mine;
     if (sent.rank < 0)
         sent.rank = me;
-    if (xd_world_wait(c, c->ops->bcast(c, xd_view(&sent, XD_U8, 1, &size), who % c->size),
-                      &lost) != XD_OK)
+    if (xd_world_wait(c, c->ops->bcast(c, xd_view(&sent, XD_U8, 1, &size), who % c->size), &lost) !=
+        XD_OK)
         goto out_of_step;
     *e = sent;
     return sent.code;
@@ -99,8 +99,8 @@ int64_t xd_world_sent(const xd_world *w, int64_t since)
     int64_t  one = 1, bytes = c->traffic->bytes - since;
     xd_err   e = { 0 };
     if (c->size > 1 &&
-        xd_world_wait(c, c->ops->allreduce(c, xd_view(&bytes, XD_I64, 1, &one), XD_SUM),
-                      &e) != XD_OK)
+        xd_world_wait(c, c->ops->allreduce(c, xd_view(&bytes, XD_I64, 1, &one), XD_SUM), &e) !=
+            XD_OK)
         return -1;
     return bytes;
 }

@@ -11,12 +11,12 @@
 #include "ranks/abort_notice.h"
 
 typedef struct xd_world {
-    xd_comm  *all, *used; /* all: group of all ranks; used: group of the ranks that the plan uses */
-    xd_comm  *host;             /* group of those used ranks that are on this host */
-    xd_abort_notice *abort_notice;      /* abort notices between `used`; NULL with one rank */
+    xd_comm *all, *used; /* all: group of all ranks; used: group of the ranks that the plan uses */
+    xd_comm *host;       /* group of those used ranks that are on this host */
+    xd_abort_notice *abort_notice; /* abort notices between `used`; NULL with one rank */
     /* Number of the lowest of the `used` ranks that is on this host; set when memory is planned. */
-    int       lowest;
-    int       idle;             /* 1: the plan does not use this rank */
+    int              lowest;
+    int              idle; /* 1: the plan does not use this rank */
 } xd_world;
 
 /* Waits for one message. Returns XD_ECOMM, with the communicator's error message, if the message

@@ -24,10 +24,10 @@ static void report_number(xd_fact *fact, void *cookie, const char *name, size_t 
 
 void xd_about(xd_fact *fact, void *cookie)
 {
-    xd_err      e = { 0 };
-    xd_dev     *d = NULL;
-    size_t      machine = 0, process = 0;
-    char       *hub = xd_model_hub();
+    xd_err  e = { 0 };
+    xd_dev *d = NULL;
+    size_t  machine = 0, process = 0;
+    char   *hub = xd_model_hub();
     xd_dev_about(fact, cookie);
     xd_comm_about(fact, cookie);
     xd_image_about(fact, cookie);
@@ -105,9 +105,9 @@ xd_status xd_ping(xd_pinged *out, xd_err *e)
     xd_pinged own = { 0 }, *p = &own;
     if (xd_record_write(out, &own, sizeof own, "xd_pinged", e) != XD_OK)
         return XD_EINVAL;
-    xd_comm  *c = NULL;
-    uint8_t  *buf = malloc(LONG_BYTES);
-    double    round_s = 0, long_s = 1;
+    xd_comm *c = NULL;
+    uint8_t *buf = malloc(LONG_BYTES);
+    double   round_s = 0, long_s = 1;
     if (!buf)
         return xd_fail(e, XD_ENOMEM, "no memory for a message of %d bytes", LONG_BYTES);
     xd_status s = xd_comm_world(&c, "mpi", e);
@@ -120,7 +120,8 @@ xd_status xd_ping(xd_pinged *out, xd_err *e)
     }
     if (s == XD_OK) {
         c->ops->barrier(c);
-        *p = (xd_pinged){ .ranks = c->size, .latency_s = round_s / 2,
+        *p = (xd_pinged){ .ranks = c->size,
+                          .latency_s = round_s / 2,
                           .bytes_s = 2.0 * LONG_BYTES / long_s };
     }
     if (s != XD_ECOMM)

@@ -39,7 +39,7 @@
 
 enum { MAXRUNS = 64, SIDE = 2048 };
 
-typedef struct probe {          /* a GEMM of square matrices, SIDE x SIDE */
+typedef struct probe { /* a GEMM of square matrices, SIDE x SIDE */
     xd_weight w;
     xd_tensor in, out;
     void     *tmp;
@@ -48,19 +48,19 @@ typedef struct probe {          /* a GEMM of square matrices, SIDE x SIDE */
 
 typedef struct bench {
     const xd_bench_args *a;
-    xd_engine  *g;
-    xd_job      job;
-    xd_profile  prof;
-    xd_dev     *meter;          /* count device, which counts flops and bytes for `prof` */
-    double      peak;           /* current peak rate in registers, GFLOP/s */
-    double      gemm;           /* rate of the fastest large GEMM, GFLOP/s; 0: not measured */
-    double      lo, hi;         /* seconds of a part's fastest and slowest run */
-    double      kernels;        /* seconds that the median run spends in kernels */
-    int         runs;
-    probe       probe;
-    int         parts;          /* number of parts printed so far */
-    size_t      whole;          /* bytes of a part's weights if blocks do not share storage */
-    size_t      predicted;      /* predicted maximum memory of the weights and arenas in bytes */
+    xd_engine           *g;
+    xd_job               job;
+    xd_profile           prof;
+    xd_dev              *meter;   /* count device, which counts flops and bytes for `prof` */
+    double               peak;    /* current peak rate in registers, GFLOP/s */
+    double               gemm;    /* rate of the fastest large GEMM, GFLOP/s; 0: not measured */
+    double               lo, hi;  /* seconds of a part's fastest and slowest run */
+    double               kernels; /* seconds that the median run spends in kernels */
+    int                  runs;
+    probe                probe;
+    int                  parts; /* number of parts printed so far */
+    size_t               whole; /* bytes of a part's weights if blocks do not share storage */
+    size_t predicted;           /* predicted maximum memory of the weights and arenas in bytes */
 } bench;
 
 void xd_bench_print(const xd_bench_args *a, const char *fmt, ...)
@@ -87,11 +87,10 @@ xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err
         return XD_OK;
     for (p += strspn(p, " ,"); *p; p += strcspn(p, " ,"), p += strspn(p, " ,"), n++)
         if (!xd_list_has_n(known, p, strcspn(p, " ,")))
-            return xd_fail(e, XD_EINVAL,
-                           "--parts has '%.*s'; it must be a list of names from: %s",
+            return xd_fail(e, XD_EINVAL, "--parts has '%.*s'; it must be a list of names from: %s",
                            (int)strcspn(p, " ,"), p, known);
-    return n ? XD_OK : xd_fail(e, XD_EINVAL, "--parts is empty; it must be a list of names in: %s",
-                               known);
+    return n ? XD_OK
+             : xd_fail(e, XD_EINVAL, "--parts is empty; it must be a list of names in: %s", known);
 }
 
 static double peak_now(const bench *b)
@@ -128,8 +127,12 @@ static xd_status open_probe(bench *b, xd_err *e)
     xd_tensor from = xd_view2(NULL, XD_F32, SIDE, SIDE);
     p->in = xd_view2(d->mem->get(d, (size_t)SIDE * SIDE * 4), b->g->ctx.type, SIDE, SIDE);
     p->out = xd_view2(d->mem->get(d, (size_t)SIDE * SIDE * 4), XD_F32, SIDE, SIDE);
-    p->w = (xd_weight){ .type = b->g->ctx.type, .out = SIDE, .in = SIDE, .kernel = { 1, 1, 1 },
-                        .stride = { 1, 1, 1 }, .groups = 1 };
+    p->w = (xd_weight){ .type = b->g->ctx.type,
+                        .out = SIDE,
+                        .in = SIDE,
+                        .kernel = { 1, 1, 1 },
+                        .stride = { 1, 1, 1 },
+                        .groups = 1 };
     p->w.bytes = d->ops->pack_size(d, &p->w);
     p->w.p = d->mem->get(d, p->w.bytes);
     xd_gemm a = gemm_of(p);
@@ -262,7 +265,8 @@ static double measure_median(bench *b, void (*fn)(void *ctx), void *ctx)
 static void report_json(bench *b, const char *name, const char *what, double s, double flops)
 {
     xd_text_buf t = { 0 };
-    xd_buf_add(&t, "%s{\"part\": \"%s\", \"what\": \"%s\", \"seconds\": %.6g, \"seconds_range\": "
+    xd_buf_add(&t,
+               "%s{\"part\": \"%s\", \"what\": \"%s\", \"seconds\": %.6g, \"seconds_range\": "
                "[%.6g, %.6g], \"runs\": %d, \"gflop\": %.6g, "
                "\"gflops\": %.5g, \"peak_gflops\": %.5g, \"share_of_peak\": %.4g, "
                "\"gemm_peak_gflops\": %.5g, \"share_of_gemm_peak\": %.4g, \"other_seconds\": "
@@ -275,10 +279,11 @@ static void report_json(bench *b, const char *name, const char *what, double s, 
         const xd_sample *o = &b->prof.op[i];
         if (!o->calls)
             continue;
-        xd_buf_add(&t, "%s{\"op\": \"%s\", \"calls\": %lld, \"seconds\": %.6g, \"gflop\": %.6g, "
-                   "\"share_of_peak\": %.4g, \"gbytes\": %.5g}", first ? "" : ", ",
-                   xd_op_name((xd_op)i), (long long)o->calls, o->seconds, o->flops / 1e9,
-                   o->flops / o->seconds / 1e9 / b->peak, o->bytes / 1e9);
+        xd_buf_add(&t,
+                   "%s{\"op\": \"%s\", \"calls\": %lld, \"seconds\": %.6g, \"gflop\": %.6g, "
+                   "\"share_of_peak\": %.4g, \"gbytes\": %.5g}",
+                   first ? "" : ", ", xd_op_name((xd_op)i), (long long)o->calls, o->seconds,
+                   o->flops / 1e9, o->flops / o->seconds / 1e9 / b->peak, o->bytes / 1e9);
         first = 0;
     }
     xd_buf_add(&t, "]}");
@@ -300,17 +305,19 @@ static void report_row(bench *b, const char *name, const char *what, double s)
         report_json(b, name, what, s, flops);
         return;
     }
-    xd_bench_print(b->a, "%-12s %-34s %9.2f ms [%.2f .. %.2f, %d runs] %9.2f GFLOP %8.1f GFLOP/s "
-                   "%5.1f %% of peak %.1f%s", name, what, s * 1e3, b->lo * 1e3, b->hi * 1e3,
-                   b->runs, flops / 1e9,
+    xd_bench_print(b->a,
+                   "%-12s %-34s %9.2f ms [%.2f .. %.2f, %d runs] %9.2f GFLOP %8.1f GFLOP/s "
+                   "%5.1f %% of peak %.1f%s",
+                   name, what, s * 1e3, b->lo * 1e3, b->hi * 1e3, b->runs, flops / 1e9,
                    flops / s / 1e9, 100 * flops / s / 1e9 / b->peak, b->peak, gemm);
     for (int i = 0; i < XD_NOPS; i++) {
         const xd_sample *o = &b->prof.op[i];
         if (o->calls && o->flops > 0)
-            xd_bench_print(b->a, "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.1f "
-                           "GFLOP/s %5.1f %% of peak", xd_op_name((xd_op)i),
-                           (long long)o->calls,
-                           o->seconds * 1e3, 100 * o->seconds / s, o->flops / o->seconds / 1e9,
+            xd_bench_print(b->a,
+                           "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.1f "
+                           "GFLOP/s %5.1f %% of peak",
+                           xd_op_name((xd_op)i), (long long)o->calls, o->seconds * 1e3,
+                           100 * o->seconds / s, o->flops / o->seconds / 1e9,
                            100 * o->flops / o->seconds / 1e9 / b->peak);
         else if (o->calls)
             xd_bench_print(b->a, "    %-12s %6lld calls %10.2f ms %5.1f %% of the time %8.2f GB/s",
@@ -371,16 +378,18 @@ static xd_status room_on_device(const xd_dev *d, const xd_component *p, size_t m
     d->mem->memory((xd_dev *)(uintptr_t)d, &have, &total);
     if (need <= have)
         return XD_OK;
-    return xd_fail(e, XD_ENOMEM, "%s needs %s of memory of %s and %s are available: weights "
-                   "%s, activations %s, kernels %s", p->name, xd_size_text((double)need).s, d->name,
-                   xd_size_text((double)have).s, xd_size_text((double)p->count->packed).s,
-                   xd_size_text((double)more).s, xd_size_text((double)kernels).s);
+    return xd_fail(e, XD_ENOMEM,
+                   "%s needs %s of memory of %s and %s are available: weights "
+                   "%s, activations %s, kernels %s",
+                   p->name, xd_size_text((double)need).s, d->name, xd_size_text((double)have).s,
+                   xd_size_text((double)p->count->packed).s, xd_size_text((double)more).s,
+                   xd_size_text((double)kernels).s);
 }
 
 xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, int ranks, xd_err *e)
 {
     size_t machine, process, more = beside > p->count->work ? beside : p->count->work,
-           kernels = xd_dev_kernel_bytes(d);
+                             kernels = xd_dev_kernel_bytes(d);
     double own = (double)p->count->packed + (double)more, all = ranks * (own + (double)kernels);
     if (xd_dev_identity(d))
         return room_on_device(d, p, more, e);
@@ -388,8 +397,10 @@ xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, i
     int narrow = own > (double)process;
     if (!narrow && all <= (double)machine)
         return XD_OK;
-    return xd_fail(e, XD_ENOMEM, "%s needs %s of %s and %s are available: weights %s, activations "
-                   "%s, kernels %s", p->name, xd_size_text(narrow ? own : all).s,
+    return xd_fail(e, XD_ENOMEM,
+                   "%s needs %s of %s and %s are available: weights %s, activations "
+                   "%s, kernels %s",
+                   p->name, xd_size_text(narrow ? own : all).s,
                    narrow ? "address space (ulimit -v), without that of kernels," : "memory",
                    xd_size_text((double)(narrow ? process : machine)).s,
                    xd_size_text((double)p->count->packed).s, xd_size_text((double)more).s,
@@ -433,12 +444,12 @@ static void predict_step(bench *b, const xd_component *p, size_t tmp)
 }
 
 typedef struct text_run {
-    xd_exec       x;
+    xd_exec             x;
     const xd_component *p;
-    int32_t      *ids;
-    int64_t       n;
-    xd_text_read  read;
-    xd_text_image images[XD_MAXREFS];
+    int32_t            *ids;
+    int64_t             n;
+    xd_text_read        read;
+    xd_text_image       images[XD_MAXREFS];
 } text_run;
 
 static void run_text(void *ctx)
@@ -453,14 +464,14 @@ static void run_text(void *ctx)
 /* Measures text encoder k of the model. */
 static xd_status bench_text(bench *b, int k, xd_err *e)
 {
-    xd_component  *p = &b->g->ctx.model.text[k];
-    text_run  t = { .p = p, .n = xd_prompts_most_ids(&b->job, k) };
-    xd_layout lay = { .len = { t.n }, .grid = { 1, 1, t.n }, .npatch = 1, .nsp = 1 };
-    xd_arena  a;
-    size_t    bytes = 0;
-    int       share;
-    char      what[64];
-    xd_status s = count_component(b, p, &share, e);
+    xd_component *p = &b->g->ctx.model.text[k];
+    text_run      t = { .p = p, .n = xd_prompts_most_ids(&b->job, k) };
+    xd_layout     lay = { .len = { t.n }, .grid = { 1, 1, t.n }, .npatch = 1, .nsp = 1 };
+    xd_arena      a;
+    size_t        bytes = 0;
+    int           share;
+    char          what[64];
+    xd_status     s = count_component(b, p, &share, e);
     if (s == XD_OK)
         s = xd_prompts_count(&b->job, k, &t.n, 1, &bytes, e);
     if (s == XD_OK)
@@ -520,14 +531,19 @@ static void bench_blocks(bench *b, step_run *r)
     const xd_net *n = r->f.net;
     xd_exec      *x = &r->f.x;
     size_t        mark = xd_arena_mark(x->tmp);
-    xd_input      in = { .lat = r->f.lat, .cond = &r->f.cond[0], .t = b->job.samp.time[0],
-                         .guidance = b->job.distilled, .extra = r->f.extra, .ref = r->f.ref,
+    xd_input      in = { .lat = r->f.lat,
+                         .cond = &r->f.cond[0],
+                         .t = b->job.samp.time[0],
+                         .guidance = b->job.distilled,
+                         .extra = r->f.extra,
+                         .ref = r->f.ref,
                          .size = { (double)b->job.size[0], (double)b->job.size[1] } };
     if (b->g->ctx.model.dit_info.txt_flows)
         in.txt = r->f.cond[0].tok;
     memset(r->f.local, 0, b->g->ctx.model.dit_info.local_size);
-    r->s = (xd_state){ .h = r->f.h[0], .local = r->f.local, .kept = r->f.kept[0],
-                       .skips = r->f.skip[0] };
+    r->s = (xd_state){
+        .h = r->f.h[0], .local = r->f.local, .kept = r->f.kept[0], .skips = r->f.skip[0]
+    };
     r->dit = dit;
     if (dit->read)
         dit->read(x, n, &in, r->s.kept);
@@ -554,16 +570,16 @@ static void bench_blocks(bench *b, step_run *r)
 
 static xd_status bench_step(bench *b, xd_err *e)
 {
-    xd_engine *g = b->g;
-    xd_component   *p = &g->ctx.model.dit;
-    int64_t    n = xd_prompts_most_rows(&b->job), len[XD_MAXPASS] = { n, n };
-    step_run   r;
-    xd_arena   a;
-    size_t     bytes = 0, links = 0;
-    int        share;
-    char       what[112];
-    xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
-    xd_status  s = count_component(b, p, &share, e);
+    xd_engine    *g = b->g;
+    xd_component *p = &g->ctx.model.dit;
+    int64_t       n = xd_prompts_most_rows(&b->job), len[XD_MAXPASS] = { n, n };
+    step_run      r;
+    xd_arena      a;
+    size_t        bytes = 0, links = 0;
+    int           share;
+    char          what[112];
+    xd_cond       cond[XD_MAXPASS] = { { .tok = { 0 } } };
+    xd_status     s = count_component(b, p, &share, e);
     if (s == XD_OK)
         s = xd_denoise_count(&b->job, len, &bytes, &links, e);
     if (s == XD_OK)
@@ -571,17 +587,16 @@ static xd_status bench_step(bench *b, xd_err *e)
     if (s == XD_OK)
         s = xd_bench_text(&cond[0], &b->job, e);
     cond[1] = cond[0];
-    if (s == XD_OK)   /* the arena has an eighth more than a step needs, for timing single blocks */
+    if (s == XD_OK) /* the arena has an eighth more than a step needs, for timing single blocks */
         s = xd_device_arena_open(&a, g->ctx.dev, bytes + bytes / 8, e);
     if (s == XD_OK) {
         xd_denoise_open(&r.f, &b->job, &b->prof.w.dev, &g->ctx.topo, &a, &p->w->net, cond);
         xd_denoise_noise(&r.f, 0, 0);
         char refs[40] = "";
         if (b->job.nrefs)
-            snprintf(refs, sizeof refs, ", %lld of an image",
-                     (long long)b->job.lay.len[XD_REF]);
-        snprintf(what, sizeof what, "%lld tokens, %lld of text%s, 1 pass",
-                 (long long)b->job.tokens, (long long)n, refs);
+            snprintf(refs, sizeof refs, ", %lld of an image", (long long)b->job.lay.len[XD_REF]);
+        snprintf(what, sizeof what, "%lld tokens, %lld of text%s, 1 pass", (long long)b->job.tokens,
+                 (long long)n, refs);
         report_stage(b, what, 0);
         if (xd_bench_wants(b->a, "step"))
             report_row(b, "step", what, measure_median(b, run_pass, &r));
@@ -612,14 +627,14 @@ static void run_vae(void *ctx)
 
 static xd_status bench_vae(bench *b, xd_err *e)
 {
-    xd_component  *p = &b->g->ctx.model.vae;
-    int64_t   nlat = b->job.numbers, npix = b->job.frames * b->job.size[0] * b->job.size[1] * 3;
-    vae_run r = { .j = &b->job, .net = &p->w->net };
-    xd_arena  a;
-    size_t    bytes = 0, pixels = (size_t)(nlat + npix) * sizeof(float);
-    int       share;
-    char      what[64];
-    xd_status s = count_component(b, p, &share, e);
+    xd_component *p = &b->g->ctx.model.vae;
+    int64_t       nlat = b->job.numbers, npix = b->job.frames * b->job.size[0] * b->job.size[1] * 3;
+    vae_run       r = { .j = &b->job, .net = &p->w->net };
+    xd_arena      a;
+    size_t        bytes = 0, pixels = (size_t)(nlat + npix) * sizeof(float);
+    int           share;
+    char          what[64];
+    xd_status     s = count_component(b, p, &share, e);
     if (s == XD_OK)
         s = xd_vae_decode_count(&b->job, &bytes, e);
     if (s == XD_OK)
@@ -660,7 +675,7 @@ void xd_bench_decode_name(char *what, size_t size, const xd_job *j)
 void xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g)
 {
     static const char *const prompt[] = { "" };
-    const char *file = xd_json_text(xd_json_get(g->ctx.model.sched, "_class_name"));
+    const char              *file = xd_json_text(xd_json_get(g->ctx.model.sched, "_class_name"));
     xd_request_init(r);
     r->prompts = prompt;
     r->nprompts = 1;
@@ -677,19 +692,24 @@ static xd_status open_bench(bench *b, xd_request *r, xd_err *e)
 {
     const xd_bench_args *a = b->a;
     xd_open_args         o = { .size = sizeof o,
-                               .model = a->config, .dtype = a->dtype, .device = a->device,
-                       .weights_dtype = a->weights_dtype,
-                       .text_weights_dtype = a->text_weights_dtype,
-                               .threads = a->threads, .bind = a->bind, .log = a->log,
+                               .model = a->config,
+                               .dtype = a->dtype,
+                               .device = a->device,
+                               .weights_dtype = a->weights_dtype,
+                               .text_weights_dtype = a->text_weights_dtype,
+                               .threads = a->threads,
+                               .bind = a->bind,
+                               .log = a->log,
                                .cookie = a->cookie,
-                               .log_level = a->log_level, .layers = a->layers };
-    xd_status s = xd_open_with(&b->g, &o, XD_FOR_BENCH | (a->random_weights ? 0 : XD_WITH_FILES),
-                               e);
+                               .log_level = a->log_level,
+                               .layers = a->layers };
+    xd_status            s =
+        xd_open_with(&b->g, &o, XD_FOR_BENCH | (a->random_weights ? 0 : XD_WITH_FILES), e);
     if (s != XD_OK)
         return s;
     xd_bench_request(r, a, b->g);
     s = xd_job_open(&b->job, &b->g->ctx, r, e);
-    b->job.boundary = -1;       /* if the model has two transformers, only the first is measured */
+    b->job.boundary = -1; /* if the model has two transformers, only the first is measured */
     if (s == XD_OK)
         s = xd_dev_open_count(&b->meter, NULL, e);
     if (s == XD_OK)
@@ -705,12 +725,12 @@ static void report_machine(bench *b)
     if (copies > 0)
         snprintf(memory, sizeof memory, ", copies in memory %.0f GB/s", 1e-9 * copies);
     if (b->a->json)
-        xd_bench_print(b->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, "
+        xd_bench_print(b->a,
+                       "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, "
                        "\"dtype\": \"%s\", \"peak_gflops\": %.5g, \"memory_gbytes_per_s\": %.5g, "
                        "\"width\": %lld, \"height\": %lld, \"frames\": %lld, \"parts\": [",
                        xd_version(), d->name, xd_par_threads(), xd_dtype_name(b->g->ctx.type), peak,
-                       1e-9 * copies,
-                       (long long)b->job.size[1], (long long)b->job.size[0],
+                       1e-9 * copies, (long long)b->job.size[1], (long long)b->job.size[0],
                        (long long)b->job.frames);
     else
         xd_bench_print(b->a, "%s, %d threads, %s, peak of %s %.1f GFLOP/s%s", d->name,
@@ -726,9 +746,10 @@ static void report_memory(const bench *b)
         xd_bench_print(b->a, "], \"predicted_bytes\": %zu, \"max_rss_bytes\": %lld}", b->predicted,
                        (long long)u.ru_maxrss * 1024);
     else
-    xd_bench_print(b->a, "memory: %.3f GB predicted (weights + arena of the largest part), "
-                   "%.3f GB peak of the process", (double)b->predicted / 1e9,
-                       (double)u.ru_maxrss * 1024 / 1e9);
+        xd_bench_print(b->a,
+                       "memory: %.3f GB predicted (weights + arena of the largest part), "
+                       "%.3f GB peak of the process",
+                       (double)b->predicted / 1e9, (double)u.ru_maxrss * 1024 / 1e9);
 }
 
 static xd_status run_bench(const xd_bench_args *a, xd_err *e)
@@ -745,8 +766,8 @@ static xd_status run_bench(const xd_bench_args *a, xd_err *e)
         xd_plan_log_unused(&a->parallel, &a->parallel, &b.g->ctx.model.dit_info);
         report_machine(&b);
     }
-    for (int k = 0; s == XD_OK && k < b.g->ctx.model.recipe->ntext &&
-         xd_bench_wants(a, "text"); k++)
+    for (int k = 0; s == XD_OK && k < b.g->ctx.model.recipe->ntext && xd_bench_wants(a, "text");
+         k++)
         if (b.g->ctx.model.has_text[k])
             s = bench_text(&b, k, e);
     if (s == XD_OK && (xd_bench_wants(a, "step") || xd_bench_wants(a, "block")))

@@ -6,14 +6,14 @@
 #include "engine/engine.h"
 #include "pipeline/job.h"
 
-void   xd_bench_print(const xd_bench_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
-int    xd_bench_wants(const xd_bench_args *a, const char *part);
+void      xd_bench_print(const xd_bench_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
+int       xd_bench_wants(const xd_bench_args *a, const char *part);
 /* Refuses an empty list of benchmarks, and names that are not in the list `known`, for example
  * "step vae". */
 xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err *e);
-double xd_bench_median(double *v, int n); /* returns the median of n values; sorts v in place */
+double    xd_bench_median(double *v, int n); /* returns the median of n values; sorts v in place */
 /* Fills v with small values, the same values on all machines. */
-void   xd_bench_fill(float *v, int64_t n);
+void      xd_bench_fill(float *v, int64_t n);
 /* Makes a synthetic encoded prompt of maximum length. Call xd_bench_text_free also after a
  * failure. */
 xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_err *e);
@@ -25,10 +25,10 @@ void      xd_bench_text_free(xd_cond *c, xd_engine *g);
 xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, int ranks,
                         xd_err *e);
 /* Writes the name of the VAE benchmark for job j: "decode 49 x 720 x 480". */
-void   xd_bench_decode_name(char *what, size_t size, const xd_job *j);
+void      xd_bench_decode_name(char *what, size_t size, const xd_job *j);
 /* Makes the request that a benchmark runs, with the image size given in `a` and one of the
  * registered samplers. */
-void   xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g);
+void      xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g);
 
 /* Compares the time of work with a plan to the time of the same work on one rank. The call is
  * collective over all ranks. */

@@ -10,7 +10,10 @@
 #include "ranks/world.h"
 #include "report/quiet.h"
 
-static xd_comm *used_ranks(const xd_bench_pair *d) { return d->all.g->ctx.world.used; }
+static xd_comm *used_ranks(const xd_bench_pair *d)
+{
+    return d->all.g->ctx.world.used;
+}
 
 /* ---- waiting and agreeing ----------------------------------------------------------------- */
 
@@ -109,7 +112,7 @@ typedef struct verdict {
      * element 1 in all timed steps; elements 2 and 3 are the same two values, as counted before the
      * measurement. */
     int64_t *bytes;
-    int64_t  sum[2];            /* bytes that all ranks send in a step: [0] measured, [1] counted */
+    int64_t  sum[2]; /* bytes that all ranks send in a step: [0] measured, [1] counted */
     int      same;
 } verdict;
 
@@ -154,17 +157,17 @@ static void write_text(const xd_bench_pair *d, const char *name, const char *wha
 {
     int  n = used_ranks(d)->size;
     char plan[64];
-    xd_bench_print(d->a, "%-4s %s; %.2f GFLOP on one rank; median (range) of %d rounds",
-                   name, what, d->flops / 1e9, d->rounds);
-    snprintf(plan, sizeof plan, "the plan on %d rank%s, %s", n, n == 1 ? "" : "s",
-             d->unit);
+    xd_bench_print(d->a, "%-4s %s; %.2f GFLOP on one rank; median (range) of %d rounds", name, what,
+                   d->flops / 1e9, d->rounds);
+    snprintf(plan, sizeof plan, "the plan on %d rank%s, %s", n, n == 1 ? "" : "s", d->unit);
     write_seconds(d, "one rank, other ranks asleep", v->t[XD_RUN_ALONE]);
     write_seconds(d, plan, v->t[XD_RUN_PLAN]);
     write_seconds(d, "one rank, other ranks busy", v->t[XD_RUN_BUSY]);
-    xd_bench_print(d->a, "    speed-up %.3f, efficiency %.3f (%.3f to %.3f); against busy ranks "
-                   "%.3f (%.3f to %.3f)", v->gain.mid * n, v->gain.mid, v->gain.low,
-                   v->gain.high,
-                   v->busy.mid, v->busy.low, v->busy.high);
+    xd_bench_print(d->a,
+                   "    speed-up %.3f, efficiency %.3f (%.3f to %.3f); against busy ranks "
+                   "%.3f (%.3f to %.3f)",
+                   v->gain.mid * n, v->gain.mid, v->gain.low, v->gain.high, v->busy.mid,
+                   v->busy.low, v->busy.high);
     for (int i = 0; i < n; i++)
         xd_bench_print(d->a, "    rank %-3d sent %14lld bytes, predicted %14lld", i,
                        (long long)v->bytes[4 * i], (long long)v->bytes[4 * i + 2]);
@@ -193,11 +196,13 @@ static void write_json(xd_bench_pair *d, const char *name, const char *what, con
 {
     xd_text_buf t = { 0 };
     int         n = used_ranks(d)->size;
-    xd_buf_add(&t, "%s{\"part\": \"%s\", \"what\": \"%s\", \"gflop\": %.6g, \"rounds\": %d, "
-               "\"alone_s\": %.6g, \"plan_s\": %.6g, \"busy_s\": %.6g, ", d->parts++ ? ", " : "",
-               name, what, d->flops / 1e9, d->rounds, v->t[XD_RUN_ALONE].mid,
-               v->t[XD_RUN_PLAN].mid, v->t[XD_RUN_BUSY].mid);
-    xd_buf_add(&t, "\"speedup\": %.6g, \"efficiency\": %.6g, \"efficiency_range\": [%.6g, %.6g], "
+    xd_buf_add(&t,
+               "%s{\"part\": \"%s\", \"what\": \"%s\", \"gflop\": %.6g, \"rounds\": %d, "
+               "\"alone_s\": %.6g, \"plan_s\": %.6g, \"busy_s\": %.6g, ",
+               d->parts++ ? ", " : "", name, what, d->flops / 1e9, d->rounds,
+               v->t[XD_RUN_ALONE].mid, v->t[XD_RUN_PLAN].mid, v->t[XD_RUN_BUSY].mid);
+    xd_buf_add(&t,
+               "\"speedup\": %.6g, \"efficiency\": %.6g, \"efficiency_range\": [%.6g, %.6g], "
                "\"efficiency_busy\": %.6g, \"efficiency_busy_range\": [%.6g, %.6g], ",
                v->gain.mid * n, v->gain.mid, v->gain.low, v->gain.high, v->busy.mid, v->busy.low,
                v->busy.high);

@@ -18,15 +18,15 @@ enum { XD_MAXROUNDS = 128 };
 
 typedef enum xd_bench_run { XD_RUN_ALONE, XD_RUN_PLAN, XD_RUN_BUSY, XD_NRUNS } xd_bench_run;
 
-typedef struct xd_bench_side {  /* one of the two setups that are compared: one rank, or the plan */
+typedef struct xd_bench_side { /* one of the two setups that are compared: one rank, or the plan */
     xd_engine *g;
     xd_request r;
     xd_job     job;
-    xd_net     net;             /* network whose weights are borrowed from a component */
+    xd_net     net; /* network whose weights are borrowed from a component */
     xd_arena   a;
-    size_t     bytes;           /* size of the arena in bytes */
+    size_t     bytes; /* size of the arena in bytes */
     xd_denoise f;
-    xd_exec    x;               /* execution context that runs the VAE */
+    xd_exec    x; /* execution context that runs the VAE */
     float     *rgb;
     /* step: index of the next step; going: 0 after all ranks have learned that a rank failed */
     int        step, going;
@@ -34,21 +34,21 @@ typedef struct xd_bench_side {  /* one of the two setups that are compared: one 
 
 typedef struct xd_bench_pair {
     const xd_bench_args *a;
-    xd_bench_side one, all;     /* one: the setup of one rank; all: the setup of the plan */
-    xd_cond   text;             /* synthetic encoded prompt */
-    float    *lat;              /* latents that the VAE decodes */
-    const char *unit;           /* name of the timed work in printed results: "a step" */
-    void    (*work)(struct xd_bench_pair *d, xd_bench_side *s);
-    int       warm, rounds; /* warm: number of warm-up rounds; rounds: number of reported rounds */
-    int       exact;            /* number of exact steps before the steps that use stale data */
+    xd_bench_side        one, all; /* one: the setup of one rank; all: the setup of the plan */
+    xd_cond              text;     /* synthetic encoded prompt */
+    float               *lat;      /* latents that the VAE decodes */
+    const char          *unit;     /* name of the timed work in printed results: "a step" */
+    void                 (*work)(struct xd_bench_pair *d, xd_bench_side *s);
+    int     warm, rounds; /* warm: number of warm-up rounds; rounds: number of reported rounds */
+    int     exact;        /* number of exact steps before the steps that use stale data */
     /* lead: number of steps before the timed steps; span: number of timed steps */
-    int       lead, span;
-    double    flops;            /* FLOPs of the timed work if one rank does all of it */
-    double    t[XD_NRUNS][XD_MAXROUNDS];        /* seconds of each run, measured on rank 0 */
+    int     lead, span;
+    double  flops;                     /* FLOPs of the timed work if one rank does all of it */
+    double  t[XD_NRUNS][XD_MAXROUNDS]; /* seconds of each run, measured on rank 0 */
     /* Bytes that this rank sends, as measured (sent) and as counted before the measurement (count).
      * Element 0 counts the first timed step, element 1 all timed steps of the reported rounds. */
-    int64_t   sent[2], count[2];
-    int       parts;            /* number of results that were printed so far */
+    int64_t sent[2], count[2];
+    int     parts; /* number of results that were printed so far */
 } xd_bench_pair;
 
 /* Runs all rounds of the comparison; stops early if a rank has failed. The call is collective. */

@@ -93,9 +93,9 @@ static xd_status open_arenas(xd_bench_pair *d, xd_status s, xd_err *e)
  * completely are stored once per host, as in a request. This function is collective. */
 static xd_status load_side(const xd_bench_pair *d, const xd_bench_side *s, int vae, xd_err *e)
 {
-    size_t    have, total;
-    xd_component  *p = vae ? &s->g->ctx.model.vae : &s->g->ctx.model.dit;
-    xd_status st = xd_component_count(p, s->g->ctx.count, s->g->ctx.type, e);
+    size_t        have, total;
+    xd_component *p = vae ? &s->g->ctx.model.vae : &s->g->ctx.model.dit;
+    xd_status     st = xd_component_count(p, s->g->ctx.count, s->g->ctx.type, e);
     s->g->ctx.dev->mem->memory(s->g->ctx.dev, &have, &total);
     int share = d->a->share_layers ||
                 p->count->packed > have / 2 / (size_t)d->all.g->ctx.world.host->size;
@@ -117,9 +117,9 @@ static xd_status load_side(const xd_bench_pair *d, const xd_bench_side *s, int v
  * matrices of its own. This function is collective. */
 static xd_status load_sides(xd_bench_pair *d, int vae, xd_err *e)
 {
-    xd_component  *whole = vae ? &d->one.g->ctx.model.vae : &d->one.g->ctx.model.dit;
-    xd_component  *mine = &d->all.g->ctx.model.dit;
-    xd_status s = load_side(d, &d->one, vae, e);
+    xd_component *whole = vae ? &d->one.g->ctx.model.vae : &d->one.g->ctx.model.dit;
+    xd_component *mine = &d->all.g->ctx.model.dit;
+    xd_status     s = load_side(d, &d->one, vae, e);
     d->one.net = d->all.net = whole->w->net;
     if (vae || s != XD_OK)
         return s;
@@ -140,7 +140,7 @@ static xd_status open_job(xd_bench_pair *d, xd_bench_side *s, int steps, xd_err 
     s->r.guidance_scale = d->all.g->ctx.plan.deg.n[XD_CFG] > 1 ? 4.5 : 1;
     xd_job_close(&s->job);
     xd_status st = xd_job_open(&s->job, &s->g->ctx, &s->r, e);
-    s->job.boundary = -1;       /* if the model has two transformers, only the first is measured */
+    s->job.boundary = -1; /* if the model has two transformers, only the first is measured */
     return st;
 }
 
@@ -159,10 +159,10 @@ static double counted_flops(const xd_bench_side *s)
  * and FLOPs of the steps. */
 static xd_status count_steps(xd_bench_pair *d, const xd_cond *cond, xd_err *e)
 {
-    xd_bench_side          *s = &d->all;
+    xd_bench_side    *s = &d->all;
     const xd_traffic *sent = s->g->ctx.count_world->traffic;
     xd_arena          a;
-    xd_denoise           f;
+    xd_denoise        f;
     int               at = d->exact + d->warm * (d->lead + d->span);
     xd_status         st = xd_device_arena_open(&a, s->g->ctx.count, 0, e);
     if (st != XD_OK)
@@ -254,8 +254,8 @@ static xd_status bench_step(xd_bench_pair *d, xd_err *e)
     char       what[80];
     xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
     plan_steps(d);
-    xd_status s = open_arenas(d, xd_world_agree(&d->all.g->ctx.world, prepare_step(d, cond, e), e),
-                              e);
+    xd_status s =
+        open_arenas(d, xd_world_agree(&d->all.g->ctx.world, prepare_step(d, cond, e), e), e);
     if (s == XD_OK)
         s = load_sides(d, 0, e);
     if (s == XD_OK) {
@@ -361,7 +361,8 @@ static void write_plan(const xd_bench_pair *d)
     const char      *type = xd_dtype_name(g->ctx.type), *plan = g->ctx.plan.text;
     int              n = used_ranks(d)->size, t = xd_par_threads();
     if (d->a->json)
-        xd_bench_print(d->a, "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, "
+        xd_bench_print(d->a,
+                       "{\"version\": \"%s\", \"device\": \"%s\", \"threads\": %d, "
                        "\"ranks\": %d, \"plan\": \"%s\", \"dtype\": \"%s\", \"parts\": [",
                        xd_version(), g->ctx.dev->name, t, n, plan, type);
     else
@@ -376,21 +377,24 @@ static void write_memory(const xd_bench_pair *d)
     if (d->a->json)
         xd_bench_print(d->a, "], \"max_rss_bytes\": %lld}", (long long)u.ru_maxrss * 1024);
     else
-        xd_bench_print(d->a, "memory: %.3f GB peak of rank 0",
-                       (double)u.ru_maxrss * 1024 / 1e9);
+        xd_bench_print(d->a, "memory: %.3f GB peak of rank 0", (double)u.ru_maxrss * 1024 / 1e9);
 }
 
 static xd_status bench_parts(xd_bench_pair *d, xd_err *e)
 {
     const xd_bench_args *a = d->a;
-    xd_open_args o = { .size = sizeof o, .model = a->config, .dtype = a->dtype, .device = a->device,
-                       .weights_dtype = a->weights_dtype,
-                       .text_weights_dtype = a->text_weights_dtype,
-                       .threads = a->threads, .layers = a->layers };
-    int          vae = d->all.g->ctx.plan.vae_rows, first = used_ranks(d)->rank == 0;
-    int          how = XD_FOR_BENCH | XD_ALONE | (a->random_weights ? 0 : XD_WITH_FILES);
-    xd_status    s = xd_open_with(&d->one.g, &o, how, e);
-    if (s == XD_OK)        /* an impossible image size must be refused before anything is printed */
+    xd_open_args         o = { .size = sizeof o,
+                               .model = a->config,
+                               .dtype = a->dtype,
+                               .device = a->device,
+                               .weights_dtype = a->weights_dtype,
+                               .text_weights_dtype = a->text_weights_dtype,
+                               .threads = a->threads,
+                               .layers = a->layers };
+    int                  vae = d->all.g->ctx.plan.vae_rows, first = used_ranks(d)->rank == 0;
+    int                  how = XD_FOR_BENCH | XD_ALONE | (a->random_weights ? 0 : XD_WITH_FILES);
+    xd_status            s = xd_open_with(&d->one.g, &o, how, e);
+    if (s == XD_OK) /* an impossible image size must be refused before anything is printed */
         s = open_job(d, &d->all, 1, e);
     s = xd_world_agree(&d->all.g->ctx.world, s, e);
     if (s == XD_OK && first)
@@ -408,22 +412,30 @@ static xd_status check_parts(const xd_bench_args *a, xd_err *e)
 {
     xd_status s = xd_bench_check_parts(a, "step vae", e);
     if (s == XD_OK && a->parts && xd_bench_wants(a, "vae") && !a->parallel.use_parallel_vae)
-        s = xd_fail(e, XD_EINVAL, "this plan decodes on one rank: --use_parallel_vae splits the "
+        s = xd_fail(e, XD_EINVAL,
+                    "this plan decodes on one rank: --use_parallel_vae splits the "
                     "image into rows");
     return s;
 }
 
 xd_status xd_bench_plan(const xd_bench_args *a, xd_err *e)
 {
-    xd_bench_pair      d = { .a = a };
-    xd_err       mine = { .rank = -1 };
-    xd_open_args o = { .size = sizeof o, .model = a->config, .dtype = a->dtype, .device = a->device,
-                       .weights_dtype = a->weights_dtype,
-                       .text_weights_dtype = a->text_weights_dtype,
-                       .threads = a->threads, .bind = a->bind, .parallel = a->parallel,
-                       .log = a->log,
-                       .cookie = a->cookie, .log_level = a->log_level, .layers = a->layers };
-    xd_status s = check_parts(a, &mine);
+    xd_bench_pair d = { .a = a };
+    xd_err        mine = { .rank = -1 };
+    xd_open_args  o = { .size = sizeof o,
+                        .model = a->config,
+                        .dtype = a->dtype,
+                        .device = a->device,
+                        .weights_dtype = a->weights_dtype,
+                        .text_weights_dtype = a->text_weights_dtype,
+                        .threads = a->threads,
+                        .bind = a->bind,
+                        .parallel = a->parallel,
+                        .log = a->log,
+                        .cookie = a->cookie,
+                        .log_level = a->log_level,
+                        .layers = a->layers };
+    xd_status     s = check_parts(a, &mine);
     if (s == XD_OK)
         s = xd_open_with(&d.all.g, &o, XD_FOR_BENCH | (a->random_weights ? 0 : XD_WITH_FILES),
                          &mine);

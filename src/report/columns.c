@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_CUT = 6 };         /* min length in letters of a text that is cut */
+enum { LEAST_CUT = 6 }; /* min length in letters of a text that is cut */
 
 static int width_of(const xd_column *c, int n)
 {

@@ -24,10 +24,14 @@ void xd_compare_args_init_size(xd_compare_args *a, size_t size)
 
 static xd_comparison conclude(const xd_difference *d, int64_t w, int64_t h)
 {
-    return (xd_comparison){ .size = sizeof(xd_comparison), .frames = d->frames, .width = w,
-                            .height = h, .psnr = xd_difference_psnr(d),
+    return (xd_comparison){ .size = sizeof(xd_comparison),
+                            .frames = d->frames,
+                            .width = w,
+                            .height = h,
+                            .psnr = xd_difference_psnr(d),
                             .ssim = d->ssim / (double)d->frames,
-                            .mean = d->absolute / (double)d->levels, .most = d->most,
+                            .mean = d->absolute / (double)d->levels,
+                            .most = d->most,
                             .worst = d->worst };
 }
 
@@ -55,7 +59,8 @@ xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd_image 
     if (!is_plain(&v[0]) || !is_plain(&v[1]))
         return xd_fail(e, XD_EINVAL, "images must be RGB without gaps between rows");
     if (v[0].width != v[1].width || v[0].height != v[1].height || v[0].frames != v[1].frames)
-        return xd_fail(e, XD_EINVAL, "cannot compare %lld x %lldx%lld and %lld x %lldx%lld pixels: "
+        return xd_fail(e, XD_EINVAL,
+                       "cannot compare %lld x %lldx%lld and %lld x %lldx%lld pixels: "
                        "numbers of frames and sizes must be equal",
                        (long long)v[0].frames, (long long)v[0].width, (long long)v[0].height,
                        (long long)v[1].frames, (long long)v[1].width, (long long)v[1].height);
@@ -71,13 +76,13 @@ xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd_image 
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-typedef struct pair {           /* two files to compare, which are read frame by frame */
+typedef struct pair { /* two files to compare, which are read frame by frame */
     const char    *path[2];
     xd_frames     *file[2];
-    const uint8_t *rgb[2];      /* current frame of each of the two files */
+    const uint8_t *rgb[2]; /* current frame of each of the two files */
     int64_t        w, h;
     xd_difference  d;
-    uint8_t       *map;         /* difference image of the worst frame so far, or NULL */
+    uint8_t       *map; /* difference image of the worst frame so far, or NULL */
 } pair;
 
 /* Reads the next frame of both files. Sets *more to 1 if a frame was read from both files, and to 0
@@ -98,9 +103,11 @@ static xd_status next_frames(pair *p, int *more, xd_err *e)
                        p->path[p->rgb[0] != NULL], (long long)p->d.frames,
                        p->d.frames == 1 ? "" : "s", p->path[p->rgb[0] == NULL]);
     if (*more && (w[0] != w[1] || h[0] != h[1]))
-        return xd_fail(e, XD_EINVAL, "%s has %lldx%lld pixels, %s %lldx%lld: image sizes must be "
-                       "equal", p->path[0], (long long)w[0], (long long)h[0], p->path[1],
-                       (long long)w[1], (long long)h[1]);
+        return xd_fail(e, XD_EINVAL,
+                       "%s has %lldx%lld pixels, %s %lldx%lld: image sizes must be "
+                       "equal",
+                       p->path[0], (long long)w[0], (long long)h[0], p->path[1], (long long)w[1],
+                       (long long)h[1]);
     if (*more)
         p->w = w[0], p->h = h[0];
     return XD_OK;
@@ -127,10 +134,12 @@ static void print_json(const xd_compare_args *a, const xd_comparison *c)
     char psnr[32] = "null", line[320];
     if (isfinite(c->psnr))
         snprintf(psnr, sizeof psnr, "%.9g", c->psnr);
-    snprintf(line, sizeof line, "{\"frames\": %" PRId64 ", \"width\": %" PRId64 ", \"height\": "
+    snprintf(line, sizeof line,
+             "{\"frames\": %" PRId64 ", \"width\": %" PRId64 ", \"height\": "
              "%" PRId64 ", \"equal\": %s, \"psnr\": %s, \"ssim\": %.8g, \"mean\": %.8g, "
-             "\"largest\": %" PRId64 ", \"worst_frame\": %" PRId64 "}", c->frames, c->width,
-             c->height, c->most ? "false" : "true", psnr, c->ssim, c->mean, c->most, c->worst);
+             "\"largest\": %" PRId64 ", \"worst_frame\": %" PRId64 "}",
+             c->frames, c->width, c->height, c->most ? "false" : "true", psnr, c->ssim, c->mean,
+             c->most, c->worst);
     a->line(a->cookie, line);
 }
 

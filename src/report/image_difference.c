@@ -13,15 +13,15 @@ enum { WINDOW = 11, MAPS = 5 };
 
 /* ---- SSIM ---------------------------------------------------------------------------------- */
 
-typedef struct windows {        /* SSIM windows over one channel of a frame */
+typedef struct windows { /* SSIM windows over one channel of a frame */
     /* the channel's level in the first pixel of each image; pixels are 3 bytes apart */
     const uint8_t *a, *b;
-    int64_t w, h;
-    int64_t cols, rows;         /* number of SSIM windows per row and per column of the image */
-    int     side;               /* width and height of an SSIM window in pixels */
-    double  share[WINDOW];      /* weight of a row or column within an SSIM window */
-    double *wide;               /* [MAPS][h][cols]: maps, filtered along rows */
-    double *sum;                /* [rows]: sum of the SSIM values of a row of windows */
+    int64_t        w, h;
+    int64_t        cols, rows;    /* number of SSIM windows per row and per column of the image */
+    int            side;          /* width and height of an SSIM window in pixels */
+    double         share[WINDOW]; /* weight of a row or column within an SSIM window */
+    double        *wide;          /* [MAPS][h][cols]: maps, filtered along rows */
+    double        *sum;           /* [rows]: sum of the SSIM values of a row of windows */
 } windows;
 
 static void set_shares(windows *s)
@@ -67,8 +67,7 @@ static double similarity(const double m[MAPS])
 {
     const double c1 = 0.01 * 255 * 0.01 * 255, c2 = 0.03 * 255 * 0.03 * 255;
     double       ab = m[0] * m[1], aa = m[0] * m[0], bb = m[1] * m[1];
-    return (2 * ab + c1) * (2 * (m[4] - ab) + c2) /
-           ((aa + bb + c1) * (m[2] - aa + m[3] - bb + c2));
+    return (2 * ab + c1) * (2 * (m[4] - ab) + c2) / ((aa + bb + c1) * (m[2] - aa + m[3] - bb + c2));
 }
 
 static void sum_rows(void *ctx, int64_t begin, int64_t end, int thread)
@@ -108,8 +107,11 @@ static xd_status add_ssim(double *ssim, const uint8_t *a, const uint8_t *b, int6
             sum += s.sum[y];
     }
     *ssim += sum / (3 * (double)s.rows * (double)s.cols);
-    xd_status st = s.wide && s.sum ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory to compare images of "
-                                                     "%lldx%lld", (long long)w, (long long)h);
+    xd_status st = s.wide && s.sum ? XD_OK
+                                   : xd_fail(e, XD_ENOMEM,
+                                             "no memory to compare images of "
+                                             "%lldx%lld",
+                                             (long long)w, (long long)h);
     free(s.wide);
     free(s.sum);
     return st;

@@ -13,13 +13,13 @@
 
 #include "base/err.h"
 
-typedef struct xd_difference {  /* sums over all compared frames; initialize with {0} */
-    int64_t frames, levels;     /* number of frames, and of levels (0 to 255), compared so far */
-    double  squared, absolute;  /* sums of squared and of absolute differences of levels */
-    double  ssim;               /* sum of the frames' SSIM */
-    int     most;               /* maximum difference of two levels (0 to 255) */
-    double  worst_squared;      /* sum of the squared differences of levels in frame `worst` */
-    int64_t worst;              /* index of the frame with the largest sum of squared differences */
+typedef struct xd_difference { /* sums over all compared frames; initialize with {0} */
+    int64_t frames, levels;    /* number of frames, and of levels (0 to 255), compared so far */
+    double  squared, absolute; /* sums of squared and of absolute differences of levels */
+    double  ssim;              /* sum of the frames' SSIM */
+    int     most;              /* maximum difference of two levels (0 to 255) */
+    double  worst_squared;     /* sum of the squared differences of levels in frame `worst` */
+    int64_t worst;             /* index of the frame with the largest sum of squared differences */
 } xd_difference;
 
 /* Compares frames a and b, each h rows of w RGB pixels, and adds their difference to d. Returns
@@ -32,6 +32,6 @@ double    xd_difference_psnr(const xd_difference *d);
 /* Makes a difference image: the grey level of a pixel is the maximum difference of its three
  * levels, on a logarithmic scale: 0 is black, 1 is 32, 255 is white. `to` has the size of a
  * frame. */
-void      xd_difference_map(const uint8_t *a, const uint8_t *b, int64_t w, int64_t h, uint8_t *to);
+void xd_difference_map(const uint8_t *a, const uint8_t *b, int64_t w, int64_t h, uint8_t *to);
 
 #endif

@@ -21,7 +21,7 @@ void xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...)
     xd_buf_vadd(&b, fmt, ap);
     va_end(ap);
     if (a->line && b.p && !b.failed) {
-        if (!a->json)           /* lines of JSON have escaped names already */
+        if (!a->json) /* lines of JSON have escaped names already */
             xd_one_line(b.p);
         a->line(a->cookie, b.p);
     }
@@ -83,12 +83,12 @@ static const xd_recipe *recipe_in(const xd_json *index)
 
 static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_err *e)
 {
-    xd_component   p;
-    xd_err    lack = { 0 };
-    xd_decl   d = { .visit = XD_VISIT_LIST, .whole = 1, .tp = 1, .err = &lack };
-    char     *path = xd_path_join(dir, "model_index.json");
-    xd_json  *index = NULL;
-    xd_status s = XD_OK;
+    xd_component p;
+    xd_err       lack = { 0 };
+    xd_decl      d = { .visit = XD_VISIT_LIST, .whole = 1, .tp = 1, .err = &lack };
+    char        *path = xd_path_join(dir, "model_index.json");
+    xd_json     *index = NULL;
+    xd_status    s = XD_OK;
     if (path && xd_file_exists(path))
         s = xd_json_read(&index, path, e);
     free(path);
@@ -114,22 +114,22 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
  * and the complete model. */
 enum { MOST = 2 * XD_MAXTEXT + 5 };
 
-typedef struct row {            /* one line of the report: a component */
+typedef struct row { /* one line of the report: a component */
     xd_component *p;
-    double   numbers;           /* number of parameters */
-    size_t   bytes;             /* bytes of the component's weight files */
-    char     types[256];
-    xd_err   lack;
+    double        numbers; /* number of parameters */
+    size_t        bytes;   /* bytes of the component's weight files */
+    char          types[256];
+    xd_err        lack;
 } row;
 
 typedef struct view {
     const xd_inspect_args *a;
-    xd_model m;
-    row      rows[XD_MAXTEXT + 3];
-    int      n;
-    xd_err   tok[XD_MAXTEXT], sched;    /* errors in the files of tokenizers and scheduler */
-    xd_err   all;               /* error in the combination of the model's components */
-    char     device[2048];      /* description of the use of a GPU's memory, or empty */
+    xd_model               m;
+    row                    rows[XD_MAXTEXT + 3];
+    int                    n;
+    xd_err tok[XD_MAXTEXT], sched; /* errors in the files of tokenizers and scheduler */
+    xd_err all;                    /* error in the combination of the model's components */
+    char   device[2048];           /* description of the use of a GPU's memory, or empty */
 } view;
 
 /* Passes each error of the model to `say`; returns the number of errors. Sets *first to the first

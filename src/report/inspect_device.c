@@ -51,7 +51,8 @@ static void json_plan(xd_text_buf *b, const xd_plans *p)
 {
     const xd_prediction      *f = &p->s.c[0].f;
     const xd_prediction_rank *k = &f->rank[0];
-    xd_buf_add(b, "{\"name\": \"%s\", \"fits\": true, \"free\": %.0f, \"peak\": %zu, "
+    xd_buf_add(b,
+               "{\"name\": \"%s\", \"fits\": true, \"free\": %.0f, \"peak\": %zu, "
                "\"text\": %zu, \"transformer\": %zu, \"vae\": %zu, \"text_blocks_streamed\": %d, "
                "\"transformer_blocks_streamed\": %d, \"streamed_a_step\": %.0f, \"apart\": %s}",
                p->device, p->m.memory, k->need.peak, k->need.text, k->need.dit, k->need.vae,

@@ -8,7 +8,7 @@
 
 enum { SLOTS = 6, SHOWN = 3, TYPES = 24 };
 
-typedef struct share {          /* counts of the tensors whose names have the same prefix */
+typedef struct share { /* counts of the tensors whose names have the same prefix */
     int64_t     n;
     double      numbers, bytes;
     const char *type[TYPES];    /* names of the types that the tensors have in the file */
@@ -63,8 +63,8 @@ static void write_share(const xd_inspect_args *a, const char *slot, const char *
     write_types(&types, r, r->blocks && !a->json);
     if (!a->json) {
         xd_inspect_line(a, "%-15s %s%s%s: %lld tensors, %.1f M parameters, %.3f GB, %s", slot, what,
-            *prefix ? ", names begin with " : "", prefix, (long long)r->n, r->numbers / 1e6,
-            r->bytes / 1e9, r->n && types.p ? types.p : "empty");
+                        *prefix ? ", names begin with " : "", prefix, (long long)r->n,
+                        r->numbers / 1e6, r->bytes / 1e9, r->n && types.p ? types.p : "empty");
         xd_buf_free(&types);
         return;
     }
@@ -110,11 +110,11 @@ static int suits_slot(const xd_key_map *l, const char *slot)
  * printed only once. */
 static int write_components(const xd_inspect_args *a, const xd_st *st)
 {
-    static const char *const slots[SLOTS] = { "transformer", "vae", "clip_l", "clip_g", "t5xxl",
-                                                  "llm" };
+    static const char *const slots[SLOTS] = { "transformer", "vae",   "clip_l",
+                                              "clip_g",      "t5xxl", "llm" };
     int                      n = 0, bare = 0;
     for (int k = 0; k < SLOTS; k++) {
-        char             prefix[64];
+        char              prefix[64];
         const xd_key_map *l;
         for (int i = 0; (l = xd_key_map_find(st, slots[k], &i, prefix)) && !suits_slot(l, slots[k]);
              i++)

@@ -6,7 +6,7 @@
 #include "xdit/tools.h"
 
 /* Prints one line through the callback of `a`. */
-void      xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
+void xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
 
 /* Prints the line of one tensor. `first` is 1 for the first line of a list. `unread` is 1 if no
  * network reads the tensor; in JSON, the tensor then has the member "read": false. */

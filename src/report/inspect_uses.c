@@ -46,9 +46,11 @@ void xd_inspect_uses(xd_text_buf *b, const xd_model *m)
                p->distilled ? "true" : "false");
     add_fields(b, m);
     xd_buf_add(b, ", \"multiple\": %lld", (long long)(d->patch[2] * cell[2]));
-    xd_buf_add(b, ", \"defaults\": {\"width\": %lld, \"height\": %lld, \"num_inference_steps\": %d,"
-               " \"guidance_scale\": %.10g", (long long)(d->sample[2] * cell[2]),
-               (long long)(d->sample[1] * cell[1]), m->usual.steps, m->usual.guidance);
+    xd_buf_add(b,
+               ", \"defaults\": {\"width\": %lld, \"height\": %lld, \"num_inference_steps\": %d,"
+               " \"guidance_scale\": %.10g",
+               (long long)(d->sample[2] * cell[2]), (long long)(d->sample[1] * cell[1]),
+               m->usual.steps, m->usual.guidance);
     if (xd_role_of(p, 1)->starts)
         xd_buf_add(b, ", \"strength\": %.10g", p->strength > 0 ? p->strength : 0.6);
     if (m->usual.true_cfg > 0)

@@ -6,16 +6,19 @@
 
 static void add_span(void *ctx, int rank, char what, double from, double to)
 {
-    xd_timeline_add(ctx, rank, what == 'c' ? XD_SPAN_COMPUTE : what == 'w' ? XD_SPAN_WAIT
-                               : XD_SPAN_MESSAGE, -1, from, to);
+    xd_timeline_add(ctx, rank,
+                    what == 'c'   ? XD_SPAN_COMPUTE
+                    : what == 'w' ? XD_SPAN_WAIT
+                                  : XD_SPAN_MESSAGE,
+                    -1, from, to);
 }
 
 static xd_memory_bars memory_of(const xd_plan_rank *k)
 {
-    return (xd_memory_bars){
-        .weights = { (double)k->text, (double)k->transformer, (double)k->vae },
-        .work = { (double)k->text_tmp, (double)k->transformer_tmp, (double)k->vae_tmp },
-        .peak = (double)k->peak };
+    return (xd_memory_bars){ .weights = { (double)k->text, (double)k->transformer, (double)k->vae },
+                             .work = { (double)k->text_tmp, (double)k->transformer_tmp,
+                                       (double)k->vae_tmp },
+                             .peak = (double)k->peak };
 }
 
 /* Predicts plan i again, and records the events of the plan's last step for the drawing. */
@@ -27,8 +30,8 @@ static xd_status draw_plan(const xd_plans *p, int i, xd_drawing *d, xd_err *e)
     xd_prediction       f = { 0 };
     xd_memory_bars     *bars = calloc((size_t)t->ranks, sizeof *bars);
     char                title[512];
-    xd_status s = bars ? xd_timeline_open(&line, e)
-                       : xd_fail(e, XD_ENOMEM, "no memory to draw a plan");
+    xd_status           s = bars ? xd_timeline_open(&line, e)
+                                 : xd_fail(e, XD_ENOMEM, "no memory to draw a plan");
     for (int r = 0; r < t->ranks && bars; r++)
         bars[r] = memory_of(&p->rank[i][r]);
     line.memory = bars;

@@ -80,7 +80,7 @@ static void write_reading(const xd_plans *p)
                    text.s, reading_s(&p->plan[0]));
     else
         write_line(p,
-            "times exclude reading %s of weights from disk (xdit probe measures its speed)",
+                   "times exclude reading %s of weights from disk (xdit probe measures its speed)",
                    text.s);
 }
 
@@ -93,13 +93,13 @@ static void write_streaming(const xd_plans *p, int i)
     for (int r = 0; r < f->ranks && f->rank; r++)
         host = fmax(host, (double)f->rank[r].need.host);
     if (f->streamed > 0)
-        write_line(p, "offload: plan %d streams %s per step from %s, at least %.3g s "
-                   "at %s/s", i + 1, xd_size_text(f->streamed).s,
-                   p->m.shares ? "the files" : "host memory", f->streamed / f->upload,
-                   xd_size_text(f->upload).s);
+        write_line(p,
+                   "offload: plan %d streams %s per step from %s, at least %.3g s "
+                   "at %s/s",
+                   i + 1, xd_size_text(f->streamed).s, p->m.shares ? "the files" : "host memory",
+                   f->streamed / f->upload, xd_size_text(f->upload).s);
     if (host > 0)
-        write_line(p, "plan %d needs %s of host memory per rank", i + 1,
-                   xd_size_text(host).s);
+        write_line(p, "plan %d needs %s of host memory per rank", i + 1, xd_size_text(host).s);
 }
 
 static void write_row(const xd_plans *p, const xd_column *shape, int i)
@@ -172,7 +172,7 @@ static void write_table(const xd_plans *p)
         write_savings(p, &p->s.c[0].f);
     if (stale)
         write_line(p, "~ uses the previous step's keys and values: the image is close to that of "
-                   "one rank, but not equal");
+                      "one rank, but not equal");
     if (refused && !p->a.all)
         write_line(p, "%d plan%s not possible (--all prints the reasons)", refused,
                    refused == 1 ? " is" : "s are");
@@ -188,10 +188,10 @@ static void write_table(const xd_plans *p)
 
 enum { STRIP = 64 };
 
-typedef struct strips {         /* a text drawing of a step, with one line of characters per rank */
+typedef struct strips { /* a text drawing of a step, with one line of characters per rank */
     double from, to;
     int    ranks, wide;
-    char  *line;      /* [ranks][wide + 1]: the lines of the drawing, each terminated by a 0 byte */
+    char  *line; /* [ranks][wide + 1]: the lines of the drawing, each terminated by a 0 byte */
 } strips;
 
 static void draw_piece(void *ctx, int rank, char what, double from, double to)
@@ -221,14 +221,14 @@ static void write_ranks(const xd_plans *p, int i, const strips *s)
     write_line(p, "%s", line);
     for (int r = 0; r < s->ranks; r++) {
         const xd_plan_rank *k = &p->rank[i][r];
-        double  whole = k->busy_s + k->wait_s, vae = (double)(k->vae_tmp + k->method_bytes);
-        double  most = fmax(fmax((double)k->transformer_tmp, vae), (double)k->text_tmp);
-        char    number[16], busy[16], waits[16];
-        xd_size size[] = { xd_size_text((double)k->text), xd_size_text((double)k->transformer),
-                           xd_size_text((double)k->vae),  xd_size_text(most),
-                           xd_size_text((double)k->peak), xd_size_text(k->sent) };
-        const char *cells[N] = { number, size[0].s, size[1].s, size[2].s, size[3].s, size[4].s,
-                                 busy, waits, size[5].s };
+        double      whole = k->busy_s + k->wait_s, vae = (double)(k->vae_tmp + k->method_bytes);
+        double      most = fmax(fmax((double)k->transformer_tmp, vae), (double)k->text_tmp);
+        char        number[16], busy[16], waits[16];
+        xd_size     size[] = { xd_size_text((double)k->text), xd_size_text((double)k->transformer),
+                               xd_size_text((double)k->vae),  xd_size_text(most),
+                               xd_size_text((double)k->peak), xd_size_text(k->sent) };
+        const char *cells[N] = { number,    size[0].s, size[1].s, size[2].s, size[3].s,
+                                 size[4].s, busy,      waits,     size[5].s };
         snprintf(number, sizeof number, "%d", r);
         snprintf(busy, sizeof busy, "%3.0f %%", whole > 0 ? 100 * k->busy_s / whole : 0);
         snprintf(waits, sizeof waits, "%3.0f %%", whole > 0 ? 100 * k->wait_s / whole : 0);
@@ -247,9 +247,11 @@ static void write_plan(const xd_plans *p, int i)
     int                 late = t->steps - t->exact_steps;
     write_line(p, "%d: %s%s", i + 1, t->text, p->info.fitted ? "" : " by data sheet, not fitted");
     write_line(p, "flags: %s", t->flags[0] ? t->flags : "none");
-    write_line(p, "text %.3g s (%.0f %%), %d exact step%s of %.4g s and %d of %.4g s (%.0f %%), "
-        "decoding %.3g s (%.0f %%): %.4g s", t->text_s, 100 * t->text_s / whole, t->exact_steps,
-               t->exact_steps == 1 ? "" : "s", t->exact_step_s, late, t->step_s,
+    write_line(p,
+               "text %.3g s (%.0f %%), %d exact step%s of %.4g s and %d of %.4g s (%.0f %%), "
+               "decoding %.3g s (%.0f %%): %.4g s",
+               t->text_s, 100 * t->text_s / whole, t->exact_steps, t->exact_steps == 1 ? "" : "s",
+               t->exact_step_s, late, t->step_s,
                100 * (t->exact_steps * t->exact_step_s + late * t->step_s) / whole, t->decode_s,
                100 * t->decode_s / whole, whole);
     write_streaming(p, i);
@@ -266,8 +268,12 @@ static xd_status explain_plan(const xd_plans *p, int i, xd_err *e)
     const xd_candidate *c = &p->s.c[i];
     xd_prediction       f;
     int                 room = p->a.columns > 0 ? p->a.columns - 6 : STRIP;
-    strips              s = { .ranks = c->f.ranks, .from = c->f.from_s, .to = c->f.to_s,
-                              .wide = room < 1 ? 1 : room < STRIP ? room : STRIP };
+    strips              s = { .ranks = c->f.ranks,
+                              .from = c->f.from_s,
+                              .to = c->f.to_s,
+                              .wide = room < 1       ? 1
+                                      : room < STRIP ? room
+                                                     : STRIP };
     s.line = malloc((size_t)s.ranks * (size_t)(s.wide + 1));
     if (!s.line)
         return xd_fail(e, XD_ENOMEM, "no memory to explain a plan");
@@ -292,10 +298,12 @@ static void json_ranks(xd_text_buf *b, const xd_plan_info *t, const xd_plan_rank
     xd_buf_add(b, ", \"rank\": [");
     for (int r = 0; r < t->ranks; r++) {
         const xd_plan_rank *k = &rank[r];
-        xd_buf_add(b, "%s{\"text\": %lld, \"text_tmp\": %lld, \"transformer\": %lld, "
+        xd_buf_add(b,
+                   "%s{\"text\": %lld, \"text_tmp\": %lld, \"transformer\": %lld, "
                    "\"transformer_tmp\": %lld, \"vae\": %lld, \"vae_tmp\": %lld, "
                    "\"peak\": %lld, \"busy_s\": %.6g, \"wait_s\": %.6g, \"sent_a_step\": "
-                   "%.0f}", r ? ", " : "", (long long)k->text, (long long)k->text_tmp,
+                   "%.0f}",
+                   r ? ", " : "", (long long)k->text, (long long)k->text_tmp,
                    (long long)k->transformer, (long long)k->transformer_tmp, (long long)k->vae,
                    (long long)k->vae_tmp, (long long)k->peak, k->busy_s, k->wait_s, k->sent);
     }
@@ -311,14 +319,17 @@ static void json_plan(xd_text_buf *b, const xd_plan_info *t, const xd_plan_rank 
         xd_buf_json_string(b, t->refused);
     }
     if (t->predicted) {
-        xd_buf_add(b, ", \"exact\": %s, \"ranks\": %d, \"step_s\": %.6g, \"exact_step_s\": %.6g, "
+        xd_buf_add(b,
+                   ", \"exact\": %s, \"ranks\": %d, \"step_s\": %.6g, \"exact_step_s\": %.6g, "
                    "\"text_s\": %.6g, \"decode_s\": %.6g, \"request_s\": %.6g, \"steps\": %d, "
                    "\"exact_steps\": %d, \"peak\": %.0f, \"sent\": %.0f",
                    t->same_image ? "true" : "false", t->ranks, t->step_s, t->exact_step_s,
                    t->text_s, t->decode_s, t->request_s, t->steps, t->exact_steps, t->peak,
                    t->sent);
-        xd_buf_add(b, ", \"read_text_s\": %.6g, \"read_transformer_s\": %.6g, "
-                   "\"read_vae_s\": %.6g", t->read_text_s, t->read_transformer_s, t->read_vae_s);
+        xd_buf_add(b,
+                   ", \"read_text_s\": %.6g, \"read_transformer_s\": %.6g, "
+                   "\"read_vae_s\": %.6g",
+                   t->read_text_s, t->read_transformer_s, t->read_vae_s);
         json_ranks(b, t, rank);
     }
     xd_buf_add(b, "}");

@@ -52,8 +52,8 @@ static xd_status set_devices(xd_plans *p, int *ranks, xd_err *e)
     if (s == XD_OK && *ranks > n && !strchr(p->device, ':'))
         s = xd_fail(e, XD_EINVAL,
                     "%d ranks are requested and this machine has %d of the device %s: each rank "
-                    "needs one (--cluster plans for another machine)", *ranks, n,
-                    p->device);
+                    "needs one (--cluster plans for another machine)",
+                    *ranks, n, p->device);
     if (s == XD_OK)
         s = xd_machine_of_devices(&p->m, p->g->ctx.dev, p->device, *ranks, e);
     set_cold(p);
@@ -65,8 +65,8 @@ static xd_status set_devices(xd_plans *p, int *ranks, xd_err *e)
 static xd_status set_machine(xd_plans *p, xd_err *e)
 {
     const xd_advise_args *a = &p->a;
-    xd_status s = XD_OK;
-    int       threads = xd_par_threads(), ranks = a->ranks;
+    xd_status             s = XD_OK;
+    int                   threads = xd_par_threads(), ranks = a->ranks;
     if (!a->cluster && p->device) {
         s = set_devices(p, &ranks, e);
     } else if (!a->cluster) {
@@ -105,8 +105,8 @@ static xd_status find_device(xd_plans *p, xd_err *e)
     const xd_advise_args *a = &p->a;
     int                   cpu = a->device && strcmp(a->device, "cpu") == 0;
     if (cpu && p->m.device[0])
-        return xd_fail(e, XD_EINVAL, "%s was measured on device %s, but --device is %s",
-                       a->cluster, p->m.device, a->device);
+        return xd_fail(e, XD_EINVAL, "%s was measured on device %s, but --device is %s", a->cluster,
+                       p->m.device, a->device);
     p->device = cpu ? NULL : a->device ? a->device : p->m.device[0] ? p->m.device : NULL;
     if (p->device && a->cluster && !p->m.device[0])
         snprintf(p->m.device, sizeof p->m.device, "%.*s", (int)strcspn(p->device, ":"), p->device);
@@ -119,14 +119,21 @@ static xd_status open_all(xd_plans *p, xd_err *e)
     xd_status             s = a->cluster ? xd_machine_read(&p->m, a->cluster, e) : XD_OK;
     if (s == XD_OK)
         s = find_device(p, e);
-    xd_open_args o = { .size = sizeof o, .model = a->model, .dtype = a->dtype,
+    xd_open_args o = { .size = sizeof o,
+                       .model = a->model,
+                       .dtype = a->dtype,
                        .weights_dtype = a->weights_dtype,
-                       .text_weights_dtype = a->text_weights_dtype, .once = 1, .log = a->log,
-                       .offload = a->offload ? a->offload
-                                  : a->cluster && !p->device ? "none" : NULL,
-                       .device = p->device, .memory = a->memory,
-                       .cookie = a->cookie, .log_level = a->log_level };
-    int sizes = a->cluster && p->device ? XD_SIZES : 0;
+                       .text_weights_dtype = a->text_weights_dtype,
+                       .once = 1,
+                       .log = a->log,
+                       .offload = a->offload                 ? a->offload
+                                  : a->cluster && !p->device ? "none"
+                                                             : NULL,
+                       .device = p->device,
+                       .memory = a->memory,
+                       .cookie = a->cookie,
+                       .log_level = a->log_level };
+    int          sizes = a->cluster && p->device ? XD_SIZES : 0;
     if (s == XD_OK)
         s = xd_open_with(&p->g, &o, XD_FOR_BENCH | XD_ALONE | sizes, e);
     if (s == XD_EUNSUPPORTED && p->device && !sizes && e)
@@ -145,10 +152,15 @@ static xd_status open_all(xd_plans *p, xd_err *e)
 /* Searches plans. If no plan fits, the error lists options that would fit. */
 static xd_status search_plans(xd_plans *p, xd_err *e)
 {
-    char   near[1024] = "";
-    xd_fit t = { .ctx = &p->g->ctx, .r = &p->r, .m = &p->m, .fixed = &p->a.parallel,
-                 .ranks = p->info.ranks,
-                 .stale = !p->a.exact, .chosen = 1, .space = p->space };
+    char      near[1024] = "";
+    xd_fit    t = { .ctx = &p->g->ctx,
+                    .r = &p->r,
+                    .m = &p->m,
+                    .fixed = &p->a.parallel,
+                    .ranks = p->info.ranks,
+                    .stale = !p->a.exact,
+                    .chosen = 1,
+                    .space = p->space };
     xd_status s = xd_fit_search(&t, &p->s, p->info.ranks, e);
     if (s == XD_ENOMEM && !p->s.good)
         xd_fit_advice_of(&t, &p->s, near, sizeof near);
@@ -167,13 +179,18 @@ static xd_status no_memory(const xd_plans *p, xd_err *e)
 static xd_plan_rank rank_record(const xd_prediction_rank *k)
 {
     const xd_need *n = &k->need;
-    return (xd_plan_rank){ .text = (int64_t)n->text, .text_tmp = (int64_t)n->text_tmp,
+    return (xd_plan_rank){ .text = (int64_t)n->text,
+                           .text_tmp = (int64_t)n->text_tmp,
                            .transformer = (int64_t)n->dit,
                            .transformer_tmp = (int64_t)(n->dit_tmp + n->method_bytes),
                            .method_bytes = (int64_t)n->method_bytes,
-                           .vae = (int64_t)n->vae, .vae_tmp = (int64_t)n->vae_tmp,
-                           .peak = (int64_t)n->peak, .busy_s = k->busy_s, .wait_s = k->wait_s,
-                           .sent = k->sent, .sent_hosts = k->between };
+                           .vae = (int64_t)n->vae,
+                           .vae_tmp = (int64_t)n->vae_tmp,
+                           .peak = (int64_t)n->peak,
+                           .busy_s = k->busy_s,
+                           .wait_s = k->wait_s,
+                           .sent = k->sent,
+                           .sent_hosts = k->between };
 }
 
 static xd_status fill_ranks(xd_plans *p, int i, xd_err *e)
@@ -201,8 +218,11 @@ static void fill_plan(const xd_plans *p, int i)
     const xd_candidate  *c = &p->s.c[i];
     const xd_prediction *f = &c->f;
     xd_plan_info        *t = &p->plan[i];
-    *t = (xd_plan_info){ .name = c->name, .flags = c->flags, .text = f->plan.text,
-                         .refused = c->why.code ? c->why.msg : NULL, .parallel = c->parallel,
+    *t = (xd_plan_info){ .name = c->name,
+                         .flags = c->flags,
+                         .text = f->plan.text,
+                         .refused = c->why.code ? c->why.msg : NULL,
+                         .parallel = c->parallel,
                          .steps = f->steps };
     use_own_texts(p, &t->parallel);
     t->predicted = f->rank && f->steps;
@@ -273,14 +293,14 @@ xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e)
     xd_plans *p = *out = calloc(1, sizeof *p);
     if (!p)
         return xd_fail(e, XD_ENOMEM, "no memory for plans");
-    xd_status s = take_args(p, args, e);
+    xd_status        s = take_args(p, args, e);
     const xd_logger  log = { p->a.log, p->a.cookie, p->a.log_level };
     const xd_logger *before = xd_log_enter(&log);
     if (s == XD_OK)
         s = open_all(p, e);
     if (s == XD_OK) {
         s = search_plans(p, e);
-        if (p->s.n)             /* if the search failed, fills the records of the refused plans */
+        if (p->s.n) /* if the search failed, fills the records of the refused plans */
             s = fill_all(p, e) == XD_OK ? s : XD_ENOMEM;
     }
     xd_log_enter(before);

@@ -7,8 +7,8 @@
 #include "predict/search.h"
 
 struct xd_plans {
-    xd_advise_args a;           /* arguments of xd_plans_make, valid only until it returns */
-    xd_request     r;           /* request whose plans are predicted, valid as long as `a` */
+    xd_advise_args a; /* arguments of xd_plans_make, valid only until it returns */
+    xd_request     r; /* request whose plans are predicted, valid as long as `a` */
     xd_engine     *g; /* engine, open only while plans are predicted */
     xd_machine     m;
     xd_search      s;
@@ -18,7 +18,7 @@ struct xd_plans {
     /* copies of the model directory's name and of the strings in the plan's options */
     char          *texts[3];
     xd_plans_info  info;
-    xd_plan_info  *plan;        /* [info.count]: predictions of the plans */
+    xd_plan_info  *plan; /* [info.count]: predictions of the plans */
     /* [info.count][plan.ranks]: predictions of each plan's ranks; NULL if the plan was not
      * predicted */
     xd_plan_rank **rank;

@@ -17,7 +17,7 @@
 #include "ranks/world.h"
 #include "xdit/tools.h"
 
-enum { READ_BYTES = 64 << 20 };  /* size of the file with which the disk is measured */
+enum { READ_BYTES = 64 << 20 }; /* size of the file with which the disk is measured */
 
 static double reduce_value(const xd_prober *p, double v, xd_red op)
 {
@@ -53,8 +53,7 @@ static xd_status count_hosts(const xd_prober *p, xd_machine *m, xd_err *e)
     int even = reduce_value(p, n, XD_MIN) >= n && reduce_value(p, n, XD_MAX) <= n && first % n == 0;
     if (reduce_value(p, even, XD_MIN) > 0)
         return XD_OK;
-    return xd_fail(e, XD_EINVAL,
-                   "probe needs the same number of consecutive ranks on every host");
+    return xd_fail(e, XD_EINVAL, "probe needs the same number of consecutive ranks on every host");
 }
 
 /* Sets the memory of this host in the machine's description. The ranks of a host share this
@@ -83,8 +82,8 @@ static void describe_device(xd_prober *p, const xd_probe_args *a, xd_machine *m)
     size_t have = 0, total = 0;
     xd_probe_meet(p);
     p->dev->mem->memory(p->dev, &have, &total);
-    double room = xd_machine_device_room(p->dev, (double)have /
-                                         (share_a_device(p, a) ? p->host->size : 1));
+    double room =
+        xd_machine_device_room(p->dev, (double)have / (share_a_device(p, a) ? p->host->size : 1));
     m->memory = reduce_value(p, room, XD_MIN);
     snprintf(m->device, sizeof m->device, "%.*s", (int)strcspn(p->dev->name, ":"), p->dev->name);
     m->inside = (xd_wire){ .latency_s = 15e-6, .bytes = 14e9, .overlap = 0.5 };
@@ -156,8 +155,10 @@ static void measure_read(const xd_probe_args *a, xd_machine *m)
     if (m->read > 0)
         xd_log(XD_LOG_INFO, "%s: reading at %.0f MB/s", dir, m->read / 1e6);
     else
-        xd_log(XD_LOG_INFO, "the reading speed of %s could not be measured: %s; predictions "
-               "exclude reading weights", dir ? dir : "weights", why);
+        xd_log(XD_LOG_INFO,
+               "the reading speed of %s could not be measured: %s; predictions "
+               "exclude reading weights",
+               dir ? dir : "weights", why);
     free(dir);
 }
 

@@ -8,10 +8,10 @@
 
 typedef struct xd_prober {
     xd_dev  *dev;
-    xd_comm *all, *host;        /* communicators of all ranks, and of the ranks of this host */
-    int      quiet;             /* 1: the other ranks sleep, so no messages are sent to them */
-    int      apart;             /* 1: the device is asynchronous and has its own memory */
-    int      slow;              /* 1: the GPU is simulated, so small sizes are measured */
+    xd_comm *all, *host; /* communicators of all ranks, and of the ranks of this host */
+    int      quiet;      /* 1: the other ranks sleep, so no messages are sent to them */
+    int      apart;      /* 1: the device is asynchronous and has its own memory */
+    int      slow;       /* 1: the GPU is simulated, so small sizes are measured */
 } xd_prober;
 
 /* Measures the kernel rates of a rank while all ranks work. The result is the mean over the ranks,
@@ -32,10 +32,10 @@ xd_status xd_probe_device_wires(xd_prober *p, xd_machine *m, xd_err *e);
  * that read weights. For the measurement, writes a file of `bytes` bytes to directory `dir` and
  * removes the file. Returns 0 if the rate cannot be measured, with the reason in `why`. Call on one
  * rank. */
-double    xd_probe_read(const char *dir, size_t bytes, char *why, size_t size);
+double xd_probe_read(const char *dir, size_t bytes, char *why, size_t size);
 
 /* Returns the mean of v over all ranks. The call is collective. */
-double    xd_probe_mean(const xd_prober *p, double v);
-void      xd_probe_meet(const xd_prober *p);
+double xd_probe_mean(const xd_prober *p, double v);
+void   xd_probe_meet(const xd_prober *p);
 
 #endif

@@ -9,8 +9,17 @@
 #include "ranks/world.h"
 #include "report/probe.h"
 
-enum { SMALL = 16 << 10, BIG = 64 << 20, BIG_SLOW = 1 << 20, MANY = 50, FEW = 8, ROUNDS = 5,
-       WIDTH = 4096, WIDTH_SLOW = 64, MOST_PRODUCTS = 4096 };
+enum {
+    SMALL = 16 << 10,
+    BIG = 64 << 20,
+    BIG_SLOW = 1 << 20,
+    MANY = 50,
+    FEW = 8,
+    ROUNDS = 5,
+    WIDTH = 4096,
+    WIDTH_SLOW = 64,
+    MOST_PRODUCTS = 4096
+};
 
 /* arguments for sending buffer a to rank `to`, and receiving buffer b from rank `from` */
 typedef struct lane {
@@ -44,7 +53,7 @@ static double exchange_s(const lane *l, int64_t bytes, int n)
 {
     double best = 1e30;
     xd_req r[2];
-    for (int i = 0; i <= ROUNDS; i++) {         /* round 0 sets up the message channels */
+    for (int i = 0; i <= ROUNDS; i++) { /* round 0 sets up the message channels */
         xd_probe_meet(l->p);
         double t = xd_now_s();
         for (int k = 0; k < n; k++) {
@@ -72,10 +81,15 @@ typedef struct product {
  * be packed: packed zeros are zeros in every layout. */
 static xd_status open_product(product *q, xd_dev *d, int64_t n)
 {
-    *q = (product){ .w = { .type = XD_BF16, .out = n, .in = n, .kernel = { 1, 1, 1 },
-                           .stride = { 1, 1, 1 }, .groups = 1 } };
+    *q = (product){ .w = { .type = XD_BF16,
+                           .out = n,
+                           .in = n,
+                           .kernel = { 1, 1, 1 },
+                           .stride = { 1, 1, 1 },
+                           .groups = 1 } };
     q->w.bytes = d->ops->pack_size(d, &q->w);
-    q->gemm = (xd_gemm){ .out = xd_view2(NULL, XD_BF16, n, n), .in = xd_view2(NULL, XD_BF16, n, n),
+    q->gemm = (xd_gemm){ .out = xd_view2(NULL, XD_BF16, n, n),
+                         .in = xd_view2(NULL, XD_BF16, n, n),
                          .w = &q->w };
     size_t side = (xd_bytes(q->gemm.in) + XD_ALIGN) / XD_ALIGN * XD_ALIGN,
            weights = (q->w.bytes + XD_ALIGN) / XD_ALIGN * XD_ALIGN;
@@ -174,10 +188,12 @@ xd_status xd_probe_device_wires(xd_prober *p, xd_machine *m, xd_err *e)
         xd_fail(e, s, "%s has no memory for the messages of xdit probe", d->name);
     s = xd_world_agree_in(all, all->rank, s, e);
     if (s == XD_OK) {
-        lane near = { p, h, (h->rank + 1) % h->size, (h->rank + h->size - 1) % h->size, a, a + big,
-                      big };
-        lane far = { p, all, (all->rank + n) % all->size, (all->rank + all->size - n) % all->size,
-                     a, a + big, big };
+        lane near = { p,       h,  (h->rank + 1) % h->size, (h->rank + h->size - 1) % h->size, a,
+                      a + big, big };
+        lane far = {
+            p,       all, (all->rank + n) % all->size, (all->rank + all->size - n) % all->size, a,
+            a + big, big
+        };
         if (n > 1)
             probe_wire(&near, &q, &m->inside);
         if (m->hosts > 1)

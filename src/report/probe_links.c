@@ -12,7 +12,11 @@ enum { SMALL = 16 << 10, MANY = 50, BIG = 1 << 20, FEW = 8, ROUNDS = 7, LINE = 6
 
 static volatile unsigned touched;
 
-typedef struct lane { xd_comm *c; int to, from; char *a, *b; } lane;
+typedef struct lane {
+    xd_comm *c;
+    int      to, from;
+    char    *a, *b;
+} lane;
 
 static xd_tensor bytes_view(char *p, int64_t n)
 {

@@ -23,12 +23,12 @@ static const double CALLS_S = 0.002;
 
 typedef struct sizes {
     int large, rows, few, tokens, most_keys, few_keys, few_tokens, heads, side, channels;
-    int lines, width, level, groups;    /* sizes of operands for memory-bound kernels */
+    int lines, width, level, groups; /* sizes of operands for memory-bound kernels */
 } sizes;
 
 static const sizes of_cpu = { 2048, 512, 16, 512, 1024, 120, 64, 8, 48, 256, 512, 1024, 64, 16 };
-static const sizes of_gpu = { 4096, 4096, 128, 4096, 4096, 512, 256, 16, 128, 512,
-                              16384, 4096, 384, 32 };
+static const sizes of_gpu = { 4096, 4096, 128, 4096,  4096, 512, 256,
+                              16,   128,  512, 16384, 4096, 384, 32 };
 static const sizes of_slow = { 128, 64, 16, 64, 64, 16, 16, 2, 12, 32, 64, 128, 16, 8 };
 
 static const sizes *sizes_of(const xd_prober *p)
@@ -36,24 +36,29 @@ static const sizes *sizes_of(const xd_prober *p)
     return !p->apart ? &of_cpu : p->slow ? &of_slow : &of_gpu;
 }
 
-typedef struct work {           /* a kernel and its operands, in one memory block */
-    xd_prober *p;
+typedef struct work { /* a kernel and its operands, in one memory block */
+    xd_prober   *p;
     const sizes *z;
-    xd_dtype   type, kept;      /* type: compute type; kept: element type of the stored weights */
-    int        fp8;             /* 1: the inputs of GEMMs are converted to e4m3, too */
-    xd_arena   a;
-    xd_op      op;
+    xd_dtype     type, kept; /* type: compute type; kept: element type of the stored weights */
+    int          fp8;        /* 1: the inputs of GEMMs are converted to e4m3, too */
+    xd_arena     a;
+    xd_op        op;
     union {
-        xd_gemm gemm; xd_attn_args attn; xd_conv conv; xd_norm norm; xd_moments moments;
-        xd_gnorm gnorm;
-        xd_glu glu; xd_copy copy;
+        xd_gemm      gemm;
+        xd_attn_args attn;
+        xd_conv      conv;
+        xd_norm      norm;
+        xd_moments   moments;
+        xd_gnorm     gnorm;
+        xd_glu       glu;
+        xd_copy      copy;
     } u;
-    xd_kv      kv;
-    xd_weight  w;
+    xd_kv     kv;
+    xd_weight w;
     /* tmp: the kernel's scratch memory. spoil: memory that is written before every call, to evict
      * the operands from the caches; or NULL. */
-    void      *tmp, *spoil;
-    xd_status  status;
+    void     *tmp, *spoil;
+    xd_status status;
 } work;
 
 static void run_call(work *k)
@@ -180,9 +185,13 @@ static void new_weight(work *k, int64_t out, int64_t in, int nk)
 {
     xd_dev *d = k->p->dev;
     size_t  mark, need;
-    k->w = (xd_weight){ .type = k->kept, .out = out, .in = in, .nk = nk,
+    k->w = (xd_weight){ .type = k->kept,
+                        .out = out,
+                        .in = in,
+                        .nk = nk,
                         .kernel = { 1, nk ? 3 : 1, nk ? 3 : 1 },
-                        .stride = { 1, 1, 1 }, .groups = 1 };
+                        .stride = { 1, 1, 1 },
+                        .groups = 1 };
     k->w.bytes = d->ops->pack_size(d, &k->w);
     k->w.p = xd_arena_get(&k->a, k->w.bytes);
     mark = xd_arena_mark(&k->a);
@@ -215,7 +224,8 @@ static double gemm_s(work *k, int64_t rows)
     k->op = XD_OP_GEMM;
     k->u.gemm = (xd_gemm){ .out = new_matrix(k, k->type, rows, k->w.out),
                            .in = new_matrix(k, k->type, rows, k->w.in),
-                           .w = &k->w, .fp8 = k->fp8 };
+                           .w = &k->w,
+                           .fp8 = k->fp8 };
     double t = all_of(k);
     rewind_to(k, mark);
     return t;
@@ -232,7 +242,7 @@ static double half_at(double few, double rate_few, double many, double rate_many
 static double quantized_s(work *k, xd_dtype kept)
 {
     const sizes *z = k->z;
-    size_t mark = xd_arena_mark(&k->a);
+    size_t       mark = xd_arena_mark(&k->a);
     k->kept = kept;
     new_weight(k, z->large, z->large, 0);
     double t = gemm_s(k, z->rows);
@@ -253,8 +263,8 @@ static double weights_rate(work *k)
 static void measure_gemms(work *k, xd_rates *r)
 {
     const sizes *z = k->z;
-    size_t mark = xd_arena_mark(&k->a);
-    double flop = 2.0 * z->large * z->large;
+    size_t       mark = xd_arena_mark(&k->a);
+    double       flop = 2.0 * z->large * z->large;
     new_weight(k, z->large, z->large, 0);
     double many = flop * z->rows / gemm_s(k, z->rows), few = flop * z->few / gemm_s(k, z->few);
     r->gemm_rows = half_at(z->few, few, z->rows, many);
@@ -277,8 +287,8 @@ static void measure_gemms(work *k, xd_rates *r)
 static double attention_s(work *k, int64_t tokens, int64_t keys, int64_t D)
 {
     const sizes *z = k->z;
-    size_t  mark = xd_arena_mark(&k->a);
-    int64_t q[4] = { 1, tokens, z->heads, D }, kv[4] = { 1, keys, z->heads, D };
+    size_t       mark = xd_arena_mark(&k->a);
+    int64_t      q[4] = { 1, tokens, z->heads, D }, kv[4] = { 1, keys, z->heads, D };
     k->op = XD_OP_ATTN;
     k->kv = (xd_kv){ new_operand(k, k->type, 4, kv), new_operand(k, k->type, 4, kv) };
     k->u.attn = (xd_attn_args){ .out = new_operand(k, k->type, 4, q),
@@ -294,11 +304,11 @@ static double attention_s(work *k, int64_t tokens, int64_t keys, int64_t D)
 static void measure_attention(work *k, xd_rates *r)
 {
     const sizes *z = k->z;
-    double flop = 4.0 * z->heads * 64 * z->tokens;
-    double many = flop * z->most_keys / attention_s(k, z->tokens, z->most_keys, 64);
-    double keys = flop * z->few_keys / attention_s(k, z->tokens, z->few_keys, 64);
-    double rows = flop / z->tokens * z->few_tokens * z->most_keys /
-                  attention_s(k, z->few_tokens, z->most_keys, 64);
+    double       flop = 4.0 * z->heads * 64 * z->tokens;
+    double       many = flop * z->most_keys / attention_s(k, z->tokens, z->most_keys, 64);
+    double       keys = flop * z->few_keys / attention_s(k, z->tokens, z->few_keys, 64);
+    double       rows = flop / z->tokens * z->few_tokens * z->most_keys /
+                        attention_s(k, z->few_tokens, z->most_keys, 64);
     r->attn_keys = half_at(z->few_keys, keys, z->most_keys, many);
     r->attn_rows = half_at(z->few_tokens, rows, z->tokens, many);
     double full = (1 + r->attn_keys / z->most_keys) * (1 + r->attn_rows / z->tokens);
@@ -309,8 +319,8 @@ static void measure_attention(work *k, xd_rates *r)
 static void measure_convs(work *k, xd_rates *r)
 {
     const sizes *z = k->z;
-    size_t  mark = xd_arena_mark(&k->a);
-    int64_t d[4] = { 1, z->side, z->side, z->channels };
+    size_t       mark = xd_arena_mark(&k->a);
+    int64_t      d[4] = { 1, z->side, z->side, z->channels };
     new_weight(k, z->channels, z->channels, 2);
     k->op = XD_OP_CONV;
     k->u.conv = (xd_conv){ .out = new_operand(k, k->type, 4, d),
@@ -327,12 +337,12 @@ static void measure_convs(work *k, xd_rates *r)
 static void element_wise(work *k, xd_rates *r)
 {
     const sizes *z = k->z;
-    size_t    mark = xd_arena_mark(&k->a);
-    double    n = (double)z->level * z->level * z->level, t;
-    xd_tensor x = new_matrix(k, XD_F32, z->lines, z->width),
-              y = new_matrix(k, k->type, z->lines, z->width);
-    xd_tensor row = new_matrix(k, XD_F32, 1, z->width);
-    double    both = (double)xd_bytes(x) + (double)xd_bytes(y), es = (double)xd_dtype_size(k->type);
+    size_t       mark = xd_arena_mark(&k->a);
+    double       n = (double)z->level * z->level * z->level, t;
+    xd_tensor    x = new_matrix(k, XD_F32, z->lines, z->width),
+                 y = new_matrix(k, k->type, z->lines, z->width);
+    xd_tensor    row = new_matrix(k, XD_F32, 1, z->width);
+    double both = (double)xd_bytes(x) + (double)xd_bytes(y), es = (double)xd_dtype_size(k->type);
     k->spoil = k->p->apart ? NULL : xd_arena_get(&k->a, CACHE_BYTES);
     k->op = XD_OP_NORM;
     k->u.norm = (xd_norm){ .out = y, .in = x, .scale = row, .shift = row, .eps = 1e-6f };
@@ -352,9 +362,15 @@ static void element_wise(work *k, xd_rates *r)
     k->u.moments = (xd_moments){ .out = sums, .in = image, .groups = z->groups };
     t = all_of(k);
     k->op = XD_OP_GNORM;
-    k->u.gnorm = (xd_gnorm){ .out = flat, .in = flat, .sums = sum, .gain = gain, .bias = gain,
+    k->u.gnorm = (xd_gnorm){ .out = flat,
+                             .in = flat,
+                             .sums = sum,
+                             .gain = gain,
+                             .bias = gain,
                              .groups = z->groups,
-                             .silu = 1, .count = n / z->groups, .eps = 1e-6f };
+                             .silu = 1,
+                             .count = n / z->groups,
+                             .eps = 1e-6f };
     t += all_of(k);
     r->gnorm = 3 * n * es / t;
     k->spoil = NULL;
@@ -370,8 +386,8 @@ static xd_status open_work(work *k, xd_prober *p, xd_dtype type, xd_err *e)
     *k = (work){ .p = p, .z = z, .type = type, .kept = type };
     void *block = p->dev->mem->get(p->dev, bytes);
     xd_arena_init(&k->a, block, block ? bytes : 0);
-    return block ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for the %zu MB of a probe",
-                                   bytes >> 20);
+    return block ? XD_OK
+                 : xd_fail(e, XD_ENOMEM, "no memory for the %zu MB of a probe", bytes >> 20);
 }
 
 static xd_status close_work(work *k, xd_err *e)

@@ -5,6 +5,6 @@
 #include "comm/comm.h"
 
 /* On ranks other than 0 of the group: sleeps until rank 0 calls this function, too. */
-void      xd_quiet(xd_comm *c);
+void xd_quiet(xd_comm *c);
 
 #endif

@@ -10,14 +10,21 @@
 
 #include "base/file.h"
 
-enum {                          /* sizes of the drawing in pixels */
-    WIDTH = 1000, LEFT = 76, LANE = 640, MEMORY = 740, BARS = 170, ROW = 26, BAR = 14, HEAD = 66,
-    CELLS = 2 * LANE,
+enum { /* sizes of the drawing in pixels */
+       WIDTH = 1000,
+       LEFT = 76,
+       LANE = 640,
+       MEMORY = 740,
+       BARS = 170,
+       ROW = 26,
+       BAR = 14,
+       HEAD = 66,
+       CELLS = 2 * LANE,
 };
 
 typedef struct xd_timeline_cell {
-    float s[XD_SPAN_KINDS];     /* seconds of each kind of activity in a cell */
-    int   patch;                /* PipeFusion patch of the last computation in the cell */
+    float s[XD_SPAN_KINDS]; /* seconds of each kind of activity in a cell */
+    int   patch;            /* PipeFusion patch of the last computation in the cell */
 } cell;
 
 static const char *const patch_colors[] = {
@@ -74,8 +81,10 @@ void xd_timeline_add(xd_timeline *t, int rank, xd_span_kind kind, int patch, dou
 
 static void put_rect(xd_drawing *d, double x, double y, double w, double h, const char *color)
 {
-    xd_buf_add(&d->svg, "<rect x=\"%.4g\" y=\"%.5g\" width=\"%.4g\" height=\"%.3g\" "
-               "fill=\"%s\"/>\n", x, y, w, h, color);
+    xd_buf_add(&d->svg,
+               "<rect x=\"%.4g\" y=\"%.5g\" width=\"%.4g\" height=\"%.3g\" "
+               "fill=\"%s\"/>\n",
+               x, y, w, h, color);
 }
 
 /* Writes a text into the drawing. `anchor` is "start", "middle" or "end". */
@@ -124,7 +133,10 @@ void xd_drawing_open(xd_drawing *d, const char *title, int memory)
 /* ---- lanes -------------------------------------------------------------------------------- */
 
 /* colour of a cell, or NULL for white */
-typedef struct cell_color { const char *color; int patch; } cell_color;
+typedef struct cell_color {
+    const char *color;
+    int         patch;
+} cell_color;
 
 /* Computes the colour of each cell. A cell may contain several kinds of activity, but is drawn in
  * the colour of only one kind. The drawn kind is the one whose drawn time, summed over all cells so
@@ -145,9 +157,11 @@ static void color_cells(const cell *c, double unit, cell_color out[CELLS])
         for (int k = 0; k < N; k++)
             kind = lag[k] > lag[kind] ? k : kind;
         lag[kind] -= 1;
-        out[i] = (cell_color){ kind == IDLE ? NULL : kind == XD_SPAN_WAIT ? waiting
-                          : patch < 0 ? all_tokens : patch_colors[patch % COLORS],
-                          kind == XD_SPAN_COMPUTE ? patch : -1 };
+        out[i] = (cell_color){ kind == IDLE           ? NULL
+                               : kind == XD_SPAN_WAIT ? waiting
+                               : patch < 0            ? all_tokens
+                                                      : patch_colors[patch % COLORS],
+                               kind == XD_SPAN_COMPUTE ? patch : -1 };
     }
 }
 
@@ -237,7 +251,8 @@ xd_status xd_drawing_write(xd_drawing *d, const char *path, xd_err *e)
     xd_status s = xd_out_open(&o, path, e);
     if (s != XD_OK)
         return s;
-    fprintf(o.f, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
+    fprintf(o.f,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
             "viewBox=\"0 0 %d %.0f\" font-family=\"Helvetica, Arial, sans-serif\" "
             "fill=\"#222\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n%s</svg>\n",
             WIDTH, d->y, WIDTH, d->y, d->svg.p);

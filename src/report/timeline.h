@@ -10,8 +10,12 @@
 #include "base/err.h"
 #include "base/json.h"
 
-typedef enum xd_span_kind { XD_SPAN_COMPUTE, XD_SPAN_WAIT, XD_SPAN_MESSAGE, XD_SPAN_KINDS }
-    xd_span_kind;
+typedef enum xd_span_kind {
+    XD_SPAN_COMPUTE,
+    XD_SPAN_WAIT,
+    XD_SPAN_MESSAGE,
+    XD_SPAN_KINDS
+} xd_span_kind;
 
 typedef struct xd_memory_bars { /* memory of one rank in bytes */
     /* Weights, and activations (work). Index 0: text encoders, 1: transformer, 2: VAE. */
@@ -20,10 +24,10 @@ typedef struct xd_memory_bars { /* memory of one rank in bytes */
 } xd_memory_bars;
 
 typedef struct xd_timeline {
-    double  from, to;           /* drawn time range in seconds; spans are clipped to this range */
-    int     ranks;              /* number of ranks; only the first XD_LANES are drawn */
-    const xd_memory_bars *memory;       /* [ranks] memory of the ranks, borrowed; or NULL */
-    struct xd_timeline_cell *cell;      /* allocated and used by timeline.c only */
+    double from, to; /* drawn time range in seconds; spans are clipped to this range */
+    int    ranks;    /* number of ranks; only the first XD_LANES are drawn */
+    const xd_memory_bars    *memory; /* [ranks] memory of the ranks, borrowed; or NULL */
+    struct xd_timeline_cell *cell;   /* allocated and used by timeline.c only */
     double *sum; /* [ranks][XD_SPAN_KINDS] seconds of each kind of span in the drawn range */
 } xd_timeline;
 
@@ -38,7 +42,10 @@ void      xd_timeline_close(xd_timeline *t);
 void      xd_timeline_add(xd_timeline *t, int rank, xd_span_kind kind, int patch, double from,
                           double to);
 
-typedef struct xd_drawing { xd_text_buf svg; double y; } xd_drawing;
+typedef struct xd_drawing {
+    xd_text_buf svg;
+    double      y;
+} xd_drawing;
 
 /* Begins a drawing. `memory` is 1 if the timelines have memory bars, which the legend then
  * explains. */

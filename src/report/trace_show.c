@@ -13,11 +13,11 @@
 
 enum { MOST_RANKS = 65536 };
 
-typedef struct rank_state {     /* state of a rank while the file's events are read in order */
+typedef struct rank_state { /* state of a rank while the file's events are read in order */
     /* begin and end of the shown step in seconds; to is 0 if the rank has no such step */
     double from, to;
-    double before;           /* end of the previous step in seconds; 0: there is no previous step */
-    double piece_end;           /* end of the current work item in seconds */
+    double before;    /* end of the previous step in seconds; 0: there is no previous step */
+    double piece_end; /* end of the current work item in seconds */
     /* patch: PipeFusion patch that the rank is computing. on_device: 1 if the trace has times that
      * were measured on the rank's device. */
     int    patch, on_device;
@@ -27,18 +27,18 @@ typedef struct rank_state {     /* state of a rank while the file's events are r
 typedef struct slice {
     const char *cat;
     int         rank, step, patch, received;
-    double      from, to;       /* begin and end of the event in seconds */
+    double      from, to; /* begin and end of the event in seconds */
 } slice;
 
 typedef struct shown {
     const xd_trace_args *a;
-    const xd_json *root;
+    const xd_json       *root;
     /* [n] events in the order of the file; the texts of the events belong to `root` */
-    slice         *slice;
-    int            n, ranks, step, steps;
-    rank_state    *rank;        /* [ranks]: states of the ranks */
+    slice               *slice;
+    int                  n, ranks, step, steps;
+    rank_state          *rank; /* [ranks]: states of the ranks */
     /* all: timeline of the complete request; one: timeline of the shown step */
-    xd_timeline    all, one;
+    xd_timeline          all, one;
 } shown;
 
 static double number_of(const xd_json *j, const char *key)
@@ -58,9 +58,13 @@ static int read_slice(const xd_json *j, slice *s)
 {
     const char    *ph = xd_json_text(xd_json_get(j, "ph"));
     const xd_json *args = xd_json_get(j, "args");
-    *s = (slice){ xd_json_text(xd_json_get(j, "cat")), int_of(j, "pid", -1),
-                  int_of(args, "step", 0), int_of(args, "patch", -1),
-                  xd_json_get(args, "received") != NULL, number_of(j, "ts") * 1e-6, 0 };
+    *s = (slice){ xd_json_text(xd_json_get(j, "cat")),
+                  int_of(j, "pid", -1),
+                  int_of(args, "step", 0),
+                  int_of(args, "patch", -1),
+                  xd_json_get(args, "received") != NULL,
+                  number_of(j, "ts") * 1e-6,
+                  0 };
     s->to = s->from + number_of(j, "dur") * 1e-6;
     return ph && strcmp(ph, "X") == 0 && s->cat && s->rank >= 0 && s->rank < MOST_RANKS;
 }
@@ -92,8 +96,10 @@ static xd_status open_trace(shown *t, xd_json **doc, xd_err *e)
         t->all.to = fmax(t->all.to, s->to);
     }
     if (!t->ranks || !t->steps)
-        return xd_fail(e, XD_EFORMAT, "%s has no steps: it is not a trace that "
-                       "\"xdit generate --trace FILE\" wrote", t->a->trace);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s has no steps: it is not a trace that "
+                       "\"xdit generate --trace FILE\" wrote",
+                       t->a->trace);
     t->step = t->a->step ? t->a->step : t->steps;
     if (t->step > t->steps)
         return xd_fail(e, XD_EINVAL, "%s has no step %d: it has %d", t->a->trace, t->step,
@@ -131,9 +137,10 @@ static void find_step(shown *t)
  * drawn. */
 static xd_span_kind kind_of(const slice *s, const rank_state *r)
 {
-    return is_cat(s, "wait") ? XD_SPAN_WAIT
-           : is_cat(s, "flight") && !s->received ? XD_SPAN_MESSAGE
-           : is_cat(s, r->on_device ? "device" : "op") ? XD_SPAN_COMPUTE : XD_SPAN_KINDS;
+    return is_cat(s, "wait")                           ? XD_SPAN_WAIT
+           : is_cat(s, "flight") && !s->received       ? XD_SPAN_MESSAGE
+           : is_cat(s, r->on_device ? "device" : "op") ? XD_SPAN_COMPUTE
+                                                       : XD_SPAN_KINDS;
 }
 
 static void add_slices(shown *t)
@@ -176,8 +183,8 @@ static const char *plan_of(const shown *t)
 static void write_table(const shown *t)
 {
     static const xd_column shape[] = {
-        { "rank", 0, 4, 0, 0, 0 },           { "computes", 2, -9, 0, 0, 0 },
-        { "waits", 2, -9, 0, 0, 0 },         { "step computes", 2, -14, 0, 0, 0 },
+        { "rank", 0, 4, 0, 0, 0 },         { "computes", 2, -9, 0, 0, 0 },
+        { "waits", 2, -9, 0, 0, 0 },       { "step computes", 2, -14, 0, 0, 0 },
         { "step waits", 2, -11, 0, 0, 0 },
     };
     enum { N = sizeof shape / sizeof *shape };
@@ -206,8 +213,8 @@ static xd_status draw(const shown *t, xd_err *e)
 {
     xd_drawing d;
     char       title[256];
-    snprintf(title, sizeof title, "%d rank%s, %s: as measured", t->ranks,
-             t->ranks == 1 ? "" : "s", plan_of(t));
+    snprintf(title, sizeof title, "%d rank%s, %s: as measured", t->ranks, t->ranks == 1 ? "" : "s",
+             plan_of(t));
     xd_drawing_open(&d, title, 0);
     snprintf(title, sizeof title, "the request: %.4g s", t->all.to);
     xd_drawing_add(&d, &t->all, title);

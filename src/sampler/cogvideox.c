@@ -13,8 +13,8 @@
 #include "sampler/schedule.h"
 
 typedef struct level {
-    double acp, prev;           /* cumulative alpha product at this step, and at the next step */
-    int    last;                /* 1: this is the request's last timestep */
+    double acp, prev; /* cumulative alpha product at this step, and at the next step */
+    int    last;      /* 1: this is the request's last timestep */
 } level;
 
 static int no_history(const xd_sched_cfg *c)
@@ -36,12 +36,14 @@ static xd_status level_at(level *v, const xd_levels *l, const xd_sched_cfg *c, i
     if (t >= l->n)
         return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d gives timestep %d of %d",
                        c->steps_offset, t, l->n);
-    v->acp = l->acp[t < 0 ? l->n + t : t];          /* index -1 is the last element */
+    v->acp = l->acp[t < 0 ? l->n + t : t]; /* index -1 is the last element */
     v->last = to < 0;
     v->prev = to >= 0 ? l->acp[to] : c->set_alpha_to_one ? 1 : l->acp[0];
     if (!(v->acp >= 0 && v->acp < 1))
-        return xd_fail(e, XD_EFORMAT, "the scheduler's betas give timestep %d an alphas_cumprod "
-                       "of %g; it must be from 0 to below 1", t, v->acp);
+        return xd_fail(e, XD_EFORMAT,
+                       "the scheduler's betas give timestep %d an alphas_cumprod "
+                       "of %g; it must be from 0 to below 1",
+                       t, v->acp);
     return xd_signal_check(c, t, v->acp, e);
 }
 
@@ -163,12 +165,25 @@ static const xd_field fields[] = {
 extern const xd_sampler xd_sampler_cogvideox_ddim, xd_sampler_cogvideox_dpm;
 
 const xd_sampler xd_sampler_cogvideox_ddim = {
-    .name = "cogvideox-ddim", .webui = "DDIM", .classes = { "CogVideoXDDIMScheduler" },
-    .fields = fields, .history = no_history, .open = cog_open, .close = cog_close,
-    .step = ddim_step, .clean = cog_clean,
+    .name = "cogvideox-ddim",
+    .webui = "DDIM",
+    .classes = { "CogVideoXDDIMScheduler" },
+    .fields = fields,
+    .history = no_history,
+    .open = cog_open,
+    .close = cog_close,
+    .step = ddim_step,
+    .clean = cog_clean,
 };
 const xd_sampler xd_sampler_cogvideox_dpm = {
-    .name = "cogvideox-dpm", .webui = "DPM++ 2M SDE", .classes = { "CogVideoXDPMScheduler" },
-    .fields = fields, .history = one_history, .open = cog_open, .close = cog_close,
-    .draws = count_draws, .step = dpm_step, .clean = cog_clean,
+    .name = "cogvideox-dpm",
+    .webui = "DPM++ 2M SDE",
+    .classes = { "CogVideoXDPMScheduler" },
+    .fields = fields,
+    .history = one_history,
+    .open = cog_open,
+    .close = cog_close,
+    .draws = count_draws,
+    .step = dpm_step,
+    .clean = cog_clean,
 };

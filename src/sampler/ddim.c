@@ -8,8 +8,8 @@
 #include "sampler/schedule.h"
 
 typedef struct ddim {
-    double *acp;                /* [steps] cumulative alpha product at each step */
-    double *prev;               /* [steps] cumulative alpha product after each step */
+    double *acp;  /* [steps] cumulative alpha product at each step */
+    double *prev; /* [steps] cumulative alpha product after each step */
 } ddim;
 
 static int count_draws(const xd_sampling *s, int step)
@@ -36,7 +36,7 @@ static xd_status check_config(const xd_sched_cfg *c, xd_err *e)
 
 static xd_status ddim_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
-    int steps = a->steps;
+    int       steps = a->steps;
     xd_levels l = { 0 };
     ddim     *d = s->priv = calloc(1, sizeof *d);
     xd_status st = check_config(c, e);
@@ -55,12 +55,14 @@ static xd_status ddim_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps
     for (int i = 0; st == XD_OK && i < s->steps; i++) {
         int t = (int)s->time[i], to = t - c->num_train_timesteps / steps;
         if (t >= l.n) {
-            st = xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d gives timestep %d of "
-                         "%d", c->steps_offset, t, l.n);
+            st = xd_fail(e, XD_EFORMAT,
+                         "the scheduler's steps_offset %d gives timestep %d of "
+                         "%d",
+                         c->steps_offset, t, l.n);
             break;
         }
         s->in_scale[i] = 1;
-        d->acp[i] = l.acp[t < 0 ? l.n + t : t];         /* index -1 is the last element */
+        d->acp[i] = l.acp[t < 0 ? l.n + t : t]; /* index -1 is the last element */
         d->prev[i] = to >= 0 ? l.acp[to] : c->set_alpha_to_one ? 1 : l.acp[0];
         if (a->leap && s->steps == 1)
             d->prev[i] = 1;
@@ -114,7 +116,7 @@ static void ddim_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_te
         xd_noise_check(x, s, step, noise);
     xd_copy_to(x, x0, pred);
     ddim_clean(x, s, step, lat, x0);
-    if (!strcmp(type, "v_prediction"))          /* converts pred to the prediction of the noise */
+    if (!strcmp(type, "v_prediction")) /* converts pred to the prediction of the noise */
         xd_axpby(x, pred, (float)rb, lat, (float)ra);
     else if (strcmp(type, "epsilon"))
         xd_axpby(x, pred, (float)(1 / rb), lat, (float)(-ra / rb));
@@ -141,8 +143,15 @@ static const xd_field fields[] = {
 extern const xd_sampler xd_sampler_ddim;
 
 const xd_sampler xd_sampler_ddim = {
-    .name = "ddim", .webui = "DDIM", .classes = { "DDIMScheduler" }, .fields = fields,
+    .name = "ddim",
+    .webui = "DDIM",
+    .classes = { "DDIMScheduler" },
+    .fields = fields,
     .history = history_length,
-    .open = ddim_open, .close = ddim_close, .draws = count_draws, .step = ddim_step,
-    .shares = ddim_shares, .clean = ddim_clean,
+    .open = ddim_open,
+    .close = ddim_close,
+    .draws = count_draws,
+    .step = ddim_step,
+    .shares = ddim_shares,
+    .clean = ddim_clean,
 };

@@ -12,7 +12,7 @@
 #include "sampler/schedule.h"
 
 typedef struct level {
-    double acp;                 /* cumulative alpha product at this step */
+    double acp; /* cumulative alpha product at this step */
     /* The next latents are a sum of three terms; these are the factors of the predicted clean
      * latents, of the current latents and of the noise. */
     float  x0, lat, noise;
@@ -36,7 +36,8 @@ static xd_status check_config(const xd_sched_cfg *c, xd_err *e)
         s = xd_spacing_check(c, e);
     if (s == XD_OK)
         s = xd_refuse(strcmp(v, "fixed_small") && strcmp(v, "fixed_small_log") &&
-                      strcmp(v, "fixed_large"), "variance_type", v, e);
+                          strcmp(v, "fixed_large"),
+                      "variance_type", v, e);
     return s == XD_OK ? xd_refuse(c->thresholding, "thresholding", "true", e) : s;
 }
 
@@ -57,10 +58,12 @@ static xd_status fill_steps(xd_sampling *s, const xd_levels *l, const xd_steps *
     for (int i = 0; i < s->steps; i++) {
         int t = (int)s->time[i], to = i + 1 < s->steps ? (int)s->time[i + 1] : -1;
         if (t >= l->n)
-            return xd_fail(e, XD_EFORMAT, "the scheduler's steps_offset %d gives timestep %d "
-                                          "of %d", c->steps_offset, t, l->n);
+            return xd_fail(e, XD_EFORMAT,
+                           "the scheduler's steps_offset %d gives timestep %d "
+                           "of %d",
+                           c->steps_offset, t, l->n);
         s->in_scale[i] = 1;
-        double acp = l->acp[t < 0 ? l->n + t : t];      /* index -1 is the last element */
+        double acp = l->acp[t < 0 ? l->n + t : t]; /* index -1 is the last element */
         v[i] = level_of(c, acp, to >= 0 ? l->acp[to] : 1, t);
         if (a->leap && s->steps == 1)
             v[i] = (level){ acp, 1, 0, 0 };
@@ -146,8 +149,13 @@ const xd_sampler xd_sampler_ddpm = {
     .name = "ddpm",
     .webui = "DDPM",
     .classes = { "DDPMScheduler" },
-    .fields = fields, .history = history_length, .open = ddpm_open, .close = ddpm_close,
-    .draws = count_draws, .step = ddpm_step, .shares = ddpm_shares,
+    .fields = fields,
+    .history = history_length,
+    .open = ddpm_open,
+    .close = ddpm_close,
+    .draws = count_draws,
+    .step = ddpm_step,
+    .shares = ddpm_shares,
     .clean = ddpm_clean,
     .takes = XD_TAKES_TIMES,
 };

@@ -13,7 +13,7 @@
 #include "sampler/dpm.h"
 
 typedef struct dpm {
-    double *sigma;              /* [steps + 1] noise levels; the last one is the final level */
+    double *sigma; /* [steps + 1] noise levels; the last one is the final level */
 } dpm;
 
 static int history_length(const xd_sched_cfg *c)
@@ -38,16 +38,19 @@ static xd_status check_config(xd_sched_cfg *c, xd_err *e)
 {
     xd_sched_rename(c, "DPMSolverMultistepScheduler");
     if (c->solver_order < 1 || c->solver_order > 3)
-        return xd_fail(e, XD_EUNSUPPORTED, "the scheduler's solver_order is %d; it can be 1, 2 or "
-                       "3", c->solver_order);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "the scheduler's solver_order is %d; it can be 1, 2 or "
+                       "3",
+                       c->solver_order);
     if (xd_respacing_check(c, e) != XD_OK)
         return XD_EFORMAT;
     if (c->use_flow_sigmas && (xd_is_respaced(c) || c->use_lu_lambdas))
-        return xd_fail(e, XD_EFORMAT, "the scheduler's use_flow_sigmas cannot be combined with "
+        return xd_fail(e, XD_EFORMAT,
+                       "the scheduler's use_flow_sigmas cannot be combined with "
                        "other spacings of levels (use_..._sigmas)");
     const char *p = c->prediction_type;
-    int known = !strcmp(p, "epsilon") || !strcmp(p, "sample") || !strcmp(p, "v_prediction") ||
-                !strcmp(p, "flow_prediction");
+    int       known = !strcmp(p, "epsilon") || !strcmp(p, "sample") || !strcmp(p, "v_prediction") ||
+                      !strcmp(p, "flow_prediction");
     xd_status s = xd_refuse(strcmp(c->algorithm_type, "dpmsolver++") && !xd_dpm_noisy(c),
                             "algorithm_type", c->algorithm_type, e);
     if (s == XD_OK)
@@ -57,8 +60,8 @@ static xd_status check_config(xd_sched_cfg *c, xd_err *e)
         s = xd_refuse(!known, "prediction_type", p, e);
     if (s == XD_OK)
         s = xd_refuse(strcmp(c->final_sigmas_type, "zero") &&
-                      strcmp(c->final_sigmas_type, "sigma_min"), "final_sigmas_type",
-                      c->final_sigmas_type, e);
+                          strcmp(c->final_sigmas_type, "sigma_min"),
+                      "final_sigmas_type", c->final_sigmas_type, e);
     if (s == XD_OK)
         s = xd_refuse(c->thresholding, "thresholding", "true", e);
     if (s == XD_OK && c->use_dynamic_shifting && c->use_flow_sigmas)
@@ -68,8 +71,8 @@ static xd_status check_config(xd_sched_cfg *c, xd_err *e)
         s = xd_shift_check(c, e);
     if (s == XD_OK)
         s = xd_refuse(!strcmp(c->prediction_type, "epsilon") &&
-                      !strncmp(c->variance_type, "learned", 7), "variance_type",
-                      c->variance_type, e);
+                          !strncmp(c->variance_type, "learned", 7),
+                      "variance_type", c->variance_type, e);
     return s;
 }
 
@@ -100,7 +103,7 @@ static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_ste
         xd_sigmas_respaced(c, l->sigma[l->n - 1], l->sigma[0], n, sigma);
     else if (c->use_flow_sigmas)
         for (int i = 0; i < n; i++) {
-            double s = 1 - (i ? (n - i) * ((1 / N - 1) / n) + 1 : 1 / N);   /* numpy's linspace */
+            double s = 1 - (i ? (n - i) * ((1 / N - 1) / n) + 1 : 1 / N); /* numpy's linspace */
             sigma[i] = c->flow_shift * s / (1 + (c->flow_shift - 1) * s);
             time[i] = trunc(sigma[i] * N);
         }
@@ -121,7 +124,7 @@ static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_ste
 
 xd_status xd_dpm_open(xd_sampling *s, const xd_steps *a, int rounds, xd_err *e)
 {
-    int steps = a->steps;
+    int       steps = a->steps;
     xd_levels l = { 0 };
     dpm      *d = s->priv = calloc(1, sizeof *d);
     xd_status st = check_config(&s->cfg, e);
@@ -130,8 +133,10 @@ xd_status xd_dpm_open(xd_sampling *s, const xd_steps *a, int rounds, xd_err *e)
     if (st == XD_OK)
         st = xd_levels_open(&l, &s->cfg, 5.9604644775390625e-8 /* 2^-24 */, e);
     if (st == XD_OK && last_time(&l, &s->cfg) < 1)
-        st = xd_fail(e, XD_EFORMAT, "the scheduler's lambda_min_clipped is %g, which leaves no "
-                     "timestep", s->cfg.lambda_min_clipped);
+        st = xd_fail(e, XD_EFORMAT,
+                     "the scheduler's lambda_min_clipped is %g, which leaves no "
+                     "timestep",
+                     s->cfg.lambda_min_clipped);
     s->time = calloc((size_t)steps + 2, sizeof *s->time);
     s->in_scale = calloc((size_t)steps + 2, sizeof *s->in_scale);
     if (d)
@@ -190,7 +195,7 @@ void xd_dpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_
 static int order_of(const xd_sampling *s, int step)
 {
     const xd_sched_cfg *c = &s->cfg;
-    int few = c->lower_order_final && s->steps + s->skipped < 15;
+    int                 few = c->lower_order_final && s->steps + s->skipped < 15;
     if (step == s->steps - 1 && (c->euler_at_final || few || !strcmp(c->final_sigmas_type, "zero")))
         return 1;
     int order = step + 1 < c->solver_order ? step + 1 : c->solver_order;
@@ -207,7 +212,7 @@ xd_slopes xd_dpm_slopes(const xd_sched_cfg *c, double alpha, double h, int order
     int    middle = order == 2 && strcmp(c->solver_type, "heun") != 0;
     double second = (em + k) / (k * k) - 0.5;
     return (xd_slopes){ -alpha * em, middle ? -0.5 * alpha * em : heun,
-                     xd_dpm_noisy(c) ? -alpha * (second + 1) : -alpha * second };
+                        xd_dpm_noisy(c) ? -alpha * (second + 1) : -alpha * second };
 }
 
 /* Returns the factors of a step. A schedule with almost as many steps as there are timesteps
@@ -224,9 +229,9 @@ static factors step_factors(const xd_sampling *s, int step, int order)
         if (xd_dpm_point(s, step - i + 1).lambda == xd_dpm_point(s, step - i).lambda)
             order = i;
     xd_slopes v = xd_dpm_slopes(&s->cfg, t.alpha, h, order);
-    factors f = { .lat = t.sigma / s0.sigma * (noisy ? exp(-h) : 1),
-                  .m = { v.m },
-                  .noise = noisy ? t.sigma * sqrt(1 - exp(-2 * h)) : 0 };
+    factors   f = { .lat = t.sigma / s0.sigma * (noisy ? exp(-h) : 1),
+                    .m = { v.m },
+                    .noise = noisy ? t.sigma * sqrt(1 - exp(-2 * h)) : 0 };
     if (order == 1)
         return f;
     double r0 = (s0.lambda - xd_dpm_point(s, step - 1).lambda) / h;
@@ -287,9 +292,16 @@ extern const xd_sampler xd_sampler_dpm;
 
 const xd_sampler xd_sampler_dpm = {
     .name = "dpm++",
-    .webui = "DPM++ 2M", .webui_sde = "DPM++ 2M SDE",
+    .webui = "DPM++ 2M",
+    .webui_sde = "DPM++ 2M SDE",
     .classes = { "DPMSolverMultistepScheduler", "dpm-solver++" },
-    .fields = fields, .history = history_length, .open = dpm_open, .close = xd_dpm_close,
-    .draws = count_draws, .step = dpm_step, .shares = xd_dpm_shares,
-    .clean = xd_dpm_clean, .takes = XD_TAKES_TIMES,
+    .fields = fields,
+    .history = history_length,
+    .open = dpm_open,
+    .close = xd_dpm_close,
+    .draws = count_draws,
+    .step = dpm_step,
+    .shares = xd_dpm_shares,
+    .clean = xd_dpm_clean,
+    .takes = XD_TAKES_TIMES,
 };

@@ -12,12 +12,12 @@ xd_status xd_dpm_open(xd_sampling *s, const xd_steps *a, int rounds, xd_err *e);
 void      xd_dpm_close(xd_sampling *s);
 
 /* Returns noise level i of the schedule, where i is 0 .. s->steps. */
-xd_point  xd_dpm_point(const xd_sampling *s, int i);
-void      xd_dpm_shares(const xd_sampling *s, int step, double of[2]);
-void      xd_dpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
+xd_point xd_dpm_point(const xd_sampling *s, int i);
+void     xd_dpm_shares(const xd_sampling *s, int step, double of[2]);
+void     xd_dpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
 
 /* Returns 1 if every step adds noise (sde-dpmsolver++). */
-int       xd_dpm_noisy(const xd_sched_cfg *c);
+int xd_dpm_noisy(const xd_sched_cfg *c);
 
 /* The factors of a step. A step adds three terms, each times a factor: the prediction at the start
  * of the step (`m`), and estimates of the first and the second derivative of the prediction. `h` is

@@ -12,7 +12,7 @@
 #include "exec/op.h"
 #include "sampler/dpm.h"
 
-enum { MOST = 3 };              /* max order of a step */
+enum { MOST = 3 }; /* max order of a step */
 
 static int history_length(const xd_sched_cfg *c)
 {
@@ -31,7 +31,7 @@ static xd_status single_open(xd_sampling *s, const xd_sched_cfg *c, const xd_ste
 {
     strcpy(s->cfg.timestep_spacing, "linspace");
     xd_status st = xd_dpm_open(s, a, 1, e);
-    int whole = s->steps + s->skipped;
+    int       whole = s->steps + s->skipped;
     if (st == XD_OK && (whole % c->solver_order || !strcmp(c->final_sigmas_type, "zero")))
         s->cfg.lower_order_final = 1;
     return st;
@@ -40,13 +40,13 @@ static xd_status single_open(xd_sampling *s, const xd_sched_cfg *c, const xd_ste
 static int order_of(const xd_sampling *s, int step)
 {
     const xd_sched_cfg *c = &s->cfg;
-    int whole = s->steps + s->skipped, last = s->steps - step == 1;
-    int order = (step + s->skipped) % c->solver_order + 1;
+    int                 whole = s->steps + s->skipped, last = s->steps - step == 1;
+    int                 order = (step + s->skipped) % c->solver_order + 1;
     if (last && !strcmp(c->final_sigmas_type, "zero"))
         return 1;
     if (last && c->lower_order_final && c->solver_order > 1 && whole % c->solver_order == 0)
         return 1;
-    return step + 1 < order ? step + 1 : order;     /* the first group may have fewer steps */
+    return step + 1 < order ? step + 1 : order; /* the first group may have fewer steps */
 }
 
 /* The factors of a step's linear combination: the factor of the latents, the factors of the latest
@@ -57,7 +57,7 @@ typedef struct factors { double lat, m[MOST], noise; } factors;
  * r has the times of the predictions, as fractions of the step. */
 static void add_slopes(factors *f, const xd_sched_cfg *c, xd_slopes v, int order, const double *r)
 {
-    if (order == 2) {           /* the slope is that between m0 and m1 */
+    if (order == 2) { /* the slope is that between m0 and m1 */
         f->m[0] = v.first / r[0];
         f->m[1] -= f->m[0];
         return;
@@ -133,8 +133,13 @@ const xd_sampler xd_sampler_dpm_single = {
     .name = "dpm++-single",
     .webui = "DPM++ 2S",
     .classes = { "DPMSolverSinglestepScheduler" },
-    .fields = fields, .history = history_length, .open = single_open, .close = xd_dpm_close,
-    .draws = count_draws, .step = single_step, .shares = xd_dpm_shares,
+    .fields = fields,
+    .history = history_length,
+    .open = single_open,
+    .close = xd_dpm_close,
+    .draws = count_draws,
+    .step = single_step,
+    .shares = xd_dpm_shares,
     .clean = xd_dpm_clean,
     .takes = XD_TAKES_TIMES,
 };

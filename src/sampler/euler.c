@@ -10,9 +10,7 @@
 #include "exec/op.h"
 #include "sampler/schedule.h"
 
-typedef struct euler {
-    double *sigma;              /* [steps + 2] noise levels */
-} euler;
+typedef struct euler { double *sigma; /* [steps + 2] noise levels */ } euler;
 
 static int history_length(const xd_sched_cfg *c)
 {
@@ -24,8 +22,8 @@ static xd_status check_config(const xd_sched_cfg *c, xd_err *e)
 {
     const char *p = c->prediction_type, *i = c->interpolation_type;
     const char *f = c->final_sigmas_type, *t = c->timestep_type;
-    int known = !strcmp(p, "epsilon") || !strcmp(p, "sample") || !strcmp(p, "v_prediction");
-    xd_status s = xd_refuse(!known, "prediction_type", p, e);
+    int         known = !strcmp(p, "epsilon") || !strcmp(p, "sample") || !strcmp(p, "v_prediction");
+    xd_status   s = xd_refuse(!known, "prediction_type", p, e);
     if (s == XD_OK)
         s = xd_spacing_check(c, e);
     if (s == XD_OK)
@@ -78,8 +76,8 @@ static void finish_schedule(xd_sampling *s, const xd_steps *a, int levels, doubl
 {
     const xd_sched_cfg *c = &s->cfg;
     double              max = 0;
-    int continuous = !strcmp(c->timestep_type, "continuous") &&
-                     !strcmp(c->prediction_type, "v_prediction");
+    int                 continuous = !strcmp(c->timestep_type, "continuous") &&
+                                     !strcmp(c->prediction_type, "v_prediction");
     sigma[levels] = strcmp(c->final_sigmas_type, "zero") ? end : 0;
     if (a->sigmas)
         sigma[levels] = a->sigmas[levels];
@@ -103,7 +101,7 @@ static void finish_schedule(xd_sampling *s, const xd_steps *a, int levels, doubl
 
 static xd_status euler_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
-    int steps = a->steps;
+    int       steps = a->steps;
     xd_levels l = { 0 };
     euler    *d = s->priv = calloc(1, sizeof *d);
     xd_status st = check_config(c, e);
@@ -156,7 +154,7 @@ static void euler_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_t
     (void)hist;
     if (!strcmp(type, "epsilon"))
         xd_axpby(x, lat, (float)d, pred, 1);
-    else if (!strcmp(type, "v_prediction"))     /* x0 = x / q - v / sqrt(q) pred */
+    else if (!strcmp(type, "v_prediction")) /* x0 = x / q - v / sqrt(q) pred */
         xd_axpby(x, lat, (float)(d / sqrt(q)), pred, (float)(1 + d * v / q));
     else
         xd_axpby(x, lat, (float)(-d / v), pred, (float)(1 + d / v));
@@ -164,12 +162,11 @@ static void euler_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_t
 
 /* ---- ancestral ---------------------------------------------------------------------------- */
 
-static xd_status ancestral_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a,
-                                xd_err *e)
+static xd_status ancestral_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
     (void)c;
-    xd_status st = xd_refuse(!strcmp(s->cfg.prediction_type, "sample"), "prediction_type", "sample",
-                             e);
+    xd_status st =
+        xd_refuse(!strcmp(s->cfg.prediction_type, "sample"), "prediction_type", "sample", e);
     strcpy(s->cfg.interpolation_type, "linear");
     strcpy(s->cfg.timestep_type, "discrete");
     strcpy(s->cfg.final_sigmas_type, "zero");
@@ -226,15 +223,29 @@ static const xd_field ancestral_fields[] = {
 extern const xd_sampler xd_sampler_euler, xd_sampler_euler_ancestral;
 
 const xd_sampler xd_sampler_euler_ancestral = {
-    .name = "euler-ancestral", .webui = "Euler a",
-    .classes = { "EulerAncestralDiscreteScheduler" }, .fields = ancestral_fields,
-    .history = history_length, .open = ancestral_open, .close = euler_close,
-    .draws = ancestral_draws, .step = ancestral_step, .shares = euler_shares,
+    .name = "euler-ancestral",
+    .webui = "Euler a",
+    .classes = { "EulerAncestralDiscreteScheduler" },
+    .fields = ancestral_fields,
+    .history = history_length,
+    .open = ancestral_open,
+    .close = euler_close,
+    .draws = ancestral_draws,
+    .step = ancestral_step,
+    .shares = euler_shares,
     .clean = euler_clean,
 };
 const xd_sampler xd_sampler_euler = {
-    .name = "euler", .webui = "Euler", .classes = { "EulerDiscreteScheduler" }, .fields = fields,
-    .history = history_length, .open = euler_open, .close = euler_close, .step = euler_step,
-    .shares = euler_shares, .clean = euler_clean,
-    .takes = XD_TAKES_SIGMAS | XD_TAKES_TIMES, .last_sigma = 1,
+    .name = "euler",
+    .webui = "Euler",
+    .classes = { "EulerDiscreteScheduler" },
+    .fields = fields,
+    .history = history_length,
+    .open = euler_open,
+    .close = euler_close,
+    .step = euler_step,
+    .shares = euler_shares,
+    .clean = euler_clean,
+    .takes = XD_TAKES_SIGMAS | XD_TAKES_TIMES,
+    .last_sigma = 1,
 };

@@ -20,8 +20,8 @@ static int history_length(const xd_sched_cfg *c)
 static xd_status check_config(const xd_sched_cfg *c, int steps, xd_err *e)
 {
     const char *t = c->time_shift_type;
-    xd_status   s = xd_refuse(strcmp(t, "exponential") && strcmp(t, "linear"), "time_shift_type", t,
-                              e);
+    xd_status   s =
+        xd_refuse(strcmp(t, "exponential") && strcmp(t, "linear"), "time_shift_type", t, e);
     if (s == XD_OK)
         s = xd_respacing_check(c, e);
     if (s == XD_OK && !(c->shift > 0 && c->shift < 1e6))
@@ -32,7 +32,8 @@ static xd_status check_config(const xd_sched_cfg *c, int steps, xd_err *e)
         s = xd_fail(e, XD_EFORMAT, "the scheduler's shift_terminal is %g; it must be from 0 to 1",
                     c->shift_terminal);
     if (s == XD_OK && c->shift_terminal > 0 && steps < 2)
-        s = xd_fail(e, XD_EINVAL, "one step cannot be combined with the scheduler's "
+        s = xd_fail(e, XD_EINVAL,
+                    "one step cannot be combined with the scheduler's "
                     "shift_terminal, %g: num_inference_steps must be at least 2",
                     c->shift_terminal);
     return s;
@@ -73,7 +74,7 @@ static double shift_one(const xd_sched_cfg *c, const xd_steps *a, double k, doub
 {
     if (!c->use_dynamic_shifting)
         return round_level(a, round_level(a, c->shift * v) /
-                          round_level(a, 1 + round_level(a, (c->shift - 1) * v)));
+                                  round_level(a, 1 + round_level(a, (c->shift - 1) * v)));
     return round_level(a, k / round_level(a, k + round_level(a, round_level(a, 1 / v) - 1)));
 }
 
@@ -114,8 +115,9 @@ xd_status xd_flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a,
         sigma[i] = 1 - (float)sigma[i];
     for (int i = 0; i < s->steps; i++) {
         sigma[i] = (float)sigma[i];
-        s->time[i] = a->times && !c->invert_sigmas ? (float)a->times[i + skip] :
-                     (float)sigma[i] * (float)c->num_train_timesteps;
+        s->time[i] = a->times && !c->invert_sigmas
+                         ? (float)a->times[i + skip]
+                         : (float)sigma[i] * (float)c->num_train_timesteps;
         s->in_scale[i] = 1;
     }
     return XD_OK;
@@ -181,17 +183,32 @@ static const xd_field fields[] = {
 extern const xd_sampler xd_sampler_flow, xd_sampler_flow_lcm;
 
 const xd_sampler xd_sampler_flow_lcm = {
-    .name = "flow-lcm", .webui = "LCM", .classes = { "FlowMatchLCMScheduler" },
-    .fields = fields, .history = history_length, .open = lcm_open, .close = xd_flow_close,
-    .draws = count_draws, .step = flow_step, .shares = xd_flow_shares, .clean = xd_flow_clean,
+    .name = "flow-lcm",
+    .webui = "LCM",
+    .classes = { "FlowMatchLCMScheduler" },
+    .fields = fields,
+    .history = history_length,
+    .open = lcm_open,
+    .close = xd_flow_close,
+    .draws = count_draws,
+    .step = flow_step,
+    .shares = xd_flow_shares,
+    .clean = xd_flow_clean,
     .flow = 1,
     .takes = XD_TAKES_SIGMAS | XD_TAKES_TIMES,
 };
 const xd_sampler xd_sampler_flow = {
-    .name = "flow-euler", .webui = "Euler", .classes = { "FlowMatchEulerDiscreteScheduler" },
+    .name = "flow-euler",
+    .webui = "Euler",
+    .classes = { "FlowMatchEulerDiscreteScheduler" },
     .fields = fields,
-    .history = history_length, .open = xd_flow_open, .close = xd_flow_close,
-    .draws = count_draws, .step = flow_step, .shares = xd_flow_shares, .clean = xd_flow_clean,
+    .history = history_length,
+    .open = xd_flow_open,
+    .close = xd_flow_close,
+    .draws = count_draws,
+    .step = flow_step,
+    .shares = xd_flow_shares,
+    .clean = xd_flow_clean,
     .flow = 1,
     .takes = XD_TAKES_SIGMAS | XD_TAKES_TIMES,
 };

@@ -39,8 +39,7 @@ static xd_status repeat_steps(xd_sampling *s, int n, xd_err *e)
     free(s->in_scale);
     s->time = time;
     s->in_scale = scale;
-    return time && scale ? XD_OK :
-           xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", n);
+    return time && scale ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a schedule of %d steps", n);
 }
 
 /* Updates the latents after one evaluation of the network. `pred` must be the slope at the noise
@@ -78,8 +77,7 @@ static void fill_levels(xd_sampling *s, const xd_levels *l, const xd_steps *a, d
     s->init_scale = strcmp(s->cfg.timestep_spacing, "leading") ? max : sqrt(max * max + 1);
 }
 
-static xd_status discrete_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a,
-                               xd_err *e)
+static xd_status discrete_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
 {
     xd_levels l = { 0 };
     size_t    room = (size_t)a->steps + 3;
@@ -185,13 +183,28 @@ static const xd_field flow_fields[] = {
 extern const xd_sampler xd_sampler_heun, xd_sampler_flow_heun;
 
 const xd_sampler xd_sampler_heun = {
-    .name = "heun", .webui = "Heun", .classes = { "HeunDiscreteScheduler" }, .fields = fields,
-    .history = history_length, .open = discrete_open, .close = discrete_close,
-    .step = discrete_step, .shares = discrete_shares, .clean = discrete_clean,
+    .name = "heun",
+    .webui = "Heun",
+    .classes = { "HeunDiscreteScheduler" },
+    .fields = fields,
+    .history = history_length,
+    .open = discrete_open,
+    .close = discrete_close,
+    .step = discrete_step,
+    .shares = discrete_shares,
+    .clean = discrete_clean,
     .takes = XD_TAKES_TIMES,
 };
 const xd_sampler xd_sampler_flow_heun = {
-    .name = "flow-heun", .webui = "Heun", .classes = { "FlowMatchHeunDiscreteScheduler" },
-    .fields = flow_fields, .history = history_length, .open = flow_open, .close = xd_flow_close,
-    .step = flow_step, .shares = flow_shares, .clean = flow_clean, .flow = 1,
+    .name = "flow-heun",
+    .webui = "Heun",
+    .classes = { "FlowMatchHeunDiscreteScheduler" },
+    .fields = flow_fields,
+    .history = history_length,
+    .open = flow_open,
+    .close = xd_flow_close,
+    .step = flow_step,
+    .shares = flow_shares,
+    .clean = flow_clean,
+    .flow = 1,
 };

@@ -13,13 +13,13 @@
 #include "sampler/schedule.h"
 
 typedef struct level {
-    double acp;                 /* cumulative alpha product at this step */
+    double acp; /* cumulative alpha product at this step */
     /* LCM: factors of the clean latents and of the latents before the step, which meet the boundary
      * condition of consistency models. */
     double clean, lat;
     /* TCD: cumulative alpha product at the timestep to which the step's prediction leads. */
     double to;
-    double next;                /* cumulative alpha product at the next step */
+    double next; /* cumulative alpha product at the next step */
 } level;
 
 static int history_length(const xd_sched_cfg *c)
@@ -33,11 +33,15 @@ static xd_status check_config(const xd_sched_cfg *c, int steps, int given, xd_er
     int       most = c->original_inference_steps;
     xd_status s = xd_prediction_check(c, e);
     if (s == XD_OK && (most < 1 || most > c->num_train_timesteps))
-        s = xd_fail(e, XD_EFORMAT, "the scheduler's original_inference_steps is %d; it must be "
-                    "from 1 to %d", most, c->num_train_timesteps);
+        s = xd_fail(e, XD_EFORMAT,
+                    "the scheduler's original_inference_steps is %d; it must be "
+                    "from 1 to %d",
+                    most, c->num_train_timesteps);
     if (s == XD_OK && !given && steps > most)
-        s = xd_fail(e, XD_EINVAL, "num_inference_steps is %d; it must be at most the scheduler's "
-                    "original_inference_steps, %d", steps, most);
+        s = xd_fail(e, XD_EINVAL,
+                    "num_inference_steps is %d; it must be at most the scheduler's "
+                    "original_inference_steps, %d",
+                    steps, most);
     return s;
 }
 
@@ -171,7 +175,7 @@ static void tcd_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
                      const xd_tensor *hist, xd_tensor noise)
 {
     const level *v = (const level *)s->priv + step;
-    double       now = sqrt((1 - v->to) / (1 - v->acp));        /* factor of the latents */
+    double       now = sqrt((1 - v->to) / (1 - v->acp)); /* factor of the latents */
     (void)hist;
     tcd_clean(x, s, step, lat, pred);
     xd_axpby(x, lat, (float)(sqrt(v->to) - sqrt(v->acp) * now), pred, (float)now);
@@ -201,18 +205,37 @@ static void tcd_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_ten
 static const xd_field lcm_fields[] = { COMMON, { NULL, 0, 0, 0, NULL } };
 /* Config keys of TCD. TCDScheduler's default eta is 0.3, but every pipeline passes its own eta,
  * whose default is 0. */
-static const xd_field tcd_fields[] = { COMMON, XD_SCHED(eta, 'd', 0, NULL),
+static const xd_field tcd_fields[] = { COMMON,
+                                       XD_SCHED(eta, 'd', 0, NULL),
                                        { NULL, 0, 0, 0, NULL } };
 
 extern const xd_sampler xd_sampler_lcm, xd_sampler_tcd;
 
 const xd_sampler xd_sampler_lcm = {
-    .name = "lcm", .webui = "LCM", .classes = { "LCMScheduler" }, .fields = lcm_fields,
-    .history = history_length, .open = lcm_open, .close = lcm_close, .draws = lcm_draws,
-    .step = lcm_step, .shares = lcm_shares, .clean = lcm_clean, .takes = XD_TAKES_TIMES,
+    .name = "lcm",
+    .webui = "LCM",
+    .classes = { "LCMScheduler" },
+    .fields = lcm_fields,
+    .history = history_length,
+    .open = lcm_open,
+    .close = lcm_close,
+    .draws = lcm_draws,
+    .step = lcm_step,
+    .shares = lcm_shares,
+    .clean = lcm_clean,
+    .takes = XD_TAKES_TIMES,
 };
 const xd_sampler xd_sampler_tcd = {
-    .name = "tcd", .webui = "TCD", .classes = { "TCDScheduler" }, .fields = tcd_fields,
-    .history = history_length, .open = tcd_open, .close = lcm_close, .draws = tcd_draws,
-    .step = tcd_step, .shares = lcm_shares, .clean = tcd_clean, .takes = XD_TAKES_TIMES,
+    .name = "tcd",
+    .webui = "TCD",
+    .classes = { "TCDScheduler" },
+    .fields = tcd_fields,
+    .history = history_length,
+    .open = tcd_open,
+    .close = lcm_close,
+    .draws = tcd_draws,
+    .step = tcd_step,
+    .shares = lcm_shares,
+    .clean = tcd_clean,
+    .takes = XD_TAKES_TIMES,
 };

@@ -6,17 +6,26 @@
 #include <strings.h>
 
 extern const xd_sampler xd_sampler_dpm, xd_sampler_ddim, xd_sampler_euler, xd_sampler_flow,
-    xd_sampler_ddpm, xd_sampler_unipc, xd_sampler_euler_ancestral, xd_sampler_heun,
-    xd_sampler_lcm, xd_sampler_tcd, xd_sampler_flow_heun, xd_sampler_flow_lcm,
-    xd_sampler_dpm_single;
+    xd_sampler_ddpm, xd_sampler_unipc, xd_sampler_euler_ancestral, xd_sampler_heun, xd_sampler_lcm,
+    xd_sampler_tcd, xd_sampler_flow_heun, xd_sampler_flow_lcm, xd_sampler_dpm_single;
 extern const xd_sampler xd_sampler_cogvideox_ddim, xd_sampler_cogvideox_dpm;
 
-const xd_sampler *const xd_samplers[] = {
-    &xd_sampler_dpm, &xd_sampler_ddim, &xd_sampler_euler, &xd_sampler_flow,
-    &xd_sampler_cogvideox_ddim, &xd_sampler_cogvideox_dpm, &xd_sampler_ddpm, &xd_sampler_unipc,
-    &xd_sampler_euler_ancestral, &xd_sampler_heun, &xd_sampler_lcm, &xd_sampler_tcd,
-    &xd_sampler_flow_heun, &xd_sampler_flow_lcm, &xd_sampler_dpm_single, NULL
-};
+const xd_sampler *const xd_samplers[] = { &xd_sampler_dpm,
+                                          &xd_sampler_ddim,
+                                          &xd_sampler_euler,
+                                          &xd_sampler_flow,
+                                          &xd_sampler_cogvideox_ddim,
+                                          &xd_sampler_cogvideox_dpm,
+                                          &xd_sampler_ddpm,
+                                          &xd_sampler_unipc,
+                                          &xd_sampler_euler_ancestral,
+                                          &xd_sampler_heun,
+                                          &xd_sampler_lcm,
+                                          &xd_sampler_tcd,
+                                          &xd_sampler_flow_heun,
+                                          &xd_sampler_flow_lcm,
+                                          &xd_sampler_dpm_single,
+                                          NULL };
 
 void xd_sampler_names(xd_text_buf *b)
 {
@@ -48,8 +57,8 @@ const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int 
         return own;
     for (int i = 0; name && xd_samplers[i]; i++) {
         const xd_sampler *s = xd_samplers[i];
-        if (s->flow == flow && ((s->webui && strcasecmp(s->webui, name) == 0) ||
-                                xd_sampler_is_sde(s, name)))
+        if (s->flow == flow &&
+            ((s->webui && strcasecmp(s->webui, name) == 0) || xd_sampler_is_sde(s, name)))
             return s;
     }
     return NULL;
@@ -84,8 +93,8 @@ void xd_sched_rename(xd_sched_cfg *c, const char *class_name)
     }
 }
 
-xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj,
-                        const char *what, xd_err *e)
+xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj, const char *what,
+                        xd_err *e)
 {
     memset(c, 0, sizeof *c);
     if (!xd_json_null(xd_json_get(obj, "trained_betas")))
@@ -93,8 +102,7 @@ xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj
     if (!xd_json_null(xd_json_get(obj, "scale_factors")))
         return xd_fail(e, XD_EUNSUPPORTED, "%s: scale_factors is not supported", what);
     if (!xd_json_null(xd_json_get(obj, "solver_p")))
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: solver_p is not supported",
-                       what);
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: solver_p is not supported", what);
     xd_status s = xd_fields_read(d->fields, c, obj, what, e);
     if (s == XD_OK)
         xd_sched_rename(c, xd_json_text(xd_json_get(obj, "_class_name")));
@@ -123,9 +131,11 @@ static xd_status check_lists(const xd_sampler *d, const xd_sched_cfg *c, const x
     if (!(d->takes & takes))
         return xd_fail(e, XD_EINVAL, "the scheduler %s does not support a list of %s", d->name,
                        key);
-    if (!d->flow && a->times && (c->use_karras_sigmas || c->use_exponential_sigmas ||
-                                 c->use_beta_sigmas || c->use_lu_lambdas || c->use_flow_sigmas))
-        return xd_fail(e, XD_EINVAL, "timesteps cannot be combined with the scheduler's spacing of "
+    if (!d->flow && a->times &&
+        (c->use_karras_sigmas || c->use_exponential_sigmas || c->use_beta_sigmas ||
+         c->use_lu_lambdas || c->use_flow_sigmas))
+        return xd_fail(e, XD_EINVAL,
+                       "timesteps cannot be combined with the scheduler's spacing of "
                        "levels (use_..._sigmas)");
     const double *v = a->sigmas ? a->sigmas : a->times;
     double        most = !a->sigmas ? c->num_train_timesteps : d->last_sigma ? 1e6 : 1;
@@ -133,13 +143,16 @@ static xd_status check_lists(const xd_sampler *d, const xd_sched_cfg *c, const x
         if (!(v[i] <= most && v[i] >= 0) || ((a->sigmas || d->flow) && v[i] <= 0) ||
             (i && v[i] >= v[i - 1]) ||
             (a->times && !d->flow && (v[i] != (int)v[i] || v[i] >= most)))
-            return xd_fail(e, XD_EINVAL, "value %d of the %s is %g; values must decrease, from at "
-                           "most %g to above 0%s", i + 1, key, v[i],
-                           a->times && !d->flow ? most - 1 : most,
+            return xd_fail(e, XD_EINVAL,
+                           "value %d of the %s is %g; values must decrease, from at "
+                           "most %g to above 0%s",
+                           i + 1, key, v[i], a->times && !d->flow ? most - 1 : most,
                            a->times && !d->flow ? ", or 0, and be integers" : "");
     if (a->sigmas && d->last_sigma && !(v[a->steps] >= 0 && v[a->steps] < v[a->steps - 1]))
-        return xd_fail(e, XD_EINVAL, "the last of the sigmas is %g; it must be at least 0 and "
-                       "below the others", v[a->steps]);
+        return xd_fail(e, XD_EINVAL,
+                       "the last of the sigmas is %g; it must be at least 0 and "
+                       "below the others",
+                       v[a->steps]);
     return XD_OK;
 }
 
@@ -177,11 +190,12 @@ xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_c
         return xd_fail(e, XD_EINVAL, "strength %g with %d steps leaves no step; use a larger one",
                        a->strength, steps);
     if (xd_steps_skipped(a, d->flow) && !d->shares)
-        return xd_fail(e, XD_EUNSUPPORTED, "the scheduler %s cannot start from an image",
-                       d->name);
+        return xd_fail(e, XD_EUNSUPPORTED, "the scheduler %s cannot start from an image", d->name);
     if (kept > XD_MAXHIST)
-        return xd_fail(e, XD_EUNSUPPORTED, "the scheduler %s has %d history arrays; the limit is "
-                       "%d (XD_MAXHIST)", d->name, kept, XD_MAXHIST);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "the scheduler %s has %d history arrays; the limit is "
+                       "%d (XD_MAXHIST)",
+                       d->name, kept, XD_MAXHIST);
     xd_status st = check_lists(d, c, a, e);
     return st == XD_OK ? d->open(s, c, a, e) : st;
 }

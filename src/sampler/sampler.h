@@ -14,52 +14,52 @@
 /* The keys of scheduler_config.json that the samplers read. A key that the file does not have gets
  * the default of the diffusers class in use. */
 typedef struct xd_sched_cfg {
-    int    num_train_timesteps;
-    double beta_start, beta_end;
+    int     num_train_timesteps;
+    double  beta_start, beta_end;
     /* schedule of the betas: "linear", "scaled_linear" or "squaredcos_cap_v2" */
-    char   beta_schedule[XD_FIELD_TEXT];
+    char    beta_schedule[XD_FIELD_TEXT];
     /* what the model predicts: "epsilon", "sample", "v_prediction" or "flow_prediction" */
-    char   prediction_type[XD_FIELD_TEXT];
+    char    prediction_type[XD_FIELD_TEXT];
     /* spacing of the timesteps: "linspace", "leading" or "trailing" */
-    char   timestep_spacing[XD_FIELD_TEXT];
-    int    steps_offset;
-    int    solver_order;
+    char    timestep_spacing[XD_FIELD_TEXT];
+    int     steps_offset;
+    int     solver_order;
     /* for DPM-Solver: "dpmsolver++" or, only for the multistep sampler, "sde-dpmsolver++" */
-    char   algorithm_type[XD_FIELD_TEXT];
-    char   solver_type[XD_FIELD_TEXT];          /* DPM-Solver: "midpoint" or "heun" */
-    int    lower_order_final, euler_at_final;
+    char    algorithm_type[XD_FIELD_TEXT];
+    char    solver_type[XD_FIELD_TEXT]; /* DPM-Solver: "midpoint" or "heun" */
+    int     lower_order_final, euler_at_final;
     /* LCM, TCD: number of the distillation's timesteps, from which steps are chosen. */
-    int    original_inference_steps;
+    int     original_inference_steps;
     /* timestep_scaling: only for LCM. eta: only for DDIM and TCD; set by the request, not by the
      * config. */
-    double timestep_scaling, eta;
-    int    predict_x0;                          /* UniPC: 1: steps use predicted clean latents */
-    xd_ints disable_corrector;                  /* UniPC: indices of steps without a corrector */
-    int    use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_lu_lambdas;
-    int    use_flow_sigmas;
-    double flow_shift;
-    char   final_sigmas_type[XD_FIELD_TEXT];    /* last noise level: "zero" or "sigma_min" */
-    double lambda_min_clipped;
-    char   variance_type[XD_FIELD_TEXT];
-    int    thresholding;
-    double dynamic_thresholding_ratio, sample_max_value;
-    int    rescale_betas_zero_snr;
-    double snr_shift_scale; /* shift of the signal-to-noise ratio (see xd_levels_shifted) */
+    double  timestep_scaling, eta;
+    int     predict_x0;        /* UniPC: 1: steps use predicted clean latents */
+    xd_ints disable_corrector; /* UniPC: indices of steps without a corrector */
+    int     use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_lu_lambdas;
+    int     use_flow_sigmas;
+    double  flow_shift;
+    char    final_sigmas_type[XD_FIELD_TEXT]; /* last noise level: "zero" or "sigma_min" */
+    double  lambda_min_clipped;
+    char    variance_type[XD_FIELD_TEXT];
+    int     thresholding;
+    double  dynamic_thresholding_ratio, sample_max_value;
+    int     rescale_betas_zero_snr;
+    double  snr_shift_scale; /* shift of the signal-to-noise ratio (see xd_levels_shifted) */
     /* If clip_sample is 1, predicted clean latents are clipped. If set_alpha_to_one is 1, DDIM's
      * cumulative alpha product after the last step is 1. */
-    int    clip_sample, set_alpha_to_one;
-    double clip_sample_range;
+    int     clip_sample, set_alpha_to_one;
+    double  clip_sample_range;
     /* How Euler interpolates noise levels: "linear" or "log_linear". */
-    char   interpolation_type[XD_FIELD_TEXT];
+    char    interpolation_type[XD_FIELD_TEXT];
     /* Kind of timesteps that Euler passes to the network: "discrete" or "continuous". */
-    char   timestep_type[XD_FIELD_TEXT];
+    char    timestep_type[XD_FIELD_TEXT];
     /* smallest and largest respaced noise level; NaN: the level of the schedule */
-    double sigma_min, sigma_max;
+    double  sigma_min, sigma_max;
     /* parameters of the shift of noise levels, for rectified flow */
-    double shift, base_shift, max_shift, shift_terminal;
+    double  shift, base_shift, max_shift, shift_terminal;
     int64_t base_image_seq_len, max_image_seq_len;
-    int    use_dynamic_shifting, invert_sigmas, stochastic_sampling;
-    char   time_shift_type[XD_FIELD_TEXT];      /* dynamic shift: "exponential" or "linear" */
+    int     use_dynamic_shifting, invert_sigmas, stochastic_sampling;
+    char    time_shift_type[XD_FIELD_TEXT]; /* dynamic shift: "exponential" or "linear" */
 } xd_sched_cfg;
 
 /* XD_SCHED is a row of xd_sampler.fields: a config key with its kind (xd_field) and default.
@@ -100,25 +100,25 @@ typedef struct xd_sched_cfg {
     XD_SCHED(base_image_seq_len, 'l', 256, NULL),               \
     XD_SCHED(max_image_seq_len, 'l', 4096, NULL)
 
-typedef struct xd_sampling xd_sampling;         /* the schedule and the history of one request */
+typedef struct xd_sampling xd_sampling; /* the schedule and the history of one request */
 
-typedef struct xd_steps {       /* what the request sets in a schedule */
-    int     steps;
-    int64_t tokens;             /* number of image tokens, on which a dynamic shift depends */
+typedef struct xd_steps { /* what the request sets in a schedule */
+    int           steps;
+    int64_t       tokens; /* number of image tokens, on which a dynamic shift depends */
     /* 1: the noise levels are evenly spaced from 1 to 1/steps before they are shifted. The field is
      * used only by samplers of rectified flow, and by unipc with use_flow_sigmas. */
-    int     own_sigmas;
+    int           own_sigmas;
     /* For image to image: the fraction of the steps that run; 0 or 1: all steps. */
-    double  strength;
+    double        strength;
     /* For dpm++ with use_flow_sigmas: max_shift of the dynamic timestep shift, if the config has
      * none. 0: the pipeline does not shift timesteps by image size. */
-    double  max_shift;
+    double        max_shift;
     /* 1: if the schedule has only one step, then the samplers DDIM, DDPM and Euler end at the
      * predicted clean latents. */
-    int     leap;
+    int           leap;
     /* Returns the logarithm of the dynamic timestep shift. NULL: the shift is computed from the
      * number of tokens and the config. */
-    double (*mu)(int64_t tokens, int steps);
+    double        (*mu)(int64_t tokens, int steps);
     /* The noise levels and the timesteps that the request sets itself: lists of `steps` values,
      * largest first, or NULL. For Euler, the list of sigmas has one more value, the last level. */
     const double *sigmas, *times;
@@ -128,41 +128,41 @@ typedef struct xd_steps {       /* what the request sets in a schedule */
  * Some samplers accept a list only with, or only without, use_flow_sigmas. */
 enum { XD_TAKES_SIGMAS = 1, XD_TAKES_TIMES = 2 };
 
-enum { XD_MAXHIST = 4 };        /* maximum number of history arrays of a sampler */
+enum { XD_MAXHIST = 4 }; /* maximum number of history arrays of a sampler */
 
 typedef struct xd_sampler {
-    const char *name;           /* value of --scheduler, e.g. "dpm++" */
-    const char *webui;          /* name of the sampler in stable-diffusion-webui; NULL: none */
+    const char     *name;  /* value of --scheduler, e.g. "dpm++" */
+    const char     *webui; /* name of the sampler in stable-diffusion-webui; NULL: none */
     /* Name, in stable-diffusion-webui, of the sampler with algorithm_type sde-dpmsolver++; NULL:
      * none. */
-    const char *webui_sde;
-    const char *classes[6];     /* diffusers' scheduler classes that the sampler implements */
+    const char     *webui_sde;
+    const char     *classes[6]; /* diffusers' scheduler classes that the sampler implements */
     /* The config keys that the sampler reads into xd_sched_cfg, with their default values. */
     const xd_field *fields;
-    int (*history)(const xd_sched_cfg *c);      /* returns the number of history arrays */
-    xd_status (*open)(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
-    void (*close)(xd_sampling *s);
+    int             (*history)(const xd_sched_cfg *c); /* returns the number of history arrays */
+    xd_status       (*open)(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
+    void            (*close)(xd_sampling *s);
     /* Returns how many random tensors diffusers draws in a step; each is normally distributed and
      * has the shape of the latents. NULL: no step draws random tensors. */
-    int (*draws)(const xd_sampling *s, int step);
+    int             (*draws)(const xd_sampling *s, int step);
     /* Runs one denoising step on n rows of the latents. lat [n,C] F32 becomes the next latents.
      * pred [n,C] F32 is the guided prediction and may be overwritten. hist[i] [n,C] F32 has the
      * rows of history array i that belong to the n rows of the latents. noise [n,C] F32 has the n
      * rows of the random tensor that the step drew last; noise is absent if the step draws no
      * random tensor. */
-    void (*step)(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
-                 const xd_tensor *hist, xd_tensor noise);
+    void            (*step)(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
+                            const xd_tensor *hist, xd_tensor noise);
     /* Replaces the guided prediction `pred` of a step by the clean latents that follow from `pred`
      * and from `lat`, the latents before the step. The conversion needs neither history nor
      * noise. */
     void (*clean)(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
-    int takes;                  /* lists it accepts: XD_TAKES_SIGMAS, XD_TAKES_TIMES */
-    int last_sigma;             /* 1: the request's sigmas include the last level */
+    int  takes;      /* lists it accepts: XD_TAKES_SIGMAS, XD_TAKES_TIMES */
+    int  last_sigma; /* 1: the request's sigmas include the last level */
     /* Writes two factors to of[0] and of[1]: the latents before the step are of[0] times the clean
      * image plus of[1] times noise. `step` may be the number of steps, for the latents after the
      * last step. NULL: the sampler cannot start from an image. */
     void (*shares)(const xd_sampling *s, int step, double of[2]);
-    int flow;                   /* 1: the sampler is for models of rectified flow */
+    int  flow; /* 1: the sampler is for models of rectified flow */
 } xd_sampler;
 
 struct xd_sampling {
@@ -170,22 +170,22 @@ struct xd_sampling {
     xd_sched_cfg      cfg;
     /* Number of model evaluations, which, as in diffusers, may be one more than the request's
      * steps. */
-    int     steps;
+    int               steps;
     /* Number of steps at the start of the schedule that are skipped; always 0 for rectified
      * flow. */
-    int     skipped;
-    double *time;               /* [steps] timestep of each step, an input of the network */
+    int               skipped;
+    double           *time; /* [steps] timestep of each step, an input of the network */
     /* If there is no initial image, the initial noise is multiplied by this factor
      * (init_noise_sigma). */
-    double  init_scale;
-    double *in_scale;           /* [steps] model input = latents * in_scale[step] */
-    void   *priv;
+    double            init_scale;
+    double           *in_scale; /* [steps] model input = latents * in_scale[step] */
+    void             *priv;
 };
 
-extern const xd_sampler *const xd_samplers[];   /* all samplers; the array ends with NULL */
+extern const xd_sampler *const xd_samplers[]; /* all samplers; the array ends with NULL */
 
 /* Appends the names of all samplers to a text, in the form "a, b". */
-void xd_sampler_names(xd_text_buf *b);
+void              xd_sampler_names(xd_text_buf *b);
 /* Returns the sampler with this name, which is a --scheduler name or a class name from
  * scheduler_config.json, or NULL if there is none. */
 const xd_sampler *xd_sampler_find(const char *name);
@@ -195,11 +195,11 @@ const xd_sampler *xd_sampler_find(const char *name);
 const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int flow);
 /* Returns 1 if stable-diffusion-webui uses this name for sampler s with algorithm_type
  * sde-dpmsolver++. */
-int       xd_sampler_is_sde(const xd_sampler *s, const char *name);
+int               xd_sampler_is_sde(const xd_sampler *s, const char *name);
 /* Reads the config keys of sampler d from `obj`, the JSON object of a scheduler config. If `obj` is
  * NULL, all keys get their default values. `what` is the name of the config in error messages. */
-xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj,
-                        const char *what, xd_err *e);
+xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj, const char *what,
+                        xd_err *e);
 /* Replaces values of solver_type and algorithm_type that the diffusers class `class_name` does not
  * have, as this class does when it reads a config. */
 void      xd_sched_rename(xd_sched_cfg *c, const char *class_name);

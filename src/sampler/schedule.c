@@ -68,22 +68,26 @@ xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e)
 {
     if (acp != 0 || strcmp(c->prediction_type, "epsilon"))
         return XD_OK;
-    return xd_fail(e, XD_EFORMAT, "the scheduler's prediction_type must not be epsilon: at "
-                   "timestep %d rescale_betas_zero_snr leaves no signal", t);
+    return xd_fail(e, XD_EFORMAT,
+                   "the scheduler's prediction_type must not be epsilon: at "
+                   "timestep %d rescale_betas_zero_snr leaves no signal",
+                   t);
 }
 
 xd_status xd_shift_check(const xd_sched_cfg *c, xd_err *e)
 {
     if (!c->use_dynamic_shifting || c->max_image_seq_len != c->base_image_seq_len)
         return XD_OK;
-    return xd_fail(e, XD_EFORMAT, "the scheduler's base_image_seq_len and max_image_seq_len are "
-                   "both %lld; they must differ", (long long)c->base_image_seq_len);
+    return xd_fail(e, XD_EFORMAT,
+                   "the scheduler's base_image_seq_len and max_image_seq_len are "
+                   "both %lld; they must differ",
+                   (long long)c->base_image_seq_len);
 }
 
 double xd_shift_of(const xd_sched_cfg *c, int64_t tokens)
 {
-    double slope = (c->max_shift - c->base_shift) /
-                   (double)(c->max_image_seq_len - c->base_image_seq_len);
+    double slope =
+        (c->max_shift - c->base_shift) / (double)(c->max_image_seq_len - c->base_image_seq_len);
     return (double)tokens * slope + c->base_shift - slope * (double)c->base_image_seq_len;
 }
 
@@ -218,8 +222,10 @@ static xd_status check_betas(const xd_sched_cfg *c, xd_err *e)
         return xd_refuse(1, "beta_schedule", c->beta_schedule, e);
     if (strcmp(c->beta_schedule, "squaredcos_cap_v2") &&
         !(is_beta(c->beta_start) && is_beta(c->beta_end)))
-        return xd_fail(e, XD_EFORMAT, "the scheduler's beta_start is %g and its beta_end %g; both "
-                       "must be from 0 to 1", c->beta_start, c->beta_end);
+        return xd_fail(e, XD_EFORMAT,
+                       "the scheduler's beta_start is %g and its beta_end %g; both "
+                       "must be from 0 to 1",
+                       c->beta_start, c->beta_end);
     return XD_OK;
 }
 

@@ -7,10 +7,10 @@
 
 #include "sampler/sampler.h"
 
-typedef struct xd_levels {      /* noise levels for the training timesteps t = 0 .. n-1 */
+typedef struct xd_levels { /* noise levels for the training timesteps t = 0 .. n-1 */
     int     n;
-    double *acp;                /* [n] cumulative product of 1 - beta */
-    double *sigma;              /* [n] noise level sqrt((1 - acp) / acp) */
+    double *acp;   /* [n] cumulative product of 1 - beta */
+    double *sigma; /* [n] noise level sqrt((1 - acp) / acp) */
 } xd_levels;
 
 /* Computes the noise levels of training from a scheduler config. If rescale_betas_zero_snr is set
@@ -36,8 +36,8 @@ double xd_level_sigma(const xd_levels *l, double t);
  * `min` that are spaced exponentially. xd_sigmas_lu writes n levels that are spaced as in Lu et al.
  * 2022 (rho 1, on log sigma). xd_beta_quantile returns a quantile of the beta distribution with
  * both parameters 0.6 (Lee et al. 2024, arXiv:2407.12173). */
-void xd_sigmas_exponential(double max, double min, int n, double *out);
-void xd_sigmas_lu(double max, double min, int n, double *out);
+void   xd_sigmas_exponential(double max, double min, int n, double *out);
+void   xd_sigmas_lu(double max, double min, int n, double *out);
 double xd_beta_quantile(double p);
 
 /* xd_is_respaced returns 1 if use_karras_sigmas, use_exponential_sigmas or use_beta_sigmas is set.
@@ -58,12 +58,12 @@ double xd_linspace(double stop, int n, int i);
 /* Writes DDIM's integer timesteps for n steps to t [n + 1], largest first. Returns the number of
  * timesteps. With trailing spacing, a timestep that rounds to 0 becomes -1, which is the last index
  * in Python. */
-int    xd_timesteps(const xd_sched_cfg *c, int n, double *t);
+int xd_timesteps(const xd_sched_cfg *c, int n, double *t);
 
 /* Writes the integer timesteps of the multistep solvers to t [n + 1], largest first. Of n + 1
  * evenly spaced points below `last`, all except the smallest point are used. Returns the number of
  * timesteps. */
-int    xd_solver_timesteps(const xd_sched_cfg *c, int last, int n, double *t);
+int xd_solver_timesteps(const xd_sched_cfg *c, int last, int n, double *t);
 
 /* Checks the config keys that all samplers read. If a value is invalid, returns XD_EUNSUPPORTED or
  * XD_EFORMAT. */
@@ -89,44 +89,41 @@ double    xd_shift_of(const xd_sched_cfg *c, int64_t tokens);
 
 /* For solvers with use_flow_sigmas: if the config enables dynamic shifting and the pipeline shifts
  * by image size, sets the config's flow_shift to the dynamic shift. */
-void      xd_shift_levels(xd_sched_cfg *c, const xd_steps *a);
+void xd_shift_levels(xd_sched_cfg *c, const xd_steps *a);
 
 /* A noise level of the solvers: the level, the factors of the signal (alpha) and of the noise
  * (sigma), and half the log signal-to-noise ratio (lambda). lambda is infinite at the end of the
  * schedule. */
 typedef struct xd_point { double level, alpha, sigma, lambda; } xd_point;
-xd_point  xd_point_of(const xd_sched_cfg *c, double level);
+xd_point xd_point_of(const xd_sched_cfg *c, double level);
 /* Replaces the prediction (epsilon, sample, v_prediction or flow_prediction) at noise level p by
  * the clean latents that follow from it. */
-void      xd_point_clean(xd_exec *x, const xd_sched_cfg *c, xd_point p, xd_tensor lat,
-                         xd_tensor pred);
+void xd_point_clean(xd_exec *x, const xd_sched_cfg *c, xd_point p, xd_tensor lat, xd_tensor pred);
 
 /* Replaces the prediction (epsilon, sample or v_prediction) at the noise level with cumulative
  * product acp by the clean latents that follow from it. */
-void      xd_to_clean(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, xd_tensor pred);
+void xd_to_clean(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, xd_tensor pred);
 /* Replace a prediction by clean latents, as xd_to_clean does, and clip them if clip_sample is set.
  * xd_to_clipped is for the noise level with cumulative product acp. xd_level_clean is for noise
  * level sigma, where the latents are the unscaled image plus noise. */
-void      xd_to_clipped(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat,
-                        xd_tensor pred);
-void      xd_level_clean(xd_exec *x, const xd_sched_cfg *c, double sigma, xd_tensor lat,
-                         xd_tensor pred);
+void xd_to_clipped(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, xd_tensor pred);
+void xd_level_clean(xd_exec *x, const xd_sched_cfg *c, double sigma, xd_tensor lat, xd_tensor pred);
 
 /* If a request that starts from an image skips steps, drops the elements of these steps from
  * s->time, s->in_scale and `levels`, an array of s->steps + `more` elements of `size` bytes. */
-void      xd_skip_steps(xd_sampling *s, const xd_steps *a, void *levels, size_t size, int more);
+void xd_skip_steps(xd_sampling *s, const xd_steps *a, void *levels, size_t size, int more);
 /* Writes the two factors of latents at the noise level with cumulative product acp: the latents are
  * of[0] times the image plus of[1] times noise. */
-void      xd_acp_shares(double acp, double of[2]);
+void xd_acp_shares(double acp, double of[2]);
 
 /* Fails the execution context if the step draws noise but has no noise tensor. */
-void      xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor noise);
+void xd_noise_check(xd_exec *x, const xd_sampling *s, int step, xd_tensor noise);
 
 /* Writes the timesteps and noise levels of Euler's and Heun's methods for n steps to two arrays of
  * n + 2 elements. With trailing spacing, there can be one step more than n. Returns the number of
  * noise levels, and writes the number of timesteps to *times. */
-int       xd_euler_levels(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a,
-                          double *time, double *sigma, int *times);
+int xd_euler_levels(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a, double *time,
+                    double *sigma, int *times);
 
 /* Functions for the schedule of diffusers' FlowMatchEulerDiscreteScheduler; for all of them,
  * s->priv is an array of steps + 1 noise levels (double). */

@@ -81,11 +81,14 @@ int xd_is_respaced(const xd_sched_cfg *c)
 xd_status xd_respacing_check(const xd_sched_cfg *c, xd_err *e)
 {
     if (xd_is_respaced(c) && (c->sigma_min <= 0 || c->sigma_max <= 0))
-        return xd_fail(e, XD_EFORMAT, "the scheduler's sigma_min is %g and its sigma_max %g; both "
-                       "must be above 0", c->sigma_min, c->sigma_max);
+        return xd_fail(e, XD_EFORMAT,
+                       "the scheduler's sigma_min is %g and its sigma_max %g; both "
+                       "must be above 0",
+                       c->sigma_min, c->sigma_max);
     if (c->use_karras_sigmas + c->use_exponential_sigmas + c->use_beta_sigmas < 2)
         return XD_OK;
-    return xd_fail(e, XD_EFORMAT, "only one of the scheduler's use_karras_sigmas, "
+    return xd_fail(e, XD_EFORMAT,
+                   "only one of the scheduler's use_karras_sigmas, "
                    "use_exponential_sigmas and use_beta_sigmas can be true");
 }
 

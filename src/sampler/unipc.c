@@ -13,13 +13,16 @@
 #include "exec/op.h"
 #include "sampler/schedule.h"
 
-enum { MOST = 3 };              /* max order of a step */
+enum { MOST = 3 }; /* max order of a step */
 
 /* Factors of a linear combination that gives the latents after a step. `lat` is the factor of the
  * latents at the start of the step. `new` is used only in a correction: the factor of the
  * prediction at the end of the step. m[0] is the factor of the newest kept prediction, m[1] of the
  * prediction before that, and so on. */
-typedef struct sum { double lat, new, m[MOST]; int order; } sum;
+typedef struct sum {
+    double lat, new, m[MOST];
+    int    order;
+} sum;
 
 static int history_length(const xd_sched_cfg *c)
 {
@@ -31,11 +34,12 @@ static int history_length(const xd_sched_cfg *c)
 static xd_status check_names(const xd_sched_cfg *c, xd_err *e)
 {
     const char *p = c->prediction_type, *f = c->final_sigmas_type, *t = c->solver_type;
-    int flow = strcmp(p, "flow_prediction") == 0;
-    xd_status s = flow ? XD_OK : xd_prediction_check(c, e);
+    int         flow = strcmp(p, "flow_prediction") == 0;
+    xd_status   s = flow ? XD_OK : xd_prediction_check(c, e);
     if (s == XD_OK && flow && !c->predict_x0)
-        s = xd_fail(e, XD_EFORMAT, "the scheduler's prediction_type cannot be flow_prediction "
-                                   "if predict_x0 is false");
+        s = xd_fail(e, XD_EFORMAT,
+                    "the scheduler's prediction_type cannot be flow_prediction "
+                    "if predict_x0 is false");
     if (s == XD_OK)
         s = xd_refuse(strcmp(f, "zero") && strcmp(f, "sigma_min"), "final_sigmas_type", f, e);
     if (s == XD_OK)
@@ -51,14 +55,18 @@ static xd_status check_levels(const xd_sched_cfg *c, int steps, xd_err *e)
     if (xd_respacing_check(c, e) != XD_OK)
         return XD_EFORMAT;
     if (c->use_flow_sigmas && (c->use_exponential_sigmas || c->use_beta_sigmas))
-        return xd_fail(e, XD_EFORMAT, "the scheduler's use_flow_sigmas cannot be combined with "
+        return xd_fail(e, XD_EFORMAT,
+                       "the scheduler's use_flow_sigmas cannot be combined with "
                        "use_exponential_sigmas or use_beta_sigmas");
     if (!(c->shift_terminal >= 0 && c->shift_terminal < 1) ||
         (c->shift_terminal > 0 && !c->use_flow_sigmas))
-        return xd_fail(e, XD_EFORMAT, "the scheduler's shift_terminal is %g; it must be from 0 to "
-                       "1, and requires use_flow_sigmas", c->shift_terminal);
+        return xd_fail(e, XD_EFORMAT,
+                       "the scheduler's shift_terminal is %g; it must be from 0 to "
+                       "1, and requires use_flow_sigmas",
+                       c->shift_terminal);
     if (c->shift_terminal > 0 && steps < 2)
-        return xd_fail(e, XD_EINVAL, "one step cannot be combined with the scheduler's "
+        return xd_fail(e, XD_EINVAL,
+                       "one step cannot be combined with the scheduler's "
                        "shift_terminal, %g: num_inference_steps must be at least 2",
                        c->shift_terminal);
     if (!(c->flow_shift > 0 && c->flow_shift < 1e6))
@@ -71,8 +79,10 @@ static xd_status check_config(xd_sched_cfg *c, int steps, xd_err *e)
 {
     xd_sched_rename(c, "UniPCMultistepScheduler");
     if (c->solver_order < 1 || c->solver_order > MOST)
-        return xd_fail(e, XD_EUNSUPPORTED, "the scheduler's solver_order is %d; it can be 1, 2 or "
-                       "3", c->solver_order);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "the scheduler's solver_order is %d; it can be 1, 2 or "
+                       "3",
+                       c->solver_order);
     xd_status s = check_names(c, e);
     if (s == XD_OK)
         s = xd_refuse(c->thresholding, "thresholding", "true", e);
@@ -92,8 +102,10 @@ static void flow_levels(const xd_sched_cfg *c, const xd_steps *a, double *time, 
     if (a->own_sigmas)
         step = n > 1 ? (1.0 / n - 1) / (n - 1) : 0;
     for (int i = 0; i < n; i++) {
-        double v = a->sigmas ? a->sigmas[i] : a->own_sigmas && i && i == n - 1 ? 1.0 / n :
-                   i * step + 1;        /* as in numpy's linspace, the last value is exact */
+        double v = a->sigmas ? a->sigmas[i]
+                   : a->own_sigmas && i && i == n - 1
+                       ? 1.0 / n
+                       : i * step + 1; /* as in numpy's linspace, the last value is exact */
         sigma[i] = c->use_dynamic_shifting ? k / (k + (1 / v - 1)) : k * v / (1 + (k - 1) * v);
     }
     double scale = (1 - sigma[n - 1]) / (1 - c->shift_terminal);
@@ -123,8 +135,8 @@ static void spaced_levels(const xd_levels *l, const xd_sched_cfg *c, int n, doub
 
 /* Fills two arrays of n + 2 elements with the timesteps and the noise levels of a request. Returns
  * the number of sampling steps. */
-static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a,
-                         double *time, double *sigma)
+static int make_schedule(const xd_levels *l, const xd_sched_cfg *c, const xd_steps *a, double *time,
+                         double *sigma)
 {
     double end = l->sigma[0];
     int    n = a->steps, k = n;
@@ -153,7 +165,8 @@ static xd_status unipc_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_st
     (void)cfg;
     xd_status st = check_config(&s->cfg, steps, e);
     if (st == XD_OK && a->sigmas && (!s->cfg.use_flow_sigmas || xd_is_respaced(&s->cfg)))
-        st = xd_fail(e, XD_EINVAL, "unipc supports a list of sigmas only with use_flow_sigmas, "
+        st = xd_fail(e, XD_EINVAL,
+                     "unipc supports a list of sigmas only with use_flow_sigmas, "
                      "without other spacings (use_..._sigmas)");
     if (st == XD_OK)
         st = xd_levels_open(&l, &s->cfg, 5.9604644775390625e-8 /* 2^-24 */, e);
@@ -362,8 +375,15 @@ static const xd_field fields[] = {
 extern const xd_sampler xd_sampler_unipc;
 
 const xd_sampler xd_sampler_unipc = {
-    .name = "unipc", .webui = "UniPC", .classes = { "UniPCMultistepScheduler" }, .fields = fields,
-    .history = history_length, .open = unipc_open, .close = unipc_close, .step = unipc_step,
-    .shares = unipc_shares, .clean = unipc_clean,
+    .name = "unipc",
+    .webui = "UniPC",
+    .classes = { "UniPCMultistepScheduler" },
+    .fields = fields,
+    .history = history_length,
+    .open = unipc_open,
+    .close = unipc_close,
+    .step = unipc_step,
+    .shares = unipc_shares,
+    .clean = unipc_clean,
     .takes = XD_TAKES_SIGMAS,
 };

@@ -169,8 +169,8 @@ static void q5_k(float *out, const u8 *b)
         scale *= d;
         min *= dmin;
         for (int i = 0; i < 32; i++)
-            out[32 * g + i] = scale * (float)((q[i] >> shift & 15) + ((high[i] >> g & 1) << 4)) -
-                              min;
+            out[32 * g + i] =
+                scale * (float)((q[i] >> shift & 15) + ((high[i] >> g & 1) << 4)) - min;
     }
 }
 
@@ -185,8 +185,8 @@ static void q6_k(float *out, const u8 *b)
         const int   shift = 4 * (g / 4 % 2), pair = 2 * (g / 2 % 4);
         const float dl = d * (float)(int8_t)b[192 + g];
         for (int i = 0; i < 16; i++)
-            out[16 * g + i] = dl * (float)((low[i] >> shift & 15) +
-                                           ((high[i] >> pair & 3) << 4) - 32);
+            out[16 * g + i] =
+                dl * (float)((low[i] >> shift & 15) + ((high[i] >> pair & 3) << 4) - 32);
     }
 }
 

@@ -8,8 +8,8 @@
 
 static const struct {
     const char *name;
-    size_t      size;           /* bytes per block */
-    int64_t     block;          /* elements per block; 1: not a block type */
+    size_t      size;  /* bytes per block */
+    int64_t     block; /* elements per block; 1: not a block type */
 } types[XD_NDTYPES] = {
     [XD_F32] = { "f32", 4, 1 },         [XD_F16] = { "f16", 2, 1 },
     [XD_BF16] = { "bf16", 2, 1 },       [XD_F64] = { "f64", 8, 1 },
@@ -175,7 +175,7 @@ uint16_t xd_f32_bf16(float v)
 {
     uint32_t b;
     memcpy(&b, &v, sizeof b);
-    if ((b & 0x7fffffffu) > 0x7f800000u)        /* NaN becomes a quiet NaN */
+    if ((b & 0x7fffffffu) > 0x7f800000u) /* NaN becomes a quiet NaN */
         return (uint16_t)((b >> 16) | 0x40u);
     return (uint16_t)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16);
 }
@@ -184,7 +184,7 @@ float xd_f16_f32(uint16_t v)
 {
     uint32_t sign = (uint32_t)(v & 0x8000u) << 16, e = (v >> 10) & 31u, m = v & 0x3ffu, b;
     float    f;
-    if (e == 0) {                               /* zero or subnormal: value m * 2^-24 */
+    if (e == 0) { /* zero or subnormal: value m * 2^-24 */
         f = (float)m * 5.9604644775390625e-8f;
         memcpy(&b, &f, sizeof b);
         b |= sign;
@@ -202,9 +202,9 @@ uint16_t xd_f32_f16(float v)
     uint32_t sign = (b >> 16) & 0x8000u, a = b & 0x7fffffffu;
     if (a > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00u);
-    if (a >= 0x477ff000u)                   /* too large for f16 after rounding: becomes infinity */
+    if (a >= 0x477ff000u) /* too large for f16 after rounding: becomes infinity */
         return (uint16_t)(sign | 0x7c00u);
-    if (a < 0x38800000u) {                      /* subnormal f16: the addition below rounds */
+    if (a < 0x38800000u) { /* subnormal f16: the addition below rounds */
         float f;
         memcpy(&f, &a, sizeof f);
         f += 0.5f;
@@ -237,7 +237,7 @@ uint8_t xd_f32_f8e4m3(float v)
     uint32_t a = b & 0x7fffffffu;
     if (a > 0x7f800000u)
         return sign | 0x7fu;
-    if (a >= 0x43e00000u)                       /* magnitudes of at least 448 become 448 */
+    if (a >= 0x43e00000u) /* magnitudes of at least 448 become 448 */
         return sign | 0x7eu;
     /* subnormal e4m3: adding 2^14 rounds to a multiple of 2^-9, the spacing of subnormals */
     if (a < 0x3c800000u) {
@@ -311,7 +311,7 @@ void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n)
         }
         return;
     }
-    if (ft == XD_F32 && tt == XD_BF16) {        /* xd_f32_bf16 in a loop that vectorizes */
+    if (ft == XD_F32 && tt == XD_BF16) { /* xd_f32_bf16 in a loop that vectorizes */
         uint16_t *out = to;
         for (int64_t i = 0; i < n; i++) {
             uint32_t b;

@@ -15,21 +15,42 @@
 #endif
 
 typedef enum xd_dtype {
-    XD_F32, XD_F16, XD_BF16, XD_F64, XD_F8E4M3, XD_F8E5M2, XD_I8, XD_U8, XD_I16, XD_I32, XD_I64,
+    XD_F32,
+    XD_F16,
+    XD_BF16,
+    XD_F64,
+    XD_F8E4M3,
+    XD_F8E5M2,
+    XD_I8,
+    XD_U8,
+    XD_I16,
+    XD_I32,
+    XD_I64,
     XD_BOOL,
     /* Block types, which only GGUF files have. A block has 32 elements, or 256 elements for the
      * types _K and XD_IQ4_XS, and includes its scales. A function accepts tensors of block types
      * only if its comment mentions block types. */
-    XD_Q8_0, XD_Q4_0, XD_Q4_1, XD_Q5_0, XD_Q5_1, XD_Q2_K, XD_Q3_K, XD_Q4_K, XD_Q5_K, XD_Q6_K,
-    XD_IQ4_NL, XD_IQ4_XS, XD_NDTYPES,
+    XD_Q8_0,
+    XD_Q4_0,
+    XD_Q4_1,
+    XD_Q5_0,
+    XD_Q5_1,
+    XD_Q2_K,
+    XD_Q3_K,
+    XD_Q4_K,
+    XD_Q5_K,
+    XD_Q6_K,
+    XD_IQ4_NL,
+    XD_IQ4_XS,
+    XD_NDTYPES,
 } xd_dtype;
 
-enum { XD_MAXDIM = 5 };                 /* maximum number of dimensions, as in [B,C,T,H,W] */
+enum { XD_MAXDIM = 5 }; /* maximum number of dimensions, as in [B,C,T,H,W] */
 
 typedef struct xd_tensor {
-    void    *p; /* first element (no valid address on a count device); NULL: absent */
+    void    *p;            /* first element (no valid address on a count device); NULL: absent */
     int64_t  d[XD_MAXDIM]; /* extents, outermost dimension first; 1 in unused dimensions */
-    int64_t  s[XD_MAXDIM];              /* strides in elements; 0 in unused dimensions */
+    int64_t  s[XD_MAXDIM]; /* strides in elements; 0 in unused dimensions */
     xd_dtype type;
     int      nd;
 } xd_tensor;
@@ -49,12 +70,12 @@ xd_tensor xd_rows(xd_tensor t, int64_t start, int64_t n);
 /* Returns a view of columns [start, start+n). */
 xd_tensor xd_cols(xd_tensor t, int64_t start, int64_t n);
 xd_tensor xd_heads(xd_tensor t, int64_t hd); /* returns a view of [n,H*hd] as [n,H,hd] */
-xd_tensor xd_flat(xd_tensor t); /* returns a view of [n,H,hd] as [n,H*hd] */
+xd_tensor xd_flat(xd_tensor t);              /* returns a view of [n,H,hd] as [n,H*hd] */
 /* changes the shape of t, which must be contiguous */
 xd_tensor xd_reshape(xd_tensor t, int nd, const int64_t *d);
-xd_tensor xd_permute(xd_tensor t, const int *order);            /* dimension i of the result
+xd_tensor xd_permute(xd_tensor t, const int *order); /* dimension i of the result
                                                                    is dimension order[i] */
-int64_t   xd_count(xd_tensor t);                                /* returns the number of elements */
+int64_t   xd_count(xd_tensor t);                     /* returns the number of elements */
 size_t    xd_bytes(xd_tensor t); /* returns the bytes of all elements, also of a block type */
 int       xd_contiguous(xd_tensor t);
 /* Returns the address of element [i,j]. */

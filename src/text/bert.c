@@ -62,19 +62,17 @@ static const xd_field fields[] = {
 
 typedef struct blk {
     xd_lin    qkv, out, up, down;
-    xd_tensor gain1, bias1, gain2, bias2;       /* [E]: norms after attention and feed-forward */
+    xd_tensor gain1, bias1, gain2, bias2; /* [E]: norms after attention and feed-forward */
 } blk;
 
 typedef struct glob {
-    xd_tensor embed;            /* [V,E]: token embeddings */
-    xd_tensor position;         /* [positions,E] F32: position embeddings */
-    xd_tensor type;             /* [types,E] F32: token type embeddings */
-    xd_tensor gain, bias;       /* [E]: norm of the sum of embeddings */
+    xd_tensor embed;      /* [V,E]: token embeddings */
+    xd_tensor position;   /* [positions,E] F32: position embeddings */
+    xd_tensor type;       /* [types,E] F32: token type embeddings */
+    xd_tensor gain, bias; /* [E]: norm of the sum of embeddings */
 } glob;
 
-typedef struct local {
-    int64_t real;               /* number of the text's tokens, without the padding */
-} local;
+typedef struct local { int64_t real; /* number of the text's tokens, without the padding */ } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
@@ -83,7 +81,8 @@ static xd_status check_kind(cfg *c, xd_err *e)
     if (strcmp(c->model_type, "bert") != 0)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "text encoder: model_type '%s' is not bert: its embeddings or its blocks "
-                       "differ", c->model_type);
+                       "differ",
+                       c->model_type);
     if (strcmp(c->place, "absolute") != 0)
         return xd_fail(e, XD_EUNSUPPORTED, "BERT: position_embedding_type '%s' is not 'absolute'",
                        c->place);
@@ -102,7 +101,8 @@ static xd_status check_config(void *c_, xd_err *e)
     cfg *c = c_;
     if (!xd_text_fits(c->vocab) || !xd_text_fits(c->dim) || !xd_text_fits(c->ff) ||
         !xd_text_fits(c->positions) || !xd_text_fits(c->types))
-        return xd_fail(e, XD_EFORMAT, "BERT: vocab_size %lld, hidden_size %lld, intermediate_size "
+        return xd_fail(e, XD_EFORMAT,
+                       "BERT: vocab_size %lld, hidden_size %lld, intermediate_size "
                        "%lld, max_position_embeddings %lld and type_vocab_size %lld must be 1 to "
                        "%d",
                        (long long)c->vocab, (long long)c->dim, (long long)c->ff,
@@ -129,14 +129,20 @@ static int64_t width(const void *c)
 static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
     static const char *const qkv[] = { "self.query", "self.key", "self.value" };
-    const cfg *c = c_;
-    blk       *w = w_;
-    int64_t    E = c->dim, D = E / c->heads;
+    const cfg               *c = c_;
+    blk                     *w = w_;
+    int64_t                  E = c->dim, D = E / c->heads;
     (void)layer;
 
     xd_w_enter(d, "attention");
-    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = E, .out = { E, E, E },
-                                             .split = XD_COL, .unit = D, .bias = 1 });
+    xd_w_fused(d, &w->qkv,
+               &(xd_fused_spec){ .n = 3,
+                                 .names = qkv,
+                                 .in = E,
+                                 .out = { E, E, E },
+                                 .split = XD_COL,
+                                 .unit = D,
+                                 .bias = 1 });
     xd_w_linear(d, &w->out, "output.dense",
                 &(xd_linear_spec){ .in = E, .out = E, .split = XD_ROW, .unit = D, .bias = 1 });
     xd_w_affine(d, "output.LayerNorm", &w->gain1, &w->bias1, E);
@@ -199,7 +205,7 @@ static void embed_ids(xd_exec *x, const cfg *c, const glob *g, const int32_t *id
 {
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor type = xd_rows(g->type, 0, 1);
-    type.d[0] = n, type.s[0] = 0;       /* stride 0: every token gets row 0 */
+    type.d[0] = n, type.s[0] = 0; /* stride 0: every token gets row 0 */
     xd_copy_to(x, out, xd_lookup_rows(x, g->embed, ids, n, XD_F32));
     xd_add(x, out, type);
     xd_add(x, out, xd_rows(g->position, 0, n));
@@ -213,10 +219,12 @@ static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     *out = (xd_cond){ .tok = xd_new_f32(x, nids, c->dim) };
-    if (!xd_check(x, nids >= 1 && nids <= c->positions, "%lld tokens for a BERT of 1 to %lld "
-                  "(max_position_embeddings)", (long long)nids, (long long)c->positions) ||
-        !xd_check(x, real >= 1 && real <= nids, "%lld of %lld tokens are text",
-                  (long long)real, (long long)nids))
+    if (!xd_check(x, nids >= 1 && nids <= c->positions,
+                  "%lld tokens for a BERT of 1 to %lld "
+                  "(max_position_embeddings)",
+                  (long long)nids, (long long)c->positions) ||
+        !xd_check(x, real >= 1 && real <= nids, "%lld of %lld tokens are text", (long long)real,
+                  (long long)nids))
         return;
 
     local    l = { real };

@@ -12,10 +12,10 @@
 #include "text/text.h"
 
 typedef struct cfg {
-    xd_clip_dims of;            /* sizes of the transformer blocks */
-    int64_t vocab, proj, positions, eos;
-    int     nlayers;
-    char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
+    xd_clip_dims of; /* sizes of the transformer blocks */
+    int64_t      vocab, proj, positions, eos;
+    int          nlayers;
+    char         act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
 } cfg;
 
 /* Config keys, with the default values of transformers' CLIPTextConfig. */
@@ -47,10 +47,10 @@ static const xd_field fields[] = {
 };
 
 typedef struct glob {
-    xd_tensor embed;            /* [V,E]: token embeddings */
-    xd_tensor position;         /* [positions,E] F32: position embeddings */
-    xd_tensor gain, bias;       /* [E]: norm after the last block */
-    xd_lin    proj;             /* projection of the pooled embedding, or absent */
+    xd_tensor embed;      /* [V,E]: token embeddings */
+    xd_tensor position;   /* [positions,E] F32: position embeddings */
+    xd_tensor gain, bias; /* [E]: norm after the last block */
+    xd_lin    proj;       /* projection of the pooled embedding, or absent */
 } glob;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -59,13 +59,17 @@ static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
     if (strcmp(c->model_type, "clip_text_model") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "text encoder: model_type '%s' is not clip_text_model: "
-                       "its config or its blocks differ", c->model_type);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "text encoder: model_type '%s' is not clip_text_model: "
+                       "its config or its blocks differ",
+                       c->model_type);
     if (!xd_text_fits(c->vocab) || !xd_text_fits(c->of.dim) || !xd_text_fits(c->of.ff) ||
         !xd_text_fits(c->proj) || !xd_text_fits(c->positions))
-        return xd_fail(e, XD_EFORMAT, "CLIP: vocab_size %lld, hidden_size %lld, intermediate_size "
+        return xd_fail(e, XD_EFORMAT,
+                       "CLIP: vocab_size %lld, hidden_size %lld, intermediate_size "
                        "%lld, projection_dim %lld and max_position_embeddings %lld must be 1 to "
-                       "%d", (long long)c->vocab, (long long)c->of.dim, (long long)c->of.ff,
+                       "%d",
+                       (long long)c->vocab, (long long)c->of.dim, (long long)c->of.ff,
                        (long long)c->proj, (long long)c->positions, (int)XD_TEXT_MAX);
     if (c->nlayers < 1 || c->nlayers > 10000)
         return xd_fail(e, XD_EFORMAT, "CLIP: num_hidden_layers %d is outside 1 to 10000",
@@ -172,10 +176,13 @@ static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     int64_t     E = g->gain.d[0], P = g->proj.nseg ? g->proj.w.out : E;
-    *out = (xd_cond){ .tok = xd_new_f32(x, nids, E), .pooled = xd_new_f32(x, 1, P),
+    *out = (xd_cond){ .tok = xd_new_f32(x, nids, E),
+                      .pooled = xd_new_f32(x, 1, P),
                       .penultimate = xd_new_f32(x, nids, E) };
-    if (!xd_check(x, nids >= 1 && nids <= c->positions, "%lld tokens for a CLIP text model of 1 to "
-                  "%lld (max_position_embeddings)", (long long)nids, (long long)c->positions) ||
+    if (!xd_check(x, nids >= 1 && nids <= c->positions,
+                  "%lld tokens for a CLIP text model of 1 to "
+                  "%lld (max_position_embeddings)",
+                  (long long)nids, (long long)c->positions) ||
         !xd_check(x, real == nids, "a CLIP text model reads its padding like text"))
         return;
 
@@ -210,14 +217,19 @@ static const xd_block *block(const void *c, int layer)
 extern const xd_text xd_text_clip, xd_text_clip_proj;
 
 const xd_text xd_text_clip = {
-    .net = { .name = "clip", .classes = { "CLIPTextModel" }, CLIP, .weights = weights,
+    .net = { .name = "clip",
+             .classes = { "CLIPTextModel" },
+             CLIP,
+             .weights = weights,
              .unread = { "embeddings.position_ids", "logit_scale", "text_projection.weight" } },
     .width = width,
     .pooled = width,
     .encode = encode,
 };
 const xd_text xd_text_clip_proj = {
-    .net = { .name = "clip-proj", .classes = { "CLIPTextModelWithProjection" }, CLIP,
+    .net = { .name = "clip-proj",
+             .classes = { "CLIPTextModelWithProjection" },
+             CLIP,
              .weights = projection_weights,
              .unread = { "embeddings.position_ids", "logit_scale" } },
     .width = width,

@@ -4,22 +4,28 @@
 void xd_clip_layer_weights(xd_decl *d, const xd_clip_dims *c, xd_clip_layer *w)
 {
     static const char *const qkv[] = { "q_proj", "k_proj", "v_proj" };
-    int64_t E = c->dim, D = E / c->heads;
+    int64_t                  E = c->dim, D = E / c->heads;
 
     xd_w_affine(d, "layer_norm1", &w->gain1, &w->bias1, E);
     xd_w_enter(d, "self_attn");
-    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = E, .out = { E, E, E },
-                                             .split = XD_COL, .unit = D, .bias = 1 });
-    xd_w_linear(d, &w->out, "out_proj", &(xd_linear_spec){ .in = E, .out = E, .split = XD_ROW,
-                                                           .unit = D, .bias = 1 });
+    xd_w_fused(d, &w->qkv,
+               &(xd_fused_spec){ .n = 3,
+                                 .names = qkv,
+                                 .in = E,
+                                 .out = { E, E, E },
+                                 .split = XD_COL,
+                                 .unit = D,
+                                 .bias = 1 });
+    xd_w_linear(d, &w->out, "out_proj",
+                &(xd_linear_spec){ .in = E, .out = E, .split = XD_ROW, .unit = D, .bias = 1 });
     xd_w_leave(d);
 
     xd_w_affine(d, "layer_norm2", &w->gain2, &w->bias2, E);
     xd_w_enter(d, "mlp");
-    xd_w_linear(d, &w->fc1, "fc1", &(xd_linear_spec){ .in = E, .out = c->ff, .split = XD_COL,
-                                                      .bias = 1 });
-    xd_w_linear(d, &w->fc2, "fc2", &(xd_linear_spec){ .in = c->ff, .out = E, .split = XD_ROW,
-                                                      .bias = 1 });
+    xd_w_linear(d, &w->fc1, "fc1",
+                &(xd_linear_spec){ .in = E, .out = c->ff, .split = XD_COL, .bias = 1 });
+    xd_w_linear(d, &w->fc2, "fc2",
+                &(xd_linear_spec){ .in = c->ff, .out = E, .split = XD_ROW, .bias = 1 });
     xd_w_leave(d);
 }
 
@@ -41,8 +47,7 @@ void xd_clip_layer_run(xd_exec *x, const xd_clip_dims *c, const xd_clip_layer *w
     xd_tensor y = xd_linear(x, xd_layer_norm(x, h, w->gain1, w->bias1, c->eps), &w->qkv);
     for (int i = 0; i < 3; i++)
         qkv[i] = xd_heads(xd_seg(y, &w->qkv, i), c->dim / c->heads);
-    y = rows ? attend_groups(x, qkv, rows)
-             : xd_flat(xd_attn_causal(x, qkv[0], qkv[1], qkv[2], 0));
+    y = rows ? attend_groups(x, qkv, rows) : xd_flat(xd_attn_causal(x, qkv[0], qkv[1], qkv[2], 0));
     xd_linear_add(x, h, none, y, &w->out);
 
     xd_tensor a = xd_layer_norm(x, h, w->gain2, w->bias2, c->eps);

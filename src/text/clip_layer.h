@@ -5,7 +5,7 @@
 
 #include "exec/op.h"
 
-typedef struct xd_clip_dims {   /* sizes and settings of the block, from the config */
+typedef struct xd_clip_dims { /* sizes and settings of the block, from the config */
     int64_t dim, ff;
     int     heads;
     float   eps;
@@ -13,7 +13,7 @@ typedef struct xd_clip_dims {   /* sizes and settings of the block, from the con
 } xd_clip_dims;
 
 typedef struct xd_clip_layer {
-    xd_tensor gain1, bias1, gain2, bias2;       /* [E] gain and bias of the two layer norms */
+    xd_tensor gain1, bias1, gain2, bias2; /* [E] gain and bias of the two layer norms */
     xd_lin    qkv, out, fc1, fc2;
 } xd_clip_layer;
 

@@ -12,10 +12,10 @@
 #include "text/text.h"
 
 typedef struct cfg {
-    xd_clip_dims of;            /* sizes of the transformer blocks */
-    int64_t channels, side, patch;      /* image channels; side of the image and of a patch */
-    int     nlayers;
-    char    act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
+    xd_clip_dims of;                    /* sizes of the transformer blocks */
+    int64_t      channels, side, patch; /* image channels; side of the image and of a patch */
+    int          nlayers;
+    char         act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
 } cfg;
 
 /* Config keys, with the default values of transformers' CLIPVisionConfig. */
@@ -45,15 +45,15 @@ static const xd_field fields[] = {
 };
 
 typedef struct glob {
-    xd_tensor class;            /* [E] F32: class token */
-    xd_lin    patch;            /* [E, C p p]: patch embedding */
-    xd_tensor position;         /* [rows,E] F32: position embeddings */
-    xd_tensor gain, bias;       /* [E]: norm before the first block */
+    xd_tensor class;      /* [E] F32: class token */
+    xd_lin    patch;      /* [E, C p p]: patch embedding */
+    xd_tensor position;   /* [rows,E] F32: position embeddings */
+    xd_tensor gain, bias; /* [E]: norm before the first block */
 } glob;
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-static int64_t grid(const cfg *c)       /* patches per side of an image */
+static int64_t grid(const cfg *c) /* patches per side of an image */
 {
     return c->side / c->patch;
 }
@@ -69,9 +69,10 @@ static xd_status check_sizes(const cfg *c, xd_err *e)
         return xd_fail(e, XD_EUNSUPPORTED, "CLIP vision: num_channels %lld is not 3 (RGB)",
                        (long long)c->channels);
     if (c->side < 1 || c->side > 8192 || c->patch < 1 || c->patch > c->side)
-        return xd_fail(e, XD_EFORMAT, "CLIP vision: image_size %lld and patch_size %lld must be 1 "
-                       "to 8192, and a patch no larger than the image", (long long)c->side,
-                       (long long)c->patch);
+        return xd_fail(e, XD_EFORMAT,
+                       "CLIP vision: image_size %lld and patch_size %lld must be 1 "
+                       "to 8192, and a patch no larger than the image",
+                       (long long)c->side, (long long)c->patch);
     return XD_OK;
 }
 
@@ -79,12 +80,15 @@ static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
     if (strcmp(c->model_type, "clip_vision_model") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "image encoder: model_type '%s' is not "
-                       "clip_vision_model: its config or its blocks differ", c->model_type);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "image encoder: model_type '%s' is not "
+                       "clip_vision_model: its config or its blocks differ",
+                       c->model_type);
     if (!xd_text_fits(c->of.dim) || !xd_text_fits(c->of.ff))
-        return xd_fail(e, XD_EFORMAT, "CLIP vision: hidden_size %lld and intermediate_size %lld "
-                       "must be 1 to %d", (long long)c->of.dim, (long long)c->of.ff,
-                       (int)XD_TEXT_MAX);
+        return xd_fail(e, XD_EFORMAT,
+                       "CLIP vision: hidden_size %lld and intermediate_size %lld "
+                       "must be 1 to %d",
+                       (long long)c->of.dim, (long long)c->of.ff, (int)XD_TEXT_MAX);
     if (c->nlayers < 1 || c->nlayers > 10000)
         return xd_fail(e, XD_EFORMAT, "CLIP vision: num_hidden_layers %d is outside 1 to 10000",
                        c->nlayers);
@@ -170,8 +174,8 @@ static void embed(xd_exec *x, const xd_net *n, const float *image_pixels, xd_ten
     xd_copy_to(x, xd_rows(h, 0, 1), xd_reshape(g->class, 2, (int64_t[]){ 1, h.d[1] }));
     xd_linear_into(x, xd_rows(h, 1, h.d[0] - 1), cut_patches(x, c, pixels), &g->patch);
     xd_add(x, h, g->position);
-    xd_norm_into(x, &(xd_norm){ .out = h, .in = h, .gain = g->gain, .bias = g->bias,
-                                .eps = c->of.eps });
+    xd_norm_into(
+        x, &(xd_norm){ .out = h, .in = h, .gain = g->gain, .bias = g->bias, .eps = c->of.eps });
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -224,10 +228,17 @@ extern const xd_text xd_text_clip_vision;
 const xd_text xd_text_clip_vision = {
     .net = { .name = "clip-vision",
              .classes = { "CLIPVisionModel", "CLIPVisionModelWithProjection" },
-             .prefix = "vision_model.", .fields = fields, .cfg_size = sizeof(cfg),
-             .glob_size = sizeof(glob), .check = check_config, .nlayers = nlayers, .block = block,
+             .prefix = "vision_model.",
+             .fields = fields,
+             .cfg_size = sizeof(cfg),
+             .glob_size = sizeof(glob),
+             .check = check_config,
+             .nlayers = nlayers,
+             .block = block,
              .weights = weights,
              .unread = { "post_layernorm.*", "visual_projection.weight", "embeddings.position_ids",
                          "visual.ln_post.*", "visual.proj" } },
-    .width = width, .vision = vision, .hidden = encode_images,
+    .width = width,
+    .vision = vision,
+    .hidden = encode_images,
 };

@@ -14,22 +14,22 @@
 #include "text/decoder.h"
 
 typedef struct blk {
-    xd_tensor norm1, norm2;     /* [E]: norms before attention and before the MLP */
-    xd_tensor post1, post2;     /* [E]: norms after attention and MLP; only Gemma has them */
-    xd_tensor qnorm, knorm;     /* [D]: norms of queries and keys per head, or absent */
+    xd_tensor norm1, norm2; /* [E]: norms before attention and before the MLP */
+    xd_tensor post1, post2; /* [E]: norms after attention and MLP; only Gemma has them */
+    xd_tensor qnorm, knorm; /* [D]: norms of queries and keys per head, or absent */
     xd_lin    qkv, out, gate_up, down;
 } blk;
 
 typedef struct glob {
-    xd_tensor embed;            /* [V,E]: token embeddings */
-    xd_tensor norm;             /* [E]: norm of the last hidden state */
+    xd_tensor           embed; /* [V,E]: token embeddings */
+    xd_tensor           norm;  /* [E]: norm of the last hidden state */
     xd_qwen_vision_glob vision;
 } glob;
 
-typedef struct angles { xd_tensor cos, sin; } angles;   /* [n,D/2] F32: cosines and sines of rope */
+typedef struct angles { xd_tensor cos, sin; } angles; /* [n,D/2] F32: cosines and sines of rope */
 
 typedef struct local {
-    int64_t   first, real;      /* first row of the text; number of the text's rows */
+    int64_t   first, real; /* first row of the text; number of the text's rows */
     /* Rope angles of the layers with full attention (all), and of the layers with a window
      * (window). */
     angles    all, window;
@@ -65,14 +65,19 @@ static void norm_weight(xd_decl *d, xd_tensor *v, const char *name, int64_t n)
 static void attention_weights(xd_decl *d, const xd_decoder *c, blk *w)
 {
     static const char *const qkv[] = { "q_proj", "k_proj", "v_proj" };
-    int64_t D = c->D, Q = c->heads * D, K = c->kv * D, group = Q / c->kv;
+    int64_t                  D = c->D, Q = c->heads * D, K = c->kv * D, group = Q / c->kv;
     xd_w_enter(d, "self_attn");
-    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = c->dim,
-                                             .out = { Q, K, K }, .split = XD_COL,
-                                             .units = (int64_t[]){ group, D, D },
-                                             .bias = c->kind->qkv_bias || c->bias });
-    xd_w_linear(d, &w->out, "o_proj", &(xd_linear_spec){ .in = Q, .out = c->dim, .split = XD_ROW,
-                                                         .unit = group, .bias = c->bias });
+    xd_w_fused(d, &w->qkv,
+               &(xd_fused_spec){ .n = 3,
+                                 .names = qkv,
+                                 .in = c->dim,
+                                 .out = { Q, K, K },
+                                 .split = XD_COL,
+                                 .units = (int64_t[]){ group, D, D },
+                                 .bias = c->kind->qkv_bias || c->bias });
+    xd_w_linear(d, &w->out, "o_proj",
+                &(xd_linear_spec){
+                    .in = Q, .out = c->dim, .split = XD_ROW, .unit = group, .bias = c->bias });
     if (c->kind->qk_norm) {
         norm_weight(d, &w->qnorm, "q_norm", D);
         norm_weight(d, &w->knorm, "k_norm", D);
@@ -83,9 +88,9 @@ static void attention_weights(xd_decl *d, const xd_decoder *c, blk *w)
 static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
     static const char *const gate_up[] = { "gate_proj", "up_proj" };
-    const xd_decoder *c = c_;
-    blk              *w = w_;
-    int64_t           E = c->dim;
+    const xd_decoder        *c = c_;
+    blk                     *w = w_;
+    int64_t                  E = c->dim;
     (void)layer;
 
     norm_weight(d, &w->norm1, "input_layernorm", E);
@@ -98,12 +103,15 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
         norm_weight(d, &w->norm2, "post_attention_layernorm", E);
     }
     xd_w_enter(d, "mlp");
-    xd_w_fused(d, &w->gate_up, &(xd_fused_spec){ .n = 2, .names = gate_up, .in = E,
-                                                 .out = { c->ff, c->ff }, .split = XD_COL,
-                                                 .bias = c->mlp_bias });
-    xd_w_linear(d, &w->down, "down_proj", &(xd_linear_spec){ .in = c->ff, .out = E,
-                                                             .split = XD_ROW,
-                                                             .bias = c->mlp_bias });
+    xd_w_fused(d, &w->gate_up,
+               &(xd_fused_spec){ .n = 2,
+                                 .names = gate_up,
+                                 .in = E,
+                                 .out = { c->ff, c->ff },
+                                 .split = XD_COL,
+                                 .bias = c->mlp_bias });
+    xd_w_linear(d, &w->down, "down_proj",
+                &(xd_linear_spec){ .in = c->ff, .out = E, .split = XD_ROW, .bias = c->mlp_bias });
     xd_w_leave(d);
 }
 
@@ -113,7 +121,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     glob             *g = g_;
     xd_w_enter(d, "model");
     xd_w_table(d, &g->embed, "embed_tokens.weight", c->vocab, c->dim);
-    if (!d->cut)                /* the last blocks are dropped, so the final norm is not needed */
+    if (!d->cut) /* the last blocks are dropped, so the final norm is not needed */
         norm_weight(d, &g->norm, "norm", c->dim);
     xd_w_leave(d);
     if (!c->vision_blocks)
@@ -167,7 +175,7 @@ static float frequency(const xd_decoder_rope *r, int64_t D, int64_t i)
 static int axis_of(const xd_ints *sections, int64_t i)
 {
     int s = 0;
-    for (int64_t end = 0; s < sections->n && i >= (end += sections->v[s]); )
+    for (int64_t end = 0; s < sections->n && i >= (end += sections->v[s]);)
         s++;
     return s % 3;
 }
@@ -191,7 +199,7 @@ static int64_t position_of(const xd_decoder *c, const xd_text_read *r, int64_t i
     return i - gone;
 }
 
-typedef struct turn {           /* arguments of the function that fills a table of rope angles */
+typedef struct turn { /* arguments of the function that fills a table of rope angles */
     const xd_decoder      *c;
     const xd_decoder_rope *rope;
     const xd_text_read    *r;
@@ -227,7 +235,7 @@ static void rms_norm_into(xd_exec *x, const xd_decoder *c, xd_tensor out, xd_ten
                           xd_tensor gain)
 {
     xd_norm a = { .out = out, .in = in, .gain = gain, .rms = 1, .eps = c->eps };
-    if (c->kind->gemma) {       /* Gemma's norms multiply by 1 + weight */
+    if (c->kind->gemma) { /* Gemma's norms multiply by 1 + weight */
         a.gain = (xd_tensor){ 0 };
         a.scale = xd_view2(gain.p, XD_F32, 1, gain.d[0]);
     }
@@ -274,7 +282,8 @@ static xd_tensor attend(xd_exec *x, const xd_decoder *c, const local *l, int sli
 {
     int64_t     n = qkv[0].d[0];
     xd_tensor   out = xd_new_as(x, x->act, 3, qkv[0].d);
-    xd_attn_how how = { .scale = 1 / sqrtf(c->scalar), .causal = 1,
+    xd_attn_how how = { .scale = 1 / sqrtf(c->scalar),
+                        .causal = 1,
                         .softcap = c->kind->capped ? c->softcap : 0,
                         .window = slides ? c->window - 1 : 0 };
     xd_attn_over_into(x, xd_rows(out, l->first, n - l->first),
@@ -299,11 +308,16 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_tensor y = xd_linear(x, rms_norm(x, c, s->h, w->norm1), &w->qkv), qkv[3];
     for (int i = 0; i < 3; i++)
         qkv[i] = xd_heads(xd_seg(y, &w->qkv, i), c->D);
-    xd_qk_norm_into(x, &(xd_qknorm){ .out = qkv[0], .in = qkv[0],
-                                     .gain = gain_of_heads(x, c, l, w->qnorm),
-                                     .also = { .out = qkv[1], .in = qkv[1],
-                                               .gain = gain_of_heads(x, c, l, w->knorm) },
-                                     .cos = a->cos, .sin = a->sin, .halves = 1, .eps = c->eps });
+    xd_qk_norm_into(
+        x, &(xd_qknorm){
+               .out = qkv[0],
+               .in = qkv[0],
+               .gain = gain_of_heads(x, c, l, w->qnorm),
+               .also = { .out = qkv[1], .in = qkv[1], .gain = gain_of_heads(x, c, l, w->knorm) },
+               .cos = a->cos,
+               .sin = a->sin,
+               .halves = 1,
+               .eps = c->eps });
     add_layer(x, c, s->h, xd_flat(attend(x, c, l, slides, qkv)), &w->out, w->post1);
 
     y = xd_linear(x, rms_norm(x, c, s->h, w->norm2), &w->gate_up);
@@ -358,8 +372,8 @@ static void encode_states(xd_exec *x, const xd_net *n, const xd_text_read *r, xd
     const xd_decoder *c = n->cfg;
     *out = (xd_cond){ .tok = xd_new_f32(x, r->n, r->nlayers * c->dim) };
     if (!xd_check(x, r->first >= 0 && r->real >= 1 && r->first + r->real <= r->n,
-                  "%lld of %lld tokens from %lld on are text", (long long)r->real,
-                  (long long)r->n, (long long)r->first))
+                  "%lld of %lld tokens from %lld on are text", (long long)r->real, (long long)r->n,
+                  (long long)r->first))
         return;
     size_t   mark = xd_arena_mark(x->tmp);
     local    l = open_local(x, c, r);
@@ -382,8 +396,9 @@ static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids
                    xd_cond *out)
 {
     static const int last = -1;
-    encode_states(x, n, &(xd_text_read){ .ids = ids, .n = nids, .real = real, .nlayers = 1,
-                                         .layers = &last }, out);
+    encode_states(
+        x, n, &(xd_text_read){ .ids = ids, .n = nids, .real = real, .nlayers = 1, .layers = &last },
+        out);
 }
 
 static void vision_forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
@@ -441,10 +456,9 @@ static const char *const prefixes[] = { "language_model.model.", "model.language
 #define INSIDE "language_model."
 #define OUTSIDE "language_model.model."
 
-static const xd_text with_vision[] = {
-    WITH_VISION("model.", with_head, "Qwen2_5_VLForConditionalGeneration"),
-    WITH_VISION(INSIDE, weights, "Qwen2_5_VLModel")
-};
+static const xd_text with_vision[] = { WITH_VISION("model.", with_head,
+                                                   "Qwen2_5_VLForConditionalGeneration"),
+                                       WITH_VISION(INSIDE, weights, "Qwen2_5_VLModel") };
 
 extern const xd_text xd_text_decoders[];
 

@@ -9,24 +9,24 @@ enum { XD_TEXT_DECODERS = 19 }; /* number of decoder classes in the registry of 
 
 /* Properties in which the kinds of decoder models differ and that are not in the config. */
 typedef struct xd_decoder_kind {
-    const char *title;          /* name in messages, "Qwen3" */
-    const char *types[3];       /* values of model_type that this kind has */
-    int         qkv_bias;       /* 1: q, k and v have biases, the output projection has none */
-    int         qk_norm;        /* 1: RMS norms of q and k per head */
+    const char *title;    /* name in messages, "Qwen3" */
+    const char *types[3]; /* values of model_type that this kind has */
+    int         qkv_bias; /* 1: q, k and v have biases, the output projection has none */
+    int         qk_norm;  /* 1: RMS norms of q and k per head */
     /* 1: norms multiply by 1 + weight, embeddings are multiplied by sqrt(hidden_size), and there
      * are four norms per block: before and after the attention, before and after the MLP. */
     int         gemma;
-    int         capped;         /* 1: attention uses attn_logit_softcapping */
-    int         windows;        /* 1: sliding_window is ignored unless use_sliding_window is set */
+    int         capped;  /* 1: attention uses attn_logit_softcapping */
+    int         windows; /* 1: sliding_window is ignored unless use_sliding_window is set */
     /* Selects the layers that have a sliding window if the config has no layer_types. A value n
      * above 0: every n-th layer has full attention, and the other layers have the window. 0: the
      * layers from max_window_layers on have the window. */
     int         pattern;
 } xd_decoder_kind;
 
-typedef struct xd_decoder_rope {        /* frequencies of a rotary embedding */
+typedef struct xd_decoder_rope { /* frequencies of a rotary embedding */
     double  theta, factor, low, high;
-    int64_t positions;          /* original_max_position_embeddings of the config */
+    int64_t positions; /* original_max_position_embeddings of the config */
     char    type[XD_FIELD_TEXT];
 } xd_decoder_rope;
 
@@ -38,21 +38,21 @@ typedef struct xd_decoder_tower {
 } xd_decoder_tower;
 
 typedef struct xd_decoder {
-    int64_t  vocab, dim, ff, D, window;
-    int      nlayers, heads, kv, bias, mlp_bias, uses_window, from, pattern, bidirectional;
-    int      tied; /* 1: files have no lm_head, because it equals the token embeddings */
-    float    eps, softcap, scalar, partial;
+    int64_t          vocab, dim, ff, D, window;
+    int              nlayers, heads, kv, bias, mlp_bias, uses_window, from, pattern, bidirectional;
+    int              tied; /* 1: files have no lm_head, because it equals the token embeddings */
+    float            eps, softcap, scalar, partial;
     /* Rotary embedding of the layers with full attention (rope), and of the layers with a window
      * (local). */
-    xd_decoder_rope rope, local;
-    char     act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
-    xd_names layer_types;
-    xd_ints  mrope;             /* rotary pairs per head for frame, row, column (mrope_section) */
-    xd_qwen_vision vision;      /* the vision tower of Qwen2.5-VL */
+    xd_decoder_rope  rope, local;
+    char             act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
+    xd_names         layer_types;
+    xd_ints          mrope;  /* rotary pairs per head for frame, row, column (mrope_section) */
+    xd_qwen_vision   vision; /* the vision tower of Qwen2.5-VL */
     /* Number of the vision tower's blocks, which come before the blocks of the language model; 0:
      * the tower is not used. */
-    int      vision_blocks;
-    xd_act   act;
+    int              vision_blocks;
+    xd_act           act;
     xd_decoder_tower tower;
     const xd_decoder_kind *kind;
 } xd_decoder;
@@ -68,8 +68,7 @@ void xd_qwen25vl_tower(xd_decl *d, const xd_decoder *c);
 void xd_mistral3_tower(xd_decl *d, const xd_decoder *c);
 
 extern const xd_field xd_qwen3_fields[], xd_qwen2_fields[], xd_qwen25vl_fields[],
-    xd_mistral_fields[], xd_llama_fields[], xd_gemma2_fields[],
-    xd_gemma3_fields[];
+    xd_mistral_fields[], xd_llama_fields[], xd_gemma2_fields[], xd_gemma3_fields[];
 
 /* Check the configs of the networks; implement xd_net_def.check. */
 xd_status xd_qwen3_check(void *c, xd_err *e);

@@ -10,7 +10,7 @@
 
 #define AT(m) offsetof(xd_decoder, m)
 
-enum { MAX_TOWER = 1 << 16 };  /* upper limit of the sizes in the config of a vision tower */
+enum { MAX_TOWER = 1 << 16 }; /* upper limit of the sizes in the config of a vision tower */
 
 /* Config keys of sizes. The parameters of the macro are the default values of vocabulary, width,
  * MLP width, layers, heads, key/value heads (0: as many as heads) and head size (0: width /
@@ -82,52 +82,85 @@ enum { MAX_TOWER = 1 << 16 };  /* upper limit of the sizes in the config of a vi
         { "use_bidirectional_attention", AT(bidirectional), 'b', 0, NULL }
 
 const xd_field xd_qwen3_fields[] = { SIZES(151936, 4096, 22016, 32, 32, 32, 128),
-                                     KIND("qwen3", 1e-6, 0), ROPES(10000), WINDOW(4096, 28), SILU,
-                                     BIAS, OTHERS };
-const xd_field xd_qwen2_fields[] = { SIZES(151936, 4096, 22016, 32, 32, 32, 0),
-                                     KIND("qwen2", 1e-6, 0), ROPES(10000), WINDOW(4096, 28), SILU,
+                                     KIND("qwen3", 1e-6, 0),
+                                     ROPES(10000),
+                                     WINDOW(4096, 28),
+                                     SILU,
+                                     BIAS,
                                      OTHERS };
-const xd_field xd_qwen25vl_fields[] = {
-    SIZES(152064, 8192, 29568, 80, 64, 8, 0), KIND("qwen2_5_vl", 1e-5, 0), ROPES(1000000),
-    WINDOW(4096, 80), SILU, XD_QWEN_VISION_FIELDS(xd_decoder, vision),
-    ROPE("mrope_section", AT(mrope), 'L', 0, NULL), OTHERS
-};
-const xd_field xd_mistral_fields[] = {
-    SIZES(32000, 4096, 14336, 32, 32, 8, 0), KIND("mistral", 1e-6, 0), ROPES(10000), WINDOW(0, 0),
-    SILU, TOWER("num_hidden_layers", "num_channels", 24, 1024, 4096),
-    { "spatial_merge_size", AT(tower.merge), 'l', 2, NULL },
-    { "multimodal_projector_bias", AT(tower.bias), 'b', 0, NULL }, OTHERS
-};
+const xd_field xd_qwen2_fields[] = { SIZES(151936, 4096, 22016, 32, 32, 32, 0),
+                                     KIND("qwen2", 1e-6, 0),
+                                     ROPES(10000),
+                                     WINDOW(4096, 28),
+                                     SILU,
+                                     OTHERS };
+const xd_field xd_qwen25vl_fields[] = { SIZES(152064, 8192, 29568, 80, 64, 8, 0),
+                                        KIND("qwen2_5_vl", 1e-5, 0),
+                                        ROPES(1000000),
+                                        WINDOW(4096, 80),
+                                        SILU,
+                                        XD_QWEN_VISION_FIELDS(xd_decoder, vision),
+                                        ROPE("mrope_section", AT(mrope), 'L', 0, NULL),
+                                        OTHERS };
+const xd_field xd_mistral_fields[] = { SIZES(32000, 4096, 14336, 32, 32, 8, 0),
+                                       KIND("mistral", 1e-6, 0),
+                                       ROPES(10000),
+                                       WINDOW(0, 0),
+                                       SILU,
+                                       TOWER("num_hidden_layers", "num_channels", 24, 1024, 4096),
+                                       { "spatial_merge_size", AT(tower.merge), 'l', 2, NULL },
+                                       { "multimodal_projector_bias", AT(tower.bias), 'b', 0,
+                                         NULL },
+                                       OTHERS };
 const xd_field xd_llama_fields[] = { SIZES(32000, 4096, 11008, 32, 32, 0, 0),
-                                     KIND("llama", 1e-6, 0), ROPES(10000), SILU, BIAS,
-                                     { "mlp_bias", AT(mlp_bias), 'b', 0, NULL }, OTHERS };
+                                     KIND("llama", 1e-6, 0),
+                                     ROPES(10000),
+                                     SILU,
+                                     BIAS,
+                                     { "mlp_bias", AT(mlp_bias), 'b', 0, NULL },
+                                     OTHERS };
 const xd_field xd_gemma2_fields[] = { SIZES(256000, 2304, 9216, 26, 8, 4, 256),
-                                      KIND("gemma2", 1e-6, 1), ROPES(10000), WINDOW(4096, 0), GEMMA,
+                                      KIND("gemma2", 1e-6, 1),
+                                      ROPES(10000),
+                                      WINDOW(4096, 0),
+                                      GEMMA,
                                       { "attn_logit_softcapping", AT(softcap), 'f', 50, NULL },
                                       OTHERS };
 const xd_field xd_gemma3_fields[] = {
-    SIZES(262208, 2304, 9216, 26, 8, 4, 256), KIND("gemma3_text", 1e-6, 1), ROPES(1000000),
-    WINDOW(4096, 0), GEMMA, KNOWN("attn_logit_softcapping"), KNOWN("mm_tokens_per_image"),
-    KNOWN("boi_token_index"), KNOWN("eoi_token_index"),
+    SIZES(262208, 2304, 9216, 26, 8, 4, 256),
+    KIND("gemma3_text", 1e-6, 1),
+    ROPES(1000000),
+    WINDOW(4096, 0),
+    GEMMA,
+    KNOWN("attn_logit_softcapping"),
+    KNOWN("mm_tokens_per_image"),
+    KNOWN("boi_token_index"),
+    KNOWN("eoi_token_index"),
     { "sliding_window_pattern", AT(pattern), 'i', 6, NULL },
     { "_sliding_window_pattern", AT(pattern), 'i', 6, NULL },
     { "rope_parameters.sliding_attention.rope_theta", AT(local.theta), 'd', 10000, NULL },
     { "rope_local_base_freq", AT(local.theta), 'd', 10000, NULL },
-    { "rope_parameters.sliding_attention.rope_type", AT(local.type), 's', 0, "default" }, OTHERS
+    { "rope_parameters.sliding_attention.rope_type", AT(local.type), 's', 0, "default" },
+    OTHERS
 };
 
-static const xd_decoder_kind qwen3 = { .title = "Qwen3", .types = { "qwen3" }, .qk_norm = 1,
-                                       .windows = 1 };
-static const xd_decoder_kind qwen2 = { .title = "Qwen2", .types = { "qwen2" }, .qkv_bias = 1,
-                                       .windows = 1 };
-static const xd_decoder_kind qwen25vl = { .title = "Qwen2.5-VL", .qkv_bias = 1, .windows = 1,
-                                          .types = { "qwen2_5_vl", "qwen2_5_vl_text" } };
+static const xd_decoder_kind qwen3 = {
+    .title = "Qwen3", .types = { "qwen3" }, .qk_norm = 1, .windows = 1
+};
+static const xd_decoder_kind qwen2 = {
+    .title = "Qwen2", .types = { "qwen2" }, .qkv_bias = 1, .windows = 1
+};
+static const xd_decoder_kind qwen25vl = {
+    .title = "Qwen2.5-VL", .qkv_bias = 1, .windows = 1, .types = { "qwen2_5_vl", "qwen2_5_vl_text" }
+};
 static const xd_decoder_kind mistral = { .title = "Mistral", .types = { "mistral" } };
 static const xd_decoder_kind llama = { .title = "Llama", .types = { "llama" } };
-static const xd_decoder_kind gemma2 = { .title = "Gemma 2", .types = { "gemma2" }, .gemma = 1,
-                                        .capped = 1, .pattern = 2 };
-static const xd_decoder_kind gemma3 = { .title = "Gemma 3", .types = { "gemma3_text", "gemma3" },
-                                        .gemma = 1, .qk_norm = 1, .pattern = 6 };
+static const xd_decoder_kind gemma2 = {
+    .title = "Gemma 2", .types = { "gemma2" }, .gemma = 1, .capped = 1, .pattern = 2
+};
+static const xd_decoder_kind gemma3 = {
+    .title = "Gemma 3", .types = { "gemma3_text", "gemma3" }, .gemma = 1, .qk_norm = 1, .pattern = 6
+};
 
 /* ---- checks ------------------------------------------------------------------------------- */
 
@@ -143,23 +176,26 @@ static xd_status check_sizes(const xd_decoder *c, xd_err *e)
 {
     const char *what = c->kind->title;
     if (!xd_text_fits(c->vocab) || !xd_text_fits(c->dim) || !xd_text_fits(c->ff))
-        return xd_fail(e, XD_EFORMAT, "%s: vocab_size %lld, hidden_size %lld and "
-                       "intermediate_size %lld must be 1 to %d", what, (long long)c->vocab,
-                       (long long)c->dim, (long long)c->ff, (int)XD_TEXT_MAX);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: vocab_size %lld, hidden_size %lld and "
+                       "intermediate_size %lld must be 1 to %d",
+                       what, (long long)c->vocab, (long long)c->dim, (long long)c->ff,
+                       (int)XD_TEXT_MAX);
     if (c->nlayers < 1 || c->nlayers > 10000)
         return xd_fail(e, XD_EFORMAT, "%s: num_hidden_layers %d is outside 1 to 10000", what,
                        c->nlayers);
     if (c->heads < 1 || c->heads > 10000 || c->kv < 1 || c->heads % c->kv)
-        return xd_fail(e, XD_EFORMAT, "%s: num_key_value_heads %d does not divide "
-                       "num_attention_heads %d", what, c->kv, c->heads);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: num_key_value_heads %d does not divide "
+                       "num_attention_heads %d",
+                       what, c->kv, c->heads);
     if (c->D < 8 || c->D > 512 || c->D % 2)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "%s: heads of %lld (head_dim) are not even or outside 8 to 512", what,
                        (long long)c->D);
     if (c->window < 0 || c->window == 1)
         return xd_fail(e, XD_EUNSUPPORTED, "%s: sliding_window is %lld; it must be at least 2",
-                       what,
-                       (long long)c->window);
+                       what, (long long)c->window);
     if (c->layer_types.n && c->layer_types.n < c->nlayers)
         return xd_fail(e, XD_EFORMAT, "%s: layer_types has %d entries for %d layers", what,
                        c->layer_types.n, c->nlayers);
@@ -170,14 +206,15 @@ static xd_status check_tower(const xd_decoder *c, xd_err *e)
 {
     const xd_decoder_tower *t = &c->tower;
     const xd_qwen_vision   *v = &c->vision;
-    const int64_t           n[] = { t->dim, t->ff, t->channels, t->patch, t->merge, t->nlayers,
-                                    v->dim, v->ff, v->channels, v->patch, v->frames, v->merge,
-                                    v->out, v->heads, v->depth };
+    const int64_t           n[] = { t->dim,     t->ff,    t->channels, t->patch,    t->merge,
+                                    t->nlayers, v->dim,   v->ff,       v->channels, v->patch,
+                                    v->frames,  v->merge, v->out,      v->heads,    v->depth };
     for (size_t i = 0; i < sizeof n / sizeof n[0]; i++)
         if (n[i] < 0 || n[i] > MAX_TOWER)
-            return xd_fail(e, XD_EFORMAT, "%s: %lld, a value of vision_config or "
-                           "spatial_merge_size, is outside 0 to %d", c->kind->title,
-                           (long long)n[i], MAX_TOWER);
+            return xd_fail(e, XD_EFORMAT,
+                           "%s: %lld, a value of vision_config or "
+                           "spatial_merge_size, is outside 0 to %d",
+                           c->kind->title, (long long)n[i], MAX_TOWER);
     return XD_OK;
 }
 
@@ -186,8 +223,10 @@ static xd_status check_layer_types(const xd_decoder *c, xd_err *e)
     for (int i = 0; i < c->layer_types.n; i++)
         if (strcmp(c->layer_types.v[i], "full_attention") != 0 &&
             strcmp(c->layer_types.v[i], "sliding_attention") != 0)
-            return xd_fail(e, XD_EUNSUPPORTED, "%s: '%s' in layer_types is neither full_attention "
-                           "nor sliding_attention", c->kind->title, c->layer_types.v[i]);
+            return xd_fail(e, XD_EUNSUPPORTED,
+                           "%s: '%s' in layer_types is neither full_attention "
+                           "nor sliding_attention",
+                           c->kind->title, c->layer_types.v[i]);
     return XD_OK;
 }
 
@@ -196,15 +235,20 @@ static xd_status check_rope(const xd_decoder *c, const xd_decoder_rope *r, xd_er
     const char *what = c->kind->title;
     int         linear = strcmp(r->type, "linear") == 0, llama3 = strcmp(r->type, "llama3") == 0;
     if (!linear && !llama3 && strcmp(r->type, "default") != 0 && strcmp(r->type, "mrope") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: rope_type '%s' is not one of default, mrope, "
-                       "linear, llama3", what, r->type);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s: rope_type '%s' is not one of default, mrope, "
+                       "linear, llama3",
+                       what, r->type);
     if (!(r->theta > 0) || ((linear || llama3) && !(r->factor > 0)))
-        return xd_fail(e, XD_EFORMAT, "%s: rope_theta %g and factor %g of the rotary embedding "
-                       "must be above 0", what, r->theta, r->factor);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: rope_theta %g and factor %g of the rotary embedding "
+                       "must be above 0",
+                       what, r->theta, r->factor);
     if (llama3 && (!(r->high > r->low) || !(r->low > 0) || r->positions < 1))
-        return xd_fail(e, XD_EFORMAT, "%s: low_freq_factor %g, high_freq_factor %g and "
-                       "original_max_position_embeddings %lld are invalid for a llama3 rope", what,
-                       r->low, r->high, (long long)r->positions);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: low_freq_factor %g, high_freq_factor %g and "
+                       "original_max_position_embeddings %lld are invalid for a llama3 rope",
+                       what, r->low, r->high, (long long)r->positions);
     return XD_OK;
 }
 
@@ -212,18 +256,24 @@ static xd_status check_kind(xd_decoder *c, xd_err *e)
 {
     const char *what = c->kind->title;
     if (!is_listed(c->kind->types, c->model_type))
-        return xd_fail(e, XD_EUNSUPPORTED, "text encoder: model_type '%s' is not %s: its blocks "
-                       "differ", c->model_type, c->kind->types[0]);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "text encoder: model_type '%s' is not %s: its blocks "
+                       "differ",
+                       c->model_type, c->kind->types[0]);
     if (!xd_text_act(c->act_fn, &c->act))
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: the activation '%s' (%s) is not one of "
-                       XD_TEXT_ACTS, what, c->act_fn,
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s: the activation '%s' (%s) is not one of " XD_TEXT_ACTS, what, c->act_fn,
                        c->kind->gemma ? "hidden_activation" : "hidden_act");
     if (c->bidirectional)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: use_bidirectional_attention is true, but only "
-                       "causal attention is supported", what);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s: use_bidirectional_attention is true, but only "
+                       "causal attention is supported",
+                       what);
     if (c->partial != 1)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: partial_rotary_factor is %g: only whole heads are "
-                       "rotated", what, (double)c->partial);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s: partial_rotary_factor is %g: only whole heads are "
+                       "rotated",
+                       what, (double)c->partial);
     if (c->kind->gemma && !(c->scalar > 0))
         return xd_fail(e, XD_EFORMAT, "%s: query_pre_attn_scalar %g is not above 0", what,
                        (double)c->scalar);
@@ -240,7 +290,7 @@ static xd_status check_config(xd_decoder *c, const xd_decoder_kind *kind, xd_err
         c->scalar = (float)c->D;
     if (kind->windows && !c->uses_window)
         c->window = 0;
-    if (!c->local.type[0])      /* by default, all layers have the same rotary embedding */
+    if (!c->local.type[0]) /* by default, all layers have the same rotary embedding */
         c->local = c->rope;
     if (kind == &gemma2)
         c->pattern = kind->pattern;
@@ -266,8 +316,10 @@ static xd_status check_sections(xd_decoder *c, xd_err *e)
     for (int i = 0; i < c->mrope.n; i++)
         sum += c->mrope.v[i] > 0 ? c->mrope.v[i] : c->D;
     if (sum != c->D / 2)
-        return xd_fail(e, XD_EFORMAT, "%s: the sections of mrope_section do not add up to the %lld "
-                       "pairs of a head", c->kind->title, (long long)(c->D / 2));
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: the sections of mrope_section do not add up to the %lld "
+                       "pairs of a head",
+                       c->kind->title, (long long)(c->D / 2));
     return XD_OK;
 }
 

@@ -2,7 +2,7 @@
  * not read (lm_head and vision towers), so that these tensors are not reported as unknown */
 #include "text/decoder.h"
 
-typedef struct layer {          /* "NAME.weight" is [out,in], or [out] if `in` is 0 */
+typedef struct layer { /* "NAME.weight" is [out,in], or [out] if `in` is 0 */
     const char *name;
     int64_t     out, in;
     int         bias;
@@ -51,7 +51,7 @@ void xd_qwen25vl_tower(xd_decl *d, const xd_decoder *c)
 void xd_mistral3_tower(xd_decl *d, const xd_decoder *c)
 {
     const xd_decoder_tower *t = &c->tower;
-    int64_t E = t->dim, F = t->ff;
+    int64_t                 E = t->dim, F = t->ff;
     xd_w_enter(d, "vision_tower");
     xd_w_unread(d, "patch_conv.weight", 4, (int64_t[]){ E, t->channels, t->patch, t->patch });
     DECLARE(d, { "ln_pre", E, 0, 0 });
@@ -66,8 +66,7 @@ void xd_mistral3_tower(xd_decl *d, const xd_decoder *c)
     }
     xd_w_leave(d);
     xd_w_enter(d, "multi_modal_projector");
-    DECLARE(d, { "norm", E, 0, 0 },
-            { "patch_merger.merging_layer", E, E * t->merge * t->merge, 0 },
+    DECLARE(d, { "norm", E, 0, 0 }, { "patch_merger.merging_layer", E, E * t->merge * t->merge, 0 },
             { "linear_1", c->dim, E, t->bias }, { "linear_2", c->dim, c->dim, t->bias });
     xd_w_leave(d);
 }

@@ -8,10 +8,16 @@
 
 int xd_text_act(const char *name, xd_act *act)
 {
-    static const struct { const char *name; xd_act act; } acts[] = {
-        { "relu", XD_RELU },           { "gelu_new", XD_GELU_TANH },
+    static const struct {
+        const char *name;
+        xd_act      act;
+    } acts[] = {
+        { "relu", XD_RELU },
+        { "gelu_new", XD_GELU_TANH },
         { "gelu_pytorch_tanh", XD_GELU_TANH },
-        { "gelu", XD_GELU_ERF },       { "silu", XD_SILU },          { "swish", XD_SILU },
+        { "gelu", XD_GELU_ERF },
+        { "silu", XD_SILU },
+        { "swish", XD_SILU },
         { "quick_gelu", XD_GELU_QUICK },
     };
     for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
@@ -30,13 +36,15 @@ int xd_text_fits(int64_t extent)
 xd_status xd_text_heads(const char *what, int64_t dim, int heads, xd_err *e)
 {
     if (heads < 1 || dim % heads)
-        return xd_fail(e, XD_EFORMAT, "%s: hidden_size %lld is not divisible by "
-                                      "num_attention_heads %d", what, (long long)dim, heads);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: hidden_size %lld is not divisible by "
+                       "num_attention_heads %d",
+                       what, (long long)dim, heads);
     if (dim / heads < 8 || dim / heads > 512)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "%s: hidden_size %lld and num_attention_heads %d make heads of %lld, which "
-                       "is outside 8 to 512", what, (long long)dim, heads,
-                       (long long)(dim / heads));
+                       "is outside 8 to 512",
+                       what, (long long)dim, heads, (long long)(dim / heads));
     return XD_OK;
 }
 

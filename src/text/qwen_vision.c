@@ -24,33 +24,40 @@ xd_status xd_qwen_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e)
     const int64_t     sizes[] = { c->dim, c->ff, c->patch, c->frames, c->merge };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (!xd_text_fits(sizes[i]) || (i > 1 && sizes[i] > 256))
-            return xd_fail(e, XD_EFORMAT, "%s: hidden_size %lld, intermediate_size %lld, "
+            return xd_fail(e, XD_EFORMAT,
+                           "%s: hidden_size %lld, intermediate_size %lld, "
                            "patch_size %lld, temporal_patch_size %lld and spatial_merge_size %lld "
-                           "are invalid", what, (long long)c->dim, (long long)c->ff,
-                           (long long)c->patch, (long long)c->frames, (long long)c->merge);
+                           "are invalid",
+                           what, (long long)c->dim, (long long)c->ff, (long long)c->patch,
+                           (long long)c->frames, (long long)c->merge);
     if (c->depth < 1 || c->depth > 10000)
         return xd_fail(e, XD_EFORMAT, "%s: depth %d is outside 1 to 10000", what, c->depth);
     if (c->channels != 3)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: in_channels is %lld; it must be 3",
-                       what, (long long)c->channels);
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: in_channels is %lld; it must be 3", what,
+                       (long long)c->channels);
     if (c->window < c->merge * c->patch)
-        return xd_fail(e, XD_EFORMAT, "%s: window_size %lld is less than a token of "
-                       "spatial_merge_size %lld x patch_size %lld", what, (long long)c->window,
-                       (long long)c->merge, (long long)c->patch);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: window_size %lld is less than a token of "
+                       "spatial_merge_size %lld x patch_size %lld",
+                       what, (long long)c->window, (long long)c->merge, (long long)c->patch);
     if (c->out != width)
-        return xd_fail(e, XD_EFORMAT, "%s: out_hidden_size %lld is not the hidden_size %lld of the "
-                       "language model", what, (long long)c->out, (long long)width);
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: out_hidden_size %lld is not the hidden_size %lld of the "
+                       "language model",
+                       what, (long long)c->out, (long long)width);
     if (c->token < 0 || c->token > INT32_MAX || !(c->theta > 0))
         return xd_fail(e, XD_EFORMAT, "%s: image_token_id %lld or rope_theta %g is invalid", what,
                        (long long)c->token, c->theta);
     if (!xd_text_act(c->act_fn, &c->act))
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: the activation '%s' (hidden_act) is not one of "
-                       XD_TEXT_ACTS, what, c->act_fn);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s: the activation '%s' (hidden_act) is not one of " XD_TEXT_ACTS, what,
+                       c->act_fn);
     xd_status s = xd_text_heads(what, c->dim, c->heads, e);
     if (s == XD_OK && c->dim / c->heads % 4)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: the head size %lld is not a multiple of 4: rope "
-                       "rotates one half by the row, the other by the column", what,
-                       (long long)(c->dim / c->heads));
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s: the head size %lld is not a multiple of 4: rope "
+                       "rotates one half by the row, the other by the column",
+                       what, (long long)(c->dim / c->heads));
     return s;
 }
 
@@ -67,20 +74,24 @@ static int sees_all(const xd_qwen_vision *c, int layer)
 void xd_qwen_vision_block_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_block *w)
 {
     static const char *const gate_up[] = { "gate_proj", "up_proj" };
-    int64_t D = c->dim, head = c->heads ? D / c->heads : D, qkv[] = { D, D, D };
+    int64_t                  D = c->dim, head = c->heads ? D / c->heads : D, qkv[] = { D, D, D };
     xd_w_vec(d, &w->norm1, "norm1.weight", 1, &D);
     xd_w_vec(d, &w->norm2, "norm2.weight", 1, &D);
-    xd_w_linear(d, &w->qkv, "attn.qkv", &(xd_linear_spec){ .in = D, .nouts = 3, .outs = qkv,
-                                                           .split = XD_COL, .unit = head,
-                                                           .bias = 1 });
-    xd_w_linear(d, &w->proj, "attn.proj", &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
-                                                             .unit = head, .bias = 1 });
+    xd_w_linear(d, &w->qkv, "attn.qkv",
+                &(xd_linear_spec){
+                    .in = D, .nouts = 3, .outs = qkv, .split = XD_COL, .unit = head, .bias = 1 });
+    xd_w_linear(d, &w->proj, "attn.proj",
+                &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = head, .bias = 1 });
     xd_w_enter(d, "mlp");
-    xd_w_fused(d, &w->gate_up, &(xd_fused_spec){ .n = 2, .names = gate_up, .in = D,
-                                                 .out = { c->ff, c->ff }, .split = XD_COL,
-                                                 .bias = 1 });
-    xd_w_linear(d, &w->down, "down_proj", &(xd_linear_spec){ .in = c->ff, .out = D,
-                                                             .split = XD_ROW, .bias = 1 });
+    xd_w_fused(d, &w->gate_up,
+               &(xd_fused_spec){ .n = 2,
+                                 .names = gate_up,
+                                 .in = D,
+                                 .out = { c->ff, c->ff },
+                                 .split = XD_COL,
+                                 .bias = 1 });
+    xd_w_linear(d, &w->down, "down_proj",
+                &(xd_linear_spec){ .in = c->ff, .out = D, .split = XD_ROW, .bias = 1 });
     xd_w_leave(d);
 }
 
@@ -91,10 +102,10 @@ void xd_qwen_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_
                    (int64_t[]){ c->dim, c->channels, c->frames, c->patch, c->patch }, 0);
     xd_w_enter(d, "merger");
     xd_w_vec(d, &g->norm, "ln_q.weight", 1, &c->dim);
-    xd_w_linear(d, &g->up, "mlp.0", &(xd_linear_spec){ .in = wide, .out = wide, .split = XD_COL,
-                                                       .bias = 1 });
-    xd_w_linear(d, &g->down, "mlp.2", &(xd_linear_spec){ .in = wide, .out = c->out,
-                                                         .split = XD_ROW, .bias = 1 });
+    xd_w_linear(d, &g->up, "mlp.0",
+                &(xd_linear_spec){ .in = wide, .out = wide, .split = XD_COL, .bias = 1 });
+    xd_w_linear(d, &g->down, "mlp.2",
+                &(xd_linear_spec){ .in = wide, .out = c->out, .split = XD_ROW, .bias = 1 });
     xd_w_leave(d);
 }
 
@@ -124,7 +135,7 @@ static void place_of(const cells *s, int64_t i, int64_t *y, int64_t *x, int64_t 
     *run = wide - i % wide;
 }
 
-typedef struct table {          /* arguments of the function that fills a table of patches */
+typedef struct table { /* arguments of the function that fills a table of patches */
     const xd_qwen_vision *c;
     const xd_text_read   *r;
     int                   sine;
@@ -133,8 +144,10 @@ typedef struct table {          /* arguments of the function that fills a table 
 /* Calls fn for every patch of all images, in the order of the patches. y and x are the patch's
  * position in its image, counted in patches. fn writes a row and returns the address after that
  * row. */
-static void each_patch(const table *t, float *(*fn)(const table *t, const xd_text_image *i,
-                                                    int64_t y, int64_t x, float *row), float *to)
+static void each_patch(const table *t,
+                       float *(*fn)(const table *t, const xd_text_image *i, int64_t y, int64_t x,
+                                    float *row),
+                       float *to)
 {
     int64_t m = t->c->merge;
     for (int k = 0; k < t->r->nimages; k++) {
@@ -192,7 +205,7 @@ static void fill_angles(void *ctx, float *to)
 
 typedef struct local {
     const xd_text_read *r;
-    xd_tensor           cos, sin;       /* [patches, D/2] F32: rope table */
+    xd_tensor           cos, sin; /* [patches, D/2] F32: rope table */
 } local;
 
 /* Computes attention among n rows, beginning with row *at, and adds n to *at. */
@@ -229,8 +242,12 @@ void xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_v
     xd_tensor    y = xd_linear(x, xd_rms_norm(x, s->h, w->norm1, eps), &w->qkv);
     for (int i = 0; i < 3; i++)
         qkv[i] = xd_heads(xd_seg(y, &w->qkv, i), c->dim / c->heads);
-    xd_qk_norm_into(x, &(xd_qknorm){ .out = qkv[0], .in = qkv[0], .cos = l->cos, .sin = l->sin,
-                                     .also = { .out = qkv[1], .in = qkv[1] }, .halves = 1,
+    xd_qk_norm_into(x, &(xd_qknorm){ .out = qkv[0],
+                                     .in = qkv[0],
+                                     .cos = l->cos,
+                                     .sin = l->sin,
+                                     .also = { .out = qkv[1], .in = qkv[1] },
+                                     .halves = 1,
                                      .eps = eps });
     xd_linear_add(x, s->h, none, xd_flat(attend(x, c, l->r, qkv)), &w->proj);
 
@@ -245,8 +262,8 @@ static void merge_patches(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vis
                           const xd_text_read *r, xd_tensor patches, xd_tensor rows)
 {
     int64_t   unit = c->merge * c->merge, n = patches.d[0] / unit, from = 0;
-    xd_tensor y = xd_reshape(xd_rms_norm(x, patches, g->norm, eps), 2,
-                             (int64_t[]){ n, c->dim * unit });
+    xd_tensor y =
+        xd_reshape(xd_rms_norm(x, patches, g->norm, eps), 2, (int64_t[]){ n, c->dim * unit });
     y = xd_linear_f32(x, xd_linear_act(x, y, &g->up, XD_GELU_ERF), &g->down);
     for (int k = 0; k < r->nimages; k++) {
         cells s = cells_of(c, &r->images[k]);
@@ -267,8 +284,9 @@ static int64_t count_patches(xd_exec *x, const xd_qwen_vision *c, const xd_text_
     for (int k = 0; k < r->nimages; k++) {
         const xd_text_image *i = &r->images[k];
         cells                s = cells_of(c, i);
-        if (!xd_check(x, s.rows * unit == i->height && s.cols * unit == i->width &&
-                      s.rows * s.cols == i->n && i->n,
+        if (!xd_check(x,
+                      s.rows * unit == i->height && s.cols * unit == i->width &&
+                          s.rows * s.cols == i->n && i->n,
                       "image %d of %lld x %lld pixels has %lld tokens", k + 1, (long long)i->width,
                       (long long)i->height, (long long)i->n))
             return 0;
@@ -280,18 +298,17 @@ static int64_t count_patches(xd_exec *x, const xd_qwen_vision *c, const xd_text_
 void xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
                         const xd_qwen_vision_glob *g, const xd_text_read *r, xd_tensor rows)
 {
-    int64_t   np = count_patches(x, c, r), half = c->dim / c->heads / 2;
-    size_t    mark = xd_arena_mark(x->tmp);
-    local     l = { .r = r };
-    xd_state  s = { .local = &l };
+    int64_t  np = count_patches(x, c, r), half = c->dim / c->heads / 2;
+    size_t   mark = xd_arena_mark(x->tmp);
+    local    l = { .r = r };
+    xd_state s = { .local = &l };
     if (!np)
         return;
     xd_tensor patches = xd_new_f32(x, np, c->channels * c->frames * c->patch * c->patch);
     xd_fill(x, patches, fill_colours, &(table){ .c = c, .r = r });
     s.h = xd_linear_f32(x, patches, &g->patches);
     xd_fill(x, l.cos = xd_new_f32(x, np, half), fill_angles, &(table){ .c = c, .r = r });
-    xd_fill(x, l.sin = xd_new_f32(x, np, half), fill_angles,
-            &(table){ .c = c, .r = r, .sine = 1 });
+    xd_fill(x, l.sin = xd_new_f32(x, np, half), fill_angles, &(table){ .c = c, .r = r, .sine = 1 });
     for (int i = 0; i < c->depth; i++) {
         size_t block = xd_arena_mark(x->tmp);
         xd_net_block(x, n, i, &s);
@@ -308,7 +325,8 @@ void xd_qwen_vision_place(xd_exec *x, const xd_text_read *r, xd_tensor h)
         const xd_text_image *i = &r->images[k];
         if (!xd_check(x, i->n > 0 && i->at >= last && i->at + i->n <= r->n && from + i->n <= have,
                       "image %d of %d has the tokens [%lld, %lld) of %lld, and %lld rows of images "
-                      "are there", k + 1, r->nimages, (long long)i->at, (long long)(i->at + i->n),
+                      "are there",
+                      k + 1, r->nimages, (long long)i->at, (long long)(i->at + i->n),
                       (long long)r->n, (long long)have))
             return;
         xd_copy_to(x, xd_rows(h, i->at, i->n), xd_rows(r->image_rows, from, i->n));

@@ -8,7 +8,7 @@
 typedef struct xd_qwen_vision {
     int64_t dim, ff, channels, patch, frames, merge, window, out, token;
     int     depth, heads;
-    xd_ints full;               /* indices of blocks with attention over the complete image */
+    xd_ints full; /* indices of blocks with attention over the complete image */
     char    act_fn[XD_FIELD_TEXT];
     double  theta;
     xd_act  act;
@@ -16,11 +16,11 @@ typedef struct xd_qwen_vision {
 
 typedef struct xd_qwen_vision_glob {
     xd_lin    patches, up, down;
-    xd_tensor norm;             /* [dim] gain of the norm */
+    xd_tensor norm; /* [dim] gain of the norm */
 } xd_qwen_vision_glob;
 
 typedef struct xd_qwen_vision_block {
-    xd_tensor norm1, norm2;     /* [dim] gain of the norm */
+    xd_tensor norm1, norm2; /* [dim] gain of the norm */
     xd_lin    qkv, proj, gate_up, down;
 } xd_qwen_vision_block;
 
@@ -48,17 +48,16 @@ xd_status xd_qwen_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e);
 /* Declare the weights outside of the blocks, and the weights of one block. The scope of tensor
  * names must be the vision tower for the first function, and the block for the second function. */
 void      xd_qwen_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_glob *g);
-void      xd_qwen_vision_block_weights(xd_decl *d, const xd_qwen_vision *c,
-                                       xd_qwen_vision_block *w);
+void xd_qwen_vision_block_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_block *w);
 /* Runs one block of the vision tower, with the data that xd_qwen_vision_run has put into
  * s->local. */
-void      xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c,
-                                 const xd_qwen_vision_block *w, xd_state *s);
+void xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vision_block *w,
+                            xd_state *s);
 /* Runs the vision tower, which is blocks [0, depth) of the network, on the images r->images. Writes
  * the image embeddings to `rows`, [tokens,E] f32. */
-void      xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
-                             const xd_qwen_vision_glob *g, const xd_text_read *r, xd_tensor rows);
+void xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
+                        const xd_qwen_vision_glob *g, const xd_text_read *r, xd_tensor rows);
 /* In the token embeddings h [n,E] f32, replaces the rows of image tokens by r->image_rows. */
-void      xd_qwen_vision_place(xd_exec *x, const xd_text_read *r, xd_tensor h);
+void xd_qwen_vision_place(xd_exec *x, const xd_text_read *r, xd_tensor h);
 
 #endif

@@ -15,7 +15,7 @@
 typedef struct cfg {
     int64_t vocab, dim, d_kv, ff;
     int     nlayers, heads, buckets, max_distance, gated;
-    int     every;              /* 1: every block has its own position bias (UMT5) */
+    int     every; /* 1: every block has its own position bias (UMT5) */
     float   eps;
     char    proj[XD_FIELD_TEXT], act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
     xd_act  act;
@@ -60,24 +60,24 @@ typedef struct cfg {
 static const xd_field fields[] = { ROWS("t5") }, umt5_fields[] = { ROWS("umt5") };
 
 typedef struct blk {
-    xd_tensor norm1, norm2;     /* [E]: norms before attention and before the MLP */
+    xd_tensor norm1, norm2; /* [E]: norms before attention and before the MLP */
     /* wi: the input layer of the MLP; with a gated MLP, its gate layer and its value layer
      * together. */
     xd_lin    qkv, out, wi, wo;
-    xd_tensor bias;             /* UMT5's position bias [buckets,H] of all heads */
+    xd_tensor bias; /* UMT5's position bias [buckets,H] of all heads */
 } blk;
 
 typedef struct glob {
-    xd_tensor embed;            /* [V,E]: token embeddings */
-    xd_tensor bias;             /* T5's position bias [buckets,H] of all heads */
-    xd_span   heads;            /* range of this rank's attention heads */
-    xd_tensor norm;             /* [E]: norm after the last block */
+    xd_tensor embed; /* [V,E]: token embeddings */
+    xd_tensor bias;  /* T5's position bias [buckets,H] of all heads */
+    xd_span   heads; /* range of this rank's attention heads */
+    xd_tensor norm;  /* [E]: norm after the last block */
 } glob;
 
 typedef struct local {
     /* T5's position bias [H of this rank,n,real] F32, whose rows overlap in memory. */
     xd_tensor bias;
-    int64_t   real;             /* number of the text's tokens, without the padding */
+    int64_t   real; /* number of the text's tokens, without the padding */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -99,30 +99,35 @@ static xd_status read_act(cfg *c, xd_err *e)
         c->gated = gated;
     if (xd_text_act(act, &c->act))
         return XD_OK;
-    return xd_fail(e, XD_EUNSUPPORTED, "T5: the activation '%s' (feed_forward_proj '%s', "
-                   "dense_act_fn '%s') is not one of " XD_TEXT_ACTS, act, c->proj,
-                   c->act_fn);
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "T5: the activation '%s' (feed_forward_proj '%s', "
+                   "dense_act_fn '%s') is not one of " XD_TEXT_ACTS,
+                   act, c->proj, c->act_fn);
 }
 
 static xd_status check_as(cfg *c, const char *type, xd_err *e)
 {
     if (strcmp(c->model_type, type) != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "text encoder: model_type '%s' is not %s: its blocks "
-                       "differ", c->model_type, type);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "text encoder: model_type '%s' is not %s: its blocks "
+                       "differ",
+                       c->model_type, type);
     if (!xd_text_fits(c->vocab) || !xd_text_fits(c->dim) || !xd_text_fits(c->ff) ||
         !xd_text_fits(c->heads))
-        return xd_fail(e, XD_EFORMAT, "T5: vocab_size %lld, d_model %lld, d_ff %lld and num_heads "
-                       "%d must be 1 to %d", (long long)c->vocab, (long long)c->dim,
-                       (long long)c->ff, c->heads, (int)XD_TEXT_MAX);
+        return xd_fail(e, XD_EFORMAT,
+                       "T5: vocab_size %lld, d_model %lld, d_ff %lld and num_heads "
+                       "%d must be 1 to %d",
+                       (long long)c->vocab, (long long)c->dim, (long long)c->ff, c->heads,
+                       (int)XD_TEXT_MAX);
     if (c->d_kv < 8 || c->d_kv > 512)
-        return xd_fail(e, XD_EUNSUPPORTED, "T5: d_kv %lld is outside 8 to 512",
-                       (long long)c->d_kv);
+        return xd_fail(e, XD_EUNSUPPORTED, "T5: d_kv %lld is outside 8 to 512", (long long)c->d_kv);
     if (c->nlayers < 0 || c->nlayers > 10000)
         return xd_fail(e, XD_EFORMAT, "T5: num_layers %d is outside 0 to 10000", c->nlayers);
     if (c->buckets < 4 || c->buckets > 1 << 20 || c->max_distance <= c->buckets / 4)
-        return xd_fail(e, XD_EFORMAT, "T5: relative_attention_num_buckets %d must be at least 4 "
-                       "and relative_attention_max_distance %d above a quarter of it", c->buckets,
-                       c->max_distance);
+        return xd_fail(e, XD_EFORMAT,
+                       "T5: relative_attention_num_buckets %d must be at least 4 "
+                       "and relative_attention_max_distance %d above a quarter of it",
+                       c->buckets, c->max_distance);
     return read_act(c, e);
 }
 
@@ -165,11 +170,15 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     xd_w_enter(d, "layer.0");
     xd_w_vec(d, &w->norm1, "layer_norm.weight", 1, &c->dim);
     xd_w_enter(d, "SelfAttention");
-    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = c->dim,
-                                             .out = { inner, inner, inner }, .split = XD_COL,
-                                             .unit = c->d_kv });
-    xd_w_linear(d, &w->out, "o", &(xd_linear_spec){ .in = inner, .out = c->dim, .split = XD_ROW,
-                                                    .unit = c->d_kv });
+    xd_w_fused(d, &w->qkv,
+               &(xd_fused_spec){ .n = 3,
+                                 .names = qkv,
+                                 .in = c->dim,
+                                 .out = { inner, inner, inner },
+                                 .split = XD_COL,
+                                 .unit = c->d_kv });
+    xd_w_linear(d, &w->out, "o",
+                &(xd_linear_spec){ .in = inner, .out = c->dim, .split = XD_ROW, .unit = c->d_kv });
     if (c->every)
         declare_bias(d, c, &w->bias, "relative_attention_bias.weight");
     xd_w_leave(d), xd_w_leave(d);
@@ -178,11 +187,13 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     xd_w_vec(d, &w->norm2, "layer_norm.weight", 1, &c->dim);
     xd_w_enter(d, "DenseReluDense");
     if (c->gated)
-        xd_w_fused(d, &w->wi, &(xd_fused_spec){ .n = 2, .names = wi, .in = c->dim,
-                                                .out = { c->ff, c->ff }, .split = XD_COL });
+        xd_w_fused(
+            d, &w->wi,
+            &(xd_fused_spec){
+                .n = 2, .names = wi, .in = c->dim, .out = { c->ff, c->ff }, .split = XD_COL });
     else
-        xd_w_linear(d, &w->wi, "wi", &(xd_linear_spec){ .in = c->dim, .out = c->ff,
-                                                        .split = XD_COL });
+        xd_w_linear(d, &w->wi, "wi",
+                    &(xd_linear_spec){ .in = c->dim, .out = c->ff, .split = XD_COL });
     xd_w_linear(d, &w->wo, "wo", &(xd_linear_spec){ .in = c->ff, .out = c->dim, .split = XD_ROW });
     xd_w_leave(d), xd_w_leave(d);
 }
@@ -240,8 +251,11 @@ static xd_tensor position_bias(xd_exec *x, const xd_net *net, xd_tensor table, i
         xd_copy_to(x, xd_cols(band, at, m), rows);
         xd_arena_rewind(x->tmp, mark);
     }
-    return (xd_tensor){ .p = all ? xd_at(band, 0, n - 1) : band.p, .d = { H, n, real, 1, 1 },
-                        .s = { all, -1, 1, 0, 0 }, .type = XD_F32, .nd = 3 };
+    return (xd_tensor){ .p = all ? xd_at(band, 0, n - 1) : band.p,
+                        .d = { H, n, real, 1, 1 },
+                        .s = { all, -1, 1, 0, 0 },
+                        .type = XD_F32,
+                        .nd = 3 };
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -279,8 +293,8 @@ static void encode(xd_exec *x, const xd_net *n, const int32_t *ids, int64_t nids
     const cfg  *c = n->cfg;
     *out = (xd_cond){ .tok = xd_new_f32(x, nids, g->norm.d[0]) };
 
-    size_t   mark = xd_arena_mark(x->tmp);
-    local    l = { .real = real };
+    size_t mark = xd_arena_mark(x->tmp);
+    local  l = { .real = real };
     if (!c->every)
         l.bias = position_bias(x, n, g->bias, nids, real);
     xd_state s = { .h = xd_lookup_rows(x, g->embed, ids, nids, XD_F32), .local = &l };

@@ -17,7 +17,7 @@ void xd_tok_about(xd_fact *fact, void *cookie)
         pcre2_config(PCRE2_CONFIG_VERSION, pcre);
     for (char *p = pcre; *p; p++)
         if (*p == ' ')
-            *p = 0;             /* cut off the date that follows the version */
+            *p = 0; /* cut off the date that follows the version */
     snprintf(text, sizeof text, "PCRE2 %s", pcre);
     fact(cookie, "library", text);
     snprintf(text, sizeof text, "utf8proc %s", utf8proc_version());

@@ -69,14 +69,17 @@ xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e)
         return XD_OK;
     if (t->nadded == t->capadded && grow_list(t, e) != XD_OK)
         return XD_ENOMEM;
-    xd_bytes_buf norm = {0};
+    xd_bytes_buf norm = { 0 };
     if (f.normalized)
         xd_tok_normalize(t, s, len, &norm);
     else
         xd_bytes_add(&norm, s, len);
     int32_t  id = xd_tok_find(t, s, len);
-    xd_added a = {.text = copy_text(norm.p ? norm.p : "", norm.len), .name = copy_text(s, len),
-                  .len = norm.len, .id = id >= 0 ? id : t->next++, .f = f};
+    xd_added a = { .text = copy_text(norm.p ? norm.p : "", norm.len),
+                   .name = copy_text(s, len),
+                   .len = norm.len,
+                   .id = id >= 0 ? id : t->next++,
+                   .f = f };
     free(norm.p);
     if (norm.failed || !a.text || !a.name) {
         free(a.text);
@@ -160,22 +163,29 @@ static int longest_at(const xd_tok *t, int normalized, const char *s, size_t len
 static int is_word(int32_t c)
 {
     static const xd_range more[] = {
-        {0x897, 0x897},     {0x1c89, 0x1c8a},   {0x200c, 0x200d},   {0x24b6, 0x24e9},
-        {0xa7cb, 0xa7cd},   {0xa7da, 0xa7dc},   {0x105c0, 0x105f3}, {0x10d40, 0x10d65},
-        {0x10d69, 0x10d6d}, {0x10d6f, 0x10d85}, {0x10ec2, 0x10ec4}, {0x10efc, 0x10efc},
-        {0x11380, 0x11389}, {0x1138b, 0x1138b}, {0x1138e, 0x1138e}, {0x11390, 0x113b5},
-        {0x113b7, 0x113c0}, {0x113c2, 0x113c2}, {0x113c5, 0x113c5}, {0x113c7, 0x113ca},
-        {0x113cc, 0x113d3}, {0x113e1, 0x113e2}, {0x116d0, 0x116e3}, {0x11bc0, 0x11be0},
-        {0x11bf0, 0x11bf9}, {0x11f5a, 0x11f5a}, {0x13460, 0x143fa}, {0x16100, 0x16139},
-        {0x16d40, 0x16d6c}, {0x16d70, 0x16d79}, {0x18cff, 0x18cff}, {0x1ccf0, 0x1ccf9},
-        {0x1e5d0, 0x1e5fa}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189},
-        {0x2ebf0, 0x2ee5d},
+        { 0x897, 0x897 },     { 0x1c89, 0x1c8a },   { 0x200c, 0x200d },   { 0x24b6, 0x24e9 },
+        { 0xa7cb, 0xa7cd },   { 0xa7da, 0xa7dc },   { 0x105c0, 0x105f3 }, { 0x10d40, 0x10d65 },
+        { 0x10d69, 0x10d6d }, { 0x10d6f, 0x10d85 }, { 0x10ec2, 0x10ec4 }, { 0x10efc, 0x10efc },
+        { 0x11380, 0x11389 }, { 0x1138b, 0x1138b }, { 0x1138e, 0x1138e }, { 0x11390, 0x113b5 },
+        { 0x113b7, 0x113c0 }, { 0x113c2, 0x113c2 }, { 0x113c5, 0x113c5 }, { 0x113c7, 0x113ca },
+        { 0x113cc, 0x113d3 }, { 0x113e1, 0x113e2 }, { 0x116d0, 0x116e3 }, { 0x11bc0, 0x11be0 },
+        { 0x11bf0, 0x11bf9 }, { 0x11f5a, 0x11f5a }, { 0x13460, 0x143fa }, { 0x16100, 0x16139 },
+        { 0x16d40, 0x16d6c }, { 0x16d70, 0x16d79 }, { 0x18cff, 0x18cff }, { 0x1ccf0, 0x1ccf9 },
+        { 0x1e5d0, 0x1e5fa }, { 0x1f130, 0x1f149 }, { 0x1f150, 0x1f169 }, { 0x1f170, 0x1f189 },
+        { 0x2ebf0, 0x2ee5d },
     };
     switch (utf8proc_category(c)) {
-    case UTF8PROC_CATEGORY_LU: case UTF8PROC_CATEGORY_LL: case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM: case UTF8PROC_CATEGORY_LO: case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC: case UTF8PROC_CATEGORY_ME: case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL: case UTF8PROC_CATEGORY_PC: return 1;
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC: return 1;
     default: return xd_in_ranges(more, sizeof more / sizeof *more, c);
     }
 }
@@ -227,13 +237,13 @@ int xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, si
 xd_status xd_added_json(xd_tok *t, const xd_json *j, int special, xd_err *e)
 {
     const char    *s = xd_json_text(j);
-    xd_added_flags f = {0};
+    xd_added_flags f = { 0 };
     if (!s) {
         s = xd_json_text(xd_json_get(j, "content"));
         special = xd_json_flag(j, "special", special);
-        f = (xd_added_flags) {xd_json_flag(j, "lstrip", 0), xd_json_flag(j, "rstrip", 0),
+        f = (xd_added_flags){ xd_json_flag(j, "lstrip", 0), xd_json_flag(j, "rstrip", 0),
                               xd_json_flag(j, "single_word", 0),
-                              xd_json_flag(j, "normalized", !special)};
+                              xd_json_flag(j, "normalized", !special) };
     }
     return s ? xd_added_add(t, s, f, e) : XD_OK;
 }
@@ -258,7 +268,7 @@ static xd_status add_declared(xd_tok *t, const xd_special_files *f, xd_err *e)
         return s;
     }
     for (const xd_json *i = xd_json_first(f->old); i; i = xd_json_next(i)) {
-        xd_added_flags plain = {.normalized = 1};
+        xd_added_flags plain = { .normalized = 1 };
         xd_status      s = xd_added_add(t, xd_json_key(i) ? xd_json_key(i) : "", plain, e);
         if (s != XD_OK)
             return s;
@@ -281,14 +291,16 @@ static const xd_json *special_token(const xd_special_files *f, const char *key)
 
 /* Keys of special tokens. For each kind of tokenizer, `usual` has the token's default text, or
  * NULL. */
-static const struct { const char *key, *usual[XD_TOK_LM]; } names[] = {
-    {"bos_token", {NULL, "<|startoftext|>", NULL}},
-    {"eos_token", {"</s>", "<|endoftext|>", NULL}},
-    {"unk_token", {"<unk>", "<|endoftext|>", "[UNK]"}},
-    {"sep_token", {NULL, NULL, "[SEP]"}},
-    {"pad_token", {"<pad>", "<|endoftext|>", "[PAD]"}},
-    {"cls_token", {NULL, NULL, "[CLS]"}},
-    {"mask_token", {NULL, NULL, "[MASK]"}},
+static const struct {
+    const char *key, *usual[XD_TOK_LM];
+} names[] = {
+    { "bos_token", { NULL, "<|startoftext|>", NULL } },
+    { "eos_token", { "</s>", "<|endoftext|>", NULL } },
+    { "unk_token", { "<unk>", "<|endoftext|>", "[UNK]" } },
+    { "sep_token", { NULL, NULL, "[SEP]" } },
+    { "pad_token", { "<pad>", "<|endoftext|>", "[PAD]" } },
+    { "cls_token", { NULL, NULL, "[CLS]" } },
+    { "mask_token", { NULL, NULL, "[MASK]" } },
 };
 enum { NAMES = sizeof names / sizeof *names };
 
@@ -301,7 +313,7 @@ static xd_status add_named(xd_tok *t, const xd_special_files *f, xd_err *e)
         if (j)
             s = xd_added_json(t, j, 1, e);
         else if (usual && !f->named_only)
-            s = xd_added_add(t, usual, (xd_added_flags) {0}, e);
+            s = xd_added_add(t, usual, (xd_added_flags){ 0 }, e);
     }
     return s;
 }
@@ -330,7 +342,7 @@ static xd_status add_sentinels(xd_tok *t, const xd_json *cfg, xd_err *e)
     for (int i = 0; i < xd_special_extra_ids(cfg) && s == XD_OK; i++) {
         char name[32];
         snprintf(name, sizeof name, "<extra_id_%d>", i);
-        s = xd_added_add(t, name, (xd_added_flags) {0}, e);
+        s = xd_added_add(t, name, (xd_added_flags){ 0 }, e);
     }
     return s;
 }
@@ -356,7 +368,7 @@ static xd_status add_control(xd_tok *t, xd_err *e)
             continue;
         memcpy(s, t->v.text.p + p->at, p->len);
         s[p->len] = 0;
-        xd_status st = xd_added_add(t, s, (xd_added_flags) {0}, e);
+        xd_status st = xd_added_add(t, s, (xd_added_flags){ 0 }, e);
         if (st != XD_OK)
             return st;
     }
@@ -385,19 +397,18 @@ static xd_status add_extra(xd_tok *t, const xd_special_files *f, xd_err *e)
 
 xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
-    static const char *const opening[XD_TOK_LM] = {NULL, "bos_token", "cls_token"};
-    xd_status s = add_declared(t, f, e);
+    static const char *const opening[XD_TOK_LM] = { NULL, "bos_token", "cls_token" };
+    xd_status                s = add_declared(t, f, e);
     if (s == XD_OK)
         s = add_named(t, f, e);
     if (s == XD_OK)
         s = add_extra(t, f, e);
     if (s != XD_OK)
         return s;
-    const char    *first = opening[f->kind],
-                  *last = f->kind == XD_TOK_BERT ? "sep_token" : "eos_token";
-    const char    *begin = first ? xd_special_name(f, first) : NULL,
-                  *end = xd_special_name(f, last);
-    const char    *pad = xd_special_name(f, "pad_token");
+    const char *first = opening[f->kind],
+               *last = f->kind == XD_TOK_BERT ? "sep_token" : "eos_token";
+    const char *begin = first ? xd_special_name(f, first) : NULL, *end = xd_special_name(f, last);
+    const char *pad = xd_special_name(f, "pad_token");
     const xd_json *p = special_token(f, "pad_token");
     t->begin = begin ? xd_added_id(t, begin) : -1;
     t->end = end ? xd_added_id(t, end) : -1;

@@ -47,9 +47,11 @@ static xd_status must_be(const xd_json *tj, const char *key, const char *type, c
                          xd_err *e)
 {
     const char *have = xd_json_text(xd_json_get(xd_json_get(tj, key), "type"));
-    return have && !strcmp(have, type)
-               ? XD_OK : xd_fail(e, XD_EUNSUPPORTED, "%s: the %s of its WordPiece model is %s; "
-                                 "only %s is supported", what, key, have ? have : "none", type);
+    return have && !strcmp(have, type) ? XD_OK
+                                       : xd_fail(e, XD_EUNSUPPORTED,
+                                                 "%s: the %s of its WordPiece model is %s; "
+                                                 "only %s is supported",
+                                                 what, key, have ? have : "none", type);
 }
 
 xd_status xd_bert_rules_of_json(xd_bert_rules *r, const xd_json *tj, const char *what, xd_err *e)
@@ -69,8 +71,10 @@ xd_status xd_bert_rules_of_json(xd_bert_rules *r, const xd_json *tj, const char 
     if (xd_json_number(xd_json_get(model, "max_input_chars_per_word"), &max_chars))
         r->max_chars = max_chars >= 0 && max_chars < 1e15 ? (int64_t)max_chars : 100;
     if (s == XD_OK && strlen(r->prefix) > PREFIX_MAX)
-        s = xd_fail(e, XD_EFORMAT, "%s: continuing_subword_prefix has %zu bytes, 0 to %d are "
-                    "possible", what, strlen(r->prefix), (int)PREFIX_MAX);
+        s = xd_fail(e, XD_EFORMAT,
+                    "%s: continuing_subword_prefix has %zu bytes, 0 to %d are "
+                    "possible",
+                    what, strlen(r->prefix), (int)PREFIX_MAX);
     return s;
 }
 
@@ -117,8 +121,8 @@ const xd_pieces *xd_bert_pieces(const xd_bert *b)
 static int is_chinese(int32_t c)
 {
     static const xd_range blocks[] = {
-        {0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},   {0x20000, 0x2a6df},
-        {0x2a700, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f},
+        { 0x3400, 0x4dbf },   { 0x4e00, 0x9fff },   { 0xf900, 0xfaff },   { 0x20000, 0x2a6df },
+        { 0x2a700, 0x2b81f }, { 0x2b920, 0x2ceaf }, { 0x2f800, 0x2fa1f },
     };
     return IN(blocks, c);
 }
@@ -127,7 +131,7 @@ static int is_chinese(int32_t c)
  * format characters, private-use characters, and U+FFFD, the replacement of invalid bytes. */
 static int is_noise(int32_t c)
 {
-    static const xd_range later[] = {{0x890, 0x8e2}, {0x110cd, 0x1343f}};
+    static const xd_range later[] = { { 0x890, 0x8e2 }, { 0x110cd, 0x1343f } };
     switch (utf8proc_category(c)) {
     case UTF8PROC_CATEGORY_CC: return c != '\t' && c != '\n' && c != '\r';
     case UTF8PROC_CATEGORY_CF: return !IN(later, c);
@@ -140,15 +144,15 @@ static int is_noise(int32_t c)
 static int is_accent(int32_t c)
 {
     static const xd_range later[] = {
-        {0x5c8, 0x5c9},     {0x7fd, 0x7fd},     {0x897, 0x8e1},     {0x9fe, 0x9fe},
-        {0xafa, 0xaff},     {0xb53, 0xb55},     {0xc04, 0xc3c},     {0xd00, 0xd00},
-        {0xd3b, 0xd3c},     {0xd81, 0xd81},     {0xeba, 0xeba},     {0xece, 0xece},
-        {0x180f, 0x1886},   {0x1abf, 0x1af0},   {0x1df6, 0x1dfb},   {0xa82c, 0xa82c},
-        {0xa8c5, 0xa8c5},   {0xa8ff, 0xa8ff},   {0xa9bd, 0xa9bd},   {0x10d24, 0x10f85},
-        {0x11070, 0x11074}, {0x110c2, 0x110c2}, {0x111c9, 0x111c9}, {0x111cf, 0x111cf},
-        {0x1123e, 0x11241}, {0x1133b, 0x1133b}, {0x113bb, 0x1145e}, {0x1182f, 0x1612f},
-        {0x16f4f, 0x16f4f}, {0x16fe4, 0x16fe4}, {0x1cf00, 0x1d128}, {0x1d25b, 0x1d25c},
-        {0x1e000, 0x1e6f5}, {0x1e944, 0x1e94a},
+        { 0x5c8, 0x5c9 },     { 0x7fd, 0x7fd },     { 0x897, 0x8e1 },     { 0x9fe, 0x9fe },
+        { 0xafa, 0xaff },     { 0xb53, 0xb55 },     { 0xc04, 0xc3c },     { 0xd00, 0xd00 },
+        { 0xd3b, 0xd3c },     { 0xd81, 0xd81 },     { 0xeba, 0xeba },     { 0xece, 0xece },
+        { 0x180f, 0x1886 },   { 0x1abf, 0x1af0 },   { 0x1df6, 0x1dfb },   { 0xa82c, 0xa82c },
+        { 0xa8c5, 0xa8c5 },   { 0xa8ff, 0xa8ff },   { 0xa9bd, 0xa9bd },   { 0x10d24, 0x10f85 },
+        { 0x11070, 0x11074 }, { 0x110c2, 0x110c2 }, { 0x111c9, 0x111c9 }, { 0x111cf, 0x111cf },
+        { 0x1123e, 0x11241 }, { 0x1133b, 0x1133b }, { 0x113bb, 0x1145e }, { 0x1182f, 0x1612f },
+        { 0x16f4f, 0x16f4f }, { 0x16fe4, 0x16fe4 }, { 0x1cf00, 0x1d128 }, { 0x1d25b, 0x1d25c },
+        { 0x1e000, 0x1e6f5 }, { 0x1e944, 0x1e94a },
     };
     return c == 0x1734 || (utf8proc_category(c) == UTF8PROC_CATEGORY_MN && !IN(later, c));
 }
@@ -158,17 +162,21 @@ static int is_accent(int32_t c)
 static int is_punctuation(int32_t c)
 {
     static const xd_range later[] = {
-        {0x61d, 0x61d},     {0x9fd, 0xa76},     {0xc77, 0xc84},     {0x1b4e, 0x1b4f},
-        {0x1b7d, 0x1b7f},   {0x2e43, 0x2e63},   {0x10d6e, 0x10f89}, {0x113d4, 0x1145d},
-        {0x11660, 0x116b9}, {0x1183b, 0x11fff}, {0x12ff1, 0x12ff2}, {0x16d6d, 0x16fe2},
-        {0x1e5ff, 0x1e95f},
+        { 0x61d, 0x61d },     { 0x9fd, 0xa76 },     { 0xc77, 0xc84 },     { 0x1b4e, 0x1b4f },
+        { 0x1b7d, 0x1b7f },   { 0x2e43, 0x2e63 },   { 0x10d6e, 0x10f89 }, { 0x113d4, 0x1145d },
+        { 0x11660, 0x116b9 }, { 0x1183b, 0x11fff }, { 0x12ff1, 0x12ff2 }, { 0x16d6d, 0x16fe2 },
+        { 0x1e5ff, 0x1e95f },
     };
     if (c < 0x80)
         return c > ' ' && c < 0x7f && !((c | 32) >= 'a' && (c | 32) <= 'z') &&
                !(c >= '0' && c <= '9');
     switch (utf8proc_category(c)) {
-    case UTF8PROC_CATEGORY_PC: case UTF8PROC_CATEGORY_PD: case UTF8PROC_CATEGORY_PS:
-    case UTF8PROC_CATEGORY_PE: case UTF8PROC_CATEGORY_PI: case UTF8PROC_CATEGORY_PF:
+    case UTF8PROC_CATEGORY_PC:
+    case UTF8PROC_CATEGORY_PD:
+    case UTF8PROC_CATEGORY_PS:
+    case UTF8PROC_CATEGORY_PE:
+    case UTF8PROC_CATEGORY_PI:
+    case UTF8PROC_CATEGORY_PF:
     case UTF8PROC_CATEGORY_PO: return !IN(later, c);
     default: return c == 0x166d || c == 0x111c9;
     }
@@ -195,7 +203,7 @@ static int separate_characters(xd_codes *c, const xd_bert_rules *r)
             p[n++] = ' ';
     }
     free(c->p);
-    *c = (xd_codes) {p, n};
+    *c = (xd_codes){ p, n };
     return p != NULL;
 }
 

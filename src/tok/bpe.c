@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct merge { int32_t left, right, rank, id; } merge;     /* left < 0: a free slot */
+typedef struct merge { int32_t left, right, rank, id; } merge; /* left < 0: a free slot */
 
 struct xd_bpe {
     xd_pieces v;
-    merge    *m;                        /* hash table of merges; the key is the pair of ids */
+    merge    *m; /* hash table of merges; the key is the pair of ids */
     size_t    mslots;
     /* Ids of one-byte pieces: byte[0] inside a word, byte[1] at a word's end; -1: none. */
     int32_t   byte[2][256];
@@ -79,7 +79,10 @@ static xd_status open_merges(xd_bpe *b, int n, const char *what, xd_err *e)
     return XD_OK;
 }
 
-typedef struct part { const char *s; size_t len; } part;
+typedef struct part {
+    const char *s;
+    size_t      len;
+} part;
 
 /* Adds a merge to the hash table. If the list of merges repeats a pair, the last rank of the pair
  * is used. `number`, for error messages, is the number of the line or list entry, counted from
@@ -90,18 +93,18 @@ static xd_status add_merge(xd_bpe *b, const part two[2], int rank, int number, c
     char   s[2 * XD_PIECE_MAX];
     size_t len = two[0].len + two[1].len;
     if (two[0].len > XD_PIECE_MAX || two[1].len > XD_PIECE_MAX)
-        return xd_fail(e, XD_EFORMAT, "%s: a part of merge %d has more than %d bytes", what,
-                       number, (int)XD_PIECE_MAX);
+        return xd_fail(e, XD_EFORMAT, "%s: a part of merge %d has more than %d bytes", what, number,
+                       (int)XD_PIECE_MAX);
     memcpy(s, two[0].s, two[0].len);
     memcpy(s + two[0].len, two[1].s, two[1].len);
     int32_t left = xd_pieces_find(&b->v, s, two[0].len);
     int32_t right = xd_pieces_find(&b->v, two[1].s, two[1].len), id = xd_pieces_find(&b->v, s, len);
     if (left < 0 || right < 0 || id < 0) {
-        part p = left < 0 ? two[0] : right < 0 ? two[1] : (part) {s, len};
+        part p = left < 0 ? two[0] : right < 0 ? two[1] : (part){ s, len };
         return xd_fail(e, XD_EFORMAT, "%s: '%.*s' of merge %d is not in the vocabulary", what,
                        (int)(p.len < 80 ? p.len : 80), p.s, number);
     }
-    b->m[find_merge(b, left, right)] = (merge) {left, right, rank, id};
+    b->m[find_merge(b, left, right)] = (merge){ left, right, rank, id };
     return XD_OK;
 }
 
@@ -112,8 +115,8 @@ static int split_merge(const char *s, size_t len, part two[2])
     const char *gap = memchr(s, ' ', len);
     if (!gap)
         return 0;
-    two[0] = (part) {s, (size_t)(gap - s)};
-    two[1] = (part) {gap + 1, len - two[0].len - 1};
+    two[0] = (part){ s, (size_t)(gap - s) };
+    two[1] = (part){ gap + 1, len - two[0].len - 1 };
     return two[0].len && two[1].len && !memchr(two[1].s, ' ', two[1].len);
 }
 
@@ -145,7 +148,7 @@ static xd_status read_lines(xd_bpe *b, const char *s, size_t len, const char *wh
         number++;
         if (n < 8 || memcmp(s + at, "#version", 8))
             st = split_merge(s + at, n, two) ? add_merge(b, two, number, number, what, e)
-                                     : not_two(what, "line", number, s + at, n, e);
+                                             : not_two(what, "line", number, s + at, n, e);
         at += all;
     }
     return st;
@@ -166,8 +169,8 @@ static xd_status read_list(xd_bpe *b, const xd_json *list, const char *what, xd_
         part           two[2];
         number++;
         if (l && r && *l && *r && xd_json_size(i) == 2) {
-            two[0] = (part) {l, strlen(l)};
-            two[1] = (part) {r, strlen(r)};
+            two[0] = (part){ l, strlen(l) };
+            two[1] = (part){ r, strlen(r) };
         } else if (!one || !split_merge(one, strlen(one), two)) {
             return not_two(what, "merge", number, one ? one : "", one ? strlen(one) : 0, e);
         }
@@ -178,17 +181,17 @@ static xd_status read_list(xd_bpe *b, const xd_json *list, const char *what, xd_
 
 /* Reads one merge of model.merges. The reader `k` must be after the opening bracket of a pair, or
  * before a string. */
-static xd_status read_pair(xd_bpe *b, xd_skim *k, xd_bytes_buf buf[2], int number,
-                           const char *what, xd_err *e)
+static xd_status read_pair(xd_bpe *b, xd_skim *k, xd_bytes_buf buf[2], int number, const char *what,
+                           xd_err *e)
 {
     xd_slice l, r;
-    part    two[2];
+    part     two[2];
     if (xd_skim_is(k, '[')) {
         if (!xd_skim_string(k, &buf[0], &l) || !xd_skim_is(k, ',') ||
             !xd_skim_string(k, &buf[1], &r) || !xd_skim_is(k, ']') || !l.len || !r.len)
             return not_two(what, "merge", number, "", 0, e);
-        two[0] = (part) {l.p, l.len};
-        two[1] = (part) {r.p, r.len};
+        two[0] = (part){ l.p, l.len };
+        two[1] = (part){ r.p, r.len };
     } else if (!xd_skim_string(k, &buf[0], &l) || !split_merge(l.p, l.len, two)) {
         return not_two(what, "merge", number, "", 0, e);
     }
@@ -197,8 +200,8 @@ static xd_status read_pair(xd_bpe *b, xd_skim *k, xd_bytes_buf buf[2], int numbe
 
 static xd_status read_span(xd_bpe *b, xd_slice span, const char *what, xd_err *e)
 {
-    xd_skim      k = {span.p, span.len, 0};
-    xd_bytes_buf buf[2] = {{0}, {0}};
+    xd_skim      k = { span.p, span.len, 0 };
+    xd_bytes_buf buf[2] = { { 0 }, { 0 } };
     size_t       quotes = 0;
     int          number = 0, pairs = xd_skim_is(&k, '[') && xd_skim_is(&k, '[');
     for (size_t i = 0; i < span.len; i++)
@@ -242,7 +245,7 @@ static xd_status merges_of_pieces(xd_bpe *b, const char *what, xd_err *e)
                 }
                 list = more;
             }
-            list[n] = (merge) {left, right, n, p->id};
+            list[n] = (merge){ left, right, n, p->id };
             n++;
         }
     }
@@ -262,9 +265,9 @@ xd_status xd_bpe_open(xd_bpe **out, const xd_bpe_files *f, xd_err *e)
     *out = NULL;
     if (!b)
         return xd_fail(e, XD_ENOMEM, "no memory for a vocabulary");
-    xd_status s = f->pieces ? xd_pieces_list(&b->v, f->pieces, f->vocab_name, e)
-                : f->bytes.p ? xd_pieces_span(&b->v, f->bytes, f->vocab_name, e)
-                             : xd_pieces_json(&b->v, f->vocab, 0, f->vocab_name, e);
+    xd_status s = f->pieces    ? xd_pieces_list(&b->v, f->pieces, f->vocab_name, e)
+                  : f->bytes.p ? xd_pieces_span(&b->v, f->bytes, f->vocab_name, e)
+                               : xd_pieces_json(&b->v, f->vocab, 0, f->vocab_name, e);
     if (s == XD_OK && f->pieces)
         s = merges_of_pieces(b, f->vocab_name, e);
     else if (s == XD_OK && f->pairs.p)
@@ -290,8 +293,8 @@ xd_status xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e)
     for (int i = 0; i < 0xf5 && b->unknown < 0; i++)
         if (i != 0xc0 && i != 0xc1 && (b->byte[0][i] < 0 || b->byte[1][i] < 0))
             return xd_fail(e, XD_EFORMAT,
-                           "%s has no piece for byte %d %s a word, nor the unk_token '%.80s'",
-                           what, i, b->byte[0][i] < 0 ? "in" : "at the end of", s);
+                           "%s has no piece for byte %d %s a word, nor the unk_token '%.80s'", what,
+                           i, b->byte[0][i] < 0 ? "in" : "at the end of", s);
     return XD_OK;
 }
 
@@ -311,9 +314,19 @@ const xd_pieces *xd_bpe_pieces(const xd_bpe *b)
 
 /* ---- one word ------------------------------------------------------------------------------- */
 
-typedef struct symbol { int64_t prev, next; int32_t id; int gone; } symbol;
-typedef struct pair { int64_t at; int32_t rank, id; } pair;
-typedef struct heap { pair *p; int64_t n; } heap;
+typedef struct symbol {
+    int64_t prev, next;
+    int32_t id;
+    int     gone;
+} symbol;
+typedef struct pair {
+    int64_t at;
+    int32_t rank, id;
+} pair;
+typedef struct heap {
+    pair   *p;
+    int64_t n;
+} heap;
 
 static int merges_first(const pair *a, const pair *b)
 {
@@ -350,7 +363,7 @@ static void add_pair(const xd_bpe *b, heap *h, const symbol *s, int64_t at)
 {
     const merge *m = &b->m[find_merge(b, s[at].id, s[s[at].next].id)];
     if (m->left >= 0)
-        push_pair(h, (pair) {at, m->rank, m->id});
+        push_pair(h, (pair){ at, m->rank, m->id });
 }
 
 /* Merges pairs in the order of the heap. If the symbols of a pair have changed since the pair was
@@ -378,7 +391,7 @@ static void merge_all(const xd_bpe *b, symbol *s, heap *h)
     }
 }
 
-enum { SMALL = 64 };                    /* a word with more symbols needs an allocation */
+enum { SMALL = 64 }; /* a word with more symbols needs an allocation */
 
 void xd_bpe_merge(const xd_bpe *b, const int32_t *ids, size_t count, xd_ids *out)
 {
@@ -390,9 +403,9 @@ void xd_bpe_merge(const xd_bpe *b, const int32_t *ids, size_t count, xd_ids *out
         p = count < SIZE_MAX / 64 ? malloc(2 * count * sizeof *p) : NULL;
     }
     if (s && p) {
-        heap h = {p, 0};
+        heap h = { p, 0 };
         for (int64_t i = 0; i < n; i++)
-            s[i] = (symbol) {i - 1, i + 1 < n ? i + 1 : -1, ids[i], 0};
+            s[i] = (symbol){ i - 1, i + 1 < n ? i + 1 : -1, ids[i], 0 };
         for (int64_t i = 0; i + 1 < n; i++)
             add_pair(b, &h, s, i);
         merge_all(b, s, &h);
@@ -409,7 +422,7 @@ void xd_bpe_merge(const xd_bpe *b, const int32_t *ids, size_t count, xd_ids *out
 
 void xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out)
 {
-    int32_t few[SMALL] = {0}, *ids = len > SMALL ? malloc(len * sizeof *ids) : few;
+    int32_t few[SMALL] = { 0 }, *ids = len > SMALL ? malloc(len * sizeof *ids) : few;
     for (size_t i = 0; ids && i < len; i++) {
         int32_t id = b->byte[i == len - 1][(unsigned char)w[i]];
         ids[i] = id < 0 ? b->unknown : id;

@@ -15,13 +15,13 @@
 static int is_cased(int32_t c)
 {
     static const xd_range other[] = {
-        {0xaa, 0xaa},     {0xba, 0xba},     {0x2b0, 0x2b8},   {0x2c0, 0x2c1},
-        {0x2e0, 0x2e4},   {0x345, 0x345},   {0x37a, 0x37a},   {0x1d2c, 0x1d6a},
-        {0x1d78, 0x1d78}, {0x1d9b, 0x1dbf}, {0x2071, 0x2071}, {0x207f, 0x207f},
-        {0x2090, 0x209c}, {0x2160, 0x217f}, {0x24b6, 0x24e9}, {0x2c7c, 0x2c7d},
-        {0xa69c, 0xa69d}, {0xa770, 0xa770}, {0xa7f8, 0xa7f9}, {0xab5c, 0xab5f},
-        {0x10780, 0x10780}, {0x10783, 0x10785}, {0x10787, 0x107b0}, {0x107b2, 0x107ba},
-        {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189},
+        { 0xaa, 0xaa },       { 0xba, 0xba },       { 0x2b0, 0x2b8 },     { 0x2c0, 0x2c1 },
+        { 0x2e0, 0x2e4 },     { 0x345, 0x345 },     { 0x37a, 0x37a },     { 0x1d2c, 0x1d6a },
+        { 0x1d78, 0x1d78 },   { 0x1d9b, 0x1dbf },   { 0x2071, 0x2071 },   { 0x207f, 0x207f },
+        { 0x2090, 0x209c },   { 0x2160, 0x217f },   { 0x24b6, 0x24e9 },   { 0x2c7c, 0x2c7d },
+        { 0xa69c, 0xa69d },   { 0xa770, 0xa770 },   { 0xa7f8, 0xa7f9 },   { 0xab5c, 0xab5f },
+        { 0x10780, 0x10780 }, { 0x10783, 0x10785 }, { 0x10787, 0x107b0 }, { 0x107b2, 0x107ba },
+        { 0x1f130, 0x1f149 }, { 0x1f150, 0x1f169 }, { 0x1f170, 0x1f189 },
     };
     utf8proc_category_t g = utf8proc_category(c);
     return g == UTF8PROC_CATEGORY_LU || g == UTF8PROC_CATEGORY_LL || g == UTF8PROC_CATEGORY_LT ||
@@ -32,12 +32,15 @@ static int is_cased(int32_t c)
  * modifiers, and punctuation in words. */
 static int is_ignorable(int32_t c)
 {
-    static const int32_t middle[] = {0x27,   0x2e,   0x3a,   0xb7,   0x387,  0x55f,
-                                     0x5f4,  0x2018, 0x2019, 0x2024, 0x2027, 0xfe13,
-                                     0xfe52, 0xfe55, 0xff07, 0xff0e, 0xff1a};
+    static const int32_t middle[] = { 0x27,   0x2e,   0x3a,   0xb7,   0x387,  0x55f,
+                                      0x5f4,  0x2018, 0x2019, 0x2024, 0x2027, 0xfe13,
+                                      0xfe52, 0xfe55, 0xff07, 0xff0e, 0xff1a };
     switch (utf8proc_category(c)) {
-    case UTF8PROC_CATEGORY_MN: case UTF8PROC_CATEGORY_ME: case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_LM: case UTF8PROC_CATEGORY_SK: return 1;
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK: return 1;
     default: break;
     }
     for (size_t i = 0; i < sizeof middle / sizeof *middle; i++)
@@ -74,7 +77,7 @@ static void lower_case(const char *s, size_t len, xd_bytes_buf *out)
     size_t took;
     for (size_t i = 0; i < len; i += took) {
         int32_t c = xd_utf8_get(s + i, len - i, &took);
-        if (c == 0x130) {               /* lower case of U+0130 is two characters */
+        if (c == 0x130) { /* lower case of U+0130 is two characters */
             xd_bytes_add(out, "i\xcc\x87", 3);
         } else if (c == 0x3a3) {
             xd_bytes_add(out, is_final(s, len, i) ? "\xcf\x82" : "\xcf\x83", 2);
@@ -89,7 +92,7 @@ static void lower_case(const char *s, size_t len, xd_bytes_buf *out)
 /* Converts a text to lower case and strips white space, like Python's str.lower().strip(). */
 static void lower_and_strip(xd_bytes_buf *text)
 {
-    xd_bytes_buf b = {0};
+    xd_bytes_buf b = { 0 };
     size_t       from = 0, end, took;
     lower_case(text->p, text->len, &b);
     while (from < b.len && xd_is_blank(xd_utf8_get(b.p + from, b.len - from, &took)))
@@ -100,14 +103,14 @@ static void lower_and_strip(xd_bytes_buf *text)
             end = i + took;
     text->len = 0;
     text->failed |= b.failed;
-    if (end > from)                     /* b.p may be NULL if the text is empty */
+    if (end > from) /* b.p may be NULL if the text is empty */
         xd_bytes_add(text, b.p + from, end - from);
     xd_bytes_free(&b);
 }
 
 char *xd_caption_plain(const char *text)
 {
-    xd_bytes_buf b = {0};
+    xd_bytes_buf b = { 0 };
     xd_caption_read(text, &b);
     lower_and_strip(&b);
     return xd_caption_end(&b);
@@ -117,8 +120,9 @@ char *xd_caption_plain(const char *text)
 
 static int hex_of(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f'
-               ? (c | 0x20) - 'a' + 10 : -1;
+    return c >= '0' && c <= '9'                     ? c - '0'
+           : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
+                                                    : -1;
 }
 
 /* Returns the length in bytes, at most three, of the incomplete UTF-8 character at s. */
@@ -151,7 +155,7 @@ static void put_decoded(const xd_bytes_buf *bytes, xd_bytes_buf *out)
  * several bytes, the bytes are decoded together. */
 static void unquote(xd_bytes_buf *text)
 {
-    xd_bytes_buf run = {0}, out = {0};
+    xd_bytes_buf run = { 0 }, out = { 0 };
     for (size_t i = 0; i < text->len; i++) {
         const char *s = text->p + i;
         int         high = text->len - i > 2 ? hex_of(s[1]) : -1;
@@ -187,52 +191,55 @@ typedef struct rule { const char *find, *by; } rule;
 #define FILES "(?:png|jpg|jpeg|bmp|webp|eps|pdf|apk|mp4)"
 
 static const rule before_html[] = {
-    {"<person>", "person"},
-    {EDGE "(?:https?:(?:/{1,3}|[a-zA-Z0-9%])|" SITE "|" SKIPPED("https?:") ")", ""},
-    {EDGE "(?:www:(?:/{1,3}|[a-zA-Z0-9%])|" SITE "|" SKIPPED("www:") ")", ""},
+    { "<person>", "person" },
+    { EDGE "(?:https?:(?:/{1,3}|[a-zA-Z0-9%])|" SITE "|" SKIPPED("https?:") ")", "" },
+    { EDGE "(?:www:(?:/{1,3}|[a-zA-Z0-9%])|" SITE "|" SKIPPED("www:") ")", "" },
 };
 
 static const rule before_repair[] = {
-    {"@" W "+" EDGE, ""},
-    {"[\\x{31c0}-\\x{9fff}]+", ""},     /* Chinese characters and the blocks next to them */
-    {"[\\-\\x{58a}\\x{5be}\\x{1400}\\x{1806}\\x{2010}-\\x{2015}\\x{2e17}\\x{2e1a}\\x{2e3a}\\x{2e3b}"
-     "\\x{2e40}\\x{301c}\\x{3030}\\x{30a0}\\x{fe31}\\x{fe32}\\x{fe58}\\x{fe63}\\x{ff0d}]+", "-"},
-    {"[`\\x{b4}\\x{ab}\\x{bb}\\x{201c}\\x{201d}\\x{a8}]", "\""},
-    {"[\\x{2018}\\x{2019}]", "'"},
-    {"&quot;?", ""},
-    {"&amp", ""},
-    {D "{1,3}\\." D "{1,3}\\." D "{1,3}\\." D "{1,3}", " "},    /* IP addresses */
-    {D ":" D D S "+$", ""},
-    {"\\\\n", " "},
-    {"#" D "{1,3}" EDGE, ""},
-    {"#" D "{5,}" EDGE, ""},
-    {EDGE D "{6,}" EDGE, ""},
-    {"(?<![^" XD_SPACES "])[^" XD_SPACES "]+\\." FILES, ""},
-    {"[\"']{2,}", "\""},
-    {"\\.{2,}", " "},
-    {"[#\\x{ae}\\x{2022}\\x{a9}\\x{2122}&@\\x{b7}\\x{ba}\\x{bd}-\\x{bf}\\x{a1}\\x{a7}~)("
-     "\\]\\[}{|\\\\/*]+", " "},
-    {"(?<!" S ")" S "++\\." S "++", " "},
+    { "@" W "+" EDGE, "" },
+    { "[\\x{31c0}-\\x{9fff}]+", "" }, /* Chinese characters and the blocks next to them */
+    { "[\\-\\x{58a}\\x{5be}\\x{1400}\\x{1806}\\x{2010}-\\x{2015}\\x{2e17}\\x{2e1a}\\x{2e3a}\\x{"
+      "2e3b}"
+      "\\x{2e40}\\x{301c}\\x{3030}\\x{30a0}\\x{fe31}\\x{fe32}\\x{fe58}\\x{fe63}\\x{ff0d}]+",
+      "-" },
+    { "[`\\x{b4}\\x{ab}\\x{bb}\\x{201c}\\x{201d}\\x{a8}]", "\"" },
+    { "[\\x{2018}\\x{2019}]", "'" },
+    { "&quot;?", "" },
+    { "&amp", "" },
+    { D "{1,3}\\." D "{1,3}\\." D "{1,3}\\." D "{1,3}", " " }, /* IP addresses */
+    { D ":" D D S "+$", "" },
+    { "\\\\n", " " },
+    { "#" D "{1,3}" EDGE, "" },
+    { "#" D "{5,}" EDGE, "" },
+    { EDGE D "{6,}" EDGE, "" },
+    { "(?<![^" XD_SPACES "])[^" XD_SPACES "]+\\." FILES, "" },
+    { "[\"']{2,}", "\"" },
+    { "\\.{2,}", " " },
+    { "[#\\x{ae}\\x{2022}\\x{a9}\\x{2122}&@\\x{b7}\\x{ba}\\x{bd}-\\x{bf}\\x{a1}\\x{a7}~)("
+      "\\]\\[}{|\\\\/*]+",
+      " " },
+    { "(?<!" S ")" S "++\\." S "++", " " },
 };
 
 static const rule after_repair[] = {
-    {EDGE "[a-zA-Z]{1,3}" D "{3,15}" EDGE, ""},                 /* product codes (ABC12345) */
-    {EDGE "[a-zA-Z]+" D "+[a-zA-Z]+" EDGE, ""},
-    {EDGE D "+[a-zA-Z]+" D "+" EDGE, ""},
-    {"(?:worldwide" S "+)?(?:free" S "+)?shipping", ""},
-    {"(?:free" S ")?download(?:" S "free)?", ""},
-    {EDGE "click" EDGE S "(?:for|on)" S W "+", ""},
-    {EDGE FILES "(?:" S "images?)?", ""},
-    {EDGE "page" S "+" D "+" EDGE, ""},
-    {EDGE D "*[a-zA-Z]+" D "+[a-zA-Z]+" D "+[a-zA-Z" XD_DIGIT "]*" EDGE, " "},
-    {EDGE D "+\\.?" D "*[x\\x{445}\\x{d7}]" D "+\\.?" D "*" EDGE, ""},  /* sizes (600x400) */
-    {EDGE S "+:" S "+", ": "},
-    {"([^" XD_DIGIT "][,./])" EDGE, "$1 "},
-    {S "+", " "},
-    {"^[\"']((?s:.)+)[\"']$", "$1"},
-    {"^['_,\\-:;]", ""},
-    {"['_,\\-:+]$", ""},
-    {"^\\.[^" XD_SPACES "]+$", ""},
+    { EDGE "[a-zA-Z]{1,3}" D "{3,15}" EDGE, "" }, /* product codes (ABC12345) */
+    { EDGE "[a-zA-Z]+" D "+[a-zA-Z]+" EDGE, "" },
+    { EDGE D "+[a-zA-Z]+" D "+" EDGE, "" },
+    { "(?:worldwide" S "+)?(?:free" S "+)?shipping", "" },
+    { "(?:free" S ")?download(?:" S "free)?", "" },
+    { EDGE "click" EDGE S "(?:for|on)" S W "+", "" },
+    { EDGE FILES "(?:" S "images?)?", "" },
+    { EDGE "page" S "+" D "+" EDGE, "" },
+    { EDGE D "*[a-zA-Z]+" D "+[a-zA-Z]+" D "+[a-zA-Z" XD_DIGIT "]*" EDGE, " " },
+    { EDGE D "+\\.?" D "*[x\\x{445}\\x{d7}]" D "+\\.?" D "*" EDGE, "" }, /* sizes (600x400) */
+    { EDGE S "+:" S "+", ": " },
+    { "([^" XD_DIGIT "][,./])" EDGE, "$1 " },
+    { S "+", " " },
+    { "^[\"']((?s:.)+)[\"']$", "$1" },
+    { "^['_,\\-:;]", "" },
+    { "['_,\\-:+]$", "" },
+    { "^\\.[^" XD_SPACES "]+$", "" },
 };
 
 static void apply(xd_bytes_buf *text, const rule *r, size_t n)
@@ -270,7 +277,7 @@ static void clean(xd_bytes_buf *text)
 
 char *xd_caption_of_web(const char *text)
 {
-    xd_bytes_buf b = {0};
+    xd_bytes_buf b = { 0 };
     xd_caption_read(text, &b);
     clean(&b);
     clean(&b);

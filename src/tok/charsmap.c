@@ -12,7 +12,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum { GRAPHEME_MAX = 6 };              /* graphemes of this many bytes or more are not looked up */
+enum { GRAPHEME_MAX = 6 }; /* graphemes of this many bytes or more are not looked up */
 
 static uint32_t read_le32(const char *p)
 {
@@ -22,18 +22,16 @@ static uint32_t read_le32(const char *p)
     return v;
 }
 
-xd_status xd_charsmap_open(xd_charsmap *m, const char *map, size_t len, const char *what,
-                           xd_err *e)
+xd_status xd_charsmap_open(xd_charsmap *m, const char *map, size_t len, const char *what, xd_err *e)
 {
-    *m = (xd_charsmap) {0};
+    *m = (xd_charsmap){ 0 };
     if (len == 0)
         return XD_OK;
     uint32_t bytes = len >= 4 ? read_le32(map) : 0;
     if (bytes < 4 || bytes % 4 || bytes > len - 4)
-        return xd_fail(e, XD_EFORMAT,
-                       "%s: a character map of %zu bytes has a trie of %u bytes", what,
-                       len, (unsigned)bytes);
-    *m = (xd_charsmap) {map + 4, map + 4 + bytes, bytes / 4, len - 4 - bytes};
+        return xd_fail(e, XD_EFORMAT, "%s: a character map of %zu bytes has a trie of %u bytes",
+                       what, len, (unsigned)bytes);
+    *m = (xd_charsmap){ map + 4, map + 4 + bytes, bytes / 4, len - 4 - bytes };
     return XD_OK;
 }
 
@@ -97,20 +95,20 @@ static void replace_text(const xd_charsmap *m, const char *s, size_t len, xd_byt
 static int32_t stand_in(int32_t c)
 {
     static const int32_t extend[][2] = {
-        {0x897, 0x897},     {0x1acf, 0x1add},   {0x1ae0, 0x1aeb},   {0x10d69, 0x10d6d},
-        {0x10efa, 0x10efc}, {0x113b8, 0x113c0}, {0x113c2, 0x113c2}, {0x113c5, 0x113c5},
-        {0x113c7, 0x113ca}, {0x113cc, 0x113d0}, {0x113d2, 0x113d2}, {0x113e1, 0x113e2},
-        {0x11b60, 0x11b67}, {0x11f5a, 0x11f5a}, {0x1611e, 0x1612f}, {0x1e5ee, 0x1e5ef},
-        {0x1e6e3, 0x1e6e3}, {0x1e6e6, 0x1e6e6}, {0x1e6ee, 0x1e6ef}, {0x1e6f5, 0x1e6f5},
+        { 0x897, 0x897 },     { 0x1acf, 0x1add },   { 0x1ae0, 0x1aeb },   { 0x10d69, 0x10d6d },
+        { 0x10efa, 0x10efc }, { 0x113b8, 0x113c0 }, { 0x113c2, 0x113c2 }, { 0x113c5, 0x113c5 },
+        { 0x113c7, 0x113ca }, { 0x113cc, 0x113d0 }, { 0x113d2, 0x113d2 }, { 0x113e1, 0x113e2 },
+        { 0x11b60, 0x11b67 }, { 0x11f5a, 0x11f5a }, { 0x1611e, 0x1612f }, { 0x1e5ee, 0x1e5ef },
+        { 0x1e6e3, 0x1e6e3 }, { 0x1e6e6, 0x1e6e6 }, { 0x1e6ee, 0x1e6ef }, { 0x1e6f5, 0x1e6f5 },
     };
     if (c == 0x113d1)
-        return 0x600;                   /* in newer Unicode, U+113D1 is a prepended mark */
+        return 0x600; /* in newer Unicode, U+113D1 is a prepended mark */
     if (c == 0x11a3a)
-        return 'a';                     /* U+11A3A is no longer a prepended mark */
+        return 'a'; /* U+11A3A is no longer a prepended mark */
     if (c >= 0x897)
         for (size_t i = 0; i < sizeof extend / sizeof *extend; i++)
             if (c >= extend[i][0] && c <= extend[i][1])
-                return 0x300;           /* the characters in `extend` are combining marks */
+                return 0x300; /* the characters in `extend` are combining marks */
     return c;
 }
 

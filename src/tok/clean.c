@@ -18,12 +18,16 @@ static int is_dropped(int32_t c)
 /* Returns the letters of which the ligature c consists, or NULL if c is not a ligature. */
 static const char *letters_of(int32_t c)
 {
-    static const struct { int32_t c; const char *text; } two[] = {
-        { 0x132, "IJ" }, { 0x133, "ij" }, { 0x149, "'n" }, { 0x1c4, "D\xc5\xbd" },
-        { 0x1c5, "D\xc5\xbe" }, { 0x1c6, "d\xc5\xbe" }, { 0x1c7, "LJ" }, { 0x1c8, "Lj" },
-        { 0x1c9, "lj" }, { 0x1ca, "NJ" }, { 0x1cb, "Nj" }, { 0x1cc, "nj" }, { 0x1f1, "DZ" },
-        { 0x1f2, "Dz" }, { 0x1f3, "dz" }, { 0xfb00, "ff" }, { 0xfb01, "fi" }, { 0xfb02, "fl" },
-        { 0xfb03, "ffi" }, { 0xfb04, "ffl" }, { 0xfb05, "\xc5\xbft" }, { 0xfb06, "st" },
+    static const struct {
+        int32_t     c;
+        const char *text;
+    } two[] = {
+        { 0x132, "IJ" },         { 0x133, "ij" },        { 0x149, "'n" },   { 0x1c4, "D\xc5\xbd" },
+        { 0x1c5, "D\xc5\xbe" },  { 0x1c6, "d\xc5\xbe" }, { 0x1c7, "LJ" },   { 0x1c8, "Lj" },
+        { 0x1c9, "lj" },         { 0x1ca, "NJ" },        { 0x1cb, "Nj" },   { 0x1cc, "nj" },
+        { 0x1f1, "DZ" },         { 0x1f2, "Dz" },        { 0x1f3, "dz" },   { 0xfb00, "ff" },
+        { 0xfb01, "fi" },        { 0xfb02, "fl" },       { 0xfb03, "ffi" }, { 0xfb04, "ffl" },
+        { 0xfb05, "\xc5\xbft" }, { 0xfb06, "st" },
     };
     for (size_t i = 0; i < sizeof two / sizeof *two; i++)
         if (two[i].c == c)
@@ -37,9 +41,10 @@ static void put_width(int32_t c, xd_bytes_buf *out)
 {
     utf8proc_int32_t code[8];
     int              bound = 0;
-    utf8proc_ssize_t n = c > 0xff00 && c < 0xfff0
-                             ? utf8proc_decompose_char(c, code, 8, UTF8PROC_DECOMPOSE |
-                                                       UTF8PROC_COMPAT, &bound) : 0;
+    utf8proc_ssize_t n =
+        c > 0xff00 && c < 0xfff0
+            ? utf8proc_decompose_char(c, code, 8, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, &bound)
+            : 0;
     if (n < 1 || n > 8)
         xd_utf8_put(c == 0x3000 ? ' ' : c, out);
     for (int i = 0; n <= 8 && i < n; i++)
@@ -105,13 +110,13 @@ static void fix_line(xd_bytes_buf *line, int unescape)
 {
     int changed = 1;
     while (changed && !line->failed) {
-        xd_bytes_buf before = {0}, a = {0};
+        xd_bytes_buf before = { 0 }, a = { 0 };
         xd_bytes_add(&before, line->p, line->len);
         if (unescape) {
             xd_unescape_whole(line->p, line->len, &a);
             xd_bytes_free(line);
             *line = a;
-            a = (xd_bytes_buf) {0};
+            a = (xd_bytes_buf){ 0 };
         }
         xd_fix_charset(line);
         xd_fix_controls(line);
@@ -128,12 +133,12 @@ static void fix_line(xd_bytes_buf *line, int unescape)
 
 void xd_fix_text(xd_bytes_buf *text)
 {
-    xd_bytes_buf out = {0};
+    xd_bytes_buf out = { 0 };
     /* 0: the text has a "<" and may be HTML, so entities are kept. */
     int          unescape = 1;
     for (size_t i = 0, n; i < text->len && !out.failed; i += n) {
         const char  *end = memchr(text->p + i, '\n', text->len - i);
-        xd_bytes_buf line = {0};
+        xd_bytes_buf line = { 0 };
         n = end ? (size_t)(end - text->p) + 1 - i : text->len - i;
         unescape = unescape && !memchr(text->p + i, '<', n);
         xd_bytes_add(&line, text->p + i, n);
@@ -149,7 +154,7 @@ void xd_fix_text(xd_bytes_buf *text)
 
 void xd_unescape_twice(xd_bytes_buf *text)
 {
-    xd_bytes_buf a = {0};
+    xd_bytes_buf a = { 0 };
     xd_unescape(text->p, text->len, &a);
     text->len = 0;
     xd_unescape(a.p, a.len, text);
@@ -195,7 +200,7 @@ char *xd_caption_end(xd_bytes_buf *text)
 
 char *xd_caption_clean(const char *text)
 {
-    xd_bytes_buf a = {0}, b = {0};
+    xd_bytes_buf a = { 0 }, b = { 0 };
     xd_caption_read(text, &a);
     xd_fix_text(&a);
     xd_unescape_twice(&a);

@@ -47,8 +47,8 @@ xd_status xd_clip_open(xd_clip **out, const xd_bpe_files *f, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for a tokenizer");
     xd_status s = xd_bpe_open(&c->bpe, f, e);
     if (s == XD_OK) {
-        c->pattern = pcre2_compile((PCRE2_SPTR)words, sizeof words - 1, PCRE2_UTF, &code, &at,
-                                   NULL);
+        c->pattern =
+            pcre2_compile((PCRE2_SPTR)words, sizeof words - 1, PCRE2_UTF, &code, &at, NULL);
         if (!c->pattern)
             s = xd_fail(e, XD_EUNSUPPORTED, "PCRE2 refuses the pattern of CLIP's words, error %d",
                         code);

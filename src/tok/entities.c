@@ -335,16 +335,20 @@ static const char *const table[] = {
     "zscr 1d4cf zwj 200d zwnj 200c",
 };
 
-enum { LINES = sizeof table / sizeof *table, BARE_MAX = 6 };   /* BARE_MAX: longest name with "*" */
+enum { LINES = sizeof table / sizeof *table, BARE_MAX = 6 }; /* BARE_MAX: longest name with "*" */
 
-typedef struct reference { xd_slice name; const char *codes; int no_semicolon; } reference;
+typedef struct reference {
+    xd_slice    name;
+    const char *codes;
+    int         no_semicolon;
+} reference;
 
 /* Reads the entry of the table that begins at p. Returns the beginning of the next entry. */
 static const char *read_entry(const char *p, reference *r)
 {
     size_t n = strcspn(p, " ");
     r->no_semicolon = p[n - 1] == '*';
-    r->name = (xd_slice) {p, n - (size_t)r->no_semicolon};
+    r->name = (xd_slice){ p, n - (size_t)r->no_semicolon };
     r->codes = p + n + 1;
     p = r->codes + strcspn(r->codes, " ");
     return p + (*p == ' ');
@@ -366,7 +370,7 @@ static int find_name(const char *s, size_t n, int no_semicolon, reference *r)
 static void put_codes(const reference *r, xd_bytes_buf *out)
 {
     const char *p = r->codes;
-    for (char *end; ; p = end + 1) {
+    for (char *end;; p = end + 1) {
         xd_utf8_put((int32_t)strtol(p, &end, 16), out);
         if (*end != '+')
             return;
@@ -468,9 +472,12 @@ enum { NAME_MAX_FTFY = 24 };
 /* Appends the text in capitals, converted like Python's str.upper(). */
 static void put_upper(const char *s, size_t len, xd_bytes_buf *out)
 {
-    static const struct { int32_t c; const char *upper; } two[] = {
-        {0xdf, "SS"}, {0x149, "\xca\xbcN"}, {0xfb00, "FF"}, {0xfb01, "FI"}, {0xfb02, "FL"},
-        {0xfb03, "FFI"}, {0xfb04, "FFL"}, {0x1f0, "J\xcc\x8c"},
+    static const struct {
+        int32_t     c;
+        const char *upper;
+    } two[] = {
+        { 0xdf, "SS" },   { 0x149, "\xca\xbcN" }, { 0xfb00, "FF" },  { 0xfb01, "FI" },
+        { 0xfb02, "FL" }, { 0xfb03, "FFI" },      { 0xfb04, "FFL" }, { 0x1f0, "J\xcc\x8c" },
     };
     size_t took;
     for (size_t i = 0; i < len; i += took) {
@@ -490,7 +497,7 @@ static void put_upper(const char *s, size_t len, xd_bytes_buf *out)
 static int put_capitals(const char *name, size_t n, xd_bytes_buf *out)
 {
     char         low[NAME_MAX_FTFY];
-    xd_bytes_buf code = {0};
+    xd_bytes_buf code = { 0 };
     for (size_t i = 0; i < n; i++) {
         if (name[i] >= 'a' && name[i] <= 'z')
             return 0;

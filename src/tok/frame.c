@@ -40,8 +40,10 @@ static xd_status pad_row(const xd_tok *t, xd_tok_row *r, int64_t to, int left, x
     if (more <= 0)
         return XD_OK;
     if (with < 0)
-        return xd_fail(e, XD_EFORMAT, "the tokenizer has no pad_token, but prompts are padded to "
-                       "%lld ids: add one to tokenizer_config.json", (long long)to);
+        return xd_fail(e, XD_EFORMAT,
+                       "the tokenizer has no pad_token, but prompts are padded to "
+                       "%lld ids: add one to tokenizer_config.json",
+                       (long long)to);
     int32_t *p = realloc(r->ids, (size_t)to * sizeof *p);
     if (!p)
         return xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)to);
@@ -61,12 +63,11 @@ xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *p
     int64_t max = f->max > 0 ? f->max + f->drop : 0;
     int     left = f->side == XD_TOK_SIDE_OWN ? t->pad_left : f->side == XD_TOK_SIDE_LEFT;
     char   *text = xd_tok_framed(f->text, prompt);
-    *r = (xd_tok_row) {0};
+    *r = (xd_tok_row){ 0 };
     if (!text)
         return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
     xd_status s = xd_tok_cut_plain(t, text, strlen(text), max, f->no_special, &r->ids, &r->n,
-                                   &r->untruncated,
-                                  e);
+                                   &r->untruncated, e);
     free(text);
     r->real = r->n;
     r->drop = f->drop < r->real ? f->drop : r->real;
@@ -74,7 +75,7 @@ xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *p
         s = pad_row(t, r, max, left, e);
     if (s != XD_OK) {
         free(r->ids);
-        *r = (xd_tok_row) {0};
+        *r = (xd_tok_row){ 0 };
     }
     return s;
 }
@@ -104,9 +105,9 @@ static const char *next_mark(const char *s, size_t *len)
  * of the known files has a template. */
 static char *chat_template(const char *dir)
 {
-    static const char *const files[] = {"chat_template.json", "tokenizer_config.json"};
-    char   *path = xd_path_join(dir, "chat_template.jinja"), *text = NULL;
-    size_t  len;
+    static const char *const files[] = { "chat_template.json", "tokenizer_config.json" };
+    char                    *path = xd_path_join(dir, "chat_template.jinja"), *text = NULL;
+    size_t                   len;
     if (path && xd_file_exists(path))
         xd_file_read(path, 1 << 20, &text, &len, NULL);
     free(path);
@@ -130,8 +131,7 @@ static int64_t count_before(const xd_tok *t, const xd_tok_frame *f)
     int32_t    *ids = NULL;
     int64_t     n = 0, untruncated = 0;
     if (!at || xd_tok_cut_plain(t, f->text, (size_t)(at - f->text), 0, f->no_special, &ids, &n,
-                                &untruncated,
-                               NULL) != XD_OK)
+                                &untruncated, NULL) != XD_OK)
         return -1;
     free(ids);
     return f->no_special ? n : n - t->tail.n;
@@ -180,8 +180,10 @@ int xd_tok_frame_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, 
 {
     char mark[64];
     if (!all_fit(t, f, is_token, NULL, mark, sizeof mark)) {
-        snprintf(why, size, "the tokenizer%s%s has no token %s, which the pipeline adds to "
-                 "prompts: it belongs to another model", dir ? " in " : "", dir ? dir : "", mark);
+        snprintf(why, size,
+                 "the tokenizer%s%s has no token %s, which the pipeline adds to "
+                 "prompts: it belongs to another model",
+                 dir ? " in " : "", dir ? dir : "", mark);
         return 1;
     }
     return 0;
@@ -193,8 +195,10 @@ int xd_tok_chat_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, c
     int64_t before = f->drop ? count_before(t, f) : 0;
     char   *chat, mark[64];
     if (before != f->drop) {
-        snprintf(why, size, "the tokenizer in %s has %lld ids for the text before a prompt, but "
-                 "the pipeline drops %lld", dir, (long long)before, (long long)f->drop);
+        snprintf(why, size,
+                 "the tokenizer in %s has %lld ids for the text before a prompt, but "
+                 "the pipeline drops %lld",
+                 dir, (long long)before, (long long)f->drop);
         return 1;
     }
     chat = chat_template(dir);

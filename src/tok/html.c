@@ -11,8 +11,19 @@
 
 #define S "[" XD_SPACES "]"
 
-enum { END, COMMENT_END, SECTION, SECTION_END, OFFICE_END, NAMED, NUMBERED, CUT, SCRIPT_END,
-       STYLE_END, PATTERNS };
+enum {
+    END,
+    COMMENT_END,
+    SECTION,
+    SECTION_END,
+    OFFICE_END,
+    NAMED,
+    NUMBERED,
+    CUT,
+    SCRIPT_END,
+    STYLE_END,
+    PATTERNS
+};
 
 static const char *const patterns[PATTERNS] = {
     [END] = "</" S "*([a-zA-Z][-.a-zA-Z0-9:_]*)" S "*>",
@@ -35,8 +46,8 @@ typedef struct parser {
      * is known. */
     size_t       none[PATTERNS];
     xd_tags     *tags;
-    const char  *raw;                   /* name of the open script or style tag, or NULL */
-    xd_slice    *open;                  /* stack of open tags */
+    const char  *raw;  /* name of the open script or style tag, or NULL */
+    xd_slice    *open; /* stack of open tags */
     size_t       nopen, cap;
     /* Numbers of open tags: `kept` counts the open tags that keep white space, `silent` the open
      * tags whose content is not text. */
@@ -45,15 +56,15 @@ typedef struct parser {
      * skipped. */
     size_t       closed[32];
     xd_bytes_buf data, out;
-    int          last;                  /* 1: the parsed text extends to the end of the document */
+    int          last; /* 1: the parsed text extends to the end of the document */
 } parser;
 
 /* ---- the tree ------------------------------------------------------------------------------- */
 
 static const char *const empty[] = {
-    "area", "base", "br", "col", "embed", "hr", "img", "input", "keygen", "link", "menuitem",
-    "meta", "param", "source", "track", "wbr", "basefont", "bgsound", "command", "frame", "image",
-    "isindex", "nextid", "spacer",
+    "area",     "base",    "br",       "col",   "embed", "hr",      "img",    "input",
+    "keygen",   "link",    "menuitem", "meta",  "param", "source",  "track",  "wbr",
+    "basefont", "bgsound", "command",  "frame", "image", "isindex", "nextid", "spacer",
 };
 enum { EMPTY = sizeof empty / sizeof *empty };
 
@@ -80,8 +91,8 @@ static int is_same(xd_slice a, xd_slice b)
     if (a.len != b.len)
         return 0;
     for (size_t i = 0; i < a.len; i++)
-        if (a.p[i] != b.p[i] && !((a.p[i] ^ b.p[i]) == 0x20 && ((a.p[i] | 0x20) >= 'a') &&
-                                  ((a.p[i] | 0x20) <= 'z')))
+        if (a.p[i] != b.p[i] &&
+            !((a.p[i] ^ b.p[i]) == 0x20 && ((a.p[i] | 0x20) >= 'a') && ((a.p[i] | 0x20) <= 'z')))
             return 0;
     return 1;
 }
@@ -90,8 +101,8 @@ static int is_same(xd_slice a, xd_slice b)
  * (`by` is -1). */
 static void count_tag(parser *h, xd_slice name, int by)
 {
-    static const char *const kept[] = {"pre", "textarea"};
-    static const char *const silent[] = {"rt", "rp", "style", "script", "template"};
+    static const char *const kept[] = { "pre", "textarea" };
+    static const char *const silent[] = { "rt", "rp", "style", "script", "template" };
     h->kept += is_one_of(name, kept, 2) >= 0 ? by : 0;
     h->silent += is_one_of(name, silent, 5) >= 0 ? by : 0;
 }
@@ -198,7 +209,7 @@ static size_t read_start(parser *h, size_t i)
     size_t end = end_of_start(h, i), k, next, took;
     if (end == NONE)
         return end;
-    xd_slice name = {h->s + i + 1, xd_tags_name(h->tags, i + 1, &k) - i - 1};
+    xd_slice name = { h->s + i + 1, xd_tags_name(h->tags, i + 1, &k) - i - 1 };
     while (k < end && (next = xd_tags_attribute(h->tags, k)) > k)
         k = next;
     for (; k < end && xd_is_blank(xd_utf8_get(h->s + k, end - k, &took)); k += took)
@@ -222,7 +233,7 @@ static size_t read_end(parser *h, size_t i)
     if (close == NONE)
         return NONE;
     if (match_at(h, END, i, 1, span)) {
-        xd_slice name = {h->s + span[2], span[3] - span[2]};
+        xd_slice name = { h->s + span[2], span[3] - span[2] };
         if (h->raw && !is_word(name, h->raw)) {
             xd_bytes_add(&h->data, h->s + i, close + 1 - i);
             return close + 1;
@@ -237,7 +248,7 @@ static size_t read_end(parser *h, size_t i)
     }
     size_t behind, name_end = xd_tags_name(h->tags, i + 2, &behind);
     if (name_end > i + 2) {
-        end_tag(h, (xd_slice) {h->s + i + 2, name_end - i - 2});
+        end_tag(h, (xd_slice){ h->s + i + 2, name_end - i - 2 });
         return find_byte(h, behind, '>') + 1;
     }
     if (begins(h, i, "</>"))
@@ -250,8 +261,8 @@ static size_t read_end(parser *h, size_t i)
  * and comments do not. */
 static size_t read_declaration(parser *h, size_t i)
 {
-    static const char *const standard[] = {"temp", "cdata", "ignore", "include", "rcdata"};
-    static const char *const office[] = {"if", "else", "endif"};
+    static const char *const standard[] = { "temp", "cdata", "ignore", "include", "rcdata" };
+    static const char *const office[] = { "if", "else", "endif" };
     size_t                   span[4], end[4], close = find_byte(h, i + 2, '>');
     if (begins(h, i, "<!--")) {
         if (!match_at(h, COMMENT_END, i + 4, 0, span))
@@ -260,14 +271,15 @@ static size_t read_declaration(parser *h, size_t i)
         return span[1];
     }
     if (begins(h, i, "<![") && match_at(h, SECTION, i, 1, span)) {
-        xd_slice name = {h->s + span[2], span[3] - span[2]};
+        xd_slice name = { h->s + span[2], span[3] - span[2] };
         int      known = is_one_of(name, standard, 5) >= 0 ? SECTION_END
-                         : is_one_of(name, office, 3) >= 0 ? OFFICE_END : -1;
+                         : is_one_of(name, office, 3) >= 0 ? OFFICE_END
+                                                           : -1;
         if (known >= 0 && !match_at(h, known, i + 3, 0, end))
             return NONE;
         if (known >= 0) {
             end_data(h);
-            if (end[0] >= i + 9 && is_word((xd_slice) {h->s + i + 3, 6}, "cdata["))
+            if (end[0] >= i + 9 && is_word((xd_slice){ h->s + i + 3, 6 }, "cdata["))
                 put_piece(h, h->s + i + 9, end[0] - i - 9);
             return end[1];
         }
@@ -283,9 +295,9 @@ static size_t read_declaration(parser *h, size_t i)
 /* Reads the entity at h->at. Returns 0 if the parser cannot continue. */
 static int read_reference(parser *h)
 {
-    size_t   i = h->at, span[4];
-    int64_t  v;
-    int      number = begins(h, i, "&#");
+    size_t  i = h->at, span[4];
+    int64_t v;
+    int     number = begins(h, i, "&#");
     if (match_at(h, number ? NUMBERED : NAMED, i, 1, span)) {
         size_t digits = number ? xd_entity_number(h->s + i, h->len - i, &v) : span[3] - i;
         if (number)
@@ -375,7 +387,7 @@ static void read_all(parser *h)
 
 void xd_html_text(xd_bytes_buf *text)
 {
-    parser h = {.s = text->p, .len = text->len, .tags = xd_tags_open(text->p, text->len)};
+    parser h = { .s = text->p, .len = text->len, .tags = xd_tags_open(text->p, text->len) };
     h.out.failed |= !h.tags;
     for (int i = 0; i < PATTERNS; i++) {
         h.find[i] = xd_finder_open(patterns[i], 0);

@@ -21,7 +21,7 @@ struct xd_tags {
     uint32_t   *end[RUNS];
     /* [len + 1]: for each index, the number of the scan that reached the index, or 0. */
     uint32_t   *scan;
-    uint32_t   *ends;                   /* [len + 2]: end of the tag of each scan */
+    uint32_t   *ends; /* [len + 2]: end of the tag of each scan */
     uint32_t    scans;
 };
 
@@ -48,8 +48,9 @@ xd_tags *xd_tags_open(const char *s, size_t len)
         free(all);
         return NULL;
     }
-    *t = (xd_tags){ .s = s, .len = len, .scan = all + RUNS * (len + 2),
-                    .ends = all + (RUNS + 1) * (len + 2) };
+    *t = (xd_tags){
+        .s = s, .len = len, .scan = all + RUNS * (len + 2), .ends = all + (RUNS + 1) * (len + 2)
+    };
     for (int r = 0; r < RUNS; r++) {
         t->end[r] = all + (size_t)r * (len + 2);
         t->end[r][len] = (uint32_t)len;
@@ -114,8 +115,8 @@ static size_t behind_value(const xd_tags *t, size_t name)
 size_t xd_tags_attribute(const xd_tags *t, size_t at)
 {
     size_t took;
-    int    apart = at && (strchr("'\"/", t->s[at - 1]) ? t->s[at - 1] != 0
-                                                       : run(t, BLANK, at - 1) >= at);
+    int    apart = at &&
+                   (strchr("'\"/", t->s[at - 1]) ? t->s[at - 1] != 0 : run(t, BLANK, at - 1) >= at);
     if (!apart || at >= t->len || t->s[at] == '>' || run(t, GAP, at) > at)
         return at;
     xd_utf8_get(t->s + at, t->len - at, &took);

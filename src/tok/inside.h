@@ -27,18 +27,25 @@
  * regular expression exceeded its match limit. */
 enum { XD_FAILED_MEMORY = 1, XD_FAILED_ENDLESS = 2 };
 
-typedef struct xd_bytes_buf { char *p; size_t len, cap; int failed; } xd_bytes_buf;
+typedef struct xd_bytes_buf {
+    char  *p;
+    size_t len, cap;
+    int    failed;
+} xd_bytes_buf;
 /* appends bytes; sets `failed` if out of memory */
 void xd_bytes_add(xd_bytes_buf *b, const void *p, size_t n);
 void xd_bytes_free(xd_bytes_buf *b);
-typedef struct xd_slice { const char *p; size_t len; } xd_slice;        /* a text, borrowed */
+typedef struct xd_slice {
+    const char *p;
+    size_t      len;
+} xd_slice; /* a text, borrowed */
 
 /* ---- UTF-8 -------------------------------------------------------------------------------- */
 
 /* Returns the code point of the UTF-8 character at s[0..len), len > 0, and sets *took to the
  * character's length in bytes. If the byte at s is invalid, returns -1 and sets *took to 1. */
 int32_t xd_utf8_get(const char *s, size_t len, size_t *took);
-size_t  xd_utf8_len(const char *s);             /* length in bytes of the valid character at s */
+size_t  xd_utf8_len(const char *s); /* length in bytes of the valid character at s */
 /* Returns the code point of the UTF-8 character that ends before s[at], where `at` must be above 0.
  * Sets *from to the offset of the character's first byte. */
 int32_t xd_utf8_before(const char *s, size_t at, size_t *from);
@@ -52,13 +59,16 @@ typedef struct xd_range { int32_t from, to; } xd_range;
 /* Returns 1 if code point c is in one of n sorted ranges. */
 int xd_in_ranges(const xd_range *r, size_t n, int32_t c);
 
-typedef struct xd_codes { int32_t *p; size_t n; } xd_codes;     /* code points; p is malloc'ed */
-int  xd_codes_read(xd_codes *c, const char *s, size_t len);     /* reads UTF-8; 0: out of memory */
+typedef struct xd_codes {
+    int32_t *p;
+    size_t   n;
+} xd_codes;                                                /* code points; p is malloc'ed */
+int xd_codes_read(xd_codes *c, const char *s, size_t len); /* reads UTF-8; 0: out of memory */
 /* Normalizes code points to NFD or NFC of Unicode 9 or, for XD_NFC_TODAY, to NFC of the Unicode
  * version that utf8proc has. Returns 0 if out of memory. */
 enum { XD_NFD, XD_NFC, XD_NFC_TODAY };
 int  xd_codes_canonical(xd_codes *c, int form);
-void xd_lower(int32_t c, xd_bytes_buf *out);                    /* appends the lower case of c */
+void xd_lower(int32_t c, xd_bytes_buf *out); /* appends the lower case of c */
 
 /* ---- cleaning of prompts, as in diffusers (caption.c) ---------------------------------------- */
 
@@ -69,18 +79,18 @@ void xd_lower(int32_t c, xd_bytes_buf *out);                    /* appends the l
 #define XD_LETTERS   "\\p{L}\\p{N}_"
 #define XD_DIGIT  "\\p{Nd}"
 
-enum { XD_FIND_BYTES = 1 };             /* a pattern matches bytes, not UTF-8 characters */
+enum { XD_FIND_BYTES = 1 }; /* a pattern matches bytes, not UTF-8 characters */
 typedef struct xd_finder xd_finder;
-xd_finder *xd_finder_open(const char *pattern, int flags);      /* returns NULL if out of memory */
+xd_finder *xd_finder_open(const char *pattern, int flags); /* returns NULL if out of memory */
 void       xd_finder_close(xd_finder *f);
 /* Searches a text for a pattern, from s[at] on or, if `here` is 1, only at s[at]. If the pattern is
  * found, returns 1. Writes the bounds of the match to span[0] and span[1], and the bounds of the
  * groups in the match to the next elements of span. */
-int        xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t at, int here,
-                          size_t *span, int groups);
+int xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t at, int here, size_t *span,
+                   int groups);
 /* In a text, replaces all matches of a pattern by the string `by`; "$1" in this string stands for
  * the first group of the match. */
-void       xd_replace(xd_bytes_buf *text, const char *pattern, const char *by, int flags);
+void xd_replace(xd_bytes_buf *text, const char *pattern, const char *by, int flags);
 
 /* Appends the characters of an HTML entity. `name` is the entity's name without "&" and ";". If
  * `no_semicolon` is 1, accepts only entities that are valid without ";". Returns 0 if the entity is
@@ -89,45 +99,48 @@ int     xd_entity_put(const char *name, size_t n, int no_semicolon, xd_bytes_buf
 /* Parses a numeric HTML entity "&#...", and writes its number to *v. Returns the length of the
  * entity in bytes, or 0 if the text does not begin with such an entity. */
 size_t  xd_entity_number(const char *s, size_t len, int64_t *v);
-int32_t xd_entity_code(int64_t v);              /* code point of a numeric entity */
-int32_t xd_windows_code(int byte);              /* code point of a byte in Windows-1252 */
+int32_t xd_entity_code(int64_t v); /* code point of a numeric entity */
+int32_t xd_windows_code(int byte); /* code point of a byte in Windows-1252 */
 /* Replaces HTML entities as Python's html.unescape does. */
 void    xd_unescape(const char *s, size_t len, xd_bytes_buf *out);
 /* Replaces HTML entities as ftfy's unescape_html does. */
 void    xd_unescape_whole(const char *s, size_t len, xd_bytes_buf *out);
 void    xd_unescape_twice(xd_bytes_buf *text);
 
-void    xd_fix_charset(xd_bytes_buf *text);     /* repairs mojibake as ftfy does */
+void                   xd_fix_charset(xd_bytes_buf *text); /* repairs mojibake as ftfy does */
 /* Replaces C1 control characters by those of Windows-1252. Returns 1 if the text had any. */
-int     xd_fix_controls(xd_bytes_buf *text);
-void    xd_fix_text(xd_bytes_buf *text);        /* repairs a text like ftfy.fix_text */
+int                    xd_fix_controls(xd_bytes_buf *text);
+void                   xd_fix_text(xd_bytes_buf *text); /* repairs a text like ftfy.fix_text */
 /* A parser of HTML start tags in a text. xd_tags_open borrows the text; it returns NULL if out of
  * memory. */
 typedef struct xd_tags xd_tags;
-xd_tags *xd_tags_open(const char *s, size_t len);
-void    xd_tags_close(xd_tags *t);
+xd_tags               *xd_tags_open(const char *s, size_t len);
+void                   xd_tags_close(xd_tags *t);
 /* Returns the end of the attributes of the start tag whose "<" is at `at`. If a byte before that
  * end cannot be part of the attributes, returns the byte's offset. */
-size_t  xd_tags_scan(xd_tags *t, size_t at);
+size_t                 xd_tags_scan(xd_tags *t, size_t at);
 /* xd_tags_name returns the end of the tag name at s[at], xd_tags_attribute the end of the attribute
  * at s[at]. If there is no name or attribute, both functions return `at`. */
-size_t  xd_tags_name(const xd_tags *t, size_t at, size_t *behind);
-size_t  xd_tags_attribute(const xd_tags *t, size_t at);
+size_t                 xd_tags_name(const xd_tags *t, size_t at, size_t *behind);
+size_t                 xd_tags_attribute(const xd_tags *t, size_t at);
 /* replaces HTML by the text that BeautifulSoup(html, "html.parser").text returns */
-void    xd_html_text(xd_bytes_buf *text);
+void                   xd_html_text(xd_bytes_buf *text);
 
 /* xd_caption_read and xd_caption_end are the first and the last step of the xd_caption functions.
  * xd_caption_read appends `text` to a buffer as valid UTF-8. xd_caption_end returns the buffer as a
  * string, or NULL if out of memory. */
-void    xd_caption_read(const char *text, xd_bytes_buf *out);
-char   *xd_caption_end(xd_bytes_buf *text);
+void  xd_caption_read(const char *text, xd_bytes_buf *out);
+char *xd_caption_end(xd_bytes_buf *text);
 
 /* ---- JSON without a tree -------------------------------------------------------------------- */
 
 /* A JSON text that is being read, and the offset `at` of the next byte to read. */
-typedef struct xd_skim { const char *p; size_t len, at; } xd_skim;
-typedef struct xd_skimmed {             /* the parts of a tokenizer.json */
-    xd_bytes_buf rest;                  /* the JSON text; vocab is replaced by {}, merges by [] */
+typedef struct xd_skim {
+    const char *p;
+    size_t      len, at;
+} xd_skim;
+typedef struct xd_skimmed { /* the parts of a tokenizer.json */
+    xd_bytes_buf rest;      /* the JSON text; vocab is replaced by {}, merges by [] */
     /* JSON texts of model.vocab (an object) and of model.merges; NULL: absent. */
     xd_slice     vocab, merges;
 } xd_skimmed;
@@ -141,16 +154,16 @@ int       xd_skim_is(xd_skim *k, char c);
 /* Reads a JSON string. *out points into the text; if the string has escapes, *out points into *buf
  * and is valid until the next call. */
 int       xd_skim_string(xd_skim *k, xd_bytes_buf *buf, xd_slice *out);
-int       xd_skim_id(xd_skim *k, int64_t *id);          /* reads an integer, clamped to int64_t */
+int       xd_skim_id(xd_skim *k, int64_t *id); /* reads an integer, clamped to int64_t */
 xd_status xd_skim_broken(const xd_skim *k, const char *what, const char *part, xd_err *e);
 
 /* ---- a SentencePiece vocabulary -------------------------------------------------------------- */
 
 enum { XD_PIECE_NORMAL = 1, XD_PIECE_UNKNOWN, XD_PIECE_CONTROL, XD_PIECE_USER };
-enum { XD_PIECE_MAX = 1024 };           /* max bytes of a piece; longer ones are refused */
+enum { XD_PIECE_MAX = 1024 }; /* max bytes of a piece; longer ones are refused */
 
 typedef struct xd_piece {
-    size_t at, len;                     /* offset of the piece in xd_vocab.text; length in bytes */
+    size_t at, len; /* offset of the piece in xd_vocab.text; length in bytes */
     double score;
     int    type;
 } xd_piece;
@@ -159,7 +172,7 @@ typedef struct xd_vocab {
     xd_piece    *p;
     int          n, cap;
     xd_bytes_buf text;
-    xd_bytes_buf map;                   /* the precompiled character map; may be empty */
+    xd_bytes_buf map; /* the precompiled character map; may be empty */
 } xd_vocab;
 
 /* Read a SentencePiece vocabulary from a serialized ModelProto or a tokenizer.json. `what` is the
@@ -195,27 +208,34 @@ typedef struct xd_added {
     /* The text for which the tokenizer searches; if f.normalized is set, this text is
      * normalized. */
     char          *text;
-    char          *name;                /* the token's text in the tokenizer file */
+    char          *name; /* the token's text in the tokenizer file */
     size_t         len;
     int32_t        id;
     xd_added_flags f;
 } xd_added;
 
-typedef struct xd_ids { int32_t *p; int64_t n, cap; int failed; } xd_ids;
+typedef struct xd_ids {
+    int32_t *p;
+    int64_t  n, cap;
+    int      failed;
+} xd_ids;
 void xd_ids_add(xd_ids *o, int32_t id);
 
 /* ---- pieces without scores ------------------------------------------------------------------ */
 
-enum { XD_PIECES_MAX = 1 << 24 };       /* upper limit of the ids in a vocabulary */
+enum { XD_PIECES_MAX = 1 << 24 }; /* upper limit of the ids in a vocabulary */
 
-typedef struct xd_piece_id { size_t at, len; int32_t id; } xd_piece_id;
+typedef struct xd_piece_id {
+    size_t  at, len;
+    int32_t id;
+} xd_piece_id;
 
 typedef struct xd_pieces {
     xd_piece_id *p;
-    int          n, top;                /* number of pieces; all ids are below `top` */
-    size_t       longest;               /* length in bytes of the longest piece */
-    int32_t     *slot;                  /* hash table of indices of pieces; -1: empty slot */
-    size_t       slots;                 /* number of slots of the hash table, a power of two */
+    int          n, top;  /* number of pieces; all ids are below `top` */
+    size_t       longest; /* length in bytes of the longest piece */
+    int32_t     *slot;    /* hash table of indices of pieces; -1: empty slot */
+    size_t       slots;   /* number of slots of the hash table, a power of two */
     xd_bytes_buf text;
 } xd_pieces;
 
@@ -230,50 +250,50 @@ xd_status xd_pieces_lines(xd_pieces *v, const char *s, size_t len, const char *w
 /* Returns the id of a piece, or -1 if there is no such piece. */
 int32_t   xd_pieces_find(const xd_pieces *v, const char *s, size_t len);
 void      xd_pieces_free(xd_pieces *v);
-size_t    xd_table_size(int n);         /* returns the number of hash table slots for n entries */
+size_t    xd_table_size(int n); /* returns the number of hash table slots for n entries */
 size_t    xd_text_hash(const char *s, size_t len);
 
 /* ---- byte pair encoding --------------------------------------------------------------------- */
 
 typedef struct xd_bpe xd_bpe;
 typedef struct xd_bpe_files { /* files of a BPE tokenizer; the names are for error messages */
-    const xd_json *vocab;               /* vocabulary as a JSON object {piece: id} */
-    const char    *vocab_name;
-    const char    *merges;              /* content of merges.txt; NULL: use `list` */
-    size_t         len;
-    const xd_json *list;
-    const char    *merges_name;
+    const xd_json  *vocab;    /* vocabulary as a JSON object {piece: id} */
+    const char     *vocab_name;
+    const char     *merges; /* content of merges.txt; NULL: use `list` */
+    size_t          len;
+    const xd_json  *list;
+    const char     *merges_name;
     /* JSON texts of vocabulary and merges, which replace `vocab` and `list`. */
-    xd_slice       bytes, pairs;
+    xd_slice        bytes, pairs;
     /* If `pieces` is not NULL, all fields above are ignored: every split of one of these pieces
      * into two others is a merge (SentencePiece BPE). */
     const xd_vocab *pieces;
 } xd_bpe_files;
 /* The opened tokenizer keeps no reference to the content of the files. */
-xd_status xd_bpe_open(xd_bpe **b, const xd_bpe_files *f, xd_err *e);
-void      xd_bpe_close(xd_bpe *b);
+xd_status        xd_bpe_open(xd_bpe **b, const xd_bpe_files *f, xd_err *e);
+void             xd_bpe_close(xd_bpe *b);
 /* Makes s the unknown piece, which represents bytes without a piece. Refuses a vocabulary that has
  * neither s nor a piece for every byte. */
-xd_status xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e);
+xd_status        xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_err *e);
 const xd_pieces *xd_bpe_pieces(const xd_bpe *b);
 /* Appends the ids of one word of CLIP's tokenizer. */
-void      xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out);
+void             xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out);
 /* Merges neighbouring ids of n ids by BPE, and appends the resulting ids. */
-void      xd_bpe_merge(const xd_bpe *b, const int32_t *ids, size_t n, xd_ids *out);
+void             xd_bpe_merge(const xd_bpe *b, const int32_t *ids, size_t n, xd_ids *out);
 /* Writes, as UTF-8, the character by which byte-level BPE (GPT-2) represents a byte. Returns the
  * length of the character in bytes. */
-size_t    xd_byte_letter(int byte, char out[2]);
+size_t           xd_byte_letter(int byte, char out[2]);
 
 /* ---- CLIP's tokenizer ----------------------------------------------------------------------- */
 
 typedef struct xd_clip xd_clip;
-xd_status xd_clip_open(xd_clip **c, const xd_bpe_files *f, xd_err *e);
-void      xd_clip_close(xd_clip *c);
-xd_bpe   *xd_clip_bpe(const xd_clip *c);
+xd_status              xd_clip_open(xd_clip **c, const xd_bpe_files *f, xd_err *e);
+void                   xd_clip_close(xd_clip *c);
+xd_bpe                *xd_clip_bpe(const xd_clip *c);
 /* Appends the normalized form of a text, which must be valid UTF-8. */
-void      xd_clip_normalize(const char *s, size_t len, xd_bytes_buf *out);
+void                   xd_clip_normalize(const char *s, size_t len, xd_bytes_buf *out);
 /* Appends the token ids of a text that is already normalized. */
-void      xd_clip_words(const xd_clip *c, const char *s, size_t len, xd_ids *out);
+void                   xd_clip_words(const xd_clip *c, const char *s, size_t len, xd_ids *out);
 
 /* ---- patterns ------------------------------------------------------------------------------- */
 
@@ -287,18 +307,28 @@ void      xd_pattern_close(xd_pattern *p);
 /* How a text is split at a match; the values are the behaviors of Split in the tokenizers
  * library. */
 typedef enum xd_split_how {
-    XD_SPLIT_ISOLATED, XD_SPLIT_REMOVED, XD_SPLIT_WITH_PREVIOUS, XD_SPLIT_WITH_NEXT,
+    XD_SPLIT_ISOLATED,
+    XD_SPLIT_REMOVED,
+    XD_SPLIT_WITH_PREVIOUS,
+    XD_SPLIT_WITH_NEXT,
     XD_SPLIT_CONTIGUOUS
 } xd_split_how;
-typedef struct xd_text_cut { size_t from, to; int match; } xd_text_cut;
-typedef struct xd_cuts { xd_text_cut *p; size_t n, cap; int failed; } xd_cuts;
+typedef struct xd_text_cut {
+    size_t from, to;
+    int    match;
+} xd_text_cut;
+typedef struct xd_cuts {
+    xd_text_cut *p;
+    size_t       n, cap;
+    int          failed;
+} xd_cuts;
 /* Splits a text, which must be valid UTF-8, into the matches of the pattern and the parts between
  * matches. The caller frees c->p. */
-void      xd_pattern_cut(const xd_pattern *p, const char *s, size_t len, xd_cuts *c);
+void xd_pattern_cut(const xd_pattern *p, const char *s, size_t len, xd_cuts *c);
 /* Removes parts of a split text, or merges parts with their neighbours, according to `how`. If
  * `invert` is 1, the kinds of parts are exchanged: matches are treated as the text between matches,
  * and the text between matches is treated as matches. */
-void      xd_cuts_merge(xd_cuts *c, xd_split_how how, int invert);
+void xd_cuts_merge(xd_cuts *c, xd_split_how how, int invert);
 
 /* ---- tokenizers of language models ---------------------------------------------------------- */
 
@@ -310,22 +340,22 @@ typedef struct xd_lm_files {
      * and the default rules of the tokenizer class are used */
     const xd_json *rules;
     xd_lm_class    named;
-    const char    *unknown;             /* unk_token that the tokenizer class has by default */
+    const char    *unknown; /* unk_token that the tokenizer class has by default */
 } xd_lm_files;
 /* The opened tokenizer keeps no reference to the content of the files. */
-xd_status xd_lm_open(xd_lm **l, const xd_lm_files *f, xd_err *e);
-void      xd_lm_close(xd_lm *l);
+xd_status        xd_lm_open(xd_lm **l, const xd_lm_files *f, xd_err *e);
+void             xd_lm_close(xd_lm *l);
 const xd_pieces *xd_lm_pieces(const xd_lm *l);
 /* Appends the normalized form of a text, which must be valid UTF-8. */
-void      xd_lm_normalize(const xd_lm *l, const char *s, size_t len, xd_bytes_buf *out);
+void             xd_lm_normalize(const xd_lm *l, const char *s, size_t len, xd_bytes_buf *out);
 /* Appends the token ids of a text that is already normalized. */
-void      xd_lm_words(const xd_lm *l, const char *s, size_t len, xd_ids *out);
+void             xd_lm_words(const xd_lm *l, const char *s, size_t len, xd_ids *out);
 
 /* ---- BERT's tokenizer ----------------------------------------------------------------------- */
 
 typedef struct xd_bert_rules {
-    int         clean;                  /* 1: control characters are removed */
-    int         split_chinese;          /* 1: each Chinese character becomes a word */
+    int         clean;         /* 1: control characters are removed */
+    int         split_chinese; /* 1: each Chinese character becomes a word */
     /* strip 1: accents are removed. lower 1: the text is converted to lower case. */
     int         strip, lower;
     /* Prefix of pieces that do not begin a word ("##"); borrowed. */
@@ -338,28 +368,28 @@ xd_status xd_bert_rules_of_json(xd_bert_rules *r, const xd_json *tj, const char 
 
 typedef struct xd_bert xd_bert;
 typedef struct xd_bert_files {
-    const char    *lines;               /* content of vocab.txt; NULL: the vocabulary is `vocab` */
+    const char    *lines; /* content of vocab.txt; NULL: the vocabulary is `vocab` */
     size_t         len;
-    const xd_json *vocab;               /* vocabulary as a JSON object {piece: id} */
-    const char    *name;                /* name of the file in error messages */
+    const xd_json *vocab; /* vocabulary as a JSON object {piece: id} */
+    const char    *name;  /* name of the file in error messages */
     xd_bert_rules  rules;
 } xd_bert_files;
 /* The opened tokenizer keeps no reference to the content of the files. */
-xd_status xd_bert_open(xd_bert **b, const xd_bert_files *f, xd_err *e);
-void      xd_bert_unknown(xd_bert *b, int32_t id);      /* sets the id that unknown words get */
-void      xd_bert_close(xd_bert *b);
+xd_status        xd_bert_open(xd_bert **b, const xd_bert_files *f, xd_err *e);
+void             xd_bert_unknown(xd_bert *b, int32_t id); /* sets the id that unknown words get */
+void             xd_bert_close(xd_bert *b);
 const xd_pieces *xd_bert_pieces(const xd_bert *b);
 /* Appends the normalized form of a text, which must be valid UTF-8. */
-void      xd_bert_normalize(const xd_bert *b, const char *s, size_t len, xd_bytes_buf *out);
+void             xd_bert_normalize(const xd_bert *b, const char *s, size_t len, xd_bytes_buf *out);
 /* Appends the token ids of a text that is already normalized. */
-void      xd_bert_words(const xd_bert *b, const char *s, size_t len, xd_ids *out);
+void             xd_bert_words(const xd_bert *b, const char *s, size_t len, xd_ids *out);
 
 /* ---- a tokenizer ----------------------------------------------------------------------------- */
 
 struct xd_tok {
-    xd_clip    *clip;                   /* CLIP's tokenizer, or NULL */
-    xd_bert    *bert;                   /* BERT's tokenizer, or NULL */
-    xd_lm      *lm;                     /* a language model's tokenizer, or NULL */
+    xd_clip    *clip; /* CLIP's tokenizer, or NULL */
+    xd_bert    *bert; /* BERT's tokenizer, or NULL */
+    xd_lm      *lm;   /* a language model's tokenizer, or NULL */
     /* Only T5's tokenizer uses the six fields from `v` to `longest`. */
     xd_vocab    v;
     xd_charsmap map;
@@ -369,27 +399,27 @@ struct xd_tok {
     size_t      longest;
     xd_added   *added;
     int         nadded, capadded;
-    int32_t    *slot;                   /* hash table of added tokens by name; -1: empty slot */
-    size_t      slots;                  /* number of slots of the hash table, a power of two */
+    int32_t    *slot;  /* hash table of added tokens by name; -1: empty slot */
+    size_t      slots; /* number of slots of the hash table, a power of two */
     /* Indices of the added tokens, sorted by the tokens' texts: order[0] has the tokens that are
      * searched in raw text, order[1] the tokens that are searched in normalized text. */
     int32_t    *order[2];
     int         norder[2];
-    int32_t     begin, end, pad;        /* ids of bos, eos and pad; -1: none */
+    int32_t     begin, end, pad; /* ids of bos, eos and pad; -1: none */
     /* Ids of the special tokens that are put before a text (head) and after a text (tail). */
     xd_ids      head, tail;
-    int         pad_left;               /* 1: padding is before the text */
-    int32_t     next;                   /* id for the next token that is not in the vocabulary */
-    int64_t     max;                    /* maximum number of ids (model_max_length); 0: none */
-    int         cut_left;               /* 1: truncation drops the beginning of the text */
+    int         pad_left; /* 1: padding is before the text */
+    int32_t     next;     /* id for the next token that is not in the vocabulary */
+    int64_t     max;      /* maximum number of ids (model_max_length); 0: none */
+    int         cut_left; /* 1: truncation drops the beginning of the text */
 };
 
 /* Returns the id of the piece s in the vocabulary, not counting added tokens, or -1 if the
  * vocabulary does not have the piece. */
-int32_t   xd_tok_find(const xd_tok *t, const char *s, size_t len);
+int32_t xd_tok_find(const xd_tok *t, const char *s, size_t len);
 /* Appends the normalized form of a text. The text must be valid UTF-8; the normalized form may
  * contain invalid UTF-8. */
-void      xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *out);
+void    xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *out);
 
 /* Makes `s` an added token, unless it already is one. The token's id is that of the piece `s` in
  * the vocabulary or, if there is no such piece, the next free id. */
@@ -405,29 +435,33 @@ xd_status xd_added_sort(xd_tok *t, xd_err *e);
 int       xd_json_flag(const xd_json *o, const char *key, int otherwise);
 typedef struct xd_lm_json xd_lm_json;
 typedef enum xd_tok_kind {
-    XD_TOK_T5, XD_TOK_CLIP, XD_TOK_BERT, XD_TOK_LM, XD_TOK_KINDS
+    XD_TOK_T5,
+    XD_TOK_CLIP,
+    XD_TOK_BERT,
+    XD_TOK_LM,
+    XD_TOK_KINDS
 } xd_tok_kind;
 /* The parsed files of a tokenizer's directory that may declare special tokens: cfg
  * (tokenizer_config.json), map (special_tokens_map.json), old (added_tokens.json), tj
  * (tokenizer.json). Each of the four pointers may be NULL. */
 typedef struct xd_special_files {
-    const xd_json *cfg, *map, *old, *tj;
-    int            spiece;              /* 1: a T5 tokenizer with a file spiece.model */
+    const xd_json    *cfg, *map, *old, *tj;
+    int               spiece; /* 1: a T5 tokenizer with a file spiece.model */
     /* 1: a BERT tokenizer from tokenizer.json, which lists all its special tokens, so that no
      * default tokens are added. */
-    int            named_only;
-    xd_lm_class    named;               /* tokenizer class of a language model */
-    const xd_lm_json *json;             /* tokenizer.json of a language model, or NULL */
-    xd_tok_kind    kind;
+    int               named_only;
+    xd_lm_class       named; /* tokenizer class of a language model */
+    const xd_lm_json *json;  /* tokenizer.json of a language model, or NULL */
+    xd_tok_kind       kind;
 } xd_special_files;
 xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e);
 
 /* The tokenizer.json of a language model, whose large vocabulary is not parsed into a JSON tree. */
 struct xd_lm_json {
-    char      *text;                    /* content of the file, owned by this struct */
+    char      *text; /* content of the file, owned by this struct */
     size_t     len;
     xd_skimmed skim;
-    xd_json   *rules;                   /* the parsed JSON document without vocab and merges */
+    xd_json   *rules; /* the parsed JSON document without vocab and merges */
 };
 /* Max bytes of a vocabulary file; the largest known files have 2^25 bytes. */
 enum { XD_TOK_FILE_MAX = 1 << 28 };
@@ -450,13 +484,13 @@ xd_status xd_lm_read(xd_tok *t, const xd_lm_files *b, const xd_special_files *f,
 /* Returns the text of the special token with this key ("eos_token"). If the files do not have the
  * key, returns the default of the tokenizer's class. Returns NULL if there is no such token. */
 const char *xd_special_name(const xd_special_files *f, const char *key);
-int       xd_special_extra_ids(const xd_json *cfg); /* returns the number of T5's sentinel tokens */
+int xd_special_extra_ids(const xd_json *cfg); /* returns the number of T5's sentinel tokens */
 /* Finds the next added token at or after s[at]. Returns the index of the added token, or -1 if
  * there is no added token. *begin and *end are the bounds of the token, including the white space
  * that the token strips. *begin is at least `from`. If `normalized` is 1, searches only for tokens
  * of normalized text; if 0, only for tokens of raw text. */
-int       xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, size_t at,
-                        size_t from, size_t *begin, size_t *end);
+int xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, size_t at,
+                  size_t from, size_t *begin, size_t *end);
 
 /* Appends the token ids of one word, which must be valid UTF-8. */
 void xd_unigram(const xd_tok *t, const char *s, size_t len, xd_ids *out);

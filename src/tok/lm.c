@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 16 };                    /* max number of normalizers, and of pre-tokenizers */
+enum { STEPS = 16 }; /* max number of normalizers, and of pre-tokenizers */
 
 typedef enum norm_kind { NORM_NFC, NORM_NFD, NORM_REPLACE, NORM_PREPEND } norm_kind;
 typedef struct norm {
     norm_kind   kind;
-    xd_pattern *from;                   /* what NORM_REPLACE replaces */
+    xd_pattern *from; /* what NORM_REPLACE replaces */
     /* Text that a normalizer inserts (NORM_REPLACE, NORM_PREPEND). */
     char       *text;
 } norm;
@@ -35,8 +35,8 @@ struct xd_lm {
     int     nnorm, nstep;
     /* 1: byte-level; each character of a piece represents a byte. */
     int     bytes;
-    int     whole;                      /* 1: if a word equals a piece, it is not segmented */
-    int     fallback, fuse;             /* options byte_fallback and fuse_unk of the model */
+    int     whole;          /* 1: if a word equals a piece, it is not segmented */
+    int     fallback, fuse; /* options byte_fallback and fuse_unk of the model */
     /* Ids of the bytes' pieces, and of the unknown piece; -1: none. */
     int32_t byte[256], unknown;
 };
@@ -48,7 +48,11 @@ static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\
 static const char qwen[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
                            "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
-typedef struct rules { xd_lm *l; const char *what; xd_err *e; } rules;
+typedef struct rules {
+    xd_lm      *l;
+    const char *what;
+    xd_err     *e;
+} rules;
 
 static const char *type_of(const xd_json *j)
 {
@@ -64,7 +68,7 @@ static xd_status not_known(const rules *r, const char *part, const char *type)
 static xd_status add_norm(const rules *r, norm_kind kind, const char *from, const char *text)
 {
     xd_lm *l = r->l;
-    norm   n = {.kind = kind};
+    norm   n = { .kind = kind };
     if (l->nnorm == STEPS)
         return xd_fail(r->e, XD_EUNSUPPORTED, "%s has more than %d normalizers", r->what, STEPS);
     if (text && !(n.text = strdup(text)))
@@ -108,11 +112,10 @@ static xd_status add_step(const rules *r, const char *regex, const char *text, x
                           int invert)
 {
     xd_lm    *l = r->l;
-    step      n = {.how = how, .invert = invert};
+    step      n = { .how = how, .invert = invert };
     xd_status s = XD_OK;
     if (l->nstep == STEPS)
-        return xd_fail(r->e, XD_EUNSUPPORTED, "%s has more than %d pre-tokenizers", r->what,
-                       STEPS);
+        return xd_fail(r->e, XD_EUNSUPPORTED, "%s has more than %d pre-tokenizers", r->what, STEPS);
     if (regex || text)
         s = xd_pattern_open(&n.at, regex, text, r->what, r->e);
     if (s == XD_OK)
@@ -122,12 +125,12 @@ static xd_status add_step(const rules *r, const char *regex, const char *text, x
 
 static xd_status read_split(const rules *r, const xd_json *j)
 {
-    static const char *const behaviors[] = {"Isolated", "Removed", "MergedWithPrevious",
-                                            "MergedWithNext", "Contiguous"};
-    const xd_json *pattern = xd_json_get(j, "pattern");
-    const char    *regex = xd_json_text(xd_json_get(pattern, "Regex"));
-    const char    *text = xd_json_text(xd_json_get(pattern, "String"));
-    const char    *how = xd_json_text(xd_json_get(j, "behavior"));
+    static const char *const behaviors[] = { "Isolated", "Removed", "MergedWithPrevious",
+                                             "MergedWithNext", "Contiguous" };
+    const xd_json           *pattern = xd_json_get(j, "pattern");
+    const char              *regex = xd_json_text(xd_json_get(pattern, "Regex"));
+    const char              *text = xd_json_text(xd_json_get(pattern, "String"));
+    const char              *how = xd_json_text(xd_json_get(j, "behavior"));
     for (int i = 0; how && (regex || text) && i < 5; i++)
         if (!strcmp(how, behaviors[i]))
             return add_step(r, regex, regex ? NULL : text, (xd_split_how)i,
@@ -152,7 +155,7 @@ static xd_status read_steps(const rules *r, const xd_json *j)
     const xd_json *many = xd_json_get(j, "pretokenizers");
     if (xd_json_null(j))
         return XD_OK;
-    if (r->l->bytes)                    /* ByteLevel must be the last pre-tokenizer */
+    if (r->l->bytes) /* ByteLevel must be the last pre-tokenizer */
         return not_known(r, "pre_tokenizer after ByteLevel,", type);
     if (!strcmp(type, "Split"))
         return read_split(r, j);
@@ -176,9 +179,9 @@ static int is_nothing(const xd_json *j)
 /* Reads the options in the member "model" of a tokenizer.json, and the id of the unknown piece. */
 static xd_status read_model(const rules *r, const xd_json *model, const char *unknown)
 {
-    static const char *const absent[] = {"dropout", "continuing_subword_prefix",
-                                         "end_of_word_suffix"};
-    xd_lm *l = r->l;
+    static const char *const absent[] = { "dropout", "continuing_subword_prefix",
+                                          "end_of_word_suffix" };
+    xd_lm                   *l = r->l;
     for (int i = 0; i < 3; i++)
         if (!is_nothing(xd_json_get(model, absent[i])))
             return not_known(r, "model with", absent[i]);
@@ -220,7 +223,7 @@ static xd_status rules_of_class(const rules *r, xd_lm_class named)
 xd_status xd_lm_open(xd_lm **out, const xd_lm_files *f, xd_err *e)
 {
     xd_lm    *l = calloc(1, sizeof *l);
-    rules     r = {l, f->bpe.vocab_name, e};
+    rules     r = { l, f->bpe.vocab_name, e };
     xd_status s = l ? xd_bpe_open(&l->bpe, &f->bpe, e)
                     : xd_fail(e, XD_ENOMEM, "no memory for a tokenizer");
     *out = NULL;
@@ -276,9 +279,10 @@ static void apply_canonical(int composed, const char *s, size_t len, xd_bytes_bu
 
 static void apply_norm(const norm *n, const char *s, size_t len, xd_bytes_buf *out)
 {
-    xd_cuts c = {0};
+    xd_cuts c = { 0 };
     switch (n->kind) {
-    case NORM_NFC: case NORM_NFD: apply_canonical(n->kind == NORM_NFC, s, len, out); break;
+    case NORM_NFC:
+    case NORM_NFD: apply_canonical(n->kind == NORM_NFC, s, len, out); break;
     case NORM_PREPEND:
         if (len)
             xd_bytes_add(out, n->text, strlen(n->text));
@@ -297,10 +301,10 @@ static void apply_norm(const norm *n, const char *s, size_t len, xd_bytes_buf *o
 
 void xd_lm_normalize(const xd_lm *l, const char *s, size_t len, xd_bytes_buf *out)
 {
-    xd_bytes_buf now = {0};
+    xd_bytes_buf now = { 0 };
     xd_bytes_add(&now, s, len);
     for (int i = 0; i < l->nnorm; i++) {
-        xd_bytes_buf next = {.failed = now.failed};
+        xd_bytes_buf next = { .failed = now.failed };
         apply_norm(&l->norm[i], now.p ? now.p : "", now.len, &next);
         xd_bytes_free(&now);
         now = next;
@@ -352,7 +356,7 @@ static void add_character(const xd_lm *l, const char *s, size_t len, int *pendin
 static void encode_word(const xd_lm *l, const char *s, size_t len, xd_ids *out)
 {
     int32_t whole = l->whole && len ? whole_word(l, s, len) : -1;
-    xd_ids  ids = {0};
+    xd_ids  ids = { 0 };
     int     pending = 0;
     if (whole >= 0) {
         xd_ids_add(out, whole);
@@ -381,7 +385,7 @@ static void run_steps(const xd_lm *l, int k, const char *s, size_t len, xd_ids *
  * pre-tokenizer k. */
 static void run_spaced(const xd_lm *l, int k, const char *s, size_t len, xd_ids *out)
 {
-    xd_bytes_buf b = {0};
+    xd_bytes_buf b = { 0 };
     if (s[0] != ' ')
         xd_bytes_add(&b, " ", 1);
     xd_bytes_add(&b, s, len);
@@ -395,7 +399,7 @@ static void run_spaced(const xd_lm *l, int k, const char *s, size_t len, xd_ids 
  * the number of pre-tokenizers. */
 static void run_steps(const xd_lm *l, int k, const char *s, size_t len, xd_ids *out)
 {
-    xd_cuts c = {0};
+    xd_cuts c = { 0 };
     if (!len || out->failed)
         return;
     if (k == l->nstep) {

@@ -14,8 +14,7 @@
 
 /* ---- tokenizer.json ------------------------------------------------------------------------- */
 
-xd_status xd_lm_json_parse(xd_lm_json *j, const char *text, size_t len, const char *what,
-                           xd_err *e)
+xd_status xd_lm_json_parse(xd_lm_json *j, const char *text, size_t len, const char *what, xd_err *e)
 {
     xd_status s = xd_skim_read(&j->skim, text, len, e);
     if (s == XD_OK)
@@ -35,7 +34,7 @@ void xd_lm_json_free(xd_lm_json *j)
     xd_json_free(&j->rules);
     xd_bytes_free(&j->skim.rest);
     free(j->text);
-    *j = (xd_lm_json) {0};
+    *j = (xd_lm_json){ 0 };
 }
 
 /* Refuses CLIP's tokenizers: their pieces end in "</w>", and their early files have no
@@ -68,7 +67,7 @@ static int put_ids(xd_ids *to, const xd_json *ids, int64_t limit)
  * around a text. */
 static void wrap(xd_tok *t, const xd_ids *head, const xd_ids *tail)
 {
-    xd_ids all = {0};
+    xd_ids all = { 0 };
     for (int64_t i = 0; i < head->n; i++)
         xd_ids_add(&all, head->p[i]);
     for (int64_t i = 0; i < t->head.n; i++)
@@ -84,15 +83,15 @@ static void wrap(xd_tok *t, const xd_ids *head, const xd_ids *tail)
 static xd_status read_template(xd_tok *t, const xd_json *j, const char *what, xd_err *e)
 {
     const xd_json *known = xd_json_get(j, "special_tokens");
-    xd_ids         side[2] = {{0}, {0}};
+    xd_ids         side[2] = { { 0 }, { 0 } };
     int            behind = 0, good = 1;
     for (const xd_json *i = xd_json_first(xd_json_get(j, "single")); i && good;
          i = xd_json_next(i)) {
         const xd_json *token = xd_json_get(i, "SpecialToken");
         const char    *id = xd_json_text(xd_json_get(token, "id"));
         if (token)
-            good = id && put_ids(&side[behind], xd_json_get(xd_json_get(known, id), "ids"),
-                                 t->next);
+            good = id &&
+                   put_ids(&side[behind], xd_json_get(xd_json_get(known, id), "ids"), t->next);
         else
             good = xd_json_get(i, "Sequence") && !behind++;
     }
@@ -101,8 +100,11 @@ static xd_status read_template(xd_tok *t, const xd_json *j, const char *what, xd
         wrap(t, &side[0], &side[1]);
     free(side[0].p);
     free(side[1].p);
-    return good ? XD_OK : xd_fail(e, XD_EFORMAT, "%s: its post_processor adds tokens that it does "
-                                  "not define", what);
+    return good ? XD_OK
+                : xd_fail(e, XD_EFORMAT,
+                          "%s: its post_processor adds tokens that it does "
+                          "not define",
+                          what);
 }
 
 static xd_status read_post(xd_tok *t, const xd_json *j, const char *what, xd_err *e)
@@ -135,16 +137,16 @@ static void post_of_config(xd_tok *t, const xd_json *cfg, xd_lm_class named)
 
 /* ---- special tokens ------------------------------------------------------------------------- */
 
-static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
-                                   "cls_token", "mask_token"};
+static const char *const keys[] = { "bos_token", "eos_token", "unk_token", "sep_token",
+                                    "pad_token", "cls_token", "mask_token" };
 enum { KEYS = sizeof keys / sizeof *keys };
 
 static const char *usual(xd_lm_class named, int key)
 {
     static const char *const names[][KEYS] = {
-        [XD_LM_QWEN] = {NULL, "<|endoftext|>", "<|endoftext|>", NULL, "<|endoftext|>"},
-        [XD_LM_GEMMA] = {"<bos>", "<eos>", "<unk>", NULL, "<pad>", NULL, "<mask>"},
-        [XD_LM_OTHER] = {NULL},
+        [XD_LM_QWEN] = { NULL, "<|endoftext|>", "<|endoftext|>", NULL, "<|endoftext|>" },
+        [XD_LM_GEMMA] = { "<bos>", "<eos>", "<unk>", NULL, "<pad>", NULL, "<mask>" },
+        [XD_LM_OTHER] = { NULL },
     };
     return names[named][key];
 }
@@ -163,7 +165,10 @@ static const xd_json *named_token(const xd_special_files *f, int key, const char
 }
 
 /* One added token's id, and its entry in added_tokens_decoder or added_tokens.json. */
-typedef struct member { const xd_json *j; double id; } member;
+typedef struct member {
+    const xd_json *j;
+    double         id;
+} member;
 
 static int by_id(const void *x, const void *y)
 {
@@ -207,7 +212,7 @@ static xd_status add_members(xd_tok *t, const xd_special_files *f, xd_err *e)
     member   *m = malloc(((size_t)xd_json_size(list) + 1) * sizeof *m);
     xd_status s = m ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for added tokens");
     for (const xd_json *i = m ? xd_json_first(list) : NULL; i; i = xd_json_next(i)) {
-        m[n] = (member) {i, decoder && xd_json_key(i) ? strtod(xd_json_key(i), NULL) : 0};
+        m[n] = (member){ i, decoder && xd_json_key(i) ? strtod(xd_json_key(i), NULL) : 0 };
         if (!decoder)
             xd_json_number(i, &m[n].id);
         n += xd_json_key(i) != NULL;
@@ -216,7 +221,7 @@ static xd_status add_members(xd_tok *t, const xd_special_files *f, xd_err *e)
         qsort(m, (size_t)n, sizeof *m, by_id);
     for (int i = 0; i < n && s == XD_OK; i++) {
         const char    *name = xd_json_key(m[i].j);
-        xd_added_flags flags = {.normalized = !decoder && !is_special(f, name)};
+        xd_added_flags flags = { .normalized = !decoder && !is_special(f, name) };
         s = decoder ? xd_added_json(t, m[i].j, 0, e) : xd_added_add(t, name, flags, e);
     }
     free(m);
@@ -234,7 +239,7 @@ static xd_status add_pieces(xd_tok *t, const xd_vocab *v, xd_err *e)
             continue;
         memcpy(name, v->text.p + p->at, p->len);
         name[p->len] = 0;
-        s = xd_added_add(t, name, (xd_added_flags) {0}, e);
+        s = xd_added_add(t, name, (xd_added_flags){ 0 }, e);
     }
     return s;
 }
@@ -257,7 +262,7 @@ static xd_status add_special(xd_tok *t, const xd_special_files *f, const xd_voca
     for (int i = 0; i < KEYS && s == XD_OK; i++) {
         const xd_json *j = named_token(f, i, &text);
         if (text)
-            s = j ? xd_added_json(t, j, 1, e) : xd_added_add(t, text, (xd_added_flags) {0}, e);
+            s = j ? xd_added_json(t, j, 1, e) : xd_added_add(t, text, (xd_added_flags){ 0 }, e);
     }
     if (s == XD_OK)
         s = add_pieces(t, pieces, e);
@@ -325,7 +330,7 @@ typedef xd_status open_files(xd_tok **t, const char *one, const char *two, xd_sp
 static xd_status open_json(xd_tok **t, const char *path, const char *two, xd_special_files *f,
                            xd_err *e)
 {
-    xd_lm_json own = {0};
+    xd_lm_json own = { 0 };
     xd_status  s = f->json ? XD_OK : xd_lm_json_read(&own, path, e);
     (void)two;
     if (s == XD_OK)
@@ -337,15 +342,17 @@ static xd_status open_json(xd_tok **t, const char *path, const char *two, xd_spe
 static xd_status open_two(xd_tok **t, const char *vocab, const char *merges, xd_special_files *f,
                           xd_err *e)
 {
-    xd_lm_files from = {.bpe = {.vocab_name = vocab, .merges_name = merges}};
-    char       *text[2] = {NULL, NULL};
+    xd_lm_files from = { .bpe = { .vocab_name = vocab, .merges_name = merges } };
+    char       *text[2] = { NULL, NULL };
     size_t      len = 0;
     if (f->named == XD_LM_GEMMA)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s is for a GemmaTokenizer, which also needs "
-                       "tokenizer.json or tokenizer.model in its folder", vocab);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s is for a GemmaTokenizer, which also needs "
+                       "tokenizer.json or tokenizer.model in its folder",
+                       vocab);
     f->named = XD_LM_QWEN;
     xd_status s = xd_file_read(vocab, XD_TOK_FILE_MAX, &text[0], &len, e);
-    from.bpe.bytes = (xd_slice) {text[0], len};
+    from.bpe.bytes = (xd_slice){ text[0], len };
     if (s == XD_OK)
         s = xd_file_read(merges, XD_TOK_FILE_MAX, &text[1], &from.bpe.len, e);
     from.bpe.merges = text[1];
@@ -359,14 +366,16 @@ static xd_status open_two(xd_tok **t, const char *vocab, const char *merges, xd_
 static xd_status open_pieces(xd_tok **t, const char *path, const char *two, xd_special_files *f,
                              xd_err *e)
 {
-    xd_vocab    v = {0};
-    xd_lm_files from = {.bpe = {.vocab_name = path, .merges_name = path, .pieces = &v}};
+    xd_vocab    v = { 0 };
+    xd_lm_files from = { .bpe = { .vocab_name = path, .merges_name = path, .pieces = &v } };
     char       *data = NULL;
     size_t      len = 0;
     (void)two;
     if (f->named != XD_LM_GEMMA)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s without tokenizer.json is supported only for a "
-                       "GemmaTokenizer; add tokenizer.json to its folder", path);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s without tokenizer.json is supported only for a "
+                       "GemmaTokenizer; add tokenizer.json to its folder",
+                       path);
     xd_status s = xd_file_read(path, XD_TOK_FILE_MAX, &data, &len, e);
     if (s == XD_OK)
         s = xd_vocab_spiece(&v, data, len, XD_SPM_BPE, path, e);
@@ -400,22 +409,26 @@ xd_status xd_lm_open_dir(xd_tok **t, const char *dir, xd_special_files *f, xd_er
     if (vocab || merges)
         return xd_fail(e, XD_EIO, "%s has %s, but neither %s nor tokenizer.json", dir,
                        vocab ? "vocab.json" : "merges.txt", vocab ? "merges.txt" : "vocab.json");
-    return xd_fail(e, XD_EIO, "%s has no tokenizer.json%s; copy the tokenizer files of the "
-                   "published model there", dir, xd_tok_has(dir, "tekken.json")
-                   ? ", and its tekken.json is not supported" : "");
+    return xd_fail(e, XD_EIO,
+                   "%s has no tokenizer.json%s; copy the tokenizer files of the "
+                   "published model there",
+                   dir,
+                   xd_tok_has(dir, "tekken.json") ? ", and its tekken.json is not supported" : "");
 }
 
 xd_status xd_lm_open_json(xd_tok **t, const xd_lm_json *j, xd_special_files *f, const char *what,
                           xd_err *e)
 {
     const char *type = xd_json_text(xd_json_get(xd_json_get(j->rules, "model"), "type"));
-    xd_lm_files from = {.bpe = {.vocab_name = what, .merges_name = what, .bytes = j->skim.vocab,
-                                .pairs = j->skim.merges}, .rules = j->rules};
+    xd_lm_files from = { .bpe = { .vocab_name = what,
+                                  .merges_name = what,
+                                  .bytes = j->skim.vocab,
+                                  .pairs = j->skim.merges },
+                         .rules = j->rules };
     *t = NULL;
     if (type && strcmp(type, "BPE"))
         return xd_fail(e, XD_EUNSUPPORTED, "%s holds a %s model, but a language model needs BPE",
-                       what,
-                       type);
+                       what, type);
     f->tj = j->rules;
     return xd_tok_open_lm(t, &from, f, e);
 }

@@ -14,7 +14,7 @@
  * added tokens. */
 static xd_status finish_open(xd_tok *t, const char *what, xd_err *e)
 {
-    xd_bytes_buf model = {0};
+    xd_bytes_buf model = { 0 };
     char         why[256] = "";
     if (t->v.n < 3)
         return xd_fail(e, XD_EFORMAT, "%s has %d pieces; it needs at least the three special ones",
@@ -55,13 +55,16 @@ static xd_status add_sentinels(xd_vocab *v, const xd_json *cfg, const char *what
     return s;
 }
 
-typedef struct t5_files { const char *data; size_t len; const char *name; } t5_files;
+typedef struct t5_files {
+    const char *data;
+    size_t      len;
+    const char *name;
+} t5_files;
 
 /* Reads a T5 tokenizer from a spiece.model in memory or, if there is none, from tokenizer.json. */
 static xd_status read_t5(xd_tok *t, const t5_files *p, const xd_special_files *f, xd_err *e)
 {
-    xd_status s = p->data ? xd_vocab_spiece(&t->v, p->data, p->len, XD_SPM_UNIGRAM,
-                                            p->name, e)
+    xd_status s = p->data ? xd_vocab_spiece(&t->v, p->data, p->len, XD_SPM_UNIGRAM, p->name, e)
                           : xd_vocab_json(&t->v, f->tj, p->name, e);
     if (s == XD_OK && p->data)
         s = add_sentinels(&t->v, f->cfg, p->name, e);
@@ -82,8 +85,10 @@ static xd_status read_clip(xd_tok *t, const xd_bpe_files *b, const xd_special_fi
 static xd_bpe_files bpe_of_json(const xd_json *tj, const char *what)
 {
     const xd_json *model = xd_json_get(tj, "model");
-    return (xd_bpe_files) {.vocab = xd_json_get(model, "vocab"), .vocab_name = what,
-                           .list = xd_json_get(model, "merges"), .merges_name = what};
+    return (xd_bpe_files){ .vocab = xd_json_get(model, "vocab"),
+                           .vocab_name = what,
+                           .list = xd_json_get(model, "merges"),
+                           .merges_name = what };
 }
 
 /* ---- BERT ----------------------------------------------------------------------------------- */
@@ -100,24 +105,24 @@ static xd_status read_bert(xd_tok *t, const xd_bert_files *b, xd_err *e)
  * a line of vocab.txt were missing, all later ids would be wrong. */
 static xd_status check_bert(xd_tok *t, const xd_special_files *f, const char *what, xd_err *e)
 {
-    static const char *const keys[] = {"unk_token", "cls_token", "sep_token", "pad_token"};
+    static const char *const keys[] = { "unk_token", "cls_token", "sep_token", "pad_token" };
     for (int i = t->pad < 0 ? 2 : 3; i >= 0; i--) {
         const char *name = xd_special_name(f, keys[i]);
         int32_t     id = xd_tok_find(t, name, strlen(name));
         if (id < 0)
             return xd_fail(e, XD_EFORMAT, "%s has no %.80s, the tokenizer's %s", what, name,
                            keys[i]);
-        xd_bert_unknown(t->bert, id);   /* the loop ends with unk_token */
+        xd_bert_unknown(t->bert, id); /* the loop ends with unk_token */
     }
     const xd_json *j = xd_json_first(xd_json_get(f->cfg, "added_tokens_decoder"));
     for (; j; j = xd_json_next(j)) {
         const char *name = xd_json_text(xd_json_get(j, "content"));
         int32_t     id = name ? xd_tok_find(t, name, strlen(name)) : -1;
         if (id >= 0 && id != strtol(xd_json_key(j), NULL, 10))
-            return xd_fail(e, XD_EFORMAT, "%s: the id of %.80s is %d, but in tokenizer_config.json "
-                           "it is %.20s: entries are missing, or there are too many", what, name,
-                           id,
-                           xd_json_key(j));
+            return xd_fail(e, XD_EFORMAT,
+                           "%s: the id of %.80s is %d, but in tokenizer_config.json "
+                           "it is %.20s: entries are missing, or there are too many",
+                           what, name, id, xd_json_key(j));
     }
     return XD_OK;
 }
@@ -149,7 +154,8 @@ static xd_status read_other(xd_tok *t, const sources *from, const xd_special_fil
     if (s == XD_OK)
         xd_ids_add(&t->tail, t->end);
     return s == XD_OK && (t->head.failed || t->tail.failed)
-               ? xd_fail(e, XD_ENOMEM, "no memory for special tokens") : s;
+               ? xd_fail(e, XD_ENOMEM, "no memory for special tokens")
+               : s;
 }
 
 static xd_status open_with(xd_tok **out, const sources *from, const xd_special_files *f, xd_err *e)
@@ -158,8 +164,7 @@ static xd_status open_with(xd_tok **out, const sources *from, const xd_special_f
     *out = NULL;
     if (!t)
         return xd_fail(e, XD_ENOMEM, "no memory for a tokenizer");
-    xd_status s = f->kind == XD_TOK_LM ? xd_lm_read(t, &from->lm, f, e)
-                                       : read_other(t, from, f, e);
+    xd_status s = f->kind == XD_TOK_LM ? xd_lm_read(t, &from->lm, f, e) : read_other(t, from, f, e);
     if (s == XD_OK)
         *out = t;
     else
@@ -169,7 +174,7 @@ static xd_status open_with(xd_tok **out, const sources *from, const xd_special_f
 
 xd_status xd_tok_open_lm(xd_tok **t, const xd_lm_files *l, const xd_special_files *f, xd_err *e)
 {
-    sources          from = {.lm = *l};
+    sources          from = { .lm = *l };
     xd_special_files own = *f;
     own.kind = XD_TOK_LM;
     return open_with(t, &from, &own, e);
@@ -177,8 +182,8 @@ xd_status xd_tok_open_lm(xd_tok **t, const xd_lm_files *l, const xd_special_file
 
 xd_status xd_tok_open_spiece(xd_tok **t, const void *data, size_t len, xd_err *e)
 {
-    xd_special_files f = {.spiece = 1};
-    sources          from = {.t5 = {data ? data : "", len, "the SentencePiece model"}};
+    xd_special_files f = { .spiece = 1 };
+    sources          from = { .t5 = { data ? data : "", len, "the SentencePiece model" } };
     return open_with(t, &from, &f, e);
 }
 
@@ -200,9 +205,10 @@ static xd_tok_kind kind_of_json(const xd_json *tj)
 static xd_status sources_of_json(sources *from, const xd_json *tj, xd_tok_kind kind, int rules,
                                  const char *what, xd_err *e)
 {
-    *from = (sources) {.t5 = {.name = what}, .clip = bpe_of_json(tj, what),
-                       .bert = {.vocab = xd_json_get(xd_json_get(tj, "model"), "vocab"),
-                                .name = what}};
+    *from = (sources){ .t5 = { .name = what },
+                       .clip = bpe_of_json(tj, what),
+                       .bert = { .vocab = xd_json_get(xd_json_get(tj, "model"), "vocab"),
+                                 .name = what } };
     return kind == XD_TOK_BERT && rules ? xd_bert_rules_of_json(&from->bert.rules, tj, what, e)
                                         : XD_OK;
 }
@@ -210,20 +216,21 @@ static xd_status sources_of_json(sources *from, const xd_json *tj, xd_tok_kind k
 xd_status xd_tok_open_json(xd_tok **t, const char *text, size_t len, xd_err *e)
 {
     const char *what = "tokenizer.json";
-    xd_lm_json  lm = {0};
+    xd_lm_json  lm = { 0 };
     xd_json    *j = NULL;
     *t = NULL;
     xd_status s = xd_lm_json_parse(&lm, text, len, what, e);
     int       fits = s == XD_OK && xd_lm_json_fits(lm.rules);
     if (fits) {
-        xd_special_files f = {0};
+        xd_special_files f = { 0 };
         s = xd_lm_open_json(t, &lm, &f, what, e);
     } else if (s == XD_OK) {
         s = xd_json_parse(&j, text, len, what, e);
     }
     if (s == XD_OK && !fits) {
-        xd_special_files f = {.tj = j, .kind = kind_of_json(j),
-                               .named_only = kind_of_json(j) == XD_TOK_BERT};
+        xd_special_files f = { .tj = j,
+                               .kind = kind_of_json(j),
+                               .named_only = kind_of_json(j) == XD_TOK_BERT };
         sources          from;
         s = sources_of_json(&from, j, f.kind, 1, what, e);
         if (s == XD_OK)
@@ -241,9 +248,12 @@ xd_status xd_tok_open_bpe(xd_tok **t, const char *vocab, size_t nvocab, const ch
     *t = NULL;
     xd_status s = xd_json_parse(&j, vocab, nvocab, "vocab.json", e);
     if (s == XD_OK) {
-        xd_special_files f = {.kind = XD_TOK_CLIP};
-        sources          from = {.clip = {.vocab = j, .vocab_name = "vocab.json", .merges = merges,
-                                          .len = nmerges, .merges_name = "merges.txt"}};
+        xd_special_files f = { .kind = XD_TOK_CLIP };
+        sources          from = { .clip = { .vocab = j,
+                                            .vocab_name = "vocab.json",
+                                            .merges = merges,
+                                            .len = nmerges,
+                                            .merges_name = "merges.txt" } };
         s = open_with(t, &from, &f, e);
     }
     xd_json_free(&j);
@@ -252,8 +262,8 @@ xd_status xd_tok_open_bpe(xd_tok **t, const char *vocab, size_t nvocab, const ch
 
 xd_status xd_tok_open_lines(xd_tok **t, const char *vocab, size_t len, xd_err *e)
 {
-    xd_special_files f = {.kind = XD_TOK_BERT};
-    sources          from = {.bert = {.lines = vocab, .len = len, .name = "vocab.txt"}};
+    xd_special_files f = { .kind = XD_TOK_BERT };
+    sources          from = { .bert = { .lines = vocab, .len = len, .name = "vocab.txt" } };
     xd_bert_rules_of_config(&from.bert.rules, NULL);
     return open_with(t, &from, &f, e);
 }
@@ -284,7 +294,10 @@ static xd_status read_beside(xd_json **j, const char *dir, const char *name, xd_
 
 /* The parsed small files of a tokenizer's directory, and its tokenizer.json, which is `tj` or, for
  * a language model, `lm`. */
-typedef struct beside { xd_json *cfg, *map, *old, *tj; xd_lm_json lm; } beside;
+typedef struct beside {
+    xd_json   *cfg, *map, *old, *tj;
+    xd_lm_json lm;
+} beside;
 
 static xd_status read_small(beside *f, const char *dir, xd_err *e)
 {
@@ -319,8 +332,8 @@ static xd_status read_large(beside *b, const char *dir, int needed, xd_err *e)
 
 static xd_special_files special_of(const beside *b, xd_tok_kind kind)
 {
-    return (xd_special_files) {.cfg = b->cfg, .map = b->map, .old = b->old, .tj = b->tj,
-                               .kind = kind};
+    return (
+        xd_special_files){ .cfg = b->cfg, .map = b->map, .old = b->old, .tj = b->tj, .kind = kind };
 }
 
 static xd_status open_t5(xd_tok **t, const char *dir, beside *b, xd_err *e)
@@ -337,7 +350,7 @@ static xd_status open_t5(xd_tok **t, const char *dir, beside *b, xd_err *e)
         s = xd_fail(e, XD_EIO, "%s has neither spiece.model nor tokenizer.json", dir);
     if (s == XD_OK) {
         xd_special_files f = special_of(b, XD_TOK_T5);
-        sources          from = {.t5 = {data, len, path}};
+        sources          from = { .t5 = { data, len, path } };
         f.spiece = spiece;
         s = open_with(t, &from, &f, e);
     }
@@ -349,7 +362,7 @@ static xd_status open_t5(xd_tok **t, const char *dir, beside *b, xd_err *e)
 static xd_status clip_files(xd_tok **t, const char *vpath, const char *mpath,
                             const xd_special_files *f, xd_err *e)
 {
-    sources   from = {.clip = {.vocab_name = vpath, .merges_name = mpath}};
+    sources   from = { .clip = { .vocab_name = vpath, .merges_name = mpath } };
     xd_json  *vocab = NULL;
     char     *merges = NULL;
     xd_status s = xd_json_read(&vocab, vpath, e);
@@ -367,10 +380,10 @@ static xd_status clip_files(xd_tok **t, const char *vpath, const char *mpath,
 
 static xd_status open_clip(xd_tok **t, const char *dir, beside *b, xd_err *e)
 {
-    int vocab = xd_tok_has(dir, "vocab.json"), merges = xd_tok_has(dir, "merges.txt"),
-        two = vocab && merges;
-    char *vpath = xd_path_join(dir, two ? "vocab.json" : "tokenizer.json");
-    char *mpath = xd_path_join(dir, "merges.txt");
+    int       vocab = xd_tok_has(dir, "vocab.json"), merges = xd_tok_has(dir, "merges.txt"),
+              two = vocab && merges;
+    char     *vpath = xd_path_join(dir, two ? "vocab.json" : "tokenizer.json");
+    char     *mpath = xd_path_join(dir, "merges.txt");
     xd_status s = vpath && mpath ? read_large(b, dir, !two, e)
                                  : xd_fail(e, XD_ENOMEM, "no memory for a path");
     if (s == XD_OK) {
@@ -401,7 +414,7 @@ static xd_status open_bert(xd_tok **t, const char *dir, beside *b, int named, xd
 {
     int       lines = xd_tok_has(dir, "vocab.txt") && (named || !xd_tok_has(dir, "tokenizer.json"));
     char     *path = xd_path_join(dir, lines ? "vocab.txt" : "tokenizer.json"), *data = NULL;
-    sources   from = {0};
+    sources   from = { 0 };
     xd_status s = path ? read_large(b, dir, !lines, e)
                        : xd_fail(e, XD_ENOMEM, "no memory for a path");
     if (s == XD_OK && lines) {
@@ -429,13 +442,23 @@ static xd_status open_bert(xd_tok **t, const char *dir, beside *b, int named, xd
 
 enum { OTHER = XD_TOK_KINDS };
 
-static const struct { const char *name; int kind; xd_lm_class named; } classes[] = {
-    {"T5Tokenizer", XD_TOK_T5, 0},           {"T5TokenizerFast", XD_TOK_T5, 0},
-    {"CLIPTokenizer", XD_TOK_CLIP, 0},       {"CLIPTokenizerFast", XD_TOK_CLIP, 0},
-    {"BertTokenizer", XD_TOK_BERT, 0},       {"BertTokenizerFast", XD_TOK_BERT, 0},
-    {"Qwen2Tokenizer", XD_TOK_LM, XD_LM_QWEN}, {"Qwen2TokenizerFast", XD_TOK_LM, XD_LM_QWEN},
-    {"GemmaTokenizer", XD_TOK_LM, XD_LM_GEMMA}, {"GemmaTokenizerFast", XD_TOK_LM, XD_LM_GEMMA},
-    {"LlamaTokenizer", XD_TOK_LM, XD_LM_OTHER}, {"LlamaTokenizerFast", XD_TOK_LM, XD_LM_OTHER},
+static const struct {
+    const char *name;
+    int         kind;
+    xd_lm_class named;
+} classes[] = {
+    { "T5Tokenizer", XD_TOK_T5, 0 },
+    { "T5TokenizerFast", XD_TOK_T5, 0 },
+    { "CLIPTokenizer", XD_TOK_CLIP, 0 },
+    { "CLIPTokenizerFast", XD_TOK_CLIP, 0 },
+    { "BertTokenizer", XD_TOK_BERT, 0 },
+    { "BertTokenizerFast", XD_TOK_BERT, 0 },
+    { "Qwen2Tokenizer", XD_TOK_LM, XD_LM_QWEN },
+    { "Qwen2TokenizerFast", XD_TOK_LM, XD_LM_QWEN },
+    { "GemmaTokenizer", XD_TOK_LM, XD_LM_GEMMA },
+    { "GemmaTokenizerFast", XD_TOK_LM, XD_LM_GEMMA },
+    { "LlamaTokenizer", XD_TOK_LM, XD_LM_OTHER },
+    { "LlamaTokenizerFast", XD_TOK_LM, XD_LM_OTHER },
 };
 
 /* Returns the kind of tokenizer to which a tokenizer class name belongs. For an unknown class name,
@@ -473,8 +496,7 @@ static int has_ends(const char *dir)
 static int finds_lm(const char *dir, beside *b)
 {
     char *path = xd_tok_has(dir, "tokenizer.json") ? xd_path_join(dir, "tokenizer.json") : NULL;
-    int   fits = path && xd_lm_json_read(&b->lm, path, NULL) == XD_OK &&
-                 xd_lm_json_fits(b->lm.rules);
+    int fits = path && xd_lm_json_read(&b->lm, path, NULL) == XD_OK && xd_lm_json_fits(b->lm.rules);
     if (!fits)
         xd_lm_json_free(&b->lm);
     free(path);
@@ -497,15 +519,17 @@ static xd_status kind_of_files(int *kind, const char *dir, beside *b, xd_err *e)
         s = read_large(b, dir, 1, e);
         *kind = (int)kind_of_json(b->tj);
         if (s == XD_OK && !b->tj)
-            s = xd_fail(e, XD_EIO, "%s has none of spiece.model, vocab.json with merges.txt, "
-                        "vocab.txt, tokenizer.json", dir);
+            s = xd_fail(e, XD_EIO,
+                        "%s has none of spiece.model, vocab.json with merges.txt, "
+                        "vocab.txt, tokenizer.json",
+                        dir);
     }
     return s;
 }
 
 static xd_status open_dir(xd_tok **t, const char *dir, int kind, xd_err *e)
 {
-    beside      b = {0};
+    beside      b = { 0 };
     xd_lm_class class = XD_LM_OTHER;
     int         named = 1;
     xd_status   s = read_small(&b, dir, e);
@@ -518,9 +542,11 @@ static xd_status open_dir(xd_tok **t, const char *dir, int kind, xd_err *e)
         else
             s = kind_of_files(&kind, dir, &b, e);
         if (s == XD_OK && kind == OTHER)
-            s = xd_fail(e, XD_EUNSUPPORTED, "%s has a %s, which is not supported; T5Tokenizer, "
+            s = xd_fail(e, XD_EUNSUPPORTED,
+                        "%s has a %s, which is not supported; T5Tokenizer, "
                         "CLIPTokenizer, BertTokenizer, Qwen2Tokenizer, LlamaTokenizer and "
-                        "GemmaTokenizer are", dir, name);
+                        "GemmaTokenizer are",
+                        dir, name);
     }
     if (s == XD_OK && kind == XD_TOK_LM) {
         xd_special_files f = special_of(&b, XD_TOK_LM);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 struct xd_pattern {
-    pcre2_code *code;                   /* NULL: search for the literal `text` */
+    pcre2_code *code; /* NULL: search for the literal `text` */
     char       *text;
     size_t      len;
 };
@@ -22,59 +22,52 @@ struct xd_pattern {
     "\\x{205f}\\x{3000}"
 
 /* Characters that have another category in Unicode 16 than in PCRE2 10.42, listed by category. */
-static const struct { const char *name, *ranges; } later[] = {
-    {"Lu",
-     "\\x{1c89}\\x{a7cb}-\\x{a7cc}\\x{a7da}\\x{a7dc}\\x{10d50}-\\x{10d65}"},
-    {"Ll",
-     "\\x{1c8a}\\x{a7cd}\\x{a7db}\\x{10d70}-\\x{10d85}\\x{1df25}-\\x{1df2a}"},
-    {"Lm",
-     "\\x{10d4e}\\x{10d6f}\\x{16d40}-\\x{16d42}\\x{16d6b}-\\x{16d6c}"
-     "\\x{1e030}-\\x{1e06d}\\x{1e4eb}"},
-    {"Lo",
-     "\\x{105c0}-\\x{105f3}\\x{10d4a}-\\x{10d4d}\\x{10d4f}\\x{10ec2}-\\x{10ec4}"
-     "\\x{1123f}-\\x{11240}\\x{11380}-\\x{11389}\\x{1138b}\\x{1138e}"
-     "\\x{11390}-\\x{113b5}\\x{113b7}\\x{113d1}\\x{113d3}\\x{11bc0}-\\x{11be0}"
-     "\\x{11f02}\\x{11f04}-\\x{11f10}\\x{11f12}-\\x{11f33}\\x{1342f}"
-     "\\x{13441}-\\x{13446}\\x{13460}-\\x{143fa}\\x{16100}-\\x{1611d}"
-     "\\x{16d43}-\\x{16d6a}\\x{18cff}\\x{1b132}\\x{1b155}\\x{1e4d0}-\\x{1e4ea}"
-     "\\x{1e5d0}-\\x{1e5ed}\\x{1e5f0}\\x{2b739}\\x{2ebf0}-\\x{2ee5d}"
-     "\\x{31350}-\\x{323af}"},
-    {"M",
-     "\\x{897}\\x{cf3}\\x{ece}\\x{10d69}-\\x{10d6d}\\x{10efc}-\\x{10eff}\\x{11241}"
-     "\\x{113b8}-\\x{113c0}\\x{113c2}\\x{113c5}\\x{113c7}-\\x{113ca}"
-     "\\x{113cc}-\\x{113d0}\\x{113d2}\\x{113e1}-\\x{113e2}\\x{11f00}-\\x{11f01}"
-     "\\x{11f03}\\x{11f34}-\\x{11f3a}\\x{11f3e}-\\x{11f42}\\x{11f5a}\\x{13440}"
-     "\\x{13447}-\\x{13455}\\x{1611e}-\\x{1612f}\\x{1e08f}\\x{1e4ec}-\\x{1e4ef}"
-     "\\x{1e5ee}-\\x{1e5ef}"},
-    {"Nd",
-     "\\x{10d40}-\\x{10d49}\\x{116d0}-\\x{116e3}\\x{11bf0}-\\x{11bf9}"
-     "\\x{11f50}-\\x{11f59}\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}"
-     "\\x{1ccf0}-\\x{1ccf9}\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}"},
-    {"No",
-     "\\x{1d2c0}-\\x{1d2d3}"},
-    {"P",
-     "\\x{1b4e}-\\x{1b4f}\\x{1b7f}\\x{10d6e}\\x{113d4}-\\x{113d5}"
-     "\\x{113d7}-\\x{113d8}\\x{11b00}-\\x{11b09}\\x{11be1}\\x{11f43}-\\x{11f4f}"
-     "\\x{16d6d}-\\x{16d6f}\\x{1e5ff}"},
-    {"S",
-     "\\x{2427}-\\x{2429}\\x{2ffc}-\\x{2fff}\\x{31e4}-\\x{31e5}\\x{31ef}"
-     "\\x{10d8e}-\\x{10d8f}\\x{1cc00}-\\x{1ccef}\\x{1cd00}-\\x{1ceb3}\\x{1f6dc}"
-     "\\x{1f774}-\\x{1f776}\\x{1f77b}-\\x{1f77f}\\x{1f7d9}\\x{1f8b2}-\\x{1f8bb}"
-     "\\x{1f8c0}-\\x{1f8c1}\\x{1fa75}-\\x{1fa77}\\x{1fa87}-\\x{1fa89}\\x{1fa8f}"
-     "\\x{1faad}-\\x{1faaf}\\x{1fabb}-\\x{1fabf}\\x{1fac6}\\x{1face}-\\x{1facf}"
-     "\\x{1fada}-\\x{1fadc}\\x{1fadf}\\x{1fae8}-\\x{1fae9}\\x{1faf7}-\\x{1faf8}"
-     "\\x{1fbcb}-\\x{1fbef}"},
+static const struct {
+    const char *name, *ranges;
+} later[] = {
+    { "Lu", "\\x{1c89}\\x{a7cb}-\\x{a7cc}\\x{a7da}\\x{a7dc}\\x{10d50}-\\x{10d65}" },
+    { "Ll", "\\x{1c8a}\\x{a7cd}\\x{a7db}\\x{10d70}-\\x{10d85}\\x{1df25}-\\x{1df2a}" },
+    { "Lm", "\\x{10d4e}\\x{10d6f}\\x{16d40}-\\x{16d42}\\x{16d6b}-\\x{16d6c}"
+            "\\x{1e030}-\\x{1e06d}\\x{1e4eb}" },
+    { "Lo", "\\x{105c0}-\\x{105f3}\\x{10d4a}-\\x{10d4d}\\x{10d4f}\\x{10ec2}-\\x{10ec4}"
+            "\\x{1123f}-\\x{11240}\\x{11380}-\\x{11389}\\x{1138b}\\x{1138e}"
+            "\\x{11390}-\\x{113b5}\\x{113b7}\\x{113d1}\\x{113d3}\\x{11bc0}-\\x{11be0}"
+            "\\x{11f02}\\x{11f04}-\\x{11f10}\\x{11f12}-\\x{11f33}\\x{1342f}"
+            "\\x{13441}-\\x{13446}\\x{13460}-\\x{143fa}\\x{16100}-\\x{1611d}"
+            "\\x{16d43}-\\x{16d6a}\\x{18cff}\\x{1b132}\\x{1b155}\\x{1e4d0}-\\x{1e4ea}"
+            "\\x{1e5d0}-\\x{1e5ed}\\x{1e5f0}\\x{2b739}\\x{2ebf0}-\\x{2ee5d}"
+            "\\x{31350}-\\x{323af}" },
+    { "M", "\\x{897}\\x{cf3}\\x{ece}\\x{10d69}-\\x{10d6d}\\x{10efc}-\\x{10eff}\\x{11241}"
+           "\\x{113b8}-\\x{113c0}\\x{113c2}\\x{113c5}\\x{113c7}-\\x{113ca}"
+           "\\x{113cc}-\\x{113d0}\\x{113d2}\\x{113e1}-\\x{113e2}\\x{11f00}-\\x{11f01}"
+           "\\x{11f03}\\x{11f34}-\\x{11f3a}\\x{11f3e}-\\x{11f42}\\x{11f5a}\\x{13440}"
+           "\\x{13447}-\\x{13455}\\x{1611e}-\\x{1612f}\\x{1e08f}\\x{1e4ec}-\\x{1e4ef}"
+           "\\x{1e5ee}-\\x{1e5ef}" },
+    { "Nd", "\\x{10d40}-\\x{10d49}\\x{116d0}-\\x{116e3}\\x{11bf0}-\\x{11bf9}"
+            "\\x{11f50}-\\x{11f59}\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}"
+            "\\x{1ccf0}-\\x{1ccf9}\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}" },
+    { "No", "\\x{1d2c0}-\\x{1d2d3}" },
+    { "P", "\\x{1b4e}-\\x{1b4f}\\x{1b7f}\\x{10d6e}\\x{113d4}-\\x{113d5}"
+           "\\x{113d7}-\\x{113d8}\\x{11b00}-\\x{11b09}\\x{11be1}\\x{11f43}-\\x{11f4f}"
+           "\\x{16d6d}-\\x{16d6f}\\x{1e5ff}" },
+    { "S", "\\x{2427}-\\x{2429}\\x{2ffc}-\\x{2fff}\\x{31e4}-\\x{31e5}\\x{31ef}"
+           "\\x{10d8e}-\\x{10d8f}\\x{1cc00}-\\x{1ccef}\\x{1cd00}-\\x{1ceb3}\\x{1f6dc}"
+           "\\x{1f774}-\\x{1f776}\\x{1f77b}-\\x{1f77f}\\x{1f7d9}\\x{1f8b2}-\\x{1f8bb}"
+           "\\x{1f8c0}-\\x{1f8c1}\\x{1fa75}-\\x{1fa77}\\x{1fa87}-\\x{1fa89}\\x{1fa8f}"
+           "\\x{1faad}-\\x{1faaf}\\x{1fabb}-\\x{1fabf}\\x{1fac6}\\x{1face}-\\x{1facf}"
+           "\\x{1fada}-\\x{1fadc}\\x{1fadf}\\x{1fae8}-\\x{1fae9}\\x{1faf7}-\\x{1faf8}"
+           "\\x{1fbcb}-\\x{1fbef}" },
 };
 
-static const char *const categories[] = {"L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "N",
-                                         "Nd", "Nl", "No", "P", "S", "Z"};
+static const char *const categories[] = { "L", "Lu", "Ll", "Lt", "Lm", "Lo", "M",
+                                          "N", "Nd", "Nl", "No", "P",  "S",  "Z" };
 
 /* ---- translation ---------------------------------------------------------------------------- */
 
 typedef struct reader {
     const char  *s;
     size_t       len, at;
-    int          inside;                /* 1: the position is inside the brackets of a class */
+    int          inside; /* 1: the position is inside the brackets of a class */
     xd_bytes_buf out;
 } reader;
 
@@ -101,7 +94,7 @@ static int put_category(reader *r, int negated, const char *name, size_t n)
     for (size_t i = 0; i < sizeof categories / sizeof *categories; i++) {
         if (strlen(categories[i]) != n || memcmp(categories[i], name, n))
             continue;
-        xd_bytes_buf all = {0};
+        xd_bytes_buf all = { 0 };
         xd_bytes_add(&all, "\\p{", 3);
         xd_bytes_add(&all, name, n);
         xd_bytes_add(&all, "}", 1);
@@ -122,8 +115,8 @@ static int put_category(reader *r, int negated, const char *name, size_t n)
 static int read_category(reader *r, int negated)
 {
     const char *name = r->s + r->at + 1;
-    const char *end = r->at < r->len && r->s[r->at] == '{'
-                          ? memchr(name, '}', r->len - r->at - 1) : NULL;
+    const char *end = r->at < r->len && r->s[r->at] == '{' ? memchr(name, '}', r->len - r->at - 1)
+                                                           : NULL;
     if (!end || (negated && r->inside) || !put_category(r, negated, name, (size_t)(end - name)))
         return 0;
     r->at = (size_t)(end - r->s) + 1;
@@ -161,7 +154,7 @@ static int read_escape(reader *r)
  * same way. */
 static int is_known_group(const reader *r)
 {
-    static const char *const known[] = {"(?i:", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
+    static const char *const known[] = { "(?i:", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>" };
     size_t                   left = r->len - r->at;
     if (left < 2 || r->s[r->at + 1] != '?')
         return 1;
@@ -183,7 +176,7 @@ static int translate(reader *r)
             continue;
         }
         if (r->inside && (c == '[' || (c == '&' && r->at + 1 < r->len && r->s[r->at + 1] == '&')))
-            return 0;                   /* Oniguruma's nested classes are not supported */
+            return 0; /* Oniguruma's nested classes are not supported */
         if (!r->inside && (c == '^' || (c == '(' && !is_known_group(r))))
             return 0;
         if (c == '[') {
@@ -208,13 +201,15 @@ static int translate(reader *r)
 
 static xd_status compile(xd_pattern *p, const char *regex, const char *what, xd_err *e)
 {
-    reader     r = {.s = regex, .len = strlen(regex)};
+    reader     r = { .s = regex, .len = strlen(regex) };
     int        code = 0, known = translate(&r);
     PCRE2_SIZE at = 0;
     xd_status  s = XD_OK;
     if (!known)
-        s = xd_fail(e, XD_EUNSUPPORTED, "%s: its pattern '%.200s' has unsupported syntax before "
-                    "character %zu", what, regex, r.at);
+        s = xd_fail(e, XD_EUNSUPPORTED,
+                    "%s: its pattern '%.200s' has unsupported syntax before "
+                    "character %zu",
+                    what, regex, r.at);
     else if (r.out.failed)
         s = xd_fail(e, XD_ENOMEM, "no memory for a pattern");
     if (s == XD_OK) {
@@ -224,7 +219,7 @@ static xd_status compile(xd_pattern *p, const char *regex, const char *what, xd_
             s = xd_fail(e, XD_EFORMAT, "%s: PCRE2 refuses the pattern '%.200s', error %d", what,
                         regex, code);
         else
-            pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);   /* without JIT, it is slower */
+            pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); /* without JIT, it is slower */
     }
     free(r.out.p);
     return s;
@@ -269,7 +264,7 @@ void xd_pattern_close(xd_pattern *p)
 static void add_cut(xd_cuts *c, size_t from, size_t to, int match)
 {
     if (c->n == c->cap && !c->failed) {
-        size_t  cap = c->cap * 2 + 64;
+        size_t       cap = c->cap * 2 + 64;
         xd_text_cut *p = realloc(c->p, cap * sizeof *p);
         c->failed = !p;
         if (p) {
@@ -278,7 +273,7 @@ static void add_cut(xd_cuts *c, size_t from, size_t to, int match)
         }
     }
     if (!c->failed)
-        c->p[c->n++] = (xd_text_cut) {from, to, match};
+        c->p[c->n++] = (xd_text_cut){ from, to, match };
 }
 
 static void cut_at_text(const xd_pattern *p, const char *s, size_t len, xd_cuts *c)

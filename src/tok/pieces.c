@@ -47,7 +47,7 @@ void xd_pieces_free(xd_pieces *v)
     free(v->p);
     free(v->slot);
     free(v->text.p);
-    *v = (xd_pieces) {0};
+    *v = (xd_pieces){ 0 };
 }
 
 /* Allocates the hash table for a vocabulary of n pieces. */
@@ -67,7 +67,7 @@ static xd_status put_piece(xd_pieces *v, size_t slot, const char *s, size_t len,
                            const char *what, xd_err *e)
 {
     v->slot[slot] = v->n;
-    v->p[v->n++] = (xd_piece_id) {v->text.len, len, id};
+    v->p[v->n++] = (xd_piece_id){ v->text.len, len, id };
     v->top = id >= v->top ? id + 1 : v->top;
     v->longest = len > v->longest ? len : v->longest;
     xd_bytes_add(&v->text, s, len);
@@ -91,8 +91,8 @@ static xd_status add_piece(xd_pieces *v, xd_slice s, int32_t id, unsigned char *
     if (s.len > XD_PIECE_MAX)
         return too_long(v->n, s.len, what, e);
     if (seen[id / 8] >> id % 8 & 1)
-        return xd_fail(e, XD_EFORMAT, "%s: id %d of '%.*s' also belongs to another piece", what,
-                       id, shown, s.p);
+        return xd_fail(e, XD_EFORMAT, "%s: id %d of '%.*s' also belongs to another piece", what, id,
+                       shown, s.p);
     size_t slot = find_slot(v, s.p, s.len);
     if (v->slot[slot] >= 0)
         return xd_fail(e, XD_EFORMAT, "%s: '%.*s' occurs twice", what, shown, s.p);
@@ -112,7 +112,7 @@ static xd_status add_member(xd_pieces *v, const xd_json *j, unsigned char *seen,
                             xd_err *e)
 {
     const char *s = xd_json_key(j) ? xd_json_key(j) : "";
-    xd_slice     name = {s, strlen(s)};
+    xd_slice    name = { s, strlen(s) };
     double      id;
     if (name.len > XD_PIECE_MAX)
         return too_long(v->n, name.len, what, e);
@@ -140,11 +140,11 @@ xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char 
 static xd_status add_members(xd_pieces *v, xd_skim *k, size_t max, unsigned char *seen,
                              const char *what, xd_err *e)
 {
-    xd_bytes_buf buf = {0};
+    xd_bytes_buf buf = { 0 };
     xd_status    s = xd_skim_is(k, '{') ? XD_OK : xd_skim_broken(k, what, "the vocabulary", e);
     for (int more = s == XD_OK; more && s == XD_OK; more = s == XD_OK && xd_skim_is(k, ',')) {
         xd_slice name;
-        int64_t id;
+        int64_t  id;
         if (!xd_skim_string(k, &buf, &name) || !xd_skim_is(k, ':') || (size_t)v->n >= max)
             s = xd_skim_broken(k, what, "the vocabulary", e);
         else if (!xd_skim_id(k, &id) || id > MAX_ID)
@@ -162,9 +162,9 @@ static xd_status add_members(xd_pieces *v, xd_skim *k, size_t max, unsigned char
 
 xd_status xd_pieces_span(xd_pieces *v, xd_slice span, const char *what, xd_err *e)
 {
-    xd_skim k = {span.p, span.len, 0};
+    xd_skim k = { span.p, span.len, 0 };
     size_t  max = 0;
-    for (size_t i = 0; i < span.len; i++)       /* counts quotes: a piece has at least two */
+    for (size_t i = 0; i < span.len; i++) /* counts quotes: a piece has at least two */
         max += span.p[i] == '"';
     max = max / 2 < XD_PIECES_MAX ? max / 2 : XD_PIECES_MAX;
     if (!max)
@@ -187,7 +187,7 @@ xd_status xd_pieces_list(xd_pieces *v, const xd_vocab *list, const char *what, x
                                      list->n, (int)XD_PIECES_MAX)
                            : open_table(v, list->n, what, e);
     for (int i = 0; i < list->n && s == XD_OK; i++) {
-        xd_slice name = {list->text.p + list->p[i].at, list->p[i].len};
+        xd_slice name = { list->text.p + list->p[i].at, list->p[i].len };
         s = add_piece(v, name, i, seen, what, e);
     }
     free(seen);

@@ -49,12 +49,12 @@ void xd_finder_close(xd_finder *f)
     free(f);
 }
 
-int xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t at, int here,
-                   size_t *span, int groups)
+int xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t at, int here, size_t *span,
+                   int groups)
 {
     uint32_t how = PCRE2_NO_UTF_CHECK | (here ? PCRE2_ANCHORED : 0);
-    int      found = at > len ? -1 : pcre2_match(f->code, (PCRE2_SPTR)s, len, at, how, f->data,
-                                                 f->context);
+    int found = at > len ? -1
+                         : pcre2_match(f->code, (PCRE2_SPTR)s, len, at, how, f->data, f->context);
     const PCRE2_SIZE *v = pcre2_get_ovector_pointer(f->data);
     for (int i = 0; found > 0 && i < 2 * groups; i++)
         span[i] = i < 2 * found ? v[i] : PCRE2_UNSET;
@@ -70,16 +70,15 @@ void xd_replace(xd_bytes_buf *text, const char *pattern, const char *by, int fla
     int        found = PCRE2_ERROR_NOMEMORY;
     text->failed |= !f;
     while (!text->failed && found == PCRE2_ERROR_NOMEMORY) {
-        PCRE2_SIZE    n = room;
-        xd_bytes_buf  out = {malloc(room), 0, room, 0};
+        PCRE2_SIZE   n = room;
+        xd_bytes_buf out = { malloc(room), 0, room, 0 };
         text->failed |= !out.p;
         if (!out.p)
             break;
-        found = pcre2_substitute(f->code, (PCRE2_SPTR)(text->p ? text->p : ""), text->len, 0,
-                                 PCRE2_NO_UTF_CHECK | PCRE2_SUBSTITUTE_GLOBAL |
-                                     PCRE2_SUBSTITUTE_OVERFLOW_LENGTH,
-                                 f->data, f->context, (PCRE2_SPTR)by, strlen(by),
-                                 (PCRE2_UCHAR *)out.p, &n);
+        found = pcre2_substitute(
+            f->code, (PCRE2_SPTR)(text->p ? text->p : ""), text->len, 0,
+            PCRE2_NO_UTF_CHECK | PCRE2_SUBSTITUTE_GLOBAL | PCRE2_SUBSTITUTE_OVERFLOW_LENGTH,
+            f->data, f->context, (PCRE2_SPTR)by, strlen(by), (PCRE2_UCHAR *)out.p, &n);
         room = n + 1;
         if (found > 0) {
             out.len = n;

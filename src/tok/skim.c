@@ -71,8 +71,10 @@ static int hex_digits(const char *s, size_t left, int32_t *v)
     *v = 0;
     for (size_t i = 0; i < 4; i++) {
         char c = i < left ? s[i] : 'x';
-        int  d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int  d = c >= '0' && c <= '9'   ? c - '0'
+                 : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                 : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                        : -1;
         if (d < 0)
             return 0;
         *v = *v * 16 + d;
@@ -128,14 +130,14 @@ int xd_skim_string(xd_skim *k, xd_bytes_buf *buf, xd_slice *out)
         unsigned char c = (unsigned char)k->p[k->at];
         if (c == '"' || c == '\\') {
             if (c == '"' && plain) {
-                *out = (xd_slice) {k->p + from, k->at++ - from};
+                *out = (xd_slice){ k->p + from, k->at++ - from };
                 return 1;
             }
             xd_bytes_add(buf, k->p + from, k->at - from);
             k->at++;
             plain = 0;
             if (c == '"') {
-                *out = (xd_slice) {buf->p ? buf->p : "", buf->len};
+                *out = (xd_slice){ buf->p ? buf->p : "", buf->len };
                 return !buf->failed;
             }
             if (!read_escape(k, buf))
@@ -174,7 +176,7 @@ xd_status xd_skim_broken(const xd_skim *k, const char *what, const char *part, x
 static void cut_out(xd_skim *k, size_t from, xd_slice *range, size_t *copied, const char *instead,
                     xd_bytes_buf *rest)
 {
-    *range = (xd_slice) {k->p + from, k->at - from};
+    *range = (xd_slice){ k->p + from, k->at - from };
     xd_bytes_add(rest, k->p + *copied, from - *copied);
     xd_bytes_add(rest, instead, 2);
     *copied = k->at;
@@ -190,8 +192,8 @@ static int is_key(const xd_slice *s, const char *key)
  * error. */
 static int skim_object(xd_skim *k, int inner, xd_skimmed *out, size_t *copied)
 {
-    xd_bytes_buf buf = {0};
-    xd_slice      key = {0};
+    xd_bytes_buf buf = { 0 };
+    xd_slice     key = { 0 };
     int          good = xd_skim_is(k, '{');
     for (int more = good; more && good; more = good && xd_skim_is(k, ',')) {
         good = xd_skim_string(k, &buf, &key) && xd_skim_is(k, ':');
@@ -214,11 +216,11 @@ static int skim_object(xd_skim *k, int inner, xd_skimmed *out, size_t *copied)
 
 xd_status xd_skim_read(xd_skimmed *out, const char *text, size_t len, xd_err *e)
 {
-    xd_skim k = {text, len, len >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0};
+    xd_skim k = { text, len, len >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0 };
     size_t  copied = 0;
-    *out = (xd_skimmed) {0};
+    *out = (xd_skimmed){ 0 };
     if (!skim_object(&k, 0, out, &copied)) {
-        out->vocab = out->merges = (xd_slice) {0};
+        out->vocab = out->merges = (xd_slice){ 0 };
         out->rest.len = copied = 0;
     }
     xd_bytes_add(&out->rest, text + copied, len - copied);

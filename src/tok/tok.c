@@ -87,14 +87,14 @@ void xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *
 
 /* ---- a text --------------------------------------------------------------------------------- */
 
-static const char mark[] = "\xe2\x96\x81";      /* U+2581, the mark of a space */
+static const char mark[] = "\xe2\x96\x81"; /* U+2581, the mark of a space */
 enum { MARK = sizeof mark - 1 };
 
 /* Tokenizes a run of text without white space. Puts the space mark U+2581 before the run, and
  * splits the run before every further space mark. */
 static void encode_words(const xd_tok *t, const char *s, size_t len, xd_ids *out)
 {
-    xd_bytes_buf b = {0};
+    xd_bytes_buf b = { 0 };
     if (len < MARK || memcmp(s, mark, MARK))
         xd_bytes_add(&b, mark, MARK);
     xd_bytes_add(&b, s, len);
@@ -141,7 +141,7 @@ static void encode_segments(const xd_tok *t, int normalized, const char *s, size
  * bytes, so the normalized text may have invalid UTF-8, which is replaced. */
 static void encode_between(const xd_tok *t, const char *s, size_t len, xd_ids *out)
 {
-    xd_bytes_buf raw = {0}, norm = {0};
+    xd_bytes_buf raw = { 0 }, norm = { 0 };
     xd_tok_normalize(t, s, len, &raw);
     clean_utf8(raw.p, raw.len, &norm);
     out->failed |= raw.failed | norm.failed;
@@ -208,8 +208,8 @@ xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_
                            int no_special, int32_t **ids, int64_t *n, int64_t *untruncated,
                            xd_err *e)
 {
-    xd_bytes_buf b = {0};
-    xd_ids       out = {0};
+    xd_bytes_buf b = { 0 };
+    xd_ids       out = { 0 };
     int64_t      limit = max > 0 ? max : INT64_MAX;
     int64_t      heads = no_special ? 0 : t->head.n, tails = no_special ? 0 : t->tail.n;
     *ids = NULL;
@@ -221,19 +221,21 @@ xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_
         encode_segments(t, 0, b.p, b.len, &out);
     free(b.p);
     *untruncated = out.n + tails;
-    if (!out.failed)                    /* the special tokens before and after a text remain */
+    if (!out.failed) /* the special tokens before and after a text remain */
         keep_ids(t, &out, heads, limit > heads + tails ? limit - heads - tails : 0);
     add_some(&out, &t->tail, tails < limit - heads ? tails : limit - heads);
-    if (!out.p && !out.failed) {        /* a text may have no token ids */
+    if (!out.p && !out.failed) { /* a text may have no token ids */
         xd_ids_add(&out, 0);
         out.n = 0;
     }
     if (out.failed || b.failed) {
         free(out.p);
         if ((out.failed | b.failed) & XD_FAILED_ENDLESS)
-            return xd_fail(e, XD_EFORMAT, "a regular expression of its pre_tokenizer exceeds "
+            return xd_fail(e, XD_EFORMAT,
+                           "a regular expression of its pre_tokenizer exceeds "
                            "PCRE2's match limit on this text of %zu bytes: shorten the text, "
-                           "or use the model's original tokenizer", len);
+                           "or use the model's original tokenizer",
+                           len);
         return xd_fail(e, XD_ENOMEM, "no memory for the ids of a text of %zu bytes", len);
     }
     *ids = out.p;

@@ -48,36 +48,36 @@ xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_
                            xd_err *e);
 /* returns the size of the vocabulary; all ids are smaller */
 int64_t   xd_tok_vocab(const xd_tok *t);
-int32_t   xd_tok_bos(const xd_tok *t);          /* id of the token that begins a text; -1: none */
+int32_t   xd_tok_bos(const xd_tok *t); /* id of the token that begins a text; -1: none */
 /* id of the token that ends a text; -1: none, as in language models */
 int32_t   xd_tok_eos(const xd_tok *t);
-int32_t   xd_tok_pad(const xd_tok *t);          /* id of the padding token; -1: not in the config */
+int32_t   xd_tok_pad(const xd_tok *t); /* id of the padding token; -1: not in the config */
 /* returns 1 if the tokenizer is that of a decoder language model */
 int       xd_tok_is_lm(const xd_tok *t);
-int       xd_tok_pads_left(const xd_tok *t);    /* returns 1 if padding_side is "left" */
+int       xd_tok_pads_left(const xd_tok *t); /* returns 1 if padding_side is "left" */
 int64_t   xd_tok_max(const xd_tok *t); /* returns model_max_length (77 for CLIP), or 0 if unknown */
 
 /* ---- prompts of language models ------------------------------------------------------------ */
 
 typedef enum xd_tok_side { XD_TOK_SIDE_OWN, XD_TOK_SIDE_LEFT, XD_TOK_SIDE_RIGHT } xd_tok_side;
 
-typedef struct xd_tok_frame {   /* a pipeline's template (frame) around a prompt */
-    const char *text;           /* rendered chat template, with "{}" for the prompt; or NULL */
-    int64_t     max; /* max number of ids, not counting the `drop` leading ids; 0: no limit */
-    int64_t     drop;           /* number of leading ids whose embeddings the pipeline drops */
-    int         pad;            /* 1: texts are padded to max + drop ids */
-    int         no_special;     /* 1: no special tokens are added; `text` has them already */
+typedef struct xd_tok_frame { /* a pipeline's template (frame) around a prompt */
+    const char *text;         /* rendered chat template, with "{}" for the prompt; or NULL */
+    int64_t     max;  /* max number of ids, not counting the `drop` leading ids; 0: no limit */
+    int64_t     drop; /* number of leading ids whose embeddings the pipeline drops */
+    int         pad;  /* 1: texts are padded to max + drop ids */
+    int         no_special; /* 1: no special tokens are added; `text` has them already */
     /* Side of the padding; XD_TOK_SIDE_OWN: the side that the tokenizer's config sets. */
     xd_tok_side side;
 } xd_tok_frame;
 
 typedef struct xd_tok_row {
-    int32_t *ids;               /* [n] token ids, malloc'ed */
+    int32_t *ids; /* [n] token ids, malloc'ed */
     int64_t  n;
     /* The text is ids[first] .. ids[first + real - 1]; all other ids are padding. */
     int64_t  first, real;
-    int64_t  drop;              /* number of leading ids of the text that are dropped */
-    int64_t  untruncated;       /* number of the text's ids before truncation */
+    int64_t  drop;        /* number of leading ids of the text that are dropped */
+    int64_t  untruncated; /* number of the text's ids before truncation */
 } xd_tok_row;
 
 /* In the text of a frame (prompt template), replaces "{}" by the prompt. Returns the malloc'ed
@@ -112,6 +112,6 @@ char *xd_caption_clean(const char *text);
 char *xd_caption_of_web(const char *text);
 
 /* reports the names and versions of the libraries that the tokenizers use */
-void      xd_tok_about(xd_fact *fact, void *cookie);
+void xd_tok_about(xd_fact *fact, void *cookie);
 
 #endif

@@ -11,16 +11,16 @@
 /* Id of the unknown piece, which is always 2 in T5Tokenizer. */
 enum { UNKNOWN = 2 };
 
-typedef struct place {                  /* best segmentation of a word up to this position */
+typedef struct place { /* best segmentation of a word up to this position */
     double  score;
-    int64_t from;                       /* start of the last piece; -1: none yet */
+    int64_t from; /* start of the last piece; -1: none yet */
     int32_t id;
 } place;
 
 static void offer_score(place *p, double score, int64_t from, int32_t id)
 {
     if (p->from < 0 || score > p->score)
-        *p = (place) {score, from, id};
+        *p = (place){ score, from, id };
 }
 
 static void best_path(const xd_tok *t, const char *s, size_t len, place *best)
@@ -68,7 +68,7 @@ void xd_unigram(const xd_tok *t, const char *s, size_t len, xd_ids *out)
         return;
     }
     for (size_t i = 0; i <= len; i++)
-        best[i] = (place) {0, i ? -1 : 0, -1};
+        best[i] = (place){ 0, i ? -1 : 0, -1 };
     best_path(t, s, len, best);
     reverse_path(best, len);
     for (int64_t at = 0; at < (int64_t)len;) {
@@ -76,7 +76,7 @@ void xd_unigram(const xd_tok *t, const char *s, size_t len, xd_ids *out)
         int32_t id = best[at].id;
         while (id == UNKNOWN && next < (int64_t)len && best[next].id == UNKNOWN)
             next = best[next].from;
-        if (id == UNKNOWN) {            /* a piece may consist of several unknown characters */
+        if (id == UNKNOWN) { /* a piece may consist of several unknown characters */
             int found = xd_spm_find(t->spm, s + start, (size_t)(next - start));
             id = found < 0 ? UNKNOWN : found;
         }

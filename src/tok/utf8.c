@@ -26,7 +26,7 @@ void xd_bytes_add(xd_bytes_buf *b, const void *p, size_t n)
 void xd_bytes_free(xd_bytes_buf *b)
 {
     free(b->p);
-    *b = (xd_bytes_buf) {0};
+    *b = (xd_bytes_buf){ 0 };
 }
 
 void xd_ids_add(xd_ids *o, int32_t id)
@@ -46,9 +46,9 @@ void xd_ids_add(xd_ids *o, int32_t id)
 
 int32_t xd_utf8_get(const char *s, size_t len, size_t *took)
 {
-    static const int32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
-    unsigned char c = (unsigned char)s[0];
-    size_t        n = c < 0x80 ? 1 : c < 0xc0 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf8 ? 4 : 0;
+    static const int32_t lowest[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    unsigned char        c = (unsigned char)s[0];
+    size_t n = c < 0x80 ? 1 : c < 0xc0 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf8 ? 4 : 0;
     *took = 1;
     if (n == 1)
         return c;

@@ -20,7 +20,7 @@ typedef struct wire {
 typedef struct field {
     /* Number of the field; its value or raw bits, for wire types 0, 1 and 5. */
     uint64_t number, value;
-    wire     bytes;                     /* contents of a field of wire type 2 */
+    wire     bytes; /* contents of a field of wire type 2 */
     int      type;
 } field;
 
@@ -55,7 +55,7 @@ static int wire_field(wire *w, field *f)
     uint64_t key, n;
     if (!wire_varint(w, &key) || key >> 3 == 0)
         return 0;
-    *f = (field) {.number = key >> 3, .type = (int)(key & 7)};
+    *f = (field){ .number = key >> 3, .type = (int)(key & 7) };
     switch (f->type) {
     case 0: return wire_varint(w, &f->value);
     case 1: return wire_fixed(w, 8, &f->value);
@@ -63,7 +63,7 @@ static int wire_field(wire *w, field *f)
     case 2:
         if (!wire_varint(w, &n) || n > w->len - w->at)
             return 0;
-        f->bytes = (wire) {w->p + w->at, (size_t)n, 0};
+        f->bytes = (wire){ w->p + w->at, (size_t)n, 0 };
         w->at += (size_t)n;
         return 1;
     default: return 0;
@@ -90,7 +90,7 @@ xd_status xd_vocab_add(xd_vocab *v, const char *s, size_t len, double score, int
         v->p = p;
         v->cap = cap;
     }
-    v->p[v->n++] = (xd_piece) {v->text.len, len, score, type};
+    v->p[v->n++] = (xd_piece){ v->text.len, len, score, type };
     xd_bytes_add(&v->text, s, len);
     if (v->text.failed)
         return xd_fail(e, XD_ENOMEM, "no memory for a vocabulary of %zu bytes", v->text.len);
@@ -102,7 +102,7 @@ void xd_vocab_free(xd_vocab *v)
     free(v->p);
     free(v->text.p);
     free(v->map.p);
-    *v = (xd_vocab) {0};
+    *v = (xd_vocab){ 0 };
 }
 
 static xd_status fail_broken(const char *what, size_t at, size_t len, xd_err *e)
@@ -153,7 +153,7 @@ static xd_status read_trainer(wire w, uint64_t *type, const char *what, xd_err *
 
 static xd_status check_type(uint64_t have, int type, const char *what, xd_err *e)
 {
-    static const char *const names[] = {"0", "unigram", "BPE", "word", "character"};
+    static const char *const names[] = { "0", "unigram", "BPE", "word", "character" };
     if (have == (uint64_t)type)
         return XD_OK;
     return xd_fail(e, XD_EUNSUPPORTED, "%s holds a %s model, but %s needs a %s model", what,
@@ -178,9 +178,9 @@ static xd_status read_normalizer(xd_vocab *v, wire w, const char *what, xd_err *
 xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, int type, const char *what,
                           xd_err *e)
 {
-    wire      w = {(const unsigned char *)data, len, 0};
+    wire      w = { (const unsigned char *)data, len, 0 };
     xd_status s = XD_OK;
-    uint64_t  have = 0;                 /* model type in the file; 0: not specified */
+    uint64_t  have = 0; /* model type in the file; 0: not specified */
     field     f;
     while (w.at < w.len && s == XD_OK) {
         size_t at = w.at;
@@ -259,8 +259,7 @@ xd_status xd_vocab_json(xd_vocab *v, const xd_json *j, const char *what, xd_err 
     const char    *map = find_map(xd_json_get(j, "normalizer"));
     if (type && strcmp(type, "Unigram"))
         return xd_fail(e, XD_EUNSUPPORTED, "%s holds a %s model, but T5 needs a Unigram model",
-                       what,
-                       type);
+                       what, type);
     if (xd_json_size(list) == 0 || xd_json_key(xd_json_first(list)))
         return xd_fail(e, XD_EFORMAT, "%s has no list model.vocab of pieces with scores", what);
     xd_status s = XD_OK;
@@ -269,8 +268,8 @@ xd_status xd_vocab_json(xd_vocab *v, const xd_json *j, const char *what, xd_err 
         const char    *text = xd_json_text(piece);
         double         score;
         if (!text || !xd_json_number(xd_json_next(piece), &score))
-            return xd_fail(e, XD_EFORMAT, "%s: entry %d of model.vocab is not [piece, score]",
-                           what, v->n);
+            return xd_fail(e, XD_EFORMAT, "%s: entry %d of model.vocab is not [piece, score]", what,
+                           v->n);
         s = xd_vocab_add(v, text, strlen(text), score, XD_PIECE_NORMAL, what, e);
         if (s != XD_OK)
             return s;
@@ -318,7 +317,7 @@ static void put_float(xd_bytes_buf *b, int number, float v)
  * another piece as unknown, and all other pieces become normal pieces. */
 void xd_vocab_model(const xd_vocab *v, xd_bytes_buf *model)
 {
-    xd_bytes_buf part = {0};
+    xd_bytes_buf part = { 0 };
     for (int i = 0; i < v->n; i++) {
         part.len = 0;
         put_bytes(&part, 1, v->text.p + v->p[i].at, v->p[i].len);
@@ -327,8 +326,8 @@ void xd_vocab_model(const xd_vocab *v, xd_bytes_buf *model)
         put_bytes(model, 1, part.p, part.len);
     }
     part.len = 0;
-    put_int(&part, 3, 1);               /* model_type: unigram */
-    put_int(&part, 40, 2);              /* unk_id */
+    put_int(&part, 3, 1);  /* model_type: unigram */
+    put_int(&part, 40, 2); /* unk_id */
     /* unk_piece: the text by which the library finds the unknown piece. */
     if (v->n > 2)
         put_bytes(&part, 45, v->text.p + v->p[2].at, v->p[2].len);

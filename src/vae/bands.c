@@ -7,11 +7,10 @@
  * or into the L3 cache. */
 enum { ROWS = 16, BAND = 16 << 20 };
 
-
 /* Returns a view of rows [y, y + n) of a map [1,H,W,C]. */
 static xd_tensor rows_of(xd_tensor t, int64_t y, int64_t n)
 {
-    if (t.p && n)               /* an empty map may have an invalid address */
+    if (t.p && n) /* an empty map may have an invalid address */
         t.p = (char *)t.p + y * t.s[1] * (int64_t)xd_dtype_size(t.type);
     t.d[1] = n;
     return t;
@@ -37,7 +36,10 @@ void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float
 {
     int64_t   C = to.d[3], d[2] = { to.d[0] * to.d[1] * to.d[2], C };
     xd_tensor out = xd_reshape(to, 2, d);
-    xd_norm_into(x, &(xd_norm){ .out = out, .in = xd_reshape(from, 2, d), .rms = 1, .eps = eps,
+    xd_norm_into(x, &(xd_norm){ .out = out,
+                                .in = xd_reshape(from, 2, d),
+                                .rms = 1,
+                                .eps = eps,
                                 .gain = xd_reshape(gain, 1, &C) });
     xd_activate(x, out, XD_SILU);
 }
@@ -49,8 +51,13 @@ static void fetch_rows(xd_exec *x, const xd_feed *f, xd_tensor to, xd_tensor fro
     if (!to.d[1])
         return;
     if (f->sum)
-        xd_group_apply_into(x, f->sum, &(xd_gnorm){ .out = to, .in = from, .gain = f->gain,
-                                                    .bias = f->bias, .eps = f->eps, .silu = 1 });
+        xd_group_apply_into(x, f->sum,
+                            &(xd_gnorm){ .out = to,
+                                         .in = from,
+                                         .gain = f->gain,
+                                         .bias = f->bias,
+                                         .eps = f->eps,
+                                         .silu = 1 });
     else if (f->rms)
         xd_band_rms(x, to, from, f->gain, f->eps);
     else
@@ -93,8 +100,9 @@ static void one_band(xd_exec *x, const xd_banded *a, const xd_halo *halo, int64_
         plus = xd_new_as(x, out.type, 4, out.d);
         xd_conv_rows_into(x, plus, rows_of(a->from, o, n), a->shortcut, &(xd_conv_options){ 0 });
     }
-    xd_conv_rows_into(x, to, in, a->w, &(xd_conv_options){ .stride = a->stride, .lo = lo, .hi = hi,
-                                                           .residual = plus });
+    xd_conv_rows_into(
+        x, to, in, a->w,
+        &(xd_conv_options){ .stride = a->stride, .lo = lo, .hi = hi, .residual = plus });
     if (a->over)
         xd_copy_to(x, out, to);
     if (a->partial.p)
@@ -106,7 +114,7 @@ void xd_band_conv(xd_exec *x, const xd_banded *a)
 {
     size_t  mark = xd_arena_mark(x->tmp);
     int64_t H = a->out.d[1], n = band_rows(x, row_bytes(a->feed.in, a->w->w.type) * a->stride, H);
-    xd_halo  halo = xd_halo_of(x, a->feed.in, a->lo[1], a->hi[1]);
+    xd_halo halo = xd_halo_of(x, a->feed.in, a->lo[1], a->hi[1]);
     for (int64_t i = 0, all = (H + n - 1) / n; i < all; i++) {
         int64_t o = (a->last_first ? all - 1 - i : i) * n;
         one_band(x, a, &halo, o, xd_min(n, H - o));
@@ -121,10 +129,9 @@ void xd_band_conv(xd_exec *x, const xd_banded *a)
 static void conv_quarter(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, int i, int j,
                          int above, int below)
 {
-    size_t    mark = xd_arena_mark(x->tmp);
-    int64_t   n = out.d[1] / 2, W = out.d[2] / 2, C = out.d[3], skip = i && above,
-              drop = !i && below;
-    int       lo[3] = { 0, !i && !above, !j }, hi[3] = { 0, i && !below, j };
+    size_t  mark = xd_arena_mark(x->tmp);
+    int64_t n = out.d[1] / 2, W = out.d[2] / 2, C = out.d[3], skip = i && above, drop = !i && below;
+    int     lo[3] = { 0, !i && !above, !j }, hi[3] = { 0, i && !below, j };
     xd_tensor to = xd_new_as(x, out.type, 4, (int64_t[]){ 1, n, W, C });
     xd_conv_rows_into(x, to, rows_of(in, skip, in.d[1] - skip - drop), w,
                       &(xd_conv_options){ .lo = lo, .hi = hi });
@@ -143,14 +150,14 @@ void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4],
 {
     size_t  mark = xd_arena_mark(x->tmp);
     int64_t H = in.d[1], n = band_rows(x, 2 * row_bytes(in, w->w.type), H);
-    xd_halo  halo = xd_halo_of(x, in, 1, 1);
+    xd_halo halo = xd_halo_of(x, in, 1, 1);
     xd_feed f = { .in = in };
     for (int64_t y = (H + n - 1) / n * n - n; y >= 0; y -= n) {
         size_t    inner = xd_arena_mark(x->tmp);
         int64_t   k = xd_min(n, H - y);
         int       above = y > 0 || halo.above.d[1], below = y + k < H || halo.below.d[1];
-        xd_tensor b = xd_new_as(x, w->w.type, 4,
-                                (int64_t[]){ 1, k + above + below, in.d[2], in.d[3] });
+        xd_tensor b =
+            xd_new_as(x, w->w.type, 4, (int64_t[]){ 1, k + above + below, in.d[2], in.d[3] });
         xd_tensor part = rows_of(out, 2 * y, 2 * k);
         int64_t   mid = k + (above && y > 0) + (below && y + k < H), up = above && y == 0;
         fetch_rows(x, &f, rows_of(b, 0, up), halo.above);

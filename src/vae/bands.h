@@ -8,12 +8,12 @@
 
 #include "exec/op.h"
 
-typedef struct xd_feed {        /* the input of a convolution, with an optional norm before it */
-    xd_tensor      in;          /* this rank's rows of the input, [1,H,W,C] */
+typedef struct xd_feed { /* the input of a convolution, with an optional norm before it */
+    xd_tensor      in;   /* this rank's rows of the input, [1,H,W,C] */
     /* Sums of a group norm, which is applied to the input before the convolution and is followed by
      * SiLU; NULL: no group norm. */
     const xd_gsum *sum;
-    int            rms;         /* 1: RMS norm over channels, followed by SiLU */
+    int            rms; /* 1: RMS norm over channels, followed by SiLU */
     xd_tensor      gain, bias;
     float          eps;
 } xd_feed;
@@ -36,7 +36,7 @@ typedef struct xd_banded {
      * computed. */
     xd_tensor     partial;
     int           stride, lo[3], hi[3];
-    int           over;         /* 1: rows of out share memory with rows of feed.in */
+    int           over; /* 1: rows of out share memory with rows of feed.in */
     int           last_first;
 } xd_banded;
 void xd_band_conv(xd_exec *x, const xd_banded *a);

@@ -10,22 +10,24 @@
 #include "vae/rgb.h"
 
 enum {
-    MAX_WIDTH = 1 << 16,        /* max channels of a layer */
-    MIN_HEAD  = 8,
-    MAX_HEAD  = 1024,           /* largest head width of the attention kernels */
-    TILE      = 256,            /* side of a tile in pixels (diffusers' tile_sample_min_height) */
-    RATIO     = 4,              /* video frames per latent frame */
+    MAX_WIDTH = 1 << 16, /* max channels of a layer */
+    MIN_HEAD = 8,
+    MAX_HEAD = 1024, /* largest head width of the attention kernels */
+    TILE = 256,      /* side of a tile in pixels (diffusers' tile_sample_min_height) */
+    RATIO = 4,       /* video frames per latent frame */
 };
 
 /* diffusers' default values of the config keys that are lists */
 static const xd_ints  default_mult = { 4, { 1, 2, 4, 4 } };
 static const xd_ints  default_halve = { 3, { 0, 1, 1 } };
-static const xd_reals default_mean = { 16, { -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653,
-                                             -0.1517, 1.5508, 0.4134, -0.0715, 0.5517, -0.3632,
-                                             -0.1922, -0.9497, 0.2503, -0.2921 } };
-static const xd_reals default_std = { 16, { 2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052,
-                                            2.0743, 3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253,
-                                            2.8251, 1.9160 } };
+static const xd_reals default_mean = { 16,
+                                       { -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653,
+                                         -0.1517, 1.5508, 0.4134, -0.0715, 0.5517, -0.3632, -0.1922,
+                                         -0.9497, 0.2503, -0.2921 } };
+static const xd_reals default_std = { 16,
+                                      { 2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052,
+                                        2.0743, 3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253,
+                                        2.8251, 1.9160 } };
 
 /* ---- the config --------------------------------------------------------------------------- */
 
@@ -47,7 +49,10 @@ static int64_t width_before(const xd_causal_cfg *c, int dec, int l)
 
 static xd_status check_numbers(const xd_causal_cfg *c, xd_err *e)
 {
-    const struct { const char *key; int64_t v, max; } n[] = {
+    const struct {
+        const char *key;
+        int64_t     v, max;
+    } n[] = {
         { "base_dim", c->width, MAX_WIDTH },
         { "decoder_base_dim", c->dec_width, MAX_WIDTH },
         { "z_dim", c->latent_channels, XD_FIELD_LIST },
@@ -99,8 +104,10 @@ static xd_status check_shortcuts(const xd_causal_cfg *c, xd_err *e)
             int64_t most = dec ? in : out, least = dec ? out : in;
             int64_t f = (l < last ? 4 : 1) << xd_causal_time(c, dec, l);
             if (most % least || f % (most / least))
-            return xd_fail(e, XD_EUNSUPPORTED, "vae: is_residual from %lld to %lld channels is not "
-                           "supported", (long long)in, (long long)out);
+                return xd_fail(e, XD_EUNSUPPORTED,
+                               "vae: is_residual from %lld to %lld channels is not "
+                               "supported",
+                               (long long)in, (long long)out);
         }
     return XD_OK;
 }
@@ -112,9 +119,10 @@ static xd_status check_colours(const xd_causal_cfg *c, xd_err *e)
         return xd_fail(e, XD_EUNSUPPORTED, "vae: patch_size is %lld; 1 and 2 are supported",
                        (long long)c->patch);
     if (c->in_channels % n || c->out_channels % n)
-        return xd_fail(e, XD_EFORMAT, "vae: in_channels %lld and out_channels %lld must be "
-                       "multiples of patch_size %lld squared", (long long)c->in_channels,
-                       (long long)c->out_channels, (long long)c->patch);
+        return xd_fail(e, XD_EFORMAT,
+                       "vae: in_channels %lld and out_channels %lld must be "
+                       "multiples of patch_size %lld squared",
+                       (long long)c->in_channels, (long long)c->out_channels, (long long)c->patch);
     return xd_vae_colours(c->in_channels / n, c->out_channels / n, e);
 }
 
@@ -127,20 +135,26 @@ static xd_status check_frames(const xd_causal_cfg *c, xd_err *e)
     for (int l = 0; l < c->mult.n - 1; l++)
         halvings += c->halve.v[l] != 0;
     if (!c->images && 1 << halvings != RATIO)
-        return xd_fail(e, XD_EUNSUPPORTED, "vae: temperal_downsample halves the frames %d times; "
-                       "only 2 is supported", halvings);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "vae: temperal_downsample halves the frames %d times; "
+                       "only 2 is supported",
+                       halvings);
     return XD_OK;
 }
 
 static xd_status check_latents(const xd_causal_cfg *c, xd_err *e)
 {
     if (c->mean.n != c->latent_channels || c->std.n != c->latent_channels)
-        return xd_fail(e, XD_EFORMAT, "vae: latents_mean has %d values, latents_std %d and z_dim "
-                       "is %lld", c->mean.n, c->std.n, (long long)c->latent_channels);
+        return xd_fail(e, XD_EFORMAT,
+                       "vae: latents_mean has %d values, latents_std %d and z_dim "
+                       "is %lld",
+                       c->mean.n, c->std.n, (long long)c->latent_channels);
     for (int i = 0; i < c->mean.n; i++)
         if (!isfinite(c->mean.v[i]) || !(c->std.v[i] > 0) || !isfinite(c->std.v[i]))
-            return xd_fail(e, XD_EFORMAT, "vae: latents_mean %g and latents_std %g of channel %d "
-                           "are invalid", c->mean.v[i], c->std.v[i], i);
+            return xd_fail(e, XD_EFORMAT,
+                           "vae: latents_mean %g and latents_std %g of channel %d "
+                           "are invalid",
+                           c->mean.v[i], c->std.v[i], i);
     return XD_OK;
 }
 
@@ -167,9 +181,13 @@ xd_status xd_causal_check(xd_causal_cfg *c, xd_err *e)
 void xd_causal_info(const xd_causal_cfg *c, xd_vae_info *out)
 {
     int f = (int)c->patch << (xd_causal_levels(c) - 1);
-    *out = (xd_vae_info){ .channels = c->latent_channels, .cell = { c->images ? 1 : RATIO, f, f },
-                          .scaling = 1, .alone = 1, .overlap = { 0.25, 0.25 },
-                          .patch = (int)c->patch, .pack = 1,
+    *out = (xd_vae_info){ .channels = c->latent_channels,
+                          .cell = { c->images ? 1 : RATIO, f, f },
+                          .scaling = 1,
+                          .alone = 1,
+                          .overlap = { 0.25, 0.25 },
+                          .patch = (int)c->patch,
+                          .pack = 1,
                           .rgb = xd_vae_rgb(c->latent_channels, c->width, 1) };
     out->tile[0] = out->tile[1] = f < TILE ? TILE / f : 1;
 }
@@ -179,8 +197,10 @@ void xd_causal_info(const xd_causal_cfg *c, xd_vae_info *out)
 static void w_conv(xd_decl *d, const xd_causal_cfg *c, xd_cnv *w, const char *name, int64_t out,
                    int64_t in)
 {
-    xd_w_conv(d, w, name, &(xd_conv_spec){ .out = out, .in = in, .nk = 3, .kernel = { 3, 3, 3 },
-                                           .bias = 1, .last = c->images });
+    xd_w_conv(
+        d, w, name,
+        &(xd_conv_spec){
+            .out = out, .in = in, .nk = 3, .kernel = { 3, 3, 3 }, .bias = 1, .last = c->images });
 }
 
 /* Declares a convolution with a 1 x 1 x 1 kernel, which is computed as a GEMM. */
@@ -211,8 +231,9 @@ static void w_res(xd_decl *d, const xd_causal_cfg *c, xd_causal_res *w, int64_t 
 static void w_time(xd_decl *d, const xd_causal_cfg *c, xd_cnv *w, int64_t out, int64_t in)
 {
     if (!c->images) {
-        xd_w_conv(d, w, "time_conv", &(xd_conv_spec){ .out = out, .in = in, .nk = 3,
-                                                      .kernel = { 3, 1, 1 }, .bias = 1 });
+        xd_w_conv(
+            d, w, "time_conv",
+            &(xd_conv_spec){ .out = out, .in = in, .nk = 3, .kernel = { 3, 1, 1 }, .bias = 1 });
         return;
     }
     xd_w_unread(d, "time_conv.weight", 5, (int64_t[]){ out, in, 3, 1, 1 });
@@ -226,8 +247,12 @@ static void w_resample(xd_decl *d, const xd_causal_cfg *c, xd_causal_level *w, i
         xd_w_conv_enlarged(d, w->up, "resample.1", c->residual ? C : C / 2, C);
     else
         xd_w_conv(d, &w->down, "resample.1",
-                  &(xd_conv_spec){ .out = C, .in = C, .nk = 2, .kernel = { 1, 3, 3 },
-                                   .stride = { 1, 2, 2 }, .bias = 1 });
+                  &(xd_conv_spec){ .out = C,
+                                   .in = C,
+                                   .nk = 2,
+                                   .kernel = { 1, 3, 3 },
+                                   .stride = { 1, 2, 2 },
+                                   .bias = 1 });
     if (xd_causal_time(c, dec, l))
         w_time(d, c, &w->time, dec ? 2 * C : C, C);
 }

@@ -7,9 +7,9 @@
 #include "vae/vae.h"
 
 enum {
-    XD_CAUSAL_LEVELS = 8,       /* max number of resolutions */
-    XD_CAUSAL_RES    = 8,       /* maximum number of residual blocks per level */
-    XD_CAUSAL_MID    = 2,       /* residual blocks in the middle, at the lowest resolution */
+    XD_CAUSAL_LEVELS = 8, /* max number of resolutions */
+    XD_CAUSAL_RES = 8,    /* maximum number of residual blocks per level */
+    XD_CAUSAL_MID = 2,    /* residual blocks in the middle, at the lowest resolution */
 };
 
 typedef struct xd_causal_cfg {
@@ -24,10 +24,10 @@ typedef struct xd_causal_cfg {
      * frames */
     xd_ints  halve;
     xd_reals attn_scales, mean, std;
-    int      residual;          /* 1: levels have shortcuts (is_residual) */
+    int      residual; /* 1: levels have shortcuts (is_residual) */
     /* Side of a patch in pixels; a patch of pixels is one position of the network's largest map. */
     int64_t  patch;
-    int      images;            /* 1: frames are independent images; set by the network's class */
+    int      images; /* 1: frames are independent images; set by the network's class */
 } xd_causal_cfg;
 
 typedef struct xd_causal_res {
@@ -38,14 +38,14 @@ typedef struct xd_causal_res {
 
 typedef struct xd_causal_level { /* a level: residual blocks at one resolution, then resampling */
     xd_causal_res res[XD_CAUSAL_RES];
-    xd_cnv        down;         /* encoder: downsampling convolution */
-    xd_cnv        up[4];        /* upsampling convolution of the decoder (xd_band_enlarge) */
-    xd_cnv        time;         /* convolution over frames that halves or doubles the frames */
+    xd_cnv        down;  /* encoder: downsampling convolution */
+    xd_cnv        up[4]; /* upsampling convolution of the decoder (xd_band_enlarge) */
+    xd_cnv        time;  /* convolution over frames that halves or doubles the frames */
 } xd_causal_level;
 
 typedef struct xd_causal_half { /* weights of the encoder, or of the decoder */
     xd_cnv          in, out;
-    xd_causal_level level[XD_CAUSAL_LEVELS];    /* the levels in execution order */
+    xd_causal_level level[XD_CAUSAL_LEVELS]; /* the levels in execution order */
     xd_causal_res   mid[XD_CAUSAL_MID];
     /* Gains of two norms: of the norm before the attention layer, and of the norm before the output
      * convolution. */

@@ -25,7 +25,10 @@ enum { MAX_CACHES = 2 + 2 * XD_CAUSAL_MID + XD_CAUSAL_LEVELS * (2 * XD_CAUSAL_RE
  * less; the epsilon is the square of 1e-12. */
 static const float EPS = 1e-24f;
 
-typedef struct kept { xd_tensor t; int64_t n; } kept;   /* XD_PAST frames; the last n are valid */
+typedef struct kept {
+    xd_tensor t;
+    int64_t   n;
+} kept; /* XD_PAST frames; the last n are valid */
 
 typedef struct run {
     xd_exec              *x;
@@ -38,8 +41,8 @@ typedef struct run {
     kept                  cache[MAX_CACHES];
     /* Number of convolutions in `cache`; 0 if there is only one chunk. */
     int                   ncache;
-    int                   at;   /* index in `cache` of the convolution that runs next */
-    int                   first;        /* 1: this chunk is the first frame alone */
+    int                   at;    /* index in `cache` of the convolution that runs next */
+    int                   first; /* 1: this chunk is the first frame alone */
 } run;
 
 static const xd_tensor none;
@@ -143,10 +146,16 @@ static void conv(run *r, xd_tensor out, xd_tensor in, const xd_tensor *gain, con
         conv_frames(r, out, in, gain, w, plus);
         return;
     }
-    xd_band_conv(r->x, &(xd_banded){ .feed = { .in = in, .rms = gain != NULL,
-                                               .gain = gain ? *gain : none, .eps = EPS },
-                                     .w = w, .out = out, .plus = plus, .stride = 1,
-                                     .lo = { 0, 1, 1 }, .hi = { 0, 1, 1 } });
+    xd_band_conv(
+        r->x,
+        &(xd_banded){
+            .feed = { .in = in, .rms = gain != NULL, .gain = gain ? *gain : none, .eps = EPS },
+            .w = w,
+            .out = out,
+            .plus = plus,
+            .stride = 1,
+            .lo = { 0, 1, 1 },
+            .hi = { 0, 1, 1 } });
 }
 
 /* ---- blocks -------------------------------------------------------------------------------- */
@@ -273,7 +282,7 @@ static void run_downsample(run *r, const xd_causal_level *w, int time)
  * The view has every `step`th channel, beginning with channel `at`. */
 static xd_tensor every(xd_tensor t, const int yx[2], int f, int64_t at, int64_t step)
 {
-    int64_t e = (int64_t)xd_dtype_size(t.type);
+    int64_t   e = (int64_t)xd_dtype_size(t.type);
     xd_tensor v = xd_view(t.p, t.type, 3, (int64_t[]){ t.d[1] / f, t.d[2] / f, t.d[3] / step });
     v.s[0] = f * t.s[1], v.s[1] = f * t.s[2], v.s[2] = step;
     if (t.p)
@@ -320,8 +329,9 @@ static void mean_of(run *r, xd_tensor mean, xd_tensor in, int f, int64_t from, i
     xd_tensor one = xd_new_as(r->x, XD_F32, 3, mean.d);
     for (int64_t i = 0; i < n; i++) {
         int64_t q = from + i < 0 ? 0 : from + i, p = q % (f * f);
-        xd_copy_to(r->x, one, every(xd_rows(in, q / (f * f), 1),
-                                    (int[]){ (int)(p / f), (int)(p % f) }, f, 0, 1));
+        xd_copy_to(
+            r->x, one,
+            every(xd_rows(in, q / (f * f), 1), (int[]){ (int)(p / f), (int)(p % f) }, f, 0, 1));
         xd_axpby(r->x, xd_reshape(mean, 1, &all), from + i < 0 ? 0 : 1.0f / (float)n,
                  xd_reshape(one, 1, &all), i ? 1 : 0);
     }
@@ -368,7 +378,7 @@ static void move_down(run *r, size_t base, xd_tensor in)
 static void run_level(run *r, int l)
 {
     const xd_causal_level *w = &r->w->level[l];
-    int last = l == xd_causal_levels(r->c) - 1, cut = r->c->residual && !(r->dec && last);
+    int       last = l == xd_causal_levels(r->c) - 1, cut = r->c->residual && !(r->dec && last);
     size_t    base = r->base;
     xd_tensor in = r->h;
     if (cut) {
@@ -466,11 +476,11 @@ void xd_causal_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
 {
     const xd_causal_cfg  *c = n->cfg;
     const xd_causal_glob *g = n->glob;
-    int64_t     C = c->latent_channels;
-    float       gain[XD_FIELD_LIST], bias[XD_FIELD_LIST];
-    size_t      mark = xd_arena_mark(x->tmp);
-    run         r = { .x = x, .c = c, .w = &g->dec, .dec = 1 };
-    xd_vae_info v;
+    int64_t               C = c->latent_channels;
+    float                 gain[XD_FIELD_LIST], bias[XD_FIELD_LIST];
+    size_t                mark = xd_arena_mark(x->tmp);
+    run                   r = { .x = x, .c = c, .w = &g->dec, .dec = 1 };
+    xd_vae_info           v;
     xd_causal_info(c, &v);
     if (!xd_map_video_fits(x, rgb, lat, v.cell[1], C, xd_vae_latents(&v, rgb.d[0])) ||
         !xd_map_frames_fit(x, rgb.d[0], xd_vae_frames(&v, lat.d[0])))
@@ -493,11 +503,11 @@ void xd_causal_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor mome
 {
     const xd_causal_cfg  *c = n->cfg;
     const xd_causal_glob *g = n->glob;
-    int64_t     C = c->latent_channels;
-    float       gain[2 * XD_FIELD_LIST], bias[2 * XD_FIELD_LIST];
-    size_t      mark = xd_arena_mark(x->tmp);
-    run         r = { .x = x, .c = c, .w = &g->enc };
-    xd_vae_info v;
+    int64_t               C = c->latent_channels;
+    float                 gain[2 * XD_FIELD_LIST], bias[2 * XD_FIELD_LIST];
+    size_t                mark = xd_arena_mark(x->tmp);
+    run                   r = { .x = x, .c = c, .w = &g->enc };
+    xd_vae_info           v;
     xd_causal_info(c, &v);
     if (!xd_map_video_fits(x, rgb, moments, v.cell[1], 2 * C, xd_vae_latents(&v, rgb.d[0])))
         return;

@@ -8,11 +8,11 @@
 #include "vae/rgb.h"
 
 enum {
-    MAX_WIDTH = 1 << 16,        /* max channels of a layer */
-    MAX_SIDE  = 1 << 24,        /* max sample height or width in pixels */
+    MAX_WIDTH = 1 << 16, /* max channels of a layer */
+    MAX_SIDE = 1 << 24,  /* max sample height or width in pixels */
 };
 
-static const float EPS = 1e-6f;         /* epsilon of norm_out and of the decoder's norms */
+static const float EPS = 1e-6f; /* epsilon of norm_out and of the decoder's norms */
 
 #define AT(member) offsetof(xd_cog_cfg, member)
 static const xd_field fields[] = {
@@ -31,12 +31,12 @@ static const xd_field fields[] = {
     { "sample_width", AT(width), 'l', 720, NULL },
     { "scaling_factor", AT(scaling), 'd', 1.15258426, NULL },
     { "shift_factor", AT(shift), 'd', 0, NULL },
-    { "latents_mean", AT(mean), 'd', 0, NULL },         /* a list is refused: no model has it */
+    { "latents_mean", AT(mean), 'd', 0, NULL }, /* a list is refused: no model has it */
     { "latents_std", AT(std), 'd', 0, NULL },
     { "use_quant_conv", AT(quant), 'b', 0, NULL },
     { "use_post_quant_conv", AT(post_quant), 'b', 0, NULL },
     { "invert_scale_latents", AT(invert), 'b', 0, NULL },
-    { "force_upcast", 0, '-', 0, NULL },        /* norms and sums are always f32 */
+    { "force_upcast", 0, '-', 0, NULL }, /* norms and sums are always f32 */
     { "_class_name", 0, '-', 0, NULL },
     { "_diffusers_version", 0, '-', 0, NULL },
     { "_name_or_path", 0, '-', 0, NULL },
@@ -47,7 +47,7 @@ static const xd_field fields[] = {
 
 static xd_status check_blocks(xd_names *t, const char *key, const char *type, int n, xd_err *e)
 {
-    for (int i = 0; !t->n && i < 4; i++)        /* diffusers' default has four entries */
+    for (int i = 0; !t->n && i < 4; i++) /* diffusers' default has four entries */
         strcpy(t->v[i], type);
     t->n = t->n ? t->n : 4;
     if (t->n != n)
@@ -55,14 +55,17 @@ static xd_status check_blocks(xd_names *t, const char *key, const char *type, in
                        n);
     for (int i = 0; i < n; i++)
         if (strcmp(t->v[i], type) != 0)
-            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s has %s; only %s is supported", key,
-                           t->v[i], type);
+            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s has %s; only %s is supported", key, t->v[i],
+                           type);
     return XD_OK;
 }
 
 static xd_status check_numbers(const xd_cog_cfg *c, xd_err *e)
 {
-    const struct { const char *key; int64_t v, max; } n[] = {
+    const struct {
+        const char *key;
+        int64_t     v, max;
+    } n[] = {
         { "latent_channels", c->latent_channels, MAX_WIDTH },
         { "norm_num_groups", c->groups, MAX_WIDTH },
         { "layers_per_block", c->layers, XD_COG_RES - 1 },
@@ -76,9 +79,10 @@ static xd_status check_numbers(const xd_cog_cfg *c, xd_err *e)
                            n[i].key, (long long)n[i].v, (long long)n[i].max);
     for (int l = 0; l < xd_cog_levels(c); l++)
         if (c->widths.v[l] < 1 || c->widths.v[l] > MAX_WIDTH || c->widths.v[l] % c->groups)
-            return xd_fail(e, XD_EFORMAT, "vae: block_out_channels has %lld; it must be a multiple "
-                           "of norm_num_groups, %lld, and from 1 to %d", (long long)c->widths.v[l],
-                           (long long)c->groups, MAX_WIDTH);
+            return xd_fail(e, XD_EFORMAT,
+                           "vae: block_out_channels has %lld; it must be a multiple "
+                           "of norm_num_groups, %lld, and from 1 to %d",
+                           (long long)c->widths.v[l], (long long)c->groups, MAX_WIDTH);
     if (!isfinite(c->scaling) || c->scaling == 0 || !isfinite(c->shift))
         return xd_fail(e, XD_EFORMAT, "vae: scaling_factor %g or shift_factor %g is invalid",
                        c->scaling, c->shift);
@@ -97,15 +101,15 @@ static xd_status check_ratio(xd_cog_cfg *c, xd_err *e)
     if (1 << c->halvings != c->ratio)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "vae: temporal_compression_ratio is %g; it must be a power of two up to %d "
-                       "for %d block_out_channels", c->ratio, most,
-                       xd_cog_levels(c));
+                       "for %d block_out_channels",
+                       c->ratio, most, xd_cog_levels(c));
     return XD_OK;
 }
 
 static xd_status cog_check(void *cfg, xd_err *e)
 {
     xd_cog_cfg *c = cfg;
-    if (!c->widths.n)           /* diffusers' default value of block_out_channels */
+    if (!c->widths.n) /* diffusers' default value of block_out_channels */
         c->widths = (xd_ints){ 4, { 128, 256, 256, 512 } };
     xd_status s = check_numbers(c, e);
     if (s == XD_OK)
@@ -119,8 +123,7 @@ static xd_status cog_check(void *cfg, xd_err *e)
     if (s != XD_OK)
         return s;
     if (c->mean != 0 || c->std != 0)
-        return xd_fail(e, XD_EUNSUPPORTED,
-                       "vae: latents_mean and latents_std must be null");
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: latents_mean and latents_std must be null");
     if (strcmp(c->act, "silu") != 0 && strcmp(c->act, "swish") != 0)
         return xd_fail(e, XD_EUNSUPPORTED, "vae: act_fn is %s; only silu is supported", c->act);
     if ((c->quant || c->post_quant) && c->out_channels != c->latent_channels)
@@ -135,11 +138,15 @@ static void cog_info(const void *cfg, xd_vae_info *out)
 {
     const xd_cog_cfg *c = cfg;
     int               f = 1 << (xd_cog_levels(c) - 1);
-    *out = (xd_vae_info){ .channels = c->latent_channels, .cell = { 1 << c->halvings, f, f },
-                          .scaling = c->scaling, .shift = c->shift, .invert = c->invert,
-                          .overlap = { 1.0 / 6, 1.0 / 5 }, .pack = 1,
+    *out = (xd_vae_info){ .channels = c->latent_channels,
+                          .cell = { 1 << c->halvings, f, f },
+                          .scaling = c->scaling,
+                          .shift = c->shift,
+                          .invert = c->invert,
+                          .overlap = { 1.0 / 6, 1.0 / 5 },
+                          .pack = 1,
                           .rgb = xd_vae_rgb(c->latent_channels, c->widths.v[0], c->scaling) };
-    for (int i = 0; i < 2; i++) {       /* a tile's side is half of the sample's */
+    for (int i = 0; i < 2; i++) { /* a tile's side is half of the sample's */
         int64_t side = (i ? c->width : c->height) / 2 / f;
         out->tile[i] = side > 0 ? side : 1;
     }
@@ -157,8 +164,8 @@ static int64_t level_width(const xd_cog_cfg *c, int dec, int l)
 static void w_causal(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in)
 {
     xd_w_enter(d, "%s", name);
-    xd_w_conv(d, w, "conv", &(xd_conv_spec){ .out = out, .in = in, .nk = 3, .kernel = { 3, 3, 3 },
-                                             .bias = 1 });
+    xd_w_conv(d, w, "conv",
+              &(xd_conv_spec){ .out = out, .in = in, .nk = 3, .kernel = { 3, 3, 3 }, .bias = 1 });
     xd_w_leave(d);
 }
 
@@ -219,15 +226,19 @@ static void w_level(xd_decl *d, const xd_cog_cfg *c, xd_cog_level *w, int dec, i
         xd_w_conv_enlarged(d, w->up, "upsamplers.0.conv", C, C);
     else if (l < xd_cog_levels(c) - 1)
         xd_w_conv(d, &w->down, "downsamplers.0.conv",
-                  &(xd_conv_spec){ .out = C, .in = C, .nk = 2, .kernel = { 1, 3, 3 },
-                                   .stride = { 1, 2, 2 }, .bias = 1 });
+                  &(xd_conv_spec){ .out = C,
+                                   .in = C,
+                                   .nk = 2,
+                                   .kernel = { 1, 3, 3 },
+                                   .stride = { 1, 2, 2 },
+                                   .bias = 1 });
     xd_w_leave(d);
 }
 
 static void w_half(xd_decl *d, const xd_cog_cfg *c, xd_cog_half *w, int dec)
 {
-    int     last = xd_cog_levels(c) - 1;
-    int64_t mid = c->widths.v[last], z = c->latent_channels;
+    int      last = xd_cog_levels(c) - 1;
+    int64_t  mid = c->widths.v[last], z = c->latent_channels;
     xd_dtype type = d->type;
     xd_w_enter(d, dec ? "decoder" : "encoder");
     d->type = dec ? XD_F32 : type;
@@ -260,8 +271,14 @@ static void cog_weights(xd_decl *d, const void *cfg, void *glob)
 extern const xd_vae xd_vae_cogvideox;
 
 const xd_vae xd_vae_cogvideox = {
-    .net = { .name = "cogvideox", .classes = { "AutoencoderKLCogVideoX" }, .fields = fields,
-             .cfg_size = sizeof(xd_cog_cfg), .glob_size = sizeof(xd_cog_glob), .check = cog_check,
+    .net = { .name = "cogvideox",
+             .classes = { "AutoencoderKLCogVideoX" },
+             .fields = fields,
+             .cfg_size = sizeof(xd_cog_cfg),
+             .glob_size = sizeof(xd_cog_glob),
+             .check = cog_check,
              .weights = cog_weights },
-    .info = cog_info, .decode = xd_cog_decode, .encode = xd_cog_encode,
+    .info = cog_info,
+    .decode = xd_cog_decode,
+    .encode = xd_cog_encode,
 };

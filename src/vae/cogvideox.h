@@ -7,8 +7,8 @@
 enum {
     /* max number of levels (resolutions); with this number, a latent cell has 128 x 128 pixels */
     XD_COG_LEVELS = 8,
-    XD_COG_RES    = 16,         /* maximum number of residual blocks per level */
-    XD_COG_MID    = 2,          /* residual blocks in the middle, at the lowest resolution */
+    XD_COG_RES = 16, /* maximum number of residual blocks per level */
+    XD_COG_MID = 2,  /* residual blocks in the middle, at the lowest resolution */
 };
 
 typedef struct xd_cog_cfg {
@@ -17,13 +17,17 @@ typedef struct xd_cog_cfg {
     double   scaling, shift, mean, std, eps, ratio;
     char     act[XD_FIELD_TEXT];
     xd_names down, up;
-    xd_ints  widths;            /* channels of each level (block_out_channels), finest first */
-    int      halvings;          /* log2 of the config key temporal_compression_ratio */
+    xd_ints  widths;   /* channels of each level (block_out_channels), finest first */
+    int      halvings; /* log2 of the config key temporal_compression_ratio */
 } xd_cog_cfg;
 
 /* A group norm. In the decoder, the norm is a spatial norm, which reads the latents z: the
  * normalized map is multiplied by y(z), then b(z) is added. */
-typedef struct xd_cog_norm { xd_tensor gain, bias; xd_lin y, b; float eps; } xd_cog_norm;
+typedef struct xd_cog_norm {
+    xd_tensor gain, bias;
+    xd_lin    y, b;
+    float     eps;
+} xd_cog_norm;
 
 typedef struct xd_cog_res {
     xd_cog_norm norm1, norm2;
@@ -31,15 +35,15 @@ typedef struct xd_cog_res {
     xd_lin      shortcut;
 } xd_cog_res;
 
-typedef struct xd_cog_level {   /* a level: residual blocks at one resolution, then resampling */
+typedef struct xd_cog_level { /* a level: residual blocks at one resolution, then resampling */
     xd_cog_res res[XD_COG_RES];
-    xd_cnv     down;            /* encoder: downsampling convolution */
-    xd_cnv     up[4];           /* upsampling convolution of the decoder (xd_band_enlarge) */
+    xd_cnv     down;  /* encoder: downsampling convolution */
+    xd_cnv     up[4]; /* upsampling convolution of the decoder (xd_band_enlarge) */
 } xd_cog_level;
 
-typedef struct xd_cog_half {    /* weights of the encoder, or of the decoder */
+typedef struct xd_cog_half { /* weights of the encoder, or of the decoder */
     xd_cnv       in, out;
-    xd_cog_level level[XD_COG_LEVELS];  /* the levels in execution order */
+    xd_cog_level level[XD_COG_LEVELS]; /* the levels in execution order */
     xd_cog_res   mid[XD_COG_MID];
     xd_cog_norm  norm;
 } xd_cog_half;

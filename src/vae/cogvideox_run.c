@@ -20,24 +20,24 @@
 
 enum {
     MAX_CACHES = 2 + 2 * (XD_COG_MID + XD_COG_LEVELS * XD_COG_RES),
-    LATENTS    = 2,             /* latent frames per batch: num_latent_frames_batch_size */
-    SAMPLES    = 8,             /* video frames per batch: num_sample_frames_batch_size */
+    LATENTS = 2, /* latent frames per batch: num_latent_frames_batch_size */
+    SAMPLES = 8, /* video frames per batch: num_sample_frames_batch_size */
 };
 
 typedef struct run {
-    xd_exec          *x;
-    const xd_cog_cfg *c;
+    xd_exec           *x;
+    const xd_cog_cfg  *c;
     const xd_cog_half *w;
-    int               dec;
-    size_t            base;     /* position of the map h in the arena (a mark) */
-    xd_tensor         h;        /* [T,H,W,C] at `base`: the current map */
-    xd_tensor         z;        /* [t,h,w,C] F32: latent frames of the batch (decoder) */
+    int                dec;
+    size_t             base; /* position of the map h in the arena (a mark) */
+    xd_tensor          h;    /* [T,H,W,C] at `base`: the current map */
+    xd_tensor          z;    /* [t,h,w,C] F32: latent frames of the batch (decoder) */
     /* For each convolution, the frames that it keeps: [XD_PAST,H,W,C]. */
-    xd_tensor         cache[MAX_CACHES];
+    xd_tensor          cache[MAX_CACHES];
     /* Number of convolutions in `cache`; 0 if there is only one batch. */
-    int               ncache;
-    int               at;       /* index in `cache` of the convolution that runs next */
-    int               first;    /* 1: first batch, so no frames are kept yet */
+    int                ncache;
+    int                at;    /* index in `cache` of the convolution that runs next */
+    int                first; /* 1: first batch, so no frames are kept yet */
 } run;
 
 static const xd_tensor none;
@@ -97,11 +97,11 @@ static xd_tensor new_beside(run *r, int64_t T, int64_t H, int64_t W, int64_t C)
 
 /* ---- convolutions over time ---------------------------------------------------------------- */
 
-typedef struct feed {           /* input of a convolution: a map, and an optional norm of the map */
+typedef struct feed { /* input of a convolution: a map, and an optional norm of the map */
     xd_tensor          in;
-    const xd_cog_norm *norm;    /* norm of the input; NULL: none */
+    const xd_cog_norm *norm; /* norm of the input; NULL: none */
     xd_gsum            sum;
-    xd_tensor          y, b;    /* scale y and shift b of the norm, in the size of the latents */
+    xd_tensor          y, b; /* scale y and shift b of the norm, in the size of the latents */
 } feed;
 
 static feed plain_feed(xd_tensor in)
@@ -111,8 +111,8 @@ static feed plain_feed(xd_tensor in)
 
 static xd_tensor of_latent(run *r, const xd_lin *w)
 {
-    xd_tensor t = xd_new_as(r->x, XD_F32, 4,
-                            (int64_t[]){ r->z.d[0], r->z.d[1], r->z.d[2], w->w.out });
+    xd_tensor t =
+        xd_new_as(r->x, XD_F32, 4, (int64_t[]){ r->z.d[0], r->z.d[1], r->z.d[2], w->w.out });
     xd_linear_into(r->x, xd_map_rows(t), xd_map_rows(r->z), w);
     return t;
 }
@@ -157,9 +157,14 @@ static void read_feed(run *r, xd_tensor to, const feed *f, int64_t t)
             y = xd_rows(y, at, 1), b = xd_rows(b, at, 1);
         }
         xd_group_apply_into(r->x, &f->sum,
-                            &(xd_gnorm){ .out = xd_rows(to, i, k), .in = xd_rows(f->in, t + i, k),
-                                         .gain = f->norm->gain, .bias = f->norm->bias, .scale = y,
-                                         .shift = b, .eps = f->norm->eps, .silu = 1 });
+                            &(xd_gnorm){ .out = xd_rows(to, i, k),
+                                         .in = xd_rows(f->in, t + i, k),
+                                         .gain = f->norm->gain,
+                                         .bias = f->norm->bias,
+                                         .scale = y,
+                                         .shift = b,
+                                         .eps = f->norm->eps,
+                                         .silu = 1 });
     }
 }
 

@@ -21,13 +21,13 @@ typedef struct cfg {
 
 typedef struct glob {
     xd_kl_glob kl;
-    xd_tensor  mean, var;       /* [4 C]: running statistics of the batch norm */
+    xd_tensor  mean, var; /* [4 C]: running statistics of the batch norm */
 } glob;
 
 static const xd_field fields[] = {
     XD_KL_FIELDS(2, 32, 1024),
     { "batch_norm_eps", offsetof(cfg, eps), 'd', 1e-4, NULL },
-    { "batch_norm_momentum", 0, '-', 0, NULL },         /* used only in training */
+    { "batch_norm_momentum", 0, '-', 0, NULL }, /* used only in training */
     { "patch_size", offsetof(cfg, patch), 'L', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
@@ -44,7 +44,7 @@ static xd_status check_config(void *c_, xd_err *e)
 {
     static const int64_t widths[LEVELS] = { 128, 256, 512, 512 };
     cfg                 *c = c_;
-    if (!c->kl.width.n) {       /* config keys that are lists get diffusers' default values */
+    if (!c->kl.width.n) { /* config keys that are lists get diffusers' default values */
         c->kl.width.n = LEVELS;
         memcpy(c->kl.width.v, widths, sizeof widths);
     }
@@ -59,8 +59,10 @@ static xd_status check_config(void *c_, xd_err *e)
         return xd_fail(e, XD_EUNSUPPORTED, "vae: latent_channels is %lld; up to %d are supported",
                        (long long)c->kl.latent_channels, MOST / CELLS);
     if (c->patch.n && (c->patch.n != 2 || c->patch.v[0] != PACK || c->patch.v[1] != PACK))
-        return xd_fail(e, XD_EUNSUPPORTED, "vae: patch_size must be [%d, %d], the only one that is "
-                       "supported", PACK, PACK);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "vae: patch_size must be [%d, %d], the only one that is "
+                       "supported",
+                       PACK, PACK);
     if (!(c->eps > 0 && c->eps < 1))
         return xd_fail(e, XD_EFORMAT, "vae: batch_norm_eps is %g; it must be between 0 and 1",
                        c->eps);
@@ -71,8 +73,11 @@ static void info(const void *c_, xd_vae_info *out)
 {
     const cfg *c = c_;
     int64_t    f = PACK * xd_kl_cell(&c->kl);
-    *out = (xd_vae_info){ .channels = CELLS * c->kl.latent_channels, .cell = { 1, (int)f, (int)f },
-                          .scaling = 1, .overlap = { 0.25, 0.25 }, .pack = PACK,
+    *out = (xd_vae_info){ .channels = CELLS * c->kl.latent_channels,
+                          .cell = { 1, (int)f, (int)f },
+                          .scaling = 1,
+                          .overlap = { 0.25, 0.25 },
+                          .pack = PACK,
                           .rgb = xd_vae_rgb(c->kl.latent_channels, c->kl.width.v[0], 1) };
     out->tile[0] = out->tile[1] = c->kl.sample_size / f > 0 ? c->kl.sample_size / f : 1;
 }
@@ -127,8 +132,8 @@ static void decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
         size_t    above = xd_arena_mark(x->tmp);
         xd_tensor flat = xd_new_as(x, XD_F32, 3, (int64_t[]){ h, w, CELLS * C });
         xd_copy_to(x, flat, xd_reshape(xd_rows(lat, t, 1), 3, flat.d));
-        xd_tensor y = xd_scale_rows(x, xd_reshape(flat, 2, (int64_t[]){ h * w, CELLS * C }), std,
-                                 mean);
+        xd_tensor y =
+            xd_scale_rows(x, xd_reshape(flat, 2, (int64_t[]){ h * w, CELLS * C }), std, mean);
         xd_copy_to(x, xd_reshape(xd_rows(z, t, 1), 5, (int64_t[]){ h, PACK, w, PACK, C }),
                    unpacked_order(xd_reshape(y, 3, flat.d), C));
         xd_arena_rewind(x->tmp, above);
@@ -148,8 +153,8 @@ static void encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
     float       gain[2 * MOST], bias[2 * MOST];
     size_t      mark = xd_arena_mark(x->tmp);
     if (!xd_check(x, moments.d[3] == 2 * CELLS * C,
-                  "vae: moments have %lld channels, expected %lld",
-                  (long long)moments.d[3], (long long)(2 * CELLS * C)))
+                  "vae: moments have %lld channels, expected %lld", (long long)moments.d[3],
+                  (long long)(2 * CELLS * C)))
         return;
     read_norm(x, c, g, bias, gain);
     for (int64_t i = 0; i < CELLS * C; i++) {
@@ -176,8 +181,15 @@ static void encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
 extern const xd_vae xd_vae_flux2;
 
 const xd_vae xd_vae_flux2 = {
-    .net = { .name = "kl-packed", .classes = { "AutoencoderKLFlux2" }, .fields = fields,
-             .unread = { "bn.num_batches_tracked" }, .cfg_size = sizeof(cfg),
-             .glob_size = sizeof(glob), .check = check_config, .weights = weights },
-    .info = info, .decode = decode, .encode = encode,
+    .net = { .name = "kl-packed",
+             .classes = { "AutoencoderKLFlux2" },
+             .fields = fields,
+             .unread = { "bn.num_batches_tracked" },
+             .cfg_size = sizeof(cfg),
+             .glob_size = sizeof(glob),
+             .check = check_config,
+             .weights = weights },
+    .info = info,
+    .decode = decode,
+    .encode = encode,
 };

@@ -18,12 +18,12 @@
 #include "vae/rgb.h"
 
 enum {
-    MAX_WIDTH  = 1 << 16,       /* max channels of a layer */
-    MAX_HEAD   = 512,           /* max head width of the attention kernels */
-    MIN_HEAD   = 8,
+    MAX_WIDTH = 1 << 16, /* max channels of a layer */
+    MAX_HEAD = 512,      /* max head width of the attention kernels */
+    MIN_HEAD = 8,
 };
 
-static const float EPS = 1e-6f;         /* epsilon of every group norm, which no config sets */
+static const float EPS = 1e-6f; /* epsilon of every group norm, which no config sets */
 
 static const xd_field fields[] = {
     XD_KL_FIELDS(1, 4, 32),
@@ -76,20 +76,24 @@ static xd_status check_width(const xd_kl_cfg *c, int dec, int l, xd_err *e)
     int64_t w = level_width(c, dec, l);
     int     middle = dec ? l == 0 : l == level_count(c) - 1;
     if (w < 1 || w > MAX_WIDTH || w % c->groups)
-        return xd_fail(e, XD_EFORMAT, "vae: block_out_channels has %lld; it must be a multiple of "
-                       "norm_num_groups, %lld, and from 1 to %d", (long long)w,
-                       (long long)c->groups, MAX_WIDTH);
+        return xd_fail(e, XD_EFORMAT,
+                       "vae: block_out_channels has %lld; it must be a multiple of "
+                       "norm_num_groups, %lld, and from 1 to %d",
+                       (long long)w, (long long)c->groups, MAX_WIDTH);
     if ((has_attention(c, dec, l) || (middle && c->mid_attention)) &&
         (w < MIN_HEAD || w > MAX_HEAD))
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "vae: attention over %lld channels; %d to %d are supported",
-                       (long long)w, MIN_HEAD, MAX_HEAD);
+                       "vae: attention over %lld channels; %d to %d are supported", (long long)w,
+                       MIN_HEAD, MAX_HEAD);
     return XD_OK;
 }
 
 static xd_status check_numbers(const xd_kl_cfg *c, xd_err *e)
 {
-    const struct { const char *key; int64_t v, max; } n[] = {
+    const struct {
+        const char *key;
+        int64_t     v, max;
+    } n[] = {
         { "latent_channels", c->latent_channels, MAX_WIDTH },
         { "norm_num_groups", c->groups, MAX_WIDTH },
         { "layers_per_block", c->layers, XD_KL_RES - 1 },
@@ -106,8 +110,7 @@ static xd_status check_numbers(const xd_kl_cfg *c, xd_err *e)
         return xd_fail(e, XD_EFORMAT, "vae: scaling_factor %g or shift_factor %g is invalid",
                        c->scaling, c->shift);
     if (c->mean != 0 || c->std != 0)
-        return xd_fail(e, XD_EUNSUPPORTED,
-                       "vae: latents_mean and latents_std must be null");
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: latents_mean and latents_std must be null");
     if (strcmp(c->act, "silu") != 0 && strcmp(c->act, "swish") != 0)
         return xd_fail(e, XD_EUNSUPPORTED, "vae: act_fn is %s; only silu is supported", c->act);
     return XD_OK;
@@ -115,7 +118,7 @@ static xd_status check_numbers(const xd_kl_cfg *c, xd_err *e)
 
 xd_status xd_kl_check(xd_kl_cfg *c, xd_err *e)
 {
-    if (!c->width.n)            /* config keys that are lists get diffusers' default values */
+    if (!c->width.n) /* config keys that are lists get diffusers' default values */
         c->width.n = 1, c->width.v[0] = 64;
     if (!c->down.n)
         c->down.n = 1, strcpy(c->down.v[0], "DownEncoderBlock2D");
@@ -125,8 +128,10 @@ xd_status xd_kl_check(xd_kl_cfg *c, xd_err *e)
         c->dec_width = c->width;
     xd_status s = check_numbers(c, e);
     if (s == XD_OK && c->dec_width.n != c->width.n)
-        s = xd_fail(e, XD_EFORMAT, "vae: decoder_block_out_channels has %d entries, "
-                    "block_out_channels %d", c->dec_width.n, c->width.n);
+        s = xd_fail(e, XD_EFORMAT,
+                    "vae: decoder_block_out_channels has %d entries, "
+                    "block_out_channels %d",
+                    c->dec_width.n, c->width.n);
     if (s == XD_OK)
         s = check_blocks(&c->down, "down_block_types", "DownEncoderBlock2D",
                          "AttnDownEncoderBlock2D", level_count(c), e);
@@ -151,10 +156,13 @@ static xd_status kl_check(void *cfg, xd_err *e)
 static void kl_info(const void *cfg, xd_vae_info *out)
 {
     const xd_kl_cfg *c = cfg;
-    int           f = (int)xd_kl_cell(c);
-    *out = (xd_vae_info){ .channels = c->latent_channels, .cell = { 1, f, f },
-                          .scaling = c->scaling, .shift = c->shift,
-                          .overlap = { 0.25, 0.25 }, .pack = 1,
+    int              f = (int)xd_kl_cell(c);
+    *out = (xd_vae_info){ .channels = c->latent_channels,
+                          .cell = { 1, f, f },
+                          .scaling = c->scaling,
+                          .shift = c->shift,
+                          .overlap = { 0.25, 0.25 },
+                          .pack = 1,
                           .rgb = xd_vae_rgb(c->latent_channels, c->width.v[0], c->scaling) };
     out->tile[0] = out->tile[1] = c->sample_size / f > 0 ? c->sample_size / f : 1;
 }
@@ -164,8 +172,13 @@ static void kl_info(const void *cfg, xd_vae_info *out)
 static void w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in, int k,
                    int stride)
 {
-    xd_w_conv(d, w, name, &(xd_conv_spec){ .out = out, .in = in, .nk = 2, .kernel = { 1, k, k },
-                                           .stride = { 1, stride, stride }, .bias = 1 });
+    xd_w_conv(d, w, name,
+              &(xd_conv_spec){ .out = out,
+                               .in = in,
+                               .nk = 2,
+                               .kernel = { 1, k, k },
+                               .stride = { 1, stride, stride },
+                               .bias = 1 });
 }
 
 /* Declares a convolution whose weights are f32, whatever the type of the maps. The convolutions
@@ -204,10 +217,10 @@ static void w_attn(xd_decl *d, xd_kl_attn *w, int i, int64_t C)
     static const char *const out[] = { "to_out.0|proj_attn" };
     xd_w_enter(d, "attentions.%d", i);
     w_norm(d, &w->norm, "group_norm", C);
-    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = C, .out = { C, C, C },
-                                             .bias = 1 });
-    xd_w_fused(d, &w->out, &(xd_fused_spec){ .n = 1, .names = out, .in = C, .out = { C },
-                                             .bias = 1 });
+    xd_w_fused(d, &w->qkv,
+               &(xd_fused_spec){ .n = 3, .names = qkv, .in = C, .out = { C, C, C }, .bias = 1 });
+    xd_w_fused(d, &w->out,
+               &(xd_fused_spec){ .n = 1, .names = out, .in = C, .out = { C }, .bias = 1 });
     xd_w_leave(d);
 }
 
@@ -268,17 +281,17 @@ static void kl_weights(xd_decl *d, const void *cfg, void *glob)
 /* ---- running ------------------------------------------------------------------------------ */
 
 typedef struct run {
-    xd_exec      *x;
+    xd_exec         *x;
     const xd_kl_cfg *c;
-    xd_tensor     partial;      /* [rows,G,2] F64: sums of each row of the latest map */
-    xd_gsum       sum;          /* group norm sums of the map that is normalized next */
-    size_t        base;         /* position of the map h in the arena (a mark) */
-    xd_tensor     h;            /* [1,H,W,C] at `base`: the current map */
+    xd_tensor        partial; /* [rows,G,2] F64: sums of each row of the latest map */
+    xd_gsum          sum;     /* group norm sums of the map that is normalized next */
+    size_t           base;    /* position of the map h in the arena (a mark) */
+    xd_tensor        h;       /* [1,H,W,C] at `base`: the current map */
 } run;
 
 static const xd_tensor none;
 
-static const int       no_pad[3], pad1[3] = { 0, 1, 1 };
+static const int no_pad[3], pad1[3] = { 0, 1, 1 };
 
 /* Allocates a map with C channels and as many rows and columns as h. */
 static xd_tensor map_as(run *r, xd_dtype type, int64_t C)
@@ -332,10 +345,15 @@ static void same_width(run *r, const xd_kl_res *w)
 {
     size_t    mark = xd_arena_mark(r->x->tmp);
     xd_tensor b = new_map(r, r->h.d[3]);
-    conv3(r, (xd_banded){ .feed = norm_feed(r, r->h, &w->norm1), .w = &w->conv1, .out = b,
+    conv3(r, (xd_banded){ .feed = norm_feed(r, r->h, &w->norm1),
+                          .w = &w->conv1,
+                          .out = b,
                           .partial = partial_of(r, b) });
-    conv3(r, (xd_banded){ .feed = norm_feed(r, b, &w->norm2), .w = &w->conv2, .out = r->h,
-                          .plus = r->h, .partial = partial_of(r, r->h) });
+    conv3(r, (xd_banded){ .feed = norm_feed(r, b, &w->norm2),
+                          .w = &w->conv2,
+                          .out = r->h,
+                          .plus = r->h,
+                          .partial = partial_of(r, r->h) });
     xd_arena_rewind(r->x->tmp, mark);
 }
 
@@ -349,7 +367,9 @@ static void other_width(run *r, const xd_kl_res *w)
     int       wider = C > old.d[3];
     r->h = xd_map_at(r->x, r->base, 1, old.d[1], old.d[2], wider ? C : old.d[3]);
     xd_tensor b = new_map(r, C), out = view_at_base(r, old.d[1], old.d[2], C);
-    conv3(r, (xd_banded){ .feed = norm_feed(r, old, &w->norm1), .w = &w->conv1, .out = b,
+    conv3(r, (xd_banded){ .feed = norm_feed(r, old, &w->norm1),
+                          .w = &w->conv1,
+                          .out = b,
                           .partial = partial_of(r, b) });
     conv3(r, (xd_banded){ .feed = norm_feed(r, b, &w->norm2),
                           .w = &w->conv2,
@@ -380,8 +400,10 @@ static void run_attn(run *r, const xd_kl_attn *w)
     size_t    above = xd_arena_mark(x->tmp);
     xd_tensor a = new_map(r, C);
     xd_group_close(x, &r->sum, partial_of(r, r->h), r->h);
-    xd_group_apply_into(x, &r->sum, &(xd_gnorm){ .out = a, .in = r->h, .gain = w->norm.gain,
-                                                 .bias = w->norm.bias, .eps = EPS });
+    xd_group_apply_into(
+        x, &r->sum,
+        &(xd_gnorm){
+            .out = a, .in = r->h, .gain = w->norm.gain, .bias = w->norm.bias, .eps = EPS });
     xd_linear_into(x, qkv, xd_reshape(a, 2, flat), &w->qkv);
     xd_arena_rewind(x->tmp, above);
     for (int i = 0; i < 3; i++)
@@ -471,8 +493,7 @@ static void run_conv_out(run *r, xd_tensor out, const xd_kl_half *w, const xd_cn
 }
 
 /* Decodes latents [T,h,w,C] to pixels. Frames are decoded one by one as independent images. */
-void xd_kl_decode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor lat,
-                  xd_tensor rgb)
+void xd_kl_decode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor lat, xd_tensor rgb)
 {
     if (!xd_map_image_fits(x, rgb, lat, xd_kl_cell(c), c->latent_channels))
         return;
@@ -524,8 +545,14 @@ static void kl_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor mome
 extern const xd_vae xd_vae_kl;
 
 const xd_vae xd_vae_kl = {
-    .net = { .name = "kl", .classes = { "AutoencoderKL" }, .fields = fields,
-             .cfg_size = sizeof(xd_kl_cfg), .glob_size = sizeof(xd_kl_glob), .check = kl_check,
+    .net = { .name = "kl",
+             .classes = { "AutoencoderKL" },
+             .fields = fields,
+             .cfg_size = sizeof(xd_kl_cfg),
+             .glob_size = sizeof(xd_kl_glob),
+             .check = kl_check,
              .weights = kl_weights },
-    .info = kl_info, .decode = kl_decode, .encode = kl_encode,
+    .info = kl_info,
+    .decode = kl_decode,
+    .encode = kl_encode,
 };

@@ -8,7 +8,7 @@
 enum {
     /* max number of levels (resolutions); with this number, a latent cell has 128 x 128 pixels */
     XD_KL_LEVELS = 8,
-    XD_KL_RES    = 16,          /* maximum number of residual blocks per level */
+    XD_KL_RES = 16, /* maximum number of residual blocks per level */
 };
 
 typedef struct xd_kl_cfg {
@@ -17,24 +17,30 @@ typedef struct xd_kl_cfg {
     double   scaling, shift, mean, std;
     char     act[XD_FIELD_TEXT];
     xd_names down, up;
-    xd_ints  width;             /* channels of each level (block_out_channels), finest first */
-    xd_ints  dec_width;         /* channels of the decoder's levels (decoder_block_out_channels) */
+    xd_ints  width;     /* channels of each level (block_out_channels), finest first */
+    xd_ints  dec_width; /* channels of the decoder's levels (decoder_block_out_channels) */
 } xd_kl_cfg;
 
 typedef struct xd_kl_norm { xd_tensor gain, bias; } xd_kl_norm;
-typedef struct xd_kl_res  { xd_kl_norm norm1, norm2; xd_cnv conv1, conv2, shortcut; } xd_kl_res;
-typedef struct xd_kl_attn { xd_kl_norm norm; xd_lin qkv, out; } xd_kl_attn;
+typedef struct xd_kl_res {
+    xd_kl_norm norm1, norm2;
+    xd_cnv     conv1, conv2, shortcut;
+} xd_kl_res;
+typedef struct xd_kl_attn {
+    xd_kl_norm norm;
+    xd_lin     qkv, out;
+} xd_kl_attn;
 
-typedef struct xd_kl_level {    /* a level: residual blocks at one resolution, then resampling */
+typedef struct xd_kl_level { /* a level: residual blocks at one resolution, then resampling */
     xd_kl_res  res[XD_KL_RES];
     xd_kl_attn attn[XD_KL_RES];
-    xd_cnv     down;            /* encoder: downsampling convolution */
-    xd_cnv     up[4];           /* upsampling convolution of the decoder (xd_band_enlarge) */
+    xd_cnv     down;  /* encoder: downsampling convolution */
+    xd_cnv     up[4]; /* upsampling convolution of the decoder (xd_band_enlarge) */
 } xd_kl_level;
 
-typedef struct xd_kl_half {     /* weights of the encoder, or of the decoder */
+typedef struct xd_kl_half { /* weights of the encoder, or of the decoder */
     xd_cnv      in, out;
-    xd_kl_level level[XD_KL_LEVELS];    /* the levels in execution order */
+    xd_kl_level level[XD_KL_LEVELS]; /* the levels in execution order */
     xd_kl_res   mid[2];
     xd_kl_attn  mid_attn;
     xd_kl_norm  norm;
@@ -72,7 +78,7 @@ typedef struct xd_kl_glob {
 
 xd_status xd_kl_check(xd_kl_cfg *c, xd_err *e);
 void      xd_kl_weights(xd_decl *d, const xd_kl_cfg *c, xd_kl_glob *g);
-int64_t   xd_kl_cell(const xd_kl_cfg *c);       /* returns the pixels per side of a latent cell */
+int64_t   xd_kl_cell(const xd_kl_cfg *c); /* returns the pixels per side of a latent cell */
 /* Implement the functions decode and encode of xd_vae. */
 void      xd_kl_decode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor lat,
                        xd_tensor rgb);

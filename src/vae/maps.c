@@ -64,27 +64,31 @@ void xd_map_halve(xd_exec *x, xd_tensor to, xd_tensor in, const xd_cnv *w)
 
 int xd_map_image_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64_t C)
 {
-    return xd_check(x, rgb.nd == 4 && lat.nd == 4 && lat.d[0] == rgb.d[0] && lat.d[2] > 0 &&
-                    rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && lat.d[3] == C,
+    return xd_check(x,
+                    rgb.nd == 4 && lat.nd == 4 && lat.d[0] == rgb.d[0] && lat.d[2] > 0 &&
+                        rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && lat.d[3] == C,
                     "vae: an image of %lld x %lld pixels does not match latents of %lld x %lld "
-                    "cells of %lld channels", (long long)rgb.d[2], (long long)rgb.d[1],
-                    (long long)lat.d[2], (long long)lat.d[1], (long long)lat.d[3]);
+                    "cells of %lld channels",
+                    (long long)rgb.d[2], (long long)rgb.d[1], (long long)lat.d[2],
+                    (long long)lat.d[1], (long long)lat.d[3]);
 }
 
 int xd_map_video_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64_t C,
                       int64_t frames)
 {
-    return xd_check(x, rgb.nd == 4 && lat.nd == 4 && rgb.d[0] > 0 && lat.d[0] > 0 && lat.d[2] > 0 &&
-                    rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && rgb.d[3] == 3 &&
-                    lat.d[3] == C && lat.d[0] == frames,
+    return xd_check(x,
+                    rgb.nd == 4 && lat.nd == 4 && rgb.d[0] > 0 && lat.d[0] > 0 && lat.d[2] > 0 &&
+                        rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && rgb.d[3] == 3 &&
+                        lat.d[3] == C && lat.d[0] == frames,
                     "vae: %lld frames of %lld x %lld pixels do not match %lld frames of %lld x "
-                    "%lld cells of %lld channels", (long long)rgb.d[0], (long long)rgb.d[2],
-                    (long long)rgb.d[1], (long long)lat.d[0], (long long)lat.d[2],
-                    (long long)lat.d[1], (long long)lat.d[3]);
+                    "%lld cells of %lld channels",
+                    (long long)rgb.d[0], (long long)rgb.d[2], (long long)rgb.d[1],
+                    (long long)lat.d[0], (long long)lat.d[2], (long long)lat.d[1],
+                    (long long)lat.d[3]);
 }
 
 int xd_map_frames_fit(xd_exec *x, int64_t is, int64_t want)
 {
-    return xd_check(x, is == want, "vae: the output has %lld frames and needs %lld",
-                    (long long)is, (long long)want);
+    return xd_check(x, is == want, "vae: the output has %lld frames and needs %lld", (long long)is,
+                    (long long)want);
 }

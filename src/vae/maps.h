@@ -8,7 +8,7 @@
 
 #include "exec/op.h"
 
-enum { XD_PAST = 2 };           /* number of past frames that a convolution over frames reads */
+enum { XD_PAST = 2 }; /* number of past frames that a convolution over frames reads */
 
 /* Allocate a map: xd_map_as with elements of the given type, xd_map with elements of the type of
  * activations. */
@@ -23,10 +23,10 @@ xd_tensor xd_map_rows(xd_tensor map);
 /* Returns how many frames of `in` are normalized together before a convolution. The number is
  * computed from the width of the frames alone, as if frames were square, because a rank that has
  * only some rows of the frames must use the same number as the other ranks. */
-int64_t xd_map_frames(const xd_exec *x, xd_tensor in);
+int64_t   xd_map_frames(const xd_exec *x, xd_tensor in);
 /* Copies the last n frames of `from` to frames [XD_PAST - n, XD_PAST) of `to`. Frames are copied
  * one by one, because `to` and `from` may be the same buffer. */
-void xd_map_keep(xd_exec *x, xd_tensor to, xd_tensor from, int64_t n);
+void      xd_map_keep(xd_exec *x, xd_tensor to, xd_tensor from, int64_t n);
 /* Applies a 1x1 convolution (the shortcut of a residual block) to the current map `old`, and
  * returns the result, which replaces `old` in memory. A frame is written only after the frames
  * whose memory it overwrites have been read. At `old`, the arena must have memory for the larger of
@@ -35,7 +35,7 @@ xd_tensor xd_map_reshape(xd_exec *x, xd_tensor old, const xd_lin *w);
 /* Halves the rows and columns of the frame `in` by a convolution with stride 2. The frame is padded
  * only below and on the right, so that output cell i reads pixels 2i .. 2i+2. `to` may overlap
  * `in`. */
-void xd_map_halve(xd_exec *x, xd_tensor to, xd_tensor in, const xd_cnv *w);
+void      xd_map_halve(xd_exec *x, xd_tensor to, xd_tensor in, const xd_cnv *w);
 
 /* Check that this rank's pixels have the height and the width that its latents or moments imply,
  * with f x f pixels per latent cell, and that these latents or moments have C channels. A rank's

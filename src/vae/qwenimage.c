@@ -31,9 +31,15 @@ static void weights(xd_decl *d, const void *cfg, void *glob)
 extern const xd_vae xd_vae_qwenimage;
 
 const xd_vae xd_vae_qwenimage = {
-    .net = { .name = "causal-image", .classes = { "AutoencoderKLQwenImage" }, .fields = fields,
+    .net = { .name = "causal-image",
+             .classes = { "AutoencoderKLQwenImage" },
+             .fields = fields,
              .unread = { "*.time_conv.weight", "*.time_conv.bias" },
-             .cfg_size = sizeof(xd_causal_cfg), .glob_size = sizeof(xd_causal_glob),
-             .check = check_config, .weights = weights },
-    .info = info, .decode = xd_causal_decode, .encode = xd_causal_encode,
+             .cfg_size = sizeof(xd_causal_cfg),
+             .glob_size = sizeof(xd_causal_glob),
+             .check = check_config,
+             .weights = weights },
+    .info = info,
+    .decode = xd_causal_decode,
+    .encode = xd_causal_encode,
 };

@@ -6,8 +6,9 @@
 extern const xd_vae xd_vae_kl, xd_vae_flux2, xd_vae_cogvideox, xd_vae_wan, xd_vae_qwenimage,
     xd_vae_tiny;
 
-const xd_vae *const xd_vaes[] = { &xd_vae_kl, &xd_vae_flux2, &xd_vae_cogvideox, &xd_vae_wan,
-                                &xd_vae_qwenimage, &xd_vae_tiny, NULL };
+const xd_vae *const xd_vaes[] = { &xd_vae_kl,  &xd_vae_flux2,     &xd_vae_cogvideox,
+                                  &xd_vae_wan, &xd_vae_qwenimage, &xd_vae_tiny,
+                                  NULL };
 
 xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e)
 {
@@ -15,7 +16,8 @@ xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e)
         return XD_OK;
     return xd_fail(e, XD_EUNSUPPORTED,
                    "vae: in_channels is %lld and out_channels %lld; only 3 channels are "
-                   "supported", (long long)in_channels, (long long)out_channels);
+                   "supported",
+                   (long long)in_channels, (long long)out_channels);
 }
 
 int64_t xd_vae_frames(const xd_vae_info *v, int64_t t)

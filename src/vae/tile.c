@@ -16,19 +16,19 @@
 #include "vae/vae.h"
 
 typedef struct tiling {
-    xd_exec      *x;
-    const xd_net *n;
-    void        (*run)(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out);
-    int64_t       H, W;         /* size of the image in cells */
+    xd_exec       *x;
+    const xd_net  *n;
+    void           (*run)(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out);
+    int64_t        H, W; /* size of the image in cells */
     /* Height and width, counted in cells: `tile` is the size of a tile, and `step` is the distance
      * from the upper left corner of a tile to that of the next tile. */
-    int64_t       tile[2], step[2];
-    int64_t       fi[2], fo[2]; /* rows and columns per cell of `in` (fi), and of `out` (fo) */
-    int64_t       unit;         /* number of lines of `out` with the same blend weight */
-    const xd_deal *deal;        /* which rank computes which tile; NULL: only one rank */
-    xd_tensor     in, out;      /* [T,H,W,C]: input and output frames */
-    xd_tensor     above;        /* lower rows of tiles: [tile columns x T, rows, tile width, C] */
-    xd_tensor     left;         /* right columns of a tile: [T, tile height, columns, C] */
+    int64_t        tile[2], step[2];
+    int64_t        fi[2], fo[2]; /* rows and columns per cell of `in` (fi), and of `out` (fo) */
+    int64_t        unit;         /* number of lines of `out` with the same blend weight */
+    const xd_deal *deal;         /* which rank computes which tile; NULL: only one rank */
+    xd_tensor      in, out;      /* [T,H,W,C]: input and output frames */
+    xd_tensor      above;        /* lower rows of tiles: [tile columns x T, rows, tile width, C] */
+    xd_tensor      left;         /* right columns of a tile: [T, tile height, columns, C] */
 } tiling;
 
 /* A tile: (i, j) is its row and column among the tiles; (y, x) is its position in the image, and
@@ -102,8 +102,7 @@ static void blend_neighbours(const tiling *g, const tile *t, xd_tensor out)
     }
     if (t->j > 0) {
         int64_t n = band_size(g, 1, t->j);
-        blend_lines(g, box_view(g->left, 0, h, 0, n), box_view(out, 0, h, 0, w), 1,
-                    xd_min(n, w));
+        blend_lines(g, box_view(g->left, 0, h, 0, n), box_view(out, 0, h, 0, w), 1, xd_min(n, w));
     }
 }
 
@@ -155,9 +154,9 @@ static void open_bands(tiling *g)
     int64_t T = g->out.d[0], C = g->out.d[3], side[2];
     for (int i = 0; i < 2; i++)
         side[i] = xd_min(g->tile[i], i ? g->W : g->H) * g->fo[i];
-    g->above = xd_new_as(g->x, XD_F32, 4,
-                         (int64_t[]){ cols_of(g) * T, (g->tile[0] - g->step[0]) * g->fo[0],
-                                                       side[1], C });
+    g->above =
+        xd_new_as(g->x, XD_F32, 4,
+                  (int64_t[]){ cols_of(g) * T, (g->tile[0] - g->step[0]) * g->fo[0], side[1], C });
     g->left = xd_new_as(g->x, XD_F32, 4,
                         (int64_t[]){ T, side[0], (g->tile[1] - g->step[1]) * g->fo[1], C });
 }
@@ -299,8 +298,9 @@ xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, i
         owner[t[k].k] = to;
         load[to] += t[k].area;
     }
-    xd_status s = t && load ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory to distribute %lld tiles",
-                                              (long long)n);
+    xd_status s = t && load
+                      ? XD_OK
+                      : xd_fail(e, XD_ENOMEM, "no memory to distribute %lld tiles", (long long)n);
     free(t);
     free(load);
     return s;
@@ -318,12 +318,12 @@ static void run_tiled(xd_exec *x, const xd_vae_info *v, tiling *g, xd_tensor in,
         g->run(x, g->n, in, out);
         return;
     }
-    if (!xd_check(x, in.nd == 4 && out.nd == 4 && in.d[0] > 0 && out.d[0] > 0 &&
-                  in.d[1] == g->H * g->fi[0] && in.d[2] == g->W * g->fi[1] &&
-                  out.d[1] == g->H * g->fo[0] && out.d[2] == g->W * g->fo[1],
+    if (!xd_check(x,
+                  in.nd == 4 && out.nd == 4 && in.d[0] > 0 && out.d[0] > 0 &&
+                      in.d[1] == g->H * g->fi[0] && in.d[2] == g->W * g->fi[1] &&
+                      out.d[1] == g->H * g->fo[0] && out.d[2] == g->W * g->fo[1],
                   "tiles: an input of %lld x %lld does not match an output of %lld x %lld",
-                  (long long)in.d[2], (long long)in.d[1], (long long)out.d[2],
-                  (long long)out.d[1]))
+                  (long long)in.d[2], (long long)in.d[1], (long long)out.d[2], (long long)out.d[1]))
         return;
     size_t mark = xd_arena_mark(x->tmp);
     g->in = in, g->out = out;
@@ -334,13 +334,17 @@ static void run_tiled(xd_exec *x, const xd_vae_info *v, tiling *g, xd_tensor in,
     xd_arena_rewind(x->tmp, mark);
 }
 
-void xd_vae_decode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor lat,
-                         xd_tensor rgb, const xd_deal *deal)
+void xd_vae_decode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor lat, xd_tensor rgb,
+                         const xd_deal *deal)
 {
     xd_vae_info i;
     v->info(n->cfg, &i);
-    tiling g = { .n = n, .run = v->decode, .deal = deal, .fi = { 1, 1 },
-                 .fo = { i.cell[1], i.cell[2] }, .unit = i.patch };
+    tiling g = { .n = n,
+                 .run = v->decode,
+                 .deal = deal,
+                 .fi = { 1, 1 },
+                 .fo = { i.cell[1], i.cell[2] },
+                 .unit = i.patch };
     run_tiled(x, &i, &g, lat, rgb, lat);
 }
 
@@ -350,7 +354,8 @@ void xd_vae_encode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor
     xd_vae_info i;
     v->info(n->cfg, &i);
     i = xd_vae_encoding(&i);
-    tiling g = { .n = n, .run = v->encode, .deal = deal, .fi = { i.cell[1], i.cell[2] },
-                 .fo = { 1, 1 } };
+    tiling g = {
+        .n = n, .run = v->encode, .deal = deal, .fi = { i.cell[1], i.cell[2] }, .fo = { 1, 1 }
+    };
     run_tiled(x, &i, &g, rgb, moments, moments);
 }

@@ -32,7 +32,7 @@ typedef struct cfg {
 typedef struct block { xd_cnv conv[3]; } block;
 
 typedef struct half {
-    xd_cnv in, out, between[LEVELS];    /* between[i]: the convolution after level i */
+    xd_cnv in, out, between[LEVELS]; /* between[i]: the convolution after level i */
     block  block[LEVELS][BLOCKS];
 } half;
 
@@ -51,8 +51,8 @@ static const xd_field fields[] = {
     { "upsample_fn", offsetof(cfg, upsample), 's', 0, "nearest" },
     { "scaling_factor", offsetof(cfg, scaling), 'd', 1, NULL },
     { "shift_factor", offsetof(cfg, shift), 'd', 0, NULL },
-    { "block_out_channels", 0, '-', 0, NULL },          /* equals decoder_block_out_channels */
-    { "latent_magnitude", 0, '-', 0, NULL },            /* used only for latents stored as bytes */
+    { "block_out_channels", 0, '-', 0, NULL }, /* equals decoder_block_out_channels */
+    { "latent_magnitude", 0, '-', 0, NULL },   /* used only for latents stored as bytes */
     { "latent_shift", 0, '-', 0, NULL },
     { "force_upcast", 0, '-', 0, NULL },
     { "_class_name", 0, '-', 0, NULL },
@@ -74,15 +74,21 @@ static xd_status check_lists(const cfg *c, int dec, xd_err *e)
     const char    *who = dec ? "decoder" : "encoder";
     const xd_ints *w = &c->width[dec], *n = &c->blocks[dec];
     if (w->n != n->n || w->n != c->width[0].n || w->n < 1 || w->n > LEVELS)
-        return xd_fail(e, XD_EUNSUPPORTED, "vae: the %s has %d widths and %d numbers of blocks; "
-                       "both must have the same length, 1 to %d", who, w->n, n->n, LEVELS);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "vae: the %s has %d widths and %d numbers of blocks; "
+                       "both must have the same length, 1 to %d",
+                       who, w->n, n->n, LEVELS);
     for (int i = 0; i < w->n; i++) {
         if (w->v[i] != c->width[dec].v[0] || w->v[i] < 1 || w->v[i] > MOST)
-            return xd_fail(e, XD_EUNSUPPORTED, "vae: a level of the %s has %lld channels; all must "
-                           "have the same number, 1 to %d", who, (long long)w->v[i], MOST);
+            return xd_fail(e, XD_EUNSUPPORTED,
+                           "vae: a level of the %s has %lld channels; all must "
+                           "have the same number, 1 to %d",
+                           who, (long long)w->v[i], MOST);
         if (n->v[i] < 0 || n->v[i] > BLOCKS)
-            return xd_fail(e, XD_EUNSUPPORTED, "vae: a level of the %s has %lld blocks; it must be "
-                           "from 0 to %d", who, (long long)n->v[i], BLOCKS);
+            return xd_fail(e, XD_EUNSUPPORTED,
+                           "vae: a level of the %s has %lld blocks; it must be "
+                           "from 0 to %d",
+                           who, (long long)n->v[i], BLOCKS);
     }
     return XD_OK;
 }
@@ -121,19 +127,31 @@ static void info(const void *c_, xd_vae_info *out)
 {
     const cfg *c = c_;
     int        f = 1 << (levels(c) - 1);
-    *out = (xd_vae_info){ .channels = c->latent_channels, .cell = { 1, f, f },
-                          .scaling = c->scaling, .shift = c->shift, .pack = 1,
-                          .tile = { TILE / f, TILE / f }, .overlap = { 0.125, 0.125 } };
+    *out = (xd_vae_info){ .channels = c->latent_channels,
+                          .cell = { 1, f, f },
+                          .scaling = c->scaling,
+                          .shift = c->shift,
+                          .pack = 1,
+                          .tile = { TILE / f, TILE / f },
+                          .overlap = { 0.125, 0.125 } };
 }
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-typedef struct shape { int64_t out, in; int stride, bias; } shape;
+typedef struct shape {
+    int64_t out, in;
+    int     stride, bias;
+} shape;
 
 static void w_conv(xd_decl *d, xd_cnv *w, const char *name, shape s)
 {
-    xd_w_conv(d, w, name, &(xd_conv_spec){ .out = s.out, .in = s.in, .nk = 2, .kernel = { 1, 3, 3 },
-                                           .stride = { 1, s.stride, s.stride }, .bias = s.bias });
+    xd_w_conv(d, w, name,
+              &(xd_conv_spec){ .out = s.out,
+                               .in = s.in,
+                               .nk = 2,
+                               .kernel = { 1, 3, 3 },
+                               .stride = { 1, s.stride, s.stride },
+                               .bias = s.bias });
 }
 
 static void w_layer(xd_decl *d, xd_cnv *w, int *at, shape s)
@@ -191,15 +209,19 @@ static void weights(xd_decl *d, const void *cfg_, void *g_)
 
 typedef struct run {
     xd_exec  *x;
-    size_t    base;             /* position of the map h in the arena (a mark) */
-    xd_tensor h;                /* [1,H,W,C] at `base`: the current map */
+    size_t    base; /* position of the map h in the arena (a mark) */
+    xd_tensor h;    /* [1,H,W,C] at `base`: the current map */
 } run;
 
 /* Computes out = conv(in) + plus with a 3 x 3 kernel. */
 static void conv3(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor plus, int stride)
 {
-    xd_band_conv(r->x, &(xd_banded){ .feed = { .in = in }, .w = w, .out = out, .plus = plus,
-                                     .stride = stride, .lo = { 0, 1, 1 },
+    xd_band_conv(r->x, &(xd_banded){ .feed = { .in = in },
+                                     .w = w,
+                                     .out = out,
+                                     .plus = plus,
+                                     .stride = stride,
+                                     .lo = { 0, 1, 1 },
                                      .hi = { 0, stride == 1, stride == 1 } });
 }
 
@@ -344,8 +366,14 @@ static void encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
 extern const xd_vae xd_vae_tiny;
 
 const xd_vae xd_vae_tiny = {
-    .net = { .name = "tiny", .classes = { "AutoencoderTiny" }, .fields = fields,
-             .cfg_size = sizeof(cfg), .glob_size = sizeof(glob), .check = check_config,
+    .net = { .name = "tiny",
+             .classes = { "AutoencoderTiny" },
+             .fields = fields,
+             .cfg_size = sizeof(cfg),
+             .glob_size = sizeof(glob),
+             .check = check_config,
              .weights = weights },
-    .info = info, .decode = decode, .encode = encode,
+    .info = info,
+    .decode = decode,
+    .encode = encode,
 };

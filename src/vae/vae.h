@@ -6,21 +6,21 @@
 #include "exec/net.h"
 
 typedef struct xd_vae_info {
-    int64_t channels;           /* channels of the latents */
-    int     cell[3];            /* frames, pixel rows and pixel columns per latent cell */
-    double  scaling, shift;     /* model latent = (vae latent - shift) * scaling */
+    int64_t     channels;       /* channels of the latents */
+    int         cell[3];        /* frames, pixel rows and pixel columns per latent cell */
+    double      scaling, shift; /* model latent = (vae latent - shift) * scaling */
     /* 1: the latents of a video's first image are multiplied by 1 / scaling instead of scaling. */
-    int     invert;
-    int     alone;              /* 1: the first latent frame always decodes to one frame */
-    int64_t tile[2];            /* rows and columns of latent cells in a tile */
-    double  overlap[2];         /* overlap of neighbouring tiles, as a fraction of a tile */
+    int         invert;
+    int         alone;      /* 1: the first latent frame always decodes to one frame */
+    int64_t     tile[2];    /* rows and columns of latent cells in a tile */
+    double      overlap[2]; /* overlap of neighbouring tiles, as a fraction of a tile */
     /* Side of a patch in pixels; a patch of pixels is one position of the decoder's outermost map.
      * Tiles are blended on this map, not on pixels. The encoder's tiles are `patch` times larger
      * than the decoder's, as in diffusers. If `patch` is 0, it means 1. */
-    int     patch;
+    int         patch;
     /* P >= 1: each latent cell packs P x P inner cells. Latent channel c P^2 + P y + x is channel c
      * of the inner cell in row y and column x. */
-    int     pack;
+    int         pack;
     /* [channels / P^2 + 1] RGB values in [-1,1]. There is one value for each channel of an inner
      * cell, the channel's contribution to the cell's colour; the last value is a constant. NULL:
      * unknown. */
@@ -29,17 +29,17 @@ typedef struct xd_vae_info {
 
 typedef struct xd_vae {
     xd_net_def net;
-    void (*info)(const void *cfg, xd_vae_info *out);
+    void       (*info)(const void *cfg, xd_vae_info *out);
     /* Decodes latents lat [T,h,w,C] F32 to rgb [T',h f,w f,3] F32 in about [-1,1], in the caller's
      * memory. The caller must undo the scaling of the latents before the call. Allocates scratch
      * memory from the arena x->tmp and rewinds the arena. */
-    void (*decode)(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
+    void       (*decode)(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
     /* Encodes pixels rgb [T,H,W,3] F32 in [-1,1] to moments [T',h,w,2C] F32, which are the mean and
      * the log variance of the latents. */
-    void (*encode)(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
+    void       (*encode)(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 } xd_vae;
 
-extern const xd_vae *const xd_vaes[];           /* all autoencoders; the array ends with NULL */
+extern const xd_vae *const xd_vaes[]; /* all autoencoders; the array ends with NULL */
 
 /* Returns XD_EUNSUPPORTED unless an autoencoder has 3 input channels and 3 output channels
  * (RGB). */
@@ -58,34 +58,34 @@ int64_t xd_vae_latents(const xd_vae_info *v, int64_t n);
  * takes part in all messages. */
 typedef struct xd_deal xd_deal;
 struct xd_deal {
-    int        rank;            /* this rank */
+    int        rank; /* this rank */
     /* [xd_vae_tiles]: the rank of each tile; tiles are in row-major order. */
     const int *owner;
     /* Sends one of this rank's tiles (F32, contiguous) to rank 0. A rank sends its tiles in the
      * order of the tiles. The tile must not change until `wait` is called. */
-    void (*send)(const xd_deal *d, xd_exec *x, xd_tensor tile);
+    void       (*send)(const xd_deal *d, xd_exec *x, xd_tensor tile);
     /* Called on rank 0: receives a tile that rank `from` has computed. */
-    void (*receive)(const xd_deal *d, xd_exec *x, xd_tensor tile, int from);
+    void       (*receive)(const xd_deal *d, xd_exec *x, xd_tensor tile, int from);
     /* Waits until rank 0 has received all tiles of this rank. */
-    void (*wait)(const xd_deal *d, xd_exec *x);
+    void       (*wait)(const xd_deal *d, xd_exec *x);
 };
 
 /* Returns a copy of the properties *v in which the tile sizes are those for encoding. */
 xd_vae_info xd_vae_encoding(const xd_vae_info *v);
 /* Returns the number of tiles into which h x w latent cells are split, or 1 if one tile is
  * enough. */
-int64_t   xd_vae_tiles(const xd_vae_info *v, int64_t h, int64_t w);
+int64_t     xd_vae_tiles(const xd_vae_info *v, int64_t h, int64_t w);
 /* Assigns tiles to ranks: the largest tile first, and each tile to the rank whose tiles have the
  * smallest area so far. Writes the rank of each tile to owner[xd_vae_tiles]. */
-xd_status xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, int *owner,
-                        xd_err *e);
+xd_status   xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, int *owner,
+                          xd_err *e);
 
 /* Decode and encode in overlapping tiles that are blended as in diffusers (tiled_decode,
  * tiled_encode). If one tile is enough, these functions call v->decode or v->encode. If `deal` is
  * NULL, this rank computes all tiles. Otherwise only rank 0 gets the result; on other ranks the
  * output tensor is not written, and its address is not used. */
-void xd_vae_decode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor lat,
-                         xd_tensor rgb, const xd_deal *deal);
+void xd_vae_decode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor lat, xd_tensor rgb,
+                         const xd_deal *deal);
 void xd_vae_encode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor rgb,
                          xd_tensor moments, const xd_deal *deal);
 

@@ -28,12 +28,12 @@ static void check(int ok, int line, const char *what)
 /* ---- counting what the rooms under test allocate (the linker wraps their calls) ---------- */
 
 static int64_t allocations;
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t m);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t m);
-void *__wrap_realloc(void *p, size_t n);
+void          *__real_malloc(size_t n);
+void          *__real_calloc(size_t n, size_t m);
+void          *__real_realloc(void *p, size_t n);
+void          *__wrap_malloc(size_t n);
+void          *__wrap_calloc(size_t n, size_t m);
+void          *__wrap_realloc(void *p, size_t n);
 
 void *__wrap_malloc(size_t n)
 {
@@ -235,7 +235,7 @@ static uint16_t word(int from, int to, int64_t row, int h, int k)
 static xd_tensor cut(uint16_t *canvas, int64_t row, int64_t n, int h, int heads)
 {
     int64_t   d[3] = { row + n, HEADS, HD };
-    xd_tensor t = xd_view(canvas, XD_BF16, 3, d);        /* any type of two bytes */
+    xd_tensor t = xd_view(canvas, XD_BF16, 3, d); /* any type of two bytes */
     t.p = canvas + (row * HEADS + h) * HD;
     t.d[0] = n;
     t.d[1] = heads;
@@ -271,7 +271,7 @@ static int rest_untouched(const uint16_t *canvas, int64_t rows, int h, int heads
     return 1;
 }
 
-static char *window;              /* [8 MiB] that test_exchange gives from; NULL: of its own */
+static char *window; /* [8 MiB] that test_exchange gives from; NULL: of its own */
 
 static void test_exchange(xd_comm *c)
 {
@@ -290,7 +290,7 @@ static void test_exchange(xd_comm *c)
             give[r] = cut(a, out, n, 2, 3);
             take[r] = cut(b, in, m, 1, 3);
             if (!n && r % 2)
-                give[r] = (xd_tensor){ 0 };     /* absent is as good as empty */
+                give[r] = (xd_tensor){ 0 }; /* absent is as good as empty */
             else
                 write_cut(give[r], c->rank, r);
             out += n;
@@ -350,12 +350,12 @@ static void test_fifo(xd_comm *c)
 static void test_many(xd_comm *c)
 {
     enum { KINDS = 5, TURNS = 6, N = 5003 };
-    xd_req   r[KINDS * TURNS];
-    float   *io[TURNS];
-    char    *b[TURNS], *ring[TURNS], *from[TURNS];
-    char    *all[TURNS];
-    int64_t  rows[MAXRANKS], n = N;
-    int      right = (c->rank + 1) % c->size, left = (c->rank + c->size - 1) % c->size;
+    xd_req  r[KINDS * TURNS];
+    float  *io[TURNS];
+    char   *b[TURNS], *ring[TURNS], *from[TURNS];
+    char   *all[TURNS];
+    int64_t rows[MAXRANKS], n = N;
+    int     right = (c->rank + 1) % c->size, left = (c->rank + c->size - 1) % c->size;
     for (int i = 0; i < c->size; i++)
         rows[i] = i + 1;
     for (int t = 0; t < TURNS; t++) {
@@ -400,7 +400,7 @@ static void test_test(xd_comm *c)
     while (!c->ops->test(c, &r) && xd_now_s() - t0 < 60)
         ;
     CHECK(!r.p && c->ops->test(c, &r) == 1);
-    CHECK(c->ops->test(c, &copy) == 1);         /* a copy of what has ended has ended too */
+    CHECK(c->ops->test(c, &copy) == 1); /* a copy of what has ended has ended too */
     CHECK(c->ops->wait(c, &r, 1) == XD_OK);
     CHECK(io[2] == 3.0f * (float)c->size);
 }
@@ -522,7 +522,7 @@ static void test_share(xd_comm *c)
             fill(p, 90 + turn, n);
         h->ops->barrier(h);
         CHECK(p && holds(p, 90 + turn, n));
-        CHECK(!turn || c->size == 1 || (uintptr_t)p % (2 << 20) == 0);  /* room for huge pages */
+        CHECK(!turn || c->size == 1 || (uintptr_t)p % (2 << 20) == 0); /* room for huge pages */
     }
     (void)h->ops->share(h, 0, &first);
     xd_comm_close(&h);
@@ -595,14 +595,14 @@ static xd_traffic by_hand(const xd_comm *c, int64_t scale)
     xd_traffic t = { 0 };
     int64_t    n = 10 * scale, m = 5003, others = c->size - 1;
     int        v = (c->rank + 1) % c->size, kids = 0;
-    t.bytes = n * 4 * others;                           /* everything to everyone */
+    t.bytes = n * 4 * others; /* everything to everyone */
     t.messages = others;
-    if (c->size > 1) {                                  /* pieces out, sums out */
+    if (c->size > 1) { /* pieces out, sums out */
         int64_t mine = m * (c->rank + 1) / c->size - m * c->rank / c->size;
         t.bytes += (m - mine) * 8 + mine * 8 * others;
         t.messages += 2 * others;
     }
-    for (int k = 1; k < c->size; k *= 2)                /* children in the tree of v */
+    for (int k = 1; k < c->size; k *= 2) /* children in the tree of v */
         if ((v == 0 || k < (v & -v)) && v + k < c->size)
             kids++;
     t.bytes += kids * n;
@@ -633,7 +633,7 @@ static void test_traffic(xd_comm *c)
     CHECK(c->traffic->messages - was.messages == want.messages);
     CHECK(xd_comm_count(&n, c->rank, c->size, &e) == XD_OK);
     if (n) {
-        some_calls(n, (char *)16, 20);                  /* an address it may not follow */
+        some_calls(n, (char *)16, 20); /* an address it may not follow */
         CHECK(n->traffic->bytes == want.bytes && n->traffic->messages == want.messages);
         CHECK(n->ops->split(n, 3, c->rank, c->size, &g, &e) == XD_OK);
     }

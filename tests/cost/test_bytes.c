@@ -21,11 +21,11 @@
 #include "pipeline/text_encode.h"
 #include "plan/plan.h"
 
-enum { STEPS = 4, STALE = 1, SINGLE = 8192 };   /* SINGLE: all-reduces up to this are one trip */
+enum { STEPS = 4, STALE = 1, SINGLE = 8192 }; /* SINGLE: all-reduces up to this are one trip */
 
 typedef struct plan {
-    int deg[XD_NAXES];          /* tensor, ulysses, ring, pipe, cfg, data */
-    int patches, displaced, every;      /* every: where text flows, it goes with every patch */
+    int deg[XD_NAXES];             /* tensor, ulysses, ring, pipe, cfg, data */
+    int patches, displaced, every; /* every: where text flows, it goes with every patch */
 } plan;
 
 static const plan plans[] = {
@@ -50,8 +50,7 @@ static int checks, failures;
 
 /* Tokens of the text, of the image with its references (J), and the rows that fill the image up;
  * those of the image alone. */
-typedef enum of { TEXT = 1, IMAGE = 2, FILL = 4, FILLED = IMAGE | FILL, ALL = 7,
-                  LATENTS = 8 } of;
+typedef enum of { TEXT = 1, IMAGE = 2, FILL = 4, FILLED = IMAGE | FILL, ALL = 7, LATENTS = 8 } of;
 
 /* What a block sends: attentions of some tokens, and sums over tensor ranks of [n,D] for their
  * rows; of the image's rows sums of [n,1] and of [n,2], and once a request and pass of [m,1] for
@@ -60,19 +59,25 @@ typedef struct sends { int attn[ALL + 1], sum[ALL + 1], squares[2], text; } send
 
 /* which[l]: what block l sends; skips[l]: outputs that it or later blocks read, besides the
  * hidden state. */
-typedef struct model { int64_t N, K, J, fill, M, I, H, d, D, F, e; int passes;
-                       const sends *which[64]; int64_t skips[65]; } model;
+typedef struct model {
+    int64_t      N, K, J, fill, M, I, H, d, D, F, e;
+    int          passes;
+    const sends *which[64];
+    int64_t      skips[65];
+} model;
 typedef struct where { int at[XD_NAXES], first, last; } where;
 
 /* PixArt, HunyuanDiT: sums behind attention, text, MLP */
 static const sends cross = { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 3 } };
 /* Wan: as these, and squares of what is normed over all heads */
-static const sends normed = { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 3 },
-                             .squares = { 1, 1 }, .text = 1 };
+static const sends normed = {
+    .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 3 }, .squares = { 1, 1 }, .text = 1
+};
 /* FLUX, Chroma; CogVideoX and Qwen-Image as pair */
 static const sends pair = { .attn = { [ALL] = 1 }, .sum = { [TEXT] = 2, [IMAGE] = 2 } },
                    solo = { .attn = { [ALL] = 1 }, .sum = { [ALL] = 1 } };
-static const sends joint[2][2] = {                      /* SD3: [last][with a second attention] */
+static const sends joint[2][2] = {
+    /* SD3: [last][with a second attention] */
     { { .attn = { [ALL] = 1 }, .sum = { [TEXT] = 2, [IMAGE] = 2 } },
       { .attn = { [ALL] = 1, [IMAGE] = 1 }, .sum = { [TEXT] = 2, [IMAGE] = 3 } } },
     { { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 2 } },
@@ -191,12 +196,12 @@ static int64_t of_unit(const model *m, const plan *p, const where *w, int unit)
     for (int i = 0; i < m->passes; i++)
         mine += i % C == w->at[XD_CFG];
     int64_t bytes = of_blocks(m, p, w, unit) * mine;
-    if (!is_last)               /* hidden states, to the next stage, and what lies beside them */
+    if (!is_last) /* hidden states, to the next stage, and what lies beside them */
         bytes += (4 + m->skips[w->last] * m->e) * both * m->D * mine;
     else if (C > 1)
-        bytes += 4 * n * m->F * mine;           /* predictions, to the other pass */
+        bytes += 4 * n * m->F * mine; /* predictions, to the other pass */
     if (is_last && P > 1 && mine)
-        bytes += 4 * n * m->F;                  /* latents, to the first stage */
+        bytes += 4 * n * m->F; /* latents, to the first stage */
     return bytes;
 }
 
@@ -209,7 +214,7 @@ static int64_t of_step(const model *m, const plan *p, const where *w, int stale)
         bytes = of_unit(m, p, w, -1);
     for (int q = 0; stale && p->patches > 1 && q < p->patches; q++)
         bytes += of_unit(m, p, w, q);
-    return bytes + 4 * (replica - 1);           /* is everybody well? */
+    return bytes + 4 * (replica - 1); /* is everybody well? */
 }
 
 /* A buffer of a ring: keys and values of all for a group of heads, or those of one member for
@@ -304,8 +309,8 @@ static void check(int64_t got, int64_t want, const xd_engine *g, const model *m,
 static const sends *kind_of(const xd_engine *g, int layer)
 {
     const xd_component *p = &g->ctx.model.dit;
-    const xd_json *dual = xd_json_get(p->config, "dual_attention_layers");
-    double         n = 0, second = 0;
+    const xd_json      *dual = xd_json_get(p->config, "dual_attention_layers");
+    double              n = 0, second = 0;
     if (strcmp(p->def->name, "flux") == 0 || strcmp(p->def->name, "flux2") == 0 ||
         strcmp(p->def->name, "chroma") == 0)
         return xd_json_number(xd_json_get(p->config, "num_layers"), &n) && layer < (int)n ? &pair
@@ -336,18 +341,18 @@ static int64_t rows_of_images(const xd_engine *g)
 static model model_of(const xd_engine *g, const xd_job *j)
 {
     const xd_dit_info *d = &g->ctx.model.dit_info;
-    model m = { .N = j->tokens,
-                .J = j->lay.len[XD_REF],
-                .K = d->txt_flows ? xd_prompts_most_rows(j) : 0,
-                .fill = d->multiple ? (d->multiple - j->tokens % d->multiple) % d->multiple : 0,
-                .M = xd_prompts_most_rows(j) - rows_of_images(g),
-                .I = rows_of_images(g),
-                .H = d->heads,
-                .d = d->head_dim,
-                .D = d->dim,
-                .F = j->features,
-                .e = (int64_t)xd_dtype_size(g->ctx.type),
-                .passes = j->npass };
+    model   m = { .N = j->tokens,
+                  .J = j->lay.len[XD_REF],
+                  .K = d->txt_flows ? xd_prompts_most_rows(j) : 0,
+                  .fill = d->multiple ? (d->multiple - j->tokens % d->multiple) % d->multiple : 0,
+                  .M = xd_prompts_most_rows(j) - rows_of_images(g),
+                  .I = rows_of_images(g),
+                  .H = d->heads,
+                  .d = d->head_dim,
+                  .D = d->dim,
+                  .F = j->features,
+                  .e = (int64_t)xd_dtype_size(g->ctx.type),
+                  .passes = j->npass };
     int64_t half = d->nlayers / 2;
     for (int l = 0; l < d->nlayers && l < 64; l++)
         m.which[l] = kind_of(g, l);
@@ -359,11 +364,11 @@ static model model_of(const xd_engine *g, const xd_job *j)
 static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
 {
     const xd_dit_info *d = &g->ctx.model.dit_info;
-    xd_err   e = { 0 };
-    xd_denoise  f;
-    xd_arena a;
-    xd_cond  cond[XD_MAXPASS] = { { .tok = { 0 } } };
-    model    m = model_of(g, j);
+    xd_err             e = { 0 };
+    xd_denoise         f;
+    xd_arena           a;
+    xd_cond            cond[XD_MAXPASS] = { { .tok = { 0 } } };
+    model              m = model_of(g, j);
     must(xd_component_count(&g->ctx.model.dit, g->ctx.count, g->ctx.type, &e), &e);
     must(xd_device_arena_open(&a, g->ctx.count, 0, &e), &e);
     for (int i = 0; i < j->npass; i++) {
@@ -372,8 +377,8 @@ static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }
-    xd_denoise_open(&f, j, g->ctx.count, &g->ctx.count_topo, &a,
-                    &g->ctx.model.dit.count->shadow, cond);
+    xd_denoise_open(&f, j, g->ctx.count, &g->ctx.count_topo, &a, &g->ctx.model.dit.count->shadow,
+                    cond);
     for (int i = 0; i <= STALE; i++) {
         int64_t before = g->ctx.count_world->traffic->bytes;
         xd_denoise_step(&f, i);
@@ -407,7 +412,7 @@ static void one_plan(xd_engine *g, const plan *p, const xd_request *r)
 static void all_of(xd_engine *g, plan p, const int64_t *size, xd_request *r)
 {
     const xd_dit_info *d = &g->ctx.model.dit_info;
-    int ways = d->txt_flows && p.patches > 1 ? 2 : 1;
+    int                ways = d->txt_flows && p.patches > 1 ? 2 : 1;
     r->height = size[0] * d->patch[1] * g->ctx.model.vae_info.cell[1];
     r->width = size[1] * d->patch[2] * g->ctx.model.vae_info.cell[2];
     if (d->most[1] && (size[0] * d->patch[1] > d->most[1] || size[1] * d->patch[2] > d->most[2]))
@@ -430,11 +435,12 @@ static void all_of(xd_engine *g, plan p, const int64_t *size, xd_request *r)
 int main(int argc, char **argv)
 {
     static const char *const prompt = "a red circle";
-    xd_err       e = { 0 };
-    xd_engine   *g = NULL;
-    xd_request   r;
-    xd_open_args a = { .size = sizeof a,
-                       .model = argc > 1 ? argv[1] : "", .dtype = "f32", .device = "cpu" };
+    xd_err                   e = { 0 };
+    xd_engine               *g = NULL;
+    xd_request               r;
+    xd_open_args             a = {
+        .size = sizeof a, .model = argc > 1 ? argv[1] : "", .dtype = "f32", .device = "cpu"
+    };
     a.threads = 1;
     must(xd_open_with(&g, &a, 0, &e), &e);
     xd_request_init(&r);

@@ -37,11 +37,11 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
-static xd_comm *world;
-static int      failures, checks, rank, ranks;
-static char     dir[512];
-static double   file_bytes;
-static const char *kept;        /* weights_dtype */
+static xd_comm    *world;
+static int         failures, checks, rank, ranks;
+static char        dir[512];
+static double      file_bytes;
+static const char *kept; /* weights_dtype */
 
 static void check(int ok, const char *plan, const char *what)
 {
@@ -133,7 +133,7 @@ static void make_model(const char *from, double mb)
     float      *numbers = malloc((size_t)most * sizeof *numbers);
     xd_model    m;
     xd_err      e = { 0 };
-    double      block = 16.0 * DIM * DIM * 4 / 1e6, rest = 20;  /* MB: 16 matrices a block */
+    double      block = 16.0 * DIM * DIM * 4 / 1e6, rest = 20; /* MB: 16 matrices a block */
     int         quads = (int)((mb - rest) / block / 4 + 0.5);
     snprintf(dir, sizeof dir, "%s/xdit-memory-XXXXXX", tmp && *tmp ? tmp : P_tmpdir);
     must(numbers && mkdtemp(dir), "cannot make a directory");
@@ -195,14 +195,14 @@ static double sum(double v)
     return v;
 }
 
-typedef struct look {           /* of one run, on this rank */
-    double    loop, act;        /* bytes: held in the loop; of activations, as counted */
-    double    weights;          /* of the transformer */
+typedef struct look {    /* of one run, on this rank */
+    double    loop, act; /* bytes: held in the loop; of activations, as counted */
+    double    weights;   /* of the transformer */
     int       blocks, shared;
     xd_status status;
     int       bad_rank;
     char      msg[400], said[400];
-    float    *lat;              /* on rank 0 */
+    float    *lat; /* on rank 0 */
     int64_t   nlat;
 } look;
 
@@ -224,7 +224,7 @@ static void on_log(void *cookie, int level, const char *line)
         snprintf(l->said, sizeof l->said, "%s", line);
 }
 
-static void squeeze(double room)        /* bytes of address space from now on; 0: no limit */
+static void squeeze(double room) /* bytes of address space from now on; 0: no limit */
 {
     struct rlimit r;
     getrlimit(RLIMIT_AS, &r);
@@ -232,7 +232,7 @@ static void squeeze(double room)        /* bytes of address space from now on; 0
     must(setrlimit(RLIMIT_AS, &r) == 0, "setrlimit");
 }
 
-static double limit, late;      /* squeezes: of the request; of rank 1 when it loads */
+static double limit, late; /* squeezes: of the request; of rank 1 when it loads */
 
 static void on_stage(void *cookie, const char *stage)
 {
@@ -245,14 +245,20 @@ static void on_stage(void *cookie, const char *stage)
 static look run(const xd_parallel *par)
 {
     static const char *const prompts[] = { "a small cyan square" };
-    look         l = { .bad_rank = -1 };
-    xd_open_args a = { .size = sizeof a,
-                       .model = dir, .dtype = "f32", .weights_dtype = kept, .threads = 1,
-                       .parallel = *par, .log_level = XD_LOG_DEBUG, .log = on_log, .cookie = &l };
-    xd_request   r;
-    xd_engine   *g = NULL;
-    xd_result   *res = NULL;
-    xd_err       e = { .rank = -1 };
+    look                     l = { .bad_rank = -1 };
+    xd_open_args             a = { .size = sizeof a,
+                                   .model = dir,
+                                   .dtype = "f32",
+                                   .weights_dtype = kept,
+                                   .threads = 1,
+                                   .parallel = *par,
+                                   .log_level = XD_LOG_DEBUG,
+                                   .log = on_log,
+                                   .cookie = &l };
+    xd_request               r;
+    xd_engine               *g = NULL;
+    xd_result               *res = NULL;
+    xd_err                   e = { .rank = -1 };
     xd_request_init(&r);
     r.prompts = prompts, r.nprompts = 1;
     r.width = r.height = SIDE;
@@ -286,8 +292,8 @@ static look run(const xd_parallel *par)
 
 static int same_image(const look *a, const look *b)
 {
-    return rank || (a->nlat == b->nlat &&
-                    memcmp(a->lat, b->lat, (size_t)a->nlat * sizeof(float)) == 0);
+    return rank ||
+           (a->nlat == b->nlat && memcmp(a->lat, b->lat, (size_t)a->nlat * sizeof(float)) == 0);
 }
 
 /* ---- the tests ---------------------------------------------------------------------------- */
@@ -305,8 +311,9 @@ static void together(const char *name, xd_parallel p, int n, const look *one, do
     check(same_image(one, &l), name, "another image");
     if (rank == 0) {
         printf("# %s: %d ranks hold %.1f MB, one %.1f; %.1f of activations; weights %.1f MB each; "
-               "at most %.1f allowed%s\n", name, n, held / 1e6, one_held / 1e6, act / 1e6,
-               weights / 1e6 / n, allowed / 1e6, SANITIZED ? " (not under a sanitizer)" : "");
+               "at most %.1f allowed%s\n",
+               name, n, held / 1e6, one_held / 1e6, act / 1e6, weights / 1e6 / n, allowed / 1e6,
+               SANITIZED ? " (not under a sanitizer)" : "");
         check(SANITIZED || held <= allowed, name, "holds too much");
         check(held >= one->weights, name, "holds less than the weights: the measurement is wrong");
     }
@@ -326,7 +333,8 @@ static void stages(int n, const look *one)
     check(l.status == XD_OK, name, l.msg);
     check(same_image(one, &l), name, "another image");
     must(xd_model_open(&m, dir, &e) == XD_OK && xd_dev_open(&dev, "cpu", &e) == XD_OK &&
-         xd_dev_open_count(&count, dev, &e) == XD_OK, "cannot count");
+             xd_dev_open_count(&count, dev, &e) == XD_OK,
+         "cannot count");
     int L = m.dit.w->net.nlayers;
     m.dit.w->blocks = kept ? XD_I8 : XD_F32;
     must(xd_component_count(&m.dit, count, XD_F32, &e) == XD_OK, e.msg);
@@ -421,7 +429,7 @@ static void all_tests(void)
     if (rank == 0)
         printf("# one rank: %.1f MB held, %.1f of weights, %.1f of activations counted\n",
                held / 1e6, one.weights / 1e6, one.act / 1e6);
-    if (kept && rank == 0)      /* blocks are a quarter of f32, the rest is as it was */
+    if (kept && rank == 0) /* blocks are a quarter of f32, the rest is as it was */
         check(one.weights < 0.45 * file_bytes, "one rank", "its weights are not quantized");
     squeezed("one rank", none, &one);
     for (int n = 2; n <= ranks && n <= 4; n += 2) {

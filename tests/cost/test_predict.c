@@ -18,7 +18,7 @@
 #include "pipeline/loop.h"
 #include "predict/predict.h"
 
-static const char *model_dir, *kept;     /* kept: weights_dtype */
+static const char *model_dir, *kept; /* kept: weights_dtype */
 static xd_comm    *world;
 static int         rank, ranks, plans, once, failures, size[2] = { 56, 40 };
 
@@ -134,14 +134,17 @@ static void compare(const char *name, const xd_prediction *f, const xd_need *nee
 static void predict(const xd_parallel *p, const xd_request *r, const char *name,
                     const xd_need *need, int64_t sent)
 {
-    xd_open_args a = { .size = sizeof a,
-                       .model = model_dir, .dtype = "f32", .weights_dtype = kept, .threads = 1,
-                       .once = once };
-    xd_engine   *g = NULL;
-    xd_machine   m;
-    xd_prediction  f = { 0 };
-    xd_err       e = { 0 };
-    xd_status    s = xd_machine_read(&m, "8xH100", &e);
+    xd_open_args  a = { .size = sizeof a,
+                        .model = model_dir,
+                        .dtype = "f32",
+                        .weights_dtype = kept,
+                        .threads = 1,
+                        .once = once };
+    xd_engine    *g = NULL;
+    xd_machine    m;
+    xd_prediction f = { 0 };
+    xd_err        e = { 0 };
+    xd_status     s = xd_machine_read(&m, "8xH100", &e);
     if (s == XD_OK)
         s = xd_open_with(&g, &a, XD_FOR_BENCH | XD_ALONE, &e);
     if (s == XD_OK)
@@ -165,11 +168,13 @@ static void check_shared(const xd_engine *g, const char *name)
 
 static void check(const xd_parallel *p)
 {
-    xd_open_args a = {
-        .size = sizeof a,
-        .model = model_dir, .dtype = "f32", .weights_dtype = kept, .threads = 1, .parallel = *p,
-        .once = once = plans / 2 % 2
-    };
+    xd_open_args a = { .size = sizeof a,
+                       .model = model_dir,
+                       .dtype = "f32",
+                       .weights_dtype = kept,
+                       .threads = 1,
+                       .parallel = *p,
+                       .once = once = plans / 2 % 2 };
     xd_request   r;
     xd_engine   *g = NULL;
     xd_result   *res = NULL;
@@ -178,8 +183,8 @@ static void check(const xd_parallel *p)
     char         name[160] = "?";
     request(&r, plans);
     xd_status s = xd_open_with(&g, &a, 0, &e);
-    if (s == XD_OK && g->ctx.model.dit_info.text_rows)  /* 16 pixels a token, and text of one */
-                                                        /* length */
+    if (s == XD_OK && g->ctx.model.dit_info.text_rows) /* 16 pixels a token, and text of one */
+                                                       /* length */
         r.width = 112, r.height = 80, r.texts.max_sequence_length = 0;
     if (s == XD_OK) {
         if (p->use_cfg_parallel)
@@ -246,7 +251,7 @@ int main(int argc, char **argv)
     }
     rank = world->rank, ranks = world->size;
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "int8") == 0) {     /* from here on */
+        if (strcmp(argv[i], "int8") == 0) { /* from here on */
             kept = argv[i];
             continue;
         }

@@ -5,7 +5,7 @@
  * twice: the addresses that are handed out are closed (PROT_NONE), kernels use the other
  * mapping. A host access ends the program. Fresh memory holds NaNs. Ops are queued and run when
  * the host waits or downloads: an access that comes too early sees old contents. */
-#define _GNU_SOURCE             /* memfd_create, fallocate */
+#define _GNU_SOURCE /* memfd_create, fallocate */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 extern const xd_dev_kind __real_xd_dev_kind_cpu;
 extern const xd_dev_kind __wrap_xd_dev_kind_cpu;
 
-enum { PAGE = 4096, MOST = 64 };        /* MOST: segments, pieces and samples of an attention */
+enum { PAGE = 4096, MOST = 64 }; /* MOST: segments, pieces and samples of an attention */
 static const size_t SPAN = (size_t)1 << 38;
 
 typedef union args {
@@ -38,9 +38,9 @@ typedef union args {
     xd_rotate     rotate;
 } args;
 
-typedef struct item {           /* an op or an upload that waits */
+typedef struct item { /* an op or an upload that waits */
     struct item *next;
-    xd_op        op;            /* XD_NOPS: `bytes` bytes of `tmp`, which is malloc'ed, to `to` */
+    xd_op        op; /* XD_NOPS: `bytes` bytes of `tmp`, which is malloc'ed, to `to` */
     args         a;
     xd_weight    w;
     xd_kv        kv[MOST];
@@ -51,14 +51,14 @@ typedef struct item {           /* an op or an upload that waits */
 } item;
 
 typedef struct far {
-    xd_dev     dev, *real;
-    xd_ops     ops;
-    xd_status  failed;          /* of an op that has run */
-    item      *first, **last;
+    xd_dev    dev, *real;
+    xd_ops    ops;
+    xd_status failed; /* of an op that has run */
+    item     *first, **last;
 } far;
 
-static char  *closed, *opened;  /* the two mappings: as handed out, as kernels see it */
-static size_t next;             /* of the mapping */
+static char  *closed, *opened; /* the two mappings: as handed out, as kernels see it */
+static size_t next;            /* of the mapping */
 static int    file = -1;
 
 static far *of(const xd_dev *d)
@@ -303,8 +303,8 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
         return queue(of(d), n);                                                                \
     }
 
-OPERANDS(NORM, norm, xd_norm, &b->out, &b->in, &b->gain, &b->bias, &b->scale, &b->shift,
-         &b->like, &b->add, &b->gate)
+OPERANDS(NORM, norm, xd_norm, &b->out, &b->in, &b->gain, &b->bias, &b->scale, &b->shift, &b->like,
+         &b->add, &b->gate)
 OPERANDS(MOMENTS, moments, xd_moments, &b->out, &b->in)
 OPERANDS(GNORM, gnorm, xd_gnorm, &b->out, &b->in, &b->sums, &b->gain, &b->bias, &b->scale,
          &b->shift)
@@ -418,15 +418,15 @@ static const xd_dev_ops mem = {
 static xd_status open_far(xd_dev **out, const char *which, xd_err *e)
 {
     far      *f = calloc(1, sizeof *f);
-    xd_status s =
-        f ? __real_xd_dev_kind_cpu.open(&f->real, which, e) : xd_fail(e, XD_ENOMEM, "no memory");
+    xd_status s = f ? __real_xd_dev_kind_cpu.open(&f->real, which, e)
+                    : xd_fail(e, XD_ENOMEM, "no memory");
     if (s != XD_OK) {
         free(f);
         return s;
     }
     open_memory();
     f->last = &f->first;
-    f->ops = (xd_ops) {
+    f->ops = (xd_ops){
         .name = f->real->ops->name,
         .scratch = scratch,
         .pack_size = pack_size,
@@ -471,5 +471,9 @@ static double address_space(void)
 }
 
 const xd_dev_kind __wrap_xd_dev_kind_cpu = {
-    .name = "cpu", .open = open_far, .early = early, .about = about, .address_space = address_space,
+    .name = "cpu",
+    .open = open_far,
+    .early = early,
+    .about = about,
+    .address_space = address_space,
 };

@@ -25,7 +25,7 @@ static struct {
     fault_seam seam;
     fault_kind kind;
     int64_t    n, count[FAULT_SEAMS];
-    int        on, hit, depth;  /* depth: inside calls of a communicator */
+    int        on, hit, depth; /* depth: inside calls of a communicator */
 } now;
 
 void (*fault_cancel)(void);
@@ -141,15 +141,15 @@ void *__wrap_realloc(void *p, size_t n)
         return r;                                      \
     }
 
-INSIDE(xd_mpi_allreduce, (xd_comm *c, xd_tensor io, xd_red op), (c, io, op))
-INSIDE(xd_mpi_bcast, (xd_comm *c, xd_tensor io, int root), (c, io, root))
-INSIDE(xd_mpi_gather, (xd_comm *c, xd_tensor out, const int64_t *rows, xd_tensor in),
+INSIDE(xd_mpi_allreduce, (xd_comm * c, xd_tensor io, xd_red op), (c, io, op))
+INSIDE(xd_mpi_bcast, (xd_comm * c, xd_tensor io, int root), (c, io, root))
+INSIDE(xd_mpi_gather, (xd_comm * c, xd_tensor out, const int64_t *rows, xd_tensor in),
        (c, out, rows, in))
-INSIDE(xd_mpi_exchange, (xd_comm *c, const xd_tensor *give, const xd_tensor *get), (c, give, get))
-INSIDE(xd_mpi_exchange_views, (xd_comm *c, const xd_tensor *give, xd_tensor *get), (c, give, get))
-INSIDE(xd_mpi_exchange_places, (xd_comm *c, const xd_tensor *give, xd_tensor *get), (c, give, get))
-INSIDE(xd_mpi_send, (xd_comm *c, xd_tensor t, int to), (c, t, to))
-INSIDE(xd_mpi_recv, (xd_comm *c, xd_tensor t, int from), (c, t, from))
+INSIDE(xd_mpi_exchange, (xd_comm * c, const xd_tensor *give, const xd_tensor *get), (c, give, get))
+INSIDE(xd_mpi_exchange_views, (xd_comm * c, const xd_tensor *give, xd_tensor *get), (c, give, get))
+INSIDE(xd_mpi_exchange_places, (xd_comm * c, const xd_tensor *give, xd_tensor *get), (c, give, get))
+INSIDE(xd_mpi_send, (xd_comm * c, xd_tensor t, int to), (c, t, to))
+INSIDE(xd_mpi_recv, (xd_comm * c, xd_tensor t, int from), (c, t, from))
 
 int __real_MPI_Isend(const void *p, int n, MPI_Datatype t, int to, int tag, MPI_Comm c,
                      MPI_Request *r);

@@ -1,8 +1,8 @@
 /* lostpage.c - a library to preload: the file behind the XDIT_CUT_AT-th mapping of weights is
  * cut off to a few bytes as soon as it has been mapped, so that its pages are lost while they
  * are in use. */
-#define _GNU_SOURCE             /* RTLD_NEXT */
-#undef _FILE_OFFSET_BITS        /* mmap and mmap64 are two names here */
+#define _GNU_SOURCE      /* RTLD_NEXT */
+#undef _FILE_OFFSET_BITS /* mmap and mmap64 are two names here */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,8 +19,8 @@ static void cut(int fd)
 {
     static atomic_int seen;
     static const char ext[] = ".safetensors";
-    const char *at = getenv("XDIT_CUT_AT");
-    char        link[64], path[4096];
+    const char       *at = getenv("XDIT_CUT_AT");
+    char              link[64], path[4096];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t n = readlink(link, path, sizeof path - 1);
     if (!at || n < (ssize_t)sizeof ext)

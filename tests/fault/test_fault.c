@@ -24,7 +24,7 @@
 static const double LIMIT_S = 10;
 
 static const char *model;
-static const char *cache;       /* a step cache; NULL: none */
+static const char *cache; /* a step cache; NULL: none */
 static xd_comm    *world;
 static int         me, ranks, cases, hits, failures, all;
 static double      slowest;
@@ -33,7 +33,7 @@ static xd_engine  *engine;
 
 typedef struct plan {
     const char *name;
-    int         ranks, images;  /* -1: one, in tiles */
+    int         ranks, images; /* -1: one, in tiles */
     xd_parallel p;
 } plan;
 
@@ -41,22 +41,40 @@ static const plan plans[] = {
     { "ulysses 2, vae", 2, 1, { .ulysses_degree = 2, .use_parallel_vae = 1 } },
     { "tiles over 2", 2, -1, { .ulysses_degree = 2, .use_parallel_vae = 1 } },
     { "ring 2", 2, 1, { .ring_degree = 2 } },
-    { "displaced 2", 2, 1, { .ring_degree = 2, .use_displaced_patches = 1, .warmup_steps = 1,
-                             .num_pipeline_patch = 1 } },
-    { "tensor 2, text, vae", 2, 1, { .tensor_parallel_degree = 2, .text_tensor_parallel_degree = 2,
-                                     .use_parallel_vae = 1 } },
-    { "pipefusion 2", 2, 1, { .pipefusion_parallel_degree = 2, .num_pipeline_patch = 3,
-                              .warmup_steps = 1 } },
+    { "displaced 2",
+      2,
+      1,
+      { .ring_degree = 2,
+        .use_displaced_patches = 1,
+        .warmup_steps = 1,
+        .num_pipeline_patch = 1 } },
+    { "tensor 2, text, vae",
+      2,
+      1,
+      { .tensor_parallel_degree = 2, .text_tensor_parallel_degree = 2, .use_parallel_vae = 1 } },
+    { "pipefusion 2",
+      2,
+      1,
+      { .pipefusion_parallel_degree = 2, .num_pipeline_patch = 3, .warmup_steps = 1 } },
     { "cfg 2", 2, 1, { .use_cfg_parallel = 1 } },
     { "data 2", 2, 3, { .data_parallel_degree = 2 } },
     { "ulysses 3, vae", 3, 1, { .ulysses_degree = 3, .use_parallel_vae = 1 } },
     { "pipefusion 3", 3, 1, { .pipefusion_parallel_degree = 3, .num_pipeline_patch = 4 } },
     { "data 3", 3, 2, { .data_parallel_degree = 3 } },
-    { "ulysses 2 x pipefusion 2, vae", 4, 1,
-      { .ulysses_degree = 2, .pipefusion_parallel_degree = 2, .num_pipeline_patch = 2,
-        .warmup_steps = 1, .use_parallel_vae = 1 } },
-    { "cfg 2 x pipefusion 2", 4, 1,
-      { .use_cfg_parallel = 1, .pipefusion_parallel_degree = 2, .num_pipeline_patch = 2,
+    { "ulysses 2 x pipefusion 2, vae",
+      4,
+      1,
+      { .ulysses_degree = 2,
+        .pipefusion_parallel_degree = 2,
+        .num_pipeline_patch = 2,
+        .warmup_steps = 1,
+        .use_parallel_vae = 1 } },
+    { "cfg 2 x pipefusion 2",
+      4,
+      1,
+      { .use_cfg_parallel = 1,
+        .pipefusion_parallel_degree = 2,
+        .num_pipeline_patch = 2,
         .warmup_steps = 1 } },
     { "ring 2 x data 2", 4, 2, { .ring_degree = 2, .data_parallel_degree = 2 } },
     { "tensor 2 x ring 2", 4, 1, { .tensor_parallel_degree = 2, .ring_degree = 2 } },
@@ -95,14 +113,15 @@ static void cancel(void)
 
 typedef struct outcome {
     xd_err   err;
-    uint64_t bits;              /* rank 0: a hash of the latents */
+    uint64_t bits; /* rank 0: a hash of the latents */
 } outcome;
 
 /* What tensor parallelism cuts is in int8: scales of whole rows are memory, too. */
 static xd_status open_engine(const plan *p, xd_err *e)
 {
     const char  *kept = p->p.tensor_parallel_degree > 1 ? "int8" : NULL;
-    xd_open_args a = { .size = sizeof a, .model = model,
+    xd_open_args a = { .size = sizeof a,
+                       .model = model,
                        .dtype = "f32",
                        .weights_dtype = kept,
                        .text_weights_dtype = kept,
@@ -117,9 +136,9 @@ static xd_status open_engine(const plan *p, xd_err *e)
 static outcome generate(const plan *p)
 {
     static const char *const prompts[] = { "a red circle" };
-    outcome    o = { .err = { .rank = -1 } };
-    xd_result *res = NULL;
-    xd_request r;
+    outcome                  o = { .err = { .rank = -1 } };
+    xd_result               *res = NULL;
+    xd_request               r;
     xd_request_init(&r);
     r.prompts = prompts;
     r.nprompts = 1;
@@ -231,7 +250,7 @@ static void run_seam(const plan *p, int victim, fault_seam seam, fault_kind kind
                      int most, uint64_t bits)
 {
     most *= all ? 8 : 1;
-    n = kind == FAULT_CANCEL ? n * 9 / 10 : n;  /* behind the last op nobody looks */
+    n = kind == FAULT_CANCEL ? n * 9 / 10 : n; /* behind the last op nobody looks */
     int64_t m = n < most ? n : most;
     for (int64_t i = 0; i < m; i++) {
         trial t = { victim, seam, kind, m == 1 ? (n + 1) / 2 : 1 + (n - 1) * i / (m - 1) };
@@ -241,7 +260,11 @@ static void run_seam(const plan *p, int victim, fault_seam seam, fault_kind kind
 
 static void run_plan(const plan *p)
 {
-    static const struct { fault_seam seam; fault_kind kind; int most; } work[] = {
+    static const struct {
+        fault_seam seam;
+        fault_kind kind;
+        int        most;
+    } work[] = {
         { FAULT_HOST, FAULT_FAIL, 2 },   { FAULT_HOST, FAULT_FAILS, 1 },
         { FAULT_DEVICE, FAULT_FAIL, 2 }, { FAULT_READ, FAULT_FAIL, 1 },
         { FAULT_OP, FAULT_FAIL, 3 },     { FAULT_OP, FAULT_CANCEL, 1 },

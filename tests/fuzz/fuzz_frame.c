@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int      pair[2];
     xd_err   e = { 0 };
     xd_frame f;
-    if (size > 60000)           /* what a socket takes without a reader */
+    if (size > 60000) /* what a socket takes without a reader */
         return 0;
     MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
     MUST(!size || write(pair[0], data, size) == (ssize_t)size);

@@ -41,7 +41,7 @@ static void put_first_shard(void)
                                "\13\0\0\0\0\0\0\0split.count\2\0\0\0\2\0"
                                "\1\0\0\0\0\0\0\0a\2\0\0\0\2\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0"
                                "\0\0\0\0\0\0\0\0\0\0\0\0";
-    char file[FIRST_BYTES] = "";
+    char              file[FIRST_BYTES] = "";
     memcpy(file, head, sizeof head - 1);
     put("x-00001-of-00002.gguf", file, sizeof file);
 }
@@ -118,7 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!dir[0])
         set_up();
-    if (size < 4 || memcmp(data, "GGUF", 4) != 0)       /* other formats have their own target */
+    if (size < 4 || memcmp(data, "GGUF", 4) != 0) /* other formats have their own target */
         return 0;
     if (size >= 64 && data[size - 1] == SHARD) {
         put("x-00002-of-00002.gguf", data, size);

@@ -3,7 +3,7 @@
  * The first byte chooses a server that requires a key, or one that does not. libmicrohttpd is the
  * real one. Besides not crashing: what comes back is HTTP, and no body longer than the limit and
  * no call without the key reaches a handler. The connection ends. */
-#define _GNU_SOURCE             /* memmem */
+#define _GNU_SOURCE /* memmem */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -16,9 +16,9 @@
 #include "serve/http.h"
 
 enum { MOST_BODY = 4000, PATIENCE_S = 5, END_MS = 15000 };
-enum { FROM_ONE = 10000, ADDRESSES = 250 };     /* connections from an address */
+enum { FROM_ONE = 10000, ADDRESSES = 250 }; /* connections from an address */
 
-static xd_http *servers[2];
+static xd_http       *servers[2];
 static const uint8_t *bytes;
 static size_t         nbytes;
 
@@ -62,9 +62,15 @@ static void begin(void)
     xd_err e = { 0 };
     signal(SIGPIPE, SIG_IGN);
     for (int i = 0; i < 2; i++)
-        MUST(xd_http_start(&servers[i], &(xd_http_args){
-            .host = "127.0.0.1", .routes = routes, .keys = i ? keys : NULL, .origins = origins,
-            .max_body = MOST_BODY, .connections = 64, .timeout_s = PATIENCE_S }, &e) == XD_OK);
+        MUST(xd_http_start(&servers[i],
+                           &(xd_http_args){ .host = "127.0.0.1",
+                                            .routes = routes,
+                                            .keys = i ? keys : NULL,
+                                            .origins = origins,
+                                            .max_body = MOST_BODY,
+                                            .connections = 64,
+                                            .timeout_s = PATIENCE_S },
+                           &e) == XD_OK);
 }
 
 /* The side that closes first keeps its port for a minute, and an address has some 28,000 of them:
@@ -81,12 +87,13 @@ static void choose_source(int fd)
 
 static int connect_to(const xd_http *h)
 {
-    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)xd_http_port(h)),
+    struct sockaddr_in at = { .sin_family = AF_INET,
+                              .sin_port = htons((uint16_t)xd_http_port(h)),
                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int                fd = socket(AF_INET, SOCK_STREAM, 0);
     MUST(fd >= 0);
     choose_source(fd);
-    if (connect(fd, (struct sockaddr *)&at, sizeof at) != 0) {  /* libFuzzer's clock, or worse */
+    if (connect(fd, (struct sockaddr *)&at, sizeof at) != 0) { /* libFuzzer's clock, or worse */
         struct pollfd p = { .fd = fd, .events = POLLOUT };
         int           why = errno;
         socklen_t     n = sizeof why;
@@ -112,13 +119,13 @@ static void talk(int fd)
     for (;;) {
         struct pollfd p = { .fd = fd, .events = POLLIN };
         int           ready = poll(&p, 1, END_MS);
-        if (ready < 0 && errno == EINTR)        /* libFuzzer's clock */
+        if (ready < 0 && errno == EINTR) /* libFuzzer's clock */
             continue;
         MUST(ready == 1);
         ssize_t n = recv(fd, got + have, sizeof got - have, 0);
         if (n <= 0)
             break;
-        have = have ? have : (size_t)n;         /* only the beginning is looked at */
+        have = have ? have : (size_t)n; /* only the beginning is looked at */
     }
     MUST(have < 9 || memcmp(got, "HTTP/1.", 7) == 0);
 }

@@ -44,7 +44,7 @@ static void check_text(const char *s)
     MUST(!b.failed);
     MUST(xd_json_parse(&j, b.p, b.len, "text", NULL) == XD_OK && xd_json_text(j));
     xd_buf_free(&b);
-    xd_buf_json_string(&b, xd_json_text(j));            /* once more: bad UTF-8 is replaced */
+    xd_buf_json_string(&b, xd_json_text(j)); /* once more: bad UTF-8 is replaced */
     xd_json *k;
     MUST(xd_json_parse(&k, b.p, b.len, "text", NULL) == XD_OK);
     MUST(!strcmp(xd_json_text(j), xd_json_text(k)));

@@ -18,7 +18,10 @@
 #include "serve/server.h"
 #include "serve/task_flags.h"
 
-typedef struct input { const uint8_t *at; size_t left; } input;
+typedef struct input {
+    const uint8_t *at;
+    size_t         left;
+} input;
 
 static char        folder[64], query[256], file_type[64];
 static const char *content_type;
@@ -48,11 +51,11 @@ static char *take_bytes(input *in, size_t n, size_t *have)
 /* ---- in place of libmicrohttpd --------------------------------------------------------------- */
 
 struct MHD_Response {
-    char *data;
-    size_t bytes;
-    MHD_ContentReaderCallback read;
+    char                         *data;
+    size_t                        bytes;
+    MHD_ContentReaderCallback     read;
     MHD_ContentReaderFreeCallback free;
-    void *cookie;
+    void                         *cookie;
 };
 
 static struct MHD_Response *new_response(const void *data, size_t bytes)
@@ -84,8 +87,7 @@ struct MHD_Response *MHD_create_response_from_fd_at_offset64(uint64_t size, int 
 }
 
 struct MHD_Response *MHD_create_response_from_callback(uint64_t size, size_t block,
-                                                       MHD_ContentReaderCallback read,
-                                                       void *cookie,
+                                                       MHD_ContentReaderCallback read, void *cookie,
                                                        MHD_ContentReaderFreeCallback done)
 {
     struct MHD_Response *r = new_response("", 0);
@@ -104,8 +106,7 @@ void MHD_destroy_response(struct MHD_Response *r)
     free(r);
 }
 
-enum MHD_Result MHD_add_response_header(struct MHD_Response *r, const char *name,
-                                        const char *value)
+enum MHD_Result MHD_add_response_header(struct MHD_Response *r, const char *name, const char *value)
 {
     MUST(r && !strpbrk(value, "\r\n"));
     if (strcmp(name, "Content-Type") == 0)
@@ -119,14 +120,15 @@ const char *MHD_lookup_connection_value(struct MHD_Connection *c, enum MHD_Value
     (void)c;
     if (kind == MHD_GET_ARGUMENT_KIND)
         return query[0] ? query : NULL;
-    return strcmp(name, "Host") == 0 ? "127.0.0.1:8080"
-         : strcmp(name, "Content-Type") == 0 ? content_type : NULL;
+    return strcmp(name, "Host") == 0           ? "127.0.0.1:8080"
+           : strcmp(name, "Content-Type") == 0 ? content_type
+                                               : NULL;
 }
 
-const union MHD_ConnectionInfo *MHD_get_connection_info(struct MHD_Connection *c,
+const union MHD_ConnectionInfo *MHD_get_connection_info(struct MHD_Connection      *c,
                                                         enum MHD_ConnectionInfoType type, ...)
 {
-    static union MHD_ConnectionInfo info = { .connect_fd = -1 };    /* poll passes it over */
+    static union MHD_ConnectionInfo info = { .connect_fd = -1 }; /* poll passes it over */
     (void)c, (void)type;
     return &info;
 }
@@ -185,9 +187,14 @@ static void finish_images(xd_task *task, const xd_task_flags *f)
         snprintf(path, sizeof path, "%s/%s_%d.png", folder, task->id, i);
         FILE *out = fopen(path, "wb");
         MUST(out && fputs("pixels", out) >= 0 && fclose(out) == 0);
-        xd_task_image_done(server.tasks, task, &(xd_task_image){
-            .file = path, .seed = "7", .json = "{}", .parameters = "Steps: 1",
-            .width = f->request.width, .height = 8, .frames = 1 });
+        xd_task_image_done(server.tasks, task,
+                           &(xd_task_image){ .file = path,
+                                             .seed = "7",
+                                             .json = "{}",
+                                             .parameters = "Steps: 1",
+                                             .width = f->request.width,
+                                             .height = 8,
+                                             .frames = 1 });
     }
     xd_task_done(server.tasks, task, "{}");
 }
@@ -206,7 +213,7 @@ static void run_task(xd_task *task)
         check_path(task, f.mask_image);
     if (f.last_image)
         check_path(task, f.last_image);
-    MUST(!f.loras.n);           /* this server has no folder of them */
+    MUST(!f.loras.n); /* this server has no folder of them */
     xd_task_stage(server.tasks, task, "denoise");
     xd_task_step(server.tasks, task, 1, 2, 1, 1);
     if (outcome < 2)
@@ -248,11 +255,26 @@ unsigned __wrap_xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, 
 /* ---- a request ------------------------------------------------------------------------------- */
 
 static void (*const handlers[])(xd_http_call *c) = {
-    xd_api_images_generate, xd_api_images_edit, xd_api_videos_create, xd_api_videos_sync,
-    xd_api_webui_text, xd_api_webui_image, xd_api_webui_set_options, xd_api_videos_list,
-    xd_api_videos_get, xd_api_videos_delete, xd_api_videos_content, xd_api_jobs_content,
-    xd_api_webui_progress, xd_api_health, xd_api_models, xd_api_model, xd_api_jobs_list,
-    xd_api_jobs_get, xd_api_jobs_cancel, xd_api_jobs_delete,
+    xd_api_images_generate,
+    xd_api_images_edit,
+    xd_api_videos_create,
+    xd_api_videos_sync,
+    xd_api_webui_text,
+    xd_api_webui_image,
+    xd_api_webui_set_options,
+    xd_api_videos_list,
+    xd_api_videos_get,
+    xd_api_videos_delete,
+    xd_api_videos_content,
+    xd_api_jobs_content,
+    xd_api_webui_progress,
+    xd_api_health,
+    xd_api_models,
+    xd_api_model,
+    xd_api_jobs_list,
+    xd_api_jobs_get,
+    xd_api_jobs_cancel,
+    xd_api_jobs_delete,
 };
 enum { HANDLERS = sizeof handlers / sizeof *handlers, WITH_BODY = 7 };
 
@@ -332,7 +354,8 @@ static void find_task(void *cookie, const xd_task *task)
 /* Forgets all tasks; the folder is empty then. */
 static void clear(void)
 {
-    while (run_next()) { }
+    while (run_next()) {
+    }
     for (;;) {
         char id[40] = "";
         xd_tasks_lock(server.tasks);
@@ -361,15 +384,20 @@ static void begin(void)
 {
     static xd_served_model models[] = { { .path = "models/first", .name = "first" },
                                         { .path = "org/second", .name = "org/second" } };
-    const char *tmp = getenv("TMPDIR");
-    xd_err      e = { 0 };
+    const char            *tmp = getenv("TMPDIR");
+    xd_err                 e = { 0 };
     if (folders++)
         return;
     snprintf(folder, sizeof folder, "%.40s/xd-fuzz-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     MUST(mkdtemp(folder));
     atexit(remove_folder);
-    server = (xd_server){ .models = models, .nmodels = 2, .dir = folder, .own_dir = folder,
-                          .keep_s = 60, .silent_s = 1, .fetch = { .nhosts = 1 } };
+    server = (xd_server){ .models = models,
+                          .nmodels = 2,
+                          .dir = folder,
+                          .own_dir = folder,
+                          .keep_s = 60,
+                          .silent_s = 1,
+                          .fetch = { .nhosts = 1 } };
     MUST(xd_tasks_open(&server.tasks, NULL, 4, 60, 1 << 20, &e) == XD_OK);
 }
 

@@ -11,7 +11,7 @@
 #include "serve/task_store.h"
 
 static char       folder[64], path[64];
-static const char here[] = ".";         /* the working directory, so that seeds know its name */
+static const char here[] = "."; /* the working directory, so that seeds know its name */
 static const char id[] = "image_0123456789abcdef01234567";
 
 static void remove_folder(void)
@@ -109,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; t && i < 3; i++) {
         check_task(t);
         MUST(xd_task_store_save(here, t, &e) == XD_OK);
-        if (before && i > 1)    /* the first time bytes that are not UTF-8 were replaced */
+        if (before && i > 1) /* the first time bytes that are not UTF-8 were replaced */
             check_same(t, before);
         xd_task_free(before);
         before = t;

@@ -57,15 +57,15 @@ static void use_frame(const xd_tok *t)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    xd_tok   *t;
-    xd_err    e = { 0 };
+    xd_tok     *t;
+    xd_err      e = { 0 };
     int         json = size && data[0] == '{';
     const char *p = (const char *)data, *gap = json ? memchr(p, 0, size) : NULL;
     size_t      at = gap ? (size_t)(gap - p) : 0;
-    xd_status   st = gap    ? xd_tok_open_bpe(&t, p, at, gap + 1, size - at - 1, &e)
-                     : json ? xd_tok_open_json(&t, p, size, &e)
+    xd_status   st = gap                   ? xd_tok_open_bpe(&t, p, at, gap + 1, size - at - 1, &e)
+                     : json                ? xd_tok_open_json(&t, p, size, &e)
                      : size && p[0] == '[' ? xd_tok_open_lines(&t, p, size, &e)
-                            : xd_tok_open_spiece(&t, data, size, &e);
+                                           : xd_tok_open_spiece(&t, data, size, &e);
     if (st != XD_OK) {
         MUST(!t && e.code == st && e.msg[0]);
         return 0;

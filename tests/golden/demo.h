@@ -12,11 +12,11 @@ xd_result *demo_generate(xd_engine *g, const xd_json *plan, const xd_json *p);
 
 /* Cell (row, column) of a sheet of square cells of `side` pixels as a reference image, which the
  * caller frees. rgb: the sheet, 8 bits, w pixels across. */
-ref         demo_cell(const uint8_t *rgb, int64_t w, int64_t side, int64_t row, int64_t column);
+ref demo_cell(const uint8_t *rgb, int64_t w, int64_t side, int64_t row, int64_t column);
 
 /* Median of n bytes, which are sorted: the mean of the two middle ones when n is even, -1 when n
  * is 0. */
-double      demo_median(uint8_t *v, int64_t n);
+double demo_median(uint8_t *v, int64_t n);
 
 /* Name of the colour of the plan's table nearest to rgb, in levels of 0 to 255. */
 const char *demo_colour(const xd_json *plan, const double *rgb);

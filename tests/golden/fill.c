@@ -16,9 +16,9 @@
 #include "golden.h"
 #include "model/component.h"
 
-enum { MOST = 64 << 20 };       /* bytes of a file that is copied */
+enum { MOST = 64 << 20 }; /* bytes of a file that is copied */
 
-static FILE *read_files;        /* names of files that were read, for make; NULL: nobody asks */
+static FILE *read_files; /* names of files that were read, for make; NULL: nobody asks */
 
 static void broken(const char *what, const char *path)
 {
@@ -87,8 +87,8 @@ static xd_st_item made(xd_declared *t, xd_dtype type, const char *salt)
     xd_tensor v = xd_view(NULL, type, t->nd, t->d);
     int64_t   n = xd_count(v);
     snprintf(salted, sizeof salted, "%s%s", salt, t->name);
-    uint64_t  hash = xd_hash_text(salted);
-    float    *f = malloc((size_t)n * sizeof *f + 1);
+    uint64_t hash = xd_hash_text(salted);
+    float   *f = malloc((size_t)n * sizeof *f + 1);
     if (!f || !(v.p = malloc(xd_bytes(v) + 1)))
         broken("make", t->name);
     for (int64_t i = 0; i < n; i++)
@@ -142,13 +142,13 @@ static int copy_folder(const char *from, const char *to, int deep)
 static void fill_part(const char *model, const char *to, const char *name, xd_kind kind,
                       const xd_json *index, xd_dtype type)
 {
-    const char *hint = xd_json_text(xd_json_at(xd_json_get(index, name), 1));
-    const char *pipeline = xd_json_text(xd_json_get(index, "_class_name"));
+    const char  *hint = xd_json_text(xd_json_at(xd_json_get(index, name), 1));
+    const char  *pipeline = xd_json_text(xd_json_get(index, "_class_name"));
     xd_component p;
-    xd_err  e = { 0 };
-    char   *folder = join(to, name);
-    char   *path = join(folder, kind == XD_KIND_TEXT ? "model.safetensors"
-                                                     : "diffusion_pytorch_model.safetensors");
+    xd_err       e = { 0 };
+    char        *folder = join(to, name);
+    char        *path = join(folder, kind == XD_KIND_TEXT ? "model.safetensors"
+                                                          : "diffusion_pytorch_model.safetensors");
     must(xd_component_open(&p, model, name, kind, hint, &e), &e, model);
     if (xd_recipe_sees(xd_recipe_find(pipeline, index), name))
         must(xd_component_add_vision(&p, &e), &e, model);
@@ -157,7 +157,8 @@ static void fill_part(const char *model, const char *to, const char *name, xd_ki
         broken("make", path);
     /* fill.py makes BERT's of the names behind a head, which files may lack. */
     const char *salt = strcmp(name, "transformer_2") == 0 ? "second."
-                     : strcmp(p.def->name, "bert") == 0 ? "bert." : "";
+                       : strcmp(p.def->name, "bert") == 0 ? "bert."
+                                                          : "";
     for (int i = 0; i < p.nlist; i++)
         item[i] = made(&p.list[i], type, salt);
     must(xd_st_write(path, item, p.nlist, 1, NULL, &e), &e, path);
@@ -171,10 +172,17 @@ static void fill_part(const char *model, const char *to, const char *name, xd_ki
 
 void fill_model(const char *from, const char *to, xd_dtype type)
 {
-    static const struct { const char *name; xd_kind kind; } parts[] = {
-        { "text_encoder", XD_KIND_TEXT }, { "text_encoder_2", XD_KIND_TEXT },
-        { "text_encoder_3", XD_KIND_TEXT }, { "image_encoder", XD_KIND_TEXT },
-        { "transformer", XD_KIND_DIT }, { "transformer_2", XD_KIND_DIT }, { "vae", XD_KIND_VAE },
+    static const struct {
+        const char *name;
+        xd_kind     kind;
+    } parts[] = {
+        { "text_encoder", XD_KIND_TEXT },
+        { "text_encoder_2", XD_KIND_TEXT },
+        { "text_encoder_3", XD_KIND_TEXT },
+        { "image_encoder", XD_KIND_TEXT },
+        { "transformer", XD_KIND_DIT },
+        { "transformer_2", XD_KIND_DIT },
+        { "vae", XD_KIND_VAE },
     };
     char    *path = join(from, "model_index.json");
     xd_json *index = js_open(path);

@@ -50,11 +50,15 @@ void box_folder(box *b, const char *folder, const char *stem)
 /* ---- blocks ------------------------------------------------------------------------------- */
 
 /* The types, their numbers in files, and where their blocks have f16 numbers (-1: one only). */
-static const struct kind { xd_dtype type; uint32_t number; int half[2]; } kinds[] = {
-    { XD_Q8_0, 8, { 0, -1 } },  { XD_Q4_K, 12, { 0, 2 } },   { XD_Q5_1, 7, { 0, 2 } },
-    { XD_Q6_K, 14, { 208, -1 } }, { XD_Q4_0, 2, { 0, -1 } }, { XD_Q2_K, 10, { 80, 82 } },
-    { XD_Q5_0, 6, { 0, -1 } },  { XD_Q3_K, 11, { 108, -1 } }, { XD_Q4_1, 3, { 0, 2 } },
-    { XD_Q5_K, 13, { 0, 2 } },  { XD_IQ4_NL, 20, { 0, -1 } }, { XD_IQ4_XS, 23, { 0, -1 } },
+static const struct kind {
+    xd_dtype type;
+    uint32_t number;
+    int      half[2];
+} kinds[] = {
+    { XD_Q8_0, 8, { 0, -1 } },    { XD_Q4_K, 12, { 0, 2 } },    { XD_Q5_1, 7, { 0, 2 } },
+    { XD_Q6_K, 14, { 208, -1 } }, { XD_Q4_0, 2, { 0, -1 } },    { XD_Q2_K, 10, { 80, 82 } },
+    { XD_Q5_0, 6, { 0, -1 } },    { XD_Q3_K, 11, { 108, -1 } }, { XD_Q4_1, 3, { 0, 2 } },
+    { XD_Q5_K, 13, { 0, 2 } },    { XD_IQ4_NL, 20, { 0, -1 } }, { XD_IQ4_XS, 23, { 0, -1 } },
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -95,8 +99,8 @@ int box_blocks(box *b, box *plain)
 {
     int done = 0;
     for (int i = 0; i < b->n; i++) {
-        xd_tensor          *t = &b->item[i].t;
-        const struct kind  *k = &kinds[done % KINDS];
+        xd_tensor         *t = &b->item[i].t;
+        const struct kind *k = &kinds[done % KINDS];
         for (int j = 1; j < KINDS && xd_count(*t) % xd_dtype_block(k->type); j++)
             k = &kinds[(done + j) % KINDS];
         if (t->nd > 1 && t->nd < XD_MAXDIM && xd_count(*t) % xd_dtype_block(k->type) == 0) {
@@ -121,8 +125,8 @@ static void rename_all(box *b, const change *list)
             const char *at = strstr(b->item[i].name, c->from);
             if (!at)
                 continue;
-            char  *old = (char *)(uintptr_t)b->item[i].name;
-            char  *name = room(strlen(old) + strlen(c->to));
+            char *old = (char *)(uintptr_t)b->item[i].name;
+            char *name = room(strlen(old) + strlen(c->to));
             sprintf(name, "%.*s%s%s", (int)(at - old), old, c->to, at + strlen(c->from));
             b->item[i].name = name;
             free(old);
@@ -132,12 +136,17 @@ static void rename_all(box *b, const change *list)
 void box_t5_names(box *b)
 {
     static const change list[] = {
-        { "encoder.embed_tokens", "token_embd" }, { "shared", "token_embd" },
-        { "encoder.final_layer_norm", "enc.output_norm" }, { "encoder.block.", "enc.blk." },
+        { "encoder.embed_tokens", "token_embd" },
+        { "shared", "token_embd" },
+        { "encoder.final_layer_norm", "enc.output_norm" },
+        { "encoder.block.", "enc.blk." },
         { "layer.0.SelfAttention.relative_attention_bias", "attn_rel_b" },
-        { "layer.0.SelfAttention.", "attn_" }, { "layer.0.layer_norm", "attn_norm" },
-        { "layer.1.layer_norm", "ffn_norm" }, { "layer.1.DenseReluDense.wi_0", "ffn_gate" },
-        { "layer.1.DenseReluDense.wi_1", "ffn_up" }, { "layer.1.DenseReluDense.wo", "ffn_down" },
+        { "layer.0.SelfAttention.", "attn_" },
+        { "layer.0.layer_norm", "attn_norm" },
+        { "layer.1.layer_norm", "ffn_norm" },
+        { "layer.1.DenseReluDense.wi_0", "ffn_gate" },
+        { "layer.1.DenseReluDense.wi_1", "ffn_up" },
+        { "layer.1.DenseReluDense.wo", "ffn_down" },
         { NULL, NULL },
     };
     rename_all(b, list);
@@ -146,13 +155,22 @@ void box_t5_names(box *b)
 void box_lm_names(box *b)
 {
     static const change list[] = {
-        { "model.embed_tokens", "token_embd" }, { "model.norm", "output_norm" },
-        { "lm_head", "output" }, { "model.layers.", "blk." }, { "input_layernorm", "attn_norm" },
-        { "self_attn.q_proj", "attn_q" }, { "self_attn.k_proj", "attn_k" },
-        { "self_attn.v_proj", "attn_v" }, { "self_attn.o_proj", "attn_output" },
-        { "self_attn.q_norm", "attn_q_norm" }, { "self_attn.k_norm", "attn_k_norm" },
-        { "post_attention_layernorm", "ffn_norm" }, { "mlp.gate_proj", "ffn_gate" },
-        { "mlp.up_proj", "ffn_up" }, { "mlp.down_proj", "ffn_down" }, { NULL, NULL },
+        { "model.embed_tokens", "token_embd" },
+        { "model.norm", "output_norm" },
+        { "lm_head", "output" },
+        { "model.layers.", "blk." },
+        { "input_layernorm", "attn_norm" },
+        { "self_attn.q_proj", "attn_q" },
+        { "self_attn.k_proj", "attn_k" },
+        { "self_attn.v_proj", "attn_v" },
+        { "self_attn.o_proj", "attn_output" },
+        { "self_attn.q_norm", "attn_q_norm" },
+        { "self_attn.k_norm", "attn_k_norm" },
+        { "post_attention_layernorm", "ffn_norm" },
+        { "mlp.gate_proj", "ffn_gate" },
+        { "mlp.up_proj", "ffn_up" },
+        { "mlp.down_proj", "ffn_down" },
+        { NULL, NULL },
     };
     rename_all(b, list);
 }
@@ -278,8 +296,7 @@ static void write_infos(FILE *f, const box *b, const int *mine, int ggml)
         if (!mine[i])
             continue;
         if (in_rows_of_blocks(t))
-            t = xd_view2(t.p, t.type, xd_count(t) / xd_dtype_block(t.type),
-                         xd_dtype_block(t.type));
+            t = xd_view2(t.p, t.type, xd_count(t) / xd_dtype_block(t.type), xd_dtype_block(t.type));
         else if (ggml)
             t = as_ggml(t);
         text(f, b->item[i].name);

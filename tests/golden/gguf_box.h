@@ -18,7 +18,10 @@ void box_pairs(box *b, int heads, int kv);
 /* A GGUF file of an architecture (NULL: it tells none). heads > 0: its keys tell the heads. shards
  * > 0: tensors are dealt out to as many files, of which `path` names one. ggml: shapes as ggml has
  * them, without leading ones, and with at most four extents. */
-typedef struct gguf_how { const char *arch; int heads, kv, shards, ggml; } gguf_how;
+typedef struct gguf_how {
+    const char *arch;
+    int         heads, kv, shards, ggml;
+} gguf_how;
 void box_write_gguf(const box *b, const char *path, gguf_how how);
 
 #endif

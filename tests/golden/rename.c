@@ -19,7 +19,7 @@ enum { PARTS = 4 };
 
 typedef struct row {
     const char *to, *from[PARTS];
-    int         swap;           /* 1: halves swapped; 2: in the last block only */
+    int         swap; /* 1: halves swapped; 2: in the last block only */
 } row;
 
 static const row flux[] = {
@@ -34,41 +34,54 @@ static const row flux[] = {
     { "distilled_guidance_layer.in_proj", { "distilled_guidance_layer.in_proj" }, 0 },
     { "distilled_guidance_layer.out_proj", { "distilled_guidance_layer.out_proj" }, 0 },
     { "distilled_guidance_layer.layers.#.in_layer",
-      { "distilled_guidance_layer.layers.#.linear_1" }, 0 },
+      { "distilled_guidance_layer.layers.#.linear_1" },
+      0 },
     { "distilled_guidance_layer.layers.#.out_layer",
-      { "distilled_guidance_layer.layers.#.linear_2" }, 0 },
+      { "distilled_guidance_layer.layers.#.linear_2" },
+      0 },
     { "distilled_guidance_layer.norms.#.scale", { "distilled_guidance_layer.norms.#.weight" }, 0 },
     { "final_layer.linear", { "proj_out" }, 0 },
     { "final_layer.adaLN_modulation.1", { "norm_out.linear" }, 1 },
     { "double_blocks.#.img_mod.lin", { "transformer_blocks.#.norm1.linear" }, 0 },
-    { "double_blocks.#.img_attn.qkv", { "transformer_blocks.#.attn.to_q",
-      "transformer_blocks.#.attn.to_k", "transformer_blocks.#.attn.to_v" }, 0 },
+    { "double_blocks.#.img_attn.qkv",
+      { "transformer_blocks.#.attn.to_q", "transformer_blocks.#.attn.to_k",
+        "transformer_blocks.#.attn.to_v" },
+      0 },
     { "double_blocks.#.img_attn.norm.query_norm.scale",
-      { "transformer_blocks.#.attn.norm_q.weight" }, 0 },
+      { "transformer_blocks.#.attn.norm_q.weight" },
+      0 },
     { "double_blocks.#.img_attn.norm.key_norm.scale",
-      { "transformer_blocks.#.attn.norm_k.weight" }, 0 },
+      { "transformer_blocks.#.attn.norm_k.weight" },
+      0 },
     { "double_blocks.#.img_attn.proj", { "transformer_blocks.#.attn.to_out.0" }, 0 },
     { "double_blocks.#.img_mlp.0", { "transformer_blocks.#.ff.net.0.proj" }, 0 },
     { "double_blocks.#.img_mlp.2", { "transformer_blocks.#.ff.net.2" }, 0 },
     { "double_blocks.#.txt_mod.lin", { "transformer_blocks.#.norm1_context.linear" }, 0 },
-    { "double_blocks.#.txt_attn.qkv", { "transformer_blocks.#.attn.add_q_proj",
-      "transformer_blocks.#.attn.add_k_proj", "transformer_blocks.#.attn.add_v_proj" }, 0 },
+    { "double_blocks.#.txt_attn.qkv",
+      { "transformer_blocks.#.attn.add_q_proj", "transformer_blocks.#.attn.add_k_proj",
+        "transformer_blocks.#.attn.add_v_proj" },
+      0 },
     { "double_blocks.#.txt_attn.norm.query_norm.scale",
-      { "transformer_blocks.#.attn.norm_added_q.weight" }, 0 },
+      { "transformer_blocks.#.attn.norm_added_q.weight" },
+      0 },
     { "double_blocks.#.txt_attn.norm.key_norm.scale",
-      { "transformer_blocks.#.attn.norm_added_k.weight" }, 0 },
+      { "transformer_blocks.#.attn.norm_added_k.weight" },
+      0 },
     { "double_blocks.#.txt_attn.proj", { "transformer_blocks.#.attn.to_add_out" }, 0 },
     { "double_blocks.#.txt_mlp.0", { "transformer_blocks.#.ff_context.net.0.proj" }, 0 },
     { "double_blocks.#.txt_mlp.2", { "transformer_blocks.#.ff_context.net.2" }, 0 },
     { "single_blocks.#.modulation.lin", { "single_transformer_blocks.#.norm.linear" }, 0 },
-    { "single_blocks.#.linear1", { "single_transformer_blocks.#.attn.to_q",
-      "single_transformer_blocks.#.attn.to_k", "single_transformer_blocks.#.attn.to_v",
-      "single_transformer_blocks.#.proj_mlp" }, 0 },
+    { "single_blocks.#.linear1",
+      { "single_transformer_blocks.#.attn.to_q", "single_transformer_blocks.#.attn.to_k",
+        "single_transformer_blocks.#.attn.to_v", "single_transformer_blocks.#.proj_mlp" },
+      0 },
     { "single_blocks.#.linear2", { "single_transformer_blocks.#.proj_out" }, 0 },
     { "single_blocks.#.norm.query_norm.scale",
-      { "single_transformer_blocks.#.attn.norm_q.weight" }, 0 },
+      { "single_transformer_blocks.#.attn.norm_q.weight" },
+      0 },
     { "single_blocks.#.norm.key_norm.scale",
-      { "single_transformer_blocks.#.attn.norm_k.weight" }, 0 },
+      { "single_transformer_blocks.#.attn.norm_k.weight" },
+      0 },
     { NULL, { NULL }, 0 },
 };
 
@@ -84,30 +97,40 @@ static const row flux2[] = {
     { "single_stream_modulation.lin", { "single_stream_modulation.linear" }, 0 },
     { "final_layer.linear", { "proj_out" }, 0 },
     { "final_layer.adaLN_modulation.1", { "norm_out.linear" }, 1 },
-    { "double_blocks.#.img_attn.qkv", { "transformer_blocks.#.attn.to_q",
-      "transformer_blocks.#.attn.to_k", "transformer_blocks.#.attn.to_v" }, 0 },
+    { "double_blocks.#.img_attn.qkv",
+      { "transformer_blocks.#.attn.to_q", "transformer_blocks.#.attn.to_k",
+        "transformer_blocks.#.attn.to_v" },
+      0 },
     { "double_blocks.#.img_attn.norm.query_norm.scale",
-      { "transformer_blocks.#.attn.norm_q.weight" }, 0 },
+      { "transformer_blocks.#.attn.norm_q.weight" },
+      0 },
     { "double_blocks.#.img_attn.norm.key_norm.scale",
-      { "transformer_blocks.#.attn.norm_k.weight" }, 0 },
+      { "transformer_blocks.#.attn.norm_k.weight" },
+      0 },
     { "double_blocks.#.img_attn.proj", { "transformer_blocks.#.attn.to_out.0" }, 0 },
     { "double_blocks.#.img_mlp.0", { "transformer_blocks.#.ff.linear_in" }, 0 },
     { "double_blocks.#.img_mlp.2", { "transformer_blocks.#.ff.linear_out" }, 0 },
-    { "double_blocks.#.txt_attn.qkv", { "transformer_blocks.#.attn.add_q_proj",
-      "transformer_blocks.#.attn.add_k_proj", "transformer_blocks.#.attn.add_v_proj" }, 0 },
+    { "double_blocks.#.txt_attn.qkv",
+      { "transformer_blocks.#.attn.add_q_proj", "transformer_blocks.#.attn.add_k_proj",
+        "transformer_blocks.#.attn.add_v_proj" },
+      0 },
     { "double_blocks.#.txt_attn.norm.query_norm.scale",
-      { "transformer_blocks.#.attn.norm_added_q.weight" }, 0 },
+      { "transformer_blocks.#.attn.norm_added_q.weight" },
+      0 },
     { "double_blocks.#.txt_attn.norm.key_norm.scale",
-      { "transformer_blocks.#.attn.norm_added_k.weight" }, 0 },
+      { "transformer_blocks.#.attn.norm_added_k.weight" },
+      0 },
     { "double_blocks.#.txt_attn.proj", { "transformer_blocks.#.attn.to_add_out" }, 0 },
     { "double_blocks.#.txt_mlp.0", { "transformer_blocks.#.ff_context.linear_in" }, 0 },
     { "double_blocks.#.txt_mlp.2", { "transformer_blocks.#.ff_context.linear_out" }, 0 },
     { "single_blocks.#.linear1", { "single_transformer_blocks.#.attn.to_qkv_mlp_proj" }, 0 },
     { "single_blocks.#.linear2", { "single_transformer_blocks.#.attn.to_out" }, 0 },
     { "single_blocks.#.norm.query_norm.scale",
-      { "single_transformer_blocks.#.attn.norm_q.weight" }, 0 },
+      { "single_transformer_blocks.#.attn.norm_q.weight" },
+      0 },
     { "single_blocks.#.norm.key_norm.scale",
-      { "single_transformer_blocks.#.attn.norm_k.weight" }, 0 },
+      { "single_transformer_blocks.#.attn.norm_k.weight" },
+      0 },
     { NULL, { NULL }, 0 },
 };
 
@@ -234,15 +257,18 @@ static const row wan[] = {
 static const row open_clip[] = {
     { "visual.class_embedding", { "vision_model.embeddings.class_embedding" }, 0 },
     { "visual.conv1", { "vision_model.embeddings.patch_embedding" }, 0 },
-    { "visual.positional_embedding",
-      { "vision_model.embeddings.position_embedding.weight" }, 0 },
+    { "visual.positional_embedding", { "vision_model.embeddings.position_embedding.weight" }, 0 },
     { "visual.ln_pre", { "vision_model.pre_layrnorm" }, 0 },
     { BLOCK "ln_1", { LAYER "layer_norm1" }, 0 },
     { BLOCK "ln_2", { LAYER "layer_norm2" }, 0 },
-    { BLOCK "attn.in_proj_weight", { LAYER "self_attn.q_proj.weight",
-      LAYER "self_attn.k_proj.weight", LAYER "self_attn.v_proj.weight" }, 0 },
-    { BLOCK "attn.in_proj_bias", { LAYER "self_attn.q_proj.bias", LAYER "self_attn.k_proj.bias",
-      LAYER "self_attn.v_proj.bias" }, 0 },
+    { BLOCK "attn.in_proj_weight",
+      { LAYER "self_attn.q_proj.weight", LAYER "self_attn.k_proj.weight",
+        LAYER "self_attn.v_proj.weight" },
+      0 },
+    { BLOCK "attn.in_proj_bias",
+      { LAYER "self_attn.q_proj.bias", LAYER "self_attn.k_proj.bias",
+        LAYER "self_attn.v_proj.bias" },
+      0 },
     { BLOCK "attn.out_proj", { LAYER "self_attn.out_proj" }, 0 },
     { BLOCK "mlp.c_fc", { LAYER "mlp.fc1" }, 0 },
     { BLOCK "mlp.c_proj", { LAYER "mlp.fc2" }, 0 },
@@ -322,7 +348,7 @@ static void put_scale(box *b, const char *weight, float scale, int k)
 int box_fp8(box *b, box *plain, const char *in, xd_dtype type, int most)
 {
     static const float scales[3] = { 1.0f, 0.0023f, 0.37f };
-    int n = b->n, done = 0;
+    int                n = b->n, done = 0;
     for (int i = 0; i < n; i++) {
         xd_st_item *t = &b->item[i];
         size_t      len = strlen(t->name);
@@ -385,8 +411,10 @@ static void put_note(box *b, const char *weight, int own, int group, xd_text_buf
 {
     char      name[512], note[128];
     const int stem = (int)strlen(weight) - 7;
-    int n = snprintf(note, sizeof note, "{\"format\": \"int8_tensorwise\", \"convrot\": %s, "
-                     "\"convrot_groupsize\": %d}", group ? "true" : "false", group);
+    int       n = snprintf(note, sizeof note,
+                           "{\"format\": \"int8_tensorwise\", \"convrot\": %s, "
+                           "\"convrot_groupsize\": %d}",
+                           group ? "true" : "false", group);
     if (!own) {
         xd_buf_add(meta, "%s\"%.*s\": %s", meta->len ? ", " : "{\"layers\": {", stem, weight, note);
         return;
@@ -521,8 +549,8 @@ static void box_rows_of(box *b, const char *folder, const char *file, const char
                         const row *rows)
 {
     static const char *const suffixes[] = { "", ".weight", ".bias" };
-    xd_st *st;
-    xd_err e = { 0 };
+    xd_st                   *st;
+    xd_err                   e = { 0 };
     must(xd_st_open(&st, folder, file, &e), &e, folder);
     for (const row *r = rows; r->to; r++) {
         int n = strchr(r->to, '#') ? blocks_of(st, r->from[0]) : 1;
@@ -635,7 +663,7 @@ void box_vae(box *b, const char *folder, const char *prefix)
         snprintf(name, sizeof name, "%s", xd_st_name(st, i));
         vae_name(name, levels);
         t = copy(t);
-        if (strstr(name, "attn_1") && t.nd == 2)        /* a matrix is stored as a convolution */
+        if (strstr(name, "attn_1") && t.nd == 2) /* a matrix is stored as a convolution */
             t = xd_view(t.p, t.type, 4, (int64_t[]){ t.d[0], t.d[1], 1, 1 });
         put(b, prefix, name, t);
         xd_st_done(st, i);
@@ -676,7 +704,7 @@ static void box_text(box *b, const char *folder, const char *prefix, const char 
         if (strncmp(name, drop, strlen(drop)) == 0)
             name += strlen(drop);
         const char *front = strncmp(name, "text_projection", 15) ? add : "";
-        if (strncmp(name, "visual.", 7) == 0)   /* a tower stands beside the language model */
+        if (strncmp(name, "visual.", 7) == 0) /* a tower stands beside the language model */
             front = strcmp(add, "model.language_model.") == 0 ? "model." : "";
         snprintf(full, sizeof full, "%s%s", front, name);
         put(b, prefix, full, copy(t));

@@ -6,7 +6,7 @@
 
 enum { BOX_MAX = 1024 };
 
-typedef struct box {            /* tensors of a file to be written; starts with {0} */
+typedef struct box { /* tensors of a file to be written; starts with {0} */
     xd_st_item item[BOX_MAX];
     int        n;
 } box;
@@ -15,9 +15,9 @@ typedef struct box {            /* tensors of a file to be written; starts with 
  * `prefix`. The process ends with a message when that fails. */
 /* As flux1-dev.safetensors, and as Chroma1-HD.safetensors. */
 void box_flux(box *b, const char *folder, const char *prefix);
-void box_sd3(box *b, const char *folder, const char *prefix);   /* as sd3_medium.safetensors */
-void box_wan(box *b, const char *folder, const char *prefix);           /* as the original's */
-void box_zimage(box *b, const char *folder, const char *prefix);        /* as ComfyUI's files */
+void box_sd3(box *b, const char *folder, const char *prefix);    /* as sd3_medium.safetensors */
+void box_wan(box *b, const char *folder, const char *prefix);    /* as the original's */
+void box_zimage(box *b, const char *folder, const char *prefix); /* as ComfyUI's files */
 void box_flux2(box *b, const char *folder, const char *prefix); /* as flux-2-klein-4b.safetensors */
 void box_vae(box *b, const char *folder, const char *prefix);   /* as ae.safetensors */
 void box_t5(box *b, const char *folder, const char *prefix);    /* as t5xxl_fp16.safetensors */
@@ -31,7 +31,7 @@ void box_clip(box *b, const char *folder, const char *prefix, int long_names);
 /* As clip_vision_h.safetensors, or with OpenCLIP's names; with tensors that nothing reads. */
 void box_clip_vision(box *b, const char *folder, int original);
 
-void box_add(box *b, const char *name, xd_dtype type, int nd, const int64_t *d);  /* zeros */
+void box_add(box *b, const char *name, xd_dtype type, int nd, const int64_t *d); /* zeros */
 /* The first `most` matrices with `in` in their names become F8E4M3 or F8E5M2, two of three with
  * a scale beside them, as ComfyUI and as others call it; `plain` gets all tensors, these in f32
  * as the numbers that are meant. How many became it. */
@@ -41,10 +41,10 @@ int  box_fp8(box *b, box *plain, const char *in, xd_dtype type, int most);
  * number 127 and a power of 2 as its scale, so that their numbers in `plain` are quantized to the
  * same integers. group > 0: the integers are those of rows that were rotated in such groups. */
 int  box_int8(box *b, box *plain, const char *in, int group, char **meta);
-int  box_find(const box *b, const char *name);          /* -1: none */
-void box_remove(box *b, const char *begin);             /* all names that begin so */
+int  box_find(const box *b, const char *name); /* -1: none */
+void box_remove(box *b, const char *begin);    /* all names that begin so */
 void box_write(const box *b, const char *path);
-void box_write_meta(const box *b, const char *path, const char *const *meta);   /* xd_st_write */
+void box_write_meta(const box *b, const char *path, const char *const *meta); /* xd_st_write */
 void box_free(box *b);
 
 #endif

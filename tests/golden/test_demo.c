@@ -23,7 +23,7 @@
 
 enum { MINRIGHT = 22, MAXLEVELS = 2, MAXCOLOUR = 32, MIDDLE = 16, RIM = 8 };
 
-static const xd_json *plan;     /* demo_prompts.json */
+static const xd_json *plan; /* demo_prompts.json */
 
 /* ---- the sheet ---------------------------------------------------------------------------- */
 
@@ -98,7 +98,7 @@ static int is_like(const xd_json *p, const char *reference, const char *centre, 
     return c && r && strcmp(c, centre) == 0 && strcmp(r, rim) == 0;
 }
 
-typedef struct tally { int n, right, same, wanted; } tally;     /* wanted: the reference's right */
+typedef struct tally { int n, right, same, wanted; } tally; /* wanted: the reference's right */
 
 /* m NULL: there is no image. */
 static void look(tally *t, const xd_json *p, const xd_image *m, const char *reference)
@@ -120,8 +120,8 @@ static void check_colours(xd_engine *g, const char *dtype)
     int            n = xd_json_size(list);
     tally          t = { 0 };
     for (int i = 0; i < n; i++) {
-        const xd_json  *p = xd_json_at(list, i);
-        xd_result      *out = demo_generate(g, plan, p);
+        const xd_json *p = xd_json_at(list, i);
+        xd_result     *out = demo_generate(g, plan, p);
         if (i == 0 && out && strcmp(tap_dtype(out, dtype), dtype) != 0) {
             tap_note("so %s would be a second run of f32: left out", dtype);
             xd_result_free(&out);
@@ -139,11 +139,15 @@ static void check_colours(xd_engine *g, const char *dtype)
 /* In what the machine computes best; text too. */
 static void check_kept(const char *model, const char *kept)
 {
-    xd_err       e = { 0 };
-    xd_engine   *g = NULL;
-    xd_open_args a = { .size = sizeof a,
-                       .model = model, .device = "cpu", .keep = 1, .weights_dtype = kept,
-                       .text_weights_dtype = kept, .dtype = tap_only_bf16() ? "bf16" : NULL };
+    xd_err         e = { 0 };
+    xd_engine     *g = NULL;
+    xd_open_args   a = { .size = sizeof a,
+                         .model = model,
+                         .device = "cpu",
+                         .keep = 1,
+                         .weights_dtype = kept,
+                         .text_weights_dtype = kept,
+                         .dtype = tap_only_bf16() ? "bf16" : NULL };
     const xd_json *list = js_list(plan, "colour_prompts");
     int            n = xd_json_size(list);
     tally          t = { 0 };
@@ -176,8 +180,8 @@ static void check_images(const char *dir)
         uint8_t *rgb = NULL;
         snprintf(path, sizeof path, "%s/%02d.png", dir, i + 1);
         must(xd_image_read(path, &rgb, &m.width, &m.height, &e), &e, path);
-        tap(m.width == side && m.height == side, "%s has %lld x %lld pixels", path,
-            (long long)side, (long long)side);
+        tap(m.width == side && m.height == side, "%s has %lld x %lld pixels", path, (long long)side,
+            (long long)side);
         m.data = rgb;
         look(&t, xd_json_at(list, i), &m, "stale");
         free(rgb);
@@ -226,8 +230,9 @@ int main(int argc, char **argv)
     for (int i = tap_only_bf16(); i < 2 && argc == 3; i++) {
         xd_err       e = { 0 };
         xd_engine   *g = NULL;
-        xd_open_args a = { .size = sizeof a,
-                           .model = argv[2], .dtype = dtypes[i], .device = "cpu", .keep = 1 };
+        xd_open_args a = {
+            .size = sizeof a, .model = argv[2], .dtype = dtypes[i], .device = "cpu", .keep = 1
+        };
         if (tap(xd_open(&g, &a, &e) == XD_OK, "the demo opens in %s%s", dtypes[i], e.msg)) {
             if (i == 0)
                 check_sheet(g, argv[1]);

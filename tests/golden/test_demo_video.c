@@ -22,7 +22,7 @@
 enum { MINRIGHT = 17, PROMPTS = 20, MAXLEVELS = 2, COLOUR = 0, BACK, SHAPE, DIRECTION, SEEN };
 
 static const char *const keys[SEEN] = { "colour", "background", "shape", "direction" };
-static const xd_json *plan;     /* demo_video.json */
+static const xd_json    *plan; /* demo_video.json */
 
 /* ---- the sheet ---------------------------------------------------------------------------- */
 
@@ -36,8 +36,10 @@ static void check_sheet(xd_engine *g, const char *dir)
     const xd_json *list = js_list(plan, "prompts");
     snprintf(path, sizeof path, "%s/demo_video_sheet.png", dir);
     must(xd_image_read(path, &rgb, &w, &h, &e), &e, path);
-    if (!tap(w == frames * side && h == n * side && n > 0, "the sheet has %lld videos of %lld "
-             "frames", (long long)n, (long long)frames))
+    if (!tap(w == frames * side && h == n * side && n > 0,
+             "the sheet has %lld videos of %lld "
+             "frames",
+             (long long)n, (long long)frames))
         n = 0;
     for (int i = 0; i < n; i++) {
         const xd_json  *p = xd_json_at(list, i);
@@ -46,8 +48,8 @@ static void check_sheet(xd_engine *g, const char *dir)
         int             gap = m && m->frames == frames ? 0 : 256;
         for (int64_t t = 0; gap < 256 && t < frames; t++) {
             ref want = demo_cell(rgb, w, side, i, t);
-            int far = levels_apart(m->data + t * m->height * m->width * 3, m->height, m->width,
-                                   &want);
+            int far =
+                levels_apart(m->data + t * m->height * m->width * 3, m->height, m->width, &want);
             gap = far > gap ? far : gap;
             ref_free(&want);
         }
@@ -94,8 +96,8 @@ static void mark_pixels(const xd_image *m, uint8_t *mark, double *back)
 }
 
 typedef struct blob {           /* the shape of one frame */
-    int64_t n, low[2], high[2];     /* pixels; its box: x, y */
-    double  at[2];                  /* its middle: x, y */
+    int64_t n, low[2], high[2]; /* pixels; its box: x, y */
+    double  at[2];              /* its middle: x, y */
 } blob;
 
 static blob find(const xd_image *m, const uint8_t *mark, int64_t frame)
@@ -120,9 +122,9 @@ static blob find(const xd_image *m, const uint8_t *mark, int64_t frame)
 static const char *direction(const xd_image *m, const blob *first, const blob *last)
 {
     static const char *const names[2][2] = { { "left", "right" }, { "up", "down" } };
-    double go[2] = { last->at[0] - first->at[0], last->at[1] - first->at[1] };
-    int    k = fabs(go[1]) > fabs(go[0]);
-    double side = (double)(k ? m->height : m->width);
+    double                   go[2] = { last->at[0] - first->at[0], last->at[1] - first->at[1] };
+    int                      k = fabs(go[1]) > fabs(go[0]);
+    double                   side = (double)(k ? m->height : m->width);
     if (fabs(go[k]) < js_num(plan, "path") * side || fabs(go[k]) < 2 * fabs(go[1 - k]))
         return "none";
     return names[k][go[k] > 0];
@@ -147,14 +149,15 @@ static const char *shape(const xd_image *m, const uint8_t *mark)
     double full = 0, top = 0;
     for (int64_t t = 0; t < m->frames; t++) {
         blob b = find(m, mark, t);
-        full += (double)b.n / ((double)(b.high[0] - b.low[0] + 1) *
-                               (double)(b.high[1] - b.low[1] + 1));
+        full +=
+            (double)b.n / ((double)(b.high[0] - b.low[0] + 1) * (double)(b.high[1] - b.low[1] + 1));
         top += upper(m, mark, t, &b);
     }
     full /= (double)m->frames;
     top /= (double)m->frames;
-    return top < js_num(plan, "triangle") ? "triangle"
-         : full < js_num(plan, "square") ? "circle" : "square";
+    return top < js_num(plan, "triangle")  ? "triangle"
+           : full < js_num(plan, "square") ? "circle"
+                                           : "square";
 }
 
 /* m NULL: there is no video. */
@@ -189,8 +192,9 @@ typedef struct tally { int n, right, shapes, same, turned, still; } tally;
 /* The same video backwards has the opposite direction, and its first frame alone has none. */
 static void look_otherwise(tally *t, const xd_image *m, const char *way)
 {
-    static const char *const other[][2] = { { "left", "right" }, { "right", "left" },
-                                            { "up", "down" }, { "down", "up" } };
+    static const char *const other[][2] = {
+        { "left", "right" }, { "right", "left" }, { "up", "down" }, { "down", "up" }
+    };
     const char *seen[SEEN], *want = "none";
     size_t      frame = (size_t)(m->height * m->width) * 3;
     uint8_t    *back = malloc(frame * (size_t)m->frames + 1);
@@ -247,8 +251,10 @@ static void check_prompts(xd_engine *g, const char *dtype, const char *kept)
         xd_result_free(&out);
     }
     const char *name = kept ? kept : dtype;
-    tap(t.n == PROMPTS && t.right >= MINRIGHT, "%s: %d of %d prompts in their colours and "
-        "directions, at least %d", name, t.right, t.n, MINRIGHT);
+    tap(t.n == PROMPTS && t.right >= MINRIGHT,
+        "%s: %d of %d prompts in their colours and "
+        "directions, at least %d",
+        name, t.right, t.n, MINRIGHT);
     tap_note("%s: %d of them in their shapes, too", name, t.shapes);
     tap(t.turned == t.n, "%s: %d of %d go the other way backwards", name, t.turned, t.n);
     tap(t.still == t.n, "%s: %d of %d first frames stand still", name, t.still, t.n);
@@ -261,8 +267,8 @@ static void check_prompts(xd_engine *g, const char *dtype, const char *kept)
 static void check_plan(void)
 {
     static const char *const ways[] = { "left", "right", "up", "down" };
-    const xd_json *list = js_list(plan, "prompts");
-    int            colours = 0, found = 0, directions = 0;
+    const xd_json           *list = js_list(plan, "prompts");
+    int                      colours = 0, found = 0, directions = 0;
     for (const xd_json *t = xd_json_first(js_list(plan, "colours")); t; t = xd_json_next(t)) {
         int f = 0;
         for (const xd_json *p = xd_json_first(list); p; p = xd_json_next(p))
@@ -286,8 +292,13 @@ static void check_model(const char *dir, const char *model, const char *dtype, c
 {
     xd_err       e = { 0 };
     xd_engine   *g = NULL;
-    xd_open_args a = { .size = sizeof a, .model = model, .device = "cpu", .keep = 1,
-                       .dtype = dtype, .weights_dtype = kept, .text_weights_dtype = kept };
+    xd_open_args a = { .size = sizeof a,
+                       .model = model,
+                       .device = "cpu",
+                       .keep = 1,
+                       .dtype = dtype,
+                       .weights_dtype = kept,
+                       .text_weights_dtype = kept };
     if (tap(xd_open(&g, &a, &e) == XD_OK, "the demo opens in %s%s", kept ? kept : dtype, e.msg)) {
         if (!kept && strcmp(dtype, "f32") == 0)
             check_sheet(g, dir);

@@ -41,7 +41,10 @@ static const char *folder_of(const char *model, const char *name)
 
 /* ---- requests ----------------------------------------------------------------------------- */
 
-typedef struct sums { uint64_t h; int n; } sums;
+typedef struct sums {
+    uint64_t h;
+    int      n;
+} sums;
 
 static void listen(void *cookie, const char *name, int step, int nd, const int64_t *d,
                    const float *data)
@@ -56,7 +59,7 @@ static void listen(void *cookie, const char *name, int step, int nd, const int64
     s->n++;
 }
 
-typedef struct trial {          /* a model with files, and how it is computed */
+typedef struct trial { /* a model with files, and how it is computed */
     const char *model, *slot, *slot2;
     const char *dtype, *weights;
     xd_lora    *loras;
@@ -67,16 +70,26 @@ static sums generate(const trial *t, const char *file, const char *file2)
 {
     static const char *const prompts[] = { "a red circle" };
     xd_component_file        files[2] = { { t->slot, file }, { t->slot2, file2 } };
-    xd_open_args a = { .size = sizeof a, .model = folder_of(t->model, ""), .dtype = t->dtype,
-                       .weights_dtype = t->weights, .text_weights_dtype = t->weights,
-                       .device = "cpu", .threads = 2, .loras = t->loras, .nloras = t->nloras,
-                       .log = hear, .log_level = XD_LOG_WARN, .files = files,
-                       .nfiles = !file ? 0 : file2 ? 2 : 1 };
-    sums       s = { 0 };
-    xd_engine *g = NULL;
-    xd_result *r = NULL;
-    xd_request q;
-    xd_err     e = { 0 };
+    xd_open_args             a = { .size = sizeof a,
+                                   .model = folder_of(t->model, ""),
+                                   .dtype = t->dtype,
+                                   .weights_dtype = t->weights,
+                                   .text_weights_dtype = t->weights,
+                                   .device = "cpu",
+                                   .threads = 2,
+                                   .loras = t->loras,
+                                   .nloras = t->nloras,
+                                   .log = hear,
+                                   .log_level = XD_LOG_WARN,
+                                   .files = files,
+                                   .nfiles = !file   ? 0
+                                             : file2 ? 2
+                                                     : 1 };
+    sums                     s = { 0 };
+    xd_engine               *g = NULL;
+    xd_result               *r = NULL;
+    xd_request               q;
+    xd_err                   e = { 0 };
     heard[0] = 0;
     xd_request_init(&q);
     q.prompts = prompts;
@@ -103,8 +116,8 @@ static void compare(const trial *t, const char *gguf, const char *plain, const c
     sums want = generate(t, plain, plain2), got = generate(t, gguf, gguf2);
     tap(want.n > 5 && want.n == got.n && want.h == got.h,
         "%s %s, weights %s: blocks give the bits of their numbers (%d and %d tensors, %016" PRIx64
-        " and %016" PRIx64 ")", t->model, t->dtype, t->weights ? t->weights : "as computed", want.n,
-        got.n, want.h, got.h);
+        " and %016" PRIx64 ")",
+        t->model, t->dtype, t->weights ? t->weights : "as computed", want.n, got.n, want.h, got.h);
     tap(!strstr(heard, "not used"), "%s: every tensor is used %s", t->model, heard);
 }
 
@@ -129,8 +142,8 @@ static void check_dit(const char *model, const char *dtype, const char *arch,
                       void (*fill)(box *, const char *, const char *), const char *prefix)
 {
     static const char *const weights[] = { NULL, "int8", "fp8" };
-    box   b = { 0 };
-    trial t = { .model = model, .slot = "transformer", .dtype = dtype };
+    box                      b = { 0 };
+    trial                    t = { .model = model, .slot = "transformer", .dtype = dtype };
     if (fill)
         fill(&b, folder_of(model, "transformer"), prefix);
     else
@@ -155,7 +168,7 @@ static void check_lora(const char *dtype)
     write_both(&b, "dit-00001-of-00001", (gguf_how){ .arch = "flux", .shards = 3 }, 12);
     const char *gguf = in_scratch("dit-00002-of-00003.gguf"),
                *plain = in_scratch("dit-00001-of-00001.safetensors");
-    sums        before = generate(&t, plain, NULL);
+    sums before = generate(&t, plain, NULL);
     compare(&t, gguf, plain, NULL, NULL);
     t.loras = lora, t.nloras = 2;
     compare(&t, gguf, plain, NULL, NULL);
@@ -175,7 +188,7 @@ static void check_t5(const char *model, const char *dtype, const char *folder)
     int n = box_blocks(&b, &plain);
     tap(n >= 8, "%s: %d tensors of its T5 are blocks", model, n);
     box_t5_names(&b);
-    box_add(&b, "dec.blk.0.attn_q.weight", XD_F32, 2, (int64_t[]){ 4, 4 });    /* not read */
+    box_add(&b, "dec.blk.0.attn_q.weight", XD_F32, 2, (int64_t[]){ 4, 4 }); /* not read */
     box_write_gguf(&b, in_scratch("t5.gguf"), (gguf_how){ .arch = "t5" });
     box_write(&plain, in_scratch("t5.safetensors"));
     box_free(&b);
@@ -199,7 +212,7 @@ static void check_lm(const char *model, const char *dtype, gguf_how how, int pai
     if (!pairs) {
         int n = box_blocks(&b, &plain);
         tap(n >= 8, "%s: %d tensors of its language model are blocks", model, n);
-    } else {                    /* rows in pairs are blocks of the same rows: as they are */
+    } else { /* rows in pairs are blocks of the same rows: as they are */
         for (int i = 0; i < b.n; i++) {
             box_add(&plain, b.item[i].name, b.item[i].t.type, b.item[i].t.nd, b.item[i].t.d);
             memcpy(plain.item[i].t.p, b.item[i].t.p, xd_bytes(b.item[i].t));
@@ -239,10 +252,11 @@ static void write_int8(box *b, const char *name, const char *in, int group)
 static void check_int8(const char *dtype, int group)
 {
     static const char *const weights[] = { NULL, "int8", "fp8" };
-    xd_lora lora = { folder_of("flux-lora", "peft.safetensors"), 0.7 };
-    trial   t = { .model = "flux", .slot = "transformer", .slot2 = "t5xxl", .dtype = dtype,
-                  .loras = &lora };
-    box     b = { 0 };
+    xd_lora                  lora = { folder_of("flux-lora", "peft.safetensors"), 0.7 };
+    trial                    t = {
+        .model = "flux", .slot = "transformer", .slot2 = "t5xxl", .dtype = dtype, .loras = &lora
+    };
+    box b = { 0 };
     box_flux(&b, folder_of("flux", "transformer"), "model.diffusion_model.");
     write_int8(&b, "dit", "", group);
     box_t5(&b, folder_of("flux", "text_encoder_2"), "");
@@ -254,7 +268,7 @@ static void check_int8(const char *dtype, int group)
     for (int k = 0; k < 6; k++) {
         t.weights = weights[k % 3];
         t.nloras = k >= 3;
-        if (!group || k % 3 == 0)       /* integers of rotated inputs are others */
+        if (!group || k % 3 == 0) /* integers of rotated inputs are others */
             compare(&t, int8, plain, t5, t5_plain);
     }
     t.nloras = 0;
@@ -272,12 +286,18 @@ static void refused(const char *model, const char *slot, const char *file, xd_st
                     const char *words)
 {
     xd_component_file one = { slot, in_scratch(file) };
-    xd_open_args a = { .size = sizeof a, .model = folder_of(model, ""), .dtype = "f32",
-                       .device = "cpu", .threads = 2, .log = hear, .log_level = XD_LOG_WARN,
-                       .files = &one, .nfiles = 1 };
-    xd_engine *g = NULL;
-    xd_err     e = { 0 };
-    xd_status  s = xd_open(&g, &a, &e);
+    xd_open_args      a = { .size = sizeof a,
+                            .model = folder_of(model, ""),
+                            .dtype = "f32",
+                            .device = "cpu",
+                            .threads = 2,
+                            .log = hear,
+                            .log_level = XD_LOG_WARN,
+                            .files = &one,
+                            .nfiles = 1 };
+    xd_engine        *g = NULL;
+    xd_err            e = { 0 };
+    xd_status         s = xd_open(&g, &a, &e);
     tap(s == code && strstr(e.msg, words), "%s as the %s of %s: %s", file, slot, model, e.msg);
     xd_close(&g);
 }
@@ -311,8 +331,7 @@ static void check_refusals(void)
     box_lm_names(&b);
     box_write_gguf(&b, in_scratch("heads.gguf"), (gguf_how){ .arch = "llama" });
     box_free(&b);
-    refused("flux2", "llm", "heads.gguf", XD_EFORMAT,
-            "0 heads (llama.attention.head_count)");
+    refused("flux2", "llm", "heads.gguf", XD_EFORMAT, "0 heads (llama.attention.head_count)");
     scratch_clean();
 }
 
@@ -340,9 +359,9 @@ static void copy_folder(const char *model, const char *name, int bare)
 /* A model whose transformer and T5 are the only GGUF files of their folders. */
 static void check_folder(const char *dtype)
 {
-    static const char *const folders[] = { "", "scheduler", "tokenizer", "vae", "text_encoder",
-                                           "transformer" };
-    box   b[2] = { { .n = 0 } }, plain[2] = { { .n = 0 } };
+    static const char *const folders[] = { "",    "scheduler",    "tokenizer",
+                                           "vae", "text_encoder", "transformer" };
+    box                      b[2] = { { .n = 0 } }, plain[2] = { { .n = 0 } };
     trial t = { .model = "alpha", .slot = "transformer", .slot2 = "t5xxl", .dtype = dtype };
     box_folder(&b[0], folder_of("alpha", "transformer"), "diffusion_pytorch_model");
     box_t5(&b[1], folder_of("alpha", "text_encoder"), "");
@@ -364,8 +383,10 @@ static void check_folder(const char *dtype)
     golden = scratch;
     t.model = "";
     sums got = generate(&t, NULL, NULL);
-    tap(want.n > 5 && want.n == got.n && want.h == got.h, "GGUF files in folders give the bits of "
-        "their numbers (%d and %d tensors)", want.n, got.n);
+    tap(want.n > 5 && want.n == got.n && want.h == got.h,
+        "GGUF files in folders give the bits of "
+        "their numbers (%d and %d tensors)",
+        want.n, got.n);
     tap(!strstr(heard, "not used"), "every tensor of folders is used %s", heard);
     scratch_clean();
 }
@@ -401,7 +422,7 @@ int main(int argc, char **argv)
     check_int8(dtype, 0);
     check_int8(dtype, 4);
     check_refusals();
-    check_folder(dtype);        /* after it the models are not found */
+    check_folder(dtype); /* after it the models are not found */
     scratch_close();
     return tap_end();
 }

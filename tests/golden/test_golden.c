@@ -20,12 +20,24 @@
 #include "families/recipe.h"
 
 enum { MAXPROMPT = 8, MAXLORA = 4, NDTYPE = 5 };
-enum stage { IDS, IDS_2, IDS_3, EMBEDS, POOLED, NEGATIVE, NEGATIVE_POOLED, NOISE, CONDITION,
-             LATENTS, IMAGE, NSTAGE };
+enum stage {
+    IDS,
+    IDS_2,
+    IDS_3,
+    EMBEDS,
+    POOLED,
+    NEGATIVE,
+    NEGATIVE_POOLED,
+    NOISE,
+    CONDITION,
+    LATENTS,
+    IMAGE,
+    NSTAGE
+};
 
 static const struct {
-    const char *name; /* of xd_request_callbacks.on_tensor */
-    double      most[NDTYPE];   /* f32, bf16, int8, fp8, f16 */
+    const char *name;         /* of xd_request_callbacks.on_tensor */
+    double      most[NDTYPE]; /* f32, bf16, int8, fp8, f16 */
 } stages[NSTAGE] = {
     [IDS] = { "ids", { 0, 0, 0, 0, 0 } },
     [IDS_2] = { "ids_2", { 0, 0, 0, 0, 0 } },
@@ -40,24 +52,24 @@ static const struct {
     [IMAGE] = { "image", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
 };
 static const char *const dtypes[NDTYPE] = { "f32", "bf16", "int8", "fp8", "f16" };
-static const int levels[NDTYPE] = { 2, 8, 5, 13, 3 };   /* of the image: 3e-2 of 255 is 7.65 */
+static const int levels[NDTYPE] = { 2, 8, 5, 13, 3 }; /* of the image: 3e-2 of 255 is 7.65 */
 /* Of the models that are run so, one of every kind of block: f32 with weights in eight bits. */
-static const char *const quantized[] = { "alpha", "flux",  "flux2-klein", "flux2-base", "flux2",
-                                         "sd3",   "sd35",  "cog2b",       "cog15",
-                                         "hunyuan12-one",  "zimage-lora", "wan", "wan-i2v",
-                                         "wan22", "wan-ti2v",
-                                         "chroma-one", "qwen", "qwen-edit" };
+static const char *const quantized[] = { "alpha",   "flux",          "flux2-klein", "flux2-base",
+                                         "flux2",   "sd3",           "sd35",        "cog2b",
+                                         "cog15",   "hunyuan12-one", "zimage-lora", "wan",
+                                         "wan-i2v", "wan22",         "wan-ti2v",    "chroma-one",
+                                         "qwen",    "qwen-edit" };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
-static const char *const halves[] = { "micro", "flux-schnell", "alpha", "sd3", "cog5b", "hunyuan",
-                                      "chroma-one", "qwen-five" };
+static const char *const halves[] = { "micro", "flux-schnell", "alpha",      "sd3",
+                                      "cog5b", "hunyuan",      "chroma-one", "qwen-five" };
 /* Text encoders of so many blocks as published ones, or with a vision tower before their own, of a
  * width that only tests have: what short types lose adds up, and devices round in different
  * places. */
 static const char *const deep[] = { "flux2", "qwen-edit" };
 /* With windows of attention, which are for devices that share the host's memory. */
 static const char *const windowed[] = { "alpha-ways", "sd3-ways", "sd35-ways" };
-static const int steady = 1;    /* of a video in f32: frames are within 2e-4 */
+static const int         steady = 1; /* of a video in f32: frames are within 2e-4 */
 
 static const char *const all[] = { "alpha",
                                    "alpha-ddim",
@@ -169,20 +181,20 @@ static const char *const all[] = { "alpha",
                                    "qwen-edit-mask" };
 
 typedef struct run {
-    xd_st   *st;
-    xd_json *js;
-    int      steps, images, prompts;
-    int      shape[4];          /* of a video: frames, rows, columns, and of how many numbers of a
+    xd_st      *st;
+    xd_json    *js;
+    int         steps, images, prompts;
+    int         shape[4];     /* of a video: frames, rows, columns, and of how many numbers of a
                                    image one is kept; 0: an image, of which all are */
-    char     pixels[1024];     /* what the run starts from */
-    char     second[1024];      /* the image behind it, of models that read several */
-    char     last[1024];        /* what a video ends with */
-    char     mask[1024];        /* what is inpainted of it */
-    char     ways[1024];        /* of attention: a list, or a table's file */
+    char        pixels[1024]; /* what the run starts from */
+    char        second[1024]; /* the image behind it, of models that read several */
+    char        last[1024];   /* what a video ends with */
+    char        mask[1024];   /* what is inpainted of it */
+    char        ways[1024];   /* of attention: a list, or a table's file */
     const char *more[1];
-    int      image;             /* which image the loop is at; -1 before the first */
-    double   worst[NSTAGE];
-    int      seen[NSTAGE];
+    int         image; /* which image the loop is at; -1 before the first */
+    double      worst[NSTAGE];
+    int         seen[NSTAGE];
 } run;
 
 static int stage_of(const char *name)
@@ -209,29 +221,25 @@ static int has(const run *r, const char *fmt, ...)
  * float image of images after the first). */
 static ref reference(const run *r, int stage, int step)
 {
-    ref none = { 0 };
+    ref         none = { 0 };
     const char *name = stages[stage].name;
     switch (stage) {
     case IDS:
     case IDS_2:
     case IDS_3:
         return step == 0 ? ref_get(r->st, "%s", name)
-             : step == r->prompts && has(r, "negative_%s", name)
-             ? ref_get(r->st, "negative_%s", name) : none;
+               : step == r->prompts && has(r, "negative_%s", name)
+                   ? ref_get(r->st, "negative_%s", name)
+                   : none;
     case EMBEDS:
-    case POOLED:
-        return step == 0 ? ref_get(r->st, "%s", name) : none;
+    case POOLED: return step == 0 ? ref_get(r->st, "%s", name) : none;
     case NEGATIVE:
-    case NEGATIVE_POOLED:
-        return ref_get(r->st, "%s", name);
-    case NOISE:                 /* of a run that starts from an image there is none */
+    case NEGATIVE_POOLED: return ref_get(r->st, "%s", name);
+    case NOISE: /* of a run that starts from an image there is none */
         return has(r, "noise.%d", r->image) ? ref_get(r->st, "noise.%d", r->image) : none;
-    case CONDITION:
-        return r->image == 0 ? ref_get(r->st, "%s", name) : none;
-    case LATENTS:
-        return ref_get(r->st, "latents.%d.%d", r->image, step);
-    default:
-        return ref_get(r->st, "image.%d", r->image);
+    case CONDITION: return r->image == 0 ? ref_get(r->st, "%s", name) : none;
+    case LATENTS: return ref_get(r->st, "latents.%d.%d", r->image, step);
+    default: return ref_get(r->st, "image.%d", r->image);
     }
 }
 
@@ -281,13 +289,13 @@ static int expected(const run *r, int stage)
 {
     const char *name = stages[stage].name;
     switch (stage) {
-    case NOISE:    return has(r, "noise.0") ? r->images : 0;
-    case LATENTS:  return r->images * r->steps;
-    case IMAGE:    return has(r, "image.0");
+    case NOISE: return has(r, "noise.0") ? r->images : 0;
+    case LATENTS: return r->images * r->steps;
+    case IMAGE: return has(r, "image.0");
     case IDS:
     case IDS_2:
-    case IDS_3:    return has(r, "%s", name) + has(r, "negative_%s", name);
-    default:       return has(r, "%s", name);
+    case IDS_3: return has(r, "%s", name) + has(r, "negative_%s", name);
+    default: return has(r, "%s", name);
     }
 }
 
@@ -303,13 +311,13 @@ static void check_told(const run *r, const xd_result *out, const char *name)
                                            { "boundary_ratio", "boundary_ratio" },
                                            { "guidance_rescale", "guidance_rescale" },
                                            { "cfg_normalization", "cfg_normalization" } };
-    xd_json    *j = NULL;
-    xd_err      e = { 0 };
-    const char *text = xd_result_json(out, 0);
+    xd_json                 *j = NULL;
+    xd_err                   e = { 0 };
+    const char              *text = xd_result_json(out, 0);
     must(xd_json_parse(&j, text, strlen(text), "the image's JSON", &e), &e, "parameters");
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         double asked = js_maybe(r->js, same[i][0]), told = js_maybe(j, same[i][1]);
-        if (asked != 0 && asked != told)        /* 0: the default */
+        if (asked != 0 && asked != told) /* 0: the default */
             tap(0, "%s: %s of %g is told as %g", name, same[i][0], asked, told);
     }
     xd_json_free(&j);
@@ -490,9 +498,10 @@ static void check_images(const run *r, const xd_result *out, const char *name, i
     for (int i = 0; i < xd_result_count(out); i++) {
         const xd_image *m = xd_result_image(out, i);
         ref             want = ref_get(r->st, "pixels.%d", i);
-        int gap = !m || m->channels != 3 ? 256
-                : r->shape[3]            ? video_apart(r, m, &want)
-                : m->frames == 1         ? levels_apart(m->data, m->height, m->width, &want) : 256;
+        int             gap = !m || m->channels != 3 ? 256
+                              : r->shape[3]          ? video_apart(r, m, &want)
+                              : m->frames == 1 ? levels_apart(m->data, m->height, m->width, &want)
+                                               : 256;
         worst = gap > worst ? gap : worst;
         ref_free(&want);
     }
@@ -517,24 +526,29 @@ static int take_loras(const run *r, const char *key, const char *dir, const char
 
 static void check(const char *dir, const char *full, const char *name, int dtype)
 {
-    xd_lora      loras[MAXLORA], loras_2[MAXLORA];
-    char         paths[MAXLORA][2048], paths_2[MAXLORA][2048];
-    run          r;
-    xd_err       e = { 0 };
-    xd_engine   *g = NULL;
-    xd_result   *out = NULL;
-    xd_request   q;
-    const char  *prompts[MAXPROMPT];
-    char         model[2048], layers[64] = "";
+    xd_lora     loras[MAXLORA], loras_2[MAXLORA];
+    char        paths[MAXLORA][2048], paths_2[MAXLORA][2048];
+    run         r;
+    xd_err      e = { 0 };
+    xd_engine  *g = NULL;
+    xd_result  *out = NULL;
+    xd_request  q;
+    const char *prompts[MAXPROMPT];
+    char        model[2048], layers[64] = "";
     open_run(&r, dir, name);
     snprintf(model, sizeof model, "%s/%s/%s", xd_json_get(r.js, "weights") ? full : dir, name,
              js_text(r.js, "model"));
     const char  *kept = dtype == 2 || dtype == 3 ? dtypes[dtype] : NULL;
     xd_open_args a = { .size = sizeof a,
-                       .model = model, .dtype = dtypes[kept ? 0 : dtype], .weights_dtype = kept,
-                       .text_weights_dtype = kept, .device = "cpu", .threads = 2,
+                       .model = model,
+                       .dtype = dtypes[kept ? 0 : dtype],
+                       .weights_dtype = kept,
+                       .text_weights_dtype = kept,
+                       .device = "cpu",
+                       .threads = 2,
                        .without = js_maybe(r.js, "no_t5") > 0 ? "t5xxl" : NULL,
-                       .loras = loras, .loras_2 = loras_2 };
+                       .loras = loras,
+                       .loras_2 = loras_2 };
     a.nloras = take_loras(&r, "loras", dir, name, loras, paths);
     a.nloras_2 = take_loras(&r, "loras_2", dir, name, loras_2, paths_2);
     xd_status s = xd_open(&g, &a, &e);
@@ -562,8 +576,8 @@ static void check(const char *dir, const char *full, const char *name, int dtype
  * [sample_size, width, height, binned width, binned height]. */
 static void check_bins(const char *dir)
 {
-    char path[1024];
-    int  same = 0, rows = 0;
+    char             path[1024];
+    int              same = 0, rows = 0;
     const xd_recipe *r = xd_recipe_find("PixArtSigmaPipeline", NULL);
     snprintf(path, sizeof path, "%s/binning.json", dir);
     xd_json *j = js_open(path);
@@ -586,8 +600,8 @@ static void check_bins(const char *dir)
 /* The same of HunyuanDiT's pipeline: [width, height, standard width, standard height]. */
 static void check_standard(const char *dir)
 {
-    char path[1024];
-    int  same = 0, rows = 0;
+    char             path[1024];
+    int              same = 0, rows = 0;
     const xd_recipe *r = xd_recipe_find("HunyuanDiTPipeline", NULL);
     snprintf(path, sizeof path, "%s/hunyuan-forms/standard.json", dir);
     xd_json *j = js_open(path);
@@ -603,9 +617,7 @@ static void check_standard(const char *dir)
 }
 
 /* What not every device does. */
-typedef struct skills {
-    int f16, windows;
-} skills;
+typedef struct skills { int f16, windows; } skills;
 
 static skills find_skills(void)
 {
@@ -638,9 +650,9 @@ static int is_run(const char *name, int dtype, skills can)
     if (lacks_windows(name, can))
         return 0;
     switch (dtype) {
-    case 0:  return 1;
-    case 1:  return has_bf16(name);
-    case 4:  return can.f16 && is_listed(name, halves, sizeof halves / sizeof *halves);
+    case 0: return 1;
+    case 1: return has_bf16(name);
+    case 4: return can.f16 && is_listed(name, halves, sizeof halves / sizeof *halves);
     default: return is_listed(name, quantized, sizeof quantized / sizeof *quantized);
     }
 }

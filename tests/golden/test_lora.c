@@ -24,17 +24,17 @@
 
 enum { D = 24, RANK = 4, MAXITEM = 32 };
 
-static char model[1024], heard[8192];
-static int partial;             /* what does not fit is left out */
-static const char *without;     /* a text encoder that is left out, or NULL */
-static float *numbers;          /* random: what all files take theirs from */
-static size_t working;  /* bytes that loading the transformer took beside its weights, as counted */
+static char        model[1024], heard[8192];
+static int         partial; /* what does not fit is left out */
+static const char *without; /* a text encoder that is left out, or NULL */
+static float      *numbers; /* random: what all files take theirs from */
+static size_t working; /* bytes that loading the transformer took beside its weights, as counted */
 
-typedef struct file {           /* tensors to be written; {0}: none */
-    xd_st_item item[MAXITEM];
-    char       name[MAXITEM][256];
-    int        n;
-    const char *meta[3];        /* key, value, NULL; or NULL */
+typedef struct file { /* tensors to be written; {0}: none */
+    xd_st_item  item[MAXITEM];
+    char        name[MAXITEM][256];
+    int         n;
+    const char *meta[3]; /* key, value, NULL; or NULL */
 } file;
 
 static void hear(void *cookie, int level, const char *line)
@@ -75,10 +75,16 @@ static float *generate(const char *path, double scale, int64_t *n, xd_err *e)
     float       *out = NULL;
     xd_lora      l = { path, scale };
     xd_open_args a = { .size = sizeof a,
-                       .model = model, .dtype = "f32", .device = "cpu", .threads = 1,
-                       .lora_partial = partial, .without = without,
-                       .loras = &l, .nloras = path != NULL,
-                       .log = hear, .log_level = XD_LOG_WARN };
+                       .model = model,
+                       .dtype = "f32",
+                       .device = "cpu",
+                       .threads = 1,
+                       .lora_partial = partial,
+                       .without = without,
+                       .loras = &l,
+                       .nloras = path != NULL,
+                       .log = hear,
+                       .log_level = XD_LOG_WARN };
     heard[0] = 0;
     xd_request_init(&q);
     q.prompts = &prompt, q.nprompts = 1;
@@ -112,8 +118,8 @@ static double apart(const float *a, const float *b, int64_t n)
 
 static const struct form {
     const char *what;
-    const char *dit[3];         /* modules of q, k, v; or one of all */
-    const char *down, *up;      /* ends of their keys */
+    const char *dit[3];    /* modules of q, k, v; or one of all */
+    const char *down, *up; /* ends of their keys */
     const char *text, *tdown, *tup;
 } forms[] = {
     { "Kohya",
@@ -200,7 +206,7 @@ static void spell_whole(file *f, float **mine)
 {
     static const char *const names[] = { "diffusion_model.transformer_blocks.0.attn.to_q.weight",
                                          "diffusion_model.double_blocks.0.img_attn.qkv" };
-    const float *down = numbers, *up = down + RANK * D;
+    const float             *down = numbers, *up = down + RANK * D;
     *mine = calloc((size_t)(3 * D * D), sizeof **mine);
     for (int r = 0; r < 3 * D; r++)
         for (int k = 0; k < RANK; k++)
@@ -240,7 +246,7 @@ static void check_whole(void)
     int64_t n = 0;
     float  *mine;
     spell(&f, &forms[0]);
-    f.n -= 2;                   /* without the text encoder */
+    f.n -= 2; /* without the text encoder */
     float *a = generate(write_file(&f), 0.5, &n, &e);
     spell_whole(&w, &mine);
     float *b = generate(write_file(&w), 0.5, &n, &e);
@@ -278,14 +284,16 @@ static void same(const float *alpha, const char *note, const char *what)
 static void check_alphas(void)
 {
     static const float two = 2, four = 4;
-    int64_t n = 0;
+    int64_t            n = 0;
     same(&four, NULL, "an alpha of the rank is as none");
     same(&two, "{\"transformer.lora_alpha\": 2, \"text_encoder.r\": 4}",
          "an alpha noted in the header is as one in the file");
     same(&two, "{\"transformer.lora_alpha\": 1, \"transformer.use_rslora\": true}",
          "alpha 1 of rank 4, rank-stabilised, is as alpha 2");
-    same(&two, "{\"transformer.alpha_pattern\": {\"transformer_blocks.0.attn.to_q\": 2, "
-         "\"to_k\": 2, \"attn.to_v\": 2}}", "alphas noted by module");
+    same(&two,
+         "{\"transformer.alpha_pattern\": {\"transformer_blocks.0.attn.to_q\": 2, "
+         "\"to_k\": 2, \"attn.to_v\": 2}}",
+         "alphas noted by module");
     float *a = with_alpha(&two, NULL, 1, &n), *b = with_alpha(&four, NULL, 1, &n);
     tap(apart(a, b, n) > 1e-3 && apart(a, b, n) < 10, "alphas 2 and 4 differ: %.1e, at least 1e-3",
         apart(a, b, n));
@@ -296,22 +304,27 @@ static void check_alphas(void)
 static void check_patterns(void)
 {
     static const float two = 2;
-    static const struct { const char *what, *pattern; } notes[] = {
-        { "as diffusers saves them", "\"^transformer_blocks.0.attn.to_q\": 2, "
+    static const struct {
+        const char *what, *pattern;
+    } notes[] = {
+        { "as diffusers saves them",
+          "\"^transformer_blocks.0.attn.to_q\": 2, "
           "\"^transformer_blocks.0.attn.to_k\": 2, \"^transformer_blocks.0.attn.to_v\": 2" },
         { "of expressions", "\"transformer_blocks\\\\.\\\\d+\\\\.attn\\\\.to_[qk]\": 2, "
-          "\"(?:nothing|.*\\\\.to_v)\": 2" },
+                            "\"(?:nothing|.*\\\\.to_v)\": 2" },
         { "of which the first one counts", "\"to_.\": 2, \"transformer_blocks.0.attn.to_q\": 8, "
-          "\"to_k\": 16, \"to_v\": 1" },
+                                           "\"to_k\": 16, \"to_v\": 1" },
         { "that begin within a part of the name", "\"o_q\": 7, \"ttn.to_k\": 7, \"to\": 7, "
-          "\"to_[qkv]\": 2" },
+                                                  "\"to_[qkv]\": 2" },
         { "that begin elsewhere", "\"^to_q\": 7, \"^attn.*\": 7, \"transformer.*\": 2" },
         { "in capitals", "\"TO_Q\": 7, \"(?i:TO_Q)\": 2, \"to_[^q]\": 2" },
     };
     char note[512], what[128];
     for (size_t i = 0; i < sizeof notes / sizeof *notes; i++) {
-        snprintf(note, sizeof note, "{\"transformer.lora_alpha\": 3, "
-                 "\"transformer.alpha_pattern\": {%s}}", notes[i].pattern);
+        snprintf(note, sizeof note,
+                 "{\"transformer.lora_alpha\": 3, "
+                 "\"transformer.alpha_pattern\": {%s}}",
+                 notes[i].pattern);
         snprintf(what, sizeof what, "alphas by keys %s", notes[i].what);
         same(&two, note, what);
     }
@@ -325,7 +338,7 @@ static float *of_folder(const char *config, int whole, int64_t *n, xd_err *e)
     char path[1200];
     file f = { .n = 0 };
     spell(&f, &forms[7]);
-    f.n -= 2;                   /* without the text encoder */
+    f.n -= 2; /* without the text encoder */
     snprintf(path, sizeof path, "%s", in_scratch("adapter"));
     mkdir(path, 0700);
     scratch_put("adapter/adapter_model.safetensors", "", 0);
@@ -364,7 +377,8 @@ static void refuse_settings(const char *config, xd_status code, const char *word
     int64_t n = 0;
     float  *lat = of_folder(config, 0, &n, &e);
     tap(!lat && e.code == code && strstr(e.msg, word) && strstr(e.msg, "adapter_config.json") &&
-        strstr(e.msg, in_scratch("adapter")), "refused with \"%s\": %s", word, e.msg);
+            strstr(e.msg, in_scratch("adapter")),
+        "refused with \"%s\": %s", word, e.msg);
     free(lat);
 }
 
@@ -377,8 +391,8 @@ static void check_folder(void)
     check_settings("{\"r\": 4, \"lora_alpha\": 3, \"use_rslora\": true}", 6,
                    "rank-stabilised settings");
     check_settings("{\"r\": 2, \"rank_pattern\": {\"to_.\": 4}, \"lora_alpha\": 3, "
-                   "\"alpha_pattern\": {\"attn\\\\.to_[qkv]\": 9, \"to_q\": 1}}", 9,
-                   "the patterns of a folder");
+                   "\"alpha_pattern\": {\"attn\\\\.to_[qkv]\": 9, \"to_q\": 1}}",
+                   9, "the patterns of a folder");
     refuse_settings("{\"lora_alpha\": 3", XD_EFORMAT, "not JSON");
     refuse_settings("{\"alpha_pattern\": {\"to_(q\": 3}}", XD_EFORMAT, "to_(q");
     refuse_settings("{\"alpha_pattern\": {\"\\\\Qto_q\\\\E\": 3}}", XD_EFORMAT, "Qto_q");
@@ -405,15 +419,16 @@ static void refuse(const file *f, xd_status code, const char *part)
 
 static void check_refused(void)
 {
-    static const float  nan_at[RANK * D] = { [7] = NAN };
+    static const float   nan_at[RANK * D] = { [7] = NAN };
     static const int32_t whole[RANK * D] = { 1 };
-    const char *const   q = "transformer.transformer_blocks.0.attn.to_q";
-    file f = { .n = 0 };
+    const char *const    q = "transformer.transformer_blocks.0.attn.to_q";
+    file                 f = { .n = 0 };
     put(&f, q, ".lora_A.weight", numbers, RANK, D);
     refuse(&f, XD_EFORMAT, "has only its down (A) matrix");
     put(&f, q, ".lora_B.weight", numbers, D, RANK + 1);
-    refuse(&f, XD_EFORMAT, "to_q.lora_B.weight is 24x5, expected 24x4 for "
-                           "transformer_blocks.0.attn.to_q.weight");
+    refuse(&f, XD_EFORMAT,
+           "to_q.lora_B.weight is 24x5, expected 24x4 for "
+           "transformer_blocks.0.attn.to_q.weight");
     f.n = 0;
     put(&f, q, ".lora_A.weight", numbers, RANK, D - 1);
     put(&f, q, ".lora_B.weight", numbers, D, RANK);
@@ -457,16 +472,17 @@ static void check_refused(void)
  * say again beside those of diffusers is known. */
 static void check_unknown(void)
 {
-    file    f = { .n = 0 };
-    char    name[64];
+    file f = { .n = 0 };
+    char name[64];
     spell(&f, &forms[1]);
     for (int i = 0; i < 12; i++) {
         snprintf(name, sizeof name, "transformer.strange_%02d", i);
         put(&f, name, i % 2 ? ".weight" : ".lora_A.weight", numbers, 1, 1);
     }
     put(&f, "lora_unet_double_blocks_0_img_attn_qkv", ".lora_up.weight", numbers, 1, 1);
-    refuse(&f, XD_EFORMAT, "12 of its 21 tensors fit nothing in this model: "
-                           "transformer.strange_00");
+    refuse(&f, XD_EFORMAT,
+           "12 of its 21 tensors fit nothing in this model: "
+           "transformer.strange_00");
     refuse(&f, XD_EFORMAT, "transformer.strange_09.weight, ...");
 }
 
@@ -475,9 +491,9 @@ static void check_partial(void)
 {
     static const char norm[] = "transformer.transformer_blocks.0.norm1.linear";
     const char *const mlp = "transformer.transformer_blocks.0.ff.net.2";
-    file    f = { .n = 0 };
-    xd_err  e = { 0 };
-    int64_t n = 0, m = 0;
+    file              f = { .n = 0 };
+    xd_err            e = { 0 };
+    int64_t           n = 0, m = 0;
     spell(&f, &forms[1]);
     float *want = generate(write_file(&f), 1, &n, &e);
     put(&f, "transformer.transformer_blocks.0.attn.add_k_img", ".lora_A.weight", numbers, RANK, D);
@@ -490,8 +506,8 @@ static void check_partial(void)
     partial = 1;
     float *lat = generate(write_file(&f), 1, &m, &e);
     tap(want && lat && n == m && memcmp(lat, want, (size_t)n * sizeof *lat) == 0 &&
-        strstr(heard, "6 of 14 tensors") && strstr(heard, "norm1.linear.lora_A") &&
-        strstr(heard, "lokr_w2") && strstr(heard, "add_k_img"),
+            strstr(heard, "6 of 14 tensors") && strstr(heard, "norm1.linear.lora_A") &&
+            strstr(heard, "lokr_w2") && strstr(heard, "add_k_img"),
         "what fits of a file has the bits of a file of that alone: %s%s", e.msg, heard);
     free(lat);
     f.n = 0;
@@ -508,9 +524,9 @@ static void check_replaced(void)
 {
     static const char q[] = "base_model.model.transformer_blocks.0.attn.to_q";
     static const char bias[] = "{\"r\": 4, \"lora_alpha\": 4, \"bias\": \"all\"}";
-    xd_err  e = { 0 };
-    int64_t n = 0, m = 0;
-    file    f = { .n = 0 };
+    xd_err            e = { 0 };
+    int64_t           n = 0, m = 0;
+    file              f = { .n = 0 };
     mkdir(in_scratch("adapter"), 0700);
     scratch_put("adapter/adapter_config.json", bias, sizeof bias - 1);
     put(&f, q, ".base_layer.bias", numbers, D, 1);
@@ -524,8 +540,10 @@ static void check_replaced(void)
     must(xd_st_write(path, f.item, 1, 1, NULL, &e), &e, path);
     float *alone = generate(path, 1, &m, &e), *half = generate(path, 0.5, &m, &e);
     tap(once && alone && half && memcmp(alone, half, (size_t)n * sizeof *half) == 0 &&
-        apart(once, alone, n) > 1e-3, "a bias is replaced whatever the scale: %.1e from it with a "
-        "difference, at least 1e-3%s", apart(once, alone, n), e.msg);
+            apart(once, alone, n) > 1e-3,
+        "a bias is replaced whatever the scale: %.1e from it with a "
+        "difference, at least 1e-3%s",
+        apart(once, alone, n), e.msg);
     scratch_put("adapter/adapter_config.json", "{}", 2);
     refuse_at(path, 1, XD_EFORMAT, "to_q.base_layer.bias");
     free(once), free(alone), free(half);
@@ -537,9 +555,9 @@ static void check_left_out(const char *dir)
 {
     static const char q[] = "lora_te3_encoder_block_0_layer_0_SelfAttention_q";
     const char *const dit = forms[1].dit[0];
-    file    f = { .n = 0 };
-    xd_err  e = { 0 };
-    int64_t n = 0;
+    file              f = { .n = 0 };
+    xd_err            e = { 0 };
+    int64_t           n = 0;
     put(&f, dit, ".lora_A.weight", numbers, RANK, D);
     put(&f, dit, ".lora_B.weight", numbers, D, RANK);
     put(&f, q, ".lora_down.weight", numbers, RANK, 40);
@@ -646,8 +664,10 @@ static void check_norm(const float *plain, int64_t n)
     put(&f, "diffusion_model.transformer_blocks.0.attn.norm_q", ".diff", numbers, 1, 8);
     f.item[0].t = xd_view(numbers, XD_F32, 1, (int64_t[]){ 8 });
     float *lat = generate(write_file(&f), 1, &m, &e);
-    tap(lat && m == n && apart(lat, plain, n) > 1e-4, "the difference of a norm moves latents by "
-        "%.1e, at least 1e-4%s", apart(lat, plain, n), e.msg);
+    tap(lat && m == n && apart(lat, plain, n) > 1e-4,
+        "the difference of a norm moves latents by "
+        "%.1e, at least 1e-4%s",
+        apart(lat, plain, n), e.msg);
     free(lat);
 }
 
@@ -655,16 +675,16 @@ static void check_norm(const float *plain, int64_t n)
 static void check_fused(void)
 {
     static const char fused[] = "diffusion_model.double_blocks.0.img_attn.qkv";
-    file    f = { .n = 0 };
-    xd_err  e = { 0 };
-    int64_t n = 0, m = 0;
+    file              f = { .n = 0 };
+    xd_err            e = { 0 };
+    int64_t           n = 0, m = 0;
     spell(&f, &forms[7]);
     float *once = generate(write_file(&f), 1, &n, &e);
     put(&f, fused, ".lora_A.weight", numbers, RANK, D);
     put(&f, fused, ".lora_B.weight", numbers + RANK * D, 3 * D, RANK);
     float *both = generate(write_file(&f), 1, &m, &e);
     tap(once && both && n == m && memcmp(once, both, (size_t)n * sizeof *once) == 0 &&
-        strstr(heard, "2 of its 10 tensors are not used: diffusion_model.double_blocks.0"),
+            strstr(heard, "2 of its 10 tensors are not used: diffusion_model.double_blocks.0"),
         "a module that is there fused, too, is added once: %s", *e.msg ? e.msg : heard);
     free(once);
     free(both);
@@ -704,24 +724,31 @@ static double cold_sum(xd_engine *g)
 /* What memory has lost of a file since it was opened must be read again: each matrix once. */
 static void check_cold(void)
 {
-    file         f = { .n = 0 };
-    xd_err       e = { 0 };
-    xd_engine   *g = NULL;
-    double       want = 0;
+    file       f = { .n = 0 };
+    xd_err     e = { 0 };
+    xd_engine *g = NULL;
+    double     want = 0;
     spell(&f, &forms[0]);
     xd_lora      l = { write_file(&f), 1 };
-    xd_open_args a = { .size = sizeof a, .model = model, .dtype = "f32", .device = "cpu",
-                       .threads = 1, .loras = &l, .nloras = 1 };
+    xd_open_args a = { .size = sizeof a,
+                       .model = model,
+                       .dtype = "f32",
+                       .device = "cpu",
+                       .threads = 1,
+                       .loras = &l,
+                       .nloras = 1 };
     for (int i = 0; i < f.n; i++)
         want += (double)xd_bytes(f.item[i].t);
     int fd = open(l.path, O_RDONLY);
     must(fd >= 0 && fsync(fd) == 0 ? xd_open(&g, &a, &e) : XD_EIO, &e, l.path);
     double before = cold_sum(g);
     xd_file_drop_cached(fd);
-    int skip = xd_file_cold_bytes(fd, 0, 1 << 20) == 0;
+    int    skip = xd_file_cold_bytes(fd, 0, 1 << 20) == 0;
     double after = cold_sum(g);
-    tap(skip || after - before == want, "a file that is not in memory is counted: %.0f of %.0f "
-        "bytes%s", after - before, want, skip ? " # SKIP the file system keeps its files" : "");
+    tap(skip || after - before == want,
+        "a file that is not in memory is counted: %.0f of %.0f "
+        "bytes%s",
+        after - before, want, skip ? " # SKIP the file system keeps its files" : "");
     close(fd);
     xd_close(&g);
 }

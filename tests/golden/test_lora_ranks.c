@@ -22,10 +22,10 @@ static const double MOST = 2e-4;
 
 static int rank, ranks, plans, failures;
 
-typedef struct wanted {         /* one case */
+typedef struct wanted { /* one case */
     const char *name;
     xd_json    *js;
-    ref         last;           /* latents of the last step */
+    ref         last; /* latents of the last step */
     int         steps;
     char        model[1024], path[LORAS][1024];
     xd_lora     lora[LORAS];
@@ -60,12 +60,17 @@ static void open_case(wanted *w, const char *dir, const char *name)
 }
 
 static xd_status generate(const wanted *w, const xd_parallel *p, const xd_lora *lora, xd_engine **g,
-                       xd_result **out, xd_err *e)
+                          xd_result **out, xd_err *e)
 {
     const char  *prompt = xd_json_text(xd_json_at(js_list(w->js, "prompts"), 0));
     xd_open_args a = { .size = sizeof a,
-                       .model = w->model, .dtype = "f32", .device = "cpu", .threads = 1,
-                       .parallel = *p, .loras = lora, .nloras = LORAS };
+                       .model = w->model,
+                       .dtype = "f32",
+                       .device = "cpu",
+                       .threads = 1,
+                       .parallel = *p,
+                       .loras = lora,
+                       .nloras = LORAS };
     xd_request   q;
     xd_request_init(&q);
     q.num_frames = (int)js_maybe(w->js, "num_frames");
@@ -131,10 +136,10 @@ static void check_case(const char *dir, const char *name)
     open_case(&w, dir, name);
     check(&w, "tensor", (xd_parallel){ .tensor_parallel_degree = ranks });
     check(&w, "ulysses", (xd_parallel){ .ulysses_degree = ranks });
-    check(&w, "pipefusion", (xd_parallel){ .pipefusion_parallel_degree = ranks,
-                                           .warmup_steps = w.steps });
-    check(&w, "text tensor", (xd_parallel){ .ulysses_degree = ranks,
-                                            .text_tensor_parallel_degree = ranks });
+    check(&w, "pipefusion",
+          (xd_parallel){ .pipefusion_parallel_degree = ranks, .warmup_steps = w.steps });
+    check(&w, "text tensor",
+          (xd_parallel){ .ulysses_degree = ranks, .text_tensor_parallel_degree = ranks });
     if (ranks > 1)
         check_unlike(&w);
     ref_free(&w.last);

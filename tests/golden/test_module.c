@@ -18,16 +18,20 @@
 
 static const double tolerance = 1e-6;
 
-static const struct { const char *name; double guidance; int guided; } cases[] = {
-    { "flux", 3.5, 1 },     { "sd3", 1, 0 },         { "chroma", 1, 0 },
-    { "zimage", 0, 0 },     { "flux2-klein", 1, 0 }, { "qwen", 1, 0 },
+static const struct {
+    const char *name;
+    double      guidance;
+    int         guided;
+} cases[] = {
+    { "flux", 3.5, 1 }, { "sd3", 1, 0 },         { "chroma", 1, 0 },
+    { "zimage", 0, 0 }, { "flux2-klein", 1, 0 }, { "qwen", 1, 0 },
 };
 
 enum { TEXT, POOLED, NOISE, LATENTS, NSEEN };
 static const char *const names[NSEEN] = { "prompt_embeds", "pooled_prompt_embeds", "noise",
                                           "latents" };
 
-typedef struct seen { ref of[NSEEN]; } seen;    /* the first tensor of each name */
+typedef struct seen { ref of[NSEEN]; } seen; /* the first tensor of each name */
 
 static void keep_tensor(void *cookie, const char *name, int step, int nd, const int64_t *d,
                         const float *data)
@@ -127,11 +131,11 @@ static xd_module *open_transformer(const char *model, xd_st **files)
 
 static void run_case(const char *dir, const char *full, int k)
 {
-    char     path[1024], model[1024];
-    seen     s = { 0 };
-    xd_st   *files = NULL;
-    xd_pass  p;
-    xd_err   e = { 0 };
+    char    path[1024], model[1024];
+    seen    s = { 0 };
+    xd_st  *files = NULL;
+    xd_pass p;
+    xd_err  e = { 0 };
     snprintf(path, sizeof path, "%s/%s/golden.json", dir, cases[k].name);
     snprintf(model, sizeof model, "%s/%s", full, cases[k].name);
     xd_json *j = js_open(path);

@@ -9,7 +9,7 @@
 #include "golden.h"
 #include "io/image.h"
 
-static uint64_t hash;           /* of the latents of a request, after all steps */
+static uint64_t hash; /* of the latents of a request, after all steps */
 
 static void listen(void *cookie, const char *name, int step, int nd, const int64_t *d,
                    const float *v)
@@ -27,7 +27,7 @@ static void listen(void *cookie, const char *name, int step, int nd, const int64
 static xd_request request(void)
 {
     static const char *const prompt = "a red circle";
-    xd_request r;
+    xd_request               r;
     xd_request_init(&r);
     r.prompts = &prompt, r.nprompts = 1;
     r.num_inference_steps = 4;
@@ -68,10 +68,13 @@ static uint8_t *laid_out(const uint8_t *rgb, int64_t w, int64_t h, int channels,
 static void check_layouts(xd_engine *g, const char *name, uint64_t want, const uint8_t *rgb,
                           int64_t w, int64_t h)
 {
-    static const struct { int channels, gap; const char *what; } layouts[] = {
-        { 3, 0, "RGB" }, { 3, 5, "RGB with gaps between rows" }, { 4, 0, "RGBA" },
-        { 4, 12, "RGBA with gaps between rows" }
-    };
+    static const struct {
+        int         channels, gap;
+        const char *what;
+    } layouts[] = { { 3, 0, "RGB" },
+                    { 3, 5, "RGB with gaps between rows" },
+                    { 4, 0, "RGBA" },
+                    { 4, 12, "RGBA with gaps between rows" } };
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         int         c = layouts[i].channels;
         int64_t     stride = w * c + layouts[i].gap;
@@ -105,9 +108,10 @@ static void refused(xd_engine *g, const xd_image *image, const char *path, const
 static void check_refusals(xd_engine *g, const char *path)
 {
     uint8_t        pixel[4] = { 0 };
-    const xd_image plain = { .size = sizeof plain, .frames = 1, .height = 1, .width = 1,
-                             .channels = 3, .data = pixel };
-    xd_image       i = plain;
+    const xd_image plain = {
+        .size = sizeof plain, .frames = 1, .height = 1, .width = 1, .channels = 3, .data = pixel
+    };
+    xd_image i = plain;
     refused(g, &i, path, "image and image_pixels are given");
     i.size = 0, refused(g, &i, NULL, "call xd_image_init before"), i = plain;
     i.data = NULL, refused(g, &i, NULL, "has no data"), i = plain;
@@ -193,8 +197,9 @@ static void check(const char *golden, const char *full, const char *model, const
     check_layouts(g, model, want, rgb, w, h);
     rgb[0] ^= 255;
     r.images.image = NULL;
-    xd_image image = { .size = sizeof image, .frames = 1, .height = h, .width = w, .channels = 3,
-                       .data = rgb };
+    xd_image image = {
+        .size = sizeof image, .frames = 1, .height = h, .width = w, .channels = 3, .data = rgb
+    };
     r.images.image_pixels = &image;
     tap(generate(g, &r, &json, &e) != want, "%s: another pixel makes another image", model);
     check_grey(g);

@@ -17,7 +17,7 @@
 #include "golden.h"
 #include "xdit/tools.h"
 
-enum { KEPT = 7, LEVELS = 2 };  /* every so many numbers of an image are kept */
+enum { KEPT = 7, LEVELS = 2 }; /* every so many numbers of an image are kept */
 
 /* Sets the option of this name; 0: there is none, or it is no such value. */
 static int set_option(xd_request *r, const char *name, const xd_json *value)
@@ -31,9 +31,7 @@ static int set_option(xd_request *r, const char *name, const xd_json *value)
         return 0;
     void *at = (char *)r + o->offset;
     switch (o->kind) {
-    case XD_OPT_TEXT:
-        *(const char **)at = xd_json_text(value);
-        return xd_json_text(value) != NULL;
+    case XD_OPT_TEXT: *(const char **)at = xd_json_text(value); return xd_json_text(value) != NULL;
     case XD_OPT_FLAG:
         if (!xd_json_bool(value, &on))
             return 0;
@@ -113,14 +111,14 @@ static void remove_folder(const char *folder)
 static void check(const char *full, const xd_json *row)
 {
     static const char *const prompt = "a red star";
-    const char  *config = xd_json_text(xd_json_get(row, "config"));
-    char         model[2048], folder[2048], what[512] = "";
-    size_t       n = 0;
-    xd_err       e = { 0 };
-    xd_engine   *g = NULL;
-    xd_result   *out = NULL;
-    xd_request   r;
-    xd_open_args a;
+    const char              *config = xd_json_text(xd_json_get(row, "config"));
+    char                     model[2048], folder[2048], what[512] = "";
+    size_t                   n = 0;
+    xd_err                   e = { 0 };
+    xd_engine               *g = NULL;
+    xd_result               *out = NULL;
+    xd_request               r;
+    xd_open_args             a;
     snprintf(model, sizeof model, "%s/%s", full, js_text(row, "model"));
     xd_open_args_init(&a);
     if (config)

@@ -60,9 +60,10 @@ static void copy_file(const char *from, const char *to)
 /* MODEL's folders in the scratch directory, as "NAME.FOLDER", with everything but weights. */
 static void strip(const char *model)
 {
-    static const char *const folders[] = { "", "scheduler", "text_encoder", "text_encoder_2",
-                                           "text_encoder_3", "tokenizer", "tokenizer_2",
-                                           "tokenizer_3", "transformer", "vae" };
+    static const char *const folders[] = {
+        "",          "scheduler",   "text_encoder", "text_encoder_2", "text_encoder_3",
+        "tokenizer", "tokenizer_2", "tokenizer_3",  "transformer",    "vae"
+    };
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         char from[1500], to[400];
         DIR *d = opendir(folder_of(model, folders[i]));
@@ -157,7 +158,10 @@ static void write_all(const char *model, const char *dir)
 
 /* ---- what a request hands on ---------------------------------------------------------------- */
 
-typedef struct sums { uint64_t h; int n; } sums;
+typedef struct sums {
+    uint64_t h;
+    int      n;
+} sums;
 
 static uint64_t mix(uint64_t h, const void *p, size_t n)
 {
@@ -178,20 +182,20 @@ static void listen(void *cookie, const char *name, int step, int nd, const int64
 }
 
 /* Who listens in place of the sums. */
-static void (*listen_to)(void *, const char *, int, int, const int64_t *, const float *);
+static void  (*listen_to)(void *, const char *, int, int, const int64_t *, const float *);
 static void *listener;
 
-static const char *edited;      /* the image of models that need one */
-static const char *inpainted;   /* the model whose image and mask are given, or NULL */
+static const char *edited;    /* the image of models that need one */
+static const char *inpainted; /* the model whose image and mask are given, or NULL */
 
 static sums generate(const xd_open_args *a, const char *what)
 {
     static const char *const prompts[] = { "a red circle" };
-    sums       s = { 0 };
-    xd_engine *g = NULL;
-    xd_result *r = NULL;
-    xd_request q;
-    xd_err     e = { 0 };
+    sums                     s = { 0 };
+    xd_engine               *g = NULL;
+    xd_result               *r = NULL;
+    xd_request               q;
+    xd_err                   e = { 0 };
     xd_request_init(&q);
     q.prompts = prompts;
     q.nprompts = 1;
@@ -226,7 +230,7 @@ static void same(const sums *a, const sums *b, const char *model, const char *dt
         model, dtype, what, a->n, b->n, a->h, b->h);
 }
 
-static xd_component_file files[8];      /* of the arguments that were made last */
+static xd_component_file files[8]; /* of the arguments that were made last */
 
 /* Another file, or none, for a component. */
 static void put(xd_open_args *a, const char *component, const char *path)
@@ -252,8 +256,12 @@ static xd_open_args arguments(const char *model, const char *dtype)
 {
     heard[0] = 0;
     return (xd_open_args){ .size = sizeof(xd_open_args),
-                           .model = model, .dtype = dtype, .device = "cpu", .threads = 2,
-                           .log = hear, .log_level = XD_LOG_WARN };
+                           .model = model,
+                           .dtype = dtype,
+                           .device = "cpu",
+                           .threads = 2,
+                           .log = hear,
+                           .log_level = XD_LOG_WARN };
 }
 
 static void check(const char *model, const char *dtype, const char *prefix)
@@ -298,7 +306,7 @@ static void write_three(const char *model, const char *prefix, const char *first
         box_flux2(&b, folder_of(model, "transformer"), prefix);
         write_one(&b, scratch, "model.safetensors");
         box_vae2(&b, folder_of(model, "vae"), "");
-    } else {                    /* a norm that nothing uses is in published files */
+    } else { /* a norm that nothing uses is in published files */
         box_zimage(&b, folder_of(model, "transformer"), prefix);
         snprintf(name, sizeof name, "%snorm_final.weight", prefix);
         box_add(&b, name, XD_BF16, 1, (int64_t[]){ 24 });
@@ -352,7 +360,7 @@ static void check_wan_image(const char *dtype, const char *prefix)
     box          b = { 0 };
     xd_open_args a = arguments(folder_of("wan-i2v", ""), dtype);
     edited = folder_of("wan-i2v", "image.png");
-    sums         want, got, plain = generate(&a, "wan-i2v");
+    sums want, got, plain = generate(&a, "wan-i2v");
     box_wan(&b, folder_of("wan-i2v", "transformer"), prefix);
     write_one(&b, scratch, "model.safetensors");
     for (int i = 0; i < 2; i++) {
@@ -563,7 +571,10 @@ static void check_fp8_lm(const char *model, const char *dtype)
     scratch_clean();
 }
 
-typedef struct last { float v[4096]; int64_t n; } last;
+typedef struct last {
+    float   v[4096];
+    int64_t n;
+} last;
 
 static void keep_latents(void *cookie, const char *name, int step, int nd, const int64_t *d,
                          const float *data)
@@ -595,8 +606,8 @@ static last latents_of(const char *dtype, const char *kept, const char *file)
 static void check_kept(const char *dtype, double most)
 {
     write_fp8(XD_F8E4M3);
-    last want = latents_of(dtype, NULL, "plain.safetensors"),
-         got = latents_of(dtype, "fp8", "fp8.safetensors");
+    last   want = latents_of(dtype, NULL, "plain.safetensors"),
+           got = latents_of(dtype, "fp8", "fp8.safetensors");
     last   again = latents_of(dtype, "fp8", "plain.safetensors");
     double gap = 0, far = 0, peak = 0;
     for (int64_t i = 0; i < want.n; i++) {
@@ -676,7 +687,7 @@ static void check_kinds(void)
     box_add(&b, "transformer.x_embedder.lora_A.weight", XD_F32, 2, (int64_t[]){ 4, 16 });
     refused_box(&b, "a LoRA", XD_EINVAL, "name it with --lora");
     box_add(&b, "lora_unet_double_blocks_0_img_mlp_0.lora_down.weight", XD_F32, 1,
-            (int64_t[]) { 4 });
+            (int64_t[]){ 4 });
     refused_box(&b, "a LoRA of another trainer", XD_EINVAL, "name it with --lora");
     box_add(&b, "one", XD_F32, 1, (int64_t[]){ 4 });
     box_add(&b, "two", XD_F32, 1, (int64_t[]){ 4 });
@@ -737,7 +748,8 @@ static void check_leftovers(void)
     write_one(&b, scratch, "more.safetensors");
     put(&a, "transformer", in_scratch("more.safetensors"));
     tap(xd_open(&g, &a, &e) == XD_OK &&
-        strstr(heard, "more.safetensors: 1 tensors are not used: double_blocks.0.extra.weight\n"),
+            strstr(heard,
+                   "more.safetensors: 1 tensors are not used: double_blocks.0.extra.weight\n"),
         "a tensor too many is told: %s%s", e.msg, heard);
     xd_close(&g);
 }

@@ -22,7 +22,7 @@ static const double MOST = 2e-4, STALE = 1e-3;
 static const char    *dir, *name_of_model;
 static const xd_json *req;
 static xd_st         *st, *exact;
-static int            rank, ranks, plans, failures, flows;   /* flows: the model's text does */
+static int            rank, ranks, plans, failures, flows; /* flows: the model's text does */
 
 static void fail(const char *what, const char *why)
 {
@@ -36,7 +36,10 @@ static xd_status generate(const xd_parallel *par, xd_engine **g, xd_result **out
     char         model[1024];
     const char  *prompt = xd_json_text(xd_json_at(js_list(req, "prompts"), 0));
     xd_open_args a = { .size = sizeof a,
-                       .model = model, .dtype = "f32", .device = "cpu", .threads = 1,
+                       .model = model,
+                       .dtype = "f32",
+                       .device = "cpu",
+                       .threads = 1,
                        .parallel = *par };
     xd_request   q;
     snprintf(model, sizeof model, "%s/%s", dir, name_of_model);
@@ -71,8 +74,10 @@ static void compare(const xd_result *res, const char *name, const char *what)
     } else {
         double got = ref_apart(lat, want.nd, want.d, &want);
         double stale = ref_apart(plain.v, want.nd, want.d, &want);
-        snprintf(why, sizeof why, "%.2g of the largest value from the reference, which is %.2g "
-                 "from exact latents", got, stale);
+        snprintf(why, sizeof why,
+                 "%.2g of the largest value from the reference, which is %.2g "
+                 "from exact latents",
+                 got, stale);
         if (!(got <= MOST) || !(stale >= STALE))
             fail(what, why);
         else
@@ -124,14 +129,17 @@ static void check_all(int warmup)
     char name[64];
     for (int m = 3; m <= 4; m++)
         for (int every = 0; every <= flows; every++) {
-            xd_parallel p = { .num_pipeline_patch = m, .warmup_steps = warmup,
+            xd_parallel p = { .num_pipeline_patch = m,
+                              .warmup_steps = warmup,
                               .patches_without_stages = 1,
                               .pipefusion_text = every ? "every" : "first" };
             snprintf(name, sizeof name, "%s.%d.%d", every ? "every" : "pipefusion", m, warmup);
             check_patches(p, name);
         }
     if (ranks > 1) {
-        xd_parallel p = { .ring_degree = ranks, .use_displaced_patches = 1, .num_pipeline_patch = 1,
+        xd_parallel p = { .ring_degree = ranks,
+                          .use_displaced_patches = 1,
+                          .num_pipeline_patch = 1,
                           .warmup_steps = warmup };
         snprintf(name, sizeof name, "displaced.%d.%d", ranks, warmup);
         check(&p, name);

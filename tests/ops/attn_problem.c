@@ -212,8 +212,9 @@ void make(problem *p, const shape *c)
     *p = (problem){ .s = *c };
     for (int i = 0; i < MAXSEG; i++)
         p->m += c->seg[i];
-    p->a = (xd_attn_args){ .scale = c->scale, .window = c->window, .causal = c->causal,
-                           .softcap = c->softcap };
+    p->a = (xd_attn_args){
+        .scale = c->scale, .window = c->window, .causal = c->causal, .softcap = c->softcap
+    };
     p->a.q = alloc(c->type, c->layout, c->B, c->n, c->H, c->D);
     p->k = alloc(c->type, (c->layout + 1) % 3, c->B, p->m, c->Hk, c->D);
     p->v = alloc(c->type, c->layout, c->B, p->m, c->Hk, c->D);
@@ -261,8 +262,8 @@ void run(const variant *v, xd_attn_args *a, xd_dtype out, int layout)
     a->lse = alloc(XD_F32, layout == 1 ? 0 : 1, q->d[0], q->d[1], q->d[2], 1);
     b = *a;
     for (int i = 0; i < a->nparts; row += a->part[i++].q.d[1])
-        piece[i] = (xd_qo){ rows_of(q, row, a->part[i].q.d[1]),
-                            rows_of(&a->out, row, a->part[i].q.d[1]) };
+        piece[i] =
+            (xd_qo){ rows_of(q, row, a->part[i].q.d[1]), rows_of(&a->out, row, a->part[i].q.d[1]) };
     if (a->nparts)
         b.part = piece, b.q.p = b.out.p = NULL;
     size_t         bytes = v->scratch(&b, xd_par_threads()), whole = (bytes / 64 + 2) * 64;
@@ -341,7 +342,7 @@ void assert_same_bits(const xd_attn_args *x, const xd_attn_args *y, int64_t firs
     for (int64_t b = 0; b < y->out.d[0]; b++)
         for (int64_t i = 0; i < y->out.d[1]; i++)
             for (int64_t h = 0; h < y->out.d[2]; h++) {
-                size_t size = xd_dtype_size(y->out.type);
+                size_t  size = xd_dtype_size(y->out.type);
                 int64_t kx = at(&x->out, b, first + i, h, 0), ky = at(&y->out, b, i, h, 0);
                 assert_memory_equal((char *)x->out.p + (size_t)kx * size,
                                     (char *)y->out.p + (size_t)ky * size,
@@ -353,7 +354,7 @@ void assert_same_bits(const xd_attn_args *x, const xd_attn_args *y, int64_t firs
 
 /* ---- variants ------------------------------------------------------------------------------ */
 
-#ifdef ATTN_ON_DEVICE           /* one variant: the attention of the device that opens as "cpu" */
+#ifdef ATTN_ON_DEVICE /* one variant: the attention of the device that opens as "cpu" */
 
 static xd_dev *device(void)
 {

@@ -13,10 +13,10 @@ enum { MAXSEG = 4 };
 
 typedef struct variant {
     const char *name;
-    size_t    (*scratch)(const xd_attn_args *a, int threads);
-    xd_status (*run)(const xd_attn_args *a, void *tmp);
+    size_t      (*scratch)(const xd_attn_args *a, int threads);
+    xd_status   (*run)(const xd_attn_args *a, void *tmp);
     xd_isa      needs;
-    int         pairs;          /* bf16 products of bf16 operands */
+    int         pairs; /* bf16 products of bf16 operands */
 } variant;
 
 typedef struct shape {
@@ -31,29 +31,29 @@ typedef struct shape {
 typedef struct problem {
     shape        s;
     int64_t      m, len[4];
-    xd_tensor    k, v;          /* all keys in one */
+    xd_tensor    k, v; /* all keys in one */
     xd_kv        kv[MAXSEG];
-    xd_attn_args a;             /* without out and lse */
-    float       *rows[3];       /* q [B,H,n,D], k and v [B,Hk,m,D], as floats */
-    double      *out, *lse;     /* exact: [B,n,H,D], [B,n,H] */
+    xd_attn_args a;         /* without out and lse */
+    float       *rows[3];   /* q [B,H,n,D], k and v [B,Hk,m,D], as floats */
+    double      *out, *lse; /* exact: [B,n,H,D], [B,n,H] */
     double       largest;
 } problem;
 
 typedef struct attn_test {
     const char *name;
-    void      (*fn)(void **state);
+    void        (*fn)(void **state);
 } attn_test;
 
-extern uint64_t seed;           /* of the random numbers */
+extern uint64_t seed; /* of the random numbers */
 
 /* Less than `below`. */
 uint32_t draw(uint32_t below);
 
 /* A tensor [B,n,H,D] in memory that is all guard bytes, some before and behind too. */
 xd_tensor alloc(xd_dtype t, int layout, int64_t B, int64_t n, int64_t H, int64_t D);
-void drop(xd_tensor *x);
-float get(const xd_tensor *x, int64_t b, int64_t i, int64_t h, int64_t c);
-void put(const xd_tensor *x, int64_t b, int64_t i, int64_t h, int64_t c, float v);
+void      drop(xd_tensor *x);
+float     get(const xd_tensor *x, int64_t b, int64_t i, int64_t h, int64_t c);
+void      put(const xd_tensor *x, int64_t b, int64_t i, int64_t h, int64_t c, float v);
 
 /* Puts the guard bytes back into the elements; then all of the memory must be guard bytes. */
 void assert_guarded(const xd_tensor *x);
@@ -74,7 +74,7 @@ void check(const variant *v, const shape *c);
 /* NULL, with the reason printed, where this processor cannot run the variant: meson takes cmocka's
  * own way of skipping for a failure. */
 const variant *available(void **state);
-void assert_same_bits(const xd_attn_args *x, const xd_attn_args *y, int64_t first);
+void           assert_same_bits(const xd_attn_args *x, const xd_attn_args *y, int64_t first);
 
 /* Runs all of n tests for every variant, and `once`, if there is such, once; what main returns. */
 int run_every(const char *group, const attn_test *tests, size_t n, void (*once)(void **state));

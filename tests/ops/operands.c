@@ -30,12 +30,12 @@ uint64_t any(void)
     return state;
 }
 
-int64_t upto(int64_t n)          /* 0 .. n - 1 */
+int64_t upto(int64_t n) /* 0 .. n - 1 */
 {
     return (int64_t)(any() % (uint64_t)n);
 }
 
-double real(void)                /* -1 .. 1 */
+double real(void) /* -1 .. 1 */
 {
     return (double)(int64_t)(any() >> 11) / 4503599627370496.0 - 1.0;
 }
@@ -45,7 +45,7 @@ double real(void)                /* -1 .. 1 */
 enum { MOST_BLOCKS = 16 };
 
 typedef struct block {
-    char *p, *before;           /* the bytes, and what they were */
+    char  *p, *before; /* the bytes, and what they were */
     size_t bytes;
 } block;
 
@@ -108,7 +108,7 @@ void set(const xd_tensor *t, int64_t i, double v)
         e = v;
     else
         xd_convert(&e, t->type, &f, XD_F32, 1);
-    memcpy(element(t, i), &e, xd_dtype_size(t->type));  /* may be unaligned */
+    memcpy(element(t, i), &e, xd_dtype_size(t->type)); /* may be unaligned */
 }
 
 /* A block for a tensor of these extents whose rows (and outer dimensions) lie `gap` elements
@@ -130,7 +130,7 @@ xd_tensor operand_at(xd_dtype type, int nd, const int64_t *d, int64_t gap, int64
     b->before = malloc(b->bytes);
     if (!b->p || !b->before)
         fail_msg("no memory for a test");
-    memset(b->p, 0xFF, b->bytes);      /* NaNs: what reads between rows shows it */
+    memset(b->p, 0xFF, b->bytes); /* NaNs: what reads between rows shows it */
     t.p = b->p + GUARD + shift;
     for (int64_t i = 0; i < xd_count(t); i++)
         set(&t, i, real());
@@ -177,7 +177,7 @@ void check(const char *what, const xd_tensor *out, const double *want)
         most = fabs(want[i]) > most ? fabs(want[i]) : most;
     for (int64_t i = 0; i < n; i++) {
         double e = fabs(at(out, i) - want[i]);
-        if (e > worst || isnan(e)) {            /* a NaN stays */
+        if (e > worst || isnan(e)) { /* a NaN stays */
             worst = e;
             where = i;
         }
@@ -222,12 +222,12 @@ double act_of(double v, xd_act act)
 {
     switch (act) {
     case XD_GELU_TANH: return 0.5 * v * (1 + tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)));
-    case XD_GELU_ERF:  return 0.5 * v * (1 + erf(v * 0.7071067811865476));
+    case XD_GELU_ERF: return 0.5 * v * (1 + erf(v * 0.7071067811865476));
     case XD_GELU_QUICK: return v / (1 + exp(-1.702 * v));
-    case XD_SILU:      return v / (1 + exp(-v));
-    case XD_RELU:      return v < 0 ? 0 : v;
-    case XD_TANH:      return tanh(v);
-    default:           return v;
+    case XD_SILU: return v / (1 + exp(-v));
+    case XD_RELU: return v < 0 ? 0 : v;
+    case XD_TANH: return tanh(v);
+    default: return v;
     }
 }
 

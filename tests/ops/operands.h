@@ -5,43 +5,43 @@
 
 #include "backend/backend.h"
 
-enum { GUARD = 192 };           /* bytes around an operand */
-extern xd_dev *dev;             /* the device under test */
+enum { GUARD = 192 }; /* bytes around an operand */
+extern xd_dev *dev;   /* the device under test */
 
-extern uint64_t state;          /* of the random numbers: a seed */
+extern uint64_t state; /* of the random numbers: a seed */
 
-uint64_t any(void);
-int64_t upto(int64_t n);
-double real(void);
-void fresh(void);
-void *element(const xd_tensor *t, int64_t i);
-double value(const void *p, xd_dtype t);
-double at(const xd_tensor *t, int64_t i);
-double at2(const xd_tensor *t, int64_t i, int64_t j);
-void set(const xd_tensor *t, int64_t i, double v);
+uint64_t  any(void);
+int64_t   upto(int64_t n);
+double    real(void);
+void      fresh(void);
+void     *element(const xd_tensor *t, int64_t i);
+double    value(const void *p, xd_dtype t);
+double    at(const xd_tensor *t, int64_t i);
+double    at2(const xd_tensor *t, int64_t i, int64_t j);
+void      set(const xd_tensor *t, int64_t i, double v);
 xd_tensor operand_at(xd_dtype type, int nd, const int64_t *d, int64_t gap, int64_t shift);
 xd_tensor operand(xd_dtype type, int nd, const int64_t *d, int64_t gap);
 xd_tensor matrix(xd_dtype type, int64_t rows, int64_t cols, int64_t gap);
-void remember(void);
+void      remember(void);
 /* `out` may have changed since remember(). */
-void allow(const xd_tensor *out);
-double tolerance(xd_dtype t);
+void      allow(const xd_tensor *out);
+double    tolerance(xd_dtype t);
 /* `out` holds `want`, and nothing else has changed since remember(). */
-void check(const char *what, const xd_tensor *out, const double *want);
-void *scratch_for(xd_op op, const void *args, size_t *n);
-void scratch_done(const char *what, void *tmp, size_t n);
-double *numbers(int64_t n);
-double act_of(double v, xd_act act);
-xd_dtype half(void);
-xd_dtype f32_or_half(void);
-xd_dtype compute_type(void);
-xd_dtype bias_type(void);
+void      check(const char *what, const xd_tensor *out, const double *want);
+void     *scratch_for(xd_op op, const void *args, size_t *n);
+void      scratch_done(const char *what, void *tmp, size_t n);
+double   *numbers(int64_t n);
+double    act_of(double v, xd_act act);
+xd_dtype  half(void);
+xd_dtype  f32_or_half(void);
+xd_dtype  compute_type(void);
+xd_dtype  bias_type(void);
 xd_tensor maybe(xd_tensor t);
 /* F32 [n,C], one row, or absent. */
 xd_tensor row_operand(int64_t n, int64_t C);
 /* 0: a library multiplies. It may add in another order where rows, addresses or strides differ, and
  * its GELU is an approximation of 2^-11. */
-int own_products(void);
+int       own_products(void);
 
 #define RUN(op, OP, args) RUN_AS(#op, op, OP, args)
 #define RUN_AS(what, op, OP, args)                                                          \

@@ -24,8 +24,8 @@ static void test_head_dims(void **state)
     const variant *v = available(state);
     if (!v)
         return;
-    static const int64_t dims[] = { 1,  8,  9,  16, 20, 31, 40,  56,  64,  72,  80,
-                                    88, 96, 112, 120, 128, 160, 192, 200, 255, 256, 512, 1024 };
+    static const int64_t dims[] = { 1,  8,   9,   16,  20,  31,  40,  56,  64,  72,  80,  88,
+                                    96, 112, 120, 128, 160, 192, 200, 255, 256, 512, 1024 };
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
         for (int t = 0; t < 2; t++) {
             shape c = plain;
@@ -150,7 +150,7 @@ static void test_bits(void **state)
 static void check_some_queries(const variant *v, const shape *c)
 {
     static const int64_t first[] = { 0, 1, 96, 200, 210 };
-    problem p;
+    problem              p;
     make(&p, c);
     run(v, &p.a, c->out, 0);
     for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
@@ -232,7 +232,7 @@ static void test_f16(void **state)
 static void test_tiles(void **state)
 {
     static const int64_t dims[] = { 64, 80, 96, 128, 136, 160, 192, 200, 256 };
-    const variant *v = available(state);
+    const variant       *v = available(state);
     seed = 11;
     for (int i = 0; v && i < 18; i++) {
         shape c = { 2, 70, 2, 1, dims[i / 2], { 31, 0, 33, 40 }, .scale = 0.1f };
@@ -280,7 +280,7 @@ static void test_large(void **state)
 static void test_widest_heads(void **state)
 {
     static const int64_t dims[] = { 264, 384, 512, 1024 };
-    const variant *v = available(state);
+    const variant       *v = available(state);
     seed = 12;
     for (int i = 0; v && i < 8; i++) {
         shape c = { 2, 70, 2, 1 + i % 2, dims[i / 2], { 31, 0, 33, 40 }, .scale = 0.1f };

@@ -83,7 +83,7 @@ static const shape usual = { 1, 37, 2, 2, 64, { 70 }, XD_BF16, XD_F32, .scale = 
 /* Uniform operands: 2 % at most, of bf16 outputs too. */
 static void test_head_dims(void **state)
 {
-    static const int64_t dims[] = { 1,  2,  8,  9,  16, 20, 31, 40,  56,  64,  72,  80,
+    static const int64_t dims[] = { 1,  2,  8,   9,   16,  20,  31,  40,  56,  64,  72,  80,
                                     88, 96, 112, 120, 128, 160, 192, 200, 255, 256, 512, 1024 };
     (void)state;
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
@@ -241,7 +241,7 @@ static void test_no_keys(void **state)
     make(&p, &c);
     p.len[0] = 0, p.len[1] = 33;
     solve_again(&p);
-    for (int64_t j = 33; j < 70; j++)           /* padding that is no number */
+    for (int64_t j = 33; j < 70; j++) /* padding that is no number */
         for (int64_t d = 0; d < 40; d++)
             put(&p.k, 1, j, 1, d, NAN), put(&p.k, 0, j, 0, d, NAN);
     const double error = error_of(&p, 2e-2, &plain);
@@ -351,16 +351,11 @@ static void test_what_is_declined(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_head_dims),
-        cmocka_unit_test(test_lengths),
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_outlier_channels),
-        cmocka_unit_test(test_outlier_tokens),
-        cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_zero_rows),
-        cmocka_unit_test(test_no_keys),
-        cmocka_unit_test(test_no_number),
-        cmocka_unit_test(test_large_scores),
+        cmocka_unit_test(test_head_dims),        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_random),           cmocka_unit_test(test_outlier_channels),
+        cmocka_unit_test(test_outlier_tokens),   cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_zero_rows),        cmocka_unit_test(test_no_keys),
+        cmocka_unit_test(test_no_number),        cmocka_unit_test(test_large_scores),
         cmocka_unit_test(test_what_is_declined),
     };
     xd_par_set(2);

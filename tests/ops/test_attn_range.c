@@ -246,14 +246,10 @@ static void test_far_from_zero(void **state)
 }
 
 static const attn_test tests[] = {
-    { "exponential", test_exponential },
-    { "short_exponential", test_short_exponential },
-    { "large_scores", test_large_scores },
-    { "climbing_scores", test_climbing_scores },
-    { "low_first_score", test_low_first_score },
-    { "not_a_number", test_not_a_number },
-    { "no_number_beside", test_no_number_beside },
-    { "growing_query", test_growing_query },
+    { "exponential", test_exponential },           { "short_exponential", test_short_exponential },
+    { "large_scores", test_large_scores },         { "climbing_scores", test_climbing_scores },
+    { "low_first_score", test_low_first_score },   { "not_a_number", test_not_a_number },
+    { "no_number_beside", test_no_number_beside }, { "growing_query", test_growing_query },
     { "far_from_zero", test_far_from_zero },
 };
 

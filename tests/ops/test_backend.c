@@ -39,7 +39,9 @@ void test_resize(void **unused)
                 for (int64_t w = 0; w < o[2]; w++)
                     for (int64_t k = 0; k < o[3]; k++)
                         want[e++] = at(&a.in, ((t / a.factor[0] * d[1] + h / a.factor[1]) * d[2] +
-                                               w / a.factor[2]) * d[3] + k);
+                                               w / a.factor[2]) *
+                                                      d[3] +
+                                                  k);
         remember();
         RUN(resize, XD_OP_RESIZE, &a);
         check("resize", &a.out, want);
@@ -99,7 +101,7 @@ void test_copy(void **unused)
         xd_copy a = { .in = xd_permute(operand(from[upto(5)], nd, d, upto(2) * 3), order),
                       .out = operand(from[upto(3)], nd, o, upto(2) * 5) };
         if (upto(5) == 0)
-            a.in.s[upto(nd)] = 0;       /* one element, many times */
+            a.in.s[upto(nd)] = 0; /* one element, many times */
         double *want = numbers(xd_count(a.out));
         for (int64_t i = 0; i < xd_count(a.out); i++)
             want[i] = at(&a.in, i);
@@ -131,12 +133,14 @@ void test_conversions(void **unused)
                          (double)want);
         }
         for (int round = 0; round < 20; round++) {
-            for (int i = 0; i < ALL; i++) {     /* one of the small numbers and some ulps */
+            for (int i = 0; i < ALL; i++) { /* one of the small numbers and some ulps */
                 uint32_t u;
                 want = k ? xd_bf16_f32((uint16_t)i) : xd_f16_f32((uint16_t)i);
                 memcpy(&u, &want, sizeof u);
-                u += round < 3 ? (uint32_t)round - 1 : k ? 0x7fffu + (uint32_t)upto(3) :
-                     round < 6 ? 0xfffu + (uint32_t)upto(3) : (uint32_t)any();
+                u += round < 3   ? (uint32_t)round - 1
+                     : k         ? 0x7fffu + (uint32_t)upto(3)
+                     : round < 6 ? 0xfffu + (uint32_t)upto(3)
+                                 : (uint32_t)any();
                 memcpy(&pf[i], &u, sizeof u);
             }
             RUN(copy, XD_OP_COPY, (&(xd_copy){ h, f }));
@@ -157,7 +161,8 @@ static void all_row_ops(xd_tensor in, xd_tensor *out, xd_tensor sums)
     int64_t    C = in.d[1], n = in.d[0];
     xd_norm    norm = { .in = in, .out = out[0], .eps = 1e-6f };
     xd_glu     glu = { .out = out[1], .a = in, .act = XD_GELU_ERF };
-    xd_moments mom = { .in = xd_reshape(in, 3, (int64_t[]){ n / 4, 4, C }), .out = sums,
+    xd_moments mom = { .in = xd_reshape(in, 3, (int64_t[]){ n / 4, 4, C }),
+                       .out = sums,
                        .groups = 8 };
     RUN(norm, XD_OP_NORM, &norm);
     RUN(glu, XD_OP_GLU, &glu);
@@ -195,8 +200,8 @@ void test_threads(void **unused)
 void test_memory(void **unused)
 {
     static const size_t sizes[] = { 1, 64, 4097, (size_t)5 << 20 };
-    size_t        available, total, before;
-    struct rlimit lim, old;
+    size_t              available, total, before;
+    struct rlimit       lim, old;
     (void)unused;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         unsigned char *p = dev->mem->get(dev, sizes[i]);
@@ -209,10 +214,10 @@ void test_memory(void **unused)
     assert_true(before > 0 && before <= total);
     assert_null(dev->mem->get(dev, SIZE_MAX - 5));
     if (strcmp(dev->ops->name, "cuda") == 0)
-        return;                         /* a GPU's memory is not the process's */
+        return; /* a GPU's memory is not the process's */
     assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
     lim = old;
-    lim.rlim_cur = (rlim_t)1 << 40;     /* far more than is mapped, unless a sanitizer maps more */
+    lim.rlim_cur = (rlim_t)1 << 40; /* far more than is mapped, unless a sanitizer maps more */
     struct rlimit now = old;
     if (old.rlim_cur == RLIM_INFINITY && setrlimit(RLIMIT_AS, &lim) == 0 &&
         getrlimit(RLIMIT_AS, &now) == 0 && now.rlim_cur != lim.rlim_cur)
@@ -224,7 +229,7 @@ void test_memory(void **unused)
         assert_int_equal(setrlimit(RLIMIT_AS, &lim), 0);
         dev->mem->memory(dev, &available, &total);
         setrlimit(RLIMIT_AS, &old);
-        assert_int_equal(available, 0);         /* more than 1 MiB is mapped already */
+        assert_int_equal(available, 0); /* more than 1 MiB is mapped already */
     }
 }
 
@@ -237,7 +242,7 @@ void test_names(void **unused)
     assert_null(d);
     assert_non_null(strstr(e.msg, "gpu"));
     if (strcmp(dev->ops->name, "cuda") == 0)
-        return;                         /* a GPU has no instruction sets of the host */
+        return; /* a GPU has no instruction sets of the host */
     const char *isa = getenv("XDIT_ISA");
     char        keep[32] = "";
     snprintf(keep, sizeof keep, "%s", isa ? isa : "");
@@ -272,15 +277,21 @@ void test_count(void **unused)
     xd_gemm g = { .w = &w, .in = xd_view2(p, XD_F32, 10, 20), .out = xd_view2(q, XD_F32, 10, 30) };
     assert_int_equal(c->ops->scratch(c, XD_OP_GEMM, &g), dev->ops->scratch(dev, XD_OP_GEMM, &g));
     assert_int_equal(c->ops->gemm(c, NULL, &g, NULL), XD_OK);
-    xd_kv        kv[2] = { { xd_view(p, XD_F32, 4, (int64_t[]){ 2, 5, 3, 8 }),
-                             xd_view(p, XD_F32, 4, (int64_t[]){ 2, 5, 3, 8 }) } };
+    xd_kv kv[2] = { { xd_view(p, XD_F32, 4, (int64_t[]){ 2, 5, 3, 8 }),
+                      xd_view(p, XD_F32, 4, (int64_t[]){ 2, 5, 3, 8 }) } };
     kv[1] = kv[0];
     xd_attn_args t = { .kv = kv, .nkv = 2, .q = xd_view(p, XD_F32, 4, (int64_t[]){ 2, 7, 3, 8 }) };
     t.out = t.q;
     assert_int_equal(c->ops->attn(c, NULL, &t, NULL), XD_OK);
-    xd_weight k = { .type = XD_F32, .out = 6, .in = 4, .nk = 2, .kernel = { 1, 3, 3 },
-                    .stride = { 1, 1, 1 }, .groups = 1 };
-    xd_conv   v = { .w = &k, .in = xd_view(p, XD_F32, 4, (int64_t[]){ 1, 9, 9, 4 }),
+    xd_weight k = { .type = XD_F32,
+                    .out = 6,
+                    .in = 4,
+                    .nk = 2,
+                    .kernel = { 1, 3, 3 },
+                    .stride = { 1, 1, 1 },
+                    .groups = 1 };
+    xd_conv   v = { .w = &k,
+                    .in = xd_view(p, XD_F32, 4, (int64_t[]){ 1, 9, 9, 4 }),
                     .out = xd_view(p, XD_F32, 4, (int64_t[]){ 1, 7, 7, 6 }) };
     assert_int_equal(c->ops->conv(c, NULL, &v, NULL), XD_OK);
     xd_copy y = { xd_view2(p, XD_BF16, 10, 10), xd_view2(q, XD_F32, 10, 10) };
@@ -298,7 +309,7 @@ void test_count(void **unused)
     assert_null(c);
 }
 
-#ifdef __SANITIZE_ADDRESS__     /* the simulated GPU is slow then */
+#ifdef __SANITIZE_ADDRESS__ /* the simulated GPU is slow then */
 #define LEAST_PEAK 1e-4
 #else
 #define LEAST_PEAK 0.1
@@ -308,7 +319,7 @@ void test_peak(void **unused)
 {
     (void)unused;
     if (getenv("XDIT_SIM_NO_PRODUCTS"))
-        return;                         /* a GPU's peak is that of the library */
+        return; /* a GPU's peak is that of the library */
     double p = xd_dev_peak(dev, XD_F32, 1, 0.03);
     assert_true(p > LEAST_PEAK && p < 1e6);
     assert_true(xd_dev_peak(dev, XD_BF16, 1, 0.03) > LEAST_PEAK);

@@ -58,12 +58,12 @@ static double rounded(const xd_tensor *t, int64_t i, xd_dtype type)
 static void gemm_case(int64_t M, int64_t N, int64_t K)
 {
     static const xd_dtype sources[] = { XD_F32, XD_F16, XD_BF16 };
-    xd_dtype  type = compute_type(), to = f32_or_half(), src = sources[upto(3)];
-    xd_weight w = { .type = type, .out = N, .in = K, .groups = 1 };
-    xd_gemm   a = { .act = (xd_act)upto(XD_NACTS) };
-    double   *want = numbers(M * N), *plain = numbers(N * K);
-    int       residual = (int)upto(4);
-    if (K > 10000)              /* a result of tanh is small beside the sum and its rounding */
+    xd_dtype              type = compute_type(), to = f32_or_half(), src = sources[upto(3)];
+    xd_weight             w = { .type = type, .out = N, .in = K, .groups = 1 };
+    xd_gemm               a = { .act = (xd_act)upto(XD_NACTS) };
+    double               *want = numbers(M * N), *plain = numbers(N * K);
+    int                   residual = (int)upto(4);
+    if (K > 10000) /* a result of tanh is small beside the sum and its rounding */
         a.act = XD_NONE;
     fresh();
     xd_tensor ws = operand_at(src, 2, (int64_t[]){ N, K }, 0, upto(2));
@@ -109,9 +109,9 @@ static void test_gemm(void **unused)
             gemm_case(1 + upto(13), outs[n], ins[k]);
     for (int64_t m = 15; m < 42; m += 2)
         gemm_case(m, 33, m + 20);
-    gemm_case(40, 70, 20000);           /* sums of long rows wait */
+    gemm_case(40, 70, 20000); /* sums of long rows wait */
     for (int i = 0; i < 6; i++)
-        gemm_case(1100, 1024, 19);      /* outputs that are larger than caches */
+        gemm_case(1100, 1024, 19); /* outputs that are larger than caches */
     for (int i = 0; i < 60; i++)
         gemm_case(upto(70), 1 + upto(90), 1 + upto(130));
     for (int i = 0; i < 8; i++)
@@ -124,8 +124,8 @@ static void test_gemm_rounds(void **unused)
     static const int64_t M[] = { 1, 15, 33, 70, 130, 600 }, K[] = { 1, 31, 33, 130, 1152, 4609 };
     (void)unused;
     if (xd_dev_compute(dev, XD_BF16) != XD_BF16 || !own_products()) {
-        printf("# skipped: %s\n", own_products() ? "this machine computes in f32"
-                                                 : "products are a library's");
+        printf("# skipped: %s\n",
+               own_products() ? "this machine computes in f32" : "products are a library's");
         return;
     }
     for (size_t i = 0; i < sizeof M / sizeof *M; i++)
@@ -153,7 +153,9 @@ static void test_gemm_repeats(void **unused)
     xd_weight w = { .type = compute_type(), .out = 200, .in = 300, .groups = 1 };
     fresh();
     pack(&w, matrix(XD_F32, 200, 300, 0));
-    xd_gemm a = { .w = &w, .in = matrix(w.type, 333, 300, 0), .out = matrix(XD_F32, 333, 200, 0),
+    xd_gemm a = { .w = &w,
+                  .in = matrix(w.type, 333, 300, 0),
+                  .out = matrix(XD_F32, 333, 200, 0),
                   .act = XD_GELU_TANH };
     xd_gemm b = a;
     b.out = matrix(XD_F32, 333, 200, 0);
@@ -178,7 +180,8 @@ static void test_gemm_layers(void **unused)
         w[l] = (xd_weight){ .type = xd_dev_best(dev), .out = N, .in = K, .groups = 1 };
         xd_tensor from = matrix(w[l].type, N, K, 0);
         pack(&w[l], from);
-        a[l] = (xd_gemm){ .w = &w[l], .in = matrix(w[l].type, M, K, 0),
+        a[l] = (xd_gemm){ .w = &w[l],
+                          .in = matrix(w[l].type, M, K, 0),
                           .out = matrix(w[l].type, M, N, 0),
                           .bias = operand(dev->narrow_bias ? w[l].type : XD_F32, 1,
                                           (int64_t[]){ N }, 0) };
@@ -203,9 +206,9 @@ static void test_gemm_layers(void **unused)
 static void test_gemm_rows(void **unused)
 {
     static const int64_t ins[] = { 75, 130, 2900 };
-    int own = own_products() &&
-              (xd_dev_best(dev) == XD_BF16 || strcmp(dev->ops->name, "avx2") == 0),
-        cores = xd_par_threads();
+    int                  own = own_products() &&
+                               (xd_dev_best(dev) == XD_BF16 || strcmp(dev->ops->name, "avx2") == 0),
+                         cores = xd_par_threads();
     (void)unused;
     for (int t = 0; t < 9 && (own || t < 1); t++) {
         int64_t   M = 500, N = t % 3 ? 200 : 30, K = ins[t / 3];
@@ -216,8 +219,11 @@ static void test_gemm_rows(void **unused)
         }
         fresh();
         pack(&w, matrix(XD_F32, N, K, 0));
-        xd_gemm a = { .w = &w, .in = matrix(w.type, M, K, 3), .bias = operand(XD_F32, 1, &N, 0),
-                      .residual = matrix(XD_F32, M, N, 0), .act = XD_GELU_TANH };
+        xd_gemm a = { .w = &w,
+                      .in = matrix(w.type, M, K, 3),
+                      .bias = operand(XD_F32, 1, &N, 0),
+                      .residual = matrix(XD_F32, M, N, 0),
+                      .act = XD_GELU_TANH };
         xd_gemm b = a;
         a.out = matrix(t % 2 ? XD_F32 : XD_BF16, M, N, 0);
         b.out = matrix(a.out.type, M, N, 0);
@@ -267,7 +273,7 @@ static void test_gelu(void **unused)
     xd_gemm a = {
         .w = &w, .in = matrix(w.type, M, 1, 0), .out = matrix(XD_BF16, M, N, 0), .act = XD_GELU_TANH
     };
-    xd_glu  g = { .out = matrix(XD_BF16, M, 1, 0), .a = a.in, .act = XD_GELU_TANH };
+    xd_glu g = { .out = matrix(XD_BF16, M, 1, 0), .a = a.in, .act = XD_GELU_TANH };
     for (int64_t i = 0; i < M; i++)
         set(&a.in, i,
             i % 3 ? (double)(i - M / 2) / 120 : pow(2, (double)-(i % 20)) * (i % 2 ? 1 : -1));
@@ -285,8 +291,9 @@ static void test_gelu(void **unused)
 /* Sums beyond the range of f16 end at its largest number; infinities stay. */
 static void test_f16_ends(void **unused)
 {
-    static const double sums[][3] = { { 65000, 65000, 65504 }, { -60000, -60000, -65504 },
-                                      { 1, 2, 3 }, { INFINITY, 1, INFINITY } };
+    static const double sums[][3] = {
+        { 65000, 65000, 65504 }, { -60000, -60000, -65504 }, { 1, 2, 3 }, { INFINITY, 1, INFINITY }
+    };
     (void)unused;
     if (xd_dev_compute(dev, XD_F16) != XD_F16) {
         printf("# skipped: this device does not compute in f16\n");
@@ -310,8 +317,7 @@ typedef struct conv_spec {
     int     nk, kernel[3], stride[3], groups;
 } conv_spec;
 
-static double conv_at(const xd_conv *a, const double *w, int64_t t, int64_t h, int64_t x,
-                      int64_t o)
+static double conv_at(const xd_conv *a, const double *w, int64_t t, int64_t h, int64_t x, int64_t o)
 {
     const xd_weight *q = a->w;
     int64_t          I = q->in, per = q->out / q->groups, c0 = o / per * I;
@@ -326,8 +332,8 @@ static double conv_at(const xd_conv *a, const double *w, int64_t t, int64_t h, i
                     if (it < 0 || it >= a->in.d[0] || ih < 0 || ih >= a->in.d[1] || iw < 0 ||
                         iw >= a->in.d[2])
                         continue;
-                    int64_t k = (((o * I + i) * q->kernel[0] + kt) * q->kernel[1] + kh) *
-                                    q->kernel[2] + kw;
+                    int64_t k =
+                        (((o * I + i) * q->kernel[0] + kt) * q->kernel[1] + kh) * q->kernel[2] + kw;
                     int64_t e = ((it * a->in.d[1] + ih) * a->in.d[2] + iw) * a->in.d[3] + c0 + i;
                     s += w[k] * at(&a->in, e);
                 }
@@ -338,11 +344,12 @@ static double conv_at(const xd_conv *a, const double *w, int64_t t, int64_t h, i
 static void conv_case(const conv_spec *c, xd_dtype type, int step)
 {
     xd_dtype  to = f32_or_half();
-    xd_weight w = { .type = type, .out = c->O, .in = c->C / c->groups, .nk = c->nk,
-                    .groups = c->groups };
-    xd_conv   a = { .w = &w };
-    int64_t   d[4] = { c->T, c->H, c->W, c->C }, o[4] = { 0, 0, 0, c->O }, ks[5] = { w.out, w.in };
-    int       n = 2, gap = (int)upto(3);
+    xd_weight w = {
+        .type = type, .out = c->O, .in = c->C / c->groups, .nk = c->nk, .groups = c->groups
+    };
+    xd_conv a = { .w = &w };
+    int64_t d[4] = { c->T, c->H, c->W, c->C }, o[4] = { 0, 0, 0, c->O }, ks[5] = { w.out, w.in };
+    int     n = 2, gap = (int)upto(3);
     for (int i = 0; i < 3; i++) {
         w.kernel[i] = c->kernel[i];
         w.stride[i] = a.stride[i] = c->stride[i];
@@ -370,16 +377,17 @@ static void conv_case(const conv_spec *c, xd_dtype type, int step)
         for (int64_t h = 0; h < o[1]; h++)
             for (int64_t x = 0; x < o[2]; x++)
                 for (int64_t k = 0; k < o[3]; k++, e++)
-                    want[e] = conv_at(&a, plain, t, h, x, k) +
-                              (a.bias.p ? at(&a.bias, k) : 0) +
+                    want[e] = conv_at(&a, plain, t, h, x, k) + (a.bias.p ? at(&a.bias, k) : 0) +
                               (a.residual.p ? at(&a.residual, e) : 0);
     remember();
     char what[200];
-    snprintf(what, sizeof what, "conv%dd %lldx%lldx%lldx%lld to %lld, kernel %dx%dx%d, stride "
-             "%d, pad %d %d %d + %d %d %d, groups %d, %s to %s, gap %d", c->nk, (long long)c->T,
-             (long long)c->H, (long long)c->W, (long long)c->C, (long long)c->O, c->kernel[0],
-             c->kernel[1], c->kernel[2], c->stride[2], a.lo[0], a.lo[1], a.lo[2], a.hi[0],
-             a.hi[1], a.hi[2], c->groups, xd_dtype_name(type), xd_dtype_name(to), gap);
+    snprintf(what, sizeof what,
+             "conv%dd %lldx%lldx%lldx%lld to %lld, kernel %dx%dx%d, stride "
+             "%d, pad %d %d %d + %d %d %d, groups %d, %s to %s, gap %d",
+             c->nk, (long long)c->T, (long long)c->H, (long long)c->W, (long long)c->C,
+             (long long)c->O, c->kernel[0], c->kernel[1], c->kernel[2], c->stride[2], a.lo[0],
+             a.lo[1], a.lo[2], a.hi[0], a.hi[1], a.hi[2], c->groups, xd_dtype_name(type),
+             xd_dtype_name(to), gap);
     RUN_AS(what, conv, XD_OP_CONV, &a);
     check(what, &a.out, want);
     unpack(&w);
@@ -416,14 +424,21 @@ static void test_conv(void **unused)
             conv_case(&fixed[i], compute_type(), 5);
     for (int i = 0; i < 30; i++) {
         int       k = 1 + 2 * (int)upto(3), s = 1 + (int)upto(2);
-        conv_spec c = { 1 + upto(2), 1 + upto(14), 1 + upto(14), 1 + upto(40), 1 + upto(40), 2,
-                        { 1, k, k }, { 1, s, s }, 1 };
+        conv_spec c = { 1 + upto(2),  1 + upto(14), 1 + upto(14),
+                        1 + upto(40), 1 + upto(40), 2,
+                        { 1, k, k },  { 1, s, s },  1 };
         conv_case(&c, compute_type(), 5);
     }
-    for (int i = 0; i < 60; i++) {      /* one frame, few columns, few channels */
-        conv_spec c = { 1 + upto(2), 1 + upto(20), 1 + upto(4), 1 + upto(20), 1 + upto(20), 3,
+    for (int i = 0; i < 60; i++) { /* one frame, few columns, few channels */
+        conv_spec c = { 1 + upto(2),
+                        1 + upto(20),
+                        1 + upto(4),
+                        1 + upto(20),
+                        1 + upto(20),
+                        3,
                         { 1 + (int)upto(3), 1 + (int)upto(3), 1 + (int)upto(3) },
-                        { 1 + (int)upto(2), 1 + (int)upto(2), 1 + (int)upto(3) }, 1 };
+                        { 1 + (int)upto(2), 1 + (int)upto(2), 1 + (int)upto(3) },
+                        1 };
         conv_case(&c, i % 2 ? compute_type() : xd_dev_compute(dev, half()), 5);
     }
 }
@@ -435,9 +450,15 @@ static void test_conv_wide(void **unused)
     (void)unused;
     for (int i = 0; i < 24; i++) {
         int       k = 1 + (int)upto(3), s = 1 + (int)upto(2), nk = 2 + (int)upto(2);
-        conv_spec c = { 1 + upto(3), 1 + upto(12), 1 + upto(12), 8 * (1 + upto(9)),
-                        i % 3 ? 8 * (1 + upto(9)) : 1 + upto(150), nk,
-                        { nk == 3 ? k : 1, k, k }, { 1, s, s }, 1 };
+        conv_spec c = { 1 + upto(3),
+                        1 + upto(12),
+                        1 + upto(12),
+                        8 * (1 + upto(9)),
+                        i % 3 ? 8 * (1 + upto(9)) : 1 + upto(150),
+                        nk,
+                        { nk == 3 ? k : 1, k, k },
+                        { 1, s, s },
+                        1 };
         conv_case(&c, xd_dev_compute(dev, half()), 8);
     }
 }
@@ -470,7 +491,7 @@ static void gnorm_case(int64_t R, int64_t P, int64_t C, int G)
     m.in = operand(type, 3, (int64_t[]){ R, P, C }, upto(2) * 3);
     m.out = operand(XD_F64, 3, (int64_t[]){ R, G, 2 }, 0);
     for (int64_t i = 0; i < R * P * C; i++) {
-        double v = at(&m.in, i);
+        double  v = at(&m.in, i);
         int64_t g = i % C / per, r = i / (P * C);
         want[(r * G + g) * 2] += v;
         want[(r * G + g) * 2 + 1] += v * v;
@@ -480,8 +501,9 @@ static void gnorm_case(int64_t R, int64_t P, int64_t C, int G)
     check("moments", &m.out, want);
 
     rows_case(R, G * 2);
-    xd_gnorm a = { .groups = G, .silu = (int)upto(2), .count = (double)(R * P * per),
-                   .eps = 1e-6f };
+    xd_gnorm a = {
+        .groups = G, .silu = (int)upto(2), .count = (double)(R * P * per), .eps = 1e-6f
+    };
     fresh();
     a.in = matrix(type, R * P, C, upto(2) * 3);
     a.out = upto(3) == 0 ? a.in : matrix(f32_or_half(), R * P, C, upto(2) * 5);
@@ -512,12 +534,12 @@ static void test_gnorm(void **unused)
 {
     (void)unused;
     gnorm_case(0, 4, 8, 2);
-    gnorm_case(9, 20, 128, 32);         /* groups of 4, 2, 64 and 128 in slabs */
+    gnorm_case(9, 20, 128, 32); /* groups of 4, 2, 64 and 128 in slabs */
     gnorm_case(2, 40, 64, 32);
     gnorm_case(3, 17, 128, 2);
     gnorm_case(2, 9, 256, 2);
     rows_case(300, 6);
-    gnorm_case(2, 3, 1600, 2);          /* a group wider than one run of channels */
+    gnorm_case(2, 3, 1600, 2); /* a group wider than one run of channels */
     for (int i = 0; i < 30; i++) {
         int G = 1 + (int)upto(8);
         gnorm_case(1 + upto(6), 1 + upto(20), G * (1 + upto(20)), G);
@@ -603,12 +625,14 @@ static void test_glu(void **unused)
 static void test_activations(void **unused)
 {
     enum { N = 20001 };
-    static const double ends[][2] = { { HUGE_VAL, HUGE_VAL }, { 1e30, 1e30 }, { 200, 200 },
-                                      { -200, 0 }, { -1e30, 0 } };
+    static const double ends[][2] = {
+        { HUGE_VAL, HUGE_VAL }, { 1e30, 1e30 }, { 200, 200 }, { -200, 0 }, { -1e30, 0 }
+    };
     (void)unused;
     for (int act = XD_NONE; act < XD_NACTS; act++) {
         fresh();
-        xd_glu g = { .act = (xd_act)act, .a = matrix(XD_F32, 1, N, 0),
+        xd_glu g = { .act = (xd_act)act,
+                     .a = matrix(XD_F32, 1, N, 0),
                      .out = matrix(XD_F32, 1, N, 0) };
         for (int64_t i = 0; i < N; i++)
             set(&g.a, i, (double)(i - N / 2) * 20.0 / N);
@@ -616,8 +640,8 @@ static void test_activations(void **unused)
         for (int64_t i = 0; i < N; i++) {
             double want = act_of(at(&g.a, i), (xd_act)act), e = fabs(at(&g.out, i) - want);
             if (!(e <= 1e-6 * fabs(want) + 1e-7))
-                fail_msg("activation %d of %.9g is %.9g, not %.9g", act, at(&g.a, i),
-                         at(&g.out, i), want);
+                fail_msg("activation %d of %.9g is %.9g, not %.9g", act, at(&g.a, i), at(&g.out, i),
+                         want);
         }
         for (size_t k = 0; k < sizeof ends / sizeof *ends; k++)
             set(&g.a, (int64_t)k, ends[k][0]);
@@ -693,18 +717,50 @@ static int done(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_gemm),        T(test_gemm_rounds),  T(test_gemm_repeats), T(test_gemm_rows),
-        T(test_gemm_layers), T(test_gelu),         T(test_conv),         T(test_conv_wide),
-        T(test_norm),        T(test_norm_offset),  T(test_gnorm),        T(test_gnorm_scaled),
-        T(test_glu),         T(test_activations),  T(test_attn_many),    T(test_f16_ends),
-        T(test_addmul),      T(test_axpby),        T(test_qknorm),       T(test_qknorm_refusals),
-        T(test_qknorm_also), T(test_norm_adds),
-        T(test_rotate),      T(test_rotation_bits), T(test_rotate_refusals),
-        T(test_attn_pieces), T(test_quant_types),  T(test_quant_gemm),   T(test_quant_error),
-        T(test_quant_rows),  T(test_quant_odd),    T(test_quant_scales), T(test_quant_refusals),
-        T(test_quant_fp8),   T(test_quant_norm),   T(test_quant_wide),
-        T(test_resize),      T(test_lookup),       T(test_copy),         T(test_conversions),
-        T(test_threads),     T(test_memory),       T(test_names),        T(test_count),
+        T(test_gemm),
+        T(test_gemm_rounds),
+        T(test_gemm_repeats),
+        T(test_gemm_rows),
+        T(test_gemm_layers),
+        T(test_gelu),
+        T(test_conv),
+        T(test_conv_wide),
+        T(test_norm),
+        T(test_norm_offset),
+        T(test_gnorm),
+        T(test_gnorm_scaled),
+        T(test_glu),
+        T(test_activations),
+        T(test_attn_many),
+        T(test_f16_ends),
+        T(test_addmul),
+        T(test_axpby),
+        T(test_qknorm),
+        T(test_qknorm_refusals),
+        T(test_qknorm_also),
+        T(test_norm_adds),
+        T(test_rotate),
+        T(test_rotation_bits),
+        T(test_rotate_refusals),
+        T(test_attn_pieces),
+        T(test_quant_types),
+        T(test_quant_gemm),
+        T(test_quant_error),
+        T(test_quant_rows),
+        T(test_quant_odd),
+        T(test_quant_scales),
+        T(test_quant_refusals),
+        T(test_quant_fp8),
+        T(test_quant_norm),
+        T(test_quant_wide),
+        T(test_resize),
+        T(test_lookup),
+        T(test_copy),
+        T(test_conversions),
+        T(test_threads),
+        T(test_memory),
+        T(test_names),
+        T(test_count),
         T(test_peak),
     };
     xd_err e = { 0 };

@@ -27,7 +27,7 @@ static xd_tensor angles(heads d)
 {
     xd_tensor t = matrix(XD_F32, upto(3) ? d.n : 1, d.D / 2, upto(2) * 3);
     if (upto(4) == 0)
-        t.s[0] = 0;             /* one row, seen many times */
+        t.s[0] = 0; /* one row, seen many times */
     return t;
 }
 
@@ -80,11 +80,12 @@ static double *wanted(const xd_qknorm *a, const xd_qk_heads *h)
 /* With `also` heads, 0 for none. */
 static void qknorm_case(heads d, int64_t also)
 {
-    xd_qknorm a = { .norm = upto(4) > 0, .rms = (int)upto(2), .halves = (int)upto(2),
-                    .eps = 1e-4f };
-    xd_dtype    in = f32_or_half(), out = upto(3) ? f32_or_half() : in;
-    int         in_place = in == out && upto(2);
-    double     *keys = NULL;
+    xd_qknorm a = {
+        .norm = upto(4) > 0, .rms = (int)upto(2), .halves = (int)upto(2), .eps = 1e-4f
+    };
+    xd_dtype in = f32_or_half(), out = upto(3) ? f32_or_half() : in;
+    int      in_place = in == out && upto(2);
+    double  *keys = NULL;
     fresh();
     xd_tensor   t = part(in, d);
     xd_qk_heads h = some_heads(d, t, in_place ? t : part(out, d));
@@ -138,14 +139,20 @@ void test_qknorm_also(void **unused)
 {
     (void)unused;
     for (int i = 0; i < 12; i++) {
-        heads    q = { 1 + upto(9), 1 + upto(20), 8 * (1 + upto(16)) },
-                 k = { q.n, 1 + upto(20), q.D };
+        heads q = { 1 + upto(9), 1 + upto(20), 8 * (1 + upto(16)) }, k = { q.n, 1 + upto(20), q.D };
         xd_dtype type = f32_or_half();
         fresh();
         xd_qk_heads b = some_heads(k, dense(type, k), dense(type, k));
         xd_qk_heads h = some_heads(q, dense(type, q), dense(type, q));
-        xd_qknorm   a = { .out = h.out, .in = h.in, .gain = h.gain, .bias = h.bias, .also = b,
-                          .cos = angles(q), .sin = angles(q), .norm = 1, .rms = i % 2,
+        xd_qknorm   a = { .out = h.out,
+                          .in = h.in,
+                          .gain = h.gain,
+                          .bias = h.bias,
+                          .also = b,
+                          .cos = angles(q),
+                          .sin = angles(q),
+                          .norm = 1,
+                          .rms = i % 2,
                           .eps = 1e-6f };
         RUN(qknorm, XD_OP_QKNORM, &a);
         for (int part = 0; part < 2; part++) {
@@ -213,8 +220,7 @@ static double *added(xd_norm *a, int64_t n, int64_t C)
     a->add = matrix(f32_or_half(), n, C, upto(2) * 5);
     a->gate = row_operand(n, C);
     for (int64_t i = 0; i < n * C; i++)
-        sum[i] = at(&a->in, i) +
-                 at(&a->add, i) * (a->gate.p ? at2(&a->gate, i / C, i % C) : 1);
+        sum[i] = at(&a->in, i) + at(&a->add, i) * (a->gate.p ? at2(&a->gate, i / C, i % C) : 1);
     return sum;
 }
 
@@ -264,7 +270,7 @@ void test_norm(void **unused)
     norm_case(0, 8);
     norm_case(40, 1152);
     norm_case(3, 5000);
-    for (int i = 0; i < 60; i++)        /* eight channels at a time, where rows begin at 16 bytes */
+    for (int i = 0; i < 60; i++) /* eight channels at a time, where rows begin at 16 bytes */
         norm_case(2 + upto(6), 8 * (1 + upto(24)));
     for (int i = 0; i < 80; i++)
         norm_case(upto(20), 1 + upto(i % 4 ? 100 : 1500));
@@ -284,8 +290,8 @@ static void add_case(int64_t n, int64_t C, int64_t gates)
     double   *sum = numbers(n * C), *want = numbers(n * C);
     xd_tensor apart = matrix(XD_F32, n, C, 0), out = matrix(a.out.type, n, C, 0);
     for (int64_t i = 0; i < n * C; i++) {
-        sum[i] = at(&a.in, i) + at(&a.add, i) * (gates ? at2(&a.gate, gates > 1 ? i / C : 0, i % C)
-                                                       : 1);
+        sum[i] =
+            at(&a.in, i) + at(&a.add, i) * (gates ? at2(&a.gate, gates > 1 ? i / C : 0, i % C) : 1);
         set(&apart, i, at(&a.in, i));
     }
     xd_addmul first = { .acc = apart, .gate = a.gate, .in = a.add };
@@ -332,7 +338,7 @@ void test_norm_offset(void **unused)
         want[i] = (at(&a.in, i) - mean) / sqrt(var);
     RUN(norm, XD_OP_NORM, &a);
     for (int64_t i = 0; i < 256; i++)
-        assert_true(fabs(at(&a.out, i) - want[i]) < 1e-3);      /* 4096 has 2.4e-4 per ulp */
+        assert_true(fabs(at(&a.out, i) - want[i]) < 1e-3); /* 4096 has 2.4e-4 per ulp */
     free(want);
 }
 
@@ -341,8 +347,9 @@ void test_norm_offset(void **unused)
 /* Element [i,j] of the matrix: a product over the digits of i and j to the base 4. */
 static double rotation_at(int64_t group, int64_t i, int64_t j)
 {
-    static const double h[4][4] = { { 1, 1, 1, -1 }, { 1, 1, -1, 1 }, { 1, -1, 1, 1 },
-                                    { -1, 1, 1, 1 } };
+    static const double h[4][4] = {
+        { 1, 1, 1, -1 }, { 1, 1, -1, 1 }, { 1, -1, 1, 1 }, { -1, 1, 1, 1 }
+    };
     double r = 1;
     for (; group > 1; group /= 4, i /= 4, j /= 4)
         r *= h[i % 4][j % 4] / 2;
@@ -359,8 +366,8 @@ static void rotate_case(int64_t n, int64_t groups, int64_t group)
     for (int64_t k = 0; k < n * C; k++) {
         want[k] = 0;
         for (int64_t i = 0; i < group; i++)
-            want[k] += at2(&a.in, k / C, k % C / group * group + i) *
-                       rotation_at(group, i, k % group);
+            want[k] +=
+                at2(&a.in, k / C, k % C / group * group + i) * rotation_at(group, i, k % group);
     }
     remember();
     RUN(rotate, XD_OP_ROTATE, &a);
@@ -407,8 +414,7 @@ void test_rotate_refusals(void **unused)
     (void)unused;
     fresh();
     xd_rotate a = { .in = matrix(XD_F32, 2, 48, 0), .out = matrix(XD_F32, 2, 48, 0), .group = 16 };
-    assert_int_equal(dev->ops->rotate(dev, NULL, &a, NULL),
-                     dev->rotates ? XD_OK : XD_EUNSUPPORTED);
+    assert_int_equal(dev->ops->rotate(dev, NULL, &a, NULL), dev->rotates ? XD_OK : XD_EUNSUPPORTED);
     for (int i = 0; i < 3 && dev->rotates; i++) {
         a.group = i == 0 ? 64 : i == 1 ? 8 : 4096;
         assert_int_equal(dev->ops->rotate(dev, NULL, &a, NULL), XD_EINVAL);
@@ -421,11 +427,11 @@ void test_attn_pieces(void **unused)
 {
     (void)unused;
     for (int r = 0; r < 12; r++) {
-        int64_t first = 1 + upto(90), rows[3] = { first, 0, 1 + upto(90) }, D = 8 * (1 + upto(32));
-        int64_t q[4] = { 1, rows[0] + rows[2], 1 + upto(3), D },
-                m[4] = { 1, 1 + upto(200), q[2], D };
-        xd_dtype     type = f32_or_half(), to = f32_or_half();
-        xd_qo        part[3];
+        int64_t  first = 1 + upto(90), rows[3] = { first, 0, 1 + upto(90) }, D = 8 * (1 + upto(32));
+        int64_t  q[4] = { 1, rows[0] + rows[2], 1 + upto(3), D },
+                 m[4] = { 1, 1 + upto(200), q[2], D };
+        xd_dtype type = f32_or_half(), to = f32_or_half();
+        xd_qo    part[3];
         fresh();
         xd_kv        kv = { operand(type, 4, m, 0), operand(type, 4, m, 0) };
         xd_attn_args a = { .q = operand(type, 4, q, 0),
@@ -468,7 +474,7 @@ static xd_tensor segment(const xd_tensor *all, const xd_tensor *to, int i)
 {
     static const int rows_before[] = { 0, 0, 1, 3, 6 };
     const int64_t    first = i / 5 * 10 + rows_before[i % 5], n = i % 5;
-    xd_tensor from = rows_of(*all, first, n), t = rows_of(*to, all->d[1] - first - n, n);
+    xd_tensor        from = rows_of(*all, first, n), t = rows_of(*to, all->d[1] - first - n, n);
     for (int64_t k = 0; k < xd_count(t); k++)
         set(&t, k, at(&from, k));
     return t;
@@ -478,7 +484,7 @@ static xd_tensor segment(const xd_tensor *all, const xd_tensor *to, int i)
  * bit differs from keys that lie together and from samples one by one. */
 void test_attn_many(void **unused)
 {
-    enum { SEGMENTS = 57, SAMPLES = 19 };   /* 45 of them have keys */
+    enum { SEGMENTS = 57, SAMPLES = 19 }; /* 45 of them have keys */
     (void)unused;
     for (int r = 0; r < 6; r++) {
         int64_t D = r % 3 == 0 ? 64 : r % 3 == 1 ? 20 : 200;
@@ -491,8 +497,12 @@ void test_attn_many(void **unused)
         kv.k = operand(r % 3 == 1 ? f32_or_half() : half(), 4, m, 0);
         kv.v = operand(kv.k.type, 4, m, 0);
         to = (xd_kv){ operand(kv.k.type, 4, m, 0), operand(kv.k.type, 4, m, 0) };
-        xd_attn_args a = { .q = operand(kv.k.type, 4, q, 0), .out = operand(XD_F32, 4, q, 0),
-                           .lse = operand(XD_F32, 3, q, 0), .kv = &kv, .nkv = 1, .scale = 0.3f,
+        xd_attn_args a = { .q = operand(kv.k.type, 4, q, 0),
+                           .out = operand(XD_F32, 4, q, 0),
+                           .lse = operand(XD_F32, 3, q, 0),
+                           .kv = &kv,
+                           .nkv = 1,
+                           .scale = 0.3f,
                            .kv_len = r < 3 ? NULL : len };
         for (int b = 0; b < SAMPLES; b++)
             len[b] = upto(m[1] + 1);

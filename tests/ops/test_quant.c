@@ -78,9 +78,8 @@ static int by_integers(const xd_weight *w)
 /* Are they in fp8? The library of a device takes outputs in steps of 16. */
 static int by_fp8(const xd_gemm *a)
 {
-    return a->sx.p || (a->fp8 && dev->fp8_gemm && a->w->type == XD_F8E4M3 &&
-                       a->in.type != XD_F32 && a->w->out % 16 == 0 &&
-                       !getenv("XDIT_SIM_NO_PRODUCTS"));
+    return a->sx.p || (a->fp8 && dev->fp8_gemm && a->w->type == XD_F8E4M3 && a->in.type != XD_F32 &&
+                       a->w->out % 16 == 0 && !getenv("XDIT_SIM_NO_PRODUCTS"));
 }
 
 /* want[M,N] = the product in f64 of what is quantized; with `exact` by the formula of integers,
@@ -137,7 +136,7 @@ void test_quant_types(void **unused)
         assert_int_equal(xd_f32_f8e4m3(nextafterf(m, 0)), i);
         assert_int_equal(xd_f32_f8e4m3(-nextafterf(m, 500)), 128 + i + 1);
     }
-    for (int t = 0; t < 2; t++) {       /* the device's own conversions */
+    for (int t = 0; t < 2; t++) { /* the device's own conversions */
         xd_tensor f = matrix(XD_F32, 1, 256, 0), b = matrix(XD_F8E4M3, 1, 256, 0);
         b.type = t ? XD_F8E5M2 : XD_F8E4M3;
         for (int i = 0; i < 256; i++)
@@ -155,8 +154,14 @@ void test_quant_types(void **unused)
     assert_int_equal(xd_f32_f8e4m3(NAN) & 127, 127);
 }
 
-static const struct kind { const char *name; xd_dtype type; int floats; } kinds[] = {
-    { "int8", XD_I8, 0 }, { "int8 by floats", XD_I8, 1 }, { "e4m3", XD_F8E4M3, 0 },
+static const struct kind {
+    const char *name;
+    xd_dtype    type;
+    int         floats;
+} kinds[] = {
+    { "int8", XD_I8, 0 },
+    { "int8 by floats", XD_I8, 1 },
+    { "e4m3", XD_F8E4M3, 0 },
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -232,9 +237,12 @@ static void narrow_case(int64_t M, int64_t N, int64_t K, int odd)
     fresh();
     xd_tensor ws = matrix(XD_F32, N, K, 0);
     pack(&w, ws);
-    xd_norm norm = { .in = matrix(f32_or_half(), M, K, upto(2) * 3), .rms = (int)upto(2),
+    xd_norm norm = { .in = matrix(f32_or_half(), M, K, upto(2) * 3),
+                     .rms = (int)upto(2),
                      .scale = maybe(matrix(XD_F32, 1, K, 0)),
-                     .shift = maybe(matrix(XD_F32, M, K, 0)), .via = half(), .eps = 1e-5f };
+                     .shift = maybe(matrix(XD_F32, M, K, 0)),
+                     .via = half(),
+                     .eps = 1e-5f };
     if (odd)
         set(&norm.in, upto(K), NAN);
     norm.out = a.in = matrix(norm.via, M, K, 0);
@@ -357,14 +365,14 @@ static void error_case(const struct kind *kind)
                 double p = (double)x[i * K + k], q = (double)v[o * K + k];
                 want += p * q;
                 limit += kind->type == XD_I8 ? fabs(p) * sw / 2 + fabs(q) * sx / 2 + sx * sw / 4
-                                       : fabs(p) * (fabs(q) / 16 + sw * 127 / 448 / 1024);
+                                             : fabs(p) * (fabs(q) / 16 + sw * 127 / 448 / 1024);
             }
             double e = fabs(at(&a.out, i * N + o) - want);
             most = e > most ? e : most;
             if (!(e <= limit))
                 fail_msg("%s is off by %g of at most %g", kind->name, e, limit);
         }
-    assert_true(most > 1e-4);           /* something was quantized */
+    assert_true(most > 1e-4); /* something was quantized */
     unpack(&w);
     free(v);
     free(x);
@@ -385,12 +393,15 @@ void test_quant_rows(void **unused)
     (void)unused;
     for (int t = 0; t < 2 * KINDS; t++) {
         const struct kind *kind = &kinds[t % KINDS];
-        xd_weight w = { .type = kind->type, .out = N, .in = K, .groups = 1,
-                        .floats = kind->floats };
+        xd_weight          w = {
+            .type = kind->type, .out = N, .in = K, .groups = 1, .floats = kind->floats
+        };
         fresh();
         pack(&w, matrix(XD_F32, N, K, 0));
-        xd_gemm a = { .w = &w, .in = matrix(t < KINDS ? XD_F32 : XD_BF16, M, K, 0),
-                      .out = matrix(XD_F32, M, N, 0), .act = XD_GELU_TANH };
+        xd_gemm a = { .w = &w,
+                      .in = matrix(t < KINDS ? XD_F32 : XD_BF16, M, K, 0),
+                      .out = matrix(XD_F32, M, N, 0),
+                      .act = XD_GELU_TANH };
         xd_gemm b = a;
         b.out = matrix(XD_F32, M, N, 0);
         xd_par_set(3);
@@ -416,9 +427,10 @@ void test_quant_odd(void **unused)
     enum { M = 5, N = 20, K = 100 };
     (void)unused;
     for (int t = 0; t < KINDS; t++) {
-        xd_weight w = { .type = kinds[t].type, .out = N, .in = K, .groups = 1,
-                        .floats = kinds[t].floats };
-        int64_t   n = N;
+        xd_weight w = {
+            .type = kinds[t].type, .out = N, .in = K, .groups = 1, .floats = kinds[t].floats
+        };
+        int64_t n = N;
         fresh();
         xd_tensor ws = matrix(XD_F32, N, K, 0);
         for (int64_t k = 0; k < K; k++) {
@@ -428,7 +440,9 @@ void test_quant_odd(void **unused)
         set(&ws, 2 * K + 99, HUGE_VAL);
         set(&ws, 3 * K, NAN);
         pack(&w, ws);
-        xd_gemm a = { .w = &w, .in = matrix(XD_F32, M, K, 0), .out = matrix(XD_F32, M, N, 0),
+        xd_gemm a = { .w = &w,
+                      .in = matrix(XD_F32, M, K, 0),
+                      .out = matrix(XD_F32, M, N, 0),
                       .bias = operand(bias_type(), 1, &n, 0) };
         for (int64_t k = 0; k < K; k++) {
             set(&a.in, k, 0);
@@ -440,10 +454,10 @@ void test_quant_odd(void **unused)
         for (int64_t i = 0; i < M; i++)
             for (int64_t o = 0; o < N; o++) {
                 double v = at(&a.out, i * N + o);
-                int odd = o == 2 || o == 3 || i == 3 || (i == 2 && by_integers(&w));
-                int zero = i < 2 || o < 2;
+                int    odd = o == 2 || o == 3 || i == 3 || (i == 2 && by_integers(&w));
+                int    zero = i < 2 || o < 2;
                 if (i == 2 && !by_integers(&w))
-                    continue;           /* an infinity among numbers: what it makes of them */
+                    continue; /* an infinity among numbers: what it makes of them */
                 if (odd ? !isnan(v) : zero ? fabs(v - at(&a.bias, o)) > 1e-30 : !isfinite(v))
                     fail_msg("%s, [%d,%d] is %g", kinds[t].name, (int)i, (int)o, v);
             }
@@ -471,8 +485,8 @@ void test_quant_scales(void **unused)
         xd_gemm a = { .w = &w, .in = eye, .out = matrix(XD_F32, K, N, 0) };
         RUN(gemm, XD_OP_GEMM, &a);
         for (int64_t i = 0; i < K * N; i++) {
-            float v = (float)at(&ws, i % N * K + i / N) / scale[i % N], s = scale[i % N];
-            float q = t ? nearest_e4m3(v) : nearest_integer(v);
+            float  v = (float)at(&ws, i % N * K + i / N) / scale[i % N], s = scale[i % N];
+            float  q = t ? nearest_e4m3(v) : nearest_integer(v);
             double want = (double)q * (double)s, e = fabs(at(&a.out, i) - want);
             if (!(e <= 1e-5 * (double)s * 448))
                 fail_msg("type %d: %g is %g, not %g", t, (double)v * (double)s, at(&a.out, i),

@@ -22,10 +22,9 @@ static int is_mine(void)
     return !who || (rank && atoi(rank) % 2);
 }
 
-__attribute__((visibility("default")))
-int madvise(void *p, size_t n, int advice)
+__attribute__((visibility("default"))) int madvise(void *p, size_t n, int advice)
 {
-    static int (*real)(void *, size_t, int);
+    static int  (*real)(void *, size_t, int);
     const char *what = getenv("PAGES");
     if (!real) {
         void *found = dlsym(RTLD_NEXT, "madvise");

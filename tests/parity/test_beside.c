@@ -12,15 +12,18 @@
 
 #include "xdit/tools.h"
 
-typedef struct shot { int64_t width, height; int seed, steps; } shot;
+typedef struct shot {
+    int64_t width, height;
+    int     seed, steps;
+} shot;
 
 static const shot outer = { 80, 48, 1, 3 }, inner = { 48, 64, 2, 2 }, deep = { 48, 48, 3, 2 };
 
-enum { FRAMES = 9 };            /* of a video; the first one, and two times four */
+enum { FRAMES = 9 }; /* of a video; the first one, and two times four */
 
 static int         me, ranks, failed, count, loads, video;
 static const char *model, *device;
-static char        image[4096];         /* that videos begin with; "": none */
+static char        image[4096]; /* that videos begin with; "": none */
 
 static void check(int ok, const char *plan, const char *what)
 {
@@ -101,12 +104,12 @@ static uint64_t generate_shot(xd_engine *g, const shot *p)
 
 /* ---- turns -------------------------------------------------------------------------------- */
 
-enum { TEXT, LOAD, STEPS, DECODE, STAGES };        /* parts of a request */
+enum { TEXT, LOAD, STEPS, DECODE, STAGES }; /* parts of a request */
 
 typedef struct turns {
     xd_engine *of, *beside[2], *alone;
-    int        depth, stage[3], calls[STAGES];  /* stage: of the requests at each depth */
-    uint64_t   got[2], own;     /* of the requests at each depth; of this rank's */
+    int        depth, stage[3], calls[STAGES]; /* stage: of the requests at each depth */
+    uint64_t   got[2], own;                    /* of the requests at each depth; of this rank's */
 } turns;
 
 static void on_stage(void *cookie, const char *stage)
@@ -255,8 +258,8 @@ int main(int argc, char **argv)
         fclose(f);
     else
         image[0] = 0;
-    uint64_t   one[3] = { generate_shot(g, &outer), generate_shot(g, &inner),
-                          generate_shot(g, &deep) };
+    uint64_t one[3] = { generate_shot(g, &outer), generate_shot(g, &inner),
+                        generate_shot(g, &deep) };
     check(one[0] > 1 && one[0] != one[1] && one[1] != one[2], "one rank", "three images");
     xd_close(&g);
     for (int i = 3; i < argc; i++) {

@@ -25,7 +25,7 @@
 enum { IMAGES = 2 };
 
 static const char *model, *device;
-static const char *fast;        /* fast_attn; NULL: none */
+static const char *fast; /* fast_attn; NULL: none */
 static int         rank, width, height, steps, text, checks, failures;
 
 typedef struct pixels {
@@ -72,10 +72,8 @@ static xd_parallel parse(const char *plan)
         case 'w': p.warmup_steps = n; break;
         case 'v': p.use_parallel_vae = 1; break;
         case 'x': p.use_displaced_patches = 1; break;
-        case 's': break;        /* generate() reads it */
-        default:
-            printf("Bail out! %s is no plan: what is %c?\n", plan, c);
-            exit(2);
+        case 's': break; /* generate() reads it */
+        default: printf("Bail out! %s is no plan: what is %c?\n", plan, c); exit(2);
         }
     }
     return p;
@@ -108,8 +106,12 @@ static void fill_request(xd_request *r, int images)
 /* On rank 0 the images are in out. 0: failed. */
 static int generate(const char *plan, const xd_parallel *p, const char *on, int images, pixels *out)
 {
-    xd_open_args a = { .size = sizeof a, .model = model, .dtype = "f32", .threads = 1,
-                       .device = on, .parallel = *p,
+    xd_open_args a = { .size = sizeof a,
+                       .model = model,
+                       .dtype = "f32",
+                       .threads = 1,
+                       .device = on,
+                       .parallel = *p,
                        .offload = strchr(plan, 's') ? "stream" : NULL };
     xd_request   r;
     xd_engine   *g = NULL;

@@ -36,10 +36,10 @@ static xd_open_args arguments(const char *model, const void *comm)
 static void generate(xd_engine *g, const char *dir, const char *name, int seed)
 {
     static const char *const prompt = "a large red circle on a blue background";
-    char       path[1024];
-    xd_err     e = { 0 };
-    xd_result *out = NULL;
-    xd_request r;
+    char                     path[1024];
+    xd_err                   e = { 0 };
+    xd_result               *out = NULL;
+    xd_request               r;
     xd_request_init(&r);
     r.prompts = &prompt, r.nprompts = 1;
     r.num_inference_steps = 3;
@@ -76,7 +76,7 @@ static void with_a_receive(const char *model, MPI_Comm half, const char *dir, in
     MPI_Irecv(&got, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, half, &r);
     open_and_generate(model, &half, dir, "split", seed);
     expect(got == -1, "the library sends messages on the program's communicator");
-    MPI_Barrier(half);          /* the other rank sends when this one has looked */
+    MPI_Barrier(half); /* the other rank sends when this one has looked */
     MPI_Send(&sent, 1, MPI_INT, (rank + 1) % size, 3, half);
     MPI_Wait(&r, MPI_STATUS_IGNORE);
     expect(got == sent, "a message of the program is lost");

@@ -52,8 +52,8 @@ static void write_files(const char *scratch)
         int        n = 0;
         for (; n < 4 && names[k][n]; n++) {
             int64_t wide = n < 2 ? D : E;
-            item[n] = (xd_st_item){ names[k][n], xd_view2(v, XD_F32, n % 2 ? wide : RANK,
-                                                          n % 2 ? RANK : wide) };
+            item[n] = (xd_st_item){ names[k][n],
+                                    xd_view2(v, XD_F32, n % 2 ? wide : RANK, n % 2 ? RANK : wide) };
         }
         snprintf(path[k], sizeof path[k], "%s/lora-sets-%d-%d.safetensors", scratch, ranks, k);
         if (me == 0 && xd_st_write(path[k], item, n, 1, NULL, &e) != XD_OK)
@@ -157,7 +157,11 @@ static uint64_t generate_using(xd_engine *g, xd_engine *with, const xd_lora *v, 
 
 /* ---- turns ---------------------------------------------------------------------------------- */
 
-typedef struct turns { xd_engine *g, *beside; const xd_lora *v; uint64_t got[2]; } turns;
+typedef struct turns {
+    xd_engine     *g, *beside;
+    const xd_lora *v;
+    uint64_t       got[2];
+} turns;
 
 static xd_status on_turn(void *cookie, xd_err *e)
 {
@@ -179,7 +183,7 @@ static void test_turns(xd_engine *g, const xd_lora *v, const uint64_t want[3])
     r.callbacks.cookie = &t;
     check(xd_use_loras(g, &v[0], 1, &e) == XD_OK && generate_request(g, &r) == want[1],
           "a request with a file that waits for others");
-    if (xd_ranks(g) == ranks)   /* there are no turns where ranks are idle */
+    if (xd_ranks(g) == ranks) /* there are no turns where ranks are idle */
         check(t.got[0] == want[2] && t.got[1] == want[0], "those with another file, and with none");
     xd_leave_loras(g);
     check(generate_using(g, t.beside, &v[0], 1) == want[1], "the engine beside it, later");
@@ -222,15 +226,16 @@ static void test_room(xd_engine *g, const xd_lora *v, const uint64_t want[3])
 
 static void test_failures(xd_engine *g, const uint64_t want[3])
 {
-    xd_lora   none = { "/nowhere/lora.safetensors", 1 };
-    xd_err    e = { 0 };
+    xd_lora    none = { "/nowhere/lora.safetensors", 1 };
+    xd_err     e = { 0 };
     xd_engine *beside = NULL;
     check(xd_use_loras(g, &none, 1, &e) == XD_EIO && strstr(e.msg, "nowhere"),
           "a file that is not there");
     check(generate(g) == want[0], "and the engine goes on");
     memset(&e, 0, sizeof e);
     check(xd_open_beside(&beside, g, 0, &e) == XD_OK &&
-              xd_use_loras(beside, NULL, 0, &e) == XD_EINVAL, "an engine beside has no files");
+              xd_use_loras(beside, NULL, 0, &e) == XD_EINVAL,
+          "an engine beside has no files");
     xd_close(&beside);
 }
 

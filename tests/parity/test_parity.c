@@ -52,29 +52,29 @@
 enum { IMAGES = 2, PREVIEWS = 2 };
 
 static const char *model_dir, *dtype, *kept;
-static const char *scheduler;   /* NULL: the model's */
-static const char *attention;   /* NULL: as usual */
-static const char *cache;       /* a step cache; NULL: none */
-static const char *window;      /* NULL: none */
-static const char *fast;        /* fast_attn; NULL: none */
-static int         references = 1;      /* reference_interval */
-static const char *begin;       /* the image that a video begins with; NULL: none */
-static const char *last;        /* the image that it ends with; NULL: none */
-static int         noise;       /* with a mask: the model starts from noise alone */
-static const char *mask;        /* what is inpainted of it; NULL: there is no mask */
+static const char *scheduler;      /* NULL: the model's */
+static const char *attention;      /* NULL: as usual */
+static const char *cache;          /* a step cache; NULL: none */
+static const char *window;         /* NULL: none */
+static const char *fast;           /* fast_attn; NULL: none */
+static int         references = 1; /* reference_interval */
+static const char *begin;          /* the image that a video begins with; NULL: none */
+static const char *last;           /* the image that it ends with; NULL: none */
+static int         noise;          /* with a mask: the model starts from noise alone */
+static const char *mask;           /* what is inpainted of it; NULL: there is no mask */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static double      rescaled, length, cut = 1;
 static int         thin = 1, steps = 5, size[2], frames;
 
 typedef struct pixels {
-    float  *lat;
-    int64_t nlat;
+    float   *lat;
+    int64_t  nlat;
     uint8_t *rgb;
-    int64_t nrgb;
-    int     cached[2];          /* block ranges that a cache has left out, and all */
+    int64_t  nrgb;
+    int      cached[2];         /* block ranges that a cache has left out, and all */
     uint8_t *preview[PREVIEWS]; /* of the images that rank 0's replica makes */
-    int64_t npreview;
-    int     previews;
+    int64_t  npreview;
+    int      previews;
 } pixels;
 
 static void free_image(pixels *p)
@@ -96,8 +96,8 @@ static void fail(const char *what, const char *why)
 static void copy_result(pixels *p, const xd_result *r, int i)
 {
     const xd_image *im = xd_result_image(r, i);
-    const float *lat = xd_result_lat(r, i, &p->nlat);
-    const char  *told = strstr(xd_result_json(r, i), "\"cache_reused\"");
+    const float    *lat = xd_result_lat(r, i, &p->nlat);
+    const char     *told = strstr(xd_result_json(r, i), "\"cache_reused\"");
     if (told)
         sscanf(told, "\"cache_reused\": %d, \"cache_ranges\": %d", &p->cached[0], &p->cached[1]);
     p->lat = malloc((size_t)p->nlat * sizeof *p->lat + 1);
@@ -147,8 +147,7 @@ static void request(xd_request *r, int images)
         r->images.image = begin;
         r->images.last_image = last;
         r->images.mask_image = mask;
-        r->images.strength =
-            mask && !noise ? 1 : 0; /* all steps, so that stale ones tell */
+        r->images.strength = mask && !noise ? 1 : 0; /* all steps, so that stale ones tell */
         r->guidance_scale = cfg ? 5 : 1;
     }
     if (size[0])
@@ -160,14 +159,17 @@ static void request(xd_request *r, int images)
 static int generate(const xd_parallel *par, const char *what, int images, pixels *out)
 {
     static const char *const prompts[] = { "a small cyan square at the top on a brown background" };
-    xd_open_args a = { .size = sizeof a,
-                       .model = model_dir, .dtype = dtype, .weights_dtype = kept, .threads = 1,
-                       .parallel = *par };
-    xd_request   r;
-    xd_engine   *g = NULL;
-    xd_result   *res = NULL;
-    xd_err       e = { 0 };
-    int          ok = xd_open_with(&g, &a, 0, &e) == XD_OK;
+    xd_open_args             a = { .size = sizeof a,
+                                   .model = model_dir,
+                                   .dtype = dtype,
+                                   .weights_dtype = kept,
+                                   .threads = 1,
+                                   .parallel = *par };
+    xd_request               r;
+    xd_engine               *g = NULL;
+    xd_result               *res = NULL;
+    xd_err                   e = { 0 };
+    int                      ok = xd_open_with(&g, &a, 0, &e) == XD_OK;
     request(&r, images);
     r.prompts = prompts;
     r.nprompts = 1;
@@ -179,7 +181,7 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
     if (ok && begin && (g->ctx.model.recipe->max_area || g->ctx.model.recipe->reference_area))
         r.output.max_area = r.width * r.height;
     r.images.no_auto_resize = ok && begin && g->ctx.model.recipe->auto_resizes;
-    if (ok && begin && g->ctx.model.recipe->references > 1)     /* twice the same */
+    if (ok && begin && g->ctx.model.recipe->references > 1) /* twice the same */
         r.images.more_images = &begin, r.images.nmore_images = 1;
     if (!ok || xd_generate(g, &r, &res, &e) != XD_OK) {
         if (rank == 0)
@@ -229,8 +231,8 @@ static void check(const xd_parallel *par, const char *what, const pixels *want, 
                   double limit)
 {
     pixels got[IMAGES] = { { 0 } };
-    char    why[128];
-    int     n = text && par->data_parallel_degree <= 1 ? 1 : IMAGES;
+    char   why[128];
+    int    n = text && par->data_parallel_degree <= 1 ? 1 : IMAGES;
     plans++;
     if (generate(par, what, n, got) && rank == 0)
         for (int i = 0; i < n; i++) {
@@ -308,7 +310,11 @@ static void check_cached(const pixels *p, const char *what)
 
 /* Images of plans with stale steps, generated when they are first asked for. They must not be
  * those of exact steps. */
-typedef struct stale { xd_parallel p; pixels want[IMAGES]; struct stale *next; } stale;
+typedef struct stale {
+    xd_parallel   p;
+    pixels        want[IMAGES];
+    struct stale *next;
+} stale;
 
 static stale *stales;
 
@@ -330,7 +336,7 @@ static const pixels *reference(xd_parallel p, const pixels *exact)
         exit(1);
     double far = rank == 0 ? gap(exact, s->want) : 1;
     snprintf(why, sizeof why, "%.2g from exact steps", far);
-    double least = scheduler ? 1e-4 : 1e-3;     /* new noise in every step brings them nearer */
+    double least = scheduler ? 1e-4 : 1e-3; /* new noise in every step brings them nearer */
     if (rank == 0 && (!(far > least) || (rescaled > 0 && !(far < 0.2))))
         fail(what, why);
     if (rank == 0)
@@ -362,15 +368,18 @@ static void stale_plans(xd_parallel p, const pixels *want, int exact)
         return;
     for (int m = 3; m <= 4 && p.pipefusion_parallel_degree > 1; m++)
         for (int w = 0; w < 2; w++) {
-            xd_parallel one = { .num_pipeline_patch = m, .warmup_steps = 1,
+            xd_parallel one = { .num_pipeline_patch = m,
+                                .warmup_steps = 1,
                                 .patches_without_stages = 1 };
             p.num_pipeline_patch = m;
             p.pipefusion_text = one.pipefusion_text = ways[w];
             one_plan(&p, reference(one, want), exact);
         }
     if (p.ring_degree > 1) {
-        xd_parallel ring = { .ring_degree = p.ring_degree, .use_displaced_patches = 1,
-                             .num_pipeline_patch = 1, .warmup_steps = 1 };
+        xd_parallel ring = { .ring_degree = p.ring_degree,
+                             .use_displaced_patches = 1,
+                             .num_pipeline_patch = 1,
+                             .warmup_steps = 1 };
         p.num_pipeline_patch = 1;
         p.pipefusion_text = NULL;
         p.use_displaced_patches = 1;
@@ -404,7 +413,7 @@ static void factorization(xd_parallel p, const pixels *want)
     p.num_pipeline_patch = 1;
     if (p.ring_degree > 1) {
         p.use_displaced_patches = 1;
-        one_plan(&p, want, 0);  /* keys and values come member by member */
+        one_plan(&p, want, 0); /* keys and values come member by member */
     }
 }
 
@@ -414,7 +423,7 @@ static void stages(const pixels *exact)
     for (int m = 3; m <= 4 && !text && !window; m++) {
         xd_parallel p = { .num_pipeline_patch = m, .warmup_steps = 1, .patches_without_stages = 1 };
         const pixels *want = reference(p, exact);
-        char        what[200];
+        char          what[200];
         p.pipefusion_parallel_degree = ranks;
         name_of(&p, what, sizeof what);
         check(&p, what, want, !near && f32 && !cache, near || cache ? 1e-5 : f32 ? 0 : 3e-2);
@@ -434,12 +443,12 @@ static int all_plans(const pixels *want)
                         if (d < 1 || t * u * r * pp * c * d != ranks)
                             continue;
                         count++;
-                        factorization((xd_parallel) { .tensor_parallel_degree = t,
-                                                      .ulysses_degree = u,
-                                                      .ring_degree = r,
-                                                      .pipefusion_parallel_degree = pp,
-                                                      .use_cfg_parallel = c - 1,
-                                                      .data_parallel_degree = d },
+                        factorization((xd_parallel){ .tensor_parallel_degree = t,
+                                                     .ulysses_degree = u,
+                                                     .ring_degree = r,
+                                                     .pipefusion_parallel_degree = pp,
+                                                     .use_cfg_parallel = c - 1,
+                                                     .data_parallel_degree = d },
                                       want);
                     }
     return count;
@@ -499,7 +508,7 @@ static void arguments(int argc, char **argv)
 /* Everything with so many text tokens, where text flows. */
 static int all_of(xd_comm *world)
 {
-    pixels     want[IMAGES] = { { 0 } };
+    pixels      want[IMAGES] = { { 0 } };
     xd_parallel one = { 0 };
     if (!generate(&one, "one rank", IMAGES, want) && rank == 0)
         world->ops->abort(world, 1);
@@ -515,9 +524,9 @@ static int all_of(xd_comm *world)
 int main(int argc, char **argv)
 {
     static const int lengths[] = { 1, 77, 511 };
-    xd_err   e = { 0 };
-    xd_comm *world = NULL;
-    int      count = 0;
+    xd_err           e = { 0 };
+    xd_comm         *world = NULL;
+    int              count = 0;
     if (argc < 2)
         return 2;
     arguments(argc, argv);

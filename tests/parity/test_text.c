@@ -18,12 +18,13 @@
 #include "pipeline/image_roles.h"
 #include "pipeline/text_encode.h"
 
-enum { PROMPTS = 2, SINGLE = 8192 };    /* SINGLE: all-reduces up to this are one trip */
+enum { PROMPTS = 2, SINGLE = 8192 }; /* SINGLE: all-reduces up to this are one trip */
 
 static int rank, ranks, checks, failures;
 
 static const char *const prompts[PROMPTS] = {
-    "a small cyan square at the top on a brown background", "x",
+    "a small cyan square at the top on a brown background",
+    "x",
 };
 
 static void must(xd_status s, const xd_err *e)
@@ -135,13 +136,13 @@ static void check_bytes(const xd_engine *g, const xd_job *j, const xd_prompts *w
 {
     int     T = g->ctx.plan.text_tp;
     int64_t want = 0;
-    for (int k = 0; k < w->ntext; k++) {        /* agreeing, then the sums */
+    for (int k = 0; k < w->ntext; k++) { /* agreeing, then the sums */
         want += (T > 1 ? 8 : 4) * (int64_t)(g->ctx.world.used->size - 1);
         want += T > 1 && rank < T ? 4 * (T - 1) : 0;
-        int images = g->ctx.model.text[k].text->vision != NULL;         /* the same for all */
+        int images = g->ctx.model.text[k].text->vision != NULL; /* the same for all */
         for (int i = 0; i < (images ? 1 : w->n); i++)
             want += of_encoder(g, k, xd_prompts_computed(w, j, i, k));
-        want += of_tower(g, j, k);      /* once for all prompts */
+        want += of_tower(g, j, k); /* once for all prompts */
         want += images ? of_pixels(g, k) : 0;
     }
     want += of_images(g, j);
@@ -201,7 +202,7 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
     char       path[2][1024];
     xd_request r;
     xd_job     j;
-    xd_prompts   w;
+    xd_prompts w;
     xd_err     e = { 0 };
     size_t     bytes = 0;
     char       image[1024];
@@ -234,7 +235,7 @@ static float *encode(xd_engine *g, int64_t *n, size_t *packed)
         *packed += g->ctx.model.text[k].count->packed;
     }
     int64_t sent = g->ctx.world.used->traffic->bytes;
-    must(xd_prompts_encode(&w, &j, bytes, &e), &e);   /* in exactly the memory that was counted */
+    must(xd_prompts_encode(&w, &j, bytes, &e), &e); /* in exactly the memory that was counted */
     if (!g->ctx.keep)
         check_bytes(g, &j, &w, g->ctx.world.used->traffic->bytes - sent);
     float *all = copy_of(&w, n);
@@ -343,8 +344,8 @@ int main(int argc, char **argv)
     xd_req  q = world->ops->allreduce(world, xd_view(v, XD_I64, 1, (int64_t[]){ 2 }), XD_SUM);
     world->ops->wait(world, &q, 1);
     if (rank == 0)
-        printf("%d ranks: embeddings compared %lld times, %lld failures\n", ranks,
-               (long long)v[0], (long long)v[1]);
+        printf("%d ranks: embeddings compared %lld times, %lld failures\n", ranks, (long long)v[0],
+               (long long)v[1]);
     xd_comm_close(&world);
     return v[1] || !v[0];
 }

@@ -29,7 +29,8 @@ static int    exact;
 static double limit;
 
 enum { NSIZES = 5 };
-static const int64_t sizes[2][NSIZES][3] = {    /* latent cells: frames, rows, columns */
+static const int64_t sizes[2][NSIZES][3] = {
+    /* latent cells: frames, rows, columns */
     { { 1, 11, 13 }, { 1, 1, 3 }, { 1, 16, 16 }, { 1, 17, 9 }, { 1, 29, 40 } },
     { { 3, 5, 3 }, { 4, 1, 2 }, { 1, 7, 8 }, { 2, 30, 3 }, { 5, 9, 10 } },
 };
@@ -59,14 +60,14 @@ static void *memory(int64_t n)
 
 /* ---- the document's formulas -------------------------------------------------------------- */
 
-typedef struct walk {           /* of one rank through the layers, in bands */
+typedef struct walk { /* of one rank through the layers, in bands */
     const xd_json *cfg;
-    int64_t h, w, S, G, e;      /* latent cells; ranks; groups; bytes of an activation */
-    int64_t up, down;           /* 1: there is a band above, below mine */
-    int64_t rows;               /* of the latent, mine */
-    int64_t k;                  /* cells per latent cell, now */
-    int64_t T;  /* frames, now; 0: an image, of which kernels over frames know nothing */
-    int64_t bytes;
+    int64_t        h, w, S, G, e; /* latent cells; ranks; groups; bytes of an activation */
+    int64_t        up, down;      /* 1: there is a band above, below mine */
+    int64_t        rows;          /* of the latent, mine */
+    int64_t        k;             /* cells per latent cell, now */
+    int64_t        T; /* frames, now; 0: an image, of which kernels over frames know nothing */
+    int64_t        bytes;
 } walk;
 
 static int64_t part(int64_t n, int64_t i, int64_t k)
@@ -123,7 +124,7 @@ static void change(walk *q, int64_t C, int encode, int time)
 {
     int64_t odd = q->T % 2;
     q->T = encode && time ? (q->T + odd) / 2 : q->T;
-    conv_frames(q, C, encode ? 2 : 1, q->T ? q->T : 1);         /* of the map before */
+    conv_frames(q, C, encode ? 2 : 1, q->T ? q->T : 1); /* of the map before */
     q->k = encode ? q->k / 2 : 2 * q->k;
     q->T = !encode && time && q->T > 1 ? 2 * q->T - odd : q->T;
 }
@@ -163,7 +164,7 @@ static void middle(walk *q, int L)
 static void batch(walk *q, const xd_vae_info *v, int64_t T, int encode)
 {
     int     L = xd_json_size(xd_json_get(q->cfg, "block_out_channels"));
-    int     packed = xd_json_size(xd_json_get(q->cfg, "patch_size")) > 0;     /* 2 x 2 cells */
+    int     packed = xd_json_size(xd_json_get(q->cfg, "patch_size")) > 0; /* 2 x 2 cells */
     int64_t e = q->e;
     q->T = T;
     q->k = encode ? v->cell[1] : packed ? 2 : 1;
@@ -279,11 +280,11 @@ static void plain(walk *q, int64_t latents, int encode)
 {
     const char    *side = encode ? "num_encoder_blocks" : "num_decoder_blocks";
     const xd_json *n = xd_json_get(q->cfg, side);
-    const xd_json *wide = xd_json_get(q->cfg, encode ? "encoder_block_out_channels"
-                                                     : "decoder_block_out_channels");
-    double         C = 0, blocks = 0;
-    int            L = xd_json_size(n);
-    int64_t        e = q->e;
+    const xd_json *wide =
+        xd_json_get(q->cfg, encode ? "encoder_block_out_channels" : "decoder_block_out_channels");
+    double  C = 0, blocks = 0;
+    int     L = xd_json_size(n);
+    int64_t e = q->e;
     xd_json_number(xd_json_at(wide, 0), &C);
     q->k = encode ? (int64_t)1 << (L - 1) : 1;
     q->e = 4;
@@ -295,7 +296,7 @@ static void plain(walk *q, int64_t latents, int encode)
             conv(q, (int64_t)C, 1);
         if (l == L - 1)
             break;
-        if (encode)             /* with stride 2, a row of the input to the band below */
+        if (encode) /* with stride 2, a row of the input to the band below */
             q->bytes += q->down * q->w * q->k * (int64_t)C * q->e;
         q->k = encode ? q->k / 2 : 2 * q->k;
         if (!encode)
@@ -307,9 +308,9 @@ static void plain(walk *q, int64_t latents, int encode)
 static int64_t of_bands(const xd_context *ctx, const int64_t *d, int encode)
 {
     const xd_vae_info *v = &ctx->model.vae_info;
-    int64_t S = ctx->world.used->size, cell = v->cell[1], T = d[0], h = d[1], w = d[2];
-    int64_t frames = xd_vae_frames(v, T), n = encode ? frames : T, most = encode ? 8 : 2;
-    walk    q = { .cfg = ctx->model.vae.config, .h = h, .w = w, .S = S, .rows = part(h, rank, S) };
+    int64_t            S = ctx->world.used->size, cell = v->cell[1], T = d[0], h = d[1], w = d[2];
+    int64_t            frames = xd_vae_frames(v, T), n = encode ? frames : T, most = encode ? 8 : 2;
+    walk q = { .cfg = ctx->model.vae.config, .h = h, .w = w, .S = S, .rows = part(h, rank, S) };
     q.G = number(q.cfg, "norm_num_groups");
     q.e = (int64_t)xd_dtype_size(ctx->type);
     if (!q.rows)
@@ -354,7 +355,7 @@ static int64_t of_tiles(const xd_context *ctx, const xd_vae_info *v, const int64
     }
     bytes = rank ? load[rank] * unit : 0;
     for (int64_t k = 1; encode && k < S && rank % (2 * k) == 0; k *= 2)
-        bytes += rank + k < S ? unit * h * w : 0;       /* all get the moments, along a tree */
+        bytes += rank + k < S ? unit * h * w : 0; /* all get the moments, along a tree */
     return bytes;
 }
 
@@ -365,13 +366,13 @@ static int64_t formula(const xd_context *ctx, const int64_t *d, int encode, int 
     int64_t            begin = 4 * (ctx->world.used->size - 1); /* the ranks agree that all can */
     if (ctx->world.used->size == 1)
         return 0;
-    return begin + (tiling && (d[1] > v.tile[0] || d[2] > v.tile[1])
-                    ? of_tiles(ctx, &v, d, encode) : of_bands(ctx, d, encode));
+    return begin + (tiling && (d[1] > v.tile[0] || d[2] > v.tile[1]) ? of_tiles(ctx, &v, d, encode)
+                                                                     : of_bands(ctx, d, encode));
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-typedef struct run {            /* what one engine makes of an image */
+typedef struct run { /* what one engine makes of an image */
     float  *out;
     int64_t n, sent;
 } run;
@@ -425,13 +426,13 @@ static run process(xd_engine *g, const int64_t *d, int what, int tiling, const f
                    const char *name)
 {
     static const char *const prompt = "a";
-    xd_request r;
-    xd_job     j = { .ctx = &g->ctx, .r = &r };
-    xd_err     e = { 0 };
-    xd_arena   a;
-    xd_exec    x;
-    size_t     bytes = 0;
-    run        o = { 0 };
+    xd_request               r;
+    xd_job                   j = { .ctx = &g->ctx, .r = &r };
+    xd_err                   e = { 0 };
+    xd_arena                 a;
+    xd_exec                  x;
+    size_t                   bytes = 0;
+    run                      o = { 0 };
     if (g->ctx.world.idle)
         return o;
     xd_request_init(&r);

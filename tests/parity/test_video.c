@@ -38,13 +38,16 @@ typedef struct video {
 
 typedef struct plan {
     xd_parallel p;
-    int         passes, warm;   /* warm: all steps are exact */
+    int         passes, warm; /* warm: all steps are exact */
 } plan;
 
 static const char *model, *begin;
 static int         rank, ranks, width, height, frames, steps = 2, pixels, near, failures, compared;
 
-static struct { plan by; video v; } done[MOST];  /* references, generated when first asked for */
+static struct {
+    plan  by;
+    video v;
+} done[MOST]; /* references, generated when first asked for */
 static int ndone;
 
 static void fail(const char *what, const char *why)
@@ -57,26 +60,31 @@ static void fail(const char *what, const char *why)
 static plan parse(const char *text)
 {
     plan q = { .p = { .num_pipeline_patch = 1, .patches_without_stages = 1 },
-               .passes = 1, .warm = 1 };
+               .passes = 1,
+               .warm = 1 };
     for (const char *at = text; *at;) {
-        char  *end;
-        char   c = *at++;
-        int    n = (int)strtol(at, &end, 10);
+        char *end;
+        char  c = *at++;
+        int   n = (int)strtol(at, &end, 10);
         at = end;
         switch (c) {
         case 't': q.p.tensor_parallel_degree = n; break;
         case 'u': q.p.ulysses_degree = n; break;
         case 'r': q.p.ring_degree = n; break;
         case 'p': q.p.pipefusion_parallel_degree = n; break;
-        case 'c': q.p.use_cfg_parallel = n == 2; q.passes = 2; break;
+        case 'c':
+            q.p.use_cfg_parallel = n == 2;
+            q.passes = 2;
+            break;
         case 'm': q.p.num_pipeline_patch = n; break;
-        case 'w': q.p.warmup_steps = n; q.warm = 0; break;
+        case 'w':
+            q.p.warmup_steps = n;
+            q.warm = 0;
+            break;
         case 'v': q.p.use_parallel_vae = 1; break;
         case 'e': q.p.pipefusion_text = "every"; break;
         case 'x': q.p.use_displaced_patches = 1; break;
-        default:
-            printf("Bail out! %s is no plan: what is %c?\n", text, c);
-            exit(2);
+        default: printf("Bail out! %s is no plan: what is %c?\n", text, c); exit(2);
         }
     }
     if (q.warm)
@@ -96,12 +104,13 @@ static void *copied(const void *from, int64_t bytes)
 static int generate(const plan *q, const char *what, video *out)
 {
     static const char *const prompts[] = { "a small cyan square at the top on a brown background" };
-    xd_open_args a = { .size = sizeof a,
-                       .model = model, .dtype = "f32", .threads = 1, .parallel = q->p };
-    xd_request   r;
-    xd_engine   *g = NULL;
-    xd_result   *res = NULL;
-    xd_err       e = { 0 };
+    xd_open_args             a = {
+        .size = sizeof a, .model = model, .dtype = "f32", .threads = 1, .parallel = q->p
+    };
+    xd_request r;
+    xd_engine *g = NULL;
+    xd_result *res = NULL;
+    xd_err     e = { 0 };
     xd_request_init(&r);
     r.prompts = prompts, r.nprompts = 1, r.negative_prompt = "red ring";
     r.width = width, r.height = height, r.num_frames = frames;
@@ -184,7 +193,8 @@ static int is_same(const plan *a, const plan *b)
 static const video *reference(const plan *q, const char *what)
 {
     plan r = reference_of(q), all = { .p = { .num_pipeline_patch = 1, .warmup_steps = steps },
-                                      .passes = q->passes, .warm = 1 };
+                                      .passes = q->passes,
+                                      .warm = 1 };
     for (int i = 0; i < ndone; i++)
         if (is_same(&done[i].by, &r))
             return &done[i].v;
@@ -215,9 +225,8 @@ static void check(const char *text)
     video        got = { 0 };
     char         why[200];
     int          n = xd_parallel_ranks(&q.p);
-    int          bits = !near && q.p.tensor_parallel_degree <= 1 &&
-                        !(q.warm && q.p.use_displaced_patches);
-    double       begin_s = xd_now_s();
+    int bits = !near && q.p.tensor_parallel_degree <= 1 && !(q.warm && q.p.use_displaced_patches);
+    double begin_s = xd_now_s();
     if (n > ranks) {
         snprintf(why, sizeof why, "needs %d ranks, there are %d", n, ranks);
         if (rank == 0)

@@ -42,7 +42,7 @@ static const question all[] = {
 
 static xd_cudnn_shape shape_of(const question *q)
 {
-    const int64_t own = q->H * q->D;
+    const int64_t  own = q->H * q->D;
     xd_cudnn_shape s;
     memset(&s, 0, sizeof s);
     s.n = q->n, s.m = q->m, s.B = q->B, s.H = q->H, s.Hk = q->Hk, s.D = q->D;
@@ -70,8 +70,8 @@ static int ask(const xd_cudnn *lib, cudnnBackendDescriptor_t gpu, const question
     const double made = xd_now_s() - before;
     char        *text = xd_cudnn_plan_text(lib, &p);
     int          bad = !q->takes || !text || p.workspace > 32 << 20 ||
-              xd_cudnn_plan_read(lib, gpu, text, &again, &e) != XD_OK ||
-              again.workspace != p.workspace;
+                       xd_cudnn_plan_read(lib, gpu, text, &again, &e) != XD_OK ||
+                       again.workspace != p.workspace;
     printf("%s %s: %.0f ms, text of %zu bytes, %.1f ms again, workspace %lld%s%s\n",
            bad ? "FAILED" : "ok", q->name, made * 1e3, text ? strlen(text) : 0,
            (xd_now_s() - before - made) * 1e3, (long long)p.workspace, e.code ? ", " : "", e.msg);

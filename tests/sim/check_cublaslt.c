@@ -49,7 +49,15 @@ IS(XD_LT_EPILOGUE_GELU_BIAS, CUBLASLT_EPILOGUE_GELU_BIAS);
 _Static_assert(sizeof(cublasStatus_t) == sizeof(int) && sizeof(cudaDataType_t) == sizeof(int) &&
                    sizeof(cublasComputeType_t) == sizeof(int) &&
                    sizeof(cublasLtMatmulDescAttributes_t) == sizeof(int) &&
-                   sizeof(cublasLtMatmulPreferenceAttributes_t) == sizeof(int), "an int");
-typedef struct ours { uint64_t algo[8]; size_t work; int state; float waves; int rest[4]; } ours;
+                   sizeof(cublasLtMatmulPreferenceAttributes_t) == sizeof(int),
+               "an int");
+typedef struct ours {
+    uint64_t algo[8];
+    size_t   work;
+    int      state;
+    float    waves;
+    int      rest[4];
+} ours;
 _Static_assert(sizeof(cublasLtMatmulHeuristicResult_t) == sizeof(ours) &&
-                   sizeof(cublasLtMatmulAlgo_t) == 64, "a result");
+                   sizeof(cublasLtMatmulAlgo_t) == 64,
+               "a result");

@@ -68,4 +68,5 @@ _Static_assert(sizeof(cudnnStatus_t) == sizeof(int) && sizeof(cudnnDataType_t) =
                    sizeof(cudnnBackendAttributeName_t) == sizeof(int) &&
                    sizeof(cudnnBackendAttributeType_t) == sizeof(int) &&
                    sizeof(cudnnBackendDescriptorType_t) == sizeof(int) &&
-                   sizeof(cudnnBackendHeurMode_t) == sizeof(int), "an int");
+                   sizeof(cudnnBackendHeurMode_t) == sizeof(int),
+               "an int");

@@ -41,7 +41,8 @@ IS(XD_CU_EVENT_DISABLE_TIMING, CU_EVENT_DISABLE_TIMING);
 _Static_assert(sizeof(CUresult) == sizeof(int) && sizeof(CUdevice) == sizeof(int) &&
                    sizeof(CUdevice_attribute) == sizeof(int) &&
                    sizeof(CUfunction_attribute) == sizeof(int) &&
-                   sizeof(CUstreamCaptureMode) == sizeof(int), "an int");
+                   sizeof(CUstreamCaptureMode) == sizeof(int),
+               "an int");
 _Static_assert(sizeof(CUdeviceptr) == sizeof(unsigned long long), "an address");
 _Static_assert(sizeof(CUipcMemHandle) == 64 && sizeof(CUipcEventHandle) == 64, "a handle");
 IS(XD_CU_EVENT_INTERPROCESS, CU_EVENT_INTERPROCESS);

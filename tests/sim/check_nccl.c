@@ -16,4 +16,5 @@ IS(XD_NCCL_UINT8, ncclUint8);
 
 /* Types that nccl.h of ours declares as int and a struct of 128 bytes. */
 _Static_assert(sizeof(ncclResult_t) == sizeof(int) && sizeof(ncclDataType_t) == sizeof(int) &&
-                   sizeof(ncclUniqueId) == 128, "the types");
+                   sizeof(ncclUniqueId) == 128,
+               "the types");

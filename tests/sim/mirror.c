@@ -17,7 +17,7 @@ enum { MOST = 160, GUARD = 0x5a, EDGE = 256 };
 /* Host bytes [from, end), and where they are on the device. */
 typedef struct range {
     char *from, *end, *block, *at;
-    int   fresh;                /* 1: scratch: not copied, holds NaNs */
+    int   fresh; /* 1: scratch: not copied, holds NaNs */
 } range;
 
 typedef struct call {
@@ -25,9 +25,7 @@ typedef struct call {
     int   n;
 } call;
 
-typedef struct mirror {
-    xd_dev  dev, *real;
-} mirror;
+typedef struct mirror { xd_dev dev, *real; } mirror;
 
 static xd_dev *real_of(const xd_dev *d)
 {
@@ -44,7 +42,7 @@ static void die(const char *what)
 
 static void add_range(call *c, char *from, char *end, int fresh)
 {
-    for (int i = 0; i < c->n; i++)              /* one range for all that touch */
+    for (int i = 0; i < c->n; i++) /* one range for all that touch */
         if (!fresh && !c->r[i].fresh && from <= c->r[i].end && c->r[i].from <= end) {
             from = from < c->r[i].from ? from : c->r[i].from;
             end = end > c->r[i].end ? end : c->r[i].end;
@@ -267,10 +265,25 @@ static int64_t pack_band(xd_dev *m, const xd_weight *w)
 }
 
 static const xd_ops ops = {
-    .name = "cuda", .scratch = scratch, .pack_size = pack_size, .pack_tmp = pack_tmp,
-    .pack = pack, .pack_band = pack_band, .gemm = gemm, .attn = attn, .norm = norm,
-    .moments = moments, .gnorm = gnorm, .glu = glu, .addmul = addmul, .axpby = axpby,
-    .conv = conv, .resize = resize, .lookup = lookup, .copy = copy, .qknorm = qknorm,
+    .name = "cuda",
+    .scratch = scratch,
+    .pack_size = pack_size,
+    .pack_tmp = pack_tmp,
+    .pack = pack,
+    .pack_band = pack_band,
+    .gemm = gemm,
+    .attn = attn,
+    .norm = norm,
+    .moments = moments,
+    .gnorm = gnorm,
+    .glu = glu,
+    .addmul = addmul,
+    .axpby = axpby,
+    .conv = conv,
+    .resize = resize,
+    .lookup = lookup,
+    .copy = copy,
+    .qknorm = qknorm,
     .rotate = rotate,
 };
 
@@ -321,20 +334,29 @@ static void close_mirror(xd_dev *m)
 }
 
 static const xd_dev_ops mem = {
-    .get = get, .put = put, .sync = wait_for_all, .memory = memory, .compute = compute,
-    .best = best, .peak = peak, .close = close_mirror,
+    .get = get,
+    .put = put,
+    .sync = wait_for_all,
+    .memory = memory,
+    .compute = compute,
+    .best = best,
+    .peak = peak,
+    .close = close_mirror,
 };
 
 static xd_status open_mirror(xd_dev **out, const char *which, xd_err *e)
 {
     mirror   *m = calloc(1, sizeof *m);
-    xd_status s =
-        m ? xd_dev_kind_cuda.open(&m->real, which, e) : xd_fail(e, XD_ENOMEM, "no memory");
+    xd_status s = m ? xd_dev_kind_cuda.open(&m->real, which, e)
+                    : xd_fail(e, XD_ENOMEM, "no memory");
     if (s != XD_OK) {
         free(m);
         return s;
     }
-    m->dev = (xd_dev){ .mem = &mem, .ops = &ops, .name = "cuda-mirror", .host_memory = 1,
+    m->dev = (xd_dev){ .mem = &mem,
+                       .ops = &ops,
+                       .name = "cuda-mirror",
+                       .host_memory = 1,
                        .fp8_gemm = m->real->fp8_gemm,
                        .narrow_bias = m->real->narrow_bias,
                        .norm_adds = m->real->norm_adds };

@@ -16,14 +16,14 @@ XD_NCCL_FUNCTIONS(PROTOTYPE)
 enum { BYTES = 1000 };
 
 typedef struct rank {
-    int            number, in, out;     /* pipes from and to the other rank */
+    int            number, in, out; /* pipes from and to the other rank */
     ncclComm_t     comm;
     CUstream       s;
     CUdeviceptr    give, get;
     unsigned char *host;
 } rank;
 
-typedef int test(rank *r);      /* what the process returns */
+typedef int test(rank *r); /* what the process returns */
 
 static int checks, failed;
 

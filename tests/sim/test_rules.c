@@ -14,7 +14,7 @@
 #if SIM_ASAN
 /* What is opened here is not closed. */
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void)
+int                                        __lsan_is_turned_off(void)
 {
     return 1;
 }
@@ -50,7 +50,7 @@ static int signal_of(void (*f)(void))
         setrlimit(RLIMIT_CORE, &none);
         if (!freopen("/dev/null", "w", stderr))
             _exit(1);
-        signal(SIGSEGV, SIG_DFL);       /* a sanitizer would report it and exit */
+        signal(SIGSEGV, SIG_DFL); /* a sanitizer would report it and exit */
         begin();
         f();
         _exit(0);
@@ -195,17 +195,36 @@ static int refused_in_capture(CUresult (*f)(void))
     return r == XD_CU_CAPTURE_REFUSED && cuStreamEndCapture(a, &g) == XD_CU_CAPTURE_LOST && !g;
 }
 
-static CUresult do_wait(void)  { return cuStreamSynchronize(b); }
-static CUresult do_sync(void)  { return cuCtxSynchronize(); }
-static CUresult do_alloc(void) { CUdeviceptr p; return cuMemAlloc_v2(&p, 64); }
+static CUresult do_wait(void)
+{
+    return cuStreamSynchronize(b);
+}
+static CUresult do_sync(void)
+{
+    return cuCtxSynchronize();
+}
+static CUresult do_alloc(void)
+{
+    CUdeviceptr p;
+    return cuMemAlloc_v2(&p, 64);
+}
 
 static CUevent     event_in_capture;
 static CUdeviceptr block_in_capture;
 static void       *pinned_in_capture;
 
-static CUresult do_record(void) { return cuEventRecord(event_in_capture, a); }
-static CUresult do_await(void)  { return cuEventSynchronize(event_in_capture); }
-static CUresult do_free(void)   { return cuMemFree_v2(block_in_capture); }
+static CUresult do_record(void)
+{
+    return cuEventRecord(event_in_capture, a);
+}
+static CUresult do_await(void)
+{
+    return cuEventSynchronize(event_in_capture);
+}
+static CUresult do_free(void)
+{
+    return cuMemFree_v2(block_in_capture);
+}
 
 static CUresult do_upload(void)
 {
@@ -214,9 +233,9 @@ static CUresult do_upload(void)
 
 static int captures_are_strict(void)
 {
-    CUresult (*const all[])(void) = { do_wait, do_sync, do_alloc, do_record, do_await, do_free,
-                                      do_upload };
-    int ok = 1;
+    CUresult (*const all[])(void) = { do_wait,  do_sync, do_alloc, do_record,
+                                      do_await, do_free, do_upload };
+    int      ok = 1;
     cuEventCreate(&event_in_capture, XD_CU_EVENT_DEFAULT);
     block_in_capture = block_of(64);
     pinned_in_capture = pinned(64);
@@ -240,7 +259,12 @@ static CUfunction widen(void)
     return f;
 }
 
-typedef struct args { void *out; const void *in; int64_t n; int out_bf16, rest; } args;
+typedef struct args {
+    void       *out;
+    const void *in;
+    int64_t     n;
+    int         out_bf16, rest;
+} args;
 
 static CUresult launch(void *out, const void *in, unsigned threads, unsigned shared)
 {
@@ -372,7 +396,7 @@ static int lent(void)
     begin();
     CUdeviceptr    x = block_of(2 << 20);
     unsigned char *g = pinned(200);
-    if (cuIpcGetMemHandle(&h, block_of(1000)) == XD_CU_SUCCESS)         /* it shares 2 MiB */
+    if (cuIpcGetMemHandle(&h, block_of(1000)) == XD_CU_SUCCESS) /* it shares 2 MiB */
         return 0;
     cuMemsetD8Async(x, 3, 1000, a);
     cuStreamSynchronize(a);

@@ -24,10 +24,10 @@ static const struct model {
     double      guidance;
     long        waits, uploads; /* of a step */
     int         passes;
-    int         once;           /* 1: graphs are tested in the run of graphs alone */
-    int64_t     area;           /* pixels, where the image's ratio gives the size */
-    const char *image, *mask;   /* to edit, or to inpaint, below tests/golden */
-    double      strength;       /* of an image that is not read by the network */
+    int         once;         /* 1: graphs are tested in the run of graphs alone */
+    int64_t     area;         /* pixels, where the image's ratio gives the size */
+    const char *image, *mask; /* to edit, or to inpaint, below tests/golden */
+    double      strength;     /* of an image that is not read by the network */
 } models[] = {
     /* Two passes: the time, the size and the ratio. */
     { "micro", NULL, 72, 40, 0, 0, 3.5, 0, 6, .passes = 2 },
@@ -70,10 +70,10 @@ typedef int drain_fn(void);
 
 typedef struct run {
     sim_counts_fn *now;
-    drain_fn      *drain;               /* called after the first step, or NULL */
+    drain_fn      *drain; /* called after the first step, or NULL */
     sim_counts     at[STEPS];
     int            steps, listens;
-    uint64_t       latents[STEPS];      /* a sum of their bits after each step, where asked for */
+    uint64_t       latents[STEPS]; /* a sum of their bits after each step, where asked for */
 } run;
 
 static void step_ended(void *cookie, const xd_progress *p)

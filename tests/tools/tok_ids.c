@@ -12,7 +12,7 @@
 int main(int argc, char **argv)
 {
     xd_tok       *t = NULL;
-    xd_err        e = {0};
+    xd_err        e = { 0 };
     unsigned char size[4];
     double        from = xd_now_s();
     if (argc != 2 || xd_tok_open(&t, argv[1], &e) != XD_OK) {
@@ -22,9 +22,8 @@ int main(int argc, char **argv)
     fprintf(stderr, "%.3f s to open, %lld ids, padding %d on the %s\n", xd_now_s() - from,
             (long long)xd_tok_vocab(t), (int)xd_tok_pad(t), xd_tok_pads_left(t) ? "left" : "right");
     while (fread(size, 1, 4, stdin) == 4) {
-        size_t   len = size[0] | (size_t)size[1] << 8 | (size_t)size[2] << 16 |
-                     (size_t)size[3] << 24;
-        char    *text = malloc(len + 1);
+        size_t len = size[0] | (size_t)size[1] << 8 | (size_t)size[2] << 16 | (size_t)size[3] << 24;
+        char  *text = malloc(len + 1);
         int32_t *ids = NULL;
         int64_t  n = 0;
         if (!text || fread(text, 1, len, stdin) != len ||

@@ -10,7 +10,7 @@
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":[" shape "],\"data_offsets\":[" places "]}"
 
 /* Writes a file of a header and n bytes of data (0, 1, 2, ...) to the scratch directory. */
-void put_st(const char *name, const char *header, size_t n);
+void   put_st(const char *name, const char *header, size_t n);
 /* The checkpoint of that name in the scratch directory; the test fails where it cannot be
  * opened. */
 xd_st *opened(const char *name);

@@ -19,8 +19,8 @@
 enum { MB = 1 << 20, MAXFILE = 64 * MB };
 
 const golden_model golden[NGOLDEN] = {
-    { "alpha", "tests/golden/alpha", 1 },   { "micro", "tests/golden/micro", 1 },
-    { "sigma", "tests/golden/sigma", 1 },   { "bins", "tests/golden/bins", 0 },
+    { "alpha", "tests/golden/alpha", 1 }, { "micro", "tests/golden/micro", 1 },
+    { "sigma", "tests/golden/sigma", 1 }, { "bins", "tests/golden/bins", 0 },
     { "demo", "models/demo-pixart", 0 },
 };
 
@@ -94,8 +94,9 @@ void open_files(part *p, const char *dir)
 {
     xd_err e = { 0 };
     ok(xd_st_open(&p->st, dir, p->dit ? "diffusion_pytorch_model" : "model", &e), &e);
-    p->src = (xd_source){ .has = src_has, .get = src_get, .done = src_done,
-                           .in_place = xd_st_mapped(p->st), .self = p };
+    p->src = (xd_source){
+        .has = src_has, .get = src_get, .done = src_done, .in_place = xd_st_mapped(p->st), .self = p
+    };
 }
 
 void visit(part *p, xd_dev *dev, xd_dtype type, xd_visit how, xd_decl *out)
@@ -103,9 +104,14 @@ void visit(part *p, xd_dev *dev, xd_dtype type, xd_visit how, xd_decl *out)
     xd_err e = { 0 };
     if (how != XD_VISIT_COUNT && how != XD_VISIT_LIST)
         ok(xd_store_open(&p->store, dev, &e), &e);
-    *out = (xd_decl){ .visit = how, .dev = dev, .type = type, .blocks = p->blocks,
+    *out = (xd_decl){ .visit = how,
+                      .dev = dev,
+                      .type = type,
+                      .blocks = p->blocks,
                       .src = p->st ? &p->src : NULL,
-                      .tp = 1, .store = p->store, .err = &e };
+                      .tp = 1,
+                      .store = p->store,
+                      .err = &e };
     ok(xd_net_visit(&p->net, out), &e);
     out->err = NULL;
 }
@@ -205,7 +211,7 @@ void near(const char *what, const float *got, const float *want, int64_t n, doub
     double top = 0, worst = 0;
     for (int64_t i = 0; i < n; i++) {
         double d = fabs((double)got[i] - (double)want[i]);
-        if (d > worst || isnan(d))      /* a NaN stays */
+        if (d > worst || isnan(d)) /* a NaN stays */
             worst = d;
         top = fmax(top, fabs((double)want[i]));
     }
@@ -262,13 +268,13 @@ static void list_whole(xd_net *n, xd_decl *d)
 static void check_listing(const char *dir)
 {
     enum { MAXLINES = 8192 };
-    static char  *want[MAXLINES], *got[MAXLINES];
-    static char   buf[MAXLINES][640];
-    char          path[1100], shape[96], *text;
-    part          p;
-    xd_decl       d;
-    xd_err        e = { 0 };
-    size_t        len;
+    static char *want[MAXLINES], *got[MAXLINES];
+    static char  buf[MAXLINES][640];
+    char         path[1100], shape[96], *text;
+    part         p;
+    xd_decl      d;
+    xd_err       e = { 0 };
+    size_t       len;
 
     snprintf(path, sizeof path, "%s/tensors.txt", dir);
     ok(xd_file_read(path, MAXFILE, &text, &len, &e), &e);

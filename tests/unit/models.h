@@ -17,7 +17,10 @@
 #include "vae/vae.h"
 
 enum { ALPHA, MICRO, SIGMA, BINS, DEMO, NGOLDEN };
-typedef struct golden_model { const char *name, *model; int dit_blocks; } golden_model;
+typedef struct golden_model {
+    const char *name, *model;
+    int         dit_blocks;
+} golden_model;
 extern const golden_model golden[NGOLDEN];
 
 void ok(xd_status s, const xd_err *e);
@@ -33,20 +36,20 @@ typedef struct part {
     xd_net         net;
     xd_store      *store;
     xd_source      src;
-    xd_dtype       blocks;      /* of matrices that may be quantised; XD_F32: as the others */
+    xd_dtype       blocks; /* of matrices that may be quantised; XD_F32: as the others */
 } part;
 
 /* The network of a class, as a definition; fills p->text, p->dit or p->vae. */
 const xd_net_def *find(part *p, const char *name);
 /* Opens the config of a directory, and then its weights. */
-void open_config(part *p, const char *dir);
-void open_files(part *p, const char *dir);
-void visit(part *p, xd_dev *dev, xd_dtype type, xd_visit how, xd_decl *out);
-void close_part(part *p);
+void              open_config(part *p, const char *dir);
+void              open_files(part *p, const char *dir);
+void              visit(part *p, xd_dev *dev, xd_dtype type, xd_visit how, xd_decl *out);
+void              close_part(part *p);
 
 /* Calls `seen` with the state behind every block. One part at a time. */
 typedef void (*seen_fn)(void *cookie, xd_exec *x, int layer, xd_state *s);
-void watch(part *p, seen_fn seen, void *cookie);
+void         watch(part *p, seen_fn seen, void *cookie);
 
 /* ---- a device and room -------------------------------------------------------------------- */
 
@@ -66,18 +69,23 @@ void close_bench(bench *b);
 /* A tensor of the golden file, malloc'ed: f32, or i32 as it is. `shape` may be NULL. */
 float *reference(xd_st *g, const char *name, xd_tensor *shape);
 /* Compares n values; `tol` is a part of the largest one wanted. */
-void near(const char *what, const float *got, const float *want, int64_t n, double tol);
+void   near(const char *what, const float *got, const float *want, int64_t n, double tol);
 
 /* The state behind a block against the tensor PREFIX.LAYER; for watch(). */
-typedef struct watcher { xd_st *g; const char *prefix; double tol; int seen; } watcher;
+typedef struct watcher {
+    xd_st      *g;
+    const char *prefix;
+    double      tol;
+    int         seen;
+} watcher;
 void compare_block(void *cookie, xd_exec *x, int layer, xd_state *s);
 
 /* A tensor of the golden file in the arena; none where the file has none of this name. */
 xd_tensor given(xd_exec *x, xd_st *st, const char *name);
 /* A transformer of random weights and its golden file, tests/golden/FORMS/NAME, and what runs
  * it. */
-xd_st *open_form(const char *forms, const char *name, xd_dtype want, part *p, bench *b,
-                 xd_dit_info *info, xd_exec *x);
+xd_st    *open_form(const char *forms, const char *name, xd_dtype want, part *p, bench *b,
+                    xd_dit_info *info, xd_exec *x);
 
 /* ---- what is declared, what is refused ---------------------------------------------------- */
 

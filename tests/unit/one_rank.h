@@ -27,7 +27,7 @@ void one_rank_use(one_rank *r, const xd_method *const *list, xd_method_args a);
 
 /* Attention of q, k, v [tokens][heads][dim] by the stack, into `out` of the same shape. The rank's
  * step, pass and layer are those of r->x. Returns 0 where it fails: r->x.err says why. */
-int  one_rank_attend(one_rank *r, float *q, float *k, float *v, int64_t tokens, int64_t heads,
-                     int64_t dim, float *out);
+int one_rank_attend(one_rank *r, float *q, float *k, float *v, int64_t tokens, int64_t heads,
+                    int64_t dim, float *out);
 
 #endif

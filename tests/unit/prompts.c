@@ -24,8 +24,8 @@ xd_tok *must_open(open_tok *open, const char *dir)
     return t;
 }
 
-prompt        prompts[PROMPTS];
-static char  *prompt_file;
+prompt       prompts[PROMPTS];
+static char *prompt_file;
 
 size_t unescape(char *s, size_t len)
 {
@@ -52,7 +52,7 @@ static int read_texts(const char *file)
         char *end = strchr(p, '\n');
         if (!end)
             return -1;
-        prompts[i] = (prompt) {p, unescape(p, (size_t)(end - p))};
+        prompts[i] = (prompt){ p, unescape(p, (size_t)(end - p)) };
         p = end + 1;
     }
     return 0;
@@ -80,7 +80,7 @@ int forget_prompts(void **state)
 int32_t *ids_of(const xd_tok *t, const char *s, size_t len, int64_t max, int64_t *n)
 {
     int32_t *ids = NULL;
-    xd_err   e = {0};
+    xd_err   e = { 0 };
     if (xd_tok_ids(t, s, len, max, &ids, n, &e) != XD_OK)
         fail_msg("%s", e.msg);
     return ids;
@@ -120,7 +120,7 @@ void check_hashes(const xd_tok *t, const char *file)
 
 void cut_all(const xd_tok *t, int left, int32_t first, int32_t last)
 {
-    static const int64_t limits[] = {1, 2, 3, 20, 77};
+    static const int64_t limits[] = { 1, 2, 3, 20, 77 };
     for (int i = 0; i < PROMPTS; i++) {
         int64_t  whole, n;
         int32_t *all = ids_of(t, prompts[i].text, prompts[i].len, 0, &whole);
@@ -162,7 +162,7 @@ void copy_file(const char *dir, const char *name)
 void says(const char *what, xd_status code)
 {
     xd_tok *t = NULL;
-    xd_err  e = {0};
+    xd_err  e = { 0 };
     if (xd_tok_open(&t, scratch, &e) != code || !strstr(e.msg, what))
         fail_msg("'%s' does not say '%s'", e.msg, what);
     assert_null(t);

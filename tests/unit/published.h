@@ -11,6 +11,6 @@ const char *published_folder(void);
  * after. NULL: it is absent, and a line says that a check is not run. */
 const char *published_path(const char *name);
 /* That line, of whatever is needed. */
-void published_absent(const char *what);
+void        published_absent(const char *what);
 
 #endif

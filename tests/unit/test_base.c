@@ -1,7 +1,7 @@
 /* test_base.c - errors, arenas, files, threads and shapes.
  *
  * Conversions of 16-bit floats are compared with arithmetic in double: equal bits, no tolerance. */
-#define _GNU_SOURCE             /* P_tmpdir, O_TMPFILE */
+#define _GNU_SOURCE /* P_tmpdir, O_TMPFILE */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,10 @@ static void long_messages_are_cut(void **state)
 static void failures_name_their_file(void **state)
 {
     (void)state;
-    static const struct { xd_status code; const char *said, *path, *want; } v[] = {
+    static const struct {
+        xd_status   code;
+        const char *said, *path, *want;
+    } v[] = {
         { XD_EFORMAT, "the token is empty", "m/tokenizer", "m/tokenizer: the token is empty" },
         { XD_EIO, "m/tokenizer/x is gone", "m/tokenizer", "m/tokenizer/x is gone" },
         { XD_EUNSUPPORTED, "m?/x is odd", "m\x1b/x", "m?/x is odd" },
@@ -87,10 +90,14 @@ static void failures_name_their_file(void **state)
 static void terminals_get_text(void **state)
 {
     (void)state;
-    static const struct { const char *given, *keep, *want; } v[] = {
+    static const struct {
+        const char *given, *keep, *want;
+    } v[] = {
         { "a\x1b[31m\n\r\t\x7f", "", "a?[31m????" },
         { "a\n\tb\r", "\n\t", "a\n\tb?" },
-        { "\xc2\x9b" "31m\xc2\x80|\xc2\xa0", "", "?31m?|\xc2\xa0" },
+        { "\xc2\x9b"
+          "31m\xc2\x80|\xc2\xa0",
+          "", "?31m?|\xc2\xa0" },
         { "\xc3\xa9 \xe5\x9c\x86 \xf0\x9f\x98\x80", "", "\xc3\xa9 \xe5\x9c\x86 \xf0\x9f\x98\x80" },
         { "\x9b|\xff|\xc3|\xed\xa0\x80|\xe5\x9c", "", "?|?|?|???|??" },
     };
@@ -137,7 +144,7 @@ static void arena_rewinds(void **state)
 {
     (void)state;
     _Alignas(64) static char block[1024];
-    xd_arena a;
+    xd_arena                 a;
     xd_arena_init(&a, block, sizeof block);
     assert_ptr_equal(xd_arena_get(&a, 1), block);
     size_t mark = xd_arena_mark(&a);
@@ -158,7 +165,7 @@ static void arena_keeps(void **state)
 {
     (void)state;
     _Alignas(64) static char block[1024];
-    xd_arena a;
+    xd_arena                 a;
     xd_arena_init(&a, block, 1000);
     size_t mark = xd_arena_mark(&a);
     assert_ptr_equal(xd_arena_get(&a, 100), block);
@@ -272,7 +279,7 @@ static void cold_bytes_are_counted(void **state)
     scratch_put("cold", data, N);
     int fd = open(in_scratch("cold"), O_RDWR);
     assert_true(fd >= 0);
-    assert_int_equal(xd_file_cold_bytes(fd, 0, N), 0);          /* just written */
+    assert_int_equal(xd_file_cold_bytes(fd, 0, N), 0); /* just written */
     assert_int_equal(fsync(fd), 0);
     xd_file_drop_cached(fd);
     if (xd_file_cold_bytes(fd, 0, N) == 0) {
@@ -286,7 +293,7 @@ static void cold_bytes_are_counted(void **state)
         assert_int_equal(xd_file_cold_bytes(fd, N / 2 + MB, MB), MB);
     }
     assert_int_equal(xd_file_cold_bytes(fd, N, 100), 0);
-    assert_int_equal(ftruncate(fd, HOLE), 0);                   /* several windows */
+    assert_int_equal(ftruncate(fd, HOLE), 0); /* several windows */
     assert_int_equal(xd_file_cold_bytes(fd, N, HOLE), HOLE - N);
     close(fd);
     assert_int_equal(xd_file_cold_bytes(-1, 0, N), 0);
@@ -297,10 +304,10 @@ static void cold_bytes_are_counted(void **state)
 static void output_appears_whole(void **state)
 {
     (void)state;
-    xd_out o;
-    xd_err e = { 0 };
+    xd_out      o;
+    xd_err      e = { 0 };
     struct stat st;
-    mode_t mask = umask(027);
+    mode_t      mask = umask(027);
     scratch_put("out", "old", 3);
     assert_int_equal(xd_out_open(&o, in_scratch("out"), &e), XD_OK);
     fputs("longer than before", o.f);
@@ -323,10 +330,10 @@ static void output_appears_whole(void **state)
 static void a_pipe_is_written_and_stays(void **state)
 {
     (void)state;
-    xd_out o;
-    xd_err e = { 0 };
+    xd_out      o;
+    xd_err      e = { 0 };
     struct stat st;
-    char buf[8] = "";
+    char        buf[8] = "";
     assert_int_equal(mkfifo(in_scratch("pipe"), 0600), 0);
     int fd = open(in_scratch("pipe"), O_RDWR | O_NONBLOCK);
     assert_true(fd >= 0);
@@ -345,8 +352,8 @@ static void a_pipe_is_written_and_stays(void **state)
 static void a_link_stays_and_leads_to_the_file(void **state)
 {
     (void)state;
-    xd_out o;
-    xd_err e = { 0 };
+    xd_out      o;
+    xd_err      e = { 0 };
     struct stat st;
     scratch_put("real", "old", 3);
     assert_int_equal(symlink("real", in_scratch("link")), 0);
@@ -547,7 +554,7 @@ static void hook_is_poked(void **state)
     int calls = 0;
     xd_par_poke();
     xd_par_hook(count_call, &calls);
-    xd_par_set(1);              /* of several threads the others may take all pieces */
+    xd_par_set(1); /* of several threads the others may take all pieces */
     xd_par_dynamic(100, nothing, NULL);
     assert_in_range(calls, 1, 100);
     xd_par_set(2);
@@ -642,10 +649,10 @@ static float float_of(uint32_t b)
 
 static void check_float(float x)
 {
-    double   h = rounded((double)x, 11, -14), b = rounded((double)x, 8, -126);
-    double   want_h = fabs(h) > 65504 ? copysign((double)INFINITY, h) : h;
-    double   want_b = fabs(b) > 3.3895313892515355e38 ? copysign((double)INFINITY, b) : b;
-    float    got_h = xd_f16_f32(xd_f32_f16(x)), got_b = xd_bf16_f32(xd_f32_bf16(x));
+    double h = rounded((double)x, 11, -14), b = rounded((double)x, 8, -126);
+    double want_h = fabs(h) > 65504 ? copysign((double)INFINITY, h) : h;
+    double want_b = fabs(b) > 3.3895313892515355e38 ? copysign((double)INFINITY, b) : b;
+    float  got_h = xd_f16_f32(xd_f32_f16(x)), got_b = xd_bf16_f32(xd_f32_bf16(x));
     if ((double)got_h != want_h || (double)got_b != want_b || !signbit(got_h) != !signbit(x) ||
         !signbit(got_b) != !signbit(x))
         fail_msg("%a becomes f16 %a, not %a; bf16 %a, not %a", (double)x, (double)got_h, want_h,
@@ -658,16 +665,16 @@ static void halves_round_to_nearest_even(void **state)
     uint32_t r = 1;
     for (int i = 0; i < 400000; i++) {
         r = r * 1664525u + 1013904223u;
-        uint32_t e = 96 + (r >> 8) % 64;        /* exponents around those of a half */
+        uint32_t e = 96 + (r >> 8) % 64; /* exponents around those of a half */
         uint32_t b = (r & 0x80000000u) | (i % 2 ? e << 23 : (r >> 3) % 0x7f80u << 16);
         uint32_t tail = i % 3 == 0 ? 0x1000u : i % 3 == 1 ? 0x8000u : (r * 2654435761u) >> 9;
         b |= (tail ^ (r << 13)) & 0x7fffffu;
         if ((b & 0x7f800000u) != 0x7f800000u)
             check_float(float_of(b));
     }
-    for (uint32_t b = 0x33000000u - 2; b <= 0x33000000u + 2; b++)       /* around 2^-25 */
+    for (uint32_t b = 0x33000000u - 2; b <= 0x33000000u + 2; b++) /* around 2^-25 */
         check_float(float_of(b));
-    for (uint32_t b = 0x477ff000u - 2; b <= 0x477ff000u + 2; b++)       /* around 65520 */
+    for (uint32_t b = 0x477ff000u - 2; b <= 0x477ff000u + 2; b++) /* around 65520 */
         check_float(float_of(b));
     check_float(0.0f), check_float(-0.0f), check_float(float_of(1)),
         check_float(float_of(0x7f7fffffu));
@@ -694,13 +701,13 @@ static void converts_between_types(void **state)
 {
     (void)state;
     static const float x[] = { 0, 1, -2.5f, 65504, 0x1p-14f };
-    char     raw[64];
-    double   d[5];
-    uint16_t h[5];
-    float    back[5];
+    char               raw[64];
+    double             d[5];
+    uint16_t           h[5];
+    float              back[5];
     for (int i = 0; i < 5; i++)
         d[i] = (double)x[i];
-    memcpy(raw + 1, d, sizeof d);                       /* not aligned */
+    memcpy(raw + 1, d, sizeof d); /* not aligned */
     xd_convert(h, XD_F16, raw + 1, XD_F64, 5);
     xd_convert(back, XD_F32, h, XD_F16, 5);
     assert_memory_equal(back, x, sizeof x);
@@ -741,12 +748,16 @@ static void words_of_lists(void **state)
 
 static void sizes_are_read(void **state)
 {
-    static const struct { const char *text; int64_t bytes; } good[] = {
-        { "12GB", 12000000000 }, { "11.5GiB", 12348030976 }, { "800 mb", 800000000 },
-        { "64kB", 64000 }, { "1kib", 1024 }, { "2TB", 2000000000000 }, { "4096", 4096 },
-        { "5B", 5 }, { "1e9", 1000000000 } };
-    static const char *const bad[] = { "", "GB", "12G", "12x", "-1GB", "0", "1GBx", "inf", "nan",
-                                       "1e30", "0.1", "12iGB" };
+    static const struct {
+        const char *text;
+        int64_t     bytes;
+    } good[] = { { "12GB", 12000000000 }, { "11.5GiB", 12348030976 },
+                 { "800 mb", 800000000 }, { "64kB", 64000 },
+                 { "1kib", 1024 },        { "2TB", 2000000000000 },
+                 { "4096", 4096 },        { "5B", 5 },
+                 { "1e9", 1000000000 } };
+    static const char *const bad[] = { "",     "GB",  "12G", "12x",  "-1GB", "0",
+                                       "1GBx", "inf", "nan", "1e30", "0.1",  "12iGB" };
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         int64_t n = 0;
@@ -772,8 +783,10 @@ int main(void)
         cmocka_unit_test(log_levels),
         cmocka_unit_test(arena_rewinds),
         cmocka_unit_test(arena_keeps),
-        cmocka_unit_test(files_get_huge_pages), cmocka_unit_test(reads_whole_files),
-        cmocka_unit_test(files_and_directories), cmocka_unit_test(cold_bytes_are_counted),
+        cmocka_unit_test(files_get_huge_pages),
+        cmocka_unit_test(reads_whole_files),
+        cmocka_unit_test(files_and_directories),
+        cmocka_unit_test(cold_bytes_are_counted),
         cmocka_unit_test(output_appears_whole),
         cmocka_unit_test(a_pipe_is_written_and_stays),
         cmocka_unit_test(a_link_stays_and_leads_to_the_file),

@@ -97,7 +97,7 @@ static void many_blocks_decode(void **state)
         assert_memory_equal(p, cases[i].bytes, cases[i].size);
         xd_convert(got, XD_F32, p, cases[i].type, n);
         assert_true(fnv(got, (size_t)n * 4) == cases[i].hash);
-        xd_convert(half, XD_F16, p, cases[i].type, n);         /* more than one piece */
+        xd_convert(half, XD_F16, p, cases[i].type, n); /* more than one piece */
         for (int64_t k = 0; k < n; k++)
             assert_int_equal(half[k], xd_f32_f16(got[k]));
         free(p);
@@ -130,10 +130,8 @@ static void parts_of_blocks_decode(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(types_have_blocks),
-        cmocka_unit_test(views_of_blocks),
-        cmocka_unit_test(shown_blocks_decode),
-        cmocka_unit_test(many_blocks_decode),
+        cmocka_unit_test(types_have_blocks),      cmocka_unit_test(views_of_blocks),
+        cmocka_unit_test(shown_blocks_decode),    cmocka_unit_test(many_blocks_decode),
         cmocka_unit_test(parts_of_blocks_decode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

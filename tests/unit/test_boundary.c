@@ -22,8 +22,9 @@ static xd_engine *open_model(const char *dir)
 {
     xd_engine   *g = NULL;
     xd_err       e = { 0 };
-    xd_open_args a = { .size = sizeof a, .model = dir, .dtype = "f32", .device = "cpu",
-                       .threads = 1 };
+    xd_open_args a = {
+        .size = sizeof a, .model = dir, .dtype = "f32", .device = "cpu", .threads = 1
+    };
     if (xd_open_with(&g, &a, 0, &e) != XD_OK)
         fail_msg("%s: %s", dir, e.msg);
     return g;
@@ -78,8 +79,7 @@ static void steps_of_two(void **state)
     r.guidance.guidance_scale_2 = 1;
     steps_are(g, &r, "00111", (double[]){ 4, 4, 1, 1, 1 });
     r.guidance.guidance_scale_2 = -1;
-    r.guidance.boundary_ratio =
-        0.923; /* a step at the boundary is above it */
+    r.guidance.boundary_ratio = 0.923; /* a step at the boundary is above it */
     steps_are(g, &r, "00111", NULL);
     r.guidance.boundary_ratio = 0.9231;
     steps_are(g, &r, "01111", NULL);
@@ -124,7 +124,8 @@ static void what_is_refused(void **state)
     r.num_inference_steps = 2;
     steps_are(g, &r, "00", NULL);
     r.guidance.boundary_ratio = 0.9;
-    refused(g, &r, "step 1 of 2 has the timestep 999, above the boundary 900 (boundary_ratio "
+    refused(g, &r,
+            "step 1 of 2 has the timestep 999, above the boundary 900 (boundary_ratio "
             "0.9), and ");
     xd_close(&g);
     g = open_model("tests/golden/wan");
@@ -143,10 +144,10 @@ static void what_is_refused(void **state)
 /* The sum of the latents of a request, whose weights are random. */
 static double run(xd_engine *g, const xd_request *r)
 {
-    xd_result   *out = NULL;
-    xd_err       e = { 0 };
-    int64_t      n;
-    double       sum = 0;
+    xd_result *out = NULL;
+    xd_err     e = { 0 };
+    int64_t    n;
+    double     sum = 0;
     if (xd_generate(g, r, &out, &e) != XD_OK)
         fail_msg("%s", e.msg);
     const float *v = xd_result_lat(out, 0, &n);

@@ -30,7 +30,7 @@ static void known_polynomials(void **state)
 static void noisy_points(void **state)
 {
     static const double p[8][2] = { { 0.1, 0.31 }, { 0.15, 0.36 }, { 0.2, 0.34 }, { 0.25, 0.47 },
-                                    { 0.3, 0.41 }, { 0.4, 0.62 }, { 0.5, 0.58 }, { 0.6, 0.93 } };
+                                    { 0.3, 0.41 }, { 0.4, 0.62 },  { 0.5, 0.58 }, { 0.6, 0.93 } };
     static const double want[XD_FIT_POWERS] = { 79.75643416, -102.5037701, 45.57650355,
                                                 -7.290640792, 0.6941501458 };
     double              got[XD_FIT_POWERS];

@@ -46,7 +46,7 @@ static void ranks_pass(void **state)
                                        "\n==\n\n=x=\nb\n\n",
                                        ("a " LINE),
                                        "{\"a\": 1}\n\n{\"b\": 2}\n=" };
-    xd_mpi_log z;
+    xd_mpi_log               z;
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (size_t step = 1; step < 20; step++)
@@ -55,7 +55,7 @@ static void ranks_pass(void **state)
 
 static void the_launcher_is_kept(void **state)
 {
-    char     why[256];
+    char       why[256];
     xd_mpi_log z;
     (void)state;
     for (size_t step = 1; step < 600; step++) {
@@ -70,12 +70,16 @@ static void the_launcher_is_kept(void **state)
 /* What counts as an error of a rank, in pieces of every length. */
 static void errors_are_told_from_warnings(void **state)
 {
-    static const struct { const char *text; int said;
+    static const struct {
+        const char *text;
+        int         said;
     } all[] = { { "xdit: warning: 4 ranks share 2 cores\n", 0 },
                 { "[vm][[41608,1],0][btl_tcp_proc.c:266:f] No pairing[vm][[41608,1],1][g] No "
-                  "pairing\n\nxdit: warning: a\n", 0 },
+                  "pairing\n\nxdit: warning: a\n",
+                  0 },
                 { "[vm][[5,1],0][f.c:2:g] xdit: rank 1: no memory\nUnable to find reachable "
-                  "pairing between local and remote interfaces\n", 1 },
+                  "pairing between local and remote interfaces\n",
+                  1 },
                 { "Unable to find a thing\n", 0 },
                 { "denoise 1/2\n", 0 },
                 { "xdit: rank 1: no memory\n", 1 },
@@ -127,7 +131,7 @@ static void a_lost_host_is_named(void **state)
         "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[1,0],0] on node "
         "one\n"
         "  Remote daemon: [[1,0],1] on node 10.0.0.2\n\nThis is usually due to a failure.\n";
-    char     why[256];
+    char       why[256];
     xd_mpi_log z = { .fd = -1 };
     (void)state;
     xd_mpi_log_filter(&z, dashes, strlen(dashes));

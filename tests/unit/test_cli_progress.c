@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "cli/progress.h"
 
-static double rate;             /* bytes/s of a disk of our own */
+static double rate; /* bytes/s of a disk of our own */
 
 static double disk(void)
 {
@@ -81,7 +81,7 @@ static void plain_lines_are_few(void **state)
     assert_true(strncmp(text, "load weights\nload weights  reading ", 35) == 0);
     for (const char *at = text; (at = strstr(at, "reading")); at++)
         n++;
-    assert_in_range(n, 1, 2);           /* 9 looks at most */
+    assert_in_range(n, 1, 2); /* 9 looks at most */
     says(text, "load weights  reading ");
 }
 
@@ -146,8 +146,10 @@ static void bytes_are_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_terminal_is_told), cmocka_unit_test(plain_lines_are_few),
-        cmocka_unit_test(silence), cmocka_unit_test(the_system_is_asked),
+        cmocka_unit_test(a_terminal_is_told),
+        cmocka_unit_test(plain_lines_are_few),
+        cmocka_unit_test(silence),
+        cmocka_unit_test(the_system_is_asked),
         cmocka_unit_test(bytes_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

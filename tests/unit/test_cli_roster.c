@@ -62,7 +62,7 @@ static int over_within(xd_roster *r, pid_t launcher, double s, char *why, size_t
 static void slow_starts_are_waited_for(void **state)
 {
     xd_roster r = { .listener = -1, .ranks = RANKS };
-    char    why[256] = "";
+    char      why[256] = "";
     (void)state;
     xd_roster_open(&r, RANKS);
     assert_true(r.listener >= 0);

@@ -86,8 +86,9 @@ static void run_form(const char *name, xd_dtype want, double tol)
     float *pixels = reference(t.g, "pixels", &shape), *states;
     assert_int_equal(shape.d[0], 2);
     assert_int_equal(shape.d[2], v.side);
-    xd_text_read r = { .pixels = pixels, .n = 2 * v.rows, .real = 2 * v.rows, .nlayers = 3,
-                       .layers = layers };
+    xd_text_read r = {
+        .pixels = pixels, .n = 2 * v.rows, .real = 2 * v.rows, .nlayers = 3, .layers = layers
+    };
     xd_text_encode(t.p.text, &t.x, &t.p.net, &r, &c);
     ok(t.x.err.code, &t.x.err);
     states = reference(t.g, "states", &shape);
@@ -136,7 +137,7 @@ static void names(void **state)
         visit(&t.p, NULL, XD_F32, XD_VISIT_LIST, &d);
         ok(xd_declared_check(d.list, d.nlist, &t.p.src, forms[i], &e), &e);
         assert_non_null(strstr(d.list[0].name, with[0]));
-        assert_int_equal(d.nlist + 2 + i, xd_st_count(t.p.st));         /* norm, projection */
+        assert_int_equal(d.nlist + 2 + i, xd_st_count(t.p.st)); /* norm, projection */
         xd_decl_free(&d);
         close_tiny(&t);
     }
@@ -156,8 +157,9 @@ static void counts_as_it_runs(void **state)
             open_tiny(&t, forms[i], XD_F32, counts);
             t.p.text->vision(t.p.net.cfg, &v);
             float       *pixels = calloc((size_t)(3 * v.side * v.side), 3 * sizeof *pixels);
-            xd_text_read r = { .pixels = counts ? NULL : pixels, .n = 3 * v.rows, .nlayers = 1,
-                               .layers = &last };
+            xd_text_read r = {
+                .pixels = counts ? NULL : pixels, .n = 3 * v.rows, .nlayers = 1, .layers = &last
+            };
             xd_text_encode(t.p.text, &t.x, &t.p.net, &r, &c);
             ok(t.x.err.code, &t.x.err);
             peak[counts] = xd_arena_peak(&t.b.tmp);
@@ -179,11 +181,11 @@ static void processed_images(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
-        tiny               t;
-        xd_text_vision     v;
+        tiny              t;
+        xd_text_vision    v;
         xd_clip_processor p;
-        xd_err             e = { 0 };
-        char               name[256];
+        xd_err            e = { 0 };
+        char              name[256];
         open_tiny(&t, forms[i], XD_F32, 0);
         t.p.text->vision(t.p.net.cfg, &v);
         snprintf(name, sizeof name, "tests/golden/clip-vision/%s", forms[i]);
@@ -210,7 +212,7 @@ static void processed_images(void **state)
 static void refuse_processor(const char *text, xd_status code, const char *word)
 {
     xd_clip_processor p;
-    xd_err             e = { 0 };
+    xd_err            e = { 0 };
     scratch_put("preprocessor_config.json", text, strlen(text));
     if (xd_clip_processor_read(&p, scratch, 224, &e) != code || !strstr(e.msg, word) ||
         !strstr(e.msg, "preprocessor_config.json"))
@@ -220,7 +222,7 @@ static void refuse_processor(const char *text, xd_status code, const char *word)
 static void refused_processors(void **state)
 {
     xd_clip_processor p;
-    xd_err             e = { 0 };
+    xd_err            e = { 0 };
     (void)state;
     assert_int_equal(xd_clip_processor_read(&p, scratch, 224, &e), XD_EIO);
     assert_non_null(strstr(e.msg, "preprocessor_config.json"));
@@ -242,7 +244,7 @@ static void refused_processors(void **state)
     scratch_put("preprocessor_config.json", old, strlen(old));
     e = (xd_err){ 0 };
     ok(xd_clip_processor_read(&p, scratch, 224, &e), &e);
-    uint8_t *line = calloc(4000, 3);    /* 224 x 896000 pixels, of which the middle is read */
+    uint8_t *line = calloc(4000, 3); /* 224 x 896000 pixels, of which the middle is read */
     assert_int_equal(xd_clip_processor_run(&p, line, 4000, 1, NULL, &e), XD_EINVAL);
     assert_non_null(strstr(e.msg, "4000 x 1 pixels is too extreme"));
     free(line);
@@ -251,10 +253,14 @@ static void refused_processors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_listings), cmocka_unit_test(refusals),
-        cmocka_unit_test(golden_f32),         cmocka_unit_test(golden_bf16),
-        cmocka_unit_test(names),              cmocka_unit_test(counts_as_it_runs),
-        cmocka_unit_test(processed_images),   cmocka_unit_test(refused_processors),
+        cmocka_unit_test(published_listings),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(golden_f32),
+        cmocka_unit_test(golden_bf16),
+        cmocka_unit_test(names),
+        cmocka_unit_test(counts_as_it_runs),
+        cmocka_unit_test(processed_images),
+        cmocka_unit_test(refused_processors),
     };
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }

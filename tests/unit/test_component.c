@@ -22,7 +22,7 @@
 
 enum { MAX = 1 << 20 };
 
-static char heard[4096];        /* the last warning */
+static char heard[4096]; /* the last warning */
 
 static void hear(void *cookie, int level, const char *line)
 {
@@ -111,10 +111,10 @@ static void missing(void **state)
 static void a_load_is_told(void **state)
 {
     static const char *const not_read[] = { "position_ids", "token_embedding" };
-    xd_component p;
-    xd_dev *dev, *count;
-    xd_err  e = { 0 };
-    size_t  want = 0;
+    xd_component             p;
+    xd_dev                  *dev, *count;
+    xd_err                   e = { 0 };
+    size_t                   want = 0;
     (void)state;
     assert_int_equal(xd_dev_open(&dev, "cpu", &e), XD_OK);
     assert_int_equal(xd_dev_open_count(&count, dev, &e), XD_OK);
@@ -151,7 +151,7 @@ static void cold_files_are_counted(void **state)
     assert_int_equal(xd_dev_open(&dev, "cpu", &e), XD_OK);
     assert_int_equal(xd_dev_open_count(&count, dev, &e), XD_OK);
     assert_int_equal(xd_component_open(&p, scratch, "proj", XD_KIND_TEXT, NULL, &e), XD_OK);
-    assert_int_equal(xd_component_cold_bytes(&p, count, XD_F32), 0);    /* no files are open */
+    assert_int_equal(xd_component_cold_bytes(&p, count, XD_F32), 0); /* no files are open */
     assert_int_equal(xd_component_files(&p, &e), XD_OK);
     p.w->upto = calloc((size_t)xd_st_count(p.files) + 1, sizeof *p.w->upto);
     p.w->reader = xd_readahead_open(0, NULL);
@@ -180,7 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_forms_of_names), cmocka_unit_test(known_leftovers),
         cmocka_unit_test(unknown_leftovers),   cmocka_unit_test(missing),
-        cmocka_unit_test(a_load_is_told), cmocka_unit_test(cold_files_are_counted),
+        cmocka_unit_test(a_load_is_told),      cmocka_unit_test(cold_files_are_counted),
     };
     if (scratch_open() != 0 || mkdir(in_scratch("proj"), 0700) != 0)
         return 1;

@@ -147,8 +147,8 @@ static void shares_are_whole(const xd_cpus *c)
 static void lists(void **state)
 {
     static const char *const wrong[] = { "x", "1,", "-1", "3-1", "1-", "1;2", "1 2", "0-3:2" };
-    xd_cpuset s;
-    char      text[16];
+    xd_cpuset                s;
+    char                     text[16];
     (void)state;
     s = set_of("0-3,8,10-11\n");
     assert_int_equal(xd_cpuset_count(&s), 7);
@@ -171,7 +171,7 @@ static void put_two_sockets(void)
     put("0-31", "cpu/online");
     put("0-7,16-23", "node/node0/cpulist");
     put("8-15,24-31", "node/node1/cpulist");
-    put("", "node/node2/cpulist");              /* memory without cpus */
+    put("", "node/node2/cpulist"); /* memory without cpus */
     put("0-2", "node/online");
     for (int i = 0; i < 32; i++) {
         char both[16];
@@ -195,7 +195,7 @@ static void two_sockets(void **state)
     share_is(&c, 0, 2, "0-7,16-23");
     share_is(&c, 1, 2, "8-15,24-31");
     share_is(&c, 2, 4, "8-11,24-27");
-    share_is(&c, 0, 3, "0-5,16-21");            /* six cores, five and five */
+    share_is(&c, 0, 3, "0-5,16-21"); /* six cores, five and five */
     share_is(&c, 1, 3, "6-10,22-26");
     share_is(&c, 2, 3, "11-15,27-31");
     shares_are_whole(&c);
@@ -203,7 +203,7 @@ static void two_sockets(void **state)
     spread_is(&c, 9, "0-8");
     spread_is(&c, 17, "");
     xd_cpus_free(&c);
-    c = machine("6-15");                        /* the first node has two of these cores */
+    c = machine("6-15"); /* the first node has two of these cores */
     spread_is(&c, 3, "8-10");
     counts(&c, 10, 10, 3, 2, 2);
     xd_cpus_free(&c);
@@ -267,14 +267,14 @@ static void offline(void **state)
 {
     (void)state;
     put_two_sockets();
-    put("0-3,8-9,16,18-19,24", "cpu/online");   /* 17 and 25 are off, others have lost both */
+    put("0-3,8-9,16,18-19,24", "cpu/online"); /* 17 and 25 are off, others have lost both */
     xd_cpus c = machine("0-31");
     counts(&c, 10, 6, 2, 2, 2);
     share_is(&c, 0, 2, "0-2,16,18");
     share_is(&c, 1, 2, "3,8-9,19,24");
     shares_are_whole(&c);
     xd_cpus_free(&c);
-    c = machine("30-31");               /* none of them is online: who is right is not known */
+    c = machine("30-31"); /* none of them is online: who is right is not known */
     counts(&c, 2, 2, 1, 1, 1);
     xd_cpus_free(&c);
 }
@@ -338,7 +338,7 @@ static void no_system(void **state)
     put("7", "node/nodes/cpulist");
     put_cpu(2, -1, -1, "none", "3-1");
     put("x", "cpu/cpu3/topology/physical_package_id");
-    put_cpu(4, 99999, 0, "5", "");              /* lists without the cpu itself */
+    put_cpu(4, 99999, 0, "5", ""); /* lists without the cpu itself */
     c = machine("2-5");
     counts(&c, 4, 4, 0, 1, 1);
     xd_cpus_free(&c);

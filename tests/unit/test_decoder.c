@@ -16,7 +16,10 @@
 enum { TEXTS = 4 };
 
 /* Names of tensors in the file, and tensors in it that nobody reads. */
-static const struct { const char *name, *tensor; int layers, unread; } kinds[] = {
+static const struct {
+    const char *name, *tensor;
+    int         layers, unread;
+} kinds[] = {
     { "qwen3", "model.embed_tokens.weight", 3, 1 },
     { "qwen2", "embed_tokens.weight", 3, 0 },
     { "qwen25vl", "model.embed_tokens.weight", 3, 2 },
@@ -62,15 +65,16 @@ static void refusals(void **state)
     refuses(q, "{\"use_sliding_window\":true,\"sliding_window\":1}", XD_EUNSUPPORTED,
             "sliding_window is 1");
     refuses(q, "{\"layer_types\":[\"full_attention\"]}", XD_EFORMAT, "1 entries for 32 layers");
-    refuses(q, "{\"num_hidden_layers\":1,\"layer_types\":[\"chunked_attention\"]}",
-            XD_EUNSUPPORTED, "'chunked_attention'");
+    refuses(q, "{\"num_hidden_layers\":1,\"layer_types\":[\"chunked_attention\"]}", XD_EUNSUPPORTED,
+            "'chunked_attention'");
     refuses(l, "{\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}}", XD_EUNSUPPORTED,
             "'yarn'");
     refuses(l, "{\"rope_scaling\":{\"type\":\"linear\"}}", XD_EFORMAT, "factor 0");
     refuses(l, "{\"rope_parameters\":{\"rope_theta\":0}}", XD_EFORMAT, "rope_theta 0");
-    refuses(l, "{\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,"
-               "\"high_freq_factor\":1,\"original_max_position_embeddings\":8192}}", XD_EFORMAT,
-            "high_freq_factor 1");
+    refuses(l,
+            "{\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,"
+            "\"high_freq_factor\":1,\"original_max_position_embeddings\":8192}}",
+            XD_EFORMAT, "high_freq_factor 1");
     refuses(l, "{\"rope_parameters\":{\"partial_rotary_factor\":0.5}}", XD_EUNSUPPORTED,
             "partial_rotary_factor is 0.5");
     refuses(g, "{\"use_bidirectional_attention\":true}", XD_EUNSUPPORTED,
@@ -81,7 +85,12 @@ static void refusals(void **state)
 
 /* ---- golden ------------------------------------------------------------------------------- */
 
-typedef struct tiny { part p; bench b; xd_st *g; xd_exec x; } tiny;
+typedef struct tiny {
+    part    p;
+    bench   b;
+    xd_st  *g;
+    xd_exec x;
+} tiny;
 
 /* `last` blocks are loaded; 0: all. `blocks` as of xd_decl. */
 static void open_tiny(tiny *t, const char *name, xd_dtype want, xd_dtype blocks, int last,
@@ -169,9 +178,8 @@ static void run_kind(int kind, xd_dtype want, xd_dtype blocks, double tol)
         ok(t.x.err.code, &t.x.err);
         assert_int_equal(c.tok.d[1], count * E);
         for (int k = 0; k < count; k++)
-            compare_state(&t, text, xd_text_layer(&t.p.net, layers[k]), c.tok, k * E,
-                          rows, tol);
-        if (!r.first) {         /* the last one alone */
+            compare_state(&t, text, xd_text_layer(&t.p.net, layers[k]), c.tok, k * E, rows, tol);
+        if (!r.first) { /* the last one alone */
             t.p.text->encode(&t.x, &t.p.net, r.ids, r.n, r.real, &c);
             ok(t.x.err.code, &t.x.err);
             compare_state(&t, text, kinds[kind].layers, c.tok, 0, rows, tol);
@@ -219,7 +227,7 @@ static void names(void **state)
         visit(&t.p, NULL, XD_F32, XD_VISIT_LIST, &d);
         ok(xd_declared_check(d.list, d.nlist, &t.p.src, kinds[i].name, &e), &e);
         assert_true(t.p.src.has(&t.p, kinds[i].tensor, &shape));
-        d.list[0].name[strcspn(d.list[0].name, "|")] = 0;       /* the class's own name leads */
+        d.list[0].name[strcspn(d.list[0].name, "|")] = 0; /* the class's own name leads */
         assert_string_equal(d.list[0].name, kinds[i].tensor);
         for (int64_t k = 0; k < xd_st_count(t.p.st); k++)
             unread += xd_net_unread(t.p.net.def, xd_st_name(t.p.st, k));
@@ -237,9 +245,9 @@ static void names(void **state)
 static void first_layers(void **state)
 {
     static const int layers[] = { 2, 0, 1 };
-    tiny         t;
-    xd_cond      c;
-    xd_text_read r = { .nlayers = 3, .layers = layers };
+    tiny             t;
+    xd_cond          c;
+    xd_text_read     r = { .nlayers = 3, .layers = layers };
     (void)state;
     open_tiny(&t, "qwen3", XD_F32, XD_F32, 2, 0);
     assert_int_equal(xd_text_blocks(&t.p.net, layers, 3), 2);
@@ -271,8 +279,12 @@ static void counts_as_it_runs(void **state)
             for (int counts = 0; counts < 2; counts++) {
                 tiny         t;
                 xd_cond      c;
-                xd_text_read r = { .ids = counts ? NULL : ids, .n = 40, .first = first,
-                                   .real = 40 - first, .nlayers = 2, .layers = layers };
+                xd_text_read r = { .ids = counts ? NULL : ids,
+                                   .n = 40,
+                                   .first = first,
+                                   .real = 40 - first,
+                                   .nlayers = 2,
+                                   .layers = layers };
                 open_tiny(&t, kinds[i].name, XD_F32, XD_F32, 0, counts);
                 t.p.text->hidden(&t.x, &t.p.net, &r, &c);
                 ok(t.x.err.code, &t.x.err);
@@ -294,8 +306,13 @@ static void wrong_texts(void **state)
         xd_cond c;
         open_tiny(&t, "qwen3", XD_F32, XD_F32, 0, 0);
         t.p.text->hidden(&t.x, &t.p.net,
-                         &(xd_text_read){ .ids = ids, .n = 4, .first = bad[i][0],
-                                          .real = bad[i][1], .nlayers = 1, .layers = &last }, &c);
+                         &(xd_text_read){ .ids = ids,
+                                          .n = 4,
+                                          .first = bad[i][0],
+                                          .real = bad[i][1],
+                                          .nlayers = 1,
+                                          .layers = &last },
+                         &c);
         assert_int_equal(t.x.err.code, XD_EINVAL);
         assert_non_null(strstr(t.x.err.msg, "of 4 tokens"));
         close_tiny(&t);

@@ -134,14 +134,14 @@ static void patches(float *tok, float *lat, int64_t C, int64_t H, int64_t W, int
             }
 }
 
-typedef struct scene {          /* one golden case of a transformer, opened */
+typedef struct scene { /* one golden case of a transformer, opened */
     part        p;
     bench       b;
     xd_st      *g;
     xd_dit_info info;
     xd_layout   lay;
-    int64_t     C, H, W, N, F;  /* latents, tokens, features of a token */
-    float      *lat, *tok;      /* latents as tokens; text */
+    int64_t     C, H, W, N, F; /* latents, tokens, features of a token */
+    float      *lat, *tok;     /* latents as tokens; text */
     xd_tensor   text;
     double      t, size[2];
 } scene;
@@ -168,8 +168,9 @@ static void open_scene(scene *s, int at, xd_dtype want, int counts, const char *
     s->N = s->H / p * (s->W / p), s->F = s->C * p * p;
     s->lat = malloc((size_t)(s->N * s->F) * sizeof *s->lat);
     patches(s->lat, in, s->C, s->H, s->W, p, 1);
-    s->lay = (xd_layout){ .len = { s->N, 0, 0 }, .grid = { 1, s->H / p, s->W / p }, .npatch = 1,
-                          .nsp = 1 };
+    s->lay = (xd_layout){
+        .len = { s->N, 0, 0 }, .grid = { 1, s->H / p, s->W / p }, .npatch = 1, .nsp = 1
+    };
     s->tok = reference(s->g, embeds, &s->text);
     s->text.p = s->tok, s->text.type = XD_F32;
     s->t = (double)*(v = reference(s->g, "timesteps", NULL));
@@ -202,7 +203,10 @@ static xd_tensor run_step(scene *s, xd_exec *x, int B)
     xd_tensor     lat = xd_new_f32(x, B * s->N, s->F);
     xd_tensor     text = xd_new_f32(x, s->text.d[0], s->text.d[1]);
     xd_cond       c = { .tok = text };
-    xd_input      in = { .lat = lat, .cond = &c, .t = s->t, .guidance = (double)NAN,
+    xd_input      in = { .lat = lat,
+                         .cond = &c,
+                         .t = s->t,
+                         .guidance = (double)NAN,
                          .size = { s->size[0], s->size[1] } };
     xd_state      st = { .h = xd_new_f32(x, B * s->N, s->info.dim) };
     x->B = B;
@@ -235,7 +239,7 @@ static xd_tensor run_step(scene *s, xd_exec *x, int B)
 static void compare_out(scene *s, xd_exec *x, xd_tensor out, const char *name, double tol)
 {
     xd_tensor t;
-    float    *want = reference(s->g, name, &t);     /* [Cout,H,W]: noise first, then sigma */
+    float    *want = reference(s->g, name, &t); /* [Cout,H,W]: noise first, then sigma */
     float    *got = malloc((size_t)(s->N * s->F) * sizeof *got);
     float    *lat = malloc((size_t)(s->N * s->F) * sizeof *lat);
     xd_get(x, got, out);
@@ -335,23 +339,25 @@ static void run_hunyuan(const char *name, xd_dtype want, double tol)
     xd_tensor   shape;
     xd_st      *st = open_form("hunyuan-forms", name, want, &p, &b, &info, &x);
 
-    float    *grid = reference(st, "grid", NULL), *t = reference(st, "time", NULL);
-    float    *real = reference(st, "real", NULL), *size = reference(st, "size", NULL);
+    float *grid = reference(st, "grid", NULL), *t = reference(st, "time", NULL);
+    float *real = reference(st, "real", NULL), *size = reference(st, "size", NULL);
     float *out = reference(st, "out", &shape), *got = malloc((size_t)xd_count(shape) * sizeof *got);
-    xd_layout lay = { .len = { shape.d[0], 0, 0 }, .npatch = 1, .nsp = 1,
+    xd_layout lay = { .len = { shape.d[0], 0, 0 },
+                      .npatch = 1,
+                      .nsp = 1,
                       .grid = { (int64_t)grid[0], (int64_t)grid[1], (int64_t)grid[2] } };
     xd_cond   c = { .tok = given(&x, st, "text"), .real = { (int64_t)real[0], (int64_t)real[1] } };
-    xd_input in = { .lat = given(&x, st, "latents"),
-                    .cond = &c,
-                    .t = (double)t[0],
-                    .guidance = (double)NAN,
-                    .size = { (double)size[0], (double)size[1] } };
+    xd_input  in = { .lat = given(&x, st, "latents"),
+                     .cond = &c,
+                     .t = (double)t[0],
+                     .guidance = (double)NAN,
+                     .size = { (double)size[0], (double)size[1] } };
     int       most = xd_dit_most_skips(p.dit, &p.net);
     void     *kept = calloc(1, info.kept_size);
-    xd_state s = { .h = xd_new_f32(&x, shape.d[0], info.dim),
-                   .local = calloc(1, info.local_size),
-                   .kept = kept,
-                   .skips = xd_new(&x, most * shape.d[0], info.dim) };
+    xd_state  s = { .h = xd_new_f32(&x, shape.d[0], info.dim),
+                    .local = calloc(1, info.local_size),
+                    .kept = kept,
+                    .skips = xd_new(&x, most * shape.d[0], info.dim) };
     x.lay = &lay;
     assert_int_equal(most, info.nlayers / 2 - 1);
     assert_int_equal(c.tok.d[0], info.text_rows);
@@ -426,16 +432,11 @@ static void counts_as_it_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_listings),
-        cmocka_unit_test(published_numbers),
-        cmocka_unit_test(files_in_the_tree),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(dit_golden_f32),
-        cmocka_unit_test(dit_golden_bf16),
-        cmocka_unit_test(dit_batch),
-        cmocka_unit_test(dit_embeds_its_rows),
-        cmocka_unit_test(hunyuan_golden),
-        cmocka_unit_test(hunyuan_skips),
+        cmocka_unit_test(published_listings), cmocka_unit_test(published_numbers),
+        cmocka_unit_test(files_in_the_tree),  cmocka_unit_test(refusals),
+        cmocka_unit_test(dit_golden_f32),     cmocka_unit_test(dit_golden_bf16),
+        cmocka_unit_test(dit_batch),          cmocka_unit_test(dit_embeds_its_rows),
+        cmocka_unit_test(hunyuan_golden),     cmocka_unit_test(hunyuan_skips),
         cmocka_unit_test(counts_as_it_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,8 +18,8 @@ static const char *const forms[] = { "2b", "5b", "5b-i2v", "1.5-i2v" };
 static void published_listings(void **state)
 {
     static const char *const dirs[] = {
-        "THUDM/CogVideoX-2b/transformer", "THUDM/CogVideoX-5b/transformer",
-        "THUDM/CogVideoX-5b-I2V/transformer", "THUDM/CogVideoX1.5-5B/transformer",
+        "THUDM/CogVideoX-2b/transformer",        "THUDM/CogVideoX-5b/transformer",
+        "THUDM/CogVideoX-5b-I2V/transformer",    "THUDM/CogVideoX1.5-5B/transformer",
         "THUDM/CogVideoX1.5-5B-I2V/transformer",
     };
     (void)state;
@@ -53,11 +53,17 @@ static void run_form(const char *name, xd_dtype want, double tol)
     float    *grid = reference(st, "grid", NULL), *t = reference(st, "time", NULL);
     float *out = reference(st, "out", &shape), *got = malloc((size_t)xd_count(shape) * sizeof *got);
     xd_tensor text = given(&x, st, "text");
-    xd_layout lay = { .len = { shape.d[0], text.d[0], 0 }, .npatch = 1, .nsp = 1,
+    xd_layout lay = { .len = { shape.d[0], text.d[0], 0 },
+                      .npatch = 1,
+                      .nsp = 1,
                       .grid = { (int64_t)grid[0], (int64_t)grid[1], (int64_t)grid[2] } };
     xd_cond   c = { .tok = text };
-    xd_input  in = { .lat = given(&x, st, "latents"), .extra = given(&x, st, "extra"), .cond = &c,
-                     .txt = text, .t = (double)t[0], .guidance = (double)NAN };
+    xd_input  in = { .lat = given(&x, st, "latents"),
+                     .extra = given(&x, st, "extra"),
+                     .cond = &c,
+                     .txt = text,
+                     .t = (double)t[0],
+                     .guidance = (double)NAN };
     xd_state  s = { .h = xd_new_f32(&x, shape.d[0] + text.d[0], info.dim),
                     .local = calloc(1, info.local_size) };
     x.lay = &lay;

@@ -59,19 +59,25 @@ static void run_form(const char *name, xd_dtype want, double tol)
     xd_st      *st = open_form("wan-forms", name, want, &p, &b, &info, &x);
     float      *grid = reference(st, "grid", NULL), *t = reference(st, "time", NULL);
     float *out = reference(st, "out", &shape), *got = malloc((size_t)xd_count(shape) * sizeof *got);
-    xd_layout lay = { .len = { shape.d[0], 0, 0 }, .npatch = 1, .nsp = 1,
+    xd_layout lay = { .len = { shape.d[0], 0, 0 },
+                      .npatch = 1,
+                      .nsp = 1,
                       .grid = { (int64_t)grid[0], (int64_t)grid[1], (int64_t)grid[2] } };
     xd_cond   c = { .tok = given(&x, st, "text") };
-    xd_input  in = { .lat = given(&x, st, "latents"), .extra = given(&x, st, "extra"), .cond = &c,
-                     .t = (double)t[0], .guidance = (double)NAN };
-    if (in.extra.p) {           /* rows of an image before those of the text */
+    xd_input  in = { .lat = given(&x, st, "latents"),
+                     .extra = given(&x, st, "extra"),
+                     .cond = &c,
+                     .t = (double)t[0],
+                     .guidance = (double)NAN };
+    if (in.extra.p) { /* rows of an image before those of the text */
         float *real = reference(st, "real", NULL);
         c.real[1] = (int64_t)real[0];
         free(real);
     }
-    void     *kept = calloc(1, info.kept_size);
-    xd_state  s = { .h = xd_new_f32(&x, shape.d[0], info.dim), .kept = kept,
-                    .local = calloc(1, info.local_size) };
+    void    *kept = calloc(1, info.kept_size);
+    xd_state s = { .h = xd_new_f32(&x, shape.d[0], info.dim),
+                   .kept = kept,
+                   .local = calloc(1, info.local_size) };
     x.lay = &lay;
     p.dit->keep(&x, &p.net, &c, kept);
     p.dit->read(&x, &p.net, &in, kept);
@@ -159,8 +165,8 @@ static void factors_of_a_share(void **state)
                 sum += (double)of(r + k, i) * (double)of(r + k, i);
             for (int i = 0; i < MINE; i++)
                 assert_float_equal(y[r * MINE + i] * f[2 * r + k],
-                                   (float)((double)of(r + k, i) /
-                                           sqrt(sum / WIDE + (double)eps)), 1e-5);
+                                   (float)((double)of(r + k, i) / sqrt(sum / WIDE + (double)eps)),
+                                   1e-5);
         }
     }
     ok(x.err.code, &x.err);
@@ -170,10 +176,8 @@ static void factors_of_a_share(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_listings),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(golden_f32),
-        cmocka_unit_test(golden_bf16),
+        cmocka_unit_test(published_listings), cmocka_unit_test(refusals),
+        cmocka_unit_test(golden_f32),         cmocka_unit_test(golden_bf16),
         cmocka_unit_test(factors_of_a_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

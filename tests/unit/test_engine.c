@@ -10,7 +10,10 @@
 
 #include "xdit/tools.h"
 
-typedef struct heard { int n, worst_level; char last[256]; } heard;
+typedef struct heard {
+    int  n, worst_level;
+    char last[256];
+} heard;
 
 static void hear(void *cookie, int level, const char *line)
 {
@@ -24,10 +27,11 @@ static xd_engine *open_demo(heard *h, int level)
 {
     xd_err       e = { 0 };
     xd_engine   *g = NULL;
-    xd_open_args a = {
-        .size = sizeof a,
-        .model = "models/demo-pixart", .log = hear, .cookie = h, .log_level = level
-    };
+    xd_open_args a = { .size = sizeof a,
+                       .model = "models/demo-pixart",
+                       .log = hear,
+                       .cookie = h,
+                       .log_level = level };
     assert_int_equal(xd_open(&g, &a, &e), XD_OK);
     return g;
 }
@@ -36,9 +40,9 @@ static xd_engine *open_demo(heard *h, int level)
 static void generate(xd_engine *g)
 {
     static const char *const prompt = "a red circle";
-    xd_request r;
-    xd_result *res = NULL;
-    xd_err     e = { 0 };
+    xd_request               r;
+    xd_result               *res = NULL;
+    xd_err                   e = { 0 };
     xd_request_init(&r);
     r.prompts = &prompt, r.nprompts = 1;
     r.num_inference_steps = 1, r.output.latents_only = 1;
@@ -57,7 +61,7 @@ static void two_engines_have_two_logs(void **state)
     assert_int_equal(first.worst_level, XD_LOG_DEBUG);
     int before = first.n;
     h = open_demo(&second, XD_LOG_WARN);
-    assert_int_equal(first.n, before);          /* opening the second is not the first's business */
+    assert_int_equal(first.n, before); /* opening the second is not the first's business */
     assert_int_equal(second.n, 0);
     generate(h);
     assert_int_equal(first.n, before);
@@ -69,7 +73,7 @@ static void two_engines_have_two_logs(void **state)
     before = first.n;
     xd_close(&h);
     assert_int_equal(first.n, before);
-    generate(g);                                /* the second's end takes nothing from the first */
+    generate(g); /* the second's end takes nothing from the first */
     assert_true(first.n > before);
     xd_close(&g);
 }

@@ -106,12 +106,12 @@ static void encoders(void **state)
 
 static void sizes(void **state)
 {
-    int64_t h = 1000, w = 500;
+    int64_t          h = 1000, w = 500;
     const xd_recipe *alpha = xd_recipe_find("PixArtAlphaPipeline", NULL),
                     *sigma = xd_recipe_find("PixArtSigmaPipeline", NULL),
                     *standard = xd_recipe_find("HunyuanDiTPipeline", NULL);
     (void)state;
-    assert_false(alpha->trained_size(256, &h, &w));     /* of Sigma alone */
+    assert_false(alpha->trained_size(256, &h, &w)); /* of Sigma alone */
     assert_true(h == 1000 && w == 500);
     assert_true(sigma->trained_size(256, &h, &w) && h == 2816 && w == 1408);
     h = 1000, w = 500;
@@ -124,7 +124,10 @@ static void sizes(void **state)
 
 static void words(void **state)
 {
-    static const struct { xd_family_word word; const char *says; } row[] = {
+    static const struct {
+        xd_family_word word;
+        const char    *says;
+    } row[] = {
         { XD_WORD_DISTILLED, "FLUX, FLUX.2, Qwen-Image" },
         { XD_WORD_RESCALES, "HunyuanDiT" },
         { XD_WORD_FROM_PROMPT, "Z-Image" },

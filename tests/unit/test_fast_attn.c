@@ -28,9 +28,14 @@ static const int64_t size[3] = { 0, 3, 3 };
 
 static void open_stack(setup *s, const xd_method *const *list)
 {
-    one_rank_use(&s->r, list, (xd_method_args){ .heads = H, .head_dim = D, .window = size,
-                                                .sites = 1, .last = 1, .npass = 2,
-                                                .ways = &s->table });
+    one_rank_use(&s->r, list,
+                 (xd_method_args){ .heads = H,
+                                   .head_dim = D,
+                                   .window = size,
+                                   .sites = 1,
+                                   .last = 1,
+                                   .npass = 2,
+                                   .ways = &s->table });
 }
 
 static void open_setup(setup *s, const uint8_t *way)
@@ -78,19 +83,19 @@ static void near(const float *got, const float *a, const float *b, const float *
 }
 
 static const xd_method *const both[] = { &xd_method_fast_attn, &xd_method_window, NULL };
-static float full[STEPS][2][N], windowed[STEPS][2][N], got[STEPS][2][N];
+static float                  full[STEPS][2][N], windowed[STEPS][2][N], got[STEPS][2][N];
 
 static void ways_are_taken(void **state)
 {
-    static const uint8_t way[STEPS] = { XD_ATTN_FULL, XD_ATTN_WINDOW, XD_ATTN_SHARE,
+    static const uint8_t way[STEPS] = { XD_ATTN_FULL,     XD_ATTN_WINDOW,     XD_ATTN_SHARE,
                                         XD_ATTN_FULL_CFG, XD_ATTN_WINDOW_CFG, XD_ATTN_SHARE };
-    static setup s;
+    static setup         s;
     (void)state;
     open_setup(&s, way);
     attend_plainly(&s, 0, full);
     attend_plainly(&s, 1, windowed);
     open_stack(&s, both);
-    for (int turn = 0; turn < 2; turn++) {      /* the second image takes nothing of the first */
+    for (int turn = 0; turn < 2; turn++) { /* the second image takes nothing of the first */
         for (int i = 0; i < STEPS; i++)
             for (int p = 0; p < 2; p++)
                 attend(&s, i, p, got[i][p]);
@@ -110,7 +115,7 @@ static void ways_are_taken(void **state)
 static void what_is_absent_is_computed(void **state)
 {
     static const uint8_t way[STEPS] = { XD_ATTN_SHARE, XD_ATTN_WINDOW, XD_ATTN_FULL_CFG };
-    static setup s;
+    static setup         s;
     (void)state;
     open_setup(&s, way);
     attend_plainly(&s, 0, full);
@@ -126,9 +131,9 @@ static void what_is_absent_is_computed(void **state)
  * is alike, and of an output that does not change the whole can be shared. */
 static void tables_are_found(void **state)
 {
-    static const uint8_t way[STEPS] = { XD_ATTN_FULL, XD_ATTN_FULL, XD_ATTN_FULL, XD_ATTN_FULL,
-                                        XD_ATTN_FULL, XD_ATTN_FULL };
-    static setup s;
+    static const uint8_t way[STEPS] = { XD_ATTN_FULL, XD_ATTN_FULL, XD_ATTN_FULL,
+                                        XD_ATTN_FULL, XD_ATTN_FULL, XD_ATTN_FULL };
+    static setup         s;
     (void)state;
     for (int same = 0; same < 2; same++) {
         open_setup(&s, way);

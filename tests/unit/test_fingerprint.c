@@ -23,14 +23,24 @@
 static const char *const folders[] = { "scheduler", "text_encoder", "tokenizer", "transformer",
                                        "vae" };
 static const char *const files[] = {
-    "model_index.json", "scheduler/scheduler_config.json", "text_encoder/config.json",
-    "tokenizer/spiece.model", "tokenizer/tokenizer_config.json",
-    "tokenizer/special_tokens_map.json", "transformer/config.json", "vae/config.json",
-    "text_encoder/model.safetensors", "transformer/diffusion_pytorch_model.safetensors",
+    "model_index.json",
+    "scheduler/scheduler_config.json",
+    "text_encoder/config.json",
+    "tokenizer/spiece.model",
+    "tokenizer/tokenizer_config.json",
+    "tokenizer/special_tokens_map.json",
+    "transformer/config.json",
+    "vae/config.json",
+    "text_encoder/model.safetensors",
+    "transformer/diffusion_pytorch_model.safetensors",
     "vae/diffusion_pytorch_model.safetensors",
 };
-enum { NFOLDERS = sizeof folders / sizeof *folders, NFILES = sizeof files / sizeof *files,
-       NWHOLE = 8, MAX = 1 << 20 };             /* the first NWHOLE are configs and vocabularies */
+enum {
+    NFOLDERS = sizeof folders / sizeof *folders,
+    NFILES = sizeof files / sizeof *files,
+    NWHOLE = 8,
+    MAX = 1 << 20
+}; /* the first NWHOLE are configs and vocabularies */
 
 static uint64_t hash_of(const char *dir, int weights)
 {

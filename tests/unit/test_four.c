@@ -21,16 +21,19 @@ enum { ROWS = 9, ROOM = 8 << 20, BLOCK = 18, GROUP = XD_FOUR_GROUP };
 
 /* ---- the checkpoint ------------------------------------------------------------------------- */
 
-static const struct { const char *name; int64_t out, in; } tensors[] = {
-    { "wide.weight", 70, 768 },     /* rotated in groups of 256 */
-    { "small.weight", 40, 96 },     /* of 16 */
-    { "q.weight", 70, 256 }, { "k.weight", 128, 256 }, { "v.weight", 33, 256 },
-    { "odd.weight", 48, 100 },      /* no whole groups */
+static const struct {
+    const char *name;
+    int64_t     out, in;
+} tensors[] = {
+    { "wide.weight", 70, 768 }, /* rotated in groups of 256 */
+    { "small.weight", 40, 96 }, /* of 16 */
+    { "q.weight", 70, 256 },    { "k.weight", 128, 256 },
+    { "v.weight", 33, 256 },    { "odd.weight", 48, 100 }, /* no whole groups */
 };
 enum { NT = sizeof tensors / sizeof *tensors };
-static float   *data[NT];
-static char     heard[512];
-static xd_dev  *dev;
+static float  *data[NT];
+static char    heard[512];
+static xd_dev *dev;
 
 static int index_of(const char *name)
 {
@@ -91,7 +94,7 @@ static float *held_rows(int i, int64_t group)
 
 /* ---- products ------------------------------------------------------------------------------- */
 
-typedef struct run {            /* memory of a product */
+typedef struct run { /* memory of a product */
     xd_arena a;
     xd_exec  x;
     void    *room;
@@ -115,8 +118,15 @@ static xd_tensor inputs(run *r, int64_t in, int64_t first, int64_t all)
 static xd_decl decl_of(xd_store **store, xd_err *e, int tp, int at)
 {
     assert_int_equal(xd_store_open(store, dev, e), XD_OK);
-    return (xd_decl){ .visit = XD_VISIT_LOAD, .dev = dev, .type = XD_F32, .blocks = XD_Q4_0,
-                      .src = &source, .tp = tp, .tp_at = at, .store = *store, .err = e,
+    return (xd_decl){ .visit = XD_VISIT_LOAD,
+                      .dev = dev,
+                      .type = XD_F32,
+                      .blocks = XD_Q4_0,
+                      .src = &source,
+                      .tp = tp,
+                      .tp_at = at,
+                      .store = *store,
+                      .err = e,
                       .stays = XD_STAYS_NONE };
 }
 
@@ -124,18 +134,18 @@ static xd_decl decl_of(xd_store **store, xd_err *e, int tp, int at)
  * counted is the memory that is taken: 18 bytes a group and the sums of nothing else. */
 static void check_part(const char *name, xd_split split, int tp, int at, int64_t rotate)
 {
-    const int64_t groups = strcmp(name, "wide") ? 16 : 256;     /* of rows, wherever they are cut */
+    const int64_t groups = strcmp(name, "wide") ? 16 : 256; /* of rows, wherever they are cut */
     const int64_t unit = rotate || groups < GROUP ? GROUP : groups;
-    char full[64];
+    char          full[64];
     snprintf(full, sizeof full, "%s.weight", name);
-    const int     i = index_of(full);
-    const int64_t in = tensors[i].in, out = tensors[i].out;
-    xd_err        e = { 0 };
-    xd_store     *store;
-    xd_lin        l, counted;
-    run           r;
+    const int            i = index_of(full);
+    const int64_t        in = tensors[i].in, out = tensors[i].out;
+    xd_err               e = { 0 };
+    xd_store            *store;
+    xd_lin               l, counted;
+    run                  r;
     const xd_linear_spec s = { .in = in, .out = out, .split = split };
-    xd_decl       d = decl_of(&store, &e, tp, at), c = d;
+    xd_decl              d = decl_of(&store, &e, tp, at), c = d;
     c.visit = XD_VISIT_COUNT;
     xd_w_linear(&c, &counted, name, &s);
     xd_w_linear(&d, &l, name, &s);
@@ -178,13 +188,13 @@ static void held_numbers_are_multiplied(void **state)
         for (int at = 0; at < tp; at++)
             check_part("wide", XD_COL, tp, at, 256);
     for (int at = 0; at < 3; at++) {
-        check_part("wide", XD_ROW, 3, at, 256);         /* 256 columns each */
-        check_part("small", XD_ROW, 3, at, 16);         /* 32 */
+        check_part("wide", XD_ROW, 3, at, 256); /* 256 columns each */
+        check_part("small", XD_ROW, 3, at, 16); /* 32 */
     }
     for (int at = 0; at < 2; at++)
-        check_part("wide", XD_ROW, 2, at, 0);           /* 384: within a group */
+        check_part("wide", XD_ROW, 2, at, 0); /* 384: within a group */
     for (int at = 0; at < 5; at++)
-        check_part("small", XD_ROW, 5, at, 0);          /* 19 or 20: within the groups of 32 */
+        check_part("small", XD_ROW, 5, at, 0); /* 19 or 20: within the groups of 32 */
 }
 
 /* Parts of a fused matrix end within a band; with a device that does not rotate rows are not. */
@@ -198,9 +208,11 @@ static void parts_are_side_by_side(void **state)
         xd_lin    l;
         run       r;
         dev->rotates = !turn;
-        xd_decl   d = decl_of(&store, &e, 1, 0);
-        xd_w_fused(&d, &l, &(xd_fused_spec){ .n = 3, .names = names, .in = 256,
-                                             .out = { 70, 128, 33 }, .split = XD_COL });
+        xd_decl d = decl_of(&store, &e, 1, 0);
+        xd_w_fused(
+            &d, &l,
+            &(xd_fused_spec){
+                .n = 3, .names = names, .in = 256, .out = { 70, 128, 33 }, .split = XD_COL });
         assert_string_equal(e.msg, "");
         assert_int_equal(l.rotate, turn ? 0 : 256);
         begin(&r);
@@ -328,7 +340,7 @@ static void groups_of_any_numbers(void **state)
     uint8_t b[4 * BLOCK];
     (void)state;
     memset(x, 0, sizeof x);
-    x[GROUP + 3] = -1e-30f;             /* less than f16 has */
+    x[GROUP + 3] = -1e-30f; /* less than f16 has */
     for (int i = 0; i < GROUP; i++)
         x[2 * GROUP + i] = i == 5 ? -16.0f : (float)(i % 15 - 7) * 2.0f;
     x[3 * GROUP + 31] = NAN;
@@ -336,7 +348,7 @@ static void groups_of_any_numbers(void **state)
     xd_convert(y, XD_F32, b, XD_Q4_0, 4 * GROUP);
     for (int i = 0; i < 2 * GROUP; i++)
         assert_true(y[i] == 0);
-    assert_memory_equal(x + 2 * GROUP, y + 2 * GROUP, GROUP * sizeof *x);       /* exact */
+    assert_memory_equal(x + 2 * GROUP, y + 2 * GROUP, GROUP * sizeof *x); /* exact */
     for (int i = 3 * GROUP; i < 4 * GROUP; i++)
         assert_true(isnan(y[i]));
 }
@@ -387,8 +399,7 @@ static void blocks_read(const xd_coding *c, int64_t row, int64_t column, int64_t
 static int blocks_codes(void *self, const char *name, xd_coding *c)
 {
     (void)self, (void)name;
-    *c = (xd_coding){ .read = blocks_read, .type = XD_Q4_0, .rotate = 256,
-                      .rows = tensors[0].out };
+    *c = (xd_coding){ .read = blocks_read, .type = XD_Q4_0, .rotate = 256, .rows = tensors[0].out };
     return 1;
 }
 
@@ -397,11 +408,11 @@ static int blocks_codes(void *self, const char *name, xd_coding *c)
 static void check_blocks(const xd_source *src, xd_dtype kept, int tp, int at)
 {
     const int64_t in = tensors[0].in, out = tensors[0].out;
-    xd_err    e = { 0 };
-    xd_store *store;
-    xd_lin    l;
-    run       r;
-    xd_decl   d = decl_of(&store, &e, tp, at);
+    xd_err        e = { 0 };
+    xd_store     *store;
+    xd_lin        l;
+    run           r;
+    xd_decl       d = decl_of(&store, &e, tp, at);
     d.src = src;
     d.blocks = kept;
     d.stays = kept == XD_Q4_0 ? XD_STAYS_INTEGERS : XD_STAYS_BLOCKS;
@@ -437,8 +448,9 @@ static void stored_blocks_stay(void **state)
     memcpy(x, data[0], (size_t)n * sizeof *x);
     xd_four_rotate(x, n, 256);
     xd_four_quantize(q, x, n);
-    const xd_source src = { .has = blocks_has, .get = blocks_get, .codes = blocks_codes,
-                            .self = q };
+    const xd_source src = {
+        .has = blocks_has, .get = blocks_get, .codes = blocks_codes, .self = q
+    };
     for (int tp = 1; tp < 4; tp++)
         for (int at = 0; at < tp; at++) {
             check_blocks(&src, XD_Q4_0, tp, at);
@@ -453,7 +465,7 @@ static void stored_blocks_stay(void **state)
 enum { I_OUT = 200, I_IN = 320 };
 
 static int8_t  stored[I_OUT * I_IN];
-static int64_t turn;            /* rows by which the file's are turned */
+static int64_t turn; /* rows by which the file's are turned */
 
 static int ints_has(void *self, const char *name, xd_tensor *t)
 {
@@ -485,8 +497,9 @@ static void ints_read(const xd_coding *c, int64_t row, int64_t column, int64_t n
 static int ints_codes(void *self, const char *name, xd_coding *c)
 {
     (void)self, (void)name;
-    *c = (xd_coding){ .read = ints_read, .scale = ints_scale, .rows = I_OUT, .turn = turn,
-                      .type = XD_I8 };
+    *c = (xd_coding){
+        .read = ints_read, .scale = ints_scale, .rows = I_OUT, .turn = turn, .type = XD_I8
+    };
     return 1;
 }
 
@@ -494,10 +507,10 @@ static int ints_codes(void *self, const char *name, xd_coding *c)
 static void multiply_integers(float *to, xd_stays stays, xd_split split, int tp, int at, xd_lin *w)
 {
     const xd_source src = { .has = ints_has, .get = ints_get, .codes = ints_codes };
-    xd_err    e = { 0 };
-    xd_store *store;
-    run       r;
-    xd_decl   d = decl_of(&store, &e, tp, at);
+    xd_err          e = { 0 };
+    xd_store       *store;
+    run             r;
+    xd_decl         d = decl_of(&store, &e, tp, at);
     d.src = &src;
     d.blocks = XD_I8;
     d.stays = stays;
@@ -549,9 +562,9 @@ static void integers_stay(void **state)
 
 enum { Z_OUT = 48, Z_IN = 256 };
 
-typedef struct zeros {          /* a tensor whose rows from Z_OUT / 2 on are zeros */
+typedef struct zeros { /* a tensor whose rows from Z_OUT / 2 on are zeros */
     xd_dtype stored, blocks;
-    int      few, coded;        /* coded: of XD_I8 or XD_U8, rotated */
+    int      few, coded; /* coded: of XD_I8 or XD_U8, rotated */
     char    *at;
 } zeros;
 
@@ -588,8 +601,10 @@ static int zeros_codes(void *self, const char *name, xd_coding *c)
 {
     const zeros *z = self;
     (void)name;
-    *c = (xd_coding){ .read = zeros_read, .scale = z->stored == XD_I8 ? zeros_scale : NULL,
-                      .rotate = z->stored == XD_I8 ? 256 : 0, .rows = Z_OUT,
+    *c = (xd_coding){ .read = zeros_read,
+                      .scale = z->stored == XD_I8 ? zeros_scale : NULL,
+                      .rotate = z->stored == XD_I8 ? 256 : 0,
+                      .rows = Z_OUT,
                       .type = z->stored == XD_I8 ? XD_I8 : XD_F32 };
     return z->coded;
 }
@@ -599,7 +614,7 @@ static void make_zeros(zeros *z)
     const size_t bytes = xd_dtype_bytes(z->stored, (int64_t)Z_OUT * Z_IN);
     assert_non_null(z->at = calloc(1, bytes));
     for (size_t i = 0; i < bytes / 2 && xd_dtype_block(z->stored) > 1; i++)
-        z->at[i] = (char)(i * 37 % 48);         /* no exponent of f16 is that of NaN */
+        z->at[i] = (char)(i * 37 % 48); /* no exponent of f16 is that of NaN */
     for (int64_t i = 0; i < Z_OUT / 2 * Z_IN && z->stored == XD_F32; i++)
         ((float *)(void *)z->at)[i] = xd_random_weight(5, (uint64_t)i);
     for (int64_t i = 0; i < Z_OUT / 2 * Z_IN && z->stored == XD_I8; i++)
@@ -610,17 +625,19 @@ static void make_zeros(zeros *z)
 static void check_zeros(zeros *z, int padding)
 {
     const xd_source src = { .has = zeros_has, .get = zeros_get, .codes = zeros_codes, .self = z };
-    xd_err    e = { 0 };
-    xd_store *store;
-    xd_lin    l;
-    run       r;
+    xd_err          e = { 0 };
+    xd_store       *store;
+    xd_lin          l;
+    run             r;
     make_zeros(z);
-    xd_decl   d = decl_of(&store, &e, 1, 0);
+    xd_decl d = decl_of(&store, &e, 1, 0);
     d.src = &src;
     d.blocks = z->blocks;
     d.stays = XD_STAYS_BLOCKS;
-    xd_w_linear(&d, &l, "w", &(xd_linear_spec){ .in = Z_IN, .out = Z_OUT, .few = z->few,
-                                                .split = z->few ? XD_REPLICATED : XD_COL });
+    xd_w_linear(
+        &d, &l, "w",
+        &(xd_linear_spec){
+            .in = Z_IN, .out = Z_OUT, .few = z->few, .split = z->few ? XD_REPLICATED : XD_COL });
     assert_string_equal(e.msg, "");
     begin(&r);
     xd_tensor x = inputs(&r, Z_IN, 0, Z_IN);
@@ -644,8 +661,9 @@ static void check_zeros(zeros *z, int padding)
 static void zeros_give_zeros(void **state)
 {
     static const xd_dtype kept[] = { XD_F32, XD_I8, XD_F8E4M3, XD_Q4_0 };
-    static const xd_dtype from[] = { XD_F32, XD_Q8_0, XD_Q4_0, XD_Q4_1, XD_Q5_0, XD_Q5_1, XD_Q2_K,
-                                     XD_Q3_K, XD_Q4_K, XD_Q5_K, XD_Q6_K, XD_IQ4_NL, XD_IQ4_XS };
+    static const xd_dtype from[] = { XD_F32,  XD_Q8_0,   XD_Q4_0,  XD_Q4_1, XD_Q5_0,
+                                     XD_Q5_1, XD_Q2_K,   XD_Q3_K,  XD_Q4_K, XD_Q5_K,
+                                     XD_Q6_K, XD_IQ4_NL, XD_IQ4_XS };
     (void)state;
     for (int k = 0; k < 4; k++)
         for (int padding = 0; padding < 2; padding++) {
@@ -666,10 +684,10 @@ static void hear(void *cookie, int level, const char *line)
 
 int main(void)
 {
-    const xd_logger log = { hear, NULL, XD_LOG_WARN };
-    xd_isa          isa;
-    int             forced;
-    xd_err          e = { 0 };
+    const xd_logger         log = { hear, NULL, XD_LOG_WARN };
+    xd_isa                  isa;
+    int                     forced;
+    xd_err                  e = { 0 };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(held_numbers_are_multiplied),
         cmocka_unit_test(parts_are_side_by_side),

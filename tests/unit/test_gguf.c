@@ -21,7 +21,10 @@
 enum { U32 = 4, I32 = 5, TEXT = 8, LIST = 9, U16 = 2 };
 enum { F32 = 0, Q8_0 = 8, Q4_K = 12, IQ2_XXS = 16 };
 
-typedef struct bytes { unsigned char p[8192]; size_t n; } bytes;
+typedef struct bytes {
+    unsigned char p[8192];
+    size_t        n;
+} bytes;
 
 static void add(bytes *b, uint64_t v, size_t n)
 {
@@ -143,7 +146,7 @@ static void sample_is_read(void **state)
     assert_int_equal(xd_st_bytes(s), 2 * 34 + 2 * 144 + 12 + 12);
     assert_int_equal(xd_st_get(s, 0, &t, &e), XD_OK);
     xd_convert(x, XD_F32, t.p, t.type, 64);
-    for (int i = 0; i < 64; i++)                /* steps of 32/127 and 31/127, as f16 */
+    for (int i = 0; i < 64; i++) /* steps of 32/127 and 31/127, as f16 */
         assert_true(x[i] - (float)(i - 32) < 0.13f && (float)(i - 32) - x[i] < 0.13f);
     xd_st_done(s, 0);
     assert_int_equal(xd_st_get(s, 2, &t, &e), XD_OK);
@@ -250,7 +253,7 @@ static void shards_are_one_file(void **state)
     refused_as("w-00001-of-00002.gguf", XD_EIO, "w-00002-of-00002.gguf");
     put_shard("w-00002-of-00002.gguf", "a", 2);
     static const char *const by[] = { "w-00001-of-00002.gguf", "w-00002-of-00002.gguf", "" };
-    for (int i = 0; i < 3; i++) {               /* by each of them, and by their folder */
+    for (int i = 0; i < 3; i++) { /* by each of them, and by their folder */
         xd_st *s = opened(by[i]);
         assert_int_equal(xd_st_count(s), 2);
         check_tensor(s, "a", XD_F32, "2x2");
@@ -280,7 +283,7 @@ static void folders_with_one_file(void **state)
     float      x[2] = { 1, 2 };
     xd_st_item one = { "x", xd_view2(x, XD_F32, 1, 2) };
     assert_int_equal(xd_st_write(in_scratch("model.safetensors"), &one, 1, 1, NULL, NULL), XD_OK);
-    s = opened("");                             /* the usual name goes first */
+    s = opened(""); /* the usual name goes first */
     assert_false(xd_st_is_gguf(s));
     xd_st_close(&s);
     scratch_clean();
@@ -294,13 +297,13 @@ static void truncated(void **state)
     (void)state;
     char words[64];
     for (size_t n = 4; n < sizeof gguf_sample; n++) {
-        if (n == sizeof gguf_sample - 1)        /* the package pads the last tensor */
+        if (n == sizeof gguf_sample - 1) /* the package pads the last tensor */
             n = sizeof gguf_sample;
-        xd_st    *s;
-        xd_err    e;
+        xd_st *s;
+        xd_err e;
         scratch_put("cut.gguf", gguf_sample, n);
         xd_status st = try_open("cut.gguf", &s, &e);
-        if (st == XD_OK) {                      /* nothing but the padding is missing */
+        if (st == XD_OK) { /* nothing but the padding is missing */
             assert_true(n >= sizeof gguf_sample - 32);
             xd_st_close(&s);
             continue;

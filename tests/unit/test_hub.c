@@ -54,7 +54,7 @@ static void downloads(void **state)
     }
     xd_err e = { 0 };
     xd_model_fail_cached(&e, xd_fail(&e, XD_EFORMAT, "%s", cases[0][0]));
-    assert_string_equal(e.msg, cases[0][0]);            /* what is broken is not missing */
+    assert_string_equal(e.msg, cases[0][0]); /* what is broken is not missing */
     assert_int_equal(xd_model_fail_cached(NULL, XD_EIO), XD_EIO);
     assert_int_equal(xd_model_fail_cached(&e, XD_OK), XD_OK);
 }

@@ -2,7 +2,7 @@
  *
  * PNG and PPM come back bit by bit; JPEG and WebP of a smooth image, at quality 95, with every
  * value at most 16 of 255 off and 2 on average. */
-#define _GNU_SOURCE             /* P_tmpdir, memmem */
+#define _GNU_SOURCE /* P_tmpdir, memmem */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -110,7 +110,7 @@ static void texts_travel(void **state)
                                 "0";
     static const char ascii[] = "{\"prompt\": \"\\u732b \\ud83d\\udc31\"}";
     static const char lines[] = "parameters: a caf\xc3\xa9\nSteps: 20, Size: 4x4\nxdit: {\"prompt";
-    xd_err e = { 0 };
+    xd_err            e = { 0 };
     generate(4, 4);
     for (int i = 0; i < NNAMES; i++)
         assert_int_equal(xd_image_write(in_scratch(names[i]), image, 4, 4, texts, &e), XD_OK);
@@ -167,14 +167,16 @@ static void every_kind_of_png_is_read(void **state)
     static const struct {
         png_uint_32 format;
         int         channels;
-    } kinds[] = { { PNG_FORMAT_GRAY, 1 }, { PNG_FORMAT_GA, 2 }, { PNG_FORMAT_RGB, 3 },
-                  { PNG_FORMAT_RGBA, 4 } };
+    } kinds[] = {
+        { PNG_FORMAT_GRAY, 1 }, { PNG_FORMAT_GA, 2 }, { PNG_FORMAT_RGB, 3 }, { PNG_FORMAT_RGBA, 4 }
+    };
     uint8_t px[4 * 6];
     for (int i = 0; i < 24; i++)
         px[i] = (uint8_t)(10 * i + 5);
     for (int k = 0; k < 4; k++) {
-        png_image im = { .version = PNG_IMAGE_VERSION, .width = 3, .height = 2,
-                         .format = kinds[k].format };
+        png_image im = {
+            .version = PNG_IMAGE_VERSION, .width = 3, .height = 2, .format = kinds[k].format
+        };
         assert_true(png_image_write_to_file(&im, in_scratch("k.png"), 0, px, 0, NULL));
         uint8_t *rgb = read_back("k.png", 3, 2);
         for (int i = 0; i < 6; i++)
@@ -184,8 +186,9 @@ static void every_kind_of_png_is_read(void **state)
         free(rgb);
     }
     uint16_t  deep[] = { 0, 65535, 32896, 257, 514, 771 };
-    png_image im = { .version = PNG_IMAGE_VERSION, .width = 2, .height = 1,
-                     .format = PNG_FORMAT_LINEAR_RGB };
+    png_image im = {
+        .version = PNG_IMAGE_VERSION, .width = 2, .height = 1, .format = PNG_FORMAT_LINEAR_RGB
+    };
     assert_true(png_image_write_to_file(&im, in_scratch("k.png"), 0, deep, 0, NULL));
     uint8_t *rgb = read_back("k.png", 2, 1);
     assert_memory_equal(rgb, ((uint8_t[]){ 0, 255, 128, 1, 2, 3 }), 6);
@@ -219,8 +222,8 @@ static void save_webp(const char *name, const uint8_t *rgba)
 static void alpha_is_a_mask(void **state)
 {
     (void)state;
-    uint8_t       alpha[] = { 255, 0, 128, 255, 255, 1 }, want[18], plain[18], px[24], grey[12];
-    png_image     im = { .version = PNG_IMAGE_VERSION, .width = 3, .height = 2 };
+    uint8_t   alpha[] = { 255, 0, 128, 255, 255, 1 }, want[18], plain[18], px[24], grey[12];
+    png_image im = { .version = PNG_IMAGE_VERSION, .width = 3, .height = 2 };
     for (int i = 0; i < 6; i++)
         for (int c = 0; c < 4; c++) {
             px[4 * i + c] = c < 3 ? (uint8_t)(7 * i + c) : alpha[i];
@@ -273,7 +276,7 @@ static void quality_is_asked_for(void **state)
     xd_err           e = { 0 };
     (void)state;
     generate(64, 64);
-    for (int i = 0; i < 64 * 64 * 3; i++)       /* noise, which costs bytes */
+    for (int i = 0; i < 64 * 64 * 3; i++) /* noise, which costs bytes */
         image[i] = (uint8_t)(image[i] ^ ((unsigned)i * 2654435761u >> 27));
     for (int i = 0; i < NNAMES; i++) {
         int lossy = i >= 3;
@@ -351,7 +354,7 @@ static void sizes_are_read_alone(void **state)
         assert_int_equal(xd_image_size(in_scratch(names[i]), &w, &h, &e), XD_OK);
         assert_true(w == 20 && h == 12);
         assert_int_equal(xd_file_read(in_scratch(names[i]), 1 << 20, &data, &len, &e), XD_OK);
-        scratch_put("cut", data, 9);    /* within the header */
+        scratch_put("cut", data, 9); /* within the header */
         assert_int_equal(xd_image_size(in_scratch("cut"), &w, &h, &e), XD_EFORMAT);
         assert_non_null(strstr(e.msg, "cut"));
         free(data);
@@ -383,8 +386,9 @@ static void bad_requests_are_refused(void **state)
     xd_err   e = { 0 };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         xd_err_clear(&e);
-        assert_int_equal(xd_image_write(in_scratch(bad[i].name), image, bad[i].w, bad[i].h, NULL,
-                                        &e), bad[i].code);
+        assert_int_equal(
+            xd_image_write(in_scratch(bad[i].name), image, bad[i].w, bad[i].h, NULL, &e),
+            bad[i].code);
         if (!strstr(e.msg, bad[i].why))
             fail_msg("%s: \"%s\" does not say \"%s\"", bad[i].name, e.msg, bad[i].why);
     }
@@ -405,12 +409,12 @@ static void small_files_ask_for_little(void **state)
 {
     (void)state;
     static const char corpus[] = "tests/fuzz/corpus/image/";
-    char          path[80], *data;
-    uint8_t      *rgb = NULL;
-    size_t        len;
-    int64_t       w = 0, h = 0;
-    xd_err        e = { 0 };
-    struct rusage before, after;
+    char              path[80], *data;
+    uint8_t          *rgb = NULL;
+    size_t            len;
+    int64_t           w = 0, h = 0;
+    xd_err            e = { 0 };
+    struct rusage     before, after;
     snprintf(path, sizeof path, "%sjpeg_scans", corpus);
     assert_int_equal(xd_image_size(path, &w, &h, &e), XD_OK);
     assert_true(w == 9 && h == 7);
@@ -426,7 +430,7 @@ static void small_files_ask_for_little(void **state)
     assert_int_equal(xd_image_size(in_scratch("large.jpg"), &w, &h, NULL), XD_OK);
     getrusage(RUSAGE_SELF, &after);
     assert_true(w == 20000 && h == 20000);
-    assert_true(after.ru_maxrss - before.ru_maxrss < 100 << 10);        /* KiB */
+    assert_true(after.ru_maxrss - before.ru_maxrss < 100 << 10); /* KiB */
     free(data);
     scratch_clean();
 }

@@ -28,7 +28,7 @@ static void fill(uint8_t *a, uint8_t *b, int w, int h, int k)
 
 typedef struct known {
     int    w, h, k, most;
-    double ssim, psnr, mean;    /* psnr 0: not compared */
+    double ssim, psnr, mean; /* psnr 0: not compared */
 } known;
 
 static const known cases[] = {

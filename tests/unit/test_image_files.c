@@ -36,11 +36,11 @@ static int tolerance(const char *name)
 /* 1: as Pillow has it. */
 static int check_file(xd_st *st, const char *name)
 {
-    xd_tensor file, want;
-    uint8_t  *rgb = NULL;
-    int64_t   w = 0, h = 0, rw = 0, rh = 0;
-    int       worst = 0;
-    xd_err    e = { 0 };
+    xd_tensor      file, want;
+    uint8_t       *rgb = NULL;
+    int64_t        w = 0, h = 0, rw = 0, rh = 0;
+    int            worst = 0;
+    xd_err         e = { 0 };
     const uint8_t *p = bytes_of(st, "file", name, &file), *q = bytes_of(st, "rgb", name, &want);
     assert_non_null(p);
     scratch_put("odd.file", p, (size_t)file.d[0]);
@@ -69,9 +69,9 @@ static int check_file(xd_st *st, const char *name)
 
 static void files_are_read_as_by_pillow(void **state)
 {
-    xd_st  *st;
-    xd_err  e = { 0 };
-    int     all = 0, good = 0;
+    xd_st *st;
+    xd_err e = { 0 };
+    int    all = 0, good = 0;
     (void)state;
     if (xd_st_open(&st, "tests/golden/image-files.safetensors", "", &e) != XD_OK)
         fail_msg("%s", e.msg);

@@ -13,10 +13,10 @@
 
 typedef struct wanted {
     const char *pipeline;
-    int64_t     sample;         /* cells of a side of the model's own size */
-    int64_t     most;           /* cells with positions; 0: any */
+    int64_t     sample; /* cells of a side of the model's own size */
+    int64_t     most;   /* cells with positions; 0: any */
     int         fixed, crop;
-    int64_t     image[2], asked[2], want[2];    /* width, height */
+    int64_t     image[2], asked[2], want[2]; /* width, height */
 } wanted;
 
 static const wanted cases[] = {

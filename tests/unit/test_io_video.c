@@ -79,10 +79,22 @@ static uint8_t *bytes_of(const char *name, size_t *len)
 
 static void rates_are_fractions(void **state)
 {
-    static const struct { double fps; int num, den; } rates[] = {
-        { 8, 8, 1 }, { 16, 16, 1 }, { 24, 24, 1 }, { 30, 30, 1 }, { 29.97, 30000, 1001 },
-        { 30000.0 / 1001, 30000, 1001 }, { 23.976, 24000, 1001 }, { 59.94, 60000, 1001 },
-        { 12.5, 12500, 1000 }, { 0.01, 10, 1000 }, { 0.5, 500, 1000 }, { 1000, 1000, 1 },
+    static const struct {
+        double fps;
+        int    num, den;
+    } rates[] = {
+        { 8, 8, 1 },
+        { 16, 16, 1 },
+        { 24, 24, 1 },
+        { 30, 30, 1 },
+        { 29.97, 30000, 1001 },
+        { 30000.0 / 1001, 30000, 1001 },
+        { 23.976, 24000, 1001 },
+        { 59.94, 60000, 1001 },
+        { 12.5, 12500, 1000 },
+        { 0.01, 10, 1000 },
+        { 0.5, 500, 1000 },
+        { 1000, 1000, 1 },
     };
     (void)state;
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
@@ -96,8 +108,8 @@ static void rates_are_fractions(void **state)
 static void raw_is_the_pixels(void **state)
 {
     (void)state;
-    xd_film  f = generate(3, 7, 5, 8);
-    size_t   len;
+    xd_film f = generate(3, 7, 5, 8);
+    size_t  len;
     write_it("a.rgb", &f);
     uint8_t *data = bytes_of("a.rgb", &len);
     assert_int_equal(len, 3 * 7 * 5 * 3);
@@ -129,7 +141,7 @@ static gif gif_blocks(const char *name)
     while (at < len && p[at] != ';') {
         if (p[at] == ',') {
             g.frames++;
-            assert_memory_equal(p + at + 5, p + 6, 4);  /* the whole screen */
+            assert_memory_equal(p + at + 5, p + 6, 4); /* the whole screen */
             at = past_blocks(p, len, at + 11);
             continue;
         }
@@ -150,7 +162,9 @@ static gif gif_blocks(const char *name)
 
 static void gifs_have_frames_and_delays(void **state)
 {
-    static const struct { double fps; int total, least, most;
+    static const struct {
+        double fps;
+        int    total, least, most;
     } rates[] = {
         { 8, 250, 12, 13 },  { 24, 83, 4, 5 },  { 10, 200, 10, 10 },
         { 29.97, 67, 3, 4 }, { 100, 40, 2, 2 }, { 0.5, 4000, 200, 200 },
@@ -193,8 +207,7 @@ static void bad_requests_are_refused(void **state)
         { "x.mp4", "sides of 1 to 16384 pixels", 1, 20000, 1, 8, XD_EINVAL },
         { "none/x.mp4", "none/x.mp4", 1, 4, 4, 8, XD_EIO },
 #else
-        { "x.mp4", "has no FFmpeg and cannot write", 1, 4, 4, 8,
-          XD_EUNSUPPORTED },
+        { "x.mp4", "has no FFmpeg and cannot write", 1, 4, 4, 8, XD_EUNSUPPORTED },
 #endif
     };
     (void)state;
@@ -231,9 +244,10 @@ static int write_too_much(const char *name)
 
 static void full_disks_leave_nothing(void **state)
 {
-    static const char *const names[] = { "x.gif", "x.rgb",
+    static const char *const names[] = {
+        "x.gif", "x.rgb",
 #ifdef XD_WITH_VIDEO
-                                         "x.mp4", "x.mov", "x.mkv", "x.webm",
+        "x.mp4", "x.mov", "x.mkv", "x.webm",
 #endif
     };
     (void)state;
@@ -268,9 +282,9 @@ typedef struct reading {
     AVCodecContext    *coder;
     struct SwsContext *sws;
     AVFrame           *frame;
-    uint8_t           *rgb;     /* a frame as it comes, width x height */
+    uint8_t           *rgb; /* a frame as it comes, width x height */
     int                frames;
-    double             error;   /* sum of squares */
+    double             error; /* sum of squares */
 } reading;
 
 static void open_reading(reading *r, const char *name)
@@ -306,7 +320,7 @@ static void take_frames(reading *r, const xd_film *f)
         for (int64_t y = 0; y < f->h && r->frames < f->n; y++)
             for (int64_t x = 0; x < f->w * 3; x++) {
                 double d = r->rgb[y * 3 * r->frame->width + x] -
-                    f->rgb[(r->frames * f->h + y) * f->w * 3 + x];
+                           f->rgb[(r->frames * f->h + y) * f->w * 3 + x];
                 r->error += d * d;
             }
         r->frames++;
@@ -376,8 +390,11 @@ static void check_film(const char *name, const char *codec, const xd_film *f, do
 
 static void films_come_back(void **state)
 {
-    static const struct { const char *name, *codec; } kinds[] = {
-        { "a.mp4", "h264" }, { "a.MOV", "h264" }, { "a.mkv", "h264" }, { "a.webm", "vp9" } };
+    static const struct {
+        const char *name, *codec;
+    } kinds[] = {
+        { "a.mp4", "h264" }, { "a.MOV", "h264" }, { "a.mkv", "h264" }, { "a.webm", "vp9" }
+    };
     (void)state;
     for (int i = 0; i < 4; i++) {
         xd_film f = generate(N, W, H, 8);
@@ -414,8 +431,8 @@ static void index_comes_first(void **state)
     write_it("a.mp4", &f);
     uint8_t *p = bytes_of("a.mp4", &len);
     while (at + 8 <= len && strlen(order) < 40) {
-        size_t n =
-            (size_t)p[at] << 24 | (size_t)p[at + 1] << 16 | (size_t)p[at + 2] << 8 | p[at + 3];
+        size_t n = (size_t)p[at] << 24 | (size_t)p[at + 1] << 16 | (size_t)p[at + 2] << 8 |
+                   p[at + 3];
         assert_true(n >= 8);
         strncat(order, (const char *)p + at + 4, 4);
         at += n;
@@ -440,7 +457,7 @@ static void gifs_come_back(void **state)
         assert_true(flat ? isinf(db) : db > 27);
         close_reading(&r);
     }
-    srand(2);                   /* noise fills the table of codes many times over */
+    srand(2); /* noise fills the table of codes many times over */
     xd_film f = { pixels, 2, W, H, 10 };
     for (size_t i = 0; i < 3 * 2 * W * H; i++)
         pixels[i] = (uint8_t)(rand() >> 8);

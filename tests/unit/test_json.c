@@ -112,14 +112,30 @@ static void bad_texts_are_refused(void **state)
     static const struct {
         const char *text, *why;
     } bad[] = {
-        { "", "line 1" },               { "  ", "line 1" },         { "{", "line 1" },
-        { "{\"a\":1,}", "column 8" },   { "[1 2]", "column 4" },    { "[1]\n x", "text after" },
-        { "{} {}", "text after" },      { "[nan]", "column 2" },    { "[-NaN]", "column" },
-        { "[12Infinity]", "column" },   { "\"abc", "without end" }, { "[\"a\\\"]", "without end" },
-        { "[\"a\tb\"]", "control" },    { "[\"\\u0000\"]", "NUL" }, { "[\"\xff\"]", "UTF-8" },
-        { "{\"a\" 1}", "column" },      { "{1:2}", "column" },      { "[\n\n1,]", "3, column 3" },
-        { "tru", "column" },            { "[1]]", "after" },        { "[\x01]", "control" },
-        { "NaNNaN", "after" },          { "\"\\ud800\"", "line" },  { "'a'", "column 1" },
+        { "", "line 1" },
+        { "  ", "line 1" },
+        { "{", "line 1" },
+        { "{\"a\":1,}", "column 8" },
+        { "[1 2]", "column 4" },
+        { "[1]\n x", "text after" },
+        { "{} {}", "text after" },
+        { "[nan]", "column 2" },
+        { "[-NaN]", "column" },
+        { "[12Infinity]", "column" },
+        { "\"abc", "without end" },
+        { "[\"a\\\"]", "without end" },
+        { "[\"a\tb\"]", "control" },
+        { "[\"\\u0000\"]", "NUL" },
+        { "[\"\xff\"]", "UTF-8" },
+        { "{\"a\" 1}", "column" },
+        { "{1:2}", "column" },
+        { "[\n\n1,]", "3, column 3" },
+        { "tru", "column" },
+        { "[1]]", "after" },
+        { "[\x01]", "control" },
+        { "NaNNaN", "after" },
+        { "\"\\ud800\"", "line" },
+        { "'a'", "column 1" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         refused(bad[i].text, strlen(bad[i].text), bad[i].why);
@@ -207,7 +223,8 @@ static xd_status read_record(record *r, const char *text, xd_err *e)
 static void defaults_stand(void **state)
 {
     (void)state;
-    static const char *const none[] = { NULL, "{}", "{\"i\":null,\"size\":null,\"old_size\":null,"
+    static const char *const none[] = { NULL, "{}",
+                                        "{\"i\":null,\"size\":null,\"old_size\":null,"
                                         "\"f\":null,\"d\":null,\"b\":null,\"s\":null,\"ints\":null,"
                                         "\"texts\":null}" };
     for (int k = 0; k < 3; k++) {
@@ -215,7 +232,8 @@ static void defaults_stand(void **state)
         xd_err e = { 0 };
         memset(&r, 0x55, sizeof r);
         assert_int_equal(none[k] ? read_record(&r, none[k], &e)
-                                 : xd_fields_read(fields, &r, NULL, "config", &e), XD_OK);
+                                 : xd_fields_read(fields, &r, NULL, "config", &e),
+                         XD_OK);
         assert_true(r.i == 7 && r.l == 64 && r.f == 0.5f && r.d == -1.0 && r.b == 1);
         assert_string_equal(r.s, "default");
         assert_true(r.ints.n == 0 && r.texts.n == 0 && r.flags.n == 0 && r.reals.n == 0);
@@ -227,11 +245,14 @@ static void all_kinds_are_read(void **state)
     (void)state;
     record r;
     xd_err e = { 0 };
-    assert_int_equal(read_record(&r, "{\"i\": -3.0, \"size\": 9007199254740992, \"f\": 1e-6, "
+    assert_int_equal(read_record(&r,
+                                 "{\"i\": -3.0, \"size\": 9007199254740992, \"f\": 1e-6, "
                                  "\"d\": 0.1, \"b\": false, \"s\": \"text\", \"ints\": [1, 2, -3], "
                                  "\"texts\": [\"a\", \"\"], \"flags\": [false, true], "
                                  "\"reals\": [0.5, -2, 1e-3], "
-                                 "\"known\": {\"x\": []}, \"new\": 1}", &e), XD_OK);
+                                 "\"known\": {\"x\": []}, \"new\": 1}",
+                                 &e),
+                     XD_OK);
     assert_true(r.i == -3 && r.l == 9007199254740992 && r.f == 1e-6f && r.d == 0.1 && r.b == 0);
     assert_string_equal(r.s, "text");
     assert_true(r.ints.n == 3 && r.ints.v[2] == -3);
@@ -271,7 +292,11 @@ static const xd_field nested[] = {
 /* Paths into objects, and an object whose keys count where those at the top are absent. */
 static void nested_keys_are_read(void **state)
 {
-    static const struct { const char *text; double d; int i; } cases[] = {
+    static const struct {
+        const char *text;
+        double      d;
+        int         i;
+    } cases[] = {
         { "{}", 3, 7 },
         { "{\"rope\": {\"theta\": 4}, \"i\": 1}", 4, 1 },
         { "{\"rope\": {\"theta\": 4, \"full\": {\"theta\": 5}}}", 5, 7 },
@@ -436,8 +461,8 @@ static void values_are_written(void **state)
     (void)state;
     static const char text[] = "{ \"a\": [1, 2.5, -3e20, true, null], "
                                "\"b\": {\"c\": \"x\\\"\\n\"} }";
-    xd_text_buf b = { 0 }, c = { 0 };
-    xd_json    *j = parsed(text);
+    xd_text_buf       b = { 0 }, c = { 0 };
+    xd_json          *j = parsed(text);
     xd_buf_json(&b, j);
     assert_string_equal(b.p, "{\"a\":[1,2.5,-3e+20,true,null],\"b\":{\"c\":\"x\\\"\\n\"}}");
     xd_buf_json(&c, xd_json_get(xd_json_get(j, "b"), "c"));

@@ -21,7 +21,7 @@
 enum { MOST = 512 };
 
 static struct pair { char ours[128], theirs[128]; } pairs[MOST];
-static int    npairs;
+static int npairs;
 
 XD_PRINTF(2, 3)
 static void add(const char *ours, const char *fmt, ...)
@@ -93,7 +93,9 @@ static void part_names(int dec, int cut, const int lia[3], int last, char ours[6
         snprintf(ours, 64, "encoder.down_blocks.%d.", at);
     else if (last)
         snprintf(ours, 64, "%scoder.%s_blocks.%d.%s", dec ? "de" : "en", down, l,
-                 !cut ? "upsamplers.0." : dec ? "upsampler." : "downsampler.");
+                 !cut  ? "upsamplers.0."
+                 : dec ? "upsampler."
+                       : "downsampler.");
     else
         snprintf(ours, 64, "%scoder.%s_blocks.%d.resnets.%d.", dec ? "de" : "en", down, l, i);
 }
@@ -177,10 +179,17 @@ static void names_of(const char *class_name, const char *config, const char *pre
     ok(xd_net_open(&p.net, find(&p, class_name), p.config, "config", &e), &e);
     visit(&p, NULL, XD_F32, XD_VISIT_LIST, &d);
     xd_st *st = file_of(&d, prefix, original);
-    ok(xd_single_file_open(&s, &(xd_single_file_of){ .file = "vae.safetensors", .config = "vae",
-                                                     .slot = "vae", .net = p.net.def->name,
-                                                     .list = d.list, .nlist = d.nlist,
-                                                     .files = st, .raw = &raw }, &e), &e);
+    ok(xd_single_file_open(&s,
+                           &(xd_single_file_of){ .file = "vae.safetensors",
+                                                 .config = "vae",
+                                                 .slot = "vae",
+                                                 .net = p.net.def->name,
+                                                 .list = d.list,
+                                                 .nlist = d.nlist,
+                                                 .files = st,
+                                                 .raw = &raw },
+                           &e),
+       &e);
     for (int i = 0; i < d.nlist; i++) {
         assert_true(xd_single_file_name(s, d.list[i].name, have, sizeof have));
         assert_int_equal(strncmp(have, prefix, strlen(prefix)), 0);
@@ -196,7 +205,8 @@ static void names_of(const char *class_name, const char *config, const char *pre
 static void causal_names(void **state)
 {
     const char *patches = "{\"base_dim\":8,\"is_residual\":true,\"patch_size\":2,"
-                          "\"in_channels\":12,\"out_channels\":12}", *small = "{\"base_dim\":8}";
+                          "\"in_channels\":12,\"out_channels\":12}",
+               *small = "{\"base_dim\":8}";
     (void)state;
     assert_int_equal(scratch_open(), 0);
     for (int original = 0; original < 2; original++) {

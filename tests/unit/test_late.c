@@ -16,14 +16,14 @@
 enum { N = 6, CUT = 2, D = 16, ROOM = 1 << 20, MOST = 4096 };
 
 typedef struct scene {
-    xd_dev  *dev;
-    xd_arena tmp;
-    xd_exec  x;
-    xd_late  late;
-    xd_lin   lin;
-    float    w[D * D], gates[3 * D], h0[N * D], got[MOST];
+    xd_dev   *dev;
+    xd_arena  tmp;
+    xd_exec   x;
+    xd_late   late;
+    xd_lin    lin;
+    float     w[D * D], gates[3 * D], h0[N * D], got[MOST];
     xd_tensor h, in;
-    int      n;
+    int       n;
 } scene;
 
 static void open_scene(scene *s, int adds)
@@ -38,8 +38,9 @@ static void open_scene(scene *s, int adds)
         s->w[i] = sinf(0.7f * (float)i);
     for (int i = 0; i < 3 * D; i++)
         s->gates[i] = cosf(1.3f * (float)i);
-    s->lin.w = (xd_weight){ .type = XD_F32, .out = D, .in = D, .kernel = { 1, 1, 1 },
-                            .stride = { 1, 1, 1 }, .groups = 1 };
+    s->lin.w = (xd_weight){
+        .type = XD_F32, .out = D, .in = D, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 }, .groups = 1
+    };
     s->lin.w.bytes = s->dev->ops->pack_size(s->dev, &s->lin.w);
     s->lin.w.p = xd_arena_get(&s->tmp, s->lin.w.bytes);
     void *tmp = xd_arena_get(&s->tmp, s->dev->ops->pack_tmp(s->dev, &s->lin.w, XD_F32) + 1);

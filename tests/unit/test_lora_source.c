@@ -23,14 +23,16 @@
 /* The term is rows [ROW0, ROW0 + ROWS) of a module; LoKr: 19 x 7 by 9 x 19. */
 enum { ROWS = 150, COLS = 133, ROW0 = 21, ALL = ROW0 + ROWS, RANK = 37, LOW = 3, NT = 12 };
 
-static const struct { const char *name; int64_t rows, cols; } stored[NT] = {
-    { "up", ALL, RANK },   { "down", RANK, COLS }, { "whole", ALL, COLS },
-    { "1a", ALL, LOW },    { "1b", LOW, COLS },    { "2a", ALL, RANK },
-    { "2b", RANK, COLS },  { "k1", 19, 7 },        { "k2a", 9, LOW },
-    { "k2b", LOW, 19 },    { "one.up", ALL, 1 },   { "one.down", 1, COLS },
+static const struct {
+    const char *name;
+    int64_t     rows, cols;
+} stored[NT] = {
+    { "up", ALL, RANK }, { "down", RANK, COLS }, { "whole", ALL, COLS }, { "1a", ALL, LOW },
+    { "1b", LOW, COLS }, { "2a", ALL, RANK },    { "2b", RANK, COLS },   { "k1", 19, 7 },
+    { "k2a", 9, LOW },   { "k2b", LOW, 19 },     { "one.up", ALL, 1 },   { "one.down", 1, COLS },
 };
 
-static float *numbers[NT];      /* as the file has them */
+static float *numbers[NT]; /* as the file has them */
 static xd_st *file;
 
 static void open_numbers(xd_dtype type)
@@ -46,8 +48,7 @@ static void open_numbers(xd_dtype type)
             numbers[i][k] = xd_random_weight((uint64_t)i, (uint64_t)k);
         xd_convert(p, type, numbers[i], XD_F32, n);
         xd_convert(numbers[i], XD_F32, p, type, n);
-        item[i] = (xd_st_item){ stored[i].name, xd_view2(p, type, stored[i].rows,
-                                                         stored[i].cols) };
+        item[i] = (xd_st_item){ stored[i].name, xd_view2(p, type, stored[i].rows, stored[i].cols) };
     }
     const char *path = in_scratch("terms.safetensors");
     if (xd_st_write(path, item, NT, 1, NULL, &e) != XD_OK ||
@@ -96,9 +97,14 @@ static int64_t at(const char *name)
 
 static int terms_of(xd_lora_term t[8])
 {
-    xd_lora_term of_any = { .file = file, .row0 = ROW0, .rows = ROWS, .cols = COLS, .up = -1,
-                            .down = -1, .magnitude = -1 };
-    int n = 0;
+    xd_lora_term of_any = { .file = file,
+                            .row0 = ROW0,
+                            .rows = ROWS,
+                            .cols = COLS,
+                            .up = -1,
+                            .down = -1,
+                            .magnitude = -1 };
+    int          n = 0;
     for (int swap = 0; swap < 2; swap++) {
         t[n] = of_any;
         t[n].up = at("up"), t[n].down = at("down"), t[n].rank = RANK;
@@ -126,7 +132,12 @@ static int src_has(void *self, const char *name, xd_tensor *shape)
     return strcmp(name, "w.weight") == 0;
 }
 
-typedef struct adding { const xd_source *src; void *sum; float *to; int64_t cols; } adding;
+typedef struct adding {
+    const xd_source *src;
+    void            *sum;
+    float           *to;
+    int64_t          cols;
+} adding;
 
 static void add_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -158,12 +169,12 @@ static float *add_all(const xd_source *src, const xd_span *span, int n)
 static void compare(const xd_lora_term *t, int n)
 {
     static const xd_span some[] = { { 3, 18 }, { 40, 64 }, { 130, 3 } }, all = { 0, COLS };
-    xd_declared  one = { .name = "w.weight", .nd = 2, .d = { ROWS, COLS } };
-    xd_weights   w = { .src = { .has = src_has } };
-    xd_component part = { .list = &one, .nlist = 1, .w = &w };
-    xd_lora_src *src = NULL;
-    xd_err       e = { 0 };
-    double       worst = 0, top = 0;
+    xd_declared          one = { .name = "w.weight", .nd = 2, .d = { ROWS, COLS } };
+    xd_weights           w = { .src = { .has = src_has } };
+    xd_component         part = { .list = &one, .nlist = 1, .w = &w };
+    xd_lora_src         *src = NULL;
+    xd_err               e = { 0 };
+    double               worst = 0, top = 0;
     if (xd_lora_src_open(&src, &part, t, n, &e) != XD_OK)
         fail_msg("%s", e.msg);
     float *x = add_all(&part.w->src, &all, 1), *y = add_all(&part.w->src, some, 3);

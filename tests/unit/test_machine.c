@@ -62,18 +62,22 @@ static void clusters(void **state)
         int         hosts, ranks, sheet;
         double      memory;
     } good[] = {
-        { "8xH100", "8xH100", 1, 8, 0, 80e9 }, { "H200", "1xH200", 1, 1, 1, 141e9 },
-        { "4xb200", "4xB200", 1, 4, 1, 180e9 }, { "2x8xL40", "2x8xL40", 2, 8, 0, 48e9 },
-        { "2x2x4090", "2x2x4090", 2, 2, 0, 24e9 }, { "5090", "1x5090", 1, 1, 1, 32e9 },
+        { "8xH100", "8xH100", 1, 8, 0, 80e9 },
+        { "H200", "1xH200", 1, 1, 1, 141e9 },
+        { "4xb200", "4xB200", 1, 4, 1, 180e9 },
+        { "2x8xL40", "2x8xL40", 2, 8, 0, 48e9 },
+        { "2x2x4090", "2x2x4090", 2, 2, 0, 24e9 },
+        { "5090", "1x5090", 1, 1, 1, 32e9 },
         { "1x16xMI300X", "16xMI300X", 1, 16, 1, 192e9 },
         { "3xh100-pcie", "3xH100-PCIe", 1, 3, 0, 80e9 },
-        { "2xL40S", "2xL40S", 1, 2, 1, 48e9 }, { "2xRTX4090", "2x4090", 1, 2, 0, 24e9 },
+        { "2xL40S", "2xL40S", 1, 2, 1, 48e9 },
+        { "2xRTX4090", "2x4090", 1, 2, 0, 24e9 },
         { "rtx-5090", "1x5090", 1, 1, 1, 32e9 },
     };
-    static const char *const bad[] = { "", "x", "8x", "0xH100", "8xB", "-1xH100", "2x2x2xL4",
-                                       "65537xL4", "8 xL4" };
-    xd_machine m, one;
-    xd_err     e = { 0 };
+    static const char *const bad[] = { "",        "x",        "8x",       "0xH100", "8xB",
+                                       "-1xH100", "2x2x2xL4", "65537xL4", "8 xL4" };
+    xd_machine               m, one;
+    xd_err                   e = { 0 };
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         assert_int_equal(xd_machine_read(&m, good[i].name, &e), XD_OK);
@@ -90,7 +94,7 @@ static void clusters(void **state)
             assert_non_null(strstr(e.msg, xd_machine_device(k)));
     }
     assert_int_equal(xd_machine_known(&m, "16xL40") && xd_machine_known(&one, "8xL40"), 1);
-    near(m.inside.shared, 2 * one.inside.shared);       /* two devices share a way up */
+    near(m.inside.shared, 2 * one.inside.shared); /* two devices share a way up */
     near(one.inside.shared, 4 * one.inside.bytes);
 }
 
@@ -101,7 +105,7 @@ static void presets(void **state)
     xd_err     e = { 0 };
     (void)state;
     for (int i = 0; xd_machine_device(i); i++) {
-        char two[XD_FIELD_TEXT];
+        char        two[XD_FIELD_TEXT];
         xd_text_buf b = { 0 };
         snprintf(two, sizeof two, "2x3x%s", xd_machine_device(i));
         assert_int_equal(xd_machine_read(&m, two, &e), XD_OK);
@@ -139,11 +143,20 @@ static void presets(void **state)
 /* Names of products, as drivers tell them. */
 static void products(void **state)
 {
-    static const struct { const char *product, *device; } known[] = {
-        { "NVIDIA H100 80GB HBM3", "H100" }, { "NVIDIA H100 PCIe", "H100-PCIe" },
-        { "NVIDIA A100-SXM4-80GB", "A100" }, { "NVIDIA L40S", "L40S" }, { "NVIDIA L40", "L40" },
-        { "NVIDIA GeForce RTX 4090", "4090" }, { "NVIDIA GeForce RTX 5090", "5090" },
-        { "NVIDIA A10", "A10" }, { "NVIDIA A10G", NULL }, { "simulated GPU", NULL }, { "", NULL },
+    static const struct {
+        const char *product, *device;
+    } known[] = {
+        { "NVIDIA H100 80GB HBM3", "H100" },
+        { "NVIDIA H100 PCIe", "H100-PCIe" },
+        { "NVIDIA A100-SXM4-80GB", "A100" },
+        { "NVIDIA L40S", "L40S" },
+        { "NVIDIA L40", "L40" },
+        { "NVIDIA GeForce RTX 4090", "4090" },
+        { "NVIDIA GeForce RTX 5090", "5090" },
+        { "NVIDIA A10", "A10" },
+        { "NVIDIA A10G", NULL },
+        { "simulated GPU", NULL },
+        { "", NULL },
     };
     (void)state;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -189,7 +202,7 @@ static void halves(void **state)
         fail_msg("%s", e.msg);
     same_rates(&m.f32, &m.bf16);
     near(m.inside.bytes, 1e9);
-    near(m.read, 0);                    /* a file from before it was measured: unknown */
+    near(m.read, 0); /* a file from before it was measured: unknown */
     assert_ptr_equal(xd_machine_rates(&m, XD_BF16), &m.bf16);
     assert_ptr_equal(xd_machine_rates(&m, XD_F32), &m.f32);
 }
@@ -237,12 +250,22 @@ static void refusals(void **state)
 
 static xd_machine plain(void)
 {
-    xd_rates r = { .gemm = 1000, .gemm_rows = 10, .attn = { 100, 300 }, .attn_keys = 0, .conv = 500,
-                   .bytes = 1e18, .call_s = 0 };
+    xd_rates r = { .gemm = 1000,
+                   .gemm_rows = 10,
+                   .attn = { 100, 300 },
+                   .attn_keys = 0,
+                   .conv = 500,
+                   .bytes = 1e18,
+                   .call_s = 0 };
     return (xd_machine){ .hosts = 1, .ranks = 1, .memory = 1, .alone = 2, .f32 = r, .bf16 = r };
 }
 
-typedef struct bench { xd_machine m; xd_dev *count; xd_cost_device *r; xd_dev *d; } bench;
+typedef struct bench {
+    xd_machine      m;
+    xd_dev         *count;
+    xd_cost_device *r;
+    xd_dev         *d;
+} bench;
 
 static void open_bench(bench *k, xd_machine m)
 {
@@ -291,12 +314,12 @@ static void gemms(void **state)
     bench k;
     (void)state;
     open_bench(&k, plain());
-    test_gemm(&k, 10, 4, 5);    /* 400 flops at half of 1000 a second */
+    test_gemm(&k, 10, 4, 5); /* 400 flops at half of 1000 a second */
     near(xd_cost_device_lap_s(k.r, 0), 0.8);
     near(xd_cost_device_lap_s(k.r, 0) + 1, 1);
-    test_gemm(&k, 90, 4, 5);    /* 3600 at 90 % */
-    near(xd_cost_device_lap_s(k.r, 1), 4.0 / 2);  /* the others rest */
-    attention(&k, 3, 7, 64);    /* 4 x 3 x 7 x 64 */
+    test_gemm(&k, 90, 4, 5);                     /* 3600 at 90 % */
+    near(xd_cost_device_lap_s(k.r, 1), 4.0 / 2); /* the others rest */
+    attention(&k, 3, 7, 64);                     /* 4 x 3 x 7 x 64 */
     near(xd_cost_device_lap_s(k.r, 0), 5376.0 / 100);
     attention(&k, 3, 7, 128);
     near(xd_cost_device_lap_s(k.r, 0), 10752.0 / 300);
@@ -317,7 +340,7 @@ static void memory_bound(void **state)
     (void)state;
     m.f32.bytes = 10, m.f32.call_s = 3, m.f32.gemm = 1e18;
     open_bench(&k, m);
-    test_gemm(&k, 10, 4, 5);    /* (40 + 50 + 20) x 4 bytes */
+    test_gemm(&k, 10, 4, 5); /* (40 + 50 + 20) x 4 bytes */
     near(xd_cost_device_lap_s(k.r, 0), 44 + 3);
     xd_copy c = { xd_view2(&any, XD_F32, 5, 2), xd_view2(&any, XD_F32, 5, 2) };
     assert_int_equal(k.d->ops->copy(k.d, NULL, &c, NULL), XD_OK);
@@ -335,7 +358,7 @@ static void products_of_cpus(void **state)
     (void)state;
     m.f32.gemm_rows = 0, m.f32.bytes = 80, m.f32.weights = 8, m.f32.act = 16, m.cache = 1000;
     open_bench(&k, m);
-    test_gemm(&k, 10, 4, 5);    /* 400 flops, 80 bytes of weights that stay */
+    test_gemm(&k, 10, 4, 5); /* 400 flops, 80 bytes of weights that stay */
     near(xd_cost_device_lap_s(k.r, 0), 0.4 + 1);
     xd_cost_device_weights(k.r, 1001);
     test_gemm(&k, 10, 4, 5);
@@ -347,9 +370,9 @@ static void products_of_cpus(void **state)
                     .kernel = { 1, 1, 1 },
                     .stride = { 1, 1, 1 },
                     .groups = 1 };
-    xd_gemm a = { .out = xd_view2(&any, XD_F32, 10, 4),
-                  .in = xd_view2(&any, XD_F32, 10, 5),
-                  .w = &w };
+    xd_gemm   a = { .out = xd_view2(&any, XD_F32, 10, 4),
+                    .in = xd_view2(&any, XD_F32, 10, 5),
+                    .w = &w };
     a.residual = a.out, a.act = XD_SILU;
     assert_int_equal(k.d->ops->gemm(k.d, NULL, &a, NULL), XD_OK);
     near(xd_cost_device_lap_s(k.r, 0), 0.4 + 10 + 2 * 160.0 / 16 + 2 * 160.0 / 80);
@@ -383,7 +406,7 @@ static void small_heads(void **state)
     bench      k;
     xd_machine m = plain();
     (void)state;
-    m.f32.attn[0] = 150, m.f32.attn[1] = 200;   /* full speed 300, 64 features more a pair */
+    m.f32.attn[0] = 150, m.f32.attn[1] = 200; /* full speed 300, 64 features more a pair */
     m.f32.attn_rows = 3;
     open_bench(&k, m);
     attention(&k, 3, 7, 32);
@@ -398,7 +421,7 @@ static void here(void **state)
     xd_dev    *d = NULL;
     xd_err     e = { 0 };
     (void)state;
-    setenv("XDG_CACHE_HOME", path, 1);          /* a file: there is nothing below it */
+    setenv("XDG_CACHE_HOME", path, 1); /* a file: there is nothing below it */
     assert_int_equal(xd_dev_open(&d, "cpu", &e), XD_OK);
     if (xd_machine_here(&m, d, 2, 1, &e) != XD_OK)
         fail_msg("%s", e.msg);
@@ -420,10 +443,10 @@ static void the_disk_is_known(void **state)
         "  \"inside\": { \"latency_seconds\": 3e-6, \"bandwidth\": 4e9 } }";
     static const struct timespec when[][2] = { { { 2000, 0 }, { 2000, 0 } },
                                                { { 1000, 0 }, { 1000, 0 } } };
-    char       dir[600], sub[640], one[1024];
-    xd_machine m;
-    xd_dev    *d = NULL;
-    xd_err     e = { 0 };
+    char                         dir[600], sub[640], one[1024];
+    xd_machine                   m;
+    xd_dev                      *d = NULL;
+    xd_err                       e = { 0 };
     (void)state;
     snprintf(dir, sizeof dir, "%s.d-XXXXXX", path);
     assert_non_null(mkdtemp(dir));
@@ -453,12 +476,18 @@ static void the_disk_is_known(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(presets),          cmocka_unit_test(clusters),
-        cmocka_unit_test(halves),           cmocka_unit_test(refusals),
-        cmocka_unit_test(gemms),         cmocka_unit_test(memory_bound),
-        cmocka_unit_test(products_of_cpus), cmocka_unit_test(classes),
-        cmocka_unit_test(small_heads),      cmocka_unit_test(here),
-        cmocka_unit_test(the_disk_is_known), cmocka_unit_test(products),
+        cmocka_unit_test(presets),
+        cmocka_unit_test(clusters),
+        cmocka_unit_test(halves),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(gemms),
+        cmocka_unit_test(memory_bound),
+        cmocka_unit_test(products_of_cpus),
+        cmocka_unit_test(classes),
+        cmocka_unit_test(small_heads),
+        cmocka_unit_test(here),
+        cmocka_unit_test(the_disk_is_known),
+        cmocka_unit_test(products),
         cmocka_unit_test(homes_of_devices),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

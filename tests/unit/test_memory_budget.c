@@ -59,12 +59,17 @@ static void engines_have_it_together(void **state)
 static void a_second_engine_has_the_rest(void **state)
 {
     static const char *const prompt = "a red circle";
-    xd_open_args a = { .size = sizeof a, .model = "models/demo-pixart", .dtype = "f32",
-                       .device = "cpu", .threads = 1, .keep = 1, .memory = -1 };
-    xd_engine   *g[2] = { NULL, NULL };
-    xd_request   r;
-    xd_result   *res = NULL;
-    xd_err       e = { 0 };
+    xd_open_args             a = { .size = sizeof a,
+                                   .model = "models/demo-pixart",
+                                   .dtype = "f32",
+                                   .device = "cpu",
+                                   .threads = 1,
+                                   .keep = 1,
+                                   .memory = -1 };
+    xd_engine               *g[2] = { NULL, NULL };
+    xd_request               r;
+    xd_result               *res = NULL;
+    xd_err                   e = { 0 };
     (void)state;
     assert_int_equal(xd_open(&g[0], &a, &e), XD_EINVAL);
     assert_non_null(strstr(e.msg, "memory is -1"));

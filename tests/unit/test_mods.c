@@ -16,8 +16,8 @@
 
 enum { STEPS = XD_MOD_STEPS + 3 };
 
-static const xd_dit *real;      /* of FLUX.1 */
-static int           asked;     /* times for which `active` was computed */
+static const xd_dit *real;  /* of FLUX.1 */
+static int           asked; /* times for which `active` was computed */
 
 static xd_tensor active(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept)
 {
@@ -118,9 +118,9 @@ static void what_does_not_belong(void **state)
     const double time[] = { 700, 300 };
     (void)state;
     open_scene(&c, 0, 1);
-    xd_net           all = c.p.net;
+    xd_net all = c.p.net;
     all.last = 2;
-    const xd_pair   *w = xd_net_layer(&c.x, &all, 0), *more = xd_net_layer(&c.x, &all, 1);
+    const xd_pair *w = xd_net_layer(&c.x, &all, 0), *more = xd_net_layer(&c.x, &all, 1);
     xd_mods_step(&c.m, &c.x, &c.dit, &c.p.net, &c.in, NULL, time, 0, 2);
     xd_tensor row = xd_mods_input(&c.x, &c.p.net, &c.in, NULL, active);
     xd_mod_rows(&c.x, row, &w->img.mod, 6);

@@ -20,12 +20,12 @@
 static const double tolerance = 2e-4;
 enum { PASSES = 20 };
 
-typedef struct model {          /* a component of a golden model, in memory */
-    xd_st          *files, *golden;
-    char           *config;
-    xd_array       *v;
-    int64_t         n;
-    xd_module_args  a;
+typedef struct model { /* a component of a golden model, in memory */
+    xd_st         *files, *golden;
+    char          *config;
+    xd_array      *v;
+    int64_t        n;
+    xd_module_args a;
 } model;
 
 static xd_array array_of(const char *name, xd_tensor t)
@@ -52,7 +52,7 @@ static model open_model(const char *folder, const char *name, const char *golden
     for (int64_t i = 0; i < m.n; i++) {
         xd_tensor t;
         ok(xd_st_get(m.files, i, &t, &e), &e);
-        m.v[m.n - 1 - i] = array_of(xd_st_name(m.files, i), t);         /* in any order */
+        m.v[m.n - 1 - i] = array_of(xd_st_name(m.files, i), t); /* in any order */
     }
     xd_module_args_init(&m.a);
     m.a.config = m.config;
@@ -80,7 +80,11 @@ static xd_module *open_module(const model *m)
 
 /* ---- a transformer ------------------------------------------------------------------------- */
 
-typedef struct inputs { xd_pass p; float *latents, *text, *t, *size; xd_tensor shape; } inputs;
+typedef struct inputs {
+    xd_pass   p;
+    float    *latents, *text, *t, *size;
+    xd_tensor shape;
+} inputs;
 
 static inputs read_inputs(const model *m, const char *text)
 {
@@ -119,7 +123,7 @@ static float *predict(xd_module *m, const inputs *in)
 static void golden_passes(void **state)
 {
     static const char *const text[] = { "prompt_embeds", "negative_prompt_embeds" },
-                      *const want[] = { "dit.cond", "dit.uncond" };
+                             *const want[] = { "dit.cond", "dit.uncond" };
     (void)state;
     for (int i = 0; i < NGOLDEN; i++) {
         model      m = open_model(golden[i].model, "transformer", golden[i].name);
@@ -180,16 +184,16 @@ static void tokens_are_cells(void **state)
     float     *cells = predict(mod, &in);
     for (int64_t n = 0; n < H * W; n++)
         for (int64_t f = 0; f < 4 * C; f++)
-            same.latents[n * 4 * C + f] = in.latents[(f / 4 * 2 * H + n / W * 2 + f / 2 % 2) *
-                                                     2 * W + n % W * 2 + f % 2];
+            same.latents[n * 4 * C + f] =
+                in.latents[(f / 4 * 2 * H + n / W * 2 + f / 2 % 2) * 2 * W + n % W * 2 + f % 2];
     same.shape = xd_view(same.latents, XD_F32, 2, (int64_t[]){ H * W, 4 * C });
     same.p.latents = array_of(NULL, same.shape);
     same.p.grid[0] = 1, same.p.grid[1] = H, same.p.grid[2] = W;
     float *tokens = predict(mod, &same);
     for (int64_t n = 0; n < H * W; n++)
         for (int64_t f = 0; f < 4 * C; f++)
-            assert_true(tokens[n * 4 * C + f] == cells[(f / 4 * 2 * H + n / W * 2 + f / 2 % 2) *
-                                                       2 * W + n % W * 2 + f % 2]);
+            assert_true(tokens[n * 4 * C + f] ==
+                        cells[(f / 4 * 2 * H + n / W * 2 + f / 2 % 2) * 2 * W + n % W * 2 + f % 2]);
     free(cells), free(tokens);
     free_inputs(&in), free_inputs(&same);
     xd_module_close(&mod);
@@ -200,8 +204,8 @@ static void tokens_are_cells(void **state)
 
 static float *pixels_of(const model *m, xd_tensor *t)
 {
-    int64_t  i = xd_st_find(m->golden, "vae.encode.in");
-    xd_err   e = { 0 };
+    int64_t i = xd_st_find(m->golden, "vae.encode.in");
+    xd_err  e = { 0 };
     ok(xd_st_get(m->golden, i, t, &e), &e);
     float         *v = malloc((size_t)xd_count(*t) * sizeof *v);
     const uint8_t *u = t->p;
@@ -218,8 +222,8 @@ static void autoencoder(void **state)
     xd_err     e = { 0 };
     xd_tensor  lat, rgb, mom;
     float     *in = reference(m.golden, "vae.decode.in", &lat),
-              *want = reference(m.golden, "vae.decode.out", &rgb);
-    int64_t    d[4] = { 1, lat.d[0], lat.d[1], lat.d[2] }, out[4];
+          *want = reference(m.golden, "vae.decode.out", &rgb);
+    int64_t d[4] = { 1, lat.d[0], lat.d[1], lat.d[2] }, out[4];
     ok(xd_module_decoded(mod, d, out, &e), &e);
     assert_int_equal(out[0] * out[1] * out[2] * out[3], xd_count(rgb));
     float   *got = malloc((size_t)xd_count(rgb) * sizeof *got);
@@ -229,7 +233,7 @@ static void autoencoder(void **state)
     free(in), free(got), free(want);
 
     in = pixels_of(&m, &rgb);
-    want = reference(m.golden, "vae.encode.out", &mom);         /* [2C,h,w] */
+    want = reference(m.golden, "vae.encode.out", &mom); /* [2C,h,w] */
     a = array_of(NULL, xd_view(in, XD_F32, 3, rgb.d));
     got = malloc((size_t)xd_count(mom) * sizeof *got);
     float *turned = malloc((size_t)xd_count(mom) * sizeof *got);
@@ -395,14 +399,10 @@ static void classes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_passes),
-        cmocka_unit_test(places_of_weights),
-        cmocka_unit_test(tokens_are_cells),
-        cmocka_unit_test(autoencoder),
-        cmocka_unit_test(broken_weights),
-        cmocka_unit_test(broken_arguments),
-        cmocka_unit_test(broken_inputs),
-        cmocka_unit_test(broken_images),
+        cmocka_unit_test(golden_passes),    cmocka_unit_test(places_of_weights),
+        cmocka_unit_test(tokens_are_cells), cmocka_unit_test(autoencoder),
+        cmocka_unit_test(broken_weights),   cmocka_unit_test(broken_arguments),
+        cmocka_unit_test(broken_inputs),    cmocka_unit_test(broken_images),
         cmocka_unit_test(classes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

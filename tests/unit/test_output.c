@@ -18,15 +18,16 @@
 #include "xdit/tools.h"
 
 enum { N = 3, W = 16, H = 8 };
-static uint8_t pixels[N * W * H * 3];
+static uint8_t             pixels[N * W * H * 3];
 static const xd_image_text texts[] = { { "parameters", "a cat" }, { NULL, NULL } };
 
 static xd_image video(int64_t frames)
 {
     for (size_t i = 0; i < sizeof pixels; i++)
         pixels[i] = (uint8_t)(7 * i + i / 100);
-    return (xd_image){ .frames = frames, .height = H, .width = W, .channels = 3, .data = pixels,
-                       .fps = 8 };
+    return (xd_image){
+        .frames = frames, .height = H, .width = W, .channels = 3, .data = pixels, .fps = 8
+    };
 }
 
 static void names_count_frames_or_videos(void **state)

@@ -1,6 +1,6 @@
 /* test_plan_table.c - an option of a plan is a row of one table: a row that is added is known to
  * everything that reads flags, writes them down, compares them or warns of them */
-#define _GNU_SOURCE             /* memmem */
+#define _GNU_SOURCE /* memmem */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,13 +28,34 @@ static int setup(void **state)
     static const xd_plan_row more[] = {
         { { "dummy_number", XD_OPT_INT, offsetof(xd_parallel, reserved[0]), 1, 99, NULL, "N",
             "a number" },
-          XD_NAXES, "dum", 0, "1", XD_NEEDS_NOTHING, "# dummies", 0, XD_SUMS_OF_TENSOR },
+          XD_NAXES,
+          "dum",
+          0,
+          "1",
+          XD_NEEDS_NOTHING,
+          "# dummies",
+          0,
+          XD_SUMS_OF_TENSOR },
         { { "dummy_switch", XD_OPT_FLAG, offsetof(xd_parallel, reserved[1]), 0, 1, NULL, NULL,
             "a switch" },
-          XD_NAXES, "dsw", 1, "", XD_NEEDS_RING, "dummy", 0, XD_SAME_BITS },
+          XD_NAXES,
+          "dsw",
+          1,
+          "",
+          XD_NEEDS_RING,
+          "dummy",
+          0,
+          XD_SAME_BITS },
         { { "dummy_text", XD_OPT_TEXT, offsetof(xd_parallel, reserved_text[0]), 0, 0, "red blue",
             "WHAT", "a text" },
-          XD_NAXES, NULL, 0, "red", XD_NEEDS_NOTHING, "# dummy", 0, XD_SAME_BITS },
+          XD_NAXES,
+          NULL,
+          0,
+          "red",
+          XD_NEEDS_NOTHING,
+          "# dummy",
+          0,
+          XD_SAME_BITS },
     };
     const xd_plan_table *t = xd_plan_table_now();
     (void)state;
@@ -52,8 +73,9 @@ static int teardown(void **state)
     return 0;
 }
 
-static const xd_parallel dummies = { .ulysses_degree = 2, .ring_degree = 2, .reserved = { 3, 1 },
-                                     .reserved_text = { "blue" } };
+static const xd_parallel dummies = {
+    .ulysses_degree = 2, .ring_degree = 2, .reserved = { 3, 1 }, .reserved_text = { "blue" }
+};
 
 static void has(const char *text, const char *part)
 {
@@ -119,7 +141,7 @@ static void texts(void **state)
     assert_string_equal(p.text, "ring 2 x ulysses 2 (3 dummies, dummy, blue dummy)");
     assert_int_equal(p.changes, XD_SUMS_OF_TENSOR);
     xd_parallel a = dummies;
-    a.ring_degree = 1;          /* what counts only with a ring is not said */
+    a.ring_degree = 1; /* what counts only with a ring is not said */
     a.reserved_text[0] = "red";
     assert_int_equal(xd_plan_make(&p, &a, 4, NULL, &e), XD_OK);
     assert_string_equal(p.text, "ulysses 2 (3 dummies)");
@@ -128,7 +150,10 @@ static void texts(void **state)
 /* What changes the image: a ring has the sums of one rank, tensor has others. */
 static void changes(void **state)
 {
-    static const struct { xd_parallel a; int want; } all[] = {
+    static const struct {
+        xd_parallel a;
+        int         want;
+    } all[] = {
         { { .ulysses_degree = 4 }, XD_SAME_BITS },
         { { .ring_degree = 4 }, XD_SAME_BITS },
         { { .ulysses_degree = 2, .ring_degree = 2, .use_parallel_vae = 1 }, XD_SAME_BITS },
@@ -158,7 +183,7 @@ static void warnings(void **state)
     xd_parallel one = dummies;
     (void)state;
     one.ring_degree = one.ulysses_degree = 1;
-    one.warmup_steps = 1;       /* what is meant without it, too */
+    one.warmup_steps = 1; /* what is meant without it, too */
     said[0] = 0;
     xd_log_enter(&(xd_logger){ on_log, NULL, XD_LOG_WARN });
     xd_plan_log_unused(&one, &one, NULL);
@@ -228,9 +253,20 @@ static void helps(void **state)
 
 static void best_line(void **state)
 {
-    char *argv[] = { "--model", "models/demo-pixart", "--cluster", "8xH100", "--plan", "r2dum3",
-                     "--dummy_switch", "--dummy-text=blue", "--attn_layer_num_for_pp", "3 5",
-                     "--pipefusion_parallel_degree", "2", "--world", "4" };
+    char *argv[] = { "--model",
+                     "models/demo-pixart",
+                     "--cluster",
+                     "8xH100",
+                     "--plan",
+                     "r2dum3",
+                     "--dummy_switch",
+                     "--dummy-text=blue",
+                     "--attn_layer_num_for_pp",
+                     "3 5",
+                     "--pipefusion_parallel_degree",
+                     "2",
+                     "--world",
+                     "4" };
     (void)state;
     char *text = printed(xd_cmd_plan.run, sizeof argv / sizeof *argv, argv);
     char *best = strstr(text, "best: --");
@@ -245,9 +281,9 @@ static void best_line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names), cmocka_unit_test(between_ranks), cmocka_unit_test(texts),
-        cmocka_unit_test(changes),
-        cmocka_unit_test(warnings), cmocka_unit_test(helps), cmocka_unit_test(best_line),
+        cmocka_unit_test(names),     cmocka_unit_test(between_ranks), cmocka_unit_test(texts),
+        cmocka_unit_test(changes),   cmocka_unit_test(warnings),      cmocka_unit_test(helps),
+        cmocka_unit_test(best_line),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

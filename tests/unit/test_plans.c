@@ -80,7 +80,7 @@ static void lines_are_made_of_data(void **state)
     xd_advise_args a = arguments(&lines);
     (void)state;
     a.all = 1;
-    a.parallel.attn_layer_num_for_pp = "2,2,2,2";       /* refuses plans of other stages */
+    a.parallel.attn_layer_num_for_pp = "2,2,2,2"; /* refuses plans of other stages */
     xd_plans            *p = predict(&a);
     const xd_plans_info *info = xd_plans_about(p);
     advise(&a);
@@ -134,7 +134,7 @@ static void field_is(const xd_json *j, const char *name, double v)
 {
     double got = 0;
     assert_true(xd_json_number(xd_json_get(j, name), &got));
-    assert_true(got >= v - 1e-5 * v && got <= v + 1e-5 * v);    /* six digits are written */
+    assert_true(got >= v - 1e-5 * v && got <= v + 1e-5 * v); /* six digits are written */
 }
 
 static void plan_is(const xd_json *j, const xd_plan_info *t)
@@ -202,8 +202,9 @@ static void records_agree(void **state)
         assert_true(t->request_s >= t->text_s + t->decode_s);
         for (int r = 0; r < t->ranks; r++)
             most = most > (double)xd_plans_rank(p, i, r)->peak
-                       ? most : (double)xd_plans_rank(p, i, r)->peak;
-        assert_true(most == t->peak);           /* every rank has a device of its own */
+                       ? most
+                       : (double)xd_plans_rank(p, i, r)->peak;
+        assert_true(most == t->peak); /* every rank has a device of its own */
     }
     xd_plans_free(&p);
 }
@@ -254,16 +255,14 @@ static double seconds_of(int skipping, int *exact)
     xd_request_init(&r);
     r.num_inference_steps = 20;
     r.guidance.skip_guidance_layers = skipping ? "0" : NULL;
-    r.guidance.skip_layer_guidance_start =
-        0; /* from step 1 on */
+    r.guidance.skip_layer_guidance_start = 0; /* from step 1 on */
     r.guidance.skip_layer_guidance_stop = (skipping + 0.5) / 20;
     a.model = "tests/golden/sd35";
     a.request = &r;
     a.ranks = 1, a.cluster = "1xA10";
     xd_plans           *p = predict(&a);
     const xd_plan_info *t = xd_plans_get(p, 0);
-    double              s = t->exact_steps * t->exact_step_s +
-               (t->steps - t->exact_steps) * t->step_s;
+    double s = t->exact_steps * t->exact_step_s + (t->steps - t->exact_steps) * t->step_s;
     assert_int_equal(t->steps, 20);
     assert_true(s > 0 && fabs(s + t->text_s + t->decode_s - t->request_s) < 1e-9 * s);
     *exact = t->exact_steps;
@@ -287,12 +286,9 @@ static void passes_count_by_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_are_made_of_data),
-        cmocka_unit_test(details_are_made_of_data),
-        cmocka_unit_test(json_is_made_of_data),
-        cmocka_unit_test(records_agree),
-        cmocka_unit_test(arguments_are_copied),
-        cmocka_unit_test(failures_leave_nothing),
+        cmocka_unit_test(lines_are_made_of_data), cmocka_unit_test(details_are_made_of_data),
+        cmocka_unit_test(json_is_made_of_data),   cmocka_unit_test(records_agree),
+        cmocka_unit_test(arguments_are_copied),   cmocka_unit_test(failures_leave_nothing),
         cmocka_unit_test(passes_count_by_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

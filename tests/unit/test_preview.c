@@ -24,11 +24,13 @@
 
 static void steps_of_previews(void **state)
 {
-    static const struct { int steps, previews, every; const char *at; } cases[] = {
-        { 20, 0, 0, "" },       { 20, 1, 0, "10 " },   { 20, 2, 0, "7 13 " },
-        { 20, 3, 0, "5 10 15 " }, { 4, 3, 0, "1 2 3 " }, { 2, 3, 0, "1 " },
-        { 1, 3, 0, "" },        { 5, 2, 0, "2 3 " },   { 8, 0, 3, "3 6 " },
-        { 6, 0, 3, "3 6 " },    { 3, 0, 1, "1 2 3 " }, { 6, 1, 4, "3 4 " },
+    static const struct {
+        int         steps, previews, every;
+        const char *at;
+    } cases[] = {
+        { 20, 0, 0, "" },      { 20, 1, 0, "10 " }, { 20, 2, 0, "7 13 " }, { 20, 3, 0, "5 10 15 " },
+        { 4, 3, 0, "1 2 3 " }, { 2, 3, 0, "1 " },   { 1, 3, 0, "" },       { 5, 2, 0, "2 3 " },
+        { 8, 0, 3, "3 6 " },   { 6, 0, 3, "3 6 " }, { 3, 0, 1, "1 2 3 " }, { 6, 1, 4, "3 4 " },
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -47,13 +49,13 @@ static void steps_of_previews(void **state)
 
 /* A job that has no more than what a preview needs, and what came of it. */
 typedef struct rig {
-    xd_context ctx;
+    xd_context       ctx;
     xd_engine_caches caches;
-    xd_request r;
-    xd_job     j;
-    int64_t    width, height;
-    uint8_t   *rgb;
-    int        calls, step;
+    xd_request       r;
+    xd_job           j;
+    int64_t          width, height;
+    uint8_t         *rgb;
+    int              calls, step;
 } rig;
 
 static void keep_preview(void *cookie, const xd_image *im, const xd_progress *p)
@@ -79,8 +81,11 @@ static rig *open_rig(int64_t t, int64_t C, int64_t h, int64_t w, int64_t factor)
     r->r.callbacks.cookie = r;
     r->ctx.caches = &r->caches;
     r->ctx.model.vae_info = (xd_vae_info){ .channels = C, .pack = 1 };
-    r->j = (xd_job){ .ctx = &r->ctx, .r = &r->r, .lat = { t, C, h, w },
-                     .size = { h * factor, w * factor }, .asked = { h * factor, w * factor } };
+    r->j = (xd_job){ .ctx = &r->ctx,
+                     .r = &r->r,
+                     .lat = { t, C, h, w },
+                     .size = { h * factor, w * factor },
+                     .asked = { h * factor, w * factor } };
     return r;
 }
 
@@ -117,10 +122,16 @@ static void pixel_is(const rig *r, int64_t y, int64_t x, const double want[3], i
 /* Cells of the factors that are published, and one that is none of them. */
 static void known_colours(void **state)
 {
-    static const struct { int64_t channels, width; double scaling; float first; } cases[] = {
-        { 4, 128, 0.18215, 0.3512f }, { 4, 128, 0.13025, 0.3651f }, { 16, 128, 1.5305, -0.0922f },
-        { 16, 128, 0.3611, -0.0346f }, { 32, 128, 1, 0.0058f }, { 16, 96, 1, -0.1299f },
-        { 48, 160, 1, 0.0119f }, { 16, 128, 0.7, 0.1195f }, { 16, 128, 1.15258426, 0.1195f },
+    static const struct {
+        int64_t channels, width;
+        double  scaling;
+        float   first;
+    } cases[] = {
+        { 4, 128, 0.18215, 0.3512f },     { 4, 128, 0.13025, 0.3651f },
+        { 16, 128, 1.5305, -0.0922f },    { 16, 128, 0.3611, -0.0346f },
+        { 32, 128, 1, 0.0058f },          { 16, 96, 1, -0.1299f },
+        { 48, 160, 1, 0.0119f },          { 16, 128, 0.7, 0.1195f },
+        { 16, 128, 1.15258426, 0.1195f },
     };
     static float lat[2 * 4 * 2 * 3];
     (void)state;
@@ -133,7 +144,7 @@ static void known_colours(void **state)
     assert_null(xd_vae_rgb(4, 128, 0.5));
     rig *r = open_rig(2, 4, 2, 3, 8);
     r->ctx.model.vae_info.rgb = xd_vae_rgb(4, 128, 0.13025);
-    r->j.spare = 1;             /* the first frame of the video is the second one */
+    r->j.spare = 1; /* the first frame of the video is the second one */
     for (int c = 0; c < 4; c++)
         for (int i = 0; i < 6; i++)
             lat[(4 + c) * 6 + i] = c == 0 ? 0.5f : c == 3 ? -1 : 0;
@@ -195,12 +206,12 @@ static void packed_cells(void **state)
 {
     enum { C = 128, H = 2, W = 2 };
     static float lat[C * H * W];
-    const float (*rgb)[3] = xd_vae_rgb(32, 128, 1);
+    const float  (*rgb)[3] = xd_vae_rgb(32, 128, 1);
     (void)state;
-    rig *r = open_rig(1, C, H, W, 2);   /* as many pixels as inner cells */
+    rig *r = open_rig(1, C, H, W, 2); /* as many pixels as inner cells */
     r->ctx.model.vae_info.rgb = rgb;
     r->ctx.model.vae_info.pack = 2;
-    lat[(4 * 3 + 2 * 1 + 0) * H * W + 0 * W + 1] = 2;   /* channel 3, cell (0, 1), below left */
+    lat[(4 * 3 + 2 * 1 + 0) * H * W + 0 * W + 1] = 2; /* channel 3, cell (0, 1), below left */
     report(r, lat);
     assert_true(r->width == 4 && r->height == 4);
     for (int y = 0; y < 4; y++)
@@ -215,9 +226,12 @@ static void packed_cells(void **state)
 
 static void sizes(void **state)
 {
-    static const struct { int64_t asked[2], is[2]; } cases[] = {
+    static const struct {
+        int64_t asked[2], is[2];
+    } cases[] = {
         { { 1024, 768 }, { 512, 384 } }, { { 720, 1280 }, { 288, 512 } },
-        { { 512, 512 }, { 512, 512 } }, { { 52, 44 }, { 52, 44 } }, { { 4096, 4 }, { 512, 1 } },
+        { { 512, 512 }, { 512, 512 } },  { { 52, 44 }, { 52, 44 } },
+        { { 4096, 4 }, { 512, 1 } },
     };
     static float lat[4 * 8 * 6];
     (void)state;
@@ -234,7 +248,7 @@ static void sizes(void **state)
 static void learned_colours(void **state)
 {
     enum { C = 6, H = 20, W = 24, F = 4 };
-    static float lat[C * H * W], rgb[H * F * W * F * 3];
+    static float        lat[C * H * W], rgb[H * F * W * F * 3];
     static const double to[C + 1][3] = {
         { 0.1, -0.2, 0.05 }, { 0.02, 0.1, 0.1 }, { -0.1, 0.1, 0.2 }, { 0, 0.05, -0.1 },
         { 0.2, 0.1, 0 },     { 0.03, 0, 0.02 },  { 0.1, -0.1, 0.2 },
@@ -254,14 +268,14 @@ static void learned_colours(void **state)
     for (int64_t i = 0; i < r->width * r->height; i++)
         assert_true(r->rgb[3 * i] == r->rgb[3 * i + 1] && r->rgb[3 * i] == r->rgb[3 * i + 2]);
     assert_true(r->rgb[0] != r->rgb[3 * 7 * r->width]);
-    r->ctx.once = 1;            /* an engine of one request learns nothing */
+    r->ctx.once = 1; /* an engine of one request learns nothing */
     xd_preview_learn(&r->j, lat, rgb);
     assert_null(r->caches.colours);
     r->ctx.once = 0;
     xd_preview_learn(&r->j, lat, rgb);
-    rgb[5] = NAN;               /* a cell that went wrong counts for nothing */
+    rgb[5] = NAN; /* a cell that went wrong counts for nothing */
     xd_preview_learn(&r->j, lat, rgb);
-    r->j.asked[0] = H, r->j.asked[1] = W;       /* a pixel a cell */
+    r->j.asked[0] = H, r->j.asked[1] = W; /* a pixel a cell */
     report(r, lat);
     for (int y = 0; y < H; y++)
         for (int x = 0; x < W; x++) {
@@ -277,7 +291,7 @@ static void learned_colours(void **state)
 
 enum { STEPS = 12, SIDE = 128 };
 
-typedef struct seen {           /* previews of a request */
+typedef struct seen { /* previews of a request */
     uint8_t rgb[STEPS][SIDE * SIDE * 3];
     int     step[STEPS], n;
 } seen;
@@ -301,9 +315,9 @@ static double distance(const uint8_t *a, const uint8_t *b)
 static xd_result *generate(xd_engine *g, int previews, int every, seen *s)
 {
     static const char *const prompt = "a large red circle on a blue background";
-    xd_request r;
-    xd_result *res = NULL;
-    xd_err     e = { 0 };
+    xd_request               r;
+    xd_result               *res = NULL;
+    xd_err                   e = { 0 };
     xd_request_init(&r);
     r.prompts = &prompt, r.nprompts = 1;
     r.num_inference_steps = STEPS;
@@ -353,10 +367,10 @@ static void previews_of_the_demo(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_of_previews), cmocka_unit_test(known_colours),
-        cmocka_unit_test(packed_cells),      cmocka_unit_test(sizes),
-        cmocka_unit_test(published_autoencoders),
-        cmocka_unit_test(learned_colours),   cmocka_unit_test(previews_of_the_demo),
+        cmocka_unit_test(steps_of_previews),      cmocka_unit_test(known_colours),
+        cmocka_unit_test(packed_cells),           cmocka_unit_test(sizes),
+        cmocka_unit_test(published_autoencoders), cmocka_unit_test(learned_colours),
+        cmocka_unit_test(previews_of_the_demo),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,12 @@
 #include "model/quantized.h"
 #include "scratch.h"
 
-typedef struct part { xd_st *st; xd_quantized *q; xd_source src; xd_dev *dev; } part;
+typedef struct part {
+    xd_st        *st;
+    xd_quantized *q;
+    xd_source     src;
+    xd_dev       *dev;
+} part;
 
 /* ---- a source ------------------------------------------------------------------------------ */
 
@@ -52,14 +57,15 @@ static void open_part(part *p, const char *file)
 {
     xd_err e = { 0 };
     *p = (part){ 0 };
-    setenv("XDIT_ISA", "c", 1);         /* whose packed form is plain rows (backend/cpu/quant.c) */
+    setenv("XDIT_ISA", "c", 1); /* whose packed form is plain rows (backend/cpu/quant.c) */
     assert_int_equal(xd_dev_open(&p->dev, "cpu", &e), XD_OK);
     assert_int_equal(xd_st_open(&p->st, file, "model", &e), XD_OK);
     assert_int_equal(xd_quantized_open(&p->q, p->st, file, &e), XD_OK);
     assert_non_null(p->q);
     assert_int_equal(xd_quantized_check(p->q, "", &e), XD_OK);
-    p->src = (xd_source){ .has = src_has, .get = src_get, .done = src_done, .self = p,
-                          .codes = src_codes };
+    p->src = (xd_source){
+        .has = src_has, .get = src_get, .done = src_done, .self = p, .codes = src_codes
+    };
 }
 
 static void close_part(part *p)
@@ -84,8 +90,14 @@ static xd_tensor stored(part *p, const char *name)
 static xd_decl decl_of(part *p, xd_dtype blocks, xd_store **store, xd_err *e)
 {
     assert_int_equal(xd_store_open(store, p->dev, e), XD_OK);
-    return (xd_decl){ .visit = XD_VISIT_LOAD, .dev = p->dev, .type = XD_F32, .blocks = blocks,
-                      .src = &p->src, .tp = 1, .store = *store, .err = e };
+    return (xd_decl){ .visit = XD_VISIT_LOAD,
+                      .dev = p->dev,
+                      .type = XD_F32,
+                      .blocks = blocks,
+                      .src = &p->src,
+                      .tp = 1,
+                      .store = *store,
+                      .err = e };
 }
 
 /* ---- numbers ------------------------------------------------------------------------------- */
@@ -141,7 +153,7 @@ static void floats_keep_their_type(void **state)
 {
     part      p;
     xd_tensor t;
-    xd_coding  c;
+    xd_coding c;
     (void)state;
     open_part(&p, comfy);
     assert_true(src_has(&p, "bytes.weight", &t));
@@ -165,7 +177,7 @@ static void check_integers(part *p, const char *name, xd_split split, int tp_at)
     const xd_tensor q = stored(p, full);
     snprintf(full, sizeof full, "%s.weight_scale", name);
     const xd_tensor s = stored(p, full);
-    xd_decl d = decl_of(p, XD_I8, &store, &e);
+    xd_decl         d = decl_of(p, XD_I8, &store, &e);
     d.tp = 2, d.tp_at = tp_at;
     xd_w_linear(&d, &l, name, &(xd_linear_spec){ .in = q.d[1], .out = q.d[0], .split = split });
     assert_string_equal(e.msg, "");
@@ -187,7 +199,7 @@ static void check_integers(part *p, const char *name, xd_split split, int tp_at)
 static void integers_are_kept(void **state)
 {
     static const char *const names[] = { "row", "one" };
-    part p;
+    part                     p;
     (void)state;
     open_part(&p, comfy);
     for (int i = 0; i < 2; i++)
@@ -203,17 +215,17 @@ static void integers_are_kept(void **state)
 static double product_error(part *p, const char *name, xd_lin *l, int64_t col0)
 {
     enum { ROWS = 8, ROOM = 4 << 20 };
-    char      full[64];
-    xd_arena  a;
-    xd_exec   x;
-    void     *room = malloc(ROOM);
+    char     full[64];
+    xd_arena a;
+    xd_exec  x;
+    void    *room = malloc(ROOM);
     assert_non_null(room);
     xd_arena_init(&a, room, ROOM);
     xd_exec_init(&x, p->dev, &a, XD_F32);
     snprintf(full, sizeof full, "want.%s", name);
     const xd_tensor want = stored(p, full);
     const int64_t   in = l->w.in, out = l->w.out;
-    xd_tensor input = xd_new_f32(&x, ROWS, in);
+    xd_tensor       input = xd_new_f32(&x, ROWS, in);
     for (int64_t i = 0; i < ROWS * in; i++)
         ((float *)input.p)[i] = xd_random_weight(3, (uint64_t)i) * (i % in == 7 ? 30 : 1);
     xd_tensor got = xd_linear(&x, input, l);
@@ -247,8 +259,9 @@ static void check_rotated(part *p, const char *name, int64_t tp, int64_t unit, i
         assert_true(src_has(p, full, &shape));
         xd_decl d = decl_of(p, XD_I8, &store, &e);
         d.tp = (int)tp, d.tp_at = at;
-        xd_w_linear(&d, &l, name, &(xd_linear_spec){ .in = shape.d[1], .out = shape.d[0],
-                                                     .split = XD_ROW, .unit = unit });
+        xd_w_linear(&d, &l, name,
+                    &(xd_linear_spec){
+                        .in = shape.d[1], .out = shape.d[0], .split = XD_ROW, .unit = unit });
         assert_string_equal(e.msg, "");
         assert_int_equal(l.rotate, rotate);
         assert_int_equal(l.w.type, rotate ? XD_I8 : XD_F32);
@@ -266,7 +279,7 @@ static void rotated_matrices_multiply(void **state)
     open_part(&p, comfy);
     check_rotated(&p, "turned", 1, 0, 256);
     check_rotated(&p, "turned", 2, 0, 256);
-    check_rotated(&p, "turned", 4, 0, 0);       /* 128 columns each */
+    check_rotated(&p, "turned", 4, 0, 0); /* 128 columns each */
     check_rotated(&p, "small", 1, 0, 16);
     check_rotated(&p, "four", 1, 0, 256);
     p.dev->rotates = 0;
@@ -276,15 +289,19 @@ static void rotated_matrices_multiply(void **state)
 
 /* ---- refusals ------------------------------------------------------------------------------ */
 
-typedef struct file { xd_st_item item[8]; int n; const char *meta[3]; } file;
+typedef struct file {
+    xd_st_item  item[8];
+    int         n;
+    const char *meta[3];
+} file;
 
 static void put(file *f, const char *name, xd_dtype type, int nd, int64_t a, int64_t b,
                 const void *data)
 {
     static char zeros[4096];
     f->item[f->n].name = name;
-    f->item[f->n++].t = xd_view((void *)(uintptr_t)(data ? data : zeros), type, nd,
-                                (int64_t[]){ a, b });
+    f->item[f->n++].t =
+        xd_view((void *)(uintptr_t)(data ? data : zeros), type, nd, (int64_t[]){ a, b });
 }
 
 static void put_text(file *f, const char *name, const char *text)
@@ -364,8 +381,9 @@ static void bad_scales_are_refused(void **state)
     put_text(&f, "a.comfy_quant", int8);
     refused(&f, XD_EFORMAT, "its scales a.weight_scale are missing");
     put(&f, "a.weight_scale", XD_F32, 1, 3, 1, NULL);
-    refused(&f, XD_EFORMAT, "a.weight_scale has 3 elements of type F32; it must have one, or one "
-                                "for each of "
+    refused(&f, XD_EFORMAT,
+            "a.weight_scale has 3 elements of type F32; it must have one, or one "
+            "for each of "
             "the 2 rows");
     f.n = 2;
     put(&f, "a.weight_scale", XD_F32, 2, 2, 1, bad);
@@ -428,14 +446,10 @@ static void plain_files_have_no_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes_mean_numbers),
-        cmocka_unit_test(floats_keep_their_type),
-        cmocka_unit_test(integers_are_kept),
-        cmocka_unit_test(rotated_matrices_multiply),
-        cmocka_unit_test(bad_formats_are_refused),
-        cmocka_unit_test(bad_scales_are_refused),
-        cmocka_unit_test(bad_bitsandbytes_is_refused),
-        cmocka_unit_test(plain_files_have_no_codes),
+        cmocka_unit_test(codes_mean_numbers),          cmocka_unit_test(floats_keep_their_type),
+        cmocka_unit_test(integers_are_kept),           cmocka_unit_test(rotated_matrices_multiply),
+        cmocka_unit_test(bad_formats_are_refused),     cmocka_unit_test(bad_scales_are_refused),
+        cmocka_unit_test(bad_bitsandbytes_is_refused), cmocka_unit_test(plain_files_have_no_codes),
     };
     if (scratch_open() != 0)
         return 1;

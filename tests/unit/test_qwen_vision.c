@@ -48,7 +48,9 @@ static uint8_t *colours(run *t, int k)
     for (int64_t i = 0; i < xd_count(shape); i++)
         rgb[i] = (uint8_t)v[i];
     free(v);
-    t->image[k] = (xd_text_image){ .rgb = rgb, .height = shape.d[0], .width = shape.d[1],
+    t->image[k] = (xd_text_image){ .rgb = rgb,
+                                   .height = shape.d[0],
+                                   .width = shape.d[1],
                                    .n = shape.d[0] * shape.d[1] / 16,
                                    .mean = { 0.5f, 0.25f, 0.75f },
                                    .std = { 0.25f, 0.5f, 0.4f } };
@@ -58,10 +60,10 @@ static uint8_t *colours(run *t, int k)
 static void open_run(run *t, xd_dtype want, xd_dtype blocks, int counts)
 {
     static const int layers[] = { -4, -3, -2, -1 };
-    char      path[128];
-    xd_decl   d;
-    xd_err    e = { 0 };
-    xd_tensor shape;
+    char             path[128];
+    xd_decl          d;
+    xd_err           e = { 0 };
+    xd_tensor        shape;
     memset(t, 0, sizeof *t);
     open_seeing(&t->p, folder);
     open_files(&t->p, folder);
@@ -73,8 +75,13 @@ static void open_run(run *t, xd_dtype want, xd_dtype blocks, int counts)
     xd_exec_init(&t->x, t->b.dev, &t->b.tmp, t->b.type);
     int32_t *at = (int32_t *)(void *)reference(t->g, "at", NULL);
     void    *ids = reference(t->g, "0.ids", &shape);
-    t->r = (xd_text_read){ .ids = ids, .n = shape.d[0], .real = shape.d[0], .nlayers = 4,
-                           .layers = layers, .nimages = 2, .images = t->image };
+    t->r = (xd_text_read){ .ids = ids,
+                           .n = shape.d[0],
+                           .real = shape.d[0],
+                           .nlayers = 4,
+                           .layers = layers,
+                           .nimages = 2,
+                           .images = t->image };
     for (int k = 0; k < 2; k++) {
         colours(t, k);
         t->image[k].at = at[k];
@@ -180,8 +187,9 @@ static void text_alone(void **state)
 
 static void wrong_images(void **state)
 {
-    static const struct { int64_t height, at, n; } bad[] = { { 14, 2, 15 }, { 12, 2, 14 },
-                                                             { 12, 99, 15 } };
+    static const struct {
+        int64_t height, at, n;
+    } bad[] = { { 14, 2, 15 }, { 12, 2, 14 }, { 12, 99, 15 } };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         run     t;
@@ -201,11 +209,11 @@ static void refuses_tower(const char *vision, xd_status code, const char *word)
                                 "\"num_key_value_heads\":4,\"rope_scaling\":{\"mrope_section\":"
                                 "[2,3,3]},\"vision_config\":{\"hidden_size\":32,\"num_heads\":2,"
                                 "\"out_hidden_size\":64%s%s}%s}";
-    part     p;
-    char     text[1024];
-    xd_json *j = NULL;
-    xd_err   e = { 0 };
-    int      out = *vision == '}';
+    part              p;
+    char              text[1024];
+    xd_json          *j = NULL;
+    xd_err            e = { 0 };
+    int               out = *vision == '}';
     memset(&p, 0, sizeof p);
     snprintf(text, sizeof text, whole, *vision && !out ? "," : "", out ? "" : vision,
              out ? vision + 1 : "");
@@ -243,7 +251,7 @@ static void published_tower(void **state)
     int         tower = 0;
     (void)state;
     if (!dir)
-        return;                 /* cmocka's skip() is "not ok" in TAP */
+        return; /* cmocka's skip() is "not ok" in TAP */
     open_seeing(&p, dir);
     visit(&p, NULL, XD_F32, XD_VISIT_LIST, &d);
     for (int i = 0; i < d.nlist; i++)
@@ -257,9 +265,9 @@ static void published_tower(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_rows),  cmocka_unit_test(counts_as_it_runs),
-        cmocka_unit_test(text_alone),   cmocka_unit_test(wrong_images),
-        cmocka_unit_test(refusals),     cmocka_unit_test(published_tower),
+        cmocka_unit_test(golden_rows), cmocka_unit_test(counts_as_it_runs),
+        cmocka_unit_test(text_alone),  cmocka_unit_test(wrong_images),
+        cmocka_unit_test(refusals),    cmocka_unit_test(published_tower),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

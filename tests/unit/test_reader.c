@@ -101,8 +101,14 @@ static void numbers_with_scale_and_terms(void **state)
     for (int i = 0; i < ROWS * COLS; i++)
         fp8[i] = xd_f32_f8e4m3((float)(i % 13) - 6);
     for (terms = 0; terms < 2; terms++) {
-        xd_source src = { .has = has, .get = get, .done = done, .self = fp8, .scale = scale,
-                          .past = past, .sums = &sums, .sums_self = &terms };
+        xd_source src = { .has = has,
+                          .get = get,
+                          .done = done,
+                          .self = fp8,
+                          .scale = scale,
+                          .past = past,
+                          .sums = &sums,
+                          .sums_self = &terms };
         gets = dones = closes = 0, passed = 0;
         assert_int_equal(xd_reader_open(&r, &src, "w", &e), XD_OK);
         assert_true(r.rows == ROWS && r.cols == COLS && !xd_reader_plain(&r));
@@ -143,8 +149,9 @@ static float code_scale(const xd_coding *c, int64_t row)
 
 static int codes_of(void *self, const char *name, xd_coding *c)
 {
-    *c = (xd_coding){ .read = read_code, .scale = code_scale, .rotate = rotate, .type = XD_I8,
-                      .self = self };
+    *c = (xd_coding){
+        .read = read_code, .scale = code_scale, .rotate = rotate, .type = XD_I8, .self = self
+    };
     return strcmp(name, "w") == 0;
 }
 
@@ -164,8 +171,14 @@ static void integers_stay_what_they_are(void **state)
     int           terms = 0;
     xd_err        e = { 0 };
     xd_reader     r;
-    xd_source     src = { .has = has, .get = get_codes, .done = done, .past = past, .self = in,
-                          .codes = codes_of, .sums = &sums, .sums_self = &terms };
+    xd_source     src = { .has = has,
+                          .get = get_codes,
+                          .done = done,
+                          .past = past,
+                          .self = in,
+                          .codes = codes_of,
+                          .sums = &sums,
+                          .sums_self = &terms };
     (void)state;
     for (int i = 0; i < ROWS * COLS; i++)
         in[i] = (int8_t)(i % (i / COLS % 2 ? 255 : 99) - (i / COLS % 2 ? 127 : 49));
@@ -206,7 +219,7 @@ static void fill(float x[ROWS][COLS])
         x[4][c] = 1e-38f;
         x[5][c] = (float)(c - 40) + 0.5f;
     }
-    x[5][0] = 127;              /* the scale is 1: the others are ties */
+    x[5][0] = 127; /* the scale is 1: the others are ties */
     x[6][9] = NAN;
     x[7][9] = -INFINITY;
     x[8][9] = FLT_MAX;
@@ -218,8 +231,12 @@ static void the_device_packs_the_same_integers(void **state)
     static float x[ROWS][COLS];
     xd_err       e = { 0 };
     xd_dev      *dev;
-    xd_weight    w = { .type = XD_I8, .out = ROWS, .in = COLS, .kernel = { 1, 1, 1 },
-                       .stride = { 1, 1, 1 }, .groups = 1 };
+    xd_weight    w = { .type = XD_I8,
+                       .out = ROWS,
+                       .in = COLS,
+                       .kernel = { 1, 1, 1 },
+                       .stride = { 1, 1, 1 },
+                       .groups = 1 };
     int8_t       q[COLS];
     (void)state;
     fill(x);

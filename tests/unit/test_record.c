@@ -23,19 +23,19 @@ typedef struct old_open_args {
 } old_open_args;
 
 typedef struct old_request {
-    size_t      size;
+    size_t             size;
     const char *const *prompts;
-    int         nprompts;
-    const char *negative_prompt;
-    int64_t     width, height;
-    int         num_frames;
-    double      fps;
-    int         num_inference_steps;
-    double      guidance_scale;
+    int                nprompts;
+    const char        *negative_prompt;
+    int64_t            width, height;
+    int                num_frames;
+    double             fps;
+    int                num_inference_steps;
+    double             guidance_scale;
 } old_request;
 
 _Static_assert(offsetof(old_request, guidance_scale) == offsetof(xd_request, guidance_scale),
-              "the fields of an earlier version have their places");
+               "the fields of an earlier version have their places");
 
 /* Records of an earlier version, with what an overrun would destroy behind them. */
 typedef struct old_program {
@@ -50,10 +50,10 @@ static const uint64_t mark = 0x5ca1ab1e5ca1ab1e;
 static xd_result *generate_old(void)
 {
     static const char *const prompt = "a red circle";
-    old_program p = { .behind_args = mark, .behind_request = mark };
-    xd_err      e = { 0 };
-    xd_engine  *g = NULL;
-    xd_result  *res = NULL;
+    old_program              p = { .behind_args = mark, .behind_request = mark };
+    xd_err                   e = { 0 };
+    xd_engine               *g = NULL;
+    xd_result               *res = NULL;
     xd_open_args_init_size((xd_open_args *)(void *)&p.a, sizeof p.a);
     xd_request_init_size((xd_request *)(void *)&p.r, sizeof p.r);
     assert_int_equal(p.a.size, sizeof p.a);
@@ -71,11 +71,11 @@ static xd_result *generate_old(void)
 static xd_result *generate_new(void)
 {
     static const char *const prompt = "a red circle";
-    xd_err       e = { 0 };
-    xd_engine   *g = NULL;
-    xd_result   *res = NULL;
-    xd_open_args a;
-    xd_request   r;
+    xd_err                   e = { 0 };
+    xd_engine               *g = NULL;
+    xd_result               *res = NULL;
+    xd_open_args             a;
+    xd_request               r;
     xd_open_args_init(&a);
     xd_request_init(&r);
     a.model = model;
@@ -105,7 +105,10 @@ static void an_earlier_program(void **state)
 /* Bytes behind the size are not read, whatever they are. */
 static void a_record_ends_at_its_size(void **state)
 {
-    struct { old_open_args a; xd_open_args rest; } p;
+    struct {
+        old_open_args a;
+        xd_open_args  rest;
+    } p;
     xd_err     e = { 0 };
     xd_engine *g = NULL;
     (void)state;
@@ -118,10 +121,22 @@ static void a_record_ends_at_its_size(void **state)
 
 /* ---- a program of a later version ---------------------------------------------------------- */
 
-typedef struct later_open_args { xd_open_args now; int64_t more[3]; } later_open_args;
-typedef struct later_request { xd_request now; const char *more; } later_request;
-typedef struct later_convert { xd_convert_args now; double more; } later_convert;
-typedef struct later_inspect { xd_inspect_args now; double more; } later_inspect;
+typedef struct later_open_args {
+    xd_open_args now;
+    int64_t      more[3];
+} later_open_args;
+typedef struct later_request {
+    xd_request  now;
+    const char *more;
+} later_request;
+typedef struct later_convert {
+    xd_convert_args now;
+    double          more;
+} later_convert;
+typedef struct later_inspect {
+    xd_inspect_args now;
+    double          more;
+} later_inspect;
 
 static void a_later_program(void **state)
 {
@@ -133,7 +148,7 @@ static void a_later_program(void **state)
     (void)state;
     xd_open_args_init_size(&a.now, sizeof a);
     a.now.model = model;
-    assert_int_equal(xd_open(&g, &a.now, &e), XD_OK);   /* nothing new is set */
+    assert_int_equal(xd_open(&g, &a.now, &e), XD_OK); /* nothing new is set */
     xd_close(&g);
     assert_null(g);
     a.more[2] = 1;
@@ -157,11 +172,11 @@ static void a_later_program(void **state)
 static void a_later_request(void **state)
 {
     static const char *const prompt = "a red circle";
-    later_request r;
-    xd_err        e = { 0 };
-    xd_engine    *g = NULL;
-    xd_result    *res = NULL;
-    xd_open_args  a;
+    later_request            r;
+    xd_err                   e = { 0 };
+    xd_engine               *g = NULL;
+    xd_result               *res = NULL;
+    xd_open_args             a;
     (void)state;
     xd_open_args_init(&a);
     xd_request_init_size(&r.now, sizeof r);
@@ -170,7 +185,7 @@ static void a_later_request(void **state)
     r.now.prompts = &prompt, r.now.nprompts = 1, r.now.num_inference_steps = 1;
     r.more = "x";
     a.plan_for = &r.now;
-    assert_int_equal(xd_open(&g, &a, &e), XD_EINVAL);   /* also where a record points to one */
+    assert_int_equal(xd_open(&g, &a, &e), XD_EINVAL); /* also where a record points to one */
     a.plan_for = NULL, e = (xd_err){ 0 };
     assert_int_equal(xd_open(&g, &a, &e), XD_OK);
     assert_int_equal(xd_generate(g, &r.now, &res, &e), XD_EINVAL);
@@ -206,13 +221,13 @@ static void records_need_their_size(void **state)
     (void)state;
     refused(xd_open(&g, &a, &e), &e, "call xd_open_args_init before");
     assert_null(g);
-    memset(&a, 0xa5, sizeof a), e = (xd_err){ 0 };      /* what a stack may hold */
+    memset(&a, 0xa5, sizeof a), e = (xd_err){ 0 }; /* what a stack may hold */
     refused(xd_open(&g, &a, &e), &e, "xd_open_args is not initialised");
     e = (xd_err){ 0 }, refused(xd_inspect(&i, &e), &e, "call xd_inspect_args_init before");
-    e = (xd_err){ 0 }, refused(xd_compare_files(&d, NULL, &e), &e,
-                               "call xd_compare_args_init before");
-    e = (xd_err){ 0 }, refused(xd_compare_images(&c, NULL, NULL, &e), &e,
-                               "call xd_comparison_init before");
+    e = (xd_err){ 0 },
+    refused(xd_compare_files(&d, NULL, &e), &e, "call xd_compare_args_init before");
+    e = (xd_err){ 0 },
+    refused(xd_compare_images(&c, NULL, NULL, &e), &e, "call xd_comparison_init before");
     e = (xd_err){ 0 }, refused(xd_bench(&b, &e), &e, "call xd_bench_args_init before");
     e = (xd_err){ 0 }, refused(xd_advise(&p, &e), &e, "call xd_advise_args_init before");
     e = (xd_err){ 0 }, refused(xd_probe(&q, &e), &e, "call xd_probe_args_init before");

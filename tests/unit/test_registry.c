@@ -1,5 +1,5 @@
 /* test_registry.c - registries that grow: what has no room is refused, lists of names hold all */
-#define _GNU_SOURCE             /* memmem */
+#define _GNU_SOURCE /* memmem */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,8 +66,8 @@ static void long_stack(void **state)
     static const xd_method link = { "dummy", open_link, close_link };
     const xd_method       *list[XD_MAXMETHODS + 2];
     xd_method_args         a = { .what = XD_FOR_DIT };
-    xd_method_stack             c;
-    xd_err               e = { 0 };
+    xd_method_stack        c;
+    xd_err                 e = { 0 };
     (void)state;
     for (int i = 0; i <= XD_MAXMETHODS; i++)
         list[i] = &link;
@@ -126,7 +126,9 @@ static void pipelines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(long_history), cmocka_unit_test(long_stack), cmocka_unit_test(samplers),
+        cmocka_unit_test(long_history),
+        cmocka_unit_test(long_stack),
+        cmocka_unit_test(samplers),
         cmocka_unit_test(pipelines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,8 +22,8 @@
 
 static void refused(const char *name, xd_status code, const char *why)
 {
-    xd_st *s;
-    xd_err e = { 0 };
+    xd_st    *s;
+    xd_err    e = { 0 };
     xd_status st = xd_st_open(&s, in_scratch(name), "model", &e);
     if (st != code || !strstr(e.msg, why))
         fail_msg("%s: status %d with \"%s\", expected %d with \"%s\"", name, (int)st, e.msg,
@@ -48,17 +48,19 @@ static void check_f32(xd_st *s, const char *name, int n, const float *want)
 static void written_tensors_come_back(void **state)
 {
     (void)state;
-    static float    x[] = { 0, 1, 2, 3, 4, 5 };
-    static double   d[] = { 0.5, -1 };
-    static uint16_t b[] = { 0x3f80, 0xc000 };
-    static int64_t  l[] = { -7 };
+    static float      x[] = { 0, 1, 2, 3, 4, 5 };
+    static double     d[] = { 0.5, -1 };
+    static uint16_t   b[] = { 0x3f80, 0xc000 };
+    static int64_t    l[] = { -7 };
     const char *const meta[] = { "format", "pt", "say \"x\"", "\n", NULL };
-    xd_tensor  m = xd_view2(x, XD_F32, 2, 3);
-    xd_st_item items[] = {
-        { "turned", xd_permute(m, (int[]){ 1, 0 }) }, { "some", xd_cols(m, 1, 2) },
+    xd_tensor         m = xd_view2(x, XD_F32, 2, 3);
+    xd_st_item        items[] = {
+        { "turned", xd_permute(m, (int[]){ 1, 0 }) },
+        { "some", xd_cols(m, 1, 2) },
         { "d", xd_view(d, XD_F64, 1, (int64_t[]){ 2 }) },
         { "b", xd_view(b, XD_BF16, 1, (int64_t[]){ 2 }) },
-        { "scalar", xd_view(l, XD_I64, 0, NULL) }, { "none", xd_view2(x, XD_F32, 0, 3) },
+        { "scalar", xd_view(l, XD_I64, 0, NULL) },
+        { "none", xd_view2(x, XD_F32, 0, 3) },
         { "a \"name\"\n", m },
     };
     xd_err e = { 0 };
@@ -82,7 +84,7 @@ static void written_tensors_come_back(void **state)
         assert_memory_equal(t.p, l, 8);
         assert_int_equal(xd_st_get(s, xd_st_find(s, "none"), &t, &e), XD_OK);
         assert_int_equal(xd_count(t), 0);
-        int floats = 24 + 16 + 24;          /* "turned", "some" and the last one */
+        int floats = 24 + 16 + 24; /* "turned", "some" and the last one */
         assert_int_equal(xd_st_bytes(s), floats + (keep ? 16 + 4 : 8 + 8) + 8);
         assert_int_equal(xd_st_find(s, "nobody"), -1);
         assert_string_equal(xd_st_dtype(s, xd_st_find(s, "scalar")), "I64");
@@ -133,7 +135,8 @@ static void bad_headers_are_refused(void **state)
         { "{" T("a", "F32", "2", "8,0") "}", 8, "has no data_offsets" },
         { "{" T("a", "F32", "2", "-8,0") "}", 8, "has no data_offsets" },
         { "{" T("a", "F32", "2", "0.5,8.5") "}", 9, "no data_offsets" },
-        { "{" T("a", "F32", "3", "0,8") "}", 8, "has 8 bytes, but its shape "
+        { "{" T("a", "F32", "3", "0,8") "}", 8,
+          "has 8 bytes, but its shape "
           "and dtype need 12" },
         { "{" T("a", "F32", "2", "0,9") "}", 9, "has 9 bytes" },
         { "{" T("a", "F32", "0", "0,4") "}", 4, "has 4 bytes" },
@@ -144,17 +147,14 @@ static void bad_headers_are_refused(void **state)
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":{\"x\":2},\"data_offsets\":[0,8]}}", 8,
           "has no shape" },
         /* 2^32 * 2^32 * 4 bytes are 0 in 64 bits. */
-        { "{" T("a", "F32", "4294967296,4294967296", "0,0") "}", 0,
-          "is too large" },
-        { "{" T("a", "F32", "1099511627776,0,1099511627776", "0,0") "}", 0,
-          "is too large" },
+        { "{" T("a", "F32", "4294967296,4294967296", "0,0") "}", 0, "is too large" },
+        { "{" T("a", "F32", "1099511627776,0,1099511627776", "0,0") "}", 0, "is too large" },
         { "{" T("a", "U8", "8", "0,8") "," T("b", "U8", "4", "7,11") "}", 11,
           "tensor b begins at byte 7 of the data and overlaps" },
         { "{" T("a", "U8", "8", "0,8") "," T("b", "U8", "8", "0,8") "}", 8, "overlaps another" },
         { "{" T("a", "U8", "4", "0,4") "," T("a", "U8", "4", "4,8") "}", 8, "a exists twice" },
         { "{" T("a", "Q9", "4", "0,40") "}", 8, "is truncated" },
-        { "{" T("a", "U8", "8", "9007199254740984,9007199254740992") "}", 8,
-          "is truncated" },
+        { "{" T("a", "U8", "8", "9007199254740984,9007199254740992") "}", 8, "is truncated" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         put_st("bad.safetensors", bad[i].header, bad[i].data);
@@ -199,7 +199,7 @@ static void other_kinds_of_files_are_named(void **state)
     scratch_clean();
 }
 
-static int nwarn, ninfo;
+static int  nwarn, ninfo;
 static char last_line[4096];
 
 static void hear(void *cookie, int level, const char *line)
@@ -217,8 +217,10 @@ static void gaps_are_allowed_and_said(void **state)
     xd_err    e = { 0 };
     nwarn = 0;
     xd_log_enter(&(xd_logger){ hear, NULL, XD_LOG_INFO });
-    put_st("gap.safetensors", "{" T("b", "U8", "2", "6,8") "," T("a", "F16", "2", "1,5") ","
-           T("e", "F32", "3,0", "3,3") "}  ", 10);
+    put_st("gap.safetensors",
+           "{" T("b", "U8", "2", "6,8") "," T("a", "F16", "2", "1,5") "," T("e", "F32", "3,0",
+                                                                            "3,3") "}  ",
+           10);
     xd_st *s = opened("gap.safetensors");
     xd_log_enter(NULL);
     assert_int_equal(nwarn, 1);
@@ -236,8 +238,10 @@ static void strange_tensors_are_refused_when_asked_for(void **state)
     (void)state;
     xd_tensor t;
     xd_err    e = { 0 };
-    put_st("odd.safetensors", "{\"__metadata__\":{\"a\":\"b\"}," T("odd", "F8_E8M0", "4", "0,4")
-           "," T("deep", "U8", "1,1,1,1,2,2", "4,8") "," T("good", "BOOL", "2", "8,10") "}", 10);
+    put_st("odd.safetensors",
+           "{\"__metadata__\":{\"a\":\"b\"}," T("odd", "F8_E8M0", "4", "0,4") "," T(
+               "deep", "U8", "1,1,1,1,2,2", "4,8") "," T("good", "BOOL", "2", "8,10") "}",
+           10);
     xd_st *s = opened("odd.safetensors");
     assert_int_equal(xd_st_count(s), 3);
     assert_int_equal(xd_st_get(s, xd_st_find(s, "good"), &t, &e), XD_OK);
@@ -261,15 +265,15 @@ static void every_dtype_is_known(void **state)
         xd_dtype    type;
         int         size;
     } all[] = {
-        { "F64", XD_F64, 8 }, { "F32", XD_F32, 4 }, { "F16", XD_F16, 2 }, { "BF16", XD_BF16, 2 },
-        { "F8_E4M3", XD_F8E4M3, 1 }, { "F8_E5M2", XD_F8E5M2, 1 }, { "I64", XD_I64, 8 },
-        { "I32", XD_I32, 4 }, { "I16", XD_I16, 2 }, { "I8", XD_I8, 1 }, { "U8", XD_U8, 1 },
-        { "BOOL", XD_BOOL, 1 },
+        { "F64", XD_F64, 8 },   { "F32", XD_F32, 4 },        { "F16", XD_F16, 2 },
+        { "BF16", XD_BF16, 2 }, { "F8_E4M3", XD_F8E4M3, 1 }, { "F8_E5M2", XD_F8E5M2, 1 },
+        { "I64", XD_I64, 8 },   { "I32", XD_I32, 4 },        { "I16", XD_I16, 2 },
+        { "I8", XD_I8, 1 },     { "U8", XD_U8, 1 },          { "BOOL", XD_BOOL, 1 },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char header[200];
-        snprintf(header, sizeof header, "{" T("a", "%s", "3,1", "0,%d") "}",
-                 all[i].name, 3 * all[i].size);
+        snprintf(header, sizeof header, "{" T("a", "%s", "3,1", "0,%d") "}", all[i].name,
+                 3 * all[i].size);
         put_st("d.safetensors", header, (size_t)(3 * all[i].size));
         xd_st *s = opened("d.safetensors");
         assert_int_equal(xd_st_shape(s, 0).type, all[i].type);
@@ -296,7 +300,8 @@ static void shards_are_one_checkpoint(void **state)
     xd_err    e = { 0 };
     put_st("s1.safetensors", one, 4);
     put_st("s2.safetensors", two, 3);
-    put_text("model.safetensors.index.json", "{\"metadata\":{\"total_size\":7},\"weight_map\":"
+    put_text("model.safetensors.index.json",
+             "{\"metadata\":{\"total_size\":7},\"weight_map\":"
              "{\"c\":\"s2.safetensors\",\"a\":\"s1.safetensors\",\"b\":\"s2.safetensors\"}}");
     for (int k = 0; k < 2; k++) {
         xd_st *s = opened(k ? "model.safetensors.index.json" : "");
@@ -337,11 +342,13 @@ static void bad_indexes_are_refused(void **state)
         { "{\"weight_map\":{\"a\":\"\"}}", XD_EFORMAT, "not the name of a file" },
         { "{\"weight_map\":{\"a\":7}}", XD_EFORMAT, "not the name of a file" },
         { "{\"weight_map\":{\"a\":\"s1.safetensors\",\"x\":\"s9.safetensors\","
-          "\"y\":\"s8.safetensors\"}}", XD_EIO, "2 of the 3 files" },
+          "\"y\":\"s8.safetensors\"}}",
+          XD_EIO, "2 of the 3 files" },
         { "{\"weight_map\":{\"a\":\"s1.safetensors\",\"x\":\"s1.safetensors\"}}", XD_EFORMAT,
           "tensor x is missing in s1.safetensors" },
         { "{\"weight_map\":{\"a\":\"s1.safetensors\",\"b\":\"s1.safetensors\","
-          "\"c\":\"s2.safetensors\"}}", XD_EFORMAT, "tensor b is missing in s1.safetensors" },
+          "\"c\":\"s2.safetensors\"}}",
+          XD_EFORMAT, "tensor b is missing in s1.safetensors" },
         { "{\"weight_map\":", XD_EFORMAT, "not JSON" },
         { "{\"weight_map\":{\"a\":\"s1.safetensors\",\"e\":\"s3.safetensors\"}}", XD_EFORMAT,
           "truncated" },
@@ -363,12 +370,9 @@ static void files_are_chosen(void **state)
     static const struct {
         const char *name, *tensor;
     } order[] = {
-        { "model.safetensors", "t0" },
-        { "model.safetensors.index.json", "t1" },
-        { "model.fp16.safetensors", "t2" },
-        { "model.safetensors.index.fp16.json", "t3" },
-        { "model.bf16.safetensors", "t4" },
-        { "model.bf16.safetensors.index.json", "t5" },
+        { "model.safetensors", "t0" },         { "model.safetensors.index.json", "t1" },
+        { "model.fp16.safetensors", "t2" },    { "model.safetensors.index.fp16.json", "t3" },
+        { "model.bf16.safetensors", "t4" },    { "model.bf16.safetensors.index.json", "t5" },
         { "model.non_ema.safetensors", "t6" },
     };
     enum { N = sizeof order / sizeof *order };
@@ -462,7 +466,7 @@ static void hash_samples_pages(void **state)
         assert_true(h != hash_of(a, N, from - head));
         assert_true(h != hash_of(a, N, to - 1 - head));
     }
-    assert_true(h == hash_of(a, N, 4096 * 2));          /* the second sample is page 15 */
+    assert_true(h == hash_of(a, N, 4096 * 2)); /* the second sample is page 15 */
     assert_true(h != hash_of("{" T("a", "U8", "2048,2000", "0,4096000") "}", N, N));
     assert_true(h != hash_of("{ " T("a", "U8", "4096000", "0,4096000") "}", N, N));
     scratch_clean();

@@ -59,8 +59,8 @@ static int close_rig(void **state)
 
 typedef struct latents {
     float lat[NUMBERS], pred[NUMBERS], hist[XD_MAXHIST][NUMBERS], noise[NUMBERS];
-    float clean[NUMBERS];       /* that the last step has predicted */
-    int   drawn;                /* tensors of noise, as many as diffusers draws */
+    float clean[NUMBERS]; /* that the last step has predicted */
+    int   drawn;          /* tensors of noise, as many as diffusers draws */
 } latents;
 
 /* Rows [from, from + n) of the latents take one step. */
@@ -165,14 +165,17 @@ static const double *given(const xd_json *c, const char *key, double *v)
 static void open_case(xd_sampling *s, const xd_json *c)
 {
     static double sigmas[16], times[16];
-    int own = 0, leap = 0;
+    int           own = 0, leap = 0;
     xd_json_bool(xd_json_get(xd_json_get(c, "config"), "own"), &own);
     xd_json_bool(xd_json_get(xd_json_get(c, "config"), "leap"), &leap);
-    xd_steps a = { .steps = (int)number(c, "steps"), .tokens = (int64_t)also(c, "tokens"),
-                   .own_sigmas = own, .strength = also(c, "strength"),
-                   .max_shift = also(c, "most"), .leap = leap,
-                   .sigmas = given(c, "given_sigmas", sigmas),
-                   .times = given(c, "given_times", times) };
+    xd_steps          a = { .steps = (int)number(c, "steps"),
+                            .tokens = (int64_t)also(c, "tokens"),
+                            .own_sigmas = own,
+                            .strength = also(c, "strength"),
+                            .max_shift = also(c, "most"),
+                            .leap = leap,
+                            .sigmas = given(c, "given_sigmas", sigmas),
+                            .times = given(c, "given_times", times) };
     xd_sched_cfg      cfg;
     xd_err            e = { 0 };
     const xd_sampler *d = xd_sampler_find(xd_json_text(xd_json_get(c, "class")));
@@ -322,8 +325,9 @@ static void shares_of_steps(void **state)
             continue;
         assert_int_equal(xd_sched_read(d, &cfg, NULL, "defaults", &e), XD_OK);
         assert_int_equal(xd_sampling_open(&whole, d, &cfg, &(xd_steps){ .steps = 8 }, &e), XD_OK);
-        assert_int_equal(xd_sampling_open(&cut, d, &cfg, &(xd_steps){ .steps = 8,
-                                          .strength = 0.625 }, &e), XD_OK);
+        assert_int_equal(
+            xd_sampling_open(&cut, d, &cfg, &(xd_steps){ .steps = 8, .strength = 0.625 }, &e),
+            XD_OK);
         d->shares(&whole, whole.steps - cut.steps, a);
         d->shares(&cut, 0, b);
         d->shares(&cut, cut.steps, end);
@@ -340,8 +344,10 @@ static void shares_of_steps(void **state)
 static float predicted(const char *type, const double of[2], float image_, float noise)
 {
     double a = of[0], b = of[1], x = (double)image_, e = (double)noise;
-    return (float)(!strcmp(type, "epsilon") ? e : !strcmp(type, "sample") ? x :
-                   !strcmp(type, "v_prediction") ? (a * e - b * x) / sqrt(a * a + b * b) : e - x);
+    return (float)(!strcmp(type, "epsilon")        ? e
+                   : !strcmp(type, "sample")       ? x
+                   : !strcmp(type, "v_prediction") ? (a * e - b * x) / sqrt(a * a + b * b)
+                                                   : e - x);
 }
 
 /* Of latents that are mixed from an image and noise the exact prediction gives back the image, to
@@ -371,21 +377,32 @@ static void check_clean(rig *r, const char *name, const char *config, const char
 static void clean_latents(void **state)
 {
     static const char *const types[] = { "epsilon", "v_prediction", "sample" };
-    static const struct { const char *name, *more; int types; } cases[] = {
-        { "dpm++", "", 3 }, { "dpm++-single", "", 3 }, { "unipc", "", 3 },
-        { "unipc", ",\"predict_x0\":false", 3 }, { "euler", "", 3 }, { "heun", "", 3 },
-        { "ddim", ",\"clip_sample\":false", 3 }, { "ddpm", ",\"clip_sample\":false", 3 },
-        { "lcm", "", 3 }, { "tcd", "", 3 }, { "euler-ancestral", "", 2 },
+    static const struct {
+        const char *name, *more;
+        int         types;
+    } cases[] = {
+        { "dpm++", "", 3 },
+        { "dpm++-single", "", 3 },
+        { "unipc", "", 3 },
+        { "unipc", ",\"predict_x0\":false", 3 },
+        { "euler", "", 3 },
+        { "heun", "", 3 },
+        { "ddim", ",\"clip_sample\":false", 3 },
+        { "ddpm", ",\"clip_sample\":false", 3 },
+        { "lcm", "", 3 },
+        { "tcd", "", 3 },
+        { "euler-ancestral", "", 2 },
         { "dpm++", ",\"use_flow_sigmas\":true,\"flow_shift\":3", 0 },
         { "unipc", ",\"use_flow_sigmas\":true,\"flow_shift\":3", 0 },
-        { "flow-euler", ",\"shift\":3", 0 }, { "flow-lcm", "", 0 }, { "flow-heun", "", 0 },
+        { "flow-euler", ",\"shift\":3", 0 },
+        { "flow-lcm", "", 0 },
+        { "flow-heun", "", 0 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int k = 0; k < cases[i].types || k == 0; k++) {
             const char *type = cases[i].types ? types[k] : "flow_prediction";
             char        config[200];
-            snprintf(config, sizeof config, "{\"prediction_type\":\"%s\"%s}", type,
-                     cases[i].more);
+            snprintf(config, sizeof config, "{\"prediction_type\":\"%s\"%s}", type, cases[i].more);
             check_clean(*state, cases[i].name, config, type);
         }
 }
@@ -407,11 +424,22 @@ static void clipped(void **state)
 /* Patches and shares step their own rows: same bits as all rows at once. */
 static void ranges(void **state)
 {
-    static const struct { const char *name, *config; } cases[] = {
-        { "dpm++", "{\"solver_order\":3}" }, { "ddim", "{}" }, { "euler", "{}" },
-        { "flow-euler", "{}" }, { "cogvideox-ddim", "{}" }, { "cogvideox-dpm", "{}" },
-        { "unipc", "{\"solver_order\":3}" }, { "heun", "{}" }, { "flow-heun", "{}" },
-        { "flow-lcm", "{}" }, { "lcm", "{}" }, { "tcd", "{}" }, { "euler-ancestral", "{}" },
+    static const struct {
+        const char *name, *config;
+    } cases[] = {
+        { "dpm++", "{\"solver_order\":3}" },
+        { "ddim", "{}" },
+        { "euler", "{}" },
+        { "flow-euler", "{}" },
+        { "cogvideox-ddim", "{}" },
+        { "cogvideox-dpm", "{}" },
+        { "unipc", "{\"solver_order\":3}" },
+        { "heun", "{}" },
+        { "flow-heun", "{}" },
+        { "flow-lcm", "{}" },
+        { "lcm", "{}" },
+        { "tcd", "{}" },
+        { "euler-ancestral", "{}" },
         { "dpm++", "{\"solver_order\":3,\"algorithm_type\":\"sde-dpmsolver++\"}" },
         { "dpm++-single", "{\"solver_order\":3}" },
     };
@@ -433,9 +461,9 @@ static void ranges(void **state)
 static void many_steps(void **state)
 {
     static const char *const spacings[] = { "linspace", "leading", "trailing" };
-    static const char *const names[] = { "dpm++", "ddim", "euler", "cogvideox-ddim",
-                                         "cogvideox-dpm", "unipc", "heun",
-                                         "euler-ancestral", "dpm++-single" };
+    static const char *const names[] = { "dpm++",         "ddim",  "euler", "cogvideox-ddim",
+                                         "cogvideox-dpm", "unipc", "heun",  "euler-ancestral",
+                                         "dpm++-single" };
     static latents           l;
     for (int order = 1; order <= 3; order++)
         for (int i = 0; i < 27; i++) {
@@ -456,18 +484,31 @@ static void many_steps(void **state)
 
 static void names(void **state)
 {
-    static const struct { const char *name, *is; } cases[] = {
-        { "dpm++", "dpm++" }, { "dpm-solver++", "dpm++" },
-        { "DPMSolverMultistepScheduler", "dpm++" }, { "ddim", "ddim" },
-        { "DDIMScheduler", "ddim" }, { "euler", "euler" }, { "EulerDiscreteScheduler", "euler" },
-        { "cogvideox-ddim", "cogvideox-ddim" }, { "CogVideoXDDIMScheduler", "cogvideox-ddim" },
-        { "cogvideox-dpm", "cogvideox-dpm" }, { "CogVideoXDPMScheduler", "cogvideox-dpm" },
-        { "ddpm", "ddpm" }, { "DDPMScheduler", "ddpm" },
-        { "unipc", "unipc" }, { "UniPCMultistepScheduler", "unipc" },
-        { "HeunDiscreteScheduler", "heun" }, { "FlowMatchHeunDiscreteScheduler", "flow-heun" },
-        { "DPMSolverSinglestepScheduler", "dpm++-single" }, { "LCMScheduler", "lcm" },
+    static const struct {
+        const char *name, *is;
+    } cases[] = {
+        { "dpm++", "dpm++" },
+        { "dpm-solver++", "dpm++" },
+        { "DPMSolverMultistepScheduler", "dpm++" },
+        { "ddim", "ddim" },
+        { "DDIMScheduler", "ddim" },
+        { "euler", "euler" },
+        { "EulerDiscreteScheduler", "euler" },
+        { "cogvideox-ddim", "cogvideox-ddim" },
+        { "CogVideoXDDIMScheduler", "cogvideox-ddim" },
+        { "cogvideox-dpm", "cogvideox-dpm" },
+        { "CogVideoXDPMScheduler", "cogvideox-dpm" },
+        { "ddpm", "ddpm" },
+        { "DDPMScheduler", "ddpm" },
+        { "unipc", "unipc" },
+        { "UniPCMultistepScheduler", "unipc" },
+        { "HeunDiscreteScheduler", "heun" },
+        { "FlowMatchHeunDiscreteScheduler", "flow-heun" },
+        { "DPMSolverSinglestepScheduler", "dpm++-single" },
+        { "LCMScheduler", "lcm" },
         { "FlowMatchLCMScheduler", "flow-lcm" },
-        { "TCDScheduler", "tcd" }, { "EulerAncestralDiscreteScheduler", "euler-ancestral" },
+        { "TCDScheduler", "tcd" },
+        { "EulerAncestralDiscreteScheduler", "euler-ancestral" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -481,7 +522,10 @@ static void names(void **state)
 }
 
 /* What is not built is refused by one sentence with the key and the value. */
-typedef struct refusal { const char *name, *config, *says, *too; int steps; } refusal;
+typedef struct refusal {
+    const char *name, *config, *says, *too;
+    int         steps;
+} refusal;
 
 static void check_refusals(const refusal *c, size_t n)
 {
@@ -515,8 +559,8 @@ static void refused(void **state)
         { "dpm++", "{\"use_karras_sigmas\":true,\"use_exponential_sigmas\":true}", "only one",
           "use_karras_sigmas", 20 },
         { "dpm++", "{\"variance_type\":\"learned\"}", "variance_type", "learned", 20 },
-        { "dpm++-single", "{\"variance_type\":\"learned_range\"}", "variance_type",
-          "learned_range", 20 },
+        { "dpm++-single", "{\"variance_type\":\"learned_range\"}", "variance_type", "learned_range",
+          20 },
         { "ddpm", "{\"variance_type\":\"learned_range\"}", "variance_type", "learned_range", 20 },
         { "ddpm", "{\"variance_type\":\"fixed_large_log\"}", "variance_type", "fixed_large_log",
           20 },
@@ -590,7 +634,8 @@ static void refused_solvers(void **state)
         { "lcm", "{}", "original_inference_steps", "50", 51 },
         { "lcm", "{\"original_inference_steps\":2000}", "original_inference_steps", "2000", 4 },
         { "lcm", "{\"thresholding\":true}", "thresholding", "true", 4 },
-        { "tcd", "{\"eta\":1.5}", "eta", "1.5", 4 }, { "ddim", "{\"eta\":2}", "eta", "2", 4 },
+        { "tcd", "{\"eta\":1.5}", "eta", "1.5", 4 },
+        { "ddim", "{\"eta\":2}", "eta", "2", 4 },
         { "tcd", "{\"original_inference_steps\":0}", "original_inference_steps", "0", 4 },
     };
     (void)state;
@@ -601,14 +646,10 @@ static void refused_solvers(void **state)
 static void beta_quantiles(void **state)
 {
     static const double is[][2] = {
-        { 1e-6, 1.855882462405304e-10 },
-        { 0.01, 0.0008612388215429059 },
-        { 0.1, 0.03958440558878085 },
-        { 0.3, 0.2340170038752357 },
-        { 0.5, 0.5000000000000001 },
-        { 0.7, 0.7659829961247643 },
-        { 0.9, 0.9604155944112192 },
-        { 0.999, 0.9999814412614826 },
+        { 1e-6, 1.855882462405304e-10 }, { 0.01, 0.0008612388215429059 },
+        { 0.1, 0.03958440558878085 },    { 0.3, 0.2340170038752357 },
+        { 0.5, 0.5000000000000001 },     { 0.7, 0.7659829961247643 },
+        { 0.9, 0.9604155944112192 },     { 0.999, 0.9999814412614826 },
     };
     (void)state;
     for (size_t i = 0; i < sizeof is / sizeof *is; i++)
@@ -620,11 +661,14 @@ static void beta_quantiles(void **state)
 /* Lists that are no schedule. */
 static void refused_lists(void **state)
 {
-    static const double  falls[] = { 1, 0.5, 0.2 }, rises[] = { 0.2, 0.5, 1 }, high[] = { 3, 2, 1 };
-    static const double  times[] = { 900, 500, 100 }, split[] = { 900, 500.5, 100 };
-    static const double  same[] = { 2, 2 };
-    static const struct { const char *name, *config; const double *sigmas, *times;
-                          const char *says; } cases[] = {
+    static const double falls[] = { 1, 0.5, 0.2 }, rises[] = { 0.2, 0.5, 1 }, high[] = { 3, 2, 1 };
+    static const double times[] = { 900, 500, 100 }, split[] = { 900, 500.5, 100 };
+    static const double same[] = { 2, 2 };
+    static const struct {
+        const char   *name, *config;
+        const double *sigmas, *times;
+        const char   *says;
+    } cases[] = {
         { "flow-euler", "{}", rises, NULL, "decrease" },
         { "flow-euler", "{}", high, NULL, "1 of the sigmas is 3" },
         { "flow-euler", "{}", falls, times, "sigmas and timesteps" },
@@ -637,13 +681,14 @@ static void refused_lists(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        xd_sampling s;
-        xd_json    *j = NULL;
-        xd_err      e = { 0 };
+        xd_sampling       s;
+        xd_json          *j = NULL;
+        xd_err            e = { 0 };
         xd_sched_cfg      cfg;
         const xd_sampler *d = xd_sampler_find(cases[i].name);
-        xd_steps a = { .steps = cases[i].sigmas == same ? 1 : 3, .sigmas = cases[i].sigmas,
-                       .times = cases[i].times };
+        xd_steps          a = { .steps = cases[i].sigmas == same ? 1 : 3,
+                                .sigmas = cases[i].sigmas,
+                                .times = cases[i].times };
         assert_int_equal(xd_json_parse(&j, cases[i].config, strlen(cases[i].config), "x", &e),
                          XD_OK);
         assert_int_equal(xd_sched_read(d, &cfg, j, "x", &e), XD_OK);
@@ -657,20 +702,24 @@ static void refused_lists(void **state)
 /* Noise that is left out is an error, not an image without it. */
 static void no_noise(void **state)
 {
-    static latents l;
-    rig        *r = *state;
-    xd_exec     x;
-    xd_sampling s;
-    xd_err      e = { 0 };
-    int64_t     d[] = { ROWS, COLS };
-    xd_tensor   hist = xd_view(l.hist[0], XD_F32, 2, d);
-    static const char *const noisy[] = { "ddpm", "cogvideox-dpm", "lcm", "tcd", "flow-lcm",
-                                         "euler-ancestral", "ddim", "dpm++" };
-    xd_tensor hists[] = { hist, hist, hist };
+    static latents           l;
+    rig                     *r = *state;
+    xd_exec                  x;
+    xd_sampling              s;
+    xd_err                   e = { 0 };
+    int64_t                  d[] = { ROWS, COLS };
+    xd_tensor                hist = xd_view(l.hist[0], XD_F32, 2, d);
+    static const char *const noisy[] = { "ddpm",     "cogvideox-dpm",   "lcm",  "tcd",
+                                         "flow-lcm", "euler-ancestral", "ddim", "dpm++" };
+    xd_tensor                hists[] = { hist, hist, hist };
     for (int i = 0; i < 8; i++) {
         xd_exec_init(&x, r->dev, &r->tmp, XD_F32);
-        assert_int_equal(open_text(&s, noisy[i], i < 7 ? "{\"eta\":0.5}" : "{\"algorithm_type\":"
-                                   "\"sde-dpmsolver++\"}", 5, &e), XD_OK);
+        assert_int_equal(open_text(&s, noisy[i],
+                                   i < 7 ? "{\"eta\":0.5}"
+                                         : "{\"algorithm_type\":"
+                                           "\"sde-dpmsolver++\"}",
+                                   5, &e),
+                         XD_OK);
         s.def->step(&x, &s, 0, xd_view(l.lat, XD_F32, 2, d), xd_view(l.pred, XD_F32, 2, d), hists,
                     (xd_tensor){ 0 });
         assert_false(xd_ok(&x));
@@ -682,12 +731,12 @@ static void no_noise(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trajectories), cmocka_unit_test(shares_of_steps),
-        cmocka_unit_test(clean_latents), cmocka_unit_test(clipped),
-        cmocka_unit_test(ranges), cmocka_unit_test(many_steps),
-        cmocka_unit_test(names),        cmocka_unit_test(refused),
+        cmocka_unit_test(trajectories),    cmocka_unit_test(shares_of_steps),
+        cmocka_unit_test(clean_latents),   cmocka_unit_test(clipped),
+        cmocka_unit_test(ranges),          cmocka_unit_test(many_steps),
+        cmocka_unit_test(names),           cmocka_unit_test(refused),
         cmocka_unit_test(refused_solvers), cmocka_unit_test(no_noise),
-        cmocka_unit_test(beta_quantiles), cmocka_unit_test(refused_lists),
+        cmocka_unit_test(beta_quantiles),  cmocka_unit_test(refused_lists),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

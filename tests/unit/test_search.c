@@ -30,7 +30,7 @@ static void good_names(void **state)
     assert_int_equal(a.warmup_steps, 1);
     assert_int_equal(a.text_tensor_parallel_degree, 2);
     assert_int_equal(a.use_parallel_vae, 1);
-    a = (xd_parallel){ .ulysses_degree = 2 };   /* the same said twice */
+    a = (xd_parallel){ .ulysses_degree = 2 }; /* the same said twice */
     assert_int_equal(xd_parallel_read(&a, "u2 cfg,r4-pp8_vae", &e), XD_OK);
     assert_int_equal(a.use_cfg_parallel, 1);
     assert_int_equal(a.ring_degree, 4);
@@ -40,7 +40,8 @@ static void good_names(void **state)
 
 static void bad_names(void **state)
 {
-    static const struct { const char *text, *why;
+    static const struct {
+        const char *text, *why;
     } bad[] = {
         { "", "at \"\"" },
         { "x2", "at \"x2\"" },
@@ -97,7 +98,10 @@ static xd_status search(xd_search *s, const xd_parallel *fixed, int ranks, int s
     return xd_search_plans(s, &g->ctx, &r, fixed, ranks, stale, &m, e);
 }
 
-static int degree(int v) { return v ? v : 1; }
+static int degree(int v)
+{
+    return v ? v : 1;
+}
 
 /* Ways to write n as u r pp tp cfg (dp where there are prompts for it), in order; pipelines
  * count twice. */
@@ -136,7 +140,7 @@ static void count(void **state)
                     assert_true(i < s.good || s.c[i].why.code);
                     assert_true(i == 0 || i >= s.good ||
                                 s.c[i].f.request_s >= s.c[i - 1].f.request_s);
-                    if (n > 1) {        /* a name says the plan */
+                    if (n > 1) { /* a name says the plan */
                         assert_int_equal(xd_parallel_read(&back, s.c[i].name, &e), XD_OK);
                         assert_int_equal(xd_parallel_ranks(&back), n);
                         assert_int_equal(degree(back.ulysses_degree), degree(a->ulysses_degree));
@@ -157,7 +161,7 @@ static void fixed_degrees(void **state)
     xd_err    e = { 0 };
     (void)state;
     assert_int_equal(search(&s, &(xd_parallel){ .ulysses_degree = 2 }, 4, 1, 1, 4.5, &e), XD_OK);
-    assert_int_equal(s.n, 5);   /* cfg, ring, tensor, pipeline with 2 and 4 patches */
+    assert_int_equal(s.n, 5); /* cfg, ring, tensor, pipeline with 2 and 4 patches */
     for (int i = 0; i < s.n; i++)
         assert_int_equal(s.c[i].parallel.ulysses_degree, 2);
     xd_search_free(&s);
@@ -165,7 +169,7 @@ static void fixed_degrees(void **state)
                       .num_pipeline_patch = 3,
                       .use_cfg_parallel = 1 };
     assert_int_equal(search(&s, &a, 4, 0, 1, 4.5, &e), XD_OK);
-    assert_int_equal(s.n, 1);   /* asked for, though not exact */
+    assert_int_equal(s.n, 1); /* asked for, though not exact */
     assert_int_equal(s.c[0].parallel.num_pipeline_patch, 3);
     assert_string_equal(s.c[0].name, "pp2cfg2patch3warm1vae");
     xd_search_free(&s);
@@ -184,11 +188,9 @@ static void refused(const xd_parallel *a, int ranks, double guidance, const char
 static void refusals(void **state)
 {
     (void)state;
-    refused(&(xd_parallel) { .ulysses_degree = 3 }, 4, 4.5,
-            "exactly 4 ranks");
+    refused(&(xd_parallel){ .ulysses_degree = 3 }, 4, 4.5, "exactly 4 ranks");
     refused(&(xd_parallel){ .data_parallel_degree = 3 }, 4, 4.5, "exactly 4 ranks");
-    refused(&(xd_parallel) { .use_cfg_parallel = 1 }, 2, 1.0,
-            "cfg 2");
+    refused(&(xd_parallel){ .use_cfg_parallel = 1 }, 2, 1.0, "cfg 2");
 }
 
 /* Plans that do not fit come last and say what they need. */
@@ -261,9 +263,9 @@ static void reading_is_hidden(void **state)
     (void)state;
     near(xd_reading_wait_s(2 * GB, 100 * MB, 8 * GB, 5), 15);
     near(xd_reading_wait_s(2 * GB, 100 * MB, 8 * GB, 50), 0);
-    near(xd_reading_wait_s(2 * GB, 100 * MB, 0.5 * GB, 50), 15);    /* memory for a quarter */
+    near(xd_reading_wait_s(2 * GB, 100 * MB, 0.5 * GB, 50), 15); /* memory for a quarter */
     near(xd_reading_wait_s(2 * GB, 100 * MB, -1 * GB, 50), 20);
-    near(xd_reading_wait_s(20 * MB, 100 * MB, 8 * GB, 50), 0.2);    /* too few for a thread */
+    near(xd_reading_wait_s(20 * MB, 100 * MB, 8 * GB, 50), 0.2); /* too few for a thread */
     near(xd_reading_wait_s(0, 100 * MB, 8 * GB, 50), 0);
 }
 
@@ -283,9 +285,14 @@ static void reading_has_its_stage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_names), cmocka_unit_test(bad_names), cmocka_unit_test(count),
-        cmocka_unit_test(fixed_degrees), cmocka_unit_test(refusals), cmocka_unit_test(too_big),
-        cmocka_unit_test(reading_is_counted), cmocka_unit_test(reading_is_hidden),
+        cmocka_unit_test(good_names),
+        cmocka_unit_test(bad_names),
+        cmocka_unit_test(count),
+        cmocka_unit_test(fixed_degrees),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(too_big),
+        cmocka_unit_test(reading_is_counted),
+        cmocka_unit_test(reading_is_hidden),
         cmocka_unit_test(reading_has_its_stage),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -14,8 +14,8 @@
 
 typedef struct row {
     const char *text;
-    int         status;         /* of the refusal; 0: all is read, and ends with a request */
-    const char *behind;         /* the byte that is refused begins this; NULL: the last one */
+    int         status; /* of the refusal; 0: all is read, and ends with a request */
+    const char *behind; /* the byte that is refused begins this; NULL: the last one */
 } row;
 
 static const row rows[] = {
@@ -30,8 +30,8 @@ static const row rows[] = {
     { POST "content-length:\t005 \t\r\n\r\n\r\n\r\nd" GET "\r\n", 0, NULL },
     { POST "Content-Length: 0\r\n\r\n" GET "\r\n", 0, NULL },
     { CHUNKS "5\r\nab\ncd\r\n0A\r\n0123456789\r\n0\r\n\r\n" GET "\r\n", 0, NULL },
-    { POST "transfer-encoding:CHUNKED\r\n\r\n000\r\nA: b\r\nContent-Length: 9\r\n\r\n" GET
-      "\r\n", 0, NULL },
+    { POST "transfer-encoding:CHUNKED\r\n\r\n000\r\nA: b\r\nContent-Length: 9\r\n\r\n" GET "\r\n",
+      0, NULL },
     { GET "Content-Length : 5\r\n", 400, " :" },
     { GET "A\t: 5\r\n", 400, "\t:" },
     { GET ": 5\r\n", 400, ":" },
@@ -136,8 +136,12 @@ static void zero_bytes(void **state)
 {
     static const char in_value[] = GET "A: b\0c\r\n\r\n", in_name[] = GET "A\0: b\r\n\r\n",
                       in_size[] = CHUNKS "5\0\r\n";
-    static const struct { const char *text; size_t n; } all[] = {
-        { in_value, sizeof in_value - 1 }, { in_name, sizeof in_name - 1 },
+    static const struct {
+        const char *text;
+        size_t      n;
+    } all[] = {
+        { in_value, sizeof in_value - 1 },
+        { in_name, sizeof in_name - 1 },
         { in_size, sizeof in_size - 1 },
     };
     (void)state;

@@ -15,7 +15,9 @@ static const double now = 1000;
 
 static xd_task waiting(double seconds, double since)
 {
-    return (xd_task){ .state = XD_TASK_QUEUED, .expected_s = seconds, .arrived_s = now - since,
+    return (xd_task){ .state = XD_TASK_QUEUED,
+                      .expected_s = seconds,
+                      .arrived_s = now - since,
                       .owner = (char[]){ "" } };
 }
 
@@ -39,7 +41,7 @@ static void waiting_counts(void **state)
 {
     (void)state;
     const xd_schedule s = { 0 };
-    xd_task old = waiting(100, XD_SCHEDULE_WAIT * 99), fresh = waiting(2, 0);
+    xd_task           old = waiting(100, XD_SCHEDULE_WAIT * 99), fresh = waiting(2, 0);
     assert_float_equal(score(&s, &old), 1, 1e-9);
     assert_true(score(&s, &old) < score(&s, &fresh));
 }
@@ -50,14 +52,14 @@ static void gains_are_used_up(void **state)
 {
     (void)state;
     const xd_schedule s = { 0 };
-    xd_task t = waiting(100, 0);
+    xd_task           t = waiting(100, 0);
     t.state = XD_TASK_RUNNING;
     t.images = 1, t.image = 1, t.steps = 100, t.step = 10;
     t.arrived_s = now - 10 - 50 * XD_SCHEDULE_WAIT;
     assert_float_equal(score(&s, &t), 90 - (50 - 10), 1e-9);
     t.step = 20;
     assert_float_equal(xd_schedule_score(&s, &t, now + 10), 50, 1e-9);
-    t.step = 60;                /* all is used up */
+    t.step = 60; /* all is used up */
     assert_float_equal(xd_schedule_score(&s, &t, now + 50), 40, 1e-9);
 }
 
@@ -65,14 +67,14 @@ static void rest_counts(void **state)
 {
     (void)state;
     const xd_schedule s = { 0 };
-    xd_task t = waiting(100, 0);
+    xd_task           t = waiting(100, 0);
     t.state = XD_TASK_RUNNING;
     t.images = 2, t.image = 2, t.steps = 10, t.step = 5;
     assert_float_equal(xd_schedule_remaining(&s, &t), 25, 1e-9);
     xd_task half = waiting(12, 0), most = waiting(13, 0);
     assert_true(xd_schedule_preempts(&s, &half, &t, now));
     assert_false(xd_schedule_preempts(&s, &most, &t, now));
-    half.expected_s = 0;        /* nobody knows */
+    half.expected_s = 0; /* nobody knows */
     assert_false(xd_schedule_preempts(&s, &half, &t, now));
 }
 
@@ -81,13 +83,13 @@ static void parts_count(void **state)
 {
     (void)state;
     const xd_schedule s = { 0 };
-    xd_task t = waiting(100, 0), other = waiting(9, 0);
+    xd_task           t = waiting(100, 0), other = waiting(9, 0);
     t.text_part = 0.1, t.decode_part = 0.4;
     t.state = XD_TASK_RUNNING;
     assert_float_equal(xd_schedule_remaining(&s, &t), 100, 1e-9);
     t.images = 2, t.image = 1, t.steps = 10, t.step = 5;
     assert_float_equal(xd_schedule_remaining(&s, &t), 77.5, 1e-9);
-    t.step = 10;                /* the first one is decoded */
+    t.step = 10; /* the first one is decoded */
     assert_float_equal(xd_schedule_remaining(&s, &t), 65, 1e-9);
     t.image = 2;
     assert_float_equal(xd_schedule_remaining(&s, &t), 20, 1e-9);
@@ -100,7 +102,7 @@ static void priorities(void **state)
 {
     (void)state;
     const xd_schedule s = { 0 };
-    xd_task high = waiting(1000, 0), low = waiting(1, 3600), plain = waiting(5, 0);
+    xd_task           high = waiting(1000, 0), low = waiting(1, 3600), plain = waiting(5, 0);
     high.priority = 1;
     low.priority = -1;
     assert_true(score(&s, &high) < score(&s, &plain) && score(&s, &plain) < score(&s, &low));
@@ -113,8 +115,8 @@ static void deadlines(void **state)
 {
     (void)state;
     const xd_schedule s = { 0 };
-    xd_task soon = waiting(50, 0), plain = waiting(20, 0);
-    soon.deadline_s = now + 60;   /* 10 s to spare */
+    xd_task           soon = waiting(50, 0), plain = waiting(20, 0);
+    soon.deadline_s = now + 60; /* 10 s to spare */
     assert_float_equal(score(&s, &soon), 10, 1e-9);
     assert_true(score(&s, &soon) < score(&s, &plain));
     soon.deadline_s = now + 1000;
@@ -155,11 +157,14 @@ static void apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(short_first), cmocka_unit_test(waiting_counts),
-        cmocka_unit_test(rest_counts), cmocka_unit_test(parts_count),
+        cmocka_unit_test(short_first),
+        cmocka_unit_test(waiting_counts),
+        cmocka_unit_test(rest_counts),
+        cmocka_unit_test(parts_count),
         cmocka_unit_test(gains_are_used_up),
         cmocka_unit_test(priorities),
-        cmocka_unit_test(deadlines),   cmocka_unit_test(owners),
+        cmocka_unit_test(deadlines),
+        cmocka_unit_test(owners),
         cmocka_unit_test(apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,7 @@
 
 enum { MOST = 8 };
 
-static double computed;         /* seconds since the rank was last asked */
+static double computed; /* seconds since the rank was last asked */
 
 static double ask(void *ctx)
 {
@@ -23,13 +23,21 @@ static double ask(void *ctx)
     return s;
 }
 
-typedef struct stage { xd_machine m; xd_simulation *p; xd_lane lane[MOST]; int n; xd_err e; } stage;
+typedef struct stage {
+    xd_machine     m;
+    xd_simulation *p;
+    xd_lane        lane[MOST];
+    int            n;
+    xd_err         e;
+} stage;
 
 /* Latency 1, 100 bytes a second; what of it overlaps is said. */
 static void open_stage(stage *s, int ranks, int per_host, double overlap)
 {
     memset(s, 0, sizeof *s);
-    s->m = (xd_machine){ .hosts = 2, .ranks = per_host, .inside = { 1, 100, overlap, 0 },
+    s->m = (xd_machine){ .hosts = 2,
+                         .ranks = per_host,
+                         .inside = { 1, 100, overlap, 0 },
                          .between = { 10, 10, overlap, 0 } };
     s->n = ranks;
     assert_int_equal(xd_simulation_open(&s->p, ranks, &s->m, &s->e), XD_OK);
@@ -99,7 +107,7 @@ static void one_message(void **state)
         near(s.lane[1].busy_s, 6);
         near(s.lane[1].wait_s, 6);
         near(s.lane[0].inside, 200);
-        near(s.lane[0].end_s, 7);               /* its memory is free when the link has taken it */
+        near(s.lane[0].end_s, 7); /* its memory is free when the link has taken it */
         near(s.lane[0].busy_s, 6);
         xd_simulation_close(&s.p);
     }
@@ -138,7 +146,7 @@ static void overlap(void **state)
         done(&s, c);
     }
     run(&s);
-    near(s.lane[0].end_s, 3 + 0.5 * 2 + 1 + 0.5 * 1);  /* the second comes at 5, beside 3 - 2 s */
+    near(s.lane[0].end_s, 3 + 0.5 * 2 + 1 + 0.5 * 1); /* the second comes at 5, beside 3 - 2 s */
     xd_simulation_close(&s.p);
 }
 
@@ -157,7 +165,7 @@ static void collective(void **state)
     }
     run(&s);
     near(s.lane[0].end_s, 3 + 1 + 3);
-    near(s.lane[1].end_s, 3 + 3);       /* its own has arrived at 4 */
+    near(s.lane[1].end_s, 3 + 3); /* its own has arrived at 4 */
     near(s.lane[0].wait_s, 7);
     xd_simulation_close(&s.p);
 }
@@ -173,7 +181,7 @@ static void ring(void **state)
         for (int i = 0; i < 3; i++) {
             xd_req q[2] = { c->ops->recv(c, bytes(100), (r + 3) % 4),
                             c->ops->send(c, bytes(100), (r + 1) % 4) };
-            computed = i == 2 ? 1 : 3;          /* hidden, hidden, 1 s late */
+            computed = i == 2 ? 1 : 3; /* hidden, hidden, 1 s late */
             c->ops->wait(c, q, 2);
         }
         done(&s, c);
@@ -331,9 +339,9 @@ static void add(void *ctx, char what, double from, double to)
 {
     double *last = ctx;
     sum[(int)what] += to - from;
-    if (what == 'm')            /* messages overlap, and come last */
+    if (what == 'm') /* messages overlap, and come last */
         return;
-    assert_true(from == *last && to > from);    /* without gaps, in order */
+    assert_true(from == *last && to > from); /* without gaps, in order */
     *last = to;
 }
 
@@ -356,7 +364,7 @@ static void telling(void **state)
     xd_simulation_events(s.p, 0, add, &last);
     near(last, s.lane[0].end_s);
     near(sum['c'], 5);
-    near(sum['m'], 1 + 1);      /* from 2 to 4 s */
+    near(sum['m'], 1 + 1); /* from 2 to 4 s */
     near(sum['w'], s.lane[0].wait_s);
     near(sum['w'], 2 + 1 + 1 - 1);
     xd_simulation_close(&s.p);
@@ -365,10 +373,10 @@ static void telling(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_message), cmocka_unit_test(overlap), cmocka_unit_test(collective),
-        cmocka_unit_test(ring), cmocka_unit_test(bubble), cmocka_unit_test(contention),
-        cmocka_unit_test(groups), cmocka_unit_test(deadlock), cmocka_unit_test(telling),
-        cmocka_unit_test(shared), cmocka_unit_test(arriving),
+        cmocka_unit_test(one_message), cmocka_unit_test(overlap),  cmocka_unit_test(collective),
+        cmocka_unit_test(ring),        cmocka_unit_test(bubble),   cmocka_unit_test(contention),
+        cmocka_unit_test(groups),      cmocka_unit_test(deadlock), cmocka_unit_test(telling),
+        cmocka_unit_test(shared),      cmocka_unit_test(arriving),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

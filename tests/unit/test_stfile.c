@@ -1,5 +1,5 @@
 /* test_stfile.c - checkpoints larger than the address space: what is mapped, what is read, when */
-#define _DEFAULT_SOURCE         /* P_tmpdir, mincore */
+#define _DEFAULT_SOURCE /* P_tmpdir, mincore */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,8 +64,8 @@ static void done_gives_pages_back(void **state)
     xd_tensor t;
     xd_err    e = { 0 };
     size_t    sum = 0;
-    snprintf(header, sizeof header, "{" T("a", "U8", "%d", "0,%d") "," T("b", "U8", "5", "%d,%d")
-             "}", N, N, N, N + 5);
+    snprintf(header, sizeof header,
+             "{" T("a", "U8", "%d", "0,%d") "," T("b", "U8", "5", "%d,%d") "}", N, N, N, N + 5);
     put_st("big.safetensors", header, N + 5);
     xd_st *s = opened("big.safetensors");
     size_t before = statm(2), space = statm(0);
@@ -78,7 +78,7 @@ static void done_gives_pages_back(void **state)
     xd_st_done(s, 0);
     assert_true(statm(2) < before + MB);
     assert_true(statm(0) < space + MB);
-    assert_int_equal(xd_st_get(s, 1, &t, &e), XD_OK);   /* a tensor alone costs its own pages */
+    assert_int_equal(xd_st_get(s, 1, &t, &e), XD_OK); /* a tensor alone costs its own pages */
     assert_memory_equal(t.p, "\0\1\2\3\4", 5);
     assert_int_equal(xd_st_get(s, 0, &t, &e), XD_OK);
     assert_true(statm(0) > space + N - MB);
@@ -106,7 +106,7 @@ static void past_gives_pages_back(void **state)
         sum += p[i];
     assert_true(statm(2) > before + N - MB);
     xd_st_past(s, 0, p + 1, N - 2);
-    xd_st_past(s, 0, p + N / 2, 100);           /* less than a page: nothing */
+    xd_st_past(s, 0, p + N / 2, 100); /* less than a page: nothing */
     assert_true(statm(2) < before + MB);
     for (int i = 0; i < N; i++)
         again += p[i];
@@ -144,7 +144,7 @@ static void files_are_read_ahead(void **state)
     (void)state;
     enum { MB = 1 << 20, N = 24 * MB, MOST = 8 * MB };
     xd_canceller stop = { 0 };
-    char     *data = calloc(1, N);
+    char        *data = calloc(1, N);
     scratch_put("ahead", data, N);
     free(data);
     int fd = open(in_scratch("ahead"), O_RDONLY);
@@ -154,13 +154,13 @@ static void files_are_read_ahead(void **state)
     xd_readahead *a = xd_readahead_open(MOST, NULL);
     assert_non_null(a);
     xd_readahead_add(a, fd, 100, 5 * MB);
-    xd_readahead_add(a, fd, 100 + 5 * MB, MB);  /* behind the first */
+    xd_readahead_add(a, fd, 100 + 5 * MB, MB); /* behind the first */
     xd_readahead_add(a, fd, 10 * MB, 14 * MB);
     assert_int_equal(xd_readahead_bytes(a), 20 * MB);
     xd_readahead_start(a);
     asked_for(a, MOST);
     xd_readahead_used(a, 6 * MB);
-    xd_readahead_used(a, 3 * MB);  /* it is behind that already */
+    xd_readahead_used(a, 3 * MB); /* it is behind that already */
     asked_for(a, 14 * MB);
     xd_readahead_used(a, 20 * MB);
     asked_for(a, 20 * MB);
@@ -171,12 +171,12 @@ static void files_are_read_ahead(void **state)
     assert_null(a);
 
     xd_cancel_set(&stop, NULL);
-    a = xd_readahead_open(MOST, &stop);  /* cancelled */
+    a = xd_readahead_open(MOST, &stop); /* cancelled */
     xd_readahead_add(a, fd, 0, N);
     xd_readahead_start(a);
     asked_for(a, 0);
     xd_readahead_close(&a);
-    a = xd_readahead_open(MOST, NULL);  /* closed while it waits */
+    a = xd_readahead_open(MOST, NULL); /* closed while it waits */
     xd_readahead_add(a, fd, 0, N);
     xd_readahead_start(a);
     asked_for(a, MOST);
@@ -296,8 +296,8 @@ static size_t put_sparse(const char *name, int n, const int64_t *numbers, size_t
     xd_buf_add(&b, "{");
     for (int i = 0; i < n; i++) {
         size_t bytes = (size_t)numbers[i] * 4;
-        xd_buf_add(&b, "%s" T("t%05d", "F32", "%lld", "%zu,%zu"),
-                   i ? "," : "", i, (long long)numbers[i], at, at + bytes);
+        xd_buf_add(&b, "%s" T("t%05d", "F32", "%lld", "%zu,%zu"), i ? "," : "", i,
+                   (long long)numbers[i], at, at + bytes);
         at += bytes;
     }
     xd_buf_add(&b, "}");
@@ -324,7 +324,7 @@ enum { GB = 1 << 30 };
 #ifdef ASAN
 /* malloc without memory gives NULL under the sanitizer too. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
-const char *__asan_default_options(void)
+const char                                        *__asan_default_options(void)
 {
     return "allocator_may_return_null=1";
 }
@@ -341,7 +341,7 @@ static int use_tensor(xd_st *s, int i, int64_t number)
     if (st != XD_OK || xd_st_get(s, i, &u, &e) != XD_OK || u.p != t.p)
         return 6;
     xd_st_done(s, i);
-    float first, last;          /* the tensor may lie at an odd address */
+    float first, last; /* the tensor may lie at an odd address */
     memcpy(&first, t.p, sizeof first);
     memcpy(&last, (const char *)t.p + (number - 1) * 4, sizeof last);
     if (first != (float)i || last != (float)i)
@@ -354,10 +354,10 @@ static int use_tensor(xd_st *s, int i, int64_t number)
  * are allowed: large ones until `most` bytes are read, small ones all. */
 static int use_large(const char *name, int n, const int64_t *numbers, size_t most)
 {
-    size_t         limit = statm(0) + GB / 2, sum = 0;
-    xd_st         *s;
-    xd_err         e = { 0 };
-    struct rlimit  r = { limit, limit };
+    size_t        limit = statm(0) + GB / 2, sum = 0;
+    xd_st        *s;
+    xd_err        e = { 0 };
+    struct rlimit r = { limit, limit };
     xd_log_enter(&(xd_logger){ hear, NULL, XD_LOG_WARN });
     if (setrlimit(RLIMIT_AS, &r) != 0)
         return 1;
@@ -400,7 +400,7 @@ static void files_may_exceed_the_address_space(void **state)
     if (put_sparse("shard.safetensors", N, numbers, 9989150328) != 9989150328) {
         print_message("# skipped: no sparse file of 9989150328 bytes can be made here\n");
         scratch_clean();
-        return;                 /* cmocka's skip() is "not ok" in TAP */
+        return; /* cmocka's skip() is "not ok" in TAP */
     }
     assert_int_equal(child("shard.safetensors", N, numbers, (size_t)2 * GB), 0);
     scratch_clean();
@@ -428,8 +428,8 @@ static void a_real_shard_is_read(void **state)
 {
     (void)state;
     static const char name[] = "PixArt-alpha/PixArt-XL-2-1024-MS/text_encoder/tensors.txt";
-    static int64_t numbers[1000];
-    const char *path = published_path(name);
+    static int64_t    numbers[1000];
+    const char       *path = published_path(name);
     if (!path)
         return;
     FILE *f = fopen(path, "r");

@@ -22,8 +22,8 @@ static const char golden[] = "tests/golden/quantized/svdquant.safetensors";
 
 /* ---- the source of the file ---------------------------------------------------------------- */
 
-static int gotten;              /* tensors in use */
-static int64_t announced;       /* elements that will be read */
+static int     gotten;    /* tensors in use */
+static int64_t announced; /* elements that will be read */
 
 static int src_has(void *self, const char *name, xd_tensor *shape)
 {
@@ -55,13 +55,18 @@ static void src_will(void *self, const char *name, int64_t first, int64_t n)
 
 static xd_source raw_of(xd_st *st)
 {
-    return (xd_source){ .has = src_has, .get = src_get, .done = src_done, .will = src_will,
-                        .self = st };
+    return (xd_source){
+        .has = src_has, .get = src_get, .done = src_done, .will = src_will, .self = st
+    };
 }
 
 /* ---- numbers ------------------------------------------------------------------------------- */
 
-typedef struct opened { xd_st *st; xd_svdquant *svd; xd_source raw, src; } opened;
+typedef struct opened {
+    xd_st       *st;
+    xd_svdquant *svd;
+    xd_source    raw, src;
+} opened;
 
 static void open_golden(opened *o)
 {
@@ -166,8 +171,8 @@ static void layers_are_matrices(void **state)
 {
     static const char *const names[] = { "qkv_proj", "out_proj", "mlp_fc2", "norm.linear",
                                          "norm1.linear" };
-    static const int64_t columns[] = { 128, 128, 256, 64, 64 };
-    opened o;
+    static const int64_t     columns[] = { 128, 128, 256, 64, 64 };
+    opened                   o;
     (void)state;
     open_golden(&o);
     for (int i = 0; i < 5; i++) {
@@ -186,7 +191,7 @@ static void layers_stand_side_by_side(void **state)
     check_matrix(&o, "out_proj+mlp_fc2", "out_proj", 0, 128);
     check_matrix(&o, "out_proj+mlp_fc2", "mlp_fc2", 128, 256);
     check_bias(&o, "out_proj+mlp_fc2", "out_proj", "mlp_fc2");
-    assert_false(o.src.has(o.src.self, "a.out_proj+qkv_proj.weight", &t));     /* other rows */
+    assert_false(o.src.has(o.src.self, "a.out_proj+qkv_proj.weight", &t)); /* other rows */
     assert_false(o.src.has(o.src.self, "a.out_proj+none.weight", &t));
     assert_false(o.src.has(o.src.self, "a.out.weight", &t));
     close_golden(&o);
@@ -222,7 +227,10 @@ static void other_names_pass(void **state)
 
 /* ---- refusals ------------------------------------------------------------------------------ */
 
-typedef struct file { xd_st_item item[8]; int n; } file;
+typedef struct file {
+    xd_st_item item[8];
+    int        n;
+} file;
 
 static void put(file *f, const char *name, xd_dtype type, int64_t a, int64_t b)
 {
@@ -250,7 +258,7 @@ static void opens(const file *f, xd_status code, const char *words)
         assert_non_null(strstr(e.msg, words));
     assert_true(s == XD_OK ? svd != NULL : !svd);
     assert_int_equal(xd_quantized_open(&q, st, "bad", &e), XD_OK);
-    assert_null(q);                     /* which leaves such layers alone */
+    assert_null(q); /* which leaves such layers alone */
     xd_svdquant_close(&svd);
     xd_st_close(&st);
 }
@@ -272,20 +280,21 @@ static void other_layers_are_refused(void **state)
     (void)state;
     file f = layer_of(XD_BF16, 128, 16);
     opens(&f, XD_OK, NULL);
-    f.n = 4;                            /* without a thin product */
+    f.n = 4; /* without a thin product */
     opens(&f, XD_OK, NULL);
     f = layer_of(XD_F8E4M3, 128, 16);
-    opens(&f, XD_EUNSUPPORTED, "a.qweight holds SVDQuant's 4-bit floats (nvfp4), which are "
+    opens(&f, XD_EUNSUPPORTED,
+          "a.qweight holds SVDQuant's 4-bit floats (nvfp4), which are "
           "not supported: use the model's file in int4");
     f = layer_of(XD_BF16, 128, 8);
     opens(&f, XD_EFORMAT, "bad: a.qweight and its scales are not a layer of SVDQuant");
     f = layer_of(XD_BF16, 64, 16);
     opens(&f, XD_EFORMAT, "not a layer of SVDQuant");
     f = layer_of(XD_BF16, 128, 16);
-    f.n = 5;                            /* half a product */
+    f.n = 5; /* half a product */
     opens(&f, XD_EFORMAT, "not a layer of SVDQuant");
     f = layer_of(XD_BF16, 128, 16);
-    f.item[1].t.d[0] = 1;               /* scales of half the columns */
+    f.item[1].t.d[0] = 1; /* scales of half the columns */
     opens(&f, XD_EFORMAT, "not a layer of SVDQuant");
     f = (file){ .n = 0 };
     put(&f, "a.qweight", XD_I32, 48, 32);

@@ -91,7 +91,10 @@ static void bert_refusals(void **state)
 
 /* ---- the distances of T5 ------------------------------------------------------------------ */
 
-typedef struct edges { int n; const int *first; } edges;
+typedef struct edges {
+    int        n;
+    const int *first;
+} edges;
 
 /* Along row 0 the bias must change exactly where a bucket begins, and on both sides. */
 static void check_edges(void *cookie, xd_exec *x, int layer, xd_state *s)
@@ -112,8 +115,8 @@ static void check_edges(void *cookie, xd_exec *x, int layer, xd_state *s)
             fail_msg("distance %d: a bucket should %sbegin", (int)d, begins ? "" : "not ");
         if (d > 1 && (v[far * n + far - d] != v[far * n + far - d + 1]) != begins)
             fail_msg("distance -%d: a bucket should %sbegin", (int)d, begins ? "" : "not ");
-        assert_true(v[d] != v[d * n]);                  /* the sign has buckets of its own */
-        assert_true(v[d] == v[n + 1 + d] || d == far);  /* only the distance counts */
+        assert_true(v[d] != v[d * n]);                 /* the sign has buckets of its own */
+        assert_true(v[d] == v[n + 1 + d] || d == far); /* only the distance counts */
     }
     assert_int_equal(k, e->n - 1);
     free(v);
@@ -122,7 +125,9 @@ static void check_edges(void *cookie, xd_exec *x, int layer, xd_state *s)
 /* First distances of the buckets, from transformers' T5Attention._relative_position_bucket. */
 static void t5_distances(void **state)
 {
-    static const struct { int buckets, max, n, first[32]; } cases[] = {
+    static const struct {
+        int buckets, max, n, first[32];
+    } cases[] = {
         { 32, 128, 16, { 0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91 } },
         { 8, 20, 4, { 0, 1, 2, 7 } },
         { 16, 64, 8, { 0, 1, 2, 3, 4, 8, 16, 32 } },
@@ -134,17 +139,19 @@ static void t5_distances(void **state)
     static int32_t ids[450];
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char     text[256];
-        part     p = { 0 };
-        bench    b;
-        xd_decl  d;
-        xd_exec  x;
-        xd_cond  c;
-        xd_err   e = { 0 };
-        edges    want = { cases[i].n, cases[i].first };
-        snprintf(text, sizeof text, "{\"vocab_size\":4,\"d_model\":16,\"d_kv\":8,\"d_ff\":16,"
+        char    text[256];
+        part    p = { 0 };
+        bench   b;
+        xd_decl d;
+        xd_exec x;
+        xd_cond c;
+        xd_err  e = { 0 };
+        edges   want = { cases[i].n, cases[i].first };
+        snprintf(text, sizeof text,
+                 "{\"vocab_size\":4,\"d_model\":16,\"d_kv\":8,\"d_ff\":16,"
                  "\"num_layers\":1,\"num_heads\":1,\"relative_attention_num_buckets\":%d,"
-                 "\"relative_attention_max_distance\":%d}", cases[i].buckets, cases[i].max);
+                 "\"relative_attention_max_distance\":%d}",
+                 cases[i].buckets, cases[i].max);
         ok(xd_json_parse(&p.config, text, strlen(text), "config", &e), &e);
         ok(xd_net_open(&p.net, find(&p, "T5EncoderModel"), p.config, "config", &e), &e);
         open_bench(&b, XD_F32, 0);
@@ -164,15 +171,17 @@ static void t5_distances(void **state)
 static void random_t5(const char *keys, float *out)
 {
     static const int32_t ids[3] = { 3, 0, 2 };
-    char    text[256];
-    part    p = { 0 };
-    bench   b;
-    xd_decl d;
-    xd_exec x;
-    xd_cond c;
-    xd_err  e = { 0 };
-    snprintf(text, sizeof text, "{\"vocab_size\":4,\"d_model\":16,\"d_kv\":8,\"d_ff\":24,"
-             "\"num_layers\":2,\"num_heads\":2%s}", keys);
+    char                 text[256];
+    part                 p = { 0 };
+    bench                b;
+    xd_decl              d;
+    xd_exec              x;
+    xd_cond              c;
+    xd_err               e = { 0 };
+    snprintf(text, sizeof text,
+             "{\"vocab_size\":4,\"d_model\":16,\"d_kv\":8,\"d_ff\":24,"
+             "\"num_layers\":2,\"num_heads\":2%s}",
+             keys);
     ok(xd_json_parse(&p.config, text, strlen(text), "config", &e), &e);
     ok(xd_net_open(&p.net, find(&p, "T5ForConditionalGeneration"), p.config, "config", &e), &e);
     open_bench(&b, XD_F32, 0);
@@ -188,7 +197,10 @@ static void random_t5(const char *keys, float *out)
 /* feed_forward_proj alone says all; is_gated_act and dense_act_fn win over it. */
 static void t5_activations(void **state)
 {
-    static const struct { const char *a, *b; int same; } cases[] = {
+    static const struct {
+        const char *a, *b;
+        int         same;
+    } cases[] = {
         { "", ",\"feed_forward_proj\":\"relu\"", 1 },
         { ",\"feed_forward_proj\":\"gated-gelu\"",
           ",\"is_gated_act\":true,\"dense_act_fn\":\"gelu_pytorch_tanh\"", 1 },
@@ -232,7 +244,7 @@ static void run_t5(int at, xd_dtype want, double tol)
     open_bench(&b, want, 0);
     visit(&p, b.dev, b.type, XD_VISIT_LOAD, &d);
 
-    for (int k = 0; k < 2; k++) {       /* the prompt, block by block, and the negative one */
+    for (int k = 0; k < 2; k++) { /* the prompt, block by block, and the negative one */
         watcher w = { g, "text.block", tol, 0 };
         void   *ids = reference(g, k ? "negative_ids" : "ids", &t);
         float  *emb = reference(g, k ? "negative_prompt_embeds" : "prompt_embeds", NULL), *got;
@@ -250,7 +262,7 @@ static void run_t5(int at, xd_dtype want, double tol)
         xd_get(&x, got, c.tok);
         near("prompt_embeds", got, emb, n * E, tol);
         xd_arena_rewind(&b.tmp, 0);
-        ids = realloc(ids, (size_t)(n + 5) * sizeof(int32_t));  /* padding is not seen */
+        ids = realloc(ids, (size_t)(n + 5) * sizeof(int32_t)); /* padding is not seen */
         memset((int32_t *)ids + n, 0, 5 * sizeof(int32_t));
         p.text->encode(&x, &p.net, ids, n + 5, n, &c);
         ok(x.err.code, &x.err);
@@ -282,7 +294,12 @@ static void t5_golden_bf16(void **state)
 /* ---- golden: CLIP ------------------------------------------------------------------------- */
 
 /* One of tools/golden/cases/text.py's models. */
-typedef struct tiny { part p; bench b; xd_st *g; xd_exec x; } tiny;
+typedef struct tiny {
+    part    p;
+    bench   b;
+    xd_st  *g;
+    xd_exec x;
+} tiny;
 
 /* `blocks` as of xd_decl. */
 static void open_tiny_as(tiny *t, const char *name, xd_dtype want, xd_dtype blocks, int counts)
@@ -400,7 +417,7 @@ static void clip_names(void **state)
 static void check_lengths(const char *name)
 {
     static const int32_t ids[64];
-    size_t peak[2];
+    size_t               peak[2];
     for (int counts = 0; counts < 2; counts++) {
         tiny    t;
         xd_cond c;
@@ -487,7 +504,7 @@ static void masked_golden_quantised(void **state)
 static void bert_names(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++)         /* the pooler's two, and the buffer */
+    for (int i = 0; i < 2; i++) /* the pooler's two, and the buffer */
         check_names(berts[i], 2 + i, "bert.embeddings.position_ids", i,
                     "embeddings.word_embeddings.weight");
 }
@@ -495,8 +512,8 @@ static void bert_names(void **state)
 static void bert_lengths(void **state)
 {
     static const int32_t ids[4];
-    tiny    t;
-    xd_cond c;
+    tiny                 t;
+    xd_cond              c;
     (void)state;
     for (int i = 0; i < 2; i++)
         check_lengths(berts[i]);
@@ -512,7 +529,7 @@ static void bert_lengths(void **state)
 /* A counting run follows no address (it has none) and needs exactly the room of a real one. */
 static void counts_as_it_runs(void **state)
 {
-    static int32_t       ids[300];      /* more than one chunk of distances */
+    static int32_t       ids[300]; /* more than one chunk of distances */
     static const int64_t len[3] = { 0, 1, 300 };
     (void)state;
     for (int i = 0; i < NGOLDEN; i++) {
@@ -530,7 +547,7 @@ static void counts_as_it_runs(void **state)
             open_bench(&b, XD_F32, counts);
             visit(&p, b.dev, b.type, counts ? XD_VISIT_COUNT : XD_VISIT_LOAD, &d);
             xd_exec_init(&x, b.dev, &b.tmp, b.type);
-            for (int n = 0; n < 3; n++)         /* no tokens, one, many */
+            for (int n = 0; n < 3; n++) /* no tokens, one, many */
                 p.text->encode(&x, &p.net, ids, len[n], len[n], &c);
             ok(x.err.code, &x.err);
             peak[counts] = xd_arena_peak(&b.tmp);
@@ -544,24 +561,15 @@ static void counts_as_it_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_listings),
-        cmocka_unit_test(files_in_the_tree),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(clip_refusals),
-        cmocka_unit_test(clip_golden_f32),
-        cmocka_unit_test(clip_golden_bf16),
-        cmocka_unit_test(clip_names),
-        cmocka_unit_test(clip_lengths),
-        cmocka_unit_test(bert_refusals),
-        cmocka_unit_test(bert_names),
-        cmocka_unit_test(bert_lengths),
-        cmocka_unit_test(masked_golden_f32),
-        cmocka_unit_test(masked_golden_bf16),
-        cmocka_unit_test(masked_golden_quantised),
-        cmocka_unit_test(t5_distances),
-        cmocka_unit_test(t5_activations),
-        cmocka_unit_test(t5_golden_f32),
-        cmocka_unit_test(t5_golden_bf16),
+        cmocka_unit_test(published_listings), cmocka_unit_test(files_in_the_tree),
+        cmocka_unit_test(refusals),           cmocka_unit_test(clip_refusals),
+        cmocka_unit_test(clip_golden_f32),    cmocka_unit_test(clip_golden_bf16),
+        cmocka_unit_test(clip_names),         cmocka_unit_test(clip_lengths),
+        cmocka_unit_test(bert_refusals),      cmocka_unit_test(bert_names),
+        cmocka_unit_test(bert_lengths),       cmocka_unit_test(masked_golden_f32),
+        cmocka_unit_test(masked_golden_bf16), cmocka_unit_test(masked_golden_quantised),
+        cmocka_unit_test(t5_distances),       cmocka_unit_test(t5_activations),
+        cmocka_unit_test(t5_golden_f32),      cmocka_unit_test(t5_golden_bf16),
         cmocka_unit_test(counts_as_it_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

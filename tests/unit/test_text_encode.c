@@ -20,11 +20,11 @@
 #include "pipeline/prompt_images.h"
 #include "pipeline/text_cache.h"
 
-enum { E = 24, PAD = 33, L = 3 };       /* width and layers of tests/parity/text-lm */
+enum { E = 24, PAD = 33, L = 3 }; /* width and layers of tests/parity/text-lm */
 
 static const char     *prompt[] = { "a small cyan square" };
-static const char     *negative;       /* NULL: none */
-static const xd_image *shown;   /* what the encoder sees beside the prompt; NULL: nothing */
+static const char     *negative; /* NULL: none */
+static const xd_image *shown;    /* what the encoder sees beside the prompt; NULL: nothing */
 
 static void ok(xd_status s, const xd_err *e)
 {
@@ -41,14 +41,17 @@ static void open_model(xd_engine **g, xd_recipe *mine, const char *dir)
     (*g)->ctx.model.recipe = mine;
 }
 
-typedef struct encoded { float *v; int64_t rows, cols, real; } encoded;
+typedef struct encoded {
+    float  *v;
+    int64_t rows, cols, real;
+} encoded;
 
 static encoded copy_of(const xd_cond *c)
 {
     encoded out = { .rows = c->tok.d[0], .cols = c->tok.d[1], .real = c->real[0] };
     out.v = malloc(xd_bytes(c->tok));
     assert_non_null(out.v);
-    if (xd_bytes(c->tok))               /* a text may have no rows */
+    if (xd_bytes(c->tok)) /* a text may have no rows */
         memcpy(out.v, c->tok.p, xd_bytes(c->tok));
     return out;
 }
@@ -71,7 +74,7 @@ static void encode_both(xd_engine *g, encoded out[2])
     ok(xd_prompts_tokenize(&w, &j, &e), &e);
     int64_t len[] = { w.text[0].ids[0].n, w.text[1].ids[0].n };
     ok(xd_prompts_count(&j, 0, len, 2, &bytes, &e), &e);
-    ok(xd_prompts_encode(&w, &j, bytes, &e), &e);       /* in exactly what was counted */
+    ok(xd_prompts_encode(&w, &j, bytes, &e), &e); /* in exactly what was counted */
     for (int i = 0; i < 1 + (negative != NULL); i++)
         out[i] = copy_of(&w.text[i].cond);
     xd_prompts_close(&w, &g->ctx);
@@ -105,8 +108,8 @@ static void same(const encoded *a, int64_t ra, int64_t ca, const encoded *b, int
 static void states_side_by_side(void **state)
 {
     static const int all[] = { 1, -1, 2, -3 }, one[] = { 2 };
-    xd_engine *g;
-    xd_recipe  mine;
+    xd_engine       *g;
+    xd_recipe        mine;
     (void)state;
     open_model(&g, &mine, "tests/parity/text-lm");
     encoded last = encode(g);
@@ -115,14 +118,14 @@ static void states_side_by_side(void **state)
     encoded four = encode(g);
     assert_int_equal(four.cols, 4 * E);
     same(&four, 0, E, &last, 0, 0, last.rows, E);
-    same(&four, 0, 0, &four, 0, 3 * E, last.rows, E);   /* -3 of 3 layers is 1 */
+    same(&four, 0, 0, &four, 0, 3 * E, last.rows, E); /* -3 of 3 layers is 1 */
     mine.text[0].layers = one, mine.text[0].nlayers = 1;
     g->ctx.keep = 0;
     xd_component_drop(&g->ctx.model.text[0]);
     encoded two = encode(g);
     same(&two, 0, 0, &four, 0, 2 * E, last.rows, E);
     assert_int_equal(g->ctx.model.text[0].w->net.last, 2);
-    xd_context fork;            /* a prediction has the same blocks */
+    xd_context fork; /* a prediction has the same blocks */
     assert_int_equal(xd_context_fork(&fork, &g->ctx, NULL), XD_OK);
     assert_int_equal(fork.model.text[0].w->net.last, 2);
     xd_context_fork_close(&fork, &g->ctx);
@@ -149,7 +152,7 @@ static void padding_on_either_side(void **state)
     encoded left = encode(g);
     assert_true(left.rows == PAD && left.real == n);
     same(&plain, 0, 0, &left, PAD - n, 0, n, E);
-    same(&left, 0, 0, &left, 1, 0, PAD - n - 1, E);     /* all padding is alike */
+    same(&left, 0, 0, &left, 1, 0, PAD - n - 1, E); /* all padding is alike */
     free(plain.v), free(right.v), free(left.v);
     xd_close(&g);
 }
@@ -159,16 +162,17 @@ static void rows_in_front_dropped(void **state)
 {
     enum { MOST = 9 };
     static const char *const frame = "a red circle {} and a star";
-    xd_engine *g;
-    xd_recipe  mine;
-    int32_t   *ids;
-    int64_t    before, whole;
-    xd_err     e = { 0 };
+    xd_engine               *g;
+    xd_recipe                mine;
+    int32_t                 *ids;
+    int64_t                  before, whole;
+    xd_err                   e = { 0 };
     (void)state;
     open_model(&g, &mine, "tests/parity/text-lm");
     ok(xd_model_tokenizers(&g->ctx.model, &e), &e);
     ok(xd_tok_cut_plain(g->ctx.model.tok[0], frame, strlen("a red circle "), 0, 1, &ids, &before,
-                       &whole, &e), &e);
+                        &whole, &e),
+       &e);
     free(ids);
     assert_true(before > 2);
     mine.text[0].frame = frame;
@@ -209,9 +213,9 @@ static void wrong_front(void **state)
 static void wrong_numbers(void **state)
 {
     static const int beyond[] = { 1, L + 1 }, before[] = { -L - 2 };
-    xd_engine *g;
-    xd_recipe  mine;
-    xd_err     e = { 0 };
+    xd_engine       *g;
+    xd_recipe        mine;
+    xd_err           e = { 0 };
     (void)state;
     open_model(&g, &mine, "tests/parity/text-lm");
     mine.text[0].layers = beyond, mine.text[0].nlayers = 2;
@@ -237,9 +241,9 @@ static void repeated_prompts(void **state)
 {
     static const char *const prompts[] = { "a small cyan square", "a red star", "a red star",
                                            "a small cyan square" };
-    xd_engine *g;
-    xd_recipe  mine;
-    encoded    first[2], again;
+    xd_engine               *g;
+    xd_recipe                mine;
+    encoded                  first[2], again;
     (void)state;
     open_model(&g, &mine, "tests/parity/text-lm");
     for (int i = 0; i < 4; i++) {
@@ -255,12 +259,12 @@ static void repeated_prompts(void **state)
         assert_memory_equal(again.v, old->v, (size_t)(old->rows * old->cols) * sizeof(float));
         free(again.v);
     }
-    g->ctx.keep = 0;            /* an engine that keeps nothing encodes each time */
+    g->ctx.keep = 0; /* an engine that keeps nothing encodes each time */
     again = encode(g);
     assert_memory_equal(again.v, first[0].v, (size_t)(again.rows * again.cols) * sizeof(float));
     assert_non_null(g->caches.embeddings);
     g->ctx.keep = 1;
-    mine.text[0].pad = PAD;     /* other ids */
+    mine.text[0].pad = PAD; /* other ids */
     xd_component_drop(&g->ctx.model.text[0]);
     free(again.v);
     again = encode(g);
@@ -313,8 +317,8 @@ static double tower_gemms(const xd_engine *g, double tokens)
     double patch = number_of(g, "patch_size"), merge = number_of(g, "spatial_merge_size");
     double unit = merge * merge, wide = unit * D, out = number_of(g, "out_hidden_size");
     double in = 3 * number_of(g, "temporal_patch_size") * patch * patch;
-    return 2 * tokens * (unit * D * (in + number_of(g, "depth") * (4 * D + 3 * F)) +
-                         wide * (wide + out));
+    return 2 * tokens *
+           (unit * D * (in + number_of(g, "depth") * (4 * D + 3 * F)) + wide * (wide + out));
 }
 
 /* However many prompts there are, the tower runs once. */
@@ -343,7 +347,8 @@ static void images_seen_once(void **state)
     double tokens = (double)(xd_prompt_images_more_ids(&j, 0) + 1);
     if (tower != tower_gemms(g, tokens) || both != one[0] + one[1] - tower)
         fail_msg("the tower multiplies %g times, not %g; both prompts %g times, one by one %g and "
-                 "%g", tower, tower_gemms(g, tokens), both, one[0], one[1]);
+                 "%g",
+                 tower, tower_gemms(g, tokens), both, one[0], one[1]);
     xd_prompts_close(&w, &g->ctx);
     xd_job_close(&j);
     shown = NULL;
@@ -354,10 +359,10 @@ static void images_seen_once(void **state)
 static void seen_by_both(void **state)
 {
     static const char *const text[] = { "a small cyan square", "a red star, blurry" };
-    xd_engine *g;
-    xd_recipe  mine;
-    xd_image   image;
-    encoded    got[2][2];
+    xd_engine               *g;
+    xd_recipe                mine;
+    xd_image                 image;
+    encoded                  got[2][2];
     (void)state;
     open_model(&g, &mine, "tests/golden/qwen-edit");
     g->ctx.keep = 0;
@@ -438,7 +443,7 @@ static void bounded_cache(void **state)
     assert_false(holds(c, 2, 0, 200));
     assert_true(xd_text_cache_bytes(c) > 600 && xd_text_cache_bytes(c) <= 900);
     assert_null(xd_text_cache_add(c, (xd_text_key){ (int64_t[]){ 5 }, 1 }, 900));
-    assert_true(holds(c, 4, 0, 200));           /* what cannot be kept drops nothing */
+    assert_true(holds(c, 4, 0, 200)); /* what cannot be kept drops nothing */
     keep_bytes(c, 6, 0, 800);
     assert_true(holds(c, 6, 0, 800) && !holds(c, 4, 0, 200));
     xd_text_cache_close(&c);
@@ -448,16 +453,11 @@ static void bounded_cache(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(states_side_by_side),
-        cmocka_unit_test(padding_on_either_side),
-        cmocka_unit_test(rows_in_front_dropped),
-        cmocka_unit_test(wrong_front),
-        cmocka_unit_test(wrong_numbers),
-        cmocka_unit_test(repeated_prompts),
-        cmocka_unit_test(images_seen_once),
-        cmocka_unit_test(seen_by_both),
-        cmocka_unit_test(repeated_images),
-        cmocka_unit_test(bounded_cache),
+        cmocka_unit_test(states_side_by_side),   cmocka_unit_test(padding_on_either_side),
+        cmocka_unit_test(rows_in_front_dropped), cmocka_unit_test(wrong_front),
+        cmocka_unit_test(wrong_numbers),         cmocka_unit_test(repeated_prompts),
+        cmocka_unit_test(images_seen_once),      cmocka_unit_test(seen_by_both),
+        cmocka_unit_test(repeated_images),       cmocka_unit_test(bounded_cache),
     };
     xd_par_set(1);
     return cmocka_run_group_tests(tests, NULL, NULL);

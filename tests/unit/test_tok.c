@@ -107,7 +107,7 @@ static void real_json_ids(void **state)
     xd_tok *t;
     char   *text;
     size_t  len;
-    xd_err  e = {0};
+    xd_err  e = { 0 };
     (void)state;
     const char *path = published_path(REAL_JSON);
     if (path) {
@@ -129,8 +129,8 @@ static void real_json_ids(void **state)
 /* Cut texts keep the closing token; the golden script asserts the same of transformers. */
 static void truncation(void **state)
 {
-    static const int64_t limits[] = {1, 2, 3, 20, 77, 120};
-    xd_tok *t = open_dir(DEMO);
+    static const int64_t limits[] = { 1, 2, 3, 20, 77, 120 };
+    xd_tok              *t = open_dir(DEMO);
     (void)state;
     for (int i = 0; i < PROMPTS; i++) {
         int64_t  whole, n;
@@ -150,9 +150,12 @@ static void truncation(void **state)
 /* Bytes that are not UTF-8 read as U+FFFD, one each. */
 static void invalid_utf8(void **state)
 {
-    static const struct { const char *raw; int bad; } cases[] = {
-        {"\xff", 1}, {"\xc0\x80", 2}, {"\xed\xa0\x80", 3}, {"\xf4\x90\x80\x80", 4},
-        {"\xe2\x82", 2}, {"\x80", 1}, {"\xf0\x9f\x98", 3}, {"\xe0\x80\xaf", 3},
+    static const struct {
+        const char *raw;
+        int         bad;
+    } cases[] = {
+        { "\xff", 1 },     { "\xc0\x80", 2 }, { "\xed\xa0\x80", 3 }, { "\xf4\x90\x80\x80", 4 },
+        { "\xe2\x82", 2 }, { "\x80", 1 },     { "\xf0\x9f\x98", 3 }, { "\xe0\x80\xaf", 3 },
     };
     xd_tok *t = open_dir(GOLDEN "small");
     (void)state;
@@ -172,11 +175,10 @@ static void invalid_utf8(void **state)
 
 static xd_status open_bytes(xd_tok **t, int json, const char *p, size_t len, xd_err *e)
 {
-    char     *exact = malloc(len ? len : 1);    /* so that sanitizers see a read past the end */
+    char *exact = malloc(len ? len : 1); /* so that sanitizers see a read past the end */
     assert_non_null(exact);
     memcpy(exact, p, len);
-    xd_status s = json ? xd_tok_open_json(t, exact, len, e)
-                       : xd_tok_open_spiece(t, exact, len, e);
+    xd_status s = json ? xd_tok_open_json(t, exact, len, e) : xd_tok_open_spiece(t, exact, len, e);
     free(exact);
     return s;
 }
@@ -185,8 +187,8 @@ static xd_status open_bytes(xd_tok **t, int json, const char *p, size_t len, xd_
 static int try_bytes(int json, const char *p, size_t len)
 {
     static const char text[] = "a red circle \xc3\xa9 \xe2\x91\xa0\xcc\x81 </s> ... \x01\xff";
-    xd_tok *t = NULL;
-    xd_err  e = {0};
+    xd_tok           *t = NULL;
+    xd_err            e = { 0 };
     if (open_bytes(&t, json, p, len, &e) == XD_OK) {
         int64_t n;
         free(ids_of(t, text, sizeof text - 1, 0, &n));
@@ -237,30 +239,48 @@ static void broken_json(void **state)
 /* Every sentence names what is wrong. */
 static void sentences(void **state)
 {
-    static const struct { int json; const char *p; size_t len; const char *says; } cases[] = {
-        {0, "", 0, "no pieces"},
-        {0, "hello world, this is not a model", 32, "not a SentencePiece model"},
-        {0, "\x12\x02\x18\x02", 4, "BPE"},
-        {0, "\x0a\x00", 2, "piece 0 has 0 bytes"},
-        {0, "\x0a\x08\x0a\x01" "a\x15\x00\x00\xc0\x7f", 10, "score"},
-        {0, "\x0a\x03\x0a\x01" "a\x0a\x03\x0a\x01" "a", 10, "SentencePiece cannot load"},
-        {1, "", 0, "JSON"},
-        {1, "{}", 2, "model.vocab"},
-        {1, "{\"model\":{\"type\":\"BPE\"}}", 24, "pieces and their ids"},
-        {1, "{\"model\":{\"vocab\":[[\"a\"]]}}", 28, "entry 0"},
-        {1, "{\"model\":{\"vocab\":[[\"a\",0]]}}", 30, "1 pieces"},
-        {1, "{\"model\":{\"vocab\":[[\"a\",1],[\"b\",1],[\"c\",1]]},\"normalizer\":{\"type\":"
-            "\"Precompiled\",\"precompiled_charsmap\":\"!\"}}", 108, "base64"},
-        {1, "{\"model\":{\"vocab\":[[\"a\",1],[\"b\",1],[\"c\",1]]},\"normalizer\":{\"type\":"
-            "\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}}", 111, "character map"},
+    static const struct {
+        int         json;
+        const char *p;
+        size_t      len;
+        const char *says;
+    } cases[] = {
+        { 0, "", 0, "no pieces" },
+        { 0, "hello world, this is not a model", 32, "not a SentencePiece model" },
+        { 0, "\x12\x02\x18\x02", 4, "BPE" },
+        { 0, "\x0a\x00", 2, "piece 0 has 0 bytes" },
+        { 0,
+          "\x0a\x08\x0a\x01"
+          "a\x15\x00\x00\xc0\x7f",
+          10, "score" },
+        { 0,
+          "\x0a\x03\x0a\x01"
+          "a\x0a\x03\x0a\x01"
+          "a",
+          10, "SentencePiece cannot load" },
+        { 1, "", 0, "JSON" },
+        { 1, "{}", 2, "model.vocab" },
+        { 1, "{\"model\":{\"type\":\"BPE\"}}", 24, "pieces and their ids" },
+        { 1, "{\"model\":{\"vocab\":[[\"a\"]]}}", 28, "entry 0" },
+        { 1, "{\"model\":{\"vocab\":[[\"a\",0]]}}", 30, "1 pieces" },
+        { 1,
+          "{\"model\":{\"vocab\":[[\"a\",1],[\"b\",1],[\"c\",1]]},\"normalizer\":{\"type\":"
+          "\"Precompiled\",\"precompiled_charsmap\":\"!\"}}",
+          108, "base64" },
+        { 1,
+          "{\"model\":{\"vocab\":[[\"a\",1],[\"b\",1],[\"c\",1]]},\"normalizer\":{\"type\":"
+          "\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}}",
+          111, "character map" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         xd_tok   *t = NULL;
-        xd_err    e = {0};
-        xd_status s = open_bytes(&t, cases[i].json, cases[i].p, strlen(cases[i].p) > cases[i].len
-                                 ? cases[i].len : cases[i].json ? strlen(cases[i].p)
-                                 : cases[i].len, &e);
+        xd_err    e = { 0 };
+        xd_status s = open_bytes(&t, cases[i].json, cases[i].p,
+                                 strlen(cases[i].p) > cases[i].len ? cases[i].len
+                                 : cases[i].json                   ? strlen(cases[i].p)
+                                                                   : cases[i].len,
+                                 &e);
         if (s == XD_OK || !strstr(e.msg, cases[i].says))
             fail_msg("case %zu: '%s' does not say '%s'", i, e.msg, cases[i].says);
         assert_null(t);
@@ -270,18 +290,18 @@ static void sentences(void **state)
 static void no_files(void **state)
 {
     xd_tok *t = NULL;
-    xd_err  e = {0};
+    xd_err  e = { 0 };
     (void)state;
     assert_int_equal(scratch_open(), 0);
     assert_true(xd_tok_open_t5(&t, in_scratch("absent"), &e) == XD_EIO && strstr(e.msg, "absent"));
-    e = (xd_err) {0};
+    e = (xd_err){ 0 };
     assert_int_equal(xd_tok_open_t5(&t, scratch, &e), XD_EIO);
     assert_non_null(strstr(e.msg, "neither spiece.model nor tokenizer.json"));
-    e = (xd_err) {0};
+    e = (xd_err){ 0 };
     scratch_put("tokenizer.json", "{", 1);
     assert_true(xd_tok_open_t5(&t, scratch, &e) != XD_OK);
     assert_non_null(strstr(e.msg, "tokenizer.json"));
-    e = (xd_err) {0};
+    e = (xd_err){ 0 };
     scratch_put("spiece.model", "\xff", 1);
     scratch_put("tokenizer.json", "{}", 2);
     assert_true(xd_tok_open_t5(&t, scratch, &e) == XD_EFORMAT);
@@ -297,9 +317,9 @@ static void no_files(void **state)
 /* A tokenizer of three pieces and these added tokens, which are looked for in the raw text. */
 static xd_tok *with_added(char *const *names, int n)
 {
-    xd_text_buf b = {0};
+    xd_text_buf b = { 0 };
     xd_tok     *t = NULL;
-    xd_err      e = {0};
+    xd_err      e = { 0 };
     xd_buf_add(&b, "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 2, \"vocab\": [[\"<pad>\", 0], "
                    "[\"</s>\", 0], "
                    "[\"<unk>\", 0], [\"\\u2581\", -1]]}, \"added_tokens\": [");
@@ -324,12 +344,12 @@ static void many_added_tokens_load_at_once(void **state)
         names[i] = malloc(16);
         snprintf(names[i], 16, "<t%d%s", i, i % 2 ? ">" : "");
     }
-    xd_tok *t = with_added(names, N);
-    int64_t n;
+    xd_tok           *t = with_added(names, N);
+    int64_t           n;
     static const char text[] = "<t7><t77777><t8<t88888><t99998<t7";
     int32_t          *ids = ids_of(t, text, sizeof text - 1, 0, &n);
     double            seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
-    int32_t           first = 4;        /* behind the pieces */
+    int32_t           first = 4; /* behind the pieces */
     const int         want[] = { 7, 77777, 8, 88888, -1, 99998 };
     int               k = 0;
     for (int64_t i = 0; i < n && k < 6; i++)
@@ -385,8 +405,8 @@ static void added_tokens_match_the_longest(void **state)
                 want[nwant++] = id[best];
             at += best >= 0 ? (int)strlen(name[best]) : 1;
         }
-        xd_tok *t = with_added(names, N);
-        int64_t n;
+        xd_tok  *t = with_added(names, N);
+        int64_t  n;
         int32_t *ids = ids_of(t, text, TEXT, 0, &n);
         int      k = 0;
         for (int64_t i = 0; i < n; i++)
@@ -403,15 +423,15 @@ static void added_tokens_match_the_longest(void **state)
 /* What pipelines of diffusers make of prompts (tools/golden/cases/captions.py). */
 static void captions(void **state)
 {
-    static char *(*const prepare[3])(const char *) = {xd_caption_plain, xd_caption_clean,
-                                                      xd_caption_of_web};
-    static const char *const name[3] = {"in small letters", "repaired", "cleaned"};
-    char  *text, *line;
-    size_t len, n = 0;
+    static char *(*const prepare[3])(const char *) = { xd_caption_plain, xd_caption_clean,
+                                                       xd_caption_of_web };
+    static const char *const name[3] = { "in small letters", "repaired", "cleaned" };
+    char                    *text, *line;
+    size_t                   len, n = 0;
     (void)state;
     assert_int_equal(xd_file_read("tests/golden/captions.txt", MAX_FILE, &text, &len, NULL), XD_OK);
     for (line = text; *line; n++) {
-        char *end = strchr(line, '\n'), *field[4] = {line};
+        char *end = strchr(line, '\n'), *field[4] = { line };
         assert_non_null(end);
         *end = 0;
         for (int i = 1; i < 4; i++) {
@@ -437,8 +457,8 @@ static void captions(void **state)
 /* Bytes that are no UTF-8 are single characters, whatever stands around them. */
 static void captions_of_other_bytes(void **state)
 {
-    char *got[3] = {xd_caption_plain(" \xff A"), xd_caption_clean("a \xc3 b"),
-                    xd_caption_of_web("caf\xe9 <b>x")};
+    char *got[3] = { xd_caption_plain(" \xff A"), xd_caption_clean("a \xc3 b"),
+                     xd_caption_of_web("caf\xe9 <b>x") };
     (void)state;
     assert_string_equal(got[0], "\xef\xbf\xbd a");
     assert_string_equal(got[1], "a \xef\xbf\xbd b");
@@ -452,8 +472,9 @@ static void captions_of_other_bytes(void **state)
 static void captions_end(void **state)
 {
     enum { LONG = 30000 };
-    static const char *const unit[] = {"a.", "a-", "1", "<a ", "<a/x=", "<a b=", "<a b='", "<a",
-                                       "<!--", "</", "a ", ".. ", "'", "\xc3\x83", "&#"};
+    static const char *const unit[] = { "a.",    "a-",     "1",  "<a ",      "<a/x=",
+                                        "<a b=", "<a b='", "<a", "<!--",     "</",
+                                        "a ",    ".. ",    "'",  "\xc3\x83", "&#" };
     char                    *text = malloc(LONG + 1);
     (void)state;
     for (size_t i = 0; i < sizeof unit / sizeof *unit; i++) {

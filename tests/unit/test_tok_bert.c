@@ -37,8 +37,12 @@ static xd_tok *open_dir(const char *dir)
  * of BertTokenizer. */
 static void small_ids(void **state)
 {
-    static const struct { const char *dir, *golden; int vocab; } cases[] = {
-        {LINES, GOLDEN "bert_lines.txt", 1775}, {JSON, GOLDEN "bert_json.txt", 1772},
+    static const struct {
+        const char *dir, *golden;
+        int         vocab;
+    } cases[] = {
+        { LINES, GOLDEN "bert_lines.txt", 1775 },
+        { JSON, GOLDEN "bert_json.txt", 1772 },
     };
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -74,25 +78,49 @@ static void real_ids(void **state)
 /* Where the tokenizer's Unicode is not that of the libraries, and what the rules do. */
 static void rules(void **state)
 {
-    static const struct { const char *a, *b; int same; } cases[] = {
-        {"Red CAF\xc3\x89", "red cafe", 1},                     /* small, without accents */
-        {"re\xcc\x81" "d", "red", 1},
-        {"\xc4\xb0", "i", 1},
-        {"red\tcircle\xe3\x80\x80""circle\n", "red circle circle", 1},
-        {"r\x01""e\xe2\x80\x8b" "d\xef\xbf\xbd\xff", "red", 1}, /* controls, formats, U+FFFD */
-        {"red\xc2\x85" "circle", "redcircle", 1},               /* U+0085 is a control */
-        {"a\xe4\xb8\x80" "b", "a \xe4\xb8\x80 b", 1},           /* Chinese stands apart */
-        {"a\xef\xa4\x80" "b", "a \xe8\xb1\x88 b", 1},           /* U+F900 is another's double */
-        {"a\xea\xb0\x80" "b", "a \xea\xb0\x80 b", 0},           /* Korean does not */
-        {"a$b", "a $ b", 1},                                    /* a symbol, and yet a mark */
-        {"a\xe2\x82\xac" "b", "a \xe2\x82\xac b", 0},           /* the euro is none */
-        {"a\xe1\x99\xad" "b", "a \xe1\x99\xad b", 1},           /* U+166D was one */
-        {"a\xe2\xb9\x83" "b", "a \xe2\xb9\x83 b", 0},           /* U+2E43 was not yet */
-        {"red\xe1\xaa\xbf", "red", 0},                          /* nor U+1ABF */
-        {"[MASK]red[SEP]", "[MASK] red [SEP]", 1},
-        {"[mask]", "[ mask ]", 1},
-        {"a</s>b", "a </s> b", 1},                              /* an added token that strips */
-        {"red  circle", "red circle", 0},                       /* one of normalized text */
+    static const struct {
+        const char *a, *b;
+        int         same;
+    } cases[] = {
+        { "Red CAF\xc3\x89", "red cafe", 1 }, /* small, without accents */
+        { "re\xcc\x81"
+          "d",
+          "red", 1 },
+        { "\xc4\xb0", "i", 1 },
+        { "red\tcircle\xe3\x80\x80"
+          "circle\n",
+          "red circle circle", 1 },
+        { "r\x01"
+          "e\xe2\x80\x8b"
+          "d\xef\xbf\xbd\xff",
+          "red", 1 }, /* controls, formats, U+FFFD */
+        { "red\xc2\x85"
+          "circle",
+          "redcircle", 1 }, /* U+0085 is a control */
+        { "a\xe4\xb8\x80"
+          "b",
+          "a \xe4\xb8\x80 b", 1 }, /* Chinese stands apart */
+        { "a\xef\xa4\x80"
+          "b",
+          "a \xe8\xb1\x88 b", 1 }, /* U+F900 is another's double */
+        { "a\xea\xb0\x80"
+          "b",
+          "a \xea\xb0\x80 b", 0 }, /* Korean does not */
+        { "a$b", "a $ b", 1 },     /* a symbol, and yet a mark */
+        { "a\xe2\x82\xac"
+          "b",
+          "a \xe2\x82\xac b", 0 }, /* the euro is none */
+        { "a\xe1\x99\xad"
+          "b",
+          "a \xe1\x99\xad b", 1 }, /* U+166D was one */
+        { "a\xe2\xb9\x83"
+          "b",
+          "a \xe2\xb9\x83 b", 0 },       /* U+2E43 was not yet */
+        { "red\xe1\xaa\xbf", "red", 0 }, /* nor U+1ABF */
+        { "[MASK]red[SEP]", "[MASK] red [SEP]", 1 },
+        { "[mask]", "[ mask ]", 1 },
+        { "a</s>b", "a </s> b", 1 },        /* an added token that strips */
+        { "red  circle", "red circle", 0 }, /* one of normalized text */
     };
     xd_tok *t = open_dir(LINES);
     (void)state;
@@ -117,32 +145,36 @@ static void pieces(void **state)
 {
     static const char vocab[] =
         "[PAD]\n[UNK]\n[CLS]\n[SEP]\nab\nabc\n##cd\n##d\n##e\r\n\n\xc3\xa9\n##a\na";
-    static const struct { const char *text; int n; int32_t ids[8]; } cases[] = {
-        {"", 2, {2, 3}},
-        {"abcd", 4, {2, 5, 7, 3}},              /* not ab, ##cd */
-        {"abcde", 5, {2, 5, 7, 8, 3}},
-        {"abcx ab", 4, {2, 1, 4, 3}},           /* a rest that is no piece */
-        {"cd", 3, {2, 1, 3}},
-        {"##cd", 5, {2, 1, 1, 1, 3}},
-        {"\xc3\xa9", 3, {2, 1, 3}},             /* its accent goes */
-        {"[SEP]ab[PAD]", 5, {2, 3, 4, 0, 3}},
-        {"x\xf0\x9f\x98\x80", 3, {2, 1, 3}},
+    static const struct {
+        const char *text;
+        int         n;
+        int32_t     ids[8];
+    } cases[] = {
+        { "", 2, { 2, 3 } },
+        { "abcd", 4, { 2, 5, 7, 3 } }, /* not ab, ##cd */
+        { "abcde", 5, { 2, 5, 7, 8, 3 } },
+        { "abcx ab", 4, { 2, 1, 4, 3 } }, /* a rest that is no piece */
+        { "cd", 3, { 2, 1, 3 } },
+        { "##cd", 5, { 2, 1, 1, 1, 3 } },
+        { "\xc3\xa9", 3, { 2, 1, 3 } }, /* its accent goes */
+        { "[SEP]ab[PAD]", 5, { 2, 3, 4, 0, 3 } },
+        { "x\xf0\x9f\x98\x80", 3, { 2, 1, 3 } },
     };
     char    word[102] = "";
     xd_tok *t = NULL;
-    xd_err  e = {0};
+    xd_err  e = { 0 };
     int64_t n;
     (void)state;
     if (xd_tok_open_lines(&t, vocab, sizeof vocab - 1, &e) != XD_OK)
         fail_msg("%s", e.msg);
-    assert_int_equal(xd_tok_vocab(t), 14);      /* [MASK] is added */
+    assert_int_equal(xd_tok_vocab(t), 14); /* [MASK] is added */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         ids_are(t, cases[i].text, cases[i].n, cases[i].ids);
     memset(word, 'a', 100);
     free(ids_of(t, word, 100, 0, &n));
     assert_int_equal(n, 102);
     word[100] = 'a';
-    ids_are(t, word, 3, (int32_t[]) {2, 1, 3});
+    ids_are(t, word, 3, (int32_t[]){ 2, 1, 3 });
     xd_tok_close(&t);
 }
 
@@ -157,8 +189,8 @@ static void config(const char *text)
  * the rules are that file's. */
 static void kinds(void **state)
 {
-    static const int32_t caf[] = {CLS, UNK, SEP};
-    xd_tok *t;
+    static const int32_t caf[] = { CLS, UNK, SEP };
+    xd_tok              *t;
     (void)state;
     assert_int_equal(scratch_open(), 0);
     config("{\"tokenizer_class\":\"BertTokenizer\"}");
@@ -175,7 +207,7 @@ static void kinds(void **state)
     scratch_close();
 
     assert_int_equal(scratch_open(), 0);
-    copy_file(LINES, "vocab.txt");              /* says enough */
+    copy_file(LINES, "vocab.txt"); /* says enough */
     t = open_dir(scratch);
     assert_true(equal(t, "Red caf\xc3\xa9", "red cafe"));
     xd_tok_close(&t);
@@ -204,15 +236,18 @@ static void kinds(void **state)
 /* Every sentence names what is wrong. */
 static void sentences(void **state)
 {
-    static const struct { const char *lines, *says; } cases[] = {
-        {"", "vocab.txt has 0 lines"},
-        {"[PAD]\n[CLS]\n[SEP]\na", "vocab.txt has no [UNK], the tokenizer's unk_token"},
-        {"[PAD]\n[UNK]\n[SEP]\na", "vocab.txt has no [CLS], the tokenizer's cls_token"},
-        {"[PAD]\n[UNK]\n[CLS]\na", "vocab.txt has no [SEP], the tokenizer's sep_token"},
-        {"[UNK]\n[CLS]\n[SEP]\na", "vocab.txt has no [PAD], the tokenizer's pad_token"},
-        {SPECIAL "a\nb\n\na \n", "vocab.txt: 'a' is in line 5 and in line 8"},
+    static const struct {
+        const char *lines, *says;
+    } cases[] = {
+        { "", "vocab.txt has 0 lines" },
+        { "[PAD]\n[CLS]\n[SEP]\na", "vocab.txt has no [UNK], the tokenizer's unk_token" },
+        { "[PAD]\n[UNK]\n[SEP]\na", "vocab.txt has no [CLS], the tokenizer's cls_token" },
+        { "[PAD]\n[UNK]\n[CLS]\na", "vocab.txt has no [SEP], the tokenizer's sep_token" },
+        { "[UNK]\n[CLS]\n[SEP]\na", "vocab.txt has no [PAD], the tokenizer's pad_token" },
+        { SPECIAL "a\nb\n\na \n", "vocab.txt: 'a' is in line 5 and in line 8" },
     };
-    static const struct { const char *norm, *cut, *says;
+    static const struct {
+        const char *norm, *cut, *says;
     } files[] = {
         { "null", "{\"type\":\"BertPreTokenizer\"}",
           "the normalizer of its WordPiece model is none" },
@@ -231,7 +266,7 @@ static void sentences(void **state)
         const char *want = lines ? cases[i].says : files[k].says;
         char        text[512];
         xd_tok     *t = NULL;
-        xd_err      e = {0};
+        xd_err      e = { 0 };
         if (!lines)
             snprintf(text, sizeof text,
                      "{\"normalizer\":%s,\"pre_tokenizer\":%s,\"model\":{\"type\":"
@@ -255,9 +290,9 @@ static void sentences(void **state)
 
 static int try_bytes(const char *v, size_t n)
 {
-    char  *exact = malloc(n ? n : 1);   /* for sanitizers */
+    char   *exact = malloc(n ? n : 1); /* for sanitizers */
     xd_tok *t = NULL;
-    xd_err  e = {0};
+    xd_err  e = { 0 };
     assert_non_null(exact);
     memcpy(exact, v, n);
     xd_status s = v[0] == '{' ? xd_tok_open_json(&t, exact, n, &e)
@@ -278,7 +313,7 @@ static int try_bytes(const char *v, size_t n)
 /* Cut and flipped bytes: either the file opens and works, or there is one sentence. */
 static void broken(void **state)
 {
-    static const char *const files[] = {LINES "/vocab.txt", JSON "/tokenizer.json"};
+    static const char *const files[] = { LINES "/vocab.txt", JSON "/tokenizer.json" };
     (void)state;
     for (int k = 0; k < 2; k++) {
         char    *f;
@@ -287,7 +322,7 @@ static void broken(void **state)
         assert_int_equal(xd_file_read(files[k], MAX_FILE, &f, &len, NULL), XD_OK);
         assert_int_equal(try_bytes(f, len), 1);
         for (size_t at = 0; at + 2 < len; at += at < 100 ? 1 : 61)
-            assert_true(!try_bytes(f, at) || k == 0);           /* half an object is none */
+            assert_true(!try_bytes(f, at) || k == 0); /* half an object is none */
         for (int i = 0; i < 800; i++) {
             size_t at = 1 + xd_hash_mix(h, (uint64_t)i) % (len - 1);
             char   was = f[at];

@@ -41,8 +41,8 @@ static void even_weights_are_no_weights(void **state)
     (void)state;
     for (int64_t len = 0; len < 40; len++)
         for (int i = 0; i < 5; i++) {
-            xd_span a = xd_cut((xd_span) { 0, len }, i, 5),
-                    b = xd_cut_at((xd_span) { 0, len }, i, 5, at);
+            xd_span a = xd_cut((xd_span){ 0, len }, i, 5),
+                    b = xd_cut_at((xd_span){ 0, len }, i, 5, at);
             assert_int_equal(a.start, b.start);
             assert_int_equal(a.n, b.n);
         }
@@ -65,7 +65,7 @@ static void tokens_have_one_owner(void **state)
     }
     assert_int_equal(xd_own(&l, XD_TXT, 1, 0).n, 11);
     assert_int_equal(xd_own(&l, XD_TXT, 0, 0).n, 0);
-    l.len[XD_PAD] = 7;          /* with the text, and cut as it is */
+    l.len[XD_PAD] = 7; /* with the text, and cut as it is */
     assert_int_equal(xd_own(&l, XD_PAD, 1, 0).n, 4);
     assert_int_equal(xd_own(&l, XD_PAD, 2, 0).n, 0);
 }

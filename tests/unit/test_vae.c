@@ -22,14 +22,14 @@
 
 enum { DECODE, ENCODE };
 
-typedef struct bench {          /* a model on a device */
+typedef struct bench { /* a model on a device */
     xd_dev       *dev, *count;
     const xd_vae *vae;
     xd_net        net;
     xd_store     *store;
     xd_st        *st;
     xd_dtype      act;
-    size_t        band;         /* of xd_exec */
+    size_t        band; /* of xd_exec */
     xd_err        err;
 } bench;
 
@@ -112,8 +112,13 @@ static void open_golden(bench *b, const char *name, xd_dtype want)
     assert_int_equal(d.nlist + unread, xd_st_count(b->st));
     must(xd_declared_check(d.list, d.nlist, &src, path, &b->err), &b->err);
     xd_decl_free(&d);
-    d = (xd_decl){ .visit = XD_VISIT_LOAD, .dev = b->dev, .type = b->act, .src = &src, .tp = 1,
-                   .store = b->store, .err = &b->err };
+    d = (xd_decl){ .visit = XD_VISIT_LOAD,
+                   .dev = b->dev,
+                   .type = b->act,
+                   .src = &src,
+                   .tp = 1,
+                   .store = b->store,
+                   .err = &b->err };
     must(xd_net_visit(&b->net, &d), &b->err);
 }
 
@@ -132,7 +137,7 @@ static void call(xd_exec *x, const bench *b, int what, int tiles, xd_tensor in, 
 {
     if (tiles)
         (what == DECODE ? xd_vae_decode_tiled : xd_vae_encode_tiled)(x, b->vae, &b->net, in, out,
-                                                                       NULL);
+                                                                     NULL);
     else
         (what == DECODE ? b->vae->decode : b->vae->encode)(x, &b->net, in, out);
 }
@@ -156,7 +161,7 @@ static void run_counted(const bench *b, int what, int tiles, xd_tensor in, xd_te
     xd_arena a;
     xd_exec  x;
     size_t   size = counted(b, what, tiles, in, out);
-    char    *p = need(b->dev->mem->get(b->dev, size + 1));      /* a run may take nothing */
+    char    *p = need(b->dev->mem->get(b->dev, size + 1)); /* a run may take nothing */
     xd_arena_init(&a, p, size);
     xd_exec_init(&x, b->dev, &a, b->act);
     x.band = b->band;
@@ -295,7 +300,7 @@ static void golden_bf16(void **state)
     close_bench(&b);
     if (type != XD_BF16) {
         print_message("# skipped: this device computes in %s\n", xd_dtype_name(type));
-        return;                 /* cmocka's skip() is "not ok" in TAP */
+        return; /* cmocka's skip() is "not ok" in TAP */
     }
     all_golden(XD_BF16, 3e-2, 3e-2);
 }
@@ -351,12 +356,12 @@ static void one_tile_is_plain(void **state)
 /* A failed context computes nothing, says why, and leaves the arena as it was. */
 static void failures_stick(void **state)
 {
-    bench     b;
-    xd_arena  a;
-    xd_exec   x;
-    xd_canceller     stop = { 0 };
-    xd_tensor z = image(1, 3, 4, 4), p = image(1, 12, 16, 3), bad = image(1, 12, 15, 3);
-    char     *mem;
+    bench        b;
+    xd_arena     a;
+    xd_exec      x;
+    xd_canceller stop = { 0 };
+    xd_tensor    z = image(1, 3, 4, 4), p = image(1, 12, 16, 3), bad = image(1, 12, 15, 3);
+    char        *mem;
     (void)state;
     open_golden(&b, "vae-plain", XD_F32);
     size_t size = counted(&b, DECODE, 0, z, p);
@@ -373,7 +378,7 @@ static void failures_stick(void **state)
     assert_int_equal(x.err.code, XD_ECANCELLED);
     assert_string_equal(x.err.msg, "enough");
     assert_int_equal(xd_arena_mark(&a), 0);
-    xd_arena_init(&a, mem, size / 2);           /* too little memory */
+    xd_arena_init(&a, mem, size / 2); /* too little memory */
     xd_exec_init(&x, b.dev, &a, b.act);
     b.vae->decode(&x, &b.net, z, p);
     assert_int_equal(x.err.code, XD_ENOMEM);
@@ -384,14 +389,20 @@ static void failures_stick(void **state)
 }
 
 /* An autoencoder that only enlarges: tiles of it must add up to the whole, whatever their size. */
-typedef struct plain_cfg { int64_t tile; int f; } plain_cfg;
-enum { BOTH_SIDES = 9 };        /* tiles of `tile` rows have the rest as columns */
+typedef struct plain_cfg {
+    int64_t tile;
+    int     f;
+} plain_cfg;
+enum { BOTH_SIDES = 9 }; /* tiles of `tile` rows have the rest as columns */
 
 static void plain_info(const void *cfg, xd_vae_info *out)
 {
     const plain_cfg *c = cfg;
-    *out = (xd_vae_info){ .channels = 2, .cell = { 1, c->f, c->f }, .scaling = 1,
-                          .tile = { c->tile, BOTH_SIDES - c->tile }, .overlap = { 0.25, 0.2 } };
+    *out = (xd_vae_info){ .channels = 2,
+                          .cell = { 1, c->f, c->f },
+                          .scaling = 1,
+                          .tile = { c->tile, BOTH_SIDES - c->tile },
+                          .overlap = { 0.25, 0.2 } };
 }
 
 static void plain_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
@@ -420,7 +431,7 @@ static void one_tiling(bench *b, const plain_cfg *c, int64_t H, int64_t W)
     run_counted(b, DECODE, 1, z, p);
     run_counted(b, ENCODE, 1, p, y);
     for (int64_t i = 0; i < xd_count(p); i++) {
-        int64_t k = i % 2, u = i / 2 % (W * c->f), t = i / 2 / (W * c->f);     /* t: T and H */
+        int64_t k = i % 2, u = i / 2 % (W * c->f), t = i / 2 / (W * c->f); /* t: T and H */
         float   want = ((float *)z.p)[(t / c->f * W + u / c->f) * 2 + k], got = ((float *)p.p)[i];
         if (!(fabsf(want - got) < 1e-6f))
             fail_msg("tiles of %lld: pixel %lld of %lld x %lld cells is %g, not %g",
@@ -433,11 +444,12 @@ static void one_tiling(bench *b, const plain_cfg *c, int64_t H, int64_t W)
 
 static void tiles_add_up(void **state)
 {
-    static const xd_vae plain = { .info = plain_info, .decode = plain_decode,
-                                  .encode = plain_encode };
+    static const xd_vae  plain = { .info = plain_info,
+                                   .decode = plain_decode,
+                                   .encode = plain_encode };
     static const int64_t tiles[] = { 1, 2, 3, 4, 5, 7, 8 };
-    bench     b;
-    plain_cfg c;
+    bench                b;
+    plain_cfg            c;
     (void)state;
     open_device(&b, XD_F32);
     b.vae = &plain;
@@ -478,12 +490,12 @@ static void open_random(bench *b, const char *text, xd_dtype want, xd_visit visi
     xd_decl d;
     open_device(b, want);
     must(open_text(&b->net, text, &b->err), &b->err);
-    d = (xd_decl) { .visit = visit,
-                    .dev = visit == XD_VISIT_COUNT ? b->count : b->dev,
-                    .type = b->act,
-                    .store = b->store,
-                    .tp = 1,
-                    .err = &b->err };
+    d = (xd_decl){ .visit = visit,
+                   .dev = visit == XD_VISIT_COUNT ? b->count : b->dev,
+                   .type = b->act,
+                   .store = b->store,
+                   .tp = 1,
+                   .err = &b->err };
     must(xd_net_visit(&b->net, &d), &b->err);
 }
 
@@ -500,8 +512,8 @@ static void memory_is_two_maps(void **state)
         xd_tensor m = xd_view((void *)64, XD_F32, 4, (int64_t[]){ 1, n, n, 32 });
         xd_tensor p = xd_view((void *)64, XD_F32, 4, (int64_t[]){ 1, 8 * n, 8 * n, 3 });
         double    map = 64.0 * (double)(n * n * 128) * (double)xd_dtype_size(b.act);
-        double dec = (double)counted(&b, DECODE, 0, z, p),
-               enc = (double)counted(&b, ENCODE, 0, p, m);
+        double    dec = (double)counted(&b, DECODE, 0, z, p),
+                  enc = (double)counted(&b, ENCODE, 0, p, m);
         print_message("# %lld pixels: decoding takes %.2f maps, encoding %.2f\n",
                       (long long)(8 * n), dec / map, enc / map);
         assert_true(dec < 3 * map + 40e6);
@@ -514,12 +526,13 @@ static void memory_is_two_maps(void **state)
  * in which the library adds products, which it chooses by shape: 1e-5 of the largest in f32. */
 static void bands_are_the_whole(void **state)
 {
-    static const char   text[] = "{\"block_out_channels\":[64,128],\"layers_per_block\":1,"
+    static const char text[] =
+        "{\"block_out_channels\":[64,128],\"layers_per_block\":1,"
         "\"down_block_types\":[\"DownEncoderBlock2D\",\"DownEncoderBlock2D\"],"
         "\"up_block_types\":[\"AttnUpDecoderBlock2D\",\"UpDecoderBlock2D\"]}";
     static const size_t band[] = { 1, (size_t)1 << 40 };
     static const double limit[] = { 1e-5, 1e-2 };
-    xd_tensor z = image(1, 21, 18, 4), p[2], q[2];
+    xd_tensor           z = image(1, 21, 18, 4), p[2], q[2];
     (void)state;
     fill(z, 1);
     for (int i = 0; i < 2; i++)
@@ -545,7 +558,9 @@ static void bands_are_the_whole(void **state)
 
 static void bad_configs_are_refused(void **state)
 {
-    static const struct { const char *text, *word; } bad[] = {
+    static const struct {
+        const char *text, *word;
+    } bad[] = {
         { "{\"act_fn\":\"mish\"}", "act_fn" },
         { "{\"latents_mean\":[0.1,0.2,0.3,0.4]}", "latents_mean" },
         { "{\"latents_std\":1.5}", "latents_std" },
@@ -567,8 +582,8 @@ static void bad_configs_are_refused(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        xd_net n;
-        xd_err e = { 0 };
+        xd_net    n;
+        xd_err    e = { 0 };
         xd_status s = open_text(&n, bad[i].text, &e);
         if (s == XD_OK || !strstr(e.msg, bad[i].word))
             fail_msg("%s: %d '%s'", bad[i].text, (int)s, e.msg);
@@ -603,10 +618,10 @@ static int by_text(const void *a, const void *b)
 /* The declared tensors, read or not, as the text of tensors.txt. */
 static char *declared(const xd_json *config, const char *path)
 {
-    xd_net   n;
-    xd_decl  d;
-    xd_err   e = { 0 };
-    size_t   at = 0;
+    xd_net      n;
+    xd_decl     d;
+    xd_err      e = { 0 };
+    size_t      at = 0;
     const char *cls = xd_json_text(xd_json_get(config, "_class_name"));
     must(xd_net_open(&n, &find_vae(cls)->net, config, path, &e), &e);
     list_weights(&n, &d, 1, &e);

@@ -24,9 +24,12 @@ static const char *const tiled[] = { "tiles-video", "tiles-residual", "tiles-ima
 static void published_listings(void **state)
 {
     static const char *const dirs[] = {
-        "Wan-AI/Wan2.1-T2V-1.3B-Diffusers/vae", "Wan-AI/Wan2.1-T2V-14B-Diffusers/vae",
-        "Wan-AI/Wan2.1-I2V-14B-480P-Diffusers/vae", "Wan-AI/Wan2.2-T2V-A14B-Diffusers/vae",
-        "Wan-AI/Wan2.2-I2V-A14B-Diffusers/vae", "Wan-AI/Wan2.2-TI2V-5B-Diffusers/vae",
+        "Wan-AI/Wan2.1-T2V-1.3B-Diffusers/vae",
+        "Wan-AI/Wan2.1-T2V-14B-Diffusers/vae",
+        "Wan-AI/Wan2.1-I2V-14B-480P-Diffusers/vae",
+        "Wan-AI/Wan2.2-T2V-A14B-Diffusers/vae",
+        "Wan-AI/Wan2.2-I2V-A14B-Diffusers/vae",
+        "Wan-AI/Wan2.2-TI2V-5B-Diffusers/vae",
         "Qwen/Qwen-Image/vae",
     };
     (void)state;
@@ -46,8 +49,8 @@ static void refusals(void **state)
             "of channel 0");
     refuses(video, "{\"base_dim\":512}", XD_EUNSUPPORTED, "2048 channels");
     refuses(video, "{\"decoder_base_dim\":15,\"dim_mult\":[2,1,1,2]}", XD_EUNSUPPORTED, "halved");
-    refuses(video, "{\"base_dim\":24,\"is_residual\":true,\"dim_mult\":[2,3,4,4]}",
-            XD_EUNSUPPORTED, "72 channels");
+    refuses(video, "{\"base_dim\":24,\"is_residual\":true,\"dim_mult\":[2,3,4,4]}", XD_EUNSUPPORTED,
+            "72 channels");
     refuses(video, "{\"patch_size\":3}", XD_EUNSUPPORTED, "patch_size");
     refuses(video, "{\"patch_size\":2}", XD_EFORMAT, "multiples");
     refuses(video, "{\"out_channels\":1}", XD_EUNSUPPORTED, "out_channels 1");
@@ -68,9 +71,9 @@ static void info_of(const char *class_name, xd_vae_info *v)
 static void infos(void **state)
 {
     static const int64_t decoded[][2] = { { 1, 1 }, { 2, 5 }, { 3, 9 }, { 4, 13 }, { 21, 81 } };
-    static const int64_t encoded[][2] = { { 1, 1 }, { 4, 1 }, { 5, 2 },   { 8, 2 },
+    static const int64_t encoded[][2] = { { 1, 1 }, { 4, 1 },  { 5, 2 },  { 8, 2 },
                                           { 9, 3 }, { 12, 3 }, { 81, 21 } };
-    xd_vae_info v;
+    xd_vae_info          v;
     (void)state;
     info_of(video, &v);
     assert_int_equal(v.channels, 16);
@@ -96,9 +99,9 @@ static void count_part(part *p, xd_dtype type, const int64_t *lat_, double *maps
     void       *at = (void *)(uintptr_t)XD_ALIGN;
     p->vae->info(p->net.cfg, &v);
     xd_tensor lat = xd_view(at, XD_F32, 4, lat_);
-    xd_tensor rgb = xd_view(at, XD_F32, 4, (int64_t[]){ xd_vae_frames(&v, lat_[0]),
-                                                        v.cell[1] * lat_[1], v.cell[1] * lat_[2],
-                                                        3 });
+    xd_tensor rgb = xd_view(
+        at, XD_F32, 4,
+        (int64_t[]){ xd_vae_frames(&v, lat_[0]), v.cell[1] * lat_[1], v.cell[1] * lat_[2], 3 });
     open_bench(&b, type, 1);
     visit(p, b.dev, type, XD_VISIT_COUNT, &d);
     xd_exec_init(&x, b.dev, &b.tmp, type);
@@ -127,7 +130,7 @@ static void memory_is_bounded(void **state)
 {
     const int64_t whole[] = { 21, 60, 104, 16 }, few[] = { 3, 60, 104, 16 },
                   band[] = { 21, 15, 104, 16 }, one[] = { 1, 166, 166, 16 };
-    double maps, weights, fewer;
+    double        maps, weights, fewer;
     (void)state;
     count_decode(video, XD_F32, whole, &maps, &weights);
     assert_true(maps > 4 && maps < 6 && weights < 0.6);

@@ -23,7 +23,7 @@ static const char *const cases[] = { "four", "two", "eight", "one", "tiles" };
 static void published_listings(void **state)
 {
     static const char *const dirs[] = {
-        "THUDM/CogVideoX-2b/vae", "THUDM/CogVideoX-5b/vae", "THUDM/CogVideoX-5b-I2V/vae",
+        "THUDM/CogVideoX-2b/vae",    "THUDM/CogVideoX-5b/vae",        "THUDM/CogVideoX-5b-I2V/vae",
         "THUDM/CogVideoX1.5-5B/vae", "THUDM/CogVideoX1.5-5B-I2V/vae",
     };
     (void)state;
@@ -55,9 +55,9 @@ static void infos(void **state)
     static const int64_t decoded[][2] = { { 1, 1 }, { 2, 8 }, { 3, 9 }, { 4, 16 }, { 13, 49 } };
     static const int64_t encoded[][2] = { { 1, 1 },  { 2, 1 },  { 3, 1 },  { 8, 2 },  { 9, 3 },
                                           { 10, 3 }, { 15, 4 }, { 16, 4 }, { 20, 5 }, { 49, 13 } };
-    part        p = { .config = NULL };
-    xd_vae_info v;
-    xd_err      e = { 0 };
+    part                 p = { .config = NULL };
+    xd_vae_info          v;
+    xd_err               e = { 0 };
     (void)state;
     ok(xd_net_open(&p.net, find(&p, "AutoencoderKLCogVideoX"), NULL, "defaults", &e), &e);
     p.vae->info(p.net.cfg, &v);
@@ -77,14 +77,14 @@ static void infos(void **state)
 static void memory_is_two_maps(void **state)
 {
     const double GiB = 1 << 30;
-    part      p = { .config = NULL };
-    bench     b;
-    xd_decl   d;
-    xd_exec   x;
-    xd_err    e = { 0 };
-    void     *at = (void *)(uintptr_t)XD_ALIGN;
-    xd_tensor lat = xd_view(at, XD_F32, 4, (int64_t[]){ 13, 60, 90, 16 });
-    xd_tensor rgb = xd_view(at, XD_F32, 4, (int64_t[]){ 49, 480, 720, 3 });
+    part         p = { .config = NULL };
+    bench        b;
+    xd_decl      d;
+    xd_exec      x;
+    xd_err       e = { 0 };
+    void        *at = (void *)(uintptr_t)XD_ALIGN;
+    xd_tensor    lat = xd_view(at, XD_F32, 4, (int64_t[]){ 13, 60, 90, 16 });
+    xd_tensor    rgb = xd_view(at, XD_F32, 4, (int64_t[]){ 49, 480, 720, 3 });
     (void)state;
     ok(xd_net_open(&p.net, find(&p, "AutoencoderKLCogVideoX"), NULL, "defaults", &e), &e);
     open_bench(&b, XD_BF16, 1);
@@ -95,7 +95,7 @@ static void memory_is_two_maps(void **state)
     double maps = (double)xd_arena_peak(&b.tmp) / GiB,
            all = maps + (double)(d.packed + xd_bytes(rgb)) / GiB;
     print_message("# decoding takes %.2f GiB, %.2f with weights and result\n", maps, all);
-    assert_true(maps > 4.5 && maps < 5.2);  /* weights are 0.4, the result 0.2 */
+    assert_true(maps > 4.5 && maps < 5.2); /* weights are 0.4, the result 0.2 */
     close_part(&p);
     close_bench(&b);
 }

@@ -22,25 +22,27 @@ enum { IN = 3016, NT = 5, MOST = 8 };
 
 static const int uses[NT] = { 2, 1, 1, 2, 2 };
 
-static const struct { const char *name; int64_t rows;
+static const struct {
+    const char *name;
+    int64_t     rows;
 } tensors[NT] = {
     { "q.weight", 70 },    { "k.weight", 128 },    { "v.weight", 33 },
     { "one.weight", 200 }, { "even.weight", 192 },
 };
 
-static xd_dev   *dev;
-static xd_ops    table;  /* the device's, or without bands */
-static xd_dev_ops memory;
+static xd_dev           *dev;
+static xd_ops            table; /* the device's, or without bands */
+static xd_dev_ops        memory;
 static const xd_dev_ops *real_memory;
-static size_t    held, peak;
-static char     *data[NT];
-static xd_dtype  stored, blocks;        /* blocks: of matrices that are cut; XD_F32: as computed */
-static int       sums;   /* 1: the source adds terms to k and even */
-static int64_t   passed[NT];  /* bytes that were said to be past */
-static int64_t   told[NT];  /* numbers that were said to be read soon */
-static char      heard[512];
-static int64_t (*real_band)(xd_dev *d, const xd_weight *w);
-static int64_t   own_bands;  /* rows that the device packs alone; 0: all */
+static size_t            held, peak;
+static char             *data[NT];
+static xd_dtype          stored, blocks; /* blocks: of matrices that are cut; XD_F32: as computed */
+static int               sums;           /* 1: the source adds terms to k and even */
+static int64_t           passed[NT];     /* bytes that were said to be past */
+static int64_t           told[NT];       /* numbers that were said to be read soon */
+static char              heard[512];
+static int64_t           (*real_band)(xd_dev *d, const xd_weight *w);
+static int64_t           own_bands; /* rows that the device packs alone; 0: all */
 
 static void hear(void *cookie, int level, const char *line)
 {
@@ -134,7 +136,10 @@ static size_t sums_takes(void *self, const char *name)
     return 0;
 }
 
-typedef struct columns { xd_span span[MOST]; int n; } columns;
+typedef struct columns {
+    xd_span span[MOST];
+    int     n;
+} columns;
 
 static xd_status sums_open(void *self, const char *name, const xd_span *span, int n, void **sum,
                            xd_err *e)
@@ -194,7 +199,7 @@ static void make_tensors(xd_dtype type)
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
-typedef struct set {            /* what a network might declare */
+typedef struct set { /* what a network might declare */
     xd_lin lin[MOST];
     int    n;
 } set;
@@ -204,16 +209,17 @@ static void declare(xd_decl *d, set *s)
     static const char *const qkv[] = { "q", "k", "v" }, *const odd[] = { "one", "even" };
     const int64_t in = IN, halves[2] = { 2000, 1016 };
     s->n = 0;
-    xd_w_fused(d, &s->lin[s->n++], &(xd_fused_spec){ .n = 3, .names = qkv, .in = IN,
-                                                     .out = { 70, 128, 33 } });
-    xd_w_fused(d, &s->lin[s->n++], &(xd_fused_spec){ .n = 2, .names = odd, .in = IN,
-                                                     .out = { 200, 192 }, .split = XD_COL,
-                                                     .unit = 8 });
+    xd_w_fused(d, &s->lin[s->n++],
+               &(xd_fused_spec){ .n = 3, .names = qkv, .in = IN, .out = { 70, 128, 33 } });
+    xd_w_fused(
+        d, &s->lin[s->n++],
+        &(xd_fused_spec){
+            .n = 2, .names = odd, .in = IN, .out = { 200, 192 }, .split = XD_COL, .unit = 8 });
     xd_w_linear(d, &s->lin[s->n++], "one",
                 &(xd_linear_spec){ .in = in, .out = 200, .split = XD_COL, .unit = 8 });
-    xd_w_linear(d, &s->lin[s->n++], "even",
-                &(xd_linear_spec){ .nparts = 2, .parts = halves, .out = 192, .split = XD_ROW,
-                                   .unit = 8 });
+    xd_w_linear(
+        d, &s->lin[s->n++], "even",
+        &(xd_linear_spec){ .nparts = 2, .parts = halves, .out = 192, .split = XD_ROW, .unit = 8 });
     xd_w_linear(d, &s->lin[s->n++], "q", &(xd_linear_spec){ .in = in, .out = 70 });
 }
 
@@ -225,14 +231,14 @@ static xd_store *load(xd_visit how, xd_dtype type, int tp, int at, set *s, size_
     xd_err    e = { 0 };
     xd_source from = source;
     from.sums = sums ? &terms : NULL;
-    xd_decl d = { .visit = how,
-                  .dev = dev,
-                  .type = type,
-                  .blocks = blocks,
-                  .src = how == XD_VISIT_LOAD ? &from : NULL,
-                  .tp = tp,
-                  .tp_at = at,
-                  .err = &e };
+    xd_decl   d = { .visit = how,
+                    .dev = dev,
+                    .type = type,
+                    .blocks = blocks,
+                    .src = how == XD_VISIT_LOAD ? &from : NULL,
+                    .tp = tp,
+                    .tp_at = at,
+                    .err = &e };
     xd_store *store;
     assert_int_equal(xd_store_open(&store, dev, &e), XD_OK);
     d.store = store;
@@ -305,7 +311,7 @@ static void both_ways(xd_visit how, int tp, int at)
         return;
     assert_true(bands <= say[0]);
     assert_true(whole <= say[1]);
-    if (own_bands && !xd_is_quantized(blocks))  /* no matrix as a whole, however long */
+    if (own_bands && !xd_is_quantized(blocks)) /* no matrix as a whole, however long */
         assert_true(say[0] <= (size_t)(own_bands * xd_par_threads() * IN) * sizeof(float));
 }
 
@@ -345,8 +351,8 @@ static void quantized_bands_are_parts_of_the_whole(void **state)
  * checkpoint that has them. */
 static void terms_are_added(int tp, int at)
 {
-    set       a, b;
-    size_t    work;
+    set    a, b;
+    size_t work;
     make_tensors(XD_BF16);
     sums = 1;
     both_ways(XD_VISIT_LOAD, tp, at);
@@ -380,8 +386,13 @@ static xd_weight type_of_uncut(xd_dtype of_blocks, int few, int64_t out)
 {
     xd_err  e = { 0 };
     xd_lin  w;
-    xd_decl d = { .visit = XD_VISIT_COUNT, .dev = dev, .type = compute_type(), .src = &source,
-                  .blocks = of_blocks, .tp = 1, .err = &e };
+    xd_decl d = { .visit = XD_VISIT_COUNT,
+                  .dev = dev,
+                  .type = compute_type(),
+                  .src = &source,
+                  .blocks = of_blocks,
+                  .tp = 1,
+                  .err = &e };
     xd_w_linear(&d, &w, "one", &(xd_linear_spec){ .in = IN, .out = out, .few = few });
     assert_int_equal(e.code, 0);
     assert_true(w.w.type != XD_I8 || d.packed < (size_t)(out * (IN + 64) + 1024));
@@ -444,7 +455,11 @@ static void odd_numbers_are_found(void **state)
 
 enum { OUTS = 5, INS = 3, TAPS = OUTS * INS * 9 };
 
-typedef struct kernels { xd_dtype type; void *at; float scale; } kernels;
+typedef struct kernels {
+    xd_dtype type;
+    void    *at;
+    float    scale;
+} kernels;
 
 static int has_kernels(void *self, const char *name, xd_tensor *t)
 {
@@ -499,7 +514,7 @@ static void eight_bits_are_scaled_before_they_are_added(void **state)
     xd_cnv  a[4], b[4];
     (void)state;
     for (int i = 0; i < TAPS; i++)
-        f[i] = (float)(i % 15 - 7);                 /* which e4m3 holds */
+        f[i] = (float)(i % 15 - 7); /* which e4m3 holds */
     xd_convert(eight, XD_F8E4M3, f, XD_F32, TAPS);
     for (int i = 0; i < TAPS; i++)
         f[i] *= 0.375f;
@@ -517,10 +532,17 @@ static void eight_bits_are_scaled_before_they_are_added(void **state)
 static void make_named(const char *names, const char *prefix, const char *lead, float to[IN])
 {
     static const char *const more[] = { "language.", NULL };
-    xd_err   e = { 0 };
-    xd_decl  d = { .visit = XD_VISIT_RANDOM, .dev = dev, .type = XD_F32, .blocks = XD_F32, .tp = 1,
-                   .err = &e, .prefix = prefix, .lead = lead, .prefixes = prefix ? more : NULL };
-    xd_tensor t;
+    xd_err                   e = { 0 };
+    xd_decl                  d = { .visit = XD_VISIT_RANDOM,
+                                   .dev = dev,
+                                   .type = XD_F32,
+                                   .blocks = XD_F32,
+                                   .tp = 1,
+                                   .err = &e,
+                                   .prefix = prefix,
+                                   .lead = lead,
+                                   .prefixes = prefix ? more : NULL };
+    xd_tensor                t;
     assert_int_equal(xd_store_open(&d.store, dev, &e), XD_OK);
     xd_w_enter(&d, "model.block");
     xd_w_vec(&d, &t, names, 1, (int64_t[]){ IN });
@@ -532,9 +554,13 @@ static void make_named(const char *names, const char *prefix, const char *lead, 
 /* What files may call a tensor besides does not move its random elements. */
 static void random_elements_keep_with_names(void **state)
 {
-    static const struct { const char *names, *prefix, *lead; } same_as[] = {
-        { "bias|shift", NULL, NULL },      { "bias", "model.", NULL },
-        { "bias|shift|b", "model.", "" }, { "bias", "model.", "language." },
+    static const struct {
+        const char *names, *prefix, *lead;
+    } same_as[] = {
+        { "bias|shift", NULL, NULL },
+        { "bias", "model.", NULL },
+        { "bias|shift|b", "model.", "" },
+        { "bias", "model.", "language." },
     };
     float want[IN], got[IN];
     (void)state;
@@ -569,7 +595,7 @@ int main(void)
     table = *real;
     real_band = table.pack_band;
     own_bands =
-        real_band(dev, &(xd_weight) { .type = compute_type(), .out = 200, .in = IN, .groups = 1 });
+        real_band(dev, &(xd_weight){ .type = compute_type(), .out = 200, .in = IN, .groups = 1 });
     real_memory = dev->mem;
     memory = *real_memory;
     memory.get = get_noted;

@@ -36,7 +36,7 @@ static void what_fits_is_not_streamed(void **state)
     assert_int_equal(p.streamed, 0);
     assert_int_equal(xd_stream_plan_bytes(&p, &w), 85 * UNIT);
     assert_int_equal(xd_stream_plan_make(&p, &w, 85 * UNIT - 1, 0), 1);
-    assert_int_equal(p.streamed, 4);    /* three of them in slots: one block of memory is saved */
+    assert_int_equal(p.streamed, 4); /* three of them in slots: one block of memory is saved */
     assert_int_equal(p.slots, 3);
     assert_int_equal(xd_stream_plan_bytes(&p, &w), 75 * UNIT);
     assert_int_equal(p.host, 40 * UNIT);
@@ -48,7 +48,7 @@ static void fewer_slots_before_a_refusal(void **state)
     (void)state;
     for (int i = 0; i < 8; i++)
         sizes[i] = 10 * UNIT;
-    xd_block_sizes w = blocks_of(8, 5 * UNIT);
+    xd_block_sizes   w = blocks_of(8, 5 * UNIT);
     static const int slots[] = { 1, 1, 2, 3 };
     for (int k = 0; k < 4; k++) {
         int fits = xd_stream_plan_make(&p, &w, (5 + 10 * k) * UNIT, 0);
@@ -68,7 +68,7 @@ static void all_blocks_if_wanted(void **state)
     assert_int_equal(xd_stream_plan_make(&p, &w, 1e18, 1), 1);
     assert_int_equal(p.streamed, 2);
     assert_int_equal(p.slots, 2);
-    w = blocks_of(0, UNIT);     /* a stage without blocks */
+    w = blocks_of(0, UNIT); /* a stage without blocks */
     xd_stream_plan_make(&p, &w, 1e18, 1);
     assert_int_equal(p.streamed, 0);
     assert_int_equal(xd_stream_plan_bytes(&p, &w), UNIT);
@@ -152,8 +152,14 @@ static xd_status fetched(xd_dev *d, int place)
     return XD_OK;
 }
 
-static const xd_dev_ops mem = { .get = get, .put = put, .sync = await_all, .download = download,
-                                .pin = pin, .unpin = unpin, .fetch = fetch, .fetched = fetched };
+static const xd_dev_ops mem = { .get = get,
+                                .put = put,
+                                .sync = await_all,
+                                .download = download,
+                                .pin = pin,
+                                .unpin = unpin,
+                                .fetch = fetch,
+                                .fetched = fetched };
 
 /* Loads n blocks, whose bytes are their numbers; at[i]: where block i lies. */
 static void load(xd_weight_stream *s, xd_store *store, int first, int n, unsigned char **at)
@@ -196,9 +202,9 @@ static void every_block_finds_its_weights(void **state)
             if (!p.streamed)
                 continue;
             assert_int_equal(xd_store_open(&store, &dev, &e), XD_OK);
-            assert_int_equal(xd_weight_stream_open(&s, &p, &w,
-                                                   &(xd_stream_memory){ &dev, store, NULL, 0, 1 },
-                                                   &e), XD_OK);
+            assert_int_equal(xd_weight_stream_open(
+                                 &s, &p, &w, &(xd_stream_memory){ &dev, store, NULL, 0, 1 }, &e),
+                             XD_OK);
             load(s, store, FIRST, n, at);
             assert_int_equal(xd_store_bytes(store), xd_stream_plan_bytes(&p, &w));
             /* Three runs, the second of which ends early. */
@@ -207,7 +213,7 @@ static void every_block_finds_its_weights(void **state)
                     xd_weight_stream_begin(s, &x, FIRST + i);
                     is_there(at, i);
                 }
-            fetches = 0;        /* in a steady state each streamed block is copied once a run */
+            fetches = 0; /* in a steady state each streamed block is copied once a run */
             for (int i = 0; i < 2 * n; i++)
                 xd_weight_stream_begin(s, &x, FIRST + i % n), is_there(at, i % n);
             assert_int_equal(fetches, 2 * p.streamed);
@@ -239,9 +245,10 @@ static void processes_share_a_copy(void **state)
         loaded = 0;
         for (int k = 0; k < PARTS && p.streamed; k++) {
             assert_int_equal(xd_store_open(&store[k], &dev, &e), XD_OK);
-            assert_int_equal(xd_weight_stream_open(&s[k], &p, &w,
-                                                   &(xd_stream_memory){ &dev, store[k], copy, k,
-                                                                        PARTS }, &e), XD_OK);
+            assert_int_equal(
+                xd_weight_stream_open(&s[k], &p, &w,
+                                      &(xd_stream_memory){ &dev, store[k], copy, k, PARTS }, &e),
+                XD_OK);
             load(s[k], store[k], FIRST, N, at[k]);
         }
         if (p.streamed)
@@ -256,7 +263,7 @@ static void processes_share_a_copy(void **state)
         }
         free(copy);
     }
-    assert_int_equal(pinned, 0);        /* the stream has not pinned anything */
+    assert_int_equal(pinned, 0); /* the stream has not pinned anything */
 }
 
 int main(void)

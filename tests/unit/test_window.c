@@ -113,7 +113,7 @@ static void check(const int64_t *grid, int64_t text, const int64_t *size)
             int64_t      keys;
             const double e = expected(&s, size, i, h, 3, &keys),
                          g = (double)s.out[(i * H + h) * D + 3];
-            if (size[0] >= 0)   /* boxes move inwards at the edges */
+            if (size[0] >= 0) /* boxes move inwards at the edges */
                 assert_int_equal(keys, i < s.others ? s.n : s.others + seen);
             if (!(fabs(g - e) <= 1e-5 * 4))
                 fail_msg("grid %d %d %d: query %d is %g, not %g", (int)grid[0], (int)grid[1],
@@ -124,10 +124,12 @@ static void check(const int64_t *grid, int64_t text, const int64_t *size)
 
 static void tiles_see_their_boxes(void **state)
 {
-    static const struct { int64_t grid[3], text, size[3]; } cases[] = {
-        { { 3, 7, 9 }, 5, { 2, 3, 4 } },    { { 3, 7, 9 }, 0, { 0, 3, 0 } },
-        { { 1, 20, 40 }, 7, { 0, 12, 21 } }, { { 9, 10, 11 }, 4, { 5, 0, 3 } },
-        { { 5, 4, 3 }, 3, { 1, 1, 1 } },    { { 6, 5, 7 }, 2, { 5, 4, 6 } },
+    static const struct {
+        int64_t grid[3], text, size[3];
+    } cases[] = {
+        { { 3, 7, 9 }, 5, { 2, 3, 4 } },      { { 3, 7, 9 }, 0, { 0, 3, 0 } },
+        { { 1, 20, 40 }, 7, { 0, 12, 21 } },  { { 9, 10, 11 }, 4, { 5, 0, 3 } },
+        { { 5, 4, 3 }, 3, { 1, 1, 1 } },      { { 6, 5, 7 }, 2, { 5, 4, 6 } },
         { { 2, 11, 33 }, 1, { 1, 0, 0 } },    { { 2, 11, 33 }, 1, { -1, 0, 129 } },
         { { 1, 9, 9 }, 3, { -1, 0, 21 } },    { { 1, 9, 9 }, 3, { -1, 0, 3 } },
         { { 1, 13, 10 }, 0, { -1, 0, 255 } },

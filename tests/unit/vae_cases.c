@@ -55,8 +55,8 @@ static void compare(const char *name, bench *b, const part *p, xd_st *st, int64_
     float      *want = reference(st, what, &shape);
     p->vae->info(p->net.cfg, &v);
     int64_t   f = v.cell[1], h = encode ? shape.d[1] * f : shape.d[1] / f;
-    int64_t w = encode ? shape.d[2] * f : shape.d[2] / f,
-            d[4] = { T, h, w, encode ? 3 : v.channels };
+    int64_t   w = encode ? shape.d[2] * f : shape.d[2] / f,
+              d[4] = { T, h, w, encode ? 3 : v.channels };
     xd_tensor in = xd_view(NULL, XD_F32, 4, d), out = xd_view(NULL, XD_F32, 4, shape.d);
     float    *number = in.p = malloc(xd_bytes(in)), *got = out.p = malloc(xd_bytes(out));
     assert_int_equal(shape.d[0], encode ? xd_vae_latents(&v, T) : xd_vae_frames(&v, T));

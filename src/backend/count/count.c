@@ -14,7 +14,7 @@
 typedef struct count {
     xd_dev    dev;
     xd_dev   *real;
-    uintptr_t next;             /* address of the next allocated block of memory */
+    uintptr_t next; /* address of the next allocated block of memory */
     xd_counts sum;
 } count;
 
@@ -106,10 +106,18 @@ static void count_forget(xd_dev *d)
 }
 
 static const xd_dev_ops mem_ops = {
-    .get = count_get, .put = count_put, .sync = count_sync, .memory = count_memory,
-    .upload = count_move, .download = count_move, .fill = count_fill, .owns = count_owns,
+    .get = count_get,
+    .put = count_put,
+    .sync = count_sync,
+    .memory = count_memory,
+    .upload = count_move,
+    .download = count_move,
+    .fill = count_fill,
+    .owns = count_owns,
     .identity = identity,
-    .kernel_bytes = kernel_bytes, .forget = count_forget, .close = close_count,
+    .kernel_bytes = kernel_bytes,
+    .forget = count_forget,
+    .close = close_count,
 };
 
 /* ---- weights ------------------------------------------------------------------------------ */
@@ -181,7 +189,7 @@ static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
     (void)tmp;
     return add_call(d,
                     bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->bias) + bytes_of(&a->gate) +
-                   bytes_of(&a->residual) + bytes_of(&a->sx) + (double)a->w->bytes,
+                        bytes_of(&a->residual) + bytes_of(&a->sx) + (double)a->w->bytes,
                     &count_of(d)->sum.gemm_flops, 2 * M * N * K);
 }
 
@@ -219,7 +227,7 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
     double taps = a->w->kernel[0] * a->w->kernel[1] * (double)a->w->kernel[2];
     return add_call(d,
                     bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->bias) +
-                   bytes_of(&a->residual) + (double)a->w->bytes,
+                        bytes_of(&a->residual) + (double)a->w->bytes,
                     &count_of(d)->sum.conv_flops,
                     2 * (double)xd_count(a->out) * (double)a->w->in * taps);
 }
@@ -234,32 +242,46 @@ static xd_status conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
         return add_call(d, bytes, NULL, 0);                                               \
     }
 
-MOVES(norm, xd_norm, bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->gain) +
-                         bytes_of(&a->bias) + bytes_of(&a->scale) + bytes_of(&a->shift) +
-                         bytes_of(&a->like) + bytes_of(&a->add) + bytes_of(&a->gate) +
-                         bytes_of(&a->sx) +
-                         (a->add.p ? bytes_of(&a->in) : 0))
+MOVES(norm, xd_norm,
+      bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->gain) + bytes_of(&a->bias) +
+          bytes_of(&a->scale) + bytes_of(&a->shift) + bytes_of(&a->like) + bytes_of(&a->add) +
+          bytes_of(&a->gate) + bytes_of(&a->sx) + (a->add.p ? bytes_of(&a->in) : 0))
 MOVES(moments, xd_moments, bytes_of(&a->out) + bytes_of(&a->in))
-MOVES(gnorm, xd_gnorm, bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->sums) +
-                           bytes_of(&a->gain) + bytes_of(&a->bias) + bytes_of(&a->scale) +
-                           bytes_of(&a->shift))
+MOVES(gnorm, xd_gnorm,
+      bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->sums) + bytes_of(&a->gain) +
+          bytes_of(&a->bias) + bytes_of(&a->scale) + bytes_of(&a->shift))
 MOVES(glu, xd_glu, bytes_of(&a->out) + bytes_of(&a->a) + bytes_of(&a->b))
 MOVES(addmul, xd_addmul, 2 * bytes_of(&a->acc) + bytes_of(&a->gate) + bytes_of(&a->in))
 MOVES(axpby, xd_axpby_args, 2 * bytes_of(&a->y) + bytes_of(&a->x))
 MOVES(resize, xd_resize, bytes_of(&a->out) + bytes_of(&a->in))
 MOVES(lookup, xd_lookup, 2 * bytes_of(&a->out) + bytes_of(&a->ids))
-MOVES(qknorm, xd_qknorm, bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->gain) +
-                             bytes_of(&a->bias) + bytes_of(&a->cos) + bytes_of(&a->sin) +
-                             bytes_of(&a->also.out) + bytes_of(&a->also.in) +
-                             bytes_of(&a->also.gain) + bytes_of(&a->also.bias))
+MOVES(qknorm, xd_qknorm,
+      bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->gain) + bytes_of(&a->bias) +
+          bytes_of(&a->cos) + bytes_of(&a->sin) + bytes_of(&a->also.out) + bytes_of(&a->also.in) +
+          bytes_of(&a->also.gain) + bytes_of(&a->also.bias))
 MOVES(rotate, xd_rotate, bytes_of(&a->out) + bytes_of(&a->in))
 MOVES(copy, xd_copy, bytes_of(&a->out) + bytes_of(&a->in))
 
 static const xd_ops ops = {
-    .name = "count", .scratch = scratch, .pack_size = pack_size, .pack_tmp = pack_tmp,
-    .pack = pack, .pack_band = pack_band, .gemm = gemm, .attn = attn, .norm = norm,
-    .moments = moments, .gnorm = gnorm, .glu = glu, .addmul = addmul, .axpby = axpby, .conv = conv,
-    .resize = resize, .lookup = lookup, .copy = copy, .qknorm = qknorm,
+    .name = "count",
+    .scratch = scratch,
+    .pack_size = pack_size,
+    .pack_tmp = pack_tmp,
+    .pack = pack,
+    .pack_band = pack_band,
+    .gemm = gemm,
+    .attn = attn,
+    .norm = norm,
+    .moments = moments,
+    .gnorm = gnorm,
+    .glu = glu,
+    .addmul = addmul,
+    .axpby = axpby,
+    .conv = conv,
+    .resize = resize,
+    .lookup = lookup,
+    .copy = copy,
+    .qknorm = qknorm,
     .rotate = rotate,
 };
 
@@ -271,13 +293,17 @@ xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for the count device");
     c->real = real;
     c->next = (uintptr_t)1 << 20;
-    c->dev = (xd_dev){ .mem = &mem_ops, .ops = &ops, .name = "count", .counts = 1,
+    c->dev = (xd_dev){ .mem = &mem_ops,
+                       .ops = &ops,
+                       .name = "count",
+                       .counts = 1,
                        .host_memory = !real || real->host_memory,
                        .rotates = !real || real->rotates,
                        .int8_attn = real ? real->int8_attn : 0,
                        .fp8_gemm = real ? real->fp8_gemm : 0,
                        .narrow_bias = real ? real->narrow_bias : 0,
-                       .norm_adds = real ? real->norm_adds : 0, .priv = c };
+                       .norm_adds = real ? real->norm_adds : 0,
+                       .priv = c };
     *d = &c->dev;
     return XD_OK;
 }

@@ -10,9 +10,9 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-typedef struct xd_tile_config {         /* operand of the instruction ldtilecfg, 64 bytes */
+typedef struct xd_tile_config { /* operand of the instruction ldtilecfg, 64 bytes */
     uint8_t  palette, start_row, unused[14];
-    uint16_t bytes[16];                 /* bytes in a row of each tile */
+    uint16_t bytes[16]; /* bytes in a row of each tile */
     uint8_t  rows[16];
 } xd_tile_config;
 

@@ -84,7 +84,7 @@ static int cpu_owns(xd_dev *d, const void *p)
 static xd_dtype cpu_compute(const xd_dev *d, xd_dtype want)
 {
     const xd_cpu_dev *c = cpu_of(d);
-    int keep = c->isa >= XD_ISA_AVX512BF16 || (c->isa == XD_ISA_AVX512 && c->emulate);
+    int               keep = c->isa >= XD_ISA_AVX512BF16 || (c->isa == XD_ISA_AVX512 && c->emulate);
     return want == XD_BF16 && keep ? XD_BF16 : XD_F32;
 }
 
@@ -106,9 +106,19 @@ static void cpu_forget(xd_dev *d)
 }
 
 static const xd_dev_ops mem_ops = {
-    .get = cpu_get, .put = cpu_put, .sync = cpu_sync, .memory = cpu_memory, .upload = cpu_move,
-    .download = cpu_move, .fill = cpu_fill, .owns = cpu_owns, .compute = cpu_compute,
-    .best = cpu_best, .peak = xd_cpu_peak, .kernel_bytes = kernel_bytes, .forget = cpu_forget,
+    .get = cpu_get,
+    .put = cpu_put,
+    .sync = cpu_sync,
+    .memory = cpu_memory,
+    .upload = cpu_move,
+    .download = cpu_move,
+    .fill = cpu_fill,
+    .owns = cpu_owns,
+    .compute = cpu_compute,
+    .best = cpu_best,
+    .peak = xd_cpu_peak,
+    .kernel_bytes = kernel_bytes,
+    .forget = cpu_forget,
     .close = close_cpu,
 };
 
@@ -215,8 +225,8 @@ static xd_gemm with_bf16_input(const xd_gemm *a, void *p)
 static xd_status gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp)
 {
     xd_cpu_dev *c = cpu_of(d);
-    int     quantized = xd_is_quantized(a->w->type);
-    xd_status st = a->sx.p ? XD_EUNSUPPORTED : xd_gemm_check(a, XD_TYPES_F32_BF16);
+    int         quantized = xd_is_quantized(a->w->type);
+    xd_status   st = a->sx.p ? XD_EUNSUPPORTED : xd_gemm_check(a, XD_TYPES_F32_BF16);
     if (st != XD_OK || a->w->out == 0)
         return st;
     size_t bytes = rounded_bytes(c, a);
@@ -457,8 +467,8 @@ TABLE(amx)
 #endif
 /* The op tables, indexed by instruction set. A build without AMX has no op table for AMX, and never
  * selects that instruction set. */
-static const xd_ops *const     tables[XD_NISAS] = {
-    &ops_c, &ops_avx2, &ops_avx512, &ops_avx512bf16,
+static const xd_ops *const tables[XD_NISAS] = {
+    &ops_c,   &ops_avx2, &ops_avx512, &ops_avx512bf16,
 #ifdef XD_WITH_AMX
     &ops_amx,
 #endif
@@ -487,8 +497,10 @@ static xd_status open_cpu(xd_dev **out, const char *which, xd_err *e)
     if (s)
         return s;
     if (*which)
-        return xd_fail(e, XD_EINVAL, "there is no device \"cpu:%s\": the only CPU device is "
-                       "\"cpu\"", which);
+        return xd_fail(e, XD_EINVAL,
+                       "there is no device \"cpu:%s\": the only CPU device is "
+                       "\"cpu\"",
+                       which);
     if (bf16 && *bf16 && strcmp(bf16, "emulate") != 0)
         return xd_fail(e, XD_EINVAL, "XDIT_BF16=%s is invalid; the only value is emulate", bf16);
     xd_cpu_dev *c = calloc(1, sizeof *c);
@@ -497,8 +509,12 @@ static xd_status open_cpu(xd_dev **out, const char *which, xd_err *e)
     c->isa = isa;
     c->k = kernels[isa];
     c->emulate = bf16 && strcmp(bf16, "emulate") == 0;
-    c->dev = (xd_dev){ .mem = &mem_ops, .ops = tables[isa], .host_memory = 1, .rotates = 1,
-                       .int8_attn = int8_types(isa), .priv = c };
+    c->dev = (xd_dev){ .mem = &mem_ops,
+                       .ops = tables[isa],
+                       .host_memory = 1,
+                       .rotates = 1,
+                       .int8_attn = int8_types(isa),
+                       .priv = c };
     snprintf(c->dev.name, sizeof c->dev.name, "cpu-%s", xd_isa_name(isa));
     if (isa != XD_ISA_C)
         s = xd_dnn_open(&c->dnn, isa, forced, c->k, e);
@@ -512,6 +528,9 @@ static xd_status open_cpu(xd_dev **out, const char *which, xd_err *e)
 }
 
 const xd_dev_kind xd_dev_kind_cpu = {
-    .name = "cpu", .open = open_cpu, .early = xd_cpu_early, .about = xd_cpu_about,
+    .name = "cpu",
+    .open = open_cpu,
+    .early = xd_cpu_early,
+    .about = xd_cpu_about,
     .address_space = address_space,
 };

@@ -17,7 +17,7 @@ static const float STEP = 0.25f;
 #define JOIN(a, b) a##b
 #define NAME(a, b) JOIN(a, b)
 
-typedef struct fit { float xq, qq; } fit;       /* sums over a block: of x q, and of q q */
+typedef struct fit { float xq, qq; } fit; /* sums over a block: of x q, and of q q */
 
 static float sum_lanes(float s[LANES])
 {

@@ -22,7 +22,7 @@ xd_isa xd_isa_of_host(void)
 static const xd_kernels *kernels_of_host(void)
 {
     static const xd_kernels *_Atomic known;
-    const xd_kernels        *k = known;
+    const xd_kernels *k = known;
     if (!k)
         known = k = xd_cpu_kernels(xd_isa_of_host());
     return k;

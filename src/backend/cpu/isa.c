@@ -1,6 +1,6 @@
 /* isa.c - chooses the CPU instruction set: the best one of the processor, or the one that XDIT_ISA
  * names */
-#define _DEFAULT_SOURCE         /* makes unistd.h declare syscall */
+#define _DEFAULT_SOURCE /* makes unistd.h declare syscall */
 
 #include "backend/cpu/cpu.h"
 
@@ -44,11 +44,11 @@ int xd_isa_has(xd_isa isa)
     int avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     switch (isa) {
-    case XD_ISA_AVX2:       return avx2;
-    case XD_ISA_AVX512:     return avx512;
+    case XD_ISA_AVX2: return avx2;
+    case XD_ISA_AVX512: return avx512;
     case XD_ISA_AVX512BF16: return avx512 && __builtin_cpu_supports("avx512bf16");
-    case XD_ISA_AMX:        return xd_isa_has(XD_ISA_AVX512BF16) && has_amx();
-    default:                return isa == XD_ISA_C;
+    case XD_ISA_AMX: return xd_isa_has(XD_ISA_AVX512BF16) && has_amx();
+    default: return isa == XD_ISA_C;
     }
 }
 

@@ -18,8 +18,8 @@
 #include "base/par.h"
 
 enum {
-    CHUNK = 1024,               /* number of elements of a row in a chunk */
-    GRAIN = 8192,               /* minimum elements for which several threads are used */
+    CHUNK = 1024, /* number of elements of a row in a chunk */
+    GRAIN = 8192, /* minimum elements for which several threads are used */
 };
 
 /* ---- activations -------------------------------------------------------------------------- */
@@ -31,7 +31,7 @@ static inline float exp_f(float x)
     x = x < 88.5f ? x : 88.5f;
     x = x > -88.0f ? x : -88.0f;
     /* The last bit of this sum has the weight 1, so that the product is rounded to an integer. */
-    float n = x * 1.44269504f + 12582912.0f;
+    float   n = x * 1.44269504f + 12582912.0f;
     int32_t e = (int32_t)(float_bits(n) - float_bits(12582912.0f));
     n -= 12582912.0f;
     /* ln 2 is split into two constants. The product of n and the first part of ln 2 is exact. */
@@ -93,7 +93,7 @@ static inline float tanh_f(float x)
 
 static inline float relu_f(float x)
 {
-    return x < 0.0f ? 0.0f : x;         /* a NaN stays a NaN */
+    return x < 0.0f ? 0.0f : x; /* a NaN stays a NaN */
 }
 
 static void apply_act(float *y, const float *x, int64_t n, xd_act kind)
@@ -269,7 +269,7 @@ typedef void piece_fn(const void *args, int64_t i, int64_t c0, int64_t n);
 typedef struct spread_ctx {
     piece_fn   *fn;
     const void *args;
-    int64_t     cols, across;   /* number of columns of a row; number of chunks of a row */
+    int64_t     cols, across; /* number of columns of a row; number of chunks of a row */
 } spread_ctx;
 
 static void spread_run(void *ctx, int64_t begin, int64_t end, int thread)
@@ -365,7 +365,7 @@ static void norm_rows(void *ctx, int64_t begin, int64_t end, int thread)
                         *bias = from_column(a->bias.p, c, zero);
             const float *scale = from_column(scales, c, zero),
                         *shift = from_column(shifts, c, zero);
-            float       *y = output_floats(bo, out, a->out.type, c);
+            float *y = output_floats(bo, out, a->out.type, c);
 #pragma omp simd
             for (int64_t k = 0; k < n; k++)
                 y[k] = ((x[k] - mean) * rstd * gain[k] + bias[k]) * (1.0f + scale[k]) + shift[k];
@@ -393,8 +393,8 @@ static void channel_sums(const xd_moments *a, int64_t r, int64_t c0, int64_t n, 
     for (int64_t i = 0; i < n; i++)
         s[i] = q[i] = 0;
     for (int64_t p = 0; p < a->in.d[1]; p++) {
-        const char *in = (const char *)a->in.p +
-                         (r * a->in.s[0] + p * a->in.s[1]) * (int64_t)xd_dtype_size(a->in.type);
+        const char  *in = (const char *)a->in.p +
+                          (r * a->in.s[0] + p * a->in.s[1]) * (int64_t)xd_dtype_size(a->in.type);
         const float *x = load_floats(buf, in, a->in.type, c0, n);
 #pragma omp simd
         for (int64_t i = 0; i < n; i++) {
@@ -417,7 +417,7 @@ static int64_t sums_in_registers(const uint16_t *in, int64_t step, int64_t most,
                                  double *q)
 {
 #if defined(__AVX512F__)
-    enum { WORDS = 4 };         /* vectors of 32 channels in a step */
+    enum { WORDS = 4 }; /* vectors of 32 channels in a step */
     const __m512i high = _mm512_set1_epi32((int)0xffff0000u);
     const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     const __m512i last = _mm512_add_epi32(first, _mm512_set1_epi32(8));
@@ -519,7 +519,10 @@ static void moments(const xd_moments *a)
     spread_rows(a->in.d[0], a->in.d[1] * a->in.d[2], moments_rows, &b);
 }
 
-typedef struct gnorm_ctx { const xd_gnorm *a; const float *mul, *add; } gnorm_ctx;
+typedef struct gnorm_ctx {
+    const xd_gnorm *a;
+    const float    *mul, *add;
+} gnorm_ctx;
 
 /* Computes y = x mul + add, followed by SiLU if `silu` is 1. */
 static inline void scale_and_add(float *y, const float *x, const float *mul, const float *add,
@@ -566,8 +569,8 @@ static inline __m512 silu_approx(__m512 x)
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(2.4022347e-1f));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(6.9312754e-1f));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1));
-    return _mm512_mul_ps(
-        x, _mm512_rcp14_ps(_mm512_add_ps(_mm512_scalef_ps(p, n), _mm512_set1_ps(1))));
+    return _mm512_mul_ps(x,
+                         _mm512_rcp14_ps(_mm512_add_ps(_mm512_scalef_ps(p, n), _mm512_set1_ps(1))));
 }
 
 static inline void gnorm_silu_bf16(char *out, const char *in, const float *mul, const float *add,
@@ -600,8 +603,7 @@ static void gnorm_pixels(void *ctx, int64_t begin, int64_t end, int thread)
     const gnorm_ctx *g = ctx;
     const xd_gnorm  *a = g->a;
     int64_t          C = row_length(&a->in);
-    int              kind = 4 * (a->in.type == XD_F32) + 2 * (a->out.type == XD_F32) +
-                            (a->silu != 0);
+    int kind = 4 * (a->in.type == XD_F32) + 2 * (a->out.type == XD_F32) + (a->silu != 0);
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         char       *out = row_at(&a->out, i);
@@ -637,8 +639,8 @@ static void gnorm_cell(const gnorm_ctx *g, const char *in, char *out, int64_t ce
     for (int64_t w = 0; w < wide; w++) {
         const float *x = load_floats(
             bi, element_at((char *)(uintptr_t)in, a->in.type, w * a->in.s[2]), a->in.type, c0, n);
-        char        *to = element_at(out, a->out.type, w * a->out.s[2]);
-        float       *y = output_floats(bo, to, a->out.type, c0);
+        char  *to = element_at(out, a->out.type, w * a->out.s[2]);
+        float *y = output_floats(bo, to, a->out.type, c0);
         scale_and_add(y, x, mul, add, n, a->silu);
         narrow(element_at(to, a->out.type, c0), a->out.type, y, n);
     }
@@ -670,9 +672,9 @@ static void gnorm(const xd_gnorm *a, float *ab)
     gnorm_ctx    g = { a, ab, ab + C };
     for (int64_t c = 0; c < C; c++) {
         const double *s = (const double *)a->sums.p + c / per * a->sums.s[0];
-        double mean = s[0] / a->count, var = s[1] / a->count - mean * mean;
-        double rstd = 1.0 / sqrt((var > 0 ? var : 0) + (double)a->eps);
-        double mul = rstd * (gain ? (double)gain[c] : 1.0);
+        double        mean = s[0] / a->count, var = s[1] / a->count - mean * mean;
+        double        rstd = 1.0 / sqrt((var > 0 ? var : 0) + (double)a->eps);
+        double        mul = rstd * (gain ? (double)gain[c] : 1.0);
         ab[c] = (float)mul;
         ab[C + c] = (float)((bias ? (double)bias[c] : 0.0) - mean * mul);
     }
@@ -733,7 +735,7 @@ static void addmul_piece(const void *args, int64_t i, int64_t c0, int64_t n)
     char            *acc = row_at(&a->acc, i);
     const float     *x = load_floats(bi, row_at(&a->in, i), a->in.type, c0, n);
     const float *old = load_floats(bo, acc, a->acc.type, c0, n), *gate = row_or_only(&a->gate, i);
-    float           *y = output_floats(bo, acc, a->acc.type, c0);
+    float       *y = output_floats(bo, acc, a->acc.type, c0);
     if (gate) {
         gate += c0;
 #pragma omp simd
@@ -755,7 +757,7 @@ static void addmul(const xd_addmul *a)
 static void axpby_piece(const void *args, int64_t i, int64_t c0, int64_t n)
 {
     const xd_axpby_args *a = args;
-    float          *y = (float *)(void *)row_at(&a->y, i) + c0, p = a->a, q = a->b;
+    float               *y = (float *)(void *)row_at(&a->y, i) + c0, p = a->a, q = a->b;
     if (a->x.p) {
         const float *x = (const float *)(const void *)row_at(&a->x, i) + c0;
         /* y is not read if q is 0, because the memory of y may be uninitialized and contain a
@@ -796,10 +798,9 @@ static void resize_rows(void *ctx, int64_t begin, int64_t end, int thread)
         int64_t t = i / a->out.d[1], h = i % a->out.d[1];
         char   *out = (char *)a->out.p + (t * a->out.s[0] + h * a->out.s[1]) * size;
         char   *in = (char *)a->in.p +
-                   (t / a->factor[0] * a->in.s[0] + h / a->factor[1] * a->in.s[1]) * size;
+                     (t / a->factor[0] * a->in.s[0] + h / a->factor[1] * a->in.s[1]) * size;
         for (int64_t w = 0; w < a->out.d[2]; w++)
-            memcpy(out + w * a->out.s[2] * size, in + w / a->factor[2] * a->in.s[2] * size,
-                   bytes);
+            memcpy(out + w * a->out.s[2] * size, in + w / a->factor[2] * a->in.s[2] * size, bytes);
     }
 }
 
@@ -950,8 +951,7 @@ static void transpose_tile(const transpose_ctx *t, char *out, const char *in, in
     int            k = a->out.nd - 1;
     float          tile_in[LONG][WIDE], line[LONG];
     for (int64_t c = 0; c < nc; c++)
-        widen(tile_in[c], in + c * a->in.s[k] * (int64_t)xd_dtype_size(a->in.type), a->in.type,
-              nj);
+        widen(tile_in[c], in + c * a->in.s[k] * (int64_t)xd_dtype_size(a->in.type), a->in.type, nj);
     for (int64_t j = 0; j < nj; j++) {
         char *to = element_at(out, a->out.type, j * a->out.s[k - 1]);
         for (int64_t c = 0; c < nc; c++)
@@ -966,17 +966,17 @@ static void transpose_tile(const transpose_ctx *t, char *out, const char *in, in
 static void transpose_run(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const transpose_ctx *t = ctx;
-    const xd_copy  *a = t->a;
-    int             k = a->out.nd - 1;
+    const xd_copy       *a = t->a;
+    int                  k = a->out.nd - 1;
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         int64_t c0 = i % t->across * LONG, j0 = i / t->across % t->down * WIDE;
         /* first row of this tile, counted over all dimensions except the last */
         int64_t r = i / t->across / t->down * t->J;
         int64_t nc = t->C - c0 < LONG ? t->C - c0 : LONG, nj = t->J - j0 < WIDE ? t->J - j0 : WIDE;
-        char *out =
+        char   *out =
             element_at(row_at(&a->out, r), a->out.type, j0 * a->out.s[k - 1] + c0 * a->out.s[k]);
-        char   *in = element_at(row_at(&a->in, r), a->in.type, j0 + c0 * a->in.s[k]);
+        char *in = element_at(row_at(&a->in, r), a->in.type, j0 + c0 * a->in.s[k]);
         transpose_tile(t, out, in, nj, nc);
     }
 }
@@ -1011,7 +1011,7 @@ static void copy(const xd_copy *a)
         return;
     join_dims(&b);
     if (move_input_dim(&b)) {
-        int64_t  J = b.out.d[b.out.nd - 2], C = row_length(&b.out);
+        int64_t       J = b.out.d[b.out.nd - 2], C = row_length(&b.out);
         transpose_ctx t = { &b, J, C, (C + LONG - 1) / LONG, (J + WIDE - 1) / WIDE };
         spread_rows(row_count(&b.out) / J * t.across * t.down, LONG * WIDE, transpose_run, &t);
         return;
@@ -1061,8 +1061,8 @@ static void epilogue(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0,
 
 /* Multiplies matrices. Four rows by 8 columns of the product are computed at a time, with the sums
  * in registers. */
-static void tile(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b,
-                 int64_t n, int64_t K)
+static void tile(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b, int64_t n,
+                 int64_t K)
 {
     int64_t i = 0;
     for (; i + 4 <= n; i += 4)
@@ -1141,19 +1141,31 @@ static double run_burst(void)
 {
     enum { ROUNDS = 60000 };
     static volatile float keep = 0.999f;
-    double t = xd_now_s();
+    double                t = xd_now_s();
     keep = fma_rounds(ROUNDS, keep) < 1e30f ? 0.999f : 0.99f;
     t = xd_now_s() - t;
     return 2e-9 * 12 * ROUNDS * (double)(sizeof(vec) / sizeof(float)) / (t > 1e-9 ? t : 1e-9);
 }
 
 const xd_kernels GLUE(xd_kernels_, ISA) = {
-    .norm = norm,         .moments = moments, .gnorm = gnorm,   .glu = glu,
-    .addmul = addmul,     .axpby = axpby,     .resize = resize, .lookup = lookup,
-    .copy = copy,         .epilogue = epilogue, .tile = tile,   .burst = run_burst,
-    .qknorm = GLUE(xd_qknorm_, ISA), .rotate = GLUE(xd_rotate_, ISA),
+    .norm = norm,
+    .moments = moments,
+    .gnorm = gnorm,
+    .glu = glu,
+    .addmul = addmul,
+    .axpby = axpby,
+    .resize = resize,
+    .lookup = lookup,
+    .copy = copy,
+    .epilogue = epilogue,
+    .tile = tile,
+    .burst = run_burst,
+    .qknorm = GLUE(xd_qknorm_, ISA),
+    .rotate = GLUE(xd_rotate_, ISA),
     .four = GLUE(xd_four_, ISA),
-    .widen = widen, .most = GLUE(xd_max_magnitude_, ISA),
-    .integers = GLUE(xd_integers_, ISA), .int_dot = GLUE(xd_int_dot_, ISA),
+    .widen = widen,
+    .most = GLUE(xd_max_magnitude_, ISA),
+    .integers = GLUE(xd_integers_, ISA),
+    .int_dot = GLUE(xd_int_dot_, ISA),
     .float_dot = GLUE(xd_float_dot_, ISA),
 };

@@ -155,7 +155,7 @@ dnnl_primitive_attr_t xd_dnn_attr(const xd_post *post)
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t       ops = NULL;
     set_threads();
-    dnnl_status_t         s = dnnl_primitive_attr_create(&attr);
+    dnnl_status_t s = dnnl_primitive_attr_create(&attr);
     if (s == dnnl_success)
         s = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     if (s == dnnl_success && post && (post->act != XD_NONE || post->gate || post->sum)) {
@@ -391,7 +391,7 @@ static void add_memory(xd_dnn *d, xd_prim *p, int arg, xd_md_ref m, void *data)
         }
     if (p->nargs == XD_PRIM_ARGS || !m ||
         dnnl_memory_create(&p->mem[p->nargs], m, d->engine, data) != dnnl_success)
-        return;  /* after this failure, executing the primitive will return an error */
+        return; /* after this failure, executing the primitive will return an error */
     p->arg[p->nargs++] = arg;
 }
 
@@ -421,7 +421,7 @@ xd_status xd_prim_run(xd_dnn *d, xd_prim *p, void *tmp)
     atomic_store_explicit(&has_run, 1, memory_order_relaxed);
     dnnl_exec_arg_t args[XD_PRIM_ARGS];
     dnnl_status_t   s = dnnl_success;
-    xd_par_team(&xd_dnn_lib.team);  /* from this call on, our own kernels run on oneDNN's threads */
+    xd_par_team(&xd_dnn_lib.team); /* from this call on, our own kernels run on oneDNN's threads */
     set_threads();
     if (!p->p) {
         note_unmade(p, -1);

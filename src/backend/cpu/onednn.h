@@ -10,10 +10,10 @@
 #include "backend/cpu/onednn_lib.h"
 
 #if DNNL_VERSION_MAJOR >= 3
-typedef dnnl_memory_desc_t xd_md;
+typedef dnnl_memory_desc_t       xd_md;
 typedef const_dnnl_memory_desc_t xd_md_ref;
 #else
-typedef dnnl_memory_desc_t xd_md;
+typedef dnnl_memory_desc_t        xd_md;
 typedef const dnnl_memory_desc_t *xd_md_ref;
 #endif
 
@@ -25,16 +25,16 @@ enum { XD_PRIM_KEY = 32, XD_PRIM_ARGS = 8 };
  * at the first run. */
 typedef struct xd_prim {
     int64_t               key[XD_PRIM_KEY];
-    dnnl_primitive_desc_t pd;          /* NULL: oneDNN cannot compute this kind of call */
+    dnnl_primitive_desc_t pd; /* NULL: oneDNN cannot compute this kind of call */
     dnnl_primitive_t      p;
     dnnl_memory_t         mem[XD_PRIM_ARGS];
     int                   arg[XD_PRIM_ARGS], nargs;
-    size_t                scratch;      /* bytes of scratch memory of a call */
+    size_t                scratch; /* bytes of scratch memory of a call */
     /* Primitive that reorders the weight, if the weight was packed in another layout than this
      * primitive reads; else NULL. */
     struct xd_prim       *repack;
     size_t                repack_bytes;
-    struct xd_prim       *next;         /* next primitive in the same hash bucket */
+    struct xd_prim       *next; /* next primitive in the same hash bucket */
 } xd_prim;
 
 enum { XD_PRIM_BUCKETS = 1024, XD_PRIM_MOST = 4096 };
@@ -51,25 +51,25 @@ struct xd_dnn {
 typedef struct xd_post {
     xd_act  act;
     int64_t gate; /* columns of the gate row that multiplies the output; 0: no gate */
-    int     sum;                /* 1: adds the result to the output */
+    int     sum;  /* 1: adds the result to the output */
 } xd_post;
 
 /* Returns the cached primitive that has this key, or NULL if the cache has no such primitive. */
-xd_prim *xd_prim_find(xd_dnn *d, const int64_t key[XD_PRIM_KEY]);
+xd_prim    *xd_prim_find(xd_dnn *d, const int64_t key[XD_PRIM_KEY]);
 /* Adds a primitive descriptor (or NULL) to the cache, which then owns the descriptor. */
-xd_prim *xd_prim_add(xd_dnn *d, const int64_t key[XD_PRIM_KEY], dnnl_primitive_desc_t pd);
+xd_prim    *xd_prim_add(xd_dnn *d, const int64_t key[XD_PRIM_KEY], dnnl_primitive_desc_t pd);
 /* Creates a primitive outside the cache. The caller must free this primitive with xd_prim_free. */
-xd_prim *xd_prim_new(dnnl_primitive_desc_t pd);
-void     xd_prim_free(xd_prim *p);
+xd_prim    *xd_prim_new(dnnl_primitive_desc_t pd);
+void        xd_prim_free(xd_prim *p);
 /* Exchanges the contents of primitive `p`, which is in the cache, and primitive `q`. */
-void     xd_prim_swap(xd_prim *p, xd_prim *q);
+void        xd_prim_swap(xd_prim *p, xd_prim *q);
 /* Prepares argument `arg` of a call, whose data is at `data`. The argument's memory object is
  * created once, with the memory descriptor that the primitive descriptor returns for the query
  * `what` and the index `index`. */
-void      xd_prim_arg(xd_dnn *d, xd_prim *p, int arg, dnnl_query_t what, int index, void *data);
-void      xd_prim_post(xd_dnn *d, xd_prim *p, int arg, int64_t n, void *data);
-xd_status xd_prim_run(xd_dnn *d, xd_prim *p, void *tmp);
-const char *xd_prim_impl(const xd_prim *p);     /* returns oneDNN's name of the implementation */
+void        xd_prim_arg(xd_dnn *d, xd_prim *p, int arg, dnnl_query_t what, int index, void *data);
+void        xd_prim_post(xd_dnn *d, xd_prim *p, int arg, int64_t n, void *data);
+xd_status   xd_prim_run(xd_dnn *d, xd_prim *p, void *tmp);
+const char *xd_prim_impl(const xd_prim *p); /* returns oneDNN's name of the implementation */
 
 dnnl_data_type_t xd_dnn_type(xd_dtype t);
 xd_status xd_md_strided(xd_md *m, int nd, const int64_t *dims, xd_dtype t, const int64_t *strides);
@@ -88,7 +88,7 @@ dnnl_primitive_attr_t xd_dnn_attr(const xd_post *post);
  * reference code counts as an implementation; xd_prim_impl identifies it. */
 dnnl_primitive_desc_t xd_pd_matmul(xd_dnn *d, xd_md_ref src, xd_md_ref w, xd_md_ref bias,
                                    xd_md_ref dst, const xd_post *post);
-typedef struct xd_conv_geometry {       /* spatial dimensions in oneDNN's order: (t,) h, w */
+typedef struct xd_conv_geometry { /* spatial dimensions in oneDNN's order: (t,) h, w */
     dnnl_dims_t stride, lo, hi;
 } xd_conv_geometry;
 dnnl_primitive_desc_t xd_pd_conv(xd_dnn *d, xd_md_ref src, xd_md_ref w, xd_md_ref bias,
@@ -103,7 +103,7 @@ xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
 /* Returns the reorder from the plain to the packed descriptor of a weight, or NULL if oneDNN has no
  * such reorder. Reorders are cached, because a network has many weights of a few shapes. */
 xd_prim  *xd_weight_prim(xd_dnn *d, const xd_weight *w);
-xd_md_ref xd_weight_packed(const xd_prim *p);   /* returns the packed descriptor of reorder p */
+xd_md_ref xd_weight_packed(const xd_prim *p); /* returns the packed descriptor of reorder p */
 /* Empties the cache of primitives if it is full. Otherwise the memory of a server that receives
  * requests of ever new sizes would grow without bound. Every entry point of the oneDNN code calls
  * this function first. Primitives stay valid until the next call of this function. */

@@ -38,8 +38,8 @@ static xd_status weight_md(xd_md *m, const xd_weight *w, int any)
 {
     static const dnnl_format_tag_t plain[2][2] = { { dnnl_abcd, dnnl_abcde },
                                                    { dnnl_abcde, dnnl_abcdef } };
-    int     g = groups_of(w), n = 0, grouped = g > 1;
-    int64_t d[6];
+    int                            g = groups_of(w), n = 0, grouped = g > 1;
+    int64_t                        d[6];
     if (grouped)
         d[n++] = g;
     d[n++] = w->out / g;
@@ -52,7 +52,7 @@ static xd_status weight_md(xd_md *m, const xd_weight *w, int any)
 /* The shape of a convolution of dense images, as oneDNN computes it. */
 typedef struct shape {
     const xd_weight *w;
-    int64_t          in[4], out[4];     /* shape [T,H,W,C] */
+    int64_t          in[4], out[4]; /* shape [T,H,W,C] */
     xd_dtype         tin, tout;
     int              stride[3], lo[3], hi[3], bias, sum;
 } shape;
@@ -88,8 +88,8 @@ static dnnl_primitive_desc_t describe(xd_dnn *d, const shape *s, xd_md_ref w)
     xd_status             e1 = image_md(&dst, s->w->nk, s->out, s->tout);
     xd_status             e2 = xd_md_tag(&bias, 1, &s->w->out, XD_F32, dnnl_a);
     if (!e0 && !e1 && !e2 && may_describe(s))
-        pd = xd_pd_conv(d, xd_md_as_ref(&src), w,
-                        s->bias ? xd_md_as_ref(&bias) : NULL, xd_md_as_ref(&dst), &g, &post);
+        pd = xd_pd_conv(d, xd_md_as_ref(&src), w, s->bias ? xd_md_as_ref(&bias) : NULL,
+                        xd_md_as_ref(&dst), &g, &post);
     if (!e0)
         xd_md_free(&src);
     if (!e1)
@@ -163,8 +163,9 @@ static xd_prim *prim_of(xd_dnn *d, const shape *s)
 {
     const xd_weight *w = s->w;
     int64_t          key[XD_PRIM_KEY] = {
-        'c', xd_par_threads(), w->out, w->in, w->nk, groups_of(w), w->kernel[0], w->kernel[1],
-        w->kernel[2], s->in[0], s->in[1], s->in[2], s->tin, s->tout, s->bias, s->sum, w->type,
+        'c',          xd_par_threads(), w->out,       w->in,    w->nk,    groups_of(w),
+        w->kernel[0], w->kernel[1],     w->kernel[2], s->in[0], s->in[1], s->in[2],
+        s->tin,       s->tout,          s->bias,      s->sum,   w->type,
     };
     for (int i = 0; i < 3; i++) {
         key[20 + i] = s->stride[i];
@@ -180,7 +181,10 @@ static xd_prim *prim_of(xd_dnn *d, const shape *s)
 
 static shape shape_of(const xd_conv *a)
 {
-    shape s = { .w = a->w, .tin = a->in.type, .tout = a->out.type, .bias = a->bias.p != NULL,
+    shape s = { .w = a->w,
+                .tin = a->in.type,
+                .tout = a->out.type,
+                .bias = a->bias.p != NULL,
                 .sum = a->residual.p != NULL };
     for (int i = 0; i < 4; i++) {
         s.in[i] = a->in.d[i];
@@ -248,8 +252,7 @@ static xd_tensor slice_dim(xd_tensor t, int dim, int64_t start, int64_t n)
 /* Returns 1 if each frame of the image is contiguous. */
 static int dense_frame(const xd_tensor *t)
 {
-    return (t->s[2] == t->d[3] || t->d[2] == 1) &&
-           (t->s[1] == t->d[2] * t->d[3] || t->d[1] == 1);
+    return (t->s[2] == t->d[3] || t->d[2] == 1) && (t->s[1] == t->d[2] * t->d[3] || t->d[1] == 1);
 }
 
 static int dense_all(const xd_tensor *t)
@@ -390,7 +393,7 @@ static xd_status run_pieces(xd_dnn *d, const xd_conv *a, char *tmp, size_t *need
             s = with_copies(d, &f, tmp, need ? &n : NULL);
             most = (int64_t)n > most ? (int64_t)n : most;
             if (need && t > 0)
-                break;          /* all frames need the same scratch as the first frame */
+                break; /* all frames need the same scratch as the first frame */
         }
     if (need)
         *need = (size_t)most;

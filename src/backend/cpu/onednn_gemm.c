@@ -11,7 +11,7 @@
 
 enum {
     PIN_ROWS = 256,
-    MOST_ROWS = 1 << 17,     /* maximum rows per call of oneDNN, so that all sizes are below 2^31 */
+    MOST_ROWS = 1 << 17, /* maximum rows per call of oneDNN, so that all sizes are below 2^31 */
 };
 
 static dnnl_primitive_desc_t weight_layout(xd_dnn *d, const xd_weight *w)
@@ -23,8 +23,8 @@ static dnnl_primitive_desc_t weight_layout(xd_dnn *d, const xd_weight *w)
     if (xd_md_tag(&o, 2, (int64_t[]){ PIN_ROWS, w->out }, w->type, dnnl_ab) == XD_OK) {
         if (xd_md_tag(&any, 2, (int64_t[]){ w->in, w->out }, w->type, dnnl_format_tag_any) ==
             XD_OK) {
-            pd = xd_pd_matmul(d, xd_md_as_ref(&s), xd_md_as_ref(&any), NULL, xd_md_as_ref(&o),
-                              NULL);
+            pd =
+                xd_pd_matmul(d, xd_md_as_ref(&s), xd_md_as_ref(&any), NULL, xd_md_as_ref(&o), NULL);
             xd_md_free(&any);
         }
         xd_md_free(&o);
@@ -52,8 +52,8 @@ xd_status xd_gemm_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
 /* A description of how oneDNN computes a GEMM. */
 typedef struct plan {
     const xd_gemm *a;
-    int            own;     /* 1: the matmul writes sums to scratch, for our own epilogue */
-    int            dense;       /* 1: the input is copied to scratch */
+    int            own;   /* 1: the matmul writes sums to scratch, for our own epilogue */
+    int            dense; /* 1: the input is copied to scratch */
     xd_post        post;
     int            bias;
     int64_t        ldi, ldo;
@@ -87,10 +87,9 @@ static dnnl_primitive_desc_t describe(xd_dnn *d, const plan *p)
     int64_t               M = a->in.d[0], N = a->w->out, K = a->w->in;
     if (!w)
         return NULL;
-    xd_status s0 = xd_md_strided(&src, 2, (int64_t[]){ M, K }, a->in.type,
-                                 (int64_t[]){ p->ldi, 1 });
-    xd_status s1 = xd_md_strided(&dst, 2, (int64_t[]){ M, N }, p->to,
-                                 (int64_t[]){ p->ldo, 1 });
+    xd_status s0 =
+        xd_md_strided(&src, 2, (int64_t[]){ M, K }, a->in.type, (int64_t[]){ p->ldi, 1 });
+    xd_status s1 = xd_md_strided(&dst, 2, (int64_t[]){ M, N }, p->to, (int64_t[]){ p->ldo, 1 });
     xd_status s2 = xd_md_tag(&bias, 2, (int64_t[]){ 1, N }, XD_F32, dnnl_ab);
     if (!s0 && !s1 && !s2)
         pd = xd_pd_matmul(d, xd_md_as_ref(&src), xd_weight_packed(w),
@@ -108,8 +107,8 @@ static xd_prim *prim_of(xd_dnn *d, const plan *p)
 {
     const xd_gemm *a = p->a;
     int64_t        key[XD_PRIM_KEY] = {
-        'g', xd_par_threads(), a->in.d[0], a->w->out, a->w->in, p->ldi, p->ldo,
-        a->in.type, p->to, p->bias, p->post.act, p->post.gate, p->post.sum,
+        'g',   xd_par_threads(), a->in.d[0],  a->w->out,    a->w->in,    p->ldi, p->ldo, a->in.type,
+        p->to, p->bias,          p->post.act, p->post.gate, p->post.sum,
     };
     xd_prim *found = xd_prim_find(d, key);
     return found ? found : xd_prim_add(d, key, describe(d, p));
@@ -195,12 +194,16 @@ static void residual_first(xd_dnn *d, const xd_gemm *a)
     d->k->copy(&(xd_copy){ a->out, a->residual });
 }
 
-typedef struct deferred { const xd_kernels *k; const xd_gemm *a; const float *acc; } deferred;
+typedef struct deferred {
+    const xd_kernels *k;
+    const xd_gemm    *a;
+    const float      *acc;
+} deferred;
 
 static void finish_deferred_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const deferred *l = ctx;
-    int64_t     N = l->a->out.d[1];
+    int64_t         N = l->a->out.d[1];
     (void)thread;
     l->k->epilogue(l->a, l->acc + begin * N, N, begin, end - begin, 0, N);
 }

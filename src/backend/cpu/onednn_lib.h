@@ -42,18 +42,18 @@ typedef struct xd_dnn_api {
     XD_DNN_FUNCTIONS(XD_DNN_FIELD)
 #undef XD_DNN_FIELD
     /* sets the number of threads of oneDNN's OpenMP; NULL if oneDNN has no OpenMP */
-    void (*set_threads)(int n);
+    void       (*set_threads)(int n);
     /* functions that run our kernels on the thread team of oneDNN's OpenMP; `parallel` is NULL
      * unless oneDNN uses GNU's OpenMP */
     xd_par_omp team;
 } xd_dnn_api;
 
-extern xd_dnn_api xd_dnn_lib;           /* pointers to the functions, set by xd_dnn_load */
+extern xd_dnn_api xd_dnn_lib; /* pointers to the functions, set by xd_dnn_load */
 
 /* Loads oneDNN once per process. Returns XD_EUNSUPPORTED on failure, with the reason in e. */
 xd_status xd_dnn_load(xd_err *e);
 int       xd_dnn_is_loaded(void);
-int       xd_dnn_has_run(void);         /* returns 1 if a primitive has run in this process */
+int       xd_dnn_has_run(void); /* returns 1 if a primitive has run in this process */
 /* Two functions that return the approximate number of bytes that oneDNN will allocate for the code
  * of convolutions that have a primitive descriptor but no primitive yet. The function
  * xd_dnn_to_come counts convolutions on AMX tiles. The function xd_dnn_plain_to_come counts

@@ -28,8 +28,8 @@ static double median_burst(double (*burst)(void), double seconds)
 }
 
 typedef struct peak_ctx {
-    double (*burst)(void);
-    double  *each, seconds;
+    double  (*burst)(void);
+    double *each, seconds;
 } peak_ctx;
 
 static void peak_run(void *ctx, int64_t begin, int64_t end, int thread)
@@ -43,10 +43,10 @@ static void peak_run(void *ctx, int64_t begin, int64_t end, int thread)
 double xd_cpu_peak(xd_dev *d, xd_dtype t, int threads, double seconds)
 {
     enum { MOST = 1024 };
-    double        each[MOST] = { 0 }, sum = 0;
+    double            each[MOST] = { 0 }, sum = 0;
     const xd_cpu_dev *c = d->priv;
-    int           before = xd_par_threads();
-    peak_ctx      p = { c->k->burst, each, seconds };
+    int               before = xd_par_threads();
+    peak_ctx          p = { c->k->burst, each, seconds };
 #if defined(__x86_64__)
     if (t == XD_BF16 && c->isa >= XD_ISA_AVX512BF16)
         p.burst = xd_burst_bf16;

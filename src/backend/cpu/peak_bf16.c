@@ -33,7 +33,7 @@ double xd_burst_bf16(void)
 {
     enum { ROUNDS = 40000 };
     static volatile float keep = 1e-3f;
-    double t = xd_now_s();
+    double                t = xd_now_s();
     keep = dot_rounds(ROUNDS, keep) < 1e30f ? 1e-3f : 1e-4f;
     t = xd_now_s() - t;
     return 2e-9 * 20 * ROUNDS * 32 / (t > 1e-9 ? t : 1e-9);

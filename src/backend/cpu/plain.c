@@ -13,7 +13,8 @@
 
 enum {
     PANEL = 16,
-    ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,  /* rows and columns of the output in a work item */
+    ROWS = XD_PLAIN_ROWS,
+    COLS = XD_PLAIN_COLS, /* rows and columns of the output in a work item */
     /* number of inputs whose products are summed before this sum is added to the total, which
      * reduces rounding errors */
     DEEP = 256,
@@ -47,8 +48,8 @@ xd_status xd_plain_pack(const xd_weight *w, xd_tensor src)
     for (int64_t o = 0; o < w->out; o++)
         for (int64_t i = 0; i < w->in; i++)
             for (int64_t t = 0; t < T; t++) {
-                int64_t g = o / O, p = o % O / PANEL, j = o % O % PANEL;
-                float  *to = (float *)w->p + (((g * T + t) * P + p) * w->in + i) * PANEL + j;
+                int64_t     g = o / O, p = o % O / PANEL, j = o % O % PANEL;
+                float      *to = (float *)w->p + (((g * T + t) * P + p) * w->in + i) * PANEL + j;
                 const char *from = (const char *)src.p + ((o * w->in + i) * T + t) * size;
                 xd_convert(to, XD_F32, from, src.type, 1);
             }
@@ -61,8 +62,8 @@ static const float *panel(const xd_weight *w, int64_t group, int64_t tap, int64_
            ((group * xd_weight_taps(w) + tap) * panels_of(w) + p) * w->in * PANEL;
 }
 
-static void deep_tile(const xd_kernels *k, float *acc, const float *a, int64_t lda,
-                      const float *b, int64_t n, int64_t K)
+static void deep_tile(const xd_kernels *k, float *acc, const float *a, int64_t lda, const float *b,
+                      int64_t n, int64_t K)
 {
     for (int64_t i = 0; i < K; i += DEEP)
         k->tile(acc, COLS, a + i, lda, b + i * PANEL, n, K - i < DEEP ? K - i : DEEP);
@@ -75,7 +76,7 @@ typedef struct tiles_ctx {
     const xd_gemm    *a;
     xd_plain_tile_fn *fn;
     const void       *of;
-    int64_t           across;   /* number of work items in a row of the output */
+    int64_t           across; /* number of work items in a row of the output */
 } tiles_ctx;
 
 static void tile_items(void *ctx, int64_t begin, int64_t end, int thread)
@@ -100,7 +101,10 @@ void xd_plain_tiles(const xd_kernels *k, const xd_gemm *a, xd_plain_tile_fn *fn,
     xd_par_for((a->out.d[0] + ROWS - 1) / ROWS * c.across, tile_items, &c);
 }
 
-typedef struct gemm_ctx { const xd_kernels *k; const xd_gemm *a; } gemm_ctx;
+typedef struct gemm_ctx {
+    const xd_kernels *k;
+    const xd_gemm    *a;
+} gemm_ctx;
 
 static void gemm_tile(const void *ctx, float *acc, int64_t r0, int64_t n, int64_t c0, int64_t m)
 {
@@ -136,10 +140,10 @@ static void conv_tap(const conv_ctx *c, const conv_item *i, const int at[3], flo
 {
     const xd_conv   *a = c->a;
     const xd_weight *w = a->w;
-    int64_t kh = w->kernel[1], kw = w->kernel[2], sw = a->stride[2];
-    int64_t t = i->t * a->stride[0] - a->lo[0] + at[0];
-    int64_t h = i->h * a->stride[1] - a->lo[1] + at[1];
-    int64_t x = i->w0 * sw - a->lo[2] + at[2], first = 0, last = i->n;
+    int64_t          kh = w->kernel[1], kw = w->kernel[2], sw = a->stride[2];
+    int64_t          t = i->t * a->stride[0] - a->lo[0] + at[0];
+    int64_t          h = i->h * a->stride[1] - a->lo[1] + at[1];
+    int64_t          x = i->w0 * sw - a->lo[2] + at[2], first = 0, last = i->n;
     if (t < 0 || t >= a->in.d[0] || h < 0 || h >= a->in.d[1])
         return;
     while (first < last && x + first * sw < 0)
@@ -167,8 +171,8 @@ static void conv_store(const conv_ctx *c, const conv_item *i, const float *acc)
     for (int k = 0; k < 2; k++)
         if (both[k]->p) {
             xd_tensor *y = both[k];
-            y->p = (char *)y->p + (i->t * y->s[0] + i->h * y->s[1]) *
-                                      (int64_t)xd_dtype_size(y->type);
+            y->p =
+                (char *)y->p + (i->t * y->s[0] + i->h * y->s[1]) * (int64_t)xd_dtype_size(y->type);
             y->d[0] = y->d[2];
             y->d[1] = y->d[3];
             y->s[0] = y->s[2];

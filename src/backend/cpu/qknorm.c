@@ -14,7 +14,7 @@
 
 enum {
     MAX = XD_QKNORM_MAX,
-    GRAIN = 8192,               /* minimum elements for which several threads are used */
+    GRAIN = 8192, /* minimum elements for which several threads are used */
 };
 
 static void load_floats(float *x, const void *from, xd_dtype t, int64_t D)
@@ -29,9 +29,7 @@ static void load_floats(float *x, const void *from, xd_dtype t, int64_t D)
  * head, and let the rotation be y[j] = x[j] c[j] + x[p] s[j], where p is the partner of element j.
  * The result x'[j] gain[j] c[j] + x'[p] gain[p] s[j] + (rotated bias) then has three coefficients
  * per element: own, other and bias. */
-typedef struct row_of {
-    float own[MAX], other[MAX], bias[MAX];
-} row_of;
+typedef struct row_of { float own[MAX], other[MAX], bias[MAX]; } row_of;
 
 static void row_plain(row_of *r, const xd_qknorm *a, int64_t D)
 {

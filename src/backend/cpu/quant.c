@@ -16,9 +16,10 @@
 
 enum {
     PANEL = 16,
-    ROWS = XD_PLAIN_ROWS, COLS = XD_PLAIN_COLS,  /* rows and columns of the output in a work item */
-    DEEP = 256,                 /* number of inputs whose e4m3 weights are expanded at a time */
-    CHUNK = 1024,               /* number of elements of a row that are converted at a time */
+    ROWS = XD_PLAIN_ROWS,
+    COLS = XD_PLAIN_COLS, /* rows and columns of the output in a work item */
+    DEEP = 256,           /* number of inputs whose e4m3 weights are expanded at a time */
+    CHUNK = 1024,         /* number of elements of a row that are converted at a time */
 };
 
 static int64_t row_bytes(const xd_weight *w)
@@ -44,7 +45,7 @@ size_t xd_quant_pack_size(xd_weight *w)
 typedef struct pack_ctx {
     const xd_kernels *k;
     const xd_weight  *w;
-    xd_tensor         src;      /* rows of the unpacked weight, from row row0 on */
+    xd_tensor         src; /* rows of the unpacked weight, from row row0 on */
     int64_t           row0;
 } pack_ctx;
 
@@ -140,8 +141,8 @@ xd_status xd_quant_pack_rows(const xd_kernels *k, const xd_weight *w, xd_tensor 
         memset((char *)w->p + used, 0, scale_bytes(w) - used);
     if (last && w->type == XD_F8E4M3 && w->out % PANEL)
         for (int64_t i = 0; i < w->in; i++)
-            memset((char *)w->p + scale_bytes(w) +
-                       (w->out / PANEL * w->in + i) * PANEL + w->out % PANEL,
+            memset((char *)w->p + scale_bytes(w) + (w->out / PANEL * w->in + i) * PANEL +
+                       w->out % PANEL,
                    0, (size_t)(PANEL - w->out % PANEL));
     xd_par_for(src.d[0], pack_range, &c);
     return XD_OK;
@@ -152,9 +153,9 @@ xd_status xd_quant_pack_rows(const xd_kernels *k, const xd_weight *w, xd_tensor 
 typedef struct gemm_ctx {
     const xd_kernels *k;
     const xd_gemm    *a;
-    float            *sx;       /* scales of the input's rows; `q` has the rows as integers */
+    float            *sx; /* scales of the input's rows; `q` has the rows as integers */
     int8_t           *q;
-    float            *x;  /* the input's rows as floats, for weights whose field `floats` is 1 */
+    float            *x; /* the input's rows as floats, for weights whose field `floats` is 1 */
 } gemm_ctx;
 
 static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
@@ -262,8 +263,6 @@ xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp)
     }
     if (a->w->type == XD_I8 && a->in.d[0] > 0)
         xd_par_for(a->in.d[0], integers ? input_rows : float_rows, &c);
-    xd_plain_tiles(k, a, integers         ? int_item
-                         : a->w->floats ? float_item
-                                          : e4m3_item, &c);
+    xd_plain_tiles(k, a, integers ? int_item : a->w->floats ? float_item : e4m3_item, &c);
     return XD_OK;
 }

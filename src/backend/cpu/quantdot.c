@@ -86,7 +86,7 @@ static inline void dot4(int32_t *sum, const int8_t *x, const int8_t *const w[4],
 #else
 static inline void dot4(int32_t *sum, const int8_t *x, const int8_t *const w[4], int64_t n)
 {
-    int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+    int32_t       s0 = 0, s1 = 0, s2 = 0, s3 = 0;
     const int8_t *a = w[0], *b = w[1], *c = w[2], *d = w[3];
 #pragma omp simd reduction(+ : s0, s1, s2, s3)
     for (int64_t i = 0; i < n; i++) {

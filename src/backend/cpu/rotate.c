@@ -12,7 +12,7 @@
 #include "backend/cpu/vec.h"
 #include "base/par.h"
 
-enum { GRAIN = 8192 };          /* minimum elements for which several threads are used */
+enum { GRAIN = 8192 }; /* minimum elements for which several threads are used */
 
 #if defined(__AVX512F__)
 /* Computes a step of the rotation on elements of one vector, which are 1 or 4 apart. The macro

@@ -1,5 +1,5 @@
 /* about.c - reports facts about this machine's GPUs and CUDA libraries, for `xdit doctor` */
-#define _GNU_SOURCE             /* makes dlfcn.h declare dladdr */
+#define _GNU_SOURCE /* makes dlfcn.h declare dladdr */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,8 +33,8 @@ static void read_module(char *version, size_t size)
 
 static void tell_driver(const xd_cuda_driver *cu, xd_fact *fact, void *cookie)
 {
-    int  version = xd_cuda_driver_version(cu);
-    char module[32] = "", text[512];
+    int   version = xd_cuda_driver_version(cu);
+    char  module[32] = "", text[512];
     void *p;
     memcpy(&p, &cu->cuInit, sizeof p);
     read_module(module, sizeof module);
@@ -74,7 +74,8 @@ static void tell_gpu(const xd_cuda_driver *cu, int i, xd_fact *fact, void *cooki
     if (old)
         snprintf(text, sizeof text,
                  "cuda:%d: %s, %s, compute capability %d.%d; xdit needs %d.%d or "
-                 "higher", i, name, xd_size_text((double)bytes).s, major, minor,
+                 "higher",
+                 i, name, xd_size_text((double)bytes).s, major, minor,
                  XD_CUDA_OLDEST_CAPABILITY / 10, XD_CUDA_OLDEST_CAPABILITY % 10);
     else
         snprintf(text, sizeof text, "cuda:%d: %s, compute capability %d.%d, %s of %s free", i, name,
@@ -97,8 +98,10 @@ static void tell_peers(const xd_cuda_driver *cu, int n, xd_fact *fact, void *coo
                 cu->cuDeviceCanAccessPeer(&can, a, b) || can)
                 continue;
             all = 0;
-            snprintf(text, sizeof text, "cuda:%d has no peer access to cuda:%d: messages "
-                     "pass through host memory", i, k);
+            snprintf(text, sizeof text,
+                     "cuda:%d has no peer access to cuda:%d: messages "
+                     "pass through host memory",
+                     i, k);
         }
     fact(cookie, "cuda_peers", text);
 }

@@ -76,8 +76,7 @@ static void read_entries(struct xd_cuda_algorithms *k)
     char  *text = NULL, *line, *rest;
     size_t n = 0;
     xd_err e = { 0 };
-    if (!xd_file_exists(k->path) ||
-        xd_file_read(k->path, MOST_BYTES, &text, &n, &e) != XD_OK)
+    if (!xd_file_exists(k->path) || xd_file_read(k->path, MOST_BYTES, &text, &n, &e) != XD_OK)
         return;
     for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         cublasLtMatmulAlgo_t a;
@@ -117,8 +116,8 @@ static void write_entries(struct xd_cuda_algorithms *k)
 
 void xd_cuda_open_algorithms(xd_cuda_dev *c)
 {
-    const char *tune = getenv("XDIT_TUNE");
-    char        folder[160], name[200];
+    const char                *tune = getenv("XDIT_TUNE");
+    char                       folder[160], name[200];
     struct xd_cuda_algorithms *k = c->kept = calloc(1, sizeof *k);
     if (!k)
         return;

@@ -44,7 +44,7 @@ typedef struct piece {
      * sample */
     int64_t             first, sample;
     int                 samples;
-    attention_segment  *list;           /* list of all key segments in device memory, or NULL */
+    attention_segment  *list; /* list of all key segments in device memory, or NULL */
     /* the call's scratch memory, and the keys and values that attention_cudnn.c has copied to this
      * memory */
     xd_cuda_keys       *keys;
@@ -74,14 +74,15 @@ static xd_status add_segments(xd_cuda_dev *c, attention_args *b, const piece *p,
 {
     const xd_attn_args *a = p->a;
     xd_status           s = XD_OK;
-    int                 n = 0;          /* number of key segments that were added so far */
+    int                 n = 0; /* number of key segments that were added so far */
     for (int i = 0; i < a->nkv && s == XD_OK; i++) {
         const xd_tensor *k = &a->kv[i].k, *v = &a->kv[i].v;
         if (!k->d[1])
             continue;
         attention_segment *t = &b->segment[n++];
-        *t = (attention_segment){ .k = sample_at(k, p->sample), .v = sample_at(v, p->sample),
-                                  .start = b->m, .m = k->d[1] };
+        *t = (attention_segment){
+            .k = sample_at(k, p->sample), .v = sample_at(v, p->sample), .start = b->m, .m = k->d[1]
+        };
         strides_of(t->s_k, k);
         strides_of(t->s_v, v);
         b->m += k->d[1];
@@ -101,8 +102,12 @@ static xd_status add_segments(xd_cuda_dev *c, attention_args *b, const piece *p,
 
 static xd_status launch_flash(xd_cuda_dev *c, attention_args *b)
 {
-    static const struct { int D, queries; size_t shared; } size[] = {
-        { 64, 128, XD_CUDA_FLASH_SHARED(64, 64) },  { 80, 128, XD_CUDA_FLASH_SHARED(80, 32) },
+    static const struct {
+        int    D, queries;
+        size_t shared;
+    } size[] = {
+        { 64, 128, XD_CUDA_FLASH_SHARED(64, 64) },
+        { 80, 128, XD_CUDA_FLASH_SHARED(80, 32) },
         { 96, 128, XD_CUDA_FLASH_SHARED(96, 32) },
         { 128, 128, XD_CUDA_FLASH_WIDE_SHARED(128, 128) },
         { 192, 64, XD_CUDA_FLASH_WIDE_SHARED(192, 64) },
@@ -124,18 +129,29 @@ static xd_status run_piece(xd_cuda_dev *c, const piece *p)
 {
     const xd_attn_args *a = p->a;
     const xd_tensor    *q = p->q, *out = p->out;
-    attention_args b = {
-        .out = sample_at(out, p->sample), .q = sample_at(q, p->sample), .lse = a->lse.p,
-        .bias = a->bias.p, .n = q->d[1], .first = p->first, .B = p->samples,
-        .H = (int)q->d[2], .D = (int)q->d[3],
-        .Hk = (int)xd_attn_heads_kv(a), .q_type = xd_cuda_type(q),
-        .out_type = xd_cuda_type(out), .causal = a->causal, .q_wide = xd_cuda_heads_aligned(q, 16),
-        .out_wide = xd_cuda_heads_aligned(out, 4), .window = a->window, .scale = a->scale,
+    attention_args      b = {
+        .out = sample_at(out, p->sample),
+        .q = sample_at(q, p->sample),
+        .lse = a->lse.p,
+        .bias = a->bias.p,
+        .n = q->d[1],
+        .first = p->first,
+        .B = p->samples,
+        .H = (int)q->d[2],
+        .D = (int)q->d[3],
+        .Hk = (int)xd_attn_heads_kv(a),
+        .q_type = xd_cuda_type(q),
+        .out_type = xd_cuda_type(out),
+        .causal = a->causal,
+        .q_wide = xd_cuda_heads_aligned(q, 16),
+        .out_wide = xd_cuda_heads_aligned(out, 4),
+        .window = a->window,
+        .scale = a->scale,
         .softcap = a->softcap,
     };
-    int flash = q->type != XD_F32 && (out->type == q->type || out->type == XD_F32) &&
-                !(a->softcap > 0) && b.D % 8 == 0 &&
-                b.D <= (a->bias.p ? XD_CUDA_FLASH_BIAS : XD_CUDA_FLASH_MOST);
+    int       flash = q->type != XD_F32 && (out->type == q->type || out->type == XD_F32) &&
+                      !(a->softcap > 0) && b.D % 8 == 0 &&
+                      b.D <= (a->bias.p ? XD_CUDA_FLASH_BIAS : XD_CUDA_FLASH_MOST);
     xd_status s = add_segments(c, &b, p, &flash);
     if (s != XD_OK)
         return s;
@@ -174,8 +190,9 @@ xd_status xd_cuda_attention(xd_dev *d, xd_stream *s, const xd_attn_args *a, void
     xd_cuda_dev *c = xd_cuda_of(d);
     xd_status    st = xd_attn_check(a, XD_CUDA_TYPES);
     xd_cuda_keys keys = { .tmp = (char *)tmp + list_bytes(a) };
-    piece        p = { .a = a, .q = &a->q, .out = &a->out, .list = list_bytes(a) ? tmp : NULL,
-                       .keys = &keys };
+    piece        p = {
+        .a = a, .q = &a->q, .out = &a->out, .list = list_bytes(a) ? tmp : NULL, .keys = &keys
+    };
     (void)s;
     if (st == XD_OK && !a->nparts)
         st = run_samples(c, p);

@@ -26,27 +26,27 @@ enum {
     /* cuDNN is used only if the number of queries times the number of keys of a head is at least
      * LEAST_SCORES. For fewer scores the flash kernels are fast enough. */
     LEAST_SCORES = 1 << 20,
-    MOST_TEXT = 4 << 20,                /* maximum bytes of a stored plan */
+    MOST_TEXT = 4 << 20, /* maximum bytes of a stored plan */
 };
 
 typedef struct known {
     xd_cudnn_shape shape;
     xd_cudnn_plan  plan;
-    uint64_t       used;                /* number of the call that used the plan last */
-    int            wanted;              /* 1: an attention call waits for this plan */
+    uint64_t       used;   /* number of the call that used the plan last */
+    int            wanted; /* 1: an attention call waits for this plan */
     enum { EMPTY, QUEUED, BUILDING, READY, REFUSED } state;
 } known;
 
 struct xd_cuda_cudnn {
     xd_cuda_dev             *c;
-    const xd_cudnn          *lib;     /* functions of cuDNN, or NULL if cuDNN is not used */
+    const xd_cudnn          *lib; /* functions of cuDNN, or NULL if cuDNN is not used */
     cudnnHandle_t            handle;
     cudnnBackendDescriptor_t gpu;
-    char                     folder[160];       /* path of the cache folder of stored plans */
+    char                     folder[160]; /* path of the cache folder of stored plans */
     pthread_t                thread;
-    int                      runs;      /* 1: the thread that compiles plans was started */
+    int                      runs; /* 1: the thread that compiles plans was started */
     uint64_t                 calls;
-    pthread_mutex_t          lock;      /* mutex that guards all fields after it */
+    pthread_mutex_t          lock; /* mutex that guards all fields after it */
     pthread_cond_t           changed;
     known                    of[PLANS];
     int                      ends;
@@ -57,11 +57,11 @@ struct xd_cuda_cudnn {
 static int name_of(const struct xd_cuda_cudnn *x, const xd_cudnn_shape *a, char *path, size_t size)
 {
     char    name[768];
-    int64_t v[] = { a->B, a->H, a->Hk, a->D, a->n, a->m, a->q[0], a->q[1], a->q[2], a->k[0],
-                    a->k[1], a->k[2], a->v[0], a->v[1], a->v[2], a->out[0], a->out[1], a->out[2],
-                    a->lse[0], a->lse[1], a->lse[2] };
-    int     n = snprintf(name, sizeof name, "%ssdpa-%s%s", x->folder,
-                         xd_dtype_name((xd_dtype)a->type), a->lengths ? "-lengths" : "");
+    int64_t v[] = { a->B,    a->H,      a->Hk,     a->D,      a->n,      a->m,      a->q[0],
+                    a->q[1], a->q[2],   a->k[0],   a->k[1],   a->k[2],   a->v[0],   a->v[1],
+                    a->v[2], a->out[0], a->out[1], a->out[2], a->lse[0], a->lse[1], a->lse[2] };
+    int n = snprintf(name, sizeof name, "%ssdpa-%s%s", x->folder, xd_dtype_name((xd_dtype)a->type),
+                     a->lengths ? "-lengths" : "");
     for (size_t i = 0; i < sizeof v / sizeof *v; i++)
         n += snprintf(name + n, sizeof name - (size_t)n, "-%lld", (long long)v[i]);
     snprintf(name + n, sizeof name - (size_t)n, ".json");
@@ -74,7 +74,7 @@ static int read_kept(const struct xd_cuda_cudnn *x, const char *path, xd_cudnn_p
     size_t n = 0;
     xd_err e = { 0 };
     int    found = xd_file_exists(path) && xd_file_read(path, MOST_TEXT, &text, &n, &e) == XD_OK &&
-                xd_cudnn_plan_read(x->lib, x->gpu, text, p, &e) == XD_OK;
+                   xd_cudnn_plan_read(x->lib, x->gpu, text, p, &e) == XD_OK;
     free(text);
     return found;
 }
@@ -97,7 +97,7 @@ static void keep_plan(const struct xd_cuda_cudnn *x, char *path, const xd_cudnn_
 }
 
 static xd_status get_plan(const struct xd_cuda_cudnn *x, const xd_cudnn_shape *a, xd_cudnn_plan *p,
-                      xd_err *e)
+                          xd_err *e)
 {
     char path[4096];
     int  named = name_of(x, a, path, sizeof path);
@@ -130,9 +130,10 @@ static void refuse(known *q, const char *why)
 {
     const xd_cudnn_shape *a = &q->shape;
     q->state = REFUSED;
-    xd_log(XD_LOG_DEBUG, "attention of %d samples, %d heads of %d elements on %d, %lld queries, "
-           "%lld keys uses flash: %s", a->B, a->H, a->D, a->Hk, (long long)a->n, (long long)a->m,
-           why);
+    xd_log(XD_LOG_DEBUG,
+           "attention of %d samples, %d heads of %d elements on %d, %lld queries, "
+           "%lld keys uses flash: %s",
+           a->B, a->H, a->D, a->Hk, (long long)a->n, (long long)a->m, why);
 }
 
 static void *make_plans(void *cookie)
@@ -276,7 +277,7 @@ static xd_cudnn_shape shape_of(const xd_attn_args *a, const xd_tensor *q, const 
     x.Hk = (int32_t)xd_attn_heads_kv(a), x.type = (int32_t)q->type;
     x.lengths = a->kv_len != NULL;
     strides_of(x.q, q), strides_of(x.k, &k), strides_of(x.v, &v), strides_of(x.out, out);
-    if (a->lse.p) {                     /* strides of the log-sum-exp tensor of all query rows */
+    if (a->lse.p) { /* strides of the log-sum-exp tensor of all query rows */
         x.lse[0] = a->lse.s[0], x.lse[1] = a->lse.s[1], x.lse[2] = a->lse.s[2];
         if (x.B == 1)
             x.lse[0] = x.n * x.lse[1];
@@ -357,8 +358,8 @@ static places places_of(const xd_attn_args *a)
 size_t xd_cuda_attention_cudnn_scratch(xd_cuda_dev *c, const xd_attn_args *a)
 {
     struct xd_cuda_cudnn *x = NULL;
-    const xd_qo all = { a->q, a->out };
-    int         taken = 0;              /* number of those pieces of queries that cuDNN computes */
+    const xd_qo           all = { a->q, a->out };
+    int                   taken = 0; /* number of those pieces of queries that cuDNN computes */
     if (!is_plain(a) || !a->nkv)
         return 0;
     for (int i = 0; i < xd_max(a->nparts, 1); i++) {
@@ -386,7 +387,7 @@ static xd_status gather(xd_cuda_dev *c, const xd_attn_args *a, int values, const
     int64_t   row = 0;
     for (int i = 0; i < a->nkv && a->nkv > 1 && s == XD_OK; i++) {
         const xd_tensor *from = values ? &a->kv[i].v : &a->kv[i].k;
-        xd_tensor part = *to;
+        xd_tensor        part = *to;
         part.p = (char *)to->p + row * to->s[1] * (int64_t)xd_dtype_size(to->type);
         part.d[1] = from->d[1];
         row += from->d[1];
@@ -444,8 +445,7 @@ static xd_status run(xd_cuda_dev *c, const xd_attn_args *a, const known *q, cons
         o.lse = (float *)a->lse.p + row * a->lse.s[1];
     if (s != XD_OK)
         return s;
-    *r = xd_cudnn_plan_run(c->dnn->lib, c->dnn->handle, &q->plan, &o,
-                           (void *)(uintptr_t)c->work);
+    *r = xd_cudnn_plan_run(c->dnn->lib, c->dnn->handle, &q->plan, &o, (void *)(uintptr_t)c->work);
     return *r == XD_DNN_SUCCESS && c->waits
                ? xd_cuda_check("attention of cuDNN", c->cu->cuStreamSynchronize(c->stream))
                : XD_OK;

@@ -14,8 +14,8 @@ enum { BAND_BYTES = 64 << 20, FEWEST = 64 };
 
 /* Byte offsets of the buffers that attention by matrix products uses in its scratch memory. */
 typedef struct places {
-    int64_t m, rows;            /* number of keys; number of query rows in a band */
-    int64_t ld;       /* elements between rows of scores, and between rows of their softmax */
+    int64_t m, rows; /* number of keys; number of query rows in a band */
+    int64_t ld;      /* elements between rows of scores, and between rows of their softmax */
     size_t  k, v, scores, weights, end;
 } places;
 
@@ -84,14 +84,22 @@ static xd_status launch_softmax(xd_cuda_dev *c, const xd_attn_args *a, const pla
                                 int64_t n, float *lse)
 {
     softmax_args b = {
-        .weights = tmp + p->weights, .scores = (const float *)(void *)(tmp + p->scores),
-        .lse = lse, .m = p->m, .ld = p->ld, .s_lse = a->lse.p ? a->lse.s[1] : 0,
-        .scale = a->scale, .type = (int)a->q.type,
+        .weights = tmp + p->weights,
+        .scores = (const float *)(void *)(tmp + p->scores),
+        .lse = lse,
+        .m = p->m,
+        .ld = p->ld,
+        .s_lse = a->lse.p ? a->lse.s[1] : 0,
+        .scale = a->scale,
+        .type = (int)a->q.type,
     };
     return xd_cuda_launch(c, XD_K_softmax, n, 1, 128, 64, &b);
 }
 
-typedef struct head { xd_tensor q, k, v, out; float *lse; } head;
+typedef struct head {
+    xd_tensor q, k, v, out;
+    float    *lse;
+} head;
 
 /* Computes the attention of one head. Returns 0 if cuBLASLt does not support one of the matrix
  * products. */
@@ -100,13 +108,15 @@ static int run_head(xd_cuda_dev *c, const xd_attn_args *a, const places *p, char
 {
     for (int64_t i = 0; i < h->q.d[0] && *s == XD_OK; i += p->rows) {
         const int64_t n = xd_min(p->rows, h->q.d[0] - i);
-        xd_tensor scores = xd_view2(tmp + p->scores, XD_F32, n, p->m),
-                  weights = xd_view2(tmp + p->weights, h->q.type, n, p->m);
+        xd_tensor     scores = xd_view2(tmp + p->scores, XD_F32, n, p->m),
+                      weights = xd_view2(tmp + p->weights, h->q.type, n, p->m);
         scores.s[0] = weights.s[0] = p->ld;
-        xd_cuda_product first = { .out = scores, .in = xd_rows(h->q, i, n), .w = h->k.p,
-                                  .s_w = h->k.s[0] };
-        xd_cuda_product second = { .out = xd_rows(h->out, i, n), .in = weights, .w = h->v.p,
-                                   .s_w = h->v.s[0], .turned = 1 };
+        xd_cuda_product first = {
+            .out = scores, .in = xd_rows(h->q, i, n), .w = h->k.p, .s_w = h->k.s[0]
+        };
+        xd_cuda_product second = {
+            .out = xd_rows(h->out, i, n), .in = weights, .w = h->v.p, .s_w = h->v.s[0], .turned = 1
+        };
         if (!xd_cuda_multiply(c, &first))
             return 0;
         *s = launch_softmax(c, a, p, tmp, n, h->lse ? h->lse + i * a->lse.s[1] : NULL);
@@ -119,7 +129,7 @@ static int run_head(xd_cuda_dev *c, const xd_attn_args *a, const places *p, char
 int xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                const xd_tensor *out, int64_t row, char *tmp, xd_status *s)
 {
-    if (!is_wide(a))            /* most attention calls return here */
+    if (!is_wide(a)) /* most attention calls return here */
         return 0;
     const places p = places_of(a);
     if (!p.m || (out->type != q->type && out->type != XD_F32) ||
@@ -128,7 +138,7 @@ int xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_t
     const int64_t H = q->d[2], Hk = xd_attn_heads_kv(a);
     for (int64_t i = 0; i < q->d[0] * H && *s == XD_OK; i++) {
         const int64_t b = i / H, k = i % H;
-        head h = { .q = head_of(q, b, k), .out = head_of(out, b, k) };
+        head          h = { .q = head_of(q, b, k), .out = head_of(out, b, k) };
         if (a->lse.p)
             h.lse = (float *)a->lse.p + b * a->lse.s[0] + row * a->lse.s[1] + k * a->lse.s[2];
         *s = gather_rows(c, a, 0, b, k * Hk / H, p.m, tmp + p.k, &h.k);

@@ -7,12 +7,23 @@ static conv_args args_of(const xd_conv *a)
 {
     const xd_weight *w = a->w;
     conv_args        b = {
-        .out = a->out.p, .in = a->in.p, .w = w->p, .residual = a->residual.p, .bias = a->bias.p,
+        .out = a->out.p,
+        .in = a->in.p,
+        .w = w->p,
+        .residual = a->residual.p,
+        .bias = a->bias.p,
         .bias_type = xd_cuda_type(&a->bias),
-        .T = (int)a->in.d[0], .Hin = (int)a->in.d[1], .Win = (int)a->in.d[2],
-        .To = (int)a->out.d[0], .Ho = (int)a->out.d[1], .Wo = (int)a->out.d[2],
-        .C = (int)w->in, .O = (int)w->out, .groups = w->groups > 1 ? w->groups : 1,
-        .in_type = xd_cuda_type(&a->in), .out_type = xd_cuda_type(&a->out),
+        .T = (int)a->in.d[0],
+        .Hin = (int)a->in.d[1],
+        .Win = (int)a->in.d[2],
+        .To = (int)a->out.d[0],
+        .Ho = (int)a->out.d[1],
+        .Wo = (int)a->out.d[2],
+        .C = (int)w->in,
+        .O = (int)w->out,
+        .groups = w->groups > 1 ? w->groups : 1,
+        .in_type = xd_cuda_type(&a->in),
+        .out_type = xd_cuda_type(&a->out),
         .residual_type = xd_cuda_type(&a->residual),
     };
     for (int i = 0; i < 3; i++) {
@@ -32,7 +43,7 @@ xd_status xd_cuda_conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp)
         return st;
     conv_args b = args_of(a);
     int64_t   rows = a->out.d[0] * a->out.d[1] * a->out.d[2];
-    int tensor_cores = b.in_type != XD_F32 && b.groups == 1 && b.C > 0 && b.C % 8 == 0;
+    int       tensor_cores = b.in_type != XD_F32 && b.groups == 1 && b.C > 0 && b.C % 8 == 0;
     for (int i = 0; i < 3; i++)
         tensor_cores = tensor_cores && xd_cuda_aligned(&a->in, b.s_in[i]);
     b.wide = xd_cuda_aligned(&a->bias, 0) && b.O % 8 == 0;

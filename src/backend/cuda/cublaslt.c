@@ -21,7 +21,8 @@ enum {
     KINDS = 512,
     /* number of algorithms that are timed for a kind of matrix product; number of products per
      * timing */
-    TIMED = 8, REPEATS = 3,
+    TIMED = 8,
+    REPEATS = 3,
 };
 
 /* The kind of a matrix product, which is the key of the table. Products of the same kind use the
@@ -29,9 +30,9 @@ enum {
  * bytes. */
 typedef struct kind {
     int64_t  n, I, O, s_in, s_w, s_out;
-    int32_t  in_type, out_type, bias_type;      /* type of the bias, or -1 without bias */
+    int32_t  in_type, out_type, bias_type; /* type of the bias, or -1 without bias */
     int32_t  gelu, turned, scaled;
-    uint32_t align[4];                          /* alignments of the matrices A, B, C and D */
+    uint32_t align[4]; /* alignments of the matrices A, B, C and D */
 } kind;
 
 /* A table entry: a kind of matrix product with the library's descriptors. The product is D = A^T B
@@ -124,7 +125,7 @@ static uint32_t alignment_of(const void *p)
 static kind kind_of(const xd_cuda_product *p)
 {
     const uint32_t out = alignment_of(p->out.p);
-    kind k;
+    kind           k;
     memset(&k, 0, sizeof k);
     k.n = p->in.d[0], k.I = p->in.d[1], k.O = p->out.d[1];
     k.s_in = k.n == 1 ? k.I : p->in.s[0];
@@ -140,8 +141,9 @@ static kind kind_of(const xd_cuda_product *p)
 
 static int epilogue_of(const kind *k)
 {
-    return k->gelu ? k->bias_type >= 0 ? XD_LT_EPILOGUE_GELU_BIAS : XD_LT_EPILOGUE_GELU
-                   : k->bias_type >= 0 ? XD_LT_EPILOGUE_BIAS : XD_LT_EPILOGUE_NONE;
+    return k->gelu             ? k->bias_type >= 0 ? XD_LT_EPILOGUE_GELU_BIAS : XD_LT_EPILOGUE_GELU
+           : k->bias_type >= 0 ? XD_LT_EPILOGUE_BIAS
+                               : XD_LT_EPILOGUE_NONE;
 }
 
 /* Creates the library's descriptors for the kind of matrix product in table entry q. */
@@ -153,10 +155,9 @@ static cublasStatus_t describe(const xd_cublaslt *lt, known *q)
     int32_t        epilogue = epilogue_of(k), bias = type_of(k->bias_type);
     int32_t        vectors = XD_LT_SCALE_OUTER_VECTOR;
     int8_t         fast = 1;
-    cublasStatus_t r = lt->cublasLtMatmulDescCreate(&q->desc,
-                                                    integers ? XD_LT_COMPUTE_I32
-                                                             : XD_LT_COMPUTE_F32,
-                                                    integers ? XD_LT_I32 : XD_LT_F32);
+    cublasStatus_t r =
+        lt->cublasLtMatmulDescCreate(&q->desc, integers ? XD_LT_COMPUTE_I32 : XD_LT_COMPUTE_F32,
+                                     integers ? XD_LT_I32 : XD_LT_F32);
 #define SET(attribute, value)                                                                      \
     if (r == XD_LT_SUCCESS)                                                                        \
     r = lt->cublasLtMatmulDescSetAttribute(q->desc, attribute, &(value), sizeof(value))
@@ -186,7 +187,10 @@ static cublasStatus_t describe(const xd_cublaslt *lt, known *q)
  * matmul descriptor. */
 static cublasStatus_t set_pointers(const xd_cublaslt *lt, const known *q, const xd_cuda_product *p)
 {
-    const struct { int attribute; const void *p; } each[] = {
+    const struct {
+        int         attribute;
+        const void *p;
+    } each[] = {
         { XD_LT_DESC_BIAS_POINTER, p->bias },
         { XD_LT_DESC_SCALE_POINTER_A, p->sw },
         { XD_LT_DESC_SCALE_POINTER_B, p->sx },
@@ -218,20 +222,24 @@ static void refuse(known *q, const char *when, cublasStatus_t r)
 {
     const kind *k = &q->k;
     q->state = REFUSED;
-    xd_log(XD_LOG_DEBUG, "cuBLASLt refuses %s (status %d): %s [%lld,%lld] x [%lld,%lld]%s to %s%s%s"
-           "%s%s; xdit's own kernels compute a part", when, (int)r,
-           xd_dtype_name((xd_dtype)k->in_type), (long long)k->n, (long long)k->I,
+    xd_log(XD_LOG_DEBUG,
+           "cuBLASLt refuses %s (status %d): %s [%lld,%lld] x [%lld,%lld]%s to %s%s%s"
+           "%s%s; xdit's own kernels compute a part",
+           when, (int)r, xd_dtype_name((xd_dtype)k->in_type), (long long)k->n, (long long)k->I,
            (long long)(k->turned ? k->I : k->O), (long long)(k->turned ? k->O : k->I),
            k->turned ? "" : "^T", xd_dtype_name((xd_dtype)k->out_type),
            k->bias_type >= 0 ? ", bias in " : "",
-           k->bias_type >= 0 ? xd_dtype_name((xd_dtype)k->bias_type) : "",
-           k->gelu ? ", GELU" : "", k->scaled ? ", scales of rows" : "");
+           k->bias_type >= 0 ? xd_dtype_name((xd_dtype)k->bias_type) : "", k->gelu ? ", GELU" : "",
+           k->scaled ? ", scales of rows" : "");
 }
 
 static cublasStatus_t run_product(xd_cuda_dev *c, const known *q, const xd_cuda_product *p,
                                   const cublasLtMatmulAlgo_t *algo)
 {
-    union { float f; int32_t i; } one = { .f = 1 }, zero = { .i = 0 };
+    union {
+        float   f;
+        int32_t i;
+    } one = { .f = 1 }, zero = { .i = 0 };
     if (p->in.type == XD_I8)
         one.i = 1;
     return c->lt->cublasLtMatmul(c->lt_handle, q->desc, &one, p->w, q->A, p->in.p, q->B, &zero,
@@ -245,7 +253,7 @@ static double time_algorithm(xd_cuda_dev *c, const xd_cuda_timing *t, const know
                              const xd_cuda_product *p, const cublasLtMatmulAlgo_t *algo)
 {
     /* the first product only warms up the GPU */
-    int            ok = run_product(c, q, p, algo) == XD_LT_SUCCESS;
+    int ok = run_product(c, q, p, algo) == XD_LT_SUCCESS;
     ok = ok && c->cu->cuEventRecord(t->begin, c->stream) == XD_CU_SUCCESS;
     for (int i = 0; i < REPEATS && ok; i++)
         ok = run_product(c, q, p, algo) == XD_LT_SUCCESS;
@@ -274,20 +282,21 @@ static int find_fastest(xd_cuda_dev *c, const known *q, const xd_cuda_product *p
 
 static void name_kind(const kind *k, char name[160])
 {
-    snprintf(name, 160, "%" PRId64 "x%" PRId64 "x%" PRId64 "/%" PRId64 "/%" PRId64 "/%" PRId64
-             ",%d,%d,%d,%d,%d,%d,%u,%u,%u", k->n, k->I, k->O, k->s_in, k->s_w, k->s_out,
-             k->in_type, k->out_type, k->bias_type, k->gelu, k->turned, k->scaled, k->align[0],
-             k->align[1], k->align[2]);
+    snprintf(name, 160,
+             "%" PRId64 "x%" PRId64 "x%" PRId64 "/%" PRId64 "/%" PRId64 "/%" PRId64
+             ",%d,%d,%d,%d,%d,%d,%u,%u,%u",
+             k->n, k->I, k->O, k->s_in, k->s_w, k->s_out, k->in_type, k->out_type, k->bias_type,
+             k->gelu, k->turned, k->scaled, k->align[0], k->align[1], k->align[2]);
 }
 
 /* Chooses an algorithm for products of the same kind as p. */
 static void learn(xd_cuda_dev *c, known *q, const xd_cuda_product *p)
 {
     cublasLtMatmulHeuristicResult_t found[TIMED];
-    char           name[160];
-    const int      times = xd_cuda_times_algorithms(c);
-    int            n = 0;
-    cublasStatus_t r = describe(c->lt, q);
+    char                            name[160];
+    const int                       times = xd_cuda_times_algorithms(c);
+    int                             n = 0;
+    cublasStatus_t                  r = describe(c->lt, q);
     name_kind(&q->k, name);
     if (r == XD_LT_SUCCESS && xd_cuda_kept_algorithm(c, name, &q->algo)) {
         q->state = TAKEN;
@@ -315,9 +324,9 @@ static void learn(xd_cuda_dev *c, known *q, const xd_cuda_product *p)
 static known *find_kind(xd_cuda_dev *c, const xd_cuda_product *p)
 {
     struct xd_cuda_products *all = c->products;
-    const kind           k = kind_of(p);
-    const unsigned char *bytes = (const unsigned char *)&k;
-    uint64_t             h = 14695981039346656037u;
+    const kind               k = kind_of(p);
+    const unsigned char     *bytes = (const unsigned char *)&k;
+    uint64_t                 h = 14695981039346656037u;
     for (size_t i = 0; i < sizeof k; i++)
         h = (h ^ bytes[i]) * 1099511628211u;
     if (all->n >= KINDS * 3 / 4)

@@ -10,8 +10,8 @@
 #include "backend/cuda/driver.h"
 
 #ifndef XD_CUBLASLT_TYPES_GIVEN
-typedef int  cublasStatus_t, cublasComputeType_t, cudaDataType_t;
-typedef int  cublasLtMatmulDescAttributes_t, cublasLtMatmulPreferenceAttributes_t;
+typedef int   cublasStatus_t, cublasComputeType_t, cudaDataType_t;
+typedef int   cublasLtMatmulDescAttributes_t, cublasLtMatmulPreferenceAttributes_t;
 typedef void *cublasLtHandle_t;
 typedef struct cublasLtMatmulDesc       *cublasLtMatmulDesc_t;
 typedef struct cublasLtMatrixLayout     *cublasLtMatrixLayout_t;
@@ -34,32 +34,32 @@ enum {
     XD_LT_EXECUTION_FAILED = 13,
     XD_LT_NOT_SUPPORTED = 15,
 
-    XD_LT_F32 = 0,                      /* values of cudaDataType_t */
+    XD_LT_F32 = 0, /* values of cudaDataType_t */
     XD_LT_F16 = 2,
     XD_LT_I8 = 3,
     XD_LT_I32 = 10,
     XD_LT_BF16 = 14,
     XD_LT_F8E4M3 = 28,
 
-    XD_LT_COMPUTE_F32 = 68,             /* values of cublasComputeType_t */
+    XD_LT_COMPUTE_F32 = 68, /* values of cublasComputeType_t */
     XD_LT_COMPUTE_I32 = 72,
 
     /* values of cublasLtMatmulDescAttributes_t; each attribute is an int32 */
     XD_LT_DESC_TRANSA = 3,
     XD_LT_DESC_TRANSB = 4,
     XD_LT_DESC_EPILOGUE = 7,
-    XD_LT_DESC_BIAS_POINTER = 8,        /* the value of this attribute is a pointer */
-    XD_LT_DESC_SCALE_POINTER_A = 17,    /* the values of these attributes are pointers */
+    XD_LT_DESC_BIAS_POINTER = 8,     /* the value of this attribute is a pointer */
+    XD_LT_DESC_SCALE_POINTER_A = 17, /* the values of these attributes are pointers */
     XD_LT_DESC_SCALE_POINTER_B = 18,
-    XD_LT_DESC_FAST_SUMS = 25,   /* 1 (an int8): e4m3 sums are not promoted to F32 in a GEMM */
+    XD_LT_DESC_FAST_SUMS = 25, /* 1 (an int8): e4m3 sums are not promoted to F32 in a GEMM */
     XD_LT_DESC_BIAS_TYPE = 26,
     XD_LT_DESC_SCALE_MODE_A = 31,
     XD_LT_DESC_SCALE_MODE_B = 32,
     /* scale mode for two F32 vectors: one has a scale for each row of the result, the other a scale
      * for each column */
     XD_LT_SCALE_OUTER_VECTOR = 3,
-    XD_LT_PREF_WORKSPACE = 1,           /* the value of this attribute is a size_t */
-    XD_LT_PREF_ALIGNMENT_A = 5,         /* alignments of A, B, C and D in bytes, each a uint32 */
+    XD_LT_PREF_WORKSPACE = 1,   /* the value of this attribute is a size_t */
+    XD_LT_PREF_ALIGNMENT_A = 5, /* alignments of A, B, C and D in bytes, each a uint32 */
     XD_LT_PREF_ALIGNMENT_B = 6,
     XD_LT_PREF_ALIGNMENT_C = 7,
     XD_LT_PREF_ALIGNMENT_D = 8,
@@ -68,7 +68,7 @@ enum {
     XD_LT_OP_T = 1,
     XD_LT_EPILOGUE_NONE = 1,
     XD_LT_EPILOGUE_BIAS = 4,
-    XD_LT_EPILOGUE_GELU = 32,           /* epilogue: GELU in the tanh approximation */
+    XD_LT_EPILOGUE_GELU = 32, /* epilogue: GELU in the tanh approximation */
     XD_LT_EPILOGUE_GELU_BIAS = 36,
 };
 

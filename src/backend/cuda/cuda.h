@@ -60,30 +60,36 @@ typedef enum xd_cuda_kernel {
 #define XD_CUDA_ENTRY(name, shared) XD_K_##name,
     XD_CUDA_KERNELS(XD_CUDA_ENTRY)
 #undef XD_CUDA_ENTRY
-    XD_CUDA_NKERNELS,
+        XD_CUDA_NKERNELS,
 } xd_cuda_kernel;
 
 enum {
-    XD_CUDA_OLDEST_CAPABILITY = 80,     /* compute capability 8.0, which has bf16 and cp.async */
-    XD_CUDA_FP8_CAPABILITY = 89,        /* compute capability 8.9, which has products of e4m3 */
+    XD_CUDA_OLDEST_CAPABILITY = 80, /* compute capability 8.0, which has bf16 and cp.async */
+    XD_CUDA_FP8_CAPABILITY = 89,    /* compute capability 8.9, which has products of e4m3 */
 };
 enum {
-    XD_CUDA_SLOTS = 64,                   /* number of small uploads that may be pending */
-    XD_CUDA_SLOT = 4 << 10,                     /* maximum bytes of a small upload */
-    XD_CUDA_STAGE = 8 << 20,                    /* bytes of each of the two staging buffers */
-    XD_CUDA_WORK = 32 << 20,                    /* bytes of cuBLASLt's workspace */
+    XD_CUDA_SLOTS = 64,      /* number of small uploads that may be pending */
+    XD_CUDA_SLOT = 4 << 10,  /* maximum bytes of a small upload */
+    XD_CUDA_STAGE = 8 << 20, /* bytes of each of the two staging buffers */
+    XD_CUDA_WORK = 32 << 20, /* bytes of cuBLASLt's workspace */
     /* upper limit, in bytes, of the estimate of the memory that CUDA libraries will allocate
      * later */
     XD_CUDA_LATER = 256 << 20,
-    XD_CUDA_FLASH_MOST = 256,                   /* maximum elements of a head in flash attention */
-    XD_CUDA_FLASH_BIAS = 64,         /* maximum elements of a head in flash attention with a bias */
+    XD_CUDA_FLASH_MOST = 256, /* maximum elements of a head in flash attention */
+    XD_CUDA_FLASH_BIAS = 64,  /* maximum elements of a head in flash attention with a bias */
 };
 
-typedef struct xd_cuda_block { char *p; size_t bytes; } xd_cuda_block;
+typedef struct xd_cuda_block {
+    char  *p;
+    size_t bytes;
+} xd_cuda_block;
 
 /* A staging buffer of pinned host memory, and an event that is reached when the last copy from or
  * to the buffer has ended. */
-typedef struct xd_cuda_pinned { char *p; CUevent done; } xd_cuda_pinned;
+typedef struct xd_cuda_pinned {
+    char   *p;
+    CUevent done;
+} xd_cuda_pinned;
 
 /* Two events of the last fetch to one of the XD_FETCH_PLACES buffers (fetch.c). The event `free` is
  * reached when the work that was queued before the fetch has ended, so that the fetch may overwrite
@@ -98,45 +104,45 @@ typedef struct xd_cuda_stamps {
 } xd_cuda_stamps;
 
 typedef struct xd_cuda_dev {
-    xd_dev                dev;          /* device interface; dev.priv points to this struct */
-    const xd_cuda_driver *cu;
-    const xd_cublaslt    *lt;
-    CUdevice              device;
-    CUcontext             context;
-    CUstream              stream;
-    CUstream              lane[XD_NLANES];      /* streams of messages (lanes.c) */
-    CUstream              fetching;     /* stream of fetches (fetch.c); NULL: not opened yet */
-    xd_cuda_place         place[XD_FETCH_PLACES];
-    CUmodule              module;
-    CUfunction            kernel[XD_CUDA_NKERNELS];
-    double                peak[3];      /* peak GFLOP/s of F32, BF16, F16; 0: unknown */
-    int                   waits;        /* 1: the host waits after each launch (XDIT_CUDA_SYNC) */
-    cublasLtHandle_t      lt_handle;
+    xd_dev                     dev; /* device interface; dev.priv points to this struct */
+    const xd_cuda_driver      *cu;
+    const xd_cublaslt         *lt;
+    CUdevice                   device;
+    CUcontext                  context;
+    CUstream                   stream;
+    CUstream                   lane[XD_NLANES]; /* streams of messages (lanes.c) */
+    CUstream                   fetching; /* stream of fetches (fetch.c); NULL: not opened yet */
+    xd_cuda_place              place[XD_FETCH_PLACES];
+    CUmodule                   module;
+    CUfunction                 kernel[XD_CUDA_NKERNELS];
+    double                     peak[3]; /* peak GFLOP/s of F32, BF16, F16; 0: unknown */
+    int                        waits;   /* 1: the host waits after each launch (XDIT_CUDA_SYNC) */
+    cublasLtHandle_t           lt_handle;
     cublasLtMatmulPreference_t lt_preference;
-    struct xd_cuda_products *products;  /* table of the kinds of GEMMs (cublaslt.c) */
+    struct xd_cuda_products   *products; /* table of the kinds of GEMMs (cublaslt.c) */
     /* algorithms of GEMMs, stored in the user's cache directory (algorithms.c) */
     struct xd_cuda_algorithms *kept;
-    struct xd_cuda_cudnn *dnn;        /* state of cuDNN (attention_cudnn.c); NULL: not opened yet */
-    int                   ngraphs;      /* number of live CUDA graphs */
-    int                   captures;     /* 1: a graph is being captured */
-    CUdeviceptr           work;         /* cuBLASLt's workspace, XD_CUDA_WORK bytes */
+    struct xd_cuda_cudnn      *dnn; /* state of cuDNN (attention_cudnn.c); NULL: not opened yet */
+    int                        ngraphs;  /* number of live CUDA graphs */
+    int                        captures; /* 1: a graph is being captured */
+    CUdeviceptr                work;     /* cuBLASLt's workspace, XD_CUDA_WORK bytes */
     /* device address of an int32 that a lookup kernel sets to 1 if an id is invalid */
-    CUdeviceptr           failed;
-    pthread_mutex_t       lock;  /* guards the fields below: several threads may pack weights */
-    xd_cuda_pinned        stage[2], slot[XD_CUDA_SLOTS];
-    char                 *slots;        /* pinned buffers of small uploads */
-    int32_t              *failed_now;   /* value of `failed` as last read, in pinned host memory */
-    int                   next_stage, next_slot, looked_up;
-    xd_cuda_block        *blocks;       /* all allocated blocks of device memory */
-    size_t                nblocks, most_blocks;
-    xd_cuda_stamps        stamps;
+    CUdeviceptr                failed;
+    pthread_mutex_t            lock; /* guards the fields below: several threads may pack weights */
+    xd_cuda_pinned             stage[2], slot[XD_CUDA_SLOTS];
+    char                      *slots; /* pinned buffers of small uploads */
+    int32_t       *failed_now;        /* value of `failed` as last read, in pinned host memory */
+    int            next_stage, next_slot, looked_up;
+    xd_cuda_block *blocks; /* all allocated blocks of device memory */
+    size_t         nblocks, most_blocks;
+    xd_cuda_stamps stamps;
 } xd_cuda_dev;
 
 /* The device kind "cuda"; "cuda:1" is the second GPU. */
 extern const xd_dev_kind xd_dev_kind_cuda;
-void   xd_cuda_close(xd_dev *d);
-extern const xd_ops xd_cuda_ops;
-void   xd_cuda_about(xd_fact *fact, void *cookie); /* implements xd_dev_kind.about, in about.c */
+void                     xd_cuda_close(xd_dev *d);
+extern const xd_ops      xd_cuda_ops;
+void      xd_cuda_about(xd_fact *fact, void *cookie); /* implements xd_dev_kind.about, in about.c */
 /* implements xd_dev_kind.open_sizes, in sizes.c */
 xd_status xd_cuda_open_sizes(xd_dev **d, xd_err *e);
 
@@ -149,8 +155,8 @@ static inline xd_cuda_dev *xd_cuda_of(const xd_dev *d)
 
 /* Returns the GFLOP/s of cuBLASLt's matrix products. The matrices of the measurement are so large
  * that one product takes `seconds` seconds. */
-double xd_cuda_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
-double xd_cuda_bandwidth(xd_dev *d);
+double    xd_cuda_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
+double    xd_cuda_bandwidth(xd_dev *d);
 /* Fills n elements with random values between -1 and 1, or -127 and 127 for I8. The sequence of
  * random values repeats after 2^18 elements. */
 xd_status xd_cuda_fill_random(xd_cuda_dev *c, xd_dtype t, void *to, int64_t n);
@@ -168,18 +174,18 @@ double xd_cuda_timed(xd_cuda_dev *c, const xd_cuda_timing *t);
 
 extern const xd_dev_ops xd_cuda_memory_ops;
 /* Allocates the staging buffers for copies and the workspace of cuBLASLt. */
-xd_status xd_cuda_open_memory(xd_cuda_dev *c, xd_err *e);
-void      xd_cuda_close_memory(xd_cuda_dev *c);
+xd_status               xd_cuda_open_memory(xd_cuda_dev *c, xd_err *e);
+void                    xd_cuda_close_memory(xd_cuda_dev *c);
 /* Copies bytes from host memory to device memory after all earlier work. May be called by any
  * thread. The caller may reuse the host memory when the function returns. */
-xd_status xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t bytes);
+xd_status               xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t bytes);
 
 /* ---- lanes.c ------------------------------------------------------------------------------ */
 
 extern const xd_dev_lanes xd_cuda_lanes;
-void      xd_cuda_close_lanes(xd_cuda_dev *c);
-CUevent   xd_cuda_mark_event(const xd_mark *m);
-extern const xd_dev_links xd_cuda_links;                /* messages by NCCL (links.c) */
+void                      xd_cuda_close_lanes(xd_cuda_dev *c);
+CUevent                   xd_cuda_mark_event(const xd_mark *m);
+extern const xd_dev_links xd_cuda_links; /* messages by NCCL (links.c) */
 
 /* ---- fetch.c: entries of xd_dev_ops -------------------------------------------------------- */
 
@@ -275,37 +281,35 @@ xd_status xd_cuda_copy_view(xd_cuda_dev *c, const xd_tensor *out, const xd_tenso
 
 /* ---- attention_products.c: heads too wide for flash, by products of cuBLASLt -------------- */
 
-size_t    xd_cuda_attention_products_scratch(const xd_attn_args *a);
+size_t xd_cuda_attention_products_scratch(const xd_attn_args *a);
 /* Computes attention for the queries q of all samples. The first row of q is query row `row` of the
  * call. Returns 0 if the attention cannot be computed by products of cuBLASLt, or if cuBLASLt does
  * not support one of the products; the contents of `out` are then undefined. */
-int       xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
-                                     const xd_tensor *out, int64_t row, char *tmp, xd_status *s);
+int    xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
+                                  const xd_tensor *out, int64_t row, char *tmp, xd_status *s);
 /* ---- attention_cudnn.c: large attention by cuDNN -------------------------------------------- */
 
 /* The keys and the values of an attention call, each copied to one tensor. k.p is NULL until the
  * attention of the first queries is computed. */
 typedef struct xd_cuda_keys {
-    char     *tmp;                      /* scratch of the attention call */
+    char     *tmp; /* scratch of the attention call */
     xd_tensor k, v;
 } xd_cuda_keys;
 /* Returns the scratch bytes of attention by cuDNN. The function also makes a background thread
  * compile cuDNN's execution plans for this attention. */
-size_t    xd_cuda_attention_cudnn_scratch(xd_cuda_dev *c, const xd_attn_args *a);
+size_t xd_cuda_attention_cudnn_scratch(xd_cuda_dev *c, const xd_attn_args *a);
 /* Computes attention by cuDNN. The arguments and the result are those of
  * xd_cuda_attention_products. */
-int       xd_cuda_attention_cudnn(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
-                                  const xd_tensor *out, int64_t row, xd_cuda_keys *keys,
-                                  xd_status *s);
-void      xd_cuda_close_cudnn(xd_cuda_dev *c);
+int    xd_cuda_attention_cudnn(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
+                               const xd_tensor *out, int64_t row, xd_cuda_keys *keys, xd_status *s);
+void   xd_cuda_close_cudnn(xd_cuda_dev *c);
 
 /* Returns 1 if the addresses of all rows of all heads are multiples of `bytes`. */
-int       xd_cuda_heads_aligned(const xd_tensor *t, int64_t bytes);
+int xd_cuda_heads_aligned(const xd_tensor *t, int64_t bytes);
 /* Returns 1 if the addresses of all heads of the queries and of the results are multiples of 16. If
  * there is only one key segment, the addresses of all heads of the keys and of the values must also
  * be multiples of 16. (Several segments are first copied to one aligned tensor.) */
-int       xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q,
-                                    const xd_tensor *out);
+int xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q, const xd_tensor *out);
 
 /* ---- cublaslt.c --------------------------------------------------------------------------- */
 
@@ -316,16 +320,16 @@ int       xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q,
 typedef struct xd_cuda_product {
     xd_tensor    out, in;
     const void  *w;
-    int64_t      s_w;           /* number of elements from one row of w to the next row */
-    const void  *bias;          /* bias [O], or NULL */
+    int64_t      s_w;  /* number of elements from one row of w to the next row */
+    const void  *bias; /* bias [O], or NULL */
     /* For F8E4M3 operands: the scales of the rows of `in`, and the scales of the rows of `w`. Both
      * are NULL if there are no scales. */
     const float *sx, *sw;
-    xd_dtype     bias_type;     /* type of the bias; cuBLASLt only supports the type of out */
-    int          gelu;          /* 1: the activation is GELU with tanh */
-    int          turned;        /* 1: w is [I,O] instead of [O,I] */
+    xd_dtype     bias_type; /* type of the bias; cuBLASLt only supports the type of out */
+    int          gelu;      /* 1: the activation is GELU with tanh */
+    int          turned;    /* 1: w is [I,O] instead of [O,I] */
 } xd_cuda_product;
-int xd_cuda_multiply(xd_cuda_dev *c, const xd_cuda_product *p);
+int       xd_cuda_multiply(xd_cuda_dev *c, const xd_cuda_product *p);
 xd_status xd_cuda_open_cublaslt(xd_cuda_dev *c, xd_err *e);
 void      xd_cuda_close_cublaslt(xd_cuda_dev *c);
 
@@ -334,7 +338,7 @@ void      xd_cuda_close_cublaslt(xd_cuda_dev *c);
 /* Reads the stored algorithms of matrix products from the user's cache. With XDIT_TUNE=1, the
  * algorithms for new kinds of products are timed, and the fastest ones are stored. */
 void xd_cuda_open_algorithms(xd_cuda_dev *c);
-void xd_cuda_close_algorithms(xd_cuda_dev *c);          /* writes new entries to the cache file */
+void xd_cuda_close_algorithms(xd_cuda_dev *c); /* writes new entries to the cache file */
 int  xd_cuda_times_algorithms(const xd_cuda_dev *c);
 /* Reads the stored algorithm of a kind of product. `name` identifies the kind and has no blanks.
  * Returns 0 if no algorithm is stored. */
@@ -351,13 +355,13 @@ void xd_cuda_cache_folder(const xd_cuda_dev *c, const char *what, size_t version
  * convolution, the stride is `in` times the number of taps. For a linear layer, the stride is `in`
  * rounded up to a multiple of 16 if the elements have 8 bits, else of 8; the rows are padded with
  * zeros. */
-int64_t   xd_cuda_weight_stride(const xd_weight *w);
+int64_t      xd_cuda_weight_stride(const xd_weight *w);
 /* Returns the scales sw[out] of a quantized weight, which follow the weight's rows. */
 const float *xd_cuda_weight_scales(const xd_weight *w);
-size_t    xd_cuda_pack_size(xd_dev *d, xd_weight *w);
-size_t    xd_cuda_pack_tmp(xd_dev *d, const xd_weight *w, xd_dtype src);
-xd_status xd_cuda_pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp);
-int64_t   xd_cuda_pack_band(xd_dev *d, const xd_weight *w);
-xd_status xd_cuda_pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0);
+size_t       xd_cuda_pack_size(xd_dev *d, xd_weight *w);
+size_t       xd_cuda_pack_tmp(xd_dev *d, const xd_weight *w, xd_dtype src);
+xd_status    xd_cuda_pack(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp);
+int64_t      xd_cuda_pack_band(xd_dev *d, const xd_weight *w);
+xd_status    xd_cuda_pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0);
 
 #endif

@@ -21,13 +21,13 @@ enum {
     XD_DNN_NOT_SUPPORTED = 3000,
     XD_DNN_EXECUTION_FAILED = 5000,
 
-    XD_DNN_F32 = 0,                     /* values of cudnnDataType_t */
+    XD_DNN_F32 = 0, /* values of cudnnDataType_t */
     XD_DNN_F16 = 2,
     XD_DNN_I32 = 4,
     XD_DNN_BF16 = 9,
-    XD_DNN_HEURISTIC = 3,          /* cudnnBackendHeurMode_t: mode A, a fast heuristic */
+    XD_DNN_HEURISTIC = 3, /* cudnnBackendHeurMode_t: mode A, a fast heuristic */
 
-    XD_DNN_ENGINE_CONFIG = 3,           /* values of cudnnBackendDescriptorType_t */
+    XD_DNN_ENGINE_CONFIG = 3, /* values of cudnnBackendDescriptorType_t */
     XD_DNN_HEURISTICS = 4,
     XD_DNN_PLAN = 5,
     XD_DNN_GRAPH = 15,
@@ -36,7 +36,7 @@ enum {
     XD_DNN_DEVICE = 38,
     XD_DNN_SDPA = 41,
 
-    XD_DNN_TYPE_DATA_TYPE = 1,          /* values of cudnnBackendAttributeType_t */
+    XD_DNN_TYPE_DATA_TYPE = 1, /* values of cudnnBackendAttributeType_t */
     XD_DNN_TYPE_BOOLEAN = 2,
     XD_DNN_TYPE_INT64 = 3,
     XD_DNN_TYPE_POINTER = 6,
@@ -45,7 +45,7 @@ enum {
     XD_DNN_TYPE_INT32 = 23,
     XD_DNN_TYPE_CHAR = 24,
 
-    XD_DNN_HEURISTICS_MODE = 200,       /* values of cudnnBackendAttributeName_t */
+    XD_DNN_HEURISTICS_MODE = 200, /* values of cudnnBackendAttributeName_t */
     XD_DNN_HEURISTICS_GRAPH = 201,
     XD_DNN_HEURISTICS_RESULTS = 202,
     XD_DNN_HEURISTICS_DEVICE = 204,

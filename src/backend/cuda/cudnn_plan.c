@@ -52,9 +52,9 @@ static void finalize(maker *k, cudnnBackendDescriptor_t d)
 static void add(maker *k, cudnnBackendDescriptor_t op, int name, int64_t id, int type,
                 const int64_t dims[4], const int64_t strides[4])
 {
-    const int64_t align = type == XD_DNN_F16 || type == XD_DNN_BF16 ? 16 : 4;
-    const int32_t data_type = type;
-    const char    yes = 1;
+    const int64_t            align = type == XD_DNN_F16 || type == XD_DNN_BF16 ? 16 : 4;
+    const int32_t            data_type = type;
+    const char               yes = 1;
     cudnnBackendDescriptor_t d = begin(k, XD_DNN_TENSOR);
     set(k, d, XD_DNN_TENSOR_ID, XD_DNN_TYPE_INT64, 1, &id);
     set(k, d, XD_DNN_TENSOR_TYPE, XD_DNN_TYPE_DATA_TYPE, 1, &data_type);
@@ -78,7 +78,7 @@ static void add_heads(maker *k, cudnnBackendDescriptor_t op, int name, int64_t i
 
 static cudnnBackendDescriptor_t add_operation(maker *k, const xd_cudnn_shape *a)
 {
-    const int64_t ones[4] = { 1, 1, 1, 1 }, samples[4] = { a->B, 1, 1, 1 };
+    const int64_t            ones[4] = { 1, 1, 1, 1 }, samples[4] = { a->B, 1, 1, 1 };
     cudnnBackendDescriptor_t op = begin(k, XD_DNN_SDPA);
     add_heads(k, op, XD_DNN_SDPA_Q, ID_Q, a, a->n, a->H, a->q);
     add_heads(k, op, XD_DNN_SDPA_K, ID_K, a, a->m, a->Hk, a->k);
@@ -111,7 +111,7 @@ static xd_status fail_with(const maker *k, xd_status s, const char *what, xd_err
 static void finish_plan(maker *k, cudnnBackendDescriptor_t device, cudnnBackendDescriptor_t config,
                         const char *text)
 {
-    int64_t n = 0;
+    int64_t                  n = 0;
     cudnnBackendDescriptor_t d = begin(k, XD_DNN_PLAN);
     link_to(k, d, XD_DNN_PLAN_DEVICE, device);
     if (config)
@@ -120,8 +120,8 @@ static void finish_plan(maker *k, cudnnBackendDescriptor_t device, cudnnBackendD
         set(k, d, XD_DNN_PLAN_JSON, XD_DNN_TYPE_CHAR, (int64_t)strlen(text), text);
     finalize(k, d);
     if (k->status == XD_DNN_SUCCESS)
-        k->status = k->lib->cudnnBackendGetAttribute(d, XD_DNN_PLAN_WORKSPACE, XD_DNN_TYPE_INT64,
-                                                     1, &n, &k->p->workspace);
+        k->status = k->lib->cudnnBackendGetAttribute(d, XD_DNN_PLAN_WORKSPACE, XD_DNN_TYPE_INT64, 1,
+                                                     &n, &k->p->workspace);
 }
 
 /* Writes to `config` the engine configurations that cuDNN suggests for an operation graph, best
@@ -129,8 +129,8 @@ static void finish_plan(maker *k, cudnnBackendDescriptor_t device, cudnnBackendD
 static int find_configs(maker *k, cudnnBackendDescriptor_t device, cudnnBackendDescriptor_t graph,
                         cudnnBackendDescriptor_t config[MOST_CONFIGS])
 {
-    const int32_t mode = XD_DNN_HEURISTIC;
-    int64_t       n = 0;
+    const int32_t            mode = XD_DNN_HEURISTIC;
+    int64_t                  n = 0;
     cudnnBackendDescriptor_t d = begin(k, XD_DNN_HEURISTICS);
     link_to(k, d, XD_DNN_HEURISTICS_GRAPH, graph);
     set(k, d, XD_DNN_HEURISTICS_MODE, XD_DNN_TYPE_HEURISTIC, 1, &mode);
@@ -147,7 +147,7 @@ static int find_configs(maker *k, cudnnBackendDescriptor_t device, cudnnBackendD
 xd_status xd_cudnn_plan_make(const xd_cudnn *lib, cudnnBackendDescriptor_t device,
                              const xd_cudnn_shape *a, xd_cudnn_plan *p, xd_err *e)
 {
-    maker k = { .lib = lib, .p = p };
+    maker                    k = { .lib = lib, .p = p };
     cudnnBackendDescriptor_t op, graph, config[MOST_CONFIGS];
     *p = (xd_cudnn_plan){ 0 };
     op = add_operation(&k, a);
@@ -164,8 +164,9 @@ xd_status xd_cudnn_plan_make(const xd_cudnn *lib, cudnnBackendDescriptor_t devic
             k.status = XD_DNN_SUCCESS;
         }
     }
-    const xd_status s = fail_with(&k, XD_EUNSUPPORTED, n ? "cannot compile this attention"
-                                                         : "does not support this attention", e);
+    const xd_status s =
+        fail_with(&k, XD_EUNSUPPORTED,
+                  n ? "cannot compile this attention" : "does not support this attention", e);
     xd_cudnn_plan_drop(lib, p);
     return s;
 }
@@ -173,21 +174,23 @@ xd_status xd_cudnn_plan_make(const xd_cudnn *lib, cudnnBackendDescriptor_t devic
 char *xd_cudnn_plan_text(const xd_cudnn *lib, const xd_cudnn_plan *p)
 {
     cudnnBackendDescriptor_t d = p->made[p->n - 1];
-    int64_t n = 0, got = 0;
+    int64_t                  n = 0, got = 0;
     if (lib->cudnnBackendGetAttribute(d, XD_DNN_PLAN_JSON, XD_DNN_TYPE_CHAR, 0, &n, NULL) !=
-            XD_DNN_SUCCESS || n < 1)
+            XD_DNN_SUCCESS ||
+        n < 1)
         return NULL;
     char *text = calloc(1, (size_t)n + 1);
     if (text && (lib->cudnnBackendGetAttribute(d, XD_DNN_PLAN_JSON, XD_DNN_TYPE_CHAR, n, &got,
-                                               text) != XD_DNN_SUCCESS || got > n)) {
+                                               text) != XD_DNN_SUCCESS ||
+                 got > n)) {
         free(text);
         return NULL;
     }
     return text;
 }
 
-xd_status xd_cudnn_plan_read(const xd_cudnn *lib, cudnnBackendDescriptor_t device,
-                             const char *text, xd_cudnn_plan *p, xd_err *e)
+xd_status xd_cudnn_plan_read(const xd_cudnn *lib, cudnnBackendDescriptor_t device, const char *text,
+                             xd_cudnn_plan *p, xd_err *e)
 {
     maker k = { .lib = lib, .p = p };
     *p = (xd_cudnn_plan){ 0 };
@@ -209,9 +212,18 @@ cudnnStatus_t xd_cudnn_plan_run(const xd_cudnn *lib, cudnnHandle_t h, const xd_c
     int64_t       id[8];
     const void   *at[8];
     int           n = 0;
-    const struct { int64_t id; const void *p; } all[] = {
-        { ID_Q, o->q }, { ID_K, o->k }, { ID_V, o->v }, { ID_OUT, o->out }, { ID_SCALE, &scale },
-        { ID_LSE, o->lse }, { ID_QUERIES, o->queries }, { ID_KEYS, o->keys },
+    const struct {
+        int64_t     id;
+        const void *p;
+    } all[] = {
+        { ID_Q, o->q },
+        { ID_K, o->k },
+        { ID_V, o->v },
+        { ID_OUT, o->out },
+        { ID_SCALE, &scale },
+        { ID_LSE, o->lse },
+        { ID_QUERIES, o->queries },
+        { ID_KEYS, o->keys },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].p)
@@ -235,9 +247,9 @@ void xd_cudnn_plan_drop(const xd_cudnn *lib, xd_cudnn_plan *p)
 
 cudnnBackendDescriptor_t xd_cudnn_device(const xd_cudnn *lib, int id, const char *json)
 {
-    xd_cudnn_plan own = { 0 };
-    maker         k = { .lib = lib, .p = &own };
-    const int32_t number = id;
+    xd_cudnn_plan            own = { 0 };
+    maker                    k = { .lib = lib, .p = &own };
+    const int32_t            number = id;
     cudnnBackendDescriptor_t d = begin(&k, XD_DNN_DEVICE);
     if (json)
         set(&k, d, XD_DNN_DEVICE_JSON, XD_DNN_TYPE_CHAR, (int64_t)strlen(json), json);

@@ -17,17 +17,17 @@
  * and the address of each row of a head is a multiple of 16 bytes. */
 typedef struct xd_cudnn_shape {
     int64_t n, m, q[3], k[3], v[3], out[3];
-    int64_t lse[3];             /* strides of the F32 log-sum-exp; all 0: not computed */
+    int64_t lse[3]; /* strides of the F32 log-sum-exp; all 0: not computed */
     int32_t B, H, Hk, D;
-    int32_t type;               /* type of q, k, v and out: XD_BF16 or XD_F16 */
-    int32_t lengths;            /* 1: samples have different numbers of keys */
+    int32_t type;    /* type of q, k, v and out: XD_BF16 or XD_F16 */
+    int32_t lengths; /* 1: samples have different numbers of keys */
 } xd_cudnn_shape;
 
 typedef struct xd_cudnn_plan {
     /* all cuDNN descriptors in the order of creation; the last descriptor is the plan */
     cudnnBackendDescriptor_t made[20];
-    int     n;
-    int64_t workspace;                  /* bytes of device memory that a call needs */
+    int                      n;
+    int64_t                  workspace; /* bytes of device memory that a call needs */
 } xd_cudnn_plan;
 
 /* Addresses of the operands of one call; `scale` is read from host memory during the call. */
@@ -51,12 +51,12 @@ xd_status xd_cudnn_plan_make(const xd_cudnn *lib, cudnnBackendDescriptor_t devic
 char     *xd_cudnn_plan_text(const xd_cudnn *lib, const xd_cudnn_plan *p);
 /* Restores a plan from its serialized text. Returns XD_EFORMAT if the text is from another version
  * of cuDNN or another GPU. */
-xd_status xd_cudnn_plan_read(const xd_cudnn *lib, cudnnBackendDescriptor_t device,
-                             const char *text, xd_cudnn_plan *p, xd_err *e);
+xd_status xd_cudnn_plan_read(const xd_cudnn *lib, cudnnBackendDescriptor_t device, const char *text,
+                             xd_cudnn_plan *p, xd_err *e);
 /* Queues one attention call on the stream of handle `h`. */
 cudnnStatus_t xd_cudnn_plan_run(const xd_cudnn *lib, cudnnHandle_t h, const xd_cudnn_plan *p,
                                 const xd_cudnn_operands *o, void *workspace);
-void      xd_cudnn_plan_drop(const xd_cudnn *lib, xd_cudnn_plan *p);
+void          xd_cudnn_plan_drop(const xd_cudnn *lib, xd_cudnn_plan *p);
 /* Returns a finished cuDNN descriptor of GPU number `id` of this process. If `json` is not NULL,
  * `id` is ignored, and the descriptor describes the GPU whose properties are in the JSON text
  * `json`. Returns NULL on failure. */

@@ -23,13 +23,27 @@ static xd_status rotate(xd_dev *d, xd_stream *s, const xd_rotate *a, void *tmp)
 }
 
 const xd_ops xd_cuda_ops = {
-    .name = "cuda", .scratch = scratch, .pack_size = xd_cuda_pack_size,
-    .pack_tmp = xd_cuda_pack_tmp, .pack = xd_cuda_pack, .pack_band = xd_cuda_pack_band,
-    .pack_rows = xd_cuda_pack_rows, .gemm = xd_cuda_gemm, .attn = xd_cuda_attention,
-    .norm = xd_cuda_norm, .moments = xd_cuda_moments, .gnorm = xd_cuda_gnorm, .glu = xd_cuda_glu,
-    .addmul = xd_cuda_addmul, .axpby = xd_cuda_axpby, .conv = xd_cuda_conv,
-    .resize = xd_cuda_resize, .lookup = xd_cuda_lookup, .copy = xd_cuda_copy,
-    .qknorm = xd_cuda_qknorm, .rotate = rotate,
+    .name = "cuda",
+    .scratch = scratch,
+    .pack_size = xd_cuda_pack_size,
+    .pack_tmp = xd_cuda_pack_tmp,
+    .pack = xd_cuda_pack,
+    .pack_band = xd_cuda_pack_band,
+    .pack_rows = xd_cuda_pack_rows,
+    .gemm = xd_cuda_gemm,
+    .attn = xd_cuda_attention,
+    .norm = xd_cuda_norm,
+    .moments = xd_cuda_moments,
+    .gnorm = xd_cuda_gnorm,
+    .glu = xd_cuda_glu,
+    .addmul = xd_cuda_addmul,
+    .axpby = xd_cuda_axpby,
+    .conv = xd_cuda_conv,
+    .resize = xd_cuda_resize,
+    .lookup = xd_cuda_lookup,
+    .copy = xd_cuda_copy,
+    .qknorm = xd_cuda_qknorm,
+    .rotate = rotate,
 };
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -62,8 +76,10 @@ static xd_status parse_which(const char *which, int *n, xd_err *e)
     char *end = NULL;
     long  v = *which ? strtol(which, &end, 10) : 0;
     if (*which && (*end || *which < '0' || *which > '9' || v > 1000))
-        return xd_fail(e, XD_EINVAL, "\"cuda:%s\" is no device: a GPU has a number, as in "
-                       "cuda:1", which);
+        return xd_fail(e, XD_EINVAL,
+                       "\"cuda:%s\" is no device: a GPU has a number, as in "
+                       "cuda:1",
+                       which);
     *n = (int)v;
     return XD_OK;
 }
@@ -120,8 +136,13 @@ static xd_status open_cuda(xd_dev **out, const char *which, xd_err *e)
     if (!c)
         return xd_fail(e, XD_ENOMEM, "no memory for a CUDA device");
     pthread_mutex_init(&c->lock, NULL);
-    c->dev = (xd_dev){ .mem = &xd_cuda_memory_ops, .ops = &xd_cuda_ops, .lanes = &xd_cuda_lanes,
-                       .graphs = &xd_cuda_graphs, .narrow_bias = 1, .norm_adds = 1, .priv = c };
+    c->dev = (xd_dev){ .mem = &xd_cuda_memory_ops,
+                       .ops = &xd_cuda_ops,
+                       .lanes = &xd_cuda_lanes,
+                       .graphs = &xd_cuda_graphs,
+                       .narrow_bias = 1,
+                       .norm_adds = 1,
+                       .priv = c };
     c->waits = xd_cuda_waits();
     s = xd_cuda_load_driver(&c->cu, e);
     if (s == XD_OK)
@@ -150,6 +171,9 @@ static xd_status count_gpus(int *n, xd_err *e)
 }
 
 const xd_dev_kind xd_dev_kind_cuda = {
-    .name = "cuda", .open = open_cuda, .open_sizes = xd_cuda_open_sizes,
-    .instances = count_gpus, .about = xd_cuda_about,
+    .name = "cuda",
+    .open = open_cuda,
+    .open_sizes = xd_cuda_open_sizes,
+    .instances = count_gpus,
+    .about = xd_cuda_about,
 };

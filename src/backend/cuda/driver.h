@@ -50,17 +50,17 @@ enum {
     XD_CU_CAPTURE_REFUSED = 900,
     XD_CU_CAPTURE_LOST = 901,
 
-    XD_CU_MULTIPROCESSORS = 16,         /* value of CUdevice_attribute */
+    XD_CU_MULTIPROCESSORS = 16, /* value of CUdevice_attribute */
     XD_CU_CAPABILITY_MAJOR = 75,
     XD_CU_CAPABILITY_MINOR = 76,
     XD_CU_SHARED_MEMORY_OPTIN = 97,
-    XD_CU_FUNCTION_SHARED_MEMORY = 8,   /* value of CUfunction_attribute */
+    XD_CU_FUNCTION_SHARED_MEMORY = 8, /* value of CUfunction_attribute */
     XD_CU_STREAM_NON_BLOCKING = 1,
     XD_CU_EVENT_DEFAULT = 0,
     XD_CU_EVENT_DISABLE_TIMING = 2,
     XD_CU_EVENT_INTERPROCESS = 4,
-    XD_CU_IPC_PEER_ACCESS = 1,          /* value of CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS */
-    XD_CU_CAPTURE_THREAD_LOCAL = 1,     /* value of CUstreamCaptureMode */
+    XD_CU_IPC_PEER_ACCESS = 1,      /* value of CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS */
+    XD_CU_CAPTURE_THREAD_LOCAL = 1, /* value of CUstreamCaptureMode */
 };
 
 /* Calls the macro X with the symbol and the argument list of each function. All functions return

@@ -6,7 +6,7 @@
 #ifdef XD_CUDA_HAS_KERNELS
 /* The bytes of the fatbin are in an array that tools/cuda_kernels.py generates at build time. */
 extern const uint64_t xd_cuda_kernels[];
-extern const int xd_cuda_kernels_release;
+extern const int      xd_cuda_kernels_release;
 
 const unsigned char *xd_cuda_fatbin(int *release)
 {

@@ -52,7 +52,7 @@ void xd_cuda_unpin(xd_dev *d, void *p)
     xd_cuda_dev *c = xd_cuda_of(d);
     c->cu->cuCtxSetCurrent(c->context);
     if (p) {
-        c->cu->cuStreamSynchronize(c->fetching);      /* a copy may still read the pinned memory */
+        c->cu->cuStreamSynchronize(c->fetching); /* a copy may still read the pinned memory */
         c->cu->cuMemFreeHost(p);
     }
 }
@@ -72,7 +72,7 @@ void xd_cuda_unpin_pages(xd_dev *d, void *p)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     c->cu->cuCtxSetCurrent(c->context);
-    c->cu->cuStreamSynchronize(c->fetching);           /* a copy may still read the pinned pages */
+    c->cu->cuStreamSynchronize(c->fetching); /* a copy may still read the pinned pages */
     c->cu->cuMemHostUnregister(p);
 }
 
@@ -80,7 +80,7 @@ xd_status xd_cuda_fetch(xd_dev *d, int place, void *to, const void *from, size_t
 {
     xd_cuda_dev          *c = xd_cuda_of(d);
     const xd_cuda_driver *cu = c->cu;
-    xd_cuda_place         *l = &c->place[place];
+    xd_cuda_place        *l = &c->place[place];
     CUresult              r = cu->cuCtxSetCurrent(c->context);
     if (r == XD_CU_SUCCESS)
         r = cu->cuEventRecord(l->free, c->stream);

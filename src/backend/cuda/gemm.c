@@ -12,7 +12,7 @@
 /* Offsets in bytes of the buffers in a GEMM's scratch. */
 typedef struct places {
     int64_t wide;
-    int     copies;             /* 1: the input is copied to zero-padded rows */
+    int     copies; /* 1: the input is copied to zero-padded rows */
     size_t  in, sx, w, acc, end;
 } places;
 
@@ -102,12 +102,17 @@ static xd_status narrow_input(xd_cuda_dev *c, const xd_gemm *a, const places *p,
         return XD_OK;
     *in = xd_view2(tmp + p->in, a->w->type, n, p->wide);
     integers_args b = {
-        .q = in->p, .sx = (float *)(void *)(tmp + p->sx), .in = a->in.p, .n = n,
-        .C = a->in.d[1], .wide = p->wide, .s_in = a->in.s[0], .in_type = xd_cuda_type(&a->in),
+        .q = in->p,
+        .sx = (float *)(void *)(tmp + p->sx),
+        .in = a->in.p,
+        .n = n,
+        .C = a->in.d[1],
+        .wide = p->wide,
+        .s_in = a->in.s[0],
+        .in_type = xd_cuda_type(&a->in),
         .e4m3 = a->w->type == XD_F8E4M3,
     };
-    if (a->in.type != XD_F32 && b.C % 8 == 0 && b.wide <= 16384 &&
-        xd_cuda_aligned(&a->in, b.s_in))
+    if (a->in.type != XD_F32 && b.C % 8 == 0 && b.wide <= 16384 && xd_cuda_aligned(&a->in, b.s_in))
         return xd_cuda_launch(c, XD_K_integers_wide, n, 1, 256, 64, &b);
     return xd_cuda_launch(c, XD_K_integers, xd_ceil_div(n, 4), 1, 128, 0, &b);
 }
@@ -116,8 +121,11 @@ static xd_status narrow_input(xd_cuda_dev *c, const xd_gemm *a, const places *p,
 static xd_status widened_weight(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp,
                                 const void **w)
 {
-    widen_args b = { .out = tmp + p->w, .in = a->w->p, .n = a->w->out * p->wide,
-                     .out_type = (int)wide_type(a), .integers = a->w->type == XD_I8 };
+    widen_args b = { .out = tmp + p->w,
+                     .in = a->w->p,
+                     .n = a->w->out * p->wide,
+                     .out_type = (int)wide_type(a),
+                     .integers = a->w->type == XD_I8 };
     *w = b.out;
     return xd_cuda_launch_each(c, XD_K_widen, b.n / 16, &b);
 }
@@ -132,11 +140,23 @@ static xd_status run_epilogue(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor 
 {
     int64_t       n = a->out.d[0], O = a->w->out;
     epilogue_args b = {
-        .out = a->out.p, .acc = acc->p, .residual = a->residual.p, .bias = a->bias.p,
-        .gate = a->gate.p, .sx = sx, .sw = sw, .n = n, .O = O,
-        .s_out = a->out.s[0], .s_acc = O, .s_residual = a->residual.p ? a->residual.s[0] : 0,
-        .out_type = xd_cuda_type(&a->out), .residual_type = xd_cuda_type(&a->residual),
-        .bias_type = xd_cuda_type(&a->bias), .act = (int)a->act, .integers = acc->type == XD_I32,
+        .out = a->out.p,
+        .acc = acc->p,
+        .residual = a->residual.p,
+        .bias = a->bias.p,
+        .gate = a->gate.p,
+        .sx = sx,
+        .sw = sw,
+        .n = n,
+        .O = O,
+        .s_out = a->out.s[0],
+        .s_acc = O,
+        .s_residual = a->residual.p ? a->residual.s[0] : 0,
+        .out_type = xd_cuda_type(&a->out),
+        .residual_type = xd_cuda_type(&a->residual),
+        .bias_type = xd_cuda_type(&a->bias),
+        .act = (int)a->act,
+        .integers = acc->type == XD_I32,
     };
     int wide = !b.integers && O % 8 == 0 && xd_cuda_aligned(&a->bias, 0) &&
                xd_cuda_aligned(&a->out, b.s_out) && xd_cuda_aligned(&a->residual, b.s_residual);
@@ -151,11 +171,24 @@ static xd_status own_product(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *
 {
     int64_t   n = in->d[0], O = a->w->out;
     conv_args b = {
-        .out = sums ? (void *)sums : a->out.p, .in = in->p, .w = w,
-        .s_out = { 0, 0, sums ? O : a->out.s[0] }, .s_in = { 0, 0, in->s[0] },
-        .T = 1, .Hin = 1, .Win = (int)n, .To = 1, .Ho = 1, .Wo = (int)n, .C = (int)in->d[1],
-        .O = (int)O, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 }, .groups = 1,
-        .in_type = xd_cuda_type(in), .out_type = sums ? XD_F32 : xd_cuda_type(&a->out),
+        .out = sums ? (void *)sums : a->out.p,
+        .in = in->p,
+        .w = w,
+        .s_out = { 0, 0, sums ? O : a->out.s[0] },
+        .s_in = { 0, 0, in->s[0] },
+        .T = 1,
+        .Hin = 1,
+        .Win = (int)n,
+        .To = 1,
+        .Ho = 1,
+        .Wo = (int)n,
+        .C = (int)in->d[1],
+        .O = (int)O,
+        .kernel = { 1, 1, 1 },
+        .stride = { 1, 1, 1 },
+        .groups = 1,
+        .in_type = xd_cuda_type(in),
+        .out_type = sums ? XD_F32 : xd_cuda_type(&a->out),
     };
     if (!sums) {
         b.residual = a->residual.p, b.bias = a->bias.p, b.gate = a->gate.p;
@@ -163,14 +196,13 @@ static xd_status own_product(xd_cuda_dev *c, const xd_gemm *a, const xd_tensor *
         b.residual_type = xd_cuda_type(&a->residual), b.bias_type = xd_cuda_type(&a->bias);
         b.act = (int)a->act;
     }
-    b.wide = O % 8 == 0 &&
-             (sums || (xd_cuda_aligned(&a->out, b.s_out[2]) && xd_cuda_aligned(&a->bias, 0) &&
-                       xd_cuda_aligned(&a->gate, 0) &&
-                       xd_cuda_aligned(&a->residual, b.s_residual[2])));
+    b.wide = O % 8 == 0 && (sums || (xd_cuda_aligned(&a->out, b.s_out[2]) &&
+                                     xd_cuda_aligned(&a->bias, 0) && xd_cuda_aligned(&a->gate, 0) &&
+                                     xd_cuda_aligned(&a->residual, b.s_residual[2])));
     if (b.in_type != XD_F32 && b.C > 0)
         return xd_cuda_launch(c, b.in_type == XD_F16 ? XD_K_conv_f16 : XD_K_conv,
-                              xd_ceil_div(n, 128), xd_ceil_div(O, 128), 256,
-                              XD_CUDA_CONV_SHARED, &b);
+                              xd_ceil_div(n, 128), xd_ceil_div(O, 128), 256, XD_CUDA_CONV_SHARED,
+                              &b);
     return xd_cuda_launch(c, XD_K_conv_any, xd_ceil_div(n * O, 128), 1, 128, 0, &b);
 }
 
@@ -193,8 +225,13 @@ static xd_status float_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, c
     if (s != XD_OK)
         return s;
     const float    *sx = a->sx.p, *sw = xd_cuda_weight_scales(a->w);
-    xd_cuda_product q = { .out = a->out, .in = in, .w = w, .s_w = p->wide, .bias = a->bias.p,
-                          .bias_type = a->bias.type, .gelu = takes_gelu(a) };
+    xd_cuda_product q = { .out = a->out,
+                          .in = in,
+                          .w = w,
+                          .s_w = p->wide,
+                          .bias = a->bias.p,
+                          .bias_type = a->bias.type,
+                          .gelu = takes_gelu(a) };
     if (p->wide && whole && (a->act == XD_NONE || q.gelu) && xd_cuda_multiply(c, &q))
         return XD_OK;
     q.out = xd_view2(tmp + p->acc, XD_F32, a->out.d[0], a->w->out);
@@ -214,14 +251,18 @@ static xd_status integer_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p,
     if (s != XD_OK)
         return s;
     xd_cuda_product q = { .out = xd_view2(tmp + p->acc, XD_I32, a->out.d[0], a->w->out),
-                          .in = in, .w = a->w->p, .s_w = p->wide };
+                          .in = in,
+                          .w = a->w->p,
+                          .s_w = p->wide };
     if (!p->wide || !xd_cuda_multiply(c, &q)) {
-        integer_product_args b = { .sums = q.out.p, .in = in.p, .w = a->w->p, .n = in.d[0],
-                                   .O = a->w->out, .wide = p->wide };
+        integer_product_args b = {
+            .sums = q.out.p, .in = in.p, .w = a->w->p, .n = in.d[0], .O = a->w->out, .wide = p->wide
+        };
         s = xd_cuda_launch_each(c, XD_K_integer_product, b.n * b.O, &b);
     }
     return s == XD_OK ? run_epilogue(c, a, &q.out, (const float *)(void *)(tmp + p->sx),
-                                     xd_cuda_weight_scales(a->w)) : s;
+                                     xd_cuda_weight_scales(a->w))
+                      : s;
 }
 
 /* Computes an fp8 GEMM. cuBLASLt computes as much of the GEMM as it supports: the complete linear
@@ -231,12 +272,18 @@ static int fp8_gemm(xd_cuda_dev *c, const xd_gemm *a, const places *p, char *tmp
 {
     const float *sw = xd_cuda_weight_scales(a->w),
                 *sx = is_narrow(a) ? a->sx.p : (const void *)(tmp + p->sx);
-    const int    whole = !a->gate.p && !a->residual.p;
-    xd_tensor    in;
+    const int whole = !a->gate.p && !a->residual.p;
+    xd_tensor in;
     if (!p->wide || (*s = narrow_input(c, a, p, tmp, &in)) != XD_OK)
         return p->wide != 0;
-    xd_cuda_product q = { .out = a->out, .in = in, .w = a->w->p, .s_w = p->wide,
-                          .bias = a->bias.p, .bias_type = a->bias.type, .sx = sx, .sw = sw,
+    xd_cuda_product q = { .out = a->out,
+                          .in = in,
+                          .w = a->w->p,
+                          .s_w = p->wide,
+                          .bias = a->bias.p,
+                          .bias_type = a->bias.type,
+                          .sx = sx,
+                          .sw = sw,
                           .gelu = takes_gelu(a) };
     if (whole && (a->act == XD_NONE || q.gelu) && xd_cuda_multiply(c, &q))
         return 1;

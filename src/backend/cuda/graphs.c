@@ -7,9 +7,7 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 
-struct xd_graph {
-    CUgraphExec e;
-};
+struct xd_graph { CUgraphExec e; };
 
 /* Starts to capture the work of the device's stream as a CUDA graph. The capture restricts only the
  * calls of this thread, so that other threads may load weights meanwhile. */

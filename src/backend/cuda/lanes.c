@@ -8,9 +8,7 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/load.h"
 
-struct xd_mark {
-    CUevent e;
-};
+struct xd_mark { CUevent e; };
 
 CUevent xd_cuda_mark_event(const xd_mark *m)
 {
@@ -125,7 +123,8 @@ static xd_status copy_within(xd_dev *d, xd_dev_lane lane, void *to, const void *
 /* ---- memory and marks shared with other processes ----------------------------------------- */
 
 _Static_assert(sizeof(xd_handle) == sizeof(CUipcMemHandle) &&
-                   sizeof(xd_handle) == sizeof(CUipcEventHandle), "a handle");
+                   sizeof(xd_handle) == sizeof(CUipcEventHandle),
+               "a handle");
 
 static void *lend(xd_dev *d, size_t bytes, xd_handle *h)
 {
@@ -176,7 +175,8 @@ static void *borrow(xd_dev *d, const xd_handle *h)
     memcpy(&lent, h, sizeof lent);
     c->cu->cuCtxSetCurrent(c->context);
     return c->cu->cuIpcOpenMemHandle_v2(&p, lent, XD_CU_IPC_PEER_ACCESS) == XD_CU_SUCCESS
-               ? (void *)(uintptr_t)p : NULL;
+               ? (void *)(uintptr_t)p
+               : NULL;
 }
 
 static void borrow_end(xd_dev *d, void *p)
@@ -200,9 +200,21 @@ static xd_mark *mark_borrow(xd_dev *d, const xd_handle *h)
 }
 
 const xd_dev_lanes xd_cuda_lanes = {
-    .mark_get = mark_get, .mark_put = mark_put, .set = set_mark, .follow = follow,
-    .reached = reached, .pinned_get = pinned_get, .pinned_put = pinned_put, .down = copy_down,
-    .up = copy_up, .copy = copy_within, .lend = lend, .mark_lend = mark_lend, .borrow = borrow,
-    .mark_borrow = mark_borrow, .lend_end = lend_end, .borrow_end = borrow_end,
+    .mark_get = mark_get,
+    .mark_put = mark_put,
+    .set = set_mark,
+    .follow = follow,
+    .reached = reached,
+    .pinned_get = pinned_get,
+    .pinned_put = pinned_put,
+    .down = copy_down,
+    .up = copy_up,
+    .copy = copy_within,
+    .lend = lend,
+    .mark_lend = mark_lend,
+    .borrow = borrow,
+    .mark_borrow = mark_borrow,
+    .lend_end = lend_end,
+    .borrow_end = borrow_end,
     .links = &xd_cuda_links,
 };

@@ -7,7 +7,7 @@
 
 static const struct {
     const char *name;
-    int         shared;         /* bytes of dynamic shared memory of a block */
+    int         shared; /* bytes of dynamic shared memory of a block */
 } kernels[XD_CUDA_NKERNELS] = {
 #define ROW(name, shared) { #name, shared },
     XD_CUDA_KERNELS(ROW)
@@ -33,10 +33,11 @@ static xd_status refuse_none(xd_err *e)
  * kernels from PTX. `why` is the driver's message. */
 static xd_status refuse_later(int release, int version, const char *why, xd_err *e)
 {
-    return xd_fail(e, XD_EUNSUPPORTED, "the kernels of this build were made by CUDA %d.%d, but the "
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "the kernels of this build were made by CUDA %d.%d, but the "
                    "driver supports CUDA %d.%d%s: install a newer driver, or build xdit with "
-                   "an older nvcc (-Dnvcc)", release / 1000, release % 1000 / 10, version / 1000,
-                   version % 1000 / 10, why);
+                   "an older nvcc (-Dnvcc)",
+                   release / 1000, release % 1000 / 10, version / 1000, version % 1000 / 10, why);
 }
 
 xd_status xd_cuda_check_kernels(const xd_cuda_driver *cu, xd_err *e)
@@ -66,7 +67,8 @@ static xd_status refuse_module(const xd_cuda_dev *c, CUresult r, int release, xd
     if (r == XD_CU_NO_BINARY_FOR_GPU)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "this build has no kernels for this GPU (%s): build it with the GPU's "
-                       "architecture in -Dnvcc_archs", c->dev.name);
+                       "architecture in -Dnvcc_archs",
+                       c->dev.name);
     return xd_fail(e, xd_cuda_status(r), "the kernels cannot be loaded: %s", words);
 }
 

@@ -94,9 +94,10 @@ static xd_status link_check(xd_link *k, xd_err *e)
     if (!k->failed && k->nccl->ncclCommGetAsyncError(k->comm, &r) == XD_NCCL_SUCCESS &&
         r != XD_NCCL_IN_PROGRESS)
         note_result(k, r);
-    return !k->failed ? XD_OK : xd_fail(e, XD_ECOMM, "an NCCL message failed: %s",
-                                        k->failed < 0 ? "the GPU has failed"
-                                                      : k->nccl->ncclGetErrorString(k->failed));
+    return !k->failed ? XD_OK
+                      : xd_fail(e, XD_ECOMM, "an NCCL message failed: %s",
+                                k->failed < 0 ? "the GPU has failed"
+                                              : k->nccl->ncclGetErrorString(k->failed));
 }
 
 static void link_end(xd_link *k, xd_mark *done)
@@ -106,6 +107,13 @@ static void link_end(xd_link *k, xd_mark *done)
 }
 
 const xd_dev_links xd_cuda_links = {
-    .name = "NCCL", .id = link_id, .open = link_open, .begin = link_begin, .send = link_send,
-    .recv = link_recv, .end = link_end, .check = link_check, .close = link_close,
+    .name = "NCCL",
+    .id = link_id,
+    .open = link_open,
+    .begin = link_begin,
+    .send = link_send,
+    .recv = link_recv,
+    .end = link_end,
+    .check = link_check,
+    .close = link_close,
 };

@@ -49,7 +49,7 @@ static xd_cuda_driver  driver;
 static xd_cublaslt     cublaslt;
 static xd_cudnn        cudnn;
 static xd_nccl         nccl;
-static size_t        (*cublaslt_version)(void);
+static size_t          (*cublaslt_version)(void);
 static int             has_driver, has_cublaslt, has_cudnn, has_nccl;
 
 static const char *other_dir(void)
@@ -79,8 +79,9 @@ xd_status xd_cuda_check(const char *call, CUresult r)
         driver.cuGetErrorName(r, &name);
         xd_log(XD_LOG_WARN, "CUDA error %d (%s: %s) by %s%s", r, name ? name : "no name",
                xd_cuda_words(&driver, r), call,
-               xd_cuda_waits() ? "" : ", or by earlier GPU work: with XDIT_CUDA_SYNC=1 xdit waits "
-                                      "after each call and names the one that failed");
+               xd_cuda_waits() ? ""
+                               : ", or by earlier GPU work: with XDIT_CUDA_SYNC=1 xdit waits "
+                                 "after each call and names the one that failed");
     }
     return xd_cuda_status(r);
 }
@@ -118,18 +119,18 @@ static xd_status load_driver(xd_err *e)
     void *lib = xd_library_open(XD_LIB_CUDA, other_dir(), why, sizeof why);
     if (!lib)
         return xd_fail(e, XD_EUNSUPPORTED, "there is no CUDA driver on this machine (%s)", why);
-    const char *lacks =
-        xd_library_find(lib, driver_symbols, sizeof driver_symbols / sizeof *driver_symbols,
-                        &driver);
-    const int version = lacks ? 0 : xd_cuda_driver_version(&driver);
+    const char *lacks = xd_library_find(lib, driver_symbols,
+                                        sizeof driver_symbols / sizeof *driver_symbols, &driver);
+    const int   version = lacks ? 0 : xd_cuda_driver_version(&driver);
     if (version && version < OLDEST_DRIVER)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "the CUDA driver is too old: it supports CUDA %d.%d, and xdit needs "
-                       "%d.%d or newer", version / 1000, version % 1000 / 10, OLDEST_DRIVER / 1000,
+                       "%d.%d or newer",
+                       version / 1000, version % 1000 / 10, OLDEST_DRIVER / 1000,
                        OLDEST_DRIVER % 1000 / 10);
     if (lacks)
-        return xd_fail(e, XD_EUNSUPPORTED,
-                       "the CUDA driver is too old: it has no function %s", lacks);
+        return xd_fail(e, XD_EUNSUPPORTED, "the CUDA driver is too old: it has no function %s",
+                       lacks);
     /* The engine raises the number of hardware queues above the driver's default of 8, because a
      * rank uses more than 8 streams, and streams that share a hardware queue wait for each
      * other. */
@@ -154,8 +155,8 @@ xd_status xd_cuda_load_driver(const xd_cuda_driver **cu, xd_err *e)
 static void *open_cublaslt(char *why, size_t size)
 {
     static const xd_library which[2] = { XD_LIB_CUBLASLT_13, XD_LIB_CUBLASLT_12 };
-    const int older = has_driver && xd_cuda_driver_version(&driver) < 13000;
-    void     *lib = xd_library_open(which[older], other_dir(), why, size);
+    const int               older = has_driver && xd_cuda_driver_version(&driver) < 13000;
+    void                   *lib = xd_library_open(which[older], other_dir(), why, size);
     return lib ? lib : xd_library_open(which[!older], other_dir(), why, size);
 }
 
@@ -166,10 +167,10 @@ static xd_status load_cublaslt(xd_err *e)
     if (!lib)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "cuBLASLt cannot be loaded (libcublasLt.so.13 or .12, of the CUDA toolkit): "
-                       "%s", why);
-    const char *lacks =
-        xd_library_find(lib, cublaslt_symbols, sizeof cublaslt_symbols / sizeof *cublaslt_symbols,
-                        &cublaslt);
+                       "%s",
+                       why);
+    const char *lacks = xd_library_find(
+        lib, cublaslt_symbols, sizeof cublaslt_symbols / sizeof *cublaslt_symbols, &cublaslt);
     if (lacks)
         return xd_fail(e, XD_EUNSUPPORTED, "cuBLASLt has no function %s", lacks);
     xd_library_find(lib, &version_symbol, 1, &cublaslt_version);

@@ -13,10 +13,18 @@ xd_status xd_cuda_glu(xd_dev *d, xd_stream *s, const xd_glu *a, void *tmp)
     if (st != XD_OK)
         return st;
     pair_args b = {
-        .out = a->out.p, .a = a->a.p, .b = a->b.p, .n = n, .C = a->out.d[1],
-        .s_out = a->out.s[0], .s_a = a->a.s[0], .s_b = a->b.p ? a->b.s[0] : 0,
-        .out_type = xd_cuda_type(&a->out), .a_type = xd_cuda_type(&a->a),
-        .b_type = xd_cuda_type(&a->b), .act = (int)a->act,
+        .out = a->out.p,
+        .a = a->a.p,
+        .b = a->b.p,
+        .n = n,
+        .C = a->out.d[1],
+        .s_out = a->out.s[0],
+        .s_a = a->a.s[0],
+        .s_b = a->b.p ? a->b.s[0] : 0,
+        .out_type = xd_cuda_type(&a->out),
+        .a_type = xd_cuda_type(&a->a),
+        .b_type = xd_cuda_type(&a->b),
+        .act = (int)a->act,
     };
     int wide = b.C % 8 == 0 && xd_cuda_aligned(&a->out, b.s_out) && xd_cuda_aligned(&a->a, b.s_a) &&
                xd_cuda_aligned(&a->b, b.s_b);
@@ -32,9 +40,16 @@ xd_status xd_cuda_addmul(xd_dev *d, xd_stream *s, const xd_addmul *a, void *tmp)
     if (st != XD_OK)
         return st;
     pair_args b = {
-        .out = a->acc.p, .a = a->in.p, .gate = a->gate.p, .n = n, .C = a->acc.d[1],
-        .s_out = a->acc.s[0], .s_a = a->in.s[0], .s_gate = xd_cuda_row_stride(&a->gate, n),
-        .out_type = xd_cuda_type(&a->acc), .a_type = xd_cuda_type(&a->in),
+        .out = a->acc.p,
+        .a = a->in.p,
+        .gate = a->gate.p,
+        .n = n,
+        .C = a->acc.d[1],
+        .s_out = a->acc.s[0],
+        .s_a = a->in.s[0],
+        .s_gate = xd_cuda_row_stride(&a->gate, n),
+        .out_type = xd_cuda_type(&a->acc),
+        .a_type = xd_cuda_type(&a->in),
     };
     int wide = b.C % 8 == 0 && xd_cuda_aligned(&a->acc, b.s_out) &&
                xd_cuda_aligned(&a->in, b.s_a) && xd_cuda_aligned(&a->gate, b.s_gate);
@@ -48,8 +63,11 @@ xd_status xd_cuda_addmul(xd_dev *d, xd_stream *s, const xd_addmul *a, void *tmp)
  * dimensions get leading dimensions of extent 1. `in` may be absent. */
 static copy_args view_of(const xd_tensor *out, const xd_tensor *in)
 {
-    copy_args v = { .out = out->p, .in = in->p, .n = xd_count(*out),
-                    .out_type = (int)out->type, .in_type = (int)in->type };
+    copy_args v = { .out = out->p,
+                    .in = in->p,
+                    .n = xd_count(*out),
+                    .out_type = (int)out->type,
+                    .in_type = (int)in->type };
     for (int k = 0; k < 5; k++) {
         int at = k - (5 - out->nd);
         v.d[k] = at < 0 ? 1 : out->d[at];
@@ -107,9 +125,17 @@ xd_status xd_cuda_lookup(xd_dev *d, xd_stream *s, const xd_lookup *a, void *tmp)
     if (st != XD_OK)
         return st;
     lookup_args b = {
-        .out = a->out.p, .table = a->table.p, .ids = a->ids.p, .n = a->ids.d[0],
-        .C = a->out.d[1], .s_out = a->out.s[0], .s_table = a->table.s[0], .s_ids = a->ids.s[0],
-        .rows = a->table.d[0], .out_type = (int)a->out.type, .table_type = (int)a->table.type,
+        .out = a->out.p,
+        .table = a->table.p,
+        .ids = a->ids.p,
+        .n = a->ids.d[0],
+        .C = a->out.d[1],
+        .s_out = a->out.s[0],
+        .s_table = a->table.s[0],
+        .s_ids = a->ids.s[0],
+        .rows = a->table.d[0],
+        .out_type = (int)a->out.type,
+        .table_type = (int)a->table.type,
         .failed = (int32_t *)(uintptr_t)c->failed,
     };
     pthread_mutex_lock(&c->lock);

@@ -10,7 +10,7 @@
 #ifndef XD_NCCL_TYPES_GIVEN
 typedef struct ncclComm *ncclComm_t;
 typedef struct ncclUniqueId { char internal[128]; } ncclUniqueId;
-typedef int              ncclResult_t, ncclDataType_t;
+typedef int ncclResult_t, ncclDataType_t;
 #endif
 
 enum { XD_NCCL_SUCCESS = 0, XD_NCCL_IN_PROGRESS = 7, XD_NCCL_UINT8 = 1 };

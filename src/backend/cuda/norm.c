@@ -15,12 +15,24 @@ xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
     if (st != XD_OK)
         return st;
     norm_args b = {
-        .out = a->out.p, .in = a->in.p, .gain = a->gain.p, .bias = a->bias.p,
-        .scale = a->scale.p, .shift = a->shift.p, .like = a->like.p, .n = n, .C = C,
-        .s_out = a->out.s[0], .s_in = a->in.s[0], .s_like = a->like.s[0],
-        .s_scale = xd_cuda_row_stride(&a->scale, n), .s_shift = xd_cuda_row_stride(&a->shift, n),
-        .in_type = xd_cuda_type(&a->in), .out_type = xd_cuda_type(&a->out),
-        .rms = a->rms, .eps = a->eps,
+        .out = a->out.p,
+        .in = a->in.p,
+        .gain = a->gain.p,
+        .bias = a->bias.p,
+        .scale = a->scale.p,
+        .shift = a->shift.p,
+        .like = a->like.p,
+        .n = n,
+        .C = C,
+        .s_out = a->out.s[0],
+        .s_in = a->in.s[0],
+        .s_like = a->like.s[0],
+        .s_scale = xd_cuda_row_stride(&a->scale, n),
+        .s_shift = xd_cuda_row_stride(&a->shift, n),
+        .in_type = xd_cuda_type(&a->in),
+        .out_type = xd_cuda_type(&a->out),
+        .rms = a->rms,
+        .eps = a->eps,
     };
     if (a->add.p) {
         b.sum = a->in.p, b.add = a->add.p, b.gate = a->gate.p;
@@ -46,9 +58,15 @@ static qknorm_heads heads_of(const xd_qk_heads *a)
 {
     if (!a->in.p)
         return (qknorm_heads){ .H = 0 };
-    return (qknorm_heads){ .out = a->out.p, .in = a->in.p, .gain = a->gain.p, .bias = a->bias.p,
-                           .H = a->in.d[1], .s_out0 = a->out.s[0], .s_out1 = a->out.s[1],
-                           .s_in0 = a->in.s[0], .s_in1 = a->in.s[1] };
+    return (qknorm_heads){ .out = a->out.p,
+                           .in = a->in.p,
+                           .gain = a->gain.p,
+                           .bias = a->bias.p,
+                           .H = a->in.d[1],
+                           .s_out0 = a->out.s[0],
+                           .s_out1 = a->out.s[1],
+                           .s_in0 = a->in.s[0],
+                           .s_in1 = a->in.s[1] };
 }
 
 /* Returns 1 if the heads can be read and written in accesses of 16 bytes. */
@@ -69,10 +87,19 @@ xd_status xd_cuda_qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp)
     if (st != XD_OK)
         return st;
     qknorm_args b = {
-        .of = { heads_of(&first), heads_of(&a->also) }, .cos = a->cos.p, .sin = a->sin.p, .n = n,
-        .D = D, .s_cos = xd_cuda_row_stride(&a->cos, n), .s_sin = xd_cuda_row_stride(&a->sin, n),
-        .in_type = xd_cuda_type(&a->in), .out_type = xd_cuda_type(&a->out), .norm = a->norm,
-        .rms = a->rms, .halves = a->halves, .eps = a->eps,
+        .of = { heads_of(&first), heads_of(&a->also) },
+        .cos = a->cos.p,
+        .sin = a->sin.p,
+        .n = n,
+        .D = D,
+        .s_cos = xd_cuda_row_stride(&a->cos, n),
+        .s_sin = xd_cuda_row_stride(&a->sin, n),
+        .in_type = xd_cuda_type(&a->in),
+        .out_type = xd_cuda_type(&a->out),
+        .norm = a->norm,
+        .rms = a->rms,
+        .halves = a->halves,
+        .eps = a->eps,
     };
     int near = D <= 128 && D % 8 == 0 && !(a->halves && a->cos.p) && are_aligned(&first) &&
                are_aligned(&a->also) && xd_cuda_aligned(&a->cos, b.s_cos) &&
@@ -112,9 +139,17 @@ xd_status xd_cuda_moments(xd_dev *d, xd_stream *s, const xd_moments *a, void *tm
     if (!a->groups)
         return add_rows(xd_cuda_of(d), a);
     moments_args b = {
-        .sums = a->out.p, .in = a->in.p, .R = a->in.d[0], .P = a->in.d[1], .C = a->in.d[2],
-        .s_row = a->in.s[0], .s_position = a->in.s[1], .s_sum_row = a->out.s[0],
-        .s_sum_group = a->out.s[1], .in_type = xd_cuda_type(&a->in), .groups = a->groups,
+        .sums = a->out.p,
+        .in = a->in.p,
+        .R = a->in.d[0],
+        .P = a->in.d[1],
+        .C = a->in.d[2],
+        .s_row = a->in.s[0],
+        .s_position = a->in.s[1],
+        .s_sum_row = a->out.s[0],
+        .s_sum_group = a->out.s[1],
+        .in_type = xd_cuda_type(&a->in),
+        .groups = a->groups,
     };
     const int64_t wide = b.C / b.groups;
     if (takes_slabs(a, wide))
@@ -131,11 +166,24 @@ xd_status xd_cuda_gnorm(xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp)
     if (st != XD_OK)
         return st;
     gnorm_args b = {
-        .out = a->out.p, .in = a->in.p, .sums = a->sums.p, .gain = a->gain.p, .bias = a->bias.p,
-        .scale = a->scale.p, .shift = a->shift.p, .C = a->in.d[nd - 1], .n = 1, .d = { 1, 1, 1 },
-        .s_group = a->sums.s[0], .s_moment = a->sums.s[1], .in_type = xd_cuda_type(&a->in),
-        .out_type = xd_cuda_type(&a->out), .groups = a->groups, .silu = a->silu,
-        .count = a->count, .eps = a->eps,
+        .out = a->out.p,
+        .in = a->in.p,
+        .sums = a->sums.p,
+        .gain = a->gain.p,
+        .bias = a->bias.p,
+        .scale = a->scale.p,
+        .shift = a->shift.p,
+        .C = a->in.d[nd - 1],
+        .n = 1,
+        .d = { 1, 1, 1 },
+        .s_group = a->sums.s[0],
+        .s_moment = a->sums.s[1],
+        .in_type = xd_cuda_type(&a->in),
+        .out_type = xd_cuda_type(&a->out),
+        .groups = a->groups,
+        .silu = a->silu,
+        .count = a->count,
+        .eps = a->eps,
     };
     for (int i = 0; i < nd - 1; i++) {
         int k = i + 4 - nd;

@@ -26,12 +26,12 @@ static void convert_numbers(void *to, xd_dtype t, const float *x, int64_t n)
 
 xd_status xd_cuda_fill_random(xd_cuda_dev *c, xd_dtype t, void *to, int64_t n)
 {
-    const int64_t  block = n < BLOCK ? n : BLOCK;
-    const size_t   size = xd_dtype_size(t);
-    float         *x = malloc((size_t)block * sizeof *x);
-    char          *y = malloc((size_t)block * size);
-    uint32_t       state = 2463534242u;
-    xd_status      s = x && y ? XD_OK : XD_ENOMEM;
+    const int64_t block = n < BLOCK ? n : BLOCK;
+    const size_t  size = xd_dtype_size(t);
+    float        *x = malloc((size_t)block * sizeof *x);
+    char         *y = malloc((size_t)block * size);
+    uint32_t      state = 2463534242u;
+    xd_status     s = x && y ? XD_OK : XD_ENOMEM;
     for (int64_t i = 0; i < block && s == XD_OK; i++) {
         state ^= state << 13, state ^= state >> 17, state ^= state << 5;
         x[i] = (float)(int32_t)state / 2147483648.0f;
@@ -65,7 +65,8 @@ double xd_cuda_timed(xd_cuda_dev *c, const xd_cuda_timing *t)
     float ms = 0;
     return c->cu->cuEventSynchronize(t->end) == XD_CU_SUCCESS &&
                    c->cu->cuEventElapsedTime(&ms, t->begin, t->end) == XD_CU_SUCCESS
-               ? 1e-3 * (double)ms : 0;
+               ? 1e-3 * (double)ms
+               : 0;
 }
 
 /* Returns the seconds of one matrix product, as the mean of `times` products. */
@@ -84,13 +85,15 @@ static double time_products(xd_cuda_dev *c, const xd_cuda_timing *t, const xd_cu
  * product to *took. The first product only warms up the GPU. The following products are timed.
  * Their number is as many as fit into `seconds` seconds, but at most 20, and always 20 at the
  * largest width. */
-static double rate_of(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype type, char *p,
-                      int64_t n, double seconds, double *took)
+static double rate_of(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype type, char *p, int64_t n,
+                      double seconds, double *took)
 {
     const size_t    sums = (size_t)(n * n) * sizeof(float);
     const size_t    bytes = (size_t)(n * n) * xd_dtype_size(type);
-    xd_cuda_product q = { .out = xd_view2(p, XD_F32, n, n), .in = xd_view2(p + sums, type, n, n),
-                          .w = p + sums + bytes, .s_w = n };
+    xd_cuda_product q = { .out = xd_view2(p, XD_F32, n, n),
+                          .in = xd_view2(p + sums, type, n, n),
+                          .w = p + sums + bytes,
+                          .s_w = n };
     *took = 0;
     if (xd_cuda_fill_random(c, type, p + sums, 2 * n * n) != XD_OK ||
         !(time_products(c, t, &q, 1) > 0) || !((*took = time_products(c, t, &q, 1)) > 0))
@@ -102,8 +105,7 @@ static double rate_of(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype type, ch
 
 /* Measures products of square matrices of growing width, until one product takes `seconds` seconds.
  * Returns the highest GFLOP/s. */
-static double measure_peak(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype type,
-                           double seconds)
+static double measure_peak(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype type, double seconds)
 {
     xd_dev *d = &c->dev;
     double  best = 0, rate = 1, took = 0;
@@ -123,8 +125,8 @@ static double measure_peak(xd_cuda_dev *c, const xd_cuda_timing *t, xd_dtype typ
  * filling the largest matrices takes some tenths of a second. */
 double xd_cuda_peak(xd_dev *d, xd_dtype type, int threads, double seconds)
 {
-    xd_cuda_dev *c = xd_cuda_of(d);
-    double      *known = &c->peak[type == XD_F32 ? 0 : type == XD_BF16 ? 1 : 2];
+    xd_cuda_dev   *c = xd_cuda_of(d);
+    double        *known = &c->peak[type == XD_F32 ? 0 : type == XD_BF16 ? 1 : 2];
     xd_cuda_timing t = { 0 };
     (void)threads;
     c->cu->cuCtxSetCurrent(c->context);
@@ -138,16 +140,16 @@ double xd_cuda_peak(xd_dev *d, xd_dtype type, int threads, double seconds)
  * is read and written. */
 double xd_cuda_bandwidth(xd_dev *d)
 {
-    xd_cuda_dev *c = xd_cuda_of(d);
-    char        *p = d->mem->get(d, COPIED);
+    xd_cuda_dev   *c = xd_cuda_of(d);
+    char          *p = d->mem->get(d, COPIED);
     xd_cuda_timing t = { 0 };
-    double       best = 0;
-    size_t       half = COPIED / 2;
-    CUdeviceptr  at = (CUdeviceptr)(uintptr_t)p;
+    double         best = 0;
+    size_t         half = COPIED / 2;
+    CUdeviceptr    at = (CUdeviceptr)(uintptr_t)p;
     c->cu->cuCtxSetCurrent(c->context);
-    CUresult r = p && xd_cuda_open_timing(c, &t)
-                     ? c->cu->cuMemsetD8Async(at, 1, COPIED, c->stream) : -1;
-    for (int i = 0; i < 2 && r == XD_CU_SUCCESS; i++) {     /* the first round only warms up */
+    CUresult r = p && xd_cuda_open_timing(c, &t) ? c->cu->cuMemsetD8Async(at, 1, COPIED, c->stream)
+                                                 : -1;
+    for (int i = 0; i < 2 && r == XD_CU_SUCCESS; i++) { /* the first round only warms up */
         r = c->cu->cuEventRecord(t.begin, c->stream);
         for (int k = 0; k < COPIES && r == XD_CU_SUCCESS; k++)
             r = c->cu->cuMemcpyDtoDAsync_v2(at + half, at, half, c->stream);

@@ -74,9 +74,17 @@ static void close_sizes(xd_dev *d)
 }
 
 static const xd_dev_ops memory_ops = {
-    .get = get_none, .put = put_none, .sync = sync_none, .memory = memory_none, .owns = owns_none,
-    .identity = identity, .compute = compute, .best = best, .kernel_bytes = kernel_bytes,
-    .forget = forget, .close = close_sizes,
+    .get = get_none,
+    .put = put_none,
+    .sync = sync_none,
+    .memory = memory_none,
+    .owns = owns_none,
+    .identity = identity,
+    .compute = compute,
+    .best = best,
+    .kernel_bytes = kernel_bytes,
+    .forget = forget,
+    .close = close_sizes,
 };
 
 xd_status xd_cuda_open_sizes(xd_dev **out, xd_err *e)
@@ -84,7 +92,8 @@ xd_status xd_cuda_open_sizes(xd_dev **out, xd_err *e)
     xd_dev *d = *out = calloc(1, sizeof *d);
     if (!d)
         return xd_fail(e, XD_ENOMEM, "no memory for a CUDA device");
-    *d = (xd_dev){ .mem = &memory_ops, .ops = &xd_cuda_ops, .name = "cuda",
-                    .narrow_bias = 1, .norm_adds = 1 };
+    *d = (xd_dev){
+        .mem = &memory_ops, .ops = &xd_cuda_ops, .name = "cuda", .narrow_bias = 1, .norm_adds = 1
+    };
     return XD_OK;
 }

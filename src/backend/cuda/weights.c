@@ -77,7 +77,7 @@ static float magnitude(const float *x, int64_t n)
 /* Returns v rounded to the nearest integer, ties to even, and clamped to +-127. */
 static int8_t integer_of(float v)
 {
-    const float shift = 12582912.0f;            /* 1.5 * 2^23 */
+    const float shift = 12582912.0f; /* 1.5 * 2^23 */
     v = v > 127 ? 127 : v < -127 ? -127 : v;
     volatile float moved = v + shift;
     return (int8_t)(moved - shift);
@@ -113,12 +113,16 @@ static void turn_filter(char *to, const xd_weight *w, const char *from, xd_dtype
     size_t  e = xd_dtype_size(w->type), es = xd_dtype_size(src);
     for (int64_t i = 0; i < w->in; i++)
         for (int64_t t = 0; t < T; t++)
-            xd_convert(to + (size_t)(t * w->in + i) * e, w->type,
-                       from + (size_t)(i * T + t) * es, src, 1);
+            xd_convert(to + (size_t)(t * w->in + i) * e, w->type, from + (size_t)(i * T + t) * es,
+                       src, 1);
 }
 
 /* The host memory buffers of one call that packs a weight. */
-typedef struct buffers { char *rows; float *x, *scale; int64_t n; } buffers;
+typedef struct buffers {
+    char   *rows;
+    float  *x, *scale;
+    int64_t n;
+} buffers;
 
 static int open_buffers(buffers *b, const xd_weight *w, int64_t rows)
 {
@@ -159,17 +163,16 @@ static void fill_rows(buffers *b, const xd_weight *w, const char *from, xd_dtype
 
 static int can_pack(const xd_weight *w)
 {
-    return xd_is_quantized(w->type)
-               ? !w->nk && (w->type != XD_I8 || w->in <= XD_INT8_MAX_INPUTS)
-               : xd_types_has(XD_CUDA_TYPES, w->type);
+    return xd_is_quantized(w->type) ? !w->nk && (w->type != XD_I8 || w->in <= XD_INT8_MAX_INPUTS)
+                                    : xd_types_has(XD_CUDA_TYPES, w->type);
 }
 
 xd_status xd_cuda_pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0)
 {
     xd_cuda_dev *c = xd_cuda_of(d);
     int64_t      rows = src.d[0];
-    size_t each = (size_t)(w->in * xd_weight_taps(w)) * xd_dtype_size(src.type);
-    size_t bytes = row_bytes(w);
+    size_t       each = (size_t)(w->in * xd_weight_taps(w)) * xd_dtype_size(src.type);
+    size_t       bytes = row_bytes(w);
     buffers      b = { 0 };
     if (!can_pack(w))
         return XD_EUNSUPPORTED;

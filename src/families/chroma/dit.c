@@ -11,11 +11,11 @@
 
 /* PACK: latent cells per side of a token; MOST_LAYERS: max layers of the approximator */
 enum { PACK = 2, MOST_LAYERS = 16 };
-static const float rms_eps = 1.1920929e-7f;     /* default epsilon of torch.nn.RMSNorm for f32 */
+static const float rms_eps = 1.1920929e-7f; /* default epsilon of torch.nn.RMSNorm for f32 */
 
 typedef struct cfg {
     xd_dual_cfg dual;
-    int64_t     sinusoids, hidden;      /* widths in the approximator */
+    int64_t     sinusoids, hidden; /* widths in the approximator */
     int         napprox;
 } cfg;
 
@@ -30,7 +30,7 @@ static const xd_field fields[] = {
 
 typedef struct glob {
     xd_lin    latents, text, out;
-    xd_lin    first, last;      /* first and last layer of the approximator */
+    xd_lin    first, last; /* first and last layer of the approximator */
     xd_mlp    layer[MOST_LAYERS];
     xd_tensor norm[MOST_LAYERS];
 } glob;
@@ -38,14 +38,14 @@ typedef struct glob {
 typedef struct local {
     /* [n,D] F32: modulation vectors that this rank's pipeline stage reads */
     xd_tensor mod;
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens */
+    xd_tensor cos, sin; /* [n,head_dim/2] F32: RoPE of this rank's tokens */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
 static xd_status check_config(void *c_, xd_err *e)
 {
-    cfg *c = c_;
+    cfg                  *c = c_;
     const xd_config_range r[] = {
         { "approximator_num_channels", c->sinusoids, 8, 65536 },
         { "approximator_hidden_dim", c->hidden, 1, 1 << 24 },
@@ -55,12 +55,16 @@ static xd_status check_config(void *c_, xd_err *e)
         xd_check_ranges(r, sizeof r / sizeof r[0], e) != XD_OK)
         return XD_EFORMAT;
     if (c->sinusoids % 8)
-        return xd_fail(e, XD_EFORMAT, "transformer: approximator_num_channels %lld does not divide "
-                       "by 8", (long long)c->sinusoids);
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: approximator_num_channels %lld does not divide "
+                       "by 8",
+                       (long long)c->sinusoids);
     if (c->dual.patch != 1 || c->dual.in_ch % (PACK * PACK) || c->dual.out_ch != c->dual.in_ch)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: patch_size %lld, in_channels %lld and "
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: patch_size %lld, in_channels %lld and "
                        "out_channels %lld: only patch_size 1 and equal channels that divide by %d "
-                       "are supported", (long long)c->dual.patch, (long long)c->dual.in_ch,
+                       "are supported",
+                       (long long)c->dual.patch, (long long)c->dual.in_ch,
                        (long long)c->dual.out_ch, PACK * PACK);
     return xd_dual_axes(&c->dual.axes, NULL, c->dual.head_dim, e);
 }
@@ -69,9 +73,16 @@ static void info(const void *c_, xd_dit_info *out)
 {
     const xd_dual_cfg *c = c_;
     *out = (xd_dit_info){
-        .nlayers = xd_dual_nlayers(c), .heads = c->heads, .head_dim = (int)c->head_dim,
-        .patch = { 1, PACK, PACK }, .dim = c->dim, .lat_ch = c->in_ch / (PACK * PACK),
-        .sample = { 1, 128, 128 }, .text_dim = c->joint, .txt_flows = 1, .sites = 1,
+        .nlayers = xd_dual_nlayers(c),
+        .heads = c->heads,
+        .head_dim = (int)c->head_dim,
+        .patch = { 1, PACK, PACK },
+        .dim = c->dim,
+        .lat_ch = c->in_ch / (PACK * PACK),
+        .sample = { 1, 128, 128 },
+        .text_dim = c->joint,
+        .txt_flows = 1,
+        .sites = 1,
         .local_size = sizeof(local),
     };
 }
@@ -142,7 +153,10 @@ static xd_tensor vectors(const xd_net *n, const local *l, enum part p, int64_t a
     return xd_rows(l->mod, row + at - part[p].start, count);
 }
 
-typedef struct inputs { const xd_net *n; double t; } inputs;
+typedef struct inputs {
+    const xd_net *n;
+    double        t;
+} inputs;
 
 /* Fills the approximator's input. The input row for a modulation vector has sinusoids of the
  * timestep, of a guidance scale of 0, and of 1000 times the vector's index. */
@@ -214,7 +228,9 @@ static void forward_pair(xd_exec *x, const xd_net *n, const void *w, xd_state *s
     int64_t            txt = 6 * (int64_t)c->ndouble;
     xd_dual_in         in = { .txt = vectors(n, l, TEXT, img + txt, 6),
                               .img = vectors(n, l, IMAGE, img, 6),
-                              .cos = l->cos, .sin = l->sin, .head_dim = c->head_dim };
+                              .cos = l->cos,
+                              .sin = l->sin,
+                              .head_dim = c->head_dim };
     xd_pair_run(x, s->h, w, &in);
 }
 
@@ -223,7 +239,9 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w, xd_state *s
     const xd_dual_cfg *c = n->cfg;
     const local       *l = s->local;
     xd_dual_in         in = { .img = vectors(n, l, SOLO, 3 * (int64_t)(x->layer - c->ndouble), 3),
-                              .cos = l->cos, .sin = l->sin, .head_dim = c->head_dim };
+                              .cos = l->cos,
+                              .sin = l->sin,
+                              .head_dim = c->head_dim };
     xd_solo_run(x, s->h, w, &in);
 }
 

@@ -60,15 +60,19 @@ static const xd_stem top[] = {
 #define APPROXIMATOR "distilled_guidance_layer."
 
 const xd_key_map xd_chroma_key_maps[] = {
-    { { "chroma" }, "a Chroma transformer in its original layout",
-      { "double_blocks.0.img_attn.qkv.weight", APPROXIMATOR "in_proj.weight" }, XD_DIT_PREFIXES,
+    { { "chroma" },
+      "a Chroma transformer in its original layout",
+      { "double_blocks.0.img_attn.qkv.weight", APPROXIMATOR "in_proj.weight" },
+      XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "double_blocks.#.", double_block },
         { "single_transformer_blocks.#.", "single_blocks.#.", single_block },
         { APPROXIMATOR "layers.#.", APPROXIMATOR "layers.#.", layer },
         { APPROXIMATOR "norms.#.", APPROXIMATOR "norms.#.", norm },
         { "", "", top } } },
-    { { "chroma" }, "a Chroma transformer in the layout of diffusers",
-      { "x_embedder.weight", APPROXIMATOR "in_proj.weight" }, XD_DIT_PREFIXES,
+    { { "chroma" },
+      "a Chroma transformer in the layout of diffusers",
+      { "x_embedder.weight", APPROXIMATOR "in_proj.weight" },
+      XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "transformer_blocks.#.", NULL },
         { "single_transformer_blocks.#.", "single_transformer_blocks.#.", NULL },
         { APPROXIMATOR "layers.#.", APPROXIMATOR "layers.#.", NULL },
@@ -81,8 +85,9 @@ const xd_key_map xd_chroma_key_maps[] = {
 const xd_lora_name xd_chroma_lora_names[] = {
     { "double_blocks_#_img_attn_qkv",
       "transformer_blocks_#_attn_to_q transformer_blocks_#_attn_to_k "
-                                      "transformer_blocks_#_attn_to_v" },
-    { "double_blocks_#_txt_attn_qkv", "transformer_blocks_#_attn_add_q_proj "
+      "transformer_blocks_#_attn_to_v" },
+    { "double_blocks_#_txt_attn_qkv",
+      "transformer_blocks_#_attn_add_q_proj "
       "transformer_blocks_#_attn_add_k_proj transformer_blocks_#_attn_add_v_proj" },
     { "double_blocks_#_img_attn_proj", "transformer_blocks_#_attn_to_out_0" },
     { "double_blocks_#_txt_attn_proj", "transformer_blocks_#_attn_to_add_out" },
@@ -90,14 +95,13 @@ const xd_lora_name xd_chroma_lora_names[] = {
     { "double_blocks_#_img_mlp_2", "transformer_blocks_#_ff_net_2" },
     { "double_blocks_#_txt_mlp_0", "transformer_blocks_#_ff_context_net_0_proj" },
     { "double_blocks_#_txt_mlp_2", "transformer_blocks_#_ff_context_net_2" },
-    { "single_blocks_#_linear1", "single_transformer_blocks_#_attn_to_q "
+    { "single_blocks_#_linear1",
+      "single_transformer_blocks_#_attn_to_q "
       "single_transformer_blocks_#_attn_to_k single_transformer_blocks_#_attn_to_v "
       "single_transformer_blocks_#_proj_mlp" },
     { "single_blocks_#_linear2", "single_transformer_blocks_#_proj_out" },
-    { "distilled_guidance_layer_layers_#_in_layer",
-      "distilled_guidance_layer_layers_#_linear_1" },
-    { "distilled_guidance_layer_layers_#_out_layer",
-      "distilled_guidance_layer_layers_#_linear_2" },
+    { "distilled_guidance_layer_layers_#_in_layer", "distilled_guidance_layer_layers_#_linear_1" },
+    { "distilled_guidance_layer_layers_#_out_layer", "distilled_guidance_layer_layers_#_linear_2" },
     { "img_in", "x_embedder" },
     { "txt_in", "context_embedder" },
     { "final_layer_linear", "proj_out" },

@@ -19,12 +19,12 @@ static const double offset = 2.0;
 
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, temb, ofs, text, patch, patch_t, width, height, frames,
-            most_text;
-    int heads, nlayers, bias, flip, ratio, affine, rope, learned, patch_bias;
+        most_text;
+    int     heads, nlayers, bias, flip, ratio, affine, rope, learned, patch_bias;
     double  freq_shift, space, time;
     float   eps;
     char    act_fn[XD_FIELD_TEXT], time_act[XD_FIELD_TEXT];
-    int64_t dim;                /* D = heads * head_dim */
+    int64_t dim; /* D = heads * head_dim */
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -60,27 +60,27 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-typedef struct zero {           /* a norm and its modulations, one for video, one for text */
-    xd_lin    mod;              /* [6D, time_embed_dim]: shift, scale, gate of video, then text */
-    xd_tensor gain, bias;       /* [D]: gain and bias of the norm, or absent */
+typedef struct zero {     /* a norm and its modulations, one for video, one for text */
+    xd_lin    mod;        /* [6D, time_embed_dim]: shift, scale, gate of video, then text */
+    xd_tensor gain, bias; /* [D]: gain and bias of the norm, or absent */
 } zero;
 
 typedef struct blk {
-    zero      before, after;    /* norm before attention; norm before the feed-forward */
+    zero      before, after; /* norm before attention; norm before the feed-forward */
     xd_lin    qkv, out, up, down;
-    xd_tensor q_gain, q_bias, k_gain, k_bias;   /* [head_dim]: norms of queries and keys */
+    xd_tensor q_gain, q_bias, k_gain, k_bias; /* [head_dim]: norms of queries and keys */
 } blk;
 
 typedef struct glob {
     xd_lin    patch, text, mod, out;
     xd_mlp    time, ofs;
-    xd_tensor places;           /* [text + tokens of the sample, D]: learned position table */
-    xd_tensor gain, bias, out_gain, out_bias;   /* [D]: gains and biases of the final norms */
+    xd_tensor places; /* [text + tokens of the sample, D]: learned position table */
+    xd_tensor gain, bias, out_gain, out_bias; /* [D]: gains and biases of the final norms */
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1, time_embed_dim]: silu of the time embedding */
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of video tokens, or absent */
+    xd_tensor active;   /* [1, time_embed_dim]: silu of the time embedding */
+    xd_tensor cos, sin; /* [n,head_dim/2] F32: RoPE of video tokens, or absent */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -95,25 +95,32 @@ static xd_status check_kind(const cfg *c, xd_err *e)
     if (strcmp(c->act_fn, "gelu-approximate") != 0 || strcmp(c->time_act, "silu") != 0)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "transformer: activation_fn '%s' and timestep_activation_fn '%s': only "
-                       "gelu-approximate and silu are supported", c->act_fn, c->time_act);
+                       "gelu-approximate and silu are supported",
+                       c->act_fn, c->time_act);
     if (c->learned && !c->rope)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "transformer: learned positions without rotary ones are not supported");
     if (c->rope && c->head_dim % 16)
-        return xd_fail(e, XD_EFORMAT, "transformer: attention_head_dim %lld is not a multiple of "
-                       "16, which RoPE over three axes needs", (long long)c->head_dim);
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: attention_head_dim %lld is not a multiple of "
+                       "16, which RoPE over three axes needs",
+                       (long long)c->head_dim);
     if (!c->rope && c->dim % 16)
-        return xd_fail(e, XD_EFORMAT, "transformer: the width %lld is not a multiple of 16, as "
-                       "sinusoids over three axes need", (long long)c->dim);
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: the width %lld is not a multiple of 16, as "
+                       "sinusoids over three axes need",
+                       (long long)c->dim);
     if (!(c->space > 0) || !(c->time > 0))
-        return xd_fail(e, XD_EFORMAT, "transformer: the interpolation scales %g and %g are not "
-                                      "above 0", c->space, c->time);
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: the interpolation scales %g and %g are not "
+                       "above 0",
+                       c->space, c->time);
     return XD_OK;
 }
 
 static xd_status check_config(void *c_, xd_err *e)
 {
-    cfg *c = c_;
+    cfg                  *c = c_;
     const xd_config_range r[] = {
         { "num_attention_heads", c->heads, 1, 4096 },
         { "attention_head_dim", c->head_dim, 8, 512 },
@@ -144,14 +151,23 @@ static void info(const void *c_, xd_dit_info *out)
 {
     const cfg *c = c_;
     *out = (xd_dit_info){
-        .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim,
-        .patch = { c->patch_t ? (int)c->patch_t : 1, (int)c->patch, (int)c->patch }, .dim = c->dim,
-        .lat_ch = c->out_ch, .extra_ch = c->in_ch - c->out_ch,
-        .sample = { frames_of(c), c->height, c->width }, .fixed = c->learned, .text_dim = c->text,
+        .nlayers = c->nlayers,
+        .heads = c->heads,
+        .head_dim = (int)c->head_dim,
+        .patch = { c->patch_t ? (int)c->patch_t : 1, (int)c->patch, (int)c->patch },
+        .dim = c->dim,
+        .lat_ch = c->out_ch,
+        .extra_ch = c->in_ch - c->out_ch,
+        .sample = { frames_of(c), c->height, c->width },
+        .fixed = c->learned,
+        .text_dim = c->text,
         /* The default number of text rows is the pipeline's for models with RoPE, and the config's
          * for models with sinusoids. */
         .text_default = c->rope ? 0 : c->most_text,
-        .txt_flows = 1, .sites = 1, .local_size = sizeof(local), .probe_dim = c->temb,
+        .txt_flows = 1,
+        .sites = 1,
+        .local_size = sizeof(local),
+        .probe_dim = c->temb,
     };
 }
 
@@ -172,8 +188,8 @@ static void declare_norm(xd_decl *d, const cfg *c, const char *name, xd_tensor *
 static void zero_weights(xd_decl *d, const cfg *c, const char *name, zero *w)
 {
     xd_w_enter(d, "%s", name);
-    xd_w_linear(d, &w->mod, "linear", &(xd_linear_spec){ .in = c->temb, .out = 6 * c->dim,
-                                                         .bias = 1, .few = 1 });
+    xd_w_linear(d, &w->mod, "linear",
+                &(xd_linear_spec){ .in = c->temb, .out = 6 * c->dim, .bias = 1, .few = 1 });
     declare_norm(d, c, "norm", &w->gain, &w->bias);
     xd_w_leave(d);
 }
@@ -192,16 +208,22 @@ static int64_t mod_width(const void *c, int layer)
 static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
     static const char *const qkv[] = { "to_q", "to_k", "to_v" };
-    const cfg *c = c_;
-    blk       *w = w_;
-    int64_t    D = c->dim, hd = c->head_dim;
+    const cfg               *c = c_;
+    blk                     *w = w_;
+    int64_t                  D = c->dim, hd = c->head_dim;
     (void)layer;
     zero_weights(d, c, "norm1", &w->before);
     xd_w_enter(d, "attn1");
-    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D },
-                                             .split = XD_COL, .unit = hd, .bias = c->bias });
-    xd_w_linear(d, &w->out, "to_out.0", &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
-                                                           .unit = hd, .bias = 1 });
+    xd_w_fused(d, &w->qkv,
+               &(xd_fused_spec){ .n = 3,
+                                 .names = qkv,
+                                 .in = D,
+                                 .out = { D, D, D },
+                                 .split = XD_COL,
+                                 .unit = hd,
+                                 .bias = c->bias });
+    xd_w_linear(d, &w->out, "to_out.0",
+                &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
     xd_w_vec(d, &w->q_gain, "norm_q.weight", 1, &hd);
     xd_w_vec(d, &w->q_bias, "norm_q.bias", 1, &hd);
     xd_w_vec(d, &w->k_gain, "norm_k.weight", 1, &hd);
@@ -210,8 +232,8 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     zero_weights(d, c, "norm2", &w->after);
     xd_w_linear(d, &w->up, "ff.net.0.proj",
                 &(xd_linear_spec){ .in = D, .out = 4 * D, .split = XD_COL, .bias = 1 });
-    xd_w_linear(d, &w->down, "ff.net.2", &(xd_linear_spec){ .in = 4 * D, .out = D, .split = XD_ROW,
-                                                            .bias = 1 });
+    xd_w_linear(d, &w->down, "ff.net.2",
+                &(xd_linear_spec){ .in = 4 * D, .out = D, .split = XD_ROW, .bias = 1 });
 }
 
 static void weights(xd_decl *d, const void *c_, void *g_)
@@ -250,10 +272,10 @@ static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
-    int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], hd = c->head_dim;
-    xd_grid_side  rows = { H, 0, 0, 1 }, cols = { W, 0, 0, 1 };
+    int64_t        H = t->x->lay->grid[1], W = t->x->lay->grid[2], hd = c->head_dim;
+    xd_grid_side   rows = { H, 0, 0, 1 }, cols = { W, 0, 0, 1 };
     /* one value per pair of features; a head has at most 512 features */
-    float       time[64], side[96];
+    float          time[64], side[96];
     xd_rope_frequencies(time, hd / 4);
     xd_rope_frequencies(side, hd / 8 * 3);
     if (!c->patch_t)
@@ -300,7 +322,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- embedding ---------------------------------------------------------------------------- */
 
-typedef struct waves {          /* arguments of the function fill_waves */
+typedef struct waves { /* arguments of the function fill_waves */
     const xd_exec *x;
     const cfg     *c;
 } waves;
@@ -332,7 +354,10 @@ static void fill_waves(void *ctx, float *buf)
     }
 }
 
-typedef struct places { const xd_exec *x; xd_stream_id stream; } places;
+typedef struct places {
+    const xd_exec *x;
+    xd_stream_id   stream;
+} places;
 
 static int64_t place_of(const void *ctx, int64_t i)
 {
@@ -343,11 +368,13 @@ static int64_t place_of(const void *ctx, int64_t i)
 static int fits_table(xd_exec *x, const cfg *c)
 {
     const int64_t *n = x->lay->grid;
-    return xd_check(x, !c->learned || (n[0] == frames_of(c) && n[1] == c->height / c->patch &&
-                                       n[2] == c->width / c->patch &&
-                                       x->lay->len[XD_TXT] <= c->most_text),
+    return xd_check(x,
+                    !c->learned ||
+                        (n[0] == frames_of(c) && n[1] == c->height / c->patch &&
+                         n[2] == c->width / c->patch && x->lay->len[XD_TXT] <= c->most_text),
                     "this model has learned positions for %lld x %lld x %lld tokens and %lld of "
-                    "text only", (long long)frames_of(c), (long long)(c->height / c->patch),
+                    "text only",
+                    (long long)frames_of(c), (long long)(c->height / c->patch),
                     (long long)(c->width / c->patch), (long long)c->most_text);
 }
 
@@ -358,7 +385,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     int64_t     ntxt = xd_n(x, XD_TXT), nimg = xd_n(x, XD_IMG);
     if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt && s->h.d[0] == nimg + ntxt,
                   "%lld video and %lld text tokens do not match %lld rows of state",
-                  (long long)nimg, (long long)ntxt, (long long)s->h.d[0]) || !fits_table(x, c))
+                  (long long)nimg, (long long)ntxt, (long long)s->h.d[0]) ||
+        !fits_table(x, c))
         return;
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor txt = xd_rows(s->h, 0, ntxt), img = xd_rows(s->h, ntxt, nimg);
@@ -406,7 +434,7 @@ static int change_poly(const void *c_, double poly[5])
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-enum { VIDEO, TEXT };           /* a block has one modulation for video, one for text */
+enum { VIDEO, TEXT }; /* a block has one modulation for video, one for text */
 
 /* Normalizes and modulates the video rows and the text rows of h. Returns one tensor with the text
  * rows first, then the video rows. */
@@ -416,10 +444,13 @@ static xd_tensor norm_streams(xd_exec *x, const cfg *c, const zero *w, xd_tensor
     xd_tensor y = xd_new(x, h.d[0], h.d[1]);
     for (int half = VIDEO; half <= TEXT; half++) {
         int64_t at = half == TEXT ? 0 : ntxt, n = half == TEXT ? ntxt : h.d[0] - ntxt;
-        xd_norm_into(x, &(xd_norm){ .out = xd_rows(y, at, n), .in = xd_rows(h, at, n),
-                                    .gain = w->gain, .bias = w->bias,
+        xd_norm_into(x, &(xd_norm){ .out = xd_rows(y, at, n),
+                                    .in = xd_rows(h, at, n),
+                                    .gain = w->gain,
+                                    .bias = w->bias,
                                     .scale = xd_rows(mod, 3 * half + 1, 1),
-                                    .shift = xd_rows(mod, 3 * half, 1), .eps = c->eps });
+                                    .shift = xd_rows(mod, 3 * half, 1),
+                                    .eps = c->eps });
     }
     return y;
 }
@@ -441,11 +472,15 @@ static void norm_heads(xd_exec *x, const blk *w, const xd_qkv *a, xd_tensor y, i
     xd_tensor part = xd_rows(y, at, n);
     xd_qk_layer_norm_into(x, &(xd_qknorm){ .out = xd_rows(a->q, at, n),
                                            .in = xd_heads(xd_seg(part, &w->qkv, 0), hd),
-                                           .gain = w->q_gain, .bias = w->q_bias,
+                                           .gain = w->q_gain,
+                                           .bias = w->q_bias,
                                            .also = { .out = xd_rows(a->k, at, n),
                                                      .in = xd_heads(xd_seg(part, &w->qkv, 1), hd),
-                                                     .gain = w->k_gain, .bias = w->k_bias },
-                                           .cos = cos, .sin = sin, .eps = qk_eps });
+                                                     .gain = w->k_gain,
+                                                     .bias = w->k_bias },
+                                           .cos = cos,
+                                           .sin = sin,
+                                           .eps = qk_eps });
 }
 
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
@@ -460,7 +495,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_qkv       a = xd_qkv_open(x, y, &w->qkv, c->head_dim);
     norm_heads(x, w, &a, y, 0, ntxt, (xd_tensor){ 0 }, (xd_tensor){ 0 });
     norm_heads(x, w, &a, y, ntxt, y.d[0] - ntxt, l->cos, l->sin);
-    xd_tensor    o = xd_flat(xd_attn(x, a.q, a.k, a.v, 0));
+    xd_tensor o = xd_flat(xd_attn(x, a.q, a.k, a.v, 0));
     add_streams(x, s->h, mod, o, &w->out, ntxt);
     xd_arena_rewind(x->tmp, mark);
     mod = xd_mod_rows(x, l->active, &w->after.mod, 6);
@@ -479,10 +514,17 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     xd_tensor    out = xd_new_f32(x, N, g->out.w.out);
     size_t       mark = xd_arena_mark(x->tmp);
     xd_tensor    mod = xd_mod_rows(x, l->active, &g->mod, 2), a = xd_new_f32(x, N, c->dim);
-    xd_norm_into(x, &(xd_norm){ .out = a, .in = xd_rows(s->h, ntxt, N), .gain = g->gain,
-                                .bias = g->bias, .eps = c->eps });
-    xd_norm_into(x, &(xd_norm){ .out = a, .in = a, .gain = g->out_gain, .bias = g->out_bias,
-                                .scale = xd_rows(mod, 1, 1), .shift = xd_rows(mod, 0, 1),
+    xd_norm_into(x, &(xd_norm){ .out = a,
+                                .in = xd_rows(s->h, ntxt, N),
+                                .gain = g->gain,
+                                .bias = g->bias,
+                                .eps = c->eps });
+    xd_norm_into(x, &(xd_norm){ .out = a,
+                                .in = a,
+                                .gain = g->out_gain,
+                                .bias = g->out_bias,
+                                .scale = xd_rows(mod, 1, 1),
+                                .shift = xd_rows(mod, 0, 1),
                                 .eps = c->eps });
     xd_linear_into(x, out, a, &g->out);
     xd_arena_rewind(x->tmp, mark);

@@ -7,25 +7,46 @@ extern const xd_dit xd_dit_cogvideox;
  * The pipeline's examples of export_to_video write 8 frames per second, and the examples of
  * CogVideoX 1.5 (whose transformer has patches in time) write 16. */
 static const xd_recipe from_text = {
-    .name = "cogvideox", .pipelines = { "CogVideoXPipeline" },
-    .dit = "transformer", .vae = "vae",
-    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl",
-                .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST } },
+    .name = "cogvideox",
+    .pipelines = { "CogVideoXPipeline" },
+    .dit = "transformer",
+    .vae = "vae",
+    .text = { { .folder = "text_encoder",
+                .tokenizer = "tokenizer",
+                .slot = "t5xxl",
+                .rows = XD_ROWS_BELOW,
+                .pad = XD_PAD_MOST } },
     .ntext = 1,
-    .steps = 50, .guidance = 6, .max_text = 226, .fps = 8, .pairs_fps = 16,
-    .role = XD_ROLE_NONE, .dynamic_cfg = 1,
+    .steps = 50,
+    .guidance = 6,
+    .max_text = 226,
+    .fps = 8,
+    .pairs_fps = 16,
+    .role = XD_ROLE_NONE,
+    .dynamic_cfg = 1,
 };
 
 /* This recipe has the text encoders, defaults and rules of diffusers'
  * CogVideoXImageToVideoPipeline.__call__. */
 static const xd_recipe from_image = {
-    .name = "cogvideox-i2v", .pipelines = { "CogVideoXImageToVideoPipeline" },
-    .dit = "transformer", .vae = "vae",
-    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl",
-                .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST } },
+    .name = "cogvideox-i2v",
+    .pipelines = { "CogVideoXImageToVideoPipeline" },
+    .dit = "transformer",
+    .vae = "vae",
+    .text = { { .folder = "text_encoder",
+                .tokenizer = "tokenizer",
+                .slot = "t5xxl",
+                .rows = XD_ROWS_BELOW,
+                .pad = XD_PAD_MOST } },
     .ntext = 1,
-    .steps = 50, .guidance = 6, .max_text = 226, .fps = 8, .pairs_fps = 16,
-    .role = XD_ROLE_FIRST_FRAME, .needs_image = 1, .dynamic_cfg = 1,
+    .steps = 50,
+    .guidance = 6,
+    .max_text = 226,
+    .fps = 8,
+    .pairs_fps = 16,
+    .role = XD_ROLE_FIRST_FRAME,
+    .needs_image = 1,
+    .dynamic_cfg = 1,
 };
 
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */
@@ -33,13 +54,24 @@ static const xd_recipe from_image = {
 static const xd_xdit_model xdit_models[] = {
     { .title = "CogVideoX",
       .scripts = "cogvideox_example cogvideox_usp_example cogvideox_teacache_example",
-      .pipeline = "xFuserCogVideoXPipeline", .own = "cogvideox", .cell = 8, .patch = 2,
+      .pipeline = "xFuserCogVideoXPipeline",
+      .own = "cogvideox",
+      .cell = 8,
+      .patch = 2,
       .can = XD_CAN_CFG | XD_CAN_USP | XD_HAS_ROWS | XD_HAS_GUIDANCE | XD_HAS_VIDEO,
-      .refuses = "CogVideo", .text_rows = 226, .frame_pairs = "X1.5 x1.5" },
-    { .title = "CogVideoX from an image", .scripts = "cogvideox_i2v_example",
-      .pipeline = "CogVideoXImageToVideoPipeline", .own = "cogvideox-i2v", .cell = 8, .patch = 2,
+      .refuses = "CogVideo",
+      .text_rows = 226,
+      .frame_pairs = "X1.5 x1.5" },
+    { .title = "CogVideoX from an image",
+      .scripts = "cogvideox_i2v_example",
+      .pipeline = "CogVideoXImageToVideoPipeline",
+      .own = "cogvideox-i2v",
+      .cell = 8,
+      .patch = 2,
       .can = XD_CAN_CFG | XD_CAN_USP | XD_HAS_ROWS | XD_HAS_GUIDANCE | XD_HAS_VIDEO,
-      .refuses = "CogVideo", .text_rows = 226, .frame_pairs = "X1.5 x1.5" },
+      .refuses = "CogVideo",
+      .text_rows = 226,
+      .frame_pairs = "X1.5 x1.5" },
     { .title = NULL },
 };
 
@@ -54,7 +86,8 @@ static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets
 extern const xd_family xd_family_cogvideox;
 
 const xd_family xd_family_cogvideox = {
-    .title = "CogVideoX", .dits = XD_LIST(xd_dit, &xd_dit_cogvideox),
+    .title = "CogVideoX",
+    .dits = XD_LIST(xd_dit, &xd_dit_cogvideox),
     .recipes = XD_LIST(xd_recipe, &from_text, &from_image),
     .xdit = &xdit_rows,
     .examples = { .from_image = "CogVideoX-5b-I2V and CogVideoX1.5-5B-I2V" },

@@ -13,7 +13,7 @@
 
 #include "dit/dual.h"
 
-enum { PACK = 2 };              /* latent cells per side of a token */
+enum { PACK = 2 }; /* latent cells per side of a token */
 
 typedef struct cfg {
     xd_dual_cfg dual;
@@ -37,7 +37,7 @@ typedef struct glob {
 typedef struct local {
     /* [1,D]: silu of the sum of the embeddings of timestep, guidance and pooled text */
     xd_tensor active;
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens */
+    xd_tensor cos, sin; /* [n,head_dim/2] F32: RoPE of this rank's tokens */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -51,10 +51,11 @@ static xd_status check_config(void *c_, xd_err *e)
         return XD_EFORMAT;
     if (d->patch != 1 || d->in_ch % (PACK * PACK) || d->out_ch % (PACK * PACK) || d->out_ch < 1 ||
         d->out_ch > d->in_ch)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: patch_size %lld, in_channels %lld and "
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: patch_size %lld, in_channels %lld and "
                        "out_channels %lld: only patch_size 1 and channels that divide by %d, no "
-                       "fewer in than out, are supported", (long long)d->patch, (long long)d->in_ch,
-                       (long long)d->out_ch, PACK * PACK);
+                       "fewer in than out, are supported",
+                       (long long)d->patch, (long long)d->in_ch, (long long)d->out_ch, PACK * PACK);
     d->modulated = 1;
     return xd_dual_axes(&d->axes, NULL, d->head_dim, e);
 }
@@ -64,11 +65,21 @@ static void info(const void *c_, xd_dit_info *out)
     const cfg         *c = c_;
     const xd_dual_cfg *d = &c->dual;
     *out = (xd_dit_info){
-        .nlayers = xd_dual_nlayers(d), .heads = d->heads, .head_dim = (int)d->head_dim,
-        .patch = { 1, PACK, PACK }, .dim = d->dim, .lat_ch = d->out_ch / (PACK * PACK),
+        .nlayers = xd_dual_nlayers(d),
+        .heads = d->heads,
+        .head_dim = (int)d->head_dim,
+        .patch = { 1, PACK, PACK },
+        .dim = d->dim,
+        .lat_ch = d->out_ch / (PACK * PACK),
         .extra_ch = (d->in_ch - d->out_ch) / (PACK * PACK),
-        .sample = { 1, 128, 128 }, .text_dim = d->joint, .pooled_dim = c->pooled,
-        .guided = c->guided, .txt_flows = 1, .sites = 1, .refs = 1, .local_size = sizeof(local),
+        .sample = { 1, 128, 128 },
+        .text_dim = d->joint,
+        .pooled_dim = c->pooled,
+        .guided = c->guided,
+        .txt_flows = 1,
+        .sites = 1,
+        .refs = 1,
+        .local_size = sizeof(local),
     };
 }
 
@@ -144,10 +155,11 @@ static xd_tensor probe(xd_exec *x, const xd_net *n, xd_state *s)
     const xd_pair *w = xd_net_layer(x, n, 0);
     const local   *l = s->local;
     int64_t        rows = xd_n(x, XD_IMG);
-    xd_tensor      out = xd_new_f32(x, rows, s->h.d[1]), mod = xd_mod_rows(x, l->active,
-                                                                           &w->img.mod, 6);
-    xd_norm_into(x, &(xd_norm){ .out = out, .in = xd_rows(s->h, s->h.d[0] - rows, rows),
-                                .scale = xd_rows(mod, 1, 1), .shift = xd_rows(mod, 0, 1),
+    xd_tensor out = xd_new_f32(x, rows, s->h.d[1]), mod = xd_mod_rows(x, l->active, &w->img.mod, 6);
+    xd_norm_into(x, &(xd_norm){ .out = out,
+                                .in = xd_rows(s->h, s->h.d[0] - rows, rows),
+                                .scale = xd_rows(mod, 1, 1),
+                                .shift = xd_rows(mod, 0, 1),
                                 .eps = 1e-6f });
     return out;
 }
@@ -170,8 +182,10 @@ static void forward_pair(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     const xd_pair *w = w_;
     const local   *l = s->local;
     xd_dual_in     in = { .txt = xd_mod_rows(x, l->active, &w->txt.mod, 6),
-                          .img = xd_mod_rows(x, l->active, &w->img.mod, 6), .cos = l->cos,
-                          .sin = l->sin, .head_dim = ((const xd_dual_cfg *)n->cfg)->head_dim };
+                          .img = xd_mod_rows(x, l->active, &w->img.mod, 6),
+                          .cos = l->cos,
+                          .sin = l->sin,
+                          .head_dim = ((const xd_dual_cfg *)n->cfg)->head_dim };
     xd_pair_run(x, s->h, w, &in);
 }
 
@@ -179,8 +193,10 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *
 {
     const xd_solo *w = w_;
     const local   *l = s->local;
-    xd_dual_in     in = { .img = xd_mod_rows(x, l->active, &w->mod, 3), .cos = l->cos,
-                          .sin = l->sin, .head_dim = ((const xd_dual_cfg *)n->cfg)->head_dim };
+    xd_dual_in     in = { .img = xd_mod_rows(x, l->active, &w->mod, 3),
+                          .cos = l->cos,
+                          .sin = l->sin,
+                          .head_dim = ((const xd_dual_cfg *)n->cfg)->head_dim };
     xd_solo_run(x, s->h, w, &in);
 }
 

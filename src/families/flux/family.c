@@ -6,7 +6,7 @@
 
 extern const xd_dit xd_dit_flux;
 
-enum { CLIP_IDS = 77 };         /* max tokens of a CLIP text encoder */
+enum { CLIP_IDS = 77 }; /* max tokens of a CLIP text encoder */
 enum { MEGAPIXEL = 1024 * 1024 };
 
 #define CLIP_AND_T5 \
@@ -18,32 +18,54 @@ enum { MEGAPIXEL = 1024 * 1024 };
 /* This recipe has the text encoders, defaults and rules of diffusers' FluxPipeline.__call__,
  * FluxImg2ImgPipeline and FluxInpaintPipeline. CLIP is used only for the pooled text embedding. */
 static const xd_recipe flux = {
-    .name = "flux", .pipelines = { "FluxPipeline", "FluxImg2ImgPipeline",
-                                    "FluxInpaintPipeline" },
-    .dit = "transformer", .vae = "vae",
-    .text = CLIP_AND_T5, .ntext = 2,
-    .steps = 28, .guidance = 3.5, .max_text = 512, .most_text = 512, .distilled = 1,
-    .own_sigmas = XD_OWN_BUT_FLOW_TEXT, .packed = 1, .max_shift = 1.15,
-    .of_image = { .guidance = 7 }, .of_mask = { .guidance = 7 },
+    .name = "flux",
+    .pipelines = { "FluxPipeline", "FluxImg2ImgPipeline", "FluxInpaintPipeline" },
+    .dit = "transformer",
+    .vae = "vae",
+    .text = CLIP_AND_T5,
+    .ntext = 2,
+    .steps = 28,
+    .guidance = 3.5,
+    .max_text = 512,
+    .most_text = 512,
+    .distilled = 1,
+    .own_sigmas = XD_OWN_BUT_FLOW_TEXT,
+    .packed = 1,
+    .max_shift = 1.15,
+    .of_image = { .guidance = 7 },
+    .of_mask = { .guidance = 7 },
 };
 
 /* This recipe has the text encoders, defaults and rules of diffusers' FluxFillPipeline.__call__. */
 static const xd_recipe fill = {
-    .name = "flux-fill", .pipelines = { "FluxFillPipeline" },
-    .dit = "transformer", .vae = "vae",
-    .text = CLIP_AND_T5, .ntext = 2,
-    .steps = 50, .guidance = 30, .max_text = 512, .most_text = 512, .distilled = 1,
-    .own_sigmas = XD_OWN_ALWAYS, .packed = 1, .max_shift = 1.15, .role = XD_ROLE_MASK,
-    .needs_image = 1, .mask_strength = 1,
+    .name = "flux-fill",
+    .pipelines = { "FluxFillPipeline" },
+    .dit = "transformer",
+    .vae = "vae",
+    .text = CLIP_AND_T5,
+    .ntext = 2,
+    .steps = 50,
+    .guidance = 30,
+    .max_text = 512,
+    .most_text = 512,
+    .distilled = 1,
+    .own_sigmas = XD_OWN_ALWAYS,
+    .packed = 1,
+    .max_shift = 1.15,
+    .role = XD_ROLE_MASK,
+    .needs_image = 1,
+    .mask_strength = 1,
 };
 
 /* ---- FLUX.1 Kontext ------------------------------------------------------------------------- */
 
 /* Image sizes on which FLUX.1 Kontext was trained (PREFERRED_KONTEXT_RESOLUTIONS in diffusers). */
-static const struct { int width, height; } kontext_sizes[] = {
-    { 672, 1568 },  { 688, 1504 },  { 720, 1456 },  { 752, 1392 },  { 800, 1328 },  { 832, 1248 },
-    { 880, 1184 },  { 944, 1104 },  { 1024, 1024 }, { 1104, 944 },  { 1184, 880 },  { 1248, 832 },
-    { 1328, 800 },  { 1392, 752 },  { 1456, 720 },  { 1504, 688 },  { 1568, 672 },
+static const struct {
+    int width, height;
+} kontext_sizes[] = {
+    { 672, 1568 }, { 688, 1504 }, { 720, 1456 },  { 752, 1392 }, { 800, 1328 }, { 832, 1248 },
+    { 880, 1184 }, { 944, 1104 }, { 1024, 1024 }, { 1104, 944 }, { 1184, 880 }, { 1248, 832 },
+    { 1328, 800 }, { 1392, 752 }, { 1456, 720 },  { 1504, 688 }, { 1568, 672 },
 };
 
 /* Replaces a size by one of the sizes on which the model was trained: the size with the nearest
@@ -66,13 +88,25 @@ static xd_status kontext_size(int64_t unit, int64_t area, int64_t *height, int64
 /* This recipe has the text encoders, defaults and rules of diffusers'
  * FluxKontextPipeline.__call__. */
 static const xd_recipe kontext = {
-    .name = "flux-kontext", .pipelines = { "FluxKontextPipeline" },
-    .dit = "transformer", .vae = "vae",
-    .text = CLIP_AND_T5, .ntext = 2,
-    .steps = 28, .guidance = 3.5, .max_text = 512, .most_text = 512, .distilled = 1,
-    .own_sigmas = XD_OWN_ALWAYS, .packed = 1, .max_shift = 1.15,
-    .role = XD_ROLE_REFERENCES, .references = 1, .reference_size = kontext_size,
-    .max_area = MEGAPIXEL, .auto_resizes = 1,
+    .name = "flux-kontext",
+    .pipelines = { "FluxKontextPipeline" },
+    .dit = "transformer",
+    .vae = "vae",
+    .text = CLIP_AND_T5,
+    .ntext = 2,
+    .steps = 28,
+    .guidance = 3.5,
+    .max_text = 512,
+    .most_text = 512,
+    .distilled = 1,
+    .own_sigmas = XD_OWN_ALWAYS,
+    .packed = 1,
+    .max_shift = 1.15,
+    .role = XD_ROLE_REFERENCES,
+    .references = 1,
+    .reference_size = kontext_size,
+    .max_area = MEGAPIXEL,
+    .auto_resizes = 1,
 };
 
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */
@@ -80,22 +114,43 @@ static const xd_recipe kontext = {
 static const xd_xdit_model xdit_models[] = {
     { .title = "FLUX.1",
       .scripts = "flux_example flux_usp_example ray_flux_example flux flux_generate flux_service",
-      .pipeline = "xFuserFluxPipeline", .own = "flux", .cell = 16, .patch = 1,
+      .pipeline = "xFuserFluxPipeline",
+      .own = "flux",
+      .cell = 16,
+      .patch = 1,
       .old_packing = "FLUX",
       .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_TP | XD_CAN_VAE | XD_HAS_ROWS | XD_HAS_GUIDANCE },
-    { .title = "FLUX.1 control", .scripts = "flux_control_example",
-      .pipeline = "xFuserFluxControlPipeline", .cell = 16, .patch = 1, .old_packing = "FLUX",
+    { .title = "FLUX.1 control",
+      .scripts = "flux_control_example",
+      .pipeline = "xFuserFluxControlPipeline",
+      .cell = 16,
+      .patch = 1,
+      .old_packing = "FLUX",
       .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_HAS_ROWS | XD_HAS_GUIDANCE },
-    { .title = "FLUX.1 Kontext", .scripts = "flux_kontext_example",
-      .pipeline = "xFuserFluxKontextPipeline", .own = "flux-kontext", .cell = 16, .patch = 1,
-      .old_packing = "FLUX", .can = XD_CAN_USP | XD_CAN_VAE | XD_HAS_GUIDANCE },
-    { .title = "FLUX.1 Kontext", .names = "FLUX.1-Kontext", .pipeline = "FluxKontext",
+    { .title = "FLUX.1 Kontext",
+      .scripts = "flux_kontext_example",
+      .pipeline = "xFuserFluxKontextPipeline",
       .own = "flux-kontext",
-      .cell = 16, .patch = 1,
-      .old_packing = "FLUX", .can = XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP,
+      .cell = 16,
+      .patch = 1,
+      .old_packing = "FLUX",
+      .can = XD_CAN_USP | XD_CAN_VAE | XD_HAS_GUIDANCE },
+    { .title = "FLUX.1 Kontext",
+      .names = "FLUX.1-Kontext",
+      .pipeline = "FluxKontext",
+      .own = "flux-kontext",
+      .cell = 16,
+      .patch = 1,
+      .old_packing = "FLUX",
+      .can = XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP,
       .bad_padding = "xFuserFluxTransformer2DWrapper" },
-    { .title = "FLUX.1", .names = "FLUX.1", .pipeline = "Flux", .own = "flux",
-      .cell = 16, .patch = 1, .old_packing = "FLUX",
+    { .title = "FLUX.1",
+      .names = "FLUX.1",
+      .pipeline = "Flux",
+      .own = "flux",
+      .cell = 16,
+      .patch = 1,
+      .old_packing = "FLUX",
       .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP,
       .bad_padding = "xFuserFluxTransformer2DWrapper" },
     { .title = NULL },
@@ -112,16 +167,20 @@ static const xd_xdit_name xdit_names[] = {
     { .name = NULL },
 };
 
-static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets,
+static const xd_xdit_rows xdit_rows = { .models = xdit_models,
+                                        .nets = xdit_nets,
                                         .names = xdit_names };
 
 extern const xd_family xd_family_flux;
 
 const xd_family xd_family_flux = {
-    .title = "FLUX", .dits = XD_LIST(xd_dit, &xd_dit_flux),
+    .title = "FLUX",
+    .dits = XD_LIST(xd_dit, &xd_dit_flux),
     .recipes = XD_LIST(xd_recipe, &flux, &fill, &kontext),
-    .key_maps = xd_flux_key_maps, .lora_names = xd_flux_lora_names,
+    .key_maps = xd_flux_key_maps,
+    .lora_names = xd_flux_lora_names,
     .xdit = &xdit_rows,
-    .examples = { .file = "flux1-dev.safetensors", .hub = "black-forest-labs/FLUX.1-dev",
+    .examples = { .file = "flux1-dev.safetensors",
+                  .hub = "black-forest-labs/FLUX.1-dev",
                   .layers = "2,4" },
 };

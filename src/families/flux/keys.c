@@ -91,19 +91,24 @@ static const xd_stem flux_svd_single[] = {
 };
 
 const xd_key_map xd_flux_key_maps[] = {
-    { { "flux" }, "a FLUX.1 transformer of SVDQuant",
+    { { "flux" },
+      "a FLUX.1 transformer of SVDQuant",
       { "transformer_blocks.0.qkv_proj.qweight", "single_transformer_blocks.0.qkv_proj.qweight" },
       XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "transformer_blocks.#.", flux_svd_double },
         { "single_transformer_blocks.#.", "single_transformer_blocks.#.", flux_svd_single },
         { "", "", NULL } } },
-    { { "flux" }, "a FLUX.1 transformer in its original layout",
-      { "double_blocks.0.img_attn.qkv.weight", "vector_in.in_layer.weight" }, XD_DIT_PREFIXES,
+    { { "flux" },
+      "a FLUX.1 transformer in its original layout",
+      { "double_blocks.0.img_attn.qkv.weight", "vector_in.in_layer.weight" },
+      XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "double_blocks.#.", flux_double },
         { "single_transformer_blocks.#.", "single_blocks.#.", flux_single },
         { "", "", flux_top } } },
-    { { "flux" }, "a FLUX.1 transformer in the layout of diffusers",
-      { "x_embedder.weight", "context_embedder.weight" }, XD_DIT_PREFIXES,
+    { { "flux" },
+      "a FLUX.1 transformer in the layout of diffusers",
+      { "x_embedder.weight", "context_embedder.weight" },
+      XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "transformer_blocks.#.", NULL },
         { "single_transformer_blocks.#.", "single_transformer_blocks.#.", NULL },
         { "", "", NULL } } },
@@ -115,8 +120,9 @@ const xd_key_map xd_flux_key_maps[] = {
 const xd_lora_name xd_flux_lora_names[] = {
     { "double_blocks_#_img_attn_qkv",
       "transformer_blocks_#_attn_to_q transformer_blocks_#_attn_to_k "
-                                      "transformer_blocks_#_attn_to_v" },
-    { "double_blocks_#_txt_attn_qkv", "transformer_blocks_#_attn_add_q_proj "
+      "transformer_blocks_#_attn_to_v" },
+    { "double_blocks_#_txt_attn_qkv",
+      "transformer_blocks_#_attn_add_q_proj "
       "transformer_blocks_#_attn_add_k_proj transformer_blocks_#_attn_add_v_proj" },
     { "double_blocks_#_img_attn_proj", "transformer_blocks_#_attn_to_out_0" },
     { "double_blocks_#_txt_attn_proj", "transformer_blocks_#_attn_to_add_out" },
@@ -126,16 +132,20 @@ const xd_lora_name xd_flux_lora_names[] = {
     { "double_blocks_#_txt_mlp_2", "transformer_blocks_#_ff_context_net_2" },
     { "double_blocks_#_img_mod_lin", "transformer_blocks_#_norm1_linear" },
     { "double_blocks_#_txt_mod_lin", "transformer_blocks_#_norm1_context_linear" },
-    { "double_blocks_#_processor_qkv_lora1", "transformer_blocks_#_attn_to_q "
+    { "double_blocks_#_processor_qkv_lora1",
+      "transformer_blocks_#_attn_to_q "
       "transformer_blocks_#_attn_to_k transformer_blocks_#_attn_to_v" },
-    { "double_blocks_#_processor_qkv_lora2", "transformer_blocks_#_attn_add_q_proj "
+    { "double_blocks_#_processor_qkv_lora2",
+      "transformer_blocks_#_attn_add_q_proj "
       "transformer_blocks_#_attn_add_k_proj transformer_blocks_#_attn_add_v_proj" },
     { "double_blocks_#_processor_proj_lora1", "transformer_blocks_#_attn_to_out_0" },
     { "double_blocks_#_processor_proj_lora2", "transformer_blocks_#_attn_to_add_out" },
-    { "single_blocks_#_processor_qkv", "single_transformer_blocks_#_attn_to_q "
+    { "single_blocks_#_processor_qkv",
+      "single_transformer_blocks_#_attn_to_q "
       "single_transformer_blocks_#_attn_to_k single_transformer_blocks_#_attn_to_v" },
     { "single_blocks_#_processor_proj", "single_transformer_blocks_#_proj_out" },
-    { "single_blocks_#_linear1", "single_transformer_blocks_#_attn_to_q "
+    { "single_blocks_#_linear1",
+      "single_transformer_blocks_#_attn_to_q "
       "single_transformer_blocks_#_attn_to_k single_transformer_blocks_#_attn_to_v "
       "single_transformer_blocks_#_proj_mlp" },
     { "single_blocks_#_linear2", "single_transformer_blocks_#_proj_out" },

@@ -33,17 +33,17 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-typedef struct side {           /* weights of a double block for the text or the image */
+typedef struct side { /* weights of a double block for the text or the image */
     xd_lin    qkv, out;
-    xd_lin    up, down;         /* `up` computes a and b; the feed-forward is down(silu(a) * b) */
+    xd_lin    up, down; /* `up` computes a and b; the feed-forward is down(silu(a) * b) */
     xd_tensor norm_q, norm_k;
 } side;
 
 typedef struct pair { side img, txt; } pair;
 
-typedef struct solo {           /* the weights of a single block */
-    xd_lin    in;               /* computes q, k, v, and the inputs a, b of the feed-forward */
-    xd_lin    out;              /* reads the concatenated outputs of attention and feed-forward */
+typedef struct solo { /* the weights of a single block */
+    xd_lin    in;     /* computes q, k, v, and the inputs a, b of the feed-forward */
+    xd_lin    out;    /* reads the concatenated outputs of attention and feed-forward */
     xd_tensor norm_q, norm_k;
 } solo;
 
@@ -54,10 +54,10 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1,D]: silu of the embedding of timestep and guidance */
-    xd_tensor img, txt;         /* [6,D] F32: modulation of image and text in double blocks */
-    xd_tensor solo;             /* [3,D] F32: modulation of single blocks */
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens */
+    xd_tensor active;   /* [1,D]: silu of the embedding of timestep and guidance */
+    xd_tensor img, txt; /* [6,D] F32: modulation of image and text in double blocks */
+    xd_tensor solo;     /* [3,D] F32: modulation of single blocks */
+    xd_tensor cos, sin; /* [n,head_dim/2] F32: RoPE of this rank's tokens */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -72,12 +72,14 @@ static xd_status check_config(void *c_, xd_err *e)
         return XD_EFORMAT;
     if (!(c->mlp_ratio > 0 && c->mlp_ratio < 64) || !(c->theta > 1 && c->theta < 1e12) ||
         !(c->eps > 0 && c->eps < 1) || c->sinusoids % 2)
-        return xd_fail(e, XD_EFORMAT, "transformer: mlp_ratio %g, rope_theta %g, eps %g and "
-                       "timestep_guidance_channels %lld cannot be used", c->mlp_ratio, c->theta,
-                       (double)c->eps, (long long)c->sinusoids);
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: mlp_ratio %g, rope_theta %g, eps %g and "
+                       "timestep_guidance_channels %lld cannot be used",
+                       c->mlp_ratio, c->theta, (double)c->eps, (long long)c->sinusoids);
     c->mlp = (int64_t)((double)d->dim * c->mlp_ratio);
     if (d->patch != 1 || d->out_ch != d->in_ch)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: patch_size %lld, in_channels %lld and "
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: patch_size %lld, in_channels %lld and "
                        "out_channels %lld: only patch_size 1 and equal channels are supported",
                        (long long)d->patch, (long long)d->in_ch, (long long)d->out_ch);
     return xd_dual_axes(&d->axes, &usual, d->head_dim, e);
@@ -88,9 +90,18 @@ static void info(const void *c_, xd_dit_info *out)
     const cfg         *c = c_;
     const xd_dual_cfg *d = &c->dual;
     *out = (xd_dit_info){
-        .nlayers = xd_dual_nlayers(d), .heads = d->heads, .head_dim = (int)d->head_dim,
-        .patch = { 1, 1, 1 }, .dim = d->dim, .lat_ch = d->in_ch, .sample = { 1, 64, 64 },
-        .text_dim = d->joint, .guided = c->guided, .txt_flows = 1, .sites = 1, .refs = 1,
+        .nlayers = xd_dual_nlayers(d),
+        .heads = d->heads,
+        .head_dim = (int)d->head_dim,
+        .patch = { 1, 1, 1 },
+        .dim = d->dim,
+        .lat_ch = d->in_ch,
+        .sample = { 1, 64, 64 },
+        .text_dim = d->joint,
+        .guided = c->guided,
+        .txt_flows = 1,
+        .sites = 1,
+        .refs = 1,
         .local_size = sizeof(local),
     };
 }
@@ -100,25 +111,34 @@ static void info(const void *c_, xd_dit_info *out)
 static const struct names {
     const char *qkv[3], *out, *norm_q, *norm_k, *up, *down;
 } names_of[2] = {
-    { { "attn.to_q", "attn.to_k", "attn.to_v" }, "attn.to_out.0", "attn.norm_q.weight",
-      "attn.norm_k.weight", "ff.linear_in", "ff.linear_out" },
-    { { "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj" }, "attn.to_add_out",
-      "attn.norm_added_q.weight", "attn.norm_added_k.weight", "ff_context.linear_in",
+    { { "attn.to_q", "attn.to_k", "attn.to_v" },
+      "attn.to_out.0",
+      "attn.norm_q.weight",
+      "attn.norm_k.weight",
+      "ff.linear_in",
+      "ff.linear_out" },
+    { { "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj" },
+      "attn.to_add_out",
+      "attn.norm_added_q.weight",
+      "attn.norm_added_k.weight",
+      "ff_context.linear_in",
       "ff_context.linear_out" },
 };
 
 static void side_weights(xd_decl *d, const cfg *c, const struct names *n, side *w)
 {
     int64_t D = c->dual.dim, F = c->mlp, hd = c->dual.head_dim;
-    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = n->qkv, .in = D, .out = { D, D, D },
-                                             .split = XD_COL, .unit = hd });
+    xd_w_fused(
+        d, &w->qkv,
+        &(xd_fused_spec){
+            .n = 3, .names = n->qkv, .in = D, .out = { D, D, D }, .split = XD_COL, .unit = hd });
     xd_w_vec(d, &w->norm_q, n->norm_q, 1, &hd);
     xd_w_vec(d, &w->norm_k, n->norm_k, 1, &hd);
-    xd_w_linear(d, &w->out, n->out, &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
-                                                       .unit = hd });
-    xd_w_linear(d, &w->up, n->up, &(xd_linear_spec){ .in = D, .nouts = 2,
-                                                     .outs = (int64_t[]){ F, F },
-                                                     .split = XD_COL });
+    xd_w_linear(d, &w->out, n->out,
+                &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd });
+    xd_w_linear(
+        d, &w->up, n->up,
+        &(xd_linear_spec){ .in = D, .nouts = 2, .outs = (int64_t[]){ F, F }, .split = XD_COL });
     xd_w_linear(d, &w->down, n->down, &(xd_linear_spec){ .in = F, .out = D, .split = XD_ROW });
 }
 
@@ -137,11 +157,15 @@ static void solo_weights(xd_decl *d, const void *c_, int layer, void *w_)
     int64_t    D = c->dual.dim, F = c->mlp, hd = c->dual.head_dim;
     (void)layer;
     xd_w_linear(d, &w->in, "attn.to_qkv_mlp_proj",
-                &(xd_linear_spec){ .in = D, .nouts = 5, .outs = (int64_t[]){ D, D, D, F, F },
-                                   .split = XD_COL, .unit = hd });
-    xd_w_linear(d, &w->out, "attn.to_out",
-                &(xd_linear_spec){ .nparts = 2, .parts = (int64_t[]){ D, F }, .out = D,
-                                   .split = XD_ROW, .unit = hd });
+                &(xd_linear_spec){ .in = D,
+                                   .nouts = 5,
+                                   .outs = (int64_t[]){ D, D, D, F, F },
+                                   .split = XD_COL,
+                                   .unit = hd });
+    xd_w_linear(
+        d, &w->out, "attn.to_out",
+        &(xd_linear_spec){
+            .nparts = 2, .parts = (int64_t[]){ D, F }, .out = D, .split = XD_ROW, .unit = hd });
     xd_w_vec(d, &w->norm_q, "attn.norm_q.weight", 1, &hd);
     xd_w_vec(d, &w->norm_k, "attn.norm_k.weight", 1, &hd);
 }
@@ -246,8 +270,9 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 static xd_tensor modulated(xd_exec *x, const cfg *c, xd_tensor h, xd_tensor mod, int at,
                            const xd_lin *w)
 {
-    xd_norm a = { .in = h, .scale = xd_rows(mod, at + 1, 1), .shift = xd_rows(mod, at, 1),
-                  .eps = c->eps };
+    xd_norm a = {
+        .in = h, .scale = xd_rows(mod, at + 1, 1), .shift = xd_rows(mod, at, 1), .eps = c->eps
+    };
     return xd_norm_for(x, &a, w, NULL);
 }
 
@@ -281,11 +306,14 @@ static void forward_pair(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     }
     xd_qkv a = xd_qkv_open(x, y, &w->img.qkv, c->dual.head_dim);
     for (int i = 0; i < 2; i++)
-        xd_qkv_fill(x, &a, y, &w->img.qkv, &(xd_qkv_rows){ .at = at[i], .n = rows[i],
-                                                           .norm_q = sides[i]->norm_q,
-                                                           .norm_k = sides[i]->norm_k,
-                                                           .cos = l->cos, .sin = l->sin,
-                                                           .eps = c->eps });
+        xd_qkv_fill(x, &a, y, &w->img.qkv,
+                    &(xd_qkv_rows){ .at = at[i],
+                                    .n = rows[i],
+                                    .norm_q = sides[i]->norm_q,
+                                    .norm_k = sides[i]->norm_k,
+                                    .cos = l->cos,
+                                    .sin = l->sin,
+                                    .eps = c->eps });
     xd_tensor o = xd_flat(xd_attn(x, a.q, a.k, a.v, 0));
     for (int i = 0; i < 2; i++) {
         xd_linear_add(x, h[i], xd_rows(mod[i], 2, 1), xd_rows(o, at[i], rows[i]), &sides[i]->out);
@@ -304,9 +332,13 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     xd_gated_into(x, xd_cols(both, D, w->in.seg[3]), xd_seg(y, &w->in, 3), xd_seg(y, &w->in, 4),
                   XD_SILU);
     xd_qkv t = xd_qkv_open(x, y, &w->in, c->dual.head_dim);
-    xd_qkv_fill(x, &t, y, &w->in, &(xd_qkv_rows){ .n = rows, .norm_q = w->norm_q,
-                                                  .norm_k = w->norm_k, .cos = l->cos,
-                                                  .sin = l->sin, .eps = c->eps });
+    xd_qkv_fill(x, &t, y, &w->in,
+                &(xd_qkv_rows){ .n = rows,
+                                .norm_q = w->norm_q,
+                                .norm_k = w->norm_k,
+                                .cos = l->cos,
+                                .sin = l->sin,
+                                .eps = c->eps });
     xd_attn_into(x, xd_heads(xd_cols(both, 0, D), c->dual.head_dim), t.q, t.k, t.v, 0);
     xd_linear_add(x, s->h, xd_rows(l->solo, 2, 1), both, &w->out);
 }

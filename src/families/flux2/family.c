@@ -29,11 +29,15 @@ static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int
     int64_t h = *height, w = *width;
     (void)unit, (void)area;
     if (h < LEAST_SIDE || w < LEAST_SIDE)
-        return xd_fail(e, XD_EINVAL, "an image to read has %lld x %lld pixels; FLUX.2 reads images "
-                       "of at least %d x %d", (long long)w, (long long)h, LEAST_SIDE, LEAST_SIDE);
+        return xd_fail(e, XD_EINVAL,
+                       "an image to read has %lld x %lld pixels; FLUX.2 reads images "
+                       "of at least %d x %d",
+                       (long long)w, (long long)h, LEAST_SIDE, LEAST_SIDE);
     if (w > MOST_RATIO * h || h > MOST_RATIO * w)
-        return xd_fail(e, XD_EINVAL, "an image to read has %lld x %lld pixels; FLUX.2 reads images "
-                       "whose sides are at most %d : 1", (long long)w, (long long)h, MOST_RATIO);
+        return xd_fail(e, XD_EINVAL,
+                       "an image to read has %lld x %lld pixels; FLUX.2 reads images "
+                       "whose sides are at most %d : 1",
+                       (long long)w, (long long)h, MOST_RATIO);
     if (w * h > MEGAPIXEL) {
         double shrink = sqrt((double)MEGAPIXEL / (double)(w * h));
         *height = (int64_t)((double)h * shrink);
@@ -63,12 +67,20 @@ static const char klein_frame[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>a
 /* This recipe has the text encoders, defaults and rules of diffusers' Flux2KleinPipeline.__call__,
  * except for the number of steps of the distilled models. */
 static const xd_recipe klein = {
-    .name = "flux2-klein", .when = "is_distilled", KLEIN,
-    .steps = 4, .guidance = 1, .distilled = 1, READS_IMAGES,
+    .name = "flux2-klein",
+    .when = "is_distilled",
+    KLEIN,
+    .steps = 4,
+    .guidance = 1,
+    .distilled = 1,
+    READS_IMAGES,
 };
 static const xd_recipe klein_base = {
-    .name = "flux2-klein-base", KLEIN,
-    .steps = 50, .guidance = 4, READS_IMAGES,
+    .name = "flux2-klein-base",
+    KLEIN,
+    .steps = 50,
+    .guidance = 4,
+    READS_IMAGES,
 };
 
 static const int dev_states[] = { 10, 20, 30 };
@@ -92,33 +104,69 @@ static char *without_images(const char *text)
 
 /* This recipe has the text encoders, defaults and rules of diffusers' Flux2Pipeline.__call__. */
 static const xd_recipe dev = {
-    .name = "flux2", .pipelines = { "Flux2Pipeline" }, .dit = "transformer", .vae = "vae",
-    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "llm",
-                .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .masked = 1, .left = 1,
-                .nlayers = 3, .layers = dev_states, .frame = dev_frame } },
-    .ntext = 1, .max_text = 512, .own_sigmas = XD_OWN_BUT_FLOW, .packed = 1,
-    .max_shift = 1.15, .mu = empirical_mu,
-    .steps = 50, .guidance = 4, .distilled = 1, .caption = without_images,
+    .name = "flux2",
+    .pipelines = { "Flux2Pipeline" },
+    .dit = "transformer",
+    .vae = "vae",
+    .text = { { .folder = "text_encoder",
+                .tokenizer = "tokenizer",
+                .slot = "llm",
+                .rows = XD_ROWS_BELOW,
+                .pad = XD_PAD_MOST,
+                .masked = 1,
+                .left = 1,
+                .nlayers = 3,
+                .layers = dev_states,
+                .frame = dev_frame } },
+    .ntext = 1,
+    .max_text = 512,
+    .own_sigmas = XD_OWN_BUT_FLOW,
+    .packed = 1,
+    .max_shift = 1.15,
+    .mu = empirical_mu,
+    .steps = 50,
+    .guidance = 4,
+    .distilled = 1,
+    .caption = without_images,
     READS_IMAGES,
 };
 
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
 static const xd_xdit_model xdit_models[] = {
-    { .title = "FLUX.2", .scripts = "flux2_example", .pipeline = "xFuserFlux2Pipeline",
-      .own = "flux2", .cell = 16, .patch = 1,
+    { .title = "FLUX.2",
+      .scripts = "flux2_example",
+      .pipeline = "xFuserFlux2Pipeline",
+      .own = "flux2",
+      .cell = 16,
+      .patch = 1,
       .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_GUIDANCE },
-    { .title = "FLUX.2 klein", .names = "FLUX.2-klein", .pipeline = "Flux2Klein",
-      .own = "flux2-klein", .cell = 16, .patch = 1, .steps = "9", .side = "2048",
+    { .title = "FLUX.2 klein",
+      .names = "FLUX.2-klein",
+      .pipeline = "Flux2Klein",
+      .own = "flux2-klein",
+      .cell = 16,
+      .patch = 1,
+      .steps = "9",
+      .side = "2048",
       .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP },
-    { .title = "FLUX.2", .names = "FLUX.2", .pipeline = "Flux2", .own = "flux2",
-      .cell = 16, .patch = 1, .steps = "28", .guidance = "4", .text = "256",
+    { .title = "FLUX.2",
+      .names = "FLUX.2",
+      .pipeline = "Flux2",
+      .own = "flux2",
+      .cell = 16,
+      .patch = 1,
+      .steps = "28",
+      .guidance = "4",
+      .text = "256",
       .can = XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP },
     { .title = NULL },
 };
 
 static const xd_xdit_net xdit_nets[] = {
-    { "FLUX.2-klein-9B", 32, 32, 0 }, { "FLUX.2-klein-4B", 24, 25, 0 }, { "FLUX.2", 48, 56, 0 },
+    { "FLUX.2-klein-9B", 32, 32, 0 },
+    { "FLUX.2-klein-4B", 24, 25, 0 },
+    { "FLUX.2", 48, 56, 0 },
     { .name = NULL },
 };
 
@@ -129,16 +177,20 @@ static const xd_xdit_name xdit_names[] = {
     { .name = NULL },
 };
 
-static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets,
+static const xd_xdit_rows xdit_rows = { .models = xdit_models,
+                                        .nets = xdit_nets,
                                         .names = xdit_names };
 
 extern const xd_family xd_family_flux2;
 
 const xd_family xd_family_flux2 = {
-    .title = "FLUX.2", .dits = XD_LIST(xd_dit, &xd_dit_flux2),
+    .title = "FLUX.2",
+    .dits = XD_LIST(xd_dit, &xd_dit_flux2),
     .recipes = XD_LIST(xd_recipe, &klein, &klein_base, &dev),
-    .key_maps = xd_flux2_key_maps, .lora_names = xd_flux2_lora_names,
+    .key_maps = xd_flux2_key_maps,
+    .lora_names = xd_flux2_lora_names,
     .xdit = &xdit_rows,
     .examples = { .file = "flux-2-klein-4b.safetensors",
-                  .hub = "black-forest-labs/FLUX.2-klein-4B", .layers = "2,4" },
+                  .hub = "black-forest-labs/FLUX.2-klein-4B",
+                  .layers = "2,4" },
 };

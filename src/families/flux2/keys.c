@@ -50,13 +50,17 @@ static const xd_stem top[] = {
 };
 
 const xd_key_map xd_flux2_key_maps[] = {
-    { { "flux2" }, "a FLUX.2 transformer in its original layout",
-      { "single_stream_modulation.lin.weight", "img_in.weight" }, XD_DIT_PREFIXES,
+    { { "flux2" },
+      "a FLUX.2 transformer in its original layout",
+      { "single_stream_modulation.lin.weight", "img_in.weight" },
+      XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "double_blocks.#.", pair },
         { "single_transformer_blocks.#.", "single_blocks.#.", solo },
         { "", "", top } } },
-    { { "flux2" }, "a FLUX.2 transformer in the layout of diffusers",
-      { "single_stream_modulation.linear.weight", "x_embedder.weight" }, XD_DIT_PREFIXES,
+    { { "flux2" },
+      "a FLUX.2 transformer in the layout of diffusers",
+      { "single_stream_modulation.linear.weight", "x_embedder.weight" },
+      XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "transformer_blocks.#.", NULL },
         { "single_transformer_blocks.#.", "single_transformer_blocks.#.", NULL },
         { "", "", NULL } } },
@@ -68,13 +72,15 @@ const xd_key_map xd_flux2_key_maps[] = {
 const xd_lora_name xd_flux2_lora_names[] = {
     { "double_blocks_#_img_attn_qkv",
       "transformer_blocks_#_attn_to_q transformer_blocks_#_attn_to_k "
-                                      "transformer_blocks_#_attn_to_v" },
-    { "double_blocks_#_txt_attn_qkv", "transformer_blocks_#_attn_add_q_proj "
+      "transformer_blocks_#_attn_to_v" },
+    { "double_blocks_#_txt_attn_qkv",
+      "transformer_blocks_#_attn_add_q_proj "
       "transformer_blocks_#_attn_add_k_proj transformer_blocks_#_attn_add_v_proj" },
-    { "transformer_blocks_#_attn_to_qkv",       /* fused projection of query, key and value */
+    { "transformer_blocks_#_attn_to_qkv", /* fused projection of query, key and value */
       "transformer_blocks_#_attn_to_q transformer_blocks_#_attn_to_k "
-                                      "transformer_blocks_#_attn_to_v" },
-    { "transformer_blocks_#_attn_to_added_qkv", "transformer_blocks_#_attn_add_q_proj "
+      "transformer_blocks_#_attn_to_v" },
+    { "transformer_blocks_#_attn_to_added_qkv",
+      "transformer_blocks_#_attn_add_q_proj "
       "transformer_blocks_#_attn_add_k_proj transformer_blocks_#_attn_add_v_proj" },
     { "double_blocks_#_img_attn_proj", "transformer_blocks_#_attn_to_out_0" },
     { "double_blocks_#_txt_attn_proj", "transformer_blocks_#_attn_to_add_out" },

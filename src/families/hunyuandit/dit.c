@@ -14,15 +14,16 @@
 #include "dit/layers.h"
 
 static const float qk_eps = 1e-6f, final_eps = 1e-6f;
-static const float eps = 1e-6f;         /* epsilon of the blocks' norms; not in the config */
+static const float eps = 1e-6f; /* epsilon of the blocks' norms; not in the config */
 
 enum {
-    POOL_HEADS = 8,             /* number of heads of the attention that pools mT5's rows */
+    POOL_HEADS = 8, /* number of heads of the attention that pools mT5's rows */
     /* number of size values: original and target height and width, crop top, crop left */
     SIZES = 6,
     /* RoPE maps the grid of an image of any size to the grid of an image of 512 x 512 pixels, with
      * 8 x 8 pixels per cell */
-    SIDE = 512, CELL = 8,
+    SIDE = 512,
+    CELL = 8,
     /* number of rows of h and skip that are concatenated at a time (1.4 MB) */
     BAND = 64,
 };
@@ -30,7 +31,7 @@ enum {
 typedef struct cfg {
     int64_t head_dim, in_ch, patch, sample, hidden, cross, cross_t5, pooled, text_len, text_len_t5;
     int     heads, nlayers, sigma, styled;
-    double  ratio;              /* mlp_ratio of the config */
+    double  ratio; /* mlp_ratio of the config */
     char    act_fn[XD_FIELD_TEXT], norm[XD_FIELD_TEXT];
     xd_act  act;
     /* D = heads * head_dim, the width of a token; width of the feed-forward */
@@ -62,36 +63,36 @@ static const xd_field fields[] = {
 typedef struct affine { xd_tensor gain, bias; } affine;
 
 typedef struct blk {
-    affine skip_norm, norm1, norm2, norm3;      /* skip_norm has width 2D, the other norms D */
+    affine skip_norm, norm1, norm2, norm3; /* skip_norm has width 2D, the other norms D */
     /* [D, 2D]: skip_linear, only in blocks of the second half */
     xd_lin skip;
-    xd_lin shift;                               /* [D, D]: computes the shift of the first norm */
+    xd_lin shift; /* [D, D]: computes the shift of the first norm */
     xd_lin qkv, out, q, kv, cross, up, down;
-    affine norm_q, norm_k, cross_q, cross_k;    /* [head_dim]: norms of queries and keys */
+    affine norm_q, norm_k, cross_q, cross_k; /* [head_dim]: norms of queries and keys */
 } blk;
 
 typedef struct glob {
-    xd_lin    patch;                    /* [D, C p^2]: patch embedding */
+    xd_lin    patch; /* [D, C p^2]: patch embedding */
     xd_mlp    time, text, extra;
     /* [text_len + text_len_t5, cross]: learned rows that replace padding */
     xd_tensor padding;
-    xd_tensor style;                    /* [1,D]: embedding of the image style */
+    xd_tensor style; /* [1,D]: embedding of the image style */
     /* [1 + text_len_t5, E]: position embeddings of the rows that are pooled */
     xd_tensor places;
     xd_lin    pool_q, pool_kv, pool_out;
-    xd_lin    mod;                      /* [2D, D]: modulation of the final norm */
-    xd_lin    out;                      /* [p^2 Cout, D]: output projection */
+    xd_lin    mod; /* [2D, D]: modulation of the final norm */
+    xd_lin    out; /* [p^2 Cout, D]: output projection */
 } glob;
 
 typedef struct local {
-    xd_tensor active;                   /* [1,D]: silu of the embedding of timestep and `extra` */
-    xd_tensor cos, sin;                 /* [n, head_dim/2] F32: RoPE of this rank's tokens */
+    xd_tensor active;   /* [1,D]: silu of the embedding of timestep and `extra` */
+    xd_tensor cos, sin; /* [n, head_dim/2] F32: RoPE of this rank's tokens */
 } local;
 
 typedef struct kept {
     /* [blocks of this stage, m, 2 x this rank's part of D]: keys and values of the text */
     xd_tensor kv;
-    xd_tensor extra;                    /* [1,D] F32: embedding of pooled text, size and style */
+    xd_tensor extra; /* [1,D] F32: embedding of pooled text, size and style */
 } kept;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -107,24 +108,31 @@ static xd_status check_kind(cfg *c, xd_err *e)
                        c->act_fn);
     c->act = strcmp(c->act_fn, "gelu") == 0 ? XD_GELU_ERF : XD_GELU_TANH;
     if (c->hidden != c->dim)
-        return xd_fail(e, XD_EFORMAT, "transformer: hidden_size %lld is not the width %lld "
-                       "(num_attention_heads %d x attention_head_dim %lld)", (long long)c->hidden,
-                       (long long)c->dim, c->heads, (long long)c->head_dim);
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: hidden_size %lld is not the width %lld "
+                       "(num_attention_heads %d x attention_head_dim %lld)",
+                       (long long)c->hidden, (long long)c->dim, c->heads, (long long)c->head_dim);
     if (c->nlayers % 2)
-        return xd_fail(e, XD_EFORMAT, "transformer: num_layers %d is odd: blocks of the second "
-                       "half take the outputs of as many of the first", c->nlayers);
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: num_layers %d is odd: blocks of the second "
+                       "half take the outputs of as many of the first",
+                       c->nlayers);
     if (c->head_dim % 4)
-        return xd_fail(e, XD_EFORMAT, "transformer: attention_head_dim %lld is not a multiple of "
-                       "4, which RoPE over two axes needs", (long long)c->head_dim);
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: attention_head_dim %lld is not a multiple of "
+                       "4, which RoPE over two axes needs",
+                       (long long)c->head_dim);
     if (c->cross_t5 % POOL_HEADS || c->cross_t5 / POOL_HEADS > 512)
-        return xd_fail(e, XD_EFORMAT, "transformer: cross_attention_dim_t5 %lld does not divide "
-                       "into %d heads of at most 512", (long long)c->cross_t5, POOL_HEADS);
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: cross_attention_dim_t5 %lld does not divide "
+                       "into %d heads of at most 512",
+                       (long long)c->cross_t5, POOL_HEADS);
     return XD_OK;
 }
 
 static xd_status check_config(void *c_, xd_err *e)
 {
-    cfg *c = c_;
+    cfg                  *c = c_;
     const xd_config_range r[] = {
         { "num_attention_heads", c->heads, 1, 4096 },
         { "attention_head_dim", c->head_dim, 8, 512 },
@@ -166,12 +174,20 @@ static void info(const void *c_, xd_dit_info *out)
 {
     const cfg *c = c_;
     *out = (xd_dit_info){
-        .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim,
-        .patch = { 1, (int)c->patch, (int)c->patch }, .dim = c->dim, .lat_ch = c->in_ch,
+        .nlayers = c->nlayers,
+        .heads = c->heads,
+        .head_dim = (int)c->head_dim,
+        .patch = { 1, (int)c->patch, (int)c->patch },
+        .dim = c->dim,
+        .lat_ch = c->in_ch,
         .sample = { 1, c->sample, c->sample },
         .text_dim = c->cross > c->cross_t5 ? c->cross : c->cross_t5,
-        .text_rows = c->text_len + c->text_len_t5, .text_cols = { c->cross, c->cross_t5 },
-        .micro = c->styled, .sites = 1, .local_size = sizeof(local), .kept_size = sizeof(kept),
+        .text_rows = c->text_len + c->text_len_t5,
+        .text_cols = { c->cross, c->cross_t5 },
+        .micro = c->styled,
+        .sites = 1,
+        .local_size = sizeof(local),
+        .kept_size = sizeof(kept),
     };
 }
 
@@ -210,38 +226,50 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     xd_w_enter(d, "attn1");
     xd_w_affine(d, "norm_q", &w->norm_q.gain, &w->norm_q.bias, hd);
     xd_w_affine(d, "norm_k", &w->norm_k.gain, &w->norm_k.bias, hd);
-    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D },
-                                             .split = XD_COL, .unit = hd, .bias = 1 });
-    xd_w_linear(d, &w->out, "to_out.0", &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
-                                                           .unit = hd, .bias = 1 });
+    xd_w_fused(d, &w->qkv,
+               &(xd_fused_spec){ .n = 3,
+                                 .names = qkv,
+                                 .in = D,
+                                 .out = { D, D, D },
+                                 .split = XD_COL,
+                                 .unit = hd,
+                                 .bias = 1 });
+    xd_w_linear(d, &w->out, "to_out.0",
+                &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
     xd_w_leave(d);
     xd_w_affine(d, "norm2", &w->norm2.gain, &w->norm2.bias, D);
     xd_w_enter(d, "attn2");
     xd_w_affine(d, "norm_q", &w->cross_q.gain, &w->cross_q.bias, hd);
     xd_w_affine(d, "norm_k", &w->cross_k.gain, &w->cross_k.bias, hd);
-    xd_w_linear(d, &w->q, "to_q", &(xd_linear_spec){ .in = D, .out = D, .split = XD_COL, .unit = hd,
-                                                     .bias = 1 });
-    xd_w_fused(d, &w->kv, &(xd_fused_spec){ .n = 2, .names = kv, .in = c->cross, .out = { D, D },
-                                            .split = XD_COL, .unit = hd, .bias = 1 });
+    xd_w_linear(d, &w->q, "to_q",
+                &(xd_linear_spec){ .in = D, .out = D, .split = XD_COL, .unit = hd, .bias = 1 });
+    xd_w_fused(d, &w->kv,
+               &(xd_fused_spec){ .n = 2,
+                                 .names = kv,
+                                 .in = c->cross,
+                                 .out = { D, D },
+                                 .split = XD_COL,
+                                 .unit = hd,
+                                 .bias = 1 });
     xd_w_linear(d, &w->cross, "to_out.0",
                 &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
     xd_w_leave(d);
     xd_w_affine(d, "norm3", &w->norm3.gain, &w->norm3.bias, D);
     xd_w_linear(d, &w->up, "ff.net.0.proj",
                 &(xd_linear_spec){ .in = D, .out = c->ff, .split = XD_COL, .bias = 1 });
-    xd_w_linear(d, &w->down, "ff.net.2", &(xd_linear_spec){ .in = c->ff, .out = D, .split = XD_ROW,
-                                                            .bias = 1 });
+    xd_w_linear(d, &w->down, "ff.net.2",
+                &(xd_linear_spec){ .in = c->ff, .out = D, .split = XD_ROW, .bias = 1 });
 }
 
 static void pool_weights(xd_decl *d, const cfg *c, glob *g)
 {
     static const char *const kv[] = { "k_proj", "v_proj" };
-    int64_t E = c->cross_t5;
+    int64_t                  E = c->cross_t5;
     xd_w_enter(d, "pooler");
     xd_w_vec(d, &g->places, "positional_embedding", 2, (int64_t[]){ 1 + c->text_len_t5, E });
     xd_w_linear(d, &g->pool_q, "q_proj", &(xd_linear_spec){ .in = E, .out = E, .bias = 1 });
-    xd_w_fused(d, &g->pool_kv, &(xd_fused_spec){ .n = 2, .names = kv, .in = E, .out = { E, E },
-                                                 .bias = 1 });
+    xd_w_fused(d, &g->pool_kv,
+               &(xd_fused_spec){ .n = 2, .names = kv, .in = E, .out = { E, E }, .bias = 1 });
     xd_w_linear(d, &g->pool_out, "c_proj",
                 &(xd_linear_spec){ .in = E, .out = c->pooled, .bias = 1 });
     xd_w_leave(d);
@@ -266,9 +294,9 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_w_leave(d);
     xd_w_linear(d, &g->mod, "norm_out.linear",
                 &(xd_linear_spec){ .in = D, .out = 2 * D, .bias = 1 });
-    xd_w_linear(d, &g->out, "proj_out",
-                &(xd_linear_spec){ .in = D, .out = p * p * c->in_ch * (1 + !!c->sigma),
-                                   .bias = 1 });
+    xd_w_linear(
+        d, &g->out, "proj_out",
+        &(xd_linear_spec){ .in = D, .out = p * p * c->in_ch * (1 + !!c->sigma), .bias = 1 });
 }
 
 /* ---- text --------------------------------------------------------------------------------- */
@@ -339,7 +367,7 @@ static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *ke
 {
     kept *k = kept_;
     k->kv = xd_text_kv_new(x, n, text->tok.d[0],
-                         n->last > n->first ? ((const blk *)n->layer[n->first])->kv.w.out : 0);
+                           n->last > n->first ? ((const blk *)n->layer[n->first])->kv.w.out : 0);
     k->extra = xd_new_f32(x, 1, ((const cfg *)n->cfg)->dim);
 }
 
@@ -350,12 +378,12 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
     const cfg     *c = n->cfg;
     const xd_cond *text = in->cond;
     int64_t        most[2] = { c->text_len, c->text_len_t5 };
-    if (!xd_check(x, text->tok.d[0] == most[0] + most[1] && text->real[0] <= most[0] &&
-                  text->real[1] <= most[1],
+    if (!xd_check(x,
+                  text->tok.d[0] == most[0] + most[1] && text->real[0] <= most[0] &&
+                      text->real[1] <= most[1],
                   "%lld rows of text, %lld and %lld of them real, came for %lld and %lld",
-                  (long long)text->tok.d[0],
-                  (long long)text->real[0], (long long)text->real[1], (long long)most[0],
-                  (long long)most[1]))
+                  (long long)text->tok.d[0], (long long)text->real[0], (long long)text->real[1],
+                  (long long)most[0], (long long)most[1]))
         return;
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor t5 = xd_cols(xd_rows(text->tok, most[0], most[1]), 0, c->cross_t5);
@@ -366,8 +394,11 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
         xd_tensor  kv = xd_text_kv(k->kv, i - n->first),
                    keys = xd_heads(xd_seg(kv, &w->kv, 0), c->head_dim);
         xd_linear_into(x, kv, t, &w->kv);
-        xd_qk_layer_norm_into(x, &(xd_qknorm){ .out = keys, .in = keys, .gain = w->cross_k.gain,
-                                               .bias = w->cross_k.bias, .eps = qk_eps });
+        xd_qk_layer_norm_into(x, &(xd_qknorm){ .out = keys,
+                                               .in = keys,
+                                               .gain = w->cross_k.gain,
+                                               .bias = w->cross_k.bias,
+                                               .eps = qk_eps });
     }
     xd_arena_rewind(x->tmp, mark);
 }
@@ -380,11 +411,11 @@ static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
     const cfg     *c = t->cfg;
-    int64_t     H = t->x->lay->grid[1], W = t->x->lay->grid[2], half = c->head_dim / 2;
-    int64_t     base = SIDE / CELL / c->patch;
-    xd_grid_side  rows, cols;
+    int64_t        H = t->x->lay->grid[1], W = t->x->lay->grid[2], half = c->head_dim / 2;
+    int64_t        base = SIDE / CELL / c->patch;
+    xd_grid_side   rows, cols;
     /* one value per pair of features; a head has at most 512 features */
-    float       freq[128];
+    float          freq[128];
     xd_grid_crop(base, base, H, W, &rows, &cols);
     xd_rope_frequencies(freq, half);
     for (int64_t i = 0; i < xd_n(t->x, XD_IMG); i++) {
@@ -437,8 +468,11 @@ static void join_skip(xd_exec *x, const blk *w, xd_tensor h, xd_tensor skip)
         xd_tensor t = xd_rows(both, 0, n);
         xd_copy_to(x, xd_cols(t, 0, D), xd_rows(h, at, n));
         xd_copy_to(x, xd_cols(t, D, D), xd_rows(skip, at, n));
-        xd_norm_into(x, &(xd_norm){ .out = xd_rows(y, at, n), .in = t, .gain = w->skip_norm.gain,
-                                    .bias = w->skip_norm.bias, .eps = eps });
+        xd_norm_into(x, &(xd_norm){ .out = xd_rows(y, at, n),
+                                    .in = t,
+                                    .gain = w->skip_norm.gain,
+                                    .bias = w->skip_norm.bias,
+                                    .eps = eps });
     }
     xd_linear_into(x, h, y, &w->skip);
     xd_arena_rewind(x->tmp, mark);
@@ -447,8 +481,9 @@ static void join_skip(xd_exec *x, const blk *w, xd_tensor h, xd_tensor skip)
 static xd_tensor norm_rows(xd_exec *x, xd_tensor h, const affine *a, xd_tensor shift)
 {
     xd_tensor y = xd_new(x, h.d[0], h.d[1]);
-    xd_norm_into(x, &(xd_norm){ .out = y, .in = h, .gain = a->gain, .bias = a->bias, .shift = shift,
-                                .eps = eps });
+    xd_norm_into(
+        x, &(xd_norm){
+               .out = y, .in = h, .gain = a->gain, .bias = a->bias, .shift = shift, .eps = eps });
     return y;
 }
 
@@ -457,10 +492,15 @@ static xd_tensor norm_rows(xd_exec *x, xd_tensor h, const affine *a, xd_tensor s
 static void norm_and_rope(xd_exec *x, const local *l, xd_tensor q, const affine *a, xd_tensor k,
                           const affine *b)
 {
-    xd_qk_layer_norm_into(x, &(xd_qknorm){ .out = q, .in = q, .gain = a->gain, .bias = a->bias,
-                                           .also = { .out = k, .in = k, .gain = b->gain,
-                                                     .bias = b->bias },
-                                           .cos = l->cos, .sin = l->sin, .eps = qk_eps });
+    xd_qk_layer_norm_into(
+        x, &(xd_qknorm){ .out = q,
+                         .in = q,
+                         .gain = a->gain,
+                         .bias = a->bias,
+                         .also = { .out = k, .in = k, .gain = b->gain, .bias = b->bias },
+                         .cos = l->cos,
+                         .sin = l->sin,
+                         .eps = qk_eps });
 }
 
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
@@ -475,8 +515,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
         join_skip(x, w, h, s->skip);
 
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor y = xd_linear(x, norm_rows(x, h, &w->norm1, xd_mod_rows(x, l->active, &w->shift, 1)),
-                            &w->qkv);
+    xd_tensor y =
+        xd_linear(x, norm_rows(x, h, &w->norm1, xd_mod_rows(x, l->active, &w->shift, 1)), &w->qkv);
     xd_tensor q = xd_heads(xd_seg(y, &w->qkv, 0), hd), k = xd_heads(xd_seg(y, &w->qkv, 1), hd);
     norm_and_rope(x, l, q, &w->norm_q, k, &w->norm_k);
     xd_tensor o = xd_attn(x, q, k, xd_heads(xd_seg(y, &w->qkv, 2), hd), 0);
@@ -521,11 +561,23 @@ static const xd_block *block(const void *c, int layer)
 extern const xd_dit xd_dit_hunyuandit;
 
 const xd_dit xd_dit_hunyuandit = {
-    .net = { .name = "hunyuandit", .classes = { "HunyuanDiT2DModel" }, .fields = fields,
+    .net = { .name = "hunyuandit",
+             .classes = { "HunyuanDiT2DModel" },
+             .fields = fields,
              .cfg_size = sizeof(cfg),
-             .glob_size = sizeof(glob), .check = check_config, .nlayers = nlayers, .block = block,
+             .glob_size = sizeof(glob),
+             .check = check_config,
+             .nlayers = nlayers,
+             .block = block,
              .weights = weights },
-    .info = info, .skip_from = skip_from, .keep = keep_text, .read = read_text,
-    .active = active, .active_width = active_width, .mod_width = mod_width, .cond = cond,
-    .embed = embed, .head = head,
+    .info = info,
+    .skip_from = skip_from,
+    .keep = keep_text,
+    .read = read_text,
+    .active = active,
+    .active_width = active_width,
+    .mod_width = mod_width,
+    .cond = cond,
+    .embed = embed,
+    .head = head,
 };

@@ -13,16 +13,16 @@
 #include "dit/layers.h"
 #include "exec/tables.h"
 
-static const float final_eps = 1e-6f;   /* epsilon of the last norm, independent of norm_eps */
+static const float final_eps = 1e-6f; /* epsilon of the last norm, independent of norm_eps */
 
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, cross, caption, sample, patch, vectors;
     int     heads, nlayers, bias, affine, micro, only_cross, double_self;
     float   eps;
-    double  scale;              /* interpolation_scale */
+    double  scale; /* interpolation_scale */
     char    act_fn[XD_FIELD_TEXT], norm[XD_FIELD_TEXT], attention[XD_FIELD_TEXT];
     xd_act  act;
-    int64_t dim;                /* D = heads * head_dim */
+    int64_t dim; /* D = heads * head_dim */
 } cfg;
 
 /* Both model classes have these config keys, with different defaults. */
@@ -63,23 +63,23 @@ static const xd_field fields_2d[] = {
 };
 
 typedef struct blk {
-    xd_tensor mod;                      /* [6,D]: table added to the modulation */
+    xd_tensor mod; /* [6,D]: table added to the modulation */
     xd_lin    qkv, out, q, kv, cross, up, down;
 } blk;
 
 typedef struct glob {
-    xd_lin    patch;                    /* [D, C p^2]: patch embedding */
+    xd_lin    patch; /* [D, C p^2]: patch embedding */
     /* size, ratio: not declared if the model does not read the image size */
     xd_mlp    time, size, ratio;
-    xd_lin    adaln;                    /* [6D, D]: modulation of all blocks */
-    xd_mlp    caption;                  /* text layers; only if the config has caption_channels */
-    xd_tensor mod;                      /* [2,D]: modulation table of the last norm */
-    xd_lin    out;                      /* [p^2 Cout, D]: output layer */
+    xd_lin    adaln;   /* [6D, D]: modulation of all blocks */
+    xd_mlp    caption; /* text layers; only if the config has caption_channels */
+    xd_tensor mod;     /* [2,D]: modulation table of the last norm */
+    xd_lin    out;     /* [p^2 Cout, D]: output layer */
 } glob;
 
 typedef struct local {
-    xd_tensor emb;                      /* [1,D] F32: embedding of timestep and size */
-    xd_tensor mod;                      /* [6,D] F32: shift, scale, gate of attention and MLP */
+    xd_tensor emb; /* [1,D] F32: embedding of timestep and size */
+    xd_tensor mod; /* [6,D] F32: shift, scale, gate of attention and MLP */
 } local;
 
 typedef struct kept {
@@ -92,18 +92,23 @@ typedef struct kept {
 static xd_status check_kind(cfg *c, xd_err *e)
 {
     if (strcmp(c->norm, "ada_norm_single") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: norm_type is '%s', not 'ada_norm_single': "
-                       "this is not a PixArt", c->norm);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: norm_type is '%s', not 'ada_norm_single': "
+                       "this is not a PixArt",
+                       c->norm);
     if (strcmp(c->attention, "default") != 0)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: attention_type '%s' is not 'default'",
                        c->attention);
     if (c->affine || c->only_cross || c->double_self || c->vectors)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: norm_elementwise_affine, "
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: norm_elementwise_affine, "
                        "only_cross_attention, double_self_attention and num_vector_embeds are not "
                        "supported for PixArt");
     if (strcmp(c->act_fn, "gelu-approximate") != 0 && strcmp(c->act_fn, "gelu") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: activation_fn '%s' is not "
-                       "'gelu-approximate' or 'gelu'", c->act_fn);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: activation_fn '%s' is not "
+                       "'gelu-approximate' or 'gelu'",
+                       c->act_fn);
     c->act = strcmp(c->act_fn, "gelu") == 0 ? XD_GELU_ERF : XD_GELU_TANH;
     return XD_OK;
 }
@@ -142,17 +147,21 @@ static xd_status check_config(void *c_, xd_err *e)
         return xd_fail(e, XD_EFORMAT, "transformer: interpolation_scale %g is not above 0",
                        c->scale);
     if (c->out_ch != c->in_ch && c->out_ch != 2 * c->in_ch)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: out_channels %lld is neither in_channels "
-                       "%lld nor twice that (with a learned sigma)", (long long)c->out_ch,
-                       (long long)c->in_ch);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: out_channels %lld is neither in_channels "
+                       "%lld nor twice that (with a learned sigma)",
+                       (long long)c->out_ch, (long long)c->in_ch);
     if (c->dim % 4 || (c->micro && c->dim % 3))
-        return xd_fail(e, XD_EFORMAT, "transformer: the width %lld (num_attention_heads %d x "
-                       "attention_head_dim %lld) does not divide by 4%s", (long long)c->dim,
-                       c->heads, (long long)c->head_dim, c->micro ? " and 3" : "");
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: the width %lld (num_attention_heads %d x "
+                       "attention_head_dim %lld) does not divide by 4%s",
+                       (long long)c->dim, c->heads, (long long)c->head_dim,
+                       c->micro ? " and 3" : "");
     if (c->caption && c->cross != c->dim)
-        return xd_fail(e, XD_EFORMAT, "transformer: cross_attention_dim %lld is not the width %lld "
-                       "to which caption_channels are projected", (long long)c->cross,
-                       (long long)c->dim);
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: cross_attention_dim %lld is not the width %lld "
+                       "to which caption_channels are projected",
+                       (long long)c->cross, (long long)c->dim);
     return XD_OK;
 }
 
@@ -160,10 +169,18 @@ static void info(const void *c_, xd_dit_info *out)
 {
     const cfg *c = c_;
     *out = (xd_dit_info){
-        .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim,
-        .patch = { 1, (int)c->patch, (int)c->patch }, .dim = c->dim, .lat_ch = c->in_ch,
-        .sample = { 1, c->sample, c->sample }, .text_dim = c->caption ? c->caption : c->cross,
-        .micro = c->micro, .sites = 1, .local_size = sizeof(local), .kept_size = sizeof(kept),
+        .nlayers = c->nlayers,
+        .heads = c->heads,
+        .head_dim = (int)c->head_dim,
+        .patch = { 1, (int)c->patch, (int)c->patch },
+        .dim = c->dim,
+        .lat_ch = c->in_ch,
+        .sample = { 1, c->sample, c->sample },
+        .text_dim = c->caption ? c->caption : c->cross,
+        .micro = c->micro,
+        .sites = 1,
+        .local_size = sizeof(local),
+        .kept_size = sizeof(kept),
     };
 }
 
@@ -184,23 +201,36 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
 
     xd_w_vec(d, &w->mod, "scale_shift_table", 2, (int64_t[]){ 6, D });
     xd_w_enter(d, "attn1");
-    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D },
-                                             .split = XD_COL, .unit = hd, .bias = c->bias });
-    xd_w_linear(d, &w->out, "to_out.0", &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
-                                                           .unit = hd, .bias = 1 });
+    xd_w_fused(d, &w->qkv,
+               &(xd_fused_spec){ .n = 3,
+                                 .names = qkv,
+                                 .in = D,
+                                 .out = { D, D, D },
+                                 .split = XD_COL,
+                                 .unit = hd,
+                                 .bias = c->bias });
+    xd_w_linear(d, &w->out, "to_out.0",
+                &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
     xd_w_leave(d);
     xd_w_enter(d, "attn2");
-    xd_w_linear(d, &w->q, "to_q", &(xd_linear_spec){ .in = D, .out = D, .split = XD_COL, .unit = hd,
-                                                     .bias = c->bias });
-    xd_w_fused(d, &w->kv, &(xd_fused_spec){ .n = 2, .names = kv, .in = c->cross, .out = { D, D },
-                                            .split = XD_COL, .unit = hd, .bias = c->bias });
+    xd_w_linear(
+        d, &w->q, "to_q",
+        &(xd_linear_spec){ .in = D, .out = D, .split = XD_COL, .unit = hd, .bias = c->bias });
+    xd_w_fused(d, &w->kv,
+               &(xd_fused_spec){ .n = 2,
+                                 .names = kv,
+                                 .in = c->cross,
+                                 .out = { D, D },
+                                 .split = XD_COL,
+                                 .unit = hd,
+                                 .bias = c->bias });
     xd_w_linear(d, &w->cross, "to_out.0",
                 &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
     xd_w_leave(d);
     xd_w_linear(d, &w->up, "ff.net.0.proj",
                 &(xd_linear_spec){ .in = D, .out = 4 * D, .split = XD_COL, .bias = 1 });
-    xd_w_linear(d, &w->down, "ff.net.2", &(xd_linear_spec){ .in = 4 * D, .out = D, .split = XD_ROW,
-                                                            .bias = 1 });
+    xd_w_linear(d, &w->down, "ff.net.2",
+                &(xd_linear_spec){ .in = 4 * D, .out = D, .split = XD_ROW, .bias = 1 });
 }
 
 static void weights(xd_decl *d, const void *c_, void *g_)
@@ -222,8 +252,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     if (c->caption)
         xd_mlp_weights(d, "caption_projection", &g->caption, c->caption, D, D);
     xd_w_vec(d, &g->mod, "scale_shift_table", 2, (int64_t[]){ 2, D });
-    xd_w_linear(d, &g->out, "proj_out", &(xd_linear_spec){ .in = D, .out = p * p * c->out_ch,
-                                                           .bias = 1 });
+    xd_w_linear(d, &g->out, "proj_out",
+                &(xd_linear_spec){ .in = D, .out = p * p * c->out_ch, .bias = 1 });
 }
 
 /* ---- conditioning ------------------------------------------------------------------------- */
@@ -258,7 +288,7 @@ static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *ke
 {
     kept *k = kept_;
     k->kv = xd_text_kv_new(x, n, text->tok.d[0],
-                         n->last > n->first ? ((const blk *)n->layer[n->first])->kv.w.out : 0);
+                           n->last > n->first ? ((const blk *)n->layer[n->first])->kv.w.out : 0);
 }
 
 static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept_)
@@ -277,7 +307,10 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
 
 /* ---- positions ---------------------------------------------------------------------------- */
 
-typedef struct axis { int64_t n, width; double base, scale; } axis;
+typedef struct axis {
+    int64_t n, width;
+    double  base, scale;
+} axis;
 
 /* Fills the position embedding [n,width] of the n rows or columns of the grid: sines, then cosines.
  * Positions are scaled so that each side of the grid has the length base / scale, independent of
@@ -332,8 +365,7 @@ static void add_positions(xd_exec *x, const cfg *c, xd_tensor h)
     xd_tensor across = axis_table(x, c, W, half), down = axis_table(x, c, H, half);
     for (int64_t row = 0, len; row < n; row += len) {
         int64_t at = xd_where(x, XD_IMG, row), run = xd_where_run(x, XD_IMG, row);
-        len = at % W || run < W ? xd_min(W - at % W, run)
-                                : xd_min(run / W, H - at / W % H) * W;
+        len = at % W || run < W ? xd_min(W - at % W, run) : xd_min(run / W, H - at / W % H) * W;
         for (int64_t b = 0; b < x->B; b++)
             set_lines(x, xd_rows(h, b * n + row, len), across, down, at);
     }
@@ -369,8 +401,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_norm   a = { .in = h, .scale = m[1], .shift = m[0], .eps = c->eps };
     xd_tensor y = xd_linear(x, xd_norm_for(x, &a, &w->qkv, NULL), &w->qkv);
     xd_tensor o = xd_attn(x, xd_heads(xd_seg(y, &w->qkv, 0), hd),
-                          xd_heads(xd_seg(y, &w->qkv, 1), hd),
-                          xd_heads(xd_seg(y, &w->qkv, 2), hd), 0);
+                          xd_heads(xd_seg(y, &w->qkv, 1), hd), xd_heads(xd_seg(y, &w->qkv, 2), hd),
+                          0);
     xd_linear_add(x, h, m[2], xd_flat(o), &w->out);
 
     o = xd_attn_text(x, xd_linear(x, h, &w->q), xd_text_kv(k->kv, x->layer - n->first), &w->kv, hd);

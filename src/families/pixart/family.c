@@ -8,32 +8,51 @@ extern const xd_dit xd_dit_pixart, xd_dit_pixart_2d;
 /* This recipe has the text encoders, defaults and rules of diffusers'
  * PixArtAlphaPipeline.__call__. */
 static const xd_recipe alpha = {
-    .name = "pixart-alpha", .pipelines = { "PixArtAlphaPipeline" },
-    .dit = "transformer", .vae = "vae",
-    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl",
+    .name = "pixart-alpha",
+    .pipelines = { "PixArtAlphaPipeline" },
+    .dit = "transformer",
+    .vae = "vae",
+    .text = { { .folder = "text_encoder",
+                .tokenizer = "tokenizer",
+                .slot = "t5xxl",
                 .rows = XD_ROWS_BELOW } },
     .ntext = 1,
-    .steps = 20, .guidance = 4.5, .max_text = 120, .leap = 1,
-    .trained_size = xd_pixart_alpha_size, .resized = 1, .caption = xd_caption_of_web,
+    .steps = 20,
+    .guidance = 4.5,
+    .max_text = 120,
+    .leap = 1,
+    .trained_size = xd_pixart_alpha_size,
+    .resized = 1,
+    .caption = xd_caption_of_web,
     .uncleaned = xd_caption_plain,
 };
 
 /* This recipe has the text encoders, defaults and rules of diffusers'
  * PixArtSigmaPipeline.__call__. */
 static const xd_recipe sigma = {
-    .name = "pixart-sigma", .pipelines = { "PixArtSigmaPipeline" },
-    .dit = "transformer", .vae = "vae",
-    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl",
+    .name = "pixart-sigma",
+    .pipelines = { "PixArtSigmaPipeline" },
+    .dit = "transformer",
+    .vae = "vae",
+    .text = { { .folder = "text_encoder",
+                .tokenizer = "tokenizer",
+                .slot = "t5xxl",
                 .rows = XD_ROWS_BELOW } },
     .ntext = 1,
-    .steps = 20, .guidance = 4.5, .max_text = 300,
-    .trained_size = xd_pixart_sigma_size, .resized = 1, .caption = xd_caption_of_web,
+    .steps = 20,
+    .guidance = 4.5,
+    .max_text = 300,
+    .trained_size = xd_pixart_sigma_size,
+    .resized = 1,
+    .caption = xd_caption_of_web,
     .uncleaned = xd_caption_plain,
 };
 
 static const xd_key_map key_maps[] = {
-    { { "pixart" }, "a PixArt transformer in the layout of diffusers",
-      { "pos_embed.proj.weight", "caption_projection.linear_1.weight" }, XD_DIT_PREFIXES,
+    { { "pixart" },
+      "a PixArt transformer in the layout of diffusers",
+      { "pos_embed.proj.weight", "caption_projection.linear_1.weight" },
+      XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "transformer_blocks.#.", NULL }, { "", "", NULL } } },
     { .what = NULL },
 };
@@ -51,13 +70,18 @@ static const xd_lora_name lora_names[] = {
 static const xd_xdit_model xdit_models[] = {
     { .title = "PixArt-alpha",
       .scripts = "pixartalpha_example ray_pixartalpha_example pixartalpha_generate",
-      .pipeline = "xFuserPixArtAlphaPipeline", .own = "pixart-alpha", .cell = 8, .patch = 2,
-      .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP |
-        XD_HAS_ROWS },
-    { .title = "PixArt-Sigma", .scripts = "pixartsigma_example ray_pixartsigma_example",
-      .pipeline = "xFuserPixArtSigmaPipeline", .own = "pixart-sigma", .cell = 8, .patch = 2,
-      .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP |
-        XD_HAS_ROWS },
+      .pipeline = "xFuserPixArtAlphaPipeline",
+      .own = "pixart-alpha",
+      .cell = 8,
+      .patch = 2,
+      .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_ROWS },
+    { .title = "PixArt-Sigma",
+      .scripts = "pixartsigma_example ray_pixartsigma_example",
+      .pipeline = "xFuserPixArtSigmaPipeline",
+      .own = "pixart-sigma",
+      .cell = 8,
+      .patch = 2,
+      .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_PP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_ROWS },
     { .title = NULL },
 };
 
@@ -71,8 +95,10 @@ static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets
 extern const xd_family xd_family_pixart;
 
 const xd_family xd_family_pixart = {
-    .title = "PixArt", .dits = XD_LIST(xd_dit, &xd_dit_pixart, &xd_dit_pixart_2d),
+    .title = "PixArt",
+    .dits = XD_LIST(xd_dit, &xd_dit_pixart, &xd_dit_pixart_2d),
     .recipes = XD_LIST(xd_recipe, &alpha, &sigma),
-    .key_maps = key_maps, .lora_names = lora_names,
+    .key_maps = key_maps,
+    .lora_names = lora_names,
     .xdit = &xdit_rows,
 };

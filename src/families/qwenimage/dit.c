@@ -11,14 +11,14 @@
 
 #include "dit/dual.h"
 
-enum { PACK = 2 };              /* latent cells per side of a token */
+enum { PACK = 2 }; /* latent cells per side of a token */
 static const float eps = 1e-6f;
 
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, joint, patch;
     int     heads, nlayers, guided, zero_cond, more_cond, layered;
-    xd_ints axes;               /* head features rotated per axis: image, row, column */
-    int64_t dim;                /* D = heads * head_dim */
+    xd_ints axes; /* head features rotated per axis: image, row, column */
+    int64_t dim;  /* D = heads * head_dim */
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -41,21 +41,21 @@ static const xd_field fields[] = {
 typedef struct glob {
     xd_lin    latents, text, mod, out;
     xd_mlp    time;
-    xd_tensor text_norm;        /* [joint]: gain of the norm of the text rows */
+    xd_tensor text_norm; /* [joint]: gain of the norm of the text rows */
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1,D]: silu of the timestep embedding */
+    xd_tensor active; /* [1,D]: silu of the timestep embedding */
     /* `active` for timestep 0, used by reference images (zero_cond_t) */
     xd_tensor still;
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens */
+    xd_tensor cos, sin; /* [n,head_dim/2] F32: RoPE of this rank's tokens */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
 static xd_status check_config(void *c_, xd_err *e)
 {
-    cfg *c = c_;
+    cfg                  *c = c_;
     const xd_config_range r[] = {
         { "num_attention_heads", c->heads, 1, 4096 },
         { "attention_head_dim", c->head_dim, 8, 512 },
@@ -68,12 +68,16 @@ static xd_status check_config(void *c_, xd_err *e)
     c->dim = c->heads * c->head_dim;
     c->out_ch = c->out_ch ? c->out_ch : c->in_ch;
     if (c->patch != PACK || c->in_ch % (PACK * PACK) || c->out_ch * PACK * PACK != c->in_ch)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: patch_size %lld, in_channels %lld and "
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: patch_size %lld, in_channels %lld and "
                        "out_channels %lld: only patch_size %d and in_channels of %d times "
-                       "out_channels are supported", (long long)c->patch, (long long)c->in_ch,
-                       (long long)c->out_ch, PACK, PACK * PACK);
-    const char *other = c->guided ? "guidance_embeds" : c->more_cond ? "use_additional_t_cond" :
-                        c->layered ? "use_layer3d_rope" : NULL;
+                       "out_channels are supported",
+                       (long long)c->patch, (long long)c->in_ch, (long long)c->out_ch, PACK,
+                       PACK * PACK);
+    const char *other = c->guided      ? "guidance_embeds"
+                        : c->more_cond ? "use_additional_t_cond"
+                        : c->layered   ? "use_layer3d_rope"
+                                       : NULL;
     if (other)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: %s is true, which is not supported",
                        other);
@@ -84,9 +88,17 @@ static void info(const void *c_, xd_dit_info *out)
 {
     const cfg *c = c_;
     *out = (xd_dit_info){
-        .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim,
-        .patch = { 1, PACK, PACK }, .dim = c->dim, .lat_ch = c->out_ch,
-        .sample = { 1, 128, 128 }, .text_dim = c->joint, .txt_flows = 1, .sites = 1, .refs = 1,
+        .nlayers = c->nlayers,
+        .heads = c->heads,
+        .head_dim = (int)c->head_dim,
+        .patch = { 1, PACK, PACK },
+        .dim = c->dim,
+        .lat_ch = c->out_ch,
+        .sample = { 1, 128, 128 },
+        .text_dim = c->joint,
+        .txt_flows = 1,
+        .sites = 1,
+        .refs = 1,
         .local_size = sizeof(local),
     };
 }
@@ -99,10 +111,19 @@ static int nlayers(const void *c)
 /* ---- weights ------------------------------------------------------------------------------ */
 
 static const xd_adaln_names names[2] = {
-    { "img_mod.1", { "attn.to_q", "attn.to_k", "attn.to_v" }, "attn.to_out.0",
-      "attn.norm_q.weight", "attn.norm_k.weight", "img_mlp.net.0.proj", "img_mlp.net.2" },
-    { "txt_mod.1", { "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj" }, "attn.to_add_out",
-      "attn.norm_added_q.weight", "attn.norm_added_k.weight", "txt_mlp.net.0.proj",
+    { "img_mod.1",
+      { "attn.to_q", "attn.to_k", "attn.to_v" },
+      "attn.to_out.0",
+      "attn.norm_q.weight",
+      "attn.norm_k.weight",
+      "img_mlp.net.0.proj",
+      "img_mlp.net.2" },
+    { "txt_mod.1",
+      { "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj" },
+      "attn.to_add_out",
+      "attn.norm_added_q.weight",
+      "attn.norm_added_k.weight",
+      "txt_mlp.net.0.proj",
       "txt_mlp.net.2" },
 };
 
@@ -123,8 +144,9 @@ static void block_weights(xd_decl *d, const void *c_, int layer, void *w_)
     xd_pair   *w = w_;
     (void)layer;
     for (int i = 0; i < 2; i++) {
-        xd_adaln_form f = { .dim = c->dim, .head_dim = c->head_dim, .nmod = 6, .qk_norm = 1,
-                            .names = &names[i] };
+        xd_adaln_form f = {
+            .dim = c->dim, .head_dim = c->head_dim, .nmod = 6, .qk_norm = 1, .names = &names[i]
+        };
         xd_adaln_weights(d, &f, i, i ? &w->txt : &w->img);
     }
 }
@@ -251,7 +273,9 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     const local   *l = s->local;
     xd_dual_in     in = { .txt = xd_mod_rows(x, l->active, &w->txt.mod, 6),
                           .img = xd_mod_rows(x, l->active, &w->img.mod, 6),
-                          .cos = l->cos, .sin = l->sin, .head_dim = c->head_dim };
+                          .cos = l->cos,
+                          .sin = l->sin,
+                          .head_dim = c->head_dim };
     if (l->still.nd)
         in.ref = xd_mod_rows(x, l->still, &w->img.mod, 6);
     xd_pair_run(x, s->h, w, &in);

@@ -17,14 +17,27 @@ enum { FRAME_ROWS = 34 };
 /* This recipe has the text encoders, defaults and rules of diffusers' QwenImagePipeline.__call__
  * and QwenImageImg2ImgPipeline. */
 static const xd_recipe qwen_image = {
-    .name = "qwen-image", .pipelines = { "QwenImagePipeline", "QwenImageImg2ImgPipeline" },
-    .dit = "transformer", .vae = "vae",
-    .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "llm",
-                .rows = XD_ROWS_BELOW, .pad = XD_PAD_NONE, .frame = frame,
+    .name = "qwen-image",
+    .pipelines = { "QwenImagePipeline", "QwenImageImg2ImgPipeline" },
+    .dit = "transformer",
+    .vae = "vae",
+    .text = { { .folder = "text_encoder",
+                .tokenizer = "tokenizer",
+                .slot = "llm",
+                .rows = XD_ROWS_BELOW,
+                .pad = XD_PAD_NONE,
+                .frame = frame,
                 .drop = FRAME_ROWS } },
     .ntext = 1,
-    .steps = 50, .guidance = 1, .distilled = 1, .true_cfg = 4, .keeps_length = 1,
-    .max_text = 512, .most_text = 1024, .own_sigmas = XD_OWN_ALWAYS, .packed = 1,
+    .steps = 50,
+    .guidance = 1,
+    .distilled = 1,
+    .true_cfg = 4,
+    .keeps_length = 1,
+    .max_text = 512,
+    .most_text = 1024,
+    .own_sigmas = XD_OWN_ALWAYS,
+    .packed = 1,
     .max_shift = 1.15,
 };
 
@@ -49,9 +62,10 @@ static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int
     (void)unit;
     w = nearbyint(w / SIDES), h = nearbyint(h / SIDES); /* rounds halves to even, as in Python */
     if (w < 1 || h < 1)
-        return xd_fail(e, XD_EINVAL, "an image to edit has %lld x %lld pixels; with its ratio an "
-                       "area of %lld pixels has no side of %d", (long long)*width,
-                       (long long)*height, (long long)area, SIDES);
+        return xd_fail(e, XD_EINVAL,
+                       "an image to edit has %lld x %lld pixels; with its ratio an "
+                       "area of %lld pixels has no side of %d",
+                       (long long)*width, (long long)*height, (long long)area, SIDES);
     *height = (int64_t)h * SIDES;
     *width = (int64_t)w * SIDES;
     return XD_OK;
@@ -74,30 +88,50 @@ static xd_status reference_size(int64_t unit, int64_t area, int64_t *height, int
  * QwenImageEditPipeline.__call__ and QwenImageEditInpaintPipeline. The text encoder reads the same
  * image as the autoencoder. */
 static const xd_recipe edit = {
-    .name = "qwen-image-edit", .pipelines = { "QwenImageEditPipeline",
-                                              "QwenImageEditInpaintPipeline" },
+    .name = "qwen-image-edit",
+    .pipelines = { "QwenImageEditPipeline", "QwenImageEditInpaintPipeline" },
     EDITS("<|vision_start|><|image_pad|><|vision_end|>", 0),
-    .references = 1, .sized_by = XD_SIZED_BY_FIRST, .inpaints_reference = 1,
+    .references = 1,
+    .sized_by = XD_SIZED_BY_FIRST,
+    .inpaints_reference = 1,
 };
 
 /* This recipe has the text encoders, defaults and rules of diffusers'
  * QwenImageEditPlusPipeline.__call__, for Qwen-Image-Edit-2509 and -2511. */
 static const xd_recipe edit_plus = {
-    .name = "qwen-image-edit-plus", .pipelines = { "QwenImageEditPlusPipeline" },
-    EDITS("Pict" "ure {}: <|vision_start|><|image_pad|><|vision_end|>", SEEN),
-    .references = 16, .sized_by = XD_SIZED_BY_LAST,
+    .name = "qwen-image-edit-plus",
+    .pipelines = { "QwenImageEditPlusPipeline" },
+    EDITS("Pict"
+          "ure {}: <|vision_start|><|image_pad|><|vision_end|>",
+          SEEN),
+    .references = 16,
+    .sized_by = XD_SIZED_BY_LAST,
 };
 
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
 static const xd_xdit_model xdit_models[] = {
-    { .title = "Qwen-Image-Edit-2509, -2511", .names = "Qwen-Image-Edit-25",
-      .pipeline = "QwenImageEditPlus", .own = "qwen-image-edit-plus", .cell = 8, .patch = 2,
+    { .title = "Qwen-Image-Edit-2509, -2511",
+      .names = "Qwen-Image-Edit-25",
+      .pipeline = "QwenImageEditPlus",
+      .own = "qwen-image-edit-plus",
+      .cell = 8,
+      .patch = 2,
       .can = XD_CAN_USP | XD_CAN_FSDP },
-    { .title = "Qwen-Image-Edit", .names = "Qwen-Image-Edit", .pipeline = "QwenImageEdit",
-      .own = "qwen-image-edit", .cell = 8, .patch = 2, .can = XD_CAN_USP | XD_CAN_FSDP },
-    { .title = "Qwen-Image", .names = "Qwen-Image", .pipeline = "QwenImage", .own = "qwen-image",
-      .cell = 8, .patch = 2, .can = XD_CAN_USP | XD_CAN_FSDP },
+    { .title = "Qwen-Image-Edit",
+      .names = "Qwen-Image-Edit",
+      .pipeline = "QwenImageEdit",
+      .own = "qwen-image-edit",
+      .cell = 8,
+      .patch = 2,
+      .can = XD_CAN_USP | XD_CAN_FSDP },
+    { .title = "Qwen-Image",
+      .names = "Qwen-Image",
+      .pipeline = "QwenImage",
+      .own = "qwen-image",
+      .cell = 8,
+      .patch = 2,
+      .can = XD_CAN_USP | XD_CAN_FSDP },
     { .title = NULL },
 };
 
@@ -115,16 +149,17 @@ static const xd_xdit_name xdit_names[] = {
     { .name = NULL },
 };
 
-static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets,
+static const xd_xdit_rows xdit_rows = { .models = xdit_models,
+                                        .nets = xdit_nets,
                                         .names = xdit_names };
 
 extern const xd_family xd_family_qwenimage;
 
 const xd_family xd_family_qwenimage = {
-    .title = "Qwen-Image", .dits = XD_LIST(xd_dit, &xd_dit_qwenimage),
+    .title = "Qwen-Image",
+    .dits = XD_LIST(xd_dit, &xd_dit_qwenimage),
     .recipes = XD_LIST(xd_recipe, &qwen_image, &edit, &edit_plus),
     .key_maps = xd_qwenimage_key_maps,
     .xdit = &xdit_rows,
-    .examples = { .layers = "60", .file = "qwen_image_bf16.safetensors",
-                  .hub = "Qwen/Qwen-Image" },
+    .examples = { .layers = "60", .file = "qwen_image_bf16.safetensors", .hub = "Qwen/Qwen-Image" },
 };

@@ -30,11 +30,15 @@ static const xd_stem qwenimage_svd[] = {
 };
 
 const xd_key_map xd_qwenimage_key_maps[] = {
-    { { "qwenimage" }, "a Qwen-Image transformer of SVDQuant",
-      { "txt_norm.weight", "transformer_blocks.0.attn.to_qkv.qweight" }, XD_DIT_PREFIXES,
+    { { "qwenimage" },
+      "a Qwen-Image transformer of SVDQuant",
+      { "txt_norm.weight", "transformer_blocks.0.attn.to_qkv.qweight" },
+      XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "transformer_blocks.#.", qwenimage_svd }, { "", "", NULL } } },
-    { { "qwenimage" }, "a Qwen-Image transformer",
-      { "txt_norm.weight", "transformer_blocks.0.img_mod.1.weight" }, XD_DIT_PREFIXES,
+    { { "qwenimage" },
+      "a Qwen-Image transformer",
+      { "txt_norm.weight", "transformer_blocks.0.img_mod.1.weight" },
+      XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "transformer_blocks.#.", NULL }, { "", "", NULL } } },
     { .what = NULL },
 };

@@ -16,9 +16,9 @@ static const float eps = 1e-6f;
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, joint, caption, pooled, patch, sample, places;
     int     heads, nlayers;
-    xd_ints dual;               /* indices of the blocks with a second attention */
+    xd_ints dual; /* indices of the blocks with a second attention */
     char    qk_norm[XD_FIELD_TEXT];
-    int64_t dim;                /* D = heads * head_dim */
+    int64_t dim; /* D = heads * head_dim */
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -40,26 +40,26 @@ static const xd_field fields[] = {
 };
 
 typedef struct blk {
-    xd_adaln   img, txt;
-    xd_lin    qkv, out;         /* qkv layer and output layer of the second attention */
+    xd_adaln  img, txt;
+    xd_lin    qkv, out; /* qkv layer and output layer of the second attention */
     xd_tensor norm_q, norm_k;
 } blk;
 
 typedef struct glob {
     xd_lin    patch, text, mod, out;
     xd_mlp    time, pooled;
-    xd_tensor places;           /* [side^2, D]: position embeddings */
+    xd_tensor places; /* [side^2, D]: position embeddings */
 } glob;
 
 typedef struct local {
-    xd_tensor active;           /* [1,D]: silu of the embedding of timestep and pooled text */
+    xd_tensor active; /* [1,D]: silu of the embedding of timestep and pooled text */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
 static xd_status check_config(void *c_, xd_err *e)
 {
-    cfg *c = c_;
+    cfg                  *c = c_;
     const xd_config_range r[] = {
         { "num_attention_heads", c->heads, 1, 4096 },
         { "attention_head_dim", c->head_dim, 8, 512 },
@@ -79,15 +79,19 @@ static xd_status check_config(void *c_, xd_err *e)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: out_channels %lld is not in_channels %lld",
                        (long long)c->out_ch, (long long)c->in_ch);
     if (c->caption != c->dim)
-        return xd_fail(e, XD_EFORMAT, "transformer: caption_projection_dim %lld is not the width "
-                                      "%lld", (long long)c->caption, (long long)c->dim);
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: caption_projection_dim %lld is not the width "
+                       "%lld",
+                       (long long)c->caption, (long long)c->dim);
     if (c->qk_norm[0] && strcmp(c->qk_norm, "rms_norm") != 0)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: qk_norm '%s' is not 'rms_norm'",
                        c->qk_norm);
     for (int i = 0; i < c->dual.n; i++)
         if (c->dual.v[i] < 0 || c->dual.v[i] >= c->nlayers)
-            return xd_fail(e, XD_EFORMAT, "transformer: dual_attention_layers has %lld of %d "
-                                          "layers", (long long)c->dual.v[i], c->nlayers);
+            return xd_fail(e, XD_EFORMAT,
+                           "transformer: dual_attention_layers has %lld of %d "
+                           "layers",
+                           (long long)c->dual.v[i], c->nlayers);
     return XD_OK;
 }
 
@@ -103,10 +107,18 @@ static void info(const void *c_, xd_dit_info *out)
 {
     const cfg *c = c_;
     *out = (xd_dit_info){
-        .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim,
-        .patch = { 1, (int)c->patch, (int)c->patch }, .dim = c->dim, .lat_ch = c->in_ch,
-        .sample = { 1, c->sample, c->sample }, .text_dim = c->joint, .pooled_dim = c->pooled,
-        .txt_flows = 1, .sites = c->dual.n ? 2 : 1, .local_size = sizeof(local),
+        .nlayers = c->nlayers,
+        .heads = c->heads,
+        .head_dim = (int)c->head_dim,
+        .patch = { 1, (int)c->patch, (int)c->patch },
+        .dim = c->dim,
+        .lat_ch = c->in_ch,
+        .sample = { 1, c->sample, c->sample },
+        .text_dim = c->joint,
+        .pooled_dim = c->pooled,
+        .txt_flows = 1,
+        .sites = c->dual.n ? 2 : 1,
+        .local_size = sizeof(local),
         .most = { 1, c->places * c->patch, c->places * c->patch },
     };
 }
@@ -132,23 +144,31 @@ static int64_t mod_width(const void *c_, int layer)
 static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
     static const char *const qkv[] = { "to_q", "to_k", "to_v" };
-    const cfg   *c = c_;
-    blk         *w = w_;
-    int64_t      D = c->dim, hd = c->head_dim;
-    int          dual = is_dual(c, layer), last = layer == c->nlayers - 1;
-    xd_adaln_form img = { .dim = D, .head_dim = hd, .nmod = dual ? 9 : 6,
-                          .qk_norm = c->qk_norm[0] != 0 };
-    xd_adaln_form txt = { .dim = D, .head_dim = hd, .nmod = last ? 2 : 6,
-                          .qk_norm = c->qk_norm[0] != 0, .last = last };
+    const cfg               *c = c_;
+    blk                     *w = w_;
+    int64_t                  D = c->dim, hd = c->head_dim;
+    int                      dual = is_dual(c, layer), last = layer == c->nlayers - 1;
+    xd_adaln_form            img = {
+        .dim = D, .head_dim = hd, .nmod = dual ? 9 : 6, .qk_norm = c->qk_norm[0] != 0
+    };
+    xd_adaln_form txt = {
+        .dim = D, .head_dim = hd, .nmod = last ? 2 : 6, .qk_norm = c->qk_norm[0] != 0, .last = last
+    };
     xd_adaln_weights(d, &img, 0, &w->img);
     xd_adaln_weights(d, &txt, 1, &w->txt);
     if (!dual)
         return;
     xd_w_enter(d, "attn2");
-    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D },
-                                             .split = XD_COL, .unit = hd, .bias = 1 });
-    xd_w_linear(d, &w->out, "to_out.0", &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
-                                                           .unit = hd, .bias = 1 });
+    xd_w_fused(d, &w->qkv,
+               &(xd_fused_spec){ .n = 3,
+                                 .names = qkv,
+                                 .in = D,
+                                 .out = { D, D, D },
+                                 .split = XD_COL,
+                                 .unit = hd,
+                                 .bias = 1 });
+    xd_w_linear(d, &w->out, "to_out.0",
+                &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
     if (c->qk_norm[0]) {
         xd_w_vec(d, &w->norm_q, "norm_q.weight", 1, &hd);
         xd_w_vec(d, &w->norm_k, "norm_k.weight", 1, &hd);
@@ -169,8 +189,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
                 &(xd_linear_spec){ .in = c->joint, .out = D, .bias = 1 });
     xd_w_linear(d, &g->mod, "norm_out.linear",
                 &(xd_linear_spec){ .in = D, .out = 2 * D, .bias = 1 });
-    xd_w_linear(d, &g->out, "proj_out", &(xd_linear_spec){ .in = D, .out = p * p * c->out_ch,
-                                                           .bias = 1 });
+    xd_w_linear(d, &g->out, "proj_out",
+                &(xd_linear_spec){ .in = D, .out = p * p * c->out_ch, .bias = 1 });
 }
 
 /* ---- embedding ---------------------------------------------------------------------------- */
@@ -190,7 +210,10 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     l->active = xd_mods_input(x, n, in, s->kept, active);
 }
 
-typedef struct places { const xd_exec *x; const cfg *c; } places;
+typedef struct places {
+    const xd_exec *x;
+    const cfg     *c;
+} places;
 
 /* Returns the row of the table with the position embedding of image token i. The grid of tokens is
  * centred in the table. */
@@ -239,8 +262,8 @@ static xd_tensor second_attn(xd_exec *x, const cfg *c, const blk *w, xd_tensor y
 {
     xd_tensor z = xd_linear(x, y, &w->qkv);
     xd_qkv    a = xd_qkv_open(x, z, &w->qkv, c->head_dim);
-    xd_qkv_fill(x, &a, z, &w->qkv, &(xd_qkv_rows){ .n = z.d[0], .norm_q = w->norm_q,
-                                                   .norm_k = w->norm_k });
+    xd_qkv_fill(x, &a, z, &w->qkv,
+                &(xd_qkv_rows){ .n = z.d[0], .norm_q = w->norm_q, .norm_k = w->norm_k });
     return xd_flat(xd_attn_of(x, XD_STREAM(XD_IMG), a.q, a.k, a.v, 0));
 }
 
@@ -249,16 +272,15 @@ static xd_tensor second_attn(xd_exec *x, const cfg *c, const blk *w, xd_tensor y
  * rows: scale, then shift. */
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 {
-    const blk     *w = w_;
-    const cfg     *c = n->cfg;
-    const local   *l = s->local;
+    const blk      *w = w_;
+    const cfg      *c = n->cfg;
+    const local    *l = s->local;
     const xd_adaln *sides[2] = { &w->txt, &w->img };
     /* `dual` and `last` are computed from the output widths of layers, which tensor parallelism
      * does not reduce. So a rank without attention heads also runs the second attention. */
-    int            dual = w->out.w.out > 0, last = !w->txt.out.w.out;
-    int64_t        rows[2] = { xd_n(x, XD_TXT), xd_n(x, XD_IMG) }, at[2] = { 0, rows[0] };
-    xd_tensor      no = { 0 }, h[2], mod[2], y = xd_new(x, rows[0] + rows[1], w->img.qkv.w.out),
-                   y2 = no;
+    int             dual = w->out.w.out > 0, last = !w->txt.out.w.out;
+    int64_t         rows[2] = { xd_n(x, XD_TXT), xd_n(x, XD_IMG) }, at[2] = { 0, rows[0] };
+    xd_tensor no = { 0 }, h[2], mod[2], y = xd_new(x, rows[0] + rows[1], w->img.qkv.w.out), y2 = no;
     for (int i = 0; i < 2; i++) {
         int ends = last && i == 0;
         h[i] = xd_rows(s->h, at[i], rows[i]);
@@ -266,17 +288,21 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
         if (dual && i)
             y2 = xd_norm_mod(x, h[i], xd_rows(mod[i], 7, 1), xd_rows(mod[i], 6, 1), eps);
         size_t  mark = xd_arena_mark(x->tmp);
-        xd_norm a = { .in = h[i], .scale = xd_rows(mod[i], !ends, 1),
-                      .shift = xd_rows(mod[i], ends, 1), .eps = eps };
+        xd_norm a = { .in = h[i],
+                      .scale = xd_rows(mod[i], !ends, 1),
+                      .shift = xd_rows(mod[i], ends, 1),
+                      .eps = eps };
         xd_linear_into(x, xd_rows(y, at[i], rows[i]), xd_norm_for(x, &a, &sides[i]->qkv, NULL),
                        &sides[i]->qkv);
         xd_arena_rewind(x->tmp, mark);
     }
     xd_qkv a = xd_qkv_open(x, y, &w->img.qkv, c->head_dim);
     for (int i = 0; i < 2; i++)
-        xd_qkv_fill(x, &a, y, &w->img.qkv, &(xd_qkv_rows){ .at = at[i], .n = rows[i],
-                                                           .norm_q = sides[i]->norm_q,
-                                                           .norm_k = sides[i]->norm_k });
+        xd_qkv_fill(x, &a, y, &w->img.qkv,
+                    &(xd_qkv_rows){ .at = at[i],
+                                    .n = rows[i],
+                                    .norm_q = sides[i]->norm_q,
+                                    .norm_k = sides[i]->norm_k });
     xd_tensor o = xd_flat(xd_attn(x, a.q, a.k, a.v, 0));
     for (int i = last; i < 2; i++)
         xd_linear_add(x, h[i], xd_rows(mod[i], 2, 1), xd_rows(o, at[i], rows[i]), &sides[i]->out);
@@ -298,8 +324,7 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     xd_tensor    out = xd_new_f32(x, N, C * c->patch * c->patch);
     size_t       mark = xd_arena_mark(x->tmp);
     xd_tensor    m = xd_mod_rows(x, l->active, &g->mod, 2);
-    xd_tensor    a = xd_norm_mod(x, xd_rows(s->h, ntxt, N), xd_rows(m, 0, 1), xd_rows(m, 1, 1),
-                                 eps);
+    xd_tensor a = xd_norm_mod(x, xd_rows(s->h, ntxt, N), xd_rows(m, 0, 1), xd_rows(m, 1, 1), eps);
     xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), C);
     xd_arena_rewind(x->tmp, mark);
     return out;

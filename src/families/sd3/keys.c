@@ -48,11 +48,15 @@ static const xd_stem sd3_top[] = {
 };
 
 const xd_key_map xd_sd3_key_maps[] = {
-    { { "sd3" }, "a Stable Diffusion 3 transformer in its original layout",
-      { "joint_blocks.0.x_block.attn.qkv.weight", "x_embedder.proj.weight" }, XD_DIT_PREFIXES,
+    { { "sd3" },
+      "a Stable Diffusion 3 transformer in its original layout",
+      { "joint_blocks.0.x_block.attn.qkv.weight", "x_embedder.proj.weight" },
+      XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "joint_blocks.#.", sd3_block }, { "", "", sd3_top } } },
-    { { "sd3" }, "a Stable Diffusion 3 transformer in the layout of diffusers",
-      { "pos_embed.proj.weight", "context_embedder.weight" }, XD_DIT_PREFIXES,
+    { { "sd3" },
+      "a Stable Diffusion 3 transformer in the layout of diffusers",
+      { "pos_embed.proj.weight", "context_embedder.weight" },
+      XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "transformer_blocks.#.", NULL }, { "", "", NULL } } },
     { .what = NULL },
 };
@@ -60,11 +64,14 @@ const xd_key_map xd_sd3_key_maps[] = {
 /* ---- modules of LoRA files ---------------------------------------------------------------- */
 
 const xd_lora_name xd_sd3_lora_names[] = {
-    { "joint_blocks_#_x_block_attn_qkv", "transformer_blocks_#_attn_to_q "
+    { "joint_blocks_#_x_block_attn_qkv",
+      "transformer_blocks_#_attn_to_q "
       "transformer_blocks_#_attn_to_k transformer_blocks_#_attn_to_v" },
-    { "joint_blocks_#_x_block_attn2_qkv", "transformer_blocks_#_attn2_to_q "
+    { "joint_blocks_#_x_block_attn2_qkv",
+      "transformer_blocks_#_attn2_to_q "
       "transformer_blocks_#_attn2_to_k transformer_blocks_#_attn2_to_v" },
-    { "joint_blocks_#_context_block_attn_qkv", "transformer_blocks_#_attn_add_q_proj "
+    { "joint_blocks_#_context_block_attn_qkv",
+      "transformer_blocks_#_attn_add_q_proj "
       "transformer_blocks_#_attn_add_k_proj transformer_blocks_#_attn_add_v_proj" },
     { "joint_blocks_#_x_block_attn_proj", "transformer_blocks_#_attn_to_out_0" },
     { "joint_blocks_#_x_block_attn2_proj", "transformer_blocks_#_attn2_to_out_0" },

@@ -13,16 +13,16 @@
 #include "dit/layers.h"
 
 static const double theta = 10000;
-static const float  look_eps = 1e-5f;   /* epsilon of the norms of image embeddings */
+static const float  look_eps = 1e-5f; /* epsilon of the norms of image embeddings */
 
 typedef struct cfg {
-    xd_ints patch;              /* latent cells per token: frames, rows, columns */
+    xd_ints patch; /* latent cells per token: frames, rows, columns */
     int64_t head_dim, in_ch, out_ch, text, waves, ff, image, added, places, most;
     int     heads, nlayers, cross_norm;
     float   eps;
     char    qk_norm[XD_FIELD_TEXT];
-    int64_t dim;                /* D = heads * head_dim */
-    xd_ints axes;               /* number of head features rotated by frame, row, column */
+    int64_t dim;  /* D = heads * head_dim */
+    xd_ints axes; /* number of head features rotated by frame, row, column */
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -49,28 +49,28 @@ static const xd_field fields[] = {
 };
 
 typedef struct blk {
-    xd_tensor mod;                      /* [1,6,D]: table added to the modulation */
+    xd_tensor mod; /* [1,6,D]: table added to the modulation */
     xd_lin    qkv, out, q, kv, cross, up, down;
-    xd_tensor q_gain, k_gain, cross_q, cross_k;         /* [D]: gains of the norms over all heads */
-    xd_tensor gain, bias;               /* [D]: norm before cross-attention, or absent */
-    xd_lin    image_kv;                 /* key and value layer for the image's rows */
+    xd_tensor q_gain, k_gain, cross_q, cross_k; /* [D]: gains of the norms over all heads */
+    xd_tensor gain, bias;                       /* [D]: norm before cross-attention, or absent */
+    xd_lin    image_kv;                         /* key and value layer for the image's rows */
     xd_tensor image_k;
 } blk;
 
-typedef struct look {                   /* projects the rows of an image embedding to width D */
-    xd_tensor places;                   /* [1,n,image_dim]: position embedding, or absent */
-    xd_tensor gain[2], bias[2];         /* norms before `up` and after `down` */
+typedef struct look {           /* projects the rows of an image embedding to width D */
+    xd_tensor places;           /* [1,n,image_dim]: position embedding, or absent */
+    xd_tensor gain[2], bias[2]; /* norms before `up` and after `down` */
     xd_lin    up, down;
 } look;
 
 typedef struct glob {
-    xd_lin    patch;                    /* [D, C pt p p]: patch embedding */
+    xd_lin    patch; /* [D, C pt p p]: patch embedding */
     xd_mlp    time, text;
     look      image;
-    xd_lin    mod, out;                 /* modulation [6D, D]; output layer [pt p p Cout, D] */
-    xd_tensor last;                     /* [1,2,D]: modulation of the last norm */
-    xd_span   features;                 /* this rank's range of the D features of q and k */
-    int       cut;                      /* 1: the heads are split over ranks */
+    xd_lin    mod, out; /* modulation [6D, D]; output layer [pt p p Cout, D] */
+    xd_tensor last;     /* [1,2,D]: modulation of the last norm */
+    xd_span   features; /* this rank's range of the D features of q and k */
+    int       cut;      /* 1: the heads are split over ranks */
 } glob;
 
 /* The video tokens of a frame that is given as an image have timestep 0, and other video tokens
@@ -82,16 +82,16 @@ typedef struct local {
     int       times;
     /* for each timestep: the range of this rank's tokens that have it */
     xd_span   rows[TIMES];
-    xd_tensor emb;                      /* [times,D] F32: timestep embeddings */
+    xd_tensor emb; /* [times,D] F32: timestep embeddings */
     /* [6 times,D] F32: for each timestep, shift, scale and gate of attention and MLP */
     xd_tensor mod;
-    xd_tensor cos, sin;                 /* [n,head_dim/2] F32: RoPE of this rank's video tokens */
+    xd_tensor cos, sin; /* [n,head_dim/2] F32: RoPE of this rank's video tokens */
 } local;
 
 typedef struct kept {
     /* [blocks of this stage, m, 2 x this rank's part of D]: keys and values of the text */
     xd_tensor kv;
-    xd_tensor image;                    /* keys and values of the image's rows, or absent */
+    xd_tensor image; /* keys and values of the image's rows, or absent */
 } kept;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -121,9 +121,10 @@ static xd_status check_image(const cfg *c, xd_err *e)
                        (long long)c->places, 1 << 20);
     if (!c->image == !c->added && (!c->added || c->added == c->dim))
         return XD_OK;
-    return xd_fail(e, XD_EFORMAT, "transformer: image_dim %lld and added_kv_proj_dim %lld: both "
-                   "are absent, or the second is the width %lld", (long long)c->image,
-                   (long long)c->added, (long long)c->dim);
+    return xd_fail(e, XD_EFORMAT,
+                   "transformer: image_dim %lld and added_kv_proj_dim %lld: both "
+                   "are absent, or the second is the width %lld",
+                   (long long)c->image, (long long)c->added, (long long)c->dim);
 }
 
 static xd_status check_config(void *c_, xd_err *e)
@@ -145,13 +146,17 @@ static xd_status check_config(void *c_, xd_err *e)
     if (check_patch(c, e) != XD_OK || xd_check_ranges(r, sizeof r / sizeof r[0], e) != XD_OK)
         return XD_EFORMAT;
     if (strcmp(c->qk_norm, "rms_norm_across_heads") != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: qk_norm '%s' is not "
-                       "'rms_norm_across_heads'", c->qk_norm);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: qk_norm '%s' is not "
+                       "'rms_norm_across_heads'",
+                       c->qk_norm);
     if (check_image(c, e) != XD_OK)
         return XD_EFORMAT;
     if (c->head_dim % 2)
-        return xd_fail(e, XD_EFORMAT, "transformer: attention_head_dim %lld is odd, and rope "
-                       "rotates pairs", (long long)c->head_dim);
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: attention_head_dim %lld is odd, and rope "
+                       "rotates pairs",
+                       (long long)c->head_dim);
     int64_t side = 2 * (c->head_dim / 6);
     c->axes = (xd_ints){ 3, { c->head_dim - 2 * side, side, side } };
     return XD_OK;
@@ -165,11 +170,21 @@ static void info(const void *c_, xd_dit_info *out)
     const cfg *c = c_;
     int64_t    cell = c->out_ch > 16 ? 16 : 8;
     *out = (xd_dit_info){
-        .nlayers = c->nlayers, .heads = c->heads, .head_dim = (int)c->head_dim, .dim = c->dim,
-        .lat_ch = c->out_ch, .extra_ch = c->in_ch - c->out_ch,
-        .sample = { 21, 480 / cell, 832 / cell }, .text_dim = c->text,
-        .holds = 1, .image_dim = c->image, .image_rows = c->image ? c->places : 0,
-        .sites = 1, .local_size = sizeof(local), .kept_size = sizeof(kept), .probe_dim = c->dim,
+        .nlayers = c->nlayers,
+        .heads = c->heads,
+        .head_dim = (int)c->head_dim,
+        .dim = c->dim,
+        .lat_ch = c->out_ch,
+        .extra_ch = c->in_ch - c->out_ch,
+        .sample = { 21, 480 / cell, 832 / cell },
+        .text_dim = c->text,
+        .holds = 1,
+        .image_dim = c->image,
+        .image_rows = c->image ? c->places : 0,
+        .sites = 1,
+        .local_size = sizeof(local),
+        .kept_size = sizeof(kept),
+        .probe_dim = c->dim,
     };
     for (int i = 0; i < 3; i++) {
         out->patch[i] = (int)c->patch.v[i];
@@ -187,12 +202,18 @@ static int nlayers(const void *c)
 static void self_weights(xd_decl *d, const cfg *c, blk *w)
 {
     static const char *const qkv[] = { "to_q", "to_k", "to_v" };
-    int64_t D = c->dim, hd = c->head_dim;
+    int64_t                  D = c->dim, hd = c->head_dim;
     xd_w_enter(d, "attn1");
-    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D },
-                                             .split = XD_COL, .unit = hd, .bias = 1 });
-    xd_w_linear(d, &w->out, "to_out.0", &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW,
-                                                           .unit = hd, .bias = 1 });
+    xd_w_fused(d, &w->qkv,
+               &(xd_fused_spec){ .n = 3,
+                                 .names = qkv,
+                                 .in = D,
+                                 .out = { D, D, D },
+                                 .split = XD_COL,
+                                 .unit = hd,
+                                 .bias = 1 });
+    xd_w_linear(d, &w->out, "to_out.0",
+                &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
     xd_w_vec(d, &w->q_gain, "norm_q.weight", 1, &D);
     xd_w_vec(d, &w->k_gain, "norm_k.weight", 1, &D);
     xd_w_leave(d);
@@ -202,20 +223,31 @@ static void cross_weights(xd_decl *d, const cfg *c, blk *w)
 {
     static const char *const kv[] = { "to_k", "to_v" };
     static const char *const added[] = { "add_k_proj", "add_v_proj" };
-    int64_t D = c->dim, hd = c->head_dim;
+    int64_t                  D = c->dim, hd = c->head_dim;
     xd_w_enter(d, "attn2");
-    xd_w_linear(d, &w->q, "to_q", &(xd_linear_spec){ .in = D, .out = D, .split = XD_COL, .unit = hd,
-                                                     .bias = 1 });
-    xd_w_fused(d, &w->kv, &(xd_fused_spec){ .n = 2, .names = kv, .in = D, .out = { D, D },
-                                            .split = XD_COL, .unit = hd, .bias = 1 });
+    xd_w_linear(d, &w->q, "to_q",
+                &(xd_linear_spec){ .in = D, .out = D, .split = XD_COL, .unit = hd, .bias = 1 });
+    xd_w_fused(d, &w->kv,
+               &(xd_fused_spec){ .n = 2,
+                                 .names = kv,
+                                 .in = D,
+                                 .out = { D, D },
+                                 .split = XD_COL,
+                                 .unit = hd,
+                                 .bias = 1 });
     xd_w_linear(d, &w->cross, "to_out.0",
                 &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
     xd_w_vec(d, &w->cross_q, "norm_q.weight", 1, &D);
     xd_w_vec(d, &w->cross_k, "norm_k.weight", 1, &D);
     if (c->image) {
         xd_w_fused(d, &w->image_kv,
-                   &(xd_fused_spec){ .n = 2, .names = added, .in = D, .out = { D, D },
-                                     .split = XD_COL, .unit = hd, .bias = 1 });
+                   &(xd_fused_spec){ .n = 2,
+                                     .names = added,
+                                     .in = D,
+                                     .out = { D, D },
+                                     .split = XD_COL,
+                                     .unit = hd,
+                                     .bias = 1 });
         xd_w_vec(d, &w->image_k, "norm_added_k.weight", 1, &D);
     }
     xd_w_leave(d);
@@ -256,8 +288,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     glob          *g = g_;
     int64_t        D = c->dim, hd = c->head_dim;
     const int64_t *p = c->patch.v;
-    xd_w_linear_as(d, &g->patch, "patch_embedding", 5,
-                   (int64_t[]){ D, c->in_ch, p[0], p[1], p[2] }, 1);
+    xd_w_linear_as(d, &g->patch, "patch_embedding", 5, (int64_t[]){ D, c->in_ch, p[0], p[1], p[2] },
+                   1);
     xd_w_enter(d, "condition_embedder");
     xd_mlp_weights(d, "time_embedder", &g->time, c->waves, D, D);
     xd_w_linear(d, &g->mod, "time_proj",
@@ -320,8 +352,9 @@ static void norm_heads(xd_exec *x, const xd_net *n, xd_tensor out, xd_tensor in,
 {
     const cfg *c = n->cfg;
     size_t     mark = xd_arena_mark(x->tmp);
-    xd_norm_into(x, &(xd_norm){ .out = out, .in = in, .gain = gain_of(n->glob, gain), .rms = 1,
-                                .eps = c->eps });
+    xd_norm_into(
+        x, &(xd_norm){
+               .out = out, .in = in, .gain = gain_of(n->glob, gain), .rms = 1, .eps = c->eps });
     if (factor.p)
         t = scaled_turn(x, t, factor, c->head_dim / 2);
     xd_tensor heads = xd_heads(out, c->head_dim);
@@ -411,8 +444,10 @@ static xd_tensor see_image(xd_exec *x, const xd_net *n, xd_tensor in)
     const look *w = &((const glob *)n->glob)->image;
     xd_tensor   t = xd_new_f32(x, in.d[0], in.d[1]);
     xd_copy_to(x, t, in);
-    if (w->places.p && xd_check(x, t.d[0] == w->places.d[1], "%lld rows of an image, and there are "
-                                "%lld places", (long long)t.d[0], (long long)w->places.d[1]))
+    if (w->places.p && xd_check(x, t.d[0] == w->places.d[1],
+                                "%lld rows of an image, and there are "
+                                "%lld places",
+                                (long long)t.d[0], (long long)w->places.d[1]))
         xd_add(x, t, xd_reshape(w->places, 2, w->places.d + 1));
     t = xd_layer_norm(x, t, w->gain[0], w->bias[0], look_eps);
     t = xd_linear_f32(x, xd_linear_act(x, t, &w->up, XD_GELU_ERF), &w->down);
@@ -508,9 +543,12 @@ static xd_tensor attend_self(xd_exec *x, const xd_net *n, const blk *w, const lo
         t = (turn){ l->cos, l->sin };
     norm_heads(x, n, q, in[0], w->q_gain, factor_at(f, 0), t);
     norm_heads(x, n, k, in[1], w->k_gain, factor_at(f, 1), t);
-    if (!f.p)                   /* one launch rotates q and k */
-        xd_qk_norm_into(x, &(xd_qknorm){ .out = qh, .in = qh, .also = { .out = kh, .in = kh },
-                                         .cos = l->cos, .sin = l->sin });
+    if (!f.p) /* one launch rotates q and k */
+        xd_qk_norm_into(x, &(xd_qknorm){ .out = qh,
+                                         .in = qh,
+                                         .also = { .out = kh, .in = kh },
+                                         .cos = l->cos,
+                                         .sin = l->sin });
     return xd_flat(xd_attn(x, qh, kh, xd_heads(xd_seg(y, &w->qkv, 2), c->head_dim), 0));
 }
 
@@ -538,8 +576,10 @@ static xd_tensor norm_times(xd_exec *x, const xd_net *n, const local *l, xd_tens
     xd_tensor out = { 0 };
     for (int t = 0; t < l->times; t++) {
         xd_span r = l->rows[t];
-        xd_norm a = { .in = xd_rows(h, r.start, r.n), .scale = xd_rows(mod[t], scale, 1),
-                      .shift = xd_rows(mod[t], shift, 1), .eps = ((const cfg *)n->cfg)->eps };
+        xd_norm a = { .in = xd_rows(h, r.start, r.n),
+                      .scale = xd_rows(mod[t], scale, 1),
+                      .shift = xd_rows(mod[t], shift, 1),
+                      .eps = ((const cfg *)n->cfg)->eps };
         if (r.n == h.d[0])
             return xd_norm_for(x, &a, w, NULL);
         if (!out.p)
@@ -608,10 +648,22 @@ static const xd_block *block(const void *c, int layer)
 extern const xd_dit xd_dit_wan;
 
 const xd_dit xd_dit_wan = {
-    .net = { .name = "wan", .classes = { "WanTransformer3DModel" }, .fields = fields,
-             .cfg_size = sizeof(cfg), .glob_size = sizeof(glob), .check = check_config,
-             .nlayers = nlayers, .block = block, .weights = weights,
+    .net = { .name = "wan",
+             .classes = { "WanTransformer3DModel" },
+             .fields = fields,
+             .cfg_size = sizeof(cfg),
+             .glob_size = sizeof(glob),
+             .check = check_config,
+             .nlayers = nlayers,
+             .block = block,
+             .weights = weights,
              .unread = { "*norm_added_q.weight" } },
-    .info = info, .keep = keep_text, .read = read_text, .cond = cond, .embed = embed, .head = head,
-    .probe = probe, .change_poly = change_poly,
+    .info = info,
+    .keep = keep_text,
+    .read = read_text,
+    .cond = cond,
+    .embed = embed,
+    .head = head,
+    .probe = probe,
+    .change_poly = change_poly,
 };

@@ -15,11 +15,22 @@ extern const xd_dit xd_dit_wan;
 /* This recipe has the text encoders, defaults and rules of diffusers' WanPipeline.__call__. The
  * pipeline's examples of export_to_video write 16 frames per second. */
 static const xd_recipe from_text = {
-    .name = "wan", .pipelines = { "WanPipeline" },
-    .dit = "transformer", .dit2 = "transformer_2", .vae = "vae",
-    .text = { UMT5 }, .ntext = 1,
-    .steps = 50, .guidance = 5, .max_text = 512, .max_shift = 1.15, .fps = 16,
-    .frames_up = 1, .channels_first = 1, .caption = xd_caption_clean, .role = XD_ROLE_NONE,
+    .name = "wan",
+    .pipelines = { "WanPipeline" },
+    .dit = "transformer",
+    .dit2 = "transformer_2",
+    .vae = "vae",
+    .text = { UMT5 },
+    .ntext = 1,
+    .steps = 50,
+    .guidance = 5,
+    .max_text = 512,
+    .max_shift = 1.15,
+    .fps = 16,
+    .frames_up = 1,
+    .channels_first = 1,
+    .caption = xd_caption_clean,
+    .role = XD_ROLE_NONE,
 };
 
 /* Returns a size with the aspect ratio of the given image and about the area of 832 x 480 pixels,
@@ -29,8 +40,10 @@ static xd_status frame_size(int64_t unit, int64_t area, int64_t *height, int64_t
     double ratio = (double)*height / (double)*width, pixels = area ? (double)area : 480 * 832;
     double side[2] = { nearbyint(sqrt(pixels * ratio)), nearbyint(sqrt(pixels / ratio)) };
     if (!(side[0] >= (double)unit && side[1] >= (double)unit))
-        return xd_fail(e, XD_EINVAL, "an image of %lld x %lld pixels is too long for a video: name "
-                       "its height and width", (long long)*width, (long long)*height);
+        return xd_fail(e, XD_EINVAL,
+                       "an image of %lld x %lld pixels is too long for a video: name "
+                       "its height and width",
+                       (long long)*width, (long long)*height);
     *height = (int64_t)side[0], *width = (int64_t)side[1];
     return XD_OK;
 }
@@ -40,15 +53,31 @@ static xd_status frame_size(int64_t unit, int64_t area, int64_t *height, int64_t
 static const int penultimate = -2;
 
 static const xd_recipe from_image = {
-    .name = "wan-i2v", .pipelines = { "WanImageToVideoPipeline" },
-    .dit = "transformer", .dit2 = "transformer_2", .vae = "vae",
-    .text = { UMT5, { .folder = "image_encoder", .processor = "image_processor",
-                      .slot = "clip_vision", .rows = XD_ROWS_BELOW, .optional = 1,
-                      .nlayers = 1, .layers = &penultimate } },
+    .name = "wan-i2v",
+    .pipelines = { "WanImageToVideoPipeline" },
+    .dit = "transformer",
+    .dit2 = "transformer_2",
+    .vae = "vae",
+    .text = { UMT5,
+              { .folder = "image_encoder",
+                .processor = "image_processor",
+                .slot = "clip_vision",
+                .rows = XD_ROWS_BELOW,
+                .optional = 1,
+                .nlayers = 1,
+                .layers = &penultimate } },
     .ntext = 2,
-    .steps = 50, .guidance = 5, .max_text = 512, .max_shift = 1.15, .fps = 16,
-    .frames_up = 1, .channels_first = 1, .caption = xd_caption_clean,
-    .role = XD_ROLE_FRAMES, .needs_image = 1, .sized_by = XD_SIZED_BY_FIRST,
+    .steps = 50,
+    .guidance = 5,
+    .max_text = 512,
+    .max_shift = 1.15,
+    .fps = 16,
+    .frames_up = 1,
+    .channels_first = 1,
+    .caption = xd_caption_clean,
+    .role = XD_ROLE_FRAMES,
+    .needs_image = 1,
+    .sized_by = XD_SIZED_BY_FIRST,
     .reference_size = frame_size,
 };
 
@@ -56,12 +85,23 @@ static const xd_recipe from_image = {
  * diffusers' WanPipeline and, with an image, WanImageToVideoPipeline. Diffusers' examples for these
  * models write 24 frames per second. */
 static const xd_recipe from_held = {
-    .name = "wan-ti2v", .pipelines = { "WanPipeline", "WanImageToVideoPipeline" },
+    .name = "wan-ti2v",
+    .pipelines = { "WanPipeline", "WanImageToVideoPipeline" },
     .when = "expand_timesteps",
-    .dit = "transformer", .dit2 = "transformer_2", .vae = "vae",
-    .text = { UMT5 }, .ntext = 1,
-    .steps = 50, .guidance = 5, .max_text = 512, .max_shift = 1.15, .fps = 24,
-    .frames_up = 1, .channels_first = 1, .caption = xd_caption_clean, .role = XD_ROLE_HELD,
+    .dit = "transformer",
+    .dit2 = "transformer_2",
+    .vae = "vae",
+    .text = { UMT5 },
+    .ntext = 1,
+    .steps = 50,
+    .guidance = 5,
+    .max_text = 512,
+    .max_shift = 1.15,
+    .fps = 24,
+    .frames_up = 1,
+    .channels_first = 1,
+    .caption = xd_caption_clean,
+    .role = XD_ROLE_HELD,
 };
 
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */
@@ -69,30 +109,64 @@ static const xd_recipe from_held = {
 /* xDiT's models of this family. For a model, the first row of the table whose name matches the
  * model is used. */
 static const xd_xdit_model xdit_models[] = {
-    { .title = "Wan", .scripts = "wan_example wan_usp_example wan_pipeline_example",
-      .pipeline = "WanPipeline", .own = "wan", .cell = 8, .patch = 2,
+    { .title = "Wan",
+      .scripts = "wan_example wan_usp_example wan_pipeline_example",
+      .pipeline = "WanPipeline",
+      .own = "wan",
+      .cell = 8,
+      .patch = 2,
       .can = XD_CAN_USP | XD_HAS_VIDEO | XD_HAS_GUIDANCE },
-    { .title = "Wan from an image", .scripts = "wan_i2v_example", .pipeline = "WanPipeline",
-      .own = "wan-i2v", .cell = 8, .patch = 2, .can = XD_CAN_USP | XD_HAS_VIDEO | XD_HAS_GUIDANCE },
-    { .title = "CausalWan", .names = "CausalWan", .pipeline = "CausalWan", .cell = 8, .patch = 2,
+    { .title = "Wan from an image",
+      .scripts = "wan_i2v_example",
+      .pipeline = "WanPipeline",
+      .own = "wan-i2v",
+      .cell = 8,
+      .patch = 2,
+      .can = XD_CAN_USP | XD_HAS_VIDEO | XD_HAS_GUIDANCE },
+    { .title = "CausalWan",
+      .names = "CausalWan",
+      .pipeline = "CausalWan",
+      .cell = 8,
+      .patch = 2,
       .can = XD_CAN_FSDP | XD_HAS_VIDEO },
-    { .title = "Wan from an image", .names = "Wan2.1-I2V Wan2.2-I2V", .pipeline = "WanI2V",
-      .own = "wan-i2v", .cell = 8, .patch = 2,
+    { .title = "Wan from an image",
+      .names = "Wan2.1-I2V Wan2.2-I2V",
+      .pipeline = "WanI2V",
+      .own = "wan-i2v",
+      .cell = 8,
+      .patch = 2,
       .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO },
-    { .title = "Wan from text or an image", .names = "TI2V", .pipeline = "WanI2V",
-      .own = "wan-ti2v", .cell = 16, .patch = 2,
+    { .title = "Wan from text or an image",
+      .names = "TI2V",
+      .pipeline = "WanI2V",
+      .own = "wan-ti2v",
+      .cell = 16,
+      .patch = 2,
       .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO },
-    { .title = "Wan with references", .names = "VACE", .pipeline = "Wan", .cell = 8, .patch = 2,
+    { .title = "Wan with references",
+      .names = "VACE",
+      .pipeline = "Wan",
+      .cell = 8,
+      .patch = 2,
       .can = XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO },
-    { .title = "Wan", .names = "Wan2", .pipeline = "Wan", .own = "wan", .cell = 8, .patch = 2,
-      .can = XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO, .steps = "40",
+    { .title = "Wan",
+      .names = "Wan2",
+      .pipeline = "Wan",
+      .own = "wan",
+      .cell = 8,
+      .patch = 2,
+      .can = XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO,
+      .steps = "40",
       .guidance = "3.5" },
     { .title = NULL },
 };
 
 static const xd_xdit_net xdit_nets[] = {
-    { "Wan2.1-T2V-1.3B", 12, 30, 0 }, { "VACE-1.3B", 12, 30, 0 }, { "TI2V", 24, 30, 0 },
-    { "Wan2", 40, 40, 0 },            { .name = NULL },
+    { "Wan2.1-T2V-1.3B", 12, 30, 0 },
+    { "VACE-1.3B", 12, 30, 0 },
+    { "TI2V", 24, 30, 0 },
+    { "Wan2", 40, 40, 0 },
+    { .name = NULL },
 };
 
 static const xd_xdit_name xdit_names[] = {
@@ -107,15 +181,18 @@ static const xd_xdit_name xdit_names[] = {
     { .name = NULL },
 };
 
-static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets,
+static const xd_xdit_rows xdit_rows = { .models = xdit_models,
+                                        .nets = xdit_nets,
                                         .names = xdit_names };
 
 extern const xd_family xd_family_wan;
 
 const xd_family xd_family_wan = {
-    .title = "Wan", .dits = XD_LIST(xd_dit, &xd_dit_wan),
+    .title = "Wan",
+    .dits = XD_LIST(xd_dit, &xd_dit_wan),
     .recipes = XD_LIST(xd_recipe, &from_held, &from_text, &from_image),
-    .key_maps = xd_wan_key_maps, .lora_names = xd_wan_lora_names,
+    .key_maps = xd_wan_key_maps,
+    .lora_names = xd_wan_lora_names,
     .xdit = &xdit_rows,
     .examples = { .file = "wan2.1_t2v_1.3B_bf16.safetensors",
                   .hub = "Wan-AI/Wan2.1-T2V-1.3B-Diffusers",

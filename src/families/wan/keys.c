@@ -48,11 +48,15 @@ static const xd_stem wan_top[] = {
 };
 
 const xd_key_map xd_wan_key_maps[] = {
-    { { "wan" }, "a Wan transformer in its original layout",
-      { "blocks.0.self_attn.q.weight", "time_projection.1.weight" }, XD_DIT_PREFIXES,
+    { { "wan" },
+      "a Wan transformer in its original layout",
+      { "blocks.0.self_attn.q.weight", "time_projection.1.weight" },
+      XD_DIT_PREFIXES,
       { { "blocks.#.", "blocks.#.", wan_block }, { "", "", wan_top } } },
-    { { "wan" }, "a Wan transformer in the layout of diffusers",
-      { "condition_embedder.time_proj.weight", "blocks.0.attn1.to_q.weight" }, XD_DIT_PREFIXES,
+    { { "wan" },
+      "a Wan transformer in the layout of diffusers",
+      { "condition_embedder.time_proj.weight", "blocks.0.attn1.to_q.weight" },
+      XD_DIT_PREFIXES,
       { { "blocks.#.", "blocks.#.", NULL }, { "", "", NULL } } },
     { .what = NULL },
 };
@@ -62,10 +66,14 @@ const xd_key_map xd_wan_key_maps[] = {
 #define MODULE(from, to) { "blocks_#_" from, "blocks_#_" to }
 
 const xd_lora_name xd_wan_lora_names[] = {
-    MODULE("self_attn_q", "attn1_to_q"),   MODULE("self_attn_k", "attn1_to_k"),
-    MODULE("self_attn_v", "attn1_to_v"),   MODULE("self_attn_o", "attn1_to_out_0"),
-    MODULE("cross_attn_q", "attn2_to_q"),  MODULE("cross_attn_k", "attn2_to_k"),
-    MODULE("cross_attn_v", "attn2_to_v"),  MODULE("cross_attn_o", "attn2_to_out_0"),
+    MODULE("self_attn_q", "attn1_to_q"),
+    MODULE("self_attn_k", "attn1_to_k"),
+    MODULE("self_attn_v", "attn1_to_v"),
+    MODULE("self_attn_o", "attn1_to_out_0"),
+    MODULE("cross_attn_q", "attn2_to_q"),
+    MODULE("cross_attn_k", "attn2_to_k"),
+    MODULE("cross_attn_v", "attn2_to_v"),
+    MODULE("cross_attn_o", "attn2_to_out_0"),
     MODULE("cross_attn_k_img", "attn2_add_k_proj"),
     MODULE("cross_attn_v_img", "attn2_add_v_proj"),
     MODULE("norm3", "norm2"),
@@ -74,7 +82,8 @@ const xd_lora_name xd_wan_lora_names[] = {
     MODULE("cross_attn_norm_q", "attn2_norm_q"),
     MODULE("cross_attn_norm_k", "attn2_norm_k"),
     MODULE("cross_attn_norm_k_img", "attn2_norm_added_k"),
-    MODULE("ffn_0", "ffn_net_0_proj"),     MODULE("ffn_2", "ffn_net_2"),
+    MODULE("ffn_0", "ffn_net_0_proj"),
+    MODULE("ffn_2", "ffn_net_2"),
     { "time_embedding_0", "condition_embedder_time_embedder_linear_1" },
     { "time_embedding_2", "condition_embedder_time_embedder_linear_2" },
     { "time_projection_1", "condition_embedder_time_proj" },

@@ -51,23 +51,23 @@ static const xd_field fields[] = {
 };
 
 typedef struct blk {
-    xd_lin    mod;              /* [4D, EMBED]: modulation layer; none in the context refiner */
+    xd_lin    mod; /* [4D, EMBED]: modulation layer; none in the context refiner */
     /* `up` computes a and b; the feed-forward is down(silu(a) * b) */
     xd_lin    qkv, out, up, down;
-    xd_tensor norm_q, norm_k;   /* [head_dim]: norms of queries and keys, or absent */
-    xd_tensor norm[4];          /* [D]: norms before, after attention; before, after feed-forward */
+    xd_tensor norm_q, norm_k; /* [head_dim]: norms of queries and keys, or absent */
+    xd_tensor norm[4];        /* [D]: norms before, after attention; before, after feed-forward */
 } blk;
 
 typedef struct glob {
     xd_lin    latents, text, mod, out;
     xd_mlp    time;
-    xd_tensor text_norm;        /* [text]: norm of the text rows */
-    xd_tensor image_pad, text_pad;      /* [1,D]: learned padding rows */
+    xd_tensor text_norm;           /* [text]: norm of the text rows */
+    xd_tensor image_pad, text_pad; /* [1,D]: learned padding rows */
 } glob;
 
 typedef struct local {
-    xd_tensor emb;              /* [1,EMBED]: timestep embedding */
-    xd_tensor cos, sin;         /* [n,head_dim/2] F32: RoPE of this rank's tokens */
+    xd_tensor emb;      /* [1,EMBED]: timestep embedding */
+    xd_tensor cos, sin; /* [n,head_dim/2] F32: RoPE of this rank's tokens */
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -87,8 +87,10 @@ static xd_status check_axes(cfg *c, xd_err *e)
     set_list(&c->axes, AXES, dims);
     set_list(&c->lens, AXES, lens);
     if (c->axes.n != AXES || c->lens.n != AXES)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: axes_dims has %d axes and axes_lens %d, "
-                       "not %d", c->axes.n, c->lens.n, AXES);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: axes_dims has %d axes and axes_lens %d, "
+                       "not %d",
+                       c->axes.n, c->lens.n, AXES);
     for (int i = 0; i < AXES; i++) {
         if (c->axes.v[i] < 0 || c->axes.v[i] % 2)
             return xd_fail(e, XD_EFORMAT, "transformer: axes_dims has %lld, which is not even",
@@ -97,13 +99,16 @@ static xd_status check_axes(cfg *c, xd_err *e)
     }
     const xd_config_range r[] = {
         { "axes_lens", c->lens.v[0], MULTIPLE + 2, 1 << 20 },
-        { "axes_lens", c->lens.v[1], 1, 1 << 20 }, { "axes_lens", c->lens.v[2], 1, 1 << 20 },
+        { "axes_lens", c->lens.v[1], 1, 1 << 20 },
+        { "axes_lens", c->lens.v[2], 1, 1 << 20 },
     };
     if (xd_check_ranges(r, sizeof r / sizeof *r, e) != XD_OK)
         return XD_EFORMAT;
     if (sum != c->head_dim)
-        return xd_fail(e, XD_EFORMAT, "transformer: the sum of axes_dims is %lld, not the %lld "
-                       "features of a head", (long long)sum, (long long)c->head_dim);
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: the sum of axes_dims is %lld, not the %lld "
+                       "features of a head",
+                       (long long)sum, (long long)c->head_dim);
     return XD_OK;
 }
 
@@ -113,11 +118,14 @@ static xd_status check_built(cfg *c, xd_err *e)
     set_list(&c->patches, 1, &two);
     set_list(&c->frames, 1, &one);
     if (c->patches.n != 1 || c->patches.v[0] != PATCH || c->frames.n != 1 || c->frames.v[0] != 1)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: all_patch_size and all_f_patch_size are "
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: all_patch_size and all_f_patch_size are "
                        "not [2] and [1], the only supported values");
     if (c->siglip)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: siglip_feat_dim is %lld: the model that "
-                       "reads images is not supported", (long long)c->siglip);
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: siglip_feat_dim is %lld: the model that "
+                       "reads images is not supported",
+                       (long long)c->siglip);
     if (c->kv_heads != c->heads)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: n_kv_heads %d is not n_heads %d",
                        c->kv_heads, c->heads);
@@ -126,18 +134,20 @@ static xd_status check_built(cfg *c, xd_err *e)
 
 static xd_status check_config(void *c_, xd_err *e)
 {
-    cfg *c = c_;
+    cfg                  *c = c_;
     const xd_config_range r[] = {
-        { "dim", c->dim, 2, 1 << 20 },          { "in_channels", c->in_ch, 1, 65536 },
+        { "dim", c->dim, 2, 1 << 20 },           { "in_channels", c->in_ch, 1, 65536 },
         { "cap_feat_dim", c->text, 1, 1 << 24 }, { "n_heads", c->heads, 1, 4096 },
-        { "n_layers", c->nlayers, 0, 10000 },   { "n_refiner_layers", c->nrefiners, 0, 10000 },
+        { "n_layers", c->nlayers, 0, 10000 },    { "n_refiner_layers", c->nrefiners, 0, 10000 },
     };
     if (xd_check_ranges(r, sizeof r / sizeof *r, e) != XD_OK)
         return XD_EFORMAT;
     c->head_dim = c->dim / c->heads;
     if (c->dim % c->heads || c->head_dim > 512)
-        return xd_fail(e, XD_EFORMAT, "transformer: dim %lld is not n_heads %d heads of at most "
-                       "512 features", (long long)c->dim, c->heads);
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: dim %lld is not n_heads %d heads of at most "
+                       "512 features",
+                       (long long)c->dim, c->heads);
     xd_status s = check_built(c, e);
     return s == XD_OK ? check_axes(c, e) : s;
 }
@@ -152,10 +162,19 @@ static void info(const void *c_, xd_dit_info *out)
 {
     const cfg *c = c_;
     *out = (xd_dit_info){
-        .nlayers = nlayers(c), .heads = c->heads, .head_dim = (int)c->head_dim,
-        .patch = { 1, PATCH, PATCH }, .dim = c->dim, .lat_ch = c->in_ch,
-        .sample = { 1, 128, 128 }, .text_dim = c->text, .txt_flows = 1, .sites = 1,
-        .multiple = MULTIPLE, .local_size = sizeof(local), .lead = 2 * c->nrefiners,
+        .nlayers = nlayers(c),
+        .heads = c->heads,
+        .head_dim = (int)c->head_dim,
+        .patch = { 1, PATCH, PATCH },
+        .dim = c->dim,
+        .lat_ch = c->in_ch,
+        .sample = { 1, 128, 128 },
+        .text_dim = c->text,
+        .txt_flows = 1,
+        .sites = 1,
+        .multiple = MULTIPLE,
+        .local_size = sizeof(local),
+        .lead = 2 * c->nrefiners,
         .most = { 1, c->lens.v[1] * PATCH, c->lens.v[2] * PATCH },
         /* positions of the text begin at 1; the image's positions follow */
         .text_most = (c->lens.v[0] - 2) / MULTIPLE * MULTIPLE,
@@ -174,8 +193,10 @@ static void attn_weights(xd_decl *d, const cfg *c, blk *w)
     static const char *const qkv[] = { "to_q", "to_k", "to_v" };
     int64_t                  D = c->dim, hd = c->head_dim;
     xd_w_enter(d, "attention");
-    xd_w_fused(d, &w->qkv, &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D },
-                                             .split = XD_COL, .unit = hd });
+    xd_w_fused(
+        d, &w->qkv,
+        &(xd_fused_spec){
+            .n = 3, .names = qkv, .in = D, .out = { D, D, D }, .split = XD_COL, .unit = hd });
     xd_w_linear(d, &w->out, "to_out.0",
                 &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd });
     if (c->qk_norm) {
@@ -190,14 +211,14 @@ static void plain_weights(xd_decl *d, const void *c_, int layer, void *w_)
     static const char *const norms[] = { "attention_norm1.weight", "attention_norm2.weight",
                                          "ffn_norm1.weight", "ffn_norm2.weight" };
     static const char *const up[] = { "w1", "w3" };
-    const cfg *c = c_;
-    blk       *w = w_;
-    int64_t    D = c->dim, F = (int64_t)((double)D / 3 * 8);
+    const cfg               *c = c_;
+    blk                     *w = w_;
+    int64_t                  D = c->dim, F = (int64_t)((double)D / 3 * 8);
     (void)layer;
     attn_weights(d, c, w);
     xd_w_enter(d, "feed_forward");
-    xd_w_fused(d, &w->up, &(xd_fused_spec){ .n = 2, .names = up, .in = D, .out = { F, F },
-                                            .split = XD_COL });
+    xd_w_fused(d, &w->up,
+               &(xd_fused_spec){ .n = 2, .names = up, .in = D, .out = { F, F }, .split = XD_COL });
     xd_w_linear(d, &w->down, "w2", &(xd_linear_spec){ .in = F, .out = D, .split = XD_ROW });
     xd_w_leave(d);
     for (int i = 0; i < 4; i++)
@@ -258,7 +279,7 @@ static void fill_angles(void *ctx, float *buf)
     const cfg     *c = t->cfg;
     const xd_exec *x = t->x;
     int64_t        W = x->lay->grid[2], behind = x->lay->len[XD_TXT] + 1;
-    double         base[256], *b = base;        /* enough for heads of up to 512 features */
+    double         base[256], *b = base; /* enough for heads of up to 512 features */
     for (int a = 0; a < AXES; a++)
         for (int64_t k = 0; k < c->axes.v[a]; k += 2)
             *b++ = 1.0 / pow(c->theta, (double)k / (double)c->axes.v[a]);
@@ -322,9 +343,9 @@ static void embed_image(xd_exec *x, const glob *g, xd_tensor lat, xd_tensor h)
 {
     int64_t   n = lat.d[0], F = lat.d[1], cells = PATCH * PATCH;
     xd_tensor y = xd_new_f32(x, n, F);
-    xd_copy_to(x, xd_reshape(y, 3, (int64_t[]){ n, cells, F / cells }),
-               xd_permute(xd_reshape(lat, 3, (int64_t[]){ n, F / cells, cells }),
-                          (int[]){ 0, 2, 1 }));
+    xd_copy_to(
+        x, xd_reshape(y, 3, (int64_t[]){ n, cells, F / cells }),
+        xd_permute(xd_reshape(lat, 3, (int64_t[]){ n, F / cells, cells }), (int[]){ 0, 2, 1 }));
     xd_linear_into(x, h, y, &g->latents);
 }
 
@@ -333,8 +354,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     int64_t     ntxt = xd_n(x, XD_TXT), npad = xd_n(x, XD_PAD), nimg = xd_n(x, XD_IMG);
-    if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt &&
-                  s->h.d[0] == ntxt + npad + nimg,
+    if (!xd_check(x,
+                  in->lat.d[0] == nimg && in->txt.d[0] == ntxt && s->h.d[0] == ntxt + npad + nimg,
                   "%lld image and %lld text tokens do not match %lld rows of state",
                   (long long)nimg, (long long)ntxt, (long long)s->h.d[0]))
         return;
@@ -348,7 +369,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-typedef struct part {           /* range of rows of the hidden state that a block computes */
+typedef struct part { /* range of rows of the hidden state that a block computes */
     xd_tensor h, cos, sin;
     unsigned  streams;
     /* [1,D] each: scale and gate of the attention, then of the feed-forward; or absent */
@@ -360,8 +381,10 @@ static const unsigned all_streams = ~0u;
 static part part_of(const xd_state *s, int64_t at, int64_t n, unsigned streams)
 {
     const local *l = s->local;
-    return (part){ .h = xd_rows(s->h, at, n), .cos = xd_rows(l->cos, at, n),
-                   .sin = xd_rows(l->sin, at, n), .streams = streams };
+    return (part){ .h = xd_rows(s->h, at, n),
+                   .cos = xd_rows(l->cos, at, n),
+                   .sin = xd_rows(l->sin, at, n),
+                   .streams = streams };
 }
 
 static void set_modulation(xd_exec *x, const xd_state *s, const blk *w, part *p)
@@ -378,8 +401,8 @@ static void set_modulation(xd_exec *x, const xd_state *s, const blk *w, part *p)
 static xd_tensor norm_of(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor scale, float eps)
 {
     xd_tensor out = xd_new(x, in.d[0], in.d[1]);
-    xd_norm_into(x, &(xd_norm){ .out = out, .in = in, .gain = gain, .scale = scale, .rms = 1,
-                                .eps = eps });
+    xd_norm_into(
+        x, &(xd_norm){ .out = out, .in = in, .gain = gain, .scale = scale, .rms = 1, .eps = eps });
     return out;
 }
 
@@ -403,9 +426,13 @@ static void attend(xd_exec *x, const cfg *c, const blk *w, const part *p)
     xd_linear_into(x, y, norm_of(x, p->h, w->norm[0], p->mod[0], c->eps), &w->qkv);
     xd_arena_rewind(x->tmp, inner);
     xd_qkv a = xd_qkv_open(x, y, &w->qkv, c->head_dim);
-    xd_qkv_fill(x, &a, y, &w->qkv, &(xd_qkv_rows){ .n = n, .norm_q = w->norm_q,
-                                                   .norm_k = w->norm_k, .cos = p->cos,
-                                                   .sin = p->sin, .eps = qk_eps });
+    xd_qkv_fill(x, &a, y, &w->qkv,
+                &(xd_qkv_rows){ .n = n,
+                                .norm_q = w->norm_q,
+                                .norm_k = w->norm_k,
+                                .cos = p->cos,
+                                .sin = p->sin,
+                                .eps = qk_eps });
     xd_tensor o = p->streams == all_streams ? xd_attn(x, a.q, a.k, a.v, 0)
                                             : xd_attn_of(x, p->streams, a.q, a.k, a.v, 0);
     add_normed(x, p, p->mod[1], xd_flat(o), &w->out,
@@ -482,7 +509,7 @@ extern const xd_dit xd_dit_zimage;
 const xd_dit xd_dit_zimage = {
     .net = { .name = "zimage",
              .classes = { "ZImageTransformer2DModel" },
-             .unread = { "norm_final.weight" },         /* only in ComfyUI's files */
+             .unread = { "norm_final.weight" }, /* only in ComfyUI's files */
              .fields = fields,
              .cfg_size = sizeof(cfg),
              .glob_size = sizeof(glob),

@@ -30,7 +30,7 @@ enum {
     TILES = 1,
     QUADS = 0,
     STRIP = XD_ATTN_STRIP,
-    STEP_KEYS = XD_ATTN_STEP_KEYS,      /* keys in a step of the pipeline */
+    STEP_KEYS = XD_ATTN_STEP_KEYS, /* keys in a step of the pipeline */
     QROWS = STRIP,
     SCORE_WIDTH = 1,      /* number of 512-bit vectors in a row of a packed tile of keys */
     DEEP = 16,            /* 32-bit units (two bf16 each) in a row of a tile */
@@ -128,9 +128,9 @@ static void place_values(const job *w, const char **rows, int64_t n, int64_t kb,
  * probabilities during the step after that. */
 enum { MAX_DELAY = 2 };
 typedef struct workspace {
-    float s[MAX_DELAY][STRIP][STEP_KEYS];       /* scores of the last key steps */
-    unit  p[PART][STRIP][DEEP];         /* probabilities of all key steps of a part */
-    float bias[MAX_DELAY][STRIP][STEP_KEYS];  /* copies of bias rows that cannot be read in place */
+    float s[MAX_DELAY][STRIP][STEP_KEYS];    /* scores of the last key steps */
+    unit  p[PART][STRIP][DEEP];              /* probabilities of all key steps of a part */
+    float bias[MAX_DELAY][STRIP][STEP_KEYS]; /* copies of bias rows that cannot be read in place */
 } workspace;
 _Static_assert(sizeof(workspace) == XD_ATTN_WORKSPACE * sizeof(float),
                "the plan allocates a workspace");
@@ -142,7 +142,7 @@ _Static_assert(sizeof(workspace) == XD_ATTN_WORKSPACE * sizeof(float),
  * delay all other loads. */
 typedef struct row_prefetch {
     const block *k;
-    size_t       out_bytes, query_bytes;        /* bytes of an output row; bytes of a query row */
+    size_t       out_bytes, query_bytes; /* bytes of an output row; bytes of a query row */
     /* number of rows prefetched so far; number of rows to prefetch in each step of 32 keys */
     int64_t      seen, each;
 } row_prefetch;
@@ -161,8 +161,8 @@ ALWAYS_INLINE void prefetch_next_row(row_prefetch *x)
 typedef struct pending_store {
     /* destination of the accumulators, or NULL if no store is pending */
     float  *to;
-    int64_t row;                /* floats from one destination row to the next */
-    int     two;                /* 1: all four tiles are stored; 0: only tiles 0 and 2 */
+    int64_t row; /* floats from one destination row to the next */
+    int     two; /* 1: all four tiles are stored; 0: only tiles 0 and 2 */
 } pending_store;
 
 /* Stores or loads tile i of a block of 32 x 32 accumulators at c. */
@@ -252,8 +252,8 @@ ALWAYS_INLINE void multiply_scores(const unit *q, const unit *keys, int64_t deep
         row = softmax_rows(&soft, row, each, k, h);
     MULTIPLY(q, deep * DEEP * 4, keys, keys + deep * TILE, ANEW, SOFTMAX)
     prefetch_next_row(rows_ahead);
-_Pragma("GCC unroll 4")
-    for (int64_t i = 1; i < deep; i++) {
+    _Pragma("GCC unroll 4") for (int64_t i = 1; i < deep; i++)
+    {
         q += DEEP;
         keys += TILE;
         MULTIPLY(q, deep * DEEP * 4, keys, keys + deep * TILE, GO_ON, SOFTMAX)
@@ -335,24 +335,24 @@ typedef struct part {
     int64_t i, rows;
     /* first key step of the part, counted over all keys; number of key steps */
     int64_t step, steps;
-    int     begun;              /* 1: the accumulators `o` already hold sums of earlier keys */
+    int     begun; /* 1: the accumulators `o` already hold sums of earlier keys */
 } part;
 
 typedef struct strips {
-    const job  *w;
-    block      *k;
-    const unit *packed;
-    int64_t     row, rows;      /* queries [row, rows) of the block are computed */
-    int64_t     first, end;     /* key steps [first, end) are computed */
-    workspace  *d;
-    int         scaled;         /* 1: scores are scaled before the bias is added */
-    int         touched;        /* 1: scores are scaled, or some scores are masked */
+    const job   *w;
+    block       *k;
+    const unit  *packed;
+    int64_t      row, rows;  /* queries [row, rows) of the block are computed */
+    int64_t      first, end; /* key steps [first, end) are computed */
+    workspace   *d;
+    int          scaled;  /* 1: scores are scaled before the bias is added */
+    int          touched; /* 1: scores are scaled, or some scores are masked */
     /* kind of each strip of 32 queries: BOUNDED, WATCHED or CLAMPED */
-    uint8_t     kind[XD_ATTN_TILE_ROWS / STRIP];
+    uint8_t      kind[XD_ATTN_TILE_ROWS / STRIP];
     /* for each strip of 32 queries: 1 if some powers of two overflowed, which is possible only if
      * the strip's scores are not clamped (kind WATCHED) */
-    uint8_t     missed[XD_ATTN_TILE_ROWS / STRIP];
-    float       c;              /* factor that converts scores to exponents of two */
+    uint8_t      missed[XD_ATTN_TILE_ROWS / STRIP];
+    float        c; /* factor that converts scores to exponents of two */
     row_prefetch rows_ahead;
 } strips;
 
@@ -362,8 +362,7 @@ typedef struct strips {
  * the next strip of queries is multiplied by the same keys and values. */
 static part first_part(const strips *a, int64_t i, int64_t step)
 {
-    part x = { .i = i, .rows = xd_min(a->rows - i, STRIP), .step = step,
-               .begun = step > a->first };
+    part x = { .i = i, .rows = xd_min(a->rows - i, STRIP), .step = step, .begun = step > a->first };
     x.steps = xd_min(a->end - step, PART - step % PART);
     return x;
 }
@@ -371,9 +370,9 @@ static part first_part(const strips *a, int64_t i, int64_t step)
 static part next_part(const strips *a, const part *x)
 {
     const xd_attn_plan *p = &a->w->p;
-    const int64_t fit = L2_BYTES / (8 * PART * (p->kunits + p->vunits) / 4) * PART,
-                  run = fit > PART ? fit : PART;
-    const int64_t next = x->step + x->steps, begin = x->step / run * run;
+    const int64_t       fit = L2_BYTES / (8 * PART * (p->kunits + p->vunits) / 4) * PART,
+                        run = fit > PART ? fit : PART;
+    const int64_t       next = x->step + x->steps, begin = x->step / run * run;
     if (next < a->end && next % run)
         return first_part(a, x->i, next);
     if (x->i + STRIP < a->rows)
@@ -424,7 +423,7 @@ static float max_score(const softmax_state *soft, int64_t r, float c, int64_t n)
 {
     const float *s = soft->s + r * STEP_KEYS,
                 *bias = soft->bias ? soft->bias + r * soft->bias_step : NULL;
-    float        top = -INFINITY;
+    float top = -INFINITY;
     for (int64_t i = 0; i < n; i++) {
         float y = c * s[i] + (bias ? log2e * bias[i] : 0);
         top = y > top || y != y ? y : top;
@@ -486,7 +485,8 @@ ALWAYS_INLINE int prepare_softmax(const strips *a, const part *x, int64_t t, int
                                   softmax_state *soft, how h)
 {
     const int64_t j = x->step + t;
-    *soft = (softmax_state){ .s = a->d->s[t % MAX_DELAY][0], .p = a->d->p[t][0],
+    *soft = (softmax_state){ .s = a->d->s[t % MAX_DELAY][0],
+                             .p = a->d->p[t][0],
                              .low = a->k->sum + x->i };
     if (h.biased)
         find_bias(a, x, j, a->d->bias[t % MAX_DELAY], soft);
@@ -516,7 +516,7 @@ ALWAYS_INLINE void score_part(strips *a, const part *x, pending_store *due, int6
     const unit   *q = a->k->q + x->i * deep * DEEP;
     curve         k = curve_of(a->c, h);
     const int64_t n = x->steps, delay = softmax_delay(x);
-    softmax_state     soft[MAX_DELAY] = { { .s = NULL } };
+    softmax_state soft[MAX_DELAY] = { { .s = NULL } };
     int           lacks = h.kind != BOUNDED && lacks_reference(a, x);
     for (int64_t t = 0; t < n; t++) {
         const unit *keys = keys_of(a, x->step + t);
@@ -549,7 +549,7 @@ ALWAYS_INLINE void attend_part(strips *a, const part *x, pending_store *due, how
     const xd_attn_plan *p = &a->w->p;
     curve               k = curve_of(a->c, h);
     const int64_t       deep = p->ldq / DEEP;
-    softmax_state           last[MAX_DELAY];
+    softmax_state       last[MAX_DELAY];
     switch (deep) {
     case 1: score_part(a, x, due, 1, last, h); break;
     case 2: score_part(a, x, due, 2, last, h); break;
@@ -646,7 +646,7 @@ static softmax_state scores_of(strips *a, int64_t i, int64_t j)
 {
     const int64_t ldq = a->w->p.ldq;
     const part    x = first_part(a, i, j);
-    softmax_state     soft = { .s = a->d->s[0][0] };
+    softmax_state soft = { .s = a->d->s[0][0] };
     pending_store due = { .to = NULL };
     compiler_fence();
     multiply_scores(a->k->q + i * ldq, keys_of(a, j), ldq / DEEP, &due, 0, soft, &a->rows_ahead,

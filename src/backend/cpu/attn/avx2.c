@@ -5,7 +5,13 @@
 #include "backend/cpu/attn/plan.h"
 
 enum {
-    PAIRS = 0, TILES = 0, QUADS = 0, QROWS = 6, SCORE_WIDTH = 2, HALVES = 0, LDS = XD_ATTN_LDS,
+    PAIRS = 0,
+    TILES = 0,
+    QUADS = 0,
+    QROWS = 6,
+    SCORE_WIDTH = 2,
+    HALVES = 0,
+    LDS = XD_ATTN_LDS,
     STEP_KEYS = 2 * LANES
 };
 
@@ -70,8 +76,7 @@ static inline vu get_units(const char *row, xd_dtype type, int64_t u, int64_t D)
     return float_row(row, type, u, D);
 }
 
-static inline vu get_values(const char *row, const char *next, xd_dtype type, int64_t c,
-                            int64_t D)
+static inline vu get_values(const char *row, const char *next, xd_dtype type, int64_t c, int64_t D)
 {
     (void)next;
     return get_units(row, type, c, D);

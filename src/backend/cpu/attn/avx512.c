@@ -38,8 +38,7 @@ static inline vu get_units(const char *row, xd_dtype type, int64_t u, int64_t D)
     return float_row(row, type, u, D);
 }
 
-static inline vu get_values(const char *row, const char *next, xd_dtype type, int64_t c,
-                            int64_t D)
+static inline vu get_values(const char *row, const char *next, xd_dtype type, int64_t c, int64_t D)
 {
     (void)next;
     return float_row(row, type, c, D);

@@ -42,7 +42,7 @@
 #include "base/par.h"
 
 enum {
-    LINE = 64,                  /* bytes in a cache line */
+    LINE = 64, /* bytes in a cache line */
     MOST_KEYS = QUADS ? XD_ATTN_INT_KEYS : XD_ATTN_KEYS,
 };
 
@@ -91,8 +91,7 @@ static int64_t unit_count(int64_t n)
 /* Packs columns of n rows of values: nv vectors of columns, from column c on. The layout is
  * [unit][column], where a unit is 32 bits: the value of one key as a float, or of two keys as
  * bf16. */
-static void pack_values(const job *w, const char **rows, int64_t n, int64_t c, int64_t nv,
-                        unit *to)
+static void pack_values(const job *w, const char **rows, int64_t n, int64_t c, int64_t nv, unit *to)
 {
     const xd_attn_plan *p = &w->p;
     for (int64_t u = 0; u < unit_count(n); u++) {
@@ -103,8 +102,8 @@ static void pack_values(const job *w, const char **rows, int64_t n, int64_t c, i
             continue;
         }
         for (int64_t g = 0; g < nv; g++, to += LANES)
-            v_put_units(to, get_values(rows[j], PAIRS && next < n ? rows[next] : NULL,
-                                       w->a->q.type, c + g * LANES, p->D));
+            v_put_units(to, get_values(rows[j], PAIRS && next < n ? rows[next] : NULL, w->a->q.type,
+                                       c + g * LANES, p->D));
     }
 }
 
@@ -149,9 +148,9 @@ static void pack_block(const job *w, int64_t pair, int64_t kb)
 {
     const xd_attn_plan *p = &w->p;
     const char         *k[MOST_KEYS], *v[MOST_KEYS];
-    int64_t b = (w->first + pair) / p->Hk, h = (w->first + pair) % p->Hk;
-    int64_t j0 = kb * p->keys, n = xd_min(xd_attn_len(w->a, b, p->m) - j0, p->keys);
-    unit   *all = packed_pair(w, pair);
+    int64_t             b = (w->first + pair) / p->Hk, h = (w->first + pair) % p->Hk;
+    int64_t             j0 = kb * p->keys, n = xd_min(xd_attn_len(w->a, b, p->m) - j0, p->keys);
+    unit               *all = packed_pair(w, pair);
     if (n <= 0)
         return;
     xd_attn_rows(w->a, b, h, j0, n, k, v);
@@ -173,27 +172,27 @@ static void pack_job(void *ctx, int64_t begin, int64_t end, int thread)
 
 typedef struct block {
     /* sample, query head, first query and number of queries of the block */
-    int64_t b, h, i0, n;
-    int64_t keys;               /* number of keys of the sample to which the queries may attend */
-    unit   *q;                  /* [n][ldq] packed queries, in 32-bit units */
-    float  *s; /* [n][LDS] scores, then probabilities; with AMX tiles, the workspace of amx.c */
-    float  *o;                  /* [n][dp] accumulators of the weighted sums of values */
+    int64_t     b, h, i0, n;
+    int64_t     keys; /* number of keys of the sample to which the queries may attend */
+    unit       *q;    /* [n][ldq] packed queries, in 32-bit units */
+    float      *s; /* [n][LDS] scores, then probabilities; with AMX tiles, the workspace of amx.c */
+    float      *o; /* [n][dp] accumulators of the weighted sums of values */
     /* [n][LANES] for each row and each vector lane, the largest score in this key block. With AMX
      * tiles, the array lane_max holds the sums of all probabilities instead. */
-    float  *lane_max;
+    float      *lane_max;
     /* [n][LANES] for each row and each vector lane, the sum of the probabilities in this key block.
      * With AMX tiles, the array `sum` holds the addend of each row's scaled scores instead. */
-    float  *sum;
-    float  *l;                  /* [n] the sums of the probabilities of earlier key blocks */
+    float      *sum;
+    float      *l; /* [n] the sums of the probabilities of earlier key blocks */
     /* [n] `top` is the reference score of each row, as an exponent of two; all probabilities of the
      * row are computed relative to this score. `low` is -top, or 0 if `top` is -infinity. */
-    float  *top, *low;
-    int     begun;              /* 1: `o` holds sums over earlier key blocks */
-    const char *in[XD_ATTN_TILE_ROWS];  /* addresses of the rows of queries */
+    float      *top, *low;
+    int         begun;                 /* 1: `o` holds sums over earlier key blocks */
+    const char *in[XD_ATTN_TILE_ROWS]; /* addresses of the rows of queries */
     /* addresses of the query rows of the next block; for the last block, addresses of any valid
      * rows */
     const char *next[XD_ATTN_TILE_ROWS];
-    char   *out[XD_ATTN_TILE_ROWS];     /* addresses of the output rows */
+    char       *out[XD_ATTN_TILE_ROWS]; /* addresses of the output rows */
 } block;
 
 /* Prefetches output row i of the block, and a query row of the next block of queries. The next
@@ -256,10 +255,12 @@ static void attend_keys(const job *w, block *k, int64_t first, int64_t end, cons
 static void attend_item(const job *w, int64_t item, int thread)
 {
     const xd_attn_plan *p = &w->p;
-    char   *mine = w->threads + (size_t)thread * p->thread_bytes;
-    int64_t pair = item / (p->rep * p->blocks), lo, hi, none;
-    block   k = { .q = (unit *)(void *)(mine + p->q), .s = (float *)(void *)(mine + p->s),
-                  .o = (float *)(void *)(mine + p->o), .sum = (float *)(void *)(mine + p->ml) };
+    char               *mine = w->threads + (size_t)thread * p->thread_bytes;
+    int64_t             pair = item / (p->rep * p->blocks), lo, hi, none;
+    block               k = { .q = (unit *)(void *)(mine + p->q),
+                              .s = (float *)(void *)(mine + p->s),
+                              .o = (float *)(void *)(mine + p->o),
+                              .sum = (float *)(void *)(mine + p->ml) };
     k.lane_max = k.sum + p->max_rows * LANES;
     k.top = k.lane_max + p->max_rows * LANES;
     k.low = k.top + p->max_rows;

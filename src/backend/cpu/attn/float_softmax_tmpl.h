@@ -9,13 +9,13 @@
 /* Progress of the softmax of a few rows of scores, which are processed row by row, 2 LANES scores
  * in each step. */
 typedef struct softmax_state {
-    float       *row;           /* first row of scores; rows are XD_ATTN_LDS floats apart */
-    const float *low;           /* for each row, the addend of its scaled scores */
-    float       *sum;           /* for each row, LANES partial sums of its probabilities */
+    float       *row; /* first row of scores; rows are XD_ATTN_LDS floats apart */
+    const float *low; /* for each row, the addend of its scaled scores */
+    float       *sum; /* for each row, LANES partial sums of its probabilities */
     float        scale;
     /* first key of the next step; number of keys of a row, rounded up to full steps */
     int64_t      at, width;
-    int64_t      left;          /* number of remaining softmax steps */
+    int64_t      left; /* number of remaining softmax steps */
 } softmax_state;
 
 static inline void softmax_next(softmax_state *s)

@@ -45,8 +45,8 @@ static void place_keys(const job *w, const char **k, const char **v, int64_t n, 
                        unit *pair)
 {
     const xd_attn_plan *p = &w->p;
-    unit  *to = pair + kb * p->knext;
-    size_t bytes = (size_t)p->D * xd_dtype_size(w->a->q.type);
+    unit               *to = pair + kb * p->knext;
+    size_t              bytes = (size_t)p->D * xd_dtype_size(w->a->q.type);
     prefetch_rows(k, 0, xd_min(n, SCORE_WIDTH * LANES), bytes);
     for (int64_t j = 0, next = SCORE_WIDTH * LANES; j < n; j = next, next += SCORE_WIDTH * LANES) {
         prefetch_rows(k, xd_min(n, next), xd_min(n, next + SCORE_WIDTH * LANES), bytes);

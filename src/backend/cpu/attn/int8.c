@@ -35,9 +35,9 @@ enum {
     /* a 16-bit score has this number of magnitude bits, so that the difference of two scores also
      * fits into 16 bits */
     TOP_BITS = 14,
-    ONE = 128,          /* 1.0 in fixed point with 7 fraction bits */
-    BIAS = 127 * ONE,   /* exponent bias of bf16 in fixed point */
-    FAR = 16383,        /* largest difference of two exponents in fixed point, about 2^-128 */
+    ONE = 128,        /* 1.0 in fixed point with 7 fraction bits */
+    BIAS = 127 * ONE, /* exponent bias of bf16 in fixed point */
+    FAR = 16383,      /* largest difference of two exponents in fixed point, about 2^-128 */
 };
 
 #define ONES 0x3f803f80u        /* the bits of two bf16 values of 1 */
@@ -46,8 +46,8 @@ enum {
  * Each 16-bit parameter is stored twice in a 32-bit integer. The exponent of a score is factor
  * ((score - most) << left) / 2^15 + add, with score - most clamped to at least `least`. */
 typedef struct query {
-    float    scale;             /* scale of the query's integers, times all constant factors */
-    int32_t  start;  /* initial value of accumulators: -128 times the sum of the query's integers */
+    float    scale; /* scale of the query's integers, times all constant factors */
+    int32_t  start; /* initial value of accumulators: -128 times the sum of the query's integers */
     uint32_t most, least, left, factor, add;
 } query;
 _Static_assert(sizeof(query) <= XD_ATTN_INT_ROW * sizeof(float), "the plan allocates queries");
@@ -55,12 +55,12 @@ _Static_assert(sizeof(query) <= XD_ATTN_INT_ROW * sizeof(float), "the plan alloc
 /* The state of a softmax in which the scores of a few query rows become probabilities in place, row
  * by row, 32 scores in each step. */
 typedef struct softmax_state {
-    unit        *row;           /* first row of scores; rows are LDS 32-bit units apart */
-    const query *query;         /* parameters of the query of each row */
-    float       *sum;           /* sums of the probabilities of each row, LANES floats a row */
+    unit        *row;   /* first row of scores; rows are LDS 32-bit units apart */
+    const query *query; /* parameters of the query of each row */
+    float       *sum;   /* sums of the probabilities of each row, LANES floats a row */
     /* first 32-bit unit of the next step; number of units of a row, rounded up to full steps */
     int64_t      at, width;
-    int64_t      left;          /* number of remaining steps of 32 scores */
+    int64_t      left; /* number of remaining steps of 32 scores */
 } softmax_state;
 
 static const uint16_t LESS[XD_POWERS] __attribute__((aligned(64))) = { XD_POWERS_LESS };
@@ -73,8 +73,7 @@ static inline vu powers(const unit *p, const query *q)
     x = _mm512_max_epi16(x, v_spread(&q->least));
     x = _mm512_sllv_epi16(x, v_spread(&q->left));
     x = _mm512_add_epi16(_mm512_mulhrs_epi16(x, v_spread(&q->factor)), v_spread(&q->add));
-    return _mm512_subs_epu16(
-        x, _mm512_permutex2var_epi16(less0, _mm512_srli_epi16(x, 1), less1));
+    return _mm512_subs_epu16(x, _mm512_permutex2var_epi16(less0, _mm512_srli_epi16(x, 1), less1));
 }
 
 static inline void put_powers(unit *p, vu x, float *sum)
@@ -139,8 +138,8 @@ static inline vu integers(const char *row, const float *mean, int64_t c, int64_t
     __m128i x[4];
     for (int i = 0; i < 4; i++) {
         const int64_t at = c + i * LANES;
-        x[i] = at < D ? _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(
-                            v_mul(elements(row, mean, at, D), v_set(by))))
+        x[i] = at < D ? _mm512_cvtsepi32_epi8(
+                            _mm512_cvtps_epi32(v_mul(elements(row, mean, at, D), v_set(by))))
                       : _mm_setzero_si128();
     }
     const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(x[0]), x[1], 1),
@@ -169,9 +168,9 @@ static void sum_block(const job *w, int64_t pair, int64_t kb)
 {
     const xd_attn_plan *p = &w->p;
     const char         *k[MOST_KEYS], *v[MOST_KEYS];
-    const int64_t b = (w->first + pair) / p->Hk, h = (w->first + pair) % p->Hk;
-    const int64_t j0 = kb * p->keys, n = xd_min(xd_attn_len(w->a, b, p->m) - j0, p->keys);
-    float        *to = (float *)(void *)(packed_pair(w, pair) + kb * p->knext);
+    const int64_t       b = (w->first + pair) / p->Hk, h = (w->first + pair) % p->Hk;
+    const int64_t       j0 = kb * p->keys, n = xd_min(xd_attn_len(w->a, b, p->m) - j0, p->keys);
+    float              *to = (float *)(void *)(packed_pair(w, pair) + kb * p->knext);
     if (n <= 0)
         return;
     xd_attn_rows(w->a, b, h, j0, n, k, v);
@@ -241,9 +240,9 @@ static void place_keys(const job *w, const char **k, const char **v, int64_t n, 
                        unit *pair)
 {
     const xd_attn_plan *p = &w->p;
-    const float *mean = mean_of(p, pair);
-    unit        *to = pair + kb * p->knext;
-    float        most[MOST_KEYS];
+    const float        *mean = mean_of(p, pair);
+    unit               *to = pair + kb * p->knext;
+    float               most[MOST_KEYS];
     prefetch_rows(k, 0, n, (size_t)p->D * 2);
     for (int64_t j = 0; j < n; j++)
         most[j] = largest(k[j], mean, p->D);
@@ -288,8 +287,8 @@ static int noise_bits(int64_t D)
 static void load_query(const job *w, const block *k, int64_t i)
 {
     const xd_attn_plan *p = &w->p;
-    const float most = largest(k->in[i], NULL, p->D), by = inverse_of(most);
-    vu          sum = _mm512_setzero_si512();
+    const float         most = largest(k->in[i], NULL, p->D), by = inverse_of(most);
+    vu                  sum = _mm512_setzero_si512();
     for (int64_t u = 0; u < p->du; u += LANES) {
         const vu x = integers(k->in[i], NULL, 4 * u, p->D, by);
         sum = int_dot(sum, _mm512_set1_epi8(-128), x);
@@ -318,8 +317,8 @@ static void load_queries(const job *w, const block *k)
 static double left_out(const job *w, const block *k, int64_t i)
 {
     const xd_attn_plan *p = &w->p;
-    const float *mean = mean_of(p, packed_pair(w, k->b * p->Hk + k->h / p->rep - w->first));
-    vf           sum = v_zero();
+    const float        *mean = mean_of(p, packed_pair(w, k->b * p->Hk + k->h / p->rep - w->first));
+    vf                  sum = v_zero();
     for (int64_t c = 0; c < p->D; c += LANES)
         sum = v_fma(elements(k->in[i], NULL, c, p->D), v_load(mean + c), sum);
     return (double)(w->a->scale * v_hadd(sum));
@@ -343,7 +342,7 @@ typedef struct score_job {
     int64_t      ldq, units;
     const unit  *keys, *shares;
     const query *query;
-    unit        *s, *most;      /* 16-bit scores; 32 maxima of each row of scores */
+    unit        *s, *most; /* 16-bit scores; 32 maxima of each row of scores */
     vu           down, up;
 } score_job;
 
@@ -399,9 +398,11 @@ static void compute_scores(const job *w, const block *k, int64_t n, const unit *
 {
     const xd_attn_plan *p = &w->p;
     const int           noise = noise_bits(p->D);
-    unit     *most = (unit *)(void *)k->lane_max;
-    score_job t = { .ldq = p->ldq, .units = p->du, .down = _mm512_set1_epi32(noise),
-                    .up = _mm512_set1_epi32(16 - noise) };
+    unit               *most = (unit *)(void *)k->lane_max;
+    score_job           t = { .ldq = p->ldq,
+                              .units = p->du,
+                              .down = _mm512_set1_epi32(noise),
+                              .up = _mm512_set1_epi32(16 - noise) };
     for (int64_t i = 0; i < k->n + QROWS; i++)
         v_put_units(most + i * LANES, _mm512_set1_epi16(INT16_MIN));
     for (int64_t j = 0; j < n; j += SCORE_WIDTH * LANES) {
@@ -439,7 +440,7 @@ static uint32_t twice(int x)
  * `add` is the exponent of the largest score, both in fixed point. */
 static void set_exponents(query *q, int most, float step, float add)
 {
-    if (!(add > 4)) {           /* every probability is 0, because its power of two is too small */
+    if (!(add > 4)) { /* every probability is 0, because its power of two is too small */
         *q = (query){ .scale = q->scale, .start = q->start };
         return;
     }
@@ -448,9 +449,9 @@ static void set_exponents(query *q, int most, float step, float add)
      * negative by rounding. */
     const float lowest = 2 - (add < FAR ? add : FAR);
     /* `step` is split into factor * 2^(left - 15), with a factor below 2^15. */
-    const int e = _mm_cvtsi128_si32(_mm_castps_si128(_mm_set_ss(step))) >> 23;
-    const int left = e > 126 ? e - 126 : 0;
-    const int factor = (int)(step * (float)(32768 >> left) + 0.5f);
+    const int   e = _mm_cvtsi128_si32(_mm_castps_si128(_mm_set_ss(step))) >> 23;
+    const int   left = e > 126 ? e - 126 : 0;
+    const int   factor = (int)(step * (float)(32768 >> left) + 0.5f);
     q->most = twice(most);
     q->least = twice((int)(lowest / (step > 0.5f ? step : 0.5f)));
     q->left = twice(left);
@@ -489,8 +490,11 @@ static softmax_state soft_rows(const block *k, int64_t i, int64_t height, int64_
     const int64_t rows = xd_min(k->n - i, height), steps = n / STEP_KEYS;
     (void)c;
     return (softmax_state){
-        .row = (unit *)(void *)(k->s + i * LDS), .query = query_of(k, i),
-        .sum = k->sum + i * LANES, .width = steps * LANES, .left = rows > 0 ? rows * steps : 0,
+        .row = (unit *)(void *)(k->s + i * LDS),
+        .query = query_of(k, i),
+        .sum = k->sum + i * LANES,
+        .width = steps * LANES,
+        .left = rows > 0 ? rows * steps : 0,
     };
 }
 
@@ -503,9 +507,8 @@ static void soft_end(const block *k, int64_t i, int64_t n)
                    high = left > LANES ? (1u << (left - LANES)) - 1 : 0;
     unit          *p = (unit *)(void *)(k->s + i * LDS) + n / STEP_KEYS * LANES;
     const vu       x = powers(p, query_of(k, i));
-    const vu keep = _mm512_or_si512(
-        _mm512_maskz_set1_epi32((__mmask16)low, 0xffff),
-        _mm512_maskz_set1_epi32((__mmask16)high, (int)0xffff0000u));
+    const vu keep = _mm512_or_si512(_mm512_maskz_set1_epi32((__mmask16)low, 0xffff),
+                                    _mm512_maskz_set1_epi32((__mmask16)high, (int)0xffff0000u));
     put_powers(p, _mm512_and_si512(x, keep), k->sum + i * LANES);
 }
 

@@ -31,7 +31,10 @@ static inline vf v_abs(vf x) { return _mm256_andnot_ps(v_set(-0.0f), x); }
 /* clang-format on */
 
 /* Returns 1 / x. */
-static inline vf v_inverse(vf x) { return _mm256_div_ps(v_set(1.0f), x); }
+static inline vf v_inverse(vf x)
+{
+    return _mm256_div_ps(v_set(1.0f), x);
+}
 
 static inline vi v_integers(const int32_t *p)
 {
@@ -67,8 +70,8 @@ static inline vm v_not_below(vf x, float least)
 
 static inline vf v_power(vf p, vf t, vm live)
 {
-    const __m256i r = _mm256_add_epi32(_mm256_castps_si256(p),
-                                       _mm256_slli_epi32(_mm256_castps_si256(t), 23));
+    const __m256i r =
+        _mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(t), 23));
     return _mm256_and_ps(live, _mm256_castsi256_ps(r));
 }
 

@@ -7,8 +7,14 @@
 
 typedef __m256i vuh;
 
-static inline vu   v_units(const unit *p) { return _mm512_loadu_si512(p); }
-static inline vuh  v_units_half(const unit *p) { return _mm256_loadu_si256((const __m256i *)p); }
+static inline vu v_units(const unit *p)
+{
+    return _mm512_loadu_si512(p);
+}
+static inline vuh v_units_half(const unit *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
 
 /* Broadcasts a 32-bit unit to all lanes. The intrinsic for float is used instead of a load as
  * uint32_t, because probabilities were stored as floats and strict aliasing would forbid the
@@ -24,17 +30,16 @@ static inline vu v_spread(const unit *p)
 static inline vf v_dot(vf acc, vu x, vu y)
 {
     const __m512i high = _mm512_set1_epi32((int)0xffff0000u);
-    const vf xh = _mm512_castsi512_ps(_mm512_and_si512(x, high));
-    const vf yh = _mm512_castsi512_ps(_mm512_and_si512(y, high));
-    const vf xl = _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
-    const vf yl = _mm512_castsi512_ps(_mm512_slli_epi32(y, 16));
+    const vf      xh = _mm512_castsi512_ps(_mm512_and_si512(x, high));
+    const vf      yh = _mm512_castsi512_ps(_mm512_and_si512(y, high));
+    const vf      xl = _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+    const vf      yl = _mm512_castsi512_ps(_mm512_slli_epi32(y, 16));
     return _mm512_fmadd_ps(xl, yl, _mm512_fmadd_ps(xh, yh, acc));
 }
 
 static inline vh v_dot_half(vh acc, vu x, vuh y)
 {
-    return _mm512_castps512_ps256(
-        v_dot(_mm512_castps256_ps512(acc), x, _mm512_castsi256_si512(y)));
+    return _mm512_castps512_ps256(v_dot(_mm512_castps256_ps512(acc), x, _mm512_castsi256_si512(y)));
 }
 #else
 static inline vf v_dot(vf acc, vu x, vu y)

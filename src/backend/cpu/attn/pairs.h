@@ -7,10 +7,13 @@ enum { PAIRS = 1 };
 
 #include "backend/cpu/attn/wide_tmpl.h"
 
-typedef uint32_t unit;         /* element 2u of a row is in the low half, 2u + 1 in the high half */
+typedef uint32_t unit; /* element 2u of a row is in the low half, 2u + 1 in the high half */
 typedef __m512i  vu;
 
-static inline void v_put_units(unit *p, vu x) { _mm512_storeu_si512(p, x); }
+static inline void v_put_units(unit *p, vu x)
+{
+    _mm512_storeu_si512(p, x);
+}
 
 /* Stores 32 probabilities as bf16. The function works in place: `to` may be the address of the 32
  * scores from which x and y were computed; the first 16 of these scores are then overwritten. */
@@ -34,8 +37,7 @@ static inline vu get_units(const char *row, xd_dtype type, int64_t u, int64_t D)
                                     (const uint16_t *)(const void *)row + 2 * u);
 }
 
-static inline vu get_values(const char *row, const char *next, xd_dtype type, int64_t c,
-                            int64_t D)
+static inline vu get_values(const char *row, const char *next, xd_dtype type, int64_t c, int64_t D)
 {
     const vu low = bf16_row(row, c, D);
     (void)type;

@@ -13,7 +13,7 @@
 
 typedef struct job {
     const xd_attn_args *a;
-    float              *scores;         /* scores of one query against m keys, [threads][m] */
+    float              *scores; /* scores of one query against m keys, [threads][m] */
     int64_t             m, rep;
     /* for int8 scores: the mean [D], the scales [m] and the quantized elements [m,D] of the keys of
      * each (batch, key head) pair */
@@ -76,8 +76,7 @@ static void quantize_keys(void *ctx, int64_t begin, int64_t end, int thread)
         }
         for (int64_t j = 0; j < n; j++) {
             xd_attn_rows(a, p / Hk, p % Hk, j, 1, &k, &v);
-            w->scales[p * w->m + j] =
-                quantize(k, mean, a->q.type, D, w->ints + (p * w->m + j) * D);
+            w->scales[p * w->m + j] = quantize(k, mean, a->q.type, D, w->ints + (p * w->m + j) * D);
         }
     }
 }
@@ -113,8 +112,8 @@ static float scores_of(const job *w, int64_t b, int64_t i, int64_t h, int64_t lo
     const xd_attn_args *a = w->a;
     const xd_tensor    *q = &a->q, *bias = &a->bias;
     const char         *qr;
-    float  top = -INFINITY, sq = 0;
-    int8_t iq[XD_ATTN_MAXD];
+    float               top = -INFINITY, sq = 0;
+    int8_t              iq[XD_ATTN_MAXD];
     xd_attn_queries(a, b, h, i, 1, &qr, NULL);
     if (w->ints)
         sq = quantize(qr, NULL, q->type, q->d[3], iq);

@@ -89,8 +89,10 @@ void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_a
                  : p->kblocks;
     p->lengths = p->kunits * p->kblocks + p->vunits * vblocks;
     p->means = p->lengths;
-    p->pair_bytes = align_bytes(
-        (size_t)(p->lengths + (f->tiles ? p->kblocks : f->quads ? p->dp : 0)) * 4);
+    p->pair_bytes = align_bytes((size_t)(p->lengths + (f->tiles   ? p->kblocks
+                                                       : f->quads ? p->dp
+                                                                  : 0)) *
+                                4);
     cut_group(p, threads);
     size_t rows = (size_t)p->max_rows, scores = rows * XD_ATTN_LDS;
     if (f->tiles)
@@ -101,8 +103,8 @@ void xd_attn_cut(xd_attn_plan *p, const xd_attn_args *a, int threads, const xd_a
     p->s = p->q + align_bytes(rows * (size_t)p->ldq * 4);
     p->o = p->s + align_bytes(scores * 4);
     p->ml = p->o + align_bytes(rows * (size_t)p->dp * 4);
-    p->thread_bytes = p->ml + align_bytes(rows * (3 + 2 * (size_t)lanes +
-                                                  (f->quads ? XD_ATTN_INT_ROW : 0)) * 4);
+    p->thread_bytes =
+        p->ml + align_bytes(rows * (3 + 2 * (size_t)lanes + (f->quads ? XD_ATTN_INT_ROW : 0)) * 4);
     p->bytes = p->thread_bytes * (size_t)threads + p->pair_bytes * (size_t)p->group;
 }
 
@@ -141,7 +143,7 @@ static char *row_of(const xd_tensor *t, int64_t b, int64_t j, int64_t h)
 void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64_t n,
                   const char **k, const char **v)
 {
-    int64_t first = 0;          /* position of the segment's first key in the order of all keys */
+    int64_t first = 0; /* position of the segment's first key in the order of all keys */
     for (int i = 0; i < a->nkv; i++) {
         const xd_kv *s = &a->kv[i];
         int64_t      end = first + s->k.d[1];

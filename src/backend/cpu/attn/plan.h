@@ -17,21 +17,21 @@
 #include "backend/op_args.h"
 
 enum {
-    XD_ATTN_ROWS = 96,                  /* maximum queries of a block; multiple of 12 */
-    XD_ATTN_KEYS = 384,                 /* maximum keys of a block; multiple of 64 */
+    XD_ATTN_ROWS = 96,               /* maximum queries of a block; multiple of 12 */
+    XD_ATTN_KEYS = 384,              /* maximum keys of a block; multiple of 64 */
     XD_ATTN_LDS = XD_ATTN_KEYS + 16, /* floats from the start of a row of scores to the next row */
-    XD_ATTN_INT_KEYS = 768,             /* maximum keys of a block with 16-bit scores */
+    XD_ATTN_INT_KEYS = 768,          /* maximum keys of a block with 16-bit scores */
     /* 32-bit words from the start of one row of 16-bit scores to the next row */
     XD_ATTN_INT_LDS = XD_ATTN_INT_KEYS / 2 + 16,
-    XD_ATTN_INT_ROW = 8,                /* floats reserved for a struct `query` of int8.c */
-    XD_ATTN_TILE_ROWS = 512,            /* maximum queries of a block with AMX tiles */
+    XD_ATTN_INT_ROW = 8,     /* floats reserved for a struct `query` of int8.c */
+    XD_ATTN_TILE_ROWS = 512, /* maximum queries of a block with AMX tiles */
     /* With AMX tiles, the size of a block of queries is halved while the queries and accumulators
      * of the block exceed this many bytes. For each block of queries, all keys and values are read
      * once, so large blocks are better. */
     XD_ATTN_TILE_BYTES = 512 << 10,
     XD_ATTN_TILE_KEYS = 64,
-    XD_ATTN_STRIP = 32,         /* queries of a strip, which are multiplied together in AMX tiles */
-    XD_ATTN_STEP_KEYS = 32,             /* keys in a step of the softmax */
+    XD_ATTN_STRIP = 32,     /* queries of a strip, which are multiplied together in AMX tiles */
+    XD_ATTN_STEP_KEYS = 32, /* keys in a step of the softmax */
     /* number of softmax steps in a part; the probabilities of a part are multiplied by the values
      * together */
     XD_ATTN_PART = 8,
@@ -42,25 +42,25 @@ enum {
 /* The properties of an instruction set that determine the sizes of blocks and the packed
  * layouts. */
 typedef struct xd_attn_form {
-    int lanes;                  /* number of floats in a vector */
-    int pairs;                  /* 1: a 32-bit unit is two bf16 */
-    int tiles;                 /* 1: uses AMX tiles; keys and values are padded to full tiles */
-    int quads;                  /* 1: a 32-bit unit of queries and keys is four int8 */
+    int lanes; /* number of floats in a vector */
+    int pairs; /* 1: a 32-bit unit is two bf16 */
+    int tiles; /* 1: uses AMX tiles; keys and values are padded to full tiles */
+    int quads; /* 1: a 32-bit unit of queries and keys is four int8 */
 } xd_attn_form;
 
 typedef struct xd_attn_plan {
     /* the dimensions of the tensors of xd_attn_args; m is the number of keys in all segments */
     int64_t B, n, H, D, Hk, m;
-    int64_t rep;                /* number of query heads for each key head */
-    int64_t rows, blocks;       /* queries in a block; number of query blocks of a head */
-    int64_t max_rows;        /* maximum queries of a block for which a thread's scratch has space */
-    int64_t keys, kblocks;      /* keys in a block; number of key blocks */
-    int64_t du;         /* 32-bit units in a row of q or k: floats, pairs of bf16, or four int8 */
-    int64_t ldq;                /* `du` rounded up to vectors: units of a packed query row */
-    int64_t kdu;                /* 32-bit units of a packed key */
-    int64_t dp;                 /* floats in a row of value accumulators: D rounded up */
-    int64_t group;              /* number of (batch, key head) pairs that are packed at a time */
-    int64_t kunits, vunits;     /* 32-bit units in a packed block of keys, and of values */
+    int64_t rep;           /* number of query heads for each key head */
+    int64_t rows, blocks;  /* queries in a block; number of query blocks of a head */
+    int64_t max_rows;      /* maximum queries of a block for which a thread's scratch has space */
+    int64_t keys, kblocks; /* keys in a block; number of key blocks */
+    int64_t du;    /* 32-bit units in a row of q or k: floats, pairs of bf16, or four int8 */
+    int64_t ldq;   /* `du` rounded up to vectors: units of a packed query row */
+    int64_t kdu;   /* 32-bit units of a packed key */
+    int64_t dp;    /* floats in a row of value accumulators: D rounded up */
+    int64_t group; /* number of (batch, key head) pairs that are packed at a time */
+    int64_t kunits, vunits; /* 32-bit units in a packed block of keys, and of values */
     /* Number of 32-bit units from the first key of one key block to the first key of the next key
      * block. Without AMX tiles, the values of a block are stored between its keys and the keys of
      * the next block. With AMX tiles, the values of all blocks follow the keys of all blocks. */

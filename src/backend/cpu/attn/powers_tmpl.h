@@ -20,8 +20,8 @@
 
 #include "backend/cpu/attn/powers.h"
 
-static const float ONE = 128;           /* 1.0 in fixed point with 7 fraction bits */
-static const float BASE = 0x1.8p23f;    /* a float whose low 16 bits are 0 */
+static const float ONE = 128;        /* 1.0 in fixed point with 7 fraction bits */
+static const float BASE = 0x1.8p23f; /* a float whose low 16 bits are 0 */
 /* The exponent bias of bf16 (127) plus 256, in fixed point. 256 in fixed point is 2^15, which is
  * subtracted later. */
 static const float BIAS = (127 + 256) * 128;
@@ -41,11 +41,11 @@ static const float LIFT = 0x1p60f;
 
 /* The input scores and the output probabilities of a softmax of 32 queries and 32 keys. */
 typedef struct softmax_state {
-    float       *s;             /* [32][STEP_KEYS] attention scores */
-    const float *bias;          /* bias of query row 0, or NULL */
+    float       *s;    /* [32][STEP_KEYS] attention scores */
+    const float *bias; /* bias of query row 0, or NULL */
     int64_t      bias_step;
-    unit        *p;             /* [32][DEEP] probabilities, in 32-bit units */
-    const float *low;           /* for each query row, the addend of its scaled scores */
+    unit        *p;   /* [32][DEEP] probabilities, in 32-bit units */
+    const float *low; /* for each query row, the addend of its scaled scores */
 } softmax_state;
 
 typedef struct curve {
@@ -53,8 +53,8 @@ typedef struct curve {
      * scale, and the bias is added. The factor `scale` converts this sum, or the score if there is
      * no bias, to an exponent of two in fixed point. */
     vf      natural, scale;
-    vf      low;                /* addend of scaled scores for a reference score of 0 */
-    vf      min_sum, max_sum;   /* range of fixed-point sums that fit into 16 bits */
+    vf      low;              /* addend of scaled scores for a reference score of 0 */
+    vf      min_sum, max_sum; /* range of fixed-point sums that fit into 16 bits */
     __m512i less, high, six, halves;
     __m512i met; /* WATCHED only: bitwise OR of all floats with fixed-point sums */
 } curve;
@@ -73,10 +73,16 @@ typedef struct how { int biased, kind, summed; } how;
 
 static inline curve curve_of(float c, how h)
 {
-    return (curve){ v_set(c / log2e), v_set(h.biased ? log2e * ONE : c * ONE), v_set(BASE + BIAS),
-                    v_set(BASE), v_set(BASE + MOST), _mm512_load_si512(LESS),
-                    _mm512_set1_epi16((short)0x8000), _mm512_set1_epi64(0x0031002100110001),
-                    _mm512_set1_epi64(0x2820000008000000), _mm512_setzero_si512() };
+    return (curve){ v_set(c / log2e),
+                    v_set(h.biased ? log2e * ONE : c * ONE),
+                    v_set(BASE + BIAS),
+                    v_set(BASE),
+                    v_set(BASE + MOST),
+                    _mm512_load_si512(LESS),
+                    _mm512_set1_epi16((short)0x8000),
+                    _mm512_set1_epi64(0x0031002100110001),
+                    _mm512_set1_epi64(0x2820000008000000),
+                    _mm512_setzero_si512() };
 }
 
 /* Returns 16 powers of two in fixed point, in the low halves of the 32-bit lanes. */
@@ -98,8 +104,8 @@ ALWAYS_INLINE __m512i fixed_point_powers(const float *s, const float *bias, vf l
  * into 0. */
 ALWAYS_INLINE void softmax_row(const softmax_state *a, int64_t r, curve *k, how h)
 {
-    const float *s = a->s + r * STEP_KEYS, *bias = h.biased ? a->bias + r * a->bias_step : NULL;
-    const vf     low = h.kind == BOUNDED ? k->low : v_set(a->low[r]);
+    const float  *s = a->s + r * STEP_KEYS, *bias = h.biased ? a->bias + r * a->bias_step : NULL;
+    const vf      low = h.kind == BOUNDED ? k->low : v_set(a->low[r]);
     const __m512i even = fixed_point_powers(s, bias, low, k, h),
                   odd = fixed_point_powers(s + LANES, bias + LANES, low, k, h);
     const __m512i x = _mm512_mask_multishift_epi64_epi8(even, 0xcccccccccccccccc, k->halves, odd);
@@ -125,9 +131,7 @@ ALWAYS_INLINE int64_t softmax_rows(const softmax_state *soft, int64_t row, int64
                                    how h)
 {
     const int64_t end = xd_min(row + n, STRIP);
-_Pragma("GCC unroll 8")
-    for (; row < end; row++)
-        softmax_row(soft, row, k, h);
+    _Pragma("GCC unroll 8") for (; row < end; row++) softmax_row(soft, row, k, h);
     return row;
 }
 

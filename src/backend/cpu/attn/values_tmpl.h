@@ -66,9 +66,9 @@ static void softmax(softmax_state *s)
 static void softmax_and_sum(const job *w, const block *k, int64_t n, const unit *values, float c)
 {
     const xd_attn_plan *p = &w->p;
-    int64_t   nv = sum_width(p->dp / LANES), units = unit_count(n), high = SOFT_ROWS[nv];
-    soft_fn  *tile = SOFT_TILES[half_left(p->D, 0, nv)][nv];
-    softmax_state s = soft_rows(k, 0, high, n, c);
+    int64_t             nv = sum_width(p->dp / LANES), units = unit_count(n), high = SOFT_ROWS[nv];
+    soft_fn            *tile = SOFT_TILES[half_left(p->D, 0, nv)][nv];
+    softmax_state       s = soft_rows(k, 0, high, n, c);
     softmax(&s);
     for (int64_t i = 0; i < k->n; i += high) {
         s = soft_rows(k, i + high, high, n, c);

@@ -27,13 +27,12 @@ static vf add_bias(const job *w, const block *k, int64_t i, float *s, int64_t j0
                    int scaled)
 {
     const xd_tensor *t = &w->a->bias;
-    const float     *bias = t->p ? (const float *)t->p + k->h * t->s[0] + (k->i0 + i) * t->s[1] +
-                                   j0 * t->s[2]
-                                 : NULL;
-    const vf         e = v_set(scaled ? log2e : 1 / w->a->scale);
-    const vf         c = v_set(scaled ? w->a->scale * log2e : 1);
-    vf               top = v_set(-INFINITY);
-    int64_t          j = 0;
+    const float     *bias =
+        t->p ? (const float *)t->p + k->h * t->s[0] + (k->i0 + i) * t->s[1] + j0 * t->s[2] : NULL;
+    const vf e = v_set(scaled ? log2e : 1 / w->a->scale);
+    const vf c = v_set(scaled ? w->a->scale * log2e : 1);
+    vf       top = v_set(-INFINITY);
+    int64_t  j = 0;
     for (; bias && t->s[2] == 1 && j + LANES <= n; j += LANES) {
         const vf x = scaled ? v_add(v_mul(v_load(s + j), c), v_mul(v_load(bias + j), e))
                             : v_fma(v_load(bias + j), e, v_load(s + j));
@@ -115,7 +114,7 @@ static void compute_scores(const job *w, const block *k, int64_t n, const unit *
     const xd_attn_plan *p = &w->p;
     /* Unused memory after the maxima of the block's rows. Tiles write the maxima of incomplete sums
      * there. */
-    float *none = k->lane_max + XD_ATTN_ROWS * LANES;
+    float              *none = k->lane_max + XD_ATTN_ROWS * LANES;
     for (int64_t i = 0; i < k->n; i++)
         v_store(k->lane_max + i * LANES, v_set(-INFINITY));
     for (int64_t j = 0; j < n; j += SCORE_WIDTH * LANES) {
@@ -135,7 +134,7 @@ static void compute_scores(const job *w, const block *k, int64_t n, const unit *
 static void set_reference(const job *w, const block *k, int64_t i, float c)
 {
     float top = v_hmax(v_load(k->lane_max + i * LANES)) * c;
-    if (top > k->top[i] + (float)LIFT) {        /* if `top` is NaN, the comparison is false */
+    if (top > k->top[i] + (float)LIFT) { /* if `top` is NaN, the comparison is false */
         /* if the reference score is -infinity, the accumulators are zero or unset */
         if (k->top[i] > -INFINITY) {
             float by = v_first(v_exp2(v_set(k->top[i] - top)));
@@ -151,9 +150,12 @@ static void set_reference(const job *w, const block *k, int64_t i, float c)
 /* Returns the softmax state of up to `height` rows of scores from row i on. */
 static softmax_state soft_rows(const block *k, int64_t i, int64_t height, int64_t n, float c)
 {
-    softmax_state s = { .row = k->s + i * LDS, .low = k->low + i, .sum = k->sum + i * LANES,
-                        .scale = c, .width = step_count(n) * STEP_KEYS };
-    int64_t   rows = xd_min(k->n - i, height);
+    softmax_state s = { .row = k->s + i * LDS,
+                        .low = k->low + i,
+                        .sum = k->sum + i * LANES,
+                        .scale = c,
+                        .width = step_count(n) * STEP_KEYS };
+    int64_t       rows = xd_min(k->n - i, height);
     s.left = rows > 0 ? rows * step_count(n) : 0;
     return s;
 }

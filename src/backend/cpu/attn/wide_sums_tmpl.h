@@ -36,11 +36,11 @@ SOFT_TILE(soft3h, 6, 2, 1, 2)
 SOFT_TILE(soft4h, 4, 3, 1, 4)
 SOFT_TILE(soft5h, 4, 4, 1, 4)
 
-static sum_fn *const   SUM_TILES[2][6] = { { 0, sum1, sum2, sum3, sum4, sum5 },
-                                           { 0, sum1, sum2h, sum3h, sum4h, sum5h } };
-static const int64_t   SUM_ROWS[] = { 0, 12, 12, 8, 6, 4 };
-static soft_fn *const  SOFT_TILES[2][6] = { { 0, soft1, soft2, soft3, soft4, soft5 },
-                                            { 0, soft1, soft2h, soft3h, soft4h, soft5h } };
-static const int64_t   SOFT_ROWS[] = { 0, 12, 8, 6, 4, 4 };
+static sum_fn *const  SUM_TILES[2][6] = { { 0, sum1, sum2, sum3, sum4, sum5 },
+                                          { 0, sum1, sum2h, sum3h, sum4h, sum5h } };
+static const int64_t  SUM_ROWS[] = { 0, 12, 12, 8, 6, 4 };
+static soft_fn *const SOFT_TILES[2][6] = { { 0, soft1, soft2, soft3, soft4, soft5 },
+                                           { 0, soft1, soft2h, soft3h, soft4h, soft5h } };
+static const int64_t  SOFT_ROWS[] = { 0, 12, 8, 6, 4, 4 };
 
 #endif

@@ -15,14 +15,18 @@ static size_t pack_size(const xd_weight *w)
     return (size_t)tiled_bytes(w, 2 * w->in);
 }
 
-typedef struct pack_ctx { const xd_weight *w; xd_tensor src; int64_t row0; } pack_ctx;
+typedef struct pack_ctx {
+    const xd_weight *w;
+    xd_tensor        src;
+    int64_t          row0;
+} pack_ctx;
 
 static inline __m512i step_at(const void *ctx, int64_t o, int64_t k)
 {
     const pack_ctx *c = ctx;
     int64_t         left = c->w->in - 32 * k, at = (o - c->row0) * c->w->in + 32 * k;
     return bf16_at((const char *)c->src.p + at * (int64_t)xd_dtype_size(c->src.type), c->src.type,
-                     left < 32 ? left : 32);
+                   left < 32 ? left : 32);
 }
 
 static void pack_strips(void *ctx, int64_t begin, int64_t end, int thread)
@@ -44,9 +48,11 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 
 static xd_amx_job job_of(const xd_gemm *a, int threads)
 {
-    xd_amx_job t = { .of = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * size_of(a->in.type),
-                             .w = a->w->p },
-                   .row_bytes = a->w->in * 2, .floats = a->in.type == XD_F32 };
+    xd_amx_job t = {
+        .of = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * size_of(a->in.type), .w = a->w->p },
+        .row_bytes = a->w->in * 2,
+        .floats = a->in.type == XD_F32
+    };
     xd_amx_job_cut(&t, 0, threads);
     return t;
 }

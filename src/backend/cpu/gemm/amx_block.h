@@ -22,30 +22,30 @@
 
 enum {
     XD_STEP_BYTES = 64,
-    XD_SIDE = 32,               /* rows of a register block, and columns of a register block */
-    XD_PAIR_BYTES = 2048,       /* bytes of two adjacent tiles of weights */
-    XD_SUMS = XD_SIDE * XD_SIDE,        /* floats in a register block, stored tile by tile */
+    XD_SIDE = 32,                /* rows of a register block, and columns of a register block */
+    XD_PAIR_BYTES = 2048,        /* bytes of two adjacent tiles of weights */
+    XD_SUMS = XD_SIDE * XD_SIDE, /* floats in a register block, stored tile by tile */
 };
 
 typedef struct xd_amx_job {
     /* The operands: the input `in`, whose rows are `ldi` bytes apart, the weight `w`, and the
      * operands of the epilogue, which finish.h reads. */
     xd_gemm_job of;
-    int64_t    row_bytes;       /* bytes of an input row */
-    int        ready;           /* 1: the input is already stored as tiles, [32 rows][step] */
-    int        floats;          /* 1: the input is F32 and is converted to bf16 */
-    int        streams;         /* 1: the output is written with non-temporal stores */
+    int64_t     row_bytes; /* bytes of an input row */
+    int         ready;     /* 1: the input is already stored as tiles, [32 rows][step] */
+    int         floats;    /* 1: the input is F32 and is converted to bf16 */
+    int         streams;   /* 1: the output is written with non-temporal stores */
     /* number of steps (of XD_STEP_BYTES) in an input row, and in a chunk of weights */
-    int64_t    steps, deep;
+    int64_t     steps, deep;
     /* number of steps (of XD_STEP_BYTES) of an input row that are copied to tiles in the L2
      * cache */
-    int64_t    held;
-    int64_t    strips;          /* number of strips (of 32 columns) of the weight */
-    int64_t    rows, blocks;    /* input rows in a block; number of row blocks */
-    int64_t    group, groups;   /* strips in a group; number of groups */
+    int64_t     held;
+    int64_t     strips;        /* number of strips (of 32 columns) of the weight */
+    int64_t     rows, blocks;  /* input rows in a block; number of row blocks */
+    int64_t     group, groups; /* strips in a group; number of groups */
     /* Bytes of a thread's scratch memory: for input rows stored as tiles (tile_bytes), for
      * accumulators (sum_bytes), and in total (tmp_bytes). */
-    size_t     tile_bytes, sum_bytes, tmp_bytes;
+    size_t      tile_bytes, sum_bytes, tmp_bytes;
 } xd_amx_job;
 
 /* Computes the fields of *t, except pointers, from the fields of.a, row_bytes and ready, which the

@@ -34,9 +34,13 @@ static inline void expand_step(char *to, const char *packed, int64_t k, int64_t 
 
 static xd_amx_job job_of(const xd_gemm *a, int threads)
 {
-    xd_amx_job t = { .of = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * 2, .w = panels_of(a->w),
-                           .col = scales_of(a->w), .panel_bytes = quads_of(a->w) * XD_UNIT_BYTES },
-                   .row_bytes = a->w->in * 2 };
+    xd_amx_job t = { .of = { .a = a,
+                             .in = a->in.p,
+                             .ldi = a->in.s[0] * 2,
+                             .w = panels_of(a->w),
+                             .col = scales_of(a->w),
+                             .panel_bytes = quads_of(a->w) * XD_UNIT_BYTES },
+                     .row_bytes = a->w->in * 2 };
     xd_amx_job_cut(&t, 1, threads);
     return t;
 }

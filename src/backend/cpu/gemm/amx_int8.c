@@ -29,7 +29,10 @@ static size_t pack_size(const xd_weight *w)
     return (size_t)(scale_bytes(w) + tiled_bytes(w, w->in));
 }
 
-typedef struct pack_ctx { source s; float *scale; } pack_ctx;
+typedef struct pack_ctx {
+    source s;
+    float *scale;
+} pack_ctx;
 
 static inline __m512i step_at(const void *ctx, int64_t o, int64_t k)
 {
@@ -59,7 +62,10 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 
 /* ---- GEMM --------------------------------------------------------------------------------- */
 
-typedef struct input { const xd_gemm *a; integer_rows to; } input;
+typedef struct input {
+    const xd_gemm *a;
+    integer_rows   to;
+} input;
 
 /* Quantizes 32 input rows to int8. If the input has fewer rows left, the remaining rows are filled
  * with zeros. */
@@ -70,8 +76,8 @@ static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
     (void)thread;
     input_integers(&c->to, c->a, first, xd_min(last, M));
     for (int64_t r = M; r < last; r++) {
-        char *q = c->to.q + (last - XD_SIDE) * c->to.steps * XD_STEP_BYTES +
-                  r % XD_SIDE * XD_STEP_BYTES;
+        char *q =
+            c->to.q + (last - XD_SIDE) * c->to.steps * XD_STEP_BYTES + r % XD_SIDE * XD_STEP_BYTES;
         for (int64_t k = 0; k < c->to.steps; k++)
             _mm512_storeu_si512(q + k * XD_PAIR_BYTES, _mm512_setzero_si512());
     }
@@ -103,7 +109,7 @@ static size_t scratch(const xd_gemm *a, int threads)
 static xd_status gemm(const xd_gemm *a, void *tmp)
 {
     xd_amx_job t = job_of(a, xd_par_threads());
-    input    in = { a, { .q = tmp, .steps = t.steps, .side = XD_SIDE } };
+    input      in = { a, { .q = tmp, .steps = t.steps, .side = XD_SIDE } };
     in.to.scale = (float *)(void *)(in.to.q + input_blocks(&t) * XD_SIDE * t.steps * XD_STEP_BYTES);
     xd_par_for(input_blocks(&t), input_rows, &in);
     t.of.in = in.to.q;

@@ -7,7 +7,7 @@ enum {
     /* maximum number of 64-byte steps in a chunk of inputs, with which a chunk of a weight strip is
      * 36 KiB */
     DEEP = 18,
-    HELD_BYTES = 896 << 10,     /* maximum input bytes kept in an L2 cache of 2 MiB */
+    HELD_BYTES = 896 << 10, /* maximum input bytes kept in an L2 cache of 2 MiB */
     /* maximum number of weight strips in a group if accumulators are kept in scratch between
      * chunks */
     GROUP = 48,
@@ -17,7 +17,10 @@ enum {
     LINE = 140,
 };
 
-typedef struct cut { int64_t held, rows, group; double cost; } cut;
+typedef struct cut {
+    int64_t held, rows, group;
+    double  cost;
+} cut;
 
 /* Returns a split of the GEMM into `blocks` blocks of input rows and `groups` groups of weight
  * strips, all as even as possible, with the estimated cost of the split. Each block of rows is
@@ -33,7 +36,7 @@ static cut cut_of(const xd_amx_job *t, int64_t parts, int64_t blocks, int64_t gr
     int64_t rounds =
         xd_ceil_div(xd_ceil_div(t->of.M, rows) * xd_ceil_div(t->strips, group), threads);
     double r = (double)rows, c = (double)(group * XD_SIDE), n = (double)xd_ceil_div(t->steps, held);
-    double  waits = 4 * (n - 1) / n / (double)held;
+    double waits = 4 * (n - 1) / n / (double)held;
     return (cut){ held, rows, group,
                   (double)rounds * (r * c * (1 + LINE / 32.0 * waits) + ROW_LINE * r + LINE * c) };
 }
@@ -65,8 +68,8 @@ void xd_amx_job_cut(xd_amx_job *t, int expands, int threads)
     t->group = best.group;
     t->groups = xd_ceil_div(t->strips, t->group);
     t->tile_bytes = t->ready ? 0 : (size_t)(t->rows * t->held * XD_STEP_BYTES);
-    t->sum_bytes = (size_t)(t->rows * XD_SIDE * (t->held < t->steps ? t->group : 1)) *
-                   sizeof(float);
+    t->sum_bytes =
+        (size_t)(t->rows * XD_SIDE * (t->held < t->steps ? t->group : 1)) * sizeof(float);
     t->tmp_bytes = t->tile_bytes + t->sum_bytes;
     if (expands)
         t->tmp_bytes += (size_t)(t->deep * XD_PAIR_BYTES);

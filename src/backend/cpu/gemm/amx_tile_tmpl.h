@@ -31,7 +31,7 @@ static inline const char *weights_at(const xd_amx_job *t, int64_t strip, int64_t
 enum {
     /* bytes of output per thread above which uses_streaming_stores() may return 1 */
     STREAMED = 2 << 20,
-    QUAD_BYTES = 256,         /* bytes of weights that are prefetched at a time: four cache lines */
+    QUAD_BYTES = 256, /* bytes of weights that are prefetched at a time: four cache lines */
 };
 
 /* A strip of 32 output columns, from column c on, whose epilogue is deferred. */
@@ -41,38 +41,38 @@ typedef struct deferred_strip {
      * of the residual (res_more). An offset is 0 if the columns of every row are within one
      * 128-byte pair of cache lines. */
     int64_t     out_more, res_more;
-    int         streams;        /* 1: output is stored non-temporally */
+    int         streams; /* 1: output is stored non-temporally */
     finish_cols cols[2];
 } deferred_strip;
 
 /* The deferred epilogue of a register block: the accumulators of n rows of a strip, and the output
  * to which the epilogue writes. Row `done` is the next row to process. */
 typedef struct deferred {
-    const float      *sums;
-    int64_t           n, done, out_step, res_step;
+    const float          *sums;
+    int64_t               n, done, out_step, res_step;
     const deferred_strip *strip;
-    const float      *row;      /* scales of the rows, or NULL */
-    char             *out;
-    const char       *res;      /* address of the residual, or NULL */
+    const float          *row; /* scales of the rows, or NULL */
+    char                 *out;
+    const char           *res; /* address of the residual, or NULL */
 } deferred;
 
 /* The arguments of run_block: one chunk of a register block of 32 rows by 32 columns. */
 typedef struct block {
-    const char  *a, *b;
-    const float *from;          /* accumulators of earlier chunks; NULL: start at 0 */
+    const char     *a, *b;
+    const float    *from; /* accumulators of earlier chunks; NULL: start at 0 */
     /* destination of the previous block's accumulators, which are still in tile registers; NULL:
      * there are no accumulators to store */
-    float       *to;
+    float          *to;
     /* number of steps (XD_STEP_BYTES of each row) in the chunk, and number of rows in the register
      * block */
-    int64_t      ks, n;
+    int64_t         ks, n;
     /* Packed weights that are expanded to `b` before the multiplication; NULL: `b` already has the
      * weights as tiles. `left` is the number of bytes from the beginning of this chunk to the end
      * of an input row. */
-    const char  *packed;
-    int64_t      left;
-    const char  *next;          /* weights to prefetch: `quads` * QUAD_BYTES bytes */
-    int64_t      quads;
+    const char     *packed;
+    int64_t         left;
+    const char     *next; /* weights to prefetch: `quads` * QUAD_BYTES bytes */
+    int64_t         quads;
     /* the epilogue that follows this chunk, whose output is prefetched; NULL: no epilogue
      * follows */
     const deferred *output;
@@ -115,14 +115,14 @@ FINISH_INLINE void finish_deferred_as(const xd_gemm_job *p, deferred *l, int64_t
                                       xd_dtype from, xd_act act, int brief)
 {
     const deferred_strip *s = l->strip;
-    const finish_way  w = way_of(p, from, act);
-    finish_cols       k[2] = { s->cols[0], s->cols[1] };
-    const int64_t     end = l->n - l->done < rows ? l->n : l->done + rows, step = l->out_step,
-                      res_step = l->res_step;
-    const int         wide = s->vectors > 1, past = s->streams;
-    const float      *sums = l->sums, *row = l->row;
-    char             *out = l->out + l->done * step;
-    const char       *res = l->res ? l->res + l->done * res_step : NULL;
+    const finish_way      w = way_of(p, from, act);
+    finish_cols           k[2] = { s->cols[0], s->cols[1] };
+    const int64_t         end = l->n - l->done < rows ? l->n : l->done + rows, step = l->out_step,
+                          res_step = l->res_step;
+    const int             wide = s->vectors > 1, past = s->streams;
+    const float          *sums = l->sums, *row = l->row;
+    char                 *out = l->out + l->done * step;
+    const char           *res = l->res ? l->res + l->done * res_step : NULL;
     k[0].fix = k[1].fix = v_integers(NULL);
     for (int64_t i = l->done; i < end; i++, out += step) {
         const float *at = sums + i * 16 + (i & 16) * 16, *scale = row ? row + i : NULL;
@@ -169,7 +169,7 @@ static deferred_fn *deferred_fn_of(const xd_gemm *a)
     switch (a->act) {
 #define DEFERRED_CASE(act)                                                                         \
     case act: return deferred_##act;
-    ALL_ACTS(DEFERRED_CASE)
+        ALL_ACTS(DEFERRED_CASE)
     default: return deferred_XD_NONE;
     }
 }
@@ -188,8 +188,9 @@ static int64_t pair_after(const xd_tensor *t, int64_t c, int64_t width)
 
 static deferred_strip strip_of(const xd_amx_job *t, int64_t c)
 {
-    const int64_t width = t->of.N - c < XD_SIDE ? t->of.N - c : XD_SIDE;
-    deferred_strip s = { .c = c, .vectors = (width + 15) / 16,
+    const int64_t  width = t->of.N - c < XD_SIDE ? t->of.N - c : XD_SIDE;
+    deferred_strip s = { .c = c,
+                         .vectors = (width + 15) / 16,
                          .streams = t->streams && width == XD_SIDE,
                          .out_more = pair_after(&t->of.a->out, c, width),
                          .res_more = pair_after(&t->of.a->residual, c, width) };
@@ -199,11 +200,14 @@ static deferred_strip strip_of(const xd_amx_job *t, int64_t c)
     return s;
 }
 
-static inline deferred deferred_of(const xd_amx_job *t, const deferred_strip *s,
-                                   const float *sums, int64_t r, int64_t n)
+static inline deferred deferred_of(const xd_amx_job *t, const deferred_strip *s, const float *sums,
+                                   int64_t r, int64_t n)
 {
     const xd_gemm *a = t->of.a;
-    return (deferred){ .sums = sums, .n = n, .strip = s, .out = place_of(&a->out, r, s->c),
+    return (deferred){ .sums = sums,
+                       .n = n,
+                       .strip = s,
+                       .out = place_of(&a->out, r, s->c),
                        .out_step = a->out.s[0] * size_of(a->out.type),
                        .res_step = a->residual.s[0] * size_of(a->residual.type),
                        .row = t->of.row ? t->of.row + r : NULL,
@@ -277,7 +281,10 @@ FINISH_INLINE void store_sums(float *to)
 
 /* Rows to prefetch, `step` bytes apart. The cache line at p, which is the beginning of a row, is
  * prefetched. If `more` is not 0, the cache line `more` bytes after p is prefetched too. */
-typedef struct asked { const char *p; int64_t step, more; } asked;
+typedef struct asked {
+    const char *p;
+    int64_t     step, more;
+} asked;
 
 #define PREFETCH_ROWS(name, hint)                                                                  \
     FINISH_INLINE void name(asked *a, int64_t n)                                                   \
@@ -348,14 +355,14 @@ static void run_block(const xd_amx_job *t, const block *b, deferred *l, deferred
 
 typedef struct piece {
     const xd_amx_job *t;
-    deferred_fn    *finish_deferred;
-    int64_t         r0, rows, s0, strips;
-    char           *held, *expanded;
-    float          *waiting;
-    float           sums[XD_SUMS] __attribute__((aligned(64)));
-    float          *to;         /* destination of the accumulators that are in tile registers */
-    deferred        deferred;
-    deferred_strip  strip[2];   /* the strips of the current and the previous epilogue */
+    deferred_fn      *finish_deferred;
+    int64_t           r0, rows, s0, strips;
+    char             *held, *expanded;
+    float            *waiting;
+    float             sums[XD_SUMS] __attribute__((aligned(64)));
+    float            *to; /* destination of the accumulators that are in tile registers */
+    deferred          deferred;
+    deferred_strip    strip[2]; /* the strips of the current and the previous epilogue */
 } piece;
 
 /* A chunk of weights, by which all rows of a block are multiplied. The chunk is steps [k, k + ks)
@@ -368,7 +375,7 @@ typedef struct chunk { int64_t strip, k0, k, ks; } chunk;
 static chunk chunk_after(const piece *p, chunk c)
 {
     const xd_amx_job *t = p->t;
-    int64_t         end = xd_min(c.k0 + t->held, t->steps);
+    int64_t           end = xd_min(c.k0 + t->held, t->steps);
     c.k += c.ks;
     if (c.k == end && ++c.strip == p->s0 + p->strips) {
         c.strip = p->s0;
@@ -401,9 +408,9 @@ FINISH_INLINE void copy_tiles_as(const piece *p, int64_t k0, int floats)
 {
     enum { SOME = 4 };
     const xd_amx_job *t = p->t;
-    const int64_t   held = xd_min(t->held, t->steps - k0), left = t->row_bytes - k0 * XD_STEP_BYTES;
-    const int64_t   bytes = floats ? 2 * XD_STEP_BYTES : XD_STEP_BYTES;
-    const char     *from = t->of.in + p->r0 * t->of.ldi + k0 * bytes;
+    const int64_t held = xd_min(t->held, t->steps - k0), left = t->row_bytes - k0 * XD_STEP_BYTES;
+    const int64_t bytes = floats ? 2 * XD_STEP_BYTES : XD_STEP_BYTES;
+    const char   *from = t->of.in + p->r0 * t->of.ldi + k0 * bytes;
     for (int64_t r = 0; r < p->rows; r += XD_SIDE)
         for (int64_t k = 0; k < held; k += SOME)
             for (int64_t i = 0; i < XD_SIDE; i++) {
@@ -437,11 +444,11 @@ static void finish_left_rows(piece *p)
 static void run_chunk(piece *p, chunk c, chunk next)
 {
     const xd_amx_job *t = p->t;
-    const int64_t   held = xd_min(t->held, t->steps - c.k0),
-                    blocks = (p->rows + XD_SIDE - 1) / XD_SIDE;
-    const int       last = c.k + c.ks == t->steps;
-    const char     *w = weights_at(t, c.strip, c.k);
-    deferred_strip *strip = &p->strip[c.strip % 2];
+    const int64_t     held = xd_min(t->held, t->steps - c.k0),
+                      blocks = (p->rows + XD_SIDE - 1) / XD_SIDE;
+    const int         last = c.k + c.ks == t->steps;
+    const char       *w = weights_at(t, c.strip, c.k);
+    deferred_strip   *strip = &p->strip[c.strip % 2];
     if (last)
         *strip = strip_of(t, c.strip * XD_SIDE);
     float *waiting = p->waiting + (t->held < t->steps ? (c.strip - p->s0) * blocks * XD_SUMS : 0);
@@ -449,7 +456,10 @@ static void run_chunk(piece *p, chunk c, chunk next)
         const int64_t r = p->r0 + i * XD_SIDE;
         float        *sums = waiting + i * XD_SUMS;
         deferred      output;
-        block         b = { .b = w, .from = c.k ? sums : NULL, .to = p->to, .ks = c.ks,
+        block         b = { .b = w,
+                            .from = c.k ? sums : NULL,
+                            .to = p->to,
+                            .ks = c.ks,
                             .left = t->row_bytes - c.k * XD_STEP_BYTES,
                             .n = xd_min(t->of.M - r, XD_SIDE) };
         b.a = t->ready ? t->of.in + (r * t->steps + c.k * XD_SIDE) * XD_STEP_BYTES
@@ -490,7 +500,7 @@ static void place_piece(piece *p, const xd_amx_job *t, int64_t i)
 static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const xd_amx_job *t = ctx;
-    piece           p;
+    piece             p;
     p.t = t;
     p.finish_deferred = deferred_fn_of(t->of.a);
     p.held = t->of.tmp + (size_t)thread * t->tmp_bytes;
@@ -523,8 +533,7 @@ static int uses_streaming_stores(const xd_gemm *a)
 {
     const int64_t size = size_of(a->out.type), step = a->out.s[0] * size;
     return a->out.d[0] * a->out.d[1] * size > (int64_t)xd_par_threads() * STREAMED &&
-           !a->residual.p &&
-           step % 64 == 0 && (uintptr_t)a->out.p % 64 == 0;
+           !a->residual.p && step % 64 == 0 && (uintptr_t)a->out.p % 64 == 0;
 }
 
 static void tiled_run(xd_amx_job *t)

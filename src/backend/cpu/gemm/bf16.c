@@ -24,13 +24,16 @@ static size_t pack_size(const xd_weight *w)
     return (size_t)(xd_panels(w) * units_of(w) * XD_UNIT_BYTES);
 }
 
-typedef struct pack_ctx { const xd_weight *w; xd_tensor src; int64_t row0; } pack_ctx;
+typedef struct pack_ctx {
+    const xd_weight *w;
+    xd_tensor        src;
+    int64_t          row0;
+} pack_ctx;
 
 static void pack_panel(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const pack_ctx *c = ctx;
-    int64_t         K = c->w->in, units = units_of(c->w),
-                    size = (int64_t)xd_dtype_size(c->src.type);
+    int64_t K = c->w->in, units = units_of(c->w), size = (int64_t)xd_dtype_size(c->src.type);
     (void)thread;
     for (int64_t p = begin; p < end; p++) {
         char *to = (char *)c->w->p + (c->row0 / XD_PANEL + p) * units * XD_UNIT_BYTES;
@@ -41,7 +44,7 @@ static void pack_panel(void *ctx, int64_t begin, int64_t end, int thread)
                     int64_t     o = p * XD_PANEL + j + i, left = K - 2 * u;
                     const char *from = (const char *)c->src.p + (o * K + 2 * u) * size;
                     r[i] = o < c->src.d[0] ? bf16_at(from, c->src.type, left < 32 ? left : 32)
-                                         : _mm512_setzero_si512();
+                                           : _mm512_setzero_si512();
                 }
                 transpose_bits(r);
                 for (int64_t i = 0; i < 16 && u + i < units; i++)
@@ -61,8 +64,12 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 
 static xd_gemm_job job_of(const xd_gemm *a, int threads)
 {
-    xd_gemm_job p = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * 2, .units = units_of(a->w),
-                     .rest = (int)(a->w->in % 2), .w = a->w->p };
+    xd_gemm_job p = { .a = a,
+                      .in = a->in.p,
+                      .ldi = a->in.s[0] * 2,
+                      .units = units_of(a->w),
+                      .rest = (int)(a->w->in % 2),
+                      .w = a->w->p };
     p.panel_bytes = p.units * XD_UNIT_BYTES;
     xd_gemm_job_cut(&p, 0, threads);
     return p;

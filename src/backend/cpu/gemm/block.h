@@ -18,32 +18,32 @@
 
 enum {
     XD_PANEL = 64,
-    XD_TILE = 6,                /* rows of a tile: 6 x 64 accumulators use 24 of 32 registers */
-    XD_UNIT_BYTES = 4 * XD_PANEL,       /* bytes of a packed unit */
-    XD_DEEP = 1152,             /* maximum packed units of a chunk, which are 288 KiB */
-    XD_BLOCK_ROWS = 192,        /* maximum rows of a block if rows are long */
+    XD_TILE = 6,                  /* rows of a tile: 6 x 64 accumulators use 24 of 32 registers */
+    XD_UNIT_BYTES = 4 * XD_PANEL, /* bytes of a packed unit */
+    XD_DEEP = 1152,               /* maximum packed units of a chunk, which are 288 KiB */
+    XD_BLOCK_ROWS = 192,          /* maximum rows of a block if rows are long */
     /* maximum rows of a block if rows are short or weights are expanded to another type */
     XD_BLOCK_MANY = 384,
 };
 
 typedef struct xd_gemm_job {
     const xd_gemm *a;
-    const char    *in;          /* input rows in the layout that tiles read, `ldi` bytes apart */
+    const char    *in; /* input rows in the layout that tiles read, `ldi` bytes apart */
     int64_t        ldi;
-    int64_t        units;       /* number of 32-bit units in an input row */
-    int            rest;        /* 1: the last 32-bit unit of a row is only half full */
-    const char    *w;           /* packed panels of the weight, `panel_bytes` each */
+    int64_t        units; /* number of 32-bit units in an input row */
+    int            rest;  /* 1: the last 32-bit unit of a row is only half full */
+    const char    *w;     /* packed panels of the weight, `panel_bytes` each */
     int64_t        panel_bytes;
-    const float   *col, *row;   /* scales of columns and of rows, or NULL */
+    const float   *col, *row; /* scales of columns and of rows, or NULL */
     /* for I8 weights: a number per column, which is subtracted from the column's sums */
     const int32_t *fix;
     int64_t        M, N;
-    int64_t        deep;                /* number of packed units in a chunk of a panel */
-    int64_t        rows, blocks;        /* input rows in a block; number of row blocks */
+    int64_t        deep;         /* number of packed units in a chunk of a panel */
+    int64_t        rows, blocks; /* input rows in a block; number of row blocks */
     /* Number of panels, and number of panels in a group. All blocks of input rows are multiplied by
      * one group of panels before the next group starts. */
     int64_t        panels, group;
-    int64_t        per;                 /* number of panels in a work item of a thread */
+    int64_t        per; /* number of panels in a work item of a thread */
     /* maximum number of panels whose chunks are multiplied side by side; 0: one panel */
     int64_t        side;
     /* Scratch memory, which has `tmp_bytes` bytes for each thread. The first `sum_bytes` bytes of a
@@ -139,7 +139,7 @@ extern const xd_gemm_kernels xd_cpu_gemm_e4m3;
 /* kernels for F8E4M3 weights with F32 inputs, with AVX-512; the layout of packed weights is that of
  * xd_cpu_gemm_e4m3 */
 extern const xd_gemm_kernels xd_cpu_gemm_e4m3_f32;
-extern const xd_gemm_kernels xd_cpu_gemm_f32;         /* kernels for F32 weights, with AVX2 */
+extern const xd_gemm_kernels xd_cpu_gemm_f32; /* kernels for F32 weights, with AVX2 */
 /* kernels for F32 weights, with AVX-512, only for the low-rank products of product.c. oneDNN
  * computes all other F32 GEMMs on AVX-512. */
 extern const xd_gemm_kernels xd_cpu_gemm_f32_wide;

@@ -16,7 +16,10 @@
  * number of cache lines of packed e4m3 that expand to one unit of each of a panel's 64 columns. */
 enum { UNIT = 1, LINES = 1 };
 
-static inline __m512i v_half(const char *p) { return _mm512_set1_epi32(*p); }
+static inline __m512i v_half(const char *p)
+{
+    return _mm512_set1_epi32(*p);
+}
 
 static inline __m512 v_dot(__m512 sum, __m512i x, __m512i y)
 {
@@ -80,11 +83,11 @@ static size_t pack_size(const xd_weight *w)
  * last bit of a subnormal e4m3. */
 static inline __m128i round_to_e4m3(__m512 x)
 {
-    const __m512i   u = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
-    const __m512    abs = _mm512_min_ps(_mm512_abs_ps(x), _mm512_set1_ps(448.0f));
-    const __m512i   m = _mm512_castps_si512(abs);
-    const __m512i   odd = _mm512_and_si512(_mm512_srli_epi32(m, 20), one);
-    const __m512i   r = _mm512_sub_epi32(
+    const __m512i u = _mm512_castps_si512(x), one = _mm512_set1_epi32(1);
+    const __m512  abs = _mm512_min_ps(_mm512_abs_ps(x), _mm512_set1_ps(448.0f));
+    const __m512i m = _mm512_castps_si512(abs);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(m, 20), one);
+    const __m512i r = _mm512_sub_epi32(
         _mm512_srli_epi32(_mm512_add_epi32(m, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7ffff))),
                           20),
         _mm512_set1_epi32(120 << 3));
@@ -94,8 +97,8 @@ static inline __m128i round_to_e4m3(__m512 x)
     const __mmask16 low = _mm512_cmp_ps_mask(abs, _mm512_set1_ps(0x1p-6f), _CMP_LT_OQ);
     __m512i         q = _mm512_mask_mov_epi32(r, low, few);
     q = _mm512_mask_mov_epi32(q, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(0x7f));
-    return _mm512_cvtepi32_epi8(_mm512_or_si512(
-        q, _mm512_and_si512(_mm512_srli_epi32(u, 24), _mm512_set1_epi32(0x80))));
+    return _mm512_cvtepi32_epi8(
+        _mm512_or_si512(q, _mm512_and_si512(_mm512_srli_epi32(u, 24), _mm512_set1_epi32(0x80))));
 }
 
 /* Returns the elements of weight row o from input i to input i + 63, quantized to e4m3. */
@@ -157,8 +160,11 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 
 static xd_gemm_job job_of(const xd_gemm *a, int threads)
 {
-    xd_gemm_job p = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * (4 / UNIT),
-                     .units = (a->w->in + UNIT - 1) / UNIT, .rest = (int)(a->w->in % UNIT) };
+    xd_gemm_job p = { .a = a,
+                      .in = a->in.p,
+                      .ldi = a->in.s[0] * (4 / UNIT),
+                      .units = (a->w->in + UNIT - 1) / UNIT,
+                      .rest = (int)(a->w->in % UNIT) };
     p.panel_bytes = quads_of(a->w) * XD_UNIT_BYTES;
     xd_gemm_job_cut(&p, 1, threads);
     return p;

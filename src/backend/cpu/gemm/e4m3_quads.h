@@ -44,14 +44,13 @@ static inline __m512i second_pick(void)
  * (bf16). Subnormal e4m3 values are looked up in a table. */
 static inline __m512i bf16_of(__m512i bytes, __m512i pick)
 {
-    static const uint16_t few[32] = { 0,      0x3b00, 0x3b80, 0x3bc0,
-                                      0x3c00, 0x3c20, 0x3c40, 0x3c60 };
-    const __m512i   x = _mm512_shuffle_epi8(bytes, pick);
-    const __m512i   t = _mm512_srli_epi16(_mm512_and_si512(x, _mm512_set1_epi16(0x7f00)), 4);
-    const __mmask32 low = _mm512_cmplt_epu16_mask(t, _mm512_set1_epi16(0x80));
-    const __m512i   v = _mm512_mask_permutexvar_epi16(
-        _mm512_add_epi16(t, _mm512_set1_epi16(0x3c00)), low, _mm512_srli_epi16(x, 8),
-        _mm512_loadu_si512(few));
+    static const uint16_t few[32] = { 0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60 };
+    const __m512i         x = _mm512_shuffle_epi8(bytes, pick);
+    const __m512i         t = _mm512_srli_epi16(_mm512_and_si512(x, _mm512_set1_epi16(0x7f00)), 4);
+    const __mmask32       low = _mm512_cmplt_epu16_mask(t, _mm512_set1_epi16(0x80));
+    const __m512i v = _mm512_mask_permutexvar_epi16(_mm512_add_epi16(t, _mm512_set1_epi16(0x3c00)),
+                                                    low, _mm512_srli_epi16(x, 8),
+                                                    _mm512_loadu_si512(few));
     return _mm512_or_si512(v, _mm512_and_si512(x, _mm512_set1_epi16(-0x8000)));
 }
 

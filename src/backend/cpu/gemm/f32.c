@@ -13,21 +13,22 @@
 
 enum {
     /* rows of a tile; maximum inputs of a chunk (24 KiB of a part's weights with AVX2) */
-    ROWS = 6, DEEP = 384,
+    ROWS = 6,
+    DEEP = 384,
     WIDTH = 2 * LANES,
-    SIDE = 8,                   /* maximum number of panels processed together */
-    MAX_ROWS = 192,            /* maximum input rows of a block */
+    SIDE = 8,       /* maximum number of panels processed together */
+    MAX_ROWS = 192, /* maximum input rows of a block */
 };
 
 /* ---- tiles -------------------------------------------------------------------------------- */
 
 typedef struct tile_args {
     int64_t      units;
-    const float *a;             /* copied input rows of a tile, [units][ROWS] */
-    const float *b;             /* packed weights of WIDTH columns, [units][WIDTH] */
-    float       *c;             /* accumulators, XD_PANEL floats for each input row */
-    int          add;           /* 1: the sums are added to the accumulators in c */
-    const char  *next;          /* memory to prefetch during the multiply */
+    const float *a;    /* copied input rows of a tile, [units][ROWS] */
+    const float *b;    /* packed weights of WIDTH columns, [units][WIDTH] */
+    float       *c;    /* accumulators, XD_PANEL floats for each input row */
+    int          add;  /* 1: the sums are added to the accumulators in c */
+    const char  *next; /* memory to prefetch during the multiply */
     /* bytes from one prefetched address to the next; each unit prefetches one address */
     int64_t      step;
 } tile_args;
@@ -142,8 +143,8 @@ static int one_tile(const xd_gemm_job *p)
  * the output. */
 typedef struct block {
     const xd_gemm_job *p;
-    int64_t           r0, n, c0, end;
-    float            *sums;     /* accumulators, [panel][rows of a block][XD_PANEL] */
+    int64_t            r0, n, c0, end;
+    float             *sums; /* accumulators, [panel][rows of a block][XD_PANEL] */
 } block;
 
 /* Multiplies inputs [k, k + kn) of the block's rows, copied to `a`, by columns [c, end) of the
@@ -152,13 +153,13 @@ static void multiply_chunk(const block *o, const float *a, int64_t k, int64_t kn
                            int64_t end)
 {
     const xd_gemm_job *p = o->p;
-    const int64_t     K = p->units;
+    const int64_t      K = p->units;
     for (; c < end; c += WIDTH) {
         const float *w = (const float *)(const void *)p->w + k * WIDTH, *b = w + c * K;
         const float *next = c + WIDTH < end ? b + WIDTH * K
                             : one_tile(p)   ? b + kn * WIDTH
                                             : w + o->c0 * K + kn * WIDTH;
-        float *sums = o->sums + (c - o->c0) / XD_PANEL * p->rows * XD_PANEL + c % XD_PANEL;
+        float       *sums = o->sums + (c - o->c0) / XD_PANEL * p->rows * XD_PANEL + c % XD_PANEL;
         multiply_part(p, (tile_args){ kn, a, b, sums, k > 0, (const char *)next, 0 }, k + kn == K,
                       c, o->r0, o->n);
     }
@@ -170,8 +171,9 @@ static void multiply_chunk(const block *o, const float *a, int64_t k, int64_t kn
 static void multiply_panels(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n,
                             char *tmp)
 {
-    const block   o = { p, r0, n, at * XD_PANEL, xd_min((at + count) * XD_PANEL, p->N),
-                        (float *)(void *)tmp };
+    const block o = {
+        p, r0, n, at * XD_PANEL, xd_min((at + count) * XD_PANEL, p->N), (float *)(void *)tmp
+    };
     const int64_t K = p->units;
     const int     one = one_tile(p);
     float        *copy = o.sums + p->sum_bytes / sizeof *o.sums;
@@ -230,8 +232,14 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 
 static xd_gemm_job job_of(const xd_gemm *a, int threads)
 {
-    xd_gemm_job p = { .a = a, .in = a->in.p, .ldi = a->in.s[0] * 4, .units = a->w->in, .w = a->w->p,
-                     .deep = DEEP, .side = SIDE, .rows = MAX_ROWS };
+    xd_gemm_job p = { .a = a,
+                      .in = a->in.p,
+                      .ldi = a->in.s[0] * 4,
+                      .units = a->w->in,
+                      .w = a->w->p,
+                      .deep = DEEP,
+                      .side = SIDE,
+                      .rows = MAX_ROWS };
     p.panel_bytes = p.units * XD_UNIT_BYTES;
     xd_gemm_job_cut(&p, 0, threads);
     p.sum_bytes = (size_t)(p.side * p.rows * XD_PANEL) * sizeof(float);

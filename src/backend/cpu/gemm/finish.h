@@ -6,7 +6,7 @@
 #define XD_BACKEND_CPU_GEMM_FINISH_H
 
 #ifdef __AVX512F__
-enum { PAIRS = 0 };             /* makes the functions of wide_tmpl.h accurate to f32 */
+enum { PAIRS = 0 }; /* makes the functions of wide_tmpl.h accurate to f32 */
 #include "backend/cpu/attn/wide_tmpl.h"
 #else
 #include "backend/cpu/attn/narrow.h"
@@ -45,9 +45,10 @@ FINISH_INLINE vf gelu_tanh(vf x)
 /* Computes GELU with erf: x (1 - p) for x > 0, else x p, with p = erfc(|x| / sqrt 2) / 2. */
 FINISH_INLINE vf gelu_erf(vf x)
 {
-    static const float P[] = { 2.811919286e-1f,  -4.808026843e-1f, 2.714708586e-1f,
-                               -2.259142480e-2f, 2.011966630e-1f,  2.434268150e-1f,
-                               2.823378584e-1f,  2.820881945e-1f };
+    static const float P[] = {
+        2.811919286e-1f, -4.808026843e-1f, 2.714708586e-1f, -2.259142480e-2f,
+        2.011966630e-1f, 2.434268150e-1f,  2.823378584e-1f, 2.820881945e-1f
+    };
     const vf z = v_mul(v_abs(x), v_set(0.707106781f));
     const vf t = v_inverse(v_fma(z, v_set(0.5f), v_set(1.0f)));
     const vf y = v_mul(v_mul(z, z), v_set(-1.44269504f));
@@ -71,13 +72,13 @@ FINISH_INLINE vf hyperbolic_tangent(vf x)
 FINISH_INLINE vf apply_act(vf x, xd_act act)
 {
     switch (act) {
-    case XD_GELU_TANH:  return gelu_tanh(x);
-    case XD_GELU_ERF:   return gelu_erf(x);
-    case XD_SILU:       return scaled_logistic(x, v_mul(x, v_set(-1.44269504f)));
+    case XD_GELU_TANH: return gelu_tanh(x);
+    case XD_GELU_ERF: return gelu_erf(x);
+    case XD_SILU: return scaled_logistic(x, v_mul(x, v_set(-1.44269504f)));
     case XD_GELU_QUICK: return scaled_logistic(x, v_mul(x, v_set(-2.45546696f)));
-    case XD_RELU:       return v_max(v_zero(), x);      /* a NaN stays a NaN */
-    case XD_TANH:       return hyperbolic_tangent(x);
-    default:            return x;
+    case XD_RELU: return v_max(v_zero(), x); /* a NaN stays a NaN */
+    case XD_TANH: return hyperbolic_tangent(x);
+    default: return x;
     }
 }
 
@@ -93,7 +94,7 @@ static inline char *place_of(const xd_tensor *t, int64_t r, int64_t c)
 }
 
 #ifdef __AVX512F__
-typedef __mmask16 vl;           /* mask of the lanes in use */
+typedef __mmask16 vl; /* mask of the lanes in use */
 
 static inline __m512 floats_at(const char *p, xd_dtype type, __mmask16 m)
 {
@@ -115,7 +116,7 @@ static inline void put_at(char *p, xd_dtype type, __mmask16 m, __m512 x)
         _mm256_mask_storeu_epi16(p, m, bf16(x));
 }
 #else
-typedef int64_t vl;             /* number of lanes in use */
+typedef int64_t vl; /* number of lanes in use */
 
 static inline vl lane_mask(int64_t n)
 {
@@ -135,7 +136,7 @@ static inline void put_at(char *p, xd_dtype type, vl n, vf x)
 
 /* The epilogue's operands for LANES output columns. */
 typedef struct finish_cols {
-    vl m;                       /* mask or number of the columns that exist */
+    vl m; /* mask or number of the columns that exist */
     vf by, bias, gate;
     vi fix;
 } finish_cols;
@@ -153,8 +154,8 @@ FINISH_INLINE finish_cols columns_from(const xd_gemm_job *p, int64_t c)
 /* Describes which steps the epilogue of a GEMM has. The flags are copied from the job once, because
  * otherwise the compiler would load the flags again after every store to the output. */
 typedef struct finish_way {
-    int      by, bias, gate;    /* three flags, 1 if the GEMM has scales, a bias, a gate */
-    xd_dtype from;              /* type of the residual */
+    int      by, bias, gate; /* three flags, 1 if the GEMM has scales, a bias, a gate */
+    xd_dtype from;           /* type of the residual */
     xd_act   act;
 } finish_way;
 
@@ -197,11 +198,11 @@ FINISH_INLINE vf finish_vector(const finish_way *w, const float *sum, const floa
 FINISH_INLINE void finish_as(const xd_gemm_job *p, const float *sums, int64_t c0, int64_t width,
                              int64_t r0, int64_t n, xd_act act)
 {
-    const xd_gemm *a = p->a;
-    const float   *row = p->row ? p->row + r0 : NULL;
+    const xd_gemm   *a = p->a;
+    const float     *row = p->row ? p->row + r0 : NULL;
     const finish_way w = way_of(p, a->residual.type, act);
-    const int64_t  step = a->out.s[0] * size_of(a->out.type);
-    const int64_t  rstep = a->residual.s[0] * size_of(a->residual.type);
+    const int64_t    step = a->out.s[0] * size_of(a->out.type);
+    const int64_t    rstep = a->residual.s[0] * size_of(a->residual.type);
     for (int64_t j = 0, c = c0; j < width && c < p->N; j += LANES, c += LANES) {
         const finish_cols k = columns_from(p, c);
         char             *out = place_of(&a->out, r0, c);
@@ -219,12 +220,12 @@ static inline void finish_rows(const xd_gemm_job *p, const float *sums, int64_t 
     switch (p->a->act) {
 #define FINISH_CASE(act)                                                                           \
     case act: finish_as(p, sums, c0, width, r0, n, act); break;
-    FINISH_CASE(XD_GELU_TANH)
-    FINISH_CASE(XD_GELU_ERF)
-    FINISH_CASE(XD_SILU)
-    FINISH_CASE(XD_RELU)
-    FINISH_CASE(XD_GELU_QUICK)
-    FINISH_CASE(XD_TANH)
+        FINISH_CASE(XD_GELU_TANH)
+        FINISH_CASE(XD_GELU_ERF)
+        FINISH_CASE(XD_SILU)
+        FINISH_CASE(XD_RELU)
+        FINISH_CASE(XD_GELU_QUICK)
+        FINISH_CASE(XD_TANH)
     default: finish_as(p, sums, c0, width, r0, n, XD_NONE);
     }
 }

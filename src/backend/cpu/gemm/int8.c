@@ -107,13 +107,12 @@ static void pack_columns(const source *s, int64_t o0, char *to, float *scale, in
 static void pack_panels(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const source *s = ctx;
-    void (*pack)(const source *, int64_t, char *, float *, int32_t *) =
+    void          (*pack)(const source *, int64_t, char *, float *, int32_t *) =
         s->src.type == XD_I8 ? copy_columns : pack_columns;
     (void)thread;
     for (int64_t p = s->row0 / XD_PANEL + begin; p < s->row0 / XD_PANEL + end; p++)
         for (int64_t j = 0; j < XD_PANEL; j += 16)
-            pack(s, p * XD_PANEL + j,
-                 panels_of(s->w) + p * units_of(s->w) * XD_UNIT_BYTES + j * 4,
+            pack(s, p * XD_PANEL + j, panels_of(s->w) + p * units_of(s->w) * XD_UNIT_BYTES + j * 4,
                  scales_of(s->w) + p * XD_PANEL + j, fixes_of(s->w) + p * XD_PANEL + j);
 }
 
@@ -126,7 +125,10 @@ static xd_status pack_rows(const xd_weight *w, xd_tensor src, int64_t row0)
 
 /* ---- GEMM --------------------------------------------------------------------------------- */
 
-typedef struct input { const xd_gemm *a; integer_rows to; } input;
+typedef struct input {
+    const xd_gemm *a;
+    integer_rows   to;
+} input;
 
 static void input_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -157,8 +159,7 @@ static size_t scratch(const xd_gemm *a, int threads)
 static xd_status gemm(const xd_gemm *a, void *tmp)
 {
     xd_gemm_job p = job_of(a, xd_par_threads());
-    input      in = { a,
-                      { tmp, (float *)(void *)((char *)tmp + p.M * p.ldi), p.ldi / 64, 1, -128 } };
+    input in = { a, { tmp, (float *)(void *)((char *)tmp + p.M * p.ldi), p.ldi / 64, 1, -128 } };
     xd_par_for(p.M, input_rows, &in);
     p.in = in.to.q;
     p.row = in.to.scale;

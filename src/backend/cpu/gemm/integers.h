@@ -13,7 +13,11 @@ static inline __m128i to_int8(__m512 x)
 
 /* The addresses of 16 int8 rows of a weight's source, from row o0 on. Rows that do not exist, and
  * rows whose scale is 0, are not read. */
-typedef struct stored_rows { const char *at[16]; __mmask64 mask[16]; int64_t n; } stored_rows;
+typedef struct stored_rows {
+    const char *at[16];
+    __mmask64   mask[16];
+    int64_t     n;
+} stored_rows;
 
 static inline stored_rows stored_rows_of(const source *s, int64_t o0, const float *scale)
 {
@@ -61,8 +65,8 @@ static inline __m512i source_integers(const source *s, int64_t o, int64_t i, flo
         int64_t from = i + 16 * k;
         q[k] = _mm_setzero_si128();
         if (from < s->w->in && scale > 0)
-            q[k] = to_int8(_mm512_div_ps(
-                source_at(row + from * size, s->src.type, s->w->in - from), _mm512_set1_ps(scale)));
+            q[k] = to_int8(_mm512_div_ps(source_at(row + from * size, s->src.type, s->w->in - from),
+                                         _mm512_set1_ps(scale)));
     }
     return _mm512_inserti64x4(
         _mm512_castsi256_si512(_mm256_inserti128_si256(_mm256_castsi128_si256(q[0]), q[1], 1)),
@@ -139,7 +143,12 @@ static inline __m512i float_integers(const char *x, int64_t i, int64_t n, __m512
  * is [rows / side][step][side][64], where a step is 64 consecutive elements. Each byte of the
  * quantized rows is xor'ed with `flip`, which is 0x80 for unsigned bytes with an offset of 128, and
  * 0 for signed bytes. A scale of NaN marks a row with non-finite elements. */
-typedef struct integer_rows { char *q; float *scale; int64_t steps, side; char flip; } integer_rows;
+typedef struct integer_rows {
+    char   *q;
+    float  *scale;
+    int64_t steps, side;
+    char    flip;
+} integer_rows;
 
 /* Quantizes rows [begin, end) of the input of a GEMM, with zeros after the ends of rows. The same
  * loop computes the maximum of a row and quantizes the row before it, so that the latencies of
@@ -166,9 +175,9 @@ FINISH_INLINE void integers_of(const integer_rows *to, const xd_gemm *a, int64_t
             if (x)
                 most = bf16 ? max_bits_bf16(most, x, i, n) : max_bits_floats(most, x, i, n);
             if (before)
-                _mm512_storeu_si512(q, _mm512_xor_si512(
-                                           change, bf16 ? bf16_integers(before, i, n, by)
-                                                        : float_integers(before, i, n, by)));
+                _mm512_storeu_si512(
+                    q, _mm512_xor_si512(change, bf16 ? bf16_integers(before, i, n, by)
+                                                     : float_integers(before, i, n, by)));
         }
         if (bf16)
             most = _mm512_max_epu32(_mm512_slli_epi32(most, 16), odd_bf16(most));

@@ -30,13 +30,20 @@ static void multiply_panel(const xd_gemm_job *p, int64_t at, int64_t count, int6
     for (int64_t k = 0, kn, last = 0; !last; k += kn) {
         kn = whole - k <= p->deep ? whole - k : p->deep;
         last = k + kn == whole;
-        const char *b = panel_in_l1(w, k, last ? p->units - k : kn,
-                                    tmp ? tmp + p->sum_bytes : NULL);
+        const char *b =
+            panel_in_l1(w, k, last ? p->units - k : kn, tmp ? tmp + p->sum_bytes : NULL);
         const char *next = w + (k + kn) * 64 * LINES;
         for (int64_t i = 0, rows; i < n; i += rows) {
             float    *c = p->sum_bytes ? (float *)(void *)tmp + i * XD_PANEL : near;
-            tile_args t = { kn, p->in + (r0 + i) * p->ldi + k * 4, p->ldi, b, c, k > 0,
-                            last && p->rest, next, (int)last };
+            tile_args t = { kn,
+                            p->in + (r0 + i) * p->ldi + k * 4,
+                            p->ldi,
+                            b,
+                            c,
+                            k > 0,
+                            last && p->rest,
+                            next,
+                            (int)last };
             rows = xd_tile_rows(n - i);
             tiles[rows](&t, p, at, r0 + i);
             next = i < (LINES - 1) * XD_TILE ? next + kn * 64 : b;

@@ -11,7 +11,7 @@ enum {
     /* maximum bytes of a group of weight panels, which stays in the L3 cache for all blocks of
      * input rows */
     GROUP_BYTES = 8 << 20,
-    BLOCK_BYTES = 1200 << 10,   /* maximum bytes of a block's rows in one chunk of inputs */
+    BLOCK_BYTES = 1200 << 10, /* maximum bytes of a block's rows in one chunk of inputs */
     /* blocks of input rows are not made smaller than this to give all threads work */
     MIN_ROWS = 24,
 };
@@ -102,7 +102,10 @@ void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads)
     p->tmp_bytes = p->sum_bytes + (expands ? (size_t)((p->deep + 4) * XD_UNIT_BYTES) : 0);
 }
 
-typedef struct run_ctx { const xd_gemm_job *p; xd_panel_fn *fn; } run_ctx;
+typedef struct run_ctx {
+    const xd_gemm_job *p;
+    xd_panel_fn       *fn;
+} run_ctx;
 
 /* Runs the work items from `begin` to `end` - 1. A work item is the product of one block of input
  * rows and `per` weight panels of a group. Consecutive work items differ first in their panels of a
@@ -110,9 +113,9 @@ typedef struct run_ctx { const xd_gemm_job *p; xd_panel_fn *fn; } run_ctx;
  * time read the same rows and the panels of one group. */
 static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const run_ctx    *c = ctx;
+    const run_ctx     *c = ctx;
     const xd_gemm_job *p = c->p;
-    int64_t           full = xd_ceil_div(p->group, p->per);
+    int64_t            full = xd_ceil_div(p->group, p->per);
     for (int64_t i = begin; i < end; i++) {
         int64_t g = i / (full * p->blocks), first = g * p->group, at = i - g * full * p->blocks;
         int64_t width = p->panels - first < p->group ? p->panels - first : p->group;
@@ -183,7 +186,7 @@ const xd_gemm_kernels *xd_cpu_gemm_alone(xd_isa isa, xd_dtype type)
 {
     if (type == XD_BF16)
         return isa >= XD_ISA_AVX512BF16 ? &xd_cpu_gemm_bf16 : NULL;
-    return isa >= XD_ISA_AVX512  ? &xd_cpu_gemm_f32_wide
+    return isa >= XD_ISA_AVX512 ? &xd_cpu_gemm_f32_wide
            : isa >= XD_ISA_AVX2 ? &xd_cpu_gemm_f32
                                 : NULL;
 }

@@ -32,12 +32,15 @@ static inline vf source_at(const char *p, xd_dtype type, int64_t n)
 
 /* The tensor `src` from which rows of weight w are packed. The rows of `src` are the rows of w from
  * row `row0` on, which is the first row of a panel. */
-typedef struct source { const xd_weight *w; xd_tensor src; int64_t row0; } source;
+typedef struct source {
+    const xd_weight *w;
+    xd_tensor        src;
+    int64_t          row0;
+} source;
 
 static inline const char *source_row(const source *s, int64_t o)
 {
-    return (const char *)s->src.p +
-           (o - s->row0) * s->w->in * (int64_t)xd_dtype_size(s->src.type);
+    return (const char *)s->src.p + (o - s->row0) * s->w->in * (int64_t)xd_dtype_size(s->src.type);
 }
 
 static inline int64_t source_panels(const source *s)

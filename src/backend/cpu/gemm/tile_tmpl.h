@@ -21,15 +21,15 @@
 enum { NEXT_UNITS = 24 };
 
 typedef struct tile_args {
-    int64_t     units;          /* number of full 32-bit units of an input row */
-    const char *a;              /* input rows, `lda` bytes apart */
+    int64_t     units; /* number of full 32-bit units of an input row */
+    const char *a;     /* input rows, `lda` bytes apart */
     int64_t     lda;
-    const char *b;              /* packed panel of weights */
-    float      *c;              /* accumulators, XD_PANEL for each input row */
-    int         add;            /* 1: adds to the accumulators in c */
-    int         rest;           /* 1: half a unit (16 bits) follows the full units */
-    const char *next;           /* prefetched data, one cache line for each unit */
-    int         last;           /* 1: this is the last chunk of the rows; the epilogue follows */
+    const char *b;    /* packed panel of weights */
+    float      *c;    /* accumulators, XD_PANEL for each input row */
+    int         add;  /* 1: adds to the accumulators in c */
+    int         rest; /* 1: half a unit (16 bits) follows the full units */
+    const char *next; /* prefetched data, one cache line for each unit */
+    int         last; /* 1: this is the last chunk of the rows; the epilogue follows */
 } tile_args;
 
 typedef void tile_fn(const tile_args *t, const xd_gemm_job *p, int64_t at, int64_t r0);

@@ -63,16 +63,16 @@ typedef struct attention_segment {
 } attention_segment;
 
 typedef struct attention_args {
-    void             *out;
-    const void       *q;
-    float            *lse;
-    const float      *bias;
-    int64_t           n, first, m, s_out[3], s_q[3], s_lse[3], s_bias[3];
-    int32_t           B, H, Hk, D, segments, q_type, out_type, causal, q_wide, out_wide;
-    int64_t           window;
-    int32_t           len[ATTENTION_SAMPLES];   /* number of valid keys of each sample */
-    float             scale, softcap;
-    attention_segment segment[ATTENTION_SEGMENTS];
+    void                    *out;
+    const void              *q;
+    float                   *lse;
+    const float             *bias;
+    int64_t                  n, first, m, s_out[3], s_q[3], s_lse[3], s_bias[3];
+    int32_t                  B, H, Hk, D, segments, q_type, out_type, causal, q_wide, out_wide;
+    int64_t                  window;
+    int32_t                  len[ATTENTION_SAMPLES]; /* number of valid keys of each sample */
+    float                    scale, softcap;
+    attention_segment        segment[ATTENTION_SEGMENTS];
     const attention_segment *list;
 } attention_args;
 
@@ -157,7 +157,7 @@ typedef struct gnorm_args {
     int64_t       C, n, d[3], s_out[3], s_in[3], s_scale[3], s_shift[3], cell[3];
     /* strides of `sums`: between groups, and between the sum and the sum of squares of a group */
     int64_t       s_group, s_moment;
-    int64_t       each;                 /* number of elements that a block of threads normalizes */
+    int64_t       each; /* number of elements that a block of threads normalizes */
     int           in_type, out_type, groups, silu;
     double        count;
     float         eps;
@@ -199,7 +199,7 @@ typedef struct softmax_args {
     float       *lse;
     int64_t      m, ld, s_lse;
     float        scale;
-    int          type;          /* type of the weights: F16 or BF16 */
+    int          type; /* type of the weights: F16 or BF16 */
 } softmax_args;
 
 /* Quantizes rows [n,C] to int8 or e4m3, and writes the scales sx[n] of the rows; backend.h has the

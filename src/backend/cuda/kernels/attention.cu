@@ -30,7 +30,7 @@ GPU const attention_segment *segments_of(const attention_args &a)
 GPU int segment_of(const attention_args &a, int64_t j)
 {
     const attention_segment *all = segments_of(a);
-    int s = 0;
+    int                      s = 0;
     while (s + 1 < a.segments && j >= all[s + 1].start)
         s++;
     return s;
@@ -60,8 +60,8 @@ template <int f16> GPU uint32_t pack_small(float lo, float hi)
  * one row to the next. */
 struct flash_source {
     const bf16 *k, *v;
-    int64_t step_k, step_v;
-    int s, begin, end, len;
+    int64_t     step_k, step_v;
+    int         s, begin, end, len;
 };
 
 /* The functions of the flash kernel for one set of template arguments. The argument f16 is 1 for
@@ -70,12 +70,12 @@ struct flash_source {
  * memory for each tile. BIAS is 1 if there is a bias. */
 template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
     enum {
-        ROW = D16 + 8,                  /* elements between rows of a tile in shared memory */
+        ROW = D16 + 8, /* elements between rows of a tile in shared memory */
         STEPS = D16 / 16,
         QUERIES = 64 * HIGH,
         HELD = D16 < 128,
         TILE = KEYS * ROW,
-        CHUNKS = D16 / 8,               /* number of 16-byte chunks of a row */
+        CHUNKS = D16 / 8, /* number of 16-byte chunks of a row */
         /* number of rows that the block of threads copies at once */
         EACH = 128 / CHUNKS,
         PASSES = (KEYS + EACH - 1) / EACH,
@@ -102,11 +102,11 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
     /* Copies this thread's 16-byte chunks of the rows [lo, hi) of a tile of keys or values. Row 0
      * of the tile is row `row` of the segment. Zeros are written to the columns from D on and to
      * the rows [hi, zeros). */
-    GPU void copy_rows(bf16 *to, const bf16 *from, int64_t row, int64_t step, int D, int lo,
-                       int hi, int zeros)
+    GPU void copy_rows(bf16 *to, const bf16 *from, int64_t row, int64_t step, int D, int lo, int hi,
+                       int zeros)
     {
-        const int r0 = (int)threadIdx.x / CHUNKS, c = (int)threadIdx.x % CHUNKS * 8;
-        const int bytes = c < D ? 16 : 0;
+        const int   r0 = (int)threadIdx.x / CHUNKS, c = (int)threadIdx.x % CHUNKS * 8;
+        const int   bytes = c < D ? 16 : 0;
         const bf16 *p = from + row * step;
         to += r0 * ROW + c;
         UNROLL
@@ -144,7 +144,7 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
     {
         ROLLED
         for (int at = (int)threadIdx.x; at < QUERIES * CHUNKS; at += 128) {
-            const int r = at / CHUNKS, c = at % CHUNKS * 8, there = q0 + r < a.n && c < a.D;
+            const int   r = at / CHUNKS, c = at % CHUNKS * 8, there = q0 + r < a.n && c < a.D;
             const bf16 *p = (const bf16 *)a.q;
             if (there)
                 p += b * a.s_q[0] + (q0 + r) * a.s_q[1] + h * a.s_q[2] + c;
@@ -221,15 +221,15 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
             range_of(a, row + 8 * m, len, &lo, &hi);
             if (BIAS && row + 8 * m >= a.first + a.n)
                 hi = 0;
-            const int f = (int)(lo - j0 > 0 ? lo - j0 : 0),
-                      e = (int)(hi - j0 < (int)KEYS ? hi - j0 : (int)KEYS);
+            const int    f = (int)(lo - j0 > 0 ? lo - j0 : 0),
+                         e = (int)(hi - j0 < (int)KEYS ? hi - j0 : (int)KEYS);
             const float *bias = a.bias + h * a.s_bias[0] + (row + 8 * m) * a.s_bias[1];
             UNROLL
             for (int c = 0; c < KEYS / 8; c++)
                 UNROLL
             for (int k = 0; k < 2; k++) {
                 const int j = c * 8 + LANE % 4 * 2 + k;
-                float &v = s[m / 2][c][m % 2 * 2 + k];
+                float    &v = s[m / 2][c][m % 2 * 2 + k];
                 if (j < f || j >= e)
                     v = -INFINITY;
                 else
@@ -306,20 +306,20 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         sum += gpu_xor(sum, 2);
         if (i >= a.n)
             return;
-        const float by = sum > 0 ? 1 / sum : sum == 0 ? 0 : sum;
+        const float   by = sum > 0 ? 1 / sum : sum == 0 ? 0 : sum;
         const int64_t at = b * a.s_out[0] + i * a.s_out[1] + h * a.s_out[2];
         UNROLL
         for (int c = 0; c < D16 / 8; c++) {
             if (c * 8 + 2 * t >= a.D)
                 continue;
-            const float x = o[c][2 * r] * by, y = o[c][2 * r + 1] * by;
+            const float   x = o[c][2 * r] * by, y = o[c][2 * r + 1] * by;
             const int64_t to = at + c * 8 + 2 * t;
             if (a.out_type == F32) {
                 store_one(a.out, to, F32, x), store_one(a.out, to + 1, F32, y);
                 continue;
             }
             const uint32_t two = pack_two(x, y, f16 ? F16 : BF16);
-            uint16_t *p = (uint16_t *)a.out + to;
+            uint16_t      *p = (uint16_t *)a.out + to;
             if (a.out_wide)
                 *(uint32_t *)p = two;
             else
@@ -334,15 +334,15 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
 
     GPU void run(const attention_args &a)
     {
-        bf16 *qs = (bf16 *)gpu_shared();
+        bf16         *qs = (bf16 *)gpu_shared();
         /* Shared memory for two tiles of keys, followed by two tiles of values. */
-        bf16 *sm = qs + (HELD ? 0 : QUERIES * ROW);
+        bf16         *sm = qs + (HELD ? 0 : QUERIES * ROW);
         const int64_t b = blockIdx.y / a.H, h = blockIdx.y % a.H, hk = h * a.Hk / a.H;
         const int64_t q0 = (int64_t)blockIdx.x * QUERIES, len = a.len[b];
         const int64_t last = q0 + QUERIES < a.n ? q0 + QUERIES : a.n;
         const int64_t row = a.first + q0 + WARP * 16 * HIGH + LANE / 4;
         /* ranges of keys to which the block's first and last query attend */
-        int64_t lo, hi, lo1, hi1;
+        int64_t       lo, hi, lo1, hi1;
         range_of(a, a.first + q0, len, &lo, &hi);
         range_of(a, a.first + last - 1, len, &lo1, &hi1);
         const int tile0 = (int)(lo / KEYS), tiles = hi1 > lo ? (int)((hi1 - 1) / KEYS) + 1 : tile0;
@@ -350,7 +350,7 @@ template <int D16, int KEYS, int HIGH, int BIAS, int f16> struct flash {
         /* If HELD is 0, the queries are loaded to their own area of shared memory. If HELD is 1,
          * the queries are loaded to the area of the tiles, and from there into registers. */
         const bf16 *qrow = qs + (WARP * 16 * HIGH + LANE % 16) * ROW + LANE / 16 * 8;
-        uint32_t held[HIGH][STEPS][4];
+        uint32_t    held[HIGH][STEPS][4];
         load_queries(a, qs, q0, b, h);
         if (HELD) {
             UNROLL
@@ -421,7 +421,7 @@ template <int MOST> GPU void attend_any(const attention_args &a)
             b = job / a.n / a.H;
     if (b >= a.B)
         return;
-    float o[MOST], top = -INFINITY, sum = 0, q[MOST];
+    float   o[MOST], top = -INFINITY, sum = 0, q[MOST];
     int64_t lo, hi, hk = h * a.Hk / a.H, at = b * a.s_q[0] + i * a.s_q[1] + h * a.s_q[2];
     UNROLL
     for (int k = 0; k < MOST; k++) {
@@ -431,9 +431,9 @@ template <int MOST> GPU void attend_any(const attention_args &a)
     range_of(a, a.first + i, a.len[b], &lo, &hi);
     for (int64_t j = lo; j < hi; j++) {
         const attention_segment &g = segments_of(a)[segment_of(a, j)];
-        int64_t k0 = b * g.s_k[0] + (j - g.start) * g.s_k[1] + hk * g.s_k[2],
-                v0 = b * g.s_v[0] + (j - g.start) * g.s_v[1] + hk * g.s_v[2];
-        float s = 0;
+        int64_t                  k0 = b * g.s_k[0] + (j - g.start) * g.s_k[1] + hk * g.s_k[2],
+                                 v0 = b * g.s_v[0] + (j - g.start) * g.s_v[1] + hk * g.s_v[2];
+        float                    s = 0;
         UNROLL
         for (int k = 0; k < MOST; k++)
             s += LANE + 32 * k < a.D ? q[k] * load_one(g.k, k0 + LANE + 32 * k, a.q_type) : 0;
@@ -459,11 +459,17 @@ template <int MOST> GPU void attend_any(const attention_args &a)
             store_one(a.out, at + LANE + 32 * k, a.out_type, o[k] * by);
         }
     if (a.lse && LANE == 0)
-        a.lse[b * a.s_lse[0] + i * a.s_lse[1] + h * a.s_lse[2]] =
-            sum != 0 ? top + logf(sum) : -INFINITY;
+        a.lse[b * a.s_lse[0] + i * a.s_lse[1] + h * a.s_lse[2]] = sum != 0 ? top + logf(sum)
+                                                                           : -INFINITY;
 }
 
 /* The plain attention has two kernels: one for heads of up to 512 elements, and one for heads of up
  * to 1024 elements. */
-KERNEL(attention_any, attention_args, 128, 1) { attend_any<16>(a); }
-KERNEL(attention_wide, attention_args, 128, 1) { attend_any<32>(a); }
+KERNEL(attention_any, attention_args, 128, 1)
+{
+    attend_any<16>(a);
+}
+KERNEL(attention_wide, attention_args, 128, 1)
+{
+    attend_any<32>(a);
+}

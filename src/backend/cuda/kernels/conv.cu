@@ -26,7 +26,7 @@ GPU void finish(const conv_args &a, float *x, int64_t r, int c)
     const int64_t t = r / a.Wo / a.Ho, h = r / a.Wo % a.Ho, w = r % a.Wo;
     const int64_t o = t * a.s_out[0] + h * a.s_out[1] + w * a.s_out[2] + c,
                   q = t * a.s_residual[0] + h * a.s_residual[1] + w * a.s_residual[2] + c;
-    const int n = a.O - c < 8 ? a.O - c : 8;
+    const int     n = a.O - c < 8 ? a.O - c : 8;
     if (!a.wide || a.act != NONE) {
         ROLLED
         for (int i = 0; i < n; i++) {
@@ -69,15 +69,15 @@ GPU void finish(const conv_args &a, float *x, int64_t r, int c)
 /* Computes a convolution with tensor cores. f16 is 1 for F16 operands, and 0 for BF16 operands. */
 template <int f16> GPU void run_conv(const conv_args &a)
 {
-    bf16 *sm = (bf16 *)gpu_shared();
-    const int lane = LANE, warp = WARP, tid = (int)threadIdx.x;
+    bf16         *sm = (bf16 *)gpu_shared();
+    const int     lane = LANE, warp = WARP, tid = (int)threadIdx.x;
     const int64_t row0 = (int64_t)blockIdx.x * M, rows = (int64_t)a.To * a.Ho * a.Wo;
-    const int col0 = (int)blockIdx.y * N, taps = a.kernel[0] * a.kernel[1] * a.kernel[2];
-    const int cs = (a.C + K - 1) / K, steps = taps * cs;
+    const int     col0 = (int)blockIdx.y * N, taps = a.kernel[0] * a.kernel[1] * a.kernel[2];
+    const int     cs = (a.C + K - 1) / K, steps = taps * cs;
     /* In every step along K, this thread loads chunk tid % 4 (8 channels) of the rows tid / 4 and
      * tid / 4 + 64 of the tile. */
-    const int chunk = tid % 4 * 8, my = tid / 4;
-    int at[2][3];
+    const int     chunk = tid % 4 * 8, my = tid / 4;
+    int           at[2][3];
     UNROLL
     for (int i = 0; i < 2; i++) {
         int64_t r = row0 + my + 64 * i;
@@ -87,10 +87,10 @@ template <int f16> GPU void run_conv(const conv_args &a)
     }
     /* The state of the next step to load: its kernel tap, its first channel and its pipeline stage
      * in shared memory. */
-    int tap = 0, dt = 0, dh = 0, dw = 0, c0 = 0, stage = 0;
+    int  tap = 0, dt = 0, dh = 0, dw = 0, c0 = 0, stage = 0;
     auto load = [&]() {
         const int c = c0 + chunk, there = c < a.C;
-        bf16 *to = sm + stage * STAGE;
+        bf16     *to = sm + stage * STAGE;
         UNROLL
         for (int i = 0; i < 2; i++) {
             const int t = at[i][0] + dt, h = at[i][1] + dh, w = at[i][2] + dw;
@@ -101,7 +101,7 @@ template <int f16> GPU void run_conv(const conv_args &a)
         }
         UNROLL
         for (int i = 0; i < 2; i++) {
-            const int o = col0 + my + 64 * i, in = there && o < a.O;
+            const int   o = col0 + my + 64 * i, in = there && o < a.O;
             const bf16 *p = (const bf16 *)a.w + (in ? ((int64_t)o * taps + tap) * a.C + c : 0);
             gpu_cp_async16(to + (M + my + 64 * i) * ROW + chunk, p, in ? 16 : 0);
         }
@@ -153,7 +153,7 @@ template <int f16> GPU void run_conv(const conv_args &a)
     }
     /* The accumulators are rearranged in shared memory, 32 rows of a warp at a time, so that each
      * lane reads 8 adjacent columns. */
-    float *patch = (float *)gpu_shared() + warp * 32 * PATCH;
+    float       *patch = (float *)gpu_shared() + warp * 32 * PATCH;
     const float *mine = patch + lane / 4 * PATCH + lane % 4 * 8;
     gpu_sync();
     ROLLED
@@ -175,8 +175,14 @@ template <int f16> GPU void run_conv(const conv_args &a)
     }
 }
 
-KERNEL(conv, conv_args, 256, 2) { run_conv<0>(a); }
-KERNEL(conv_f16, conv_args, 256, 2) { run_conv<1>(a); }
+KERNEL(conv, conv_args, 256, 2)
+{
+    run_conv<0>(a);
+}
+KERNEL(conv_f16, conv_args, 256, 2)
+{
+    run_conv<1>(a);
+}
 
 /* Computes a convolution for weights and images of any type and width. Each thread computes one
  * element of the output. */
@@ -188,7 +194,7 @@ KERNEL(conv_any, conv_args, 128, 1)
     const int64_t r = i / a.O, c = i % a.O, taps = (int64_t)a.kernel[0] * a.kernel[1] * a.kernel[2];
     const int64_t t = r / a.Wo / a.Ho, h = r / a.Wo % a.Ho, w = r % a.Wo;
     const int64_t each = a.O / a.groups, c0 = c / each * a.C;
-    float v = 0;
+    float         v = 0;
     for (int64_t tap = 0; tap < taps; tap++) {
         const int64_t x = w * a.stride[2] - a.lo[2] + tap % a.kernel[2],
                       y = h * a.stride[1] - a.lo[1] + tap / a.kernel[2] % a.kernel[1];

@@ -5,7 +5,7 @@
 
 #include "backend/cuda/kernels/gpu.cuh"
 
-enum { F32, F16, BF16, F64, F8E4M3, F8E5M2 };   /* the same values as in xd_dtype */
+enum { F32, F16, BF16, F64, F8E4M3, F8E5M2 }; /* the same values as in xd_dtype */
 /* The same values as in xd_act. */
 enum { NONE, GELU_TANH, GELU_ERF, SILU, RELU, GELU_QUICK, TANH };
 
@@ -80,7 +80,7 @@ GPU void load_eight(float x[8], const void *p, int64_t at, int type)
     if (type != F32) {
         unpack_eight(x, gpu_load16((const uint16_t *)p + at), type);
     } else {
-        uint4 v = gpu_load16((const float *)p + at), w = gpu_load16((const float *)p + at + 4);
+        uint4    v = gpu_load16((const float *)p + at), w = gpu_load16((const float *)p + at + 4);
         uint32_t u[8] = { v.x, v.y, v.z, v.w, w.x, w.y, w.z, w.w };
         UNROLL
         for (int i = 0; i < 8; i++)
@@ -138,18 +138,12 @@ GPU float activate(float v, int act)
     switch (act) {
     case GELU_TANH:
         return 0.5f * v * (1 + tanhf(0.7978845608028654f * (v + 0.044715f * v * v * v)));
-    case GELU_ERF:
-        return 0.5f * v * (1 + erff(v * 0.7071067811865475f));
-    case SILU:
-        return v / (1 + expf(-v));
-    case RELU:
-        return v > 0 || v != v ? v : 0;
-    case GELU_QUICK:
-        return v / (1 + expf(-1.702f * v));
-    case TANH:
-        return tanhf(v);
-    default:
-        return v;
+    case GELU_ERF: return 0.5f * v * (1 + erff(v * 0.7071067811865475f));
+    case SILU: return v / (1 + expf(-v));
+    case RELU: return v > 0 || v != v ? v : 0;
+    case GELU_QUICK: return v / (1 + expf(-1.702f * v));
+    case TANH: return tanhf(v);
+    default: return v;
     }
 }
 
@@ -235,16 +229,11 @@ GPU void store_e4m3(void *p, int64_t at, const float x[8], float by)
 GPU float load_typed(const void *p, int64_t at, int type)
 {
     switch (type) {
-    case F32:
-        return ((const float *)p)[at];
-    case F16:
-        return gpu_from_f16(((const uint16_t *)p)[at]);
-    case BF16:
-        return gpu_from_bf16(((const bf16 *)p)[at]);
-    case F64:
-        return (float)((const double *)p)[at];
-    default:
-        return from_eight_bits(((const uint8_t *)p)[at], type == F8E4M3);
+    case F32: return ((const float *)p)[at];
+    case F16: return gpu_from_f16(((const uint16_t *)p)[at]);
+    case BF16: return gpu_from_bf16(((const bf16 *)p)[at]);
+    case F64: return (float)((const double *)p)[at];
+    default: return from_eight_bits(((const uint8_t *)p)[at], type == F8E4M3);
     }
 }
 

@@ -57,7 +57,7 @@ KERNEL(addmul, pair_args, 256, 1)
         return;
     gpu_divide(i, a.C, &r, &c);
     const int64_t o = r * a.s_out + c;
-    float v = load_one(a.a, r * a.s_a + c, a.a_type);
+    float         v = load_one(a.a, r * a.s_a + c, a.a_type);
     v = a.gate ? v * a.gate[r * a.s_gate + c] : v;
     store_one(a.out, o, a.out_type, load_one(a.out, o, a.out_type) + v);
 }
@@ -65,7 +65,7 @@ KERNEL(addmul, pair_args, 256, 1)
 KERNEL(axpby, axpby_args, 256, 1)
 {
     const copy_args &w = a.view;
-    int64_t i = gpu_index(), o = 0, in = 0, r = i;
+    int64_t          i = gpu_index(), o = 0, in = 0, r = i;
     if (i >= w.n)
         return;
     UNROLL
@@ -74,9 +74,9 @@ KERNEL(axpby, axpby_args, 256, 1)
         gpu_divide(r, w.d[k], &r, &at);
         o += at * w.s_out[k], in += at * w.s_in[k];
     }
-    float *out = (float *)w.out;
+    float       *out = (float *)w.out;
     const float *x = (const float *)w.in;
-    const float old = x && a.b == 0 ? 0 : a.b * out[o];
+    const float  old = x && a.b == 0 ? 0 : a.b * out[o];
     out[o] = x ? a.a * x[in] + old : old;
 }
 
@@ -114,7 +114,7 @@ KERNEL(epilogue_wide, epilogue_args, 256, 2)
     if (i >= a.n * a.O)
         return;
     gpu_divide(i, a.O, &r, &c);
-    float v[8], w[8] = { 0, 0, 0, 0, 0, 0, 0, 0 }, b[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
+    float       v[8], w[8] = { 0, 0, 0, 0, 0, 0, 0, 0 }, b[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
     const float x = a.sx ? a.sx[r] : 1;
     load_eight(v, a.acc, r * a.s_acc + c, 0);
     if (a.residual)

@@ -38,28 +38,20 @@ GPU char *gpu_shared()
 #define GPU static inline __attribute__((always_inline, unused))
 #define UNROLL
 #define ROLLED
-struct gpu_dim3 {
-    unsigned x, y, z;
-};
-struct uint4 {
-    uint32_t x, y, z, w;
-};
-struct uint2 {
-    uint32_t x, y;
-};
-struct float4 {
-    float x, y, z, w;
-};
+struct gpu_dim3 { unsigned x, y, z; };
+struct uint4 { uint32_t x, y, z, w; };
+struct uint2 { uint32_t x, y; };
+struct float4 { float x, y, z, w; };
 /* The values that a lane passes to the other lanes of its warp in a collective function. */
 struct gpu_shown {
-    uint32_t a[4], b[2];
-    float c[4];
+    uint32_t    a[4], b[2];
+    float       c[4];
     const void *p;
-    float f;
+    float       f;
 };
 struct gpu_warp {
     gpu_shown slot[2][32];
-    int turn[32];
+    int       turn[32];
 };
 extern gpu_dim3 gpu_thread, gpu_block, gpu_threads, gpu_blocks;
 #define threadIdx gpu_thread
@@ -68,23 +60,23 @@ extern gpu_dim3 gpu_thread, gpu_block, gpu_threads, gpu_blocks;
 #define gridDim gpu_blocks
 #define LANE ((int)(gpu_thread.x & 31))
 #define WARP ((int)(gpu_thread.x >> 5))
-char *gpu_shared();
+char           *gpu_shared();
 /* Waits until all lanes of the warp have reached the same place `where` of the code, and returns
  * the values of all lanes. The function `last` runs once, before any lane continues. */
-gpu_shown *gpu_show(const gpu_shown &mine, int where, void (*last)(gpu_shown *));
-void gpu_wait_block(int where);
-void gpu_copy_later(void *shared, const void *global, int bytes);
-void gpu_copy_group();
-void gpu_copy_wait(int groups_left);
-void gpu_mma_bf16(gpu_shown *s);
-void gpu_mma_f16(gpu_shown *s);
-void gpu_sum_lanes(gpu_shown *s);
-void gpu_max_lanes(gpu_shown *s);
+gpu_shown      *gpu_show(const gpu_shown &mine, int where, void (*last)(gpu_shown *));
+void            gpu_wait_block(int where);
+void            gpu_copy_later(void *shared, const void *global, int bytes);
+void            gpu_copy_group();
+void            gpu_copy_wait(int groups_left);
+void            gpu_mma_bf16(gpu_shown *s);
+void            gpu_mma_f16(gpu_shown *s);
+void            gpu_sum_lanes(gpu_shown *s);
+void            gpu_max_lanes(gpu_shown *s);
 
 struct gpu_kernel {
     const char *name;
-    unsigned size, threads;
-    void (*run)(const void *args);
+    unsigned    size, threads;
+    void        (*run)(const void *args);
 };
 #define KERNEL(name, type, threads, blocks)                                                        \
     static void name##_body(const type &a);                                                        \
@@ -98,7 +90,7 @@ struct gpu_kernel {
 /* ---- conversions and arithmetic -------------------------------------------------------------- */
 
 typedef uint16_t bf16;
-GPU float gpu_bits_f32(uint32_t u)
+GPU float        gpu_bits_f32(uint32_t u)
 {
 #ifdef __CUDACC__
     return __uint_as_float(u);
@@ -118,7 +110,10 @@ GPU uint32_t gpu_f32_bits(float f)
     return u;
 #endif
 }
-GPU float gpu_from_bf16(bf16 v) { return gpu_bits_f32((uint32_t)v << 16); }
+GPU float gpu_from_bf16(bf16 v)
+{
+    return gpu_bits_f32((uint32_t)v << 16);
+}
 GPU bf16 gpu_to_bf16(float f)
 {
 #ifdef __CUDACC__
@@ -150,7 +145,7 @@ GPU float gpu_from_f16(uint16_t v)
     asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(v));
     return r;
 #else
-    const int e = v >> 10 & 31, m = v & 1023;
+    const int   e = v >> 10 & 31, m = v & 1023;
     const float f = e == 31 ? (m ? NAN : INFINITY)
                     : e     ? ldexpf((float)(1024 + m), e - 25)
                             : ldexpf((float)m, -24);
@@ -165,7 +160,7 @@ GPU uint16_t gpu_to_f16(float f)
     return r;
 #else
     const uint32_t sign = gpu_f32_bits(f) >> 16 & 0x8000;
-    const float a = fabsf(f);
+    const float    a = fabsf(f);
     if (!(a < 65520.0f))
         return (uint16_t)(a != a ? 0x7e00 : sign | 0x7c00);
     const int e = a < 6.103515625e-5f ? -14 : ilogbf(a);
@@ -287,15 +282,24 @@ template <int left> GPU void gpu_cp_wait()
 
 #ifdef __CUDACC__
 #define gpu_sync() __syncthreads()
-GPU float gpu_xor(float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
-GPU float gpu_from_lane(float v, int lane) { return __shfl_sync(0xffffffffu, v, lane); }
-GPU void gpu_sync_warp() { __syncwarp(); }
+GPU float gpu_xor(float v, int mask)
+{
+    return __shfl_xor_sync(0xffffffffu, v, mask);
+}
+GPU float gpu_from_lane(float v, int lane)
+{
+    return __shfl_sync(0xffffffffu, v, lane);
+}
+GPU void gpu_sync_warp()
+{
+    __syncwarp();
+}
 #else
 #define gpu_sync() gpu_wait_block(__LINE__)
 GPU float gpu_xor(float v, int mask, int where = __builtin_LINE())
 {
     gpu_shown s;
-    int lane = LANE;
+    int       lane = LANE;
     s.f = v;
     return gpu_show(s, where, nullptr)[lane ^ mask].f;
 }
@@ -332,14 +336,14 @@ GPU float gpu_warp_max(float v)
 GPU float gpu_warp_sum(float v, int where = __builtin_LINE())
 {
     gpu_shown s;
-    int lane = LANE;
+    int       lane = LANE;
     s.f = v;
     return gpu_show(s, where, gpu_sum_lanes)[lane].f;
 }
 GPU float gpu_warp_max(float v, int where = __builtin_LINE())
 {
     gpu_shown s;
-    int lane = LANE;
+    int       lane = LANE;
     s.f = v;
     return gpu_show(s, where, gpu_max_lanes)[lane].f;
 }
@@ -382,7 +386,7 @@ template <int is_f16> GPU void gpu_mma(float c[4], const uint32_t a[4], const ui
 GPU void gpu_ldmatrix4(uint32_t r[4], const void *row, int where = __builtin_LINE())
 {
     gpu_shown s;
-    int lane = LANE;
+    int       lane = LANE;
     s.p = row;
     const gpu_shown *all = gpu_show(s, where, nullptr);
     for (int i = 0; i < 4; i++)
@@ -391,7 +395,7 @@ GPU void gpu_ldmatrix4(uint32_t r[4], const void *row, int where = __builtin_LIN
 GPU void gpu_ldmatrix4_t(uint32_t r[4], const void *row, int where = __builtin_LINE())
 {
     gpu_shown s;
-    int lane = LANE;
+    int       lane = LANE;
     s.p = row;
     const gpu_shown *all = gpu_show(s, where, nullptr);
     for (int i = 0; i < 4; i++) {
@@ -405,7 +409,7 @@ template <int is_f16>
 GPU void gpu_mma(float c[4], const uint32_t a[4], const uint32_t b[2], int where = __builtin_LINE())
 {
     gpu_shown s;
-    int lane = LANE;
+    int       lane = LANE;
     memcpy(s.a, a, 16), memcpy(s.b, b, 8), memcpy(s.c, c, 16);
     memcpy(c, gpu_show(s, where, is_f16 ? gpu_mma_f16 : gpu_mma_bf16)[lane].c, 16);
 }

@@ -8,13 +8,13 @@
 KERNEL(moments, moments_args, 128, 1)
 {
     const int64_t r = blockIdx.x, g = blockIdx.y, wide = a.C / a.groups;
-    const int me = (int)threadIdx.x;
-    double *sums = (double *)gpu_shared(), s = 0, q = 0;
+    const int     me = (int)threadIdx.x;
+    double       *sums = (double *)gpu_shared(), s = 0, q = 0;
     for (int64_t i = me; i < a.P * wide; i += 128) {
         int64_t p, c;
         gpu_divide(i, wide, &p, &c);
         const int64_t at = r * a.s_row + p * a.s_position + g * wide + c;
-        double v = (double)load_one(a.in, at, a.in_type);
+        double        v = (double)load_one(a.in, at, a.in_type);
         s += v, q += v * v;
     }
     sums[2 * me] = s, sums[2 * me + 1] = q;
@@ -36,10 +36,10 @@ KERNEL(moments, moments_args, 128, 1)
  * memory of 16 doubles per thread. */
 KERNEL(moments_wide, moments_args, 128, 1)
 {
-    const int wide = (int)(a.C / a.groups), slab = wide > 32 ? wide : 32, chunks = slab / 8;
-    const int me = (int)threadIdx.x, each = 128 / chunks, first = me / chunks;
+    const int     wide = (int)(a.C / a.groups), slab = wide > 32 ? wide : 32, chunks = slab / 8;
+    const int     me = (int)threadIdx.x, each = 128 / chunks, first = me / chunks;
     const int64_t at = blockIdx.x * a.s_row + (int64_t)blockIdx.y * slab + me % chunks * 8;
-    double *sums = (double *)gpu_shared(), s[8], q[8];
+    double       *sums = (double *)gpu_shared(), s[8], q[8];
     UNROLL
     for (int k = 0; k < 8; k++)
         s[k] = q[k] = 0;
@@ -77,7 +77,7 @@ KERNEL(moments_wide, moments_args, 128, 1)
  * shared memory of one double per thread. */
 KERNEL(add_rows, add_rows_args, 128, 1)
 {
-    double *sums = (double *)gpu_shared(), s = 0;
+    double   *sums = (double *)gpu_shared(), s = 0;
     const int me = (int)threadIdx.x;
     for (int64_t r = me; r < a.R; r += 128)
         s += a.in[r * a.step + blockIdx.x];
@@ -98,10 +98,10 @@ KERNEL(add_rows, add_rows_args, 128, 1)
 KERNEL(gnorm, gnorm_args, 256, 1)
 {
     const int64_t wide = a.C / a.groups, all = a.n * a.C;
-    float *of = (float *)gpu_shared();
+    float        *of = (float *)gpu_shared();
     for (int g = (int)threadIdx.x; g < a.groups; g += 256) {
         const double *sums = a.sums + g * a.s_group;
-        const double mean = sums[0] / a.count, var = sums[a.s_moment] / a.count - mean * mean;
+        const double  mean = sums[0] / a.count, var = sums[a.s_moment] / a.count - mean * mean;
         of[2 * g] = (float)mean;
         of[2 * g + 1] = (float)(1 / sqrt((var > 0 ? var : 0) + (double)a.eps));
     }

@@ -15,7 +15,7 @@ template <int CHUNKS> GPU void add_row(const norm_args &a, int64_t row, float x[
     UNROLL
     for (int k = 0; k < CHUNKS; k++) {
         const int64_t c = k * 256 + lane;
-        float v[8], g[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
+        float         v[8], g[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
         if (c >= a.C)
             continue;
         load_eight(v, a.add, row * a.s_add + c, a.add_type);
@@ -53,7 +53,7 @@ template <int CHUNKS> GPU void narrow_row(const norm_args &a, int64_t row, const
 /* Normalizes a row that is kept in registers. NARROW is 1 if the output is e4m3. */
 template <int CHUNKS, int NARROW> GPU void norm_row(const norm_args &a, int64_t row)
 {
-    float x[CHUNKS][8], sum = 0, sq = 0;
+    float         x[CHUNKS][8], sum = 0, sq = 0;
     const int64_t C = a.C, lane = LANE * 8;
     load_groups<CHUNKS>(x, a.in, row * a.s_in + lane, 256, (C - lane + 255) / 256, a.in_type);
     if (a.add)

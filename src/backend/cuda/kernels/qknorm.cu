@@ -63,7 +63,7 @@ GPU void norm_slice(const qknorm_args &a, const qknorm_heads &h, int64_t row, in
 {
     enum { EACH = 4, HEADS = 32 / LANES };
     const int64_t j = LANE % LANES * 8, head = first + LANE / LANES;
-    float x[EACH][8], g[8] = { 1, 1, 1, 1, 1, 1, 1, 1 }, b[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
+    float         x[EACH][8], g[8] = { 1, 1, 1, 1, 1, 1, 1, 1 }, b[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
     load_groups<EACH>(x, h.in, row * h.s_in0 + head * h.s_in1 + j, HEADS * h.s_in1,
                       j < a.D ? (h.H - head + HEADS - 1) / HEADS : 0, a.in_type);
     if (h.gain && j < a.D)
@@ -97,7 +97,7 @@ template <int LANES> GPU void norm_heads(const qknorm_args &a)
     if (row >= a.n)
         return;
     const int64_t pair = LANE % LANES * 4, first = slice * (128 / LANES);
-    float cos[4] = { 1, 1, 1, 1 }, sin[4] = { 0, 0, 0, 0 };
+    float         cos[4] = { 1, 1, 1, 1 }, sin[4] = { 0, 0, 0, 0 };
     if (a.cos && 2 * pair < a.D) {
         load_four(cos, a.cos + row * a.s_cos + pair);
         load_four(sin, a.sin + row * a.s_sin + pair);
@@ -108,9 +108,18 @@ template <int LANES> GPU void norm_heads(const qknorm_args &a)
             norm_slice<LANES>(a, a.of[i], row, first, cos, sin);
 }
 
-KERNEL(qknorm_32, qknorm_args, 256, 3) { norm_heads<4>(a); }
-KERNEL(qknorm_64, qknorm_args, 256, 3) { norm_heads<8>(a); }
-KERNEL(qknorm_128, qknorm_args, 256, 3) { norm_heads<16>(a); }
+KERNEL(qknorm_32, qknorm_args, 256, 3)
+{
+    norm_heads<4>(a);
+}
+KERNEL(qknorm_64, qknorm_args, 256, 3)
+{
+    norm_heads<8>(a);
+}
+KERNEL(qknorm_128, qknorm_args, 256, 3)
+{
+    norm_heads<16>(a);
+}
 
 /* Computes the norm and the rotary embedding in all other cases. A warp handles a head, whose D
  * floats are in shared memory. */
@@ -122,7 +131,7 @@ KERNEL(qknorm_any, qknorm_args, 128, 1)
         return;
     const qknorm_heads &h = a.of[head >= a.of[0].H];
     head -= head >= a.of[0].H ? a.of[0].H : 0;
-    float *x = (float *)gpu_shared() + WARP * a.D, sum = 0, sq = 0, mean = 0, rstd = 1;
+    float        *x = (float *)gpu_shared() + WARP * a.D, sum = 0, sq = 0, mean = 0, rstd = 1;
     const int64_t in = row * h.s_in0 + head * h.s_in1, out = row * h.s_out0 + head * h.s_out1;
     for (int64_t j = LANE; j < a.D; j += 32) {
         float v = x[j] = load_one(h.in, in + j, a.in_type);
@@ -150,7 +159,7 @@ KERNEL(qknorm_any, qknorm_args, 128, 1)
         if (a.cos) {
             int64_t half = a.D / 2, i = a.halves ? j % half : j / 2,
                     p = a.halves ? (j < half ? j + half : j - half) : j ^ 1;
-            float c = a.cos[row * a.s_cos + i], s = a.sin[row * a.s_sin + i];
+            float   c = a.cos[row * a.s_cos + i], s = a.sin[row * a.s_sin + i];
             y = (a.halves ? j < half : j % 2 == 0) ? y * c - x[p] * s : y * c + x[p] * s;
         }
         store_one(h.out, out + j, a.out_type, y);

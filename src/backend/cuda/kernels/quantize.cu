@@ -28,8 +28,8 @@ KERNEL(integers_wide, integers_args, 256, 2)
 {
     enum { CHUNKS = 8, GROUP = 256 * 8 };
     const int64_t row = blockIdx.x, at = (int64_t)threadIdx.x * 8;
-    float *shared = (float *)gpu_shared(), most = 0, by, x[8];
-    uint4 v[CHUNKS];
+    float        *shared = (float *)gpu_shared(), most = 0, by, x[8];
+    uint4         v[CHUNKS];
     UNROLL
     for (int k = 0; k < CHUNKS; k++) {
         v[k] = uint4{ 0, 0, 0, 0 };
@@ -78,8 +78,8 @@ KERNEL(integers, integers_args, 128, 1)
         most = fmaxf(most, magnitude(load_one(a.in, row * a.s_in + c, a.in_type)));
     const float scale = row_scale(gpu_warp_max(most), a.e4m3 ? 448.0f : 127.0f, &by);
     for (int64_t c = LANE; c < a.wide; c += 32) {
-        float v =
-            c < a.C && by > 0 ? gpu_multiply(load_one(a.in, row * a.s_in + c, a.in_type), by) : 0;
+        float v = c < a.C && by > 0 ? gpu_multiply(load_one(a.in, row * a.s_in + c, a.in_type), by)
+                                    : 0;
         ((uint8_t *)a.q)[row * a.wide + c] = a.e4m3 ? to_e4m3(v) : to_integer(v);
     }
     if (LANE == 0)
@@ -106,9 +106,9 @@ KERNEL(widen, widen_args, 256, 2)
     const int64_t at = gpu_index() * 16;
     if (at >= a.n)
         return;
-    const uint4 u = gpu_load16(a.in + at);
+    const uint4    u = gpu_load16(a.in + at);
     const uint32_t w[4] = { u.x, u.y, u.z, u.w };
-    float v[16];
+    float          v[16];
     UNROLL
     for (int i = 0; i < 16; i++) {
         const uint32_t bits = w[i / 4] >> (i % 4 * 8) & 255;

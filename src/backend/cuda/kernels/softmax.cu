@@ -11,9 +11,9 @@ enum { SOFTMAX_THREADS = 128, SOFTMAX_WARPS = SOFTMAX_THREADS / 32 };
 KERNEL(softmax, softmax_args, 128, 1)
 {
     const int64_t r = blockIdx.x;
-    const int me = (int)threadIdx.x;
-    const float *x = a.scores + r * a.ld, by = a.scale * 1.4426950408889634f;
-    float *shared = (float *)gpu_shared(), top = -INFINITY, sum = 0, odd = 0;
+    const int     me = (int)threadIdx.x;
+    const float  *x = a.scores + r * a.ld, by = a.scale * 1.4426950408889634f;
+    float        *shared = (float *)gpu_shared(), top = -INFINITY, sum = 0, odd = 0;
     for (int64_t i = me; i < a.m; i += SOFTMAX_THREADS) {
         const float v = x[i] * by;
         top = fmaxf(top, v);
