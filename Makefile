@@ -60,7 +60,7 @@ override PROMPT := $(value PROMPT)
 export PROMPT VIDEO_PROMPT
 
 .PHONY: all build configured program demo demo-parallel demo-video demo-server check check-full \
-        check-turn clang \
+        check-turn format format-check clang \
         sanitize sanitize-cuda tsan leaks fuzz soak soak-server cuda-kernels cuda-mistakes \
         cuda-seeds bench install uninstall clean packages build-packages clang-packages \
         dist deb wheel container check-release
@@ -145,6 +145,14 @@ check-full: packages build
 
 check-turn: packages build
 	@tests/turn.py $(BUILD) $(MINUTES) $(DAY)
+
+# Formats the C and CUDA sources; format-check only lists the ones whose layout differs.
+format:
+	@tools/format.sh
+
+format-check:
+	$(call need,python3-venv)
+	@tools/format.sh --check || [ $$? = 77 ]    # 77: not installed, which is printed
 
 # The programs through the other compiler, with its warnings as errors.
 clang: clang-packages
