@@ -62,7 +62,7 @@ export PROMPT VIDEO_PROMPT
 .PHONY: all build configured program demo demo-parallel demo-video demo-server check check-full \
         check-turn format format-check clang \
         sanitize sanitize-cuda tsan leaks fuzz soak soak-server cuda-kernels cuda-mistakes \
-        cuda-seeds bench install uninstall clean packages build-packages clang-packages \
+        cuda-seeds bench cpu-table install uninstall clean packages build-packages clang-packages \
         dist deb wheel container check-release
 
 all: build
@@ -246,6 +246,15 @@ cuda-kernels: configured
 
 bench: program
 	@$(BUILD)/app/xdit bench $(BENCH_ARGS)
+
+# xdit and the other programs that run Diffusion Transformers on a CPU, in turn: hours, and several
+# GB of Python packages. An interrupted run continues where it was. ROWS="flux-512 t5-120" measures
+# these rows alone.
+cpu-table: configured
+	$(call need,python3-venv)
+	@ninja -C $(BUILD) bench/step
+	@python3 bench/cpu_table.py $(ROWS) --pair $(BUILD)/bench/step --env $(BUILD)/cpu_table \
+	    --resume $(BUILD)/cpu_table.json --markdown
 
 # Of HEAD: what is not committed is not in it, and meson refuses.
 VERSION = $(shell tools/version.sh)

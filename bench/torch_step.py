@@ -55,6 +55,8 @@ ROWS = {
                         what="Z-Image, 2 layers and 1 block of each refiner, 1024 x 1024"),
     "qwen-1024": dict(model="Qwen-Image", part="step", size=(1024, 1024), text=128, layers=(2,),
                       tflop=2.36, what="Qwen-Image, 2 blocks, 1024 x 1024"),
+    "sd3-1024": dict(model="SD3.5-medium", part="step", size=(1024, 1024), text=256, layers=(14,),
+                     tflop=7, what="SD3.5-medium, 14 blocks, 1024 x 1024"),
     "hunyuan-1024": dict(model="HunyuanDiT-v1.2", part="step", size=(1024, 1024), layers=(8,),
                          tflop=2.82, what="HunyuanDiT, 8 blocks, 1024 x 1024"),
     "cogvideox-5b": dict(model="CogVideoX-5b", part="step", size=(480, 720), frames=49, text=226,
@@ -67,12 +69,18 @@ ROWS = {
                      ways=("eager", "last"), what="KL VAE (16 channels), decoding 1024 x 1024"),
     "vae-wan": dict(model="Wan2.1-T2V-1.3B", part="vae", size=(240, 416), frames=5, tflop=4.4,
                     ways=("eager",), what="causal VAE, decoding 5 x 240 x 416"),
+    "t5-77": dict(model="PixArt-XL-2-512x512", part="text", text=77, layers=(4,), tflop=0.12,
+                  what="T5-XXL, 4 layers, 77 tokens"),
     "t5-120": dict(model="PixArt-XL-2-512x512", part="text", text=120, layers=(4,), tflop=0.19,
                    what="T5-XXL, 4 layers, 120 tokens"),
     "t5-226": dict(model="PixArt-XL-2-512x512", part="text", text=226, layers=(4,), tflop=0.35,
                    what="T5-XXL, 4 layers, 226 tokens"),
     "t5-512": dict(model="PixArt-XL-2-512x512", part="text", text=512, layers=(4,), tflop=0.81,
                    what="T5-XXL, 4 layers, 512 tokens"),
+    "qwen3-77": dict(model="PixArt-Qwen3-4B", part="text", text=77, layers=(4,), tflop=0.06,
+                     what="Qwen3-4B, 4 layers, 77 tokens"),
+    "qwen3-120": dict(model="PixArt-Qwen3-4B", part="text", text=120, layers=(4,), tflop=0.1,
+                      what="Qwen3-4B, 4 layers, 120 tokens"),
     "qwen3-512": dict(model="PixArt-Qwen3-4B", part="text", text=512, layers=(4,), tflop=0.42,
                       what="Qwen3-4B, 4 layers, 512 tokens"),
 }
@@ -91,16 +99,21 @@ def config_of(home, part, row):
 
 
 def fill(net, torch):
-    """Weights and buffers get small normal numbers: no zeros, no denormals, nothing that grows."""
-    noise = torch.randn(1 << 20, generator=torch.Generator().manual_seed(1)) * 0.02
+    """Weights and buffers get small normal numbers of their own: no zeros, no denormals, nothing
+    that grows, and no two tensors that are equal, which a compiler would merge."""
+    random = torch.Generator().manual_seed(1)
+    noise = torch.randn(1 << 22, generator=random) * 0.02
     for name, t in list(net.named_parameters()) + list(net.named_buffers()):
         if not t.is_floating_point():
             t.data.zero_()
             continue
         flat, one = t.data.view(-1), "norm" in name.split(".")[-2:][0] and name.endswith("weight")
-        for i in range(0, flat.numel(), noise.numel()):
-            part = flat[i:i + noise.numel()]
-            part.copy_(noise[:part.numel()])
+        i = 0
+        while i < flat.numel():
+            start = int(torch.randint(noise.numel() // 2, (1,), generator=random))
+            part = flat[i:i + noise.numel() - start]
+            part.copy_(noise[start:start + part.numel()])
+            i += part.numel()
         if one:
             flat.add_(1)
 
@@ -132,7 +145,8 @@ def open_net(row, home, dtype, torch, device):
                     "FLUX.2": "Flux2Transformer2DModel",
                     "CogVid": "CogVideoXTransformer3DModel", "Z-Imag": "ZImageTransformer2DModel",
                     "Hunyua": "HunyuanDiT2DModel", "Qwen-I": "QwenImageTransformer2DModel",
-                    "Wan2.1": "WanTransformer3DModel"}[row["model"][:6]]
+                    "SD3.5-": "SD3Transformer2DModel", "Wan2.1": "WanTransformer3DModel"}
+            kind = kind[row["model"][:6]]
             if row["part"] == "vae":
                 kind = "AutoencoderKLWan" if "frames" in row else "AutoencoderKL"
             folder = "vae" if row["part"] == "vae" else "transformer"
@@ -168,6 +182,10 @@ def open_net(row, home, dtype, torch, device):
         return net, dict(hidden_states=rand(1, h * w // 4, 128), timestep=t.to(dtype) / 1000,
                          encoder_hidden_states=rand(1, row["text"], 7680), guidance=None,
                          img_ids=places(1, h // 2, w // 2, 1), txt_ids=places(1, 1, 1, row["text"]))
+    if "SD3" in kind:           # the tokens of both CLIP encoders stand before those of T5
+        return net, dict(hidden_states=rand(1, 16, h, w), timestep=t,
+                         encoder_hidden_states=rand(1, 77 + row["text"], 4096),
+                         pooled_projections=rand(1, 2048))
     text = rand(1, row["text"], 4096)
     if "Wan" in kind:
         return net, dict(hidden_states=rand(1, 16, (row["frames"] - 1) // 4 + 1, h, w), timestep=t,

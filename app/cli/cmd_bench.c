@@ -54,6 +54,8 @@ static xd_option rows[] = {
     { "gemm", XD_OPT_TEXT, AT(gemm), 0, 0, "auto fp8", "HOW",
       "auto or fp8: with --weights_dtype fp8 on a GPU, fp8 also rounds the inputs of layers "
       "(default auto)" },
+    { "attention", XD_OPT_TEXT, AT(attention), 0, 0, "auto int8", "HOW",
+      "attention scores: int8 is faster and less exact (default auto)" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu, cuda or cuda:N (default cpu)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
     { "nproc", XD_OPT_INT, offsetof(task, nproc), 1, 65536, NULL, "N",
@@ -143,7 +145,7 @@ static void print_help(FILE *f)
         { "Options",
           "config random_weights width height num_frames parts threads dtype weights_dtype device "
           "nproc json | share_layers layers max_sequence_length repeats bind text_weights_dtype "
-          "gemm" },
+          "gemm attention" },
         { "Several ranks", NULL },
     };
     task t;

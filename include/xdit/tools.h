@@ -488,7 +488,8 @@ typedef struct xd_bench_args { /* call xd_bench_args_init, then set fields */
      * with their size in `bytes`. on_stage is also called when the timing of a stage begins, with
      * `bytes` 0. NULL: none. */
     void        (*on_stage)(void *cookie, const char *what, double bytes);
-    const char *gemm; /* type of the inputs of GEMMs with fp8 weights, as in xd_request */
+    const char *gemm;      /* type of the inputs of GEMMs with fp8 weights, as in xd_request */
+    const char *attention; /* type of the attention scores, as in xd_request */
 } xd_bench_args;
 #define xd_bench_args_init(a) xd_bench_args_init_size((a), sizeof *(a))
 XD_API void      xd_bench_args_init_size(xd_bench_args *a, size_t size);

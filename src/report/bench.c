@@ -685,6 +685,7 @@ void xd_bench_request(xd_request *r, const xd_bench_args *a, const xd_engine *g)
     r->texts.max_sequence_length = a->max_sequence_length;
     r->output.no_resolution_binning = 1;
     r->savings.gemm = a->gemm;
+    r->savings.attention = a->attention;
     r->schedule.scheduler = file && xd_sampler_find(file) ? NULL : "dpm++";
 }
 
