@@ -4,9 +4,9 @@
     bench/predict.py XDIT [--ranks N] [--repeats N] [--only WORD] MODEL[:SIDE[:BLOCKS]]...
 
 MODEL:SIDE is a directory with configs and an image's side: xdit bench times a step (and once a
-decoding), weights are random, blocks of one kind share storage; BLOCKS: of each kind, instead of
-the model's. A MODEL alone generates its image: denoising of 40 steps, all of it counts. One thread
-a rank. Prints a row a plan, and the median and the worst difference of time; bytes must be equal.
+decoding), weights are random, blocks of one kind share storage. BLOCKS are, as in step, 2 or 2,4 of
+each kind, instead of the model's. A MODEL alone generates its image: denoising of 40 steps, all of
+it counts. One thread a rank. Prints a row a plan, and the median and the worst difference of time; bytes must be equal.
 The machine is probed first.
 """
 import argparse
@@ -34,18 +34,21 @@ def plans(xdit, config, side, ranks, guidance, cluster):
     return json.loads(out)["plans"]
 
 
+KEYS = ("num_layers", "n_layers", "num_single_layers", "n_refiner_layers")
+
+
 def shorter(config, blocks, folder):
-    """The same configs with so many blocks of each kind."""
-    where = os.path.join(folder, os.path.basename(config.rstrip("/")) + "-%d" % blocks)
+    """The same configs with so many blocks of each kind; kinds without a number get the last."""
+    where = os.path.join(folder, os.path.basename(config.rstrip("/")) + "-" + blocks)
     os.makedirs(os.path.join(where, "transformer"))
     for name in os.listdir(config):
         if name != "transformer":
             os.symlink(os.path.abspath(os.path.join(config, name)), os.path.join(where, name))
     with open(os.path.join(config, "transformer", "config.json")) as f:
         doc = json.load(f)
-    for key in doc:
-        if key in ("num_layers", "num_single_layers") and doc[key]:
-            doc[key] = blocks
+    counts = [int(n) for n in blocks.split(",")]
+    for i, key in enumerate(k for k in KEYS if doc.get(k)):
+        doc[key] = counts[min(i, len(counts) - 1)]
     with open(os.path.join(where, "transformer", "config.json"), "w") as f:
         json.dump(doc, f)
     return where
@@ -131,9 +134,11 @@ def main():
             run(a.xdit, "probe", "--ranks", str(a.ranks), "--threads", "1", "--output", cluster)
             config, side, blocks = (model + "::").split(":")[:3]
             if blocks:
-                config = shorter(config, int(blocks), d)
+                config = shorter(config, blocks, d)
             off += (compare(a.xdit, config, side, a.ranks, a.repeats, cluster, a.only) if side else
                     generate(a.xdit, config, a.ranks, a.repeats, cluster, a.only))
+    if not off:
+        sys.exit("no plan has \"%s\" in its name" % a.only)
     gaps = sorted(abs(v - 1) for v in off)
     print("median %.0f %%, worst %.0f %% of %d" % (100 * statistics.median(gaps), 100 * gaps[-1],
                                                    len(gaps)))
