@@ -6,9 +6,8 @@
 MODEL:SIDE is a directory with configs and an image's side: xdit bench times a step (and once a
 decoding), weights are random, blocks of one kind share storage. BLOCKS are, as in step, 2 or 2,4 of
 each kind, instead of the model's. A MODEL alone generates its image: denoising of 40 steps, all of
-each kind, instead of the model's. A MODEL alone generates its image: denoising of 40 steps, all of
 it counts. One thread a rank. Prints a row a plan, and the median and the worst difference of time;
-bytes must be equal.
+bytes must be equal. The machine is probed first.
 """
 import argparse
 import json
