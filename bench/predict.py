@@ -34,7 +34,8 @@ def plans(xdit, config, side, ranks, guidance, cluster):
     return json.loads(out)["plans"]
 
 
-KEYS = ("num_layers", "n_layers", "num_single_layers", "n_refiner_layers")
+KEYS = ("num_layers", "n_layers", "num_single_layers", "n_refiner_layers", "num_mmdit_layers",
+        "num_single_dit_layers")
 
 
 def shorter(config, blocks, folder):

@@ -92,7 +92,8 @@ HEAVY = 4.0                     # TFLOP: from here on two rounds must do
 def config_of(home, part, row):
     config = json.loads((home / part / "config.json").read_text())
     keys = [k for k in ("num_layers", "num_hidden_layers", "num_single_layers", "n_layers",
-                        "n_refiner_layers") if k in config]
+                        "n_refiner_layers", "num_mmdit_layers", "num_single_dit_layers")
+            if k in config]
     for key, n in zip(keys, row.get("layers", ())):
         config[key] = n
     return config

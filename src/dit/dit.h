@@ -49,6 +49,9 @@ typedef struct xd_dit_info {
     /* The model pads the number of text rows and the number of image rows to a multiple of this
      * number; padding rows of the image form the stream XD_PAD. 0: no padding. */
     int     multiple;
+    /* Number of learned rows that the model puts in the place of the last text rows, which follow
+     * those of the text encoders (with txt_flows). */
+    int     registers;
     int     sites; /* number of self-attention layers per block */
     /* Maximum number of latent cells (frames, rows, columns) for which there are positions; 0: no
      * limit. */

@@ -144,7 +144,7 @@ static xd_status check_text(xd_pass_run *t, xd_err *e)
     if (s == XD_OK && d->image_rows && t->image.d[0] != d->image_rows)
         s = xd_fail(e, XD_EINVAL, "image has %lld rows; %s needs %lld", (long long)t->image.d[0],
                     t->m->part.class_name, (long long)d->image_rows);
-    t->rows = n + (t->image.nd ? t->image.d[0] : 0);
+    t->rows = n + (t->image.nd ? t->image.d[0] : 0) + d->registers;
     if (d->multiple)
         t->rows = (t->rows + d->multiple - 1) / d->multiple * d->multiple;
     t->lay.len[XD_TXT] = d->txt_flows ? t->rows : 0;

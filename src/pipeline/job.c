@@ -238,6 +238,11 @@ int64_t xd_job_padded(const xd_job *j, int64_t rows)
     return m ? (rows + m - 1) / m * m : rows;
 }
 
+int64_t xd_job_text_rows(const xd_job *j, int64_t rows)
+{
+    return xd_job_padded(j, rows + j->ctx->model.dit_info.registers);
+}
+
 static xd_status set_tokens(xd_job *j, xd_err *e)
 {
     const xd_dit_info *d = &j->ctx->model.dit_info;

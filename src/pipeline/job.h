@@ -220,9 +220,12 @@ int         xd_job_changes(const xd_job *j);
 int         xd_job_changes_again(const xd_job *j);
 /* Returns the guidance scale (1 or 0) at or below which guidance is off. */
 double      xd_job_no_guidance(const xd_job *j);
-/* Returns `rows`, a number of text or image rows, plus the padding that the transformer adds to
+/* Returns `rows`, a number of image rows, plus the padding that the transformer adds to
  * them. */
 int64_t     xd_job_padded(const xd_job *j, int64_t rows);
+/* Returns the number of text rows of the transformer for `rows` rows of the text encoders, plus the
+ * registers and the padding that the transformer adds to them. */
+int64_t     xd_job_text_rows(const xd_job *j, int64_t rows);
 /* Returns the number of F32 elements of the result's pixels [frames,H,W,3] in the requested
  * size. */
 int64_t     xd_job_pixels(const xd_job *j);

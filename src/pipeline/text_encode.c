@@ -238,7 +238,7 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
             if (recipe_of(j)->text[k].rows == XD_ROWS_BELOW)
                 w->text[i].rows += rows_of(w, j, i, k);
             if (k == w->ntext - 1)
-                w->text[i].rows = xd_job_padded(j, w->text[i].rows);
+                w->text[i].rows = xd_job_text_rows(j, w->text[i].rows);
         }
     return s;
 }
@@ -249,7 +249,7 @@ int64_t xd_prompts_most_rows(const xd_job *j)
     for (int k = 0; k < recipe_of(j)->ntext; k++)
         if (recipe_of(j)->text[k].rows == XD_ROWS_BELOW)
             n += max_ids(j, k);
-    return xd_job_padded(j, n);
+    return xd_job_text_rows(j, n);
 }
 
 int xd_prompts_fixed(const xd_job *j)

@@ -618,7 +618,7 @@ static xd_status guess_texts(predictor *s, xd_err *e)
             t->ids[k].n = t->ids[k].real = most_ids(s, i, k);
             t->rows += p->text[k].rows == XD_ROWS_BELOW ? t->ids[k].n - p->text[k].drop : 0;
         }
-        t->rows = xd_job_padded(&s->job, t->rows);
+        t->rows = xd_job_text_rows(&s->job, t->rows);
     }
     return XD_OK;
 }

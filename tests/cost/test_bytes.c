@@ -73,7 +73,7 @@ static const sends cross = { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 3 } };
 static const sends normed = {
     .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 3 }, .squares = { 1, 1 }, .text = 1
 };
-/* FLUX, Chroma; CogVideoX and Qwen-Image as pair */
+/* FLUX, Chroma; CogVideoX, Qwen-Image and AuraFlow's double blocks as pair */
 static const sends pair = { .attn = { [ALL] = 1 }, .sum = { [TEXT] = 2, [IMAGE] = 2 } },
                    solo = { .attn = { [ALL] = 1 }, .sum = { [ALL] = 1 } };
 static const sends joint[2][2] = {
@@ -83,7 +83,7 @@ static const sends joint[2][2] = {
     { { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 2 } },
       { .attn = { [ALL] = 1, [IMAGE] = 1 }, .sum = { [IMAGE] = 3 } } },
 };
-/* Z-Image: refiners of the image and of the text, layers of both */
+/* Z-Image: refiners of the image and of the text, layers of both as AuraFlow's single blocks */
 static const sends refine_image = { .attn = { [FILLED] = 1 }, .sum = { [FILLED] = 2 } },
                    refine_text = { .attn = { [TEXT] = 1 }, .sum = { [TEXT] = 2 } },
                    layer_of_both = { .attn = { [ALL] = 1 }, .sum = { [ALL] = 2 } };
@@ -315,6 +315,10 @@ static const sends *kind_of(const xd_engine *g, int layer)
         strcmp(p->def->name, "chroma") == 0)
         return xd_json_number(xd_json_get(p->config, "num_layers"), &n) && layer < (int)n ? &pair
                                                                                           : &solo;
+    if (strcmp(p->def->name, "auraflow") == 0)
+        return xd_json_number(xd_json_get(p->config, "num_mmdit_layers"), &n) && layer < (int)n
+                   ? &pair
+                   : &layer_of_both;
     if (strcmp(p->def->name, "cogvideox") == 0 || strcmp(p->def->name, "qwenimage") == 0)
         return &pair;
     if (strcmp(p->def->name, "wan") == 0)

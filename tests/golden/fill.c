@@ -68,7 +68,8 @@ static void scale_of(const xd_declared *t, float *gain, float *mean)
         *gain = 0.1f;
     else if (ends(t->name, "relative_attention_bias.weight"))
         *gain = 0.7f;
-    else if (ends(t->name, "shared.weight") || ends(t->name, "pos_embedding"))
+    else if (ends(t->name, "shared.weight") || ends(t->name, "pos_embedding") ||
+             ends(t->name, "register_tokens"))
         *gain = 1.0f;
     else if (ends(t->name, "decoder.conv_out.conv.weight"))
         *gain *= 0.15f;

@@ -58,11 +58,12 @@ static const char *const quantized[] = { "alpha",   "flux",          "flux2-klei
                                          "flux2",   "sd3",           "sd35",        "cog2b",
                                          "cog15",   "hunyuan12-one", "zimage-lora", "wan",
                                          "wan-i2v", "wan22",         "wan-ti2v",    "chroma-one",
-                                         "qwen",    "qwen-edit" };
+                                         "qwen",    "qwen-edit",     "auraflow" };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
-static const char *const halves[] = { "micro", "flux-schnell", "alpha",      "sd3",
-                                      "cog5b", "hunyuan",      "chroma-one", "qwen-five" };
+static const char *const halves[] = { "micro",      "flux-schnell", "alpha",
+                                      "sd3",        "cog5b",        "hunyuan",
+                                      "chroma-one", "qwen-five",    "auraflow-one" };
 /* Text encoders of so many blocks as published ones, or with a vision tower before their own, of a
  * width that only tests have: what short types lose adds up, and devices round in different
  * places. */
@@ -108,6 +109,9 @@ static const char *const all[] = { "alpha",
                                    "chroma",
                                    "chroma-image",
                                    "chroma-one",
+                                   "auraflow",
+                                   "auraflow-cut",
+                                   "auraflow-one",
                                    "flux2-klein",
                                    "flux2-base",
                                    "flux2-images",

@@ -29,6 +29,7 @@ static void published_listings(void **state)
         "black-forest-labs/FLUX.2-klein-4B/transformer",
         "black-forest-labs/FLUX.2-dev/transformer",
         "Qwen/Qwen-Image/transformer",
+        "fal/AuraFlow-v0.3/transformer",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);
@@ -84,6 +85,12 @@ static void refusals(void **state)
     refuses(chroma, "{\"approximator_num_channels\":60}", XD_EFORMAT, "60");
     refuses(chroma, "{\"approximator_layers\":17}", XD_EFORMAT, "approximator_layers");
     refuses(chroma, "{\"approximator_hidden_dim\":0}", XD_EFORMAT, "approximator_hidden_dim");
+    const char *aura = "AuraFlowTransformer2DModel";
+    refuses(aura, "{\"out_channels\":8}", XD_EUNSUPPORTED, "8");
+    refuses(aura, "{\"caption_projection_dim\":64}", XD_EFORMAT, "64");
+    refuses(aura, "{\"pos_embed_max_size\":0}", XD_EFORMAT, "pos_embed_max_size");
+    refuses(aura, "{\"attention_head_dim\":0}", XD_EFORMAT, "attention_head_dim");
+    refuses(aura, "{\"num_single_dit_layers\":-1}", XD_EFORMAT, "num_single_dit_layers");
     const char *qwen = "QwenImageTransformer2DModel";
     refuses(qwen, "{\"out_channels\":8}", XD_EUNSUPPORTED, "out_channels 8");
     refuses(qwen, "{\"use_layer3d_rope\":true}", XD_EUNSUPPORTED, "use_layer3d_rope");

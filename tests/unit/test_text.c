@@ -29,6 +29,7 @@ static void published_listings(void **state)
         "Tencent-Hunyuan/HunyuanDiT-Diffusers/text_encoder_2",
         "Wan-AI/Wan2.1-T2V-1.3B-Diffusers/text_encoder",
         "Wan-AI/Wan2.2-TI2V-5B-Diffusers/text_encoder",
+        "fal/AuraFlow-v0.3/text_encoder",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);

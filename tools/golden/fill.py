@@ -36,7 +36,7 @@ def scale_of(name, shape):
         return 0.1, 1.0 if name.endswith("weight") else 0.0
     if name.endswith("relative_attention_bias.weight"):
         return 0.7, 0.0
-    if name.endswith(("shared.weight", "pos_embedding")):
+    if name.endswith(("shared.weight", "pos_embedding", "register_tokens")):
         return 1.0, 0.0
     gain = np.float32(0.9) / np.sqrt(np.float32(np.prod(shape[1:])))
     if name.endswith("decoder.conv_out.conv.weight"):
