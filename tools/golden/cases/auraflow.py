@@ -21,9 +21,9 @@ from ..fill import configure, fill
 from .joint import T5
 from .joint import VAE as PLAIN_VAE
 
-# The table of positions has 11 rows and columns, and more rows than these.
+# The table of positions is 12 x 12, and two more rows; grids of odd sides are off its centre.
 DIT = dict(attention_head_dim=8, num_attention_heads=5, num_mmdit_layers=2, num_single_dit_layers=3,
-           joint_attention_dim=40, caption_projection_dim=40, pos_embed_max_size=124,
+           joint_attention_dim=40, caption_projection_dim=40, pos_embed_max_size=146,
            sample_size=16)
 VAE = {k: v for k, v in PLAIN_VAE.items() if "quant_conv" not in k and k != "shift_factor"} | dict(
     scaling_factor=0.13025)
