@@ -28,6 +28,7 @@ CASES = {
     "hunyuan12": {},
     "zimage": {"guidance_scale": 3.0},
     "chroma": {"negative_prompt": "a star"},
+    "auraflow": {"negative_prompt": "a star"},
     "flux2-klein": {},
     "qwen": {"negative_prompt": " ", "true_cfg_scale": 4.0},
     "cog2b": {},

@@ -149,6 +149,12 @@ def _sd3(v: Values, config: Any) -> Passes:
                "pooled": v["pooled_projections"][b], "timestep": _row(v["timestep"], b)}
 
 
+def _auraflow(v: Values, config: Any) -> Passes:
+    for b, latents in enumerate(v["hidden_states"]):
+        yield {"latents": latents, "text": v["encoder_hidden_states"][b],
+               "timestep": _row(v["timestep"], b, 1000)}
+
+
 def _hunyuan(v: Values, config: Any) -> Passes:
     first, second = v["encoder_hidden_states"], v["encoder_hidden_states_t5"]
     width = max(first.shape[2], second.shape[2])
@@ -303,6 +309,7 @@ FORWARDS = {
     "Transformer2DModel": Forward(_pixart, _stack_image, _TEXT,
                                   ("attention_mask", "class_labels")),
     "SD3Transformer2DModel": Forward(_sd3, _stack_cells, _POOLED, (*_CONTROL, "skip_layers")),
+    "AuraFlowTransformer2DModel": Forward(_auraflow, _stack_cells, _TEXT, ()),
     "HunyuanDiT2DModel": Forward(_hunyuan, _stack_image, _TWO, _CONTROL),
     "ZImageTransformer2DModel": Forward(_zimage, _zimage_list, ("x", "cap_feats"),
                                         (*_CONTROL, "siglip_feats", "image_noise_mask")),

@@ -184,6 +184,44 @@ static const row sd3[] = {
     { NULL, { NULL }, 0 },
 };
 
+#define DOUBLE "joint_transformer_blocks.#."
+#define SINGLE "single_transformer_blocks.#."
+static const row auraflow[] = {
+    { "register_tokens", { "register_tokens" }, 0 },
+    { "positional_encoding", { "pos_embed.pos_embed" }, 0 },
+    { "init_x_linear", { "pos_embed.proj" }, 0 },
+    { "cond_seq_linear", { "context_embedder" }, 0 },
+    { "t_embedder.mlp.0", { "time_step_proj.linear_1" }, 0 },
+    { "t_embedder.mlp.2", { "time_step_proj.linear_2" }, 0 },
+    { "modF.1", { "norm_out.linear" }, 1 },
+    { "final_linear", { "proj_out" }, 0 },
+    { "double_layers.#.attn.w1q", { DOUBLE "attn.add_q_proj" }, 0 },
+    { "double_layers.#.attn.w1k", { DOUBLE "attn.add_k_proj" }, 0 },
+    { "double_layers.#.attn.w1v", { DOUBLE "attn.add_v_proj" }, 0 },
+    { "double_layers.#.attn.w1o", { DOUBLE "attn.to_add_out" }, 0 },
+    { "double_layers.#.attn.w2q", { DOUBLE "attn.to_q" }, 0 },
+    { "double_layers.#.attn.w2k", { DOUBLE "attn.to_k" }, 0 },
+    { "double_layers.#.attn.w2v", { DOUBLE "attn.to_v" }, 0 },
+    { "double_layers.#.attn.w2o", { DOUBLE "attn.to_out.0" }, 0 },
+    { "double_layers.#.mlpC.c_fc1", { DOUBLE "ff_context.linear_1" }, 0 },
+    { "double_layers.#.mlpC.c_fc2", { DOUBLE "ff_context.linear_2" }, 0 },
+    { "double_layers.#.mlpC.c_proj", { DOUBLE "ff_context.out_projection" }, 0 },
+    { "double_layers.#.mlpX.c_fc1", { DOUBLE "ff.linear_1" }, 0 },
+    { "double_layers.#.mlpX.c_fc2", { DOUBLE "ff.linear_2" }, 0 },
+    { "double_layers.#.mlpX.c_proj", { DOUBLE "ff.out_projection" }, 0 },
+    { "double_layers.#.modC.1", { DOUBLE "norm1_context.linear" }, 0 },
+    { "double_layers.#.modX.1", { DOUBLE "norm1.linear" }, 0 },
+    { "single_layers.#.attn.w1q", { SINGLE "attn.to_q" }, 0 },
+    { "single_layers.#.attn.w1k", { SINGLE "attn.to_k" }, 0 },
+    { "single_layers.#.attn.w1v", { SINGLE "attn.to_v" }, 0 },
+    { "single_layers.#.attn.w1o", { SINGLE "attn.to_out.0" }, 0 },
+    { "single_layers.#.mlp.c_fc1", { SINGLE "ff.linear_1" }, 0 },
+    { "single_layers.#.mlp.c_fc2", { SINGLE "ff.linear_2" }, 0 },
+    { "single_layers.#.mlp.c_proj", { SINGLE "ff.out_projection" }, 0 },
+    { "single_layers.#.modCX.1", { SINGLE "norm1.linear" }, 0 },
+    { NULL, { NULL }, 0 },
+};
+
 /* The blocks of one list. */
 #define BLOCKS(list)                                                                               \
     { list ".#.attention.qkv",                                                                     \
@@ -580,6 +618,11 @@ void box_flux(box *b, const char *folder, const char *prefix)
 void box_sd3(box *b, const char *folder, const char *prefix)
 {
     box_rows(b, folder, prefix, sd3);
+}
+
+void box_auraflow(box *b, const char *folder, const char *prefix)
+{
+    box_rows(b, folder, prefix, auraflow);
 }
 
 void box_wan(box *b, const char *folder, const char *prefix)

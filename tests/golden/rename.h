@@ -15,9 +15,10 @@ typedef struct box { /* tensors of a file to be written; starts with {0} */
  * `prefix`. The process ends with a message when that fails. */
 /* As flux1-dev.safetensors, and as Chroma1-HD.safetensors. */
 void box_flux(box *b, const char *folder, const char *prefix);
-void box_sd3(box *b, const char *folder, const char *prefix);    /* as sd3_medium.safetensors */
-void box_wan(box *b, const char *folder, const char *prefix);    /* as the original's */
-void box_zimage(box *b, const char *folder, const char *prefix); /* as ComfyUI's files */
+void box_sd3(box *b, const char *folder, const char *prefix);      /* as sd3_medium.safetensors */
+void box_auraflow(box *b, const char *folder, const char *prefix); /* as aura_flow_0.3's */
+void box_wan(box *b, const char *folder, const char *prefix);      /* as the original's */
+void box_zimage(box *b, const char *folder, const char *prefix);   /* as ComfyUI's files */
 void box_flux2(box *b, const char *folder, const char *prefix); /* as flux-2-klein-4b.safetensors */
 void box_vae(box *b, const char *folder, const char *prefix);   /* as ae.safetensors */
 void box_t5(box *b, const char *folder, const char *prefix);    /* as t5xxl_fp16.safetensors */

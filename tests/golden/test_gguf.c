@@ -408,6 +408,7 @@ int main(int argc, char **argv)
     check_dit("flux", dtype, "flux", box_flux, "");
     check_dit("sd35", dtype, "sd3", box_sd3, "model.diffusion_model.");
     check_dit("chroma", dtype, "chroma", box_flux, "");
+    check_dit("auraflow", dtype, "auraflow", box_auraflow, "");
     check_dit("flux2-klein", dtype, "flux2", box_flux2, "");
     check_dit("zimage", dtype, "lumina2", box_zimage, "model.diffusion_model.");
     check_dit("wan", dtype, "wan", box_wan, "");

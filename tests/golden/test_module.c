@@ -22,9 +22,15 @@ static const struct {
     const char *name;
     double      guidance;
     int         guided;
+    int         registers; /* rows at the end that the transformer adds itself */
 } cases[] = {
-    { "flux", 3.5, 1 }, { "sd3", 1, 0 },         { "chroma", 1, 0 },
-    { "zimage", 0, 0 }, { "flux2-klein", 1, 0 }, { "qwen", 1, 0 },
+    { .name = "flux", .guidance = 3.5, .guided = 1 },
+    { .name = "sd3", .guidance = 1 },
+    { .name = "chroma", .guidance = 1 },
+    { .name = "zimage" },
+    { .name = "flux2-klein", .guidance = 1 },
+    { .name = "qwen", .guidance = 1 },
+    { .name = "auraflow", .guidance = 1, .registers = 8 },
 };
 
 enum { TEXT, POOLED, NOISE, LATENTS, NSEEN };
@@ -144,6 +150,7 @@ static void run_case(const char *dir, const char *full, int k)
     xd_pass_init(&p);
     p.latents = array_of(&s.of[NOISE]);
     p.text = array_of(&s.of[TEXT]);
+    p.text.d[0] -= cases[k].registers;
     p.text_real[0] = real_rows(&s.of[TEXT]);
     if (s.of[POOLED].v)
         p.pooled = array_of(&s.of[POOLED]);

@@ -92,9 +92,16 @@ static int is_sd3(const char *model)
     return strncmp(model, "sd3", 3) == 0;
 }
 
+static int is_auraflow(const char *model)
+{
+    return strcmp(model, "auraflow") == 0;
+}
+
 static void put_transformer(box *b, const char *model, const char *prefix)
 {
-    if (is_sd3(model))
+    if (is_auraflow(model))
+        box_auraflow(b, folder_of(model, "transformer"), prefix);
+    else if (is_sd3(model))
         box_sd3(b, folder_of(model, "transformer"), prefix);
     else
         box_flux(b, folder_of(model, "transformer"), prefix);
@@ -145,14 +152,15 @@ static void write_files(const char *model, const char *dir, const char *prefix)
 static void write_all(const char *model, const char *dir)
 {
     box b = { 0 };
-    int clips = clips_of(model);
-    put_transformer(&b, model, "model.diffusion_model.");
-    box_vae(&b, folder_of(model, "vae"), "first_stage_model.");
+    int clips = clips_of(model), aura = is_auraflow(model);
+    put_transformer(&b, model, aura ? "model." : "model.diffusion_model.");
+    box_vae(&b, folder_of(model, "vae"), aura ? "vae." : "first_stage_model.");
     if (clips > 0)
         box_clip(&b, folder_of(model, "text_encoder"), "text_encoders.clip_l.transformer.", 0);
     if (clips > 1)
         box_clip(&b, folder_of(model, "text_encoder_2"), "text_encoders.clip_g.transformer.", 1);
-    box_t5(&b, t5_of(model), "text_encoders.t5xxl.transformer.");
+    box_t5(&b, t5_of(model),
+           aura ? "text_encoders.pile_t5xl.transformer." : "text_encoders.t5xxl.transformer.");
     write_one(&b, dir, "all.safetensors");
 }
 
@@ -778,6 +786,7 @@ int main(int argc, char **argv)
     check("sd3", dtype, "model.diffusion_model.");
     check("sd35", dtype, "");
     check("chroma", dtype, "model.diffusion_model.");
+    check("auraflow", dtype, "");
     inpainted = "flux-fill";
     check(inpainted, dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
     inpainted = NULL;
