@@ -27,7 +27,7 @@ SUITES = {
                  "cog15", "cog15-even", "cog5b-i2v", "cog15-i2v", "cog15-i2v-even",
                  "cog15-i2v-tiles"),
     "chroma": own("chroma", "chroma-image", "chroma-one"),
-    "auraflow": own("auraflow", "auraflow-cut", "auraflow-one"),
+    "auraflow": own("auraflow", "auraflow-cut", "auraflow-one", "auraflow-lora"),
     "flux2": own("flux2-klein", "flux2-base", "flux2-images", "flux2-lora", "flux2"),
     "wan": {"forms": "wan-forms"} | own("wan", "wan-one", "wan-five", "wan-lora", "wan-i2v",
                                         "wan-i2v-two", "wan-i2v-one", "wan-i2v-lora", "wan-flf",

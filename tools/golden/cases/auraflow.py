@@ -4,6 +4,9 @@ like SDXL's.
 Layout and names of tensors as in joint.py. In prompt_embeds the rows of padding are zeros, and so
 are those at the end, in whose place the transformer has its registers. The tokenizer is one of
 byte pairs with a space before the text and </s> behind it, in the structure of the published one.
+
+auraflow-lora adds two random LoRA files at once: peft.safetensors, which diffusers loads, and
+kohya.safetensors with the modules' original names.
 """
 import json
 import shutil
@@ -12,11 +15,12 @@ import torch
 import torch.nn.functional as F
 from diffusers import (AuraFlowPipeline, AuraFlowTransformer2DModel, AutoencoderKL,
                        FlowMatchEulerDiscreteScheduler)
+from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, trainers
 from transformers import LlamaTokenizerFast, UMT5Config, UMT5EncoderModel
 
 from .. import lm_texts, lm_vocab
-from ..common import keep_images, make_each, save_run, say_images, tidy
+from ..common import keep_images, make_each, matrices, save_run, say_images, tidy
 from ..fill import configure, fill
 from .joint import T5
 from .joint import VAE as PLAIN_VAE
@@ -38,6 +42,29 @@ RUNS = {
                          max_sequence_length=9),
     "auraflow-one": dict(model="auraflow", prompts=["a white star", "a ring"], width=32, height=48,
                          steps=3, seed=84, guidance=1.0, max_sequence_length=12),
+    "auraflow-lora": dict(model="auraflow", prompts=["a large red circle"], width=32, height=40,
+                          steps=3, seed=85, guidance=1.0, max_sequence_length=10,
+                          loras={"peft": 0.7, "kohya": -0.4}),
+}
+# Modules of the LoRA file with names of diffusers, which diffusers loads, and of the one with
+# original names, whose differences are added here; * swaps the halves of two chunks.
+PEFT = ["joint_transformer_blocks.0.attn.to_q", "joint_transformer_blocks.1.attn.add_v_proj",
+        "joint_transformer_blocks.1.ff_context.linear_2", "single_transformer_blocks.0.attn.to_k",
+        "single_transformer_blocks.2.ff.out_projection", "single_transformer_blocks.1.norm1.linear"]
+KOHYA = {
+    "double_layers_0_attn_w2v": "joint_transformer_blocks.0.attn.to_v",
+    "double_layers_1_attn_w1k": "joint_transformer_blocks.1.attn.add_k_proj",
+    "double_layers_0_attn_w1o": "joint_transformer_blocks.0.attn.to_add_out",
+    "double_layers_1_attn_w2o": "joint_transformer_blocks.1.attn.to_out.0",
+    "double_layers_0_mlpX_c_fc1": "joint_transformer_blocks.0.ff.linear_1",
+    "double_layers_1_mlpC_c_proj": "joint_transformer_blocks.1.ff_context.out_projection",
+    "double_layers_1_modC_1": "joint_transformer_blocks.1.norm1_context.linear",
+    "single_layers_1_attn_w1q": "single_transformer_blocks.1.attn.to_q",
+    "single_layers_2_mlp_c_fc2": "single_transformer_blocks.2.ff.linear_2",
+    "single_layers_0_modCX_1": "single_transformer_blocks.0.norm1.linear",
+    "init_x_linear": "pos_embed.proj", "cond_seq_linear": "context_embedder",
+    "t_embedder_mlp_0": "time_step_proj.linear_1", "modF_1": "*norm_out.linear",
+    "final_linear": "proj_out",
 }
 
 
@@ -155,5 +182,37 @@ def run(name, out_dir, change=None, more_json=None):
     say_images(name, r, out, trail, count)
 
 
+def add_loras(pipe, r, d):
+    g, dit, out = torch.Generator().manual_seed(r["seed"]), pipe.transformer, {}
+    for i, m in enumerate(PEFT):
+        down, up = matrices([m], dit, 2 + i % 2, g)
+        out |= {f"transformer.{m}.lora_A.weight": down, f"transformer.{m}.lora_B.weight": up}
+    save_file(out, d / "peft.safetensors")
+    pipe.load_lora_weights(d, weight_name="peft.safetensors", adapter_name="peft")
+    pipe.set_adapters(["peft"], [r["loras"]["peft"]])
+    pipe.fuse_lora(components=["transformer"], adapter_names=["peft"])
+    pipe.unload_lora_weights()
+    out = {}
+    for i, (key, m) in enumerate(KOHYA.items()):
+        rank, alpha = 1 + i % 3, 1.0 + i % 2
+        down, up = (t.half() for t in matrices([m.lstrip("*")], dit, rank, g))
+        out |= {f"lora_unet_{key}.lora_down.weight": down, f"lora_unet_{key}.lora_up.weight": up,
+                f"lora_unet_{key}.alpha": torch.tensor(alpha).half()}
+        delta = r["loras"]["kohya"] * alpha / rank * (up.float() @ down.float())
+        if m[0] == "*":
+            delta = torch.cat(delta.chunk(2)[::-1])
+        dit.get_submodule(m.lstrip("*")).weight.add_(delta)
+    save_file(out, d / "kohya.safetensors")
+
+
+def run_one(name, out):
+    loras = RUNS[name].get("loras")
+    if not loras:
+        return run(name, out)
+    (out / name).mkdir(parents=True, exist_ok=True)
+    notes = {"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in loras.items()]}
+    return run(name, out, lambda pipe: add_loras(pipe, RUNS[name], out / name), notes)
+
+
 def make(names, options):
-    make_each(names, options.out, MODELS, make_model, run)
+    make_each(names, options.out, MODELS, make_model, run_one)
