@@ -57,6 +57,9 @@ ROWS = {
                       tflop=2.36, what="Qwen-Image, 2 blocks, 1024 x 1024"),
     "sd3-1024": dict(model="SD3.5-medium", part="step", size=(1024, 1024), text=256, layers=(14,),
                      tflop=7, what="SD3.5-medium, 14 blocks, 1024 x 1024"),
+    "auraflow-1024": dict(model="AuraFlow-v0.3", part="step", size=(1024, 1024), text=256,
+                          layers=(2, 4), tflop=7.33,
+                          what="AuraFlow, 2 double and 4 single blocks, 1024 x 1024"),
     "hunyuan-1024": dict(model="HunyuanDiT-v1.2", part="step", size=(1024, 1024), layers=(8,),
                          tflop=2.82, what="HunyuanDiT, 8 blocks, 1024 x 1024"),
     "cogvideox-5b": dict(model="CogVideoX-5b", part="step", size=(480, 720), frames=49, text=226,
@@ -146,6 +149,7 @@ def open_net(row, home, dtype, torch, device):
                     "FLUX.2": "Flux2Transformer2DModel",
                     "CogVid": "CogVideoXTransformer3DModel", "Z-Imag": "ZImageTransformer2DModel",
                     "Hunyua": "HunyuanDiT2DModel", "Qwen-I": "QwenImageTransformer2DModel",
+                    "AuraFl": "AuraFlowTransformer2DModel",
                     "SD3.5-": "SD3Transformer2DModel", "Wan2.1": "WanTransformer3DModel"}
             kind = kind[row["model"][:6]]
             if row["part"] == "vae":
@@ -172,6 +176,9 @@ def open_net(row, home, dtype, torch, device):
     if "ZImage" in kind:
         return net, dict(x=[rand(16, 1, h, w)], t=(t / 1000).to(dtype),
                          cap_feats=[rand(row["text"], 2560)])
+    if "AuraFlow" in kind:
+        return net, dict(hidden_states=rand(1, 4, h, w), timestep=(t / 1000).to(dtype),
+                         encoder_hidden_states=rand(1, row["text"], 2048))
     if "QwenImage" in kind:
         # its tables are no buffers: they are left without data above
         net.pos_embed = type(net.pos_embed)(10000, list(net.config.axes_dims_rope), True)
