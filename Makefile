@@ -49,7 +49,7 @@ SANITIZE_CUDA_TESTS = sim_rules sim_nccl ops_cuda ops_cuda_seed ops_cuda_own ops
                       golden_cuda golden_decoder_cuda steps_cuda_seed parity_cuda_2 \
                       parity_cuda_shared_2 parity_cuda_shared_4 cli_cuda_memory
 UBSAN_CASES = micro flux-schnell sd3-no-t5 cog5b-one hunyuan12-one zimage-lora wan-one \
-              chroma-one qwen-five qwen-edit-one alpha-share
+              chroma-one qwen-five qwen-edit-one alpha-share auraflow-one
 PREFIX =
 
 # Recipes read the prompt from their environment, so that quotes and dollars in it are just text.

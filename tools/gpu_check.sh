@@ -39,7 +39,7 @@ images() {
     echo "demo 60 25 $d --guidance_scale 4 --num_inference_steps $steps" \
         "--height $size --width $size"
     size=$(small 32 96) steps=$(small 1 4)
-    for g in alpha zimage $(small '' 'flux sd3 hunyuan12 flux2-base chroma qwen'); do
+    for g in alpha zimage $(small '' 'flux sd3 hunyuan12 flux2-base chroma qwen auraflow'); do
         echo "$g 60 20 full/$g --no_resolution_binning --num_inference_steps $steps" \
             "--height $size --width $size"
     done
@@ -240,7 +240,7 @@ first() {
     done < <(images)
     check "goldens" 120 "$P/bin/test_golden_cuda" "$root/tests/golden" "$P/full" \
         $(small micro 'micro flux-schnell sd3-no-t5 cog5b-one hunyuan12-one zimage-lora wan-one
-            chroma-one qwen-five') & jobs+=($!)
+            chroma-one qwen-five auraflow-one') & jobs+=($!)
     check "two ranks on one GPU, ulysses" 60 two_ranks cuda:0 --ulysses_degree 2 & jobs+=($!)
     check "two ranks on one GPU, cfg" 60 two_ranks cuda:0 --use_cfg_parallel & jobs+=($!)
     wait "${jobs[@]}"

@@ -217,6 +217,7 @@ defaults flux 28,7 --mask_image="$A/mask.png"
 defaults flux-schnell 4,0
 defaults sd3 50,7
 defaults chroma 35,5
+defaults auraflow 50,3.5
 defaults chroma 28,7 --mask_image="$A/mask.png"
 MODEL=$FULL/kontext
 inpaint --image "$A/image.png" --mask_image "$A/mask.png"
