@@ -571,6 +571,10 @@ typedef struct xd_request {     /* call xd_request_init, then set fields */
     xd_request_output    output;
     xd_request_previews  previews;
     xd_request_callbacks callbacks;
+    /* Control image, for models that read one beside the noise: edges, depth or similar, computed
+     * from a photo. It has the rules of xd_request_images, and is resized to the output's size. */
+    const char          *control_image;
+    const xd_image      *control_pixels;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

@@ -20,6 +20,7 @@ static int has_trait(const xd_recipe *r, xd_family_word w)
            : w == XD_WORD_SKIPS_LAYERS  ? r->skips_layers
            : w == XD_WORD_AUTO_RESIZES  ? r->auto_resizes
            : w == XD_WORD_DYNAMIC_CFG   ? r->dynamic_cfg
+           : w == XD_WORD_CONTROLS      ? r->role == XD_ROLE_CONTROL
            : w == XD_WORD_INPAINTS      ? xd_recipe_inpaints(r)
            : w == XD_WORD_TWO_DITS      ? r->dit2 != NULL
            : w == XD_WORD_TWO_PROMPTS   ? prompts > 1

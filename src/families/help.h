@@ -16,6 +16,7 @@ typedef enum xd_family_word {
     XD_WORD_AUTO_RESIZES, /* reference images are resized to a trained size */
     /* width and height set only the aspect ratio, and max_area sets the size */
     XD_WORD_MAX_AREA,
+    XD_WORD_CONTROLS,      /* the transformer reads a control image */
     XD_WORD_INPAINTS,      /* a part of an image can be inpainted (xd_recipe_inpaints) */
     XD_WORD_TWO_DITS,      /* a model may have two transformers */
     XD_WORD_OPTIONAL_TEXT, /* a text encoder may be absent */

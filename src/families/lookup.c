@@ -48,16 +48,17 @@ int xd_recipe_sees(const xd_recipe *p, const char *folder)
 
 int xd_recipe_inpaints(const xd_recipe *p)
 {
-    return (p->role == XD_ROLE_START || p->role == XD_ROLE_MASK || p->inpaints_reference) &&
+    return (p->role == XD_ROLE_START || p->role == XD_ROLE_MASK || p->role == XD_ROLE_CONTROL ||
+            p->inpaints_reference) &&
            p->max_shift > 0;
 }
 
 int64_t xd_recipe_channels(const xd_recipe *p, int64_t channels, const int cell[3])
 {
-    return p->role == XD_ROLE_FIRST_FRAME ? channels
-           : p->role == XD_ROLE_FRAMES    ? channels + cell[0]
-           : p->role == XD_ROLE_MASK      ? channels + (int64_t)cell[1] * cell[2]
-                                          : 0;
+    return p->role == XD_ROLE_FIRST_FRAME || p->role == XD_ROLE_CONTROL ? channels
+           : p->role == XD_ROLE_FRAMES                                  ? channels + cell[0]
+           : p->role == XD_ROLE_MASK ? channels + (int64_t)cell[1] * cell[2]
+                                     : 0;
 }
 
 void xd_recipe_names(xd_text_buf *b)

@@ -92,6 +92,9 @@ typedef enum xd_image_role {
      * with grey in the masked area, then the mask, with one channel for each pixel of a latent
      * cell. */
     XD_ROLE_MASK,
+    /* The transformer reads the latents of a control image (edges, depth) in additional channels.
+     * If the request has an image too, denoising starts from that image and noise. */
+    XD_ROLE_CONTROL,
     XD_ROLE_REFERENCES /* the transformer reads images as tokens, for editing */
 } xd_image_role;
 

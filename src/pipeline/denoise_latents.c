@@ -203,11 +203,17 @@ static int64_t image_numbers(const xd_job *j)
  * image. */
 static void draw(const xd_job *j, xd_rng *g, float *noise, float *sample, float *start)
 {
+    /* For inpainting with a control image, diffusers also samples the latents of the image without
+     * its masked area, and does not use them. */
+    if (start && g->torch && j->role->reads_control && xd_job_has_mask(j->r))
+        xd_rng_normal(g, start, image_numbers(j));
     if (j->held) /* the latents of a fixed image are the mean of the VAE's Gaussian */
         memset(sample, 0, (size_t)image_numbers(j) * sizeof *sample);
     else if (j->moments && g->torch)
         xd_rng_normal(g, sample, image_numbers(j));
-    if (start && g->torch)
+    if (start && g->torch && j->role->reads_control)
+        xd_rng_normal(g, start, image_numbers(j));
+    else if (start && g->torch)
         memcpy(start, sample, (size_t)image_numbers(j) * sizeof *sample);
     /* If the request gives the noise, diffusers draws no noise from its generator. */
     if (!j->given_noise || !g->torch)
@@ -268,14 +274,12 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
             to_latents(j, j->moments, sample);
         else /* a benchmark without an image uses zeros */
             memset(sample, 0, (size_t)(image_numbers(j)) * sizeof *sample);
-        if (f->keep[0].nd)
-            set_keep(f, sample, noise);
-        if (j->moments && !f->extra.nd)
-            mix(j, noise, sample);
-        if (start) {
+        if (start)
             to_latents(j, j->start_moments, start);
-            mix(j, noise, start);
-        }
+        if (f->keep[0].nd)
+            set_keep(f, start ? start : sample, noise);
+        if (start || (j->moments && !f->extra.nd))
+            mix(j, noise, start ? start : sample);
         set_rows(f, f->lat, noise);
         if (f->extra.nd)
             set_extra(f, sample);

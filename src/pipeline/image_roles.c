@@ -28,6 +28,11 @@ static const xd_role_row rows[] = {
                        .read = xd_role_mask_read,
                        .encode = xd_role_mask_encode,
                        .channels = xd_role_mask_channels },
+    [XD_ROLE_CONTROL] = { .starts = 1,
+                          .reads_control = 1,
+                          .read = xd_role_control_read,
+                          .encode = xd_role_control_encode,
+                          .channels = xd_role_start_channels },
     [XD_ROLE_REFERENCES] = { .needs = "an image to edit",
                              .keeps = 1,
                              .tokens = 1,
@@ -54,12 +59,15 @@ int xd_role_drop_images(const xd_role_row *role, xd_request *r)
         return 0;
     r->images.image = r->images.last_image = r->images.mask_image = NULL;
     r->images.image_pixels = r->images.last_pixels = r->images.mask_pixels = NULL;
+    r->control_image = NULL, r->control_pixels = NULL;
     r->images.nmore_images = 0, r->images.padding_mask_crop = -1;
     return 1;
 }
 
 xd_status xd_role_read(xd_job *j, xd_err *e)
 {
+    if (j->r->control_image && j->r->control_pixels)
+        return xd_fail(e, XD_EINVAL, "control_image and control_pixels are given; use one of them");
     if (j->r->images.image && j->r->images.image_pixels)
         return xd_fail(e, XD_EINVAL, "image and image_pixels are given; use one of them");
     if (j->r->images.mask_image && j->r->images.mask_pixels)

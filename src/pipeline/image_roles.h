@@ -9,11 +9,13 @@ typedef struct xd_role_row {
     /* The words with which an error names the image, if the model requires an image and the request
      * has none. If NULL, this error is not used; xd_mask_check reports a missing mask. */
     const char *needs;
-    int         starts;      /* 1: denoising starts from the image plus noise */
-    int         keeps;       /* 1: noise does not change the image; `strength` is refused */
-    int         holds;       /* 1: the first latent frame is the image in all steps */
-    int         crops;       /* 1: padding_mask_crop may generate only a part of the image */
-    int         reads_mask;  /* 1: the transformer reads the mask, which is then required */
+    int         starts;     /* 1: denoising starts from the image plus noise */
+    int         keeps;      /* 1: noise does not change the image; `strength` is refused */
+    int         holds;      /* 1: the first latent frame is the image in all steps */
+    int         crops;      /* 1: padding_mask_crop may generate only a part of the image */
+    int         reads_mask; /* 1: the transformer reads the mask, which is then required */
+    /* 1: the transformer reads a control image, which is then required */
+    int         reads_control;
     int         reads_video; /* 1: the VAE encodes a video that has the images as frames */
     int         tokens;      /* 1: the transformer reads tokens of the images */
     /* Reads and resizes the request's images on rank 0. NULL: images are refused. */
@@ -39,6 +41,8 @@ void               xd_role_close(xd_job *j); /* frees all images of the job */
 /* Checks that the model accepts the first and the last image of the request. Call after the number
  * of frames is set. */
 xd_status          xd_role_frames_check(const xd_job *j, xd_err *e);
+/* Checks that the request has a control image if and only if the model reads one. */
+xd_status          xd_role_control_check(const xd_job *j, xd_err *e);
 /* Sends the sizes of the reference images from rank 0 to all ranks, and adds the images' tokens to
  * the layout. `s` is this rank's status so far. The call is collective. */
 xd_status          xd_role_references_share(xd_job *j, xd_status s, xd_err *e);

@@ -10,6 +10,8 @@
 /* Reads an input image on rank 0, prepares it as image i of the image encoder, and resizes it to
  * the request's size. Sets *out to malloc'ed F32 pixels. */
 xd_status xd_role_start_take(xd_job *j, const xd_pixel_source *of, int i, float **out, xd_err *e);
+/* Reads the initial image, if there is one, like xd_role_start_take; refuses several images. */
+xd_status xd_role_start_take_first(xd_job *j, float **out, xd_err *e);
 /* The image is read to j->image and encoded to j->moments. xd_role_start_channels writes the
  * image's latents to the transformer's additional channels. */
 xd_status xd_role_start_read(xd_job *j, xd_err *e);
@@ -30,6 +32,11 @@ void      xd_role_frames_channels(const xd_job *j, const float *sample, float *o
 xd_status xd_role_mask_read(xd_job *j, xd_err *e);
 xd_status xd_role_mask_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_mask_channels(const xd_job *j, const float *sample, float *out);
+/* j->image and j->moments are those of the control image, whose latents are the transformer's
+ * additional channels. If the request has an initial image, it is read to j->start_image and
+ * encoded to j->start_moments. In a benchmark without a control image, the channels are zeros. */
+xd_status xd_role_control_read(xd_job *j, xd_err *e);
+xd_status xd_role_control_encode(xd_job *j, xd_arena *a, xd_err *e);
 /* Each reference image is resized (xd_recipe.reference_size) and encoded to tokens j->ref_tokens.
  * Before xd_role_references_share is called, ranks other than 0 only know the number of images. A
  * prediction assumes that each image has the size of the request. xd_role_references_read also

@@ -9,10 +9,12 @@
 #include "pipeline/context.h"
 #include "pipeline/input_image.h"
 
-/* Reads the size of the k-th input image of a request. */
+/* Reads the size of the k-th input image of a request or, without such images, of its control
+ * image. */
 static xd_status size_of(const xd_request *r, int k, xd_grid *size)
 {
-    xd_pixel_source of = xd_input_image_source(r, k);
+    xd_pixel_source of = xd_job_has_image(r) ? xd_input_image_source(r, k)
+                                             : xd_input_image_control(r);
     xd_image        i;
     if (of.file || !of.pixels)
         return of.file ? xd_image_size(of.file, &size->cols, &size->rows, NULL) : XD_EINVAL;
@@ -69,7 +71,7 @@ void xd_image_shape_take(const xd_context *ctx, xd_request *r)
     const xd_recipe *p = ctx->model.recipe;
     xd_grid          size, own;
     int              by = p->sized_by == XD_SIZED_BY_LAST ? (int)xd_job_images(r) - 1 : 0;
-    if (!xd_job_has_image(r) || (r->height && r->width) || ctx->model.dit_info.fixed ||
+    if (!xd_job_encodes(r) || (r->height && r->width) || ctx->model.dit_info.fixed ||
         r->images.padding_mask_crop >= 0 || size_of(r, by, &own) != XD_OK)
         return;
     size = own;

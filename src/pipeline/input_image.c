@@ -61,6 +61,12 @@ xd_pixel_source xd_input_image_source(const xd_request *r, int k)
                               r->images.more_pixels ? r->images.more_pixels[k - 1] : NULL };
 }
 
+xd_pixel_source xd_input_image_control(const xd_request *r)
+{
+    return (xd_pixel_source){ "control_image", "control_pixels", r->control_image,
+                              r->control_pixels };
+}
+
 xd_status xd_input_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
                                 xd_err *e)
 {

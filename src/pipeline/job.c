@@ -343,6 +343,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     if (s == XD_OK)
         s = check_video(j, e);
     if (s == XD_OK)
+        s = xd_role_control_check(j, e);
+    if (s == XD_OK)
         s = xd_mask_check(j, e);
     if (s == XD_OK)
         s = xd_job_check_texts(r, e);

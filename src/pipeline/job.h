@@ -73,11 +73,12 @@ typedef struct xd_job {
     int            may_yield;       /* 1: this rank computes and may yield (yield.h) */
     /* Number of leading image tokens whose content an input image fixes; 0: none. */
     int64_t        held;
-    float         *image;   /* [H,W,3] initial image (host); NULL: none or freed */
+    /* [H,W,3] initial image or control image (host); NULL: none or freed */
+    float         *image;
     float         *moments; /* [h,w,2C] moments of `image`, on every rank's host; NULL: none */
-    /* Pixels and moments like `image` and `moments`, but of the initial image without grey in the
-     * masked area. Denoising starts from these if the transformer reads `image` as an input. If
-     * these are NULL, denoising starts from pure noise. */
+    /* Pixels and moments like `image` and `moments`, but of the image from which denoising starts
+     * if the transformer reads `image` as an input: the initial image, without grey in the masked
+     * area. If these are NULL, denoising starts from pure noise. */
     float         *start_image, *start_moments;
     /* [H,W] inpainting mask, 1 for pixels to generate, 0 for pixels to keep. Every rank has the
      * mask once the image is encoded. */
@@ -146,6 +147,15 @@ static inline int xd_job_has_last(const xd_request *r)
 static inline int xd_job_has_mask(const xd_request *r)
 {
     return r->images.mask_image || r->images.mask_pixels;
+}
+static inline int xd_job_has_control(const xd_request *r)
+{
+    return r->control_image || r->control_pixels;
+}
+/* Returns 1 if the VAE encodes images of the request. */
+static inline int xd_job_encodes(const xd_request *r)
+{
+    return xd_job_has_image(r) || xd_job_has_control(r);
 }
 /* Returns the number of input images. */
 static inline int64_t xd_job_images(const xd_request *r)

@@ -229,7 +229,7 @@ static xd_status load_together(const xd_loop *l, xd_err *e)
 {
     xd_job     *j = l->j;
     xd_context *ctx = j->ctx;
-    int early = ctx->plan.vae_rows || ctx->plan.deg.n[XD_DATA] > 1 || xd_job_has_image(j->r);
+    int         early = ctx->plan.vae_rows || ctx->plan.deg.n[XD_DATA] > 1 || xd_job_encodes(j->r);
     xd_component *p = xd_transformer_of(j, 0);
     xd_transformer_alone(j, 0);
     j->loads[xd_job_dit(j, 0)]++;

@@ -109,7 +109,7 @@ void xd_need_sum(xd_need *n, const xd_job *j, int ranks)
  * denoising loop. */
 int xd_need_apart(const xd_job *j, int ranks)
 {
-    return j->ctx->once && ranks == 1 && j->images == 1 && !xd_job_has_image(j->r) &&
+    return j->ctx->once && ranks == 1 && j->images == 1 && !xd_job_encodes(j->r) &&
            !j->r->output.latents_only;
 }
 
@@ -192,7 +192,7 @@ void xd_need_dits(xd_need *n, const xd_job *j)
 
 static int needs_vae(const xd_job *j)
 {
-    return (!j->r->output.latents_only || xd_job_has_image(j->r)) && xd_vae_on_this_rank(j);
+    return (!j->r->output.latents_only || xd_job_encodes(j->r)) && xd_vae_on_this_rank(j);
 }
 
 /* Counts the memory of the denoising loop for the given numbers of rows in the embeddings of the
@@ -255,7 +255,7 @@ xd_status xd_memory_count(xd_job *j, const xd_prompts *w, xd_need *need, xd_err 
         s = count_loop(j, w, need, e);
     if (s == XD_OK && vae && !j->r->output.latents_only)
         s = xd_vae_decode_count(j, &need->vae_tmp, e);
-    if (s == XD_OK && vae && xd_job_has_image(j->r)) {
+    if (s == XD_OK && vae && xd_job_encodes(j->r)) {
         size_t tmp = 0;
         s = xd_vae_encode_count(j, &tmp, e);
         need->vae_tmp = xd_max_size(need->vae_tmp, tmp);

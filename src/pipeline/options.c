@@ -169,6 +169,10 @@ static const xd_request_row rows[] = {
     { { "mask_image", XD_OPT_TEXT, AT(images.mask_image), 0, 0, NULL, "FILE",
         "inpainting mask: bright pixels are generated, dark ones kept" },
       .about.section = IMAGES },
+    { { "control_image", XD_OPT_TEXT, AT(control_image), 0, 0, NULL, "FILE",
+        "edges, depth or similar, which determine the shapes in the image (%s)" },
+      .families = XD_WORD_CONTROLS,
+      .about.section = IMAGES },
     { { "padding_mask_crop", XD_OPT_INT64, AT(images.padding_mask_crop), 0, 1e7, NULL, "PIXELS",
         "crop the image to the mask plus PIXELS on each side, generate that part, and paste the "
         "result back" },

@@ -132,6 +132,10 @@ static void add_images(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"mask_image\": ");
         add_name(b, r, r->images.mask_image);
     }
+    if (xd_job_has_control(r)) {
+        xd_buf_add(b, ", \"control_image\": ");
+        add_name(b, r, r->control_image);
+    }
     if (j->strength > 0)
         xd_buf_add(b, ", \"strength\": %.10g", j->strength);
 }

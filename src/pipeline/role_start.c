@@ -35,8 +35,9 @@ xd_status xd_role_start_take(xd_job *j, const xd_pixel_source *of, int i, float 
     return s;
 }
 
-xd_status xd_role_start_read(xd_job *j, xd_err *e)
+xd_status xd_role_start_take_first(xd_job *j, float **out, xd_err *e)
 {
+    xd_pixel_source of = xd_input_image_source(j->r, 0);
     if (!xd_job_has_image(j->r))
         return XD_OK;
     if (j->r->images.nmore_images)
@@ -44,8 +45,12 @@ xd_status xd_role_start_read(xd_job *j, xd_err *e)
                        (long long)xd_job_images(j->r), j->ctx->model.recipe->name);
     if (!j->ctx->model.vae.vae->encode)
         return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode an image");
-    xd_pixel_source of = xd_input_image_source(j->r, 0);
-    return xd_role_start_take(j, &of, 0, &j->image, e);
+    return xd_role_start_take(j, &of, 0, out, e);
+}
+
+xd_status xd_role_start_read(xd_job *j, xd_err *e)
+{
+    return xd_role_start_take_first(j, &j->image, e);
 }
 
 xd_status xd_role_start_encode(xd_job *j, xd_arena *a, xd_err *e)

@@ -93,6 +93,9 @@ static const char *const all[] = { "alpha",
                                    "flux-crop",
                                    "flux-fill",
                                    "flux-fill-image",
+                                   "flux-control",
+                                   "flux-control-image",
+                                   "flux-control-mask",
                                    "flux-schnell",
                                    "flux-cache",
                                    "flux-taylor",
@@ -189,13 +192,14 @@ typedef struct run {
     xd_st      *st;
     xd_json    *js;
     int         steps, images, prompts;
-    int         shape[4];     /* of a video: frames, rows, columns, and of how many numbers of a
+    int         shape[4];      /* of a video: frames, rows, columns, and of how many numbers of a
                                    image one is kept; 0: an image, of which all are */
-    char        pixels[1024]; /* what the run starts from */
-    char        second[1024]; /* the image behind it, of models that read several */
-    char        last[1024];   /* what a video ends with */
-    char        mask[1024];   /* what is inpainted of it */
-    char        ways[1024];   /* of attention: a list, or a table's file */
+    char        pixels[1024];  /* what the run starts from */
+    char        second[1024];  /* the image behind it, of models that read several */
+    char        last[1024];    /* what a video ends with */
+    char        mask[1024];    /* what is inpainted of it */
+    char        control[1024]; /* what the transformer reads beside the noise */
+    char        ways[1024];    /* of attention: a list, or a table's file */
     const char *more[1];
     int         image; /* which image the loop is at; -1 before the first */
     double      worst[NSTAGE];
@@ -395,6 +399,7 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->images.image = q->images.strength > 0 || js_maybe(r->js, "image") > 0 ? r->pixels : NULL;
     q->images.last_image = js_maybe(r->js, "last_image") > 0 ? r->last : NULL;
     q->images.mask_image = xd_json_get(r->js, "mask") ? r->mask : NULL;
+    q->control_image = xd_json_get(r->js, "control") ? r->control : NULL;
     if (xd_json_get(r->js, "padding_mask_crop"))
         q->images.padding_mask_crop = (int64_t)js_num(r->js, "padding_mask_crop");
     q->num_frames = (int)js_maybe(r->js, "num_frames");
@@ -433,6 +438,7 @@ static void open_run(run *r, const char *dir, const char *name)
     snprintf(r->second, sizeof r->second, "%s/%s/image_2.png", dir, name);
     snprintf(r->last, sizeof r->last, "%s/%s/last.png", dir, name);
     snprintf(r->mask, sizeof r->mask, "%s/%s/mask.png", dir, name);
+    snprintf(r->control, sizeof r->control, "%s/%s/control.png", dir, name);
     r->more[0] = r->second;
     find_ways(r, dir, name);
     while (has(r, "latents.0.%d", r->steps))

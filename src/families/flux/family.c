@@ -57,6 +57,29 @@ static const xd_recipe fill = {
     .mask_strength = 1,
 };
 
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * FluxControlPipeline.__call__, FluxControlImg2ImgPipeline and FluxControlInpaintPipeline. */
+static const xd_recipe control = {
+    .name = "flux-control",
+    .pipelines = { "FluxControlPipeline", "FluxControlImg2ImgPipeline",
+                   "FluxControlInpaintPipeline" },
+    .dit = "transformer",
+    .vae = "vae",
+    .text = CLIP_AND_T5,
+    .ntext = 2,
+    .steps = 28,
+    .guidance = 3.5,
+    .max_text = 512,
+    .most_text = 512,
+    .distilled = 1,
+    .own_sigmas = XD_OWN_ALWAYS,
+    .packed = 1,
+    .max_shift = 1.15,
+    .role = XD_ROLE_CONTROL,
+    .of_image = { .guidance = 7 },
+    .of_mask = { .guidance = 7 },
+};
+
 /* ---- FLUX.1 Kontext ------------------------------------------------------------------------- */
 
 /* Image sizes on which FLUX.1 Kontext was trained (PREFERRED_KONTEXT_RESOLUTIONS in diffusers). */
@@ -176,7 +199,7 @@ extern const xd_family xd_family_flux;
 const xd_family xd_family_flux = {
     .title = "FLUX",
     .dits = XD_LIST(xd_dit, &xd_dit_flux),
-    .recipes = XD_LIST(xd_recipe, &flux, &fill, &kontext),
+    .recipes = XD_LIST(xd_recipe, &flux, &fill, &control, &kontext),
     .key_maps = xd_flux_key_maps,
     .lora_names = xd_flux_lora_names,
     .xdit = &xdit_rows,

@@ -16,8 +16,10 @@ import shutil
 
 import numpy as np
 import torch
-from diffusers import (AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxFillPipeline,
-                       FluxImg2ImgPipeline, FluxInpaintPipeline, FluxKontextPipeline, FluxPipeline,
+from diffusers import (AutoencoderKL, FlowMatchEulerDiscreteScheduler,
+                       FluxControlImg2ImgPipeline, FluxControlInpaintPipeline,
+                       FluxControlPipeline, FluxFillPipeline, FluxImg2ImgPipeline,
+                       FluxInpaintPipeline, FluxKontextPipeline, FluxPipeline,
                        FluxTransformer2DModel, SD3Transformer2DModel,
                        StableDiffusion3Img2ImgPipeline, StableDiffusion3InpaintPipeline,
                        StableDiffusion3Pipeline)
@@ -58,6 +60,13 @@ MODELS = {
                       dit=dict(guidance_embeds=True, num_attention_heads=5, num_layers=1,
                                num_single_layers=2, **FLUX | dict(in_channels=96, out_channels=16)),
                       scheduler=FlowMatchEulerDiscreteScheduler(**DYNAMIC), weights="bf16"),
+    "flux-control": dict(seed=67, kind="flux", clip=[CLIP_L],
+                         edits=(FluxControlPipeline, FluxControlImg2ImgPipeline,
+                                FluxControlInpaintPipeline),
+                         dit=dict(guidance_embeds=True, num_attention_heads=5, num_layers=1,
+                                  num_single_layers=2,
+                                  **FLUX | dict(in_channels=32, out_channels=16)),
+                         scheduler=FlowMatchEulerDiscreteScheduler(**DYNAMIC), weights="bf16"),
     "kontext": dict(seed=65, kind="flux", clip=[CLIP_L], edits=FluxKontextPipeline,
                     dit=dict(guidance_embeds=True, num_attention_heads=5, num_layers=1,
                              num_single_layers=2, **FLUX),
@@ -102,6 +111,15 @@ RUNS = {
     "flux-fill-image": dict(model="flux-fill", prompts=["a blue ring"], width=48, height=40,
                             steps=5, seed=46, guidance=30.0, max_sequence_length=9, image=(50, 61),
                             mask=(30, 44), strength=0.6),
+    # Its transformer reads a control image; every image has a sample of that, and then its noise.
+    "flux-control": dict(prompts=["a red star"], width=40, height=56, steps=3, seed=47, images=2,
+                         guidance=10.0, max_sequence_length=9, control=(61, 50)),
+    "flux-control-image": dict(model="flux-control", prompts=["a blue ring"], width=48, height=40,
+                               steps=5, seed=48, guidance=7.0, max_sequence_length=9,
+                               image=(50, 61), control=(30, 44), strength=0.6),
+    "flux-control-mask": dict(model="flux-control", prompts=["two stars"], width=40, height=48,
+                              steps=5, seed=49, guidance=7.0, max_sequence_length=9,
+                              image=(40, 48), control=(40, 48), mask=(30, 44), strength=0.7),
     # Width and height give the ratio, max_area the size (48 x 64); the image keeps its own.
     "kontext": dict(prompts=["make the square red"], width=300, height=400, steps=3, seed=50,
                     guidance=2.5, max_sequence_length=9, image=(88, 40), max_area=48 * 64),
@@ -198,8 +216,7 @@ def make_model(name, out):
     spec = MODELS[name]
     if out.exists():
         shutil.rmtree(out)
-    index = {"_class_name": spec["edits"].__name__ if "edits" in spec else
-             "FluxPipeline" if spec["kind"] == "flux" else "StableDiffusion3Pipeline"}
+    index = {"_class_name": kind_of_pipeline(spec, False, False).__name__}
     for folder, m in make_parts(name).items():
         configure(m, out / folder)
         text = folder.startswith("text_encoder")
@@ -221,8 +238,9 @@ def make_model(name, out):
 
 def kind_of_pipeline(spec, image, mask):
     """The class of a request."""
-    if "edits" in spec:
-        return spec["edits"]
+    edits = spec.get("edits")
+    if edits:
+        return edits[image + mask] if isinstance(edits, tuple) else edits
     return {"flux": (FluxPipeline, FluxImg2ImgPipeline, FluxInpaintPipeline),
             "sd3": (StableDiffusion3Pipeline, StableDiffusion3Img2ImgPipeline,
                     StableDiffusion3InpaintPipeline)}[spec["kind"]][image + mask]
@@ -312,6 +330,9 @@ def run(name, out_dir, change=None, more_json=None):
         # of another size: it is resized
         more = dict(image=make_image(r.get("image", (r["width"], r["height"])), r["seed"] + 2000))
         more["image"].save(d / "image.png")
+    if "control" in r:
+        more["control_image"] = make_image(r["control"], r["seed"] + 3000)
+        more["control_image"].save(d / "control.png")
     if r["strength"]:
         more["strength"] = r["strength"]
     if "mask" in r:
@@ -334,7 +355,8 @@ def run(name, out_dir, change=None, more_json=None):
                   callback_on_step_end=keep, **more).images
     if r["crop"] is not None:
         images = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2) / 255
-    keep_images(out, trail, images, r, count, not r["strength"] and "mask" not in r,
+    keep_images(out, trail, images, r, count, not {"mask", "control"} & r.keys()
+                and not r["strength"],
                 not change and r["crop"] is None)
     save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
@@ -347,6 +369,7 @@ def run(name, out_dir, change=None, more_json=None):
         "resolution_binning": False, "strength": r["strength"], "no_t5": r["no_t5"]}
         | r["more"]
         | ({"mask": True} if "mask" in r else {})
+        | ({"control": True} if "control" in r else {})
         | ({"image": True} if "mask" in r and not r["strength"] else {})
         | ({"padding_mask_crop": r["crop"]} if r["crop"] is not None else {})
         | ({"max_area": r["max_area"], "image": "image" in r, "no_auto_resize": "image" in r}
