@@ -310,7 +310,7 @@ fi
 # Names of other programs; far names get no suggestion.
 means() { refused "--$1" 2 "--$1 $2" generate --model m -p a --$1 1; }
 for pair in cfg=guidance_scale sampler=scheduler sampling-method=scheduler init-img=image \
-    mask=mask_image \
+    mask=mask_image control-img=control_image \
     vae-tiling=enable_tiling \
     type=weights_dtype batch-count=num_images_per_prompt denoising_strength=strength \
     video_frames=num_frames \

@@ -276,6 +276,50 @@ inpaint --image "$A/image.png" --mask_image "$A/mask.png"
 check "other channels are refused" \
     said 'flux-fill needs 16 channels in addition to the latents; an image and its mask have 20$'
 
+# A model that reads a control image beside the latents, and can start from an image, too.
+MODEL=$FULL/flux-control
+A=$ROOT/tests/golden/flux-control-mask
+C="--control_image $A/control.png"
+inpaint $C --json
+check "a control image is read" [ "$rc" = 0 ]
+check "and told" json 'j["parameters"]["control_image"].endswith("/control.png") and
+    j["parameters"]["guidance_scale"] == 3.5 and j["parameters"]["steps"] == 1'
+cp "$T/e.ppm" "$T/filled.ppm"
+inpaint $C --nproc 2 --plan u2
+said 'has no MPI|install the package' ||
+    { tail -c 4608 "$T/filled.ppm" >"$T/filled.px"
+      check "and the same on two ranks" sh -c "tail -c 4608 '$T/e.ppm' | cmp - '$T/filled.px'"; }
+inpaint --control_image "$A/image.png"
+check "it counts" other
+inpaint
+check "it must be there" said '^xdit: flux-control .*--control_image'
+inpaint --image "$A/image.png"
+check "with an image, too" said '^xdit: flux-control .*--control_image'
+begin_with() { inpaint $C --num_inference_steps 4 --image "$A/image.png" --json "$@"; }
+begin_with
+check "it starts from an image beside it" json 'j["parameters"]["strength"] == 0.6 and
+    j["parameters"]["guidance_scale"] == 7'
+begin_with --mask_image "$A/mask.png"
+check "or inpaints it" json 'j["parameters"]["mask_image"].endswith("/mask.png")'
+begin_with --mask_image "$A/mask.png" --padding_mask_crop 3
+check "but no part of it" said '^xdit: padding_mask_crop .*flux-control'
+begin_with --image "$A/image.png"
+check "nor two images" said '^xdit: 2 images .*flux-control .*one$'
+inpaint $C --strength 0.5
+check "a strength needs an image" said '^xdit: strength 0.5 .*--image$'
+inpaint --control_image "$T/none.png"
+check "no such control image" said "^xdit: cannot open $T/none.png: "
+try generate --model "$MODEL" --prompt a --num_inference_steps 1 --output "$T/e.ppm" $C
+check "its size is the image's" sh -c 'head -c 4096 "$1" | grep -aq "^40 48$"' x "$T/e.ppm"
+try generate --model "$FULL/flux" --prompt a --output "$T/e.ppm" $C
+check "not every model reads one" \
+    said '^xdit: control_image is for FLUX; flux .*no control image'
+
+if published black-forest-labs/FLUX.1-Canny-dev; then
+    try plan --model "$HF/black-forest-labs/FLUX.1-Canny-dev" --world 4 --cluster 8xH100 --json \
+        --control_image any.png
+    check "a plan needs no control image" [ "$rc" = 0 ]
+fi
 if published black-forest-labs/FLUX.1-Fill-dev; then
     try plan --model "$HF/black-forest-labs/FLUX.1-Fill-dev" --world 4 --cluster 8xH100 --json \
         --image any.png --mask_image any.png

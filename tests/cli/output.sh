@@ -149,6 +149,8 @@ check "one of videos" uses wan-flf 'j["uses"]["makes"] == "video" and
 check "whose video begins with an image" uses wan-i2v 'j["uses"]["takes"] == ["image"]'
 check "or with none" uses cog2b 'j["uses"]["takes"] == [] and j["uses"]["images"] == 0'
 check "one made for masks" uses flux-fill 'j["uses"]["needs"] == ["image", "mask_image"]'
+check "one made for control images" uses flux-control 'j["uses"]["needs"] == ["control_image"] and
+    j["uses"]["takes"] == ["image", "mask_image", "control_image", "strength"]'
 check "one that reads ten images" uses flux2 'j["uses"]["images"] == 10'
 try inspect "$MODEL" --tensors transformer
 check "inspect --tensors" [ "$rc" = 0 -a "$(printf '%s\n' "$out" |

@@ -453,6 +453,8 @@ int main(int argc, char **argv)
     r.images.image = argc > 2 ? argv[2] : NULL;
     r.images.mask_image = argc > 3 ? argv[3] : NULL;
     r.images.strength = r.images.mask_image && argc < 5 ? 1 : 0;
+    if (argc > 2 && strstr(argv[2], "control.png"))
+        r.control_image = argv[2], r.images.image = NULL;
     r.num_inference_steps = STEPS;
     r.output.no_resolution_binning = 1;
     r.negative_prompt = "a blue star";

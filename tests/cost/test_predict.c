@@ -47,19 +47,21 @@ static void request(xd_request *r, int variant)
 }
 
 /* A video that begins with an image is asked for with that of its golden request. Images to edit
- * and some to inpaint have the request's size, which predictions assume. */
+ * and to control and some to inpaint have the request's size, which predictions assume. */
 static void give_images(const xd_engine *g, xd_request *r)
 {
     static char     path[2][1024];
     static uint8_t  grey[1 << 16];
     static xd_image image;
     int             inpaints = xd_recipe_inpaints(g->ctx.model.recipe) && plans % 5 == 2;
-    if (g->ctx.model.recipe->references || inpaints) {
+    int             controls = g->ctx.model.recipe->role == XD_ROLE_CONTROL;
+    if (g->ctx.model.recipe->references || inpaints || controls) {
         xd_image_init(&image);
         memset(grey, 128, sizeof grey);
         image.data = grey, image.channels = 1;
         image.width = r->width, image.height = r->height;
-        r->images.image_pixels = &image;
+        r->control_pixels = controls ? &image : NULL;
+        r->images.image_pixels = inpaints || !controls ? &image : NULL;
         r->images.mask_pixels = inpaints ? &image : NULL;
     }
     for (int i = 0; i < 2; i++)

@@ -193,8 +193,9 @@ static void listen(void *cookie, const char *name, int step, int nd, const int64
 static void  (*listen_to)(void *, const char *, int, int, const int64_t *, const float *);
 static void *listener;
 
-static const char *edited;    /* the image of models that need one */
-static const char *inpainted; /* the model whose image and mask are given, or NULL */
+static const char *edited;     /* the image of models that need one */
+static const char *inpainted;  /* the model whose image and mask are given, or NULL */
+static const char *controlled; /* the model whose control image is given, or NULL */
 
 static sums generate(const xd_open_args *a, const char *what)
 {
@@ -212,6 +213,7 @@ static sums generate(const xd_open_args *a, const char *what)
     q.num_inference_steps = 2;
     q.images.image = inpainted ? folder_of(inpainted, "image.png") : edited;
     q.images.mask_image = inpainted ? folder_of(inpainted, "mask.png") : NULL;
+    q.control_image = controlled ? folder_of(controlled, "control.png") : NULL;
     q.output.max_area = edited ? 64 * 64 : 0;
     q.seed = 3;
     q.callbacks.on_tensor = listen_to ? listen_to : listen;
@@ -790,6 +792,9 @@ int main(int argc, char **argv)
     inpainted = "flux-fill";
     check(inpainted, dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
     inpainted = NULL;
+    controlled = "flux-control";
+    check(controlled, dtype, "");
+    controlled = NULL;
     check_three("zimage", "zimage-lora", dtype, tap_only_bf16() ? "" : "model.diffusion_model.",
                 "model.");
     check_three("flux2-klein", "flux2-lora", dtype, tap_only_bf16() ? "model.diffusion_model." : "",

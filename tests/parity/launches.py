@@ -13,7 +13,7 @@ import collections
 import math
 import sys
 
-FIRST, ALL, RARE = 24, 61, 0.3
+FIRST, ALL, RARE = 24, 63, 0.3
 FIRST_RANKS, RANKS = (2, 3, 4, 6), (2, 3, 4, 5, 6, 7, 8)
 PLANS = {2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 3, 8: 9}      # one plan of so many is run
 
@@ -56,6 +56,9 @@ FEATURES = {
     "image": ("image", ["image=GOLDEN/{m}/image.png"], ("f32", "bf16", "int8")),
     "fill": ("image", ["noise", "image=GOLDEN/{m}/image.png", "mask=GOLDEN/{m}/mask.png"],
              ("f32", "bf16")),
+    "control": ("image", ["control=GOLDEN/{m}/control.png"], ("f32", "bf16", "int8")),
+    "shaped": ("image", ["control=GOLDEN/{m}-mask/control.png", "image=GOLDEN/{m}-mask/image.png",
+                         "mask=GOLDEN/{m}-mask/mask.png"], ("f32",)),
     "ends": ("image", ["image=GOLDEN/{m}/image.png", "last=GOLDEN/{m}/last.png"],
              ("f32", "bf16", "int8")),
     "kept": ("image", ["image=GOLDEN/{m}/image.png", "steps=4", "references=2"], ("f32",)),
@@ -82,6 +85,7 @@ MODELS = [
     # its short texts change too little from step to step for stale steps
     ("merged", "auraflow", TEXT, "plain"),
     ("merged", "flux-fill", TEXT, "fill"),
+    ("merged", "flux-control", TEXT, "control shaped"),
     # in one sequence behind refiners
     ("refined", "zimage", TEXT, "plain short long share cut mask"),
     ("refined", "zimage-five", TEXT, "plain short"),

@@ -1,7 +1,7 @@
 /* test_parity.c - every plan against one rank, on as many ranks as this was started with.
  *
  *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [last=FILE]
- *     [mask=FILE]
+ *     [mask=FILE] [control=FILE]
  *     [noise] [kept=TYPE] [size=WxH] [frames=N] [rescale=S] [length=F] [cut=T] [scheduler=NAME]
  *     [steps=N] [attention=HOW] [window=T,H,W] [cache=SPEC] [references=N]
  *     [fast=WAYS]
@@ -62,6 +62,7 @@ static const char *begin;          /* the image that a video begins with; NULL: 
 static const char *last;           /* the image that it ends with; NULL: none */
 static int         noise;          /* with a mask: the model starts from noise alone */
 static const char *mask;           /* what is inpainted of it; NULL: there is no mask */
+static const char *control;        /* what the transformer reads beside the noise; NULL: nothing */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static double      rescaled, length, cut = 1;
 static int         thin = 1, steps = 5, size[2], frames;
@@ -147,6 +148,7 @@ static void request(xd_request *r, int images)
         r->images.image = begin;
         r->images.last_image = last;
         r->images.mask_image = mask;
+        r->control_image = control;
         r->images.strength = mask && !noise ? 1 : 0; /* all steps, so that stale ones tell */
         r->guidance_scale = cfg ? 5 : 1;
     }
@@ -472,6 +474,8 @@ static void arguments(int argc, char **argv)
             last = argv[i] + 5;
         if (strncmp(argv[i], "mask=", 5) == 0)
             mask = argv[i] + 5;
+        if (strncmp(argv[i], "control=", 8) == 0)
+            control = argv[i] + 8;
         if (sscanf(argv[i], "size=%dx%d", &size[0], &size[1]) == 2)
             continue;
         if (strncmp(argv[i], "frames=", 7) == 0)

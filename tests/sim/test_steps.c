@@ -27,6 +27,7 @@ static const struct model {
     int         once;         /* 1: graphs are tested in the run of graphs alone */
     int64_t     area;         /* pixels, where the image's ratio gives the size */
     const char *image, *mask; /* to edit, or to inpaint, below tests/golden */
+    const char *control;      /* what the network reads, there */
     double      strength;     /* of an image that is not read by the network */
 } models[] = {
     /* Two passes: the time, the size and the ratio. */
@@ -50,6 +51,8 @@ static const struct model {
     /* Images to inpaint: the network reads the mask, or the loop keeps what the mask keeps. */
     { "flux-fill", NULL, 40, 56, 0, 9, 30, 0, 0, .passes = 1, .once = 1,
       .image = "flux-fill/image.png", .mask = "flux-fill/mask.png" },
+    { "flux-control", NULL, 40, 56, 0, 9, 10, 0, 0, .passes = 1, .once = 1,
+      .control = "flux-control/control.png" },
     { "zimage", NULL, 40, 48, 0, 0, 0, 0, 1, .passes = 1, .once = 1,
       .image = "zimage-mask/image.png", .mask = "zimage-mask/mask.png", .strength = 1 },
 };
@@ -104,7 +107,7 @@ static xd_status generate(const struct model *m, const char *full, const char *t
                           xd_err *e)
 {
     static const char *const prompt = "a red circle";
-    char                     dir[2048], image[2048], mask[2048];
+    char                     dir[2048], image[2048], mask[2048], control[2048];
     xd_engine               *g = NULL;
     xd_result               *out = NULL;
     xd_open_args             a;
@@ -120,6 +123,8 @@ static xd_status generate(const struct model *m, const char *full, const char *t
     q.schedule.scheduler = m->scheduler;
     snprintf(image, sizeof image, "%s/%s", full, m->image ? m->image : "");
     snprintf(mask, sizeof mask, "%s/%s", full, m->mask ? m->mask : "");
+    snprintf(control, sizeof control, "%s/%s", full, m->control ? m->control : "");
+    q.control_image = m->control ? control : NULL;
     q.images.image = m->image ? image : NULL, q.output.max_area = m->area;
     q.images.no_auto_resize = m->area && !strncmp(m->dir, "kontext", 7);
     q.images.mask_image = m->mask ? mask : NULL, q.images.strength = m->strength;

@@ -20,6 +20,7 @@ static void published_listings(void **state)
         "PixArt-alpha/PixArt-Sigma-XL-2-1024-MS/transformer",
         "black-forest-labs/FLUX.1-dev/transformer",
         "black-forest-labs/FLUX.1-Fill-dev/transformer",
+        "black-forest-labs/FLUX.1-Canny-dev/transformer",
         "black-forest-labs/FLUX.1-schnell/transformer",
         "stabilityai/stable-diffusion-3-medium-diffusers/transformer",
         "stabilityai/stable-diffusion-3.5-medium/transformer",

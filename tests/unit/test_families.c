@@ -134,6 +134,7 @@ static void words(void **state)
         { XD_WORD_DYNAMIC_CFG, "CogVideoX" },
         { XD_WORD_MAX_AREA, "FLUX, Qwen-Image" },
         { XD_WORD_INPAINTS, "FLUX, Z-Image, Chroma, AuraFlow, Qwen-Image, Stable Diffusion 3" },
+        { XD_WORD_CONTROLS, "FLUX" },
         { XD_WORD_TWO_DITS, "Wan" },
         { XD_WORD_OPTIONAL_TEXT, "Stable Diffusion 3" },
         { XD_WORD_LAYERS, "\"2,4\" of FLUX" },

@@ -31,6 +31,7 @@ static const wanted cases[] = {
     { "FluxPipeline", 128, 0, 0, 0, { 4000, 3000 }, { 0, 0 }, { 1168, 880 } },
     { "StableDiffusion3Pipeline", 128, 0, 0, 0, { 3000, 4000 }, { 0, 0 }, { 880, 1168 } },
     { "FluxFillPipeline", 128, 0, 0, 0, { 4096, 2048 }, { 0, 0 }, { 1440, 720 } },
+    { "FluxControlPipeline", 128, 0, 0, 0, { 400, 300 }, { 0, 0 }, { 400, 288 } },
     { "QwenImagePipeline", 128, 0, 0, 0, { 640, 480 }, { 0, 0 }, { 640, 480 } },
     { "PixArtSigmaPipeline", 128, 0, 0, 0, { 640, 480 }, { 0, 0 }, { 640, 480 } },
     /* as long as there are positions */
@@ -60,15 +61,18 @@ static void sizes_follow_the_image(void **state)
         const wanted *c = &cases[i];
         xd_image      im;
         xd_request    r;
+        memset(&ctx, 0, sizeof ctx);
         xd_request_init(&r);
         xd_image_init(&im);
         im.data = pixel, im.width = c->image[0], im.height = c->image[1];
-        r.images.image_pixels = &im;
-        r.width = c->asked[0], r.height = c->asked[1];
-        r.images.padding_mask_crop = c->crop ? 8 : -1;
-        memset(&ctx, 0, sizeof ctx);
         ctx.model.recipe = xd_recipe_find(c->pipeline, NULL);
         assert_non_null(ctx.model.recipe);
+        if (ctx.model.recipe->role == XD_ROLE_CONTROL)
+            r.control_pixels = &im;
+        else
+            r.images.image_pixels = &im;
+        r.width = c->asked[0], r.height = c->asked[1];
+        r.images.padding_mask_crop = c->crop ? 8 : -1;
         ctx.model.dit_info.fixed = c->fixed;
         for (int k = 1; k < 3; k++) {
             ctx.model.dit_info.sample[k] = c->sample;
