@@ -147,6 +147,7 @@ static const xd_api_req_field fields[] = {
     { "image[]", NULL, "image" },
     { "images", NULL, "image" },
     { "mask", NULL, "mask_image" },
+    { "control_image", NULL, "control_image" },
     { NULL, NULL, NULL },
 };
 

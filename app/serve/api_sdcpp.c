@@ -63,7 +63,7 @@ static const struct {
 };
 
 /* Fields of a request that are refused, because the server does not support them. */
-static const char *const refused[] = { "control_image", "ip_adapter_image", "control_frames" };
+static const char *const refused[] = { "ip_adapter_image", "control_frames" };
 
 /* Each row has a sampler's name in stable-diffusion.cpp and its name in stable-diffusion-webui. */
 static const char *const samplers[][2] = {
@@ -171,24 +171,32 @@ static void set_image(xd_api_req *a, const char *field, const char *option, cons
         xd_api_req_refuse(a, 400, field, "%s must be base64 or a data URL", field);
 }
 
+static void refuse_image(xd_api_req *a, const char *field, const xd_json *v)
+{
+    const char *text = xd_json_text(v);
+    if ((text && *text) || xd_json_size(v) > 0)
+        xd_api_req_refuse(a, 400, field, "%s is not supported: leave it out", field);
+}
+
 static void set_images(xd_api_req *a, const xd_json *body)
 {
-    char strength[40];
+    const xd_json *control = value_at(body, "control_image");
+    char           strength[40];
     set_image(a, "init_image", "image", value_at(body, "init_image"));
     for (const xd_json *v = xd_json_first(value_at(body, "ref_images")); v; v = xd_json_next(v))
         set_image(a, "ref_images", "image", v);
     set_image(a, "mask_image", "mask_image", value_at(body, "mask_image"));
     set_image(a, "end_image", "last_image", value_at(body, "end_image"));
+    if (xd_api_req_model_accepts(a, "control_image"))
+        set_image(a, "control_image", "control_image", control);
+    else
+        refuse_image(a, "control_image", control);
     snprintf(strength, sizeof strength, "%.17g", number_at(body, "strength", 0.75));
     if (!a->failed && value_at(body, "init_image") && value_at(body, "strength") &&
         xd_api_req_model_accepts(a, "strength"))
         xd_api_req_option(a, "strength", strength);
-    for (int i = 0; i < REFUSED; i++) {
-        const xd_json *v = value_at(body, refused[i]);
-        const char    *text = xd_json_text(v);
-        if ((text && *text) || xd_json_size(v) > 0)
-            xd_api_req_refuse(a, 400, refused[i], "%s is not supported: leave it out", refused[i]);
-    }
+    for (int i = 0; i < REFUSED; i++)
+        refuse_image(a, refused[i], value_at(body, refused[i]));
 }
 
 static void set_output(xd_api_req *a, const xd_json *body)
@@ -442,9 +450,10 @@ static void add_features(xd_text_buf *b, const xd_server *s, const xd_json *uses
                    truth(takes(uses, "last_image")));
     else
         xd_buf_add(b,
-                   "\"mask_image\":%s,\"control_image\":false,\"ip_adapter_image\":false,"
+                   "\"mask_image\":%s,\"control_image\":%s,\"ip_adapter_image\":false,"
                    "\"ref_images\":%s,\"hires\":false}",
-                   truth(takes(uses, "mask_image")), truth(takes(uses, "image")));
+                   truth(takes(uses, "mask_image")), truth(takes(uses, "control_image")),
+                   truth(takes(uses, "image")));
 }
 
 /* Appends a value twice: in the field `name`, for clients that do not know generation modes, and in

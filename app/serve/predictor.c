@@ -74,11 +74,10 @@ static char *key_of(const xd_task *t)
     xd_text_buf b = { 0 };
     for (int i = 0; i < t->nargs; i++) {
         const char *a = t->args[i];
-        int         file = strncmp(a, "--image=", 8) == 0 || strncmp(a, "--mask_image=", 13) == 0 ||
-                           strncmp(a, "--last_image=", 13) == 0;
+        const char *file = xd_task_image_path(a);
         int64_t     w = 0, h = 0;
         if (file)
-            xd_image_file_size(strchr(a, '=') + 1, &w, &h, NULL);
+            xd_image_file_size(file, &w, &h, NULL);
         if (file)
             xd_buf_add(&b, "%.*s %lldx%lld\n", (int)strcspn(a, "="), a, (long long)w, (long long)h);
         else if (!is_equal_for_time(a))
@@ -136,6 +135,7 @@ static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ra
         r.num_images_per_prompt *= ranks;
     }
     r.images.image = f->images.n ? f->images.v[0] : NULL;
+    r.control_image = f->control_image;
     if (xd_plans_predict(&plans, &a, NULL) == XD_OK)
         best = xd_plans_get(plans, 0);
     k->planned[mode] = best ? best->request_s : -1;

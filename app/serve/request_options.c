@@ -264,7 +264,8 @@ static int applies(const xd_api_req *r, const char *name)
         return r->images > 0 && xd_api_req_model_accepts(r, name);
     if (strcmp(name, "padding_mask_crop") == 0)
         return xd_task_has(r->task, "--mask_image=");
-    return !r->images || r->task->video || !xd_list_has("width height", name);
+    return !(r->images || xd_task_has(r->task, "--control_image=")) || r->task->video ||
+           !xd_list_has("width height", name);
 }
 
 void xd_api_req_defaults(xd_api_req *r)

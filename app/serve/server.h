@@ -104,8 +104,8 @@ void        xd_api_req_size(xd_api_req *r, const char *size);
 /* Adds a LoRA file of the server's directory to the request: "name", or "name:0.8" with a scale. */
 void        xd_api_req_lora(xd_api_req *r, const char *value);
 /* Add an input image to the request. xd_api_req_file accepts the content of a file; xd_api_req_url
- * accepts a data URL, base64 or, with --allow_url, a URL. option: "image", "mask_image" or
- * "last_image". */
+ * accepts a data URL, base64 or, with --allow_url, a URL. option: "image", "mask_image",
+ * "last_image" or "control_image". */
 void        xd_api_req_file(xd_api_req *r, const char *option, const char *data, size_t bytes);
 void        xd_api_req_url(xd_api_req *r, const char *option, const char *url);
 /* Sets the format of the result files, "png" or "mp4". param: name of the field in errors. */
@@ -119,8 +119,8 @@ int         xd_api_req_by_name_text(xd_api_req *r, const char *name, const char 
 typedef struct xd_api_req_field {
     const char *name;
     void        (*set)(void *cookie, const char *name, const char *value);
-    /* For a field with an image: the option for the image, "image" or "mask_image"; NULL: the
-     * field has a text. */
+    /* For a field with an image: the option for the image, such as "image" or "mask_image"; NULL:
+     * the field has a text. */
     const char *file;
 } xd_api_req_field;
 /* Reads all fields of a request. Accepted fields are those in the table `fields`, whose last row

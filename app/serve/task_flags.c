@@ -17,8 +17,19 @@ static const xd_option rows[] = {
     { "mask_image", XD_OPT_TEXT, AT(mask_image), 0, 0, NULL, "FILE", "inpainting mask" },
     { "mask_alpha", XD_OPT_FLAG, AT(mask_alpha), 0, 0, NULL, NULL, "mask by transparency" },
     { "last_image", XD_OPT_TEXT, AT(last_image), 0, 0, NULL, "FILE", "last frame of a video" },
+    { "control_image", XD_OPT_TEXT, AT(control_image), 0, 0, NULL, "FILE", "edges or depth" },
     { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]", "LoRA file" },
 };
+
+const char *xd_task_image_path(const char *arg)
+{
+    static const char *const options[] = { "--image=", "--mask_image=", "--last_image=",
+                                           "--control_image=" };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (strncmp(arg, options[i], strlen(options[i])) == 0)
+            return arg + strlen(options[i]);
+    return NULL;
+}
 
 void xd_task_preview_name(const char *output, int video, int i, char *path, size_t size)
 {
@@ -62,8 +73,8 @@ xd_status xd_task_flags_load(xd_task_flags *f, xd_err *e)
     xd_request *r = &f->request;
     int         n = f->images.n;
     xd_status   s = XD_OK;
-    f->pixels = calloc((size_t)n + 2, sizeof *f->pixels);
-    f->data = calloc((size_t)n + 2, sizeof *f->data);
+    f->pixels = calloc((size_t)n + 3, sizeof *f->pixels);
+    f->data = calloc((size_t)n + 3, sizeof *f->data);
     f->more = calloc((size_t)n + 1, sizeof *f->more);
     if (!f->pixels || !f->data || !f->more)
         return xd_fail(e, XD_ENOMEM, "no memory for %d images", n);
@@ -73,6 +84,8 @@ xd_status xd_task_flags_load(xd_task_flags *f, xd_err *e)
         s = load_one(f, f->mask_image, &r->images.mask_pixels, e);
     if (s == XD_OK)
         s = load_one(f, f->last_image, &r->images.last_pixels, e);
+    if (s == XD_OK)
+        s = load_one(f, f->control_image, &r->control_pixels, e);
     r->images.more_pixels = f->more;
     r->images.nmore_images = n > 1 ? n - 1 : 0;
     return s;

@@ -16,26 +16,29 @@ typedef struct xd_task_flags {
     xd_opt_texts     prompts, images, loras;
     xd_prompt_texts  texts;
     xd_loras_read    lora;
-    const char      *mask_image, *last_image;
+    const char      *mask_image, *last_image, *control_image;
     int              mask_alpha; /* 1: use the mask's transparency (xd_image_file_load_mask) */
     xd_request       request;    /* the request; its texts point into argv */
     /* Images that xd_task_flags_load has read from files, in this order: the reference images, the
-     * mask, the last image. */
+     * mask, the last image, the control image. */
     xd_image        *pixels; /* [npixels] loaded images */
     uint8_t        **data;
     const xd_image **more;
     int              npixels;
 } xd_task_flags;
 
+/* Returns the path of an argument "--image=PATH", or of another one that names a file with an input
+ * image; NULL: the argument names none. */
+const char *xd_task_image_path(const char *arg);
 /* Writes the file name of a task's preview i (from 0) to `path`. The name is derived from the name
  * of the task's output file. The extension is that of the output file; for a video, .png. */
-void      xd_task_preview_name(const char *output, int video, int i, char *path, size_t size);
+void        xd_task_preview_name(const char *output, int video, int i, char *path, size_t size);
 /* Parses argv[0..argc); *f points into argv. XD_EINVAL: the message names the argument. Call
  * xd_task_flags_free also after a failure. */
-xd_status xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e);
+xd_status   xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e);
 /* Reads the task's image files and passes the images to the request as pixels. The parameters in
  * the task's results then do not contain file names. */
-xd_status xd_task_flags_load(xd_task_flags *f, xd_err *e);
-void      xd_task_flags_free(xd_task_flags *f);
+xd_status   xd_task_flags_load(xd_task_flags *f, xd_err *e);
+void        xd_task_flags_free(xd_task_flags *f);
 
 #endif

@@ -387,11 +387,11 @@ double xd_tasks_retry_after_s(xd_tasks *j)
 /* Removes the image files that the request has sent. */
 static void remove_inputs(const xd_task *task)
 {
-    static const char *const options[] = { "--image=", "--mask_image=", "--last_image=" };
-    for (int i = 0; i < task->nargs; i++)
-        for (size_t k = 0; k < sizeof options / sizeof *options; k++)
-            if (strncmp(task->args[i], options[k], strlen(options[k])) == 0)
-                unlink(task->args[i] + strlen(options[k]));
+    for (int i = 0; i < task->nargs; i++) {
+        const char *path = xd_task_image_path(task->args[i]);
+        if (path)
+            unlink(path);
+    }
 }
 
 static void record_metrics(xd_tasks *j, const xd_task *task)

@@ -48,6 +48,8 @@ LAST = {
     "preview": ("BOOLEAN", {"default": True, "tooltip": "show previews of each step"}),
     "options": _text(multiline=True, tooltip="other options, " + MORE),
 }
+CONTROL = {"control_image": ("IMAGE", {"tooltip": "edges or depth, for models that read a control "
+                                                  "image"})}
 
 
 def read_options(text):
@@ -90,8 +92,11 @@ def _request(prompt, negative_prompt, steps, guidance, seed, sampler, options, *
     return request
 
 
-def _images(request, image, mask=None, strength=0.0):
-    """Adds start images, or images to edit, from a tensor [B,H,W,C], and a mask."""
+def _images(request, image, mask=None, strength=0.0, control=None):
+    """Adds start images, or images to edit, from a tensor [B,H,W,C], a mask, and a control image.
+    """
+    if control is not None:
+        request["control_image"] = host.to_array(control)[0]
     if image is not None:
         request["image"] = list(host.to_array(image))
         if strength > 0:
@@ -225,7 +230,7 @@ class Sample:
                 "mask": ("MASK", {"tooltip": "1: regenerated, 0: kept"}),
                 "strength": _real(0.0, 0.0, 1.0, "fraction of the steps that run on the image; "
                                                  "0: default"),
-                **LAST,
+                **LAST, **CONTROL,
             },
         }
 
@@ -240,12 +245,13 @@ class Sample:
         return _options_are_right(options)
 
     def sample(self, pipe, prompt, negative_prompt, width, height, steps, guidance, seed, sampler,
-               batch_size, image=None, mask=None, strength=0.0, preview=True, options=""):
+               batch_size, image=None, mask=None, strength=0.0, preview=True, options="",
+               control_image=None):
         request = _request(prompt, negative_prompt, steps, guidance, seed, sampler, options,
                            width=width, height=height)
         if batch_size > 1:
             request["num_images_per_prompt"] = batch_size
-        return (pipe.sample(_images(request, image, mask, strength), preview),)
+        return (pipe.sample(_images(request, image, mask, strength, control_image), preview),)
 
 
 class Decode:
@@ -278,7 +284,8 @@ class ImageToImage:
                          "strength": _real(0.0, 0.0, 1.0, "share of the steps that run on the "
                                                           "image; 0: usual"),
                          **SIZE, **STEPS},
-            "optional": {"mask": ("MASK", {"tooltip": "1: regenerated, 0: kept"}), **LAST},
+            "optional": {"mask": ("MASK", {"tooltip": "1: regenerated, 0: kept"}), **LAST,
+                         **CONTROL},
         }
 
     RETURN_TYPES = ("IMAGE",)
@@ -291,10 +298,12 @@ class ImageToImage:
         return _options_are_right(options)
 
     def generate(self, pipe, image, prompt, negative_prompt, strength, width, height, steps,
-                 guidance, seed, sampler, mask=None, preview=True, options=""):
+                 guidance, seed, sampler, mask=None, preview=True, options="",
+                 control_image=None):
         request = _request(prompt, negative_prompt, steps, guidance, seed, sampler, options,
                            width=width, height=height)
-        images, _ = pipe.generate(_images(request, image, mask, strength), preview, False)
+        images, _ = pipe.generate(_images(request, image, mask, strength, control_image), preview,
+                                  False)
         return (host.to_tensor(images),)
 
 

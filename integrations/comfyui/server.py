@@ -106,7 +106,8 @@ class Server:
         images = fields.pop("image", None)
         if images is not None:
             fields["image"] = [_data_url(i) for i in images]
-        for name, key in (("mask_image", "mask"), ("last_image", "last_image")):
+        for name, key in (("mask_image", "mask"), ("last_image", "last_image"),
+                          ("control_image", "control_image")):
             if fields.get(name) is not None:
                 fields[key] = _data_url(fields.pop(name))
         return fields

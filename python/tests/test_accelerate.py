@@ -18,6 +18,7 @@ CASES = {
     "flux-schnell": {},
     "kontext": {"image": 1, "_auto_resize": False},
     "flux-fill": {"image": 1, "mask_image": 1},
+    "flux-control": {"control_image": 1},
     "alpha": {},
     "micro": {"num_images_per_prompt": 2},
     "sigma": {},
@@ -86,7 +87,7 @@ def arguments(name):
             if request.get(k)}
     more = dict(CASES[name])
     ramp = np.add.outer(np.arange(64), 2 * np.arange(64)).astype(np.uint8)
-    for key in ("image", "mask_image"):
+    for key in ("image", "mask_image", "control_image"):
         if key in more:
             more[key] = Image.fromarray(np.stack([ramp, ramp.T, 255 - ramp], -1))
     return {"prompt": PROMPT, "num_inference_steps": 2, **args, **more}

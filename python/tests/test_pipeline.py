@@ -230,16 +230,17 @@ def test_decoding_drops_the_transformer_where_memory_is_short():
 
 # Some of these read an image, which decoding does without; alpha and hunyuan resize theirs; cog15
 # has frames that are not decoded.
-@pytest.mark.parametrize("name", ["bins", "flux-fill", "flux2", "kontext", "qwen-edit", "sd3",
-                                  "chroma", "auraflow", "hunyuan", "cog2b", "cog15-i2v", "wan-i2v",
-                                  "wan-ti2v"])
+@pytest.mark.parametrize("name", ["bins", "flux-fill", "flux-control", "flux2", "kontext",
+                                  "qwen-edit", "sd3", "chroma", "auraflow", "hunyuan", "cog2b",
+                                  "cog15-i2v", "wan-i2v", "wan-ti2v"])
 def test_latents_of_other_pipelines(tiny, name):
     made = json.loads((tiny / name / "golden.json").read_text())
     pixels = np.random.default_rng(1).integers(0, 256, (48, 48, 3), np.uint8)
     sizes = {k: made.get(k) for k in ("width", "height", "num_frames", "max_area",
                                       "no_auto_resize")}
     how = {"num_inference_steps": 2, "seed": 1, "image": pixels if made.get("image") else None,
-           "mask_image": pixels[:, :, 0] if made.get("mask") else None, **sizes}
+           "mask_image": pixels[:, :, 0] if made.get("mask") else None,
+           "control_image": pixels if made.get("control") else None, **sizes}
     with xdit.Pipeline.from_pretrained(tiny / name, dtype="f32", threads=1) as p:
         p.set_progress_bar_config(disable=True)
         field = "frames" if p.makes_videos else "images"

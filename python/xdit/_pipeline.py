@@ -17,6 +17,7 @@ from ._library import (Kept, check, ffi, interruptible, join_ranks, lib, lock, n
 from ._plan import Plan
 
 _PARTS = ("text", "load", "denoise", "decode", "total", "first_step")
+_IMAGES = ("image", "mask_image", "last_image", "control_image")
 _MORE_TEXTS = ("prompt_2", "prompt_3", "negative_prompt_2", "negative_prompt_3")
 _UNITS = {"": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
           "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -325,7 +326,8 @@ class Pipeline:
 
     def __call__(self, prompt: Any = None, negative_prompt: Any = None, *,
                  image: Any = None, mask_image: Any = None, last_image: Any = None,
-                 generator: Any = None, seed: int | None = None, num_images_per_prompt: int = 1,
+                 control_image: Any = None, generator: Any = None, seed: int | None = None,
+                 num_images_per_prompt: int = 1,
                  num_videos_per_prompt: int | None = None, latents: Any = None,
                  output_type: str = "pil", return_dict: bool = True,
                  callback_on_step_end: Callable | None = None,
@@ -353,7 +355,8 @@ class Pipeline:
         texts = {"negative_prompt": negative_prompt,
                  **{name: more.pop(name) for name in _MORE_TEXTS if name in more}}
         how = {"image": image, "mask_image": mask_image, "last_image": last_image,
-               "output_type": output_type, "callback_on_step_end": callback_on_step_end,
+               "control_image": control_image, "output_type": output_type,
+               "callback_on_step_end": callback_on_step_end,
                "callback_on_step_end_tensor_inputs": callback_on_step_end_tensor_inputs,
                "on_preview": on_preview, **more}
         runs = _runs(prompts, texts, _seed(generator) if seed is None else seed, each)
@@ -435,14 +438,14 @@ class Pipeline:
         elif seed is not None:
             r.seed = seed - 2**64 if seed >= 2**63 else seed
         for name, value in more.items():
-            if name not in rows or name in ("image", "mask_image", "last_image", "seed"):
+            if name not in rows or name == "seed" or name in _IMAGES:
                 raise TypeError(f"Pipeline got an unexpected keyword argument {name!r}")
             if value is not None:
                 set_option(r, rows[name], value, kept)
         return call
 
     def _call(self, prompts: list[str], texts: dict[str, Any], seed: int | None, each: int,
-              image: Any, mask_image: Any, last_image: Any, output_type: str,
+              image: Any, mask_image: Any, last_image: Any, control_image: Any, output_type: str,
               callback_on_step_end: Callable | None, callback_on_step_end_tensor_inputs: Any,
               on_preview: Callable | None, noise: np.ndarray | None, **more: Any) -> Output:
         """Runs one request of the library. noise: [images,T,C,h,w] or [images,C,h,w]."""
@@ -452,7 +455,7 @@ class Pipeline:
         if noise is not None:
             r.noise.values = call.kept.keep(ffi.from_buffer("float[]", call.kept.keep(noise)))
             r.noise.count = noise.size
-        _set_images(r, image, mask_image, last_image, call.kept)
+        _set_images(r, image, (mask_image, last_image, control_image), call.kept)
         r.output.latents_only = output_type == "latent"
         self._set_callbacks(call, callback_on_step_end, callback_on_step_end_tensor_inputs,
                             on_preview, output_type)
@@ -563,18 +566,20 @@ def _lora_rows(loras: Any, kept: Kept) -> tuple[Any, int]:
     return rows, len(pairs)
 
 
-def _set_images(r: Any, image: Any, mask: Any, last: Any, kept: Kept) -> None:
-    """Sets the images of a request: paths as they are, others as pixels."""
-    r = r.images
+def _set_images(r: Any, image: Any, others: tuple, kept: Kept) -> None:
+    """Sets the images of a request: paths as they are, others as pixels. others: those of _IMAGES
+    after the first."""
     first, *behind = image if isinstance(image, (list, tuple)) else [image]
-    for field, value in (("image", first), ("mask", mask), ("last", last)):
-        path = "image" if field == "image" else f"{field}_image"
+    for name, value in zip(_IMAGES, (first, *others)):
+        holder = r if name == "control_image" else r.images
         if value is None:
             continue
         if _pixels.is_path(value):
-            setattr(r, path, kept.text(value))
+            setattr(holder, name, kept.text(value))
         else:
-            setattr(r, f"{field}_pixels", _pixels.to_c(value, kept))
+            pixels = "image_pixels" if name == "image" else name.replace("_image", "_pixels")
+            setattr(holder, pixels, _pixels.to_c(value, kept))
+    r = r.images
     if behind:
         r.nmore_images = len(behind)
         r.more_images = kept.texts([v if _pixels.is_path(v) else None for v in behind])

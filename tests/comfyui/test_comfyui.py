@@ -361,6 +361,22 @@ def test_masks(call, tiny):
     assert apart[:, 40:].max() > 2 * apart[:, :8].max()
 
 
+def test_control_images(call, tiny):
+    edges = np.random.default_rng(1).random((1, 48, 64, 3), np.float32)
+    how = {**HOW, "width": 0, "height": 0, "steps": 2, "guidance": 3.5}
+    one = call("XditLoadModel", **{**OPEN, "path": str(tiny / "flux-control"), "dtype": "f32"})[0]
+    latent = call("XditSample", pipe=one, batch_size=1, control_image=tensor(edges), **how)[0]
+    made = call("XditImageToImage", pipe=one, image=tensor(edges), strength=0.5,
+                control_image=tensor(edges), **how)[0]
+    with xdit.Pipeline.from_pretrained(tiny / "flux-control", dtype="f32", threads=1) as p:
+        p.set_progress_bar_config(disable=True)
+        want = p(PROMPT, control_image=edges[0], num_inference_steps=2, guidance_scale=3.5, seed=3,
+                 output_type="np").images
+    assert want.shape == (1, 48, 64, 3)
+    assert same(standin.array(call("XditDecode", latent=latent)[0]), want)
+    assert standin.array(made).shape == want.shape and not same(standin.array(made), want)
+
+
 def test_videos(call, comfy, tiny):
     how = {**HOW, "width": 64, "height": 48, "steps": 2, "num_frames": 9, "fps": 0.0}
     one = call("XditLoadModel", **{**OPEN, "path": str(tiny / "wan-flf"), "dtype": "f32"})[0]

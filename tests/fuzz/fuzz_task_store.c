@@ -85,6 +85,8 @@ static void check_task(const xd_task *t)
         check_path(f.mask_image);
     if (f.last_image)
         check_path(f.last_image);
+    if (f.control_image)
+        check_path(f.control_image);
     xd_task_flags_free(&f);
 }
 

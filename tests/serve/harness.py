@@ -156,10 +156,10 @@ def pixels(png):
     return found
 
 
-def generate(*args):
+def generate(*args, model=DEMO):
     """The bytes of the file that the command line makes."""
     out = T / "out.png"
-    subprocess.run([XDIT, "generate", "--model", DEMO, "--quiet", "--threads", "1", "--output",
+    subprocess.run([XDIT, "generate", "--model", model, "--quiet", "--threads", "1", "--output",
                     str(out), *args], check=True, timeout=120, stdout=subprocess.DEVNULL)
     return out.read_bytes()
 

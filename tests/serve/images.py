@@ -290,6 +290,35 @@ def usage_of_edits():
             6, size[0] * size[1] // 64, 32), f"tokens of an edit of {size}", r.json["usage"])
 
 
+def control():
+    """A model that reads a control image; it comes with or without an image to start from."""
+    model = T / "flux-control"
+    subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "flux-control"), str(model)],
+                   check=True, stdout=subprocess.DEVNULL)
+    path = model / "control.png"
+    image = path.read_bytes()
+    url = "data:image/png;base64," + base64.b64encode(image).decode()
+    line = ["--prompt", "a cat", "--num_inference_steps", "2", "--seed", "3", "--dtype", "f32",
+            "--control_image", str(path)]
+    asked = [("prompt", "a cat"), ("num_inference_steps", 2), ("seed", 3)]
+    with Server("--dtype", "f32", "--width", "32", "--height", "32", model=str(model)) as s:
+        m = s.get("/v1/models").json["data"][0]
+        report(m["needs"] == ["control_image"] and "control_image" in m["takes"], "what it takes",
+               m)
+        want = pixels(generate(*line, model=str(model)))
+        got = [s.form(GEN, asked + [("control_image", "a.png", image)]),
+               s.post(GEN, {**dict(asked), "control_image": url})]
+        report(all(r.status == 200 and pixels(image_of(r)) == want for r in got),
+               "a control image as a file and as JSON, which sets the size", *got)
+        r = s.form(EDIT, asked + [("control_image", "a.png", image), ("image", "b.png", image)])
+        report(r.status == 200 and pixels(image_of(r)) == pixels(generate(
+            *line, "--image", str(path), model=str(model))), "with an image, too", r)
+        r = s.post(GEN, dict(asked))
+        report(r.status == 400 and "control" in r.error, "it must be there", r)
+        r = s.post(GEN, {**dict(asked), "control_image": "/etc/passwd"})
+        report(r.status == 400, "and is no name of a file here", r)
+
+
 def status(s):
     r = s.get("/health")
     report(r.status == 200 and r.json["status"] == "ok" and r.json["ranks"] == 1, "health", r)
@@ -474,6 +503,7 @@ def main():
     with Server("--results", str(results)) as s:
         as_xdit(s, results)
     usage_of_edits()
+    control()
     shape_of_images()
     masks()
     flags_of_opening()

@@ -88,7 +88,7 @@ def error_at(b, name):
 
 
 def session(b):
-    report(b.wait(f"{MODELS} === 5") and value(b, "num_inference_steps") == "20" and
+    report(b.wait(f"{MODELS} === 6") and value(b, "num_inference_steps") == "20" and
            value(b, "width") == "128" and value(b, "guidance_scale") == "4.5",
            "the form has the model's defaults")
     report(b.run("document.activeElement === document.body"), "the focus is nowhere yet")
@@ -451,7 +451,7 @@ def edits(b, s):
     mask(b)
     _, sent = mask_of(b)
     b.open()
-    report(b.wait(f"{MODELS} === 5 && {GIVEN} && !!document.querySelector('.mask-over')") and
+    report(b.wait(f"{MODELS} === 6 && {GIVEN} && !!document.querySelector('.mask-over')") and
            mask_of(b)[1] == sent and value(b, "model") == "sd3",
            "image and mask are there after a reload")
     items = b.run(RESULTS)
@@ -551,6 +551,14 @@ def more_images(b, s):
     remove_start(b)
     b.click("#generate")
     report("needs an image" in (error_at(b, "image") or ""), "the first one is missing")
+    fill(b, model="flux-control", num_inference_steps=1)
+    b.click("#generate")
+    report("control image" in (error_at(b, "control_image") or ""), "a control image is missing")
+    b.choose(start, "#control-file")
+    b.wait("!!document.querySelector('#control-slot.filled')")
+    report(value(b, "width") == value(b, "height") == "", "which sets the size")
+    b.click("#generate")
+    report(made(b, items + 3), "an image that follows it", b.run(STATES), b.run(ALERT))
 
 
 def video(b):
@@ -657,7 +665,7 @@ def phone(b):
 def keyboard(b):
     """A new session without a pointer."""
     b.open()
-    b.wait(f"{MODELS} === 5 && {RESULTS} > 0")
+    b.wait(f"{MODELS} === 6 && {RESULTS} > 0")
     items, order = b.run(RESULTS), []
     b.run("document.getElementById('model').focus()")
     for _ in range(40):
@@ -779,10 +787,11 @@ def address(s):
 
 
 def main():
-    for name in ("sd3", "cog2b", "flux2", "wan-flf"):
+    names = ("sd3", "cog2b", "flux2", "wan-flf", "flux-control")
+    for name in names:
         subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / name), str(T / name)],
                        check=True, stdout=subprocess.DEVNULL)
-    models = [a for m in ("sd3", "cog2b", "flux2", "wan-flf") for a in ("--model", str(T / m))]
+    models = [a for m in names for a in ("--model", str(T / m))]
     with Server(*models) as s, \
          browser.Browser(T / "profile") as b:
         headers(s)

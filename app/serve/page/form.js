@@ -4,7 +4,7 @@
  * are stored per model, and start with its defaults. */
 import { byId, make } from './dom.js';
 import { clearErrors } from './errors.js';
-import { givenFiles, showImages, startBlob } from './images.js';
+import { givenFiles, shapeBlob, showImages } from './images.js';
 import { beginSize, showSize } from './size.js';
 import { loadForm, saveForm } from './store.js';
 
@@ -77,7 +77,7 @@ export function showModel() {
   const defaults = defaultsNow();
   /* The default strength depends on the mask, the default size on the image. */
   const fresh = { ...defaults, strength: '', scheduler: '',
-                  ...takes('image') && startBlob() && { width: '', height: '' } };
+                  ...shapeBlob(modelNow()) && { width: '', height: '' } };
   showFor('.for-image', makes === 'image');
   showFor('.for-video', makes === 'video');
   for (const name of own) {
@@ -214,7 +214,7 @@ function addNumber(fields, name, value) {
 }
 
 /* Returns the request of the form as {fields, files, video}. Files have the field names of the
- * interface; without a start image there are none. */
+ * interface. */
 export function readForm() {
   const video = makesVideo();
   const fields = { model: form.model.value, prompt: form.prompt.value };

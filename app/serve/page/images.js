@@ -1,5 +1,5 @@
 /* images.js - input images of a request: the start image with its mask, the last frame of a video,
- * and reference images. They are saved across a reload. */
+ * the control image, and reference images. They are saved across a reload. */
 import { byId, icon, iconButton, make, news } from './dom.js';
 import { clearErrors } from './errors.js';
 import { editMask } from './mask.js';
@@ -8,11 +8,15 @@ import { loadImages, saveImages } from './store.js';
 
 const mostSide = 8192;          /* of an image: a browser draws no larger ones                 */
 const readable = ['image/png', 'image/jpeg', 'image/webp'];
-const given = { start: undefined, mask: undefined, last: undefined, more: [] };
+const given = { start: undefined, mask: undefined, last: undefined, control: undefined,
+                more: [] };
 const form = byId('form');
 let model = { takes: [], images: 0, needs: [] };
 
 export const startBlob = () => given.start;
+/* Returns the image whose size the result has if the request gives none; undefined: none. */
+export const shapeBlob = ({ takes }) => (takes.includes('image') && given.start) ||
+  (takes.includes('control_image') && given.control) || undefined;
 export const maskBlob = () => given.mask;
 
 /* ---- files ------------------------------------------------------------------------------- */
@@ -76,15 +80,17 @@ export async function openMask() {
   byId('mask-open').focus();
 }
 
-/* Returns the files of a request by field name; without a start image there are none. */
+/* Returns the files of a request by field name; without a start image there is at most the control
+ * image. */
 export function givenFiles({ makes, takes, images }) {
-  const { start, mask, last, more } = given;
+  const { start, mask, last, control, more } = given;
+  const shaping = takes.includes('control_image') && control ? { control_image: control } : {};
   if (!takes.includes('image') || !start)
-    return {};
+    return shaping;
   if (makes === 'video')
     return { input_reference: start, ...takes.includes('last_image') && last &&
              { last_image: last } };
-  return { image: start, ...takes.includes('mask_image') && mask && { mask },
+  return { ...shaping, image: start, ...takes.includes('mask_image') && mask && { mask },
            'image[]': images > 1 ? more : [] };
 }
 
@@ -94,7 +100,9 @@ export function lackingImages(name) {
                    mask_image: [given.mask, 'mask', `${name} needs a mask: paint the area to ` +
                                 'regenerate.'],
                    last_image: [given.last, 'last_image', `${name} needs the image that the ` +
-                                'video ends with.'] };
+                                'video ends with.'],
+                   control_image: [given.control, 'control_image', `${name} needs a control ` +
+                                   'image, such as edges or depth.'] };
   return model.needs.map((word) => wanted[word]).find((w) => w && !w[0]);
 }
 
@@ -148,10 +156,11 @@ function removeFrom(place, input, value) {
 
 export function showImages(of) {
   model = of;
-  const { start, mask, last, more } = given;
+  const { start, mask, last, control, more } = given;
   const shows = (word) => model.takes.includes(word);
   byId('start').hidden = !shows('image');
   byId('last-slot').hidden = !shows('last_image');
+  byId('control-slot').hidden = !shows('control_image');
   byId('more-slot').hidden = !(model.images > 1);
   byId('mask-row').hidden = !shows('mask_image') || !start;
   byId('mask-open').replaceChildren(icon('brush'), mask ? 'Change the mask'
@@ -164,6 +173,8 @@ export function showImages(of) {
   showSlot('start-slot', first ? [first] : []);
   showSlot('last-slot', last ? [thumbnail(last, 'the last image', removeFrom('last', 'last-file'))]
     : []);
+  showSlot('control-slot', control ? [thumbnail(control, 'the control image',
+                                                removeFrom('control', 'control-file'))] : []);
   showSlot('more-slot', more.map((blob, i) => thumbnail(blob, `image ${i + 2}`, removeFrom('more',
     'more-files', () => given.more.filter((b) => b !== blob)))));
 }
@@ -177,13 +188,15 @@ export function places() {
     found.push(['more', 'Add it to the images']);
   if (model.takes.includes('last_image'))
     found.push(['last', 'End with it']);
+  if (model.takes.includes('control_image'))
+    found.push(['control', 'Follow it']);
   return found;
 }
 
 /* fail: shows an error that concerns no field. */
 export async function beginImages(fail) {
   for (const [id, place] of [['start-file', 'start'], ['last-file', 'last'],
-                             ['more-files', 'more']])
+                             ['control-file', 'control'], ['more-files', 'more']])
     byId(id).addEventListener('change', async (event) => {
       clearErrors(event.target);
       for (const file of [...event.target.files])

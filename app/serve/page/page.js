@@ -5,7 +5,8 @@ import { clearErrors, fieldOfError, showError } from './errors.js';
 import { beginForm, chooseModel, fillForm, keepForm, modelNow, modelThatTakes, noteSeed, readForm,
          setLoras, setModels, setSamplers, setSeed, showAll, takes } from './form.js';
 import { beginGallery, shownResults } from './gallery.js';
-import { beginImages, giveImage, lackingImages, openMask, places } from './images.js';
+import { beginImages, giveImage, lackingImages, openMask, places,
+         shapeBlob } from './images.js';
 import { beginJobs, cancel, forget, loadOlder, send } from './jobs.js';
 import { beginMask } from './mask.js';
 import { parametersOf } from './png.js';
@@ -219,8 +220,8 @@ function begin() {
   beginJobs({ showAtField, made: (result) => noteSeed(result.seed),
               hint: [...byId('status').childNodes] });
   form.addEventListener('given', (event) => {
-    if (event.detail === 'start')
-      followImage(takes('image') && byId('start-slot').classList.contains('filled'));
+    if (event.detail === 'start' || event.detail === 'control')
+      followImage(shapeBlob(modelNow()));
     showAll();
   });
   form.addEventListener('submit', (event) => {

@@ -1,7 +1,7 @@
 /* size.js - width and height: presets by ratio with the model's default area, or the size of the
  * start image */
 import { byId, icon, make } from './dom.js';
-import { startBlob } from './images.js';
+import { shapeBlob } from './images.js';
 
 const ratios = [[1, 1], [4, 3], [3, 2], [16, 9], [2, 3], [9, 16]];
 const form = byId('form');
@@ -48,7 +48,7 @@ function asImage() {
 
 /* Shows the presets: the model's default size, ratios, and the size of the start image. */
 export function showSize({ defaults, multiple, takes }) {
-  const given = takes.includes('image') && startBlob();
+  const given = shapeBlob({ takes });
   unit = multiple || 16;
   standard = [defaults.width ?? '', defaults.height ?? ''];
   area = (defaults.width || 1024) * (defaults.height || 1024);

@@ -146,6 +146,7 @@ static const xd_xdit_model xdit_models[] = {
     { .title = "FLUX.1 control",
       .scripts = "flux_control_example",
       .pipeline = "xFuserFluxControlPipeline",
+      .own = "flux-control",
       .cell = 16,
       .patch = 1,
       .old_packing = "FLUX",
