@@ -52,7 +52,8 @@ typedef struct xd_dit_info {
     /* Number of learned rows that the model puts in the place of the last text rows, which follow
      * those of the text encoders (with txt_flows). */
     int     registers;
-    int     sites; /* number of self-attention layers per block */
+    int     sites;   /* number of self-attention layers per block */
+    int     grouped; /* 1: attention is in groups of image tokens (xd_attn_grouped) */
     /* Maximum number of latent cells (frames, rows, columns) for which there are positions; 0: no
      * limit. */
     int64_t most[3];

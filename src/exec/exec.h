@@ -59,6 +59,10 @@ struct xd_hooks {
 /* The last entry of every hook stack, which calls the device's kernels on the data of one rank. */
 extern const xd_hooks xd_hooks_local;
 
+/* Groups of image tokens that attend to each other: all tokens, the tokens of a frame, or the
+ * tokens of all frames at one place (row and column). */
+typedef enum xd_group { XD_GROUP_NONE, XD_GROUP_FRAME, XD_GROUP_PLACE } xd_group;
+
 struct xd_exec {
     xd_dev             *dev;    /* device that computes */
     xd_stream          *st;     /* device stream on which the kernels are queued, in order */
@@ -75,6 +79,7 @@ struct xd_exec {
     /* site: index of the current attention layer in the block */
     int                 step, pass, layer, site;
     int                 exact;      /* 1: the step is exact: it uses no stale data */
+    xd_group            group;      /* groups of the current attention */
     int                 window_off; /* 1: the current attention ignores the attention window */
     int                 int8_attn;  /* 1: attention over tokens computes its scores in int8 */
     int                 fp8_gemm;   /* 1: layers with fp8 weights get fp8 inputs */

@@ -53,7 +53,8 @@ void xd_run(xd_exec *x, xd_op op, const char *name, const void *args)
 static void local_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     (void)m;
-    xd_run(x, XD_OP_ATTN, "attention", a);
+    if (xd_check(x, x->group == XD_GROUP_NONE, "attention in groups is not open for this model"))
+        xd_run(x, XD_OP_ATTN, "attention", a);
 }
 
 static void local_conv(xd_exec *x, const xd_hooks *m, xd_conv *a)

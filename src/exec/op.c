@@ -467,6 +467,15 @@ xd_tensor xd_attn_of(xd_exec *x, unsigned streams, xd_tensor q, xd_tensor k, xd_
     return out;
 }
 
+xd_tensor xd_attn_grouped(xd_exec *x, xd_group group, xd_tensor q, xd_tensor k, xd_tensor v,
+                          float scale)
+{
+    x->group = group;
+    xd_tensor out = xd_attn(x, q, k, v, scale);
+    x->group = XD_GROUP_NONE;
+    return out;
+}
+
 xd_tensor xd_attn_over(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_tensor bias,
                        float scale)
 {

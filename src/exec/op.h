@@ -96,6 +96,10 @@ void xd_attn_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor
  * XD_STREAM bits; q, k, v have only the rows of these streams. */
 xd_tensor xd_attn_of(xd_exec *x, unsigned streams, xd_tensor q, xd_tensor k, xd_tensor v,
                      float scale);
+/* Computes attention as xd_attn does, but each token only attends to the image tokens of its own
+ * group. All tokens must be image tokens, and xd_dit_info.grouped must be set. */
+xd_tensor xd_attn_grouped(xd_exec *x, xd_group group, xd_tensor q, xd_tensor k, xd_tensor v,
+                          float scale);
 /* Computes attention over keys and values of which every rank has all rows (cross-attention), so no
  * messages are sent. bias [H,n,m] F32 (any strides) or absent. */
 xd_tensor xd_attn_over(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_tensor bias,

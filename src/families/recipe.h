@@ -184,6 +184,9 @@ typedef struct xd_recipe {
     /* Area of results in pixels, so a requested size only sets the aspect ratio; 0: the
      * requested size is used. */
     int64_t       max_area;
+    /* 1: the transformer reads as many rows of the prompt and of the negative prompt as the prompt
+     * has tokens. The encoder of such a recipe pads texts (XD_PAD_MOST, masked). */
+    int           cuts_text;
     /* prepares a prompt for the encoders; the result is malloc'ed */
     char         *(*caption)(const char *text);
     /* Prepares a prompt as `caption` does, for requests without clean_caption. NULL: the pipeline

@@ -34,6 +34,7 @@ typedef struct xd_method_args {
     /* For a transformer: [t,h,w] size of the attention window in image tokens (0: the complete
      * axis); NULL: no window. */
     const int64_t        *window;
+    int                   grouped; /* for a transformer, 1: it calls xd_attn_grouped */
     /* For a transformer: table of the attention outputs that are reused (fast_attn.h); NULL:
      * none. */
     struct xd_attn_table *ways;

@@ -165,15 +165,20 @@ static void attn_shared(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 
 /* Adds the arena memory that attn_shared would need to the memory count. When memory is counted, it
  * is not yet known whether the ranks will have shared-memory windows. */
-static void count_window(xd_exec *x, const ring *s, const xd_attn_args *a)
+static void count_window(xd_exec *x, const xd_hooks *m, const xd_attn_args *a)
 {
-    size_t mark = xd_arena_mark(x->tmp);
+    const ring *s = m->priv;
+    size_t      mark = xd_arena_mark(x->tmp);
     for (int r = 0; r < s->topo->deg.n[XD_RING]; r++)
         s->k[r] = s->v[r] = buffer_view(s, 0, a->q, rows_of(x, s, r));
     int64_t d[4] = { 1, rows_of(x, s, s->topo->at[XD_RING]), a->q.d[2], a->q.d[3] };
     xd_new_as(x, a->q.type, 4, d), xd_new_as(x, a->q.type, 4, d);
     xd_attn_args b = attn_over_all(x, s, a);
-    xd_new_as(x, XD_I8, 1, (int64_t[]){ (int64_t)x->dev->ops->scratch(x->dev, XD_OP_ATTN, &b) });
+    if (x->group == XD_GROUP_NONE)
+        xd_new_as(x, XD_I8, 1,
+                  (int64_t[]){ (int64_t)x->dev->ops->scratch(x->dev, XD_OP_ATTN, &b) });
+    else
+        xd_groups_reserve(x, m, &b);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -244,7 +249,7 @@ static void ring_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_comm    *c = s->topo->group[XD_RING];
     xd_check(x, !a->lse.p && !a->bias.p && a->q.d[0] == 1, "ring: not a transformer's attention");
     if (xd_counting(x))
-        count_window(x, s, a);
+        count_window(x, m, a);
     (c->ops->in_window(c, x->tmp->base) ? attn_shared : attn_by_messages)(x, m, a);
 }
 

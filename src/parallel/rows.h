@@ -56,6 +56,10 @@ int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tenso
  * this number exceeds `room`, the size of the list. */
 int xd_pick_keys(xd_exec *x, const xd_attn_args *a, int64_t first, int64_t n, xd_kv *seg, int room);
 
+/* Allocates in the arena, and releases, the memory that attention in groups needs for the call `a`
+ * (groups.c). m: a hook before it in the stack. */
+void xd_groups_reserve(xd_exec *x, const xd_hooks *m, const xd_attn_args *a);
+
 /* Calls the attention function of the hook that follows m in the stack. */
 static inline void xd_next_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {

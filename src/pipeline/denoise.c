@@ -371,6 +371,7 @@ static void open_method_stack(xd_denoise *f)
                          .npass = f->j->npass,
                          .displaced = f->plan->displaced,
                          .window = f->j->window,
+                         .grouped = d->grouped,
                          .ways = &f->j->ways };
     if (xd_method_stack_open(&f->stack, &a, &e) != XD_OK)
         xd_exec_fail(&f->x, e.code, "%s", e.msg);

@@ -209,19 +209,13 @@ static xd_status count_rows(xd_job *j, int64_t prompt, int64_t negative, xd_need
     return s;
 }
 
-/* Returns the number of rows in the embedding of prompt i's negative prompt. */
-static int64_t negative_rows(const xd_prompts *w, int i)
-{
-    return w->text[xd_prompts_negative(w, i)].rows;
-}
-
 /* Returns 1 if an earlier pair of prompt and negative prompt has the same numbers of embedding rows
  * as prompt i and its negative prompt. */
-static int is_counted(const xd_prompts *w, int i)
+static int is_counted(const xd_prompts *w, const xd_job *j, int i)
 {
     int k = 0;
-    while (k < i &&
-           (w->text[k].rows != w->text[i].rows || negative_rows(w, k) != negative_rows(w, i)))
+    while (k < i && (xd_prompts_rows(w, j, k, 0) != xd_prompts_rows(w, j, i, 0) ||
+                     xd_prompts_rows(w, j, k, 1) != xd_prompts_rows(w, j, i, 1)))
         k++;
     return k < i;
 }
@@ -235,10 +229,11 @@ static xd_status count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
     for (int i = 0; i < w->n; i++)
         most = xd_max(most, w->text[i].rows);
     xd_status s = count_rows(j, most, most, need, e);
-    for (int i = 0; i < w->prompts && s == XD_OK; i++)
-        if (!is_counted(w, i) &&
-            (w->text[i].rows < most || (j->npass > 1 && negative_rows(w, i) < most)))
-            s = count_rows(j, w->text[i].rows, negative_rows(w, i), need, e);
+    for (int i = 0; i < w->prompts && s == XD_OK; i++) {
+        int64_t n[2] = { xd_prompts_rows(w, j, i, 0), xd_prompts_rows(w, j, i, 1) };
+        if (!is_counted(w, j, i) && (n[0] < most || (j->npass > 1 && n[1] < most)))
+            s = count_rows(j, n[0], n[1], need, e);
+    }
     return s;
 }
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "exec/op.h"
 #include "model/component.h"
+#include "parallel/method.h"
 #include "pipeline/arenas.h"
 #include "pipeline/context.h"
 #include "pipeline/job.h"
@@ -13,18 +14,40 @@
 #include "plan/balance.h"
 #include "plan/plan.h"
 
+/* Opens the methods that one rank needs, such as attention in groups. */
+static void open_methods(xd_exec *x, const xd_dit_info *d, xd_method_stack *stack)
+{
+    static const xd_topo one = { .deg = { { 1, 1, 1, 1, 1, 1 } } };
+    xd_err               e = { 0 };
+    xd_method_args       a = { .what = XD_FOR_DIT,
+                               .topo = &one,
+                               .lay = x->lay,
+                               .dev = x->dev,
+                               .act = x->act,
+                               .heads = d->heads,
+                               .head_dim = d->head_dim,
+                               .sites = d->sites,
+                               .last = d->nlayers,
+                               .npass = 1,
+                               .grouped = d->grouped };
+    if (xd_method_stack_open(stack, &a, &e) != XD_OK)
+        xd_exec_fail(x, e.code, "%s", e.msg);
+    x->hooks = stack->head;
+}
+
 /* Counts the cost of every transformer block, and the cost of the extra work that the first and the
  * last pipeline stage have. The counted cost of a block is that of the complete block, not of a
  * rank's shard: the shards of tensor ranks differ, but all tensor ranks of a stage must compute the
  * same split. */
 static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail, xd_err *e)
 {
-    xd_context   *ctx = j->ctx;
-    xd_component *p = &ctx->model.dit;
-    const xd_dit *dit = p->dit;
-    xd_exec       x;
-    xd_arena      a;
-    xd_counts     c;
+    xd_context     *ctx = j->ctx;
+    xd_component   *p = &ctx->model.dit;
+    const xd_dit   *dit = p->dit;
+    xd_exec         x;
+    xd_arena        a;
+    xd_counts       c;
+    xd_method_stack stack;
     void *local = calloc(1, ctx->model.dit_info.local_size + ctx->model.dit_info.kept_size + 1);
     void *kept = (char *)local + ctx->model.dit_info.local_size;
     int   tp = p->w->tp, tp_at = p->w->tp_at;
@@ -43,6 +66,7 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
     xd_layout          lay = j->lay;
     lay.len[XD_TXT] = d->txt_flows ? rows : 0;
     x.lay = &lay;
+    open_methods(&x, d, &stack);
     xd_cond text = { .tok = xd_view2(a.base, XD_F32, rows, d->text_dim),
                      .pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim) };
     xd_prompts_real_tokens(j, text.real);
@@ -80,6 +104,7 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
     xd_dev_counts(ctx->count, &c, 1);
     *tail = c.flops;
     free(local);
+    xd_method_stack_close(&stack);
     xd_device_arena_close(&a, ctx->count);
     return xd_exec_status(&x, e);
 }

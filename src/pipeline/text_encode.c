@@ -216,6 +216,12 @@ int xd_prompts_negative(const xd_prompts *w, int prompt)
     return w->prompts + (w->n - w->prompts > 1 ? prompt : 0);
 }
 
+int64_t xd_prompts_rows(const xd_prompts *w, const xd_job *j, int prompt, int negative)
+{
+    const xd_prompt *t = &w->text[negative ? xd_prompts_negative(w, prompt) : prompt];
+    return recipe_of(j)->cuts_text ? xd_min(t->rows, w->text[prompt].ids[0].real) : t->rows;
+}
+
 xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
 {
     int n = j->r->nprompts + xd_job_negatives(j->r);

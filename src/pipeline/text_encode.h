@@ -39,6 +39,9 @@ xd_status xd_prompts_start(xd_job *j, int k, xd_comm *c, xd_status s, xd_err *e)
 xd_status xd_prompts_compute(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e);
 /* Returns the index, among the n texts, of the negative prompt that belongs to a prompt. */
 int       xd_prompts_negative(const xd_prompts *w, int prompt);
+/* Returns the number of rows that the transformer reads of the embedding of a prompt, or of its
+ * negative prompt. */
+int64_t   xd_prompts_rows(const xd_prompts *w, const xd_job *j, int prompt, int negative);
 void      xd_prompts_close(xd_prompts *w, xd_context *ctx);
 /* Logs a message about prompts that are truncated because they have too many tokens. */
 void      xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j);

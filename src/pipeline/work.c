@@ -96,6 +96,9 @@ static void open_denoising(xd_loop *l, int image, const float *lat)
     int               prompt = image / j->r->num_images_per_prompt;
     xd_cond           cond[XD_MAXPASS] = { w->text[prompt].cond,
                                            w->text[xd_prompts_negative(w, prompt)].cond };
+    for (int i = 0; i < 2; i++)
+        if (cond[i].tok.p)
+            cond[i].tok = xd_rows(cond[i].tok, 0, xd_prompts_rows(w, j, prompt, i));
     xd_arena_rewind(&l->a, 0);
     xd_denoise_open(&l->f, j, ctx->dev, &ctx->topo, &l->a, &xd_transformer_of(j, 0)->w->net, cond);
     if (!lat)

@@ -170,9 +170,10 @@ static void text_rows(const predictor *s, int64_t rows[XD_MAXPASS])
     const xd_prompts *w = &s->words;
     for (int i = 0; i < XD_MAXPASS; i++)
         rows[i] = xd_prompts_most_rows(&s->job);
-    for (int i = 0; i < w->n && s->known; i++)
-        if (i == 0 || i == w->prompts || w->text[i].rows > rows[i >= w->prompts])
-            rows[i >= w->prompts] = w->text[i].rows;
+    for (int i = 0; i < w->prompts && s->known; i++)
+        for (int k = 0; k < 2; k++)
+            if (i == 0 || xd_prompts_rows(w, &s->job, i, k) > rows[k])
+                rows[k] = xd_prompts_rows(w, &s->job, i, k);
 }
 
 static int64_t sent_bytes(const predictor *s)

@@ -136,7 +136,7 @@ line "an ambiguous one" 0 'ambiguous option: --use could match' \
 line "a word as a number" 0 "argument --seed: invalid int value: 'x'" \
     "$(torch 1 pixartalpha '--model m --seed x')"
 line "no model" 0 'required: --model' "$(torch 1 pixartalpha '')"
-line "a model that is not built" 1 'Latte is not built' "$(torch 1 latte '--model Latte')"
+line "a model that is not built" 1 'SDXL is not built' "$(torch 1 sdxl '--model SDXL')"
 line "HunyuanDiT" 0 '^plan: pipefusion 2' \
     "$(torch 2 hunyuandit '--model HunyuanDiT --pipefusion_parallel_degree 2 --prompt a')"
 line "Z-Image" 0 '^plan: cfg 2' \

@@ -13,7 +13,7 @@ import collections
 import math
 import sys
 
-FIRST, ALL, RARE = 24, 63, 0.3
+FIRST, ALL, RARE = 24, 66, 0.3
 FIRST_RANKS, RANKS = (2, 3, 4, 6), (2, 3, 4, 5, 6, 7, 8)
 PLANS = {2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 3, 8: 9}      # one plan of so many is run
 
@@ -101,6 +101,8 @@ MODELS = [
      "plain"),
     ("reference", "flux2-base flux2-klein", ["cfg", "text=41",
                                              "image=GOLDEN/flux2-images/image.png"], "plain"),
+    # tokens of a video attend within frames, and over the frames at one place
+    ("grouped", "latte", ["cfg", "text=24", "video"], "plain short"),
     # videos cross to the text, in patches of frames
     ("causal", "wan wan-five", WAN, "plain short window"),
     ("causal", "wan-i2v", WAN, "image"),

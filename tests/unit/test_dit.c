@@ -22,6 +22,7 @@ static void published_listings(void **state)
         "black-forest-labs/FLUX.1-Fill-dev/transformer",
         "black-forest-labs/FLUX.1-Canny-dev/transformer",
         "black-forest-labs/FLUX.1-schnell/transformer",
+        "maxin-cn/Latte-1/transformer",
         "stabilityai/stable-diffusion-3-medium-diffusers/transformer",
         "stabilityai/stable-diffusion-3.5-medium/transformer",
         "stabilityai/stable-diffusion-3.5-large/transformer",

@@ -1,10 +1,14 @@
 /* dit.c - runs the transformers of PixArt-alpha (Chen et al. 2023) and PixArt-Sigma (2024) like
  * diffusers' PixArtTransformer2DModel and the older Transformer2DModel with norm_type
- * ada_norm_single.
+ * ada_norm_single, and that of Latte (Ma et al. 2024) like LatteTransformer3DModel.
  *
  * The timestep enters as one modulation [6,D] for all blocks (adaLN-single), to which each block
  * adds its own table. Text enters by cross-attention; the input of the cross-attention is not
- * normalized. */
+ * normalized.
+ *
+ * In Latte, the blocks of PixArt-alpha alternate with temporal blocks. The former attend within
+ * each frame, the latter over all frames at one place, and read no text. The position of the frame
+ * enters before the first temporal block. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -17,6 +21,7 @@ static const float final_eps = 1e-6f; /* epsilon of the last norm, independent o
 
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, cross, caption, sample, patch, vectors;
+    int64_t frames; /* of a video: max number of frames; 0: the model makes images */
     int     heads, nlayers, bias, affine, micro, only_cross, double_self;
     float   eps;
     double  scale; /* interpolation_scale */
@@ -25,7 +30,7 @@ typedef struct cfg {
     int64_t dim; /* D = heads * head_dim */
 } cfg;
 
-/* Both model classes have these config keys, with different defaults. */
+/* All model classes have these config keys, with different defaults. */
 #define AT(m) offsetof(cfg, m)
 #define ROWS(HEAD, IN, LAYERS, CROSS, BIAS, SAMPLE, PATCH, ACT, NORM, AFFINE, EPS) \
     { "num_attention_heads", AT(heads), 'i', 16, NULL }, \
@@ -61,6 +66,10 @@ static const xd_field fields[] = {
 static const xd_field fields_2d[] = {
     ROWS(88, 0, 1, 0, 0, 0, 0, "geglu", "layer_norm", 1, 1e-5),
 };
+static const xd_field fields_video[] = {
+    { "video_length", AT(frames), 'l', 16, NULL },
+    ROWS(88, 0, 1, 0, 0, 64, 0, "geglu", "layer_norm", 1, 1e-5),
+};
 
 typedef struct blk {
     xd_tensor mod; /* [6,D]: table added to the modulation */
@@ -83,7 +92,8 @@ typedef struct local {
 } local;
 
 typedef struct kept {
-    /* [blocks of this stage, m, 2 x this rank's part of D]: keys and values of the text */
+    /* [blocks of this stage, m, 2 x this rank's part of D]: keys and values of the text for the
+     * blocks that read the text, which come first */
     xd_tensor kv;
 } kept;
 
@@ -94,7 +104,7 @@ static xd_status check_kind(cfg *c, xd_err *e)
     if (strcmp(c->norm, "ada_norm_single") != 0)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "transformer: norm_type is '%s', not 'ada_norm_single': "
-                       "this is not a PixArt",
+                       "this is neither a PixArt nor a Latte",
                        c->norm);
     if (strcmp(c->attention, "default") != 0)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: attention_type '%s' is not 'default'",
@@ -124,6 +134,7 @@ static xd_status check_sizes(cfg *c, xd_err *e)
         { "caption_channels", c->caption, 0, 1 << 24 },
         { "patch_size", c->patch, 1, 256 },
         { "sample_size", c->sample, c->patch, 1 << 20 },
+        { "video_length", c->frames, 0, 1 << 20 },
     };
     if (xd_check_ranges(r, sizeof r / sizeof r[0], e) != XD_OK)
         return XD_EFORMAT;
@@ -138,7 +149,7 @@ static xd_status check_config(void *c_, xd_err *e)
         return s;
     c->dim = c->heads * c->head_dim;
     if (c->micro < 0)
-        c->micro = c->sample == 128;
+        c->micro = c->sample == 128 && !c->frames;
     if (c->out_ch == 0)
         c->out_ch = c->in_ch;
     if (isnan(c->scale))
@@ -165,17 +176,39 @@ static xd_status check_config(void *c_, xd_err *e)
     return XD_OK;
 }
 
+static int nlayers(const void *c_)
+{
+    const cfg *c = c_;
+    return c->frames ? 2 * c->nlayers : c->nlayers;
+}
+
+static int is_temporal(const cfg *c, int layer)
+{
+    return c->frames && layer % 2;
+}
+
+/* Returns how many blocks of this stage before block `layer` read the text. */
+static int64_t readers_before(const xd_net *n, int layer)
+{
+    int64_t count = 0;
+    for (int i = n->first; i < layer; i++)
+        count += !is_temporal(n->cfg, i);
+    return count;
+}
+
 static void info(const void *c_, xd_dit_info *out)
 {
     const cfg *c = c_;
     *out = (xd_dit_info){
-        .nlayers = c->nlayers,
+        .nlayers = nlayers(c),
         .heads = c->heads,
         .head_dim = (int)c->head_dim,
         .patch = { 1, (int)c->patch, (int)c->patch },
         .dim = c->dim,
         .lat_ch = c->in_ch,
-        .sample = { 1, c->sample, c->sample },
+        .sample = { c->frames ? c->frames : 1, c->sample, c->sample },
+        .most = { c->frames },
+        .grouped = c->frames > 0,
         .text_dim = c->caption ? c->caption : c->cross,
         .micro = c->micro,
         .sites = 1,
@@ -184,34 +217,13 @@ static void info(const void *c_, xd_dit_info *out)
     };
 }
 
-static int nlayers(const void *c)
-{
-    return ((const cfg *)c)->nlayers;
-}
-
 /* ---- weights ------------------------------------------------------------------------------ */
 
-static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
+/* Declares the weights of the cross-attention to the text. */
+static void text_weights(xd_decl *d, const cfg *c, blk *w)
 {
-    static const char *const qkv[] = { "to_q", "to_k", "to_v" }, *const kv[] = { "to_k", "to_v" };
-    const cfg *c = c_;
-    blk       *w = w_;
-    int64_t    D = c->dim, hd = c->head_dim;
-    (void)layer;
-
-    xd_w_vec(d, &w->mod, "scale_shift_table", 2, (int64_t[]){ 6, D });
-    xd_w_enter(d, "attn1");
-    xd_w_fused(d, &w->qkv,
-               &(xd_fused_spec){ .n = 3,
-                                 .names = qkv,
-                                 .in = D,
-                                 .out = { D, D, D },
-                                 .split = XD_COL,
-                                 .unit = hd,
-                                 .bias = c->bias });
-    xd_w_linear(d, &w->out, "to_out.0",
-                &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
-    xd_w_leave(d);
+    static const char *const kv[] = { "to_k", "to_v" };
+    int64_t                  D = c->dim, hd = c->head_dim;
     xd_w_enter(d, "attn2");
     xd_w_linear(
         d, &w->q, "to_q",
@@ -227,6 +239,30 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     xd_w_linear(d, &w->cross, "to_out.0",
                 &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
     xd_w_leave(d);
+}
+
+static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    static const char *const qkv[] = { "to_q", "to_k", "to_v" };
+    const cfg               *c = c_;
+    blk                     *w = w_;
+    int64_t                  D = c->dim, hd = c->head_dim;
+
+    xd_w_vec(d, &w->mod, "scale_shift_table", 2, (int64_t[]){ 6, D });
+    xd_w_enter(d, "attn1");
+    xd_w_fused(d, &w->qkv,
+               &(xd_fused_spec){ .n = 3,
+                                 .names = qkv,
+                                 .in = D,
+                                 .out = { D, D, D },
+                                 .split = XD_COL,
+                                 .unit = hd,
+                                 .bias = c->bias });
+    xd_w_linear(d, &w->out, "to_out.0",
+                &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
+    xd_w_leave(d);
+    if (!is_temporal(c, layer))
+        text_weights(d, c, w);
     xd_w_linear(d, &w->up, "ff.net.0.proj",
                 &(xd_linear_spec){ .in = D, .out = 4 * D, .split = XD_COL, .bias = 1 });
     xd_w_linear(d, &w->down, "ff.net.2",
@@ -287,8 +323,9 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
 {
     kept *k = kept_;
+    int   first = n->first + is_temporal(n->cfg, n->first);
     k->kv = xd_text_kv_new(x, n, text->tok.d[0],
-                           n->last > n->first ? ((const blk *)n->layer[n->first])->kv.w.out : 0);
+                           n->last > first ? ((const blk *)n->layer[first])->kv.w.out : 0);
 }
 
 static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept_)
@@ -300,8 +337,9 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
     xd_tensor   t = in->cond->tok;
     t = xd_as(x, c->caption ? xd_mlp_run(x, t, &g->caption, XD_GELU_TANH) : t, x->act);
     for (int i = n->first; i < n->last; i++)
-        xd_linear_into(x, xd_text_kv(k->kv, i - n->first), t,
-                       &((const blk *)xd_net_layer(x, n, i))->kv);
+        if (!is_temporal(c, i))
+            xd_linear_into(x, xd_text_kv(k->kv, readers_before(n, i)), t,
+                           &((const blk *)xd_net_layer(x, n, i))->kv);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -371,6 +409,24 @@ static void add_positions(xd_exec *x, const cfg *c, xd_tensor h)
     }
 }
 
+/* Adds the position of its frame to each of this rank's tokens. */
+static void add_times(xd_exec *x, const cfg *c, xd_tensor h)
+{
+    int64_t   T = x->lay->grid[0], P = x->lay->grid[1] * x->lay->grid[2];
+    axis      a = { T, c->dim, (double)T, 1 };
+    xd_tensor t;
+    if (!xd_table_find(x, &(xd_table_key){ .fill = fill_axis }, XD_F32, (int64_t[]){ T, c->dim },
+                       &t))
+        xd_fill(x, t, fill_axis, &a);
+    for (int64_t row = 0, len; row < h.d[0]; row += len) {
+        int64_t at = xd_where(x, XD_IMG, row);
+        len = xd_min(P - at % P, xd_where_run(x, XD_IMG, row));
+        xd_tensor time = xd_rows(t, at / P, 1);
+        time.d[0] = len, time.s[0] = 0;
+        xd_add(x, xd_rows(h, row, len), time);
+    }
+}
+
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
@@ -387,9 +443,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+static void run_block(xd_exec *x, const xd_net *n, const blk *w, xd_state *s, xd_group group)
 {
-    const blk   *w = w_;
     const cfg   *c = n->cfg;
     const local *l = s->local;
     const kept  *k = s->kept;
@@ -400,17 +455,32 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 
     xd_norm   a = { .in = h, .scale = m[1], .shift = m[0], .eps = c->eps };
     xd_tensor y = xd_linear(x, xd_norm_for(x, &a, &w->qkv, NULL), &w->qkv);
-    xd_tensor o = xd_attn(x, xd_heads(xd_seg(y, &w->qkv, 0), hd),
-                          xd_heads(xd_seg(y, &w->qkv, 1), hd), xd_heads(xd_seg(y, &w->qkv, 2), hd),
-                          0);
+    xd_tensor o = xd_attn_grouped(x, group, xd_heads(xd_seg(y, &w->qkv, 0), hd),
+                                  xd_heads(xd_seg(y, &w->qkv, 1), hd),
+                                  xd_heads(xd_seg(y, &w->qkv, 2), hd), 0);
     xd_linear_add(x, h, m[2], xd_flat(o), &w->out);
 
-    o = xd_attn_text(x, xd_linear(x, h, &w->q), xd_text_kv(k->kv, x->layer - n->first), &w->kv, hd);
-    xd_linear_add(x, h, none, o, &w->cross);
+    if (group != XD_GROUP_PLACE) {
+        o = xd_attn_text(x, xd_linear(x, h, &w->q), xd_text_kv(k->kv, readers_before(n, x->layer)),
+                         &w->kv, hd);
+        xd_linear_add(x, h, none, o, &w->cross);
+    }
 
     a.scale = m[4], a.shift = m[3];
     xd_tensor u = xd_linear_act(x, xd_norm_for(x, &a, &w->up, NULL), &w->up, c->act);
     xd_linear_add(x, h, m[5], u, &w->down);
+}
+
+static void forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
+{
+    run_block(x, n, w, s, ((const cfg *)n->cfg)->frames ? XD_GROUP_FRAME : XD_GROUP_NONE);
+}
+
+static void forward_temporal(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
+{
+    if (x->layer == 1 && x->lay->grid[0] > 1)
+        add_times(x, n->cfg, s->h);
+    run_block(x, n, w, s, XD_GROUP_PLACE);
 }
 
 /* Computes the network's output. proj_out's outputs are in the order (row, column, channel), and
@@ -433,20 +503,22 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 }
 
 static const xd_block kind = { "transformer_blocks.%d", sizeof(blk), blk_weights, forward };
+static const xd_block temporal = { "temporal_transformer_blocks.%d", sizeof(blk), blk_weights,
+                                   forward_temporal };
 
 static const xd_block *block(const void *c, int layer)
 {
-    (void)c, (void)layer;
-    return &kind;
+    return is_temporal(c, layer) ? &temporal : &kind;
 }
 
-#define DIT(CLASS, FIELDS) { \
-    .net = { .name = "pixart", .classes = { CLASS }, .fields = FIELDS, .cfg_size = sizeof(cfg), \
+#define DIT(NAME, CLASS, FIELDS) { \
+    .net = { .name = NAME, .classes = { CLASS }, .fields = FIELDS, .cfg_size = sizeof(cfg), \
              .glob_size = sizeof(glob), .check = check_config, .nlayers = nlayers, .block = block, \
              .weights = weights }, \
     .info = info, .keep = keep_text, .read = read_text, .cond = cond, .embed = embed, .head = head }
 
-extern const xd_dit xd_dit_pixart, xd_dit_pixart_2d;
+extern const xd_dit xd_dit_pixart, xd_dit_pixart_2d, xd_dit_latte;
 
-const xd_dit xd_dit_pixart = DIT("PixArtTransformer2DModel", fields);
-const xd_dit xd_dit_pixart_2d = DIT("Transformer2DModel", fields_2d);
+const xd_dit xd_dit_pixart = DIT("pixart", "PixArtTransformer2DModel", fields);
+const xd_dit xd_dit_pixart_2d = DIT("pixart", "Transformer2DModel", fields_2d);
+const xd_dit xd_dit_latte = DIT("latte", "LatteTransformer3DModel", fields_video);
