@@ -22,9 +22,9 @@ typedef struct groups {
 /* One attention call whose batch is groups: their queries, outputs, keys and values. */
 typedef struct call {
     int     reserve; /* 1: allocates the kernel's memory and computes nothing */
-    xd_qo   qo;    /* [1,rows,H,D]: all rows of the span */
-    xd_kv   kv;    /* [1,N,H,D]: all tokens of the video */
-    int64_t place; /* tokens of a frame */
+    xd_qo   qo;      /* [1,rows,H,D]: all rows of the span */
+    xd_kv   kv;      /* [1,N,H,D]: all tokens of the video */
+    int64_t place;   /* tokens of a frame */
 } call;
 
 /* Returns a view [batch,n,H,D] of rows of a tensor [1,N,H,D], which begins at row `first`. `across`
@@ -122,7 +122,8 @@ static void run(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, int reserv
                   (long long)N))
         return;
     size_t mark = xd_arena_mark(x->tmp);
-    call   c = { .reserve = reserve, .kv = { join(x, a, N, 0), join(x, a, N, 1) },
+    call   c = { .reserve = reserve,
+                 .kv = { join(x, a, N, 0), join(x, a, N, 1) },
                  .place = x->lay->grid[1] * x->lay->grid[2] };
     x->group = XD_GROUP_NONE;
     for (int u = 0; u < (a->nparts ? a->nparts : 1); u++) {

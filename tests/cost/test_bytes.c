@@ -69,6 +69,8 @@ typedef struct where { int at[XD_NAXES], first, last; } where;
 
 /* PixArt, HunyuanDiT: sums behind attention, text, MLP */
 static const sends cross = { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 3 } };
+/* Latte's blocks over time, which read no text */
+static const sends over_time = { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 2 } };
 /* Wan: as these, and squares of what is normed over all heads */
 static const sends normed = {
     .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 3 }, .squares = { 1, 1 }, .text = 1
@@ -228,7 +230,7 @@ static int64_t of_group(const model *m, const plan *p, int64_t h)
         all += k;
     }
     int64_t bytes = 2 * (all / p->deg[XD_RING]) * h * m->d * m->e;
-    while (groups < 8 && groups < h && bytes / (groups + 1) >= 65536)
+    while (groups < 4 && groups < h && bytes / (groups + 1) >= 65536)
         groups++;
     int64_t group = h ? 2 * all * ((h + groups - 1) / groups) : 2 * all;
     return group > most * h ? group : most * h;
@@ -323,6 +325,8 @@ static const sends *kind_of(const xd_engine *g, int layer)
         return &pair;
     if (strcmp(p->def->name, "wan") == 0)
         return &normed;
+    if (strcmp(p->def->name, "latte") == 0)
+        return layer % 2 ? &over_time : &cross;
     if (strcmp(p->def->name, "zimage") == 0 &&
         xd_json_number(xd_json_get(p->config, "n_refiner_layers"), &n))
         return layer < (int)n ? &refine_image : layer < 2 * (int)n ? &refine_text : &layer_of_both;

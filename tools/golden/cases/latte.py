@@ -40,8 +40,9 @@ RUNS = {
     "latte": dict(prompts=["A large Red circle, on a blue background"], frames=5, width=40,
                   height=56, steps=3, seed=7, guidance=4.0),
     # One frame has no position. The negative prompt is longer than the prompt.
-    "latte-one": dict(model="latte", prompts=["two stars"], negative="a green ring on a brown square",
-                      frames=1, width=48, height=40, steps=3, seed=8, guidance=3.0),
+    "latte-one": dict(model="latte", prompts=["two stars"],
+                      negative="a green ring on a brown square", frames=1, width=48, height=40,
+                      steps=3, seed=8, guidance=3.0),
     "latte-dpm": dict(prompts=["a red star"], frames=3, width=32, height=48, steps=4, seed=9,
                       guidance=1.0),
 }
