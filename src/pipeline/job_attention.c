@@ -33,7 +33,7 @@ xd_status xd_job_window(xd_job *j, xd_err *e)
                        "least 0 (5,16,24), or one above 0",
                        text);
     if (j->ctx->model.dit_info.grouped)
-        return xd_fail(e, XD_EUNSUPPORTED,
+        return xd_fail(e, XD_EINVAL,
                        "attention_window is not for %s, which attends within frames and over time",
                        j->ctx->model.recipe->name);
     if (p->deg.n[XD_PIPE] > 1 || p->npatch > 1 || p->displaced)

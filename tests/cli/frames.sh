@@ -75,6 +75,18 @@ refuse "frames without positions" "9 frames of 56 x 40 pixels" "$I2V" --image "$
 refuse "no frames" "num_frames" "$T2V" --num_frames -1 -o "$T/no.gif"
 check "nothing is written" [ -z "$(find "$T" -name 'no*')" ]
 
+# Frames that attend within themselves and over time; both prompts have the rows of the first one.
+LATTE=$GOLDEN/latte
+film "$LATTE" -o "$T/l.rgb"
+check "a video of the model's five frames" [ "$(size "$T/l.rgb")" = $((5 * FRAME)) ]
+film "$LATTE" --num_frames 4 -o "$T/x.rgb"
+check "or of fewer" [ "$rc" = 0 -a "$(size "$T/x.rgb")" = $((4 * FRAME)) ]
+film "$LATTE" --prompt "a large green ring" --negative_prompt "two stars" --seed 2 -o "$T/m_%d.rgb"
+film "$LATTE" --negative_prompt "two stars" --seed 2 -o "$T/x.rgb"
+check "the rows of a negative prompt are those of each prompt" cmp -s "$T/m_1.rgb" "$T/x.rgb"
+refuse "more frames than positions" "6 frames 5" "$LATTE" --num_frames 6 -o "$T/no.gif"
+refuse "a window" "attention_window latte-1" "$LATTE" --attention_window 1,2,2 -o "$T/no.gif"
+
 film "$T2V" --num_frames 9 --ulysses_degree 2 --use_parallel_vae -o "$T/x.rgb"
 if ! said 'has no MPI|install the package'; then
     check "two ranks" cmp -s "$T/one.rgb" "$T/x.rgb"

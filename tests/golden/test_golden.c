@@ -58,8 +58,8 @@ static const char *const quantized[] = { "alpha",   "flux",          "flux2-klei
                                          "flux2",   "sd3",           "sd35",        "cog2b",
                                          "cog15",   "hunyuan12-one", "zimage-lora", "wan",
                                          "wan-i2v", "wan22",         "wan-ti2v",    "chroma-one",
-                                         "qwen",    "qwen-edit",     "auraflow",
-                                         "flux-control" };
+                                         "qwen",    "qwen-edit",     "auraflow",    "flux-control",
+                                         "latte" };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
 static const char *const halves[] = { "micro",      "flux-schnell", "alpha",

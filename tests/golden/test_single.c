@@ -453,6 +453,16 @@ static void check_same_names(const char *model, const char *dtype, const char *f
     scratch_clean();
 }
 
+/* The file of a transformer alone, with the names of diffusers. */
+static void check_transformer(const char *model, const char *dtype)
+{
+    xd_open_args a = arguments(folder_of(model, ""), dtype);
+    sums         got, plain = generate(&a, model);
+    put(&a, "transformer", folder_of(model, "transformer/diffusion_pytorch_model.safetensors"));
+    got = generate(&a, "from the file of a transformer");
+    same(&plain, &got, model, dtype, "a transformer's file");
+}
+
 /* Everything in one file, as ComfyUI saves a checkpoint: the encoder behind its own name, without
  * the blocks and the norm that nothing reads. */
 static void check_cut_encoder(const char *model, const char *dtype, const char *encoder)
@@ -805,6 +815,7 @@ int main(int argc, char **argv)
     check_wan_image(dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
     check_two(dtype);
     check_same_names("qwen", dtype, "model.language_model.");
+    check_transformer("latte", dtype);
     edited = folder_of("qwen-edit", "image.png");
     check_same_names("qwen-edit-plus", dtype, "model.language_model.");
     check_same_names("qwen-edit-plus", dtype, "model.");

@@ -75,6 +75,12 @@ static void refusals(void **state)
     refuses(pix, "{\"num_attention_heads\":2,\"attention_head_dim\":16}", XD_EFORMAT, "32");
     refuses(pix, "{\"interpolation_scale\":0}", XD_EFORMAT, "interpolation_scale");
     refuses(pix, "{\"num_layers\":\"many\"}", XD_EFORMAT, "num_layers");
+    refuses("LatteTransformer3DModel", "{}", XD_EUNSUPPORTED, "norm_type");
+    refuses("LatteTransformer3DModel",
+            "{\"norm_type\":\"ada_norm_single\",\"norm_elementwise_affine\":false,"
+            "\"activation_fn\":\"gelu\",\"video_length\":-1,\"in_channels\":4,"
+            "\"patch_size\":2,\"cross_attention_dim\":1408,\"caption_channels\":64}",
+            XD_EFORMAT, "video_length");
     refuses(flux, "{\"patch_size\":2}", XD_EUNSUPPORTED, "patch_size");
     refuses(flux, "{\"in_channels\":64,\"out_channels\":384}", XD_EUNSUPPORTED, "384");
     refuses(flux, "{\"axes_dims_rope\":[16,56,54]}", XD_EFORMAT, "126");

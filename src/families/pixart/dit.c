@@ -92,8 +92,8 @@ typedef struct local {
 } local;
 
 typedef struct kept {
-    /* [blocks of this stage, m, 2 x this rank's part of D]: keys and values of the text for the
-     * blocks that read the text, which come first */
+    /* [blocks of this stage that read text, m, 2 x this rank's part of D]: keys and values of the
+     * text */
     xd_tensor kv;
 } kept;
 
@@ -322,10 +322,11 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
 {
-    kept *k = kept_;
-    int   first = n->first + is_temporal(n->cfg, n->first);
-    k->kv = xd_text_kv_new(x, n, text->tok.d[0],
-                           n->last > first ? ((const blk *)n->layer[first])->kv.w.out : 0);
+    kept   *k = kept_;
+    int64_t blocks = readers_before(n, n->last);
+    int     first = n->first + is_temporal(n->cfg, n->first);
+    int64_t width = blocks ? ((const blk *)n->layer[first])->kv.w.out : 0;
+    k->kv = xd_new_as(x, x->act, 3, (int64_t[]){ blocks, text->tok.d[0], width });
 }
 
 static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept_)
