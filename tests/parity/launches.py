@@ -13,7 +13,7 @@ import collections
 import math
 import sys
 
-FIRST, ALL, RARE = 24, 66, 0.3
+FIRST, ALL, RARE = 24, 67, 0.3
 FIRST_RANKS, RANKS = (2, 3, 4, 6), (2, 3, 4, 5, 6, 7, 8)
 PLANS = {2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 3, 8: 9}      # one plan of so many is run
 
@@ -27,6 +27,8 @@ FLOATS = ("f32", "bf16", "avx2")
 # times fewer plans.
 FEATURES = {
     "plain": (None, [], tuple(TYPES)),
+    # of a model whose steps make tenths of single int8 inputs that differ by one
+    "steep": (None, [], FLOATS + ("fp8",)),
     "short": ("text", ["text=1"], FLOATS + ("int8",)),
     "long": ("text", ["text=511"], FLOATS),
     "sent": ("messages", [], ("f32", "bf16"), "test_sent"),
@@ -87,7 +89,7 @@ MODELS = [
     ("merged", "flux-fill", TEXT, "fill"),
     ("merged", "flux-control", TEXT, "control shaped"),
     # in one sequence behind refiners
-    ("refined", "zimage", TEXT, "plain short long share cut mask"),
+    ("refined", "zimage", TEXT, "steep short long share cut mask"),
     ("refined", "zimage-five", TEXT, "plain short"),
     # long skips between blocks, and stages
     ("skips", "hunyuan", ["size=144x112"], "plain rescale begin"),
