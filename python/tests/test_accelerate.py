@@ -32,6 +32,7 @@ CASES = {
     "auraflow": {"negative_prompt": "a star"},
     "flux2-klein": {},
     "qwen": {"negative_prompt": " ", "true_cfg_scale": 4.0},
+    "latte": {"video_length": 5, "clean_caption": False},
     "cog2b": {},
     "cog5b": {},
     "cog5b-i2v": {"image": 1},

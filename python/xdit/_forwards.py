@@ -121,6 +121,11 @@ def _stack_image(v: Values, rows: list[torch.Tensor], config: Any) -> torch.Tens
     return out.to(v["hidden_states"].dtype)
 
 
+def _stack_noise(v: Values, rows: list[torch.Tensor], config: Any) -> torch.Tensor:
+    """Stacks rows [T,C,h,w] to [B,C,T,h,w], with zeros for learned variances."""
+    return _stack_image(v, [row.transpose(0, 1) for row in rows], config).contiguous()
+
+
 def _stack_video(v: Values, rows: list[torch.Tensor], config: Any) -> torch.Tensor:
     """Stacks rows [T,C,h,w] to [B,C,T,h,w]."""
     return torch.stack(rows).transpose(1, 2).contiguous().to(v["hidden_states"].dtype)
@@ -270,6 +275,15 @@ def _cogvideox(v: Values, config: Any) -> Passes:
                "timestep": _row(v["timestep"], b)}
 
 
+def _latte(v: Values, config: Any) -> Passes:
+    if not v["enable_temporal_attentions"]:
+        raise Unsupported("enable_temporal_attentions is False; xdit computes temporal blocks")
+    for b, latents in enumerate(v["hidden_states"]):
+        yield {"latents": latents.transpose(0, 1), "timestep": _row(v["timestep"], b),
+               "text": _text(v["encoder_hidden_states"], v["encoder_attention_mask"], b,
+                             "encoder_attention_mask")}
+
+
 def _wan(v: Values, config: Any) -> Passes:
     image = v["encoder_hidden_states_image"]
     for b, latents in enumerate(v["hidden_states"]):
@@ -314,6 +328,7 @@ FORWARDS = {
     "ZImageTransformer2DModel": Forward(_zimage, _zimage_list, ("x", "cap_feats"),
                                         (*_CONTROL, "siglip_feats", "image_noise_mask")),
     "CogVideoXTransformer3DModel": Forward(_cogvideox, _stack_cells, _TEXT, ("timestep_cond",)),
+    "LatteTransformer3DModel": Forward(_latte, _stack_noise, _TEXT, ()),
     "WanTransformer3DModel": Forward(_wan, _stack_video, _TEXT, ()),
 }
 

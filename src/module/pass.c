@@ -9,6 +9,7 @@
 #include "base/record.h"
 #include "exec/op.h"
 #include "module/pass.h"
+#include "parallel/method.h"
 #include "pipeline/arenas.h"
 
 void xd_pass_init_size(xd_pass *p, size_t size)
@@ -217,15 +218,17 @@ static void keep_text(xd_pass_run *t, const xd_net *n, xd_arena *a, void *kept, 
 /* Runs all blocks of the transformer, and returns the prediction [N,F]. */
 static xd_tensor compute(xd_pass_run *t, const xd_net *n, const void *kept)
 {
-    xd_exec      *x = &t->x;
-    const xd_dit *d = t->m->part.dit;
-    int64_t       rows = xd_own_rows(&t->lay, XD_ALL, 0);
-    int           most = xd_dit_most_skips(d, n);
-    xd_state      s = {
+    xd_exec        *x = &t->x;
+    const xd_dit   *d = t->m->part.dit;
+    int64_t         rows = xd_own_rows(&t->lay, XD_ALL, 0);
+    int             most = xd_dit_most_skips(d, n);
+    xd_method_stack stack;
+    xd_state        s = {
         .h = xd_new_f32(x, rows, t->m->dit.dim), .local = t->local, .t = t->in.t, .kept = kept
     };
     if (most)
         s.skips = xd_new(x, most * rows, t->m->dit.dim);
+    xd_method_stack_open_alone(&stack, x, t->m->dit.grouped);
     d->cond(x, n, &t->in, &s);
     d->embed(x, n, &t->in, &s);
     for (int l = n->first; l < n->last; l++) {
@@ -233,6 +236,8 @@ static xd_tensor compute(xd_pass_run *t, const xd_net *n, const void *kept)
         xd_dit_block(x, d, n, l, &s);
         xd_arena_rewind(x->tmp, mark);
     }
+    xd_method_stack_close(&stack);
+    x->hooks = &xd_hooks_local;
     return d->head(x, n, &s);
 }
 

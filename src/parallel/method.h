@@ -65,6 +65,9 @@ xd_status xd_method_stack_open(xd_method_stack *c, const xd_method_args *a, xd_e
  * than XD_MAXMETHODS methods. */
 xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *methods,
                                   const xd_method_args *a, xd_err *e);
+/* Opens the stack for a transformer on one rank that computes the layout of x in one patch, and
+ * sets x->hooks. */
+void      xd_method_stack_open_alone(xd_method_stack *c, xd_exec *x, int grouped);
 void      xd_method_stack_close(xd_method_stack *c);
 /* Returns the buffer that a failed rank uses for its messages in place of its tensor: `p` if `p` is
  * in the arena, else the start of the arena. The contents of the buffer are then invalid on this

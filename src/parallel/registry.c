@@ -56,6 +56,22 @@ xd_status xd_method_stack_open(xd_method_stack *c, const xd_method_args *a, xd_e
     return xd_method_stack_open_of(c, xd_methods, a, e);
 }
 
+void xd_method_stack_open_alone(xd_method_stack *c, xd_exec *x, int grouped)
+{
+    static const xd_topo one = { .deg = { { 1, 1, 1, 1, 1, 1 } } };
+    xd_err               e = { 0 };
+    xd_method_args       a = { .what = XD_FOR_DIT,
+                               .topo = &one,
+                               .lay = x->lay,
+                               .dev = x->dev,
+                               .act = x->act,
+                               .npass = 1,
+                               .grouped = grouped };
+    if (xd_method_stack_open(c, &a, &e) != XD_OK)
+        xd_exec_fail(x, e.code, "%s", e.msg);
+    x->hooks = c->head;
+}
+
 void xd_method_stack_close(xd_method_stack *c)
 {
     for (int i = 0; c->methods && c->methods[i]; i++)

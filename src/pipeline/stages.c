@@ -14,27 +14,6 @@
 #include "plan/balance.h"
 #include "plan/plan.h"
 
-/* Opens the methods that one rank needs, such as attention in groups. */
-static void open_methods(xd_exec *x, const xd_dit_info *d, xd_method_stack *stack)
-{
-    static const xd_topo one = { .deg = { { 1, 1, 1, 1, 1, 1 } } };
-    xd_err               e = { 0 };
-    xd_method_args       a = { .what = XD_FOR_DIT,
-                               .topo = &one,
-                               .lay = x->lay,
-                               .dev = x->dev,
-                               .act = x->act,
-                               .heads = d->heads,
-                               .head_dim = d->head_dim,
-                               .sites = d->sites,
-                               .last = d->nlayers,
-                               .npass = 1,
-                               .grouped = d->grouped };
-    if (xd_method_stack_open(stack, &a, &e) != XD_OK)
-        xd_exec_fail(x, e.code, "%s", e.msg);
-    x->hooks = stack->head;
-}
-
 /* Counts the cost of every transformer block, and the cost of the extra work that the first and the
  * last pipeline stage have. The counted cost of a block is that of the complete block, not of a
  * rank's shard: the shards of tensor ranks differ, but all tensor ranks of a stage must compute the
@@ -66,7 +45,7 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
     xd_layout          lay = j->lay;
     lay.len[XD_TXT] = d->txt_flows ? rows : 0;
     x.lay = &lay;
-    open_methods(&x, d, &stack);
+    xd_method_stack_open_alone(&stack, &x, d->grouped);
     xd_cond text = { .tok = xd_view2(a.base, XD_F32, rows, d->text_dim),
                      .pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim) };
     xd_prompts_real_tokens(j, text.real);
