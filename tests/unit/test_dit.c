@@ -50,6 +50,17 @@ static void published_numbers(void **state)
     declares("ChromaTransformer2DModel", "{}", 1023, INT64_C(8899983424));
 }
 
+static void refusals_of_videos(void **state)
+{
+    (void)state;
+    refuses("LatteTransformer3DModel", "{}", XD_EUNSUPPORTED, "norm_type");
+    refuses("LatteTransformer3DModel",
+            "{\"norm_type\":\"ada_norm_single\",\"norm_elementwise_affine\":false,"
+            "\"activation_fn\":\"gelu\",\"video_length\":-1,\"in_channels\":4,"
+            "\"patch_size\":2,\"cross_attention_dim\":1408,\"caption_channels\":64}",
+            XD_EFORMAT, "video_length");
+}
+
 static void refusals(void **state)
 {
     const char *pix = "PixArtTransformer2DModel", *old = "Transformer2DModel";
@@ -75,12 +86,6 @@ static void refusals(void **state)
     refuses(pix, "{\"num_attention_heads\":2,\"attention_head_dim\":16}", XD_EFORMAT, "32");
     refuses(pix, "{\"interpolation_scale\":0}", XD_EFORMAT, "interpolation_scale");
     refuses(pix, "{\"num_layers\":\"many\"}", XD_EFORMAT, "num_layers");
-    refuses("LatteTransformer3DModel", "{}", XD_EUNSUPPORTED, "norm_type");
-    refuses("LatteTransformer3DModel",
-            "{\"norm_type\":\"ada_norm_single\",\"norm_elementwise_affine\":false,"
-            "\"activation_fn\":\"gelu\",\"video_length\":-1,\"in_channels\":4,"
-            "\"patch_size\":2,\"cross_attention_dim\":1408,\"caption_channels\":64}",
-            XD_EFORMAT, "video_length");
     refuses(flux, "{\"patch_size\":2}", XD_EUNSUPPORTED, "patch_size");
     refuses(flux, "{\"in_channels\":64,\"out_channels\":384}", XD_EUNSUPPORTED, "384");
     refuses(flux, "{\"axes_dims_rope\":[16,56,54]}", XD_EFORMAT, "126");
@@ -447,12 +452,12 @@ static void counts_as_it_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_listings), cmocka_unit_test(published_numbers),
-        cmocka_unit_test(files_in_the_tree),  cmocka_unit_test(refusals),
-        cmocka_unit_test(dit_golden_f32),     cmocka_unit_test(dit_golden_bf16),
-        cmocka_unit_test(dit_batch),          cmocka_unit_test(dit_embeds_its_rows),
-        cmocka_unit_test(hunyuan_golden),     cmocka_unit_test(hunyuan_skips),
-        cmocka_unit_test(counts_as_it_runs),
+        cmocka_unit_test(published_listings),  cmocka_unit_test(published_numbers),
+        cmocka_unit_test(files_in_the_tree),   cmocka_unit_test(refusals),
+        cmocka_unit_test(refusals_of_videos),  cmocka_unit_test(dit_golden_f32),
+        cmocka_unit_test(dit_golden_bf16),     cmocka_unit_test(dit_batch),
+        cmocka_unit_test(dit_embeds_its_rows), cmocka_unit_test(hunyuan_golden),
+        cmocka_unit_test(hunyuan_skips),       cmocka_unit_test(counts_as_it_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
