@@ -24,6 +24,7 @@ typedef struct xd_input {
 
 typedef struct xd_dit_info {
     int     nlayers, heads, head_dim;
+    int     key_heads; /* number of heads of keys and values; 0: `heads` */
     int     patch[3];  /* latent cells per token: frames, rows, columns */
     int64_t dim;       /* width of the hidden state */
     int64_t lat_ch;    /* number of latent channels C */
@@ -114,6 +115,12 @@ typedef struct xd_dit {
     int        (*change_poly)(const void *cfg, double poly[5]);
 } xd_dit;
 
+/* Returns the number of heads of keys and values. Each of these heads belongs to the same number of
+ * neighbouring heads of queries, which tensor parallelism and Ulysses keep on one rank. */
+static inline int xd_dit_key_heads(const xd_dit_info *d)
+{
+    return d->key_heads ? d->key_heads : d->heads;
+}
 /* xd_dit_skips returns how many block outputs for long skips are in s->skips before block `layer`;
  * xd_dit_most_skips returns the maximum of this number over the blocks of this pipeline stage. */
 int  xd_dit_skips(const xd_dit *d, const void *cfg, int layer);

@@ -209,8 +209,9 @@ void xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln 
 
 xd_qkv xd_qkv_open(xd_exec *x, xd_tensor y, const xd_lin *w, int64_t head_dim)
 {
-    int64_t d[3] = { y.d[0], w->seg[0] / head_dim, head_dim };
-    return (xd_qkv){ xd_new_as(x, x->act, 3, d), xd_new_as(x, x->act, 3, d),
+    int64_t q[3] = { y.d[0], w->seg[0] / head_dim, head_dim },
+            k[3] = { y.d[0], w->seg[1] / head_dim, head_dim };
+    return (xd_qkv){ xd_new_as(x, x->act, 3, q), xd_new_as(x, x->act, 3, k),
                      xd_heads(xd_seg(y, w, 2), head_dim) };
 }
 

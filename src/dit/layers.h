@@ -54,11 +54,11 @@ typedef struct xd_adaln_form {
  * is 0, the text stream if `context` is 1. */
 void xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln *w);
 
-/* Queries, keys and values of this rank's tokens and heads, [n,H,head_dim] each. */
+/* Queries of this rank's tokens and heads, [n,H,head_dim], and keys and values, [n,Hk,head_dim]. */
 typedef struct xd_qkv { xd_tensor q, k, v; } xd_qkv;
 
-/* Allocates queries and keys for y [n, 3 H head_dim], the output of the GEMM with `w`. The values v
- * are not copied: v is a view of y. */
+/* Allocates queries and keys for y [n, (H + 2 Hk) head_dim], the output of the GEMM with `w`. The
+ * values v are not copied: v is a view of y. */
 xd_qkv xd_qkv_open(xd_exec *x, xd_tensor y, const xd_lin *w, int64_t head_dim);
 typedef struct xd_qkv_rows {
     int64_t   at, n;          /* fills rows [at, at + n) of q and k */

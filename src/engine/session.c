@@ -356,9 +356,9 @@ xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_e
     if (g->ctx.world.all->rank == 0 && n < g->ctx.world.all->size)
         xd_log(XD_LOG_WARN, "%d of %d ranks are idle: the plan %s uses %d",
                g->ctx.world.all->size - n, g->ctx.world.all->size, g->ctx.plan.text, n);
-    if (g->ctx.world.all->rank == 0 && T * U > d->heads)
+    if (g->ctx.world.all->rank == 0 && T * U > xd_dit_key_heads(d))
         xd_log(XD_LOG_WARN, "some ranks have no heads: tensor %d x ulysses %d over %d heads", T, U,
-               d->heads);
+               xd_dit_key_heads(d));
     if (g->ctx.world.all->rank == 0 && g->ctx.plan.deg.n[XD_PIPE] > d->nlayers)
         xd_log(XD_LOG_WARN, "some pipeline stages have no block: pipefusion %d over %d blocks",
                g->ctx.plan.deg.n[XD_PIPE], d->nlayers);

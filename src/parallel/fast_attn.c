@@ -323,7 +323,7 @@ static xd_status open_fast_attn(const xd_method_args *a, const xd_hooks *next, x
     s->topo = a->topo, s->dev = a->dev, s->type = a->act;
     s->first = a->first, s->nlayers = a->last - a->first, s->sites = a->sites;
     s->npass = xd_my_passes(a);
-    s->heads = a->heads, s->head_dim = a->head_dim;
+    s->heads = a->heads * a->group, s->head_dim = a->head_dim;
     s->rows = xd_own_rows(a->lay, XD_ALL,
                           xd_topo_sp(a->topo, a->topo->at[XD_ULYSSES], a->topo->at[XD_RING]));
     s->windows = a->ways->limit > 0 ? a->window && (a->window[0] | a->window[1] | a->window[2])

@@ -21,9 +21,9 @@ typedef struct xd_method_args {
     const xd_layout      *lay;
     xd_dev               *dev; /* device; while memory is counted, a device that computes nothing */
     xd_dtype              act; /* compute type */
-    /* For a transformer. heads: attention heads that this tensor-parallel rank has; head_dim:
-     * elements per head. */
-    int64_t               heads, head_dim;
+    /* For a transformer. heads: key heads that this tensor-parallel rank has; group: query heads
+     * per key head; head_dim: elements per head. */
+    int64_t               heads, group, head_dim;
     int                   sites; /* for a transformer: self-attention layers per block */
     /* transformer: blocks [first, last) of this rank's pipeline stage */
     int                   first, last;

@@ -25,7 +25,8 @@ typedef struct ring {
     xd_hooks       hooks;
     const xd_topo *topo;
     xd_dev        *dev;
-    int64_t        heads;  /* max number of attention heads per group */
+    int64_t        heads;  /* max number of key heads per group of heads */
+    int64_t        each;   /* number of query heads per key head */
     void          *buf[2]; /* each: K and V of all ring members, for a group of heads */
     size_t         bytes;
     xd_tensor     *give, *get; /* [R]: views to send and to receive */
@@ -104,9 +105,10 @@ static xd_attn_args attn_over_all(const xd_exec *x, const ring *s, const xd_attn
 
 /* Returns a view of n rows of the message buffer b. The view replaces the data of a failed ring
  * member, which is not in a shared-memory window. */
-static xd_tensor buffer_view(const ring *s, int b, xd_tensor like, int64_t n)
+static xd_tensor buffer_view(const ring *s, int b, xd_tensor queries, int64_t n)
 {
-    return xd_view(s->buf[b], like.type, 4, (int64_t[]){ 1, n, like.d[2], like.d[3] });
+    return xd_view(s->buf[b], queries.type, 4,
+                   (int64_t[]){ 1, n, queries.d[2] / s->each, queries.d[3] });
 }
 
 /* Sends a view of K or V to the next ring member and returns the view that the previous member
@@ -134,7 +136,7 @@ static void place_own(xd_exec *x, const ring *s, const xd_attn_args *a)
     int64_t  n = rows_of(x, s, c->rank);
     xd_kv    own = a->kv[0];
     if (a->nkv != 1 || !c->ops->in_window(c, own.k.p) || !c->ops->in_window(c, own.v.p)) {
-        int64_t d[4] = { 1, n, own.k.d[2], own.k.d[3] };
+        int64_t d[4] = { 1, n, a->q.d[2] / s->each, a->q.d[3] };
         own = (xd_kv){ xd_new_as(x, a->q.type, 4, d), xd_new_as(x, a->q.type, 4, d) };
         copy_own(x, a, 0, own.k, own.v);
     }
@@ -171,7 +173,7 @@ static void count_window(xd_exec *x, const xd_hooks *m, const xd_attn_args *a)
     size_t      mark = xd_arena_mark(x->tmp);
     for (int r = 0; r < s->topo->deg.n[XD_RING]; r++)
         s->k[r] = s->v[r] = buffer_view(s, 0, a->q, rows_of(x, s, r));
-    int64_t d[4] = { 1, rows_of(x, s, s->topo->at[XD_RING]), a->q.d[2], a->q.d[3] };
+    int64_t d[4] = { 1, rows_of(x, s, s->topo->at[XD_RING]), a->q.d[2] / s->each, a->q.d[3] };
     xd_new_as(x, a->q.type, 4, d), xd_new_as(x, a->q.type, 4, d);
     xd_attn_args b = attn_over_all(x, s, a);
     if (x->group == XD_GROUP_NONE)
@@ -199,24 +201,26 @@ static void view_buffer(const xd_exec *x, const ring *s, int b, xd_tensor like, 
     }
 }
 
-/* Starts the exchange of keys and values for the group of heads that starts at `first`. */
+/* Starts the exchange of keys and values for the group of heads that starts at key head
+ * `first`. */
 static xd_req send_heads(xd_exec *x, const ring *s, const xd_attn_args *a, int b, int64_t first)
 {
     xd_comm *c = s->topo->group[XD_RING];
-    int64_t  left = a->q.d[2] - first;
+    int64_t  left = a->q.d[2] / s->each - first;
     view_buffer(x, s, b, a->q, left < s->heads ? left : s->heads);
     copy_own(x, a, first, s->k[c->rank], s->v[c->rank]);
     return c->ops->circulate(c, s->give);
 }
 
-/* Returns the arguments of attention for the group of heads from `first` on, over the keys and
- * values in buffer b. */
+/* Returns the arguments of attention for the group of heads from key head `first` on, over the keys
+ * and values in buffer b. */
 static xd_attn_args attn_of_heads(const xd_exec *x, const ring *s, const xd_attn_args *a, int b,
                                   int64_t first)
 {
-    int64_t left = a->q.d[2] - first, n = left < s->heads ? left : s->heads;
+    int64_t left = a->q.d[2] / s->each - first, n = left < s->heads ? left : s->heads;
     view_buffer(x, s, b, a->q, n);
     xd_attn_args p = attn_over_all(x, s, a);
+    first *= s->each, n *= s->each;
     p.q = heads_view(a->q, first, n);
     p.out = heads_view(a->out, first, n);
     p.part = s->part;
@@ -230,7 +234,7 @@ static void attn_by_messages(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     const ring *s = m->priv;
     xd_comm    *c = s->topo->group[XD_RING];
-    int64_t     heads = a->q.d[2];
+    int64_t     heads = a->q.d[2] / s->each;
     xd_req      coming = heads ? send_heads(x, s, a, 0, 0) : (xd_req){ 0 };
     for (int64_t first = 0, b = 0; first < heads; first += s->heads, b = !b) {
         if (c->ops->wait(c, &coming, 1) != XD_OK)
@@ -310,6 +314,7 @@ static xd_status open_ring(const xd_method_args *a, const xd_hooks *next, xd_hoo
     s->hooks = (xd_hooks){ .attn = ring_attn, .next = next, .priv = s };
     s->topo = a->topo;
     s->dev = a->dev;
+    s->each = a->group;
     set_sizes(s, a);
     int ok = alloc_arrays(s, R, a->topo->deg.n[XD_ULYSSES], a->lay->npatch);
     s->buf[0] = s->dev->mem->get(s->dev, s->bytes);

@@ -23,7 +23,7 @@ static inline xd_tensor xd_piece_of(xd_tensor t, int64_t row, int64_t n)
     return t;
 }
 
-/* Returns the number of attention heads that this Ulysses rank computes, out of the heads that its
+/* Returns the number of key heads that this Ulysses rank computes, out of the key heads that its
  * tensor-parallel rank has. */
 static inline int64_t xd_my_heads(const xd_method_args *a)
 {

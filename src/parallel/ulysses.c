@@ -28,6 +28,7 @@ typedef struct ulysses {
     /* Number of heads of each rank if heads are split unevenly (xd_layout.heads); NULL: even
      * split. */
     const int64_t *heads;
+    int64_t        group; /* number of query heads per key head; the queries stay with their key */
     xd_dev        *dev;
     /* [npatch * streams * U]: the list of key and value segments in token order. */
     xd_kv         *seg;
@@ -43,9 +44,14 @@ static int64_t rows_of(const xd_exec *x, const ulysses *s, int u)
     return xd_own_rows(x->lay, x->patch, xd_topo_sp(s->topo, u, s->topo->at[XD_RING]));
 }
 
-static xd_span heads_of(const ulysses *s, int64_t H, int u)
+/* Returns the heads of rank u in a tensor with H heads. `set` tells whether these are heads of
+ * queries or of keys. */
+static xd_span heads_of(const ulysses *s, int set, int64_t H, int u)
 {
-    return xd_cut_at((xd_span){ 0, H }, u, s->topo->deg.n[XD_ULYSSES], s->heads);
+    const int64_t unit = set == K || set == V ? 1 : s->group;
+    const xd_span keys =
+        xd_cut_at((xd_span){ 0, H / unit }, u, s->topo->deg.n[XD_ULYSSES], s->heads);
+    return (xd_span){ keys.start * unit, keys.n * unit };
 }
 
 /* Returns a view of rows [row, row + n) and heads [head, head + h) of a tensor [1,N,H,D]. */
@@ -83,12 +89,12 @@ static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
     xd_comm     *c = s->topo->group[XD_ULYSSES];
     int          U = c->size, me = c->rank;
     int64_t      H = t.d[2], at = 0, total = 0;
-    xd_span      mine = heads_of(s, H, me);
+    xd_span      mine = heads_of(s, set, H, me);
     for (int u = 0; u < U; u++)
         total += u == me ? 0 : rows_of(x, s, u);
     xd_tensor received = xd_new_as(x, t.type, 4, (int64_t[]){ 1, total, mine.n, t.d[3] });
     for (int u = 0; u < U; u++) {
-        xd_span theirs = heads_of(s, H, u);
+        xd_span theirs = heads_of(s, set, H, u);
         int64_t n = rows_of(x, s, u);
         w->give[u] = slice_heads(t, 0, t.d[1], theirs.start, theirs.n);
         w->get[u] = u == me ? w->give[u] : slice_heads(received, at, n, 0, mine.n);
@@ -115,11 +121,11 @@ static void ulysses_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     ulysses *s = m->priv;
     size_t   mark = xd_arena_mark(x->tmp);
-    int64_t  d[4] = { 1, 0, heads_of(s, a->q.d[2], s->topo->at[XD_ULYSSES]).n, a->q.d[3] };
+    int64_t  d[4] = { 1, 0, heads_of(s, Q, a->q.d[2], s->topo->at[XD_ULYSSES]).n, a->q.d[3] };
     xd_check(x,
              a->nkv == 1 && !a->nparts && !a->lse.p && !a->bias.p && a->q.d[0] == 1 &&
-                 a->q.d[2] == a->kv[0].k.d[2],
-             "ulysses: not the first method, or grouped heads");
+                 a->q.d[2] == a->kv[0].k.d[2] * s->group,
+             "ulysses: not the first method, or other groups of heads");
     const xd_tensor t[NSETS] = { a->q, a->kv[0].k, a->kv[0].v, a->out };
     xd_req          r[NSETS];
     for (int i = 0; i < NSETS; i++)
@@ -164,6 +170,7 @@ static xd_status open_ulysses(const xd_method_args *a, const xd_hooks *next, xd_
     s->hooks = (xd_hooks){ .attn = ulysses_attn, .next = next, .priv = s };
     s->topo = a->topo;
     s->heads = a->lay->heads;
+    s->group = a->group;
     s->dev = a->dev;
     s->seg = calloc((size_t)(a->lay->npatch * XD_NSTREAMS * U), sizeof *s->seg);
     s->part = calloc((size_t)U, sizeof *s->part);
@@ -176,7 +183,8 @@ static xd_status open_ulysses(const xd_method_args *a, const xd_hooks *next, xd_
     }
     for (int u = 0; u < U; u++)
         rows += xd_own_rows(a->lay, XD_ALL, xd_topo_sp(a->topo, u, a->topo->at[XD_RING]));
-    s->failed_bytes = (size_t)(rows * a->heads * a->head_dim) * xd_dtype_size(a->act) + 64;
+    s->failed_bytes =
+        (size_t)(rows * a->heads * a->group * a->head_dim) * xd_dtype_size(a->act) + 64;
     s->hooks.bytes = s->failed_bytes;
     s->failed_buf = s->dev->mem->get(s->dev, s->failed_bytes);
     *out = &s->hooks;

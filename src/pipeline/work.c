@@ -22,7 +22,8 @@ static xd_status prepare(xd_job *j, xd_prompts *w, xd_err *e)
     if (s == XD_OK)
         s = xd_stages_open(j, e);
     if (s == XD_OK)
-        xd_balance_log(j->ctx->balance, j->ctx->world.used, j->tokens, j->ctx->model.dit_info.heads,
+        xd_balance_log(j->ctx->balance, j->ctx->world.used, j->tokens,
+                       xd_dit_key_heads(&j->ctx->model.dit_info),
                        j->ctx->plan.vae_rows ? j->cells[1] : 0);
     return s;
 }

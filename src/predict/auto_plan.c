@@ -266,7 +266,8 @@ static void by_rule(const chooser *c, verdict *v)
     if (c->two && !a.use_cfg_parallel && left % 2 == 0)
         a.use_cfg_parallel = 1, left /= 2;
     if (!f->ulysses_degree)
-        a.ulysses_degree = ring ? largest_divisor(left, c->ctx->model.dit_info.heads) : left;
+        a.ulysses_degree = ring ? largest_divisor(left, xd_dit_key_heads(&c->ctx->model.dit_info))
+                                : left;
     if (ring)
         a.ring_degree = f->ulysses_degree ? left : left / a.ulysses_degree;
     a.use_parallel_vae = 1;

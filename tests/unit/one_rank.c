@@ -39,6 +39,7 @@ void one_rank_use(one_rank *r, const xd_method *const *list, xd_method_args a)
 {
     xd_err e = { 0 };
     a.what = XD_FOR_DIT, a.topo = &r->topo, a.lay = &r->lay, a.dev = r->dev, a.act = XD_F32;
+    a.group = 1;
     assert_int_equal(xd_method_stack_open_of(&r->stack, list, &a, &e), XD_OK);
     r->x.hooks = r->stack.head;
 }

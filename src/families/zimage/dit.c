@@ -10,12 +10,16 @@
  * of the image (XD_PAD) have position 0. */
 #include <math.h>
 #include <stddef.h>
-#include <string.h>
 
-#include "dit/layers.h"
+#include "dit/refined.h"
 
-enum { PATCH = 2, AXES = 3, EMBED = 256, TIME_MID = 1024, MULTIPLE = 32 };
-static const float head_eps = 1e-6f, qk_eps = 1e-5f;
+enum {
+    PATCH = XD_REFINED_PATCH,
+    AXES = XD_REFINED_AXES,
+    EMBED = 256,
+    TIME_MID = 1024,
+    MULTIPLE = 32
+};
 
 typedef struct cfg {
     int64_t dim, in_ch, text, siglip;
@@ -50,14 +54,6 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-typedef struct blk {
-    xd_lin    mod; /* [4D, EMBED]: modulation layer; none in the context refiner */
-    /* `up` computes a and b; the feed-forward is down(silu(a) * b) */
-    xd_lin    qkv, out, up, down;
-    xd_tensor norm_q, norm_k; /* [head_dim]: norms of queries and keys, or absent */
-    xd_tensor norm[4];        /* [D]: norms before, after attention; before, after feed-forward */
-} blk;
-
 typedef struct glob {
     xd_lin    latents, text, mod, out;
     xd_mlp    time;
@@ -65,58 +61,23 @@ typedef struct glob {
     xd_tensor image_pad, text_pad; /* [1,D]: learned padding rows */
 } glob;
 
-typedef struct local {
-    xd_tensor emb;      /* [1,EMBED]: timestep embedding */
-    xd_tensor cos, sin; /* [n,head_dim/2] F32: RoPE of this rank's tokens */
-} local;
+typedef xd_refined_in local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-static void set_list(xd_ints *l, int n, const int64_t *usual)
-{
-    if (l->n)
-        return;
-    l->n = n;
-    memcpy(l->v, usual, (size_t)n * sizeof *usual);
-}
-
 static xd_status check_axes(cfg *c, xd_err *e)
 {
-    static const int64_t dims[AXES] = { 32, 48, 48 }, lens[AXES] = { 1024, 512, 512 };
-    int64_t              sum = 0;
-    set_list(&c->axes, AXES, dims);
-    set_list(&c->lens, AXES, lens);
-    if (c->axes.n != AXES || c->lens.n != AXES)
-        return xd_fail(e, XD_EUNSUPPORTED,
-                       "transformer: axes_dims has %d axes and axes_lens %d, "
-                       "not %d",
-                       c->axes.n, c->lens.n, AXES);
-    for (int i = 0; i < AXES; i++) {
-        if (c->axes.v[i] < 0 || c->axes.v[i] % 2)
-            return xd_fail(e, XD_EFORMAT, "transformer: axes_dims has %lld, which is not even",
-                           (long long)c->axes.v[i]);
-        sum += c->axes.v[i];
-    }
-    const xd_config_range r[] = {
-        { "axes_lens", c->lens.v[0], MULTIPLE + 2, 1 << 20 },
-        { "axes_lens", c->lens.v[1], 1, 1 << 20 },
-        { "axes_lens", c->lens.v[2], 1, 1 << 20 },
-    };
-    if (xd_check_ranges(r, sizeof r / sizeof *r, e) != XD_OK)
-        return XD_EFORMAT;
-    if (sum != c->head_dim)
-        return xd_fail(e, XD_EFORMAT,
-                       "transformer: the sum of axes_dims is %lld, not the %lld "
-                       "features of a head",
-                       (long long)sum, (long long)c->head_dim);
-    return XD_OK;
+    static const int64_t dims[] = { 32, 48, 48 }, lens[] = { 1024, 512, 512 };
+    return xd_refined_check_axes(
+        &c->axes, &c->lens,
+        &(xd_refined_axes){ "axes_dims", dims, lens, MULTIPLE + 2, c->head_dim }, e);
 }
 
 static xd_status check_built(cfg *c, xd_err *e)
 {
     static const int64_t two = PATCH, one = 1;
-    set_list(&c->patches, 1, &two);
-    set_list(&c->frames, 1, &one);
+    xd_refined_set_list(&c->patches, 1, &two);
+    xd_refined_set_list(&c->frames, 1, &one);
     if (c->patches.n != 1 || c->patches.v[0] != PATCH || c->frames.n != 1 || c->frames.v[0] != 1)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "transformer: all_patch_size and all_f_patch_size are "
@@ -188,7 +149,7 @@ static int64_t embed_width(const cfg *c)
     return c->dim < EMBED ? c->dim : EMBED;
 }
 
-static void attn_weights(xd_decl *d, const cfg *c, blk *w)
+static void attn_weights(xd_decl *d, const cfg *c, xd_refined *w)
 {
     static const char *const qkv[] = { "to_q", "to_k", "to_v" };
     int64_t                  D = c->dim, hd = c->head_dim;
@@ -212,7 +173,7 @@ static void plain_weights(xd_decl *d, const void *c_, int layer, void *w_)
                                          "ffn_norm1.weight", "ffn_norm2.weight" };
     static const char *const up[] = { "w1", "w3" };
     const cfg               *c = c_;
-    blk                     *w = w_;
+    xd_refined              *w = w_;
     int64_t                  D = c->dim, F = (int64_t)((double)D / 3 * 8);
     (void)layer;
     attn_weights(d, c, w);
@@ -227,8 +188,8 @@ static void plain_weights(xd_decl *d, const void *c_, int layer, void *w_)
 
 static void timed_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
-    const cfg *c = c_;
-    blk       *w = w_;
+    const cfg  *c = c_;
+    xd_refined *w = w_;
     plain_weights(d, c, layer, w);
     xd_w_linear(d, &w->mod, "adaLN_modulation.0",
                 &(xd_linear_spec){ .in = embed_width(c), .out = 4 * c->dim, .bias = 1, .few = 1 });
@@ -310,6 +271,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     local      *l = s->local;
     double      t = (double)((1000.0f - (float)in->t) / 1000.0f * (float)c->t_scale);
     l->emb = xd_as(x, xd_mlp_timesteps(x, &t, 1, &g->time), x->act);
+    l->head_dim = c->head_dim, l->eps = c->eps;
     l->cos = angles_of(x, c, in->cond, cos);
     l->sin = angles_of(x, c, in->cond, sin);
 }
@@ -337,18 +299,6 @@ static void embed_text(xd_exec *x, const cfg *c, const glob *g, const xd_input *
     fill_padding(x, xd_rows(h, n, h.d[0] - n), g->text_pad);
 }
 
-/* Embeds this rank's image tokens. The latents have a token's features in the order (channel, row,
- * column), but the embedding layer reads them in the order (row, column, channel). */
-static void embed_image(xd_exec *x, const glob *g, xd_tensor lat, xd_tensor h)
-{
-    int64_t   n = lat.d[0], F = lat.d[1], cells = PATCH * PATCH;
-    xd_tensor y = xd_new_f32(x, n, F);
-    xd_copy_to(
-        x, xd_reshape(y, 3, (int64_t[]){ n, cells, F / cells }),
-        xd_permute(xd_reshape(lat, 3, (int64_t[]){ n, F / cells, cells }), (int[]){ 0, 2, 1 }));
-    xd_linear_into(x, h, y, &g->latents);
-}
-
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
@@ -363,140 +313,24 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     if (ntxt)
         embed_text(x, c, g, in, xd_rows(s->h, 0, ntxt));
     fill_padding(x, xd_rows(s->h, ntxt, npad), g->image_pad);
-    embed_image(x, g, in->lat, xd_rows(s->h, ntxt + npad, nimg));
+    xd_refined_embed(x, in->lat, xd_rows(s->h, ntxt + npad, nimg), &g->latents);
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* ---- running ------------------------------------------------------------------------------ */
-
-typedef struct part { /* range of rows of the hidden state that a block computes */
-    xd_tensor h, cos, sin;
-    unsigned  streams;
-    /* [1,D] each: scale and gate of the attention, then of the feed-forward; or absent */
-    xd_tensor mod[4];
-} part;
-
-static const unsigned all_streams = ~0u;
-
-static part part_of(const xd_state *s, int64_t at, int64_t n, unsigned streams)
-{
-    const local *l = s->local;
-    return (part){ .h = xd_rows(s->h, at, n),
-                   .cos = xd_rows(l->cos, at, n),
-                   .sin = xd_rows(l->sin, at, n),
-                   .streams = streams };
-}
-
-static void set_modulation(xd_exec *x, const xd_state *s, const blk *w, part *p)
-{
-    const local *l = s->local;
-    xd_tensor    m = xd_mod_rows(x, l->emb, &w->mod, 4);
-    for (int i = 0; i < 4; i++) {
-        p->mod[i] = xd_rows(m, i, 1);
-        if (i % 2)
-            xd_activate(x, p->mod[i], XD_TANH);
-    }
-}
-
-static xd_tensor norm_of(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor scale, float eps)
-{
-    xd_tensor out = xd_new(x, in.d[0], in.d[1]);
-    xd_norm_into(
-        x, &(xd_norm){ .out = out, .in = in, .gain = gain, .scale = scale, .rms = 1, .eps = eps });
-    return out;
-}
-
-/* Computes h += gate * norm(y w^T). */
-static void add_normed(xd_exec *x, const part *p, xd_tensor gate, xd_tensor y, const xd_lin *w,
-                       const xd_norm *after)
-{
-    xd_tensor z = xd_linear(x, y, w);
-    xd_norm   a = *after;
-    a.out = a.in = z;
-    xd_norm_into(x, &a);
-    xd_add_gated(x, p->h, gate, z);
-}
-
-static void attend(xd_exec *x, const cfg *c, const blk *w, const part *p)
-{
-    int64_t   n = p->h.d[0];
-    size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor y = xd_new(x, n, w->qkv.w.out);
-    size_t    inner = xd_arena_mark(x->tmp);
-    xd_linear_into(x, y, norm_of(x, p->h, w->norm[0], p->mod[0], c->eps), &w->qkv);
-    xd_arena_rewind(x->tmp, inner);
-    xd_qkv a = xd_qkv_open(x, y, &w->qkv, c->head_dim);
-    xd_qkv_fill(x, &a, y, &w->qkv,
-                &(xd_qkv_rows){ .n = n,
-                                .norm_q = w->norm_q,
-                                .norm_k = w->norm_k,
-                                .cos = p->cos,
-                                .sin = p->sin,
-                                .eps = qk_eps });
-    xd_tensor o = p->streams == all_streams ? xd_attn(x, a.q, a.k, a.v, 0)
-                                            : xd_attn_of(x, p->streams, a.q, a.k, a.v, 0);
-    add_normed(x, p, p->mod[1], xd_flat(o), &w->out,
-               &(xd_norm){ .gain = w->norm[1], .rms = 1, .eps = c->eps });
-    xd_arena_rewind(x->tmp, mark);
-}
-
-static void feed(xd_exec *x, const cfg *c, const blk *w, const part *p)
-{
-    size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor y = xd_linear(x, norm_of(x, p->h, w->norm[2], p->mod[2], c->eps), &w->up);
-    xd_tensor u = xd_gated(x, xd_seg(y, &w->up, 0), xd_seg(y, &w->up, 1), XD_SILU);
-    add_normed(x, p, p->mod[3], u, &w->down,
-               &(xd_norm){ .gain = w->norm[3], .rms = 1, .eps = c->eps });
-    xd_arena_rewind(x->tmp, mark);
-}
-
-static void forward_all(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
-{
-    part p = part_of(s, 0, s->h.d[0], all_streams);
-    set_modulation(x, s, w, &p);
-    attend(x, n->cfg, w, &p);
-    feed(x, n->cfg, w, &p);
-}
-
-static void forward_image(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
-{
-    int64_t ntxt = xd_n(x, XD_TXT);
-    part    p = part_of(s, ntxt, s->h.d[0] - ntxt, XD_STREAM(XD_PAD) | XD_STREAM(XD_IMG));
-    set_modulation(x, s, w, &p);
-    attend(x, n->cfg, w, &p);
-    feed(x, n->cfg, w, &p);
-}
-
-static void forward_text(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
-{
-    part p = part_of(s, 0, xd_n(x, XD_TXT), XD_STREAM(XD_TXT));
-    attend(x, n->cfg, w, &p);
-    feed(x, n->cfg, w, &p);
-}
-
-/* Computes the network's output. The network predicts the direction from noise to image, but the
- * sampler expects the direction from image to noise, so the sign is changed. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;
     const cfg   *c = n->cfg;
     const local *l = s->local;
-    int64_t      nimg = xd_n(x, XD_IMG);
-    xd_tensor    out = xd_new_f32(x, nimg, g->out.w.out), no = { 0 };
-    size_t       mark = xd_arena_mark(x->tmp);
-    xd_tensor    scale = xd_linear_f32(x, xd_gated(x, l->emb, no, XD_SILU), &g->mod);
-    xd_tensor    y = xd_norm_mod(x, xd_rows(s->h, s->h.d[0] - nimg, nimg), scale, no, head_eps);
-    xd_by_channel(x, out, xd_linear_f32(x, y, &g->out), c->in_ch);
-    xd_axpby(x, out, 0, no, -1);
-    xd_arena_rewind(x->tmp, mark);
-    return out;
+    xd_tensor    active = xd_gated(x, l->emb, (xd_tensor){ 0 }, XD_SILU);
+    return xd_refined_head(x, s->h, active, &(xd_refined_out){ &g->mod, &g->out }, c->in_ch);
 }
 
-static const xd_block kind_image = { "noise_refiner.%d", sizeof(blk), timed_weights,
-                                     forward_image };
-static const xd_block kind_text = { "context_refiner.%d", sizeof(blk), plain_weights,
-                                    forward_text };
-static const xd_block kind_all = { "layers.%d", sizeof(blk), timed_weights, forward_all };
+static const xd_block kind_image = { "noise_refiner.%d", sizeof(xd_refined), timed_weights,
+                                     xd_refined_image };
+static const xd_block kind_text = { "context_refiner.%d", sizeof(xd_refined), plain_weights,
+                                    xd_refined_text };
+static const xd_block kind_all = { "layers.%d", sizeof(xd_refined), timed_weights, xd_refined_all };
 
 static const xd_block *block(const void *c_, int layer)
 {
