@@ -42,8 +42,6 @@ static const xd_xdit_model models[] = {
     SCRIPT("SANA-Sprint", "sana_sprint_example", "xFuserSanaSprintPipeline", 32, 1,
            USP | ROWS | GUIDE),
     SCRIPT("SDXL", "sdxl_example", "xFuserStableDiffusionXLPipeline", 8, 1, CFG | GUIDE),
-    SCRIPT("Lumina", "lumina2_example lumina_cfg_example", "Lumina2Pipeline", 8, 2,
-           CFG | USP | GUIDE),
     /* models of xDiT's runner; the first matching row is used */
     RUNNER("HunyuanVideo-1.5", "HunyuanVideo-1.5", "HunyuanVideo15", 16, 1, USP | FILM),
     RUNNER("HunyuanVideo", "HunyuanVideo", "HunyuanVideo", 8, 2, USP | FILM),

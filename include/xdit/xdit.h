@@ -342,6 +342,9 @@ typedef struct xd_request_texts {
      * of web pages (addresses, tags, file names) are removed. 0: prompts are only converted to
      * lower case. */
     int         clean_caption;
+    /* Text that the pipeline puts before each prompt, but not before negative prompts, for models
+     * that support this. NULL: the pipeline's default. */
+    const char *system_prompt;
 } xd_request_texts;
 
 /* The input images of a request. Each input image is either a PNG, JPEG, WebP, GIF or PPM file,
@@ -417,12 +420,16 @@ typedef struct xd_request_guidance {
      * prediction. 0: off. 1: the standard deviations become equal. */
     double      guidance_rescale;
     /* Maximum norm of the guided prediction, as a multiple of the conditional prediction's norm,
-     * for models that support it; 0: no limit. */
+     * for models that support it; 0: no limit. For some models, cfg_normalization instead sets the
+     * norm of each row of latents to that of the conditional prediction; 0: off. Negative: the
+     * pipeline's default. */
     double      cfg_normalization;
     /* Guidance is used only in the first part of the denoising, from noise towards the image, for
      * models that support this. cfg_truncation is the length of the first part as a fraction of the
      * way from noise to image. 1: guidance is used in all steps. */
     double      cfg_truncation;
+    /* The same for other models, as a fraction of the steps. */
+    double      cfg_trunc_ratio;
     int         use_dynamic_cfg; /* 1: the guidance scale increases from step to step */
     int         reserved;        /* must be 0 */
     /* Layers that skip layer guidance skips, "7,8,9", for models that support it. In step i of n

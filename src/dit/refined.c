@@ -22,8 +22,8 @@ xd_status xd_refined_check_axes(xd_ints *dims, xd_ints *lens, const xd_refined_a
     xd_refined_set_list(dims, XD_REFINED_AXES, a->dims);
     xd_refined_set_list(lens, XD_REFINED_AXES, a->lens);
     if (dims->n != XD_REFINED_AXES || lens->n != XD_REFINED_AXES)
-        return xd_fail(e, XD_EUNSUPPORTED,
-                       "transformer: %s has %d axes and axes_lens %d, not %d", a->key, dims->n, lens->n, XD_REFINED_AXES);
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: %s has %d axes and axes_lens %d, not %d",
+                       a->key, dims->n, lens->n, XD_REFINED_AXES);
     for (int i = 0; i < XD_REFINED_AXES; i++) {
         if (dims->v[i] < 0 || dims->v[i] % 2)
             return xd_fail(e, XD_EFORMAT, "transformer: %s has %lld, which is not even", a->key,
@@ -49,10 +49,10 @@ xd_status xd_refined_check_axes(xd_ints *dims, xd_ints *lens, const xd_refined_a
 
 typedef struct part { /* range of rows of the hidden state that a block computes */
     const xd_refined_in *in;
-    xd_tensor h, cos, sin;
-    unsigned  streams;
+    xd_tensor            h, cos, sin;
+    unsigned             streams;
     /* [1,D] each: scale and gate of the attention, then of the feed-forward; or absent */
-    xd_tensor mod[4];
+    xd_tensor            mod[4];
 } part;
 
 static const unsigned all_streams = ~0u;

@@ -39,7 +39,7 @@ void xd_refined_text(xd_exec *x, const xd_net *n, const void *w, xd_state *s);
 /* Applies a linear layer to this rank's image tokens `lat`, and writes the result to h. The latents
  * have a token's features in the order (channel, row, column), but the layer reads them in the
  * order (row, column, channel). */
-void      xd_refined_embed(xd_exec *x, xd_tensor lat, xd_tensor h, const xd_lin *w);
+void xd_refined_embed(xd_exec *x, xd_tensor lat, xd_tensor h, const xd_lin *w);
 /* Returns the negative of out(norm(h) * (1 + scale)) for this rank's image rows, which are the last
  * rows of h. The networks predict the direction from noise to image, but the sampler expects the
  * direction from image to noise. `mod` computes the scale from the row `active`; `channels` is the
@@ -50,15 +50,14 @@ xd_tensor xd_refined_head(xd_exec *x, xd_tensor h, xd_tensor active, const xd_re
 
 /* Position axes in a config. */
 typedef struct xd_refined_axes {
-    const char    *key;          /* key of the widths: "axes_dims"; that of the lengths: axes_lens */
-    const int64_t *dims, *lens;  /* [XD_REFINED_AXES] default widths and lengths */
-    int64_t        least;        /* minimum length of the first axis */
-    int64_t        head_dim;     /* required sum of the widths */
+    const char    *key;         /* key of the widths, "axes_dims" */
+    const int64_t *dims, *lens; /* [XD_REFINED_AXES] default widths and lengths */
+    int64_t        least;       /* minimum length of the first axis */
+    int64_t        head_dim;    /* required sum of the widths */
 } xd_refined_axes;
 /* Checks the widths and lengths of the position axes, and sets those that the config does not
  * have. */
-xd_status xd_refined_check_axes(xd_ints *dims, xd_ints *lens, const xd_refined_axes *a,
-                                xd_err *e);
+xd_status xd_refined_check_axes(xd_ints *dims, xd_ints *lens, const xd_refined_axes *a, xd_err *e);
 /* Sets a list of the config that has no elements to the n numbers in `usual`. */
 void      xd_refined_set_list(xd_ints *l, int n, const int64_t *usual);
 

@@ -7,7 +7,7 @@
 
 static xd_text_buf words[XD_WORDS];
 
-static int has_trait(const xd_recipe *r, xd_family_word w)
+int xd_recipe_has(const xd_recipe *r, xd_family_word w)
 {
     int optional = 0, prompts = 1;
     for (int i = 0; i < r->ntext; i++) {
@@ -17,6 +17,9 @@ static int has_trait(const xd_recipe *r, xd_family_word w)
     return w == XD_WORD_DISTILLED       ? r->distilled
            : w == XD_WORD_RESCALES      ? r->rescales
            : w == XD_WORD_FROM_PROMPT   ? r->guides_from_prompt
+           : w == XD_WORD_KEEPS_ROWS    ? r->keeps_rows
+           : w == XD_WORD_NORMALIZES    ? r->keeps_rows || r->guides_from_prompt
+           : w == XD_WORD_SYSTEM        ? r->system != NULL
            : w == XD_WORD_SKIPS_LAYERS  ? r->skips_layers
            : w == XD_WORD_AUTO_RESIZES  ? r->auto_resizes
            : w == XD_WORD_DYNAMIC_CFG   ? r->dynamic_cfg
@@ -40,7 +43,7 @@ static void add_words(xd_family_word w, const char *text)
 static void add_title(xd_family_word w, const xd_family *f)
 {
     for (int k = 0; f->recipes[k]; k++)
-        if (has_trait(f->recipes[k], w)) {
+        if (xd_recipe_has(f->recipes[k], w)) {
             add_words(w, f->title);
             return;
         }

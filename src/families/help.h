@@ -11,6 +11,9 @@ typedef enum xd_family_word {
     XD_WORD_DISTILLED,    /* the model reads a distilled guidance scale */
     XD_WORD_RESCALES,     /* the pipeline has guidance_rescale */
     XD_WORD_FROM_PROMPT,  /* the guidance formula starts from the prediction for the prompt */
+    XD_WORD_KEEPS_ROWS,   /* the pipeline has cfg_trunc_ratio */
+    XD_WORD_NORMALIZES,   /* the pipeline has cfg_normalization */
+    XD_WORD_SYSTEM,       /* the pipeline has system_prompt */
     XD_WORD_DYNAMIC_CFG,  /* the published examples use dynamic guidance */
     XD_WORD_SKIPS_LAYERS, /* the pipeline has skip_guidance_layers */
     XD_WORD_AUTO_RESIZES, /* reference images are resized to a trained size */
@@ -33,6 +36,11 @@ typedef enum xd_family_word {
     XD_WORDS
 } xd_family_word;
 
+struct xd_recipe;
+
+/* Returns 1 if the comment at the constant w, which stands for a list of families, is true for a
+ * recipe. */
+int         xd_recipe_has(const struct xd_recipe *r, xd_family_word w);
 /* Returns the text that the constant w stands for, or "none" if no family matches. The text is
  * valid as long as the program runs. */
 const char *xd_family_says(xd_family_word w);

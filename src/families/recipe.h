@@ -129,6 +129,10 @@ typedef struct xd_recipe {
     /* 1: the norm of each token's guided prediction is set to the norm of the prompt's
      * prediction. */
     int           keeps_length;
+    /* 1: the pipeline has cfg_trunc_ratio and cfg_normalization. cfg_normalization, which is on by
+     * default, sets the norm of each row of the guided prediction's latents to that of the prompt's
+     * prediction. */
+    int           keeps_rows;
     xd_own_sigmas own_sigmas;
     /* Computes the logarithm of the dynamic timestep shift (see xd_steps.mu), or NULL. */
     double        (*mu)(int64_t tokens, int steps);
@@ -187,6 +191,9 @@ typedef struct xd_recipe {
     /* 1: the transformer reads as many rows of the prompt and of the negative prompt as the prompt
      * has tokens. The encoder of such a recipe pads texts (XD_PAD_MOST, masked). */
     int           cuts_text;
+    /* Default of system_prompt, a text before each prompt but not before negative prompts, and the
+     * text between it and the prompt. NULL: the pipeline has no system prompt. */
+    const char   *system, *after_system;
     /* prepares a prompt for the encoders; the result is malloc'ed */
     char         *(*caption)(const char *text);
     /* Prepares a prompt as `caption` does, for requests without clean_caption. NULL: the pipeline

@@ -466,7 +466,8 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     f->x.cancel = dev->counts ? NULL : j->ctx->cancel;
     f->lat_in = calloc((size_t)f->lay.npatch + 1, sizeof *f->lat_in);
     f->lat_out = calloc((size_t)f->lay.npatch + 1, sizeof *f->lat_out);
-    f->sums = calloc((size_t)f->lay.npatch, sizeof *f->sums);
+    f->nsums = xd_denoise_nsums(j);
+    f->sums = calloc((size_t)(2 * (f->lay.npatch + 1) * f->nsums), sizeof *f->sums);
     f->local = calloc(1, j->ctx->model.dit_info.local_size + 1);
     if (!f->local || !f->lat_in || !f->lat_out || !f->sums)
         xd_exec_fail(&f->x, XD_ENOMEM, "no memory for the bookkeeping of %d patches",

@@ -75,10 +75,12 @@ typedef struct xd_denoise {
     void           *kept[XD_MAXPASS];
     int             read[XD_MAXPASS]; /* 1: `kept` has the tensors of this pass */
     xd_rng          rng;              /* generator of the image's noise */
-    /* [npatch] four sums for each patch, for guidance_rescale and cfg_normalization. The first two
-     * sums are the sum of the elements of the prompt's prediction, and the sum of the squares of
-     * these elements. The last two sums are the same sums for the guided prediction. */
-    double          (*sums)[4];
+    /* [npatch + 1][2][nsums] sums for guidance_rescale and cfg_normalization: for each patch, and
+     * last for all patches, the sums of the prompt's prediction and those of the guided prediction.
+     * The sums are that of the elements and that of their squares or, if the pipeline keeps the
+     * norm of rows, the sum of the squares in each row of the latents [t,C,h]. */
+    double         *sums;
+    int64_t         nsums;
     /* Buffers for latents in host memory. `mine` has this rank's rows, `rows` has the rows of all
      * ranks, rank after rank, and `whole` has the rows of all ranks in image order. */
     float          *mine, *rows, *whole;

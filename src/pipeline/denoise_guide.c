@@ -2,6 +2,7 @@
  * (with the prompt, with the negative prompt, and with skipped layers) */
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "comm/kinds.h"
 #include "exec/op.h"
@@ -10,37 +11,94 @@
 #include "pipeline/denoise_inside.h"
 #include "pipeline/job.h"
 
-/* For each patch, computes the sum of the prediction's elements and the sum of their squares. The
- * two sums are stored in the patch's row of f->sums, at the indices `at` and `at` + 1. */
-static void add_up(xd_denoise *f, int unit, int at)
+/* Returns 1 if the norm of each row of the guided prediction's latents is set to that of the
+ * prompt's prediction. */
+static int keeps_rows(const xd_job *j)
 {
+    return j->ctx->model.recipe->keeps_rows && j->r->guidance.cfg_normalization != 0;
+}
+
+int64_t xd_denoise_nsums(const xd_job *j)
+{
+    return keeps_rows(j) ? j->lat[0] * j->lat[1] * j->lat[2] : 2;
+}
+
+static double *sums_of(const xd_denoise *f, int patch, int guided)
+{
+    return f->sums + (2 * patch + guided) * f->nsums;
+}
+
+/* Returns the index, among the rows of the latents [t,C,h], of feature i of a token. */
+static int64_t latent_row(const xd_denoise *f, int64_t token, int64_t i)
+{
+    const int     *p = f->j->ctx->model.dit_info.patch;
+    const int64_t *grid = f->j->lay.grid, *lat = f->j->lat;
+    int64_t        row = token / grid[2] % grid[1] * p[1] + i / p[2] % p[1];
+    int64_t        frame = token / (grid[1] * grid[2]) * p[0] + i / (p[1] * p[2]) % p[0];
+    return (frame * lat[1] + i / (p[0] * p[1] * p[2])) * lat[2] + row;
+}
+
+/* For each patch, computes the sums of the prediction of this rank's tokens. */
+static void add_up(xd_denoise *f, int unit, int guided)
+{
+    const int rows = keeps_rows(f->j);
     for (int p = 0; p < f->lay.npatch; p++) {
         if ((unit != XD_ALL && p != unit) || xd_counting(&f->x) || !xd_ok(&f->x))
             continue;
         xd_tensor t = xd_denoise_part(f, f->pred[0], p);
-        double    sum = 0, square = 0;
+        double   *sum = sums_of(f, p, guided);
+        int64_t   first = xd_own(&f->lay, XD_IMG, p, f->x.sp).start;
         xd_get(&f->x, f->mine, t);
-        for (int64_t i = 0; i < xd_count(t); i++)
-            sum += (double)f->mine[i], square += (double)f->mine[i] * (double)f->mine[i];
-        f->sums[p][at] = sum;
-        f->sums[p][at + 1] = square;
+        memset(sum, 0, (size_t)f->nsums * sizeof *sum);
+        for (int64_t i = 0; i < xd_count(t); i++) {
+            double v = (double)f->mine[i];
+            if (!rows)
+                sum[0] += v;
+            sum[rows ? latent_row(f, first + i / t.d[1], i % t.d[1]) : 1] += v * v;
+        }
     }
 }
 
-/* Adds up f->sums over the complete image. Each rank that has tokens has summed its own rows.
- * Patches that are not computed yet contribute the values of the previous step. */
-static void sum_members(xd_denoise *f, int unit, double s[4])
+/* Adds up the sums over the complete image. Each rank that has tokens has summed its own rows.
+ * Patches that are not computed yet contribute the values of the previous step. Returns the sums of
+ * the prompt's prediction, which those of the guided prediction follow. */
+static const double *sum_members(xd_denoise *f, int unit)
 {
     xd_comm *c = f->topo->tokens;
+    double  *all = sums_of(f, f->lay.npatch, 0);
     if (c->size > 1) {
-        int64_t count = 4 * (unit == XD_ALL ? f->lay.npatch : 1);
+        int64_t count = 2 * f->nsums * (unit == XD_ALL ? f->lay.npatch : 1);
         xd_req  r = c->ops->allreduce(
-            c, xd_view(f->sums[unit == XD_ALL ? 0 : unit], XD_F64, 1, &count), XD_SUM);
+            c, xd_view(sums_of(f, unit == XD_ALL ? 0 : unit, 0), XD_F64, 1, &count), XD_SUM);
         xd_denoise_wait(f, c, &r);
     }
+    memset(all, 0, (size_t)(2 * f->nsums) * sizeof *all);
     for (int p = 0; p < f->lay.npatch; p++)
-        for (int i = 0; i < 4; i++)
-            s[i] += f->sums[p][i];
+        for (int64_t i = 0; i < 2 * f->nsums; i++)
+            all[i] += sums_of(f, p, 0)[i];
+    return all;
+}
+
+/* Sets the norm of each row of the guided prediction's latents to that of the prompt's
+ * prediction. */
+static void rescale_rows(xd_denoise *f, int unit)
+{
+    const double *s = sum_members(f, unit);
+    xd_tensor     t = xd_denoise_part(f, f->pred[0], unit);
+    xd_tensor     by = xd_new_f32(&f->x, t.d[0], t.d[1]);
+    int64_t       at = 0;
+    for (int p = 0; p < f->lay.npatch; p++) {
+        xd_span own = xd_own(&f->lay, XD_IMG, p, f->x.sp);
+        if ((unit != XD_ALL && p != unit) || xd_counting(&f->x) || !xd_ok(&f->x))
+            continue;
+        for (int64_t i = 0; i < own.n * t.d[1]; i++) {
+            int64_t row = latent_row(f, own.start + i / t.d[1], i % t.d[1]);
+            double  norm = s[f->nsums + row];
+            f->mine[at++] = norm > 0 ? (float)sqrt(s[row] / norm) : 1;
+        }
+    }
+    xd_put(&f->x, by, f->mine);
+    xd_gated_into(&f->x, t, t, by, XD_NONE);
 }
 
 /* Scales the guided prediction of `unit` (a patch, or XD_ALL). With guidance_rescale, scaling moves
@@ -50,9 +108,9 @@ static void sum_members(xd_denoise *f, int unit, double s[4])
 static void rescale_guidance(xd_denoise *f, int unit)
 {
     const xd_job *j = f->j;
-    double n = (double)j->numbers, share = j->r->guidance.guidance_rescale, s[4] = { 0 }, of[2];
-    sum_members(f, unit, s);
-    double by = j->r->guidance.cfg_normalization * sqrt(s[1] / s[3]);
+    const double *s = sum_members(f, unit);
+    double        n = (double)j->numbers, share = j->r->guidance.guidance_rescale, of[2];
+    double        by = j->r->guidance.cfg_normalization * sqrt(s[1] / s[3]);
     for (int i = 0; i < 2; i++)
         of[i] = sqrt((s[2 * i + 1] - s[2 * i] * s[2 * i] / n) / (n - 1));
     if (share > 0)
@@ -95,8 +153,9 @@ void xd_denoise_guide(xd_denoise *f, int step, int unit, const xd_tensor p[XD_MA
 {
     const xd_request *r = f->j->r;
     int               passes = xd_job_passes(f->j, step);
+    int               rows = keeps_rows(f->j);
     int rescales = passes > 1 &&
-                   (r->guidance.guidance_rescale > 0 || r->guidance.cfg_normalization > 0);
+                   (rows || r->guidance.guidance_rescale > 0 || r->guidance.cfg_normalization > 0);
     if (rescales)
         add_up(f, unit, 0);
     leave_skipped(f, passes, p, 0);
@@ -104,7 +163,7 @@ void xd_denoise_guide(xd_denoise *f, int step, int unit, const xd_tensor p[XD_MA
         guide(f, p, xd_job_guidance(f->j, step));
     leave_skipped(f, passes, p, 1);
     if (rescales) {
-        add_up(f, unit, 2);
-        rescale_guidance(f, unit);
+        add_up(f, unit, 1);
+        (rows ? rescale_rows : rescale_guidance)(f, unit);
     }
 }

@@ -30,6 +30,8 @@ xd_span   xd_denoise_rows(const xd_denoise *f, xd_stream_id stream, int unit);
 /* Returns a view of the rows of patch `unit` in `t`, a tensor with all image rows of this rank. If
  * `unit` is XD_ALL, the view has all rows. */
 xd_tensor xd_denoise_part(const xd_denoise *f, xd_tensor t, int unit);
+/* Returns the value of f->nsums for a request. */
+int64_t   xd_denoise_nsums(const struct xd_job *j);
 /* Combines the predictions p of a step's passes, which are views of f->pred, and writes the guided
  * prediction to p[0]. */
 void      xd_denoise_guide(xd_denoise *f, int step, int unit, const xd_tensor p[XD_MAXPASS]);

@@ -124,16 +124,22 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
                        "true_cfg_scale is for models whose guidance_scale is distilled (%s); %s "
                        "is guided by guidance_scale",
                        xd_family_says(XD_WORD_DISTILLED), p->name);
-    const char *what = j->r->guidance.cfg_normalization > 0 ? "cfg_normalization"
-                       : j->r->guidance.cfg_truncation < 1  ? "cfg_truncation"
-                                                            : NULL;
-    if (what && !p->guides_from_prompt)
-        return xd_fail(e, XD_EINVAL, "%s is for %s; the pipeline of %s has no such option", what,
-                       xd_family_says(XD_WORD_FROM_PROMPT), p->name);
-    if (j->r->guidance.guidance_rescale > 0 && !p->rescales)
-        return xd_fail(e, XD_EINVAL,
-                       "guidance_rescale is for %s; the pipeline of %s has no such option",
-                       xd_family_says(XD_WORD_RESCALES), p->name);
+    const xd_request_guidance *g = &j->r->guidance;
+    const struct {
+        const char    *name;
+        int            given;
+        xd_family_word families;
+    } own[] = {
+        { "cfg_normalization", g->cfg_normalization > 0, XD_WORD_NORMALIZES },
+        { "cfg_truncation", g->cfg_truncation < 1, XD_WORD_FROM_PROMPT },
+        { "cfg_trunc_ratio", g->cfg_trunc_ratio < 1, XD_WORD_KEEPS_ROWS },
+        { "guidance_rescale", g->guidance_rescale > 0, XD_WORD_RESCALES },
+        { "system_prompt", j->r->texts.system_prompt != NULL, XD_WORD_SYSTEM },
+    };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (own[i].given && !xd_recipe_has(p, own[i].families))
+            return xd_fail(e, XD_EINVAL, "%s is for %s; the pipeline of %s has no such option",
+                           own[i].name, xd_family_says(own[i].families), p->name);
     return XD_OK;
 }
 
@@ -476,12 +482,15 @@ double xd_job_no_guidance(const xd_job *j)
     return j->ctx->model.recipe->guides_from_prompt ? 0 : 1;
 }
 
-/* Returns 1 if guidance has ended at this step, as with cfg_truncation of diffusers: guidance ends
- * where the model's time, from 0 (noise) to 1, is above that value. Pipelines without
- * cfg_truncation guide every step, even a step with a time below 0 (xd_timesteps). */
+/* Returns 1 if guidance has ended at this step. With cfg_trunc_ratio, guidance ends after this
+ * fraction of the steps. With cfg_truncation, as in diffusers, it ends where the model's time, from
+ * 0 (noise) to 1, is above that value. Pipelines without cfg_truncation guide every step, even a
+ * step with a time below 0 (xd_timesteps). */
 static int cut_off(const xd_job *j, int step)
 {
     float time = (1000.0f - (float)j->samp.time[step]) / 1000.0f;
+    if ((double)(step + 1) / j->samp.steps > j->r->guidance.cfg_trunc_ratio)
+        return 1;
     return j->ctx->model.recipe->guides_from_prompt && (double)time > j->r->guidance.cfg_truncation;
 }
 

@@ -106,6 +106,8 @@ static xd_status check_list(const char *name, const char *const *v, int64_t n, x
 xd_status xd_job_check_texts(const xd_request *r, xd_err *e)
 {
     xd_status s = check_list("prompt", r->prompts, r->nprompts, e);
+    if (s == XD_OK)
+        s = check_text("system_prompt", 0, r->texts.system_prompt, e);
     for (xd_job_text_kind k = 0; k < XD_JOB_TEXTS && s == XD_OK; k++) {
         const xd_texts *l = list_of(r, k);
         if (l->n < 0 || (l->n > 1 && l->n != r->nprompts) || (l->n && !l->v))

@@ -91,6 +91,20 @@ static void pad_before(int32_t *ids, int64_t n, int64_t padding, int32_t with)
         ids[i] = with;
 }
 
+/* Puts the system prompt before a prompt, for pipelines that have one. The prompt `plain` is freed;
+ * the result is malloc'ed. */
+static char *add_system(const xd_job *j, char *plain)
+{
+    const xd_recipe *p = recipe_of(j);
+    const char      *own = j->r->texts.system_prompt;
+    xd_text_buf      b = { 0 };
+    if (!p->system || !plain)
+        return plain;
+    xd_buf_add(&b, "%s%s%s", own ? own : p->system, p->after_system, plain);
+    free(plain);
+    return b.failed ? NULL : b.p;
+}
+
 static char *prepare_caption(const xd_job *j, const char *text)
 {
     const xd_recipe *p = recipe_of(j);
@@ -136,6 +150,8 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
     const char     *frame = m->recipe->text[k].frame;
     char           *plain = prepare_caption(j, text);
     xd_token_ids   *ids = &w->text[i].ids[k];
+    if (i < w->prompts)
+        plain = add_system(j, plain);
     plain = xd_prompt_images_text(j, k, plain);
     char *whole = frame && plain ? xd_tok_framed(frame, plain) : NULL;
     if (frame) {

@@ -55,9 +55,10 @@ static const char *const dtypes[NDTYPE] = { "f32", "bf16", "int8", "fp8", "f16" 
 static const int levels[NDTYPE] = { 2, 8, 5, 13, 3 }; /* of the image: 3e-2 of 255 is 7.65 */
 /* Of the models that are run so, one of every kind of block: f32 with weights in eight bits. */
 static const char *const quantized[] = {
-    "alpha",    "flux",       "flux2-klein",   "flux2-base",  "flux2",    "sd3",          "sd35",
-    "cog2b",    "cog15",      "hunyuan12-one", "zimage-lora", "wan",      "wan-i2v",      "wan22",
-    "wan-ti2v", "chroma-one", "qwen",          "qwen-edit",   "auraflow", "flux-control", "latte"
+    "alpha",     "flux",     "flux2-klein",  "flux2-base",    "flux2",       "sd3",
+    "sd35",      "cog2b",    "cog15",        "hunyuan12-one", "zimage-lora", "lumina2-lora",
+    "wan",       "wan-i2v",  "wan22",        "wan-ti2v",      "chroma-one",  "qwen",
+    "qwen-edit", "auraflow", "flux-control", "latte"
 };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
@@ -180,6 +181,10 @@ static const char *const all[] = { "alpha",
                                    "zimage-mask",
                                    "zimage-lora",
                                    "zimage-five",
+                                   "lumina2",
+                                   "lumina2-cut",
+                                   "lumina2-lora",
+                                   "lumina2-five",
                                    "qwen",
                                    "qwen-five",
                                    "qwen-image",
@@ -381,6 +386,7 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->texts.prompt_3 = js_maybe_text(r->js, "prompt_3");
     q->texts.negative_prompt_2 = js_maybe_text(r->js, "negative_prompt_2");
     q->texts.negative_prompt_3 = js_maybe_text(r->js, "negative_prompt_3");
+    q->texts.system_prompt = js_maybe_text(r->js, "system_prompt");
     q->width = (int64_t)js_num(r->js, "width");
     q->height = (int64_t)js_num(r->js, "height");
     q->num_inference_steps = (int)js_num(r->js, "num_inference_steps");
@@ -390,7 +396,10 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     if (xd_json_get(r->js, "boundary_ratio"))
         q->guidance.boundary_ratio = js_num(r->js, "boundary_ratio");
     q->guidance.guidance_rescale = js_maybe(r->js, "guidance_rescale");
-    q->guidance.cfg_normalization = js_maybe(r->js, "cfg_normalization");
+    if (xd_json_get(r->js, "cfg_normalization"))
+        q->guidance.cfg_normalization = js_num(r->js, "cfg_normalization");
+    if (xd_json_get(r->js, "cfg_trunc_ratio"))
+        q->guidance.cfg_trunc_ratio = js_num(r->js, "cfg_trunc_ratio");
     if (xd_json_get(r->js, "cfg_truncation"))
         q->guidance.cfg_truncation = js_num(r->js, "cfg_truncation");
     q->guidance.true_cfg_scale = js_maybe(r->js, "true_cfg_scale");

@@ -13,7 +13,7 @@ import collections
 import math
 import sys
 
-FIRST, ALL, RARE = 24, 67, 0.3
+FIRST, ALL, RARE = 24, 71, 0.3
 FIRST_RANKS, RANKS = (2, 3, 4, 6), (2, 3, 4, 5, 6, 7, 8)
 PLANS = {2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 3, 8: 9}      # one plan of so many is run
 
@@ -52,6 +52,8 @@ FEATURES = {
     "taylorseer": ("cache", ["steps=6", "cache=taylorseer:order=2,interval=3,warmup=2"], ("f32",)),
     "rescale": ("sampler", ["rescale=0.7"], ("f32",)),
     "cut": ("sampler", ["length=0.9", "cut=0.4"], ("f32",)),
+    "free": ("sampler", ["length=0"], ("f32",)),
+    "early": ("sampler", ["ratio=0.5"], ("f32", "bf16")),
     "begin": ("image", ["image=GOLDEN/{m}-image/image.png"], ("f32",)),
     "mask": ("image", ["image=GOLDEN/{m}-mask/image.png", "mask=GOLDEN/{m}-mask/mask.png"],
              ("f32", "bf16")),
@@ -91,6 +93,9 @@ MODELS = [
     # in one sequence behind refiners
     ("refined", "zimage", TEXT, "steep short long share cut mask"),
     ("refined", "zimage-five", TEXT, "plain short"),
+    # and with heads of keys that several heads of queries share
+    ("grouped", "lumina2", ["cfg", "text=211"], "plain free early far"),
+    ("grouped", "lumina2-five", ["cfg", "text=211"], "plain"),
     # long skips between blocks, and stages
     ("skips", "hunyuan", ["size=144x112"], "plain rescale begin"),
     ("skips", "hunyuan12", ["size=144x112"], "plain"),

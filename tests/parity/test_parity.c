@@ -2,8 +2,8 @@
  *
  *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [last=FILE]
  *     [mask=FILE] [control=FILE]
- *     [noise] [kept=TYPE] [size=WxH] [frames=N] [rescale=S] [length=F] [cut=T] [scheduler=NAME]
- *     [steps=N] [attention=HOW] [window=T,H,W] [cache=SPEC] [references=N]
+ *     [noise] [kept=TYPE] [size=WxH] [frames=N] [rescale=S] [length=F] [cut=T] [ratio=R]
+ *     [scheduler=NAME] [steps=N] [attention=HOW] [window=T,H,W] [cache=SPEC] [references=N]
  *     [fast=WAYS]
  *
  * Random weights of a tiny model; every factorization of the ranks over the six axes, with
@@ -17,8 +17,8 @@
  * displaced members.
  *
  * size: pixels of the image. frames: num_frames. rescale: guidance_rescale, of which stale steps
- * know some sums of the step before: they stay within 0.2 of the largest value. length, cut:
- * cfg_normalization and cfg_truncation.
+ * know some sums of the step before: they stay within 0.2 of the largest value. length, cut,
+ * ratio: cfg_normalization, cfg_truncation, cfg_trunc_ratio.
  *
  * video: of the model's frames, and compared to the pixels; image, last: what an image-to-video
  * model begins and ends with. Its autoencoder's rows are cut in every other plan.
@@ -64,7 +64,7 @@ static int         noise;          /* with a mask: the model starts from noise a
 static const char *mask;           /* what is inpainted of it; NULL: there is no mask */
 static const char *control;        /* what the transformer reads beside the noise; NULL: nothing */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
-static double      rescaled, length, cut = 1;
+static double      rescaled, length = -1, cut = 1, ratio = 1;
 static int         thin = 1, steps = 5, size[2], frames;
 
 typedef struct pixels {
@@ -135,6 +135,7 @@ static void request(xd_request *r, int images)
     r->guidance.guidance_rescale = rescaled;
     r->guidance.cfg_normalization = length;
     r->guidance.cfg_truncation = cut;
+    r->guidance.cfg_trunc_ratio = ratio;
     r->schedule.scheduler = scheduler;
     r->savings.attention = attention;
     r->savings.cache = cache;
@@ -492,6 +493,8 @@ static void arguments(int argc, char **argv)
             length = atof(argv[i] + 7);
         if (strncmp(argv[i], "cut=", 4) == 0)
             cut = atof(argv[i] + 4);
+        if (strncmp(argv[i], "ratio=", 6) == 0)
+            ratio = atof(argv[i] + 6);
         if (strncmp(argv[i], "window=", 7) == 0)
             window = argv[i] + 7;
         if (strncmp(argv[i], "fast=", 5) == 0)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 import transformers
 from diffusers.image_processor import VaeImageProcessor
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import T5Tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -111,10 +111,22 @@ def matrices(modules, dit, rank, g):
     return down, up
 
 
-def add_loras(pipe, r, d, peft, kohya, prefix="transformer", ranks=3):
+def merge_kohya(path, dit, kohya, scale):
+    """Adds kohya.safetensors to the weights, for models of which diffusers reads no such files."""
+    lora = load_file(path)
+    for m, targets in kohya.items():
+        down, up, alpha = (lora[f"lora_unet_{m}.{k}"].float()
+                           for k in ("lora_down.weight", "lora_up.weight", "alpha"))
+        add = scale * alpha / len(down) * up @ down
+        ws = [dit.get_submodule(t).weight for t in targets]
+        for w, part in zip(ws, add.split([len(w) for w in ws])):
+            w.data += part
+
+
+def add_loras(pipe, r, d, peft, kohya, prefix="transformer", ranks=3, merges=False):
     """Writes peft.safetensors and kohya.safetensors into the folder d, and adds them to the weights
     with diffusers. A module of a file maps to those of diffusers whose rows it holds; ranks of
-    kohya.safetensors are 1 to `ranks`."""
+    kohya.safetensors are 1 to `ranks`. merges: kohya.safetensors is added without diffusers."""
     g, dit = torch.Generator().manual_seed(r["seed"]), pipe.transformer
     out = {}
     for i, (m, targets) in enumerate(peft.items()):
@@ -130,6 +142,9 @@ def add_loras(pipe, r, d, peft, kohya, prefix="transformer", ranks=3):
     before = {m: dit.get_submodule(m).weight.clone()
               for targets in (*peft.values(), *kohya.values()) for m in targets}
     for k, scale in r["loras"].items():
+        if merges and k == "kohya":
+            merge_kohya(d / "kohya.safetensors", dit, kohya, scale)
+            continue
         pipe.load_lora_weights(d, weight_name=f"{k}.safetensors", adapter_name=k)
         pipe.set_adapters([k], [scale])
         pipe.fuse_lora(components=["transformer"], adapter_names=[k])
