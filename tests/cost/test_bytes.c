@@ -58,9 +58,9 @@ typedef enum of { TEXT = 1, IMAGE = 2, FILL = 4, FILLED = IMAGE | FILL, ALL = 7,
 typedef struct sends { int attn[ALL + 1], sum[ALL + 1], squares[2], text; } sends;
 
 /* which[l]: what block l sends; skips[l]: outputs that it or later blocks read, besides the
- * hidden state. */
+ * hidden state. H: heads of keys, each of g heads of queries; S: sums of guidance for a patch. */
 typedef struct model {
-    int64_t      N, K, J, fill, M, I, H, d, D, F, e;
+    int64_t      N, K, J, fill, M, I, H, g, d, D, F, S, e;
     int          passes;
     const sends *which[64];
     int64_t      skips[65];
@@ -85,7 +85,8 @@ static const sends joint[2][2] = {
     { { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 2 } },
       { .attn = { [ALL] = 1, [IMAGE] = 1 }, .sum = { [IMAGE] = 3 } } },
 };
-/* Z-Image: refiners of the image and of the text, layers of both as AuraFlow's single blocks */
+/* Z-Image, Lumina-Image: refiners of the image and of the text, layers of both as AuraFlow's single
+ * blocks */
 static const sends refine_image = { .attn = { [FILLED] = 1 }, .sum = { [FILLED] = 2 } },
                    refine_text = { .attn = { [TEXT] = 1 }, .sum = { [TEXT] = 2 } },
                    layer_of_both = { .attn = { [ALL] = 1 }, .sum = { [ALL] = 2 } };
@@ -127,7 +128,7 @@ static int64_t of_ulysses(const model *m, const plan *p, const where *w, int uni
     int64_t all = rows_ring(m, p, unit, w->at[XD_RING], what);
     int64_t H = part(m->H, w->at[XD_TENSOR], p->deg[XD_TENSOR]);
     int64_t h = part(H, w->at[XD_ULYSSES], p->deg[XD_ULYSSES]);
-    return (3 * n * (H - h) + (all - n) * h) * m->d * m->e;
+    return ((m->g + 2) * n * (H - h) + m->g * (all - n) * h) * m->d * m->e;
 }
 
 /* Ring: K and V of all members but my successor pass through me. With patches it is all tokens'
@@ -145,13 +146,18 @@ static int64_t of_ring(const model *m, const plan *p, const where *w, int unit, 
     return R == 1 ? 0 : 2 * n * h * m->d * m->e;
 }
 
+/* A sum of n numbers of `size` bytes over T ranks, of which I am one. */
+static int64_t of_numbers(int64_t n, int64_t size, int T, int me)
+{
+    if (size * n <= SINGLE)
+        return size * n * (T - 1);
+    return size * (n - part(n, me, T) + part(n, me, T) * (T - 1));
+}
+
 /* A sum of n numbers in f32. */
 static int64_t of_sum(const plan *p, const where *w, int64_t n)
 {
-    int T = p->deg[XD_TENSOR], me = w->at[XD_TENSOR];
-    if (4 * n <= SINGLE)
-        return 4 * n * (T - 1);
-    return 4 * (n - part(n, me, T) + part(n, me, T) * (T - 1));
+    return of_numbers(n, 4, p->deg[XD_TENSOR], w->at[XD_TENSOR]);
 }
 
 /* A sum of [n,D]. */
@@ -202,6 +208,10 @@ static int64_t of_unit(const model *m, const plan *p, const where *w, int unit)
         bytes += (4 + m->skips[w->last] * m->e) * both * m->D * mine;
     else if (C > 1)
         bytes += 4 * n * m->F * mine; /* predictions, to the other pass */
+    if (is_last && m->passes > 1)
+        bytes += of_numbers(m->S * (unit < 0 ? p->patches : 1), 8,
+                            p->deg[XD_ULYSSES] * p->deg[XD_RING],
+                            w->at[XD_ULYSSES] + w->at[XD_RING] * p->deg[XD_ULYSSES]);
     if (is_last && P > 1 && mine)
         bytes += 4 * n * m->F; /* latents, to the first stage */
     return bytes;
@@ -252,7 +262,7 @@ static int64_t of_memory(const model *m, const plan *p, const where *w, int site
     else if (R > 1)
         bytes += 2 * of_group(m, p, h);
     int buffers = (p->patches > 1) + (R > 1) + (R > 1 && !p->displaced) + (U > 1);
-    return (bytes + (U > 1 ? n * H : 0)) * m->d * m->e + 64 * buffers;
+    return (bytes + (U > 1 ? n * H * m->g : 0)) * m->d * m->e + 64 * buffers;
 }
 
 /* ---- counting ----------------------------------------------------------------------------- */
@@ -330,6 +340,9 @@ static const sends *kind_of(const xd_engine *g, int layer)
     if (strcmp(p->def->name, "zimage") == 0 &&
         xd_json_number(xd_json_get(p->config, "n_refiner_layers"), &n))
         return layer < (int)n ? &refine_image : layer < 2 * (int)n ? &refine_text : &layer_of_both;
+    if (strcmp(p->def->name, "lumina2") == 0 &&
+        xd_json_number(xd_json_get(p->config, "num_refiner_layers"), &n))
+        return layer < (int)n ? &refine_text : layer < 2 * (int)n ? &refine_image : &layer_of_both;
     if (strcmp(p->def->name, "sd3") != 0)
         return &cross;
     for (int i = 0; i < xd_json_size(dual); i++)
@@ -355,10 +368,12 @@ static model model_of(const xd_engine *g, const xd_job *j)
                   .fill = d->multiple ? (d->multiple - j->tokens % d->multiple) % d->multiple : 0,
                   .M = xd_prompts_most_rows(j) - rows_of_images(g),
                   .I = rows_of_images(g),
-                  .H = d->heads,
+                  .H = xd_dit_key_heads(d),
+                  .g = d->heads / xd_dit_key_heads(d),
                   .d = d->head_dim,
                   .D = d->dim,
                   .F = j->features,
+                  .S = g->ctx.model.recipe->keeps_rows ? 2 * j->lat[1] * j->lat[2] : 0,
                   .e = (int64_t)xd_dtype_size(g->ctx.type),
                   .passes = j->npass };
     int64_t half = d->nlayers / 2;

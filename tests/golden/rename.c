@@ -254,6 +254,36 @@ static const row zimage[] = {
     { NULL, { NULL }, 0 },
 };
 
+/* The blocks of one list: `first` is the norm before attention. */
+#define LUMINA(list, first)                                                                        \
+    { list ".#.attention.qkv", { list ".#.attn.to_q", list ".#.attn.to_k", list ".#.attn.to_v" },   \
+      0 },                                                                                         \
+    { list ".#.attention.out", { list ".#.attn.to_out.0" }, 0 },                                   \
+    { list ".#.attention.q_norm", { list ".#.attn.norm_q" }, 0 },                                  \
+    { list ".#.attention.k_norm", { list ".#.attn.norm_k" }, 0 },                                  \
+    { list ".#.feed_forward.w1", { list ".#.feed_forward.linear_1" }, 0 },                         \
+    { list ".#.feed_forward.w2", { list ".#.feed_forward.linear_2" }, 0 },                         \
+    { list ".#.feed_forward.w3", { list ".#.feed_forward.linear_3" }, 0 },                         \
+    { list ".#.attention_norm1", { list ".#." first }, 0 },                                        \
+    { list ".#.attention_norm2", { list ".#.norm2" }, 0 },                                         \
+    { list ".#.ffn_norm1", { list ".#.ffn_norm1" }, 0 },                                           \
+    { list ".#.ffn_norm2", { list ".#.ffn_norm2" }, 0 },                                           \
+    { list ".#.adaLN_modulation.1", { list ".#.norm1.linear" }, 0 }
+
+static const row lumina2[] = {
+    { "x_embedder", { "x_embedder" }, 0 },
+    { "final_layer.linear", { "norm_out.linear_2" }, 0 },
+    { "final_layer.adaLN_modulation.1", { "norm_out.linear_1" }, 0 },
+    { "cap_embedder.0", { "time_caption_embed.caption_embedder.0" }, 0 },
+    { "cap_embedder.1", { "time_caption_embed.caption_embedder.1" }, 0 },
+    { "t_embedder.mlp.0", { "time_caption_embed.timestep_embedder.linear_1" }, 0 },
+    { "t_embedder.mlp.2", { "time_caption_embed.timestep_embedder.linear_2" }, 0 },
+    LUMINA("noise_refiner", "norm1.norm"),
+    LUMINA("context_refiner", "norm1"),
+    LUMINA("layers", "norm1.norm"),
+    { NULL, { NULL }, 0 },
+};
+
 static const row wan[] = {
     { "patch_embedding", { "patch_embedding" }, 0 },
     { "time_embedding.0", { "condition_embedder.time_embedder.linear_1" }, 0 },
@@ -633,6 +663,11 @@ void box_wan(box *b, const char *folder, const char *prefix)
 void box_zimage(box *b, const char *folder, const char *prefix)
 {
     box_rows(b, folder, prefix, zimage);
+}
+
+void box_lumina2(box *b, const char *folder, const char *prefix)
+{
+    box_rows(b, folder, prefix, lumina2);
 }
 
 void box_flux2(box *b, const char *folder, const char *prefix)

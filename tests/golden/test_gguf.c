@@ -411,6 +411,7 @@ int main(int argc, char **argv)
     check_dit("auraflow", dtype, "auraflow", box_auraflow, "");
     check_dit("flux2-klein", dtype, "flux2", box_flux2, "");
     check_dit("zimage", dtype, "lumina2", box_zimage, "model.diffusion_model.");
+    check_dit("lumina2", dtype, "lumina2", box_lumina2, "");
     check_dit("wan", dtype, "wan", box_wan, "");
     check_dit("qwen", dtype, "qwen_image", NULL, NULL);
     check_dit("alpha", dtype, "pig", NULL, NULL);

@@ -317,7 +317,8 @@ static void write_three(const char *model, const char *prefix, const char *first
         write_one(&b, scratch, "model.safetensors");
         box_vae2(&b, folder_of(model, "vae"), "");
     } else { /* a norm that nothing uses is in published files */
-        box_zimage(&b, folder_of(model, "transformer"), prefix);
+        (strcmp(model, "zimage") == 0 ? box_zimage
+                                      : box_lumina2)(&b, folder_of(model, "transformer"), prefix);
         snprintf(name, sizeof name, "%snorm_final.weight", prefix);
         box_add(&b, name, XD_BF16, 1, (int64_t[]){ 24 });
         write_one(&b, scratch, "model.safetensors");
@@ -807,6 +808,8 @@ int main(int argc, char **argv)
     controlled = NULL;
     check_three("zimage", "zimage-lora", dtype, tap_only_bf16() ? "" : "model.diffusion_model.",
                 "model.");
+    check_three("lumina2", "lumina2-lora", dtype, tap_only_bf16() ? "model.diffusion_model." : "",
+                tap_only_bf16() ? "text_encoders.gemma2_2b.transformer.model." : "model.");
     check_three("flux2-klein", "flux2-lora", dtype, tap_only_bf16() ? "model.diffusion_model." : "",
                 tap_only_bf16() ? "" : "model.language_model.");
     check_three("flux2", NULL, dtype, "", "model.");

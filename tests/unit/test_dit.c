@@ -28,6 +28,7 @@ static void published_listings(void **state)
         "stabilityai/stable-diffusion-3.5-large/transformer",
         "Tencent-Hunyuan/HunyuanDiT-Diffusers/transformer",
         "Tongyi-MAI/Z-Image-Turbo/transformer",
+        "Alpha-VLLM/Lumina-Image-2.0/transformer",
         "black-forest-labs/FLUX.2-klein-4B/transformer",
         "black-forest-labs/FLUX.2-dev/transformer",
         "Qwen/Qwen-Image/transformer",
@@ -137,6 +138,24 @@ static void refusals(void **state)
     refuses(zimage, "{\"axes_lens\":[1536,512]}", XD_EUNSUPPORTED, "axes_lens 2");
     refuses(zimage, "{\"axes_lens\":[33,512,512]}", XD_EFORMAT, "axes_lens");
     refuses(zimage, "{\"n_layers\":-1}", XD_EFORMAT, "n_layers");
+}
+
+static void lumina_refusals(void **state)
+{
+    const char *lumina = "Lumina2Transformer2DModel";
+    (void)state;
+    refuses(lumina, "{\"patch_size\":1}", XD_EUNSUPPORTED, "patch_size 1");
+    refuses(lumina, "{\"out_channels\":32}", XD_EUNSUPPORTED, "out_channels 32");
+    refuses(lumina, "{\"hidden_size\":2305}", XD_EFORMAT, "2305");
+    refuses(lumina, "{\"num_kv_heads\":7}", XD_EFORMAT, "num_kv_heads 7");
+    refuses(lumina, "{\"num_kv_heads\":-1}", XD_EFORMAT, "num_kv_heads");
+    refuses(lumina, "{\"multiple_of\":0}", XD_EFORMAT, "multiple_of");
+    refuses(lumina, "{\"ffn_dim_multiplier\":-1}", XD_EFORMAT, "ffn_dim_multiplier is -1");
+    refuses(lumina, "{\"sample_size\":0}", XD_EFORMAT, "sample_size");
+    refuses(lumina, "{\"axes_dim_rope\":[32,32,30]}", XD_EFORMAT, "axes_dim_rope is 94");
+    refuses(lumina, "{\"axes_dim_rope\":[32,32]}", XD_EUNSUPPORTED, "2 axes");
+    refuses(lumina, "{\"axes_lens\":[1,512,512]}", XD_EFORMAT, "axes_lens");
+    refuses(lumina, "{\"num_layers\":-1}", XD_EFORMAT, "num_layers");
 }
 
 /* ---- golden: transformers ----------------------------------------------------------------- */
@@ -452,12 +471,13 @@ static void counts_as_it_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_listings),  cmocka_unit_test(published_numbers),
-        cmocka_unit_test(files_in_the_tree),   cmocka_unit_test(refusals),
-        cmocka_unit_test(refusals_of_videos),  cmocka_unit_test(dit_golden_f32),
-        cmocka_unit_test(dit_golden_bf16),     cmocka_unit_test(dit_batch),
-        cmocka_unit_test(dit_embeds_its_rows), cmocka_unit_test(hunyuan_golden),
-        cmocka_unit_test(hunyuan_skips),       cmocka_unit_test(counts_as_it_runs),
+        cmocka_unit_test(published_listings), cmocka_unit_test(published_numbers),
+        cmocka_unit_test(files_in_the_tree),  cmocka_unit_test(refusals),
+        cmocka_unit_test(refusals_of_videos), cmocka_unit_test(lumina_refusals),
+        cmocka_unit_test(dit_golden_f32),     cmocka_unit_test(dit_golden_bf16),
+        cmocka_unit_test(dit_batch),          cmocka_unit_test(dit_embeds_its_rows),
+        cmocka_unit_test(hunyuan_golden),     cmocka_unit_test(hunyuan_skips),
+        cmocka_unit_test(counts_as_it_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
