@@ -186,7 +186,7 @@ static const xd_stem gguf_lm_top[] = {
       { "", "text_encoders.@.transformer.", "@.transformer.",                                      \
         "text_encoders.qwen3_4b.transformer.", "text_encoders.qwen3_8b.transformer.",              \
         "text_encoders.qwen25_7b.transformer.", "text_encoders.mistral3_24b.transformer.",         \
-        "text_encoders.llama.transformer.", "text_encoders.gemma2_2b.transformer." },                                                      \
+        "text_encoders.llama.transformer.", "text_encoders.gemma2_2b.transformer." },              \
       { { first "layers.#.", first "layers.#.", NULL }, { "", "", NULL } } }
 /* Blocks of a KL VAE's encoder and decoder. */
 #define LDM_SCOPES                                                                        \

@@ -256,7 +256,7 @@ static const row zimage[] = {
 
 /* The blocks of one list: `first` is the norm before attention. */
 #define LUMINA(list, first)                                                                        \
-    { list ".#.attention.qkv", { list ".#.attn.to_q", list ".#.attn.to_k", list ".#.attn.to_v" },   \
+    { list ".#.attention.qkv", { list ".#.attn.to_q", list ".#.attn.to_k", list ".#.attn.to_v" },  \
       0 },                                                                                         \
     { list ".#.attention.out", { list ".#.attn.to_out.0" }, 0 },                                   \
     { list ".#.attention.q_norm", { list ".#.attn.norm_q" }, 0 },                                  \

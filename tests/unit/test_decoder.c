@@ -41,6 +41,7 @@ static void published_listings(void **state)
         "Qwen/Qwen-Image/text_encoder",
         "hunyuanvideo-community/HunyuanVideo/text_encoder",
         "Efficient-Large-Model/Sana_1600M_1024px_diffusers/text_encoder",
+        "Alpha-VLLM/Lumina-Image-2.0/text_encoder",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);
