@@ -47,6 +47,13 @@ QWEN3_4B = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "atten
             "max_position_embeddings": 40960, "num_attention_heads": 32, "num_hidden_layers": 36,
             "num_key_value_heads": 8, "rms_norm_eps": 1e-6, "rope_theta": 1000000,
             "tie_word_embeddings": True, "vocab_size": 151936}
+GEMMA2_2B = {"architectures": ["Gemma2Model"], "model_type": "gemma2", "attention_bias": False,
+             "attn_logit_softcapping": 50.0, "head_dim": 256,
+             "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 2304,
+             "intermediate_size": 9216, "max_position_embeddings": 8192, "num_attention_heads": 8,
+             "num_hidden_layers": 26, "num_key_value_heads": 4, "query_pre_attn_scalar": 256,
+             "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "sliding_window": 4096,
+             "vocab_size": 256000}
 # as Qwen publishes them; FLUX.2-klein-9B has not been compared with its own files
 QWEN3_8B = {**QWEN3_4B, "hidden_size": 4096, "intermediate_size": 12288,
             "tie_word_embeddings": False}
@@ -176,6 +183,24 @@ MODELS = {
                         "joint_attention_dim": 2048, "caption_projection_dim": 3072,
                         "patch_size": 2, "pos_embed_max_size": 9216, "sample_size": 64},
         "vae": {**LDM, "sample_size": 1024, "scaling_factor": 0.13025}},
+    "Lumina-Image-2.0": {
+        "index": {"_class_name": "Lumina2Pipeline",
+                  "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
+                  "text_encoder": ["transformers", "Gemma2Model"],
+                  "tokenizer": ["transformers", "GemmaTokenizerFast"],
+                  "transformer": ["diffusers", "Lumina2Transformer2DModel"],
+                  "vae": ["diffusers", "AutoencoderKL"]},
+        "scheduler": {"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 6.0,
+                      "num_train_timesteps": 1000, "use_dynamic_shifting": False},
+        "text_encoder": GEMMA2_2B,
+        "transformer": {"_class_name": "Lumina2Transformer2DModel", "axes_dim_rope": [32, 32, 32],
+                        "axes_lens": [300, 512, 512], "cap_feat_dim": 2304,
+                        "ffn_dim_multiplier": None, "hidden_size": 2304, "in_channels": 16,
+                        "multiple_of": 256, "norm_eps": 1e-5, "num_attention_heads": 24,
+                        "num_kv_heads": 8, "num_layers": 26, "num_refiner_layers": 2,
+                        "out_channels": None, "patch_size": 2, "sample_size": 128},
+        "vae": {**KL, "latent_channels": 16, "sample_size": 1024, "scaling_factor": 0.3611,
+                "shift_factor": 0.1159, "use_quant_conv": False, "use_post_quant_conv": False}},
     "HunyuanDiT-v1.2": {
         "index": {"_class_name": "HunyuanDiTPipeline", "scheduler": ["diffusers", "DDPMScheduler"],
                   "text_encoder": ["transformers", "BertModel"],

@@ -53,6 +53,9 @@ ROWS = {
     "zimage-1024": dict(model="Z-Image-Turbo", part="step", size=(1024, 1024), text=128,
                         layers=(2, 1), tflop=5.4,
                         what="Z-Image, 2 layers and 1 block of each refiner, 1024 x 1024"),
+    "lumina-1024": dict(model="Lumina-Image-2.0", part="step", size=(1024, 1024), text=128,
+                        layers=(2, 1), tflop=2.46,
+                        what="Lumina-Image 2.0, 2 layers and 1 block of each refiner, 1024 x 1024"),
     "qwen-1024": dict(model="Qwen-Image", part="step", size=(1024, 1024), text=128, layers=(2,),
                       tflop=2.36, what="Qwen-Image, 2 blocks, 1024 x 1024"),
     "sd3-1024": dict(model="SD3.5-medium", part="step", size=(1024, 1024), text=256, layers=(14,),
@@ -95,8 +98,8 @@ HEAVY = 4.0                     # TFLOP: from here on two rounds must do
 def config_of(home, part, row):
     config = json.loads((home / part / "config.json").read_text())
     keys = [k for k in ("num_layers", "num_hidden_layers", "num_single_layers", "n_layers",
-                        "n_refiner_layers", "num_mmdit_layers", "num_single_dit_layers")
-            if k in config]
+                        "n_refiner_layers", "num_refiner_layers", "num_mmdit_layers",
+                        "num_single_dit_layers") if k in config]
     for key, n in zip(keys, row.get("layers", ())):
         config[key] = n
     return config
@@ -148,6 +151,7 @@ def open_net(row, home, dtype, torch, device):
             kind = {"PixArt": "PixArtTransformer2DModel", "FLUX.1": "FluxTransformer2DModel",
                     "FLUX.2": "Flux2Transformer2DModel",
                     "CogVid": "CogVideoXTransformer3DModel", "Z-Imag": "ZImageTransformer2DModel",
+                    "Lumina": "Lumina2Transformer2DModel",
                     "Hunyua": "HunyuanDiT2DModel", "Qwen-I": "QwenImageTransformer2DModel",
                     "AuraFl": "AuraFlowTransformer2DModel",
                     "SD3.5-": "SD3Transformer2DModel", "Wan2.1": "WanTransformer3DModel"}
@@ -179,6 +183,13 @@ def open_net(row, home, dtype, torch, device):
     if "AuraFlow" in kind:
         return net, dict(hidden_states=rand(1, 4, h, w), timestep=(t / 1000).to(dtype),
                          encoder_hidden_states=rand(1, row["text"], 2048))
+    if "Lumina2" in kind:
+        # as below
+        net.rope_embedder = type(net.rope_embedder)(10000, list(net.config.axes_dim_rope),
+                                                    list(net.config.axes_lens))
+        return net, dict(hidden_states=rand(1, 16, h, w), timestep=1 - t / 1000,
+                         encoder_hidden_states=rand(1, row["text"], 2304),
+                         encoder_attention_mask=torch.ones(1, row["text"], dtype=torch.long))
     if "QwenImage" in kind:
         # its tables are no buffers: they are left without data above
         net.pos_embed = type(net.pos_embed)(10000, list(net.config.axes_dims_rope), True)

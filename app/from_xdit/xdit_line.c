@@ -618,7 +618,8 @@ static void read_net(xd_line *l)
     if (heads) {
         l->heads = heads;
         l->blocks = read_field(j, "num_layers") + read_field(j, "num_single_layers") +
-                    read_field(j, "n_layers") + 2 * read_field(j, "n_refiner_layers");
+                    read_field(j, "n_layers") + 2 * read_field(j, "n_refiner_layers") +
+                    2 * read_field(j, "num_refiner_layers");
         l->cross = read_field(j, "num_cross_attention_heads");
         l->from_config = 1;
     }

@@ -28,6 +28,7 @@ CASES = {
     "hunyuan": {},
     "hunyuan12": {},
     "zimage": {"guidance_scale": 3.0},
+    "lumina2": {},
     "chroma": {"negative_prompt": "a star"},
     "auraflow": {"negative_prompt": "a star"},
     "flux2-klein": {},
@@ -74,6 +75,8 @@ def load(torch, name, dtype=None):
     pipe = diffusers.DiffusionPipeline.from_pretrained(
         path, torch_dtype=dtype or torch.float32, **more)
     pipe.set_progress_bar_config(disable=True)
+    if name == "lumina2":       # takes 8 pixels per latent for granted
+        pipe.vae_scale_factor = 4
     if name == "chroma":        # see _forwards: as the model was trained
         plain = pipe._prepare_attention_mask
         pipe._prepare_attention_mask = lambda *a, **k: plain(*a, **k).bool()

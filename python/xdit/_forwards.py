@@ -199,6 +199,18 @@ def _zimage_list(v: Values, rows: list[torch.Tensor], config: Any) -> list[torch
     return [-r.transpose(0, 1).to(x.dtype) for r, x in zip(rows, v["x"])]
 
 
+def _lumina2(v: Values, config: Any) -> Passes:
+    for b, latents in enumerate(v["hidden_states"]):
+        yield {"latents": latents, "timestep": 1000 - _row(v["timestep"], b, 1000),
+               "text": _text(v["encoder_hidden_states"], v["encoder_attention_mask"], b,
+                             "encoder_attention_mask")}
+
+
+def _lumina2_image(v: Values, rows: list[torch.Tensor], config: Any) -> torch.Tensor:
+    """As _zimage_list."""
+    return -_stack_cells(v, rows, config)
+
+
 # ---- images in tokens ----------------------------------------------------------------------------
 
 def _text_at_zero(ids: torch.Tensor | None) -> None:
@@ -327,6 +339,7 @@ FORWARDS = {
     "HunyuanDiT2DModel": Forward(_hunyuan, _stack_image, _TWO, _CONTROL),
     "ZImageTransformer2DModel": Forward(_zimage, _zimage_list, ("x", "cap_feats"),
                                         (*_CONTROL, "siglip_feats", "image_noise_mask")),
+    "Lumina2Transformer2DModel": Forward(_lumina2, _lumina2_image, _TEXT, ()),
     "CogVideoXTransformer3DModel": Forward(_cogvideox, _stack_cells, _TEXT, ("timestep_cond",)),
     "LatteTransformer3DModel": Forward(_latte, _stack_noise, _TEXT, ()),
     "WanTransformer3DModel": Forward(_wan, _stack_video, _TEXT, ()),

@@ -30,10 +30,10 @@ static xd_status list_tensors(xd_component *p, xd_err *e)
  * each key gives the number of blocks of one kind. */
 static xd_status count_blocks(const xd_component *p, const char *layers, xd_text_buf *b, xd_err *e)
 {
-    static const char *const keys[] = { "num_layers",           "num_hidden_layers",
-                                        "num_single_layers",    "n_layers",
-                                        "n_refiner_layers",     "num_mmdit_layers",
-                                        "num_single_dit_layers" };
+    static const char *const keys[] = { "num_layers",        "num_hidden_layers",
+                                        "num_single_layers", "n_layers",
+                                        "n_refiner_layers",  "num_refiner_layers",
+                                        "num_mmdit_layers",  "num_single_dit_layers" };
     for (size_t i = 0; i < sizeof keys / sizeof *keys && *layers; i++) {
         const xd_field *f = p->def->fields;
         while (f->json && strcmp(f->json, keys[i]) != 0)

@@ -469,7 +469,8 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     f->nsums = xd_denoise_nsums(j);
     f->sums = calloc((size_t)(2 * (f->lay.npatch + 1) * f->nsums), sizeof *f->sums);
     f->local = calloc(1, j->ctx->model.dit_info.local_size + 1);
-    if (!f->local || !f->lat_in || !f->lat_out || !f->sums)
+    f->row_of = calloc((size_t)j->features, sizeof *f->row_of);
+    if (!f->local || !f->lat_in || !f->lat_out || !f->sums || !f->row_of)
         xd_exec_fail(&f->x, XD_ENOMEM, "no memory for the bookkeeping of %d patches",
                      f->lay.npatch);
     open_tensors(f);
@@ -497,12 +498,14 @@ void xd_denoise_close(xd_denoise *f)
     free(f->lat_in);
     free(f->lat_out);
     free(f->sums);
+    free(f->row_of);
     free(f->mine);
     free(f->rows);
     free(f->whole);
     f->local = NULL;
     f->mine = f->rows = f->whole = NULL;
     f->sums = NULL;
+    f->row_of = NULL;
     f->lat_in = f->lat_out = NULL;
 }
 

@@ -81,6 +81,7 @@ typedef struct xd_denoise {
      * norm of rows, the sum of the squares in each row of the latents [t,C,h]. */
     double         *sums;
     int64_t         nsums;
+    int64_t        *row_of; /* [F] rows of the latents that the features of a token are in */
     /* Buffers for latents in host memory. `mine` has this rank's rows, `rows` has the rows of all
      * ranks, rank after rank, and `whole` has the rows of all ranks in image order. */
     float          *mine, *rows, *whole;

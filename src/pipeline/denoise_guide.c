@@ -28,14 +28,19 @@ static double *sums_of(const xd_denoise *f, int patch, int guided)
     return f->sums + (2 * patch + guided) * f->nsums;
 }
 
-/* Returns the index, among the rows of the latents [t,C,h], of feature i of a token. */
-static int64_t latent_row(const xd_denoise *f, int64_t token, int64_t i)
+/* Sets f->row_of [F] to the index, among the rows of the latents [t,C,h], of each feature of a
+ * token. */
+static void find_rows(const xd_denoise *f, int64_t token)
 {
     const int     *p = f->j->ctx->model.dit_info.patch;
     const int64_t *grid = f->j->lay.grid, *lat = f->j->lat;
-    int64_t        row = token / grid[2] % grid[1] * p[1] + i / p[2] % p[1];
-    int64_t        frame = token / (grid[1] * grid[2]) * p[0] + i / (p[1] * p[2]) % p[0];
-    return (frame * lat[1] + i / (p[0] * p[1] * p[2])) * lat[2] + row;
+    int64_t        frame = token / (grid[1] * grid[2]) * p[0];
+    int64_t        row = token / grid[2] % grid[1] * p[1], *to = f->row_of;
+    for (int64_t c = 0; c < lat[1]; c++)
+        for (int k = 0; k < p[0]; k++)
+            for (int i = 0; i < p[1]; i++)
+                for (int n = 0; n < p[2]; n++)
+                    *to++ = ((frame + k) * lat[1] + c) * lat[2] + row + i;
 }
 
 /* For each patch, computes the sums of the prediction of this rank's tokens. */
@@ -50,11 +55,15 @@ static void add_up(xd_denoise *f, int unit, int guided)
         int64_t   first = xd_own(&f->lay, XD_IMG, p, f->x.sp).start;
         xd_get(&f->x, f->mine, t);
         memset(sum, 0, (size_t)f->nsums * sizeof *sum);
-        for (int64_t i = 0; i < xd_count(t); i++) {
+        for (int64_t i = 0, feature = 0; i < xd_count(t); i++, feature++) {
             double v = (double)f->mine[i];
+            if (feature == t.d[1])
+                feature = 0;
+            if (rows && feature == 0)
+                find_rows(f, first + i / t.d[1]);
             if (!rows)
                 sum[0] += v;
-            sum[rows ? latent_row(f, first + i / t.d[1], i % t.d[1]) : 1] += v * v;
+            sum[rows ? f->row_of[feature] : 1] += v * v;
         }
     }
 }
@@ -91,10 +100,13 @@ static void rescale_rows(xd_denoise *f, int unit)
         xd_span own = xd_own(&f->lay, XD_IMG, p, f->x.sp);
         if ((unit != XD_ALL && p != unit) || xd_counting(&f->x) || !xd_ok(&f->x))
             continue;
-        for (int64_t i = 0; i < own.n * t.d[1]; i++) {
-            int64_t row = latent_row(f, own.start + i / t.d[1], i % t.d[1]);
-            double  norm = s[f->nsums + row];
-            f->mine[at++] = norm > 0 ? (float)sqrt(s[row] / norm) : 1;
+        for (int64_t i = 0; i < own.n; i++) {
+            find_rows(f, own.start + i);
+            for (int64_t k = 0; k < t.d[1]; k++) {
+                int64_t row = f->row_of[k];
+                double  norm = s[f->nsums + row];
+                f->mine[at++] = norm > 0 ? (float)sqrt(s[row] / norm) : 1;
+            }
         }
     }
     xd_put(&f->x, by, f->mine);

@@ -19,6 +19,7 @@ MODELS = {
     'flux': GOLDEN / 'flux',
     'zimage': GOLDEN / 'zimage',
     'klein': GOLDEN / 'flux2-klein',
+    'lumina': GOLDEN / 'lumina2',
     'flux2': GOLDEN / 'flux2',
     'i2v': GOLDEN / 'wan-i2v',
 }
@@ -242,6 +243,8 @@ CASES = [
             ],
         ),
         ('zimage', ['transformer/config.json'], [keys(cap_feat_dim=21), keys(axes_lens=[1])]),
+        ('lumina', ['tokenizer/tokenizer.json'], [cut, gone, no_piece('<bos>')]),
+        ('lumina', ['transformer/config.json'], [keys(num_kv_heads=2), keys(axes_lens=[1, 2, 3])]),
         (
             'klein',
             ['transformer/config.json'],

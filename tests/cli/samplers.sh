@@ -302,4 +302,27 @@ latents none --guidance_scale 3
 latents bare --guidance_scale 3 --cfg_normalization=false
 check "false is none" same none bare
 check "which counts" differ one none
+
+# What a pipeline adds to prompts and to guidance by default.
+MODEL=$FULL/lumina2
+latents own
+latents again --cfg_normalization --cfg_trunc_ratio 1 --system_prompt "You are an assistant \
+designed to generate superior images with the superior degree of image-text alignment based on \
+textual prompts or user prompts."
+check "defaults that are given" same own again
+latents free --cfg_normalization=false
+check "guidance without the norms of the prompt's prediction" differ own free
+latents early --cfg_trunc_ratio 0.75
+check "guidance of three steps of four" differ own early
+latents never --cfg_trunc_ratio 0.2
+latents alone --guidance_scale 1
+check "guidance of no step is none" same never alone
+latents words --system_prompt "Paint."
+check "another system prompt" differ own words
+try generate --model "$MODEL" -p a --system_prompt "Paint." --cfg_trunc_ratio 0.5 --width 32 \
+    --height 32 --num_inference_steps 2 --output "$T/s.png" --json
+check "JSON has both" json 'j["parameters"]["system_prompt"] == "Paint." and
+    j["parameters"]["cfg_trunc_ratio"] == 0.5'
+refused "a system prompt of broken UTF-8" 2 "system_prompt UTF-8" generate --model "$MODEL" -p a \
+    --system_prompt "$(printf 'a\377')" -o "$T/x.png"
 done_testing

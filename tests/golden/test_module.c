@@ -31,6 +31,7 @@ static const struct {
     { .name = "flux2-klein", .guidance = 1 },
     { .name = "qwen", .guidance = 1 },
     { .name = "auraflow", .guidance = 1, .registers = 8 },
+    { .name = "lumina2", .guidance = 1 },
 };
 
 enum { TEXT, POOLED, NOISE, LATENTS, NSEEN };

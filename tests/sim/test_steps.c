@@ -40,6 +40,7 @@ static const struct model {
     /* The noise of its sampler. */
     { "hunyuan12", NULL, 48, 80, 0, 0, 1, 0, 1, .passes = 1 },
     { "zimage", NULL, 40, 56, 0, 0, 3.5, 0, 2, .passes = 2, .once = 1 },
+    { "lumina2", NULL, 40, 56, 0, 0, 1, 0, 1, .passes = 1, .once = 1 },
     { "qwen", NULL, 40, 56, 0, 0, 1, 0, 0, .passes = 1, .once = 1 },
     { "wan", NULL, 32, 48, 5, 21, 5, 0, 2, .passes = 2, .once = 1 },
     /* Images to edit. */
