@@ -39,7 +39,8 @@ images() {
     echo "demo 60 25 $d --guidance_scale 4 --num_inference_steps $steps" \
         "--height $size --width $size"
     size=$(small 32 96) steps=$(small 1 4)
-    for g in alpha zimage $(small '' 'flux sd3 hunyuan12 flux2-base chroma qwen auraflow'); do
+    for g in alpha zimage $(small '' 'flux sd3 hunyuan12 flux2-base chroma qwen lumina2
+        auraflow'); do
         echo "$g 60 20 full/$g --no_resolution_binning --num_inference_steps $steps" \
             "--height $size --width $size"
     done
@@ -239,8 +240,9 @@ first() {
         check "$name bf16" 60 near "$name" "$bf16" bf16 cuda "$@" & jobs+=($!)
     done < <(images)
     check "goldens" 120 "$P/bin/test_golden_cuda" "$root/tests/golden" "$P/full" \
-        $(small micro 'micro flux-schnell sd3-no-t5 cog5b-one hunyuan12-one zimage-lora wan-one
-            chroma-one qwen-five auraflow-one') & jobs+=($!)
+        $(small micro 'micro flux-schnell sd3-no-t5 cog5b-one hunyuan12-one zimage-lora
+            lumina2-cut wan-one chroma-one qwen-five
+            auraflow-one') & jobs+=($!)
     check "two ranks on one GPU, ulysses" 60 two_ranks cuda:0 --ulysses_degree 2 & jobs+=($!)
     check "two ranks on one GPU, cfg" 60 two_ranks cuda:0 --use_cfg_parallel & jobs+=($!)
     wait "${jobs[@]}"
