@@ -12,9 +12,10 @@
 #include "pipeline/context.h"
 #include "pipeline/image_shape.h"
 #include "pipeline/job.h"
+#include "pipeline/options.h"
 #include "ranks/world.h"
 
-enum { MOST = 64, MORE = 12 }; /* max number of options; of other settings */
+enum { MOST = XD_OPTION_ROWS, MORE = 12 }; /* max number of options; of other settings */
 
 static uint64_t of_text(const char *text)
 {
@@ -69,11 +70,6 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
                                { sized.height, sized.width } };
     if (ctx->world.idle || ctx->world.used->size == 1)
         return XD_OK;
-    if (n > MOST)
-        return xd_fail(e, XD_EUNSUPPORTED,
-                       "a request has %d options; ranks can compare at most "
-                       "%d",
-                       n, MOST);
     for (int i = 0; i < n; i++)
         mine[i] = of_option(r, &o[i]), name[i] = o[i].name;
     mine[n] = xd_job_texts_hash(r), name[n] = "prompt";

@@ -487,9 +487,9 @@ void xd_request_value(const xd_request_row *row, const xd_request *r, xd_text_bu
 uint64_t xd_request_saved(const xd_job *j)
 {
     uint64_t set = 0;
-    for (int i = 0; i < ROWS; i++)
-        if (rows[i].about.saves && xd_request_uses(&rows[i], j, 0))
-            set |= (uint64_t)1 << i;
+    for (int i = 0, bit = 0; i < ROWS; i++)
+        if (rows[i].about.saves)
+            set |= (uint64_t)xd_request_uses(&rows[i], j, 0) << bit++;
     return set;
 }
 

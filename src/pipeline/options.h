@@ -8,7 +8,7 @@
 #include "pipeline/job.h"
 #include "xdit/tools.h"
 
-enum { XD_OPTION_ROWS = 64 }; /* max rows: a uint64_t has one bit per row */
+enum { XD_OPTION_ROWS = 128 }; /* max rows */
 
 /* Tells whether an option's value is stored in the metadata of an image. XD_STORED_GIVEN: it is
  * stored if the request gives the option and the option has an effect. XD_STORED_USED: it is stored
@@ -41,7 +41,7 @@ void      xd_request_value(const xd_request_row *row, const xd_request *r, xd_te
 /* Checks the option values that the request gives against the limits and choices in the table. */
 xd_status xd_request_check(const xd_request *r, xd_err *e);
 /* Returns, as a set of bits, the options in use that save time and change the image. Bit i of the
- * set is row i of the table. */
+ * set is row i of those rows that save time (about.saves), of which there are at most 64. */
 uint64_t  xd_request_saved(const xd_job *j);
 
 /* Functions to which the field `unused` of the table's rows points (job_unused.c). */

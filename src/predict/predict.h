@@ -55,7 +55,7 @@ typedef struct xd_prediction {
     /* Fraction of block ranges that a step cache is expected to skip; exact_s and step_s include
      * this saving. 0: no step cache. */
     double   left_out;
-    /* Options in use that save time and change the image: bit i is row i of xd_request_rows. */
+    /* Options in use that save time and change the image: a set of xd_request_saved. */
     uint64_t saved;
     int      fast_attn;       /* 1: attention outputs are reused (DiTFastAttn) */
     int      keeps_refs;      /* 1: steps reuse keys and values of reference images */

@@ -142,9 +142,9 @@ static void write_savings(const xd_plans *p, const xd_prediction *f)
 {
     int                   n;
     const xd_request_row *row = xd_request_rows(&n);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0, bit = 0; i < n; i++) {
         xd_text_buf b = { 0 };
-        if (!(f->saved >> i & 1))
+        if (!row[i].about.saves || !(f->saved >> bit++ & 1))
             continue;
         xd_buf_add(&b, "~ with --%s ", row[i].option.name);
         xd_request_value(&row[i], &p->r, &b);
