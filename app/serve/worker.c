@@ -130,8 +130,8 @@ static xd_opened *open_split(worker *w, const xd_frame *f)
     return s == XD_OK ? o : NULL;
 }
 
-/* Runs the tasks that the server sends to this rank alone, until XD_FRAME_JOIN. A rank that cannot
- * run tasks alone only waits for XD_FRAME_JOIN. */
+/* Runs the tasks that the server sends to this rank only, until the frame XD_FRAME_JOIN arrives. A
+ * rank that cannot run tasks without the other ranks only waits for that frame. */
 static xd_status run_split(worker *w, const xd_frame *split, xd_err *e)
 {
     xd_opened *o = open_split(w, split);

@@ -26,7 +26,8 @@ typedef struct xd_examples {
     const char *layers;
     /* names of models that read the first frame of a video: "A and B" */
     const char *from_image;
-    const char *last_image; /* models that also read a last frame */
+    const char *last_image;    /* models that also read a last frame */
+    const char *control_image; /* models that read a control image */
 } xd_examples;
 
 typedef struct xd_family {

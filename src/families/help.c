@@ -23,7 +23,6 @@ int xd_recipe_has(const xd_recipe *r, xd_family_word w)
            : w == XD_WORD_SKIPS_LAYERS  ? r->skips_layers
            : w == XD_WORD_AUTO_RESIZES  ? r->auto_resizes
            : w == XD_WORD_DYNAMIC_CFG   ? r->dynamic_cfg
-           : w == XD_WORD_CONTROLS      ? r->role == XD_ROLE_CONTROL
            : w == XD_WORD_INPAINTS      ? xd_recipe_inpaints(r)
            : w == XD_WORD_TWO_DITS      ? r->dit2 != NULL
            : w == XD_WORD_TWO_PROMPTS   ? prompts > 1
@@ -62,6 +61,8 @@ static void add_examples(const xd_family *f)
         add_words(XD_WORD_FROM_IMAGE, e->from_image);
     if (e->last_image)
         add_words(XD_WORD_LAST_IMAGE, e->last_image);
+    if (e->control_image)
+        add_words(XD_WORD_CONTROLS, e->control_image);
 }
 
 static void collect_words(void)

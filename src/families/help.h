@@ -19,7 +19,6 @@ typedef enum xd_family_word {
     XD_WORD_AUTO_RESIZES, /* reference images are resized to a trained size */
     /* width and height set only the aspect ratio, and max_area sets the size */
     XD_WORD_MAX_AREA,
-    XD_WORD_CONTROLS,      /* the transformer reads a control image */
     XD_WORD_INPAINTS,      /* a part of an image can be inpainted (xd_recipe_inpaints) */
     XD_WORD_TWO_DITS,      /* a model may have two transformers */
     XD_WORD_OPTIONAL_TEXT, /* a text encoder may be absent */
@@ -31,6 +30,7 @@ typedef enum xd_family_word {
     /* Each of these constants stands for names of published models or files: */
     XD_WORD_FROM_IMAGE, /* models that read a first frame */
     XD_WORD_LAST_IMAGE, /* models that also read a last frame */
+    XD_WORD_CONTROLS,   /* models that read a control image */
     XD_WORD_FILE,       /* a file with the weights of a transformer */
     XD_WORD_HUB,        /* a model on the Hugging Face hub */
     XD_WORDS

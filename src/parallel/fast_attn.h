@@ -51,7 +51,7 @@ static inline int xd_attn_has_cfg(xd_attn_way w)
     return w == XD_ATTN_FULL_CFG || w == XD_ATTN_WINDOW_CFG;
 }
 
-/* Returns 1 if the table has any way for which the function `is` returns nonzero. */
+/* Returns 1 if the table has a way of computing attention for which `is` returns nonzero. */
 static inline int xd_attn_table_has(const xd_attn_table *t, int (*is)(xd_attn_way w))
 {
     for (int i = 0; i < t->blocks * t->steps; i++)

@@ -312,8 +312,10 @@ static const xd_request_row rows[] = {
       .about.saves = 1,
       .unused = xd_unused_window },
     { { "fast_attn", XD_OPT_TEXT, AT(savings.fast_attn), 0, 0, NULL, "FILE|WAYS",
-        "reuse attention outputs in later steps (DiTFastAttn): a file of xdit calibrate or xDiT, "
-        "or a list of share, window, window+cfg, full+cfg and full, repeated over the steps" },
+        "reuse attention outputs in later steps (DiTFastAttn). FILE: written by xdit calibrate or "
+        "by "
+        "the Python program xDiT. WAYS: share, window, window+cfg, full+cfg or full, one per step, "
+        "repeated if there are more steps" },
       .about.section = SAVINGS,
       .about.saves = 1,
       .off = "none" },

@@ -14,7 +14,8 @@ xd_status xd_role_control_check(const xd_job *j, xd_err *e)
     const char *name = j->ctx->model.recipe->name;
     int         given = xd_job_has_control(j->r);
     if (given && !j->role->reads_control)
-        return xd_fail(e, XD_EINVAL, "control_image is for %s; %s reads no control image",
+        return xd_fail(e, XD_EINVAL,
+                       "control_image is for models such as %s; this %s model reads none",
                        xd_family_says(XD_WORD_CONTROLS), name);
     if (!given && j->role->reads_control && !j->ctx->bench)
         return xd_fail(e, XD_EINVAL,

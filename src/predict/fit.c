@@ -732,8 +732,8 @@ xd_fit_choice xd_fit_choose(const xd_fit *t, const xd_parallel *plan, char *out,
     return (xd_fit_choice){ s.offload, (int32_t)s.dit, (int32_t)s.text };
 }
 
-/* Finds changes for two plans: the plan with the smallest memory need, and the plan whose memory
- * need is smallest when the text encoders are not counted. */
+/* Writes advice with option changes that let two plans fit: the plan that needs the least memory,
+ * and the plan that needs the least memory when the text encoders are not counted. */
 void xd_fit_advice_of(const xd_fit *t, const xd_search *s, char *out, size_t size)
 {
     const xd_candidate *one = xd_fit_least(s), *two = NULL;

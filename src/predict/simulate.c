@@ -69,9 +69,9 @@ typedef struct record {
     int           nmark;
     stretch      *stretches;
     int64_t       nstretches, stretch_cap;
-    stretch *flights; /* intervals from the start to the arrival of each message to this rank */
-    int64_t  nflights, flight_cap;
-    xd_lane  lane;
+    stretch      *flights; /* one per message to this rank: from its sending to its arrival */
+    int64_t       nflights, flight_cap;
+    xd_lane       lane;
 } record;
 
 typedef struct news { double start, takes, arrival, lost; } news; /* times of a message */

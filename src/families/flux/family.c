@@ -206,5 +206,6 @@ const xd_family xd_family_flux = {
     .xdit = &xdit_rows,
     .examples = { .file = "flux1-dev.safetensors",
                   .hub = "black-forest-labs/FLUX.1-dev",
+                  .control_image = "FLUX.1-Canny-dev, FLUX.1-Depth-dev",
                   .layers = "2,4" },
 };
