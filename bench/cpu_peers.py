@@ -20,6 +20,7 @@ import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import torch_step
+from torch_step import tensor_of
 
 
 # ---- the network with tensors as its only inputs -------------------------------------------------
@@ -53,10 +54,7 @@ def flat(torch, net, call, inputs):
             self.net = net
 
         def forward(self, *tensors):
-            out = call(**put(shape, tensors))
-            while not torch.is_tensor(out):
-                out = out[0]
-            return out
+            return tensor_of(torch, call(**put(shape, tensors)))
 
     shape = take(inputs)
     return Flat().eval(), tuple(leaves)
@@ -78,12 +76,6 @@ def opened(row, args, dtype):
                                       "cpu")
     call = net.decode if row["part"] == "vae" else net
     return torch, net, call, inputs
-
-
-def tensor_of(torch, out):
-    while not torch.is_tensor(out):
-        out = out[0]
-    return out
 
 
 def torch_eager(row, args):

@@ -230,6 +230,13 @@ def open_net(row, home, dtype, torch, device):
                      timestep=t, image_rotary_emb=turn)
 
 
+def tensor_of(torch, out):
+    """The tensor in what a network returns: a tensor, or a tuple or output that begins with one."""
+    while not torch.is_tensor(out):
+        out = out[0]
+    return out
+
+
 def compiled(net, torch):
     """Blocks of transformers one by one (each kind is compiled once), other networks whole."""
     if hasattr(net, "compile_repeated_blocks") and getattr(net, "_repeated_blocks", None):
@@ -282,9 +289,7 @@ def work(args, row):
             out = calls[way](**inputs)
             wait()
             t = time.perf_counter() - t0
-            while not torch.is_tensor(out):
-                out = out[0]
-            fine = fine and bool(torch.isfinite(out).all())
+            fine = fine and bool(torch.isfinite(tensor_of(torch, out)).all())
         rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         print(json.dumps({"way": way, "seconds": t, "gflop": flop / 1e9, "max_rss_bytes": rss}),
               flush=True)
