@@ -70,7 +70,8 @@ enum {
 enum {
     XD_CUDA_SLOTS = 64,      /* number of small uploads that may be pending */
     XD_CUDA_SLOT = 4 << 10,  /* maximum bytes of a small upload */
-    XD_CUDA_STAGE = 8 << 20, /* bytes of each of the two staging buffers */
+    XD_CUDA_STAGE = 4 << 20, /* bytes of a staging buffer */
+    XD_CUDA_STAGES = 8,      /* number of staging buffers */
     XD_CUDA_WORK = 32 << 20, /* bytes of cuBLASLt's workspace */
     /* upper limit, in bytes, of the estimate of the memory that CUDA libraries will allocate
      * later */
@@ -89,6 +90,7 @@ typedef struct xd_cuda_block {
 typedef struct xd_cuda_pinned {
     char   *p;
     CUevent done;
+    int     held; /* 1: a thread fills or reads the buffer, a staging buffer */
 } xd_cuda_pinned;
 
 /* Two events of the last fetch to one of the XD_FETCH_PLACES buffers (fetch.c). The event `free` is
@@ -129,10 +131,12 @@ typedef struct xd_cuda_dev {
     /* device address of an int32 that a lookup kernel sets to 1 if an id is invalid */
     CUdeviceptr                failed;
     pthread_mutex_t            lock; /* guards the fields below: several threads may pack weights */
-    xd_cuda_pinned             stage[2], slot[XD_CUDA_SLOTS];
+    pthread_cond_t             stage_is_free; /* signals that free_stages has grown */
+    xd_cuda_pinned             stage[XD_CUDA_STAGES], slot[XD_CUDA_SLOTS];
     char                      *slots; /* pinned buffers of small uploads */
     int32_t       *failed_now;        /* value of `failed` as last read, in pinned host memory */
-    int            next_stage, next_slot, looked_up;
+    unsigned       next_stage, next_slot;
+    int            free_stages, looked_up;
     xd_cuda_block *blocks; /* all allocated blocks of device memory */
     size_t         nblocks, most_blocks;
     xd_cuda_stamps stamps;
@@ -179,6 +183,12 @@ void                    xd_cuda_close_memory(xd_cuda_dev *c);
 /* Copies bytes from host memory to device memory after all earlier work. May be called by any
  * thread. The caller may reuse the host memory when the function returns. */
 xd_status               xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t bytes);
+/* Stores in *b a staging buffer of XD_CUDA_STAGE bytes, which the calling thread holds until
+ * xd_cuda_stage_close; waits until one is free. On failure *b must not be used. */
+xd_status               xd_cuda_stage_open(xd_cuda_dev *c, xd_cuda_pinned **b);
+/* Queues a copy of the first bytes of the buffer to device memory, after all earlier work. */
+xd_status xd_cuda_stage_send(xd_cuda_dev *c, xd_cuda_pinned *b, void *to, size_t bytes);
+void      xd_cuda_stage_close(xd_cuda_dev *c, xd_cuda_pinned *b);
 
 /* ---- lanes.c ------------------------------------------------------------------------------ */
 

@@ -66,6 +66,7 @@ void xd_cuda_close(xd_dev *d)
             c->cu->cuStreamDestroy_v2(c->stream);
         c->cu->cuDevicePrimaryCtxRelease_v2(c->device);
     }
+    pthread_cond_destroy(&c->stage_is_free);
     pthread_mutex_destroy(&c->lock);
     free(c);
 }
@@ -136,6 +137,7 @@ static xd_status open_cuda(xd_dev **out, const char *which, xd_err *e)
     if (!c)
         return xd_fail(e, XD_ENOMEM, "no memory for a CUDA device");
     pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->stage_is_free, NULL);
     c->dev = (xd_dev){ .mem = &xd_cuda_memory_ops,
                        .ops = &xd_cuda_ops,
                        .lanes = &xd_cuda_lanes,

@@ -111,17 +111,19 @@ double xd_cuda_link(xd_dev *d, int back)
     /* The device memory of the copy is cuBLASLt's workspace, which no kernel uses at that time
      * because all queued work has ended. */
     CUdeviceptr           p = c->work;
-    CUresult              r = cu->cuCtxSetCurrent(c->context);
+    CUresult              r = XD_CU_SUCCESS;
     double                s = 0;
-    pthread_mutex_lock(&c->lock);
+    xd_cuda_pinned       *b = NULL;
+    if (xd_cuda_stage_open(c, &b) != XD_OK)
+        return 0;
     for (int i = 0; i < 2 && r == XD_CU_SUCCESS; i++) {
         cu->cuStreamSynchronize(c->stream);
         s = xd_now_s();
-        r = back ? cu->cuMemcpyDtoHAsync_v2(c->stage[0].p, p, XD_CUDA_STAGE, c->stream)
-                 : cu->cuMemcpyHtoDAsync_v2(p, c->stage[0].p, XD_CUDA_STAGE, c->stream);
+        r = back ? cu->cuMemcpyDtoHAsync_v2(b->p, p, XD_CUDA_STAGE, c->stream)
+                 : cu->cuMemcpyHtoDAsync_v2(p, b->p, XD_CUDA_STAGE, c->stream);
         cu->cuStreamSynchronize(c->stream);
         s = xd_now_s() - s;
     }
-    pthread_mutex_unlock(&c->lock);
+    xd_cuda_stage_close(c, b);
     return r == XD_CU_SUCCESS && s > 0 ? XD_CUDA_STAGE / s : 0;
 }

@@ -1,8 +1,9 @@
 /* memory.c - allocates device memory, and copies between host and device through pinned host memory
  *
  * A copy of at most XD_CUDA_SLOT bytes uses a slot of a ring of pinned memory, and does not wait if
- * a slot is free. Larger copies alternate between two staging buffers: while the host fills one
- * buffer, the GPU copies the contents of the other buffer. */
+ * a slot is free. Larger copies use the staging buffers in turn: while the host fills one buffer,
+ * the GPU copies the contents of others. A thread holds the buffer that it fills, and several
+ * threads fill buffers at the same time. */
 #include "backend/cuda/cuda.h"
 
 #include <stdio.h>
@@ -83,34 +84,91 @@ static void memory(xd_dev *d, size_t *available, size_t *total)
 
 /* ---- copies ------------------------------------------------------------------------------- */
 
-/* Copies at most as many bytes to the device as one pinned buffer holds. The caller holds the
- * device's lock. */
-static CUresult send_pinned(xd_cuda_dev *c, xd_cuda_pinned *b, CUdeviceptr to, const void *from,
-                            size_t bytes)
+/* Queues a copy of the first bytes of a pinned buffer to the device, and records its event. */
+static CUresult send_pinned(xd_cuda_dev *c, xd_cuda_pinned *b, CUdeviceptr to, size_t bytes)
 {
-    const xd_cuda_driver *cu = c->cu;
-    CUresult              r = cu->cuEventSynchronize(b->done);
+    CUresult r = c->cu->cuMemcpyHtoDAsync_v2(to, b->p, bytes, c->stream);
+    return r == XD_CU_SUCCESS ? c->cu->cuEventRecord(b->done, c->stream) : r;
+}
+
+/* Takes n staging buffers that no thread holds, and waits until there are so many. The buffers that
+ * were taken longest ago come first, so that their copies have most likely ended. */
+static void take_stages(xd_cuda_dev *c, int n, xd_cuda_pinned **b)
+{
+    pthread_mutex_lock(&c->lock);
+    while (c->free_stages < n)
+        pthread_cond_wait(&c->stage_is_free, &c->lock);
+    for (int i = 0; i < n;) {
+        xd_cuda_pinned *s = &c->stage[c->next_stage++ % XD_CUDA_STAGES];
+        if (!s->held)
+            s->held = 1, b[i++] = s;
+    }
+    c->free_stages -= n;
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void give_stages(xd_cuda_dev *c, int n, xd_cuda_pinned **b)
+{
+    pthread_mutex_lock(&c->lock);
+    for (int i = 0; i < n; i++)
+        b[i]->held = 0;
+    c->free_stages += n;
+    pthread_cond_broadcast(&c->stage_is_free);
+    pthread_mutex_unlock(&c->lock);
+}
+
+xd_status xd_cuda_stage_open(xd_cuda_dev *c, xd_cuda_pinned **b)
+{
+    CUresult r = c->cu->cuCtxSetCurrent(c->context);
+    take_stages(c, 1, b);
+    if (r == XD_CU_SUCCESS)
+        r = c->cu->cuEventSynchronize((*b)->done);
     if (r != XD_CU_SUCCESS)
-        return r;
-    memcpy(b->p, from, bytes);
-    r = cu->cuMemcpyHtoDAsync_v2(to, b->p, bytes, c->stream);
-    return r == XD_CU_SUCCESS ? cu->cuEventRecord(b->done, c->stream) : r;
+        give_stages(c, 1, b);
+    return xd_cuda_check("an upload", r);
+}
+
+xd_status xd_cuda_stage_send(xd_cuda_dev *c, xd_cuda_pinned *b, void *to, size_t bytes)
+{
+    return xd_cuda_check("an upload", send_pinned(c, b, (CUdeviceptr)(uintptr_t)to, bytes));
+}
+
+void xd_cuda_stage_close(xd_cuda_dev *c, xd_cuda_pinned *b)
+{
+    give_stages(c, 1, &b);
+}
+
+static xd_status upload_small(xd_cuda_dev *c, void *to, const void *from, size_t bytes)
+{
+    CUresult r = c->cu->cuCtxSetCurrent(c->context);
+    pthread_mutex_lock(&c->lock);
+    xd_cuda_pinned *b = &c->slot[c->next_slot++ % XD_CUDA_SLOTS];
+    if (r == XD_CU_SUCCESS)
+        r = c->cu->cuEventSynchronize(b->done);
+    if (r == XD_CU_SUCCESS) {
+        memcpy(b->p, from, bytes);
+        r = send_pinned(c, b, (CUdeviceptr)(uintptr_t)to, bytes);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return xd_cuda_check("an upload", r);
 }
 
 xd_status xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t bytes)
 {
-    CUdeviceptr p = (CUdeviceptr)(uintptr_t)to;
-    CUresult    r = c->cu->cuCtxSetCurrent(c->context);
-    pthread_mutex_lock(&c->lock);
-    if (bytes && bytes <= XD_CUDA_SLOT && r == XD_CU_SUCCESS)
-        r = send_pinned(c, &c->slot[c->next_slot++ % XD_CUDA_SLOTS], p, from, bytes);
-    else
-        for (size_t at = 0; at < bytes && r == XD_CU_SUCCESS; at += XD_CUDA_STAGE) {
-            size_t n = bytes - at < XD_CUDA_STAGE ? bytes - at : XD_CUDA_STAGE;
-            r = send_pinned(c, &c->stage[c->next_stage++ & 1], p + at, (const char *)from + at, n);
-        }
-    pthread_mutex_unlock(&c->lock);
-    return xd_cuda_check("an upload", r);
+    xd_status s = XD_OK;
+    if (bytes && bytes <= XD_CUDA_SLOT)
+        return upload_small(c, to, from, bytes);
+    for (size_t at = 0, n; at < bytes && s == XD_OK; at += n) {
+        xd_cuda_pinned *b = NULL;
+        n = bytes - at < XD_CUDA_STAGE ? bytes - at : XD_CUDA_STAGE;
+        s = xd_cuda_stage_open(c, &b);
+        if (s != XD_OK)
+            break;
+        memcpy(b->p, (const char *)from + at, n);
+        s = xd_cuda_stage_send(c, b, (char *)to + at, n);
+        xd_cuda_stage_close(c, b);
+    }
+    return s;
 }
 
 static xd_status upload(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes)
@@ -144,13 +202,14 @@ static xd_status download(xd_dev *d, xd_stream *s, void *to, const void *from, s
     const xd_cuda_driver *cu = c->cu;
     CUdeviceptr           p = (CUdeviceptr)(uintptr_t)from;
     size_t                asked = 0, had[2] = { 0, 0 };
+    xd_cuda_pinned       *stage[2];
     (void)s;
     CUresult r = cu->cuCtxSetCurrent(c->context);
-    pthread_mutex_lock(&c->lock);
+    take_stages(c, 2, stage);
     for (size_t done = 0, turn = 0; done < bytes && r == XD_CU_SUCCESS; turn++) {
         for (size_t ahead = turn; ahead < turn + 2 && asked < bytes && r == XD_CU_SUCCESS;
              ahead++) {
-            xd_cuda_pinned *b = &c->stage[ahead & 1];
+            xd_cuda_pinned *b = stage[ahead & 1];
             if (had[ahead & 1])
                 continue;
             size_t n = bytes - asked < XD_CUDA_STAGE ? bytes - asked : XD_CUDA_STAGE;
@@ -162,12 +221,14 @@ static xd_status download(xd_dev *d, xd_stream *s, void *to, const void *from, s
             asked += had[ahead & 1] = n;
         }
         if (r == XD_CU_SUCCESS)
-            r = cu->cuEventSynchronize(c->stage[turn & 1].done);
+            r = cu->cuEventSynchronize(stage[turn & 1]->done);
         if (r == XD_CU_SUCCESS)
-            memcpy((char *)to + done, c->stage[turn & 1].p, had[turn & 1]);
+            memcpy((char *)to + done, stage[turn & 1]->p, had[turn & 1]);
         done += had[turn & 1];
         had[turn & 1] = 0;
     }
+    give_stages(c, 2, stage);
+    pthread_mutex_lock(&c->lock);
     xd_status st = r == XD_CU_SUCCESS ? check_lookups(c) : xd_cuda_check("a download", r);
     pthread_mutex_unlock(&c->lock);
     return st;
@@ -207,13 +268,14 @@ static CUresult open_pinned(xd_cuda_dev *c)
         c->slot[i].p = c->slots + i * XD_CUDA_SLOT;
         r = cu->cuEventCreate(&c->slot[i].done, XD_CU_EVENT_DISABLE_TIMING);
     }
-    for (int i = 0; i < 2 && r == XD_CU_SUCCESS; i++) {
+    for (int i = 0; i < XD_CUDA_STAGES && r == XD_CU_SUCCESS; i++) {
         r = cu->cuMemHostAlloc(&p, XD_CUDA_STAGE, 0);
         if (r == XD_CU_SUCCESS) {
             c->stage[i].p = p;
             r = cu->cuEventCreate(&c->stage[i].done, XD_CU_EVENT_DISABLE_TIMING);
         }
     }
+    c->free_stages = XD_CUDA_STAGES;
     return r;
 }
 
@@ -242,7 +304,7 @@ void xd_cuda_close_memory(xd_cuda_dev *c)
     for (int i = 0; i < XD_CUDA_SLOTS; i++)
         if (c->slot[i].done)
             cu->cuEventDestroy_v2(c->slot[i].done);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < XD_CUDA_STAGES; i++) {
         if (c->stage[i].done)
             cu->cuEventDestroy_v2(c->stage[i].done);
         if (c->stage[i].p)

@@ -1,8 +1,9 @@
 /* weights.c - packs weights: the rows of a linear layer are padded with zeros, and the filters of a
  * convolution are stored with channels last
  *
- * The rows of a weight are converted on the host, a few rows at a time, and uploaded. In device
- * memory, the scales of a quantized weight follow its rows. */
+ * The rows of a weight are converted on the host, a few rows at a time, into a staging buffer of
+ * pinned memory, which is then copied to the GPU. In device memory, the scales of a quantized
+ * weight follow its rows. */
 #include "backend/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -10,8 +11,8 @@
 
 #include "base/minmax.h"
 
-/* number of rows that a thread packs at a time; number of elements of a buffer */
-enum { BAND = 64, CHUNK = 1 << 20 };
+/* number of rows that a thread packs at a time */
+enum { BAND = 64 };
 
 /* Returns the number of elements between rows of a packed weight. For a linear layer this is a
  * multiple of 8, or of 16 if the elements have 8 bits, so that rows begin at multiples of 16
@@ -117,26 +118,24 @@ static void turn_filter(char *to, const xd_weight *w, const char *from, xd_dtype
                        src, 1);
 }
 
-/* The host memory buffers of one call that packs a weight. */
+/* The host memory of one call that packs a weight: the elements and the scales of n rows. The
+ * buffer for the packed rows is the staging buffer `rows`. */
 typedef struct buffers {
-    char   *rows;
-    float  *x, *scale;
-    int64_t n;
+    xd_cuda_pinned *rows;
+    float          *x, *scale;
+    int64_t         n;
 } buffers;
 
 static int open_buffers(buffers *b, const xd_weight *w, int64_t rows)
 {
-    int64_t wide = xd_max(xd_cuda_weight_stride(w), 1);
-    b->n = xd_max(1, xd_min(rows, CHUNK / wide));
-    b->rows = calloc((size_t)b->n, row_bytes(w) + 1);
-    b->x = malloc((size_t)wide * sizeof *b->x);
+    b->n = xd_max(1, xd_min(rows, XD_CUDA_STAGE / xd_max((int64_t)row_bytes(w), 1)));
+    b->x = malloc((size_t)xd_max(w->in, 1) * sizeof *b->x);
     b->scale = malloc((size_t)b->n * sizeof *b->scale);
-    return b->rows && b->x && b->scale;
+    return b->x && b->scale;
 }
 
 static void close_buffers(buffers *b)
 {
-    free(b->rows);
     free(b->x);
     free(b->scale);
 }
@@ -148,9 +147,9 @@ static void fill_rows(buffers *b, const xd_weight *w, const char *from, xd_dtype
 {
     size_t bytes = row_bytes(w);
     size_t each = (size_t)(w->in * xd_weight_taps(w)) * xd_dtype_size(src);
-    memset(b->rows, 0, (size_t)n * bytes);
+    memset(b->rows->p, 0, (size_t)n * bytes);
     for (int64_t i = 0; i < n; i++) {
-        char       *to = b->rows + (size_t)i * bytes;
+        char       *to = b->rows->p + (size_t)i * bytes;
         const char *row = from + (size_t)i * each;
         if (xd_is_quantized(w->type))
             b->scale[i] = quantize_row(to, w, row, src, o + i, b->x);
@@ -163,6 +162,8 @@ static void fill_rows(buffers *b, const xd_weight *w, const char *from, xd_dtype
 
 static int can_pack(const xd_weight *w)
 {
+    if (row_bytes(w) > XD_CUDA_STAGE)
+        return 0;
     return xd_is_quantized(w->type) ? !w->nk && (w->type != XD_I8 || w->in <= XD_INT8_MAX_INPUTS)
                                     : xd_types_has(XD_CUDA_TYPES, w->type);
 }
@@ -179,8 +180,12 @@ xd_status xd_cuda_pack_rows(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0
     xd_status s = open_buffers(&b, w, rows) ? XD_OK : XD_ENOMEM;
     for (int64_t i = 0; i < rows && s == XD_OK; i += b.n) {
         int64_t n = xd_min(b.n, rows - i), o = row0 + i;
+        s = xd_cuda_stage_open(c, &b.rows);
+        if (s != XD_OK)
+            break;
         fill_rows(&b, w, (const char *)src.p + (size_t)i * each, src.type, o, n);
-        s = xd_cuda_upload(c, (char *)w->p + (size_t)o * bytes, b.rows, (size_t)n * bytes);
+        s = xd_cuda_stage_send(c, b.rows, (char *)w->p + (size_t)o * bytes, (size_t)n * bytes);
+        xd_cuda_stage_close(c, b.rows);
         if (s == XD_OK && xd_is_quantized(w->type))
             s = xd_cuda_upload(c, (char *)w->p + scales_at(w) + (size_t)o * sizeof(float), b.scale,
                                (size_t)n * sizeof(float));
