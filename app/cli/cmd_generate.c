@@ -43,8 +43,7 @@ static xd_option option_rows[] = {
       "text to generate from; may be repeated" },
     { "prompts", XD_OPT_TEXT, AT(prompt_file), 0, 0, NULL, "FILE",
       "file with one prompt per line; - for standard input. Lines that begin with # and a space "
-      "are "
-      "comments" },
+      "are comments. Of a CSV file (.csv), the column named prompt" },
     { "image", XD_OPT_TEXT, AT(images), 0, XD_OPT_MANY, NULL, "FILE",
       "image to start from, or to edit (PNG, JPEG, WebP, GIF, PPM). It is resized to --width and "
       "--height (default: a size of its own shape). May be repeated for models that read several" },
@@ -79,6 +78,10 @@ static const xd_opt_alias aliases[] = {
     { "distilled_transformer_path", "transformer" },
     { "distilled_transformer_2_path", "transformer_2" },
     { "ray_world_size", "nproc" },
+    { "text_encoder_tp_degree", "text_tensor_parallel_degree" },
+    { "dataset_path", "prompts" },
+    { "cache_method", "cache" },
+    { "gemm_quantization", "weights_dtype" },
     { "world_size", "nproc" },
     { "taesd", "preview_decoder" }, /* name of the option in stable-diffusion.cpp */
     /* names of options in xDiT's service */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -38,11 +39,87 @@ static xd_status add_prompt(xd_opt_texts *list, const char *line, xd_err *e)
     return XD_OK;
 }
 
+/* ---- CSV ------------------------------------------------------------------------------------- */
+
+static int is_csv(const char *path)
+{
+    size_t n = strlen(path);
+    return n > 4 && strcasecmp(path + n - 4, ".csv") == 0;
+}
+
+/* Reads the next field of CSV (RFC 4180) at *p, which moves behind the field and the comma or line
+ * break after it. The field is unquoted in place; line breaks in it become spaces. *last receives 1
+ * if the field ends its row. NULL: a quoted field has no end. */
+static char *next_field(char **p, int *last)
+{
+    char *from = *p, *to = from, *field = from;
+    int   quoted = *from == '"';
+    for (from += quoted; *from && (quoted || !strchr(",\r\n", *from)); from++) {
+        if (quoted && *from == '"' && from[1] != '"') {
+            quoted = 0;
+            continue;
+        }
+        from += quoted && *from == '"';
+        *to++ = *from == '\n' || *from == '\r' ? ' ' : *from;
+    }
+    if (quoted)
+        return NULL;
+    *last = *from != ',';
+    from += from[0] == '\r' && from[1] == '\n';
+    *p = from + (*from != 0);
+    *to = 0;
+    return field;
+}
+
+/* Adds the column `prompt` of a CSV file, whose first row names the columns. Other columns and rows
+ * without a prompt are left out. */
+static xd_status read_csv(xd_opt_texts *list, char *p, const char *path, xd_err *e)
+{
+    xd_status s = XD_OK;
+    int       column = -1, row = 0;
+    while (s == XD_OK && *p) {
+        for (int i = 0, last = 0; !last && s == XD_OK; i++) {
+            char *field = next_field(&p, &last);
+            if (!field)
+                return xd_fail(e, XD_EINVAL, "%s: a quoted field of row %d has no closing quote",
+                               path, row + 1);
+            if (row == 0 && strcmp(field, "prompt") == 0)
+                column = i;
+            else if (row > 0 && i == column && field[strspn(field, BLANKS)])
+                s = add_prompt(list, field, e);
+        }
+        if (row++ == 0 && column < 0)
+            return xd_fail(e, XD_EINVAL,
+                           "%s has no column named prompt; name the columns in the first row",
+                           path);
+    }
+    return s;
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
 /* Returns 1 if the line is a comment: it begins with # and a space, or is only #. "#hashtag" is a
  * prompt. */
 static int is_comment(const char *line)
 {
     return line[0] == '#' && (!line[1] || strchr(BLANKS, line[1]));
+}
+
+static xd_status read_lines(xd_opt_texts *list, char *p, xd_err *e)
+{
+    xd_status s = XD_OK;
+    while (s == XD_OK && *p) {
+        size_t n = strcspn(p, "\r\n");
+        int    more = p[n] != 0;
+        char  *end = p + n, *line = p + strspn(p, BLANKS);
+        p[n] = 0;
+        while (end > line && strchr(BLANKS, end[-1]))
+            *--end = 0;
+        if (*line && !is_comment(line))
+            s = add_prompt(list, line, e);
+        p += n + (size_t)more;
+    }
+    return s;
 }
 
 xd_status xd_prompts_read(xd_opt_texts *list, const char *path, char **text, xd_err *e)
@@ -59,17 +136,7 @@ xd_status xd_prompts_read(xd_opt_texts *list, const char *path, char **text, xd_
     if ((s = check_utf8(*text, path, e)) != XD_OK)
         return s;
     char *p = *text + (strncmp(*text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0);
-    while (s == XD_OK && *p) {
-        size_t n = strcspn(p, "\r\n");
-        int    more = p[n] != 0;
-        char  *end = p + n, *line = p + strspn(p, BLANKS);
-        p[n] = 0;
-        while (end > line && strchr(BLANKS, end[-1]))
-            *--end = 0;
-        if (*line && !is_comment(line))
-            s = add_prompt(list, line, e);
-        p += n + (size_t)more;
-    }
+    s = is_csv(path) ? read_csv(list, p, path, e) : read_lines(list, p, e);
     if (s == XD_OK && list->n == before)
         return xd_fail(e, XD_EINVAL, "%s contains no prompt; write one per line", path);
     return s;

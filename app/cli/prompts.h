@@ -1,12 +1,13 @@
-/* prompts.h - reads prompts from a file, one per line */
+/* prompts.h - reads prompts from a file: one per line, or the column `prompt` of a CSV file */
 #ifndef XD_CLI_PROMPTS_H
 #define XD_CLI_PROMPTS_H
 
 #include "cli/opt.h"
 
-/* Appends the lines of a file, a pipe, or "-" for standard input to `list`; skips blank lines and
- * comments. The lines point into *text, which the caller frees, also after an error. XD_EINVAL: the
- * text is not UTF-8, contains a byte 0, or has no prompt. */
+/* Appends the prompts of a file, a pipe, or "-" for standard input to `list`. A file whose name
+ * ends in .csv has a prompt in each row; other files have a prompt in each line, and blank lines
+ * and comments are skipped. The prompts point into *text, which the caller frees, also after an
+ * error. XD_EINVAL: the text is not UTF-8, contains a byte 0, is no CSV, or has no prompt. */
 xd_status xd_prompts_read(xd_opt_texts *list, const char *path, char **text, xd_err *e);
 /* Returns 1 if `path` is a pipe or standard input, which can be read only once. */
 int       xd_prompts_is_stream(const char *path);

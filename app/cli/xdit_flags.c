@@ -20,6 +20,8 @@
 
 #define ONE_ATTENTION \
     "there is one implementation of attention, which supports every degree"
+#define ONE_TILING    "tiles have the sizes of diffusers; --enable_tiling decodes in tiles"
+#define NO_FP8_SENT   "messages between ranks have the type of the activations"
 #define SHARED        "the ranks of a host share one copy of their common weights"
 #define NO_FP4        "GEMMs in four bits are not supported; use --weights_dtype int8 for eight"
 #define NO_SPARSE     "option of a sparse attention; here attention reads all keys"
@@ -72,8 +74,7 @@ const xd_xdit_flag xd_xdit_flags[] = {
          "depends on the pipeline and on --image"),
     NONE("batch_size", 'i', 'r', "prompts of a data set per batch",
          "images are generated one by one, or by groups of ranks with --data_parallel_degree"),
-    REFUSED("dataset_path", 's', 'r', "a CSV file with a column prompt",
-            "write the prompts into a file, one per line, for --prompts"),
+    OTHER("dataset_path", 's', 'r', "prompts", "a CSV file with a column prompt", "the same"),
     SAME("guidance_scale_2", 'r', 'r', "guidance of the second transformer (Wan 2.2)", "the same"),
     OTHER("distilled_transformer_path", 's', 'r', "transformer", "weights of a distilled Wan 2.2",
           "the same; its steps are --timesteps or --num_inference_steps"),
@@ -112,6 +113,8 @@ const xd_xdit_flag xd_xdit_flags[] = {
     OTHER("ray_world_size", 'i', 'e', "nproc", "workers of Ray", "ranks to start"),
     NONE("shard_dit", 0, 'e', "FSDP of the transformer",
          SHARED "; --tensor_parallel_degree splits them"),
+    OTHER("text_encoder_tp_degree", 'i', 'b', "text_tensor_parallel_degree",
+          "processes that split the text encoder", "the same, for every text encoder"),
     NONE("shard_t5_encoder", 0, 'e', "FSDP of the T5",
          "one rank encodes and then frees the weights; --text_tensor_parallel_degree N splits "
          "them"),
@@ -121,13 +124,24 @@ const xd_xdit_flag xd_xdit_flags[] = {
          BELONGS("fully_shard_degree")),
     NONE("memory_efficient_sharding", 0, 'r', "FSDP loads block by block",
          "weights are always read tensor by tensor"),
+    NONE("memory_efficient_replicated_load", 0, 'r', "one process reads and sends the weights",
+         SHARED),
     /* flags about memory */
     SAME("enable_sequential_cpu_offload", 0, 'b', "keep weights in host memory, layer by layer",
          "the same as --offload stream; on the CPU, weights stay in their files"),
     SAME("enable_model_cpu_offload", 0, 'b', "keep weights in host memory, model by model",
          "the same as --offload auto, the default on a GPU"),
+    VALUE("enable_group_cpu_offload", 0, 'b', "offload stream",
+          "keep weights in host memory, copied ahead of their use",
+          "use --offload stream, which copies the next block during a block"),
+    NONE("group_offload_low_cpu_mem", 0, 'r', "pin each tensor by itself",
+         "ranks of a host share one pinned copy"),
     SAME("enable_tiling", 0, 'b', "decode in tiles", "the same"),
     NONE("enable_slicing", 0, 'b', "decode one image at a time", "always on"),
+    NONE("vae_tile_size_height", 'i', 'b', "height of a tile", ONE_TILING),
+    NONE("vae_tile_size_width", 'i', 'b', "width of a tile", ONE_TILING),
+    NONE("vae_tile_overlap_height", 'i', 'b', "rows that two tiles share", ONE_TILING),
+    NONE("vae_tile_overlap_width", 'i', 'b', "columns that two tiles share", ONE_TILING),
     NONE("use_vae_channels_last_format", 0, 'r', "memory layout of the VAE",
          "the kernels choose the layout"),
     /* flags about speed */
@@ -145,14 +159,29 @@ const xd_xdit_flag xd_xdit_flags[] = {
     VALUE("use_fbcache", 0, 'b', "cache fbcache:0.12",
           "skip blocks when the first changes little (FLUX)",
           "use --cache fbcache:0.12, which works with every model and method"),
+    OTHER("cache_method", 's', 'b', "cache", "step cache: teacache, fbcache or dbcache",
+          "the same"),
+    REFUSED("cache_config", 's', 'b', "options of the step cache, in JSON",
+            "write the options after the cache's name, as in --cache "
+            "fbcache:residual_diff_threshold=0.1"),
     VALUE("use_fp8_t5_encoder", 0, 'e', "text_weights_dtype fp8", "T5 in float8",
           "use --text_weights_dtype fp8; one rank reads the weights and frees them after use"),
+    VALUE("use_fp8_text_encoder", 0, 'b', "text_weights_dtype fp8", "text encoder in float8",
+          "use --text_weights_dtype fp8"),
     VALUE("use_fp8_gemms", 0, 'b', "weights_dtype fp8", "GEMMs in float8",
           "use --weights_dtype fp8, which halves the memory, and on GPUs --gemm fp8, which also "
           "rounds "
           "inputs; int8 is faster on CPUs"),
     VALUE("use_int8_gemms", 0, 'b', "weights_dtype int8", "GEMMs in int8",
           "use --weights_dtype int8"),
+    OTHER("gemm_quantization", 's', 'b', "weights_dtype", "GEMMs in fp8, fp6, fp4 or int8",
+          "the same for fp8 and int8"),
+    SLOWER("gemm_config", 's', 'b', "types of the GEMMs of each layer or step, a YAML file",
+           "all layers have one type"),
+    SLOWER("use_fp8_comms", 0, 'b', "messages of Ulysses in float8", NO_FP8_SENT),
+    NONE("fp8_comms_scale", 'r', 'b', "scale of these messages", BELONGS("use_fp8_comms")),
+    NONE("fp8_comms_safety_factor", 'r', 'b', "room above the largest value in these messages",
+         BELONGS("use_fp8_comms")),
     SLOWER("use_fp4_gemms", 0, 'r', "GEMMs in float4", NO_FP4),
     NONE("fp8_precision_override_prefix_patterns", 's', 'r', "layers that stay float8",
          BELONGS("use_fp4_gemms")),
@@ -202,13 +231,21 @@ const xd_xdit_flag xd_xdit_flags[] = {
     NONE("use_vsa_static_block_mask", 'b', 'r', "VSA attention: always read neighbours", NO_SPARSE),
     NONE("use_vsa_first_frame_mask", 'b', 'r', "VSA attention: always read the first frame",
          NO_SPARSE),
+    NONE("vsa_collect_density", 0, 'r', "VSA attention: statistics", NO_SPARSE),
     /* flags about measurements */
     NONE("num_iterations", 'i', 'r', "number of runs of the request", "one; xdit bench repeats"),
     NONE("warmup_calls", 'i', 'r', "untimed runs at the beginning", "not necessary"),
+    NONE("determinism_check", 'i', 'b', "compare the results of all runs",
+         "xdit compare measures the difference of two images"),
+    NONE("determinism_check_report_ranks", 's', 'b', "processes that save results that differ",
+         BELONGS("determinism_check")),
     NONE("profile", 0, 'r', "torch profiler", "use --trace FILE"),
     NONE("profile_wait", 'i', 'r', "steps before it", BELONGS("profile")),
     NONE("profile_warmup", 'i', 'r', "steps before it", BELONGS("profile")),
     NONE("profile_active", 'i', 'r', "profiled steps", BELONGS("profile")),
+    NONE("profile_capture_phase", 0, 'r', "also trace the recording of CUDA graphs",
+         BELONGS("profile")),
+    NONE("profile_with_stack", 0, 'r', "also record call stacks", BELONGS("profile")),
     { 0 },
 };
 

@@ -129,6 +129,46 @@ static const char *model_of(const xd_line *l, const char *name)
     return repo ? repo : name;
 }
 
+/* Adds the option --cache of a step cache of xDiT. The members of --cache_config, a JSON object,
+ * are options of the cache with the same names. */
+static void as_cache(xd_translation *o, const xd_line *l, const char *method)
+{
+    const char *text = xd_line_text(l, "cache_config");
+    xd_json    *j = NULL;
+    xd_err      e = { 0 };
+    xd_text_buf b = { 0 };
+    xd_buf_add(&b, "%s", method);
+    if (text && xd_json_parse(&j, text, strlen(text), "--cache_config", &e) == XD_OK) {
+        int n = 0;
+        for (const xd_json *v = xd_json_first(j); v; v = xd_json_next(v)) {
+            xd_buf_add(&b, "%c%s=", n++ ? ',' : ':', xd_json_key(v));
+            xd_buf_json(&b, v);
+        }
+    } else if (text) {
+        snprintf(o->note, sizeof o->note, "%.400s; its options are left out", e.msg);
+    }
+    o->failed |= b.failed;
+    add_flag_text(o, "--cache");
+    add_flag_text(o, "%s", b.p ? b.p : method);
+    free(b.p);
+    xd_json_free(&j);
+}
+
+/* Adds the type of weights that is nearest to xDiT's type of GEMMs. */
+static void as_weights(xd_translation *o, const char *type)
+{
+    int known = !strcmp(type, "fp8") || !strcmp(type, "int8");
+    if (!strcmp(type, "none"))
+        return;
+    add_flag_text(o, "--weights_dtype");
+    add_flag_text(o, "%s", known ? type : "fp8");
+    if (!known)
+        snprintf(o->note, sizeof o->note,
+                 "--gemm_quantization %.60s is not supported; the nearest is --weights_dtype fp8, "
+                 "or int4, which needs half the memory of fp8",
+                 type);
+}
+
 static void add_flag(xd_translation *o, const xd_line *l, const xd_xdit_flag *f)
 {
     const xd_given *g = xd_line_given(l, f->name);
@@ -138,6 +178,12 @@ static void add_flag(xd_translation *o, const xd_line *l, const xd_xdit_flag *f)
         return;
     if (f->kind == XD_FLAG_VALUE) {
         as_value(o, f);
+    } else if (!strcmp(f->name, "cache_method") && g->count) {
+        as_cache(o, l, g->v[g->count - 1]);
+    } else if (!strcmp(f->name, "gemm_quantization") && g->count) {
+        as_weights(o, g->v[g->count - 1]);
+    } else if (!strcmp(f->name, "cache_config") && xd_line_given(l, "cache_method")) {
+        return; /* is part of --cache */
     } else if (!strcmp(f->name, "model") && g->count) {
         o->model = model_of(l, g->v[g->count - 1]);
         add_flag_text(o, "--model");

@@ -316,6 +316,8 @@ try from-xdit --flags
 check "--flags" [ "$rc" = 0 ]
 printf '%s\n' "$out" | sed -n 's/^--\([a-z0-9_]*\) .*/\1/p' >"$T/flags"
 check "all flags are there" [ "$(wc -l <"$T/flags")" -gt 90 ]
+lacking=$(sort "$T/flags" | comm -13 - "$ROOT/tests/cli/xdit_0.7.0_flags.txt" | tr '\n' ' ')
+check "every flag of xDiT 0.7.0 has a row: $lacking" [ -z "$lacking" ]
 unknown=
 while read -r f; do
     "$XDIT" generate "--$f" 1 --model no-such-model -p a >/dev/null 2>"$T/stderr" </dev/null
@@ -333,7 +335,28 @@ check "--quiet prints only the warning" said \
 try generate --model "$MODEL" -p a --num_inference_steps 1 --use_torch_compile -o "$T/n.png"
 check "a line for what is not needed" said '^xdit: --use_torch_compile '
 refused "a flag that cannot be taken" 1 \
-    '--dataset_path xDiT' generate --dataset_path x
+    '--cache_config of xDiT .*fbcache:residual_diff_threshold' generate --cache_config '{}'
+
+# A data set of prompts is a CSV file, of which xDiT reads the column prompt.
+printf 'id,prompt\r\n1,"a ""red"" fox,\nand odd"\r\n2,\r\n3,plain' >"$T/set.csv"
+generate --dataset_path "$T/set.csv" -o "$T/set-%d.png"
+check "a prompt of each row" [ -f "$T/set-1.png" -a -f "$T/set-2.png" -a ! -f "$T/set-3.png" ]
+check "quotes, commas and line breaks in CSV" grep -aq 'a "red" fox, and odd' "$T/set-1.png"
+printf 'id,text\n1,a\n' >"$T/set.csv"
+refused "a data set without prompts" 2 'no column named prompt' generate --model "$MODEL" \
+    --prompts "$T/set.csv"
+printf 'prompt\n"a' >"$T/set.csv"
+refused "an open quote in CSV" 2 'row 2 has no closing quote' generate --model "$MODEL" \
+    --prompts "$T/set.csv"
+
+# Flags of xDiT 0.7.0 whose values become values of xdit's flags.
+line "cache options" 0 '--cache dbcache:Fn_compute_blocks=4,max_warmup_steps=2 ' \
+    "torchrun --nproc_per_node=1 flux_example.py --model m --cache_method dbcache \
+    --cache_config '{\"Fn_compute_blocks\": 4, \"max_warmup_steps\": 2}'"
+line "GEMMs in int8" 0 '--weights_dtype int8 ' \
+    'torchrun --nproc_per_node=1 flux_example.py --model m --gemm_quantization int8'
+line "GEMMs in fp4" 0 'low=fp4,high=fp8 is not supported; the nearest is --weights_dtype fp8' \
+    'torchrun --nproc_per_node=1 flux_example.py --model m --gemm_quantization low=fp4,high=fp8'
 refused "a flag without its value" 2 '--attention_backend' generate \
     --attention_backend
 
