@@ -21,6 +21,7 @@
 #include "cli/progress.h"
 #include "cli/prompt_texts.h"
 #include "cli/prompts.h"
+#include "cli/step_hashes.h"
 #include "cli/xdit_compat.h"
 #include "launch/launch.h"
 #include "launch/roster.h"
@@ -30,6 +31,7 @@ typedef struct options { /* options of the command that are not options of the r
     const char     *model, *output, *prompt_file, *trace, *preview;
     xd_opt_texts    prompts, images;
     xd_prompt_texts texts;
+    const char     *hashes; /* file of --determinism_file */
     int             quiet, verbose, json, skip, compare;
 } options;
 
@@ -62,6 +64,10 @@ static xd_option option_rows[] = {
       "step" },
     { "trace", XD_OPT_TEXT, AT(trace), 0, 0, NULL, "FILE",
       "write a timeline of all ranks, for chrome://tracing or ui.perfetto.dev" },
+    { "determinism_file", XD_OPT_TEXT, AT(hashes), 0, 0, NULL, "FILE",
+      "write the hashes of --determinism_check to FILE or, if FILE exists, compare with it and "
+      "fail "
+      "at a difference" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print one JSON object per image" },
     { "compare", XD_OPT_FLAG, AT(compare), 0, 0, NULL, NULL,
       "generate again without the options that save time and change the image, such as --cache, "
@@ -442,6 +448,8 @@ static xd_status check_files(task *t)
         return xd_fail(&t->err, XD_EINVAL, "--trace and --output are the same file %s", o->trace);
     if (st == XD_OK)
         st = check_preview(t, name);
+    if (st == XD_OK && o->hashes)
+        st = xd_step_hashes_begin(o->hashes, &t->err);
     return st == XD_OK && o->trace ? xd_file_writable(o->trace, &t->err) : st;
 }
 
@@ -483,6 +491,8 @@ static xd_status check_task(task *t, int *ranks)
     r->callbacks.cookie = t;
     if (o->preview && !r->previews.count && !r->previews.every)
         r->previews.every = 1;
+    if (o->hashes && !r->output.determinism_check)
+        r->output.determinism_check = "steps";
     t->images = (int)images;
     if (o->skip) {
         r->callbacks.wanted = select_image;
@@ -579,6 +589,17 @@ static xd_status generate_on_cpu(task *t, xd_engine **g, xd_open_args *a, xd_res
     return st == XD_OK ? xd_generate(*g, &t->request, res, &t->err) : st;
 }
 
+/* Writes the hashes of the steps, or compares them with those of an earlier run. */
+static xd_status check_hashes(task *t, const xd_result *res)
+{
+    char      summary[512];
+    xd_status st = xd_step_hashes_check(res, t->opts.hashes, summary, &t->err);
+    if (st == XD_OK && !t->opts.quiet)
+        fprintf(stderr, "xdit: %s%s\n", summary[0] ? summary : "wrote hashes to ",
+                summary[0] ? "" : t->opts.hashes);
+    return st;
+}
+
 static xd_status run_generate(task *t)
 {
     const options *o = &t->opts;
@@ -604,6 +625,8 @@ static xd_status run_generate(task *t)
         print_skipped(t, t->images);
     if (st == XD_OK)
         print_times(t, g, res);
+    if (st == XD_OK && o->hashes && t->rank == 0)
+        st = check_hashes(t, res);
     if (st == XD_OK && o->compare) {
         st = xd_compare_runs(g, &t->request, res, o->json, name_at, t, &t->err);
         xd_bar_end(&t->bar);

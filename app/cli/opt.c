@@ -186,6 +186,14 @@ static int stands_alone(const xd_option *o)
     return o->choices && (is_whole(o) || o->kind == XD_OPT_REAL);
 }
 
+/* Returns the value of an option that is written without one, or NULL if it needs a value. */
+static const char *value_alone(const xd_option *o)
+{
+    if (o->kind == XD_OPT_TEXT && o->choices && o->arg && xd_list_has(o->choices, o->arg))
+        return o->arg;
+    return stands_alone(o) ? o->choices : NULL;
+}
+
 static xd_status set_number(const xd_option *o, void *field, const char *v, xd_err *e)
 {
     char     *end, text[128];
@@ -313,6 +321,12 @@ static int next_is_number(const reader *r)
            !*end;
 }
 
+static int next_is_choice(const reader *r, const xd_option *o)
+{
+    return o->kind == XD_OPT_TEXT && r->i + 1 < r->argc &&
+           xd_list_has(o->choices, r->argv[r->i + 1]);
+}
+
 /* Skips a flag of another program and its values. */
 static xd_status read_other_flag(reader *r, const char *name, const char *v)
 {
@@ -353,8 +367,8 @@ static xd_status read_flag(reader *r)
         return read_other_flag(r, name, v);
     if (!o || short_form != (name[0] && !name[1]))
         return fail_unknown(r, name);
-    if (!v && stands_alone(o))
-        v = next_is_number(r) ? r->argv[++r->i] : o->choices;
+    if (!v && value_alone(o))
+        v = next_is_number(r) || next_is_choice(r, o) ? r->argv[++r->i] : value_alone(o);
     if (o->kind == XD_OPT_FLAG && !v && is_switch(r->i + 1 < r->argc ? r->argv[r->i + 1] : NULL))
         v = r->argv[++r->i];
     if (o->kind != XD_OPT_FLAG && !v && !(v = next_value(r)))

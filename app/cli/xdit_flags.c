@@ -235,8 +235,8 @@ const xd_xdit_flag xd_xdit_flags[] = {
     /* flags about measurements */
     NONE("num_iterations", 'i', 'r', "number of runs of the request", "one; xdit bench repeats"),
     NONE("warmup_calls", 'i', 'r', "untimed runs at the beginning", "not necessary"),
-    NONE("determinism_check", 'i', 'b', "compare the results of all runs",
-         "xdit compare measures the difference of two images"),
+    SAME("determinism_check", 'i', 'b', "compare the results of N runs",
+         "compare ranks after each step, and with --determinism_file two runs"),
     NONE("determinism_check_report_ranks", 's', 'b', "processes that save results that differ",
          BELONGS("determinism_check")),
     NONE("profile", 0, 'r', "torch profiler", "use --trace FILE"),

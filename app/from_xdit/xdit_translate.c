@@ -178,6 +178,9 @@ static void add_flag(xd_translation *o, const xd_line *l, const xd_xdit_flag *f)
         return;
     if (f->kind == XD_FLAG_VALUE) {
         as_value(o, f);
+    } else if (!strcmp(f->name, "determinism_check")) {
+        if (xd_line_int(l, f->name, 0) > 0)
+            add_flag_text(o, "--determinism_check");
     } else if (!strcmp(f->name, "cache_method") && g->count) {
         as_cache(o, l, g->v[g->count - 1]);
     } else if (!strcmp(f->name, "gemm_quantization") && g->count) {

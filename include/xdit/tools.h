@@ -124,7 +124,9 @@ typedef struct xd_option {
      * whose value is a number: the number that is used if the command line has the option without a
      * value. NULL: none. */
     const char    *choices;
-    const char    *arg;  /* name of the value in a help text, for example "N" */
+    /* Name of the value in a help text, for example "N". If this name is itself one of the choices
+     * of a text, the option may be given without a value, and then has this value. */
+    const char    *arg;
     const char    *help; /* help text of one line */
 } xd_option;
 
@@ -314,6 +316,26 @@ XD_API int64_t xd_result_sent(const xd_result *r);
  * the image or video in the transformer. "reference": tokens of the reference images in the
  * transformer. Returns -1 if the number is unknown. */
 XD_API int64_t xd_result_tokens(const xd_result *r, int i, const char *what);
+
+/* ---- hashes of steps ------------------------------------------------------------------------ */
+
+/* Hash of the latents, or of a transformer's hidden state [tokens,C], at one place of a request. If
+ * two hashes have equal `bits`, all elements are equal to the bit. Otherwise the sums estimate how
+ * far the elements are apart: each of them adds all elements with random signs, which are the same
+ * in all runs, so that the mean square of the differences of the sums estimates the sum of the
+ * squared differences of the elements. */
+enum { XD_HASH_SUMS = 8 };
+typedef struct xd_step_hash {
+    uint64_t bits;
+    double   square; /* sum of the squares of the elements */
+    double   sums[XD_HASH_SUMS];
+} xd_step_hash;
+/* Numbers of the hashes of an image. A step has the hash of its latents, and then that of each
+ * block of each guidance pass; `passes` and `blocks` are 0 without hashes of blocks. */
+typedef struct xd_hash_counts { int steps, passes, blocks; } xd_hash_counts;
+/* Returns the hashes of image i, step after step; NULL: the request had no determinism_check, or
+ * this is not rank 0. */
+XD_API const xd_step_hash *xd_result_hashes(const xd_result *r, int i, xd_hash_counts *n);
 
 /* ---- names of output files ------------------------------------------------------------------ */
 

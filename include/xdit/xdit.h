@@ -489,21 +489,26 @@ typedef struct xd_request_savings {
 typedef struct xd_request_output {
     /* Length of a video in seconds, in place of num_frames. The nearest number of frames that the
      * model supports is generated. 0: num_frames is used. */
-    double  seconds;
+    double      seconds;
     /* Area in pixels. If the model's output size depends only on the ratio of width and height: the
      * area of the output. If the model resizes reference images and keeps their ratio of width and
      * height: the area of reference images. 0: the model's default area. */
-    int64_t max_area;
+    int64_t     max_area;
     /* Quality of JPEG and WebP files that xd_result_save writes, 0 to 100. Negative: 95. */
-    int64_t output_quality;
+    int64_t     output_quality;
     /* 1: keep width and height; 0: use the nearest size with which the model was trained */
-    int     no_resolution_binning;
-    int     latents_only;  /* 1: return only latents, without decoding them to images */
-    int     enable_tiling; /* 1: decode in tiles, which needs less memory */
+    int         no_resolution_binning;
+    int         latents_only;  /* 1: return only latents, without decoding them to images */
+    int         enable_tiling; /* 1: decode in tiles, which needs less memory */
     /* 1: the parameters that are stored with results have only the last part of the paths of models
      * and files, so that results can be published without the names of folders. For a model of the
      * Hugging Face cache, the stored name is "org/name". */
-    int     omit_folders;
+    int         omit_folders;
+    /* Hashes for a check of determinism (xd_result_hashes). "none" or NULL: no hashes. "steps":
+     * hashes of the latents after each step. "blocks": also of the hidden state after each
+     * transformer block, in each guidance pass. Ranks that compute the same values compare their
+     * hashes, and the request fails with XD_EDEVICE if they differ. */
+    const char *determinism_check;
 } xd_request_output;
 
 /* Previews of the image during denoising. `count` is the number of previews per image, which are

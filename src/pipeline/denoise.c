@@ -381,12 +381,12 @@ static void open_method_stack(xd_denoise *f)
 
 /* Opens the device's record of launches, which later steps replay. A pass is recorded only if it
  * sends no messages, streams no weights from host memory, has no cache that skips blocks, and has
- * no trace of ops. */
+ * no trace of ops and no hashes of blocks. */
 static void open_replay(xd_denoise *f)
 {
     xd_dev *dev = f->x.dev;
     if (f->topo->replica->size == 1 && f->x.hooks == &xd_hooks_local && !f->trace &&
-        !f->net->stream && !xd_cache_is_on(f))
+        !f->net->stream && !xd_cache_is_on(f) && !xd_step_hash_of_blocks(f))
         xd_replay_open(&f->replay, dev, &f->j->step_ops);
     if (f->replay.dev)
         xd_log(XD_LOG_DEBUG,
@@ -474,6 +474,7 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
         xd_exec_fail(&f->x, XD_ENOMEM, "no memory for the bookkeeping of %d patches",
                      f->lay.npatch);
     open_tensors(f);
+    xd_step_hash_open(f);
     f->mark = xd_arena_mark(tmp);
     open_net(f, net, 0);
     if (dev->counts)
@@ -494,6 +495,7 @@ int xd_denoise_ready(xd_denoise *f)
 void xd_denoise_close(xd_denoise *f)
 {
     close_net(f);
+    xd_step_hash_close(f);
     free(f->local);
     free(f->lat_in);
     free(f->lat_out);
@@ -525,7 +527,9 @@ void xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s)
     xd_exec *x = &f->x;
     xd_late  late;
     size_t   mark = xd_arena_mark(x->tmp);
-    xd_late_open(x, &late, s->h);
+    x->late = NULL;
+    if (!xd_step_hash_of_blocks(f))
+        xd_late_open(x, &late, s->h);
     for (int l = from; l < to; l++) {
         size_t  m = xd_arena_mark(x->tmp);
         int64_t t0 = xd_trace_now(f->trace);
@@ -533,6 +537,8 @@ void xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s)
             continue;
         xd_dit_block(x, f->j->ctx->model.dit.dit, f->net, l, s);
         xd_trace_add(f->trace, XD_EV_BLOCK, t0, l, 0, 0);
+        if (xd_step_hash_of_blocks(f))
+            xd_step_hash_block(f, l, s->h);
         xd_late_keep(x, m);
         xd_arena_rewind(x->tmp, m);
     }
@@ -746,6 +752,7 @@ int xd_denoise_step(xd_denoise *f, int step)
                 send_latents(f, step, unit);
         }
     }
+    xd_step_hash_end(f, step);
     if (step > 0 && agreed_failure(f))
         return 0;
     begin_agreement(f);

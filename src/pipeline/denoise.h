@@ -16,6 +16,7 @@
 #include "parallel/method.h"
 #include "pipeline/replay.h"
 #include "pipeline/step_cache.h"
+#include "pipeline/step_hash.h"
 #include "plan/plan.h"
 #include "sampler/sampler.h"
 
@@ -39,6 +40,7 @@ typedef struct xd_denoise {
      * the text, all passes use mods[0]. */
     xd_mods         mods[XD_MAXPASS];
     xd_step_cache   cache;            /* step cache, which reuses work of earlier steps */
+    xd_step_hashing hashing;          /* hashes of the current step, or none */
     xd_tables       tables;           /* position tables on the device */
     xd_cond         cond[XD_MAXPASS]; /* text embeddings of each guidance pass */
     /* This rank's rows of image tokens, patch after patch: [n,C p^2] for a patch size of p x p. The

@@ -427,10 +427,12 @@ void xd_job_close(xd_job *j)
     xd_job_close_inputs(j);
     free(j->todo);
     free(j->changes);
+    free(j->hashes);
     free(j->skips);
     xd_fast_attn_close(j);
     j->todo = NULL;
     j->changes = NULL;
+    j->hashes = NULL;
     j->skips = NULL;
 }
 

@@ -65,6 +65,9 @@ typedef struct xd_job {
     xd_cache_spec  cache;
     /* step cache: number of skipped middle ranges of blocks; of all ranges */
     int64_t        cached[2];
+    /* [steps][xd_step_hash_count] hashes of the current image on every rank of the replica; NULL:
+     * the request has no determinism_check. */
+    xd_step_hash  *hashes;
     xd_cache_pair *changes; /* [nchanges] changes from step to step that the step cache reports */
     int            nchanges, max_changes;
     double         start_s;

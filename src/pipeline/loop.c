@@ -129,14 +129,19 @@ static xd_status allocate_image(const xd_job *j, float *v[2], xd_err *e)
     return XD_OK;
 }
 
-/* Sends latents, pixels, and step-cache counters from rank 0 of replica `from` to rank 0. */
+/* Sends latents, pixels, step-cache counters and hashes from rank 0 of replica `from` to rank 0. */
 static xd_status hand_over(xd_job *j, int from, float *v[2], xd_err *e)
 {
     xd_comm *c = j->ctx->topo.group[XD_DATA];
-    int64_t  n[3] = { 0, 0, 2 };
+    int64_t  words = sizeof *j->hashes / sizeof(int64_t);
+    int64_t  n[4] = { 0, 0, 2, words * j->samp.steps * xd_step_hash_count(j) };
+    void    *p[4] = { v[0], v[1], j->cached, j->hashes };
+    int      wanted[4] = { 1, 1, j->cache.kind != NULL, n[3] > 0 };
     sizes_of(j, n);
-    for (int i = 0; i < (j->cache.kind ? 3 : 2); i++) {
-        xd_tensor t = xd_view(i < 2 ? (void *)v[i] : j->cached, i < 2 ? XD_F32 : XD_I64, 1, &n[i]);
+    for (int i = 0; i < 4; i++) {
+        if (!wanted[i])
+            continue;
+        xd_tensor t = xd_view(p[i], i < 2 ? XD_F32 : XD_I64, 1, &n[i]);
         xd_req    r = c->rank == 0 ? c->ops->recv(c, t, from) : c->ops->send(c, t, 0);
         if (c->ops->wait(c, &r, 1) != XD_OK)
             return xd_fail(e, XD_ECOMM, "an image of replica %d was lost", from);

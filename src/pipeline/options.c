@@ -335,6 +335,12 @@ static const xd_request_row rows[] = {
         "quality of .jpg and .webp, 0 to 100 (default: 95)" },
       .about.section = OUTPUT,
       .initial = -1 },
+    { { "determinism_check", XD_OPT_TEXT, AT(output.determinism_check), 0, 0, "none steps blocks",
+        "steps",
+        "hash the latents after each step (blocks: also the hidden state after each block), and "
+        "fail if ranks differ that must be equal (default: none)" },
+      .about.section = OUTPUT,
+      .off = "none" },
     { { "no_resolution_binning", XD_OPT_FLAG, AT(output.no_resolution_binning), 0, 1, NULL, NULL,
         "generate the requested size, not the nearest trained one" },
       .about.section = WHAT,

@@ -16,19 +16,21 @@
 #include "pipeline/options.h"
 #include "pipeline/output.h"
 #include "pipeline/pixels.h"
+#include "pipeline/step_hash.h"
 #include "pipeline/text_encode.h"
 
 enum { MAXTIME = 8 };
 
 typedef struct item {
-    xd_image image;
-    uint8_t *pixels; /* memory of the pixels in `image` */
-    float   *lat;
-    int64_t  seed;
-    char    *json, *parameters;
+    xd_image      image;
+    uint8_t      *pixels; /* memory of the pixels in `image` */
+    float        *lat;
+    xd_step_hash *hashes; /* hashes of the steps, or NULL */
+    int64_t       seed;
+    char         *json, *parameters;
     /* durations of denoising and of decoding in seconds; 0: unknown */
-    double   denoise_s, decode_s;
-    int64_t  text_tokens;
+    double        denoise_s, decode_s;
+    int64_t       text_tokens;
 } item;
 
 struct xd_result {
@@ -40,9 +42,10 @@ struct xd_result {
         char   name[16];
         double s;
     } time[MAXTIME];
-    int     ntime;
-    int64_t sent;                           /* bytes sent between ranks */
-    int64_t image_tokens, reference_tokens; /* tokens per image */
+    int            ntime;
+    int64_t        sent;                           /* bytes sent between ranks */
+    int64_t        image_tokens, reference_tokens; /* tokens per image */
+    xd_hash_counts hashes;                         /* numbers of hashes of an image */
 };
 
 xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e)
@@ -66,6 +69,7 @@ void xd_result_free(xd_result **r)
     for (int i = 0; i < (*r)->n && (*r)->items; i++) {
         item *t = &(*r)->items[i];
         free(t->pixels), free(t->lat), free(t->json), free(t->parameters);
+        free(t->hashes);
     }
     free((*r)->items);
     free(*r);
@@ -315,6 +319,25 @@ static void report_image(const xd_job *j, const float *rgb)
     free(f);
 }
 
+/* Copies the hashes of the current image to item t. */
+static xd_status keep_hashes(xd_result *r, item *t, const xd_job *j, xd_err *e)
+{
+    int    n = xd_step_hash_count(j);
+    size_t bytes = (size_t)j->samp.steps * (size_t)n * sizeof *t->hashes;
+    if (!n || !j->hashes)
+        return XD_OK;
+    t->hashes = malloc(bytes);
+    if (!t->hashes)
+        return xd_fail(e, XD_ENOMEM, "no memory for the hashes of an image");
+    memcpy(t->hashes, j->hashes, bytes);
+    r->hashes.steps = j->samp.steps;
+    if (n > 1) {
+        r->hashes.passes = j->npass;
+        r->hashes.blocks = (n - 1) / j->npass;
+    }
+    return XD_OK;
+}
+
 xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float *rgb, xd_err *e)
 {
     item   *t = &r->items[i];
@@ -348,7 +371,7 @@ xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float 
     if (!t->json || !t->parameters || (rgb && !t->image.data))
         return xd_fail(e, XD_ENOMEM, "no memory for image %d", i + 1);
     r->have = i + 1;
-    return XD_OK;
+    return keep_hashes(r, t, j, e);
 }
 
 void xd_result_time(xd_result *r, const char *part, double seconds)
@@ -444,6 +467,13 @@ double xd_result_image_seconds(const xd_result *r, int i, const char *part)
                     : strcmp(part, "decode") == 0  ? t->decode_s
                                                    : 0;
     return s > 0 ? s : -1;
+}
+
+const xd_step_hash *xd_result_hashes(const xd_result *r, int i, xd_hash_counts *n)
+{
+    const item *t = item_at(r, i);
+    *n = r->hashes;
+    return t ? t->hashes : NULL;
 }
 
 int64_t xd_result_sent(const xd_result *r)
