@@ -10,7 +10,7 @@
 
 static const xd_option steps_row[] = {
     { "steps", XD_OPT_FLAG, 0, 0, 0, NULL, NULL,
-      "compare two files of generate --determinism_file; exit code 1 if they differ" },
+      "compare two files of step hashes that generate has written; exit code 1 if they differ" },
 };
 
 static const xd_option rows[] = {
@@ -32,8 +32,8 @@ static void print_help(FILE *f)
           "Measures the difference of two images or videos: PSNR, SSIM, mean and largest\n"
           "difference of levels. A and B are images (PNG, JPEG, WebP, PPM), videos (MP4,\n"
           "MOV, MKV, WebM, GIF), or directories of images, of equal size and length.\n"
-          "With --steps, A and B are files of hashes that xdit generate --determinism_file\n"
-          "has written: the first step, pass and block that differs is named.\n",
+          "With --steps, A and B are files of step hashes that xdit generate has written\n"
+          "(option determinism_file): the first step, pass and block that differs is named.\n",
           f);
     xd_opt_help_all(f, &s);
     fputs("\nExamples:\n"

@@ -55,8 +55,8 @@ static xd_status take_image(list *l, const xd_result *r, int image, xd_err *e)
     int                 taken = 1;
     for (int step = 0; h && taken && step < n.steps; step++, h += 1 + blocks) {
         for (int i = 0; i < blocks && taken; i++)
-            taken = add_entry(l, &(entry){ image + 1, step + 1, i / n.blocks + 1, i % n.blocks,
-                                           h[1 + i] });
+            taken = add_entry(
+                l, &(entry){ image + 1, step + 1, i / n.blocks + 1, i % n.blocks, h[1 + i] });
         taken = taken && add_entry(l, &(entry){ image + 1, step + 1, 0, -1, h[0] });
     }
     return taken ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for the hashes of an image");

@@ -150,7 +150,8 @@ void xd_step_hash_block(xd_denoise *f, int block, xd_tensor h)
 {
     int  at = 1 + f->x.pass * f->j->ctx->model.dit_info.nlayers + block;
     rows r = { .lay = f->x.lay, .patch = f->x.patch, .streams = ~0u };
-    if (xd_counting(&f->x) || !xd_ok(&f->x) || !xd_check(&f->x, at < f->hashing.n, "block %d", block))
+    if (xd_counting(&f->x) || !xd_ok(&f->x) ||
+        !xd_check(&f->x, at < f->hashing.n, "block %d", block))
         return;
     hash_tensor(f, &f->hashing.mine[at], r, h);
 }
