@@ -23,10 +23,12 @@ check "so many hashes" said 'equal to the bit: 34 hashes'
 hashed "$MODEL" "$T/steps.txt" --determinism_check
 check "hashes of steps alone" [ "$rc" = 0 -a "$(wc -l <"$T/steps.txt")" = 3 ]
 try compare --steps "$T/one.txt" "$T/steps.txt"
-check "compare finds what two files have in common" [ "$rc" = 0 -a "${out#*bit: 2 hashes}" != "$out" ]
+check "compare finds what two files have in common" \
+    [ "$rc" = 0 -a "${out#*bit: 2 hashes}" != "$out" ]
 hashed "$MODEL" "$T/other.txt" --seed 4
 check "the check alone hashes steps" [ "$(wc -l <"$T/other.txt")" = 3 ]
-refused "two seeds differ" 1 'other.txt differ: first in image 1, step 1, latents, by about 1\.[1-7] ' \
+refused "two seeds differ" 1 \
+    'other.txt differ: first in image 1, step 1, latents, by about 1\.[1-7] ' \
     compare --steps "$T/steps.txt" "$T/other.txt"
 hashed "$MODEL" "$T/steps.txt" --seed 4
 check "a run that differs fails" [ "$rc" = 1 -a -s "$T/a.png" ]
@@ -42,8 +44,8 @@ echo "image 1 step 1 pass" >>"$T/short.txt"
 refused "a line that is no hash" 1 'short.txt: line 4' compare --steps "$T/one.txt" "$T/short.txt"
 refused "another file" 1 'a.png is not a file that --determinism_file' compare --steps \
     "$T/one.txt" "$T/a.png"
-refused "another file, before the model is loaded" 1 'a.png is not a file' generate --model "$MODEL" \
-    -p a --determinism_file "$T/a.png" -o "$T/never.png"
+refused "another file, before the model is loaded" 1 'a.png is not a file' generate \
+    --model "$MODEL" -p a --determinism_file "$T/a.png" -o "$T/never.png"
 check "and nothing is generated" [ ! -e "$T/never.png" ]
 refused "a folder that is not there" 1 '/no/such' generate --model "$MODEL" -p a \
     --determinism_file "$T/no/such" -o "$T/never.png"
