@@ -148,8 +148,8 @@ static int64_t compare_places(const entry *a, const entry *b)
     return 0;
 }
 
-/* Estimates the root mean square of the difference of all elements, relative to that of the elements
- * themselves, from the sums of xd_step_hash. */
+/* Estimates the root mean square of the difference of all elements, relative to that of the
+ * elements themselves, from the sums of xd_step_hash. */
 static double difference_of(const xd_step_hash *a, const xd_step_hash *b)
 {
     double sum = 0;

@@ -1,11 +1,11 @@
 /* step_hash.h - hashes the latents after each step, and the hidden state after each transformer
  * block, to find the first step and block in which two runs or two ranks differ.
  *
- * A hash is a sum over rows, that is over tokens: each rank adds the hashes of its own rows, and the
- * hash of a row depends on the number of the token and on the bits of its elements. Therefore a plan
- * that computes the same bits has the same hashes, on any number of ranks. The sums are gathered on
- * all ranks of the replica after each step. Ranks that compute the same rows, along the axes of
- * tensor and CFG parallelism, must have equal hashes. */
+ * A hash is a sum over rows, that is over tokens: each rank adds the hashes of its own rows, and
+ * the hash of a row depends on the number of the token and on the bits of its elements. Therefore a
+ * plan that computes the same bits has the same hashes, on any number of ranks. The sums are
+ * gathered on all ranks of the replica after each step. Ranks that compute the same rows, along the
+ * axes of tensor and CFG parallelism, must have equal hashes. */
 #ifndef XD_PIPELINE_STEP_HASH_H
 #define XD_PIPELINE_STEP_HASH_H
 
@@ -33,8 +33,8 @@ int  xd_step_hash_of_blocks(const struct xd_denoise *f);
 /* Adds the hash of the hidden state h after a block. */
 void xd_step_hash_block(struct xd_denoise *f, int block, xd_tensor h);
 /* Ends a step: hashes the latents, gathers the hashes of the step, and stores their sums in
- * j->hashes. Fails with XD_EDEVICE on all ranks of the replica if ranks differ that compute the same
- * rows; the message names the step, the block and the rank. Collective over the replica. */
+ * j->hashes. Fails with XD_EDEVICE on all ranks of the replica if ranks differ that compute the
+ * same rows; the message names the step, the block and the rank. Collective over the replica. */
 void xd_step_hash_end(struct xd_denoise *f, int step);
 
 #endif

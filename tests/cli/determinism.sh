@@ -1,6 +1,6 @@
 #!/bin/sh
-# Hashes of steps and blocks: equal for exact plans on any number of ranks, different for others; the
-# first difference is named; ranks that disagree fail; files are refused that are none of ours.
+# Hashes of steps and blocks: equal for exact plans on any number of ranks, different for others;
+# the first difference is named; ranks that disagree fail; files are refused that are none of ours.
 . "$(dirname "$0")/lib.sh"
 GOLDEN=$3
 
