@@ -46,10 +46,10 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-typedef struct side {        /* weights of a block for one stream: video or text */
-    xd_lin    mod;           /* scale, gate of the attention, scale, gate of the feed-forward */
+typedef struct side { /* weights of a block for one stream: video or text */
+    xd_lin    mod;    /* scale, gate of the attention, scale, gate of the feed-forward */
     xd_lin    qkv, out;
-    xd_lin    up, down;      /* `up` computes a and b; the feed-forward is down(a * silu(b)) */
+    xd_lin    up, down; /* `up` computes a and b; the feed-forward is down(a * silu(b)) */
     xd_tensor norm_q, norm_k;
 } side;
 
@@ -64,8 +64,9 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor active;   /* [1,D]: silu of the embedding of timestep and pooled text */
-    xd_tensor cos, sin; /* [n heads, head_dim / 2] F32: RoPE of this rank's video tokens and heads */
+    xd_tensor active; /* [1,D]: silu of the embedding of timestep and pooled text */
+    xd_tensor cos,
+        sin; /* [n heads, head_dim / 2] F32: RoPE of this rank's video tokens and heads */
 } local;
 
 typedef struct kept {
@@ -158,9 +159,7 @@ static int64_t mod_width(const void *c_, int layer)
 }
 
 /* Names that the tensors of one stream have in a checkpoint. */
-typedef struct names {
-    const char *mod, *qkv[3], *norm_q, *norm_k, *out, *up, *down;
-} names;
+typedef struct names { const char *mod, *qkv[3], *norm_q, *norm_k, *out, *up, *down; } names;
 
 static const names video_names = { "norm1.linear",
                                    { "attn1.to_q", "attn1.to_k", "attn1.to_v" },
@@ -169,13 +168,12 @@ static const names video_names = { "norm1.linear",
                                    "attn1.to_out.0",
                                    "ff.net.0.proj",
                                    "ff.net.2" };
-static const names text_names = { "norm1_context.linear",
-                                  { "attn1.add_q_proj", "attn1.add_k_proj", "attn1.add_v_proj" },
-                                  "attn1.norm_added_q.weight",
-                                  "attn1.norm_added_k.weight",
-                                  "attn1.to_add_out",
-                                  "ff_context.net.0.proj",
-                                  "ff_context.net.2" };
+static const names text_names = {
+    "norm1_context.linear",      { "attn1.add_q_proj", "attn1.add_k_proj", "attn1.add_v_proj" },
+    "attn1.norm_added_q.weight", "attn1.norm_added_k.weight",
+    "attn1.to_add_out",          "ff_context.net.0.proj",
+    "ff_context.net.2"
+};
 
 /* Declares the weights of one stream whose hidden state has C features. ends: 1 if the stream ends
  * in this block, which then computes only q, k and v. */
@@ -184,22 +182,19 @@ static void side_weights(xd_decl *d, const cfg *c, side *w, const names *n, int6
     int64_t D = c->dim, hd = c->head_dim, F = 4 * C * 2 / 3;
     xd_w_linear(d, &w->mod, ends ? "norm1_context.linear_1" : n->mod,
                 &(xd_linear_spec){ .in = D, .out = ends ? C : 4 * C, .bias = 1, .few = 1 });
-    xd_w_fused(d, &w->qkv,
-               &(xd_fused_spec){ .n = 3,
-                                 .names = n->qkv,
-                                 .in = C,
-                                 .out = { D, D, D },
-                                 .split = XD_COL,
-                                 .unit = hd });
+    xd_w_fused(
+        d, &w->qkv,
+        &(xd_fused_spec){
+            .n = 3, .names = n->qkv, .in = C, .out = { D, D, D }, .split = XD_COL, .unit = hd });
     xd_w_vec(d, &w->norm_q, n->norm_q, 1, &hd);
     xd_w_vec(d, &w->norm_k, n->norm_k, 1, &hd);
     if (ends)
         return;
     xd_w_linear(d, &w->out, n->out,
                 &(xd_linear_spec){ .in = D, .out = C, .split = XD_ROW, .unit = hd, .bias = 1 });
-    xd_w_linear(d, &w->up, n->up,
-                &(xd_linear_spec){
-                    .in = C, .nouts = 2, .outs = (int64_t[]){ F, F }, .split = XD_COL });
+    xd_w_linear(
+        d, &w->up, n->up,
+        &(xd_linear_spec){ .in = C, .nouts = 2, .outs = (int64_t[]){ F, F }, .split = XD_COL });
     xd_w_linear(d, &w->down, n->down, &(xd_linear_spec){ .in = F, .out = C, .split = XD_ROW });
 }
 
@@ -221,9 +216,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_w_enter(d, "time_embed");
     xd_mlp_weights(d, "timestep_embedder", &g->time, c->waves, D, D);
     xd_w_linear(d, &g->pool.q, "pooler.to_q", &(xd_linear_spec){ .in = E, .out = E, .bias = 1 });
-    xd_w_linear(
-        d, &g->pool.kv, "pooler.to_kv",
-        &(xd_linear_spec){ .in = E, .nouts = 2, .outs = (int64_t[]){ E, E }, .bias = 1 });
+    xd_w_linear(d, &g->pool.kv, "pooler.to_kv",
+                &(xd_linear_spec){ .in = E, .nouts = 2, .outs = (int64_t[]){ E, E }, .bias = 1 });
     xd_w_linear(d, &g->pool.out, "pooler.to_out",
                 &(xd_linear_spec){ .in = E, .out = D, .bias = 1 });
     xd_w_linear(d, &g->text, "caption_proj",
@@ -304,9 +298,10 @@ static void fill_angles(void *ctx, float *buf)
     for (int64_t i = 0; i < xd_n(x, XD_IMG); i++) {
         int64_t at = xd_where(x, XD_IMG, i);
         float   f = (float)(at / HW), r = centre(&sides[0], at % HW / W),
-              c = centre(&sides[1], at % W);
+                c = centre(&sides[1], at % W);
         for (int64_t k = first; k < first + mine; k++)
-            *buf++ = (float)t->fn((double)(f * freq[k] + r * freq[all + k] + c * freq[2 * all + k]));
+            *buf++ =
+                (float)t->fn((double)(f * freq[k] + r * freq[all + k] + c * freq[2 * all + k]));
     }
     free(freq);
 }
@@ -339,8 +334,7 @@ static xd_tensor active(xd_exec *x, const xd_net *n, const xd_input *in, const v
     const glob *g = n->glob;
     const kept *k = kept_;
     const cfg  *c = n->cfg;
-    xd_tensor   emb =
-        xd_mlp_run(x, xd_time_embed(x, &in->t, 1, c->waves, 1, 0), &g->time, XD_SILU);
+    xd_tensor   emb = xd_mlp_run(x, xd_time_embed(x, &in->t, 1, c->waves, 1, 0), &g->time, XD_SILU);
     xd_add(x, emb, k->pooled);
     return xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
 }
@@ -407,8 +401,7 @@ static void feed(xd_exec *x, const part *p)
     size_t      mark = xd_arena_mark(x->tmp);
     xd_norm     a = { .in = p->h, .scale = xd_rows(p->mod, 2, 1), .rms = 1, .eps = eps };
     xd_tensor   y = xd_linear(x, xd_norm_for(x, &a, &w->up, NULL), &w->up);
-    add_normed(x, p, 3, xd_gated(x, xd_seg(y, &w->up, 1), xd_seg(y, &w->up, 0), XD_SILU),
-               &w->down);
+    add_normed(x, p, 3, xd_gated(x, xd_seg(y, &w->up, 1), xd_seg(y, &w->up, 0), XD_SILU), &w->down);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -427,8 +420,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     const cfg   *c = n->cfg;
     const local *l = s->local;
     int64_t      ntxt = xd_n(x, XD_TXT), nimg = xd_n(x, XD_IMG);
-    part      p[2] = { part_of(x, &w->text, s, 0, ntxt), part_of(x, &w->video, s, ntxt, nimg) };
-    xd_tensor y = xd_new(x, ntxt + nimg, w->video.qkv.w.out);
+    part         p[2] = { part_of(x, &w->text, s, 0, ntxt), part_of(x, &w->video, s, ntxt, nimg) };
+    xd_tensor    y = xd_new(x, ntxt + nimg, w->video.qkv.w.out);
     for (int i = 0; i < 2; i++)
         project(x, &p[i], y);
     xd_qkv a = xd_qkv_open(x, y, &w->video.qkv, c->head_dim);
