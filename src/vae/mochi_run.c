@@ -22,16 +22,16 @@ static const float eps = 1e-5f;
 /* ---- convolutions ------------------------------------------------------------------------- */
 
 typedef struct run {
-    xd_exec    *x;
+    xd_exec             *x;
     const xd_mochi_cfg  *c;
     const xd_mochi_glob *g;
-    size_t      base; /* position of the map h in the arena (a mark) */
-    xd_tensor   h;    /* [T,H,W,C] at `base`: the current map */
+    size_t               base; /* position of the map h in the arena (a mark) */
+    xd_tensor            h;    /* [T,H,W,C] at `base`: the current map */
     /* For each convolution, the padded frames that it keeps: [XD_PAST,H + 2,W + 2,C]. */
-    xd_tensor   cache[MAX_CACHES];
-    int         ncache; /* number of convolutions in `cache`; 0 if there is one latent frame */
-    int         at;     /* index in `cache` of the convolution that runs next */
-    int         first;  /* 1: first latent frame, so no frames are kept yet */
+    xd_tensor            cache[MAX_CACHES];
+    int ncache; /* number of convolutions in `cache`; 0 if there is one latent frame */
+    int at;     /* index in `cache` of the convolution that runs next */
+    int first;  /* 1: first latent frame, so no frames are kept yet */
 } run;
 
 static const xd_tensor none;
@@ -45,7 +45,8 @@ static void open_caches(run *r, int64_t H, int64_t W)
             r->cache[r->ncache++] = xd_map_as(r->x, w->w.type, XD_PAST, H + 2, W + 2, w->w.in);
         }
         if (xd_mochi_is_up(r->c, s))
-            H *= xd_mochi_growth(r->c, s, &r->c->sides), W *= xd_mochi_growth(r->c, s, &r->c->sides);
+            H *= xd_mochi_growth(r->c, s, &r->c->sides),
+                W *= xd_mochi_growth(r->c, s, &r->c->sides);
     }
 }
 
@@ -97,7 +98,8 @@ static void norm_frames(xd_exec *x, xd_tensor to, xd_tensor in, const xd_mochi_r
 
 /* Computes out = conv(silu(norm(in))) + plus, where plus may be the tensor `out`. In place of the
  * frames before the first one, the convolution reads copies of the first frame. */
-static void convolve(run *r, xd_tensor out, xd_tensor in, const xd_mochi_res *w, int k, xd_tensor plus)
+static void convolve(run *r, xd_tensor out, xd_tensor in, const xd_mochi_res *w, int k,
+                     xd_tensor plus)
 {
     xd_exec  *x = r->x;
     size_t    mark = xd_arena_mark(x->tmp);
@@ -175,8 +177,8 @@ static void run_stage(run *r, int s)
     for (int i = 0; i < xd_mochi_layers(r->c, s); i++)
         run_residual(r, &w->res[i]);
     if (xd_mochi_is_up(r->c, s))
-        enlarge(r, &w->proj, xd_mochi_growth(r->c, s, &r->c->frames), xd_mochi_growth(r->c, s, &r->c->sides),
-                xd_mochi_width(r->c, s + 1));
+        enlarge(r, &w->proj, xd_mochi_growth(r->c, s, &r->c->frames),
+                xd_mochi_growth(r->c, s, &r->c->sides), xd_mochi_width(r->c, s + 1));
 }
 
 /* Decodes one latent frame z [1,h,w,C]. Writes only the last frames, as many as rgb has. */
@@ -200,12 +202,12 @@ static void decode_frame(run *r, xd_tensor z, xd_tensor rgb)
  * each channel. The decoder reads z. */
 void xd_mochi_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
 {
-    const xd_mochi_cfg  *c = n->cfg;
-    int64_t     C = c->latent_channels, T = lat.d[0], done = 0;
-    float       gain[XD_FIELD_LIST], bias[XD_FIELD_LIST];
-    size_t      mark = xd_arena_mark(x->tmp);
-    run         r = { .x = x, .c = c, .g = n->glob, .first = 1 };
-    xd_vae_info v;
+    const xd_mochi_cfg *c = n->cfg;
+    int64_t             C = c->latent_channels, T = lat.d[0], done = 0;
+    float               gain[XD_FIELD_LIST], bias[XD_FIELD_LIST];
+    size_t              mark = xd_arena_mark(x->tmp);
+    run                 r = { .x = x, .c = c, .g = n->glob, .first = 1 };
+    xd_vae_info         v;
     xd_mochi_info(c, &v);
     if (!xd_map_video_fits(x, rgb, lat, v.cell[1], C, T) ||
         !xd_map_frames_fit(x, rgb.d[0], xd_vae_frames(&v, T)))

@@ -31,7 +31,8 @@ static void refusals(void **state)
     refuses(mochi, "{\"activation_fn\":\"gelu\"}", XD_EUNSUPPORTED, "'gelu'");
     refuses(mochi, "{\"out_channels\":24}", XD_EUNSUPPORTED, "out_channels 24");
     refuses(mochi, "{\"attention_head_dim\":65}", XD_EFORMAT, "attention_head_dim 65");
-    refuses(mochi, "{\"num_attention_heads\":0,\"pooled_projection_dim\":0}", XD_EFORMAT, "num_attention_heads");
+    refuses(mochi, "{\"num_attention_heads\":0,\"pooled_projection_dim\":0}", XD_EFORMAT,
+            "num_attention_heads");
     refuses(mochi, "{\"num_layers\":0}", XD_EFORMAT, "num_layers");
     refuses(mochi, "{\"patch_size\":0}", XD_EFORMAT, "patch_size");
     refuses(mochi, "{\"text_embed_dim\":4095}", XD_EFORMAT, "text_embed_dim 4095");

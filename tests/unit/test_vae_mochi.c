@@ -40,8 +40,7 @@ static void refusals(void **state)
     refuses(mochi, "{\"encoder_block_out_channels\":[64]}", XD_EFORMAT, "has 1 entries");
     refuses(mochi, "{\"add_attention_block\":[true]}", XD_EFORMAT, "add_attention_block");
     refuses(mochi, "{\"scaling_factor\":0}", XD_EFORMAT, "scaling_factor 0");
-    refuses(mochi,
-            "{\"latent_channels\":1,\"latents_mean\":[0],\"latents_std\":[0]}", XD_EFORMAT,
+    refuses(mochi, "{\"latent_channels\":1,\"latents_mean\":[0],\"latents_std\":[0]}", XD_EFORMAT,
             "channel 0");
 }
 
@@ -139,9 +138,12 @@ static void golden_bf16(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_listings), cmocka_unit_test(refusals),
-        cmocka_unit_test(infos),              cmocka_unit_test(memory_is_bounded),
-        cmocka_unit_test(encoder_is_refused), cmocka_unit_test(golden_f32),
+        cmocka_unit_test(published_listings),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(infos),
+        cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(encoder_is_refused),
+        cmocka_unit_test(golden_f32),
         cmocka_unit_test(golden_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
