@@ -17,10 +17,9 @@ static int history_length(const xd_sched_cfg *c)
     return 0;
 }
 
-static xd_status check_config(const xd_sched_cfg *c, const xd_steps *a, xd_err *e)
+static xd_status check_config(const xd_sched_cfg *c, int steps, xd_err *e)
 {
     const char *t = c->time_shift_type;
-    int         steps = a->steps, halves = a->threshold_noise > 0 && !a->sigmas && !a->times;
     xd_status   s =
         xd_refuse(strcmp(t, "exponential") && strcmp(t, "linear"), "time_shift_type", t, e);
     if (s == XD_OK)
@@ -37,10 +36,6 @@ static xd_status check_config(const xd_sched_cfg *c, const xd_steps *a, xd_err *
                     "one step cannot be combined with the scheduler's "
                     "shift_terminal, %g: num_inference_steps must be at least 2",
                     c->shift_terminal);
-    if (s == XD_OK && halves && steps < 2)
-        s = xd_fail(e, XD_EINVAL,
-                    "one step cannot be divided into the two halves of this model's schedule: "
-                    "num_inference_steps must be at least 2");
     return s;
 }
 
@@ -58,13 +53,16 @@ static double round_level(const xd_steps *a, double v)
 
 /* Computes linear-quadratic noise levels (xd_steps.threshold_noise) like the pipelines of diffusers
  * that have a linear_quadratic_schedule. The parabola begins at the end of the line with the line's
- * slope, and would reach 0 after the last step. */
+ * slope, and would reach 0 after the last step. A single step, for which diffusers' formula divides
+ * by zero, begins at 1. */
 static void quadratic_levels(const xd_steps *a, double *sigma)
 {
-    double n = a->steps, linear = a->steps / 2, rest = n - linear, t = a->threshold_noise;
+    int    half = a->steps / 2;
+    double n = a->steps, linear = half > 0 ? half : 1, rest = n - linear, t = a->threshold_noise;
     double excess = linear - t * n, square = excess / (linear * rest * rest);
     double slope = t / linear - 2 * excess / (rest * rest);
-    for (int i = 0; i < a->steps; i++) {
+    sigma[0] = 1;
+    for (int i = 1; i < a->steps; i++) {
         double v = i < linear ? i * t / linear
                               : square * i * i + slope * i + square * linear * linear;
         sigma[i] = (float)(1 - v);
@@ -125,7 +123,7 @@ xd_status xd_flow_open(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a,
 {
     int       n = a->steps, skip = xd_steps_skipped(a, 1);
     double   *sigma = s->priv = calloc((size_t)n + 1, sizeof *sigma);
-    xd_status st = check_config(c, a, e);
+    xd_status st = check_config(c, n, e);
     s->time = calloc((size_t)n, sizeof *s->time);
     s->in_scale = calloc((size_t)n, sizeof *s->in_scale);
     if (st == XD_OK && (!sigma || !s->time || !s->in_scale))
