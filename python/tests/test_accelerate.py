@@ -35,6 +35,7 @@ CASES = {
     "qwen": {"negative_prompt": " ", "true_cfg_scale": 4.0},
     "latte": {"video_length": 5, "clean_caption": False},
     "cog2b": {},
+    "mochi": {},
     "cog5b": {},
     "cog5b-i2v": {"image": 1},
     "cog15": {},

@@ -1,5 +1,5 @@
-/* mochi.c - reads the config and declares the weights of AutoencoderKLMochi (Genmo 2024); the encoder
- * is not supported */
+/* mochi.c - reads the config and declares the weights of AutoencoderKLMochi (Genmo 2024), whose
+ * encoder is not supported */
 #include "vae/mochi.h"
 
 #include <math.h>

@@ -58,8 +58,8 @@ typedef enum of { TEXT = 1, IMAGE = 2, FILL = 4, FILLED = IMAGE | FILL, ALL = 7,
 typedef struct sends { int attn[ALL + 1], sum[ALL + 1], squares[2], text; } sends;
 
 /* which[l]: what block l sends; skips[l]: outputs that it or later blocks read, besides the
- * hidden state. H: heads of keys, each of g heads of queries; S: sums of guidance for a patch; E: the
- * width of sums for the text, where it is not D. */
+ * hidden state. H: heads of keys, each of g heads of queries; S: sums of guidance for a patch; E:
+ * the width of sums for the text. */
 typedef struct model {
     int64_t      N, K, J, fill, M, I, H, g, d, D, E, F, S, e;
     int          passes;

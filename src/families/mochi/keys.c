@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 /* One layer of a file has the queries, keys and values. The feed-forward's first layer has the half
- * to which SiLU is applied first, in diffusers it has this half last. In the last block, the modulation of the
- * text is called linear_1 by diffusers, because it has only a scale. */
+ * to which SiLU is applied first; in diffusers this half is last. In the last block, the modulation
+ * of the text is called linear_1 by diffusers, because it has only a scale. */
 static const xd_stem block[] = {
     XD_STEM("norm1.linear", "mod_x"),
     XD_STEM("norm1_context.linear", "mod_y"),

@@ -72,7 +72,8 @@ def run_form(name, out):
     config, (T, H, W) = FORMS[name]
     model = MochiTransformer3DModel(**config).eval()
     for n, p in model.named_parameters():
-        gain = 0.1 if p.ndim == 1 or n == "pos_frequencies" else 0.9 / np.sqrt(np.float32(p[0].numel()))
+        small = p.ndim == 1 or n == "pos_frequencies"
+        gain = 0.1 if small else 0.9 / np.sqrt(np.float32(p[0].numel()))
         p.data.copy_(weights(n, p.shape, gain, 1.0 if p.ndim == 1 and n.endswith("weight")
                              else 0.0))
     c, g, real = model.config, torch.Generator().manual_seed(19), 7
