@@ -78,6 +78,8 @@ def load(torch, name, dtype=None):
     pipe.set_progress_bar_config(disable=True)
     if name == "lumina2":       # takes 8 pixels per latent for granted
         pipe.vae_scale_factor = 4
+    if name == "mochi":         # the files have no encoder
+        pipe.vae.encoder.to_empty(device="cpu")
     if name == "chroma":        # see _forwards: as the model was trained
         plain = pipe._prepare_attention_mask
         pipe._prepare_attention_mask = lambda *a, **k: plain(*a, **k).bool()
