@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "vae/rgb.h"
+
 enum {
     TILE = 256,          /* height and width of a tile in pixels */
     MAX_WIDTH = 1 << 16, /* max channels of a layer */
@@ -164,7 +166,8 @@ void xd_mochi_info(const void *cfg_, xd_vae_info *out)
                           .scaling = 1,
                           .alone = 1,
                           .overlap = { 0.25, 0.25 },
-                          .pack = 1 };
+                          .pack = 1,
+                          .rgb = xd_vae_rgb(c->latent_channels, c->widths.v[0], c->scaling) };
     out->tile[0] = out->tile[1] = TILE / f;
 }
 
