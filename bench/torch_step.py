@@ -69,6 +69,8 @@ ROWS = {
                          layers=(1,), tflop=7.93, what="CogVideoX-5b, one block, 49 x 480 x 720"),
     "wan-1.3b": dict(model="Wan2.1-T2V-1.3B", part="step", size=(480, 832), frames=81, text=512,
                      layers=(1,), tflop=9.5, what="Wan 2.1 1.3B, one block, 81 x 480 x 832"),
+    "mochi-480": dict(model="mochi-1-preview", part="step", size=(480, 848), frames=19, text=256,
+                      layers=(1,), tflop=2.01, what="Mochi 1, one block, 19 x 480 x 848"),
     "vae-512": dict(model="FLUX.1-dev", part="vae", size=(512, 512), tflop=2.52,
                     what="KL VAE (16 channels), decoding 512 x 512"),
     "vae-1024": dict(model="FLUX.1-dev", part="vae", size=(1024, 1024), tflop=10.5,
@@ -154,7 +156,8 @@ def open_net(row, home, dtype, torch, device):
                     "Lumina": "Lumina2Transformer2DModel",
                     "Hunyua": "HunyuanDiT2DModel", "Qwen-I": "QwenImageTransformer2DModel",
                     "AuraFl": "AuraFlowTransformer2DModel",
-                    "SD3.5-": "SD3Transformer2DModel", "Wan2.1": "WanTransformer3DModel"}
+                    "SD3.5-": "SD3Transformer2DModel", "mochi-": "MochiTransformer3DModel",
+                    "Wan2.1": "WanTransformer3DModel"}
             kind = kind[row["model"][:6]]
             if row["part"] == "vae":
                 kind = "AutoencoderKLWan" if "frames" in row else "AutoencoderKL"
@@ -206,6 +209,10 @@ def open_net(row, home, dtype, torch, device):
                          encoder_hidden_states=rand(1, 77 + row["text"], 4096),
                          pooled_projections=rand(1, 2048))
     text = rand(1, row["text"], 4096)
+    if "Mochi" in kind:
+        return net, dict(hidden_states=rand(1, 12, (row["frames"] - 1) // 6 + 1, h, w), timestep=t,
+                         encoder_hidden_states=text,
+                         encoder_attention_mask=torch.ones(1, row["text"], dtype=torch.bool))
     if "Wan" in kind:
         return net, dict(hidden_states=rand(1, 16, (row["frames"] - 1) // 4 + 1, h, w), timestep=t,
                          encoder_hidden_states=text)

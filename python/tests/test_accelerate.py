@@ -35,6 +35,7 @@ CASES = {
     "qwen": {"negative_prompt": " ", "true_cfg_scale": 4.0},
     "latte": {"video_length": 5, "clean_caption": False},
     "cog2b": {},
+    "mochi": {},
     "cog5b": {},
     "cog5b-i2v": {"image": 1},
     "cog15": {},
@@ -77,6 +78,8 @@ def load(torch, name, dtype=None):
     pipe.set_progress_bar_config(disable=True)
     if name == "lumina2":       # takes 8 pixels per latent for granted
         pipe.vae_scale_factor = 4
+    if name == "mochi":         # the files have no encoder
+        pipe.vae.encoder.to_empty(device="cpu")
     if name == "chroma":        # see _forwards: as the model was trained
         plain = pipe._prepare_attention_mask
         pipe._prepare_attention_mask = lambda *a, **k: plain(*a, **k).bool()

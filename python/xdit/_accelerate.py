@@ -84,7 +84,8 @@ def _forward(part: torch.nn.Module, module: Module, what: str) -> Callable:
 # themselves, so that its autoencoder is a plain AutoencoderKL.
 _VAES = {"AutoencoderKL": "AutoencoderKL", "AutoencoderKLFlux2": "AutoencoderKL",
          "AutoencoderKLCogVideoX": "AutoencoderKLCogVideoX", "AutoencoderKLWan": "AutoencoderKLWan",
-         "AutoencoderKLQwenImage": "AutoencoderKLQwenImage"}
+         "AutoencoderKLQwenImage": "AutoencoderKLQwenImage",
+         "AutoencoderKLMochi": "AutoencoderKLMochi"}
 _CLAMPED = ("AutoencoderKLWan", "AutoencoderKLQwenImage")
 
 
@@ -94,9 +95,11 @@ def _vae_config(part: torch.nn.Module) -> dict[str, Any]:
     channels = config.get("z_dim") or config.get("latent_channels")
     config["_class_name"] = _VAES[type(part).__name__]
     if config.get("latents_mean") is not None and config.get("latents_std") is not None:
-        lists = "z_dim" in config
+        lists = "z_dim" in config or "temporal_expansions" in config
         config["latents_mean"] = [0.0] * channels if lists else None
         config["latents_std"] = [1.0] * channels if lists else None
+    if "temporal_expansions" in config:     # the library's decoder divides by it
+        config["scaling_factor"] = 1.0
     return config
 
 

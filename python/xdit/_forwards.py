@@ -287,6 +287,13 @@ def _cogvideox(v: Values, config: Any) -> Passes:
                "timestep": _row(v["timestep"], b)}
 
 
+def _mochi(v: Values, config: Any) -> Passes:
+    for b, latents in enumerate(v["hidden_states"]):
+        yield {"latents": latents.transpose(0, 1), "timestep": _row(v["timestep"], b),
+               "text": _text(v["encoder_hidden_states"], v["encoder_attention_mask"], b,
+                             "encoder_attention_mask")}
+
+
 def _latte(v: Values, config: Any) -> Passes:
     if not v["enable_temporal_attentions"]:
         raise Unsupported("enable_temporal_attentions is False; xdit computes temporal blocks")
@@ -341,6 +348,7 @@ FORWARDS = {
                                         (*_CONTROL, "siglip_feats", "image_noise_mask")),
     "Lumina2Transformer2DModel": Forward(_lumina2, _lumina2_image, _TEXT, ()),
     "CogVideoXTransformer3DModel": Forward(_cogvideox, _stack_cells, _TEXT, ("timestep_cond",)),
+    "MochiTransformer3DModel": Forward(_mochi, _stack_video, _TEXT, ()),
     "LatteTransformer3DModel": Forward(_latte, _stack_noise, _TEXT, ()),
     "WanTransformer3DModel": Forward(_wan, _stack_video, _TEXT, ()),
 }

@@ -83,6 +83,17 @@ xd_tensor xd_text_kv(xd_tensor room, int64_t block);
  * the keys are followed by the values, as the layer `w` outputs them. */
 xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, int64_t head_dim);
 
+/* ---- pooled text ----------------------------------------------------------------------------- */
+
+/* Weights of an attention with one query, which pools rows of text. */
+typedef struct xd_pool {
+    xd_lin    q, kv, out; /* kv: keys, then values */
+    xd_tensor places; /* [1 + n,E]: position embeddings of the mean and of the rows, or absent */
+} xd_pool;
+/* Pools the rows [n,E] by an attention. The query is the mean of the rows; keys and values are
+ * computed from the mean and all rows. Returns [1, out] F32. */
+xd_tensor xd_pool_run(xd_exec *x, const xd_pool *w, xd_tensor rows, int heads);
+
 /* ---- rotary positions over a grid ------------------------------------------------------------ */
 
 /* The n positions along one side of a grid of tokens. If `count` is 1, the positions are 0, 1, 2

@@ -134,6 +134,10 @@ typedef struct xd_recipe {
      * prediction. */
     int           keeps_rows;
     xd_own_sigmas own_sigmas;
+    /* Above 0: the pipeline's own sigmas are a linear-quadratic schedule (see
+     * xd_steps.threshold_noise), and the transformer reads timesteps that rise from 0 to 1000, so
+     * the scheduler's config must have invert_sigmas. */
+    double        threshold_noise;
     /* Computes the logarithm of the dynamic timestep shift (see xd_steps.mu), or NULL. */
     double        (*mu)(int64_t tokens, int steps);
     /* value of xd_steps.max_shift for rectified-flow models; 0: other models */

@@ -315,6 +315,7 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
     xd_steps a = { .steps = j->asked_steps,
                    .tokens = j->tokens,
                    .own_sigmas = has_own_sigmas(j, &cfg),
+                   .threshold_noise = m->recipe->threshold_noise,
                    .max_shift = m->recipe->max_shift,
                    .leap = m->recipe->leap,
                    .mu = m->recipe->mu };

@@ -51,6 +51,24 @@ static double round_level(const xd_steps *a, double v)
     return a->own_sigmas || a->sigmas || a->times ? (double)(float)v : v;
 }
 
+/* Computes linear-quadratic noise levels (xd_steps.threshold_noise) like the pipelines of diffusers
+ * that have a linear_quadratic_schedule. The parabola begins at the end of the line with the line's
+ * slope, and would reach 0 after the last step. A single step, for which diffusers' formula divides
+ * by zero, begins at 1. */
+static void quadratic_levels(const xd_steps *a, double *sigma)
+{
+    int    half = a->steps / 2;
+    double n = a->steps, linear = half > 0 ? half : 1, rest = n - linear, t = a->threshold_noise;
+    double excess = linear - t * n, square = excess / (linear * rest * rest);
+    double slope = t / linear - 2 * excess / (rest * rest);
+    sigma[0] = 1;
+    for (int i = 1; i < a->steps; i++) {
+        double v = i < linear ? i * t / linear
+                              : square * i * i + slope * i + square * linear * linear;
+        sigma[i] = (float)(1 - v);
+    }
+}
+
 /* Computes n noise levels, largest first, before they are shifted: 1 .. 1/n, or evenly spaced in
  * the range of the training levels. */
 static void unshifted_levels(const xd_sched_cfg *c, const xd_steps *a, double *sigma)
@@ -62,6 +80,10 @@ static void unshifted_levels(const xd_sched_cfg *c, const xd_steps *a, double *s
         sigma[i] = (float)(a->sigmas ? a->sigmas[i] : (float)a->times[i] / (float)N);
     if (a->sigmas || a->times)
         return;
+    if (a->own_sigmas && a->threshold_noise > 0) {
+        quadratic_levels(a, sigma);
+        return;
+    }
     if (a->own_sigmas)
         max = 1, min = 1.0 / a->steps;
     for (int i = 0; i < a->steps; i++) {
@@ -132,7 +154,8 @@ void xd_flow_shares(const xd_sampling *s, int step, double of[2])
 
 void xd_flow_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred)
 {
-    xd_axpby(x, pred, 1, lat, -(float)((const double *)s->priv)[step]);
+    float level = (float)((const double *)s->priv)[step];
+    xd_axpby(x, pred, 1, lat, s->cfg.invert_sigmas ? 1 - level : -level);
 }
 
 void xd_flow_close(xd_sampling *s)

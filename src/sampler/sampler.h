@@ -108,6 +108,10 @@ typedef struct xd_steps { /* what the request sets in a schedule */
     /* 1: the noise levels are evenly spaced from 1 to 1/steps before they are shifted. The field is
      * used only by samplers of rectified flow, and by unipc with use_flow_sigmas. */
     int           own_sigmas;
+    /* Above 0, with own_sigmas: the noise levels are a linear-quadratic schedule. Over the first
+     * half of the steps, the levels fall from 1 to 1 - threshold_noise in equal steps, and then to
+     * 0 along a parabola. The field is used only by samplers of rectified flow. */
+    double        threshold_noise;
     /* For image to image: the fraction of the steps that run; 0 or 1: all steps. */
     double        strength;
     /* For dpm++ with use_flow_sigmas: max_shift of the dynamic timestep shift, if the config has

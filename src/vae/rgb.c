@@ -126,6 +126,17 @@ static const float video16[17][3] = {
     { 0.0000f, 0.0000f, 0.0000f },
 };
 
+/* video autoencoder with 12 latent channels */
+static const float video12[13][3] = {
+    { -0.0069f, -0.0045f, 0.0018f },  { 0.0154f, -0.0692f, -0.0274f },
+    { 0.0333f, 0.0019f, 0.0206f },    { -0.1390f, 0.0628f, 0.1678f },
+    { -0.0725f, 0.0134f, -0.1898f },  { 0.0074f, -0.0270f, -0.0209f },
+    { -0.0176f, -0.0277f, -0.0221f }, { 0.5294f, 0.5204f, 0.3852f },
+    { -0.0326f, -0.0446f, -0.0143f }, { -0.0659f, 0.0153f, -0.0153f },
+    { 0.0185f, -0.0217f, 0.0014f },   { -0.0396f, -0.0495f, -0.0281f },
+    { -0.0940f, -0.1418f, -0.1453f },
+};
+
 static const struct {
     int64_t     channels, width;
     double      scaling;
@@ -134,6 +145,7 @@ static const struct {
     { 4, 128, 0.18215, kl4_a },  { 4, 128, 0.13025, kl4_b }, { 16, 128, 1.5305, kl16_a },
     { 16, 128, 0.3611, kl16_b }, { 32, 128, 1, packed32 },   { 16, 96, 1, causal16 },
     { 48, 160, 1, causal48 },    { 16, 128, 0.7, video16 },  { 16, 128, 1.15258426, video16 },
+    { 12, 128, 1, video12 },
 };
 
 const float (*xd_vae_rgb(int64_t channels, int64_t width, double scaling))[3]

@@ -20,6 +20,7 @@ MODELS = {
     'zimage': GOLDEN / 'zimage',
     'klein': GOLDEN / 'flux2-klein',
     'lumina': GOLDEN / 'lumina2',
+    'mochi': GOLDEN / 'mochi',
     'flux2': GOLDEN / 'flux2',
     'i2v': GOLDEN / 'wan-i2v',
 }
@@ -244,6 +245,8 @@ CASES = [
         ),
         ('zimage', ['transformer/config.json'], [keys(cap_feat_dim=21), keys(axes_lens=[1])]),
         ('lumina', ['tokenizer/tokenizer.json'], [cut, gone]),
+        ('mochi', ['vae/config.json'], [keys(temporal_expansions=[1, 2]), keys(latents_std=[1])]),
+        ('mochi', ['scheduler/scheduler_config.json'], [keys(invert_sigmas=False)]),
         ('lumina', ['transformer/config.json'], [keys(num_kv_heads=2), keys(axes_lens=[1, 2, 3])]),
         (
             'klein',

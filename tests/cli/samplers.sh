@@ -303,6 +303,17 @@ latents bare --guidance_scale 3 --cfg_normalization=false
 check "false is none" same none bare
 check "which counts" differ one none
 
+# Levels that rise.
+MODEL=$FULL/mochi
+refused "a sampler whose levels fall" 2 "unipc invert_sigmas mochi flow-euler" generate \
+    --model "$MODEL" -p a --scheduler unipc --use_flow_sigmas -o "$T/x.png"
+refused "another sampler of rectified flow" 2 "flow-heun invert_sigmas" generate \
+    --model "$MODEL" -p a --scheduler flow-heun -o "$T/x.png"
+try generate --model "$MODEL" -p a --width 32 --height 32 --num_frames 6 --num_inference_steps 1 \
+    --output "$T/m.gif"
+check "one step" [ "$rc" = 0 ]
+check "frames are rounded" said "generating 1 frames, not 6"
+
 # What a pipeline adds to prompts and to guidance by default.
 MODEL=$FULL/lumina2
 latents own

@@ -58,9 +58,10 @@ typedef enum of { TEXT = 1, IMAGE = 2, FILL = 4, FILLED = IMAGE | FILL, ALL = 7,
 typedef struct sends { int attn[ALL + 1], sum[ALL + 1], squares[2], text; } sends;
 
 /* which[l]: what block l sends; skips[l]: outputs that it or later blocks read, besides the
- * hidden state. H: heads of keys, each of g heads of queries; S: sums of guidance for a patch. */
+ * hidden state. H: heads of keys, each of g heads of queries; S: sums of guidance for a patch; E:
+ * the width of sums for the text. */
 typedef struct model {
-    int64_t      N, K, J, fill, M, I, H, g, d, D, F, S, e;
+    int64_t      N, K, J, fill, M, I, H, g, d, D, E, F, S, e;
     int          passes;
     const sends *which[64];
     int64_t      skips[65];
@@ -160,10 +161,11 @@ static int64_t of_sum(const plan *p, const where *w, int64_t n)
     return of_numbers(n, 4, p->deg[XD_TENSOR], w->at[XD_TENSOR]);
 }
 
-/* A sum of [n,D]. */
+/* A sum of [n,D], or of the text's [n,E]. */
 static int64_t of_tensor(const model *m, const plan *p, const where *w, int unit, of what)
 {
-    return of_sum(p, w, rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], what) * m->D);
+    int64_t wide = what == TEXT ? m->E : m->D;
+    return of_sum(p, w, rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], what) * wide);
 }
 
 /* My blocks on a unit. */
@@ -343,11 +345,21 @@ static const sends *kind_of(const xd_engine *g, int layer)
     if (strcmp(p->def->name, "lumina2") == 0 &&
         xd_json_number(xd_json_get(p->config, "num_refiner_layers"), &n))
         return layer < (int)n ? &refine_text : layer < 2 * (int)n ? &refine_image : &layer_of_both;
-    if (strcmp(p->def->name, "sd3") != 0)
+    if (strcmp(p->def->name, "sd3") != 0 && strcmp(p->def->name, "mochi") != 0)
         return &cross;
     for (int i = 0; i < xd_json_size(dual); i++)
         second += xd_json_number(xd_json_at(dual, i), &n) && (int)n == layer;
     return &joint[layer == p->w->net.nlayers - 1][second > 0];
+}
+
+/* The width of the text's part of the hidden state. */
+static int64_t text_width(const xd_engine *g)
+{
+    const xd_component *p = &g->ctx.model.dit;
+    double              n = (double)g->ctx.model.dit_info.dim;
+    if (strcmp(p->def->name, "mochi") == 0)
+        xd_json_number(xd_json_get(p->config, "pooled_projection_dim"), &n);
+    return (int64_t)n;
 }
 
 /* Rows of images that stand behind those of the text. */
@@ -372,6 +384,7 @@ static model model_of(const xd_engine *g, const xd_job *j)
                   .g = d->heads / xd_dit_key_heads(d),
                   .d = d->head_dim,
                   .D = d->dim,
+                  .E = text_width(g),
                   .F = j->features,
                   .S = g->ctx.model.recipe->keeps_rows ? 2 * j->lat[1] * j->lat[2] : 0,
                   .e = (int64_t)xd_dtype_size(g->ctx.type),

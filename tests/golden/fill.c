@@ -73,6 +73,8 @@ static void scale_of(const xd_declared *t, float *gain, float *mean)
         *gain = 1.0f;
     else if (ends(t->name, "decoder.conv_out.conv.weight"))
         *gain *= 0.15f;
+    else if (ends(t->name, "decoder.proj_out.weight"))
+        *gain *= 0.4f;
     else if (ends(t->name, "time_step_proj.linear_2.weight"))
         *gain *= 2.5f; /* gates of which attention is seen */
     else if (ends(t->name, ".q.weight") || ends(t->name, ".k.weight") ||

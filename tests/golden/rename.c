@@ -284,6 +284,41 @@ static const row lumina2[] = {
     { NULL, { NULL }, 0 },
 };
 
+static const row mochi[] = {
+    { "x_embedder.proj", { "patch_embed.proj" }, 0 },
+    { "pos_frequencies", { "pos_frequencies" }, 0 },
+    { "t_embedder.mlp.0", { "time_embed.timestep_embedder.linear_1" }, 0 },
+    { "t_embedder.mlp.2", { "time_embed.timestep_embedder.linear_2" }, 0 },
+    { "t5_y_embedder.to_q", { "time_embed.pooler.to_q" }, 0 },
+    { "t5_y_embedder.to_kv", { "time_embed.pooler.to_kv" }, 0 },
+    { "t5_y_embedder.to_out", { "time_embed.pooler.to_out" }, 0 },
+    { "t5_yproj", { "time_embed.caption_proj" }, 0 },
+    { "final_layer.mod", { "norm_out.linear" }, 1 },
+    { "final_layer.linear", { "proj_out" }, 0 },
+    { "blocks.#.mod_x", { "transformer_blocks.#.norm1.linear" }, 0 },
+    { "blocks.#.mod_y", { "transformer_blocks.#.norm1_context.linear" }, 0 },
+    { "blocks.#.mod_y", { "transformer_blocks.#.norm1_context.linear_1" }, 0 },
+    { "blocks.#.attn.q_norm_x", { "transformer_blocks.#.attn1.norm_q" }, 0 },
+    { "blocks.#.attn.k_norm_x", { "transformer_blocks.#.attn1.norm_k" }, 0 },
+    { "blocks.#.attn.q_norm_y", { "transformer_blocks.#.attn1.norm_added_q" }, 0 },
+    { "blocks.#.attn.k_norm_y", { "transformer_blocks.#.attn1.norm_added_k" }, 0 },
+    { "blocks.#.attn.proj_x", { "transformer_blocks.#.attn1.to_out.0" }, 0 },
+    { "blocks.#.attn.proj_y", { "transformer_blocks.#.attn1.to_add_out" }, 0 },
+    { "blocks.#.mlp_x.w1", { "transformer_blocks.#.ff.net.0.proj" }, 1 },
+    { "blocks.#.mlp_x.w2", { "transformer_blocks.#.ff.net.2" }, 0 },
+    { "blocks.#.mlp_y.w1", { "transformer_blocks.#.ff_context.net.0.proj" }, 1 },
+    { "blocks.#.mlp_y.w2", { "transformer_blocks.#.ff_context.net.2" }, 0 },
+    { "blocks.#.attn.qkv_x",
+      { "transformer_blocks.#.attn1.to_q", "transformer_blocks.#.attn1.to_k",
+        "transformer_blocks.#.attn1.to_v" },
+      0 },
+    { "blocks.#.attn.qkv_y",
+      { "transformer_blocks.#.attn1.add_q_proj", "transformer_blocks.#.attn1.add_k_proj",
+        "transformer_blocks.#.attn1.add_v_proj" },
+      0 },
+    { NULL, { NULL }, 0 },
+};
+
 static const row wan[] = {
     { "patch_embedding", { "patch_embedding" }, 0 },
     { "time_embedding.0", { "condition_embedder.time_embedder.linear_1" }, 0 },
@@ -668,6 +703,11 @@ void box_zimage(box *b, const char *folder, const char *prefix)
 void box_lumina2(box *b, const char *folder, const char *prefix)
 {
     box_rows(b, folder, prefix, lumina2);
+}
+
+void box_mochi(box *b, const char *folder, const char *prefix)
+{
+    box_rows(b, folder, prefix, mochi);
 }
 
 void box_flux2(box *b, const char *folder, const char *prefix)

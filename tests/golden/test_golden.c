@@ -58,13 +58,13 @@ static const char *const quantized[] = {
     "alpha",     "flux",     "flux2-klein",  "flux2-base",    "flux2",       "sd3",
     "sd35",      "cog2b",    "cog15",        "hunyuan12-one", "zimage-lora", "lumina2-lora",
     "wan",       "wan-i2v",  "wan22",        "wan-ti2v",      "chroma-one",  "qwen",
-    "qwen-edit", "auraflow", "flux-control", "latte"
+    "qwen-edit", "auraflow", "flux-control", "latte",         "mochi-one"
 };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
-static const char *const halves[] = { "micro",      "flux-schnell", "alpha",
-                                      "sd3",        "cog5b",        "hunyuan",
-                                      "chroma-one", "qwen-five",    "auraflow-one" };
+static const char *const halves[] = { "micro",        "flux-schnell", "alpha",      "sd3",
+                                      "cog5b",        "hunyuan",      "chroma-one", "qwen-five",
+                                      "auraflow-one", "mochi-five" };
 /* Text encoders of so many blocks as published ones, or with a vision tower before their own, of a
  * width that only tests have: what short types lose adds up, and devices round in different
  * places. */
@@ -165,6 +165,10 @@ static const char *const all[] = { "alpha",
                                    "wan22-i2v",
                                    "wan-ti2v",
                                    "wan-ti2v-text",
+                                   "mochi",
+                                   "mochi-one",
+                                   "mochi-five",
+                                   "mochi-lora",
                                    "latte",
                                    "latte-one",
                                    "latte-dpm",

@@ -391,33 +391,34 @@ static void check_wan_image(const char *dtype, const char *prefix)
     scratch_clean();
 }
 
-static void check_wan(const char *dtype, const char *prefix)
+static void check_video(const char *model, const char *with, const char *dtype,
+                        void (*put_dit)(box *, const char *, const char *), const char *prefix)
 {
-    xd_lora      lora[2] = { { folder_of("wan-lora", "peft.safetensors"), 0.7 },
-                             { folder_of("wan-lora", "kohya.safetensors"), -0.4 } };
+    xd_lora      lora[2] = { { folder_of(with, "peft.safetensors"), 0.7 },
+                             { folder_of(with, "kohya.safetensors"), -0.4 } };
     box          b = { 0 };
-    xd_open_args a = arguments(folder_of("wan", ""), dtype);
-    sums         want, got, plain = generate(&a, "wan");
-    box_wan(&b, folder_of("wan", "transformer"), prefix);
+    xd_open_args a = arguments(folder_of(model, ""), dtype);
+    sums         want, got, plain = generate(&a, model);
+    put_dit(&b, folder_of(model, "transformer"), prefix);
     write_one(&b, scratch, "model.safetensors");
-    box_t5(&b, folder_of("wan", "text_encoder"), "");
+    box_t5(&b, folder_of(model, "text_encoder"), "");
     box_add(&b, "spiece_model", XD_U8, 1, (int64_t[]){ 9 });
     write_one(&b, scratch, "umt5.safetensors");
     for (int i = 0; i < 2; i++) {
-        a = arguments(folder_of("wan", ""), dtype);
+        a = arguments(folder_of(model, ""), dtype);
         a.loras = lora, a.nloras = i ? 2 : 0;
-        want = i ? generate(&a, "wan-lora") : plain;
+        want = i ? generate(&a, with) : plain;
         put(&a, "transformer", in_scratch("model.safetensors"));
         put(&a, "t5xxl", in_scratch("umt5.safetensors"));
         got = generate(&a, i ? "from two files, with LoRA" : "from two files");
-        same(&want, &got, "wan", dtype, i ? "two files and two of LoRA" : "two files");
-        tap(!heard[0], "wan %s: nothing is said of two files %s", dtype, heard);
+        same(&want, &got, model, dtype, i ? "two files and two of LoRA" : "two files");
+        tap(!heard[0], "%s %s: nothing is said of two files %s", model, dtype, heard);
     }
-    tap(plain.h != want.h, "wan %s: LoRA changes something", dtype);
-    a = arguments(folder_of("wan", ""), dtype);
-    put(&a, "transformer", folder_of("wan", "transformer/diffusion_pytorch_model.safetensors"));
+    tap(plain.h != want.h, "%s %s: LoRA changes something", model, dtype);
+    a = arguments(folder_of(model, ""), dtype);
+    put(&a, "transformer", folder_of(model, "transformer/diffusion_pytorch_model.safetensors"));
     got = generate(&a, "from a file of diffusers");
-    same(&plain, &got, "wan", dtype, "a file of diffusers");
+    same(&plain, &got, model, dtype, "a file of diffusers");
     scratch_clean();
 }
 
@@ -814,7 +815,9 @@ int main(int argc, char **argv)
                 tap_only_bf16() ? "" : "model.language_model.");
     check_three("flux2", NULL, dtype, "", "model.");
     check_cut_encoder("flux2", dtype, "text_encoders.mistral3_24b.transformer.");
-    check_wan(dtype, tap_only_bf16() ? "diffusion_model." : "");
+    check_video("wan", "wan-lora", dtype, box_wan, tap_only_bf16() ? "diffusion_model." : "");
+    check_video("mochi", "mochi-lora", dtype, box_mochi,
+                tap_only_bf16() ? "model.diffusion_model." : "");
     check_wan_image(dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
     check_two(dtype);
     check_same_names("qwen", dtype, "model.language_model.");

@@ -13,7 +13,7 @@ import collections
 import math
 import sys
 
-FIRST, ALL, RARE = 24, 67, 0.3
+FIRST, ALL, RARE = 24, 69, 0.3
 FIRST_RANKS, RANKS = (2, 3, 4, 6), (2, 3, 4, 5, 6, 7, 8)
 PLANS = {2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 3, 8: 9}      # one plan of so many is run
 
@@ -69,6 +69,7 @@ FEATURES = {
 }
 TEXT = ["cfg", "text=77"]
 COG = ["cfg", "text=13", "video"]
+MOCHI = ["cfg", "text=13", "video", "size=48x80", "frames=13"]
 WAN = ["cfg", "text=21", "video", "size=48x80", "frames=9"]
 
 # A kind of token flow, models of it, their arguments and their features.
@@ -82,6 +83,8 @@ MODELS = [
     ("joint", "qwen qwen-five", TEXT, "plain short long"),
     ("joint", "cog2b cog5b cog15", COG, "plain window"),
     ("joint", "cog5b-i2v cog15-i2v", COG, "image"),
+    # beside the video in a narrower stream
+    ("joint", "mochi mochi-five", MOCHI, "plain short"),
     # then in one sequence with it
     ("merged", "flux", TEXT, "plain short long sent far attention window scores fast flow_lcm "
                              "fbcache dbcache teacache taylorseer mask"),

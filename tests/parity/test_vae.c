@@ -263,6 +263,26 @@ static void causal_chunks(walk *q, const xd_vae_info *v, int64_t latents, int en
     }
 }
 
+/* ---- a decoder whose norms are over single frames ------------------------------------------- */
+
+/* Latent frame by latent frame; a convolution reads rows of other bands for new frames only. */
+static void by_frames(walk *q, int64_t latents)
+{
+    int n = xd_json_size(xd_json_get(q->cfg, "decoder_block_out_channels"));
+    q->G = 32;
+    for (int64_t t = 0; t < latents; t++) {
+        q->T = q->k = 1;
+        for (int s = 0; s <= n; s++) {
+            int64_t C = entry(q, "decoder_block_out_channels", s ? n - s : n - 1);
+            for (int64_t i = 0; i < 2 * entry(q, "layers_per_block", n - s) * q->T; i++)
+                norm(q), conv(q, C, 1);
+            if (s > 0 && s < n)
+                q->T *= entry(q, "temporal_expansions", n - 1 - s),
+                    q->k *= entry(q, "spatial_expansions", n - 1 - s);
+        }
+    }
+}
+
 /* ---- bands and tiles ----------------------------------------------------------------------- */
 
 static void batches(walk *q, const xd_vae_info *v, int64_t n, int64_t most, int encode)
@@ -321,6 +341,8 @@ static int64_t of_bands(const xd_context *ctx, const int64_t *d, int encode)
         plain(&q, v->channels, encode);
     else if (xd_json_get(q.cfg, "base_dim"))
         causal_chunks(&q, v, T, encode);
+    else if (xd_json_get(q.cfg, "temporal_expansions"))
+        by_frames(&q, T);
     else
         batches(&q, v, n, most, encode);
     if (encode)
@@ -510,8 +532,9 @@ static void one_model(const char *dir, const char *dtype, xd_comm *world)
     a.parallel.use_parallel_vae = 1;
     must(xd_open_with(&all, &a, 0, &e), &e);
     int video = all->ctx.model.vae_info.cell[0] > 1;
+    int ways = xd_json_get(all->ctx.model.vae.config, "temporal_expansions") ? 2 : 4;
     for (int s = 0; s < NSIZES; s++)
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < ways; i++) /* one of the autoencoders only decodes */
             one_case(one, all, sizes[video][s], i / 2, i % 2, world);
     xd_close(&all);
     xd_close(&one);

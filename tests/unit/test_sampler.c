@@ -699,6 +699,40 @@ static void refused_lists(void **state)
     }
 }
 
+/* Levels that rise from 0 to 1, of a linear-quadratic schedule, as diffusers' MochiPipeline makes
+ * them; a single step, which diffusers has not, goes all the way. */
+static void rising_levels(void **state)
+{
+    static const double want[] = { 0, 12.499988555908203, 24.999977111816406, 141.66665649414062,
+                                   466.6666259765625 };
+    static latents      l;
+    xd_err              e = { 0 };
+    xd_json            *j = NULL;
+    xd_sched_cfg        cfg;
+    const xd_sampler   *d = xd_sampler_find("flow-euler");
+    assert_int_equal(xd_json_parse(&j, "{\"invert_sigmas\":true}", 22, "x", &e), XD_OK);
+    assert_int_equal(xd_sched_read(d, &cfg, j, "x", &e), XD_OK);
+    for (int steps = 1; steps <= 5; steps += 4) {
+        xd_sampling s;
+        xd_steps    a = { .steps = steps, .own_sigmas = 1, .threshold_noise = 0.025 };
+        assert_int_equal(xd_sampling_open(&s, d, &cfg, &a, &e), XD_OK);
+        assert_int_equal(s.steps, steps);
+        for (int i = 0; i < steps; i++)
+            assert_true(fabs(s.time[i] - (steps > 1 ? want[i] : 0)) < 1e-4);
+        /* latents on the way from `start` to `image`, whose direction is predicted */
+        for (int step = 0; step < steps; step++) {
+            float at = (float)s.time[step] / 1000;
+            for (int n = 0; n < NUMBERS; n++)
+                l.lat[n] = (1 - at) * start[n] + at * image[n], l.pred[n] = image[n] - start[n];
+            predict_clean(*state, &s, step, &l);
+            for (int n = 0; n < NUMBERS; n++)
+                assert_float_equal(l.clean[n], image[n], 2e-6);
+        }
+        xd_sampling_close(&s);
+    }
+    xd_json_free(&j);
+}
+
 /* Noise that is left out is an error, not an image without it. */
 static void no_noise(void **state)
 {
@@ -737,6 +771,7 @@ int main(void)
         cmocka_unit_test(names),           cmocka_unit_test(refused),
         cmocka_unit_test(refused_solvers), cmocka_unit_test(no_noise),
         cmocka_unit_test(beta_quantiles),  cmocka_unit_test(refused_lists),
+        cmocka_unit_test(rising_levels),
     };
     return cmocka_run_group_tests(tests, open_rig, close_rig);
 }

@@ -41,6 +41,8 @@ def scale_of(name, shape):
     gain = np.float32(0.9) / np.sqrt(np.float32(np.prod(shape[1:])))
     if name.endswith("decoder.conv_out.conv.weight"):
         gain *= np.float32(0.15)
+    elif name.endswith("decoder.proj_out.weight"):
+        gain *= np.float32(0.4)
     elif name.endswith("time_step_proj.linear_2.weight"):   # gates of which attention is seen
         gain *= np.float32(2.5)
     elif name.endswith((".q.weight", ".k.weight", "conv_out.weight")):

@@ -35,6 +35,7 @@ SUITES = {
     "wan": {"forms": "wan-forms"} | own("wan", "wan-one", "wan-five", "wan-lora", "wan-i2v",
                                         "wan-i2v-two", "wan-i2v-one", "wan-i2v-lora", "wan-flf",
                                         "wan-i2v-blind"),
+    "mochi": {"forms": "mochi-forms"} | own("mochi", "mochi-one", "mochi-five", "mochi-lora"),
     "wan22": own("wan22", "wan22-two", "wan22-one", "wan22-low", "wan22-lora", "wan22-i2v",
                      "wan-ti2v", "wan-ti2v-text"),
     "qwen": own("qwen", "qwen-five", "qwen-image", "qwen-mask"),
@@ -47,6 +48,7 @@ SUITES = {
     "stale": own("stale"),
     "cog": {name: "cog/" + name for name in ("2b", "5b", "5b-i2v", "1.5-i2v")},
     "cog_vae": {name: "cog-vae/" + name for name in ("four", "two", "eight", "one", "tiles")},
+    "mochi_vae": {name: "mochi-vae/" + name for name in ("six", "three", "one", "tiles")},
     "causal_vae": {name: "causal-vae/" + name
                    for name in ("small", "like", "decoder", "residual", "image", "tiles-video",
                                 "tiles-residual", "tiles-image")},

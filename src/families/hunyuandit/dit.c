@@ -77,11 +77,9 @@ typedef struct glob {
     /* [text_len + text_len_t5, cross]: learned rows that replace padding */
     xd_tensor padding;
     xd_tensor style; /* [1,D]: embedding of the image style */
-    /* [1 + text_len_t5, E]: position embeddings of the rows that are pooled */
-    xd_tensor places;
-    xd_lin    pool_q, pool_kv, pool_out;
-    xd_lin    mod; /* [2D, D]: modulation of the final norm */
-    xd_lin    out; /* [p^2 Cout, D]: output projection */
+    xd_pool   pool;  /* attention that pools mT5's rows, including those of padding */
+    xd_lin    mod;   /* [2D, D]: modulation of the final norm */
+    xd_lin    out;   /* [p^2 Cout, D]: output projection */
 } glob;
 
 typedef struct local {
@@ -266,11 +264,11 @@ static void pool_weights(xd_decl *d, const cfg *c, glob *g)
     static const char *const kv[] = { "k_proj", "v_proj" };
     int64_t                  E = c->cross_t5;
     xd_w_enter(d, "pooler");
-    xd_w_vec(d, &g->places, "positional_embedding", 2, (int64_t[]){ 1 + c->text_len_t5, E });
-    xd_w_linear(d, &g->pool_q, "q_proj", &(xd_linear_spec){ .in = E, .out = E, .bias = 1 });
-    xd_w_fused(d, &g->pool_kv,
+    xd_w_vec(d, &g->pool.places, "positional_embedding", 2, (int64_t[]){ 1 + c->text_len_t5, E });
+    xd_w_linear(d, &g->pool.q, "q_proj", &(xd_linear_spec){ .in = E, .out = E, .bias = 1 });
+    xd_w_fused(d, &g->pool.kv,
                &(xd_fused_spec){ .n = 2, .names = kv, .in = E, .out = { E, E }, .bias = 1 });
-    xd_w_linear(d, &g->pool_out, "c_proj",
+    xd_w_linear(d, &g->pool.out, "c_proj",
                 &(xd_linear_spec){ .in = E, .out = c->pooled, .bias = 1 });
     xd_w_leave(d);
 }
@@ -301,37 +299,6 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- text --------------------------------------------------------------------------------- */
 
-/* Writes the mean of the rows of t [n,E] to `out` [1,E]. The content of t is overwritten. */
-static void mean_into(xd_exec *x, xd_tensor out, xd_tensor t)
-{
-    int64_t all = t.d[0];
-    for (int64_t n = all, half; n > 1; n -= half) {
-        half = n / 2;
-        xd_add(x, xd_rows(t, 0, half), xd_rows(t, n - half, half));
-    }
-    xd_axpby(x, out, 1.0f / (float)all, xd_rows(t, 0, 1), 0);
-}
-
-/* Pools mT5's rows by an attention, whose query is the mean of these rows; returns [1,P] F32. The
- * attention includes mT5's padding rows. */
-static xd_tensor pool_text(xd_exec *x, const cfg *c, const glob *g, xd_tensor rows)
-{
-    int64_t   n = rows.d[0], E = rows.d[1], hd = E / POOL_HEADS;
-    xd_tensor in = xd_new_f32(x, 1 + n, E), out = xd_new_f32(x, 1, c->pooled);
-    size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor sum = xd_new_f32(x, n, E);
-    xd_copy_to(x, sum, rows);
-    xd_copy_to(x, xd_rows(in, 1, n), rows);
-    mean_into(x, xd_rows(in, 0, 1), sum);
-    xd_add(x, in, g->places);
-    xd_tensor q = xd_linear(x, xd_rows(in, 0, 1), &g->pool_q), kv = xd_linear(x, in, &g->pool_kv);
-    xd_tensor o = xd_attn_over(x, xd_heads(q, hd), xd_heads(xd_seg(kv, &g->pool_kv, 0), hd),
-                               xd_heads(xd_seg(kv, &g->pool_kv, 1), hd), (xd_tensor){ 0 }, 0);
-    xd_linear_into(x, out, xd_flat(o), &g->pool_out);
-    xd_arena_rewind(x->tmp, mark);
-    return out;
-}
-
 /* Writes to `out` the part of the embedding that does not depend on the timestep. This part is the
  * embedding of the pooled text and, in the first versions of the model, also of size and style. The
  * original size is the pipeline's default, and the crop offsets are 0. */
@@ -341,7 +308,7 @@ static void extra_into(xd_exec *x, const cfg *c, const glob *g, const xd_input *
     double    size[SIZES] = { 1024, 1024, in->size[0], in->size[1], 0, 0 };
     int64_t   P = c->pooled, W = SIZES * XD_SINUSOIDS;
     xd_tensor all = xd_new_f32(x, 1, g->extra.a.w.in);
-    xd_copy_to(x, xd_cols(all, 0, P), pool_text(x, c, g, rows));
+    xd_copy_to(x, xd_cols(all, 0, P), xd_pool_run(x, &g->pool, rows, POOL_HEADS));
     if (c->styled) {
         xd_tensor s = xd_time_embed(x, size, SIZES, XD_SINUSOIDS, 1, 0);
         xd_copy_to(x, xd_cols(all, P, W), xd_reshape(s, 2, (int64_t[]){ 1, W }));
