@@ -47,6 +47,8 @@ SUITES = {
     "stale": own("stale"),
     "cog": {name: "cog/" + name for name in ("2b", "5b", "5b-i2v", "1.5-i2v")},
     "cog_vae": {name: "cog-vae/" + name for name in ("four", "two", "eight", "one", "tiles")},
+    "hunyuanvideo_vae": {name: "hunyuanvideo-vae/" + name
+                         for name in ("four", "eight", "last", "tiles")},
     "causal_vae": {name: "causal-vae/" + name
                    for name in ("small", "like", "decoder", "residual", "image", "tiles-video",
                                 "tiles-residual", "tiles-image")},
