@@ -208,9 +208,9 @@ static void attend(run *r)
     for (int64_t t = 0; n && t < T; t++) {
         size_t    inner = xd_arena_mark(x->tmp);
         xd_tensor keys = xd_map_rows(xd_rows(kv, 0, t + 1));
-        xd_tensor o =
-            xd_attn_over(x, xd_heads(xd_rows(q, t * n, n), C), xd_heads(xd_cols(keys, 0, C), C),
-                         xd_heads(xd_cols(keys, C, C), C), none, 0);
+        xd_tensor o = xd_attn_over(x, xd_heads(xd_rows(q, t * n, n), C),
+                                   xd_heads(xd_cols(keys, 0, C), C),
+                                   xd_heads(xd_cols(keys, C, C), C), none, 0);
         xd_linear_add(x, xd_rows(flat, t * n, n), none, xd_flat(o), &r->w->proj);
         xd_arena_rewind(x->tmp, inner);
     }
@@ -366,8 +366,7 @@ void xd_hyv_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
             continue;
         if (t)
             xd_pause(x);
-        xd_tensor m =
-            xd_new_as(x, XD_F32, 4, (int64_t[]){ all, moments.d[1], moments.d[2], C });
+        xd_tensor m = xd_new_as(x, XD_F32, 4, (int64_t[]){ all, moments.d[1], moments.d[2], C });
         encode_tile(&r, xd_rows(rgb, t, k), m, &g->quant);
         xd_copy_to(x, xd_rows(moments, t / XD_HYV_RATIO + old, all - old),
                    xd_rows(m, old, all - old));

@@ -28,6 +28,8 @@ SUITES = {
     "video": own("cog2b", "cog2b-dynamic", "cog5b", "cog5b-batch", "cog5b-one", "cog5b-tiles",
                  "cog15", "cog15-even", "cog5b-i2v", "cog15-i2v", "cog15-i2v-even",
                  "cog15-i2v-tiles"),
+    "hunyuanvideo": own("hunyuanvideo", "hunyuanvideo-one", "hunyuanvideo-tiles",
+                        "hunyuanvideo-lora", "hunyuanvideo-five"),
     "latte": own("latte", "latte-one", "latte-dpm"),
     "chroma": own("chroma", "chroma-image", "chroma-one"),
     "auraflow": own("auraflow", "auraflow-cut", "auraflow-one", "auraflow-lora"),

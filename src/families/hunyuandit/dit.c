@@ -301,17 +301,6 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- text --------------------------------------------------------------------------------- */
 
-/* Writes the mean of the rows of t [n,E] to `out` [1,E]. The content of t is overwritten. */
-static void mean_into(xd_exec *x, xd_tensor out, xd_tensor t)
-{
-    int64_t all = t.d[0];
-    for (int64_t n = all, half; n > 1; n -= half) {
-        half = n / 2;
-        xd_add(x, xd_rows(t, 0, half), xd_rows(t, n - half, half));
-    }
-    xd_axpby(x, out, 1.0f / (float)all, xd_rows(t, 0, 1), 0);
-}
-
 /* Pools mT5's rows by an attention, whose query is the mean of these rows; returns [1,P] F32. The
  * attention includes mT5's padding rows. */
 static xd_tensor pool_text(xd_exec *x, const cfg *c, const glob *g, xd_tensor rows)
@@ -319,10 +308,8 @@ static xd_tensor pool_text(xd_exec *x, const cfg *c, const glob *g, xd_tensor ro
     int64_t   n = rows.d[0], E = rows.d[1], hd = E / POOL_HEADS;
     xd_tensor in = xd_new_f32(x, 1 + n, E), out = xd_new_f32(x, 1, c->pooled);
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor sum = xd_new_f32(x, n, E);
-    xd_copy_to(x, sum, rows);
     xd_copy_to(x, xd_rows(in, 1, n), rows);
-    mean_into(x, xd_rows(in, 0, 1), sum);
+    xd_copy_to(x, xd_rows(in, 0, 1), xd_mean_row(x, rows));
     xd_add(x, in, g->places);
     xd_tensor q = xd_linear(x, xd_rows(in, 0, 1), &g->pool_q), kv = xd_linear(x, in, &g->pool_kv);
     xd_tensor o = xd_attn_over(x, xd_heads(q, hd), xd_heads(xd_seg(kv, &g->pool_kv, 0), hd),
