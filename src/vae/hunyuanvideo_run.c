@@ -129,7 +129,8 @@ static void convolve(run *r, xd_tensor out, feed *f, const xd_cnv *w, stride by,
     int64_t   H = f->in.d[1] << f->wide, W = f->in.d[2] << f->wide, C = f->in.d[3], T = out.d[0];
     xd_tensor shape = xd_view(NULL, w->w.type, 4, (int64_t[]){ T, H, W, C });
     int64_t   n = by.time > 1 ? 1 : xd_map_frames(x, shape), had = 0, end = -XD_PAST;
-    f->halo = xd_halo_of(x, f->in, 1, 1);
+    /* with a stride of 2, the convolution does not read the row below an even number of rows */
+    f->halo = xd_halo_of(x, f->in, 1, by.wide == 1);
     xd_tensor buf = xd_map_as(x, w->w.type, XD_PAST + n, H + 2, W + 2, C);
     for (int64_t t = 0; H && t < T; t += n) {
         int64_t k = xd_min(n, T - t), first = by.time * t - XD_PAST, kept = end - first;

@@ -114,7 +114,8 @@ static void golden_bf16(void **state)
     vae_cases("hunyuanvideo-vae", cases, sizeof cases / sizeof *cases, XD_BF16, 3e-2);
 }
 
-int main(void)
+/* An argument chooses tests by their names. */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published_listings),
@@ -124,5 +125,7 @@ int main(void)
         cmocka_unit_test(golden_f32),
         cmocka_unit_test(golden_bf16),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

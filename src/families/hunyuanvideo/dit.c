@@ -71,12 +71,13 @@ static xd_status check_config(void *c_, xd_err *e)
     cfg                  *c = c_;
     xd_dual_cfg          *d = &c->dual;
     const xd_config_range r[] = {
+        { "text_embed_dim", d->joint, 1, 1 << 24 },
         { "pooled_projection_dim", c->pooled, 1, 1 << 24 },
         { "num_refiner_layers", c->nrefiners, 0, 10000 },
         { "patch_size", d->patch, 1, 64 },
         { "patch_size_t", c->frames, 1, 64 },
     };
-    if (xd_dual_check(d, 1, e) != XD_OK || xd_check_ranges(r, sizeof r / sizeof *r, e) != XD_OK)
+    if (xd_check_ranges(r, sizeof r / sizeof *r, e) != XD_OK || xd_dual_check(d, 1, e) != XD_OK)
         return XD_EFORMAT;
     if (c->ratio != 4 || strcmp(c->norm, "rms_norm") != 0)
         return xd_fail(e, XD_EUNSUPPORTED,
@@ -94,7 +95,7 @@ static xd_status check_config(void *c_, xd_err *e)
     if (!(c->theta > 1))
         return xd_fail(e, XD_EFORMAT, "transformer: rope_theta %g is not above 1", c->theta);
     d->modulated = 1;
-    return xd_dual_axes(&d->axes, NULL, d->head_dim, e);
+    return xd_dual_axes(&d->axes, "rope_axes_dim", NULL, d->head_dim, e);
 }
 
 static int nlayers(const void *c_)
@@ -258,8 +259,8 @@ static void forward_refiner(xd_exec *x, const xd_net *n, const void *w_, xd_stat
     const refiner *w = w_;
     const local   *l = s->local;
     int64_t        hd = ((const cfg *)n->cfg)->dual.head_dim;
-    xd_tensor      h = xd_rows(s->h, 0, xd_n(x, XD_TXT)), mod = xd_mod_rows(x, l->refine, &w->mod, 2);
-    xd_tensor      y = xd_linear(x, xd_layer_norm(x, h, w->gain1, w->bias1, eps), &w->qkv), qkv[3];
+    xd_tensor h = xd_rows(s->h, 0, xd_n(x, XD_TXT)), mod = xd_mod_rows(x, l->refine, &w->mod, 2);
+    xd_tensor y = xd_linear(x, xd_layer_norm(x, h, w->gain1, w->bias1, eps), &w->qkv), qkv[3];
     for (int i = 0; i < 3; i++)
         qkv[i] = xd_heads(xd_seg(y, &w->qkv, i), hd);
     xd_tensor o = xd_attn_of(x, XD_STREAM(XD_TXT), qkv[0], qkv[1], qkv[2], 0);

@@ -10,7 +10,8 @@ enum { CLIP_IDS = 77 }; /* max tokens of a CLIP text encoder */
 /* The pipeline's chat template. The first FRAME_ROWS text rows, which precede the prompt, are
  * dropped. The tokenizer of the pipeline adds the first token itself. */
 static const char frame[] =
-    "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nDescribe the video by detailing "
+    "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nDescribe the video by "
+    "detailing "
     "the following aspects: 1. The main content and theme of the video."
     "2. The color, shape, size, texture, quantity, text, and spatial relationships of the objects."
     "3. Actions, events, behaviors temporal relationships, physical movement changes of the "
