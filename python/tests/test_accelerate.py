@@ -34,6 +34,7 @@ CASES = {
     "flux2-klein": {},
     "qwen": {"negative_prompt": " ", "true_cfg_scale": 4.0},
     "latte": {"video_length": 5, "clean_caption": False},
+    "hunyuanvideo": {"num_frames": 5, "negative_prompt": "a star", "true_cfg_scale": 3.0},
     "cog2b": {},
     "cog5b": {},
     "cog5b-i2v": {"image": 1},

@@ -20,6 +20,7 @@ MODELS = {
     'zimage': GOLDEN / 'zimage',
     'klein': GOLDEN / 'flux2-klein',
     'lumina': GOLDEN / 'lumina2',
+    'hunyuanvideo': GOLDEN / 'hunyuanvideo',
     'flux2': GOLDEN / 'flux2',
     'i2v': GOLDEN / 'wan-i2v',
 }
@@ -244,6 +245,13 @@ CASES = [
         ),
         ('zimage', ['transformer/config.json'], [keys(cap_feat_dim=21), keys(axes_lens=[1])]),
         ('lumina', ['tokenizer/tokenizer.json'], [cut, gone]),
+        ('hunyuanvideo', ['tokenizer/tokenizer.json'], [cut, gone, no_piece('<|eot_id|>')]),
+        (
+            'hunyuanvideo',
+            ['transformer/config.json'],
+            [keys(rope_axes_dim=[8]), keys(text_embed_dim=35), keys(image_condition_type='x')],
+        ),
+        ('hunyuanvideo', ['vae/config.json'], [keys(spatial_compression_ratio=3)]),
         ('lumina', ['transformer/config.json'], [keys(num_kv_heads=2), keys(axes_lens=[1, 2, 3])]),
         (
             'klein',

@@ -101,7 +101,7 @@ static const xd_xdit_net xdit_nets[] = {
 };
 
 static const xd_xdit_name xdit_names[] = {
-    { "HunyuanVideo", "tencent/HunyuanVideo" },
+    { "HunyuanVideo", "hunyuanvideo-community/HunyuanVideo" },
     { "Hunyuanvideo-1.5", "tencent/HunyuanVideo-1.5" },
     { "Hunyuanvideo-1.5-Sparse", "tencent/HunyuanVideo-1.5-Sparse" },
     { "Hunyuanvideo-1.5-Distilled",

@@ -133,11 +133,11 @@ def record_text(pipe, r, out):
     assert before == DROP, f"{before} ids before a prompt, not {DROP}"
     for prefix, text in texts[:1 + (r["true_cfg"] > 1)]:
         rows, pooled, mask = pipe.encode_prompt(text, max_sequence_length=r["length"])
+        how = dict(truncation=True, return_tensors="pt")
         out[prefix + "ids"] = pipe.tokenizer(FRAME.format(text), max_length=DROP + r["length"],
-                                             truncation=True, return_tensors="pt").input_ids[0].int()
+                                             **how).input_ids[0].int()
         out[prefix + "ids_2"] = pipe.tokenizer_2(text, padding="max_length", max_length=77,
-                                                 truncation=True,
-                                                 return_tensors="pt").input_ids[0].int()
+                                                 **how).input_ids[0].int()
         out[prefix + "prompt_embeds"] = rows[0][mask[0].bool()]
         out[prefix + "pooled_prompt_embeds"] = pooled
         assert len(out[prefix + "ids"]) == len(out[prefix + "prompt_embeds"]) + DROP
