@@ -71,12 +71,18 @@ ROWS = {
                      layers=(1,), tflop=9.5, what="Wan 2.1 1.3B, one block, 81 x 480 x 832"),
     "mochi-480": dict(model="mochi-1-preview", part="step", size=(480, 848), frames=19, text=256,
                       layers=(1,), tflop=2.01, what="Mochi 1, one block, 19 x 480 x 848"),
+    "hunyuanvideo": dict(model="HunyuanVideo", part="step", size=(480, 832), frames=17, text=128,
+                         layers=(1, 1, 1), tflop=5.14,
+                         what="HunyuanVideo, one block of each kind, 17 x 480 x 832"),
     "vae-512": dict(model="FLUX.1-dev", part="vae", size=(512, 512), tflop=2.52,
                     what="KL VAE (16 channels), decoding 512 x 512"),
     "vae-1024": dict(model="FLUX.1-dev", part="vae", size=(1024, 1024), tflop=10.5,
                      ways=("eager", "last"), what="KL VAE (16 channels), decoding 1024 x 1024"),
     "vae-wan": dict(model="Wan2.1-T2V-1.3B", part="vae", size=(240, 416), frames=5, tflop=4.4,
                     ways=("eager",), what="causal VAE, decoding 5 x 240 x 416"),
+    "vae-hunyuanvideo": dict(model="HunyuanVideo", part="vae", size=(240, 416), frames=5, tflop=9.5,
+                             ways=("eager",),
+                             what="VAE of HunyuanVideo, decoding 5 x 240 x 416"),
     "t5-77": dict(model="PixArt-XL-2-512x512", part="text", text=77, layers=(4,), tflop=0.12,
                   what="T5-XXL, 4 layers, 77 tokens"),
     "t5-120": dict(model="PixArt-XL-2-512x512", part="text", text=120, layers=(4,), tflop=0.19,
@@ -159,8 +165,10 @@ def open_net(row, home, dtype, torch, device):
                     "SD3.5-": "SD3Transformer2DModel", "mochi-": "MochiTransformer3DModel",
                     "Wan2.1": "WanTransformer3DModel"}
             kind = kind[row["model"][:6]]
+            if row["model"] == "HunyuanVideo":
+                kind = "HunyuanVideoTransformer3DModel"
             if row["part"] == "vae":
-                kind = "AutoencoderKLWan" if "frames" in row else "AutoencoderKL"
+                kind = json.loads((home / "vae" / "config.json").read_text())["_class_name"]
             folder = "vae" if row["part"] == "vae" else "transformer"
             net = getattr(diffusers, kind).from_config(config_of(home, folder, row))
     net = net.to(dtype).eval().to_empty(device=device)
@@ -168,10 +176,17 @@ def open_net(row, home, dtype, torch, device):
     if row["part"] == "text":
         return net, dict(input_ids=torch.arange(row["text"])[None] % 1000 + 3)
     if row["part"] == "vae" and "frames" in row:
-        return net, dict(z=rand(1, net.config.z_dim, (row["frames"] - 1) // 4 + 1, h, w))
+        channels = net.config.get("z_dim") or net.config.latent_channels
+        return net, dict(z=rand(1, channels, (row["frames"] - 1) // 4 + 1, h, w))
     if row["part"] == "vae":
         return net, dict(z=rand(1, net.config.latent_channels, h, w))
     t = torch.tensor([500.0])
+    if "HunyuanVideo" in kind:
+        return net, dict(hidden_states=rand(1, 16, (row["frames"] - 1) // 4 + 1, h, w),
+                         timestep=t, guidance=torch.tensor([6000.0]),
+                         encoder_hidden_states=rand(1, row["text"], 4096),
+                         encoder_attention_mask=torch.ones(1, row["text"], dtype=torch.long),
+                         pooled_projections=rand(1, 768))
     if "Hunyuan" in kind:
         from diffusers.models.embeddings import get_2d_rotary_pos_embed
         turn = get_2d_rotary_pos_embed(88, ((0, 0), (32, 32)), (h // 2, w // 2))

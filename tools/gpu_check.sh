@@ -242,7 +242,7 @@ first() {
     check "goldens" 120 "$P/bin/test_golden_cuda" "$root/tests/golden" "$P/full" \
         $(small micro 'micro flux-schnell sd3-no-t5 cog5b-one hunyuan12-one zimage-lora
             lumina2-cut wan-one chroma-one qwen-five
-            auraflow-one') & jobs+=($!)
+            auraflow-one hunyuanvideo-one') & jobs+=($!)
     check "two ranks on one GPU, ulysses" 60 two_ranks cuda:0 --ulysses_degree 2 & jobs+=($!)
     check "two ranks on one GPU, cfg" 60 two_ranks cuda:0 --use_cfg_parallel & jobs+=($!)
     wait "${jobs[@]}"

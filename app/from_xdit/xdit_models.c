@@ -34,17 +34,11 @@ static const xd_xdit_model models[] = {
       .cell = 8,
       .patch = 2,
       .can = CFG | USP | ROWS | GUIDE | FILM },
-    SCRIPT("HunyuanVideo", "hunyuan_video_usp_example", "HunyuanVideoPipeline", 8, 2,
-           USP | GUIDE | FILM),
-    SCRIPT("HunyuanVideo-1.5", "hunyuan_video15_example", "HunyuanVideo15Pipeline", 16, 1,
-           USP | GUIDE | FILM),
     SCRIPT("SANA", "sana_example", "xFuserSanaPipeline", 32, 1, CFG | USP | PP | ROWS | GUIDE),
     SCRIPT("SANA-Sprint", "sana_sprint_example", "xFuserSanaSprintPipeline", 32, 1,
            USP | ROWS | GUIDE),
     SCRIPT("SDXL", "sdxl_example", "xFuserStableDiffusionXLPipeline", 8, 1, CFG | GUIDE),
     /* models of xDiT's runner; the first matching row is used */
-    RUNNER("HunyuanVideo-1.5", "HunyuanVideo-1.5", "HunyuanVideo15", 16, 1, USP | FILM),
-    RUNNER("HunyuanVideo", "HunyuanVideo", "HunyuanVideo", 8, 2, USP | FILM),
     RUNNER("LTX-2", "LTX-2", "LTX2", 32, 1, USP | FILM),
     RUNNER("Krea-2", "Krea-2", "Krea2", 16, 1, XD_CAN_SP | FSDP),
     RUNNER("Cosmos3", "Cosmos3", "Cosmos3", 16, 2, CFG | USP | VAE | FSDP | FILM),
@@ -52,19 +46,13 @@ static const xd_xdit_model models[] = {
 };
 
 static const xd_xdit_net nets[] = {
-    { "ConsisID", 48, 42, 0 },      { "HunyuanVideo-1.5", 16, 54, 0 },
-    { "HunyuanVideo", 24, 60, 0 },  { "Krea-2", 48, 28, 0 },
+    { "ConsisID", 48, 42, 0 },      { "Krea-2", 48, 28, 0 },
     { "LTX-2", 32, 48, 0 },         { "Sana_1600M", 70, 20, 20 },
     { "SANA1.5_1.6B", 70, 20, 20 }, { "Sana_600M", 36, 28, 16 },
     { "Cosmos3", 32, 36, 0 },       { .name = NULL },
 };
 
 static const xd_xdit_name registered[] = {
-    { "HunyuanVideo", "tencent/HunyuanVideo" },
-    { "Hunyuanvideo-1.5", "tencent/HunyuanVideo-1.5" },
-    { "Hunyuanvideo-1.5-Sparse", "tencent/HunyuanVideo-1.5-Sparse" },
-    { "Hunyuanvideo-1.5-Distilled",
-      "hunyuanvideo-community/HunyuanVideo-1.5-Diffusers-720p_i2v_distilled" },
     { "LTX-2", "Lightricks/LTX-2" },
     { "LTX-2.3", "dg845/LTX-2.3-Diffusers" },
     { "Krea-2-Raw", "krea/krea-2-raw" },

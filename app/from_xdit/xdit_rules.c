@@ -397,7 +397,7 @@ static void check_geometry(judge *j)
         add_error(j, at_step,
                   "the tokens are not divisible, and the call that pads them is misspelt",
                   "'%s' object has no attribute '_pad_to_sp_divisible'", m->bad_padding);
-    if (!strcmp(m->title, "HunyuanVideo") && j->sp > 1 && tokens && tokens % j->sp)
+    if (m->unpadded && j->sp > 1 && tokens && tokens % j->sp)
         add_note(j, "ranks get parts of different sizes without padding: it hangs or fails in the "
                     "first "
                     "all-to-all");

@@ -34,6 +34,7 @@ CASES = {
     "flux2-klein": {},
     "qwen": {"negative_prompt": " ", "true_cfg_scale": 4.0},
     "latte": {"video_length": 5, "clean_caption": False},
+    "hunyuanvideo": {"num_frames": 5, "negative_prompt": "a star", "true_cfg_scale": 3.0},
     "cog2b": {},
     "mochi": {},
     "cog5b": {},
@@ -234,10 +235,11 @@ def test_reference_images_of_two_numbers(torch):
     assert (got[:, :12] - want).abs().max() <= 2e-4 * want.abs().max()
 
 
-@pytest.mark.parametrize("name", ["alpha", "cog5b", "wan", "flux2-klein"])
+@pytest.mark.parametrize("name", ["alpha", "cog5b", "wan", "hunyuanvideo", "flux2-klein"])
 def test_autoencoders(torch, name):
     pipe = load(torch, name)
-    video = pipe.vae.__class__.__name__ in ("AutoencoderKLCogVideoX", "AutoencoderKLWan")
+    video = pipe.vae.__class__.__name__ in ("AutoencoderKLCogVideoX", "AutoencoderKLWan",
+                                            "AutoencoderKLHunyuanVideo")
     pixels = torch.rand(2, 3, *((9,) if video else ()), 32, 48) * 2 - 1
     with torch.no_grad():
         want = pipe.vae.encode(pixels).latent_dist

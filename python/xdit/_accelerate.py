@@ -86,6 +86,8 @@ _VAES = {"AutoencoderKL": "AutoencoderKL", "AutoencoderKLFlux2": "AutoencoderKL"
          "AutoencoderKLCogVideoX": "AutoencoderKLCogVideoX", "AutoencoderKLWan": "AutoencoderKLWan",
          "AutoencoderKLQwenImage": "AutoencoderKLQwenImage",
          "AutoencoderKLMochi": "AutoencoderKLMochi"}
+         "AutoencoderKLHunyuanVideo": "AutoencoderKLHunyuanVideo",
+         "AutoencoderKLQwenImage": "AutoencoderKLQwenImage"}
 _CLAMPED = ("AutoencoderKLWan", "AutoencoderKLQwenImage")
 
 

@@ -322,6 +322,17 @@ def _wan(v: Values, config: Any) -> Passes:
         yield inputs
 
 
+def _hunyuan_video(v: Values, config: Any) -> Passes:
+    for b, latents in enumerate(v["hidden_states"]):
+        inputs = {"latents": latents.transpose(0, 1), "timestep": _row(v["timestep"], b),
+                  "pooled": v["pooled_projections"][b],
+                  "text": _text(v["encoder_hidden_states"], v["encoder_attention_mask"], b,
+                                "encoder_attention_mask")}
+        if config.get("guidance_embeds") and v["guidance"] is not None:
+            inputs["guidance"] = _row(v["guidance"], b, 1e-3)
+        yield inputs
+
+
 # ---- the table -----------------------------------------------------------------------------------
 
 _KWARGS = ("joint_attention_kwargs", "attention_kwargs", "cross_attention_kwargs")
@@ -350,6 +361,7 @@ FORWARDS = {
     "CogVideoXTransformer3DModel": Forward(_cogvideox, _stack_cells, _TEXT, ("timestep_cond",)),
     "MochiTransformer3DModel": Forward(_mochi, _stack_video, _TEXT, ()),
     "LatteTransformer3DModel": Forward(_latte, _stack_noise, _TEXT, ()),
+    "HunyuanVideoTransformer3DModel": Forward(_hunyuan_video, _stack_video, _POOLED, ()),
     "WanTransformer3DModel": Forward(_wan, _stack_video, _TEXT, ()),
 }
 

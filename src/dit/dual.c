@@ -76,7 +76,8 @@ void xd_solo_weights(xd_decl *d, const void *cfg, int layer, void *w_)
 
 /* ---- positions ---------------------------------------------------------------------------- */
 
-xd_status xd_dual_axes(xd_ints *axes, const xd_ints *usual, int64_t head_dim, xd_err *e)
+xd_status xd_dual_axes(xd_ints *axes, const char *key, const xd_ints *usual, int64_t head_dim,
+                       xd_err *e)
 {
     static const xd_ints image = { XD_DUAL_AXES, { 16, 56, 56 } };
     int64_t              sum = 0;
@@ -84,20 +85,17 @@ xd_status xd_dual_axes(xd_ints *axes, const xd_ints *usual, int64_t head_dim, xd
     if (axes->n == 0)
         *axes = *usual;
     if (axes->n != usual->n)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: axes_dims_rope has %d axes, not %d",
-                       axes->n, usual->n);
+        return xd_fail(e, XD_EUNSUPPORTED, "transformer: %s has %d axes, not %d", key, axes->n,
+                       usual->n);
     for (int i = 0; i < axes->n; i++) {
         if (axes->v[i] < 0 || axes->v[i] % 2)
-            return xd_fail(e, XD_EFORMAT,
-                           "transformer: axes_dims_rope has %lld, which is not "
-                           "even",
+            return xd_fail(e, XD_EFORMAT, "transformer: %s has %lld, which is not even", key,
                            (long long)axes->v[i]);
         sum += axes->v[i];
     }
     if (sum != head_dim)
         return xd_fail(e, XD_EFORMAT,
-                       "transformer: the sum of axes_dims_rope is %lld, not "
-                       "attention_head_dim %lld",
+                       "transformer: the sum of %s is %lld, not attention_head_dim %lld", key,
                        (long long)sum, (long long)head_dim);
     return XD_OK;
 }

@@ -74,10 +74,11 @@ typedef struct xd_dual_in {
 void xd_pair_run(xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in);
 void xd_solo_run(xd_exec *x, xd_tensor h, const xd_solo *w, const xd_dual_in *in);
 
-/* Checks the widths of the position axes in a config. If the config has no widths, uses the widths
- * in `usual`, or (16, 56, 56) if `usual` is NULL. The config's list must have as many widths as
- * `usual`. */
-xd_status xd_dual_axes(xd_ints *axes, const xd_ints *usual, int64_t head_dim, xd_err *e);
+/* Checks the widths of the position axes in the config key `key`. If the config has no widths, uses
+ * the widths in `usual`, or (16, 56, 56) if `usual` is NULL. The config's list must have as many
+ * widths as `usual`. */
+xd_status xd_dual_axes(xd_ints *axes, const char *key, const xd_ints *usual, int64_t head_dim,
+                       xd_err *e);
 /* Returns the RoPE table of this rank's tokens, [n,head_dim/2] values of fn (cos or sin). The
  * position of an image token is (0, row, column), that of a token of reference image i is (i + 1,
  * row, column). Text tokens are at position 0, where RoPE is the identity. If the guidance passes

@@ -23,6 +23,19 @@ xd_tensor xd_mlp_timesteps(xd_exec *x, const double *v, int n, const xd_mlp *m)
     return xd_mlp_run(x, xd_time_embed(x, v, n, XD_SINUSOIDS, 1, 0), m, XD_SILU);
 }
 
+xd_tensor xd_mean_row(xd_exec *x, xd_tensor t)
+{
+    int64_t   all = t.d[0];
+    xd_tensor sum = xd_new_f32(x, all, t.d[1]);
+    xd_copy_to(x, sum, t);
+    for (int64_t n = all, half; n > 1; n -= half) {
+        half = n / 2;
+        xd_add(x, xd_rows(sum, 0, half), xd_rows(sum, n - half, half));
+    }
+    xd_axpby(x, xd_rows(sum, 0, 1), 0, (xd_tensor){ 0 }, 1.0f / (float)all);
+    return xd_rows(sum, 0, 1);
+}
+
 xd_tensor xd_mod_table(xd_exec *x, xd_tensor table, xd_tensor v)
 {
     int64_t   D = table.d[table.nd - 1], k = xd_count(table) / D;

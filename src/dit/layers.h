@@ -22,6 +22,10 @@ xd_tensor xd_mlp_run(xd_exec *x, xd_tensor in, const xd_mlp *m, xd_act act);
  * Returns [n,out] F32. */
 xd_tensor xd_mlp_timesteps(xd_exec *x, const double *v, int n, const xd_mlp *m);
 
+/* Returns the mean of the rows of t [n,E], [1,E] F32. The memory of the sums, n rows, stays
+ * allocated in the arena. */
+xd_tensor xd_mean_row(xd_exec *x, xd_tensor t);
+
 /* Returns table + v in F32, in the arena. `table` is a learned modulation table [k,D] or [1,k,D]. v
  * is [k,D], or one row that is added to all rows. */
 xd_tensor xd_mod_table(xd_exec *x, xd_tensor table, xd_tensor v);

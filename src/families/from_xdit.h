@@ -48,6 +48,8 @@ typedef struct xd_xdit_model {
     /* Name of the model family in a warning, "FLUX", if xDiT 0.4.0 counts this model's tokens as
      * diffusers did before version 0.32. NULL: the model is not affected. */
     const char *old_packing;
+    /* 1: xDiT splits the tokens over ranks without padding them to equal parts. */
+    int         unpadded;
     int         text_rows; /* video model: number of text tokens; 0: unknown */
     /* Substrings of the names of models whose patches cover two frames. */
     const char *frame_pairs;

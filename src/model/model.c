@@ -727,7 +727,8 @@ void xd_model_warn_chat(xd_model *m)
         char              *dir = m->tok[i] && u->frame ? xd_path_join(m->dir, u->tokenizer) : NULL;
         char               why[512];
         if (dir &&
-            xd_tok_chat_doubt(m->tok[i], dir, &(xd_tok_frame){ .text = u->frame, .drop = u->drop },
+            xd_tok_chat_doubt(m->tok[i], dir,
+                              &(xd_tok_frame){ .text = u->frame, .drop = u->drop, .no_special = 1 },
                               why, sizeof why))
             xd_log(XD_LOG_WARN, "%s", why);
         free(dir);

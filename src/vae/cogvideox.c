@@ -45,21 +45,6 @@ static const xd_field fields[] = {
 
 /* ---- the config --------------------------------------------------------------------------- */
 
-static xd_status check_blocks(xd_names *t, const char *key, const char *type, int n, xd_err *e)
-{
-    for (int i = 0; !t->n && i < 4; i++) /* diffusers' default has four entries */
-        strcpy(t->v[i], type);
-    t->n = t->n ? t->n : 4;
-    if (t->n != n)
-        return xd_fail(e, XD_EFORMAT, "vae: %s has %d entries, block_out_channels %d", key, t->n,
-                       n);
-    for (int i = 0; i < n; i++)
-        if (strcmp(t->v[i], type) != 0)
-            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s has %s; only %s is supported", key, t->v[i],
-                           type);
-    return XD_OK;
-}
-
 static xd_status check_numbers(const xd_cog_cfg *c, xd_err *e)
 {
     const struct {
@@ -115,9 +100,9 @@ static xd_status cog_check(void *cfg, xd_err *e)
     if (s == XD_OK)
         s = xd_vae_colours(c->in_channels, c->out_channels, e);
     if (s == XD_OK)
-        s = check_blocks(&c->down, "down_block_types", "CogVideoXDownBlock3D", c->widths.n, e);
+        s = xd_vae_blocks(&c->down, "down_block_types", "CogVideoXDownBlock3D", c->widths.n, e);
     if (s == XD_OK)
-        s = check_blocks(&c->up, "up_block_types", "CogVideoXUpBlock3D", c->widths.n, e);
+        s = xd_vae_blocks(&c->up, "up_block_types", "CogVideoXUpBlock3D", c->widths.n, e);
     if (s == XD_OK)
         s = check_ratio(c, e);
     if (s != XD_OK)

@@ -1,5 +1,6 @@
 /* registry.c - lists the supported autoencoders */
 #include <stddef.h>
+#include <string.h>
 
 #include "vae/vae.h"
 
@@ -8,6 +9,12 @@ extern const xd_vae xd_vae_kl, xd_vae_flux2, xd_vae_cogvideox, xd_vae_wan, xd_va
 
 const xd_vae *const xd_vaes[] = { &xd_vae_kl,        &xd_vae_flux2, &xd_vae_cogvideox, &xd_vae_wan,
                                   &xd_vae_qwenimage, &xd_vae_mochi, &xd_vae_tiny,      NULL };
+    xd_vae_hunyuanvideo, xd_vae_tiny;
+
+const xd_vae *const xd_vaes[] = { &xd_vae_kl,        &xd_vae_flux2,
+                                  &xd_vae_cogvideox, &xd_vae_wan,
+                                  &xd_vae_qwenimage, &xd_vae_hunyuanvideo,
+                                  &xd_vae_tiny,      NULL };
 
 xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e)
 {
@@ -17,6 +24,21 @@ xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e)
                    "vae: in_channels is %lld and out_channels %lld; only 3 channels are "
                    "supported",
                    (long long)in_channels, (long long)out_channels);
+}
+
+xd_status xd_vae_blocks(xd_names *t, const char *key, const char *type, int n, xd_err *e)
+{
+    for (int i = 0; !t->n && i < 4; i++) /* diffusers' default has four entries */
+        strcpy(t->v[i], type);
+    t->n = t->n ? t->n : 4;
+    if (t->n != n)
+        return xd_fail(e, XD_EFORMAT, "vae: %s has %d entries, block_out_channels %d", key, t->n,
+                       n);
+    for (int i = 0; i < n; i++)
+        if (strcmp(t->v[i], type) != 0)
+            return xd_fail(e, XD_EUNSUPPORTED, "vae: %s has %s; only %s is supported", key, t->v[i],
+                           type);
+    return XD_OK;
 }
 
 int64_t xd_vae_frames(const xd_vae_info *v, int64_t t)

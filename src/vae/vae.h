@@ -44,6 +44,9 @@ extern const xd_vae *const xd_vaes[]; /* all autoencoders; the array ends with N
 /* Returns XD_EUNSUPPORTED unless an autoencoder has 3 input channels and 3 output channels
  * (RGB). */
 xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e);
+/* Checks the list of block types in the config key `key` of an autoencoder with n levels, whose
+ * blocks all have the same type. An empty list gets diffusers' default of four blocks. */
+xd_status xd_vae_blocks(xd_names *types, const char *key, const char *type, int n, xd_err *e);
 
 /* Returns the number of frames to which t latent frames (t >= 1) decode. The number is t if cell[0]
  * is 1. If cell[0] is larger than 1, each latent frame decodes to cell[0] frames, except that the

@@ -21,6 +21,7 @@ MODELS = {
     'klein': GOLDEN / 'flux2-klein',
     'lumina': GOLDEN / 'lumina2',
     'mochi': GOLDEN / 'mochi',
+    'hunyuanvideo': GOLDEN / 'hunyuanvideo',
     'flux2': GOLDEN / 'flux2',
     'i2v': GOLDEN / 'wan-i2v',
 }
@@ -247,6 +248,13 @@ CASES = [
         ('lumina', ['tokenizer/tokenizer.json'], [cut, gone]),
         ('mochi', ['vae/config.json'], [keys(temporal_expansions=[1, 2]), keys(latents_std=[1])]),
         ('mochi', ['scheduler/scheduler_config.json'], [keys(invert_sigmas=False)]),
+        ('hunyuanvideo', ['tokenizer/tokenizer.json'], [cut, gone]),
+        (
+            'hunyuanvideo',
+            ['transformer/config.json'],
+            [keys(rope_axes_dim=[8]), keys(text_embed_dim=35), keys(image_condition_type='x')],
+        ),
+        ('hunyuanvideo', ['vae/config.json'], [keys(spatial_compression_ratio=3)]),
         ('lumina', ['transformer/config.json'], [keys(num_kv_heads=2), keys(axes_lens=[1, 2, 3])]),
         (
             'klein',

@@ -316,6 +316,60 @@ static const row mochi[] = {
       { "transformer_blocks.#.attn1.add_q_proj", "transformer_blocks.#.attn1.add_k_proj",
         "transformer_blocks.#.attn1.add_v_proj" },
       0 },
+#define HYV(n) "context_embedder." n
+static const row hunyuanvideo[] = {
+    { "img_in.proj", { "x_embedder.proj" }, 0 },
+    { "txt_in.input_embedder", { HYV("proj_in") }, 0 },
+    { "txt_in.t_embedder.mlp.0", { HYV("time_text_embed.timestep_embedder.linear_1") }, 0 },
+    { "txt_in.t_embedder.mlp.2", { HYV("time_text_embed.timestep_embedder.linear_2") }, 0 },
+    { "txt_in.c_embedder.linear_1", { HYV("time_text_embed.text_embedder.linear_1") }, 0 },
+    { "txt_in.c_embedder.linear_2", { HYV("time_text_embed.text_embedder.linear_2") }, 0 },
+    { "time_in.mlp.0", { "time_text_embed.timestep_embedder.linear_1" }, 0 },
+    { "time_in.mlp.2", { "time_text_embed.timestep_embedder.linear_2" }, 0 },
+    { "guidance_in.mlp.0", { "time_text_embed.guidance_embedder.linear_1" }, 0 },
+    { "guidance_in.mlp.2", { "time_text_embed.guidance_embedder.linear_2" }, 0 },
+    { "vector_in.in_layer", { "time_text_embed.text_embedder.linear_1" }, 0 },
+    { "vector_in.out_layer", { "time_text_embed.text_embedder.linear_2" }, 0 },
+    { "final_layer.linear", { "proj_out" }, 0 },
+    { "final_layer.adaLN_modulation.1", { "norm_out.linear" }, 1 },
+#define REFINE(n) HYV("token_refiner.refiner_blocks.#." n)
+#define REFINED "txt_in.individual_token_refiner.blocks.#."
+    { REFINED "norm1", { REFINE("norm1") }, 0 },
+    { REFINED "norm2", { REFINE("norm2") }, 0 },
+    { REFINED "self_attn_qkv",
+      { REFINE("attn.to_q"), REFINE("attn.to_k"), REFINE("attn.to_v") },
+      0 },
+    { REFINED "self_attn_proj", { REFINE("attn.to_out.0") }, 0 },
+    { REFINED "mlp.fc1", { REFINE("ff.net.0.proj") }, 0 },
+    { REFINED "mlp.fc2", { REFINE("ff.net.2") }, 0 },
+    { REFINED "adaLN_modulation.1", { REFINE("norm_out.linear") }, 0 },
+#define BOTH(n) "transformer_blocks.#." n
+    { "double_blocks.#.img_mod.linear", { BOTH("norm1.linear") }, 0 },
+    { "double_blocks.#.txt_mod.linear", { BOTH("norm1_context.linear") }, 0 },
+    { "double_blocks.#.img_attn_qkv",
+      { BOTH("attn.to_q"), BOTH("attn.to_k"), BOTH("attn.to_v") },
+      0 },
+    { "double_blocks.#.txt_attn_qkv",
+      { BOTH("attn.add_q_proj"), BOTH("attn.add_k_proj"), BOTH("attn.add_v_proj") },
+      0 },
+    { "double_blocks.#.img_attn_q_norm", { BOTH("attn.norm_q") }, 0 },
+    { "double_blocks.#.img_attn_k_norm", { BOTH("attn.norm_k") }, 0 },
+    { "double_blocks.#.txt_attn_q_norm", { BOTH("attn.norm_added_q") }, 0 },
+    { "double_blocks.#.txt_attn_k_norm", { BOTH("attn.norm_added_k") }, 0 },
+    { "double_blocks.#.img_attn_proj", { BOTH("attn.to_out.0") }, 0 },
+    { "double_blocks.#.txt_attn_proj", { BOTH("attn.to_add_out") }, 0 },
+    { "double_blocks.#.img_mlp.fc1", { BOTH("ff.net.0.proj") }, 0 },
+    { "double_blocks.#.img_mlp.fc2", { BOTH("ff.net.2") }, 0 },
+    { "double_blocks.#.txt_mlp.fc1", { BOTH("ff_context.net.0.proj") }, 0 },
+    { "double_blocks.#.txt_mlp.fc2", { BOTH("ff_context.net.2") }, 0 },
+#define ONE(n) "single_transformer_blocks.#." n
+    { "single_blocks.#.linear1",
+      { ONE("attn.to_q"), ONE("attn.to_k"), ONE("attn.to_v"), ONE("proj_mlp") },
+      0 },
+    { "single_blocks.#.linear2", { ONE("proj_out") }, 0 },
+    { "single_blocks.#.modulation.linear", { ONE("norm.linear") }, 0 },
+    { "single_blocks.#.q_norm", { ONE("attn.norm_q") }, 0 },
+    { "single_blocks.#.k_norm", { ONE("attn.norm_k") }, 0 },
     { NULL, { NULL }, 0 },
 };
 
@@ -708,6 +762,9 @@ void box_lumina2(box *b, const char *folder, const char *prefix)
 void box_mochi(box *b, const char *folder, const char *prefix)
 {
     box_rows(b, folder, prefix, mochi);
+void box_hunyuanvideo(box *b, const char *folder, const char *prefix)
+{
+    box_rows(b, folder, prefix, hunyuanvideo);
 }
 
 void box_flux2(box *b, const char *folder, const char *prefix)

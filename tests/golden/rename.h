@@ -22,6 +22,7 @@ void box_zimage(box *b, const char *folder, const char *prefix);   /* as ComfyUI
 void box_lumina2(box *b, const char *folder, const char *prefix);  /* as the original's */
 void box_mochi(box *b, const char *folder,
                const char *prefix); /* as the original dit.safetensors */
+void box_hunyuanvideo(box *b, const char *folder, const char *prefix); /* as the original's */
 void box_flux2(box *b, const char *folder, const char *prefix); /* as flux-2-klein-4b.safetensors */
 void box_vae(box *b, const char *folder, const char *prefix);   /* as ae.safetensors */
 void box_t5(box *b, const char *folder, const char *prefix);    /* as t5xxl_fp16.safetensors */

@@ -59,6 +59,7 @@ static const char *const quantized[] = {
     "sd35",      "cog2b",    "cog15",        "hunyuan12-one", "zimage-lora", "lumina2-lora",
     "wan",       "wan-i2v",  "wan22",        "wan-ti2v",      "chroma-one",  "qwen",
     "qwen-edit", "auraflow", "flux-control", "latte",         "mochi-one"
+    "qwen-edit", "auraflow", "flux-control", "latte",         "hunyuanvideo"
 };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
@@ -172,6 +173,11 @@ static const char *const all[] = { "alpha",
                                    "latte",
                                    "latte-one",
                                    "latte-dpm",
+                                   "hunyuanvideo",
+                                   "hunyuanvideo-one",
+                                   "hunyuanvideo-tiles",
+                                   "hunyuanvideo-lora",
+                                   "hunyuanvideo-five",
                                    "cog5b-tiles",
                                    "cog15-i2v-tiles",
                                    "hunyuan",

@@ -422,6 +422,48 @@ static void check_video(const char *model, const char *with, const char *dtype,
     scratch_clean();
 }
 
+/* The file of a transformer alone, with the names of diffusers. */
+static void check_transformer(const char *model, const char *dtype)
+{
+    xd_open_args a = arguments(folder_of(model, ""), dtype);
+    sums         got, plain = generate(&a, model);
+    put(&a, "transformer", folder_of(model, "transformer/diffusion_pytorch_model.safetensors"));
+    got = generate(&a, "from the file of a transformer");
+    same(&plain, &got, model, dtype, "a transformer's file");
+}
+
+/* Files of the transformer and of both encoders, with LoRA files that name modules of either
+ * layout. */
+static void check_hunyuan_video(const char *dtype, const char *prefix)
+{
+    const char  *model = "hunyuanvideo";
+    xd_lora      lora[2] = { { folder_of("hunyuanvideo-lora", "peft.safetensors"), 0.7 },
+                             { folder_of("hunyuanvideo-lora", "kohya.safetensors"), -0.4 } };
+    box          b = { 0 };
+    xd_open_args a = arguments(folder_of(model, ""), dtype);
+    sums         want, got, plain = generate(&a, model);
+    box_hunyuanvideo(&b, folder_of(model, "transformer"), prefix);
+    write_one(&b, scratch, "model.safetensors");
+    box_lm(&b, folder_of(model, "text_encoder"), "", "model.");
+    write_one(&b, scratch, "llm.safetensors");
+    box_clip(&b, folder_of(model, "text_encoder_2"), "", 1);
+    write_one(&b, scratch, "clip_l.safetensors");
+    for (int i = 0; i < 2; i++) {
+        a = arguments(folder_of(model, ""), dtype);
+        a.loras = lora, a.nloras = i ? 2 : 0;
+        want = i ? generate(&a, "hunyuanvideo-lora") : plain;
+        put(&a, "transformer", in_scratch("model.safetensors"));
+        put(&a, "llm", in_scratch("llm.safetensors"));
+        put(&a, "clip_l", in_scratch("clip_l.safetensors"));
+        got = generate(&a, i ? "from three files, with LoRA" : "from three files");
+        same(&want, &got, model, dtype, i ? "three files and two of LoRA" : "three files");
+        tap(!heard[0], "%s %s: nothing is said of three files %s", model, dtype, heard);
+    }
+    tap(plain.h != want.h, "%s %s: LoRA changes something", model, dtype);
+    scratch_clean();
+    check_transformer(model, dtype);
+}
+
 /* Two transformers, each in a file of the original's names. The second step is the other's. */
 static void check_two(const char *dtype)
 {
@@ -453,16 +495,6 @@ static void check_same_names(const char *model, const char *dtype, const char *f
     got = generate(&a, "from two files of the names of diffusers");
     same(&plain, &got, model, dtype, "two files of the names of diffusers");
     scratch_clean();
-}
-
-/* The file of a transformer alone, with the names of diffusers. */
-static void check_transformer(const char *model, const char *dtype)
-{
-    xd_open_args a = arguments(folder_of(model, ""), dtype);
-    sums         got, plain = generate(&a, model);
-    put(&a, "transformer", folder_of(model, "transformer/diffusion_pytorch_model.safetensors"));
-    got = generate(&a, "from the file of a transformer");
-    same(&plain, &got, model, dtype, "a transformer's file");
 }
 
 /* Everything in one file, as ComfyUI saves a checkpoint: the encoder behind its own name, without
@@ -819,6 +851,7 @@ int main(int argc, char **argv)
     check_video("mochi", "mochi-lora", dtype, box_mochi,
                 tap_only_bf16() ? "model.diffusion_model." : "");
     check_wan_image(dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
+    check_hunyuan_video(dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
     check_two(dtype);
     check_same_names("qwen", dtype, "model.language_model.");
     check_transformer("latte", dtype);

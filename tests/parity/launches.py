@@ -14,6 +14,7 @@ import math
 import sys
 
 FIRST, ALL, RARE = 24, 69, 0.3
+FIRST, ALL, RARE = 24, 70, 0.3
 FIRST_RANKS, RANKS = (2, 3, 4, 6), (2, 3, 4, 5, 6, 7, 8)
 PLANS = {2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 3, 8: 9}      # one plan of so many is run
 
@@ -96,6 +97,9 @@ MODELS = [
     # in one sequence behind refiners
     ("refined", "zimage", TEXT, "steep short long share cut mask"),
     ("refined", "zimage-five", TEXT, "plain short"),
+    # and of videos, where two passes have texts of different lengths
+    ("clips", "hunyuanvideo hunyuanvideo-five", ["cfg", "text=77", "video", "size=80x48",
+                                                 "frames=9"], "plain short window"),
     # and with heads of keys that several heads of queries share
     ("grouped", "lumina2", ["cfg", "text=211"], "plain free early far"),
     ("grouped", "lumina2-five", ["cfg", "text=211"], "plain"),

@@ -283,6 +283,71 @@ static void by_frames(walk *q, int64_t latents)
     }
 }
 
+/* ---- an autoencoder of tiles over frames ---------------------------------------------------- */
+
+/* Convolutions have rows of the frames that are there, but of none before; ranks without rows need
+ * no keys. */
+static void filmed_residual(walk *q, int64_t in, int64_t out)
+{
+    norm(q), conv_frames(q, in, 1, q->T), norm(q), conv_frames(q, out, 1, q->T);
+}
+
+static void filmed_middle(walk *q, int64_t C)
+{
+    int64_t others = (q->S < q->h ? q->S : q->h) - 1;
+    filmed_residual(q, C, C);
+    norm(q);
+    q->bytes += q->T * 2 * q->rows * q->k * q->w * q->k * C * q->e * others;
+    filmed_residual(q, C, C);
+}
+
+static void filmed_levels(walk *q, int L, const xd_vae_info *v, int encode)
+{
+    int     n = (int)number(q->cfg, "layers_per_block") + !encode;
+    int64_t in = width(q, encode ? 0 : L - 1);
+    for (int l = 0; l < L; l++) {
+        int64_t C = width(q, encode ? l : L - 1 - l);
+        int     wide = 1 << l < v->cell[1], time = l < L - 1 && l >= L - 3;
+        for (int i = 0; i < n; i++, in = C)
+            filmed_residual(q, in, C);
+        if (!wide && !time)
+            continue;
+        if (encode && wide) /* with stride 2, a row of the input to the band below */
+            q->bytes += q->T * q->down * q->w * q->k * C * q->e;
+        else
+            conv_frames(q, C, 1, q->T);
+        q->T = time ? encode ? (q->T + 1) / 2 : 2 * q->T - 1 : q->T;
+        q->k = !wide ? q->k : encode ? q->k / 2 : 2 * q->k;
+    }
+}
+
+static void filmed_tile(walk *q, const xd_vae_info *v, int64_t T, int encode)
+{
+    int     L = xd_json_size(xd_json_get(q->cfg, "block_out_channels"));
+    int64_t e = q->e;
+    q->T = T;
+    q->k = encode ? v->cell[1] : 1;
+    q->e = (int64_t)sizeof(float);
+    conv_frames(q, encode ? 3 : v->channels, 1, T);
+    q->e = e;
+    if (!encode)
+        filmed_middle(q, width(q, L - 1));
+    filmed_levels(q, L, v, encode);
+    if (encode)
+        filmed_middle(q, width(q, L - 1));
+    norm(q);
+    conv_frames(q, width(q, encode ? L - 1 : 0), 1, q->T);
+}
+
+/* Tiles of 16 frames and one, 12 apart; those that only repeat frames are left out. */
+static void filmed(walk *q, const xd_vae_info *v, int64_t n, int encode)
+{
+    int64_t cell = encode ? 1 : v->cell[0], most = 16 / cell, step = 12 / cell;
+    int64_t needs = encode ? 2 * v->cell[0] : 1;
+    for (int64_t t = 0; !t || (n > most && n - t > needs); t += step)
+        filmed_tile(q, v, n <= most ? n : n - t > most ? most + 1 : n - t, encode);
+}
+
 /* ---- bands and tiles ----------------------------------------------------------------------- */
 
 static void batches(walk *q, const xd_vae_info *v, int64_t n, int64_t most, int encode)
@@ -343,6 +408,8 @@ static int64_t of_bands(const xd_context *ctx, const int64_t *d, int encode)
         causal_chunks(&q, v, T, encode);
     else if (xd_json_get(q.cfg, "temporal_expansions"))
         by_frames(&q, T);
+    else if (xd_json_get(q.cfg, "spatial_compression_ratio"))
+        filmed(&q, v, n, encode);
     else
         batches(&q, v, n, most, encode);
     if (encode)

@@ -33,6 +33,7 @@ static void published_listings(void **state)
         "black-forest-labs/FLUX.2-dev/transformer",
         "Qwen/Qwen-Image/transformer",
         "fal/AuraFlow-v0.3/transformer",
+        "hunyuanvideo-community/HunyuanVideo/transformer",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);
@@ -156,6 +157,23 @@ static void lumina_refusals(void **state)
     refuses(lumina, "{\"axes_dim_rope\":[32,32]}", XD_EUNSUPPORTED, "2 axes");
     refuses(lumina, "{\"axes_lens\":[1,512,512]}", XD_EFORMAT, "axes_lens");
     refuses(lumina, "{\"num_layers\":-1}", XD_EFORMAT, "num_layers");
+}
+
+static void hunyuan_video_refusals(void **state)
+{
+    const char *name = "HunyuanVideoTransformer3DModel";
+    (void)state;
+    refuses(name, "{\"qk_norm\":\"layer_norm\"}", XD_EUNSUPPORTED, "layer_norm");
+    refuses(name, "{\"mlp_ratio\":3}", XD_EUNSUPPORTED, "mlp_ratio 3");
+    refuses(name, "{\"image_condition_type\":\"latent_concat\"}", XD_EUNSUPPORTED, "latent_concat");
+    refuses(name, "{\"out_channels\":8}", XD_EUNSUPPORTED, "out_channels 8");
+    refuses(name, "{\"rope_axes_dim\":[16,56,54]}", XD_EFORMAT, "126");
+    refuses(name, "{\"rope_axes_dim\":[16,56]}", XD_EUNSUPPORTED, "2 axes");
+    refuses(name, "{\"rope_theta\":0}", XD_EFORMAT, "rope_theta 0");
+    refuses(name, "{\"num_refiner_layers\":-1}", XD_EFORMAT, "num_refiner_layers");
+    refuses(name, "{\"text_embed_dim\":0}", XD_EFORMAT, "text_embed_dim");
+    refuses(name, "{\"pooled_projection_dim\":0}", XD_EFORMAT, "pooled_projection_dim");
+    refuses(name, "{\"patch_size_t\":0}", XD_EFORMAT, "patch_size_t");
 }
 
 /* ---- golden: transformers ----------------------------------------------------------------- */
@@ -471,12 +489,20 @@ static void counts_as_it_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_listings), cmocka_unit_test(published_numbers),
-        cmocka_unit_test(files_in_the_tree),  cmocka_unit_test(refusals),
-        cmocka_unit_test(refusals_of_videos), cmocka_unit_test(lumina_refusals),
-        cmocka_unit_test(dit_golden_f32),     cmocka_unit_test(dit_golden_bf16),
-        cmocka_unit_test(dit_batch),          cmocka_unit_test(dit_embeds_its_rows),
-        cmocka_unit_test(hunyuan_golden),     cmocka_unit_test(hunyuan_skips),
+        cmocka_unit_test(published_listings),
+        cmocka_unit_test(published_numbers),
+        cmocka_unit_test(files_in_the_tree),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(refusals_of_videos),
+        cmocka_unit_test(lumina_refusals),
+        cmocka_unit_test(hunyuan_video_refusals),
+        cmocka_unit_test(hunyuan_video_refusals),
+        cmocka_unit_test(dit_golden_f32),
+        cmocka_unit_test(dit_golden_bf16),
+        cmocka_unit_test(dit_batch),
+        cmocka_unit_test(dit_embeds_its_rows),
+        cmocka_unit_test(hunyuan_golden),
+        cmocka_unit_test(hunyuan_skips),
         cmocka_unit_test(counts_as_it_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

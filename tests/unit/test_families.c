@@ -128,7 +128,7 @@ static void words(void **state)
         xd_family_word word;
         const char    *says;
     } row[] = {
-        { XD_WORD_DISTILLED, "FLUX, FLUX.2, Qwen-Image" },
+        { XD_WORD_DISTILLED, "FLUX, FLUX.2, Qwen-Image, HunyuanVideo" },
         { XD_WORD_RESCALES, "HunyuanDiT" },
         { XD_WORD_FROM_PROMPT, "Z-Image" },
         { XD_WORD_KEEPS_ROWS, "Lumina-Image" },

@@ -28,6 +28,8 @@ SUITES = {
     "video": own("cog2b", "cog2b-dynamic", "cog5b", "cog5b-batch", "cog5b-one", "cog5b-tiles",
                  "cog15", "cog15-even", "cog5b-i2v", "cog15-i2v", "cog15-i2v-even",
                  "cog15-i2v-tiles"),
+    "hunyuanvideo": own("hunyuanvideo", "hunyuanvideo-one", "hunyuanvideo-tiles",
+                        "hunyuanvideo-lora", "hunyuanvideo-five"),
     "latte": own("latte", "latte-one", "latte-dpm"),
     "chroma": own("chroma", "chroma-image", "chroma-one"),
     "auraflow": own("auraflow", "auraflow-cut", "auraflow-one", "auraflow-lora"),
@@ -49,6 +51,8 @@ SUITES = {
     "cog": {name: "cog/" + name for name in ("2b", "5b", "5b-i2v", "1.5-i2v")},
     "cog_vae": {name: "cog-vae/" + name for name in ("four", "two", "eight", "one", "tiles")},
     "mochi_vae": {name: "mochi-vae/" + name for name in ("six", "three", "one", "tiles")},
+    "hunyuanvideo_vae": {name: "hunyuanvideo-vae/" + name
+                         for name in ("four", "eight", "last", "tiles")},
     "causal_vae": {name: "causal-vae/" + name
                    for name in ("small", "like", "decoder", "residual", "image", "tiles-video",
                                 "tiles-residual", "tiles-image")},

@@ -66,7 +66,7 @@ static xd_status check_config(void *c_, xd_err *e)
                        "are supported",
                        (long long)c->dual.patch, (long long)c->dual.in_ch,
                        (long long)c->dual.out_ch, PACK * PACK);
-    return xd_dual_axes(&c->dual.axes, NULL, c->dual.head_dim, e);
+    return xd_dual_axes(&c->dual.axes, "axes_dims_rope", NULL, c->dual.head_dim, e);
 }
 
 static void info(const void *c_, xd_dit_info *out)

@@ -57,7 +57,7 @@ static xd_status check_config(void *c_, xd_err *e)
                        "fewer in than out, are supported",
                        (long long)d->patch, (long long)d->in_ch, (long long)d->out_ch, PACK * PACK);
     d->modulated = 1;
-    return xd_dual_axes(&d->axes, NULL, d->head_dim, e);
+    return xd_dual_axes(&d->axes, "axes_dims_rope", NULL, d->head_dim, e);
 }
 
 static void info(const void *c_, xd_dit_info *out)

@@ -82,7 +82,7 @@ static xd_status check_config(void *c_, xd_err *e)
                        "transformer: patch_size %lld, in_channels %lld and "
                        "out_channels %lld: only patch_size 1 and equal channels are supported",
                        (long long)d->patch, (long long)d->in_ch, (long long)d->out_ch);
-    return xd_dual_axes(&d->axes, &usual, d->head_dim, e);
+    return xd_dual_axes(&d->axes, "axes_dims_rope", &usual, d->head_dim, e);
 }
 
 static void info(const void *c_, xd_dit_info *out)

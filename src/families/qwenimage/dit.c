@@ -81,7 +81,7 @@ static xd_status check_config(void *c_, xd_err *e)
     if (other)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: %s is true, which is not supported",
                        other);
-    return xd_dual_axes(&c->axes, NULL, c->head_dim, e);
+    return xd_dual_axes(&c->axes, "axes_dims_rope", NULL, c->head_dim, e);
 }
 
 static void info(const void *c_, xd_dit_info *out)

@@ -1,0 +1,126 @@
+/* family.c - describes the pipeline of HunyuanVideo */
+#include "families/family.h"
+
+#include "families/hunyuanvideo/keys.h"
+
+extern const xd_dit xd_dit_hunyuanvideo;
+
+enum { CLIP_IDS = 77 }; /* max tokens of a CLIP text encoder */
+
+/* The pipeline's chat template. The first FRAME_ROWS text rows, which precede the prompt, are
+ * dropped. The tokenizer of the pipeline adds the first token itself. */
+static const char frame[] =
+    "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nDescribe the video by "
+    "detailing "
+    "the following aspects: 1. The main content and theme of the video."
+    "2. The color, shape, size, texture, quantity, text, and spatial relationships of the objects."
+    "3. Actions, events, behaviors temporal relationships, physical movement changes of the "
+    "objects.4. background environment, light, style and atmosphere."
+    "5. camera angles, movements, and transitions used in the video:<|eot_id|>"
+    "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>";
+enum { FRAME_ROWS = 95 };
+
+static const int layers[] = { -3 };
+
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * HunyuanVideoPipeline.__call__. The transformer's attention does not see padding of the text, so
+ * the text is not padded. The models generate 24 frames per second. */
+static const xd_recipe hunyuan_video = {
+    .name = "hunyuan-video",
+    .pipelines = { "HunyuanVideoPipeline" },
+    .dit = "transformer",
+    .vae = "vae",
+    .text = { { .folder = "text_encoder",
+                .tokenizer = "tokenizer",
+                .slot = "llm",
+                .rows = XD_ROWS_BELOW,
+                .pad = XD_PAD_NONE,
+                .frame = frame,
+                .drop = FRAME_ROWS,
+                .layers = layers,
+                .nlayers = 1 },
+              { .folder = "text_encoder_2",
+                .tokenizer = "tokenizer_2",
+                .slot = "clip_l",
+                .rows = XD_ROWS_NONE,
+                .pad = CLIP_IDS,
+                .pooled = 1 } },
+    .ntext = 2,
+    .steps = 50,
+    .guidance = 6,
+    .distilled = 1,
+    .true_cfg = 1,
+    .max_text = 256,
+    .own_sigmas = XD_OWN_ALWAYS,
+    .max_shift = 1.15,
+    .fps = 24,
+    .channels_first = 1,
+    .role = XD_ROLE_NONE,
+};
+
+/* ---- models and example scripts of xDiT ----------------------------------------------------- */
+
+/* xDiT's models whose names have the name of this family. For a model, the first row of the table
+ * whose name matches the model is used. */
+static const xd_xdit_model xdit_models[] = {
+    { .title = "HunyuanVideo",
+      .scripts = "hunyuan_video_usp_example",
+      .pipeline = "HunyuanVideoPipeline",
+      .own = "hunyuan-video",
+      .cell = 8,
+      .patch = 2,
+      .unpadded = 1,
+      .can = XD_CAN_USP | XD_HAS_GUIDANCE | XD_HAS_VIDEO },
+    { .title = "HunyuanVideo-1.5",
+      .scripts = "hunyuan_video15_example",
+      .pipeline = "HunyuanVideo15Pipeline",
+      .cell = 16,
+      .patch = 1,
+      .can = XD_CAN_USP | XD_HAS_GUIDANCE | XD_HAS_VIDEO },
+    { .title = "HunyuanVideo-1.5",
+      .names = "HunyuanVideo-1.5",
+      .pipeline = "HunyuanVideo15",
+      .cell = 16,
+      .patch = 1,
+      .can = XD_CAN_USP | XD_HAS_VIDEO },
+    { .title = "HunyuanVideo",
+      .names = "HunyuanVideo",
+      .pipeline = "HunyuanVideo",
+      .own = "hunyuan-video",
+      .cell = 8,
+      .patch = 2,
+      .unpadded = 1,
+      .can = XD_CAN_USP | XD_HAS_VIDEO },
+    { .title = NULL },
+};
+
+static const xd_xdit_net xdit_nets[] = {
+    { "HunyuanVideo-1.5", 16, 54, 0 },
+    { "HunyuanVideo", 24, 60, 0 },
+    { .name = NULL },
+};
+
+static const xd_xdit_name xdit_names[] = {
+    { "HunyuanVideo", "hunyuanvideo-community/HunyuanVideo" },
+    { "Hunyuanvideo-1.5", "tencent/HunyuanVideo-1.5" },
+    { "Hunyuanvideo-1.5-Sparse", "tencent/HunyuanVideo-1.5-Sparse" },
+    { "Hunyuanvideo-1.5-Distilled",
+      "hunyuanvideo-community/HunyuanVideo-1.5-Diffusers-720p_i2v_distilled" },
+    { .name = NULL },
+};
+
+static const xd_xdit_rows xdit_rows = { .models = xdit_models,
+                                        .nets = xdit_nets,
+                                        .names = xdit_names };
+
+extern const xd_family xd_family_hunyuanvideo;
+
+const xd_family xd_family_hunyuanvideo = {
+    .title = "HunyuanVideo",
+    .dits = XD_LIST(xd_dit, &xd_dit_hunyuanvideo),
+    .recipes = XD_LIST(xd_recipe, &hunyuan_video),
+    .key_maps = xd_hunyuanvideo_key_maps,
+    .lora_names = xd_hunyuanvideo_lora_names,
+    .xdit = &xdit_rows,
+    .examples = { .hub = "hunyuanvideo-community/HunyuanVideo" },
+};

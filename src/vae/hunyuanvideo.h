@@ -1,0 +1,79 @@
+/* hunyuanvideo.h - inside vae: declares the config and the weights of AutoencoderKLHunyuanVideo. */
+#ifndef XD_VAE_HUNYUANVIDEO_H
+#define XD_VAE_HUNYUANVIDEO_H
+
+#include "exec/net.h"
+
+enum {
+    /* max number of levels (resolutions); with this number, a latent cell has 128 x 128 pixels */
+    XD_HYV_LEVELS = 8,
+    XD_HYV_RES = 16, /* maximum number of residual blocks per level */
+    XD_HYV_MID = 2,  /* residual blocks in the middle, at the lowest resolution */
+    XD_HYV_RATIO = 4 /* video frames per latent frame */
+};
+
+typedef struct xd_hyv_cfg {
+    int64_t  in_channels, out_channels, latent_channels, groups, cell, ratio;
+    int      layers, attention;
+    double   scaling;
+    char     act[XD_FIELD_TEXT];
+    xd_names down, up;
+    xd_ints  widths;   /* channels of each level (block_out_channels), finest first */
+    int      halvings; /* log2 of the config key spatial_compression_ratio */
+} xd_hyv_cfg;
+
+typedef struct xd_hyv_norm { xd_tensor gain, bias; } xd_hyv_norm; /* a group norm */
+
+typedef struct xd_hyv_res {
+    xd_hyv_norm norm1, norm2;
+    xd_cnv      conv1, conv2;
+    xd_lin      shortcut;
+} xd_hyv_res;
+
+typedef struct xd_hyv_level { /* a level: residual blocks at one resolution, then resampling */
+    xd_hyv_res res[XD_HYV_RES];
+    xd_cnv     resample;
+} xd_hyv_level;
+
+typedef struct xd_hyv_half { /* weights of the encoder, or of the decoder */
+    xd_cnv       in, out;
+    xd_hyv_level level[XD_HYV_LEVELS]; /* the levels in execution order */
+    xd_hyv_res   mid[XD_HYV_MID];
+    xd_hyv_norm  attn_norm, norm;
+    xd_lin       q, kv, proj;
+} xd_hyv_half;
+
+typedef struct xd_hyv_glob {
+    xd_hyv_half enc, dec;
+    xd_lin      quant, post_quant;
+} xd_hyv_glob;
+
+static inline int xd_hyv_levels(const xd_hyv_cfg *c)
+{
+    return c->widths.n;
+}
+
+/* Returns the number of residual blocks in each level of the encoder (`dec` 0) or the decoder
+ * (`dec` 1). */
+static inline int xd_hyv_residuals(const xd_hyv_cfg *c, int dec)
+{
+    return c->layers + dec;
+}
+
+/* Tell what the end of level l, counted in execution order, changes: xd_hyv_rows the rows and
+ * columns, xd_hyv_time the frames. Encoder and decoder have the same rule. */
+static inline int xd_hyv_rows(const xd_hyv_cfg *c, int l)
+{
+    return l < c->halvings;
+}
+
+static inline int xd_hyv_time(const xd_hyv_cfg *c, int l)
+{
+    return l < c->widths.n - 1 && l >= c->widths.n - 3;
+}
+
+/* Implement the functions decode and encode of xd_vae. */
+void xd_hyv_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
+void xd_hyv_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
+
+#endif
