@@ -84,10 +84,9 @@ def _forward(part: torch.nn.Module, module: Module, what: str) -> Callable:
 # themselves, so that its autoencoder is a plain AutoencoderKL.
 _VAES = {"AutoencoderKL": "AutoencoderKL", "AutoencoderKLFlux2": "AutoencoderKL",
          "AutoencoderKLCogVideoX": "AutoencoderKLCogVideoX", "AutoencoderKLWan": "AutoencoderKLWan",
+         "AutoencoderKLHunyuanVideo": "AutoencoderKLHunyuanVideo",
          "AutoencoderKLQwenImage": "AutoencoderKLQwenImage",
          "AutoencoderKLMochi": "AutoencoderKLMochi"}
-         "AutoencoderKLHunyuanVideo": "AutoencoderKLHunyuanVideo",
-         "AutoencoderKLQwenImage": "AutoencoderKLQwenImage"}
 _CLAMPED = ("AutoencoderKLWan", "AutoencoderKLQwenImage")
 
 

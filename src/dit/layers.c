@@ -116,26 +116,13 @@ xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, i
 
 /* ---- pooled text --------------------------------------------------------------------------- */
 
-/* Writes the mean of the rows of t [n,E] to `out` [1,E]. The content of t is overwritten. */
-static void mean_into(xd_exec *x, xd_tensor out, xd_tensor t)
-{
-    int64_t all = t.d[0];
-    for (int64_t n = all, half; n > 1; n -= half) {
-        half = n / 2;
-        xd_add(x, xd_rows(t, 0, half), xd_rows(t, n - half, half));
-    }
-    xd_axpby(x, out, 1.0f / (float)all, xd_rows(t, 0, 1), 0);
-}
-
 xd_tensor xd_pool_run(xd_exec *x, const xd_pool *w, xd_tensor rows, int heads)
 {
     int64_t   n = rows.d[0], E = rows.d[1], hd = E / heads;
     xd_tensor in = xd_new_f32(x, 1 + n, E), out = xd_new_f32(x, 1, w->out.w.out);
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor sum = xd_new_f32(x, n, E);
-    xd_copy_to(x, sum, rows);
     xd_copy_to(x, xd_rows(in, 1, n), rows);
-    mean_into(x, xd_rows(in, 0, 1), sum);
+    xd_copy_to(x, xd_rows(in, 0, 1), xd_mean_row(x, rows));
     if (w->places.p)
         xd_add(x, in, w->places);
     xd_tensor q = xd_linear(x, xd_rows(in, 0, 1), &w->q), kv = xd_linear(x, in, &w->kv);

@@ -345,12 +345,11 @@ static const sends *kind_of(const xd_engine *g, int layer)
     if (strcmp(p->def->name, "lumina2") == 0 &&
         xd_json_number(xd_json_get(p->config, "num_refiner_layers"), &n))
         return layer < (int)n ? &refine_text : layer < 2 * (int)n ? &refine_image : &layer_of_both;
-    if (strcmp(p->def->name, "sd3") != 0 && strcmp(p->def->name, "mochi") != 0)
     if (strcmp(p->def->name, "hunyuanvideo") == 0 &&
         xd_json_number(xd_json_get(p->config, "num_refiner_layers"), &n) &&
         xd_json_number(xd_json_get(p->config, "num_layers"), &second))
         return layer < (int)n ? &refine_text : layer < (int)(n + second) ? &pair : &solo;
-    if (strcmp(p->def->name, "sd3") != 0)
+    if (strcmp(p->def->name, "sd3") != 0 && strcmp(p->def->name, "mochi") != 0)
         return &cross;
     for (int i = 0; i < xd_json_size(dual); i++)
         second += xd_json_number(xd_json_at(dual, i), &n) && (int)n == layer;

@@ -316,6 +316,9 @@ static const row mochi[] = {
       { "transformer_blocks.#.attn1.add_q_proj", "transformer_blocks.#.attn1.add_k_proj",
         "transformer_blocks.#.attn1.add_v_proj" },
       0 },
+    { NULL, { NULL }, 0 },
+};
+
 #define HYV(n) "context_embedder." n
 static const row hunyuanvideo[] = {
     { "img_in.proj", { "x_embedder.proj" }, 0 },
@@ -762,6 +765,8 @@ void box_lumina2(box *b, const char *folder, const char *prefix)
 void box_mochi(box *b, const char *folder, const char *prefix)
 {
     box_rows(b, folder, prefix, mochi);
+}
+
 void box_hunyuanvideo(box *b, const char *folder, const char *prefix)
 {
     box_rows(b, folder, prefix, hunyuanvideo);

@@ -58,8 +58,7 @@ static const char *const quantized[] = {
     "alpha",     "flux",     "flux2-klein",  "flux2-base",    "flux2",       "sd3",
     "sd35",      "cog2b",    "cog15",        "hunyuan12-one", "zimage-lora", "lumina2-lora",
     "wan",       "wan-i2v",  "wan22",        "wan-ti2v",      "chroma-one",  "qwen",
-    "qwen-edit", "auraflow", "flux-control", "latte",         "mochi-one"
-    "qwen-edit", "auraflow", "flux-control", "latte",         "hunyuanvideo"
+    "qwen-edit", "auraflow", "flux-control", "latte",         "mochi-one",   "hunyuanvideo"
 };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */

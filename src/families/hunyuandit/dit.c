@@ -299,24 +299,6 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 /* ---- text --------------------------------------------------------------------------------- */
 
-/* Pools mT5's rows by an attention, whose query is the mean of these rows; returns [1,P] F32. The
- * attention includes mT5's padding rows. */
-static xd_tensor pool_text(xd_exec *x, const cfg *c, const glob *g, xd_tensor rows)
-{
-    int64_t   n = rows.d[0], E = rows.d[1], hd = E / POOL_HEADS;
-    xd_tensor in = xd_new_f32(x, 1 + n, E), out = xd_new_f32(x, 1, c->pooled);
-    size_t    mark = xd_arena_mark(x->tmp);
-    xd_copy_to(x, xd_rows(in, 1, n), rows);
-    xd_copy_to(x, xd_rows(in, 0, 1), xd_mean_row(x, rows));
-    xd_add(x, in, g->places);
-    xd_tensor q = xd_linear(x, xd_rows(in, 0, 1), &g->pool_q), kv = xd_linear(x, in, &g->pool_kv);
-    xd_tensor o = xd_attn_over(x, xd_heads(q, hd), xd_heads(xd_seg(kv, &g->pool_kv, 0), hd),
-                               xd_heads(xd_seg(kv, &g->pool_kv, 1), hd), (xd_tensor){ 0 }, 0);
-    xd_linear_into(x, out, xd_flat(o), &g->pool_out);
-    xd_arena_rewind(x->tmp, mark);
-    return out;
-}
-
 /* Writes to `out` the part of the embedding that does not depend on the timestep. This part is the
  * embedding of the pooled text and, in the first versions of the model, also of size and style. The
  * original size is the pipeline's default, and the crop offsets are 0. */
