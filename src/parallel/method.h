@@ -35,6 +35,9 @@ typedef struct xd_method_args {
      * axis); NULL: no window. */
     const int64_t        *window;
     int                   grouped; /* for a transformer, 1: it calls xd_attn_grouped */
+    int                   linear;  /* for a transformer, 1: attention is linear (xd_attn_linear) */
+    /* For a transformer: channels, on this rank, of the convolution over tokens; 0: none. */
+    int64_t               conv_ch;
     /* For a transformer: table of the attention outputs that are reused (fast_attn.h); NULL:
      * none. */
     struct xd_attn_table *ways;
@@ -53,7 +56,7 @@ typedef struct xd_method { /* a parallel method; its file exports only this stru
  * NULL. */
 extern const xd_method *const xd_methods[];
 
-enum { XD_MAXMETHODS = 12 };
+enum { XD_MAXMETHODS = 14 };
 typedef struct xd_method_stack {
     const xd_hooks         *head;    /* first entry of the stack, for xd_exec.hooks */
     const xd_method *const *methods; /* the list of methods of this stack, which ends with NULL */
