@@ -72,9 +72,10 @@ static void linear_sums(xd_exec *x, const xd_hooks *m, const xd_linattn *a)
         if (!xd_check(x, row + rows <= a->k.d[0] && a->sums.d[0] == s->heads,
                       "linear attention has %lld keys", (long long)a->k.d[0]))
             break;
-        sum_rows(x, m, &(xd_linattn){ .k = xd_rows(a->k, row, rows),
-                                      .v = xd_rows(a->v, row, rows),
-                                      .sums = xd_reshape(xd_rows(parts, i, 1), 3, a->sums.d) });
+        sum_rows(x, m,
+                 &(xd_linattn){ .k = xd_rows(a->k, row, rows),
+                                .v = xd_rows(a->v, row, rows),
+                                .sums = xd_reshape(xd_rows(parts, i, 1), 3, a->sums.d) });
         row += rows;
     }
     add_over_ranks(x, s, parts);

@@ -228,8 +228,8 @@ static void near_rows(xd_exec *x, const xd_hooks *m, xd_near_args *a)
     xd_check(x, a->in.d[1] == s->channels && a->in.type == s->type && a->in.d[0] == xd_n(x, XD_IMG),
              "a convolution over tokens has %lld channels, expected %lld", (long long)a->in.d[1],
              (long long)s->channels);
-    a->near = c.near =
-        xd_new_as(x, a->in.type, 2, (int64_t[]){ each_piece(x, c.owner, nothing, NULL), s->channels });
+    a->near = c.near = xd_new_as(x, a->in.type, 2,
+                                 (int64_t[]){ each_piece(x, c.owner, nothing, NULL), s->channels });
     size_t mark = xd_arena_mark(x->tmp);
     c.in.d[1] = s->channels;
     keep_ends(x, s, c.in);

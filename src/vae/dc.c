@@ -95,10 +95,11 @@ static xd_status check_level(const xd_dc_cfg *c, int dec, int l, xd_err *e)
     const char   *type = text_at(&c->types[dec], l, "ResBlock");
     int           size[XD_DC_SCALES];
     if (w < 1 || w > MOST || n < 1 || n > XD_DC_BLOCKS)
-        return xd_fail(e, XD_EUNSUPPORTED,
-                       "vae: level %d of the %s has %lld channels and %lld layers; 1 to %d channels "
-                       "and 1 to %d layers are supported",
-                       l, who, (long long)w, (long long)n, MOST, XD_DC_BLOCKS);
+        return xd_fail(
+            e, XD_EUNSUPPORTED,
+            "vae: level %d of the %s has %lld channels and %lld layers; 1 to %d channels "
+            "and 1 to %d layers are supported",
+            l, who, (long long)w, (long long)n, MOST, XD_DC_BLOCKS);
     if (!xd_dc_attends(c, dec, l) && strcmp(type, "ResBlock") != 0)
         return refuse_text(dec ? "decoder_block_types" : "encoder_block_types", type,
                            "ResBlock or EfficientViTBlock", e);
@@ -114,9 +115,8 @@ static xd_status check_level(const xd_dc_cfg *c, int dec, int l, xd_err *e)
     if (c->scales[dec].v[l] >> (6 * XD_DC_SCALES))
         return xd_fail(e, XD_EUNSUPPORTED, "vae: %s_qkv_multiscales has more than %d sizes", who,
                        XD_DC_SCALES);
-    if (l + 1 < c->width[dec].n &&
-        (!fits_shortcut(w, c->width[dec].v[l + 1]) ||
-         (!dec && !xd_dc_plain(c, 0) && c->width[0].v[l + 1] % 4)))
+    if (l + 1 < c->width[dec].n && (!fits_shortcut(w, c->width[dec].v[l + 1]) ||
+                                    (!dec && !xd_dc_plain(c, 0) && c->width[0].v[l + 1] % 4)))
         return xd_fail(e, XD_EUNSUPPORTED,
                        "vae: %s_block_out_channels has %lld next to %lld, between which there is "
                        "no shortcut",
@@ -215,12 +215,10 @@ static void w_attention(xd_decl *d, const xd_dc_cfg *c, xd_dc_block *w, int dec,
     int                      size[XD_DC_SCALES], n = xd_dc_scales(c, dec, level, size);
     xd_w_enter(d, "attn");
     xd_w_fused(d, &w->qkv,
-               &(xd_fused_spec){
-                   .n = 3, .names = qkv, .in = C, .out = { inner, inner, inner } });
+               &(xd_fused_spec){ .n = 3, .names = qkv, .in = C, .out = { inner, inner, inner } });
     for (int i = 0; i < n; i++) {
         xd_w_enter(d, "to_qkv_multiscale.%d", i);
-        w_conv(d, &w->wide[i], "proj_in", (shape){ 3 * inner, 1, size[i], 1, 0 },
-               (int)(3 * inner));
+        w_conv(d, &w->wide[i], "proj_in", (shape){ 3 * inner, 1, size[i], 1, 0 }, (int)(3 * inner));
         w_conv(d, &w->mix[i], "proj_out", (shape){ 3 * inner, c->head_dim, 1, 1, 0 },
                (int)(3 * heads));
         xd_w_leave(d);
@@ -258,8 +256,8 @@ static void w_size(xd_decl *d, const xd_dc_cfg *c, xd_dc_level *w, int dec, int 
     else if (dec)
         w_conv(d, &w->size, "conv", (shape){ 4 * fine, coarse, 3, 1, 1 }, 1);
     else
-        w_conv(d, &w->size, "conv", (shape){ plain ? coarse : coarse / 4, fine, 3, plain ? 2 : 1, 1 },
-               1);
+        w_conv(d, &w->size, "conv",
+               (shape){ plain ? coarse : coarse / 4, fine, 3, plain ? 2 : 1, 1 }, 1);
 }
 
 /* Declares the encoder or the decoder. Convolutions next to the latents have f32 weights, because

@@ -50,12 +50,12 @@ static inline int xd_dc_levels(const xd_dc_cfg *c)
 }
 
 /* Returns 1 if the blocks of a level are of the kind EfficientViTBlock. */
-int     xd_dc_attends(const xd_dc_cfg *c, int dec, int level);
+int xd_dc_attends(const xd_dc_cfg *c, int dec, int level);
 /* Writes the sizes of the convolutions of a level's attention, and returns their number. */
-int     xd_dc_scales(const xd_dc_cfg *c, int dec, int level, int size[XD_DC_SCALES]);
+int xd_dc_scales(const xd_dc_cfg *c, int dec, int level, int size[XD_DC_SCALES]);
 /* Returns 1 if a level's upsampling repeats pixels, or its downsampling is a convolution with
  * stride 2; 0 if it moves pixels to channels or back. */
-int     xd_dc_plain(const xd_dc_cfg *c, int dec);
+int xd_dc_plain(const xd_dc_cfg *c, int dec);
 
 void xd_dc_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
 void xd_dc_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);

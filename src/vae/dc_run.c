@@ -47,12 +47,9 @@ static void conv3(run *r, xd_banded a)
 static void norm_rows(run *r, xd_tensor map, xd_tensor gain, xd_tensor bias)
 {
     xd_tensor rows = xd_map_rows(map);
-    xd_norm_into(r->x, &(xd_norm){ .out = rows,
-                                   .in = rows,
-                                   .gain = gain,
-                                   .bias = bias,
-                                   .rms = 1,
-                                   .eps = EPS });
+    xd_norm_into(
+        r->x,
+        &(xd_norm){ .out = rows, .in = rows, .gain = gain, .bias = bias, .rms = 1, .eps = EPS });
 }
 
 /* ---- blocks --------------------------------------------------------------------------------- */

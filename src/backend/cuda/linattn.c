@@ -5,9 +5,7 @@
 
 static linattn_heads heads_of(const xd_tensor *t)
 {
-    return (linattn_heads){
-        .p = t->p, .s0 = t->s[0], .s1 = t->s[1], .type = xd_cuda_type(t)
-    };
+    return (linattn_heads){ .p = t->p, .s0 = t->s[0], .s1 = t->s[1], .type = xd_cuda_type(t) };
 }
 
 xd_status xd_cuda_linattn(xd_dev *d, xd_stream *s, const xd_linattn *a, void *tmp)
@@ -18,8 +16,8 @@ xd_status xd_cuda_linattn(xd_dev *d, xd_stream *s, const xd_linattn *a, void *tm
     (void)s, (void)tmp;
     if (st == XD_OK && a->k.p) {
         b.q = heads_of(&a->k), b.v = heads_of(&a->v), b.n = a->k.d[0];
-        st = xd_cuda_launch(xd_cuda_of(d), XD_K_linattn_sums,
-                            xd_ceil_div(H * D * (D + 1), 256), 1, 256, 0, &b);
+        st = xd_cuda_launch(xd_cuda_of(d), XD_K_linattn_sums, xd_ceil_div(H * D * (D + 1), 256), 1,
+                            256, 0, &b);
     }
     if (st == XD_OK && a->q.p) {
         b.q = heads_of(&a->q), b.v = heads_of(&a->out), b.n = a->q.d[0];

@@ -215,9 +215,9 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     attention_weights(d, c, w, 0);
     attention_weights(d, c, w, 1);
     xd_w_enter(d, "ff");
-    xd_w_linear(d, &w->up, "conv_inverted",
-                &(xd_linear_spec){
-                    .in = D, .nouts = 2, .outs = halves, .split = XD_COL, .bias = 1 });
+    xd_w_linear(
+        d, &w->up, "conv_inverted",
+        &(xd_linear_spec){ .in = D, .nouts = 2, .outs = halves, .split = XD_COL, .bias = 1 });
     xd_w_conv(d, &w->conv, "conv_depth",
               &(xd_conv_spec){ .out = 2 * c->ff,
                                .in = 1,
@@ -291,12 +291,12 @@ static void norm_heads(xd_exec *x, const xd_net *n, const xd_tensor *in, const x
     if (c->norms && g->cut)
         f = xd_rms_factors(x, in, k, c->dim, heads_eps);
     for (int i = 0; i < k && c->norms && own.n; i++) {
-        xd_norm_into(x, &(xd_norm){ .out = in[i],
-                                    .in = in[i],
-                                    .gain = xd_view((float *)gain[i].p + own.start, XD_F32, 1,
-                                                    &own.n),
-                                    .rms = 1,
-                                    .eps = heads_eps });
+        xd_norm_into(x,
+                     &(xd_norm){ .out = in[i],
+                                 .in = in[i],
+                                 .gain = xd_view((float *)gain[i].p + own.start, XD_F32, 1, &own.n),
+                                 .rms = 1,
+                                 .eps = heads_eps });
         if (!f.p)
             continue;
         xd_tensor factor = xd_cols(f, i, 1), spread = xd_new_f32(x, in[i].d[0], own.n);

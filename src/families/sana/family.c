@@ -104,12 +104,9 @@ static const xd_xdit_model xdit_models[] = {
 };
 
 static const xd_xdit_net xdit_nets[] = {
-    { "SANA1.5_4.8B", 70, 60, 20 },
-    { "SANA1.5_1.6B", 70, 20, 20 },
-    { "Sana_Sprint_1.6B", 70, 20, 20 },
-    { "Sana_1600M", 70, 20, 20 },
-    { "Sana_600M", 36, 28, 16 },
-    { .name = NULL },
+    { "SANA1.5_4.8B", 70, 60, 20 },     { "SANA1.5_1.6B", 70, 20, 20 },
+    { "Sana_Sprint_1.6B", 70, 20, 20 }, { "Sana_1600M", 70, 20, 20 },
+    { "Sana_600M", 36, 28, 16 },        { .name = NULL },
 };
 
 static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets };

@@ -24,8 +24,7 @@ KERNEL(linattn_sums, linattn_args, 256, 1)
         const int64_t end = r + 64 < a.n ? r + 64 : a.n;
         float         part = 0;
         for (int64_t k = r; k < end; k++) {
-            const float v =
-                j < a.D ? load_one(a.v.p, k * a.v.s0 + h * a.v.s1 + j, a.v.type) : 1.0f;
+            const float v = j < a.D ? load_one(a.v.p, k * a.v.s0 + h * a.v.s1 + j, a.v.type) : 1.0f;
             part += positive(a.q, k, h, i) * v;
         }
         sum += part;
