@@ -21,7 +21,7 @@ typedef struct linear {
     xd_dev        *dev;
     int            npatch, first, nlayers, sites;
     int64_t        heads, head_dim;
-    /* with PipeFusion, [passes, layers, sites, npatch, heads, D, D+1] F32: the sums of each patch */
+    /* with PipeFusion, [passes, layers, sites, npatch, heads, D, D+1] F32: sums of each patch */
     float         *mem;
     size_t         bytes;
 } linear;

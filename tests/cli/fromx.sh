@@ -143,6 +143,9 @@ line "Z-Image" 0 '^plan: cfg 2' \
     "$(torch 2 zimage '--model Tongyi-MAI/Z-Image --use_cfg_parallel --prompt a')"
 line "Lumina" 0 '^plan: ulysses 2.*24 heads' \
     "$(torch 2 lumina2 '--model Alpha-VLLM/Lumina-Image-2.0 --ulysses_degree 2 --prompt a')"
+line "SANA" 0 '^plan: cfg 2' \
+    "$(torch 2 sana '--model Efficient-Large-Model/SANA1.5_4.8B_1024px_diffusers \
+        --use_cfg_parallel --prompt a')"
 line "Wan" 0 '^plan: ulysses 2.*12 heads' \
     "$(torch 2 wan '--model Wan-AI/Wan2.1-T2V-1.3B-Diffusers --ulysses_degree 2 --prompt a')"
 line "Wan that begins with an image" 0 'Wan2.1-I2V-14B-480P-Diffusers --prompt a --image b.png' \

@@ -29,6 +29,9 @@ static void published_listings(void **state)
         "Tencent-Hunyuan/HunyuanDiT-Diffusers/transformer",
         "Tongyi-MAI/Z-Image-Turbo/transformer",
         "Alpha-VLLM/Lumina-Image-2.0/transformer",
+        "Efficient-Large-Model/Sana_1600M_1024px_diffusers/transformer",
+        "Efficient-Large-Model/SANA1.5_4.8B_1024px_diffusers/transformer",
+        "Efficient-Large-Model/Sana_Sprint_1.6B_1024px_diffusers/transformer",
         "black-forest-labs/FLUX.2-klein-4B/transformer",
         "black-forest-labs/FLUX.2-dev/transformer",
         "Qwen/Qwen-Image/transformer",
@@ -156,6 +159,21 @@ static void lumina_refusals(void **state)
     refuses(lumina, "{\"axes_dim_rope\":[32,32]}", XD_EUNSUPPORTED, "2 axes");
     refuses(lumina, "{\"axes_lens\":[1,512,512]}", XD_EFORMAT, "axes_lens");
     refuses(lumina, "{\"num_layers\":-1}", XD_EFORMAT, "num_layers");
+}
+
+static void sana_refusals(void **state)
+{
+    const char *sana = "SanaTransformer2DModel";
+    (void)state;
+    refuses(sana, "{\"qk_norm\":\"layer_norm\"}", XD_EUNSUPPORTED, "qk_norm 'layer_norm'");
+    refuses(sana, "{\"norm_elementwise_affine\":true}", XD_EUNSUPPORTED, "elementwise_affine");
+    refuses(sana, "{\"interpolation_scale\":2}", XD_EUNSUPPORTED, "interpolation_scale 2");
+    refuses(sana, "{\"out_channels\":48}", XD_EUNSUPPORTED, "out_channels 48");
+    refuses(sana, "{\"num_cross_attention_heads\":21}", XD_EFORMAT, "21");
+    refuses(sana, "{\"cross_attention_dim\":1152}", XD_EFORMAT, "1152");
+    refuses(sana, "{\"attention_head_dim\":256}", XD_EFORMAT, "attention_head_dim is 256");
+    refuses(sana, "{\"mlp_ratio\":-1}", XD_EFORMAT, "mlp_ratio is -1");
+    refuses(sana, "{\"patch_size\":0}", XD_EFORMAT, "patch_size");
 }
 
 /* ---- golden: transformers ----------------------------------------------------------------- */
@@ -471,13 +489,13 @@ static void counts_as_it_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_listings), cmocka_unit_test(published_numbers),
-        cmocka_unit_test(files_in_the_tree),  cmocka_unit_test(refusals),
-        cmocka_unit_test(refusals_of_videos), cmocka_unit_test(lumina_refusals),
-        cmocka_unit_test(dit_golden_f32),     cmocka_unit_test(dit_golden_bf16),
-        cmocka_unit_test(dit_batch),          cmocka_unit_test(dit_embeds_its_rows),
-        cmocka_unit_test(hunyuan_golden),     cmocka_unit_test(hunyuan_skips),
-        cmocka_unit_test(counts_as_it_runs),
+        cmocka_unit_test(published_listings),  cmocka_unit_test(published_numbers),
+        cmocka_unit_test(files_in_the_tree),   cmocka_unit_test(refusals),
+        cmocka_unit_test(refusals_of_videos),  cmocka_unit_test(lumina_refusals),
+        cmocka_unit_test(sana_refusals),       cmocka_unit_test(dit_golden_f32),
+        cmocka_unit_test(dit_golden_bf16),     cmocka_unit_test(dit_batch),
+        cmocka_unit_test(dit_embeds_its_rows), cmocka_unit_test(hunyuan_golden),
+        cmocka_unit_test(hunyuan_skips),       cmocka_unit_test(counts_as_it_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

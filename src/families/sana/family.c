@@ -52,7 +52,8 @@ static const xd_recipe sana = {
     .max_shift = 1.15,
 };
 
-/* This recipe has the text encoder, defaults and rules of diffusers' SanaSprintPipeline.__call__. */
+/* This recipe has the text encoder, defaults and rules of diffusers'
+ * SanaSprintPipeline.__call__. */
 static const xd_recipe sprint = {
     .name = "sana-sprint",
     .pipelines = { "SanaSprintPipeline" },

@@ -6,8 +6,8 @@ pads both, and the transformer reads none of it. The ids have those of the instr
 embeddings only its first and its last row. The latents after the last step of SANA-Sprint are
 divided by sigma_data, as the pipeline divides them before decoding.
 
-sana15 has learned sigmas, and asks for another size than a trained one. sana-sprint-4 has patches of four
-cells and no intermediate timestep.
+sana15 has learned sigmas, and asks for another size than a trained one. sana-sprint-4 has patches
+of four cells and no intermediate timestep.
 """
 import inspect
 import json
