@@ -202,7 +202,7 @@ for class in CogVideoXDDIM CogVideoXDPM; do
     check "a config that names ${class}Scheduler" [ "$rc" = 0 ]
 done
 for class in PNDM LMSDiscrete KDPM2Discrete KDPM2AncestralDiscrete DEISMultistep EDMEuler \
-    EDMDPMSolverMultistep IPNDM SASolver SCM ScoreSdeVe UnCLIP VQDiffusion RePaint Amused \
+    EDMDPMSolverMultistep IPNDM SASolver ScoreSdeVe UnCLIP VQDiffusion RePaint Amused \
     DDIMInverse DPMSolverMultistepInverse DDIMParallel DDPMParallel DDPMWuerstchen \
     CMStochasticIterative CosineDPMSolverMultistep ConsistencyDecoder LTXEulerAncestralRF \
     FlowMapEulerDiscrete; do

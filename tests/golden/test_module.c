@@ -32,7 +32,6 @@ static const struct {
     { .name = "qwen", .guidance = 1 },
     { .name = "auraflow", .guidance = 1, .registers = 8 },
     { .name = "lumina2", .guidance = 1 },
-    { .name = "sana", .guidance = 1 },
 };
 
 enum { TEXT, POOLED, NOISE, LATENTS, NSEEN };

@@ -51,7 +51,8 @@ SUITES = {
     "causal_vae": {name: "causal-vae/" + name
                    for name in ("small", "like", "decoder", "residual", "image", "tiles-video",
                                 "tiles-residual", "tiles-image")},
-    "vae": own("vae-plain", "vae-attn", "vae-packed", "vae-tiny"),
+    "vae": own("vae-plain", "vae-attn", "vae-packed", "vae-tiny", "vae-dc",
+               "vae-dc-two"),
     "text": own("clip/plain", "clip/proj", "clip-vision/plain", "clip-vision/proj",
                 "bert/plain", "bert/prefix", "mt5", "umt5"),
     "lm": {name: "lm/" + name for name in ("qwen3", "qwen2", "qwen25vl", "qwen25vl-images",
