@@ -29,8 +29,6 @@ CASES = {
     "hunyuan12": {},
     "zimage": {"guidance_scale": 3.0},
     "lumina2": {},
-    "sana": {},
-    "sana-sprint": {"num_inference_steps": 2},
     "chroma": {"negative_prompt": "a star"},
     "auraflow": {"negative_prompt": "a star"},
     "flux2-klein": {},

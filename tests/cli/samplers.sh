@@ -353,8 +353,8 @@ refused "a second timestep before the first" 2 "intermediate_timesteps 1.6 max_t
     --model "$MODEL" -p a --intermediate_timesteps 1.6 -o "$T/x.png"
 refused "a timestep of another scheduler" 2 "intermediate_timesteps scm" generate \
     --model "$FULL/sana" -p a --intermediate_timesteps 1.2 -o "$T/x.png"
-refused "another scheduler" 1 "prediction_type trigflow" generate --model "$MODEL" -p a --scheduler ddim \
-    -o "$T/x.png"
+refused "another scheduler" 1 "prediction_type trigflow" generate --model "$MODEL" -p a \
+    --scheduler ddim -o "$T/x.png"
 refused "a window of sums" 2 "attention_window linear" generate --model "$FULL/sana" -p a \
     --attention_window 4 -o "$T/x.png"
 refused "an attention table of sums" 2 "fast_attn linear" generate --model "$FULL/sana" -p a \

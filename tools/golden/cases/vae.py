@@ -184,7 +184,8 @@ def make(names, options):
         weights = folder / "vae/diffusion_pytorch_model.safetensors"
         for path, tensors in ((weights, stored(vae, case)),
                               (folder / "golden.safetensors",
-                               (golden_tiny if case.get("tiny") or case.get("deep") else golden)(vae, case))):
+                               (golden_tiny if "tiled" not in case or case.get("tiny")
+                               else golden)(vae, case))):
             save_file(tensors, path)
             path.chmod(0o644)
         print(name, sum(p.stat().st_size for p in folder.rglob("*.*")), "bytes")
