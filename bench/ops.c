@@ -43,8 +43,8 @@ typedef struct bench {
 } bench;
 
 static const char *const names[XD_NOPS] = {
-    "gemm",  "attn", "norm",   "moments", "gnorm", "glu",    "addmul",
-    "axpby", "conv", "resize", "lookup",  "copy",  "qknorm", "rotate",
+    "gemm", "attn",   "norm",   "moments", "gnorm",  "glu",    "addmul",  "axpby",
+    "conv", "resize", "lookup", "copy",    "qknorm", "rotate", "linattn",
 };
 
 /* ---- time --------------------------------------------------------------------------------- */
@@ -133,6 +133,7 @@ static xd_status run_op(const bench *b, xd_dev *d, void *tmp)
     case XD_OP_COPY: return o->copy(d, NULL, &b->a.copy, tmp);
     case XD_OP_QKNORM: return o->qknorm(d, NULL, &b->a.qknorm, tmp);
     case XD_OP_ROTATE: return o->rotate(d, NULL, &b->a.rotate, tmp);
+    case XD_OP_LINATTN: return o->linattn(d, NULL, &b->a.linattn, tmp);
     case XD_NOPS: break;
     }
     return XD_EINVAL;

@@ -19,6 +19,7 @@ typedef union args { /* of one op */
     xd_copy       copy;
     xd_qknorm     qknorm;
     xd_rotate     rotate;
+    xd_linattn    linattn;
 } args;
 
 /* Median seconds of the same work by oneDNN, called directly with weights in the layout that it

@@ -39,7 +39,7 @@ images() {
     echo "demo 60 25 $d --guidance_scale 4 --num_inference_steps $steps" \
         "--height $size --width $size"
     size=$(small 32 96) steps=$(small 1 4)
-    for g in alpha zimage $(small '' 'flux sd3 hunyuan12 flux2-base chroma qwen lumina2
+    for g in alpha zimage $(small '' 'flux sd3 hunyuan12 flux2-base chroma qwen lumina2 sana-sprint
         auraflow'); do
         echo "$g 60 20 full/$g --no_resolution_binning --num_inference_steps $steps" \
             "--height $size --width $size"

@@ -34,9 +34,6 @@ static const xd_xdit_model models[] = {
       .cell = 8,
       .patch = 2,
       .can = CFG | USP | ROWS | GUIDE | FILM },
-    SCRIPT("SANA", "sana_example", "xFuserSanaPipeline", 32, 1, CFG | USP | PP | ROWS | GUIDE),
-    SCRIPT("SANA-Sprint", "sana_sprint_example", "xFuserSanaSprintPipeline", 32, 1,
-           USP | ROWS | GUIDE),
     SCRIPT("SDXL", "sdxl_example", "xFuserStableDiffusionXLPipeline", 8, 1, CFG | GUIDE),
     /* models of xDiT's runner; the first matching row is used */
     RUNNER("LTX-2", "LTX-2", "LTX2", 32, 1, USP | FILM),
@@ -46,10 +43,8 @@ static const xd_xdit_model models[] = {
 };
 
 static const xd_xdit_net nets[] = {
-    { "ConsisID", 48, 42, 0 },      { "Krea-2", 48, 28, 0 },
-    { "LTX-2", 32, 48, 0 },         { "Sana_1600M", 70, 20, 20 },
-    { "SANA1.5_1.6B", 70, 20, 20 }, { "Sana_600M", 36, 28, 16 },
-    { "Cosmos3", 32, 36, 0 },       { .name = NULL },
+    { "ConsisID", 48, 42, 0 }, { "HunyuanVideo-1.5", 16, 54, 0 }, { "Krea-2", 48, 28, 0 },
+    { "LTX-2", 32, 48, 0 },    { "Cosmos3", 32, 36, 0 },          { .name = NULL },
 };
 
 static const xd_xdit_name registered[] = {

@@ -256,8 +256,9 @@ static void check_script(judge *j)
         add_error(j, at_start, "", "This script does not support PipeFusion.");
     if (refuses && xd_line_on(j->l, "use_parallel_vae"))
         add_error(j, at_start, "", "parallel VAE not implemented for %s", refuses);
-    if (!strncmp(title, "SANA", 4) && xd_line_on(j->l, "use_parallel_vae"))
-        add_error(j, at_load, "", "Sana pipeline does not support vae parallel.");
+    if (j->l->model->whole_vae && xd_line_on(j->l, "use_parallel_vae"))
+        add_error(j, at_load, "", "%s pipeline does not support vae parallel.",
+                  j->l->model->whole_vae);
     if (!strcmp(title, "SDXL") &&
         (xd_line_product(j->l) != 1 && (j->cfg != 2 || xd_line_product(j->l) != 2)))
         add_error(j, at_load, "", "UnetRuntimeState only supports 2 GPUs with CFG Parallel");
@@ -385,8 +386,7 @@ static void check_geometry(judge *j)
         return;
     int divisor = !strncmp(m->title, "LTX", 3)         ? 64
                   : !strncmp(m->title, "CausalWan", 9) ? 16
-                  : !strncmp(m->title, "SANA", 4)      ? 32
-                                                       : 0;
+                                                       : m->multiple;
     if (divisor && (j->height % divisor || j->width % divisor))
         add_error(j, at_call, "", "%s requires height and width to be divisible by %d", m->title,
                   divisor);

@@ -54,7 +54,8 @@ int xd_option_overrides(const char *given, const char *other)
         { "scheduler", spacing },
         { "scheduler", levels },
         { "scheduler", "use_flow_sigmas stochastic_sampling solver_order algorithm_type "
-                       "solver_type timestep_spacing final_sigmas_type eta shift_terminal" },
+                       "solver_type timestep_spacing final_sigmas_type eta shift_terminal "
+                       "max_timesteps intermediate_timesteps" },
     };
     int same = strcmp(given, other) == 0;
     for (size_t i = 0; i < sizeof overridden / sizeof *overridden && !same; i++)

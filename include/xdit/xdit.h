@@ -402,6 +402,9 @@ typedef struct xd_request_schedule {
     double      eta; /* eta of DDIM and TCD, from 0 to 1 */
     /* The schedule is stretched so that the last noise level has this value. 0: no stretching. */
     double      shift_terminal;
+    /* Timesteps of the scheduler scm, in radians: the first timestep, and the second timestep of
+     * two steps (0: steps of equal length). Negative: the pipeline's default. */
+    double      max_timesteps, intermediate_timesteps;
 } xd_request_schedule;
 
 typedef struct xd_request_guidance {

@@ -86,8 +86,9 @@ _VAES = {"AutoencoderKL": "AutoencoderKL", "AutoencoderKLFlux2": "AutoencoderKL"
          "AutoencoderKLCogVideoX": "AutoencoderKLCogVideoX", "AutoencoderKLWan": "AutoencoderKLWan",
          "AutoencoderKLHunyuanVideo": "AutoencoderKLHunyuanVideo",
          "AutoencoderKLQwenImage": "AutoencoderKLQwenImage",
-         "AutoencoderKLMochi": "AutoencoderKLMochi"}
+         "AutoencoderKLMochi": "AutoencoderKLMochi", "AutoencoderDC": "AutoencoderDC"}
 _CLAMPED = ("AutoencoderKLWan", "AutoencoderKLQwenImage")
+_PLAIN = ("AutoencoderDC",)     # encoders without a distribution
 
 
 def _vae_config(part: torch.nn.Module) -> dict[str, Any]:
@@ -134,10 +135,14 @@ def _decode(part: torch.nn.Module, module: Module) -> Callable:
 def _encode(part: torch.nn.Module, module: Module) -> Callable:
     @torch.no_grad()
     def encode(x: torch.Tensor, return_dict: bool = True) -> Any:
-        from diffusers.models.autoencoders.vae import DiagonalGaussianDistribution
+        from diffusers.models.autoencoders.vae import (DiagonalGaussianDistribution,
+                                                       EncoderOutput)
         from diffusers.models.modeling_outputs import AutoencoderKLOutput
         tiled = bool(getattr(part, "use_tiling", False))
         rows = [_unframed(module.encode(_frames(row).permute(0, 2, 3, 1), tiled), row) for row in x]
+        if type(part).__name__ in _PLAIN:
+            latent = torch.stack(rows).to(x.dtype).chunk(2, dim=1)[0]
+            return EncoderOutput(latent=latent) if return_dict else (latent,)
         posterior = DiagonalGaussianDistribution(torch.stack(rows).to(x.dtype))
         return AutoencoderKLOutput(latent_dist=posterior) if return_dict else (posterior,)
     return encode

@@ -211,6 +211,17 @@ def _lumina2_image(v: Values, rows: list[torch.Tensor], config: Any) -> torch.Te
     return -_stack_cells(v, rows, config)
 
 
+def _sana(v: Values, config: Any) -> Passes:
+    for b, latents in enumerate(v["hidden_states"]):
+        inputs = {"latents": latents,
+                  "timestep": _row(v["timestep"], b) / config.get("timestep_scale", 1.0),
+                  "text": _text(v["encoder_hidden_states"], v["encoder_attention_mask"], b,
+                                "encoder_attention_mask")}
+        if config.get("guidance_embeds") and v["guidance"] is not None:
+            inputs["guidance"] = _row(v["guidance"], b) / config["guidance_embeds_scale"]
+        yield inputs
+
+
 # ---- images in tokens ----------------------------------------------------------------------------
 
 def _text_at_zero(ids: torch.Tensor | None) -> None:
@@ -358,6 +369,8 @@ FORWARDS = {
     "ZImageTransformer2DModel": Forward(_zimage, _zimage_list, ("x", "cap_feats"),
                                         (*_CONTROL, "siglip_feats", "image_noise_mask")),
     "Lumina2Transformer2DModel": Forward(_lumina2, _lumina2_image, _TEXT, ()),
+    "SanaTransformer2DModel": Forward(_sana, _stack_image, _TEXT,
+                                      ("attention_mask", "controlnet_block_samples")),
     "CogVideoXTransformer3DModel": Forward(_cogvideox, _stack_cells, _TEXT, ("timestep_cond",)),
     "MochiTransformer3DModel": Forward(_mochi, _stack_video, _TEXT, ()),
     "LatteTransformer3DModel": Forward(_latte, _stack_noise, _TEXT, ()),

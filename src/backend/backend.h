@@ -484,6 +484,17 @@ typedef struct xd_rotate {
     int64_t   group;
 } xd_rotate;
 
+/* Linear attention (Katharopoulos et al. 2020, arXiv:2006.16236) with the kernel function relu, in
+ * two parts, of which a call computes either or both. The first part computes sums over the rows of
+ * keys and values, k and v [m,H,D]; the second part computes the attention of queries q [n,H,D]:
+ *   sums[h,i,j] = sum_r relu(k[r,h,i]) v[r,h,j], with v[r,h,D] = 1
+ *   out[n,h,j] = sum_i relu(q[n,h,i]) sums[h,i,j] / (sum_i relu(q[n,h,i]) sums[h,i,D] + 1e-15)
+ *   q, k, v, out F32 or BF16; D <= XD_LINATTN_MAX; q and out are absent in a call of the first
+ *                part, k and v in a call of the second part
+ *   sums         [H,D,D+1] F32, contiguous */
+enum { XD_LINATTN_MAX = 128 };
+typedef struct xd_linattn { xd_tensor out, q, k, v, sums; } xd_linattn;
+
 /* Copies and converts elements from one tensor to another of the same shape. Any strides are
  * allowed, also for the last dimension. `in` is F32, F16, BF16, F64, F8E4M3 or F8E5M2, and `out` is
  * F32, F16 or BF16. */
@@ -506,6 +517,7 @@ typedef enum xd_op {
     XD_OP_COPY,
     XD_OP_QKNORM,
     XD_OP_ROTATE,
+    XD_OP_LINATTN,
     XD_NOPS,
 } xd_op;
 
@@ -544,6 +556,7 @@ struct xd_ops {
     xd_status   (*copy)(xd_dev *d, xd_stream *s, const xd_copy *a, void *tmp);
     xd_status   (*qknorm)(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp);
     xd_status   (*rotate)(xd_dev *d, xd_stream *s, const xd_rotate *a, void *tmp);
+    xd_status   (*linattn)(xd_dev *d, xd_stream *s, const xd_linattn *a, void *tmp);
 };
 
 #endif

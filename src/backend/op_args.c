@@ -138,6 +138,25 @@ xd_status xd_rotate_check(const xd_rotate *a, xd_types types)
                     (a->in.d[1] < 2 || (a->in.s[1] == 1 && a->out.s[1] == 1)));
 }
 
+/* Returns 1 if t has heads [n,H,D] with contiguous elements. */
+static int is_of_heads(const xd_tensor *t, int64_t n, int64_t H, int64_t D, xd_types types)
+{
+    return t->nd == 3 && t->d[0] == n && t->d[1] == H && t->d[2] == D && (D < 2 || t->s[2] == 1) &&
+           xd_types_has(types, t->type);
+}
+
+xd_status xd_linattn_check(const xd_linattn *a, xd_types types)
+{
+    const int64_t H = a->sums.d[0], D = a->sums.d[1];
+    if (a->sums.type != XD_F32 || a->sums.nd != 3 || a->sums.d[2] != D + 1 || D < 1 ||
+        D > XD_LINATTN_MAX || !xd_contiguous(a->sums) || !a->k.p != !a->v.p || !a->q.p != !a->out.p)
+        return XD_EINVAL;
+    return valid_if((!a->k.p || (is_of_heads(&a->k, a->k.d[0], H, D, types) &&
+                                 is_of_heads(&a->v, a->k.d[0], H, D, types))) &&
+                    (!a->q.p || (is_of_heads(&a->q, a->q.d[0], H, D, types) &&
+                                 is_of_heads(&a->out, a->q.d[0], H, D, types))));
+}
+
 /* ---- elements ----------------------------------------------------------------------------- */
 
 xd_status xd_glu_check(const xd_glu *a, xd_types types)

@@ -33,6 +33,8 @@ static const char *kind_name(char kind)
     case 'S': return "a list of strings";
     case 'B': return "a list of true and false";
     case 'D': return "a list of numbers";
+    case 'T': return "a string or a list of strings";
+    case 'G': return "a list of lists of integers from 1 to 63";
     }
     return "another type";
 }
@@ -214,6 +216,45 @@ static xd_status read_texts(const reader *r, const xd_field *f, char *at, const 
     return st;
 }
 
+static xd_status read_text_or_texts(const reader *r, const xd_field *f, char *at, const xd_json *v)
+{
+    xd_names list = { .n = 1 };
+    if (!xd_json_text(v))
+        return read_texts(r, f, at, v);
+    xd_status st = read_text(r, f, list.v[0], v);
+    if (st == XD_OK)
+        memcpy(at, &list, sizeof list);
+    return st;
+}
+
+/* Reads a list of integers from 1 to 63 as a number whose digits to the base 64 are the integers,
+ * the first one as the lowest digit. */
+static int read_digits(const xd_json *v, int64_t *out)
+{
+    int64_t unit = 1;
+    double  d;
+    *out = 0;
+    if (!xd_json_is_list(v) || xd_json_size(v) > 8)
+        return 0;
+    for (const xd_json *k = xd_json_first(v); k; k = xd_json_next(k), unit *= 64) {
+        if (!is_integer(k, 63, &d) || d < 1)
+            return 0;
+        *out += unit * (int64_t)d;
+    }
+    return 1;
+}
+
+static xd_status read_lists(const reader *r, const xd_field *f, char *at, const xd_json *v)
+{
+    xd_ints   list = { 0 };
+    xd_status st = list_fits(r, f, v);
+    for (const xd_json *k = xd_json_first(v); st == XD_OK && k; k = xd_json_next(k))
+        st = read_digits(k, &list.v[list.n++]) ? XD_OK : wrong_kind(r, f, k);
+    if (st == XD_OK)
+        memcpy(at, &list, sizeof list);
+    return st;
+}
+
 static xd_status read_field(const reader *r, const xd_field *f, char *at, const xd_json *v)
 {
     int b;
@@ -227,6 +268,8 @@ static xd_status read_field(const reader *r, const xd_field *f, char *at, const 
     case 'S': return read_texts(r, f, at, v);
     case 'B': return read_bools(r, f, at, v);
     case 'D': return read_reals(r, f, at, v);
+    case 'T': return read_text_or_texts(r, f, at, v);
+    case 'G': return read_lists(r, f, at, v);
     case 'b':
         if (!xd_json_bool(v, &b))
             return wrong_kind(r, f, v);
@@ -249,7 +292,9 @@ static void set_default(const xd_field *f, char *at)
         memset(at, 0, XD_FIELD_TEXT);
         memcpy(at, f->text ? f->text : "", n < XD_FIELD_TEXT ? n : XD_FIELD_TEXT - 1);
         break;
+    case 'G':
     case 'L': memset(at, 0, sizeof(xd_ints)); break;
+    case 'T':
     case 'S': memset(at, 0, sizeof(xd_names)); break;
     case 'B': memset(at, 0, sizeof(xd_ints)); break;
     case 'D': memset(at, 0, sizeof(xd_reals)); break;

@@ -55,6 +55,10 @@ typedef struct xd_dit_info {
     int     registers;
     int     sites;   /* number of self-attention layers per block */
     int     grouped; /* 1: attention is in groups of image tokens (xd_attn_grouped) */
+    int     linear;  /* 1: attention over tokens is linear (xd_attn_linear) */
+    /* Width of the feed-forward whose two halves pass through a convolution over the tokens
+     * (xd_conv_tokens); 0: the model has no such convolution. */
+    int64_t conv_dim;
     /* Maximum number of latent cells (frames, rows, columns) for which there are positions; 0: no
      * limit. */
     int64_t most[3];

@@ -33,6 +33,14 @@ typedef struct xd_halo_args {
     xd_tensor above, below; /* results: the received rows, in memory from the arena */
 } xd_halo_args;
 
+typedef struct xd_near_args {
+    xd_tensor in; /* [n,C]: this rank's rows of image tokens */
+    /* Result, in memory from the arena: the rows of the tokens that are at most xd_reach tokens
+     * before or after a span of this rank's tokens. For each patch that is computed, the rows
+     * before the span are followed by the rows after it. */
+    xd_tensor near;
+} xd_near_args;
+
 /* The hooks of one parallel method. A call of a NULL hook is forwarded to the next entry of the
  * stack. */
 struct xd_hooks {
@@ -52,6 +60,11 @@ struct xd_hooks {
      * depend on which rank has which rows. Sets *rows to the number of rows of all ranks. */
     void (*rowsum)(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partial, xd_tensor sums,
                    int64_t *rows);
+    /* Computes a->sums of linear attention over the keys and values of all tokens, from this rank's
+     * keys and values a->k and a->v. */
+    void (*linear)(xd_exec *x, const xd_hooks *m, const xd_linattn *a);
+    /* Sets a->near to the rows of tokens near those of this rank. */
+    void (*near)(xd_exec *x, const xd_hooks *m, xd_near_args *a);
     const xd_hooks *next;
     void           *priv;
     size_t          bytes; /* bytes of device memory that the hooks have allocated */

@@ -43,6 +43,7 @@ void xd_run(xd_exec *x, xd_op op, const char *name, const void *args)
     case XD_OP_COPY: s = o->copy(d, st, args, tmp); break;
     case XD_OP_QKNORM: s = o->qknorm(d, st, args, tmp); break;
     case XD_OP_ROTATE: s = o->rotate(d, st, args, tmp); break;
+    case XD_OP_LINATTN: s = o->linattn(d, st, args, tmp); break;
     case XD_NOPS: break;
     }
     if (s != XD_OK)
@@ -89,10 +90,26 @@ static void local_rowsum(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor 
                           xd_view2(partial.p, XD_F64, partial.d[0], n), 0 });
 }
 
+static void local_linear(xd_exec *x, const xd_hooks *m, const xd_linattn *a)
+{
+    (void)m;
+    xd_run(x, XD_OP_LINATTN, "sums of linear attention",
+           &(xd_linattn){ .k = a->k, .v = a->v, .sums = a->sums });
+}
+
+/* Returns no rows, because a single rank has all tokens. */
+static void local_near(xd_exec *x, const xd_hooks *m, xd_near_args *a)
+{
+    (void)x, (void)m;
+    a->near = xd_rows(a->in, 0, 0);
+}
+
 const xd_hooks xd_hooks_local = {
     .attn = local_attn,
     .conv = local_conv,
     .sum = local_sum,
     .halo = local_halo,
     .rowsum = local_rowsum,
+    .linear = local_linear,
+    .near = local_near,
 };

@@ -130,11 +130,14 @@ static void load_whole(xd_decl *d, xd_weight *w, xd_gathering *g, const xd_matri
         add_part(d, w, g, &p[i], &f);
         xd_load_release(d, &f);
     }
-    if (g->all && d->err->code == XD_OK)
-        xd_mat_pack(d, w,
-                    stored ? xd_view(g->all, g->type, m->nd, m->shape)
-                           : xd_view2(g->all, g->type, w->out, w->in),
-                    p->name);
+    if (g->all && d->err->code == XD_OK) {
+        xd_tensor t = xd_view2(g->all, g->type, w->out, w->in);
+        if (m->shape) { /* a convolution, of which this rank may have only some of the outputs */
+            t = xd_view(g->all, g->type, m->nd, m->shape);
+            t.d[0] = w->out;
+        }
+        xd_mat_pack(d, w, t, p->name);
+    }
     free(g->scale);
     w->scale = NULL;
 }

@@ -118,6 +118,16 @@ typedef struct xd_attn_how {
 void xd_attn_over_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v,
                        const xd_attn_how *how);
 
+/* Computes linear attention with the kernel function relu (xd_linattn) of this rank's tokens over
+ * all ranks' tokens: q, k, v and the result are [n,H,D]. The call is collective like xd_attn. A
+ * transformer that calls it has xd_dit_info.linear. */
+xd_tensor xd_attn_linear(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v);
+/* Computes a convolution, with an odd kernel of at most 3 x 3 and zeros around the image, of the
+ * image whose pixels are the image tokens: `in` [n,C] and the result [n,C'] have this rank's
+ * tokens. The call is collective over the ranks that split the tokens. With PipeFusion, tokens of
+ * other patches are those that were computed last. xd_dit_info.conv_dim must be set. */
+xd_tensor xd_conv_tokens(xd_exec *x, xd_tensor in, const xd_cnv *w);
+
 xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_t n, xd_dtype type);
 /* Looks up n rows of a table of position embeddings, F32 [n,C]: row i of the result is row
  * place(ctx, i) of the table. If the context x caches tables (exec/tables.h), the rows are looked

@@ -71,6 +71,22 @@ int64_t xd_token_run(const xd_layout *l, xd_stream_id s, int patch, int sp, int6
     return n;
 }
 
+int64_t xd_reach(const xd_layout *l)
+{
+    return l->grid[2] + 1;
+}
+
+xd_span xd_near_span(const xd_layout *l, xd_span own, int side)
+{
+    int64_t reach = xd_reach(l), end = own.start + own.n;
+    if (!own.n)
+        return (xd_span){ own.start, 0 };
+    if (side)
+        return (xd_span){ end, l->len[XD_IMG] - end < reach ? l->len[XD_IMG] - end : reach };
+    return (xd_span){ own.start < reach ? 0 : own.start - reach,
+                      own.start < reach ? own.start : reach };
+}
+
 int xd_ref_at(const xd_layout *l, int64_t i, int64_t *row, int64_t *col)
 {
     int k = 0;

@@ -694,7 +694,7 @@ static xd_weight kernel_of(const xd_decl *d, const xd_conv_spec *s)
                     .nk = nk,
                     .kernel = { 1, 1, 1 },
                     .stride = { 1, 1, 1 },
-                    .groups = 1 };
+                    .groups = s->groups > 1 ? s->groups : 1 };
     for (int i = 3 - nk; i < 3; i++) {
         w.kernel[i] = s->kernel[i];
         w.stride[i] = s->stride[i] ? s->stride[i] : 1;
@@ -702,23 +702,47 @@ static xd_weight kernel_of(const xd_decl *d, const xd_conv_spec *s)
     return w;
 }
 
+/* Sets the ranges of rows of a convolution's kernel that this rank has. Returns their number. */
+static int rows_of_conv(const xd_decl *d, const char *name, const xd_conv_spec *s, xd_mat_part *p)
+{
+    int64_t in = s->in, at = 0;
+    for (int i = 3 - s->nk; i < 3; i++)
+        in *= s->kernel[i];
+    p[0] = (xd_mat_part){ name, s->out, in, s->out, 0 };
+    if (!s->nouts || d->tp <= 1)
+        return 1;
+    for (int i = 0; i < s->nouts; at += s->outs[i++]) {
+        xd_span rows = my_share(d, 1, s->outs[i], 1);
+        p[i] = (xd_mat_part){ name, s->out, in, rows.n, at + rows.start };
+    }
+    return s->nouts;
+}
+
 void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s)
 {
-    int64_t     shape[5] = { s->out, s->in };
-    xd_mat_part p = { name, s->out, s->in, s->out, 0 };
-    for (int i = 3 - s->nk; i < 3; i++) {
+    int64_t     shape[5] = { s->out, s->in }, rows = 0;
+    xd_mat_part p[XD_MAXSEG];
+    const int   n = rows_of_conv(d, name, s, p);
+    for (int i = 3 - s->nk; i < 3; i++)
         shape[2 + i - (3 - s->nk)] = s->kernel[i];
-        p.in *= s->kernel[i];
-    }
-    xd_matrix m = {
-        .parts = &p, .n = 1, .cols = { 1, { { 0, p.in } }, p.in }, .nd = 2 + s->nk, .shape = shape
-    };
+    for (int i = 0; i < n; i++)
+        rows += p[i].rows;
+    xd_matrix m = { .parts = p,
+                    .n = n,
+                    .cols = { 1, { { 0, p[0].in } }, p[0].in },
+                    .nd = 2 + s->nk,
+                    .shape = shape };
     if (d->visit == XD_VISIT_LIST) {
         list_matrix(d, &m, d->type, s->bias);
         return;
     }
     *w = (xd_cnv){ .w = kernel_of(d, s) };
-    if (s->last) {
+    w->w.out = rows;
+    if (s->nouts)
+        w->w.groups = (int)rows;
+    if (!rows) {
+        w->w.p = nowhere;
+    } else if (s->last) {
         visit_last(d, &w->w, name, s);
     } else if (d->visit == XD_VISIT_COUNT) {
         w->w.p = nowhere;
@@ -727,7 +751,7 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s)
         xd_mat_load(d, &w->w, &m);
     }
     if (s->bias)
-        load_bias(d, &w->b, &p, 1, s->out, XD_F32);
+        load_bias(d, &w->b, p, n, rows, XD_F32);
 }
 
 /* ---- convolutions of upsampled maps ------------------------------------------------------- */

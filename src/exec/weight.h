@@ -85,16 +85,22 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64
                     int bias);
 
 /* Declares a convolution with the kernel "NAME.weight" [out, in, (kt,) kh, kw] and the bias
- * "NAME.bias" [out]. */
+ * "NAME.bias" [out]. A convolution of single channels (`outs`) has one group for each channel. */
 typedef struct xd_conv_spec {
-    int64_t out, in;
-    int     nk; /* number of the kernel's extents in the checkpoint: 2 or 3 */
-    int     kernel[3];
-    int     stride[3]; /* strides of the convolution; 0 means 1 */
-    int     bias;
+    int64_t        out, in; /* in: inputs of one group */
+    int            groups;  /* number of groups of channels; 0 means 1 */
+    int            nk;      /* number of the kernel's extents in the checkpoint: 2 or 3 */
+    int            kernel[3];
+    int            stride[3]; /* strides of the convolution; 0 means 1 */
+    int            bias;
     /* 1: only the last frame of a kernel over frames (kernel[0] > 1) is loaded, as a 2D kernel,
      * which convolves a frame that has no predecessors. */
-    int     last;
+    int            last;
+    /* A convolution of single channels whose input was computed by a linear layer with the split
+     * XD_COL and nouts parts of widths outs[]. Tensor parallelism gives each rank the channels that
+     * it computes. nouts 0: the convolution is not split. */
+    int            nouts;
+    const int64_t *outs;
 } xd_conv_spec;
 void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s);
 

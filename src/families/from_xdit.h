@@ -42,6 +42,9 @@ typedef struct xd_xdit_model {
     /* If the script refuses PipeFusion and refuses a parallel VAE: the model's name in the script's
      * error messages. NULL: the script does not check for PipeFusion or a parallel VAE. */
     const char *refuses;
+    /* The model's name in the error message of a pipeline that refuses a parallel VAE, or NULL. */
+    const char *whole_vae;
+    int         multiple; /* the script needs a height and width that are multiples of this; or 0 */
     /* Name of the xDiT class in which padding an uneven number of tokens fails, because the call of
      * the padding method is misspelt. NULL: the padding works. */
     const char *bad_padding;

@@ -198,6 +198,9 @@ typedef struct xd_recipe {
     /* Default of system_prompt, a text before each prompt but not before negative prompts, and the
      * text between it and the prompt. NULL: the pipeline has no system prompt. */
     const char   *system, *after_system;
+    /* 1: the rows of the system prompt are dropped from the embedding of a prompt, except the rows
+     * of its first and its last token. max_sequence_length does not count the dropped rows. */
+    int           drops_system;
     /* prepares a prompt for the encoders; the result is malloc'ed */
     char         *(*caption)(const char *text);
     /* Prepares a prompt as `caption` does, for requests without clean_caption. NULL: the pipeline
@@ -254,5 +257,9 @@ typedef struct xd_size_bucket {
 /* Replaces an image size in pixels by one of the n sizes in the table: the one whose ratio height /
  * width is nearest to that of the image. */
 void xd_size_bucket_nearest(const xd_size_bucket *table, int n, int64_t *height, int64_t *width);
+/* Implement xd_recipe.trained_size for models trained on the sizes of ratio_buckets.c of up to 1024
+ * or 2048 pixels, if a latent cell has 8 pixels on a side. */
+int  xd_ratio_buckets_1024(int64_t sample, int64_t *height, int64_t *width);
+int  xd_ratio_buckets_2048(int64_t sample, int64_t *height, int64_t *width);
 
 #endif

@@ -32,7 +32,8 @@ typedef struct xd_device_proxy { /* `dev` is first: an xd_dev * may be cast to x
     X(lookup, xd_lookup, LOOKUP)                \
     X(copy, xd_copy, COPY)                      \
     X(qknorm, xd_qknorm, QKNORM)                \
-    X(rotate, xd_rotate, ROTATE)
+    X(rotate, xd_rotate, ROTATE)                \
+    X(linattn, xd_linattn, LINATTN)
 
 /* Opens proxy `w` of `real`: sets the proxy's tables of ops and memory functions, but adds no
  * kernels. close: function that closes the proxy. Fields of w->dev that a proxy does not need are

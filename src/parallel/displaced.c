@@ -114,7 +114,7 @@ static xd_status open_displaced(const xd_method_args *a, const xd_hooks *next, x
 {
     int R = a->topo->deg.n[XD_RING];
     *out = NULL;
-    if (a->what != XD_FOR_DIT || R == 1 || !a->displaced)
+    if (a->what != XD_FOR_DIT || a->linear || R == 1 || !a->displaced)
         return XD_OK;
     displaced *s = calloc(1, sizeof *s);
     if (!s)

@@ -35,6 +35,9 @@ typedef struct xd_method_args {
      * axis); NULL: no window. */
     const int64_t        *window;
     int                   grouped; /* for a transformer, 1: it calls xd_attn_grouped */
+    int                   linear;  /* for a transformer, 1: attention is linear (xd_attn_linear) */
+    /* For a transformer: channels, on this rank, of the convolution over tokens; 0: none. */
+    int64_t               conv_ch;
     /* For a transformer: table of the attention outputs that are reused (fast_attn.h); NULL:
      * none. */
     struct xd_attn_table *ways;

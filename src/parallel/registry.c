@@ -7,7 +7,7 @@
 
 extern const xd_method xd_method_ulysses, xd_method_stale, xd_method_displaced, xd_method_ring,
     xd_method_halo, xd_method_tensor, xd_method_window, xd_method_references, xd_method_fast_attn,
-    xd_method_groups;
+    xd_method_groups, xd_method_linear, xd_method_near;
 
 const xd_method *const xd_methods[] = {
     &xd_method_fast_attn,  /* DiTFastAttn: reuses attention outputs of earlier steps or passes */
@@ -20,6 +20,8 @@ const xd_method *const xd_methods[] = {
     &xd_method_tensor,     /* sums the partial results of tensor shards */
     &xd_method_window,     /* local attention: tiles of queries attend to boxes of keys */
     &xd_method_groups,     /* attention within frames, or over the frames at one place */
+    &xd_method_linear,     /* linear attention: sums over ranks, and of other patches */
+    &xd_method_near,       /* convolutions over tokens: rows of neighbouring tokens */
     NULL,                  /* end of the list; the attention kernel is called last */
 };
 

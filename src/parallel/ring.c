@@ -306,7 +306,7 @@ static xd_status open_ring(const xd_method_args *a, const xd_hooks *next, xd_hoo
 {
     const int R = a->topo->deg.n[XD_RING];
     *out = NULL;
-    if (a->what != XD_FOR_DIT || R == 1 || a->displaced)
+    if (a->what != XD_FOR_DIT || a->linear || R == 1 || a->displaced)
         return XD_OK;
     ring *s = calloc(1, sizeof *s);
     if (!s)

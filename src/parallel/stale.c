@@ -80,7 +80,7 @@ static xd_status open_stale(const xd_method_args *a, const xd_hooks *next, xd_ho
                             xd_err *e)
 {
     *out = NULL;
-    if (a->what != XD_FOR_DIT || a->lay->npatch - a->lay->refs_apart == 1)
+    if (a->what != XD_FOR_DIT || a->linear || a->lay->npatch - a->lay->refs_apart == 1)
         return XD_OK;
     stale *s = calloc(1, sizeof *s);
     if (!s)

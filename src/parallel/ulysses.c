@@ -162,7 +162,7 @@ static xd_status open_ulysses(const xd_method_args *a, const xd_hooks *next, xd_
 {
     int U = a->topo->deg.n[XD_ULYSSES];
     *out = NULL;
-    if (U == 1 || a->what != XD_FOR_DIT)
+    if (U == 1 || a->what != XD_FOR_DIT || a->linear)
         return XD_OK;
     ulysses *s = calloc(1, sizeof *s);
     if (!s)

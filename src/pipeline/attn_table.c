@@ -146,6 +146,9 @@ static xd_status read_limit(xd_job *j, const char *text, xd_err *e)
 static xd_status check_plan(const xd_job *j, xd_err *e)
 {
     const xd_plan *p = &j->ctx->plan;
+    if (j->ctx->model.dit_info.linear)
+        return xd_fail(e, XD_EINVAL, "fast_attn is not for %s, whose attention is linear",
+                       j->ctx->model.recipe->name);
     if (p->deg.n[XD_PIPE] > 1 || p->npatch > 1 || p->displaced)
         return xd_fail(e, XD_EINVAL,
                        "fast_attn needs plans that compute all tokens at once; it "

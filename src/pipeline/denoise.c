@@ -358,22 +358,26 @@ static void open_method_stack(xd_denoise *f)
     xd_err             e = { 0 };
     xd_span            heads = xd_cut((xd_span){ 0, xd_dit_key_heads(d) }, f->topo->at[XD_TENSOR],
                                       f->topo->deg.n[XD_TENSOR]);
-    xd_method_args     a = { .what = XD_FOR_DIT,
-                             .topo = f->topo,
-                             .lay = &f->lay,
-                             .dev = f->x.dev,
-                             .act = f->x.act,
-                             .heads = heads.n,
-                             .group = d->heads / xd_dit_key_heads(d),
-                             .head_dim = d->head_dim,
-                             .sites = d->sites,
-                             .first = f->net->first,
-                             .last = f->net->last,
-                             .npass = f->j->npass,
-                             .displaced = f->plan->displaced,
-                             .window = f->j->window,
-                             .grouped = d->grouped,
-                             .ways = &f->j->ways };
+    xd_span            conv =
+        xd_cut((xd_span){ 0, d->conv_dim }, f->topo->at[XD_TENSOR], f->topo->deg.n[XD_TENSOR]);
+    xd_method_args a = { .what = XD_FOR_DIT,
+                         .topo = f->topo,
+                         .lay = &f->lay,
+                         .dev = f->x.dev,
+                         .act = f->x.act,
+                         .heads = heads.n,
+                         .group = d->heads / xd_dit_key_heads(d),
+                         .head_dim = d->head_dim,
+                         .sites = d->sites,
+                         .first = f->net->first,
+                         .last = f->net->last,
+                         .npass = f->j->npass,
+                         .displaced = f->plan->displaced,
+                         .window = f->j->window,
+                         .grouped = d->grouped,
+                         .linear = d->linear,
+                         .conv_ch = 2 * conv.n,
+                         .ways = &f->j->ways };
     if (xd_method_stack_open(&f->stack, &a, &e) != XD_OK)
         xd_exec_fail(&f->x, e.code, "%s", e.msg);
     f->x.hooks = f->stack.head;

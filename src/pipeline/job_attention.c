@@ -32,6 +32,9 @@ xd_status xd_job_window(xd_job *j, xd_err *e)
                        "attention_window is \"%s\"; it must be three numbers of at "
                        "least 0 (5,16,24), or one above 0",
                        text);
+    if (j->ctx->model.dit_info.linear)
+        return xd_fail(e, XD_EINVAL, "attention_window is not for %s, whose attention is linear",
+                       j->ctx->model.recipe->name);
     if (j->ctx->model.dit_info.grouped)
         return xd_fail(e, XD_EINVAL,
                        "attention_window is not for %s, which attends within frames and over time",

@@ -71,6 +71,8 @@ static const struct {
     KEY(timestep_spacing, 's'),
     KEY(final_sigmas_type, 's'),
     KEY(shift_terminal, 'd'),
+    KEY(max_timesteps, 'd'),
+    KEY(intermediate_timesteps, 'd'),
 };
 
 /* Copies one key from the request to the scheduler's config; returns 0 if the request does not set

@@ -55,17 +55,23 @@ int64_t xd_prompts_most_ids(const xd_job *j, int k)
     return max_ids(j, k) + recipe_of(j)->text[k].drop;
 }
 
-/* Returns how many of the n token ids that encoder k reads have rows in the embedding. The rows of
- * the first ids, which are the prompt template, may be dropped. */
-static int64_t kept(const xd_job *j, int k, int64_t n)
+/* Returns how many of the first n token ids of a text that encoder k reads have rows in the
+ * embedding. The rows of the prompt template or of the system prompt may be dropped. */
+static int64_t kept(const xd_job *j, int k, const xd_token_ids *ids, int64_t n)
 {
-    return xd_max(n - recipe_of(j)->text[k].drop, 0);
+    return xd_max(n - recipe_of(j)->text[k].drop - ids->dropped, 0);
+}
+
+/* Returns the max number of token ids that encoder k reads of a text. */
+static int64_t most_ids(const xd_job *j, int k, const xd_token_ids *ids)
+{
+    return xd_prompts_most_ids(j, k) + ids->dropped;
 }
 
 /* A text has n token ids for encoder k. Returns the number of ids after padding. */
-static int64_t padded(const xd_job *j, int k, int64_t n)
+static int64_t padded(const xd_job *j, int k, const xd_token_ids *ids, int64_t n)
 {
-    int64_t most = xd_prompts_most_ids(j, k);
+    int64_t most = most_ids(j, k, ids);
     int     pad = recipe_of(j)->text[k].pad;
     return pad == XD_PAD_NONE ? n : pad == XD_PAD_ONE && n < most ? n + 1 : most;
 }
@@ -103,6 +109,22 @@ static char *add_system(const xd_job *j, char *plain)
     xd_buf_add(&b, "%s%s%s", own ? own : p->system, p->after_system, plain);
     free(plain);
     return b.failed ? NULL : b.p;
+}
+
+/* For pipelines that drop the rows of the system prompt, sets ids->dropped. All rows of the system
+ * prompt are dropped except those of its first and its last token. */
+static xd_status count_dropped(const xd_job *j, int k, xd_token_ids *ids, xd_err *e)
+{
+    const xd_model *m = &j->ctx->model;
+    const char     *own = j->r->texts.system_prompt, *text = own ? own : m->recipe->system;
+    xd_token_ids    of = { 0 };
+    if (!m->recipe->drops_system || !*text)
+        return XD_OK;
+    xd_status s =
+        xd_tok_cut_plain(m->tok[k], text, strlen(text), INT32_MAX, 0, &of.v, &of.n, &of.uncut, e);
+    free(of.v);
+    ids->dropped = s == XD_OK ? xd_max(of.n - 2, 0) : 0;
+    return s;
 }
 
 static char *prepare_caption(const xd_job *j, const char *text)
@@ -150,7 +172,8 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
     const char     *frame = m->recipe->text[k].frame;
     char           *plain = prepare_caption(j, text);
     xd_token_ids   *ids = &w->text[i].ids[k];
-    if (i < w->prompts)
+    xd_status       s = XD_OK;
+    if (i < w->prompts && (s = fail_tokens(j, k, count_dropped(j, k, ids, e), e)) == XD_OK)
         plain = add_system(j, plain);
     plain = xd_prompt_images_text(j, k, plain);
     char *whole = frame && plain ? xd_tok_framed(frame, plain) : NULL;
@@ -160,19 +183,20 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
     }
     if (!plain)
         return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
-    int64_t   more = xd_prompt_images_more_ids(j, k), most = xd_prompts_most_ids(j, k) - more;
-    xd_status s = fail_tokens(j, k,
-                              xd_tok_cut_plain(m->tok[k], plain, strlen(plain), most, frame != NULL,
-                                               &ids->v, &ids->n, &ids->uncut, e),
-                              e);
+    int64_t more = xd_prompt_images_more_ids(j, k), most = most_ids(j, k, ids) - more;
+    if (s == XD_OK)
+        s = fail_tokens(j, k,
+                        xd_tok_cut_plain(m->tok[k], plain, strlen(plain), most, frame != NULL,
+                                         &ids->v, &ids->n, &ids->uncut, e),
+                        e);
     if (s == XD_OK)
         s = check_ids(j, k, ids->v, ids->n, e);
     if (s == XD_OK)
         s = xd_prompt_images_expand(j, k, &ids->v, &ids->n, e);
     ids->uncut += more;
     int64_t real = ids->n;
-    if (s == XD_OK && padded(j, k, real) > real)
-        s = pad_ids(&ids->v, &ids->n, padded(j, k, real), xd_tok_pad(m->tok[k]), e);
+    if (s == XD_OK && padded(j, k, ids, real) > real)
+        s = pad_ids(&ids->v, &ids->n, padded(j, k, ids, real), xd_tok_pad(m->tok[k]), e);
     if (s == XD_OK && m->recipe->text[k].left && ids->n > real)
         pad_before(ids->v, ids->n, ids->n - real, ids->v[real]);
     ids->real = m->recipe->text[k].masked ? real : ids->n;
@@ -200,7 +224,7 @@ static int64_t rows_of(const xd_prompts *w, const xd_job *j, int i, int k)
     int pad = recipe_of(j)->text[k].pad;
     if (pad != XD_PAD_NONE && pad != XD_PAD_ONE)
         return max_ids(j, k);
-    return kept(j, k, w->text[i].ids[k].n);
+    return kept(j, k, &w->text[i].ids[k], w->text[i].ids[k].n);
 }
 
 /* For an encoder k that reads images and no text, sets the lengths in prompt i to the number of
@@ -388,7 +412,7 @@ static int is_used(const xd_prompts *w, const xd_job *j, int i)
 static int truncates(const xd_prompts *w, const xd_job *j, int k)
 {
     for (int i = 0; i < w->n; i++)
-        if (is_used(w, j, i) && w->text[i].ids[k].uncut > xd_prompts_most_ids(j, k))
+        if (is_used(w, j, i) && w->text[i].ids[k].uncut > most_ids(j, k, &w->text[i].ids[k]))
             return 1;
     return 0;
 }
@@ -400,7 +424,7 @@ static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int leve
     int       cut = 0, first = 0;
     char      which[40] = "the negative prompt", more[64] = "";
     for (int i = w->n - 1; i >= 0; i--)
-        if (is_used(w, j, i) && kept(j, k, w->text[i].ids[k].uncut) > most)
+        if (is_used(w, j, i) && kept(j, k, &w->text[i].ids[k], w->text[i].ids[k].uncut) > most)
             cut++, first = i;
     if (!cut)
         return;
@@ -412,7 +436,8 @@ static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int leve
         snprintf(more, sizeof more, "; also for %d other%s that %s too long", cut - 1,
                  cut > 2 ? "s" : "", cut > 2 ? "are" : "is");
     xd_log(level, "%s is truncated: it has %lld tokens and %s reads %lld%s%s", which,
-           (long long)kept(j, k, w->text[first].ids[k].uncut), recipe_of(j)->text[k].folder, most,
+           (long long)kept(j, k, &w->text[first].ids[k], w->text[first].ids[k].uncut),
+           recipe_of(j)->text[k].folder, most,
            recipe_of(j)->text[k].pad > 0 ? "" : " (max_sequence_length)", more);
 }
 
@@ -427,8 +452,9 @@ int64_t xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i)
     for (int k = 0; k < w->ntext; k++) {
         if (!reads_prompts(j, k))
             continue;
-        int64_t n = xd_min(w->text[i].ids[k].uncut, xd_prompts_most_ids(j, k));
-        most = xd_max(most, kept(j, k, n - xd_prompt_images_more_ids(j, k)));
+        const xd_token_ids *ids = &w->text[i].ids[k];
+        int64_t             n = xd_min(ids->uncut, most_ids(j, k, ids));
+        most = xd_max(most, kept(j, k, ids, n - xd_prompt_images_more_ids(j, k)));
     }
     return most;
 }
@@ -493,7 +519,7 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
         if (s == XD_OK && d->pooled_dim)
             s = buffer_for(ctx, &c->pooled, 1, d->pooled_dim, e);
         for (int k = 0; k < w->ntext; k++)
-            c->real[k] = kept(j, k, w->text[i].ids[k].real);
+            c->real[k] = kept(j, k, &w->text[i].ids[k], w->text[i].ids[k].real);
         size_t n[2] = { xd_bytes(c->tok), c->pooled.nd ? xd_bytes(c->pooled) : 0 };
         if (s == XD_OK && n[0])
             xd_fill(&x, c->tok, fill_zeros, &n[0]);
@@ -558,10 +584,10 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
 {
     const xd_component *p = &j->ctx->model.text[k];
     const xd_text_use  *u = &recipe_of(j)->text[k];
-    int64_t             at[3], n = xd_prompts_computed(w, j, i, k), rows = kept(j, k, n);
-    xd_layout           lay = layout_of(n);
-    size_t              mark = xd_arena_mark(x->tmp);
-    xd_cond             c = { 0 };
+    int64_t   at[3], n = xd_prompts_computed(w, j, i, k), rows = kept(j, k, &w->text[i].ids[k], n);
+    xd_layout lay = layout_of(n);
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_cond   c = { 0 };
     if (copy_image_rows(w, j, i, k, x))
         return;
     x->lay = &lay;
@@ -578,7 +604,10 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
     xd_text_encode(p->text, x, &p->w->net, &r, &c);
     if (u->rows != XD_ROWS_NONE) {
         xd_tensor t = u->penultimate ? c.penultimate : c.tok;
-        xd_copy_to(x, rows_at(w, j, i, k, (xd_grid){ rows, t.d[1] }), xd_rows(t, n - rows, rows));
+        xd_tensor to = rows_at(w, j, i, k, (xd_grid){ rows, t.d[1] });
+        xd_copy_to(x, to, xd_rows(t, n - rows, rows));
+        if (w->text[i].ids[k].dropped && rows) /* the first row stays */
+            xd_copy_to(x, xd_rows(to, 0, 1), xd_rows(t, 0, 1));
     }
     place_of(w, j, i, k, at);
     if (u->pooled)

@@ -9,6 +9,9 @@ typedef struct xd_token_ids { /* token ids of a text for one encoder */
     int64_t  n;               /* number of token ids, including padding */
     int64_t  uncut;           /* number of token ids before truncation */
     int64_t  real;            /* number of token ids that are not padding */
+    /* Number of ids after the first one, those of the system prompt, whose rows of the embedding
+     * are dropped. */
+    int64_t  dropped;
 } xd_token_ids;
 
 typedef struct xd_prompt { /* the token ids and the embedding of one prompt or negative prompt */

@@ -107,6 +107,7 @@ static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const
     case XD_OP_ADDMUL: /* often follows a sum over ranks, so the operands are not in a cache */
     case XD_OP_ROTATE:
     case XD_OP_QKNORM: return seconds_moved(r, r->norm, c->bytes);
+    case XD_OP_LINATTN: return xd_max_double(c->flops / r->attn[0], c->bytes / r->bytes);
     case XD_OP_MOMENTS:
     case XD_OP_GNORM: return seconds_moved(r, r->gnorm, c->bytes);
     case XD_OP_GLU: return seconds_moved(r, r->act, c->bytes);

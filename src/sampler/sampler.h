@@ -44,6 +44,10 @@ typedef struct xd_sched_cfg {
     int     thresholding;
     double  dynamic_thresholding_ratio, sample_max_value;
     int     rescale_betas_zero_snr;
+    double  sigma_data; /* SCM: standard deviation of the latents during sampling */
+    /* SCM: the first timestep, and that of the second of two steps, in radians; set by the request,
+     * not by the config. NaN: the default. intermediate_timesteps 0: steps of equal length. */
+    double  max_timesteps, intermediate_timesteps;
     double  snr_shift_scale; /* shift of the signal-to-noise ratio (see xd_levels_shifted) */
     /* If clip_sample is 1, predicted clean latents are clipped. If set_alpha_to_one is 1, DDIM's
      * cumulative alpha product after the last step is 1. */

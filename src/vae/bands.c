@@ -81,6 +81,20 @@ static xd_tensor fetch_feed(xd_exec *x, const xd_feed *f, const xd_halo *halo, x
     return b;
 }
 
+/* Computes out += norm(y), for rows `out` of a map and the convolution's result y. */
+static void add_normed(xd_exec *x, const xd_banded *a, xd_tensor out, xd_tensor y)
+{
+    int64_t   d[2] = { y.d[1] * y.d[2], y.d[3] };
+    xd_tensor rows = xd_reshape(y, 2, d);
+    xd_norm_into(x, &(xd_norm){ .out = rows,
+                                .in = rows,
+                                .gain = a->out_gain,
+                                .bias = a->out_bias,
+                                .rms = 1,
+                                .eps = a->out_eps });
+    xd_add(x, xd_reshape(out, 2, d), rows);
+}
+
 /* Computes rows [o, o + n) of the output, and the group norm sums of these rows. */
 static void one_band(xd_exec *x, const xd_banded *a, const xd_halo *halo, int64_t o, int64_t n)
 {
@@ -94,16 +108,20 @@ static void one_band(xd_exec *x, const xd_banded *a, const xd_halo *halo, int64_
     end = end > bottom ? bottom : end;
     xd_tensor out = rows_of(a->out, o, n), to = out, plus = rows_of(a->plus, o, n);
     xd_tensor in = fetch_feed(x, &a->feed, halo, a->w->w.type, first, end - first);
-    if (a->over)
+    if (a->over || a->out_gain.p)
         to = xd_new_as(x, out.type, 4, out.d);
     if (a->shortcut) {
         plus = xd_new_as(x, out.type, 4, out.d);
         xd_conv_rows_into(x, plus, rows_of(a->from, o, n), a->shortcut, &(xd_conv_options){ 0 });
     }
-    xd_conv_rows_into(
-        x, to, in, a->w,
-        &(xd_conv_options){ .stride = a->stride, .lo = lo, .hi = hi, .residual = plus });
-    if (a->over)
+    xd_conv_rows_into(x, to, in, a->w,
+                      &(xd_conv_options){ .stride = a->stride,
+                                          .lo = lo,
+                                          .hi = hi,
+                                          .residual = a->out_gain.p ? (xd_tensor){ 0 } : plus });
+    if (a->out_gain.p)
+        add_normed(x, a, out, to);
+    else if (a->over)
         xd_copy_to(x, out, to);
     if (a->partial.p)
         xd_group_rows(x, xd_rows(a->partial, o, n), to);

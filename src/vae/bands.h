@@ -36,6 +36,10 @@ typedef struct xd_banded {
      * computed. */
     xd_tensor     partial;
     int           stride, lo[3], hi[3];
+    /* RMS norm over the channels of each pixel of the convolution's result, with gain and bias,
+     * before the addition of `plus`, which must then be `out`. Absent: no norm. */
+    xd_tensor     out_gain, out_bias;
+    float         out_eps;
     int           over; /* 1: rows of out share memory with rows of feed.in */
     int           last_first;
 } xd_banded;

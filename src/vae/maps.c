@@ -1,6 +1,8 @@
 /* maps.c - allocates, copies and checks the feature maps of autoencoders (maps.h) */
 #include "vae/maps.h"
 
+/* Log variance of latents without a distribution: the lowest value that samplers use. */
+static const float   SAME = -30;
 /* Max bytes of frames that are normalized together. */
 static const int64_t few_frames = (int64_t)5 << 27;
 
@@ -85,6 +87,18 @@ int xd_map_video_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64
                     (long long)rgb.d[0], (long long)rgb.d[2], (long long)rgb.d[1],
                     (long long)lat.d[0], (long long)lat.d[2], (long long)lat.d[1],
                     (long long)lat.d[3]);
+}
+
+void xd_map_no_variance(xd_exec *x, xd_tensor moments, int64_t C)
+{
+    xd_tensor one = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, 1, 1, 1 }), to = moments;
+    xd_put(x, one, &SAME);
+    for (int i = 0; i < 4; i++)
+        one.d[i] = i < 3 ? to.d[i] : C, one.s[i] = 0;
+    if (to.p)
+        to.p = (char *)to.p + C * to.s[3] * (int64_t)xd_dtype_size(to.type);
+    to.d[3] = C;
+    xd_copy_to(x, to, one);
 }
 
 int xd_map_frames_fit(xd_exec *x, int64_t is, int64_t want)

@@ -40,10 +40,13 @@ void      xd_map_halve(xd_exec *x, xd_tensor to, xd_tensor in, const xd_cnv *w);
 /* Check that this rank's pixels have the height and the width that its latents or moments imply,
  * with f x f pixels per latent cell, and that these latents or moments have C channels. A rank's
  * band of rows may be empty. A video must have `frames` latent frames. */
-int xd_map_image_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64_t C);
-int xd_map_video_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64_t C,
-                      int64_t frames);
+int  xd_map_image_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64_t C);
+int  xd_map_video_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64_t C,
+                       int64_t frames);
+/* Writes a constant to the second half of the moments [T,H,W,2C], which is the log variance, for
+ * encoders without a distribution. The constant is so low that a sample equals the mean. */
+void xd_map_no_variance(xd_exec *x, xd_tensor moments, int64_t C);
 /* Checks that an output has the expected number of frames. */
-int xd_map_frames_fit(xd_exec *x, int64_t is, int64_t want);
+int  xd_map_frames_fit(xd_exec *x, int64_t is, int64_t want);
 
 #endif

@@ -2,10 +2,9 @@
  * https://github.com/madebyollin/taesd).
  *
  * The network has plain convolutions and ReLU; all feature maps have the same number of channels.
- * The encoder outputs latents and not a distribution. A constant log variance is added; it is
- * so low that a sample equals the mean. In the arena, the current map h is at the bottom, and
- * the two maps of a block are above h. Every convolution exchanges its halo rows with other
- * ranks. */
+ * The encoder outputs latents and not a distribution. In the arena, the current map h is at the
+ * bottom, and the two maps of a block are above h. Every convolution exchanges its halo rows with
+ * other ranks. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,9 +16,6 @@
 #include "vae/vae.h"
 
 enum { LEVELS = 8, BLOCKS = 16, MOST = 4096, TILE = 512 };
-
-/* Log variance of the latents: the lowest value that samplers use. */
-static const float SAME = -30;
 
 typedef struct cfg {
     int64_t in_channels, out_channels, latent_channels, factor;
@@ -323,19 +319,6 @@ static void decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     }
 }
 
-/* Writes a constant to the second half of the moments, which is the log variance. */
-static void fill_variance(xd_exec *x, xd_tensor moments, int64_t C)
-{
-    xd_tensor one = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, 1, 1, 1 }), to = moments;
-    xd_put(x, one, &SAME);
-    for (int i = 0; i < 4; i++)
-        one.d[i] = i < 3 ? to.d[i] : C, one.s[i] = 0;
-    if (to.p)
-        to.p = (char *)to.p + C * to.s[3] * (int64_t)xd_dtype_size(to.type);
-    to.d[3] = C;
-    xd_copy_to(x, to, one);
-}
-
 static void encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments)
 {
     const cfg  *c = n->cfg;
@@ -358,7 +341,7 @@ static void encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
         conv3(&r, out, r.h, &w->out, (xd_tensor){ 0 }, 1);
         mean.d[3] = C;
         xd_copy_to(x, mean, out);
-        fill_variance(x, to, C);
+        xd_map_no_variance(x, to, C);
         xd_arena_rewind(x->tmp, mark);
     }
 }

@@ -139,7 +139,7 @@ refused "an end of guidance of another pipeline" 2 "cfg_truncation Z-Image" gene
     --model "$MODEL" --prompt a --cfg_truncation 0.5 -o "$T/x.png"
 refused "a share of steps of another pipeline" 2 "cfg_trunc_ratio Lumina-Image" generate \
     --model "$MODEL" --prompt a --cfg_trunc_ratio 0.5 -o "$T/x.png"
-refused "a system prompt of another pipeline" 2 "system_prompt Lumina-Image" generate \
+refused "a system prompt of another pipeline" 2 "system_prompt Lumina-Image SANA" generate \
     --model "$MODEL" --prompt a --system_prompt b -o "$T/x.png"
 refused "text of another length" 2 "max_sequence_length 9 333" plan \
     --model "$ROOT/tests/golden/hunyuan" --world 2 --max_sequence_length 9

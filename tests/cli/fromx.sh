@@ -150,6 +150,9 @@ line "the runner's HunyuanVideo" 0 '--model hunyuanvideo-community/HunyuanVideo 
 line "tokens that xDiT does not pad" 0 'hangs or fails in the first all-to-all' \
     "$(torch 7 hunyuan_video_usp '--model hunyuanvideo-community/HunyuanVideo --prompt a \
         --ulysses_degree 1 --ring_degree 7 --height 720 --width 1280')"
+line "SANA" 0 '^plan: cfg 2' \
+    "$(torch 2 sana '--model Efficient-Large-Model/SANA1.5_4.8B_1024px_diffusers \
+        --use_cfg_parallel --prompt a')"
 line "Wan" 0 '^plan: ulysses 2.*12 heads' \
     "$(torch 2 wan '--model Wan-AI/Wan2.1-T2V-1.3B-Diffusers --ulysses_degree 2 --prompt a')"
 line "Wan that begins with an image" 0 'Wan2.1-I2V-14B-480P-Diffusers --prompt a --image b.png' \

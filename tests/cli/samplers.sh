@@ -202,7 +202,7 @@ for class in CogVideoXDDIM CogVideoXDPM; do
     check "a config that names ${class}Scheduler" [ "$rc" = 0 ]
 done
 for class in PNDM LMSDiscrete KDPM2Discrete KDPM2AncestralDiscrete DEISMultistep EDMEuler \
-    EDMDPMSolverMultistep IPNDM SASolver SCM ScoreSdeVe UnCLIP VQDiffusion RePaint Amused \
+    EDMDPMSolverMultistep IPNDM SASolver ScoreSdeVe UnCLIP VQDiffusion RePaint Amused \
     DDIMInverse DPMSolverMultistepInverse DDIMParallel DDPMParallel DDPMWuerstchen \
     CMStochasticIterative CosineDPMSolverMultistep ConsistencyDecoder LTXEulerAncestralRF \
     FlowMapEulerDiscrete; do
@@ -336,4 +336,40 @@ check "JSON has both" json 'j["parameters"]["system_prompt"] == "Paint." and
     j["parameters"]["cfg_trunc_ratio"] == 0.5'
 refused "a system prompt of broken UTF-8" 2 "system_prompt UTF-8" generate --model "$MODEL" -p a \
     --system_prompt "$(printf 'a\377')" -o "$T/x.png"
+
+# Angles as timesteps, noise in every step, and an instruction before prompts.
+MODEL=$FULL/sana-sprint
+latents own --num_inference_steps 2
+latents again --num_inference_steps 2 --intermediate_timesteps 1.3 --max_timesteps 1.5708
+check "timesteps that are given" same own again
+latents middle --num_inference_steps 2 --intermediate_timesteps 0.9
+check "another second timestep" differ own middle
+latents equal --num_inference_steps 2 --intermediate_timesteps 0
+check "two steps of equal length" differ own equal
+latents first --num_inference_steps 2 --max_timesteps 1.4
+check "another first timestep" differ own first
+latents few --num_inference_steps 4
+check "other numbers of steps" differ own few
+latents strong --num_inference_steps 2 --guidance_scale 2
+check "another guidance scale, in one pass" differ own strong
+latents plain --num_inference_steps 2 --system_prompt ""
+check "no instruction before the prompt" differ own plain
+try generate --model "$MODEL" -p a --width 28 --height 36 --output "$T/s.png" --json \
+    --no_resolution_binning --intermediate_timesteps 1.2 --num_inference_steps 2 --max_timesteps 1.5
+check "JSON has the timesteps" json 'j["parameters"]["intermediate_timesteps"] == 1.2 and
+    j["parameters"]["max_timesteps"] == 1.5'
+refused "a second timestep of four" 2 "intermediate_timesteps 2 steps 4" generate --model "$MODEL" \
+    -p a --intermediate_timesteps 1.2 --num_inference_steps 4 -o "$T/x.png"
+refused "a second timestep before the first" 2 "intermediate_timesteps 1.6 max_timesteps" generate \
+    --model "$MODEL" -p a --intermediate_timesteps 1.6 -o "$T/x.png"
+refused "a timestep of another scheduler" 2 "intermediate_timesteps scm" generate \
+    --model "$FULL/sana" -p a --intermediate_timesteps 1.2 -o "$T/x.png"
+refused "another scheduler" 1 "prediction_type trigflow" generate --model "$MODEL" -p a \
+    --scheduler ddim -o "$T/x.png"
+refused "a window of sums" 2 "attention_window linear" generate --model "$FULL/sana" -p a \
+    --attention_window 4 -o "$T/x.png"
+refused "an attention table of sums" 2 "fast_attn linear" generate --model "$FULL/sana" -p a \
+    --fast_attn share -o "$T/x.png"
+refused "an image for scm" 1 "scm image" generate --model "$MODEL" -p a --width 28 --height 36 \
+    --image "$T/s.png" -o "$T/x.png"
 done_testing

@@ -54,14 +54,16 @@ typedef enum of { TEXT = 1, IMAGE = 2, FILL = 4, FILLED = IMAGE | FILL, ALL = 7,
 
 /* What a block sends: attentions of some tokens, and sums over tensor ranks of [n,D] for their
  * rows; of the image's rows sums of [n,1] and of [n,2], and once a request and pass of [m,1] for
- * the rows of a text that does not flow, and for those of an image beside it. */
-typedef struct sends { int attn[ALL + 1], sum[ALL + 1], squares[2], text; } sends;
+ * the rows of a text that does not flow, and for those of an image beside it. linear: sums of keys
+ * and values, and rows near a rank's tokens, take the place of attentions. */
+typedef struct sends { int attn[ALL + 1], sum[ALL + 1], squares[2], text, linear; } sends;
 
 /* which[l]: what block l sends; skips[l]: outputs that it or later blocks read, besides the
- * hidden state. H: heads of keys, each of g heads of queries; S: sums of guidance for a patch; E:
- * the width of sums for the text. */
+ * hidden state. W: tokens in a line of the image; conv: half the channels of a convolution over
+ * tokens. H: heads of keys, each of g heads of queries; S: sums of guidance for a patch; E: the
+ * width of sums for the text. */
 typedef struct model {
-    int64_t      N, K, J, fill, M, I, H, g, d, D, E, F, S, e;
+    int64_t      N, K, J, fill, M, I, H, g, d, D, E, F, S, e, W, conv;
     int          passes;
     const sends *which[64];
     int64_t      skips[65];
@@ -75,6 +77,11 @@ static const sends over_time = { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 2 } }
 /* Wan: as these, and squares of what is normed over all heads */
 static const sends normed = {
     .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 3 }, .squares = { 1, 1 }, .text = 1
+};
+/* SANA, and with norms over all heads */
+static const sends linear = { .sum = { [IMAGE] = 3 }, .linear = 1 };
+static const sends linear_normed = {
+    .sum = { [IMAGE] = 3 }, .squares = { 1, 1 }, .text = 1, .linear = 1
 };
 /* FLUX, Chroma; CogVideoX, Qwen-Image and AuraFlow's double blocks as pair */
 static const sends pair = { .attn = { [ALL] = 1 }, .sum = { [TEXT] = 2, [IMAGE] = 2 } },
@@ -168,6 +175,67 @@ static int64_t of_tensor(const model *m, const plan *p, const where *w, int unit
     return of_sum(p, w, rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], what) * wide);
 }
 
+/* The tokens of a patch on a member: the first one, and the one behind the last. */
+static void span(const model *m, const plan *p, int patch, int sp, int64_t at[2])
+{
+    int64_t a = m->N * patch / p->patches, n = part(m->N, patch, p->patches);
+    int64_t members = p->deg[XD_ULYSSES] * p->deg[XD_RING];
+    at[0] = a + n * sp / members;
+    at[1] = a + n * (sp + 1) / members;
+}
+
+static int64_t overlap(const int64_t a[2], int64_t from, int64_t to)
+{
+    int64_t lo = a[0] > from ? a[0] : from, hi = a[1] < to ? a[1] : to;
+    return hi > lo ? hi - lo : 0;
+}
+
+/* Rows of mine within W + 1 tokens of another member's, in its patches of a unit. */
+static int64_t near_rows(const model *m, const plan *p, const where *w, int unit)
+{
+    int64_t n = 0, theirs[2], mine[2];
+    int     members = p->deg[XD_ULYSSES] * p->deg[XD_RING];
+    int     me = w->at[XD_ULYSSES] + w->at[XD_RING] * p->deg[XD_ULYSSES];
+    for (int k = 0; k < members * p->patches * p->patches; k++) {
+        int sp = k % members, patch = k / members % p->patches, mine_of = k / members / p->patches;
+        span(m, p, patch, sp, theirs);
+        span(m, p, mine_of, me, mine);
+        if (sp != me && (unit < 0 || unit == patch) && theirs[1] > theirs[0])
+            n += overlap(mine, theirs[0] - m->W - 1, theirs[0]) +
+                 overlap(mine, theirs[1], theirs[1] + m->W + 1);
+    }
+    return n;
+}
+
+/* Sums of keys and values over the members, for each patch of a unit, and near rows. */
+static int64_t of_linear(const model *m, const plan *p, const where *w, int unit)
+{
+    int64_t H = part(m->H, w->at[XD_TENSOR], p->deg[XD_TENSOR]);
+    int64_t C = 2 * part(m->conv, w->at[XD_TENSOR], p->deg[XD_TENSOR]);
+    return of_numbers((unit < 0 ? p->patches : 1) * H * m->d * (m->d + 1), 4,
+                      p->deg[XD_ULYSSES] * p->deg[XD_RING],
+                      w->at[XD_ULYSSES] + w->at[XD_RING] * p->deg[XD_ULYSSES]) +
+           near_rows(m, p, w, unit) * C * m->e;
+}
+
+/* What is kept of each patch for each of n blocks and passes: the sums, and my rows within W + 1
+ * tokens of the patch's ends. */
+static int64_t of_kept_sums(const model *m, const plan *p, const where *w, int64_t n)
+{
+    int64_t H = part(m->H, w->at[XD_TENSOR], p->deg[XD_TENSOR]), rows = 0, mine[2];
+    int64_t C = 2 * part(m->conv, w->at[XD_TENSOR], p->deg[XD_TENSOR]);
+    for (int q = 0; q < p->patches; q++) {
+        int64_t a = m->N * q / p->patches, b = m->N * (q + 1) / p->patches;
+        span(m, p, q, w->at[XD_ULYSSES] + w->at[XD_RING] * p->deg[XD_ULYSSES], mine);
+        rows += b - a > 2 * (m->W + 1)
+                    ? overlap(mine, a, a + m->W + 1) + overlap(mine, b - m->W - 1, b)
+                    : mine[1] - mine[0];
+    }
+    return p->patches == 1
+               ? 0
+               : n * (p->patches * H * m->d * (m->d + 1) * 4 + rows * C * m->e) + 2 * 64;
+}
+
 /* My blocks on a unit. */
 static int64_t of_blocks(const model *m, const plan *p, const where *w, int unit)
 {
@@ -181,6 +249,8 @@ static int64_t of_blocks(const model *m, const plan *p, const where *w, int unit
         const sends *s = m->which[l];
         for (int k = TEXT; k <= ALL; k++)
             bytes += s->attn[k] * attn[k] + s->sum[k] * sum[k];
+        if (s->linear)
+            bytes += of_linear(m, p, w, unit);
         for (int k = 0; k < 2; k++)
             bytes += s->squares[k] * of_sum(p, w, (k + 1) * image);
     }
@@ -257,6 +327,8 @@ static int64_t of_memory(const model *m, const plan *p, const where *w, int site
     int64_t n = rows_ring(m, p, -1, w->at[XD_RING], ALL), bytes = 0;
     for (int i = 0; i < m->passes; i++)
         mine += i % C == w->at[XD_CFG];
+    if (m->conv)
+        return of_kept_sums(m, p, w, mine * (w->last - w->first) * sites);
     if (p->patches > 1)
         bytes += 2 * n * h * mine * (w->last - w->first) * sites;
     if (R > 1 && p->displaced)
@@ -337,6 +409,8 @@ static const sends *kind_of(const xd_engine *g, int layer)
         return &pair;
     if (strcmp(p->def->name, "wan") == 0)
         return &normed;
+    if (strcmp(p->def->name, "sana") == 0)
+        return xd_json_text(xd_json_get(p->config, "qk_norm")) ? &linear_normed : &linear;
     if (strcmp(p->def->name, "latte") == 0)
         return layer % 2 ? &over_time : &cross;
     if (strcmp(p->def->name, "zimage") == 0 &&
@@ -379,6 +453,8 @@ static model model_of(const xd_engine *g, const xd_job *j)
 {
     const xd_dit_info *d = &g->ctx.model.dit_info;
     model   m = { .N = j->tokens,
+                  .W = j->lay.grid[2],
+                  .conv = d->conv_dim,
                   .J = j->lay.len[XD_REF],
                   .K = d->txt_flows ? xd_prompts_most_rows(j) : 0,
                   .fill = d->multiple ? (d->multiple - j->tokens % d->multiple) % d->multiple : 0,

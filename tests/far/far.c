@@ -36,6 +36,7 @@ typedef union args {
     xd_copy       copy;
     xd_qknorm     qknorm;
     xd_rotate     rotate;
+    xd_linattn    linattn;
 } args;
 
 typedef struct item { /* an op or an upload that waits */
@@ -156,6 +157,7 @@ static xd_status run_one(far *f, item *n)
     case XD_OP_COPY: return o->copy(d, NULL, &n->a.copy, n->tmp);
     case XD_OP_QKNORM: return o->qknorm(d, NULL, &n->a.qknorm, n->tmp);
     case XD_OP_ROTATE: return o->rotate(d, NULL, &n->a.rotate, n->tmp);
+    case XD_OP_LINATTN: return o->linattn(d, NULL, &n->a.linattn, n->tmp);
     case XD_NOPS: break;
     }
     memcpy(n->to, n->tmp, n->bytes);
@@ -315,6 +317,7 @@ OPERANDS(RESIZE, resize, xd_resize, &b->out, &b->in)
 OPERANDS(LOOKUP, lookup, xd_lookup, &b->out, &b->table, &b->ids)
 OPERANDS(COPY, copy, xd_copy, &b->out, &b->in)
 OPERANDS(ROTATE, rotate, xd_rotate, &b->out, &b->in)
+OPERANDS(LINATTN, linattn, xd_linattn, &b->out, &b->q, &b->k, &b->v, &b->sums)
 OPERANDS(QKNORM, qknorm, xd_qknorm, &b->out, &b->in, &b->gain, &b->bias, &b->cos, &b->sin,
          &b->also.out, &b->also.in, &b->also.gain, &b->also.bias)
 
@@ -448,6 +451,7 @@ static xd_status open_far(xd_dev **out, const char *which, xd_err *e)
         .copy = copy,
         .qknorm = qknorm,
         .rotate = rotate,
+        .linattn = linattn,
     };
     f->dev = (xd_dev){ .mem = &mem, .ops = &f->ops, .priv = f->real->priv, .rotates = 1 };
     snprintf(f->dev.name, sizeof f->dev.name, "far-%.24s", f->real->name);

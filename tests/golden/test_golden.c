@@ -55,10 +55,11 @@ static const char *const dtypes[NDTYPE] = { "f32", "bf16", "int8", "fp8", "f16" 
 static const int levels[NDTYPE] = { 2, 8, 5, 13, 3 }; /* of the image: 3e-2 of 255 is 7.65 */
 /* Of the models that are run so, one of every kind of block: f32 with weights in eight bits. */
 static const char *const quantized[] = {
-    "alpha",     "flux",     "flux2-klein",  "flux2-base",    "flux2",       "sd3",
-    "sd35",      "cog2b",    "cog15",        "hunyuan12-one", "zimage-lora", "lumina2-lora",
-    "wan",       "wan-i2v",  "wan22",        "wan-ti2v",      "chroma-one",  "qwen",
-    "qwen-edit", "auraflow", "flux-control", "latte",         "mochi-one",   "hunyuanvideo"
+    "alpha",       "flux",         "flux2-klein", "flux2-base", "flux2",
+    "sd3",         "sd35",         "cog2b",       "cog15",      "hunyuan12-one",
+    "zimage-lora", "lumina2-lora", "sana-sprint", "wan",        "wan-i2v",
+    "wan22",       "wan-ti2v",     "chroma-one",  "qwen",       "qwen-edit",
+    "auraflow",    "flux-control", "latte",       "mochi-one",  "hunyuanvideo"
 };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
@@ -194,6 +195,12 @@ static const char *const all[] = { "alpha",
                                    "lumina2-cut",
                                    "lumina2-lora",
                                    "lumina2-five",
+                                   "sana",
+                                   "sana15",
+                                   "sana-tiles",
+                                   "sana-lora",
+                                   "sana-sprint",
+                                   "sana-sprint-4",
                                    "qwen",
                                    "qwen-five",
                                    "qwen-image",
@@ -409,6 +416,8 @@ static void ask(const run *r, xd_request *q, const char **prompts)
         q->guidance.cfg_normalization = js_num(r->js, "cfg_normalization");
     if (xd_json_get(r->js, "cfg_trunc_ratio"))
         q->guidance.cfg_trunc_ratio = js_num(r->js, "cfg_trunc_ratio");
+    if (xd_json_get(r->js, "intermediate_timesteps"))
+        q->schedule.intermediate_timesteps = js_num(r->js, "intermediate_timesteps");
     if (xd_json_get(r->js, "cfg_truncation"))
         q->guidance.cfg_truncation = js_num(r->js, "cfg_truncation");
     q->guidance.true_cfg_scale = js_maybe(r->js, "true_cfg_scale");

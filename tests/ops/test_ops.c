@@ -742,6 +742,7 @@ int main(void)
         T(test_rotate),
         T(test_rotation_bits),
         T(test_rotate_refusals),
+        T(test_linattn),
         T(test_attn_pieces),
         T(test_quant_types),
         T(test_quant_gemm),

@@ -421,6 +421,70 @@ void test_rotate_refusals(void **unused)
     }
 }
 
+/* ---- linear attention ---------------------------------------------------------------------- */
+
+static double positive(const xd_tensor *t, int64_t r, int64_t h, int64_t i)
+{
+    const char  *p = (const char *)t->p;
+    const double v =
+        value(p + (r * t->s[0] + h * t->s[1] + i) * (int64_t)xd_dtype_size(t->type), t->type);
+    return v > 0 ? v : 0;
+}
+
+/* The sums of m keys and values, then the attention of n queries over them. */
+static void linattn_case(int64_t n, int64_t m, heads d)
+{
+    const int64_t D = d.D, size = D * (D + 1);
+    double       *sums = numbers(d.H * size), *want = numbers(n * d.H * D);
+    fresh();
+    heads      keys = { m, d.H, D }, queries = { n, d.H, D };
+    xd_linattn a = { .k = part(f32_or_half(), keys),
+                     .v = part(f32_or_half(), keys),
+                     .sums = operand(XD_F32, 3, (int64_t[]){ d.H, D, D + 1 }, 0) };
+    memset(sums, 0, (size_t)(d.H * size) * sizeof *sums);
+    for (int64_t k = 0; k < m * d.H * size; k++) {
+        const int64_t r = k / (d.H * size), h = k / size % d.H, i = k / (D + 1) % D,
+                      j = k % (D + 1);
+        const char   *v = (const char *)a.v.p +
+                          (r * a.v.s[0] + h * a.v.s[1] + j) * (int64_t)xd_dtype_size(a.v.type);
+        sums[h * size + i * (D + 1) + j] +=
+            positive(&a.k, r, h, i) * (j < D ? value(v, a.v.type) : 1);
+    }
+    remember();
+    RUN(linattn, XD_OP_LINATTN, &a);
+    check("sums of linear attention", &a.sums, sums);
+    xd_linattn b = { .q = part(f32_or_half(), queries),
+                     .out = part(f32_or_half(), queries),
+                     .sums = a.sums };
+    for (int64_t k = 0; k < n * d.H * D; k++) {
+        const int64_t r = k / (d.H * D), h = k / D % d.H, j = k % D;
+        double        y = 0, by = 1e-15;
+        for (int64_t i = 0; i < D; i++) {
+            const double q = positive(&b.q, r, h, i);
+            y += q * at(&a.sums, h * size + i * (D + 1) + j);
+            by += q * at(&a.sums, h * size + i * (D + 1) + D);
+        }
+        want[k] = y / by;
+    }
+    remember();
+    RUN(linattn, XD_OP_LINATTN, &b);
+    check("linear attention", &b.out, want);
+    free(sums), free(want);
+}
+
+void test_linattn(void **unused)
+{
+    (void)unused;
+    linattn_case(3, 200, (heads){ 0, 2, 32 });
+    linattn_case(0, 5, (heads){ 0, 3, 8 });
+    linattn_case(2, 0, (heads){ 0, 1, 5 });
+    linattn_case(1, 70, (heads){ 0, 1, XD_LINATTN_MAX });
+    for (int i = 0; i < 8; i++)
+        linattn_case(1 + upto(9), 60 + upto(90), (heads){ 0, 1 + upto(4), 1 + upto(40) });
+    xd_linattn a = { .sums = operand(XD_F32, 3, (int64_t[]){ 1, 4, 4 }, 0) };
+    assert_int_equal(dev->ops->linattn(dev, NULL, &a, NULL), XD_EINVAL);
+}
+
 /* Rows of q, and output rows, that lie in pieces, one of them empty: no bit may differ from
  * those that lie together. */
 void test_attn_pieces(void **unused)

@@ -390,6 +390,83 @@ static void plain(walk *q, int64_t latents, int encode)
     conv(q, (int64_t)C, 1);
 }
 
+/* ---- linear attention over pixels ----------------------------------------------------------- */
+
+/* My rows among [from, to) of the map. */
+static int64_t mine_among(const walk *q, int64_t from, int64_t to)
+{
+    int64_t a = q->h * rank / q->S * q->k, b = q->h * (rank + 1) / q->S * q->k;
+    int64_t lo = a > from ? a : from, hi = b < to ? b : to;
+    return hi > lo ? hi - lo : 0;
+}
+
+/* Rows to all bands that are at most r rows away; with stride 2 to those below. */
+static void reach(walk *q, int64_t C, int64_t r, int stride)
+{
+    for (int64_t o = 0; o < q->S; o++) {
+        int64_t a = q->h * o / q->S * q->k, b = q->h * (o + 1) / q->S * q->k;
+        int64_t n = mine_among(q, a - r, a) + (stride == 1 ? mine_among(q, b, b + r) : 0);
+        if (o != rank && b > a)
+            q->bytes += n * q->w * q->k * C * q->e;
+    }
+}
+
+/* A sum of n numbers in f32 over the ranks. */
+static void sum(walk *q, int64_t n)
+{
+    int64_t mine = part(n, rank, q->S);
+    q->bytes += 4 * n <= 8192 ? 4 * n * (q->S - 1) : 4 * (n - mine + mine * (q->S - 1));
+}
+
+/* A block of level l of AutoencoderDC. */
+static void deep_block(walk *q, int l, int encode)
+{
+    const xd_json *types =
+        xd_json_get(q->cfg, encode ? "encoder_block_types" : "decoder_block_types");
+    const xd_json *scales = xd_json_at(
+        xd_json_get(q->cfg, encode ? "encoder_qkv_multiscales" : "decoder_qkv_multiscales"), l);
+    int64_t C = entry(q, encode ? "encoder_block_out_channels" : "decoder_block_out_channels", l);
+    int64_t d = number(q->cfg, "attention_head_dim"), heads = C / d;
+    double  size = 0;
+    if (strcmp(xd_json_text(xd_json_at(types, l)), "ResBlock") == 0) {
+        reach(q, C, 1, 1), reach(q, C, 1, 1);
+        return;
+    }
+    for (int i = 0; i < xd_json_size(scales); i++) {
+        xd_json_number(xd_json_at(scales, i), &size);
+        reach(q, 3 * heads * d, (int64_t)size / 2, 1);
+    }
+    sum(q, heads * (1 + xd_json_size(scales)) * d * (d + 1));
+    reach(q, 8 * C, 1, 1);
+}
+
+static void deep_levels(walk *q, int64_t latents, int encode)
+{
+    const char *widths = encode ? "encoder_block_out_channels" : "decoder_block_out_channels";
+    const char *layers = encode ? "encoder_layers_per_block" : "decoder_layers_per_block";
+    const char *down = xd_json_text(xd_json_get(q->cfg, "downsample_block_type"));
+    int         L = xd_json_size(xd_json_get(q->cfg, widths));
+    int64_t     e = q->e;
+    q->k = encode ? (int64_t)1 << (L - 1) : 1;
+    q->e = 4;
+    reach(q, encode ? 3 : latents, 1, 1);
+    q->e = e;
+    for (int i = 0; i < L; i++) {
+        int l = encode ? i : L - 1 - i;
+        if (!encode && i) {
+            reach(q, entry(q, widths, l + 1), 1, 1);
+            q->k *= 2;
+        }
+        for (int64_t n = entry(q, layers, l); n > 0; n--)
+            deep_block(q, l, encode);
+        if (encode && l < L - 1) {
+            reach(q, entry(q, widths, l), 1, strcmp(down, "Conv") == 0 ? 2 : 1);
+            q->k /= 2;
+        }
+    }
+    reach(q, entry(q, widths, encode ? L - 1 : 0), 1, 1);
+}
+
 static int64_t of_bands(const xd_context *ctx, const int64_t *d, int encode)
 {
     const xd_vae_info *v = &ctx->model.vae_info;
@@ -398,8 +475,11 @@ static int64_t of_bands(const xd_context *ctx, const int64_t *d, int encode)
     walk q = { .cfg = ctx->model.vae.config, .h = h, .w = w, .S = S, .rows = part(h, rank, S) };
     q.G = number(q.cfg, "norm_num_groups");
     q.e = (int64_t)xd_dtype_size(ctx->type);
+    const int deep = xd_json_get(q.cfg, "decoder_qkv_multiscales") != NULL;
+    if (deep)
+        deep_levels(&q, v->channels, encode);
     if (!q.rows)
-        return 0;
+        return q.bytes;
     q.up = h * rank / S > 0;
     q.down = h * (rank + 1) / S < h;
     if (xd_json_get(q.cfg, "num_decoder_blocks"))
@@ -410,7 +490,7 @@ static int64_t of_bands(const xd_context *ctx, const int64_t *d, int encode)
         by_frames(&q, T);
     else if (xd_json_get(q.cfg, "spatial_compression_ratio"))
         filmed(&q, v, n, encode);
-    else
+    else if (!deep)
         batches(&q, v, n, most, encode);
     if (encode)
         return q.bytes + 8 * v->channels * q.rows * w * (S - 1) * T;

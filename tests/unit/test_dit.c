@@ -29,6 +29,9 @@ static void published_listings(void **state)
         "Tencent-Hunyuan/HunyuanDiT-Diffusers/transformer",
         "Tongyi-MAI/Z-Image-Turbo/transformer",
         "Alpha-VLLM/Lumina-Image-2.0/transformer",
+        "Efficient-Large-Model/Sana_1600M_1024px_diffusers/transformer",
+        "Efficient-Large-Model/SANA1.5_4.8B_1024px_diffusers/transformer",
+        "Efficient-Large-Model/Sana_Sprint_1.6B_1024px_diffusers/transformer",
         "black-forest-labs/FLUX.2-klein-4B/transformer",
         "black-forest-labs/FLUX.2-dev/transformer",
         "Qwen/Qwen-Image/transformer",
@@ -174,6 +177,21 @@ static void hunyuan_video_refusals(void **state)
     refuses(name, "{\"text_embed_dim\":0}", XD_EFORMAT, "text_embed_dim");
     refuses(name, "{\"pooled_projection_dim\":0}", XD_EFORMAT, "pooled_projection_dim");
     refuses(name, "{\"patch_size_t\":0}", XD_EFORMAT, "patch_size_t");
+}
+
+static void sana_refusals(void **state)
+{
+    const char *sana = "SanaTransformer2DModel";
+    (void)state;
+    refuses(sana, "{\"qk_norm\":\"layer_norm\"}", XD_EUNSUPPORTED, "qk_norm 'layer_norm'");
+    refuses(sana, "{\"norm_elementwise_affine\":true}", XD_EUNSUPPORTED, "elementwise_affine");
+    refuses(sana, "{\"interpolation_scale\":2}", XD_EUNSUPPORTED, "interpolation_scale 2");
+    refuses(sana, "{\"out_channels\":48}", XD_EUNSUPPORTED, "out_channels 48");
+    refuses(sana, "{\"num_cross_attention_heads\":21}", XD_EFORMAT, "21");
+    refuses(sana, "{\"cross_attention_dim\":1152}", XD_EFORMAT, "1152");
+    refuses(sana, "{\"attention_head_dim\":256}", XD_EFORMAT, "attention_head_dim is 256");
+    refuses(sana, "{\"mlp_ratio\":-1}", XD_EFORMAT, "mlp_ratio is -1");
+    refuses(sana, "{\"patch_size\":0}", XD_EFORMAT, "patch_size");
 }
 
 /* ---- golden: transformers ----------------------------------------------------------------- */
@@ -496,7 +514,7 @@ int main(void)
         cmocka_unit_test(refusals_of_videos),
         cmocka_unit_test(lumina_refusals),
         cmocka_unit_test(hunyuan_video_refusals),
-        cmocka_unit_test(hunyuan_video_refusals),
+        cmocka_unit_test(sana_refusals),
         cmocka_unit_test(dit_golden_f32),
         cmocka_unit_test(dit_golden_bf16),
         cmocka_unit_test(dit_batch),

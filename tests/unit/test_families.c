@@ -128,15 +128,15 @@ static void words(void **state)
         xd_family_word word;
         const char    *says;
     } row[] = {
-        { XD_WORD_DISTILLED, "FLUX, FLUX.2, Qwen-Image, HunyuanVideo" },
+        { XD_WORD_DISTILLED, "FLUX, SANA, FLUX.2, Qwen-Image, HunyuanVideo" },
         { XD_WORD_RESCALES, "HunyuanDiT" },
         { XD_WORD_FROM_PROMPT, "Z-Image" },
         { XD_WORD_KEEPS_ROWS, "Lumina-Image" },
         { XD_WORD_NORMALIZES, "Z-Image, Lumina-Image" },
-        { XD_WORD_SYSTEM, "Lumina-Image" },
+        { XD_WORD_SYSTEM, "Lumina-Image, SANA" },
         { XD_WORD_DYNAMIC_CFG, "CogVideoX" },
         { XD_WORD_MAX_AREA, "FLUX, Qwen-Image" },
-        { XD_WORD_INPAINTS, "FLUX, Z-Image, Lumina-Image, Chroma, AuraFlow, Qwen-Image, "
+        { XD_WORD_INPAINTS, "FLUX, Z-Image, Lumina-Image, SANA, Chroma, AuraFlow, Qwen-Image, "
                             "Stable Diffusion 3" },
         { XD_WORD_TWO_DITS, "Wan" },
         { XD_WORD_OPTIONAL_TEXT, "Stable Diffusion 3" },

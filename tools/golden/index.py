@@ -23,6 +23,7 @@ SUITES = {
                   "zimage-lora",
                   "zimage-five"),
     "lumina2": own("lumina2", "lumina2-cut", "lumina2-lora", "lumina2-five"),
+    "sana": own("sana", "sana15", "sana-tiles", "sana-lora", "sana-sprint", "sana-sprint-4"),
     "hunyuan": {"forms": "hunyuan-forms"} | own("hunyuan", "hunyuan12", "hunyuan12-one",
                                                 "hunyuan12-rescale", "hunyuan-image"),
     "video": own("cog2b", "cog2b-dynamic", "cog5b", "cog5b-batch", "cog5b-one", "cog5b-tiles",
@@ -56,7 +57,8 @@ SUITES = {
     "causal_vae": {name: "causal-vae/" + name
                    for name in ("small", "like", "decoder", "residual", "image", "tiles-video",
                                 "tiles-residual", "tiles-image")},
-    "vae": own("vae-plain", "vae-attn", "vae-packed", "vae-tiny"),
+    "vae": own("vae-plain", "vae-attn", "vae-packed", "vae-tiny", "vae-dc",
+               "vae-dc-two"),
     "text": own("clip/plain", "clip/proj", "clip-vision/plain", "clip-vision/proj",
                 "bert/plain", "bert/prefix", "mt5", "umt5"),
     "lm": {name: "lm/" + name for name in ("qwen3", "qwen2", "qwen25vl", "qwen25vl-images",

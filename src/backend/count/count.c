@@ -260,6 +260,18 @@ MOVES(qknorm, xd_qknorm,
           bytes_of(&a->cos) + bytes_of(&a->sin) + bytes_of(&a->also.out) + bytes_of(&a->also.in) +
           bytes_of(&a->also.gain) + bytes_of(&a->also.bias))
 MOVES(rotate, xd_rotate, bytes_of(&a->out) + bytes_of(&a->in))
+
+static xd_status linattn(xd_dev *d, xd_stream *s, const xd_linattn *a, void *tmp)
+{
+    double rows = (a->k.p ? (double)a->k.d[0] : 0) + (a->q.p ? (double)a->q.d[0] : 0);
+    (void)s;
+    (void)tmp;
+    return add_call(d,
+                    bytes_of(&a->out) + bytes_of(&a->q) + bytes_of(&a->k) + bytes_of(&a->v) +
+                        bytes_of(&a->sums),
+                    &count_of(d)->sum.attn_flops, 2 * rows * (double)xd_count(a->sums));
+}
+
 MOVES(copy, xd_copy, bytes_of(&a->out) + bytes_of(&a->in))
 
 static const xd_ops ops = {
@@ -283,6 +295,7 @@ static const xd_ops ops = {
     .copy = copy,
     .qknorm = qknorm,
     .rotate = rotate,
+    .linattn = linattn,
 };
 
 xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e)

@@ -46,6 +46,7 @@ typedef struct xd_kernels {
     void  (*copy)(const xd_copy *a);
     void  (*qknorm)(const xd_qknorm *a);
     void  (*rotate)(const xd_rotate *a);
+    void  (*linattn)(const xd_linattn *a);
     /* Implements xd_four_quantize (backend/four.h). The kernel runs on one thread. */
     void  (*four)(void *to, const float *from, int64_t n);
     /* Runs the epilogue of a GEMM for rows [r0, r0+n) and columns [c0, c0+m) of the output:
@@ -88,6 +89,11 @@ void              xd_rotate_c(const xd_rotate *a);
 void              xd_rotate_avx2(const xd_rotate *a);
 void              xd_rotate_avx512(const xd_rotate *a);
 void              xd_rotate_avx512bf16(const xd_rotate *a);
+/* Implementations of `linattn` (linattn.c), one for each instruction set. */
+void              xd_linattn_c(const xd_linattn *a);
+void              xd_linattn_avx2(const xd_linattn *a);
+void              xd_linattn_avx512(const xd_linattn *a);
+void              xd_linattn_avx512bf16(const xd_linattn *a);
 /* Implementations of `four` (four.c), one for each instruction set. */
 void              xd_four_c(void *to, const float *from, int64_t n);
 void              xd_four_avx2(void *to, const float *from, int64_t n);

@@ -1162,6 +1162,7 @@ const xd_kernels GLUE(xd_kernels_, ISA) = {
     .burst = run_burst,
     .qknorm = GLUE(xd_qknorm_, ISA),
     .rotate = GLUE(xd_rotate_, ISA),
+    .linattn = GLUE(xd_linattn_, ISA),
     .four = GLUE(xd_four_, ISA),
     .widen = widen,
     .most = GLUE(xd_max_magnitude_, ISA),

@@ -44,6 +44,7 @@ const xd_ops xd_cuda_ops = {
     .copy = xd_cuda_copy,
     .qknorm = xd_cuda_qknorm,
     .rotate = rotate,
+    .linattn = xd_cuda_linattn,
 };
 
 /* ---- opening ------------------------------------------------------------------------------ */

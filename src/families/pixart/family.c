@@ -1,7 +1,6 @@
 /* family.c - describes the pipelines of PixArt-alpha and PixArt-Sigma, and that of Latte, whose
  * transformer has the blocks of PixArt-alpha */
 #include "families/family.h"
-#include "families/pixart/sizes.h"
 #include "tok/tok.h"
 
 extern const xd_dit xd_dit_pixart, xd_dit_pixart_2d, xd_dit_latte;
@@ -22,7 +21,7 @@ static const xd_recipe alpha = {
     .guidance = 4.5,
     .max_text = 120,
     .leap = 1,
-    .trained_size = xd_pixart_alpha_size,
+    .trained_size = xd_ratio_buckets_1024,
     .resized = 1,
     .caption = xd_caption_of_web,
     .uncleaned = xd_caption_plain,
@@ -43,7 +42,7 @@ static const xd_recipe sigma = {
     .steps = 20,
     .guidance = 4.5,
     .max_text = 300,
-    .trained_size = xd_pixart_sigma_size,
+    .trained_size = xd_ratio_buckets_2048,
     .resized = 1,
     .caption = xd_caption_of_web,
     .uncleaned = xd_caption_plain,

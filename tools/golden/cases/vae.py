@@ -6,7 +6,7 @@ vae.encode.out [2C,h,w], and the same in tiles, of another size, under "vae.tile
 are rounded to the type they are stored in before anything is computed.
 """
 import torch
-from diffusers import (AutoencoderKL, AutoencoderKLFlux2, AutoencoderTiny,
+from diffusers import (AutoencoderDC, AutoencoderKL, AutoencoderKLFlux2, AutoencoderTiny,
                        Flux2KleinPipeline)
 from safetensors.torch import save_file
 
@@ -37,6 +37,27 @@ CASES = {
                     decoder_block_out_channels=[12, 12, 12], num_decoder_blocks=[2, 1, 1],
                     latent_channels=4, scaling_factor=0.7),
         tiny=True, type=torch.float16, old=False, whole=(7, 5), tiled=(13, 9)),
+    # linear attention, channels that become pixels; tiles of it are in the case sana-tiles
+    "vae-dc": dict(
+        config=dict(latent_channels=4, attention_head_dim=4, scaling_factor=0.7,
+                    encoder_block_types=["ResBlock", "ResBlock", "EfficientViTBlock"],
+                    decoder_block_types=["ResBlock", "EfficientViTBlock", "EfficientViTBlock"],
+                    encoder_block_out_channels=[8, 16, 16], encoder_layers_per_block=[1, 2, 1],
+                    decoder_block_out_channels=[4, 16, 32], decoder_layers_per_block=[2, 1, 1],
+                    encoder_qkv_multiscales=[[], [], [5]],
+                    decoder_qkv_multiscales=[[], [3], [5]], downsample_block_type="Conv"),
+        deep=True, type=torch.float16, old=False, whole=(7, 5)),
+    # the same without shortcuts beside the latents, and the other way of changing sizes
+    "vae-dc-two": dict(
+        config=dict(latent_channels=3, attention_head_dim=8, scaling_factor=0.7,
+                    encoder_block_types=["ResBlock", "EfficientViTBlock"],
+                    decoder_block_types="ResBlock", decoder_norm_types=["rms_norm", "rms_norm"],
+                    encoder_block_out_channels=[8, 16], encoder_layers_per_block=[1, 1],
+                    decoder_block_out_channels=[8, 8], decoder_layers_per_block=[1, 1],
+                    encoder_qkv_multiscales=[[], [3, 5]], decoder_qkv_multiscales=[[], []],
+                    upsample_block_type="interpolate", encoder_out_shortcut=False,
+                    decoder_in_shortcut=False),
+        deep=True, type=torch.float16, old=False, whole=(3, 4)),
 }
 
 
@@ -50,7 +71,19 @@ def build_tiny(case):
     return vae
 
 
+def build_deep(case):
+    vae = AutoencoderDC(**case["config"]).eval()
+    with torch.no_grad():
+        for name, p in vae.named_parameters():
+            if p.ndim == 1:
+                p.copy_(("norm" in name and name.endswith("weight")) + 0.2 * torch.randn(p.shape))
+            p.copy_(p.to(case["type"]).float())
+    return vae
+
+
 def build(case):
+    if case.get("deep"):
+        return build_deep(case)
     if case.get("tiny"):
         return build_tiny(case)
     prefix = "Attn" if case["attn"] else ""
@@ -132,7 +165,7 @@ def golden_tiny(vae, case):
     (h, w), f = case["whole"], 2 ** (len(vae.config.decoder_block_out_channels) - 1)
     z = 2 * torch.randn(1, vae.config.latent_channels, h, w)
     x = torch.rand(1, 3, h * f, w * f) * 2 - 1
-    latents = vae.encode(x).latents
+    latents = vae.encode(x)[0]
     same = torch.full_like(latents, -30)
     return {k: v.contiguous() for k, v in {
         "vae.decode.in": z[0], "vae.decode.out": rows_last(vae.decode(z).sample),
@@ -151,7 +184,8 @@ def make(names, options):
         weights = folder / "vae/diffusion_pytorch_model.safetensors"
         for path, tensors in ((weights, stored(vae, case)),
                               (folder / "golden.safetensors",
-                               (golden_tiny if case.get("tiny") else golden)(vae, case))):
+                               (golden_tiny if "tiled" not in case or case.get("tiny")
+                               else golden)(vae, case))):
             save_file(tensors, path)
             path.chmod(0o644)
         print(name, sum(p.stat().st_size for p in folder.rglob("*.*")), "bytes")

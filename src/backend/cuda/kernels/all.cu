@@ -5,6 +5,7 @@
 #include "backend/cuda/kernels/copies.cu"
 #include "backend/cuda/kernels/elementwise.cu"
 #include "backend/cuda/kernels/groupnorm.cu"
+#include "backend/cuda/kernels/linattn.cu"
 #include "backend/cuda/kernels/norm.cu"
 #include "backend/cuda/kernels/qknorm.cu"
 #include "backend/cuda/kernels/quantize.cu"

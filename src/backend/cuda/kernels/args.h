@@ -51,6 +51,21 @@ typedef struct qknorm_args {
     float        eps;
 } qknorm_args;
 
+/* Arguments of linear attention, as in xd_linattn, with heads [n,H,D]. The kernel of the sums reads
+ * the keys in `q` and the values in `v`; the kernel of the output reads the queries in `q` and
+ * writes to `v`. s0 is the stride between rows, s1 the stride between heads. */
+typedef struct linattn_heads {
+    void   *p;
+    int64_t s0, s1;
+    int     type, none;
+} linattn_heads;
+
+typedef struct linattn_args {
+    linattn_heads q, v;
+    float        *sums;
+    int64_t       n, H, D;
+} linattn_args;
+
 /* The arguments of attention, like xd_attn_args. Strides are in the order samples, rows, heads. A
  * launch processes the rows [first, first + n) of all query rows of the attention call. A segment
  * holds the keys [start, start + m) of all keys of the call. If there are more than

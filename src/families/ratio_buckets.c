@@ -1,11 +1,9 @@
-/* sizes.c - lists the image sizes on which PixArt was trained, by aspect ratio.
+/* ratio_buckets.c - lists the image sizes on which several models were trained, by aspect ratio.
  *
- * PixArt-alpha and Sigma were trained on a few dozen sizes per resolution (Chen et al. 2023,
- * "multi-scale training"). PixArt's pipelines generate an image of the trained size whose ratio
- * height / width is nearest to that of the requested size, and then resize the image. The nearest
- * size is chosen by the published ratios, which are rounded to two decimals. */
-#include "families/pixart/sizes.h"
-
+ * The models were trained on a few dozen sizes per resolution (Chen et al. 2023, arXiv:2310.00426,
+ * "multi-scale training"). Their pipelines generate an image of the trained size whose ratio height
+ * / width is nearest to that of the requested size, and then resize the image. The nearest size is
+ * chosen by the published ratios, which are rounded to two decimals. */
 #include "families/recipe.h"
 
 static const xd_size_bucket bins_256[] = {
@@ -75,12 +73,12 @@ static int nearest_size(int n, int64_t sample, int64_t *height, int64_t *width)
     return 0;
 }
 
-int xd_pixart_alpha_size(int64_t sample, int64_t *height, int64_t *width)
+int xd_ratio_buckets_1024(int64_t sample, int64_t *height, int64_t *width)
 {
     return nearest_size(3, sample, height, width);
 }
 
-int xd_pixart_sigma_size(int64_t sample, int64_t *height, int64_t *width)
+int xd_ratio_buckets_2048(int64_t sample, int64_t *height, int64_t *width)
 {
     return nearest_size(4, sample, height, width);
 }

@@ -1,0 +1,433 @@
+/* dit.c - runs the transformer of SANA (Xie et al. 2024, arXiv:2410.10629), SANA 1.5
+ * (arXiv:2501.18427) and SANA-Sprint (arXiv:2503.09641) like diffusers' SanaTransformer2DModel.
+ *
+ * The attention over tokens is linear. The timestep enters as one modulation [6,D] for all blocks
+ * (adaLN-single), to which each block adds its own table. Text enters by cross-attention, whose
+ * input is not normalized. The feed-forward convolves the tokens as pixels of an image, which is
+ * the only source of positions in most models. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "dit/layers.h"
+
+static const float final_eps = 1e-6f;                   /* epsilon of the last norm */
+static const float text_eps = 1e-5f, heads_eps = 1e-5f; /* of the norms of text, and of q and k */
+
+typedef struct cfg {
+    int64_t head_dim, cross_head_dim, in_ch, out_ch, cross, caption, sample, patch;
+    int     heads, cross_heads, nlayers, bias, affine, guided;
+    float   eps;
+    double  ratio, interpolation, guidance_scale, time_scale;
+    char    qk_norm[XD_FIELD_TEXT];
+    int     norms;   /* 1: queries and keys are normalized over all heads */
+    int64_t dim, ff; /* D = heads * head_dim; width of the feed-forward */
+} cfg;
+
+#define AT(m) offsetof(cfg, m)
+static const xd_field fields[] = {
+    { "in_channels", AT(in_ch), 'l', 32, NULL },
+    { "out_channels", AT(out_ch), 'l', 32, NULL },
+    { "num_attention_heads", AT(heads), 'i', 70, NULL },
+    { "attention_head_dim", AT(head_dim), 'l', 32, NULL },
+    { "num_layers", AT(nlayers), 'i', 20, NULL },
+    { "num_cross_attention_heads", AT(cross_heads), 'i', 20, NULL },
+    { "cross_attention_head_dim", AT(cross_head_dim), 'l', 112, NULL },
+    { "cross_attention_dim", AT(cross), 'l', 2240, NULL },
+    { "caption_channels", AT(caption), 'l', 2304, NULL },
+    { "mlp_ratio", AT(ratio), 'd', 2.5, NULL },
+    { "attention_bias", AT(bias), 'b', 0, NULL },
+    { "sample_size", AT(sample), 'l', 32, NULL },
+    { "patch_size", AT(patch), 'l', 1, NULL },
+    { "norm_elementwise_affine", AT(affine), 'b', 0, NULL },
+    { "norm_eps", AT(eps), 'f', 1e-6, NULL },
+    { "interpolation_scale", AT(interpolation), 'd', NAN, NULL },
+    { "guidance_embeds", AT(guided), 'b', 0, NULL },
+    { "guidance_embeds_scale", AT(guidance_scale), 'd', 0.1, NULL },
+    { "qk_norm", AT(qk_norm), 's', 0, "" },
+    { "timestep_scale", AT(time_scale), 'd', 1, NULL },
+    { "dropout", 0, '-', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+typedef struct blk {
+    xd_tensor mod; /* [6,D]: table added to the modulation */
+    xd_lin    qkv, out, q, kv, cross, up, down;
+    xd_cnv    conv; /* 3 x 3 convolution of each channel of the feed-forward */
+    /* [D]: gains of the norms over all heads of q and k, and of those of the cross-attention */
+    xd_tensor q_gain, k_gain, cross_q, cross_k;
+} blk;
+
+typedef struct glob {
+    xd_lin    patch;          /* [D, C p^2]: patch embedding */
+    xd_mlp    time, guidance; /* guidance: only if the config has guidance_embeds */
+    xd_lin    adaln;          /* [6D, D]: modulation of all blocks */
+    xd_mlp    caption;        /* text layers */
+    xd_tensor text_norm;      /* [D]: gain of the norm of the text */
+    xd_tensor mod;            /* [2,D]: modulation table of the last norm */
+    xd_lin    out;            /* [p^2 Cout, D]: output layer */
+    /* This rank's features of the attention and of the cross-attention. */
+    xd_span   features, cross_features;
+    int       cut; /* 1: the heads are split over ranks */
+} glob;
+
+typedef struct local {
+    xd_tensor emb; /* [1,D] F32: embedding of timestep and guidance */
+    xd_tensor mod; /* [6,D] F32: shift, scale, gate of attention and feed-forward */
+} local;
+
+typedef struct kept {
+    xd_tensor kv; /* [blocks, m, 2 x this rank's part of D]: keys and values of the text */
+} kept;
+
+/* ---- configuration ------------------------------------------------------------------------ */
+
+static xd_status check_kind(cfg *c, xd_err *e)
+{
+    c->norms = c->qk_norm[0] != 0;
+    if (c->norms && strcmp(c->qk_norm, "rms_norm_across_heads") != 0)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: qk_norm '%s' is not 'rms_norm_across_heads' or null",
+                       c->qk_norm);
+    if (c->affine)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: norm_elementwise_affine is not supported for SANA");
+    if (!isnan(c->interpolation))
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: interpolation_scale %g is not null; position embeddings are "
+                       "not supported for SANA",
+                       c->interpolation);
+    return XD_OK;
+}
+
+static xd_status check_sizes(cfg *c, xd_err *e)
+{
+    const xd_config_range r[] = {
+        { "num_attention_heads", c->heads, 1, 4096 },
+        { "attention_head_dim", c->head_dim, 1, XD_LINATTN_MAX },
+        { "num_cross_attention_heads", c->cross_heads, 1, 4096 },
+        { "cross_attention_head_dim", c->cross_head_dim, 8, 512 },
+        { "in_channels", c->in_ch, 1, 65536 },
+        { "num_layers", c->nlayers, 0, 10000 },
+        { "caption_channels", c->caption, 1, 1 << 24 },
+        { "patch_size", c->patch, 1, 256 },
+        { "sample_size", c->sample, c->patch, 1 << 20 },
+    };
+    return xd_check_ranges(r, sizeof r / sizeof r[0], e);
+}
+
+static xd_status check_config(void *c_, xd_err *e)
+{
+    cfg      *c = c_;
+    xd_status s = check_kind(c, e);
+    if (s != XD_OK || (s = check_sizes(c, e)) != XD_OK)
+        return s;
+    c->dim = c->heads * c->head_dim;
+    if (c->out_ch == 0)
+        c->out_ch = c->in_ch;
+    if (c->out_ch != c->in_ch && c->out_ch != 2 * c->in_ch)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: out_channels %lld is neither in_channels "
+                       "%lld nor twice that (with a learned sigma)",
+                       (long long)c->out_ch, (long long)c->in_ch);
+    if (c->cross_heads * c->cross_head_dim != c->dim || c->cross != c->dim)
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: num_cross_attention_heads %d x cross_attention_head_dim %lld "
+                       "and cross_attention_dim %lld are not the width %lld "
+                       "(num_attention_heads x attention_head_dim)",
+                       c->cross_heads, (long long)c->cross_head_dim, (long long)c->cross,
+                       (long long)c->dim);
+    if (!(c->ratio > 0 && c->ratio * (double)c->dim >= 1 && c->ratio < 1e4))
+        return xd_fail(e, XD_EFORMAT, "transformer: mlp_ratio is %g", c->ratio);
+    if (!isfinite(c->time_scale) || !isfinite(c->guidance_scale))
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: timestep_scale %g or guidance_embeds_scale %g is not finite",
+                       c->time_scale, c->guidance_scale);
+    c->ff = (int64_t)(c->ratio * (double)c->dim);
+    return XD_OK;
+}
+
+static int nlayers(const void *c)
+{
+    return ((const cfg *)c)->nlayers;
+}
+
+static void info(const void *c_, xd_dit_info *out)
+{
+    const cfg *c = c_;
+    *out = (xd_dit_info){
+        .nlayers = c->nlayers,
+        .heads = c->heads,
+        .head_dim = (int)c->head_dim,
+        .patch = { 1, (int)c->patch, (int)c->patch },
+        .dim = c->dim,
+        .lat_ch = c->in_ch,
+        .sample = { 1, c->sample, c->sample },
+        .text_dim = c->caption,
+        .guided = c->guided,
+        .linear = 1,
+        .conv_dim = c->ff,
+        .sites = 1,
+        .local_size = sizeof(local),
+        .kept_size = sizeof(kept),
+    };
+}
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+/* Declares the weights of the attention over tokens, or of the cross-attention to the text. */
+static void attention_weights(xd_decl *d, const cfg *c, blk *w, int cross)
+{
+    static const char *const qkv[] = { "to_q", "to_k", "to_v" };
+    int64_t                  D = c->dim, hd = cross ? c->cross_head_dim : c->head_dim;
+    xd_fused_spec            f = { .n = 3,
+                                   .names = qkv,
+                                   .in = D,
+                                   .out = { D, D, D },
+                                   .split = XD_COL,
+                                   .unit = hd,
+                                   .bias = cross || c->bias };
+    xd_w_enter(d, cross ? "attn2" : "attn1");
+    if (cross) {
+        xd_w_linear(d, &w->q, "to_q",
+                    &(xd_linear_spec){ .in = D, .out = D, .split = XD_COL, .unit = hd, .bias = 1 });
+        f.n = 2;
+        f.names = qkv + 1;
+    }
+    xd_w_fused(d, cross ? &w->kv : &w->qkv, &f);
+    if (c->norms) {
+        xd_w_vec(d, cross ? &w->cross_q : &w->q_gain, "norm_q.weight", 1, &D);
+        xd_w_vec(d, cross ? &w->cross_k : &w->k_gain, "norm_k.weight", 1, &D);
+    }
+    xd_w_linear(d, cross ? &w->cross : &w->out, "to_out.0",
+                &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = hd, .bias = 1 });
+    xd_w_leave(d);
+}
+
+static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    const cfg    *c = c_;
+    blk          *w = w_;
+    int64_t       D = c->dim;
+    const int64_t halves[] = { c->ff, c->ff };
+    (void)layer;
+    xd_w_vec(d, &w->mod, "scale_shift_table", 2, (int64_t[]){ 6, D });
+    attention_weights(d, c, w, 0);
+    attention_weights(d, c, w, 1);
+    xd_w_enter(d, "ff");
+    xd_w_linear(
+        d, &w->up, "conv_inverted",
+        &(xd_linear_spec){ .in = D, .nouts = 2, .outs = halves, .split = XD_COL, .bias = 1 });
+    xd_w_conv(d, &w->conv, "conv_depth",
+              &(xd_conv_spec){ .out = 2 * c->ff,
+                               .in = 1,
+                               .nk = 2,
+                               .kernel = { 1, 3, 3 },
+                               .bias = 1,
+                               .nouts = 2,
+                               .outs = halves });
+    xd_w_linear(d, &w->down, "conv_point",
+                &(xd_linear_spec){ .in = c->ff, .out = D, .split = XD_ROW });
+    xd_w_leave(d);
+}
+
+/* Returns this rank's features of `heads` heads of `hd` features. */
+static xd_span features_of(const xd_decl *d, int heads, int64_t hd)
+{
+    xd_span h = xd_cut((xd_span){ 0, heads }, d->tp > 1 ? d->tp_at : 0, d->tp > 1 ? d->tp : 1);
+    return (xd_span){ h.start * hd, h.n * hd };
+}
+
+static void weights(xd_decl *d, const void *c_, void *g_)
+{
+    const cfg *c = c_;
+    glob      *g = g_;
+    int64_t    D = c->dim, p = c->patch;
+    const int  guided = c->guided;
+
+    g->features = features_of(d, c->heads, c->head_dim);
+    g->cross_features = features_of(d, c->cross_heads, c->cross_head_dim);
+    g->cut = d->tp > 1;
+    xd_w_linear_as(d, &g->patch, "patch_embed.proj", 4, (int64_t[]){ D, c->in_ch, p, p }, 1);
+    xd_mlp_weights(d, guided ? "time_embed.timestep_embedder" : "time_embed.emb.timestep_embedder",
+                   &g->time, XD_SINUSOIDS, D, D);
+    if (guided)
+        xd_mlp_weights(d, "time_embed.guidance_embedder", &g->guidance, XD_SINUSOIDS, D, D);
+    xd_w_linear(d, &g->adaln, "time_embed.linear",
+                &(xd_linear_spec){ .in = D, .out = 6 * D, .bias = 1, .few = 1 });
+    xd_mlp_weights(d, "caption_projection", &g->caption, c->caption, D, D);
+    xd_w_vec(d, &g->text_norm, "caption_norm.weight", 1, &D);
+    xd_w_vec(d, &g->mod, "scale_shift_table", 2, (int64_t[]){ 2, D });
+    xd_w_linear(d, &g->out, "proj_out",
+                &(xd_linear_spec){ .in = D, .out = p * p * c->out_ch, .bias = 1 });
+}
+
+/* ---- conditioning ------------------------------------------------------------------------- */
+
+static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    local      *l = s->local;
+    double      t = in->t * c->time_scale, guidance = in->guidance * c->guidance_scale;
+
+    l->emb = xd_mlp_timesteps(x, &t, 1, &g->time);
+    if (c->guided)
+        xd_add(x, l->emb, xd_mlp_timesteps(x, &guidance, 1, &g->guidance));
+    xd_tensor a = xd_gated(x, l->emb, (xd_tensor){ 0 }, XD_SILU);
+    l->mod = xd_reshape(xd_linear_f32(x, a, &g->adaln), 2, (int64_t[]){ 6, l->emb.d[1] });
+}
+
+/* Norms the rows of the k tensors in[i], which have this rank's features `own` of all heads, in
+ * place. If the heads are split over ranks, the rows are first normed over this rank's features,
+ * then multiplied by factors that correct the norms. */
+static void norm_heads(xd_exec *x, const xd_net *n, const xd_tensor *in, const xd_tensor *gain,
+                       int k, xd_span own)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    size_t      mark = xd_arena_mark(x->tmp);
+    xd_tensor   f = { 0 };
+    if (c->norms && g->cut)
+        f = xd_rms_factors(x, in, k, c->dim, heads_eps);
+    for (int i = 0; i < k && c->norms && own.n; i++) {
+        xd_norm_into(x,
+                     &(xd_norm){ .out = in[i],
+                                 .in = in[i],
+                                 .gain = xd_view((float *)gain[i].p + own.start, XD_F32, 1, &own.n),
+                                 .rms = 1,
+                                 .eps = heads_eps });
+        if (!f.p)
+            continue;
+        xd_tensor factor = xd_cols(f, i, 1), spread = xd_new_f32(x, in[i].d[0], own.n);
+        factor.d[1] = own.n, factor.s[1] = 0;
+        xd_copy_to(x, spread, factor);
+        xd_gated_into(x, in[i], in[i], spread, XD_NONE);
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
+{
+    kept   *k = kept_;
+    int64_t width = n->first < n->last ? ((const blk *)n->layer[n->first])->kv.w.out : 0;
+    k->kv = xd_text_kv_new(x, n, text->tok.d[0], width);
+}
+
+static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept_)
+{
+    const kept *k = kept_;
+    const glob *g = n->glob;
+    size_t      mark = xd_arena_mark(x->tmp);
+    xd_tensor   t = xd_mlp_run(x, in->cond->tok, &g->caption, XD_GELU_TANH);
+    t = xd_rms_norm(x, t, g->text_norm, text_eps);
+    for (int i = n->first; i < n->last; i++) {
+        const blk *w = xd_net_layer(x, n, i);
+        xd_tensor  kv = xd_text_kv(k->kv, i - n->first), keys = xd_seg(kv, &w->kv, 0);
+        xd_linear_into(x, kv, t, &w->kv);
+        norm_heads(x, n, &keys, &w->cross_k, 1, g->cross_features);
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const glob *g = n->glob;
+    int64_t     rows = x->B * xd_n(x, XD_IMG);
+    if (xd_check(x, in->lat.d[0] == rows && s->h.d[0] == rows,
+                 "%lld image tokens do not match %lld rows of state and %lld of latents",
+                 (long long)rows, (long long)s->h.d[0], (long long)in->lat.d[0]))
+        xd_linear_into(x, s->h, in->lat, &g->patch);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+static xd_tensor attend_tokens(xd_exec *x, const xd_net *n, const blk *w, xd_tensor y)
+{
+    const cfg  *c = n->cfg;
+    const glob *g = n->glob;
+    xd_tensor   in[3] = { xd_seg(y, &w->qkv, 0), xd_seg(y, &w->qkv, 1), xd_seg(y, &w->qkv, 2) };
+    norm_heads(x, n, in, (xd_tensor[]){ w->q_gain, w->k_gain }, 2, g->features);
+    return xd_flat(xd_attn_linear(x, xd_heads(in[0], c->head_dim), xd_heads(in[1], c->head_dim),
+                                  xd_heads(in[2], c->head_dim)));
+}
+
+/* Adds the feed-forward to h: one half of the convolved features gates the other half. */
+static void feed(xd_exec *x, xd_tensor h, const blk *w, const xd_norm *a, xd_tensor gate)
+{
+    xd_tensor up = xd_linear_act(x, xd_norm_for(x, a, &w->up, NULL), &w->up, XD_SILU);
+    xd_tensor y = xd_conv_tokens(x, up, &w->conv);
+    xd_tensor u = xd_gated(x, xd_seg(y, &w->up, 1), xd_seg(y, &w->up, 0), XD_SILU);
+    xd_linear_add(x, h, gate, u, &w->down);
+}
+
+static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+{
+    const blk   *w = w_;
+    const cfg   *c = n->cfg;
+    const glob  *g = n->glob;
+    const local *l = s->local;
+    const kept  *k = s->kept;
+    xd_tensor    h = s->h, mod = xd_mod_table(x, w->mod, l->mod), m[6];
+    for (int i = 0; i < 6; i++)
+        m[i] = xd_rows(mod, i, 1);
+
+    xd_norm   a = { .in = h, .scale = m[1], .shift = m[0], .eps = c->eps };
+    xd_tensor y = xd_linear(x, xd_norm_for(x, &a, &w->qkv, NULL), &w->qkv);
+    xd_linear_add(x, h, m[2], attend_tokens(x, n, w, y), &w->out);
+
+    xd_tensor q = xd_linear(x, h, &w->q);
+    norm_heads(x, n, &q, &w->cross_q, 1, g->cross_features);
+    xd_tensor o =
+        xd_attn_text(x, q, xd_text_kv(k->kv, x->layer - n->first), &w->kv, c->cross_head_dim);
+    xd_linear_add(x, h, (xd_tensor){ 0 }, o, &w->cross);
+
+    a.scale = m[4], a.shift = m[3];
+    feed(x, h, w, &a, m[5]);
+}
+
+/* Computes the network's output. proj_out's outputs are in the order (row, column, channel). The
+ * result has the order (channel, row, column), and only the channels of the latents. */
+static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
+{
+    const glob  *g = n->glob;
+    const cfg   *c = n->cfg;
+    const local *l = s->local;
+    int64_t      N = s->h.d[0], C = c->in_ch;
+    xd_tensor    out = xd_new_f32(x, N, C * c->patch * c->patch);
+
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor m = xd_mod_table(x, g->mod, l->emb);
+    xd_tensor a = xd_norm_mod(x, s->h, xd_rows(m, 1, 1), xd_rows(m, 0, 1), final_eps);
+    xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), C);
+    xd_arena_rewind(x->tmp, mark);
+    return out;
+}
+
+static const xd_block kind = { "transformer_blocks.%d", sizeof(blk), blk_weights, forward };
+
+static const xd_block *block(const void *c, int layer)
+{
+    (void)c, (void)layer;
+    return &kind;
+}
+
+extern const xd_dit xd_dit_sana;
+
+const xd_dit xd_dit_sana = {
+    .net = { .name = "sana",
+             .classes = { "SanaTransformer2DModel" },
+             .fields = fields,
+             .cfg_size = sizeof(cfg),
+             .glob_size = sizeof(glob),
+             .check = check_config,
+             .nlayers = nlayers,
+             .block = block,
+             .weights = weights },
+    .info = info,
+    .keep = keep_text,
+    .read = read_text,
+    .cond = cond,
+    .embed = embed,
+    .head = head,
+};
