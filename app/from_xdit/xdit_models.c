@@ -43,8 +43,8 @@ static const xd_xdit_model models[] = {
 };
 
 static const xd_xdit_net nets[] = {
-    { "ConsisID", 48, 42, 0 }, { "HunyuanVideo-1.5", 16, 54, 0 }, { "Krea-2", 48, 28, 0 },
-    { "LTX-2", 32, 48, 0 },    { "Cosmos3", 32, 36, 0 },          { .name = NULL },
+    { "ConsisID", 48, 42, 0 }, { "Krea-2", 48, 28, 0 }, { "LTX-2", 32, 48, 0 },
+    { "Cosmos3", 32, 36, 0 },  { .name = NULL },
 };
 
 static const xd_xdit_name registered[] = {
