@@ -583,8 +583,8 @@ typedef struct xd_request {     /* call xd_request_init, then set fields */
     const char          *control_image;
     const xd_image      *control_pixels;
     /* Control video, for models that read one beside the noise: edges, depth, poses or the video to
-     * change. A file (a video, an image, or a folder of images), or frames in memory. It must have at
-     * least the frames of the output; further frames are not read. Its mask is that of
+     * change. A file (a video, an image, or a folder of images), or frames in memory. It must have
+     * at least the frames of the output; further frames are not read. Its mask is that of
      * xd_request_images, a video or a single image for all frames. */
     const char          *control_video;
     const xd_image      *control_frames;

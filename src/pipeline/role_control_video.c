@@ -1,7 +1,7 @@
 /* role_control_video.c - the control stream of a video model: a control video, its mask, and
  * reference images
  *
- * The rules are those of diffusers' WanVACEPipeline. The mask splits the control video into the
+ * The rules are those of diffusers' pipeline. The mask splits the control video into the
  * part outside, which is kept, and the part inside, which is generated; each part is grey elsewhere.
  * The latents of both parts are the mean of the VAE's Gaussian, so no random number is drawn. A
  * request without a control video generates everything: the video is grey, and the mask is white.
@@ -165,9 +165,9 @@ static size_t level_bytes(const xd_job *j)
 static xd_status read_video(xd_job *j, xd_err *e)
 {
     const xd_request *r = j->r;
-    size_t n = (size_t)(j->frames * j->size[0] * j->size[1]) * 3 * sizeof(float);
-    film   video = { .what = "control video" }, mask = { .what = "mask" };
-    int    masked = xd_job_has_mask(r);
+    size_t            n = (size_t)(j->frames * j->size[0] * j->size[1]) * 3 * sizeof(float);
+    film              video = { .what = "control video" }, mask = { .what = "mask" };
+    int               masked = xd_job_has_mask(r);
     for (int i = 0; i < 2; i++)
         if (!(j->part_pixels[i] = calloc(1, n)))
             return xd_fail(e, XD_ENOMEM, "no memory for a control video");
@@ -246,9 +246,8 @@ static xd_status share_levels(xd_job *j, xd_err *e)
     if (!j->levels && !(j->levels = xd_host_buffer(j->ctx, level_bytes(j))))
         s = xd_fail(e, XD_ENOMEM, "no memory for the mask of a video");
     s = xd_world_agree(&j->ctx->world, s, e);
-    return s == XD_OK
-               ? xd_world_broadcast(&j->ctx->world, j->levels, (int64_t)level_bytes(j), e)
-               : s;
+    return s == XD_OK ? xd_world_broadcast(&j->ctx->world, j->levels, (int64_t)level_bytes(j), e)
+                      : s;
 }
 
 xd_status xd_role_control_video_encode(xd_job *j, xd_arena *a, xd_err *e)
@@ -286,7 +285,8 @@ static void mask_of(const xd_job *j, int64_t t, float *out)
     const int *cell = j->ctx->model.vae_info.cell;
     int64_t    w = j->cells[2], hw = j->cells[1] * w, W = j->size[1];
     for (int64_t i = 0; i < cell[1] * cell[2] * hw; i++) {
-        int64_t c = i / hw, y = i % hw / w * cell[1] + c / cell[2], x = i % w * cell[2] + c % cell[2];
+        int64_t c = i / hw, y = i % hw / w * cell[1] + c / cell[2],
+                x = i % w * cell[2] + c % cell[2];
         int     level = j->levels ? j->levels[(t * j->size[0] + y) * W + x] : 255;
         out[i] = ((2 * ((float)level / 255) - 1) + 1) / 2;
     }

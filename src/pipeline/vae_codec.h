@@ -31,8 +31,8 @@ xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e);
 xd_status xd_vae_decode_image(xd_job *j, xd_arena *a, const float *lat, float **rgb, xd_err *e);
 /* Encodes a clip to moments [t,h,w,2C], the mean and log variance of a Gaussian distribution of
  * latents. *moments is malloc'ed on every rank. Rank 0 passes the pixels of the first and the last
- * frame (or NULL), and the other frames are grey; or it passes all frames (xd_vae_clip.whole). Frees
- * the pixels. The VAE must be
+ * frame (or NULL), and the other frames are grey; or it passes all frames (xd_vae_clip.whole).
+ * Frees the pixels. The VAE must be
  * loaded on the ranks that decode images. The call is collective. */
 xd_status xd_vae_encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
                              float **moments, xd_err *e);
