@@ -192,8 +192,8 @@ static const xd_request_row rows[] = {
         "--mask_image, also a video, selects what changes, and --image shows what appears" },
       .families = XD_WORD_CONTROL_VIDEO,
       .about.section = IMAGES },
-    { { "conditioning_scale", XD_OPT_TEXT, AT(conditioning_scale), 0, 0, NULL, "S",
-        "influence of the control video and of the images beside it: one number, or N,N for each "
+    { { "conditioning_scale", XD_OPT_TEXT, AT(conditioning_scale), 0, 0, NULL, "N,N",
+        "influence of the control video and of the images beside it: one number, or one for each "
         "control block (%s; default: 1)" },
       .families = XD_WORD_CONTROL_VIDEO,
       .about.section = IMAGES,
