@@ -1,11 +1,11 @@
 /* role_control_video.c - the control stream of a video model: a control video, its mask, and
  * reference images
  *
- * The rules are those of diffusers' pipeline. The mask splits the control video into the
- * part outside, which is kept, and the part inside, which is generated; each part is grey elsewhere.
- * The latents of both parts are the mean of the VAE's Gaussian, so no random number is drawn. A
- * request without a control video generates everything: the video is grey, and the mask is white.
- * Each reference image is one further latent frame before the video's frames; the last image comes
+ * The rules are those of diffusers' pipeline. The mask splits the control video into the part
+ * outside, which is kept, and the part inside, which is generated. Each part is grey elsewhere. The
+ * latents of both parts are the mean of the VAE's Gaussian, so no random number is drawn. A request
+ * without a control video generates everything: the video is grey, and the mask is white. Each
+ * reference image is one further latent frame before the video's frames; the last image comes
  * first. */
 #include "pipeline/image_roles_inside.h"
 

@@ -136,13 +136,15 @@ def inputs_of(r, d):
 
 def notes_of(r):
     """What golden.json has beside the notes of wan.py."""
-    images = len(r.get("images", ()))
-    scale = r.get("scale")
-    return ({"image": 1} if images else {}) | ({"more_images": images - 1} if images > 1 else {}) | {
-        key: 1 for key, k in (("control_video", "video"), ("mask_video", "mask"),
-                              ("mask", "mask_image")) if k in r} | (
-        {} if scale is None else
-        {"conditioning_scale": ",".join(map(str, scale if isinstance(scale, list) else [scale]))})
+    images, scale = len(r.get("images", ())), r.get("scale")
+    notes = {key: 1 for key, k in (("image", "images"), ("control_video", "video"),
+                                   ("mask_video", "mask"), ("mask", "mask_image")) if k in r}
+    if images > 1:
+        notes["more_images"] = images - 1
+    if scale is not None:
+        notes["conditioning_scale"] = ",".join(
+            map(str, scale if isinstance(scale, list) else [scale]))
+    return notes
 
 
 def run(name, out_dir):
