@@ -551,6 +551,15 @@ def more_images(b, s):
     remove_start(b)
     b.click("#generate")
     report("needs an image" in (error_at(b, "image") or ""), "the first one is missing")
+    fill(b, model="vace", num_inference_steps=1, num_frames=1, width=32, height=32)
+    b.choose(start, "#start-file")
+    b.choose(start, "#more-files")
+    b.choose(wide, "#video-file")
+    b.wait("!!document.querySelector('#video-slot.filled')")
+    b.click("#generate")
+    report(made(b, items + 3), "a control video", b.run(STATES), b.run(ALERT))
+    items += 1
+    remove_start(b)
     fill(b, model="flux-control", num_inference_steps=1)
     b.click("#generate")
     report("control image" in (error_at(b, "control_image") or ""), "a control image is missing")
@@ -787,7 +796,7 @@ def address(s):
 
 
 def main():
-    names = ("sd3", "cog2b", "flux2", "wan-flf", "flux-control")
+    names = ("sd3", "cog2b", "flux2", "wan-flf", "flux-control", "vace")
     for name in names:
         subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / name), str(T / name)],
                        check=True, stdout=subprocess.DEVNULL)
