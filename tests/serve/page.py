@@ -88,7 +88,7 @@ def error_at(b, name):
 
 
 def session(b):
-    report(b.wait(f"{MODELS} === 6") and value(b, "num_inference_steps") == "20" and
+    report(b.wait(f"{MODELS} === 7") and value(b, "num_inference_steps") == "20" and
            value(b, "width") == "128" and value(b, "guidance_scale") == "4.5",
            "the form has the model's defaults")
     report(b.run("document.activeElement === document.body"), "the focus is nowhere yet")
@@ -451,7 +451,7 @@ def edits(b, s):
     mask(b)
     _, sent = mask_of(b)
     b.open()
-    report(b.wait(f"{MODELS} === 6 && {GIVEN} && !!document.querySelector('.mask-over')") and
+    report(b.wait(f"{MODELS} === 7 && {GIVEN} && !!document.querySelector('.mask-over')") and
            mask_of(b)[1] == sent and value(b, "model") == "sd3",
            "image and mask are there after a reload")
     items = b.run(RESULTS)
@@ -674,7 +674,7 @@ def phone(b):
 def keyboard(b):
     """A new session without a pointer."""
     b.open()
-    b.wait(f"{MODELS} === 6 && {RESULTS} > 0")
+    b.wait(f"{MODELS} === 7 && {RESULTS} > 0")
     items, order = b.run(RESULTS), []
     b.run("document.getElementById('model').focus()")
     for _ in range(40):
