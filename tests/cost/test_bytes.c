@@ -480,7 +480,8 @@ int main(int argc, char **argv)
     if (g->ctx.model.dit_info.hints) {
         r.control_video = r.images.image, r.images.image = r.images.mask_image;
         r.images.mask_image = NULL, r.images.strength = 0;
-        r.num_frames = 9; /* of the control video */
+        r.num_frames = 9; /* of the control video, which is not read */
+        g->ctx.unread = 1;
     }
     r.num_inference_steps = STEPS;
     r.output.no_resolution_binning = 1;
