@@ -68,7 +68,9 @@ xd_status xd_role_control_video_check(xd_job *j, xd_err *e)
         return xd_fail(e, XD_EINVAL, "%lld images are given, but %s reads at most %d",
                        (long long)images, p->name, p->references);
     j->leading = (int)images;
-    j->parts = xd_job_has_control_video(j->r) ? 2 : !j->ctx->bench;
+    /* predictions are for requests, although their contexts need no images */
+    int own = !j->ctx->bench || j->ctx->unread;
+    j->parts = xd_job_has_control_video(j->r) ? 2 : own;
     if ((j->parts || j->leading) && !j->ctx->model.vae.vae->encode)
         return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode a video");
     return read_scales(j, e);
