@@ -74,6 +74,9 @@ ROWS = {
     "hunyuanvideo": dict(model="HunyuanVideo", part="step", size=(480, 832), frames=17, text=128,
                          layers=(1, 1, 1), tflop=5.14,
                          what="HunyuanVideo, one block of each kind, 17 x 480 x 832"),
+    "vace-1.3b": dict(model="Wan2.1-VACE-1.3B", part="step", size=(480, 832), frames=81, text=512,
+                      layers=(2,), tflop=28.7,
+                      what="Wan 2.1 VACE 1.3B, 2 blocks and a control block, 81 x 480 x 832"),
     "vae-512": dict(model="FLUX.1-dev", part="vae", size=(512, 512), tflop=2.52,
                     what="KL VAE (16 channels), decoding 512 x 512"),
     "vae-1024": dict(model="FLUX.1-dev", part="vae", size=(1024, 1024), tflop=10.5,
@@ -110,6 +113,8 @@ def config_of(home, part, row):
                         "num_single_dit_layers") if k in config]
     for key, n in zip(keys, row.get("layers", ())):
         config[key] = n
+    if "vace_layers" in config:
+        config["vace_layers"] = [n for n in config["vace_layers"] if n < config["num_layers"]]
     return config
 
 
@@ -167,6 +172,8 @@ def open_net(row, home, dtype, torch, device):
             kind = kind[row["model"][:6]]
             if row["model"] == "HunyuanVideo":
                 kind = "HunyuanVideoTransformer3DModel"
+            if "VACE" in row["model"]:
+                kind = "WanVACETransformer3DModel"
             if row["part"] == "vae":
                 kind = json.loads((home / "vae" / "config.json").read_text())["_class_name"]
             folder = "vae" if row["part"] == "vae" else "transformer"
@@ -229,8 +236,10 @@ def open_net(row, home, dtype, torch, device):
                          encoder_hidden_states=text,
                          encoder_attention_mask=torch.ones(1, row["text"], dtype=torch.bool))
     if "Wan" in kind:
-        return net, dict(hidden_states=rand(1, 16, (row["frames"] - 1) // 4 + 1, h, w), timestep=t,
-                         encoder_hidden_states=text)
+        cells = (row["frames"] - 1) // 4 + 1, h, w
+        control = dict(control_hidden_states=rand(1, 96, *cells)) if "VACE" in kind else {}
+        return net, dict(hidden_states=rand(1, 16, *cells), timestep=t, encoder_hidden_states=text,
+                         **control)
     if "PixArt" in kind:
         extra = dict(resolution=torch.tensor([[8.0 * h, 8.0 * w]]),
                      aspect_ratio=torch.tensor([[h / w]]))

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "serve/server.h"
+#include "serve/task_flags.h"
 
 typedef struct video_request {
     xd_api_req req;
@@ -34,6 +35,10 @@ static const xd_api_req_field fields[] = {
     { "image_reference", NULL, "image" },
     { "image", NULL, "image" },
     { "last_image", NULL, "last_image" },
+    { "reference_images", NULL, "image" },
+    { "control_video", NULL, "control_video" },
+    { "video", NULL, "control_video" },
+    { "mask", NULL, "mask_image" },
     { NULL, NULL, NULL },
 };
 
@@ -258,9 +263,9 @@ static void repeat_arg(xd_api_req *a, const char *arg)
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(own[i], name) == 0)
             return;
-    if (strcmp(name, "image") == 0 || strcmp(name, "last_image") == 0)
+    if (xd_task_image_path(arg))
         xd_api_req_refuse(a, 400, "video_id",
-                          "this video was generated from an image, which is "
+                          "this video was generated from an image or a video, which is "
                           "not stored: send prompt and image to /v1/videos");
     else
         xd_api_req_default(a, name, value);

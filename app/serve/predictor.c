@@ -136,6 +136,7 @@ static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ra
     }
     r.images.image = f->images.n ? f->images.v[0] : NULL;
     r.control_image = f->control_image;
+    r.control_video = f->control_video;
     if (xd_plans_predict(&plans, &a, NULL) == XD_OK)
         best = xd_plans_get(plans, 0);
     k->planned[mode] = best ? best->request_s : -1;

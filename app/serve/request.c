@@ -251,7 +251,9 @@ static void check_image(xd_api_req *r, const char *option, const char *path)
 {
     int64_t w, h;
     xd_err  e = { 0 };
-    if (xd_image_file_size(path, &w, &h, &e) != XD_OK)
+    int     video = strcmp(option, "control_video") == 0 ||
+                    (strcmp(option, "mask") == 0 && strcmp(r->kind, "video") == 0);
+    if ((video ? xd_video_file_size : xd_image_file_size)(path, &w, &h, &e) != XD_OK)
         xd_api_req_refuse(r, 400, option, "%s%s", option,
                           strncmp(e.msg, path, strlen(path)) == 0 ? e.msg + strlen(path)
                                                                   : " cannot be read");

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Max number of bytes of a video's frames in memory. */
+static const int64_t MAX_VIDEO = (int64_t)4 << 30;
+
 #define AT(field) offsetof(xd_task_flags, field)
 
 static const xd_option rows[] = {
@@ -18,13 +21,14 @@ static const xd_option rows[] = {
     { "mask_alpha", XD_OPT_FLAG, AT(mask_alpha), 0, 0, NULL, NULL, "mask by transparency" },
     { "last_image", XD_OPT_TEXT, AT(last_image), 0, 0, NULL, "FILE", "last frame of a video" },
     { "control_image", XD_OPT_TEXT, AT(control_image), 0, 0, NULL, "FILE", "edges or depth" },
+    { "control_video", XD_OPT_TEXT, AT(control_video), 0, 0, NULL, "FILE", "video to change" },
     { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]", "LoRA file" },
 };
 
 const char *xd_task_image_path(const char *arg)
 {
     static const char *const options[] = { "--image=", "--mask_image=", "--last_image=",
-                                           "--control_image=" };
+                                           "--control_image=", "--control_video=" };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (strncmp(arg, options[i], strlen(options[i])) == 0)
             return arg + strlen(options[i]);
@@ -60,10 +64,13 @@ xd_status xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e)
 static xd_status load_one(xd_task_flags *f, const char *path, const xd_image **to, xd_err *e)
 {
     int i = f->npixels, alpha = f->mask_alpha && path == f->mask_image;
+    int video = path == f->control_video || (path == f->mask_image && f->control_video);
     if (!path)
         return XD_OK;
     *to = &f->pixels[i];
     f->npixels++;
+    if (video)
+        return xd_video_file_load(path, MAX_VIDEO, &f->pixels[i], &f->data[i], e);
     return (alpha ? xd_image_file_load_mask : xd_image_file_load)(path, &f->pixels[i], &f->data[i],
                                                                   e);
 }
@@ -73,8 +80,8 @@ xd_status xd_task_flags_load(xd_task_flags *f, xd_err *e)
     xd_request *r = &f->request;
     int         n = f->images.n;
     xd_status   s = XD_OK;
-    f->pixels = calloc((size_t)n + 3, sizeof *f->pixels);
-    f->data = calloc((size_t)n + 3, sizeof *f->data);
+    f->pixels = calloc((size_t)n + 4, sizeof *f->pixels);
+    f->data = calloc((size_t)n + 4, sizeof *f->data);
     f->more = calloc((size_t)n + 1, sizeof *f->more);
     if (!f->pixels || !f->data || !f->more)
         return xd_fail(e, XD_ENOMEM, "no memory for %d images", n);
@@ -86,6 +93,8 @@ xd_status xd_task_flags_load(xd_task_flags *f, xd_err *e)
         s = load_one(f, f->last_image, &r->images.last_pixels, e);
     if (s == XD_OK)
         s = load_one(f, f->control_image, &r->control_pixels, e);
+    if (s == XD_OK)
+        s = load_one(f, f->control_video, &r->control_frames, e);
     r->images.more_pixels = f->more;
     r->images.nmore_images = n > 1 ? n - 1 : 0;
     return s;

@@ -16,11 +16,11 @@ typedef struct xd_task_flags {
     xd_opt_texts     prompts, images, loras;
     xd_prompt_texts  texts;
     xd_loras_read    lora;
-    const char      *mask_image, *last_image, *control_image;
+    const char      *mask_image, *last_image, *control_image, *control_video;
     int              mask_alpha; /* 1: use the mask's transparency (xd_image_file_load_mask) */
     xd_request       request;    /* the request; its texts point into argv */
     /* Images that xd_task_flags_load has read from files, in this order: the reference images, the
-     * mask, the last image, the control image. */
+     * mask, the last image, the control image, the control video. */
     xd_image        *pixels; /* [npixels] loaded images */
     uint8_t        **data;
     const xd_image **more;

@@ -379,6 +379,12 @@ XD_API xd_status xd_image_file_load(const char *path, xd_image *im, uint8_t **da
  * transparent pixels, these become white and all other pixels black. Files without transparent
  * pixels are read as xd_image_file_load does. */
 XD_API xd_status xd_image_file_load_mask(const char *path, xd_image *im, uint8_t **data, xd_err *e);
+/* xd_video_file_load reads the frames of a video file, or of one image, as xd_image_file_load reads
+ * an image; XD_ENOMEM if they have more than `most` bytes. xd_video_file_size reads the size of the
+ * first frame. */
+XD_API xd_status xd_video_file_load(const char *path, int64_t most, xd_image *im, uint8_t **data,
+                                    xd_err *e);
+XD_API xd_status xd_video_file_size(const char *path, int64_t *width, int64_t *height, xd_err *e);
 /* Writes one frame of RGB pixels, without gaps between rows, to an image file. The file name
  * extension selects the format, as in xd_result_save. */
 XD_API xd_status xd_image_file_save(const xd_image *im, const char *path, xd_err *e);

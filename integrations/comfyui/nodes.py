@@ -318,7 +318,14 @@ class Video:
                          "fps": _real(0.0, 0.0, 1000.0, "frames a second; 0: the model's", 1.0),
                          **STEPS},
             "optional": {"image": ("IMAGE", {"tooltip": "the first frame"}),
-                         "last_image": ("IMAGE", {"tooltip": "the last frame"}), **LAST},
+                         "last_image": ("IMAGE", {"tooltip": "the last frame"}), **LAST,
+                         "control_video": ("IMAGE", {
+                             "tooltip": "frames to change, or their edges, depth or poses, for "
+                                        "models that read a control video; image then has "
+                                        "reference images"}),
+                         "control_mask": ("MASK", {
+                             "tooltip": "where frames of control_video are generated: one mask, or "
+                                        "one a frame"})},
         }
 
     RETURN_TYPES = ("IMAGE", "FLOAT")
@@ -332,12 +339,18 @@ class Video:
         return _options_are_right(options)
 
     def generate(self, pipe, prompt, negative_prompt, width, height, num_frames, fps, steps,
-                 guidance, seed, sampler, image=None, last_image=None, preview=True, options=""):
+                 guidance, seed, sampler, image=None, last_image=None, preview=True, options="",
+                 control_video=None, control_mask=None):
         request = _request(prompt, negative_prompt, steps, guidance, seed, sampler, options,
                            width=width, height=height, num_frames=num_frames, fps=fps)
         _images(request, image)
         if last_image is not None:
             request["last_image"] = host.to_array(last_image)[0]
+        if control_video is not None:
+            request["control_video"] = host.to_array(control_video)
+        if control_mask is not None:
+            m = host.to_array(control_mask)
+            request["mask_image"] = m[..., None] if m.ndim == 3 else m[None, ..., None]
         frames, rate = pipe.generate(request, preview, True)
         return (host.to_tensor(frames), rate)
 

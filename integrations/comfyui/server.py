@@ -129,6 +129,9 @@ class Server:
             raise RuntimeError("the server's model generates " + (
                 "images: use xdit Sample, or xdit Image to Image" if video
                 else "videos: use xdit Video"))
+        if "control_video" in request:
+            raise RuntimeError("a server accepts control videos as files only: open the model with "
+                               "xdit Load Model")
         if video:
             return self._make_video(self._fields(request), preview)
         fields = {**self._fields(request), "stream": True, "progress": True}

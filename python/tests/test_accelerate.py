@@ -43,6 +43,7 @@ CASES = {
     "cog15-i2v": {"image": 1},
     "wan": {},
     "wan-i2v": {"image": 1},
+    "vace": {"video": 1, "reference_images": 1},
     "wan22": {},
     "wan-ti2v": {"image": 1},
 }
@@ -98,6 +99,10 @@ def arguments(name):
     for key in ("image", "mask_image", "control_image"):
         if key in more:
             more[key] = Image.fromarray(np.stack([ramp, ramp.T, 255 - ramp], -1))
+    if "video" in more:
+        start = Image.fromarray(np.stack([ramp, ramp.T, 255 - ramp], -1))
+        more["video"] = [start.resize((args["width"], args["height"]))] * args["num_frames"]
+        more["reference_images"] = [start]
     return {"prompt": PROMPT, "num_inference_steps": 2, **args, **more}
 
 

@@ -344,6 +344,22 @@ def _hunyuan_video(v: Values, config: Any) -> Passes:
         yield inputs
 
 
+def _vace(v: Values, config: Any) -> Passes:
+    scales, control = v["control_hidden_states_scale"], v["control_hidden_states"]
+    if v["encoder_hidden_states_image"] is not None:
+        raise Unsupported("encoder_hidden_states_image: xdit reads no image beside a control video")
+    if scales is not None and bool((torch.as_tensor(scales) != 1).any()):
+        raise Unsupported("control_hidden_states_scale: xdit.accelerate computes hints of scale 1; "
+                          "xdit.Pipeline has conditioning_scale")
+    if control.shape[2:] != v["hidden_states"].shape[2:]:
+        raise InvalidRequest(f"control_hidden_states has the shape {list(control.shape)} and "
+                             f"hidden_states {list(v['hidden_states'].shape)}: frames and size "
+                             "must be equal")
+    both = torch.cat([v["hidden_states"], control.expand(v["hidden_states"].shape[0], *[-1] * 4)
+                      .to(v["hidden_states"].dtype)], dim=1)
+    yield from _wan({**v, "hidden_states": both}, config)
+
+
 # ---- the table -----------------------------------------------------------------------------------
 
 _KWARGS = ("joint_attention_kwargs", "attention_kwargs", "cross_attention_kwargs")
@@ -376,6 +392,7 @@ FORWARDS = {
     "LatteTransformer3DModel": Forward(_latte, _stack_noise, _TEXT, ()),
     "HunyuanVideoTransformer3DModel": Forward(_hunyuan_video, _stack_video, _POOLED, ()),
     "WanTransformer3DModel": Forward(_wan, _stack_video, _TEXT, ()),
+    "WanVACETransformer3DModel": Forward(_vace, _stack_video, _TEXT, ()),
 }
 
 

@@ -17,7 +17,9 @@ from ._library import (Kept, check, ffi, interruptible, join_ranks, lib, lock, n
 from ._plan import Plan
 
 _PARTS = ("text", "load", "denoise", "decode", "total", "first_step")
-_IMAGES = ("image", "mask_image", "last_image", "control_image")
+_IMAGES = ("image", "mask_image", "last_image", "control_image", "control_video")
+# diffusers' names of the inputs of a model that reads a control video
+_OTHER_NAMES = {"video": "control_video", "mask": "mask_image", "reference_images": "image"}
 _MORE_TEXTS = ("prompt_2", "prompt_3", "negative_prompt_2", "negative_prompt_3")
 _UNITS = {"": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
           "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -326,7 +328,8 @@ class Pipeline:
 
     def __call__(self, prompt: Any = None, negative_prompt: Any = None, *,
                  image: Any = None, mask_image: Any = None, last_image: Any = None,
-                 control_image: Any = None, generator: Any = None, seed: int | None = None,
+                 control_image: Any = None, control_video: Any = None,
+                 generator: Any = None, seed: int | None = None,
                  num_images_per_prompt: int = 1,
                  num_videos_per_prompt: int | None = None, latents: Any = None,
                  output_type: str = "pil", return_dict: bool = True,
@@ -341,7 +344,9 @@ class Pipeline:
         Or a list with one per image. latents: noise in place of the generator's, [B,C,h,w], for
         videos [B,T,C,h,w]. negative_prompt, prompt_2, prompt_3, negative_prompt_2 and _3: a text,
         or a list with one per prompt. image: a PIL image, an array, a path, or a list of them for
-        models that read several. output_type: "pil", "np", "uint8", "pt" or "latent".
+        models that read several. control_video: a path, an array, or a list of frames; mask_image
+        of such a video likewise. diffusers' names video, mask and reference_images stand for
+        control_video, mask_image and image. output_type: "pil", "np", "uint8", "pt" or "latent".
         callback_on_step_end(pipe, step, timestep, values) is called after every step; `values` has
         "latents" if callback_on_step_end_tensor_inputs names it. If it returns a dict with
         "latents", the next step uses them. An exception in it, or pipe._interrupt = True, stops the
@@ -355,10 +360,16 @@ class Pipeline:
         texts = {"negative_prompt": negative_prompt,
                  **{name: more.pop(name) for name in _MORE_TEXTS if name in more}}
         how = {"image": image, "mask_image": mask_image, "last_image": last_image,
-               "control_image": control_image, "output_type": output_type,
+               "control_image": control_image, "control_video": control_video,
+               "output_type": output_type,
                "callback_on_step_end": callback_on_step_end,
                "callback_on_step_end_tensor_inputs": callback_on_step_end_tensor_inputs,
                "on_preview": on_preview, **more}
+        for name, own in _OTHER_NAMES.items():
+            if name in how:
+                if how[own] is not None:
+                    raise InvalidRequest(f"{name} and {own} are given; use one of them")
+                how[own] = how.pop(name)
         runs = _runs(prompts, texts, _seed(generator) if seed is None else seed, each)
         if latents is not None:
             latents = self._read_latents(latents)
@@ -445,7 +456,8 @@ class Pipeline:
         return call
 
     def _call(self, prompts: list[str], texts: dict[str, Any], seed: int | None, each: int,
-              image: Any, mask_image: Any, last_image: Any, control_image: Any, output_type: str,
+              image: Any, mask_image: Any, last_image: Any, control_image: Any,
+              control_video: Any, output_type: str,
               callback_on_step_end: Callable | None, callback_on_step_end_tensor_inputs: Any,
               on_preview: Callable | None, noise: np.ndarray | None, **more: Any) -> Output:
         """Runs one request of the library. noise: [images,T,C,h,w] or [images,C,h,w]."""
@@ -455,7 +467,7 @@ class Pipeline:
         if noise is not None:
             r.noise.values = call.kept.keep(ffi.from_buffer("float[]", call.kept.keep(noise)))
             r.noise.count = noise.size
-        _set_images(r, image, (mask_image, last_image, control_image), call.kept)
+        _set_images(r, image, (mask_image, last_image, control_image, control_video), call.kept)
         r.output.latents_only = output_type == "latent"
         self._set_callbacks(call, callback_on_step_end, callback_on_step_end_tensor_inputs,
                             on_preview, output_type)
@@ -571,13 +583,14 @@ def _set_images(r: Any, image: Any, others: tuple, kept: Kept) -> None:
     after the first."""
     first, *behind = image if isinstance(image, (list, tuple)) else [image]
     for name, value in zip(_IMAGES, (first, *others)):
-        holder = r if name == "control_image" else r.images
+        holder = r if name.startswith("control_") else r.images
         if value is None:
             continue
         if _pixels.is_path(value):
             setattr(holder, name, kept.text(value))
         else:
-            pixels = "image_pixels" if name == "image" else name.replace("_image", "_pixels")
+            pixels = {"image": "image_pixels", "control_video": "control_frames"}.get(
+                name, name.replace("_image", "_pixels"))
             setattr(holder, pixels, _pixels.to_c(value, kept))
     r = r.images
     if behind:

@@ -19,14 +19,21 @@ typedef struct xd_input {
     double         t;        /* timestep in the scheduler's units (0..1000) */
     int64_t        held;     /* the first `held` image tokens have timestep 0 */
     double         guidance; /* distilled guidance scale, or NaN */
-    double         size[2];  /* image height and width in pixels (micro-conditions) */
+    /* [hints] factors of the hints of a control stream; NULL: all factors are 1 */
+    const double  *hint_scales;
+    double         size[2]; /* image height and width in pixels (micro-conditions) */
 } xd_input;
 
 typedef struct xd_dit_info {
     int     nlayers, heads, head_dim;
     int     key_heads; /* number of heads of keys and values; 0: `heads` */
     int     patch[3];  /* latent cells per token: frames, rows, columns */
-    int64_t dim;       /* width of the hidden state */
+    int64_t dim;       /* width of a hidden state */
+    /* Number of hidden states of a token, which pass through the blocks together: 2 if a control
+     * stream flows beside the image's state. 0 and 1: one state. xd_state.h has room for all
+     * states, one after the other. */
+    int     states;
+    int     hints;     /* number of blocks that add a control stream's hint to the image's state */
     int64_t lat_ch;    /* number of latent channels C */
     int64_t extra_ch;  /* extra input channels, after the C channels */
     int64_t sample[3]; /* latent cells of the training size: frames, rows, columns */
@@ -124,6 +131,11 @@ typedef struct xd_dit {
 static inline int xd_dit_key_heads(const xd_dit_info *d)
 {
     return d->key_heads ? d->key_heads : d->heads;
+}
+/* Returns the number of features of a row of xd_state.h, which are those of all hidden states. */
+static inline int64_t xd_dit_width(const xd_dit_info *d)
+{
+    return d->dim * (d->states > 1 ? d->states : 1);
 }
 /* xd_dit_skips returns how many block outputs for long skips are in s->skips before block `layer`;
  * xd_dit_most_skips returns the maximum of this number over the blocks of this pipeline stage. */

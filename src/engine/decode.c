@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "model/component.h"
 #include "pipeline/arenas.h"
+#include "pipeline/image_roles.h"
 #include "pipeline/job.h"
 #include "pipeline/job_compare.h"
 #include "pipeline/memory_plan.h"
@@ -31,6 +32,7 @@ static xd_status settle_request(const xd_engine *g, xd_request *r, const int64_t
     r->images.image = r->images.last_image = r->images.mask_image = NULL;
     r->images.image_pixels = r->images.last_pixels = r->images.mask_pixels = NULL;
     r->control_image = NULL, r->control_pixels = NULL;
+    r->control_video = NULL, r->control_frames = NULL;
     r->noise.values = NULL;
     r->images.nmore_images = 0;
     r->images.strength = 0;
@@ -62,6 +64,17 @@ static xd_status compare_shape(const xd_job *j, const int64_t shape[4], xd_err *
                    (long long)shape[3], (long long)j->asked[1], (long long)j->asked[0],
                    (long long)j->lat[0], (long long)j->lat[1], (long long)j->lat[2],
                    (long long)j->lat[3]);
+}
+
+/* Returns the number of elements of the latent frames of reference images, which come before the
+ * video's latents and are not decoded, if the request has the number of frames; else 0. Changes
+ * *frames to the number of latent frames of the video. */
+static int64_t skip_references(const xd_job *j, const int64_t shape[4], int64_t *frames)
+{
+    int64_t more = j->role->reads_control_video ? shape[0] - j->lat[0] : 0;
+    more = more > 0 ? more : 0;
+    *frames = shape[0] - more;
+    return more * shape[1] * shape[2] * shape[3];
 }
 
 /* Broadcasts the latents of rank 0, and allocates pixels on the ranks that receive pixels. */
@@ -134,12 +147,15 @@ static xd_status run_decode(xd_engine *g, const xd_request *r, const float *late
     s = s == XD_OK ? xd_job_open(&j, ctx, &own, e) : s;
     ctx->bench = bench;
     s = s == XD_OK ? same : s;
+    int64_t skipped = 0, own_shape[4] = { shape[0], shape[1], shape[2], shape[3] };
     if (s == XD_OK)
-        s = compare_shape(&j, shape, e);
+        skipped = skip_references(&j, shape, &own_shape[0]);
+    if (s == XD_OK)
+        s = compare_shape(&j, own_shape, e);
     if (s == XD_OK)
         s = xd_result_open(out, &j, e);
     if (!ctx->world.idle && s != XD_ECOMM && (s = xd_world_agree(&ctx->world, s, e)) == XD_OK)
-        s = decode_image(&j, latents, *out, e);
+        s = decode_image(&j, latents ? latents + skipped : NULL, *out, e);
     if (s == XD_OK && !ctx->world.idle)
         xd_result_time(*out, "total", xd_now_s() - t0);
     if (!ctx->world.idle)

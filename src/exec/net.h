@@ -14,7 +14,9 @@ typedef struct xd_net xd_net;
 
 typedef struct xd_state { /* activations that are passed from block to block and rank to rank */
     /* The hidden state, F32, which blocks change in place. The hidden state has this rank's rows of
-     * text, padding, reference images and image, in this order, with D features each. */
+     * text, padding, reference images and image, in this order, with D features each. In a model
+     * with several states per token (xd_dit_info.states) the memory has all rows of the first
+     * state, then all rows of the next. */
     xd_tensor   h;
     /* The outputs of k early blocks, concatenated along the rows, in the compute type: a tensor
      * with k times as many rows as h and D features. Long skip connections use these outputs;

@@ -28,6 +28,7 @@ typedef struct xd_examples {
     const char *from_image;
     const char *last_image;    /* models that also read a last frame */
     const char *control_image; /* models that read a control image */
+    const char *control_video; /* models that read a control video */
 } xd_examples;
 
 typedef struct xd_family {

@@ -63,6 +63,8 @@ static void add_examples(const xd_family *f)
         add_words(XD_WORD_LAST_IMAGE, e->last_image);
     if (e->control_image)
         add_words(XD_WORD_CONTROLS, e->control_image);
+    if (e->control_video)
+        add_words(XD_WORD_CONTROL_VIDEO, e->control_video);
 }
 
 static void collect_words(void)

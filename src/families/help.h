@@ -28,11 +28,12 @@ typedef enum xd_family_word {
     XD_WORD_CLEANS,
     XD_WORD_LAYERS, /* example of block counts: "2,4" of FLUX */
     /* Each of these constants stands for names of published models or files: */
-    XD_WORD_FROM_IMAGE, /* models that read a first frame */
-    XD_WORD_LAST_IMAGE, /* models that also read a last frame */
-    XD_WORD_CONTROLS,   /* models that read a control image */
-    XD_WORD_FILE,       /* a file with the weights of a transformer */
-    XD_WORD_HUB,        /* a model on the Hugging Face hub */
+    XD_WORD_FROM_IMAGE,    /* models that read a first frame */
+    XD_WORD_LAST_IMAGE,    /* models that also read a last frame */
+    XD_WORD_CONTROLS,      /* models that read a control image */
+    XD_WORD_CONTROL_VIDEO, /* models that read a control video */
+    XD_WORD_FILE,          /* a file with the weights of a transformer */
+    XD_WORD_HUB,           /* a model on the Hugging Face hub */
     XD_WORDS
 } xd_family_word;
 

@@ -95,6 +95,10 @@ typedef enum xd_image_role {
     /* The transformer reads the latents of a control image (edges, depth) in additional channels.
      * If the request has an image too, denoising starts from that image and noise. */
     XD_ROLE_CONTROL,
+    /* The transformer reads a control stream: latents of the control video outside its mask and
+     * inside its mask, then the mask, with one channel for each pixel of a latent cell. Latents of
+     * reference images are further latent frames before the video's, and are not decoded. */
+    XD_ROLE_CONTROL_VIDEO,
     XD_ROLE_REFERENCES /* the transformer reads images as tokens, for editing */
 } xd_image_role;
 

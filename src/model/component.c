@@ -26,6 +26,22 @@ static xd_status list_tensors(xd_component *p, xd_err *e)
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }
 
+/* Appends `, "KEY": [...]` with the numbers below n of a list of block numbers, such as the blocks
+ * that are followed by another block. Appends nothing if the config has no such list. */
+static void shorten_list(const xd_component *p, const char *key, long n, xd_text_buf *b)
+{
+    const xd_json *list = xd_json_get(p->config, key);
+    double         v;
+    int            count = 0;
+    if (!list)
+        return;
+    xd_buf_add(b, ", \"%s\": [", key);
+    for (const xd_json *i = xd_json_first(list); i; i = xd_json_next(i))
+        if (xd_json_number(i, &v) && v < (double)n)
+            xd_buf_add(b, "%s%.0f", count++ ? ", " : "", v);
+    xd_buf_add(b, "]");
+}
+
 /* Appends `, "KEY": N` for every number N in `layers`. KEY is a config key such as "num_layers";
  * each key gives the number of blocks of one kind. */
 static xd_status count_blocks(const xd_component *p, const char *layers, xd_text_buf *b, xd_err *e)
@@ -47,6 +63,8 @@ static xd_status count_blocks(const xd_component *p, const char *layers, xd_text
                            "layers has \"%s\"; it must be a list of numbers from 0 to 10000",
                            layers);
         xd_buf_add(b, "%s\"%s\": %ld", xd_json_size(p->config) ? ", " : "", keys[i], n);
+        if (i == 0)
+            shorten_list(p, "vace_layers", n, b);
         layers = end + (*end == ',');
     }
     if (*layers && p->kind == XD_KIND_DIT)

@@ -223,11 +223,12 @@ static xd_tensor compute(xd_pass_run *t, const xd_net *n, const void *kept)
     int64_t         rows = xd_own_rows(&t->lay, XD_ALL, 0);
     int             most = xd_dit_most_skips(d, n);
     xd_method_stack stack;
-    xd_state        s = {
-        .h = xd_new_f32(x, rows, t->m->dit.dim), .local = t->local, .t = t->in.t, .kept = kept
-    };
+    xd_state        s = { .h = xd_new_f32(x, rows, xd_dit_width(&t->m->dit)),
+                          .local = t->local,
+                          .t = t->in.t,
+                          .kept = kept };
     if (most)
-        s.skips = xd_new(x, most * rows, t->m->dit.dim);
+        s.skips = xd_new(x, most * rows, xd_dit_width(&t->m->dit));
     xd_method_stack_open_alone(&stack, x, t->m->dit.grouped);
     d->cond(x, n, &t->in, &s);
     d->embed(x, n, &t->in, &s);

@@ -269,7 +269,8 @@ static void latents_sent(xd_denoise *f, int unit)
  * image. */
 static int keeps_image(const xd_denoise *f)
 {
-    return xd_job_has_mask(f->j->r) && !f->j->role->reads_mask;
+    const xd_role_row *role = f->j->role;
+    return xd_job_has_mask(f->j->r) && !role->reads_mask && !role->reads_control_video;
 }
 
 static void open_tensors(xd_denoise *f)
@@ -298,7 +299,8 @@ static void open_tensors(xd_denoise *f)
 static void open_hidden(xd_denoise *f)
 {
     xd_exec *x = &f->x;
-    int64_t  all = xd_own_rows(&f->lay, XD_ALL, x->sp), dim = f->j->ctx->model.dit_info.dim;
+    int64_t  all = xd_own_rows(&f->lay, XD_ALL, x->sp),
+             dim = xd_dit_width(&f->j->ctx->model.dit_info);
     f->h[0] = xd_new_f32(x, all, dim);
     for (int i = 1; i < XD_NHID; i++)
         f->h[i] = stage_count(f) > 1 ? xd_new_f32(x, all, dim) : f->h[0];
@@ -531,9 +533,10 @@ void xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s)
     xd_exec *x = &f->x;
     xd_late  late;
     size_t   mark = xd_arena_mark(x->tmp);
+    int64_t  dim = f->j->ctx->model.dit_info.dim, states = s->h.d[1] / dim;
     x->late = NULL;
     if (!xd_step_hash_of_blocks(f))
-        xd_late_open(x, &late, s->h);
+        xd_late_open(x, &late, xd_reshape(s->h, 2, (int64_t[]){ states * s->h.d[0], dim }));
     for (int l = from; l < to; l++) {
         size_t  m = xd_arena_mark(x->tmp);
         int64_t t0 = xd_trace_now(f->trace);
@@ -600,7 +603,8 @@ static void run_piece(xd_denoise *f, piece w)
                                                              : (xd_tensor){ 0 },
                          .t = j->samp.time[w.step],
                          .held = j->held,
-                         .guidance = j->distilled };
+                         .guidance = j->distilled,
+                         .hint_scales = j->hint_scales };
     xd_span       refs = xd_denoise_rows(f, XD_REF, w.unit);
     if (xd_cache_predicts(f, w.step)) {
         xd_cache_predict(f, w.step, w.unit, w.pass);

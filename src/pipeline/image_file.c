@@ -5,6 +5,7 @@
 
 #include "base/minmax.h"
 #include "base/record.h"
+#include "io/frames.h"
 #include "io/image.h"
 #include "xdit/tools.h"
 
@@ -33,6 +34,56 @@ xd_status xd_image_file_load_mask(const char *path, xd_image *im, uint8_t **data
     xd_image_init(im);
     xd_status s = xd_image_read_mask(path, data, &im->width, &im->height, e);
     im->data = *data;
+    return s;
+}
+
+/* Appends a frame of `bytes` bytes to the frames of im. */
+static xd_status add_frame(xd_image *im, uint8_t **data, int64_t most, const uint8_t *rgb,
+                           int64_t n, xd_err *e)
+{
+    int64_t  bytes = im->width * im->height * 3;
+    uint8_t *grown = n < most / bytes ? realloc(*data, (size_t)((n + 1) * bytes)) : NULL;
+    if (!grown)
+        return xd_fail(e, XD_ENOMEM, "no memory for more than %lld frames of %lld x %lld pixels",
+                       (long long)n, (long long)im->width, (long long)im->height);
+    memcpy(grown + n * bytes, rgb, (size_t)bytes);
+    im->data = *data = grown;
+    im->frames = n + 1;
+    return XD_OK;
+}
+
+xd_status xd_video_file_load(const char *path, int64_t most, xd_image *im, uint8_t **data,
+                             xd_err *e)
+{
+    xd_frames     *f = NULL;
+    const uint8_t *rgb = NULL;
+    int64_t        w, h;
+    *data = NULL;
+    xd_image_init(im);
+    xd_status s = xd_frames_open(&f, path, e);
+    for (int64_t n = 0; s == XD_OK; n++) {
+        s = xd_frames_next(f, &rgb, &w, &h, e);
+        if (s != XD_OK || !rgb)
+            break;
+        im->width = w, im->height = h;
+        s = add_frame(im, data, most, rgb, n, e);
+    }
+    if (s == XD_OK && !*data)
+        s = xd_fail(e, XD_EFORMAT, "%s has no frames", path);
+    xd_frames_close(&f);
+    return s;
+}
+
+xd_status xd_video_file_size(const char *path, int64_t *width, int64_t *height, xd_err *e)
+{
+    xd_frames     *f = NULL;
+    const uint8_t *rgb = NULL;
+    xd_status      s = xd_frames_open(&f, path, e);
+    if (s == XD_OK)
+        s = xd_frames_next(f, &rgb, width, height, e);
+    if (s == XD_OK && !rgb)
+        s = xd_fail(e, XD_EFORMAT, "%s has no frames", path);
+    xd_frames_close(&f);
     return s;
 }
 

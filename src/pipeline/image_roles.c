@@ -33,6 +33,11 @@ static const xd_role_row rows[] = {
                           .read = xd_role_control_read,
                           .encode = xd_role_control_encode,
                           .channels = xd_role_start_channels },
+    [XD_ROLE_CONTROL_VIDEO] = { .keeps = 1,
+                                .reads_control_video = 1,
+                                .read = xd_role_control_video_read,
+                                .encode = xd_role_control_video_encode,
+                                .channels = xd_role_control_video_channels },
     [XD_ROLE_REFERENCES] = { .needs = "an image to edit",
                              .keeps = 1,
                              .tokens = 1,
@@ -55,11 +60,12 @@ const xd_role_row *xd_role_of(const xd_recipe *p, int masked)
 
 int xd_role_drop_images(const xd_role_row *role, xd_request *r)
 {
-    if (role->tokens || role->reads_video)
+    if (role->tokens || role->reads_video || role->reads_control_video)
         return 0;
     r->images.image = r->images.last_image = r->images.mask_image = NULL;
     r->images.image_pixels = r->images.last_pixels = r->images.mask_pixels = NULL;
     r->control_image = NULL, r->control_pixels = NULL;
+    r->control_video = NULL, r->control_frames = NULL;
     r->images.nmore_images = 0, r->images.padding_mask_crop = -1;
     return 1;
 }
@@ -68,6 +74,8 @@ xd_status xd_role_read(xd_job *j, xd_err *e)
 {
     if (j->r->control_image && j->r->control_pixels)
         return xd_fail(e, XD_EINVAL, "control_image and control_pixels are given; use one of them");
+    if (j->r->control_video && j->r->control_frames)
+        return xd_fail(e, XD_EINVAL, "control_video and control_frames are given; use one of them");
     if (j->r->images.image && j->r->images.image_pixels)
         return xd_fail(e, XD_EINVAL, "image and image_pixels are given; use one of them");
     if (j->r->images.mask_image && j->r->images.mask_pixels)
@@ -77,15 +85,18 @@ xd_status xd_role_read(xd_job *j, xd_err *e)
 
 void xd_role_close(xd_job *j)
 {
-    float **const floats[] = { &j->image,      &j->moments,   &j->start_image,    &j->start_moments,
-                               &j->last_image, &j->condition, &j->encoder_pixels, &j->ref_tokens };
-    uint8_t **const bytes[] = { &j->mask, &j->paste.rgb, &j->paste.grey };
+    float **const   floats[] = { &j->image,          &j->moments,         &j->start_image,
+                                 &j->start_moments,  &j->last_image,      &j->condition,
+                                 &j->encoder_pixels, &j->ref_tokens,      &j->part_pixels[0],
+                                 &j->part_pixels[1], &j->part_moments[0], &j->part_moments[1] };
+    uint8_t **const bytes[] = { &j->mask, &j->paste.rgb, &j->paste.grey, &j->levels };
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
         free(*floats[i]), *floats[i] = NULL;
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
         free(*bytes[i]), *bytes[i] = NULL;
     for (int i = 0; i < XD_MAXREFS; i++) {
         free(j->ref_pixels[i]), j->ref_pixels[i] = NULL;
+        free(j->leading_moments[i]), j->leading_moments[i] = NULL;
         free(j->seen[i]), j->seen[i] = NULL;
     }
 }

@@ -16,6 +16,8 @@ typedef struct xd_role_row {
     int         reads_mask; /* 1: the transformer reads the mask, which is then required */
     /* 1: the transformer reads a control image, which is then required */
     int         reads_control;
+    /* 1: the transformer reads a control video, its mask, and reference images beside the noise */
+    int         reads_control_video;
     int         reads_video; /* 1: the VAE encodes a video that has the images as frames */
     int         tokens;      /* 1: the transformer reads tokens of the images */
     /* Reads and resizes the request's images on rank 0. NULL: images are refused. */
@@ -43,6 +45,10 @@ void               xd_role_close(xd_job *j); /* frees all images of the job */
 xd_status          xd_role_frames_check(const xd_job *j, xd_err *e);
 /* Checks that the request has a control image if and only if the model reads one. */
 xd_status          xd_role_control_check(const xd_job *j, xd_err *e);
+/* Checks the control video, its mask, its reference images and conditioning_scale, if the model
+ * reads a control video, and refuses them if it reads none. Sets the job's numbers of reference
+ * images and of clips to encode, and the factors of hints. */
+xd_status          xd_role_control_video_check(xd_job *j, xd_err *e);
 /* Sends the sizes of the reference images from rank 0 to all ranks, and adds the images' tokens to
  * the layout. `s` is this rank's status so far. The call is collective. */
 xd_status          xd_role_references_share(xd_job *j, xd_status s, xd_err *e);

@@ -37,6 +37,13 @@ void      xd_role_mask_channels(const xd_job *j, const float *sample, float *out
  * encoded to j->start_moments. In a benchmark without a control image, the channels are zeros. */
 xd_status xd_role_control_read(xd_job *j, xd_err *e);
 xd_status xd_role_control_encode(xd_job *j, xd_arena *a, xd_err *e);
+/* The control video is read and resized to j->part_pixels and j->levels, and the reference images
+ * to j->ref_pixels; all are encoded to j->part_moments and j->leading_moments. Without a control
+ * video, its pixels are 0 and its mask is white. In a benchmark without a control video, the
+ * video's latents are zeros. */
+xd_status xd_role_control_video_read(xd_job *j, xd_err *e);
+xd_status xd_role_control_video_encode(xd_job *j, xd_arena *a, xd_err *e);
+void      xd_role_control_video_channels(const xd_job *j, const float *sample, float *out);
 /* Each reference image is resized (xd_recipe.reference_size) and encoded to tokens j->ref_tokens.
  * Before xd_role_references_share is called, ranks other than 0 only know the number of images. A
  * prediction assumes that each image has the size of the request. xd_role_references_read also

@@ -2,11 +2,13 @@
 #include "pipeline/image_shape.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/minmax.h"
 #include "base/record.h"
 #include "io/image.h"
 #include "pipeline/context.h"
+#include "pipeline/image_roles.h"
 #include "pipeline/input_image.h"
 
 /* Reads the size of the k-th input image of a request or, without such images, of its control
@@ -22,6 +24,21 @@ static xd_status size_of(const xd_request *r, int k, xd_grid *size)
     xd_status s = xd_record_read(&i, sizeof i, of.pixels, "xd_image", NULL);
     *size = (xd_grid){ i.height, i.width };
     return s == XD_OK && (i.height < 1 || i.width < 1) ? XD_EINVAL : s;
+}
+
+/* Reads the size of the control video's first frame. */
+static xd_status video_size(const xd_request *r, xd_grid *size)
+{
+    xd_pixel_source of = xd_input_video_control(r);
+    xd_input_video  v;
+    uint8_t        *rgb = NULL;
+    xd_status       s = xd_input_video_open(&v, &of, NULL);
+    if (s == XD_OK)
+        s = xd_input_video_next(&v, &rgb, &size->cols, &size->rows, NULL);
+    s = s == XD_OK && !rgb ? XD_EINVAL : s;
+    free(rgb);
+    xd_input_video_close(&v);
+    return s;
 }
 
 /* Returns the size of a token in pixels along an axis: the height for axis 1, the width for axis
@@ -71,8 +88,11 @@ void xd_image_shape_take(const xd_context *ctx, xd_request *r)
     const xd_recipe *p = ctx->model.recipe;
     xd_grid          size, own;
     int              by = p->sized_by == XD_SIZED_BY_LAST ? (int)xd_job_images(r) - 1 : 0;
-    if (!xd_job_encodes(r) || (r->height && r->width) || ctx->model.dit_info.fixed ||
-        r->images.padding_mask_crop >= 0 || size_of(r, by, &own) != XD_OK)
+    int              video = xd_role_of(p, 0)->reads_control_video;
+    if (video ? !xd_job_has_control_video(r) : !xd_job_has_image(r) && !xd_job_has_control(r))
+        return;
+    if ((r->height && r->width) || ctx->model.dit_info.fixed || r->images.padding_mask_crop >= 0 ||
+        (video ? video_size(r, &own) : size_of(r, by, &own)) != XD_OK)
         return;
     size = own;
     if (p->sized_by) {

@@ -1,5 +1,6 @@
 /* input_image.c - the input images of a request, as files or as the program's pixels */
 #include <stdlib.h>
+#include <string.h>
 
 #include "pipeline/input_image.h"
 #include "base/record.h"
@@ -7,12 +8,12 @@
 
 enum { MOST_SIDE = 1 << 20 };
 
-static xd_status check_pixels(const xd_image *i, const char *name, xd_err *e)
+static xd_status check_pixels(const xd_image *i, const char *name, int video, xd_err *e)
 {
     if (!i->data)
         return xd_fail(e, XD_EINVAL, "%s has no data", name);
-    if (i->frames != 1 || i->width < 1 || i->height < 1 || i->width > MOST_SIDE ||
-        i->height > MOST_SIDE)
+    if (i->frames < 1 || (i->frames > 1 && !video) || i->width < 1 || i->height < 1 ||
+        i->width > MOST_SIDE || i->height > MOST_SIDE)
         return xd_fail(e, XD_EINVAL,
                        "%s has %lld frames of %lld x %lld pixels; it must be one of at "
                        "least 1 x 1",
@@ -26,29 +27,38 @@ static xd_status check_pixels(const xd_image *i, const char *name, xd_err *e)
     return XD_OK;
 }
 
-/* Converts the program's pixels, of any stride and number of channels, to contiguous RGB, as if
- * they had been read from a file. *rgb is malloc'ed. */
+/* Reads the struct of the program's pixels, and checks it. */
+static xd_status open_pixels(const xd_pixel_source *of, int video, xd_image *i, xd_err *e)
+{
+    xd_image_init(i);
+    xd_status s = xd_record_read(i, sizeof *i, of->pixels, "xd_image", e);
+    return s == XD_OK ? check_pixels(i, of->pixels_name, video, e) : s;
+}
+
+/* Converts frame `frame` of the program's pixels, of any stride and number of channels, to
+ * contiguous RGB, as if it had been read from a file. *rgb is malloc'ed. */
+static xd_status copy_frame(const xd_image *i, int64_t frame, uint8_t **rgb, xd_err *e)
+{
+    int64_t        stride = i->stride ? i->stride : i->width * i->channels;
+    const uint8_t *data = i->data + frame * i->height * stride;
+    if (!(*rgb = malloc((size_t)(i->width * i->height) * 3)))
+        return xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld pixels",
+                       (long long)i->width, (long long)i->height);
+    for (int64_t y = 0; y < i->height; y++)
+        for (int64_t x = 0; x < i->width; x++)
+            for (int c = 0; c < 3; c++)
+                (*rgb)[(y * i->width + x) * 3 + c] =
+                    data[y * stride + x * i->channels + (i->channels == 1 ? 0 : c)];
+    return XD_OK;
+}
+
 static xd_status copy_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
                              xd_err *e)
 {
-    xd_image i;
-    xd_image_init(&i);
-    xd_status s = xd_record_read(&i, sizeof i, of->pixels, "xd_image", e);
-    if (s == XD_OK)
-        s = check_pixels(&i, of->pixels_name, e);
-    if (s != XD_OK)
-        return s;
-    int64_t stride = i.stride ? i.stride : i.width * i.channels;
+    xd_image  i;
+    xd_status s = open_pixels(of, 0, &i, e);
     *w = i.width, *h = i.height;
-    if (!(*rgb = malloc((size_t)(i.width * i.height) * 3)))
-        return xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld pixels",
-                       (long long)i.width, (long long)i.height);
-    for (int64_t y = 0; y < i.height; y++)
-        for (int64_t x = 0; x < i.width; x++)
-            for (int c = 0; c < 3; c++)
-                (*rgb)[(y * i.width + x) * 3 + c] =
-                    i.data[y * stride + x * i.channels + (i.channels == 1 ? 0 : c)];
-    return XD_OK;
+    return s == XD_OK ? copy_frame(&i, 0, rgb, e) : s;
 }
 
 xd_pixel_source xd_input_image_source(const xd_request *r, int k)
@@ -67,8 +77,7 @@ xd_pixel_source xd_input_image_control(const xd_request *r)
                               r->control_pixels };
 }
 
-xd_status xd_input_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
-                                xd_err *e)
+static xd_status check_source(const xd_pixel_source *of, xd_err *e)
 {
     if (of->file && of->pixels)
         return xd_fail(e, XD_EINVAL, "%s and %s are both given; use one of them", of->file_name,
@@ -76,5 +85,54 @@ xd_status xd_input_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_
     if (!of->file && !of->pixels)
         return xd_fail(e, XD_EINVAL, "an entry of %s and %s has neither a file nor pixels",
                        of->file_name, of->pixels_name);
+    return XD_OK;
+}
+
+xd_status xd_input_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
+                                xd_err *e)
+{
+    xd_status s = check_source(of, e);
+    if (s != XD_OK)
+        return s;
     return of->file ? xd_image_read(of->file, rgb, w, h, e) : copy_pixels(of, rgb, w, h, e);
+}
+
+/* ---- videos ------------------------------------------------------------------------------- */
+
+xd_pixel_source xd_input_video_control(const xd_request *r)
+{
+    return (xd_pixel_source){ "control_video", "control_frames", r->control_video,
+                              r->control_frames };
+}
+
+xd_status xd_input_video_open(xd_input_video *v, const xd_pixel_source *of, xd_err *e)
+{
+    xd_status s = check_source(of, e);
+    *v = (xd_input_video){ .of = *of };
+    if (s != XD_OK)
+        return s;
+    return of->file ? xd_frames_open(&v->file, of->file, e) : open_pixels(of, 1, &v->pixels, e);
+}
+
+xd_status xd_input_video_next(xd_input_video *v, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e)
+{
+    const uint8_t *frame = NULL;
+    *rgb = NULL;
+    if (!v->file) {
+        *w = v->pixels.width, *h = v->pixels.height;
+        return v->next < v->pixels.frames ? copy_frame(&v->pixels, v->next++, rgb, e) : XD_OK;
+    }
+    xd_status s = xd_frames_next(v->file, &frame, w, h, e);
+    size_t    n = s == XD_OK && frame ? (size_t)(*w * *h) * 3 : 0;
+    if (n && !(*rgb = malloc(n)))
+        return xd_fail(e, XD_ENOMEM, "no memory for a frame of %lld x %lld pixels", (long long)*w,
+                       (long long)*h);
+    if (n)
+        memcpy(*rgb, frame, n);
+    return s;
+}
+
+void xd_input_video_close(xd_input_video *v)
+{
+    xd_frames_close(&v->file);
 }

@@ -2,6 +2,7 @@
 #ifndef XD_PIPELINE_INPUT_IMAGE_H
 #define XD_PIPELINE_INPUT_IMAGE_H
 
+#include "io/frames.h"
 #include "xdit/xdit.h"
 
 /* An input image of a request, as a file or as pixels. The names of the two request fields are for
@@ -19,5 +20,20 @@ xd_pixel_source xd_input_image_control(const xd_request *r);
  * *h pixels. */
 xd_status xd_input_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
                                 xd_err *e);
+
+/* An input video, which is read frame by frame from a file or from the program's pixels. */
+typedef struct xd_input_video {
+    xd_pixel_source of;
+    xd_frames      *file;
+    xd_image        pixels;
+    int64_t         next; /* index of the next frame of `pixels` */
+} xd_input_video;
+/* Returns the control video of a request. */
+xd_pixel_source xd_input_video_control(const xd_request *r);
+xd_status       xd_input_video_open(xd_input_video *v, const xd_pixel_source *of, xd_err *e);
+/* Reads the next frame, as xd_input_image_pixels reads an image. After the last frame, sets *rgb to
+ * NULL. */
+xd_status xd_input_video_next(xd_input_video *v, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
+void      xd_input_video_close(xd_input_video *v);
 
 #endif

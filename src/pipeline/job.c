@@ -31,6 +31,11 @@ static int starts_from_image(const xd_job *j)
     return xd_job_has_image(j->r) && j->role->starts;
 }
 
+int xd_job_encodes(const xd_job *j)
+{
+    return xd_job_has_image(j->r) || xd_job_has_control(j->r) || j->parts > 0;
+}
+
 /* Checks that a side in pixels is an integer number of tokens. The error has the nearest valid
  * sides. */
 static xd_status check_side(const char *name, int64_t v, int64_t cell, int64_t patch, xd_err *e)
@@ -158,7 +163,7 @@ static xd_status set_frames(xd_job *j, xd_err *e)
     int64_t want = n ? (n - !m->recipe->frames_up) / c + 1 : d->sample[0];
     if (j->r->output.seconds > 0)
         want = 1 + llround(fmax(j->r->output.seconds * j->fps - 1, 0) / (double)c);
-    j->cells[0] = (want + p - 1) / p * p;
+    j->cells[0] = (want + j->leading + p - 1) / p * p;
     j->spare = j->cells[0] - want;
     j->frames = xd_vae_frames(&m->vae_info, want);
     if (n && j->frames != n)
@@ -169,7 +174,7 @@ static xd_status set_frames(xd_job *j, xd_err *e)
     if (d->most[0] && j->cells[0] > d->most[0])
         return xd_fail(e, XD_EINVAL,
                        "%lld frames are too many; the model has positions for at most %lld",
-                       (long long)j->frames, (long long)((d->most[0] - 1) * c + 1));
+                       (long long)j->frames, (long long)((d->most[0] - j->leading - 1) * c + 1));
     return XD_OK;
 }
 
@@ -352,6 +357,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     if (s == XD_OK)
         s = xd_role_control_check(j, e);
     if (s == XD_OK)
+        s = xd_role_control_video_check(j, e);
+    if (s == XD_OK)
         s = xd_mask_check(j, e);
     if (s == XD_OK)
         s = xd_job_check_texts(r, e);
@@ -430,11 +437,13 @@ void xd_job_close(xd_job *j)
     free(j->changes);
     free(j->hashes);
     free(j->skips);
+    free(j->hint_scales);
     xd_fast_attn_close(j);
     j->todo = NULL;
     j->changes = NULL;
     j->hashes = NULL;
     j->skips = NULL;
+    j->hint_scales = NULL;
 }
 
 xd_status xd_job_pick(xd_job *j, xd_err *e)

@@ -108,6 +108,19 @@ typedef struct xd_job {
     float   *ref_tokens;
     /* [images][t,C,h,w] initial noise from the program, on every rank; NULL: none. */
     float   *given_noise;
+    /* Control video (role_control_video.c): number of latent frames of reference images, and
+     * number of clips that are encoded for the video: 1 if the parts outside and inside the mask
+     * are equal, else 2. */
+    int      leading, parts;
+    /* [frames,H,W,3] the control video outside and inside its mask, on rank 0; freed once
+     * encoded */
+    float   *part_pixels[2];
+    /* [t,h,w,2C] moments of the parts, [h,w,2C] moments of reference images, on every rank */
+    float   *part_moments[2], *leading_moments[XD_MAXREFS];
+    /* [t,H,W] levels of the control video's mask, in the frames that stand for the latent frames,
+     * on every rank; NULL: all levels are 255. */
+    uint8_t *levels;
+    double  *hint_scales; /* [hints] factors of the hints (xd_input); NULL: 1 */
 } xd_job;
 
 /* Copies the program's request r, whose struct may be of another library version, to a request
@@ -155,11 +168,12 @@ static inline int xd_job_has_control(const xd_request *r)
 {
     return r->control_image || r->control_pixels;
 }
-/* Returns 1 if the VAE encodes images of the request. */
-static inline int xd_job_encodes(const xd_request *r)
+static inline int xd_job_has_control_video(const xd_request *r)
 {
-    return xd_job_has_image(r) || xd_job_has_control(r);
+    return r->control_video || r->control_frames;
 }
+/* Returns 1 if the VAE encodes images or a control video of the request. */
+int                   xd_job_encodes(const xd_job *j);
 /* Returns the number of input images. */
 static inline int64_t xd_job_images(const xd_request *r)
 {
@@ -187,6 +201,9 @@ void        xd_job_warn_unused(const xd_job *j);
 xd_status   xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e);
 /* Copies the request's list of sigmas or timesteps to the schedule's parameters *a, and sets
  * j->asked_steps. *list is malloc'ed or NULL; free it after xd_sampling_open. */
+/* Parses a list of numbers such as "1,0.5". Returns NULL if the list is invalid or memory is short.
+ * key: name of the option in errors; *n: number of numbers. */
+double     *xd_job_numbers(const char *key, const char *text, int *n, xd_err *e);
 xd_status   xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e);
 /* Appends the request's changes of the scheduler config as JSON members, ", \"eta\": 0.5". */
 void        xd_job_sampler_json(const xd_job *j, xd_text_buf *b);

@@ -15,7 +15,7 @@
 #include "pipeline/options.h"
 #include "ranks/world.h"
 
-enum { MOST = XD_OPTION_ROWS, MORE = 12 }; /* max number of options; of other settings */
+enum { MOST = XD_OPTION_ROWS, MORE = 13 }; /* max number of options; of other settings */
 
 static uint64_t of_text(const char *text)
 {
@@ -80,22 +80,23 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     mine[n + 5] = r->images.last_pixels != NULL, name[n + 5] = "last_image";
     mine[n + 6] = r->noise.values != NULL, name[n + 6] = "latents";
     mine[n + 7] = r->control_pixels != NULL, name[n + 7] = "control_image";
+    mine[n + 8] = r->control_frames != NULL, name[n + 8] = "control_video";
     /* the following values need no comparison, because all ranks use the values that rank 0
      * sends */
-    mine[n + 8] = (uint64_t)agreed->seed;
-    mine[n + 9] = (uint64_t)agreed->picks;
-    mine[n + 10] = (uint64_t)agreed->size[0];
-    mine[n + 11] = (uint64_t)agreed->size[1];
+    mine[n + 9] = (uint64_t)agreed->seed;
+    mine[n + 10] = (uint64_t)agreed->picks;
+    mine[n + 11] = (uint64_t)agreed->size[0];
+    mine[n + 12] = (uint64_t)agreed->size[1];
     int64_t size = (n + MORE) * (int64_t)sizeof *mine;
     memcpy(first, mine, (size_t)size);
     xd_status s = xd_world_broadcast(&ctx->world, first, size, e);
     if (s != XD_OK)
         return s;
-    *agreed = (xd_job_agreed){ (int64_t)first[n + 8],
-                               (int)first[n + 9],
+    *agreed = (xd_job_agreed){ (int64_t)first[n + 9],
+                               (int)first[n + 10],
                                (int64_t)first[n + 3],
-                               { (int64_t)first[n + 10], (int64_t)first[n + 11] } };
-    for (int i = 0; i < n + 8; i++)
+                               { (int64_t)first[n + 11], (int64_t)first[n + 12] } };
+    for (int i = 0; i < n + 9; i++)
         if (mine[i] != first[i])
             return xd_fail(e, XD_EINVAL,
                            "--%s differs from that on rank 0: all ranks need the same flags and "

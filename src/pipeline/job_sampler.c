@@ -139,9 +139,7 @@ static xd_status set_keys(const xd_job *j, xd_sched_cfg *c, xd_err *e)
     return XD_OK;
 }
 
-/* Parses a list of numbers such as "1,0.5". Returns NULL if the list is invalid or memory is
- * short. */
-static double *read_list(const char *key, const char *text, int *n, xd_err *e)
+double *xd_job_numbers(const char *key, const char *text, int *n, xd_err *e)
 {
     double     *v = malloc((strlen(text) / 2 + 1) * sizeof *v);
     const char *p = text;
@@ -180,7 +178,7 @@ xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e)
                                               : j->ctx->model.usual.timesteps;
     if (!r->schedule.sigmas && !times)
         return XD_OK;
-    if (!(*list = read_list(key, r->schedule.sigmas ? r->schedule.sigmas : times, &n, e)))
+    if (!(*list = xd_job_numbers(key, r->schedule.sigmas ? r->schedule.sigmas : times, &n, e)))
         return XD_EINVAL;
     n -= r->schedule.sigmas && j->sampler->last_sigma;
     if (n < 1)

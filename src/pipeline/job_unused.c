@@ -116,7 +116,7 @@ void xd_unused_references(const xd_job *j, char why[WHY])
 
 void xd_unused_tiles(const xd_job *j, char why[WHY])
 {
-    if (j->r->output.latents_only && !xd_job_encodes(j->r))
+    if (j->r->output.latents_only && !xd_job_encodes(j))
         snprintf(why, WHY, "on latents, which are not decoded");
 }
 

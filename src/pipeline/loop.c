@@ -232,9 +232,9 @@ static void unload_after_failure(xd_context *ctx, xd_status s)
  * the request has an image to encode. After a component is loaded, the ranks share their status. */
 static xd_status load_together(const xd_loop *l, xd_err *e)
 {
-    xd_job     *j = l->j;
-    xd_context *ctx = j->ctx;
-    int         early = ctx->plan.vae_rows || ctx->plan.deg.n[XD_DATA] > 1 || xd_job_encodes(j->r);
+    xd_job       *j = l->j;
+    xd_context   *ctx = j->ctx;
+    int           early = ctx->plan.vae_rows || ctx->plan.deg.n[XD_DATA] > 1 || xd_job_encodes(j);
     xd_component *p = xd_transformer_of(j, 0);
     xd_transformer_alone(j, 0);
     j->loads[xd_job_dit(j, 0)]++;

@@ -36,6 +36,11 @@ xd_status xd_mask_check(const xd_job *j, xd_err *e)
                        p->name);
     if (!xd_job_has_mask(r))
         return XD_OK;
+    if (j->role->reads_control_video)
+        return xd_job_has_control_video(r)
+                   ? XD_OK
+                   : xd_fail(e, XD_EINVAL,
+                             "mask_image needs the video that it masks: add --control_video");
     if (!xd_recipe_inpaints(p))
         return xd_fail(e, XD_EINVAL, "mask_image is for %s; %s does not support inpainting",
                        xd_family_says(XD_WORD_INPAINTS), p->name);

@@ -90,7 +90,8 @@ static size_t message_bytes(const xd_job *j, int ranks)
 {
     const int *deg = j->ctx->plan.deg.n;
     int64_t    rows = j->tokens / (deg[XD_ULYSSES] * deg[XD_RING]) + 1;
-    return ranks > 1 ? (size_t)(4 * rows * j->ctx->model.dit_info.dim) * sizeof(float) : 0;
+    return ranks > 1 ? (size_t)(4 * rows * xd_dit_width(&j->ctx->model.dit_info)) * sizeof(float)
+                     : 0;
 }
 
 void xd_need_sum(xd_need *n, const xd_job *j, int ranks)
@@ -109,7 +110,7 @@ void xd_need_sum(xd_need *n, const xd_job *j, int ranks)
  * denoising loop. */
 int xd_need_apart(const xd_job *j, int ranks)
 {
-    return j->ctx->once && ranks == 1 && j->images == 1 && !xd_job_encodes(j->r) &&
+    return j->ctx->once && ranks == 1 && j->images == 1 && !xd_job_encodes(j) &&
            !j->r->output.latents_only;
 }
 
@@ -192,7 +193,7 @@ void xd_need_dits(xd_need *n, const xd_job *j)
 
 static int needs_vae(const xd_job *j)
 {
-    return (!j->r->output.latents_only || xd_job_encodes(j->r)) && xd_vae_on_this_rank(j);
+    return (!j->r->output.latents_only || xd_job_encodes(j)) && xd_vae_on_this_rank(j);
 }
 
 /* Counts the memory of the denoising loop for the given numbers of rows in the embeddings of the
@@ -250,7 +251,7 @@ xd_status xd_memory_count(xd_job *j, const xd_prompts *w, xd_need *need, xd_err 
         s = count_loop(j, w, need, e);
     if (s == XD_OK && vae && !j->r->output.latents_only)
         s = xd_vae_decode_count(j, &need->vae_tmp, e);
-    if (s == XD_OK && vae && xd_job_encodes(j->r)) {
+    if (s == XD_OK && vae && xd_job_encodes(j)) {
         size_t tmp = 0;
         s = xd_vae_encode_count(j, &tmp, e);
         need->vae_tmp = xd_max_size(need->vae_tmp, tmp);

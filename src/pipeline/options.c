@@ -187,6 +187,17 @@ static const xd_request_row rows[] = {
         "edges, depth or similar, which determine the shapes in the image (%s)" },
       .families = XD_WORD_CONTROLS,
       .about.section = IMAGES },
+    { { "control_video", XD_OPT_TEXT, AT(control_video), 0, 0, NULL, "FILE",
+        "video to change, or its edges, depth or poses: a video, or a folder of images (%s); "
+        "--mask_image, also a video, selects what changes, and --image shows what appears" },
+      .families = XD_WORD_CONTROL_VIDEO,
+      .about.section = IMAGES },
+    { { "conditioning_scale", XD_OPT_TEXT, AT(conditioning_scale), 0, 0, NULL, "N,N",
+        "influence of the control video and of the images beside it: one number, or one for each "
+        "control block (%s; default: 1)" },
+      .families = XD_WORD_CONTROL_VIDEO,
+      .about.section = IMAGES,
+      .stored = XD_STORED_GIVEN },
     { { "padding_mask_crop", XD_OPT_INT64, AT(images.padding_mask_crop), 0, 1e7, NULL, "PIXELS",
         "crop the image to the mask plus PIXELS on each side, generate that part, and paste the "
         "result back" },

@@ -38,6 +38,7 @@ typedef struct fit {
     const float *in;
     float       *out;
     int64_t      ih, iw, ow; /* height and width of the input image; width of the output image */
+    int64_t      row;        /* pixels from one row of the output image to the next */
     int64_t      y0, x0;     /* offset of the cropped output in the resized image */
     double       sy, sx;     /* input pixels per pixel of the resized image */
 } fit;
@@ -68,7 +69,7 @@ static void fit_rows(void *ctx, int64_t begin, int64_t end, int thread)
             for (int c = 0; c < 3; c++) {
                 float top = ra[tx.a * 3 + c] * (1 - tx.wb) + ra[tx.b * 3 + c] * tx.wb;
                 float low = rb[tx.a * 3 + c] * (1 - tx.wb) + rb[tx.b * 3 + c] * tx.wb;
-                f->out[(y * f->ow + x) * 3 + c] = top * (1 - ty.wb) + low * ty.wb;
+                f->out[(y * f->row + x) * 3 + c] = top * (1 - ty.wb) + low * ty.wb;
             }
         }
     }
@@ -86,9 +87,30 @@ void xd_pixels_fit(const float *rgb, xd_grid from, float *out, xd_grid to)
               ih,
               iw,
               ow,
+              ow,
               (rh - oh) / 2,
               (rw - ow) / 2,
               (double)ih / (double)rh,
               (double)iw / (double)rw };
     xd_par_for(oh, fit_rows, &f);
+}
+
+void xd_pixels_within(const float *rgb, xd_grid from, float *out, xd_grid to, float ground)
+{
+    double  ratio = fmin((double)to.rows / (double)from.rows, (double)to.cols / (double)from.cols);
+    int64_t rh = (int64_t)((double)from.rows * ratio), rw = (int64_t)((double)from.cols * ratio);
+    rh = rh > 1 ? rh : 1;
+    rw = rw > 1 ? rw : 1;
+    int64_t y = (to.rows - rh) / 2, x = (to.cols - rw) / 2;
+    for (int64_t i = 0; i < to.rows * to.cols * 3; i++)
+        out[i] = ground;
+    fit f = { .in = rgb,
+              .out = out + (y * to.cols + x) * 3,
+              .ih = from.rows,
+              .iw = from.cols,
+              .ow = rw,
+              .row = to.cols,
+              .sy = (double)from.rows / (double)rh,
+              .sx = (double)from.cols / (double)rw };
+    xd_par_for(rh, fit_rows, &f);
 }

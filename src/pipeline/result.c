@@ -140,6 +140,10 @@ static void add_images(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, ", \"control_image\": ");
         add_name(b, r, r->control_image);
     }
+    if (xd_job_has_control_video(r)) {
+        xd_buf_add(b, ", \"control_video\": ");
+        add_name(b, r, r->control_video);
+    }
     if (j->strength > 0)
         xd_buf_add(b, ", \"strength\": %.10g", j->strength);
 }

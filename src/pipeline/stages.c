@@ -57,12 +57,12 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
         in.extra = xd_new_f32(&x, j->tokens, d->extra_ch * (j->features / d->lat_ch));
     if (lay.len[XD_REF])
         in.ref = xd_new_f32(&x, lay.len[XD_REF], j->features);
-    xd_state st = { .h = xd_new_f32(&x, xd_own_rows(&lay, XD_ALL, 0), d->dim),
+    xd_state st = { .h = xd_new_f32(&x, xd_own_rows(&lay, XD_ALL, 0), xd_dit_width(d)),
                     .local = local,
                     .kept = kept };
     int      most = xd_dit_most_skips(dit, &p->count->shadow);
     if (most)
-        st.skips = xd_new(&x, most * st.h.d[0], d->dim);
+        st.skips = xd_new(&x, most * st.h.d[0], xd_dit_width(d));
     if (dit->keep) {
         dit->keep(&x, &p->count->shadow, &text, kept);
         dit->read(&x, &p->count->shadow, &in, kept);

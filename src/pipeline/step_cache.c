@@ -100,7 +100,7 @@ static xd_tensor new_before(xd_denoise *f)
     int                here = decides(f);
     if (measure_of(f) == XD_CACHE_INPUT && d->probe_dim)
         return xd_new_f32(&f->x, here ? f->lay.npatch + 1 : 0, d->probe_dim);
-    return xd_new_f32(&f->x, here ? xd_denoise_rows(f, XD_IMG, XD_ALL).n : 0, d->dim);
+    return xd_new_f32(&f->x, here ? xd_denoise_rows(f, XD_IMG, XD_ALL).n : 0, xd_dit_width(d));
 }
 
 static void open_pass(xd_denoise *f, int pass)

@@ -166,9 +166,15 @@ xd_status xd_vae_encode_frames_count(xd_job *j, const xd_vae_clip *clip, size_t 
 
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
 {
-    xd_vae_clip clip = { j->role->reads_video ? j->frames : 1, { j->size[0], j->size[1] } };
+    int         all = j->role->reads_video || j->role->reads_control_video;
+    xd_vae_clip clip = { all ? j->frames : 1, { j->size[0], j->size[1] }, 0 };
     size_t      one;
     xd_status   s = j->nrefs ? XD_OK : count_vae(j, &clip, bytes, e);
+    for (int i = 1; i < j->parts && s == XD_OK; i++)
+        s = count_vae(j, &clip, &one, e);
+    clip.frames = 1;
+    for (int i = 0; i < j->leading && s == XD_OK; i++)
+        s = count_vae(j, &clip, &one, e);
     for (int i = 0; i < j->nrefs && s == XD_OK; i++) {
         clip.pixels = j->ref_size[i];
         s = count_vae(j, &clip, &one, e);
@@ -218,7 +224,7 @@ xd_status xd_vae_compute_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, f
                               float *moments, xd_err *e)
 {
     xd_exec x;
-    if (clip->frames > 1 && !(*pixels[0] = fill_clip(clip, pixels)))
+    if (clip->frames > 1 && !clip->whole && !(*pixels[0] = fill_clip(clip, pixels)))
         return xd_fail(e, XD_ENOMEM, "no memory for %lld frames to encode",
                        (long long)clip->frames);
     open_exec(&x, j, a);
@@ -236,7 +242,7 @@ xd_status xd_vae_encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, fl
     xd_grid            size = clip->pixels;
     int64_t            n = 2 * v->channels * (size.rows / v->cell[1]) * (size.cols / v->cell[2]) *
                            xd_vae_latents(v, clip->frames);
-    int64_t            in = size.rows * size.cols * 3;
+    int64_t            in = (clip->whole ? clip->frames : 1) * size.rows * size.cols * 3;
     xd_status          s = XD_OK;
     *moments = xd_host_buffer(ctx, (size_t)n * sizeof **moments);
     if (!*moments || (all && !allocate_pixels(ctx, pixels, in)))

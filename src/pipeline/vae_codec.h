@@ -18,6 +18,7 @@ xd_status xd_vae_decode_count(xd_job *j, size_t *bytes, xd_err *e);
 typedef struct xd_vae_clip {
     int64_t frames;
     xd_grid pixels;
+    int     whole; /* 1: pixels[0] of xd_vae_encode_clip has all frames */
 } xd_vae_clip;
 void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const xd_vae_clip *clip,
                           const float *rgb, float *moments);
@@ -30,7 +31,8 @@ xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e);
 xd_status xd_vae_decode_image(xd_job *j, xd_arena *a, const float *lat, float **rgb, xd_err *e);
 /* Encodes a clip to moments [t,h,w,2C], the mean and log variance of a Gaussian distribution of
  * latents. *moments is malloc'ed on every rank. Rank 0 passes the pixels of the first and the last
- * frame (or NULL); the other frames are grey. Frees the pixels of the two frames. The VAE must be
+ * frame (or NULL), and the other frames are grey; or it passes all frames (xd_vae_clip.whole).
+ * Frees the pixels. The VAE must be
  * loaded on the ranks that decode images. The call is collective. */
 xd_status xd_vae_encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
                              float **moments, xd_err *e);

@@ -682,7 +682,7 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
     }
     if (st == XD_OK)
         st = predict_text(&s, e);
-    if (st == XD_OK && xd_job_encodes(s.r))
+    if (st == XD_OK && xd_job_encodes(&s.job))
         st = predict_encode(&s, e);
     if (st == XD_OK)
         st = predict_decode(&s, e);

@@ -26,9 +26,10 @@ static void add_fields(xd_text_buf *b, const xd_model *m)
     int                n = 0, needed = 0;
     xd_buf_add(b, "\"takes\": [");
     add_word(b, &n, role->read != NULL, "image");
-    add_word(b, &n, xd_recipe_inpaints(p), "mask_image");
+    add_word(b, &n, xd_recipe_inpaints(p) || role->reads_control_video, "mask_image");
     add_word(b, &n, role->reads_video && frames_read(m) != 1, "last_image");
     add_word(b, &n, role->reads_control, "control_image");
+    add_word(b, &n, role->reads_control_video, "control_video");
     add_word(b, &n, xd_role_of(p, 1)->starts, "strength");
     xd_buf_add(b, "], \"needs\": [");
     add_word(b, &needed, p->needs_image, "image");

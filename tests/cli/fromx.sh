@@ -158,6 +158,8 @@ line "Wan" 0 '^plan: ulysses 2.*12 heads' \
 line "Wan that begins with an image" 0 'Wan2.1-I2V-14B-480P-Diffusers --prompt a --image b.png' \
     "$(torch 1 wan_i2v '--model Wan-AI/Wan2.1-I2V-14B-480P-Diffusers --prompt a \
         --img_file_path b.png')"
+line "the runner's Wan with references" 0 'Wan-AI/Wan2.1-VACE-14B-diffusers --prompt a' \
+    "xdit --model Wan2.1-VACE-14B --ulysses_degree 4 --prompt a"
 line "the runner's Wan" 0 'num_inference_steps 40 --guidance_scale 3.5' \
     "xdit --model Wan2.1-T2V --ulysses_degree 4 --prompt a"
 line "the runner's Z-Image-Turbo" 0 '^plan: ulysses 4.*30 heads' \

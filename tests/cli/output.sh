@@ -151,6 +151,8 @@ check "or with none" uses cog2b 'j["uses"]["takes"] == [] and j["uses"]["images"
 check "one made for masks" uses flux-fill 'j["uses"]["needs"] == ["image", "mask_image"]'
 check "one made for control images" uses flux-control 'j["uses"]["needs"] == ["control_image"] and
     j["uses"]["takes"] == ["image", "mask_image", "control_image", "strength"]'
+check "one made for control videos" uses vace 'j["uses"]["needs"] == [] and
+    j["uses"]["takes"] == ["image", "mask_image", "control_video"] and j["uses"]["images"] == 16'
 check "one that reads ten images" uses flux2 'j["uses"]["images"] == 10'
 try inspect "$MODEL" --tensors transformer
 check "inspect --tensors" [ "$rc" = 0 -a "$(printf '%s\n' "$out" |

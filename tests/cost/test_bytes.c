@@ -2,6 +2,7 @@
  * what the count communicator counts.
  *
  *     test_bytes MODEL [IMAGE [MASK]]
+ *     test_bytes MODEL VIDEO [IMAGE]
  *
  * No MPI: every rank of a plan is walked through on the count device, one exact step and one
  * with stale keys and values. Where text flows, plans with patches are counted with the text in
@@ -61,9 +62,9 @@ typedef struct sends { int attn[ALL + 1], sum[ALL + 1], squares[2], text, linear
 /* which[l]: what block l sends; skips[l]: outputs that it or later blocks read, besides the
  * hidden state. W: tokens in a line of the image; conv: half the channels of a convolution over
  * tokens. H: heads of keys, each of g heads of queries; S: sums of guidance for a patch; E: the
- * width of sums for the text. */
+ * width of sums for the text; states: hidden states of a token. */
 typedef struct model {
-    int64_t      N, K, J, fill, M, I, H, g, d, D, E, F, S, e, W, conv;
+    int64_t      N, K, J, fill, M, I, H, g, d, D, E, F, S, e, W, conv, states;
     int          passes;
     const sends *which[64];
     int64_t      skips[65];
@@ -277,7 +278,7 @@ static int64_t of_unit(const model *m, const plan *p, const where *w, int unit)
         mine += i % C == w->at[XD_CFG];
     int64_t bytes = of_blocks(m, p, w, unit) * mine;
     if (!is_last) /* hidden states, to the next stage, and what lies beside them */
-        bytes += (4 + m->skips[w->last] * m->e) * both * m->D * mine;
+        bytes += (4 * m->states + m->skips[w->last] * m->e) * both * m->D * mine;
     else if (C > 1)
         bytes += 4 * n * m->F * mine; /* predictions, to the other pass */
     if (is_last && m->passes > 1)
@@ -407,7 +408,7 @@ static const sends *kind_of(const xd_engine *g, int layer)
                    : &layer_of_both;
     if (strcmp(p->def->name, "cogvideox") == 0 || strcmp(p->def->name, "qwenimage") == 0)
         return &pair;
-    if (strcmp(p->def->name, "wan") == 0)
+    if (strcmp(p->def->name, "wan") == 0 || strcmp(p->def->name, "wan-vace") == 0)
         return &normed;
     if (strcmp(p->def->name, "sana") == 0)
         return xd_json_text(xd_json_get(p->config, "qk_norm")) ? &linear_normed : &linear;
@@ -468,6 +469,7 @@ static model model_of(const xd_engine *g, const xd_job *j)
                   .F = j->features,
                   .S = g->ctx.model.recipe->keeps_rows ? 2 * j->lat[1] * j->lat[2] : 0,
                   .e = (int64_t)xd_dtype_size(g->ctx.type),
+                  .states = d->states > 1 ? d->states : 1,
                   .passes = j->npass };
     int64_t half = d->nlayers / 2;
     for (int l = 0; l < d->nlayers && l < 64; l++)
@@ -567,6 +569,12 @@ int main(int argc, char **argv)
     r.images.strength = r.images.mask_image && argc < 5 ? 1 : 0;
     if (argc > 2 && strstr(argv[2], "control.png"))
         r.control_image = argv[2], r.images.image = NULL;
+    if (g->ctx.model.dit_info.hints) {
+        r.control_video = r.images.image, r.images.image = r.images.mask_image;
+        r.images.mask_image = NULL, r.images.strength = 0;
+        r.num_frames = 9; /* of the control video, which is not read */
+        g->ctx.unread = 1;
+    }
     r.num_inference_steps = STEPS;
     r.output.no_resolution_binning = 1;
     r.negative_prompt = "a blue star";

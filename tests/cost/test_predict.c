@@ -64,6 +64,8 @@ static void give_images(const xd_engine *g, xd_request *r)
         r->images.image_pixels = inpaints || !controls ? &image : NULL;
         r->images.mask_pixels = inpaints ? &image : NULL;
     }
+    if (g->ctx.model.dit_info.hints)
+        r->num_frames = 5;
     for (int i = 0; i < 2; i++)
         snprintf(path[i], sizeof path[i], "%s/%s.png", model_dir, i ? "last" : "image");
     int video = g->ctx.model.recipe->fps > 0 && g->ctx.model.recipe->needs_image;

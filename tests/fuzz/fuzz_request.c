@@ -215,6 +215,8 @@ static void run_task(xd_task *task)
         check_path(task, f.last_image);
     if (f.control_image)
         check_path(task, f.control_image);
+    if (f.control_video)
+        check_path(task, f.control_video);
     MUST(!f.loras.n); /* this server has no folder of them */
     xd_task_stage(server.tasks, task, "denoise");
     xd_task_step(server.tasks, task, 1, 2, 1, 1);

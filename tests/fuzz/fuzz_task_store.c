@@ -87,6 +87,8 @@ static void check_task(const xd_task *t)
         check_path(f.last_image);
     if (f.control_image)
         check_path(f.control_image);
+    if (f.control_video)
+        check_path(f.control_video);
     xd_task_flags_free(&f);
 }
 

@@ -376,8 +376,28 @@ static const row hunyuanvideo[] = {
     { NULL, { NULL }, 0 },
 };
 
+/* The modules of a block, which is of the main list or of VACE's control stream. */
+#define WAN_BLOCK(list)                                                             \
+    { list ".#.modulation", { list ".#.scale_shift_table" }, 0 },                   \
+    { list ".#.self_attn.q", { list ".#.attn1.to_q" }, 0 },                         \
+    { list ".#.self_attn.k", { list ".#.attn1.to_k" }, 0 },                         \
+    { list ".#.self_attn.v", { list ".#.attn1.to_v" }, 0 },                         \
+    { list ".#.self_attn.o", { list ".#.attn1.to_out.0" }, 0 },                     \
+    { list ".#.self_attn.norm_q", { list ".#.attn1.norm_q" }, 0 },                  \
+    { list ".#.self_attn.norm_k", { list ".#.attn1.norm_k" }, 0 },                  \
+    { list ".#.cross_attn.q", { list ".#.attn2.to_q" }, 0 },                        \
+    { list ".#.cross_attn.k", { list ".#.attn2.to_k" }, 0 },                        \
+    { list ".#.cross_attn.v", { list ".#.attn2.to_v" }, 0 },                        \
+    { list ".#.cross_attn.o", { list ".#.attn2.to_out.0" }, 0 },                    \
+    { list ".#.cross_attn.norm_q", { list ".#.attn2.norm_q" }, 0 },                 \
+    { list ".#.cross_attn.norm_k", { list ".#.attn2.norm_k" }, 0 },                 \
+    { list ".#.norm3", { list ".#.norm2" }, 0 },                                    \
+    { list ".#.ffn.0", { list ".#.ffn.net.0.proj" }, 0 },                           \
+    { list ".#.ffn.2", { list ".#.ffn.net.2" }, 0 }
+
 static const row wan[] = {
     { "patch_embedding", { "patch_embedding" }, 0 },
+    { "vace_patch_embedding", { "vace_patch_embedding" }, 0 },
     { "time_embedding.0", { "condition_embedder.time_embedder.linear_1" }, 0 },
     { "time_embedding.2", { "condition_embedder.time_embedder.linear_2" }, 0 },
     { "time_projection.1", { "condition_embedder.time_proj" }, 0 },
@@ -390,25 +410,13 @@ static const row wan[] = {
     { "img_emb.emb_pos", { "condition_embedder.image_embedder.pos_embed" }, 0 },
     { "head.modulation", { "scale_shift_table" }, 0 },
     { "head.head", { "proj_out" }, 0 },
-    { "blocks.#.modulation", { "blocks.#.scale_shift_table" }, 0 },
-    { "blocks.#.self_attn.q", { "blocks.#.attn1.to_q" }, 0 },
-    { "blocks.#.self_attn.k", { "blocks.#.attn1.to_k" }, 0 },
-    { "blocks.#.self_attn.v", { "blocks.#.attn1.to_v" }, 0 },
-    { "blocks.#.self_attn.o", { "blocks.#.attn1.to_out.0" }, 0 },
-    { "blocks.#.self_attn.norm_q", { "blocks.#.attn1.norm_q" }, 0 },
-    { "blocks.#.self_attn.norm_k", { "blocks.#.attn1.norm_k" }, 0 },
-    { "blocks.#.cross_attn.q", { "blocks.#.attn2.to_q" }, 0 },
-    { "blocks.#.cross_attn.k", { "blocks.#.attn2.to_k" }, 0 },
-    { "blocks.#.cross_attn.v", { "blocks.#.attn2.to_v" }, 0 },
-    { "blocks.#.cross_attn.o", { "blocks.#.attn2.to_out.0" }, 0 },
-    { "blocks.#.cross_attn.norm_q", { "blocks.#.attn2.norm_q" }, 0 },
-    { "blocks.#.cross_attn.norm_k", { "blocks.#.attn2.norm_k" }, 0 },
     { "blocks.#.cross_attn.k_img", { "blocks.#.attn2.add_k_proj" }, 0 },
     { "blocks.#.cross_attn.v_img", { "blocks.#.attn2.add_v_proj" }, 0 },
     { "blocks.#.cross_attn.norm_k_img", { "blocks.#.attn2.norm_added_k" }, 0 },
-    { "blocks.#.norm3", { "blocks.#.norm2" }, 0 },
-    { "blocks.#.ffn.0", { "blocks.#.ffn.net.0.proj" }, 0 },
-    { "blocks.#.ffn.2", { "blocks.#.ffn.net.2" }, 0 },
+    WAN_BLOCK("blocks"),
+    WAN_BLOCK("vace_blocks"),
+    { "vace_blocks.#.before_proj", { "vace_blocks.#.proj_in" }, 0 },
+    { "vace_blocks.#.after_proj", { "vace_blocks.#.proj_out" }, 0 },
     { NULL, { NULL }, 0 },
 };
 

@@ -170,6 +170,11 @@ static const char *const all[] = { "alpha",
                                    "mochi-one",
                                    "mochi-five",
                                    "mochi-lora",
+                                   "vace",
+                                   "vace-text",
+                                   "vace-images",
+                                   "vace-lora",
+                                   "vace-five",
                                    "latte",
                                    "latte-one",
                                    "latte-dpm",
@@ -223,6 +228,8 @@ typedef struct run {
     char        last[1024];    /* what a video ends with */
     char        mask[1024];    /* what is inpainted of it */
     char        control[1024]; /* what the transformer reads beside the noise */
+    char        video[1024];   /* the control video's folder */
+    char        masks[1024];   /* the folder of its mask */
     char        ways[1024];    /* of attention: a list, or a table's file */
     const char *more[1];
     int         image; /* which image the loop is at; -1 before the first */
@@ -430,6 +437,10 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->images.last_image = js_maybe(r->js, "last_image") > 0 ? r->last : NULL;
     q->images.mask_image = xd_json_get(r->js, "mask") ? r->mask : NULL;
     q->control_image = xd_json_get(r->js, "control") ? r->control : NULL;
+    q->control_video = xd_json_get(r->js, "control_video") ? r->video : NULL;
+    if (xd_json_get(r->js, "mask_video"))
+        q->images.mask_image = r->masks;
+    q->conditioning_scale = js_maybe_text(r->js, "conditioning_scale");
     if (xd_json_get(r->js, "padding_mask_crop"))
         q->images.padding_mask_crop = (int64_t)js_num(r->js, "padding_mask_crop");
     q->num_frames = (int)js_maybe(r->js, "num_frames");
@@ -469,6 +480,8 @@ static void open_run(run *r, const char *dir, const char *name)
     snprintf(r->last, sizeof r->last, "%s/%s/last.png", dir, name);
     snprintf(r->mask, sizeof r->mask, "%s/%s/mask.png", dir, name);
     snprintf(r->control, sizeof r->control, "%s/%s/control.png", dir, name);
+    snprintf(r->video, sizeof r->video, "%s/%s/video", dir, name);
+    snprintf(r->masks, sizeof r->masks, "%s/%s/mask", dir, name);
     r->more[0] = r->second;
     find_ways(r, dir, name);
     while (has(r, "latents.0.%d", r->steps))

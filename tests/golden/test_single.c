@@ -209,7 +209,7 @@ static sums generate(const xd_open_args *a, const char *what)
     q.prompts = prompts;
     q.nprompts = 1;
     q.width = q.height = 64;
-    q.num_frames = strstr(a->model, "/wan") ? 5 : 0;
+    q.num_frames = strstr(a->model, "/wan") || strstr(a->model, "/vace") ? 5 : 0;
     q.num_inference_steps = 2;
     q.images.image = inpainted ? folder_of(inpainted, "image.png") : edited;
     q.images.mask_image = inpainted ? folder_of(inpainted, "mask.png") : NULL;
@@ -495,6 +495,30 @@ static void check_same_names(const char *model, const char *dtype, const char *f
     got = generate(&a, "from two files of the names of diffusers");
     same(&plain, &got, model, dtype, "two files of the names of diffusers");
     scratch_clean();
+}
+
+/* The control stream of VACE, in a file of the original's names and in one of diffusers'. */
+static void check_vace(const char *dtype)
+{
+    xd_lora      lora[2] = { { folder_of("vace-lora", "peft.safetensors"), 0.8 },
+                             { folder_of("vace-lora", "kohya.safetensors"), -0.5 } };
+    box          b = { 0 };
+    xd_open_args a = arguments(folder_of("vace", ""), dtype);
+    sums         want, got, plain = generate(&a, "vace");
+    box_wan(&b, folder_of("vace", "transformer"), "model.diffusion_model.");
+    write_one(&b, scratch, "model.safetensors");
+    for (int i = 0; i < 2; i++) {
+        a = arguments(folder_of("vace", ""), dtype);
+        a.loras = lora, a.nloras = i ? 2 : 0;
+        want = i ? generate(&a, "vace-lora") : plain;
+        put(&a, "transformer", in_scratch("model.safetensors"));
+        got = generate(&a, i ? "from a file, with LoRA" : "from a file");
+        same(&want, &got, "vace", dtype, i ? "a file and two of LoRA" : "a file");
+        tap(!heard[0], "vace %s: nothing is said of a file %s", dtype, heard);
+    }
+    tap(plain.h != want.h, "vace %s: LoRA changes something", dtype);
+    scratch_clean();
+    check_transformer("vace", dtype);
 }
 
 /* Everything in one file, as ComfyUI saves a checkpoint: the encoder behind its own name, without
@@ -853,6 +877,7 @@ int main(int argc, char **argv)
     check_wan_image(dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
     check_hunyuan_video(dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
     check_two(dtype);
+    check_vace(dtype);
     check_same_names("qwen", dtype, "model.language_model.");
     check_transformer("latte", dtype);
     edited = folder_of("qwen-edit", "image.png");

@@ -13,7 +13,7 @@ import collections
 import math
 import sys
 
-FIRST, ALL, RARE = 24, 75, 0.3
+FIRST, ALL, RARE = 24, 79, 0.3
 FIRST_RANKS, RANKS = (2, 3, 4, 6), (2, 3, 4, 5, 6, 7, 8)
 PLANS = {2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 3, 8: 9}      # one plan of so many is run
 
@@ -65,6 +65,8 @@ FEATURES = {
                          "mask=GOLDEN/{m}-mask/mask.png"], ("f32",)),
     "ends": ("image", ["image=GOLDEN/{m}/image.png", "last=GOLDEN/{m}/last.png"],
              ("f32", "bf16", "int8")),
+    "film": ("image", ["noise", "image=GOLDEN/vace/image.png", "film=GOLDEN/vace/video",
+                       "mask=GOLDEN/vace/mask", "influence=1.3"], ("f32", "bf16", "int8")),
     "kept": ("image", ["image=GOLDEN/{m}/image.png", "steps=4", "references=2"], ("f32",)),
 }
 TEXT = ["cfg", "text=77"]
@@ -124,6 +126,8 @@ MODELS = [
     ("causal", "wan wan-five", WAN, "plain short window"),
     ("causal", "wan-i2v", WAN, "image"),
     ("causal", "wan-flf wan-i2v-blind", WAN, "ends"),
+    # and of a second hidden state, that of a control video
+    ("controlled", "vace vace-five", WAN, "plain film"),
     ("causal", "wan-ti2v", ["cfg", "text=21", "video", "size=96x64", "frames=9"], "image"),
 ]
 

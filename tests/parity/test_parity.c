@@ -1,7 +1,7 @@
 /* test_parity.c - every plan against one rank, on as many ranks as this was started with.
  *
  *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [last=FILE]
- *     [mask=FILE] [control=FILE]
+ *     [mask=FILE] [control=FILE] [film=FILE] [influence=S]
  *     [noise] [kept=TYPE] [size=WxH] [frames=N] [rescale=S] [length=F] [cut=T] [ratio=R]
  *     [scheduler=NAME] [steps=N] [attention=HOW] [window=T,H,W] [cache=SPEC] [references=N]
  *     [fast=WAYS]
@@ -22,6 +22,8 @@
  *
  * video: of the model's frames, and compared to the pixels; image, last: what an image-to-video
  * model begins and ends with. Its autoencoder's rows are cut in every other plan.
+ *
+ * film, influence: control_video, conditioning_scale.
  *
  * cache: a step cache. All plans leave out the same blocks; stages, which correct by their own, add
  * in another order.
@@ -63,6 +65,7 @@ static const char *last;           /* the image that it ends with; NULL: none */
 static int         noise;          /* with a mask: the model starts from noise alone */
 static const char *mask;           /* what is inpainted of it; NULL: there is no mask */
 static const char *control;        /* what the transformer reads beside the noise; NULL: nothing */
+static const char *film, *influence; /* a control video and its factors; NULL: none */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static double      rescaled, length = -1, cut = 1, ratio = 1;
 static int         thin = 1, steps = 5, size[2], frames;
@@ -150,6 +153,8 @@ static void request(xd_request *r, int images)
         r->images.last_image = last;
         r->images.mask_image = mask;
         r->control_image = control;
+        r->control_video = film;
+        r->conditioning_scale = influence;
         r->images.strength = mask && !noise ? 1 : 0; /* all steps, so that stale ones tell */
         r->guidance_scale = cfg ? 5 : 1;
     }
@@ -475,6 +480,10 @@ static void arguments(int argc, char **argv)
             last = argv[i] + 5;
         if (strncmp(argv[i], "mask=", 5) == 0)
             mask = argv[i] + 5;
+        if (strncmp(argv[i], "film=", 5) == 0)
+            film = argv[i] + 5;
+        if (strncmp(argv[i], "influence=", 10) == 0)
+            influence = argv[i] + 10;
         if (strncmp(argv[i], "control=", 8) == 0)
             control = argv[i] + 8;
         if (sscanf(argv[i], "size=%dx%d", &size[0], &size[1]) == 2)

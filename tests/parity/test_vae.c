@@ -557,7 +557,7 @@ static void take_size(xd_job *j, const int64_t *d)
 
 static xd_vae_clip clip_of(const xd_job *j)
 {
-    return (xd_vae_clip){ j->frames, { j->size[0], j->size[1] } };
+    return (xd_vae_clip){ j->frames, { j->size[0], j->size[1] }, 0 };
 }
 
 static void encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *in, float *out)

@@ -88,7 +88,7 @@ def error_at(b, name):
 
 
 def session(b):
-    report(b.wait(f"{MODELS} === 6") and value(b, "num_inference_steps") == "20" and
+    report(b.wait(f"{MODELS} === 7") and value(b, "num_inference_steps") == "20" and
            value(b, "width") == "128" and value(b, "guidance_scale") == "4.5",
            "the form has the model's defaults")
     report(b.run("document.activeElement === document.body"), "the focus is nowhere yet")
@@ -451,7 +451,7 @@ def edits(b, s):
     mask(b)
     _, sent = mask_of(b)
     b.open()
-    report(b.wait(f"{MODELS} === 6 && {GIVEN} && !!document.querySelector('.mask-over')") and
+    report(b.wait(f"{MODELS} === 7 && {GIVEN} && !!document.querySelector('.mask-over')") and
            mask_of(b)[1] == sent and value(b, "model") == "sd3",
            "image and mask are there after a reload")
     items = b.run(RESULTS)
@@ -551,6 +551,15 @@ def more_images(b, s):
     remove_start(b)
     b.click("#generate")
     report("needs an image" in (error_at(b, "image") or ""), "the first one is missing")
+    fill(b, model="vace", num_inference_steps=1, num_frames=1, width=32, height=32)
+    b.choose(start, "#start-file")
+    b.choose(start, "#more-files")
+    b.choose(wide, "#video-file")
+    b.wait("!!document.querySelector('#video-slot.filled')")
+    b.click("#generate")
+    report(made(b, items + 3), "a control video", b.run(STATES), b.run(ALERT))
+    items += 1
+    remove_start(b)
     fill(b, model="flux-control", num_inference_steps=1)
     b.click("#generate")
     report("control image" in (error_at(b, "control_image") or ""), "a control image is missing")
@@ -665,7 +674,7 @@ def phone(b):
 def keyboard(b):
     """A new session without a pointer."""
     b.open()
-    b.wait(f"{MODELS} === 6 && {RESULTS} > 0")
+    b.wait(f"{MODELS} === 7 && {RESULTS} > 0")
     items, order = b.run(RESULTS), []
     b.run("document.getElementById('model').focus()")
     for _ in range(40):
@@ -787,7 +796,7 @@ def address(s):
 
 
 def main():
-    names = ("sd3", "cog2b", "flux2", "wan-flf", "flux-control")
+    names = ("sd3", "cog2b", "flux2", "wan-flf", "flux-control", "vace")
     for name in names:
         subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / name), str(T / name)],
                        check=True, stdout=subprocess.DEVNULL)

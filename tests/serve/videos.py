@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """videos.py XDIT ROOT FILL - videos over HTTP: made in the background, polled, read, listed,
-cancelled, deleted; those of the command line. FILL makes a tiny model of 9 frames of 56 x 40.
-Speaks TAP."""
+cancelled, deleted; those of the command line. FILL makes a tiny model of 9 frames of 56 x 40, and
+one that reads a control video. Speaks TAP."""
 
 import base64
+import json
 import pathlib
 import struct
 import subprocess
@@ -141,7 +142,59 @@ def remixed(s, model):
     s.request("DELETE", long)
 
 
+def difference(body, path):
+    """The largest difference of the levels of two videos, of which texts differ."""
+    own = T / "own.gif"
+    own.write_bytes(body)
+    r = subprocess.run([XDIT, "compare", str(own), str(path), "--json"], check=True,
+                       capture_output=True)
+    return json.loads(r.stdout)["largest"]
+
+
+def controlled():
+    """A model that reads a control video, its mask and images: as files and as JSON."""
+    model = T / "vace"
+    subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "vace"), str(model)], check=True,
+                   stdout=subprocess.DEVNULL)
+    asked = {**FAST, "size": "48x32", "num_frames": 5}
+    image = (model / "image.png").read_bytes()
+    with Server("--dtype", "f32", model=str(model)) as s:
+        m = s.get("/v1/models").json["data"][0]
+        report(m["takes"] == ["image", "mask_image", "control_video"] and m["needs"] == [] and
+               m["images"] == 16, "what it takes", m)
+        path, v = made(s, asked)
+        report(v["status"] == "completed", "a video of a text", v)
+        film = s.get(path + "/content").body
+        inputs = T / "film.gif", T / "image.png", T / "out.gif"
+        inputs[0].write_bytes(film)
+        inputs[1].write_bytes(image)
+        subprocess.run([XDIT, "generate", "--model", str(model), "--prompt", "a cat", "--steps",
+                        "2", "--num_frames", "5", "--width", "48", "--height", "32", "--seed", "0",
+                        "--control_video", str(inputs[0]), "--mask_image", str(inputs[1]),
+                        "--image", str(inputs[1]), "--conditioning_scale", "0.5,1.5",
+                        "--dtype", "f32", "--quiet", "--threads", "1", "-o", str(inputs[2])],
+                       check=True, stdout=subprocess.DEVNULL)
+        url = ["data:application/octet-stream;base64," + base64.b64encode(b).decode()
+               for b in (film, image)]
+        r = s.form("/v1/videos/sync", [*asked.items(), ("conditioning_scale", "0.5,1.5"),
+                                       ("control_video", "a.gif", film), ("mask", "b.png", image),
+                                       ("reference_images", "c.png", image)])
+        report(r.status == 200 and difference(r.body, inputs[2]) == 0, "files in a form", r)
+        path, v = made(s, {**asked, "conditioning_scale": [0.5, 1.5], "video": url[0],
+                           "mask": url[1], "image": [url[1]]})
+        report(difference(s.get(path + "/content").body, inputs[2]) == 0, "data URLs in JSON", v)
+        report("/" not in v["parameters"]["control_video"], "no file name is told", v)
+        r = s.post(path + "/remix", {"prompt": "a dog"})
+        report(r.status == 400 and "not stored" in r.error, "it cannot be remixed", r)
+        _, v = made(s, {**asked, "num_frames": 9, "video": url[0]})
+        report("9 are generated" in v["error"]["message"], "too few frames", v)
+        for wrong in ("/etc/passwd", "data:video/mp4;base64,aGVsbG8="):
+            r = s.post("/v1/videos", {**asked, "control_video": wrong})
+            report(r.status == 400 and "control_video" in r.error, f"no video: {wrong}", r)
+
+
 def main():
+    controlled()
     model = T / "cog"
     subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "cog2b"), str(model)], check=True,
                    stdout=subprocess.DEVNULL)

@@ -44,6 +44,8 @@ static const struct model {
     { "qwen", NULL, 40, 56, 0, 0, 1, 0, 0, .passes = 1, .once = 1 },
     { "mochi", NULL, 32, 48, 7, 0, 1, 0, 0, .passes = 1, .once = 1 },
     { "wan", NULL, 32, 48, 5, 21, 5, 0, 2, .passes = 2, .once = 1 },
+    /* The factors of its control blocks, too. */
+    { "vace", NULL, 32, 48, 5, 21, 5, 0, 4, .passes = 2, .once = 1 },
     /* Images to edit. */
     { "kontext", NULL, 48, 64, 0, 9, 2.5, 0, 0, .passes = 1, .once = 1, .area = 3072,
       .image = "kontext/image.png" },

@@ -9,12 +9,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-static const char *const forms[] = { "plain", "bare", "image" };
+static const char *const forms[] = { "wan-forms/plain", "wan-forms/bare", "wan-forms/image",
+                                     "vace-forms/plain", "vace-forms/scaled" };
 
 static void published_listings(void **state)
 {
@@ -27,6 +29,8 @@ static void published_listings(void **state)
         "Wan-AI/Wan2.1-I2V-14B-480P-Diffusers/transformer",
         "Wan-AI/Wan2.2-I2V-A14B-Diffusers/transformer",
         "Wan-AI/Wan2.2-I2V-A14B-Diffusers/transformer_2",
+        "Wan-AI/Wan2.1-VACE-1.3B-diffusers/transformer",
+        "Wan-AI/Wan2.1-VACE-14B-diffusers/transformer",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);
@@ -34,7 +38,7 @@ static void published_listings(void **state)
 
 static void refusals(void **state)
 {
-    const char *wan = "WanTransformer3DModel";
+    const char *wan = "WanTransformer3DModel", *vace = "WanVACETransformer3DModel";
     (void)state;
     refuses(wan, "{\"qk_norm\":\"rms_norm\"}", XD_EUNSUPPORTED, "'rms_norm'");
     refuses(wan, "{\"patch_size\":[2,2]}", XD_EFORMAT, "patch_size has 2");
@@ -47,6 +51,13 @@ static void refusals(void **state)
     refuses(wan, "{\"pos_embed_seq_len\":-1}", XD_EFORMAT, "pos_embed_seq_len");
     refuses(wan, "{\"in_channels\":15,\"out_channels\":16}", XD_EFORMAT, "in_channels");
     refuses(wan, "{\"ffn_dim\":0}", XD_EFORMAT, "ffn_dim");
+    refuses(vace, "{\"num_layers\":30}", XD_EFORMAT, "vace_layers has 30 as number 7");
+    refuses(vace, "{\"vace_layers\":[1,2]}", XD_EFORMAT, "vace_layers has 1 as number 1");
+    refuses(vace, "{\"vace_layers\":[0,2,2]}", XD_EFORMAT, "vace_layers has 2 as number 3");
+    refuses(vace, "{\"vace_in_channels\":0}", XD_EFORMAT, "vace_in_channels");
+    refuses(vace, "{\"in_channels\":36,\"out_channels\":16}", XD_EFORMAT, "in_channels 36");
+    refuses(vace, "{\"image_dim\":1280,\"added_kv_proj_dim\":5120}", XD_EUNSUPPORTED,
+            "image_dim 1280");
 }
 
 static void run_form(const char *name, xd_dtype want, double tol)
@@ -56,8 +67,11 @@ static void run_form(const char *name, xd_dtype want, double tol)
     xd_exec     x;
     xd_dit_info info;
     xd_tensor   shape;
-    xd_st      *st = open_form("wan-forms", name, want, &p, &b, &info, &x);
-    float      *grid = reference(st, "grid", NULL), *t = reference(st, "time", NULL);
+    char        folder[64];
+    const char *at = strchr(name, '/');
+    snprintf(folder, sizeof folder, "%.*s", (int)(at - name), name);
+    xd_st *st = open_form(folder, at + 1, want, &p, &b, &info, &x);
+    float *grid = reference(st, "grid", NULL), *t = reference(st, "time", NULL);
     float *out = reference(st, "out", &shape), *got = malloc((size_t)xd_count(shape) * sizeof *got);
     xd_layout lay = { .len = { shape.d[0], 0, 0 },
                       .npatch = 1,
@@ -69,13 +83,20 @@ static void run_form(const char *name, xd_dtype want, double tol)
                      .cond = &c,
                      .t = (double)t[0],
                      .guidance = (double)NAN };
-    if (in.extra.p) { /* rows of an image before those of the text */
+    double    scales[8];
+    for (int i = 0; i < info.hints; i++) {
+        float *factors = reference(st, "scales", NULL);
+        scales[i] = (double)factors[i];
+        in.hint_scales = scales;
+        free(factors);
+    }
+    if (info.image_dim) { /* rows of an image before those of the text */
         float *real = reference(st, "real", NULL);
         c.real[1] = (int64_t)real[0];
         free(real);
     }
     void    *kept = calloc(1, info.kept_size);
-    xd_state s = { .h = xd_new_f32(&x, shape.d[0], info.dim),
+    xd_state s = { .h = xd_new_f32(&x, shape.d[0], xd_dit_width(&info)),
                    .kept = kept,
                    .local = calloc(1, info.local_size) };
     x.lay = &lay;

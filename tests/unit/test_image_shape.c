@@ -47,6 +47,7 @@ static const wanted cases[] = {
     { "Flux2Pipeline", 128, 0, 0, 0, { 400, 300 }, { 0, 0 }, { 400, 288 } },
     /* a video has the model's pixels and the image's ratio, or its only size */
     { "WanImageToVideoPipeline", 60, 0, 0, 0, { 1600, 900 }, { 0, 0 }, { 640, 352 } },
+    { "WanVACEPipeline", 60, 0, 0, 0, { 1600, 900 }, { 0, 0 }, { 640, 352 } },
     { "CogVideoXImageToVideoPipeline", 60, 0, 0, 0, { 96, 54 }, { 0, 0 }, { 640, 352 } },
     { "CogVideoXImageToVideoPipeline", 60, 0, 1, 0, { 96, 54 }, { 0, 0 }, { 0, 0 } },
 };
@@ -54,7 +55,7 @@ static const wanted cases[] = {
 static void sizes_follow_the_image(void **state)
 {
     static xd_context ctx;
-    static uint8_t    pixel[3];
+    static uint8_t    pixels[4096 * 3072 * 3];
     int               bad = 0;
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -64,11 +65,13 @@ static void sizes_follow_the_image(void **state)
         memset(&ctx, 0, sizeof ctx);
         xd_request_init(&r);
         xd_image_init(&im);
-        im.data = pixel, im.width = c->image[0], im.height = c->image[1];
+        im.data = pixels, im.width = c->image[0], im.height = c->image[1];
         ctx.model.recipe = xd_recipe_find(c->pipeline, NULL);
         assert_non_null(ctx.model.recipe);
         if (ctx.model.recipe->role == XD_ROLE_CONTROL)
             r.control_pixels = &im;
+        else if (ctx.model.recipe->role == XD_ROLE_CONTROL_VIDEO)
+            r.control_frames = &im;
         else
             r.images.image_pixels = &im;
         r.width = c->asked[0], r.height = c->asked[1];

@@ -41,6 +41,8 @@ SUITES = {
     "mochi": {"forms": "mochi-forms"} | own("mochi", "mochi-one", "mochi-five", "mochi-lora"),
     "wan22": own("wan22", "wan22-two", "wan22-one", "wan22-low", "wan22-lora", "wan22-i2v",
                      "wan-ti2v", "wan-ti2v-text"),
+    "vace": {"forms": "vace-forms"} | own("vace", "vace-text", "vace-images", "vace-lora",
+                                          "vace-five"),
     "qwen": own("qwen", "qwen-five", "qwen-image", "qwen-mask"),
     "qwen_edit": own("qwen-edit", "qwen-edit-plus", "qwen-edit-last", "qwen-edit-one",
                      "qwen-edit-lora", "qwen-edit-mask"),

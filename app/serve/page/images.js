@@ -1,5 +1,5 @@
 /* images.js - input images of a request: the start image with its mask, the last frame of a video,
- * the control image, and reference images. They are saved across a reload. */
+ * the control image or video, and reference images. They are saved across a reload. */
 import { byId, icon, iconButton, make, news } from './dom.js';
 import { clearErrors } from './errors.js';
 import { editMask } from './mask.js';
@@ -9,7 +9,7 @@ import { loadImages, saveImages } from './store.js';
 const mostSide = 8192;          /* of an image: a browser draws no larger ones                 */
 const readable = ['image/png', 'image/jpeg', 'image/webp'];
 const given = { start: undefined, mask: undefined, last: undefined, control: undefined,
-                more: [] };
+                video: undefined, more: [] };
 const form = byId('form');
 let model = { takes: [], images: 0, needs: [] };
 
@@ -63,7 +63,7 @@ async function put(place, value) {
 }
 
 export async function giveImage(place, file) {
-  const blob = await readImage(file);
+  const blob = place === 'video' ? file : await readImage(file);
   if (place === 'more') {
     await put('more', [...given.more, blob]);
   } else {
@@ -84,12 +84,13 @@ export async function openMask() {
  * image. */
 export function givenFiles({ makes, takes, images }) {
   const { start, mask, last, control, more } = given;
-  const shaping = takes.includes('control_image') && control ? { control_image: control } : {};
+  const shaping = takes.includes('control_image') && control ? { control_image: control }
+    : takes.includes('control_video') && given.video ? { control_video: given.video } : {};
   if (!takes.includes('image') || !start)
     return shaping;
   if (makes === 'video')
-    return { input_reference: start, ...takes.includes('last_image') && last &&
-             { last_image: last } };
+    return { ...shaping, input_reference: start, ...takes.includes('last_image') && last &&
+             { last_image: last }, ...images > 1 && { reference_images: more } };
   return { ...shaping, image: start, ...takes.includes('mask_image') && mask && { mask },
            'image[]': images > 1 ? more : [] };
 }
@@ -117,7 +118,10 @@ function urlOf(blob) {
 }
 
 function thumbnail(blob, what, remove) {
-  return make('div', { className: 'thumbnail' }, make('img', { src: urlOf(blob), alt: what }),
+  const shown = blob.type.startsWith('video/')
+    ? make('video', { src: urlOf(blob), muted: true, ariaLabel: what })
+    : make('img', { src: urlOf(blob), alt: what });
+  return make('div', { className: 'thumbnail' }, shown,
               iconButton('close', `Remove ${what}`, remove));
 }
 
@@ -156,25 +160,28 @@ function removeFrom(place, input, value) {
 
 export function showImages(of) {
   model = of;
-  const { start, mask, last, control, more } = given;
+  const { start, mask, last, control, video, more } = given;
   const shows = (word) => model.takes.includes(word);
   byId('start').hidden = !shows('image');
   byId('last-slot').hidden = !shows('last_image');
   byId('control-slot').hidden = !shows('control_image');
+  byId('video-slot').hidden = !shows('control_video');
   byId('more-slot').hidden = !(model.images > 1);
-  byId('mask-row').hidden = !shows('mask_image') || !start;
+  byId('mask-row').hidden = !shows('mask_image') || !start || model.makes === 'video';
   byId('mask-open').replaceChildren(icon('brush'), mask ? 'Change the mask'
     : 'Paint the area to regenerate');
   byId('strength-row').hidden = !shows('strength') || !start;
   const first = start && thumbnail(start, 'the image to start from',
                                    removeFrom('start', 'start-file'));
-  if (first && mask && shows('mask_image'))
+  if (first && mask && !byId('mask-row').hidden)
     first.append(maskOver(mask));
   showSlot('start-slot', first ? [first] : []);
   showSlot('last-slot', last ? [thumbnail(last, 'the last image', removeFrom('last', 'last-file'))]
     : []);
   showSlot('control-slot', control ? [thumbnail(control, 'the control image',
                                                 removeFrom('control', 'control-file'))] : []);
+  showSlot('video-slot', video ? [thumbnail(video, 'the control video',
+                                            removeFrom('video', 'video-file'))] : []);
   showSlot('more-slot', more.map((blob, i) => thumbnail(blob, `image ${i + 2}`, removeFrom('more',
     'more-files', () => given.more.filter((b) => b !== blob)))));
 }
@@ -196,7 +203,8 @@ export function places() {
 /* fail: shows an error that concerns no field. */
 export async function beginImages(fail) {
   for (const [id, place] of [['start-file', 'start'], ['last-file', 'last'],
-                             ['control-file', 'control'], ['more-files', 'more']])
+                             ['control-file', 'control'], ['video-file', 'video'],
+                             ['more-files', 'more']])
     byId(id).addEventListener('change', async (event) => {
       clearErrors(event.target);
       for (const file of [...event.target.files])

@@ -1,11 +1,18 @@
 /* dit.c - runs the transformer of Wan 2.1 and 2.2 (Wan Team 2025, arXiv:2503.20314) like diffusers'
- * WanTransformer3DModel.
+ * WanTransformer3DModel, and that of VACE (Jiang et al. 2025, arXiv:2503.07598) like diffusers'
+ * WanVACETransformer3DModel.
  *
  * Video tokens attend to each other and, by cross-attention, to the text and to an image that is
  * given as the first frame; the image's rows follow the text's rows. The timestep enters as one
  * modulation [6,D] for all blocks, to which each block adds its own table. Queries and keys are
  * RMS-normed over all heads together, so with tensor parallelism, which splits the heads over
- * ranks, the ranks exchange sums of squares. */
+ * ranks, the ranks exchange sums of squares.
+ *
+ * VACE has a second hidden state, the control stream, and blocks of the same kind that change it. A
+ * control block's output, its hint, is added to the video's hidden state after the main block that
+ * vace_layers names. Diffusers computes all hints before the main blocks. The control stream never
+ * reads the video's hidden state after the embedding, so here each control block runs directly
+ * after its main block, and both states pass through the pipeline stages together. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -21,30 +28,43 @@ typedef struct cfg {
     int     heads, nlayers, cross_norm;
     float   eps;
     char    qk_norm[XD_FIELD_TEXT];
-    int64_t dim;  /* D = heads * head_dim */
-    xd_ints axes; /* number of head features rotated by frame, row, column */
+    /* VACE: the main blocks after which hints are added, ascending; no blocks in other models */
+    xd_ints hinted;
+    int64_t control; /* VACE: channels of the control latents */
+    int64_t dim;     /* D = heads * head_dim */
+    xd_ints axes;    /* number of head features rotated by frame, row, column */
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
+#define FIELDS                                                            \
+    { "patch_size", AT(patch), 'L', 0, NULL },                            \
+    { "num_attention_heads", AT(heads), 'i', 40, NULL },                  \
+    { "attention_head_dim", AT(head_dim), 'l', 128, NULL },               \
+    { "in_channels", AT(in_ch), 'l', 16, NULL },                          \
+    { "out_channels", AT(out_ch), 'l', 0, NULL },                         \
+    { "text_dim", AT(text), 'l', 4096, NULL },                            \
+    { "freq_dim", AT(waves), 'l', 256, NULL },                            \
+    { "ffn_dim", AT(ff), 'l', 13824, NULL },                              \
+    { "num_layers", AT(nlayers), 'i', 40, NULL },                         \
+    { "cross_attn_norm", AT(cross_norm), 'b', 1, NULL },                  \
+    { "qk_norm", AT(qk_norm), 's', 0, "rms_norm_across_heads" },          \
+    { "eps", AT(eps), 'f', 1e-6, NULL },                                  \
+    { "image_dim", AT(image), 'l', 0, NULL },                             \
+    { "added_kv_proj_dim", AT(added), 'l', 0, NULL },                     \
+    { "rope_max_seq_len", AT(most), 'l', 1024, NULL },                    \
+    { "pos_embed_seq_len", AT(places), 'l', 0, NULL },                    \
+    { "window_size", 0, '-', 0, NULL },                                   \
+    { "add_img_emb", 0, '-', 0, NULL }
+
 static const xd_field fields[] = {
-    { "patch_size", AT(patch), 'L', 0, NULL },
-    { "num_attention_heads", AT(heads), 'i', 40, NULL },
-    { "attention_head_dim", AT(head_dim), 'l', 128, NULL },
-    { "in_channels", AT(in_ch), 'l', 16, NULL },
-    { "out_channels", AT(out_ch), 'l', 0, NULL },
-    { "text_dim", AT(text), 'l', 4096, NULL },
-    { "freq_dim", AT(waves), 'l', 256, NULL },
-    { "ffn_dim", AT(ff), 'l', 13824, NULL },
-    { "num_layers", AT(nlayers), 'i', 40, NULL },
-    { "cross_attn_norm", AT(cross_norm), 'b', 1, NULL },
-    { "qk_norm", AT(qk_norm), 's', 0, "rms_norm_across_heads" },
-    { "eps", AT(eps), 'f', 1e-6, NULL },
-    { "image_dim", AT(image), 'l', 0, NULL },
-    { "added_kv_proj_dim", AT(added), 'l', 0, NULL },
-    { "rope_max_seq_len", AT(most), 'l', 1024, NULL },
-    { "pos_embed_seq_len", AT(places), 'l', 0, NULL },
-    { "window_size", 0, '-', 0, NULL },
-    { "add_img_emb", 0, '-', 0, NULL },
+    FIELDS,
+    { NULL, 0, 0, 0, NULL },
+};
+
+static const xd_field vace_fields[] = {
+    FIELDS,
+    { "vace_layers", AT(hinted), 'L', 0, NULL },
+    { "vace_in_channels", AT(control), 'l', 96, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
@@ -57,6 +77,11 @@ typedef struct blk {
     xd_tensor image_k;
 } blk;
 
+typedef struct control_blk {
+    blk    b;
+    xd_lin hint; /* layer from the control stream to the hint */
+} control_blk;
+
 typedef struct look {           /* projects the rows of an image embedding to width D */
     xd_tensor places;           /* [1,n,image_dim]: position embedding, or absent */
     xd_tensor gain[2], bias[2]; /* norms before `up` and after `down` */
@@ -65,6 +90,8 @@ typedef struct look {           /* projects the rows of an image embedding to wi
 
 typedef struct glob {
     xd_lin    patch; /* [D, C pt p p]: patch embedding */
+    /* VACE: patch embedding of the control latents, and the first layer of the control stream */
+    xd_lin    control_patch, control_in;
     xd_mlp    time, text;
     look      image;
     xd_lin    mod, out; /* modulation [6D, D]; output layer [pt p p Cout, D] */
@@ -86,6 +113,7 @@ typedef struct local {
     /* [6 times,D] F32: for each timestep, shift, scale and gate of attention and MLP */
     xd_tensor mod;
     xd_tensor cos, sin; /* [n,head_dim/2] F32: RoPE of this rank's video tokens */
+    xd_tensor scales;   /* [hints,D] F32: the factor of each hint, or absent */
 } local;
 
 typedef struct kept {
@@ -162,6 +190,37 @@ static xd_status check_config(void *c_, xd_err *e)
     return XD_OK;
 }
 
+/* Checks the settings of VACE. */
+static xd_status check_vace(void *c_, xd_err *e)
+{
+    cfg      *c = c_;
+    xd_status s = check_config(c, e);
+    if (s != XD_OK)
+        return s;
+    if (!c->hinted.n)
+        c->hinted = (xd_ints){ 8, { 0, 5, 10, 15, 20, 25, 30, 35 } };
+    const xd_config_range r[] = { { "vace_in_channels", c->control, 1, 65536 } };
+    if (xd_check_ranges(r, 1, e) != XD_OK)
+        return XD_EFORMAT;
+    for (int i = 0; i < c->hinted.n; i++)
+        if (c->hinted.v[i] >= c->nlayers ||
+            (i ? c->hinted.v[i] <= c->hinted.v[i - 1] : c->hinted.v[0] != 0))
+            return xd_fail(e, XD_EFORMAT,
+                           "transformer: vace_layers has %lld as number %d; the numbers must "
+                           "ascend from 0 and be below num_layers, %d",
+                           (long long)c->hinted.v[i], i + 1, c->nlayers);
+    if (c->in_ch != c->out_ch)
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: in_channels %lld and out_channels %lld differ, but a model "
+                       "with vace_layers reads no further channels",
+                       (long long)c->in_ch, (long long)c->out_ch);
+    if (c->image)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: image_dim %lld is not supported in a model with vace_layers",
+                       (long long)c->image);
+    return XD_OK;
+}
+
 /* Describes the model. The default size is that of WanPipeline, 81 frames of 480 x 832 pixels: 21
  * latent frames. A latent cell has 8 x 8 pixels, or 16 x 16 if the autoencoder has more than 16
  * channels. */
@@ -170,12 +229,14 @@ static void info(const void *c_, xd_dit_info *out)
     const cfg *c = c_;
     int64_t    cell = c->out_ch > 16 ? 16 : 8;
     *out = (xd_dit_info){
-        .nlayers = c->nlayers,
+        .nlayers = c->nlayers + c->hinted.n,
         .heads = c->heads,
         .head_dim = (int)c->head_dim,
         .dim = c->dim,
         .lat_ch = c->out_ch,
-        .extra_ch = c->in_ch - c->out_ch,
+        .extra_ch = c->hinted.n ? c->control : c->in_ch - c->out_ch,
+        .states = c->hinted.n ? 2 : 1,
+        .hints = c->hinted.n,
         .sample = { 21, 480 / cell, 832 / cell },
         .text_dim = c->text,
         .holds = 1,
@@ -192,9 +253,20 @@ static void info(const void *c_, xd_dit_info *out)
     }
 }
 
-static int nlayers(const void *c)
+static int nlayers(const void *c_)
 {
-    return ((const cfg *)c)->nlayers;
+    const cfg *c = c_;
+    return c->nlayers + c->hinted.n;
+}
+
+/* Returns the index of the hint that block `layer` computes, or -1 for a main block. The control
+ * block of hint i follows main block vace_layers[i]. */
+static int hint_of(const cfg *c, int layer)
+{
+    for (int i = 0; i < c->hinted.n; i++)
+        if (c->hinted.v[i] + i + 1 == layer)
+            return i;
+    return -1;
 }
 
 /* ---- weights ------------------------------------------------------------------------------ */
@@ -269,6 +341,15 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
                 &(xd_linear_spec){ .in = c->ff, .out = c->dim, .split = XD_ROW, .bias = 1 });
 }
 
+static void control_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    const cfg   *c = c_;
+    control_blk *w = w_;
+    blk_weights(d, c, layer, &w->b);
+    xd_w_linear(d, &w->hint, "proj_out",
+                &(xd_linear_spec){ .in = c->dim, .out = c->dim, .bias = 1 });
+}
+
 static void look_weights(xd_decl *d, const cfg *c, look *w)
 {
     int64_t I = c->image;
@@ -290,6 +371,14 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     const int64_t *p = c->patch.v;
     xd_w_linear_as(d, &g->patch, "patch_embedding", 5, (int64_t[]){ D, c->in_ch, p[0], p[1], p[2] },
                    1);
+    if (c->hinted.n) {
+        xd_w_linear_as(d, &g->control_patch, "vace_patch_embedding", 5,
+                       (int64_t[]){ D, c->control, p[0], p[1], p[2] }, 1);
+        xd_w_enter(d, "vace_blocks.0");
+        xd_w_linear(d, &g->control_in, "proj_in",
+                    &(xd_linear_spec){ .in = D, .out = D, .bias = 1 });
+        xd_w_leave(d);
+    }
     xd_w_enter(d, "condition_embedder");
     xd_mlp_weights(d, "time_embedder", &g->time, c->waves, D, D);
     xd_w_linear(d, &g->mod, "time_proj",
@@ -404,6 +493,18 @@ static int64_t held_rows(const xd_exec *x, int64_t held)
     return rows;
 }
 
+typedef struct scaling {
+    const double *scales;
+    int64_t       n, dim;
+} scaling;
+
+static void fill_scales(void *ctx, float *buf)
+{
+    const scaling *t = ctx;
+    for (int64_t i = 0; i < t->n * t->dim; i++)
+        buf[i] = t->scales ? (float)t->scales[i / t->dim] : 1;
+}
+
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
@@ -419,6 +520,11 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     l->mod = xd_reshape(mod, 2, (int64_t[]){ 6 * l->times, c->dim });
     l->cos = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, cos);
     l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, sin);
+    if (c->hinted.n) {
+        scaling of = { in->hint_scales, c->hinted.n, c->dim };
+        l->scales = xd_new_f32(x, of.n, of.dim);
+        xd_fill(x, l->scales, fill_scales, &of);
+    }
 }
 
 /* Returns how many image rows, which the second encoder computes, follow the text rows. */
@@ -488,15 +594,33 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
     xd_arena_rewind(x->tmp, mark);
 }
 
+/* Returns one of the hidden states: 0 is the video's, 1 the control stream. Each is contiguous. */
+static xd_tensor hidden(const cfg *c, const xd_state *s, int i)
+{
+    int64_t n = s->h.d[0];
+    return c->hinted.n
+               ? xd_view((float *)s->h.p + i * n * c->dim, XD_F32, 2, (int64_t[]){ n, c->dim })
+               : s->h;
+}
+
+/* Computes the hidden states: h = patch(latents) and, in VACE, control = layer(patch(control
+ * latents)) + h. */
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
+    const cfg  *c = n->cfg;
     int64_t     rows = xd_n(x, XD_IMG);
     size_t      mark = xd_arena_mark(x->tmp);
-    if (xd_check(x, in->lat.d[0] == rows && s->h.d[0] == rows,
-                 "%lld video tokens do not match %lld rows of state and %lld of latents",
-                 (long long)rows, (long long)s->h.d[0], (long long)in->lat.d[0]))
-        xd_linear_into(x, s->h, xd_join_channels(x, in), &g->patch);
+    xd_tensor   h = hidden(c, s, 0), control = hidden(c, s, 1);
+    if (!xd_check(x, in->lat.d[0] == rows && s->h.d[0] == rows,
+                  "%lld video tokens do not match %lld rows of state and %lld of latents",
+                  (long long)rows, (long long)s->h.d[0], (long long)in->lat.d[0]))
+        return;
+    xd_linear_into(x, h, c->hinted.n ? in->lat : xd_join_channels(x, in), &g->patch);
+    if (c->hinted.n) {
+        xd_linear_into(x, control, xd_linear(x, in->extra, &g->control_patch), &g->control_in);
+        xd_add(x, control, h);
+    }
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -522,7 +646,7 @@ static int change_poly(const void *c_, double poly[5])
     };
     const cfg *c = c_;
     int        i = c->dim == 1536 ? 0 : c->dim != 5120 ? -1 : c->image ? 2 : 1;
-    if (i < 0 || c->out_ch != 16 || (i < 2 && c->in_ch != c->out_ch))
+    if (i < 0 || c->hinted.n || c->out_ch != 16 || (i < 2 && c->in_ch != c->out_ch))
         return 0;
     memcpy(poly, of[i], sizeof of[i]);
     return 1;
@@ -601,11 +725,10 @@ static void add_times(xd_exec *x, const local *l, xd_tensor h, const xd_tensor *
     }
 }
 
-static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+static void run_block(xd_exec *x, const xd_net *n, const blk *w, xd_state *s, xd_tensor h)
 {
-    const blk   *w = w_;
     const local *l = s->local;
-    xd_tensor    h = s->h, m[TIMES];
+    xd_tensor    m[TIMES];
     for (int t = 0; t < l->times; t++)
         m[t] = xd_mod_table(x, w->mod, xd_rows(l->mod, 6 * t, 6));
 
@@ -621,49 +744,70 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     add_times(x, l, h, m, 5, y, &w->down);
 }
 
+static void forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
+{
+    run_block(x, n, w, s, hidden(n->cfg, s, 0));
+}
+
+/* Runs a block of the control stream, and adds its hint to the video's hidden state. */
+static void forward_control(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+{
+    const control_blk *w = w_;
+    const local       *l = s->local;
+    const cfg         *c = n->cfg;
+    xd_tensor          h = hidden(c, s, 0), control = hidden(c, s, 1);
+    run_block(x, n, &w->b, s, control);
+    xd_linear_add(x, h, xd_rows(l->scales, hint_of(c, x->layer), 1), control, &w->hint);
+}
+
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;
     const cfg   *c = n->cfg;
     const local *l = s->local;
-    xd_tensor    out = xd_new_f32(x, s->h.d[0], g->out.w.out);
+    xd_tensor    h = hidden(c, s, 0), out = xd_new_f32(x, h.d[0], g->out.w.out);
     size_t       mark = xd_arena_mark(x->tmp);
     xd_tensor    m[TIMES];
     for (int t = 0; t < l->times; t++)
         m[t] = xd_mod_table(x, g->last, xd_rows(l->emb, t, 1));
-    xd_tensor a = norm_times(x, n, l, s->h, m, 1, 0, &g->out);
+    xd_tensor a = norm_times(x, n, l, h, m, 1, 0, &g->out);
     xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), c->out_ch);
     xd_arena_rewind(x->tmp, mark);
     return out;
 }
 
 static const xd_block kind = { "blocks.%d", sizeof(blk), blk_weights, forward };
+static const xd_block control_kind = { "vace_blocks.%d", sizeof(control_blk), control_weights,
+                                       forward_control };
 
 static const xd_block *block(const void *c, int layer)
 {
-    (void)c, (void)layer;
-    return &kind;
+    return hint_of(c, layer) < 0 ? &kind : &control_kind;
 }
 
-extern const xd_dit xd_dit_wan;
+#define NET(title, class, table, checks) \
+    { .name = title,                     \
+      .classes = { class },              \
+      .fields = table,                   \
+      .cfg_size = sizeof(cfg),           \
+      .glob_size = sizeof(glob),         \
+      .check = checks,                   \
+      .nlayers = nlayers,                \
+      .block = block,                    \
+      .weights = weights,                \
+      .unread = { "*norm_added_q.weight" } }
+#define FUNCTIONS                                                                               \
+    .info = info, .keep = keep_text, .read = read_text, .cond = cond, .embed = embed,           \
+    .head = head, .probe = probe, .change_poly = change_poly
+
+extern const xd_dit xd_dit_wan, xd_dit_wan_vace;
 
 const xd_dit xd_dit_wan = {
-    .net = { .name = "wan",
-             .classes = { "WanTransformer3DModel" },
-             .fields = fields,
-             .cfg_size = sizeof(cfg),
-             .glob_size = sizeof(glob),
-             .check = check_config,
-             .nlayers = nlayers,
-             .block = block,
-             .weights = weights,
-             .unread = { "*norm_added_q.weight" } },
-    .info = info,
-    .keep = keep_text,
-    .read = read_text,
-    .cond = cond,
-    .embed = embed,
-    .head = head,
-    .probe = probe,
-    .change_poly = change_poly,
+    .net = NET("wan", "WanTransformer3DModel", fields, check_config),
+    FUNCTIONS,
+};
+
+const xd_dit xd_dit_wan_vace = {
+    .net = NET("wan-vace", "WanVACETransformer3DModel", vace_fields, check_vace),
+    FUNCTIONS,
 };

@@ -6,7 +6,7 @@
 #include "families/wan/keys.h"
 #include "tok/tok.h"
 
-extern const xd_dit xd_dit_wan;
+extern const xd_dit xd_dit_wan, xd_dit_wan_vace;
 
 #define UMT5                                                                                      \
     { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl", .rows = XD_ROWS_BELOW, \
@@ -104,6 +104,27 @@ static const xd_recipe from_held = {
     .role = XD_ROLE_HELD,
 };
 
+/* This recipe has the text encoders, defaults and rules of diffusers' WanVACEPipeline.__call__. */
+static const xd_recipe controlled = {
+    .name = "wan-vace",
+    .pipelines = { "WanVACEPipeline" },
+    .dit = "transformer",
+    .dit2 = "transformer_2",
+    .vae = "vae",
+    .text = { UMT5 },
+    .ntext = 1,
+    .steps = 50,
+    .guidance = 5,
+    .max_text = 512,
+    .max_shift = 1.15,
+    .fps = 16,
+    .frames_up = 1,
+    .channels_first = 1,
+    .caption = xd_caption_clean,
+    .role = XD_ROLE_CONTROL_VIDEO,
+    .references = 16,
+};
+
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
 /* xDiT's models of this family. For a model, the first row of the table whose name matches the
@@ -146,6 +167,7 @@ static const xd_xdit_model xdit_models[] = {
     { .title = "Wan with references",
       .names = "VACE",
       .pipeline = "Wan",
+      .own = "wan-vace",
       .cell = 8,
       .patch = 2,
       .can = XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO },
@@ -189,13 +211,14 @@ extern const xd_family xd_family_wan;
 
 const xd_family xd_family_wan = {
     .title = "Wan",
-    .dits = XD_LIST(xd_dit, &xd_dit_wan),
-    .recipes = XD_LIST(xd_recipe, &from_held, &from_text, &from_image),
+    .dits = XD_LIST(xd_dit, &xd_dit_wan, &xd_dit_wan_vace),
+    .recipes = XD_LIST(xd_recipe, &from_held, &from_text, &from_image, &controlled),
     .key_maps = xd_wan_key_maps,
     .lora_names = xd_wan_lora_names,
     .xdit = &xdit_rows,
     .examples = { .file = "wan2.1_t2v_1.3B_bf16.safetensors",
                   .hub = "Wan-AI/Wan2.1-T2V-1.3B-Diffusers",
                   .from_image = "Wan2.1-I2V-14B, Wan2.2-TI2V-5B",
-                  .last_image = "Wan2.1-FLF2V-14B" },
+                  .last_image = "Wan2.1-FLF2V-14B",
+                  .control_video = "Wan2.1-VACE" },
 };

@@ -27,11 +27,14 @@ static const xd_stem wan_block[] = {
     XD_STEM("norm2", "norm3"),
     XD_STEM("ffn.net.0.proj", "ffn.0"),
     XD_STEM("ffn.net.2", "ffn.2"),
+    XD_STEM("proj_in", "before_proj"), /* in the blocks of the control stream */
+    XD_STEM("proj_out", "after_proj"),
     XD_STEMS_END,
 };
 
 static const xd_stem wan_top[] = {
     XD_STEM("patch_embedding", "patch_embedding"),
+    XD_STEM("vace_patch_embedding", "vace_patch_embedding"),
     XD_STEM("condition_embedder.time_embedder.linear_1", "time_embedding.0"),
     XD_STEM("condition_embedder.time_embedder.linear_2", "time_embedding.2"),
     XD_STEM("condition_embedder.time_proj", "time_projection.1"),
@@ -48,6 +51,20 @@ static const xd_stem wan_top[] = {
 };
 
 const xd_key_map xd_wan_key_maps[] = {
+    { { "wan-vace" },
+      "a Wan VACE transformer in its original layout",
+      { "vace_blocks.0.self_attn.q.weight", "time_projection.1.weight" },
+      XD_DIT_PREFIXES,
+      { { "blocks.#.", "blocks.#.", wan_block },
+        { "vace_blocks.#.", "vace_blocks.#.", wan_block },
+        { "", "", wan_top } } },
+    { { "wan-vace" },
+      "a Wan VACE transformer in the layout of diffusers",
+      { "condition_embedder.time_proj.weight", "vace_blocks.0.attn1.to_q.weight" },
+      XD_DIT_PREFIXES,
+      { { "blocks.#.", "blocks.#.", NULL },
+        { "vace_blocks.#.", "vace_blocks.#.", NULL },
+        { "", "", NULL } } },
     { { "wan" },
       "a Wan transformer in its original layout",
       { "blocks.0.self_attn.q.weight", "time_projection.1.weight" },
@@ -63,27 +80,33 @@ const xd_key_map xd_wan_key_maps[] = {
 
 /* ---- modules of LoRA files ---------------------------------------------------------------- */
 
-#define MODULE(from, to) { "blocks_#_" from, "blocks_#_" to }
+/* A module of a block, which is in the main list or in VACE's control stream. */
+#define MODULE(list, from, to) { list "_#_" from, list "_#_" to }
+#define MODULES(list)                                                     \
+    MODULE(list, "self_attn_q", "attn1_to_q"),                            \
+    MODULE(list, "self_attn_k", "attn1_to_k"),                            \
+    MODULE(list, "self_attn_v", "attn1_to_v"),                            \
+    MODULE(list, "self_attn_o", "attn1_to_out_0"),                        \
+    MODULE(list, "cross_attn_q", "attn2_to_q"),                           \
+    MODULE(list, "cross_attn_k", "attn2_to_k"),                           \
+    MODULE(list, "cross_attn_v", "attn2_to_v"),                           \
+    MODULE(list, "cross_attn_o", "attn2_to_out_0"),                       \
+    MODULE(list, "norm3", "norm2"),                                       \
+    MODULE(list, "self_attn_norm_q", "attn1_norm_q"),                     \
+    MODULE(list, "self_attn_norm_k", "attn1_norm_k"),                     \
+    MODULE(list, "cross_attn_norm_q", "attn2_norm_q"),                    \
+    MODULE(list, "cross_attn_norm_k", "attn2_norm_k"),                    \
+    MODULE(list, "ffn_0", "ffn_net_0_proj"),                              \
+    MODULE(list, "ffn_2", "ffn_net_2")
 
 const xd_lora_name xd_wan_lora_names[] = {
-    MODULE("self_attn_q", "attn1_to_q"),
-    MODULE("self_attn_k", "attn1_to_k"),
-    MODULE("self_attn_v", "attn1_to_v"),
-    MODULE("self_attn_o", "attn1_to_out_0"),
-    MODULE("cross_attn_q", "attn2_to_q"),
-    MODULE("cross_attn_k", "attn2_to_k"),
-    MODULE("cross_attn_v", "attn2_to_v"),
-    MODULE("cross_attn_o", "attn2_to_out_0"),
-    MODULE("cross_attn_k_img", "attn2_add_k_proj"),
-    MODULE("cross_attn_v_img", "attn2_add_v_proj"),
-    MODULE("norm3", "norm2"),
-    MODULE("self_attn_norm_q", "attn1_norm_q"),
-    MODULE("self_attn_norm_k", "attn1_norm_k"),
-    MODULE("cross_attn_norm_q", "attn2_norm_q"),
-    MODULE("cross_attn_norm_k", "attn2_norm_k"),
-    MODULE("cross_attn_norm_k_img", "attn2_norm_added_k"),
-    MODULE("ffn_0", "ffn_net_0_proj"),
-    MODULE("ffn_2", "ffn_net_2"),
+    MODULES("blocks"),
+    MODULES("vace_blocks"),
+    MODULE("blocks", "cross_attn_k_img", "attn2_add_k_proj"),
+    MODULE("blocks", "cross_attn_v_img", "attn2_add_v_proj"),
+    MODULE("blocks", "cross_attn_norm_k_img", "attn2_norm_added_k"),
+    MODULE("vace_blocks", "before_proj", "proj_in"),
+    MODULE("vace_blocks", "after_proj", "proj_out"),
     { "time_embedding_0", "condition_embedder_time_embedder_linear_1" },
     { "time_embedding_2", "condition_embedder_time_embedder_linear_2" },
     { "time_projection_1", "condition_embedder_time_proj" },

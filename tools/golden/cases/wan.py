@@ -159,7 +159,7 @@ def run_form(name, out):
 
 
 def kind_of(spec):
-    return WanImageToVideoPipeline if "clip" in spec else WanPipeline
+    return spec.get("kind", WanImageToVideoPipeline if "clip" in spec else WanPipeline)
 
 
 # ---- models --------------------------------------------------------------------------------------
@@ -170,7 +170,8 @@ def make_parts(name):
     text = UMT5Config(vocab_size=88, dropout_rate=0.0, pad_token_id=0, eos_token_id=1,
                       tie_word_embeddings=False, **UMT5 | spec.get("text", {}))
     parts = dict(text_encoder=fill(UMT5EncoderModel(text), dtype),
-                 transformer=fill(WanTransformer3DModel(**spec["dit"]), dtype),
+                 transformer=fill(spec.get("dit_kind", WanTransformer3DModel)(**spec["dit"]),
+                                  dtype),
                  vae=fill(AutoencoderKLWan(**spec.get("vae", VAE)), dtype))
     if "boundary" in spec:              # wan22.py
         parts["transformer_2"] = fill(WanTransformer3DModel(**spec["dit"]), dtype, "second.")
@@ -292,7 +293,7 @@ def run(name, out_dir):
     save(d, name, r, out, count)
 
 
-def save(d, name, r, out, count):
+def save(d, name, r, out, count, more=None):
     save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
         "negative_prompt": r["negative_prompt"], "width": r["width"], "height": r["height"],
@@ -303,7 +304,7 @@ def save(d, name, r, out, count):
         | {key: 1 for key, k in (("image", "image"), ("last_image", "last")) if k in r}
         | {key: r[key] for key in ("guidance_scale_2", "boundary_ratio") if key in r}
         | {key: [{"path": f"{k}.safetensors", "scale": v} for k, v in r[key].items()]
-           for key in ("loras", "loras_2") if r.get(key)}, out)
+           for key in ("loras", "loras_2") if r.get(key)} | (more or {}), out)
 
 
 def make(names, options):
