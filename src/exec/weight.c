@@ -578,6 +578,9 @@ void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *
     }
     m.parts = p;
     m.n = rows_of_linear(d, w, name, s, in, p);
+    int64_t shape[4] = { p[0].out, in, 1, 1 };
+    if (s->ones && m.n == 1)
+        m.nd = 2 + s->ones, m.shape = shape;
     visit_matrix(d, w, (xd_lin_kind){ s->split, s->bias, s->few }, &m);
 }
 

@@ -59,6 +59,8 @@ typedef struct xd_linear_spec {
     /* 1: the layer's input has only a few rows, as for modulation. The weight of a layer with few
      * input rows is quantized even if tensor parallelism does not split the layer. */
     int            few;
+    /* Number of extents of 1 after [out,in] in the checkpoint: 2 for a convolution of 1 x 1. */
+    int            ones;
 } xd_linear_spec;
 void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *s);
 

@@ -227,9 +227,10 @@ static void w_attention(xd_decl *d, const xd_dc_cfg *c, xd_dc_block *w, int dec,
     xd_w_affine(d, "norm_out", &w->gain, &w->bias, C);
     xd_w_leave(d);
     xd_w_enter(d, "conv_out");
-    xd_w_linear(d, &w->up, "conv_inverted", &(xd_linear_spec){ .in = C, .out = 8 * C, .bias = 1 });
+    xd_w_linear(d, &w->up, "conv_inverted",
+                &(xd_linear_spec){ .in = C, .out = 8 * C, .bias = 1, .ones = 2 });
     w_conv(d, &w->depth, "conv_depth", (shape){ 8 * C, 1, 3, 1, 1 }, (int)(8 * C));
-    xd_w_linear(d, &w->down, "conv_point", &(xd_linear_spec){ .in = 4 * C, .out = C });
+    xd_w_linear(d, &w->down, "conv_point", &(xd_linear_spec){ .in = 4 * C, .out = C, .ones = 2 });
     xd_w_affine(d, "norm", &w->ff_gain, &w->ff_bias, C);
     xd_w_leave(d);
 }

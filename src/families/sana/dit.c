@@ -215,9 +215,9 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     attention_weights(d, c, w, 0);
     attention_weights(d, c, w, 1);
     xd_w_enter(d, "ff");
-    xd_w_linear(
-        d, &w->up, "conv_inverted",
-        &(xd_linear_spec){ .in = D, .nouts = 2, .outs = halves, .split = XD_COL, .bias = 1 });
+    xd_w_linear(d, &w->up, "conv_inverted",
+                &(xd_linear_spec){
+                    .in = D, .nouts = 2, .outs = halves, .split = XD_COL, .bias = 1, .ones = 2 });
     xd_w_conv(d, &w->conv, "conv_depth",
               &(xd_conv_spec){ .out = 2 * c->ff,
                                .in = 1,
@@ -227,7 +227,7 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
                                .nouts = 2,
                                .outs = halves });
     xd_w_linear(d, &w->down, "conv_point",
-                &(xd_linear_spec){ .in = c->ff, .out = D, .split = XD_ROW });
+                &(xd_linear_spec){ .in = c->ff, .out = D, .split = XD_ROW, .ones = 2 });
     xd_w_leave(d);
 }
 
