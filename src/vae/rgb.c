@@ -137,7 +137,7 @@ static const float video12[13][3] = {
     { -0.0940f, -0.1418f, -0.1453f },
 };
 
-/* AutoencoderKLHunyuanVideo with 16 latent channels and scaling_factor 0.476986 */
+/* video autoencoder with 16 latent channels and scaling_factor 0.476986 */
 static const float film16[17][3] = {
     { -0.0395f, -0.0331f, 0.0445f },  { 0.0696f, 0.0795f, 0.0518f },
     { 0.0135f, -0.0945f, -0.0282f },  { 0.0108f, -0.0250f, -0.0765f },

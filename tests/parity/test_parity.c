@@ -67,6 +67,7 @@ static const char *mask;           /* what is inpainted of it; NULL: there is no
 static const char *control;        /* what the transformer reads beside the noise; NULL: nothing */
 static const char *film, *influence; /* a control video and its factors; NULL: none */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
+static int         linear; /* 1: attention of the model is linear */
 static double      rescaled, length = -1, cut = 1, ratio = 1;
 static int         thin = 1, steps = 5, size[2], frames;
 
@@ -184,6 +185,7 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
     r.previews.count = PREVIEWS;
     r.callbacks.on_preview = rank == 0 ? copy_preview : NULL;
     r.callbacks.cookie = out;
+    linear = ok && g->ctx.model.dit_info.linear;
     if (ok && text && cfg && g->ctx.model.recipe->distilled)
         r.guidance.true_cfg_scale = 3;
     if (ok && begin && (g->ctx.model.recipe->max_area || g->ctx.model.recipe->reference_area))
@@ -289,6 +291,14 @@ static double limit(const xd_parallel *p)
     return !f32 ? 3e-2 : attention ? 1e-3 : 1e-5;
 }
 
+/* Sums of linear attention are added over ranks and patches, so that only plans without parts of
+ * the tokens keep the order of one rank. */
+static int in_order(const xd_parallel *p)
+{
+    return !linear || (p->ulysses_degree <= 1 && p->ring_degree <= 1 &&
+                       p->num_pipeline_patch <= 1 && !p->use_parallel_vae);
+}
+
 /* exact: the plan adds up in the order of `want`, where kernels keep bits. */
 static void one_plan(const xd_parallel *p, const pixels *want, int exact)
 {
@@ -301,7 +311,7 @@ static void one_plan(const xd_parallel *p, const pixels *want, int exact)
     if (references != 1 && (p->num_pipeline_patch > 1 || p->use_displaced_patches))
         return;
     if (is_taken())
-        check(p, what, want, f32 && !near && exact, limit(p));
+        check(p, what, want, f32 && !near && exact && in_order(p), limit(p));
 }
 
 /* A cache that leaves out nothing, or decides nothing, tells nothing. */
