@@ -135,8 +135,8 @@ static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ra
         r.num_images_per_prompt *= ranks;
     }
     r.images.image = f->images.n ? f->images.v[0] : NULL;
-    r.control_image = f->control_image;
-    r.control_video = f->control_video;
+    r.images.control_image = f->control_image;
+    r.images.control_video = f->control_video;
     if (xd_plans_predict(&plans, &a, NULL) == XD_OK)
         best = xd_plans_get(plans, 0);
     k->planned[mode] = best ? best->request_s : -1;

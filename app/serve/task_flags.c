@@ -92,9 +92,9 @@ xd_status xd_task_flags_load(xd_task_flags *f, xd_err *e)
     if (s == XD_OK)
         s = load_one(f, f->last_image, &r->images.last_pixels, e);
     if (s == XD_OK)
-        s = load_one(f, f->control_image, &r->control_pixels, e);
+        s = load_one(f, f->control_image, &r->images.control_pixels, e);
     if (s == XD_OK)
-        s = load_one(f, f->control_video, &r->control_frames, e);
+        s = load_one(f, f->control_video, &r->images.control_frames, e);
     r->images.more_pixels = f->more;
     r->images.nmore_images = n > 1 ? n - 1 : 0;
     return s;

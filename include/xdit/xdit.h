@@ -379,6 +379,19 @@ typedef struct xd_request_images {
      * sizes. */
     int             no_auto_resize;
     int             reserved; /* must be 0 */
+    /* Control image, for models that read one beside the noise: edges, depth or similar, computed
+     * from a photo. It is resized to the output's size. */
+    const char     *control_image;
+    const xd_image *control_pixels;
+    /* Control video, for models that read one beside the noise: edges, depth, poses or the video to
+     * change. A file (a video, an image, or a folder of images), or frames in memory. It must have
+     * at least the frames of the output; further frames are not read. Its mask is
+     * mask_image, a video or a single image for all frames. */
+    const char     *control_video;
+    const xd_image *control_frames;
+    /* Factors of what the control video adds: one number, or a comma-separated list with one number
+     * for each of the transformer's control blocks; NULL: 1. */
+    const char     *conditioning_scale;
 } xd_request_images;
 
 /* The scheduler and the noise levels of its steps. */
@@ -586,19 +599,6 @@ typedef struct xd_request {     /* call xd_request_init, then set fields */
     xd_request_output    output;
     xd_request_previews  previews;
     xd_request_callbacks callbacks;
-    /* Control image, for models that read one beside the noise: edges, depth or similar, computed
-     * from a photo. It has the rules of xd_request_images, and is resized to the output's size. */
-    const char          *control_image;
-    const xd_image      *control_pixels;
-    /* Control video, for models that read one beside the noise: edges, depth, poses or the video to
-     * change. A file (a video, an image, or a folder of images), or frames in memory. It must have
-     * at least the frames of the output; further frames are not read. Its mask is that of
-     * xd_request_images, a video or a single image for all frames. */
-    const char          *control_video;
-    const xd_image      *control_frames;
-    /* Factors of what the control video adds: one number, or a comma-separated list with one number
-     * for each of the transformer's control blocks; NULL: 1. */
-    const char          *conditioning_scale;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

@@ -583,15 +583,14 @@ def _set_images(r: Any, image: Any, others: tuple, kept: Kept) -> None:
     after the first."""
     first, *behind = image if isinstance(image, (list, tuple)) else [image]
     for name, value in zip(_IMAGES, (first, *others)):
-        holder = r if name.startswith("control_") else r.images
         if value is None:
             continue
         if _pixels.is_path(value):
-            setattr(holder, name, kept.text(value))
+            setattr(r.images, name, kept.text(value))
         else:
             pixels = {"image": "image_pixels", "control_video": "control_frames"}.get(
                 name, name.replace("_image", "_pixels"))
-            setattr(holder, pixels, _pixels.to_c(value, kept))
+            setattr(r.images, pixels, _pixels.to_c(value, kept))
     r = r.images
     if behind:
         r.nmore_images = len(behind)

@@ -31,8 +31,8 @@ static xd_status settle_request(const xd_engine *g, xd_request *r, const int64_t
                            i + 1, (long long)shape[i]);
     r->images.image = r->images.last_image = r->images.mask_image = NULL;
     r->images.image_pixels = r->images.last_pixels = r->images.mask_pixels = NULL;
-    r->control_image = NULL, r->control_pixels = NULL;
-    r->control_video = NULL, r->control_frames = NULL;
+    r->images.control_image = NULL, r->images.control_pixels = NULL;
+    r->images.control_video = NULL, r->images.control_frames = NULL;
     r->noise.values = NULL;
     r->images.nmore_images = 0;
     r->images.strength = 0;

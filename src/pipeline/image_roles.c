@@ -64,17 +64,17 @@ int xd_role_drop_images(const xd_role_row *role, xd_request *r)
         return 0;
     r->images.image = r->images.last_image = r->images.mask_image = NULL;
     r->images.image_pixels = r->images.last_pixels = r->images.mask_pixels = NULL;
-    r->control_image = NULL, r->control_pixels = NULL;
-    r->control_video = NULL, r->control_frames = NULL;
+    r->images.control_image = NULL, r->images.control_pixels = NULL;
+    r->images.control_video = NULL, r->images.control_frames = NULL;
     r->images.nmore_images = 0, r->images.padding_mask_crop = -1;
     return 1;
 }
 
 xd_status xd_role_read(xd_job *j, xd_err *e)
 {
-    if (j->r->control_image && j->r->control_pixels)
+    if (j->r->images.control_image && j->r->images.control_pixels)
         return xd_fail(e, XD_EINVAL, "control_image and control_pixels are given; use one of them");
-    if (j->r->control_video && j->r->control_frames)
+    if (j->r->images.control_video && j->r->images.control_frames)
         return xd_fail(e, XD_EINVAL, "control_video and control_frames are given; use one of them");
     if (j->r->images.image && j->r->images.image_pixels)
         return xd_fail(e, XD_EINVAL, "image and image_pixels are given; use one of them");

@@ -73,8 +73,8 @@ xd_pixel_source xd_input_image_source(const xd_request *r, int k)
 
 xd_pixel_source xd_input_image_control(const xd_request *r)
 {
-    return (xd_pixel_source){ "control_image", "control_pixels", r->control_image,
-                              r->control_pixels };
+    return (xd_pixel_source){ "control_image", "control_pixels", r->images.control_image,
+                              r->images.control_pixels };
 }
 
 static xd_status check_source(const xd_pixel_source *of, xd_err *e)
@@ -101,8 +101,8 @@ xd_status xd_input_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_
 
 xd_pixel_source xd_input_video_control(const xd_request *r)
 {
-    return (xd_pixel_source){ "control_video", "control_frames", r->control_video,
-                              r->control_frames };
+    return (xd_pixel_source){ "control_video", "control_frames", r->images.control_video,
+                              r->images.control_frames };
 }
 
 xd_status xd_input_video_open(xd_input_video *v, const xd_pixel_source *of, xd_err *e)

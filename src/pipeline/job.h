@@ -166,11 +166,11 @@ static inline int xd_job_has_mask(const xd_request *r)
 }
 static inline int xd_job_has_control(const xd_request *r)
 {
-    return r->control_image || r->control_pixels;
+    return r->images.control_image || r->images.control_pixels;
 }
 static inline int xd_job_has_control_video(const xd_request *r)
 {
-    return r->control_video || r->control_frames;
+    return r->images.control_video || r->images.control_frames;
 }
 /* Returns 1 if the VAE encodes images or a control video of the request. */
 int                   xd_job_encodes(const xd_job *j);

@@ -138,11 +138,11 @@ static void add_images(xd_text_buf *b, const xd_job *j)
     }
     if (xd_job_has_control(r)) {
         xd_buf_add(b, ", \"control_image\": ");
-        add_name(b, r, r->control_image);
+        add_name(b, r, r->images.control_image);
     }
     if (xd_job_has_control_video(r)) {
         xd_buf_add(b, ", \"control_video\": ");
-        add_name(b, r, r->control_video);
+        add_name(b, r, r->images.control_video);
     }
     if (j->strength > 0)
         xd_buf_add(b, ", \"strength\": %.10g", j->strength);

@@ -27,9 +27,9 @@
 
 static xd_status refuse_control(const xd_job *j, xd_err *e)
 {
-    const char *what = xd_job_has_control_video(j->r) ? "control_video"
-                       : j->r->conditioning_scale     ? "conditioning_scale"
-                                                      : NULL;
+    const char *what = xd_job_has_control_video(j->r)    ? "control_video"
+                       : j->r->images.conditioning_scale ? "conditioning_scale"
+                                                         : NULL;
     return what ? xd_fail(e, XD_EINVAL, "%s is for models such as %s; this %s model reads none",
                           what, xd_family_says(XD_WORD_CONTROL_VIDEO), j->ctx->model.recipe->name)
                 : XD_OK;
@@ -38,7 +38,7 @@ static xd_status refuse_control(const xd_job *j, xd_err *e)
 /* Reads conditioning_scale, one factor for all hints or one factor for each. */
 static xd_status read_scales(xd_job *j, xd_err *e)
 {
-    const char *text = j->r->conditioning_scale;
+    const char *text = j->r->images.conditioning_scale;
     int         n = 0, hints = j->ctx->model.dit_info.hints;
     if (!text)
         return XD_OK;

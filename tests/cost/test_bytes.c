@@ -568,9 +568,9 @@ int main(int argc, char **argv)
     r.images.mask_image = argc > 3 ? argv[3] : NULL;
     r.images.strength = r.images.mask_image && argc < 5 ? 1 : 0;
     if (argc > 2 && strstr(argv[2], "control.png"))
-        r.control_image = argv[2], r.images.image = NULL;
+        r.images.control_image = argv[2], r.images.image = NULL;
     if (g->ctx.model.dit_info.hints) {
-        r.control_video = r.images.image, r.images.image = r.images.mask_image;
+        r.images.control_video = r.images.image, r.images.image = r.images.mask_image;
         r.images.mask_image = NULL, r.images.strength = 0;
         r.num_frames = 9; /* of the control video, which is not read */
         g->ctx.unread = 1;

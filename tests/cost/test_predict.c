@@ -60,7 +60,7 @@ static void give_images(const xd_engine *g, xd_request *r)
         memset(grey, 128, sizeof grey);
         image.data = grey, image.channels = 1;
         image.width = r->width, image.height = r->height;
-        r->control_pixels = controls ? &image : NULL;
+        r->images.control_pixels = controls ? &image : NULL;
         r->images.image_pixels = inpaints || !controls ? &image : NULL;
         r->images.mask_pixels = inpaints ? &image : NULL;
     }

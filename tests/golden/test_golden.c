@@ -436,11 +436,11 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->images.image = q->images.strength > 0 || js_maybe(r->js, "image") > 0 ? r->pixels : NULL;
     q->images.last_image = js_maybe(r->js, "last_image") > 0 ? r->last : NULL;
     q->images.mask_image = xd_json_get(r->js, "mask") ? r->mask : NULL;
-    q->control_image = xd_json_get(r->js, "control") ? r->control : NULL;
-    q->control_video = xd_json_get(r->js, "control_video") ? r->video : NULL;
+    q->images.control_image = xd_json_get(r->js, "control") ? r->control : NULL;
+    q->images.control_video = xd_json_get(r->js, "control_video") ? r->video : NULL;
     if (xd_json_get(r->js, "mask_video"))
         q->images.mask_image = r->masks;
-    q->conditioning_scale = js_maybe_text(r->js, "conditioning_scale");
+    q->images.conditioning_scale = js_maybe_text(r->js, "conditioning_scale");
     if (xd_json_get(r->js, "padding_mask_crop"))
         q->images.padding_mask_crop = (int64_t)js_num(r->js, "padding_mask_crop");
     q->num_frames = (int)js_maybe(r->js, "num_frames");

@@ -213,7 +213,7 @@ static sums generate(const xd_open_args *a, const char *what)
     q.num_inference_steps = 2;
     q.images.image = inpainted ? folder_of(inpainted, "image.png") : edited;
     q.images.mask_image = inpainted ? folder_of(inpainted, "mask.png") : NULL;
-    q.control_image = controlled ? folder_of(controlled, "control.png") : NULL;
+    q.images.control_image = controlled ? folder_of(controlled, "control.png") : NULL;
     q.output.max_area = edited ? 64 * 64 : 0;
     q.seed = 3;
     q.callbacks.on_tensor = listen_to ? listen_to : listen;

@@ -153,9 +153,9 @@ static void request(xd_request *r, int images)
         r->images.image = begin;
         r->images.last_image = last;
         r->images.mask_image = mask;
-        r->control_image = control;
-        r->control_video = film;
-        r->conditioning_scale = influence;
+        r->images.control_image = control;
+        r->images.control_video = film;
+        r->images.conditioning_scale = influence;
         r->images.strength = mask && !noise ? 1 : 0; /* all steps, so that stale ones tell */
         r->guidance_scale = cfg ? 5 : 1;
     }

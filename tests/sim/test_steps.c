@@ -128,7 +128,7 @@ static xd_status generate(const struct model *m, const char *full, const char *t
     snprintf(image, sizeof image, "%s/%s", full, m->image ? m->image : "");
     snprintf(mask, sizeof mask, "%s/%s", full, m->mask ? m->mask : "");
     snprintf(control, sizeof control, "%s/%s", full, m->control ? m->control : "");
-    q.control_image = m->control ? control : NULL;
+    q.images.control_image = m->control ? control : NULL;
     q.images.image = m->image ? image : NULL, q.output.max_area = m->area;
     q.images.no_auto_resize = m->area && !strncmp(m->dir, "kontext", 7);
     q.images.mask_image = m->mask ? mask : NULL, q.images.strength = m->strength;

@@ -69,9 +69,9 @@ static void sizes_follow_the_image(void **state)
         ctx.model.recipe = xd_recipe_find(c->pipeline, NULL);
         assert_non_null(ctx.model.recipe);
         if (ctx.model.recipe->role == XD_ROLE_CONTROL)
-            r.control_pixels = &im;
+            r.images.control_pixels = &im;
         else if (ctx.model.recipe->role == XD_ROLE_CONTROL_VIDEO)
-            r.control_frames = &im;
+            r.images.control_frames = &im;
         else
             r.images.image_pixels = &im;
         r.width = c->asked[0], r.height = c->asked[1];
