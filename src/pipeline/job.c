@@ -243,17 +243,6 @@ static xd_status set_size(xd_job *j, xd_err *e)
     return set_frames(j, e);
 }
 
-int64_t xd_job_padded(const xd_job *j, int64_t rows)
-{
-    int64_t m = j->ctx->model.dit_info.multiple;
-    return m ? (rows + m - 1) / m * m : rows;
-}
-
-int64_t xd_job_text_rows(const xd_job *j, int64_t rows)
-{
-    return xd_job_padded(j, rows + j->ctx->model.dit_info.registers);
-}
-
 static xd_status set_tokens(xd_job *j, xd_err *e)
 {
     const xd_dit_info *d = &j->ctx->model.dit_info;
@@ -472,21 +461,6 @@ xd_status xd_job_pick(xd_job *j, xd_err *e)
 int xd_job_image(const xd_job *j, int k)
 {
     return j->todo ? j->todo[k] : k;
-}
-
-int xd_job_uses_prompt(const xd_job *j, int prompt)
-{
-    int n = j->r->num_images_per_prompt, low = 0, high = j->ntodo;
-    if (!j->todo)
-        return 1;
-    while (low < high) { /* binary search for the first image of this prompt or a later one */
-        int mid = low + (high - low) / 2;
-        if (j->todo[mid] / n < prompt)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low < j->ntodo && j->todo[low] / n == prompt;
 }
 
 double xd_job_no_guidance(const xd_job *j)

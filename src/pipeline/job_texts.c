@@ -1,9 +1,10 @@
 /* job_texts.c - reads the texts of a request: the prompts, and the other texts, which are given
- * either once for all prompts or separately for each prompt */
+ * either once for all prompts or separately for each prompt; computes how many rows a text has */
 #include <stddef.h>
 #include <stdio.h>
 
 #include "base/rng.h"
+#include "pipeline/context.h"
 #include "pipeline/job.h"
 
 static const struct {
@@ -120,4 +121,30 @@ xd_status xd_job_check_texts(const xd_request *r, xd_err *e)
             s = check_list(rows[k].name, l->v, l->n, e);
     }
     return s;
+}
+
+int xd_job_uses_prompt(const xd_job *j, int prompt)
+{
+    int n = j->r->num_images_per_prompt, low = 0, high = j->ntodo;
+    if (!j->todo)
+        return 1;
+    while (low < high) { /* binary search for the first image of this prompt or a later one */
+        int mid = low + (high - low) / 2;
+        if (j->todo[mid] / n < prompt)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < j->ntodo && j->todo[low] / n == prompt;
+}
+
+int64_t xd_job_padded(const xd_job *j, int64_t n)
+{
+    int64_t m = j->ctx->model.dit_info.multiple;
+    return m ? (n + m - 1) / m * m : n;
+}
+
+int64_t xd_job_text_rows(const xd_job *j, int64_t n)
+{
+    return xd_job_padded(j, n + j->ctx->model.dit_info.registers);
 }
