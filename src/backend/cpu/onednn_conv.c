@@ -316,7 +316,7 @@ static xd_status with_copies(xd_dnn *d, const xd_conv *a, char *tmp, size_t *nee
         d->k->copy(&(xd_copy){ b.out, a->residual });
     if (out && a->residual.p)
         b.residual = b.out;
-    xd_status s = run_dense(d, &b, need ? NULL : tmp + own, need ? &rest : NULL);
+    xd_status s = run_dense(d, &b, need || !tmp ? NULL : tmp + own, need ? &rest : NULL);
     if (need)
         *need = own + rest;
     else if (s == XD_OK && out)
