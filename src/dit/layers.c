@@ -90,6 +90,28 @@ void xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch)
                xd_permute(xd_cols(t, 0, ch), (int[]){ 0, 2, 1 }));
 }
 
+xd_tensor xd_patch_head(xd_exec *x, xd_tensor h, xd_tensor scale, xd_tensor shift, const xd_lin *w,
+                        int64_t ch, int64_t cells)
+{
+    xd_tensor out = xd_new_f32(x, h.d[0], ch * cells);
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_by_channel(x, out, xd_linear_f32(x, xd_norm_mod(x, h, scale, shift, 1e-6f), w), ch);
+    xd_arena_rewind(x->tmp, mark);
+    return out;
+}
+
+xd_tensor xd_pooled_row(xd_exec *x, const xd_input *in, const xd_mlp *time, const xd_mlp *guidance,
+                        const xd_mlp *pooled)
+{
+    xd_tensor emb = xd_mlp_timesteps(x, &in->t, 1, time);
+    if (guidance) {
+        double scale = in->guidance * 1000;
+        xd_add(x, emb, xd_mlp_timesteps(x, &scale, 1, guidance));
+    }
+    xd_add(x, emb, xd_mlp_run(x, in->cond->pooled, pooled, XD_SILU));
+    return xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
+}
+
 /* ---- cross-attention ---------------------------------------------------------------------- */
 
 xd_tensor xd_text_kv_new(xd_exec *x, const xd_net *n, int64_t m, int64_t width)

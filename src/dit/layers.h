@@ -151,6 +151,14 @@ xd_tensor xd_join_channels(xd_exec *x, const xd_input *in);
 /* Transposes y [n, cells, C or more], the output of the last layer, to `out` [n,C,cells] F32, which
  * has the element order of the latents. */
 void      xd_by_channel(xd_exec *x, xd_tensor out, xd_tensor y, int64_t ch);
+/* Computes the output [n, ch cells] of a network from the hidden state h [n,D]: a layer norm
+ * (epsilon 1e-6) with scale and shift, the last layer w, and xd_by_channel. */
+xd_tensor xd_patch_head(xd_exec *x, xd_tensor h, xd_tensor scale, xd_tensor shift, const xd_lin *w,
+                        int64_t ch, int64_t cells);
+/* Returns SiLU of the sum of the embeddings of the timestep, of 1000 times the guidance scale (if
+ * `guidance` is not NULL), and of the pooled text: [1,D] F32, the input of modulation layers. */
+xd_tensor xd_pooled_row(xd_exec *x, const xd_input *in, const xd_mlp *time, const xd_mlp *guidance,
+                        const xd_mlp *pooled);
 
 /* A value from a transformer's config, with the name of its key and the limits of the value. */
 typedef struct xd_config_range {

@@ -534,7 +534,6 @@ void xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s)
     xd_late  late;
     size_t   mark = xd_arena_mark(x->tmp);
     int64_t  dim = f->j->ctx->model.dit_info.dim, states = s->h.d[1] / dim;
-    x->late = NULL;
     if (!xd_step_hash_of_blocks(f))
         xd_late_open(x, &late, xd_reshape(s->h, 2, (int64_t[]){ states * s->h.d[0], dim }));
     for (int l = from; l < to; l++) {

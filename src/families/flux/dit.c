@@ -121,14 +121,8 @@ static xd_tensor active(xd_exec *x, const xd_net *n, const xd_input *in, const v
 {
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
-    xd_tensor   emb = xd_mlp_timesteps(x, &in->t, 1, &g->time);
     (void)kept;
-    if (c->guided) {
-        double scale = in->guidance * 1000;
-        xd_add(x, emb, xd_mlp_timesteps(x, &scale, 1, &g->guidance));
-    }
-    xd_add(x, emb, xd_mlp_run(x, in->cond->pooled, &g->pooled, XD_SILU));
-    return xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
+    return xd_pooled_row(x, in, &g->time, c->guided ? &g->guidance : NULL, &g->pooled);
 }
 
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)

@@ -441,22 +441,16 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
         feed(x, &p[i]);
 }
 
-/* Computes the network's output. In each patch, proj_out's outputs are in the order (row, column,
- * channel), and the result has the order (channel, row, column). The final modulation has two rows:
- * scale, then shift. */
+/* Computes the network's output. The final modulation has two rows: scale, then shift. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;
     const cfg   *c = n->cfg;
     const local *l = s->local;
-    int64_t      ntxt = xd_n(x, XD_TXT), N = xd_n(x, XD_IMG), C = c->in_ch;
-    xd_tensor    out = xd_new_f32(x, N, C * c->patch * c->patch);
-    size_t       mark = xd_arena_mark(x->tmp);
     xd_tensor    m = xd_mod_rows(x, l->active, &g->mod, 2);
-    xd_tensor a = xd_norm_mod(x, xd_rows(s->h, ntxt, N), xd_rows(m, 0, 1), xd_rows(m, 1, 1), eps);
-    xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), C);
-    xd_arena_rewind(x->tmp, mark);
-    return out;
+    xd_tensor    h = xd_rows(s->h, xd_n(x, XD_TXT), xd_n(x, XD_IMG));
+    return xd_patch_head(x, h, xd_rows(m, 0, 1), xd_rows(m, 1, 1), &g->out, c->in_ch,
+                         c->patch * c->patch);
 }
 
 /* Kinds of blocks. 1: the last block. */

@@ -17,8 +17,6 @@
 #include "dit/layers.h"
 #include "exec/tables.h"
 
-static const float final_eps = 1e-6f; /* epsilon of the last norm, independent of norm_eps */
-
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, cross, caption, sample, patch, vectors;
     int64_t frames; /* of a video: max number of frames; 0: the model makes images */
@@ -492,15 +490,9 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     const glob  *g = n->glob;
     const cfg   *c = n->cfg;
     const local *l = s->local;
-    int64_t      N = s->h.d[0], C = c->in_ch;
-    xd_tensor    out = xd_new_f32(x, N, C * c->patch * c->patch);
-
-    size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor m = xd_mod_table(x, g->mod, l->emb);
-    xd_tensor a = xd_norm_mod(x, s->h, xd_rows(m, 1, 1), xd_rows(m, 0, 1), final_eps);
-    xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), C);
-    xd_arena_rewind(x->tmp, mark);
-    return out;
+    xd_tensor    m = xd_mod_table(x, g->mod, l->emb);
+    return xd_patch_head(x, s->h, xd_rows(m, 1, 1), xd_rows(m, 0, 1), &g->out, c->in_ch,
+                         c->patch * c->patch);
 }
 
 static const xd_block kind = { "transformer_blocks.%d", sizeof(blk), blk_weights, forward };
