@@ -44,7 +44,7 @@ typedef struct bench {
 
 static const char *const names[XD_NOPS] = {
     "gemm", "attn",   "norm",   "moments", "gnorm",  "glu",    "addmul",  "axpby",
-    "conv", "resize", "lookup", "copy",    "qknorm", "rotate", "linattn",
+    "conv", "resize", "lookup", "copy",    "qknorm", "rotate", "linattn", "code",
 };
 
 /* ---- time --------------------------------------------------------------------------------- */
@@ -134,6 +134,7 @@ static xd_status run_op(const bench *b, xd_dev *d, void *tmp)
     case XD_OP_QKNORM: return o->qknorm(d, NULL, &b->a.qknorm, tmp);
     case XD_OP_ROTATE: return o->rotate(d, NULL, &b->a.rotate, tmp);
     case XD_OP_LINATTN: return o->linattn(d, NULL, &b->a.linattn, tmp);
+    case XD_OP_CODE: return o->code(d, NULL, &b->a.code, tmp);
     case XD_NOPS: break;
     }
     return XD_EINVAL;
@@ -354,6 +355,23 @@ static void rotate(bench *b, const spec *s)
              (long long)s->v[0], (long long)s->v[1]);
 }
 
+/* tokens, heads, head_dim, direction: 0 to codes of int8, 1 to codes of fp8, 2 from int8 */
+static void code(bench *b, const spec *s)
+{
+    static const char *const ways[] = { "to int8", "to fp8", "from int8" };
+    int64_t                  n = few(b, s->v[0], 256), H = s->v[1], D = s->v[2];
+    xd_tensor                v = filled(b, b->type, 3, (int64_t[]){ n, H, D });
+    xd_tensor                c = xd_view(take(b, (size_t)(n * H * (D + XD_CODE_SCALE))),
+                                         s->v[3] == 1 ? XD_F8E4M3 : XD_I8, 3,
+                                         (int64_t[]){ n, H, D + XD_CODE_SCALE });
+    b->op = XD_OP_CODE;
+    b->a.code = (xd_code){ .out = c, .in = v };
+    if (s->v[3] == 2)
+        b->dev->ops->code(b->dev, NULL, &b->a.code, NULL), b->a.code = (xd_code){ v, c };
+    snprintf(b->what, sizeof b->what, "%s, %lld x %lld x %lld", ways[s->v[3]], (long long)s->v[0],
+             (long long)H, (long long)D);
+}
+
 /* tokens, features, gated */
 static void glu(bench *b, const spec *s)
 {
@@ -495,6 +513,9 @@ static const struct {
     { qknorm, XD_OP_QKNORM, { { 4608, 24, 128, 1 } } },
     { rotate, XD_OP_ROTATE, { { 1536, 3072, 256 } } },
     { rotate, XD_OP_ROTATE, { { 1536, 12288, 256 } } },
+    { code, XD_OP_CODE, { { 4608, 24, 128, 0 } } },
+    { code, XD_OP_CODE, { { 4608, 24, 128, 1 } } },
+    { code, XD_OP_CODE, { { 4608, 24, 128, 2 } } },
     { glu, XD_OP_GLU, { { 1024, 4608, 0 } } },
     { glu, XD_OP_GLU, { { 512, 10240, 1 } } },
     { addmul, XD_OP_ADDMUL, { { 1024, 1152 } } },

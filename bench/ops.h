@@ -20,6 +20,7 @@ typedef union args { /* of one op */
     xd_qknorm     qknorm;
     xd_rotate     rotate;
     xd_linattn    linattn;
+    xd_code       code;
 } args;
 
 /* Median seconds of the same work by oneDNN, called directly with weights in the layout that it

@@ -117,7 +117,11 @@ typedef struct xd_parallel {
     int         text_tensor_parallel_degree;
     /* 1: use patches even if there is a single pipeline stage (for measurements). */
     int         patches_without_stages;
-    int         reserved[8];      /* for future options; must be 0 */
+    /* How activations are sent between hosts. "int8" and "fp8": as codes of 8 bits with a scale for
+     * each head or each 128 features, which changes the image. "exact", NULL: unchanged. Messages
+     * between ranks of one host are always exact. */
+    const char *comms;
+    int         reserved[6];      /* for future options; must be 0 */
     const char *reserved_text[3]; /* for future options; must be NULL */
 } xd_parallel;
 

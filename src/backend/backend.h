@@ -495,6 +495,14 @@ typedef struct xd_rotate {
 enum { XD_LINATTN_MAX = 128 };
 typedef struct xd_linattn { xd_tensor out, q, k, v, sums; } xd_linattn;
 
+/* Converts rows of heads to codes of 8 bits, or codes to rows. One of `out` and `in` has values
+ * [n,H,D], F32, BF16 or F16. The other one has their codes [n,H,D+4], I8 or F8E4M3: D codes, each
+ * the code of one element, and the four bytes of the F32 scale of these D elements. The codes and
+ * the scale are those of a row of D elements of an I8 or F8E4M3 weight, and the code of x is
+ * x (127 / max), or x (448 / max), rounded. D <= XD_CODE_MAX. */
+enum { XD_CODE_MAX = 1024, XD_CODE_SCALE = 4 };
+typedef struct xd_code { xd_tensor out, in; } xd_code;
+
 /* Copies and converts elements from one tensor to another of the same shape. Any strides are
  * allowed, also for the last dimension. `in` is F32, F16, BF16, F64, F8E4M3 or F8E5M2, and `out` is
  * F32, F16 or BF16. */
@@ -518,6 +526,7 @@ typedef enum xd_op {
     XD_OP_QKNORM,
     XD_OP_ROTATE,
     XD_OP_LINATTN,
+    XD_OP_CODE,
     XD_NOPS,
 } xd_op;
 
@@ -557,6 +566,7 @@ struct xd_ops {
     xd_status   (*qknorm)(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp);
     xd_status   (*rotate)(xd_dev *d, xd_stream *s, const xd_rotate *a, void *tmp);
     xd_status   (*linattn)(xd_dev *d, xd_stream *s, const xd_linattn *a, void *tmp);
+    xd_status   (*code)(xd_dev *d, xd_stream *s, const xd_code *a, void *tmp);
 };
 
 #endif

@@ -157,6 +157,16 @@ xd_status xd_linattn_check(const xd_linattn *a, xd_types types)
                                  is_of_heads(&a->out, a->q.d[0], H, D, types))));
 }
 
+xd_status xd_code_check(const xd_code *a, xd_types types)
+{
+    const int        codes = xd_is_quantized(a->out.type);
+    const xd_tensor *c = codes ? &a->out : &a->in, *v = codes ? &a->in : &a->out;
+    return valid_if(
+        v->nd == 3 && v->d[2] >= 1 && v->d[2] <= XD_CODE_MAX &&
+        is_of_heads(v, v->d[0], v->d[1], v->d[2], types | 1u << XD_F16) &&
+        is_of_heads(c, v->d[0], v->d[1], v->d[2] + XD_CODE_SCALE, 1u << XD_I8 | 1u << XD_F8E4M3));
+}
+
 /* ---- elements ----------------------------------------------------------------------------- */
 
 xd_status xd_glu_check(const xd_glu *a, xd_types types)

@@ -33,6 +33,7 @@ xd_status xd_copy_check(const xd_copy *a, xd_types types);
 xd_status xd_qknorm_check(const xd_qknorm *a, xd_types types);
 xd_status xd_rotate_check(const xd_rotate *a, xd_types types);
 xd_status xd_linattn_check(const xd_linattn *a, xd_types types);
+xd_status xd_code_check(const xd_code *a, xd_types types);
 
 /* Returns the number of elements of a convolution's kernel; 1 for a linear layer. */
 int64_t xd_weight_taps(const xd_weight *w);

@@ -25,6 +25,9 @@ static xd_parallel degrees_of(const xd_plan *p)
                           .use_displaced_patches = p->displaced,
                           .use_parallel_vae = p->vae_rows,
                           .pipefusion_text = p->text_every ? "every" : "first",
+                          .comms = p->codes == XD_I8       ? "int8"
+                                   : p->codes == XD_F8E4M3 ? "fp8"
+                                                           : NULL,
                           .text_tensor_parallel_degree = p->text_tp };
 }
 

@@ -264,6 +264,8 @@ xd_status xd_session_groups(xd_engine *g, xd_err *e)
     s = g->ctx.world.used->ops->split_host(g->ctx.world.used, &g->ctx.world.host, e);
     if (s == XD_OK)
         s = xd_topo_open(&g->ctx.topo, g->ctx.world.used, g->ctx.plan.deg, e);
+    if (s == XD_OK && g->ctx.plan.codes != XD_F32)
+        s = xd_topo_find_hosts(&g->ctx.topo, g->ctx.plan.codes, e);
     if (s == XD_OK)
         xd_trace_topo(g->ctx.trace, &g->ctx.topo);
     if (s == XD_OK)
@@ -274,6 +276,8 @@ xd_status xd_session_groups(xd_engine *g, xd_err *e)
         g->ctx.count_world->traffic->way = g->ctx.world.all->traffic->way;
     if (s == XD_OK)
         s = xd_topo_open(&g->ctx.count_topo, g->ctx.count_world, n > 1 ? g->ctx.plan.deg : one, e);
+    g->ctx.count_topo.codes = g->ctx.topo.codes;
+    memcpy(g->ctx.count_topo.between, g->ctx.topo.between, sizeof g->ctx.topo.between);
     if (s == XD_OK && g->ctx.plan.text_tp > 1)
         s = open_text(g, e);
     return s;

@@ -44,6 +44,7 @@ void xd_run(xd_exec *x, xd_op op, const char *name, const void *args)
     case XD_OP_QKNORM: s = o->qknorm(d, st, args, tmp); break;
     case XD_OP_ROTATE: s = o->rotate(d, st, args, tmp); break;
     case XD_OP_LINATTN: s = o->linattn(d, st, args, tmp); break;
+    case XD_OP_CODE: s = o->code(d, st, args, tmp); break;
     case XD_NOPS: break;
     }
     if (s != XD_OK)

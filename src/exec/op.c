@@ -111,6 +111,37 @@ void xd_copy_to(xd_exec *x, xd_tensor out, xd_tensor in)
     xd_run(x, XD_OP_COPY, "copy", &(xd_copy){ out, in });
 }
 
+/* Returns the view [n,H,D] of t, which is [n,H,D] or [1,n,H,D]. */
+static xd_tensor heads_of(xd_tensor t)
+{
+    return t.nd == 4 ? (xd_tensor){ .p = t.p,
+                                    .d = { t.d[1], t.d[2], t.d[3], 1, 1 },
+                                    .s = { t.s[1], t.s[2], t.s[3] },
+                                    .type = t.type,
+                                    .nd = 3 }
+                     : t;
+}
+
+xd_tensor xd_encode(xd_exec *x, xd_tensor in, xd_dtype codes)
+{
+    int64_t d[XD_MAXDIM];
+    memcpy(d, in.d, sizeof d);
+    d[in.nd - 1] += XD_CODE_SCALE;
+    xd_tensor out = xd_new_as(x, codes, in.nd, d);
+    xd_encode_to(x, out, in);
+    return out;
+}
+
+void xd_encode_to(xd_exec *x, xd_tensor out, xd_tensor in)
+{
+    xd_run(x, XD_OP_CODE, "conversion to 8 bits", &(xd_code){ heads_of(out), heads_of(in) });
+}
+
+void xd_decode_to(xd_exec *x, xd_tensor out, xd_tensor in)
+{
+    xd_run(x, XD_OP_CODE, "conversion from 8 bits", &(xd_code){ heads_of(out), heads_of(in) });
+}
+
 xd_tensor xd_as(xd_exec *x, xd_tensor in, xd_dtype type)
 {
     if (in.type == type)

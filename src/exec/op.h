@@ -28,6 +28,13 @@ void      xd_copy_to(xd_exec *x, xd_tensor out, xd_tensor in);
 /* Converts `in` to a type; returns `in` itself if it has the type already. */
 xd_tensor xd_as(xd_exec *x, xd_tensor in, xd_dtype type);
 
+/* Convert rows of heads to codes of 8 bits, and back (xd_code). Tensors are [n,H,..] or [1,n,H,..],
+ * where only the last stride must be 1. xd_encode returns contiguous codes of type `codes`, I8 or
+ * F8E4M3; xd_encode_to writes the codes of `in` to `out`; xd_decode_to writes the values. */
+xd_tensor xd_encode(xd_exec *x, xd_tensor in, xd_dtype codes);
+void      xd_encode_to(xd_exec *x, xd_tensor out, xd_tensor in);
+void      xd_decode_to(xd_exec *x, xd_tensor out, xd_tensor in);
+
 /* Computes a linear layer: y = act(in w^T + b). Converts `in` if its type differs from the
  * weight's. With tensor parallelism, the results of a layer that is split by inputs (ROW) are
  * summed over the ranks. */

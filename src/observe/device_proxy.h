@@ -33,7 +33,8 @@ typedef struct xd_device_proxy { /* `dev` is first: an xd_dev * may be cast to x
     X(copy, xd_copy, COPY)                      \
     X(qknorm, xd_qknorm, QKNORM)                \
     X(rotate, xd_rotate, ROTATE)                \
-    X(linattn, xd_linattn, LINATTN)
+    X(linattn, xd_linattn, LINATTN)          \
+    X(code, xd_code, CODE)
 
 /* Opens proxy `w` of `real`: sets the proxy's tables of ops and memory functions, but adds no
  * kernels. close: function that closes the proxy. Fields of w->dev that a proxy does not need are

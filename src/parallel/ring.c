@@ -9,7 +9,8 @@
  *
  * If all members are on one host and have shared-memory windows, no tensor bytes are sent: each
  * member gets views of the keys and values in the other members' windows, and attends to these
- * views without a copy. */
+ * views without a copy. Between hosts, keys and values may be sent as codes of 8 bits
+ * (xd_topo.codes); a rank attends to its own keys and values as they are. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -54,14 +55,16 @@ static xd_tensor heads_view(xd_tensor t, int64_t first, int64_t n)
 }
 
 /* Copies the keys and values of this rank's segments to consecutive rows of k and v, for the heads
- * from `first` on. */
+ * from `first` on. If the type of k and v is one of codes, the copies are coded. */
 static void copy_own(xd_exec *x, const xd_attn_args *a, int64_t first, xd_tensor k, xd_tensor v)
 {
     int64_t at = 0, heads = k.d[2];
+    void (*copy)(xd_exec *x, xd_tensor out, xd_tensor in) = xd_is_quantized(k.type) ? xd_encode_to
+                                                                                    : xd_copy_to;
     for (int i = 0; i < a->nkv; at += a->kv[i++].k.d[1]) {
         int64_t m = a->kv[i].k.d[1];
-        xd_copy_to(x, xd_piece_of(k, at, m), heads_view(a->kv[i].k, first, heads));
-        xd_copy_to(x, xd_piece_of(v, at, m), heads_view(a->kv[i].v, first, heads));
+        copy(x, xd_piece_of(k, at, m), heads_view(a->kv[i].k, first, heads));
+        copy(x, xd_piece_of(v, at, m), heads_view(a->kv[i].v, first, heads));
     }
 }
 
@@ -191,13 +194,33 @@ static void count_window(xd_exec *x, const xd_hooks *m, const xd_attn_args *a)
  * member r. */
 static void view_buffer(const xd_exec *x, const ring *s, int b, xd_tensor like, int64_t n)
 {
-    char *p = s->buf[b];
+    const xd_dtype codes = xd_topo_codes(s->topo, XD_RING);
+    const int      coded = codes != XD_F32;
+    const xd_dtype type = coded ? codes : like.type;
+    char          *p = s->buf[b];
     for (int r = 0; r < s->topo->deg.n[XD_RING]; r++) {
-        int64_t d[4] = { 1, rows_of(x, s, r), n, like.d[3] };
-        s->k[r] = xd_view(p, like.type, 4, d);
-        s->v[r] = xd_view(p + xd_bytes(s->k[r]), like.type, 4, d);
-        s->give[r] = xd_view(p, like.type, 1, (int64_t[]){ 2 * xd_count(s->k[r]) });
+        int64_t d[4] = { 1, rows_of(x, s, r), n, like.d[3] + (coded ? XD_CODE_SCALE : 0) };
+        s->k[r] = xd_view(p, type, 4, d);
+        s->v[r] = xd_view(p + xd_bytes(s->k[r]), type, 4, d);
+        s->give[r] = xd_view(p, type, 1, (int64_t[]){ 2 * xd_count(s->k[r]) });
         p += xd_bytes(s->give[r]);
+    }
+}
+
+/* Replaces the views s->k and s->v of codes by views of values in the arena, for the heads from
+ * `first` on. */
+static void decode_views(xd_exec *x, const ring *s, const xd_attn_args *a, int64_t first)
+{
+    for (int r = 0; r < s->topo->deg.n[XD_RING]; r++) {
+        int64_t   d[4] = { 1, s->k[r].d[1], s->k[r].d[2], a->q.d[3] };
+        xd_tensor k = xd_new_as(x, a->q.type, 4, d), v = xd_new_as(x, a->q.type, 4, d);
+        if (r == s->topo->at[XD_RING]) {
+            copy_own(x, a, first, k, v);
+        } else {
+            xd_decode_to(x, k, s->k[r]);
+            xd_decode_to(x, v, s->v[r]);
+        }
+        s->k[r] = k, s->v[r] = v;
     }
 }
 
@@ -214,11 +237,13 @@ static xd_req send_heads(xd_exec *x, const ring *s, const xd_attn_args *a, int b
 
 /* Returns the arguments of attention for the group of heads from key head `first` on, over the keys
  * and values in buffer b. */
-static xd_attn_args attn_of_heads(const xd_exec *x, const ring *s, const xd_attn_args *a, int b,
+static xd_attn_args attn_of_heads(xd_exec *x, const ring *s, const xd_attn_args *a, int b,
                                   int64_t first)
 {
     int64_t left = a->q.d[2] / s->each - first, n = left < s->heads ? left : s->heads;
     view_buffer(x, s, b, a->q, n);
+    if (xd_topo_codes(s->topo, XD_RING) != XD_F32)
+        decode_views(x, s, a, first);
     xd_attn_args p = attn_over_all(x, s, a);
     first *= s->each, n *= s->each;
     p.q = heads_view(a->q, first, n);
@@ -242,8 +267,10 @@ static void attn_by_messages(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
         coming = (xd_req){ 0 };
         if (first + s->heads < heads)
             coming = send_heads(x, s, a, !b, first + s->heads);
+        size_t       mark = xd_arena_mark(x->tmp);
         xd_attn_args p = attn_of_heads(x, s, a, (int)b, first);
         xd_next_attn(x, m, &p);
+        xd_arena_rewind(x->tmp, mark);
     }
 }
 
@@ -252,9 +279,10 @@ static void ring_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     const ring *s = m->priv;
     xd_comm    *c = s->topo->group[XD_RING];
     xd_check(x, !a->lse.p && !a->bias.p && a->q.d[0] == 1, "ring: not a transformer's attention");
-    if (xd_counting(x))
+    const int coded = xd_topo_codes(s->topo, XD_RING) != XD_F32;
+    if (xd_counting(x) && !coded)
         count_window(x, m, a);
-    (c->ops->in_window(c, x->tmp->base) ? attn_shared : attn_by_messages)(x, m, a);
+    (!coded && c->ops->in_window(c, x->tmp->base) ? attn_shared : attn_by_messages)(x, m, a);
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */

@@ -55,6 +55,33 @@ xd_status xd_topo_open(xd_topo *t, xd_comm *world, xd_degrees deg, xd_err *e)
     return s;
 }
 
+xd_status xd_topo_find_hosts(xd_topo *t, xd_dtype codes, xd_err *e)
+{
+    xd_status s = XD_OK;
+    for (int a = 0; s == XD_OK && a < XD_NAXES; a++) {
+        xd_comm *host = NULL;
+        s = t->group[a]->ops->split_host(t->group[a], &host, e);
+        t->between[a] = host && host->size < t->group[a]->size;
+        xd_comm_close(&host);
+    }
+    t->codes = codes;
+    return s;
+}
+
+void xd_topo_assume_hosts(xd_topo *t, xd_dtype codes, int ranks_per_host)
+{
+    for (int a = 0, unit = 1; a < XD_NAXES; unit *= t->deg.n[a++]) {
+        const int first = t->world->rank - t->at[a] * unit, last = first + (t->deg.n[a] - 1) * unit;
+        t->between[a] = first / ranks_per_host != last / ranks_per_host;
+    }
+    t->codes = codes;
+}
+
+xd_dtype xd_topo_codes(const xd_topo *t, xd_axis axis)
+{
+    return t->between[axis] ? t->codes : XD_F32;
+}
+
 void xd_topo_close(xd_topo *t)
 {
     for (int a = 0; a < XD_NAXES; a++)

@@ -30,6 +30,10 @@ typedef struct xd_topo {
     xd_comm   *tokens;
     xd_comm   *replica; /* group of the ranks that compute one image together */
     xd_comm   *world;   /* group of all ranks that the plan uses */
+    /* Type of the codes, I8 or F8E4M3, in which messages of activations are sent between hosts;
+     * XD_F32: messages have the values themselves. */
+    xd_dtype   codes;
+    int        between[XD_NAXES]; /* [axis] 1: the ranks of group[axis] are on several hosts */
 } xd_topo;
 
 int       xd_degrees_product(xd_degrees d);
@@ -37,6 +41,14 @@ int       xd_degrees_product(xd_degrees d);
  * collective. Call xd_topo_close also after a failure. */
 xd_status xd_topo_open(xd_topo *t, xd_comm *world, xd_degrees deg, xd_err *e);
 void      xd_topo_close(xd_topo *t);
+/* Sets t->between, and t->codes to `codes`. The call is collective over the world. */
+xd_status xd_topo_find_hosts(xd_topo *t, xd_dtype codes, xd_err *e);
+/* Sets t->between for ranks that are not present, and t->codes to `codes`. Each host has
+ * `ranks_per_host` ranks, in the order of the world. */
+void      xd_topo_assume_hosts(xd_topo *t, xd_dtype codes, int ranks_per_host);
+/* Returns the type of the codes in which activations are sent along the axis; XD_F32: they are not
+ * coded. */
+xd_dtype  xd_topo_codes(const xd_topo *t, xd_axis axis);
 /* Returns the number of the sequence rank with these Ulysses and ring coordinates. For this rank's
  * own coordinates, the result is xd_exec.sp. */
 int       xd_topo_sp(const xd_topo *t, int ulysses, int ring);

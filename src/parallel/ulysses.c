@@ -10,7 +10,10 @@
  * windows, no tensor bytes are sent: attention reads queries, keys and values in the other ranks'
  * windows, and writes its outputs to these windows. In this case, messages only signal that data is
  * ready. Keys and values are passed on as views in global token order, so that sums equal those of
- * one rank. */
+ * one rank.
+ *
+ * Between hosts, queries, keys, values and outputs may be sent as codes of 8 bits (xd_topo.codes).
+ * A rank's own part stays as it is. */
 #include <stdlib.h>
 
 #include "exec/op.h"
@@ -34,6 +37,8 @@ typedef struct ulysses {
     xd_kv         *seg;
     xd_qo         *part; /* [U]: the queries of each Ulysses rank, with their outputs */
     views          set[NSETS];
+    /* If messages are coded: attention outputs of the other ranks' tokens, [1,n,H_u,D]. */
+    xd_tensor      others;
     /* Buffer that is sent and received in place of tensors after this rank has failed. */
     void          *failed_buf;
     size_t         failed_bytes;
@@ -78,6 +83,39 @@ static void end_exchange(xd_exec *x, ulysses *s, xd_req *r, int n)
         xd_exec_fail(x, XD_ECOMM, "ulysses: an all-to-all failed");
 }
 
+/* Returns new memory [1,n,h,D] of the type for this rank's heads of the tokens of all other ranks.
+ * H: heads of a tensor of the set `set`; D: its last dimension. */
+static xd_tensor new_others(xd_exec *x, const ulysses *s, int set, xd_dtype type, int64_t H,
+                            int64_t D)
+{
+    int64_t total = 0;
+    for (int u = 0; u < s->topo->deg.n[XD_ULYSSES]; u++)
+        total += u == s->topo->at[XD_ULYSSES] ? 0 : rows_of(x, s, u);
+    return xd_new_as(x, type, 4,
+                     (int64_t[]){ 1, total, heads_of(s, set, H, s->topo->at[XD_ULYSSES]).n, D });
+}
+
+/* Sets the views of an exchange of `own` [1,n,H,D], which has this rank's tokens, and `others`,
+ * which new_others has allocated: give[u] becomes the heads of rank u for this rank's tokens, and get[u]
+ * this rank's heads for the tokens of rank u. */
+static void set_views(const xd_exec *x, const ulysses *s, int set, xd_tensor own, xd_tensor others)
+{
+    const views *w = &s->set[set];
+    const int    me = s->topo->at[XD_ULYSSES];
+    int64_t      H = own.d[2], at = 0;
+    xd_span      mine = heads_of(s, set, H, me);
+    for (int u = 0; u < s->topo->deg.n[XD_ULYSSES]; u++) {
+        xd_span theirs = heads_of(s, set, H, u);
+        int64_t n = rows_of(x, s, u);
+        w->give[u] = slice_heads(own, 0, own.d[1], theirs.start, theirs.n);
+        w->get[u] = u == me ? w->give[u] : slice_heads(others, at, n, 0, mine.n);
+        at += u == me ? 0 : n;
+    }
+    use_failed_buffer(x, s, w);
+}
+
+/* ---- exchange of values ------------------------------------------------------------------- */
+
 /* Starts the exchange of t [1,n,H,D]. This rank sends to rank u the heads of rank u for this rank's
  * tokens, and receives from rank u this rank's heads for the tokens of rank u. After the exchange,
  * the view s->set[set].get[u] is the tensor [1,n_u,H_u,D] that rank u sent. The tensor is in the
@@ -87,20 +125,7 @@ static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
 {
     const views *w = &s->set[set];
     xd_comm     *c = s->topo->group[XD_ULYSSES];
-    int          U = c->size, me = c->rank;
-    int64_t      H = t.d[2], at = 0, total = 0;
-    xd_span      mine = heads_of(s, set, H, me);
-    for (int u = 0; u < U; u++)
-        total += u == me ? 0 : rows_of(x, s, u);
-    xd_tensor received = xd_new_as(x, t.type, 4, (int64_t[]){ 1, total, mine.n, t.d[3] });
-    for (int u = 0; u < U; u++) {
-        xd_span theirs = heads_of(s, set, H, u);
-        int64_t n = rows_of(x, s, u);
-        w->give[u] = slice_heads(t, 0, t.d[1], theirs.start, theirs.n);
-        w->get[u] = u == me ? w->give[u] : slice_heads(received, at, n, 0, mine.n);
-        at += u == me ? 0 : n;
-    }
-    use_failed_buffer(x, s, w);
+    set_views(x, s, set, t, new_others(x, s, set, t.type, t.d[2], t.d[3]));
     return (set == OUT ? c->ops->exchange_places : c->ops->exchange_views)(c, w->give, w->get);
 }
 
@@ -117,6 +142,55 @@ static void heads_for_tokens(xd_exec *x, ulysses *s)
     end_exchange(x, s, &r, 1);
 }
 
+/* ---- exchange of codes -------------------------------------------------------------------- */
+
+/* Does the same as tokens_for_heads for all sets, with codes for the queries, keys and values of
+ * other ranks, and waits for the end of the exchanges. */
+static void send_coded(xd_exec *x, ulysses *s, const xd_tensor t[NSETS])
+{
+    const xd_dtype codes = s->topo->codes;
+    xd_comm       *c = s->topo->group[XD_ULYSSES];
+    xd_tensor      values[NSETS], received[OUT];
+    xd_req         r[OUT];
+    for (int i = 0; i < NSETS; i++)
+        values[i] = new_others(x, s, i, t[i].type, t[i].d[2], t[i].d[3]);
+    size_t mark = xd_arena_mark(x->tmp);
+    for (int i = 0; i < OUT; i++) {
+        received[i] = new_others(x, s, i, codes, t[i].d[2], t[i].d[3] + XD_CODE_SCALE);
+        set_views(x, s, i, xd_encode(x, t[i], codes), received[i]);
+        r[i] = c->ops->exchange(c, s->set[i].give, s->set[i].get);
+    }
+    end_exchange(x, s, r, OUT);
+    for (int i = 0; i < OUT; i++)
+        xd_decode_to(x, values[i], received[i]);
+    xd_arena_rewind(x->tmp, mark);
+    for (int i = 0; i < NSETS; i++)
+        set_views(x, s, i, t[i], values[i]);
+    s->others = values[OUT];
+}
+
+/* Does the same as heads_for_tokens, with codes for the outputs for other ranks. */
+static void return_coded(xd_exec *x, ulysses *s, xd_tensor out)
+{
+    const xd_dtype codes = s->topo->codes;
+    xd_comm       *c = s->topo->group[XD_ULYSSES];
+    size_t         mark = xd_arena_mark(x->tmp);
+    xd_tensor      own =
+        xd_new_as(x, codes, 4, (int64_t[]){ 1, out.d[1], out.d[2], out.d[3] + XD_CODE_SCALE });
+    set_views(x, s, OUT, own, xd_encode(x, s->others, codes));
+    xd_req r = c->ops->exchange(c, s->set[OUT].get, s->set[OUT].give);
+    end_exchange(x, s, &r, 1);
+    for (int u = 0; u < c->size; u++) {
+        xd_span h = heads_of(s, OUT, out.d[2], u);
+        if (u != c->rank)
+            xd_decode_to(x, slice_heads(out, 0, out.d[1], h.start, h.n),
+                         slice_heads(own, 0, out.d[1], h.start, h.n));
+    }
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* ---- attention ---------------------------------------------------------------------------- */
+
 static void ulysses_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     ulysses *s = m->priv;
@@ -127,10 +201,14 @@ static void ulysses_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
                  a->q.d[2] == a->kv[0].k.d[2] * s->group,
              "ulysses: not the first method, or other groups of heads");
     const xd_tensor t[NSETS] = { a->q, a->kv[0].k, a->kv[0].v, a->out };
+    const int       coded = xd_topo_codes(s->topo, XD_ULYSSES) != XD_F32;
     xd_req          r[NSETS];
-    for (int i = 0; i < NSETS; i++)
+    for (int i = 0; i < NSETS && !coded; i++)
         r[i] = tokens_for_heads(x, s, i, t[i]);
-    end_exchange(x, s, r, NSETS);
+    if (coded)
+        send_coded(x, s, t);
+    else
+        end_exchange(x, s, r, NSETS);
     xd_attn_args b = *a;
     b.nparts = s->topo->deg.n[XD_ULYSSES];
     for (int u = 0; u < b.nparts; u++) {
@@ -143,7 +221,10 @@ static void ulysses_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     b.kv = s->seg;
     b.nkv = xd_in_order(x, s->topo, XD_ULYSSES, s->set[K].get, s->set[V].get, s->seg);
     xd_next_attn(x, m, &b);
-    heads_for_tokens(x, s);
+    if (coded)
+        return_coded(x, s, a->out);
+    else
+        heads_for_tokens(x, s);
     xd_arena_rewind(x->tmp, mark);
 }
 

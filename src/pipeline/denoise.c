@@ -160,17 +160,65 @@ static xd_tensor skip_rows(const xd_denoise *f, int64_t index, piece w, int n)
     return xd_rows(f->skip[index % f->nskip], 0, n * hidden_view(f, index, w).d[0]);
 }
 
+/* Returns the view [n,k,C/k] of the contiguous rows t [n,C]. Elements that share a scale in a coded
+ * message are next to each other; there are at most 128 if C has such a divisor. */
+static xd_tensor pieces_of(xd_tensor t)
+{
+    const int64_t C = t.d[1];
+    int64_t       k = xd_ceil_div(C, 128);
+    while (C % k)
+        k++;
+    return xd_view(t.p, t.type, 3, (int64_t[]){ t.d[0], k, C / k });
+}
+
+static int sends_codes(const xd_denoise *f)
+{
+    return xd_topo_codes(f->topo, XD_PIPE) != XD_F32;
+}
+
+/* Returns memory for the codes of the rows t. */
+static xd_tensor new_codes(xd_denoise *f, xd_tensor t)
+{
+    xd_tensor p = pieces_of(t);
+    p.d[2] += XD_CODE_SCALE;
+    return xd_new_as(&f->x, f->topo->codes, 3, p.d);
+}
+
+/* Starts to send the rows t to the stage `to`. codes: memory for their codes, or absent. */
+static xd_req send_rows(xd_denoise *f, xd_tensor t, xd_tensor codes, int to)
+{
+    if (codes.nd) {
+        codes = xd_rows(codes, 0, t.d[0]);
+        xd_encode_to(&f->x, codes, pieces_of(t));
+        t = codes;
+    }
+    return pipe_group(f)->ops->send(pipe_group(f), t, to);
+}
+
+static xd_req receive_rows(const xd_denoise *f, xd_tensor t, xd_tensor codes)
+{
+    return pipe_group(f)->ops->recv(pipe_group(f), codes.nd ? xd_rows(codes, 0, t.d[0]) : t,
+                                    my_stage(f) - 1);
+}
+
+/* Waits for the rows t, which receive_rows receives, and decodes them. */
+static void wait_for_rows(xd_denoise *f, xd_req *r, xd_tensor t, xd_tensor codes)
+{
+    xd_denoise_wait(f, pipe_group(f), r);
+    if (codes.nd)
+        xd_decode_to(&f->x, pieces_of(t), xd_rows(codes, 0, t.d[0]));
+}
+
 static void post_hidden(xd_denoise *f, int64_t index, piece w)
 {
     int i = (int)(index % XD_NHID), k = (int)(index % f->nskip);
     xd_denoise_wait(f, pipe_group(f), &f->h_out[i]);
     xd_cache_sent(f, i);
     xd_cache_post(f, i);
-    f->h_in[i] = pipe_group(f)->ops->recv(pipe_group(f), hidden_view(f, index, w), my_stage(f) - 1);
+    f->h_in[i] = receive_rows(f, hidden_view(f, index, w), f->h_codes[i]);
     xd_denoise_wait(f, pipe_group(f), &f->skip_out[k]);
     if (f->skips[0])
-        f->skip_in[k] = pipe_group(f)->ops->recv(pipe_group(f), skip_rows(f, index, w, f->skips[0]),
-                                                 my_stage(f) - 1);
+        f->skip_in[k] = receive_rows(f, skip_rows(f, index, w, f->skips[0]), f->skip_codes[k]);
 }
 
 static void send_hidden(xd_denoise *f, piece w)
@@ -178,10 +226,10 @@ static void send_hidden(xd_denoise *f, piece w)
     int i = (int)(f->piece_index % XD_NHID), k = (int)(f->piece_index % f->nskip),
         to = my_stage(f) + 1;
     xd_cache_send(f, i);
-    f->h_out[i] = pipe_group(f)->ops->send(pipe_group(f), hidden_view(f, f->piece_index, w), to);
+    f->h_out[i] = send_rows(f, hidden_view(f, f->piece_index, w), f->h_codes[i], to);
     if (f->skips[1])
-        f->skip_out[k] = pipe_group(f)->ops->send(pipe_group(f),
-                                                  skip_rows(f, f->piece_index, w, f->skips[1]), to);
+        f->skip_out[k] =
+            send_rows(f, skip_rows(f, f->piece_index, w, f->skips[1]), f->skip_codes[k], to);
 }
 
 /* Advances to this rank's next work item of the current transformer; returns 0 after the last
@@ -213,8 +261,11 @@ static void receive_hidden(xd_denoise *f, piece now)
     if (next_piece(f, &next))
         post_hidden(f, f->piece_index + 1, next);
     xd_cache_arrived(f, (int)(f->piece_index % XD_NHID));
-    xd_denoise_wait(f, pipe_group(f), &f->h_in[f->piece_index % XD_NHID]);
-    xd_denoise_wait(f, pipe_group(f), &f->skip_in[f->piece_index % f->nskip]);
+    const int i = (int)(f->piece_index % XD_NHID), k = (int)(f->piece_index % f->nskip);
+    wait_for_rows(f, &f->h_in[i], hidden_view(f, f->piece_index, now), f->h_codes[i]);
+    if (f->skips[0])
+        wait_for_rows(f, &f->skip_in[k], skip_rows(f, f->piece_index, now, f->skips[0]),
+                      f->skip_codes[k]);
 }
 
 /* Finds the i-th message that sends latents of `unit` (a patch, or XD_ALL) to the next step. If the
@@ -304,6 +355,8 @@ static void open_hidden(xd_denoise *f)
     f->h[0] = xd_new_f32(x, all, dim);
     for (int i = 1; i < XD_NHID; i++)
         f->h[i] = stage_count(f) > 1 ? xd_new_f32(x, all, dim) : f->h[0];
+    for (int i = 0; i < XD_NHID && sends_codes(f); i++)
+        f->h_codes[i] = new_codes(f, f->h[i]);
 }
 
 /* Allocates the buffers of long skips. The first pipeline stage only sends skips and the last stage
@@ -317,6 +370,8 @@ static void open_skips(xd_denoise *f)
     f->skips[1] = xd_dit_skips(dit, f->net->cfg, f->net->last);
     for (int i = 0; i < f->nskip && most; i++)
         f->skip[i] = xd_new(&f->x, most * f->h[0].d[0], f->h[0].d[1]);
+    for (int i = 0; i < f->nskip && most && sends_codes(f); i++)
+        f->skip_codes[i] = new_codes(f, f->skip[i]);
 }
 
 /* Returns the first pass that has the same text as `pass` and runs on the same rank. */

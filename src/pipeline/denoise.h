@@ -66,6 +66,8 @@ typedef struct xd_denoise {
      * with each hidden state. */
     int             skips[2];
     xd_req          skip_in[XD_NHID], skip_out[XD_NHID];
+    /* Codes of `h` and `skip` if these are sent between hosts as codes; else absent. */
+    xd_tensor       h_codes[XD_NHID], skip_codes[XD_NHID];
     /* [npatch + 1] messages with latents: one message for each patch, then one for all tokens */
     xd_req         *lat_in, *lat_out;
     int64_t         piece_index; /* number of work items that were started */

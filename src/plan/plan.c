@@ -168,6 +168,17 @@ static xd_status check_ranks(const xd_plan *p, const char *what, double product,
     return XD_OK;
 }
 
+static xd_status set_codes(xd_plan *p, const char *comms, xd_err *e)
+{
+    p->codes = XD_F32;
+    if (!comms || !strcmp(comms, "exact"))
+        return XD_OK;
+    if (strcmp(comms, "int8") != 0 && strcmp(comms, "fp8") != 0)
+        return xd_fail(e, XD_EINVAL, "comms is \"%s\"; it can be one of: exact int8 fp8", comms);
+    p->codes = comms[0] == 'i' ? XD_I8 : XD_F8E4M3;
+    return XD_OK;
+}
+
 /* Sets the options of a plan that are not degrees. */
 static xd_status set_options(xd_plan *p, const xd_parallel *a, const xd_dit_info *d, xd_err *e)
 {
@@ -182,7 +193,7 @@ static xd_status set_options(xd_plan *p, const xd_parallel *a, const xd_dit_info
         return xd_fail(e, XD_EINVAL, "pipefusion_text is \"%s\"; it can be one of: first every",
                        a->pipefusion_text);
     p->changes = xd_plan_changes(a, d);
-    return XD_OK;
+    return set_codes(p, a->comms, e);
 }
 
 /* Fails if the program has set a part of the reserved bytes of xd_parallel that no option in the

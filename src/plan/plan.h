@@ -16,15 +16,16 @@ typedef struct xd_plan {
     /* Number of exact steps (without stale data) at the start of a request; at least 1 if there are
      * patches. */
     int        warmup;
-    int  text_every; /* 1: text tokens are sent with every patch; 0: only with the first patch */
-    int  displaced;  /* 1: the ring axis uses stale K, V (DistriFusion) */
-    int  vae_rows;   /* 1: the VAE's images are split into bands of rows */
-    int  text_tp;    /* text encoders are split over the first text_tp ranks in use */
+    int text_every; /* 1: text tokens are sent with every patch; 0: only with the first patch */
+    int displaced;  /* 1: the ring axis uses stale K, V (DistriFusion) */
+    int vae_rows;   /* 1: the VAE's images are split into bands of rows */
+    int text_tp;    /* text encoders are split over the first text_tp ranks in use */
     /* list[i]: number of blocks that the user requested for stage i; nlist: number of stages in
      * this list. If nlist is 0, the stages are balanced. */
-    int  nlist, list[XD_MAXSTAGE];
-    int  changes;   /* how the image differs from that of one rank (plan_table.h) */
-    char text[256]; /* "pipefusion 2 x ulysses 2 (4 patches, 1 warm-up, VAE rows)" */
+    int nlist, list[XD_MAXSTAGE];
+    xd_dtype codes;     /* type of messages of activations between hosts (xd_topo.codes) */
+    int      changes;   /* how the image differs from that of one rank (plan_table.h) */
+    char     text[256]; /* "pipefusion 2 x ulysses 2 (4 patches, 1 warm-up, VAE rows)" */
 } xd_plan;
 
 /* Checks the requested plan `a` against the number of ranks and the model `d` (if `d` is NULL,

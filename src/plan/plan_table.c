@@ -47,6 +47,11 @@ static const xd_plan_row rows[] = {
       XD_NAXES, NULL, 0, "first", XD_NEEDS_FLOWING_TEXT, "text with # patch", 0, XD_SAME_BITS },
     { SWITCH(use_parallel_vae, "split VAE decoding over all ranks by bands of rows"), XD_NAXES,
       "vae", 1, "", XD_NEEDS_GROUP, "VAE rows", 0, XD_SAME_BITS },
+    { TEXT(comms, "exact int8 fp8", "HOW",
+           "send activations between hosts as int8 or fp8, which is faster on slow networks and "
+           "changes the image (default exact)"),
+      XD_NAXES, NULL, 0, "exact", XD_NEEDS_ACTIVATIONS, "# messages between hosts", 0,
+      XD_CODED_MESSAGES },
     { DEGREE(text_tensor_parallel_degree,
              "split the text encoder over the first N ranks (default 1)"),
       XD_NAXES, "text", 0, "1", XD_NEEDS_NOTHING, "text #", 0, XD_SAME_BITS },
@@ -150,6 +155,10 @@ static int is_met(xd_plan_needs needs, const xd_parallel *a, const xd_dit_info *
     case XD_NEEDS_RING: return ring;
     case XD_NEEDS_STALE: return patches > 1 || (ring && a->use_displaced_patches);
     case XD_NEEDS_GROUP: return xd_parallel_ranks(a) > degree_of(XD_DATA, a);
+    case XD_NEEDS_ACTIVATIONS:
+        return degree_of(XD_PIPE, a) > 1 ||
+               (!(d && d->linear) &&
+                (degree_of(XD_ULYSSES, a) > 1 || (ring && !a->use_displaced_patches)));
     case XD_NEEDS_NOTHING: break;
     }
     return 1;
@@ -298,6 +307,9 @@ static const char *why_unused(xd_plan_needs needs, const xd_parallel *a)
         return "because all steps are exact: there are neither pipeline stages with patches "
                "(pipefusion_parallel_degree) nor a ring with use_displaced_patches";
     case XD_NEEDS_GROUP: return "if one rank generates an image";
+    case XD_NEEDS_ACTIVATIONS:
+        return "with this plan: only Ulysses, ring attention and PipeFusion send activations that "
+               "can be coded";
     case XD_NEEDS_NOTHING: break;
     }
     return "here";

@@ -24,13 +24,15 @@ typedef enum xd_plan_needs {
     XD_NEEDS_RING,
     XD_NEEDS_STALE, /* steps use the previous step's keys and values */
     XD_NEEDS_GROUP, /* several ranks compute one image */
+    /* Ranks send each other attention's inputs or hidden states. */
+    XD_NEEDS_ACTIVATIONS,
 } xd_plan_needs;
 
 /* How a plan's image differs from the image of one rank. XD_SAME_BITS: the images are bitwise
  * equal; XD_SUMS_OF_TENSOR: sums over tensor-parallel ranks are rounded differently;
- * XD_STALE_STEPS: some steps use stale data. The value of a plan is the bitwise OR of the values of
- * its options. */
-enum { XD_SAME_BITS = 0, XD_SUMS_OF_TENSOR = 1, XD_STALE_STEPS = 2 };
+ * XD_STALE_STEPS: some steps use stale data; XD_CODED_MESSAGES: messages between hosts are rounded
+ * to 8 bits. The value of a plan is the bitwise OR of the values of its options. */
+enum { XD_SAME_BITS = 0, XD_SUMS_OF_TENSOR = 1, XD_STALE_STEPS = 2, XD_CODED_MESSAGES = 4 };
 
 /* Flags of xd_plan_row.always: the option appears in a plan's flags, or in its description, even if
  * the option has its default value. */

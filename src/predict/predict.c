@@ -112,6 +112,7 @@ static xd_status stand_for_rank(predictor *s, int me, xd_err *e)
         ctx->count_world->traffic->way = message_way(s);
     if (st == XD_OK)
         st = xd_topo_open(&ctx->count_topo, ctx->count_world, s->f->plan.deg, e);
+    xd_topo_assume_hosts(&ctx->count_topo, s->f->plan.codes, s->m->ranks);
     if (st == XD_OK)
         st = ctx->count_world->ops->split(ctx->count_world, first, me - first, here,
                                           &ctx->world.host, e);
@@ -633,6 +634,7 @@ static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, x
         return st;
     f->ranks = xd_degrees_product(f->plan.deg);
     f->stale = (f->plan.changes & XD_STALE_STEPS) != 0;
+    f->coded = (f->plan.changes & XD_CODED_MESSAGES) && f->ranks > s->m->ranks;
     f->rank = calloc((size_t)f->ranks, sizeof *f->rank);
     s->lane = calloc((size_t)f->ranks, sizeof *s->lane);
     s->parts = calloc((size_t)f->ranks, sizeof *s->parts);

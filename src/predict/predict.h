@@ -52,6 +52,7 @@ typedef struct xd_prediction {
     double   upload;   /* bytes/s at which streamed weights are copied to the device */
     int      apart;    /* 1: transformer and VAE are never loaded together */
     int      fits, stale; /* 1 if the request fits into memory; 1 if some steps use stale data */
+    int      coded;       /* 1: messages between hosts are rounded to 8 bits */
     /* Fraction of block ranges that a step cache is expected to skip; exact_s and step_s include
      * this saving. 0: no step cache. */
     double   left_out;

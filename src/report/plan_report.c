@@ -173,6 +173,9 @@ static void write_table(const xd_plans *p)
     if (stale)
         write_line(p, "~ uses the previous step's keys and values: the image is close to that of "
                       "one rank, but not equal");
+    if (good && p->s.c[0].f.coded)
+        write_line(p, "~ messages between hosts are rounded to 8 bits (--comms): the image differs "
+                      "from that of one rank");
     if (refused && !p->a.all)
         write_line(p, "%d plan%s not possible (--all prints the reasons)", refused,
                    refused == 1 ? " is" : "s are");

@@ -211,6 +211,7 @@ static void use_own_texts(const xd_plans *p, xd_parallel *a)
 {
     a->pipefusion_text = a->pipefusion_text ? p->texts[1] : NULL;
     a->attn_layer_num_for_pp = a->attn_layer_num_for_pp ? p->texts[2] : NULL;
+    a->comms = a->comms ? p->texts[3] : NULL;
 }
 
 static void fill_plan(const xd_plans *p, int i)
@@ -229,7 +230,7 @@ static void fill_plan(const xd_plans *p, int i)
     if (!t->predicted)
         return;
     t->ranks = f->ranks;
-    t->same_image = !f->stale && !f->saved;
+    t->same_image = !f->stale && !f->coded && !f->saved;
     t->exact_steps = f->exact;
     t->load_s = xd_predicted_reading_to_load(f);
     t->text_s = f->text_s, t->exact_step_s = f->exact_s, t->step_s = f->step_s;
@@ -245,9 +246,9 @@ static void fill_plan(const xd_plans *p, int i)
 static xd_status fill_info(xd_plans *p, xd_err *e)
 {
     const xd_context *ctx = &p->g->ctx;
-    const char       *given[3] = { ctx->model.dir, p->a.parallel.pipefusion_text,
-                                   p->a.parallel.attn_layer_num_for_pp };
-    for (int i = 0; i < 3; i++)
+    const char       *given[] = { ctx->model.dir, p->a.parallel.pipefusion_text,
+                                  p->a.parallel.attn_layer_num_for_pp, p->a.parallel.comms };
+    for (int i = 0; i < XD_PLAN_TEXTS; i++)
         if (given[i] && !(p->texts[i] = strdup(given[i])))
             return no_memory(p, e);
     p->info.model = p->texts[0];
@@ -332,7 +333,7 @@ void xd_plans_free(xd_plans **p)
     finish_plans(*p);
     for (int i = 0; i < (*p)->s.n && (*p)->rank; i++)
         free((*p)->rank[i]);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < XD_PLAN_TEXTS; i++)
         free((*p)->texts[i]);
     free((*p)->rank);
     free((*p)->plan);

@@ -6,6 +6,8 @@
 #include "engine/engine.h"
 #include "predict/search.h"
 
+enum { XD_PLAN_TEXTS = 4 };
+
 struct xd_plans {
     xd_advise_args a; /* arguments of xd_plans_make, valid only until it returns */
     xd_request     r; /* request whose plans are predicted, valid as long as `a` */
@@ -16,7 +18,7 @@ struct xd_plans {
     const char    *device;
     double         space; /* bytes that a process of this machine may map; 0: no limit */
     /* copies of the model directory's name and of the strings in the plan's options */
-    char          *texts[3];
+    char          *texts[XD_PLAN_TEXTS];
     xd_plans_info  info;
     xd_plan_info  *plan; /* [info.count]: predictions of the plans */
     /* [info.count][plan.ranks]: predictions of each plan's ranks; NULL if the plan was not

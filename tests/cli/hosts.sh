@@ -78,6 +78,32 @@ STEPS=8
 how="generate --model $T/model --steps $STEPS --seed 3 --dtype f32"
 how="$how -W 256 -H 256 --no_resolution_binning"
 
+# Messages in 8 bits between hosts: the bytes of f32 become a quarter and scales, the image stays
+# near. Within a host, values are exchanged as they are.
+for c in int8 fp8; do
+    for p in "--pipefusion_parallel_degree 4 --warmup_steps $STEPS" "--ulysses_degree 4" \
+        "--ulysses_degree 2 --ring_degree 2"; do
+        s0=$(sent)
+        ranks -n 4 "$XDIT" $how --prompt "a red circle" --quiet $p -o "$T/exact.png"
+        s1=$(sent)
+        ranks -n 4 "$XDIT" $how --prompt "a red circle" --quiet $p --comms $c -o "$T/coded.png"
+        s2=$(sent)
+        check "$c, $p: generated" [ "$rc" = 0 -a -s "$T/coded.png" ]
+        check "$c, $p: at most four tenths of the bytes ($((s1 - s0)), $((s2 - s1)))" \
+            [ $((s2 - s1)) -le $(((s1 - s0) * 4 / 10 + 200000)) ]
+        try compare --json "$T/exact.png" "$T/coded.png"
+        echo "# $c, $p: $out"
+        least=$([ "$c" = fp8 ] && echo 25 || echo 35)
+        check "$c, $p: near, not equal" json "$least <= j['psnr'] < 99"
+        rm -f "$T/coded.png"
+    done
+done
+for c in exact int8; do
+    ranks -n 4 "$XDIT" $how --prompt "a red circle" --quiet --ulysses_degree 2 --use_cfg_parallel \
+        --comms $c -o "$T/$c.safetensors"
+done
+check "inside a host messages are exact" same "$T/exact.safetensors" "$T/int8.safetensors"
+
 # no WHAT PATTERN WORDS...: refused by one sentence with exit code 2, nothing generated.
 no() {
     title=$1 pattern=$2

@@ -37,6 +37,7 @@ typedef union args {
     xd_qknorm     qknorm;
     xd_rotate     rotate;
     xd_linattn    linattn;
+    xd_code       code;
 } args;
 
 typedef struct item { /* an op or an upload that waits */
@@ -158,6 +159,7 @@ static xd_status run_one(far *f, item *n)
     case XD_OP_QKNORM: return o->qknorm(d, NULL, &n->a.qknorm, n->tmp);
     case XD_OP_ROTATE: return o->rotate(d, NULL, &n->a.rotate, n->tmp);
     case XD_OP_LINATTN: return o->linattn(d, NULL, &n->a.linattn, n->tmp);
+    case XD_OP_CODE: return o->code(d, NULL, &n->a.code, n->tmp);
     case XD_NOPS: break;
     }
     memcpy(n->to, n->tmp, n->bytes);
@@ -317,6 +319,7 @@ OPERANDS(RESIZE, resize, xd_resize, &b->out, &b->in)
 OPERANDS(LOOKUP, lookup, xd_lookup, &b->out, &b->table, &b->ids)
 OPERANDS(COPY, copy, xd_copy, &b->out, &b->in)
 OPERANDS(ROTATE, rotate, xd_rotate, &b->out, &b->in)
+OPERANDS(CODE, code, xd_code, &b->out, &b->in)
 OPERANDS(LINATTN, linattn, xd_linattn, &b->out, &b->q, &b->k, &b->v, &b->sums)
 OPERANDS(QKNORM, qknorm, xd_qknorm, &b->out, &b->in, &b->gain, &b->bias, &b->cos, &b->sin,
          &b->also.out, &b->also.in, &b->also.gain, &b->also.bias)
@@ -452,6 +455,7 @@ static xd_status open_far(xd_dev **out, const char *which, xd_err *e)
         .qknorm = qknorm,
         .rotate = rotate,
         .linattn = linattn,
+        .code = code,
     };
     f->dev = (xd_dev){ .mem = &mem, .ops = &f->ops, .priv = f->real->priv, .rotates = 1 };
     snprintf(f->dev.name, sizeof f->dev.name, "far-%.24s", f->real->name);

@@ -239,6 +239,7 @@ OP(copy, xd_copy)
 OP(qknorm, xd_qknorm)
 OP(rotate, xd_rotate)
 OP(linattn, xd_linattn)
+OP(code, xd_code)
 
 xd_status __real_xd_dev_open(xd_dev **d, const char *name, xd_err *e);
 xd_status __wrap_xd_dev_open(xd_dev **d, const char *name, xd_err *e);
@@ -254,7 +255,7 @@ xd_status __wrap_xd_dev_open(xd_dev **d, const char *name, xd_err *e)
     ops.gemm = gemm, ops.attn = attn, ops.norm = norm, ops.moments = moments;
     ops.gnorm = gnorm, ops.glu = glu, ops.addmul = addmul, ops.axpby = axpby, ops.conv = conv;
     ops.resize = resize, ops.lookup = lookup, ops.copy = copy, ops.qknorm = qknorm;
-    ops.rotate = rotate, ops.linattn = linattn;
+    ops.rotate = rotate, ops.linattn = linattn, ops.code = code;
     (*d)->mem = &mem;
     (*d)->ops = &ops;
     return XD_OK;

@@ -81,6 +81,7 @@ void test_rotate(void **unused);
 void test_rotation_bits(void **unused);
 void test_rotate_refusals(void **unused);
 void test_linattn(void **unused);
+void test_code(void **unused);
 void test_attn_pieces(void **unused);
 void test_attn_many(void **unused);
 

@@ -743,6 +743,7 @@ int main(void)
         T(test_rotation_bits),
         T(test_rotate_refusals),
         T(test_linattn),
+        T(test_code),
         T(test_attn_pieces),
         T(test_quant_types),
         T(test_quant_gemm),

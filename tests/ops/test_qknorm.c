@@ -485,6 +485,68 @@ void test_linattn(void **unused)
     assert_int_equal(dev->ops->linattn(dev, NULL, &a, NULL), XD_EINVAL);
 }
 
+/* The code of x in a row whose largest magnitude is `most`, as a float. */
+static float code_of(float x, float most, xd_dtype type)
+{
+    const float r = type == XD_I8 ? rintf(x * (127.0f / most)) : x * (448.0f / most);
+    return type == XD_I8 ? fminf(fmaxf(r, -127), 127) : xd_f8e4m3_f32(xd_f32_f8e4m3(r));
+}
+
+/* Codes and scales of rows, bit by bit, and the rows that become of them. */
+static void code_case(heads d, xd_dtype type)
+{
+    double *want = numbers(d.n * d.H * d.D);
+    fresh();
+    heads   wide = { d.n, d.H, d.D + XD_CODE_SCALE };
+    xd_code a = { .in = part(f32_or_half(), d),
+                  .out = operand(type, 3, (int64_t[]){ wide.n, wide.H, wide.D }, 0) };
+    remember();
+    RUN(code, XD_OP_CODE, &a);
+    for (int64_t r = 0; r < d.n * d.H; r++) {
+        const uint8_t *c = (const uint8_t *)a.out.p + r * wide.D;
+        float          most = 0, scale;
+        memcpy(&scale, c + d.D, sizeof scale);
+        for (int64_t j = 0; j < d.D; j++)
+            most = fmaxf(most, fabsf((float)at(&a.in, r * d.D + j)));
+        assert_true(scale == xd_quant_scale(type, most));
+        for (int64_t j = 0; j < d.D; j++) {
+            const float x = (float)at(&a.in, r * d.D + j), q = code_of(x, most, type);
+            assert_true(q == (type == XD_I8 ? (float)(int8_t)c[j] : xd_f8e4m3_f32(c[j])));
+            want[r * d.D + j] = (double)(q * scale);
+        }
+    }
+    xd_code b = { .in = a.out, .out = part(f32_or_half(), d) };
+    remember();
+    RUN(code, XD_OP_CODE, &b);
+    check("rows of codes", &b.out, want);
+    free(want);
+}
+
+void test_code(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 2; i++) {
+        const xd_dtype type = i ? XD_F8E4M3 : XD_I8;
+        code_case((heads){ 5, 3, 72 }, type);
+        code_case((heads){ 0, 3, 64 }, type);
+        code_case((heads){ 2, 1, XD_CODE_MAX }, type);
+        for (int k = 0; k < 6; k++)
+            code_case((heads){ 1 + upto(9), 1 + upto(4), 1 + upto(150) }, type);
+    }
+    fresh();
+    const float bad[] = { 1, -2, NAN, 0, 0, 0 };
+    xd_tensor   in = operand(XD_F32, 3, (int64_t[]){ 2, 1, 3 }, 0);
+    xd_code     a = { operand(XD_I8, 3, (int64_t[]){ 2, 1, 7 }, 0), in };
+    xd_code     b = { operand(XD_F32, 3, (int64_t[]){ 2, 1, 3 }, 0), a.out };
+    memcpy(in.p, bad, sizeof bad);
+    RUN(code, XD_OP_CODE, &a);
+    RUN(code, XD_OP_CODE, &b);
+    for (int64_t i = 0; i < 6; i++)
+        assert_true(i < 3 ? isnan(at(&b.out, i)) : at(&b.out, i) == 0);
+    a.out.d[2] = 6;
+    assert_int_equal(dev->ops->code(dev, NULL, &a, NULL), XD_EINVAL);
+}
+
 /* Rows of q, and output rows, that lie in pieces, one of them empty: no bit may differ from
  * those that lie together. */
 void test_attn_pieces(void **unused)

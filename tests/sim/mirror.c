@@ -182,6 +182,7 @@ MIRRORED(XD_OP_ADDMUL, addmul, xd_addmul, , , &b.acc, &b.gate, &b.in)
 MIRRORED(XD_OP_AXPBY, axpby, xd_axpby_args, , , &b.y, &b.x)
 MIRRORED(XD_OP_RESIZE, resize, xd_resize, , , &b.out, &b.in)
 MIRRORED(XD_OP_LOOKUP, lookup, xd_lookup, , , &b.out, &b.table, &b.ids)
+MIRRORED(XD_OP_CODE, code, xd_code, , , &b.out, &b.in)
 MIRRORED(XD_OP_COPY, copy, xd_copy, , , &b.out, &b.in)
 MIRRORED(XD_OP_QKNORM, qknorm, xd_qknorm, , , &b.out, &b.in, &b.gain, &b.bias, &b.cos, &b.sin,
          &b.also.out, &b.also.in, &b.also.gain, &b.also.bias)
@@ -287,6 +288,7 @@ static const xd_ops ops = {
     .qknorm = qknorm,
     .rotate = rotate,
     .linattn = linattn,
+    .code = code,
 };
 
 /* ---- the device --------------------------------------------------------------------------- */

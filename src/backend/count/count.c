@@ -273,6 +273,7 @@ static xd_status linattn(xd_dev *d, xd_stream *s, const xd_linattn *a, void *tmp
 }
 
 MOVES(copy, xd_copy, bytes_of(&a->out) + bytes_of(&a->in))
+MOVES(code, xd_code, bytes_of(&a->out) + bytes_of(&a->in))
 
 static const xd_ops ops = {
     .name = "count",
@@ -296,6 +297,7 @@ static const xd_ops ops = {
     .qknorm = qknorm,
     .rotate = rotate,
     .linattn = linattn,
+    .code = code,
 };
 
 xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e)

@@ -398,6 +398,15 @@ static xd_status linattn(xd_dev *d, xd_stream *s, const xd_linattn *a, void *tmp
     return st;
 }
 
+static xd_status code(xd_dev *d, xd_stream *s, const xd_code *a, void *tmp)
+{
+    xd_status st = xd_code_check(a, XD_TYPES_F32_BF16);
+    (void)s, (void)tmp;
+    if (st == XD_OK)
+        xd_code_rows(cpu_of(d)->k, a);
+    return st;
+}
+
 /* ---- tables ------------------------------------------------------------------------------- */
 
 /* Returns the scratch bytes of a call of any op except attention. */
@@ -464,7 +473,7 @@ static unsigned int8_types(xd_isa isa)
         .norm = norm, .moments = moments, .gnorm = gnorm, .glu = glu,                       \
         .addmul = addmul, .axpby = axpby, .conv = conv, .resize = resize,                   \
         .lookup = lookup, .copy = copy, .qknorm = qknorm, .rotate = rotate,                 \
-        .linattn = linattn,                                                                 \
+        .linattn = linattn, .code = code,                                                   \
     };
 
 TABLE(c)

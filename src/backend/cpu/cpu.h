@@ -94,6 +94,8 @@ void              xd_linattn_c(const xd_linattn *a);
 void              xd_linattn_avx2(const xd_linattn *a);
 void              xd_linattn_avx512(const xd_linattn *a);
 void              xd_linattn_avx512bf16(const xd_linattn *a);
+/* Implements the op `code` for all instruction sets (code.c). */
+void              xd_code_rows(const xd_kernels *k, const xd_code *a);
 /* Implementations of `four` (four.c), one for each instruction set. */
 void              xd_four_c(void *to, const float *from, int64_t n);
 void              xd_four_avx2(void *to, const float *from, int64_t n);

@@ -43,7 +43,8 @@
     X(moments_wide, 128 * 128) X(add_rows, 128 * 8) X(gnorm, XD_CUDA_GNORM_SHARED)                 \
     X(conv, XD_CUDA_CONV_SHARED) X(conv_f16, XD_CUDA_CONV_SHARED) X(conv_any, 0)                   \
     X(integers, 0) X(integers_wide, 64) X(widen, 0)                                                \
-    X(integer_product, 0) X(linattn_sums, 0) X(linattn_out, 0)
+    X(integer_product, 0) X(linattn_sums, 0) X(linattn_out, 0)                                     \
+    X(encode, 0) X(decode, 0)
 /* Bytes of shared memory that flash attention needs: two tiles of keys and two tiles of values. For
  * wide heads (FLASH_WIDE), tiles have 32 keys, and shared memory also holds the block's queries. */
 #define XD_CUDA_FLASH_SHARED(d, keys) (((d) + 8) * (keys) * 4 * 2)
@@ -278,6 +279,7 @@ xd_status xd_cuda_conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp);
 xd_status xd_cuda_attention(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp);
 xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp);
 xd_status xd_cuda_linattn(xd_dev *d, xd_stream *s, const xd_linattn *a, void *tmp);
+xd_status xd_cuda_code(xd_dev *d, xd_stream *s, const xd_code *a, void *tmp);
 xd_status xd_cuda_qknorm(xd_dev *d, xd_stream *s, const xd_qknorm *a, void *tmp);
 xd_status xd_cuda_moments(xd_dev *d, xd_stream *s, const xd_moments *a, void *tmp);
 xd_status xd_cuda_gnorm(xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp);

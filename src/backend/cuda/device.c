@@ -45,6 +45,7 @@ const xd_ops xd_cuda_ops = {
     .qknorm = xd_cuda_qknorm,
     .rotate = rotate,
     .linattn = xd_cuda_linattn,
+    .code = xd_cuda_code,
 };
 
 /* ---- opening ------------------------------------------------------------------------------ */

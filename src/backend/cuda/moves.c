@@ -100,6 +100,30 @@ xd_status xd_cuda_axpby(xd_dev *d, xd_stream *s, const xd_axpby_args *a, void *t
     return xd_cuda_launch_each(xd_cuda_of(d), XD_K_axpby, b.view.n, &b);
 }
 
+xd_status xd_cuda_code(xd_dev *d, xd_stream *s, const xd_code *a, void *tmp)
+{
+    const int        codes = xd_is_quantized(a->out.type);
+    const xd_tensor *v = codes ? &a->in : &a->out;
+    xd_status        st = xd_code_check(a, XD_CUDA_TYPES);
+    (void)s, (void)tmp;
+    if (st != XD_OK)
+        return st;
+    code_args b = { .out = a->out.p,
+                    .in = a->in.p,
+                    .n = v->d[0],
+                    .H = v->d[1],
+                    .D = v->d[2],
+                    .s_out0 = a->out.s[0],
+                    .s_out1 = a->out.s[1],
+                    .s_in0 = a->in.s[0],
+                    .s_in1 = a->in.s[1],
+                    .out_type = xd_cuda_type(&a->out),
+                    .in_type = xd_cuda_type(&a->in),
+                    .e4m3 = (codes ? a->out.type : a->in.type) == XD_F8E4M3 };
+    return xd_cuda_launch(xd_cuda_of(d), codes ? XD_K_encode : XD_K_decode,
+                          xd_ceil_div(b.n * b.H, 4), 1, 128, 0, &b);
+}
+
 /* ---- images and tables -------------------------------------------------------------------- */
 
 xd_status xd_cuda_resize(xd_dev *d, xd_stream *s, const xd_resize *a, void *tmp)

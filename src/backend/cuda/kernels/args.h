@@ -235,6 +235,16 @@ typedef struct integer_product_args {
     int64_t       n, O, wide;
 } integer_product_args;
 
+/* Arguments of the kernels encode and decode (xd_code) for heads [n,H,D]. s_out0 and s_in0 are the
+ * strides between rows, s_out1 and s_in1 the strides between heads. If e4m3 is 1, the codes are
+ * F8E4M3, else I8. */
+typedef struct code_args {
+    void       *out;
+    const void *in;
+    int64_t     n, H, D, s_out0, s_out1, s_in0, s_in1;
+    int         out_type, in_type, e4m3, none;
+} code_args;
+
 /* Converts n elements from e4m3 or, if `integers` is 1, from int8, to F32, F16 or BF16. F32, F16
  * and BF16 all represent the 8-bit elements exactly. n is a multiple of 16. */
 typedef struct widen_args {

@@ -117,3 +117,47 @@ KERNEL(widen, widen_args, 256, 2)
     store_eight(a.out, at, a.out_type, v);
     store_eight(a.out, at + 8, a.out_type, v + 8);
 }
+
+/* Converts rows of heads to codes with a scale (xd_code). A warp converts the D elements of one
+ * head, which it reads twice. The scale may be unaligned, so it is written as four bytes. */
+KERNEL(encode, code_args, 128, 1)
+{
+    const int64_t i = (int64_t)blockIdx.x * 4 + WARP;
+    int64_t       row, head;
+    if (i >= a.n * a.H)
+        return;
+    gpu_divide(i, a.H, &row, &head);
+    const int64_t from = row * a.s_in0 + head * a.s_in1;
+    uint8_t      *to = (uint8_t *)a.out + row * a.s_out0 + head * a.s_out1;
+    float         most = 0, by;
+    for (int64_t c = LANE; c < a.D; c += 32)
+        most = fmaxf(most, magnitude(load_one(a.in, from + c, a.in_type)));
+    const float scale = row_scale(gpu_warp_max(most), a.e4m3 ? 448.0f : 127.0f, &by);
+    for (int64_t c = LANE; c < a.D; c += 32) {
+        const float v = by > 0 ? gpu_multiply(load_one(a.in, from + c, a.in_type), by) : 0;
+        to[c] = a.e4m3 ? to_e4m3(v) : to_integer(v);
+    }
+    if (LANE < 4)
+        to[a.D + LANE] = (uint8_t)(gpu_f32_bits(scale) >> LANE * 8);
+}
+
+/* Converts codes with a scale to rows of heads. A warp converts one head. */
+KERNEL(decode, code_args, 128, 1)
+{
+    const int64_t i = (int64_t)blockIdx.x * 4 + WARP;
+    int64_t       row, head;
+    if (i >= a.n * a.H)
+        return;
+    gpu_divide(i, a.H, &row, &head);
+    const uint8_t *from = (const uint8_t *)a.in + row * a.s_in0 + head * a.s_in1;
+    const int64_t  to = row * a.s_out0 + head * a.s_out1;
+    uint32_t       bits = 0;
+    UNROLL
+    for (int k = 0; k < 4; k++)
+        bits |= (uint32_t)from[a.D + k] << k * 8;
+    const float scale = gpu_bits_f32(bits);
+    for (int64_t c = LANE; c < a.D; c += 32) {
+        const float v = a.e4m3 ? from_eight_bits(from[c], 1) : (float)(int8_t)from[c];
+        store_one(a.out, to + c, a.out_type, gpu_multiply(v, scale));
+    }
+}
