@@ -96,8 +96,8 @@ static xd_tensor new_others(xd_exec *x, const ulysses *s, int set, xd_dtype type
 }
 
 /* Sets the views of an exchange of `own` [1,n,H,D], which has this rank's tokens, and `others`,
- * which new_others has allocated: give[u] becomes the heads of rank u for this rank's tokens, and get[u]
- * this rank's heads for the tokens of rank u. */
+ * which new_others has allocated: give[u] becomes the heads of rank u for this rank's tokens, and
+ * get[u] this rank's heads for the tokens of rank u. */
 static void set_views(const xd_exec *x, const ulysses *s, int set, xd_tensor own, xd_tensor others)
 {
     const views *w = &s->set[set];

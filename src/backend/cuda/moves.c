@@ -1,6 +1,8 @@
 /* moves.c - queues element-wise ops, copies, table lookups and enlargements of images on the GPU */
 #include "backend/cuda/cuda.h"
 
+#include "base/minmax.h"
+
 #include <string.h>
 
 /* ---- rows of two operands ----------------------------------------------------------------- */
