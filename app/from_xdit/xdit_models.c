@@ -34,7 +34,6 @@ static const xd_xdit_model models[] = {
       .cell = 8,
       .patch = 2,
       .can = CFG | USP | ROWS | GUIDE | FILM },
-    SCRIPT("SDXL", "sdxl_example", "xFuserStableDiffusionXLPipeline", 8, 1, CFG | GUIDE),
     /* models of xDiT's runner; the first matching row is used */
     RUNNER("LTX-2", "LTX-2", "LTX2", 32, 1, USP | FILM),
     RUNNER("Krea-2", "Krea-2", "Krea2", 16, 1, XD_CAN_SP | FSDP),

@@ -248,7 +248,6 @@ static void check_capabilities(judge *j)
 
 static void check_script(judge *j)
 {
-    const char *title = j->l->model ? j->l->model->title : "";
     const char *refuses = j->l->model ? j->l->model->refuses : NULL;
     if (j->l->runner || !j->l->model)
         return;
@@ -259,9 +258,13 @@ static void check_script(judge *j)
     if (j->l->model->whole_vae && xd_line_on(j->l, "use_parallel_vae"))
         add_error(j, at_load, "", "%s pipeline does not support vae parallel.",
                   j->l->model->whole_vae);
-    if (!strcmp(title, "SDXL") &&
-        (xd_line_product(j->l) != 1 && (j->cfg != 2 || xd_line_product(j->l) != 2)))
+    if ((j->l->model->can & XD_IS_UNET) &&
+        (xd_line_product(j->l) != 1 && (j->cfg != 2 || xd_line_product(j->l) != 2))) {
         add_error(j, at_load, "", "UnetRuntimeState only supports 2 GPUs with CFG Parallel");
+        if (j->uly > 1 || j->ring > 1 || j->pp > 1 || j->tp > 1)
+            add_note(j, "xdit does not split a U-Net either: use --use_cfg_parallel, and "
+                        "--data_parallel_degree for several images");
+    }
     if (j->tp > 1 && !has_capability(j, XD_CAN_TP))
         add_note(
             j, "xDiT has no tensor parallelism for this model: the processes repeat the same work");

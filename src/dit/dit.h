@@ -25,63 +25,67 @@ typedef struct xd_input {
 } xd_input;
 
 typedef struct xd_dit_info {
-    int     nlayers, heads, head_dim;
-    int     key_heads; /* number of heads of keys and values; 0: `heads` */
-    int     patch[3];  /* latent cells per token: frames, rows, columns */
-    int64_t dim;       /* width of a hidden state */
+    int         nlayers, heads, head_dim;
+    int         key_heads; /* number of heads of keys and values; 0: `heads` */
+    int         patch[3];  /* latent cells per token: frames, rows, columns */
+    int64_t     dim;       /* width of a hidden state */
     /* Number of hidden states of a token, which pass through the blocks together: 2 if a control
      * stream flows beside the image's state. 0 and 1: one state. xd_state.h has room for all
      * states, one after the other. */
-    int     states;
-    int     hints;     /* number of blocks that add a control stream's hint to the image's state */
-    int64_t lat_ch;    /* number of latent channels C */
-    int64_t extra_ch;  /* extra input channels, after the C channels */
-    int64_t sample[3]; /* latent cells of the training size: frames, rows, columns */
-    int     fixed;     /* 1: the model has positions only for the training size */
-    int64_t text_dim;  /* width E of the text embedding */
-    int64_t text_rows; /* required number of text rows; 0: any number */
+    int         states;
+    int         hints;  /* number of blocks that add a control stream's hint to the image's state */
+    int64_t     lat_ch; /* number of latent channels C */
+    int64_t     extra_ch;  /* extra input channels, after the C channels */
+    int64_t     sample[3]; /* latent cells of the training size: frames, rows, columns */
+    int         fixed;     /* 1: the model has positions only for the training size */
+    int64_t     text_dim;  /* width E of the text embedding */
+    int64_t     text_rows; /* required number of text rows; 0: any number */
     /* width of the rows of text encoder i, if it differs from text_dim; else 0 */
-    int64_t text_cols[3];
+    int64_t     text_cols[3];
     /* Width of the rows from an image encoder, which follow the text rows; 0: the model reads no
      * such rows. */
-    int64_t image_dim;
+    int64_t     image_dim;
     /* Number of rows of the image encoder for all images together, if the transformer has a
      * position embedding for each row. 0: the transformer has no such embeddings, and the rows are
      * those of one image. */
-    int64_t image_rows;
-    int64_t pooled_dim;   /* width of the pooled text embedding; 0: not used */
-    int     guided;       /* 1: reads a distilled guidance scale */
-    int     txt_flows;    /* 1: text rows pass through the blocks (joint attention) */
-    int64_t text_most;    /* max text rows for which there are positions; 0: no limit */
-    int64_t text_default; /* default number of text rows; 0: the pipeline's default */
+    int64_t     image_rows;
+    int64_t     pooled_dim;   /* width of the pooled text embedding; 0: not used */
+    int         guided;       /* 1: reads a distilled guidance scale */
+    int         txt_flows;    /* 1: text rows pass through the blocks (joint attention) */
+    int64_t     text_most;    /* max text rows for which there are positions; 0: no limit */
+    int64_t     text_default; /* default number of text rows; 0: the pipeline's default */
     /* The model pads the number of text rows and the number of image rows to a multiple of this
      * number; padding rows of the image form the stream XD_PAD. 0: no padding. */
-    int     multiple;
+    int         multiple;
     /* Number of learned rows that the model puts in the place of the last text rows, which follow
      * those of the text encoders (with txt_flows). */
-    int     registers;
-    int     sites;   /* number of self-attention layers per block */
-    int     grouped; /* 1: attention is in groups of image tokens (xd_attn_grouped) */
-    int     linear;  /* 1: attention over tokens is linear (xd_attn_linear) */
+    int         registers;
+    int         sites;   /* number of self-attention layers per block */
+    int         grouped; /* 1: attention is in groups of image tokens (xd_attn_grouped) */
+    int         linear;  /* 1: attention over tokens is linear (xd_attn_linear) */
+    /* Why a rank computes the whole network for all tokens, to complete "the network ...", so that
+     * only guidance passes and images can be split over ranks. NULL: blocks, tokens and features
+     * can be split. */
+    const char *whole;
     /* Width of the feed-forward whose two halves pass through a convolution over the tokens
      * (xd_conv_tokens); 0: the model has no such convolution. */
-    int64_t conv_dim;
+    int64_t     conv_dim;
     /* Maximum number of latent cells (frames, rows, columns) for which there are positions; 0: no
      * limit. */
-    int64_t most[3];
+    int64_t     most[3];
     /* 1: tokens of reference images pass through the blocks, after the text and before the image
      * (XD_REF; see xd_ref_at) */
-    int     refs;
+    int         refs;
     /* 1: the model supports image tokens with timestep 0 (xd_input.held). */
-    int     holds;
-    int     micro;      /* 1: the model reads xd_input.size (resolution, aspect ratio) */
-    size_t  local_size; /* size in bytes of the model's data in xd_state.local */
-    size_t  kept_size;  /* size in bytes of the struct xd_state.kept; 0: none */
+    int         holds;
+    int         micro;      /* 1: the model reads xd_input.size (resolution, aspect ratio) */
+    size_t      local_size; /* size in bytes of the model's data in xd_state.local */
+    size_t      kept_size;  /* size in bytes of the struct xd_state.kept; 0: none */
     /* number of refiner blocks, which come first and which step caches never skip */
-    int     lead;
+    int         lead;
     /* Number of features of the row that `probe` returns, if `probe` returns a single row, which is
      * equal on all ranks. 0: the function `probe` returns the image's rows. */
-    int64_t probe_dim;
+    int64_t     probe_dim;
 } xd_dit_info;
 
 /* The functions of a transformer. The source file of a transformer exports only this struct. */

@@ -25,6 +25,8 @@ enum {
     XD_HAS_PAIRS = 512,
     XD_HAS_VIDEO = 1024,
     XD_HAS_PADDED_HEADS = 2048, /* xDiT pads attention heads, so any Ulysses degree works */
+    /* The model is a U-Net, which xDiT runs on one rank, or with CFG parallelism on two. */
+    XD_IS_UNET = 4096,
 };
 
 typedef struct xd_xdit_model {

@@ -50,7 +50,7 @@ int xd_recipe_inpaints(const xd_recipe *p)
 {
     return (p->role == XD_ROLE_START || p->role == XD_ROLE_MASK || p->role == XD_ROLE_CONTROL ||
             p->inpaints_reference) &&
-           p->max_shift > 0;
+           (p->max_shift > 0 || p->mask_strength > 0);
 }
 
 int64_t xd_recipe_channels(const xd_recipe *p, int64_t channels, const int cell[3])

@@ -199,6 +199,9 @@ typedef struct xd_recipe {
     /* 1: the transformer reads as many rows of the prompt and of the negative prompt as the prompt
      * has tokens. The encoder of such a recipe pads texts (XD_PAD_MOST, masked). */
     int           cuts_text;
+    /* 1: without a negative prompt, all elements of its embeddings are zeros, unless
+     * force_zeros_for_empty_prompt of model_index.json is false. 0: the encoders read "". */
+    int           zeros_negative;
     /* Default of system_prompt, a text before each prompt but not before negative prompts, and the
      * text between it and the prompt. NULL: the pipeline has no system prompt. */
     const char   *system, *after_system;

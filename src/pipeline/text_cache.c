@@ -154,7 +154,7 @@ static xd_status recall_own(xd_prompts *w, xd_job *j, xd_err *e)
     for (int i = 0; i < w->n && caches && caches->embeddings; i++) {
         const xd_cond *c = &w->text[i].cond;
         size_t         bytes = (size_t)size_of_cond(c) * sizeof(float);
-        xd_text_key    key = bytes ? key_of(w, i) : (xd_text_key){ 0 };
+        xd_text_key    key = bytes && !w->text[i].known ? key_of(w, i) : (xd_text_key){ 0 };
         const float   *v = key.v ? xd_text_cache_find(caches->embeddings, key, bytes) : NULL;
         if (v) {
             xd_put(&x, c->tok, v);

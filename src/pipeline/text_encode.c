@@ -262,6 +262,18 @@ int64_t xd_prompts_rows(const xd_prompts *w, const xd_job *j, int prompt, int ne
     return recipe_of(j)->cuts_text ? xd_min(t->rows, w->text[prompt].ids[0].real) : t->rows;
 }
 
+/* Returns 1 if all elements of the embeddings of text i are zeros. */
+static int is_zero(const xd_prompts *w, const xd_job *j, int i)
+{
+    const xd_model *m = &j->ctx->model;
+    int             forced = 1;
+    if (i < w->prompts || !m->recipe->zeros_negative ||
+        xd_job_text(j->r, XD_TEXT_NEGATIVE, i - w->prompts))
+        return 0;
+    xd_json_bool(xd_json_get(m->index, "force_zeros_for_empty_prompt"), &forced);
+    return forced;
+}
+
 xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
 {
     int n = j->r->nprompts + xd_job_negatives(j->r);
@@ -274,6 +286,8 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
     w->n = n;
     xd_prompt_images_hash(j, w->seen);
     xd_status s = xd_model_tokenizers(&j->ctx->model, e);
+    for (int i = 0; i < n; i++)
+        w->text[i].known = is_zero(w, j, i);
     for (int i = 0; s == XD_OK && i < n; i++)
         for (int k = 0; s == XD_OK && k < w->ntext; k++) {
             if (!recipe_of(j)->text[k].tokenizer)

@@ -18,7 +18,9 @@ typedef struct xd_prompt { /* the token ids and the embedding of one prompt or n
     xd_token_ids ids[XD_MAXTEXT]; /* token ids for each text encoder */
     int64_t      rows;            /* number of rows of the embedding */
     xd_cond      cond;            /* embedding, empty if the text is not used */
-    int          known;           /* 1: the embedding was found in the cache of earlier requests */
+    /* 1: the embedding is already there: it was found in the cache of earlier requests, or all its
+     * elements are zeros (xd_recipe.zeros_negative) */
+    int          known;
 } xd_prompt;
 
 typedef struct xd_prompts { /* the texts of a request: prompts, then negative prompts */

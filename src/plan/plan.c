@@ -217,6 +217,34 @@ static xd_status check_reserved(const xd_parallel *a, xd_err *e)
     return XD_OK;
 }
 
+/* Refuses degrees that split a network which a rank must compute as a whole, and names the plans of
+ * as many ranks that do not. */
+static xd_status check_whole(const xd_plan *p, const char *what, int ranks, const xd_dit_info *d,
+                             xd_err *e)
+{
+    xd_degrees plan = { { 1, 1, 1, 1, 1, 1 } };
+    char       one[96], two[96] = "";
+    int        splits = 0;
+    for (int a = 0; a < XD_NAXES; a++)
+        splits |= p->deg.n[a] > 1 && !xd_plan_keeps_whole((xd_axis)a);
+    if (!splits || !d || !d->whole)
+        return XD_OK;
+    plan.n[XD_DATA] = ranks;
+    degrees_text(plan, one, sizeof one);
+    plan.n[XD_CFG] = 2, plan.n[XD_DATA] = ranks / 2;
+    if (ranks % 2 == 0)
+        degrees_text(plan, two, sizeof two);
+    return xd_fail(e, XD_EINVAL,
+                   "%s splits the network over ranks, but the network %s, so only guidance passes "
+                   "and images are split over ranks; what would work: %s%s%s",
+                   what, d->whole, two, two[0] ? "; " : "", one);
+}
+
+int xd_plan_keeps_whole(xd_axis axis)
+{
+    return axis == XD_CFG || axis == XD_DATA;
+}
+
 xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit_info *d, xd_err *e)
 {
     char   what[128];
@@ -227,6 +255,9 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
         s = set_degrees(p, a, &product, e);
     if (s != XD_OK)
         return s;
+    degrees_text(p->deg, what, sizeof what);
+    if ((s = check_whole(p, what, ranks, d, e)) != XD_OK)
+        return s;
     /* These options are checked before the number of ranks, because an error in the number of ranks
      * suggests other degrees, which would not help if these options are invalid. */
     p->displaced = a->use_displaced_patches;
@@ -235,7 +266,6 @@ xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit
         return xd_fail(e, XD_EINVAL,
                        "displaced patches and PipeFusion's patches cannot be "
                        "combined (both use stale keys and values); add --num_pipeline_patch 1");
-    degrees_text(p->deg, what, sizeof what);
     s = check_ranks(p, what, product, ranks, e);
     if (s == XD_OK)
         s = set_options(p, a, d, e);

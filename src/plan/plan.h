@@ -33,6 +33,9 @@ typedef struct xd_plan {
  * sentence with the requested plan, the limit that it breaks, and up to three plans that work. */
 xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit_info *d,
                        xd_err *e);
+/* Returns 1 if each rank computes the whole network for all tokens, whatever the degree along an
+ * axis (xd_dit_info.whole). */
+int       xd_plan_keeps_whole(xd_axis axis);
 /* Returns the number of exact steps (without stale data) at the start of a request. */
 int       xd_plan_exact(const xd_plan *p);
 

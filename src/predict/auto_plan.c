@@ -256,25 +256,28 @@ static int largest_divisor(int n, int most)
 
 /* Chooses the plan by a rule, for more ranks than a search covers. If steps have two passes, the
  * ranks are split into two halves by cfg. Each half is split by Ulysses, up to the number of heads,
- * and the ranks that remain form a ring. */
+ * and the ranks that remain form a ring. A network that cannot be split is only split by cfg; the
+ * ranks that remain compute other images. */
 static void by_rule(const chooser *c, verdict *v)
 {
     const xd_parallel *f = &c->fixed;
     xd_parallel        a = *f;
     xd_plan            p;
+    const xd_dit_info *d = &c->ctx->model.dit_info;
     int                left = c->ranks / xd_parallel_ranks(f), ring = !f->ring_degree;
     if (c->two && !a.use_cfg_parallel && left % 2 == 0)
         a.use_cfg_parallel = 1, left /= 2;
+    if (d->whole && !f->data_parallel_degree)
+        a.data_parallel_degree = left, left = 1;
     if (!f->ulysses_degree)
-        a.ulysses_degree = ring ? largest_divisor(left, xd_dit_key_heads(&c->ctx->model.dit_info))
-                                : left;
+        a.ulysses_degree = ring ? largest_divisor(left, xd_dit_key_heads(d)) : left;
     if (ring)
         a.ring_degree = f->ulysses_degree ? left : left / a.ulysses_degree;
     a.use_parallel_vae = 1;
     xd_plan_pack(&a, v->numbers);
     v->chosen = 1;
     v->predicted = no_times;
-    if (xd_plan_make(&p, &a, c->ranks, &c->ctx->model.dit_info, NULL) == XD_OK)
+    if (xd_plan_make(&p, &a, c->ranks, d, NULL) == XD_OK)
         xd_log(XD_LOG_INFO, "plan: %s, by rule, as %d ranks have too many plans to predict", p.text,
                c->ranks);
 }

@@ -160,7 +160,8 @@ static void walk_axes(hunt *h, xd_parallel a, int step, int left)
     int                  fixed = fixed_degree(h, r);
     int                  images = h->r->nprompts * h->r->num_images_per_prompt;
     if (order[step] == XD_DATA) {
-        if (!is_allowed(fixed, left) || (!fixed && left > 1 && images < left))
+        if (!is_allowed(fixed, left) ||
+            (!fixed && left > 1 && images < left && !h->ctx->model.dit_info.whole))
             return;
         xd_plan_put(r, &a, left);
         try_patches(h, a);
@@ -170,6 +171,8 @@ static void walk_axes(hunt *h, xd_parallel a, int step, int left)
         if (left % v || (r->name_number && v > r->name_number) || !is_allowed(fixed, v))
             continue;
         if (order[step] == XD_PIPE && v > 1 && !h->stale && !fixed)
+            continue;
+        if (h->ctx->model.dit_info.whole && v > 1 && !fixed && !xd_plan_keeps_whole(order[step]))
             continue;
         xd_plan_put(r, &a, r->name_number ? v == r->name_number : v);
         walk_axes(h, a, step + 1, left / v);

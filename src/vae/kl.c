@@ -197,7 +197,7 @@ static void w_norm(xd_decl *d, xd_kl_norm *w, const char *name, int64_t C)
     xd_w_affine(d, name, &w->gain, &w->bias, C);
 }
 
-static void w_res(xd_decl *d, xd_kl_res *w, int i, int64_t in, int64_t out)
+void xd_kl_res_weights(xd_decl *d, xd_kl_res *w, int i, int64_t in, int64_t out)
 {
     xd_w_enter(d, "resnets.%d", i);
     w_norm(d, &w->norm1, "norm1", in);
@@ -229,7 +229,7 @@ static void w_level(xd_decl *d, const xd_kl_cfg *c, xd_kl_level *w, int dec, int
     int64_t C = level_width(c, dec, l), in = l ? level_width(c, dec, l - 1) : C;
     xd_w_enter(d, dec ? "up_blocks.%d" : "down_blocks.%d", l);
     for (int i = 0; i < residual_count(c, dec); i++) {
-        w_res(d, &w->res[i], i, i ? C : in, C);
+        xd_kl_res_weights(d, &w->res[i], i, i ? C : in, C);
         if (has_attention(c, dec, l))
             w_attn(d, &w->attn[i], i, C);
     }
@@ -252,10 +252,10 @@ static void w_half(xd_decl *d, const xd_kl_cfg *c, xd_kl_half *w, int dec)
     for (int l = 0; l < level_count(c); l++)
         w_level(d, c, &w->level[l], dec, l);
     xd_w_enter(d, "mid_block");
-    w_res(d, &w->mid[0], 0, mid, mid);
+    xd_kl_res_weights(d, &w->mid[0], 0, mid, mid);
     if (c->mid_attention)
         w_attn(d, &w->mid_attn, 0, mid);
-    w_res(d, &w->mid[1], 1, mid, mid);
+    xd_kl_res_weights(d, &w->mid[1], 1, mid, mid);
     xd_w_leave(d);
     w_norm(d, &w->norm, "conv_norm_out", last);
     w_conv(d, &w->out, "conv_out", dec ? c->out_channels : 2 * c->latent_channels, last, 3, 1);

@@ -78,6 +78,8 @@ typedef struct xd_kl_glob {
 
 xd_status xd_kl_check(xd_kl_cfg *c, xd_err *e);
 void      xd_kl_weights(xd_decl *d, const xd_kl_cfg *c, xd_kl_glob *g);
+/* Declares the weights of a residual block, "resnets.I", from `in` to `out` channels. */
+void      xd_kl_res_weights(xd_decl *d, xd_kl_res *w, int i, int64_t in, int64_t out);
 int64_t   xd_kl_cell(const xd_kl_cfg *c); /* returns the pixels per side of a latent cell */
 /* Implement the functions decode and encode of xd_vae. */
 void      xd_kl_decode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor lat,

@@ -187,6 +187,7 @@ void fill_model(const char *from, const char *to, xd_dtype type)
         { "image_encoder", XD_KIND_TEXT },
         { "transformer", XD_KIND_DIT },
         { "transformer_2", XD_KIND_DIT },
+        { "unet", XD_KIND_DIT },
         { "vae", XD_KIND_VAE },
     };
     char    *path = join(from, "model_index.json");

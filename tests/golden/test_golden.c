@@ -206,6 +206,12 @@ static const char *const all[] = { "alpha",
                                    "sana-lora",
                                    "sana-sprint",
                                    "sana-sprint-4",
+                                   "sdxl",
+                                   "sdxl-zeros",
+                                   "sdxl-turbo",
+                                   "sdxl-one",
+                                   "sdxl-image",
+                                   "sdxl-mask",
                                    "qwen",
                                    "qwen-five",
                                    "qwen-image",
@@ -404,7 +410,7 @@ static void ask(const run *r, xd_request *q, const char **prompts)
         prompts[i] = xd_json_text(xd_json_at(list, i));
     q->prompts = prompts;
     q->nprompts = r->prompts;
-    q->negative_prompt = js_text(r->js, "negative_prompt");
+    q->negative_prompt = js_maybe_text(r->js, "negative_prompt");
     q->texts.prompt_2 = js_maybe_text(r->js, "prompt_2");
     q->texts.prompt_3 = js_maybe_text(r->js, "prompt_3");
     q->texts.negative_prompt_2 = js_maybe_text(r->js, "negative_prompt_2");

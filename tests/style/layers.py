@@ -21,7 +21,7 @@ MAY = {  # room: rooms whose headers it may include, besides its own
     "tok": "base io",
     "text": "base tensor exec tok",
     "dit": "base tensor exec",
-    "families": "base tensor exec tok dit",
+    "families": "base tensor exec tok dit vae",
     "vae": "base tensor exec",
     "sampler": "base tensor exec",
     "parallel": "base tensor exec comm",

@@ -24,6 +24,7 @@ SUITES = {
                   "zimage-five"),
     "lumina2": own("lumina2", "lumina2-cut", "lumina2-lora", "lumina2-five"),
     "sana": own("sana", "sana15", "sana-tiles", "sana-lora", "sana-sprint", "sana-sprint-4"),
+    "sdxl": own("sdxl", "sdxl-zeros", "sdxl-turbo", "sdxl-one", "sdxl-image", "sdxl-mask"),
     "hunyuan": {"forms": "hunyuan-forms"} | own("hunyuan", "hunyuan12", "hunyuan12-one",
                                                 "hunyuan12-rescale", "hunyuan-image"),
     "video": own("cog2b", "cog2b-dynamic", "cog5b", "cog5b-batch", "cog5b-one", "cog5b-tiles",

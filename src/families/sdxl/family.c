@@ -1,0 +1,65 @@
+/* family.c - describes the pipeline of Stable Diffusion XL and SDXL Turbo */
+#include "families/family.h"
+
+extern const xd_dit xd_dit_sdxl;
+
+enum { CLIP_IDS = 77 }; /* max tokens of a CLIP text encoder */
+
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * StableDiffusionXLPipeline.__call__, StableDiffusionXLImg2ImgPipeline and
+ * StableDiffusionXLInpaintPipeline. */
+static const xd_recipe sdxl = {
+    .name = "sdxl",
+    .pipelines = { "StableDiffusionXLPipeline", "StableDiffusionXLImg2ImgPipeline",
+                   "StableDiffusionXLInpaintPipeline" },
+    .dit = "unet",
+    .vae = "vae",
+    .text = { { .folder = "text_encoder",
+                .tokenizer = "tokenizer",
+                .slot = "clip_l",
+                .rows = XD_ROWS_BELOW,
+                .pad = CLIP_IDS,
+                .penultimate = 1 },
+              { .folder = "text_encoder_2",
+                .tokenizer = "tokenizer_2",
+                .slot = "clip_g",
+                .rows = XD_ROWS_BESIDE,
+                .pad = CLIP_IDS,
+                .penultimate = 1,
+                .pooled = 1,
+                .prompt = 1 } },
+    .ntext = 2,
+    .steps = 50,
+    .guidance = 5.0,
+    .max_text = CLIP_IDS,
+    .most_text = CLIP_IDS,
+    .zeros_negative = 1,
+    .strength = 0.3,
+    .mask_strength = 0.9999,
+    .of_mask = { .guidance = 7.5 },
+};
+
+/* ---- models and example scripts of xDiT ----------------------------------------------------- */
+
+static const xd_xdit_model xdit_models[] = {
+    { .title = "SDXL",
+      .scripts = "sdxl_example",
+      .pipeline = "xFuserStableDiffusionXLPipeline",
+      .own = "sdxl",
+      .cell = 8,
+      .patch = 1,
+      .can = XD_CAN_CFG | XD_HAS_GUIDANCE | XD_IS_UNET },
+    { .title = NULL },
+};
+
+static const xd_xdit_rows xdit_rows = { .models = xdit_models };
+
+extern const xd_family xd_family_sdxl;
+
+const xd_family xd_family_sdxl = {
+    .title = "Stable Diffusion XL",
+    .dits = XD_LIST(xd_dit, &xd_dit_sdxl),
+    .recipes = XD_LIST(xd_recipe, &sdxl),
+    .xdit = &xdit_rows,
+    .examples = { .hub = "stabilityai/stable-diffusion-xl-base-1.0" },
+};

@@ -1,0 +1,163 @@
+"""Stable Diffusion XL: a U-Net with cross-attention, and two CLIP text encoders.
+
+Layout and names of tensors as in joint.py. Sizes are such that maps of some levels have an odd
+number of rows or columns. sdxl-zeros has no negative prompt, so its embeddings are zeros.
+sdxl-turbo draws noise in each step; its U-Net has two levels and convolutions around its
+transformers.
+"""
+import json
+import shutil
+
+import torch
+from diffusers import (AutoencoderKL, EulerAncestralDiscreteScheduler, EulerDiscreteScheduler,
+                       StableDiffusionXLImg2ImgPipeline, StableDiffusionXLInpaintPipeline,
+                       StableDiffusionXLPipeline, UNet2DConditionModel)
+from transformers import CLIPTokenizer
+
+from ..common import (PLAIN, keep_images, make_each, make_image, make_mask, save_run, say_images,
+                      tidy)
+from ..fill import configure, fill
+from .joint import CLIP_G, CLIP_L, make_clip, make_clip_tokenizer
+
+VAE = dict(block_out_channels=(8, 8, 12), layers_per_block=1, norm_num_groups=4, latent_channels=4,
+           sample_size=64, scaling_factor=0.13025, force_upcast=True, **PLAIN(3))
+COMMON = dict(in_channels=4, out_channels=4, cross_attention_dim=40, norm_num_groups=4,
+              sample_size=10, addition_embed_type="text_time", addition_time_embed_dim=6,
+              projection_class_embeddings_input_dim=16 + 6 * 6)
+UNET = dict(block_out_channels=(8, 16, 24), layers_per_block=2, attention_head_dim=(1, 2, 2),
+            transformer_layers_per_block=(1, 2, 3), use_linear_projection=True,
+            down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+            up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"))
+SMALL = dict(block_out_channels=(24, 40), layers_per_block=1, attention_head_dim=(3, 2),
+             transformer_layers_per_block=(1, 2), use_linear_projection=False,
+             down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+             up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"))
+BETAS = dict(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1)
+MODELS = {
+    "sdxl": dict(unet=COMMON | UNET, weights="f16",
+                 scheduler=EulerDiscreteScheduler(timestep_spacing="leading", **BETAS)),
+    "sdxl-turbo": dict(unet=COMMON | SMALL, weights="bf16",
+                       scheduler=EulerAncestralDiscreteScheduler(timestep_spacing="trailing",
+                                                                 **BETAS)),
+}
+RUNS = {
+    "sdxl": dict(prompts=["a blue square above a red circle"], negative_prompt="a small orange star",
+                 width=56, height=40, steps=4, seed=21, guidance=5.0),
+    "sdxl-zeros": dict(model="sdxl", prompts=["two stars", "a red ring"], width=52, height=44,
+                       steps=2, seed=25, guidance=3.0),
+    "sdxl-turbo": dict(prompts=["a white star"], width=44, height=60, steps=3, seed=31,
+                       guidance=0.0, images=2),
+    "sdxl-one": dict(model="sdxl-turbo", prompts=["a purple ring"], width=40, height=40, steps=1,
+                     seed=33, guidance=0.0),
+    "sdxl-image": dict(model="sdxl", prompts=["a cyan triangle"], negative_prompt="a red star",
+                       width=48, height=40, steps=6, seed=22, guidance=4.0, strength=0.5,
+                       image=(70, 37)),
+    "sdxl-mask": dict(model="sdxl", prompts=["a blue square"], negative_prompt="a red star",
+                      width=40, height=56, steps=4, seed=24, guidance=3.0, strength=0.8,
+                      image=(40, 56), mask=(40, 56)),
+}
+
+
+# ---- models --------------------------------------------------------------------------------------
+
+def make_parts(name):
+    """Networks by folder."""
+    spec = MODELS[name]
+    parts = {"text_encoder": make_clip(CLIP_L, False), "text_encoder_2": make_clip(CLIP_G, True),
+             "unet": UNet2DConditionModel(**spec["unet"]), "vae": AutoencoderKL(**VAE)}
+    return {folder: fill(m, spec["weights"]) for folder, m in parts.items()}
+
+
+def make_model(name, out):
+    """Configurations and tokenizers."""
+    if out.exists():
+        shutil.rmtree(out)
+    scheduler = MODELS[name]["scheduler"]
+    index = {"_class_name": "StableDiffusionXLPipeline", "force_zeros_for_empty_prompt": True,
+             "scheduler": ["diffusers", type(scheduler).__name__]}
+    for folder, m in make_parts(name).items():
+        configure(m, out / folder)
+        text = folder.startswith("text_encoder")
+        index[folder] = ["transformers" if text else "diffusers", type(m).__name__]
+        if text:
+            tokenizer = folder.replace("text_encoder", "tokenizer")
+            index[tokenizer] = ["transformers", "CLIPTokenizer"]
+            make_clip_tokenizer(out / tokenizer, "!" if folder.endswith("2") else "<|endoftext|>")
+    scheduler.save_pretrained(out / "scheduler")
+    (out / "model_index.json").write_text(json.dumps(index))
+    tidy(out, {})
+
+
+def load(r, out):
+    d, parts = out / r["model"], make_parts(r["model"])
+    for tokenizer in ("tokenizer", "tokenizer_2"):
+        parts[tokenizer] = CLIPTokenizer.from_pretrained(d / tokenizer)
+    kind = (StableDiffusionXLInpaintPipeline if "mask" in r else StableDiffusionXLImg2ImgPipeline
+            if "image" in r else StableDiffusionXLPipeline)
+    pipe = kind(scheduler=MODELS[r["model"]]["scheduler"].from_pretrained(d / "scheduler"), **parts)
+    pipe.set_progress_bar_config(disable=True)
+    pipe.check_inputs = lambda *a, **k: None    # which takes 8 pixels per latent for granted
+    return pipe
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+def record_text(pipe, r, out):
+    """What encode_prompt gives for prompt 0 and the negative prompt."""
+    guided = r["guidance"] > 1
+    rows = pipe.encode_prompt(r["prompts"][0], do_classifier_free_guidance=guided,
+                              negative_prompt=r["negative_prompt"])
+    for i, (prefix, text) in enumerate((("", r["prompts"][0]),
+                                        ("negative_", r["negative_prompt"] or ""))[:1 + guided]):
+        for tail in ("", "_2"):
+            out[f"{prefix}ids{tail}"] = getattr(pipe, "tokenizer" + tail)(
+                text, padding="max_length", max_length=77, truncation=True,
+                return_tensors="pt").input_ids[0].int()
+        out[prefix + "prompt_embeds"] = rows[i][0]
+        out[prefix + "pooled_prompt_embeds"] = rows[2 + i]
+
+
+def run(name, out_dir):
+    """One request."""
+    r = dict(model=name, negative_prompt=None, images=1, strength=0.0) | RUNS[name]
+    d = out_dir / name
+    d.mkdir(parents=True, exist_ok=True)
+    pipe = load(r, out_dir)
+    count = len(r["prompts"]) * r["images"]
+    gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
+    out, trail, more = {}, [], {}
+    record_text(pipe, r, out)
+
+    def keep(p, step, t, kw):
+        trail.append((float(t), kw["latents"].clone()))
+        return {}
+    if "image" in r:
+        more = dict(image=make_image(r["image"], r["seed"] + 2000), strength=r["strength"])
+        if "mask" not in r:
+            more["image"] = more["image"].resize((r["width"], r["height"]), 1)
+        more["image"].save(d / "image.png")
+    if "mask" in r:
+        more["mask_image"] = make_mask(r["mask"])
+        more["mask_image"].save(d / "mask.png")
+    if "image" not in r or "mask" in r:
+        more |= dict(height=r["height"], width=r["width"])
+    negative = r["negative_prompt"]
+    images = pipe(prompt=r["prompts"], num_inference_steps=r["steps"],
+                  guidance_scale=r["guidance"], num_images_per_prompt=r["images"],
+                  negative_prompt=negative and [negative] * len(r["prompts"]),
+                  generator=gens, output_type="pt", callback_on_step_end=keep, **more).images
+    keep_images(out, trail, images, r, count, "image" not in r)
+    save_run(d, name, r["model"], {
+        "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
+        "width": r["width"], "height": r["height"],
+        "num_inference_steps": r["steps"], "guidance_scale": r["guidance"],
+        "seed": r["seed"], "num_images_per_prompt": r["images"], "images": count,
+        "max_sequence_length": 0, "scheduler": None, "tiling": False,
+        "resolution_binning": False, "strength": r["strength"]}
+        | ({"mask": True} if "mask" in r else {})
+        | ({"negative_prompt": negative} if negative else {}), out)
+    say_images(name, r, out, trail, count)
+
+
+def make(names, options):
+    make_each(names, options.out, MODELS, make_model, run)
