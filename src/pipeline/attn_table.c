@@ -149,6 +149,9 @@ static xd_status check_plan(const xd_job *j, xd_err *e)
     if (j->ctx->model.dit_info.linear)
         return xd_fail(e, XD_EINVAL, "fast_attn is not for %s, whose attention is linear",
                        j->ctx->model.recipe->name);
+    if (j->ctx->model.dit_info.whole)
+        return xd_fail(e, XD_EINVAL, "fast_attn is not for %s: its network %s",
+                       j->ctx->model.recipe->name, j->ctx->model.dit_info.whole);
     if (p->deg.n[XD_PIPE] > 1 || p->npatch > 1 || p->displaced)
         return xd_fail(e, XD_EINVAL,
                        "fast_attn needs plans that compute all tokens at once; it "

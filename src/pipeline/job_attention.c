@@ -7,7 +7,8 @@
 
 int xd_job_int8_attention(const xd_job *j)
 {
-    return j->r->savings.attention && strcmp(j->r->savings.attention, "int8") == 0 &&
+    return !j->ctx->model.dit_info.whole && j->r->savings.attention &&
+           strcmp(j->r->savings.attention, "int8") == 0 &&
            j->ctx->dev->int8_attn >> j->ctx->type & 1;
 }
 
@@ -35,6 +36,9 @@ xd_status xd_job_window(xd_job *j, xd_err *e)
     if (j->ctx->model.dit_info.linear)
         return xd_fail(e, XD_EINVAL, "attention_window is not for %s, whose attention is linear",
                        j->ctx->model.recipe->name);
+    if (j->ctx->model.dit_info.whole)
+        return xd_fail(e, XD_EINVAL, "attention_window is not for %s: its network %s",
+                       j->ctx->model.recipe->name, j->ctx->model.dit_info.whole);
     if (j->ctx->model.dit_info.grouped)
         return xd_fail(e, XD_EINVAL,
                        "attention_window is not for %s, which attends within frames and over time",

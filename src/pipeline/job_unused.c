@@ -84,7 +84,10 @@ void xd_unused_clean_caption(const xd_job *j, char why[WHY])
 
 void xd_unused_int8(const xd_job *j, char why[WHY])
 {
-    if (!xd_job_int8_attention(j))
+    if (j->ctx->model.dit_info.whole)
+        snprintf(why, WHY, "on %s, whose network %s", j->ctx->model.recipe->name,
+                 j->ctx->model.dit_info.whole);
+    else if (!xd_job_int8_attention(j))
         snprintf(why, WHY,
                  "on %s in %s, which does not support it (CPUs with AVX512-BF16 and VNNI "
                  "do, in bf16)",

@@ -215,12 +215,13 @@ static xd_status find_poly(const xd_job *j, xd_cache_options *o, xd_err *e)
 }
 
 /* Checks Fn and Bn, the numbers of first and last blocks that a step cache always computes. Bn must
- * be 0 if the last blocks read data that skipped blocks would have to store (xd_dit.skip_from). */
+ * be 0 if the last blocks read data that skipped blocks would have to store (xd_dit.skip_from,
+ * xd_dit_info.whole). */
 static xd_status check_blocks(const xd_job *j, const xd_cache_spec *c, xd_err *e)
 {
     const xd_dit_info *d = &j->ctx->model.dit_info;
     int                n = d->nlayers - d->lead;
-    if (c->o.last && j->ctx->model.dit.dit->skip_from)
+    if (c->o.last && (j->ctx->model.dit.dit->skip_from || d->whole))
         return xd_fail(e, XD_EUNSUPPORTED,
                        "cache: Bn is %d; it must be 0 for %s, whose last "
                        "blocks read data of earlier blocks",

@@ -19,13 +19,13 @@
 #include "vae/maps.h"
 
 enum {
-    LEVELS = 4,                    /* max levels */
-    RES = 4,                       /* max residual blocks of a level on its way up */
-    DEPTH = 24,                    /* max blocks of a transformer */
-    SKIPS = LEVELS * RES,          /* max skips */
-    BLOCKS = 2 * LEVELS + 1,       /* max blocks of the network */
-    NUMBERS = 6,                   /* height and width, top and left, height and width */
-    TIME = 4,                      /* features of the embedded timestep per channel of level 0 */
+    LEVELS = 4,              /* max levels */
+    RES = 4,                 /* max residual blocks of a level on its way up */
+    DEPTH = 24,              /* max blocks of a transformer */
+    SKIPS = LEVELS * RES,    /* max skips */
+    BLOCKS = 2 * LEVELS + 1, /* max blocks of the network */
+    NUMBERS = 6,             /* height and width, top and left, height and width */
+    TIME = 4,                /* features of the embedded timestep per channel of level 0 */
 };
 
 static const float text_eps = 1e-5f;  /* epsilon of the layer norms, which no config sets */
@@ -254,8 +254,8 @@ static xd_status check_words(const cfg *c, xd_err *e)
     };
     for (size_t i = 0; i < sizeof t / sizeof *t; i++)
         if (strcmp(t[i].is, t[i].want) != 0)
-            return xd_fail(e, XD_EUNSUPPORTED, "unet: %s is '%s'; only '%s' is supported",
-                           t[i].key, t[i].is, t[i].want);
+            return xd_fail(e, XD_EUNSUPPORTED, "unet: %s is '%s'; only '%s' is supported", t[i].key,
+                           t[i].is, t[i].want);
     if (c->guidance)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "unet: time_cond_proj_dim is %lld; only U-Nets that do not read the "
@@ -289,8 +289,8 @@ static xd_status check_config(void *c_, xd_err *e)
         s = check_types(&c->down, "down_block_types", "DownBlock2D", "CrossAttnDownBlock2D",
                         level_count(c), e);
     if (s == XD_OK)
-        s = check_types(&c->up, "up_block_types", "UpBlock2D", "CrossAttnUpBlock2D",
-                        level_count(c), e);
+        s = check_types(&c->up, "up_block_types", "UpBlock2D", "CrossAttnUpBlock2D", level_count(c),
+                        e);
     if (s == XD_OK && (c->number < 2 || c->number % 2 || c->added <= NUMBERS * c->number))
         return xd_fail(e, XD_EFORMAT,
                        "unet: projection_class_embeddings_input_dim %lld must be more than 6 times "
@@ -351,13 +351,10 @@ static void attention_weights(xd_decl *d, const char *name, xd_lin *q, int n, xd
 {
     static const char *const names[] = { "to_q", "to_k", "to_v" };
     xd_w_enter(d, "%s", name);
-    xd_w_fused(d, q,
-               &(xd_fused_spec){ .n = n,
-                                 .names = names,
-                                 .in = C,
-                                 .out = { C, C, C },
-                                 .split = XD_COL,
-                                 .unit = head });
+    xd_w_fused(
+        d, q,
+        &(xd_fused_spec){
+            .n = n, .names = names, .in = C, .out = { C, C, C }, .split = XD_COL, .unit = head });
     if (kv)
         xd_w_fused(d, kv,
                    &(xd_fused_spec){ .n = 2,
@@ -380,9 +377,9 @@ static void tf_weights(xd_decl *d, const cfg *c, tf *w, int layer)
         xd_w_affine(d, norms[i], &w->gain[i], &w->bias[i], C);
     attention_weights(d, "attn1", &w->qkv, 3, NULL, &w->out, C, 0, head);
     attention_weights(d, "attn2", &w->q, 1, &w->kv, &w->cross, C, c->text, head);
-    xd_w_linear(d, &w->up, "ff.net.0.proj",
-                &(xd_linear_spec){
-                    .in = C, .nouts = 2, .outs = halves, .split = XD_COL, .bias = 1 });
+    xd_w_linear(
+        d, &w->up, "ff.net.0.proj",
+        &(xd_linear_spec){ .in = C, .nouts = 2, .outs = halves, .split = XD_COL, .bias = 1 });
     xd_w_linear(d, &w->down, "ff.net.2",
                 &(xd_linear_spec){ .in = ff, .out = C, .split = XD_ROW, .bias = 1 });
 }
@@ -415,9 +412,8 @@ static void unit_weights(xd_decl *d, const void *c_, int layer, void *w_)
     for (int j = 0; j < transformer_count(c, layer); j++)
         attn_weights(d, c, &w->attn[j], layer, j);
     if (resamples(c, layer))
-        conv_weights(d, &w->sample,
-                     is_down(c, layer) ? "downsamplers.0.conv" : "upsamplers.0.conv", C, C,
-                     is_down(c, layer) ? 2 : 1);
+        conv_weights(d, &w->sample, is_down(c, layer) ? "downsamplers.0.conv" : "upsamplers.0.conv",
+                     C, C, is_down(c, layer) ? 2 : 1);
 }
 
 /* Declares the weights outside the blocks. The first convolution, which is cheap, has f32 weights,
@@ -500,8 +496,8 @@ static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *ke
     kept      *k = kept_;
     for (int i = n->first; i < n->last; i++) {
         int64_t blocks = transformer_count(c, i) * c->depth.v[level_of(c, i)];
-        k->kv[i] = xd_new_as(x, x->act, 3,
-                             (int64_t[]){ blocks, text->tok.d[0], 2 * width_of(c, i) });
+        k->kv[i] =
+            xd_new_as(x, x->act, 3, (int64_t[]){ blocks, text->tok.d[0], 2 * width_of(c, i) });
     }
 }
 
@@ -582,7 +578,7 @@ static void run_res(const run *r, xd_tensor out, xd_tensor in, const res *w)
     xd_tensor t = xd_linear_f32(x, r->l->active, &w->time), b = xd_map(x, 1, in.d[1], in.d[2], C);
     xd_tensor partial = xd_new_as(x, XD_F64, 3, (int64_t[]){ in.d[1], G, 2 });
     xd_gsum   s1 = xd_group_sums(x, in, (int)G),
-            s2 = { xd_new_as(x, XD_F64, 2, (int64_t[]){ G, 2 }), (int)G, 0 };
+              s2 = { xd_new_as(x, XD_F64, 2, (int64_t[]){ G, 2 }), (int)G, 0 };
     xd_add(x, t, xd_reshape(conv1.b, 2, (int64_t[]){ 1, C }));
     conv1.b = xd_reshape(t, 1, &C);
     conv3(r, (xd_banded){ .feed = norm_feed(in, &s1, &w->r.norm1, r->c->eps),
@@ -632,9 +628,9 @@ static void run_tf(const run *r, xd_tensor h, const tf *w, xd_tensor kv)
 /* Runs transformer j of the block on the map, in place. */
 static void run_attn(const run *r, xd_tensor map, const attn *w, int j, const kept *k)
 {
-    xd_exec  *x = r->x;
-    size_t    mark = xd_arena_mark(x->tmp);
-    int64_t   C = map.d[3], n = map.d[1] * map.d[2], depth = r->c->depth.v[level_of(r->c, r->layer)];
+    xd_exec *x = r->x;
+    size_t   mark = xd_arena_mark(x->tmp);
+    int64_t  C = map.d[3], n = map.d[1] * map.d[2], depth = r->c->depth.v[level_of(r->c, r->layer)];
     xd_tensor h = xd_new_f32(x, n, C);
     size_t    above = xd_arena_mark(x->tmp);
     xd_tensor y = xd_map(x, 1, map.d[1], map.d[2], C);
@@ -729,8 +725,8 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     run         r = { .x = x, .c = c };
     xd_tensor   h = finest(x, s), out = xd_map_as(x, XD_F32, 1, h.d[1], h.d[2], c->out_ch);
     xd_gsum     sum = xd_group_sums(x, h, (int)c->groups);
-    conv3(&r, (xd_banded){
-                  .feed = norm_feed(h, &sum, &g->norm, c->eps), .w = &g->out, .out = out });
+    conv3(&r,
+          (xd_banded){ .feed = norm_feed(h, &sum, &g->norm, c->eps), .w = &g->out, .out = out });
     return xd_map_rows(out);
 }
 

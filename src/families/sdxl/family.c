@@ -1,5 +1,6 @@
 /* family.c - describes the pipeline of Stable Diffusion XL and SDXL Turbo */
 #include "families/family.h"
+#include "families/sdxl/keys.h"
 
 extern const xd_dit xd_dit_sdxl;
 
@@ -60,6 +61,8 @@ const xd_family xd_family_sdxl = {
     .title = "Stable Diffusion XL",
     .dits = XD_LIST(xd_dit, &xd_dit_sdxl),
     .recipes = XD_LIST(xd_recipe, &sdxl),
+    .key_maps = xd_sdxl_key_maps,
+    .lora_names = xd_sdxl_lora_names,
     .xdit = &xdit_rows,
     .examples = { .hub = "stabilityai/stable-diffusion-xl-base-1.0" },
 };

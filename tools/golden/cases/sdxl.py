@@ -41,8 +41,9 @@ MODELS = {
                                                                  **BETAS)),
 }
 RUNS = {
-    "sdxl": dict(prompts=["a blue square above a red circle"], negative_prompt="a small orange star",
-                 width=56, height=40, steps=4, seed=21, guidance=5.0),
+    "sdxl": dict(prompts=["a blue square above a red circle"],
+                 negative_prompt="a small orange star", width=56, height=40, steps=4, seed=21,
+                 guidance=5.0),
     "sdxl-zeros": dict(model="sdxl", prompts=["two stars", "a red ring"], width=52, height=44,
                        steps=2, seed=25, guidance=3.0),
     "sdxl-turbo": dict(prompts=["a white star"], width=44, height=60, steps=3, seed=31,
