@@ -13,7 +13,7 @@ import collections
 import math
 import sys
 
-FIRST, ALL, RARE = 24, 79, 0.3
+FIRST, ALL, RARE = 24, 82, 0.3
 FIRST_RANKS, RANKS = (2, 3, 4, 6), (2, 3, 4, 5, 6, 7, 8)
 PLANS = {2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 3, 8: 9}      # one plan of so many is run
 
@@ -83,6 +83,9 @@ MODELS = [
     ("linear", "sana", ["size=104x88"], "plain sent far fbcache"),
     ("linear", "sana-sprint", ["size=28x36"], "plain"),
     ("linear", "sana-sprint-4", ["size=40x56"], "plain"),
+    # a network that every rank computes as a whole, for passes and images of its own
+    ("whole", "sdxl", ["cfg", "size=52x44"], "plain sent far lcm ancestral fbcache begin mask"),
+    ("whole", "sdxl-turbo", ["cfg", "size=44x60"], "plain"),
     # text flows through the blocks beside the image, or the video
     ("joint", "sd3", TEXT, "plain short long mask flow_heun"),
     ("joint", "sd35", TEXT, "plain short long fast"),

@@ -72,6 +72,7 @@ static const char *control;        /* what the transformer reads beside the nois
 static const char *film, *influence; /* a control video and its factors; NULL: none */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static int         linear; /* 1: attention of the model is linear */
+static int         whole;  /* 1: plans split passes and images only */
 static double      rescaled, length = -1, cut = 1, ratio = 1;
 static int         thin = 1, steps = 5, size[2], frames;
 
@@ -191,6 +192,7 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
     r.callbacks.on_preview = rank == 0 ? copy_preview : NULL;
     r.callbacks.cookie = out;
     linear = ok && g->ctx.model.dit_info.linear;
+    whole = ok && g->ctx.model.dit_info.whole;
     if (ok && text && cfg && g->ctx.model.recipe->distilled)
         r.guidance.true_cfg_scale = 3;
     if (ok && begin && (g->ctx.model.recipe->max_area || g->ctx.model.recipe->reference_area))
@@ -454,7 +456,7 @@ static void factorization(xd_parallel p, const pixels *want)
 /* Stale steps: the same bits for every number of stages at equal patches. */
 static void stages(const pixels *exact)
 {
-    for (int m = 3; m <= 4 && !text && !window; m++) {
+    for (int m = 3; m <= 4 && !text && !window && !whole; m++) {
         xd_parallel p = { .num_pipeline_patch = m, .warmup_steps = 1, .patches_without_stages = 1 };
         const pixels *want = reference(p, exact);
         char          what[200];
@@ -478,7 +480,8 @@ static int all_plans(const pixels *want)
                 for (int pp = 1; pp <= ranks; pp++)
                     for (int c = 1; c <= passes; c++) {
                         int d = ranks / (t * u * r * pp * c);
-                        if (d < 1 || t * u * r * pp * c * d != ranks)
+                        if (d < 1 || t * u * r * pp * c * d != ranks ||
+                            (whole && t * u * r * pp > 1))
                             continue;
                         count++;
                         factorization((xd_parallel){ .tensor_parallel_degree = t,

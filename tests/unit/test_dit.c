@@ -37,6 +37,8 @@ static void published_listings(void **state)
         "Qwen/Qwen-Image/transformer",
         "fal/AuraFlow-v0.3/transformer",
         "hunyuanvideo-community/HunyuanVideo/transformer",
+        "stabilityai/stable-diffusion-xl-base-1.0/unet",
+        "stabilityai/sdxl-turbo/unet",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);
@@ -177,6 +179,41 @@ static void hunyuan_video_refusals(void **state)
     refuses(name, "{\"text_embed_dim\":0}", XD_EFORMAT, "text_embed_dim");
     refuses(name, "{\"pooled_projection_dim\":0}", XD_EFORMAT, "pooled_projection_dim");
     refuses(name, "{\"patch_size_t\":0}", XD_EFORMAT, "patch_size_t");
+}
+
+/* U-Nets of other models, and of impossible sizes. */
+static void unet_refusals(void **state)
+{
+#define UNET                                                                                   \
+    "\"addition_embed_type\":\"text_time\",\"addition_time_embed_dim\":8,"                       \
+    "\"projection_class_embeddings_input_dim\":64,"                                            \
+    "\"down_block_types\":[\"DownBlock2D\",\"CrossAttnDownBlock2D\"],"                         \
+    "\"up_block_types\":[\"CrossAttnUpBlock2D\",\"UpBlock2D\"],"
+#define LISTS "\"attention_head_dim\":[2,4],\"transformer_layers_per_block\":[1,2],"
+    const char *unet = "UNet2DConditionModel";
+    (void)state;
+    refuses(unet, "{}", XD_EUNSUPPORTED, "addition_embed_type is ''");
+    refuses(unet, "{" UNET "\"time_cond_proj_dim\":256}", XD_EUNSUPPORTED,
+            "time_cond_proj_dim is 256");
+    refuses(unet, "{" UNET "\"out_channels\":8}", XD_EUNSUPPORTED, "out_channels 8");
+    refuses(unet, "{" UNET "\"block_out_channels\":[320]}", XD_EFORMAT,
+            "number of block_out_channels");
+    refuses(unet, "{" UNET "\"block_out_channels\":[64,128]}", XD_EUNSUPPORTED,
+            "must be lists of 2 numbers");
+    refuses(unet, "{" UNET LISTS "\"block_out_channels\":[64,100]}", XD_EFORMAT,
+            "block_out_channels has 100");
+    refuses(unet, "{" UNET LISTS "\"block_out_channels\":[64,128],\"layers_per_block\":4}",
+            XD_EFORMAT, "layers_per_block is 4");
+    refuses(unet,
+            "{" UNET LISTS "\"block_out_channels\":[64,128],"
+            "\"addition_time_embed_dim\":16}",
+            XD_EFORMAT, "projection_class_embeddings_input_dim 64");
+    refuses(unet,
+            "{" UNET LISTS "\"block_out_channels\":[64,128],"
+            "\"down_block_types\":[\"DownBlock2D\",\"AttnDownBlock2D\"]}",
+            XD_EUNSUPPORTED, "AttnDownBlock2D");
+#undef UNET
+#undef LISTS
 }
 
 static void sana_refusals(void **state)
@@ -507,21 +544,14 @@ static void counts_as_it_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_listings),
-        cmocka_unit_test(published_numbers),
-        cmocka_unit_test(files_in_the_tree),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(refusals_of_videos),
-        cmocka_unit_test(lumina_refusals),
-        cmocka_unit_test(hunyuan_video_refusals),
-        cmocka_unit_test(sana_refusals),
-        cmocka_unit_test(dit_golden_f32),
-        cmocka_unit_test(dit_golden_bf16),
-        cmocka_unit_test(dit_batch),
-        cmocka_unit_test(dit_embeds_its_rows),
-        cmocka_unit_test(hunyuan_golden),
-        cmocka_unit_test(hunyuan_skips),
-        cmocka_unit_test(counts_as_it_runs),
+        cmocka_unit_test(published_listings),     cmocka_unit_test(published_numbers),
+        cmocka_unit_test(files_in_the_tree),      cmocka_unit_test(refusals),
+        cmocka_unit_test(refusals_of_videos),     cmocka_unit_test(lumina_refusals),
+        cmocka_unit_test(hunyuan_video_refusals), cmocka_unit_test(sana_refusals),
+        cmocka_unit_test(unet_refusals),          cmocka_unit_test(dit_golden_f32),
+        cmocka_unit_test(dit_golden_bf16),        cmocka_unit_test(dit_batch),
+        cmocka_unit_test(dit_embeds_its_rows),    cmocka_unit_test(hunyuan_golden),
+        cmocka_unit_test(hunyuan_skips),          cmocka_unit_test(counts_as_it_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,7 +137,7 @@ static void words(void **state)
         { XD_WORD_DYNAMIC_CFG, "CogVideoX" },
         { XD_WORD_MAX_AREA, "FLUX, Qwen-Image" },
         { XD_WORD_INPAINTS, "FLUX, Z-Image, Lumina-Image, SANA, Chroma, AuraFlow, Qwen-Image, "
-                            "Stable Diffusion 3" },
+                            "Stable Diffusion XL, Stable Diffusion 3" },
         { XD_WORD_TWO_DITS, "Wan" },
         { XD_WORD_OPTIONAL_TEXT, "Stable Diffusion 3" },
         { XD_WORD_LAYERS, "\"2,4\" of FLUX" },

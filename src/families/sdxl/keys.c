@@ -38,7 +38,7 @@ static const xd_stem top[] = {
 const xd_key_map xd_sdxl_key_maps[] = {
     { { "sdxl" },
       "a Stable Diffusion XL U-Net in its original layout",
-      { "label_emb.0.0.weight", "input_blocks.8.1.transformer_blocks.9.attn2.to_k.weight" },
+      { "label_emb.0.0.weight", "input_blocks.8.1.transformer_blocks.0.attn2.to_k.weight" },
       XD_DIT_PREFIXES,
       { RES("down_blocks.0", 0, "input_blocks.1"),
         RES("down_blocks.0", 1, "input_blocks.2"),
