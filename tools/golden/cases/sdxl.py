@@ -12,6 +12,7 @@ import torch
 from diffusers import (AutoencoderKL, EulerAncestralDiscreteScheduler, EulerDiscreteScheduler,
                        StableDiffusionXLImg2ImgPipeline, StableDiffusionXLInpaintPipeline,
                        StableDiffusionXLPipeline, UNet2DConditionModel)
+from safetensors.torch import save_file
 from transformers import CLIPTokenizer
 
 from ..common import (PLAIN, keep_images, make_each, make_image, make_mask, save_run, say_images,
@@ -56,7 +57,21 @@ RUNS = {
     "sdxl-mask": dict(model="sdxl", prompts=["a blue square"], negative_prompt="a red star",
                       width=40, height=56, steps=4, seed=24, guidance=3.0, strength=0.8,
                       image=(40, 56), mask=(40, 56)),
+    "sdxl-lora": dict(model="sdxl", prompts=["a white star"], negative_prompt="a red star",
+                      width=40, height=40, steps=2, seed=71, guidance=3.0,
+                      loras=dict(peft=0.7, kohya=-0.4, original=0.5)),
 }
+# Modules of LoRA files. Those of original.safetensors have the names of the original code.
+PEFT = {m: m for m in ("down_blocks.1.attentions.0.transformer_blocks.1.attn1.to_q",
+                       "mid_block.attentions.0.proj_in", "up_blocks.1.resnets.2.conv1")}
+KOHYA = {m.replace(".", "_"): m for m in (
+    "up_blocks.0.attentions.2.transformer_blocks.2.ff.net.0.proj",
+    "down_blocks.0.downsamplers.0.conv", "up_blocks.2.resnets.1.time_emb_proj")}
+ORIGINAL = {
+    "input_blocks_8_1_transformer_blocks_0_attn2_to_out_0":
+        "down_blocks.2.attentions.1.transformer_blocks.0.attn2.to_out.0",
+    "output_blocks_0_0_skip_connection": "up_blocks.0.resnets.0.conv_shortcut",
+    "output_blocks_2_2_conv": "up_blocks.0.upsamplers.0.conv", "out_2": "conv_out"}
 
 
 # ---- models --------------------------------------------------------------------------------------
@@ -101,6 +116,26 @@ def load(r, out):
     return pipe
 
 
+# ---- LoRA ----------------------------------------------------------------------------------------
+
+def add_loras(unet, r, d):
+    """Writes a file of each kind, and adds its terms to the weights."""
+    g = torch.Generator().manual_seed(r["seed"])
+    for kind, modules in (("peft", PEFT), ("kohya", KOHYA), ("original", ORIGINAL)):
+        out, ends = {}, ("lora_A", "lora_B") if kind == "peft" else ("lora_down", "lora_up")
+        for i, (name, module) in enumerate(modules.items()):
+            w, rank = unet.get_submodule(module).weight, 1 + i % 2
+            down = 0.2 * torch.randn(rank, *w.shape[1:], generator=g)
+            up = 0.2 * torch.randn(len(w), rank, *[1] * (w.dim() - 2), generator=g)
+            key = f"unet.{name}" if kind == "peft" else f"lora_unet_{name}"
+            out |= {f"{key}.{ends[0]}.weight": down, f"{key}.{ends[1]}.weight": up}
+            if kind != "peft":
+                out[f"{key}.alpha"] = torch.tensor(1.5)
+            scale = r["loras"][kind] * (1 if kind == "peft" else 1.5 / rank)
+            w.data += scale * (up.flatten(1) @ down.flatten(1)).view(w.shape)
+        save_file(out, d / f"{kind}.safetensors")
+
+
 # ---- runs ----------------------------------------------------------------------------------------
 
 def record_text(pipe, r, out):
@@ -120,10 +155,13 @@ def record_text(pipe, r, out):
 
 def run(name, out_dir):
     """One request."""
-    r = dict(model=name, negative_prompt=None, images=1, strength=0.0) | RUNS[name]
+    r = dict(model=name, negative_prompt=None, images=1, strength=0.0, loras={}) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     pipe = load(r, out_dir)
+    if r["loras"]:
+        pipe.unet.float()
+        add_loras(pipe.unet, r, d)
     count = len(r["prompts"]) * r["images"]
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail, more = {}, [], {}
@@ -147,7 +185,7 @@ def run(name, out_dir):
                   guidance_scale=r["guidance"], num_images_per_prompt=r["images"],
                   negative_prompt=negative and [negative] * len(r["prompts"]),
                   generator=gens, output_type="pt", callback_on_step_end=keep, **more).images
-    keep_images(out, trail, images, r, count, "image" not in r)
+    keep_images(out, trail, images, r, count, "image" not in r, not r["loras"])
     save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
         "width": r["width"], "height": r["height"],
@@ -156,6 +194,8 @@ def run(name, out_dir):
         "max_sequence_length": 0, "scheduler": None, "tiling": False,
         "resolution_binning": False, "strength": r["strength"]}
         | ({"mask": True} if "mask" in r else {})
+        | ({"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in r["loras"].items()]}
+           if r["loras"] else {})
         | ({"negative_prompt": negative} if negative else {}), out)
     say_images(name, r, out, trail, count)
 
