@@ -63,6 +63,8 @@ ROWS = {
     "auraflow-1024": dict(model="AuraFlow-v0.3", part="step", size=(1024, 1024), text=256,
                           layers=(2, 4), tflop=7.33,
                           what="AuraFlow, 2 double and 4 single blocks, 1024 x 1024"),
+    "sdxl-512": dict(model="SDXL-base-1.0", part="step", size=(512, 512), text=77, tflop=1.54,
+                     what="Stable Diffusion XL, a whole step, 512 x 512"),
     "hunyuan-1024": dict(model="HunyuanDiT-v1.2", part="step", size=(1024, 1024), layers=(8,),
                          tflop=2.82, what="HunyuanDiT, 8 blocks, 1024 x 1024"),
     "cogvideox-5b": dict(model="CogVideoX-5b", part="step", size=(480, 720), frames=49, text=226,
@@ -168,6 +170,7 @@ def open_net(row, home, dtype, torch, device):
                     "Hunyua": "HunyuanDiT2DModel", "Qwen-I": "QwenImageTransformer2DModel",
                     "AuraFl": "AuraFlowTransformer2DModel",
                     "SD3.5-": "SD3Transformer2DModel", "mochi-": "MochiTransformer3DModel",
+                    "SDXL-b": "UNet2DConditionModel",
                     "Wan2.1": "WanTransformer3DModel"}
             kind = kind[row["model"][:6]]
             if row["model"] == "HunyuanVideo":
@@ -176,7 +179,8 @@ def open_net(row, home, dtype, torch, device):
                 kind = "WanVACETransformer3DModel"
             if row["part"] == "vae":
                 kind = json.loads((home / "vae" / "config.json").read_text())["_class_name"]
-            folder = "vae" if row["part"] == "vae" else "transformer"
+            folder = ("vae" if row["part"] == "vae" else
+                      "unet" if kind.startswith("UNet") else "transformer")
             net = getattr(diffusers, kind).from_config(config_of(home, folder, row))
     net = net.to(dtype).eval().to_empty(device=device)
     fill(net, torch)
@@ -215,6 +219,11 @@ def open_net(row, home, dtype, torch, device):
         return net, dict(hidden_states=rand(1, 16, h, w), timestep=1 - t / 1000,
                          encoder_hidden_states=rand(1, row["text"], 2304),
                          encoder_attention_mask=torch.ones(1, row["text"], dtype=torch.long))
+    if "UNet" in kind:
+        return net, dict(sample=rand(1, 4, h, w), timestep=t,
+                         encoder_hidden_states=rand(1, row["text"], 2048),
+                         added_cond_kwargs=dict(text_embeds=rand(1, 1280), time_ids=torch.tensor(
+                             [[8.0 * h, 8.0 * w, 0, 0, 8.0 * h, 8.0 * w]])))
     if "QwenImage" in kind:
         # its tables are no buffers: they are left without data above
         net.pos_embed = type(net.pos_embed)(10000, list(net.config.axes_dims_rope), True)
