@@ -25,6 +25,12 @@ typedef struct xd_text_use { /* one text encoder of a pipeline */
      * length of a prompt. XD_PAD_ONE: one padding id is added if the text is shorter than this
      * maximum. 0: no padding. The encoder reads padding like text. */
     int         pad;
+    /* Maximum number of token ids of a text that is not padded. 0: the maximum length of a
+     * prompt. */
+    int         most;
+    /* 1: the encoder only reads the parts of the prompt in double quotes (xd_caption_quoted). A
+     * prompt without such parts has no token ids for this encoder. */
+    int         quoted;
     /* 1: the pipeline uses the input of the encoder's last block as token embeddings */
     int         penultimate;
     /* 1: the encoder's pooled embedding is appended to those of the other encoders. */
@@ -120,6 +126,9 @@ typedef struct xd_recipe {
      * model_index.json. A model may lack one of the two transformers. NULL: the pipeline has one
      * transformer. */
     const char   *dit2;
+    /* Folder of diffusers' guider, whose config has the default guidance scale. NULL: the pipeline
+     * has no guider. */
+    const char   *guider;
     xd_text_use   text[XD_MAXTEXT];
     int           ntext;
     /* Defaults of the pipeline's __call__: steps, max_sequence_length. */

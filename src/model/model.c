@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "model/component.h"
 #include "families/recipe.h"
+#include "model/guider.h"
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
@@ -92,6 +93,12 @@ static xd_status read_scheduler(xd_model *m, xd_err *e)
         s = xd_json_read(&m->sched, path, e);
     free(path);
     return s;
+}
+
+static xd_status read_guider(xd_model *m, xd_err *e)
+{
+    m->guidance = m->recipe->guidance;
+    return m->recipe->guider ? xd_guider_read(m->dir, m->recipe->guider, &m->guidance, e) : XD_OK;
 }
 
 /* Checks that the transformer and the VAE fit the kind of pipeline: images or videos, with or
@@ -500,7 +507,7 @@ static void set_usual(xd_model *m)
     if (!xd_distilled_find(&of, &m->usual))
         m->usual = (xd_distilled){ .steps = p->steps, .guidance = -1 };
     if (m->usual.guidance < 0)
-        m->usual.guidance = p->guidance;
+        m->usual.guidance = m->guidance;
     if (!(m->usual.true_cfg > 0))
         m->usual.true_cfg = p->true_cfg;
     if (!m->usual.max_text)
@@ -556,6 +563,8 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
         find_dits(m);
     if (s == XD_OK)
         s = read_scheduler(m, e);
+    if (s == XD_OK)
+        s = read_guider(m, e);
     if (s == XD_OK)
         s = check_asked(m, e);
     for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)

@@ -33,6 +33,7 @@ typedef struct xd_model {
     /* 1: the model has only the low-noise transformer, which is `dit`. */
     int                only_low;
     int                has_two;  /* 1: the model has the low-noise transformer `dit2` */
+    double             guidance; /* default guidance scale of the pipeline or of its guider */
     double             boundary; /* boundary_ratio in model_index.json; negative: none */
     int                has_text[XD_MAXTEXT]; /* 0: text encoder i is optional and absent */
     const char        *without;              /* text encoder to omit; valid only during opening */

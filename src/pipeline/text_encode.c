@@ -47,7 +47,8 @@ static int64_t max_ids(const xd_job *j, int k)
     int pad = recipe_of(j)->text[k].pad;
     if (!recipe_of(j)->text[k].tokenizer)
         return xd_model_image_rows(&j->ctx->model, k);
-    return (pad > 0 ? pad : j->max_text) + xd_prompt_images_more_ids(j, k);
+    int most = recipe_of(j)->text[k].most ? recipe_of(j)->text[k].most : j->max_text;
+    return (pad > 0 ? pad : most) + xd_prompt_images_more_ids(j, k);
 }
 
 int64_t xd_prompts_most_ids(const xd_job *j, int k)
@@ -127,9 +128,11 @@ static xd_status count_dropped(const xd_job *j, int k, xd_token_ids *ids, xd_err
     return s;
 }
 
-static char *prepare_caption(const xd_job *j, const char *text)
+static char *prepare_caption(const xd_job *j, int k, const char *text)
 {
     const xd_recipe *p = recipe_of(j);
+    if (p->text[k].quoted)
+        return xd_caption_quoted(text);
     char *(*prepare)(const char *) = p->uncleaned && !j->r->texts.clean_caption ? p->uncleaned
                                                                                 : p->caption;
     return prepare ? prepare(text) : strdup(text);
@@ -170,7 +173,7 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
 {
     const xd_model *m = &j->ctx->model;
     const char     *frame = m->recipe->text[k].frame;
-    char           *plain = prepare_caption(j, text);
+    char           *plain = prepare_caption(j, k, text);
     xd_token_ids   *ids = &w->text[i].ids[k];
     xd_status       s = XD_OK;
     if (i < w->prompts && (s = fail_tokens(j, k, count_dropped(j, k, ids, e), e)) == XD_OK)
@@ -184,6 +187,10 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
     if (!plain)
         return xd_fail(e, XD_ENOMEM, "no memory for a prompt");
     int64_t more = xd_prompt_images_more_ids(j, k), most = most_ids(j, k, ids) - more;
+    if (m->recipe->text[k].quoted && !*plain) { /* there is not even a closing token */
+        free(plain);
+        return s;
+    }
     if (s == XD_OK)
         s = fail_tokens(j, k,
                         xd_tok_cut_plain(m->tok[k], plain, strlen(plain), most, frame != NULL,
@@ -452,7 +459,9 @@ static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int leve
     xd_log(level, "%s is truncated: it has %lld tokens and %s reads %lld%s%s", which,
            (long long)kept(j, k, &w->text[first].ids[k], w->text[first].ids[k].uncut),
            recipe_of(j)->text[k].folder, most,
-           recipe_of(j)->text[k].pad > 0 ? "" : " (max_sequence_length)", more);
+           recipe_of(j)->text[k].pad > 0 || recipe_of(j)->text[k].most ? ""
+                                                                       : " (max_sequence_length)",
+           more);
 }
 
 static int reads_prompts(const xd_job *j, int k)
@@ -602,7 +611,7 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
     xd_layout lay = layout_of(n);
     size_t    mark = xd_arena_mark(x->tmp);
     xd_cond   c = { 0 };
-    if (copy_image_rows(w, j, i, k, x))
+    if (!n || copy_image_rows(w, j, i, k, x))
         return;
     x->lay = &lay;
     xd_text_read r = xd_model_reads(&j->ctx->model, k);

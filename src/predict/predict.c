@@ -600,7 +600,8 @@ static int64_t most_ids(const predictor *s, int i, int k)
     const char        *none = i < n ? NULL : xd_job_text(s->r, XD_TEXT_NEGATIVE, i - n);
     if ((u->pad == XD_PAD_NONE || u->pad == XD_PAD_ONE) && u->tokenizer && i >= n &&
         !(none && *none))
-        return 1 + (u->pad == XD_PAD_ONE) + u->drop + xd_prompt_images_more_ids(&s->job, k);
+        return !u->quoted + (u->pad == XD_PAD_ONE) + u->drop +
+               xd_prompt_images_more_ids(&s->job, k);
     return xd_prompts_most_ids(&s->job, k);
 }
 

@@ -294,26 +294,28 @@ static const xd_json *special_token(const xd_special_files *f, const char *key)
 static const struct {
     const char *key, *usual[XD_TOK_LM];
 } names[] = {
-    { "bos_token", { NULL, "<|startoftext|>", NULL } },
-    { "eos_token", { "</s>", "<|endoftext|>", NULL } },
-    { "unk_token", { "<unk>", "<|endoftext|>", "[UNK]" } },
-    { "sep_token", { NULL, NULL, "[SEP]" } },
-    { "pad_token", { "<pad>", "<|endoftext|>", "[PAD]" } },
-    { "cls_token", { NULL, NULL, "[CLS]" } },
-    { "mask_token", { NULL, NULL, "[MASK]" } },
+    { "bos_token", { NULL, "<|startoftext|>", NULL, NULL } },
+    { "eos_token", { "</s>", "<|endoftext|>", NULL, "</s>" } },
+    { "unk_token", { "<unk>", "<|endoftext|>", "[UNK]", "<unk>" } },
+    { "sep_token", { NULL, NULL, "[SEP]", NULL } },
+    { "pad_token", { "<pad>", "<|endoftext|>", "[PAD]", "<pad>" } },
+    { "cls_token", { NULL, NULL, "[CLS]", NULL } },
+    { "mask_token", { NULL, NULL, "[MASK]", NULL } },
 };
 enum { NAMES = sizeof names / sizeof *names };
 
 static xd_status add_named(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
-    xd_status s = XD_OK;
+    xd_status      s = XD_OK;
+    int            strips = f->kind == XD_TOK_BYTES;
+    xd_added_flags flags = { .lstrip = strips, .rstrip = strips };
     for (int i = 0; i < NAMES && s == XD_OK; i++) {
         const char    *usual = names[i].usual[f->kind];
         const xd_json *j = special_token(f, names[i].key);
         if (j)
             s = xd_added_json(t, j, 1, e);
         else if (usual && !f->named_only)
-            s = xd_added_add(t, usual, (xd_added_flags){ 0 }, e);
+            s = xd_added_add(t, usual, flags, e);
     }
     return s;
 }
@@ -328,18 +330,18 @@ const char *xd_special_name(const xd_special_files *f, const char *key)
     return s;
 }
 
-int xd_special_extra_ids(const xd_json *cfg)
+int xd_special_extra_ids(const xd_json *cfg, xd_tok_kind kind)
 {
     double n;
     if (!xd_json_number(xd_json_get(cfg, "extra_ids"), &n))
-        return 100;
+        return kind == XD_TOK_BYTES ? 125 : 100;
     return n > 0 && n <= 10000 ? (int)n : 0;
 }
 
-static xd_status add_sentinels(xd_tok *t, const xd_json *cfg, xd_err *e)
+static xd_status add_sentinels(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
     xd_status s = XD_OK;
-    for (int i = 0; i < xd_special_extra_ids(cfg) && s == XD_OK; i++) {
+    for (int i = 0; i < xd_special_extra_ids(f->cfg, f->kind) && s == XD_OK; i++) {
         char name[32];
         snprintf(name, sizeof name, "<extra_id_%d>", i);
         s = xd_added_add(t, name, (xd_added_flags){ 0 }, e);
@@ -386,18 +388,18 @@ static xd_status add_extra(xd_tok *t, const xd_special_files *f, xd_err *e)
         return add_list(t, extra, e);
     if (more || extra)
         return add_list(t, more, e);
-    if (f->kind != XD_TOK_T5)
+    if (f->kind != XD_TOK_T5 && f->kind != XD_TOK_BYTES)
         return add_list(t, special_token(f, "additional_special_tokens"), e);
     const xd_json *listed = f->spiece ? NULL : special_token(f, "additional_special_tokens");
     xd_status      s = listed ? add_list(t, listed, e) : f->spiece ? add_control(t, e) : XD_OK;
     if (s != XD_OK || has_sentinel(listed))
         return s;
-    return add_sentinels(t, f->cfg, e);
+    return add_sentinels(t, f, e);
 }
 
 xd_status xd_special_read(xd_tok *t, const xd_special_files *f, xd_err *e)
 {
-    static const char *const opening[XD_TOK_LM] = { NULL, "bos_token", "cls_token" };
+    static const char *const opening[XD_TOK_LM] = { NULL, "bos_token", "cls_token", NULL };
     xd_status                s = add_declared(t, f, e);
     if (s == XD_OK)
         s = add_named(t, f, e);

@@ -7,7 +7,8 @@
  * pieces with the largest sum of scores (unigram.c). CLIP's tokenizer normalizes the text, splits
  * it into words with a regular expression (clip.c), and merges the bytes of a word pair by pair
  * (bpe.c). BERT's tokenizer normalizes the text, splits it at white space and punctuation, and
- * segments each word from the left into the longest pieces (bert.c). The tokenizer of a language
+ * segments each word from the left into the longest pieces (bert.c). ByT5's tokens are the bytes of
+ * the text (tok.c). The tokenizer of a language
  * model follows the rules in its tokenizer.json (lm.c): it normalizes, splits with regular
  * expressions (pattern.c), and merges bytes or characters (bpe.c). open.c selects the tokenizer of
  * a directory; lm_open.c reads the tokenizer of a language model. */
@@ -387,9 +388,10 @@ void             xd_bert_words(const xd_bert *b, const char *s, size_t len, xd_i
 /* ---- a tokenizer ----------------------------------------------------------------------------- */
 
 struct xd_tok {
-    xd_clip    *clip; /* CLIP's tokenizer, or NULL */
-    xd_bert    *bert; /* BERT's tokenizer, or NULL */
-    xd_lm      *lm;   /* a language model's tokenizer, or NULL */
+    xd_clip    *clip;  /* CLIP's tokenizer, or NULL */
+    xd_bert    *bert;  /* BERT's tokenizer, or NULL */
+    xd_lm      *lm;    /* a language model's tokenizer, or NULL */
+    int         bytes; /* 1: ByT5's tokenizer, whose tokens are the bytes of a text */
     /* Only T5's tokenizer uses the six fields from `v` to `longest`. */
     xd_vocab    v;
     xd_charsmap map;
@@ -414,6 +416,7 @@ struct xd_tok {
     int         cut_left; /* 1: truncation drops the beginning of the text */
 };
 
+void    xd_tok_open_bytes(xd_tok *t); /* makes t ByT5's tokenizer, which has no vocabulary file */
 /* Returns the id of the piece s in the vocabulary, not counting added tokens, or -1 if the
  * vocabulary does not have the piece. */
 int32_t xd_tok_find(const xd_tok *t, const char *s, size_t len);
@@ -438,6 +441,7 @@ typedef enum xd_tok_kind {
     XD_TOK_T5,
     XD_TOK_CLIP,
     XD_TOK_BERT,
+    XD_TOK_BYTES,
     XD_TOK_LM,
     XD_TOK_KINDS
 } xd_tok_kind;
@@ -484,13 +488,14 @@ xd_status xd_lm_read(xd_tok *t, const xd_lm_files *b, const xd_special_files *f,
 /* Returns the text of the special token with this key ("eos_token"). If the files do not have the
  * key, returns the default of the tokenizer's class. Returns NULL if there is no such token. */
 const char *xd_special_name(const xd_special_files *f, const char *key);
-int xd_special_extra_ids(const xd_json *cfg); /* returns the number of T5's sentinel tokens */
+/* Returns the number of sentinel tokens of T5 or ByT5. */
+int         xd_special_extra_ids(const xd_json *cfg, xd_tok_kind kind);
 /* Finds the next added token at or after s[at]. Returns the index of the added token, or -1 if
  * there is no added token. *begin and *end are the bounds of the token, including the white space
  * that the token strips. *begin is at least `from`. If `normalized` is 1, searches only for tokens
  * of normalized text; if 0, only for tokens of raw text. */
-int xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, size_t at,
-                  size_t from, size_t *begin, size_t *end);
+int         xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, size_t at,
+                          size_t from, size_t *begin, size_t *end);
 
 /* Appends the token ids of one word, which must be valid UTF-8. */
 void xd_unigram(const xd_tok *t, const char *s, size_t len, xd_ids *out);

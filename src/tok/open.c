@@ -47,7 +47,7 @@ static xd_status finish_open(xd_tok *t, const char *what, xd_err *e)
 static xd_status add_sentinels(xd_vocab *v, const xd_json *cfg, const char *what, xd_err *e)
 {
     xd_status s = XD_OK;
-    for (int i = xd_special_extra_ids(cfg) - 1; i >= 0 && s == XD_OK; i--) {
+    for (int i = xd_special_extra_ids(cfg, XD_TOK_T5) - 1; i >= 0 && s == XD_OK; i--) {
         char name[32];
         int  n = snprintf(name, sizeof name, "<extra_id_%d>", i);
         s = xd_vocab_add(v, name, (size_t)n, 0, XD_PIECE_NORMAL, what, e);
@@ -137,11 +137,13 @@ typedef struct sources {
     xd_lm_files   lm;
 } sources;
 
-/* Reads a T5, CLIP or BERT tokenizer. */
+/* Reads a T5, ByT5, CLIP or BERT tokenizer. */
 static xd_status read_other(xd_tok *t, const sources *from, const xd_special_files *f, xd_err *e)
 {
-    xd_status s;
-    if (f->kind == XD_TOK_T5)
+    xd_status s = XD_OK;
+    if (f->kind == XD_TOK_BYTES)
+        xd_tok_open_bytes(t);
+    else if (f->kind == XD_TOK_T5)
         s = read_t5(t, &from->t5, f, e);
     else
         s = f->kind == XD_TOK_CLIP ? read_clip(t, &from->clip, f, e) : read_bert(t, &from->bert, e);
@@ -449,6 +451,7 @@ static const struct {
 } classes[] = {
     { "T5Tokenizer", XD_TOK_T5, 0 },
     { "T5TokenizerFast", XD_TOK_T5, 0 },
+    { "ByT5Tokenizer", XD_TOK_BYTES, 0 },
     { "CLIPTokenizer", XD_TOK_CLIP, 0 },
     { "CLIPTokenizerFast", XD_TOK_CLIP, 0 },
     { "BertTokenizer", XD_TOK_BERT, 0 },
@@ -542,17 +545,21 @@ static xd_status open_dir(xd_tok **t, const char *dir, int kind, xd_err *e)
         else
             s = kind_of_files(&kind, dir, &b, e);
         if (s == XD_OK && kind == OTHER)
-            s = xd_fail(e, XD_EUNSUPPORTED,
-                        "%s has a %s, which is not supported; T5Tokenizer, "
-                        "CLIPTokenizer, BertTokenizer, Qwen2Tokenizer, LlamaTokenizer and "
-                        "GemmaTokenizer are",
-                        dir, name);
+            s = xd_fail(
+                e, XD_EUNSUPPORTED,
+                "%s has a %s, which is not supported; T5Tokenizer, "
+                "ByT5Tokenizer, CLIPTokenizer, BertTokenizer, Qwen2Tokenizer, LlamaTokenizer and "
+                "GemmaTokenizer are",
+                dir, name);
     }
     if (s == XD_OK && kind == XD_TOK_LM) {
         xd_special_files f = special_of(&b, XD_TOK_LM);
         f.named = class;
         f.json = b.lm.rules ? &b.lm : NULL;
         s = xd_lm_open_dir(t, dir, &f, e);
+    } else if (s == XD_OK && kind == XD_TOK_BYTES) {
+        xd_special_files f = special_of(&b, XD_TOK_BYTES);
+        s = open_with(t, &(sources){ 0 }, &f, e);
     } else if (s == XD_OK && kind == XD_TOK_BERT) {
         s = open_bert(t, dir, &b, named, e);
     } else if (s == XD_OK) {

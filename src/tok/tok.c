@@ -64,8 +64,28 @@ int64_t xd_tok_max(const xd_tok *t)
     return t->max;
 }
 
+/* ByT5's special tokens have the ids before those of the bytes. */
+static const char *const before_bytes[] = { "<pad>", "</s>", "<unk>" };
+enum { BYTES_FROM = sizeof before_bytes / sizeof *before_bytes, BYTES = 256 };
+
+void xd_tok_open_bytes(xd_tok *t)
+{
+    t->bytes = 1;
+    t->next = BYTES_FROM + BYTES;
+}
+
+static int32_t find_before_bytes(const char *s, size_t len)
+{
+    for (int32_t i = 0; i < BYTES_FROM; i++)
+        if (strlen(before_bytes[i]) == len && !memcmp(before_bytes[i], s, len))
+            return i;
+    return -1;
+}
+
 int32_t xd_tok_find(const xd_tok *t, const char *s, size_t len)
 {
+    if (t->bytes)
+        return find_before_bytes(s, len);
     if (t->clip)
         return xd_pieces_find(xd_bpe_pieces(xd_clip_bpe(t->clip)), s, len);
     if (t->lm)
@@ -75,7 +95,9 @@ int32_t xd_tok_find(const xd_tok *t, const char *s, size_t len)
 
 void xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *out)
 {
-    if (t->clip)
+    if (t->bytes)
+        xd_bytes_add(out, s, len);
+    else if (t->clip)
         xd_clip_normalize(s, len, out);
     else if (t->bert)
         xd_bert_normalize(t->bert, s, len, out);
@@ -162,7 +184,10 @@ static void encode_segments(const xd_tok *t, int normalized, const char *s, size
         int    i = xd_added_find(t, normalized, s, len, from, from, &begin, &end);
         if (i < 0)
             begin = end = len;
-        if (normalized && t->clip) {
+        if (normalized && t->bytes) {
+            for (size_t k = from; k < begin; k++)
+                xd_ids_add(out, BYTES_FROM + (unsigned char)s[k]);
+        } else if (normalized && t->clip) {
             xd_clip_words(t->clip, s + from, begin - from, out);
         } else if (normalized && t->bert) {
             xd_bert_words(t->bert, s + from, begin - from, out);
@@ -223,6 +248,8 @@ xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_
     *untruncated = out.n + tails;
     if (!out.failed) /* the special tokens before and after a text remain */
         keep_ids(t, &out, heads, limit > heads + tails ? limit - heads - tails : 0);
+    if (t->bytes && out.n && out.p[out.n - 1] == t->end) /* ByT5 adds no second </s> */
+        tails = 0;
     add_some(&out, &t->tail, tails < limit - heads ? tails : limit - heads);
     if (!out.p && !out.failed) { /* a text may have no token ids */
         xd_ids_add(&out, 0);

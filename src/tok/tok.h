@@ -9,8 +9,8 @@
 
 typedef struct xd_tok xd_tok;
 
-/* Opens the tokenizer of a directory: T5, CLIP, BERT, or a decoder language model (Qwen, Llama,
- * Mistral, Gemma). The kind of tokenizer is selected by the key tokenizer_class in
+/* Opens the tokenizer of a directory: T5, ByT5, CLIP, BERT, or a decoder language model (Qwen,
+ * Llama, Mistral, Gemma). The kind of tokenizer is selected by the key tokenizer_class in
  * tokenizer_config.json or, without this key, by the files in the directory. Special tokens come
  * from tokenizer_config.json, special_tokens_map.json, added_tokens.json and tokenizer.json. */
 xd_status xd_tok_open(xd_tok **t, const char *dir, xd_err *e);
@@ -110,6 +110,9 @@ char *xd_caption_clean(const char *text);
 /* Cleans a prompt as two calls of diffusers' _clean_caption do: removes what captions from the web
  * have, such as URLs, HTML tags, file names and sizes. */
 char *xd_caption_of_web(const char *text);
+/* Returns the parts of a prompt in double quotes, "A" or “B”, as 'Text "A". Text "B". ', each
+ * part once. Returns an empty string if no part is in quotes. */
+char *xd_caption_quoted(const char *text);
 
 /* reports the names and versions of the libraries that the tokenizers use */
 void xd_tok_about(xd_fact *fact, void *cookie);

@@ -1,4 +1,5 @@
-/* hunyuanvideo.h - inside vae: declares the config and the weights of AutoencoderKLHunyuanVideo. */
+/* hunyuanvideo.h - inside vae: declares the config and the weights of AutoencoderKLHunyuanVideo and
+ * of AutoencoderKLHunyuanVideo15. */
 #ifndef XD_VAE_HUNYUANVIDEO_H
 #define XD_VAE_HUNYUANVIDEO_H
 
@@ -75,5 +76,64 @@ static inline int xd_hyv_time(const xd_hyv_cfg *c, int l)
 /* Implement the functions decode and encode of xd_vae. */
 void xd_hyv_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
 void xd_hyv_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
+
+/* ---- HunyuanVideo-1.5 ---------------------------------------------------------------------- */
+
+enum {
+    XD_HY15_LEVELS = 8, /* max number of levels (resolutions) */
+    XD_HY15_RES = 16,   /* maximum number of residual blocks per level */
+    XD_HY15_MID = 2     /* residual blocks in the middle, at the lowest resolution */
+};
+
+typedef struct xd_hy15_cfg {
+    int64_t in_channels, out_channels, latent_channels, cell, ratio;
+    int     layers, match_down, match_up;
+    double  scaling;
+    xd_ints widths;          /* channels of each level (block_out_channels), finest first */
+    int     halvings, times; /* log2 of the compression ratios of pixels and of frames */
+} xd_hy15_cfg;
+
+typedef struct xd_hy15_res {
+    xd_tensor gain1, gain2; /* gains of the RMS norms before conv1 and conv2 */
+    xd_cnv    conv1, conv2;
+} xd_hy15_res;
+
+typedef struct xd_hy15_level { /* a level: residual blocks at one resolution, then resampling */
+    xd_hy15_res res[XD_HY15_RES];
+    xd_cnv      resample;
+} xd_hy15_level;
+
+typedef struct xd_hy15_half { /* weights of the encoder, or of the decoder */
+    xd_cnv        in, out;
+    xd_hy15_level level[XD_HY15_LEVELS]; /* the levels in execution order */
+    xd_hy15_res   mid[XD_HY15_MID];
+    xd_tensor     attn_gain, gain;
+    xd_lin        q, k, v, proj;
+} xd_hy15_half;
+
+typedef struct xd_hy15_glob { xd_hy15_half enc, dec; } xd_hy15_glob;
+
+/* Returns the number of residual blocks in each level of the encoder (`dec` 0) or the decoder
+ * (`dec` 1). */
+static inline int xd_hy15_residuals(const xd_hy15_cfg *c, int dec)
+{
+    return c->layers + dec;
+}
+
+/* Tell what the end of level l, counted in execution order, changes: xd_hy15_rows the rows and
+ * columns, xd_hy15_time also the frames. */
+static inline int xd_hy15_rows(const xd_hy15_cfg *c, int l)
+{
+    return l < c->halvings;
+}
+
+static inline int xd_hy15_time(const xd_hy15_cfg *c, int dec, int l)
+{
+    return dec ? l < c->times : xd_hy15_rows(c, l) && l >= c->halvings - c->times;
+}
+
+/* Implement the functions decode and encode of xd_vae. */
+void xd_hy15_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
+void xd_hy15_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 
 #endif

@@ -11,6 +11,7 @@
  * besides h, only one other map and these frames exist at the same time. */
 #include "base/minmax.h"
 #include "exec/op.h"
+#include "vae/edges.h"
 #include "vae/hunyuanvideo.h"
 #include "vae/maps.h"
 #include "vae/vae.h"
@@ -20,8 +21,7 @@ enum {
      * (tile_sample_min_num_frames, tile_sample_stride_num_frames). */
     TILE = 16,
     STEP = 12,
-    SHARED = TILE - STEP,
-    ALL_ROWS = 1 << 24, /* more than the rows of any map */
+    SHARED = TILE - STEP
 };
 
 static const float EPS = 1e-6f;
@@ -45,7 +45,6 @@ typedef struct feed { /* input of a convolution */
     xd_gsum            sum;
     /* 1: rows and columns (wide) or all frames except the first (time) are repeated twice. */
     int                wide, time;
-    xd_halo            halo; /* rows of other ranks next to the rows of `in` */
 } feed;
 
 /* Strides of a convolution along frames (time), and along rows and columns (wide). */
@@ -58,92 +57,33 @@ static feed norm_feed(run *r, xd_tensor in, const xd_hyv_norm *w)
     return (feed){ .in = in, .norm = w, .sum = xd_group_sums(r->x, in, (int)r->c->groups) };
 }
 
-/* Returns a view of h rows, beginning with row y, and w columns, beginning with column x, of all
- * frames [T,H,W,C]. */
-static xd_tensor box_view(xd_tensor t, int64_t y, int64_t h, int64_t x, int64_t w)
-{
-    if (t.p)
-        t.p = (char *)t.p + (y * t.s[1] + x * t.s[2]) * (int64_t)xd_dtype_size(t.type);
-    t.d[1] = h, t.d[2] = w;
-    return t;
-}
-
-static void group_norm(run *r, xd_tensor to, xd_tensor from, const xd_gsum *sum,
+static void group_norm(xd_exec *x, xd_tensor to, xd_tensor from, const xd_gsum *sum,
                        const xd_hyv_norm *w, int silu)
 {
     xd_group_apply_into(
-        r->x, sum,
+        x, sum,
         &(xd_gnorm){
             .out = to, .in = from, .gain = w->gain, .bias = w->bias, .eps = EPS, .silu = silu });
 }
 
-/* Copies rows of one frame to rows [y, ...) of `to`, and normalizes the copies if the convolution
- * has a norm. Returns the row after the copied rows. */
-static int64_t read_rows(run *r, const feed *f, xd_tensor to, int64_t y, xd_tensor from)
+static void read_normalized(xd_exec *x, const void *reader, xd_tensor to, xd_tensor from)
 {
-    int64_t   n = from.d[1];
-    xd_tensor out = box_view(to, y, n, 0, to.d[2]);
-    if (n && f->norm)
-        group_norm(r, out, from, &f->sum, f->norm, 1);
-    else if (n)
-        xd_copy_to(r->x, out, from);
-    return y + n;
+    const feed *f = reader;
+    group_norm(x, to, from, &f->sum, f->norm, 1);
 }
 
-/* Writes frame t of the convolution's input to `to` [1,H+2,W+2,C], which has one more row and
- * column at each edge. */
-static void read_frame(run *r, const feed *f, xd_tensor to, int64_t t)
+/* Computes out = conv(f) + plus, where plus may be the tensor `out`. */
+static void convolve(run *r, xd_tensor out, const feed *f, const xd_cnv *w, stride by,
+                     xd_tensor plus)
 {
-    xd_exec  *x = r->x;
-    size_t    mark = xd_arena_mark(x->tmp);
-    int64_t   s = f->time ? (t + 1) / 2 : t, H = to.d[1] - 2, W = to.d[2] - 2, y = 0;
-    xd_tensor in = xd_rows(f->in, s, 1), above = f->halo.above, below = f->halo.below;
-    int64_t   a = above.d[1], b = below.d[1];
-    xd_tensor flat = xd_map_as(x, to.type, 1, a + in.d[1] + b, in.d[2], in.d[3]);
-    if (a)
-        y = read_rows(r, f, flat, y, xd_rows(above, s, 1));
-    y = read_rows(r, f, flat, y, in);
-    if (b)
-        read_rows(r, f, flat, y, xd_rows(below, s, 1));
-    if (f->wide) { /* of two equal rows of a neighbour, only the nearer one is needed */
-        flat = xd_enlarge(x, flat, 1, 2, 2);
-        flat = box_view(flat, a, a + H + b, 0, W);
-    }
-    xd_copy_to(x, box_view(to, !a, a + H + b, 1, W), flat);
-    if (!a)
-        xd_copy_to(x, box_view(to, 0, 1, 1, W), box_view(to, 1, 1, 1, W));
-    if (!b)
-        xd_copy_to(x, box_view(to, H + 1, 1, 1, W), box_view(to, H, 1, 1, W));
-    xd_copy_to(x, box_view(to, 0, H + 2, 0, 1), box_view(to, 0, H + 2, 1, 1));
-    xd_copy_to(x, box_view(to, 0, H + 2, W + 1, 1), box_view(to, 0, H + 2, W, 1));
-    xd_arena_rewind(x->tmp, mark);
-}
-
-/* Computes out = conv(f) + plus, where plus may be the tensor `out`. A frame of `out` may share
- * memory with the frames of the input from which it is computed, because these are copied
- * before. */
-static void convolve(run *r, xd_tensor out, feed *f, const xd_cnv *w, stride by, xd_tensor plus)
-{
-    xd_exec  *x = r->x;
-    size_t    mark = xd_arena_mark(x->tmp);
-    int64_t   H = f->in.d[1] << f->wide, W = f->in.d[2] << f->wide, C = f->in.d[3], T = out.d[0];
-    xd_tensor shape = xd_view(NULL, w->w.type, 4, (int64_t[]){ T, H, W, C });
-    int64_t   n = by.time > 1 ? 1 : xd_map_frames(x, shape), had = 0, end = -XD_PAST;
-    /* with a stride of 2, the convolution does not read the row below an even number of rows */
-    f->halo = xd_halo_of(x, f->in, 1, by.wide == 1);
-    xd_tensor buf = xd_map_as(x, w->w.type, XD_PAST + n, H + 2, W + 2, C);
-    for (int64_t t = 0; H && t < T; t += n) {
-        int64_t k = xd_min(n, T - t), first = by.time * t - XD_PAST, kept = end - first;
-        for (int64_t i = 0; t && i < kept; i++)
-            xd_copy_to(x, xd_rows(buf, i, 1), xd_rows(buf, had - kept + i, 1));
-        had = XD_PAST + by.time * (k - 1) + 1;
-        for (end = t ? end : first; end < first + had; end++)
-            read_frame(r, f, xd_rows(buf, end - first, 1), end > 0 ? end : 0);
-        xd_conv_rows_into(x, xd_rows(out, t, k), xd_rows(buf, 0, had), w,
-                          &(xd_conv_options){ .stride = by.wide,
-                                              .residual = plus.p ? xd_rows(plus, t, k) : none });
-    }
-    xd_arena_rewind(x->tmp, mark);
+    xd_edges e = { .in = f->in,
+                   .read = f->norm ? read_normalized : NULL,
+                   .reader = f,
+                   .wide = f->wide,
+                   .time = f->time,
+                   .stride_time = by.time,
+                   .stride_wide = by.wide };
+    xd_edges_conv(r->x, out, &e, w, plus);
 }
 
 /* ---- blocks -------------------------------------------------------------------------------- */
@@ -172,49 +112,23 @@ static void run_residual(run *r, const xd_hyv_res *w)
         xd_arena_rewind(x->tmp, mark);
 }
 
-/* Returns the keys and values [T,H,W,2C] of all ranks' rows. A rank without rows gets none. */
-static xd_tensor gather_keys(run *r, xd_tensor kv)
-{
-    xd_exec *x = r->x;
-    xd_halo  halo = xd_halo_of(x, kv, ALL_ROWS, ALL_ROWS);
-    int64_t  a = halo.above.d[1], b = halo.below.d[1], n = kv.d[1];
-    if (!a && !b)
-        return kv;
-    xd_tensor all = xd_map(x, kv.d[0], a + n + b, kv.d[2], kv.d[3]);
-    if (a)
-        xd_copy_to(x, box_view(all, 0, a, 0, kv.d[2]), halo.above);
-    xd_copy_to(x, box_view(all, a, n, 0, kv.d[2]), kv);
-    if (b)
-        xd_copy_to(x, box_view(all, a + n, b, 0, kv.d[2]), halo.below);
-    return all;
-}
-
 /* Computes h += proj(attention(norm(h))). The attention has one head, which is as wide as the map.
  * The positions of a frame attend to all positions of this frame and of the earlier frames. */
 static void attend(run *r)
 {
     xd_exec  *x = r->x;
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor h = r->h, flat = xd_map_rows(h);
+    xd_tensor h = r->h;
     int64_t   T = h.d[0], C = h.d[3], n = h.d[1] * h.d[2];
     xd_tensor q = xd_new(x, T * n, C), kv = xd_map(x, T, h.d[1], h.d[2], 2 * C);
     size_t    above = xd_arena_mark(x->tmp);
     xd_tensor y = xd_map(x, T, h.d[1], h.d[2], C);
     xd_gsum   sum = xd_group_sums(x, h, (int)r->c->groups);
-    group_norm(r, y, h, &sum, &r->w->attn_norm, 0);
+    group_norm(x, y, h, &sum, &r->w->attn_norm, 0);
     xd_linear_into(x, q, xd_map_rows(y), &r->w->q);
     xd_linear_into(x, xd_map_rows(kv), xd_map_rows(y), &r->w->kv);
     xd_arena_rewind(x->tmp, above);
-    kv = gather_keys(r, kv);
-    for (int64_t t = 0; n && t < T; t++) {
-        size_t    inner = xd_arena_mark(x->tmp);
-        xd_tensor keys = xd_map_rows(xd_rows(kv, 0, t + 1));
-        xd_tensor o = xd_attn_over(x, xd_heads(xd_rows(q, t * n, n), C),
-                                   xd_heads(xd_cols(keys, 0, C), C),
-                                   xd_heads(xd_cols(keys, C, C), C), none, 0);
-        xd_linear_add(x, xd_rows(flat, t * n, n), none, xd_flat(o), &r->w->proj);
-        xd_arena_rewind(x->tmp, inner);
-    }
+    xd_edges_attend(x, h, q, kv, &r->w->proj);
     xd_arena_rewind(x->tmp, mark);
 }
 

@@ -33,6 +33,7 @@ SUITES = {
                  "cog15-i2v-tiles"),
     "hunyuanvideo": own("hunyuanvideo", "hunyuanvideo-one", "hunyuanvideo-tiles",
                         "hunyuanvideo-lora", "hunyuanvideo-five"),
+    "hunyuanvideo15": own("hunyuanvideo15", "hunyuanvideo15-one", "hunyuanvideo15-five"),
     "latte": own("latte", "latte-one", "latte-dpm"),
     "chroma": own("chroma", "chroma-image", "chroma-one"),
     "auraflow": own("auraflow", "auraflow-cut", "auraflow-one", "auraflow-lora"),
@@ -58,6 +59,8 @@ SUITES = {
     "mochi_vae": {name: "mochi-vae/" + name for name in ("six", "three", "one", "tiles")},
     "hunyuanvideo_vae": {name: "hunyuanvideo-vae/" + name
                          for name in ("four", "eight", "last", "tiles")},
+    "hunyuanvideo15_vae": {name: "hunyuanvideo15-vae/" + name
+                           for name in ("four", "sixteen", "still", "tiles")},
     "causal_vae": {name: "causal-vae/" + name
                    for name in ("small", "like", "decoder", "residual", "image", "tiles-video",
                                 "tiles-residual", "tiles-image")},

@@ -1,9 +1,11 @@
 /* family.c - describes the pipeline of HunyuanVideo */
+#include <string.h>
+
 #include "families/family.h"
 
 #include "families/hunyuanvideo/keys.h"
 
-extern const xd_dit xd_dit_hunyuanvideo;
+extern const xd_dit xd_dit_hunyuanvideo, xd_dit_hunyuanvideo15;
 
 enum { CLIP_IDS = 77 }; /* max tokens of a CLIP text encoder */
 
@@ -56,6 +58,66 @@ static const xd_recipe hunyuan_video = {
     .fps = 24,
     .channels_first = 1,
     .role = XD_ROLE_NONE,
+};
+
+/* ---- HunyuanVideo-1.5 ---------------------------------------------------------------------- */
+
+/* The chat template of Qwen2.5-VL with the pipeline's system message. The first FRAME15_ROWS text
+ * rows, which precede the prompt, are dropped. */
+#define TAB "        "
+static const char frame15[] =
+    "<|im_start|>system\nYou are a helpful assistant. Describe the video by detailing the "
+    "following "
+    "aspects: " TAB "1. The main content and theme of the video. " TAB
+    "2. The color, shape, size, texture, quantity, text, and spatial relationships of the "
+    "objects. " TAB
+    "3. Actions, events, behaviors temporal relationships, physical movement changes of the "
+    "objects. " TAB "4. background environment, light, style and atmosphere. " TAB
+    "5. camera angles, movements, and transitions used in the video.<|im_end|>\n"
+    "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
+enum { FRAME15_ROWS = 108, GLYPH_IDS = 256 };
+
+/* The pipeline replaces an empty prompt by a space. */
+static char *caption15(const char *text)
+{
+    return strdup(*text ? text : " ");
+}
+
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * HunyuanVideo15Pipeline.__call__. The transformer reads no padding of the texts, so the texts are
+ * not padded. */
+static const xd_recipe hunyuan_video15 = {
+    .name = "hunyuan-video-1.5",
+    .pipelines = { "HunyuanVideo15Pipeline" },
+    .dit = "transformer",
+    .vae = "vae",
+    .guider = "guider",
+    .text = { { .folder = "text_encoder",
+                .tokenizer = "tokenizer",
+                .slot = "llm",
+                .rows = XD_ROWS_BELOW,
+                .pad = XD_PAD_NONE,
+                .frame = frame15,
+                .drop = FRAME15_ROWS,
+                .layers = layers,
+                .nlayers = 1 },
+              { .folder = "text_encoder_2",
+                .tokenizer = "tokenizer_2",
+                .slot = "byt5",
+                .rows = XD_ROWS_BELOW,
+                .pad = XD_PAD_NONE,
+                .most = GLYPH_IDS,
+                .quoted = 1 } },
+    .ntext = 2,
+    .steps = 50,
+    .guidance = 6,
+    .max_text = 1000,
+    .own_sigmas = XD_OWN_ALWAYS,
+    .max_shift = 1.15,
+    .fps = 24,
+    .channels_first = 1,
+    .role = XD_ROLE_NONE,
+    .caption = caption15,
 };
 
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */
@@ -117,8 +179,8 @@ extern const xd_family xd_family_hunyuanvideo;
 
 const xd_family xd_family_hunyuanvideo = {
     .title = "HunyuanVideo",
-    .dits = XD_LIST(xd_dit, &xd_dit_hunyuanvideo),
-    .recipes = XD_LIST(xd_recipe, &hunyuan_video),
+    .dits = XD_LIST(xd_dit, &xd_dit_hunyuanvideo, &xd_dit_hunyuanvideo15),
+    .recipes = XD_LIST(xd_recipe, &hunyuan_video, &hunyuan_video15),
     .key_maps = xd_hunyuanvideo_key_maps,
     .lora_names = xd_hunyuanvideo_lora_names,
     .xdit = &xdit_rows,

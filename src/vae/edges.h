@@ -1,0 +1,42 @@
+/* edges.h - inside vae: computes the causal convolutions and attentions of autoencoders whose
+ * convolutions read copies of the outermost pixels in place of pixels outside a video.
+ *
+ * A map is [T,H,W,C], with this rank's rows of all frames. A convolution reads the current and two
+ * earlier frames; before the first frame it reads copies of the first frame. The padded input of a
+ * convolution is made a few frames at a time, from the map and the rows of neighbouring ranks. */
+#ifndef XD_VAE_EDGES_H
+#define XD_VAE_EDGES_H
+
+#include "exec/op.h"
+
+typedef struct xd_edges { /* input of a convolution */
+    xd_tensor in;
+    /* Writes rows of the input to `to`, for example normalized. NULL: rows are copied. */
+    void       (*read)(xd_exec *x, const void *reader, xd_tensor to, xd_tensor from);
+    const void *reader;
+    /* 1: rows and columns (wide) or all frames except the first (time) are repeated twice. */
+    int         wide, time;
+    /* Strides of the convolution; 0 means 1. */
+    int         stride_time, stride_wide;
+} xd_edges;
+
+/* Computes out = conv(f) + plus, where plus may be absent or the tensor `out`. A frame of `out` may
+ * share memory with the frames of the input from which it is computed, because these are copied
+ * before. */
+void xd_edges_conv(xd_exec *x, xd_tensor out, const xd_edges *f, const xd_cnv *w, xd_tensor plus);
+
+/* Receives the result of a convolution frame by frame. `before` writes to `frame` [1,H,W,C] what is
+ * added to frame t of the result; `after` gets that sum. */
+typedef struct xd_edges_sink {
+    void (*before)(xd_exec *x, void *sink, int64_t t, xd_tensor frame);
+    void (*after)(xd_exec *x, void *sink, int64_t t, xd_tensor frame);
+    void *sink;
+} xd_edges_sink;
+void xd_edges_conv_to(xd_exec *x, const xd_edges_sink *to, const xd_edges *f, const xd_cnv *w);
+
+/* Computes h += proj(attention(q, kv)). The attention has one head, which is as wide as the map.
+ * The positions of a frame attend to all positions of this frame and of the earlier frames. q: [T H
+ * W,C]; kv: [T,H,W,2C] keys, then values, of this rank's rows. */
+void xd_edges_attend(xd_exec *x, xd_tensor h, xd_tensor q, xd_tensor kv, const xd_lin *proj);
+
+#endif
