@@ -10,9 +10,9 @@
 #include "exec/op.h"
 
 typedef struct xd_edges { /* input of a convolution */
-    xd_tensor in;
+    xd_tensor   in;
     /* Writes rows of the input to `to`, for example normalized. NULL: rows are copied. */
-    void       (*read)(xd_exec *x, const void *reader, xd_tensor to, xd_tensor from);
+    void        (*read)(xd_exec *x, const void *reader, xd_tensor to, xd_tensor from);
     const void *reader;
     /* 1: rows and columns (wide) or all frames except the first (time) are repeated twice. */
     int         wide, time;
@@ -28,8 +28,8 @@ void xd_edges_conv(xd_exec *x, xd_tensor out, const xd_edges *f, const xd_cnv *w
 /* Receives the result of a convolution frame by frame. `before` writes to `frame` [1,H,W,C] what is
  * added to frame t of the result; `after` gets that sum. */
 typedef struct xd_edges_sink {
-    void (*before)(xd_exec *x, void *sink, int64_t t, xd_tensor frame);
-    void (*after)(xd_exec *x, void *sink, int64_t t, xd_tensor frame);
+    void  (*before)(xd_exec *x, void *sink, int64_t t, xd_tensor frame);
+    void  (*after)(xd_exec *x, void *sink, int64_t t, xd_tensor frame);
     void *sink;
 } xd_edges_sink;
 void xd_edges_conv_to(xd_exec *x, const xd_edges_sink *to, const xd_edges *f, const xd_cnv *w);

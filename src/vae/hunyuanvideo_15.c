@@ -153,9 +153,8 @@ static int64_t level_width(const xd_hy15_cfg *c, int dec, int l)
 static void w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in)
 {
     xd_w_enter(d, "%s", name);
-    xd_w_conv(
-        d, w, "conv",
-        &(xd_conv_spec){ .out = out, .in = in, .nk = 3, .kernel = { 3, 3, 3 }, .bias = 1 });
+    xd_w_conv(d, w, "conv",
+              &(xd_conv_spec){ .out = out, .in = in, .nk = 3, .kernel = { 3, 3, 3 }, .bias = 1 });
     xd_w_leave(d);
 }
 

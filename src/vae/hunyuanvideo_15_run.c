@@ -151,8 +151,7 @@ static void before_upsample(xd_exec *x, void *sink, int64_t t, xd_tensor frame)
     int64_t        C = s->in.d[3], c = s->out.d[3], rep = frame.d[3] / C, half = rep / 2;
     xd_tensor      in = xd_rows(s->in, t, 1);
     if (s->time && !t)
-        xd_copy_to(x,
-                   grouped(frame, (int64_t[]){ 4, C / 4, half }, (int64_t[]){ 2 * c, half, 1 }),
+        xd_copy_to(x, grouped(frame, (int64_t[]){ 4, C / 4, half }, (int64_t[]){ 2 * c, half, 1 }),
                    grouped(in, (int64_t[]){ 4, C / 4, half }, (int64_t[]){ C / 4, 1, 0 }));
     else
         xd_copy_to(x, grouped(frame, (int64_t[]){ 1, C, rep }, (int64_t[]){ 0, rep, 1 }),
@@ -177,8 +176,8 @@ static void run_upsample(run *r, const xd_cnv *w, int time)
     xd_exec  *x = r->x;
     xd_tensor old = r->h;
     int64_t   T = old.d[0], *d = old.d;
-    r->h = xd_map_at(x, r->base, time ? 2 * T - 1 : T, 2 * d[1], 2 * d[2],
-                     w->w.out / (time ? 8 : 4));
+    r->h =
+        xd_map_at(x, r->base, time ? 2 * T - 1 : T, 2 * d[1], 2 * d[2], w->w.out / (time ? 8 : 4));
     size_t  mark = xd_arena_mark(x->tmp);
     shuffle s = { xd_map(x, T, d[1], d[2], d[3]), r->h, time };
     xd_copy_to(x, s.in, old);
@@ -211,8 +210,8 @@ static void before_downsample(xd_exec *x, void *sink, int64_t t, xd_tensor frame
 /* Writes the first frame: its channels twice, plus the means of its input's channels. */
 static void first_downsample(xd_exec *x, const shuffle *s, xd_tensor frame)
 {
-    size_t    mark = xd_arena_mark(x->tmp);
-    int64_t   q = frame.d[3], d[4];
+    size_t  mark = xd_arena_mark(x->tmp);
+    int64_t q = frame.d[3], d[4];
     memcpy(d, s->out.d, sizeof d);
     xd_tensor out = xd_map(x, 1, d[1], d[2], d[3]), sum = xd_map(x, 1, d[1], d[2], d[3]);
     xd_tensor mean = xd_map(x, 1, frame.d[1], frame.d[2], 2 * q);

@@ -406,7 +406,8 @@ static const sends *kind_of(const xd_engine *g, int layer)
         return xd_json_number(xd_json_get(p->config, "num_mmdit_layers"), &n) && layer < (int)n
                    ? &pair
                    : &layer_of_both;
-    if (strcmp(p->def->name, "cogvideox") == 0 || strcmp(p->def->name, "qwenimage") == 0)
+    if (strcmp(p->def->name, "cogvideox") == 0 || strcmp(p->def->name, "qwenimage") == 0 ||
+        strcmp(p->def->name, "hunyuanvideo15") == 0)
         return &pair;
     if (strcmp(p->def->name, "wan") == 0 || strcmp(p->def->name, "wan-vace") == 0)
         return &normed;

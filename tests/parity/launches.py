@@ -108,6 +108,9 @@ MODELS = [
     # and of videos, where two passes have texts of different lengths
     ("clips", "hunyuanvideo hunyuanvideo-five", ["cfg", "text=77", "video", "size=80x48",
                                                  "frames=9"], "plain short window"),
+    # refined whole on each rank that has some of it, beside rows that are not refined
+    ("clips", "hunyuanvideo15 hunyuanvideo15-five", ["cfg", "text=77", "video", "size=80x48",
+                                                     "frames=9"], "plain short"),
     # and with heads of keys that several heads of queries share
     ("grouped", "lumina2", ["cfg", "text=211"], "plain free early far"),
     ("grouped", "lumina2-five", ["cfg", "text=211"], "plain"),

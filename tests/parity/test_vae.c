@@ -349,6 +349,44 @@ static void filmed(walk *q, const xd_vae_info *v, int64_t n, int encode)
         filmed_tile(q, v, n <= most ? n : n - t > most ? most + 1 : n - t, encode);
 }
 
+/* ---- an autoencoder that moves positions to channels ------------------------------------------ */
+
+/* As above, but all norms are per position, and convolutions have no strides. */
+static void shuffled_middle(walk *q, int64_t C)
+{
+    int64_t others = (q->S < q->h ? q->S : q->h) - 1;
+    for (int i = 0; i < 4; i++)
+        conv_frames(q, C, 1, q->T);
+    q->bytes += q->T * 2 * q->rows * q->k * q->w * q->k * C * q->e * others;
+}
+
+static void shuffled(walk *q, const xd_vae_info *v, int64_t n, int encode)
+{
+    int     L = xd_json_size(xd_json_get(q->cfg, "block_out_channels"));
+    int     blocks = (int)number(q->cfg, "layers_per_block") + !encode;
+    int64_t e = q->e;
+    q->T = encode ? (n - 1) / v->cell[0] * v->cell[0] + 1 : n;
+    q->k = encode ? v->cell[1] : 1;
+    q->e = (int64_t)sizeof(float);
+    conv_frames(q, encode ? 3 : v->channels, 1, q->T);
+    q->e = e;
+    if (!encode)
+        shuffled_middle(q, width(q, L - 1));
+    for (int l = 0; l < L; l++) {
+        int coarse = encode ? l : L - 2 - l,
+            time = coarse >= 0 && 1 << (L - 1 - coarse) <= v->cell[0];
+        for (int i = 0; i < 2 * blocks + (l < L - 1); i++)
+            conv_frames(q, width(q, encode ? l : L - 1 - l), 1, q->T);
+        if (l == L - 1)
+            break;
+        q->T = time ? encode ? (q->T + 1) / 2 : 2 * q->T - 1 : q->T;
+        q->k = encode ? q->k / 2 : 2 * q->k;
+    }
+    if (encode)
+        shuffled_middle(q, width(q, L - 1));
+    conv_frames(q, width(q, encode ? L - 1 : 0), 1, q->T);
+}
+
 /* ---- bands and tiles ----------------------------------------------------------------------- */
 
 static void batches(walk *q, const xd_vae_info *v, int64_t n, int64_t most, int encode)
@@ -489,6 +527,8 @@ static int64_t of_bands(const xd_context *ctx, const int64_t *d, int encode)
         causal_chunks(&q, v, T, encode);
     else if (xd_json_get(q.cfg, "temporal_expansions"))
         by_frames(&q, T);
+    else if (xd_json_get(q.cfg, "upsample_match_channel"))
+        shuffled(&q, v, n, encode);
     else if (xd_json_get(q.cfg, "spatial_compression_ratio"))
         filmed(&q, v, n, encode);
     else if (!deep)

@@ -40,6 +40,7 @@ static void published_listings(void **state)
         "black-forest-labs/FLUX.2-dev/text_encoder",
         "Qwen/Qwen-Image/text_encoder",
         "hunyuanvideo-community/HunyuanVideo/text_encoder",
+        "hunyuanvideo-community/HunyuanVideo-1.5-Diffusers-480p_t2v/text_encoder",
         "Efficient-Large-Model/Sana_1600M_1024px_diffusers/text_encoder",
         "Alpha-VLLM/Lumina-Image-2.0/text_encoder",
     };

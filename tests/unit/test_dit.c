@@ -39,6 +39,8 @@ static void published_listings(void **state)
         "hunyuanvideo-community/HunyuanVideo/transformer",
         "stabilityai/stable-diffusion-xl-base-1.0/unet",
         "stabilityai/sdxl-turbo/unet",
+        "hunyuanvideo-community/HunyuanVideo-1.5-Diffusers-480p_t2v/transformer",
+        "hunyuanvideo-community/HunyuanVideo-1.5-Diffusers-480p_i2v_step_distilled/transformer",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);
@@ -214,6 +216,23 @@ static void unet_refusals(void **state)
             XD_EUNSUPPORTED, "AttnDownBlock2D");
 #undef UNET
 #undef LISTS
+}
+
+static void hunyuan_video15_refusals(void **state)
+{
+    const char *name = "HunyuanVideo15Transformer3DModel";
+    (void)state;
+    refuses(name, "{\"qk_norm\":\"layer_norm\"}", XD_EUNSUPPORTED, "layer_norm");
+    refuses(name, "{\"mlp_ratio\":3}", XD_EUNSUPPORTED, "mlp_ratio 3");
+    refuses(name, "{\"task_type\":\"v2v\"}", XD_EUNSUPPORTED, "'v2v'");
+    refuses(name, "{\"in_channels\":32}", XD_EUNSUPPORTED, "in_channels 32");
+    refuses(name, "{\"rope_axes_dim\":[16,56,54]}", XD_EFORMAT, "126");
+    refuses(name, "{\"rope_theta\":0}", XD_EFORMAT, "rope_theta 0");
+    refuses(name, "{\"num_refiner_layers\":17}", XD_EFORMAT, "num_refiner_layers");
+    refuses(name, "{\"text_embed_2_dim\":0}", XD_EFORMAT, "text_embed_2_dim");
+    refuses(name, "{\"image_embed_dim\":0}", XD_EFORMAT, "image_embed_dim");
+    refuses(name, "{\"target_size\":8}", XD_EFORMAT, "target_size");
+    refuses(name, "{\"patch_size_t\":0}", XD_EFORMAT, "patch_size_t");
 }
 
 static void sana_refusals(void **state)
@@ -547,8 +566,9 @@ int main(void)
         cmocka_unit_test(published_listings),     cmocka_unit_test(published_numbers),
         cmocka_unit_test(files_in_the_tree),      cmocka_unit_test(refusals),
         cmocka_unit_test(refusals_of_videos),     cmocka_unit_test(lumina_refusals),
-        cmocka_unit_test(hunyuan_video_refusals), cmocka_unit_test(sana_refusals),
-        cmocka_unit_test(unet_refusals),          cmocka_unit_test(dit_golden_f32),
+        cmocka_unit_test(hunyuan_video_refusals), cmocka_unit_test(hunyuan_video15_refusals),
+        cmocka_unit_test(sana_refusals),          cmocka_unit_test(unet_refusals),
+        cmocka_unit_test(dit_golden_f32),
         cmocka_unit_test(dit_golden_bf16),        cmocka_unit_test(dit_batch),
         cmocka_unit_test(dit_embeds_its_rows),    cmocka_unit_test(hunyuan_golden),
         cmocka_unit_test(hunyuan_skips),          cmocka_unit_test(counts_as_it_runs),

@@ -310,6 +310,81 @@ static void no_files(void **state)
     scratch_close();
 }
 
+/* ---- bytes ---------------------------------------------------------------------------------- */
+
+/* ids of transformers' ByT5Tokenizer, with and without a list of its tokens in the config */
+static void bytes_are_ids(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t     max;
+        int         n;
+        int32_t     ids[16];
+    } c[] = {
+        { "Text \"Caf\xc3\xa9\". ",
+          0,
+          15,
+          { 87, 104, 123, 119, 35, 37, 70, 100, 105, 198, 172, 37, 49, 35, 1 } },
+        { "a <pad> b", 0, 4, { 100, 0, 101, 1 } },
+        { "x </s>", 0, 2, { 123, 1 } },
+        { " <extra_id_3> y", 0, 5, { 35, 262, 35, 124, 1 } },
+        { "", 0, 1, { 1 } },
+        { "<extra_id_124>", 0, 2, { 383, 1 } },
+        { "abcdef", 4, 4, { 100, 101, 102, 1 } },
+    };
+    static const char own[] = "{\"tokenizer_class\": \"ByT5Tokenizer\"}";
+    (void)state;
+    assert_int_equal(scratch_open(), 0);
+    scratch_put("tokenizer_config.json", own, sizeof own - 1);
+    const char *dirs[] = { "tests/golden/hunyuanvideo15/tokenizer_2", scratch };
+    for (int k = 0; k < 2; k++) {
+        xd_tok *t = NULL;
+        xd_err  e = { 0 };
+        if (xd_tok_open(&t, dirs[k], &e) != XD_OK)
+            fail_msg("%s", e.msg);
+        assert_true(xd_tok_vocab(t) == 384 && xd_tok_pad(t) == 0 && xd_tok_eos(t) == 1);
+        for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+            int32_t *ids = NULL;
+            int64_t  n = 0;
+            assert_int_equal(xd_tok_ids(t, c[i].text, strlen(c[i].text), c[i].max, &ids, &n, &e),
+                             XD_OK);
+            assert_int_equal(n, c[i].n);
+            assert_memory_equal(ids, c[i].ids, (size_t)n * sizeof *ids);
+            free(ids);
+        }
+        xd_tok_close(&t);
+    }
+    scratch_close();
+}
+
+/* what diffusers' extract_glyph_texts returns */
+static void captions_in_quotes(void **state)
+{
+    static const char *const c[][2] = {
+        { "a \"b\" \xe2\x80\x9c"
+          "c\xe2\x80\x9d \"b\" d",
+          "Text \"b\". Text \"c\". " },
+        { "no", "" },
+        { "\"\" x", "Text \"\". " },
+        { "\"a\nb\" \"c", "Text \" \". " },
+        { "say \"a \xe2\x80\x9c"
+          "b\xe2\x80\x9d c\" \xe2\x80\x9c"
+          "d",
+          "Text \"a \xe2\x80\x9c"
+          "b\xe2\x80\x9d c\". " },
+        { "\xe2\x80\x9c"
+          "a\n\xe2\x80\x9d \xe2\x80\x9c"
+          "b\xe2\x80\x9d",
+          "Text \"b\". " },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        char *got = xd_caption_quoted(c[i][0]);
+        assert_string_equal(got, c[i][1]);
+        free(got);
+    }
+}
+
 /* ---- captions ------------------------------------------------------------------------------- */
 
 /* ---- many added tokens ---------------------------------------------------------------------- */
@@ -508,6 +583,8 @@ int main(void)
         cmocka_unit_test(broken_json),
         cmocka_unit_test(sentences),
         cmocka_unit_test(no_files),
+        cmocka_unit_test(bytes_are_ids),
+        cmocka_unit_test(captions_in_quotes),
         cmocka_unit_test(many_added_tokens_load_at_once),
         cmocka_unit_test(added_tokens_match_the_longest),
         cmocka_unit_test(captions),

@@ -13,8 +13,7 @@ void xd_hunyuanvideo_refiner_weights(xd_decl *d, const xd_dual_cfg *c, int split
 {
     static const char *const qkv[] = { "attn.to_q", "attn.to_k", "attn.to_v" };
     int64_t                  D = c->dim, hd = c->head_dim;
-    xd_split                 first = split ? XD_COL : XD_REPLICATED,
-                             then = split ? XD_ROW : XD_REPLICATED;
+    xd_split first = split ? XD_COL : XD_REPLICATED, then = split ? XD_ROW : XD_REPLICATED;
     xd_w_affine(d, "norm1", &w->gain1, &w->bias1, D);
     xd_w_fused(d, &w->qkv,
                &(xd_fused_spec){ .n = 3,

@@ -21,17 +21,17 @@ typedef struct xd_hunyuanvideo_text { /* weights that enter the text and compute
 
 /* Declares the weights of a block of the refiner. Tensor parallelism splits them if `split`
  * is 1. */
-void xd_hunyuanvideo_refiner_weights(xd_decl *d, const xd_dual_cfg *c, int split,
-                                     xd_hunyuanvideo_refiner *w);
-void xd_hunyuanvideo_text_weights(xd_decl *d, const xd_dual_cfg *c, xd_hunyuanvideo_text *w);
+void      xd_hunyuanvideo_refiner_weights(xd_decl *d, const xd_dual_cfg *c, int split,
+                                          xd_hunyuanvideo_refiner *w);
+void      xd_hunyuanvideo_text_weights(xd_decl *d, const xd_dual_cfg *c, xd_hunyuanvideo_text *w);
 /* Returns the row from which the refiner's gates are computed: silu of the sum of the embeddings of
  * the timestep and of the mean of the text rows. */
 xd_tensor xd_hunyuanvideo_gates(xd_exec *x, const xd_hunyuanvideo_text *w, double t,
                                 xd_tensor rows);
 /* Runs a block of the refiner on the text rows h. If `whole` is 1, h has all text rows; otherwise h
  * has this rank's text rows, and ranks exchange keys and values. */
-void xd_hunyuanvideo_refine(xd_exec *x, const xd_hunyuanvideo_refiner *w, xd_tensor h,
-                            xd_tensor gates, int64_t head_dim, int whole);
+void      xd_hunyuanvideo_refine(xd_exec *x, const xd_hunyuanvideo_refiner *w, xd_tensor h,
+                                 xd_tensor gates, int64_t head_dim, int whole);
 
 /* The part of the config that the transformers share; the config struct of each begins with it. */
 typedef struct xd_hunyuanvideo_cfg {
@@ -50,6 +50,6 @@ void      xd_hunyuanvideo_pair(xd_exec *x, xd_tensor h, const xd_pair *w, xd_ten
 
 /* Replaces a size in pixels by the size of HunyuanVideo-1.5 with the nearest aspect ratio. Such a
  * size has multiples of 16 pixels on its sides and an area of about target x target. */
-void      xd_hunyuanvideo_bucket(int64_t target, int64_t *height, int64_t *width);
+void xd_hunyuanvideo_bucket(int64_t target, int64_t *height, int64_t *width);
 
 #endif
