@@ -76,6 +76,9 @@ ROWS = {
     "hunyuanvideo": dict(model="HunyuanVideo", part="step", size=(480, 832), frames=17, text=128,
                          layers=(1, 1, 1), tflop=5.14,
                          what="HunyuanVideo, one block of each kind, 17 x 480 x 832"),
+    "hunyuanvideo15": dict(model="HunyuanVideo-1.5", part="step", size=(480, 832), frames=17,
+                           text=128, layers=(1,), tflop=1.4,
+                           what="HunyuanVideo-1.5, one block, 17 x 480 x 832"),
     "vace-1.3b": dict(model="Wan2.1-VACE-1.3B", part="step", size=(480, 832), frames=81, text=512,
                       layers=(2,), tflop=28.7,
                       what="Wan 2.1 VACE 1.3B, 2 blocks and a control block, 81 x 480 x 832"),
@@ -175,6 +178,8 @@ def open_net(row, home, dtype, torch, device):
             kind = kind[row["model"][:6]]
             if row["model"] == "HunyuanVideo":
                 kind = "HunyuanVideoTransformer3DModel"
+            if row["model"] == "HunyuanVideo-1.5":
+                kind = "HunyuanVideo15Transformer3DModel"
             if "VACE" in row["model"]:
                 kind = "WanVACETransformer3DModel"
             if row["part"] == "vae":
@@ -192,6 +197,13 @@ def open_net(row, home, dtype, torch, device):
     if row["part"] == "vae":
         return net, dict(z=rand(1, net.config.latent_channels, h, w))
     t = torch.tensor([500.0])
+    if "HunyuanVideo15" in kind:
+        return net, dict(hidden_states=rand(1, 65, (row["frames"] - 1) // 4 + 1, h, w), timestep=t,
+                         encoder_hidden_states=rand(1, row["text"], 3584),
+                         encoder_attention_mask=torch.ones(1, row["text"]),
+                         encoder_hidden_states_2=rand(1, 1, 1472),
+                         encoder_attention_mask_2=torch.zeros(1, 1),
+                         image_embeds=torch.zeros(1, 1, 1152, dtype=dtype))
     if "HunyuanVideo" in kind:
         return net, dict(hidden_states=rand(1, 16, (row["frames"] - 1) // 4 + 1, h, w),
                          timestep=t, guidance=torch.tensor([6000.0]),

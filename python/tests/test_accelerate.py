@@ -34,6 +34,7 @@ CASES = {
     "flux2-klein": {},
     "qwen": {"negative_prompt": " ", "true_cfg_scale": 4.0},
     "latte": {"video_length": 5, "clean_caption": False},
+    "hunyuanvideo15": {"num_frames": 5, "negative_prompt": 'a "star"'},
     "hunyuanvideo": {"num_frames": 5, "negative_prompt": "a star", "true_cfg_scale": 3.0},
     "cog2b": {},
     "mochi": {},

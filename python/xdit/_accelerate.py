@@ -85,6 +85,7 @@ def _forward(part: torch.nn.Module, module: Module, what: str) -> Callable:
 _VAES = {"AutoencoderKL": "AutoencoderKL", "AutoencoderKLFlux2": "AutoencoderKL",
          "AutoencoderKLCogVideoX": "AutoencoderKLCogVideoX", "AutoencoderKLWan": "AutoencoderKLWan",
          "AutoencoderKLHunyuanVideo": "AutoencoderKLHunyuanVideo",
+         "AutoencoderKLHunyuanVideo15": "AutoencoderKLHunyuanVideo15",
          "AutoencoderKLQwenImage": "AutoencoderKLQwenImage",
          "AutoencoderKLMochi": "AutoencoderKLMochi", "AutoencoderDC": "AutoencoderDC"}
 _CLAMPED = ("AutoencoderKLWan", "AutoencoderKLQwenImage")

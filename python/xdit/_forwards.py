@@ -344,6 +344,22 @@ def _hunyuan_video(v: Values, config: Any) -> Passes:
         yield inputs
 
 
+def _hunyuan_video15(v: Values, config: Any) -> Passes:
+    image = v["image_embeds"]
+    if config.get("task_type") != "t2v" or image is not None and bool((image != 0).any()):
+        raise Unsupported("image_embeds: xdit computes HunyuanVideo-1.5 from text only")
+    if v["timestep_r"] is not None:
+        raise Unsupported("timestep_r: xdit does not compute it")
+    for b, latents in enumerate(v["hidden_states"]):
+        rows = [_text(v["encoder_hidden_states" + k], v["encoder_attention_mask" + k], b,
+                      "encoder_attention_mask" + k) for k in ("", "_2")]
+        width = max(r.shape[1] for r in rows)
+        yield {"latents": latents[:config["out_channels"]].transpose(0, 1),
+               "timestep": _row(v["timestep"], b), "text_real": [r.shape[0] for r in rows],
+               "text": torch.cat([torch.nn.functional.pad(r, (0, width - r.shape[1]))
+                                  for r in rows])}
+
+
 def _vace(v: Values, config: Any) -> Passes:
     scales, control = v["control_hidden_states_scale"], v["control_hidden_states"]
     if v["encoder_hidden_states_image"] is not None:
@@ -391,6 +407,8 @@ FORWARDS = {
     "MochiTransformer3DModel": Forward(_mochi, _stack_video, _TEXT, ()),
     "LatteTransformer3DModel": Forward(_latte, _stack_noise, _TEXT, ()),
     "HunyuanVideoTransformer3DModel": Forward(_hunyuan_video, _stack_video, _POOLED, ()),
+    "HunyuanVideo15Transformer3DModel": Forward(_hunyuan_video15, _stack_video,
+                                                (*_TEXT, "encoder_hidden_states_2"), ()),
     "WanTransformer3DModel": Forward(_wan, _stack_video, _TEXT, ()),
     "WanVACETransformer3DModel": Forward(_vace, _stack_video, _TEXT, ()),
 }

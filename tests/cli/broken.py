@@ -22,6 +22,7 @@ MODELS = {
     'lumina': GOLDEN / 'lumina2',
     'mochi': GOLDEN / 'mochi',
     'hunyuanvideo': GOLDEN / 'hunyuanvideo',
+    'hunyuanvideo15': GOLDEN / 'hunyuanvideo15',
     'flux2': GOLDEN / 'flux2',
     'i2v': GOLDEN / 'wan-i2v',
 }
@@ -255,6 +256,18 @@ CASES = [
             [keys(rope_axes_dim=[8]), keys(text_embed_dim=35), keys(image_condition_type='x')],
         ),
         ('hunyuanvideo', ['vae/config.json'], [keys(spatial_compression_ratio=3)]),
+        ('hunyuanvideo15', ['vae/config.json'], [keys(spatial_compression_ratio=8)]),
+        (
+            'hunyuanvideo15',
+            ['guider/guider_config.json'],
+            [cut, keys(_class_name='x'), keys(guidance_rescale=0.5), keys(guidance_scale=-1)],
+        ),
+        ('hunyuanvideo15', ['tokenizer_2/tokenizer_config.json'], [cut, keys(tokenizer_class='x')]),
+        (
+            'hunyuanvideo15',
+            ['transformer/config.json'],
+            [keys(task_type='i2v'), keys(text_embed_2_dim=21), keys(in_channels=8)],
+        ),
         ('lumina', ['transformer/config.json'], [keys(num_kv_heads=2), keys(axes_lens=[1, 2, 3])]),
         (
             'klein',

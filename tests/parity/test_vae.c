@@ -349,7 +349,7 @@ static void filmed(walk *q, const xd_vae_info *v, int64_t n, int encode)
         filmed_tile(q, v, n <= most ? n : n - t > most ? most + 1 : n - t, encode);
 }
 
-/* ---- an autoencoder that moves positions to channels ------------------------------------------ */
+/* ---- an autoencoder that moves positions to channels ----------------------------------------- */
 
 /* As above, but all norms are per position, and convolutions have no strides. */
 static void shuffled_middle(walk *q, int64_t C)

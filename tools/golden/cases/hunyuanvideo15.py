@@ -45,7 +45,8 @@ MODELS = {
 }
 RUNS = {
     "hunyuanvideo15": dict(prompts=['A large Red sign with "Open" and “Café 7”, "Open"'],
-                           width=80, height=112, frames=9, steps=4, seed=17, negative="a green ring"),
+                           width=80, height=112, frames=9, steps=4, seed=17,
+                           negative="a green ring"),
     "hunyuanvideo15-one": dict(model="hunyuanvideo15", prompts=["a cyan triangle"], width=48,
                                height=80, frames=1, steps=3, seed=18, guidance=3.5),
     "hunyuanvideo15-five": dict(prompts=["a purple ring", 'two stars beside ""'], width=80,
@@ -89,6 +90,8 @@ def make_model(name, out):
                          type(m).__name__]
     texts = ["<|im_start|>system\n" + system_message() + "<|im_end|>\n<|im_start|>user\n"]
     qwen(out / "tokenizer", texts * 3, 262)
+    config = out / "tokenizer" / "tokenizer_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"chat_template": TEMPLATE}))
     ByT5Tokenizer().save_pretrained(out / "tokenizer_2")
     ClassifierFreeGuidance(
         guidance_scale=MODELS[name].get("guidance", 6.0)).save_pretrained(out / "guider")
