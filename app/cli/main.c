@@ -231,7 +231,8 @@ static xd_status check_stack(xd_err *e)
 
 static int may_be_rank(const xd_command *c)
 {
-    return c == &xd_cmd_generate || c == &xd_cmd_bench || c == &xd_cmd_probe || c == &xd_cmd_worker;
+    return c == &xd_cmd_generate || c == &xd_cmd_run || c == &xd_cmd_bench || c == &xd_cmd_probe ||
+           c == &xd_cmd_worker;
 }
 
 /* Prints one fact that a bug report needs. Libraries are printed on one line. */

@@ -109,7 +109,7 @@ static const synonym flags[] = {
 };
 
 static const synonym commands[] = {
-    { "txt2img img2img t2i t2v i2v txt2vid run sample infer generate draw img_gen vid_gen imagine",
+    { "txt2img img2img t2i t2v i2v txt2vid sample infer generate draw img_gen vid_gen imagine",
       "generate", NULL },
     { "benchmark", "bench", NULL },
     { "info show metadata", "inspect", NULL },

@@ -10,15 +10,17 @@
 #include "base/word_list.h"
 #include "cli/cli.h"
 #include "cli/opt.h"
-#include "from_xdit/xdit_translate.h"
+#include "from_xdit/xdit_here.h"
 
-typedef struct options { int flags, tables; } options;
+typedef struct options { int flags, tables, json; } options;
 
 static const xd_option rows[] = {
     { "flags", XD_OPT_FLAG, offsetof(options, flags), 0, 0, NULL, NULL,
       "print every flag of xDiT, its effect there, and its counterpart here" },
     { "tables", XD_OPT_FLAG, offsetof(options, tables), 0, 0, NULL, NULL,
       "print the tables of flags and models in doc/from-xdit.md" },
+    { "json", XD_OPT_FLAG, offsetof(options, json), 0, 0, NULL, NULL,
+      "print one JSON object for each command" },
 };
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -184,58 +186,6 @@ static void print_fewer(const xd_line *l, const xd_translation *o)
                 works ? works + strlen("what would work: ") : e.msg);
 }
 
-/* Prints notes on the model: its name in xdit, and the place where its files must be. */
-static void print_model(const xd_line *l, const xd_translation *o)
-{
-    const char *given = xd_line_text(l, "model"), *model = o->model;
-    const char *slash = model ? strchr(model, '/') : NULL;
-    int hub = slash && slash != model && slash[1] && !strchr(slash + 1, '/') && *model != '.' &&
-              *model != '~';
-    if (!model)
-        print_clean("note: the command line names no model: add --model DIR\n");
-    if (!model || xd_file_is_dir(model))
-        return;
-    if (strcmp(model, given) != 0)
-        print_clean("note: %s of xDiT's runner is %s\n", given, model);
-    if (hub || !slash)
-        print_clean(
-            "note: xdit downloads nothing: %s must be in the local Hugging Face cache, or be the "
-            "name of a directory\n",
-            model);
-    else
-        print_clean(
-            "note: xdit downloads nothing, and there is no directory %s on this machine: name the "
-            "directory of the model\n",
-            model);
-    if (!l->known_model)
-        print_clean("note: neither the script nor the name identifies the model, so it may not be "
-                    "supported; xdit inspect DIR checks it\n");
-}
-
-static void print_notes(const xd_line *l, const xd_translation *o)
-{
-    if (o->hosts > 1 && o->ranks > 1)
-        print_clean(
-            "note: run it once, on one host; hosts is a file with a line for each of the %d: %s "
-            "slots=%d\n",
-            o->hosts, l->master ? l->master : "HOST", (o->ranks + o->hosts - 1) / o->hosts);
-    print_model(l, o);
-    if (o->plan.use_cfg_parallel && l->model && l->model->own && !(l->model->can & XD_CAN_CFG))
-        print_clean(
-            "note: the guidance of this model is distilled: --use_cfg_parallel would leave half of "
-            "the ranks idle; remove it, or double --ulysses_degree\n");
-    if (l->no_dashes)
-        print_clean("note: %s without dashes was read as --%s\n", l->no_dashes->name,
-                    l->no_dashes->name);
-    if (xd_line_given(l, "num_pipeline_patch") && o->plan.pipefusion_parallel_degree == 1)
-        print_clean("note: --num_pipeline_patch is left out: it has no effect without stages\n");
-    if (o->note[0])
-        print_clean("note: %s\n", o->note);
-    for (int i = 0; i < o->nleft; i++)
-        print_clean("note: --%s is left out (%s): %s\n", o->left[i]->name,
-                    xd_flag_kind_name(o->left[i]->kind), o->left[i]->here);
-}
-
 enum {
     MAX_PREDICTION = 64
 }; /* maximum number of ranks to predict; a prediction simulates each
@@ -282,29 +232,10 @@ static xd_status add_prediction(const xd_line *l, const xd_translation *o, xd_te
     return XD_OK;
 }
 
-/* Refuses plans that `xdit generate` would refuse, as far as this is known without loading the
- * model. */
-static xd_status check_plan(const xd_line *l, const xd_translation *o, xd_text_buf *b, xd_err *e)
+static void print_note(void *cookie, const char *text)
 {
-    const xd_given *list = xd_line_given(l, "attn_layer_num_for_pp");
-    const char     *bad;
-    int64_t         sum = xd_line_sum(list, &bad);
-    if (xd_line_product(l) < 1)
-        return xd_fail(e, XD_EINVAL, "every degree must be at least 1");
-    if (bad)
-        return xd_fail(
-            e, XD_EINVAL,
-            "--attn_layer_num_for_pp: %.40s is not a number of blocks; without the option the "
-            "stages are balanced",
-            bad);
-    if (list && l->blocks && sum != l->blocks)
-        return xd_fail(
-            e, XD_EINVAL,
-            "the stages of --attn_layer_num_for_pp have %lld blocks and the model has %d; without "
-            "the option the stages are balanced",
-            (long long)sum, l->blocks);
-    xd_status s = xd_parallel_check(&o->plan, o->ranks, e);
-    return s == XD_OK ? add_prediction(l, o, b, e) : s;
+    (void)cookie;
+    print_clean("note: %s\n", text);
 }
 
 static int print_here(const xd_line *l)
@@ -312,16 +243,17 @@ static int print_here(const xd_line *l)
     xd_translation o = { 0 };
     xd_err         e = { 0 };
     xd_text_buf    b = { 0 };
-    int            code = XD_EXIT_OK;
+    int            code = XD_EXIT_FAILED;
     xd_translate(&o, l);
-    if (o.failed)
-        return xd_cli_exit(xd_fail(&e, XD_ENOMEM, "no memory for a command line"), &e);
-    if (l->model && !l->model->own) {
-        print_clean("here: %s is not built\n", l->model->title);
-        code = XD_EXIT_FAILED;
-    } else if (check_plan(l, &o, &b, &e) != XD_OK) {
+    xd_status st = xd_here_check(l, &o, &e);
+    if (st == XD_OK)
+        st = add_prediction(l, &o, &b, &e);
+    if (st == XD_ENOMEM) {
+        code = xd_cli_exit(st, &e);
+    } else if (st == XD_EUNSUPPORTED) {
+        print_clean("here: %s\n", e.msg);
+    } else if (st != XD_OK) {
         print_clean("here: refused, too: %s\n", e.msg);
-        code = XD_EXIT_FAILED;
     } else {
         print_clean("here:\n");
         xd_translation_print(stdout, &o);
@@ -329,11 +261,55 @@ static int print_here(const xd_line *l)
         if (b.len)
             fputs(b.p, stdout);
         print_fewer(l, &o);
-        print_notes(l, &o);
+        xd_here_notes(l, &o, print_note, NULL);
+        code = XD_EXIT_OK;
     }
     xd_buf_free(&b);
     xd_translation_free(&o);
     return code;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static void add_json_note(void *cookie, const char *text)
+{
+    xd_text_buf *b = cookie;
+    xd_buf_add(b, b->len ? "," : "");
+    xd_buf_json_string(b, text);
+}
+
+/* Prints the translation of a command as a JSON object: the words of the command of xdit, or the
+ * error; the error of xDiT's parser of arguments; and the notes. */
+static int print_json(const xd_line *l)
+{
+    xd_translation o = { 0 };
+    xd_err         e = { 0 };
+    xd_text_buf    b = { 0 }, notes = { 0 };
+    xd_translate(&o, l);
+    xd_status st = xd_here_check(l, &o, &e);
+    xd_here_notes(l, &o, add_json_note, &notes);
+    xd_buf_add(&b, "{\"command\":");
+    for (int i = 0; st == XD_OK && i < o.n; i++) {
+        xd_buf_add(&b, i ? "," : "[");
+        xd_buf_json_string(&b, o.word[i]);
+    }
+    xd_buf_add(&b, st == XD_OK ? "],\"error\":null" : "null,\"error\":");
+    if (st != XD_OK)
+        xd_buf_json_string(&b, e.msg);
+    xd_buf_add(&b, ",\"refusal\":");
+    if (l->refusal[0])
+        xd_buf_json_string(&b, l->refusal);
+    else
+        xd_buf_add(&b, "null");
+    xd_buf_add(&b, ",\"ranks\":%d,\"notes\":[%s]}", o.ranks, notes.p ? notes.p : "");
+    if (b.failed || notes.failed)
+        st = xd_fail(&e, XD_ENOMEM, "no memory for a command line");
+    else
+        xd_cli_line(NULL, b.p);
+    xd_buf_free(&b);
+    xd_buf_free(&notes);
+    xd_translation_free(&o);
+    return st == XD_ENOMEM ? xd_cli_exit(st, &e) : st == XD_OK ? XD_EXIT_OK : XD_EXIT_FAILED;
 }
 
 /* ---- scripts of xDiT that run others --------------------------------------------------------- */
@@ -442,17 +418,19 @@ static xd_status no_command(const xd_script *s, xd_err *e)
     return xd_fail(e, XD_EINVAL, "there is no command in the line");
 }
 
-static xd_status translate_lines(const xd_script *s, int *code, xd_err *e)
+static xd_status translate_lines(const xd_script *s, int json, int *code, xd_err *e)
 {
     for (int i = 0; i < s->n; i++) {
         xd_line l = { 0 };
-        if (s->n > 1)
+        if (s->n > 1 && !json)
             printf("%scommand %d of %d\n", i ? "\n" : "", i + 1, s->n);
-        if (print_sweep(&s->command[i].words))
+        if (!json && print_sweep(&s->command[i].words))
             continue;
         xd_status st = xd_line_read(&l, s, &s->command[i], e);
         int       one = XD_EXIT_OK;
-        if (st == XD_OK) {
+        if (st == XD_OK && json) {
+            one = print_json(&l);
+        } else if (st == XD_OK) {
             print_there(&l);
             one = print_here(&l);
         }
@@ -461,7 +439,7 @@ static xd_status translate_lines(const xd_script *s, int *code, xd_err *e)
             return st;
         *code = one != XD_EXIT_OK ? one : *code;
     }
-    if (s->unset)
+    if (s->unset && !json)
         print_clean("note: variables that the text does not set, read as empty: %s\n", s->unset);
     return XD_OK;
 }
@@ -492,13 +470,13 @@ static xd_status read_all(xd_script *s, int argc, char **argv, int words, xd_err
     return st == XD_OK && !s->n ? no_command(s, e) : st;
 }
 
-static int from_words(int argc, char **argv, int words, xd_err *e)
+static int from_words(int argc, char **argv, int words, int json, xd_err *e)
 {
     xd_script s = { .wanted = xd_line_wanted };
     int       code = XD_EXIT_OK;
     xd_status st = read_all(&s, argc, argv, words, e);
     if (st == XD_OK)
-        st = translate_lines(&s, &code, e);
+        st = translate_lines(&s, json, &code, e);
     if (st == XD_OK && xd_cli_flush() != XD_EXIT_OK)
         code = XD_EXIT_FAILED;
     xd_script_free(&s);
@@ -508,7 +486,9 @@ static int from_words(int argc, char **argv, int words, xd_err *e)
 static int run_command(int argc, char **argv)
 {
     xd_err e = { 0 };
-    int    words = argc && strcmp(argv[0], "--") == 0;
+    int    json = argc && strcmp(argv[0], "--json") == 0;
+    argc -= json, argv += json;
+    int words = argc && strcmp(argv[0], "--") == 0;
     if (argc == 1 && strcmp(argv[0], "--flags") == 0) {
         print_flags();
         return xd_cli_flush();
@@ -530,7 +510,7 @@ static int run_command(int argc, char **argv)
             xd_fail(&e, XD_EINVAL,
                     "from-xdit needs a command line of xDiT, in quotes, or a script"),
             &e);
-    return from_words(argc, argv, words, &e);
+    return from_words(argc, argv, words, json, &e);
 }
 
 const xd_command xd_cmd_from_xdit = {

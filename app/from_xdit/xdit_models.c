@@ -38,6 +38,10 @@ static const xd_xdit_model models[] = {
     RUNNER("LTX-2", "LTX-2", "LTX2", 32, 1, USP | FILM),
     RUNNER("Krea-2", "Krea-2", "Krea2", 16, 1, XD_CAN_SP | FSDP),
     RUNNER("Cosmos3", "Cosmos3", "Cosmos3", 16, 2, CFG | USP | VAE | FSDP | FILM),
+    RUNNER("Ideogram 4", "ideogram-4 ideogram-v4", "Ideogram4", 16, 1, CFG | USP | VAE | FSDP),
+    RUNNER("LingBot-Video", "lingbot-video", "LingBotVideo", 8, 2,
+           CFG | XD_CAN_SP | VAE | FSDP | FILM),
+    RUNNER("MiniMax-H3", "MiniMax-H3 FastH3", "MiniMaxH3", 16, 1, XD_CAN_SP | VAE | FSDP | FILM),
     { .title = NULL },
 };
 

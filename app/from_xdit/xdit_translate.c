@@ -121,6 +121,18 @@ static int as_output(xd_translation *o, const xd_line *l)
     return type && (!strcmp(type, "latent") || !strcmp(type, "pil"));
 }
 
+/* Translates --output_directory: the directory becomes a part of --output. Returns 0 if the
+ * directory is the default, or if the kind of the output, an image or a video, is unknown. */
+static int as_directory(xd_translation *o, const xd_line *l)
+{
+    const char *to = xd_line_text(l, "output_directory");
+    if (!to || !l->model)
+        return 0;
+    add_flag_text(o, "--output");
+    add_flag_text(o, "%s/output.%s", to, l->model->can & XD_HAS_VIDEO ? "mp4" : "png");
+    return 1;
+}
+
 /* Returns the Hugging Face name of a model that is named as in the registry of xDiT's runner; other
  * names are returned unchanged. */
 static const char *model_of(const xd_line *l, const char *name)
@@ -174,7 +186,8 @@ static void add_flag(xd_translation *o, const xd_line *l, const xd_xdit_flag *f)
     const xd_given *g = xd_line_given(l, f->name);
     const char     *name = f->kind == XD_FLAG_OTHER ? f->own : f->name;
     if (!g || is_idle(l, f) || !strcmp(f->name, "ray_world_size") ||
-        (!strcmp(f->name, "output_type") && as_output(o, l)))
+        (!strcmp(f->name, "output_type") && as_output(o, l)) ||
+        (!strcmp(f->name, "output_directory") && as_directory(o, l)))
         return;
     if (f->kind == XD_FLAG_VALUE) {
         as_value(o, f);

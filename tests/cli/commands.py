@@ -26,6 +26,7 @@ LINE = re.compile(r"(?:^|[\s;|])(?:build/app/)?xdit(\s+[a-z].*)$")
 # A command is shown without arguments, or these measure or ask the machine: only parsed.
 PARSED_ONLY = {"probe", "doctor", "models"}
 NEEDED = {"generate": ["--prompt", "p", "--model", "DIR"], "plan": ["--model", "DIR"],
+          "run": ["--prompt", "p", "--model", "DIR"],
           "serve": ["--model", "DIR"], "bench": ["--config", "DIR"],
           "calibrate": ["--model", "DIR", "--prompt", "p"],
           "convert": ["--model", "DIR", "--output", "DIR2"]}

@@ -53,6 +53,14 @@ static const xd_xdit_model xdit_models[] = {
       .cell = 8,
       .patch = 2,
       .can = XD_CAN_CFG | XD_CAN_USP | XD_HAS_GUIDANCE },
+    { .title = "Lumina",
+      .names = "Lumina-Image-2 Lumina2",
+      .pipeline = "Lumina2",
+      .own = "lumina-image-2",
+      .cell = 8,
+      .patch = 2,
+      .can = XD_CAN_CFG | XD_CAN_SP,
+      .steps = "50" },
     { .title = NULL },
 };
 
@@ -61,7 +69,15 @@ static const xd_xdit_net xdit_nets[] = {
     { .name = NULL },
 };
 
-static const xd_xdit_rows xdit_rows = { .models = xdit_models, .nets = xdit_nets };
+static const xd_xdit_name xdit_names[] = {
+    { "Lumina2", "Alpha-VLLM/Lumina-Image-2.0" },
+    { "Lumina-Image-2.0", "Alpha-VLLM/Lumina-Image-2.0" },
+    { .name = NULL },
+};
+
+static const xd_xdit_rows xdit_rows = { .models = xdit_models,
+                                        .nets = xdit_nets,
+                                        .names = xdit_names };
 
 extern const xd_family xd_family_lumina2;
 
