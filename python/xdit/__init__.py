@@ -15,6 +15,7 @@ from ._errors import (Cancelled, CommunicationError, DeviceError, Error, FileErr
 from ._library import about, version as _version
 from ._pipeline import Output, Pipeline
 from ._plan import Plan, Plans, plan
+from ._runner import Runner
 from ._tools import Comparison, compare, inspect
 
 
@@ -35,4 +36,4 @@ def restore(pipe: _Any) -> _Any:
 __version__ = _version()
 __all__ = ["Cancelled", "CommunicationError", "Comparison", "DeviceError", "Error", "FileError",
            "FormatError", "InvalidRequest", "OutOfMemory", "Output", "Pipeline", "Plan", "Plans",
-           "Unsupported", "about", "accelerate", "compare", "inspect", "plan", "restore"]
+           "Runner", "Unsupported", "about", "accelerate", "compare", "inspect", "plan", "restore"]

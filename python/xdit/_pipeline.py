@@ -41,6 +41,11 @@ class Output:
     # For each image: the library's result, and the index in it.
     _results: list[tuple[Any, int]] = dataclasses.field(default_factory=list, repr=False)
 
+    @property
+    def videos(self) -> Any:
+        """`frames`, by the name of xDiT's runner."""
+        return self.frames
+
     def save(self, path: Any, index: int = 0) -> None:
         """Writes one image or video with its parameters; the extension selects the format."""
         if not self._results:
