@@ -42,13 +42,62 @@ static void print_flags(void)
     }
 }
 
+/* Prints the command that a command of xDiT with only a model and a prompt becomes, in one line. */
+static void print_example(const char *script, const char *model)
+{
+    char *scripted[] = { "python", (char *)script, "--model", (char *)model, "--prompt", "TEXT" };
+    char *run[] = { "xdit", "--model", (char *)model, "--prompt", "TEXT" };
+    xd_script      s = { .wanted = xd_line_wanted };
+    xd_line        l = { 0 };
+    xd_translation o = { 0 };
+    xd_status      st = script ? xd_script_read_words(&s, 6, scripted, NULL)
+                               : xd_script_read_words(&s, 5, run, NULL);
+    if (st == XD_OK && s.n && xd_line_read(&l, &s, &s.command[0], NULL) == XD_OK) {
+        xd_translate(&o, &l);
+        putchar('`');
+        for (int i = 0; i < o.n; i++) {
+            fputs(i ? " " : "", stdout);
+            xd_shell_quote(stdout, o.word[i]);
+        }
+        putchar('`');
+    }
+    xd_translation_free(&o);
+    xd_line_free(&l);
+    xd_script_free(&s);
+}
+
+/* Prints the rows of the models of the example scripts, or of the runner. */
 static void print_models(int scripts)
 {
     const xd_xdit_model *m;
-    for (int i = 0; (m = xd_xdit_model_at(i)); i++)
-        if (!!m->scripts == scripts)
-            printf("| %s | `%s` | %s |\n", m->title, scripts ? m->scripts : m->names,
-                   m->own ? m->own : "not built");
+    for (int i = 0; (m = xd_xdit_model_at(i)); i++) {
+        char script[128];
+        if (!!m->scripts != scripts)
+            continue;
+        printf("| %s | `%s` | %s |", m->title, scripts ? m->scripts : m->names,
+               m->own ? m->own : "not built");
+        snprintf(script, sizeof script, "%.*s.py", scripts ? (int)strcspn(m->scripts, " ") : 0,
+                 scripts ? m->scripts : "");
+        fputs(scripts ? " " : "", stdout);
+        if (m->own && scripts)
+            print_example(script, "DIR");
+        printf(scripts ? " |\n" : "\n");
+    }
+}
+
+/* Prints the names of the runner's registry that differ from names on the Hugging Face Hub. */
+static void print_names(void)
+{
+    const xd_xdit_name *n;
+    for (int i = 0; (n = xd_xdit_name_at(i)); i++) {
+        const xd_xdit_model *m = xd_xdit_by_name(n->name);
+        printf("| `%s` | ", n->name);
+        if (m && m->own)
+            print_example(NULL, n->name);
+        else
+            printf("not built");
+        printf(" |\n");
+    }
 }
 
 static void print_tables(void)
@@ -75,10 +124,13 @@ static void print_tables(void)
                 printf("| `--%s` | %s | %s |\n", f->name, f->there, f->here);
         printf("\n");
     }
-    printf("### Models of the example scripts\n\n| model | script | here |\n|---|---|---|\n");
+    printf("### Models of the example scripts\n\n| model | script | here | the script's command "
+           "here |\n|---|---|---|---|\n");
     print_models(1);
     printf("\n### Models of the runner\n\n| model | in its name | here |\n|---|---|---|\n");
     print_models(0);
+    printf("\n### Names of the runner\n\n| name | the command here |\n|---|---|\n");
+    print_names();
 }
 
 /* Prints a text without control characters. Texts of a command line may contain any byte. */

@@ -53,10 +53,18 @@ static const xd_xdit_net nets[] = {
 static const xd_xdit_name registered[] = {
     { "LTX-2", "Lightricks/LTX-2" },
     { "LTX-2.3", "dg845/LTX-2.3-Diffusers" },
+    { "LTX-2.5", "Lightricks/LTX-2.5-Diffusers" },
+    { "LTX-2.5-distilled", "Lightricks/LTX-2.5-Diffusers" },
+    { "LTX-2.5-full", "Lightricks/LTX-2.5-Diffusers" },
     { "Krea-2-Raw", "krea/krea-2-raw" },
     { "Krea-2-Turbo", "krea/krea-2-turbo" },
     { "Cosmos3-Super", "nvidia/Cosmos3-Super" },
     { "Cosmos3-Nano", "nvidia/Cosmos3-Nano" },
+    { "Ideogram-4", "ideogram-ai/ideogram-v4" },
+    { "LingBot-Video-Dense", "robbyant/lingbot-video-dense-1.3b" },
+    { "LingBot-Video-MoE", "robbyant/lingbot-video-moe-30b-a3b" },
+    { "MiniMax-H3", "MiniMaxAI/MiniMax-H3" },
+    { "FastH3", "FastVideo/FastVideo-FastH3-4-step-Preview-v1-VSA-DataFree" },
     { .name = NULL },
 };
 
@@ -77,6 +85,16 @@ const xd_xdit_model *xd_xdit_model_at(int i)
         for (const xd_xdit_model *m = r->models; m && m->title; m++)
             if (i-- == 0)
                 return m;
+    return NULL;
+}
+
+const xd_xdit_name *xd_xdit_name_at(int i)
+{
+    const xd_xdit_rows *r;
+    for (int k = 0; (r = rows_at(k)); k++)
+        for (const xd_xdit_name *n = r->names; n && n->name; n++)
+            if (i-- == 0)
+                return n;
     return NULL;
 }
 

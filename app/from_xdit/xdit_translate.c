@@ -228,12 +228,23 @@ static void add_flag(xd_translation *o, const xd_line *l, const xd_xdit_flag *f)
     }
 }
 
+/* Adds an option that the command does not have. If `value` is NULL, adds nothing. */
 static void by_default(xd_translation *o, const xd_line *l, const char *name, const char *value)
 {
-    if (xd_line_given(l, name))
+    if (!value || xd_line_given(l, name))
         return;
     add_flag_text(o, "--%s", name);
     add_flag_text(o, "%s", value);
+}
+
+static void add_runner_defaults(xd_translation *o, const xd_line *l, const xd_xdit_model *m)
+{
+    by_default(o, l, "num_inference_steps", m->steps);
+    by_default(o, l, "guidance_scale", m->guidance);
+    by_default(o, l, "height", m->side ? m->side : m->height);
+    by_default(o, l, "width", m->side ? m->side : m->width);
+    by_default(o, l, "num_frames", m->frames);
+    by_default(o, l, "max_sequence_length", m->text);
 }
 
 /* Adds options for xDiT's defaults that differ from xdit's defaults. */
@@ -251,14 +262,12 @@ static void add_defaults(xd_translation *o, const xd_line *l)
         if (can & XD_HAS_GUIDANCE)
             by_default(o, l, "guidance_scale", "3.5");
     }
-    if (l->runner && l->model && l->model->steps)
-        by_default(o, l, "num_inference_steps", l->model->steps);
-    if (l->runner && l->model && l->model->guidance)
-        by_default(o, l, "guidance_scale", l->model->guidance);
-    if (l->runner && l->model && l->model->side)
-        by_default(o, l, "height", l->model->side), by_default(o, l, "width", l->model->side);
-    if (l->runner && l->model && l->model->text)
-        by_default(o, l, "max_sequence_length", l->model->text);
+    if (l->runner && l->model)
+        add_runner_defaults(o, l, l->model);
+    if (l->model && l->model->control_image) {
+        add_flag_text(o, "--control_image");
+        add_flag_text(o, "%s", l->model->control_image);
+    }
     by_default(o, l, "seed", "42");
 }
 

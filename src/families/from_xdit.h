@@ -63,6 +63,10 @@ typedef struct xd_xdit_model {
     /* Default height and width, and default max_sequence_length, in xDiT's runner. NULL: the
      * recipe's default. */
     const char *side, *text;
+    /* Default height, width and number of frames in xDiT's runner, if the height differs from the
+     * width or the model generates videos. NULL: the recipe's default. */
+    const char *height, *width, *frames;
+    const char *control_image; /* control image that the script always reads; or NULL */
 } xd_xdit_model;
 
 typedef struct xd_xdit_net { /* properties of a transformer, found by model name */

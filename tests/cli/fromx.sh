@@ -229,9 +229,18 @@ for pair in FLUX.1-dev=black-forest-labs/FLUX.1-dev flux.1-DEV=black-forest-labs
     SD3.5=stabilityai/stable-diffusion-3.5-large \
         black-forest-labs/FLUX.1-dev=black-forest-labs/FLUX.1-dev; do
     try from-xdit "xdit --model ${pair%%=*} --ulysses_degree 2 --prompt a"
+    case $pair in SD3.5=*) own="--guidance_scale 3.5" ;; *) own="--num_inference_steps 50" ;; esac
     check "the runner's ${pair%%=*}" is_command \
-        "xdit generate --model ${pair#*=} --prompt a --ulysses_degree 2 --seed 42"
+        "xdit generate --model ${pair#*=} --prompt a --ulysses_degree 2 $own --seed 42"
 done
+line "the runner's sizes of a video" 0 '--height 720 --width 1280 --num_frames 81' \
+    'xdit --model Wan2.1-T2V --prompt a'
+line "of those that are not given" 0 '--guidance_scale 3.5 --width 1280' \
+    'xdit --model Wan2.1-T2V --prompt a --height 480'
+line "the runner's distilled Wan 2.2" 0 'Wan2.2-I2V-A14B-Diffusers .*num_inference_steps 4' \
+    'xdit --model Wan2.2-Distilled-I2V --prompt a'
+line "the script's control image" 0 "--control_image 'test_imgs/016#.png'" \
+    "$(torch 1 flux_control '--model FLUX.1-Canny-dev')"
 line "a model's name is said" 0 \
     '^note: SD3.5 of xDiT.s runner is stabilityai/stable-diffusion-3.5-large$' \
     'xdit --model SD3.5 --prompt a'

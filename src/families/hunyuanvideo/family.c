@@ -154,7 +154,10 @@ static const xd_xdit_model xdit_models[] = {
       .cell = 8,
       .patch = 2,
       .unpadded = 1,
-      .can = XD_CAN_USP | XD_HAS_VIDEO },
+      .can = XD_CAN_USP | XD_HAS_VIDEO,
+      .height = "720",
+      .width = "1280",
+      .frames = "129" },
     { .title = NULL },
 };
 

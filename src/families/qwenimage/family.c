@@ -131,7 +131,9 @@ static const xd_xdit_model xdit_models[] = {
       .own = "qwen-image",
       .cell = 8,
       .patch = 2,
-      .can = XD_CAN_USP | XD_CAN_FSDP },
+      .can = XD_CAN_USP | XD_CAN_FSDP,
+      .height = "928",
+      .width = "1664" },
     { .title = NULL },
 };
 

@@ -63,7 +63,8 @@ static const xd_xdit_model xdit_models[] = {
       .own = "sd3",
       .cell = 8,
       .patch = 2,
-      .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_PP | XD_CAN_FSDP | XD_HAS_ROWS },
+      .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_PP | XD_CAN_FSDP | XD_HAS_ROWS,
+      .guidance = "3.5" },
     { .title = NULL },
 };
 
