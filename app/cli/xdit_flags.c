@@ -20,7 +20,7 @@
 
 #define ONE_ATTENTION \
     "there is one implementation of attention, which supports every degree"
-#define ONE_TILING    "tiles have the sizes of diffusers; --enable_tiling decodes in tiles"
+#define SAME_TILES    "the same; width and height need not be given together"
 #define NO_FP8_SENT   "messages between ranks have the type of the activations"
 #define SHARED        "the ranks of a host share one copy of their common weights"
 #define NO_FP4        "GEMMs in four bits are not supported; use --weights_dtype int8 for eight"
@@ -138,10 +138,10 @@ const xd_xdit_flag xd_xdit_flags[] = {
          "ranks of a host share one pinned copy"),
     SAME("enable_tiling", 0, 'b', "decode in tiles", "the same"),
     NONE("enable_slicing", 0, 'b', "decode one image at a time", "always on"),
-    NONE("vae_tile_size_height", 'i', 'b', "height of a tile", ONE_TILING),
-    NONE("vae_tile_size_width", 'i', 'b', "width of a tile", ONE_TILING),
-    NONE("vae_tile_overlap_height", 'i', 'b', "rows that two tiles share", ONE_TILING),
-    NONE("vae_tile_overlap_width", 'i', 'b', "columns that two tiles share", ONE_TILING),
+    SAME("vae_tile_size_height", 'i', 'b', "height of a tile", SAME_TILES),
+    SAME("vae_tile_size_width", 'i', 'b', "width of a tile", SAME_TILES),
+    SAME("vae_tile_overlap_height", 'i', 'b', "rows that two tiles share", SAME_TILES),
+    SAME("vae_tile_overlap_width", 'i', 'b', "columns that two tiles share", SAME_TILES),
     NONE("use_vae_channels_last_format", 0, 'r', "memory layout of the VAE",
          "the kernels choose the layout"),
     /* flags about speed */

@@ -529,6 +529,12 @@ typedef struct xd_request_output {
      * transformer block, in each guidance pass. Ranks that compute the same values compare their
      * hashes, and the request fails with XD_EDEVICE if they differ. */
     const char *determinism_check;
+    /* With enable_tiling: height and width of a tile, and the rows and columns that neighbouring
+     * tiles share, in pixels. These numbers are multiples of the pixels of a latent cell, and an
+     * overlap is less than the size of a tile. Size 0: the size of diffusers. Overlap -1: the same
+     * fraction of a tile as in diffusers. */
+    int64_t     vae_tile_size_height, vae_tile_size_width;
+    int64_t     vae_tile_overlap_height, vae_tile_overlap_width;
 } xd_request_output;
 
 /* Previews of the image during denoising. `count` is the number of previews per image, which are

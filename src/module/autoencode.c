@@ -91,11 +91,11 @@ static void compute(const call *c, xd_exec *x, const xd_net *n, float *to)
     const xd_vae *v = c->m->part.vae;
     xd_tensor     in = put_input(c, x), out = xd_new_as(x, XD_F32, 4, c->out);
     if (c->encodes && c->tiled)
-        xd_vae_encode_tiled(x, v, n, in, out, NULL);
+        xd_vae_encode_tiled(x, v, &c->m->vae, n, in, out, NULL);
     else if (c->encodes)
         v->encode(x, n, in, out);
     else if (c->tiled)
-        xd_vae_decode_tiled(x, v, n, in, out, NULL);
+        xd_vae_decode_tiled(x, v, &c->m->vae, n, in, out, NULL);
     else
         v->decode(x, n, in, out);
     xd_get(x, to, out);

@@ -95,6 +95,24 @@ static xd_status check_video(const xd_job *j, xd_err *e)
     return XD_OK;
 }
 
+/* Sets the sizes of the autoencoder's tiles. */
+static xd_status set_tiles(xd_job *j, xd_err *e)
+{
+    const xd_request_output *o = &j->r->output;
+    int64_t                  size[2] = { o->vae_tile_size_height, o->vae_tile_size_width };
+    int64_t                  overlap[2] = { o->vae_tile_overlap_height, o->vae_tile_overlap_width };
+    const char              *given = size[0] > 0       ? "size_height"
+                                     : size[1] > 0     ? "size_width"
+                                     : overlap[0] >= 0 ? "overlap_height"
+                                     : overlap[1] >= 0 ? "overlap_width"
+                                                       : NULL;
+    j->vae = j->ctx->model.vae_info;
+    if (given && !o->enable_tiling)
+        return xd_fail(e, XD_EINVAL, "vae_tile_%s is for decoding in tiles: add --enable_tiling",
+                       given);
+    return xd_vae_set_tiles(&j->vae, size, overlap, e);
+}
+
 static int has_prompt(const xd_recipe *p, int number)
 {
     for (int k = 0; k < p->ntext; k++)
@@ -227,7 +245,9 @@ static xd_status set_size(xd_job *j, xd_err *e)
         set_trained_size(j);
     if (m->recipe->max_area)
         set_area(j, j->r->output.max_area ? j->r->output.max_area : m->recipe->max_area);
-    xd_status s = check_side("width", j->size[1], cell[2], d->patch[2], e);
+    xd_status s = set_tiles(j, e);
+    if (s == XD_OK)
+        s = check_side("width", j->size[1], cell[2], d->patch[2], e);
     if (s == XD_OK)
         s = check_side("height", j->size[0], cell[1], d->patch[1], e);
     for (int i = 1; s == XD_OK && i < 3; i++)

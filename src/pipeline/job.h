@@ -28,6 +28,7 @@ typedef struct xd_job {
     int64_t                   frames; /* frames of the result; 1 for an image */
     double        fps;      /* frames per second of a video file; 0: the result is an image */
     int64_t       cells[3]; /* size of the latents in cells: t, h, w */
+    xd_vae_info   vae;      /* properties of the autoencoder, with the tiles of the request */
     /* Leading latent frames that only pad a patch and are not decoded. */
     int64_t       spare;
     int64_t       lat[4];           /* extents of the latents on the host: t, C, h, w */

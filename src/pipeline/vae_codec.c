@@ -58,7 +58,7 @@ static void put_view(xd_exec *x, xd_tensor to, xd_tensor from)
 void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb)
 {
     const xd_model    *m = &j->ctx->model;
-    const xd_vae_info *v = &m->vae_info;
+    const xd_vae_info *v = &j->vae;
     size_t             mark = xd_arena_mark(x->tmp);
     int64_t            C = v->channels, h = j->cells[1], w = j->cells[2], W = j->size[1];
     int64_t            T = j->cells[0] - j->spare, row = W * 3;
@@ -81,7 +81,7 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
     if (xd_vae_shards_tiles(&s))
         x->pause = NULL; /* no yields: the ranks decode different numbers of tiles */
     if (s.tiled)
-        xd_vae_decode_tiled(x, m->vae.vae, net, in, out, xd_vae_shards_tiles(&s));
+        xd_vae_decode_tiled(x, m->vae.vae, v, net, in, out, xd_vae_shards_tiles(&s));
     else
         m->vae.vae->decode(x, net, in, out);
     if (s.bands > 1)
@@ -103,7 +103,7 @@ void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const 
     int64_t C = 2 * m->vae_info.channels, h = clip->pixels.rows / factor[1], W = clip->pixels.cols,
             w = W / factor[2], frames = clip->frames, T = xd_vae_latents(&m->vae_info, frames),
             cell = factor[1];
-    xd_vae_info   v = xd_vae_encoding(&m->vae_info);
+    xd_vae_info   v = xd_vae_encoding(&j->vae);
     xd_vae_shards s;
     if (!xd_vae_shards_open(&s, x, j, &v, (xd_grid){ h, w })) {
         xd_vae_shards_close(&s);
@@ -118,7 +118,7 @@ void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const 
     if (xd_vae_shards_tiles(&s))
         x->pause = NULL;
     if (s.tiled)
-        xd_vae_encode_tiled(x, m->vae.vae, net, in, out, xd_vae_shards_tiles(&s));
+        xd_vae_encode_tiled(x, m->vae.vae, &j->vae, net, in, out, xd_vae_shards_tiles(&s));
     else
         m->vae.vae->encode(x, net, in, out);
     for (int64_t t = 0; s.bands > 1 && t < T; t++)

@@ -259,7 +259,7 @@ static void set_tiling(tiling *g, const xd_vae_info *v, int64_t h, int64_t w)
     g->H = h, g->W = w;
     for (int i = 0; i < 2; i++) {
         g->tile[i] = v->tile[i];
-        g->step[i] = (int64_t)((double)v->tile[i] * (1 - v->overlap[i]));
+        g->step[i] = v->step[i] ? v->step[i] : (int64_t)((double)v->tile[i] * (1 - v->overlap[i]));
         if (g->step[i] < 1)
             g->step[i] = 1;
     }
@@ -268,9 +268,42 @@ static void set_tiling(tiling *g, const xd_vae_info *v, int64_t h, int64_t w)
 xd_vae_info xd_vae_encoding(const xd_vae_info *v)
 {
     xd_vae_info e = *v;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         e.tile[i] *= v->patch ? v->patch : 1;
+        e.step[i] *= v->patch ? v->patch : 1;
+    }
     return e;
+}
+
+static xd_status check_pixels(const char *what, const char *axis, int64_t pixels, int cell,
+                              xd_err *e)
+{
+    if (pixels % cell == 0)
+        return XD_OK;
+    return xd_fail(e, XD_EINVAL,
+                   "vae_tile_%s_%s is %lld pixels, and must be a multiple of %d, the pixels of a "
+                   "latent cell, such as %lld",
+                   what, axis, (long long)pixels, cell, (long long)((pixels / cell + 1) * cell));
+}
+
+xd_status xd_vae_set_tiles(xd_vae_info *v, const int64_t size[2], const int64_t overlap[2],
+                           xd_err *e)
+{
+    static const char *const axis[] = { "height", "width" };
+    for (int i = 0; i < 2; i++) {
+        int cell = v->cell[1 + i];
+        if (check_pixels("size", axis[i], size[i], cell, e) != XD_OK ||
+            (overlap[i] > 0 && check_pixels("overlap", axis[i], overlap[i], cell, e) != XD_OK))
+            return XD_EINVAL;
+        v->tile[i] = size[i] ? size[i] / cell : v->tile[i];
+        if (overlap[i] >= v->tile[i] * cell)
+            return xd_fail(e, XD_EINVAL,
+                           "vae_tile_overlap_%s is %lld pixels, and must be less than the %s of a "
+                           "tile, %lld pixels",
+                           axis[i], (long long)overlap[i], axis[i], (long long)(v->tile[i] * cell));
+        v->step[i] = overlap[i] < 0 ? v->step[i] : v->tile[i] - overlap[i] / cell;
+    }
+    return XD_OK;
 }
 
 int64_t xd_vae_tiles(const xd_vae_info *v, int64_t h, int64_t w)
@@ -334,27 +367,23 @@ static void run_tiled(xd_exec *x, const xd_vae_info *v, tiling *g, xd_tensor in,
     xd_arena_rewind(x->tmp, mark);
 }
 
-void xd_vae_decode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor lat, xd_tensor rgb,
-                         const xd_deal *deal)
+void xd_vae_decode_tiled(xd_exec *x, const xd_vae *v, const xd_vae_info *info, const xd_net *n,
+                         xd_tensor lat, xd_tensor rgb, const xd_deal *deal)
 {
-    xd_vae_info i;
-    v->info(n->cfg, &i);
     tiling g = { .n = n,
                  .run = v->decode,
                  .deal = deal,
                  .fi = { 1, 1 },
-                 .fo = { i.cell[1], i.cell[2] },
-                 .unit = i.patch };
-    run_tiled(x, &i, &g, lat, rgb, lat);
+                 .fo = { info->cell[1], info->cell[2] },
+                 .unit = info->patch };
+    run_tiled(x, info, &g, lat, rgb, lat);
 }
 
-void xd_vae_encode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor rgb,
-                         xd_tensor moments, const xd_deal *deal)
+void xd_vae_encode_tiled(xd_exec *x, const xd_vae *v, const xd_vae_info *info, const xd_net *n,
+                         xd_tensor rgb, xd_tensor moments, const xd_deal *deal)
 {
-    xd_vae_info i;
-    v->info(n->cfg, &i);
-    i = xd_vae_encoding(&i);
-    tiling g = {
+    xd_vae_info i = xd_vae_encoding(info);
+    tiling      g = {
         .n = n, .run = v->encode, .deal = deal, .fi = { i.cell[1], i.cell[2] }, .fo = { 1, 1 }
     };
     run_tiled(x, &i, &g, rgb, moments, moments);

@@ -14,6 +14,8 @@ typedef struct xd_vae_info {
     int         alone;      /* 1: the first latent frame always decodes to one frame */
     int64_t     tile[2];    /* rows and columns of latent cells in a tile */
     double      overlap[2]; /* overlap of neighbouring tiles, as a fraction of a tile */
+    /* Distance of neighbouring tiles in latent cells; 0: the distance follows from `overlap`. */
+    int64_t     step[2];
     /* Side of a patch in pixels; a patch of pixels is one position of the decoder's outermost map.
      * Tiles are blended on this map, not on pixels. The encoder's tiles are `patch` times larger
      * than the decoder's, as in diffusers. If `patch` is 0, it means 1. */
@@ -73,6 +75,11 @@ struct xd_deal {
     void       (*wait)(const xd_deal *d, xd_exec *x);
 };
 
+/* Sets the sizes of tiles, and the distance that follows from an overlap, in pixel rows (0) and
+ * pixel columns (1). Size 0 and overlap -1: the size and the relative overlap do not change.
+ * XD_EINVAL: a number is not a multiple of a cell, or an overlap is not less than the tile. */
+xd_status   xd_vae_set_tiles(xd_vae_info *v, const int64_t size[2], const int64_t overlap[2],
+                             xd_err *e);
 /* Returns a copy of the properties *v in which the tile sizes are those for encoding. */
 xd_vae_info xd_vae_encoding(const xd_vae_info *v);
 /* Returns the number of tiles into which h x w latent cells are split, or 1 if one tile is
@@ -84,12 +91,13 @@ xd_status   xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks,
                           xd_err *e);
 
 /* Decode and encode in overlapping tiles that are blended as in diffusers (tiled_decode,
- * tiled_encode). If one tile is enough, these functions call v->decode or v->encode. If `deal` is
- * NULL, this rank computes all tiles. Otherwise only rank 0 gets the result; on other ranks the
- * output tensor is not written, and its address is not used. */
-void xd_vae_decode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor lat, xd_tensor rgb,
-                         const xd_deal *deal);
-void xd_vae_encode_tiled(xd_exec *x, const xd_vae *v, const xd_net *n, xd_tensor rgb,
-                         xd_tensor moments, const xd_deal *deal);
+ * tiled_encode). The tiles are those of `info`, the properties of the autoencoder; both functions
+ * expect the sizes for decoding. If one tile is enough, these functions call v->decode or
+ * v->encode. If `deal` is NULL, this rank computes all tiles. Otherwise only rank 0 gets the
+ * result; on other ranks the output tensor is not written, and its address is not used. */
+void xd_vae_decode_tiled(xd_exec *x, const xd_vae *v, const xd_vae_info *info, const xd_net *n,
+                         xd_tensor lat, xd_tensor rgb, const xd_deal *deal);
+void xd_vae_encode_tiled(xd_exec *x, const xd_vae *v, const xd_vae_info *info, const xd_net *n,
+                         xd_tensor rgb, xd_tensor moments, const xd_deal *deal);
 
 #endif

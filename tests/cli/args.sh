@@ -271,6 +271,19 @@ for name in warmup_steps=1 num_pipeline_patch=1 pipefusion_text=first; do
 done
 try bench --config "$MODEL" --random_weights --parts vae --repeats 1 --num_pipeline_patch 4
 check "of bench, too" said "^xdit: warning: num_pipeline_patch .*stages"
+# Sizes of tiles.
+tiles() {
+    what=$1 words=$2
+    shift 2
+    refused "$what" 2 "$words" generate -m "$MODEL" -p a -o "$T/x.ppm" --steps 1 "$@"
+}
+tiles "a tile without tiling" "vae_tile_overlap_width --enable_tiling" --vae_tile_overlap_width 8
+tiles "half a cell" "vae_tile_size_width 60 8 64" --enable_tiling --vae_tile_size_width 60
+tiles "an overlap of half a cell" "vae_tile_overlap_height 12 8 16" --enable_tiling \
+    --vae_tile_overlap_height 12
+tiles "an overlap of a tile" "vae_tile_overlap_height 64" --enable_tiling \
+    --vae_tile_size_height 64 --vae_tile_overlap_height 64
+tiles "no tile" "vae_tile_size_height 1" --enable_tiling --vae_tile_size_height 0
 generate -p a --seed 1 --enable_tiling -o "$T/idle.safetensors"
 check "tiles of latents" said "^xdit: warning: enable_tiling .*latents"
 generate -p a --seed 1 --attention_window 1,50,0 -o "$T/idle.ppm"

@@ -268,6 +268,12 @@ check "weights of a byte, latents" is_command "xdit generate --model m --prompt 
 latents.safetensors --text_weights_dtype fp8 --weights_dtype int8 --height 1024 --width 1024 \
 --num_inference_steps 20 --guidance_scale 3.5 --seed 42"
 line "fp8" 0 '--weights_dtype fp8 ' "$(torch 1 flux '--model m --use_fp8_gemms')"
+try from-xdit "$(torch 1 flux '--model m --enable_tiling --vae_tile_size_height 256 \
+--vae_tile_size_width 320 --vae_tile_overlap_height 64 --vae_tile_overlap_width 0')"
+check "sizes of tiles" is_command "xdit generate --model m --prompt a --enable_tiling \
+--vae_tile_size_height 256 --vae_tile_size_width 320 --vae_tile_overlap_height 64 \
+--vae_tile_overlap_width 0 --height 1024 --width 1024 --num_inference_steps 20 --guidance_scale \
+3.5 --seed 42"
 line "images" 0 '^plan: 1 rank' "$(torch 1 flux '--model m --output_type pil')"
 check "are what there is without --output" [ "$(printf '%s\n' "$out" | grep -c 'output')" = 0 ]
 

@@ -135,6 +135,17 @@ quick --enable_tiling -o "$T/tiled.ppm"
 quick --enable_tiling --use-parallel-vae --ulysses-degree 3 -o "$T/x.ppm"
 check "tiles over 3 ranks are those of one" [ "$rc" = 0 -a "$(levels "$T/tiled.ppm" "$T/x.ppm")" = \
     0 ]
+for ranks in 2 3; do
+    for flags in "" "--use_parallel_vae --ulysses_degree $ranks"; do
+        # The flags are several words.
+        # shellcheck disable=SC2086
+        quick --enable_tiling --vae_tile_size_height 48 --vae_tile_overlap_height 32 \
+            --vae_tile_overlap_width 8 $flags -o "$T/own${flags:+$ranks}.ppm"
+    done
+    check "tiles of other sizes over $ranks ranks are those of one" [ "$rc" = 0 -a \
+        "$(levels "$T/own.ppm" "$T/own$ranks.ppm")" = 0 ]
+done
+check "they are other tiles" [ "$(levels "$T/own.ppm" "$T/tiled.ppm")" != 0 ]
 check "which are not the image without" [ "$(levels "$T/one.ppm" "$T/x.ppm")" != 0 ]
 quick --pipefusion_parallel_degree 3 --num_pipeline_patch 4 -o "$T/x.ppm"
 check "3 ranks with patches" [ "$rc" = 0 -a "$(pixels "$T/x.ppm" | wc -c)" = 49152 ]

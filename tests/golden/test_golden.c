@@ -181,6 +181,7 @@ static const char *const all[] = { "alpha",
                                    "hunyuanvideo",
                                    "hunyuanvideo-one",
                                    "hunyuanvideo-tiles",
+                                   "hunyuanvideo-window",
                                    "hunyuanvideo-lora",
                                    "hunyuanvideo-five",
                                    "hunyuanvideo15",
@@ -206,6 +207,7 @@ static const char *const all[] = { "alpha",
                                    "sana",
                                    "sana15",
                                    "sana-tiles",
+                                   "sana-window",
                                    "sana-lora",
                                    "sana-sprint",
                                    "sana-sprint-4",
@@ -462,6 +464,12 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     ask_less(r, q);
     q->noise.rng = "torch";
     q->output.enable_tiling = js_flag(r->js, "tiling");
+    if (xd_json_get(r->js, "vae_tile_size_height")) {
+        q->output.vae_tile_size_height = (int64_t)js_num(r->js, "vae_tile_size_height");
+        q->output.vae_tile_size_width = (int64_t)js_num(r->js, "vae_tile_size_width");
+        q->output.vae_tile_overlap_height = (int64_t)js_num(r->js, "vae_tile_overlap_height");
+        q->output.vae_tile_overlap_width = (int64_t)js_num(r->js, "vae_tile_overlap_width");
+    }
     q->output.no_resolution_binning = !js_flag(r->js, "resolution_binning");
     q->callbacks.on_tensor = listen;
 }

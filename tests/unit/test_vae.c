@@ -135,9 +135,11 @@ static void close_bench(bench *b)
 
 static void call(xd_exec *x, const bench *b, int what, int tiles, xd_tensor in, xd_tensor out)
 {
+    xd_vae_info info;
+    b->vae->info(b->net.cfg, &info);
     if (tiles)
-        (what == DECODE ? xd_vae_decode_tiled : xd_vae_encode_tiled)(x, b->vae, &b->net, in, out,
-                                                                     NULL);
+        (what == DECODE ? xd_vae_decode_tiled : xd_vae_encode_tiled)(x, b->vae, &info, &b->net, in,
+                                                                     out, NULL);
     else
         (what == DECODE ? b->vae->decode : b->vae->encode)(x, &b->net, in, out);
 }
@@ -608,6 +610,46 @@ static void defaults_are_diffusers(void **state)
     xd_net_close(&n);
 }
 
+/* Pixels become cells, and the encoder's tiles grow with the patches. */
+static void sizes_of_tiles(void **state)
+{
+    const xd_vae_info own = {
+        .cell = { 1, 8, 16 }, .tile = { 32, 16 }, .overlap = { 0.25, 0.25 }, .patch = 2
+    };
+    const struct {
+        int64_t     size[2], overlap[2];
+        int64_t     tile[2], step[2];
+        const char *word; /* of the error; NULL: none */
+    } c[] = {
+        { { 0, 0 }, { -1, -1 }, { 32, 16 }, { 0, 0 }, NULL },
+        { { 64, 0 }, { -1, 0 }, { 8, 16 }, { 0, 16 }, NULL },
+        { { 80, 160 }, { 72, 32 }, { 10, 10 }, { 1, 8 }, NULL },
+        { { 0, 0 }, { 248, 240 }, { 32, 16 }, { 1, 1 }, NULL },
+        { { 0, 24 }, { -1, -1 }, { 0, 0 }, { 0, 0 }, "vae_tile_size_width is 24 .* 16" },
+        { { 0, 0 }, { 4, -1 }, { 0, 0 }, { 0, 0 }, "vae_tile_overlap_height is 4 " },
+        { { 64, 64 }, { 64, 0 }, { 0, 0 }, { 0, 0 }, "vae_tile_overlap_height is 64 " },
+        { { 0, 0 }, { 0, 256 }, { 0, 0 }, { 0, 0 }, "vae_tile_overlap_width is 256 " },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        xd_vae_info v = own;
+        xd_err      e = { 0 };
+        xd_status   s = xd_vae_set_tiles(&v, c[i].size, c[i].overlap, &e);
+        if (c[i].word) {
+            assert_int_equal(s, XD_EINVAL);
+            assert_true(strncmp(e.msg, c[i].word, strcspn(c[i].word, ".")) == 0);
+            continue;
+        }
+        must(s, &e);
+        xd_vae_info big = xd_vae_encoding(&v);
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(v.tile[k], c[i].tile[k]);
+            assert_int_equal(v.step[k], c[i].step[k]);
+            assert_true(big.tile[k] == 2 * v.tile[k] && big.step[k] == 2 * v.step[k]);
+        }
+    }
+}
+
 /* ---- the real checkpoints ----------------------------------------------------------------- */
 
 static int by_text(const void *a, const void *b)
@@ -686,6 +728,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_configs_are_refused),
         cmocka_unit_test(defaults_are_diffusers),
+        cmocka_unit_test(sizes_of_tiles),
         cmocka_unit_test(names_of_published_models),
         cmocka_unit_test(golden_f32),
         cmocka_unit_test(golden_bf16),

@@ -16,11 +16,14 @@
 /* From and to memory of the host. */
 static void call(xd_exec *x, const part *p, int encode, int tiled, xd_tensor from, xd_tensor to)
 {
-    size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor in = xd_new_as(x, XD_F32, 4, from.d), out = xd_new_as(x, XD_F32, 4, to.d);
+    size_t      mark = xd_arena_mark(x->tmp);
+    xd_tensor   in = xd_new_as(x, XD_F32, 4, from.d), out = xd_new_as(x, XD_F32, 4, to.d);
+    xd_vae_info info;
+    p->vae->info(p->net.cfg, &info);
     xd_put(x, in, from.p);
     if (tiled)
-        (encode ? xd_vae_encode_tiled : xd_vae_decode_tiled)(x, p->vae, &p->net, in, out, NULL);
+        (encode ? xd_vae_encode_tiled : xd_vae_decode_tiled)(x, p->vae, &info, &p->net, in, out,
+                                                             NULL);
     else
         (encode ? p->vae->encode : p->vae->decode)(x, &p->net, in, out);
     xd_get(x, to.p, out);

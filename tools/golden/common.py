@@ -213,6 +213,23 @@ def save_run(d, name, model, notes, out):
         p.chmod(0o755 if p.is_dir() else 0o644)
 
 
+def tile_sizes(tiles):
+    """Arguments of enable_tiling: tiles of `size` that share `overlap` (rows, columns) pixels."""
+    if not tiles:
+        return {}
+    return {f"tile_sample_{what}_{axis}": size - (overlap if what == "stride" else 0)
+            for axis, size, overlap in zip(("height", "width"), tiles["size"], tiles["overlap"])
+            for what in ("min", "stride")}
+
+
+def tile_options(tiles):
+    """The same as options of a request."""
+    if not tiles:
+        return {}
+    return {f"vae_tile_{what}_{axis}": n for what in ("size", "overlap")
+            for axis, n in zip(("height", "width"), tiles[what])}
+
+
 def make_each(names, out, models, make_model, run):
     """Cases by name: the model, of those that have one of their own, and the request."""
     quiet()

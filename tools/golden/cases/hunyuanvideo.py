@@ -18,7 +18,7 @@ from diffusers import (AutoencoderKLHunyuanVideo, FlowMatchEulerDiscreteSchedule
 from diffusers.pipelines.hunyuan_video.pipeline_hunyuan_video import DEFAULT_PROMPT_TEMPLATE
 from transformers import CLIPTokenizer, LlamaConfig, LlamaModel, PreTrainedTokenizerFast
 
-from ..common import add_loras, make_each, save_run, tidy
+from ..common import add_loras, make_each, save_run, tidy, tile_options, tile_sizes
 from ..fill import configure, fill
 from ..lm_vocab import llama
 from .joint import CLIP_L, make_clip, make_clip_tokenizer
@@ -50,6 +50,9 @@ RUNS = {
                              frames=1, steps=3, seed=8, guidance=3.5),
     "hunyuanvideo-tiles": dict(model="hunyuanvideo", prompts=["a black moon"], width=288, height=32,
                                frames=5, steps=2, seed=9, tiling=True),
+    "hunyuanvideo-window": dict(model="hunyuanvideo", prompts=["a black moon"], width=96, height=80,
+                                frames=5, steps=1, seed=10, tiling=True,
+                                tiles=dict(size=(48, 32), overlap=(16, 8))),
     "hunyuanvideo-lora": dict(model="hunyuanvideo", prompts=["a white star"], width=32, height=48,
                               frames=5, steps=2, seed=71, loras=dict(peft=0.7, kohya=-0.4)),
     "hunyuanvideo-five": dict(prompts=["a purple ring", "two stars beside a brown square"],
@@ -146,12 +149,12 @@ def record_text(pipe, r, out):
 def run(name, out_dir):
     """One request."""
     r = dict(model=name, negative="", guidance=6.0, true_cfg=1.0, length=256, tiling=False,
-             loras={}) | RUNS[name]
+             tiles=None, loras={}) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     pipe = load(r["model"], out_dir)
     if r["tiling"]:
-        pipe.vae.enable_tiling()
+        pipe.vae.enable_tiling(**tile_sizes(r["tiles"]))
     if r["loras"]:
         add_loras(pipe, r, d, PEFT, KOHYA, merges=True)
     count = len(r["prompts"])
@@ -179,7 +182,7 @@ def run(name, out_dir):
         "num_images_per_prompt": 1, "images": count, "max_sequence_length": r["length"],
         "scheduler": None, "tiling": r["tiling"], "resolution_binning": False}
         | ({"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in r["loras"].items()]}
-           if r["loras"] else {}), out)
+           if r["loras"] else {}) | tile_options(r["tiles"]), out)
 
 
 def make(names, options):

@@ -18,7 +18,8 @@ from diffusers import (AutoencoderDC, DPMSolverMultistepScheduler, SanaPipeline,
                        SanaSprintPipeline, SanaTransformer2DModel, SCMScheduler)
 from transformers import Gemma2Config, Gemma2Model
 
-from ..common import add_loras, keep_images, make_each, save_run, say_images, tidy
+from ..common import (add_loras, keep_images, make_each, save_run, say_images, tidy, tile_options,
+                      tile_sizes)
 from ..fill import configure, fill
 from ..lm_vocab import gemma
 from .lumina2 import load_tokenizer
@@ -77,6 +78,10 @@ RUNS = {
                    guidance=3.0, binning=True, system="Paint.\nUser: "),
     "sana-tiles": dict(model="sana", prompts=["a white star"], width=600, height=40, steps=2,
                        seed=15, guidance=1.0, system="", tiling=True),
+    # Tiles of other sizes than the autoencoder's, which overlap by more than half in one direction.
+    "sana-window": dict(model="sana", prompts=["a white star"], width=56, height=64, steps=1,
+                        seed=16, guidance=1.0, system="", tiling=True,
+                        tiles=dict(size=(24, 32), overlap=(16, 8))),
     "sana-lora": dict(model="sana", prompts=["a white star"], width=40, height=32, steps=3,
                       seed=71, guidance=1.0, system="", loras=dict(peft=0.7, kohya=-0.4)),
     "sana-sprint": dict(prompts=["A large Red circle"], width=28, height=36, steps=2, seed=40,
@@ -164,7 +169,7 @@ def record_text(pipe, r, out):
 def run(name, out_dir):
     """One request."""
     r = dict(model=name, negative_prompt="", images=1, system=None, length=300, loras={},
-             binning=False, tiling=False, middle=1.3) | RUNS[name]
+             binning=False, tiling=False, tiles=None, middle=1.3) | RUNS[name]
     r["instruction"] = (INSTRUCTION if r["system"] is None else
                         r["system"].split("\n") if r["system"] else [])
     d = out_dir / name
@@ -173,7 +178,7 @@ def run(name, out_dir):
     if r["loras"]:
         add_loras(pipe, r, d, PEFT, KOHYA, merges=True)
     if r["tiling"]:
-        pipe.vae.enable_tiling()
+        pipe.vae.enable_tiling(**tile_sizes(r["tiles"]))
     count = len(r["prompts"]) * r["images"]
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail, sprint = {}, [], is_sprint(r["model"])
@@ -205,7 +210,7 @@ def run(name, out_dir):
         "tiling": r["tiling"], "resolution_binning": r["binning"]}
         | ({} if r["system"] is None else {"system_prompt": r["system"]})
         | ({"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in r["loras"].items()]}
-           if r["loras"] else {}), out)
+           if r["loras"] else {}) | tile_options(r["tiles"]), out)
     say_images(name, r, out, trail, count)
 
 
