@@ -51,6 +51,7 @@ FEATURES = {
     "teacache": ("cache", ["steps=6", "cache=teacache:0.3,coefficients=0/0/0/1/0"], ("f32",)),
     "taylorseer": ("cache", ["steps=6", "cache=taylorseer:order=2,interval=3,warmup=2"], ("f32",)),
     "rescale": ("sampler", ["rescale=0.7"], ("f32",)),
+    "layers": ("sampler", ["skipped=1", "steps=5"], ("f32", "bf16")),
     "cut": ("sampler", ["length=0.9", "cut=0.4"], ("f32",)),
     "free": ("sampler", ["length=0"], ("f32",)),
     "early": ("sampler", ["ratio=0.5"], ("f32", "bf16")),
@@ -88,7 +89,7 @@ MODELS = [
     ("whole", "sdxl-turbo", ["cfg", "size=44x60"], "plain"),
     # text flows through the blocks beside the image, or the video
     ("joint", "sd3", TEXT, "plain short long mask flow_heun"),
-    ("joint", "sd35", TEXT, "plain short long fast"),
+    ("joint", "sd35", TEXT, "plain short long fast layers"),
     ("joint", "qwen qwen-five", TEXT, "plain short long"),
     ("joint", "cog2b cog5b cog15", COG, "plain window"),
     ("joint", "cog5b-i2v cog15-i2v", COG, "image"),

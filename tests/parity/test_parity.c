@@ -23,7 +23,7 @@
  * video: of the model's frames, and compared to the pixels; image, last: what an image-to-video
  * model begins and ends with. Its autoencoder's rows are cut in every other plan.
  *
- * film, influence: control_video, conditioning_scale.
+ * film, influence: control_video, conditioning_scale. skipped: skip_guidance_layers, in every step.
  *
  * cache: a step cache. All plans leave out the same blocks; stages, which correct by their own, add
  * in another order.
@@ -69,6 +69,7 @@ static const char *last;           /* the image that it ends with; NULL: none */
 static int         noise;          /* with a mask: the model starts from noise alone */
 static const char *mask;           /* what is inpainted of it; NULL: there is no mask */
 static const char *control;        /* what the transformer reads beside the noise; NULL: nothing */
+static const char *skipped;        /* blocks that a third guidance pass skips; NULL: none */
 static const char *film, *influence; /* a control video and its factors; NULL: none */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static int         linear; /* 1: attention of the model is linear */
@@ -142,6 +143,9 @@ static void request(xd_request *r, int images)
     r->num_images_per_prompt = images;
     r->seed = 5;
     r->guidance.guidance_rescale = rescaled;
+    r->guidance.skip_guidance_layers = skipped;
+    r->guidance.skip_layer_guidance_start = skipped ? 0 : r->guidance.skip_layer_guidance_start;
+    r->guidance.skip_layer_guidance_stop = skipped ? 1 : r->guidance.skip_layer_guidance_stop;
     r->guidance.cfg_normalization = length;
     r->guidance.cfg_truncation = cut;
     r->guidance.cfg_trunc_ratio = ratio;
@@ -525,6 +529,8 @@ static void arguments(int argc, char **argv)
             frames = atoi(argv[i] + 7);
         if (strncmp(argv[i], "rescale=", 8) == 0)
             rescaled = atof(argv[i] + 8);
+        if (strncmp(argv[i], "skipped=", 8) == 0)
+            skipped = argv[i] + 8;
         if (strncmp(argv[i], "cache=", 6) == 0)
             cache = argv[i] + 6;
         if (strncmp(argv[i], "scheduler=", 10) == 0)
