@@ -387,7 +387,7 @@ static void check_geometry(judge *j)
     const xd_xdit_model *m = j->l->model;
     if (!m)
         return;
-    int divisor = !strncmp(m->title, "LTX", 3)         ? 64
+    int divisor = !strncmp(m->title, "LTX-2", 5)       ? 64
                   : !strncmp(m->title, "CausalWan", 9) ? 16
                                                        : m->multiple;
     if (divisor && (j->height % divisor || j->width % divisor))

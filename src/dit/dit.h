@@ -21,6 +21,8 @@ typedef struct xd_input {
     double         guidance; /* distilled guidance scale, or NaN */
     /* [hints] factors of the hints of a control stream; NULL: all factors are 1 */
     const double  *hint_scales;
+    /* Distances of neighbouring tokens: of frames in seconds, of rows and columns in pixels. */
+    double         step[3];
     double         size[2]; /* image height and width in pixels (micro-conditions) */
 } xd_input;
 

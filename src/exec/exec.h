@@ -23,6 +23,13 @@ typedef struct xd_hooks  xd_hooks;
 /* cached tables of position embeddings and RoPE angles (exec/tables.h) */
 typedef struct xd_tables xd_tables;
 
+/* What the decoder of some autoencoders reads besides the latents. */
+typedef struct xd_decoding {
+    double  time; /* timestep, 0 to 1 */
+    int64_t seed; /* seed of the noise that the decoder adds */
+    int64_t row;  /* index of this rank's first row of latent cells, for the noise */
+} xd_decoding;
+
 typedef enum xd_over { XD_OVER_TOKENS, XD_OVER_FEATURES } xd_over;
 
 typedef struct xd_halo_args {
@@ -99,7 +106,8 @@ struct xd_exec {
     /* A VAE can compute a feature map in bands of rows, one after the other. `band` is the size of
      * a band in bytes; 0: the VAE chooses the best size. */
     size_t              band;
-    const xd_canceller *cancel; /* cancellation flag of the request, or NULL */
+    const xd_decoding  *decoding; /* further input of a VAE's decoder, or NULL: zeros */
+    const xd_canceller *cancel;   /* cancellation flag of the request, or NULL */
     /* A callback that is called before every op. The callback receives the failure notices of other
      * ranks, and sends a notice if this rank has failed. NULL: not called. */
     void                (*watch)(void *watcher, xd_exec *x);

@@ -46,6 +46,9 @@ typedef struct xd_text_use { /* one text encoder of a pipeline */
     int         masked;
     /* 1: the rows of padding are zeros, and the encoder does not compute them (with `masked`) */
     int         blank;
+    /* 1: the embedding has no rows of padding, although the encoder reads padding like text
+     * (without `masked`) */
+    int         trimmed;
     /* The pipeline's chat template, with "{}" where the prompt is inserted; no further special
      * tokens are added. NULL: the text is only the prompt. */
     const char *frame;
@@ -183,7 +186,10 @@ typedef struct xd_recipe {
     double        pairs_fps;
     xd_image_role role;        /* use of the request's image */
     int           needs_image; /* 1: an image is required */
-    int           references;  /* max number of reference images */
+    /* 1: the latents of a held first frame are a sample of the VAE's Gaussian, which is drawn
+     * before the noise. 0: they are the Gaussian's mean. */
+    int           samples_held;
+    int           references; /* max number of reference images */
     /* 1: for inpainting, denoising starts from the single reference image, and the transformer
      * reads sampled latents of that image. Models without reference images start from the initial
      * image in the same way. */

@@ -640,6 +640,15 @@ static void replay_blocks(xd_denoise *f, piece w, xd_state *s)
     run_blocks(f, w, s);
 }
 
+/* Sets the distances of neighbouring tokens (xd_input). */
+static void set_steps(const xd_job *j, double step[3])
+{
+    const int *cell = j->ctx->model.vae_info.cell, *patch = j->ctx->model.dit_info.patch;
+    for (int i = 0; i < 3; i++)
+        step[i] = (double)(cell[i] * patch[i]);
+    step[0] /= j->fps > 0 ? j->fps : 1;
+}
+
 /* Runs this rank's blocks for one work item. */
 static void run_piece(xd_denoise *f, piece w)
 {
@@ -666,6 +675,7 @@ static void run_piece(xd_denoise *f, piece w)
     }
     if (is_first(f) && refs.n)
         in.ref = xd_rows(f->ref, refs.start, refs.n);
+    set_steps(j, in.step);
     in.size[0] = (double)j->size[0], in.size[1] = (double)j->size[1];
     x->lay = &lay;
     x->step = w.step, x->pass = w.pass, x->patch = w.unit;

@@ -207,7 +207,8 @@ static void draw(const xd_job *j, xd_rng *g, float *noise, float *sample, float 
      * its masked area, and does not use them. */
     if (start && g->torch && j->role->reads_control && xd_job_has_mask(j->r))
         xd_rng_normal(g, start, image_numbers(j));
-    if (j->held) /* the latents of a fixed image are the mean of the VAE's Gaussian */
+    int mean = j->held && !j->ctx->model.recipe->samples_held;
+    if (mean) /* the latents of a fixed image are the mean of the VAE's Gaussian */
         memset(sample, 0, (size_t)image_numbers(j) * sizeof *sample);
     else if (j->moments && g->torch)
         xd_rng_normal(g, sample, image_numbers(j));
@@ -218,7 +219,7 @@ static void draw(const xd_job *j, xd_rng *g, float *noise, float *sample, float 
     /* If the request gives the noise, diffusers draws no noise from its generator. */
     if (!j->given_noise || !g->torch)
         xd_rng_normal(g, noise, j->numbers);
-    if (j->held)
+    if (mean)
         return;
     /* Some inpainting pipelines of diffusers encode the complete image before they draw the noise,
      * even if denoising starts from noise only. For them, `sample` is drawn again after the

@@ -206,6 +206,7 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
         s = pad_ids(&ids->v, &ids->n, padded(j, k, ids, real), xd_tok_pad(m->tok[k]), e);
     if (s == XD_OK && m->recipe->text[k].left && ids->n > real)
         pad_before(ids->v, ids->n, ids->n - real, ids->v[real]);
+    ids->text = real;
     ids->real = m->recipe->text[k].masked ? real : ids->n;
     free(plain);
     return s;
@@ -229,6 +230,8 @@ static void log_ids(const xd_prompts *w, const xd_job *j, int i, int k)
 static int64_t rows_of(const xd_prompts *w, const xd_job *j, int i, int k)
 {
     int pad = recipe_of(j)->text[k].pad;
+    if (recipe_of(j)->text[k].trimmed)
+        return w->text[i].ids[k].text;
     if (pad != XD_PAD_NONE && pad != XD_PAD_ONE)
         return max_ids(j, k);
     return kept(j, k, &w->text[i].ids[k], w->text[i].ids[k].n);
@@ -239,7 +242,7 @@ static int64_t rows_of(const xd_prompts *w, const xd_job *j, int i, int k)
 static void count_image_rows(xd_prompts *w, const xd_job *j, int i, int k)
 {
     xd_token_ids *ids = &w->text[i].ids[k];
-    ids->n = ids->real = ids->uncut = max_ids(j, k);
+    ids->n = ids->real = ids->text = ids->uncut = max_ids(j, k);
     if (j->encoder_pixels && !w->seen[0])
         w->seen[0] = xd_encoder_images_hash(j);
 }
@@ -627,6 +630,8 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
     xd_text_encode(p->text, x, &p->w->net, &r, &c);
     if (u->rows != XD_ROWS_NONE) {
         xd_tensor t = u->penultimate ? c.penultimate : c.tok;
+        if (u->trimmed)
+            rows = n = w->text[i].ids[k].text;
         xd_tensor to = rows_at(w, j, i, k, (xd_grid){ rows, t.d[1] });
         xd_copy_to(x, to, xd_rows(t, n - rows, rows));
         if (w->text[i].ids[k].dropped && rows) /* the first row stays */

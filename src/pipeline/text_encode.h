@@ -8,7 +8,8 @@ typedef struct xd_token_ids { /* token ids of a text for one encoder */
     int32_t *v;               /* [n] token ids; NULL for an image encoder */
     int64_t  n;               /* number of token ids, including padding */
     int64_t  uncut;           /* number of token ids before truncation */
-    int64_t  real;            /* number of token ids that are not padding */
+    int64_t  real;            /* number of token ids that are not padding, or are read like text */
+    int64_t  text;            /* number of token ids that are not padding */
     /* Number of ids after the first one, those of the system prompt, whose rows of the embedding
      * are dropped. */
     int64_t  dropped;

@@ -60,7 +60,7 @@ static void scale_of(const xd_declared *t, float *gain, float *mean)
         in *= (float)t->d[i];
     *mean = t->nd == 1 && ends(t->name, "weight") ? 1.0f : 0.0f;
     *gain = 0.9f / sqrtf(in);
-    if (ends(t->name, "running_var"))
+    if (ends(t->name, "running_var") || ends(t->name, "latents_std"))
         *gain = 0.3f, *mean = 1;
     else if (ends(t->name, "gamma"))
         *gain = 0.1f, *mean = 1;

@@ -59,13 +59,13 @@ static const char *const quantized[] = {
     "sd35",         "cog2b",     "cog15",       "hunyuan12-one", "zimage-lora", "lumina2-lora",
     "sana-sprint",  "wan",       "wan-i2v",     "wan22",         "wan-ti2v",    "chroma-one",
     "qwen",         "qwen-edit", "auraflow",    "flux-control",  "latte",       "mochi-one",
-    "hunyuanvideo", "sdxl"
+    "hunyuanvideo", "sdxl",      "ltx"
 };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
 static const char *const halves[] = { "micro",        "flux-schnell", "alpha",      "sd3",
                                       "cog5b",        "hunyuan",      "chroma-one", "qwen-five",
-                                      "auraflow-one", "mochi-five" };
+                                      "auraflow-one", "mochi-five",   "ltx-five" };
 /* Text encoders of so many blocks as published ones, or with a vision tower before their own, of a
  * width that only tests have: what short types lose adds up, and devices round in different
  * places. */
@@ -166,6 +166,11 @@ static const char *const all[] = { "alpha",
                                    "wan22-i2v",
                                    "wan-ti2v",
                                    "wan-ti2v-text",
+                                   "ltx",
+                                   "ltx-one",
+                                   "ltx-i2v",
+                                   "ltx-five",
+                                   "ltx-lora",
                                    "mochi",
                                    "mochi-one",
                                    "mochi-five",
@@ -456,6 +461,7 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     if (xd_json_get(r->js, "padding_mask_crop"))
         q->images.padding_mask_crop = (int64_t)js_num(r->js, "padding_mask_crop");
     q->num_frames = (int)js_maybe(r->js, "num_frames");
+    q->fps = js_maybe(r->js, "fps");
     q->guidance.use_dynamic_cfg = (int)js_maybe(r->js, "use_dynamic_cfg");
     q->seed = (int64_t)js_num(r->js, "seed");
     q->num_images_per_prompt = (int)js_num(r->js, "num_images_per_prompt");

@@ -25,7 +25,7 @@ SYNONYMS = {                    # patterns
     "flux2": [r"(?i:flux[.-]2)"],
     "hunyuandit": ["(?i:hunyuan)"],
 }
-OTHERS = re.compile(r"HunyuanVideo-1\.5|CausalWan", re.IGNORECASE)
+OTHERS = re.compile(r"HunyuanVideo-1\.5|CausalWan|LTX-?2", re.IGNORECASE)
 LONGER = {                      # names of other families that begin like a family's own
     "flux": re.compile(r"flux[.-]?2", re.IGNORECASE),
     "hunyuandit": re.compile(r"hunyuan[_-]?video", re.IGNORECASE),

@@ -28,7 +28,7 @@ def weights(name, shape, gain, mean):
 
 def scale_of(name, shape):
     """Gain and mean of a tensor's numbers."""
-    if name.endswith("running_var"):
+    if name.endswith(("running_var", "latents_std")):
         return 0.3, 1.0
     if name.endswith("gamma"):
         return 0.1, 1.0

@@ -42,6 +42,7 @@ SUITES = {
     "wan": {"forms": "wan-forms"} | own("wan", "wan-one", "wan-five", "wan-lora", "wan-i2v",
                                         "wan-i2v-two", "wan-i2v-one", "wan-i2v-lora", "wan-flf",
                                         "wan-i2v-blind"),
+    "ltx": {"forms": "ltx-forms"} | own("ltx", "ltx-one", "ltx-i2v", "ltx-five", "ltx-lora"),
     "mochi": {"forms": "mochi-forms"} | own("mochi", "mochi-one", "mochi-five", "mochi-lora"),
     "wan22": own("wan22", "wan22-two", "wan22-one", "wan22-low", "wan22-lora", "wan22-i2v",
                      "wan-ti2v", "wan-ti2v-text"),

@@ -18,6 +18,8 @@
 #include <string.h>
 
 #include "dit/layers.h"
+#include "dit/timed.h"
+#include "dit/wide.h"
 
 static const double theta = 10000;
 static const float  look_eps = 1e-5f; /* epsilon of the norms of image embeddings */
@@ -96,19 +98,11 @@ typedef struct glob {
     look      image;
     xd_lin    mod, out; /* modulation [6D, D]; output layer [pt p p Cout, D] */
     xd_tensor last;     /* [1,2,D]: modulation of the last norm */
-    xd_span   features; /* this rank's range of the D features of q and k */
-    int       cut;      /* 1: the heads are split over ranks */
+    xd_wide   wide;     /* norms of q and k */
 } glob;
 
-/* The video tokens of a frame that is given as an image have timestep 0, and other video tokens
- * have the timestep of the step. On each rank, the tokens with timestep 0 come first. */
-enum { TIMES = 2 };
-
 typedef struct local {
-    /* Number of timesteps in one forward pass: 2 if a frame is given to any rank, else 1. */
-    int       times;
-    /* for each timestep: the range of this rank's tokens that have it */
-    xd_span   rows[TIMES];
+    xd_timed  timed;
     xd_tensor emb; /* [times,D] F32: timestep embeddings */
     /* [6 times,D] F32: for each timestep, shift, scale and gate of attention and MLP */
     xd_tensor mod;
@@ -390,80 +384,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_w_vec(d, &g->last, "scale_shift_table", 3, (int64_t[]){ 1, 2, D });
     xd_w_linear(d, &g->out, "proj_out",
                 &(xd_linear_spec){ .in = D, .out = p[0] * p[1] * p[2] * c->out_ch, .bias = 1 });
-    int degree = d->tp > 0 ? d->tp : 1;
-    g->features = xd_cut((xd_span){ 0, c->heads }, d->tp_at, degree);
-    g->features.start *= hd, g->features.n *= hd;
-    g->cut = degree > 1;
-}
-
-/* ---- norms over all heads ----------------------------------------------------------------- */
-
-/* Returns this rank's part of a norm's gain [D]: the elements of this rank's features. */
-static xd_tensor gain_of(const glob *g, xd_tensor gain)
-{
-    return xd_view((float *)gain.p + g->features.start, XD_F32, 1, &g->features.n);
-}
-
-typedef struct turn { xd_tensor cos, sin; } turn;
-
-static void fill_zeros(void *ctx, float *buf)
-{
-    memset(buf, 0, *(const size_t *)ctx);
-}
-
-/* Returns the RoPE tables `t`, with the cosines and sines of each row multiplied by the row's
- * `factor` [n,1], so that RoPE also scales the row. If `t` is absent, the returned tables only
- * scale the rows. */
-static turn scaled_turn(xd_exec *x, turn t, xd_tensor factor, int64_t half)
-{
-    turn      out = { xd_new_f32(x, factor.d[0], half), xd_new_f32(x, factor.d[0], half) };
-    xd_tensor all = factor;
-    size_t    mark = xd_arena_mark(x->tmp), bytes = xd_bytes(out.sin);
-    all.d[1] = half, all.s[1] = 0;
-    if (!t.cos.p) {
-        xd_copy_to(x, out.cos, all);
-        xd_fill(x, out.sin, fill_zeros, &bytes);
-        return out;
-    }
-    xd_tensor spread = xd_new_f32(x, factor.d[0], half);
-    xd_copy_to(x, spread, all);
-    xd_gated_into(x, out.cos, t.cos, spread, XD_NONE);
-    xd_gated_into(x, out.sin, t.sin, spread, XD_NONE);
-    xd_arena_rewind(x->tmp, mark);
-    return out;
-}
-
-/* Computes out [n, own D], the RMS norm of `in` over the D features of all ranks; if `t` is
- * present, the result is also rotated by `t`. On a rank with only some of the heads, `factor`
- * corrects the rows, which are first normed over this rank's features only. */
-static void norm_heads(xd_exec *x, const xd_net *n, xd_tensor out, xd_tensor in, xd_tensor gain,
-                       xd_tensor factor, turn t)
-{
-    const cfg *c = n->cfg;
-    size_t     mark = xd_arena_mark(x->tmp);
-    xd_norm_into(
-        x, &(xd_norm){
-               .out = out, .in = in, .gain = gain_of(n->glob, gain), .rms = 1, .eps = c->eps });
-    if (factor.p)
-        t = scaled_turn(x, t, factor, c->head_dim / 2);
-    xd_tensor heads = xd_heads(out, c->head_dim);
-    if (t.cos.p && heads.d[1])
-        xd_qk_norm_into(x, &(xd_qknorm){ .out = heads, .in = heads, .cos = t.cos, .sin = t.sin });
-    xd_arena_rewind(x->tmp, mark);
-}
-
-/* Returns the factors that correct the norms of the rows of in[0..k), one column per tensor. The
- * result is absent if this rank has all attention heads. */
-static xd_tensor factors_of(xd_exec *x, const xd_net *n, const xd_tensor *in, int k)
-{
-    const glob *g = n->glob;
-    const cfg  *c = n->cfg;
-    return g->cut ? xd_rms_factors(x, in, k, c->dim, c->eps) : (xd_tensor){ 0 };
-}
-
-static xd_tensor factor_at(xd_tensor factors, int i)
-{
-    return factors.p ? xd_cols(factors, i, 1) : factors;
+    g->wide = xd_wide_of(d, c->heads, hd, c->eps);
 }
 
 /* ---- conditioning ------------------------------------------------------------------------- */
@@ -480,17 +401,6 @@ static void fill_angles(void *ctx, float *buf)
         int64_t at = xd_where(t->x, XD_IMG, i), pos[3] = { at / (H * W), at / W % H, at % W };
         buf = xd_rope_token(buf, base, &c->axes, pos, t->fn);
     }
-}
-
-/* Returns how many of the first `held` tokens of the video are on this rank. */
-static int64_t held_rows(const xd_exec *x, int64_t held)
-{
-    int64_t n = xd_n(x, XD_IMG), rows = 0;
-    while (rows < n && xd_where(x, XD_IMG, rows) < held) {
-        int64_t run = xd_where_run(x, XD_IMG, rows), left = held - xd_where(x, XD_IMG, rows);
-        rows += run < left ? run : left;
-    }
-    return rows;
 }
 
 typedef struct scaling {
@@ -510,14 +420,11 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     local      *l = s->local;
-    double      t[TIMES] = { in->t, 0 };
-    int64_t     held = held_rows(x, in->held), rows = xd_n(x, XD_IMG);
-    l->times = in->held ? TIMES : 1;
-    l->rows[0] = (xd_span){ held, rows - held };
-    l->rows[1] = (xd_span){ 0, held };
-    l->emb = xd_mlp_run(x, xd_time_embed(x, t, l->times, c->waves, 1, 0), &g->time, XD_SILU);
+    double      t[XD_TIMES];
+    l->timed = xd_timed_of(x, in, t);
+    l->emb = xd_mlp_run(x, xd_time_embed(x, t, l->timed.times, c->waves, 1, 0), &g->time, XD_SILU);
     xd_tensor mod = xd_linear_f32(x, xd_gated(x, l->emb, (xd_tensor){ 0 }, XD_SILU), &g->mod);
-    l->mod = xd_reshape(mod, 2, (int64_t[]){ 6 * l->times, c->dim });
+    l->mod = xd_reshape(mod, 2, (int64_t[]){ 6 * l->timed.times, c->dim });
     l->cos = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, cos);
     l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, sin);
     if (c->hinted.n) {
@@ -565,10 +472,12 @@ static xd_tensor see_image(xd_exec *x, const xd_net *n, xd_tensor in)
 static void fill_kv(xd_exec *x, const xd_net *n, xd_tensor kv, xd_tensor rows, const xd_lin *w,
                     xd_tensor gain)
 {
-    size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor keys = xd_seg(kv, w, 0);
+    const xd_wide *g = &((const glob *)n->glob)->wide;
+    size_t         mark = xd_arena_mark(x->tmp);
+    xd_tensor      keys = xd_seg(kv, w, 0);
     xd_linear_into(x, kv, rows, w);
-    norm_heads(x, n, keys, keys, gain, factor_at(factors_of(x, n, &keys, 1), 0), (turn){ 0 });
+    xd_wide_norm(x, g, keys, keys, gain, xd_wide_factor(xd_wide_factors(x, g, &keys, 1), 0),
+                 (xd_turn){ 0 });
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -656,17 +565,18 @@ static int change_poly(const void *c_, double poly[5])
 
 static xd_tensor attend_self(xd_exec *x, const xd_net *n, const blk *w, const local *l, xd_tensor y)
 {
-    const cfg *c = n->cfg;
-    int64_t    rows = y.d[0], mine = w->qkv.seg[0];
-    xd_tensor  in[2] = { xd_seg(y, &w->qkv, 0), xd_seg(y, &w->qkv, 1) };
-    xd_tensor  q = xd_new(x, rows, mine), k = xd_new(x, rows, mine);
-    xd_tensor  f = factors_of(x, n, in, 2);
-    turn       t = { 0 };
-    xd_tensor  qh = xd_heads(q, c->head_dim), kh = xd_heads(k, c->head_dim);
+    const xd_wide *g = &((const glob *)n->glob)->wide;
+    const cfg     *c = n->cfg;
+    int64_t        rows = y.d[0], mine = w->qkv.seg[0];
+    xd_tensor      in[2] = { xd_seg(y, &w->qkv, 0), xd_seg(y, &w->qkv, 1) };
+    xd_tensor      q = xd_new(x, rows, mine), k = xd_new(x, rows, mine);
+    xd_tensor      f = xd_wide_factors(x, g, in, 2);
+    xd_turn        t = { 0 };
+    xd_tensor      qh = xd_heads(q, c->head_dim), kh = xd_heads(k, c->head_dim);
     if (f.p)
-        t = (turn){ l->cos, l->sin };
-    norm_heads(x, n, q, in[0], w->q_gain, factor_at(f, 0), t);
-    norm_heads(x, n, k, in[1], w->k_gain, factor_at(f, 1), t);
+        t = (xd_turn){ l->cos, l->sin };
+    xd_wide_norm(x, g, q, in[0], w->q_gain, xd_wide_factor(f, 0), t);
+    xd_wide_norm(x, g, k, in[1], w->k_gain, xd_wide_factor(f, 1), t);
     if (!f.p) /* one launch rotates q and k */
         xd_qk_norm_into(x, &(xd_qknorm){ .out = qh,
                                          .in = qh,
@@ -678,12 +588,14 @@ static xd_tensor attend_self(xd_exec *x, const xd_net *n, const blk *w, const lo
 
 static xd_tensor attend_text(xd_exec *x, const xd_net *n, const blk *w, const kept *k, xd_tensor h)
 {
-    const cfg *c = n->cfg;
-    xd_tensor  in = h;
+    const xd_wide *g = &((const glob *)n->glob)->wide;
+    const cfg     *c = n->cfg;
+    xd_tensor      in = h;
     if (w->gain.p)
         in = xd_layer_norm(x, h, w->gain, w->bias, c->eps);
     xd_tensor q = xd_linear(x, in, &w->q);
-    norm_heads(x, n, q, q, w->cross_q, factor_at(factors_of(x, n, &q, 1), 0), (turn){ 0 });
+    xd_wide_norm(x, g, q, q, w->cross_q, xd_wide_factor(xd_wide_factors(x, g, &q, 1), 0),
+                 (xd_turn){ 0 });
     int       at = x->layer - n->first;
     xd_tensor o = xd_attn_text(x, q, xd_text_kv(k->kv, at), &w->kv, c->head_dim);
     if (k->image.p)
@@ -691,57 +603,25 @@ static xd_tensor attend_text(xd_exec *x, const xd_net *n, const blk *w, const ke
     return o;
 }
 
-/* Computes norm(h) * (1 + scale) + shift, and returns it in the type that the layer w reads (for a
- * layer with fp8 inputs, fp8 with scales). A row of h with timestep t uses rows `scale` and `shift`
- * of the modulation mod[t]. */
-static xd_tensor norm_times(xd_exec *x, const xd_net *n, const local *l, xd_tensor h,
-                            const xd_tensor *mod, int scale, int shift, const xd_lin *w)
-{
-    xd_tensor out = { 0 };
-    for (int t = 0; t < l->times; t++) {
-        xd_span r = l->rows[t];
-        xd_norm a = { .in = xd_rows(h, r.start, r.n),
-                      .scale = xd_rows(mod[t], scale, 1),
-                      .shift = xd_rows(mod[t], shift, 1),
-                      .eps = ((const cfg *)n->cfg)->eps };
-        if (r.n == h.d[0])
-            return xd_norm_for(x, &a, w, NULL);
-        if (!out.p)
-            out = xd_new(x, h.d[0], h.d[1]);
-        a.out = xd_rows(out, r.start, r.n);
-        xd_norm_into(x, &a);
-    }
-    return out;
-}
-
-/* Computes h += gate * linear(in), where each row's gate is that of the row's timestep. */
-static void add_times(xd_exec *x, const local *l, xd_tensor h, const xd_tensor *mod, int gate,
-                      xd_tensor in, const xd_lin *w)
-{
-    for (int t = 0; t < l->times; t++) {
-        xd_span r = l->rows[t];
-        xd_linear_add(x, xd_rows(h, r.start, r.n), xd_rows(mod[t], gate, 1),
-                      xd_rows(in, r.start, r.n), w);
-    }
-}
-
 static void run_block(xd_exec *x, const xd_net *n, const blk *w, xd_state *s, xd_tensor h)
 {
-    const local *l = s->local;
-    xd_tensor    m[TIMES];
-    for (int t = 0; t < l->times; t++)
+    const local  *l = s->local;
+    const xd_norm as = { .eps = ((const cfg *)n->cfg)->eps };
+    xd_tensor     m[XD_TIMES];
+    for (int t = 0; t < l->timed.times; t++)
         m[t] = xd_mod_table(x, w->mod, xd_rows(l->mod, 6 * t, 6));
 
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor y = xd_linear(x, norm_times(x, n, l, h, m, 1, 0, &w->qkv), &w->qkv);
-    add_times(x, l, h, m, 2, attend_self(x, n, w, l, y), &w->out);
+    xd_tensor y = xd_linear(x, xd_timed_norm(x, &l->timed, &as, h, m, 1, 0, &w->qkv), &w->qkv);
+    xd_timed_add(x, &l->timed, h, m, 2, attend_self(x, n, w, l, y), &w->out);
     xd_arena_rewind(x->tmp, mark);
 
     xd_linear_add(x, h, (xd_tensor){ 0 }, attend_text(x, n, w, s->kept, h), &w->cross);
     xd_arena_rewind(x->tmp, mark);
 
-    y = xd_linear_act(x, norm_times(x, n, l, h, m, 4, 3, &w->up), &w->up, XD_GELU_TANH);
-    add_times(x, l, h, m, 5, y, &w->down);
+    y = xd_linear_act(x, xd_timed_norm(x, &l->timed, &as, h, m, 4, 3, &w->up), &w->up,
+                      XD_GELU_TANH);
+    xd_timed_add(x, &l->timed, h, m, 5, y, &w->down);
 }
 
 static void forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
@@ -762,15 +642,16 @@ static void forward_control(xd_exec *x, const xd_net *n, const void *w_, xd_stat
 
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
-    const glob  *g = n->glob;
-    const cfg   *c = n->cfg;
-    const local *l = s->local;
-    xd_tensor    h = hidden(c, s, 0), out = xd_new_f32(x, h.d[0], g->out.w.out);
-    size_t       mark = xd_arena_mark(x->tmp);
-    xd_tensor    m[TIMES];
-    for (int t = 0; t < l->times; t++)
+    const glob   *g = n->glob;
+    const cfg    *c = n->cfg;
+    const local  *l = s->local;
+    xd_tensor     h = hidden(c, s, 0), out = xd_new_f32(x, h.d[0], g->out.w.out);
+    size_t        mark = xd_arena_mark(x->tmp);
+    const xd_norm as = { .eps = ((const cfg *)n->cfg)->eps };
+    xd_tensor     m[XD_TIMES];
+    for (int t = 0; t < l->timed.times; t++)
         m[t] = xd_mod_table(x, g->last, xd_rows(l->emb, t, 1));
-    xd_tensor a = norm_times(x, n, l, h, m, 1, 0, &g->out);
+    xd_tensor a = xd_timed_norm(x, &l->timed, &as, h, m, 1, 0, &g->out);
     xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), c->out_ch);
     xd_arena_rewind(x->tmp, mark);
     return out;

@@ -1,0 +1,11 @@
+/* keys.h - declares tables with the names that LTX-Video's tensors have in original and LoRA files;
+ * fields of xd_family point to the tables. */
+#ifndef XD_FAMILIES_LTX_KEYS_H
+#define XD_FAMILIES_LTX_KEYS_H
+
+#include "families/key_map.h"
+
+extern const xd_key_map   xd_ltx_key_maps[];   /* ends with a map without `what` */
+extern const xd_lora_name xd_ltx_lora_names[]; /* ends with a name without `from` */
+
+#endif
