@@ -319,6 +319,22 @@ void *xd_load_allocate(xd_decl *d, size_t bytes, const char *name, int *mine)
 
 /* ---- vectors and tables ------------------------------------------------------------------- */
 
+/* Returns 1 for vectors whose values are near 1, such as gains and deviations. */
+static int is_gain(const char *name, int nd)
+{
+    static const struct {
+        const char *end;
+        int         nd; /* 0: any number of dimensions */
+    } all[] = { { "weight", 1 }, { "var", 1 }, { "std", 1 }, { "gamma", 0 } };
+    size_t len = strlen(name);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        size_t n = strlen(all[i].end);
+        if (len >= n && strcmp(name + len - n, all[i].end) == 0 && (!all[i].nd || all[i].nd == nd))
+            return 1;
+    }
+    return 0;
+}
+
 void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape)
 {
     xd_fetched f;
@@ -332,11 +348,7 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
         xd_load_will(d, name, "", 0, xd_count(*v));
         return;
     }
-    size_t len = strlen(name);
-    int    is_gain = (nd == 1 && ((len >= 6 && strcmp(name + len - 6, "weight") == 0) ||
-                                  (len >= 3 && strcmp(name + len - 3, "var") == 0))) ||
-                     (len >= 5 && strcmp(name + len - 5, "gamma") == 0),
-           mine;
+    int mine;
     if (!(v->p = xd_load_allocate(d, xd_bytes(*v), name, &mine)) || !mine ||
         !xd_load_fetch(d,
                        &(xd_fetch){ .names = name,
@@ -344,7 +356,7 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
                                     .nd = nd,
                                     .shape = shape,
                                     .gain = 0.1f,
-                                    .mean = is_gain ? 1.0f : 0.0f },
+                                    .mean = is_gain(name, nd) ? 1.0f : 0.0f },
                        &f))
         return;
     xd_load_warn(d, f.name, f.t);

@@ -13,8 +13,8 @@ enum {
 /* How a level of the encoder changes the resolution: by a convolution with stride 2, or by a
  * convolution whose frames, rows or columns are then moved to channels. */
 typedef struct xd_ltx_down {
-    int strided;  /* 1: a convolution with stride 2 */
-    int by[3];    /* factors of frames, rows and columns */
+    int strided; /* 1: a convolution with stride 2 */
+    int by[3];   /* factors of frames, rows and columns */
 } xd_ltx_down;
 
 typedef struct xd_ltx_cfg {
@@ -40,9 +40,9 @@ typedef struct xd_ltx_res {
 } xd_ltx_res;
 
 typedef struct xd_ltx_level { /* a level, or the middle: residual blocks at one resolution */
-    xd_ltx_res  res[XD_LTX_RES], side; /* side: changes the channels */
-    xd_cnv      resample;
-    xd_lin      time[2]; /* layers of the timestep embedding */
+    xd_ltx_res res[XD_LTX_RES], side; /* side: changes the channels */
+    xd_cnv     resample;
+    xd_lin     time[2]; /* layers of the timestep embedding */
 } xd_ltx_level;
 
 typedef struct xd_ltx_half { /* weights of the encoder, or of the decoder */

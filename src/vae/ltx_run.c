@@ -21,9 +21,9 @@
 #include "vae/scale_rows.h"
 
 enum {
-    AROUND = 2,   /* frames that a convolution reads besides the current one */
-    CELLS = 8,    /* positions that upsampling makes of one */
-    WAVES = 256,  /* sinusoids of a timestep */
+    AROUND = 2,  /* frames that a convolution reads besides the current one */
+    CELLS = 8,   /* positions that upsampling makes of one */
+    WAVES = 256, /* sinusoids of a timestep */
 };
 
 static const float eps = 1e-8f;
@@ -32,10 +32,10 @@ typedef struct run {
     xd_exec           *x;
     const xd_ltx_cfg  *c;
     const xd_ltx_half *w;
-    int                past; /* number of frames before the current one that convolutions read */
-    size_t             base; /* position of the map h in the arena (a mark) */
-    xd_tensor          h;    /* [T,H,W,C] at `base`: the current map */
-    double             time; /* timestep, as the embeddings read it */
+    int                past;  /* number of frames before the current one that convolutions read */
+    size_t             base;  /* position of the map h in the arena (a mark) */
+    xd_tensor          h;     /* [T,H,W,C] at `base`: the current map */
+    double             time;  /* timestep, as the embeddings read it */
     uint64_t           noise; /* hash from which the next noise is drawn */
     int64_t            rows;  /* rows of a map per latent row, for the noise */
 } run;
@@ -280,7 +280,7 @@ static void replace(run *r, xd_tensor to)
 static void run_stride(run *r, const xd_cnv *w)
 {
     const int64_t *d = r->h.d;
-    xd_tensor to = xd_map(r->x, (d[0] - 1) / 2 + 1, d[1] / 2, d[2] / 2, w->w.out);
+    xd_tensor      to = xd_map(r->x, (d[0] - 1) / 2 + 1, d[1] / 2, d[2] / 2, w->w.out);
     convolve(r, to, &(conv){ .in = r->h, .w = w, .stride = 2 }, none);
     replace(r, to);
 }
@@ -376,9 +376,9 @@ static void copy_patches(xd_exec *x, xd_tensor patches, xd_tensor rgb, int64_t p
 /* Computes the decoder's last layers, a few frames at a time. */
 static void decode_pixels(run *r, xd_tensor rgb)
 {
-    xd_exec  *x = r->x;
-    conv      c = { .in = r->h, .w = &r->w->out, .norm = 1, .stride = 1 };
-    int64_t   T = r->h.d[0], n = frames_of(r, &c, T, c.w->w.out);
+    xd_exec *x = r->x;
+    conv     c = { .in = r->h, .w = &r->w->out, .norm = 1, .stride = 1 };
+    int64_t  T = r->h.d[0], n = frames_of(r, &c, T, c.w->w.out);
     if (r->w->table.p) {
         xd_tensor m = modulation(r, r->w->time, r->w->table);
         c.shift = xd_rows(m, 0, 1), c.scale = xd_rows(m, 1, 1);
@@ -467,11 +467,11 @@ void xd_ltx_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
     if (!xd_map_video_fits(x, rgb, moments, c->cell[1], 2 * c->latent_channels,
                            (T - 1) / c->cell[0] + 1))
         return;
-    xd_tensor m = xd_new_as(
-        x, XD_F32, 4, (int64_t[]){ moments.d[0], moments.d[1], moments.d[2], w->out.w.out });
+    xd_tensor m = xd_new_as(x, XD_F32, 4,
+                            (int64_t[]){ moments.d[0], moments.d[1], moments.d[2], w->out.w.out });
     r.base = xd_arena_mark(x->tmp);
     r.h = xd_map_at(x, r.base, T, H, W, w->in.w.out);
-    conv      c0 = { .in = xd_map(x, T, H, W, w->in.w.in), .w = &w->in, .stride = 1 };
+    conv c0 = { .in = xd_map(x, T, H, W, w->in.w.in), .w = &w->in, .stride = 1 };
     for (int64_t t = 0; t < T; t++)
         copy_patches(x, xd_rows(c0.in, t, 1), xd_rows(rgb, t, 1), p, 1);
     convolve(&r, r.h, &c0, none);

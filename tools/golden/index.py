@@ -58,6 +58,8 @@ SUITES = {
     "stale": own("stale"),
     "cog": {name: "cog/" + name for name in ("2b", "5b", "5b-i2v", "1.5-i2v")},
     "cog_vae": {name: "cog-vae/" + name for name in ("four", "two", "eight", "one", "tiles")},
+    "ltx_vae": {name: "ltx-vae/" + name
+                for name in ("plain", "causal", "timed", "noise", "moved", "tiles")},
     "mochi_vae": {name: "mochi-vae/" + name for name in ("six", "three", "one", "tiles")},
     "hunyuanvideo_vae": {name: "hunyuanvideo-vae/" + name
                          for name in ("four", "eight", "last", "tiles")},

@@ -66,8 +66,8 @@ typedef struct glob {
 
 typedef struct local {
     xd_timed  timed;
-    xd_tensor emb; /* [times,D] F32: timestep embeddings */
-    xd_tensor mod; /* [6 times,D] F32: for each timestep, shift, scale and gate, twice */
+    xd_tensor emb;  /* [times,D] F32: timestep embeddings */
+    xd_tensor mod;  /* [6 times,D] F32: for each timestep, shift, scale and gate, twice */
     xd_turn   turn; /* [n heads, head_dim / 2] F32: RoPE of this rank's video tokens and heads */
 } local;
 
@@ -100,10 +100,8 @@ static xd_status check_config(void *c_, xd_err *e)
     c->out_ch = c->out_ch ? c->out_ch : c->in_ch;
     c->dim = c->heads * c->head_dim;
     const xd_config_range r[] = {
-        { "num_attention_heads", c->heads, 1, 4096 },
-        { "attention_head_dim", c->head_dim, 8, 512 },
-        { "in_channels", c->in_ch, 1, 65536 },
-        { "caption_channels", c->text, 1, 1 << 24 },
+        { "num_attention_heads", c->heads, 1, 4096 }, { "attention_head_dim", c->head_dim, 8, 512 },
+        { "in_channels", c->in_ch, 1, 65536 },        { "caption_channels", c->text, 1, 1 << 24 },
         { "num_layers", c->nlayers, 0, 10000 },
     };
     if (xd_check_ranges(r, sizeof r / sizeof *r, e) != XD_OK)
@@ -175,10 +173,13 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     const cfg               *c = c_;
     blk                     *w = w_;
     int64_t                  D = c->dim, hd = c->head_dim;
-    xd_fused_spec            fused = {
-        .n = 3, .names = qkv, .in = D, .out = { D, D, D }, .split = XD_COL, .unit = hd,
-        .bias = c->bias
-    };
+    xd_fused_spec            fused = { .n = 3,
+                                       .names = qkv,
+                                       .in = D,
+                                       .out = { D, D, D },
+                                       .split = XD_COL,
+                                       .unit = hd,
+                                       .bias = c->bias };
     (void)layer;
     xd_w_vec(d, &w->mod, "scale_shift_table", 2, (int64_t[]){ 6, D });
     xd_w_enter(d, "attn1");

@@ -1,0 +1,85 @@
+/* test_vae_ltx.c - LTX-Video's autoencoder against diffusers.
+ *
+ * tools/golden/cases/ltx_vae.py computed tests/golden/ltx-vae with the random weights and inputs
+ * that this program makes of a name. Tolerances are shares of the largest value: f32 1e-5, bf16
+ * 3e-2. Every run is counted first, and must then use exactly the memory that was counted. */
+#include "published.h"
+#include "vae_cases.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static const char *const ltx = "AutoencoderKLLTXVideo";
+static const char *const cases[] = { "plain", "causal", "timed", "noise", "moved", "tiles" };
+
+static void published_listings(void **state)
+{
+    static const char *const dirs[] = { "Lightricks/LTX-Video/vae" };
+    (void)state;
+    published(dirs, 1);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    refuses(ltx, "{\"out_channels\":4}", XD_EUNSUPPORTED, "out_channels 4");
+    refuses(ltx, "{\"patch_size_t\":2}", XD_EUNSUPPORTED, "patch_size_t 2");
+    refuses(ltx, "{\"encoder_causal\":false}", XD_EUNSUPPORTED, "encoder_causal false");
+    refuses(ltx, "{\"layers_per_block\":[4,3,3,3]}", XD_EFORMAT, "layers_per_block has 4");
+    refuses(ltx, "{\"decoder_layers_per_block\":[4,3,3,3,0]}", XD_EFORMAT, "has 0");
+    refuses(ltx, "{\"spatio_temporal_scaling\":[true,true]}", XD_EFORMAT, "has 2 entries");
+    refuses(ltx, "{\"decoder_spatio_temporal_scaling\":[true,true,true,true]}", XD_EFORMAT,
+            "16 in the decoder");
+    refuses(ltx, "{\"spatial_compression_ratio\":16}", XD_EFORMAT, "spatial_compression_ratio");
+    refuses(ltx, "{\"upsample_factor\":[2,2,2,2]}", XD_EUNSUPPORTED, "upsample_factor");
+    refuses(ltx, "{\"timestep_conditioning\":true}", XD_EUNSUPPORTED, "level 2 of the decoder");
+    refuses(ltx, "{\"down_block_types\":[\"Other\",\"Other\",\"Other\",\"Other\"]}",
+            XD_EUNSUPPORTED, "Other");
+    refuses(ltx, "{\"scaling_factor\":0}", XD_EFORMAT, "scaling_factor 0");
+}
+
+/* The published numbers. */
+static void infos(void **state)
+{
+    static const int64_t frames[][2] = { { 1, 1 }, { 2, 9 }, { 16, 121 }, { 21, 161 } };
+    part                 p = { .config = NULL };
+    xd_vae_info          v;
+    xd_err               e = { 0 };
+    (void)state;
+    ok(xd_net_open(&p.net, find(&p, ltx), NULL, "defaults", &e), &e);
+    p.vae->info(p.net.cfg, &v);
+    assert_true(v.channels == 128 && v.cell[0] == 8 && v.cell[1] == 32 && v.cell[2] == 32);
+    assert_true(v.scaling == 1 && v.shift == 0 && v.alone == 1);
+    assert_true(v.tile[0] == 16 && v.tile[1] == 16 && xd_vae_tiles(&v, 16, 22) == 4);
+    for (size_t i = 0; i < sizeof frames / sizeof *frames; i++) {
+        assert_int_equal(xd_vae_frames(&v, frames[i][0]), frames[i][1]);
+        assert_int_equal(xd_vae_latents(&v, frames[i][1]), frames[i][0]);
+    }
+    close_part(&p);
+}
+
+static void golden_f32(void **state)
+{
+    (void)state;
+    vae_cases("ltx-vae", cases, sizeof cases / sizeof *cases, XD_F32, 1e-5);
+}
+
+static void golden_bf16(void **state)
+{
+    (void)state;
+    vae_cases("ltx-vae", cases, sizeof cases / sizeof *cases, XD_BF16, 3e-2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_listings), cmocka_unit_test(refusals),
+        cmocka_unit_test(infos),              cmocka_unit_test(golden_f32),
+        cmocka_unit_test(golden_bf16),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
