@@ -71,6 +71,8 @@ ROWS = {
                          layers=(1,), tflop=7.93, what="CogVideoX-5b, one block, 49 x 480 x 720"),
     "wan-1.3b": dict(model="Wan2.1-T2V-1.3B", part="step", size=(480, 832), frames=81, text=512,
                      layers=(1,), tflop=9.5, what="Wan 2.1 1.3B, one block, 81 x 480 x 832"),
+    "ltx-161": dict(model="LTX-Video", part="step", size=(512, 704), frames=161, text=128,
+                    layers=(1,), tflop=1.32, what="LTX-Video, one block, 161 x 512 x 704"),
     "mochi-480": dict(model="mochi-1-preview", part="step", size=(480, 848), frames=19, text=256,
                       layers=(1,), tflop=2.01, what="Mochi 1, one block, 19 x 480 x 848"),
     "hunyuanvideo": dict(model="HunyuanVideo", part="step", size=(480, 832), frames=17, text=128,
@@ -174,6 +176,7 @@ def open_net(row, home, dtype, torch, device):
                     "AuraFl": "AuraFlowTransformer2DModel",
                     "SD3.5-": "SD3Transformer2DModel", "mochi-": "MochiTransformer3DModel",
                     "SDXL-b": "UNet2DConditionModel",
+                    "LTX-": "LTXVideoTransformer3DModel",
                     "Wan2.1": "WanTransformer3DModel"}
             kind = kind[row["model"][:6]]
             if row["model"] == "HunyuanVideo":
@@ -252,6 +255,12 @@ def open_net(row, home, dtype, torch, device):
                          encoder_hidden_states=rand(1, 77 + row["text"], 4096),
                          pooled_projections=rand(1, 2048))
     text = rand(1, row["text"], 4096)
+    if "LTX" in kind:
+        frames, h, w = (row["frames"] - 1) // 8 + 1, row["size"][0] // 32, row["size"][1] // 32
+        return net, dict(hidden_states=rand(1, frames * h * w, 128), timestep=t,
+                         encoder_hidden_states=text, num_frames=frames, height=h, width=w,
+                         rope_interpolation_scale=(8 / 25, 32, 32),
+                         encoder_attention_mask=torch.ones(1, row["text"], dtype=torch.bool))
     if "Mochi" in kind:
         return net, dict(hidden_states=rand(1, 12, (row["frames"] - 1) // 6 + 1, h, w), timestep=t,
                          encoder_hidden_states=text,

@@ -542,6 +542,13 @@ typedef struct xd_request_output {
  * both are 0, there are no previews. A preview is an image of at most 512 x 512 pixels, decoded
  * from the clean latents that a step predicts. The preview of a video shows its first frame.
  * Previews do not change the result. All ranks must pass the same values. */
+/* For autoencoders whose decoder reads a timestep. decode_timestep: this timestep, 0 to 1.
+ * decode_noise_scale: weight of noise in the latents that are decoded. Negative: the pipeline's
+ * defaults, 0 and decode_timestep. */
+typedef struct xd_request_decoding {
+    double decode_timestep, decode_noise_scale;
+} xd_request_decoding;
+
 typedef struct xd_request_previews { int count, every; } xd_request_previews;
 
 /* Functions of the program that a request calls; NULL: none. `cookie` is their first argument. */
@@ -609,6 +616,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields */
     xd_request_output    output;
     xd_request_previews  previews;
     xd_request_callbacks callbacks;
+    xd_request_decoding  decoding;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

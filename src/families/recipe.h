@@ -168,7 +168,8 @@ typedef struct xd_recipe {
     int           (*trained_size)(int64_t sample, int64_t *height, int64_t *width);
     /* 1: an image of a trained size is then resized to the requested size. */
     int           resized;
-    int           rescales; /* 1: the pipeline has guidance_rescale */
+    int           decodes_at; /* 1: the pipeline has decode_timestep and decode_noise_scale */
+    int           rescales;   /* 1: the pipeline has guidance_rescale */
     /* 1: the guided prediction with scale g is prompt + g (prompt - negative), so guidance is off
      * at 0; the pipeline has cfg_normalization and cfg_truncation. 0: the guided prediction is
      * negative + g (prompt - negative), so guidance is off at 1. */

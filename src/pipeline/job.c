@@ -157,6 +157,8 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
         { "cfg_truncation", g->cfg_truncation < 1, XD_WORD_FROM_PROMPT },
         { "cfg_trunc_ratio", g->cfg_trunc_ratio < 1, XD_WORD_KEEPS_ROWS },
         { "guidance_rescale", g->guidance_rescale > 0, XD_WORD_RESCALES },
+        { "decode_timestep", j->r->decoding.decode_timestep >= 0, XD_WORD_DECODES_AT },
+        { "decode_noise_scale", j->r->decoding.decode_noise_scale >= 0, XD_WORD_DECODES_AT },
         { "system_prompt", j->r->texts.system_prompt != NULL, XD_WORD_SYSTEM },
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)

@@ -77,6 +77,7 @@ typedef struct xd_job {
     int            may_yield;       /* 1: this rank computes and may yield (yield.h) */
     /* Number of leading image tokens whose content an input image fixes; 0: none. */
     int64_t        held;
+    int            decoded; /* index of the image that is decoded */
     /* [H,W,3] initial image or control image (host); NULL: none or freed */
     float         *image;
     float         *moments; /* [h,w,2C] moments of `image`, on every rank's host; NULL: none */

@@ -40,6 +40,12 @@ void xd_unused_unguided(const xd_job *j, char why[WHY])
                  xd_job_no_guidance(j));
 }
 
+void xd_unused_decoding(const xd_job *j, char why[WHY])
+{
+    if (!j->ctx->model.vae_info.timed)
+        snprintf(why, WHY, "on this autoencoder, which has no timestep_conditioning");
+}
+
 void xd_unused_guidance_2(const xd_job *j, char why[WHY])
 {
     if (j->r->guidance.guidance_scale_2 > xd_job_no_guidance(j))

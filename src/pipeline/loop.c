@@ -101,6 +101,7 @@ static xd_status one_image(xd_loop *l, int nth, const float *lat, float **rgb, x
 {
     double t0 = xd_now_s();
     int    mine = xd_vae_on_this_rank(l->j);
+    l->j->decoded = xd_job_image(l->j, nth);
     xd_callback_stage(l->j, "decode");
     if (mine)
         xd_yield_begin(l->j);

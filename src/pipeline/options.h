@@ -56,6 +56,7 @@ void xd_unused_tiles(const xd_job *j, char why[256]);
 void xd_unused_trained_sizes(const xd_job *j, char why[256]);
 void xd_unused_true_cfg_scale(const xd_job *j, char why[256]);
 void xd_unused_unguided(const xd_job *j, char why[256]);
+void xd_unused_decoding(const xd_job *j, char why[256]);
 void xd_unused_window(const xd_job *j, char why[256]);
 
 #endif

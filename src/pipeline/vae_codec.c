@@ -9,6 +9,7 @@
 #include "model/model.h"
 #include "pipeline/arenas.h"
 #include "pipeline/context.h"
+#include "pipeline/decode_noise.h"
 #include "pipeline/image_roles.h"
 #include "pipeline/job.h"
 #include "pipeline/pixels.h"
@@ -78,12 +79,16 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
         put_view(x, xd_reshape(xd_rows(in, t, 1), 3, (int64_t[]){ n, w, C }), src);
     }
     unscale_latents(x, v, xd_reshape(in, 1, (int64_t[]){ T * n * w * C }));
+    xd_decoding input = xd_decode_input(j, s.own.start);
+    xd_decode_mix(x, j, net, in, s.own.start);
+    x->decoding = &input;
     if (xd_vae_shards_tiles(&s))
         x->pause = NULL; /* no yields: the ranks decode different numbers of tiles */
     if (s.tiled)
         xd_vae_decode_tiled(x, m->vae.vae, v, net, in, out, xd_vae_shards_tiles(&s));
     else
         m->vae.vae->decode(x, net, in, out);
+    x->decoding = NULL;
     if (s.bands > 1)
         for (int64_t t = 0; t < j->frames; t++)
             xd_vae_shards_gather(&s, xd_rows(out, t, 1), row, cell,

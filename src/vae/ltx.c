@@ -230,6 +230,7 @@ void xd_ltx_info(const void *cfg_, xd_vae_info *out)
     *out = (xd_vae_info){ .channels = c->latent_channels,
                           .cell = { c->cell[0], f, f },
                           .scaling = 1,
+                          .timed = c->timed,
                           .alone = 1,
                           .overlap = { 0.125, 0.125 },
                           .pack = 1,
@@ -395,4 +396,5 @@ const xd_vae xd_vae_ltx = {
     .info = xd_ltx_info,
     .decode = xd_ltx_decode,
     .encode = xd_ltx_encode,
+    .normalize = xd_ltx_normalize,
 };

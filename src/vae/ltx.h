@@ -70,9 +70,10 @@ static inline int64_t xd_ltx_enc_width(const xd_ltx_cfg *c, int l)
     return c->widths.v[l < c->widths.n ? l : c->widths.n - 1];
 }
 
-void xd_ltx_info(const void *cfg, xd_vae_info *out);
+void      xd_ltx_info(const void *cfg, xd_vae_info *out);
 /* Implement the functions of xd_vae. */
-void xd_ltx_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
-void xd_ltx_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
+void      xd_ltx_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
+void      xd_ltx_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
+xd_tensor xd_ltx_normalize(xd_exec *x, const xd_net *n, xd_tensor z);
 
 #endif

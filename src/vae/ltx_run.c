@@ -50,7 +50,6 @@ typedef struct conv {
     const xd_cnv *w;
     int           norm;
     xd_tensor     scale, shift; /* [1,C] F32, or absent */
-    int           stride;       /* of frames, rows and columns */
 } conv;
 
 /* Writes frame t of the input to `to` [1,H,W,C]. */
@@ -75,17 +74,11 @@ static void conv_part(run *r, const conv *c, int64_t t, xd_tensor out, xd_tensor
 {
     xd_exec  *x = r->x;
     size_t    mark = xd_arena_mark(x->tmp);
-    int64_t   n = c->stride * (out.d[0] - 1) + 1 + AROUND;
-    const int lo[3] = { 0, 1, 1 }, hi[3] = { 0, c->stride == 1, c->stride == 1 };
+    int64_t   n = out.d[0] + AROUND;
     xd_tensor buf = xd_map_as(x, c->w->w.type, n, c->in.d[1], c->in.d[2], c->in.d[3]);
     for (int64_t i = 0; i < n; i++)
-        read_frame(x, c, xd_rows(buf, i, 1), c->stride * t - r->past + i);
-    if (c->stride == 1)
-        xd_conv2d_into(x, out, buf, c->w,
-                       &(xd_conv_options){ .lo = lo, .hi = hi, .residual = plus });
-    for (int64_t i = 0; c->stride > 1 && i < out.d[0]; i++)
-        xd_conv2d_into(x, xd_rows(out, i, 1), xd_rows(buf, c->stride * i, 1 + AROUND), c->w,
-                       &(xd_conv_options){ .stride = c->stride, .lo = lo, .hi = hi });
+        read_frame(x, c, xd_rows(buf, i, 1), t - r->past + i);
+    xd_conv3d_into(x, out, buf, c->w, plus);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -168,7 +161,7 @@ static void run_residual(run *r, const xd_ltx_res *w, const xd_lin *time)
             m[i] = xd_rows(v, i, 1);
     }
     xd_tensor a = xd_map(x, d[0], d[1], d[2], out);
-    convolve(r, a, &(conv){ h, &w->conv[0], 1, m[1], m[0], 1 }, none);
+    convolve(r, a, &(conv){ h, &w->conv[0], 1, m[1], m[0] }, none);
     if (w->noise[0].p)
         add_noise(r, a, w->noise[0]);
     if (in != out) {
@@ -179,7 +172,7 @@ static void run_residual(run *r, const xd_ltx_res *w, const xd_lin *time)
                                     .eps = r->c->eps });
         h = xd_map_reshape(x, h, &w->shortcut);
     }
-    convolve(r, h, &(conv){ a, &w->conv[1], 1, m[3], m[2], 1 }, h);
+    convolve(r, h, &(conv){ a, &w->conv[1], 1, m[3], m[2] }, h);
     if (w->noise[1].p)
         add_noise(r, h, w->noise[1]);
     if (in != out)
@@ -247,7 +240,7 @@ static void run_upsample(run *r, const xd_cnv *w, int residual)
     if (xd_count(old) > xd_count(r->h))
         xd_map_at(x, r->base, T, H, W, old.d[3]);
     size_t mark = xd_arena_mark(x->tmp);
-    conv   c = { .in = xd_map(x, T, H, W, old.d[3]), .w = w, .stride = 1 };
+    conv   c = { .in = xd_map(x, T, H, W, old.d[3]), .w = w };
     xd_copy_to(x, c.in, old);
     int64_t   n = frames_of(r, &c, T, w->w.out);
     xd_tensor y = xd_map(x, n, H, W, w->w.out);
@@ -276,12 +269,36 @@ static void replace(run *r, xd_tensor to)
     xd_copy_to(r->x, r->h, to);
 }
 
+/* Returns a view of h rows of each frame, beginning with row y. */
+static xd_tensor row_view(xd_tensor t, int64_t y, int64_t h)
+{
+    if (t.p)
+        t.p = (char *)t.p + y * t.s[1] * (int64_t)xd_dtype_size(t.type);
+    t.d[1] = h;
+    return t;
+}
+
 /* Halves frames, rows and columns by the stride of a convolution. The first frame stays alone. */
 static void run_stride(run *r, const xd_cnv *w)
 {
     const int64_t *d = r->h.d;
-    xd_tensor      to = xd_map(r->x, (d[0] - 1) / 2 + 1, d[1] / 2, d[2] / 2, w->w.out);
-    convolve(r, to, &(conv){ .in = r->h, .w = w, .stride = 2 }, none);
+    xd_exec       *x = r->x;
+    xd_tensor      in = r->h, to = xd_map(x, (d[0] - 1) / 2 + 1, d[1] / 2, d[2] / 2, w->w.out);
+    xd_tensor      above = xd_halo_of(x, in, 1, 0).above;
+    int64_t        a = above.d[1], H = d[1];
+    const int      lo[3] = { 0, !a, 1 }, hi[3] = { 0, 0, 0 };
+    xd_tensor      buf = xd_map_as(x, w->w.type, 1 + AROUND, a + H, d[2], d[3]);
+    for (int64_t t = 0; H && t < to.d[0]; t++) {
+        for (int64_t i = 0; i <= AROUND; i++) {
+            int64_t   from = xd_max(0, 2 * t - r->past + i);
+            xd_tensor one = xd_rows(buf, i, 1);
+            if (a)
+                xd_copy_to(x, row_view(one, 0, a), xd_rows(above, from, 1));
+            xd_copy_to(x, row_view(one, a, H), xd_rows(in, from, 1));
+        }
+        xd_conv_rows_into(x, xd_rows(to, t, 1), buf, w,
+                          &(xd_conv_options){ .stride = 2, .lo = lo, .hi = hi });
+    }
     replace(r, to);
 }
 
@@ -323,7 +340,7 @@ static void run_move(run *r, const xd_cnv *w, const int *by)
     xd_tensor to = xd_map(x, T, H / by[1], W / by[2], C);
     xd_tensor y = xd_map(x, by[0], H, W, w->w.out);
     xd_tensor moved = xd_map(x, 1, H / by[1], W / by[2], d[3] * by[0] * cells);
-    conv      c = { .in = old, .w = w, .stride = 1 };
+    conv      c = { .in = old, .w = w };
     for (int64_t t = 0; t < T; t++) {
         int64_t frame[2] = { xd_max(0, by[0] * t - (by[0] - 1)), by[0] * t };
         int64_t mine[2] = { 0, by[0] - 1 };
@@ -353,16 +370,23 @@ static float *statistics(xd_exec *x, const xd_net *n)
     return v;
 }
 
-/* Returns latents that are not normalized: z std / scaling + mean. */
-static xd_tensor unnormalized(xd_exec *x, const xd_net *n, xd_tensor lat)
+/* Returns latents that are normalized, (z - mean) scaling / std, or from which this is undone. */
+static xd_tensor scaled(xd_exec *x, const xd_net *n, xd_tensor lat, int undo)
 {
     const xd_ltx_cfg *c = n->cfg;
     float            *v = statistics(x, n), *std = v ? v + c->latent_channels : NULL;
-    for (int64_t i = 0; v && i < c->latent_channels; i++)
-        std[i] = std[i] / (float)c->scaling;
+    for (int64_t i = 0; v && i < c->latent_channels; i++) {
+        std[i] = undo ? std[i] / (float)c->scaling : (float)c->scaling / std[i];
+        v[i] = undo ? v[i] : -v[i] * std[i];
+    }
     xd_tensor z = v ? xd_scale_rows(x, xd_map_rows(lat), std, v) : xd_map_rows(lat);
     free(v);
     return xd_reshape(z, 4, lat.d);
+}
+
+xd_tensor xd_ltx_normalize(xd_exec *x, const xd_net *n, xd_tensor z)
+{
+    return scaled(x, n, z, 0);
 }
 
 /* Copies pixels between patches [1,h,w,(3,column,row)] and a frame [1,h p,w p,3]. */
@@ -377,7 +401,7 @@ static void copy_patches(xd_exec *x, xd_tensor patches, xd_tensor rgb, int64_t p
 static void decode_pixels(run *r, xd_tensor rgb)
 {
     xd_exec *x = r->x;
-    conv     c = { .in = r->h, .w = &r->w->out, .norm = 1, .stride = 1 };
+    conv     c = { .in = r->h, .w = &r->w->out, .norm = 1 };
     int64_t  T = r->h.d[0], n = frames_of(r, &c, T, c.w->w.out);
     if (r->w->table.p) {
         xd_tensor m = modulation(r, r->w->time, r->w->table);
@@ -415,11 +439,11 @@ void xd_ltx_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     if (!xd_map_video_fits(x, rgb, lat, v.cell[1], c->latent_channels, lat.d[0]) ||
         !xd_map_frames_fit(x, rgb.d[0], xd_vae_frames(&v, lat.d[0])))
         return;
-    xd_tensor z = unnormalized(x, n, lat);
+    xd_tensor z = scaled(x, n, lat, 1);
     set_time(&r);
     r.base = xd_arena_mark(x->tmp);
     r.h = xd_map_at(x, r.base, lat.d[0], lat.d[1], lat.d[2], w->in.w.out);
-    convolve(&r, r.h, &(conv){ .in = z, .w = &w->in, .stride = 1 }, none);
+    convolve(&r, r.h, &(conv){ .in = z, .w = &w->in }, none);
     run_blocks(&r, &w->mid, c->dec_layers.v[m]);
     for (int l = 0; l < m; l++) {
         int at = m - 1 - l;
@@ -471,7 +495,7 @@ void xd_ltx_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
                             (int64_t[]){ moments.d[0], moments.d[1], moments.d[2], w->out.w.out });
     r.base = xd_arena_mark(x->tmp);
     r.h = xd_map_at(x, r.base, T, H, W, w->in.w.out);
-    conv c0 = { .in = xd_map(x, T, H, W, w->in.w.in), .w = &w->in, .stride = 1 };
+    conv c0 = { .in = xd_map(x, T, H, W, w->in.w.in), .w = &w->in };
     for (int64_t t = 0; t < T; t++)
         copy_patches(x, xd_rows(c0.in, t, 1), xd_rows(rgb, t, 1), p, 1);
     convolve(&r, r.h, &c0, none);
@@ -486,7 +510,7 @@ void xd_ltx_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
             run_residual(&r, &w->level[l].side, NULL);
     }
     run_blocks(&r, &w->mid, c->layers.v[c->layers.n - 1]);
-    convolve(&r, m, &(conv){ .in = r.h, .w = &w->out, .norm = 1, .stride = 1 }, none);
+    convolve(&r, m, &(conv){ .in = r.h, .w = &w->out, .norm = 1 }, none);
     write_moments(x, n, m, moments);
     xd_arena_rewind(x->tmp, mark);
 }

@@ -11,6 +11,7 @@ typedef struct xd_vae_info {
     double      scaling, shift; /* model latent = (vae latent - shift) * scaling */
     /* 1: the latents of a video's first image are multiplied by 1 / scaling instead of scaling. */
     int         invert;
+    int         timed;      /* 1: the decoder reads a timestep (xd_decoding) */
     int         alone;      /* 1: the first latent frame always decodes to one frame */
     int64_t     tile[2];    /* rows and columns of latent cells in a tile */
     double      overlap[2]; /* overlap of neighbouring tiles, as a fraction of a tile */
@@ -36,6 +37,10 @@ typedef struct xd_vae {
      * memory. The caller must undo the scaling of the latents before the call. Allocates scratch
      * memory from the arena x->tmp and rewinds the arena. */
     void       (*decode)(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
+    /* Returns latents z [T,h,w,C] F32 that are normalized like the decoder's input, for
+     * autoencoders whose weights have the mean and deviation of latents. NULL: latents are not
+     * normalized. */
+    xd_tensor  (*normalize)(xd_exec *x, const xd_net *n, xd_tensor z);
     /* Encodes pixels rgb [T,H,W,3] F32 in [-1,1] to moments [T',h,w,2C] F32, which are the mean and
      * the log variance of the latents. */
     void       (*encode)(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);

@@ -21,6 +21,7 @@ MODELS = {
     'klein': GOLDEN / 'flux2-klein',
     'lumina': GOLDEN / 'lumina2',
     'mochi': GOLDEN / 'mochi',
+    'ltx': GOLDEN / 'ltx',
     'hunyuanvideo': GOLDEN / 'hunyuanvideo',
     'hunyuanvideo15': GOLDEN / 'hunyuanvideo15',
     'flux2': GOLDEN / 'flux2',
@@ -248,6 +249,8 @@ CASES = [
         ('zimage', ['transformer/config.json'], [keys(cap_feat_dim=21), keys(axes_lens=[1])]),
         ('lumina', ['tokenizer/tokenizer.json'], [cut, gone]),
         ('mochi', ['vae/config.json'], [keys(temporal_expansions=[1, 2]), keys(latents_std=[1])]),
+        ('ltx', ['vae/config.json'], [keys(patch_size_t=2), keys(upsample_factor=[2, 2, 2, 2])]),
+        ('ltx', ['transformer/config.json'], [keys(cross_attention_dim=64)]),
         ('mochi', ['scheduler/scheduler_config.json'], [keys(invert_sigmas=False)]),
         ('hunyuanvideo', ['tokenizer/tokenizer.json'], [cut, gone]),
         (

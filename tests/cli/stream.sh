@@ -31,7 +31,7 @@ for type in f32 bf16 int8 fp8; do
     same "$type" --model "$MODEL" --weights_dtype "$type"
 done
 same "int8 text encoders" --model "$MODEL" --text_weights_dtype int8
-for model in flux sd3 qwen zimage lumina2 sana flux2 hunyuan mochi; do
+for model in flux sd3 qwen zimage lumina2 sana flux2 hunyuan mochi ltx; do
     same "$model" --model "$GOLDEN/$model" --height 64 --width 64
 done
 for plan in "--ulysses_degree 2" "--ring_degree 3" "--tensor_parallel_degree 2" \

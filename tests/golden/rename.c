@@ -284,6 +284,37 @@ static const row lumina2[] = {
     { NULL, { NULL }, 0 },
 };
 
+static const row ltx[] = {
+    { "patchify_proj", { "proj_in" }, 0 },
+    { "adaln_single.emb.timestep_embedder.linear_1",
+      { "time_embed.emb.timestep_embedder.linear_1" },
+      0 },
+    { "adaln_single.emb.timestep_embedder.linear_2",
+      { "time_embed.emb.timestep_embedder.linear_2" },
+      0 },
+    { "adaln_single.linear", { "time_embed.linear" }, 0 },
+    { "caption_projection.linear_1", { "caption_projection.linear_1" }, 0 },
+    { "caption_projection.linear_2", { "caption_projection.linear_2" }, 0 },
+    { "scale_shift_table", { "scale_shift_table" }, 0 },
+    { "proj_out", { "proj_out" }, 0 },
+    { "transformer_blocks.#.scale_shift_table", { "transformer_blocks.#.scale_shift_table" }, 0 },
+    { "transformer_blocks.#.attn1.q_norm", { "transformer_blocks.#.attn1.norm_q" }, 0 },
+    { "transformer_blocks.#.attn1.k_norm", { "transformer_blocks.#.attn1.norm_k" }, 0 },
+    { "transformer_blocks.#.attn2.q_norm", { "transformer_blocks.#.attn2.norm_q" }, 0 },
+    { "transformer_blocks.#.attn2.k_norm", { "transformer_blocks.#.attn2.norm_k" }, 0 },
+    { "transformer_blocks.#.attn1.to_q", { "transformer_blocks.#.attn1.to_q" }, 0 },
+    { "transformer_blocks.#.attn1.to_k", { "transformer_blocks.#.attn1.to_k" }, 0 },
+    { "transformer_blocks.#.attn1.to_v", { "transformer_blocks.#.attn1.to_v" }, 0 },
+    { "transformer_blocks.#.attn1.to_out.0", { "transformer_blocks.#.attn1.to_out.0" }, 0 },
+    { "transformer_blocks.#.attn2.to_q", { "transformer_blocks.#.attn2.to_q" }, 0 },
+    { "transformer_blocks.#.attn2.to_k", { "transformer_blocks.#.attn2.to_k" }, 0 },
+    { "transformer_blocks.#.attn2.to_v", { "transformer_blocks.#.attn2.to_v" }, 0 },
+    { "transformer_blocks.#.attn2.to_out.0", { "transformer_blocks.#.attn2.to_out.0" }, 0 },
+    { "transformer_blocks.#.ff.net.0.proj", { "transformer_blocks.#.ff.net.0.proj" }, 0 },
+    { "transformer_blocks.#.ff.net.2", { "transformer_blocks.#.ff.net.2" }, 0 },
+    { NULL, { NULL }, 0 },
+};
+
 static const row mochi[] = {
     { "x_embedder.proj", { "patch_embed.proj" }, 0 },
     { "pos_frequencies", { "pos_frequencies" }, 0 },
@@ -768,6 +799,11 @@ void box_zimage(box *b, const char *folder, const char *prefix)
 void box_lumina2(box *b, const char *folder, const char *prefix)
 {
     box_rows(b, folder, prefix, lumina2);
+}
+
+void box_ltx(box *b, const char *folder, const char *prefix)
+{
+    box_rows(b, folder, prefix, ltx);
 }
 
 void box_mochi(box *b, const char *folder, const char *prefix)

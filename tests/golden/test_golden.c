@@ -169,6 +169,7 @@ static const char *const all[] = { "alpha",
                                    "ltx",
                                    "ltx-one",
                                    "ltx-i2v",
+                                   "ltx-timed",
                                    "ltx-five",
                                    "ltx-lora",
                                    "mochi",
@@ -367,6 +368,8 @@ static void check_told(const run *r, const xd_result *out, const char *name)
                                            { "guidance_scale_2", "guidance_scale_2" },
                                            { "boundary_ratio", "boundary_ratio" },
                                            { "guidance_rescale", "guidance_rescale" },
+                                           { "decode_timestep", "decode_timestep" },
+                                           { "decode_noise_scale", "decode_noise_scale" },
                                            { "cfg_normalization", "cfg_normalization" } };
     xd_json                 *j = NULL;
     xd_err                   e = { 0 };
@@ -462,6 +465,10 @@ static void ask(const run *r, xd_request *q, const char **prompts)
         q->images.padding_mask_crop = (int64_t)js_num(r->js, "padding_mask_crop");
     q->num_frames = (int)js_maybe(r->js, "num_frames");
     q->fps = js_maybe(r->js, "fps");
+    if (xd_json_get(r->js, "decode_timestep"))
+        q->decoding.decode_timestep = js_num(r->js, "decode_timestep");
+    if (xd_json_get(r->js, "decode_noise_scale"))
+        q->decoding.decode_noise_scale = js_num(r->js, "decode_noise_scale");
     q->guidance.use_dynamic_cfg = (int)js_maybe(r->js, "use_dynamic_cfg");
     q->seed = (int64_t)js_num(r->js, "seed");
     q->num_images_per_prompt = (int)js_num(r->js, "num_images_per_prompt");

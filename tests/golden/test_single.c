@@ -872,6 +872,7 @@ int main(int argc, char **argv)
     check_three("flux2", NULL, dtype, "", "model.");
     check_cut_encoder("flux2", dtype, "text_encoders.mistral3_24b.transformer.");
     check_video("wan", "wan-lora", dtype, box_wan, tap_only_bf16() ? "diffusion_model." : "");
+    check_video("ltx", "ltx-lora", dtype, box_ltx, tap_only_bf16() ? "model.diffusion_model." : "");
     check_video("mochi", "mochi-lora", dtype, box_mochi,
                 tap_only_bf16() ? "model.diffusion_model." : "");
     check_wan_image(dtype, tap_only_bf16() ? "" : "model.diffusion_model.");

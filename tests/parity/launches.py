@@ -72,6 +72,7 @@ FEATURES = {
 }
 TEXT = ["cfg", "text=77"]
 COG = ["cfg", "text=13", "video"]
+LTX = ["cfg", "text=13", "video", "size=96x160", "frames=17"]
 MOCHI = ["cfg", "text=13", "video", "size=48x80", "frames=13"]
 WAN = ["cfg", "text=21", "video", "size=48x80", "frames=9"]
 
@@ -132,6 +133,9 @@ MODELS = [
     # videos cross to the text, in patches of frames
     ("causal", "wan wan-five", WAN, "plain short window"),
     ("causal", "wan-i2v", WAN, "image"),
+    # whose heads turn by angles of their own
+    ("turned", "ltx ltx-five", LTX, "plain short"),
+    ("turned", "ltx-i2v", LTX, "image"),
     ("causal", "wan-flf wan-i2v-blind", WAN, "ends"),
     # and of a second hidden state, that of a control video
     ("controlled", "vace vace-five", WAN, "plain film"),

@@ -387,6 +387,69 @@ static void shuffled(walk *q, const xd_vae_info *v, int64_t n, int encode)
     conv_frames(q, width(q, encode ? L - 1 : 0), 1, q->T);
 }
 
+/* ---- an autoencoder whose decoder reads the frames beside a frame --------------------------- */
+
+static void woven_residual(walk *q, int64_t in, int64_t out)
+{
+    conv_frames(q, in, 1, q->T + 2), conv_frames(q, out, 1, q->T + 2);
+}
+
+static void woven_blocks(walk *q, const char *key, int i, int64_t C)
+{
+    for (int64_t k = entry(q, key, i); k > 0; k--)
+        woven_residual(q, C, C);
+}
+
+/* Convolutions read two frames more than they compute; with stride 2, only rows of the band
+ * above. */
+static void woven_encode(walk *q, const xd_vae_info *v, int64_t n)
+{
+    int     L = xd_json_size(xd_json_get(q->cfg, "block_out_channels"));
+    int64_t C = width(q, 0), patch = number(q->cfg, "patch_size");
+    q->T = n;
+    q->k = v->cell[1] / patch;
+    conv_frames(q, 3 * patch * patch, 1, q->T + 2);
+    for (int l = 0; l < L; l++) {
+        int64_t out = width(q, l + 1 < L ? l + 1 : l);
+        woven_blocks(q, "layers_per_block", l, C);
+        if (entry(q, "spatio_temporal_scaling", l)) {
+            q->bytes += q->T * q->down * q->w * q->k * C * q->e;
+            q->T = (q->T - 1) / 2 + 1;
+            q->k /= 2;
+        }
+        if (out != C)
+            woven_residual(q, C, out);
+        C = out;
+    }
+    woven_blocks(q, "layers_per_block", L, C);
+    conv_frames(q, C, 1, q->T + 2);
+}
+
+static void woven_decode(walk *q, const xd_vae_info *v, int64_t n)
+{
+    int     L = xd_json_size(xd_json_get(q->cfg, "decoder_block_out_channels"));
+    int64_t C = entry(q, "decoder_block_out_channels", L - 1), e = q->e;
+    q->T = n;
+    q->k = 1;
+    q->e = (int64_t)sizeof(float);
+    conv_frames(q, v->channels, 1, q->T + 2);
+    q->e = e;
+    woven_blocks(q, "decoder_layers_per_block", L, C);
+    for (int l = L - 1; l >= 0; l--) {
+        int64_t out = entry(q, "decoder_block_out_channels", l);
+        if (out != C)
+            woven_residual(q, C, out);
+        C = out;
+        if (entry(q, "decoder_spatio_temporal_scaling", l)) {
+            conv_frames(q, C, 1, q->T + 2);
+            q->T = 2 * q->T - 1;
+            q->k *= 2;
+        }
+        woven_blocks(q, "decoder_layers_per_block", l, C);
+    }
+    conv_frames(q, C, 1, q->T + 2);
+}
+
 /* ---- bands and tiles ----------------------------------------------------------------------- */
 
 static void batches(walk *q, const xd_vae_info *v, int64_t n, int64_t most, int encode)
@@ -525,6 +588,8 @@ static int64_t of_bands(const xd_context *ctx, const int64_t *d, int encode)
         plain(&q, v->channels, encode);
     else if (xd_json_get(q.cfg, "base_dim"))
         causal_chunks(&q, v, T, encode);
+    else if (xd_json_get(q.cfg, "decoder_inject_noise"))
+        (encode ? woven_encode : woven_decode)(&q, v, n);
     else if (xd_json_get(q.cfg, "temporal_expansions"))
         by_frames(&q, T);
     else if (xd_json_get(q.cfg, "upsample_match_channel"))

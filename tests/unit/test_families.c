@@ -129,7 +129,7 @@ static void words(void **state)
         const char    *says;
     } row[] = {
         { XD_WORD_DISTILLED, "FLUX, SANA, FLUX.2, Qwen-Image, HunyuanVideo" },
-        { XD_WORD_RESCALES, "HunyuanDiT" },
+        { XD_WORD_RESCALES, "LTX-Video, HunyuanDiT" },
         { XD_WORD_FROM_PROMPT, "Z-Image" },
         { XD_WORD_KEEPS_ROWS, "Lumina-Image" },
         { XD_WORD_NORMALIZES, "Z-Image, Lumina-Image" },
@@ -141,7 +141,7 @@ static void words(void **state)
         { XD_WORD_TWO_DITS, "Wan" },
         { XD_WORD_OPTIONAL_TEXT, "Stable Diffusion 3" },
         { XD_WORD_LAYERS, "\"2,4\" of FLUX" },
-        { XD_WORD_FROM_IMAGE, "Wan2.1-I2V-14B, Wan2.2-TI2V-5B, CogVideoX-5b-I2V and "
+        { XD_WORD_FROM_IMAGE, "Wan2.1-I2V-14B, Wan2.2-TI2V-5B, LTX-Video, CogVideoX-5b-I2V and "
                               "CogVideoX1.5-5B-I2V" },
         { XD_WORD_LAST_IMAGE, "Wan2.1-FLF2V-14B" },
         { XD_WORD_CONTROLS, "FLUX.1-Canny-dev, FLUX.1-Depth-dev" },

@@ -77,8 +77,10 @@ static void golden_bf16(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_listings), cmocka_unit_test(refusals),
-        cmocka_unit_test(infos),              cmocka_unit_test(golden_f32),
+        cmocka_unit_test(published_listings),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(infos),
+        cmocka_unit_test(golden_f32),
         cmocka_unit_test(golden_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

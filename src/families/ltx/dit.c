@@ -20,6 +20,8 @@ static const float  qk_eps = 1e-5f, head_eps = 1e-6f;
 static const double theta = 10000, pi = 3.14159265358979323846;
 /* Positions at which RoPE's fractions are 1: seconds, pixel rows, pixel columns. */
 static const float  whole[] = { 20, 2048, 2048 };
+/* Distances of tokens in published models, for callers that give none. */
+static const double usual[] = { 8.0 / 25, 32, 32 };
 
 enum { AXES = 3 };
 
@@ -232,8 +234,10 @@ static void set_fractions(const angles *t, int64_t at, float f[AXES])
 {
     const int64_t *grid = t->x->lay->grid;
     int64_t        pos[AXES] = { at / (grid[1] * grid[2]), at / grid[2] % grid[1], at % grid[2] };
-    for (int i = 0; i < AXES; i++)
-        f[i] = (float)pos[i] * (float)t->in->step[i] / whole[i] * 2 - 1;
+    for (int i = 0; i < AXES; i++) {
+        double step = t->in->step[i] > 0 ? t->in->step[i] : usual[i];
+        f[i] = (float)pos[i] * (float)step / whole[i] * 2 - 1;
+    }
 }
 
 /* Fills fn (cos or sin) of the RoPE angles. For each video token of this rank there is a row for

@@ -25,6 +25,7 @@ static const xd_recipe from_held = {
     .max_text = 128,
     .max_shift = 1.15,
     .own_sigmas = XD_OWN_ALWAYS,
+    .decodes_at = 1,
     .rescales = 1,
     .fps = 25,
     .channels_first = 1,

@@ -40,19 +40,32 @@ T5 = dict(d_model=20, d_kv=8, num_heads=3, d_ff=40, num_layers=2, feed_forward_p
 VAE = dict(latent_channels=6, block_out_channels=(8, 12, 16, 16), patch_size=4,
            layers_per_block=(1, 1, 1, 2, 1), decoder_block_out_channels=(8, 12, 16, 16),
            decoder_layers_per_block=(2, 1, 1, 1, 1))
+MOVED = dict(block_out_channels=(8, 16, 16, 32, 32), layers_per_block=(1, 1, 1, 1, 1),
+             down_block_types=("LTXVideo095DownBlock3D",) * 4,
+             downsample_type=("spatial", "temporal", "spatiotemporal", "spatiotemporal"),
+             spatio_temporal_scaling=(True,) * 4, spatial_compression_ratio=32,
+             temporal_compression_ratio=8, decoder_block_out_channels=(16, 32, 64),
+             decoder_layers_per_block=(1, 1, 1, 1), decoder_inject_noise=(False,) * 4,
+             decoder_spatio_temporal_scaling=(True,) * 3, upsample_residual=(True,) * 3,
+             upsample_factor=(2,) * 3, timestep_conditioning=True)
 SCHEDULER = dict(base_image_seq_len=1024, base_shift=0.95, max_image_seq_len=4096, max_shift=2.05,
                  shift_terminal=0.1, use_dynamic_shifting=True)
 MODELS = {
     "ltx": dict(dit=SMALL, vae={}, weights="bf16"),
     "ltx-five": dict(dit=FIVE, vae=dict(decoder_causal=True), weights="f16"),
+    # with the autoencoder of version 0.9.5
+    "ltx-i2v": dict(dit=FIVE, vae=MOVED, weights="bf16"),
 }
 RUNS = {
     "ltx": dict(prompts=["a red circle on a blue background"], negative_prompt="a green ring",
                 width=160, height=96, frames=9, steps=5, seed=7, guidance_rescale=0.6),
     "ltx-one": dict(model="ltx", prompts=["a cyan triangle"], width=96, height=160, frames=1,
                     steps=3, seed=8, guidance=1.0),
-    "ltx-i2v": dict(model="ltx", prompts=["a blue square"], negative_prompt="red", width=160,
-                    height=96, frames=17, steps=4, seed=21, image=(70, 37), frame_rate=12),
+    "ltx-i2v": dict(prompts=["a blue square"], negative_prompt="red", width=160,
+                    height=96, frames=17, steps=4, seed=21, image=(70, 37), frame_rate=12,
+                    more=dict(decode_timestep=0.4, decode_noise_scale=0.25)),
+    "ltx-timed": dict(model="ltx-i2v", prompts=["a star"], width=96, height=64, frames=9, steps=2,
+                      seed=22, guidance=1.0, more=dict(decode_timestep=0.3)),
     "ltx-five": dict(prompts=["a purple ring", "a star"], width=64, height=96, frames=15, steps=4,
                      seed=40, guidance=2.5, max_sequence_length=5, frame_rate=30),
     "ltx-lora": dict(model="ltx", prompts=["a white star"], width=64, height=32, frames=9, steps=2,
