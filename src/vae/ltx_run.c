@@ -262,7 +262,7 @@ static void run_upsample(run *r, const xd_cnv *w, int residual)
     r->rows *= 2;
 }
 
-/* Replaces the map h by `to`, which is behind it in memory and not larger. */
+/* Replaces the map h by `to`, which is behind the memory of the new map h. */
 static void replace(run *r, xd_tensor to)
 {
     r->h = xd_map_at(r->x, r->base, to.d[0], to.d[1], to.d[2], to.d[3]);
@@ -337,6 +337,9 @@ static void run_move(run *r, const xd_cnv *w, const int *by)
     xd_tensor old = r->h;
     int64_t   T = (old.d[0] - 1) / by[0] + 1, H = old.d[1], W = old.d[2], cells = by[1] * by[2];
     int64_t   C = w->w.out * by[0] * cells, *d = old.d;
+    int64_t   more = T * (H / by[1]) * (W / by[2]) * C - xd_count(old);
+    if (more > 0) /* `to` must begin behind the map that replaces h */
+        xd_map(x, 1, 1, 1, more);
     xd_tensor to = xd_map(x, T, H / by[1], W / by[2], C);
     xd_tensor y = xd_map(x, by[0], H, W, w->w.out);
     xd_tensor moved = xd_map(x, 1, H / by[1], W / by[2], d[3] * by[0] * cells);
