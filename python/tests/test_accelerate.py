@@ -46,6 +46,9 @@ CASES = {
     "wan-i2v": {"image": 1},
     "vace": {"video": 1, "reference_images": 1},
     "wan22": {},
+    "skyreels": {},
+    "skyreels-df": {"fps": 16},
+    "skyreels-i2v": {"image": 1},
     "wan-ti2v": {"image": 1},
 }
 
@@ -126,8 +129,8 @@ def apart(a, b):
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_image(torch, name, monkeypatch):
-    if name == "wan-i2v":
-        pytest.importorskip("ftfy", reason="diffusers' WanImageToVideoPipeline needs ftfy")
+    if name.startswith(("wan-i2v", "skyreels")):
+        pytest.importorskip("ftfy", reason="diffusers' pipeline needs ftfy")
     pipe = load(torch, name)
     plain = run(torch, pipe, name)
     threads = torch.get_num_threads()

@@ -232,7 +232,7 @@ def test_decoding_drops_the_transformer_where_memory_is_short():
 # has frames that are not decoded.
 @pytest.mark.parametrize("name", ["bins", "flux-fill", "flux-control", "flux2", "kontext",
                                   "qwen-edit", "sd3", "chroma", "auraflow", "hunyuan", "cog2b",
-                                  "cog15-i2v", "wan-i2v", "wan-ti2v", "vace"])
+                                  "cog15-i2v", "wan-i2v", "wan-ti2v", "vace", "skyreels-df"])
 def test_latents_of_other_pipelines(tiny, name):
     made = json.loads((tiny / name / "golden.json").read_text())
     pixels = np.random.default_rng(1).integers(0, 256, (48, 48, 3), np.uint8)

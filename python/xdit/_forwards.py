@@ -333,6 +333,23 @@ def _wan(v: Values, config: Any) -> Passes:
         yield inputs
 
 
+def _skyreels(v: Values, config: Any) -> Passes:
+    times, fps = v["timestep"], v["fps"]
+    if torch.is_tensor(times) and times.dim() == 2:             # of each latent frame
+        if bool((times != times[:, :1]).any()):
+            raise Unsupported("timestep: xdit computes frames of one time (ar_step 0)")
+        times = times[:, 0]
+    rates = list(fps) if isinstance(fps, (list, tuple)) or torch.is_tensor(fps) else [fps]
+    for b, inputs in enumerate(_wan({**v, "timestep": times}, config)):
+        rate = rates[b if len(rates) > 1 else 0]
+        if config.get("inject_sample_info"):                    # an index: 16, or another rate
+            if rate is None:
+                raise InvalidRequest("SkyReelsV2Transformer3DModel.forward needs fps, since the "
+                                     "config has inject_sample_info")
+            inputs["fps"] = 24.0 if int(rate) else 16.0
+        yield inputs
+
+
 def _hunyuan_video(v: Values, config: Any) -> Passes:
     for b, latents in enumerate(v["hidden_states"]):
         inputs = {"latents": latents.transpose(0, 1), "timestep": _row(v["timestep"], b),
@@ -410,6 +427,7 @@ FORWARDS = {
     "HunyuanVideo15Transformer3DModel": Forward(_hunyuan_video15, _stack_video,
                                                 (*_TEXT, "encoder_hidden_states_2"), ()),
     "WanTransformer3DModel": Forward(_wan, _stack_video, _TEXT, ()),
+    "SkyReelsV2Transformer3DModel": Forward(_skyreels, _stack_video, _TEXT, ()),
     "WanVACETransformer3DModel": Forward(_vace, _stack_video, _TEXT, ()),
 }
 

@@ -24,6 +24,7 @@ typedef struct xd_input {
     /* Distances of neighbouring tokens: of frames in seconds, of rows and columns in pixels. */
     double         step[3];
     double         size[2]; /* image height and width in pixels (micro-conditions) */
+    double         fps;     /* frames per second of a video; 0: not known */
 } xd_input;
 
 typedef struct xd_dit_info {

@@ -162,6 +162,8 @@ typedef struct xd_recipe {
     /* Defaults for requests with an initial image, and with a mask. */
     xd_usual      of_image, of_mask;
     int           leap; /* 1: one-step sampling ends at clean latents (xd_steps.leap) */
+    /* 1: a step's latents are written over those that it started from (xd_steps.overwrites) */
+    int           overwrites;
     /* Replaces an image size in pixels by the nearest size on which a transformer with sample_size
      * `sample` (in latent cells) was trained. Returns 0 if there is no table of sizes. NULL: any
      * size is generated. */

@@ -138,6 +138,7 @@ static void put_inputs(xd_pass_run *t)
     t->in.guidance = t->p.guidance;
     t->in.size[0] = t->p.height;
     t->in.size[1] = t->p.width;
+    t->in.fps = t->p.fps;
 }
 
 /* ---- values cached per text ---------------------------------------------------------------- */

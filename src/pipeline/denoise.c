@@ -677,6 +677,7 @@ static void run_piece(xd_denoise *f, piece w)
         in.ref = xd_rows(f->ref, refs.start, refs.n);
     set_steps(j, in.step);
     in.size[0] = (double)j->size[0], in.size[1] = (double)j->size[1];
+    in.fps = j->fps;
     x->lay = &lay;
     x->step = w.step, x->pass = w.pass, x->patch = w.unit;
     x->exact = is_exact(f, w.step);

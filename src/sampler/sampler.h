@@ -124,6 +124,10 @@ typedef struct xd_steps { /* what the request sets in a schedule */
     /* 1: if the schedule has only one step, then the samplers DDIM, DDPM and Euler end at the
      * predicted clean latents. */
     int           leap;
+    /* 1: as in a pipeline that writes a step's latents over those that the step started from: the
+     * corrector after a step without corrector starts from the latents after that step. The field
+     * is used only by unipc. */
+    int           overwrites;
     /* Returns the logarithm of the dynamic timestep shift. NULL: the shift is computed from the
      * number of tokens and the config. */
     double        (*mu)(int64_t tokens, int steps);
@@ -182,7 +186,8 @@ struct xd_sampling {
     /* Number of steps at the start of the schedule that are skipped; always 0 for rectified
      * flow. */
     int               skipped;
-    double           *time; /* [steps] timestep of each step, an input of the network */
+    int               overwrites; /* xd_steps.overwrites */
+    double           *time;       /* [steps] timestep of each step, an input of the network */
     /* If there is no initial image, the initial noise is multiplied by this factor
      * (init_noise_sigma). */
     double            init_scale;

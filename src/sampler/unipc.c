@@ -163,6 +163,7 @@ static xd_status unipc_open(xd_sampling *s, const xd_sched_cfg *cfg, const xd_st
     xd_levels l = { 0 };
     double   *sigma = s->priv = calloc((size_t)steps + 3, sizeof *sigma);
     (void)cfg;
+    s->overwrites = a->overwrites;
     xd_status st = check_config(&s->cfg, steps, e);
     if (st == XD_OK && a->sigmas && (!s->cfg.use_flow_sigmas || xd_is_respaced(&s->cfg)))
         st = xd_fail(e, XD_EINVAL,
@@ -337,11 +338,11 @@ static void add_sum(xd_exec *x, const xd_sampling *s, const sum *v, int newest, 
 static void unipc_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                        const xd_tensor *hist, xd_tensor noise)
 {
-    int       n = s->cfg.solver_order;
+    int       n = s->cfg.solver_order, corrected = is_corrected(s, step);
     xd_tensor start = hist[n];
     (void)noise;
     convert(x, s, step, lat, pred);
-    if (is_corrected(s, step)) {
+    if (corrected) {
         sum c = step_sum(s, step - 1, order_of(s, step - 1), 1);
         xd_copy_to(x, lat, start);
         add_sum(x, s, &c, step - 1, lat, hist);
@@ -351,6 +352,8 @@ static void unipc_step(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_t
     xd_copy_to(x, hist[step % n], pred);
     xd_copy_to(x, start, lat);
     add_sum(x, s, &p, step, lat, hist);
+    if (s->overwrites && !corrected)
+        xd_copy_to(x, start, lat);
 }
 
 static const xd_field fields[] = {

@@ -410,7 +410,7 @@ static const sends *kind_of(const xd_engine *g, int layer)
         strcmp(p->def->name, "hunyuanvideo15") == 0)
         return &pair;
     if (strcmp(p->def->name, "wan") == 0 || strcmp(p->def->name, "wan-vace") == 0 ||
-        strcmp(p->def->name, "ltx") == 0)
+        strcmp(p->def->name, "ltx") == 0 || strcmp(p->def->name, "skyreels-v2") == 0)
         return &normed;
     if (strcmp(p->def->name, "sana") == 0)
         return xd_json_text(xd_json_get(p->config, "qk_norm")) ? &linear_normed : &linear;

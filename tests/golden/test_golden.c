@@ -59,7 +59,7 @@ static const char *const quantized[] = {
     "sd35",         "cog2b",     "cog15",       "hunyuan12-one", "zimage-lora", "lumina2-lora",
     "sana-sprint",  "wan",       "wan-i2v",     "wan22",         "wan-ti2v",    "chroma-one",
     "qwen",         "qwen-edit", "auraflow",    "flux-control",  "latte",       "mochi-one",
-    "hunyuanvideo", "sdxl",      "ltx"
+    "hunyuanvideo", "sdxl",      "ltx",           "skyreels-df"
 };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
@@ -181,6 +181,10 @@ static const char *const all[] = { "alpha",
                                    "vace-images",
                                    "vace-lora",
                                    "vace-five",
+                                   "skyreels",
+                                   "skyreels-df",
+                                   "skyreels-df-lora",
+                                   "skyreels-i2v",
                                    "latte",
                                    "latte-one",
                                    "latte-dpm",
@@ -367,6 +371,7 @@ static void check_told(const run *r, const xd_result *out, const char *name)
                                            { "strength", "strength" },
                                            { "guidance_scale_2", "guidance_scale_2" },
                                            { "boundary_ratio", "boundary_ratio" },
+                                           { "fps", "fps" },
                                            { "guidance_rescale", "guidance_rescale" },
                                            { "decode_timestep", "decode_timestep" },
                                            { "decode_noise_scale", "decode_noise_scale" },
@@ -438,6 +443,7 @@ static void ask(const run *r, xd_request *q, const char **prompts)
         q->guidance.guidance_scale_2 = js_num(r->js, "guidance_scale_2");
     if (xd_json_get(r->js, "boundary_ratio"))
         q->guidance.boundary_ratio = js_num(r->js, "boundary_ratio");
+    q->fps = js_maybe(r->js, "fps");
     q->guidance.guidance_rescale = js_maybe(r->js, "guidance_rescale");
     if (xd_json_get(r->js, "cfg_normalization"))
         q->guidance.cfg_normalization = js_num(r->js, "cfg_normalization");

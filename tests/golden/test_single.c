@@ -209,7 +209,9 @@ static sums generate(const xd_open_args *a, const char *what)
     q.prompts = prompts;
     q.nprompts = 1;
     q.width = q.height = 64;
-    q.num_frames = strstr(a->model, "/wan") || strstr(a->model, "/vace") ? 5 : 0;
+    q.num_frames =
+        strstr(a->model, "/wan") || strstr(a->model, "/vace") || strstr(a->model, "/skyreels") ? 5
+                                                                                               : 0;
     q.num_inference_steps = 2;
     q.images.image = inpainted ? folder_of(inpainted, "image.png") : edited;
     q.images.mask_image = inpainted ? folder_of(inpainted, "mask.png") : NULL;
@@ -875,6 +877,7 @@ int main(int argc, char **argv)
     check_video("ltx", "ltx-lora", dtype, box_ltx, tap_only_bf16() ? "model.diffusion_model." : "");
     check_video("mochi", "mochi-lora", dtype, box_mochi,
                 tap_only_bf16() ? "model.diffusion_model." : "");
+    check_video("skyreels-df", "skyreels-df-lora", dtype, box_wan, "");
     check_wan_image(dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
     check_hunyuan_video(dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
     check_two(dtype);

@@ -137,6 +137,9 @@ MODELS = [
     ("turned", "ltx ltx-five", LTX, "plain short"),
     ("turned", "ltx-i2v", LTX, "image"),
     ("causal", "wan-flf wan-i2v-blind", WAN, "ends"),
+    # with the frame rate
+    ("causal", "skyreels-df", WAN, "plain"),
+    ("causal", "skyreels-i2v", WAN, "image"),
     # and of a second hidden state, that of a control video
     ("controlled", "vace vace-five", WAN, "plain film"),
     ("causal", "wan-ti2v", ["cfg", "text=21", "video", "size=96x64", "frames=9"], "image"),

@@ -1,7 +1,8 @@
 /* test_dit_wan.c - Wan's transformer against diffusers, on one rank and with heads cut over ranks.
  *
- * tools/golden/cases/wan.py computed tests/golden/wan-forms with the random weights that this
- * program makes of a tensor's name. Tolerances as in models.h. */
+ * tools/golden/cases/wan.py computed tests/golden/wan-forms, vace.py and skyreels.py further
+ * forms, with the random weights that this program makes of a tensor's name. Tolerances as in
+ * models.h. */
 #include "models.h"
 
 #include <math.h>
@@ -15,8 +16,10 @@
 
 #include <cmocka.h>
 
-static const char *const forms[] = { "wan-forms/plain", "wan-forms/bare", "wan-forms/image",
-                                     "vace-forms/plain", "vace-forms/scaled" };
+static const char *const forms[] = { "wan-forms/plain",       "wan-forms/bare",
+                                     "wan-forms/image",       "vace-forms/plain",
+                                     "vace-forms/scaled",     "skyreels-forms/rated",
+                                     "skyreels-forms/forced", "skyreels-forms/image" };
 
 static void published_listings(void **state)
 {
@@ -39,6 +42,7 @@ static void published_listings(void **state)
 static void refusals(void **state)
 {
     const char *wan = "WanTransformer3DModel", *vace = "WanVACETransformer3DModel";
+    const char *sky = "SkyReelsV2Transformer3DModel";
     (void)state;
     refuses(wan, "{\"qk_norm\":\"rms_norm\"}", XD_EUNSUPPORTED, "'rms_norm'");
     refuses(wan, "{\"patch_size\":[2,2]}", XD_EFORMAT, "patch_size has 2");
@@ -58,6 +62,8 @@ static void refusals(void **state)
     refuses(vace, "{\"in_channels\":36,\"out_channels\":16}", XD_EFORMAT, "in_channels 36");
     refuses(vace, "{\"image_dim\":1280,\"added_kv_proj_dim\":5120}", XD_EUNSUPPORTED,
             "image_dim 1280");
+    refuses(sky, "{\"num_frame_per_block\":5}", XD_EUNSUPPORTED, "num_frame_per_block 5");
+    refuses(sky, "{\"image_dim\":1280}", XD_EFORMAT, "added_kv_proj_dim 0");
 }
 
 static void run_form(const char *name, xd_dtype want, double tol)
@@ -89,6 +95,11 @@ static void run_form(const char *name, xd_dtype want, double tol)
         scales[i] = (double)factors[i];
         in.hint_scales = scales;
         free(factors);
+    }
+    if (xd_st_find(st, "fps") >= 0) {
+        float *fps = reference(st, "fps", NULL);
+        in.fps = (double)fps[0];
+        free(fps);
     }
     if (info.image_dim) { /* rows of an image before those of the text */
         float *real = reference(st, "real", NULL);

@@ -47,6 +47,7 @@ static const wanted cases[] = {
     { "Flux2Pipeline", 128, 0, 0, 0, { 400, 300 }, { 0, 0 }, { 400, 288 } },
     /* a video has the model's pixels and the image's ratio, or its only size */
     { "WanImageToVideoPipeline", 60, 0, 0, 0, { 1600, 900 }, { 0, 0 }, { 640, 352 } },
+    { "SkyReelsV2ImageToVideoPipeline", 60, 0, 0, 0, { 1600, 900 }, { 0, 0 }, { 960, 528 } },
     { "WanVACEPipeline", 60, 0, 0, 0, { 1600, 900 }, { 0, 0 }, { 640, 352 } },
     { "CogVideoXImageToVideoPipeline", 60, 0, 0, 0, { 96, 54 }, { 0, 0 }, { 640, 352 } },
     { "CogVideoXImageToVideoPipeline", 60, 0, 1, 0, { 96, 54 }, { 0, 0 }, { 0, 0 } },

@@ -49,6 +49,8 @@ SUITES = {
                      "wan-ti2v", "wan-ti2v-text"),
     "vace": {"forms": "vace-forms"} | own("vace", "vace-text", "vace-images", "vace-lora",
                                           "vace-five"),
+    "skyreels": {"forms": "skyreels-forms"} | own("skyreels", "skyreels-df", "skyreels-df-lora",
+                                                  "skyreels-i2v"),
     "qwen": own("qwen", "qwen-five", "qwen-image", "qwen-mask"),
     "qwen_edit": own("qwen-edit", "qwen-edit-plus", "qwen-edit-last", "qwen-edit-one",
                      "qwen-edit-lora", "qwen-edit-mask"),

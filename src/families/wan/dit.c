@@ -1,6 +1,7 @@
 /* dit.c - runs the transformer of Wan 2.1 and 2.2 (Wan Team 2025, arXiv:2503.20314) like diffusers'
- * WanTransformer3DModel, and that of VACE (Jiang et al. 2025, arXiv:2503.07598) like diffusers'
- * WanVACETransformer3DModel.
+ * WanTransformer3DModel, that of VACE (Jiang et al. 2025, arXiv:2503.07598) like diffusers'
+ * WanVACETransformer3DModel, and that of SkyReels-V2 (Chen et al. 2025, arXiv:2504.13074) like
+ * diffusers' SkyReelsV2Transformer3DModel.
  *
  * Video tokens attend to each other and, by cross-attention, to the text and to an image that is
  * given as the first frame; the image's rows follow the text's rows. The timestep enters as one
@@ -12,7 +13,10 @@
  * control block's output, its hint, is added to the video's hidden state after the main block that
  * vace_layers names. Diffusers computes all hints before the main blocks. The control stream never
  * reads the video's hidden state after the embedding, so here each control block runs directly
- * after its main block, and both states pass through the pipeline stages together. */
+ * after its main block, and both states pass through the pipeline stages together.
+ *
+ * A SkyReels-V2 model with inject_sample_info adds an embedding of the frame rate to the modulation
+ * of all blocks. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -33,21 +37,24 @@ typedef struct cfg {
     /* VACE: the main blocks after which hints are added, ascending; no blocks in other models */
     xd_ints hinted;
     int64_t control; /* VACE: channels of the control latents */
+    int     rated;   /* SkyReels-V2: 1: the modulation depends on the frame rate */
+    int64_t causal;  /* SkyReels-V2: latent frames of a block of causal attention; 1: none */
     int64_t dim;     /* D = heads * head_dim */
     xd_ints axes;    /* number of head features rotated by frame, row, column */
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
-#define FIELDS                                                            \
+/* The fields of all models; the arguments are defaults. */
+#define FIELDS(nheads, channels, ffn, depth)                              \
     { "patch_size", AT(patch), 'L', 0, NULL },                            \
-    { "num_attention_heads", AT(heads), 'i', 40, NULL },                  \
+    { "num_attention_heads", AT(heads), 'i', nheads, NULL },              \
     { "attention_head_dim", AT(head_dim), 'l', 128, NULL },               \
     { "in_channels", AT(in_ch), 'l', 16, NULL },                          \
-    { "out_channels", AT(out_ch), 'l', 0, NULL },                         \
+    { "out_channels", AT(out_ch), 'l', channels, NULL },                  \
     { "text_dim", AT(text), 'l', 4096, NULL },                            \
     { "freq_dim", AT(waves), 'l', 256, NULL },                            \
-    { "ffn_dim", AT(ff), 'l', 13824, NULL },                              \
-    { "num_layers", AT(nlayers), 'i', 40, NULL },                         \
+    { "ffn_dim", AT(ff), 'l', ffn, NULL },                                \
+    { "num_layers", AT(nlayers), 'i', depth, NULL },                      \
     { "cross_attn_norm", AT(cross_norm), 'b', 1, NULL },                  \
     { "qk_norm", AT(qk_norm), 's', 0, "rms_norm_across_heads" },          \
     { "eps", AT(eps), 'f', 1e-6, NULL },                                  \
@@ -59,14 +66,21 @@ typedef struct cfg {
     { "add_img_emb", 0, '-', 0, NULL }
 
 static const xd_field fields[] = {
-    FIELDS,
+    FIELDS(40, 0, 13824, 40),
     { NULL, 0, 0, 0, NULL },
 };
 
 static const xd_field vace_fields[] = {
-    FIELDS,
+    FIELDS(40, 0, 13824, 40),
     { "vace_layers", AT(hinted), 'L', 0, NULL },
     { "vace_in_channels", AT(control), 'l', 96, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+static const xd_field skyreels_fields[] = {
+    FIELDS(16, 16, 8192, 32),
+    { "inject_sample_info", AT(rated), 'b', 0, NULL },
+    { "num_frame_per_block", AT(causal), 'l', 1, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
@@ -98,6 +112,8 @@ typedef struct glob {
     look      image;
     xd_lin    mod, out; /* modulation [6D, D]; output layer [pt p p Cout, D] */
     xd_tensor last;     /* [1,2,D]: modulation of the last norm */
+    xd_tensor rates;    /* [2,D]: embeddings of 16 and of other frames per second, or absent */
+    xd_mlp    rate;     /* layers from a row of `rates` to a term [6D] of the modulation */
     xd_wide   wide;     /* norms of q and k */
 } glob;
 
@@ -215,6 +231,19 @@ static xd_status check_vace(void *c_, xd_err *e)
     return XD_OK;
 }
 
+/* Checks the settings of SkyReels-V2. */
+static xd_status check_skyreels(void *c_, xd_err *e)
+{
+    cfg      *c = c_;
+    xd_status s = check_config(c, e);
+    if (s != XD_OK || c->causal == 1)
+        return s;
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "transformer: num_frame_per_block %lld is not supported: only models whose "
+                   "attention is not causal (num_frame_per_block 1) are",
+                   (long long)c->causal);
+}
+
 /* Describes the model. The default size is that of WanPipeline, 81 frames of 480 x 832 pixels: 21
  * latent frames. A latent cell has 8 x 8 pixels, or 16 x 16 if the autoencoder has more than 16
  * channels. */
@@ -245,6 +274,15 @@ static void info(const void *c_, xd_dit_info *out)
         out->patch[i] = (int)c->patch.v[i];
         out->most[i] = c->most * c->patch.v[i];
     }
+}
+
+/* Describes a SkyReels-V2 model. The default size is that of SkyReelsV2Pipeline, 97 frames of 544 x
+ * 960 pixels. */
+static void info_skyreels(const void *c, xd_dit_info *out)
+{
+    static const int64_t sample[] = { 25, 68, 120 };
+    info(c, out);
+    memcpy(out->sample, sample, sizeof sample);
 }
 
 static int nlayers(const void *c_)
@@ -357,12 +395,24 @@ static void look_weights(xd_decl *d, const cfg *c, look *w)
     xd_w_leave(d);
 }
 
+static void rate_weights(xd_decl *d, const cfg *c, glob *g)
+{
+    int64_t D = c->dim;
+    xd_w_vec(d, &g->rates, "fps_embedding.weight", 2, (int64_t[]){ 2, D });
+    xd_w_enter(d, "fps_projection.net");
+    xd_w_linear(d, &g->rate.a, "0.proj", &(xd_linear_spec){ .in = D, .out = D, .bias = 1 });
+    xd_w_linear(d, &g->rate.b, "2", &(xd_linear_spec){ .in = D, .out = 6 * D, .bias = 1 });
+    xd_w_leave(d);
+}
+
 static void weights(xd_decl *d, const void *c_, void *g_)
 {
     const cfg     *c = c_;
     glob          *g = g_;
     int64_t        D = c->dim, hd = c->head_dim;
     const int64_t *p = c->patch.v;
+    if (c->rated)
+        rate_weights(d, c, g);
     xd_w_linear_as(d, &g->patch, "patch_embedding", 5, (int64_t[]){ D, c->in_ch, p[0], p[1], p[2] },
                    1);
     if (c->hinted.n) {
@@ -415,6 +465,18 @@ static void fill_scales(void *ctx, float *buf)
         buf[i] = t->scales ? (float)t->scales[i / t->dim] : 1;
 }
 
+/* Adds a term that depends on the frame rate, fps_projection(fps_embedding), to the modulation mod
+ * [times,6D]. Diffusers' pipelines distinguish 16 frames per second from all other rates. */
+static void add_rate(xd_exec *x, const glob *g, xd_tensor mod, double fps)
+{
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor row = xd_rows(g->rates, fps == 16 ? 0 : 1, 1);
+    xd_tensor term = xd_mlp_run(x, row, &g->rate, XD_SILU);
+    for (int64_t t = 0; t < mod.d[0]; t++)
+        xd_add(x, xd_rows(mod, t, 1), term);
+    xd_arena_rewind(x->tmp, mark);
+}
+
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
@@ -424,6 +486,8 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     l->timed = xd_timed_of(x, in, t);
     l->emb = xd_mlp_run(x, xd_time_embed(x, t, l->timed.times, c->waves, 1, 0), &g->time, XD_SILU);
     xd_tensor mod = xd_linear_f32(x, xd_gated(x, l->emb, (xd_tensor){ 0 }, XD_SILU), &g->mod);
+    if (c->rated)
+        add_rate(x, g, mod, in->fps);
     l->mod = xd_reshape(mod, 2, (int64_t[]){ 6 * l->timed.times, c->dim });
     l->cos = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, cos);
     l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, sin);
@@ -678,17 +742,27 @@ static const xd_block *block(const void *c, int layer)
       .weights = weights,                \
       .unread = { "*norm_added_q.weight" } }
 #define FUNCTIONS                                                                               \
-    .info = info, .keep = keep_text, .read = read_text, .cond = cond, .embed = embed,           \
-    .head = head, .probe = probe, .change_poly = change_poly
+    .keep = keep_text, .read = read_text, .cond = cond, .embed = embed, .head = head,           \
+    .probe = probe
 
-extern const xd_dit xd_dit_wan, xd_dit_wan_vace;
+extern const xd_dit xd_dit_wan, xd_dit_wan_vace, xd_dit_skyreels;
 
 const xd_dit xd_dit_wan = {
     .net = NET("wan", "WanTransformer3DModel", fields, check_config),
+    .info = info,
+    .change_poly = change_poly,
     FUNCTIONS,
 };
 
 const xd_dit xd_dit_wan_vace = {
     .net = NET("wan-vace", "WanVACETransformer3DModel", vace_fields, check_vace),
+    .info = info,
+    .change_poly = change_poly,
+    FUNCTIONS,
+};
+
+const xd_dit xd_dit_skyreels = {
+    .net = NET("skyreels-v2", "SkyReelsV2Transformer3DModel", skyreels_fields, check_skyreels),
+    .info = info_skyreels,
     FUNCTIONS,
 };

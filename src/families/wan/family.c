@@ -6,11 +6,18 @@
 #include "families/wan/keys.h"
 #include "tok/tok.h"
 
-extern const xd_dit xd_dit_wan, xd_dit_wan_vace;
+extern const xd_dit xd_dit_wan, xd_dit_wan_vace, xd_dit_skyreels;
 
 #define UMT5                                                                                      \
     { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "t5xxl", .rows = XD_ROWS_BELOW, \
       .pad = XD_PAD_MOST, .masked = 1, .blank = 1 }
+
+static const int penultimate = -2;
+
+/* The image encoder that reads the first and the last frame. */
+#define FRAME_ENCODER                                                                             \
+    { .folder = "image_encoder", .processor = "image_processor", .slot = "clip_vision",           \
+      .rows = XD_ROWS_BELOW, .optional = 1, .nlayers = 1, .layers = &penultimate }
 
 /* This recipe has the text encoders, defaults and rules of diffusers' WanPipeline.__call__. The
  * pipeline's examples of export_to_video write 16 frames per second. */
@@ -33,11 +40,10 @@ static const xd_recipe from_text = {
     .role = XD_ROLE_NONE,
 };
 
-/* Returns a size with the aspect ratio of the given image and about the area of 832 x 480 pixels,
- * as in diffusers' example. */
-static xd_status frame_size(int64_t unit, int64_t area, int64_t *height, int64_t *width, xd_err *e)
+/* Returns a size with the aspect ratio of the given image and about the given area in pixels. */
+static xd_status size_of(int64_t unit, int64_t area, int64_t *height, int64_t *width, xd_err *e)
 {
-    double ratio = (double)*height / (double)*width, pixels = area ? (double)area : 480 * 832;
+    double ratio = (double)*height / (double)*width, pixels = (double)area;
     double side[2] = { nearbyint(sqrt(pixels * ratio)), nearbyint(sqrt(pixels / ratio)) };
     if (!(side[0] >= (double)unit && side[1] >= (double)unit))
         return xd_fail(e, XD_EINVAL,
@@ -48,9 +54,14 @@ static xd_status frame_size(int64_t unit, int64_t area, int64_t *height, int64_t
     return XD_OK;
 }
 
+/* The default area is that of 832 x 480 pixels, as in diffusers' example. */
+static xd_status frame_size(int64_t unit, int64_t area, int64_t *height, int64_t *width, xd_err *e)
+{
+    return size_of(unit, area ? area : (int64_t)480 * 832, height, width, e);
+}
+
 /* This recipe has the text encoders, defaults and rules of diffusers'
  * WanImageToVideoPipeline.__call__. */
-static const int penultimate = -2;
 
 static const xd_recipe from_image = {
     .name = "wan-i2v",
@@ -58,14 +69,7 @@ static const xd_recipe from_image = {
     .dit = "transformer",
     .dit2 = "transformer_2",
     .vae = "vae",
-    .text = { UMT5,
-              { .folder = "image_encoder",
-                .processor = "image_processor",
-                .slot = "clip_vision",
-                .rows = XD_ROWS_BELOW,
-                .optional = 1,
-                .nlayers = 1,
-                .layers = &penultimate } },
+    .text = { UMT5, FRAME_ENCODER },
     .ntext = 2,
     .steps = 50,
     .guidance = 5,
@@ -123,6 +127,63 @@ static const xd_recipe controlled = {
     .caption = xd_caption_clean,
     .role = XD_ROLE_CONTROL_VIDEO,
     .references = 16,
+};
+
+/* ---- SkyReels-V2 ---------------------------------------------------------------------------- */
+
+/* The members that all recipes of SkyReels-V2 have. The pipelines' examples write 24 frames per
+ * second. */
+#define SKYREELS                                                                              \
+    .dit = "transformer", .vae = "vae", .steps = 50, .max_text = 512, .max_shift = 1.15,      \
+    .fps = 24, .frames_up = 1, .channels_first = 1, .caption = xd_caption_clean
+
+/* This recipe has the text encoder, defaults and rules of diffusers'
+ * SkyReelsV2Pipeline.__call__. */
+static const xd_recipe skyreels = {
+    .name = "skyreels-v2",
+    .pipelines = { "SkyReelsV2Pipeline" },
+    SKYREELS,
+    .text = { UMT5 },
+    .ntext = 1,
+    .guidance = 6,
+    .role = XD_ROLE_NONE,
+};
+
+/* This recipe has the text encoder, defaults and rules of diffusers'
+ * SkyReelsV2DiffusionForcingPipeline.__call__ in its default, synchronous mode for up to
+ * base_num_frames frames. In this mode all frames have the same timestep in a step, and a scheduler
+ * of each frame writes the frame's latents in place. */
+static const xd_recipe skyreels_forced = {
+    .name = "skyreels-v2-df",
+    .pipelines = { "SkyReelsV2DiffusionForcingPipeline" },
+    SKYREELS,
+    .text = { UMT5 },
+    .ntext = 1,
+    .guidance = 6,
+    .overwrites = 1,
+    .role = XD_ROLE_NONE,
+};
+
+/* The default area is that of the pipeline's default size, 960 x 544 pixels. */
+static xd_status skyreels_size(int64_t unit, int64_t area, int64_t *height, int64_t *width,
+                               xd_err *e)
+{
+    return size_of(unit, area ? area : (int64_t)544 * 960, height, width, e);
+}
+
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * SkyReelsV2ImageToVideoPipeline.__call__. */
+static const xd_recipe skyreels_image = {
+    .name = "skyreels-v2-i2v",
+    .pipelines = { "SkyReelsV2ImageToVideoPipeline" },
+    SKYREELS,
+    .text = { UMT5, FRAME_ENCODER },
+    .ntext = 2,
+    .guidance = 5,
+    .role = XD_ROLE_FRAMES,
+    .needs_image = 1,
+    .sized_by = XD_SIZED_BY_FIRST,
+    .reference_size = skyreels_size,
 };
 
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */
@@ -240,8 +301,9 @@ extern const xd_family xd_family_wan;
 
 const xd_family xd_family_wan = {
     .title = "Wan",
-    .dits = XD_LIST(xd_dit, &xd_dit_wan, &xd_dit_wan_vace),
-    .recipes = XD_LIST(xd_recipe, &from_held, &from_text, &from_image, &controlled),
+    .dits = XD_LIST(xd_dit, &xd_dit_wan, &xd_dit_wan_vace, &xd_dit_skyreels),
+    .recipes = XD_LIST(xd_recipe, &from_held, &from_text, &from_image, &controlled, &skyreels,
+                       &skyreels_forced, &skyreels_image),
     .key_maps = xd_wan_key_maps,
     .lora_names = xd_wan_lora_names,
     .xdit = &xdit_rows,

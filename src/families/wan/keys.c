@@ -47,6 +47,9 @@ static const xd_stem wan_top[] = {
     XD_STEM("condition_embedder.image_embedder.pos_embed", "img_emb.emb_pos"),
     XD_STEM("scale_shift_table", "head.modulation"),
     XD_STEM("proj_out", "head.head"),
+    XD_STEM("fps_embedding.weight", "fps_embedding.weight"), /* in SkyReels-V2 */
+    XD_STEM("fps_projection.net.0.proj", "fps_projection.0"),
+    XD_STEM("fps_projection.net.2", "fps_projection.2"),
     XD_STEMS_END,
 };
 
@@ -65,13 +68,13 @@ const xd_key_map xd_wan_key_maps[] = {
       { { "blocks.#.", "blocks.#.", NULL },
         { "vace_blocks.#.", "vace_blocks.#.", NULL },
         { "", "", NULL } } },
-    { { "wan" },
-      "a Wan transformer in its original layout",
+    { { "wan", "skyreels-v2" },
+      "a Wan or SkyReels-V2 transformer in its original layout",
       { "blocks.0.self_attn.q.weight", "time_projection.1.weight" },
       XD_DIT_PREFIXES,
       { { "blocks.#.", "blocks.#.", wan_block }, { "", "", wan_top } } },
-    { { "wan" },
-      "a Wan transformer in the layout of diffusers",
+    { { "wan", "skyreels-v2" },
+      "a Wan or SkyReels-V2 transformer in the layout of diffusers",
       { "condition_embedder.time_proj.weight", "blocks.0.attn1.to_q.weight" },
       XD_DIT_PREFIXES,
       { { "blocks.#.", "blocks.#.", NULL }, { "", "", NULL } } },
@@ -117,5 +120,7 @@ const xd_lora_name xd_wan_lora_names[] = {
     { "img_emb_proj_1", "condition_embedder_image_embedder_ff_net_0_proj" },
     { "img_emb_proj_3", "condition_embedder_image_embedder_ff_net_2" },
     { "head_head", "proj_out" },
+    { "fps_projection_0", "fps_projection_net_0_proj" },
+    { "fps_projection_2", "fps_projection_net_2" },
     { NULL, NULL },
 };

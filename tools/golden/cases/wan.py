@@ -178,7 +178,8 @@ def make_parts(name):
     if spec.get("only_low"):
         parts["transformer"] = None
     if spec.get("clip"):
-        parts["image_encoder"] = fill(CLIPVisionModel(CLIPVisionConfig(**spec["clip"])), dtype)
+        kind = spec.get("clip_kind", CLIPVisionModel)
+        parts["image_encoder"] = fill(kind(CLIPVisionConfig(**spec["clip"])), dtype)
     return parts
 
 
@@ -248,12 +249,14 @@ def run(name, out_dir):
     d.mkdir(parents=True, exist_ok=True)
     spec = MODELS[r["model"]]
     more = dict(image_processor=CLIPImageProcessorPil(**PIXELS)) if spec.get("clip") else {}
-    more |= dict(boundary_ratio=r.get("boundary_ratio", spec.get("boundary")))
     holds = spec.get("index", {}).get("expand_timesteps", False)
     kind = WanImageToVideoPipeline if holds and "image" in r else kind_of(spec)
+    if kind in (WanPipeline, WanImageToVideoPipeline):
+        more |= dict(boundary_ratio=r.get("boundary_ratio", spec.get("boundary")),
+                     expand_timesteps=holds)
     pipe = kind(
         tokenizer=T5Tokenizer.from_pretrained(out_dir / r["model"] / "tokenizer"),
-        expand_timesteps=holds, scheduler=spec["scheduler"], **more, **make_parts(r["model"]))
+        scheduler=spec["scheduler"], **more, **make_parts(r["model"]))
     pipe.set_progress_bar_config(disable=True)
     if "add_loras" in spec:
         spec["add_loras"](pipe, r, d)
@@ -268,7 +271,7 @@ def run(name, out_dir):
 
     def watched(*args, **kwargs):
         z = prepare(*args, **kwargs)
-        noise.append((z[0] if images else z).clone())
+        noise.append((z[0] if isinstance(z, tuple) else z).clone())
         if images and holds:
             held.append(z[1])
         elif images:
@@ -280,15 +283,15 @@ def run(name, out_dir):
         z = kw["latents"].clone()
         for first in held:              # what the transformer reads in its place
             z[:, :, :1] = first
-        trail.append((float(t), z))
+        trail.append((float(t.max()), z))
         return {}
+    own = {key: r[key] for key in ("guidance_scale_2", "fps") if key in r}
     frames = pipe(prompt=r["prompts"], negative_prompt=[r["negative_prompt"]] * count,
                   num_inference_steps=r["steps"], guidance_scale=r["guidance"],
                   num_frames=r["frames"], height=r["height"], width=r["width"], generator=gens,
                   output_type="pt", callback_on_step_end=keep,
                   max_sequence_length=r["max_sequence_length"],
-                  guidance_scale_2=r.get("guidance_scale_2"),
-                  **dict(zip(("image", "last_image"), images))).frames
+                  **own, **dict(zip(("image", "last_image"), images))).frames
     keep_frames(name, r, out, trail, noise[0], frames, order=FRAMES_FIRST)
     save(d, name, r, out, count)
 
@@ -302,7 +305,8 @@ def save(d, name, r, out, count, more=None):
         "images": count, "max_sequence_length": r["max_sequence_length"], "scheduler": None,
         "tiling": False, "resolution_binning": False}
         | {key: 1 for key, k in (("image", "image"), ("last_image", "last")) if k in r}
-        | {key: r[key] for key in ("guidance_scale_2", "boundary_ratio") if key in r}
+        | {key: r[key] for key in ("guidance_scale_2", "boundary_ratio", "fps")
+           if key in r}
         | {key: [{"path": f"{k}.safetensors", "scale": v} for k, v in r[key].items()]
            for key in ("loras", "loras_2") if r.get(key)} | (more or {}), out)
 
