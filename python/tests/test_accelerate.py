@@ -46,6 +46,7 @@ CASES = {
     "wan-i2v": {"image": 1},
     "vace": {"video": 1, "reference_images": 1},
     "wan22": {},
+    "sana-video": {"frames": 5, "use_resolution_binning": False},
     "skyreels": {},
     "skyreels-df": {"fps": 16},
     "skyreels-i2v": {"image": 1},

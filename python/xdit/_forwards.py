@@ -305,6 +305,10 @@ def _mochi(v: Values, config: Any) -> Passes:
                              "encoder_attention_mask")}
 
 
+def _sana_video(v: Values, config: Any) -> Passes:
+    yield from _mochi(v, config)
+
+
 def _latte(v: Values, config: Any) -> Passes:
     if not v["enable_temporal_attentions"]:
         raise Unsupported("enable_temporal_attentions is False; xdit computes temporal blocks")
@@ -420,6 +424,9 @@ FORWARDS = {
     "Lumina2Transformer2DModel": Forward(_lumina2, _lumina2_image, _TEXT, ()),
     "SanaTransformer2DModel": Forward(_sana, _stack_image, _TEXT,
                                       ("attention_mask", "controlnet_block_samples")),
+    "SanaVideoTransformer3DModel": Forward(_sana_video, _stack_video, _TEXT,
+                                           ("attention_mask", "controlnet_block_samples",
+                                            "guidance")),
     "CogVideoXTransformer3DModel": Forward(_cogvideox, _stack_cells, _TEXT, ("timestep_cond",)),
     "MochiTransformer3DModel": Forward(_mochi, _stack_video, _TEXT, ()),
     "LatteTransformer3DModel": Forward(_latte, _stack_noise, _TEXT, ()),

@@ -489,11 +489,15 @@ typedef struct xd_rotate {
  * keys and values, k and v [m,H,D]; the second part computes the attention of queries q [n,H,D]:
  *   sums[h,i,j] = sum_r relu(k[r,h,i]) v[r,h,j], with v[r,h,D] = 1
  *   out[n,h,j] = sum_i relu(q[n,h,i]) sums[h,i,j] / (sum_i relu(q[n,h,i]) sums[h,i,D] + 1e-15)
+ * With cos and sin, RoPE rotates relu(k) and relu(q), in pairs of neighbouring elements, in all
+ * terms but those with the index D of sums.
  *   q, k, v, out F32 or BF16; D <= XD_LINATTN_MAX; q and out are absent in a call of the first
  *                part, k and v in a call of the second part
- *   sums         [H,D,D+1] F32, contiguous */
+ *   sums         [H,D,D+1] F32, contiguous
+ *   cos, sin     [m,D/2] or [n,D/2] F32 with contiguous rows, for the rows of k or of q, or absent;
+ *                a call with cos and sin computes one part, and D is even */
 enum { XD_LINATTN_MAX = 128 };
-typedef struct xd_linattn { xd_tensor out, q, k, v, sums; } xd_linattn;
+typedef struct xd_linattn { xd_tensor out, q, k, v, sums, cos, sin; } xd_linattn;
 
 /* Converts rows of heads to codes of 8 bits, or codes to rows. One of `out` and `in` has values
  * [n,H,D], F32, BF16 or F16. The other one has their codes [n,H,D+4], I8 or F8E4M3: D codes, each

@@ -145,13 +145,29 @@ static int is_of_heads(const xd_tensor *t, int64_t n, int64_t H, int64_t D, xd_t
            xd_types_has(types, t->type);
 }
 
+/* Returns 1 if the tables of linear attention are absent, or have a row for each row of the part
+ * that the call computes. */
+static int has_linattn_tables(const xd_linattn *a)
+{
+    const int64_t    D = a->sums.d[1], rows = a->k.p ? a->k.d[0] : a->q.d[0];
+    const xd_tensor *t[] = { &a->cos, &a->sin };
+    if (!a->cos.p && !a->sin.p)
+        return 1;
+    for (int i = 0; i < 2; i++)
+        if (!t[i]->p || t[i]->type != XD_F32 || t[i]->nd != 2 || t[i]->d[0] != rows ||
+            t[i]->d[1] != D / 2 || (D > 2 && t[i]->s[1] != 1))
+            return 0;
+    return D % 2 == 0 && !(a->k.p && a->q.p);
+}
+
 xd_status xd_linattn_check(const xd_linattn *a, xd_types types)
 {
     const int64_t H = a->sums.d[0], D = a->sums.d[1];
     if (a->sums.type != XD_F32 || a->sums.nd != 3 || a->sums.d[2] != D + 1 || D < 1 ||
         D > XD_LINATTN_MAX || !xd_contiguous(a->sums) || !a->k.p != !a->v.p || !a->q.p != !a->out.p)
         return XD_EINVAL;
-    return valid_if((!a->k.p || (is_of_heads(&a->k, a->k.d[0], H, D, types) &&
+    return valid_if(has_linattn_tables(a) &&
+                    (!a->k.p || (is_of_heads(&a->k, a->k.d[0], H, D, types) &&
                                  is_of_heads(&a->v, a->k.d[0], H, D, types))) &&
                     (!a->q.p || (is_of_heads(&a->q, a->q.d[0], H, D, types) &&
                                  is_of_heads(&a->out, a->q.d[0], H, D, types))));

@@ -73,6 +73,9 @@ typedef struct xd_dit_info {
     /* Width of the feed-forward whose two halves pass through a convolution over the tokens
      * (xd_conv_tokens); 0: the model has no such convolution. */
     int64_t     conv_dim;
+    /* Number of channels of a convolution over the frames of a video (xd_conv_frames); 0: the model
+     * has no such convolution. */
+    int64_t     frames_dim;
     /* Maximum number of latent cells (frames, rows, columns) for which there are positions; 0: no
      * limit. */
     int64_t     most[3];

@@ -72,6 +72,17 @@ float *xd_rope_token(float *row, const double *base, const xd_ints *widths, cons
     return row;
 }
 
+void xd_rope_video(const xd_rope *t, float *buf, double theta, const xd_ints *axes)
+{
+    int64_t H = t->x->lay->grid[1], W = t->x->lay->grid[2];
+    double  base[256]; /* one value per pair of features; a head has at most 512 features */
+    xd_rope_axes(base, theta, axes);
+    for (int64_t i = 0; i < xd_n(t->x, XD_IMG); i++) {
+        int64_t at = xd_where(t->x, XD_IMG, i), pos[3] = { at / (H * W), at / W % H, at % W };
+        buf = xd_rope_token(buf, base, axes, pos, t->fn);
+    }
+}
+
 xd_tensor xd_join_channels(xd_exec *x, const xd_input *in)
 {
     if (!in->extra.p)

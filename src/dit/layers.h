@@ -146,6 +146,10 @@ void   xd_rope_axes(double *base, double theta, const xd_ints *widths);
 float *xd_rope_token(float *row, const double *base, const xd_ints *widths, const int64_t *pos,
                      double (*fn)(double));
 
+/* Writes the RoPE angles of this rank's tokens of a video, with `axes` features of a head for
+ * frame, row and column, for the function `fill` of xd_rope_table. */
+void xd_rope_video(const xd_rope *t, float *buf, double theta, const xd_ints *axes);
+
 /* Concatenates the latents of the input and its extra channels along the features. */
 xd_tensor xd_join_channels(xd_exec *x, const xd_input *in);
 /* Transposes y [n, cells, C or more], the output of the last layer, to `out` [n,C,cells] F32, which

@@ -41,11 +41,12 @@ typedef struct xd_halo_args {
 } xd_halo_args;
 
 typedef struct xd_near_args {
-    xd_tensor in; /* [n,C]: this rank's rows of image tokens */
+    xd_tensor   in; /* [n,C]: this rank's rows of image tokens */
+    xd_nearness how;
     /* Result, in memory from the arena: the rows of the tokens that are at most xd_reach tokens
      * before or after a span of this rank's tokens. For each patch that is computed, the rows
      * before the span are followed by the rows after it. */
-    xd_tensor near;
+    xd_tensor   near;
 } xd_near_args;
 
 /* The hooks of one parallel method. A call of a NULL hook is forwarded to the next entry of the

@@ -95,7 +95,7 @@ static void local_linear(xd_exec *x, const xd_hooks *m, const xd_linattn *a)
 {
     (void)m;
     xd_run(x, XD_OP_LINATTN, "sums of linear attention",
-           &(xd_linattn){ .k = a->k, .v = a->v, .sums = a->sums });
+           &(xd_linattn){ .k = a->k, .v = a->v, .sums = a->sums, .cos = a->cos, .sin = a->sin });
 }
 
 /* Returns no rows, because a single rank has all tokens. */

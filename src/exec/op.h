@@ -129,11 +129,20 @@ void xd_attn_over_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_t
  * all ranks' tokens: q, k, v and the result are [n,H,D]. The call is collective like xd_attn. A
  * transformer that calls it has xd_dit_info.linear. */
 xd_tensor xd_attn_linear(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v);
+/* Computes linear attention with RoPE, whose tables cos and sin [n,D/2] are those of this rank's
+ * tokens (see xd_linattn). */
+xd_tensor xd_attn_linear_turned(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_tensor cos,
+                                xd_tensor sin);
 /* Computes a convolution, with an odd kernel of at most 3 x 3 and zeros around the image, of the
- * image whose pixels are the image tokens: `in` [n,C] and the result [n,C'] have this rank's
- * tokens. The call is collective over the ranks that split the tokens. With PipeFusion, tokens of
- * other patches are those that were computed last. xd_dit_info.conv_dim must be set. */
+ * image, or of each frame of the video, whose pixels are the image tokens: `in` [n,C] and the
+ * result [n,C'] have this rank's tokens. The call is collective over the ranks that split the
+ * tokens. With PipeFusion, tokens of other patches are those that were computed last.
+ * xd_dit_info.conv_dim must be set. */
 xd_tensor xd_conv_tokens(xd_exec *x, xd_tensor in, const xd_cnv *w);
+/* Computes a convolution of kernel 3 over the frames of a video, of the image tokens at the same
+ * place (row and column) of each frame; before the first and after the last frame are zeros. The
+ * call is collective like xd_conv_tokens. xd_dit_info.frames_dim must be set. */
+xd_tensor xd_conv_frames(xd_exec *x, xd_tensor in, const xd_cnv *w);
 
 xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_t n, xd_dtype type);
 /* Looks up n rows of a table of position embeddings, F32 [n,C]: row i of the result is row

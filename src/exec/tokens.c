@@ -71,14 +71,14 @@ int64_t xd_token_run(const xd_layout *l, xd_stream_id s, int patch, int sp, int6
     return n;
 }
 
-int64_t xd_reach(const xd_layout *l)
+int64_t xd_reach(const xd_layout *l, xd_nearness how)
 {
-    return l->grid[2] + 1;
+    return how == XD_NEAR_IN_TIME ? l->grid[1] * l->grid[2] : l->grid[2] + 1;
 }
 
-xd_span xd_near_span(const xd_layout *l, xd_span own, int side)
+xd_span xd_near_span(const xd_layout *l, xd_span own, xd_nearness how, int side)
 {
-    int64_t reach = xd_reach(l), end = own.start + own.n;
+    int64_t reach = xd_reach(l, how), end = own.start + own.n;
     if (!own.n)
         return (xd_span){ own.start, 0 };
     if (side)

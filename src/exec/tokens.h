@@ -58,12 +58,14 @@ int64_t xd_token(const xd_layout *l, xd_stream_id s, int patch, int sp, int64_t 
  * stream s. Returns 0 if row `row` is in another stream. */
 int64_t xd_token_run(const xd_layout *l, xd_stream_id s, int patch, int sp, int64_t row);
 
-/* Returns how many tokens apart the first and the last token are that touch a token of the image's
- * grid (8 neighbours): a span of tokens has neighbours at most this far before and after it. */
-int64_t xd_reach(const xd_layout *l);
+/* Which image tokens a convolution over tokens reads: those that touch a token in its frame (8
+ * neighbours), or those at the same place in the frames before and after. */
+typedef enum xd_nearness { XD_NEAR_IN_FRAME, XD_NEAR_IN_TIME, XD_NNEAR } xd_nearness;
+/* Returns how far, in tokens, the tokens that a convolution reads are from a token at most. */
+int64_t xd_reach(const xd_layout *l, xd_nearness how);
 /* Returns the span of image tokens next to `own` on one side, 0 (before) or 1 (after), that are at
  * most xd_reach tokens away. An empty span has no neighbours. */
-xd_span xd_near_span(const xd_layout *l, xd_span own, int side);
+xd_span xd_near_span(const xd_layout *l, xd_span own, xd_nearness how, int side);
 
 /* Returns the index of the reference image to which token i of XD_REF belongs, and the token's row
  * and column in this image. */

@@ -75,6 +75,8 @@ static void linear_sums(xd_exec *x, const xd_hooks *m, const xd_linattn *a)
         sum_rows(x, m,
                  &(xd_linattn){ .k = xd_rows(a->k, row, rows),
                                 .v = xd_rows(a->v, row, rows),
+                                .cos = a->cos.p ? xd_rows(a->cos, row, rows) : a->cos,
+                                .sin = a->sin.p ? xd_rows(a->sin, row, rows) : a->sin,
                                 .sums = xd_reshape(xd_rows(parts, i, 1), 3, a->sums.d) });
         row += rows;
     }

@@ -38,6 +38,7 @@ typedef struct xd_method_args {
     int                   linear;  /* for a transformer, 1: attention is linear (xd_attn_linear) */
     /* For a transformer: channels, on this rank, of the convolution over tokens; 0: none. */
     int64_t               conv_ch;
+    int64_t               frames_ch; /* channels of the convolution over frames; 0: none */
     /* For a transformer: table of the attention outputs that are reused (fast_attn.h); NULL:
      * none. */
     struct xd_attn_table *ways;

@@ -434,6 +434,7 @@ static void open_method_stack(xd_denoise *f)
                          .grouped = d->grouped,
                          .linear = d->linear,
                          .conv_ch = 2 * conv.n,
+                         .frames_ch = d->frames_dim,
                          .ways = &f->j->ways };
     if (xd_method_stack_open(&f->stack, &a, &e) != XD_OK)
         xd_exec_fail(&f->x, e.code, "%s", e.msg);

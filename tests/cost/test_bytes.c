@@ -65,6 +65,8 @@ typedef struct sends { int attn[ALL + 1], sum[ALL + 1], squares[2], text, linear
  * width of sums for the text; states: hidden states of a token. */
 typedef struct model {
     int64_t      N, K, J, fill, M, I, H, g, d, D, E, F, S, e, W, conv, states;
+    /* tokens of a frame, and channels of a convolution over frames */
+    int64_t      frame, moved;
     int          passes;
     const sends *which[64];
     int64_t      skips[65];
@@ -192,7 +194,7 @@ static int64_t overlap(const int64_t a[2], int64_t from, int64_t to)
 }
 
 /* Rows of mine within W + 1 tokens of another member's, in its patches of a unit. */
-static int64_t near_rows(const model *m, const plan *p, const where *w, int unit)
+static int64_t near_rows(const model *m, const plan *p, const where *w, int unit, int64_t reach)
 {
     int64_t n = 0, theirs[2], mine[2];
     int     members = p->deg[XD_ULYSSES] * p->deg[XD_RING];
@@ -202,8 +204,8 @@ static int64_t near_rows(const model *m, const plan *p, const where *w, int unit
         span(m, p, patch, sp, theirs);
         span(m, p, mine_of, me, mine);
         if (sp != me && (unit < 0 || unit == patch) && theirs[1] > theirs[0])
-            n += overlap(mine, theirs[0] - m->W - 1, theirs[0]) +
-                 overlap(mine, theirs[1], theirs[1] + m->W + 1);
+            n += overlap(mine, theirs[0] - reach, theirs[0]) +
+                 overlap(mine, theirs[1], theirs[1] + reach);
     }
     return n;
 }
@@ -216,25 +218,32 @@ static int64_t of_linear(const model *m, const plan *p, const where *w, int unit
     return of_numbers((unit < 0 ? p->patches : 1) * H * m->d * (m->d + 1), 4,
                       p->deg[XD_ULYSSES] * p->deg[XD_RING],
                       w->at[XD_ULYSSES] + w->at[XD_RING] * p->deg[XD_ULYSSES]) +
-           near_rows(m, p, w, unit) * C * m->e;
+           near_rows(m, p, w, unit, m->W + 1) * C * m->e +
+           near_rows(m, p, w, unit, m->frame) * m->moved * m->e;
 }
 
-/* What is kept of each patch for each of n blocks and passes: the sums, and my rows within W + 1
- * tokens of the patch's ends. */
-static int64_t of_kept_sums(const model *m, const plan *p, const where *w, int64_t n)
+/* My rows within `reach` tokens of the ends of all patches. */
+static int64_t end_rows(const model *m, const plan *p, const where *w, int64_t reach)
 {
-    int64_t H = part(m->H, w->at[XD_TENSOR], p->deg[XD_TENSOR]), rows = 0, mine[2];
-    int64_t C = 2 * part(m->conv, w->at[XD_TENSOR], p->deg[XD_TENSOR]);
+    int64_t rows = 0, mine[2];
     for (int q = 0; q < p->patches; q++) {
         int64_t a = m->N * q / p->patches, b = m->N * (q + 1) / p->patches;
         span(m, p, q, w->at[XD_ULYSSES] + w->at[XD_RING] * p->deg[XD_ULYSSES], mine);
-        rows += b - a > 2 * (m->W + 1)
-                    ? overlap(mine, a, a + m->W + 1) + overlap(mine, b - m->W - 1, b)
-                    : mine[1] - mine[0];
+        rows += b - a > 2 * reach ? overlap(mine, a, a + reach) + overlap(mine, b - reach, b)
+                                  : mine[1] - mine[0];
     }
-    return p->patches == 1
-               ? 0
-               : n * (p->patches * H * m->d * (m->d + 1) * 4 + rows * C * m->e) + 2 * 64;
+    return rows;
+}
+
+/* What is kept of each patch for each of n blocks and passes: the sums, and my rows near the
+ * patch's ends. */
+static int64_t of_kept_sums(const model *m, const plan *p, const where *w, int64_t n)
+{
+    int64_t H = part(m->H, w->at[XD_TENSOR], p->deg[XD_TENSOR]);
+    int64_t C = 2 * part(m->conv, w->at[XD_TENSOR], p->deg[XD_TENSOR]);
+    int64_t kept = end_rows(m, p, w, m->W + 1) * C + end_rows(m, p, w, m->frame) * m->moved;
+    return p->patches == 1 ? 0
+                           : n * (p->patches * H * m->d * (m->d + 1) * 4 + kept * m->e) + 2 * 64;
 }
 
 /* My blocks on a unit. */
@@ -412,7 +421,7 @@ static const sends *kind_of(const xd_engine *g, int layer)
     if (strcmp(p->def->name, "wan") == 0 || strcmp(p->def->name, "wan-vace") == 0 ||
         strcmp(p->def->name, "ltx") == 0 || strcmp(p->def->name, "skyreels-v2") == 0)
         return &normed;
-    if (strcmp(p->def->name, "sana") == 0)
+    if (strcmp(p->def->name, "sana") == 0 || strcmp(p->def->name, "sana-video") == 0)
         return xd_json_text(xd_json_get(p->config, "qk_norm")) ? &linear_normed : &linear;
     if (strcmp(p->def->name, "latte") == 0)
         return layer % 2 ? &over_time : &cross;
@@ -458,6 +467,8 @@ static model model_of(const xd_engine *g, const xd_job *j)
     model   m = { .N = j->tokens,
                   .W = j->lay.grid[2],
                   .conv = d->conv_dim,
+                  .frame = j->lay.grid[1] * j->lay.grid[2],
+                  .moved = d->frames_dim,
                   .J = j->lay.len[XD_REF],
                   .K = d->txt_flows ? xd_prompts_most_rows(j) : 0,
                   .fill = d->multiple ? (d->multiple - j->tokens % d->multiple) % d->multiple : 0,

@@ -59,7 +59,7 @@ static const char *const quantized[] = {
     "sd35",         "cog2b",     "cog15",       "hunyuan12-one", "zimage-lora", "lumina2-lora",
     "sana-sprint",  "wan",       "wan-i2v",     "wan22",         "wan-ti2v",    "chroma-one",
     "qwen",         "qwen-edit", "auraflow",    "flux-control",  "latte",       "mochi-one",
-    "hunyuanvideo", "sdxl",      "ltx",           "skyreels-df"
+    "hunyuanvideo", "sdxl",      "ltx",           "skyreels-df", "sana-video-lora"
 };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
@@ -185,6 +185,9 @@ static const char *const all[] = { "alpha",
                                    "skyreels-df",
                                    "skyreels-df-lora",
                                    "skyreels-i2v",
+                                   "sana-video",
+                                   "sana-video-five",
+                                   "sana-video-lora",
                                    "latte",
                                    "latte-one",
                                    "latte-dpm",

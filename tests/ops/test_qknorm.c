@@ -431,8 +431,26 @@ static double positive(const xd_tensor *t, int64_t r, int64_t h, int64_t i)
     return v > 0 ? v : 0;
 }
 
+/* As `positive`, rotated by the tables of the row, if there are any. */
+static double turned(const xd_linattn *a, const xd_tensor *t, int64_t r, int64_t h, int64_t i)
+{
+    const double x = positive(t, r, h, i);
+    if (!a->cos.p)
+        return x;
+    const double y = positive(t, r, h, i ^ 1);
+    const double c = (double)((const float *)a->cos.p)[r * a->cos.s[0] + i / 2];
+    const double s = (double)((const float *)a->sin.p)[r * a->sin.s[0] + i / 2];
+    return i % 2 ? y * s + x * c : x * c - y * s;
+}
+
+static void add_tables(xd_linattn *a, int64_t rows, heads d)
+{
+    a->cos = matrix(XD_F32, rows, d.D / 2, 0);
+    a->sin = matrix(XD_F32, rows, d.D / 2, 0);
+}
+
 /* The sums of m keys and values, then the attention of n queries over them. */
-static void linattn_case(int64_t n, int64_t m, heads d)
+static void linattn_case(int64_t n, int64_t m, heads d, int turns)
 {
     const int64_t D = d.D, size = D * (D + 1);
     double       *sums = numbers(d.H * size), *want = numbers(n * d.H * D);
@@ -441,14 +459,16 @@ static void linattn_case(int64_t n, int64_t m, heads d)
     xd_linattn a = { .k = part(f32_or_half(), keys),
                      .v = part(f32_or_half(), keys),
                      .sums = operand(XD_F32, 3, (int64_t[]){ d.H, D, D + 1 }, 0) };
+    if (turns)
+        add_tables(&a, m, d);
     memset(sums, 0, (size_t)(d.H * size) * sizeof *sums);
     for (int64_t k = 0; k < m * d.H * size; k++) {
         const int64_t r = k / (d.H * size), h = k / size % d.H, i = k / (D + 1) % D,
                       j = k % (D + 1);
         const char   *v = (const char *)a.v.p +
                           (r * a.v.s[0] + h * a.v.s[1] + j) * (int64_t)xd_dtype_size(a.v.type);
-        sums[h * size + i * (D + 1) + j] +=
-            positive(&a.k, r, h, i) * (j < D ? value(v, a.v.type) : 1);
+        sums[h * size + i * (D + 1) + j] += j < D ? turned(&a, &a.k, r, h, i) * value(v, a.v.type)
+                                                  : positive(&a.k, r, h, i);
     }
     remember();
     RUN(linattn, XD_OP_LINATTN, &a);
@@ -456,13 +476,14 @@ static void linattn_case(int64_t n, int64_t m, heads d)
     xd_linattn b = { .q = part(f32_or_half(), queries),
                      .out = part(f32_or_half(), queries),
                      .sums = a.sums };
+    if (turns)
+        add_tables(&b, n, d);
     for (int64_t k = 0; k < n * d.H * D; k++) {
         const int64_t r = k / (d.H * D), h = k / D % d.H, j = k % D;
         double        y = 0, by = 1e-15;
         for (int64_t i = 0; i < D; i++) {
-            const double q = positive(&b.q, r, h, i);
-            y += q * at(&a.sums, h * size + i * (D + 1) + j);
-            by += q * at(&a.sums, h * size + i * (D + 1) + D);
+            y += turned(&b, &b.q, r, h, i) * at(&a.sums, h * size + i * (D + 1) + j);
+            by += positive(&b.q, r, h, i) * at(&a.sums, h * size + i * (D + 1) + D);
         }
         want[k] = y / by;
     }
@@ -475,12 +496,15 @@ static void linattn_case(int64_t n, int64_t m, heads d)
 void test_linattn(void **unused)
 {
     (void)unused;
-    linattn_case(3, 200, (heads){ 0, 2, 32 });
-    linattn_case(0, 5, (heads){ 0, 3, 8 });
-    linattn_case(2, 0, (heads){ 0, 1, 5 });
-    linattn_case(1, 70, (heads){ 0, 1, XD_LINATTN_MAX });
-    for (int i = 0; i < 8; i++)
-        linattn_case(1 + upto(9), 60 + upto(90), (heads){ 0, 1 + upto(4), 1 + upto(40) });
+    linattn_case(3, 200, (heads){ 0, 2, 32 }, 0);
+    linattn_case(0, 5, (heads){ 0, 3, 8 }, 0);
+    linattn_case(2, 0, (heads){ 0, 1, 5 }, 0);
+    linattn_case(1, 70, (heads){ 0, 1, XD_LINATTN_MAX }, 0);
+    linattn_case(3, 70, (heads){ 0, 1, XD_LINATTN_MAX }, 1);
+    for (int i = 0; i < 8; i++) {
+        linattn_case(1 + upto(9), 60 + upto(90), (heads){ 0, 1 + upto(4), 1 + upto(40) }, 0);
+        linattn_case(1 + upto(9), 60 + upto(90), (heads){ 0, 1 + upto(4), 2 + 2 * upto(20) }, 1);
+    }
     xd_linattn a = { .sums = operand(XD_F32, 3, (int64_t[]){ 1, 4, 4 }, 0) };
     assert_int_equal(dev->ops->linattn(dev, NULL, &a, NULL), XD_EINVAL);
 }

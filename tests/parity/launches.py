@@ -84,6 +84,8 @@ MODELS = [
     # sums over tokens in place of keys and values, and convolutions over tokens
     ("linear", "sana", ["size=104x88"], "plain sent far fbcache"),
     ("linear", "sana-sprint", ["size=28x36"], "plain"),
+    ("linear", "sana-video", ["video", "size=80x48", "frames=9"], "plain"),
+    ("linear", "sana-video-five", ["video", "size=24x32", "frames=9"], "plain"),
     ("linear", "sana-sprint-4", ["size=40x56"], "plain"),
     # a network that every rank computes as a whole, for passes and images of its own
     ("whole", "sdxl", ["cfg", "size=52x44"], "plain sent far lcm ancestral fbcache begin mask"),

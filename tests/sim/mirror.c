@@ -187,7 +187,7 @@ MIRRORED(XD_OP_COPY, copy, xd_copy, , , &b.out, &b.in)
 MIRRORED(XD_OP_QKNORM, qknorm, xd_qknorm, , , &b.out, &b.in, &b.gain, &b.bias, &b.cos, &b.sin,
          &b.also.out, &b.also.in, &b.also.gain, &b.also.bias)
 MIRRORED(XD_OP_ROTATE, rotate, xd_rotate, , , &b.out, &b.in)
-MIRRORED(XD_OP_LINATTN, linattn, xd_linattn, , , &b.out, &b.q, &b.k, &b.v, &b.sums)
+MIRRORED(XD_OP_LINATTN, linattn, xd_linattn, , , &b.out, &b.q, &b.k, &b.v, &b.sums, &b.cos, &b.sin)
 
 enum { PIECES = 64 };
 

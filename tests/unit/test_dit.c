@@ -237,7 +237,7 @@ static void hunyuan_video15_refusals(void **state)
 
 static void sana_refusals(void **state)
 {
-    const char *sana = "SanaTransformer2DModel";
+    const char *sana = "SanaTransformer2DModel", *video = "SanaVideoTransformer3DModel";
     (void)state;
     refuses(sana, "{\"qk_norm\":\"layer_norm\"}", XD_EUNSUPPORTED, "qk_norm 'layer_norm'");
     refuses(sana, "{\"norm_elementwise_affine\":true}", XD_EUNSUPPORTED, "elementwise_affine");
@@ -248,6 +248,10 @@ static void sana_refusals(void **state)
     refuses(sana, "{\"attention_head_dim\":256}", XD_EFORMAT, "attention_head_dim is 256");
     refuses(sana, "{\"mlp_ratio\":-1}", XD_EFORMAT, "mlp_ratio is -1");
     refuses(sana, "{\"patch_size\":0}", XD_EFORMAT, "patch_size");
+    refuses(video, "{\"patch_size\":[2,2]}", XD_EFORMAT, "patch_size has 2");
+    refuses(video, "{\"patch_size\":[1,0,2]}", XD_EFORMAT, "patch_size has 0");
+    refuses(video, "{\"guidance_embeds\":true}", XD_EUNSUPPORTED, "guidance_embeds");
+    refuses(video, "{\"attention_head_dim\":111}", XD_EFORMAT, "attention_head_dim 111");
 }
 
 /* ---- golden: transformers ----------------------------------------------------------------- */

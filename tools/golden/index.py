@@ -27,6 +27,7 @@ SUITES = {
                 "sana-sprint-4"),
     "sdxl": own("sdxl", "sdxl-zeros", "sdxl-turbo", "sdxl-one", "sdxl-image", "sdxl-mask",
                 "sdxl-lora"),
+    "sana_video": own("sana-video", "sana-video-five", "sana-video-lora"),
     "hunyuan": {"forms": "hunyuan-forms"} | own("hunyuan", "hunyuan12", "hunyuan12-one",
                                                 "hunyuan12-rescale", "hunyuan-image"),
     "video": own("cog2b", "cog2b-dynamic", "cog5b", "cog5b-batch", "cog5b-one", "cog5b-tiles",

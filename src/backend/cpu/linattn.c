@@ -28,21 +28,38 @@ static void relu(float *x, int64_t n)
         x[i] = x[i] > 0 || x[i] != x[i] ? x[i] : 0;
 }
 
+/* Computes y [D], the head x [D] rotated by the angles of row r. Without angles, y is x. */
+static void rotate(float *y, const float *x, const xd_linattn *a, int64_t r)
+{
+    const int64_t D = a->sums.d[1];
+    if (!a->cos.p) {
+        memcpy(y, x, (size_t)D * sizeof *y);
+        return;
+    }
+    const float *cos = (const float *)a->cos.p + r * a->cos.s[0];
+    const float *sin = (const float *)a->sin.p + r * a->sin.s[0];
+    for (int64_t i = 0; i < D / 2; i++) {
+        y[2 * i] = x[2 * i] * cos[i] - x[2 * i + 1] * sin[i];
+        y[2 * i + 1] = x[2 * i] * sin[i] + x[2 * i + 1] * cos[i];
+    }
+}
+
 /* Adds the products of n rows, from row r on, to the D rows of D + 1 floats at `to`. */
 static void add_products(float *to, const xd_linattn *a, int64_t h, int64_t r, int64_t n)
 {
     const int64_t D = a->k.d[2];
-    float         k[MOST], v[MOST + 1];
+    float         k[MOST], turned[MOST], v[MOST];
     for (int64_t end = r + n; r < end; r++) {
         load_head(k, &a->k, r, h);
         load_head(v, &a->v, r, h);
         relu(k, D);
-        v[D] = 1;
+        rotate(turned, k, a, r);
         for (int64_t i = 0; i < D; i++) {
-            float *row = to + i * (D + 1), f = k[i];
+            float *row = to + i * (D + 1), f = turned[i];
 #pragma omp simd
-            for (int64_t j = 0; j <= D; j++)
+            for (int64_t j = 0; j < D; j++)
                 row[j] += f * v[j];
+            row[D] += k[i];
         }
     }
 }
@@ -79,21 +96,24 @@ static void divide_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const xd_linattn *a = ctx;
     const int64_t     D = a->q.d[2], H = a->q.d[1];
-    float             q[MOST], y[MOST + 1];
+    float             q[MOST], turned[MOST], y[MOST];
     (void)thread;
     for (int64_t k = begin; k < end; k++) {
         const int64_t r = k / H, h = k % H;
         const float  *sum = (const float *)a->sums.p + h * D * (D + 1);
         load_head(q, &a->q, r, h);
+        float by = 0;
         relu(q, D);
-        memset(y, 0, (size_t)(D + 1) * sizeof *y);
+        rotate(turned, q, a, r);
+        memset(y, 0, (size_t)D * sizeof *y);
         for (int64_t i = 0; i < D; i++) {
-            const float *row = sum + i * (D + 1), f = q[i];
+            const float *row = sum + i * (D + 1), f = turned[i];
 #pragma omp simd
-            for (int64_t j = 0; j <= D; j++)
+            for (int64_t j = 0; j < D; j++)
                 y[j] += f * row[j];
+            by += q[i] * row[D];
         }
-        const float by = y[D] + 1e-15f;
+        by += 1e-15f;
 #pragma omp simd
         for (int64_t j = 0; j < D; j++)
             y[j] /= by;

@@ -1,58 +1,80 @@
 /* dit.c - runs the transformer of SANA (Xie et al. 2024, arXiv:2410.10629), SANA 1.5
- * (arXiv:2501.18427) and SANA-Sprint (arXiv:2503.09641) like diffusers' SanaTransformer2DModel.
+ * (arXiv:2501.18427) and SANA-Sprint (arXiv:2503.09641) like diffusers' SanaTransformer2DModel, and
+ * that of SANA-Video (Chen et al. 2025, arXiv:2509.24695) like diffusers'
+ * SanaVideoTransformer3DModel.
  *
  * The attention over tokens is linear. The timestep enters as one modulation [6,D] for all blocks
  * (adaLN-single), to which each block adds its own table. Text enters by cross-attention, whose
  * input is not normalized. The feed-forward convolves the tokens as pixels of an image, which is
- * the only source of positions in most models. */
+ * the only source of positions in most models of images.
+ *
+ * In SANA-Video, RoPE rotates queries and keys after the kernel function, except in the divisor of
+ * the attention, and the feed-forward ends with a convolution over frames. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "dit/layers.h"
 
-static const float text_eps = 1e-5f, heads_eps = 1e-5f; /* of the norms of text, and of q and k */
+static const double theta = 10000;
+static const float  text_eps = 1e-5f, heads_eps = 1e-5f; /* of the norms of text, and of q and k */
 
 typedef struct cfg {
-    int64_t head_dim, cross_head_dim, in_ch, out_ch, cross, caption, sample, patch;
+    int64_t head_dim, cross_head_dim, in_ch, out_ch, cross, caption, sample, side;
     int     heads, cross_heads, nlayers, bias, affine, guided;
     float   eps;
     double  ratio, interpolation, guidance_scale, time_scale;
     char    qk_norm[XD_FIELD_TEXT];
     int     norms;   /* 1: queries and keys are normalized over all heads */
     int64_t dim, ff; /* D = heads * head_dim; width of the feed-forward */
+    xd_ints patch;   /* latent cells per token: frames, rows, columns */
+    int     video;   /* 1: SANA-Video */
+    int64_t most;    /* SANA-Video: max number of tokens along an axis */
+    xd_ints axes;    /* SANA-Video: number of head features rotated by frame, row, column */
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
+/* The fields of both classes; the arguments are defaults. */
+#define FIELDS(channels, nheads, width, cells)                    \
+    { "in_channels", AT(in_ch), 'l', channels, NULL },                  \
+    { "out_channels", AT(out_ch), 'l', channels, NULL },                \
+    { "num_attention_heads", AT(heads), 'i', nheads, NULL },            \
+    { "attention_head_dim", AT(head_dim), 'l', width, NULL },           \
+    { "num_layers", AT(nlayers), 'i', 20, NULL },                       \
+    { "num_cross_attention_heads", AT(cross_heads), 'i', 20, NULL },    \
+    { "cross_attention_head_dim", AT(cross_head_dim), 'l', 112, NULL }, \
+    { "cross_attention_dim", AT(cross), 'l', 2240, NULL },              \
+    { "caption_channels", AT(caption), 'l', 2304, NULL },               \
+    { "mlp_ratio", AT(ratio), 'd', 2.5, NULL },                         \
+    { "attention_bias", AT(bias), 'b', 0, NULL },                       \
+    { "sample_size", AT(sample), 'l', cells, NULL },                    \
+    { "norm_elementwise_affine", AT(affine), 'b', 0, NULL },            \
+    { "norm_eps", AT(eps), 'f', 1e-6, NULL },                           \
+    { "interpolation_scale", AT(interpolation), 'd', NAN, NULL },       \
+    { "guidance_embeds", AT(guided), 'b', 0, NULL },                    \
+    { "guidance_embeds_scale", AT(guidance_scale), 'd', 0.1, NULL },    \
+    { "qk_norm", AT(qk_norm), 's', 0, "" },                           \
+    { "timestep_scale", AT(time_scale), 'd', 1, NULL },                 \
+    { "dropout", 0, '-', 0, NULL }
+
 static const xd_field fields[] = {
-    { "in_channels", AT(in_ch), 'l', 32, NULL },
-    { "out_channels", AT(out_ch), 'l', 32, NULL },
-    { "num_attention_heads", AT(heads), 'i', 70, NULL },
-    { "attention_head_dim", AT(head_dim), 'l', 32, NULL },
-    { "num_layers", AT(nlayers), 'i', 20, NULL },
-    { "num_cross_attention_heads", AT(cross_heads), 'i', 20, NULL },
-    { "cross_attention_head_dim", AT(cross_head_dim), 'l', 112, NULL },
-    { "cross_attention_dim", AT(cross), 'l', 2240, NULL },
-    { "caption_channels", AT(caption), 'l', 2304, NULL },
-    { "mlp_ratio", AT(ratio), 'd', 2.5, NULL },
-    { "attention_bias", AT(bias), 'b', 0, NULL },
-    { "sample_size", AT(sample), 'l', 32, NULL },
-    { "patch_size", AT(patch), 'l', 1, NULL },
-    { "norm_elementwise_affine", AT(affine), 'b', 0, NULL },
-    { "norm_eps", AT(eps), 'f', 1e-6, NULL },
-    { "interpolation_scale", AT(interpolation), 'd', NAN, NULL },
-    { "guidance_embeds", AT(guided), 'b', 0, NULL },
-    { "guidance_embeds_scale", AT(guidance_scale), 'd', 0.1, NULL },
-    { "qk_norm", AT(qk_norm), 's', 0, "" },
-    { "timestep_scale", AT(time_scale), 'd', 1, NULL },
-    { "dropout", 0, '-', 0, NULL },
+    FIELDS(32, 70, 32, 32),
+    { "patch_size", AT(side), 'l', 1, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+static const xd_field video_fields[] = {
+    FIELDS(16, 20, 112, 30),
+    { "patch_size", AT(patch), 'L', 0, NULL },
+    { "rope_max_seq_len", AT(most), 'l', 1024, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
 typedef struct blk {
     xd_tensor mod; /* [6,D]: table added to the modulation */
     xd_lin    qkv, out, q, kv, cross, up, down;
-    xd_cnv    conv; /* 3 x 3 convolution of each channel of the feed-forward */
+    xd_cnv    conv;   /* 3 x 3 convolution of each channel of the feed-forward */
+    xd_cnv    frames; /* SANA-Video: convolution over frames */
     /* [D]: gains of the norms over all heads of q and k, and of those of the cross-attention */
     xd_tensor q_gain, k_gain, cross_q, cross_k;
 } blk;
@@ -71,8 +93,9 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor emb; /* [1,D] F32: embedding of timestep and guidance */
-    xd_tensor mod; /* [6,D] F32: shift, scale, gate of attention and feed-forward */
+    xd_tensor emb;      /* [1,D] F32: embedding of timestep and guidance */
+    xd_tensor mod;      /* [6,D] F32: shift, scale, gate of attention and feed-forward */
+    xd_tensor cos, sin; /* SANA-Video: [n,head_dim/2] F32: RoPE of this rank's tokens */
 } local;
 
 typedef struct kept {
@@ -109,15 +132,13 @@ static xd_status check_sizes(cfg *c, xd_err *e)
         { "in_channels", c->in_ch, 1, 65536 },
         { "num_layers", c->nlayers, 0, 10000 },
         { "caption_channels", c->caption, 1, 1 << 24 },
-        { "patch_size", c->patch, 1, 256 },
-        { "sample_size", c->sample, c->patch, 1 << 20 },
+        { "sample_size", c->sample, 1, 1 << 20 },
     };
     return xd_check_ranges(r, sizeof r / sizeof r[0], e);
 }
 
-static xd_status check_config(void *c_, xd_err *e)
+static xd_status check_common(cfg *c, xd_err *e)
 {
-    cfg      *c = c_;
     xd_status s = check_kind(c, e);
     if (s != XD_OK || (s = check_sizes(c, e)) != XD_OK)
         return s;
@@ -146,6 +167,44 @@ static xd_status check_config(void *c_, xd_err *e)
     return XD_OK;
 }
 
+static xd_status check_config(void *c_, xd_err *e)
+{
+    cfg                  *c = c_;
+    const xd_config_range r[] = { { "patch_size", c->side, 1, 256 },
+                                  { "sample_size", c->sample, c->side, 1 << 20 } };
+    if (xd_check_ranges(r, 2, e) != XD_OK)
+        return XD_EFORMAT;
+    c->patch = (xd_ints){ 3, { 1, c->side, c->side } };
+    return check_common(c, e);
+}
+
+static xd_status check_video(void *c_, xd_err *e)
+{
+    cfg                  *c = c_;
+    const xd_config_range r[] = { { "rope_max_seq_len", c->most, 1, 1 << 20 } };
+    c->video = 1;
+    if (!c->patch.n)
+        c->patch = (xd_ints){ 3, { 1, 2, 2 } };
+    if (c->patch.n != 3)
+        return xd_fail(e, XD_EFORMAT, "transformer: patch_size has %d numbers, not 3", c->patch.n);
+    for (int i = 0; i < 3; i++)
+        if (c->patch.v[i] < 1 || c->patch.v[i] > 64)
+            return xd_fail(e, XD_EFORMAT, "transformer: patch_size has %lld; it must be 1 to 64",
+                           (long long)c->patch.v[i]);
+    if (c->guided)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: guidance_embeds is not supported for SANA-Video");
+    if (c->head_dim % 2)
+        return xd_fail(e, XD_EFORMAT,
+                       "transformer: attention_head_dim %lld is odd, and rope rotates pairs",
+                       (long long)c->head_dim);
+    if (xd_check_ranges(r, 1, e) != XD_OK)
+        return XD_EFORMAT;
+    int64_t side = 2 * (c->head_dim / 6);
+    c->axes = (xd_ints){ 3, { c->head_dim - 2 * side, side, side } };
+    return check_common(c, e);
+}
+
 static int nlayers(const void *c)
 {
     return ((const cfg *)c)->nlayers;
@@ -158,7 +217,7 @@ static void info(const void *c_, xd_dit_info *out)
         .nlayers = c->nlayers,
         .heads = c->heads,
         .head_dim = (int)c->head_dim,
-        .patch = { 1, (int)c->patch, (int)c->patch },
+        .patch = { (int)c->patch.v[0], (int)c->patch.v[1], (int)c->patch.v[2] },
         .dim = c->dim,
         .lat_ch = c->in_ch,
         .sample = { 1, c->sample, c->sample },
@@ -170,6 +229,18 @@ static void info(const void *c_, xd_dit_info *out)
         .local_size = sizeof(local),
         .kept_size = sizeof(kept),
     };
+}
+
+/* Describes SANA-Video. The default size is that of SanaVideoPipeline, 81 frames of 480 x 832
+ * pixels, for a sample_size of 30. */
+static void info_video(const void *c_, xd_dit_info *out)
+{
+    const cfg *c = c_;
+    info(c, out);
+    out->sample[0] = 21, out->sample[1] = 2 * c->sample, out->sample[2] = 2 * c->sample * 26 / 15;
+    out->frames_dim = c->dim;
+    for (int i = 0; i < 3; i++)
+        out->most[i] = c->most * c->patch.v[i];
 }
 
 /* ---- weights ------------------------------------------------------------------------------ */
@@ -227,6 +298,9 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
                                .outs = halves });
     xd_w_linear(d, &w->down, "conv_point",
                 &(xd_linear_spec){ .in = c->ff, .out = D, .split = XD_ROW, .ones = 2 });
+    if (c->video)
+        xd_w_conv(d, &w->frames, "conv_temp",
+                  &(xd_conv_spec){ .out = D, .in = D, .nk = 2, .kernel = { 1, 3, 1 } });
     xd_w_leave(d);
 }
 
@@ -241,13 +315,17 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 {
     const cfg *c = c_;
     glob      *g = g_;
-    int64_t    D = c->dim, p = c->patch;
+    int64_t    D = c->dim, p[] = { D, c->in_ch, c->patch.v[0], c->patch.v[1], c->patch.v[2] };
+    int64_t    image[] = { D, c->in_ch, p[3], p[4] };
     const int  guided = c->guided;
 
     g->features = features_of(d, c->heads, c->head_dim);
     g->cross_features = features_of(d, c->cross_heads, c->cross_head_dim);
     g->cut = d->tp > 1;
-    xd_w_linear_as(d, &g->patch, "patch_embed.proj", 4, (int64_t[]){ D, c->in_ch, p, p }, 1);
+    if (c->video)
+        xd_w_linear_as(d, &g->patch, "patch_embedding", 5, p, 1);
+    else
+        xd_w_linear_as(d, &g->patch, "patch_embed.proj", 4, image, 1);
     xd_mlp_weights(d, guided ? "time_embed.timestep_embedder" : "time_embed.emb.timestep_embedder",
                    &g->time, XD_SINUSOIDS, D, D);
     if (guided)
@@ -258,10 +336,16 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_w_vec(d, &g->text_norm, "caption_norm.weight", 1, &D);
     xd_w_vec(d, &g->mod, "scale_shift_table", 2, (int64_t[]){ 2, D });
     xd_w_linear(d, &g->out, "proj_out",
-                &(xd_linear_spec){ .in = D, .out = p * p * c->out_ch, .bias = 1 });
+                &(xd_linear_spec){ .in = D, .out = p[2] * p[3] * p[4] * c->out_ch, .bias = 1 });
 }
 
 /* ---- conditioning ------------------------------------------------------------------------- */
+
+static void fill_angles(void *ctx, float *buf)
+{
+    const cfg *c = ((const xd_rope *)ctx)->cfg;
+    xd_rope_video(ctx, buf, theta, &c->axes);
+}
 
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
@@ -275,6 +359,10 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
         xd_add(x, l->emb, xd_mlp_timesteps(x, &guidance, 1, &g->guidance));
     xd_tensor a = xd_gated(x, l->emb, (xd_tensor){ 0 }, XD_SILU);
     l->mod = xd_reshape(xd_linear_f32(x, a, &g->adaln), 2, (int64_t[]){ 6, l->emb.d[1] });
+    if (c->video) {
+        l->cos = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, cos);
+        l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, sin);
+    }
 }
 
 /* Norms the rows of the k tensors in[i], which have this rank's features `own` of all heads, in
@@ -341,23 +429,34 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-static xd_tensor attend_tokens(xd_exec *x, const xd_net *n, const blk *w, xd_tensor y)
+static xd_tensor attend_tokens(xd_exec *x, const xd_net *n, const blk *w, const local *l,
+                               xd_tensor y)
 {
     const cfg  *c = n->cfg;
     const glob *g = n->glob;
     xd_tensor   in[3] = { xd_seg(y, &w->qkv, 0), xd_seg(y, &w->qkv, 1), xd_seg(y, &w->qkv, 2) };
     norm_heads(x, n, in, (xd_tensor[]){ w->q_gain, w->k_gain }, 2, g->features);
-    return xd_flat(xd_attn_linear(x, xd_heads(in[0], c->head_dim), xd_heads(in[1], c->head_dim),
-                                  xd_heads(in[2], c->head_dim)));
+    for (int i = 0; i < 3; i++)
+        in[i] = xd_heads(in[i], c->head_dim);
+    return xd_flat(xd_attn_linear_turned(x, in[0], in[1], in[2], l->cos, l->sin));
 }
 
-/* Adds the feed-forward to h: one half of the convolved features gates the other half. */
-static void feed(xd_exec *x, xd_tensor h, const blk *w, const xd_norm *a, xd_tensor gate)
+/* Adds the feed-forward to h: one half of the convolved features gates the other half. In
+ * SANA-Video, the result is y + convolution of y over frames. */
+static void feed(xd_exec *x, const cfg *c, xd_tensor h, const blk *w, const xd_norm *a,
+                 xd_tensor gate)
 {
     xd_tensor up = xd_linear_act(x, xd_norm_for(x, a, &w->up, NULL), &w->up, XD_SILU);
     xd_tensor y = xd_conv_tokens(x, up, &w->conv);
     xd_tensor u = xd_gated(x, xd_seg(y, &w->up, 1), xd_seg(y, &w->up, 0), XD_SILU);
-    xd_linear_add(x, h, gate, u, &w->down);
+    if (!c->video) {
+        xd_linear_add(x, h, gate, u, &w->down);
+        return;
+    }
+    y = xd_linear(x, u, &w->down);
+    xd_tensor moved = xd_conv_frames(x, y, &w->frames);
+    xd_add(x, moved, y);
+    xd_add_gated(x, h, gate, moved);
 }
 
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
@@ -373,7 +472,7 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 
     xd_norm   a = { .in = h, .scale = m[1], .shift = m[0], .eps = c->eps };
     xd_tensor y = xd_linear(x, xd_norm_for(x, &a, &w->qkv, NULL), &w->qkv);
-    xd_linear_add(x, h, m[2], attend_tokens(x, n, w, y), &w->out);
+    xd_linear_add(x, h, m[2], attend_tokens(x, n, w, l, y), &w->out);
 
     xd_tensor q = xd_linear(x, h, &w->q);
     norm_heads(x, n, &q, &w->cross_q, 1, g->cross_features);
@@ -382,11 +481,11 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_linear_add(x, h, (xd_tensor){ 0 }, o, &w->cross);
 
     a.scale = m[4], a.shift = m[3];
-    feed(x, h, w, &a, m[5]);
+    feed(x, c, h, w, &a, m[5]);
 }
 
-/* Computes the network's output. proj_out's outputs are in the order (row, column, channel). The
- * result has the order (channel, row, column), and only the channels of the latents. */
+/* Computes the network's output. proj_out's outputs are in the order (frame, row, column, channel).
+ * The result has the order (channel, frame, row, column), and only the channels of the latents. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
     const glob  *g = n->glob;
@@ -394,7 +493,7 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     const local *l = s->local;
     xd_tensor    m = xd_mod_table(x, g->mod, l->emb);
     return xd_patch_head(x, s->h, xd_rows(m, 1, 1), xd_rows(m, 0, 1), &g->out, c->in_ch,
-                         c->patch * c->patch);
+                         c->patch.v[0] * c->patch.v[1] * c->patch.v[2]);
 }
 
 static const xd_block kind = { "transformer_blocks.%d", sizeof(blk), blk_weights, forward };
@@ -405,7 +504,10 @@ static const xd_block *block(const void *c, int layer)
     return &kind;
 }
 
-extern const xd_dit xd_dit_sana;
+extern const xd_dit xd_dit_sana, xd_dit_sana_video;
+
+#define FUNCTIONS                                                                   \
+    .keep = keep_text, .read = read_text, .cond = cond, .embed = embed, .head = head
 
 const xd_dit xd_dit_sana = {
     .net = { .name = "sana",
@@ -418,9 +520,19 @@ const xd_dit xd_dit_sana = {
              .block = block,
              .weights = weights },
     .info = info,
-    .keep = keep_text,
-    .read = read_text,
-    .cond = cond,
-    .embed = embed,
-    .head = head,
+    FUNCTIONS,
+};
+
+const xd_dit xd_dit_sana_video = {
+    .net = { .name = "sana-video",
+             .classes = { "SanaVideoTransformer3DModel" },
+             .fields = video_fields,
+             .cfg_size = sizeof(cfg),
+             .glob_size = sizeof(glob),
+             .check = check_video,
+             .nlayers = nlayers,
+             .block = block,
+             .weights = weights },
+    .info = info_video,
+    FUNCTIONS,
 };

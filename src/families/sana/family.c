@@ -1,8 +1,8 @@
-/* family.c - describes the pipelines of SANA, SANA 1.5 and SANA-Sprint */
+/* family.c - describes the pipelines of SANA, SANA 1.5, SANA-Sprint and SANA-Video */
 #include "families/family.h"
 #include "tok/tok.h"
 
-extern const xd_dit xd_dit_sana;
+extern const xd_dit xd_dit_sana, xd_dit_sana_video;
 
 /* Chooses among the sizes on which a transformer was trained. A latent cell has 32 pixels on a
  * side, four times as many as the table expects. */
@@ -31,7 +31,28 @@ static int trained_size(int64_t sample, int64_t *height, int64_t *width)
     "additional commentary or evaluations:\n"                                                      \
     "User Prompt: "
 
-/* The members of a recipe that both pipelines have. The transformer's attention does not see
+/* The default of the video pipeline's complex_human_instruction. */
+#define VIDEO_INSTRUCTION                                                                          \
+    "Given a user prompt, generate an 'Enhanced prompt' that provides detailed visual "            \
+    "descriptions suitable for video generation. Evaluate the level of detail in the user "        \
+    "prompt:\n"                                                                                    \
+    "- If the prompt is simple, focus on adding specifics about colors, shapes, sizes, textures, " \
+    "motion, and temporal relationships to create vivid and dynamic scenes.\n"                     \
+    "- If the prompt is already detailed, refine and enhance the existing details slightly "       \
+    "without overcomplicating.\n"                                                                  \
+    "Here are examples of how to transform or refine prompts:\n"                                   \
+    "- User Prompt: A cat sleeping -> Enhanced: A small, fluffy white cat slowly settling into a " \
+    "curled position, peacefully falling asleep on a warm sunny windowsill, with gentle sunlight " \
+    "filtering through surrounding pots of blooming red flowers.\n"                                \
+    "- User Prompt: A busy city street -> Enhanced: A bustling city street scene at dusk, "        \
+    "featuring glowing street lamps gradually lighting up, a diverse crowd of people in colorful " \
+    "clothing walking past, and a double-decker bus smoothly passing by towering glass "           \
+    "skyscrapers.\n"                                                                               \
+    "Please generate only the enhanced description for the prompt below and avoid including any "  \
+    "additional commentary or evaluations:\n"                                                      \
+    "User Prompt: "
+
+/* The members of a recipe that all pipelines have. The transformer's attention does not see
  * padding of the text, so the text is not padded. */
 #define COMMON                                                                                     \
     .dit = "transformer", .vae = "vae",                                                            \
@@ -40,14 +61,17 @@ static int trained_size(int64_t sample, int64_t *height, int64_t *width)
                 .slot = "llm",                                                                     \
                 .rows = XD_ROWS_BELOW,                                                             \
                 .pad = XD_PAD_NONE } },                                                            \
-    .ntext = 1, .guidance = 4.5, .max_text = 300, .trained_size = trained_size, .resized = 1,      \
-    .caption = xd_caption_plain, .system = INSTRUCTION, .after_system = "", .drops_system = 1
+    .ntext = 1, .max_text = 300, .resized = 1, .caption = xd_caption_plain, .after_system = "",    \
+    .drops_system = 1
 
 /* This recipe has the text encoder, defaults and rules of diffusers' SanaPipeline.__call__. */
 static const xd_recipe sana = {
     .name = "sana",
     .pipelines = { "SanaPipeline" },
     COMMON,
+    .system = INSTRUCTION,
+    .trained_size = trained_size,
+    .guidance = 4.5,
     .steps = 20,
     .max_shift = 1.15,
 };
@@ -58,15 +82,54 @@ static const xd_recipe sprint = {
     .name = "sana-sprint",
     .pipelines = { "SanaSprintPipeline" },
     COMMON,
+    .system = INSTRUCTION,
+    .trained_size = trained_size,
+    .guidance = 4.5,
     .steps = 2,
     .distilled = 1,
     .true_cfg = 1,
+};
+
+/* The pipeline's ASPECT_RATIO_480_BIN, for models with sample_size 30. The transformer describes
+ * these models by a sample of 60 rows of latent cells. */
+static int trained_video_size(int64_t sample, int64_t *height, int64_t *width)
+{
+    static const xd_size_bucket table[] = {
+        { 0.5, 448, 896 },  { 0.57, 480, 832 }, { 0.68, 528, 768 }, { 0.78, 560, 720 },
+        { 1.0, 624, 624 },  { 1.13, 672, 592 }, { 1.29, 720, 560 }, { 1.46, 768, 528 },
+        { 1.67, 816, 496 }, { 1.75, 832, 480 }, { 2.0, 896, 448 },
+    };
+    if (sample != 60)
+        return 0;
+    xd_size_bucket_nearest(table, sizeof table / sizeof *table, height, width);
+    return 1;
+}
+
+/* This recipe has the text encoder, defaults and rules of diffusers' SanaVideoPipeline.__call__.
+ * The pipeline's example of export_to_video writes 16 frames per second. */
+static const xd_recipe video = {
+    .name = "sana-video",
+    .pipelines = { "SanaVideoPipeline" },
+    COMMON,
+    .system = VIDEO_INSTRUCTION,
+    .trained_size = trained_video_size,
+    .guidance = 6,
+    .steps = 50,
+    .max_shift = 1.15,
+    .fps = 16,
+    .channels_first = 1,
+    .role = XD_ROLE_NONE,
 };
 
 static const xd_key_map key_maps[] = {
     { { "sana" },
       "a SANA transformer in the layout of diffusers",
       { "transformer_blocks.0.ff.conv_inverted.weight", "caption_norm.weight" },
+      XD_DIT_PREFIXES,
+      { { "transformer_blocks.#.", "transformer_blocks.#.", NULL }, { "", "", NULL } } },
+    { { "sana-video" },
+      "a SANA-Video transformer in the layout of diffusers",
+      { "transformer_blocks.0.ff.conv_temp.weight", "caption_norm.weight" },
       XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "transformer_blocks.#.", NULL }, { "", "", NULL } } },
     { .what = NULL },
@@ -116,8 +179,8 @@ extern const xd_family xd_family_sana;
 
 const xd_family xd_family_sana = {
     .title = "SANA",
-    .dits = XD_LIST(xd_dit, &xd_dit_sana),
-    .recipes = XD_LIST(xd_recipe, &sana, &sprint),
+    .dits = XD_LIST(xd_dit, &xd_dit_sana, &xd_dit_sana_video),
+    .recipes = XD_LIST(xd_recipe, &sana, &sprint, &video),
     .key_maps = key_maps,
     .lora_names = lora_names,
     .xdit = &xdit_rows,

@@ -441,16 +441,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 
 static void fill_angles(void *ctx, float *buf)
 {
-    const xd_rope *t = ctx;
-    const cfg     *c = t->cfg;
-    int64_t        H = t->x->lay->grid[1], W = t->x->lay->grid[2];
-    /* one value per pair of features; a head has at most 512 features */
-    double         base[256];
-    xd_rope_axes(base, theta, &c->axes);
-    for (int64_t i = 0; i < xd_n(t->x, XD_IMG); i++) {
-        int64_t at = xd_where(t->x, XD_IMG, i), pos[3] = { at / (H * W), at / W % H, at % W };
-        buf = xd_rope_token(buf, base, &c->axes, pos, t->fn);
-    }
+    const cfg *c = ((const xd_rope *)ctx)->cfg;
+    xd_rope_video(ctx, buf, theta, &c->axes);
 }
 
 typedef struct scaling {

@@ -63,6 +63,9 @@ typedef struct linattn_heads {
 typedef struct linattn_args {
     linattn_heads q, v;
     float        *sums;
+    /* RoPE of the rows of q, with a row stride; NULL: none */
+    const float  *cos, *sin;
+    int64_t       s_cos, s_sin;
     int64_t       n, H, D;
 } linattn_args;
 

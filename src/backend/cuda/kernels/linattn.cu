@@ -10,6 +10,17 @@ GPU float positive(const linattn_heads &t, int64_t r, int64_t h, int64_t i)
     return v < 0 ? 0 : v;
 }
 
+/* Returns element i of head h of row r, rotated by the row's angles, if there are any. */
+GPU float turned(const linattn_args &a, int64_t r, int64_t h, int64_t i)
+{
+    const float x = positive(a.q, r, h, i);
+    if (!a.cos)
+        return x;
+    const float y = positive(a.q, r, h, i ^ 1), c = a.cos[r * a.s_cos + i / 2];
+    const float s = a.sin[r * a.s_sin + i / 2];
+    return i % 2 ? y * s + x * c : x * c - y * s;
+}
+
 /* Computes sums[h,i,j] over all rows of keys and values. The sums of 64 rows are added before they
  * are added to the sums of all rows, which reduces rounding errors. */
 KERNEL(linattn_sums, linattn_args, 256, 1)
@@ -24,8 +35,9 @@ KERNEL(linattn_sums, linattn_args, 256, 1)
         const int64_t end = r + 64 < a.n ? r + 64 : a.n;
         float         part = 0;
         for (int64_t k = r; k < end; k++) {
-            const float v = j < a.D ? load_one(a.v.p, k * a.v.s0 + h * a.v.s1 + j, a.v.type) : 1.0f;
-            part += positive(a.q, k, h, i) * v;
+            part += j < a.D ? turned(a, k, h, i) *
+                                  load_one(a.v.p, k * a.v.s0 + h * a.v.s1 + j, a.v.type)
+                            : positive(a.q, k, h, i);
         }
         sum += part;
     }
@@ -42,9 +54,8 @@ KERNEL(linattn_out, linattn_args, 256, 1)
     const float *s = a.sums + h * a.D * (a.D + 1);
     float        y = 0, by = 0;
     for (int64_t i = 0; i < a.D; i++) {
-        const float q = positive(a.q, r, h, i);
-        y += q * s[i * (a.D + 1) + j];
-        by += q * s[i * (a.D + 1) + a.D];
+        y += turned(a, r, h, i) * s[i * (a.D + 1) + j];
+        by += positive(a.q, r, h, i) * s[i * (a.D + 1) + a.D];
     }
     store_one(a.v.p, r * a.v.s0 + h * a.v.s1 + j, a.v.type, y / (by + 1e-15f));
 }

@@ -1,0 +1,128 @@
+"""SANA-Video: linear attention with RoPE, and a feed-forward that convolves rows, columns and
+frames. Texts as in sana.py, videos as in wan.py.
+
+sana-video-five has learned sigmas and patches of one cell.
+"""
+import inspect
+import json
+import shutil
+
+import torch
+from diffusers import (AutoencoderKLWan, DPMSolverMultistepScheduler,
+                       FlowMatchEulerDiscreteScheduler, SanaVideoPipeline,
+                       SanaVideoTransformer3DModel)
+from transformers import Gemma2Config, Gemma2Model
+
+from ..common import add_loras, make_each, save_run, tidy
+from ..fill import configure, fill
+from ..lm_vocab import gemma
+from .lumina2 import load_tokenizer
+from .sana import FLOW, GEMMA, KOHYA, PEFT, record_text
+from .video import keep_frames
+from .wan import FRAMES_FIRST, VAE
+
+INSTRUCTION = inspect.signature(
+    SanaVideoPipeline.__call__).parameters["complex_human_instruction"].default
+WORDS = ["\n".join(INSTRUCTION) + "a large red circle on a blue background"] * 3
+DIT = dict(in_channels=4, caption_channels=48, sample_size=16)
+MODELS = {
+    "sana-video": dict(dit=dict(num_attention_heads=5, attention_head_dim=12, num_layers=3,
+                                num_cross_attention_heads=3, cross_attention_head_dim=20,
+                                cross_attention_dim=60, mlp_ratio=1.55, out_channels=4, **DIT),
+                       weights="bf16",
+                       scheduler=DPMSolverMultistepScheduler(**FLOW | {"flow_shift": 8.0})),
+    "sana-video-five": dict(dit=dict(num_attention_heads=5, attention_head_dim=16, num_layers=2,
+                                     num_cross_attention_heads=2, cross_attention_head_dim=40,
+                                     cross_attention_dim=80, mlp_ratio=2.0, attention_bias=True,
+                                     out_channels=8, patch_size=[1, 1, 1], qk_norm=None, **DIT),
+                            weights="f16", scheduler=FlowMatchEulerDiscreteScheduler(shift=8.0)),
+}
+RUNS = {
+    "sana-video": dict(prompts=["A large Red circle, on a blue background"], width=80, height=48,
+                       frames=12, steps=4, seed=7, guidance=6.0, negative_prompt="a green ring"),
+    "sana-video-five": dict(prompts=["a Ring", "two stars"], width=24, height=32, frames=5,
+                            steps=3, seed=8, guidance=3.0, system="Paint.\nUser: "),
+    "sana-video-lora": dict(model="sana-video", prompts=["A large Red circle"], width=32, height=48,
+                            frames=5, steps=2, seed=75, guidance=1.0, system="Paint: ",
+                            loras=dict(peft=0.7, kohya=-0.4)),
+}
+
+
+def make_parts(name):
+    spec = MODELS[name]
+    config = Gemma2Config(**GEMMA)
+    config._attn_implementation = "eager"       # the others have no soft cap
+    parts = {"text_encoder": Gemma2Model(config),
+             "transformer": SanaVideoTransformer3DModel(**spec["dit"]),
+             "vae": AutoencoderKLWan(**VAE)}
+    return {folder: fill(m, spec["weights"]) for folder, m in parts.items()}
+
+
+def make_model(name, out):
+    """Configurations and the tokenizer."""
+    if out.exists():
+        shutil.rmtree(out)
+    scheduler = MODELS[name]["scheduler"]
+    index = {"_class_name": "SanaVideoPipeline",
+             "tokenizer": ["transformers", "GemmaTokenizerFast"],
+             "scheduler": ["diffusers", type(scheduler).__name__]}
+    for folder, m in make_parts(name).items():
+        configure(m, out / folder)
+        index[folder] = ["transformers" if folder == "text_encoder" else "diffusers",
+                         type(m).__name__]
+    gemma(out / "tokenizer", WORDS, 120)
+    scheduler.save_pretrained(out / "scheduler")
+    (out / "model_index.json").write_text(json.dumps(index))
+    tidy(out, {})
+
+
+def run(name, out_dir):
+    """One request."""
+    r = dict(model=name, negative_prompt="", system=None, length=300, loras={}) | RUNS[name]
+    r["instruction"] = (INSTRUCTION if r["system"] is None else
+                        r["system"].split("\n") if r["system"] else [])
+    d = out_dir / name
+    d.mkdir(parents=True, exist_ok=True)
+    spec = MODELS[r["model"]]
+    pipe = SanaVideoPipeline(scheduler=spec["scheduler"], **make_parts(r["model"]),
+                             tokenizer=load_tokenizer(out_dir / r["model"] / "tokenizer"))
+    pipe.set_progress_bar_config(disable=True)
+    pipe.check_inputs = lambda *a, **k: None    # which only takes multiples of 32 pixels
+    assert len(pipe.tokenizer) <= GEMMA["vocab_size"], len(pipe.tokenizer)
+    if r["loras"]:
+        add_loras(pipe, r, d, PEFT, KOHYA, merges=True)
+    count = len(r["prompts"])
+    gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
+    out, trail, noise = {}, [], []
+    record_text(pipe, r, out)
+    prepare = pipe.prepare_latents
+
+    def watched(*args, **kwargs):
+        noise.append(prepare(*args, **kwargs))
+        return noise[-1]
+    pipe.prepare_latents = watched
+
+    def keep(p, step, t, kw):
+        trail.append((float(t), kw["latents"].clone()))
+        return {}
+    frames = pipe(list(r["prompts"]), negative_prompt=[r["negative_prompt"]] * count,
+                  num_inference_steps=r["steps"], guidance_scale=r["guidance"],
+                  height=r["height"], width=r["width"], frames=r["frames"], generator=gens,
+                  output_type="pt", use_resolution_binning=False,
+                  max_sequence_length=r["length"], complex_human_instruction=r["instruction"],
+                  callback_on_step_end=keep).frames
+    keep_frames(name, r, out, trail, noise[0], frames, order=FRAMES_FIRST)
+    save_run(d, name, r["model"], {
+        "weights": spec["weights"], "prompts": r["prompts"],
+        "negative_prompt": r["negative_prompt"], "width": r["width"], "height": r["height"],
+        "num_frames": r["frames"], "num_inference_steps": r["steps"],
+        "guidance_scale": r["guidance"], "seed": r["seed"], "num_images_per_prompt": 1,
+        "images": count, "max_sequence_length": r["length"], "scheduler": None, "tiling": False,
+        "resolution_binning": False}
+        | ({} if r["system"] is None else {"system_prompt": r["system"]})
+        | ({"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in r["loras"].items()]}
+           if r["loras"] else {}), out)
+
+
+def make(names, options):
+    make_each(names, options.out, MODELS, make_model, run)
