@@ -413,10 +413,16 @@ typedef struct xd_gnorm {
 } xd_gnorm;
 
 /* Computes out = act(a) * b, elementwise; if b is absent, out = act(a). All tensors are [n,C], F32
- * or BF16; out may be a. */
+ * or BF16; out may be a.
+ *   sx           [n] F32, or absent; only for devices with fp8_gemm. If present, `out` is F8E4M3,
+ *                quantized from rows of type `via`, under the conditions of xd_norm. C is then at
+ *                most XD_GLU_NARROW_MAX, and the rows of a and b begin at multiples of 16 bytes. */
+enum { XD_GLU_NARROW_MAX = 20480 };
 typedef struct xd_glu {
     xd_tensor out, a, b;
     xd_act    act;
+    xd_tensor sx;
+    xd_dtype  via;
 } xd_glu;
 
 /* Computes acc[n,C] += gate * in. acc is F32 or BF16; gate is [1,C] or [n,C] F32, or absent, which

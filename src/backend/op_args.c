@@ -54,10 +54,16 @@ xd_status xd_conv_check(const xd_conv *a, xd_types types)
 
 /* ---- norms -------------------------------------------------------------------------------- */
 
+/* Returns 1 if rows can be quantized from type `via` to F8E4M3 rows `out` with the scales sx. */
+static int is_narrow(const xd_tensor *out, const xd_tensor *sx, xd_dtype via, xd_types types)
+{
+    return sx->p && out->type == XD_F8E4M3 && via != XD_F32 && xd_types_has(types, via) &&
+           out->d[1] % 16 == 0 && xd_contiguous(*out);
+}
+
 xd_status xd_norm_check(const xd_norm *a, xd_types types)
 {
-    int narrow = a->sx.p && a->out.type == XD_F8E4M3 && a->via != XD_F32 &&
-                 xd_types_has(types, a->via) && a->out.d[1] % 16 == 0 && xd_contiguous(a->out);
+    const int narrow = is_narrow(&a->out, &a->sx, a->via, types);
     return valid_if(
         xd_types_has(types, a->in.type) && (narrow || xd_types_has(types, a->out.type)) &&
         (!a->like.nd || (a->like.type == XD_F32 && same_shape(&a->like, &a->in, 2))) &&
@@ -187,8 +193,9 @@ xd_status xd_code_check(const xd_code *a, xd_types types)
 
 xd_status xd_glu_check(const xd_glu *a, xd_types types)
 {
-    return valid_if(xd_types_has(types, a->out.type) && xd_types_has(types, a->a.type) &&
-                    (!a->b.p || xd_types_has(types, a->b.type)));
+    return valid_if(
+        (is_narrow(&a->out, &a->sx, a->via, types) || xd_types_has(types, a->out.type)) &&
+        xd_types_has(types, a->a.type) && (!a->b.p || xd_types_has(types, a->b.type)));
 }
 
 xd_status xd_addmul_check(const xd_addmul *a, xd_types types)

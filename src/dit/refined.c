@@ -123,7 +123,7 @@ static void feed(xd_exec *x, const xd_refined *w, const part *p)
 {
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor y = xd_linear(x, norm_of(x, p->h, w->norm[2], p->mod[2], p->in->eps), &w->up);
-    xd_tensor u = xd_gated(x, xd_seg(y, &w->up, 0), xd_seg(y, &w->up, 1), XD_SILU);
+    xd_tensor u = xd_gated_for(x, xd_seg(y, &w->up, 0), xd_seg(y, &w->up, 1), XD_SILU, &w->down);
     add_normed(x, p, p->mod[3], u, &w->down,
                &(xd_norm){ .gain = w->norm[3], .rms = 1, .eps = p->in->eps });
     xd_arena_rewind(x->tmp, mark);

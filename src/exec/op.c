@@ -349,14 +349,20 @@ static xd_tensor new_norm(xd_exec *x, xd_norm a)
     return a.out;
 }
 
+/* Returns new rows [n,C] of e4m3, followed by memory for their scales. */
+static xd_tensor new_narrow(xd_exec *x, int64_t n, int64_t C)
+{
+    xd_tensor room = xd_new_as(x, XD_U8, 1, (int64_t[]){ n * (C + (int64_t)sizeof(float)) });
+    return xd_view2(room.p, XD_F8E4M3, n, C);
+}
+
 xd_tensor xd_norm_for(xd_exec *x, const xd_norm *a, const xd_lin *w, const xd_lin *also)
 {
     int64_t n = a->in.d[0], C = a->in.d[1];
     if (!takes_narrow(x, w, C) || (also && !takes_narrow(x, also, C)))
         return new_norm(x, *a);
-    xd_norm   b = *a;
-    xd_tensor room = xd_new_as(x, XD_U8, 1, (int64_t[]){ n * (C + (int64_t)sizeof(float)) });
-    b.out = xd_view2(room.p, XD_F8E4M3, n, C);
+    xd_norm b = *a;
+    b.out = new_narrow(x, n, C);
     b.sx = scales_behind(b.out);
     b.via = x->act;
     xd_norm_into(x, &b);
@@ -404,6 +410,17 @@ xd_tensor xd_gated(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act)
     xd_tensor out = xd_new(x, a.d[0], a.d[1]);
     xd_gated_into(x, out, a, b, act);
     return out;
+}
+
+xd_tensor xd_gated_for(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act, const xd_lin *w)
+{
+    const int64_t n = a.d[0], C = a.d[1];
+    if (!takes_narrow(x, w, C) || C > XD_GLU_NARROW_MAX)
+        return xd_gated(x, a, b, act);
+    xd_glu g = { .out = new_narrow(x, n, C), .a = a, .b = b, .act = act, .via = x->act };
+    g.sx = scales_behind(g.out);
+    xd_run(x, XD_OP_GLU, "gated activation", &g);
+    return g.out;
 }
 
 void xd_gated_into(xd_exec *x, xd_tensor out, xd_tensor a, xd_tensor b, xd_act act)

@@ -85,6 +85,9 @@ void xd_qk_layer_norm_into(xd_exec *x, const xd_qknorm *a);
 void      xd_activate(xd_exec *x, xd_tensor io, xd_act act);
 /* returns act(a) * b, where act is an activation function */
 xd_tensor xd_gated(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act);
+/* Computes xd_gated for rows that only the linear layer w reads; the rows may be F8E4M3, as those
+ * of xd_norm_for. */
+xd_tensor xd_gated_for(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act, const xd_lin *w);
 void      xd_gated_into(xd_exec *x, xd_tensor out, xd_tensor a, xd_tensor b, xd_act act);
 void      xd_add(xd_exec *x, xd_tensor acc, xd_tensor in);
 void      xd_add_gated(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor in);

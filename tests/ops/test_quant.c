@@ -271,9 +271,45 @@ static void narrow_case(int64_t M, int64_t N, int64_t K, int odd)
     free(want);
 }
 
+/* Rows that a gated activation makes of e4m3: those of the GEMM, to the bit. */
+static void narrow_glu_case(int64_t M, int64_t K)
+{
+    xd_weight w = { .type = XD_F8E4M3, .out = 16, .in = K, .groups = 1 };
+    xd_gemm   a = { .w = &w, .fp8 = 1 };
+    void     *rows = aligned_alloc(64, (size_t)(M * K + 63) / 64 * 64);
+    assert_non_null(rows);
+    fresh();
+    pack(&w, matrix(XD_F32, 16, K, 0));
+    const xd_dtype type = half();
+    xd_glu         g = { .a = matrix(type, M, K, upto(2) * 8),
+                         .b = maybe(matrix(type, M, K, upto(3) * 8)),
+                         .act = XD_SILU,
+                         .via = type };
+    g.out = a.in = matrix(type, M, K, 0);
+    a.out = matrix(XD_F32, M, 16, 0);
+    RUN(glu, XD_OP_GLU, &g);
+    xd_gemm b = a;
+    b.out = matrix(XD_F32, M, 16, 0);
+    b.sx = g.sx = operand(XD_F32, 1, &M, 0);
+    b.in = g.out = xd_view2(rows, XD_F8E4M3, M, K);
+    RUN(glu, XD_OP_GLU, &g);
+    RUN(gemm, XD_OP_GEMM, &b);
+    RUN(gemm, XD_OP_GEMM, &a);
+    for (int64_t i = 0; i < M * 16; i++)
+        assert_true(at(&b.out, i) == at(&a.out, i) || !by_fp8(&a));
+    g.out.d[1] = 17;
+    assert_int_equal(dev->ops->glu(dev, NULL, &g, NULL), XD_EINVAL);
+    unpack(&w);
+    free(rows);
+}
+
 void test_quant_norm(void **unused)
 {
     (void)unused;
+    for (int i = 0; i < 12 && dev->fp8_gemm; i++)
+        narrow_glu_case(1 + upto(9), 16 * (1 + upto(i % 4 ? 40 : 900)));
+    for (int i = 0; i < 2 && dev->fp8_gemm; i++)
+        narrow_glu_case(2, i ? XD_GLU_NARROW_MAX : 18432);
     if (!dev->fp8_gemm) {
         xd_norm a = { .in = matrix(XD_F32, 1, 16, 0), .sx = matrix(XD_F32, 1, 1, 0) };
         char    q[16];

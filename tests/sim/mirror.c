@@ -177,7 +177,7 @@ MIRRORED(XD_OP_NORM, norm, xd_norm, , , &b.out, &b.in, &b.gain, &b.bias, &b.scal
 MIRRORED(XD_OP_MOMENTS, moments, xd_moments, , , &b.out, &b.in)
 MIRRORED(XD_OP_GNORM, gnorm, xd_gnorm, , , &b.out, &b.in, &b.sums, &b.gain, &b.bias, &b.scale,
          &b.shift)
-MIRRORED(XD_OP_GLU, glu, xd_glu, , , &b.out, &b.a, &b.b)
+MIRRORED(XD_OP_GLU, glu, xd_glu, , , &b.out, &b.a, &b.b, &b.sx)
 MIRRORED(XD_OP_ADDMUL, addmul, xd_addmul, , , &b.acc, &b.gate, &b.in)
 MIRRORED(XD_OP_AXPBY, axpby, xd_axpby_args, , , &b.y, &b.x)
 MIRRORED(XD_OP_RESIZE, resize, xd_resize, , , &b.out, &b.in)

@@ -124,6 +124,8 @@ MISTAKES = [
     ("codes of heads lie where values do", QUANTIZE, "row * a.s_out0 + head * a.s_out1;\n    float",
      "row * a.s_in0 + head * a.s_in1;\n    float", "ops"),
     ("int8 codes have no sign", QUANTIZE, "(float)(int8_t)from[c]", "(float)from[c]", "ops"),
+    ("a gated activation's rows are quantized without their factors", QUANTIZE,
+     "activate(x[i], a.act) * w[i];\n        v[k]", "activate(x[i], a.act);\n        v[k]", "ops"),
     ("int8 is scaled by 128", QUANTIZE, "448.0f : 127.0f", "448.0f : 128.0f", "ops"),
     ("a bias of bf16 is read as f32", CUDA + "kernels/elementwise.cu",
      "load_eight(b, a.bias, c, a.bias_type)", "load_eight(b, a.bias, c, 0)", "ops"),

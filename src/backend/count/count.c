@@ -250,7 +250,7 @@ MOVES(moments, xd_moments, bytes_of(&a->out) + bytes_of(&a->in))
 MOVES(gnorm, xd_gnorm,
       bytes_of(&a->out) + bytes_of(&a->in) + bytes_of(&a->sums) + bytes_of(&a->gain) +
           bytes_of(&a->bias) + bytes_of(&a->scale) + bytes_of(&a->shift))
-MOVES(glu, xd_glu, bytes_of(&a->out) + bytes_of(&a->a) + bytes_of(&a->b))
+MOVES(glu, xd_glu, bytes_of(&a->out) + bytes_of(&a->a) + bytes_of(&a->b) + bytes_of(&a->sx))
 MOVES(addmul, xd_addmul, 2 * bytes_of(&a->acc) + bytes_of(&a->gate) + bytes_of(&a->in))
 MOVES(axpby, xd_axpby_args, 2 * bytes_of(&a->y) + bytes_of(&a->x))
 MOVES(resize, xd_resize, bytes_of(&a->out) + bytes_of(&a->in))

@@ -309,7 +309,7 @@ static xd_status gnorm(xd_dev *d, xd_stream *s, const xd_gnorm *a, void *tmp)
 
 static xd_status glu(xd_dev *d, xd_stream *s, const xd_glu *a, void *tmp)
 {
-    xd_status st = xd_glu_check(a, XD_TYPES_F32_BF16);
+    xd_status st = a->sx.p ? XD_EUNSUPPORTED : xd_glu_check(a, XD_TYPES_F32_BF16);
     (void)s, (void)tmp;
     if (st == XD_OK)
         cpu_of(d)->k->glu(a);

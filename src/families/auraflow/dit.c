@@ -304,7 +304,8 @@ static void feed(xd_exec *x, const part *p, xd_tensor o)
     xd_copy_to(x, t, p->h);
     xd_linear_add(x, t, xd_rows(p->mod, 2, 1), o, &p->w->out);
     xd_tensor y = xd_linear(x, norm_for(x, t, p, 3, &p->w->up), &p->w->up);
-    xd_tensor z = xd_gated(x, xd_seg(y, &p->w->up, 0), xd_seg(y, &p->w->up, 1), XD_SILU);
+    xd_tensor z =
+        xd_gated_for(x, xd_seg(y, &p->w->up, 0), xd_seg(y, &p->w->up, 1), XD_SILU, &p->w->down);
     xd_linear_add(x, p->h, xd_rows(p->mod, 5, 1), z, &p->w->down);
     xd_arena_rewind(x->tmp, mark);
 }

@@ -282,7 +282,7 @@ static void feed(xd_exec *x, const cfg *c, xd_tensor h, const side *w, xd_tensor
 {
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor y = xd_linear(x, modulated(x, c, h, mod, 3, &w->up), &w->up);
-    xd_tensor a = xd_gated(x, xd_seg(y, &w->up, 0), xd_seg(y, &w->up, 1), XD_SILU);
+    xd_tensor a = xd_gated_for(x, xd_seg(y, &w->up, 0), xd_seg(y, &w->up, 1), XD_SILU, &w->down);
     xd_linear_add(x, h, xd_rows(mod, 5, 1), a, &w->down);
     xd_arena_rewind(x->tmp, mark);
 }

@@ -401,7 +401,9 @@ static void feed(xd_exec *x, const part *p)
     size_t      mark = xd_arena_mark(x->tmp);
     xd_norm     a = { .in = p->h, .scale = xd_rows(p->mod, 2, 1), .rms = 1, .eps = eps };
     xd_tensor   y = xd_linear(x, xd_norm_for(x, &a, &w->up, NULL), &w->up);
-    add_normed(x, p, 3, xd_gated(x, xd_seg(y, &w->up, 1), xd_seg(y, &w->up, 0), XD_SILU), &w->down);
+    add_normed(x, p, 3,
+               xd_gated_for(x, xd_seg(y, &w->up, 1), xd_seg(y, &w->up, 0), XD_SILU, &w->down),
+               &w->down);
     xd_arena_rewind(x->tmp, mark);
 }
 

@@ -136,14 +136,16 @@ typedef struct axpby_args {
     float     a, b;
 } axpby_args;
 
-/* The arguments of glu, out = act(a) * b, and addmul, out += gate * a. The operands are rows
- * [n,C]. */
+/* The arguments of glu, out = act(a) * b, and addmul, out += gate * a. The operands are rows [n,C].
+ * In glu_e4m3, sx receives the scales of the rows, and `via` is the type to which the products are
+ * rounded before. */
 typedef struct pair_args {
     void        *out;
     const void  *a, *b;
     const float *gate;
+    float       *sx;
     int64_t      n, C, s_out, s_a, s_b, s_gate;
-    int          out_type, a_type, b_type, act;
+    int          out_type, a_type, b_type, act, via, none;
 } pair_args;
 
 /* Computes the sum and the sum of squares of each group of channels in each row, from in [R,P,C] to

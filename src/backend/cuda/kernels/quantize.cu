@@ -21,24 +21,16 @@ GPU void store_integers(int8_t *p, const float x[8], float by)
     gpu_store8(p, uint2{ u[0], u[1] });
 }
 
-/* Quantizes 16-bit rows of up to 16384 elements, in groups of eight at multiples of 16 bytes. A
- * block of threads handles a row and reads the row once. The block needs shared memory of one float
- * per warp. */
-KERNEL(integers_wide, integers_args, 256, 2)
+/* Quantizes a row whose elements are held as 16-bit values by the 256 threads of a block: v[k] has
+ * the elements [c, c + 8) with c = 8 (256 k + threadIdx.x), or zeros if c is not below C. Elements up
+ * to `wide` are written to q. Returns the scale of the row. */
+template <int CHUNKS>
+GPU float narrow_held(void *q, const uint4 v[CHUNKS], int64_t wide, int type, int e4m3)
 {
-    enum { CHUNKS = 8, GROUP = 256 * 8 };
-    const int64_t row = blockIdx.x, at = (int64_t)threadIdx.x * 8;
-    float        *shared = (float *)gpu_shared(), most = 0, by, x[8];
-    uint4         v[CHUNKS];
+    float *shared = (float *)gpu_shared(), most = 0, by, x[8];
     UNROLL
     for (int k = 0; k < CHUNKS; k++) {
-        v[k] = uint4{ 0, 0, 0, 0 };
-        if (at + k * GROUP < a.C)
-            v[k] = gpu_load16((const uint16_t *)a.in + row * a.s_in + at + k * GROUP);
-    }
-    UNROLL
-    for (int k = 0; k < CHUNKS; k++) {
-        unpack_eight(x, v[k], a.in_type);
+        unpack_eight(x, v[k], type);
         UNROLL
         for (int i = 0; i < 8; i++)
             most = fmaxf(most, magnitude(x[i]));
@@ -50,18 +42,65 @@ KERNEL(integers_wide, integers_args, 256, 2)
     UNROLL
     for (int w = 0; w < 8; w++)
         most = fmaxf(most, shared[w]);
-    const float scale = row_scale(most, a.e4m3 ? 448.0f : 127.0f, &by);
+    const float scale = row_scale(most, e4m3 ? 448.0f : 127.0f, &by);
+    UNROLL
+    for (int k = 0; k < CHUNKS; k++) {
+        const int64_t c = ((int64_t)threadIdx.x + k * 256) * 8;
+        if (c >= wide)
+            continue;
+        unpack_eight(x, v[k], type);
+        if (e4m3)
+            store_e4m3(q, c, x, by);
+        else
+            store_integers((int8_t *)q + c, x, by);
+    }
+    return scale;
+}
+
+/* Quantizes 16-bit rows of up to 16384 elements, in groups of eight at multiples of 16 bytes. A
+ * block of threads handles a row and reads the row once. The block needs shared memory of one float
+ * per warp. */
+KERNEL(integers_wide, integers_args, 256, 2)
+{
+    enum { CHUNKS = 8, GROUP = 256 * 8 };
+    const int64_t row = blockIdx.x, at = (int64_t)threadIdx.x * 8;
+    uint4         v[CHUNKS];
+    UNROLL
+    for (int k = 0; k < CHUNKS; k++) {
+        v[k] = uint4{ 0, 0, 0, 0 };
+        if (at + k * GROUP < a.C)
+            v[k] = gpu_load16((const uint16_t *)a.in + row * a.s_in + at + k * GROUP);
+    }
+    const float scale =
+        narrow_held<CHUNKS>((uint8_t *)a.q + row * a.wide, v, a.wide, a.in_type, a.e4m3);
+    if (threadIdx.x == 0)
+        a.sx[row] = scale;
+}
+
+/* Computes act(a) * b and quantizes the rows to e4m3, as integers_wide does with the results of
+ * glu. A block handles a row of at most XD_GLU_NARROW_MAX elements. */
+KERNEL(glu_e4m3, pair_args, 256, 1)
+{
+    enum { CHUNKS = 10, GROUP = 256 * 8 };
+    const int64_t row = blockIdx.x, at = (int64_t)threadIdx.x * 8;
+    uint4         v[CHUNKS];
     UNROLL
     for (int k = 0; k < CHUNKS; k++) {
         const int64_t c = at + k * GROUP;
-        if (c >= a.wide)
+        float         x[8], w[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
+        v[k] = uint4{ 0, 0, 0, 0 };
+        if (c >= a.C)
             continue;
-        unpack_eight(x, v[k], a.in_type);
-        if (a.e4m3)
-            store_e4m3(a.q, row * a.wide + c, x, by);
-        else
-            store_integers((int8_t *)a.q + row * a.wide + c, x, by);
+        load_eight(x, a.a, row * a.s_a + c, a.a_type);
+        if (a.b)
+            load_eight(w, a.b, row * a.s_b + c, a.b_type);
+        UNROLL
+        for (int i = 0; i < 8; i++)
+            x[i] = activate(x[i], a.act) * w[i];
+        v[k] = uint4{ pack_two(x[0], x[1], a.via), pack_two(x[2], x[3], a.via),
+                      pack_two(x[4], x[5], a.via), pack_two(x[6], x[7], a.via) };
     }
+    const float scale = narrow_held<CHUNKS>((uint8_t *)a.out + row * a.C, v, a.C, a.via, 1);
     if (threadIdx.x == 0)
         a.sx[row] = scale;
 }
