@@ -49,7 +49,7 @@ check "xdit bench --layers" holds \
     "[p['part'] for p in j['parts']] == ['block'] and '(one of 2)' in j['parts'][0]['what']"
 
 run "$OPS" --tiny --seconds 0.001 --threads 1 --json
-check "ops: all of the table" holds "len({r['op'] for r in j['ops']}) == 14"
+check "ops: all of the table" holds "len({r['op'] for r in j['ops']}) == 15"
 check "ops: against plain C and the machine" holds \
     "all(r['seconds'] > 0 and r['plain_seconds'] > 0 and r['limit'] > 0 for r in j['ops'])"
 check "ops: against the library" holds \

@@ -567,15 +567,23 @@ static void counts_as_it_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_listings),     cmocka_unit_test(published_numbers),
-        cmocka_unit_test(files_in_the_tree),      cmocka_unit_test(refusals),
-        cmocka_unit_test(refusals_of_videos),     cmocka_unit_test(lumina_refusals),
-        cmocka_unit_test(hunyuan_video_refusals), cmocka_unit_test(hunyuan_video15_refusals),
-        cmocka_unit_test(sana_refusals),          cmocka_unit_test(unet_refusals),
+        cmocka_unit_test(published_listings),
+        cmocka_unit_test(published_numbers),
+        cmocka_unit_test(files_in_the_tree),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(refusals_of_videos),
+        cmocka_unit_test(lumina_refusals),
+        cmocka_unit_test(hunyuan_video_refusals),
+        cmocka_unit_test(hunyuan_video15_refusals),
+        cmocka_unit_test(sana_refusals),
+        cmocka_unit_test(unet_refusals),
         cmocka_unit_test(dit_golden_f32),
-        cmocka_unit_test(dit_golden_bf16),        cmocka_unit_test(dit_batch),
-        cmocka_unit_test(dit_embeds_its_rows),    cmocka_unit_test(hunyuan_golden),
-        cmocka_unit_test(hunyuan_skips),          cmocka_unit_test(counts_as_it_runs),
+        cmocka_unit_test(dit_golden_bf16),
+        cmocka_unit_test(dit_batch),
+        cmocka_unit_test(dit_embeds_its_rows),
+        cmocka_unit_test(hunyuan_golden),
+        cmocka_unit_test(hunyuan_skips),
+        cmocka_unit_test(counts_as_it_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

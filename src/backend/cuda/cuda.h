@@ -37,7 +37,7 @@
     X(flash_64_bias, XD_CUDA_FLASH_SHARED(64, 32))                                                 \
     X(flash_64_bias_f16, XD_CUDA_FLASH_SHARED(64, 32))                                             \
     X(attention_any, 0) X(attention_wide, 0) X(softmax, 64)                                        \
-    X(glu, 0) X(glu_wide, 0) X(glu_e4m3, 64) X(addmul, 0) X(addmul_wide, 0) X(axpby, 0)                            \
+    X(glu, 0) X(glu_wide, 0) X(glu_e4m3, 64) X(addmul, 0) X(addmul_wide, 0) X(axpby, 0)            \
     X(epilogue, 0) X(epilogue_wide, 0)                                                             \
     X(copy, 0) X(lengths, 0) X(lookup, 0) X(resize, 0) X(moments, 128 * 16)                        \
     X(moments_wide, 128 * 128) X(add_rows, 128 * 8) X(gnorm, XD_CUDA_GNORM_SHARED)                 \

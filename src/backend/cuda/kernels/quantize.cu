@@ -22,8 +22,8 @@ GPU void store_integers(int8_t *p, const float x[8], float by)
 }
 
 /* Quantizes a row whose elements are held as 16-bit values by the 256 threads of a block: v[k] has
- * the elements [c, c + 8) with c = 8 (256 k + threadIdx.x), or zeros if c is not below C. Elements up
- * to `wide` are written to q. Returns the scale of the row. */
+ * the elements [c, c + 8) with c = 8 (256 k + threadIdx.x), or zeros if c is not below C. Elements
+ * up to `wide` are written to q. Returns the scale of the row. */
 template <int CHUNKS>
 GPU float narrow_held(void *q, const uint4 v[CHUNKS], int64_t wide, int type, int e4m3)
 {
