@@ -537,11 +537,6 @@ typedef struct xd_request_output {
     int64_t     vae_tile_overlap_height, vae_tile_overlap_width;
 } xd_request_output;
 
-/* Previews of the image during denoising. `count` is the number of previews per image, which are
- * distributed evenly over the steps. If `every` is n, there is a preview after every n-th step. If
- * both are 0, there are no previews. A preview is an image of at most 512 x 512 pixels, decoded
- * from the clean latents that a step predicts. The preview of a video shows its first frame.
- * Previews do not change the result. All ranks must pass the same values. */
 /* For autoencoders whose decoder reads a timestep. decode_timestep: this timestep, 0 to 1.
  * decode_noise_scale: weight of noise in the latents that are decoded. Negative: the pipeline's
  * defaults, 0 and decode_timestep. */
@@ -549,6 +544,11 @@ typedef struct xd_request_decoding {
     double decode_timestep, decode_noise_scale;
 } xd_request_decoding;
 
+/* Previews of the image during denoising. `count` is the number of previews per image, which are
+ * distributed evenly over the steps. If `every` is n, there is a preview after every n-th step. If
+ * both are 0, there are no previews. A preview is an image of at most 512 x 512 pixels, decoded
+ * from the clean latents that a step predicts. The preview of a video shows its first frame.
+ * Previews do not change the result. All ranks must pass the same values. */
 typedef struct xd_request_previews { int count, every; } xd_request_previews;
 
 /* Functions of the program that a request calls; NULL: none. `cookie` is their first argument. */

@@ -291,8 +291,8 @@ static void broken_arguments(void **state)
 {
     (void)state;
     model m = open_model(golden[ALPHA].model, "transformer", "alpha");
-    m.a.config = "{\"_class_name\":\"UNet2DConditionModel\"}";
-    opens_not(&m, XD_EUNSUPPORTED, "UNet2DConditionModel");
+    m.a.config = "{\"_class_name\":\"UNetMotionModel\"}";
+    opens_not(&m, XD_EUNSUPPORTED, "UNetMotionModel");
     m.a.config = "{";
     opens_not(&m, XD_EFORMAT, "transformer");
     m.a.config = "[1]";
