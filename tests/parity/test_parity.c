@@ -301,7 +301,7 @@ static void name_of(const xd_parallel *p, char *out, size_t n)
 static int is_taken(void)
 {
     static int seen;
-    return (seen++ + ranks + text) % thin == 0;
+    return whole || (seen++ + ranks + text) % thin == 0; /* a whole network has few plans */
 }
 
 static double limit(const xd_parallel *p)
