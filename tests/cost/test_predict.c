@@ -22,6 +22,8 @@ static const char *model_dir, *kept; /* kept: weights_dtype */
 static xd_comm    *world;
 static int         rank, ranks, plans, once, failures, size[2] = { 56, 40 };
 
+static int whole; /* of the current model: only passes and images are split over ranks */
+
 static void fail(const char *plan, const char *why)
 {
     failures++;
@@ -170,6 +172,21 @@ static void check_shared(const xd_engine *g, const char *name)
         fail(name, "the second transformer is not shared");
 }
 
+/* 1: every rank computes the whole network, and all texts have one length. */
+static int is_whole(void)
+{
+    xd_open_args a = { .size = sizeof a,
+                       .model = model_dir,
+                       .dtype = "f32",
+                       .threads = 1,
+                       .parallel = { .data_parallel_degree = ranks } };
+    xd_engine   *g = NULL;
+    xd_err       e = { 0 };
+    int          is = xd_open_with(&g, &a, 0, &e) == XD_OK && g->ctx.model.dit_info.whole;
+    xd_close(&g);
+    return is;
+}
+
 static void check(const xd_parallel *p)
 {
     xd_open_args a = { .size = sizeof a,
@@ -190,6 +207,8 @@ static void check(const xd_parallel *p)
     if (s == XD_OK && g->ctx.model.dit_info.text_rows) /* 16 pixels a token, and text of one */
                                                        /* length */
         r.width = 112, r.height = 80, r.texts.max_sequence_length = 0;
+    if (s == XD_OK && g->ctx.model.dit_info.whole)
+        r.texts.max_sequence_length = 0;
     if (s == XD_OK) {
         if (p->use_cfg_parallel)
             r.negative_prompt = "red",
@@ -222,7 +241,9 @@ static void factor(xd_parallel p, int axis, int left)
         &p.pipefusion_parallel_degree, &p.use_cfg_parallel, &p.data_parallel_degree
     };
     if (axis == XD_NAXES) {
-        if (left != 1)
+        const int parts = p.tensor_parallel_degree * p.ulysses_degree * p.ring_degree *
+                          p.pipefusion_parallel_degree;
+        if (left != 1 || (whole && parts > 1))
             return;
         p.use_parallel_vae = plans % 3 == 1;
         p.warmup_steps = plans % 2 + 1;
@@ -262,6 +283,7 @@ int main(int argc, char **argv)
         if (sscanf(argv[i], "%dx%d", &size[0], &size[1]) == 2)
             continue;
         model_dir = argv[i];
+        whole = is_whole();
         factor((xd_parallel){ 0 }, 0, ranks);
     }
     if (rank == 0)
