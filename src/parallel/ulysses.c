@@ -129,6 +129,15 @@ static xd_req tokens_for_heads(xd_exec *x, ulysses *s, int set, xd_tensor t)
     return (set == OUT ? c->ops->exchange_places : c->ops->exchange_views)(c, w->give, w->get);
 }
 
+/* Exchanges the tensors of all sets, and waits for the end of the exchanges. */
+static void send_values(xd_exec *x, ulysses *s, const xd_tensor t[NSETS])
+{
+    xd_req r[NSETS];
+    for (int i = 0; i < NSETS; i++)
+        r[i] = tokens_for_heads(x, s, i, t[i]);
+    end_exchange(x, s, r, NSETS);
+}
+
 /* Returns the attention outputs to the ranks that have the tokens. Outputs for this rank's tokens
  * come from the other ranks: a rank of the same host has already written them to this rank's
  * memory, and any other rank sends them now. When this exchange has ended, every other rank that
@@ -144,8 +153,7 @@ static void heads_for_tokens(xd_exec *x, ulysses *s)
 
 /* ---- exchange of codes -------------------------------------------------------------------- */
 
-/* Does the same as tokens_for_heads for all sets, with codes for the queries, keys and values of
- * other ranks, and waits for the end of the exchanges. */
+/* Does the same as send_values, with codes for the queries, keys and values of other ranks. */
 static void send_coded(xd_exec *x, ulysses *s, const xd_tensor t[NSETS])
 {
     const xd_dtype codes = s->topo->codes;
@@ -202,13 +210,7 @@ static void ulysses_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
              "ulysses: not the first method, or other groups of heads");
     const xd_tensor t[NSETS] = { a->q, a->kv[0].k, a->kv[0].v, a->out };
     const int       coded = xd_topo_codes(s->topo, XD_ULYSSES) != XD_F32;
-    xd_req          r[NSETS];
-    for (int i = 0; i < NSETS && !coded; i++)
-        r[i] = tokens_for_heads(x, s, i, t[i]);
-    if (coded)
-        send_coded(x, s, t);
-    else
-        end_exchange(x, s, r, NSETS);
+    (coded ? send_coded : send_values)(x, s, t);
     xd_attn_args b = *a;
     b.nparts = s->topo->deg.n[XD_ULYSSES];
     for (int u = 0; u < b.nparts; u++) {
