@@ -109,7 +109,10 @@ class Server:
         for name, key in (("mask_image", "mask"), ("last_image", "last_image"),
                           ("control_image", "control_image")):
             if fields.get(name) is not None:
-                fields[key] = _data_url(fields.pop(name))
+                array = fields.pop(name)
+                fields[key] = _video_url(array) if array.ndim == 4 else _data_url(array)
+        if "control_video" in fields:
+            fields["control_video"] = _video_url(fields["control_video"])
         return fields
 
     # ---- images
@@ -129,9 +132,6 @@ class Server:
             raise RuntimeError("the server's model generates " + (
                 "images: use xdit Sample, or xdit Image to Image" if video
                 else "videos: use xdit Video"))
-        if "control_video" in request:
-            raise RuntimeError("a server accepts control videos as files only: open the model with "
-                               "xdit Load Model")
         if video:
             return self._make_video(self._fields(request), preview)
         fields = {**self._fields(request), "stream": True, "progress": True}
@@ -222,6 +222,25 @@ def _data_url(array):
     data = io.BytesIO()
     host.to_image(array).save(data, "PNG")
     return "data:image/png;base64," + base64.b64encode(data.getvalue()).decode()
+
+
+def _video_url(frames):
+    """Encodes frames [F,H,W,C] of 0 to 1 without loss: FFV1 in Matroska."""
+    if not _has_av():
+        raise RuntimeError("frames are sent to a server as a video, and ComfyUI's Python lacks "
+                           "PyAV: pip install av, or open the model with xdit Load Model")
+    import av
+    data = io.BytesIO()
+    levels = np.clip(np.rint(frames * 255.0), 0, 255).astype(np.uint8)
+    levels = np.ascontiguousarray(np.broadcast_to(levels, levels.shape[:3] + (3,)))
+    with av.open(data, "w", format="matroska") as film:
+        stream = film.add_stream("ffv1", rate=24)
+        stream.height, stream.width = levels.shape[1:3]
+        stream.pix_fmt = "bgr0"
+        for frame in levels:
+            film.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        film.mux(stream.encode())
+    return "data:video/x-matroska;base64," + base64.b64encode(data.getvalue()).decode()
 
 
 def _read_image(data):

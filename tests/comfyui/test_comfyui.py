@@ -117,7 +117,8 @@ def same(a, b):
 
 
 def tensor(array):
-    return sys.modules["torch"].from_numpy(np.ascontiguousarray(array, np.float32))
+    import torch        # the real one, or the stand-in's
+    return torch.from_numpy(np.ascontiguousarray(array, np.float32))
 
 
 # ---- the package ------------------------------------------------------------------------------
@@ -554,6 +555,29 @@ def test_videos_of_a_server(call, comfy, tiny, monkeypatch):
         with pytest.raises(standin.Interrupted):
             call("XditVideo", pipe=there, image=first, **{**how, "steps": 1000})
         assert s.wait_idle(30)
+
+
+def test_control_videos_of_a_server(call, comfy, tiny, monkeypatch):
+    """The server reads the levels of the frames and of the masks, as the model here does."""
+    needs_server()
+    pytest.importorskip("av", reason="no PyAV to encode control videos")
+    monkeypatch.setenv("XDIT_API_KEY", "abc")
+    how = {**HOW, "width": 64, "height": 48, "steps": 2, "num_frames": 5, "fps": 0.0}
+    seen = np.random.default_rng(5).integers(0, 256, (5, 48, 64, 3)) / 255
+    masks = np.zeros((5, 48, 64))
+    masks[2:, 8:40] = 1
+    one = call("XditLoadModel", **{**OPEN, "path": str(tiny / "vace"), "dtype": "f32"})[0]
+    with Serving("--model", tiny / "vace", "--dtype", "f32") as s:
+        there = call("XditConnect", address=s.address, model="",
+                     options="output_format = mkv")[0]
+        ways = [{"control_video": tensor(seen), "control_mask": mask}
+                for mask in (None, tensor(masks), tensor(masks[3:4]))]
+        wants = [standin.array(call("XditVideo", pipe=one, **how, **w)[0]) for w in ways]
+        for i, way in enumerate(ways):
+            made = standin.array(call("XditVideo", pipe=there, **how, **way)[0])
+            apart = [np.abs(made - want).mean() for want in wants]
+            # H.264 changes each level a little, and the other masks' frames are farther away.
+            assert made.shape == wants[i].shape and apart[i] == min(apart) < 0.04, apart
 
 
 # ---- ComfyUI itself ---------------------------------------------------------------------------
