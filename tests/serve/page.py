@@ -558,7 +558,14 @@ def more_images(b, s):
     b.wait("!!document.querySelector('#video-slot.filled')")
     b.click("#generate")
     report(made(b, items + 3), "a control video", b.run(STATES), b.run(ALERT))
-    items += 1
+    whole = file_of(b)[0]
+    b.choose(start, "#area-file")
+    b.wait("!!document.querySelector('#area-slot.filled')")
+    b.click("#generate")
+    report(made(b, items + 4), "its mask", b.run(STATES), b.run(ALERT))
+    report(file_of(b)[0] != whole, "which changes the video")
+    b.click("#area-slot .icon-button")
+    items += 2
     remove_start(b)
     fill(b, model="flux-control", num_inference_steps=1)
     b.click("#generate")

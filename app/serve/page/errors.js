@@ -11,8 +11,9 @@ const names = {
   mask_image: 'mask', timesteps: 'num_inference_steps', sigmas: 'num_inference_steps',
 };
 
-const fieldOf = (name) => {
-  const field = form.elements[names[name] || name];
+const fieldOf = (given) => {
+  const name = names[given] || given;
+  const field = form.elements[name === 'mask' && byId('mask-row').hidden ? 'mask_video' : name];
   return field instanceof HTMLElement ? field : null;
 };
 

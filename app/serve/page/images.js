@@ -1,5 +1,6 @@
 /* images.js - input images of a request: the start image with its mask, the last frame of a video,
- * the control image or video, and reference images. They are saved across a reload. */
+ * the control image, the control video with its mask, and reference images. They are saved across
+ * a reload. */
 import { byId, icon, iconButton, make, news } from './dom.js';
 import { clearErrors } from './errors.js';
 import { editMask } from './mask.js';
@@ -9,7 +10,7 @@ import { loadImages, saveImages } from './store.js';
 const mostSide = 8192;          /* of an image: a browser draws no larger ones                 */
 const readable = ['image/png', 'image/jpeg', 'image/webp'];
 const given = { start: undefined, mask: undefined, last: undefined, control: undefined,
-                video: undefined, more: [] };
+                video: undefined, area: undefined, more: [] };
 const form = byId('form');
 let model = { takes: [], images: 0, needs: [] };
 
@@ -63,7 +64,7 @@ async function put(place, value) {
 }
 
 export async function giveImage(place, file) {
-  const blob = place === 'video' ? file : await readImage(file);
+  const blob = ['video', 'area'].includes(place) ? file : await readImage(file);
   if (place === 'more') {
     await put('more', [...given.more, blob]);
   } else {
@@ -85,7 +86,9 @@ export async function openMask() {
 export function givenFiles({ makes, takes, images }) {
   const { start, mask, last, control, more } = given;
   const shaping = takes.includes('control_image') && control ? { control_image: control }
-    : takes.includes('control_video') && given.video ? { control_video: given.video } : {};
+    : takes.includes('control_video') && given.video
+      ? { control_video: given.video, ...takes.includes('mask_image') && given.area &&
+          { mask: given.area } } : {};
   if (!takes.includes('image') || !start)
     return shaping;
   if (makes === 'video')
@@ -160,12 +163,13 @@ function removeFrom(place, input, value) {
 
 export function showImages(of) {
   model = of;
-  const { start, mask, last, control, video, more } = given;
+  const { start, mask, last, control, video, area, more } = given;
   const shows = (word) => model.takes.includes(word);
   byId('start').hidden = !shows('image');
   byId('last-slot').hidden = !shows('last_image');
   byId('control-slot').hidden = !shows('control_image');
   byId('video-slot').hidden = !shows('control_video');
+  byId('area-slot').hidden = !shows('control_video') || !shows('mask_image') || !video;
   byId('more-slot').hidden = !(model.images > 1);
   byId('mask-row').hidden = !shows('mask_image') || !start || model.makes === 'video';
   byId('mask-open').replaceChildren(icon('brush'), mask ? 'Change the mask'
@@ -182,6 +186,8 @@ export function showImages(of) {
                                                 removeFrom('control', 'control-file'))] : []);
   showSlot('video-slot', video ? [thumbnail(video, 'the control video',
                                             removeFrom('video', 'video-file'))] : []);
+  showSlot('area-slot', area ? [thumbnail(area, 'the mask of the control video',
+                                          removeFrom('area', 'area-file'))] : []);
   showSlot('more-slot', more.map((blob, i) => thumbnail(blob, `image ${i + 2}`, removeFrom('more',
     'more-files', () => given.more.filter((b) => b !== blob)))));
 }
@@ -204,7 +210,7 @@ export function places() {
 export async function beginImages(fail) {
   for (const [id, place] of [['start-file', 'start'], ['last-file', 'last'],
                              ['control-file', 'control'], ['video-file', 'video'],
-                             ['more-files', 'more']])
+                             ['area-file', 'area'], ['more-files', 'more']])
     byId(id).addEventListener('change', async (event) => {
       clearErrors(event.target);
       for (const file of [...event.target.files])
