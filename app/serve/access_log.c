@@ -11,13 +11,16 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/json.h"
+
 struct xd_access_log {
     pthread_mutex_t lock;
     char           *path; /* path of the log file; NULL: standard output */
     FILE           *f;
+    int             json;
 };
 
-xd_status xd_access_log_open(xd_access_log **out, const char *path, xd_err *e)
+xd_status xd_access_log_open(xd_access_log **out, const char *path, int json, xd_err *e)
 {
     int            own = strcmp(path, "-") != 0;
     xd_access_log *l = *out = calloc(1, sizeof *l);
@@ -27,6 +30,7 @@ xd_status xd_access_log_open(xd_access_log **out, const char *path, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "out of memory for --access_log");
     }
     pthread_mutex_init(&l->lock, NULL);
+    l->json = json;
     l->f = own ? fopen(path, "ae") : stdout;
     if (l->f)
         return XD_OK;
@@ -82,23 +86,60 @@ static void format_time(char *text, size_t size)
              t.tm_year + 1900, t.tm_hour, t.tm_min, t.tm_sec, zone);
 }
 
+static void put_common(FILE *f, const xd_access *a, const char *host)
+{
+    char at[64];
+    format_time(at, sizeof at);
+    fprintf(f, "%s - %s [%s] \"", host, *a->owner ? a->owner : "-", at);
+    put_escaped(f, a->method);
+    fputc(' ', f);
+    put_escaped(f, a->path);
+    fputc(' ', f);
+    put_escaped(f, a->version);
+    fprintf(f, "\" %u %lld %.3f %s\n", a->status, (long long)a->bytes, a->seconds,
+            *a->task ? a->task : "-");
+}
+
+/* Appends a member to a JSON object, unless the text is empty. */
+static void add_text(xd_text_buf *b, const char *name, const char *text)
+{
+    if (!*text)
+        return;
+    xd_buf_add(b, ",\"%s\":", name);
+    xd_buf_json_string(b, text);
+}
+
+static void put_json(FILE *f, const xd_access *a, const char *host)
+{
+    xd_text_buf b = { 0 };
+    time_t      now = time(NULL);
+    struct tm   t;
+    char        at[32];
+    gmtime_r(&now, &t);
+    strftime(at, sizeof at, "%Y-%m-%dT%H:%M:%SZ", &t);
+    xd_buf_add(&b, "{\"time\":\"%s\",\"client\":\"%s\"", at, host);
+    add_text(&b, "key", a->owner);
+    add_text(&b, "method", a->method);
+    add_text(&b, "path", a->path);
+    xd_buf_add(&b, ",\"status\":%u,\"bytes\":%lld,\"seconds\":%.3f", a->status, (long long)a->bytes,
+               a->seconds);
+    add_text(&b, "task", a->task);
+    add_text(&b, "request_id", a->id);
+    add_text(&b, "trace_id", a->trace);
+    if (!b.failed)
+        fprintf(f, "%s}\n", b.p);
+    xd_buf_free(&b);
+}
+
 void xd_access_log_add(xd_access_log *l, const xd_access *a)
 {
-    char host[64], at[64];
+    char host[64];
     if (!l)
         return;
     name_client(a->from, host, sizeof host);
-    format_time(at, sizeof at);
     pthread_mutex_lock(&l->lock);
     reopen_if_moved(l);
-    fprintf(l->f, "%s - %s [%s] \"", host, *a->owner ? a->owner : "-", at);
-    put_escaped(l->f, a->method);
-    fputc(' ', l->f);
-    put_escaped(l->f, a->path);
-    fputc(' ', l->f);
-    put_escaped(l->f, a->version);
-    fprintf(l->f, "\" %u %lld %.3f %s\n", a->status, (long long)a->bytes, a->seconds,
-            *a->task ? a->task : "-");
+    (l->json ? put_json : put_common)(l->f, a, host);
     fflush(l->f);
     pthread_mutex_unlock(&l->lock);
 }

@@ -1,5 +1,5 @@
 /* access_log.h - writes one log line per HTTP request. Each log line has the common log format,
- * followed by the seconds of the request and the id of its task. */
+ * followed by the seconds of the request and the id of its task, or is a JSON object. */
 #ifndef XD_SERVE_ACCESS_LOG_H
 #define XD_SERVE_ACCESS_LOG_H
 
@@ -18,12 +18,14 @@ typedef struct xd_access {        /* a request, as it is logged */
                                    reply */
     int64_t                bytes;  /* bytes of the reply's body */
     double                 seconds;
-    const char            *task; /* id of the request's task; "": none */
+    const char            *task;  /* id of the request's task; "": none */
+    const char            *id;    /* id of the request, only in JSON */
+    const char            *trace; /* trace id of the request, only in JSON; "": none */
 } xd_access;
 
 /* Opens the log file `path`; "-" is standard output. If another program moves the file (log
- * rotation), later lines are written to a new file of the same name. */
-xd_status xd_access_log_open(xd_access_log **l, const char *path, xd_err *e);
+ * rotation), later lines are written to a new file of the same name. json: 1: lines are JSON. */
+xd_status xd_access_log_open(xd_access_log **l, const char *path, int json, xd_err *e);
 /* Writes the log line of a request. Thread-safe. */
 void      xd_access_log_add(xd_access_log *l, const xd_access *a);
 void      xd_access_log_close(xd_access_log **l);

@@ -135,10 +135,21 @@ const char *xd_answer_error(const xd_server *s, const xd_task *task, char *to, s
 
 void xd_answer_failure(xd_http_call *c, const xd_task *task)
 {
-    char text[4096];
+    const xd_server *s = c->server;
+    char             text[4096];
     xd_reply_error(c, xd_answer_status(task->code), NULL,
                    task->code == XD_ECANCELLED ? "cancelled" : NULL, "%s",
-                   xd_answer_error(c->server, task, text, sizeof text));
+                   xd_answer_error(s, task, text, sizeof text));
+    if (task->code == XD_ENOMEM)
+        xd_answer_retry_after(c);
+}
+
+void xd_answer_retry_after(xd_http_call *c)
+{
+    const xd_server *s = c->server;
+    char             text[32];
+    snprintf(text, sizeof text, "%.0f", xd_tasks_retry_after_s(s->tasks));
+    xd_reply_header(c, "Retry-After", text);
 }
 
 int xd_answer_base64(xd_text_buf *b, const char *path)

@@ -1,8 +1,15 @@
-/* api_status.c - reports the state of the server: /health, /metrics, /v1/models */
+/* api_status.c - reports the state of the server: /liveness, /health, /metrics, /v1/models */
 #include <string.h>
 
 #include "serve/server.h"
 #include "xdit/xdit.h"
+
+void xd_api_liveness(xd_http_call *c)
+{
+    xd_text_buf b = { 0 };
+    xd_buf_add(&b, "{\"status\":\"ok\",\"version\":\"%s\"}\n", xd_version());
+    xd_reply_json(c, 200, &b);
+}
 
 void xd_api_health(xd_http_call *c)
 {
@@ -11,7 +18,10 @@ void xd_api_health(xd_http_call *c)
     xd_text_buf     b = { 0 };
     xd_tasks_counts n = xd_tasks_count(s->tasks);
     xd_worker_get_state(s->worker, &w);
-    const char *status = !w.ready ? "starting" : w.silent < s->silent_s ? "ok" : "silent";
+    const char *status = *s->ending               ? "draining"
+                         : !w.ready               ? "starting"
+                         : w.silent < s->silent_s ? "ok"
+                                                  : "silent";
     xd_buf_add(&b,
                "{\"status\":\"%s\",\"version\":\"%s\",\"ranks\":%d,\"queued\":%lld,"
                "\"running\":%lld}\n",

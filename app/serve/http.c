@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -308,7 +309,7 @@ static void allow_origin(xd_http_call *c, const xd_http *h, const char *methods)
         return;
     xd_reply_header(c, "Access-Control-Allow-Origin", origin);
     xd_reply_header(c, "Access-Control-Expose-Headers",
-                    "Retry-After, X-Seed, X-Video-Id, openai-poll-after-ms");
+                    "Retry-After, X-Request-Id, X-Seed, X-Video-Id, openai-poll-after-ms");
     if (has_head)
         allow_preflight(c, methods);
 }
@@ -402,11 +403,40 @@ static enum MHD_Result send_reply(xd_http *h, xd_http_call *c, const char *metho
     if (c->status == 405 || c->status == 204)
         xd_reply_header(c, "Allow", methods);
     allow_origin(c, h, methods);
+    xd_reply_header(c, "X-Request-Id", c->id);
     atomic_fetch_add(&h->answered[c->status / 100 % 6], 1);
     enum MHD_Result r = MHD_queue_response(c->connection, c->status, c->reply);
     MHD_destroy_response(c->reply);
     c->reply = NULL;
     return r;
+}
+
+/* Sets the id of a request: the header X-Request-Id if it is 1 to 64 letters, digits and -_.:, or
+ * else a random number. */
+static void set_id(xd_http_call *c)
+{
+    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:";
+    const char       *given = xd_http_header(c, "X-Request-Id");
+    size_t            n = given ? strspn(given, good) : 0;
+    uint64_t          random[2] = { 0 };
+    if (n && n < sizeof c->id && !given[n]) {
+        memcpy(c->id, given, n);
+        return;
+    }
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        random[0] = (uint64_t)(xd_now_s() * 1e9);
+    snprintf(c->id, sizeof c->id, "%016llx%016llx", (unsigned long long)random[0],
+             (unsigned long long)random[1]);
+}
+
+/* Sets the trace id of a request from the header traceparent, "00-" TRACE "-" SPAN "-" FLAGS, where
+ * TRACE has 32 hexadecimal digits (https://www.w3.org/TR/trace-context). */
+static void set_trace(xd_http_call *c)
+{
+    const char *given = xd_http_header(c, "traceparent");
+    if (given && strspn(given, "0123456789abcdef") == 2 && given[2] == '-' &&
+        strspn(given + 3, "0123456789abcdef") == 32 && given[35] == '-')
+        memcpy(c->trace, given + 3, 32);
 }
 
 typedef struct session { /* a request that is being received */
@@ -426,6 +456,8 @@ static session *begin_request(xd_http *h, struct MHD_Connection *c, const char *
     s->call = (xd_http_call){
         .connection = c, .server = h->args.server, .method = method, .path = url, .owner = s->owner
     };
+    set_id(&s->call);
+    set_trace(&s->call);
     s->began = xd_now_s();
     s->route = find_route(&s->call, h->args.routes, s->methods, sizeof s->methods);
     return s;
@@ -488,7 +520,9 @@ static void log_request(const xd_http *h, const session *s)
                                                  .status = c->status,
                                                  .bytes = c->sent,
                                                  .seconds = xd_now_s() - s->began,
-                                                 .task = c->task });
+                                                 .task = c->task,
+                                                 .id = c->id,
+                                                 .trace = c->trace });
 }
 
 static void on_completed(void *cls, struct MHD_Connection *c, void **context,

@@ -41,9 +41,11 @@ typedef struct xd_http_call { /* a request and its reply */
     struct MHD_Response *reply;   /* NULL: no reply has been created yet */
     unsigned             status;  /* HTTP status of the reply */
     int                  streams; /* 1: the reply is a stream of events */
-    double  probed_s; /* time at which xd_http_client_left last checked the connection */
-    int64_t sent;     /* bytes of the reply's body so far */
-    char    task[40]; /* id of the task of this request; "": none */
+    double  probed_s;  /* time at which xd_http_client_left last checked the connection */
+    int64_t sent;      /* bytes of the reply's body so far */
+    char    task[40];  /* id of the task of this request; "": none */
+    char    id[65];    /* id of the request: its header X-Request-Id, or a random number */
+    char    trace[33]; /* trace id of the header traceparent (W3C Trace Context); "": none */
 } xd_http_call;
 
 /* Assigns a handler to requests with one method and path; if several routes match a request, the

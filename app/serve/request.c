@@ -433,11 +433,12 @@ xd_task *xd_api_req_submit(xd_api_req *r)
         add_arg(r, "output", path);
     }
     check_args(r);
+    if (*s->ending) /* the main thread has not yet seen the signal */
+        xd_tasks_shut_down(s->tasks);
     if (!r->failed && xd_tasks_add(s->tasks, task, &e) != XD_OK) {
         xd_api_req_refuse(r, e.code == XD_ECANCELLED ? 503 : 429, NULL, "%s",
                           xd_answer_text(s, e.msg, path, sizeof path));
-        snprintf(path, sizeof path, "%.0f", xd_tasks_retry_after_s(s->tasks));
-        xd_reply_header(r->call, "Retry-After", path);
+        xd_answer_retry_after(r->call);
     }
     if (!r->failed)
         return task;

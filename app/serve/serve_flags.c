@@ -64,6 +64,11 @@ static const xd_option rows[] = {
     { "access_log", XD_OPT_TEXT, AT(access_log), 0, 0, NULL, "FILE",
       "log of requests in the common log format, plus seconds and task id; -: standard output. "
       "Reopened when the file is moved (default: none)" },
+    { "log_format", XD_OPT_TEXT, AT(log_format), 0, 0, "common json", "FORMAT",
+      "format of --access_log: common (the default), or json, a JSON object per line with the ids "
+      "of the headers X-Request-Id and traceparent" },
+    { "drain_seconds", XD_OPT_REAL, AT(drain_s), 0, 1e6, NULL, "SECONDS",
+      "after SIGTERM: time for running requests to end; new requests get status 503 (default 60)" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "log only warnings and errors" },
     { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "log debug messages" },
 };
@@ -194,7 +199,9 @@ static void set_defaults(xd_serve_flags *f)
                            .keep_s = 3600,
                            .keep_mb = 1024,
                            .request_timeout = 60,
-                           .worker_timeout = 120 };
+                           .worker_timeout = 120,
+                           .log_format = "common",
+                           .drain_s = 60 };
     xd_open_flags_init(&f->open);
     f->tables[0] = (xd_opt_table){ rows, sizeof rows / sizeof *rows, f };
     f->tables[1] = (xd_opt_table){ open, nopen, &f->open };

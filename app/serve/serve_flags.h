@@ -16,6 +16,7 @@ typedef struct xd_serve_model {
 
 typedef struct xd_serve_flags {
     const char     *host, *loras, *results, *tls_cert, *tls_key, *access_log;
+    const char     *log_format; /* format of the access log: "common" or "json" */
     /* Arguments of the options --model, --api_key, --cors and --allow_url. */
     xd_opt_texts    texts, keys, origins, urls;
     int             port, queue, connections, no_auth, omit_folders, verbose, quiet;
@@ -28,6 +29,7 @@ typedef struct xd_serve_flags {
     /* Limits for stored results: seconds for which they are kept, and their total size in MB. */
     double          keep_s, keep_mb;
     double          request_timeout, worker_timeout; /* time limits in seconds */
+    double          drain_s; /* seconds for which running requests may go on at exit */
     xd_open_flags   open;
     xd_opt_table    tables[4];
     xd_opt_spec     spec;

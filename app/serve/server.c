@@ -18,9 +18,9 @@
 #include "xdit/tools.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, START_S = 60 };
-/* When the server exits, running tasks have FINISH_S seconds to finish, and cancelled tasks have
- * CANCEL_S seconds to end. SILENT_S is the maximum of xd_server.silent_s. */
-enum { FINISH_S = 60, CANCEL_S = 40, SILENT_S = 10 };
+/* When the server exits, cancelled tasks have CANCEL_S seconds to end. SILENT_S is the maximum of
+ * xd_server.silent_s. */
+enum { CANCEL_S = 40, SILENT_S = 10 };
 
 const xd_route xd_server_routes[] = {
     { "POST", "/v1/images/generations", xd_api_images_generate, 0 },
@@ -74,6 +74,7 @@ const xd_route xd_server_routes[] = {
     { "GET", "/sdcpp/v1/jobs/*", xd_api_sdcpp_job, 0 },
     { "POST", "/sdcpp/v1/jobs/*/cancel", xd_api_sdcpp_cancel, 0 },
     { "GET", "/health", xd_api_health, 1 },
+    { "GET", "/liveness", xd_api_liveness, 1 },
     { "GET", "/metrics", xd_api_metrics, 0 },
     { .method = NULL },
 };
@@ -289,7 +290,7 @@ static xd_status start_http(xd_server *s, const xd_serve_flags *f, const char **
                        .timeout_s = f->request_timeout };
     xd_status    st = read_tls(f, &a, e);
     if (st == XD_OK && f->access_log)
-        st = xd_access_log_open(&s->log, f->access_log, e);
+        st = xd_access_log_open(&s->log, f->access_log, strcmp(f->log_format, "json") == 0, e);
     a.log = s->log;
     s->tls = f->tls_cert != NULL;
     s->keep_s = f->keep_s;
@@ -360,10 +361,10 @@ static xd_status serve(xd_server *s, const xd_serve_flags *f, xd_err *e)
     }
     if (signals && !f->quiet)
         fprintf(stderr, "xdit: the server is shutting down\n");
-    alarm(signals > 1 ? CANCEL_S : FINISH_S + CANCEL_S);
+    alarm(signals > 1 ? CANCEL_S : (unsigned)s->drain_s + CANCEL_S);
     if (s->tasks)
         xd_tasks_shut_down(s->tasks);
-    xd_worker_stop(&s->worker, st == XD_OK ? FINISH_S : 0, &signals);
+    xd_worker_stop(&s->worker, st == XD_OK ? s->drain_s : 0, &signals);
     xd_predictor_close(&predictor);
     xd_http_stop(&s->http, 1);
     xd_access_log_close(&s->log);
@@ -417,6 +418,8 @@ int main(int argc, char **argv)
         s.own_dir = own.path;
         s.loras = f.loras;
         s.max_pixels = f.max_pixels;
+        s.drain_s = f.drain_s;
+        s.ending = &signals;
         st = serve(&s, &f, &e);
     }
     xd_folder_remove(&own);

@@ -3,6 +3,7 @@
 #ifndef XD_SERVE_SERVER_H
 #define XD_SERVE_SERVER_H
 
+#include <signal.h>
 #include <stdatomic.h>
 
 #include "serve/access_log.h"
@@ -29,31 +30,34 @@ xd_json *xd_served_model_uses(const xd_served_model *m);
 
 typedef struct xd_server {
     /* [nmodels] models; if a request names no model, the first suitable one is used. */
-    xd_served_model   *models;
-    int                nmodels;
+    xd_served_model *models;
+    int              nmodels;
     /* Index of the model that is used for clients of A1111's interface. */
-    atomic_int         chosen;
+    atomic_int       chosen;
     /* Directory of the LoRA files that requests may use by name; NULL: requests cannot use LoRA
      * files. */
-    const char        *loras;
-    const char        *dir;     /* directory for files of tasks */
-    const char        *own_dir; /* temporary directory, removed at exit */
-    double             keep_s;  /* seconds for which results are kept */
-    double             started; /* date of the server's start, in seconds of the Unix clock */
-    int                tls;     /* 1: the server uses HTTPS */
-    int                queue;   /* maximum number of queued requests */
+    const char      *loras;
+    const char      *dir;     /* directory for files of tasks */
+    const char      *own_dir; /* temporary directory, removed at exit */
+    double           keep_s;  /* seconds for which results are kept */
+    double           started; /* date of the server's start, in seconds of the Unix clock */
+    int              tls;     /* 1: the server uses HTTPS */
+    int              queue;   /* maximum number of queued requests */
     /* Maximum number of pixels of a generated image; 0: 16 times the number of pixels of the
      * model's default size. */
-    int64_t            max_pixels;
+    int64_t          max_pixels;
     /* Seconds without a message from the worker, after which /health reports the worker as
      * "silent". */
-    double             silent_s;
-    xd_fetch_rules     fetch; /* rules for images that requests name by URL */
-    xd_tasks          *tasks;
-    xd_worker_process *worker;
-    xd_http           *http;
-    xd_access_log     *log; /* access log; NULL: none */
-    const xd_route    *routes;
+    double           silent_s;
+    double           drain_s; /* seconds for which running tasks may go on at exit */
+    /* Nonzero: a signal has ended the server, which refuses new requests (--drain_seconds). */
+    const volatile sig_atomic_t *ending;
+    xd_fetch_rules               fetch; /* rules for images that requests name by URL */
+    xd_tasks                    *tasks;
+    xd_worker_process           *worker;
+    xd_http                     *http;
+    xd_access_log               *log; /* access log; NULL: none */
+    const xd_route              *routes;
 } xd_server;
 
 /* Returns 1 if the model generates `kind` ("image" or "video"), 0 if not; negative: unknown. */
@@ -153,6 +157,8 @@ const char     *xd_answer_text(const xd_server *s, const char *text, char *to, s
 const char     *xd_answer_error(const xd_server *s, const xd_task *task, char *to, size_t size);
 /* Replies with the error of a failed or cancelled task. */
 void            xd_answer_failure(xd_http_call *c, const xd_task *task);
+/* Adds the header Retry-After: the predicted seconds until a request ends. */
+void            xd_answer_retry_after(xd_http_call *c);
 /* Replies with a JSON object that describes a task: its state, its progress and its results. */
 void            xd_answer_job(xd_http_call *c, unsigned status, const xd_task *task);
 /* Returns the state of a task for replies: "queued", "in_progress", "cancelling", "completed",
@@ -225,6 +231,7 @@ void xd_api_sdcpp_video(xd_http_call *c);
 void xd_api_sdcpp_job(xd_http_call *c);
 void xd_api_sdcpp_cancel(xd_http_call *c);
 void xd_api_health(xd_http_call *c);
+void xd_api_liveness(xd_http_call *c);
 void xd_api_metrics(xd_http_call *c);
 void xd_api_models(xd_http_call *c);
 void xd_api_model(xd_http_call *c);

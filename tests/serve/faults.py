@@ -103,16 +103,25 @@ def idle_worker_killed():
 def the_end():
     os.environ["TMPDIR"] = str(T)
     for sig in (signal.SIGTERM, signal.SIGINT):
-        s = Server()
+        s = Server("--drain_seconds", "200")
         replies = []
         running = in_background(s, {**FAST, "num_inference_steps": 30, "size": "512x512"}, replies)
         wait_for(lambda: s.metric("running") == 1)
         waiting = in_background(s, LONG, replies)
         wait_for(lambda: s.metric("queue_length") == 1)
-        rc = s.stop(sig)
+        s.process.send_signal(sig)
+        gone = wait_for(lambda: s.get("/health").status == 503)
+        health, late = s.get("/health"), s.post(GEN, FAST)
+        report(gone and health.json["status"] == "draining" and s.get("/liveness").status == 200,
+               f"signal {sig}: the server drains", health)
+        report(late.status == 503 and int(late.headers["Retry-After"]) >= 1,
+               "a new request is refused with Retry-After", late)
+        rc = s.stop(0, 200)
         running.join()
         waiting.join()
         codes = sorted(r.status for r in replies)
+        report(all("Retry-After" in r.headers for r in replies if r.status == 503),
+               "the waiting one with Retry-After", replies)
         report(rc == 0 and codes == [200, 503], f"signal {sig}: the running one ends well, the "
                "waiting one is told", rc, replies)
         report(not list(T.glob("xdit-server-*")), "no file is left")

@@ -247,6 +247,19 @@ def access_log():
         s.get("/health")
         line = s.process.stdout.readline().decode()
         report(LINE.fullmatch(line[:-1]) and "/health" in line, "standard output", line)
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    with Server("--access_log", "-", "--log_format", "json") as s:
+        for given in ({"X-Request-Id": "a.b:1-2", "traceparent": f"00-{trace}-00f067aa0ba902b7-01"},
+                      {"X-Request-Id": 'a"b', "traceparent": "00-12-13-01"}, {}):
+            r = s.get("/a%0d%22b" if not given else "/health", **given)
+            line = json.loads(s.process.stdout.readline())
+            own = given.get("X-Request-Id") == "a.b:1-2"
+            report(line["request_id"] == r.headers["X-Request-Id"] and
+                   (line["request_id"] == "a.b:1-2") == own and len(line["request_id"]) in (7, 32)
+                   and line.get("trace_id") == (trace if own else None) and
+                   line["status"] == r.status and line["client"] == "127.0.0.1" and
+                   line["bytes"] == len(r.body) and line["path"] in ("/health", '/a\r"b'),
+                   "a line of JSON with the ids", line, given)
     with Server("--access_log", str(T / "no" / "where"), start=False) as s:
         report(s.process.wait(60) == 1 and "--access_log" in s.said(), "no file", s.said())
 
