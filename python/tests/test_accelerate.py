@@ -11,6 +11,8 @@ import xdit
 
 ROOT = pathlib.Path(__file__).parents[2]
 PROMPT = "a large red circle on a blue background"
+# Cases with another pipeline of a model: the model, and the class of the pipeline.
+OTHERS = {"sana-video-i2v": ("sana-video", "SanaImageToVideoPipeline")}
 LEVELS = 2                      # of 255, that images may be apart
 # Models, and arguments of their calls beside those of golden.json.
 CASES = {
@@ -46,7 +48,8 @@ CASES = {
     "wan-i2v": {"image": 1},
     "vace": {"video": 1, "reference_images": 1},
     "wan22": {},
-    "sana-video": {"frames": 5, "use_resolution_binning": False},
+    "sana-video": {"frames": 5, "height": 64, "width": 96},
+    "sana-video-i2v": {"frames": 5, "height": 64, "width": 96, "image": 1},
     "skyreels": {},
     "skyreels-df": {"fps": 16},
     "skyreels-i2v": {"image": 1},
@@ -76,11 +79,12 @@ def folder(name):
 def load(torch, name, dtype=None):
     """The pipeline of a tiny model in f32."""
     import diffusers
-    path, more = folder(name), {}
+    model, kind = OTHERS.get(name, (name, "DiffusionPipeline"))
+    path, more = folder(model), {}
     if name == "qwen":          # its files lack what images do not need
         more["vae"] = diffusers.AutoencoderKLQwenImage.from_pretrained(
             path / "vae", low_cpu_mem_usage=False)
-    pipe = diffusers.DiffusionPipeline.from_pretrained(
+    pipe = getattr(diffusers, kind).from_pretrained(
         path, torch_dtype=dtype or torch.float32, **more)
     pipe.set_progress_bar_config(disable=True)
     if name == "lumina2":       # takes 8 pixels per latent for granted

@@ -284,6 +284,15 @@ def _qwen(v: Values, config: Any) -> Passes:
 
 # ---- videos --------------------------------------------------------------------------------------
 
+def _two_times(row: torch.Tensor) -> Values:
+    """Returns the timestep, and the number of first tokens whose timestep is 0."""
+    t = float(row.max())
+    held = int((row == 0).sum()) if t else 0
+    if bool((row[:held] != 0).any()) or bool((row[held:] != t).any()):
+        raise Unsupported("timestep: xdit computes tokens of two times, the first ones of time 0")
+    return {"timestep": t, "held": held}
+
+
 def _cogvideox(v: Values, config: Any) -> Passes:
     if v["ofs"] is not None and _row(v["ofs"], 0) != 2:
         raise Unsupported(f"ofs is {_row(v['ofs'], 0):g}; xdit computes 2, the pipelines' value")
@@ -306,7 +315,11 @@ def _mochi(v: Values, config: Any) -> Passes:
 
 
 def _sana_video(v: Values, config: Any) -> Passes:
-    yield from _mochi(v, config)
+    times = v["timestep"]
+    for b, inputs in enumerate(_mochi(v, config)):
+        if torch.is_tensor(times) and times.dim() == 5:         # of each token, [B,1,T,h,w]
+            inputs.update(_two_times(times[b].flatten()))
+        yield inputs
 
 
 def _latte(v: Values, config: Any) -> Passes:
@@ -326,12 +339,7 @@ def _wan(v: Values, config: Any) -> Passes:
             inputs["image"] = image[b if image.shape[0] > 1 else 0]
         times = v["timestep"]
         if torch.is_tensor(times) and times.dim() == 2:         # of each token
-            row, t = times[b], float(times[b].max())
-            held = int((row == 0).sum()) if t else 0
-            if bool((row[:held] != 0).any()) or bool((row[held:] != t).any()):
-                raise Unsupported("timestep: xdit computes tokens of two times, the first ones of "
-                                  "time 0")
-            inputs.update(timestep=t, held=held)
+            inputs.update(_two_times(times[b]))
         else:
             inputs["timestep"] = _row(times, b)
         yield inputs

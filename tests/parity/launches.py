@@ -13,7 +13,7 @@ import collections
 import math
 import sys
 
-FIRST, ALL, RARE = 24, 90, 0.3
+FIRST, ALL, RARE = 24, 91, 0.3
 FIRST_RANKS, RANKS = (2, 3, 4, 6), (2, 3, 4, 5, 6, 7, 8)
 PLANS = {2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 3, 8: 9}      # one plan of so many is run
 
@@ -59,6 +59,7 @@ FEATURES = {
     "mask": ("image", ["image=GOLDEN/{m}-mask/image.png", "mask=GOLDEN/{m}-mask/mask.png"],
              ("f32", "bf16")),
     "image": ("image", ["image=GOLDEN/{m}/image.png"], ("f32", "bf16", "int8")),
+    "still": ("image", ["image=GOLDEN/sana-video-still/image.png"], ("f32", "bf16")),
     "fill": ("image", ["noise", "image=GOLDEN/{m}/image.png", "mask=GOLDEN/{m}/mask.png"],
              ("f32", "bf16")),
     "control": ("image", ["control=GOLDEN/{m}/control.png"], ("f32", "bf16", "int8")),
@@ -85,7 +86,7 @@ MODELS = [
     ("linear", "sana", ["size=104x88"], "plain sent far fbcache"),
     ("linear", "sana-sprint", ["size=28x36"], "plain"),
     ("linear", "sana-video", ["video", "size=80x48", "frames=9"], "plain"),
-    ("linear", "sana-video-five", ["video", "size=24x32", "frames=9"], "plain"),
+    ("linear", "sana-video-five", ["video", "size=24x32", "frames=9"], "plain still"),
     ("linear", "sana-sprint-4", ["size=40x56"], "plain"),
     # a network that every rank computes as a whole, for passes and images of its own
     ("whole", "sdxl", ["cfg", "size=52x44"], "plain sent far lcm ancestral fbcache begin mask"),

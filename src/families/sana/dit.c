@@ -9,15 +9,18 @@
  * the only source of positions in most models of images.
  *
  * In SANA-Video, RoPE rotates queries and keys after the kernel function, except in the divisor of
- * the attention, and the feed-forward ends with a convolution over frames. */
+ * the attention, and the feed-forward ends with a convolution over frames. The tokens of a frame
+ * that is given as an image have timestep 0. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "dit/layers.h"
+#include "dit/timed.h"
 
 static const double theta = 10000;
 static const float  text_eps = 1e-5f, heads_eps = 1e-5f; /* of the norms of text, and of q and k */
+static const float  last_eps = 1e-6f;                    /* of the last norm */
 
 typedef struct cfg {
     int64_t head_dim, cross_head_dim, in_ch, out_ch, cross, caption, sample, side;
@@ -93,8 +96,10 @@ typedef struct glob {
 } glob;
 
 typedef struct local {
-    xd_tensor emb;      /* [1,D] F32: embedding of timestep and guidance */
-    xd_tensor mod;      /* [6,D] F32: shift, scale, gate of attention and feed-forward */
+    xd_timed  timed;
+    xd_tensor emb; /* [times,D] F32: embeddings of timesteps and guidance */
+    /* [6 times,D] F32: for each timestep, shift, scale, gate of attention and feed-forward */
+    xd_tensor mod;
     xd_tensor cos, sin; /* SANA-Video: [n,head_dim/2] F32: RoPE of this rank's tokens */
 } local;
 
@@ -352,13 +357,17 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     local      *l = s->local;
-    double      t = in->t * c->time_scale, guidance = in->guidance * c->guidance_scale;
+    double      t[XD_TIMES], guidance = in->guidance * c->guidance_scale;
+    double      guidances[XD_TIMES] = { guidance, guidance };
 
-    l->emb = xd_mlp_timesteps(x, &t, 1, &g->time);
+    l->timed = xd_timed_of(x, in, t);
+    t[0] *= c->time_scale;
+    l->emb = xd_mlp_timesteps(x, t, l->timed.times, &g->time);
     if (c->guided)
-        xd_add(x, l->emb, xd_mlp_timesteps(x, &guidance, 1, &g->guidance));
+        xd_add(x, l->emb, xd_mlp_timesteps(x, guidances, l->timed.times, &g->guidance));
     xd_tensor a = xd_gated(x, l->emb, (xd_tensor){ 0 }, XD_SILU);
-    l->mod = xd_reshape(xd_linear_f32(x, a, &g->adaln), 2, (int64_t[]){ 6, l->emb.d[1] });
+    l->mod = xd_reshape(xd_linear_f32(x, a, &g->adaln), 2,
+                        (int64_t[]){ 6 * l->timed.times, l->emb.d[1] });
     if (c->video) {
         l->cos = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, cos);
         l->sin = xd_rope_table(x, xd_n(x, XD_IMG), c->head_dim / 2, fill_angles, c, sin);
@@ -441,38 +450,41 @@ static xd_tensor attend_tokens(xd_exec *x, const xd_net *n, const blk *w, const 
     return xd_flat(xd_attn_linear_turned(x, in[0], in[1], in[2], l->cos, l->sin));
 }
 
-/* Adds the feed-forward to h: one half of the convolved features gates the other half. In
+/* Adds the feed-forward of `a` to h: one half of the convolved features gates the other half. In
  * SANA-Video, the result is y + convolution of y over frames. */
-static void feed(xd_exec *x, const cfg *c, xd_tensor h, const blk *w, const xd_norm *a,
-                 xd_tensor gate)
+static void feed(xd_exec *x, const cfg *c, const xd_timed *timed, xd_tensor h, const blk *w,
+                 xd_tensor a, const xd_tensor *mod)
 {
-    xd_tensor up = xd_linear_act(x, xd_norm_for(x, a, &w->up, NULL), &w->up, XD_SILU);
-    xd_tensor y = xd_conv_tokens(x, up, &w->conv);
+    xd_tensor y = xd_conv_tokens(x, xd_linear_act(x, a, &w->up, XD_SILU), &w->conv);
     xd_tensor u = xd_gated(x, xd_seg(y, &w->up, 1), xd_seg(y, &w->up, 0), XD_SILU);
     if (!c->video) {
-        xd_linear_add(x, h, gate, u, &w->down);
+        xd_timed_add(x, timed, h, mod, 5, u, &w->down);
         return;
     }
     y = xd_linear(x, u, &w->down);
     xd_tensor moved = xd_conv_frames(x, y, &w->frames);
     xd_add(x, moved, y);
-    xd_add_gated(x, h, gate, moved);
+    for (int t = 0; t < timed->times; t++) {
+        xd_span r = timed->rows[t];
+        xd_add_gated(x, xd_rows(h, r.start, r.n), xd_rows(mod[t], 5, 1),
+                     xd_rows(moved, r.start, r.n));
+    }
 }
 
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
 {
-    const blk   *w = w_;
-    const cfg   *c = n->cfg;
-    const glob  *g = n->glob;
-    const local *l = s->local;
-    const kept  *k = s->kept;
-    xd_tensor    h = s->h, mod = xd_mod_table(x, w->mod, l->mod), m[6];
-    for (int i = 0; i < 6; i++)
-        m[i] = xd_rows(mod, i, 1);
+    const blk    *w = w_;
+    const cfg    *c = n->cfg;
+    const glob   *g = n->glob;
+    const local  *l = s->local;
+    const kept   *k = s->kept;
+    const xd_norm as = { .eps = c->eps };
+    xd_tensor     h = s->h, m[XD_TIMES];
+    for (int t = 0; t < l->timed.times; t++)
+        m[t] = xd_mod_table(x, w->mod, xd_rows(l->mod, 6 * t, 6));
 
-    xd_norm   a = { .in = h, .scale = m[1], .shift = m[0], .eps = c->eps };
-    xd_tensor y = xd_linear(x, xd_norm_for(x, &a, &w->qkv, NULL), &w->qkv);
-    xd_linear_add(x, h, m[2], attend_tokens(x, n, w, l, y), &w->out);
+    xd_tensor y = xd_linear(x, xd_timed_norm(x, &l->timed, &as, h, m, 1, 0, &w->qkv), &w->qkv);
+    xd_timed_add(x, &l->timed, h, m, 2, attend_tokens(x, n, w, l, y), &w->out);
 
     xd_tensor q = xd_linear(x, h, &w->q);
     norm_heads(x, n, &q, &w->cross_q, 1, g->cross_features);
@@ -480,20 +492,26 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
         xd_attn_text(x, q, xd_text_kv(k->kv, x->layer - n->first), &w->kv, c->cross_head_dim);
     xd_linear_add(x, h, (xd_tensor){ 0 }, o, &w->cross);
 
-    a.scale = m[4], a.shift = m[3];
-    feed(x, c, h, w, &a, m[5]);
+    feed(x, c, &l->timed, h, w, xd_timed_norm(x, &l->timed, &as, h, m, 4, 3, &w->up), m);
 }
 
 /* Computes the network's output. proj_out's outputs are in the order (frame, row, column, channel).
  * The result has the order (channel, frame, row, column), and only the channels of the latents. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
-    const glob  *g = n->glob;
-    const cfg   *c = n->cfg;
-    const local *l = s->local;
-    xd_tensor    m = xd_mod_table(x, g->mod, l->emb);
-    return xd_patch_head(x, s->h, xd_rows(m, 1, 1), xd_rows(m, 0, 1), &g->out, c->in_ch,
-                         c->patch.v[0] * c->patch.v[1] * c->patch.v[2]);
+    const glob   *g = n->glob;
+    const cfg    *c = n->cfg;
+    const local  *l = s->local;
+    const xd_norm as = { .eps = last_eps };
+    int64_t       cells = c->patch.v[0] * c->patch.v[1] * c->patch.v[2];
+    xd_tensor     out = xd_new_f32(x, s->h.d[0], c->in_ch * cells), m[XD_TIMES];
+    size_t        mark = xd_arena_mark(x->tmp);
+    for (int t = 0; t < l->timed.times; t++)
+        m[t] = xd_mod_table(x, g->mod, xd_rows(l->emb, t, 1));
+    xd_tensor a = xd_timed_norm(x, &l->timed, &as, s->h, m, 1, 0, &g->out);
+    xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), c->in_ch);
+    xd_arena_rewind(x->tmp, mark);
+    return out;
 }
 
 static const xd_block kind = { "transformer_blocks.%d", sizeof(blk), blk_weights, forward };

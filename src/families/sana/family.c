@@ -105,11 +105,12 @@ static int trained_video_size(int64_t sample, int64_t *height, int64_t *width)
     return 1;
 }
 
-/* This recipe has the text encoder, defaults and rules of diffusers' SanaVideoPipeline.__call__.
- * The pipeline's example of export_to_video writes 16 frames per second. */
+/* This recipe has the text encoder, defaults and rules of diffusers' SanaVideoPipeline.__call__
+ * and, with an image, SanaImageToVideoPipeline.__call__. The examples of
+ * export_to_video write 16 frames per second. */
 static const xd_recipe video = {
     .name = "sana-video",
-    .pipelines = { "SanaVideoPipeline" },
+    .pipelines = { "SanaVideoPipeline", "SanaImageToVideoPipeline" },
     COMMON,
     .system = VIDEO_INSTRUCTION,
     .trained_size = trained_video_size,
@@ -118,7 +119,7 @@ static const xd_recipe video = {
     .max_shift = 1.15,
     .fps = 16,
     .channels_first = 1,
-    .role = XD_ROLE_NONE,
+    .role = XD_ROLE_HELD,
 };
 
 static const xd_key_map key_maps[] = {
@@ -184,5 +185,6 @@ const xd_family xd_family_sana = {
     .key_maps = key_maps,
     .lora_names = lora_names,
     .xdit = &xdit_rows,
-    .examples = { .hub = "Efficient-Large-Model/SANA1.5_4.8B_1024px_diffusers" },
+    .examples = { .hub = "Efficient-Large-Model/SANA1.5_4.8B_1024px_diffusers",
+                  .from_image = "SANA-Video" },
 };

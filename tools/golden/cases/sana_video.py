@@ -1,7 +1,8 @@
 """SANA-Video: linear attention with RoPE, and a feed-forward that convolves rows, columns and
 frames. Texts as in sana.py, videos as in wan.py.
 
-sana-video-five has learned sigmas and patches of one cell.
+sana-video-five has learned sigmas and patches of one cell. sana-video-i2v and sana-video-still
+start from an image.
 """
 import inspect
 import json
@@ -9,11 +10,12 @@ import shutil
 
 import torch
 from diffusers import (AutoencoderKLWan, DPMSolverMultistepScheduler,
-                       FlowMatchEulerDiscreteScheduler, SanaVideoPipeline,
-                       SanaVideoTransformer3DModel)
+                       FlowMatchEulerDiscreteScheduler, SanaImageToVideoPipeline,
+                       SanaVideoPipeline, SanaVideoTransformer3DModel)
+from diffusers.pipelines.sana_video import pipeline_sana_video_i2v
 from transformers import Gemma2Config, Gemma2Model
 
-from ..common import add_loras, make_each, save_run, tidy
+from ..common import add_loras, make_each, make_image, save_run, tidy
 from ..fill import configure, fill
 from ..lm_vocab import gemma
 from .lumina2 import load_tokenizer
@@ -42,6 +44,12 @@ RUNS = {
                        frames=12, steps=4, seed=7, guidance=6.0, negative_prompt="a green ring"),
     "sana-video-five": dict(prompts=["a Ring", "two stars"], width=24, height=32, frames=5,
                             steps=3, seed=8, guidance=3.0, system="Paint.\nUser: "),
+    "sana-video-i2v": dict(model="sana-video", prompts=["A blue Square"], width=48, height=80,
+                           frames=9, steps=4, seed=31, guidance=6.0, negative_prompt="red",
+                           image=(70, 37)),
+    "sana-video-still": dict(model="sana-video-five", prompts=["a star", "a Ring"], width=40,
+                             height=24, frames=5, steps=3, seed=32, guidance=1.0, system="",
+                             image=(24, 40)),
     "sana-video-lora": dict(model="sana-video", prompts=["A large Red circle"], width=32, height=48,
                             frames=5, steps=2, seed=75, guidance=1.0, system="Paint: ",
                             loras=dict(peft=0.7, kohya=-0.4)),
@@ -84,8 +92,9 @@ def run(name, out_dir):
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     spec = MODELS[r["model"]]
-    pipe = SanaVideoPipeline(scheduler=spec["scheduler"], **make_parts(r["model"]),
-                             tokenizer=load_tokenizer(out_dir / r["model"] / "tokenizer"))
+    kind = SanaImageToVideoPipeline if "image" in r else SanaVideoPipeline
+    pipe = kind(scheduler=spec["scheduler"], **make_parts(r["model"]),
+                tokenizer=load_tokenizer(out_dir / r["model"] / "tokenizer"))
     pipe.set_progress_bar_config(disable=True)
     pipe.check_inputs = lambda *a, **k: None    # which only takes multiples of 32 pixels
     assert len(pipe.tokenizer) <= GEMMA["vocab_size"], len(pipe.tokenizer)
@@ -95,22 +104,33 @@ def run(name, out_dir):
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail, noise = {}, [], []
     record_text(pipe, r, out)
-    prepare = pipe.prepare_latents
+    prepare, draw, more = pipe.prepare_latents, pipeline_sana_video_i2v.randn_tensor, {}
 
     def watched(*args, **kwargs):
-        noise.append(prepare(*args, **kwargs))
-        return noise[-1]
+        z = prepare(*args, **kwargs)
+        if "image" not in r:
+            noise.append(z)
+        return z
+
+    def drawn(*args, **kwargs):         # before the image replaces the first frame
+        noise.append(draw(*args, **kwargs))
+        return noise[-1].clone()
     pipe.prepare_latents = watched
+    pipeline_sana_video_i2v.randn_tensor = drawn
+    if "image" in r:
+        more["image"] = make_image(r["image"], r["seed"])
+        more["image"].save(d / "image.png")
 
     def keep(p, step, t, kw):
         trail.append((float(t), kw["latents"].clone()))
         return {}
-    frames = pipe(list(r["prompts"]), negative_prompt=[r["negative_prompt"]] * count,
+    frames = pipe(prompt=list(r["prompts"]), negative_prompt=[r["negative_prompt"]] * count,
                   num_inference_steps=r["steps"], guidance_scale=r["guidance"],
                   height=r["height"], width=r["width"], frames=r["frames"], generator=gens,
                   output_type="pt", use_resolution_binning=False,
                   max_sequence_length=r["length"], complex_human_instruction=r["instruction"],
-                  callback_on_step_end=keep).frames
+                  callback_on_step_end=keep, **more).frames
+    pipeline_sana_video_i2v.randn_tensor = draw
     keep_frames(name, r, out, trail, noise[0], frames, order=FRAMES_FIRST)
     save_run(d, name, r["model"], {
         "weights": spec["weights"], "prompts": r["prompts"],
@@ -120,6 +140,7 @@ def run(name, out_dir):
         "images": count, "max_sequence_length": r["length"], "scheduler": None, "tiling": False,
         "resolution_binning": False}
         | ({} if r["system"] is None else {"system_prompt": r["system"]})
+        | ({"image": 1} if "image" in r else {})
         | ({"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in r["loras"].items()]}
            if r["loras"] else {}), out)
 
