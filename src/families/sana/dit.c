@@ -244,6 +244,7 @@ static void info_video(const void *c_, xd_dit_info *out)
     info(c, out);
     out->sample[0] = 21, out->sample[1] = 2 * c->sample, out->sample[2] = 2 * c->sample * 26 / 15;
     out->frames_dim = c->dim;
+    out->holds = 1;
     for (int i = 0; i < 3; i++)
         out->most[i] = c->most * c->patch.v[i];
 }
