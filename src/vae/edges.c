@@ -123,6 +123,36 @@ void xd_edges_conv_to(xd_exec *x, const xd_edges_sink *to, const xd_edges *f, co
     xd_arena_rewind(x->tmp, mark);
 }
 
+void xd_mirror_conv(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor plus)
+{
+    size_t    mark = xd_arena_mark(x->tmp);
+    int64_t   T = in.d[0], H = in.d[1], W = in.d[2];
+    xd_halo   halo = xd_halo_of(x, in, 1, 1);
+    int64_t   a = halo.above.d[1], b = halo.below.d[1];
+    xd_tensor all = xd_map_as(x, in.type, T, H + 2, W + 2, in.d[3]);
+    int fits = xd_check(x, W > 1 && (H != 1 || a || b),
+                        "the autoencoder mirrors the edges of an image, and needs at least two "
+                        "rows and two columns of latents in an image or tile; use another size "
+                        "of images, or of tiles");
+    if (!H || !fits) {
+        xd_arena_rewind(x->tmp, mark);
+        return;
+    }
+    xd_copy_to(x, box_view(all, 1, H, 1, W), in);
+    if (a)
+        xd_copy_to(x, box_view(all, 0, 1, 1, W), halo.above);
+    if (b)
+        xd_copy_to(x, box_view(all, H + 1, 1, 1, W), halo.below);
+    if (!a)
+        xd_copy_to(x, box_view(all, 0, 1, 1, W), box_view(all, 2, 1, 1, W));
+    if (!b)
+        xd_copy_to(x, box_view(all, H + 1, 1, 1, W), box_view(all, H - 1, 1, 1, W));
+    xd_copy_to(x, box_view(all, 0, H + 2, 0, 1), box_view(all, 0, H + 2, 2, 1));
+    xd_copy_to(x, box_view(all, 0, H + 2, W + 1, 1), box_view(all, 0, H + 2, W - 1, 1));
+    xd_conv_rows_into(x, out, all, w, &(xd_conv_options){ .stride = 1, .residual = plus });
+    xd_arena_rewind(x->tmp, mark);
+}
+
 /* ---- attention ----------------------------------------------------------------------------- */
 
 /* Returns the keys and values [T,H,W,2C] of all ranks' rows. A rank without rows gets none. */

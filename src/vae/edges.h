@@ -1,5 +1,6 @@
 /* edges.h - inside vae: computes the causal convolutions and attentions of autoencoders whose
- * convolutions read copies of the outermost pixels in place of pixels outside a video.
+ * convolutions read copies of the outermost pixels in place of pixels outside a video, and
+ * convolutions that read mirrored pixels there.
  *
  * A map is [T,H,W,C], with this rank's rows of all frames. A convolution reads the current and two
  * earlier frames; before the first frame it reads copies of the first frame. The padded input of a
@@ -33,6 +34,12 @@ typedef struct xd_edges_sink {
     void *sink;
 } xd_edges_sink;
 void xd_edges_conv_to(xd_exec *x, const xd_edges_sink *to, const xd_edges *f, const xd_cnv *w);
+
+/* Computes out = conv(in) + plus with a kernel of 3 x 3 x 3, where plus may be absent or the tensor
+ * `out`, and `in` [T+2,H,W,C] has two more frames than `out`. Row -1 is a copy of row 1, and the row
+ * after the last one a copy of the last but one, also for columns. An image must have at least two
+ * rows and two columns. */
+void xd_mirror_conv(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor plus);
 
 /* Computes h += proj(attention(q, kv)). The attention has one head, which is as wide as the map.
  * The positions of a frame attend to all positions of this frame and of the earlier frames. q: [T H

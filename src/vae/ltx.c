@@ -1,5 +1,5 @@
 /* ltx.c - reads the config and declares the weights of AutoencoderKLLTXVideo (HaCohen et al. 2024,
- * arXiv:2501.00103), versions 0.9.0, 0.9.1 and 0.9.5 */
+ * arXiv:2501.00103), versions 0.9.0, 0.9.1 and 0.9.5, and of AutoencoderKLLTX2Video of LTX-2 */
 #include "vae/ltx.h"
 
 #include <math.h>
@@ -16,61 +16,95 @@ enum {
 };
 
 #define AT(member) offsetof(xd_ltx_cfg, member)
+/* The fields of both classes; the argument is a default. */
+#define FIELDS(causal)                                               \
+    { "in_channels", AT(in_channels), 'l', 3, NULL },                      \
+    { "out_channels", AT(out_channels), 'l', 3, NULL },                    \
+    { "latent_channels", AT(latent_channels), 'l', 128, NULL },            \
+    { "block_out_channels", AT(widths), 'L', 0, NULL },                    \
+    { "down_block_types", AT(blocks), 'S', 0, NULL },                      \
+    { "decoder_block_out_channels", AT(dec_widths), 'L', 0, NULL },        \
+    { "layers_per_block", AT(layers), 'L', 0, NULL },                      \
+    { "decoder_layers_per_block", AT(dec_layers), 'L', 0, NULL },          \
+    { "spatio_temporal_scaling", AT(scales), 'B', 0, NULL },               \
+    { "decoder_spatio_temporal_scaling", AT(dec_scales), 'B', 0, NULL },   \
+    { "decoder_inject_noise", AT(noise), 'B', 0, NULL },                   \
+    { "downsample_type", AT(downs), 'S', 0, NULL },                        \
+    { "upsample_residual", AT(residual), 'B', 0, NULL },                   \
+    { "upsample_factor", AT(factor), 'L', 0, NULL },                       \
+    { "timestep_conditioning", AT(timed), 'b', 0, NULL },                  \
+    { "patch_size", AT(patch), 'l', 4, NULL },                             \
+    { "patch_size_t", AT(patch_t), 'l', 1, NULL },                         \
+    { "resnet_norm_eps", AT(eps), 'f', 1e-6, NULL },                       \
+    { "scaling_factor", AT(scaling), 'd', 1, NULL },                       \
+    { "encoder_causal", AT(enc_causal), 'b', 1, NULL },                    \
+    { "decoder_causal", AT(dec_causal), 'b', causal, NULL },               \
+    { "spatial_compression_ratio", AT(wide), 'l', 0, NULL },               \
+    { "temporal_compression_ratio", AT(time), 'l', 0, NULL },              \
+    { "_class_name", 0, '-', 0, NULL },                                    \
+    { "_diffusers_version", 0, '-', 0, NULL },                             \
+    { "_name_or_path", 0, '-', 0, NULL }
+
 static const xd_field fields[] = {
-    { "in_channels", AT(in_channels), 'l', 3, NULL },
-    { "out_channels", AT(out_channels), 'l', 3, NULL },
-    { "latent_channels", AT(latent_channels), 'l', 128, NULL },
-    { "block_out_channels", AT(widths), 'L', 0, NULL },
-    { "down_block_types", AT(blocks), 'S', 0, NULL },
-    { "decoder_block_out_channels", AT(dec_widths), 'L', 0, NULL },
-    { "layers_per_block", AT(layers), 'L', 0, NULL },
-    { "decoder_layers_per_block", AT(dec_layers), 'L', 0, NULL },
-    { "spatio_temporal_scaling", AT(scales), 'B', 0, NULL },
-    { "decoder_spatio_temporal_scaling", AT(dec_scales), 'B', 0, NULL },
-    { "decoder_inject_noise", AT(noise), 'B', 0, NULL },
-    { "downsample_type", AT(downs), 'S', 0, NULL },
-    { "upsample_residual", AT(residual), 'B', 0, NULL },
-    { "upsample_factor", AT(factor), 'L', 0, NULL },
-    { "timestep_conditioning", AT(timed), 'b', 0, NULL },
-    { "patch_size", AT(patch), 'l', 4, NULL },
-    { "patch_size_t", AT(patch_t), 'l', 1, NULL },
-    { "resnet_norm_eps", AT(eps), 'f', 1e-6, NULL },
-    { "scaling_factor", AT(scaling), 'd', 1, NULL },
-    { "encoder_causal", AT(enc_causal), 'b', 1, NULL },
-    { "decoder_causal", AT(dec_causal), 'b', 0, NULL },
-    { "spatial_compression_ratio", AT(wide), 'l', 0, NULL },
-    { "temporal_compression_ratio", AT(time), 'l', 0, NULL },
-    { "_class_name", 0, '-', 0, NULL },
-    { "_diffusers_version", 0, '-', 0, NULL },
-    { "_name_or_path", 0, '-', 0, NULL },
+    FIELDS(0),
+    { NULL, 0, 0, 0, NULL },
+};
+
+static const xd_field fields2[] = {
+    FIELDS(1),
+    { "upsample_type", AT(ups), 'S', 0, NULL },
+    { "encoder_spatial_padding_mode", AT(enc_pad), 's', 0, "zeros" },
+    { "decoder_spatial_padding_mode", AT(dec_pad), 's', 0, "reflect" },
     { NULL, 0, 0, 0, NULL },
 };
 
 /* ---- the config --------------------------------------------------------------------------- */
 
+/* Block types of both classes, and of version 0.9.5 of the first one. */
+static const char *const block_types[] = { "LTXVideoDownBlock3D", "LTX2VideoDownBlock3D" };
+static const char *const block_type_095 = "LTXVideo095DownBlock3D";
+
+/* How the types of down- and upsampling change frames, rows and columns. */
+static const struct {
+    const char *type;
+    xd_ltx_down by;
+} resampling[] = { { "conv", { 1, { 2, 2, 2 } } },
+                   { "spatial", { 0, { 1, 2, 2 } } },
+                   { "temporal", { 0, { 2, 1, 1 } } },
+                   { "spatiotemporal", { 0, { 2, 2, 2 } } } };
+
 /* Sets the lists that the config does not have. */
 static void set_lists(xd_ltx_cfg *c)
 {
-    static const xd_ints widths = { 4, { 128, 256, 512, 512 } }, layers = { 5, { 4, 3, 3, 3, 4 } };
-    static const xd_ints scales = { 4, { 1, 1, 1, 0 } }, none = { 5, { 0 } }, off = { 4, { 0 } };
-    static const xd_ints one = { 4, { 1, 1, 1, 1 } };
-    struct {
-        xd_ints       *v;
-        const xd_ints *usual;
-    } all[] = {
-        { &c->widths, &widths },     { &c->dec_widths, &widths }, { &c->layers, &layers },
-        { &c->dec_layers, &layers }, { &c->scales, &scales },     { &c->dec_scales, &scales },
-        { &c->noise, &none },        { &c->residual, &off },      { &c->factor, &one },
+    static const xd_ints all[][2] = {
+        { { 4, { 128, 256, 512, 512 } }, { 4, { 256, 512, 1024, 2048 } } },
+        { { 4, { 128, 256, 512, 512 } }, { 3, { 256, 512, 1024 } } },
+        { { 5, { 4, 3, 3, 3, 4 } }, { 5, { 4, 6, 6, 2, 2 } } },
+        { { 5, { 4, 3, 3, 3, 4 } }, { 4, { 5, 5, 5, 5 } } },
+        { { 4, { 1, 1, 1, 0 } }, { 4, { 1, 1, 1, 1 } } },
+        { { 4, { 1, 1, 1, 0 } }, { 3, { 1, 1, 1 } } },
+        { { 5, { 0 } }, { 4, { 0 } } },
+        { { 4, { 0 } }, { 3, { 1, 1, 1 } } },
+        { { 4, { 1, 1, 1, 1 } }, { 3, { 2, 2, 2 } } },
     };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (!all[i].v->n)
-            *all[i].v = *all[i].usual;
+    static const char *const downs[][4] = { { "conv", "conv", "conv", "conv" },
+                                            { "spatial", "temporal", "spatiotemporal",
+                                              "spatiotemporal" } };
+    xd_ints *const           to[] = { &c->widths,     &c->dec_widths, &c->layers,
+                                      &c->dec_layers, &c->scales,     &c->dec_scales,
+                                      &c->noise,      &c->residual,   &c->factor };
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (!to[i]->n)
+            *to[i] = all[i][c->second];
     for (int i = 0; !c->blocks.n && i < 4; i++)
-        strcpy(c->blocks.v[i], "LTXVideoDownBlock3D");
+        strcpy(c->blocks.v[i], block_types[c->second]);
     for (int i = 0; !c->downs.n && i < 4; i++)
-        strcpy(c->downs.v[i], "conv");
+        strcpy(c->downs.v[i], downs[c->second][i]);
+    for (int i = 0; !c->ups.n && i < c->dec_widths.n; i++)
+        strcpy(c->ups.v[i], "spatiotemporal");
     c->blocks.n = c->blocks.n ? c->blocks.n : 4;
     c->downs.n = c->downs.n ? c->downs.n : 4;
+    c->ups.n = c->ups.n ? c->ups.n : c->dec_widths.n;
 }
 
 static xd_status check_list(const char *key, const xd_ints *v, int n, int64_t min, int64_t max,
@@ -89,12 +123,12 @@ static xd_status check_lists(xd_ltx_cfg *c, xd_err *e)
 {
     int n = c->levels[0], m = c->levels[1];
     if (n < 1 || m < 1 || n > XD_LTX_LEVELS || m > XD_LTX_LEVELS || c->blocks.n < n ||
-        c->downs.n < n)
+        c->downs.n < n || c->ups.n < m)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "vae: block_out_channels makes %d levels of the encoder and "
-                       "decoder_block_out_channels %d of the decoder, with %d down_block_types and "
-                       "%d downsample_type; 1 to %d levels are supported",
-                       n, m, c->blocks.n, c->downs.n, XD_LTX_LEVELS);
+                       "decoder_block_out_channels %d of the decoder, with %d down_block_types, "
+                       "%d downsample_type and %d upsample_type; 1 to %d levels are supported",
+                       n, m, c->blocks.n, c->downs.n, c->ups.n, XD_LTX_LEVELS);
     const struct {
         const char    *key;
         const xd_ints *v;
@@ -120,22 +154,15 @@ static xd_status check_lists(xd_ltx_cfg *c, xd_err *e)
 /* Sets how level l of the encoder changes the resolution. */
 static xd_status set_down(xd_ltx_cfg *c, int l, xd_err *e)
 {
-    static const struct {
-        const char *type;
-        xd_ltx_down down;
-    } all[] = { { "conv", { 1, { 2, 2, 2 } } },
-                { "spatial", { 0, { 1, 2, 2 } } },
-                { "temporal", { 0, { 2, 1, 1 } } },
-                { "spatiotemporal", { 0, { 2, 2, 2 } } } };
     int64_t     in = xd_ltx_enc_width(c, l), out = xd_ltx_enc_width(c, l + 1);
-    const char *want = c->moves ? "LTXVideo095DownBlock3D" : "LTXVideoDownBlock3D";
+    const char *want = c->moves && !c->second ? block_type_095 : block_types[c->second];
     if (strcmp(c->blocks.v[l], want) != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "vae: down_block_types has %s, and the last is %s",
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: down_block_types has %s, and needs %s",
                        c->blocks.v[l], want);
     c->down[l] = (xd_ltx_down){ 0, { 1, 1, 1 } };
     for (size_t i = 0; c->scales.v[l] && i < (c->moves ? 4 : 1); i++)
-        if (!c->moves || strcmp(c->downs.v[l], all[i].type) == 0)
-            c->down[l] = all[i].down;
+        if (!c->moves || strcmp(c->downs.v[l], resampling[i].type) == 0)
+            c->down[l] = resampling[i].by;
     const int *by = c->down[l].by;
     int64_t    cells = by[0] * by[1] * by[2];
     if (c->scales.v[l] && cells == 1)
@@ -154,23 +181,29 @@ static xd_status set_down(xd_ltx_cfg *c, int l, xd_err *e)
     return XD_OK;
 }
 
-/* Checks the channels of the decoder's levels. With upsample_factor, upsampling changes the
- * channels, and no other layer does. */
-static xd_status check_up(const xd_ltx_cfg *c, xd_err *e)
+/* Sets how level l of the decoder changes the resolution, and checks its channels. With
+ * upsample_factor, upsampling changes the channels, and no other layer does. */
+static xd_status set_up(xd_ltx_cfg *c, int l, xd_err *e)
 {
-    int m = c->levels[1];
-    for (int l = 0; l < m; l++) {
-        int64_t before = xd_ltx_dec_width(c, l - 1), after = xd_ltx_dec_width(c, l);
-        int64_t factor = c->factor.v[m - 1 - l];
-        int     side = before != after * factor;
-        if (c->dec_widths.v[m - 1 - l] % factor || (side && (factor != 1 || c->timed)) ||
-            (factor != 1 && !c->dec_scales.v[m - 1 - l]) ||
-            (c->residual.v[m - 1 - l] && after * factor % 8))
-            return xd_fail(e, XD_EUNSUPPORTED,
-                           "vae: level %d of the decoder changes %lld channels to %lld, which "
-                           "upsample_factor %lld does not support",
-                           l, (long long)before, (long long)after, (long long)factor);
-    }
+    int     at = c->levels[1] - 1 - l, *by = c->up[l], scales = (int)c->dec_scales.v[at];
+    int64_t before = xd_ltx_dec_width(c, l - 1), after = xd_ltx_dec_width(c, l);
+    int64_t factor = c->factor.v[at];
+    int     side = before != after * factor;
+    for (int i = 0; i < 3; i++)
+        by[i] = 1;
+    for (int i = 1; scales && i < 4; i++)
+        if (strcmp(c->ups.v[l], resampling[i].type) == 0)
+            memcpy(by, resampling[i].by.by, sizeof c->up[l]);
+    if (scales && xd_ltx_up_cells(c, l) == 1)
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: upsample_type has %s, which is not known",
+                       c->ups.v[l]);
+    if (c->dec_widths.v[at] % factor || (side && (factor != 1 || c->timed || c->second)) ||
+        (factor != 1 && !scales) ||
+        (c->residual.v[at] && (after * factor % xd_ltx_up_cells(c, l) || !scales)))
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "vae: level %d of the decoder changes %lld channels to %lld, which "
+                       "upsample_factor %lld does not support",
+                       l, (long long)before, (long long)after, (long long)factor);
     return XD_OK;
 }
 
@@ -181,8 +214,7 @@ static xd_status set_cell(xd_ltx_cfg *c, xd_err *e)
     for (int l = 0; l < c->levels[0]; l++)
         enc[0] *= c->down[l].by[0], enc[1] *= c->down[l].by[1];
     for (int l = 0; l < c->levels[1]; l++)
-        for (int i = 0; i < 2; i++)
-            dec[i] *= c->dec_scales.v[l] ? 2 : 1;
+        dec[0] *= c->up[l][0], dec[1] *= c->up[l][1];
     int64_t want[2] = { c->time ? c->time : dec[0], c->wide ? c->wide : dec[1] };
     for (int i = 0; i < 2; i++) {
         if (enc[i] != dec[i] || dec[i] != want[i])
@@ -201,7 +233,7 @@ static xd_status check_config(void *cfg_, xd_err *e)
 {
     xd_ltx_cfg *c = cfg_;
     set_lists(c);
-    c->moves = strcmp(c->blocks.v[c->blocks.n - 1], "LTXVideo095DownBlock3D") == 0;
+    c->moves = c->second || strcmp(c->blocks.v[c->blocks.n - 1], block_type_095) == 0;
     c->levels[0] = c->widths.n - c->moves;
     c->levels[1] = c->dec_widths.n;
     if (c->latent_channels < 1 || c->latent_channels > MAX_WIDTH || c->patch < 1 ||
@@ -216,11 +248,31 @@ static xd_status check_config(void *cfg_, xd_err *e)
     xd_status s = check_lists(c, e);
     for (int l = 0; s == XD_OK && l < c->levels[0]; l++)
         s = set_down(c, l, e);
-    if (s == XD_OK)
-        s = check_up(c, e);
+    for (int l = 0; s == XD_OK && l < c->levels[1]; l++)
+        s = set_up(c, l, e);
     if (s == XD_OK)
         s = set_cell(c, e);
     return s == XD_OK ? xd_vae_colours(c->in_channels, c->out_channels, e) : s;
+}
+
+/* Checks the config of AutoencoderKLLTX2Video, whose encoder starts with as many channels as the
+ * latents have. */
+static xd_status check_second(void *cfg_, xd_err *e)
+{
+    xd_ltx_cfg *c = cfg_;
+    c->second = 1;
+    set_lists(c);
+    c->mirrors = strcmp(c->dec_pad, "reflect") == 0;
+    if (strcmp(c->enc_pad, "zeros") != 0 || (!c->mirrors && strcmp(c->dec_pad, "zeros") != 0))
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "vae: encoder_spatial_padding_mode %s is not zeros, or "
+                       "decoder_spatial_padding_mode %s is neither zeros nor reflect",
+                       c->enc_pad, c->dec_pad);
+    if (c->widths.n >= XD_FIELD_LIST)
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: block_out_channels has %d entries", c->widths.n);
+    memmove(c->widths.v + 1, c->widths.v, (size_t)c->widths.n++ * sizeof *c->widths.v);
+    c->widths.v[0] = c->latent_channels;
+    return check_config(c, e);
 }
 
 void xd_ltx_info(const void *cfg_, xd_vae_info *out)
@@ -328,7 +380,7 @@ static void w_up(xd_decl *d, const xd_ltx_cfg *c, xd_ltx_level *w, int l)
         xd_w_leave(d);
     }
     if (c->dec_scales.v[at])
-        w_conv(d, &w->resample, "upsamplers.0.conv", 8 * C, factor * C, 1);
+        w_conv(d, &w->resample, "upsamplers.0.conv", xd_ltx_up_cells(c, l) * C, factor * C, 1);
     w_blocks(d, w, c->dec_layers.v[at], C, noise, c->timed);
     xd_w_leave(d);
 }
@@ -383,18 +435,20 @@ static void weights(xd_decl *d, const void *cfg_, void *glob_)
     xd_w_vec(d, &g->std, "latents_std", 1, &c->latent_channels);
 }
 
-extern const xd_vae xd_vae_ltx;
+extern const xd_vae xd_vae_ltx, xd_vae_ltx2;
 
-const xd_vae xd_vae_ltx = {
-    .net = { .name = "ltx",
-             .classes = { "AutoencoderKLLTXVideo" },
-             .fields = fields,
-             .cfg_size = sizeof(xd_ltx_cfg),
-             .glob_size = sizeof(xd_ltx_glob),
-             .check = check_config,
-             .weights = weights },
-    .info = xd_ltx_info,
-    .decode = xd_ltx_decode,
-    .encode = xd_ltx_encode,
-    .normalize = xd_ltx_normalize,
-};
+#define VAE(title, class, table, checks)                                                  \
+    {                                                                                     \
+        .net = { .name = title,                                                           \
+                 .classes = { class },                                                    \
+                 .fields = table,                                                         \
+                 .cfg_size = sizeof(xd_ltx_cfg),                                          \
+                 .glob_size = sizeof(xd_ltx_glob),                                        \
+                 .check = checks,                                                         \
+                 .weights = weights },                                                    \
+        .info = xd_ltx_info, .decode = xd_ltx_decode, .encode = xd_ltx_encode,            \
+        .normalize = xd_ltx_normalize,                                                    \
+    }
+
+const xd_vae xd_vae_ltx = VAE("ltx", "AutoencoderKLLTXVideo", fields, check_config);
+const xd_vae xd_vae_ltx2 = VAE("ltx2", "AutoencoderKLLTX2Video", fields2, check_second);

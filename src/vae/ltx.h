@@ -1,4 +1,5 @@
-/* ltx.h - inside vae: declares the config and the weights of AutoencoderKLLTXVideo. */
+/* ltx.h - inside vae: declares the config and the weights of AutoencoderKLLTXVideo and
+ * AutoencoderKLLTX2Video. */
 #ifndef XD_VAE_LTX_H
 #define XD_VAE_LTX_H
 
@@ -21,14 +22,19 @@ typedef struct xd_ltx_cfg {
     int64_t     in_channels, out_channels, latent_channels, patch, patch_t, wide, time;
     xd_ints     widths, dec_widths; /* channels, finest first */
     xd_ints     layers, dec_layers, scales, dec_scales, noise, residual, factor;
-    xd_names    blocks, downs;
+    xd_names    blocks, downs, ups;
+    char        enc_pad[XD_FIELD_TEXT], dec_pad[XD_FIELD_TEXT];
+    int         second; /* 1: AutoencoderKLLTX2Video */
     int         timed, enc_causal, dec_causal;
     float       eps;
     double      scaling;
     int         levels[2];           /* number of levels of encoder and decoder */
     int         moves;               /* 1: the encoder's levels are those of version 0.9.5 */
     xd_ltx_down down[XD_LTX_LEVELS]; /* of each level of the encoder */
-    int         cell[2];             /* frames, and rows and columns, per latent cell */
+    /* Factors of frames, rows and columns of each level of the decoder, in execution order. */
+    int         up[XD_LTX_LEVELS][3];
+    int         mirrors; /* 1: convolutions of the decoder read mirrored pixels at edges */
+    int         cell[2]; /* frames, and rows and columns, per latent cell */
 } xd_ltx_cfg;
 
 typedef struct xd_ltx_res {
@@ -62,6 +68,12 @@ static inline int64_t xd_ltx_dec_width(const xd_ltx_cfg *c, int l)
 {
     int n = c->dec_widths.n;
     return l < 0 ? c->dec_widths.v[n - 1] : c->dec_widths.v[n - 1 - l] / c->factor.v[n - 1 - l];
+}
+
+/* Returns the positions that upsampling in level l of the decoder makes of one. */
+static inline int64_t xd_ltx_up_cells(const xd_ltx_cfg *c, int l)
+{
+    return c->up[l][0] * c->up[l][1] * c->up[l][2];
 }
 
 /* Returns the channels before level l of the encoder. */

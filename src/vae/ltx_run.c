@@ -1,9 +1,10 @@
-/* ltx_run.c - encodes videos to latents, and decodes latents to videos, with AutoencoderKLLTXVideo.
+/* ltx_run.c - encodes videos to latents, and decodes latents to videos, with AutoencoderKLLTXVideo
+ * and AutoencoderKLLTX2Video.
  *
  * All norms are RMS norms of single positions without gain. A causal convolution reads the current
  * and the two earlier frames, and another one the frames before and after the current frame; copies
  * of the outermost frame replace frames beyond the video. Beyond the edges of a frame there are
- * zeros. The decoder is not causal, so all frames are decoded at once. Versions from 0.9.1 on
+ * zeros, or in the decoder of LTX-2 mirrored pixels. The decoder is not causal, so all frames are decoded at once. Versions from 0.9.1 on
  * modulate the decoder's norms by a timestep, and may add noise that is equal for all frames and,
  * except for a factor, for all channels.
  *
@@ -16,13 +17,13 @@
 #include "base/minmax.h"
 #include "base/rng.h"
 #include "exec/op.h"
+#include "vae/edges.h"
 #include "vae/ltx.h"
 #include "vae/maps.h"
 #include "vae/scale_rows.h"
 
 enum {
     AROUND = 2,  /* frames that a convolution reads besides the current one */
-    CELLS = 8,   /* positions that upsampling makes of one */
     WAVES = 256, /* sinusoids of a timestep */
 };
 
@@ -32,12 +33,13 @@ typedef struct run {
     xd_exec           *x;
     const xd_ltx_cfg  *c;
     const xd_ltx_half *w;
-    int                past;  /* number of frames before the current one that convolutions read */
-    size_t             base;  /* position of the map h in the arena (a mark) */
-    xd_tensor          h;     /* [T,H,W,C] at `base`: the current map */
-    double             time;  /* timestep, as the embeddings read it */
-    uint64_t           noise; /* hash from which the next noise is drawn */
-    int64_t            rows;  /* rows of a map per latent row, for the noise */
+    int                past;    /* number of frames before the current one that convolutions read */
+    int                mirrors; /* 1: convolutions read mirrored pixels at edges */
+    size_t             base;    /* position of the map h in the arena (a mark) */
+    xd_tensor          h;       /* [T,H,W,C] at `base`: the current map */
+    double             time;    /* timestep, as the embeddings read it */
+    uint64_t           noise;   /* hash from which the next noise is drawn */
+    int64_t            rows;    /* rows of a map per latent row, for the noise */
 } run;
 
 static const xd_tensor none;
@@ -78,7 +80,10 @@ static void conv_part(run *r, const conv *c, int64_t t, xd_tensor out, xd_tensor
     xd_tensor buf = xd_map_as(x, c->w->w.type, n, c->in.d[1], c->in.d[2], c->in.d[3]);
     for (int64_t i = 0; i < n; i++)
         read_frame(x, c, xd_rows(buf, i, 1), t - r->past + i);
-    xd_conv3d_into(x, out, buf, c->w, plus);
+    if (r->mirrors)
+        xd_mirror_conv(x, out, buf, c->w, plus);
+    else
+        xd_conv3d_into(x, out, buf, c->w, plus);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -210,33 +215,37 @@ static xd_tensor spread(xd_tensor to, int64_t a, int64_t b)
     return v;
 }
 
-/* Adds to a frame of the enlarged map the channels of the old map, of which eight become one
- * position each; the channels are repeated until there are as many as in the new map. */
-static void add_old(run *r, xd_tensor to, xd_tensor old, int64_t half)
+/* Adds to a frame of the enlarged map the channels of the old map, of which by[0] by[1] by[2] become
+ * one position each; the channels are repeated until there are as many as in the new map. `frame`
+ * is one of the by[0] frames that the old frame becomes. */
+static void add_old(run *r, xd_tensor to, xd_tensor old, int64_t frame, const int *by)
 {
     xd_exec  *x = r->x;
     size_t    mark = xd_arena_mark(x->tmp);
-    int64_t   C = to.d[3], k = old.d[3] / CELLS;
+    int64_t   C = to.d[3], plane = by[1] * by[2], k = old.d[3] / (by[0] * plane);
     xd_tensor all = xd_map(x, 1, to.d[1], to.d[2], C);
     for (int64_t i = 0; i < C; i += k) {
         xd_tensor part = all;
         if (part.p)
             part.p = (char *)part.p + i * (int64_t)xd_dtype_size(part.type);
         part.d[3] = k;
-        xd_copy_to(x, spread(part, 2, 2), grouped(old, k, CELLS, half * CELLS / 2, 2, 2));
+        xd_copy_to(x, spread(part, by[1], by[2]),
+                   grouped(old, k, by[0] * plane, frame * plane, by[1], by[2]));
     }
     xd_add(x, xd_map_rows(to), xd_map_rows(all));
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* Doubles frames, rows and columns by a convolution whose channels become positions; the first
- * frame is dropped. The old map is copied behind the new one, which overwrites it. */
-static void run_upsample(run *r, const xd_cnv *w, int residual)
+/* Multiplies frames, rows and columns by a convolution whose channels become positions; of the
+ * first frame only the last one is kept. The old map is copied behind the new one, which overwrites
+ * it. */
+static void run_upsample(run *r, const xd_cnv *w, const int *by, int residual)
 {
     xd_exec  *x = r->x;
     xd_tensor old = r->h;
-    int64_t   T = old.d[0], H = old.d[1], W = old.d[2], C = w->w.out / CELLS;
-    r->h = xd_map_at(x, r->base, 2 * T - 1, 2 * H, 2 * W, C);
+    int64_t   T = old.d[0], H = old.d[1], W = old.d[2], f = by[0], plane = by[1] * by[2];
+    int64_t   C = w->w.out / (f * plane), first = f - 1;
+    r->h = xd_map_at(x, r->base, f * T - first, by[1] * H, by[2] * W, C);
     if (xd_count(old) > xd_count(r->h))
         xd_map_at(x, r->base, T, H, W, old.d[3]);
     size_t mark = xd_arena_mark(x->tmp);
@@ -247,19 +256,19 @@ static void run_upsample(run *r, const xd_cnv *w, int residual)
     for (int64_t t = 0, k; t < T; t += k) {
         k = xd_min(n, T - t);
         conv_part(r, &c, t, xd_rows(y, 0, k), none);
-        for (int64_t i = 0; i < 2 * k; i++) {
-            if (2 * t + i == 0)
+        for (int64_t i = 0; i < f * k; i++) {
+            if (f * t + i < first)
                 continue;
-            xd_tensor to = xd_rows(r->h, 2 * t + i - 1, 1);
-            xd_copy_to(x, spread(to, 2, 2),
-                       grouped(xd_rows(y, i / 2, 1), C, CELLS, i % 2 * CELLS / 2, 2, 2));
+            xd_tensor to = xd_rows(r->h, f * t + i - first, 1);
+            xd_copy_to(x, spread(to, by[1], by[2]),
+                       grouped(xd_rows(y, i / f, 1), C, f * plane, i % f * plane, by[1], by[2]));
             if (residual)
-                add_old(r, to, xd_rows(c.in, t + i / 2, 1), i % 2);
+                add_old(r, to, xd_rows(c.in, t + i / f, 1), i % f, by);
         }
     }
     xd_arena_rewind(x->tmp, mark);
-    r->h = xd_map_at(x, r->base, 2 * T - 1, 2 * H, 2 * W, C);
-    r->rows *= 2;
+    r->h = xd_map_at(x, r->base, f * T - first, by[1] * H, by[2] * W, C);
+    r->rows *= by[1];
 }
 
 /* Replaces the map h by `to`, which is behind the memory of the new map h. */
@@ -436,8 +445,10 @@ void xd_ltx_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     const xd_ltx_half *w = &((const xd_ltx_glob *)n->glob)->dec;
     size_t             mark = xd_arena_mark(x->tmp);
     int                m = c->levels[1];
-    run                r = { .x = x, .c = c, .w = w, .past = c->dec_causal ? 2 : 1, .rows = 1 };
-    xd_vae_info        v;
+    run                r = {
+                       .x = x, .c = c, .w = w, .past = c->dec_causal ? 2 : 1, .mirrors = c->mirrors, .rows = 1
+    };
+    xd_vae_info v;
     xd_ltx_info(c, &v);
     if (!xd_map_video_fits(x, rgb, lat, v.cell[1], c->latent_channels, lat.d[0]) ||
         !xd_map_frames_fit(x, rgb.d[0], xd_vae_frames(&v, lat.d[0])))
@@ -453,7 +464,7 @@ void xd_ltx_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
         if (w->level[l].side.conv[0].w.out)
             run_residual(&r, &w->level[l].side, NULL);
         if (c->dec_scales.v[at])
-            run_upsample(&r, &w->level[l].resample, (int)c->residual.v[at]);
+            run_upsample(&r, &w->level[l].resample, c->up[l], (int)c->residual.v[at]);
         run_blocks(&r, &w->level[l], c->dec_layers.v[at]);
     }
     decode_pixels(&r, rgb);

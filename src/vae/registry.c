@@ -5,7 +5,8 @@
 #include "vae/vae.h"
 
 extern const xd_vae xd_vae_kl, xd_vae_flux2, xd_vae_cogvideox, xd_vae_wan, xd_vae_qwenimage,
-    xd_vae_hunyuanvideo, xd_vae_hunyuanvideo15, xd_vae_mochi, xd_vae_ltx, xd_vae_tiny, xd_vae_dc;
+    xd_vae_hunyuanvideo, xd_vae_hunyuanvideo15, xd_vae_mochi, xd_vae_ltx, xd_vae_ltx2, xd_vae_tiny,
+    xd_vae_dc;
 
 const xd_vae *const xd_vaes[] = { &xd_vae_kl,
                                   &xd_vae_flux2,
@@ -16,6 +17,7 @@ const xd_vae *const xd_vaes[] = { &xd_vae_kl,
                                   &xd_vae_hunyuanvideo15,
                                   &xd_vae_mochi,
                                   &xd_vae_ltx,
+                                  &xd_vae_ltx2,
                                   &xd_vae_tiny,
                                   &xd_vae_dc,
                                   NULL };

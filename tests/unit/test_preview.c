@@ -192,6 +192,7 @@ static void published_autoencoders(void **state)
             v->info(net.cfg, &info);
             int learns = strcmp(v->net.classes[0], "AutoencoderDC") == 0 ||
                          strcmp(v->net.classes[0], "AutoencoderKLLTXVideo") == 0 ||
+                         strcmp(v->net.classes[0], "AutoencoderKLLTX2Video") == 0 ||
                          strcmp(v->net.classes[0], "AutoencoderKLHunyuanVideo15") == 0;
             if ((!info.rgb && !learns) || info.channels % (info.pack * info.pack))
                 fail_msg("%s: its colours are not known", found.gl_pathv[i]);

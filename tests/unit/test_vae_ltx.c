@@ -1,4 +1,4 @@
-/* test_vae_ltx.c - LTX-Video's autoencoder against diffusers.
+/* test_vae_ltx.c - the autoencoders of LTX-Video and LTX-2 against diffusers.
  *
  * tools/golden/cases/ltx_vae.py computed tests/golden/ltx-vae with the random weights and inputs
  * that this program makes of a name. Tolerances are shares of the largest value: f32 1e-5, bf16
@@ -14,13 +14,16 @@
 #include <cmocka.h>
 
 static const char *const ltx = "AutoencoderKLLTXVideo";
-static const char *const cases[] = { "plain", "causal", "timed", "noise", "moved", "tiles" };
+static const char *const second = "AutoencoderKLLTX2Video";
+static const char *const cases[] = { "plain",  "causal", "timed", "noise", "moved",
+                                     "second", "types",  "old",   "tiles" };
 
 static void published_listings(void **state)
 {
-    static const char *const dirs[] = { "Lightricks/LTX-Video/vae" };
+    static const char *const dirs[] = { "Lightricks/LTX-Video/vae", "Lightricks/LTX-2/vae",
+                                        "diffusers/LTX-2.3-Diffusers/vae" };
     (void)state;
-    published(dirs, 1);
+    published(dirs, sizeof dirs / sizeof *dirs);
 }
 
 static void refusals(void **state)
@@ -40,6 +43,16 @@ static void refusals(void **state)
     refuses(ltx, "{\"down_block_types\":[\"Other\",\"Other\",\"Other\",\"Other\"]}",
             XD_EUNSUPPORTED, "Other");
     refuses(ltx, "{\"scaling_factor\":0}", XD_EFORMAT, "scaling_factor 0");
+    refuses(second, "{\"encoder_spatial_padding_mode\":\"reflect\"}", XD_EUNSUPPORTED,
+            "encoder_spatial_padding_mode reflect");
+    refuses(second, "{\"decoder_spatial_padding_mode\":\"circular\"}", XD_EUNSUPPORTED,
+            "decoder_spatial_padding_mode circular");
+    refuses(second, "{\"upsample_type\":[\"spatial\",\"conv\",\"spatial\"]}", XD_EUNSUPPORTED,
+            "upsample_type has conv");
+    refuses(second, "{\"upsample_type\":[\"spatial\"]}", XD_EUNSUPPORTED, "1 upsample_type");
+    refuses(second, "{\"upsample_type\":[\"spatial\",\"spatial\",\"spatial\"]}", XD_EFORMAT,
+            "1 in the decoder");
+    refuses(second, "{\"upsample_factor\":[2,2,1]}", XD_EUNSUPPORTED, "upsample_factor");
 }
 
 /* The published numbers. */

@@ -27,8 +27,8 @@ SUITES = {
                 "sana-sprint-4"),
     "sdxl": own("sdxl", "sdxl-zeros", "sdxl-turbo", "sdxl-one", "sdxl-image", "sdxl-mask",
                 "sdxl-lora"),
-    "sana_video": own("sana-video", "sana-video-five", "sana-video-i2v", "sana-video-still",
-                      "sana-video-lora"),
+    "sana_video": own("sana-video", "sana-video-five", "sana-video-720", "sana-video-i2v",
+                      "sana-video-still", "sana-video-lora"),
     "hunyuan": {"forms": "hunyuan-forms"} | own("hunyuan", "hunyuan12", "hunyuan12-one",
                                                 "hunyuan12-rescale", "hunyuan-image"),
     "video": own("cog2b", "cog2b-dynamic", "cog5b", "cog5b-batch", "cog5b-one", "cog5b-tiles",
@@ -64,7 +64,8 @@ SUITES = {
     "cog": {name: "cog/" + name for name in ("2b", "5b", "5b-i2v", "1.5-i2v")},
     "cog_vae": {name: "cog-vae/" + name for name in ("four", "two", "eight", "one", "tiles")},
     "ltx_vae": {name: "ltx-vae/" + name
-                for name in ("plain", "causal", "timed", "noise", "moved", "tiles")},
+                for name in ("plain", "causal", "timed", "noise", "moved", "second", "types", "old",
+                             "tiles")},
     "mochi_vae": {name: "mochi-vae/" + name for name in ("six", "three", "one", "tiles")},
     "hunyuanvideo_vae": {name: "hunyuanvideo-vae/" + name
                          for name in ("four", "eight", "last", "tiles")},

@@ -237,12 +237,15 @@ static void info(const void *c_, xd_dit_info *out)
 }
 
 /* Describes SANA-Video. The default size is that of SanaVideoPipeline, 81 frames of 480 x 832
- * pixels, for a sample_size of 30. */
+ * pixels, for a sample_size of 30 with cells of 4 x 8 x 8 pixels, and of 22 with cells of
+ * 8 x 32 x 32. */
 static void info_video(const void *c_, xd_dit_info *out)
 {
     const cfg *c = c_;
     info(c, out);
     out->sample[0] = 21, out->sample[1] = 2 * c->sample, out->sample[2] = 2 * c->sample * 26 / 15;
+    if (c->sample == 22)
+        out->sample[0] = 11, out->sample[1] = 15, out->sample[2] = 26;
     out->frames_dim = c->dim;
     out->holds = 1;
     for (int i = 0; i < 3; i++)

@@ -90,18 +90,37 @@ static const xd_recipe sprint = {
     .true_cfg = 1,
 };
 
-/* The pipeline's ASPECT_RATIO_480_BIN, for models with sample_size 30. The transformer describes
- * these models by a sample of 60 rows of latent cells. */
+/* The pipeline's ASPECT_RATIO_480_BIN and ASPECT_RATIO_720_BIN, for models with sample_size 30 and
+ * 22. The transformer describes these models by a sample of 60 or 15 rows of latent cells. */
 static int trained_video_size(int64_t sample, int64_t *height, int64_t *width)
 {
-    static const xd_size_bucket table[] = {
-        { 0.5, 448, 896 },  { 0.57, 480, 832 }, { 0.68, 528, 768 }, { 0.78, 560, 720 },
-        { 1.0, 624, 624 },  { 1.13, 672, 592 }, { 1.29, 720, 560 }, { 1.46, 768, 528 },
-        { 1.67, 816, 496 }, { 1.75, 832, 480 }, { 2.0, 896, 448 },
+    static const xd_size_bucket table[][11] = {
+        { { 0.5, 448, 896 },
+          { 0.57, 480, 832 },
+          { 0.68, 528, 768 },
+          { 0.78, 560, 720 },
+          { 1.0, 624, 624 },
+          { 1.13, 672, 592 },
+          { 1.29, 720, 560 },
+          { 1.46, 768, 528 },
+          { 1.67, 816, 496 },
+          { 1.75, 832, 480 },
+          { 2.0, 896, 448 } },
+        { { 0.5, 672, 1344 },
+          { 0.57, 704, 1280 },
+          { 0.68, 800, 1152 },
+          { 0.78, 832, 1088 },
+          { 1.0, 960, 960 },
+          { 1.13, 1024, 896 },
+          { 1.29, 1088, 832 },
+          { 1.46, 1152, 800 },
+          { 1.67, 1248, 736 },
+          { 1.75, 1280, 704 },
+          { 2.0, 1344, 672 } },
     };
-    if (sample != 60)
+    if (sample != 60 && sample != 15)
         return 0;
-    xd_size_bucket_nearest(table, sizeof table / sizeof *table, height, width);
+    xd_size_bucket_nearest(table[sample == 15], 11, height, width);
     return 1;
 }
 

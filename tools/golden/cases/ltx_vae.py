@@ -1,4 +1,4 @@
-"""AutoencoderKLLTXVideo alone, with this program's random weights.
+"""AutoencoderKLLTXVideo and AutoencoderKLLTX2Video alone, with this program's random weights.
 
 Weights and inputs are those that the program makes of a name (fill.py), so that only configs and
 results are kept. Latents are normalized by the buffers latents_mean and latents_std. "decode.T" is
@@ -12,8 +12,8 @@ import math
 import diffusers
 import numpy as np
 import torch
-from diffusers import AutoencoderKLLTXVideo
-from diffusers.models.autoencoders import autoencoder_kl_ltx
+from diffusers import AutoencoderKLLTX2Video, AutoencoderKLLTXVideo
+from diffusers.models.autoencoders import autoencoder_kl_ltx, autoencoder_kl_ltx2
 from safetensors.torch import save_file
 
 from ..fill import MASK, mix, weights
@@ -36,6 +36,16 @@ MOVED = dict(TIMED, block_out_channels=(8, 16, 32, 64, 64), layers_per_block=(1,
              downsample_type=("spatial", "temporal", "spatiotemporal", "spatiotemporal"),
              spatio_temporal_scaling=(True,) * 4, spatial_compression_ratio=16,
              temporal_compression_ratio=8)
+SECOND = dict(latent_channels=6, block_out_channels=(8, 16, 32, 32), patch_size=1,
+              layers_per_block=(1, 1, 1, 1, 1), decoder_block_out_channels=(16, 32, 64),
+              decoder_layers_per_block=(1, 2, 1, 1), decoder_causal=False,
+              spatial_compression_ratio=8, temporal_compression_ratio=8)
+# as in LTX-2.3
+TYPES = dict(SECOND, block_out_channels=(12, 24, 24, 24), decoder_layers_per_block=(1, 1, 1, 1, 1),
+             decoder_block_out_channels=(16, 32, 32, 64), decoder_inject_noise=(False,) * 5,
+             upsample_residual=(False,) * 4, upsample_factor=(2, 2, 1, 2),
+             upsample_type=("spatiotemporal", "spatiotemporal", "temporal", "spatial"),
+             decoder_spatio_temporal_scaling=(True,) * 4, decoder_spatial_padding_mode="zeros")
 # config; latent rows and columns; latent frames to decode; frames to encode; are tiles used
 CASES = {
     "plain": (PLAIN, (2, 3), (1, 3), (1, 9), False),
@@ -45,6 +55,11 @@ CASES = {
     "noise": (dict(TIMED, decoder_inject_noise=(True, False, True, True)), (1, 2), (1, 2), (),
               False),
     "moved": (MOVED, (1, 2), (2,), (1, 17), False),
+    "second": (SECOND, (2, 3), (1, 3), (1, 17), False),
+    "types": (TYPES, (2, 2), (2,), (9,), False),
+    "old": (dict(TYPES, upsample_residual=(True, False, True, True), timestep_conditioning=True,
+                 decoder_inject_noise=(True, False, True, True, False), decoder_causal=True,
+                 decoder_spatial_padding_mode="reflect"), (3, 2), (1, 2), (), False),
     # tiles of 512 pixels
     "tiles": (PLAIN, (1, 68), (1,), (1,), True),
 }
@@ -83,7 +98,7 @@ def hashed(text):
 
 
 class Noise:
-    """Stands for the module torch in autoencoder_kl_ltx: its randn is the program's noise."""
+    """Stands for the module torch of an autoencoder: its randn is the program's noise."""
 
     def __init__(self):
         self.hash = hash_mix(hashed("decoder noise"), SEED)
@@ -116,7 +131,10 @@ def fill(vae):
 
 def run(name, out):
     config, (h, w), decodes, encodes, tiled = CASES[name]
-    vae = AutoencoderKLLTXVideo(**config).eval()
+    second = config["latent_channels"] == SECOND["latent_channels"]
+    kind, module = ((AutoencoderKLLTX2Video, autoencoder_kl_ltx2) if second else
+                    (AutoencoderKLLTXVideo, autoencoder_kl_ltx))
+    vae = kind(**config).eval()
     fill(vae)
     if tiled:
         vae.enable_tiling()
@@ -126,10 +144,10 @@ def run(name, out):
         time = torch.tensor([TIME])
     for t in decodes:
         z = weights(f"decode.{t}", (t, h, w, c.latent_channels), 1.0, 0.0)
-        autoencoder_kl_ltx.torch = Noise()
+        module.torch = Noise()
         keep[f"decode.{t}"] = last(vae.decode(first(z * std / c.scaling_factor + mean),
                                               time).sample)
-        autoencoder_kl_ltx.torch = torch
+        module.torch = torch
     for t in encodes:
         x = weights(f"encode.{t}", (t, h * f, w * f, 3), 0.5, 0.0)
         m = last(vae.encode(first(x)).latent_dist.parameters)
@@ -139,7 +157,7 @@ def run(name, out):
     d.mkdir(parents=True, exist_ok=True)
     save_file(keep, d / "golden.safetensors")
     (d / "golden.safetensors").chmod(0o644)
-    (d / "config.json").write_text(json.dumps({"_class_name": "AutoencoderKLLTXVideo"} | config,
+    (d / "config.json").write_text(json.dumps({"_class_name": kind.__name__} | config,
                                               indent=2) + "\n")
     print(name, {k: (tuple(v.shape), f"{v.std():.2f}") for k, v in keep.items()})
 

@@ -1,15 +1,15 @@
 """SANA-Video: linear attention with RoPE, and a feed-forward that convolves rows, columns and
 frames. Texts as in sana.py, videos as in wan.py.
 
-sana-video-five has learned sigmas and patches of one cell. sana-video-i2v and sana-video-still
-start from an image.
+sana-video-five has learned sigmas and patches of one cell, sana-video-720 the autoencoder of LTX-2.
+sana-video-720, sana-video-i2v and sana-video-still start from an image.
 """
 import inspect
 import json
 import shutil
 
 import torch
-from diffusers import (AutoencoderKLWan, DPMSolverMultistepScheduler,
+from diffusers import (AutoencoderKLLTX2Video, AutoencoderKLWan, DPMSolverMultistepScheduler,
                        FlowMatchEulerDiscreteScheduler, SanaImageToVideoPipeline,
                        SanaVideoPipeline, SanaVideoTransformer3DModel)
 from diffusers.pipelines.sana_video import pipeline_sana_video_i2v
@@ -19,6 +19,7 @@ from ..common import add_loras, make_each, make_image, save_run, tidy
 from ..fill import configure, fill
 from ..lm_vocab import gemma
 from .lumina2 import load_tokenizer
+from .ltx_vae import SECOND
 from .sana import FLOW, GEMMA, KOHYA, PEFT, record_text
 from .video import keep_frames
 from .wan import FRAMES_FIRST, VAE
@@ -38,12 +39,22 @@ MODELS = {
                                      cross_attention_dim=80, mlp_ratio=2.0, attention_bias=True,
                                      out_channels=8, patch_size=[1, 1, 1], qk_norm=None, **DIT),
                             weights="f16", scheduler=FlowMatchEulerDiscreteScheduler(shift=8.0)),
+    "sana-video-720": dict(dit=dict(num_attention_heads=3, attention_head_dim=16, num_layers=2,
+                                    num_cross_attention_heads=3, cross_attention_head_dim=16,
+                                    cross_attention_dim=48, mlp_ratio=3.0, out_channels=6,
+                                    patch_size=[1, 1, 1], **DIT | dict(in_channels=6)),
+                           vae=SECOND | dict(patch_size=4, spatial_compression_ratio=32),
+                           weights="bf16",
+                           scheduler=DPMSolverMultistepScheduler(**FLOW | {"flow_shift": 8.0})),
 }
 RUNS = {
     "sana-video": dict(prompts=["A large Red circle, on a blue background"], width=80, height=48,
                        frames=12, steps=4, seed=7, guidance=6.0, negative_prompt="a green ring"),
     "sana-video-five": dict(prompts=["a Ring", "two stars"], width=24, height=32, frames=5,
                             steps=3, seed=8, guidance=3.0, system="Paint.\nUser: "),
+    "sana-video-720": dict(prompts=["A cyan Triangle"], width=96, height=64, frames=20, steps=3,
+                           seed=33, guidance=4.0, negative_prompt="a star", system="Paint: ",
+                           image=(50, 30)),
     "sana-video-i2v": dict(model="sana-video", prompts=["A blue Square"], width=48, height=80,
                            frames=9, steps=4, seed=31, guidance=6.0, negative_prompt="red",
                            image=(70, 37)),
@@ -62,7 +73,8 @@ def make_parts(name):
     config._attn_implementation = "eager"       # the others have no soft cap
     parts = {"text_encoder": Gemma2Model(config),
              "transformer": SanaVideoTransformer3DModel(**spec["dit"]),
-             "vae": AutoencoderKLWan(**VAE)}
+             "vae": (AutoencoderKLLTX2Video(**spec["vae"]) if "vae" in spec else
+                     AutoencoderKLWan(**VAE))}
     return {folder: fill(m, spec["weights"]) for folder, m in parts.items()}
 
 
