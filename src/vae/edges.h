@@ -36,9 +36,9 @@ typedef struct xd_edges_sink {
 void xd_edges_conv_to(xd_exec *x, const xd_edges_sink *to, const xd_edges *f, const xd_cnv *w);
 
 /* Computes out = conv(in) + plus with a kernel of 3 x 3 x 3, where plus may be absent or the tensor
- * `out`, and `in` [T+2,H,W,C] has two more frames than `out`. Row -1 is a copy of row 1, and the row
- * after the last one a copy of the last but one, also for columns. An image must have at least two
- * rows and two columns. */
+ * `out`, and `in` [T+2,H,W,C] has two more frames than `out`. Row -1 is a copy of row 1, and the
+ * row after the last one a copy of the last but one, also for columns. An image must have at least
+ * two rows and two columns. */
 void xd_mirror_conv(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor plus);
 
 /* Computes h += proj(attention(q, kv)). The attention has one head, which is as wide as the map.

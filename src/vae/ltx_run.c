@@ -4,9 +4,9 @@
  * All norms are RMS norms of single positions without gain. A causal convolution reads the current
  * and the two earlier frames, and another one the frames before and after the current frame; copies
  * of the outermost frame replace frames beyond the video. Beyond the edges of a frame there are
- * zeros, or in the decoder of LTX-2 mirrored pixels. The decoder is not causal, so all frames are decoded at once. Versions from 0.9.1 on
- * modulate the decoder's norms by a timestep, and may add noise that is equal for all frames and,
- * except for a factor, for all channels.
+ * zeros, or in the decoder of LTX-2 mirrored pixels. The decoder is not causal, so all frames are
+ * decoded at once. Versions from 0.9.1 on modulate the decoder's norms by a timestep, and may add
+ * noise that is equal for all frames and, except for a factor, for all channels.
  *
  * The padded input of a convolution is made a few frames at a time. In the arena, the current
  * feature map `h` comes first. Besides h, only one other map, the copy of a map that is enlarged,
@@ -215,9 +215,9 @@ static xd_tensor spread(xd_tensor to, int64_t a, int64_t b)
     return v;
 }
 
-/* Adds to a frame of the enlarged map the channels of the old map, of which by[0] by[1] by[2] become
- * one position each; the channels are repeated until there are as many as in the new map. `frame`
- * is one of the by[0] frames that the old frame becomes. */
+/* Adds to a frame of the enlarged map the channels of the old map, of which by[0] by[1] by[2]
+ * become one position each; the channels are repeated until there are as many as in the new map.
+ * `frame` is one of the by[0] frames that the old frame becomes. */
 static void add_old(run *r, xd_tensor to, xd_tensor old, int64_t frame, const int *by)
 {
     xd_exec  *x = r->x;
@@ -445,11 +445,10 @@ void xd_ltx_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     const xd_ltx_half *w = &((const xd_ltx_glob *)n->glob)->dec;
     size_t             mark = xd_arena_mark(x->tmp);
     int                m = c->levels[1];
-    run                r = {
-                       .x = x, .c = c, .w = w, .past = c->dec_causal ? 2 : 1, .mirrors = c->mirrors, .rows = 1
-    };
-    xd_vae_info v;
+    run                r = { .x = x, .c = c, .w = w, .mirrors = c->mirrors, .rows = 1 };
+    xd_vae_info        v;
     xd_ltx_info(c, &v);
+    r.past = c->dec_causal ? 2 : 1;
     if (!xd_map_video_fits(x, rgb, lat, v.cell[1], c->latent_channels, lat.d[0]) ||
         !xd_map_frames_fit(x, rgb.d[0], xd_vae_frames(&v, lat.d[0])))
         return;

@@ -13,7 +13,7 @@ import collections
 import math
 import sys
 
-FIRST, ALL, RARE = 24, 91, 0.3
+FIRST, ALL, RARE = 24, 92, 0.3
 FIRST_RANKS, RANKS = (2, 3, 4, 6), (2, 3, 4, 5, 6, 7, 8)
 PLANS = {2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 3, 8: 9}      # one plan of so many is run
 
@@ -87,6 +87,7 @@ MODELS = [
     ("linear", "sana-sprint", ["size=28x36"], "plain"),
     ("linear", "sana-video", ["video", "size=80x48", "frames=9"], "plain"),
     ("linear", "sana-video-five", ["video", "size=24x32", "frames=9"], "plain still"),
+    ("linear", "sana-video-720", ["video", "size=96x160", "frames=17"], "image"),
     ("linear", "sana-sprint-4", ["size=40x56"], "plain"),
     # a network that every rank computes as a whole, for passes and images of its own
     ("whole", "sdxl", ["cfg", "size=52x44"], "plain sent far lcm ancestral fbcache begin mask"),

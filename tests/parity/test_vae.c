@@ -400,14 +400,45 @@ static void woven_blocks(walk *q, const char *key, int i, int64_t C)
         woven_residual(q, C, C);
 }
 
+/* The factors of frames (0) and of rows and columns (1) of level i, of the types in a list. */
+static void woven_factors(const walk *q, const char *key, int i, int by[2])
+{
+    const xd_json *v = xd_json_at(xd_json_get(q->cfg, key), i);
+    const char    *type = v ? xd_json_text(v) : "spatiotemporal";
+    by[0] = strcmp(type, "spatial") == 0 ? 1 : 2, by[1] = strcmp(type, "temporal") == 0 ? 1 : 2;
+}
+
+/* Levels whose convolution moves positions to channels compute one frame at a time. */
+static void woven_moves(walk *q, int second)
+{
+    int     L = xd_json_size(xd_json_get(q->cfg, "block_out_channels")) - !second, by[2];
+    int64_t C = second ? number(q->cfg, "latent_channels") : width(q, 0);
+    conv_frames(q, 3 * number(q->cfg, "patch_size") * number(q->cfg, "patch_size"), 1, q->T + 2);
+    for (int l = 0; l < L; l++) {
+        woven_blocks(q, "layers_per_block", l, C);
+        woven_factors(q, "downsample_type", l, by);
+        int64_t T = (q->T - 1) / by[0] + 1;
+        conv_frames(q, C, 1, 3 * T * by[0]);
+        q->T = T, q->k /= by[1];
+        C = width(q, second ? l : l + 1);
+    }
+    woven_blocks(q, "layers_per_block", L, C);
+    conv_frames(q, C, 1, q->T + 2);
+}
+
 /* Convolutions read two frames more than they compute; with stride 2, only rows of the band
  * above. */
 static void woven_encode(walk *q, const xd_vae_info *v, int64_t n)
 {
-    int     L = xd_json_size(xd_json_get(q->cfg, "block_out_channels"));
-    int64_t C = width(q, 0), patch = number(q->cfg, "patch_size");
+    const char *type = xd_json_text(xd_json_at(xd_json_get(q->cfg, "down_block_types"), 0));
+    int         L = xd_json_size(xd_json_get(q->cfg, "block_out_channels"));
+    int64_t     C = width(q, 0), patch = number(q->cfg, "patch_size");
     q->T = n;
     q->k = v->cell[1] / patch;
+    if (strcmp(type, "LTXVideoDownBlock3D") != 0) {
+        woven_moves(q, strcmp(type, "LTX2VideoDownBlock3D") == 0);
+        return;
+    }
     conv_frames(q, 3 * patch * patch, 1, q->T + 2);
     for (int l = 0; l < L; l++) {
         int64_t out = width(q, l + 1 < L ? l + 1 : l);
@@ -427,7 +458,7 @@ static void woven_encode(walk *q, const xd_vae_info *v, int64_t n)
 
 static void woven_decode(walk *q, const xd_vae_info *v, int64_t n)
 {
-    int     L = xd_json_size(xd_json_get(q->cfg, "decoder_block_out_channels"));
+    int     L = xd_json_size(xd_json_get(q->cfg, "decoder_block_out_channels")), by[2];
     int64_t C = entry(q, "decoder_block_out_channels", L - 1), e = q->e;
     q->T = n;
     q->k = 1;
@@ -436,15 +467,17 @@ static void woven_decode(walk *q, const xd_vae_info *v, int64_t n)
     q->e = e;
     woven_blocks(q, "decoder_layers_per_block", L, C);
     for (int l = L - 1; l >= 0; l--) {
-        int64_t out = entry(q, "decoder_block_out_channels", l);
-        if (out != C)
-            woven_residual(q, C, out);
-        C = out;
+        int64_t factor = entry(q, "upsample_factor", l);
+        int64_t out = entry(q, "decoder_block_out_channels", l) / (factor ? factor : 1);
+        if (out * (factor ? factor : 1) != C)
+            woven_residual(q, C, out), C = out;
         if (entry(q, "decoder_spatio_temporal_scaling", l)) {
             conv_frames(q, C, 1, q->T + 2);
-            q->T = 2 * q->T - 1;
-            q->k *= 2;
+            woven_factors(q, "upsample_type", L - 1 - l, by);
+            q->T = by[0] * (q->T - 1) + 1;
+            q->k *= by[1];
         }
+        C = out;
         woven_blocks(q, "decoder_layers_per_block", l, C);
     }
     conv_frames(q, C, 1, q->T + 2);
@@ -702,7 +735,7 @@ static run process(xd_engine *g, const int64_t *d, int what, int tiling, const f
 {
     static const char *const prompt = "a";
     xd_request               r;
-    xd_job                   j = { .ctx = &g->ctx, .r = &r };
+    xd_job                   j = { .ctx = &g->ctx, .r = &r, .vae = g->ctx.model.vae_info };
     xd_err                   e = { 0 };
     xd_arena                 a;
     xd_exec                  x;
@@ -787,9 +820,12 @@ static void one_model(const char *dir, const char *dtype, xd_comm *world)
     sums = xd_json_get(all->ctx.model.vae.config, "decoder_qkv_multiscales") != NULL;
     int video = all->ctx.model.vae_info.cell[0] > 1;
     int ways = xd_json_get(all->ctx.model.vae.config, "temporal_expansions") ? 2 : 4;
+    /* Mirrored edges need two rows and two columns. */
+    int least = xd_json_get(all->ctx.model.vae.config, "decoder_spatial_padding_mode") ? 2 : 1;
     for (int s = 0; s < NSIZES; s++)
         for (int i = 0; i < ways; i++) /* one of the autoencoders only decodes */
-            one_case(one, all, sizes[video][s], i / 2, i % 2, world);
+            if (sizes[video][s][1] >= least && sizes[video][s][2] >= least)
+                one_case(one, all, sizes[video][s], i / 2, i % 2, world);
     xd_close(&all);
     xd_close(&one);
 }
