@@ -163,26 +163,38 @@ void xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *te
     xd_arena_rewind(x->tmp, mark);
 }
 
-/* one group of tokens in a double block (rows [at, at + n) of h), which share weights and
- * modulation */
+enum { SIDES = 4 }; /* maximum number of groups of tokens that share weights and modulation */
+
+/* one group of tokens in a block (rows [at, at + n) of h), which share weights and modulation; a
+ * single block has the same weights for all tokens */
 typedef struct side {
     const xd_adaln *w;
     xd_tensor       mod, h;
     int64_t         at, n;
 } side;
 
+/* Appends n rows to the list of sides; returns the new number of sides. */
+static int add_side(side *s, int count, const xd_adaln *w, xd_tensor mod, int64_t n)
+{
+    int64_t at = count ? s[count - 1].at + s[count - 1].n : 0;
+    s[count] = (side){ .w = w, .mod = mod, .at = at, .n = n };
+    return count + 1;
+}
+
 /* Lists the sides of a double block, which are groups of tokens with the same weights and
  * modulation. The sides of a double block are the text, then the reference images if their
- * modulation differs from the image's, then the image. Returns the number of sides. */
+ * modulation differs from the image's, then the image's tokens with timestep 0, if there are any,
+ * and the image's other tokens. Returns the number of sides. */
 static int sides_of(const xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in,
-                    side s[3])
+                    side s[SIDES])
 {
     int64_t ntxt = xd_n(x, XD_TXT), nref = in->ref.nd ? xd_n(x, XD_REF) : 0;
-    int     n = 0;
-    s[n++] = (side){ .w = &w->txt, .mod = in->txt, .n = ntxt };
+    int     n = add_side(s, 0, &w->txt, in->txt, ntxt);
     if (nref)
-        s[n++] = (side){ .w = &w->img, .mod = in->ref, .at = ntxt, .n = nref };
-    s[n++] = (side){ .w = &w->img, .mod = in->img, .at = ntxt + nref, .n = h.d[0] - ntxt - nref };
+        n = add_side(s, n, &w->img, in->ref, nref);
+    if (in->held)
+        n = add_side(s, n, &w->img, in->first, in->held);
+    n = add_side(s, n, &w->img, in->img, h.d[0] - ntxt - nref - in->held);
     for (int i = 0; i < n; i++)
         s[i].h = xd_rows(h, s[i].at, s[i].n);
     return n;
@@ -190,7 +202,7 @@ static int sides_of(const xd_exec *x, xd_tensor h, const xd_pair *w, const xd_du
 
 void xd_pair_run(xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in)
 {
-    side      s[3];
+    side      s[SIDES];
     int       n = sides_of(x, h, w, in, s);
     xd_tensor y = xd_new(x, h.d[0], w->img.qkv.w.out);
     for (int i = 0; i < n; i++) {
@@ -220,14 +232,52 @@ void xd_pair_run(xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in
     }
 }
 
+/* Lists the groups of tokens of a single block that have the same modulation: all tokens or, if
+ * tokens of the image have timestep 0, the tokens before them, these tokens, and those after them.
+ * Returns the number of groups. */
+static int groups_of(const xd_exec *x, xd_tensor h, const xd_dual_in *in, side s[SIDES])
+{
+    int64_t before = xd_n(x, XD_TXT) + xd_n(x, XD_REF);
+    int     n = 0;
+    if (in->held) {
+        n = add_side(s, n, NULL, in->img, before);
+        n = add_side(s, n, NULL, in->first, in->held);
+        n = add_side(s, n, NULL, in->img, h.d[0] - before - in->held);
+    } else {
+        n = add_side(s, n, NULL, in->img, h.d[0]);
+    }
+    for (int i = 0; i < n; i++)
+        s[i].h = xd_rows(h, s[i].at, s[i].n);
+    return n;
+}
+
+/* Returns the normed rows of n groups, each with its own modulation, as the layers of a single
+ * block read them. */
+static xd_tensor norm_groups(xd_exec *x, xd_tensor h, const side *s, int n, const xd_solo *w)
+{
+    xd_tensor out = { 0 };
+    if (n > 1)
+        out = xd_new(x, h.d[0], h.d[1]);
+    for (int i = 0; i < n; i++) {
+        xd_norm a = { .in = s[i].h,
+                      .scale = xd_rows(s[i].mod, 1, 1),
+                      .shift = xd_rows(s[i].mod, 0, 1),
+                      .eps = eps };
+        if (n == 1)
+            return xd_norm_for(x, &a, &w->up, &w->qkv);
+        a.out = xd_rows(out, s[i].at, s[i].n);
+        xd_norm_into(x, &a);
+    }
+    return out;
+}
+
 void xd_solo_run(xd_exec *x, xd_tensor h, const xd_solo *w, const xd_dual_in *in)
 {
     int64_t   rows = h.d[0], D = w->out.w.in - w->up.w.out;
+    side      s[SIDES];
+    int       n = groups_of(x, h, in, s);
     xd_tensor both = xd_new(x, rows, w->out.w.in);
-    xd_norm   norm = {
-        .in = h, .scale = xd_rows(in->img, 1, 1), .shift = xd_rows(in->img, 0, 1), .eps = eps
-    };
-    xd_tensor a = xd_norm_for(x, &norm, &w->up, &w->qkv);
+    xd_tensor a = norm_groups(x, h, s, n, w);
     xd_linear_act_into(x, xd_cols(both, D, w->up.w.out), a, &w->up, XD_GELU_TANH);
     xd_tensor y = xd_linear(x, a, &w->qkv);
     xd_qkv    t = xd_qkv_open(x, y, &w->qkv, in->head_dim);
@@ -236,7 +286,8 @@ void xd_solo_run(xd_exec *x, xd_tensor h, const xd_solo *w, const xd_dual_in *in
         &(xd_qkv_rows){
             .n = rows, .norm_q = w->norm_q, .norm_k = w->norm_k, .cos = in->cos, .sin = in->sin });
     xd_attn_into(x, xd_heads(xd_cols(both, 0, D), in->head_dim), t.q, t.k, t.v, 0);
-    xd_linear_add(x, h, xd_rows(in->img, 2, 1), both, &w->out);
+    for (int i = 0; i < n; i++)
+        xd_linear_add(x, s[i].h, xd_rows(s[i].mod, 2, 1), xd_rows(both, s[i].at, s[i].n), &w->out);
 }
 
 xd_tensor xd_dual_head(xd_exec *x, xd_tensor h, xd_tensor scale, xd_tensor shift, const xd_lin *out)

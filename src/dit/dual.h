@@ -66,6 +66,10 @@ typedef struct xd_dual_in {
     /* Modulation vectors of the reference images' rows; if absent, the reference images' rows use
      * `img`. */
     xd_tensor ref;
+    /* Modulation vectors of the first `held` image rows of this rank, which have timestep 0
+     * (timed.h), in the form of `img`. If `held` is 0, all image rows use `img`. */
+    xd_tensor first;
+    int64_t   held;
     xd_tensor cos, sin; /* [n,head_dim/2] F32 RoPE table of this rank's tokens */
     int64_t   head_dim;
 } xd_dual_in;

@@ -79,6 +79,7 @@ xd_status xd_net_visit(xd_net *n, xd_decl *d)
     d->prefixes = n->def->prefixes;
     d->lead = n->def->lead;
     d->beside = n->def->beside;
+    d->omits = n->def->omits;
     d->cut = n->last < n->nlayers;
     if (n->def->weights)
         n->def->weights(d, n->cfg, n->glob);

@@ -59,6 +59,8 @@ typedef struct xd_net_def {
      * text have either no prefix or `prefix`, but never one of `prefixes`. NULL: there are no such
      * names. */
     const char        *beside;
+    /* Part of some declared tensor names, such as "vision_model.", that files may lack, or NULL. */
+    const char        *omits;
     /* Names of tensors that files may contain, with or without a prefix, but that are never read. A
      * star at the start or end of a name matches any text: "visual.*". */
     const char        *unread[6];

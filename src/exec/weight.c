@@ -67,6 +67,14 @@ static void append_name(const xd_decl *d, name_list *l, const char *prefix, cons
     l->len += k > 0 ? (size_t)k : 0;
 }
 
+/* Appends a name without a prefix and, if files may have d->prefix before it, with this prefix. */
+static void add_beside(const xd_decl *d, name_list *l, const char *scope, const char *name)
+{
+    append_name(&(xd_decl){ 0 }, l, "", scope, name);
+    if (d->beside && strncmp(scope, d->beside, strlen(d->beside)) == 0)
+        append_name(&(xd_decl){ 0 }, l, d->prefix, scope, name);
+}
+
 /* Appends all names that a tensor may have in files to the list: with the prefix d->prefix, without
  * a prefix, and with each of the prefixes d->prefixes. The length of `name` is n bytes. */
 static void add_name(const xd_decl *d, name_list *l, const char *name, int n, const char *suffix)
@@ -76,9 +84,14 @@ static void add_name(const xd_decl *d, name_list *l, const char *name, int n, co
     const char *rest = d->scope + len;
     snprintf(last, sizeof last, "%.*s%s", n, name, suffix);
     if (!len || strncmp(d->scope, d->prefix, len) != 0) {
-        append_name(&(xd_decl){ 0 }, l, "", d->scope, last);
-        if (d->beside && strncmp(d->scope, d->beside, strlen(d->beside)) == 0)
-            append_name(&(xd_decl){ 0 }, l, d->prefix, d->scope, last);
+        add_beside(d, l, d->scope, last);
+        const char *part = d->omits ? strstr(d->scope, d->omits) : NULL;
+        char        less[sizeof d->scope];
+        if (part) {
+            snprintf(less, sizeof less, "%.*s%s", (int)(part - d->scope), d->scope,
+                     part + strlen(d->omits));
+            add_beside(d, l, less, last);
+        }
         return;
     }
     if (d->lead)

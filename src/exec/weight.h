@@ -292,6 +292,8 @@ struct xd_decl {
      * text have either no prefix or `prefix`, but never one of `prefixes`. NULL: there are no such
      * names. */
     const char        *beside;
+    /* Part of some declared tensor names, such as "vision_model.", that files may lack, or NULL. */
+    const char        *omits;
     char               scope[192];
     int                depth;     /* number of nested scopes */
     size_t             outer[16]; /* lengths of the prefixes of the enclosing scopes */

@@ -4,32 +4,15 @@
  * An image becomes the rows of a tensor: a class token, then the patches row by row. Pipelines read
  * hidden states of the class token and the patches. No pipeline reads the pooled embedding, so it
  * is not computed, and the weights of its norm and projection are not read. */
-#include <stddef.h>
+#include "text/clip_vision.h"
+
 #include <string.h>
 
-#include "text/clip_layer.h"
 #include "text/encoder_layers.h"
-#include "text/text.h"
 
-typedef struct cfg {
-    xd_clip_dims of;                    /* sizes of the transformer blocks */
-    int64_t      channels, side, patch; /* image channels; side of the image and of a patch */
-    int          nlayers;
-    char         act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
-} cfg;
-
-/* Config keys, with the default values of transformers' CLIPVisionConfig. */
-#define AT(m) offsetof(cfg, m)
+#define AT(m) offsetof(xd_clip_vision, m)
 static const xd_field fields[] = {
-    { "hidden_size", AT(of.dim), 'l', 768, NULL },
-    { "intermediate_size", AT(of.ff), 'l', 3072, NULL },
-    { "num_hidden_layers", AT(nlayers), 'i', 12, NULL },
-    { "num_attention_heads", AT(of.heads), 'i', 12, NULL },
-    { "num_channels", AT(channels), 'l', 3, NULL },
-    { "image_size", AT(side), 'l', 224, NULL },
-    { "patch_size", AT(patch), 'l', 32, NULL },
-    { "hidden_act", AT(act_fn), 's', 0, "quick_gelu" },
-    { "layer_norm_eps", AT(of.eps), 'f', 1e-5, NULL },
+    XD_CLIP_VISION_FIELDS("", AT),
     { "model_type", AT(model_type), 's', 0, "clip_vision_model" },
     { "_name_or_path", 0, '-', 0, NULL },
     { "architectures", 0, '-', 0, NULL },
@@ -44,26 +27,19 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-typedef struct glob {
-    xd_tensor class;      /* [E] F32: class token */
-    xd_lin    patch;      /* [E, C p p]: patch embedding */
-    xd_tensor position;   /* [rows,E] F32: position embeddings */
-    xd_tensor gain, bias; /* [E]: norm before the first block */
-} glob;
-
 /* ---- configuration ------------------------------------------------------------------------ */
 
-static int64_t grid(const cfg *c) /* patches per side of an image */
+static int64_t grid(const xd_clip_vision *c) /* patches per side of an image */
 {
     return c->side / c->patch;
 }
 
-static int64_t row_count(const cfg *c)
+int64_t xd_clip_vision_rows(const xd_clip_vision *c)
 {
     return 1 + grid(c) * grid(c);
 }
 
-static xd_status check_sizes(const cfg *c, xd_err *e)
+static xd_status check_sizes(const xd_clip_vision *c, xd_err *e)
 {
     if (c->channels != 3)
         return xd_fail(e, XD_EUNSUPPORTED, "CLIP vision: num_channels %lld is not 3 (RGB)",
@@ -76,9 +52,8 @@ static xd_status check_sizes(const cfg *c, xd_err *e)
     return XD_OK;
 }
 
-static xd_status check_config(void *c_, xd_err *e)
+xd_status xd_clip_vision_check(xd_clip_vision *c, xd_err *e)
 {
-    cfg *c = c_;
     if (strcmp(c->model_type, "clip_vision_model") != 0)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "image encoder: model_type '%s' is not "
@@ -101,20 +76,25 @@ static xd_status check_config(void *c_, xd_err *e)
     return xd_text_heads("CLIP vision", c->of.dim, c->of.heads, e);
 }
 
+static xd_status check_config(void *c, xd_err *e)
+{
+    return xd_clip_vision_check(c, e);
+}
+
 static int nlayers(const void *c)
 {
-    return ((const cfg *)c)->nlayers;
+    return ((const xd_clip_vision *)c)->nlayers;
 }
 
 static int64_t width(const void *c)
 {
-    return ((const cfg *)c)->of.dim;
+    return ((const xd_clip_vision *)c)->of.dim;
 }
 
 static void vision(const void *c_, xd_text_vision *out)
 {
-    const cfg *c = c_;
-    *out = (xd_text_vision){ .side = c->side, .rows = row_count(c) };
+    const xd_clip_vision *c = c_;
+    *out = (xd_text_vision){ .side = c->side, .rows = xd_clip_vision_rows(c) };
 }
 
 /* ---- weights ------------------------------------------------------------------------------ */
@@ -122,20 +102,19 @@ static void vision(const void *c_, xd_text_vision *out)
 static void blk_weights(xd_decl *d, const void *c, int layer, void *w)
 {
     (void)layer;
-    xd_clip_layer_weights(d, &((const cfg *)c)->of, w);
+    xd_clip_layer_weights(d, &((const xd_clip_vision *)c)->of, w);
 }
 
-static void weights(xd_decl *d, const void *c_, void *g_)
+void xd_clip_vision_weights(xd_decl *d, const xd_clip_vision *c, xd_clip_vision_glob *g)
 {
-    const cfg *c = c_;
-    glob      *g = g_;
-    int64_t    E = c->of.dim;
+    int64_t E = c->of.dim;
     xd_w_enter(d, "vision_model");
     xd_w_enter(d, "embeddings");
     xd_w_vec(d, &g->class, "class_embedding", 1, &E);
     xd_w_linear_as(d, &g->patch, "patch_embedding", 4,
                    (int64_t[]){ E, c->channels, c->patch, c->patch }, 0);
-    xd_w_vec(d, &g->position, "position_embedding.weight", 2, (int64_t[]){ row_count(c), E });
+    xd_w_vec(d, &g->position, "position_embedding.weight", 2,
+             (int64_t[]){ xd_clip_vision_rows(c), E });
     xd_w_leave(d);
     xd_w_affine(d, "pre_layrnorm", &g->gain, &g->bias, E);
     xd_w_unread(d, "post_layernorm.weight", 1, &E);
@@ -143,17 +122,22 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_w_leave(d);
 }
 
+static void weights(xd_decl *d, const void *c, void *g)
+{
+    xd_clip_vision_weights(d, c, g);
+}
+
 /* ---- running ------------------------------------------------------------------------------ */
 
 static void forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
 {
-    const cfg *c = n->cfg;
-    xd_clip_layer_run(x, &c->of, w, s->h, row_count(c));
+    const xd_clip_vision *c = n->cfg;
+    xd_clip_layer_run(x, &c->of, w, s->h, xd_clip_vision_rows(c));
 }
 
 /* Converts an image [C,S,S] to patches, one per row: [G G, C p p]. Drops the pixels after the last
  * complete patch of a row or column. */
-static xd_tensor cut_patches(xd_exec *x, const cfg *c, xd_tensor pixels)
+static xd_tensor cut_patches(xd_exec *x, const xd_clip_vision *c, xd_tensor pixels)
 {
     int64_t   G = grid(c), p = c->patch, S = c->side;
     xd_tensor out = xd_new_f32(x, G * G, c->channels * p * p);
@@ -163,13 +147,11 @@ static xd_tensor cut_patches(xd_exec *x, const cfg *c, xd_tensor pixels)
     return out;
 }
 
-/* Computes h [rows,E] for one image; h is the input of the first block. */
-static void embed(xd_exec *x, const xd_net *n, const float *image_pixels, xd_tensor h)
+void xd_clip_vision_embed(xd_exec *x, const xd_clip_vision *c, const xd_clip_vision_glob *g,
+                          const float *image_pixels, xd_tensor h)
 {
-    const glob *g = n->glob;
-    const cfg  *c = n->cfg;
-    size_t      mark = xd_arena_mark(x->tmp);
-    xd_tensor   pixels = xd_new_f32(x, c->channels, c->side * c->side);
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor pixels = xd_new_f32(x, c->channels, c->side * c->side);
     xd_put(x, pixels, image_pixels);
     xd_copy_to(x, xd_rows(h, 0, 1), xd_reshape(g->class, 2, (int64_t[]){ 1, h.d[1] }));
     xd_linear_into(x, xd_rows(h, 1, h.d[0] - 1), cut_patches(x, c, pixels), &g->patch);
@@ -192,8 +174,8 @@ static void hand_out(xd_exec *x, const xd_net *n, const xd_text_read *r, int ind
 
 static void encode_images(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_cond *out)
 {
-    const cfg *c = n->cfg;
-    int64_t    E = c->of.dim, rows = row_count(c);
+    const xd_clip_vision *c = n->cfg;
+    int64_t    E = c->of.dim, rows = xd_clip_vision_rows(c);
     *out = (xd_cond){ .tok = xd_new_f32(x, r->n, r->nlayers * E) };
     if (!xd_check(x, r->n >= rows && r->n % rows == 0, "%lld rows of images with %lld rows each",
                   (long long)r->n, (long long)rows) ||
@@ -202,8 +184,9 @@ static void encode_images(xd_exec *x, const xd_net *n, const xd_text_read *r, xd
     size_t   mark = xd_arena_mark(x->tmp);
     xd_state s = { .h = xd_new_f32(x, r->n, E) };
     for (int64_t i = 0; i < r->n / rows; i++)
-        embed(x, n, r->pixels ? r->pixels + i * c->channels * c->side * c->side : NULL,
-              xd_rows(s.h, i * rows, rows));
+        xd_clip_vision_embed(x, c, n->glob,
+                             r->pixels ? r->pixels + i * c->channels * c->side * c->side : NULL,
+                             xd_rows(s.h, i * rows, rows));
     for (int i = n->first; i <= n->last; i++) {
         size_t block = xd_arena_mark(x->tmp);
         hand_out(x, n, r, i, s.h, out->tok);
@@ -230,8 +213,8 @@ const xd_text xd_text_clip_vision = {
              .classes = { "CLIPVisionModel", "CLIPVisionModelWithProjection" },
              .prefix = "vision_model.",
              .fields = fields,
-             .cfg_size = sizeof(cfg),
-             .glob_size = sizeof(glob),
+             .cfg_size = sizeof(xd_clip_vision),
+             .glob_size = sizeof(xd_clip_vision_glob),
              .check = check_config,
              .nlayers = nlayers,
              .block = block,

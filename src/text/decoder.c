@@ -1,5 +1,5 @@
 /* decoder.c - runs decoder language models as text encoders: Qwen3, Qwen2, Qwen2.5-VL (text),
- * Mistral, Llama 3, Gemma 2 and Gemma 3. The results equal the hidden states of transformers.
+ * Mistral, Llama 3, LLaVA, Gemma 2 and Gemma 3. The results equal the hidden states of transformers.
  *
  * The blocks of all decoder language models here have causal grouped-query attention, a gated MLP,
  * and RMS norms. The differences between the models follow from the config (doc/models/decoder.md).
@@ -24,6 +24,7 @@ typedef struct glob {
     xd_tensor           embed; /* [V,E]: token embeddings */
     xd_tensor           norm;  /* [E]: norm of the last hidden state */
     xd_qwen_vision_glob vision;
+    xd_llava_vision_glob llava;
 } glob;
 
 typedef struct angles { xd_tensor cos, sin; } angles; /* [n,D/2] F32: cosines and sines of rope */
@@ -124,7 +125,9 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     if (!d->cut) /* the last blocks are dropped, so the final norm is not needed */
         norm_weight(d, &g->norm, "norm", c->dim);
     xd_w_leave(d);
-    if (!c->vision_blocks)
+    if (c->llava.blocks)
+        xd_llava_vision_weights(d, &c->llava, &g->llava);
+    if (!c->vision.depth || !c->vision_blocks)
         return;
     xd_w_enter(d, "visual");
     xd_qwen_vision_weights(d, &c->vision, &g->vision);
@@ -137,6 +140,12 @@ static void vision_weights(xd_decl *d, const void *c, int layer, void *w)
     xd_qwen_vision_block_weights(d, &((const xd_decoder *)c)->vision, w);
 }
 
+static void llava_weights(xd_decl *d, const void *c, int layer, void *w)
+{
+    (void)layer;
+    xd_clip_layer_weights(d, &((const xd_decoder *)c)->llava.clip.of, w);
+}
+
 /* Declares a class of decoders whose checkpoint files also contain tensors that are not read. */
 #define WITH(name, ...)                                                                            \
     static void name(xd_decl *d, const void *c, void *g)                                           \
@@ -147,6 +156,7 @@ static void vision_weights(xd_decl *d, const void *c, int layer, void *w)
 WITH(with_head, xd_decoder_head(d, c, "lm_head.weight"))
 WITH(with_visual, xd_qwen25vl_tower(d, c))
 WITH(with_visual_and_head, xd_qwen25vl_tower(d, c); xd_decoder_head(d, c, "lm_head.weight"))
+WITH(with_inner_head, xd_decoder_head(d, c, "language_model.lm_head.weight"))
 WITH(with_pixtral, xd_mistral3_tower(d, c))
 WITH(with_pixtral_and_head, xd_mistral3_tower(d, c);
      xd_decoder_head(d, c, "language_model.lm_head.weight"))
@@ -406,13 +416,24 @@ static void vision_forward(xd_exec *x, const xd_net *n, const void *w, xd_state 
     xd_qwen_vision_forward(x, &((const xd_decoder *)n->cfg)->vision, w, s);
 }
 
+static void llava_forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
+{
+    const xd_llava_vision *c = &((const xd_decoder *)n->cfg)->llava;
+    xd_clip_layer_run(x, &c->clip.of, w, s->h, xd_clip_vision_rows(&c->clip));
+}
+
 static const xd_block kind_of_block = { "model.layers.%d", sizeof(blk), blk_weights, forward };
 static const xd_block vision_block = { "visual.blocks.%d", sizeof(xd_qwen_vision_block),
                                        vision_weights, vision_forward };
+static const xd_block llava_block = { "vision_tower.vision_model.encoder.layers.%d",
+                                      sizeof(xd_clip_layer), llava_weights, llava_forward };
 
-static const xd_block *block(const void *c, int layer)
+static const xd_block *block(const void *c_, int layer)
 {
-    return layer < ((const xd_decoder *)c)->vision_blocks ? &vision_block : &kind_of_block;
+    const xd_decoder *c = c_;
+    return layer >= c->vision_blocks ? &kind_of_block
+           : c->llava.blocks         ? &llava_block
+                                     : &vision_block;
 }
 
 static void run_tower(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_tensor rows)
@@ -424,7 +445,19 @@ static void run_tower(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_ten
 static void tower_of(const void *c, xd_text_tower *out)
 {
     const xd_qwen_vision *v = &((const xd_decoder *)c)->vision;
-    *out = (xd_text_tower){ v->patch, v->merge, (int32_t)v->token };
+    *out = (xd_text_tower){ v->patch, v->merge, (int32_t)v->token, 0 };
+}
+
+static void run_llava(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_tensor rows)
+{
+    const glob *g = n->glob;
+    xd_llava_vision_run(x, n, &((const xd_decoder *)n->cfg)->llava, &g->llava, r, rows);
+}
+
+static void llava_tower_of(const void *c, xd_text_tower *out)
+{
+    const xd_llava_vision *v = &((const xd_decoder *)c)->llava;
+    *out = (xd_text_tower){ v->clip.patch, 1, (int32_t)v->token, v->clip.side };
 }
 
 /* ---- the registry's entries --------------------------------------------------------------- */
@@ -434,9 +467,10 @@ static void tower_of(const void *c, xd_text_tower *out)
 static const char *const prefixes[] = { "language_model.model.", "model.language_model.",
                                         "language_model.", NULL };
 
-#define NET_OF(kind, how, title, first, all, skip, ...)                                           \
+#define NET_OF(kind, how, title, first, all, skip, ...) NET_IN(kind, how, title, first, all, skip, "visual.", __VA_ARGS__)
+#define NET_IN(kind, how, title, first, all, skip, tower, ...)                                           \
     .net = { .name = title, .classes = { __VA_ARGS__ }, .prefix = "model.",                        \
-             .prefixes = prefixes, .lead = first, .beside = "visual.",                             \
+             .prefixes = prefixes, .lead = first, .beside = tower,                             \
              .unread = { "lm_head.weight", "language_model.lm_head.weight",                        \
                          "vision_tower.*", "multi_modal_projector.*", "*.rotary_emb.inv_freq",     \
                          skip },                                                                   \
@@ -476,6 +510,9 @@ const xd_text xd_text_decoders[XD_TEXT_DECODERS] = {
     NET(mistral, "mistral", "", weights, "MistralModel"),
     NET(llama, "llama", "model.", with_head, "LlamaForCausalLM"),
     NET(llama, "llama", "", weights, "LlamaModel"),
+    { NET_IN(llava, , "llava", OUTSIDE, with_inner_head, NULL, "",
+             "LlavaForConditionalGeneration"),
+      .net.omits = "vision_model.", .tower = llava_tower_of, .run_vision = run_llava },
     NET(gemma2, "gemma2", "model.", with_head, "Gemma2ForCausalLM"),
     NET(gemma2, "gemma2", "", weights, "Gemma2Model"),
     NET(gemma3, "gemma3", OUTSIDE, weights, "Gemma3ForConditionalGeneration"),

@@ -3,9 +3,10 @@
 #ifndef XD_TEXT_DECODER_H
 #define XD_TEXT_DECODER_H
 
+#include "text/llava_vision.h"
 #include "text/qwen_vision.h"
 
-enum { XD_TEXT_DECODERS = 19 }; /* number of decoder classes in the registry of text encoders */
+enum { XD_TEXT_DECODERS = 20 }; /* number of decoder classes in the registry of text encoders */
 
 /* Properties in which the kinds of decoder models differ and that are not in the config. */
 typedef struct xd_decoder_kind {
@@ -49,6 +50,7 @@ typedef struct xd_decoder {
     xd_names         layer_types;
     xd_ints          mrope;  /* rotary pairs per head for frame, row, column (mrope_section) */
     xd_qwen_vision   vision; /* the vision tower of Qwen2.5-VL */
+    xd_llava_vision  llava;  /* the vision tower of LLaVA */
     /* Number of the vision tower's blocks, which come before the blocks of the language model; 0:
      * the tower is not used. */
     int              vision_blocks;
@@ -68,7 +70,7 @@ void xd_qwen25vl_tower(xd_decl *d, const xd_decoder *c);
 void xd_mistral3_tower(xd_decl *d, const xd_decoder *c);
 
 extern const xd_field xd_qwen3_fields[], xd_qwen2_fields[], xd_qwen25vl_fields[],
-    xd_mistral_fields[], xd_llama_fields[], xd_gemma2_fields[], xd_gemma3_fields[];
+    xd_mistral_fields[], xd_llama_fields[], xd_llava_fields[], xd_gemma2_fields[], xd_gemma3_fields[];
 
 /* Check the configs of the networks; implement xd_net_def.check. */
 xd_status xd_qwen3_check(void *c, xd_err *e);
@@ -77,6 +79,7 @@ xd_status xd_qwen25vl_check(void *c, xd_err *e);
 xd_status xd_qwen25vl_vision_check(void *c, xd_err *e);
 xd_status xd_mistral_check(void *c, xd_err *e);
 xd_status xd_llama_check(void *c, xd_err *e);
+xd_status xd_llava_check(void *c, xd_err *e);
 xd_status xd_gemma2_check(void *c, xd_err *e);
 xd_status xd_gemma3_check(void *c, xd_err *e);
 

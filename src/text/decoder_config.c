@@ -62,6 +62,7 @@ enum { MAX_TOWER = 1 << 16 }; /* upper limit of the sizes in the config of a vis
         { "max_window_layers", AT(from), 'i', from_, NULL },                                       \
         { "layer_types", AT(layer_types), 'S', 0, NULL }
 
+#define LLAVA_CLIP_AT(m) AT(llava.clip.m)
 #define KNOWN(key) { key, 0, '-', 0, NULL }
 #define OTHERS                                                                                     \
     KNOWN("architectures"), KNOWN("attention_dropout"), KNOWN("bos_token_id"),                     \
@@ -118,6 +119,15 @@ const xd_field xd_llama_fields[] = { SIZES(32000, 4096, 11008, 32, 32, 0, 0),
                                      SILU,
                                      BIAS,
                                      { "mlp_bias", AT(mlp_bias), 'b', 0, NULL },
+                                     OTHERS };
+const xd_field xd_llava_fields[] = { SIZES(32000, 4096, 11008, 32, 32, 0, 0),
+                                     KIND("llama", 1e-6, 0),
+                                     ROPES(10000),
+                                     SILU,
+                                     BIAS,
+                                     { "mlp_bias", AT(mlp_bias), 'b', 0, NULL },
+                                     XD_LLAVA_VISION_FIELDS(xd_decoder, llava, LLAVA_CLIP_AT),
+                                     KNOWN("image_seq_length"),
                                      OTHERS };
 const xd_field xd_gemma2_fields[] = { SIZES(256000, 2304, 9216, 26, 8, 4, 256),
                                       KIND("gemma2", 1e-6, 1),
@@ -332,6 +342,16 @@ xd_status xd_qwen25vl_vision_check(void *c_, xd_err *e)
     if (s == XD_OK)
         s = xd_qwen_vision_check(&c->vision, c->dim, e);
     c->vision_blocks = c->vision.depth;
+    return s;
+}
+
+xd_status xd_llava_check(void *c_, xd_err *e)
+{
+    xd_decoder *c = c_;
+    xd_status   s = xd_llama_check(c, e);
+    if (s == XD_OK)
+        s = xd_llava_vision_check(&c->llava, c->dim, e);
+    c->vision_blocks = c->llava.blocks;
     return s;
 }
 

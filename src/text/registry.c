@@ -19,5 +19,6 @@ const xd_text *const xd_text_encoders[] = {
     &xd_text_decoders[12], &xd_text_decoders[13],
     &xd_text_decoders[14], &xd_text_decoders[15],
     &xd_text_decoders[16], &xd_text_decoders[17],
-    &xd_text_decoders[18], NULL,
+    &xd_text_decoders[18], &xd_text_decoders[19],
+    NULL,
 };

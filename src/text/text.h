@@ -21,7 +21,7 @@ typedef struct xd_text_image {
 typedef struct xd_text_read {
     const int32_t *ids; /* [n] token ids on the host */
     /* For an image encoder: [images,3,S,S] pixels on the host; `n` is then the number of output
-     * rows. */
+     * rows. For a vision tower with images of one size: such pixels, too. */
     const float   *pixels;
     int64_t        n;
     int64_t        first, real;  /* ids [first, first + real) are text; the other ids are padding */
@@ -38,6 +38,9 @@ typedef struct xd_text_read {
 typedef struct xd_text_tower {
     int64_t patch, merge; /* side of a patch in pixels; side of a token in patches */
     int32_t token;        /* id of the placeholder that an image token replaces */
+    /* Side in pixels of all images, which are square and are passed as xd_text_read.pixels. 0:
+     * images have any size, and their pixels are those of xd_text_image. */
+    int64_t side;
 } xd_text_tower;
 
 typedef struct xd_text_vision { /* input and output size of an image encoder */

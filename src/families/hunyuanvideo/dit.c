@@ -4,17 +4,23 @@
  * The network has three lists of blocks. The refiner's blocks process only the text; their gates
  * depend on the timestep and on the mean of the text rows. The double blocks have separate weights
  * for text and video and one joint attention. The single blocks treat text and video as one
- * sequence. Video tokens have the position (frame, row, column); RoPE does not rotate text. */
+ * sequence. Video tokens have the position (frame, row, column); RoPE does not rotate text.
+ *
+ * Models that begin with an image have one of two kinds (image_condition_type). With token_replace,
+ * the first latent frame is the image in all steps, and its tokens are modulated for timestep 0.
+ * With latent_concat, the transformer reads further channels. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
+#include "dit/timed.h"
 #include "families/hunyuanvideo/common.h"
 
 typedef struct cfg {
     xd_hunyuanvideo_cfg of;
     int64_t             pooled, frames;
     int                 guided, nrefiners;
+    int                 holds; /* 1: token_replace: the first frame's tokens have timestep 0 */
     double              ratio;
     char                norm[XD_FIELD_TEXT], image[XD_FIELD_TEXT];
 } cfg;
@@ -50,6 +56,10 @@ typedef struct glob {
 typedef struct local {
     /* [1,D]: silu of the sum of the embeddings of timestep, guidance and pooled text */
     xd_tensor active;
+    /* [1,D]: silu of the sum of the embeddings of timestep 0 and pooled text, or absent; number of
+     * this rank's video tokens that are modulated by it */
+    xd_tensor first;
+    int64_t   held;
     /* [1,D]: silu of the sum of the embeddings of timestep and mean text, or absent on pipeline
      * stages without refiner blocks */
     xd_tensor refine;
@@ -57,6 +67,30 @@ typedef struct local {
 } local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
+
+/* Checks the numbers of channels and the kind of a model that begins with an image. A model with
+ * latent_concat reads the latents of the noisy video and of the image, and a mask. */
+static xd_status check_image(cfg *c, xd_err *e)
+{
+    const xd_dual_cfg *d = &c->of.dual;
+    int                joins = strcmp(c->image, "latent_concat") == 0;
+    int64_t            want = joins ? 2 * d->out_ch + 1 : d->out_ch;
+    c->holds = strcmp(c->image, "token_replace") == 0;
+    if (c->image[0] && !joins && !c->holds)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: image_condition_type '%s' is not one of token_replace and "
+                       "latent_concat",
+                       c->image);
+    if (c->holds && c->frames != 1)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: patch_size_t is %lld; with token_replace it must be 1",
+                       (long long)c->frames);
+    if (d->in_ch == want)
+        return XD_OK;
+    return xd_fail(e, XD_EUNSUPPORTED, "transformer: in_channels %lld is not %s, %lld",
+                   (long long)d->in_ch, joins ? "2 out_channels + 1" : "out_channels",
+                   (long long)want);
+}
 
 static xd_status check_config(void *c_, xd_err *e)
 {
@@ -71,19 +105,15 @@ static xd_status check_config(void *c_, xd_err *e)
     };
     if (xd_check_ranges(r, sizeof r / sizeof *r, e) != XD_OK || xd_dual_check(d, 1, e) != XD_OK)
         return XD_EFORMAT;
+    xd_status s;
     if (c->ratio != 4 || strcmp(c->norm, "rms_norm") != 0)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "transformer: mlp_ratio %g and qk_norm '%s': only 4 and rms_norm are "
                        "supported",
                        c->ratio, c->norm);
-    if (c->image[0])
-        return xd_fail(e, XD_EUNSUPPORTED,
-                       "transformer: image_condition_type is '%s': only models without images are "
-                       "supported",
-                       c->image);
-    if (d->out_ch != d->in_ch)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: out_channels %lld is not in_channels %lld",
-                       (long long)d->out_ch, (long long)d->in_ch);
+    s = check_image(c, e);
+    if (s != XD_OK)
+        return s;
     if (!(c->of.theta > 1))
         return xd_fail(e, XD_EFORMAT, "transformer: rope_theta %g is not above 1", c->of.theta);
     d->modulated = 1;
@@ -108,7 +138,10 @@ static void info(const void *c_, xd_dit_info *out)
         .head_dim = (int)d->head_dim,
         .patch = { (int)c->frames, (int)d->patch, (int)d->patch },
         .dim = d->dim,
-        .lat_ch = d->in_ch,
+        .lat_ch = d->out_ch,
+        .extra_ch = d->in_ch - d->out_ch,
+        .holds = c->holds,
+        .begins = c->holds,
         .sample = { 33, 90, 160 },
         .text_dim = d->joint,
         .pooled_dim = c->pooled,
@@ -176,6 +209,15 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const glob *g = n->glob;
     local      *l = s->local;
     l->active = xd_mods_input(x, n, in, s->kept, active);
+    if (c->holds && in->held) {
+        double   time[XD_TIMES];
+        xd_timed timed = xd_timed_of(x, in, time);
+        xd_input at = *in;
+        at.t = time[1];
+        l->held = timed.rows[1].n;
+        if (l->held)
+            l->first = xd_pooled_row(x, &at, &g->time, NULL, &g->pooled);
+    }
     if (n->first < c->nrefiners)
         l->refine = xd_hunyuanvideo_gates(x, &g->text, in->t, in->cond->tok);
     l->cos = xd_hunyuanvideo_angles(x, in->cond, &c->of, cos);
@@ -202,9 +244,12 @@ static void forward_pair(xd_exec *x, const xd_net *n, const void *w, xd_state *s
 {
     const local *l = s->local;
     const cfg   *c = n->cfg;
-    xd_hunyuanvideo_pair(
-        x, s->h, w, l->active,
-        (xd_dual_in){ .cos = l->cos, .sin = l->sin, .head_dim = c->of.dual.head_dim });
+    xd_dual_in   in = {
+        .cos = l->cos, .sin = l->sin, .head_dim = c->of.dual.head_dim, .held = l->held
+    };
+    if (l->held)
+        in.first = xd_mod_rows(x, l->first, &((const xd_pair *)w)->img.mod, 6);
+    xd_hunyuanvideo_pair(x, s->h, w, l->active, in);
 }
 
 static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
@@ -214,7 +259,10 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     xd_dual_in     in = { .img = xd_mod_rows(x, l->active, &w->mod, 3),
                           .cos = l->cos,
                           .sin = l->sin,
-                          .head_dim = ((const cfg *)n->cfg)->of.dual.head_dim };
+                          .head_dim = ((const cfg *)n->cfg)->of.dual.head_dim,
+                          .held = l->held };
+    if (l->held)
+        in.first = xd_mod_rows(x, l->first, &w->mod, 3);
     xd_solo_run(x, s->h, w, &in);
 }
 
