@@ -84,7 +84,7 @@ typedef struct xd_dit_info {
     int         refs;
     /* 1: the model supports image tokens with timestep 0 (xd_input.held). */
     int         holds;
-    int         begins; /* 1: the model only generates videos whose first frame is given */
+    int         begins;     /* 1: the model only generates videos whose first frame is given */
     int         micro;      /* 1: the model reads xd_input.size (resolution, aspect ratio) */
     size_t      local_size; /* size in bytes of the model's data in xd_state.local */
     size_t      kept_size;  /* size in bytes of the struct xd_state.kept; 0: none */

@@ -56,6 +56,7 @@ int xd_recipe_inpaints(const xd_recipe *p)
 int64_t xd_recipe_channels(const xd_recipe *p, int64_t channels, const int cell[3])
 {
     return p->role == XD_ROLE_FIRST_FRAME || p->role == XD_ROLE_CONTROL ? channels
+           : p->role == XD_ROLE_MARKED_FRAME                            ? channels + 1
            : p->role == XD_ROLE_FRAMES                                  ? channels + cell[0]
            : p->role == XD_ROLE_CONTROL_VIDEO ? 2 * channels + (int64_t)cell[1] * cell[2]
            : p->role == XD_ROLE_MASK          ? channels + (int64_t)cell[1] * cell[2]
@@ -66,13 +67,15 @@ void xd_recipe_names(xd_text_buf *b)
 {
     const xd_recipe *r;
     for (int i = 0; (r = xd_recipe_at(i)); i++)
-        if (!r->when)
+        if (!r->when && !r->dit_key)
             xd_buf_add(b, "%s%s", b->len ? ", " : "", r->pipelines[0]);
 }
 
 static int is_for(const xd_recipe *r, const xd_json *index)
 {
     int is = 0;
+    if (r->dit_key)
+        return 0;
     return !r->when || !index || (xd_json_bool(xd_json_get(index, r->when), &is) && is);
 }
 
@@ -84,4 +87,16 @@ const xd_recipe *xd_recipe_find(const char *pipeline, const xd_json *index)
             if (strcmp(r->pipelines[k], pipeline) == 0 && is_for(r, index))
                 return r;
     return NULL;
+}
+
+const xd_recipe *xd_recipe_for(const xd_recipe *p, const xd_json *config)
+{
+    const xd_recipe *r;
+    for (int i = 0; config && (r = xd_recipe_at(i)); i++) {
+        const char *value = r->dit_key ? xd_json_text(xd_json_get(config, r->dit_key)) : NULL;
+        if (value && strcmp(value, r->dit_value) == 0 &&
+            strcmp(r->pipelines[0], p->pipelines[0]) == 0)
+            return r;
+    }
+    return p;
 }

@@ -70,6 +70,13 @@ typedef struct xd_text_use { /* one text encoder of a pipeline */
      * the same resized images as the transformer. */
     int64_t     image_area;
     const char *processor; /* folder of the image processor's config */
+    /* Above 0: the template has the token of the request's image, whose rows come before the rows
+     * of the text: those of every image_every[0]-th token or, for a negative prompt, of every
+     * image_every[1]-th token. A negative prompt sees a black image. */
+    int         image_every[2];
+    /* Number of template ids after the prompt whose rows are dropped, and number of ids after them,
+     * whose rows are kept. If a text is truncated, the last ids are dropped in their place. */
+    int         cut, tail;
 } xd_text_use;
 
 /* Tells when a pipeline passes its own sigmas to its scheduler. These sigmas go from 1 to 1/steps
@@ -91,6 +98,9 @@ typedef enum xd_image_role {
     XD_ROLE_NONE,  /* videos are generated from text only */
     /* The transformer reads the first frame of a video in additional channels. */
     XD_ROLE_FIRST_FRAME,
+    /* As XD_ROLE_FIRST_FRAME, with the mean of the VAE's Gaussian and a further channel, which is 1
+     * in the first latent frame. */
+    XD_ROLE_MARKED_FRAME,
     /* The additional channels are a mask of the given frames, then VAE latents of a video that is
      * grey except for the given first (and last) frame. */
     XD_ROLE_FRAMES,
@@ -124,6 +134,10 @@ typedef struct xd_recipe {
      * several recipes. Recipes with such a key are listed before recipes without a key. NULL: all
      * models of the class. */
     const char   *when;
+    /* Key of the transformer's config and the value that it has in models of this recipe, if the
+     * models of a pipeline class have several recipes. Such recipes are listed after a recipe of
+     * the class without a key. NULL: all models. */
+    const char   *dit_key, *dit_value;
     const char   *dit, *vae; /* folders of the transformer and the VAE */
     /* Folder of the second transformer, for steps with a timestep below boundary_ratio of
      * model_index.json. A model may lack one of the two transformers. NULL: the pipeline has one
@@ -192,6 +206,11 @@ typedef struct xd_recipe {
     /* 1: the latents of a held first frame are a sample of the VAE's Gaussian, which is drawn
      * before the noise. 0: they are the Gaussian's mean. */
     int           samples_held;
+    /* Above 0: denoising starts from the noise times this number, plus the image's latents, the
+     * same in all frames, times 1 minus this number. */
+    double        noise_share;
+    /* Number of frames at the begin of a video that are decoded and are not part of the result. */
+    int           drops_frames;
     int           references; /* max number of reference images */
     /* 1: for inpainting, denoising starts from the single reference image, and the transformer
      * reads sampled latents of that image. Models without reference images start from the initial
@@ -249,6 +268,9 @@ void             xd_recipe_names(xd_text_buf *b);
  * model's model_index.json, which selects among several recipes of the class; NULL: the first
  * recipe of the class. */
 const xd_recipe *xd_recipe_find(const char *pipeline, const xd_json *index);
+/* Returns the recipe for models of recipe p's pipeline class with this transformer config, which
+ * may be NULL. */
+const xd_recipe *xd_recipe_for(const xd_recipe *p, const xd_json *config);
 
 /* ---- distilled checkpoints (distilled.c) ----------------------------------------- */
 

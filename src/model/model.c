@@ -60,6 +60,21 @@ static xd_status read_boundary(xd_model *m, const char *path, xd_err *e)
     return xd_fail(e, XD_EFORMAT, "%s: boundary_ratio is not a number from 0 to 1", path);
 }
 
+/* Replaces the recipe of the pipeline class by the recipe for the transformer's config, if the
+ * class has several. A config that cannot be read is reported when the transformer is opened. */
+static void choose_recipe(xd_model *m)
+{
+    char    *dir = xd_path_join(m->dir, m->recipe->dit);
+    char    *path = dir ? xd_path_join(dir, "config.json") : NULL;
+    xd_json *config = NULL;
+    xd_err   ignored = { 0 };
+    if (path && xd_file_exists(path) && xd_json_read(&config, path, &ignored) == XD_OK)
+        m->recipe = xd_recipe_for(m->recipe, config);
+    xd_json_free(&config);
+    free(path);
+    free(dir);
+}
+
 static xd_status read_index(xd_model *m, xd_err *e)
 {
     char     *path = xd_path_join(m->dir, "model_index.json");
@@ -71,10 +86,9 @@ static xd_status read_index(xd_model *m, xd_err *e)
     if (s == XD_OK) {
         const char *name = xd_json_text(xd_json_get(m->index, "_class_name"));
         m->recipe = xd_recipe_find(name, m->index);
-        if (!m->recipe)
-            s = unknown_pipeline(path, name, e);
-        else
-            s = read_boundary(m, path, e);
+        if (m->recipe)
+            choose_recipe(m);
+        s = m->recipe ? read_boundary(m, path, e) : unknown_pipeline(path, name, e);
     }
     free(path);
     return s;
@@ -114,6 +128,15 @@ static xd_status check_kind(const xd_model *m, xd_err *e)
                        "%s: %s has a timestep per frame of the latents, but a token "
                        "of the transformer has %d frames",
                        m->dir, m->recipe->name, d->patch[0]);
+    if (m->recipe->role == XD_ROLE_HELD && !d->holds)
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: %s gives timestep 0 to the tokens of a first frame, which the "
+                       "transformer does not support",
+                       m->dir, m->recipe->name);
+    if (m->recipe->role != XD_ROLE_HELD && d->begins)
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: the transformer needs a first frame, which %s does not provide", m->dir,
+                       m->recipe->name);
     int64_t want = xd_recipe_channels(m->recipe, d->lat_ch, m->vae_info.cell);
     if (d->extra_ch && !want)
         return xd_fail(e, XD_EFORMAT,
@@ -250,6 +273,18 @@ static int64_t rows_of_image(const xd_model *m, int k)
     return i.rows;
 }
 
+int64_t xd_model_image_side(const xd_model *m, int k)
+{
+    const xd_component *p = &m->text[k];
+    xd_text_vision      i = { 0 };
+    xd_text_tower       t = { 0 };
+    if (m->has_text[k] && p->text && p->text->vision)
+        p->text->vision(p->w->net.cfg, &i);
+    if (m->has_text[k] && p->text && p->text->tower)
+        p->text->tower(p->w->net.cfg, &t);
+    return i.side ? i.side : t.side;
+}
+
 int xd_model_images(const xd_model *m, int k)
 {
     int64_t one = rows_of_image(m, k);
@@ -373,6 +408,11 @@ static xd_status open_processor(xd_model *m, int k, xd_err *e)
     if (!u->tokenizer != !!m->text[k].text->vision)
         return xd_fail(e, XD_EFORMAT, "%s: a %s encodes %s", m->text[k].dir, m->text[k].class_name,
                        u->tokenizer ? "images, not text" : "no images");
+    if (u->image_every[0] && !xd_model_image_side(m, k))
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: %s needs a text encoder that reads images of one size, which a %s is "
+                       "not",
+                       m->text[k].dir, m->recipe->name, m->text[k].class_name);
     if (!u->image_text)
         return XD_OK;
     xd_status s = xd_image_processor_read(p, m->dir, u->processor, e);
@@ -690,13 +730,11 @@ static xd_status check_frame(const xd_model *m, int i, const char *dir, xd_err *
  * nothing. */
 static xd_status read_clip_processor(xd_model *m, int i, xd_err *e)
 {
-    const xd_component *p = &m->text[i];
-    xd_text_vision      v;
-    if (m->clip_processor.side || !p->nlist || !p->text->vision)
+    int64_t side = m->text[i].nlist ? xd_model_image_side(m, i) : 0;
+    if (m->clip_processor.side || !side)
         return XD_OK;
-    char *dir = xd_path_join(m->dir, m->recipe->text[i].processor);
-    p->text->vision(p->w->net.cfg, &v);
-    xd_status s = dir ? xd_clip_processor_read(&m->clip_processor, dir, v.side, e)
+    char     *dir = xd_path_join(m->dir, m->recipe->text[i].processor);
+    xd_status s = dir ? xd_clip_processor_read(&m->clip_processor, dir, side, e)
                       : xd_fail(e, XD_ENOMEM, "no memory for a path");
     free(dir);
     return s;
@@ -715,6 +753,8 @@ xd_status xd_model_tok(xd_model *m, int i, xd_err *e)
         s = check_frame(m, i, dir, e);
     if (s != XD_OK)
         xd_fail_at(e, s, dir);
+    else if (m->recipe->text[i].image_every[0])
+        s = read_clip_processor(m, i, e);
     free(dir);
     return xd_model_fail_cached(e, s);
 }

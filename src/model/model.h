@@ -100,6 +100,8 @@ int64_t       xd_model_vocab(const xd_model *m, int k);
  * xd_model_image_rows the number of output rows for all these images together. Both return 0 if the
  * encoder is absent or reads text. */
 int           xd_model_images(const xd_model *m, int k);
+/* Returns the side in pixels of the images that encoder k reads, if all have one size; else 0. */
+int64_t       xd_model_image_side(const xd_model *m, int k);
 int64_t       xd_model_image_rows(const xd_model *m, int k);
 /* The pipeline reads some hidden states of text encoder k; drops the blocks after the last of these
  * hidden states. Refuses hidden states that the encoder does not have, unless the number of layers

@@ -207,8 +207,8 @@ static void draw(const xd_job *j, xd_rng *g, float *noise, float *sample, float 
      * its masked area, and does not use them. */
     if (start && g->torch && j->role->reads_control && xd_job_has_mask(j->r))
         xd_rng_normal(g, start, image_numbers(j));
-    int mean = j->held && !j->ctx->model.recipe->samples_held;
-    if (mean) /* the latents of a fixed image are the mean of the VAE's Gaussian */
+    int mean = (j->held && !j->ctx->model.recipe->samples_held) || j->role->means;
+    if (mean) /* the latents of such an image are the mean of the VAE's Gaussian */
         memset(sample, 0, (size_t)image_numbers(j) * sizeof *sample);
     else if (j->moments && g->torch)
         xd_rng_normal(g, sample, image_numbers(j));
@@ -256,6 +256,16 @@ static void mix(const xd_job *j, float *noise, const float *sample)
         noise[i] = (float)of[1] * noise[i] + (float)of[0] * sample[i];
 }
 
+/* Replaces the noise of all frames by a mixture of noise and the sampled latents of the image, for
+ * pipelines that start from such a mixture. */
+static void blend(const xd_job *j, float *noise, const float *sample)
+{
+    float   share = (float)j->ctx->model.recipe->noise_share;
+    int64_t n = image_numbers(j);
+    for (int64_t i = 0; i < j->numbers && share > 0; i++)
+        noise[i] = noise[i] * share + sample[i % n] * (1 - share);
+}
+
 void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
 {
     const xd_job *j = f->j;
@@ -277,6 +287,8 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
             memset(sample, 0, (size_t)(image_numbers(j)) * sizeof *sample);
         if (start)
             to_latents(j, j->start_moments, start);
+        if (j->moments)
+            blend(j, noise, sample);
         if (f->keep[0].nd)
             set_keep(f, start ? start : sample, noise);
         if (start || (j->moments && !f->extra.nd))

@@ -11,43 +11,70 @@
 #include "pipeline/context.h"
 #include "ranks/world.h"
 
-/* Returns the index of the image encoder among the model's encoders, or -1 if the model has
- * none. */
+int xd_encoder_reads_pixels(const xd_job *j, int k)
+{
+    const xd_text_use *u = &j->ctx->model.recipe->text[k];
+    return (!u->tokenizer || u->image_every[0]) && j->ctx->model.has_text[k];
+}
+
+/* Returns the index of the encoder that reads images of one size, or -1 if the model has none. */
 static int encoder_of(const xd_job *j)
 {
-    const xd_model *m = &j->ctx->model;
-    for (int k = 0; k < m->recipe->ntext; k++)
-        if (!m->recipe->text[k].tokenizer && m->has_text[k])
+    for (int k = 0; k < j->ctx->model.recipe->ntext; k++)
+        if (xd_encoder_reads_pixels(j, k))
             return k;
     return -1;
+}
+
+/* Returns 1 if the encoder also reads a black image, for negative prompts. */
+static int has_black(const xd_job *j)
+{
+    int k = encoder_of(j);
+    return k >= 0 && j->ctx->model.recipe->text[k].image_every[1] > 0;
 }
 
 int xd_encoder_images_read(const xd_job *j)
 {
     int k = encoder_of(j);
-    return k < 0 ? 0 : xd_model_images(&j->ctx->model, k);
+    return k < 0 ? 0 : has_black(j) ? 1 : xd_model_images(&j->ctx->model, k);
 }
 
 /* Returns the number of elements of one image at the encoder's size. */
 static int64_t image_size(const xd_job *j)
 {
-    const xd_component *p = &j->ctx->model.text[encoder_of(j)];
-    xd_text_vision      i;
-    p->text->vision(p->w->net.cfg, &i);
-    return 3 * i.side * i.side;
+    int64_t side = xd_model_image_side(&j->ctx->model, encoder_of(j));
+    return 3 * side * side;
 }
 
 static size_t bytes_of(const xd_job *j)
 {
-    return (size_t)(xd_encoder_images_read(j) * image_size(j)) * sizeof(float);
+    return (size_t)((xd_encoder_images_read(j) + has_black(j)) * image_size(j)) * sizeof(float);
+}
+
+/* Sets the pixels of the black image, which is the last one. A benchmark may not know the settings
+ * of the image processor; its black images are zeros. */
+static xd_status set_black(xd_job *j, xd_err *e)
+{
+    const xd_clip_processor *p = &j->ctx->model.clip_processor;
+    if (!has_black(j) || !p->side)
+        return XD_OK;
+    uint8_t  *rgb = calloc((size_t)image_size(j), 1);
+    xd_status s = rgb ? xd_clip_processor_run(
+                            p, rgb, p->side, p->side,
+                            j->encoder_pixels + xd_encoder_images_read(j) * image_size(j), e)
+                      : xd_fail(e, XD_ENOMEM, "no memory for a black image");
+    free(rgb);
+    return s;
 }
 
 xd_status xd_encoder_images_open(xd_job *j, xd_err *e)
 {
-    if (!j->encoder_pixels && !(j->encoder_pixels = calloc(1, bytes_of(j))))
+    if (j->encoder_pixels)
+        return XD_OK;
+    if (!(j->encoder_pixels = calloc(1, bytes_of(j))))
         return xd_fail(e, XD_ENOMEM, "no memory for the pixels of %d images",
                        xd_encoder_images_read(j));
-    return XD_OK;
+    return set_black(j, e);
 }
 
 xd_status xd_encoder_images_prepare(xd_job *j, int i, const uint8_t *rgb, int64_t w, int64_t h,
@@ -66,7 +93,7 @@ xd_status xd_encoder_images_prepare(xd_job *j, int i, const uint8_t *rgb, int64_
 int64_t xd_encoder_images_hash(const xd_job *j)
 {
     uint64_t h = 1;
-    for (size_t i = 0; i < bytes_of(j) / sizeof(float); i++) {
+    for (int64_t i = 0; i < xd_encoder_images_read(j) * image_size(j); i++) {
         uint32_t bits;
         memcpy(&bits, &j->encoder_pixels[i], sizeof bits);
         h = xd_hash_mix(h, bits);

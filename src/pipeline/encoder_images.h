@@ -1,11 +1,15 @@
-/* encoder_images.h - prepares the images of a request as inputs of the model's image encoder. */
+/* encoder_images.h - prepares the images of a request as inputs of the model's image encoder, or of
+ * the text encoder whose template has the request's image. */
 #ifndef XD_PIPELINE_ENCODER_IMAGES_H
 #define XD_PIPELINE_ENCODER_IMAGES_H
 
 #include "pipeline/job.h"
 
-/* Returns the number of images that the model's image encoder reads, or 0 if the model has no image
- * encoder. */
+/* Returns 1 if the model has encoder k and the encoder reads j->encoder_pixels. */
+int       xd_encoder_reads_pixels(const xd_job *j, int k);
+/* Returns the number of the request's images that the encoder reads, or 0 if the model has no such
+ * encoder. For negative prompts (xd_text_use.image_every), a black image follows in
+ * j->encoder_pixels. */
 int       xd_encoder_images_read(const xd_job *j);
 /* Preprocesses image i (w x h pixels of 3 bytes) into j->encoder_pixels if an image encoder reads
  * it. Call on rank 0. */

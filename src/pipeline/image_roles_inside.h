@@ -17,6 +17,9 @@ xd_status xd_role_start_take_first(xd_job *j, float **out, xd_err *e);
 xd_status xd_role_start_read(xd_job *j, xd_err *e);
 xd_status xd_role_start_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_start_channels(const xd_job *j, const float *sample, float *out);
+/* Writes the image's latents and then a channel of ones to the channels of the first latent
+ * frame. */
+void      xd_role_start_marked_channels(const xd_job *j, const float *sample, float *out);
 /* The first and the last frame are read to j->image and j->last_image, and the conditioning video
  * is encoded to j->condition. The transformer's additional channels are a mask, then the latents of
  * the conditioning video. The mask has one channel for each frame that a latent frame represents;

@@ -175,7 +175,7 @@ static xd_status set_frames(xd_job *j, xd_err *e)
     const xd_model    *m = &j->ctx->model;
     const xd_dit_info *d = &m->dit_info;
     int64_t            c = m->vae_info.cell[0], p = d->patch[0], n = j->r->num_frames;
-    j->frames = j->cells[0] = 1;
+    j->frames = j->all_frames = j->cells[0] = 1;
     if (m->recipe->fps <= 0)
         return XD_OK;
     double own = p > 1 && m->recipe->pairs_fps > 0 ? m->recipe->pairs_fps : m->recipe->fps;
@@ -185,12 +185,19 @@ static xd_status set_frames(xd_job *j, xd_err *e)
         want = 1 + llround(fmax(j->r->output.seconds * j->fps - 1, 0) / (double)c);
     j->cells[0] = (want + j->leading + p - 1) / p * p;
     j->spare = j->cells[0] - want;
-    j->frames = xd_vae_frames(&m->vae_info, want);
-    if (n && j->frames != n)
+    j->all_frames = xd_vae_frames(&m->vae_info, want);
+    j->frames = j->all_frames - m->recipe->drops_frames;
+    if (j->frames < 1)
+        return xd_fail(e, XD_EINVAL,
+                       "%lld frames are too few: %s drops the first %d frames; increase "
+                       "num_frames to at least %lld",
+                       (long long)j->all_frames, m->recipe->name, m->recipe->drops_frames,
+                       (long long)(m->recipe->drops_frames / c * c + c + 1));
+    if (n && j->all_frames != n)
         xd_log(XD_LOG_WARN,
                "generating %lld frames, not %lld: a latent frame of this autoencoder, "
                "except the first, is %lld frames",
-               (long long)j->frames, (long long)n, (long long)c);
+               (long long)j->all_frames, (long long)n, (long long)c);
     if (d->most[0] && j->cells[0] > d->most[0])
         return xd_fail(e, XD_EINVAL,
                        "%lld frames are too many; the model has positions for at most %lld",
@@ -289,7 +296,7 @@ static xd_status set_tokens(xd_job *j, xd_err *e)
     j->lay.len[XD_PAD] = xd_job_padded(j, j->tokens) - j->tokens;
     j->lat[0] = c[0], j->lat[1] = d->lat_ch, j->lat[2] = c[1], j->lat[3] = c[2];
     j->numbers = j->tokens * j->features;
-    if (j->role->holds && xd_job_has_image(j->r))
+    if (j->role->holds && (xd_job_has_image(j->r) || d->begins))
         j->held = j->lay.grid[1] * j->lay.grid[2];
     return XD_OK;
 }

@@ -26,6 +26,8 @@ typedef struct xd_job {
     /* height and width in pixels: the requested size; the generated size */
     int64_t                   asked[2], size[2];
     int64_t                   frames; /* frames of the result; 1 for an image */
+    /* Frames that the autoencoder decodes; those before the last `frames` ones are dropped. */
+    int64_t                   all_frames;
     double        fps;      /* frames per second of a video file; 0: the result is an image */
     int64_t       cells[3]; /* size of the latents in cells: t, h, w */
     xd_vae_info   vae;      /* properties of the autoencoder, with the tiles of the request */

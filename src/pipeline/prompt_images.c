@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "base/rng.h"
 #include "io/image.h"
 #include "model/model.h"
@@ -22,9 +23,16 @@ static const xd_text_use *seer_of(const xd_job *j)
     return NULL;
 }
 
-static int sees(const xd_job *j, int k)
+/* Returns 1 if the template of encoder k has the request's image. */
+static int is_framed(const xd_job *j, int k)
 {
-    return j->ctx->model.recipe->text[k].image_text != NULL;
+    return j->ctx->model.recipe->text[k].image_every[0] > 0;
+}
+
+/* Returns the number of images in a text that encoder k reads. */
+static int images_in(const xd_job *j, int k)
+{
+    return is_framed(j, k) ? 1 : j->ctx->model.recipe->text[k].image_text ? j->nrefs : 0;
 }
 
 /* ---- pixels ------------------------------------------------------------------------------- */
@@ -116,27 +124,40 @@ void xd_prompt_images_hash(const xd_job *j, int64_t hash[2])
 
 /* ---- ids ---------------------------------------------------------------------------------- */
 
-static int64_t tokens_of(const xd_job *j, int i)
-{
-    const xd_image_processor *p = &j->ctx->model.processor;
-    int64_t                   unit = p->patch * p->merge;
-    return j->seen_size[i].rows / unit * (j->seen_size[i].cols / unit);
-}
-
-static int32_t mark_of(const xd_job *j, int k)
+static xd_text_tower tower_of(const xd_job *j, int k)
 {
     const xd_component *p = &j->ctx->model.text[k];
-    xd_text_tower       s;
-    p->text->tower(p->w->net.cfg, &s);
-    return s.token;
+    xd_text_tower       t;
+    p->text->tower(p->w->net.cfg, &t);
+    return t;
+}
+
+/* Returns the size in pixels of image i of a text that encoder k reads. */
+static xd_grid size_of(const xd_job *j, int k, int i)
+{
+    int64_t side = is_framed(j, k) ? tower_of(j, k).side : 0;
+    return side ? (xd_grid){ side, side } : j->seen_size[i];
+}
+
+static int64_t tokens_of(const xd_job *j, int k, int i)
+{
+    xd_text_tower t = tower_of(j, k);
+    xd_grid       size = size_of(j, k, i);
+    return size.rows / (t.patch * t.merge) * (size.cols / (t.patch * t.merge));
 }
 
 int64_t xd_prompt_images_more_ids(const xd_job *j, int k)
 {
     int64_t sum = 0;
-    for (int i = 0; i < j->nrefs && sees(j, k); i++)
-        sum += tokens_of(j, i) - 1;
+    for (int i = 0; i < images_in(j, k); i++)
+        sum += tokens_of(j, k, i) - 1;
     return sum;
+}
+
+int64_t xd_prompt_image_rows(const xd_job *j, int k, int negative)
+{
+    int every = j->ctx->model.recipe->text[k].image_every[negative];
+    return every ? xd_ceil_div(tokens_of(j, k, 0), every) : 0;
 }
 
 char *xd_prompt_images_text(const xd_job *j, int k, char *prompt)
@@ -161,25 +182,24 @@ char *xd_prompt_images_text(const xd_job *j, int k, char *prompt)
 xd_status xd_prompt_images_expand(const xd_job *j, int k, int32_t **ids, int64_t *n, xd_err *e)
 {
     int64_t more = xd_prompt_images_more_ids(j, k), at = 0;
-    int     seen = 0;
-    if (!sees(j, k))
+    int     seen = 0, count = images_in(j, k);
+    if (!is_framed(j, k) && !j->ctx->model.recipe->text[k].image_text)
         return XD_OK;
-    int32_t mark = mark_of(j, k);
+    int32_t mark = tower_of(j, k).token;
     for (int64_t i = 0; i < *n; i++)
         seen += (*ids)[i] == mark;
-    if (seen != j->nrefs)
+    if (seen != count)
         return xd_fail(e, XD_EINVAL,
                        "a prompt has the image token (id %d) %d times for %d "
                        "image%s: %s",
-                       mark, seen, j->nrefs, j->nrefs == 1 ? "" : "s",
-                       seen < j->nrefs ? "increase max_sequence_length"
-                                       : "remove it from the prompt");
+                       mark, seen, count, count == 1 ? "" : "s",
+                       seen < count ? "increase max_sequence_length" : "remove it from the prompt");
     int32_t *out = malloc((size_t)(*n + more) * sizeof *out + 1);
     if (!out)
         return xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)(*n + more));
     seen = 0;
     for (int64_t i = 0; i < *n; i++)
-        for (int64_t left = (*ids)[i] == mark ? tokens_of(j, seen++) : 1; left > 0; left--)
+        for (int64_t left = (*ids)[i] == mark ? tokens_of(j, k, seen++) : 1; left > 0; left--)
             out[at++] = (*ids)[i];
     free(*ids);
     *ids = out;
@@ -192,21 +212,21 @@ int xd_prompt_images_among(const xd_job *j, int k, const int32_t *ids, int64_t n
 {
     const xd_image_processor *p = &j->ctx->model.processor;
     int64_t                   at = 0;
-    if (!sees(j, k))
-        return 0;
-    for (int i = 0; i < j->nrefs; i++) {
-        for (int32_t mark = mark_of(j, k); ids && at < n && ids[at] != mark;)
+    int                       count = images_in(j, k);
+    for (int i = 0; i < count; i++) {
+        xd_grid size = size_of(j, k, i);
+        for (int32_t mark = tower_of(j, k).token; ids && at < n && ids[at] != mark;)
             at++;
         out[i] = (xd_text_image){ .rgb = j->seen[i],
-                                  .height = j->seen_size[i].rows,
-                                  .width = j->seen_size[i].cols,
+                                  .height = size.rows,
+                                  .width = size.cols,
                                   .at = at,
-                                  .n = tokens_of(j, i) };
+                                  .n = tokens_of(j, k, i) };
         for (int c = 0; c < 3; c++) {
             out[i].mean[c] = (float)p->mean.v[c];
             out[i].std[c] = (float)p->std.v[c];
         }
         at += out[i].n;
     }
-    return j->nrefs;
+    return count;
 }

@@ -24,6 +24,9 @@ xd_status xd_prompt_images_share(xd_job *j, xd_status s, xd_err *e);
 /* In a tokenized prompt for encoder k, each image first has a single token id. Returns how many ids
  * must be added to the prompt so that each image has as many ids as tokens. */
 int64_t   xd_prompt_images_more_ids(const xd_job *j, int k);
+/* Returns the number of rows of the image in the template of encoder k (xd_text_use.image_every) in
+ * the embedding of a prompt or of a negative prompt; 0 if there is no such image. */
+int64_t   xd_prompt_image_rows(const xd_job *j, int k, int negative);
 /* Inserts the text for each image (xd_text_use.image_text) before the prompt for encoder k. Returns
  * the new text, malloc'ed, or NULL if out of memory. Frees `prompt`. */
 char     *xd_prompt_images_text(const xd_job *j, int k, char *prompt);

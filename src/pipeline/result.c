@@ -228,7 +228,7 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
                j->size[0]);
     if (j->fps > 0)
         xd_buf_add(&b, ", \"num_frames\": %" PRId64 ", \"fps\": %.10g, \"use_dynamic_cfg\": %s",
-                   j->frames, j->fps, r->guidance.use_dynamic_cfg ? "true" : "false");
+                   j->all_frames, j->fps, r->guidance.use_dynamic_cfg ? "true" : "false");
     xd_buf_add(&b, ", \"pipeline\": \"%s\", \"model\": ", j->ctx->model.recipe->name);
     add_name(&b, r, j->ctx->model.dir);
     xd_buf_add(&b,

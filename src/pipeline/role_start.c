@@ -67,3 +67,11 @@ void xd_role_start_channels(const xd_job *j, const float *sample, float *out)
 {
     memcpy(out, sample, (size_t)(j->numbers / j->cells[0]) * sizeof *out);
 }
+
+void xd_role_start_marked_channels(const xd_job *j, const float *sample, float *out)
+{
+    int64_t n = j->numbers / j->cells[0];
+    xd_role_start_channels(j, sample, out);
+    for (int64_t i = 0; i < j->cells[1] * j->cells[2]; i++)
+        out[n + i] = 1;
+}

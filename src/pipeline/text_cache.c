@@ -117,7 +117,8 @@ void *xd_text_cache_add(xd_text_cache *c, xd_text_key key, size_t bytes)
 
 /* Returns the cache key of prompt i, which is malloc'ed; v is NULL if memory is short. For every
  * text encoder, the key has the number of token ids, the number of ids that are not padding, and
- * the ids, if the encoder reads text. The hashes of the input images are at the end of the key. */
+ * the ids, if the encoder reads text. The hashes of the input images are at the end of the key; for
+ * a text with a black image, numbers replace them. */
 static xd_text_key key_of(const xd_prompts *w, int i)
 {
     int64_t n = 2, at = 0;
@@ -132,7 +133,7 @@ static xd_text_key key_of(const xd_prompts *w, int i)
             v[at++] = w->text[i].ids[k].v[m];
     }
     for (int k = 0; k < 2 && v; k++)
-        v[at++] = w->seen[k];
+        v[at++] = w->text[i].blind ? -1 - k : w->seen[k];
     return (xd_text_key){ v, n };
 }
 

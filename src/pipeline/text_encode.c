@@ -40,27 +40,54 @@ static int64_t width_of(const xd_job *j, int k)
 
 /* ---- computing token ids ------------------------------------------------------------------ */
 
+/* Returns the max number of token ids of a prompt for encoder k, without those before the prompt
+ * and those that only stand for images. */
+static int64_t most_text(const xd_job *j, int k)
+{
+    const xd_text_use *u = &recipe_of(j)->text[k];
+    return u->pad > 0 ? u->pad : u->most ? u->most : j->max_text;
+}
+
 /* Returns the max number of embedding rows that encoder k computes for a prompt, one for each token
  * id that is kept. */
 static int64_t max_ids(const xd_job *j, int k)
 {
-    int pad = recipe_of(j)->text[k].pad;
-    if (!recipe_of(j)->text[k].tokenizer)
+    const xd_text_use *u = &recipe_of(j)->text[k];
+    if (!u->tokenizer)
         return xd_model_image_rows(&j->ctx->model, k);
-    int most = recipe_of(j)->text[k].most ? recipe_of(j)->text[k].most : j->max_text;
-    return (pad > 0 ? pad : most) + xd_prompt_images_more_ids(j, k);
+    if (!u->image_every[0])
+        return most_text(j, k) + xd_prompt_images_more_ids(j, k);
+    return xd_max(most_text(j, k) - u->cut, 0) +
+           xd_max(xd_prompt_image_rows(j, k, 0), j->npass > 1 ? xd_prompt_image_rows(j, k, 1) : 0);
 }
 
 int64_t xd_prompts_most_ids(const xd_job *j, int k)
 {
-    return max_ids(j, k) + recipe_of(j)->text[k].drop;
+    const xd_text_use *u = &recipe_of(j)->text[k];
+    return u->tokenizer ? most_text(j, k) + xd_prompt_images_more_ids(j, k) + u->drop
+                        : max_ids(j, k);
 }
 
 /* Returns how many of the first n token ids of a text that encoder k reads have rows in the
  * embedding. The rows of the prompt template or of the system prompt may be dropped. */
 static int64_t kept(const xd_job *j, int k, const xd_token_ids *ids, int64_t n)
 {
-    return xd_max(n - recipe_of(j)->text[k].drop - ids->dropped, 0);
+    const xd_text_use *u = &recipe_of(j)->text[k];
+    if (u->image_every[0])
+        return xd_max(n - xd_prompt_images_more_ids(j, k) - u->drop - u->cut, 0) + ids->images;
+    return xd_max(n - u->drop - ids->dropped, 0);
+}
+
+int64_t xd_prompts_kept(const xd_job *j, int k, int64_t n, int negative)
+{
+    return kept(j, k, &(xd_token_ids){ .images = xd_prompt_image_rows(j, k, negative) }, n);
+}
+
+/* Returns how many of the embedding's rows of a text are those of images, beyond the row of one id
+ * for each image that stands between text. */
+static int64_t image_rows_of(const xd_job *j, int k, const xd_token_ids *ids)
+{
+    return recipe_of(j)->text[k].image_every[0] ? ids->images : xd_prompt_images_more_ids(j, k);
 }
 
 /* Returns the max number of token ids that encoder k reads of a text. */
@@ -138,6 +165,19 @@ static char *prepare_caption(const xd_job *j, int k, const char *text)
     return prepare ? prepare(text) : strdup(text);
 }
 
+/* Sets ids->images and ids->cut of text i, before the image's token id is repeated. */
+static void cut_frame(const xd_prompts *w, const xd_job *j, int i, int k, xd_token_ids *ids)
+{
+    const xd_text_use *u = &recipe_of(j)->text[k];
+    int64_t            more = xd_prompt_images_more_ids(j, k), end;
+    if (!u->image_every[0])
+        return;
+    end = xd_min(ids->uncut - u->tail, ids->n);
+    ids->cut.start = xd_max(end - u->cut, u->drop) + more;
+    ids->cut.n = end + more - ids->cut.start;
+    ids->images = xd_prompt_image_rows(j, k, i >= w->prompts);
+}
+
 /* Refuses token ids that are not below the vocabulary size of encoder k. The tokenizer of another
  * model may return such ids. */
 static xd_status check_ids(const xd_job *j, int k, const int32_t *ids, int64_t n, xd_err *e)
@@ -199,6 +239,8 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
     if (s == XD_OK)
         s = check_ids(j, k, ids->v, ids->n, e);
     if (s == XD_OK)
+        cut_frame(w, j, i, k, ids);
+    if (s == XD_OK)
         s = xd_prompt_images_expand(j, k, &ids->v, &ids->n, e);
     ids->uncut += more;
     int64_t real = ids->n;
@@ -243,8 +285,18 @@ static void count_image_rows(xd_prompts *w, const xd_job *j, int i, int k)
 {
     xd_token_ids *ids = &w->text[i].ids[k];
     ids->n = ids->real = ids->text = ids->uncut = max_ids(j, k);
-    if (j->encoder_pixels && !w->seen[0])
-        w->seen[0] = xd_encoder_images_hash(j);
+}
+
+/* Sets the hash of the images that an encoder of images reads, and marks the texts that encoders
+ * read with a black image. */
+static void note_images(xd_prompts *w, const xd_job *j)
+{
+    for (int k = 0; k < w->ntext; k++) {
+        if (xd_encoder_reads_pixels(j, k) && j->encoder_pixels && !w->seen[0])
+            w->seen[0] = xd_encoder_images_hash(j);
+        for (int i = w->prompts; i < w->n; i++)
+            w->text[i].blind |= recipe_of(j)->text[k].image_every[1] > 0;
+    }
 }
 
 /* Returns the text that encoder k reads for prompt i. */
@@ -298,6 +350,7 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
     xd_status s = xd_model_tokenizers(&j->ctx->model, e);
     for (int i = 0; i < n; i++)
         w->text[i].known = is_zero(w, j, i);
+    note_images(w, j);
     for (int i = 0; s == XD_OK && i < n; i++)
         for (int k = 0; s == XD_OK && k < w->ntext; k++) {
             if (!recipe_of(j)->text[k].tokenizer)
@@ -370,14 +423,20 @@ static xd_layout layout_of(int64_t n)
     return (xd_layout){ .len = { n }, .grid = { 1, 1, n }, .npatch = 1, .nsp = 1 };
 }
 
-/* Computes the embedding rows of the input images with encoder k. These rows are the same for every
- * prompt. */
+/* Computes the embedding rows of the input images with encoder k, which are the same for every
+ * prompt. If negative prompts see a black image, its rows follow. */
 static xd_tensor see_images(const xd_job *j, int k, xd_exec *x, const xd_net *n)
 {
     xd_text_image images[XD_MAXREFS];
     xd_text_read  r = { .images = images };
     r.nimages = xd_prompt_images_among(j, k, NULL, 0, images);
-    xd_layout lay = layout_of(xd_prompt_images_more_ids(j, k) + r.nimages);
+    if (r.nimages == 1 && recipe_of(j)->text[k].image_every[1] && j->npass > 1)
+        images[r.nimages++] = images[0]; /* the black image of negative prompts */
+    r.pixels = j->encoder_pixels;
+    int64_t rows = 0;
+    for (int i = 0; i < r.nimages; i++)
+        rows += images[i].n;
+    xd_layout lay = layout_of(rows);
     x->lay = &lay;
     return xd_text_run_vision(j->ctx->model.text[k].text, x, n, &r);
 }
@@ -444,14 +503,16 @@ static int truncates(const xd_prompts *w, const xd_job *j, int k)
 /* Logs that encoder k truncates a prompt, and how many other prompts it truncates. */
 static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int level)
 {
-    long long most = max_ids(j, k);
-    int       cut = 0, first = 0;
-    char      which[40] = "the negative prompt", more[64] = "";
+    int  cut = 0, first = 0;
+    char which[40] = "the negative prompt", more[64] = "";
     for (int i = w->n - 1; i >= 0; i--)
-        if (is_used(w, j, i) && kept(j, k, &w->text[i].ids[k], w->text[i].ids[k].uncut) > most)
+        if (is_used(w, j, i) && w->text[i].ids[k].uncut > most_ids(j, k, &w->text[i].ids[k]))
             cut++, first = i;
     if (!cut)
         return;
+    const xd_token_ids *ids = &w->text[first].ids[k];
+    int64_t             images = recipe_of(j)->text[k].image_every[0] ? ids->images : 0,
+                        most = kept(j, k, ids, most_ids(j, k, ids)) - images;
     if (first < w->prompts)
         snprintf(which, sizeof which, "prompt %d", first + 1);
     else if (w->n - w->prompts > 1)
@@ -460,8 +521,8 @@ static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int leve
         snprintf(more, sizeof more, "; also for %d other%s that %s too long", cut - 1,
                  cut > 2 ? "s" : "", cut > 2 ? "are" : "is");
     xd_log(level, "%s is truncated: it has %lld tokens and %s reads %lld%s%s", which,
-           (long long)kept(j, k, &w->text[first].ids[k], w->text[first].ids[k].uncut),
-           recipe_of(j)->text[k].folder, most,
+           (long long)(kept(j, k, ids, ids->uncut) - images), recipe_of(j)->text[k].folder,
+           (long long)most,
            recipe_of(j)->text[k].pad > 0 || recipe_of(j)->text[k].most ? ""
                                                                        : " (max_sequence_length)",
            more);
@@ -480,7 +541,7 @@ int64_t xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i)
             continue;
         const xd_token_ids *ids = &w->text[i].ids[k];
         int64_t             n = xd_min(ids->uncut, most_ids(j, k, ids));
-        most = xd_max(most, kept(j, k, ids, n - xd_prompt_images_more_ids(j, k)));
+        most = xd_max(most, kept(j, k, ids, n) - image_rows_of(j, k, ids));
     }
     return most;
 }
@@ -603,6 +664,24 @@ static int copy_image_rows(xd_prompts *w, const xd_job *j, int i, int k, xd_exec
     return 1;
 }
 
+/* Copies the rows of a text whose template has the request's image from the rows t of all ids: some
+ * of the image's rows, then those of the text. */
+static void copy_framed_rows(const xd_job *j, int k, const xd_token_ids *ids, xd_exec *x,
+                             const xd_text_image *image, int every, xd_tensor t, xd_tensor to)
+{
+    int64_t first = recipe_of(j)->text[k].drop + xd_prompt_images_more_ids(j, k), at = ids->images,
+            end = ids->cut.start + ids->cut.n;
+    xd_tensor from = xd_rows(t, image->at, at);
+    from.s[0] *= every;
+    xd_copy_to(x, xd_rows(to, 0, at), from);
+    if (ids->cut.start > first)
+        xd_copy_to(x, xd_rows(to, at, ids->cut.start - first),
+                   xd_rows(t, first, ids->cut.start - first));
+    at += ids->cut.start - first;
+    if (ids->n > end)
+        xd_copy_to(x, xd_rows(to, at, ids->n - end), xd_rows(t, end, ids->n - end));
+}
+
 /* Encodes prompt i with encoder k and writes the result into the prompt's embedding. `image_rows`
  * has the embedding rows of the images from see_images. */
 static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor image_rows,
@@ -627,8 +706,13 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
     r.images = images;
     r.nimages = xd_prompt_images_among(j, k, r.ids, n, images);
     r.image_rows = image_rows;
+    if (w->text[i].blind && r.nimages)
+        r.image_rows = xd_rows(image_rows, images[0].n, images[0].n);
     xd_text_encode(p->text, x, &p->w->net, &r, &c);
-    if (u->rows != XD_ROWS_NONE) {
+    if (u->image_every[0]) {
+        copy_framed_rows(j, k, &w->text[i].ids[k], x, images, u->image_every[i >= w->prompts],
+                         c.tok, rows_at(w, j, i, k, (xd_grid){ rows, c.tok.d[1] }));
+    } else if (u->rows != XD_ROWS_NONE) {
         xd_tensor t = u->penultimate ? c.penultimate : c.tok;
         if (u->trimmed)
             rows = n = w->text[i].ids[k].text;
@@ -648,7 +732,7 @@ xd_status xd_prompts_start(xd_job *j, int k, xd_comm *c, xd_status s, xd_err *e)
     if (!c)
         return s;
     s = xd_world_agree_in(c, j->ctx->world.used->rank, s, e);
-    return s == XD_OK && !recipe_of(j)->text[k].tokenizer ? xd_encoder_images_share(j, c, e) : s;
+    return s == XD_OK && xd_encoder_reads_pixels(j, k) ? xd_encoder_images_share(j, c, e) : s;
 }
 
 /* If several ranks split the encoder, a rank that has failed continues, because the other ranks
@@ -712,17 +796,16 @@ static xd_status follow_yields(xd_job *j, xd_status s, xd_err *e)
 static xd_status load_and_encode(xd_prompts *w, xd_job *j, int k, size_t bytes, xd_status s,
                                  xd_err *e)
 {
-    xd_context        *ctx = j->ctx;
-    const xd_text_use *u = &recipe_of(j)->text[k];
-    xd_arena           a = { 0 };
-    int                mine = ctx->world.used->rank < ctx->plan.text_tp;
+    xd_context *ctx = j->ctx;
+    xd_arena    a = { 0 };
+    int         mine = ctx->world.used->rank < ctx->plan.text_tp;
     if (ctx->keep && mine) /* without `keep`, engines do not share the encoder */
         xd_yield_begin(j);
     if (s == XD_OK && mine)
         s = load_encoder(j, k, e);
     if (s == XD_OK && mine)
         s = xd_device_arena_open(&a, ctx->dev, bytes, e);
-    if (s == XD_OK && mine && !u->tokenizer)
+    if (s == XD_OK && mine && xd_encoder_reads_pixels(j, k))
         s = xd_encoder_images_open(j, e);
     if (ctx->plan.text_tp > 1)
         s = xd_world_agree(&ctx->world, s, e);

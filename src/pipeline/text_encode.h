@@ -13,6 +13,10 @@ typedef struct xd_token_ids { /* token ids of a text for one encoder */
     /* Number of ids after the first one, those of the system prompt, whose rows of the embedding
      * are dropped. */
     int64_t  dropped;
+    /* For a template with the request's image (xd_text_use.image_every): number of the image's
+     * rows in the embedding, and the range of ids after the prompt whose rows are dropped. */
+    int64_t  images;
+    xd_span  cut;
 } xd_token_ids;
 
 typedef struct xd_prompt { /* the token ids and the embedding of one prompt or negative prompt */
@@ -22,6 +26,7 @@ typedef struct xd_prompt { /* the token ids and the embedding of one prompt or n
     /* 1: the embedding is already there: it was found in the cache of earlier requests, or all its
      * elements are zeros (xd_recipe.zeros_negative) */
     int          known;
+    int          blind; /* 1: the encoders see a black image in place of the request's image */
 } xd_prompt;
 
 typedef struct xd_prompts { /* the texts of a request: prompts, then negative prompts */
@@ -68,6 +73,9 @@ int64_t   xd_prompts_most_rows(const xd_job *j);
 /* Returns the maximum number of token ids that text encoder k reads per prompt: ids of the text, of
  * the images, and of the prompt template whose embedding rows are dropped. */
 int64_t   xd_prompts_most_ids(const xd_job *j, int k);
+/* Returns the number of embedding rows of a prompt, or of a negative prompt, that has n token ids
+ * for encoder k. */
+int64_t   xd_prompts_kept(const xd_job *j, int k, int64_t n, int negative);
 /* Returns 1 if the number of embedding rows does not depend on max_sequence_length. */
 int       xd_prompts_fixed(const xd_job *j);
 /* For embeddings that are counted or synthetic, returns for each encoder the maximum number of

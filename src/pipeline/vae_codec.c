@@ -68,7 +68,8 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
         xd_vae_shards_close(&s);
         return;
     }
-    int64_t   n = s.own.n, cell = j->size[0] / h, pixels[4] = { j->frames, n * cell, W, 3 };
+    int64_t   n = s.own.n, cell = j->size[0] / h, first = j->all_frames - j->frames,
+              pixels[4] = { j->all_frames, n * cell, W, 3 };
     xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ T, n, w, C });
     xd_tensor out = s.whole ? xd_new_as(x, XD_F32, 4, pixels)
                             : xd_view(x->tmp->base, XD_F32, 4, pixels);
@@ -91,10 +92,10 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
     x->decoding = NULL;
     if (s.bands > 1)
         for (int64_t t = 0; t < j->frames; t++)
-            xd_vae_shards_gather(&s, xd_rows(out, t, 1), row, cell,
+            xd_vae_shards_gather(&s, xd_rows(out, first + t, 1), row, cell,
                                  rgb ? rgb + t * j->size[0] * row : NULL);
     else if (s.whole)
-        xd_get(x, rgb, out);
+        xd_get(x, rgb, xd_rows(out, first, j->frames));
     xd_vae_shards_close(&s);
     xd_arena_rewind(x->tmp, mark);
 }

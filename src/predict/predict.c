@@ -600,7 +600,7 @@ static int64_t most_ids(const predictor *s, int i, int k)
     const char        *none = i < n ? NULL : xd_job_text(s->r, XD_TEXT_NEGATIVE, i - n);
     if ((u->pad == XD_PAD_NONE || u->pad == XD_PAD_ONE) && u->tokenizer && i >= n &&
         !(none && *none))
-        return !u->quoted + (u->pad == XD_PAD_ONE) + u->drop +
+        return !u->quoted + (u->pad == XD_PAD_ONE) + u->drop + u->cut + u->tail +
                xd_prompt_images_more_ids(&s->job, k);
     return xd_prompts_most_ids(&s->job, k);
 }
@@ -619,7 +619,8 @@ static xd_status guess_texts(predictor *s, xd_err *e)
         xd_prompt *t = &w->text[i];
         for (int k = 0; k < p->ntext; k++) {
             t->ids[k].n = t->ids[k].real = most_ids(s, i, k);
-            t->rows += p->text[k].rows == XD_ROWS_BELOW ? t->ids[k].n - p->text[k].drop : 0;
+            if (p->text[k].rows == XD_ROWS_BELOW)
+                t->rows += xd_prompts_kept(&s->job, k, t->ids[k].n, i >= s->r->nprompts);
         }
         t->rows = xd_job_text_rows(&s->job, t->rows);
     }

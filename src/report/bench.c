@@ -476,7 +476,7 @@ static xd_status bench_text(bench *b, int k, xd_err *e)
         s = xd_prompts_count(&b->job, k, &t.n, 1, &bytes, e);
     if (s == XD_OK)
         s = load_component(b, p, share, bytes, e);
-    if (s == XD_OK && p->text->vision)
+    if (s == XD_OK && xd_encoder_reads_pixels(&b->job, k))
         s = xd_encoder_images_open(&b->job, e);
     if (s == XD_OK && !(t.ids = calloc((size_t)t.n, sizeof *t.ids)))
         s = xd_fail(e, XD_ENOMEM, "no memory for %lld token ids", (long long)t.n);

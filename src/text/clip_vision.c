@@ -175,7 +175,7 @@ static void hand_out(xd_exec *x, const xd_net *n, const xd_text_read *r, int ind
 static void encode_images(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_cond *out)
 {
     const xd_clip_vision *c = n->cfg;
-    int64_t    E = c->of.dim, rows = xd_clip_vision_rows(c);
+    int64_t               E = c->of.dim, rows = xd_clip_vision_rows(c);
     *out = (xd_cond){ .tok = xd_new_f32(x, r->n, r->nlayers * E) };
     if (!xd_check(x, r->n >= rows && r->n % rows == 0, "%lld rows of images with %lld rows each",
                   (long long)r->n, (long long)rows) ||

@@ -1,5 +1,5 @@
-/* clip_vision.h - declares CLIP's vision model, which encodes images alone and is the vision tower of
- * LLaVA. */
+/* clip_vision.h - declares CLIP's vision model, which encodes images alone, and is the vision tower
+ * of LLaVA. */
 #ifndef XD_TEXT_CLIP_VISION_H
 #define XD_TEXT_CLIP_VISION_H
 

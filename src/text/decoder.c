@@ -1,5 +1,5 @@
 /* decoder.c - runs decoder language models as text encoders: Qwen3, Qwen2, Qwen2.5-VL (text),
- * Mistral, Llama 3, LLaVA, Gemma 2 and Gemma 3. The results equal the hidden states of transformers.
+ * Mistral, Llama 3, LLaVA, Gemma 2 and Gemma 3. The results equal transformers' hidden states.
  *
  * The blocks of all decoder language models here have causal grouped-query attention, a gated MLP,
  * and RMS norms. The differences between the models follow from the config (doc/models/decoder.md).
@@ -21,9 +21,9 @@ typedef struct blk {
 } blk;
 
 typedef struct glob {
-    xd_tensor           embed; /* [V,E]: token embeddings */
-    xd_tensor           norm;  /* [E]: norm of the last hidden state */
-    xd_qwen_vision_glob vision;
+    xd_tensor            embed; /* [V,E]: token embeddings */
+    xd_tensor            norm;  /* [E]: norm of the last hidden state */
+    xd_qwen_vision_glob  vision;
     xd_llava_vision_glob llava;
 } glob;
 
@@ -190,14 +190,15 @@ static int axis_of(const xd_ints *sections, int64_t i)
     return s % 3;
 }
 
-/* Returns the position of row i on an axis of multimodal rope. A text token has the same position
+/* Returns the position of row i on an axis of multimodal rope, or its index in models without
+ * multimodal rope. A text token has the same position
  * on all axes. The position of an image token is that of the image's first token, plus, on axis 1,
  * the token's row in the image or, on axis 2, the token's column. The text after an image has
  * positions that follow the largest position in the image. */
 static int64_t position_of(const xd_decoder *c, const xd_text_read *r, int64_t i, int axis)
 {
     int64_t unit = c->vision.patch * c->vision.merge, gone = 0;
-    for (int k = 0; k < r->nimages; k++) {
+    for (int k = 0; k < r->nimages && c->mrope.n; k++) {
         const xd_text_image *m = &r->images[k];
         int64_t              rows = m->height / unit, cols = m->width / unit, at = i - m->at;
         if (at < 0)
@@ -467,10 +468,11 @@ static void llava_tower_of(const void *c, xd_text_tower *out)
 static const char *const prefixes[] = { "language_model.model.", "model.language_model.",
                                         "language_model.", NULL };
 
-#define NET_OF(kind, how, title, first, all, skip, ...) NET_IN(kind, how, title, first, all, skip, "visual.", __VA_ARGS__)
-#define NET_IN(kind, how, title, first, all, skip, tower, ...)                                           \
+#define NET_OF(kind, how, title, first, all, skip, ...)                                            \
+    NET_IN(kind, how, title, first, all, skip, "visual.", __VA_ARGS__)
+#define NET_IN(kind, how, title, first, all, skip, tower, ...)                                     \
     .net = { .name = title, .classes = { __VA_ARGS__ }, .prefix = "model.",                        \
-             .prefixes = prefixes, .lead = first, .beside = tower,                             \
+             .prefixes = prefixes, .lead = first, .beside = tower,                                 \
              .unread = { "lm_head.weight", "language_model.lm_head.weight",                        \
                          "vision_tower.*", "multi_modal_projector.*", "*.rotary_emb.inv_freq",     \
                          skip },                                                                   \
@@ -510,8 +512,7 @@ const xd_text xd_text_decoders[XD_TEXT_DECODERS] = {
     NET(mistral, "mistral", "", weights, "MistralModel"),
     NET(llama, "llama", "model.", with_head, "LlamaForCausalLM"),
     NET(llama, "llama", "", weights, "LlamaModel"),
-    { NET_IN(llava, , "llava", OUTSIDE, with_inner_head, NULL, "",
-             "LlavaForConditionalGeneration"),
+    { NET_IN(llava, , "llava", OUTSIDE, with_inner_head, NULL, "", "LlavaForConditionalGeneration"),
       .net.omits = "vision_model.", .tower = llava_tower_of, .run_vision = run_llava },
     NET(gemma2, "gemma2", "model.", with_head, "Gemma2ForCausalLM"),
     NET(gemma2, "gemma2", "", weights, "Gemma2Model"),

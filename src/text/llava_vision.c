@@ -28,10 +28,10 @@ xd_status xd_llava_vision_check(xd_llava_vision *c, int64_t width, xd_err *e)
         return xd_fail(e, XD_EFORMAT, "LLaVA: image_token_index %lld is invalid",
                        (long long)c->token);
     if (!xd_text_act(c->act_fn, &c->act))
-        return xd_fail(e, XD_EUNSUPPORTED,
-                       "LLaVA: the activation '%s' (projector_hidden_act) is not one of "
-                       XD_TEXT_ACTS,
-                       c->act_fn);
+        return xd_fail(
+            e, XD_EUNSUPPORTED,
+            "LLaVA: the activation '%s' (projector_hidden_act) is not one of " XD_TEXT_ACTS,
+            c->act_fn);
     return XD_OK;
 }
 

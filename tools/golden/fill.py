@@ -65,6 +65,11 @@ def fill(module, dtype, salt=""):
         if type(module).__name__ == "Qwen2_5_VLForConditionalGeneration":   # as Qwen stores it
             name = name.replace("model.language_model.", "model.")
             name = name.replace("model.visual.", "visual.")
+        if type(module).__name__ == "LlavaForConditionalGeneration":    # as LLaVA is published
+            name = name.replace("model.language_model.", "language_model.model.")
+            name = name.replace("lm_head.", "language_model.lm_head.")
+            name = name.replace("model.vision_tower.", "vision_tower.vision_model.")
+            name = name.replace("model.multi_modal_", "multi_modal_")
         p.data.copy_(weights(salt + name, p.shape, *scale_of(name, p.shape)).to(TYPES[dtype]))
     return module.eval()
 

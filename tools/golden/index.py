@@ -36,6 +36,8 @@ SUITES = {
                  "cog15-i2v-tiles"),
     "hunyuanvideo": own("hunyuanvideo", "hunyuanvideo-one", "hunyuanvideo-tiles",
                         "hunyuanvideo-window", "hunyuanvideo-lora", "hunyuanvideo-five"),
+    "hunyuanvideo_image": own("hunyuanvideo-i2v", "hunyuanvideo-i2v-cut", "hunyuanvideo-i2v-lora",
+                              "hunyuanvideo-i2v-33ch"),
     "hunyuanvideo15": own("hunyuanvideo15", "hunyuanvideo15-one", "hunyuanvideo15-five"),
     "latte": own("latte", "latte-one", "latte-dpm"),
     "chroma": own("chroma", "chroma-image", "chroma-one"),

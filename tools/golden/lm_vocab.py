@@ -133,11 +133,12 @@ def qwen_old(folder, texts, count):
     put(folder, "tokenizer_config.json", {"tokenizer_class": "Qwen2Tokenizer"})
 
 
-def llama(folder, texts, count):
-    """Pairs as strings, words that are pieces without merges, tokens with every flag."""
+def llama(folder, texts, count, own=()):
+    """Pairs as strings, words that are pieces without merges, tokens with every flag. own: further
+    special tokens."""
     pieces, merges = learn(texts, LLAMA, count)
     pieces += ["\u0120watercolour", "astronaut", "\u0120\u0120\u0120\u0120\u0120\u0120\u0120"]
-    tokens = dict.fromkeys(LLAMA_TOKENS, "special") | {
+    tokens = dict.fromkeys([*LLAMA_TOKENS, *own], "special") | {
         "<|left|>": "lstrip special", "<|right|>": "rstrip special", "<|both|>": "lstrip rstrip",
         "circle": "single_word", "Red Fox": "normalized"}
     doc = document(pieces, [" ".join(m) for m in merges], tokens, {"ignore_merges": True},

@@ -60,6 +60,75 @@ static const xd_recipe hunyuan_video = {
     .role = XD_ROLE_NONE,
 };
 
+/* ---- HunyuanVideo from an image ------------------------------------------------------------- */
+
+/* The chat template of HunyuanVideoImageToVideoPipeline. The first IMAGE_FRAME_ROWS ids, with one
+ * id for the image, precede the prompt. After the prompt, the rows of 4 ids are dropped: the end of
+ * the prompt and the assistant's header, which one id follows. */
+static const char image_frame[] =
+    "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n<image>\nDescribe the video by "
+    "detailing the following aspects according to the reference image: "
+    "1. The main content and theme of the video."
+    "2. The color, shape, size, texture, quantity, text, and spatial relationships of the objects."
+    "3. Actions, events, behaviors temporal relationships, physical movement changes of the "
+    "objects.4. background environment, light, style and atmosphere."
+    "5. camera angles, movements, and transitions used in the video:<|eot_id|>\n\n"
+    "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>\n\n";
+enum { IMAGE_FRAME_ROWS = 103 };
+
+/* LLaVA reads every id; the transformer reads the rows of every `step`-th image token. Diffusers
+ * always uses a step of 2 for negative prompts. */
+#define LLAVA_AND_CLIP(step)                      \
+    { { .folder = "text_encoder",                 \
+        .tokenizer = "tokenizer",                 \
+        .slot = "llm",                            \
+        .rows = XD_ROWS_BELOW,                    \
+        .pad = XD_PAD_NONE,                       \
+        .frame = image_frame,                     \
+        .drop = IMAGE_FRAME_ROWS,                 \
+        .cut = 4,                                 \
+        .tail = 1,                                \
+        .image_every = { step, 2 },               \
+        .processor = "image_processor",           \
+        .layers = layers,                         \
+        .nlayers = 1 },                           \
+      { .folder = "text_encoder_2",               \
+        .tokenizer = "tokenizer_2",               \
+        .slot = "clip_l",                         \
+        .rows = XD_ROWS_NONE,                     \
+        .pad = CLIP_IDS,                          \
+        .pooled = 1 } }
+
+/* The members that both recipes of HunyuanVideoImageToVideoPipeline have. */
+#define FROM_IMAGE                                                                                 \
+    .pipelines = { "HunyuanVideoImageToVideoPipeline" }, .dit = "transformer", .vae = "vae",       \
+    .ntext = 2, .steps = 50, .guidance = 1, .distilled = 1, .true_cfg = 1, .max_text = 256,        \
+    .own_sigmas = XD_OWN_ALWAYS, .max_shift = 1.15, .fps = 24, .channels_first = 1,                \
+    .needs_image = 1, .noise_share = 0.999
+
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * HunyuanVideoImageToVideoPipeline.__call__ for transformers with the image_condition_type
+ * token_replace. */
+static const xd_recipe hunyuan_video_image = {
+    .name = "hunyuan-video-i2v",
+    FROM_IMAGE,
+    .text = LLAVA_AND_CLIP(4),
+    .role = XD_ROLE_HELD,
+};
+
+/* This recipe is for transformers with the image_condition_type latent_concat. The pipeline drops
+ * the first 4 frames of the decoded video. */
+static const xd_recipe hunyuan_video_concat = {
+    .name = "hunyuan-video-i2v-33ch",
+    FROM_IMAGE,
+    .dit_key = "image_condition_type",
+    .dit_value = "latent_concat",
+    .text = LLAVA_AND_CLIP(2),
+    .role = XD_ROLE_MARKED_FRAME,
+    .drops_frames = 4,
+};
+
 /* ---- HunyuanVideo-1.5 ---------------------------------------------------------------------- */
 
 /* The chat template of Qwen2.5-VL with the pipeline's system message. The first FRAME15_ROWS text
@@ -185,9 +254,10 @@ extern const xd_family xd_family_hunyuanvideo;
 const xd_family xd_family_hunyuanvideo = {
     .title = "HunyuanVideo",
     .dits = XD_LIST(xd_dit, &xd_dit_hunyuanvideo, &xd_dit_hunyuanvideo15),
-    .recipes = XD_LIST(xd_recipe, &hunyuan_video, &hunyuan_video15),
+    .recipes = XD_LIST(xd_recipe, &hunyuan_video, &hunyuan_video_image, &hunyuan_video_concat,
+                       &hunyuan_video15),
     .key_maps = xd_hunyuanvideo_key_maps,
     .lora_names = xd_hunyuanvideo_lora_names,
     .xdit = &xdit_rows,
-    .examples = { .hub = "hunyuanvideo-community/HunyuanVideo" },
+    .examples = { .hub = "hunyuanvideo-community/HunyuanVideo", .from_image = "HunyuanVideo-I2V" },
 };
