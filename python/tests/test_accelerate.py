@@ -38,6 +38,8 @@ CASES = {
     "latte": {"video_length": 5, "clean_caption": False},
     "hunyuanvideo15": {"num_frames": 5, "negative_prompt": 'a "star"'},
     "hunyuanvideo": {"num_frames": 5, "negative_prompt": "a star", "true_cfg_scale": 3.0},
+    "hunyuanvideo-i2v": {"num_frames": 5, "image": 1, "image_tokens": 25},
+    "hunyuanvideo-i2v-33ch": {"num_frames": 9, "image": 1, "image_tokens": 25},
     "cog2b": {},
     "mochi": {},
     "cog5b": {},
@@ -108,6 +110,11 @@ def arguments(name):
     for key in ("image", "mask_image", "control_image"):
         if key in more:
             more[key] = Image.fromarray(np.stack([ramp, ramp.T, 255 - ramp], -1))
+    if "image_tokens" in more:                                  # of a smaller text encoder
+        from diffusers.pipelines.hunyuan_video import pipeline_hunyuan_video_image2video as module
+        n = more.pop("image_tokens")
+        more["prompt_template"] = module.DEFAULT_PROMPT_TEMPLATE | {"image_emb_end": 5 + n,
+                                                                    "image_emb_len": n}
     if "video" in more:
         start = Image.fromarray(np.stack([ramp, ramp.T, 255 - ramp], -1))
         more["video"] = [start.resize((args["width"], args["height"]))] * args["num_frames"]

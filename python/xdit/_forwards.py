@@ -370,6 +370,9 @@ def _hunyuan_video(v: Values, config: Any) -> Passes:
                                 "encoder_attention_mask")}
         if config.get("guidance_embeds") and v["guidance"] is not None:
             inputs["guidance"] = _row(v["guidance"], b, 1e-3)
+        if config.get("image_condition_type") == "token_replace":
+            p = config.get("patch_size", 2)
+            inputs["held"] = latents.shape[-2] // p * (latents.shape[-1] // p)
         yield inputs
 
 

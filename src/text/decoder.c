@@ -468,11 +468,9 @@ static void llava_tower_of(const void *c, xd_text_tower *out)
 static const char *const prefixes[] = { "language_model.model.", "model.language_model.",
                                         "language_model.", NULL };
 
-#define NET_OF(kind, how, title, first, all, skip, ...)                                            \
-    NET_IN(kind, how, title, first, all, skip, "visual.", __VA_ARGS__)
-#define NET_IN(kind, how, title, first, all, skip, tower, ...)                                     \
+#define NET_OF(kind, how, title, first, all, skip, ...)                                           \
     .net = { .name = title, .classes = { __VA_ARGS__ }, .prefix = "model.",                        \
-             .prefixes = prefixes, .lead = first, .beside = tower,                                 \
+             .prefixes = prefixes, .lead = first, .beside = "visual.",                             \
              .unread = { "lm_head.weight", "language_model.lm_head.weight",                        \
                          "vision_tower.*", "multi_modal_projector.*", "*.rotary_emb.inv_freq",     \
                          skip },                                                                   \
@@ -488,6 +486,20 @@ static const char *const prefixes[] = { "language_model.model.", "model.language
 #define WITH_VISION(first, all, name)                                                              \
     { NET_OF(qwen25vl, _vision, "qwen2.5-vl", first, all, NULL, name), .tower = tower_of,          \
       .run_vision = run_tower }
+
+/* The vision tower is always read, except for its last norm. */
+#define LLAVA(...)                                                                                 \
+    { .net = { .name = "llava", .classes = { __VA_ARGS__ }, .prefix = "model.",                    \
+               .prefixes = prefixes, .lead = OUTSIDE, .beside = "", .omits = "vision_model.",      \
+               .unread = { "lm_head.weight", "language_model.lm_head.weight",                      \
+                           "vision_tower.vision_model.post_layernorm.*",                           \
+                           "vision_tower.post_layernorm.*", "*.embeddings.position_ids",           \
+                           "*.rotary_emb.inv_freq" },                                              \
+               .fields = xd_llava_fields, .cfg_size = sizeof(xd_decoder),                          \
+               .glob_size = sizeof(glob), .check = xd_llava_check, .nlayers = nlayers,             \
+               .block = block, .weights = with_inner_head },                                       \
+      .width = width, .encode = encode, .hidden = encode_states, .tower = llava_tower_of,          \
+      .run_vision = run_llava }
 
 #define INSIDE "language_model."
 #define OUTSIDE "language_model.model."
@@ -512,8 +524,7 @@ const xd_text xd_text_decoders[XD_TEXT_DECODERS] = {
     NET(mistral, "mistral", "", weights, "MistralModel"),
     NET(llama, "llama", "model.", with_head, "LlamaForCausalLM"),
     NET(llama, "llama", "", weights, "LlamaModel"),
-    { NET_IN(llava, , "llava", OUTSIDE, with_inner_head, NULL, "", "LlavaForConditionalGeneration"),
-      .net.omits = "vision_model.", .tower = llava_tower_of, .run_vision = run_llava },
+    LLAVA("LlavaForConditionalGeneration"),
     NET(gemma2, "gemma2", "model.", with_head, "Gemma2ForCausalLM"),
     NET(gemma2, "gemma2", "", weights, "Gemma2Model"),
     NET(gemma3, "gemma3", OUTSIDE, weights, "Gemma3ForConditionalGeneration"),

@@ -351,7 +351,7 @@ xd_status xd_llava_check(void *c_, xd_err *e)
     xd_status   s = xd_llama_check(c, e);
     if (s == XD_OK)
         s = xd_llava_vision_check(&c->llava, c->dim, e);
-    c->vision_blocks = c->llava.blocks;
+    c->vision_blocks = c->llava.clip.nlayers;
     return s;
 }
 

@@ -1,7 +1,7 @@
 /* llava_vision.c - runs the vision tower of LLaVA like transformers' LlavaModel.
  *
  * The projector reads a hidden state of CLIP's vision model without the class token. The blocks
- * after this hidden state are not computed. */
+ * after this hidden state, one in published models, are not computed. */
 #include "text/llava_vision.h"
 
 #include <string.h>
@@ -42,28 +42,11 @@ int64_t xd_llava_vision_tokens(const xd_llava_vision *c)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
-/* Lists the blocks of CLIP after the projected hidden state as tensors that are not read. */
-static void declare_unread(xd_decl *d, const xd_llava_vision *c)
-{
-    int at = d->nlist;
-    if (d->visit != XD_VISIT_LIST || !d->whole)
-        return;
-    for (int i = c->blocks; i < c->clip.nlayers; i++) {
-        xd_clip_layer w;
-        xd_w_enter(d, "vision_model.encoder.layers.%d", i);
-        xd_clip_layer_weights(d, &c->clip.of, &w);
-        xd_w_leave(d);
-    }
-    for (; at < d->nlist; at++)
-        d->list[at].unread = 1;
-}
-
 void xd_llava_vision_weights(xd_decl *d, const xd_llava_vision *c, xd_llava_vision_glob *g)
 {
     int64_t E = c->clip.of.dim, D = c->out;
     xd_w_enter(d, "vision_tower");
     xd_clip_vision_weights(d, &c->clip, &g->clip);
-    declare_unread(d, c);
     xd_w_leave(d);
     xd_w_enter(d, "multi_modal_projector");
     xd_w_linear(d, &g->up, "linear_1", &(xd_linear_spec){ .in = E, .out = D, .bias = c->bias });

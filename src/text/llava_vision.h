@@ -39,7 +39,7 @@ typedef struct xd_llava_vision_glob {
 xd_status xd_llava_vision_check(xd_llava_vision *c, int64_t width, xd_err *e);
 /* Returns the number of tokens of an image. */
 int64_t   xd_llava_vision_tokens(const xd_llava_vision *c);
-/* Declares the weights outside of the blocks, and the tensors of CLIP that are not read. */
+/* Declares the weights outside of the blocks. */
 void      xd_llava_vision_weights(xd_decl *d, const xd_llava_vision *c, xd_llava_vision_glob *g);
 /* Runs the vision tower, whose blocks are the first blocks of the network, on the images r->pixels.
  * Writes the images' embeddings to `rows`, [tokens,E] f32. */

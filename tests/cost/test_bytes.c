@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "engine/engine.h"
 #include "exec/op.h"
 #include "model/component.h"
@@ -67,6 +68,7 @@ typedef struct model {
     int64_t      N, K, J, fill, M, I, H, g, d, D, E, F, S, e, W, conv, states;
     /* tokens of a frame, and channels of a convolution over frames */
     int64_t      frame, moved;
+    int64_t      held; /* tokens of a given frame of HunyuanVideo, which have sums of their own */
     int          passes;
     const sends *which[64];
     int64_t      skips[65];
@@ -171,11 +173,31 @@ static int64_t of_sum(const plan *p, const where *w, int64_t n)
     return of_numbers(n, 4, p->deg[XD_TENSOR], w->at[XD_TENSOR]);
 }
 
-/* A sum of [n,D], or of the text's [n,E]. */
+/* Tokens of a given frame, of a unit, on this rank. */
+static int64_t held_rows(const model *m, const plan *p, const where *w, int unit)
+{
+    int64_t n = 0, patch = 0;
+    int     sp = w->at[XD_ULYSSES] + w->at[XD_RING] * p->deg[XD_ULYSSES],
+            members = p->deg[XD_ULYSSES] * p->deg[XD_RING];
+    for (int q = 0; q < p->patches; q++) {
+        int64_t all = part(m->N, q, p->patches), at = patch + all * sp / members;
+        if (unit < 0 || q == unit)
+            n += xd_max(0, xd_min(m->held - at, part(all, sp, members)));
+        patch += all;
+    }
+    return n;
+}
+
+/* A sum of [n,D], or of the text's [n,E]. The tokens of a given frame have a sum of their own, and
+ * those before and after them. */
 static int64_t of_tensor(const model *m, const plan *p, const where *w, int unit, of what)
 {
-    int64_t wide = what == TEXT ? m->E : m->D;
-    return of_sum(p, w, rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], what) * wide);
+    int     u = w->at[XD_ULYSSES], r = w->at[XD_RING];
+    int64_t wide = what == TEXT ? m->E : m->D, n = rows(m, p, unit, u, r, what);
+    int64_t held = what == TEXT ? 0 : held_rows(m, p, w, unit);
+    int64_t text = held && (what & TEXT) ? rows(m, p, unit, u, r, TEXT) : 0;
+    return of_sum(p, w, text * wide) + of_sum(p, w, held * wide) +
+           of_sum(p, w, (n - text - held) * wide);
 }
 
 /* The tokens of a patch on a member: the first one, and the one behind the last. */
@@ -469,6 +491,7 @@ static model model_of(const xd_engine *g, const xd_job *j)
                   .conv = d->conv_dim,
                   .frame = j->lay.grid[1] * j->lay.grid[2],
                   .moved = d->frames_dim,
+                  .held = d->begins ? j->held : 0,
                   .J = j->lay.len[XD_REF],
                   .K = d->txt_flows ? xd_prompts_most_rows(j) : 0,
                   .fill = d->multiple ? (d->multiple - j->tokens % d->multiple) % d->multiple : 0,

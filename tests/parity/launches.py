@@ -114,6 +114,9 @@ MODELS = [
     # and of videos, where two passes have texts of different lengths
     ("clips", "hunyuanvideo hunyuanvideo-five", ["cfg", "text=77", "video", "size=80x48",
                                                  "frames=9"], "plain short window"),
+    # whose first frame is an image in all steps, or an image is in further channels
+    ("clips", "hunyuanvideo-i2v hunyuanvideo-i2v-33ch", ["cfg", "text=77", "video", "size=80x48",
+                                                         "frames=9"], "image"),
     # refined whole on each rank that has some of it, beside rows that are not refined
     ("clips", "hunyuanvideo15 hunyuanvideo15-five", ["cfg", "text=77", "video", "size=80x48",
                                                      "frames=9"], "plain short"),

@@ -64,6 +64,16 @@ static int64_t number_of(const xd_json *config, const char *key)
     return (int64_t)v;
 }
 
+/* The blocks of a vision tower, Qwen's or LLaVA's; the last one of LLaVA's is not computed. */
+static int64_t blocks_of_tower(const xd_engine *g, int k)
+{
+    const xd_component *p = &g->ctx.model.text[k];
+    if (!p->text->tower)
+        return 0;
+    int64_t n = number_of(p->config, "num_hidden_layers");
+    return n ? n : number_of(p->config, "depth");
+}
+
 /* The vision tower of encoder k: sums of two layers a block over the patches of the images, and one
  * over their tokens. */
 static int64_t of_tower(const xd_engine *g, const xd_job *j, int k)
@@ -76,9 +86,13 @@ static int64_t of_tower(const xd_engine *g, const xd_job *j, int k)
         tokens += image[i - 1].n;
     if (!tokens)
         return 0;
+    if (g->ctx.model.recipe->text[k].image_every[0]) /* LLaVA: a class token beside the patches */
+        return 2 * (blocks_of_tower(g, k) - 1) *
+               of_sum(g,
+                      (j->npass > 1 ? 2 : 1) * (tokens + 1) * number_of(p->config, "hidden_size"));
     p->text->tower(p->w->net.cfg, &tower_dims);
     return of_sum(g, tokens * p->text->width(p->w->net.cfg)) +
-           2 * number_of(p->config, "depth") *
+           2 * blocks_of_tower(g, k) *
                of_sum(g, tokens * tower_dims.merge * tower_dims.merge *
                              number_of(p->config, "hidden_size"));
 }
@@ -87,8 +101,7 @@ static int64_t of_tower(const xd_engine *g, const xd_job *j, int k)
 static int64_t of_encoder(const xd_engine *g, int k, int64_t m)
 {
     const xd_component *p = &g->ctx.model.text[k];
-    int64_t             tower = p->text->tower ? number_of(p->config, "depth") : 0;
-    return 2 * (p->w->net.last - p->w->net.first - tower) *
+    return 2 * (p->w->net.last - p->w->net.first - blocks_of_tower(g, k)) *
            of_sum(g, m * p->text->width(p->w->net.cfg));
 }
 
@@ -109,11 +122,10 @@ static int children_of(const xd_engine *g)
 /* The pixels that an encoder of images reads reach the ranks that share it. */
 static int64_t of_pixels(const xd_engine *g, int k)
 {
-    const xd_component *p = &g->ctx.model.text[k];
-    xd_text_vision      v;
-    p->text->vision(p->w->net.cfg, &v);
-    return 4 * children_among(g->ctx.plan.text_tp) * 3 * v.side * v.side *
-           xd_model_images(&g->ctx.model, k);
+    int64_t side = xd_model_image_side(&g->ctx.model, k);
+    int64_t black = g->ctx.model.recipe->text[k].image_every[1] > 0;
+    return 4 * children_among(g->ctx.plan.text_tp) * 3 * side * side *
+           (black ? 2 : xd_model_images(&g->ctx.model, k));
 }
 
 static int64_t of_sharing(const xd_engine *g, const xd_cond *c)
@@ -143,7 +155,8 @@ static void check_bytes(const xd_engine *g, const xd_job *j, const xd_prompts *w
         for (int i = 0; i < (images ? 1 : w->n); i++)
             want += of_encoder(g, k, xd_prompts_computed(w, j, i, k));
         want += of_tower(g, j, k); /* once for all prompts */
-        want += images ? of_pixels(g, k) : 0;
+        if (xd_model_image_side(&g->ctx.model, k))
+            want += of_pixels(g, k);
     }
     want += of_images(g, j);
     for (int i = 0; i < w->n; i++)

@@ -40,6 +40,8 @@ static void published_listings(void **state)
         "black-forest-labs/FLUX.2-dev/text_encoder",
         "Qwen/Qwen-Image/text_encoder",
         "hunyuanvideo-community/HunyuanVideo/text_encoder",
+        "hunyuanvideo-community/HunyuanVideo-I2V/text_encoder",
+        "hunyuanvideo-community/HunyuanVideo-I2V-33ch/text_encoder",
         "hunyuanvideo-community/HunyuanVideo-1.5-Diffusers-480p_t2v/text_encoder",
         "Efficient-Large-Model/Sana_1600M_1024px_diffusers/text_encoder",
         "Alpha-VLLM/Lumina-Image-2.0/text_encoder",
@@ -50,7 +52,8 @@ static void published_listings(void **state)
 
 static void refusals(void **state)
 {
-    const char *q = "Qwen3ForCausalLM", *l = "LlamaModel", *g = "Gemma3ForCausalLM";
+    const char *q = "Qwen3ForCausalLM", *l = "LlamaModel", *g = "Gemma3ForCausalLM",
+               *v = "LlavaForConditionalGeneration";
     (void)state;
     refuses(q, "{\"model_type\":\"qwen3_moe\"}", XD_EUNSUPPORTED, "'qwen3_moe'");
     refuses("Mistral3ForConditionalGeneration",
@@ -79,6 +82,12 @@ static void refusals(void **state)
             XD_EFORMAT, "high_freq_factor 1");
     refuses(l, "{\"rope_parameters\":{\"partial_rotary_factor\":0.5}}", XD_EUNSUPPORTED,
             "partial_rotary_factor is 0.5");
+    refuses(v, "{\"vision_feature_layer\":-13}", XD_EFORMAT, "vision_feature_layer -13");
+    refuses(v, "{\"vision_feature_select_strategy\":\"full\"}", XD_EUNSUPPORTED, "'full'");
+    refuses(v, "{\"projector_hidden_act\":\"mish\"}", XD_EUNSUPPORTED, "projector_hidden_act");
+    refuses(v, "{\"image_token_index\":-1}", XD_EFORMAT, "image_token_index -1");
+    refuses(v, "{\"vision_config\":{\"model_type\":\"siglip_vision_model\"}}", XD_EUNSUPPORTED,
+            "siglip_vision_model");
     refuses(g, "{\"use_bidirectional_attention\":true}", XD_EUNSUPPORTED,
             "use_bidirectional_attention");
     refuses(g, "{\"query_pre_attn_scalar\":0}", XD_EFORMAT, "query_pre_attn_scalar 0");

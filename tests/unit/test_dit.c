@@ -37,6 +37,8 @@ static void published_listings(void **state)
         "Qwen/Qwen-Image/transformer",
         "fal/AuraFlow-v0.3/transformer",
         "hunyuanvideo-community/HunyuanVideo/transformer",
+        "hunyuanvideo-community/HunyuanVideo-I2V/transformer",
+        "hunyuanvideo-community/HunyuanVideo-I2V-33ch/transformer",
         "stabilityai/stable-diffusion-xl-base-1.0/unet",
         "stabilityai/sdxl-turbo/unet",
         "hunyuanvideo-community/HunyuanVideo-1.5-Diffusers-480p_t2v/transformer",
@@ -172,8 +174,14 @@ static void hunyuan_video_refusals(void **state)
     (void)state;
     refuses(name, "{\"qk_norm\":\"layer_norm\"}", XD_EUNSUPPORTED, "layer_norm");
     refuses(name, "{\"mlp_ratio\":3}", XD_EUNSUPPORTED, "mlp_ratio 3");
-    refuses(name, "{\"image_condition_type\":\"latent_concat\"}", XD_EUNSUPPORTED, "latent_concat");
-    refuses(name, "{\"out_channels\":8}", XD_EUNSUPPORTED, "out_channels 8");
+    refuses(name, "{\"image_condition_type\":\"latent_concat\"}", XD_EUNSUPPORTED,
+            "in_channels 16 is not 2 out_channels + 1, 33");
+    refuses(name, "{\"image_condition_type\":\"token_replace\",\"in_channels\":33}",
+            XD_EUNSUPPORTED, "in_channels 33 is not out_channels, 16");
+    refuses(name, "{\"image_condition_type\":\"token_replace\",\"patch_size_t\":2}",
+            XD_EUNSUPPORTED, "patch_size_t is 2");
+    refuses(name, "{\"image_condition_type\":\"first\"}", XD_EUNSUPPORTED, "'first'");
+    refuses(name, "{\"out_channels\":8}", XD_EUNSUPPORTED, "out_channels, 8");
     refuses(name, "{\"rope_axes_dim\":[16,56,54]}", XD_EFORMAT, "126");
     refuses(name, "{\"rope_axes_dim\":[16,56]}", XD_EUNSUPPORTED, "2 axes");
     refuses(name, "{\"rope_theta\":0}", XD_EFORMAT, "rope_theta 0");

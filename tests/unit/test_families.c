@@ -21,6 +21,20 @@ static void unique(const char *const *names, int n)
                 fail_msg("two networks or recipes are found by %s", names[i]);
 }
 
+/* The config of a transformer selects among the recipes of a pipeline class. */
+static void concat(xd_json **config)
+{
+    static const char text[] = "{\"image_condition_type\":\"latent_concat\"}";
+    const xd_recipe  *p = xd_recipe_find("HunyuanVideoImageToVideoPipeline", NULL);
+    xd_err            e = { 0 };
+    assert_int_equal(xd_json_parse(config, text, sizeof text - 1, "config", &e), XD_OK);
+    assert_true(p && p->role == XD_ROLE_HELD && xd_recipe_for(p, NULL) == p);
+    assert_int_equal(xd_recipe_for(p, *config)->role, XD_ROLE_MARKED_FRAME);
+    p = xd_recipe_find("HunyuanVideoPipeline", NULL);
+    assert_ptr_equal(xd_recipe_for(p, *config), p);
+    xd_json_free(config);
+}
+
 static void names(void **state)
 {
     const char *class[MOST], *pipeline[MOST], *title[MOST];
@@ -34,8 +48,9 @@ static void names(void **state)
             class[nc++] = d->net.classes[k];
     nt = 0;
     for (const xd_recipe *r; (r = xd_recipe_at(nt)); nt++) {
-        assert_ptr_equal(xd_recipe_find(r->pipelines[0], r->when ? NULL : none), r);
-        for (int k = 0; !r->when && k < 4 && r->pipelines[k]; k++)
+        const xd_recipe *first = xd_recipe_find(r->pipelines[0], r->when ? NULL : none);
+        assert_true(r->dit_key ? first && first != r : first == r);
+        for (int k = 0; !r->when && !r->dit_key && k < 4 && r->pipelines[k]; k++)
             pipeline[np++] = r->pipelines[k];
     }
     for (nt = 0; xd_families[nt]; nt++)
@@ -48,6 +63,7 @@ static void names(void **state)
     assert_int_equal(xd_json_parse(&none, "{\"is_distilled\":true}", 21, "index", &e), XD_OK);
     assert_int_equal(xd_recipe_find("Flux2KleinPipeline", none)->steps, 4);
     xd_json_free(&none);
+    concat(&none);
     assert_null(xd_recipe_find("NoPipeline", NULL));
     assert_null(xd_recipe_find(NULL, NULL));
 }
@@ -141,8 +157,8 @@ static void words(void **state)
         { XD_WORD_TWO_DITS, "Wan" },
         { XD_WORD_OPTIONAL_TEXT, "Stable Diffusion 3" },
         { XD_WORD_LAYERS, "\"2,4\" of FLUX" },
-        { XD_WORD_FROM_IMAGE, "Wan2.1-I2V-14B, Wan2.2-TI2V-5B, LTX-Video, CogVideoX-5b-I2V and "
-                              "CogVideoX1.5-5B-I2V" },
+        { XD_WORD_FROM_IMAGE, "Wan2.1-I2V-14B, Wan2.2-TI2V-5B, LTX-Video, HunyuanVideo-I2V, "
+                              "CogVideoX-5b-I2V and CogVideoX1.5-5B-I2V" },
         { XD_WORD_LAST_IMAGE, "Wan2.1-FLF2V-14B" },
         { XD_WORD_CONTROLS, "FLUX.1-Canny-dev, FLUX.1-Depth-dev" },
         { XD_WORD_FILE, "flux1-dev.safetensors" },

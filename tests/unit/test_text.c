@@ -31,6 +31,7 @@ static void published_listings(void **state)
         "Wan-AI/Wan2.2-TI2V-5B-Diffusers/text_encoder",
         "fal/AuraFlow-v0.3/text_encoder",
         "hunyuanvideo-community/HunyuanVideo-1.5-Diffusers-480p_t2v/text_encoder_2",
+        "hunyuanvideo-community/HunyuanVideo-I2V/text_encoder_2",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);
