@@ -180,14 +180,17 @@ static const xd_stem gguf_lm_top[] = {
 /* Layouts of language models. Names have one of the two kinds of prefixes that src/text/decoder.c
  * accepts: the prefixes that transformers saves, or the prefixes after the model's name in
  * ComfyUI's checkpoints. */
+#define LLAVA_BLOCK "vision_tower.vision_model.encoder.layers.#."
 #define LM(first)                                                                                  \
-    { { "qwen3", "qwen2", "qwen2.5-vl", "mistral", "llama", "gemma2", "gemma3" },                  \
+    { { "qwen3", "qwen2", "qwen2.5-vl", "mistral", "llama", "llava", "gemma2", "gemma3" },         \
       "a language model", { first "layers.0.self_attn.o_proj.weight", NULL },                      \
       { "", "text_encoders.@.transformer.", "@.transformer.",                                      \
         "text_encoders.qwen3_4b.transformer.", "text_encoders.qwen3_8b.transformer.",              \
         "text_encoders.qwen25_7b.transformer.", "text_encoders.mistral3_24b.transformer.",         \
         "text_encoders.llama.transformer.", "text_encoders.gemma2_2b.transformer." },              \
-      { { first "layers.#.", first "layers.#.", NULL }, { "", "", NULL } } }
+      { { first "layers.#.", first "layers.#.", NULL },                                            \
+        { LLAVA_BLOCK, LLAVA_BLOCK, NULL },                                                        \
+        { "", "", NULL } } }
 /* Blocks of a KL VAE's encoder and decoder. */
 #define LDM_SCOPES                                                                        \
     { "encoder.down_blocks.#.resnets.#.", "encoder.down.#.block.#.", ldm_res },           \

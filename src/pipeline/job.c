@@ -7,6 +7,7 @@
 #include "pipeline/job.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "base/record.h"
 #include "model/model.h"
 #include "families/help.h"
@@ -192,7 +193,7 @@ static xd_status set_frames(xd_job *j, xd_err *e)
                        "%lld frames are too few: %s drops the first %d frames; increase "
                        "num_frames to at least %lld",
                        (long long)j->all_frames, m->recipe->name, m->recipe->drops_frames,
-                       (long long)(m->recipe->drops_frames / c * c + c + 1));
+                       (long long)(xd_ceil_div(m->recipe->drops_frames, c) * c + 1));
     if (n && j->all_frames != n)
         xd_log(XD_LOG_WARN,
                "generating %lld frames, not %lld: a latent frame of this autoencoder, "

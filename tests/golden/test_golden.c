@@ -55,11 +55,36 @@ static const char *const dtypes[NDTYPE] = { "f32", "bf16", "int8", "fp8", "f16" 
 static const int levels[NDTYPE] = { 2, 8, 5, 13, 3 }; /* of the image: 3e-2 of 255 is 7.65 */
 /* Of the models that are run so, one of every kind of block: f32 with weights in eight bits. */
 static const char *const quantized[] = {
-    "alpha",        "flux",      "flux2-klein", "flux2-base",    "flux2",          "sd3",
-    "sd35",         "cog2b",     "cog15",       "hunyuan12-one", "zimage-lora",    "lumina2-lora",
-    "sana-sprint",  "wan",       "wan-i2v",     "wan22",         "wan-ti2v",       "chroma-one",
-    "qwen",         "qwen-edit", "auraflow",    "flux-control",  "latte",          "mochi-one",
-    "hunyuanvideo", "sdxl",      "ltx",         "skyreels-df",   "sana-video-lora"
+    "alpha",
+    "flux",
+    "flux2-klein",
+    "flux2-base",
+    "flux2",
+    "sd3",
+    "sd35",
+    "cog2b",
+    "cog15",
+    "hunyuan12-one",
+    "zimage-lora",
+    "lumina2-lora",
+    "sana-sprint",
+    "wan",
+    "wan-i2v",
+    "wan22",
+    "wan-ti2v",
+    "chroma-one",
+    "qwen",
+    "qwen-edit",
+    "auraflow",
+    "flux-control",
+    "latte",
+    "mochi-one",
+    "hunyuanvideo",
+    "sdxl",
+    "ltx",
+    "skyreels-df",
+    "sana-video-lora",
+    "hunyuanvideo-i2v",
 };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
