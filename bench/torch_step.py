@@ -71,6 +71,9 @@ ROWS = {
                          layers=(1,), tflop=7.93, what="CogVideoX-5b, one block, 49 x 480 x 720"),
     "wan-1.3b": dict(model="Wan2.1-T2V-1.3B", part="step", size=(480, 832), frames=81, text=512,
                      layers=(1,), tflop=9.5, what="Wan 2.1 1.3B, one block, 81 x 480 x 832"),
+    "sana-video": dict(model="SANA-Video-2B-480p", part="step", size=(480, 832), frames=17,
+                       text=300, layers=(1,), tflop=1.44,
+                       what="SANA-Video, one block, 17 x 480 x 832"),
     "ltx-161": dict(model="LTX-Video", part="step", size=(512, 704), frames=161, text=128,
                     layers=(1,), tflop=1.32, what="LTX-Video, one block, 161 x 512 x 704"),
     "mochi-480": dict(model="mochi-1-preview", part="step", size=(480, 848), frames=19, text=256,
@@ -176,7 +179,8 @@ def open_net(row, home, dtype, torch, device):
                     "AuraFl": "AuraFlowTransformer2DModel",
                     "SD3.5-": "SD3Transformer2DModel", "mochi-": "MochiTransformer3DModel",
                     "SDXL-b": "UNet2DConditionModel",
-                    "LTX-": "LTXVideoTransformer3DModel",
+                    "LTX-Vi": "LTXVideoTransformer3DModel",
+                    "SANA-V": "SanaVideoTransformer3DModel",
                     "Wan2.1": "WanTransformer3DModel"}
             kind = kind[row["model"][:6]]
             if row["model"] == "HunyuanVideo":
@@ -265,6 +269,10 @@ def open_net(row, home, dtype, torch, device):
         return net, dict(hidden_states=rand(1, 12, (row["frames"] - 1) // 6 + 1, h, w), timestep=t,
                          encoder_hidden_states=text,
                          encoder_attention_mask=torch.ones(1, row["text"], dtype=torch.bool))
+    if "SanaVideo" in kind:
+        return net, dict(hidden_states=rand(1, 16, (row["frames"] - 1) // 4 + 1, h, w), timestep=t,
+                         encoder_hidden_states=rand(1, row["text"], 2304),
+                         encoder_attention_mask=torch.ones(1, row["text"], dtype=torch.long))
     if "Wan" in kind:
         cells = (row["frames"] - 1) // 4 + 1, h, w
         control = dict(control_hidden_states=rand(1, 96, *cells)) if "VACE" in kind else {}

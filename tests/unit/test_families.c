@@ -157,8 +157,9 @@ static void words(void **state)
         { XD_WORD_TWO_DITS, "Wan" },
         { XD_WORD_OPTIONAL_TEXT, "Stable Diffusion 3" },
         { XD_WORD_LAYERS, "\"2,4\" of FLUX" },
-        { XD_WORD_FROM_IMAGE, "Wan2.1-I2V-14B, Wan2.2-TI2V-5B, LTX-Video, HunyuanVideo-I2V, "
-                              "CogVideoX-5b-I2V and CogVideoX1.5-5B-I2V" },
+        { XD_WORD_FROM_IMAGE,
+          "SANA-Video, Wan2.1-I2V-14B, Wan2.2-TI2V-5B, LTX-Video, HunyuanVideo-I2V, "
+          "CogVideoX-5b-I2V and CogVideoX1.5-5B-I2V" },
         { XD_WORD_LAST_IMAGE, "Wan2.1-FLF2V-14B" },
         { XD_WORD_CONTROLS, "FLUX.1-Canny-dev, FLUX.1-Depth-dev" },
         { XD_WORD_FILE, "flux1-dev.safetensors" },
