@@ -486,6 +486,24 @@ MODELS = {
                 "use_post_quant_conv": False}},
 }
 
+# HunyuanVideo from an image: LLaVA in place of Llama, and the first frame held.
+_VIDEO = MODELS["HunyuanVideo"]
+MODELS["HunyuanVideo-I2V"] = {
+    **_VIDEO,
+    "index": {**_VIDEO["index"], "_class_name": "HunyuanVideoImageToVideoPipeline",
+              "image_processor": ["transformers", "CLIPImageProcessor"],
+              "text_encoder": ["transformers", "LlavaForConditionalGeneration"]},
+    "text_encoder": {"architectures": ["LlavaForConditionalGeneration"], "model_type": "llava",
+                     "image_token_index": 128257, "pad_token_id": 128258,
+                     "text_config": {k: v for k, v in _VIDEO["text_encoder"].items()
+                                     if k != "architectures"},
+                     "vision_config": {"hidden_size": 1024, "image_size": 336,
+                                       "intermediate_size": 4096,
+                                       "model_type": "clip_vision_model",
+                                       "num_attention_heads": 16, "num_hidden_layers": 24,
+                                       "patch_size": 14}},
+    "transformer": {**_VIDEO["transformer"], "image_condition_type": "token_replace"}}
+
 
 def write(root, name):
     """Writes the model and says where it is."""
