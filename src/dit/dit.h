@@ -14,9 +14,12 @@ typedef struct xd_input {
     const xd_cond *cond;
     /* [n, extra_ch patch[0] patch[1] patch[2]] F32 extra channels, or absent */
     xd_tensor      extra;
-    xd_tensor      txt;      /* [n,E] text rows to embed, if txt_flows; padding rows are 0 */
-    xd_tensor      ref;      /* [n,F] F32 tokens of reference images, or absent */
-    double         t;        /* timestep in the scheduler's units (0..1000) */
+    xd_tensor      txt; /* [n,E] text rows to embed, if txt_flows; padding rows are 0 */
+    xd_tensor      ref; /* [n,F] F32 tokens of reference images, or absent */
+    double         t;   /* timestep in the scheduler's units (0..1000) */
+    /* next[0]: timestep of the next step, 0 in the last step; next[i] is that of the i-th step
+     * after this one. NULL: the pipeline does not pass it to the transformer. */
+    const double  *next;
     int64_t        held;     /* the first `held` image tokens have timestep 0 */
     double         guidance; /* distilled guidance scale, or NaN */
     /* [hints] factors of the hints of a control stream; NULL: all factors are 1 */
@@ -40,6 +43,9 @@ typedef struct xd_dit_info {
     int64_t     lat_ch; /* number of latent channels C */
     int64_t     extra_ch;  /* extra input channels, after the C channels */
     int64_t     sample[3]; /* latent cells of the training size: frames, rows, columns */
+    /* Area in pixels of the videos on which the model was trained, which sets the default size of a
+     * video from an image; 0: the pipeline has a default. */
+    int64_t     area;
     int         fixed;     /* 1: the model has positions only for the training size */
     int64_t     text_dim;  /* width E of the text embedding */
     int64_t     text_rows; /* required number of text rows; 0: any number */

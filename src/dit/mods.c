@@ -72,6 +72,7 @@ void xd_mods_step(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n, cons
         for (int i = 0; i < m->n; i++) {
             size_t mark = xd_arena_mark(x->tmp);
             at.t = time[step + i];
+            at.next = in->next ? in->next + i : NULL;
             xd_copy_to(x, xd_rows(m->in, i, 1), d->active(x, n, &at, kept));
             xd_arena_rewind(x->tmp, mark);
         }

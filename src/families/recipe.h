@@ -77,6 +77,9 @@ typedef struct xd_text_use { /* one text encoder of a pipeline */
     /* Number of template ids after the prompt whose rows are dropped, and number of ids after them,
      * whose rows are kept. If a text is truncated, the last ids are dropped in their place. */
     int         cut, tail;
+    /* 1: the image encoder reads the image after it is resized to the size of the video; 0: it
+     * reads the original image */
+    int         resized;
 } xd_text_use;
 
 /* Tells when a pipeline passes its own sigmas to its scheduler. These sigmas go from 1 to 1/steps
@@ -199,10 +202,16 @@ typedef struct xd_recipe {
     /* 1: the scheduler works on tokens [N,C p^2] in place of latents, so the noise that a step
      * draws is in the order of tokens. */
     int           packed;
+    /* 1: a transformer with an embedding of the next step's timestep reads this timestep
+     * (xd_input.next) */
+    int           reads_next;
     /* Default frames per second of models with patches of several frames; 0: the value of `fps`. */
     double        pairs_fps;
     xd_image_role role;        /* use of the request's image */
     int           needs_image; /* 1: an image is required */
+    /* 1: an image of another aspect ratio than the result is cropped equally on both sides; 0: it
+     * is stretched */
+    int           covers;
     /* 1: the latents of a held first frame are a sample of the VAE's Gaussian, which is drawn
      * before the noise. 0: they are the Gaussian's mean. */
     int           samples_held;
@@ -222,8 +231,8 @@ typedef struct xd_recipe {
     int           auto_resizes; /* 1: the request's no_auto_resize turns reference_size off */
     /* Replaces the size of a reference image in pixels by the size to which the image is resized.
      * Pixels beyond multiples of `unit` are then cropped equally on both sides. area: max_area of
-     * the request, or reference_area. Returns XD_EINVAL if the model does not support a reference
-     * image of this size. */
+     * the request, reference_area, or xd_dit_info.area. Returns XD_EINVAL if the model does not
+     * support a reference image of this size. */
     xd_status     (*reference_size)(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                                     xd_err *e);
     /* Source of a result's default size: the model, or the size of the request's first or last

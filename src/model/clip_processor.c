@@ -1,5 +1,5 @@
-/* clip_processor.c - resizes, crops and normalizes an image for a CLIP encoder, like transformers'
- * CLIPImageProcessor */
+/* clip_processor.c - resizes, crops and normalizes an image for an image encoder, as transformers'
+ * CLIPImageProcessor and SiglipImageProcessor do */
 #include "model/clip_processor.h"
 
 #include <stddef.h>
@@ -18,26 +18,55 @@ typedef struct cfg {
     char     type[XD_FIELD_TEXT];
 } cfg;
 
-/* Fields of the image processor's config, with the default values of transformers'
- * CLIPImageProcessor. */
+/* Fields of the image processor's config. The argument is the default value of do_center_crop. */
 #define AT(m) offsetof(cfg, m)
-static const xd_field fields[] = {
-    { "do_resize", AT(resizes), 'b', 1, NULL },
-    { "do_center_crop", AT(crops), 'b', 1, NULL },
-    { "do_rescale", AT(rescales), 'b', 1, NULL },
-    { "do_normalize", AT(normalizes), 'b', 1, NULL },
-    { "resample", AT(resample), 'i', 3, NULL },
-    { "rescale_factor", AT(factor), 'd', 1.0 / 255, NULL },
-    { "image_mean", AT(mean), 'D', 0, NULL },
-    { "image_std", AT(std), 'D', 0, NULL },
-    { "image_processor_type", AT(type), 's', 0, "CLIPImageProcessor" },
-    { "feature_extractor_type", 0, '-', 0, NULL },
-    { "processor_class", 0, '-', 0, NULL },
-    { "do_convert_rgb", 0, '-', 0, NULL },
-    { "size", 0, '-', 0, NULL }, /* read_size parses the values of size and crop_size */
-    { "crop_size", 0, '-', 0, NULL },
-    { NULL, 0, 0, 0, NULL },
+#define FIELDS(crop)                                                   \
+    { "do_resize", AT(resizes), 'b', 1, NULL },                        \
+    { "do_center_crop", AT(crops), 'b', crop, NULL },                  \
+    { "do_rescale", AT(rescales), 'b', 1, NULL },                      \
+    { "do_normalize", AT(normalizes), 'b', 1, NULL },                  \
+    { "resample", AT(resample), 'i', 3, NULL },                        \
+    { "rescale_factor", AT(factor), 'd', 1.0 / 255, NULL },            \
+    { "image_mean", AT(mean), 'D', 0, NULL },                          \
+    { "image_std", AT(std), 'D', 0, NULL },                            \
+    { "image_processor_type", AT(type), 's', 0, CLIP },                \
+    { "feature_extractor_type", 0, '-', 0, NULL },                     \
+    { "processor_class", 0, '-', 0, NULL },                            \
+    { "do_convert_rgb", 0, '-', 0, NULL },                             \
+    { "size", 0, '-', 0, NULL }, /* read_size parses size, crop_size */ \
+    { "crop_size", 0, '-', 0, NULL }
+
+#define CLIP "CLIPImageProcessor"
+#define SIGLIP "SiglipImageProcessor"
+
+static const xd_field clip_fields[] = { FIELDS(1), { NULL, 0, 0, 0, NULL } };
+static const xd_field siglip_fields[] = { FIELDS(0), { NULL, 0, 0, 0, NULL } };
+
+/* The image processors, with the default values of transformers. */
+typedef struct kind {
+    const char     *name; /* start of image_processor_type; names may end with "Fast" or "Pil" */
+    const xd_field *fields;
+    double          mean[3], std[3];
+    int             square; /* 1: images are resized to squares; 0: by their shorter side */
+} kind;
+
+static const kind kinds[] = {
+    { CLIP,
+      clip_fields,
+      { 0.48145466, 0.4578275, 0.40821073 },
+      { 0.26862954, 0.26130258, 0.27577711 },
+      0 },
+    { SIGLIP, siglip_fields, { 0.5, 0.5, 0.5 }, { 0.5, 0.5, 0.5 }, 1 },
 };
+
+/* Returns the image processor that a config names; NULL: it is not supported. */
+static const kind *kind_of(const char *type)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!type || strncmp(type, kinds[i].name, strlen(kinds[i].name)) == 0)
+            return &kinds[i];
+    return NULL;
+}
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
@@ -110,20 +139,13 @@ static xd_status find_filter(int resample, xd_filter *f, xd_err *e)
                    resample);
 }
 
-/* The mean and standard deviation by which the pixels are normalized for OpenAI's CLIP. */
-static const double usual_mean[3] = { 0.48145466, 0.4578275, 0.40821073 };
-static const double usual_std[3] = { 0.26862954, 0.26130258, 0.27577711 };
-
-static xd_status check_numbers(xd_clip_processor *p, const cfg *c, xd_err *e)
+static xd_status check_numbers(xd_clip_processor *p, const cfg *c, const kind *k, xd_err *e)
 {
-    if (strncmp(c->type, "CLIPImageProcessor", 18) != 0)
-        return xd_fail(e, XD_EUNSUPPORTED, "image_processor_type %s is not CLIPImageProcessor",
-                       c->type);
     xd_status s = find_filter(c->resample, &p->filter, e);
     if (s == XD_OK)
-        s = read_three(&c->mean, "image_mean", usual_mean, p->mean, e);
+        s = read_three(&c->mean, "image_mean", k->mean, p->mean, e);
     if (s == XD_OK)
-        s = read_three(&c->std, "image_std", usual_std, p->std, e);
+        s = read_three(&c->std, "image_std", k->std, p->std, e);
     for (int i = 0; i < 3 && s == XD_OK; i++)
         if (!(p->std[i] > 0))
             s = xd_fail(e, XD_EFORMAT, "image_std holds %g, which is not above 0", p->std[i]);
@@ -148,26 +170,37 @@ static xd_status check_square(const xd_clip_processor *p, int64_t side, xd_err *
     return XD_OK;
 }
 
+/* Reads a processor's settings from its config. path: the name of the config, for errors. */
+static xd_status read_settings(xd_clip_processor *p, const xd_json *j, const char *path,
+                               int64_t side, xd_err *e)
+{
+    const char *type = xd_json_text(xd_json_get(j, "image_processor_type"));
+    const kind *k = kind_of(type);
+    cfg         c;
+    if (!k)
+        return xd_fail(e, XD_EUNSUPPORTED, "image_processor_type %s is not " CLIP " or " SIGLIP,
+                       type);
+    xd_status s = xd_fields_read(k->fields, &c, j, path, e);
+    if (s != XD_OK)
+        return s;
+    p->resizes = c.resizes, p->crops = c.crops;
+    p->rescales = c.rescales, p->normalizes = c.normalizes, p->factor = c.factor;
+    s = check_numbers(p, &c, k, e);
+    if (s == XD_OK)
+        s = read_size(j, "size", k->square ? NULL : &p->edge, p->size, e);
+    if (s == XD_OK)
+        s = read_size(j, "crop_size", NULL, p->crop, e);
+    return s == XD_OK ? check_square(p, side, e) : s;
+}
+
 xd_status xd_clip_processor_read(xd_clip_processor *p, const char *dir, int64_t side, xd_err *e)
 {
     char     *path = xd_path_join(dir, "preprocessor_config.json");
     xd_json  *j = NULL;
-    cfg       c;
     xd_status s = path ? xd_json_read(&j, path, e) : xd_fail(e, XD_ENOMEM, "no memory for a path");
     *p = (xd_clip_processor){ 0 };
     if (s == XD_OK)
-        s = xd_fields_read(fields, &c, j, path, e);
-    if (s == XD_OK) {
-        p->resizes = c.resizes, p->crops = c.crops;
-        p->rescales = c.rescales, p->normalizes = c.normalizes, p->factor = c.factor;
-        s = check_numbers(p, &c, e);
-    }
-    if (s == XD_OK)
-        s = read_size(j, "size", &p->edge, p->size, e);
-    if (s == XD_OK)
-        s = read_size(j, "crop_size", NULL, p->crop, e);
-    if (s == XD_OK)
-        s = check_square(p, side, e);
+        s = read_settings(p, j, path, side, e);
     p->side = s == XD_OK ? side : 0;
     xd_json_free(&j);
     if (s != XD_OK)

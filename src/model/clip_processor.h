@@ -1,4 +1,4 @@
-/* clip_processor.h - preprocesses images for a CLIP image encoder, with the settings in
+/* clip_processor.h - preprocesses images for an image encoder, with the settings in
  * preprocessor_config.json. */
 #ifndef XD_MODEL_CLIP_PROCESSOR_H
 #define XD_MODEL_CLIP_PROCESSOR_H
@@ -19,8 +19,8 @@ typedef struct xd_clip_processor {
     double    factor, mean[3], std[3];
 } xd_clip_processor;
 
-/* Reads DIR/preprocessor_config.json, the config of a CLIPImageProcessor. Refuses a config whose
- * output images would not have `side` x `side` pixels. */
+/* Reads DIR/preprocessor_config.json, the config of a CLIPImageProcessor or a SiglipImageProcessor.
+ * Refuses a config whose output images would not have `side` x `side` pixels. */
 xd_status xd_clip_processor_read(xd_clip_processor *p, const char *dir, int64_t side, xd_err *e);
 /* Preprocesses an RGB image of w x h pixels, with 3 bytes per pixel. The result is f32
  * [3,side,side] in host memory. */

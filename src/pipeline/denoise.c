@@ -666,6 +666,7 @@ static void run_piece(xd_denoise *f, piece w)
                          .extra = is_first(f) && f->extra.nd ? xd_denoise_part(f, f->extra, w.unit)
                                                              : (xd_tensor){ 0 },
                          .t = j->samp.time[w.step],
+                         .next = j->next_time ? j->next_time + w.step : NULL,
                          .held = j->held,
                          .guidance = j->distilled,
                          .hint_scales = j->hint_scales };

@@ -207,8 +207,8 @@ static void draw(const xd_job *j, xd_rng *g, float *noise, float *sample, float 
      * its masked area, and does not use them. */
     if (start && g->torch && j->role->reads_control && xd_job_has_mask(j->r))
         xd_rng_normal(g, start, image_numbers(j));
-    int mean = (j->held && !j->ctx->model.recipe->samples_held) || j->role->means;
-    if (mean) /* the latents of such an image are the mean of the VAE's Gaussian */
+    int mean = j->role->means || (j->held && !j->ctx->model.recipe->samples_held);
+    if (mean) /* the image's latents are the mean of the VAE's Gaussian */
         memset(sample, 0, (size_t)image_numbers(j) * sizeof *sample);
     else if (j->moments && g->torch)
         xd_rng_normal(g, sample, image_numbers(j));

@@ -1,7 +1,7 @@
 /* encoder_images.c - prepares the images of a request for the model's image encoder.
  *
- * The image encoder reads the original images, not the images resized for the video (as in
- * diffusers' pipelines). */
+ * As in diffusers' pipelines, the image encoder reads either the original images, or the images
+ * resized for the video (xd_text_use.resized). */
 #include "pipeline/encoder_images.h"
 
 #include <stdlib.h>
@@ -37,6 +37,12 @@ int xd_encoder_images_read(const xd_job *j)
 {
     int k = encoder_of(j);
     return k < 0 ? 0 : has_black(j) ? 1 : xd_model_images(&j->ctx->model, k);
+}
+
+int xd_encoder_images_resized(const xd_job *j)
+{
+    int k = encoder_of(j);
+    return k >= 0 && j->ctx->model.recipe->text[k].resized;
 }
 
 /* Returns the number of elements of one image at the encoder's size. */

@@ -11,6 +11,8 @@ int       xd_encoder_reads_pixels(const xd_job *j, int k);
  * encoder. For negative prompts (xd_text_use.image_every), a black image follows in
  * j->encoder_pixels. */
 int       xd_encoder_images_read(const xd_job *j);
+/* Returns 1 if the image encoder reads images that are resized to the size of the result. */
+int       xd_encoder_images_resized(const xd_job *j);
 /* Preprocesses image i (w x h pixels of 3 bytes) into j->encoder_pixels if an image encoder reads
  * it. Call on rank 0. */
 xd_status xd_encoder_images_prepare(xd_job *j, int i, const uint8_t *rgb, int64_t w, int64_t h,

@@ -11,6 +11,7 @@ typedef struct xd_role_row {
     const char *needs;
     int         starts;     /* 1: denoising starts from the image plus noise */
     int         keeps;      /* 1: noise does not change the image; `strength` is refused */
+    int         means;      /* 1: the image's latents are the mean of the VAE's Gaussian */
     int         holds;      /* 1: the first latent frame is the image in all steps */
     int         means;      /* 1: the image's latents are the mean of the VAE's Gaussian */
     int         crops;      /* 1: padding_mask_crop may generate only a part of the image */

@@ -96,8 +96,10 @@ void xd_image_shape_take(const xd_context *ctx, xd_request *r)
         return;
     size = own;
     if (p->sized_by) {
-        int64_t area = r->output.max_area ? r->output.max_area : p->reference_area,
-                unit = unit_of(ctx, 1);
+        int64_t area = r->output.max_area  ? r->output.max_area
+                       : p->reference_area ? p->reference_area
+                                           : ctx->model.dit_info.area;
+        int64_t unit = unit_of(ctx, 1);
         if (p->reference_size(unit, area, &size.rows, &size.cols, NULL) != XD_OK)
             return;
         size = (xd_grid){ size.rows / unit * unit, size.cols / unit * unit };

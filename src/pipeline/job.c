@@ -358,6 +358,8 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
     s = xd_job_lists(j, &a, &list, e);
     if (s == XD_OK)
         s = xd_sampling_open(&j->samp, j->sampler, &cfg, &a, e);
+    if (s == XD_OK)
+        s = xd_job_next_times(j, e);
     free(list);
     return s == XD_OK ? s : xd_model_fail_sched(m, s, e);
 }
@@ -458,12 +460,14 @@ void xd_job_close(xd_job *j)
     free(j->hashes);
     free(j->skips);
     free(j->hint_scales);
+    free(j->next_time);
     xd_fast_attn_close(j);
     j->todo = NULL;
     j->changes = NULL;
     j->hashes = NULL;
     j->skips = NULL;
     j->hint_scales = NULL;
+    j->next_time = NULL;
 }
 
 xd_status xd_job_pick(xd_job *j, xd_err *e)

@@ -125,6 +125,7 @@ typedef struct xd_job {
      * on every rank; NULL: all levels are 255. */
     uint8_t *levels;
     double  *hint_scales; /* [hints] factors of the hints (xd_input); NULL: 1 */
+    double  *next_time;   /* [steps] timestep of each step's next step (xd_input.next), or NULL */
 } xd_job;
 
 /* Copies the program's request r, whose struct may be of another library version, to a request
@@ -210,6 +211,8 @@ xd_status   xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e);
 double     *xd_job_numbers(const char *key, const char *text, int *n, xd_err *e);
 xd_status   xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e);
 /* Appends the request's changes of the scheduler config as JSON members, ", \"eta\": 0.5". */
+/* Sets j->next_time if the transformer reads the timesteps of the next steps. */
+xd_status   xd_job_next_times(xd_job *j, xd_err *e);
 void        xd_job_sampler_json(const xd_job *j, xd_text_buf *b);
 /* Calls the request's callback that selects images on rank 0, and sends the selection to all ranks.
  * The call is collective. */

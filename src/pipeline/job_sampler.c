@@ -238,6 +238,17 @@ xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
     return s == XD_OK ? set_shift(j, cfg, e) : s;
 }
 
+xd_status xd_job_next_times(xd_job *j, xd_err *e)
+{
+    size_t n = (size_t)j->samp.steps;
+    if (!j->ctx->model.recipe->reads_next)
+        return XD_OK;
+    if (!(j->next_time = calloc(n, sizeof *j->next_time)))
+        return xd_fail(e, XD_ENOMEM, "no memory for %zu timesteps", n);
+    memcpy(j->next_time, j->samp.time + 1, (n - 1) * sizeof *j->next_time);
+    return XD_OK;
+}
+
 void xd_job_sampler_json(const xd_job *j, xd_text_buf *b)
 {
     const xd_request *r = j->r;

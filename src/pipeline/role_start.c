@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "io/image.h"
+#include "io/inpaint.h"
+#include "pipeline/callbacks.h"
 #include "pipeline/context.h"
 #include "pipeline/encoder_images.h"
 #include "pipeline/mask.h"
@@ -23,12 +25,15 @@ xd_status xd_role_start_take(xd_job *j, const xd_pixel_source *of, int i, float 
     if (j->ctx->world.used->rank != 0 || j->ctx->unread)
         return XD_OK;
     xd_status s = xd_input_image_pixels(of, &rgb, &w, &h, e);
-    if (s == XD_OK)
+    if (s == XD_OK && !xd_encoder_images_resized(j))
         s = xd_encoder_images_prepare(j, i, rgb, w, h, e);
     if (s == XD_OK && i == 0)
         s = xd_mask_read(j, &rgb, &w, &h, e);
     if (s == XD_OK)
-        s = xd_image_resize(&rgb, w, h, j->size[1], j->size[0], e);
+        s = (j->ctx->model.recipe->covers ? xd_image_cover
+                                          : xd_image_resize)(&rgb, w, h, j->size[1], j->size[0], e);
+    if (s == XD_OK && xd_encoder_images_resized(j))
+        s = xd_encoder_images_prepare(j, i, rgb, j->size[1], j->size[0], e);
     if (s == XD_OK)
         s = xd_pixels_floats(out, rgb, (xd_grid){ j->size[0], j->size[1] }, e);
     free(rgb);
@@ -70,8 +75,10 @@ void xd_role_start_channels(const xd_job *j, const float *sample, float *out)
 
 void xd_role_start_marked_channels(const xd_job *j, const float *sample, float *out)
 {
-    int64_t n = j->numbers / j->cells[0];
+    int64_t n = j->numbers / j->cells[0], hw = j->cells[1] * j->cells[2];
+    int64_t d[4] = { j->lat[0], j->lat[1] + 1, j->lat[2], j->lat[3] };
     xd_role_start_channels(j, sample, out);
-    for (int64_t i = 0; i < j->cells[1] * j->cells[2]; i++)
+    for (int64_t i = 0; i < hw; i++)
         out[n + i] = 1;
+    xd_callback_tensor(j, "condition", 0, 4, d, out);
 }

@@ -51,6 +51,7 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
     xd_prompts_real_tokens(j, text.real);
     xd_input in = { .lat = xd_new_f32(&x, j->tokens, j->features),
                     .cond = &text,
+                    .next = j->next_time,
                     .guidance = 1,
                     .txt = d->txt_flows ? text.tok : (xd_tensor){ 0 } };
     if (d->extra_ch)

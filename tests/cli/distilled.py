@@ -75,6 +75,10 @@ ROWS = [
     ('FastWan2.1-T2V-1.3B-Diffusers', 'wan', (), (3, 1, None)),
     ('Wan2.1-T2V-14B-StepDistill-CfgDistill', 'wan', (), (4, 1, None)),
     ('Chroma1-Flash', 'chroma', (), (8, 1, None)),
+    ('HunyuanVideo-1.5-480p_i2v', 'hunyuanvideo15-i2v', (), None),
+    ('HunyuanVideo-1.5-480p_i2v_step_distilled', 'hunyuanvideo15-i2v', (), (8, 1, None)),
+    ('meanflow', 'hunyuanvideo15-few', (), (8, 1, None)),
+    ('twelve-12steps', 'hunyuanvideo15-few', (), (12, 1, None)),
 ]
 for name, of, edits, want in ROWS:
     got, plain = defaults(model(name, of, edits)), defaults(FULL / of)

@@ -85,6 +85,7 @@ static const char *const quantized[] = {
     "skyreels-df",
     "sana-video-lora",
     "hunyuanvideo-i2v",
+    "hunyuanvideo15-few",
 };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
@@ -232,6 +233,8 @@ static const char *const all[] = { "alpha",
                                    "hunyuanvideo15",
                                    "hunyuanvideo15-one",
                                    "hunyuanvideo15-five",
+                                   "hunyuanvideo15-i2v",
+                                   "hunyuanvideo15-few",
                                    "cog5b-tiles",
                                    "cog15-i2v-tiles",
                                    "hunyuan",

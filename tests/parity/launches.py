@@ -120,6 +120,9 @@ MODELS = [
     # refined whole on each rank that has some of it, beside rows that are not refined
     ("clips", "hunyuanvideo15 hunyuanvideo15-five", ["cfg", "text=77", "video", "size=80x48",
                                                      "frames=9"], "plain short"),
+    # with rows of an image behind those of the text; and with the timestep of the next step
+    ("clips", "hunyuanvideo15-i2v hunyuanvideo15-few", ["cfg", "text=77", "video", "size=80x48",
+                                                        "frames=9"], "image"),
     # and with heads of keys that several heads of queries share
     ("grouped", "lumina2", ["cfg", "text=211"], "plain free early far"),
     ("grouped", "lumina2-five", ["cfg", "text=211"], "plain"),

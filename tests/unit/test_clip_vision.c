@@ -1,5 +1,5 @@
-/* test_clip_vision.c - CLIP's encoder of images: what it declares, refuses and computes, and what
- * its image processor makes of an image */
+/* test_clip_vision.c - the encoders of images of CLIP and SigLIP: what they declare, refuse and
+ * compute, and what their image processors make of an image */
 #define _XOPEN_SOURCE 700       /* P_tmpdir */
 #include "models.h"
 
@@ -18,14 +18,18 @@
 
 static void published_listings(void **state)
 {
-    static const char *const dirs[] = { "Wan-AI/Wan2.1-I2V-14B-480P-Diffusers/image_encoder" };
+    static const char *const dirs[] = {
+        "Wan-AI/Wan2.1-I2V-14B-480P-Diffusers/image_encoder",
+        "hunyuanvideo-community/HunyuanVideo-1.5-Diffusers-480p_i2v/image_encoder",
+        "hunyuanvideo-community/HunyuanVideo-1.5-Diffusers-720p_i2v/image_encoder"
+    };
     (void)state;
-    published(dirs, 1);
+    published(dirs, 3);
 }
 
 static void refusals(void **state)
 {
-    const char *clip = "CLIPVisionModel";
+    const char *clip = "CLIPVisionModel", *siglip = "SiglipVisionModel";
     (void)state;
     refuses(clip, "{\"model_type\":\"siglip_vision_model\"}", XD_EUNSUPPORTED,
             "model_type 'siglip_vision_model'");
@@ -37,11 +41,16 @@ static void refusals(void **state)
     refuses(clip, "{\"image_size\":16,\"patch_size\":32}", XD_EFORMAT, "patch_size 32");
     refuses(clip, "{\"patch_size\":0}", XD_EFORMAT, "patch_size 0");
     refuses(clip, "{\"image_size\":100000}", XD_EFORMAT, "image_size 100000");
+    refuses(siglip, "{\"model_type\":\"siglip2_vision_model\"}", XD_EUNSUPPORTED,
+            "model_type 'siglip2_vision_model'");
+    refuses(siglip, "{\"num_attention_heads\":5}", XD_EFORMAT, "SigLIP vision: hidden_size 768");
+    refuses(siglip, "{\"patch_size\":0}", XD_EFORMAT, "SigLIP vision: image_size 224");
 }
 
 /* ---- golden ------------------------------------------------------------------------------- */
 
-static const char *const forms[] = { "plain", "proj" };
+static const char *const forms[] = { "plain", "proj", "siglip" };
+enum { FORMS = 3 };
 
 typedef struct tiny {
     part    p;
@@ -113,31 +122,32 @@ static void run_form(const char *name, xd_dtype want, double tol)
 static void golden_f32(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < FORMS; i++)
         run_form(forms[i], XD_F32, 1e-5);
 }
 
 static void golden_bf16(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < FORMS; i++)
         run_form(forms[i], XD_BF16, 3e-2);
 }
 
 /* All that is declared is in the files under one of its names. */
 static void names(void **state)
 {
-    static const char *const with[] = { "class_embedding", "vision_model.embeddings." };
+    static const char *const with[] = { "class_embedding", "class_embedding", "patch_embedding" };
+    static const int         unread[] = { 2, 3, 11 }; /* norm; projection; head */
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < FORMS; i++) {
         tiny    t;
         xd_decl d;
         xd_err  e = { 0 };
         open_tiny(&t, forms[i], XD_F32, 0);
         visit(&t.p, NULL, XD_F32, XD_VISIT_LIST, &d);
         ok(xd_declared_check(d.list, d.nlist, &t.p.src, forms[i], &e), &e);
-        assert_non_null(strstr(d.list[0].name, with[0]));
-        assert_int_equal(d.nlist + 2 + i, xd_st_count(t.p.st)); /* norm, projection */
+        assert_non_null(strstr(d.list[0].name, with[i]));
+        assert_int_equal(d.nlist + unread[i], xd_st_count(t.p.st));
         xd_decl_free(&d);
         close_tiny(&t);
     }
@@ -148,7 +158,7 @@ static void counts_as_it_runs(void **state)
 {
     static const int last = -1;
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < FORMS; i++) {
         size_t peak[2];
         for (int counts = 0; counts < 2; counts++) {
             tiny           t;
@@ -180,7 +190,7 @@ static void counts_as_it_runs(void **state)
 static void processed_images(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < FORMS; i++) {
         tiny              t;
         xd_text_vision    v;
         xd_clip_processor p;
@@ -229,6 +239,11 @@ static void refused_processors(void **state)
     refuse_processor("{", XD_EFORMAT, "");
     refuse_processor("{\"image_processor_type\":\"ViTImageProcessor\"}", XD_EUNSUPPORTED,
                      "ViTImageProcessor");
+    refuse_processor("{\"image_processor_type\":\"SiglipImageProcessor\",\"size\":256}", XD_EFORMAT,
+                     "256 x 256");
+    refuse_processor("{\"image_processor_type\":\"SiglipImageProcessor\","
+                     "\"size\":{\"shortest_edge\":224}}",
+                     XD_EFORMAT, "height and width");
     refuse_processor("{\"resample\":0}", XD_EUNSUPPORTED, "resample 0");
     refuse_processor("{\"size\":\"big\"}", XD_EFORMAT, "size must be");
     refuse_processor("{\"size\":{\"shortest_edge\":-3}}", XD_EFORMAT, "size must be");

@@ -42,6 +42,9 @@ static void published_listings(void **state)
         "stabilityai/stable-diffusion-xl-base-1.0/unet",
         "stabilityai/sdxl-turbo/unet",
         "hunyuanvideo-community/HunyuanVideo-1.5-Diffusers-480p_t2v/transformer",
+        "hunyuanvideo-community/HunyuanVideo-1.5-Diffusers-720p_t2v/transformer",
+        "hunyuanvideo-community/HunyuanVideo-1.5-Diffusers-480p_i2v/transformer",
+        "hunyuanvideo-community/HunyuanVideo-1.5-Diffusers-720p_i2v/transformer",
         "hunyuanvideo-community/HunyuanVideo-1.5-Diffusers-480p_i2v_step_distilled/transformer",
     };
     (void)state;

@@ -56,6 +56,7 @@ def fill(module, dtype, salt=""):
     stored = module.state_dict()
     # what files have before names, and transformers leaves out
     prefix = {"CLIPTextModel": "text_model.", "CLIPVisionModel": "vision_model.",
+              "SiglipVisionModel": "vision_model.",
               "BertModel": "bert."}.get(type(module).__name__, "")
     for name, p in list(module.named_parameters()) + [(n, b) for n, b in module.named_buffers()
                                                       if n in stored]:

@@ -135,6 +135,7 @@ static void info(const void *c_, xd_dit_info *out)
         .lat_ch = d->out_ch,
         .extra_ch = c->sees ? d->out_ch + 1 : 0,
         .sample = { FRAMES, height / CELL, width / CELL },
+        .area = c->target * c->target,
         .text_dim = d->joint > c->glyphs ? d->joint : c->glyphs,
         .text_cols = { d->joint, c->glyphs },
         .image_dim = c->sees ? c->image : 0,
@@ -318,8 +319,12 @@ static void embed_text(xd_exec *x, const xd_net *n, const xd_input *in, xd_tenso
 static xd_tensor active(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept)
 {
     const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    xd_tensor   emb = xd_mlp_timesteps(x, &in->t, 1, &g->time);
     (void)kept;
-    return xd_gated(x, xd_mlp_timesteps(x, &in->t, 1, &g->time), (xd_tensor){ 0 }, XD_SILU);
+    if (c->meanflow && in->next)
+        xd_add(x, emb, xd_mlp_timesteps(x, in->next, 1, &g->next));
+    return xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
 }
 
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)

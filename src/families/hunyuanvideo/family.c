@@ -1,8 +1,10 @@
-/* family.c - describes the pipeline of HunyuanVideo */
+/* family.c - describes the pipelines of HunyuanVideo and HunyuanVideo-1.5 */
+#include <math.h>
 #include <string.h>
 
 #include "families/family.h"
 
+#include "families/hunyuanvideo/common.h"
 #include "families/hunyuanvideo/keys.h"
 
 extern const xd_dit xd_dit_hunyuanvideo, xd_dit_hunyuanvideo15;
@@ -152,41 +154,63 @@ static char *caption15(const char *text)
     return strdup(*text ? text : " ");
 }
 
+#define QWEN15                                                                                \
+    { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "llm", .rows = XD_ROWS_BELOW, \
+      .pad = XD_PAD_NONE, .frame = frame15, .drop = FRAME15_ROWS, .layers = layers, .nlayers = 1 }
+#define BYT5                                                                                  \
+    { .folder = "text_encoder_2", .tokenizer = "tokenizer_2", .slot = "byt5",                 \
+      .rows = XD_ROWS_BELOW, .pad = XD_PAD_NONE, .most = GLYPH_IDS, .quoted = 1 }
+/* SigLIP reads the first frame after it is resized and cropped to the size of the video. */
+#define SIGLIP                                                                                \
+    { .folder = "image_encoder", .processor = "feature_extractor", .slot = "clip_vision",     \
+      .rows = XD_ROWS_BELOW, .resized = 1 }
+
+/* The members that both recipes of HunyuanVideo-1.5 have. The transformer reads no padding of the
+ * texts, so the texts are not padded. */
+#define VIDEO15                                                                             \
+    .dit = "transformer", .vae = "vae", .guider = "guider", .steps = 50, .guidance = 6,       \
+    .max_text = 1000, .own_sigmas = XD_OWN_ALWAYS, .max_shift = 1.15, .fps = 24,              \
+    .channels_first = 1, .caption = caption15
+
 /* This recipe has the text encoders, defaults and rules of diffusers'
- * HunyuanVideo15Pipeline.__call__. The transformer reads no padding of the texts, so the texts are
- * not padded. */
+ * HunyuanVideo15Pipeline.__call__. */
 static const xd_recipe hunyuan_video15 = {
     .name = "hunyuan-video-1.5",
     .pipelines = { "HunyuanVideo15Pipeline" },
-    .dit = "transformer",
-    .vae = "vae",
-    .guider = "guider",
-    .text = { { .folder = "text_encoder",
-                .tokenizer = "tokenizer",
-                .slot = "llm",
-                .rows = XD_ROWS_BELOW,
-                .pad = XD_PAD_NONE,
-                .frame = frame15,
-                .drop = FRAME15_ROWS,
-                .layers = layers,
-                .nlayers = 1 },
-              { .folder = "text_encoder_2",
-                .tokenizer = "tokenizer_2",
-                .slot = "byt5",
-                .rows = XD_ROWS_BELOW,
-                .pad = XD_PAD_NONE,
-                .most = GLYPH_IDS,
-                .quoted = 1 } },
+    VIDEO15,
+    .text = { QWEN15, BYT5 },
     .ntext = 2,
-    .steps = 50,
-    .guidance = 6,
-    .max_text = 1000,
-    .own_sigmas = XD_OWN_ALWAYS,
-    .max_shift = 1.15,
-    .fps = 24,
-    .channels_first = 1,
     .role = XD_ROLE_NONE,
-    .caption = caption15,
+};
+
+/* Sets the size whose aspect ratio is nearest to that of the image (xd_hunyuanvideo_bucket). The
+ * default area is that of the transformer's target_size. */
+static xd_status size15(int64_t unit, int64_t area, int64_t *height, int64_t *width, xd_err *e)
+{
+    enum { LEAST = 16, MOST = 1 << 14 };
+    int64_t side = (int64_t)nearbyint(sqrt((double)area));
+    (void)unit;
+    if (side < LEAST || side > MOST)
+        return xd_fail(e, XD_EINVAL, "an area of %lld pixels is outside %d x %d to %d x %d pixels",
+                       (long long)area, LEAST, LEAST, MOST, MOST);
+    xd_hunyuanvideo_bucket(side, height, width);
+    return XD_OK;
+}
+
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * HunyuanVideo15ImageToVideoPipeline.__call__. */
+static const xd_recipe hunyuan_video15_image = {
+    .name = "hunyuan-video-1.5-i2v",
+    .pipelines = { "HunyuanVideo15ImageToVideoPipeline" },
+    VIDEO15,
+    .text = { QWEN15, BYT5, SIGLIP },
+    .ntext = 3,
+    .reads_next = 1,
+    .role = XD_ROLE_MARKED_FRAME,
+    .needs_image = 1,
+    .covers = 1,
+    .sized_by = XD_SIZED_BY_FIRST,
+    .reference_size = size15,
 };
 
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */
@@ -209,6 +233,14 @@ static const xd_xdit_model xdit_models[] = {
       .cell = 16,
       .patch = 1,
       .can = XD_CAN_USP | XD_HAS_GUIDANCE | XD_HAS_VIDEO },
+    { .title = "HunyuanVideo-1.5 from an image",
+      .names = "HunyuanVideo-1.5-Distilled HunyuanVideo-1.5-Diffusers-480p_i2v "
+               "HunyuanVideo-1.5-Diffusers-720p_i2v",
+      .pipeline = "HunyuanVideo15",
+      .own = "hunyuan-video-1.5-i2v",
+      .cell = 16,
+      .patch = 1,
+      .can = XD_CAN_USP | XD_HAS_VIDEO },
     { .title = "HunyuanVideo-1.5",
       .names = "HunyuanVideo-1.5",
       .pipeline = "HunyuanVideo15",
@@ -255,7 +287,7 @@ const xd_family xd_family_hunyuanvideo = {
     .title = "HunyuanVideo",
     .dits = XD_LIST(xd_dit, &xd_dit_hunyuanvideo, &xd_dit_hunyuanvideo15),
     .recipes = XD_LIST(xd_recipe, &hunyuan_video, &hunyuan_video_image, &hunyuan_video_concat,
-                       &hunyuan_video15),
+                       &hunyuan_video15, &hunyuan_video15_image),
     .key_maps = xd_hunyuanvideo_key_maps,
     .lora_names = xd_hunyuanvideo_lora_names,
     .xdit = &xdit_rows,

@@ -2,20 +2,23 @@
 
 Layout and names of tensors as in hunyuanvideo.py. `ids_2` are ByT5's ids of the quoted texts, and
 `prompt_embeds` has the rows of Qwen, then those of ByT5, padded with zeros to one width and without
-the rows that the pipeline masks.
+the rows that the pipeline masks. In image to video, SigLIP's rows of image.png stand behind them,
+and "condition" [T,C,h,w] are the channels beside the noise. SigLIP's image is resized by Pillow, as
+in wan.py.
 """
 import json
 import shutil
 
 import torch
 from diffusers import (AutoencoderKLHunyuanVideo15, ClassifierFreeGuidance,
-                       FlowMatchEulerDiscreteScheduler, HunyuanVideo15Pipeline,
-                       HunyuanVideo15Transformer3DModel)
+                       FlowMatchEulerDiscreteScheduler, HunyuanVideo15ImageToVideoPipeline,
+                       HunyuanVideo15Pipeline, HunyuanVideo15Transformer3DModel)
 from diffusers.pipelines.hunyuan_video1_5.pipeline_hunyuan_video1_5 import extract_glyph_texts
 from transformers import (ByT5Tokenizer, PreTrainedTokenizerFast, Qwen2_5_VLTextConfig,
-                          Qwen2_5_VLTextModel, T5Config, T5EncoderModel)
+                          Qwen2_5_VLTextModel, SiglipImageProcessorPil, SiglipVisionConfig,
+                          SiglipVisionModel, T5Config, T5EncoderModel)
 
-from ..common import make_each, save_run, tidy
+from ..common import make_each, make_image, save_run, tidy
 from ..fill import configure, fill
 from ..lm_vocab import qwen
 from .hunyuanvideo import FRAMES_FIRST
@@ -35,6 +38,11 @@ DIT = dict(in_channels=9, out_channels=4, attention_head_dim=8, text_embed_dim=2
            task_type="t2v")
 VAE = dict(block_out_channels=(8, 8, 8, 16, 16), layers_per_block=1, latent_channels=4,
            scaling_factor=0.6)
+# an image of 20 x 20 pixels, whose patches leave two columns and rows: 9 rows
+SIGLIP = dict(hidden_size=16, intermediate_size=21, num_attention_heads=2, num_hidden_layers=2,
+              image_size=20, patch_size=6)
+PIXELS = dict(size={"height": 20, "width": 20})
+SEES = dict(DIT, image_embed_dim=16, task_type="i2v")
 
 MODELS = {
     "hunyuanvideo15": dict(dit=dict(DIT, num_attention_heads=3, num_layers=3), shift=5.0,
@@ -42,6 +50,12 @@ MODELS = {
     "hunyuanvideo15-five": dict(dit=dict(DIT, num_attention_heads=5, num_layers=2,
                                          num_refiner_layers=1, use_meanflow=True), shift=7.0,
                                 weights="f16", guidance=1.0),
+    "hunyuanvideo15-i2v": dict(dit=dict(SEES, num_attention_heads=3, num_layers=2), shift=5.0,
+                               weights="bf16"),
+    # distilled for few steps: an embedding of the next timestep
+    "hunyuanvideo15-few": dict(dit=dict(SEES, num_attention_heads=5, num_layers=2,
+                                        num_refiner_layers=1, use_meanflow=True), shift=7.0,
+                               weights="f16", guidance=1.0),
 }
 RUNS = {
     "hunyuanvideo15": dict(prompts=['A large Red sign with "Open" and “Café 7”, "Open"'],
@@ -51,6 +65,10 @@ RUNS = {
                                height=80, frames=1, steps=3, seed=18, guidance=3.5),
     "hunyuanvideo15-five": dict(prompts=["a purple ring", 'two stars beside ""'], width=80,
                                 height=48, frames=24, steps=3, seed=41),
+    "hunyuanvideo15-i2v": dict(prompts=['a red circle beside "Open"'], frames=9, steps=4, seed=42,
+                               negative="a green ring", image=(70, 37)),
+    "hunyuanvideo15-few": dict(prompts=["a star", "two stars"], frames=5, steps=3, seed=43,
+                               image=(31, 55)),
 }
 
 
@@ -66,12 +84,22 @@ def load_tokenizer(folder):
                                    chat_template=TEMPLATE, padding_side="right")
 
 
+def sees(name):
+    return MODELS[name]["dit"]["task_type"] == "i2v"
+
+
+def kind_of(name):
+    return HunyuanVideo15ImageToVideoPipeline if sees(name) else HunyuanVideo15Pipeline
+
+
 def make_parts(name):
     spec = MODELS[name]
     parts = {"text_encoder": Qwen2_5_VLTextModel(Qwen2_5_VLTextConfig(**QWEN)),
              "text_encoder_2": T5EncoderModel(T5Config(**BYT5)),
              "transformer": HunyuanVideo15Transformer3DModel(**spec["dit"]),
              "vae": AutoencoderKLHunyuanVideo15(**VAE)}
+    if sees(name):
+        parts["image_encoder"] = SiglipVisionModel(SiglipVisionConfig(**SIGLIP))
     return {folder: fill(m, spec["weights"]) for folder, m in parts.items()}
 
 
@@ -79,15 +107,18 @@ def make_model(name, out):
     """Configurations and the tokenizers."""
     if out.exists():
         shutil.rmtree(out)
-    index = {"_class_name": "HunyuanVideo15Pipeline", "tokenizer": ["transformers",
-                                                                    "Qwen2TokenizerFast"],
+    index = {"_class_name": kind_of(name).__name__,
+             "tokenizer": ["transformers", "Qwen2TokenizerFast"],
              "tokenizer_2": ["transformers", "ByT5Tokenizer"],
              "guider": ["diffusers", "ClassifierFreeGuidance"],
              "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"]}
     for folder, m in make_parts(name).items():
         configure(m, out / folder)
-        index[folder] = ["transformers" if folder.startswith("text") else "diffusers",
+        index[folder] = ["transformers" if "encoder" in folder else "diffusers",
                          type(m).__name__]
+    if sees(name):
+        index["feature_extractor"] = ["transformers", "SiglipImageProcessor"]
+        SiglipImageProcessorPil(**PIXELS).save_pretrained(out / "feature_extractor")
     texts = ["<|im_start|>system\n" + system_message() + "<|im_end|>\n<|im_start|>user\n"]
     qwen(out / "tokenizer", texts * 3, 262)
     config = out / "tokenizer" / "tokenizer_config.json"
@@ -102,11 +133,12 @@ def make_model(name, out):
 
 def load(model, out, guidance):
     d = out / model
-    pipe = HunyuanVideo15Pipeline(
+    more = dict(feature_extractor=SiglipImageProcessorPil(**PIXELS)) if sees(model) else {}
+    pipe = kind_of(model)(
         scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(d / "scheduler"),
         tokenizer=load_tokenizer(d / "tokenizer"),
         tokenizer_2=ByT5Tokenizer.from_pretrained(d / "tokenizer_2"),
-        guider=ClassifierFreeGuidance(guidance_scale=guidance), **make_parts(model))
+        guider=ClassifierFreeGuidance(guidance_scale=guidance), **more, **make_parts(model))
     pipe.set_progress_bar_config(disable=True)
     pipe.vae.use_slicing = True     # the mask of its attention is only right for one video
     assert len(pipe.tokenizer) <= QWEN["vocab_size"], len(pipe.tokenizer)
@@ -120,7 +152,28 @@ def chat(text):
             "<|im_end|>\n<|im_start|>assistant\n")
 
 
-def record_text(pipe, r, out):
+def see(pipe, r, d, out):
+    """Saves the image, sets the request's size, and records the channels beside the noise. Returns
+    SigLIP's rows, as wide as Qwen's."""
+    image = make_image(r["image"], r["seed"])
+    image.save(d / "image.png")
+    r["height"], r["width"] = pipe.video_processor.calculate_default_height_width(
+        height=image.size[1], width=image.size[0], target_size=pipe.target_size)
+    own = pipe.prepare_cond_latents_and_mask
+
+    def watched(*args, **kwargs):
+        z = own(*args, **kwargs)
+        out["condition"] = torch.cat(z, dim=1)[0].permute(FRAMES_FIRST).contiguous()
+        return z
+    pipe.prepare_cond_latents_and_mask = watched
+    resized = pipe.video_processor.resize(image, height=r["height"], width=r["width"],
+                                          resize_mode="crop")
+    rows = pipe.encode_image(resized, 1, "cpu", torch.float32)[0]
+    r["given"] = dict(image=image)
+    return torch.nn.functional.pad(rows, (0, QWEN["hidden_size"] - rows.shape[1]))
+
+
+def record_text(pipe, r, seen, out):
     """Ids and what encode_prompt gives for prompt 0 and the negative prompt, without padding."""
     texts = (("", r["prompts"][0]), ("negative_", r["negative"]))
     print(len(pipe.tokenizer(chat("@").split("@")[0]).input_ids), "ids before a prompt")
@@ -132,7 +185,7 @@ def record_text(pipe, r, out):
             out[prefix + "ids_2"] = pipe.tokenizer_2(glyphs, return_tensors="pt").input_ids[0].int()
         rows, rows_2 = rows[0][mask[0].bool()], rows_2[0][mask_2[0].bool()]
         rows_2 = torch.nn.functional.pad(rows_2, (0, rows.shape[1] - rows_2.shape[1]))
-        out[prefix + "prompt_embeds"] = torch.cat([rows, rows_2])
+        out[prefix + "prompt_embeds"] = torch.cat([rows, rows_2, *seen])
         assert len(out[prefix + "ids"]) == len(rows) + DROP
 
 
@@ -146,7 +199,7 @@ def run(name, out_dir):
     count = len(r["prompts"])
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail, noise = {}, [], []
-    record_text(pipe, r, out)
+    record_text(pipe, r, [see(pipe, r, d, out)] if "image" in r else [], out)
     prepare, step = pipe.prepare_latents, pipe.scheduler.step
     pipe.prepare_latents = lambda *a, **k: noise.append(prepare(*a, **k)) or noise[0].clone()
 
@@ -155,9 +208,10 @@ def run(name, out_dir):
         trail.append((float(t), after[0].clone()))
         return after
     pipe.scheduler.step = keep
+    given = r.get("given") or dict(height=r["height"], width=r["width"])
     frames = pipe(prompt=r["prompts"], num_inference_steps=r["steps"], num_frames=r["frames"],
-                  height=r["height"], width=r["width"], generator=gens, output_type="pt",
-                  negative_prompt=[r["negative"]] * count).frames
+                  generator=gens, output_type="pt", negative_prompt=[r["negative"]] * count,
+                  **given).frames
     keep_frames(name, r, out, trail, noise[0], frames, order=FRAMES_FIRST)
     save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
@@ -165,7 +219,7 @@ def run(name, out_dir):
         "num_frames": r["frames"], "num_inference_steps": r["steps"],
         "guidance_scale": r["guidance"], "seed": r["seed"], "num_images_per_prompt": 1,
         "images": count, "max_sequence_length": r["length"], "scheduler": None, "tiling": False,
-        "resolution_binning": False}, out)
+        "resolution_binning": False} | ({"image": 1} if "image" in r else {}), out)
 
 
 def make(names, options):

@@ -1,13 +1,13 @@
 """Text encoders: tiny CLIP, BERT, mT5 and UMT5 models with what transformers makes of some texts,
-and CLIP's encoder of images.
+and the encoders of images of CLIP and SigLIP.
 
 Each directory holds config.json, model.safetensors and golden.safetensors: "K.ids" [n] ->
 "K.last" [n,E] (after the final norm), and of CLIP "K.penultimate" [n,E] (what the last block reads)
 and "K.pooled" [1,P]. The first "K.real" ids are text, those behind are padding that attention_mask
 hides; CLIP reads it like text. The encoder of images reads "pixels" [n,3,S,S] and makes "states"
-[n R,3 E]: what its first and its last block read, and what comes out of that. "K.rgb" [h,w,3] are
-images, and "K.values" what the image processor beside it makes of them. Weights are rounded to
-bf16, as they are stored, before anything is computed.
+[n R,3 E]: what its first and its last block read, and what comes out of that, in SigLIP behind its
+last norm. "K.rgb" [h,w,3] are images, and "K.values" what the image processor beside it makes of
+them. Weights are rounded to bf16, as they are stored, before anything is computed.
 """
 import json
 
@@ -16,8 +16,9 @@ from PIL import Image
 from safetensors.torch import save_file
 from transformers import (BertConfig, BertModel, CLIPImageProcessorPil, CLIPTextConfig,
                           CLIPTextModel, CLIPTextModelWithProjection, CLIPVisionConfig,
-                          CLIPVisionModel, CLIPVisionModelWithProjection, T5Config, T5EncoderModel,
-                          UMT5Config, UMT5EncoderModel)
+                          CLIPVisionModel, CLIPVisionModelWithProjection,
+                          SiglipImageProcessorPil, SiglipVisionConfig, SiglipVisionModel, T5Config,
+                          T5EncoderModel, UMT5Config, UMT5EncoderModel)
 
 VOCAB, POSITIONS = 23, 12
 COMMON = dict(vocab_size=VOCAB, max_position_embeddings=POSITIONS, bos_token_id=0)
@@ -45,6 +46,12 @@ VISIONS = {
         image_size=17, patch_size=5, hidden_act="gelu", layer_norm_eps=1e-4, projection_dim=7),
         dict(size={"height": 14, "width": 20}, crop_size={"height": 17, "width": 17}, resample=2,
              image_mean=[0.1, 0.2, 0.3], image_std=[0.5, 0.4, 0.6])),
+}
+SIGLIPS = {
+    # pixels that are in no patch, a head that nobody reads
+    "siglip": (dict(hidden_size=24, intermediate_size=35, num_attention_heads=3,
+                    num_hidden_layers=2, image_size=17, patch_size=5),
+               dict(size={"height": 17, "width": 17})),
 }
 BERTS = {
     # names as BertModel itself has them, with the pooler that nobody reads
@@ -163,20 +170,37 @@ def make_vision(name, root):
     stored = {n if n.startswith(("vision_model.", "visual_")) else prefix + n:
               p.to(torch.bfloat16).contiguous() for n, p in model.state_dict().items()
               if "position_ids" not in n}
+    save_vision(root / "clip-vision" / name, model, stored, config, "clip_vision_model",
+                CLIPImageProcessorPil(**pixels))
+
+
+@torch.no_grad()
+def make_siglip(name, root):
+    config, pixels = SIGLIPS[name]
+    torch.manual_seed(15)
+    model = randomize(SiglipVisionModel(SiglipVisionConfig(**config)))
+    stored = {"vision_model." + n: p.to(torch.bfloat16).contiguous()
+              for n, p in model.state_dict().items() if "position_ids" not in n}
+    save_vision(root / "clip-vision" / name, model, stored, config, "siglip_vision_model",
+                SiglipImageProcessorPil(**pixels))
+
+
+def save_vision(out, model, stored, config, kind, processor):
     side = config["image_size"]
     golden = {"pixels": torch.randn(2, 3, side, side)}
-    states = model(golden["pixels"], output_hidden_states=True).hidden_states
+    y = model(golden["pixels"], output_hidden_states=True)
+    states = list(y.hidden_states)
     assert len(states) == config["num_hidden_layers"] + 1
+    if kind.startswith("siglip"):
+        states[-1] = y.last_hidden_state
     golden["states"] = torch.cat([states[i] for i in (0, -2, -1)], 2).flatten(0, 1).contiguous()
-    processor = CLIPImageProcessorPil(**pixels)
     for k, (h, w) in enumerate(((17, 41), (31, 9), (5, 4), (12, 12))):
         rgb = torch.randint(0, 256, (h, w, 3), dtype=torch.uint8)
         golden[f"{k}.rgb"] = rgb.float()
         golden[f"{k}.values"] = processor(images=Image.fromarray(rgb.numpy()),
                                           return_tensors="pt").pixel_values[0].contiguous()
-    out = root / "clip-vision" / name
     save(out, stored, golden,
-         dict(architectures=[cls.__name__], model_type="clip_vision_model", **config))
+         dict(architectures=[type(model).__name__], model_type=kind, **config))
     processor.save_pretrained(out)
 
 
@@ -205,6 +229,8 @@ def make(names, options):
         kind, _, form = name.partition("/")
         if kind == "clip":
             make_clip(form, options.out)
+        elif form in SIGLIPS:
+            make_siglip(form, options.out)
         elif kind == "clip-vision":
             make_vision(form, options.out)
         elif kind == "bert":
