@@ -485,6 +485,16 @@ MODELS = {
                 "temporal_compression_ratio": 4, "use_quant_conv": False,
                 "use_post_quant_conv": False}},
 }
+TEXT_ONLY = MODELS["HunyuanVideo-1.5"]
+MODELS["HunyuanVideo-1.5-I2V"] = {
+    **TEXT_ONLY,
+    "index": {**TEXT_ONLY["index"], "_class_name": "HunyuanVideo15ImageToVideoPipeline",
+              "feature_extractor": ["transformers", "SiglipImageProcessor"],
+              "image_encoder": ["transformers", "SiglipVisionModel"]},
+    "image_encoder": {"architectures": ["SiglipVisionModel"], "model_type": "siglip_vision_model",
+                      "hidden_size": 1152, "image_size": 384, "intermediate_size": 4304,
+                      "num_attention_heads": 16, "num_hidden_layers": 27, "patch_size": 14},
+    "transformer": {**TEXT_ONLY["transformer"], "task_type": "i2v"}}
 
 # HunyuanVideo from an image: LLaVA in place of Llama, and the first frame held.
 _VIDEO = MODELS["HunyuanVideo"]

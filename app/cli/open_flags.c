@@ -34,7 +34,7 @@ static xd_option rows[] = {
     { "llm", XD_OPT_TEXT, AT(files[LLM]), 0, 0, NULL, "FILE",
       "weights of a language model used as text encoder, such as qwen_3_4b.safetensors" },
     { "clip_vision", XD_OPT_TEXT, AT(files[CLIP_VISION]), 0, 0, NULL, "FILE",
-      "weights of the CLIP image encoder, such as clip_vision_h.safetensors" },
+      "weights of the CLIP or SigLIP image encoder, such as clip_vision_h.safetensors" },
     { "preview_decoder", XD_OPT_TEXT, AT(preview_decoder), 0, 0, NULL, "DIR",
       "tiny autoencoder that decodes previews (AutoencoderTiny of diffusers): a directory, or "
       "org/name in the local Hugging Face cache" },

@@ -379,7 +379,8 @@ def _hunyuan_video(v: Values, config: Any) -> Passes:
 def _hunyuan_video15(v: Values, config: Any) -> Passes:
     image = v["image_embeds"]
     if config.get("task_type") != "t2v" or image is not None and bool((image != 0).any()):
-        raise Unsupported("image_embeds: xdit computes HunyuanVideo-1.5 from text only")
+        raise Unsupported("image_embeds: xdit.accelerate computes HunyuanVideo-1.5 from text only; "
+                          "xdit.Pipeline also computes it from an image")
     if v["timestep_r"] is not None:
         raise Unsupported("timestep_r: xdit does not compute it")
     for b, latents in enumerate(v["hidden_states"]):

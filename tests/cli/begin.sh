@@ -36,6 +36,11 @@ no "it has no strength" 'strength 0.5 .*wan-i2v' wan-i2v --image "$FIRST" \
 no "nor a mask" 'mask_image is for' wan-i2v --image "$FIRST" --mask_image "$LAST"
 no "a line" '.*4000 x 1 pixels' wan-i2v \
     --image "$T/line.ppm"
+no "1.5 needs an image" 'hunyuan-video-1.5-i2v .*--image$' hunyuanvideo15-i2v
+no "but has no last one" 'last_image is for models' hunyuanvideo15-i2v \
+    --image "$FIRST" --last_image "$LAST"
+no "nor a strength" 'strength 0.5 .*hunyuan-video-1.5-i2v' hunyuanvideo15-i2v --image "$FIRST" \
+    --strength 0.5
 for flag in --image --last_image; do
     other=--last_image
     [ $flag = $other ] && other=--image
@@ -53,11 +58,6 @@ check "in whole tokens" json 'j["parameters"]["height"] == 32'
 film wan-i2v --image "$FIRST" --max_area 3072 --height 48
 check "unless a side is given" json 'j["parameters"]["height"] == 48'
 
-no "1.5 needs an image" 'hunyuan-video-1.5-i2v .*--image$' hunyuanvideo15-i2v
-no "but has no last one" 'last_image is for models' hunyuanvideo15-i2v \
-    --image "$FIRST" --last_image "$LAST"
-no "nor a strength" 'strength 0.5 .*hunyuan-video-1.5-i2v' hunyuanvideo15-i2v --image "$FIRST" \
-    --strength 0.5
 # The sizes are those of diffusers' HunyuanVideo15ImageProcessor.
 film hunyuanvideo15-i2v --image "$FIRST"
 check "a size of the image's ratio" json 'j["parameters"]["width"] == 64'
@@ -70,8 +70,8 @@ check "a tall one" json 'j["parameters"]["width"] == 32'
 check "and its height" json 'j["parameters"]["height"] == 80'
 film hunyuanvideo15-i2v --image "$T/line.ppm"
 check "a line is cropped" json 'j["parameters"]["width"] == 128'
-small hunyuanvideo15-i2v --image "$FIRST" --height 48
-check "unless the size is given" json 'j["parameters"]["height"] == 48'
+film hunyuanvideo15-i2v --image "$FIRST" --height 32
+check "unless a side is given" json 'j["parameters"]["height"] == 32'
 
 small wan-flf --image "$FIRST" --last_image "$LAST"
 check "a first and a last image" [ "$rc" = 0 ]
