@@ -40,6 +40,7 @@ NORMS = {'blocks.0.norm3': 'blocks.0.norm2'} | {
     f'blocks.0.{a}.norm_{o}': f'blocks.0.{b}.norm_{o}'
     for a, b in (('self_attn', 'attn1'), ('cross_attn', 'attn2')) for o in 'qk'}
 
+VIDEOS = ('wan', 'hunyuanvideo')
 # A row: what begins its first cell, what its second holds; tiny model, forms of the file.
 ROWS = [
     ('FLUX.1-schnell', '-', 'flux-schnell', []),
@@ -54,6 +55,7 @@ ROWS = [
     ('Z-Image-Turbo', '-', 'zimage', []),
     ('3.5-large-turbo', '-', 'sd35', []),
     ('PixArt-LCM', '-', 'alpha', []),
+    ('HunyuanVideo-1.5-480p_i2v_step_distilled', '-', 'hunyuanvideo15-few', []),
     ('Wan 2.1 T2V-14B', 'lightx2v', 'wan', [(COMFY, WAN), (KOHYA, WAN)]),
     ('Wan 2.2 T2V-A14B', 'Wan2.2-Lightning', 'wan22', [(COMFY, WAN)]),
 ]
@@ -115,7 +117,7 @@ def latents(model, flags, name):
     to = T / f'{name}.safetensors'
     p = subprocess.run([XDIT, 'generate', '--model', FULL / model, '-p', 'a star', '--width', '64',
                         '--height', '64', '--dtype', 'f32', '--json', '-o', to, *flags]
-                       + (['--num_frames', '5'] if model.startswith('wan') else []),
+                       + (['--num_frames', '5'] if model.startswith(VIDEOS) else []),
                        capture_output=True, timeout=120)
     if p.returncode:
         return None, {}, p.stderr
