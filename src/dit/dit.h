@@ -20,7 +20,11 @@ typedef struct xd_input {
     /* next[0]: timestep of the next step, 0 in the last step; next[i] is that of the i-th step
      * after this one. NULL: the pipeline does not pass it to the transformer. */
     const double  *next;
-    int64_t        held;     /* the first `held` image tokens have timestep 0 */
+    int64_t        held; /* the first `held` image tokens have timestep 0 */
+    /* [grid[0]] timesteps of the tokens of each frame; NULL: all but the first `held` have t */
+    const float   *frame_t;
+    /* [grid[0]] times of the frames in seconds; NULL: multiples of step[0] */
+    const double  *frame_s;
     double         guidance; /* distilled guidance scale, or NaN */
     /* [hints] factors of the hints of a control stream; NULL: all factors are 1 */
     const double  *hint_scales;
@@ -88,7 +92,7 @@ typedef struct xd_dit_info {
     /* 1: tokens of reference images pass through the blocks, after the text and before the image
      * (XD_REF; see xd_ref_at) */
     int         refs;
-    /* 1: the model supports image tokens with timestep 0 (xd_input.held). */
+    /* 1: the model supports image tokens with other timesteps (xd_input: held, frame_t). */
     int         holds;
     int         begins;     /* 1: the model only generates videos whose first frame is given */
     int         micro;      /* 1: the model reads xd_input.size (resolution, aspect ratio) */

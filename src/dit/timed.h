@@ -1,24 +1,27 @@
-/* timed.h - declares modulation of video tokens that have one of two timesteps: the tokens of a
- * frame that is given as an image have timestep 0, and other video tokens have the timestep of the
- * step. */
+/* timed.h - declares modulation of video tokens that have one of several timesteps: the tokens of
+ * frames that are given as images or videos have lower timesteps than the other tokens. */
 #ifndef XD_DIT_TIMED_H
 #define XD_DIT_TIMED_H
 
 #include "dit/dit.h"
 #include "exec/op.h"
 
-enum { XD_TIMES = 2 };
+/* Maximum number of timesteps in a forward pass, and of runs of tokens with one timestep. */
+enum { XD_TIMES = 17, XD_TIME_RUNS = 64 };
 
-/* On each rank, the tokens with timestep 0 come first. */
+typedef struct xd_time_run {
+    xd_span rows;
+    int     time; /* index of the timestep */
+} xd_time_run;
+
 typedef struct xd_timed {
-    /* Number of timesteps in one forward pass: 2 if a frame is given to any rank, else 1. */
-    int     times;
-    /* for each timestep: the range of this rank's tokens that have it */
-    xd_span rows[XD_TIMES];
+    int         times; /* number of timesteps in one forward pass, on all ranks together */
+    int         n;     /* number of runs, at least 1; the runs contain all rows of this rank */
+    xd_time_run run[XD_TIME_RUNS];
 } xd_timed;
 
-/* Returns the ranges of this rank's tokens, and writes the timesteps to `time`. */
-xd_timed  xd_timed_of(const xd_exec *x, const xd_input *in, double time[XD_TIMES]);
+/* Returns the runs of this rank's tokens, and writes the timesteps to `time`. */
+xd_timed  xd_timed_of(xd_exec *x, const xd_input *in, double time[XD_TIMES]);
 /* Computes norm(h) * (1 + scale) + shift, and returns it in the type that the layer w reads (for a
  * layer with fp8 inputs, fp8 with scales). A row of h with timestep t uses rows `scale` and `shift`
  * of the modulation mod[t]. The norm has the epsilon and the kind (rms) of `as`. */

@@ -71,7 +71,7 @@ static xd_status compare_shape(const xd_job *j, const int64_t shape[4], xd_err *
  * *frames to the number of latent frames of the video. */
 static int64_t skip_references(const xd_job *j, const int64_t shape[4], int64_t *frames)
 {
-    int64_t more = j->role->reads_control_video ? shape[0] - j->lat[0] : 0;
+    int64_t more = j->role->reads_control_video || j->role->conditions ? shape[0] - j->lat[0] : 0;
     more = more > 0 ? more : 0;
     *frames = shape[0] - more;
     return more * shape[1] * shape[2] * shape[3];

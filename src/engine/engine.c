@@ -353,6 +353,7 @@ static xd_status run_request(xd_engine *g, const xd_request *r, xd_result **out,
     xd_cancel_reset(&g->cancel);
     own.seed = told.seed;
     own.height = told.size[0], own.width = told.size[1];
+    memcpy(g->ctx.image_frames, told.frames, sizeof told.frames);
     xd_status s = xd_job_open(&j, &g->ctx, &own, &mine);
     j.picks = told.picks;
     j.rank0_images = told.images;

@@ -10,6 +10,7 @@ typedef enum xd_family_word {
      * comment at the constant is true: */
     XD_WORD_DISTILLED,    /* the model reads a distilled guidance scale */
     XD_WORD_RESCALES,     /* the pipeline has guidance_rescale */
+    XD_WORD_CONDITIONS,   /* images are given frames of the video (XD_ROLE_CONDITIONS) */
     XD_WORD_DECODES_AT,   /* the pipeline has decode_timestep */
     XD_WORD_FROM_PROMPT,  /* the guidance formula starts from the prediction for the prompt */
     XD_WORD_KEEPS_ROWS,   /* the pipeline has cfg_trunc_ratio */

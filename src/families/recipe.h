@@ -121,6 +121,11 @@ typedef enum xd_image_role {
      * inside its mask, then the mask, with one channel for each pixel of a latent cell. Latents of
      * reference images are further latent frames before the video's, and are not decoded. */
     XD_ROLE_CONTROL_VIDEO,
+    /* Each image or video determines frames of the video, with a strength. At frame 0, its latents
+     * are mixed with the first latent frames. Elsewhere, its first latent frames are further latent
+     * frames before the video's, with the time of their frames, which are not decoded; the frames
+     * behind them are mixed with the video's. Given frames have lower timesteps. */
+    XD_ROLE_CONDITIONS,
     XD_ROLE_REFERENCES /* the transformer reads images as tokens, for editing */
 } xd_image_role;
 
@@ -168,9 +173,14 @@ typedef struct xd_recipe {
     int           keeps_rows;
     xd_own_sigmas own_sigmas;
     /* Above 0: the pipeline's own sigmas are a linear-quadratic schedule (see
-     * xd_steps.threshold_noise), and the transformer reads timesteps that rise from 0 to 1000, so
-     * the scheduler's config must have invert_sigmas. */
+     * xd_steps.threshold_noise). */
     double        threshold_noise;
+    /* 1: the transformer reads timesteps that rise from 0 to 1000, so the scheduler's config must
+     * have invert_sigmas. */
+    int           rising;
+    /* 1: the pipeline passes no shift that depends on the size, so the scheduler's config must not
+     * have use_dynamic_shifting. */
+    int           unshifted;
     /* Computes the logarithm of the dynamic timestep shift (see xd_steps.mu), or NULL. */
     double        (*mu)(int64_t tokens, int steps);
     /* value of xd_steps.max_shift for rectified-flow models; 0: other models */
@@ -220,7 +230,8 @@ typedef struct xd_recipe {
     double        noise_share;
     /* Number of frames at the begin of a video that are decoded and are not part of the result. */
     int           drops_frames;
-    int           references; /* max number of reference images */
+    int           references; /* max number of reference images, or of given images and videos */
+    double        condition_noise; /* default of image_cond_noise_scale */
     /* 1: for inpainting, denoising starts from the single reference image, and the transformer
      * reads sampled latents of that image. Models without reference images start from the initial
      * image in the same way. */

@@ -9,6 +9,8 @@
 #include "plan/plan.h"
 #include "ranks/world.h"
 
+enum { XD_MAXREFS = 16 }; /* max number of reference images of a request */
+
 /* What to do with weights that do not fit into a device's own memory. AUTO: stream as many blocks
  * as necessary; NONE: refuse the request; STREAM: stream all blocks of all networks. */
 typedef enum xd_offload { XD_OFFLOAD_AUTO, XD_OFFLOAD_NONE, XD_OFFLOAD_STREAM } xd_offload;
@@ -44,8 +46,10 @@ typedef struct xd_context {
     xd_engine_caches *caches; /* caches of the engine that owns the weights; NULL: none */
     int               once;   /* 1: the engine serves one request only */
     size_t    spare; /* bytes of unused host memory that this rank may use to read files ahead */
-    double    cold[XD_KINDS];   /* bytes of weights to read from disk; 0: unknown */
-    int       bench;            /* 1: inputs that only affect the image may be absent */
+    double    cold[XD_KINDS]; /* bytes of weights to read from disk; 0: unknown */
+    int       bench;          /* 1: inputs that only affect the image may be absent */
+    /* number of frames of each input image of the current request, on rank 0; 0: not known */
+    int64_t   image_frames[XD_MAXREFS];
     int       unread;           /* 1: the request is only counted, so initial images are not read */
     int       neighbours;       /* engines of this host that run concurrently; 0, 1: one */
     int       borrowed;         /* 1: another engine owns the weights, so this engine frees none */

@@ -11,6 +11,7 @@
 #include "model/model.h"
 #include "pipeline/context.h"
 #include "pipeline/given_noise.h"
+#include "pipeline/image_roles.h"
 
 static double time_of(const xd_job *j)
 {
@@ -35,12 +36,29 @@ xd_decoding xd_decode_input(const xd_job *j, int64_t row)
     return (xd_decoding){ .time = time_of(j), .seed = seed_of(j), .row = row };
 }
 
+/* Draws the values that denoising of a video with given frames draws, and then the noise
+ * [C,T,h,w]. */
+static void draw_conditions(const xd_job *j, xd_rng *g, float *noise)
+{
+    xd_role_conditions_draw(j, g, noise, NULL);
+    for (int i = 0; i < j->samp.steps; i++) {
+        int more = xd_role_conditions_noise(j) > 0;
+        for (int k = (j->sampler->draws ? j->sampler->draws(&j->samp, i) : 0) + more; k > 0; k--)
+            xd_rng_normal(g, noise, j->numbers);
+    }
+    xd_rng_normal(g, noise, j->numbers / j->cells[0] * (j->cells[0] - j->spare));
+}
+
 /* Draws the values that denoising draws, and then the noise [C,T,h,w]. */
 static void draw(const xd_job *j, float *noise)
 {
     int64_t image = j->held ? j->numbers / j->cells[0] : 0;
     xd_rng  g;
     xd_rng_open(&g, j->r->noise.rng, seed_of(j));
+    if (j->role->conditions) {
+        draw_conditions(j, &g, noise);
+        return;
+    }
     if (image && g.torch)
         xd_rng_normal(&g, noise, image);
     if (!xd_given_noise_of(j, j->decoded) || !g.torch)

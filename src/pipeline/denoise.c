@@ -127,20 +127,6 @@ xd_tensor xd_denoise_part(const xd_denoise *f, xd_tensor t, int unit)
     return xd_rows(t, s.start, s.n);
 }
 
-/* Returns the rows of a patch's tensor (xd_denoise_part) that the sampler changes; rows of tokens
- * that an image fixes are left out. */
-static xd_tensor free_part(const xd_denoise *f, xd_tensor t, int unit)
-{
-    int64_t held = 0;
-    for (int p = 0; p < f->lay.npatch && f->j->held; p++) {
-        xd_span s = xd_own(&f->lay, XD_IMG, p, f->x.sp);
-        if (unit == XD_ALL || p == unit)
-            held += xd_max(0, xd_min(s.n, f->j->held - s.start));
-    }
-    t = xd_denoise_part(f, t, unit);
-    return xd_rows(t, held, t.d[0] - held);
-}
-
 static int slot_of(const xd_denoise *f, int unit)
 {
     return unit == XD_ALL ? f->lay.npatch : unit;
@@ -336,6 +322,11 @@ static void open_tensors(xd_denoise *f)
         f->hist[i] = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
     if (xd_sampling_draws(&f->j->samp))
         f->noise = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
+    int ends = is_first(f) || xd_denoise_is_last(f);
+    if (xd_role_conditions_noise(f->j) > 0) {
+        f->given = xd_new_f32(x, ends ? n : 0, f->j->features);
+        f->given_noise = xd_new_f32(x, ends ? n : 0, f->j->features);
+    }
     if (xd_preview_asked(f->j))
         f->clean = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
     for (int i = 0; i < XD_NKEEP && keeps_image(f); i++)
@@ -532,7 +523,9 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     f->sums = calloc((size_t)(2 * (f->lay.npatch + 1) * f->nsums), sizeof *f->sums);
     f->local = calloc(1, j->ctx->model.dit_info.local_size + 1);
     f->row_of = calloc((size_t)j->features, sizeof *f->row_of);
-    if (!f->local || !f->lat_in || !f->lat_out || !f->sums || !f->row_of)
+    f->frame_t = j->nconditions ? calloc((size_t)j->cells[0], sizeof *f->frame_t) : NULL;
+    if (!f->local || (j->nconditions && !f->frame_t) || !f->lat_in || !f->lat_out || !f->sums ||
+        !f->row_of)
         xd_exec_fail(&f->x, XD_ENOMEM, "no memory for the bookkeeping of %d patches",
                      f->lay.npatch);
     open_tensors(f);
@@ -563,6 +556,7 @@ void xd_denoise_close(xd_denoise *f)
     free(f->lat_out);
     free(f->sums);
     free(f->row_of);
+    free(f->frame_t);
     free(f->mine);
     free(f->rows);
     free(f->whole);
@@ -570,6 +564,7 @@ void xd_denoise_close(xd_denoise *f)
     f->mine = f->rows = f->whole = NULL;
     f->sums = NULL;
     f->row_of = NULL;
+    f->frame_t = NULL;
     f->lat_in = f->lat_out = NULL;
 }
 
@@ -668,6 +663,8 @@ static void run_piece(xd_denoise *f, piece w)
                          .t = j->samp.time[w.step],
                          .next = j->next_time ? j->next_time + w.step : NULL,
                          .held = j->held,
+                         .frame_t = f->frame_t,
+                         .frame_s = j->frame_s,
                          .guidance = j->distilled,
                          .hint_scales = j->hint_scales };
     xd_span       refs = xd_denoise_rows(f, XD_REF, w.unit);
@@ -738,14 +735,41 @@ static void keep_image(xd_denoise *f, int step, int unit)
 static void predict_clean(xd_denoise *f, int step, int unit)
 {
     xd_exec  *x = &f->x;
-    xd_tensor all = xd_denoise_part(f, f->clean, unit), moved = free_part(f, f->clean, unit);
-    xd_copy_to(x, all, xd_denoise_part(f, f->lat, unit));
-    xd_copy_to(x, moved, free_part(f, f->pred[0], unit));
-    f->j->sampler->clean(x, &f->j->samp, step, free_part(f, f->lat, unit), moved);
+    xd_tensor all = xd_denoise_part(f, f->clean, unit), lat = xd_denoise_part(f, f->lat, unit),
+              pred = xd_denoise_part(f, f->pred[0], unit);
+    xd_span   rows[XD_FREE_RUNS];
+    int       n = xd_denoise_free_rows(f, step, unit, rows);
+    xd_copy_to(x, all, lat);
+    for (int i = 0; i < n; i++) {
+        xd_tensor moved = xd_rows(all, rows[i].start, rows[i].n);
+        xd_copy_to(x, moved, xd_rows(pred, rows[i].start, rows[i].n));
+        f->j->sampler->clean(x, &f->j->samp, step, xd_rows(lat, rows[i].start, rows[i].n), moved);
+    }
     if (!f->keep[0].nd)
         return;
     xd_gated_into(x, all, all, xd_denoise_part(f, f->keep[0], unit), XD_NONE);
     xd_axpby(x, all, 1, xd_denoise_part(f, f->keep[1], unit), 1);
+}
+
+/* Returns a view of some rows of a patch's tensor; an absent tensor stays absent. */
+static xd_tensor rows_in(const xd_denoise *f, xd_tensor t, int unit, xd_span rows)
+{
+    return t.nd ? xd_rows(xd_denoise_part(f, t, unit), rows.start, rows.n) : t;
+}
+
+/* Runs the sampler on the rows that it changes. */
+static void move_latents(xd_denoise *f, int step, int unit)
+{
+    xd_span   rows[XD_FREE_RUNS];
+    xd_tensor hist[XD_MAXHIST];
+    int       n = xd_denoise_free_rows(f, step, unit, rows);
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < XD_MAXHIST; k++)
+            hist[k] = rows_in(f, f->hist[k], unit, rows[i]);
+        f->j->sampler->step(&f->x, &f->j->samp, step, rows_in(f, f->lat, unit, rows[i]),
+                            rows_in(f, f->pred[0], unit, rows[i]), hist,
+                            rows_in(f, f->noise, unit, rows[i]));
+    }
 }
 
 /* On the last stage: combines the predictions of the passes and runs the sampler on the rows of
@@ -757,7 +781,7 @@ static void run_sampler(xd_denoise *f, int step, int unit)
     xd_comm  *c = f->topo->group[XD_CFG];
     int64_t   begin = xd_trace_now(f->trace);
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor p[XD_MAXPASS], hist[XD_MAXHIST];
+    xd_tensor p[XD_MAXPASS];
     int       passes = xd_job_passes(j, step);
     for (int i = 0; i < passes; i++) {
         p[i] = xd_denoise_part(f, f->pred[i], unit);
@@ -766,15 +790,13 @@ static void run_sampler(xd_denoise *f, int step, int unit)
             xd_denoise_wait(f, c, &r);
         }
     }
-    for (int i = 0; i < XD_MAXHIST; i++)
-        hist[i] = f->hist[i].nd ? free_part(f, f->hist[i], unit) : f->hist[i];
     xd_denoise_guide(f, step, unit, p);
     if (stage_count(f) > 1)
         latents_sent(f, unit);
+    xd_denoise_add_noise(f, step, unit);
     if (xd_preview_due(j, step))
         predict_clean(f, step, unit);
-    j->sampler->step(x, &j->samp, step, free_part(f, f->lat, unit), free_part(f, f->pred[0], unit),
-                     hist, f->noise.nd ? free_part(f, f->noise, unit) : f->noise);
+    move_latents(f, step, unit);
     if (f->keep[0].nd)
         keep_image(f, step, unit);
     xd_arena_rewind(x->tmp, mark);
@@ -810,12 +832,15 @@ static void begin_agreement(xd_denoise *f)
 int xd_denoise_step(xd_denoise *f, int step)
 {
     int mine = passes_of_mine(f);
-    if (xd_denoise_is_last(f))
+    if (xd_denoise_is_last(f) || is_first(f))
         xd_denoise_draw(f, step);
+    xd_denoise_set_times(f, step);
     for (int i = 0; i < unit_count(f, step); i++) {
         int unit = unit_at(f, step, i);
         if (stage_count(f) > 1 && is_first(f) && step > 0 && mine)
             wait_for_latents(f, unit);
+        if (is_first(f))
+            xd_denoise_add_noise(f, step, unit);
         for (int p = 0; p < xd_job_passes(f->j, step); p++)
             if (xd_denoise_is_mine(f, p))
                 run_piece(f, (piece){ step, unit, p });

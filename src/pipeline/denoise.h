@@ -54,6 +54,10 @@ typedef struct xd_denoise {
      * latents of the input image, and noise. The input latents and the noise are 0 where the mask
      * is 1. */
     xd_tensor       keep[XD_NKEEP];
+    /* On the first and the last stage: the latents from which denoising starts, and the noise of
+     * this step, if steps add noise to given frames; else absent. */
+    xd_tensor       given, given_noise;
+    float          *frame_t; /* [t] timesteps of the frames in this step; NULL: all are equal */
     xd_tensor       clean; /* on the last stage: clean latents for previews; absent: no previews */
     xd_tensor       ref;   /* this rank's tokens of reference images (on the first stage) */
     /* Buffers for the hidden states of all rows of this rank. Work items use the buffers

@@ -103,9 +103,7 @@ static void set_packed(xd_denoise *f, xd_tensor to, float *lat, const packing *p
     set_own_rows(f, to, p);
 }
 
-/* Converts the latents `lat` to tokens, and copies this rank's tokens to the device tensor `to`;
- * overwrites f->rows and f->mine. */
-static void set_rows(xd_denoise *f, xd_tensor to, float *lat)
+void xd_denoise_set_rows(xd_denoise *f, xd_tensor to, float *lat)
 {
     set_packed(f, to, lat, &(packing){ f->j->features, f->rows, f->mine });
 }
@@ -184,7 +182,7 @@ static void set_keep(xd_denoise *f, const float *sample, const float *noise)
     for (int i = 0; i < XD_NKEEP && mask && lat; i++) {
         for (int64_t k = 0; k < j->numbers && from[i]; k++)
             lat[k] = mask[k] > 0 ? 0 : from[i][k];
-        set_rows(f, f->keep[i], i ? lat : mask);
+        xd_denoise_set_rows(f, f->keep[i], i ? lat : mask);
     }
     free(mask);
     free(lat);
@@ -269,10 +267,17 @@ static void blend(const xd_job *j, float *noise, const float *sample)
 void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
 {
     const xd_job *j = f->j;
-    float        *sample = xd_denoise_buffer(f, image_numbers(j), "an image");
-    float        *noise = f->whole;
-    float        *start = j->start_moments ? xd_denoise_buffer(f, j->numbers, "an image") : NULL;
-    const float  *given = xd_given_noise_of(j, image);
+    if (j->role->conditions) {
+        if (xd_ok(&f->x)) {
+            xd_rng_open(&f->rng, j->r->noise.rng, seed);
+            xd_denoise_start_conditions(f, xd_given_noise_of(j, image));
+        }
+        return;
+    }
+    float       *sample = xd_denoise_buffer(f, image_numbers(j), "an image");
+    float       *noise = f->whole;
+    float       *start = j->start_moments ? xd_denoise_buffer(f, j->numbers, "an image") : NULL;
+    const float *given = xd_given_noise_of(j, image);
     if (xd_ok(&f->x)) {
         xd_rng_open(&f->rng, j->r->noise.rng, seed);
         draw(j, &f->rng, noise, sample, start);
@@ -293,7 +298,7 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
             set_keep(f, start ? start : sample, noise);
         if (start || (j->moments && !f->extra.nd))
             mix(j, noise, start ? start : sample);
-        set_rows(f, f->lat, noise);
+        xd_denoise_set_rows(f, f->lat, noise);
         if (f->extra.nd)
             set_extra(f, sample);
         if (j->nrefs)
@@ -309,17 +314,23 @@ void xd_denoise_draw(xd_denoise *f, int step)
 {
     const xd_job *j = f->j;
     int           n = j->sampler->draws ? j->sampler->draws(&j->samp, step) : 0;
-    if (!n || xd_counting(&f->x) || !xd_ok(&f->x))
+    if (xd_counting(&f->x) || !xd_ok(&f->x))
         return;
+    if (f->given.nd) {
+        xd_rng_normal(&f->rng, f->rows, j->numbers);
+        set_own_rows(f, f->given_noise, &(packing){ j->features, f->rows, f->mine });
+    }
     int packed = j->ctx->model.recipe->packed;
     for (int i = 0; i < n; i++)
         xd_rng_normal(&f->rng, packed ? f->rows : f->whole, j->numbers);
+    if (!n || !xd_denoise_is_last(f))
+        return;
     if (!packed)
         set_frames_first(f, f->whole);
     if (packed)
         set_own_rows(f, f->noise, &(packing){ j->features, f->rows, f->mine });
     else
-        set_rows(f, f->noise, f->whole);
+        xd_denoise_set_rows(f, f->noise, f->whole);
 }
 
 /* Gathers the token rows of the last stage's members on all ranks of the replica. */
@@ -395,7 +406,7 @@ static void replace_latents(xd_denoise *f, int changed, float *lat)
         xd_denoise_wait(f, pipe, &f->lat_out[i]);
     }
     if (xd_ok(&f->x))
-        set_rows(f, f->lat, lat);
+        xd_denoise_set_rows(f, f->lat, lat);
 }
 
 void xd_denoise_report(xd_denoise *f, int step, const xd_progress *p, float *lat)

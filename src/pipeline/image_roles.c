@@ -45,6 +45,9 @@ static const xd_role_row rows[] = {
                                 .read = xd_role_control_video_read,
                                 .encode = xd_role_control_video_encode,
                                 .channels = xd_role_control_video_channels },
+    [XD_ROLE_CONDITIONS] = { .conditions = 1,
+                             .read = xd_role_conditions_read,
+                             .encode = xd_role_conditions_encode },
     [XD_ROLE_REFERENCES] = { .needs = "an image to edit",
                              .keeps = 1,
                              .tokens = 1,
@@ -67,7 +70,7 @@ const xd_role_row *xd_role_of(const xd_recipe *p, int masked)
 
 int xd_role_drop_images(const xd_role_row *role, xd_request *r)
 {
-    if (role->tokens || role->reads_video || role->reads_control_video)
+    if (role->tokens || role->reads_video || role->reads_control_video || role->conditions)
         return 0;
     r->images.image = r->images.last_image = r->images.mask_image = NULL;
     r->images.image_pixels = r->images.last_pixels = r->images.mask_pixels = NULL;
@@ -75,6 +78,14 @@ int xd_role_drop_images(const xd_role_row *role, xd_request *r)
     r->images.control_video = NULL, r->images.control_frames = NULL;
     r->images.nmore_images = 0, r->images.padding_mask_crop = -1;
     return 1;
+}
+
+xd_status xd_role_check(xd_job *j, xd_err *e)
+{
+    xd_status s = xd_role_control_check(j, e);
+    if (s == XD_OK)
+        s = xd_role_control_video_check(j, e);
+    return s == XD_OK ? xd_role_conditions_check(j, e) : s;
 }
 
 xd_status xd_role_read(xd_job *j, xd_err *e)
@@ -92,10 +103,12 @@ xd_status xd_role_read(xd_job *j, xd_err *e)
 
 void xd_role_close(xd_job *j)
 {
-    float **const   floats[] = { &j->image,          &j->moments,         &j->start_image,
-                                 &j->start_moments,  &j->last_image,      &j->condition,
-                                 &j->encoder_pixels, &j->ref_tokens,      &j->part_pixels[0],
-                                 &j->part_pixels[1], &j->part_moments[0], &j->part_moments[1] };
+    float **const floats[] = { &j->image,          &j->moments,         &j->start_image,
+                               &j->start_moments,  &j->last_image,      &j->condition,
+                               &j->encoder_pixels, &j->ref_tokens,      &j->part_pixels[0],
+                               &j->part_pixels[1], &j->part_moments[0], &j->part_moments[1] };
+    free(j->frame_s), j->frame_s = NULL;
+    free(j->frame_strength), j->frame_strength = NULL;
     uint8_t **const bytes[] = { &j->mask, &j->paste.rgb, &j->paste.grey, &j->levels };
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
         free(*floats[i]), *floats[i] = NULL;

@@ -3,6 +3,7 @@
 #ifndef XD_PIPELINE_IMAGE_ROLES_H
 #define XD_PIPELINE_IMAGE_ROLES_H
 
+#include "base/rng.h"
 #include "pipeline/job.h"
 
 typedef struct xd_role_row {
@@ -21,7 +22,9 @@ typedef struct xd_role_row {
     /* 1: the transformer reads a control video, its mask, and reference images beside the noise */
     int         reads_control_video;
     int         reads_video; /* 1: the VAE encodes a video that has the images as frames */
-    int         tokens;      /* 1: the transformer reads tokens of the images */
+    /* 1: the images are given frames, and may be videos */
+    int         conditions;
+    int         tokens; /* 1: the transformer reads tokens of the images */
     /* Reads and resizes the request's images on rank 0. NULL: images are refused. */
     xd_status   (*read)(xd_job *j, xd_err *e);
     /* Encodes the images on every rank. The VAE must be loaded on the ranks that decode images.
@@ -45,16 +48,37 @@ void               xd_role_close(xd_job *j); /* frees all images of the job */
 /* Checks that the model accepts the first and the last image of the request. Call after the number
  * of frames is set. */
 xd_status          xd_role_frames_check(const xd_job *j, xd_err *e);
+/* Checks the inputs of all roles except for given first and last frames: calls the three functions
+ * below. */
+xd_status          xd_role_check(xd_job *j, xd_err *e);
 /* Checks that the request has a control image if and only if the model reads one. */
 xd_status          xd_role_control_check(const xd_job *j, xd_err *e);
 /* Checks the control video, its mask, its reference images and conditioning_scale, if the model
  * reads a control video, and refuses them if it reads none. Sets the job's numbers of reference
  * images and of clips to encode, and the factors of hints. */
 xd_status          xd_role_control_video_check(xd_job *j, xd_err *e);
+/* Checks frame_index, condition_strength and image_cond_noise_scale, if images are given frames of
+ * the video, and refuses them otherwise. Sets j->conditions except for numbers of frames. */
+xd_status          xd_role_conditions_check(xd_job *j, xd_err *e);
+/* Sets the numbers of frames of j->conditions, and j->leading. Call after j->frames is set. */
+xd_status          xd_role_conditions_place(xd_job *j, xd_err *e);
+/* Sets j->frame_s and j->frame_strength. Call after j->cells is set. */
+xd_status          xd_role_conditions_frames(xd_job *j, xd_err *e);
+/* Counts the frames of each given image or video, on the rank that reads them.
+ * Sets the number to 1 if the file cannot be read, which a later call reports. */
+void               xd_role_conditions_count(const xd_request *r, int64_t frames[XD_MAXREFS]);
+/* Draws the noise [t,C,h,w] of a video and of the given latent frames before it, and random numbers
+ * for sampling from the Gaussians of the given images, in diffusers' order. samples[i] is
+ * malloc'ed; NULL: the numbers are drawn, but not kept. Returns 0 if there is no memory. */
+int  xd_role_conditions_draw(const xd_job *j, xd_rng *g, float *noise, float *samples[XD_MAXREFS]);
+/* Mixes sampled latents of the given images with the noise [t,C,h,w]. */
+void xd_role_conditions_mix(const xd_job *j, float *const samples[XD_MAXREFS], float *noise);
+/* Returns the standard deviation of the noise that steps add to given frames, or 0. */
+double    xd_role_conditions_noise(const xd_job *j);
 /* Sends the sizes of the reference images from rank 0 to all ranks, and adds the images' tokens to
  * the layout. `s` is this rank's status so far. The call is collective. */
-xd_status          xd_role_references_share(xd_job *j, xd_status s, xd_err *e);
+xd_status xd_role_references_share(xd_job *j, xd_status s, xd_err *e);
 /* Converts sampled latents [C,h,w] of a reference image to tokens. */
-void xd_role_references_from_sample(const xd_job *j, const float *sample, float *tokens);
+void      xd_role_references_from_sample(const xd_job *j, const float *sample, float *tokens);
 
 #endif

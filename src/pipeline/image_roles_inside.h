@@ -47,6 +47,9 @@ xd_status xd_role_control_encode(xd_job *j, xd_arena *a, xd_err *e);
 xd_status xd_role_control_video_read(xd_job *j, xd_err *e);
 xd_status xd_role_control_video_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_control_video_channels(const xd_job *j, const float *sample, float *out);
+/* The given images and videos are read to j->ref_pixels, and encoded to j->leading_moments. */
+xd_status xd_role_conditions_read(xd_job *j, xd_err *e);
+xd_status xd_role_conditions_encode(xd_job *j, xd_arena *a, xd_err *e);
 /* Each reference image is resized (xd_recipe.reference_size) and encoded to tokens j->ref_tokens.
  * Before xd_role_references_share is called, ranks other than 0 only know the number of images. A
  * prediction assumes that each image has the size of the request. xd_role_references_read also

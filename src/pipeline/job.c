@@ -184,8 +184,6 @@ static xd_status set_frames(xd_job *j, xd_err *e)
     int64_t want = n ? (n - !m->recipe->frames_up) / c + 1 : d->sample[0];
     if (j->r->output.seconds > 0)
         want = 1 + llround(fmax(j->r->output.seconds * j->fps - 1, 0) / (double)c);
-    j->cells[0] = (want + j->leading + p - 1) / p * p;
-    j->spare = j->cells[0] - want;
     j->all_frames = xd_vae_frames(&m->vae_info, want);
     j->frames = j->all_frames - m->recipe->drops_frames;
     if (j->frames < 1)
@@ -194,6 +192,11 @@ static xd_status set_frames(xd_job *j, xd_err *e)
                        "num_frames to at least %lld",
                        (long long)j->all_frames, m->recipe->name, m->recipe->drops_frames,
                        (long long)(xd_ceil_div(m->recipe->drops_frames, c) * c + 1));
+    xd_status s = xd_role_conditions_place(j, e);
+    if (s != XD_OK)
+        return s;
+    j->cells[0] = (want + j->leading + p - 1) / p * p;
+    j->spare = j->cells[0] - want;
     if (n && j->all_frames != n)
         xd_log(XD_LOG_WARN,
                "generating %lld frames, not %lld: a latent frame of this autoencoder, "
@@ -299,7 +302,7 @@ static xd_status set_tokens(xd_job *j, xd_err *e)
     j->numbers = j->tokens * j->features;
     if (j->role->holds && (xd_job_has_image(j->r) || d->begins))
         j->held = j->lay.grid[1] * j->lay.grid[2];
-    return XD_OK;
+    return xd_role_conditions_frames(j, e);
 }
 
 /* Returns the requested strength, or else diffusers' default strength. */
@@ -346,7 +349,7 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
                    .mu = m->recipe->mu };
     if (starts_from_image(j) || (j->role->reads_mask && j->r->images.strength > 0))
         a.strength = j->strength = strength_of(j);
-    else if (j->r->images.strength > 0)
+    else if (j->r->images.strength > 0 && !j->nconditions)
         return xd_fail(e, XD_EINVAL, "strength %g needs an initial image: add --image",
                        j->r->images.strength);
     if (a.strength > 0 && !j->sampler->shares)
@@ -377,9 +380,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     if (s == XD_OK)
         s = check_video(j, e);
     if (s == XD_OK)
-        s = xd_role_control_check(j, e);
-    if (s == XD_OK)
-        s = xd_role_control_video_check(j, e);
+        s = xd_role_check(j, e);
     if (s == XD_OK)
         s = xd_mask_check(j, e);
     if (s == XD_OK)

@@ -9,8 +9,6 @@
 #include "pipeline/step_cache.h"
 #include "xdit/xdit.h"
 
-enum { XD_MAXREFS = 16 }; /* max number of reference images of a request */
-
 /* The input image of a request that generates only a part of an image (padding_mask_crop); the
  * pixels outside the part are kept. */
 typedef struct xd_job_paste {
@@ -18,6 +16,16 @@ typedef struct xd_job_paste {
     xd_grid  size;       /* size of the complete image in pixels */
     xd_box   box;        /* the part of the image that is generated */
 } xd_job_paste;
+
+/* An image or a video that determines frames of the generated video. */
+typedef struct xd_condition {
+    int64_t index;    /* the first of its frames */
+    double  strength; /* its influence, from 0 to 1 */
+    int64_t frames;   /* its number of frames that are used */
+    /* Its number of latent frames; the first `leading` of them come before the video's latent
+     * frames, from latent frame `at` on, and the others are mixed with those of the video. */
+    int64_t latents, leading, at;
+} xd_condition;
 
 typedef struct xd_job {
     xd_context               *ctx;
@@ -126,6 +134,13 @@ typedef struct xd_job {
     uint8_t *levels;
     double  *hint_scales; /* [hints] factors of the hints (xd_input); NULL: 1 */
     double  *next_time;   /* [steps] timestep of each step's next step (xd_input.next), or NULL */
+    /* Given images and videos (role_conditions.c). */
+    xd_condition conditions[XD_MAXREFS];
+    int          nconditions;
+    /* [t] times in seconds and strengths of the latent frames, for models whose videos have given
+     * frames; else NULL */
+    double      *frame_s;
+    float       *frame_strength;
 } xd_job;
 
 /* Copies the program's request r, whose struct may be of another library version, to a request

@@ -10,12 +10,16 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "pipeline/context.h"
+#include "pipeline/image_roles.h"
 #include "pipeline/image_shape.h"
 #include "pipeline/job.h"
 #include "pipeline/options.h"
 #include "ranks/world.h"
 
-enum { MOST = XD_OPTION_ROWS, MORE = 13 }; /* max number of options; of other settings */
+enum {
+    MOST = XD_OPTION_ROWS,
+    MORE = 13 + XD_MAXREFS
+}; /* max number of options; of other settings */
 
 static uint64_t of_text(const char *text)
 {
@@ -67,7 +71,11 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     *agreed = (xd_job_agreed){ r->random_seed ? (int64_t)xd_rng_random_seed() : r->seed,
                                r->callbacks.wanted != NULL,
                                xd_job_images(r),
-                               { sized.height, sized.width } };
+                               { sized.height, sized.width },
+                               { 0 } };
+    if (xd_role_of(ctx->model.recipe, 0)->conditions && !ctx->world.idle &&
+        ctx->world.used->rank == 0)
+        xd_role_conditions_count(r, agreed->frames);
     if (ctx->world.idle || ctx->world.used->size == 1)
         return XD_OK;
     for (int i = 0; i < n; i++)
@@ -87,6 +95,8 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     mine[n + 10] = (uint64_t)agreed->picks;
     mine[n + 11] = (uint64_t)agreed->size[0];
     mine[n + 12] = (uint64_t)agreed->size[1];
+    for (int i = 0; i < XD_MAXREFS; i++)
+        mine[n + 13 + i] = (uint64_t)agreed->frames[i];
     int64_t size = (n + MORE) * (int64_t)sizeof *mine;
     memcpy(first, mine, (size_t)size);
     xd_status s = xd_world_broadcast(&ctx->world, first, size, e);
@@ -95,7 +105,10 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     *agreed = (xd_job_agreed){ (int64_t)first[n + 9],
                                (int)first[n + 10],
                                (int64_t)first[n + 3],
-                               { (int64_t)first[n + 11], (int64_t)first[n + 12] } };
+                               { (int64_t)first[n + 11], (int64_t)first[n + 12] },
+                               { 0 } };
+    for (int i = 0; i < XD_MAXREFS; i++)
+        agreed->frames[i] = (int64_t)first[n + 13 + i];
     for (int i = 0; i < n + 9; i++)
         if (mine[i] != first[i])
             return xd_fail(e, XD_EINVAL,

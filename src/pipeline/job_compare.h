@@ -11,6 +11,8 @@ typedef struct xd_job_agreed { /* values of rank 0's request that all ranks use 
     int64_t images;            /* number of input images (xd_job_images) */
     /* Height and width of the result, which may be those of a reference image; 0: not set. */
     int64_t size[2];
+    /* Numbers of frames of the input images, if they may be videos. */
+    int64_t frames[XD_MAXREFS];
 } xd_job_agreed;
 
 /* Compares this rank's request with rank 0's, and fails if the two differ. On every rank, sets

@@ -22,7 +22,12 @@ static xd_status check_noise(const xd_job *j, const xd_sched_cfg *c, xd_err *e)
     if (p->max_shift == 0 && (j->sampler->flow || j->r->schedule.use_flow_sigmas > 0))
         return xd_fail(e, XD_EINVAL, "%s is for models of rectified flow; %s is none",
                        j->sampler->flow ? j->sampler->name : "use_flow_sigmas", p->name);
-    if (p->threshold_noise > 0 && !c->invert_sigmas)
+    if (p->unshifted && c->use_dynamic_shifting)
+        return xd_fail(e, XD_EFORMAT,
+                       "%s has no shift that depends on the size, but the scheduler's config has "
+                       "use_dynamic_shifting: set it to false, or set flow_shift",
+                       p->name);
+    if (p->rising && !c->invert_sigmas)
         return xd_fail(e, j->r->schedule.scheduler ? XD_EINVAL : XD_EFORMAT,
                        "the scheduler %s has no invert_sigmas, which %s needs, because its "
                        "timesteps rise: use flow-euler, with \"invert_sigmas\": true in "

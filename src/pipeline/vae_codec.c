@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "pipeline/vae_codec.h"
+#include "base/minmax.h"
 #include "comm/kinds.h"
 #include "exec/op.h"
 #include "model/component.h"
@@ -174,12 +175,14 @@ xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
 {
     int         all = j->role->reads_video || j->role->reads_control_video;
     xd_vae_clip clip = { all ? j->frames : 1, { j->size[0], j->size[1] }, 0 };
-    size_t      one;
-    xd_status   s = j->nrefs ? XD_OK : count_vae(j, &clip, bytes, e);
+    for (int i = 0; i < j->nconditions; i++)
+        clip.frames = xd_max(clip.frames, j->conditions[i].frames);
+    size_t    one;
+    xd_status s = j->nrefs ? XD_OK : count_vae(j, &clip, bytes, e);
     for (int i = 1; i < j->parts && s == XD_OK; i++)
         s = count_vae(j, &clip, &one, e);
     clip.frames = 1;
-    for (int i = 0; i < j->leading && s == XD_OK; i++)
+    for (int i = 0; i < j->leading && !j->nconditions && s == XD_OK; i++)
         s = count_vae(j, &clip, &one, e);
     for (int i = 0; i < j->nrefs && s == XD_OK; i++) {
         clip.pixels = j->ref_size[i];

@@ -450,5 +450,5 @@ extern const xd_vae xd_vae_ltx, xd_vae_ltx2;
         .normalize = xd_ltx_normalize,                                                    \
     }
 
-const xd_vae xd_vae_ltx = VAE("ltx", "AutoencoderKLLTXVideo", fields, check_config);
-const xd_vae xd_vae_ltx2 = VAE("ltx2", "AutoencoderKLLTX2Video", fields2, check_second);
+const xd_vae xd_vae_ltx = VAE("ltx-vae", "AutoencoderKLLTXVideo", fields, check_config);
+const xd_vae xd_vae_ltx2 = VAE("ltx2-vae", "AutoencoderKLLTX2Video", fields2, check_second);

@@ -198,6 +198,9 @@ static const char *const all[] = { "alpha",
                                    "ltx-timed",
                                    "ltx-five",
                                    "ltx-lora",
+                                   "ltx-cond",
+                                   "ltx-cond-late",
+                                   "ltx-cond-text",
                                    "mochi",
                                    "mochi-one",
                                    "mochi-five",
@@ -505,6 +508,11 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     if (xd_json_get(r->js, "mask_video"))
         q->images.mask_image = r->masks;
     q->images.conditioning_scale = js_maybe_text(r->js, "conditioning_scale");
+    q->images.frame_index = js_maybe_text(r->js, "frame_index");
+    q->images.condition_strength = js_maybe_text(r->js, "condition_strength");
+    if (xd_json_get(r->js, "image_cond_noise_scale"))
+        q->images.image_cond_noise_scale = js_num(r->js, "image_cond_noise_scale");
+    q->schedule.timesteps = js_maybe_text(r->js, "timesteps");
     if (xd_json_get(r->js, "padding_mask_crop"))
         q->images.padding_mask_crop = (int64_t)js_num(r->js, "padding_mask_crop");
     q->num_frames = (int)js_maybe(r->js, "num_frames");
@@ -557,7 +565,7 @@ static void open_run(run *r, const char *dir, const char *name)
     snprintf(r->control, sizeof r->control, "%s/%s/control.png", dir, name);
     snprintf(r->video, sizeof r->video, "%s/%s/video", dir, name);
     snprintf(r->masks, sizeof r->masks, "%s/%s/mask", dir, name);
-    r->more[0] = r->second;
+    r->more[0] = xd_json_get(r->js, "clip") ? r->video : r->second;
     find_ways(r, dir, name);
     while (has(r, "latents.0.%d", r->steps))
         r->steps++;

@@ -69,6 +69,8 @@ FEATURES = {
              ("f32", "bf16", "int8")),
     "film": ("image", ["noise", "image=GOLDEN/vace/image.png", "film=GOLDEN/vace/video",
                        "mask=GOLDEN/vace/mask", "influence=1.3"], ("f32", "bf16", "int8")),
+    "given": ("image", ["image=GOLDEN/{m}/image.png", "film=GOLDEN/{m}/video", "at=0,8",
+                        "shares=1,0.6", "frames=25"], ("f32", "bf16", "int8")),
     "kept": ("image", ["image=GOLDEN/{m}/image.png", "steps=4", "references=2"], ("f32",)),
 }
 TEXT = ["cfg", "text=77"]
@@ -146,6 +148,7 @@ MODELS = [
     # whose heads turn by angles of their own
     ("turned", "ltx ltx-five", LTX, "plain short"),
     ("turned", "ltx-i2v", LTX, "image"),
+    ("turned", "ltx-cond", LTX, "plain given"),
     ("causal", "wan-flf wan-i2v-blind", WAN, "ends"),
     # with the frame rate
     ("causal", "skyreels-df", WAN, "plain"),

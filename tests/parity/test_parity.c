@@ -1,7 +1,7 @@
 /* test_parity.c - every plan against one rank, on as many ranks as this was started with.
  *
  *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [last=FILE]
- *     [mask=FILE] [control=FILE] [film=FILE] [influence=S]
+ *     [mask=FILE] [control=FILE] [film=FILE] [influence=S] [at=N,N] [shares=S,S]
  *     [noise] [kept=TYPE] [size=WxH] [frames=N] [rescale=S] [length=F] [cut=T] [ratio=R]
  *     [scheduler=NAME] [steps=N] [attention=HOW] [window=T,H,W] [cache=SPEC] [references=N]
  *     [fast=WAYS] [comms=TYPE]
@@ -22,6 +22,8 @@
  *
  * video: of the model's frames, and compared to the pixels; image, last: what an image-to-video
  * model begins and ends with. Its autoencoder's rows are cut in every other plan.
+ *
+ * at, shares: frame_index and condition_strength of `image` and `film`.
  *
  * film, influence: control_video, conditioning_scale. skipped: skip_guidance_layers, in every step.
  *
@@ -57,19 +59,20 @@
 enum { IMAGES = 2, PREVIEWS = 2 };
 
 static const char *model_dir, *dtype, *kept;
-static const char *scheduler;      /* NULL: the model's */
-static const char *attention;      /* NULL: as usual */
-static const char *cache;          /* a step cache; NULL: none */
-static const char *window;         /* NULL: none */
-static const char *fast;           /* fast_attn; NULL: none */
-static const char *comms;          /* of plans; NULL: exact */
-static int         references = 1; /* reference_interval */
-static const char *begin;          /* the image that a video begins with; NULL: none */
-static const char *last;           /* the image that it ends with; NULL: none */
-static int         noise;          /* with a mask: the model starts from noise alone */
-static const char *mask;           /* what is inpainted of it; NULL: there is no mask */
-static const char *control;        /* what the transformer reads beside the noise; NULL: nothing */
-static const char *skipped;        /* blocks that a third guidance pass skips; NULL: none */
+static const char *scheduler;       /* NULL: the model's */
+static const char *attention;       /* NULL: as usual */
+static const char *cache;           /* a step cache; NULL: none */
+static const char *window;          /* NULL: none */
+static const char *fast;            /* fast_attn; NULL: none */
+static const char *comms;           /* of plans; NULL: exact */
+static int         references = 1;  /* reference_interval */
+static const char *begin;           /* the image that a video begins with; NULL: none */
+static const char *last;            /* the image that it ends with; NULL: none */
+static int         noise;           /* with a mask: the model starts from noise alone */
+static const char *mask;            /* what is inpainted of it; NULL: there is no mask */
+static const char *control;         /* what the transformer reads beside the noise; NULL: nothing */
+static const char *skipped;         /* blocks that a third guidance pass skips; NULL: none */
+static const char *places, *shares; /* frame_index, condition_strength; NULL: default */
 static const char *film, *influence; /* a control video and its factors; NULL: none */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static int         linear; /* 1: attention of the model is linear */
@@ -163,7 +166,9 @@ static void request(xd_request *r, int images)
         r->images.last_image = last;
         r->images.mask_image = mask;
         r->images.control_image = control;
-        r->images.control_video = film;
+        r->images.control_video = places ? NULL : film;
+        r->images.frame_index = places;
+        r->images.condition_strength = shares;
         r->images.conditioning_scale = influence;
         r->images.strength = mask && !noise ? 1 : 0; /* all steps, so that stale ones tell */
         r->guidance_scale = cfg ? 5 : 1;
@@ -203,7 +208,7 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
         r.output.max_area = r.width * r.height;
     r.images.no_auto_resize = ok && begin && g->ctx.model.recipe->auto_resizes;
     if (ok && begin && g->ctx.model.recipe->references > 1) /* twice the same */
-        r.images.more_images = &begin, r.images.nmore_images = 1;
+        r.images.more_images = places ? &film : &begin, r.images.nmore_images = 1;
     if (!ok || xd_generate(g, &r, &res, &e) != XD_OK) {
         if (rank == 0)
             fail(what, e.msg);
@@ -519,6 +524,10 @@ static void arguments(int argc, char **argv)
             mask = argv[i] + 5;
         if (strncmp(argv[i], "film=", 5) == 0)
             film = argv[i] + 5;
+        if (strncmp(argv[i], "at=", 3) == 0)
+            places = argv[i] + 3;
+        if (strncmp(argv[i], "shares=", 7) == 0)
+            shares = argv[i] + 7;
         if (strncmp(argv[i], "influence=", 10) == 0)
             influence = argv[i] + 10;
         if (strncmp(argv[i], "control=", 8) == 0)

@@ -236,7 +236,9 @@ static void set_fractions(const angles *t, int64_t at, float f[AXES])
     int64_t        pos[AXES] = { at / (grid[1] * grid[2]), at / grid[2] % grid[1], at % grid[2] };
     for (int i = 0; i < AXES; i++) {
         double step = t->in->step[i] > 0 ? t->in->step[i] : usual[i];
-        f[i] = (float)pos[i] * (float)step / whole[i] * 2 - 1;
+        float  p = i == 0 && t->in->frame_s ? (float)t->in->frame_s[pos[0]]
+                                            : (float)pos[i] * (float)step;
+        f[i] = p / whole[i] * 2 - 1;
     }
 }
 

@@ -25,6 +25,7 @@ static const xd_recipe mochi = {
     .max_shift = 1.15,
     .own_sigmas = XD_OWN_ALWAYS,
     .threshold_noise = 0.025,
+    .rising = 1,
     .fps = 30,
     .channels_first = 1,
     .role = XD_ROLE_NONE,

@@ -15,8 +15,10 @@ import shutil
 import numpy as np
 import torch
 from diffusers import (AutoencoderKLLTXVideo, FlowMatchEulerDiscreteScheduler,
-                       LTXImageToVideoPipeline, LTXPipeline, LTXVideoTransformer3DModel)
-from diffusers.pipelines.ltx import pipeline_ltx_image2video
+                       LTXConditionPipeline, LTXImageToVideoPipeline, LTXPipeline,
+                       LTXVideoTransformer3DModel)
+from diffusers.pipelines.ltx import pipeline_ltx_condition, pipeline_ltx_image2video
+from diffusers.pipelines.ltx.pipeline_ltx_condition import LTXVideoCondition
 from safetensors.torch import save_file
 from transformers import T5Config, T5EncoderModel, T5Tokenizer
 
@@ -55,6 +57,8 @@ MODELS = {
     "ltx-five": dict(dit=FIVE, vae=dict(decoder_causal=True), weights="f16"),
     # with the autoencoder of version 0.9.5
     "ltx-i2v": dict(dit=FIVE, vae=MOVED, weights="bf16"),
+    "ltx-cond": dict(dit=FIVE, vae=MOVED, weights="bf16", index="LTXConditionPipeline",
+                     scheduler={}),
 }
 RUNS = {
     "ltx": dict(prompts=["a red circle on a blue background"], negative_prompt="a green ring",
@@ -68,6 +72,18 @@ RUNS = {
                       seed=22, guidance=1.0, more=dict(decode_timestep=0.3)),
     "ltx-five": dict(prompts=["a purple ring", "a star"], width=64, height=96, frames=15, steps=4,
                      seed=40, guidance=2.5, max_sequence_length=5, frame_rate=30),
+    # an image, and a video whose last latent frame is mixed with the result's
+    "ltx-cond": dict(prompts=["a blue ring"], negative_prompt="red", width=96, height=64,
+                     frames=33, steps=5, seed=31, guidance_rescale=0.4, frame_rate=24,
+                     given=[dict(image=(70, 37)), dict(clip=20, frame_index=8, strength=0.7)],
+                     more=dict(decode_timestep=0.4, decode_noise_scale=0.25)),
+    "ltx-cond-late": dict(model="ltx-cond", prompts=["a star"], width=64, height=96, frames=17,
+                          steps=4, seed=32, guidance=1.0, more=dict(image_cond_noise_scale=0.0),
+                          given=[dict(image=(40, 60), strength=0.4),
+                                 dict(image=(33, 21), frame_index=16)]),
+    "ltx-cond-text": dict(model="ltx-cond", prompts=["a cyan square"], width=64, height=64,
+                          frames=9, steps=3, seed=33, guidance=1.0,
+                          timesteps=[1000, 981, 725]),
     "ltx-lora": dict(model="ltx", prompts=["a white star"], width=64, height=32, frames=9, steps=2,
                      seed=71, guidance=1.0, loras=dict(peft=0.7, kohya=-0.4)),
 }
@@ -128,14 +144,17 @@ def make_model(name, out):
     """Configurations and tokenizer."""
     if out.exists():
         shutil.rmtree(out)
-    index = {"_class_name": "LTXPipeline", "tokenizer": ["transformers", "T5TokenizerFast"],
+    spec = MODELS[name]
+    index = {"_class_name": spec.get("index", "LTXPipeline"),
+             "tokenizer": ["transformers", "T5TokenizerFast"],
              "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"]}
     for folder, m in make_parts(name).items():
         configure(m, out / folder)
         index[folder] = ["transformers" if folder == "text_encoder" else "diffusers",
                          type(m).__name__]
     make_tokenizer("identity", out / "tokenizer")
-    FlowMatchEulerDiscreteScheduler(**SCHEDULER).save_pretrained(out / "scheduler")
+    scheduler = FlowMatchEulerDiscreteScheduler(**spec.get("scheduler", SCHEDULER))
+    scheduler.save_pretrained(out / "scheduler")
     (out / "model_index.json").write_text(json.dumps(index))
     tidy(out, {})
 
@@ -151,7 +170,33 @@ def record_text(pipe, r, out):
         out[prefix + "ids"] = pipe.tokenizer(
             text, padding="max_length", max_length=r["max_sequence_length"], truncation=True,
             return_tensors="pt").input_ids[0].int()
+        if isinstance(pipe, LTXConditionPipeline):          # nothing reads padding
+            out[prefix + "ids"] = out[prefix + "ids"][mask[0]]
         out[prefix + "prompt_embeds"] = got[0][mask[0]]
+
+
+def make_condition(c, r, i, d):
+    """A given image or video, whose file or folder is image.png, image_2.png or video."""
+    place = dict(frame_index=c.get("frame_index", 0), strength=c.get("strength", 1.0))
+    if "image" in c:
+        image = make_image(c["image"], r["seed"] + i)
+        image.save(d / ("image_2.png" if i else "image.png"))
+        return LTXVideoCondition(image=image, **place)
+    video = [make_image((50, 40), r["seed"] + 10 + k) for k in range(c["clip"])]
+    (d / "video").mkdir(exist_ok=True)
+    for k, frame in enumerate(video):
+        frame.save(d / "video" / f"{k}.png")
+    return LTXVideoCondition(video=video, **place)
+
+
+def condition_notes(r):
+    given = r.get("given", [])
+    notes = {"image": 1, "more_images": len(given) - 1,
+             "frame_index": ",".join(str(c.get("frame_index", 0)) for c in given),
+             "condition_strength": ",".join(str(c.get("strength", 1.0)) for c in given)}
+    return ((notes if given else {})
+            | ({"clip": 1} if any("clip" in c for c in given) else {})
+            | ({"timesteps": ",".join(map(str, r["timesteps"]))} if "timesteps" in r else {}))
 
 
 def run(name, out_dir):
@@ -160,7 +205,8 @@ def run(name, out_dir):
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     where, spec = out_dir / r["model"], MODELS[r["model"]]
-    kind = LTXImageToVideoPipeline if "image" in r else LTXPipeline
+    kind = (LTXConditionPipeline if "index" in spec else
+            LTXImageToVideoPipeline if "image" in r else LTXPipeline)
     pipe = kind(
         scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(where / "scheduler"),
         tokenizer=T5Tokenizer.from_pretrained(where / "tokenizer"), **make_parts(r["model"]))
@@ -175,22 +221,25 @@ def run(name, out_dir):
     grid = [(n - (k == 0)) // c + (k == 0) for k, (n, c) in
             enumerate(zip((r["frames"], r["height"], r["width"]), cell))]
 
-    def unpack(z):
-        return z.transpose(1, 2).reshape(z.shape[0], -1, *grid)
+    def unpack(z):                      # given latent frames come before the video's
+        return z.transpose(1, 2).reshape(z.shape[0], r_channels, -1, *grid[1:])
 
+    r_channels = pipe.transformer.config.in_channels
     draw = pipeline_ltx_image2video.randn_tensor
 
     def drawn(*args, **kwargs):         # before the image replaces the first frame
         noise.append(draw(*args, **kwargs))
-        return noise[-1]
+        return noise[-1].clone()
 
     def watched(*args, **kwargs):
         z = prepare(*args, **kwargs)
-        if "image" not in r:
+        if "index" in spec:
+            noise[:] = [torch.cat([*noise[1:], noise[0]], 2)]
+        elif "image" not in r:
             noise.append(unpack(z.clone()))
         return z
     pipe.prepare_latents = watched
-    pipeline_ltx_image2video.randn_tensor = drawn
+    pipeline_ltx_image2video.randn_tensor = pipeline_ltx_condition.randn_tensor = drawn
 
     def keep(p, step, t, kw):
         trail.append((float(t), unpack(kw["latents"].clone())))
@@ -199,6 +248,10 @@ def run(name, out_dir):
     if "image" in r:
         more["image"] = make_image(r["image"], r["seed"])
         more["image"].save(d / "image.png")
+    if "given" in r:
+        more["conditions"] = [make_condition(c, r, i, d) for i, c in enumerate(r["given"])]
+    if "timesteps" in r:
+        more["timesteps"] = r["timesteps"]
     frames = pipe(prompt=r["prompts"], negative_prompt=[r["negative_prompt"]] * count,
                   num_inference_steps=r["steps"], guidance_scale=r["guidance"],
                   guidance_rescale=r["guidance_rescale"], num_frames=r["frames"],
@@ -206,7 +259,7 @@ def run(name, out_dir):
                   generator=gens if count > 1 else gens[0], output_type="pt",
                   callback_on_step_end=keep, max_sequence_length=r["max_sequence_length"],
                   **more).frames
-    pipeline_ltx_image2video.randn_tensor = draw
+    pipeline_ltx_image2video.randn_tensor = pipeline_ltx_condition.randn_tensor = draw
     keep_frames(name, r, out, trail, noise[0], frames, order=FRAMES_FIRST)
     save_run(d, name, r["model"], {
         "weights": spec["weights"], "prompts": r["prompts"],
@@ -217,7 +270,7 @@ def run(name, out_dir):
         "max_sequence_length": r["max_sequence_length"], "scheduler": None,
         "tiling": False, "resolution_binning": False}
         | ({"fps": r["frame_rate"]} if r["frame_rate"] != 25 else {}) | r["more"]
-        | ({"image": 1} if "image" in r else {})
+        | ({"image": 1} if "image" in r else {}) | condition_notes(r)
         | ({"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in r["loras"].items()]}
            if r["loras"] else {}), out)
 
