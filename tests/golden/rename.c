@@ -315,6 +315,81 @@ static const row ltx[] = {
     { NULL, { NULL }, 0 },
 };
 
+#define LTX_RES(to, from)                                                                          \
+    { to ".conv1.conv", { from ".conv1.conv" }, 0 },                                               \
+        { to ".conv2.conv", { from ".conv2.conv" }, 0 },                                           \
+        { to ".norm3.norm", { from ".norm3" }, 0 },                                                \
+        { to ".conv_shortcut", { from ".conv_shortcut.conv" }, 0 },                                \
+        { to ".per_channel_scale1", { from ".per_channel_scale1" }, 0 },                           \
+        { to ".per_channel_scale2", { from ".per_channel_scale2" }, 0 },                           \
+        { to ".scale_shift_table", { from ".scale_shift_table" }, 0 }
+#define LTX_TIME(to, from)                                                                         \
+    { to ".timestep_embedder.linear_1", { from ".timestep_embedder.linear_1" }, 0 },               \
+        { to ".timestep_embedder.linear_2", { from ".timestep_embedder.linear_2" }, 0 }
+#define LTX_BLOCKS(half, to, from)                                                                 \
+    LTX_RES(half "_blocks." to ".res_blocks.#", from ".resnets.#"),                                \
+        LTX_TIME(half "_blocks." to ".time_embedder", from ".time_embedder")
+#define LTX_MOVE(half, to, from) { half "_blocks." to ".conv", { from ".0.conv" }, 0 }
+#define LTX_MOVES(half, to, from) { half "_blocks." to ".conv.conv", { from ".0.conv.conv" }, 0 }
+#define LTX_DOWN(l) "encoder.down_blocks." l
+#define LTX_UP(l) "decoder.up_blocks." l
+#define LTX_ENDS                                                                                   \
+    { "encoder.conv_in.conv", { "encoder.conv_in.conv" }, 0 },                                     \
+        { "encoder.conv_out.conv", { "encoder.conv_out.conv" }, 0 },                               \
+        { "decoder.conv_in.conv", { "decoder.conv_in.conv" }, 0 },                                 \
+        { "decoder.conv_out.conv", { "decoder.conv_out.conv" }, 0 },                               \
+        { "per_channel_statistics.mean-of-means", { "latents_mean" }, 0 },                         \
+        { "per_channel_statistics.std-of-means", { "latents_std" }, 0 }, { NULL, { NULL }, 0 }
+
+/* The autoencoder of LTX-Video 0.9.0. */
+static const row ltx_vae[] = {
+    LTX_BLOCKS("encoder.down", "0", LTX_DOWN("0")),
+    LTX_MOVE("encoder.down", "1", LTX_DOWN("0") ".downsamplers"),
+    LTX_RES("encoder.down_blocks.2", LTX_DOWN("0") ".conv_out"),
+    LTX_BLOCKS("encoder.down", "3", LTX_DOWN("1")),
+    LTX_MOVE("encoder.down", "4", LTX_DOWN("1") ".downsamplers"),
+    LTX_RES("encoder.down_blocks.5", LTX_DOWN("1") ".conv_out"),
+    LTX_BLOCKS("encoder.down", "6", LTX_DOWN("2")),
+    LTX_MOVE("encoder.down", "7", LTX_DOWN("2") ".downsamplers"),
+    LTX_BLOCKS("encoder.down", "8", LTX_DOWN("3")),
+    LTX_BLOCKS("encoder.down", "9", "encoder.mid_block"),
+    LTX_BLOCKS("decoder.up", "0", "decoder.mid_block"),
+    LTX_BLOCKS("decoder.up", "1", LTX_UP("0")),
+    LTX_MOVES("decoder.up", "2", LTX_UP("1") ".upsamplers"),
+    LTX_BLOCKS("decoder.up", "3", LTX_UP("1")),
+    LTX_RES("decoder.up_blocks.4", LTX_UP("2") ".conv_in"),
+    LTX_MOVES("decoder.up", "5", LTX_UP("2") ".upsamplers"),
+    LTX_BLOCKS("decoder.up", "6", LTX_UP("2")),
+    LTX_RES("decoder.up_blocks.7", LTX_UP("3") ".conv_in"),
+    LTX_MOVES("decoder.up", "8", LTX_UP("3") ".upsamplers"),
+    LTX_BLOCKS("decoder.up", "9", LTX_UP("3")),
+    LTX_ENDS,
+};
+
+/* The autoencoder of LTX-Video 0.9.5, whose decoder reads a timestep. */
+static const row ltx_vae_timed[] = {
+    LTX_BLOCKS("encoder.down", "0", LTX_DOWN("0")),
+    LTX_MOVES("encoder.down", "1", LTX_DOWN("0") ".downsamplers"),
+    LTX_BLOCKS("encoder.down", "2", LTX_DOWN("1")),
+    LTX_MOVES("encoder.down", "3", LTX_DOWN("1") ".downsamplers"),
+    LTX_BLOCKS("encoder.down", "4", LTX_DOWN("2")),
+    LTX_MOVES("encoder.down", "5", LTX_DOWN("2") ".downsamplers"),
+    LTX_BLOCKS("encoder.down", "6", LTX_DOWN("3")),
+    LTX_MOVES("encoder.down", "7", LTX_DOWN("3") ".downsamplers"),
+    LTX_BLOCKS("encoder.down", "8", "encoder.mid_block"),
+    LTX_BLOCKS("decoder.up", "0", "decoder.mid_block"),
+    LTX_MOVES("decoder.up", "1", LTX_UP("0") ".upsamplers"),
+    LTX_BLOCKS("decoder.up", "2", LTX_UP("0")),
+    LTX_MOVES("decoder.up", "3", LTX_UP("1") ".upsamplers"),
+    LTX_BLOCKS("decoder.up", "4", LTX_UP("1")),
+    LTX_MOVES("decoder.up", "5", LTX_UP("2") ".upsamplers"),
+    LTX_BLOCKS("decoder.up", "6", LTX_UP("2")),
+    LTX_TIME("decoder.last_time_embedder", "decoder.time_embedder"),
+    { "decoder.last_scale_shift_table", { "decoder.scale_shift_table" }, 0 },
+    { "decoder.timestep_scale_multiplier", { "decoder.timestep_scale_multiplier" }, 0 },
+    LTX_ENDS,
+};
+
 static const row mochi[] = {
     { "x_embedder.proj", { "patch_embed.proj" }, 0 },
     { "pos_frequencies", { "pos_frequencies" }, 0 },
@@ -807,6 +882,11 @@ void box_lumina2(box *b, const char *folder, const char *prefix)
 void box_ltx(box *b, const char *folder, const char *prefix)
 {
     box_rows(b, folder, prefix, ltx);
+}
+
+void box_ltx_vae(box *b, const char *folder, const char *prefix, int timed)
+{
+    box_rows(b, folder, prefix, timed ? ltx_vae_timed : ltx_vae);
 }
 
 void box_mochi(box *b, const char *folder, const char *prefix)

@@ -413,6 +413,7 @@ int main(int argc, char **argv)
     check_dit("zimage", dtype, "lumina2", box_zimage, "model.diffusion_model.");
     check_dit("lumina2", dtype, "lumina2", box_lumina2, "");
     check_dit("wan", dtype, "wan", box_wan, "");
+    check_dit("ltx", dtype, "ltxv", box_ltx, "");
     check_dit("hunyuanvideo", dtype, "hyvid", box_hunyuanvideo, "");
     check_dit("qwen", dtype, "qwen_image", NULL, NULL);
     check_dit("alpha", dtype, "pig", NULL, NULL);

@@ -211,12 +211,14 @@ static sums generate(const xd_open_args *a, const char *what)
     q.width = q.height = 64;
     q.num_frames =
         strstr(a->model, "/wan") || strstr(a->model, "/vace") || strstr(a->model, "/skyreels") ? 5
+        : strstr(a->model, "/ltx")                                                             ? 9
                                                                                                : 0;
     q.num_inference_steps = 2;
     q.images.image = inpainted ? folder_of(inpainted, "image.png") : edited;
     q.images.mask_image = inpainted ? folder_of(inpainted, "mask.png") : NULL;
     q.images.control_image = controlled ? folder_of(controlled, "control.png") : NULL;
-    q.output.max_area = edited && !strstr(edited, "/hunyuanvideo") ? 64 * 64 : 0;
+    int own_size = strstr(a->model, "/ltx") || strstr(a->model, "/hunyuanvideo");
+    q.output.max_area = edited && !own_size ? 64 * 64 : 0;
     q.seed = 3;
     q.callbacks.on_tensor = listen_to ? listen_to : listen;
     q.callbacks.cookie = listen_to ? listener : &s;
@@ -421,6 +423,29 @@ static void check_video(const char *model, const char *with, const char *dtype,
     put(&a, "transformer", folder_of(model, "transformer/diffusion_pytorch_model.safetensors"));
     got = generate(&a, "from a file of diffusers");
     same(&plain, &got, model, dtype, "a file of diffusers");
+    scratch_clean();
+}
+
+/* A transformer and an autoencoder in one file; the video begins with an image. */
+static void check_both(const char *model, const char *dtype, int timed)
+{
+    box          b = { 0 };
+    xd_open_args a = arguments(folder_of(model, ""), dtype);
+    edited = folder_of("ltx-i2v", "image.png");
+    sums got, plain = generate(&a, model);
+    box_ltx(&b, folder_of(model, "transformer"), "model.diffusion_model.");
+    box_ltx_vae(&b, folder_of(model, "vae"), "vae.", timed);
+    write_one(&b, scratch, "all.safetensors");
+    put(&a, "transformer", in_scratch("all.safetensors"));
+    put(&a, "vae", in_scratch("all.safetensors"));
+    got = generate(&a, "from one file");
+    same(&plain, &got, model, dtype, "one file");
+    tap(!heard[0], "%s %s: nothing is said of one file %s", model, dtype, heard);
+    a = arguments(folder_of(model, ""), dtype);
+    put(&a, "vae", folder_of(model, "vae/diffusion_pytorch_model.safetensors"));
+    got = generate(&a, "from an autoencoder's file of diffusers");
+    same(&plain, &got, model, dtype, "an autoencoder's file of diffusers");
+    edited = NULL;
     scratch_clean();
 }
 
@@ -877,6 +902,8 @@ int main(int argc, char **argv)
     check_cut_encoder("flux2", dtype, "text_encoders.mistral3_24b.transformer.");
     check_video("wan", "wan-lora", dtype, box_wan, tap_only_bf16() ? "diffusion_model." : "");
     check_video("ltx", "ltx-lora", dtype, box_ltx, tap_only_bf16() ? "model.diffusion_model." : "");
+    check_both("ltx", dtype, 0);
+    check_both("ltx-cond", dtype, 1);
     check_video("mochi", "mochi-lora", dtype, box_mochi,
                 tap_only_bf16() ? "model.diffusion_model." : "");
     check_video("skyreels-df", "skyreels-df-lora", dtype, box_wan, "");

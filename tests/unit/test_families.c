@@ -9,6 +9,7 @@
 
 #include "families/family.h"
 #include "families/help.h"
+#include "vae/vae.h"
 
 enum { MOST = 64 };
 
@@ -68,9 +69,12 @@ static void names(void **state)
     assert_null(xd_recipe_find(NULL, NULL));
 }
 
+/* A net of a family is one of its transformers, or an autoencoder. */
 static int has_net(const xd_family *f, const char *name)
 {
     int found = 0;
+    for (int k = 0; xd_vaes[k]; k++)
+        found |= strcmp(xd_vaes[k]->net.name, name) == 0;
     for (int k = 0; f->dits[k]; k++)
         found |= strcmp(f->dits[k]->net.name, name) == 0;
     return found;
@@ -146,6 +150,7 @@ static void words(void **state)
     } row[] = {
         { XD_WORD_DISTILLED, "FLUX, SANA, FLUX.2, Qwen-Image, HunyuanVideo" },
         { XD_WORD_RESCALES, "LTX-Video, HunyuanDiT" },
+        { XD_WORD_CONDITIONS, "LTX-Video" },
         { XD_WORD_FROM_PROMPT, "Z-Image" },
         { XD_WORD_KEEPS_ROWS, "Lumina-Image" },
         { XD_WORD_NORMALIZES, "Z-Image, Lumina-Image" },
