@@ -106,7 +106,8 @@ typedef struct xd_pass { /* inputs of a transformer, for one sample; call xd_pas
     double        height, width; /* image size in pixels, for models that read it */
     /* Number of tokens at the start that have no noise and therefore the timestep 0. */
     int64_t       held;
-    double        fps; /* frames per second, for models that read the frame rate; 0: 24 */
+    /* Frames per second, for models that read the frame rate; 0: the model's usual rate. */
+    double        fps;
 } xd_pass;
 #define xd_pass_init(p) xd_pass_init_size((p), sizeof *(p))
 XD_API void xd_pass_init_size(xd_pass *p, size_t size);

@@ -256,6 +256,16 @@ def test_reference_images_of_two_numbers(torch):
     assert (got[:, :12] - want).abs().max() <= 2e-4 * want.abs().max()
 
 
+def test_rate_of_frames(torch):
+    """A transformer whose positions depend on the frame rate, and an autoencoder of torch."""
+    CASES["ltx"] = {"frame_rate": 30, "num_frames": 9}
+    pipe = load(torch, "ltx")
+    want = run(torch, pipe, "ltx")
+    xdit.accelerate(pipe, vae=False)
+    assert apart(want, run(torch, pipe, "ltx")) <= 1
+    assert apart(want, run(torch, pipe, "ltx", frame_rate=5)) > 1
+
+
 @pytest.mark.parametrize("name", ["alpha", "cog5b", "wan", "hunyuanvideo", "flux2-klein"])
 def test_autoencoders(torch, name):
     pipe = load(torch, name)

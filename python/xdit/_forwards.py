@@ -284,15 +284,6 @@ def _qwen(v: Values, config: Any) -> Passes:
 
 # ---- videos --------------------------------------------------------------------------------------
 
-def _two_times(row: torch.Tensor) -> Values:
-    """Returns the timestep, and the number of first tokens whose timestep is 0."""
-    t = float(row.max())
-    held = int((row == 0).sum()) if t else 0
-    if bool((row[:held] != 0).any()) or bool((row[held:] != t).any()):
-        raise Unsupported("timestep: xdit computes tokens of two times, the first ones of time 0")
-    return {"timestep": t, "held": held}
-
-
 def _cogvideox(v: Values, config: Any) -> Passes:
     if v["ofs"] is not None and _row(v["ofs"], 0) != 2:
         raise Unsupported(f"ofs is {_row(v['ofs'], 0):g}; xdit computes 2, the pipelines' value")
@@ -314,12 +305,38 @@ def _mochi(v: Values, config: Any) -> Passes:
                              "encoder_attention_mask")}
 
 
+def _times(times: Any, b: int) -> Values:
+    """Returns the timestep of row b, and the number of first tokens with timestep 0. Times of each
+    token are [B,n] or, by frame, [B,1,T,h,w]."""
+    if not torch.is_tensor(times) or times.dim() < 2 or times[0].numel() == 1:
+        return {"timestep": _row(times, b)}
+    row, t = times[b].flatten(), float(times[b].max())
+    held = int((row == 0).sum()) if t else 0
+    if bool((row[:held] != 0).any()) or bool((row[held:] != t).any()):
+        raise Unsupported("timestep: xdit computes tokens of two times, the first ones of time 0")
+    return {"timestep": t, "held": held}
+
+
+def _ltx(v: Values, config: Any) -> Passes:
+    scale, times = v["rope_interpolation_scale"], v["timestep"]
+    if v["video_coords"] is not None:
+        raise Unsupported("video_coords: xdit.accelerate computes no given frames; xdit.Pipeline "
+                          "has frame_index")
+    if scale is not None and tuple(scale)[1:] != (32, 32):
+        raise Unsupported(f"rope_interpolation_scale is {tuple(scale)}; xdit.accelerate computes "
+                          "32 pixels in each row and column")
+    for b, latents in enumerate(v["hidden_states"]):
+        inputs = {"latents": latents, "grid": (v["num_frames"], v["height"], v["width"]),
+                  "text": _text(v["encoder_hidden_states"], v["encoder_attention_mask"], b,
+                                "encoder_attention_mask")}
+        if scale is not None:
+            inputs["fps"] = 8 / float(scale[0])
+        yield {**inputs, **_times(times, b)}
+
+
 def _sana_video(v: Values, config: Any) -> Passes:
-    times = v["timestep"]
     for b, inputs in enumerate(_mochi(v, config)):
-        if torch.is_tensor(times) and times.dim() == 5:         # of each token, [B,1,T,h,w]
-            inputs.update(_two_times(times[b].flatten()))
-        yield inputs
+        yield {**inputs, **_times(v["timestep"], b)}
 
 
 def _latte(v: Values, config: Any) -> Passes:
@@ -337,12 +354,7 @@ def _wan(v: Values, config: Any) -> Passes:
         inputs = {"latents": latents.transpose(0, 1), "text": v["encoder_hidden_states"][b]}
         if image is not None:
             inputs["image"] = image[b if image.shape[0] > 1 else 0]
-        times = v["timestep"]
-        if torch.is_tensor(times) and times.dim() == 2:         # of each token
-            inputs.update(_two_times(times[b]))
-        else:
-            inputs["timestep"] = _row(times, b)
-        yield inputs
+        yield {**inputs, **_times(v["timestep"], b)}
 
 
 def _skyreels(v: Values, config: Any) -> Passes:
@@ -441,6 +453,7 @@ FORWARDS = {
                                             "guidance")),
     "CogVideoXTransformer3DModel": Forward(_cogvideox, _stack_cells, _TEXT, ("timestep_cond",)),
     "MochiTransformer3DModel": Forward(_mochi, _stack_video, _TEXT, ()),
+    "LTXVideoTransformer3DModel": Forward(_ltx, _stack_tokens, _TEXT, ()),
     "LatteTransformer3DModel": Forward(_latte, _stack_noise, _TEXT, ()),
     "HunyuanVideoTransformer3DModel": Forward(_hunyuan_video, _stack_video, _POOLED, ()),
     "HunyuanVideo15Transformer3DModel": Forward(_hunyuan_video15, _stack_video,

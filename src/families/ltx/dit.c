@@ -21,7 +21,7 @@ static const double theta = 10000, pi = 3.14159265358979323846;
 /* Positions at which RoPE's fractions are 1: seconds, pixel rows, pixel columns. */
 static const float  whole[] = { 20, 2048, 2048 };
 /* Distances of tokens in published models, for callers that give none. */
-static const double usual[] = { 8.0 / 25, 32, 32 };
+static const double usual_frames = 8, usual[] = { 8.0 / 25, 32, 32 };
 
 enum { AXES = 3 };
 
@@ -235,7 +235,9 @@ static void set_fractions(const angles *t, int64_t at, float f[AXES])
     const int64_t *grid = t->x->lay->grid;
     int64_t        pos[AXES] = { at / (grid[1] * grid[2]), at / grid[2] % grid[1], at % grid[2] };
     for (int i = 0; i < AXES; i++) {
-        double step = t->in->step[i] > 0 ? t->in->step[i] : usual[i];
+        double step = t->in->step[i] > 0         ? t->in->step[i]
+                      : i == 0 && t->in->fps > 0 ? usual_frames / t->in->fps
+                                                 : usual[i];
         float  p = i == 0 && t->in->frame_s ? (float)t->in->frame_s[pos[0]]
                                             : (float)pos[i] * (float)step;
         f[i] = p / whole[i] * 2 - 1;
