@@ -14,7 +14,6 @@ typedef struct xd_role_row {
     int         keeps;      /* 1: noise does not change the image; `strength` is refused */
     int         means;      /* 1: the image's latents are the mean of the VAE's Gaussian */
     int         holds;      /* 1: the first latent frame is the image in all steps */
-    int         means;      /* 1: the image's latents are the mean of the VAE's Gaussian */
     int         crops;      /* 1: padding_mask_crop may generate only a part of the image */
     int         reads_mask; /* 1: the transformer reads the mask, which is then required */
     /* 1: the transformer reads a control image, which is then required */

@@ -213,8 +213,8 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
         double   time[XD_TIMES];
         xd_timed timed = xd_timed_of(x, in, time);
         xd_input at = *in;
-        at.t = time[1];
-        l->held = timed.rows[1].n;
+        at.t = time[timed.times - 1];
+        l->held = timed.run[0].time == timed.times - 1 ? timed.run[0].rows.n : 0;
         if (l->held)
             l->first = xd_pooled_row(x, &at, &g->time, NULL, &g->pooled);
     }

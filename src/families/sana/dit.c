@@ -361,11 +361,13 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     local      *l = s->local;
-    double      t[XD_TIMES], guidance = in->guidance * c->guidance_scale;
-    double      guidances[XD_TIMES] = { guidance, guidance };
+    double      t[XD_TIMES], guidances[XD_TIMES];
 
     l->timed = xd_timed_of(x, in, t);
-    t[0] *= c->time_scale;
+    for (int i = 0; i < l->timed.times; i++) {
+        t[i] *= c->time_scale;
+        guidances[i] = in->guidance * c->guidance_scale;
+    }
     l->emb = xd_mlp_timesteps(x, t, l->timed.times, &g->time);
     if (c->guided)
         xd_add(x, l->emb, xd_mlp_timesteps(x, guidances, l->timed.times, &g->guidance));
@@ -468,9 +470,9 @@ static void feed(xd_exec *x, const cfg *c, const xd_timed *timed, xd_tensor h, c
     y = xd_linear(x, u, &w->down);
     xd_tensor moved = xd_conv_frames(x, y, &w->frames);
     xd_add(x, moved, y);
-    for (int t = 0; t < timed->times; t++) {
-        xd_span r = timed->rows[t];
-        xd_add_gated(x, xd_rows(h, r.start, r.n), xd_rows(mod[t], 5, 1),
+    for (int i = 0; i < timed->n; i++) {
+        xd_span r = timed->run[i].rows;
+        xd_add_gated(x, xd_rows(h, r.start, r.n), xd_rows(mod[timed->run[i].time], 5, 1),
                      xd_rows(moved, r.start, r.n));
     }
 }
