@@ -20,7 +20,7 @@ typedef struct xd_clip_vision {         /* the config */
 /* Config keys. `in` is the section of the config, such as "vision_config.", and AT(m) the offset of
  * member m of xd_clip_vision. The other arguments are default values of transformers'
  * CLIPVisionConfig or SiglipVisionConfig. */
-#define XD_CLIP_VISION_FIELDS(in, AT, patch_side, act, epsilon)                                          \
+#define XD_CLIP_VISION_FIELDS(in, AT, patch_side, act, epsilon)                                    \
     { in "hidden_size", AT(of.dim), 'l', 768, NULL },                          \
         { in "intermediate_size", AT(of.ff), 'l', 3072, NULL },                \
         { in "num_hidden_layers", AT(nlayers), 'i', 12, NULL },                \

@@ -24,7 +24,7 @@ typedef struct xd_llava_vision_glob {
  * into which the config is read; its member `m` has the type xd_llava_vision. CLIP_AT(k) is the
  * offset of member k of m.clip. */
 #define XD_LLAVA_VISION_FIELDS(V, m, CLIP_AT)                                                      \
-    XD_CLIP_VISION_FIELDS("vision_config.", CLIP_AT, 32, "quick_gelu", 1e-5),                                      \
+    XD_CLIP_VISION_FIELDS("vision_config.", CLIP_AT, 32, "quick_gelu", 1e-5),                      \
         { "vision_config.model_type", offsetof(V, m.clip.model_type), 's', 0,                      \
           "clip_vision_model" },                                                                   \
         { "image_token_index", offsetof(V, m.token), 'l', 32000, NULL },                           \
