@@ -552,6 +552,17 @@ typedef struct xd_request_decoding {
     double decode_timestep, decode_noise_scale;
 } xd_request_decoding;
 
+/* Sizes that the transformer reads as conditions, for models that were trained with them: each is a
+ * pair of numbers in pixels, "1024,768". original_size: height and width of the image before it was
+ * cropped; crops_coords_top_left: top and left of the crop; target_size: height and width of the
+ * result. NULL: the pipeline's defaults, which are usually the size of the result and "0,0". The
+ * sizes for the negative prompt are by default those for the prompt; without an input image they
+ * have an effect only if both the original size and the target size are given. */
+typedef struct xd_request_sizes {
+    const char *original_size, *crops_coords_top_left, *target_size;
+    const char *negative_original_size, *negative_crops_coords_top_left, *negative_target_size;
+} xd_request_sizes;
+
 /* Previews of the image during denoising. `count` is the number of previews per image, which are
  * distributed evenly over the steps. If `every` is n, there is a preview after every n-th step. If
  * both are 0, there are no previews. A preview is an image of at most 512 x 512 pixels, decoded
@@ -625,6 +636,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields */
     xd_request_previews  previews;
     xd_request_callbacks callbacks;
     xd_request_decoding  decoding;
+    xd_request_sizes     sizes;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

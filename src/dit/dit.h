@@ -30,8 +30,11 @@ typedef struct xd_input {
     const double  *hint_scales;
     /* Distances of neighbouring tokens: of frames in seconds, of rows and columns in pixels. */
     double         step[3];
-    double         size[2]; /* image height and width in pixels (micro-conditions) */
-    double         fps;     /* frames per second of a video; 0: not known */
+    /* Heights and widths in pixels that models were trained with (micro-conditions): of the result,
+     * and of the original image, of which the result is a crop with this top and left. original 0:
+     * the model's default. */
+    double         size[2], original[2], crop[2];
+    double         fps; /* frames per second of a video; 0: not known */
 } xd_input;
 
 typedef struct xd_dit_info {

@@ -14,24 +14,26 @@ int xd_recipe_has(const xd_recipe *r, xd_family_word w)
         optional |= r->text[i].optional && r->text[i].tokenizer;
         prompts = r->text[i].prompt + 1 > prompts ? r->text[i].prompt + 1 : prompts;
     }
-    return w == XD_WORD_DISTILLED       ? r->distilled
-           : w == XD_WORD_RESCALES      ? r->rescales
-           : w == XD_WORD_CONDITIONS    ? r->role == XD_ROLE_CONDITIONS
-           : w == XD_WORD_DECODES_AT    ? r->decodes_at
-           : w == XD_WORD_FROM_PROMPT   ? r->guides_from_prompt
-           : w == XD_WORD_KEEPS_ROWS    ? r->keeps_rows
-           : w == XD_WORD_NORMALIZES    ? r->keeps_rows || r->guides_from_prompt
-           : w == XD_WORD_SYSTEM        ? r->system != NULL
-           : w == XD_WORD_SKIPS_LAYERS  ? r->skips_layers
-           : w == XD_WORD_AUTO_RESIZES  ? r->auto_resizes
-           : w == XD_WORD_DYNAMIC_CFG   ? r->dynamic_cfg
-           : w == XD_WORD_INPAINTS      ? xd_recipe_inpaints(r)
-           : w == XD_WORD_TWO_DITS      ? r->dit2 != NULL
-           : w == XD_WORD_TWO_PROMPTS   ? prompts > 1
-           : w == XD_WORD_THREE_PROMPTS ? prompts > 2
-           : w == XD_WORD_CLEANS        ? r->uncleaned != NULL
-           : w == XD_WORD_MAX_AREA      ? r->max_area > 0 || r->reference_area > 0
-                                        : optional;
+    return w == XD_WORD_DISTILLED        ? r->distilled
+           : w == XD_WORD_RESCALES       ? r->rescales
+           : w == XD_WORD_CONDITIONS     ? r->role == XD_ROLE_CONDITIONS
+           : w == XD_WORD_DECODES_AT     ? r->decodes_at
+           : w == XD_WORD_FROM_PROMPT    ? r->guides_from_prompt
+           : w == XD_WORD_KEEPS_ROWS     ? r->keeps_rows
+           : w == XD_WORD_NORMALIZES     ? r->keeps_rows || r->guides_from_prompt
+           : w == XD_WORD_SYSTEM         ? r->system != NULL
+           : w == XD_WORD_SKIPS_LAYERS   ? r->skips_layers
+           : w == XD_WORD_AUTO_RESIZES   ? r->auto_resizes
+           : w == XD_WORD_MICRO          ? r->micro
+           : w == XD_WORD_NEGATIVE_MICRO ? r->negative_micro
+           : w == XD_WORD_DYNAMIC_CFG    ? r->dynamic_cfg
+           : w == XD_WORD_INPAINTS       ? xd_recipe_inpaints(r)
+           : w == XD_WORD_TWO_DITS       ? r->dit2 != NULL
+           : w == XD_WORD_TWO_PROMPTS    ? prompts > 1
+           : w == XD_WORD_THREE_PROMPTS  ? prompts > 2
+           : w == XD_WORD_CLEANS         ? r->uncleaned != NULL
+           : w == XD_WORD_MAX_AREA       ? r->max_area > 0 || r->reference_area > 0
+                                         : optional;
 }
 
 static void add_words(xd_family_word w, const char *text)

@@ -8,17 +8,19 @@
 typedef enum xd_family_word {
     /* Each of these constants stands for a comma-separated list of the families for which the
      * comment at the constant is true: */
-    XD_WORD_DISTILLED,    /* the model reads a distilled guidance scale */
-    XD_WORD_RESCALES,     /* the pipeline has guidance_rescale */
-    XD_WORD_CONDITIONS,   /* images are given frames of the video (XD_ROLE_CONDITIONS) */
-    XD_WORD_DECODES_AT,   /* the pipeline has decode_timestep */
-    XD_WORD_FROM_PROMPT,  /* the guidance formula starts from the prediction for the prompt */
-    XD_WORD_KEEPS_ROWS,   /* the pipeline has cfg_trunc_ratio */
-    XD_WORD_NORMALIZES,   /* the pipeline has cfg_normalization */
-    XD_WORD_SYSTEM,       /* the pipeline has system_prompt */
-    XD_WORD_DYNAMIC_CFG,  /* the published examples use dynamic guidance */
-    XD_WORD_SKIPS_LAYERS, /* the pipeline has skip_guidance_layers */
-    XD_WORD_AUTO_RESIZES, /* reference images are resized to a trained size */
+    XD_WORD_DISTILLED,      /* the model reads a distilled guidance scale */
+    XD_WORD_RESCALES,       /* the pipeline has guidance_rescale */
+    XD_WORD_CONDITIONS,     /* images are given frames of the video (XD_ROLE_CONDITIONS) */
+    XD_WORD_DECODES_AT,     /* the pipeline has decode_timestep */
+    XD_WORD_FROM_PROMPT,    /* the guidance formula starts from the prediction for the prompt */
+    XD_WORD_KEEPS_ROWS,     /* the pipeline has cfg_trunc_ratio */
+    XD_WORD_NORMALIZES,     /* the pipeline has cfg_normalization */
+    XD_WORD_SYSTEM,         /* the pipeline has system_prompt */
+    XD_WORD_MICRO,          /* the pipeline has original_size, crops_coords_top_left, target_size */
+    XD_WORD_NEGATIVE_MICRO, /* the pipeline has such sizes for the negative prompt */
+    XD_WORD_DYNAMIC_CFG,    /* the published examples use dynamic guidance */
+    XD_WORD_SKIPS_LAYERS,   /* the pipeline has skip_guidance_layers */
+    XD_WORD_AUTO_RESIZES,   /* reference images are resized to a trained size */
     /* width and height set only the aspect ratio, and max_area sets the size */
     XD_WORD_MAX_AREA,
     XD_WORD_INPAINTS,      /* a part of an image can be inpainted (xd_recipe_inpaints) */

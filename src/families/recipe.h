@@ -204,8 +204,12 @@ typedef struct xd_recipe {
      * negative + g (prompt - negative), so guidance is off at 1. */
     int           guides_from_prompt;
     int           skips_layers; /* 1: the pipeline has skip_guidance_layers */
-    int           dynamic_cfg;  /* 1: the published examples use dynamic guidance */
-    double        fps;          /* default frames per second; 0: the pipeline generates images */
+    /* 1: the pipeline has original_size, crops_coords_top_left and target_size */
+    int           micro;
+    /* 1: the pipeline also has such sizes for the negative prompt */
+    int           negative_micro;
+    int           dynamic_cfg; /* 1: the published examples use dynamic guidance */
+    double        fps;         /* default frames per second; 0: the pipeline generates images */
     /* changes 4 n requested frames to 4 n + 1 frames (1) or to 4 n - 3 frames (0) */
     int           frames_up;
     int           channels_first; /* order in which noise is drawn: 1: [C,t,h,w], 0: [t,C,h,w] */

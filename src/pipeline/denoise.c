@@ -645,6 +645,15 @@ static void set_steps(const xd_job *j, double step[3])
     step[0] /= j->fps > 0 ? j->fps : 1;
 }
 
+/* Sets the sizes that the model reads; the pass of the negative prompt has its own. */
+static void set_sizes(const xd_job *j, int pass, xd_input *in)
+{
+    const xd_job_size *z = &j->sizes[pass == XD_PASS_NEGATIVE];
+    memcpy(in->size, z->target, sizeof in->size);
+    memcpy(in->original, z->original, sizeof in->original);
+    memcpy(in->crop, z->crop, sizeof in->crop);
+}
+
 /* Runs this rank's blocks for one work item. */
 static void run_piece(xd_denoise *f, piece w)
 {
@@ -675,7 +684,7 @@ static void run_piece(xd_denoise *f, piece w)
     if (is_first(f) && refs.n)
         in.ref = xd_rows(f->ref, refs.start, refs.n);
     set_steps(j, in.step);
-    in.size[0] = (double)j->size[0], in.size[1] = (double)j->size[1];
+    set_sizes(j, w.pass, &in);
     in.fps = j->fps;
     x->lay = &lay;
     x->step = w.step, x->pass = w.pass, x->patch = w.unit;

@@ -408,8 +408,8 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
                       : r->guidance.true_cfg_scale > 0      ? r->guidance.true_cfg_scale
                                                             : ctx->model.usual.true_cfg;
     j->npass = j->guidance > xd_job_no_guidance(j) ? 2 : 1;
-    if ((s = xd_job_read_skips(j, e)) != XD_OK || (s = xd_job_boundary(j, e)) != XD_OK ||
-        (s = xd_cache_of_job(j, e)) != XD_OK)
+    if ((s = xd_job_read_sizes(j, e)) != XD_OK || (s = xd_job_read_skips(j, e)) != XD_OK ||
+        (s = xd_job_boundary(j, e)) != XD_OK || (s = xd_cache_of_job(j, e)) != XD_OK)
         return s;
     if (r->texts.max_sequence_length && xd_prompts_fixed(j))
         return xd_fail(e, XD_EINVAL,

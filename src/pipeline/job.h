@@ -27,12 +27,18 @@ typedef struct xd_condition {
     int64_t latents, leading, at;
 } xd_condition;
 
+/* Sizes in pixels that a transformer reads as conditions (xd_request_sizes): each is a vertical and
+ * a horizontal number. original 0: the model's default. */
+typedef struct xd_job_size { double original[2], crop[2], target[2]; } xd_job_size;
+
 typedef struct xd_job {
     xd_context               *ctx;
     const xd_request         *r;
     const struct xd_role_row *role; /* role of the input images (image_roles.h) */
     /* height and width in pixels: the requested size; the generated size */
     int64_t                   asked[2], size[2];
+    /* sizes that the transformer reads, in the passes with the prompt and the negative prompt */
+    xd_job_size               sizes[2];
     int64_t                   frames; /* frames of the result; 1 for an image */
     /* Frames that the autoencoder decodes; those before the last `frames` ones are dropped. */
     int64_t                   all_frames;
@@ -244,6 +250,9 @@ double      xd_job_guidance(const xd_job *j, int step);
  * have. */
 int         xd_job_passes(const xd_job *j, int step);
 int         xd_job_usual_passes(const xd_job *j);
+/* Reads the request's original_size, crops_coords_top_left and target_size to j->sizes. Call after
+ * j->size and j->role are set. */
+xd_status   xd_job_read_sizes(xd_job *j, xd_err *e);
 /* Reads the request's skip_guidance_layers to j->skips. If there are such layers, sets npass to 3.
  * Call after the schedule and npass are set. */
 xd_status   xd_job_read_skips(xd_job *j, xd_err *e);

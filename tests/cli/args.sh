@@ -139,6 +139,8 @@ refused "an end of guidance of another pipeline" 2 "cfg_truncation Z-Image" gene
     --model "$MODEL" --prompt a --cfg_truncation 0.5 -o "$T/x.png"
 refused "a share of steps of another pipeline" 2 "cfg_trunc_ratio Lumina-Image" generate \
     --model "$MODEL" --prompt a --cfg_trunc_ratio 0.5 -o "$T/x.png"
+refused "sizes of another pipeline" 2 "original_size HunyuanDiT XL" generate \
+    --model "$MODEL" --prompt a --original_size 64,64 -o "$T/x.png"
 refused "a system prompt of another pipeline" 2 "system_prompt Lumina-Image SANA" generate \
     --model "$MODEL" --prompt a --system_prompt b -o "$T/x.png"
 refused "text of another length" 2 "max_sequence_length 9 333" plan \

@@ -269,6 +269,8 @@ static const char *const all[] = { "alpha",
                                    "sdxl-image",
                                    "sdxl-mask",
                                    "sdxl-lora",
+                                   "sdxl-sizes",
+                                   "sdxl-sizes-image",
                                    "qwen",
                                    "qwen-five",
                                    "qwen-image",
@@ -462,6 +464,18 @@ static void ask_skips(const run *r, xd_request *q, char *layers, size_t size)
     q->guidance.skip_layer_guidance_stop = js_num(r->js, "skip_layer_guidance_stop");
 }
 
+/* The sizes that the transformer reads. */
+static void ask_sizes(const run *r, xd_request *q)
+{
+    xd_request_sizes *z = &q->sizes;
+    z->original_size = js_maybe_text(r->js, "original_size");
+    z->crops_coords_top_left = js_maybe_text(r->js, "crops_coords_top_left");
+    z->target_size = js_maybe_text(r->js, "target_size");
+    z->negative_original_size = js_maybe_text(r->js, "negative_original_size");
+    z->negative_crops_coords_top_left = js_maybe_text(r->js, "negative_crops_coords_top_left");
+    z->negative_target_size = js_maybe_text(r->js, "negative_target_size");
+}
+
 static void ask(const run *r, xd_request *q, const char **prompts)
 {
     const xd_json *list = js_list(r->js, "prompts");
@@ -527,6 +541,7 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->texts.max_sequence_length = (int)js_num(r->js, "max_sequence_length");
     q->schedule.scheduler = js_text(r->js, "scheduler");
     ask_less(r, q);
+    ask_sizes(r, q);
     q->noise.rng = "torch";
     q->output.enable_tiling = js_flag(r->js, "tiling");
     if (xd_json_get(r->js, "vae_tile_size_height")) {

@@ -305,7 +305,12 @@ static void weights(xd_decl *d, const void *c_, void *g_)
 static void extra_into(xd_exec *x, const cfg *c, const glob *g, const xd_input *in, xd_tensor rows,
                        xd_tensor out)
 {
-    double    size[SIZES] = { 1024, 1024, in->size[0], in->size[1], 0, 0 };
+    double    size[SIZES] = { in->original[0] > 0 ? in->original[0] : 1024,
+                              in->original[1] > 0 ? in->original[1] : 1024,
+                              in->size[0],
+                              in->size[1],
+                              in->crop[0],
+                              in->crop[1] };
     int64_t   P = c->pooled, W = SIZES * XD_SINUSOIDS;
     xd_tensor all = xd_new_f32(x, 1, g->extra.a.w.in);
     xd_copy_to(x, xd_cols(all, 0, P), xd_pool_run(x, &g->pool, rows, POOL_HEADS));

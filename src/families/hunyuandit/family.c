@@ -66,6 +66,7 @@ static const xd_recipe hunyuandit = {
     .guidance = 5,
     .max_text = BERT_IDS + MT5_IDS,
     .rescales = 1,
+    .micro = 1,
     .trained_size = standard_size,
 };
 

@@ -459,14 +459,14 @@ static xd_tensor between(const xd_exec *x, const cfg *c, const local *l, int lay
 }
 
 /* Returns the embedding of the pooled text and of six numbers: height and width of the original
- * image, top and left of its crop, and height and width of the result, which the pipeline sets to
- * those of an image that is generated as it is. */
+ * image (by default the result's), top and left of its crop, and height and width of the result. */
 static xd_tensor added_row(xd_exec *x, const cfg *c, const glob *g, const xd_input *in)
 {
-    const double v[NUMBERS] = { in->size[0], in->size[1], 0, 0, in->size[0], in->size[1] };
-    int64_t      pooled = c->added - NUMBERS * c->number, rest = c->added - pooled;
-    xd_tensor    row = xd_new_f32(x, 1, c->added);
-    xd_tensor    t = xd_time_embed(x, v, NUMBERS, c->number, 1, 0);
+    const double *of = in->original[0] > 0 ? in->original : in->size;
+    const double  v[NUMBERS] = { of[0], of[1], in->crop[0], in->crop[1], in->size[0], in->size[1] };
+    int64_t       pooled = c->added - NUMBERS * c->number, rest = c->added - pooled;
+    xd_tensor     row = xd_new_f32(x, 1, c->added);
+    xd_tensor     t = xd_time_embed(x, v, NUMBERS, c->number, 1, 0);
     xd_copy_to(x, xd_cols(row, 0, pooled), in->cond->pooled);
     xd_copy_to(x, xd_cols(row, pooled, rest), xd_reshape(t, 2, (int64_t[]){ 1, rest }));
     return xd_mlp_run(x, row, &g->added, XD_SILU);

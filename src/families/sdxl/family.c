@@ -35,6 +35,8 @@ static const xd_recipe sdxl = {
     .max_text = CLIP_IDS,
     .most_text = CLIP_IDS,
     .zeros_negative = 1,
+    .micro = 1,
+    .negative_micro = 1,
     .strength = 0.3,
     .mask_strength = 0.9999,
     .of_mask = { .guidance = 7.5 },

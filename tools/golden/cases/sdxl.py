@@ -57,6 +57,17 @@ RUNS = {
     "sdxl-mask": dict(model="sdxl", prompts=["a blue square"], negative_prompt="a red star",
                       width=40, height=56, steps=4, seed=24, guidance=3.0, strength=0.8,
                       image=(40, 56), mask=(40, 56)),
+    "sdxl-sizes": dict(model="sdxl", prompts=["a red ring"], negative_prompt="a red star",
+                       width=44, height=40, steps=2, seed=26, guidance=3.0,
+                       sizes=dict(original_size=(200, 100), crops_coords_top_left=(16, 3),
+                                  target_size=(80, 90), negative_original_size=(50, 60),
+                                  negative_crops_coords_top_left=(7, 5),
+                                  negative_target_size=(40, 30))),
+    "sdxl-sizes-image": dict(model="sdxl", prompts=["a red ring"], negative_prompt="a red star",
+                             width=40, height=40, steps=4, seed=27, guidance=3.0, strength=0.5,
+                             image=(40, 40),
+                             sizes=dict(crops_coords_top_left=(16, 3), target_size=(80, 90),
+                                        negative_original_size=(50, 60))),
     "sdxl-lora": dict(model="sdxl", prompts=["a white star"], negative_prompt="a red star",
                       width=40, height=40, steps=2, seed=71, guidance=3.0,
                       loras=dict(peft=0.7, kohya=-0.4, original=0.5)),
@@ -155,7 +166,8 @@ def record_text(pipe, r, out):
 
 def run(name, out_dir):
     """One request."""
-    r = dict(model=name, negative_prompt=None, images=1, strength=0.0, loras={}) | RUNS[name]
+    r = dict(model=name, negative_prompt=None, images=1, strength=0.0, loras={},
+             sizes={}) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     pipe = load(r, out_dir)
@@ -184,7 +196,8 @@ def run(name, out_dir):
     images = pipe(prompt=r["prompts"], num_inference_steps=r["steps"],
                   guidance_scale=r["guidance"], num_images_per_prompt=r["images"],
                   negative_prompt=negative and [negative] * len(r["prompts"]),
-                  generator=gens, output_type="pt", callback_on_step_end=keep, **more).images
+                  generator=gens, output_type="pt", callback_on_step_end=keep, **more,
+                  **r["sizes"]).images
     keep_images(out, trail, images, r, count, "image" not in r, not r["loras"])
     save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
@@ -193,6 +206,7 @@ def run(name, out_dir):
         "seed": r["seed"], "num_images_per_prompt": r["images"], "images": count,
         "max_sequence_length": 0, "scheduler": None, "tiling": False,
         "resolution_binning": False, "strength": r["strength"]}
+        | {k: ",".join(map(str, v)) for k, v in r["sizes"].items()}
         | ({"mask": True} if "mask" in r else {})
         | ({"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in r["loras"].items()]}
            if r["loras"] else {})
