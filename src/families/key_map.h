@@ -17,6 +17,7 @@ typedef enum xd_swap {
     XD_SWAP_LAST,
     XD_SWAP_QUERIES,
     XD_SWAP_KEYS,
+    XD_SWAP_SIDES,
 } xd_swap;
 
 /* A stem is a rule for the end of a tensor's name, that is, for the part after the beginning that a
@@ -27,7 +28,8 @@ typedef enum xd_swap {
  * second half of the rows first; XD_SWAP_LAST: only the tensor of the last block has them in this
  * order. XD_SWAP_QUERIES, XD_SWAP_KEYS: in each attention head, the file's rows alternate between
  * the first and the second half of the head, so the two rows that RoPE rotates together are
- * neighbours. The number of heads follows from the file's metadata. */
+ * neighbours. The number of heads follows from the file's metadata. XD_SWAP_SIDES: the file's
+ * matrix is transposed. */
 typedef struct xd_stem {
     const char *want, *have;
     int         at, n, of;
@@ -51,7 +53,7 @@ typedef struct xd_key_map {
     /* Names, without prefix, of tensors that every file of this layout has. */
     const char *marks[2];
     /* The names in a file may have one of these prefixes; '@' in a prefix stands for the
-     * component's slot, such as "clip_l". */
+     * component's slot, such as "clip_l". "clip_l=PREFIX" is a prefix only for this slot. */
     const char *prefixes[XD_MAXPREFIX];
     xd_scope    scopes[XD_MAXSCOPE]; /* list that ends with a scope without `want` */
 } xd_key_map;

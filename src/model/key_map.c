@@ -98,7 +98,7 @@ static const xd_stem causal_top[] = {
     { half ".mid_block.attentions.0.", half ".middle.1.", NULL },                         \
     { half ".mid_block.resnets.1.", half ".middle.2.", causal_part }
 
-/* ---- the image encoder -------------------------------------------------------------------- */
+/* ---- CLIP ---------------------------------------------------------------------------------- */
 
 /* Tensor names of an attention layer of CLIP. The file stores queries, keys and values as rows of
  * one weight matrix and of one bias. */
@@ -125,6 +125,15 @@ static const xd_stem clip_top[] = {
     XD_STEM("vision_model.embeddings.patch_embedding", "conv1"),
     XD_STEM("vision_model.embeddings.position_embedding.weight", "positional_embedding"),
     XD_STEM("vision_model.pre_layrnorm", "ln_pre"),
+    XD_STEMS_END,
+};
+
+/* Tensor names of OpenCLIP's text model, whose projection is transposed. */
+static const xd_stem clip_text_top[] = {
+    XD_STEM("text_model.embeddings.token_embedding", "token_embedding"),
+    XD_STEM("text_model.embeddings.position_embedding.weight", "positional_embedding"),
+    XD_STEM("text_model.final_layer_norm", "ln_final"),
+    XD_STEM_SWAP("text_projection.weight", "text_projection", XD_SWAP_SIDES),
     XD_STEMS_END,
 };
 
@@ -258,7 +267,8 @@ static const xd_key_map shared[] = {
     { { "clip", "clip-proj" },
       "a CLIP text encoder",
       { "text_model.embeddings.token_embedding.weight", NULL },
-      { "", "text_encoders.@.transformer.", "@.transformer." },
+      { "", "text_encoders.@.transformer.", "@.transformer.",
+        "clip_l=conditioner.embedders.0.transformer.", "clip_l=cond_stage_model.transformer." },
       { { "text_model.encoder.layers.#.", "text_model.encoder.layers.#.", NULL },
         { "", "", NULL } } },
     { { "clip", "clip-proj" },
@@ -266,6 +276,12 @@ static const xd_key_map shared[] = {
       { "embeddings.token_embedding.weight", NULL },
       { "", "text_encoders.@.transformer.", "@.transformer." },
       { { "encoder.layers.#.", "encoder.layers.#.", NULL }, { "", "", NULL } } },
+    { { "clip", "clip-proj" },
+      "a CLIP text encoder in its original layout",
+      { "token_embedding.weight", "transformer.resblocks.0.attn.in_proj_weight" },
+      { "", "clip_g=conditioner.embedders.1.model.", "clip_l=cond_stage_model.model." },
+      { { "text_model.encoder.layers.#.", "transformer.resblocks.#.", clip_block },
+        { "", "", clip_text_top } } },
     { { "clip-vision" },
       "a CLIP encoder of images",
       { "vision_model.embeddings.class_embedding", NULL },

@@ -145,6 +145,20 @@ static xd_tensor select_rows(xd_tensor t, const xd_stem *stem)
     return xd_view(t.p ? (char *)t.p + xd_dtype_bytes(t.type, first) : NULL, t.type, t.nd, d);
 }
 
+static int swaps_sides(const found *f)
+{
+    return f->stem && f->stem->swap == XD_SWAP_SIDES;
+}
+
+/* Returns the shape of the tensor that a rule of the layout makes of the file's tensor. */
+static xd_tensor shape_of(xd_tensor t, const found *f)
+{
+    t = select_rows(t, f->stem);
+    if (!swaps_sides(f) || t.nd != 2)
+        return t;
+    return xd_view(t.p, t.type, 2, (int64_t[]){ t.d[1], t.d[0] });
+}
+
 static int swaps_halves(const found *f)
 {
     return f->stem &&
@@ -164,12 +178,15 @@ static int cuts_blocks(xd_tensor t, const found *f)
     const int     parts = f->stem && f->stem->of ? f->stem->of : swaps_halves(f) ? 2 : 1;
     if (block == 1)
         return 0;
+    if (swaps_sides(f))
+        return 1;
     return swaps_pairs(f) ? t.d[t.nd - 1] % block != 0 : xd_count(t) / parts % block != 0;
 }
 
 static int is_copied(xd_tensor t, const found *f)
 {
-    return !xd_is_coded(t.type) && (swaps_halves(f) || swaps_pairs(f) || cuts_blocks(t, f));
+    return !xd_is_coded(t.type) &&
+           (swaps_halves(f) || swaps_pairs(f) || swaps_sides(f) || cuts_blocks(t, f));
 }
 
 static int src_has(void *self, const char *name, xd_tensor *shape)
@@ -179,7 +196,7 @@ static int src_has(void *self, const char *name, xd_tensor *shape)
     xd_tensor             t;
     if (!translate_name(s, name, &f) || !s->of.raw->has(s->of.raw->self, f.name, &t))
         return 0;
-    *shape = select_rows(t, f.stem);
+    *shape = shape_of(t, &f);
     if (cuts_blocks(t, &f))
         shape->type = XD_F32;
     return 1;
@@ -195,6 +212,14 @@ static void part_pairs(char *to, const char *from, size_t row, int64_t rows, int
         memcpy(to + (size_t)r * row,
                from + (size_t)(r - at + (at < half ? 2 * at : 2 * (at - half) + 1)) * row, row);
     }
+}
+
+/* Transposes a matrix of `rows` rows in the file, of elements of `size` bytes. */
+static void swap_sides(char *to, const char *from, size_t size, int64_t rows, int64_t cols)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++)
+            memcpy(to + (size_t)(c * rows + r) * size, from + (size_t)(r * cols + c) * size, size);
 }
 
 static xd_status heads_of(const xd_single_file *s, const found *f, xd_tensor t, int64_t *heads,
@@ -237,7 +262,9 @@ static xd_status copy_rows(const xd_single_file *s, const found *f, xd_tensor t,
         xd_convert_at(plain, XD_F32, t.p, t.type, elements_before(t, f->stem), xd_count(to));
         from = plain;
     }
-    if (swaps_pairs(f)) {
+    if (swaps_sides(f) && t.nd == 2) {
+        swap_sides(out, from, xd_dtype_bytes(to.type, 1), to.d[1], to.d[0]);
+    } else if (swaps_pairs(f)) {
         part_pairs(out, from, n / (size_t)t.d[0], t.d[0], heads);
     } else {
         size_t cut = swaps_halves(f) ? half : 0;
@@ -253,7 +280,7 @@ static xd_status hold_copy(xd_single_file *s, const char *name, const found *f, 
                            xd_err *e)
 {
     held     *h = NULL;
-    xd_tensor to = select_rows(*t, f->stem);
+    xd_tensor to = shape_of(*t, f);
     if (cuts_blocks(*t, f))
         to.type = XD_F32;
     for (int i = 0; i < MAXHELD && !h; i++)
@@ -329,7 +356,7 @@ static int src_codes(void *self, const char *name, xd_coding *c)
     found                 f;
     xd_tensor             t;
     if (!raw->codes || !translate_name(s, name, &f) || !raw->has(raw->self, f.name, &t) ||
-        t.nd != 2 || swaps_pairs(&f) || !raw->codes(raw->self, f.name, c))
+        t.nd != 2 || swaps_pairs(&f) || swaps_sides(&f) || !raw->codes(raw->self, f.name, c))
         return 0;
     c->first = elements_before(t, f.stem) / t.d[1];
     c->rows = select_rows(t, f.stem).d[0];
@@ -374,12 +401,17 @@ xd_source xd_single_file_source(xd_single_file *s)
 /* ---- finding the layout ------------------------------------------------------------------- */
 
 /* Replaces @ in a prefix by the component's name: "text_encoders.@.transformer." becomes
- * "text_encoders.clip_l.transformer.". */
-static void fill_slot(const char *pattern, const char *slot, char out[64])
+ * "text_encoders.clip_l.transformer.". Returns 0 if the prefix is that of another component. */
+static int fill_slot(const char *pattern, const char *slot, char out[64])
 {
+    const char *equal = strchr(pattern, '=');
+    if (equal && (strncmp(pattern, slot, (size_t)(equal - pattern)) != 0 || slot[equal - pattern]))
+        return 0;
+    pattern = equal ? equal + 1 : pattern;
     int n = (int)strcspn(pattern, "@");
     snprintf(out, 64, "%.*s%s%s", n, pattern, pattern[n] ? slot : "",
              pattern[n] ? pattern + n + 1 : "");
+    return 1;
 }
 
 static int has_marks(const xd_st *files, const xd_key_map *l, const char *prefix)
@@ -402,8 +434,7 @@ const xd_key_map *xd_key_map_find(const xd_st *files, const char *slot, int *at,
     const xd_key_map *l;
     for (int i = *at; (l = xd_key_map_at(i)); i++)
         for (int k = 0; k < XD_MAXPREFIX && l->prefixes[k]; k++) {
-            fill_slot(l->prefixes[k], slot, prefix);
-            if (has_marks(files, l, prefix)) {
+            if (fill_slot(l->prefixes[k], slot, prefix) && has_marks(files, l, prefix)) {
                 *at = i;
                 return l;
             }

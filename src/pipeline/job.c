@@ -407,7 +407,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
         j->guidance = !xd_job_has_text(r, XD_TEXT_NEGATIVE) ? 0
                       : r->guidance.true_cfg_scale > 0      ? r->guidance.true_cfg_scale
                                                             : ctx->model.usual.true_cfg;
-    j->npass = j->guidance > xd_job_no_guidance(j) ? 2 : 1;
+    j->npass = !xd_job_reads_guidance(j) && j->guidance > xd_job_no_guidance(j) ? 2 : 1;
     if ((s = xd_job_read_sizes(j, e)) != XD_OK || (s = xd_job_read_skips(j, e)) != XD_OK ||
         (s = xd_job_boundary(j, e)) != XD_OK || (s = xd_cache_of_job(j, e)) != XD_OK)
         return s;
@@ -544,6 +544,11 @@ double xd_job_guidance(const xd_job *j, int step)
     if (!j->r->guidance.use_dynamic_cfg)
         return scale + 1 - xd_job_no_guidance(j);
     return 1 + scale * (1 - cos(acos(-1.0) * pow((n - j->samp.time[step]) / n, 5))) / 2;
+}
+
+int xd_job_reads_guidance(const xd_job *j)
+{
+    return j->ctx->model.dit_info.guided && !j->ctx->model.recipe->distilled;
 }
 
 const char *xd_job_guide(const xd_job *j)

@@ -280,6 +280,9 @@ int         xd_job_uses_dit(const xd_job *j, int i);
 int         xd_job_changes(const xd_job *j);
 int         xd_job_changes_again(const xd_job *j);
 /* Returns the guidance scale (1 or 0) at or below which guidance is off. */
+/* Returns 1 if the transformer reads the guidance scale although the pipeline's other transformers
+ * do not: steps then have one pass. */
+int         xd_job_reads_guidance(const xd_job *j);
 double      xd_job_no_guidance(const xd_job *j);
 /* Returns `rows`, a number of image rows, plus the padding that the transformer adds to
  * them. */

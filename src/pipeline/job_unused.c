@@ -35,7 +35,9 @@ enum { WHY = 256 };
 
 void xd_unused_unguided(const xd_job *j, char why[WHY])
 {
-    if (j->npass == 1)
+    if (xd_job_reads_guidance(j))
+        snprintf(why, WHY, "on this transformer, which reads guidance_scale");
+    else if (j->npass == 1)
         snprintf(why, WHY, "without guidance (%s above %g)", xd_job_guide(j),
                  xd_job_no_guidance(j));
 }
@@ -160,9 +162,11 @@ static void warn_texts(const xd_job *j)
         if (!j->ctx->model.has_text[k] && own_text(j->r, p->text[k].prompt))
             xd_log(XD_LOG_WARN, "prompt_%d has no effect: the model has no %s",
                    p->text[k].prompt + 1, p->text[k].folder);
-    if (j->npass == 1 && has_negative(j->r))
-        xd_log(XD_LOG_WARN, "the negative prompt has no effect without guidance (%s above %g)",
-               xd_job_guide(j), xd_job_no_guidance(j));
+    if (j->npass == 1 && has_negative(j->r)) {
+        char why[WHY];
+        xd_unused_unguided(j, why);
+        xd_log(XD_LOG_WARN, "the negative prompt has no effect %s", why);
+    }
 }
 
 void xd_job_warn_unused(const xd_job *j)
@@ -180,11 +184,13 @@ void xd_job_warn_unused(const xd_job *j)
                "%d of the %d groups of data_parallel_degree are idle: the request "
                "generates %d %s",
                groups - j->ntodo, groups, j->ntodo, j->ntodo == 1 ? "image" : "images");
-    if (p->deg.n[XD_CFG] > 1 && j->npass == 1)
+    if (p->deg.n[XD_CFG] > 1 && j->npass == 1) {
+        xd_unused_unguided(j, line);
         xd_log(XD_LOG_WARN,
-               "half of the ranks are idle: use_cfg_parallel splits two passes, but "
-               "without guidance (%s above %g) each step has one",
-               xd_job_guide(j), xd_job_no_guidance(j));
+               "half of the ranks are idle: use_cfg_parallel splits two passes, but %s each step "
+               "has one",
+               line);
+    }
     if (j->ctx->model.usual.true_cfg > 1 && !(j->r->guidance.true_cfg_scale > 0) &&
         !xd_job_has_text(j->r, XD_TEXT_NEGATIVE))
         xd_log(XD_LOG_INFO,

@@ -273,8 +273,8 @@ static char *make_parameters(const xd_job *j, int i, int64_t seed)
                "\nSteps: %d, Sampler: %s%s, CFG scale: %.10g, Seed: %" PRIu64 ", Size: %" PRId64
                "x%" PRId64,
                j->asked_steps, known_as(j), j->samp.cfg.use_karras_sigmas ? " Karras" : "",
-               j->ctx->model.recipe->distilled && j->npass == 1 ? 1 : j->guidance, (uint64_t)seed,
-               j->asked[1], j->asked[0]);
+               !isnan(j->distilled) && j->npass == 1 ? 1 : j->guidance, (uint64_t)seed, j->asked[1],
+               j->asked[0]);
     if (j->samp.cfg.eta > 0)
         xd_buf_add(&b, ", Eta DDIM: %.10g", j->samp.cfg.eta);
     if (!isnan(j->distilled))

@@ -13,6 +13,7 @@ count = bad = 0
 
 # A file's form: before a module, ends of its two matrices, ends of other tensors.
 PEFT = ('transformer.', '.lora_A.weight', '.lora_B.weight', ())
+UNET_PEFT = ('unet.', '.lora_A.weight', '.lora_B.weight', ())
 LIGHTNING = ('', '.lora_down.weight', '.lora_up.weight', ('alpha',))
 COMFY = ('diffusion_model.', '.lora_down.weight', '.lora_up.weight', ('alpha', 'diff_b'))
 KOHYA = ('lora_unet_', '.lora_down.weight', '.lora_up.weight', ('alpha',))
@@ -41,6 +42,11 @@ NORMS = {'blocks.0.norm3': 'blocks.0.norm2'} | {
     for a, b in (('self_attn', 'attn1'), ('cross_attn', 'attn2')) for o in 'qk'}
 
 VIDEOS = ('wan', 'hunyuanvideo')
+UNET = ['down_blocks.0.resnets.0.conv1', 'down_blocks.0.downsamplers.0.conv'] + [
+    'mid_block.attentions.0.' + m for m in (
+        'proj_in', 'transformer_blocks.0.attn1.to_q', 'transformer_blocks.0.attn2.to_out.0',
+        'transformer_blocks.0.ff.net.0.proj')]
+
 # A row: what begins its first cell, what its second holds; tiny model, forms of the file.
 ROWS = [
     ('FLUX.1-schnell', '-', 'flux-schnell', []),
@@ -54,6 +60,13 @@ ROWS = [
     ('Qwen-Image', 'Lightning-8steps', 'qwen', [(LIGHTNING, QWEN)]),
     ('Z-Image-Turbo', '-', 'zimage', []),
     ('3.5-large-turbo', '-', 'sd35', []),
+    ('sdxl-turbo', '-', 'sdxl-turbo', []),
+    ('lcm-sdxl', '-', 'sdxl-lcm', []),
+    ('stable-diffusion-xl-base', 'sdxl_lightning_4step', 'sdxl', [(KOHYA, UNET)]),
+    ('stable-diffusion-xl-base', 'lcm-lora-sdxl', 'sdxl', [(KOHYA, UNET)]),
+    ('stable-diffusion-xl-base', 'Hyper-SDXL-4steps', 'sdxl', [(KOHYA, UNET)]),
+    ('stable-diffusion-xl-base', 'Hyper-SDXL-1step', 'sdxl', [(KOHYA, UNET)]),
+    ('stable-diffusion-xl-base', 'dmd2_sdxl_4step', 'sdxl', [(KOHYA, UNET), (UNET_PEFT, UNET)]),
     ('PixArt-LCM', '-', 'alpha', []),
     ('HunyuanVideo-1.5-480p_i2v_step_distilled', '-', 'hunyuanvideo15-few', []),
     ('Wan 2.1 T2V-14B', 'lightx2v', 'wan', [(COMFY, WAN), (KOHYA, WAN)]),
@@ -71,7 +84,9 @@ def report(ok, what, *more):
 
 
 def shapes(model):
-    with open(FULL / model / 'transformer/diffusion_pytorch_model.safetensors', 'rb') as f:
+    file = next(f for folder in ('transformer', 'unet')
+                for f in (FULL / model / folder).glob('diffusion_pytorch_model.safetensors'))
+    with open(file, 'rb') as f:
         (n,) = struct.unpack('<Q', f.read(8))
         return {k: v['shape'] for k, v in json.loads(f.read(n)).items() if k != '__metadata__'}
 

@@ -531,24 +531,27 @@ static const row wan[] = {
 
 #define LAYER "vision_model.encoder.layers.#."
 #define BLOCK "visual.transformer.resblocks.#."
+#define OPEN_CLIP_BLOCK(to, from) \
+    { to "ln_1", { from "layer_norm1" }, 0 }, \
+    { to "ln_2", { from "layer_norm2" }, 0 }, \
+    { to "attn.in_proj_weight", \
+      { from "self_attn.q_proj.weight", from "self_attn.k_proj.weight", \
+        from "self_attn.v_proj.weight" }, \
+      0 }, \
+    { to "attn.in_proj_bias", \
+      { from "self_attn.q_proj.bias", from "self_attn.k_proj.bias", \
+        from "self_attn.v_proj.bias" }, \
+      0 }, \
+    { to "attn.out_proj", { from "self_attn.out_proj" }, 0 }, \
+    { to "mlp.c_fc", { from "mlp.fc1" }, 0 }, \
+    { to "mlp.c_proj", { from "mlp.fc2" }, 0 }
+
 static const row open_clip[] = {
     { "visual.class_embedding", { "vision_model.embeddings.class_embedding" }, 0 },
     { "visual.conv1", { "vision_model.embeddings.patch_embedding" }, 0 },
     { "visual.positional_embedding", { "vision_model.embeddings.position_embedding.weight" }, 0 },
     { "visual.ln_pre", { "vision_model.pre_layrnorm" }, 0 },
-    { BLOCK "ln_1", { LAYER "layer_norm1" }, 0 },
-    { BLOCK "ln_2", { LAYER "layer_norm2" }, 0 },
-    { BLOCK "attn.in_proj_weight",
-      { LAYER "self_attn.q_proj.weight", LAYER "self_attn.k_proj.weight",
-        LAYER "self_attn.v_proj.weight" },
-      0 },
-    { BLOCK "attn.in_proj_bias",
-      { LAYER "self_attn.q_proj.bias", LAYER "self_attn.k_proj.bias",
-        LAYER "self_attn.v_proj.bias" },
-      0 },
-    { BLOCK "attn.out_proj", { LAYER "self_attn.out_proj" }, 0 },
-    { BLOCK "mlp.c_fc", { LAYER "mlp.fc1" }, 0 },
-    { BLOCK "mlp.c_proj", { LAYER "mlp.fc2" }, 0 },
+    OPEN_CLIP_BLOCK(BLOCK, LAYER),
     { NULL, { NULL }, 0 },
 };
 
@@ -1028,6 +1031,109 @@ void box_t5(box *b, const char *folder, const char *prefix)
 void box_clip(box *b, const char *folder, const char *prefix, int long_names)
 {
     box_text(b, folder, prefix, "text_model.", long_names ? "text_model." : "");
+}
+
+/* The end of a U-Net's name. */
+static void unet_end(const char *end, char out[128])
+{
+    static const char *const ends[][2] = {
+        { "norm1.", "in_layers.0." },          { "conv1.", "in_layers.2." },
+        { "time_emb_proj.", "emb_layers.1." }, { "norm2.", "out_layers.0." },
+        { "conv2.", "out_layers.3." },         { "conv_shortcut.", "skip_connection." },
+    };
+    snprintf(out, 128, "%s", end);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (strncmp(end, ends[i][0], strlen(ends[i][0])) == 0)
+            snprintf(out, 128, "%s%s", ends[i][1], end + strlen(ends[i][0]));
+}
+
+/* A U-Net's name in the original's order of blocks, n in a level. cross: its level has
+ * transformers. */
+static void unet_name(const char *name, int n, int cross, char out[256])
+{
+    static const char *const top[][2] = {
+        { "conv_in.", "input_blocks.0.0." },
+        { "time_embedding.linear_1.", "time_embed.0." },
+        { "time_embedding.linear_2.", "time_embed.2." },
+        { "add_embedding.linear_1.", "label_emb.0.0." },
+        { "add_embedding.linear_2.", "label_emb.0.2." },
+        { "conv_norm_out.", "out.0." },
+        { "conv_out.", "out.2." },
+    };
+    char end[128];
+    int  l = 0, j = 0, at = 0, up = name[0] == 'u';
+    for (size_t i = 0; i < sizeof top / sizeof *top; i++)
+        if (strncmp(name, top[i][0], strlen(top[i][0])) == 0)
+            snprintf(out, 256, "%s%s", top[i][1], name + strlen(top[i][0]));
+    const char *s = strchr(name, '_') + 1;
+    if (sscanf(s, "blocks.%d.resnets.%d.%n", &l, &j, &at) == 2) {
+        unet_end(s + at, end);
+        snprintf(out, 256, "%s.%d.0.%s", up ? "output_blocks" : "input_blocks", l * n + j + !up,
+                 end);
+    } else if (sscanf(s, "blocks.%d.attentions.%d.%n", &l, &j, &at) == 2) {
+        snprintf(out, 256, "%s.%d.1.%s", up ? "output_blocks" : "input_blocks", l * n + j + !up,
+                 s + at);
+    } else if (sscanf(s, "blocks.%d.downsamplers.0.conv.%n", &l, &at) == 1 && at) {
+        snprintf(out, 256, "input_blocks.%d.0.op.%s", (l + 1) * n, s + at);
+    } else if (sscanf(s, "blocks.%d.upsamplers.0.conv.%n", &l, &at) == 1 && at) {
+        snprintf(out, 256, "output_blocks.%d.%d.conv.%s", l * n + n - 1, 1 + cross, s + at);
+    } else if (sscanf(s, "block.resnets.%d.%n", &j, &at) == 1) {
+        unet_end(s + at, end);
+        snprintf(out, 256, "middle_block.%d.%s", 2 * j, end);
+    } else if (sscanf(s, "block.attentions.0.%n", &at) == 0 && at) {
+        snprintf(out, 256, "middle_block.1.%s", s + at);
+    }
+}
+
+void box_unet(box *b, const char *folder, const char *prefix)
+{
+    xd_st *st;
+    xd_err e = { 0 };
+    must(xd_st_open(&st, folder, "diffusion_pytorch_model", &e), &e, folder);
+    int n = blocks_of(st, "up_blocks.0.resnets.#");
+    for (int64_t i = 0; i < xd_st_count(st); i++) {
+        char      name[256] = "", level[64];
+        xd_tensor t;
+        snprintf(level, sizeof level, "%.11s.attentions.0.norm.weight", xd_st_name(st, i));
+        unet_name(xd_st_name(st, i), n, xd_st_find(st, level) >= 0, name);
+        must(xd_st_get(st, i, &t, &e), &e, folder);
+        put(b, prefix, name, copy(t));
+        xd_st_done(st, i);
+    }
+    xd_st_close(&st);
+}
+
+/* Rows of OpenCLIP's text model. */
+static const row open_clip_text[] = {
+    { "token_embedding", { "text_model.embeddings.token_embedding" }, 0 },
+    { "positional_embedding", { "text_model.embeddings.position_embedding.weight" }, 0 },
+    { "ln_final", { "text_model.final_layer_norm" }, 0 },
+    OPEN_CLIP_BLOCK("transformer.resblocks.#.", "text_model.encoder.layers.#."),
+    { NULL, { NULL }, 0 },
+};
+
+void box_open_clip(box *b, const char *folder, const char *prefix)
+{
+    xd_st    *st;
+    xd_err    e = { 0 };
+    xd_tensor t, to;
+    box_rows_of(b, folder, "model", prefix, open_clip_text);
+    put(b, prefix, "logit_scale", copy(b->item[0].t));
+    must(xd_st_open(&st, folder, "model", &e), &e, folder);
+    int64_t i = xd_st_find(st, "text_projection.weight");
+    if (i >= 0) { /* the parameter is multiplied from the right, so it is transposed */
+        must(xd_st_get(st, i, &t, &e), &e, folder);
+        to = copy(t);
+        to = xd_view(to.p, to.type, 2, (int64_t[]){ t.d[1], t.d[0] });
+        size_t size = xd_dtype_bytes(t.type, 1);
+        for (int64_t r = 0; r < t.d[0]; r++)
+            for (int64_t c = 0; c < t.d[1]; c++)
+                memcpy((char *)to.p + (size_t)(c * t.d[0] + r) * size,
+                       (const char *)t.p + (size_t)(r * t.d[1] + c) * size, size);
+        put(b, prefix, "text_projection", to);
+        xd_st_done(st, i);
+    }
+    xd_st_close(&st);
 }
 
 void box_clip_vision(box *b, const char *folder, int original)

@@ -4,7 +4,7 @@
 
 #include "io/safetensors.h"
 
-enum { BOX_MAX = 1024 };
+enum { BOX_MAX = 2048 };
 
 typedef struct box { /* tensors of a file to be written; starts with {0} */
     xd_st_item item[BOX_MAX];
@@ -26,6 +26,9 @@ void box_ltx_vae(box *b, const char *folder, const char *prefix, int timed);
 void box_mochi(box *b, const char *folder,
                const char *prefix); /* as the original dit.safetensors */
 void box_hunyuanvideo(box *b, const char *folder, const char *prefix); /* as the original's */
+void box_unet(box *b, const char *folder, const char *prefix); /* as sd_xl_base_1.0.safetensors */
+/* A CLIP text encoder as in sd_xl_base_1.0.safetensors, with a tensor that nothing reads. */
+void box_open_clip(box *b, const char *folder, const char *prefix);
 void box_flux2(box *b, const char *folder, const char *prefix); /* as flux-2-klein-4b.safetensors */
 void box_vae(box *b, const char *folder, const char *prefix);   /* as ae.safetensors */
 void box_t5(box *b, const char *folder, const char *prefix);    /* as t5xxl_fp16.safetensors */

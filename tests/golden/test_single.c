@@ -62,7 +62,8 @@ static void strip(const char *model)
 {
     static const char *const folders[] = {
         "",          "scheduler",   "text_encoder", "text_encoder_2", "text_encoder_3",
-        "tokenizer", "tokenizer_2", "tokenizer_3",  "transformer",    "vae"
+        "tokenizer", "tokenizer_2", "tokenizer_3",  "transformer",    "vae",
+        "unet"
     };
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         char from[1500], to[400];
@@ -305,6 +306,32 @@ static void check(const char *model, const char *dtype, const char *prefix)
     put(&a, "vae", in_scratch("ae.safetensors"));
     got = generate(&a, "from a file of diffusers and one that is not");
     same(&want, &got, model, dtype, "a file of diffusers and one that is not");
+    scratch_clean();
+}
+
+/* A checkpoint with all components of a pipeline of a U-Net; the other arguments are prefixes of
+ * the text encoders. */
+static void check_checkpoint(const char *model, const char *dtype, const char *clip_l,
+                             const char *clip_g)
+{
+    box          b = { 0 };
+    xd_open_args a = arguments(folder_of(model, ""), dtype);
+    sums         want = generate(&a, model);
+    strip(model);
+    box_unet(&b, folder_of(model, "unet"), "model.diffusion_model.");
+    box_vae(&b, folder_of(model, "vae"), "first_stage_model.");
+    box_clip(&b, folder_of(model, "text_encoder"), clip_l, 1);
+    if (clip_g)
+        box_open_clip(&b, folder_of(model, "text_encoder_2"), clip_g);
+    write_one(&b, scratch, "all.safetensors");
+    a = arguments(scratch, dtype);
+    put(&a, "transformer", in_scratch("all.safetensors"));
+    put(&a, "vae", in_scratch("all.safetensors"));
+    put(&a, "clip_l", in_scratch("all.safetensors"));
+    put(&a, "clip_g", clip_g ? in_scratch("all.safetensors") : NULL);
+    sums got = generate(&a, "from a checkpoint");
+    same(&want, &got, model, dtype, "one file");
+    tap(!heard[0], "%s %s: nothing is said of one file %s", model, dtype, heard);
     scratch_clean();
 }
 
@@ -886,6 +913,8 @@ int main(int argc, char **argv)
     check("sd35", dtype, "");
     check("chroma", dtype, "model.diffusion_model.");
     check("auraflow", dtype, "");
+    check_checkpoint("sdxl", dtype, "conditioner.embedders.0.transformer.",
+                     "conditioner.embedders.1.model.");
     inpainted = "flux-fill";
     check(inpainted, dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
     inpainted = NULL;

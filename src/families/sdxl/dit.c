@@ -91,6 +91,7 @@ typedef struct unit { /* a level on its way down or up, or the middle */
 
 typedef struct glob {
     xd_mlp     time, added;
+    xd_lin     guidance;
     xd_cnv     in, out;
     xd_kl_norm norm;
 } glob;
@@ -256,10 +257,10 @@ static xd_status check_words(const cfg *c, xd_err *e)
         if (strcmp(t[i].is, t[i].want) != 0)
             return xd_fail(e, XD_EUNSUPPORTED, "unet: %s is '%s'; only '%s' is supported", t[i].key,
                            t[i].is, t[i].want);
-    if (c->guidance)
-        return xd_fail(e, XD_EUNSUPPORTED,
-                       "unet: time_cond_proj_dim is %lld; only U-Nets that do not read the "
-                       "guidance scale are supported",
+    if (c->guidance && (c->guidance < 4 || c->guidance > 65536 || c->guidance % 2))
+        return xd_fail(e, XD_EFORMAT,
+                       "unet: time_cond_proj_dim is %lld; it must be an even number from 4 to "
+                       "65536",
                        (long long)c->guidance);
     if (c->in_ch != c->out_ch)
         return xd_fail(e, XD_EUNSUPPORTED, "unet: out_channels %lld is not in_channels %lld",
@@ -316,6 +317,7 @@ static void info(const void *c_, xd_dit_info *out)
         .sites = 1,
         .whole = "is a U-Net, whose levels have maps of different sizes",
         .micro = 1,
+        .guided = c->guidance > 0,
         .local_size = sizeof(local),
         .kept_size = sizeof(kept),
     };
@@ -428,6 +430,9 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     conv_weights(d, &g->in, "conv_in", C, c->in_ch, 1);
     d->type = type;
     xd_mlp_weights(d, "time_embedding", &g->time, C, E, E);
+    if (c->guidance)
+        xd_w_linear(d, &g->guidance, "time_embedding.cond_proj",
+                    &(xd_linear_spec){ .in = c->guidance, .out = C });
     xd_mlp_weights(d, "add_embedding", &g->added, c->added, E, E);
     xd_w_affine(d, "conv_norm_out", &g->norm.gain, &g->norm.bias, C);
     conv_weights(d, &g->out, "conv_out", c->out_ch, C, 1);
@@ -472,15 +477,27 @@ static xd_tensor added_row(xd_exec *x, const cfg *c, const glob *g, const xd_inp
     return xd_mlp_run(x, row, &g->added, XD_SILU);
 }
 
+/* Returns the embedding of the timestep. A U-Net of latent consistency models (Luo et al. 2023,
+ * arXiv:2310.04378, section 4.2) also reads the guidance scale w, whose sinusoids are those of
+ * 1000 (w - 1). */
+static xd_tensor time_row(xd_exec *x, const cfg *c, const glob *g, const xd_input *in)
+{
+    xd_tensor t = xd_time_embed(x, &in->t, 1, c->width.v[0], 1, 0);
+    if (c->guidance) {
+        const double w = 1000 * (in->guidance - 1);
+        xd_add(x, t, xd_linear_f32(x, xd_time_embed(x, &w, 1, c->guidance, 0, 1), &g->guidance));
+    }
+    return xd_mlp_run(x, t, &g->time, XD_SILU);
+}
+
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     local      *l = s->local;
     int64_t     most = 0;
-    xd_tensor   t = xd_time_embed(x, &in->t, 1, c->width.v[0], 1, 0);
+    xd_tensor   t = time_row(x, c, g, in);
 
-    t = xd_mlp_run(x, t, &g->time, XD_SILU);
     xd_add(x, t, added_row(x, c, g, in));
     l->active = xd_gated(x, t, (xd_tensor){ 0 }, XD_SILU);
     for (int i = 0; i < skip_count(c); i++)

@@ -10,8 +10,9 @@ import shutil
 
 import torch
 from diffusers import (AutoencoderKL, EulerAncestralDiscreteScheduler, EulerDiscreteScheduler,
-                       StableDiffusionXLImg2ImgPipeline, StableDiffusionXLInpaintPipeline,
-                       StableDiffusionXLPipeline, UNet2DConditionModel)
+                       LCMScheduler, StableDiffusionXLImg2ImgPipeline,
+                       StableDiffusionXLInpaintPipeline, StableDiffusionXLPipeline,
+                       UNet2DConditionModel)
 from safetensors.torch import save_file
 from transformers import CLIPTokenizer
 
@@ -40,6 +41,8 @@ MODELS = {
     "sdxl-turbo": dict(unet=COMMON | SMALL, weights="bf16",
                        scheduler=EulerAncestralDiscreteScheduler(timestep_spacing="trailing",
                                                                  **BETAS)),
+    "sdxl-lcm": dict(unet=COMMON | SMALL | dict(time_cond_proj_dim=10), weights="f16",
+                     scheduler=LCMScheduler(**BETAS)),
 }
 RUNS = {
     "sdxl": dict(prompts=["a blue square above a red circle"],
@@ -57,6 +60,8 @@ RUNS = {
     "sdxl-mask": dict(model="sdxl", prompts=["a blue square"], negative_prompt="a red star",
                       width=40, height=56, steps=4, seed=24, guidance=3.0, strength=0.8,
                       image=(40, 56), mask=(40, 56)),
+    "sdxl-lcm": dict(prompts=["a purple ring"], width=40, height=44, steps=3, seed=35,
+                     guidance=8.0),
     "sdxl-sizes": dict(model="sdxl", prompts=["a red ring"], negative_prompt="a red star",
                        width=44, height=40, steps=2, seed=26, guidance=3.0,
                        sizes=dict(original_size=(200, 100), crops_coords_top_left=(16, 3),
@@ -151,7 +156,7 @@ def add_loras(unet, r, d):
 
 def record_text(pipe, r, out):
     """What encode_prompt gives for prompt 0 and the negative prompt."""
-    guided = r["guidance"] > 1
+    guided = r["guidance"] > 1 and not pipe.unet.config.time_cond_proj_dim
     rows = pipe.encode_prompt(r["prompts"][0], do_classifier_free_guidance=guided,
                               negative_prompt=r["negative_prompt"])
     for i, (prefix, text) in enumerate((("", r["prompts"][0]),
