@@ -30,6 +30,7 @@ static const char *kind_name(char kind)
     case 'b': return "true or false";
     case 's': return "a string";
     case 'L': return "a list of integers";
+    case 'N': return "an integer or a list of integers";
     case 'S': return "a list of strings";
     case 'B': return "a list of true and false";
     case 'D': return "a list of numbers";
@@ -178,6 +179,17 @@ static xd_status read_ints(const reader *r, const xd_field *f, char *at, const x
     return st;
 }
 
+static xd_status read_int_or_ints(const reader *r, const xd_field *f, char *at, const xd_json *v)
+{
+    xd_ints list = { .n = 1 };
+    double  d;
+    if (!is_integer(v, exact, &d))
+        return read_ints(r, f, at, v);
+    list.v[0] = (int64_t)d;
+    memcpy(at, &list, sizeof list);
+    return XD_OK;
+}
+
 static xd_status read_bools(const reader *r, const xd_field *f, char *at, const xd_json *v)
 {
     xd_ints   list = { 0 };
@@ -265,6 +277,7 @@ static xd_status read_field(const reader *r, const xd_field *f, char *at, const 
     case 'd': return read_real(r, f, at, v);
     case 's': return read_text(r, f, at, v);
     case 'L': return read_ints(r, f, at, v);
+    case 'N': return read_int_or_ints(r, f, at, v);
     case 'S': return read_texts(r, f, at, v);
     case 'B': return read_bools(r, f, at, v);
     case 'D': return read_reals(r, f, at, v);
@@ -293,7 +306,8 @@ static void set_default(const xd_field *f, char *at)
         memcpy(at, f->text ? f->text : "", n < XD_FIELD_TEXT ? n : XD_FIELD_TEXT - 1);
         break;
     case 'G':
-    case 'L': memset(at, 0, sizeof(xd_ints)); break;
+    case 'L':
+    case 'N': memset(at, 0, sizeof(xd_ints)); break;
     case 'T':
     case 'S': memset(at, 0, sizeof(xd_names)); break;
     case 'B': memset(at, 0, sizeof(xd_ints)); break;

@@ -47,6 +47,7 @@ int            xd_json_is_list(const xd_json *j);
  *   'i' int   'l' int64_t   'f' float   'd' double   'b' int (true, false)
  *   's' char[XD_FIELD_TEXT]      'L' xd_ints      'S' xd_names      '-' known, ignored
  *   'B' xd_ints of true (1) and false (0)         'D' xd_reals
+ *   'N' xd_ints; an integer is a list of one
  *   'T' xd_names; a string is a list of one       'G' xd_ints of lists of numbers 1 to 63, each
  *                                                 list as a number to the base 64, last first
  *   '>' an object ("text_config") whose keys are used if the config itself lacks them; one row

@@ -52,6 +52,7 @@ typedef struct xd_sched_cfg {
     /* If clip_sample is 1, predicted clean latents are clipped. If set_alpha_to_one is 1, DDIM's
      * cumulative alpha product after the last step is 1. */
     int     clip_sample, set_alpha_to_one;
+    int     skip_prk_steps; /* PNDM: 1: there are no Runge-Kutta steps */
     double  clip_sample_range;
     /* How Euler interpolates noise levels: "linear" or "log_linear". */
     char    interpolation_type[XD_FIELD_TEXT];

@@ -219,9 +219,9 @@ static int ends_clean(const xd_sampling *s, const xd_json *c)
     int            one = 1, steps = (int)number(c, "steps");
     xd_json_bool(xd_json_get(config, "set_alpha_to_one"), &one);
     return (!final || strcmp(final, "zero") == 0) && one && strcmp(s->def->name, "tcd") != 0 &&
-           !xd_json_get(config, "interpolation_type") && !xd_json_get(config, "given_sigmas") &&
-           !xd_json_get(config, "given_times") && !xd_json_get(config, "invert_sigmas") &&
-           steps < 500 &&
+           strcmp(s->def->name, "pndm") != 0 && !xd_json_get(config, "interpolation_type") &&
+           !xd_json_get(config, "given_sigmas") && !xd_json_get(config, "given_times") &&
+           !xd_json_get(config, "invert_sigmas") && steps < 500 &&
            (!(strstr(s->def->name, "ddim") || strstr(s->def->name, "cogvideox")) ||
             s->cfg.num_train_timesteps % steps == 0);
 }
@@ -490,6 +490,8 @@ static void names(void **state)
         { "dpm++", "dpm++" },
         { "dpm-solver++", "dpm++" },
         { "DPMSolverMultistepScheduler", "dpm++" },
+        { "pndm", "pndm" },
+        { "PNDMScheduler", "pndm" },
         { "ddim", "ddim" },
         { "DDIMScheduler", "ddim" },
         { "euler", "euler" },
@@ -574,6 +576,9 @@ static void refused(void **state)
         { "dpm++", "{}", "num_inference_steps", "0", 0 },
         { "dpm++", "{}", "num_inference_steps", "1001", 1001 },
         { "ddim", "{\"thresholding\":true}", "thresholding", "true", 20 },
+        { "pndm", "{}", "skip_prk_steps", "false", 20 },
+        { "pndm", "{\"skip_prk_steps\":true,\"prediction_type\":\"sample\"}", "prediction_type",
+          "sample", 20 },
         { "ddim", "{\"timestep_spacing\":\"odd\"}", "timestep_spacing", "odd", 20 },
         { "ddim", "{\"steps_offset\":60}", "steps_offset", "60", 20 },
         { "ddim", "{\"steps_offset\":-5}", "steps_offset", "-5", 20 },

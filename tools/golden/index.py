@@ -26,7 +26,7 @@ SUITES = {
     "sana": own("sana", "sana15", "sana-tiles", "sana-window", "sana-lora", "sana-sprint",
                 "sana-sprint-4"),
     "sdxl": own("sdxl", "sdxl-zeros", "sdxl-turbo", "sdxl-one", "sdxl-image", "sdxl-mask",
-                "sdxl-lora", "sdxl-lcm", "sdxl-sizes", "sdxl-sizes-image"),
+                "sdxl-lora", "sdxl-lcm", "sd", "sd-image", "sdxl-sizes", "sdxl-sizes-image"),
     "sana_video": own("sana-video", "sana-video-five", "sana-video-720", "sana-video-i2v",
                       "sana-video-still", "sana-video-lora"),
     "hunyuan": {"forms": "hunyuan-forms"} | own("hunyuan", "hunyuan12", "hunyuan12-one",

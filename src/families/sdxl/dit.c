@@ -48,9 +48,9 @@ static const xd_field fields[] = {
     { "out_channels", AT(out_ch), 'l', 4, NULL },
     { "block_out_channels", AT(width), 'L', 0, NULL },
     { "layers_per_block", AT(layers), 'i', 2, NULL },
-    { "transformer_layers_per_block", AT(depth), 'L', 0, NULL },
-    { "attention_head_dim", AT(heads), 'L', 0, NULL }, /* diffusers reads it as numbers of heads */
-    { "num_attention_heads", AT(own_heads), 'L', 0, NULL },
+    { "transformer_layers_per_block", AT(depth), 'N', 0, NULL },
+    { "attention_head_dim", AT(heads), 'N', 0, NULL }, /* diffusers reads it as numbers of heads */
+    { "num_attention_heads", AT(own_heads), 'N', 0, NULL },
     { "cross_attention_dim", AT(text), 'l', 1280, NULL },
     { "down_block_types", AT(down), 'S', 0, NULL },
     { "up_block_types", AT(up), 'S', 0, NULL },
@@ -248,7 +248,7 @@ static xd_status check_words(const cfg *c, xd_err *e)
     const struct {
         const char *key, *is, *want;
     } t[] = {
-        { "addition_embed_type", c->add, "text_time" },
+        { "addition_embed_type", c->add, *c->add ? "text_time" : "" },
         { "mid_block_type", c->mid, "UNetMidBlock2DCrossAttn" },
         { "act_fn", c->act, "silu" },
         { "resnet_time_scale_shift", c->shift, "default" },
@@ -268,11 +268,23 @@ static xd_status check_words(const cfg *c, xd_err *e)
     return XD_OK;
 }
 
+/* Gives every level the only number of a list, or `usual` if the list is empty. */
+static void repeat(xd_ints *list, int levels, int64_t usual)
+{
+    const int64_t v = list->n ? list->v[0] : usual;
+    if (list->n > 1 || levels > LEVELS)
+        return;
+    for (list->n = 0; list->n < levels; list->n++)
+        list->v[list->n] = v;
+}
+
 static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
     if (c->own_heads.n)
         c->heads = c->own_heads;
+    repeat(&c->heads, level_count(c), 8);
+    repeat(&c->depth, level_count(c), 1);
     const xd_config_range r[] = {
         { "number of block_out_channels", level_count(c), 2, LEVELS },
         { "in_channels", c->in_ch, 1, 65536 },
@@ -292,7 +304,8 @@ static xd_status check_config(void *c_, xd_err *e)
     if (s == XD_OK)
         s = check_types(&c->up, "up_block_types", "UpBlock2D", "CrossAttnUpBlock2D", level_count(c),
                         e);
-    if (s == XD_OK && (c->number < 2 || c->number % 2 || c->added <= NUMBERS * c->number))
+    if (s == XD_OK && *c->add &&
+        (c->number < 2 || c->number % 2 || c->added <= NUMBERS * c->number))
         return xd_fail(e, XD_EFORMAT,
                        "unet: projection_class_embeddings_input_dim %lld must be more than 6 times "
                        "addition_time_embed_dim, which must be even and is %lld",
@@ -313,10 +326,10 @@ static void info(const void *c_, xd_dit_info *out)
         .lat_ch = c->in_ch,
         .sample = { 1, c->sample, c->sample },
         .text_dim = c->text,
-        .pooled_dim = c->added - NUMBERS * c->number,
+        .pooled_dim = *c->add ? c->added - NUMBERS * c->number : 0,
         .sites = 1,
         .whole = "is a U-Net, whose levels have maps of different sizes",
-        .micro = 1,
+        .micro = *c->add != 0,
         .guided = c->guidance > 0,
         .local_size = sizeof(local),
         .kept_size = sizeof(kept),
@@ -433,7 +446,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     if (c->guidance)
         xd_w_linear(d, &g->guidance, "time_embedding.cond_proj",
                     &(xd_linear_spec){ .in = c->guidance, .out = C });
-    xd_mlp_weights(d, "add_embedding", &g->added, c->added, E, E);
+    if (*c->add)
+        xd_mlp_weights(d, "add_embedding", &g->added, c->added, E, E);
     xd_w_affine(d, "conv_norm_out", &g->norm.gain, &g->norm.bias, C);
     conv_weights(d, &g->out, "conv_out", c->out_ch, C, 1);
 }
@@ -498,7 +512,8 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     int64_t     most = 0;
     xd_tensor   t = time_row(x, c, g, in);
 
-    xd_add(x, t, added_row(x, c, g, in));
+    if (*c->add)
+        xd_add(x, t, added_row(x, c, g, in));
     l->active = xd_gated(x, t, (xd_tensor){ 0 }, XD_SILU);
     for (int i = 0; i < skip_count(c); i++)
         l->skip[i] = map_of(x, skip_level(c, i), skip_width(c, i));

@@ -42,6 +42,29 @@ static const xd_recipe sdxl = {
     .of_mask = { .guidance = 7.5 },
 };
 
+/* This recipe has the text encoder, defaults and rules of diffusers'
+ * StableDiffusionPipeline.__call__, StableDiffusionImg2ImgPipeline and
+ * StableDiffusionInpaintPipeline. */
+static const xd_recipe sd = {
+    .name = "sd15",
+    .pipelines = { "StableDiffusionPipeline", "StableDiffusionImg2ImgPipeline",
+                   "StableDiffusionInpaintPipeline" },
+    .dit = "unet",
+    .vae = "vae",
+    .text = { { .folder = "text_encoder",
+                .tokenizer = "tokenizer",
+                .slot = "clip_l",
+                .rows = XD_ROWS_BELOW,
+                .pad = CLIP_IDS } },
+    .ntext = 1,
+    .steps = 50,
+    .guidance = 7.5,
+    .max_text = CLIP_IDS,
+    .most_text = CLIP_IDS,
+    .strength = 0.8,
+    .mask_strength = 1,
+};
+
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
 static const xd_xdit_model xdit_models[] = {
@@ -62,7 +85,7 @@ extern const xd_family xd_family_sdxl;
 const xd_family xd_family_sdxl = {
     .title = "Stable Diffusion XL",
     .dits = XD_LIST(xd_dit, &xd_dit_sdxl),
-    .recipes = XD_LIST(xd_recipe, &sdxl),
+    .recipes = XD_LIST(xd_recipe, &sdxl, &sd),
     .key_maps = xd_sdxl_key_maps,
     .lora_names = xd_sdxl_lora_names,
     .xdit = &xdit_rows,

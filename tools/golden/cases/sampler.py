@@ -21,6 +21,7 @@ FLOW = "FlowMatchEulerDiscreteScheduler"
 UNIPC = "UniPCMultistepScheduler"
 ANCESTRAL, HEUN = "EulerAncestralDiscreteScheduler", "HeunDiscreteScheduler"
 SINGLE = "DPMSolverSinglestepScheduler"
+PNDM = "PNDMScheduler"
 LCM, TCD = "LCMScheduler", "TCDScheduler"
 FLOWHEUN, FLOWLCM = "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler"
 COG, COGDPM = "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"
@@ -123,7 +124,11 @@ UNIPC_CONFIGS = [
 RANGE = {"sigma_min": 0.05, "sigma_max": 20.0}
 SDE = {"algorithm_type": "sde-dpmsolver++"}
 DYNAMIC = {"use_dynamic_shifting": True, "tokens": 1500, "own": True}
+PLMS = {"skip_prk_steps": True, "set_alpha_to_one": False, "steps_offset": 1, **SD}
 PATH_CONFIGS = [
+    (PNDM, PLMS), (PNDM, {**PLMS, "prediction_type": "v_prediction"}),
+    (PNDM, {"skip_prk_steps": True, "set_alpha_to_one": True, "timestep_spacing": "linspace"}),
+    (PNDM, {**PLMS, "timestep_spacing": "trailing", "steps_offset": 0}),
     (DPM, SDE), (DPM, {**SDE, "solver_order": 1}), (DPM, {**SDE, "solver_order": 3, **SD}),
     (DPM, {**SDE, "solver_type": "heun", "use_karras_sigmas": True, **SD}),
     (DPM, {**SDE, "final_sigmas_type": "sigma_min", "prediction_type": "v_prediction"}),
@@ -181,6 +186,7 @@ GIVEN = [       # lists of a request: four timesteps, or eight sigmas and a last
 
 # Cases of "image" start from IMAGE and the noise START, 3, 6 and 20 steps.
 IMAGES = [
+    (PNDM, PLMS),
     (DPM, {}), (DPM, {"solver_order": 3, **SD}), (DPM, {**SDE, **SD}),
     (DPM, {"use_karras_sigmas": True, "timestep_spacing": "trailing"}),
     (DDIM, {"clip_sample": False, "set_alpha_to_one": False, "steps_offset": 1, **SD}),
@@ -272,7 +278,8 @@ def set_times(scheduler, config, steps):
     else:
         scheduler.set_timesteps(steps)
         times = scheduler.timesteps
-        scheduler.set_begin_index(0)    # else repeated timesteps begin with the second
+        if name != PNDM:
+            scheduler.set_begin_index(0)    # else repeated timesteps begin with the second
     if name == FLOWHEUN and "strength" in config:
         start = int(max(steps - steps * config["strength"], 0)) * scheduler.order
         scheduler.set_begin_index(start)

@@ -11,6 +11,7 @@ import shutil
 import torch
 from diffusers import (AutoencoderKL, EulerAncestralDiscreteScheduler, EulerDiscreteScheduler,
                        LCMScheduler, StableDiffusionXLImg2ImgPipeline,
+                       PNDMScheduler, StableDiffusionImg2ImgPipeline, StableDiffusionPipeline,
                        StableDiffusionXLInpaintPipeline, StableDiffusionXLPipeline,
                        UNet2DConditionModel)
 from safetensors.torch import save_file
@@ -34,6 +35,8 @@ SMALL = dict(block_out_channels=(24, 40), layers_per_block=1, attention_head_dim
              transformer_layers_per_block=(1, 2), use_linear_projection=False,
              down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
              up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"))
+SD = dict(block_out_channels=(16, 16, 24, 24), layers_per_block=2, attention_head_dim=2,
+          in_channels=4, out_channels=4, cross_attention_dim=24, norm_num_groups=4, sample_size=10)
 BETAS = dict(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1)
 MODELS = {
     "sdxl": dict(unet=COMMON | UNET, weights="f16",
@@ -41,6 +44,8 @@ MODELS = {
     "sdxl-turbo": dict(unet=COMMON | SMALL, weights="bf16",
                        scheduler=EulerAncestralDiscreteScheduler(timestep_spacing="trailing",
                                                                  **BETAS)),
+    "sd": dict(unet=SD, weights="f16", kind="StableDiffusion",
+               scheduler=PNDMScheduler(skip_prk_steps=True, set_alpha_to_one=False, **BETAS)),
     "sdxl-lcm": dict(unet=COMMON | SMALL | dict(time_cond_proj_dim=10), weights="f16",
                      scheduler=LCMScheduler(**BETAS)),
 }
@@ -60,6 +65,10 @@ RUNS = {
     "sdxl-mask": dict(model="sdxl", prompts=["a blue square"], negative_prompt="a red star",
                       width=40, height=56, steps=4, seed=24, guidance=3.0, strength=0.8,
                       image=(40, 56), mask=(40, 56)),
+    "sd": dict(prompts=["a purple ring"], negative_prompt="a red star", width=44, height=40,
+               steps=5, seed=36, guidance=4.0),
+    "sd-image": dict(model="sd", prompts=["a cyan star"], width=40, height=40, steps=5, seed=37,
+                     guidance=4.0, strength=0.6, image=(52, 37)),
     "sdxl-lcm": dict(prompts=["a purple ring"], width=40, height=44, steps=3, seed=35,
                      guidance=8.0),
     "sdxl-sizes": dict(model="sdxl", prompts=["a red ring"], negative_prompt="a red star",
@@ -92,11 +101,18 @@ ORIGINAL = {
 
 # ---- models --------------------------------------------------------------------------------------
 
+def is_single(name):
+    """Whether the model has one text encoder, as Stable Diffusion 1 and 2."""
+    return MODELS[name].get("kind") == "StableDiffusion"
+
+
 def make_parts(name):
     """Networks by folder."""
     spec = MODELS[name]
     parts = {"text_encoder": make_clip(CLIP_L, False), "text_encoder_2": make_clip(CLIP_G, True),
              "unet": UNet2DConditionModel(**spec["unet"]), "vae": AutoencoderKL(**VAE)}
+    if is_single(name):
+        del parts["text_encoder_2"]
     return {folder: fill(m, spec["weights"]) for folder, m in parts.items()}
 
 
@@ -105,7 +121,8 @@ def make_model(name, out):
     if out.exists():
         shutil.rmtree(out)
     scheduler = MODELS[name]["scheduler"]
-    index = {"_class_name": "StableDiffusionXLPipeline", "force_zeros_for_empty_prompt": True,
+    kind = MODELS[name].get("kind", "StableDiffusionXL")
+    index = {"_class_name": kind + "Pipeline", "force_zeros_for_empty_prompt": True,
              "scheduler": ["diffusers", type(scheduler).__name__]}
     for folder, m in make_parts(name).items():
         configure(m, out / folder)
@@ -122,10 +139,14 @@ def make_model(name, out):
 
 def load(r, out):
     d, parts = out / r["model"], make_parts(r["model"])
-    for tokenizer in ("tokenizer", "tokenizer_2"):
+    single = is_single(r["model"])
+    for tokenizer in ("tokenizer", "tokenizer_2")[:2 - single]:
         parts[tokenizer] = CLIPTokenizer.from_pretrained(d / tokenizer)
     kind = (StableDiffusionXLInpaintPipeline if "mask" in r else StableDiffusionXLImg2ImgPipeline
             if "image" in r else StableDiffusionXLPipeline)
+    if single:
+        kind = StableDiffusionImg2ImgPipeline if "image" in r else StableDiffusionPipeline
+        parts |= dict(safety_checker=None, feature_extractor=None, requires_safety_checker=False)
     pipe = kind(scheduler=MODELS[r["model"]]["scheduler"].from_pretrained(d / "scheduler"), **parts)
     pipe.set_progress_bar_config(disable=True)
     pipe.check_inputs = lambda *a, **k: None    # which takes 8 pixels per latent for granted
@@ -157,16 +178,18 @@ def add_loras(unet, r, d):
 def record_text(pipe, r, out):
     """What encode_prompt gives for prompt 0 and the negative prompt."""
     guided = r["guidance"] > 1 and not pipe.unet.config.time_cond_proj_dim
-    rows = pipe.encode_prompt(r["prompts"][0], do_classifier_free_guidance=guided,
+    rows = pipe.encode_prompt(r["prompts"][0], device="cpu", num_images_per_prompt=1,
+                              do_classifier_free_guidance=guided,
                               negative_prompt=r["negative_prompt"])
     for i, (prefix, text) in enumerate((("", r["prompts"][0]),
                                         ("negative_", r["negative_prompt"] or ""))[:1 + guided]):
-        for tail in ("", "_2"):
+        for tail in ("", "_2")[:2 - is_single(r["model"])]:
             out[f"{prefix}ids{tail}"] = getattr(pipe, "tokenizer" + tail)(
                 text, padding="max_length", max_length=77, truncation=True,
                 return_tensors="pt").input_ids[0].int()
         out[prefix + "prompt_embeds"] = rows[i][0]
-        out[prefix + "pooled_prompt_embeds"] = rows[2 + i]
+        if len(rows) > 2:
+            out[prefix + "pooled_prompt_embeds"] = rows[2 + i]
 
 
 def run(name, out_dir):
