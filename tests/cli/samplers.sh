@@ -201,7 +201,7 @@ for class in CogVideoXDDIM CogVideoXDPM; do
     latents known --num_frames 5
     check "a config that names ${class}Scheduler" [ "$rc" = 0 ]
 done
-for class in PNDM LMSDiscrete KDPM2Discrete KDPM2AncestralDiscrete DEISMultistep EDMEuler \
+for class in LMSDiscrete KDPM2Discrete KDPM2AncestralDiscrete DEISMultistep EDMEuler \
     EDMDPMSolverMultistep IPNDM SASolver ScoreSdeVe UnCLIP VQDiffusion RePaint Amused \
     DDIMInverse DPMSolverMultistepInverse DDIMParallel DDPMParallel DDPMWuerstchen \
     CMStochasticIterative CosineDPMSolverMultistep ConsistencyDecoder LTXEulerAncestralRF \
@@ -211,8 +211,8 @@ for class in PNDM LMSDiscrete KDPM2Discrete KDPM2AncestralDiscrete DEISMultistep
         "${class}Scheduler" \
         generate --model "$MODEL" -p a -o "$T/x.png"
 done
-refused "a name that is none" 2 "PNDMScheduler" \
-    generate --model "$FULL/alpha" -p a --scheduler PNDMScheduler -o "$T/x.png"
+refused "a name that is none" 2 "LMSDiscreteScheduler" \
+    generate --model "$FULL/alpha" -p a --scheduler LMSDiscreteScheduler -o "$T/x.png"
 for how in "--model $FULL/alpha --scheduler DPMSolverSDEScheduler" "--model $T/named"; do
     named alpha DPMSolverSDEScheduler
     rc=2
