@@ -29,7 +29,7 @@
 
 typedef struct options { /* options of the command that are not options of the request */
     const char     *model, *output, *prompt_file, *trace, *preview;
-    xd_opt_texts    prompts, images;
+    xd_opt_texts    prompts, images, control_images;
     xd_prompt_texts texts;
     const char     *hashes; /* file of --determinism_file */
     int             quiet, verbose, json, skip, compare;
@@ -49,6 +49,10 @@ static xd_option option_rows[] = {
     { "image", XD_OPT_TEXT, AT(images), 0, XD_OPT_MANY, NULL, "FILE",
       "image to start from, or to edit (PNG, JPEG, WebP, GIF, PPM). It is resized to --width and "
       "--height (default: a size of its own shape). May be repeated for models that read several" },
+    { "control_image", XD_OPT_TEXT, AT(control_images), 0, XD_OPT_MANY, NULL, "FILE",
+      "image of edges, depth or similar, for a --controlnet or a model that reads one; with "
+      "several "
+      "--controlnet, one for each, in the same order" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
       "output file (default: output.png; a video: output.mp4). The extension selects the format: "
       ".png .jpg .webp .ppm, .safetensors for latents; for videos .mp4 .mov .mkv .webm .gif .rgb, "
@@ -81,6 +85,7 @@ static const xd_opt_alias aliases[] = {
     { "no_use_resolution_binning", "no_resolution_binning" }, /* names of these options in xDiT */
     { "img_file_path", "image" },
     { "input_images", "image" },
+    { "controlnet_conditioning_scale", "conditioning_scale" },
     { "distilled_transformer_path", "transformer" },
     { "distilled_transformer_2_path", "transformer_2" },
     { "ray_world_size", "nproc" },
@@ -483,6 +488,11 @@ static xd_status check_task(task *t, int *ranks)
         r->images.more_images = o->images.v + 1;
         r->images.nmore_images = o->images.n - 1;
     }
+    if (o->control_images.n) {
+        r->images.control_image = o->control_images.v[0];
+        r->images.more_control_images = o->control_images.v + 1;
+        r->images.nmore_control_images = o->control_images.n - 1;
+    }
     r->output.latents_only = o->output && is_latents(o->output);
     r->callbacks.on_stage = on_stage;
     r->callbacks.on_step = on_step;
@@ -726,6 +736,7 @@ static int run_command(int argc, char **argv)
     xd_opt_texts_free(&t.opts.prompts);
     xd_prompt_texts_free(&t.opts.texts);
     xd_opt_texts_free(&t.opts.images);
+    xd_opt_texts_free(&t.opts.control_images);
     xd_open_flags_free(&t.open);
     free(t.skipped);
     free(t.text);

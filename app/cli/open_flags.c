@@ -35,6 +35,8 @@ static xd_option rows[] = {
       "weights of a language model used as text encoder, such as qwen_3_4b.safetensors" },
     { "clip_vision", XD_OPT_TEXT, AT(files[CLIP_VISION]), 0, 0, NULL, "FILE",
       "weights of the CLIP or SigLIP image encoder, such as clip_vision_h.safetensors" },
+    { "controlnet", XD_OPT_TEXT, AT(controlnets), 0, XD_OPT_MANY, NULL, "DIR",
+      NULL }, /* as above */
     { "preview_decoder", XD_OPT_TEXT, AT(preview_decoder), 0, 0, NULL, "DIR",
       "tiny autoencoder that decodes previews (AutoencoderTiny of diffusers): a directory, or "
       "org/name in the local Hugging Face cache" },
@@ -93,14 +95,19 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 const xd_option *xd_open_flags_rows(int *n)
 {
-    static char file[192], no_t5[128]; /* help texts that name models */
+    static char file[192], no_t5[128], sides[256]; /* help texts that name models */
     snprintf(file, sizeof file,
              "weights of the transformer from this file instead of DIR, such "
              "as %s: as published, of ComfyUI or diffusers, or GGUF",
              xd_family_says(XD_WORD_FILE));
     snprintf(no_t5, sizeof no_t5, "do not use the T5 text encoder (%s)",
              xd_family_says(XD_WORD_OPTIONAL_TEXT));
+    snprintf(sides, sizeof sides,
+             "control network (ControlNet) for --control_image: a directory with config.json, its "
+             "weight file, or org/name in the local Hugging Face cache (%s); may be repeated",
+             xd_family_says(XD_WORD_SIDES));
     xd_opt_explain(rows, ROWS, "transformer", file);
+    xd_opt_explain(rows, ROWS, "controlnet", sides);
     xd_opt_explain(rows, ROWS, "no_t5", no_t5);
     *n = ROWS;
     return rows;
@@ -115,6 +122,7 @@ void xd_open_flags_free(xd_open_flags *f)
 {
     xd_opt_texts_free(&f->loras);
     xd_opt_texts_free(&f->loras_2);
+    xd_opt_texts_free(&f->controlnets);
     xd_loras_read_free(&f->lora);
     xd_loras_read_free(&f->lora_2);
 }
@@ -133,6 +141,9 @@ xd_status xd_open_flags_read(xd_open_flags *f, xd_err *e)
     xd_status st = xd_loras_parse(&f->lora, &f->loras, "lora", e);
     if (st == XD_OK)
         st = xd_loras_parse(&f->lora_2, &f->loras_2, "lora_2", e);
+    if (st == XD_OK && f->controlnets.n > XD_OPEN_SIDES)
+        st = xd_fail(e, XD_EINVAL, "%d control networks are given; at most %d are supported",
+                     f->controlnets.n, XD_OPEN_SIDES);
     if (st == XD_OK && f->memory)
         st = xd_size_read(f->memory, "memory", &f->budget, e);
     return st == XD_OK ? read_plan(f, e) : st;
@@ -169,5 +180,7 @@ xd_open_args xd_open_flags_args(xd_open_flags *f, const char *model)
     for (int i = 0; i < XD_OPEN_FILES; i++)
         if (f->files[i])
             f->file[a.nfiles++] = (xd_component_file){ components[i], f->files[i] };
+    for (int i = 0; i < f->controlnets.n; i++)
+        f->file[a.nfiles++] = (xd_component_file){ "controlnet", f->controlnets.v[i] };
     return a;
 }

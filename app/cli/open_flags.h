@@ -7,13 +7,15 @@
 #include "cli/loras.h"
 #include "cli/opt.h"
 
-enum { XD_OPEN_FILES = 8 }; /* number of options for weight files of components */
+/* XD_OPEN_FILES: number of options for weight files of components. XD_OPEN_SIDES: max number of
+ * control networks. */
+enum { XD_OPEN_FILES = 8, XD_OPEN_SIDES = 4 };
 
 typedef struct xd_open_flags {
     const char  *dtype, *weights_dtype, *text_weights_dtype, *device, *offload;
     const char  *plan, *cluster, *balance, *bind, *preview_decoder, *memory, *fit;
     const char  *files[XD_OPEN_FILES];
-    xd_opt_texts loras, loras_2;
+    xd_opt_texts loras, loras_2, controlnets;
     int          threads, nproc, start_timeout, no_t5, lora_partial, verify_weights, by_model,
         by_layer; /* the switches --enable_model_cpu_offload and
                                    --enable_sequential_cpu_offload */
@@ -21,7 +23,7 @@ typedef struct xd_open_flags {
      * fields. */
     xd_parallel       parallel;
     /* the following fields are computed by xd_open_flags_read */
-    xd_component_file file[XD_OPEN_FILES];
+    xd_component_file file[XD_OPEN_FILES + XD_OPEN_SIDES];
     xd_loras_read     lora, lora_2;
     int64_t           budget; /* value of --memory in bytes */
 } xd_open_flags;

@@ -366,36 +366,45 @@ typedef struct xd_request_images {
     const xd_image *const *more_pixels;
     int64_t                nmore_images;
     const char *last_image; /* last frame of a video, for models that support a given last frame */
-    const xd_image *last_pixels;
+    const xd_image        *last_pixels;
     /* Inpainting mask for `image`, resized to the image's size. Parts of the image where the mask
      * is bright (at least 128 of 255) are generated; the other parts are kept. */
-    const char     *mask_image;
-    const xd_image *mask_pixels;
+    const char            *mask_image;
+    const xd_image        *mask_pixels;
     /* Inpainting of a crop. The bounding box of the mask, extended by this many pixels, is cut out,
      * generated at width x height, and pasted back. With padding_mask_crop, the result has the size
      * of the input image. A negative number: the complete image is generated. */
-    int64_t         padding_mask_crop;
+    int64_t                padding_mask_crop;
     /* Fraction of the denoising steps that are computed. The steps that are computed begin with the
      * start image, to which noise is added. 0: the pipeline's default. */
-    double          strength;
+    double                 strength;
     /* Nonzero: reference images keep their size, even if the model was trained with certain sizes
      * of reference images. 0: for such a model, reference images are resized to one of these
      * sizes. */
-    int             no_auto_resize;
-    int             reserved; /* must be 0 */
+    int                    no_auto_resize;
+    int                    reserved; /* must be 0 */
     /* Control image, for models that read one beside the noise: edges, depth or similar, computed
      * from a photo. It is resized to the output's size. */
-    const char     *control_image;
-    const xd_image *control_pixels;
+    const char            *control_image;
+    const xd_image        *control_pixels;
     /* Control video, for models that read one beside the noise: edges, depth, poses or the video to
      * change. A file (a video, an image, or a folder of images), or frames in memory. It must have
      * at least the frames of the output; further frames are not read. Its mask is
      * mask_image, a video or a single image for all frames. */
-    const char     *control_video;
-    const xd_image *control_frames;
-    /* Factors of what the control video adds: one number, or a comma-separated list with one number
-     * for each of the transformer's control blocks; NULL: 1. */
-    const char     *conditioning_scale;
+    const char            *control_video;
+    const xd_image        *control_frames;
+    /* Factors of what the control video or the control networks add: one number, or a
+     * comma-separated list with one number for each of the transformer's control blocks or for each
+     * control network; NULL: 1. */
+    const char            *conditioning_scale;
+    /* [nmore_control_images] control images of the control networks after the first one; as
+     * more_images and more_pixels. */
+    const char *const     *more_control_images;
+    const xd_image *const *more_control_pixels;
+    int64_t                nmore_control_images;
+    /* Shares of the steps after which control networks begin and end to have influence, as
+     * conditioning_scale: one number, or one for each control network; NULL: 0 and 1. */
+    const char            *control_guidance_start, *control_guidance_end;
     /* For models whose videos have given frames: `image` and more_images are images or videos, and
      * image i begins at frame i of the list frame_index ("0,80"; NULL: 0). condition_strength has
      * the influence of each on its frames, from 0 to 1 ("1,0.5"; NULL: `strength`, or else 1). Both

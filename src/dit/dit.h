@@ -37,6 +37,16 @@ typedef struct xd_input {
     double         fps; /* frames per second of a video; 0: not known */
 } xd_input;
 
+/* Max number of side networks of a transformer. */
+enum { XD_MAXSIDES = 4 };
+/* The name of a side network (ControlNet) in model_index.json and in xd_component_file. */
+#define XD_SIDE_SLOT "controlnet"
+/* Key of the config of a transformer with side networks: the list of the side networks' configs. */
+#define XD_SIDES_KEY "controlnets"
+/* Format of the prefix that the tensor names of side network i have among the tensor names of the
+ * transformer. */
+#define XD_SIDES_PREFIX XD_SIDE_SLOT ".%d."
+
 typedef struct xd_dit_info {
     int         nlayers, heads, head_dim;
     int         key_heads; /* number of heads of keys and values; 0: `heads` */
@@ -46,8 +56,12 @@ typedef struct xd_dit_info {
      * stream flows beside the image's state. 0 and 1: one state. xd_state.h has room for all
      * states, one after the other. */
     int         states;
-    int         hints;  /* number of blocks that add a control stream's hint to the image's state */
-    int64_t     lat_ch; /* number of latent channels C */
+    /* Number of factors in xd_input.hint_scales: the number of blocks that add a control stream's
+     * hint to the image's state, or the number of side networks. */
+    int         hints;
+    /* Number of side networks (xd_side), each of which reads the latents of one control image. */
+    int         sides;
+    int64_t     lat_ch;    /* number of latent channels C */
     int64_t     extra_ch;  /* extra input channels, after the C channels */
     int64_t     sample[3]; /* latent cells of the training size: frames, rows, columns */
     /* Area in pixels of the videos on which the model was trained, which sets the default size of a
@@ -108,47 +122,65 @@ typedef struct xd_dit_info {
     int64_t     probe_dim;
 } xd_dit_info;
 
+typedef struct xd_dit xd_dit;
+
+/* Describes the side networks (ControlNets) that a transformer can have. A side network has blocks
+ * like those of the transformer, and adds what they compute to activations of the transformer. The
+ * transformer and its side networks form one network, `with`, whose blocks are those of all these
+ * networks. So parallel methods, memory plans and weights treat the blocks of a side network like
+ * the transformer's own. The hidden state of a side network is a further state of a token
+ * (xd_dit_info.states). */
+typedef struct xd_side {
+    const char   *classes[4]; /* values of `_class_name` in the config of a side network */
+    /* The transformer with its side networks. The configs of the side networks are the list
+     * XD_SIDES_KEY of its config, and the tensor names of side network i have the prefix
+     * XD_SIDES_PREFIX. Side network i reads the features of control image i, which follow those of
+     * control image i - 1 in xd_input.extra. */
+    const xd_dit *with;
+} xd_side;
+
 /* The functions of a transformer. The source file of a transformer exports only this struct. */
-typedef struct xd_dit {
-    xd_net_def net;
-    void       (*info)(const void *cfg, xd_dit_info *out);
+struct xd_dit {
+    xd_net_def     net;
+    const xd_side *side; /* the side networks that the transformer can have; NULL: none */
+    void           (*info)(const void *cfg, xd_dit_info *out);
     /* Returns the index of the earlier block whose output is the long skip (s->skip) that block
      * `layer` reads, or -1 if block `layer` reads no long skip. NULL: the model has no long skips.
      * The outputs that later blocks read form a stack: the last output pushed is popped first. */
-    int        (*skip_from)(const void *cfg, int layer);
+    int            (*skip_from)(const void *cfg, int layer);
     /* `keep` and `read` make tensors that depend only on the text, such as the keys and values of
      * cross-attention. These tensors are equal in all steps and patches. `keep` allocates the
      * tensors in the arena, for the blocks of this pipeline stage; `read` computes the tensors once
      * per request and guidance pass. NULL: the model has no such tensors, because text rows pass
      * through the blocks, or because only `cond` reads the text. */
-    void       (*keep)(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept);
-    void       (*read)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
+    void           (*keep)(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept);
+    void           (*read)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
     /* `active` returns the input row from which the modulations of a step are computed, [1,
      * active_width] in the compute type. mod_width returns the number of modulation values of block
      * `layer` (mods.h). NULL: the modulations of later steps cannot be computed in advance. */
-    xd_tensor  (*active)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
-    int64_t    (*active_width)(const void *cfg);
-    int64_t    (*mod_width)(const void *cfg, int layer);
+    xd_tensor      (*active)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
+    int64_t        (*active_width)(const void *cfg);
+    int64_t        (*mod_width)(const void *cfg, int layer);
     /* The next three functions are the parts of a forward pass before and after the blocks. `cond`
      * writes data for one forward pass to s->local, which has local_size zeroed bytes. If `cond`
      * writes the same bytes in every step, a GPU replays recorded kernel launches of the blocks.
      * Arena memory that `cond` allocates is valid until the end of the forward pass. */
     /* The function `cond` is called on every pipeline stage. */
-    void       (*cond)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
+    void           (*cond)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
     /* Called on the first pipeline stage: makes the hidden state s->h. */
-    void       (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
+    void           (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
     /* Called on the last pipeline stage: returns the prediction for this rank's image rows,
      * [rows,F] F32. */
-    xd_tensor  (*head)(xd_exec *x, const xd_net *n, xd_state *s);
+    xd_tensor      (*head)(xd_exec *x, const xd_net *n, xd_state *s);
     /* Called on the first pipeline stage, after `embed`: returns an input of the first block, in
      * F32. TeaCache (Liu et al. 2024, arXiv:2411.19108) measures how much this tensor changes from
      * step to step. NULL: TeaCache measures the change of the image's rows of s->h. */
-    xd_tensor  (*probe)(xd_exec *x, const xd_net *n, xd_state *s);
+    xd_tensor      (*probe)(xd_exec *x, const xd_net *n, xd_state *s);
     /* Writes the coefficients, highest power first, of the polynomial that TeaCache publishes for
      * this model. The polynomial maps the change of `probe`'s tensor to the change of the model's
      * output. Returns 0 if no polynomial is published for this config. */
-    int        (*change_poly)(const void *cfg, double poly[5]);
-} xd_dit;
+    int            (*change_poly)(const void *cfg, double poly[5]);
+};
 
 /* Returns the number of heads of keys and values. Each of these heads belongs to the same number of
  * neighbouring heads of queries, which tensor parallelism and Ulysses keep on one rank. */
@@ -160,6 +192,12 @@ static inline int xd_dit_key_heads(const xd_dit_info *d)
 static inline int64_t xd_dit_width(const xd_dit_info *d)
 {
     return d->dim * (d->states > 1 ? d->states : 1);
+}
+/* Returns hidden state i of a token's states, [rows of s->h, dim]: a view of s->h. */
+static inline xd_tensor xd_dit_state(const xd_state *s, int64_t dim, int i)
+{
+    int64_t n = s->h.d[0];
+    return xd_view((float *)s->h.p + i * n * dim, XD_F32, 2, (int64_t[]){ n, dim });
 }
 /* xd_dit_skips returns how many block outputs for long skips are in s->skips before block `layer`;
  * xd_dit_most_skips returns the maximum of this number over the blocks of this pipeline stage. */

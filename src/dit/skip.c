@@ -38,6 +38,7 @@ void xd_dit_block(xd_exec *x, const xd_dit *d, const xd_net *n, int layer, xd_st
     int     takes = skip_of(d, n->cfg, layer) >= 0;
     s->skip = takes ? xd_rows(s->skips, (before - 1) * rows, rows) : (xd_tensor){ 0 };
     xd_net_block(x, n, layer, s);
-    if (after > before - takes)
-        xd_copy_to(x, xd_rows(s->skips, (after - 1) * rows, rows), s->h);
+    if (after > before - takes) /* of several states of a token, only the first one is a skip */
+        xd_copy_to(x, xd_rows(s->skips, (after - 1) * rows, rows),
+                   xd_dit_state(s, s->skips.d[1], 0));
 }

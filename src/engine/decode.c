@@ -32,6 +32,7 @@ static xd_status settle_request(const xd_engine *g, xd_request *r, const int64_t
     r->images.image = r->images.last_image = r->images.mask_image = NULL;
     r->images.image_pixels = r->images.last_pixels = r->images.mask_pixels = NULL;
     r->images.control_image = NULL, r->images.control_pixels = NULL;
+    r->images.nmore_control_images = 0;
     r->images.control_video = NULL, r->images.control_frames = NULL;
     r->noise.values = NULL;
     r->images.nmore_images = 0;

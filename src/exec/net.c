@@ -14,6 +14,8 @@ xd_status xd_net_open(xd_net *n, const xd_net_def *def, const xd_json *obj, cons
     if (!n->cfg || !n->glob)
         return xd_fail(e, XD_ENOMEM, "no memory for the network of %s", what);
     xd_status s = xd_fields_read(def->fields, n->cfg, obj, what, e);
+    if (s == XD_OK && def->read)
+        s = def->read(n->cfg, obj, what, e);
     if (s == XD_OK && def->check)
         s = def->check(n->cfg, e);
     if (s != XD_OK)

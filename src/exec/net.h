@@ -66,6 +66,9 @@ typedef struct xd_net_def {
     const char        *unread[6];
     const xd_field    *fields; /* field table for reading config.json into the cfg struct */
     size_t             cfg_size, glob_size;
+    /* Called after the table's fields are read: reads parts of the config that no table can
+     * describe, such as the configs of side networks. NULL: there are none. */
+    xd_status          (*read)(void *cfg, const xd_json *obj, const char *what, xd_err *e);
     /* Called after the config is read: computes derived values, and refuses impossible or
      * unsupported values with an error that names the config key. NULL: nothing to check. */
     xd_status          (*check)(void *cfg, xd_err *e);

@@ -45,11 +45,13 @@ static void add_words(xd_family_word w, const char *text)
  * w. */
 static void add_title(xd_family_word w, const xd_family *f)
 {
+    int has = 0;
     for (int k = 0; f->recipes[k]; k++)
-        if (xd_recipe_has(f->recipes[k], w)) {
-            add_words(w, f->title);
-            return;
-        }
+        has |= w != XD_WORD_SIDES && xd_recipe_has(f->recipes[k], w);
+    for (int k = 0; f->dits[k] && w == XD_WORD_SIDES; k++)
+        has |= f->dits[k]->side != NULL;
+    if (has)
+        add_words(w, f->title);
 }
 
 static void add_examples(const xd_family *f)

@@ -526,6 +526,45 @@ xd_status xd_st_open(xd_st **out, const char *path, const char *stem, xd_err *e)
     return st;
 }
 
+/* Renames all tensors of `s` to names with a prefix. */
+static int add_prefix(xd_st *s, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    for (int64_t i = 0; i < s->n; i++) {
+        char *name = malloc(n + strlen(s->t[i].name) + 1);
+        if (!name)
+            return 0;
+        memcpy(name, prefix, n);
+        strcpy(name + n, s->t[i].name);
+        free(s->t[i].name);
+        s->t[i].name = name;
+    }
+    return 1;
+}
+
+xd_status xd_st_join(xd_st *s, xd_st **more_, const char *prefix, xd_err *e)
+{
+    xd_st      *more = *more_;
+    size_t      files = (size_t)(s->nshards + more->nshards), tensors = (size_t)(s->n + more->n);
+    xd_st_file *shards = realloc(s->shards, files * sizeof *shards);
+    s->shards = shards ? shards : s->shards;
+    entry *t = realloc(s->t, tensors * sizeof *t + 1);
+    s->t = t ? t : s->t;
+    if (!shards || !t || !add_prefix(more, prefix))
+        return xd_fail(e, XD_ENOMEM, "%s: no memory to open it", xd_st_path(more));
+    for (int64_t i = 0; i < more->n; i++) {
+        s->t[s->n] = more->t[i];
+        s->t[s->n++].shard += s->nshards;
+    }
+    for (int i = 0; i < more->nshards; i++)
+        s->shards[s->nshards++] = more->shards[i];
+    s->cap = s->n;
+    more->n = 0;
+    more->nshards = 0;
+    xd_st_close(more_);
+    return sort_names(s, e);
+}
+
 void xd_st_close(xd_st **s)
 {
     if (!s || !*s)

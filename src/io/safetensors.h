@@ -20,6 +20,9 @@ typedef struct xd_st xd_st;
  * The error message for a truncated file has the actual and the expected size. If a directory has
  * only .bin or .pt files, the error message tells how to convert them. */
 xd_status xd_st_open(xd_st **s, const char *path, const char *stem, xd_err *e);
+/* Adds the tensors of the weight files in `more` to *s, with `prefix` before their names, and frees
+ * `more`. */
+xd_status xd_st_join(xd_st *s, xd_st **more, const char *prefix, xd_err *e);
 void      xd_st_close(xd_st **s);
 
 int64_t     xd_st_count(const xd_st *s); /* number of tensors */

@@ -184,21 +184,14 @@ xd_status xd_component_source(xd_component *p, const xd_source *src, xd_err *e)
     return s == XD_OK ? s : xd_fail_at(e, s, p->dir);
 }
 
-xd_status xd_component_add_vision(xd_component *p, xd_err *e)
+/* Opens the network p->def in the place of the component's network. */
+static xd_status change_network(xd_component *p, xd_err *e)
 {
-    const xd_text *t = p->text ? p->text->with_vision : NULL;
-    if (!t)
-        return xd_fail(e, XD_EUNSUPPORTED,
-                       "%s: the pipeline needs a text encoder that reads "
-                       "images, but %s does not",
-                       p->dir, p->class_name);
     char *path = xd_path_join(p->dir, "config.json");
     free(p->list);
     p->list = NULL;
     p->nlist = 0;
     xd_net_close(&p->w->net);
-    p->text = t;
-    p->def = &t->net;
     xd_status s = path ? xd_net_open(&p->w->net, p->def, p->config, path, e)
                        : xd_fail(e, XD_ENOMEM, "no memory for component %s", p->name);
     if (s == XD_OK)
@@ -207,10 +200,131 @@ xd_status xd_component_add_vision(xd_component *p, xd_err *e)
     return s;
 }
 
+xd_status xd_component_add_vision(xd_component *p, xd_err *e)
+{
+    const xd_text *t = p->text ? p->text->with_vision : NULL;
+    if (!t)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s: the pipeline needs a text encoder that reads "
+                       "images, but %s does not",
+                       p->dir, p->class_name);
+    p->text = t;
+    p->def = &t->net;
+    return change_network(p, e);
+}
+
+/* ---- side networks ------------------------------------------------------------------------ */
+
+/* Checks that the class in a side network's config is one that the transformer can have. */
+static xd_status check_side_class(const xd_component *p, const char *path, const xd_json *config,
+                                  xd_err *e)
+{
+    const char *name = xd_json_text(xd_json_get(config, "_class_name"));
+    for (int i = 0; i < 4 && p->dit->side->classes[i]; i++)
+        if (name && strcmp(name, p->dit->side->classes[i]) == 0)
+            return XD_OK;
+    return xd_fail(e, XD_EINVAL, "%s names the class %s, but a control network of a %s is a %s",
+                   path, name ? name : "(none)", p->class_name, p->dit->side->classes[0]);
+}
+
+/* Appends the config of the side network `side`, a directory or a weight file, to b. */
+static xd_status add_side_config(const xd_component *p, const char *side, xd_text_buf *b, xd_err *e)
+{
+    char *dir = strdup(side), *slash = dir ? strrchr(dir, '/') : NULL, *path = NULL;
+    if (dir && !xd_file_is_dir(side))
+        strcpy(slash ? slash + (slash == dir) : dir, slash ? "" : ".");
+    if (dir)
+        path = xd_path_join(dir, "config.json");
+    xd_json  *config = NULL;
+    xd_status s = path ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    if (s == XD_OK && !xd_file_exists(side))
+        s = xd_fail(e, XD_EIO, "controlnet: there is no %s", side);
+    else if (s == XD_OK && !xd_file_exists(path))
+        s = xd_fail(e, XD_EIO, "controlnet %s: there is no config.json %s", side,
+                    xd_file_is_dir(side) ? "in this folder" : "beside this file");
+    if (s == XD_OK)
+        s = xd_json_read(&config, path, e);
+    if (s == XD_OK)
+        s = check_side_class(p, path, config, e);
+    if (s == XD_OK)
+        xd_buf_json(b, config);
+    xd_json_free(&config);
+    free(path);
+    free(dir);
+    return s;
+}
+
+/* Parses the component's config again, with the configs of its side networks as a list. */
+static xd_status add_side_configs(xd_component *p, xd_err *e)
+{
+    xd_text_buf b = { 0 };
+    xd_json    *whole = NULL;
+    xd_status   s = XD_OK;
+    xd_buf_json(&b, p->config);
+    if (b.len)
+        b.len--; /* the brace at the end */
+    xd_buf_add(&b, "%s\"" XD_SIDES_KEY "\": [", xd_json_size(p->config) ? ", " : "");
+    for (int i = 0; s == XD_OK && i < p->nsides; i++) {
+        xd_buf_add(&b, i ? ", " : "");
+        s = add_side_config(p, p->sides[i], &b, e);
+    }
+    xd_buf_add(&b, "]}");
+    if (s == XD_OK && b.failed)
+        s = xd_fail(e, XD_ENOMEM, "no memory for the config of %s", p->name);
+    if (s == XD_OK)
+        s = xd_json_parse(&whole, b.p, b.len, p->dir, e);
+    if (s == XD_OK) {
+        const char *in_config = xd_json_text(xd_json_get(p->config, "_class_name"));
+        const char *hint = p->class_name == in_config ? NULL : p->class_name;
+        xd_json_free(&p->config);
+        p->config = whole;
+        xd_component_name_class(p, hint);
+    }
+    xd_buf_free(&b);
+    return s;
+}
+
+xd_status xd_component_add_sides(xd_component *p, const char *const *sides, int n, xd_err *e)
+{
+    if (!p->dit->side)
+        return xd_fail(e, XD_EUNSUPPORTED, "control networks of a %s are not supported: omit %s",
+                       p->class_name, sides[0]);
+    if (n > XD_MAXSIDES)
+        return xd_fail(e, XD_EINVAL, "%d control networks are given; at most %d are supported", n,
+                       XD_MAXSIDES);
+    for (int i = 0; i < n; i++, p->nsides++)
+        if (!(p->sides[i] = strdup(sides[i])))
+            return xd_fail(e, XD_ENOMEM, "no memory for a path");
+    xd_status s = add_side_configs(p, e);
+    if (s != XD_OK)
+        return s;
+    p->dit = p->dit->side->with;
+    p->def = &p->dit->net;
+    return change_network(p, e);
+}
+
+/* Opens the weight files of the side networks, and joins them with those of the transformer. */
+static xd_status join_side_files(xd_component *p, xd_err *e)
+{
+    char      prefix[32];
+    xd_status s = XD_OK;
+    for (int i = 0; s == XD_OK && i < p->nsides; i++) {
+        xd_st *more = NULL;
+        snprintf(prefix, sizeof prefix, XD_SIDES_PREFIX, i);
+        s = xd_st_open(&more, p->sides[i], "diffusion_pytorch_model", e);
+        if (s == XD_OK)
+            s = xd_st_join(p->files, &more, prefix, e);
+        xd_st_close(&more);
+    }
+    return s;
+}
+
 void xd_component_close(xd_component *p)
 {
     if (!p)
         return;
+    for (int i = 0; i < p->nsides; i++)
+        free(p->sides[i]);
     xd_component_drop(p);
     xd_component_unshare(p);
     xd_single_file_close(&p->single);
@@ -472,7 +586,8 @@ static xd_status open_source(xd_component *p, const xd_declared *needed, int n, 
                              .needed = needed,
                              .nneeded = n,
                              .files = p->files,
-                             .raw = &p->raw };
+                             .raw = &p->raw,
+                             .apart = p->nsides ? XD_SIDE_SLOT "." : NULL };
     xd_err            mine = { 0 };
     s = xd_single_file_open(&p->single, &of, &mine);
     if (s == XD_OK)
@@ -497,6 +612,8 @@ xd_status xd_component_files(xd_component *p, xd_err *e)
     xd_status s = xd_st_open(&p->files, what,
                              p->kind == XD_KIND_TEXT ? "model" : "diffusion_pytorch_model", e);
     int       cut = p->kind == XD_KIND_TEXT && p->w->net.last < p->w->net.nlayers;
+    if (s == XD_OK)
+        s = join_side_files(p, e);
     if (s == XD_OK && cut)
         s = list_needed(p, &needed, &n, e);
     if (s == XD_OK)

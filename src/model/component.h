@@ -93,6 +93,9 @@ typedef struct xd_component {
     /* `file`: the file that replaces the weights in `dir`; NULL: no file replaces the weights.
      * `slot`: the short name of the component in messages, such as "clip_l". */
     char             *file, *slot;
+    /* The directories (or weight files) of a transformer's side networks (xd_side). */
+    char             *sides[XD_MAXSIDES];
+    int               nsides;
     xd_st            *files;     /* weight files; NULL until xd_component_files opens them */
     xd_quantized     *quantized; /* quantized tensors of the files; NULL: none */
     xd_svdquant      *svdquant;  /* SVDQuant layers of the files; NULL: none */
@@ -133,6 +136,9 @@ xd_status xd_component_network(xd_component *p, const char *hint, xd_err *e);
 int       xd_component_knows(xd_kind kind, const char *name);
 /* Adds the vision tower to a text encoder. Refuses a text encoder that has no vision tower. */
 xd_status xd_component_add_vision(xd_component *p, xd_err *e);
+/* Adds side networks to a transformer (xd_side). sides: their directories, or weight files beside
+ * which there is a config.json. Refuses side networks that do not fit the transformer. */
+xd_status xd_component_add_sides(xd_component *p, const char *const *sides, int n, xd_err *e);
 void      xd_component_close(xd_component *p);
 
 /* Replaces the component's weights by those of `file` (the name is copied): one file such as

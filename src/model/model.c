@@ -137,7 +137,8 @@ static xd_status check_kind(const xd_model *m, xd_err *e)
         return xd_fail(e, XD_EFORMAT,
                        "%s: the transformer needs a first frame, which %s does not provide", m->dir,
                        m->recipe->name);
-    int64_t want = xd_recipe_channels(m->recipe, d->lat_ch, m->vae_info.cell);
+    int64_t want = xd_recipe_channels(m->recipe, d->lat_ch, m->vae_info.cell) +
+                   d->sides * m->vae_info.channels;
     if (d->extra_ch && !want)
         return xd_fail(e, XD_EFORMAT,
                        "%s: the transformer needs %lld image channels in addition to the latents, "
@@ -351,7 +352,8 @@ static xd_status check_given(const xd_model *m, const xd_component_file *f, xd_e
     char known[64] = "";
     if (!f->component || !f->path)
         return xd_fail(e, XD_EINVAL, "a weight file has no component or no path");
-    if (strcmp(f->component, "transformer") == 0 || strcmp(f->component, "vae") == 0)
+    if (strcmp(f->component, "transformer") == 0 || strcmp(f->component, "vae") == 0 ||
+        strcmp(f->component, XD_SIDE_SLOT) == 0)
         return XD_OK;
     if (strcmp(f->component, "transformer_2") == 0 && m->recipe->dit2)
         return XD_OK;
@@ -490,6 +492,53 @@ static void find_dits(xd_model *m)
     m->has_two = low && high;
 }
 
+/* Finds the directory or file of a side network, and adds it to those of the model. */
+static xd_status add_side(xd_model *m, const char *path, xd_err *e)
+{
+    if (m->nsides == XD_MAXSIDES)
+        return xd_fail(e, XD_EINVAL, "more than %d control networks are given", XD_MAXSIDES);
+    char     *found = NULL;
+    xd_status s = XD_OK;
+    if (!xd_file_exists(path))
+        s = xd_model_find(path, &found, e);
+    else if (!(found = strdup(path)))
+        s = xd_fail(e, XD_ENOMEM, "no memory for a path");
+    if (s == XD_OK)
+        m->sides[m->nsides++] = found;
+    return s;
+}
+
+/* Finds the side networks of the transformer: those that the options give or, if they give none,
+ * the one in the model's directory. */
+static xd_status find_sides(xd_model *m, xd_err *e)
+{
+    xd_status s = XD_OK;
+    for (int i = 0; s == XD_OK && i < m->given.n; i++)
+        if (strcmp(m->given.v[i].component, XD_SIDE_SLOT) == 0)
+            s = add_side(m, m->given.v[i].path, e);
+    if (s != XD_OK || m->nsides || !class_in_index(m, XD_SIDE_SLOT))
+        return s;
+    char *dir = xd_path_join(m->dir, XD_SIDE_SLOT);
+    s = dir ? add_side(m, dir, e) : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    free(dir);
+    return s;
+}
+
+static xd_status open_sides(xd_model *m, xd_err *e)
+{
+    xd_status s = find_sides(m, e);
+    if (s == XD_OK && m->nsides && m->recipe->role != XD_ROLE_START)
+        s = xd_fail(e, XD_EUNSUPPORTED,
+                    "%s is given as control network, but %s models have none: omit it", m->sides[0],
+                    m->recipe->name);
+    if (s == XD_OK && m->nsides)
+        s = xd_component_add_sides(&m->dit, (const char *const *)m->sides, m->nsides, e);
+    for (int i = 0; i < m->nsides; i++)
+        free(m->sides[i]), m->sides[i] = NULL;
+    m->nsides = 0;
+    return s;
+}
+
 /* Opens the transformer, or both transformers of a model that has two. */
 static xd_status open_dits(xd_model *m, xd_err *e)
 {
@@ -615,6 +664,8 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
             s = open_processor(m, i, e);
     if (s == XD_OK)
         s = open_dits(m, e);
+    if (s == XD_OK)
+        s = open_sides(m, e);
     if (s == XD_OK)
         s = open_part(m, &m->vae, m->recipe->vae, XD_KIND_VAE, "vae", e);
     m->given = (xd_weight_files){ 0 };

@@ -38,6 +38,8 @@ typedef struct xd_model {
     int                has_text[XD_MAXTEXT]; /* 0: text encoder i is optional and absent */
     const char        *without;              /* text encoder to omit; valid only during opening */
     xd_weight_files    given; /* files that replace weights; valid only during opening */
+    char              *sides[XD_MAXSIDES]; /* paths of the side networks; only during opening */
+    int                nsides;
     /* Value of the option that sets the numbers of blocks (xd_component_open_some); valid only
      * during opening. */
     const char        *layers;

@@ -90,6 +90,11 @@ static int put_stem(const xd_single_file *s, int k, const int number[NUMBERS], c
 static int translate_name(const xd_single_file *s, const char *want, found *f)
 {
     const xd_scope *scopes = s->layout->scopes;
+    if (s->of.apart && strncmp(want, s->of.apart, strlen(s->of.apart)) == 0) {
+        *f = (found){ .stem = NULL };
+        snprintf(f->name, sizeof f->name, "%s", want);
+        return 1;
+    }
     for (int k = 0; k < XD_MAXSCOPE && scopes[k].want; k++) {
         int         number[NUMBERS] = { 0 };
         const char *rest, *tail;

@@ -25,6 +25,8 @@ typedef struct xd_single_file_of {    /* arguments; all are borrowed and must ou
     int                nneeded;
     const xd_st       *files;
     const xd_source   *raw; /* weight source with the file's own names */
+    /* Names with this prefix are equal in the file and in the declarations; NULL: none. */
+    const char        *apart;
 } xd_single_file_of;
 
 /* Opens a weight source for a single file, and finds the layout of the file's names. Refuses an

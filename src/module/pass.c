@@ -229,7 +229,7 @@ static xd_tensor compute(xd_pass_run *t, const xd_net *n, const void *kept)
                           .t = t->in.t,
                           .kept = kept };
     if (most)
-        s.skips = xd_new(x, most * rows, xd_dit_width(&t->m->dit));
+        s.skips = xd_new(x, most * rows, t->m->dit.dim);
     xd_method_stack_open_alone(&stack, x, t->m->dit.grouped);
     d->cond(x, n, &t->in, &s);
     d->embed(x, n, &t->in, &s);

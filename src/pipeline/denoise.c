@@ -67,15 +67,26 @@ int xd_denoise_exact(const xd_denoise *f)
     return f->lay.refs_apart && f->plan->npatch == 1 ? 1 : xd_plan_exact(f->plan);
 }
 
+/* Returns 1 if a side network that was off in the step before is on in this step. */
+static int side_begins(const xd_job *j, int step)
+{
+    for (int i = 0; j->hint_stride && step > 0 && i < j->hint_stride; i++) {
+        const double *now = j->hint_scales + step * j->hint_stride;
+        if (now[i] != 0 && now[i - j->hint_stride] == 0)
+            return 1;
+    }
+    return 0;
+}
+
 /* Returns 1 for an exact step, which uses no stale data. The first steps of each transformer, the
- * first step with a third pass, and steps that recompute keys and values of reference images are
- * exact. */
+ * first step with a third pass, steps in which a side network begins, and steps that recompute keys
+ * and values of reference images are exact. */
 static int is_exact(const xd_denoise *f, int step)
 {
     int     n = step - xd_job_dit_begin(f->j, step);
     int64_t interval = f->j->r->savings.reference_interval;
     return n < xd_denoise_exact(f) || (f->j->skips && step == xd_job_first_skip(f->j)) ||
-           (f->lay.refs_apart && interval && n % interval == 0);
+           side_begins(f->j, step) || (f->lay.refs_apart && interval && n % interval == 0);
 }
 
 /* Returns the number of units that are computed in a step: patches, or all tokens at once as one
@@ -360,7 +371,7 @@ static void open_skips(xd_denoise *f)
     f->skips[0] = xd_dit_skips(dit, f->net->cfg, f->net->first);
     f->skips[1] = xd_dit_skips(dit, f->net->cfg, f->net->last);
     for (int i = 0; i < f->nskip && most; i++)
-        f->skip[i] = xd_new(&f->x, most * f->h[0].d[0], f->h[0].d[1]);
+        f->skip[i] = xd_new(&f->x, most * f->h[0].d[0], f->j->ctx->model.dit_info.dim);
     for (int i = 0; i < f->nskip && most && sends_codes(f); i++)
         f->skip_codes[i] = new_codes(f, f->skip[i]);
 }
@@ -675,7 +686,8 @@ static void run_piece(xd_denoise *f, piece w)
                          .frame_t = f->frame_t,
                          .frame_s = j->frame_s,
                          .guidance = j->distilled,
-                         .hint_scales = j->hint_scales };
+                         .hint_scales = j->hint_scales ? j->hint_scales + w.step * j->hint_stride
+                                                       : NULL };
     xd_span       refs = xd_denoise_rows(f, XD_REF, w.unit);
     if (xd_cache_predicts(f, w.step)) {
         xd_cache_predict(f, w.step, w.unit, w.pass);

@@ -114,6 +114,9 @@ void      xd_denoise_change(xd_denoise *f, const xd_net *net, int step);
 /* Runs one denoising step. Returns 0 to end the loop on all ranks, once all of them know that one
  * rank has failed. */
 int       xd_denoise_step(xd_denoise *f, int step);
+/* Converts normal random numbers [C,h,w] in place to sampled latents of the Gaussian with these
+ * moments; zeros become the mean latents. */
+void      xd_latents_sample(const struct xd_job *j, const float *moments, float *sample);
 /* Waits for pending messages. Call after the last step of the loop, and after the last step of
  * each transformer. If any rank of the replica has failed, all ranks of the replica get the
  * first error. */

@@ -203,7 +203,7 @@ static void draw(const xd_job *j, xd_rng *g, float *noise, float *sample, float 
 {
     /* For inpainting with a control image, diffusers also samples the latents of the image without
      * its masked area, and does not use them. */
-    if (start && g->torch && j->role->reads_control && xd_job_has_mask(j->r))
+    if (start && j->moments && g->torch && j->role->reads_control && xd_job_has_mask(j->r))
         xd_rng_normal(g, start, image_numbers(j));
     int mean = j->role->means || (j->held && !j->ctx->model.recipe->samples_held);
     if (mean) /* the image's latents are the mean of the VAE's Gaussian */
@@ -228,9 +228,7 @@ static void draw(const xd_job *j, xd_rng *g, float *noise, float *sample, float 
         xd_rng_normal(g, start, image_numbers(j));
 }
 
-/* Converts normal random numbers [C,h,w] in place to sampled latents of the Gaussian with these
- * moments. */
-static void to_latents(const xd_job *j, const float *moments, float *sample)
+void xd_latents_sample(const xd_job *j, const float *moments, float *sample)
 {
     const xd_vae_info *v = &j->ctx->model.vae_info;
     int64_t            C = v->channels, hw = j->cells[1] * j->cells[2];
@@ -287,23 +285,24 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
             set_frames_first(f, noise);
         xd_callback_latents(j, "noise", 0, noise);
         if (j->moments)
-            to_latents(j, j->moments, sample);
+            xd_latents_sample(j, j->moments, sample);
         else /* a benchmark without an image uses zeros */
             memset(sample, 0, (size_t)(image_numbers(j)) * sizeof *sample);
         if (start)
-            to_latents(j, j->start_moments, start);
+            xd_latents_sample(j, j->start_moments, start);
         if (j->moments)
             blend(j, noise, sample);
         if (f->keep[0].nd)
             set_keep(f, start ? start : sample, noise);
-        if (start || (j->moments && !f->extra.nd))
+        int from_image = start || (j->moments && !f->extra.nd);
+        if (from_image)
             mix(j, noise, start ? start : sample);
         xd_denoise_set_rows(f, f->lat, noise);
         if (f->extra.nd)
             set_extra(f, sample);
         if (j->nrefs)
             set_refs(f, sample);
-        if (j->samp.init_scale != 1 && (!j->moments || f->extra.nd))
+        if (j->samp.init_scale != 1 && !from_image)
             xd_axpby(&f->x, f->lat, 0, (xd_tensor){ 0 }, (float)j->samp.init_scale);
     }
     free(sample);

@@ -63,9 +63,23 @@ static const xd_role_row inpainted = { .needs = "an image to edit",
                                        .read = xd_role_references_read,
                                        .encode = xd_role_start_encode };
 
+/* The role of the images of a transformer with side networks, of which each reads a control
+ * image. */
+static const xd_role_row sided = { .starts = 1,
+                                   .crops = 1,
+                                   .reads_control = 1,
+                                   .read = xd_role_sides_read,
+                                   .encode = xd_role_sides_encode,
+                                   .channels = xd_role_sides_channels };
+
 const xd_role_row *xd_role_of(const xd_recipe *p, int masked)
 {
     return masked && p->inpaints_reference ? &inpainted : &rows[p->role];
+}
+
+const xd_role_row *xd_role_of_model(const xd_model *m, int masked)
+{
+    return m->dit_info.sides ? &sided : xd_role_of(m->recipe, masked);
 }
 
 int xd_role_drop_images(const xd_role_row *role, xd_request *r)
@@ -75,6 +89,7 @@ int xd_role_drop_images(const xd_role_row *role, xd_request *r)
     r->images.image = r->images.last_image = r->images.mask_image = NULL;
     r->images.image_pixels = r->images.last_pixels = r->images.mask_pixels = NULL;
     r->images.control_image = NULL, r->images.control_pixels = NULL;
+    r->images.nmore_control_images = 0;
     r->images.control_video = NULL, r->images.control_frames = NULL;
     r->images.nmore_images = 0, r->images.padding_mask_crop = -1;
     return 1;
@@ -83,6 +98,8 @@ int xd_role_drop_images(const xd_role_row *role, xd_request *r)
 xd_status xd_role_check(xd_job *j, xd_err *e)
 {
     xd_status s = xd_role_control_check(j, e);
+    if (s == XD_OK)
+        s = xd_role_sides_check(j, e);
     if (s == XD_OK)
         s = xd_role_control_video_check(j, e);
     return s == XD_OK ? xd_role_conditions_check(j, e) : s;
@@ -114,6 +131,10 @@ void xd_role_close(xd_job *j)
         free(*floats[i]), *floats[i] = NULL;
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
         free(*bytes[i]), *bytes[i] = NULL;
+    for (int i = 0; i < XD_MAXSIDES; i++) {
+        free(j->side_pixels[i]), j->side_pixels[i] = NULL;
+        free(j->side_moments[i]), j->side_moments[i] = NULL;
+    }
     for (int i = 0; i < XD_MAXREFS; i++) {
         free(j->ref_pixels[i]), j->ref_pixels[i] = NULL;
         free(j->leading_moments[i]), j->leading_moments[i] = NULL;

@@ -38,6 +38,9 @@ typedef struct xd_role_row {
 /* Returns the table row for the role that images have in the pipeline p. `masked` is 1 if the
  * request has a mask. */
 const xd_role_row *xd_role_of(const xd_recipe *p, int masked);
+/* Returns the table row of an open model. If the transformer has side networks, this is not the row
+ * of its pipeline. */
+const xd_role_row *xd_role_of_model(const xd_model *m, int masked);
 /* Removes the images from `r`, if they change neither the transformer's tokens nor the frames, so
  * that the time of a request can be predicted without them. Returns 1 if it removed them. */
 int                xd_role_drop_images(const xd_role_row *role, xd_request *r);
@@ -52,6 +55,12 @@ xd_status          xd_role_frames_check(const xd_job *j, xd_err *e);
 xd_status          xd_role_check(xd_job *j, xd_err *e);
 /* Checks that the request has a control image if and only if the model reads one. */
 xd_status          xd_role_control_check(const xd_job *j, xd_err *e);
+/* Checks the number of control images, the factors of side networks (conditioning_scale) and the
+ * shares of the steps in which they are used. Refuses these options if the transformer has no side
+ * networks. */
+xd_status          xd_role_sides_check(const xd_job *j, xd_err *e);
+/* Sets j->hint_scales to the factor of each side network in each step. */
+xd_status          xd_role_sides_scales(xd_job *j, xd_err *e);
 /* Checks the control video, its mask, its reference images and conditioning_scale, if the model
  * reads a control video, and refuses them if it reads none. Sets the job's numbers of reference
  * images and of clips to encode, and the factors of hints. */

@@ -40,6 +40,12 @@ void      xd_role_mask_channels(const xd_job *j, const float *sample, float *out
  * encoded to j->start_moments. In a benchmark without a control image, the channels are zeros. */
 xd_status xd_role_control_read(xd_job *j, xd_err *e);
 xd_status xd_role_control_encode(xd_job *j, xd_arena *a, xd_err *e);
+/* The control image of each side network is read to j->side_pixels and encoded to
+ * j->side_moments. The transformer's additional channels are the mean latents of these images, one
+ * image after the other. In a benchmark without control images, the channels are zeros. */
+xd_status xd_role_sides_read(xd_job *j, xd_err *e);
+xd_status xd_role_sides_encode(xd_job *j, xd_arena *a, xd_err *e);
+void      xd_role_sides_channels(const xd_job *j, const float *sample, float *out);
 /* The control video is read and resized to j->part_pixels and j->levels, and the reference images
  * to j->ref_pixels; all are encoded to j->part_moments and j->leading_moments. Without a control
  * video, its pixels are 0 and its mask is white. In a benchmark without a control video, the

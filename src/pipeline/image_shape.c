@@ -16,7 +16,7 @@
 static xd_status size_of(const xd_request *r, int k, xd_grid *size)
 {
     xd_pixel_source of = xd_job_has_image(r) ? xd_input_image_source(r, k)
-                                             : xd_input_image_control(r);
+                                             : xd_input_image_control(r, 0);
     xd_image        i;
     if (of.file || !of.pixels)
         return of.file ? xd_image_size(of.file, &size->cols, &size->rows, NULL) : XD_EINVAL;

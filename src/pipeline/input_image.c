@@ -71,8 +71,13 @@ xd_pixel_source xd_input_image_source(const xd_request *r, int k)
                               r->images.more_pixels ? r->images.more_pixels[k - 1] : NULL };
 }
 
-xd_pixel_source xd_input_image_control(const xd_request *r)
+xd_pixel_source xd_input_image_control(const xd_request *r, int k)
 {
+    const xd_request_images *i = &r->images;
+    if (k)
+        return (xd_pixel_source){ "more_control_images", "more_control_pixels",
+                                  i->more_control_images ? i->more_control_images[k - 1] : NULL,
+                                  i->more_control_pixels ? i->more_control_pixels[k - 1] : NULL };
     return (xd_pixel_source){ "control_image", "control_pixels", r->images.control_image,
                               r->images.control_pixels };
 }

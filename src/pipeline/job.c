@@ -364,7 +364,7 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
     if (s == XD_OK)
         s = xd_job_next_times(j, e);
     free(list);
-    return s == XD_OK ? s : xd_model_fail_sched(m, s, e);
+    return s == XD_OK ? xd_role_sides_scales(j, e) : xd_model_fail_sched(m, s, e);
 }
 
 xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e)
@@ -372,7 +372,7 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     memset(j, 0, sizeof *j);
     j->ctx = ctx;
     j->r = r;
-    j->role = xd_role_of(ctx->model.recipe, xd_job_has_mask(r));
+    j->role = xd_role_of_model(&ctx->model, xd_job_has_mask(r));
     j->start_s = xd_now_s();
     if (r->nprompts < 1 || !r->prompts)
         return xd_fail(e, XD_EINVAL, "the request has no prompt");
@@ -469,6 +469,7 @@ void xd_job_close(xd_job *j)
     j->skips = NULL;
     j->hint_scales = NULL;
     j->next_time = NULL;
+    j->hint_stride = 0;
 }
 
 xd_status xd_job_pick(xd_job *j, xd_err *e)

@@ -235,8 +235,8 @@ static const xd_request_row rows[] = {
       .families = XD_WORD_CONTROL_VIDEO,
       .about.section = IMAGES },
     { { "conditioning_scale", XD_OPT_TEXT, AT(images.conditioning_scale), 0, 0, NULL, "N,N",
-        "influence of the control video and of the images beside it: one number, or one for each "
-        "control block (%s; default: 1)" },
+        "influence of the control network, or of the control video and the images beside it: one "
+        "number, or one for each network or control block (control networks, %s; default: 1)" },
       .families = XD_WORD_CONTROL_VIDEO,
       .about.section = IMAGES,
       .stored = XD_STORED_GIVEN },
@@ -258,6 +258,17 @@ static const xd_request_row rows[] = {
       .families = XD_WORD_CONDITIONS,
       .about.section = IMAGES,
       .initial = -1,
+      .stored = XD_STORED_GIVEN },
+    { { "control_guidance_start", XD_OPT_TEXT, AT(images.control_guidance_start), 0, 0, NULL, "N,N",
+        "fraction of the steps after which the control network has influence: one number, or one "
+        "for each network (%s; default: 0)" },
+      .families = XD_WORD_SIDES,
+      .about.section = IMAGES,
+      .stored = XD_STORED_GIVEN },
+    { { "control_guidance_end", XD_OPT_TEXT, AT(images.control_guidance_end), 0, 0, NULL, "N,N",
+        "fraction of the steps after which the control network has no influence (%s; default: 1)" },
+      .families = XD_WORD_SIDES,
+      .about.section = IMAGES,
       .stored = XD_STORED_GIVEN },
     { { "padding_mask_crop", XD_OPT_INT64, AT(images.padding_mask_crop), 0, 1e7, NULL, "PIXELS",
         "crop the image to the mask plus PIXELS on each side, generate that part, and paste the "

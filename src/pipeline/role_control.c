@@ -26,7 +26,7 @@ xd_status xd_role_control_check(const xd_job *j, xd_err *e)
 
 xd_status xd_role_control_read(xd_job *j, xd_err *e)
 {
-    xd_pixel_source of = xd_input_image_control(j->r);
+    xd_pixel_source of = xd_input_image_control(j->r, 0);
     xd_status       s = xd_role_start_take_first(j, &j->start_image, e);
     return s == XD_OK && xd_job_has_control(j->r) ? xd_role_start_take(j, &of, 1, &j->image, e) : s;
 }

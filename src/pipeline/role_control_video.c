@@ -27,9 +27,10 @@
 
 static xd_status refuse_control(const xd_job *j, xd_err *e)
 {
-    const char *what = xd_job_has_control_video(j->r)    ? "control_video"
-                       : j->r->images.conditioning_scale ? "conditioning_scale"
-                                                         : NULL;
+    int         sides = j->ctx->model.dit_info.sides;
+    const char *what = xd_job_has_control_video(j->r)              ? "control_video"
+                       : j->r->images.conditioning_scale && !sides ? "conditioning_scale"
+                                                                   : NULL;
     return what ? xd_fail(e, XD_EINVAL, "%s is for models such as %s; this %s model reads none",
                           what, xd_family_says(XD_WORD_CONTROL_VIDEO), j->ctx->model.recipe->name)
                 : XD_OK;

@@ -63,7 +63,7 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
                     .kept = kept };
     int      most = xd_dit_most_skips(dit, &p->count->shadow);
     if (most)
-        st.skips = xd_new(&x, most * st.h.d[0], xd_dit_width(d));
+        st.skips = xd_new(&x, most * st.h.d[0], d->dim);
     if (dit->keep) {
         dit->keep(&x, &p->count->shadow, &text, kept);
         dit->read(&x, &p->count->shadow, &in, kept);

@@ -22,7 +22,7 @@ static void add_word(xd_text_buf *b, int *n, int holds, const char *word)
 static void add_fields(xd_text_buf *b, const xd_model *m)
 {
     const xd_recipe   *p = m->recipe;
-    const xd_role_row *role = xd_role_of(p, 0);
+    const xd_role_row *role = xd_role_of_model(m, 0);
     int                n = 0, needed = 0;
     xd_buf_add(b, "\"takes\": [");
     add_word(b, &n, role->read != NULL, "image");
@@ -30,7 +30,7 @@ static void add_fields(xd_text_buf *b, const xd_model *m)
     add_word(b, &n, role->reads_video && frames_read(m) != 1, "last_image");
     add_word(b, &n, role->reads_control, "control_image");
     add_word(b, &n, role->reads_control_video, "control_video");
-    add_word(b, &n, xd_role_of(p, 1)->starts, "strength");
+    add_word(b, &n, xd_role_of_model(m, 1)->starts, "strength");
     xd_buf_add(b, "], \"needs\": [");
     add_word(b, &needed, p->needs_image, "image");
     add_word(b, &needed, role->reads_mask, "mask_image");
@@ -54,7 +54,7 @@ void xd_inspect_uses(xd_text_buf *b, const xd_model *m)
                " \"guidance_scale\": %.10g",
                (long long)(d->sample[2] * cell[2]), (long long)(d->sample[1] * cell[1]),
                m->usual.steps, m->usual.guidance);
-    if (xd_role_of(p, 1)->starts)
+    if (xd_role_of_model(m, 1)->starts)
         xd_buf_add(b, ", \"strength\": %.10g", p->strength > 0 ? p->strength : 0.6);
     if (m->usual.true_cfg > 0)
         xd_buf_add(b, ", \"true_cfg_scale\": %.10g", m->usual.true_cfg);

@@ -95,7 +95,7 @@ static void set_request(xd_plans *p)
         /* Plans depend on whether there is a negative prompt, not on its text. */
         p->r.negative_prompt = "";
     xd_image_shape_take(&p->g->ctx, &p->r);
-    xd_role_drop_images(xd_role_of(p->g->ctx.model.recipe, xd_job_has_mask(&p->r)), &p->r);
+    xd_role_drop_images(xd_role_of_model(&p->g->ctx.model, xd_job_has_mask(&p->r)), &p->r);
 }
 
 /* Sets p->device to the device whose kernels determine the memory sizes: the device named in the

@@ -175,6 +175,37 @@ static void fill_part(const char *model, const char *to, const char *name, xd_ki
     free(folder);
 }
 
+/* Makes the weights of a control network, which are declared as those of a transformer with it. */
+static void fill_side(const char *model, const char *to, const char *name, xd_dtype type)
+{
+    enum { PREFIX = sizeof XD_SIDE_SLOT ".0." - 1 };
+    char        *side = join(model, name), *folder = join(to, name);
+    char        *path = join(folder, "diffusion_pytorch_model.safetensors");
+    xd_component p;
+    xd_err       e = { 0 };
+    int          n = 0;
+    must(xd_component_open(&p, model, "transformer", XD_KIND_DIT, NULL, &e), &e, model);
+    must(xd_component_add_sides(&p, (const char *[]){ side }, 1, &e), &e, side);
+    xd_st_item *item = calloc((size_t)p.nlist + 1, sizeof *item);
+    if (!item)
+        broken("make", path);
+    for (int i = 0; i < p.nlist; i++)
+        if (strncmp(p.list[i].name, XD_SIDE_SLOT ".0.", PREFIX) == 0) {
+            memmove(p.list[i].name, p.list[i].name + PREFIX, strlen(p.list[i].name + PREFIX) + 1);
+            char salt[64];
+            snprintf(salt, sizeof salt, "%s.", name);
+            item[n++] = made(&p.list[i], type, salt);
+        }
+    must(xd_st_write(path, item, n, 1, NULL, &e), &e, path);
+    for (int i = 0; i < n; i++)
+        free(item[i].t.p);
+    free(item);
+    xd_component_close(&p);
+    free(path);
+    free(folder);
+    free(side);
+}
+
 void fill_model(const char *from, const char *to, xd_dtype type)
 {
     static const struct {
@@ -197,6 +228,14 @@ void fill_model(const char *from, const char *to, xd_dtype type)
         char *a = join(from, parts[i].name), *b = join(to, parts[i].name);
         if (xd_file_is_dir(a) && !copy_folder(a, b, 0))
             fill_part(from, to, parts[i].name, parts[i].kind, index, type);
+        free(a);
+        free(b);
+    }
+    static const char *const sides[] = { "controlnet", "controlnet_2" };
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
+        char *a = join(from, sides[i]), *b = join(to, sides[i]);
+        if (xd_file_is_dir(a) && !copy_folder(a, b, 0))
+            fill_side(from, to, sides[i], type);
         free(a);
         free(b);
     }

@@ -19,7 +19,7 @@
 #include "golden.h"
 #include "families/recipe.h"
 
-enum { MAXPROMPT = 8, MAXLORA = 4, NDTYPE = 5 };
+enum { MAXPROMPT = 8, MAXLORA = 4, MAXSIDE = 2, NDTYPE = 5 };
 enum stage {
     IDS,
     IDS_2,
@@ -245,6 +245,9 @@ static const char *const all[] = { "alpha",
                                    "hunyuan12-one",
                                    "hunyuan12-rescale",
                                    "hunyuan-image",
+                                   "hunyuan-control",
+                                   "hunyuan-control-two",
+                                   "hunyuan-control-image",
                                    "zimage",
                                    "zimage-cut",
                                    "zimage-image",
@@ -289,17 +292,18 @@ typedef struct run {
     xd_st      *st;
     xd_json    *js;
     int         steps, images, prompts;
-    int         shape[4];      /* of a video: frames, rows, columns, and of how many numbers of a
+    int         shape[4];        /* of a video: frames, rows, columns, and of how many numbers of a
                                    image one is kept; 0: an image, of which all are */
-    char        pixels[1024];  /* what the run starts from */
-    char        second[1024];  /* the image behind it, of models that read several */
-    char        last[1024];    /* what a video ends with */
-    char        mask[1024];    /* what is inpainted of it */
-    char        control[1024]; /* what the transformer reads beside the noise */
-    char        video[1024];   /* the control video's folder */
-    char        masks[1024];   /* the folder of its mask */
-    char        ways[1024];    /* of attention: a list, or a table's file */
-    const char *more[1];
+    char        pixels[1024];    /* what the run starts from */
+    char        second[1024];    /* the image behind it, of models that read several */
+    char        last[1024];      /* what a video ends with */
+    char        mask[1024];      /* what is inpainted of it */
+    char        control[1024];   /* what the transformer reads beside the noise */
+    char        control_2[1024]; /* what the second control network reads */
+    char        video[1024];     /* the control video's folder */
+    char        masks[1024];     /* the folder of its mask */
+    char        ways[1024];      /* of attention: a list, or a table's file */
+    const char *more[1], *more_control[1];
     int         image; /* which image the loop is at; -1 before the first */
     double      worst[NSTAGE];
     int         seen[NSTAGE];
@@ -521,6 +525,10 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->images.last_image = js_maybe(r->js, "last_image") > 0 ? r->last : NULL;
     q->images.mask_image = xd_json_get(r->js, "mask") ? r->mask : NULL;
     q->images.control_image = xd_json_get(r->js, "control") ? r->control : NULL;
+    q->images.more_control_images = r->more_control;
+    q->images.nmore_control_images = js_maybe(r->js, "control") > 1;
+    q->images.control_guidance_start = js_maybe_text(r->js, "control_guidance_start");
+    q->images.control_guidance_end = js_maybe_text(r->js, "control_guidance_end");
     q->images.control_video = xd_json_get(r->js, "control_video") ? r->video : NULL;
     if (xd_json_get(r->js, "mask_video"))
         q->images.mask_image = r->masks;
@@ -583,7 +591,9 @@ static void open_run(run *r, const char *dir, const char *name)
     snprintf(r->control, sizeof r->control, "%s/%s/control.png", dir, name);
     snprintf(r->video, sizeof r->video, "%s/%s/video", dir, name);
     snprintf(r->masks, sizeof r->masks, "%s/%s/mask", dir, name);
+    snprintf(r->control_2, sizeof r->control_2, "%s/%s/control_2.png", dir, name);
     r->more[0] = xd_json_get(r->js, "clip") ? r->video : r->second;
+    r->more_control[0] = r->control_2;
     find_ways(r, dir, name);
     while (has(r, "latents.0.%d", r->steps))
         r->steps++;
@@ -679,17 +689,32 @@ static int take_loras(const run *r, const char *key, const char *dir, const char
     return n;
 }
 
+/* The control networks of a case, which are folders of the model. */
+static void take_sides(const run *r, xd_open_args *a, const char *model, xd_component_file *side,
+                       char (*path)[2200])
+{
+    const xd_json *list = xd_json_get(r->js, "controlnets");
+    a->files = side;
+    for (; a->nfiles < xd_json_size(list) && a->nfiles < MAXSIDE; a->nfiles++) {
+        snprintf(path[a->nfiles], sizeof *path, "%s/%s", model,
+                 xd_json_text(xd_json_at(list, a->nfiles)));
+        side[a->nfiles] = (xd_component_file){ "controlnet", path[a->nfiles] };
+    }
+}
+
 static void check(const char *dir, const char *full, const char *name, int dtype)
 {
-    xd_lora     loras[MAXLORA], loras_2[MAXLORA];
-    char        paths[MAXLORA][2048], paths_2[MAXLORA][2048];
-    run         r;
-    xd_err      e = { 0 };
-    xd_engine  *g = NULL;
-    xd_result  *out = NULL;
-    xd_request  q;
-    const char *prompts[MAXPROMPT];
-    char        model[2048], layers[64] = "";
+    xd_component_file sides[MAXSIDE];
+    char              folders[MAXSIDE][2200];
+    xd_lora           loras[MAXLORA], loras_2[MAXLORA];
+    char              paths[MAXLORA][2048], paths_2[MAXLORA][2048];
+    run               r;
+    xd_err            e = { 0 };
+    xd_engine        *g = NULL;
+    xd_result        *out = NULL;
+    xd_request        q;
+    const char       *prompts[MAXPROMPT];
+    char              model[2048], layers[64] = "";
     open_run(&r, dir, name);
     snprintf(model, sizeof model, "%s/%s/%s", xd_json_get(r.js, "weights") ? full : dir, name,
              js_text(r.js, "model"));
@@ -704,6 +729,7 @@ static void check(const char *dir, const char *full, const char *name, int dtype
                        .without = js_maybe(r.js, "no_t5") > 0 ? "t5xxl" : NULL,
                        .loras = loras,
                        .loras_2 = loras_2 };
+    take_sides(&r, &a, model, sides, folders);
     a.nloras = take_loras(&r, "loras", dir, name, loras, paths);
     a.nloras_2 = take_loras(&r, "loras_2", dir, name, loras_2, paths_2);
     xd_status s = xd_open(&g, &a, &e);

@@ -1,14 +1,23 @@
 /* dit.c - runs the transformer of Hunyuan-DiT (Li et al. 2024, arXiv:2405.08748) like diffusers'
- * HunyuanDiT2DModel.
+ * HunyuanDiT2DModel, and its side networks like diffusers' HunyuanDiT2DControlNetModel.
  *
  * The blocks form a U: block i of the second half first combines (skip_linear) the hidden state
  * with the output of block n - 1 - i, which is in the first half. The embedding of the timestep and
  * of the pooled text only shifts the first norm of a block. Both self-attention and cross-attention
  * normalize their queries and keys. Self-attention applies RoPE to the queries and the keys,
  * cross-attention only to the queries. The text rows are first BERT's, then mT5's. In both, padding
- * rows are replaced by learned rows from the checkpoint. */
+ * rows are replaced by learned rows from the checkpoint.
+ *
+ * A side network (ControlNet) has one block for each long skip. Its hidden state starts as the
+ * embedding of the latents plus a layer of the embedding of the control image's latents. The output
+ * of its block i, after a layer of its own, is added to the long skip from block i of the
+ * transformer. A side network never reads the transformer's hidden state, so its block i runs
+ * directly after the transformer's block i, and all states pass through the pipeline stages
+ * together. A side network has its own embedding of the timestep and its own projection of the
+ * text. */
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "dit/layers.h"
@@ -38,6 +47,14 @@ typedef struct cfg {
     int64_t dim, ff;
 } cfg;
 
+/* The config of the transformer with its side networks. In the config of a side network, `nlayers`
+ * is transformer_num_layers, the number of blocks of the transformer. */
+typedef struct whole_cfg {
+    cfg main;
+    int nsides;
+    cfg side[XD_MAXSIDES];
+} whole_cfg;
+
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
     { "num_attention_heads", AT(heads), 'i', 16, NULL },
@@ -57,6 +74,28 @@ static const xd_field fields[] = {
     { "text_len", AT(text_len), 'l', 77, NULL },
     { "text_len_t5", AT(text_len_t5), 'l', 256, NULL },
     { "use_style_cond_and_image_meta_size", AT(styled), 'b', 1, NULL },
+    { XD_SIDES_KEY, 0, '-', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+/* The config keys of a side network. */
+static const xd_field side_fields[] = {
+    { "num_attention_heads", AT(heads), 'i', 16, NULL },
+    { "attention_head_dim", AT(head_dim), 'l', 88, NULL },
+    { "in_channels", AT(in_ch), 'l', 0, NULL },
+    { "patch_size", AT(patch), 'l', 0, NULL },
+    { "activation_fn", AT(act_fn), 's', 0, "gelu-approximate" },
+    { "sample_size", AT(sample), 'l', 32, NULL },
+    { "hidden_size", AT(hidden), 'l', 1152, NULL },
+    { "transformer_num_layers", AT(nlayers), 'i', 40, NULL },
+    { "mlp_ratio", AT(ratio), 'd', 4.0, NULL },
+    { "cross_attention_dim", AT(cross), 'l', 1024, NULL },
+    { "cross_attention_dim_t5", AT(cross_t5), 'l', 2048, NULL },
+    { "pooled_projection_dim", AT(pooled), 'l', 1024, NULL },
+    { "text_len", AT(text_len), 'l', 77, NULL },
+    { "text_len_t5", AT(text_len_t5), 'l', 256, NULL },
+    { "use_style_cond_and_image_meta_size", AT(styled), 'b', 1, NULL },
+    { "conditioning_channels", 0, '-', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
@@ -82,16 +121,39 @@ typedef struct glob {
     xd_lin    out;   /* [p^2 Cout, D]: output projection */
 } glob;
 
+typedef struct side_blk {
+    blk    b;
+    xd_lin out; /* layer from the side network's hidden state to what is added to a long skip */
+} side_blk;
+
+typedef struct whole_glob {
+    glob   main, side[XD_MAXSIDES]; /* the side networks have no final norm and no output layer */
+    xd_lin control[XD_MAXSIDES];    /* [D, D]: layer after the embedding of the control image */
+} whole_glob;
+
 typedef struct local {
     xd_tensor active;   /* [1,D]: silu of the embedding of timestep and `extra` */
     xd_tensor cos, sin; /* [n, head_dim/2] F32: RoPE of this rank's tokens */
 } local;
+
+typedef struct whole_local {
+    local     main;
+    xd_tensor active[XD_MAXSIDES]; /* `active` of the side networks */
+    xd_tensor scales;              /* [sides,D] F32: factors of what the side networks compute */
+    /* 1: the factor of the side network is not 0, so that its blocks run in this forward pass */
+    int       on[XD_MAXSIDES];
+} whole_local;
 
 typedef struct kept {
     /* [blocks of this stage, m, 2 x this rank's part of D]: keys and values of the text */
     xd_tensor kv;
     xd_tensor extra; /* [1,D] F32: embedding of pooled text, size and style */
 } kept;
+
+typedef struct whole_kept {
+    kept      main; /* main.kv also has the keys and values for the blocks of the side networks */
+    xd_tensor extra[XD_MAXSIDES]; /* `extra` of the side networks */
+} whole_kept;
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
@@ -273,11 +335,10 @@ static void pool_weights(xd_decl *d, const cfg *c, glob *g)
     xd_w_leave(d);
 }
 
-static void weights(xd_decl *d, const void *c_, void *g_)
+/* Declares the weights that the transformer and a side network have in common. */
+static void input_weights(xd_decl *d, const cfg *c, glob *g)
 {
-    const cfg *c = c_;
-    glob      *g = g_;
-    int64_t    D = c->dim, p = c->patch;
+    int64_t D = c->dim, p = c->patch;
     xd_w_linear_as(d, &g->patch, "pos_embed.proj", 4, (int64_t[]){ D, c->in_ch, p, p }, 1);
     xd_mlp_weights(d, "text_embedder", &g->text, c->cross_t5, 4 * c->cross_t5, c->cross);
     xd_w_vec(d, &g->padding, "text_embedding_padding", 2,
@@ -290,6 +351,14 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_mlp_weights(d, "extra_embedder", &g->extra,
                    c->pooled + (c->styled ? SIZES * XD_SINUSOIDS + D : 0), 4 * D, D);
     xd_w_leave(d);
+}
+
+static void weights(xd_decl *d, const void *c_, void *g_)
+{
+    const cfg *c = c_;
+    glob      *g = g_;
+    int64_t    D = c->dim, p = c->patch;
+    input_weights(d, c, g);
     xd_w_linear(d, &g->mod, "norm_out.linear",
                 &(xd_linear_spec){ .in = D, .out = 2 * D, .bias = 1 });
     xd_w_linear(
@@ -335,6 +404,35 @@ static xd_tensor text_rows(xd_exec *x, const cfg *c, const glob *g, const xd_con
     return xd_as(x, out, x->act);
 }
 
+static int text_fits(xd_exec *x, const cfg *c, const xd_cond *text)
+{
+    int64_t most[2] = { c->text_len, c->text_len_t5 };
+    return xd_check(x,
+                    text->tok.d[0] == most[0] + most[1] && text->real[0] <= most[0] &&
+                        text->real[1] <= most[1],
+                    "%lld rows of text, %lld and %lld of them real, came for %lld and %lld",
+                    (long long)text->tok.d[0], (long long)text->real[0], (long long)text->real[1],
+                    (long long)most[0], (long long)most[1]);
+}
+
+/* Returns the rows of mT5, including those of padding. */
+static xd_tensor t5_rows(const cfg *c, const xd_cond *text)
+{
+    return xd_cols(xd_rows(text->tok, c->text_len, c->text_len_t5), 0, c->cross_t5);
+}
+
+/* Computes `kv`, the keys and values of a block, from the text rows t. */
+static void fill_kv(xd_exec *x, const cfg *c, const blk *w, xd_tensor kv, xd_tensor t)
+{
+    xd_tensor keys = xd_heads(xd_seg(kv, &w->kv, 0), c->head_dim);
+    xd_linear_into(x, kv, t, &w->kv);
+    xd_qk_layer_norm_into(x, &(xd_qknorm){ .out = keys,
+                                           .in = keys,
+                                           .gain = w->cross_k.gain,
+                                           .bias = w->cross_k.bias,
+                                           .eps = qk_eps });
+}
+
 static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
 {
     kept *k = kept_;
@@ -349,29 +447,13 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
     const glob    *g = n->glob;
     const cfg     *c = n->cfg;
     const xd_cond *text = in->cond;
-    int64_t        most[2] = { c->text_len, c->text_len_t5 };
-    if (!xd_check(x,
-                  text->tok.d[0] == most[0] + most[1] && text->real[0] <= most[0] &&
-                      text->real[1] <= most[1],
-                  "%lld rows of text, %lld and %lld of them real, came for %lld and %lld",
-                  (long long)text->tok.d[0], (long long)text->real[0], (long long)text->real[1],
-                  (long long)most[0], (long long)most[1]))
+    if (!text_fits(x, c, text))
         return;
-    size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor t5 = xd_cols(xd_rows(text->tok, most[0], most[1]), 0, c->cross_t5);
-    extra_into(x, c, g, in, t5, k->extra);
+    size_t mark = xd_arena_mark(x->tmp);
+    extra_into(x, c, g, in, t5_rows(c, text), k->extra);
     xd_tensor t = text_rows(x, c, g, text);
-    for (int i = n->first; i < n->last; i++) {
-        const blk *w = xd_net_layer(x, n, i);
-        xd_tensor  kv = xd_text_kv(k->kv, i - n->first),
-                   keys = xd_heads(xd_seg(kv, &w->kv, 0), c->head_dim);
-        xd_linear_into(x, kv, t, &w->kv);
-        xd_qk_layer_norm_into(x, &(xd_qknorm){ .out = keys,
-                                               .in = keys,
-                                               .gain = w->cross_k.gain,
-                                               .bias = w->cross_k.bias,
-                                               .eps = qk_eps });
-    }
+    for (int i = n->first; i < n->last; i++)
+        fill_kv(x, c, xd_net_layer(x, n, i), xd_text_kv(k->kv, i - n->first), t);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -397,13 +479,16 @@ static void fill_angles(void *ctx, float *buf)
     }
 }
 
+static xd_tensor active_of(xd_exec *x, const glob *g, const xd_input *in, xd_tensor extra)
+{
+    xd_tensor emb = xd_mlp_timesteps(x, &in->t, 1, &g->time);
+    xd_add(x, emb, extra);
+    return xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
+}
+
 static xd_tensor active(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept_)
 {
-    const glob *g = n->glob;
-    const kept *k = kept_;
-    xd_tensor   emb = xd_mlp_timesteps(x, &in->t, 1, &g->time);
-    xd_add(x, emb, k->extra);
-    return xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
+    return active_of(x, n->glob, in, ((const kept *)kept_)->extra);
 }
 
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
@@ -422,7 +507,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     if (xd_check(x, in->lat.d[0] == rows && s->h.d[0] == rows,
                  "%lld image tokens do not match %lld rows of state and %lld of latents",
                  (long long)rows, (long long)s->h.d[0], (long long)in->lat.d[0]))
-        xd_linear_into(x, s->h, in->lat, &g->patch);
+        xd_linear_into(x, xd_dit_state(s, ((const cfg *)n->cfg)->dim, 0), in->lat, &g->patch);
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -475,20 +560,19 @@ static void norm_and_rope(xd_exec *x, const local *l, xd_tensor q, const affine 
                          .eps = qk_eps });
 }
 
-static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+/* Runs a block of the transformer or of a side network on the hidden state h. active: see
+ * local.active. */
+static void run_block(xd_exec *x, const xd_net *n, const blk *w, xd_state *s, xd_tensor h,
+                      xd_tensor active)
 {
-    const blk   *w = w_;
     const cfg   *c = n->cfg;
     const local *l = s->local;
     const kept  *text = s->kept;
-    xd_tensor    h = s->h, none = { 0 };
+    xd_tensor    none = { 0 };
     int64_t      hd = c->head_dim;
-    if (s->skip.nd)
-        join_skip(x, w, h, s->skip);
-
-    size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor y =
-        xd_linear(x, norm_rows(x, h, &w->norm1, xd_mod_rows(x, l->active, &w->shift, 1)), &w->qkv);
+    size_t       mark = xd_arena_mark(x->tmp);
+    xd_tensor    y =
+        xd_linear(x, norm_rows(x, h, &w->norm1, xd_mod_rows(x, active, &w->shift, 1)), &w->qkv);
     xd_tensor q = xd_heads(xd_seg(y, &w->qkv, 0), hd), k = xd_heads(xd_seg(y, &w->qkv, 1), hd);
     norm_and_rope(x, l, q, &w->norm_q, k, &w->norm_k);
     xd_tensor o = xd_attn(x, q, k, xd_heads(xd_seg(y, &w->qkv, 2), hd), 0);
@@ -505,6 +589,16 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
                   &w->down);
 }
 
+static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+{
+    const blk   *w = w_;
+    const local *l = s->local;
+    xd_tensor    h = xd_dit_state(s, ((const cfg *)n->cfg)->dim, 0);
+    if (s->skip.nd)
+        join_skip(x, w, h, s->skip);
+    run_block(x, n, w, s, h, l->active);
+}
+
 /* Computes the network's output. The final modulation has two rows: scale, then shift. The output
  * layer predicts noise and variance; the variance is dropped. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
@@ -512,10 +606,11 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     const glob  *g = n->glob;
     const cfg   *c = n->cfg;
     const local *l = s->local;
-    xd_tensor    out = xd_new_f32(x, s->h.d[0], c->in_ch * c->patch * c->patch);
+    xd_tensor    h = xd_dit_state(s, c->dim, 0);
+    xd_tensor    out = xd_new_f32(x, h.d[0], c->in_ch * c->patch * c->patch);
     size_t       mark = xd_arena_mark(x->tmp);
     xd_tensor    m = xd_mod_rows(x, l->active, &g->mod, 2);
-    xd_tensor    a = xd_norm_mod(x, s->h, xd_rows(m, 0, 1), xd_rows(m, 1, 1), final_eps);
+    xd_tensor    a = xd_norm_mod(x, h, xd_rows(m, 0, 1), xd_rows(m, 1, 1), final_eps);
     xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), c->in_ch);
     xd_arena_rewind(x->tmp, mark);
     return out;
@@ -530,6 +625,299 @@ static const xd_block *block(const void *c, int layer)
     return skip_from(c, layer) >= 0 ? &up : &down;
 }
 
+/* ---- side networks ------------------------------------------------------------------------ */
+
+/* The blocks of the transformer that are followed by a block of each side network. */
+static int followed(const cfg *c)
+{
+    return c->nlayers / 2 - 1;
+}
+
+/* Returns the index of the side network that block `layer` belongs to, or -1 for a block of the
+ * transformer. Sets *at to the block's index in its own network. */
+static int side_of(const whole_cfg *c, int layer, int *at)
+{
+    int period = 1 + c->nsides, n = followed(&c->main);
+    if (layer >= period * n) {
+        *at = layer - c->nsides * n;
+        return -1;
+    }
+    *at = layer / period;
+    return layer % period - 1;
+}
+
+/* Checks that the sizes of a side network are those of the transformer. */
+static xd_status check_side(const cfg *c, const cfg *side, int i, xd_err *e)
+{
+    const struct {
+        const char *name;
+        double      have, want;
+    } equal[] = {
+        { "transformer_num_layers", side->nlayers, c->nlayers },
+        { "num_attention_heads", side->heads, c->heads },
+        { "attention_head_dim", (double)side->head_dim, (double)c->head_dim },
+        { "hidden_size", (double)side->hidden, (double)c->hidden },
+        { "in_channels", (double)side->in_ch, (double)c->in_ch },
+        { "patch_size", (double)side->patch, (double)c->patch },
+        { "mlp_ratio", side->ratio, c->ratio },
+        { "cross_attention_dim", (double)side->cross, (double)c->cross },
+        { "cross_attention_dim_t5", (double)side->cross_t5, (double)c->cross_t5 },
+        { "pooled_projection_dim", (double)side->pooled, (double)c->pooled },
+        { "text_len", (double)side->text_len, (double)c->text_len },
+        { "text_len_t5", (double)side->text_len_t5, (double)c->text_len_t5 },
+    };
+    for (size_t k = 0; k < sizeof equal / sizeof *equal; k++)
+        if (equal[k].have != equal[k].want)
+            return xd_fail(e, XD_EFORMAT,
+                           "controlnet %d does not fit the transformer: its %s is %.10g, not %.10g",
+                           i, equal[k].name, equal[k].have, equal[k].want);
+    if (strcmp(side->act_fn, c->act_fn) != 0)
+        return xd_fail(e, XD_EFORMAT,
+                       "controlnet %d does not fit the transformer: its activation_fn is '%s', not "
+                       "'%s'",
+                       i, side->act_fn, c->act_fn);
+    return XD_OK;
+}
+
+static xd_status read_sides(void *c_, const xd_json *obj, const char *what, xd_err *e)
+{
+    whole_cfg     *c = c_;
+    const xd_json *list = xd_json_get(obj, XD_SIDES_KEY);
+    xd_status      s = XD_OK;
+    for (int i = 0; s == XD_OK && i < xd_json_size(list) && i < XD_MAXSIDES; i++, c->nsides++)
+        s = xd_fields_read(side_fields, &c->side[i], xd_json_at(list, i), what, e);
+    return s;
+}
+
+static xd_status check_whole(void *c_, xd_err *e)
+{
+    whole_cfg *c = c_;
+    xd_status  s = check_config(&c->main, e);
+    for (int i = 0; s == XD_OK && i < c->nsides; i++) {
+        s = check_side(&c->main, &c->side[i], i, e);
+        c->side[i].act = c->main.act;
+        c->side[i].dim = c->main.dim;
+        c->side[i].ff = c->main.ff;
+    }
+    return s;
+}
+
+static int whole_nlayers(const void *c_)
+{
+    const whole_cfg *c = c_;
+    return c->main.nlayers + c->nsides * followed(&c->main);
+}
+
+static int whole_skip_from(const void *c_, int layer)
+{
+    const whole_cfg *c = c_;
+    int              at, side = side_of(c, layer, &at), from = side < 0 ? skip_from(c, at) : -1;
+    return from < 0 ? -1 : from * (1 + c->nsides);
+}
+
+static void whole_info(const void *c_, xd_dit_info *out)
+{
+    const whole_cfg *c = c_;
+    info(&c->main, out);
+    out->nlayers = whole_nlayers(c);
+    out->states = 1 + c->nsides;
+    out->sides = out->hints = c->nsides;
+    out->extra_ch = c->nsides * c->main.in_ch;
+    out->local_size = sizeof(whole_local);
+    out->kept_size = sizeof(whole_kept);
+    for (int i = 0; i < c->nsides; i++)
+        out->micro |= c->side[i].styled;
+}
+
+static void whole_weights(xd_decl *d, const void *c_, void *g_)
+{
+    const whole_cfg *c = c_;
+    whole_glob      *g = g_;
+    int64_t          D = c->main.dim;
+    weights(d, &c->main, &g->main);
+    for (int i = 0; i < c->nsides; i++) {
+        xd_w_enter(d, "controlnet.%d", i);
+        input_weights(d, &c->side[i], &g->side[i]);
+        xd_w_linear(d, &g->control[i], "input_block",
+                    &(xd_linear_spec){ .in = D, .out = D, .bias = 1 });
+        xd_w_leave(d);
+    }
+}
+
+static int64_t whole_mod_width(const void *c_, int layer)
+{
+    const whole_cfg *c = c_;
+    int              at;
+    return side_of(c, layer, &at) < 0 ? c->main.dim : 0;
+}
+
+static void whole_blk_weights(xd_decl *d, const void *c_, int layer, void *w)
+{
+    const whole_cfg *c = c_;
+    int              at;
+    side_of(c, layer, &at);
+    blk_weights(d, &c->main, at, w);
+}
+
+/* Declares the weights of a block of a side network. The layer `out` is not among the tensors of
+ * the block, but in a list beside the list of the blocks. */
+static void side_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    const whole_cfg *c = c_;
+    side_blk        *w = w_;
+    int64_t          D = c->main.dim;
+    char             name[32];
+    int              at;
+    side_of(c, layer, &at);
+    xd_w_enter(d, "blocks.%d", at);
+    blk_weights(d, &c->main, at, &w->b);
+    xd_w_leave(d);
+    snprintf(name, sizeof name, "controlnet_blocks.%d", at);
+    xd_w_linear(d, &w->out, name, &(xd_linear_spec){ .in = D, .out = D, .bias = 1 });
+}
+
+static void keep_whole(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
+{
+    whole_kept      *k = kept_;
+    const whole_cfg *c = n->cfg;
+    keep_text(x, n, text, &k->main);
+    for (int i = 0; i < c->nsides; i++)
+        k->extra[i] = xd_new_f32(x, 1, c->main.dim);
+}
+
+static void read_whole(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept_)
+{
+    const whole_kept *k = kept_;
+    const whole_glob *g = n->glob;
+    const whole_cfg  *c = n->cfg;
+    xd_tensor         t[1 + XD_MAXSIDES], t5 = t5_rows(&c->main, in->cond);
+    if (!text_fits(x, &c->main, in->cond))
+        return;
+    size_t mark = xd_arena_mark(x->tmp);
+    extra_into(x, &c->main, &g->main, in, t5, k->main.extra);
+    t[0] = text_rows(x, &c->main, &g->main, in->cond);
+    for (int i = 0; i < c->nsides; i++) {
+        extra_into(x, &c->side[i], &g->side[i], in, t5, k->extra[i]);
+        t[1 + i] = text_rows(x, &c->side[i], &g->side[i], in->cond);
+    }
+    for (int i = n->first, at; i < n->last; i++)
+        fill_kv(x, &c->main, xd_net_layer(x, n, i), xd_text_kv(k->main.kv, i - n->first),
+                t[1 + side_of(c, i, &at)]);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+typedef struct scaling {
+    const double *scales;
+    int64_t       n, dim;
+} scaling;
+
+static void fill_scales(void *ctx, float *buf)
+{
+    const scaling *t = ctx;
+    for (int64_t i = 0; i < t->n * t->dim; i++)
+        buf[i] = t->scales ? (float)t->scales[i / t->dim] : 1;
+}
+
+static void cond_whole(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const whole_kept *k = s->kept;
+    const whole_glob *g = n->glob;
+    const whole_cfg  *c = n->cfg;
+    whole_local      *l = s->local;
+    scaling           of = { in->hint_scales, c->nsides, c->main.dim };
+    cond(x, n, in, s);
+    for (int i = 0; i < c->nsides; i++) {
+        l->active[i] = active_of(x, &g->side[i], in, k->extra[i]);
+        l->on[i] = !in->hint_scales || in->hint_scales[i] != 0;
+    }
+    l->scales = xd_new_f32(x, of.n, of.dim);
+    xd_fill(x, l->scales, fill_scales, &of);
+}
+
+static void embed_whole(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const whole_glob *g = n->glob;
+    const whole_cfg  *c = n->cfg;
+    int64_t           F = in->lat.d[1], D = c->main.dim;
+    size_t            mark = xd_arena_mark(x->tmp);
+    embed(x, n, in, s);
+    for (int i = 0; i < c->nsides && xd_ok(x); i++) {
+        xd_tensor h = xd_dit_state(s, D, 1 + i);
+        xd_tensor control = xd_linear(x, xd_cols(in->extra, i * F, F), &g->side[i].patch);
+        xd_linear_into(x, h, in->lat, &g->side[i].patch);
+        xd_linear_add(x, h, (xd_tensor){ 0 }, control, &g->control[i]);
+        xd_arena_rewind(x->tmp, mark);
+    }
+}
+
+/* Runs a block of a side network, and adds what it computes to the long skip on the top of the
+ * stack, which is the output of the transformer's block with the same index. */
+static void forward_side(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+{
+    const side_blk    *w = w_;
+    const whole_local *l = s->local;
+    const whole_cfg   *c = n->cfg;
+    int64_t            D = c->main.dim, rows = s->h.d[0];
+    int                at, i = side_of(c, x->layer, &at);
+    xd_tensor          h = xd_dit_state(s, D, 1 + i);
+    if (!l->on[i])
+        return;
+    run_block(x, n, &w->b, s, h, l->active[i]);
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor top = xd_rows(s->skips, at * rows, rows), sum = xd_new_f32(x, rows, D);
+    xd_copy_to(x, sum, top);
+    xd_linear_add(x, sum, xd_rows(l->scales, i, 1), h, &w->out);
+    xd_copy_to(x, top, sum);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static xd_tensor probe_whole(xd_exec *x, const xd_net *n, xd_state *s)
+{
+    (void)x;
+    return xd_dit_state(s, ((const cfg *)n->cfg)->dim, 0);
+}
+
+static const xd_block whole_down = { "blocks.%d", sizeof(blk), whole_blk_weights, forward };
+static const xd_block whole_up = { "blocks.%d", sizeof(blk), whole_blk_weights, forward };
+static const xd_block side_kinds[XD_MAXSIDES] = {
+    { "controlnet.0", sizeof(side_blk), side_weights, forward_side },
+    { "controlnet.1", sizeof(side_blk), side_weights, forward_side },
+    { "controlnet.2", sizeof(side_blk), side_weights, forward_side },
+    { "controlnet.3", sizeof(side_blk), side_weights, forward_side },
+};
+
+static const xd_block *whole_block(const void *c, int layer)
+{
+    int at, side = side_of(c, layer, &at);
+    return side >= 0 ? &side_kinds[side] : skip_from(c, at) >= 0 ? &whole_up : &whole_down;
+}
+
+static const xd_dit whole = {
+    .net = { .name = "hunyuandit",
+             .classes = { "HunyuanDiT2DModel" },
+             .fields = fields,
+             .read = read_sides,
+             .cfg_size = sizeof(whole_cfg),
+             .glob_size = sizeof(whole_glob),
+             .check = check_whole,
+             .nlayers = whole_nlayers,
+             .block = whole_block,
+             .weights = whole_weights },
+    .info = whole_info,
+    .skip_from = whole_skip_from,
+    .keep = keep_whole,
+    .read = read_whole,
+    .active = active,
+    .active_width = active_width,
+    .mod_width = whole_mod_width,
+    .cond = cond_whole,
+    .embed = embed_whole,
+    .head = head,
+    .probe = probe_whole,
+};
+
+static const xd_side side = { .classes = { "HunyuanDiT2DControlNetModel" }, .with = &whole };
+
 extern const xd_dit xd_dit_hunyuandit;
 
 const xd_dit xd_dit_hunyuandit = {
@@ -542,6 +930,7 @@ const xd_dit xd_dit_hunyuandit = {
              .nlayers = nlayers,
              .block = block,
              .weights = weights },
+    .side = &side,
     .info = info,
     .skip_from = skip_from,
     .keep = keep_text,

@@ -46,7 +46,7 @@ static int standard_size(int64_t sample, int64_t *height, int64_t *width)
  * padding. */
 static const xd_recipe hunyuandit = {
     .name = "hunyuandit",
-    .pipelines = { "HunyuanDiTPipeline" },
+    .pipelines = { "HunyuanDiTPipeline", "HunyuanDiTControlNetPipeline" },
     .dit = "transformer",
     .vae = "vae",
     .text = { { .folder = "text_encoder",

@@ -8,17 +8,19 @@ both, then those of mT5.
 """
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import torch
-from diffusers import AutoencoderKL, DDPMScheduler, HunyuanDiT2DModel, HunyuanDiTPipeline
+from diffusers import (AutoencoderKL, DDPMScheduler, HunyuanDiT2DControlNetModel,
+                       HunyuanDiT2DModel, HunyuanDiTControlNetPipeline, HunyuanDiTPipeline)
 from diffusers.models.embeddings import get_2d_rotary_pos_embed
 from diffusers.pipelines.hunyuandit import pipeline_hunyuandit as module
 from safetensors.torch import save_file
 from transformers import BertConfig, BertModel, BertTokenizer, T5Config, T5EncoderModel, T5Tokenizer
 
-from ..common import (PLAIN, begin_with_image, keep_images, make_tokenizer, quiet, save_run,
-                      say_images, tidy)
+from ..common import (PLAIN, begin_with_image, keep_images, make_image, make_tokenizer, quiet,
+                      save_run, say_images, tidy)
 from ..fill import configure, fill, weights
 
 VAE = dict(block_out_channels=(8, 8, 8, 12), layers_per_block=1, norm_num_groups=4,
@@ -41,6 +43,9 @@ FORMS = {"1.1": (OLD, (5, 7)), "1.2": (dict(NEW, activation_fn="gelu"), (9, 4)),
 MODELS = {
     "hunyuan": dict(dit=OLD, weights="bf16", scheduler=DDPMScheduler(**NOISE)),
     "hunyuan12": dict(dit=NEW, weights="f16", scheduler=DDPMScheduler(**NOISE)),
+    # control networks with and without style
+    "hunyuan-control": dict(dit=NEW, weights="bf16", scheduler=DDPMScheduler(**NOISE),
+                            sides=({}, {"use_style_cond_and_image_meta_size": True})),
 }
 RUNS = {
     "hunyuan": dict(prompts=["A large Red circle, on a blue background"],
@@ -55,6 +60,18 @@ RUNS = {
                               width=64, height=80, steps=3, seed=12, guidance=3.0, rescale=0.7),
     "hunyuan-image": dict(model="hunyuan", prompts=["a blue star"], width=64, height=48, steps=6,
                           seed=61, guidance=3.0, strength=0.58, image=(70, 37)),
+    "hunyuan-control": dict(prompts=["a red ring", "two stars"], negative_prompt="a star",
+                            width=80, height=112, steps=3, seed=71, guidance=4.0,
+                            control=[(70, 37)], scale=[0.8]),
+    # of five steps, the first network runs in those from 2 to 4 and the second in those up to 3
+    "hunyuan-control-two": dict(model="hunyuan-control", prompts=["a blue ring"], width=64,
+                                height=48, steps=5, seed=72, guidance=1.0,
+                                control=[(64, 48), (40, 90)], scale=[0.7, 1.3], start=[0.2, 0],
+                                end=[0.8, 0.6]),
+    "hunyuan-control-image": dict(model="hunyuan-control", prompts=["a star"],
+                                  negative_prompt="a ring", width=48, height=80, steps=6, seed=73,
+                                  guidance=3.0, strength=0.58, image=(70, 37), control=[(50, 50)],
+                                  scale=[1.0]),
 }
 
 
@@ -144,7 +161,14 @@ def make_parts(name):
                                                        pad_token_id=0, eos_token_id=1,
                                                        tie_word_embeddings=False, **T5)),
              "transformer": HunyuanDiT2DModel(**spec["dit"]), "vae": AutoencoderKL(**VAE)}
-    return {folder: fill(m, spec["weights"]) for folder, m in parts.items()}
+    parts = {folder: fill(m, spec["weights"]) for folder, m in parts.items()}
+    for i, more in enumerate(spec.get("sides", ())):
+        kept = {k: v for k, v in spec["dit"].items() if k != "num_layers"}
+        m = HunyuanDiT2DControlNetModel(transformer_num_layers=spec["dit"]["num_layers"],
+                                        **(kept | more))
+        folder = "controlnet" + ("_2" if i else "")
+        parts[folder] = fill(m, spec["weights"], folder + ".")
+    return parts
 
 
 def make_model(name, out):
@@ -157,23 +181,30 @@ def make_model(name, out):
     make_bert_tokenizer(out / "tokenizer")
     make_tokenizer("identity", out / "tokenizer_2")
     MODELS[name]["scheduler"].save_pretrained(out / "scheduler")
-    index = {"_class_name": "HunyuanDiTPipeline", "feature_extractor": [None, None],
+    index = {"_class_name": ("HunyuanDiTControlNetPipeline" if "sides" in MODELS[name] else
+                             "HunyuanDiTPipeline"), "feature_extractor": [None, None],
              "safety_checker": [None, None],
              "requires_safety_checker": True, "scheduler": ["diffusers", "DDPMScheduler"],
              "tokenizer": ["transformers", "BertTokenizer"], "tokenizer_2": ["transformers",
                                                                              "T5Tokenizer"]}
     for folder, m in parts.items():
+        if folder == "controlnet_2":    # only for requests with two control networks
+            continue
         index[folder] = ["transformers" if "text" in folder else "diffusers", type(m).__name__]
     (out / "model_index.json").write_text(json.dumps(index))
     tidy(out, {})
 
 
-def load(name, out):
-    pipe = HunyuanDiTPipeline(
+def load(name, out, controls):
+    parts, cls = make_parts(name), HunyuanDiTPipeline
+    if controls:
+        nets = [parts.pop(k) for k in ("controlnet", "controlnet_2")][:controls]
+        parts["controlnet"], cls = nets[0] if controls == 1 else nets, HunyuanDiTControlNetPipeline
+    pipe = cls(
         tokenizer=BertTokenizer.from_pretrained(out / name / "tokenizer"),
         tokenizer_2=T5Tokenizer.from_pretrained(out / name / "tokenizer_2"),
         scheduler=DDPMScheduler.from_pretrained(out / name / "scheduler"), safety_checker=None,
-        feature_extractor=None, requires_safety_checker=False, **make_parts(name))
+        feature_extractor=None, requires_safety_checker=False, **parts)
     pipe.set_progress_bar_config(disable=True)
     return pipe
 
@@ -206,16 +237,55 @@ def from_image(pipe, r, d, g):
     return {"latents": z}
 
 
+def control(pipe, r, d):
+    """Arguments of the pipeline and options of the request for control networks. The pipeline has
+    no shares of the steps in which a network is used: as in those of other models, its scale is 0
+    in other steps. Latents of a control image are the mean, where diffusers draws without a
+    seed."""
+    encode = pipe.vae.encode
+
+    def encode_mean(x):
+        latents = encode(x).latent_dist.mode()
+        return SimpleNamespace(latent_dist=SimpleNamespace(sample=lambda: latents))
+    pipe.vae.encode = encode_mean
+    n = len(r["control"])
+    images = [make_image(size, r["seed"] + 3000 + i) for i, size in enumerate(r["control"])]
+    for i, image in enumerate(images):
+        image.save(d / ("control_2.png" if i else "control.png"))
+    start, end = r.get("start", [0] * n), r.get("end", [1] * n)
+    steps, forward, seen = r["steps"], pipe.controlnet.forward, []
+
+    def forward_step(*args, conditioning_scale, **kwargs):
+        i = len(seen)
+        seen.append(i)
+        on = [v * (1.0 - float(i / steps < s or (i + 1) / steps > e))
+              for v, s, e in zip(r["scale"], start, end)]
+        return forward(*args, conditioning_scale=on if n > 1 else on[0], **kwargs)
+    pipe.controlnet.forward = forward_step
+    text = lambda v: ",".join(f"{x:g}" for x in v)
+    notes = {"control": n, "conditioning_scale": text(r["scale"])}
+    if "start" in r:
+        notes |= {"control_guidance_start": text(start), "control_guidance_end": text(end)}
+    if n > 1:
+        notes["controlnets"] = ["controlnet", "controlnet_2"]
+    return {"control_image": images if n > 1 else images[0],
+            "controlnet_conditioning_scale": r["scale"] if n > 1 else r["scale"][0]}, notes
+
+
 def run(name, out_dir):
     r = dict(model=name, negative_prompt="", images=1, rescale=0.0) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
-    pipe = load(r["model"], out_dir)
+    pipe = load(r["model"], out_dir, len(r.get("control", ())))
     count = len(r["prompts"]) * r["images"]
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail = {}, []
     record_text(pipe, r, out)
-    more = from_image(pipe, r, d, gens[0]) if "image" in r else {}
+    more, notes = from_image(pipe, r, d, gens[0]) if "image" in r else {}, {}
+    started = bool(more)
+    if "control" in r:
+        sides, notes = control(pipe, r, d)
+        more |= sides
 
     def keep(p, step, t, kw):
         trail.append((float(t), kw["latents"].clone()))
@@ -227,7 +297,7 @@ def run(name, out_dir):
                   generator=gens,
                   output_type="pt", use_resolution_binning=False, callback_on_step_end=keep,
                   **more).images
-    keep_images(out, trail, images, r, count, noise=not more)
+    keep_images(out, trail, images, r, count, noise=not started)
     save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
         "negative_prompt": r["negative_prompt"], "width": r["width"], "height": r["height"],
@@ -235,7 +305,7 @@ def run(name, out_dir):
         "guidance_scale": r["guidance"], "guidance_rescale": r["rescale"], "seed": r["seed"],
         "num_images_per_prompt": r["images"], "images": count,
         "max_sequence_length": 0, "scheduler": None, "tiling": False, "resolution_binning": False}
-        | ({"strength": r["strength"]} if more else {}), out)
+        | ({"strength": r["strength"]} if started else {}) | notes, out)
     say_images(name, r, out, trail, count)
 
 

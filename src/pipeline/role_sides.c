@@ -1,0 +1,148 @@
+/* role_sides.c - the control images of side networks (ControlNets)
+ *
+ * Each side network reads the latents of one control image beside the noise. The latents are the
+ * mean of the VAE's Gaussian. Diffusers samples them from the global random generator of PyTorch,
+ * so its image is not determined by the seed. If the request has an initial image, denoising starts
+ * from that image and noise. As in diffusers, a side network is used in step i of n if i / n is at
+ * least control_guidance_start and (i + 1) / n is at most control_guidance_end. */
+#include "pipeline/image_roles_inside.h"
+
+#include <stdlib.h>
+
+#include "families/help.h"
+#include "pipeline/callbacks.h"
+#include "pipeline/context.h"
+#include "pipeline/denoise.h"
+#include "pipeline/mask.h"
+#include "pipeline/vae_codec.h"
+
+static int sides_of(const xd_job *j)
+{
+    return j->ctx->model.dit_info.sides;
+}
+
+static int64_t images_of(const xd_request *r)
+{
+    return xd_job_has_control(r) + r->images.nmore_control_images;
+}
+
+static xd_status refuse(const xd_job *j, xd_err *e)
+{
+    const xd_request_images *i = &j->r->images;
+    const char              *what = i->control_guidance_start ? "control_guidance_start"
+                                    : i->control_guidance_end ? "control_guidance_end"
+                                                              : NULL;
+    if (what)
+        return xd_fail(e, XD_EINVAL, "%s is for control networks: add --controlnet", what);
+    if (i->nmore_control_images)
+        return xd_fail(e, XD_EINVAL, "%lld control images are given, but %s reads one",
+                       (long long)images_of(j->r), j->ctx->model.recipe->name);
+    return XD_OK;
+}
+
+xd_status xd_role_sides_check(const xd_job *j, xd_err *e)
+{
+    int64_t n = images_of(j->r);
+    if (!sides_of(j))
+        return refuse(j, e);
+    if (n && n != sides_of(j))
+        return xd_fail(
+            e, XD_EINVAL,
+            "%lld control image%s for %d control network%s: give one --control_image for "
+            "each --controlnet",
+            (long long)n, n == 1 ? " is given" : "s are given", sides_of(j),
+            sides_of(j) == 1 ? "" : "s");
+    if (n && !j->ctx->model.vae.vae->encode)
+        return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode an image");
+    return XD_OK;
+}
+
+/* Reads an option that has one number, or one for each side network; `usual` stands for a missing
+ * option. */
+static xd_status read_numbers(const xd_job *j, const char *name, const char *text, double usual,
+                              double v[XD_MAXSIDES], xd_err *e)
+{
+    int     n = 1;
+    double *given = text ? xd_job_numbers(name, text, &n, e) : NULL;
+    if (text && !given)
+        return XD_EINVAL;
+    for (int i = 0; i < sides_of(j); i++)
+        v[i] = !given ? usual : n == sides_of(j) ? given[i] : given[0];
+    free(given);
+    if (n != 1 && n != sides_of(j))
+        return xd_fail(e, XD_EINVAL,
+                       "%s has %d numbers; it must have one, or %d: one for each "
+                       "control network",
+                       name, n, sides_of(j));
+    return XD_OK;
+}
+
+static xd_status check_shares(const xd_job *j, const double start[], const double end[], xd_err *e)
+{
+    for (int i = 0; i < sides_of(j); i++)
+        if (!(start[i] >= 0 && end[i] <= 1 && start[i] < end[i]))
+            return xd_fail(
+                e, XD_EINVAL,
+                "control_guidance_start is %.10g and control_guidance_end is %.10g; they "
+                "must be 0 to 1, and the start must be less than the end",
+                start[i], end[i]);
+    return XD_OK;
+}
+
+xd_status xd_role_sides_scales(xd_job *j, xd_err *e)
+{
+    const xd_request_images *r = &j->r->images;
+    double                   scale[XD_MAXSIDES], start[XD_MAXSIDES], end[XD_MAXSIDES];
+    int                      n = sides_of(j), steps = j->samp.steps;
+    if (!n)
+        return XD_OK;
+    if (read_numbers(j, "conditioning_scale", r->conditioning_scale, 1, scale, e) != XD_OK ||
+        read_numbers(j, "control_guidance_start", r->control_guidance_start, 0, start, e) !=
+            XD_OK ||
+        read_numbers(j, "control_guidance_end", r->control_guidance_end, 1, end, e) != XD_OK ||
+        check_shares(j, start, end, e) != XD_OK)
+        return XD_EINVAL;
+    if (!(j->hint_scales = malloc((size_t)steps * (size_t)n * sizeof *j->hint_scales + 1)))
+        return xd_fail(e, XD_ENOMEM, "no memory for %d factors", steps * n);
+    j->hint_stride = n;
+    for (int s = 0; s < steps; s++)
+        for (int i = 0; i < n; i++) {
+            int off = (double)s / steps < start[i] || (double)(s + 1) / steps > end[i];
+            j->hint_scales[s * n + i] = off ? 0 : scale[i];
+        }
+    return XD_OK;
+}
+
+xd_status xd_role_sides_read(xd_job *j, xd_err *e)
+{
+    xd_status s = xd_role_start_take_first(j, &j->start_image, e);
+    for (int i = 0; s == XD_OK && i < images_of(j->r); i++) {
+        xd_pixel_source of = xd_input_image_control(j->r, i);
+        s = xd_role_start_take(j, &of, 1, &j->side_pixels[i], e);
+    }
+    return s;
+}
+
+xd_status xd_role_sides_encode(xd_job *j, xd_arena *a, xd_err *e)
+{
+    xd_vae_clip clip = { 1, { j->size[0], j->size[1] }, 0 };
+    float     **start[2] = { &j->start_image, NULL };
+    xd_status   s = xd_mask_share(j, e);
+    for (int i = 0; s == XD_OK && i < images_of(j->r); i++) {
+        float **control[2] = { &j->side_pixels[i], NULL };
+        s = xd_vae_encode_clip(j, a, &clip, control, &j->side_moments[i], e);
+    }
+    if (s == XD_OK && xd_job_has_image(j->r))
+        s = xd_vae_encode_clip(j, a, &clip, start, &j->start_moments, e);
+    return s;
+}
+
+void xd_role_sides_channels(const xd_job *j, const float *sample, float *out)
+{
+    int64_t n = j->numbers / j->cells[0], C = sides_of(j) * j->lat[1];
+    int64_t d[4] = { 1, C, j->lat[2], j->lat[3] };
+    (void)sample;
+    for (int i = 0; i < sides_of(j) && j->side_moments[i]; i++)
+        xd_latents_sample(j, j->side_moments[i], out + i * n);
+    xd_callback_tensor(j, "condition", 0, 4, d, out);
+}
