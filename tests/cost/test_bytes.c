@@ -507,11 +507,14 @@ static model model_of(const xd_engine *g, const xd_job *j)
                   .e = (int64_t)xd_dtype_size(g->ctx.type),
                   .states = d->states > 1 ? d->states : 1,
                   .passes = j->npass };
-    int64_t half = d->nlayers / 2;
+    /* after each of the first half - 1 blocks comes a block of every control network */
+    int64_t s = d->sides, n = 2 * (d->nlayers + s) / (2 + s), half = n / 2;
     for (int l = 0; l < d->nlayers && l < 64; l++)
         m.which[l] = kind_of(g, l);
-    for (int64_t l = 0; l < d->nlayers && l < 64 && g->ctx.model.dit.dit->skip_from; l++)
-        m.skips[l] = l > half ? d->nlayers - l : l < half ? l : half - 1;
+    for (int64_t l = 0; l < d->nlayers && l < 64 && g->ctx.model.dit.dit->skip_from; l++) {
+        int64_t own = l < (1 + s) * (half - 1) ? (l + s) / (1 + s) : l - s * (half - 1);
+        m.skips[l] = own > half ? n - own : own < half ? own : half - 1;
+    }
     return m;
 }
 
@@ -623,7 +626,7 @@ int main(int argc, char **argv)
     r.images.strength = r.images.mask_image && argc < 5 ? 1 : 0;
     if (argc > 2 && strstr(argv[2], "control.png"))
         r.images.control_image = argv[2], r.images.image = NULL;
-    if (g->ctx.model.dit_info.hints) {
+    if (g->ctx.model.dit_info.hints && !g->ctx.model.dit_info.sides) {
         r.images.control_video = r.images.image, r.images.image = r.images.mask_image;
         r.images.mask_image = NULL, r.images.strength = 0;
         r.num_frames = 9; /* of the control video, which is not read */

@@ -63,6 +63,10 @@ FEATURES = {
     "fill": ("image", ["noise", "image=GOLDEN/{m}/image.png", "mask=GOLDEN/{m}/mask.png"],
              ("f32", "bf16")),
     "control": ("image", ["control=GOLDEN/{m}/control.png"], ("f32", "bf16", "int8")),
+    "beside": ("image", ["control=GOLDEN/{m}/control.png", "influence=0.8"],
+               ("f32", "bf16", "int8")),
+    "between": ("image", ["control=GOLDEN/{m}/control.png", "steps=6", "between=0.4,0.9",
+                          "influence=0.7,1.2", "side=GOLDEN/{m}/controlnet_2"], ("f32",)),
     "shaped": ("image", ["control=GOLDEN/{m}-mask/control.png", "image=GOLDEN/{m}-mask/image.png",
                          "mask=GOLDEN/{m}-mask/mask.png"], ("f32",)),
     "ends": ("image", ["image=GOLDEN/{m}/image.png", "last=GOLDEN/{m}/last.png"],
@@ -131,6 +135,8 @@ MODELS = [
     # long skips between blocks, and stages
     ("skips", "hunyuan", ["size=144x112"], "plain rescale begin"),
     ("skips", "hunyuan12", ["size=144x112"], "plain"),
+    # to which the blocks of control networks add
+    ("skips", "hunyuan-control", ["size=144x112"], "beside between"),
     # two transformers, one behind the other in time
     ("two", "wan22 wan22-two", WAN, "plain"),
     # tokens of images beside those that are computed

@@ -2,6 +2,7 @@
  *
  *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [last=FILE]
  *     [mask=FILE] [control=FILE] [film=FILE] [influence=S] [at=N,N] [shares=S,S]
+ *     [side=DIR] [between=S,S]
  *     [noise] [kept=TYPE] [size=WxH] [frames=N] [rescale=S] [length=F] [cut=T] [ratio=R]
  *     [scheduler=NAME] [steps=N] [attention=HOW] [window=T,H,W] [cache=SPEC] [references=N]
  *     [fast=WAYS] [comms=TYPE]
@@ -25,7 +26,9 @@
  *
  * at, shares: frame_index and condition_strength of `image` and `film`.
  *
- * film, influence: control_video, conditioning_scale. skipped: skip_guidance_layers, in every step.
+ * film, influence: control_video, conditioning_scale. side: two control networks, the model's and
+ * this one, which read the same control image. between: control_guidance_start and _end. skipped:
+ * skip_guidance_layers, in every step.
  *
  * cache: a step cache. All plans leave out the same blocks; stages, which correct by their own, add
  * in another order.
@@ -74,6 +77,8 @@ static const char *control;         /* what the transformer reads beside the noi
 static const char *skipped;         /* blocks that a third guidance pass skips; NULL: none */
 static const char *places, *shares; /* frame_index, condition_strength; NULL: default */
 static const char *film, *influence; /* a control video and its factors; NULL: none */
+static const char *side;             /* the second control network; NULL: none */
+static char        between[2][32];   /* control_guidance_start and _end; "": none */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static int         linear; /* 1: attention of the model is linear */
 static int         whole;  /* 1: plans split passes and images only */
@@ -165,14 +170,18 @@ static void request(xd_request *r, int images)
         r->images.image = begin;
         r->images.last_image = last;
         r->images.mask_image = mask;
-        r->images.control_image = control;
         r->images.control_video = places ? NULL : film;
         r->images.frame_index = places;
         r->images.condition_strength = shares;
-        r->images.conditioning_scale = influence;
         r->images.strength = mask && !noise ? 1 : 0; /* all steps, so that stale ones tell */
         r->guidance_scale = cfg ? 5 : 1;
     }
+    r->images.control_image = control;
+    r->images.more_control_images = &control;
+    r->images.nmore_control_images = side != NULL;
+    r->images.conditioning_scale = influence;
+    r->images.control_guidance_start = between[0][0] ? between[0] : NULL;
+    r->images.control_guidance_end = between[1][0] ? between[1] : NULL;
     if (size[0])
         r->width = size[0], r->height = size[1];
     r->num_inference_steps = steps;
@@ -182,8 +191,12 @@ static void request(xd_request *r, int images)
 static int generate(const xd_parallel *par, const char *what, int images, pixels *out)
 {
     static const char *const prompts[] = { "a small cyan square at the top on a brown background" };
+    char                     own[1024];
+    const xd_component_file  sides[] = { { "controlnet", own }, { "controlnet", side } };
     xd_open_args             a = { .size = sizeof a,
                                    .model = model_dir,
+                                   .files = sides,
+                                   .nfiles = side ? 2 : 0,
                                    .dtype = dtype,
                                    .weights_dtype = kept,
                                    .threads = 1,
@@ -193,6 +206,7 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
     xd_result               *res = NULL;
     xd_err                   e = { 0 };
     a.parallel.comms = comms;
+    snprintf(own, sizeof own, "%s/controlnet", model_dir);
     int ok = xd_open_with(&g, &a, 0, &e) == XD_OK;
     request(&r, images);
     r.prompts = prompts;
@@ -530,6 +544,10 @@ static void arguments(int argc, char **argv)
             shares = argv[i] + 7;
         if (strncmp(argv[i], "influence=", 10) == 0)
             influence = argv[i] + 10;
+        if (strncmp(argv[i], "side=", 5) == 0)
+            side = argv[i] + 5;
+        if (sscanf(argv[i], "between=%31[^,],%31s", between[0], between[1]) == 2)
+            continue;
         if (strncmp(argv[i], "control=", 8) == 0)
             control = argv[i] + 8;
         if (sscanf(argv[i], "size=%dx%d", &size[0], &size[1]) == 2)
