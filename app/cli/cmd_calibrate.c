@@ -67,7 +67,7 @@ static const xd_opt_alias aliases[] = {
 /* Names of the options of open_flags.c that apply to one rank; xdit calibrate accepts only these
  * options. */
 static const char shared[] = "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
-                             "lora lora_2 lora_partial threads dtype weights_dtype "
+                             "controlnet lora lora_2 lora_partial threads dtype weights_dtype "
                              "text_weights_dtype device offload memory fit no_t5";
 
 static void on_log(void *cookie, int level, const char *line)
@@ -114,7 +114,7 @@ static void print_help(FILE *f)
         { "The request", "width height num_frames num_inference_steps guidance_scale fast_attn | "
                          "negative_prompt seed image attention_window" },
         { "This machine", "dtype weights_dtype threads device | offload memory" },
-        { "Weight files", "| transformer transformer_2 lora lora_2 lora_partial" },
+        { "Weight files", "| transformer transformer_2 controlnet lora lora_2 lora_partial" },
     };
     task t;
     task_init(&t);

@@ -13,6 +13,7 @@ typedef struct task { /* state of one run of xdit plan */
     xd_advise_args ask;
     xd_request     request;
     const char    *plan, *memory;
+    xd_opt_texts   controlnets;
     xd_opt_table   tables[3];
     xd_opt_spec    spec;
 } task;
@@ -30,6 +31,8 @@ static const xd_option rows[] = {
       "Or a file of `xdit probe`" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME",
       "cpu, or cuda with one rank per GPU (default: as in the cluster's file, else cpu)" },
+    { "controlnet", XD_OPT_TEXT, offsetof(task, controlnets), 0, XD_OPT_MANY, NULL, "DIR",
+      "control network of the model; may be repeated" },
     { "plan", XD_OPT_TEXT, offsetof(task, plan), 0, 0, NULL, "PLAN",
       "fixed degrees, such as u2r2pp2cfg2" },
     { "exact", XD_OPT_FLAG, AT(exact), 0, 1, NULL, NULL,
@@ -92,7 +95,7 @@ static void print_help(FILE *f)
     char              *degrees = xd_opt_names("|", t.tables[2].rows, t.tables[2].n);
     const xd_opt_group groups[] = {
         { "Options", "model world cluster device weights_dtype memory exact all explain svg json | "
-                     "plan dtype text_weights_dtype offload" },
+                     "plan controlnet dtype text_weights_dtype offload" },
         { "The request",
           "width height num_frames num_inference_steps | guidance_scale true_cfg_scale "
           "num_images_per_prompt max_sequence_length" },
@@ -130,8 +133,11 @@ static int run_command(int argc, char **argv)
     if (st == XD_OK && t.memory)
         st = xd_size_read(t.memory, "memory", &t.ask.memory, &e);
     t.ask.columns = xd_opt_columns();
+    t.ask.controlnets = t.controlnets.v;
+    t.ask.ncontrolnets = t.controlnets.n;
     if (st == XD_OK)
         st = xd_advise(&t.ask, &e);
+    xd_opt_texts_free(&t.controlnets);
     if (st != XD_OK)
         return xd_cli_exit(st, &e);
     return xd_cli_flush();

@@ -130,12 +130,18 @@ static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ra
     a.text_weights_dtype = p->open->text_weights_dtype;
     a.device = "cpu";
     a.parallel = p->open->parallel;
+    a.controlnets = p->open->controlnets.v;
+    a.ncontrolnets = p->open->controlnets.n;
     if (mode == ONE_RANK) {
         a.parallel = (xd_parallel){ .data_parallel_degree = ranks };
         r.num_images_per_prompt *= ranks;
     }
     r.images.image = f->images.n ? f->images.v[0] : NULL;
-    r.images.control_image = f->control_image;
+    if (f->control_images.n) {
+        r.images.control_image = f->control_images.v[0];
+        r.images.more_control_images = f->control_images.v + 1;
+        r.images.nmore_control_images = f->control_images.n - 1;
+    }
     r.images.control_video = f->control_video;
     if (xd_plans_predict(&plans, &a, NULL) == XD_OK)
         best = xd_plans_get(plans, 0);

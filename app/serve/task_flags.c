@@ -20,7 +20,8 @@ static const xd_option rows[] = {
     { "mask_image", XD_OPT_TEXT, AT(mask_image), 0, 0, NULL, "FILE", "inpainting mask" },
     { "mask_alpha", XD_OPT_FLAG, AT(mask_alpha), 0, 0, NULL, NULL, "mask by transparency" },
     { "last_image", XD_OPT_TEXT, AT(last_image), 0, 0, NULL, "FILE", "last frame of a video" },
-    { "control_image", XD_OPT_TEXT, AT(control_image), 0, 0, NULL, "FILE", "edges or depth" },
+    { "control_image", XD_OPT_TEXT, AT(control_images), 0, XD_OPT_MANY, NULL, "FILE",
+      "edges or depth" },
     { "control_video", XD_OPT_TEXT, AT(control_video), 0, 0, NULL, "FILE", "video to change" },
     { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]", "LoRA file" },
 };
@@ -78,25 +79,30 @@ static xd_status load_one(xd_task_flags *f, const char *path, const xd_image **t
 xd_status xd_task_flags_load(xd_task_flags *f, xd_err *e)
 {
     xd_request *r = &f->request;
-    int         n = f->images.n;
+    int         n = f->images.n, controls = f->control_images.n;
+    size_t      most = (size_t)n + (size_t)controls + 3;
     xd_status   s = XD_OK;
-    f->pixels = calloc((size_t)n + 4, sizeof *f->pixels);
-    f->data = calloc((size_t)n + 4, sizeof *f->data);
-    f->more = calloc((size_t)n + 1, sizeof *f->more);
-    if (!f->pixels || !f->data || !f->more)
-        return xd_fail(e, XD_ENOMEM, "no memory for %d images", n);
+    f->pixels = calloc(most, sizeof *f->pixels);
+    f->data = calloc(most, sizeof *f->data);
+    f->more = calloc(most, sizeof *f->more);
+    f->more_controls = calloc(most, sizeof *f->more_controls);
+    if (!f->pixels || !f->data || !f->more || !f->more_controls)
+        return xd_fail(e, XD_ENOMEM, "no memory for %d images", n + controls);
     for (int i = 0; i < n && s == XD_OK; i++)
         s = load_one(f, f->images.v[i], i ? &f->more[i - 1] : &r->images.image_pixels, e);
     if (s == XD_OK)
         s = load_one(f, f->mask_image, &r->images.mask_pixels, e);
     if (s == XD_OK)
         s = load_one(f, f->last_image, &r->images.last_pixels, e);
-    if (s == XD_OK)
-        s = load_one(f, f->control_image, &r->images.control_pixels, e);
+    for (int i = 0; i < controls && s == XD_OK; i++)
+        s = load_one(f, f->control_images.v[i],
+                     i ? &f->more_controls[i - 1] : &r->images.control_pixels, e);
     if (s == XD_OK)
         s = load_one(f, f->control_video, &r->images.control_frames, e);
     r->images.more_pixels = f->more;
     r->images.nmore_images = n > 1 ? n - 1 : 0;
+    r->images.more_control_pixels = f->more_controls;
+    r->images.nmore_control_images = controls > 1 ? controls - 1 : 0;
     return s;
 }
 
@@ -105,6 +111,7 @@ void xd_task_flags_free(xd_task_flags *f)
     xd_opt_texts_free(&f->prompts);
     xd_prompt_texts_free(&f->texts);
     xd_opt_texts_free(&f->images);
+    xd_opt_texts_free(&f->control_images);
     xd_opt_texts_free(&f->loras);
     xd_loras_read_free(&f->lora);
     for (int i = 0; i < f->npixels; i++)
@@ -112,4 +119,5 @@ void xd_task_flags_free(xd_task_flags *f)
     free(f->pixels);
     free(f->data);
     free(f->more);
+    free(f->more_controls);
 }

@@ -13,17 +13,17 @@ typedef struct xd_task_flags {
     const char      *output;     /* name of the first image's file; xd_output_name derives the names
                                    of further images */
     int              video;      /* 1: the model must generate videos; 0: it must generate images */
-    xd_opt_texts     prompts, images, loras;
+    xd_opt_texts     prompts, images, control_images, loras;
     xd_prompt_texts  texts;
     xd_loras_read    lora;
-    const char      *mask_image, *last_image, *control_image, *control_video;
+    const char      *mask_image, *last_image, *control_video;
     int              mask_alpha; /* 1: use the mask's transparency (xd_image_file_load_mask) */
     xd_request       request;    /* the request; its texts point into argv */
     /* Images that xd_task_flags_load has read from files, in this order: the reference images, the
-     * mask, the last image, the control image, the control video. */
+     * mask, the last image, the control images, the control video. */
     xd_image        *pixels; /* [npixels] loaded images */
     uint8_t        **data;
-    const xd_image **more;
+    const xd_image **more, **more_controls;
     int              npixels;
 } xd_task_flags;
 

@@ -222,6 +222,10 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     int64_t     memory; /* memory limit in bytes per host or GPU, as in xd_open_args */
     /* Output file for a drawing of the 4 fastest plans, or of the plan `explain`; NULL: none. */
     const char *svg;
+    /* [ncontrolnets] directories of control networks, as in xd_component_file. */
+    const char *const *controlnets;
+    int                ncontrolnets;
+    int                reserved_2; /* must be 0 */
 } xd_advise_args;
 #define xd_advise_args_init(a) xd_advise_args_init_size((a), sizeof *(a))
 XD_API void xd_advise_args_init_size(xd_advise_args *a, size_t size);

@@ -19,7 +19,8 @@ from ._plan import Plan
 _PARTS = ("text", "load", "denoise", "decode", "total", "first_step")
 _IMAGES = ("image", "mask_image", "last_image", "control_image", "control_video")
 # diffusers' names of the inputs of a model that reads a control video
-_OTHER_NAMES = {"video": "control_video", "mask": "mask_image", "reference_images": "image"}
+_OTHER_NAMES = {"video": "control_video", "mask": "mask_image", "reference_images": "image",
+                "controlnet_conditioning_scale": "conditioning_scale"}
 _MORE_TEXTS = ("prompt_2", "prompt_3", "negative_prompt_2", "negative_prompt_3")
 _UNITS = {"": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
           "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -216,7 +217,8 @@ class Pipeline:
                         weights_dtype: str | None = None, text_weights_dtype: str | None = None,
                         plan: Any = None, device: str | None = None, threads: int = 0,
                         memory: Any = 0, offload: str | None = None, fit: str | None = None,
-                        files: dict[str, Any] | None = None, loras: Any = (), loras_2: Any = (),
+                        files: dict[str, Any] | None = None, controlnet: Any = None,
+                        loras: Any = (), loras_2: Any = (),
                         lora_partial: bool = False, verify_weights: bool = False,
                         without: str | None = None, keep: bool = True, bind: str | None = None,
                         cluster: str | None = None, balance: str | None = None,
@@ -229,7 +231,8 @@ class Pipeline:
         dtype: compute type, "f32", "bf16", "f16", or a dtype of torch. weights_dtype: storage type,
         as --weights_dtype of the command line. plan: "auto", a name such as "u2cfg2", or a Plan;
         `degrees` are its parts (ulysses_degree=2, use_cfg_parallel=True). files: {"transformer":
-        path} replaces the weights of a component by a safetensors or GGUF file. loras: paths, or
+        path} replaces the weights of a component by a safetensors or GGUF file. controlnet: the
+        directory of a control network, or a list of them. loras: paths, or
         (path, scale). lora_partial: skip tensors of LoRA files that do not match the model, with a
         warning. verify_weights: ranks compare all bytes of their weight files. memory: limit in
         bytes, or "12GB". comm: a communicator of mpi4py. log: called with a level (0 error to 3
@@ -255,8 +258,11 @@ class Pipeline:
         a.without, a.bind, a.cluster = kept.text(without), kept.text(bind), kept.text(cluster)
         a.balance, a.trace = kept.text(balance), kept.text(trace)
         a.preview_decoder = kept.text(preview_decoder)
-        rows = kept.keep(ffi.new("xd_component_file[]", len(files or {})))
-        for row, (component, path) in zip(rows, (files or {}).items()):
+        given = [(k, v) for k, v in (files or {}).items()]
+        given += [("controlnet", v) for v in ([controlnet] if _pixels.is_path(controlnet) else
+                                              controlnet or [])]
+        rows = kept.keep(ffi.new("xd_component_file[]", len(given)))
+        for row, (component, path) in zip(rows, given):
             row.component, row.path = kept.text(component), kept.text(path)
         a.files, a.nfiles = rows, len(rows)
         a.loras, a.nloras = _lora_rows(loras, kept)
@@ -349,7 +355,8 @@ class Pipeline:
         Or a list with one per image. latents: noise in place of the generator's, [B,C,h,w], for
         videos [B,T,C,h,w]. negative_prompt, prompt_2, prompt_3, negative_prompt_2 and _3: a text,
         or a list with one per prompt. image: a PIL image, an array, a path, or a list of them for
-        models that read several. control_video: a path, an array, or a list of frames; mask_image
+        models that read several. control_image: likewise, or a list with one for each control
+        network. control_video: a path, an array, or a list of frames; mask_image
         of such a video likewise. diffusers' names video, mask and reference_images stand for
         control_video, mask_image and image. output_type: "pil", "np", "uint8", "pt" or "latent".
         callback_on_step_end(pipe, step, timestep, values) is called after every step; `values` has
@@ -372,7 +379,7 @@ class Pipeline:
                "on_preview": on_preview, **more}
         for name, own in _OTHER_NAMES.items():
             if name in how:
-                if how[own] is not None:
+                if how.get(own) is not None:
                     raise InvalidRequest(f"{name} and {own} are given; use one of them")
                 how[own] = how.pop(name)
         runs = _runs(prompts, texts, _seed(generator) if seed is None else seed, each)
@@ -587,6 +594,9 @@ def _set_images(r: Any, image: Any, others: tuple, kept: Kept) -> None:
     """Sets the images of a request: paths as they are, others as pixels. others: those of _IMAGES
     after the first."""
     first, *behind = image if isinstance(image, (list, tuple)) else [image]
+    mask, last, control, video = others
+    control, *more_controls = control if isinstance(control, (list, tuple)) else [control]
+    others = mask, last, control, video
     for name, value in zip(_IMAGES, (first, *others)):
         if value is None:
             continue
@@ -597,11 +607,19 @@ def _set_images(r: Any, image: Any, others: tuple, kept: Kept) -> None:
                 name, name.replace("_image", "_pixels"))
             setattr(r.images, pixels, _pixels.to_c(value, kept))
     r = r.images
+    if more_controls:
+        r.nmore_control_images = len(more_controls)
+        r.more_control_images, r.more_control_pixels = _image_list(more_controls, kept)
     if behind:
         r.nmore_images = len(behind)
-        r.more_images = kept.texts([v if _pixels.is_path(v) else None for v in behind])
-        r.more_pixels = kept.keep(ffi.new("const xd_image *[]", [
-            ffi.NULL if _pixels.is_path(v) else _pixels.to_c(v, kept) for v in behind]))
+        r.more_images, r.more_pixels = _image_list(behind, kept)
+
+
+def _image_list(images: list, kept: Kept) -> tuple[Any, Any]:
+    """Arrays of the paths and of the pixels of images, of which each image has one."""
+    return (kept.texts([v if _pixels.is_path(v) else None for v in images]),
+            kept.keep(ffi.new("const xd_image *[]", [
+                ffi.NULL if _pixels.is_path(v) else _pixels.to_c(v, kept) for v in images])))
 
 
 def _as_type(films: list[np.ndarray], kind: str) -> Any:

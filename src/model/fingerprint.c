@@ -76,6 +76,8 @@ static uint64_t mix_processor(uint64_t h, const char *model, const char *folder,
 static uint64_t mix_part(uint64_t h, const xd_component *p, xd_err *e)
 {
     h = mix_file(h, p->dir, "config.json", e);
+    for (int i = 0; i < p->nsides; i++)
+        h = mix_file(h, p->sides[i], "config.json", e);
     return p->files ? xd_hash_mix(h, xd_st_hash(p->files)) : h;
 }
 

@@ -373,13 +373,19 @@ static xd_status check_given(const xd_model *m, const xd_component_file *f, xd_e
     return XD_OK;
 }
 
+/* Returns 1 if the model is opened without side networks, even if its directory has one. */
+static int omits_sides(const xd_model *m)
+{
+    return m->without && strcmp(m->without, XD_SIDE_SLOT) == 0;
+}
+
 /* Checks that the pipeline works without the omitted text encoder. Also checks that each given file
  * is for a component of the pipeline. */
 static xd_status check_asked(const xd_model *m, xd_err *e)
 {
     int       k = m->without ? encoder_of(m, m->without) : -1;
     xd_status s = XD_OK;
-    if (m->without && (k < 0 || !m->recipe->text[k].optional))
+    if (m->without && !omits_sides(m) && (k < 0 || !m->recipe->text[k].optional))
         return xd_fail(e, XD_EINVAL,
                        k < 0 ? "%s has no text encoder %s to do without"
                              : "%s cannot do without its text encoder %s",
@@ -516,7 +522,7 @@ static xd_status find_sides(xd_model *m, xd_err *e)
     for (int i = 0; s == XD_OK && i < m->given.n; i++)
         if (strcmp(m->given.v[i].component, XD_SIDE_SLOT) == 0)
             s = add_side(m, m->given.v[i].path, e);
-    if (s != XD_OK || m->nsides || !class_in_index(m, XD_SIDE_SLOT))
+    if (s != XD_OK || m->nsides || omits_sides(m) || !class_in_index(m, XD_SIDE_SLOT))
         return s;
     char *dir = xd_path_join(m->dir, XD_SIDE_SLOT);
     s = dir ? add_side(m, dir, e) : xd_fail(e, XD_ENOMEM, "no memory for a path");

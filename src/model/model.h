@@ -86,7 +86,8 @@ char     *xd_model_hub(void);
  * weights or tokenizers. After a failure, xd_model_close must be called, too. */
 xd_status     xd_model_open(xd_model *m, const char *model, xd_err *e);
 /* Opens a model as xd_model_open does, with options. without: short name (slot) of a text encoder
- * to omit; NULL: none. given: files that replace weights. layers: number of blocks of each kind
+ * to omit, or XD_SIDE_SLOT to omit a side network in the directory; NULL: none. given: files that
+ * replace weights, and side networks. layers: number of blocks of each kind
  * (xd_component_open_some); text encoders use the first number in `layers`. NULL: all blocks. */
 xd_status     xd_model_open_with(xd_model *m, const char *model, const char *without,
                                  const xd_weight_files *given, const char *layers, xd_err *e);

@@ -87,7 +87,8 @@ xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agre
     mine[n + 4] = r->images.mask_pixels != NULL, name[n + 4] = "mask_image";
     mine[n + 5] = r->images.last_pixels != NULL, name[n + 5] = "last_image";
     mine[n + 6] = r->noise.values != NULL, name[n + 6] = "latents";
-    mine[n + 7] = r->images.control_pixels != NULL, name[n + 7] = "control_image";
+    mine[n + 7] = (uint64_t)(2 * r->images.nmore_control_images + !!r->images.control_pixels);
+    name[n + 7] = "control_image";
     mine[n + 8] = r->images.control_frames != NULL, name[n + 8] = "control_video";
     /* the following values need no comparison, because all ranks use the values that rank 0
      * sends */

@@ -102,13 +102,15 @@ static void add_name(xd_text_buf *b, const xd_request *r, const char *path)
         xd_buf_json_string(b, path ? path : "(pixels)");
 }
 
-static void add_more_images(xd_text_buf *b, const xd_request *r)
+/* Appends the names of n images as a list. names NULL: the images are pixels. */
+static void add_more_images(xd_text_buf *b, const xd_request *r, const char *key,
+                            const char *const *names, int64_t n)
 {
-    for (int64_t i = 0; i < r->images.nmore_images; i++) {
-        xd_buf_add(b, i ? ", " : ", \"more_images\": [");
-        add_name(b, r, r->images.more_images ? r->images.more_images[i] : NULL);
+    for (int64_t i = 0; i < n; i++) {
+        xd_buf_add(b, i ? ", " : ", \"%s\": [", key);
+        add_name(b, r, names ? names[i] : NULL);
     }
-    xd_buf_add(b, r->images.nmore_images ? "]" : "");
+    xd_buf_add(b, n ? "]" : "");
 }
 
 static void add_text(xd_text_buf *b, const char *name, const char *text)
@@ -126,7 +128,7 @@ static void add_images(xd_text_buf *b, const xd_job *j)
     if (xd_job_has_image(r)) {
         xd_buf_add(b, ", \"image\": ");
         add_name(b, r, r->images.image);
-        add_more_images(b, r);
+        add_more_images(b, r, "more_images", r->images.more_images, r->images.nmore_images);
     }
     if (xd_job_has_last(r)) {
         xd_buf_add(b, ", \"last_image\": ");
@@ -139,6 +141,8 @@ static void add_images(xd_text_buf *b, const xd_job *j)
     if (xd_job_has_control(r)) {
         xd_buf_add(b, ", \"control_image\": ");
         add_name(b, r, r->images.control_image);
+        add_more_images(b, r, "more_control_images", r->images.more_control_images,
+                        r->images.nmore_control_images);
     }
     if (xd_job_has_control_video(r)) {
         xd_buf_add(b, ", \"control_video\": ");

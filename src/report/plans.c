@@ -119,8 +119,14 @@ static xd_status open_all(xd_plans *p, xd_err *e)
     xd_status             s = a->cluster ? xd_machine_read(&p->m, a->cluster, e) : XD_OK;
     if (s == XD_OK)
         s = find_device(p, e);
+    xd_component_file sides[XD_MAXSIDES + 1]; /* one more, which the model refuses */
+    int               nsides = 0;
+    for (; nsides < a->ncontrolnets && nsides <= XD_MAXSIDES; nsides++)
+        sides[nsides] = (xd_component_file){ XD_SIDE_SLOT, a->controlnets[nsides] };
     xd_open_args o = { .size = sizeof o,
                        .model = a->model,
+                       .files = sides,
+                       .nfiles = nsides,
                        .dtype = a->dtype,
                        .weights_dtype = a->weights_dtype,
                        .text_weights_dtype = a->text_weights_dtype,

@@ -213,8 +213,8 @@ static void run_task(xd_task *task)
         check_path(task, f.mask_image);
     if (f.last_image)
         check_path(task, f.last_image);
-    if (f.control_image)
-        check_path(task, f.control_image);
+    for (int i = 0; i < f.control_images.n; i++)
+        check_path(task, f.control_images.v[i]);
     if (f.control_video)
         check_path(task, f.control_video);
     MUST(!f.loras.n); /* this server has no folder of them */

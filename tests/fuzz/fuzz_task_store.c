@@ -85,8 +85,8 @@ static void check_task(const xd_task *t)
         check_path(f.mask_image);
     if (f.last_image)
         check_path(f.last_image);
-    if (f.control_image)
-        check_path(f.control_image);
+    for (int i = 0; i < f.control_images.n; i++)
+        check_path(f.control_images.v[i]);
     if (f.control_video)
         check_path(f.control_video);
     xd_task_flags_free(&f);

@@ -1,0 +1,96 @@
+#!/bin/sh
+# controlnet.sh XDIT ROOT FULL - control networks: which fit, their images, factors and steps.
+. "$(dirname "$0")/lib.sh"
+FULL=$3
+NET=$FULL/hunyuan-control/controlnet
+EDGES=$FULL/hunyuan-control/control.png
+draw() {
+    model=$1
+    shift
+    try generate --model "$FULL/$model" --prompt "a red ring" --num_inference_steps 4 \
+        --guidance_scale 1 --width 64 --height 48 --no_resolution_binning --dtype f32 \
+        --output "$T/x.ppm" --json "$@"
+}
+no() {
+    what=$1 pattern=$2
+    shift 2
+    rm -f "$T/x.ppm"
+    draw "$@"
+    check "$what" [ "$rc" != 0 -a ! -e "$T/x.ppm" ]
+    check "in one sentence" said "^xdit: .*$pattern"
+}
+same() { cmp -s "$T/a" "$T/b"; }
+differ() { ! same; }
+pixels() { tail -c 9216 "$T/x.ppm" >"$T/$1"; }
+
+no "of other sizes" 'controlnet 0 does not fit the transformer: its .* is 8, not 6' \
+    hunyuan --controlnet "$NET" --control_image "$EDGES"
+no "of another class" 'config.json names the class HunyuanDiT2DModel, but a control network of a' \
+    hunyuan12 --controlnet "$FULL/hunyuan12/transformer" --control_image "$EDGES"
+no "a model that can have none" 'control networks of a .* are not supported' \
+    alpha --controlnet "$NET" --control_image "$EDGES"
+no "no such folder" 'none' hunyuan12 --controlnet "$T/none" --control_image "$EDGES"
+mkdir "$T/empty"
+no "no config" 'there is no config.json in this folder' \
+    hunyuan12 --controlnet "$T/empty" --control_image "$EDGES"
+cp "$NET/diffusion_pytorch_model.safetensors" "$T/net.safetensors"
+no "nor beside a file" 'there is no config.json beside this file' \
+    hunyuan12 --controlnet "$T/net.safetensors" --control_image "$EDGES"
+no "five networks" '5 control networks are given; at most 4' hunyuan12 --controlnet "$NET" \
+    --controlnet "$NET" --controlnet "$NET" --controlnet "$NET" --controlnet "$NET"
+no "no image" 'needs a control image' hunyuan-control
+no "no network" 'add --controlnet' hunyuan12 --control_image "$EDGES"
+no "two images for one" '2 control images are given for 1 control network: give' \
+    hunyuan-control --control_image "$EDGES" --control_image "$EDGES"
+no "one image for two" '1 control image is given for 2 control networks: give' \
+    hunyuan12 --controlnet "$NET" --controlnet "$NET" --control_image "$EDGES"
+no "three factors" 'conditioning_scale has 3 numbers; it must have one, or 1' \
+    hunyuan-control --control_image "$EDGES" --controlnet_conditioning_scale 1,2,3
+no "a late end" 'control_guidance_end is 1.5; they must be 0 to 1' \
+    hunyuan-control --control_image "$EDGES" --control_guidance_end 1.5
+no "a late start" 'the start must be less than the end' \
+    hunyuan-control --control_image "$EDGES" --control_guidance_start 0.6 --control_guidance_end 0.5
+no "steps of no network" 'control_guidance_start is for control networks: add' \
+    hunyuan12 --control_guidance_start 0.5
+
+draw hunyuan-control --control_image "$EDGES"
+check "the network of the folder" [ "$rc" = 0 ]
+pixels a
+draw hunyuan-control --controlnet "$NET" --control_image "$EDGES"
+pixels b
+check "and the same one by its name" same
+draw hunyuan-control --controlnet "$NET/diffusion_pytorch_model.safetensors" \
+    --control_image "$EDGES" --controlnet_conditioning_scale 1
+pixels b
+check "and by its file" same
+check "which is told" json '"control_image" in j["parameters"]'
+draw hunyuan-control --control_image "$EDGES" --conditioning_scale 0.5
+pixels b
+check "less of it" differ
+cp "$T/b" "$T/a"
+draw hunyuan-control --controlnet "$NET" --controlnet "$NET" --control_image "$EDGES" \
+    --control_image "$EDGES" --conditioning_scale 0.5,0
+pixels b
+check "a second one of no influence" same
+draw hunyuan-control --control_image "$EDGES" --conditioning_scale 0
+pixels a
+draw hunyuan-control --control_image "$EDGES" --control_guidance_start 0.9
+pixels b
+check "in no step" same
+draw hunyuan-control --control_image "$EDGES" --weights_dtype int8
+check "in int8" [ "$rc" = 0 ]
+draw hunyuan-control --control_image "$EDGES" --offload stream
+pixels a
+draw hunyuan-control --control_image "$EDGES"
+pixels b
+check "in streamed blocks" same
+held() {
+    printf '%s' "$out" |
+        python3 -c 'import json,sys; print(json.load(sys.stdin)["plans"][0]["rank"][0]["transformer"])'
+}
+try plan --model "$FULL/hunyuan12" --world 2 --json
+less=$(held)
+try plan --model "$FULL/hunyuan12" --world 2 --json --controlnet "$NET"
+more=$(held)
+check "plans count it" [ "$more" -gt "$less" ]
+done_testing
