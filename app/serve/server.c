@@ -179,7 +179,7 @@ static char *read_uses(const xd_text_buf *about, const xd_defaults *d)
 }
 
 /* Inspects a model, so that a model that cannot be opened is refused before the server listens. */
-static xd_status check_model(xd_served_model *m, xd_err *e)
+static xd_status check_model(xd_served_model *m, const xd_open_flags *open, xd_err *e)
 {
     xd_inspect_args a;
     xd_text_buf     about = { 0 };
@@ -188,6 +188,8 @@ static xd_status check_model(xd_served_model *m, xd_err *e)
     a.json = 1;
     a.line = add_line;
     a.cookie = &about;
+    a.controlnets = open->controlnets.v;
+    a.ncontrolnets = open->controlnets.n;
     xd_status s = xd_inspect(&a, e);
     m->uses = read_uses(&about, &m->defaults);
     xd_buf_free(&about);
@@ -211,7 +213,7 @@ static xd_status name_models(xd_server *s, const xd_serve_flags *f, xd_err *e)
                                m->name);
         int parts = f->open.files[0] != NULL; /* 1: the directory may lack weights, because
                                                    options name weight files */
-        st = check_model(m, parts ? NULL : e);
+        st = check_model(m, &f->open, parts ? NULL : e);
         st = parts ? XD_OK : st;
     }
     return st;

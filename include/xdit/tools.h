@@ -466,6 +466,11 @@ typedef struct xd_inspect_args { /* call xd_inspect_args_init, then set fields *
     int         json;                                    /* 1: print JSON, not text */
     void        (*line)(void *cookie, const char *line); /* called with each line of the output */
     void       *cookie;
+    /* [ncontrolnets] control networks of the model, as in xd_advise_args; the summary counts their
+     * tensors as those of the transformer. */
+    const char *const *controlnets;
+    int                ncontrolnets;
+    int                reserved; /* must be 0 */
 } xd_inspect_args;
 #define xd_inspect_args_init(a) xd_inspect_args_init_size((a), sizeof *(a))
 XD_API void      xd_inspect_args_init_size(xd_inspect_args *a, size_t size);

@@ -687,6 +687,14 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
     return s == XD_OK ? s : xd_fail_at(e, s, m->dir);
 }
 
+int xd_model_side_files(xd_component_file files[XD_MAXSIDES + 1], const char *const *paths, int n)
+{
+    int k = 0;
+    for (; k < n && k <= XD_MAXSIDES; k++)
+        files[k] = (xd_component_file){ XD_SIDE_SLOT, paths[k] };
+    return k;
+}
+
 static xd_status check_preview(xd_model *m, const char *dir, xd_err *e)
 {
     const xd_vae_info *v = &m->preview_info, *own = &m->vae_info;

@@ -84,13 +84,16 @@ char     *xd_model_hub(void);
 
 /* Opens a model: reads all configs and checks that the components fit each other. Does not open
  * weights or tokenizers. After a failure, xd_model_close must be called, too. */
-xd_status     xd_model_open(xd_model *m, const char *model, xd_err *e);
+xd_status xd_model_open(xd_model *m, const char *model, xd_err *e);
 /* Opens a model as xd_model_open does, with options. without: short name (slot) of a text encoder
  * to omit, or XD_SIDE_SLOT to omit a side network in the directory; NULL: none. given: files that
  * replace weights, and side networks. layers: number of blocks of each kind
  * (xd_component_open_some); text encoders use the first number in `layers`. NULL: all blocks. */
-xd_status     xd_model_open_with(xd_model *m, const char *model, const char *without,
-                                 const xd_weight_files *given, const char *layers, xd_err *e);
+xd_status xd_model_open_with(xd_model *m, const char *model, const char *without,
+                             const xd_weight_files *given, const char *layers, xd_err *e);
+/* Writes side networks to a list of files for xd_model_open_with, and returns their number. Of too
+ * many, the list has one more than a model can have, so that xd_model_open_with refuses them. */
+int xd_model_side_files(xd_component_file files[XD_MAXSIDES + 1], const char *const *paths, int n);
 /* xd_model_reads returns which hidden states of text encoder k the pipeline reads, in a struct
  * whose token ids are not set. xd_model_text_width returns the width of a row of the encoder's
  * output, or 0 if the encoder is absent. */

@@ -119,27 +119,25 @@ static xd_status open_all(xd_plans *p, xd_err *e)
     xd_status             s = a->cluster ? xd_machine_read(&p->m, a->cluster, e) : XD_OK;
     if (s == XD_OK)
         s = find_device(p, e);
-    xd_component_file sides[XD_MAXSIDES + 1]; /* one more, which the model refuses */
-    int               nsides = 0;
-    for (; nsides < a->ncontrolnets && nsides <= XD_MAXSIDES; nsides++)
-        sides[nsides] = (xd_component_file){ XD_SIDE_SLOT, a->controlnets[nsides] };
-    xd_open_args o = { .size = sizeof o,
-                       .model = a->model,
-                       .files = sides,
-                       .nfiles = nsides,
-                       .dtype = a->dtype,
-                       .weights_dtype = a->weights_dtype,
-                       .text_weights_dtype = a->text_weights_dtype,
-                       .once = 1,
-                       .log = a->log,
-                       .offload = a->offload                 ? a->offload
-                                  : a->cluster && !p->device ? "none"
-                                                             : NULL,
-                       .device = p->device,
-                       .memory = a->memory,
-                       .cookie = a->cookie,
-                       .log_level = a->log_level };
-    int          sizes = a->cluster && p->device ? XD_SIZES : 0;
+    xd_component_file sides[XD_MAXSIDES + 1];
+    int               nsides = xd_model_side_files(sides, a->controlnets, a->ncontrolnets);
+    xd_open_args      o = { .size = sizeof o,
+                            .model = a->model,
+                            .files = sides,
+                            .nfiles = nsides,
+                            .dtype = a->dtype,
+                            .weights_dtype = a->weights_dtype,
+                            .text_weights_dtype = a->text_weights_dtype,
+                            .once = 1,
+                            .log = a->log,
+                            .offload = a->offload                 ? a->offload
+                                       : a->cluster && !p->device ? "none"
+                                                                  : NULL,
+                            .device = p->device,
+                            .memory = a->memory,
+                            .cookie = a->cookie,
+                            .log_level = a->log_level };
+    int               sizes = a->cluster && p->device ? XD_SIZES : 0;
     if (s == XD_OK)
         s = xd_open_with(&p->g, &o, XD_FOR_BENCH | XD_ALONE | sizes, e);
     if (s == XD_EUNSUPPORTED && p->device && !sizes && e)
