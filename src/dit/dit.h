@@ -61,6 +61,9 @@ typedef struct xd_dit_info {
     int         hints;
     /* Number of side networks (xd_side), each of which reads the latents of one control image. */
     int         sides;
+    /* Bit i is 1: the latents of control image i are scaled, but not shifted by the autoencoder's
+     * shift. */
+    int         unshifted;
     int64_t     lat_ch;    /* number of latent channels C */
     int64_t     extra_ch;  /* extra input channels, after the C channels */
     int64_t     sample[3]; /* latent cells of the training size: frames, rows, columns */

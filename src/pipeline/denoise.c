@@ -665,6 +665,14 @@ static void set_sizes(const xd_job *j, int pass, xd_input *in)
     memcpy(in->crop, z->crop, sizeof in->crop);
 }
 
+/* Returns the factors of hints in a step. On the count device all factors are 1, so that a side
+ * network is counted even if it is not used in the step that is counted. */
+static const double *scales_of(const xd_denoise *f, int step)
+{
+    const xd_job *j = f->j;
+    return j->hint_scales && !xd_counting(&f->x) ? j->hint_scales + step * j->hint_stride : NULL;
+}
+
 /* Runs this rank's blocks for one work item. */
 static void run_piece(xd_denoise *f, piece w)
 {
@@ -686,8 +694,7 @@ static void run_piece(xd_denoise *f, piece w)
                          .frame_t = f->frame_t,
                          .frame_s = j->frame_s,
                          .guidance = j->distilled,
-                         .hint_scales = j->hint_scales ? j->hint_scales + w.step * j->hint_stride
-                                                       : NULL };
+                         .hint_scales = scales_of(f, w.step) };
     xd_span       refs = xd_denoise_rows(f, XD_REF, w.unit);
     if (xd_cache_predicts(f, w.step)) {
         xd_cache_predict(f, w.step, w.unit, w.pass);

@@ -52,6 +52,9 @@ xd_status xd_job_read_skips(xd_job *j, xd_err *e)
         return xd_fail(e, XD_EINVAL,
                        "skip_guidance_layers is for %s; the pipeline of %s has no such option",
                        xd_family_says(XD_WORD_SKIPS_LAYERS), p->name);
+    if (j->ctx->model.dit_info.sides)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "skip_guidance_layers is not supported with a control network: omit it");
     xd_status s = read_layers(j, text, e);
     if (s != XD_OK || j->npass == 1 || xd_job_first_skip(j) < 0) {
         free(j->skips);

@@ -142,7 +142,12 @@ void xd_role_sides_channels(const xd_job *j, const float *sample, float *out)
     int64_t n = j->numbers / j->cells[0], C = sides_of(j) * j->lat[1];
     int64_t d[4] = { 1, C, j->lat[2], j->lat[3] };
     (void)sample;
-    for (int i = 0; i < sides_of(j) && j->side_moments[i]; i++)
+    const xd_vae_info *v = &j->ctx->model.vae_info;
+    float              shift = (float)(v->shift * (v->invert ? 1 / v->scaling : v->scaling));
+    for (int i = 0; i < sides_of(j) && j->side_moments[i]; i++) {
         xd_latents_sample(j, j->side_moments[i], out + i * n);
+        for (int64_t k = 0; k < n && j->ctx->model.dit_info.unshifted >> i & 1; k++)
+            out[i * n + k] += shift;
+    }
     xd_callback_tensor(j, "condition", 0, 4, d, out);
 }

@@ -86,7 +86,8 @@ pixels b
 check "in streamed blocks" same
 held() {
     printf '%s' "$out" |
-        python3 -c 'import json,sys; print(json.load(sys.stdin)["plans"][0]["rank"][0]["transformer"])'
+        python3 -c 'import json, sys
+print(json.load(sys.stdin)["plans"][0]["rank"][0]["transformer"])'
 }
 try plan --model "$FULL/hunyuan12" --world 2 --json
 less=$(held)

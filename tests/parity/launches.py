@@ -132,6 +132,8 @@ MODELS = [
     # and with heads of keys that several heads of queries share
     ("grouped", "lumina2", ["cfg", "text=211"], "plain free early far"),
     ("grouped", "lumina2-five", ["cfg", "text=211"], "plain"),
+    # and to which residuals of control networks are added
+    ("joint", "sd3-control", TEXT, "beside between"),
     # long skips between blocks, and stages
     ("skips", "hunyuan", ["size=144x112"], "plain rescale begin"),
     ("skips", "hunyuan12", ["size=144x112"], "plain"),

@@ -1,12 +1,19 @@
 /* dit.c - runs the transformer of Stable Diffusion 3 and 3.5 (Esser et al. 2024, arXiv:2403.03206)
- * like diffusers' SD3Transformer2DModel.
+ * like diffusers' SD3Transformer2DModel, and its side networks like diffusers' SD3ControlNetModel.
  *
  * A block has separate weights for text and image and one joint attention. The last block reads
  * only the keys and values of the text and does not change the text. The first blocks of SD 3.5
  * medium have a second attention over the image only. The position embeddings are the central part
- * of a table in the checkpoint. */
+ * of a table in the checkpoint.
+ *
+ * A side network (ControlNet) has m blocks for the n blocks of the transformer. What its block j
+ * computes, its residual, is added to the image after each block i of the transformer for which j =
+ * floor(i m / n). Block j of the side network runs directly before the first of these blocks. A
+ * token has two further states for each side network: its hidden state and its residual. Blocks of
+ * the side networks of SD 3.5 large have no text. */
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "dit/layers.h"
@@ -20,6 +27,25 @@ typedef struct cfg {
     char    qk_norm[XD_FIELD_TEXT];
     int64_t dim; /* D = heads * head_dim */
 } cfg;
+
+enum { MAXBLOCKS = 512 }; /* max number of blocks of the transformer and its side networks */
+
+/* The config of a side network. */
+typedef struct side_cfg {
+    cfg c;
+    /* own_places: 1: the network has its own patch and position embeddings; 0: it uses those of the
+     * transformer. zero_pooled: 1: the pooled text is zeros. single: 1: the blocks have no text. */
+    int own_places, zero_pooled, single, extra;
+} side_cfg;
+
+/* The config of the transformer with its side networks. */
+typedef struct whole_cfg {
+    cfg      main;
+    int      nsides, nblocks;
+    side_cfg side[XD_MAXSIDES];
+    /* For each block, its side network (-1: the transformer) and its index in its own network. */
+    int      net[MAXBLOCKS], at[MAXBLOCKS];
+} whole_cfg;
 
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
@@ -36,6 +62,16 @@ static const xd_field fields[] = {
     { "pos_embed_max_size", AT(places), 'l', 96, NULL },
     { "dual_attention_layers", AT(dual), 'L', 0, NULL },
     { "qk_norm", AT(qk_norm), 's', 0, "" },
+    { XD_SIDES_KEY, 0, '-', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+/* Config keys that only a side network has; the other keys are those of `fields`. */
+#define SIDE_AT(m) offsetof(side_cfg, m)
+static const xd_field side_fields[] = {
+    { "use_pos_embed", SIDE_AT(own_places), 'b', 1, NULL },
+    { "force_zeros_for_pooled_projection", SIDE_AT(zero_pooled), 'b', 1, NULL },
+    { "extra_conditioning_channels", SIDE_AT(extra), 'i', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
@@ -51,9 +87,25 @@ typedef struct glob {
     xd_tensor places; /* [side^2, D]: position embeddings */
 } glob;
 
+typedef struct side_blk {
+    blk    b;
+    xd_lin residual; /* layer from the hidden state to the residual */
+} side_blk;
+
+typedef struct whole_glob {
+    glob   main, side[XD_MAXSIDES]; /* the side networks have no final norm and no output layer */
+    xd_lin control[XD_MAXSIDES];    /* [D, C p p]: patch embedding of the control image */
+} whole_glob;
+
 typedef struct local {
     xd_tensor active; /* [1,D]: silu of the embedding of timestep and pooled text */
 } local;
+
+typedef struct whole_local {
+    local     main;
+    xd_tensor active[XD_MAXSIDES]; /* `active` of the side networks */
+    float     scale[XD_MAXSIDES];  /* factors of the residuals; 0: the network is not used */
+} whole_local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
@@ -176,15 +228,27 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     xd_w_leave(d);
 }
 
+static void place_weights(xd_decl *d, const cfg *c, glob *g)
+{
+    int64_t D = c->dim, p = c->patch, n = c->places * c->places;
+    xd_w_linear_as(d, &g->patch, "pos_embed.proj", 4, (int64_t[]){ D, c->in_ch, p, p }, 1);
+    xd_w_table_as(d, &g->places, "pos_embed.pos_embed", 3, (int64_t[]){ 1, n, D });
+}
+
+static void time_weights(xd_decl *d, const cfg *c, glob *g)
+{
+    int64_t D = c->dim;
+    xd_mlp_weights(d, "time_text_embed.timestep_embedder", &g->time, XD_SINUSOIDS, D, D);
+    xd_mlp_weights(d, "time_text_embed.text_embedder", &g->pooled, c->pooled, D, D);
+}
+
 static void weights(xd_decl *d, const void *c_, void *g_)
 {
     const cfg *c = c_;
     glob      *g = g_;
-    int64_t    D = c->dim, p = c->patch, n = c->places * c->places;
-    xd_w_linear_as(d, &g->patch, "pos_embed.proj", 4, (int64_t[]){ D, c->in_ch, p, p }, 1);
-    xd_w_table_as(d, &g->places, "pos_embed.pos_embed", 3, (int64_t[]){ 1, n, D });
-    xd_mlp_weights(d, "time_text_embed.timestep_embedder", &g->time, XD_SINUSOIDS, D, D);
-    xd_mlp_weights(d, "time_text_embed.text_embedder", &g->pooled, c->pooled, D, D);
+    int64_t    D = c->dim, p = c->patch;
+    place_weights(d, c, g);
+    time_weights(d, c, g);
     xd_w_linear(d, &g->text, "context_embedder",
                 &(xd_linear_spec){ .in = c->joint, .out = D, .bias = 1 });
     xd_w_linear(d, &g->mod, "norm_out.linear",
@@ -236,6 +300,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     int64_t     ntxt = xd_n(x, XD_TXT), nimg = xd_n(x, XD_IMG);
+    xd_tensor   all = xd_dit_state(s, c->dim, 0);
     if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt && s->h.d[0] == nimg + ntxt,
                   "%lld image and %lld text tokens do not match %lld rows of state",
                   (long long)nimg, (long long)ntxt, (long long)s->h.d[0]) ||
@@ -245,8 +310,8 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
         return;
     size_t mark = xd_arena_mark(x->tmp);
     if (ntxt)
-        xd_linear_into(x, xd_rows(s->h, 0, ntxt), in->txt, &g->text);
-    xd_tensor h = xd_rows(s->h, ntxt, nimg);
+        xd_linear_into(x, xd_rows(all, 0, ntxt), in->txt, &g->text);
+    xd_tensor h = xd_rows(all, ntxt, nimg);
     add_positions(x, c, g, h);
     xd_linear_add(x, h, (xd_tensor){ 0 }, in->lat, &g->patch);
     xd_arena_rewind(x->tmp, mark);
@@ -268,11 +333,8 @@ static xd_tensor second_attn(xd_exec *x, const cfg *c, const blk *w, xd_tensor y
 /* Runs a block. A block's modulation has nine rows: shift, scale and gate of the attention, of the
  * feed-forward, and of the second attention. In the last block, the text's modulation has only two
  * rows: scale, then shift. */
-static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+static void run_block(xd_exec *x, const cfg *c, const blk *w, xd_tensor all, xd_tensor active)
 {
-    const blk      *w = w_;
-    const cfg      *c = n->cfg;
-    const local    *l = s->local;
     const xd_adaln *sides[2] = { &w->txt, &w->img };
     /* `dual` and `last` are computed from the output widths of layers, which tensor parallelism
      * does not reduce. So a rank without attention heads also runs the second attention. */
@@ -281,8 +343,8 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     xd_tensor no = { 0 }, h[2], mod[2], y = xd_new(x, rows[0] + rows[1], w->img.qkv.w.out), y2 = no;
     for (int i = 0; i < 2; i++) {
         int ends = last && i == 0;
-        h[i] = xd_rows(s->h, at[i], rows[i]);
-        mod[i] = xd_mod_rows(x, l->active, &sides[i]->mod, ends ? 2 : dual && i ? 9 : 6);
+        h[i] = xd_rows(all, at[i], rows[i]);
+        mod[i] = xd_mod_rows(x, active, &sides[i]->mod, ends ? 2 : dual && i ? 9 : 6);
         if (dual && i)
             y2 = xd_norm_mod(x, h[i], xd_rows(mod[i], 7, 1), xd_rows(mod[i], 6, 1), eps);
         size_t  mark = xd_arena_mark(x->tmp);
@@ -310,6 +372,12 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
         xd_adaln_feed(x, h[i], sides[i], mod[i]);
 }
 
+static void forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
+{
+    const cfg *c = n->cfg;
+    run_block(x, c, w, xd_dit_state(s, c->dim, 0), ((const local *)s->local)->active);
+}
+
 /* Computes the network's output. The final modulation has two rows: scale, then shift. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
@@ -317,7 +385,7 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     const cfg   *c = n->cfg;
     const local *l = s->local;
     xd_tensor    m = xd_mod_rows(x, l->active, &g->mod, 2);
-    xd_tensor    h = xd_rows(s->h, xd_n(x, XD_TXT), xd_n(x, XD_IMG));
+    xd_tensor    h = xd_rows(xd_dit_state(s, c->dim, 0), xd_n(x, XD_TXT), xd_n(x, XD_IMG));
     return xd_patch_head(x, h, xd_rows(m, 0, 1), xd_rows(m, 1, 1), &g->out, c->in_ch,
                          c->patch * c->patch);
 }
@@ -337,6 +405,327 @@ static const xd_block *block(const void *c_, int layer)
     return &kinds[2 * (layer == c->nlayers - 1) + is_dual(c, layer)];
 }
 
+/* ---- side networks ------------------------------------------------------------------------ */
+
+static xd_status read_sides(void *c_, const xd_json *obj, const char *what, xd_err *e)
+{
+    whole_cfg     *c = c_;
+    const xd_json *list = xd_json_get(obj, XD_SIDES_KEY);
+    xd_status      s = XD_OK;
+    for (int i = 0; s == XD_OK && i < xd_json_size(list) && i < XD_MAXSIDES; i++, c->nsides++) {
+        const xd_json *side = xd_json_at(list, i),
+                      *joint = xd_json_get(side, "joint_attention_dim");
+        s = xd_fields_read(fields, &c->side[i].c, side, what, e);
+        if (s == XD_OK)
+            s = xd_fields_read(side_fields, &c->side[i], side, what, e);
+        c->side[i].single = joint && xd_json_null(joint);
+    }
+    return s;
+}
+
+/* Checks that the sizes of side network i are those of the transformer. */
+static xd_status check_side(const cfg *c, side_cfg *side, int i, xd_err *e)
+{
+    cfg *own = &side->c;
+    own->dim = c->dim;
+    own->out_ch = c->out_ch;
+    const struct {
+        const char *name;
+        int64_t     have, want;
+    } equal[] = {
+        { "num_attention_heads", own->heads, c->heads },
+        { "attention_head_dim", own->head_dim, c->head_dim },
+        { "in_channels", own->in_ch, c->in_ch },
+        { "patch_size", own->patch, c->patch },
+        { "joint_attention_dim", side->single ? c->joint : own->joint, c->joint },
+        { "pooled_projection_dim", own->pooled, c->pooled },
+        { "extra_conditioning_channels", side->extra, 0 },
+    };
+    for (size_t k = 0; k < sizeof equal / sizeof *equal; k++)
+        if (equal[k].have != equal[k].want)
+            return xd_fail(e, XD_EFORMAT,
+                           "controlnet %d does not fit the transformer: its %s is %lld, not %lld",
+                           i, equal[k].name, (long long)equal[k].have, (long long)equal[k].want);
+    if (own->nlayers < 1 || own->nlayers > c->nlayers)
+        return xd_fail(
+            e, XD_EFORMAT,
+            "controlnet %d does not fit the transformer: its num_layers is %d, not 1 to %d", i,
+            own->nlayers, c->nlayers);
+    if (side->single && own->dual.n)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "controlnet %d: dual_attention_layers is not supported without "
+                       "joint_attention_dim",
+                       i);
+    return XD_OK;
+}
+
+/* Returns the block of side network i whose residual is added after block `layer` of the
+ * transformer, with the floating-point division of diffusers. */
+static int residual_of(const whole_cfg *c, int i, int layer)
+{
+    return (int)(layer / ((double)c->main.nlayers / c->side[i].c.nlayers));
+}
+
+static xd_status add_block(whole_cfg *c, int net, int at, xd_err *e)
+{
+    if (c->nblocks == MAXBLOCKS)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "the transformer and its control networks have more than %d blocks",
+                       MAXBLOCKS);
+    c->net[c->nblocks] = net;
+    c->at[c->nblocks++] = at;
+    return XD_OK;
+}
+
+static xd_status check_whole(void *c_, xd_err *e)
+{
+    whole_cfg *c = c_;
+    xd_status  s = check_config(&c->main, e);
+    for (int i = 0; s == XD_OK && i < c->nsides; i++)
+        s = check_side(&c->main, &c->side[i], i, e);
+    for (int layer = 0; s == XD_OK && layer < c->main.nlayers; layer++) {
+        for (int i = 0; s == XD_OK && i < c->nsides; i++) {
+            int j = residual_of(c, i, layer);
+            if (layer == 0 || j != residual_of(c, i, layer - 1))
+                s = add_block(c, i, j, e);
+        }
+        if (s == XD_OK)
+            s = add_block(c, -1, layer, e);
+    }
+    return s;
+}
+
+static int whole_nlayers(const void *c)
+{
+    return ((const whole_cfg *)c)->nblocks;
+}
+
+static void whole_info(const void *c_, xd_dit_info *out)
+{
+    const whole_cfg *c = c_;
+    info(&c->main, out);
+    out->nlayers = c->nblocks;
+    out->states = 1 + 2 * c->nsides;
+    out->sides = out->hints = c->nsides;
+    out->extra_ch = c->nsides * c->main.in_ch;
+    out->local_size = sizeof(whole_local);
+    for (int i = 0; i < c->nsides; i++) {
+        out->unshifted |= c->side[i].zero_pooled << i;
+        if (c->side[i].c.dual.n)
+            out->sites = 2;
+    }
+}
+
+static void whole_weights(xd_decl *d, const void *c_, void *g_)
+{
+    const whole_cfg *c = c_;
+    whole_glob      *g = g_;
+    int64_t          D = c->main.dim, p = c->main.patch;
+    weights(d, &c->main, &g->main);
+    for (int i = 0; i < c->nsides; i++) {
+        const cfg *own = &c->side[i].c;
+        xd_w_enter(d, "controlnet.%d", i);
+        if (c->side[i].own_places)
+            place_weights(d, own, &g->side[i]);
+        time_weights(d, own, &g->side[i]);
+        if (!c->side[i].single)
+            xd_w_linear(d, &g->side[i].text, "context_embedder",
+                        &(xd_linear_spec){ .in = own->joint, .out = D, .bias = 1 });
+        xd_w_linear_as(d, &g->control[i], "pos_embed_input.proj", 4,
+                       (int64_t[]){ D, own->in_ch, p, p }, 1);
+        xd_w_leave(d);
+    }
+}
+
+static int64_t whole_mod_width(const void *c_, int layer)
+{
+    const whole_cfg *c = c_;
+    return c->net[layer] < 0 ? mod_width(&c->main, c->at[layer]) : 0;
+}
+
+static void whole_blk_weights(xd_decl *d, const void *c_, int layer, void *w)
+{
+    const whole_cfg *c = c_;
+    blk_weights(d, &c->main, c->at[layer], w);
+}
+
+/* Declares the weights of a block of a side network. No block of a side network is the last block
+ * of a transformer, which does not change the text. */
+static void side_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    const whole_cfg *c = c_;
+    const side_cfg  *side = &c->side[c->net[layer]];
+    side_blk        *w = w_;
+    cfg              own = side->c;
+    int64_t          D = c->main.dim;
+    char             name[32];
+    int              at = c->at[layer];
+    own.nlayers = at + 2;
+    xd_w_enter(d, "transformer_blocks.%d", at);
+    if (side->single)
+        xd_adaln_weights(d, &(xd_adaln_form){ .dim = D, .head_dim = own.head_dim, .nmod = 6 }, 0,
+                         &w->b.img);
+    else
+        blk_weights(d, &own, at, &w->b);
+    xd_w_leave(d);
+    snprintf(name, sizeof name, "controlnet_blocks.%d", at);
+    xd_w_linear(d, &w->residual, name, &(xd_linear_spec){ .in = D, .out = D, .bias = 1 });
+}
+
+static void fill_zeros(void *ctx, float *buf)
+{
+    for (int64_t i = 0; i < *(const int64_t *)ctx; i++)
+        buf[i] = 0;
+}
+
+static void cond_whole(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const whole_glob *g = n->glob;
+    const whole_cfg  *c = n->cfg;
+    whole_local      *l = s->local;
+    xd_cond           zero = *in->cond;
+    xd_input          none = *in;
+    int64_t           P = c->main.pooled;
+    cond(x, n, in, s);
+    zero.pooled = xd_new_f32(x, 1, P);
+    xd_fill(x, zero.pooled, fill_zeros, &P);
+    none.cond = &zero;
+    for (int i = 0; i < c->nsides; i++) {
+        l->active[i] = xd_pooled_row(x, c->side[i].zero_pooled ? &none : in, &g->side[i].time, NULL,
+                                     &g->side[i].pooled);
+        l->scale[i] = in->hint_scales ? (float)in->hint_scales[i] : 1;
+    }
+}
+
+static void embed_whole(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const whole_glob *g = n->glob;
+    const whole_cfg  *c = n->cfg;
+    int64_t           F = in->lat.d[1], D = c->main.dim;
+    int64_t           ntxt = xd_n(x, XD_TXT), nimg = xd_n(x, XD_IMG);
+    embed(x, n, in, s);
+    for (int i = 0; i < c->nsides && xd_ok(x); i++) {
+        const side_cfg *side = &c->side[i];
+        const glob     *own = side->own_places ? &g->side[i] : &g->main;
+        const cfg      *sizes = side->own_places ? &side->c : &c->main;
+        xd_tensor       all = xd_dit_state(s, D, 1 + 2 * i), h = xd_rows(all, ntxt, nimg);
+        if (!xd_check(x, x->lay->grid[1] <= sizes->places && x->lay->grid[2] <= sizes->places,
+                      "%lld x %lld tokens are more than pos_embed_max_size %lld of a controlnet",
+                      (long long)x->lay->grid[1], (long long)x->lay->grid[2],
+                      (long long)sizes->places))
+            return;
+        size_t mark = xd_arena_mark(x->tmp);
+        xd_copy_to(x, all, xd_dit_state(s, D, 0));
+        if (ntxt && !side->single)
+            xd_linear_into(x, xd_rows(all, 0, ntxt), in->txt, &g->side[i].text);
+        add_positions(x, sizes, own, h);
+        xd_linear_add(x, h, (xd_tensor){ 0 }, in->lat, &own->patch);
+        xd_linear_add(x, h, (xd_tensor){ 0 }, xd_cols(in->extra, i * F, F), &g->control[i]);
+        xd_copy_to(x, xd_dit_state(s, D, 2 + 2 * i), all); /* any finite numbers */
+        xd_arena_rewind(x->tmp, mark);
+    }
+}
+
+/* Runs a block without text on the image's rows h. */
+static void run_single(xd_exec *x, const cfg *c, const xd_adaln *w, xd_tensor h, xd_tensor active)
+{
+    xd_tensor mod = xd_mod_rows(x, active, &w->mod, 6);
+    xd_tensor y =
+        xd_linear(x, xd_norm_mod(x, h, xd_rows(mod, 1, 1), xd_rows(mod, 0, 1), eps), &w->qkv);
+    xd_qkv a = xd_qkv_open(x, y, &w->qkv, c->head_dim);
+    xd_qkv_fill(x, &a, y, &w->qkv, &(xd_qkv_rows){ .n = h.d[0] });
+    xd_linear_add(x, h, xd_rows(mod, 2, 1),
+                  xd_flat(xd_attn_of(x, XD_STREAM(XD_IMG), a.q, a.k, a.v, 0)), &w->out);
+    xd_adaln_feed(x, h, w, mod);
+}
+
+/* Runs a block of a side network and computes its residual. */
+static void forward_side(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+{
+    const side_blk    *w = w_;
+    const whole_local *l = s->local;
+    const whole_cfg   *c = n->cfg;
+    int64_t            D = c->main.dim, ntxt = xd_n(x, XD_TXT), nimg = xd_n(x, XD_IMG);
+    int                i = c->net[x->layer];
+    xd_tensor          all = xd_dit_state(s, D, 1 + 2 * i), h = xd_rows(all, ntxt, nimg);
+    xd_tensor          residual = xd_rows(xd_dit_state(s, D, 2 + 2 * i), ntxt, nimg);
+    if (l->scale[i] == 0)
+        return;
+    if (c->side[i].single)
+        run_single(x, &c->main, &w->b.img, h, l->active[i]);
+    else
+        run_block(x, &c->main, &w->b, all, l->active[i]);
+    xd_linear_into(x, residual, h, &w->residual);
+    if (l->scale[i] != 1)
+        xd_axpby(x, residual, 0, (xd_tensor){ 0 }, l->scale[i]);
+}
+
+/* Runs a block of the transformer and, unless it is the last one, adds the residuals. */
+static void forward_main(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
+{
+    const whole_local *l = s->local;
+    const whole_cfg   *c = n->cfg;
+    int64_t            D = c->main.dim, ntxt = xd_n(x, XD_TXT), nimg = xd_n(x, XD_IMG);
+    xd_tensor          h = xd_rows(xd_dit_state(s, D, 0), ntxt, nimg);
+    forward(x, n, w, s);
+    for (int i = 0; i < c->nsides && c->at[x->layer] < c->main.nlayers - 1; i++)
+        if (l->scale[i] != 0)
+            xd_add(x, h, xd_rows(xd_dit_state(s, D, 2 + 2 * i), ntxt, nimg));
+}
+
+static xd_tensor probe_whole(xd_exec *x, const xd_net *n, xd_state *s)
+{
+    return xd_rows(xd_dit_state(s, ((const cfg *)n->cfg)->dim, 0), xd_n(x, XD_TXT),
+                   xd_n(x, XD_IMG));
+}
+
+static const xd_block whole_kinds[4] = {
+    { "transformer_blocks.%d", sizeof(blk), whole_blk_weights, forward_main },
+    { "transformer_blocks.%d", sizeof(blk), whole_blk_weights, forward_main },
+    { "transformer_blocks.%d", sizeof(blk), whole_blk_weights, forward_main },
+    { "transformer_blocks.%d", sizeof(blk), whole_blk_weights, forward_main },
+};
+#define SIDE_KIND(name) { name, sizeof(side_blk), side_weights, forward_side }
+/* For each side network: a kind with one attention, and a kind with two. */
+static const xd_block side_kinds[XD_MAXSIDES][2] = {
+    { SIDE_KIND("controlnet.0"), SIDE_KIND("controlnet.0") },
+    { SIDE_KIND("controlnet.1"), SIDE_KIND("controlnet.1") },
+    { SIDE_KIND("controlnet.2"), SIDE_KIND("controlnet.2") },
+    { SIDE_KIND("controlnet.3"), SIDE_KIND("controlnet.3") },
+};
+
+static const xd_block *whole_block(const void *c_, int layer)
+{
+    const whole_cfg *c = c_;
+    int              i = c->net[layer], at = c->at[layer];
+    if (i >= 0)
+        return &side_kinds[i][is_dual(&c->side[i].c, at)];
+    return &whole_kinds[2 * (at == c->main.nlayers - 1) + is_dual(&c->main, at)];
+}
+
+static const xd_dit whole = {
+    .net = { .name = "sd3",
+             .classes = { "SD3Transformer2DModel" },
+             .fields = fields,
+             .read = read_sides,
+             .cfg_size = sizeof(whole_cfg),
+             .glob_size = sizeof(whole_glob),
+             .check = check_whole,
+             .nlayers = whole_nlayers,
+             .block = whole_block,
+             .weights = whole_weights },
+    .info = whole_info,
+    .active = active,
+    .active_width = active_width,
+    .mod_width = whole_mod_width,
+    .cond = cond_whole,
+    .embed = embed_whole,
+    .head = head,
+    .probe = probe_whole,
+};
+
+static const xd_side side = { .classes = { "SD3ControlNetModel" }, .with = &whole };
+
 extern const xd_dit xd_dit_sd3;
 
 const xd_dit xd_dit_sd3 = {
@@ -349,6 +738,7 @@ const xd_dit xd_dit_sd3 = {
              .nlayers = nlayers,
              .block = block,
              .weights = weights },
+    .side = &side,
     .info = info,
     .active = active,
     .active_width = active_width,

@@ -11,7 +11,7 @@ enum { CLIP_IDS = 77 }; /* max tokens of a CLIP text encoder */
 static const xd_recipe sd3 = {
     .name = "sd3",
     .pipelines = { "StableDiffusion3Pipeline", "StableDiffusion3Img2ImgPipeline",
-                   "StableDiffusion3InpaintPipeline" },
+                   "StableDiffusion3InpaintPipeline", "StableDiffusion3ControlNetPipeline" },
     .dit = "transformer",
     .vae = "vae",
     .text = { { .folder = "text_encoder",
