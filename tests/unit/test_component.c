@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "model/component.h"
+#include "published.h"
 #include "scratch.h"
 
 enum { MAX = 1 << 20 };
@@ -175,12 +176,52 @@ static void cold_files_are_counted(void **state)
     xd_dev_close(&dev);
 }
 
+/* A published control network declares what its listing has, beside its transformer. */
+static void published_side(void **state)
+{
+    const char *model = published_path("stabilityai/stable-diffusion-3.5-large");
+    char        own[1024], path[1100], name[640], shape[96], *text = NULL;
+    snprintf(own, sizeof own, "%s", model ? model : "");
+    const char  *side = published_path("stabilityai/stable-diffusion-3.5-large-controlnet-canny");
+    xd_component p;
+    xd_err       e = { 0 };
+    size_t       len;
+    int          listed = 0, declared = 0;
+    (void)state;
+    if (!model || !side)
+        return;
+    snprintf(path, sizeof path, "%s/tensors.txt", side);
+    assert_int_equal(xd_file_read(path, 1 << 20, &text, &len, &e), XD_OK);
+    assert_int_equal(xd_component_open(&p, own, "transformer", XD_KIND_DIT, NULL, &e), XD_OK);
+    assert_int_equal(xd_component_add_sides(&p, &side, 1, &e), XD_OK);
+    for (char *rest = text, *line; (line = strtok_r(rest, "\n", &rest)); listed++) {
+        int found = 0;
+        for (int i = 0; i < p.nlist && !found; i++) {
+            snprintf(name, sizeof name, "%s %s", p.list[i].name,
+                     xd_shape_text(p.list[i].nd, p.list[i].d, shape, sizeof shape));
+            found = strncmp(name, "controlnet.0.", 13) == 0 && strcmp(name + 13, line) == 0;
+        }
+        if (!found)
+            fail_msg("%s is not declared", line);
+    }
+    for (int i = 0; i < p.nlist; i++)
+        declared += strncmp(p.list[i].name, "controlnet.", 11) == 0;
+    assert_int_equal(declared, listed);
+    assert_int_equal(p.w->net.nlayers, 38 + 19);
+    xd_component_close(&p);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_forms_of_names), cmocka_unit_test(known_leftovers),
-        cmocka_unit_test(unknown_leftovers),   cmocka_unit_test(missing),
-        cmocka_unit_test(a_load_is_told),      cmocka_unit_test(cold_files_are_counted),
+        cmocka_unit_test(published_side),
+        cmocka_unit_test(both_forms_of_names),
+        cmocka_unit_test(known_leftovers),
+        cmocka_unit_test(unknown_leftovers),
+        cmocka_unit_test(missing),
+        cmocka_unit_test(a_load_is_told),
+        cmocka_unit_test(cold_files_are_counted),
     };
     if (scratch_open() != 0 || mkdir(in_scratch("proj"), 0700) != 0)
         return 1;

@@ -1,8 +1,8 @@
 """Stable Diffusion 3 with control networks: whole requests, laid out as in joint.py.
 
 The network `controlnet` has text and the positions of its own, and reads zeros as pooled text;
-`controlnet_2` has neither text nor positions, like those of Stable Diffusion 3.5 large. Latents of a
-control image are the mean, where diffusers draws without a seed.
+`controlnet_2` has neither text nor positions, like those of Stable Diffusion 3.5 large. Latents of
+a control image are the mean, where diffusers draws without a seed.
 """
 import json
 from types import SimpleNamespace
