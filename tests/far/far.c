@@ -320,7 +320,7 @@ OPERANDS(LOOKUP, lookup, xd_lookup, &b->out, &b->table, &b->ids)
 OPERANDS(COPY, copy, xd_copy, &b->out, &b->in)
 OPERANDS(ROTATE, rotate, xd_rotate, &b->out, &b->in)
 OPERANDS(CODE, code, xd_code, &b->out, &b->in)
-OPERANDS(LINATTN, linattn, xd_linattn, &b->out, &b->q, &b->k, &b->v, &b->sums)
+OPERANDS(LINATTN, linattn, xd_linattn, &b->out, &b->q, &b->k, &b->v, &b->sums, &b->cos, &b->sin)
 OPERANDS(QKNORM, qknorm, xd_qknorm, &b->out, &b->in, &b->gain, &b->bias, &b->cos, &b->sin,
          &b->also.out, &b->also.in, &b->also.gain, &b->also.bias)
 
