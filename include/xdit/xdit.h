@@ -409,10 +409,10 @@ typedef struct xd_request_images {
      * image i begins at frame i of the list frame_index ("0,80"; NULL: 0). condition_strength has
      * the influence of each on its frames, from 0 to 1 ("1,0.5"; NULL: `strength`, or else 1). Both
      * may also be one number for all images. */
-    const char     *frame_index, *condition_strength;
+    const char            *frame_index, *condition_strength;
     /* Standard deviation of noise that each step adds to given frames of strength 1, times the
      * square of the step's noise level; negative: the pipeline's default. */
-    double          image_cond_noise_scale;
+    double                 image_cond_noise_scale;
 } xd_request_images;
 
 /* The scheduler and the noise levels of its steps. */

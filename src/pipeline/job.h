@@ -148,9 +148,9 @@ typedef struct xd_job {
     double      *frame_s;
     float       *frame_strength;
     /* Distance of the factors of two steps in hint_scales; 0: all steps have the same factors. */
-    int      hint_stride;
+    int          hint_stride;
     /* Pixels of the control images of side networks, and the moments of their latents. */
-    float   *side_pixels[XD_MAXSIDES], *side_moments[XD_MAXSIDES];
+    float       *side_pixels[XD_MAXSIDES], *side_moments[XD_MAXSIDES];
 } xd_job;
 
 /* Copies the program's request r, whose struct may be of another library version, to a request

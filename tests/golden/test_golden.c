@@ -486,6 +486,17 @@ static void ask_sizes(const run *r, xd_request *q)
     z->negative_target_size = js_maybe_text(r->js, "negative_target_size");
 }
 
+static void ask_control(const run *r, xd_request *q)
+{
+    q->images.control_image = xd_json_get(r->js, "control") ? r->control : NULL;
+    q->images.more_control_images = r->more_control;
+    q->images.nmore_control_images = js_maybe(r->js, "control") > 1;
+    q->images.control_guidance_start = js_maybe_text(r->js, "control_guidance_start");
+    q->images.control_guidance_end = js_maybe_text(r->js, "control_guidance_end");
+    q->images.control_video = xd_json_get(r->js, "control_video") ? r->video : NULL;
+    q->images.conditioning_scale = js_maybe_text(r->js, "conditioning_scale");
+}
+
 static void ask(const run *r, xd_request *q, const char **prompts)
 {
     const xd_json *list = js_list(r->js, "prompts");
@@ -527,15 +538,9 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->images.image = q->images.strength > 0 || js_maybe(r->js, "image") > 0 ? r->pixels : NULL;
     q->images.last_image = js_maybe(r->js, "last_image") > 0 ? r->last : NULL;
     q->images.mask_image = xd_json_get(r->js, "mask") ? r->mask : NULL;
-    q->images.control_image = xd_json_get(r->js, "control") ? r->control : NULL;
-    q->images.more_control_images = r->more_control;
-    q->images.nmore_control_images = js_maybe(r->js, "control") > 1;
-    q->images.control_guidance_start = js_maybe_text(r->js, "control_guidance_start");
-    q->images.control_guidance_end = js_maybe_text(r->js, "control_guidance_end");
-    q->images.control_video = xd_json_get(r->js, "control_video") ? r->video : NULL;
+    ask_control(r, q);
     if (xd_json_get(r->js, "mask_video"))
         q->images.mask_image = r->masks;
-    q->images.conditioning_scale = js_maybe_text(r->js, "conditioning_scale");
     q->images.frame_index = js_maybe_text(r->js, "frame_index");
     q->images.condition_strength = js_maybe_text(r->js, "condition_strength");
     if (xd_json_get(r->js, "image_cond_noise_scale"))

@@ -205,14 +205,15 @@ static void unet_refusals(void **state)
 #define LISTS "\"attention_head_dim\":[2,4],\"transformer_layers_per_block\":[1,2],"
     const char *unet = "UNet2DConditionModel";
     (void)state;
-    refuses(unet, "{}", XD_EUNSUPPORTED, "addition_embed_type is ''");
-    refuses(unet, "{" UNET "\"time_cond_proj_dim\":256}", XD_EUNSUPPORTED,
-            "time_cond_proj_dim is 256");
+    refuses(unet, "{}", XD_EFORMAT, "number of block_out_channels");
+    refuses(unet, "{\"addition_embed_type\":\"image\"}", XD_EUNSUPPORTED,
+            "addition_embed_type is 'image'");
+    refuses(unet, "{" UNET "\"time_cond_proj_dim\":255}", XD_EFORMAT, "time_cond_proj_dim is 255");
     refuses(unet, "{" UNET "\"out_channels\":8}", XD_EUNSUPPORTED, "out_channels 8");
     refuses(unet, "{" UNET "\"block_out_channels\":[320]}", XD_EFORMAT,
             "number of block_out_channels");
-    refuses(unet, "{" UNET "\"block_out_channels\":[64,128]}", XD_EUNSUPPORTED,
-            "must be lists of 2 numbers");
+    refuses(unet, "{" UNET "\"attention_head_dim\":[2,4,8],\"block_out_channels\":[64,128]}",
+            XD_EUNSUPPORTED, "must be lists of 2 numbers");
     refuses(unet, "{" UNET LISTS "\"block_out_channels\":[64,100]}", XD_EFORMAT,
             "block_out_channels has 100");
     refuses(unet, "{" UNET LISTS "\"block_out_channels\":[64,128],\"layers_per_block\":4}",

@@ -106,7 +106,7 @@ static void samplers(void **state)
     for (int i = 0; xd_samplers[i]; i++)
         if (!names(help, strlen(help), xd_samplers[i]->name))
             fail_msg("the help of --scheduler lacks %s: %s", xd_samplers[i]->name, help);
-    assert_false(names(help, strlen(help), "pndm"));
+    assert_false(names(help, strlen(help), "prk"));
 }
 
 /* However many there are: a list grows. */
