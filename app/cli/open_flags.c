@@ -103,8 +103,9 @@ const xd_option *xd_open_flags_rows(int *n)
     snprintf(no_t5, sizeof no_t5, "do not use the T5 text encoder (%s)",
              xd_family_says(XD_WORD_OPTIONAL_TEXT));
     snprintf(sides, sizeof sides,
-             "control network (ControlNet) for --control_image: a directory with config.json, its "
-             "weight file, or org/name in the local Hugging Face cache (%s); may be repeated",
+             "control network (ControlNet), which reads a control image: a directory with "
+             "config.json, its weight file, or org/name in the local Hugging Face cache (%s); may "
+             "be repeated",
              xd_family_says(XD_WORD_SIDES));
     xd_opt_explain(rows, ROWS, "transformer", file);
     xd_opt_explain(rows, ROWS, "controlnet", sides);

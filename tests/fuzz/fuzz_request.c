@@ -28,6 +28,8 @@ static const char *content_type;
 static int         outcome, folders;
 static xd_server   server;
 
+static volatile sig_atomic_t ending; /* xd_server.ending: no signal has come */
+
 static int take_byte(input *in)
 {
     return in->left ? in->left--, *in->at++ : 0;
@@ -396,6 +398,7 @@ static void begin(void)
     MUST(mkdtemp(folder));
     atexit(remove_folder);
     server = (xd_server){ .models = models,
+                          .ending = &ending,
                           .nmodels = 2,
                           .dir = folder,
                           .own_dir = folder,
