@@ -234,6 +234,9 @@ xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
     /* eta is an argument of diffusers' pipelines, so it is not read from a scheduler's config
      * file */
     cfg->eta = 0;
+    /* A config of another scheduler does not say whether PNDM begins with Runge-Kutta steps. */
+    if (j->r->schedule.scheduler && !xd_json_get(m->sched, "skip_prk_steps"))
+        cfg->skip_prk_steps = 1;
     if (s == XD_OK && xd_sampler_is_sde(j->sampler, name))
         strcpy(cfg->algorithm_type, sde);
     if (s == XD_OK)

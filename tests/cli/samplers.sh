@@ -148,8 +148,8 @@ last=dpm
 latents ancestral --scheduler euler-ancestral
 latents webui --scheduler "Euler a"
 check "stable-diffusion-webui's name of another kind of noise" same ancestral webui
-refused "a name that it has and this does not" 2 "PLMS" generate \
-    --model "$MODEL" -p a --scheduler PLMS -o "$T/x.png"
+refused "a name that it has and this does not" 2 "DPM fast" generate \
+    --model "$MODEL" -p a --scheduler "DPM fast" -o "$T/x.png"
 for name in heun euler-ancestral lcm tcd dpm++-single; do
     latents $name --scheduler $name
     check "$name is another sampler" differ $last $name

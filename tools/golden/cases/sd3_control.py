@@ -26,9 +26,9 @@ NETS = {"controlnet": NET | dict(num_layers=3),
 joint.MODELS[NAME] = dict(seed=68, kind="sd3", clip=[joint.CLIP_L, joint.CLIP_G], dit=DIT,
                           scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0), weights="bf16")
 RUNS = {
-    NAME: dict(prompts=["a red star", "a ring"], negative_prompt="a small square", width=56,
-               height=40, steps=3, seed=81, guidance=4.0, nets=["controlnet"], control=[(61, 50)],
-               scale=[0.8]),
+    "sd3-control": dict(prompts=["a red star", "a ring"], negative_prompt="a small square",
+                        width=56, height=40, steps=3, seed=81, guidance=4.0, nets=["controlnet"],
+                        control=[(61, 50)], scale=[0.8]),
     "sd3-control-single": dict(prompts=["a blue ring"], negative_prompt="a star", width=40,
                                height=56, steps=3, seed=82, guidance=4.0, nets=["controlnet_2"],
                                control=[(40, 56)], scale=[1.0]),
