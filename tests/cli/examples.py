@@ -83,8 +83,8 @@ def example(scripts, uses, model, folder):
             for script in scripts]
     first = made[0]
     words = [*first["command"][1:], "--output", output, "--quiet"]
-    if "control_image" in uses["needs"]:
-        words += ["--control_image", IMAGE]
+    if "control_image" in uses["needs"]:        # the script's own image is not here
+        words[words.index("--control_image") + 1] = IMAGE
     p = run_small(*words)
     check(f"{scripts[0]}.py", first["refusal"] is None and generated(p, output),
           f"{words}\n{first['refusal']}\n{p.stderr}")
