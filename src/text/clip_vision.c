@@ -166,7 +166,7 @@ static void weights(xd_decl *d, const void *c, void *g)
 
 static void unread_affine(xd_decl *d, const char *name, int64_t out, int64_t in)
 {
-    xd_w_enter(d, name);
+    xd_w_enter(d, "%s", name);
     xd_w_unread(d, "weight", in ? 2 : 1, (int64_t[]){ out, in });
     xd_w_unread(d, "bias", 1, &out);
     xd_w_leave(d);
