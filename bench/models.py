@@ -505,13 +505,14 @@ MODELS["HunyuanVideo-I2V"] = {
               "text_encoder": ["transformers", "LlavaForConditionalGeneration"]},
     "text_encoder": {"architectures": ["LlavaForConditionalGeneration"], "model_type": "llava",
                      "image_token_index": 128257, "pad_token_id": 128258,
-                     "text_config": {k: v for k, v in _VIDEO["text_encoder"].items()
-                                     if k != "architectures"},
+                     "text_config": {**{k: v for k, v in _VIDEO["text_encoder"].items()
+                                        if k != "architectures"},
+                                     "max_position_embeddings": 8192},
                      "vision_config": {"hidden_size": 1024, "image_size": 336,
                                        "intermediate_size": 4096,
                                        "model_type": "clip_vision_model",
                                        "num_attention_heads": 16, "num_hidden_layers": 24,
-                                       "patch_size": 14}},
+                                       "patch_size": 14, "projection_dim": 768}},
     "transformer": {**_VIDEO["transformer"], "image_condition_type": "token_replace"}}
 
 
