@@ -51,8 +51,7 @@ static xd_option option_rows[] = {
       "--height (default: a size of its own shape). May be repeated for models that read several" },
     { "control_image", XD_OPT_TEXT, AT(control_images), 0, XD_OPT_MANY, NULL, "FILE",
       "image of edges, depth or similar, for a --controlnet or a model that reads one; with "
-      "several "
-      "--controlnet, one for each, in the same order" },
+      "several --controlnet, one for each, in the same order" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
       "output file (default: output.png; a video: output.mp4). The extension selects the format: "
       ".png .jpg .webp .ppm, .safetensors for latents; for videos .mp4 .mov .mkv .webm .gif .rgb, "

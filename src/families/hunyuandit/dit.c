@@ -56,45 +56,36 @@ typedef struct whole_cfg {
 } whole_cfg;
 
 #define AT(m) offsetof(cfg, m)
+/* Config keys that the transformer and its side networks have. */
+#define COMMON_FIELDS                                            \
+    { "num_attention_heads", AT(heads), 'i', 16, NULL },         \
+    { "attention_head_dim", AT(head_dim), 'l', 88, NULL },       \
+    { "in_channels", AT(in_ch), 'l', 0, NULL },                  \
+    { "patch_size", AT(patch), 'l', 0, NULL },                   \
+    { "activation_fn", AT(act_fn), 's', 0, "gelu-approximate" }, \
+    { "sample_size", AT(sample), 'l', 32, NULL },                \
+    { "hidden_size", AT(hidden), 'l', 1152, NULL },              \
+    { "mlp_ratio", AT(ratio), 'd', 4.0, NULL },                  \
+    { "cross_attention_dim", AT(cross), 'l', 1024, NULL },       \
+    { "cross_attention_dim_t5", AT(cross_t5), 'l', 2048, NULL }, \
+    { "pooled_projection_dim", AT(pooled), 'l', 1024, NULL },    \
+    { "text_len", AT(text_len), 'l', 77, NULL },                 \
+    { "text_len_t5", AT(text_len_t5), 'l', 256, NULL },          \
+    { "use_style_cond_and_image_meta_size", AT(styled), 'b', 1, NULL }
+
 static const xd_field fields[] = {
-    { "num_attention_heads", AT(heads), 'i', 16, NULL },
-    { "attention_head_dim", AT(head_dim), 'l', 88, NULL },
-    { "in_channels", AT(in_ch), 'l', 0, NULL },
-    { "patch_size", AT(patch), 'l', 0, NULL },
-    { "activation_fn", AT(act_fn), 's', 0, "gelu-approximate" },
-    { "sample_size", AT(sample), 'l', 32, NULL },
-    { "hidden_size", AT(hidden), 'l', 1152, NULL },
+    COMMON_FIELDS,
     { "num_layers", AT(nlayers), 'i', 28, NULL },
-    { "mlp_ratio", AT(ratio), 'd', 4.0, NULL },
     { "learn_sigma", AT(sigma), 'b', 1, NULL },
-    { "cross_attention_dim", AT(cross), 'l', 1024, NULL },
     { "norm_type", AT(norm), 's', 0, "layer_norm" },
-    { "cross_attention_dim_t5", AT(cross_t5), 'l', 2048, NULL },
-    { "pooled_projection_dim", AT(pooled), 'l', 1024, NULL },
-    { "text_len", AT(text_len), 'l', 77, NULL },
-    { "text_len_t5", AT(text_len_t5), 'l', 256, NULL },
-    { "use_style_cond_and_image_meta_size", AT(styled), 'b', 1, NULL },
     { XD_SIDES_KEY, 0, '-', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
 /* The config keys of a side network. */
 static const xd_field side_fields[] = {
-    { "num_attention_heads", AT(heads), 'i', 16, NULL },
-    { "attention_head_dim", AT(head_dim), 'l', 88, NULL },
-    { "in_channels", AT(in_ch), 'l', 0, NULL },
-    { "patch_size", AT(patch), 'l', 0, NULL },
-    { "activation_fn", AT(act_fn), 's', 0, "gelu-approximate" },
-    { "sample_size", AT(sample), 'l', 32, NULL },
-    { "hidden_size", AT(hidden), 'l', 1152, NULL },
+    COMMON_FIELDS,
     { "transformer_num_layers", AT(nlayers), 'i', 40, NULL },
-    { "mlp_ratio", AT(ratio), 'd', 4.0, NULL },
-    { "cross_attention_dim", AT(cross), 'l', 1024, NULL },
-    { "cross_attention_dim_t5", AT(cross_t5), 'l', 2048, NULL },
-    { "pooled_projection_dim", AT(pooled), 'l', 1024, NULL },
-    { "text_len", AT(text_len), 'l', 77, NULL },
-    { "text_len_t5", AT(text_len_t5), 'l', 256, NULL },
-    { "use_style_cond_and_image_meta_size", AT(styled), 'b', 1, NULL },
     { "conditioning_channels", 0, '-', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
