@@ -36,7 +36,6 @@ static const xd_xdit_model models[] = {
       .can = CFG | USP | ROWS | GUIDE | FILM },
     /* models of xDiT's runner; the first matching row is used */
     RUNNER("LTX-2", "LTX-2", "LTX2", 32, 1, USP | FILM),
-    RUNNER("Krea-2", "Krea-2", "Krea2", 16, 1, XD_CAN_SP | FSDP),
     RUNNER("Cosmos3", "Cosmos3", "Cosmos3", 16, 2, CFG | USP | VAE | FSDP | FILM),
     RUNNER("Ideogram 4", "ideogram-4 ideogram-v4", "Ideogram4", 16, 1, CFG | USP | VAE | FSDP),
     RUNNER("LingBot-Video", "lingbot-video", "LingBotVideo", 8, 2,
@@ -46,8 +45,10 @@ static const xd_xdit_model models[] = {
 };
 
 static const xd_xdit_net nets[] = {
-    { "ConsisID", 48, 42, 0 }, { "Krea-2", 48, 28, 0 }, { "LTX-2", 32, 48, 0 },
-    { "Cosmos3", 32, 36, 0 },  { .name = NULL },
+    { "ConsisID", 48, 42, 0 },
+    { "LTX-2", 32, 48, 0 },
+    { "Cosmos3", 32, 36, 0 },
+    { .name = NULL },
 };
 
 static const xd_xdit_name registered[] = {
@@ -56,8 +57,6 @@ static const xd_xdit_name registered[] = {
     { "LTX-2.5", "Lightricks/LTX-2.5-Diffusers" },
     { "LTX-2.5-distilled", "Lightricks/LTX-2.5-Diffusers" },
     { "LTX-2.5-full", "Lightricks/LTX-2.5-Diffusers" },
-    { "Krea-2-Raw", "krea/krea-2-raw" },
-    { "Krea-2-Turbo", "krea/krea-2-turbo" },
     { "Cosmos3-Super", "nvidia/Cosmos3-Super" },
     { "Cosmos3-Nano", "nvidia/Cosmos3-Nano" },
     { "Ideogram-4", "ideogram-ai/ideogram-v4" },

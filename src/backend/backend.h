@@ -308,6 +308,7 @@ typedef enum xd_act {
     XD_RELU,
     XD_GELU_QUICK,
     XD_TANH,
+    XD_SIGMOID,
     XD_NACTS,
 } xd_act;
 

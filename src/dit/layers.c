@@ -36,6 +36,15 @@ xd_tensor xd_mean_row(xd_exec *x, xd_tensor t)
     return xd_rows(sum, 0, 1);
 }
 
+void xd_copy_own_rows(xd_exec *x, xd_stream_id s, xd_tensor own, xd_tensor all)
+{
+    for (int64_t i = 0, k; i < own.d[0]; i += k) {
+        k = xd_where_run(x, s, i);
+        k = k < own.d[0] - i ? k : own.d[0] - i;
+        xd_copy_to(x, xd_rows(own, i, k), xd_rows(all, xd_where(x, s, i), k));
+    }
+}
+
 xd_tensor xd_mod_table(xd_exec *x, xd_tensor table, xd_tensor v)
 {
     int64_t   D = table.d[table.nd - 1], k = xd_count(table) / D;

@@ -26,6 +26,9 @@ xd_tensor xd_mlp_timesteps(xd_exec *x, const double *v, int n, const xd_mlp *m);
  * allocated in the arena. */
 xd_tensor xd_mean_row(xd_exec *x, xd_tensor t);
 
+/* Copies this rank's rows of a stream from `all`, which has the rows of all ranks, to `own`. */
+void xd_copy_own_rows(xd_exec *x, xd_stream_id s, xd_tensor own, xd_tensor all);
+
 /* Returns table + v in F32, in the arena. `table` is a learned modulation table [k,D] or [1,k,D]. v
  * is [k,D], or one row that is added to all rows. */
 xd_tensor xd_mod_table(xd_exec *x, xd_tensor table, xd_tensor v);

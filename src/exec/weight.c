@@ -244,28 +244,35 @@ float xd_load_scale(xd_decl *d, const char *name, xd_dtype stored)
 typedef struct copying {
     xd_tensor to, from;
     int64_t   first;
-    float     scale;
+    float     scale, plus;
 } copying;
+
+/* Converts n elements from element `at` on, multiplies them by the scale and adds `plus`, which is
+ * 0 unless the result is F32. */
+static void copy_elements(const copying *c, void *to, int64_t at, int64_t n)
+{
+    xd_load_elements(to, c->to.type, c->from, c->first + at, n, c->scale);
+    for (int64_t i = 0; i < n && c->plus != 0; i++)
+        ((float *)to)[i] += c->plus;
+}
 
 static void copy_range(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const copying *c = ctx;
     (void)thread;
-    xd_load_elements((char *)c->to.p + xd_dtype_bytes(c->to.type, begin), c->to.type, c->from,
-                     c->first + begin, end - begin, c->scale);
+    copy_elements(c, (char *)c->to.p + xd_dtype_bytes(c->to.type, begin), begin, end - begin);
 }
 
-/* Converts and scales elements of the file tensor `from`, from element `first` on, and copies them
- * to device memory. */
-static void copy_to_device(xd_decl *d, xd_tensor to, xd_tensor from, int64_t first,
+/* Converts and scales elements of the file tensor `from`, from element `first` on, adds `plus`, and
+ * copies the elements to device memory. */
+static void copy_to_device(xd_decl *d, xd_tensor to, xd_tensor from, int64_t first, float plus,
                            const char *name)
 {
     enum { CHUNK = 1 << 16 };
     size_t  ts = xd_dtype_size(to.type);
     int64_t n = xd_count(to);
-    float   scale = xd_load_scale(d, name, from.type);
+    copying c = { to, from, first, xd_load_scale(d, name, from.type), plus };
     if (d->dev->host_memory) {
-        copying c = { to, from, first, scale };
         if (n < CHUNK)
             copy_range(&c, 0, n, 0);
         else
@@ -277,7 +284,7 @@ static void copy_to_device(xd_decl *d, xd_tensor to, xd_tensor from, int64_t fir
         xd_fail(d->err, XD_ENOMEM, "no memory for weight %s", name);
     for (int64_t i = 0, m; i < n && buf && d->err->code == XD_OK; i += m) {
         m = xd_min(n - i, CHUNK);
-        xd_load_elements(buf, to.type, from, first + i, m, scale);
+        copy_elements(&c, buf, i, m);
         if (d->dev->mem->upload(d->dev, NULL, (char *)to.p + (size_t)i * ts, buf, (size_t)m * ts) !=
             XD_OK)
             xd_fail(d->err, XD_EDEVICE, "weight %s cannot be copied to %s", name, d->dev->name);
@@ -348,7 +355,9 @@ static int is_gain(const char *name, int nd)
     return 0;
 }
 
-void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape)
+/* Declares a vector whose stored values are loaded plus `plus`. */
+static void declare_vector(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape,
+                           float plus)
 {
     xd_fetched f;
     if (d->visit == XD_VISIT_LIST) {
@@ -373,8 +382,18 @@ void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t 
                        &f))
         return;
     xd_load_warn(d, f.name, f.t);
-    copy_to_device(d, *v, f.t, 0, f.name);
+    copy_to_device(d, *v, f.t, 0, plus, f.name);
     xd_load_release(d, &f);
+}
+
+void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape)
+{
+    declare_vector(d, v, name, nd, shape, 0);
+}
+
+void xd_w_gain(xd_decl *d, xd_tensor *v, const char *name, int64_t n)
+{
+    declare_vector(d, v, name, 1, &n, 1);
 }
 
 void xd_w_unread(xd_decl *d, const char *name, int nd, const int64_t *shape)
@@ -446,7 +465,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
         *v = f.t; /* each lookup reads rows from the mapped file */
         return;
     }
-    copy_to_device(d, *v, f.t, 0, f.name);
+    copy_to_device(d, *v, f.t, 0, 0, f.name);
     xd_load_release(d, &f);
 }
 
@@ -489,7 +508,7 @@ static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n,
                 &f))
             return;
         xd_load_warn(d, f.name, f.t);
-        copy_to_device(d, xd_view(at, type, 1, &p->rows), f.t, p->row0, f.name);
+        copy_to_device(d, xd_view(at, type, 1, &p->rows), f.t, p->row0, 0, f.name);
         at += xd_dtype_bytes(type, p->rows);
         xd_load_release(d, &f);
     }

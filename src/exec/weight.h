@@ -117,6 +117,9 @@ void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, 
 /* Declares a vector or small tensor, which is loaded as F32 into device memory. name: the tensor's
  * complete name relative to the scope ("norm.weight"). */
 void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape);
+/* Declares the gain of a norm, [n], that files store minus 1: the loaded gain is the stored value
+ * plus 1. name: as for xd_w_vec. */
+void xd_w_gain(xd_decl *d, xd_tensor *v, const char *name, int64_t n);
 /* Declares the gain "NAME.weight" and the bias "NAME.bias" of a norm, [n] each. */
 void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias, int64_t n);
 

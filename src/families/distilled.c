@@ -11,6 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The shift that Krea-2-Turbo has for all sizes. */
+static double largest_mu(int64_t tokens, int steps)
+{
+    (void)tokens, (void)steps;
+    return 1.15;
+}
+
 /* A row of the table of distilled checkpoints. A checkpoint is recognized if its name matches
  * `words`, or if its configs have all the settings COMPONENT.KEY=VALUE of `config`; an absent key
  * counts as false. A checkpoint whose name matches `unless` is not recognized. The name of a
@@ -38,6 +45,14 @@ static const xd_distilled table[] = {
       .unless = "base|omni|edit",
       .steps = 9,
       .guidance = 0 },
+    { .name = "Krea-2-Turbo",
+      .recipe = "krea-2",
+      .config = "model_index.is_distilled=true",
+      .words = "turbo",
+      .unless = "raw",
+      .steps = 8,
+      .guidance = 0,
+      .mu = largest_mu },
     { .name = "SD3.5-large-turbo",
       .recipe = "sd3",
       .words = "large turbo|turbo sd3.5l*",

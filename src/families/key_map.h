@@ -24,7 +24,8 @@ typedef enum xd_swap {
  * scope matches. `want` is the end of the declared name, `have` the end of the name in the file.
  * `want` and `have` are complete ends ("attn.norm_q.weight"), or ends to which ".weight" and
  * ".bias" are appended. The rows of the file's tensor are split into `of` equal parts, and parts
- * [at, at + n) are used (of = 0: all rows are used). XD_SWAP_ALWAYS: the file's tensor has the
+ * [at, at + n) are used (of = 0: all rows are used; n above 0 then is the number of rows of equal
+ * length into which a tensor of one extent is split). XD_SWAP_ALWAYS: the file's tensor has the
  * second half of the rows first; XD_SWAP_LAST: only the tensor of the last block has them in this
  * order. XD_SWAP_QUERIES, XD_SWAP_KEYS: in each attention head, the file's rows alternate between
  * the first and the second half of the head, so the two rows that RoPE rotates together are
@@ -59,10 +60,11 @@ typedef struct xd_key_map {
 } xd_key_map;
 
 /* Initializers of an xd_stem: XD_STEM uses the complete tensor, XD_STEM_ROWS uses n of `of` equal
- * parts of the tensor's rows, and XD_STEM_SWAP reorders the tensor's rows. XD_STEMS_END ends a
- * list. */
+ * parts of the tensor's rows, XD_STEM_FOLD splits a tensor of one extent into n rows, and
+ * XD_STEM_SWAP reorders the tensor's rows. XD_STEMS_END ends a list. */
 #define XD_STEM(want, have) { want, have, 0, 0, 0, XD_SWAP_NOT }
 #define XD_STEM_ROWS(want, have, at, n, of) { want, have, at, n, of, XD_SWAP_NOT }
+#define XD_STEM_FOLD(want, have, n) { want, have, 0, n, 0, XD_SWAP_NOT }
 #define XD_STEM_SWAP(want, have, how) { want, have, 0, 0, 0, how }
 #define XD_STEMS_END { NULL, NULL, 0, 0, 0, XD_SWAP_NOT }
 

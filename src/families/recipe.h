@@ -7,7 +7,8 @@
 
 #include "base/json.h"
 
-enum { XD_MAXTEXT = 3 }; /* max text encoders of a pipeline */
+enum { XD_MAXTEXT = 3 };    /* max text encoders of a pipeline */
+enum { XD_MAXSTATES = 24 }; /* max hidden states of an encoder that a model may list */
 
 /* How a text encoder's token embeddings become part of the prompt's embeddings: not at all, as new
  * rows after the previous encoder's rows, or as further features in the rows of the previous
@@ -57,11 +58,16 @@ typedef struct xd_text_use { /* one text encoder of a pipeline */
      * `pad` and max_sequence_length do not count these template ids. Dropping rows is not possible
      * together with `left`. */
     int         drop;
+    /* 1: truncation of a text keeps the end of the template, which follows the prompt, so that only
+     * the prompt loses token ids. 0: it removes the end of the complete text. */
+    int         keeps_end;
     /* Indices (as in xd_text_layer) of the hidden states that are concatenated in each output row;
      * the encoder stops after the last of these states. nlayers 0: the output is the last hidden
      * state. */
     int         nlayers;
     const int  *layers;
+    /* Key of model_index.json whose list of indices replaces `layers`. NULL: none. */
+    const char *layers_key;
     /* For an encoder that reads reference images: text that is inserted before the prompt for each
      * image. "{}" is replaced by the image's number, and the image token is repeated for all of the
      * image's tokens. NULL: the encoder only reads text. */
@@ -200,8 +206,8 @@ typedef struct xd_recipe {
     int           decodes_at; /* 1: the pipeline has decode_timestep and decode_noise_scale */
     int           rescales;   /* 1: the pipeline has guidance_rescale */
     /* 1: the guided prediction with scale g is prompt + g (prompt - negative), so guidance is off
-     * at 0; the pipeline has cfg_normalization and cfg_truncation. 0: the guided prediction is
-     * negative + g (prompt - negative), so guidance is off at 1. */
+     * at 0; such models have the options cfg_normalization and cfg_truncation. 0: the guided
+     * prediction is negative + g (prompt - negative), so guidance is off at 1. */
     int           guides_from_prompt;
     int           skips_layers; /* 1: the pipeline has skip_guidance_layers */
     /* 1: the pipeline has original_size, crops_coords_top_left and target_size */
@@ -307,6 +313,8 @@ typedef struct xd_distilled {
     double      true_cfg;  /* default true_cfg_scale; 0: the recipe's default */
     int         max_text;  /* default max_sequence_length; 0: the recipe's default */
     const char *timesteps; /* default list of timesteps; NULL: the scheduler's timesteps */
+    /* Computes the logarithm of the dynamic timestep shift; NULL: as the recipe does. */
+    double      (*mu)(int64_t tokens, int steps);
 } xd_distilled;
 
 /* properties by which a distilled model is recognized; the configs may be NULL */

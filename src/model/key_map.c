@@ -191,12 +191,14 @@ static const xd_stem gguf_lm_top[] = {
  * ComfyUI's checkpoints. */
 #define LLAVA_BLOCK "vision_tower.vision_model.encoder.layers.#."
 #define LM(first)                                                                                  \
-    { { "qwen3", "qwen2", "qwen2.5-vl", "mistral", "llama", "llava", "gemma2", "gemma3" },         \
+    { { "qwen3", "qwen3-vl", "qwen2", "qwen2.5-vl", "mistral", "llama", "llava", "gemma2",         \
+        "gemma3" },                                                                                \
       "a language model", { first "layers.0.self_attn.o_proj.weight", NULL },                      \
       { "", "text_encoders.@.transformer.", "@.transformer.",                                      \
         "text_encoders.qwen3_4b.transformer.", "text_encoders.qwen3_8b.transformer.",              \
         "text_encoders.qwen25_7b.transformer.", "text_encoders.mistral3_24b.transformer.",         \
-        "text_encoders.llama.transformer.", "text_encoders.gemma2_2b.transformer." },              \
+        "text_encoders.llama.transformer.", "text_encoders.gemma2_2b.transformer.",                \
+        "text_encoders.qwen3vl_4b.transformer." },                                                 \
       { { first "layers.#.", first "layers.#.", NULL },                                            \
         { LLAVA_BLOCK, LLAVA_BLOCK, NULL },                                                        \
         { "", "", NULL } } }
@@ -318,7 +320,11 @@ static const struct lm {
     xd_key_map  map;
     const char *archs;
 } lms[] = {
-    { { { "qwen3" }, "a Qwen3 of llama.cpp", GGUF_MARKS, { "" }, GGUF_SCOPES(gguf_qwen) },
+    { { { "qwen3", "qwen3-vl" },
+        "a Qwen3 of llama.cpp",
+        GGUF_MARKS,
+        { "" },
+        GGUF_SCOPES(gguf_qwen) },
       "qwen3 qwen3vl" },
     { { { "qwen2", "qwen2.5-vl" },
         "a Qwen2 of llama.cpp",

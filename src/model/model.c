@@ -75,6 +75,28 @@ static void choose_recipe(xd_model *m)
     free(dir);
 }
 
+/* Reads the lists of hidden states that model_index.json has for the text encoders. */
+static xd_status read_states(xd_model *m, const char *path, xd_err *e)
+{
+    for (int k = 0; k < m->recipe->ntext; k++) {
+        const char    *key = m->recipe->text[k].layers_key;
+        const xd_json *list = key ? xd_json_get(m->index, key) : NULL;
+        int            n = xd_json_size(list);
+        double         v = 0;
+        for (int i = 0; i < n && i < XD_MAXSTATES; i++) {
+            if (!xd_json_number(xd_json_at(list, i), &v) || v != (double)(int)v)
+                return xd_fail(e, XD_EFORMAT, "%s: %s has an element that is not a whole number",
+                               path, key);
+            m->states[k][i] = (int)v;
+        }
+        if (n > XD_MAXSTATES)
+            return xd_fail(e, XD_EUNSUPPORTED, "%s: %s has %d hidden states; at most %d are read",
+                           path, key, n, XD_MAXSTATES);
+        m->nstates[k] = n;
+    }
+    return XD_OK;
+}
+
 static xd_status read_index(xd_model *m, xd_err *e)
 {
     char     *path = xd_path_join(m->dir, "model_index.json");
@@ -88,7 +110,12 @@ static xd_status read_index(xd_model *m, xd_err *e)
         m->recipe = xd_recipe_find(name, m->index);
         if (m->recipe)
             choose_recipe(m);
-        s = m->recipe ? read_boundary(m, path, e) : unknown_pipeline(path, name, e);
+        if (!m->recipe)
+            s = unknown_pipeline(path, name, e);
+        else
+            s = read_boundary(m, path, e);
+        if (s == XD_OK)
+            s = read_states(m, path, e);
     }
     free(path);
     return s;
@@ -246,6 +273,8 @@ xd_text_read xd_model_reads(const xd_model *m, int k)
 {
     static const int   last = -1;
     const xd_text_use *u = &m->recipe->text[k];
+    if (m->nstates[k])
+        return (xd_text_read){ .nlayers = m->nstates[k], .layers = m->states[k] };
     return (xd_text_read){ .nlayers = u->nlayers ? u->nlayers : 1,
                            .layers = u->nlayers ? u->layers : &last };
 }
@@ -301,20 +330,21 @@ xd_status xd_model_choose_blocks(xd_model *m, int k, xd_err *e)
 {
     const xd_text_use *u = &m->recipe->text[k];
     xd_component      *p = &m->text[k];
+    const xd_text_read r = xd_model_reads(m, k);
     int                n = p->w->net.nlayers;
     if (u->nlayers && !p->text->hidden)
         return xd_fail(e, XD_EFORMAT,
                        "%s: %s needs hidden states of single layers, which a %s "
                        "does not provide",
                        p->dir, m->recipe->name, p->class_name);
-    for (int i = 0; i < u->nlayers && !m->layers; i++)
-        if (u->layers[i] > n || u->layers[i] < -n - 1)
+    for (int i = 0; i < r.nlayers && u->nlayers && !m->layers; i++)
+        if (r.layers[i] > n || r.layers[i] < -n - 1)
             return xd_fail(e, XD_EFORMAT,
                            "%s: %s needs hidden state %d, but num_hidden_layers is "
                            "%d",
-                           p->dir, m->recipe->name, u->layers[i], n);
+                           p->dir, m->recipe->name, r.layers[i], n);
     if (u->nlayers)
-        xd_component_stage(p, 0, xd_text_blocks(&p->w->net, u->layers, u->nlayers));
+        xd_component_stage(p, 0, xd_text_blocks(&p->w->net, r.layers, r.nlayers));
     return XD_OK;
 }
 

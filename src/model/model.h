@@ -35,6 +35,8 @@ typedef struct xd_model {
     int                has_two;  /* 1: the model has the low-noise transformer `dit2` */
     double             guidance; /* default guidance scale of the pipeline or of its guider */
     double             boundary; /* boundary_ratio in model_index.json; negative: none */
+    /* hidden states of text encoder i that model_index.json lists; nstates 0: the recipe's */
+    int                nstates[XD_MAXTEXT], states[XD_MAXTEXT][XD_MAXSTATES];
     int                has_text[XD_MAXTEXT]; /* 0: text encoder i is optional and absent */
     const char        *without;              /* text encoder to omit; valid only during opening */
     xd_weight_files    given; /* files that replace weights; valid only during opening */

@@ -139,6 +139,8 @@ static int64_t elements_before(xd_tensor t, const xd_stem *stem)
  * rows is not divisible, returns the tensor unchanged; its shape then causes an error. */
 static xd_tensor select_rows(xd_tensor t, const xd_stem *stem)
 {
+    if (stem && !stem->of && stem->n && t.nd == 1 && t.d[0] % stem->n == 0)
+        return xd_view(t.p, t.type, 2, (int64_t[]){ stem->n, t.d[0] / stem->n });
     if (!stem || !stem->of || t.nd < 1 || t.d[0] % stem->of)
         return t;
     int64_t d[XD_MAXDIM], first = elements_before(t, stem);

@@ -346,7 +346,7 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
                    .max_shift = m->recipe->max_shift,
                    .leap = m->recipe->leap,
                    .overwrites = m->recipe->overwrites,
-                   .mu = m->recipe->mu };
+                   .mu = m->usual.mu ? m->usual.mu : m->recipe->mu };
     if (starts_from_image(j) || (j->role->reads_mask && j->r->images.strength > 0))
         a.strength = j->strength = strength_of(j);
     else if (j->r->images.strength > 0 && !j->nconditions)

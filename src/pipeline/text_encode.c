@@ -208,6 +208,24 @@ static xd_status fail_tokens(const xd_job *j, int k, xd_status s, xd_err *e)
     return s;
 }
 
+/* For templates that truncation does not change, replaces the last ids of a truncated text by those
+ * of the end of the template. */
+static xd_status keep_end(const xd_job *j, int k, xd_token_ids *ids, xd_err *e)
+{
+    const xd_text_use *u = &recipe_of(j)->text[k];
+    const char        *end = u->keeps_end ? strstr(u->frame, "{}") : NULL;
+    int32_t           *v = NULL;
+    int64_t            n, uncut;
+    if (!end || ids->uncut <= ids->n)
+        return XD_OK;
+    end += strlen("{}");
+    xd_status s = xd_tok_cut_plain(j->ctx->model.tok[k], end, strlen(end), 0, 1, &v, &n, &uncut, e);
+    for (int64_t i = 1; s == XD_OK && i <= n && i <= ids->n; i++)
+        ids->v[ids->n - i] = v[n - i];
+    free(v);
+    return s;
+}
+
 static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, const char *text,
                                  xd_err *e)
 {
@@ -236,6 +254,8 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
                         xd_tok_cut_plain(m->tok[k], plain, strlen(plain), most, frame != NULL,
                                          &ids->v, &ids->n, &ids->uncut, e),
                         e);
+    if (s == XD_OK)
+        s = fail_tokens(j, k, keep_end(j, k, ids, e), e);
     if (s == XD_OK)
         s = check_ids(j, k, ids->v, ids->n, e);
     if (s == XD_OK)

@@ -1,5 +1,6 @@
-/* decoder.c - runs decoder language models as text encoders: Qwen3, Qwen2, Qwen2.5-VL (text),
- * Mistral, Llama 3, LLaVA, Gemma 2 and Gemma 3. The results equal transformers' hidden states.
+/* decoder.c - runs decoder language models as text encoders: Qwen3, Qwen3-VL (text), Qwen2,
+ * Qwen2.5-VL (text), Mistral, Llama 3, LLaVA, Gemma 2 and Gemma 3. The results equal the hidden
+ * states of transformers.
  *
  * The blocks of all decoder language models here have causal grouped-query attention, a gated MLP,
  * and RMS norms. The differences between the models follow from the config (doc/models/decoder.md).
@@ -157,6 +158,8 @@ WITH(with_head, xd_decoder_head(d, c, "lm_head.weight"))
 WITH(with_visual, xd_qwen25vl_tower(d, c))
 WITH(with_visual_and_head, xd_qwen25vl_tower(d, c); xd_decoder_head(d, c, "lm_head.weight"))
 WITH(with_inner_head, xd_decoder_head(d, c, "language_model.lm_head.weight"))
+WITH(with_visual3, xd_qwen3vl_tower(d, c))
+WITH(with_visual3_and_head, xd_qwen3vl_tower(d, c); xd_decoder_head(d, c, "lm_head.weight"))
 WITH(with_pixtral, xd_mistral3_tower(d, c))
 WITH(with_pixtral_and_head, xd_mistral3_tower(d, c);
      xd_decoder_head(d, c, "language_model.lm_head.weight"))
@@ -503,6 +506,7 @@ static const char *const prefixes[] = { "language_model.model.", "model.language
 
 #define INSIDE "language_model."
 #define OUTSIDE "language_model.model."
+#define OUTER "model.language_model."
 
 static const xd_text with_vision[] = { WITH_VISION("model.", with_head,
                                                    "Qwen2_5_VLForConditionalGeneration"),
@@ -513,6 +517,9 @@ extern const xd_text xd_text_decoders[];
 const xd_text xd_text_decoders[XD_TEXT_DECODERS] = {
     NET(qwen3, "qwen3", "model.", with_head, "Qwen3ForCausalLM"),
     NET(qwen3, "qwen3", "", weights, "Qwen3Model"),
+    NET(qwen3vl, "qwen3-vl", OUTER, with_visual3_and_head, "Qwen3VLForConditionalGeneration"),
+    NET(qwen3vl, "qwen3-vl", INSIDE, with_visual3, "Qwen3VLModel"),
+    NET(qwen3vl, "qwen3-vl", "", weights, "Qwen3VLTextModel"),
     NET(qwen2, "qwen2", "model.", with_head, "Qwen2ForCausalLM"),
     NET(qwen2, "qwen2", "", weights, "Qwen2Model"),
     WITHOUT_VISION("model.", with_visual_and_head, "Qwen2_5_VLForConditionalGeneration", 0),

@@ -6,7 +6,7 @@
 #include "text/llava_vision.h"
 #include "text/qwen_vision.h"
 
-enum { XD_TEXT_DECODERS = 20 }; /* number of decoder classes in the registry of text encoders */
+enum { XD_TEXT_DECODERS = 23 }; /* number of decoder classes in the registry of text encoders */
 
 /* Properties in which the kinds of decoder models differ and that are not in the config. */
 typedef struct xd_decoder_kind {
@@ -31,11 +31,15 @@ typedef struct xd_decoder_rope { /* frequencies of a rotary embedding */
     char    type[XD_FIELD_TEXT];
 } xd_decoder_rope;
 
-/* The vision tower in files of Mistral 3. This library does not run Mistral's vision tower; it only
- * knows the names and shapes of the tower's tensors. */
+/* The vision tower in files of Mistral 3 and Qwen3-VL. This library does not run these vision
+ * towers; it only knows the names and shapes of their tensors. */
 typedef struct xd_decoder_tower {
     int64_t dim, ff, channels, patch, merge;
     int     nlayers, bias;
+    /* Qwen3-VL: frames per patch, output width, number of position embeddings, and the blocks after
+     * which features are also given to the language model */
+    int64_t frames, out, places;
+    xd_ints deep;
 } xd_decoder_tower;
 
 typedef struct xd_decoder {
@@ -64,17 +68,20 @@ typedef struct xd_decoder {
 int xd_decoder_slides(const xd_decoder *c, int layer);
 
 /* Declare tensors that files contain but this network does not read: lm_head (by its full name);
- * the vision tower of Qwen2.5-VL; the vision tower and the projector of Mistral 3. */
+ * the vision tower of Qwen2.5-VL, of Qwen3-VL; the vision tower and the projector of Mistral 3. */
 void xd_decoder_head(xd_decl *d, const xd_decoder *c, const char *name);
 void xd_qwen25vl_tower(xd_decl *d, const xd_decoder *c);
+void xd_qwen3vl_tower(xd_decl *d, const xd_decoder *c);
 void xd_mistral3_tower(xd_decl *d, const xd_decoder *c);
 
-extern const xd_field xd_qwen3_fields[], xd_qwen2_fields[], xd_qwen25vl_fields[],
-    xd_mistral_fields[], xd_llama_fields[], xd_llava_fields[], xd_gemma2_fields[],
+extern const xd_field xd_qwen3_fields[], xd_qwen3vl_fields[], xd_qwen2_fields[],
+    xd_qwen25vl_fields[], xd_mistral_fields[], xd_llama_fields[], xd_llava_fields[],
+    xd_gemma2_fields[],
     xd_gemma3_fields[];
 
 /* Check the configs of the networks; implement xd_net_def.check. */
 xd_status xd_qwen3_check(void *c, xd_err *e);
+xd_status xd_qwen3vl_check(void *c, xd_err *e);
 xd_status xd_qwen2_check(void *c, xd_err *e);
 xd_status xd_qwen25vl_check(void *c, xd_err *e);
 xd_status xd_qwen25vl_vision_check(void *c, xd_err *e);

@@ -89,6 +89,19 @@ const xd_field xd_qwen3_fields[] = { SIZES(151936, 4096, 22016, 32, 32, 32, 128)
                                      SILU,
                                      BIAS,
                                      OTHERS };
+const xd_field xd_qwen3vl_fields[] = { SIZES(151936, 4096, 22016, 32, 32, 32, 128),
+                                       KIND("qwen3_vl", 1e-6, 0),
+                                       ROPES(5000000),
+                                       SILU,
+                                       BIAS,
+                                       TOWER("depth", "in_channels", 27, 1152, 4304),
+                                       SEES("temporal_patch_size", frames, 2),
+                                       SEES("spatial_merge_size", merge, 2),
+                                       SEES("out_hidden_size", out, 3584),
+                                       SEES("num_position_embeddings", places, 2304),
+                                       { "vision_config.deepstack_visual_indexes", AT(tower.deep),
+                                         'L', 0, NULL },
+                                       OTHERS };
 const xd_field xd_qwen2_fields[] = { SIZES(151936, 4096, 22016, 32, 32, 32, 0),
                                      KIND("qwen2", 1e-6, 0),
                                      ROPES(10000),
@@ -157,6 +170,9 @@ const xd_field xd_gemma3_fields[] = {
 static const xd_decoder_kind qwen3 = {
     .title = "Qwen3", .types = { "qwen3" }, .qk_norm = 1, .windows = 1
 };
+static const xd_decoder_kind qwen3vl = { .title = "Qwen3-VL",
+                                         .types = { "qwen3_vl", "qwen3_vl_text" },
+                                         .qk_norm = 1 };
 static const xd_decoder_kind qwen2 = {
     .title = "Qwen2", .types = { "qwen2" }, .qkv_bias = 1, .windows = 1
 };
@@ -216,9 +232,9 @@ static xd_status check_tower(const xd_decoder *c, xd_err *e)
 {
     const xd_decoder_tower *t = &c->tower;
     const xd_qwen_vision   *v = &c->vision;
-    const int64_t           n[] = { t->dim,     t->ff,    t->channels, t->patch,    t->merge,
-                                    t->nlayers, v->dim,   v->ff,       v->channels, v->patch,
-                                    v->frames,  v->merge, v->out,      v->heads,    v->depth };
+    const int64_t n[] = { t->dim,    t->ff,     t->channels, t->patch, t->merge, t->nlayers,
+                          t->frames, t->out,    t->places,   v->dim,   v->ff,    v->channels,
+                          v->patch,  v->frames, v->merge,    v->out,   v->heads, v->depth };
     for (size_t i = 0; i < sizeof n / sizeof n[0]; i++)
         if (n[i] < 0 || n[i] > MAX_TOWER)
             return xd_fail(e, XD_EFORMAT,
@@ -361,6 +377,7 @@ xd_status xd_llava_check(void *c_, xd_err *e)
         return check_config(c, &name, e);                                                          \
     }
 CHECK(qwen3)
+CHECK(qwen3vl)
 CHECK(qwen2)
 CHECK(qwen25vl)
 CHECK(mistral)

@@ -82,13 +82,15 @@ static void scale_of(const xd_declared *t, float *gain, float *mean)
         *gain *= 0.5f;
 }
 
-/* salt: before the name, of a second network with the same names. */
-static xd_st_item made(xd_declared *t, xd_dtype type, const char *salt)
+/* salt: before the name, of a second network with the same names. zero: gains are stored minus 1.
+ */
+static xd_st_item made(xd_declared *t, xd_dtype type, const char *salt, int zero)
 {
     float gain, mean;
     char  salted[512];
     t->name[strcspn(t->name, "|")] = 0;
     scale_of(t, &gain, &mean);
+    mean = zero && t->nd == 1 ? 0 : mean;
     xd_tensor v = xd_view(NULL, type, t->nd, t->d);
     int64_t   n = xd_count(v);
     snprintf(salted, sizeof salted, "%s%s", salt, t->name);
@@ -165,7 +167,7 @@ static void fill_part(const char *model, const char *to, const char *name, xd_ki
                        : strcmp(p.def->name, "bert") == 0 ? "bert."
                                                           : "";
     for (int i = 0; i < p.nlist; i++)
-        item[i] = made(&p.list[i], type, salt);
+        item[i] = made(&p.list[i], type, salt, strcmp(p.def->name, "krea2") == 0);
     must(xd_st_write(path, item, p.nlist, 1, NULL, &e), &e, path);
     for (int i = 0; i < p.nlist; i++)
         free(item[i].t.p);

@@ -86,16 +86,17 @@ static const char *const quantized[] = {
     "sana-video-lora",
     "hunyuanvideo-i2v",
     "hunyuanvideo15-few",
+    "krea2-lora",
 };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
 static const char *const halves[] = { "micro",        "flux-schnell", "alpha",      "sd3",
                                       "cog5b",        "hunyuan",      "chroma-one", "qwen-five",
-                                      "auraflow-one", "mochi-five",   "ltx-five" };
+                                      "auraflow-one", "mochi-five",   "ltx-five",   "krea2-turbo" };
 /* Text encoders of so many blocks as published ones, or with a vision tower before their own, of a
  * width that only tests have: what short types lose adds up, and devices round in different
  * places. */
-static const char *const deep[] = { "flux2", "qwen-edit" };
+static const char *const deep[] = { "flux2", "qwen-edit", "krea2-turbo" };
 /* With windows of attention, which are for devices that share the host's memory. */
 static const char *const windowed[] = { "alpha-ways", "sd3-ways", "sd35-ways" };
 static const int         steady = 1; /* of a video in f32: frames are within 2e-4 */
@@ -261,6 +262,11 @@ static const char *const all[] = { "alpha",
                                    "lumina2-cut",
                                    "lumina2-lora",
                                    "lumina2-five",
+                                   "krea2",
+                                   "krea2-cut",
+                                   "krea2-image",
+                                   "krea2-lora",
+                                   "krea2-turbo",
                                    "sana",
                                    "sana15",
                                    "sana-tiles",

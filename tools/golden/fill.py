@@ -71,7 +71,10 @@ def fill(module, dtype, salt=""):
             name = name.replace("lm_head.", "language_model.lm_head.")
             name = name.replace("model.vision_tower.", "vision_tower.vision_model.")
             name = name.replace("model.multi_modal_", "multi_modal_")
-        p.data.copy_(weights(salt + name, p.shape, *scale_of(name, p.shape)).to(TYPES[dtype]))
+        gain, mean = scale_of(name, p.shape)
+        if type(module).__name__ == "Krea2Transformer2DModel" and p.ndim == 1:
+            mean = 0.0                                           # gains are stored minus 1
+        p.data.copy_(weights(salt + name, p.shape, gain, mean).to(TYPES[dtype]))
     return module.eval()
 
 

@@ -24,6 +24,7 @@ SUITES = {
                   "zimage-lora",
                   "zimage-five"),
     "lumina2": own("lumina2", "lumina2-cut", "lumina2-lora", "lumina2-five"),
+    "krea2": own("krea2", "krea2-cut", "krea2-image", "krea2-lora", "krea2-turbo"),
     "sana": own("sana", "sana15", "sana-tiles", "sana-window", "sana-lora", "sana-sprint",
                 "sana-sprint-4"),
     "sdxl": own("sdxl", "sdxl-zeros", "sdxl-turbo", "sdxl-one", "sdxl-image", "sdxl-mask",

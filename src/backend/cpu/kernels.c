@@ -46,6 +46,11 @@ static inline float exp_f(float x)
     return p * bits_float((uint32_t)(e + 127) << 23);
 }
 
+static inline float sigmoid_f(float x)
+{
+    return 1.0f / (1.0f + exp_f(-x));
+}
+
 static inline float silu_f(float x)
 {
     return x / (1.0f + exp_f(-x));
@@ -128,6 +133,11 @@ static void apply_act(float *y, const float *x, int64_t n, xd_act kind)
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
             y[i] = tanh_f(x[i]);
+        break;
+    case XD_SIGMOID:
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            y[i] = sigmoid_f(x[i]);
         break;
     default:
         if (y != x)

@@ -108,6 +108,7 @@ static const dnnl_alg_kind_t eltwise[XD_NACTS] = {
     [XD_GELU_TANH] = dnnl_eltwise_gelu_tanh, [XD_GELU_ERF] = dnnl_eltwise_gelu_erf,
     [XD_SILU] = dnnl_eltwise_swish,          [XD_RELU] = dnnl_eltwise_relu,
     [XD_GELU_QUICK] = dnnl_eltwise_swish,    [XD_TANH] = dnnl_eltwise_tanh,
+    [XD_SIGMOID] = dnnl_eltwise_logistic,
 };
 
 static dnnl_status_t append_act(dnnl_post_ops_t ops, xd_act act)

@@ -275,16 +275,6 @@ static parts parts_of(const xd_exec *x, const xd_cond *t)
     return (parts){ text - glyphs, glyphs, image };
 }
 
-/* Copies this rank's rows of the text to h. */
-static void copy_own(xd_exec *x, xd_tensor h, xd_tensor all)
-{
-    for (int64_t i = 0, k; i < h.d[0]; i += k) {
-        k = xd_where_run(x, XD_TXT, i);
-        k = k < h.d[0] - i ? k : h.d[0] - i;
-        xd_copy_to(x, xd_rows(h, i, k), xd_rows(all, xd_where(x, XD_TXT, i), k));
-    }
-}
-
 /* Writes this rank's text rows to h. Every rank that has text rows computes the rows of all ranks,
  * because the refiner attends to all rows of the language model but to no other rows, and its few
  * blocks take little time. */
@@ -310,7 +300,7 @@ static void embed_text(xd_exec *x, const xd_net *n, const xd_input *in, xd_tenso
     if (p.image)
         image_rows(x, g, xd_cols(xd_rows(t->tok, at + p.glyphs, p.image), 0, c->image),
                    xd_rows(all, at + p.glyphs, p.image));
-    copy_own(x, h, all);
+    xd_copy_own_rows(x, XD_TXT, h, all);
     xd_arena_rewind(x->tmp, mark);
 }
 

@@ -140,7 +140,8 @@ FINISH_INLINE void finish_deferred_as(const xd_gemm_job *p, deferred *l, int64_t
 typedef void deferred_fn(const xd_gemm_job *p, deferred *l, int64_t rows);
 
 #define ALL_ACTS(X)                                                                                \
-    X(XD_NONE) X(XD_GELU_TANH) X(XD_GELU_ERF) X(XD_SILU) X(XD_RELU) X(XD_GELU_QUICK) X(XD_TANH)
+    X(XD_NONE) X(XD_GELU_TANH) X(XD_GELU_ERF) X(XD_SILU) X(XD_RELU) X(XD_GELU_QUICK) X(XD_TANH)   \
+    X(XD_SIGMOID)
 #define DEFERRED_WITH(act)                                                                         \
     static void deferred_##act(const xd_gemm_job *p, deferred *l, int64_t rows)                    \
     {                                                                                              \

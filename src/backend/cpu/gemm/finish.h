@@ -36,6 +36,13 @@ FINISH_INLINE vf scaled_logistic(vf x, vf y)
     return v_mul(x, v_inverse(v_add(one, power_of_2(v_min(y, most)))));
 }
 
+/* Returns 1 / (1 + e^(-x)). A NaN stays a NaN, because the limit is the first operand of v_min. */
+FINISH_INLINE vf logistic(vf x)
+{
+    const vf y = v_mul(x, v_set(-1.44269504f));
+    return v_inverse(v_add(v_set(1.0f), power_of_2(v_min(v_set(126.0f), y))));
+}
+
 FINISH_INLINE vf gelu_tanh(vf x)
 {
     return scaled_logistic(x,
@@ -78,6 +85,7 @@ FINISH_INLINE vf apply_act(vf x, xd_act act)
     case XD_GELU_QUICK: return scaled_logistic(x, v_mul(x, v_set(-2.45546696f)));
     case XD_RELU: return v_max(v_zero(), x); /* a NaN stays a NaN */
     case XD_TANH: return hyperbolic_tangent(x);
+    case XD_SIGMOID: return logistic(x);
     default: return x;
     }
 }
@@ -226,6 +234,7 @@ static inline void finish_rows(const xd_gemm_job *p, const float *sums, int64_t 
         FINISH_CASE(XD_RELU)
         FINISH_CASE(XD_GELU_QUICK)
         FINISH_CASE(XD_TANH)
+        FINISH_CASE(XD_SIGMOID)
     default: finish_as(p, sums, c0, width, r0, n, XD_NONE);
     }
 }

@@ -7,7 +7,7 @@
 
 enum { F32, F16, BF16, F64, F8E4M3, F8E5M2 }; /* the same values as in xd_dtype */
 /* The same values as in xd_act. */
-enum { NONE, GELU_TANH, GELU_ERF, SILU, RELU, GELU_QUICK, TANH };
+enum { NONE, GELU_TANH, GELU_ERF, SILU, RELU, GELU_QUICK, TANH, SIGMOID };
 
 /* Returns the index of this thread in a one-dimensional grid. */
 GPU int64_t gpu_index()
@@ -143,6 +143,7 @@ GPU float activate(float v, int act)
     case RELU: return v > 0 || v != v ? v : 0;
     case GELU_QUICK: return v / (1 + expf(-1.702f * v));
     case TANH: return tanhf(v);
+    case SIGMOID: return 1 / (1 + expf(-v));
     default: return v;
     }
 }
