@@ -31,6 +31,7 @@ CASES = {
     "hunyuan12": {},
     "zimage": {"guidance_scale": 3.0},
     "lumina2": {},
+    "krea2": {"guidance_scale": 2.0, "negative_prompt": "a star"},
     "chroma": {"negative_prompt": "a star"},
     "auraflow": {"negative_prompt": "a star"},
     "flux2-klein": {},

@@ -282,6 +282,17 @@ def _qwen(v: Values, config: Any) -> Passes:
                **_tokens(v["hidden_states"], [(h, w) for _, h, w in shapes], b)}
 
 
+def _krea2(v: Values, config: Any) -> Passes:
+    text, ids = v["encoder_hidden_states"], v["position_ids"]
+    n = text.shape[1]
+    _text_at_zero(ids[:n])
+    grids = _images(ids[n:], 1)
+    for b in range(len(v["hidden_states"])):
+        rows = _text(text, v["encoder_attention_mask"], b, "encoder_attention_mask")
+        yield {"text": rows.flatten(1), "timestep": _row(v["timestep"], b, 1000),
+               **_tokens(v["hidden_states"], grids, b)}
+
+
 # ---- videos --------------------------------------------------------------------------------------
 
 def _cogvideox(v: Values, config: Any) -> Passes:
@@ -446,6 +457,7 @@ FORWARDS = {
     "ZImageTransformer2DModel": Forward(_zimage, _zimage_list, ("x", "cap_feats"),
                                         (*_CONTROL, "siglip_feats", "image_noise_mask")),
     "Lumina2Transformer2DModel": Forward(_lumina2, _lumina2_image, _TEXT, ()),
+    "Krea2Transformer2DModel": Forward(_krea2, _stack_tokens, _TEXT, ()),
     "SanaTransformer2DModel": Forward(_sana, _stack_image, _TEXT,
                                       ("attention_mask", "controlnet_block_samples")),
     "SanaVideoTransformer3DModel": Forward(_sana_video, _stack_video, _TEXT,

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-enum { XD_MAXSCOPE = 48, XD_MAXPREFIX = 10, XD_MAXNET = 8 };
+enum { XD_MAXSCOPE = 48, XD_MAXPREFIX = 10, XD_MAXNET = 9 };
 
 typedef enum xd_swap {
     XD_SWAP_NOT,

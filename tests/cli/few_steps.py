@@ -59,6 +59,7 @@ ROWS = [
     ('Qwen-Image', 'Lightning-4steps', 'qwen', [(LIGHTNING, QWEN)]),
     ('Qwen-Image', 'Lightning-8steps', 'qwen', [(LIGHTNING, QWEN)]),
     ('Z-Image-Turbo', '-', 'zimage', []),
+    ('Krea-2-Turbo', '-', 'krea2-turbo', []),
     ('3.5-large-turbo', '-', 'sd35', []),
     ('sdxl-turbo', '-', 'sdxl-turbo', []),
     ('lcm-sdxl', '-', 'sdxl-lcm', []),

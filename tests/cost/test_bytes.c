@@ -69,6 +69,8 @@ typedef struct model {
     /* tokens of a frame, and channels of a convolution over frames */
     int64_t      frame, moved;
     int64_t      held; /* tokens of a given frame of HunyuanVideo, which have sums of their own */
+    /* Krea-2: hidden states of a text token, blocks that join them, blocks over tokens */
+    int64_t      joined, joins, refines;
     int          passes;
     const sends *which[64];
     int64_t      skips[65];
@@ -289,10 +291,25 @@ static int64_t of_blocks(const model *m, const plan *p, const where *w, int unit
     return bytes;
 }
 
+/* Krea-2: the sums of the text's blocks on the first stage, two a block. The states of 32 tokens at
+ * a time are joined. */
+static int64_t of_fusion(const model *m, const plan *p, const where *w)
+{
+    int64_t bytes = 2 * m->refines * of_sum(p, w, m->K * m->E);
+    for (int64_t at = 0; at < m->K; at += 32) {
+        int64_t some = m->K - at < 32 ? m->K - at : 32;
+        bytes += 2 * m->joins * of_sum(p, w, some * m->joined * m->E);
+    }
+    return w->first ? 0 : bytes;
+}
+
 /* What my blocks send of the text, once a pass. */
 static int64_t of_text(const model *m, const plan *p, const where *w)
 {
     int64_t bytes = 0;
+    for (int i = 0; i < m->passes && m->joined; i++)
+        if (i % p->deg[XD_CFG] == w->at[XD_CFG])
+            bytes += of_fusion(m, p, w);
     for (int i = 0; i < m->passes; i++)
         for (int l = w->first; l < w->last && i % p->deg[XD_CFG] == w->at[XD_CFG]; l++)
             bytes += m->which[l]->text * (of_sum(p, w, m->M) + (m->I ? of_sum(p, w, m->I) : 0));
@@ -445,6 +462,8 @@ static const sends *kind_of(const xd_engine *g, int layer)
         return &normed;
     if (strcmp(p->def->name, "sana") == 0 || strcmp(p->def->name, "sana-video") == 0)
         return xd_json_text(xd_json_get(p->config, "qk_norm")) ? &linear_normed : &linear;
+    if (strcmp(p->def->name, "krea2") == 0)
+        return &layer_of_both;
     if (strcmp(p->def->name, "latte") == 0)
         return layer % 2 ? &over_time : &cross;
     if (strcmp(p->def->name, "zimage") == 0 &&
@@ -471,6 +490,8 @@ static int64_t text_width(const xd_engine *g)
     double              n = (double)g->ctx.model.dit_info.dim;
     if (strcmp(p->def->name, "mochi") == 0)
         xd_json_number(xd_json_get(p->config, "pooled_projection_dim"), &n);
+    if (strcmp(p->def->name, "krea2") == 0)
+        xd_json_number(xd_json_get(p->config, "text_hidden_dim"), &n);
     return (int64_t)n;
 }
 
@@ -481,6 +502,14 @@ static int64_t rows_of_images(const xd_engine *g)
     for (int k = 0; k < g->ctx.model.recipe->ntext; k++)
         n += xd_model_image_rows(&g->ctx.model, k);
     return n;
+}
+
+/* Returns a number of the transformer's config, or 0. */
+static int64_t number_of(const xd_engine *g, const char *key)
+{
+    double n = 0;
+    xd_json_number(xd_json_get(g->ctx.model.dit.config, key), &n);
+    return (int64_t)n;
 }
 
 static model model_of(const xd_engine *g, const xd_job *j)
@@ -506,6 +535,9 @@ static model model_of(const xd_engine *g, const xd_job *j)
                   .S = g->ctx.model.recipe->keeps_rows ? 2 * j->lat[1] * j->lat[2] : 0,
                   .e = (int64_t)xd_dtype_size(g->ctx.type),
                   .states = d->states > 1 ? d->states : 1,
+                  .joined = number_of(g, "num_text_layers"),
+                  .joins = number_of(g, "num_layerwise_text_blocks"),
+                  .refines = number_of(g, "num_refiner_text_blocks"),
                   .passes = j->npass };
     /* after each of the first half - 1 blocks comes a block of every control network */
     int64_t s = d->sides, n = 2 * (d->nlayers + s) / (2 + s), half = n / 2;

@@ -284,6 +284,40 @@ static const row lumina2[] = {
     { NULL, { NULL }, 0 },
 };
 
+/* The blocks of one list. */
+#define KREA(list, from)                                                                           \
+    { list ".#.attn.wq", { from ".#.attn.to_q" }, 0 },                                             \
+    { list ".#.attn.wk", { from ".#.attn.to_k" }, 0 },                                             \
+    { list ".#.attn.wv", { from ".#.attn.to_v" }, 0 },                                             \
+    { list ".#.attn.gate", { from ".#.attn.to_gate" }, 0 },                                        \
+    { list ".#.attn.wo", { from ".#.attn.to_out.0" }, 0 },                                         \
+    { list ".#.mlp.gate", { from ".#.ff.gate" }, 0 },                                              \
+    { list ".#.mlp.up", { from ".#.ff.up" }, 0 },                                                  \
+    { list ".#.mlp.down", { from ".#.ff.down" }, 0 },                                              \
+    { list ".#.attn.qknorm.qnorm.scale", { from ".#.attn.norm_q.weight" }, 0 },                    \
+    { list ".#.attn.qknorm.knorm.scale", { from ".#.attn.norm_k.weight" }, 0 },                    \
+    { list ".#.prenorm.scale", { from ".#.norm1.weight" }, 0 },                                    \
+    { list ".#.postnorm.scale", { from ".#.norm2.weight" }, 0 }
+
+static const row krea2[] = {
+    { "first", { "img_in" }, 0 },
+    { "tmlp.0", { "time_embed.linear_1" }, 0 },
+    { "tmlp.2", { "time_embed.linear_2" }, 0 },
+    { "tproj.1", { "time_mod_proj" }, 0 },
+    { "txtmlp.0.scale", { "txt_in.norm.weight" }, 0 },
+    { "txtmlp.1", { "txt_in.linear_1" }, 0 },
+    { "txtmlp.3", { "txt_in.linear_2" }, 0 },
+    { "txtfusion.projector", { "text_fusion.projector" }, 0 },
+    { "last.linear", { "final_layer.linear" }, 0 },
+    { "last.norm.scale", { "final_layer.norm.weight" }, 0 },
+    { "last.modulation.lin", { "final_layer.scale_shift_table" }, 0 },
+    { "blocks.#.mod.lin", { "transformer_blocks.#.scale_shift_table" }, 0 },
+    KREA("txtfusion.layerwise_blocks", "text_fusion.layerwise_blocks"),
+    KREA("txtfusion.refiner_blocks", "text_fusion.refiner_blocks"),
+    KREA("blocks", "transformer_blocks"),
+    { NULL, { NULL }, 0 },
+};
+
 static const row ltx[] = {
     { "patchify_proj", { "proj_in" }, 0 },
     { "adaln_single.emb.timestep_embedder.linear_1",
@@ -880,6 +914,18 @@ void box_zimage(box *b, const char *folder, const char *prefix)
 void box_lumina2(box *b, const char *folder, const char *prefix)
 {
     box_rows(b, folder, prefix, lumina2);
+}
+
+/* The tables of the blocks have one extent. */
+void box_krea2(box *b, const char *folder, const char *prefix)
+{
+    box_rows(b, folder, prefix, krea2);
+    for (int i = 0; i < b->n; i++) {
+        xd_tensor  *t = &b->item[i].t;
+        const char *end = strstr(b->item[i].name, ".mod.lin");
+        if (end && !end[strlen(".mod.lin")])
+            *t = xd_view(t->p, t->type, 1, (int64_t[]){ xd_count(*t) });
+    }
 }
 
 void box_ltx(box *b, const char *folder, const char *prefix)

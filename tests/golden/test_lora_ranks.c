@@ -164,6 +164,7 @@ int main(int argc, char **argv)
     check_case(argv[1], "flux2-lora");
     check_case(argv[1], "zimage-lora");
     check_case(argv[1], "lumina2-lora");
+    check_case(argv[1], "krea2-lora");
     check_case(argv[1], "ltx-lora");
     check_case(argv[1], "mochi-lora");
     check_case(argv[1], "hunyuanvideo-lora");

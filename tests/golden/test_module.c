@@ -33,6 +33,7 @@ static const struct {
     { .name = "qwen", .guidance = 1 },
     { .name = "auraflow", .guidance = 1, .registers = 8 },
     { .name = "lumina2", .guidance = 1 },
+    { .name = "krea2" },
     { .name = "mochi", .guidance = 1, .rises = 1 },
 };
 

@@ -476,6 +476,32 @@ static void check_both(const char *model, const char *dtype, int timed)
     scratch_clean();
 }
 
+/* Files of the transformer and of a language model, with two LoRA files. */
+static void check_krea2(const char *dtype, const char *prefix, const char *first)
+{
+    const char  *model = "krea2", *with = "krea2-lora";
+    xd_lora      lora[2] = { { folder_of(with, "peft.safetensors"), 0.7 },
+                             { folder_of(with, "kohya.safetensors"), -0.4 } };
+    box          b = { 0 };
+    xd_open_args a = arguments(folder_of(model, ""), dtype);
+    sums         want, got, plain = generate(&a, model);
+    box_krea2(&b, folder_of(model, "transformer"), prefix);
+    write_one(&b, scratch, "model.safetensors");
+    box_lm(&b, folder_of(model, "text_encoder"), "", first);
+    write_one(&b, scratch, "lm.safetensors");
+    for (int i = 0; i < 2; i++) {
+        a = arguments(folder_of(model, ""), dtype);
+        a.loras = lora, a.nloras = i ? 2 : 0;
+        want = i ? generate(&a, with) : plain;
+        put(&a, "transformer", in_scratch("model.safetensors"));
+        put(&a, "llm", in_scratch("lm.safetensors"));
+        got = generate(&a, i ? "from two files, with LoRA" : "from two files");
+        same(&want, &got, model, dtype, i ? "two files and two of LoRA" : "two files");
+    }
+    tap(plain.h != want.h, "%s %s: LoRA changes something", model, dtype);
+    scratch_clean();
+}
+
 /* The file of a transformer alone, with the names of diffusers. */
 static void check_transformer(const char *model, const char *dtype)
 {
@@ -942,6 +968,9 @@ int main(int argc, char **argv)
     edited = folder_of("hunyuanvideo-i2v", "image.png");
     check_hunyuan_video("hunyuanvideo-i2v", "hunyuanvideo-i2v-lora", dtype, "");
     edited = NULL;
+    check_krea2(dtype, tap_only_bf16() ? "" : "model.diffusion_model.",
+                tap_only_bf16() ? "model." : "model.language_model.");
+    check_transformer("krea2", dtype);
     check_two(dtype);
     check_vace(dtype);
     check_same_names("qwen", dtype, "model.language_model.");

@@ -134,6 +134,8 @@ MODELS = [
     ("grouped", "lumina2-five", ["cfg", "text=211"], "plain"),
     # and to which residuals of control networks are added
     ("joint", "sd3-control", TEXT, "beside between"),
+    ("grouped", "krea2", TEXT, "plain short long begin"),
+    ("grouped", "krea2-turbo", TEXT, "plain"),
     # long skips between blocks, and stages
     ("skips", "hunyuan", ["size=144x112"], "plain rescale begin"),
     ("skips", "hunyuan12", ["size=144x112"], "plain"),

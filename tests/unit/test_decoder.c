@@ -45,6 +45,8 @@ static void published_listings(void **state)
         "hunyuanvideo-community/HunyuanVideo-1.5-Diffusers-480p_t2v/text_encoder",
         "Efficient-Large-Model/Sana_1600M_1024px_diffusers/text_encoder",
         "Alpha-VLLM/Lumina-Image-2.0/text_encoder",
+        "krea/Krea-2-Raw/text_encoder",
+        "krea/Krea-2-Turbo/text_encoder",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);

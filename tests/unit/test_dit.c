@@ -32,6 +32,8 @@ static void published_listings(void **state)
         "Efficient-Large-Model/Sana_1600M_1024px_diffusers/transformer",
         "Efficient-Large-Model/SANA1.5_4.8B_1024px_diffusers/transformer",
         "Efficient-Large-Model/Sana_Sprint_1.6B_1024px_diffusers/transformer",
+        "krea/Krea-2-Raw/transformer",
+        "krea/Krea-2-Turbo/transformer",
         "black-forest-labs/FLUX.2-klein-4B/transformer",
         "black-forest-labs/FLUX.2-dev/transformer",
         "Qwen/Qwen-Image/transformer",
@@ -73,6 +75,22 @@ static void refusals_of_videos(void **state)
             "\"activation_fn\":\"gelu\",\"video_length\":-1,\"in_channels\":4,"
             "\"patch_size\":2,\"cross_attention_dim\":1408,\"caption_channels\":64}",
             XD_EFORMAT, "video_length");
+}
+
+static void refusals_of_krea2(void **state)
+{
+    const char *krea2 = "Krea2Transformer2DModel";
+    (void)state;
+    refuses(krea2, "{\"axes_dims_rope\":[32,48,46]}", XD_EFORMAT, "126 features");
+    refuses(krea2, "{\"axes_dims_rope\":[64,64]}", XD_EFORMAT, "2 axes");
+    refuses(krea2, "{\"axes_dims_rope\":[31,49,48]}", XD_EFORMAT, "31");
+    refuses(krea2, "{\"num_key_value_heads\":11}", XD_EFORMAT, "num_key_value_heads 11");
+    refuses(krea2, "{\"text_num_key_value_heads\":3}", XD_EFORMAT, "text_num_key_value_heads 3");
+    refuses(krea2, "{\"text_num_attention_heads\":19}", XD_EFORMAT, "2560");
+    refuses(krea2, "{\"in_channels\":62}", XD_EFORMAT, "in_channels 62");
+    refuses(krea2, "{\"timestep_embed_dim\":255}", XD_EFORMAT, "timestep_embed_dim 255");
+    refuses(krea2, "{\"num_refiner_text_blocks\":9}", XD_EFORMAT, "num_refiner_text_blocks is 9");
+    refuses(krea2, "{\"norm_eps\":0}", XD_EFORMAT, "norm_eps 0");
 }
 
 static void refusals(void **state)
@@ -583,6 +601,7 @@ int main(void)
         cmocka_unit_test(published_numbers),
         cmocka_unit_test(files_in_the_tree),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(refusals_of_krea2),
         cmocka_unit_test(refusals_of_videos),
         cmocka_unit_test(lumina_refusals),
         cmocka_unit_test(hunyuan_video_refusals),
