@@ -48,7 +48,8 @@ static inline float exp_f(float x)
 
 static inline float sigmoid_f(float x)
 {
-    return 1.0f / (1.0f + exp_f(-x));
+    float y = 1.0f / (1.0f + exp_f(-x));
+    return x != x ? x : y; /* a NaN stays a NaN */
 }
 
 static inline float silu_f(float x)
