@@ -76,8 +76,7 @@ void xd_mistral3_tower(xd_decl *d, const xd_decoder *c);
 
 extern const xd_field xd_qwen3_fields[], xd_qwen3vl_fields[], xd_qwen2_fields[],
     xd_qwen25vl_fields[], xd_mistral_fields[], xd_llama_fields[], xd_llava_fields[],
-    xd_gemma2_fields[],
-    xd_gemma3_fields[];
+    xd_gemma2_fields[], xd_gemma3_fields[];
 
 /* Check the configs of the networks; implement xd_net_def.check. */
 xd_status xd_qwen3_check(void *c, xd_err *e);

@@ -196,7 +196,7 @@ static void fill_side(const char *model, const char *to, const char *name, xd_dt
             memmove(p.list[i].name, p.list[i].name + PREFIX, strlen(p.list[i].name + PREFIX) + 1);
             char salt[64];
             snprintf(salt, sizeof salt, "%s.", name);
-            item[n++] = made(&p.list[i], type, salt);
+            item[n++] = made(&p.list[i], type, salt, 0);
         }
     must(xd_st_write(path, item, n, 1, NULL, &e), &e, path);
     for (int i = 0; i < n; i++)
