@@ -226,9 +226,7 @@ static int is_counted(const xd_prompts *w, const xd_job *j, int i)
  * rows. */
 static xd_status count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
-    int64_t most = 0;
-    for (int i = 0; i < 2 * w->prompts; i++)
-        most = xd_max(most, xd_prompts_rows(w, j, i / 2, i % 2));
+    int64_t   most = xd_prompts_longest(w, j);
     xd_status s = count_rows(j, most, most, need, e);
     for (int i = 0; i < w->prompts && s == XD_OK; i++) {
         int64_t n[2] = { xd_prompts_rows(w, j, i, 0), xd_prompts_rows(w, j, i, 1) };

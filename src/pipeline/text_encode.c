@@ -344,6 +344,14 @@ int64_t xd_prompts_rows(const xd_prompts *w, const xd_job *j, int prompt, int ne
     return recipe_of(j)->cuts_text ? xd_min(t->rows, w->text[prompt].ids[0].real) : t->rows;
 }
 
+int64_t xd_prompts_longest(const xd_prompts *w, const xd_job *j)
+{
+    int64_t most = 0;
+    for (int i = 0; i < 2 * w->prompts; i++)
+        most = xd_max(most, xd_prompts_rows(w, j, i / 2, i % 2));
+    return most;
+}
+
 /* Returns 1 if all elements of the embeddings of text i are zeros. */
 static int is_zero(const xd_prompts *w, const xd_job *j, int i)
 {
@@ -407,6 +415,13 @@ void xd_prompts_real_tokens(const xd_job *j, int64_t real[XD_MAXTEXT])
 {
     for (int k = 0; k < recipe_of(j)->ntext; k++)
         real[k] = max_ids(j, k);
+}
+
+void xd_prompts_real_tokens_of(const xd_prompts *w, const xd_job *j, int i,
+                               int64_t real[XD_MAXTEXT])
+{
+    for (int k = 0; k < w->ntext; k++)
+        real[k] = kept(j, k, &w->text[i].ids[k], w->text[i].ids[k].real);
 }
 
 void xd_prompts_close(xd_prompts *w, xd_context *ctx)
@@ -625,8 +640,7 @@ static xd_status open_conds(xd_prompts *w, const xd_job *j, xd_err *e)
         s = buffer_for(ctx, &c->tok, w->text[i].rows, d->text_dim, e);
         if (s == XD_OK && d->pooled_dim)
             s = buffer_for(ctx, &c->pooled, 1, d->pooled_dim, e);
-        for (int k = 0; k < w->ntext; k++)
-            c->real[k] = kept(j, k, &w->text[i].ids[k], w->text[i].ids[k].real);
+        xd_prompts_real_tokens_of(w, j, i, c->real);
         size_t n[2] = { xd_bytes(c->tok), c->pooled.nd ? xd_bytes(c->pooled) : 0 };
         if (s == XD_OK && n[0])
             xd_fill(&x, c->tok, fill_zeros, &n[0]);

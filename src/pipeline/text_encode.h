@@ -53,6 +53,8 @@ int       xd_prompts_negative(const xd_prompts *w, int prompt);
 /* Returns the number of rows that the transformer reads of the embedding of a prompt, or of its
  * negative prompt. */
 int64_t   xd_prompts_rows(const xd_prompts *w, const xd_job *j, int prompt, int negative);
+/* Returns the maximum of xd_prompts_rows over all prompts and negative prompts. */
+int64_t   xd_prompts_longest(const xd_prompts *w, const xd_job *j);
 void      xd_prompts_close(xd_prompts *w, xd_context *ctx);
 /* Logs a message about prompts that are truncated because they have too many tokens. */
 void      xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j);
@@ -81,5 +83,8 @@ int       xd_prompts_fixed(const xd_job *j);
 /* For embeddings that are counted or synthetic, returns for each encoder the maximum number of
  * token ids that are not padding. */
 void      xd_prompts_real_tokens(const xd_job *j, int64_t real[XD_MAXTEXT]);
+/* Returns the same for the embedding of text i. */
+void      xd_prompts_real_tokens_of(const xd_prompts *w, const xd_job *j, int i,
+                                    int64_t real[XD_MAXTEXT]);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "exec/op.h"
 #include "model/component.h"
 #include "families/recipe.h"
@@ -24,6 +25,7 @@
 #include "plan/plan_table.h"
 #include "predict/predict_memory.h"
 #include "predict/predict_messages.h"
+#include "predict/predict_texts.h"
 #include "ranks/world.h"
 
 enum { STEPS = 5, VARIED = 24 }; /* max simulated steps; VARIED if fast_attn is used */
@@ -50,6 +52,8 @@ typedef struct predictor {
     int                 warm;        /* number of exact steps of each transformer */
     int                 alone;       /* 1: only one rank computes, the others are idle */
     int                 usual, most; /* number of passes: in most steps; max in a step */
+    int                 text;        /* the text (xd_predicted_text) whose steps are simulated */
+    int                *text_of;     /* [prompts]: text of each prompt, malloc'ed */
     xd_predicted_event *on_event;
     void               *cookie;
 } predictor;
@@ -165,16 +169,30 @@ static int steps_played(const predictor *s)
     return s->job.samp.steps < want ? s->job.samp.steps : want;
 }
 
-/* Writes the number of embedding rows of each pass. */
-static void text_rows(const predictor *s, int64_t rows[XD_MAXPASS])
+static xd_predicted_text *text_now(const predictor *s)
 {
-    const xd_prompts *w = &s->words;
-    for (int i = 0; i < XD_MAXPASS; i++)
-        rows[i] = xd_prompts_most_rows(&s->job);
-    for (int i = 0; i < w->prompts && s->known; i++)
-        for (int k = 0; k < 2; k++)
-            if (i == 0 || xd_prompts_rows(w, &s->job, i, k) > rows[k])
-                rows[k] = xd_prompts_rows(w, &s->job, i, k);
+    return &s->f->text[s->text];
+}
+
+/* Makes views of embeddings, without memory, for all passes of the current text. */
+static void make_conds(const predictor *s, const xd_arena *a, xd_cond cond[XD_MAXPASS])
+{
+    const xd_dit_info *d = &s->ctx->model.dit_info;
+    int                prompt = text_now(s)->prompt;
+    for (int i = 0; i < s->job.npass; i++) {
+        int     negative = i == XD_PASS_NEGATIVE;
+        int64_t rows = s->known ? xd_prompts_rows(&s->words, &s->job, prompt, negative)
+                                : xd_prompts_most_rows(&s->job);
+        cond[i].tok = xd_view2(a->base, XD_F32, rows, d->text_dim);
+        if (d->pooled_dim)
+            cond[i].pooled = xd_view2(a->base, XD_F32, 1, d->pooled_dim);
+        if (s->known)
+            xd_prompts_real_tokens_of(&s->words, &s->job,
+                                      negative ? xd_prompts_negative(&s->words, prompt) : prompt,
+                                      cond[i].real);
+        else
+            xd_prompts_real_tokens(&s->job, cond[i].real);
+    }
 }
 
 static int64_t sent_bytes(const predictor *s)
@@ -215,7 +233,7 @@ static int readings(const predictor *s, int passes)
 static void denoise_steps(predictor *s, xd_denoise *f, int me, int passes)
 {
     xd_prediction            *c = s->f;
-    const xd_predicted_steps *of = &c->of[passes];
+    const xd_predicted_steps *of = &text_now(s)->of[passes];
     xd_prediction_rank       *k = &c->rank[me];
     int     n = steps_played(s), all = c->steps, reads = readings(s, passes) - (n == 1);
     int     ends = xd_job_passes(&s->job, all - 1) == passes;
@@ -254,7 +272,7 @@ static void denoise_steps(predictor *s, xd_denoise *f, int me, int passes)
         xd_denoise_latents(f, NULL);
         sum += (double)(sent_bytes(s) - before);
     }
-    s->bytes[me].denoise += sum;
+    s->bytes[me].denoise[s->text] += sum;
 }
 
 static void raise_host(xd_need *n, const xd_component *p)
@@ -273,11 +291,10 @@ static int text_count(const predictor *s)
 static size_t embedding_bytes(const predictor *s)
 {
     const xd_dit_info *d = &s->ctx->model.dit_info;
-    int64_t            rows[XD_MAXPASS];
     if (s->known || !xd_dev_identity(s->ctx->count))
         return xd_prompts_bytes(&s->words, &s->job);
-    text_rows(s, rows);
-    return (size_t)text_count(s) * (size_t)(rows[0] * d->text_dim + d->pooled_dim) * sizeof(float);
+    int64_t numbers = xd_prompts_most_rows(&s->job) * d->text_dim + d->pooled_dim;
+    return (size_t)text_count(s) * (size_t)numbers * sizeof(float);
 }
 
 /* Counts the weights of all transformers on a count device that predicts no times. */
@@ -299,32 +316,23 @@ static xd_status count_dits(predictor *s, int me, xd_err *e)
 
 static xd_status denoise_rank(predictor *s, int me, int passes, xd_err *e)
 {
-    xd_context        *ctx = s->ctx;
-    xd_component      *p = xd_model_dit(&ctx->model, xd_job_dit(&s->job, 0));
-    const xd_dit_info *d = &ctx->model.dit_info;
-    xd_denoise         f;
-    xd_arena           a;
-    xd_cond            cond[XD_MAXPASS] = { { .tok = { 0 } } };
-    int64_t            rows[XD_MAXPASS];
-    xd_status          st = xd_component_count(p, ctx->count, ctx->type, e);
+    xd_context   *ctx = s->ctx;
+    xd_component *p = xd_model_dit(&ctx->model, xd_job_dit(&s->job, 0));
+    xd_denoise    f;
+    xd_arena      a;
+    xd_cond       cond[XD_MAXPASS] = { { .tok = { 0 } } };
+    xd_status     st = xd_component_count(p, ctx->count, ctx->type, e);
     if (st == XD_OK)
         st = xd_device_arena_open(&a, ctx->count, 0, e);
     if (st != XD_OK)
         return st;
-    text_rows(s, rows);
+    make_conds(s, &a, cond);
     xd_cost_device_weights(s->rk, (double)p->count->packed);
-    for (int i = 0; i < s->job.npass; i++) {
-        cond[i].tok = xd_view2(a.base, XD_F32, rows[i], d->text_dim);
-        xd_prompts_real_tokens(&s->job, cond[i].real);
-        if (d->pooled_dim)
-            cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
-    }
     xd_denoise_open(&f, &s->job, ctx->count, &ctx->count_topo, &a, &p->count->shadow, cond);
     denoise_steps(s, &f, me, passes);
     xd_need *need = &s->f->rank[me].need;
-    size_t   peak = xd_arena_peak(&a);
-    need->dit_tmp = peak > need->dit_tmp ? peak : need->dit_tmp;
-    need->method_bytes = f.stack.bytes;
+    need->dit_tmp = xd_max_size(need->dit_tmp, xd_arena_peak(&a));
+    need->method_bytes = xd_max_size(need->method_bytes, f.stack.bytes);
     st = count_dits(s, me, e);
     need->conds = embedding_bytes(s);
     st = xd_ok(&f.x) ? st : xd_exec_status(&f.x, e);
@@ -360,12 +368,19 @@ static void report_piece(void *ctx, char what, double from, double to)
         t->sum->wait_s += b - a;
 }
 
-/* Reads the times of the simulated steps. For the usual number of passes, also reads each rank's
- * times in the last of these steps, which is then repeated. */
+/* Returns 1 if the current steps represent the request: those of the longest text with the usual
+ * number of passes. */
+static int is_usual(const predictor *s, int passes)
+{
+    return passes == s->usual && s->text == s->f->texts - 1;
+}
+
+/* Reads the times of the simulated steps. For the usual steps, also reads each rank's times in the
+ * last of these steps, which is then repeated. */
 static void read_steps(predictor *s, int passes)
 {
     xd_prediction      *f = s->f;
-    xd_predicted_steps *of = &f->of[passes];
+    xd_predicted_steps *of = &text_now(s)->of[passes];
     int                 n = steps_played(s);
     of->exact_s = mark_time(s, 1);
     f->from_s = mark_time(s, n - 1);
@@ -374,7 +389,7 @@ static void read_steps(predictor *s, int passes)
     of->step_s = n > 1 ? (mark_time(s, n) - mark_time(s, from)) / (n - from) : of->exact_s;
     if (!f->stale && !f->keeps_refs && !f->fast_attn)
         of->exact_s = of->step_s;
-    for (int r = 0; r < f->ranks && passes == s->usual; r++) {
+    for (int r = 0; r < f->ranks && is_usual(s, passes); r++) {
         teller t = { s, r, mark_time(s, n - 1), mark_time(s, n), &f->rank[r] };
         xd_simulation_events(s->simulation, r, report_piece, &t);
     }
@@ -389,7 +404,7 @@ static xd_status play_steps(predictor *s, int passes, xd_err *e)
         st = stand_for_rank(s, r, e);
         if (st == XD_OK)
             st = denoise_rank(s, r, passes, e);
-        if (st == XD_OK && passes == s->most)
+        if (st == XD_OK && passes == s->most && s->text == f->texts - 1)
             add_messages(s, r);
     }
     if (st == XD_OK)
@@ -404,19 +419,22 @@ static xd_status play_steps(predictor *s, int passes, xd_err *e)
     return XD_OK;
 }
 
-/* Predicts denoising. The reported events are those of steps with the usual number of passes. */
+/* Predicts denoising. The last steps that are simulated are the usual ones. */
 static xd_status predict_denoise(predictor *s, xd_err *e)
 {
-    xd_prediction *f = s->f;
-    xd_status      st = XD_OK;
+    xd_prediction            *f = s->f;
+    const xd_predicted_steps *of = f->text[0].of;
+    xd_status                 st = XD_OK;
     s->usual = xd_job_usual_passes(&s->job);
     for (int p = 1; p <= XD_MAXPASS; p++)
-        s->most = f->of[p].exact + f->of[p].others ? p : s->most;
-    for (int p = 1; p <= XD_MAXPASS && st == XD_OK; p++)
-        if (p != s->usual && f->of[p].exact + f->of[p].others)
-            st = play_steps(s, p, e);
-    if (st == XD_OK)
-        st = play_steps(s, s->usual, e);
+        s->most = of[p].exact + of[p].others ? p : s->most;
+    for (s->text = 0; s->text < f->texts && st == XD_OK; s->text++) {
+        for (int p = 1; p <= XD_MAXPASS && st == XD_OK; p++)
+            if (p != s->usual && of[p].exact + of[p].others)
+                st = play_steps(s, p, e);
+        if (st == XD_OK)
+            st = play_steps(s, s->usual, e);
+    }
     xd_predict_cache(f, &s->job);
     f->saved = xd_request_saved(&s->job);
     return st;
@@ -552,24 +570,39 @@ static xd_status predict_decode(predictor *s, xd_err *e)
     return st;
 }
 
-/* Counts memory of denoising for the longest text in every pass, as the engine allocates it. */
-static xd_status longest_text_bytes(predictor *s, xd_need *n, xd_err *e)
+/* Returns 1 if the simulated steps have counted the memory of `most` rows in every pass. */
+static int counts_longest(const predictor *s, int64_t most)
 {
-    int64_t rows[XD_MAXPASS];
-    text_rows(s, rows);
-    if ((s->job.npass == 1 || rows[0] == rows[1]) && !xd_job_changes(&s->job))
-        return XD_OK;
-    rows[0] = rows[1] = rows[0] > rows[1] ? rows[0] : rows[1];
-    return xd_denoise_count(&s->job, rows, &n->dit_tmp, &n->method_bytes, e);
+    xd_arena none = { 0 };
+    xd_cond  cond[XD_MAXPASS] = { { .tok = { 0 } } };
+    int64_t  real[XD_MAXTEXT] = { 0 };
+    int      counts = s->f->texts == 1 && !xd_job_changes(&s->job);
+    make_conds(s, &none, cond);
+    xd_prompts_real_tokens(&s->job, real);
+    for (int i = 0; i < s->job.npass; i++)
+        counts &= cond[i].tok.d[0] == most && memcmp(cond[i].real, real, sizeof real) == 0;
+    return counts;
 }
 
+/* Counts memory of denoising for the longest text in every pass, as the engine allocates it. */
 static xd_status predict_longest_text(predictor *s, xd_err *e)
 {
+    int64_t   most = s->known ? xd_prompts_longest(&s->words, &s->job)
+                              : xd_prompts_most_rows(&s->job);
     xd_status st = reset_simulation(s, e);
+    s->text = 0;
+    if (counts_longest(s, most))
+        return st;
     for (int r = 0; r < s->f->ranks && st == XD_OK; r++) {
+        xd_need *n = &s->f->rank[r].need;
+        size_t   tmp, method;
         st = stand_for_rank(s, r, e);
         if (st == XD_OK)
-            st = longest_text_bytes(s, &s->f->rank[r].need, e);
+            st = xd_denoise_count(&s->job, (int64_t[XD_MAXPASS]){ most, most }, &tmp, &method, e);
+        if (st != XD_OK)
+            return st;
+        n->dit_tmp = xd_max_size(n->dit_tmp, tmp);
+        n->method_bytes = xd_max_size(n->method_bytes, method);
     }
     return st;
 }
@@ -658,6 +691,11 @@ static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, x
         return st;
     f->steps = s->job.samp.steps;
     f->rounds = (s->job.images + f->plan.deg.n[XD_DATA] - 1) / f->plan.deg.n[XD_DATA];
+    if (!(s->text_of = calloc((size_t)s->r->nprompts, sizeof *s->text_of)))
+        return xd_fail(e, XD_ENOMEM, "no memory for %d prompts", s->r->nprompts);
+    xd_predict_texts(f, &s->words, &s->job, s->known, s->text_of);
+    for (int r = 0; r < f->ranks; r++)
+        s->bytes[r].text_of = s->text_of;
     s->warm = xd_predict_exact(f, &s->job, &s->played);
     if (f->plan.deg.n[XD_CFG] > 1 && s->job.npass == 1)
         return xd_fail(e, XD_EINVAL,
@@ -697,7 +735,7 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
         st = count_messages(&s, e);
     }
     if (st == XD_OK) {
-        f->request_s = f->text_s + f->encode_s + f->rounds * (xd_predict_steps(f) + f->decode_s);
+        f->request_s = f->text_s + f->encode_s + xd_predict_steps(f) + f->rounds * f->decode_s;
         xd_predict_reading(f, &s.job, m, s.last_text_s);
     }
     leave_rank(&s);
@@ -708,6 +746,7 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
     xd_cost_device_close(&s.rk);
     free(s.lane);
     free(s.bytes);
+    free(s.text_of);
     xd_predict_free_parts(s.parts, s.f->ranks);
     return st;
 }

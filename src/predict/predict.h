@@ -28,26 +28,39 @@ typedef struct xd_predicted_steps {
     double exact_s, step_s; /* predicted seconds of an exact step, and of another step */
 } xd_predicted_steps;
 
-typedef struct xd_prediction {
-    xd_plan            plan;
-    int                ranks; /* number of ranks in use */
-    /* Predicted seconds. exact_s is the mean of the exact steps. step_s is the mean of the other
-     * steps, or exact_s if there are no other steps. */
-    double             text_s, exact_s, step_s, decode_s, request_s;
+/* The prompts of a request whose embeddings have the same numbers of rows, or similar numbers if a
+ * request has many different ones. */
+typedef struct xd_predicted_text {
+    int                prompt; /* index of the prompt that represents them */
+    int                rounds; /* number of rounds in which no replica has a longer text */
     /* [number of guidance passes] the steps with that many passes */
     xd_predicted_steps of[XD_MAXPASS + 1];
-    double             encode_s; /* seconds of VAE encoding of the request's images */
+} xd_predicted_text;
+
+enum { XD_PREDICTED_TEXTS = 8 }; /* max numbers of rows that are predicted for a request */
+
+typedef struct xd_prediction {
+    xd_plan           plan;
+    int               ranks; /* number of ranks in use */
+    /* Predicted seconds. exact_s is the mean of the exact steps. step_s is the mean of the other
+     * steps, or exact_s if there are no other steps. */
+    double            text_s, exact_s, step_s, decode_s, request_s;
+    /* The texts of the request, from the shortest to the longest. The values of ranks are those of
+     * the longest text. */
+    xd_predicted_text text[XD_PREDICTED_TEXTS];
+    int               texts;
+    double            encode_s; /* seconds of VAE encoding of the request's images */
     /* Seconds that the request waits for a disk, for each xd_kind of component whose weights are
      * not in memory. Weights that are read ahead during computation cost no wait. text_s and
      * request_s include these seconds; decode_s does not, because it is the time per image. 0: all
      * weights are in memory, or the disk's speed is unknown. */
-    double             read_s[XD_KINDS];
-    int                early;        /* 1: the VAE is loaded together with the transformer */
-    int                steps, exact; /* steps per image; number of exact steps among them */
-    int                rounds;       /* number of images that a replica generates in sequence */
-    double             from_s, to_s; /* times at which the last simulated step begins and ends */
-    double             sent;         /* bytes that all ranks send for a request */
-    double             peak; /* peak bytes of the device (GPUs) or host (CPU) that needs the most */
+    double            read_s[XD_KINDS];
+    int               early;        /* 1: the VAE is loaded together with the transformer */
+    int               steps, exact; /* steps per image; number of exact steps among them */
+    int               rounds;       /* number of images that a replica generates in sequence */
+    double            from_s, to_s; /* times at which the last simulated step begins and ends */
+    double            sent;         /* bytes that all ranks send for a request */
+    double            peak; /* peak bytes of the device (GPUs) or host (CPU) that needs the most */
     double   streamed; /* bytes of streamed weights that the rank with the most copies per step */
     double   upload;   /* bytes/s at which streamed weights are copied to the device */
     int      apart;    /* 1: transformer and VAE are never loaded together */
@@ -88,12 +101,12 @@ void xd_predict_reading(xd_prediction *f, const xd_job *j, const xd_machine *m, 
  * schedule skips; for a cache that measures changes, half of the steps after its warm-up, up to its
  * limits. */
 void xd_predict_cache(xd_prediction *f, const xd_job *j);
-/* Fills f->exact, the step counts of f->of, f->keeps_refs and f->fast_attn; returns the number of
+/* Fills f->exact, the step counts of f->text, f->keeps_refs and f->fast_attn; returns the number of
  * steps before the repeating ones. If steps reuse the keys and values of reference images, the last
  * simulated step represents all steps that reuse them: *played is the request to simulate in place
  * of j's request. */
 int  xd_predict_exact(xd_prediction *f, xd_job *j, xd_request *played);
-/* Computes the means of the times in f->of, and returns the seconds of all steps of an image. */
+/* Returns the seconds of all steps of all rounds. Computes the means of the times in f->text. */
 double xd_predict_steps(xd_prediction *f);
 void   xd_prediction_free(xd_prediction *f);
 

@@ -81,8 +81,9 @@ static void add_streaming(xd_prediction *f, const xd_job *j, const xd_machine *m
         f->upload = rate_of_packing(j, m);
     double pass_s = (double)most / f->upload;
     f->streamed = (double)most * xd_offload_runs(j, xd_job_usual_passes(j), 0);
-    for (int p = 1; p <= XD_MAXPASS; p++) {
-        xd_predicted_steps *k = &f->of[p];
+    for (int i = 0; i < f->texts * XD_MAXPASS; i++) {
+        int                 p = 1 + i % XD_MAXPASS;
+        xd_predicted_steps *k = &f->text[i / XD_MAXPASS].of[p];
         k->exact_s = fmax(k->exact_s, pass_s * xd_offload_runs(j, p, 1));
         k->step_s = fmax(k->step_s, pass_s * xd_offload_runs(j, p, !f->stale));
     }

@@ -52,9 +52,11 @@ static xd_status encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, fl
 
 static xd_status denoise(xd_loop *l, int nth, int step, float *lat, xd_err *e)
 {
-    (void)nth, (void)lat, (void)e;
+    const xd_part_bytes *b = work_of(l->j)->bytes;
+    (void)lat, (void)e;
     if (step == 0)
-        work_of(l->j)->sent += work_of(l->j)->bytes->denoise;
+        work_of(l->j)->sent +=
+            b->denoise[b->text_of[xd_job_image(l->j, nth) / l->j->r->num_images_per_prompt]];
     return XD_OK;
 }
 

@@ -4,10 +4,15 @@
 #define XD_PREDICT_PREDICT_MESSAGES_H
 
 #include "pipeline/offload.h"
+#include "predict/predict.h"
 
 /* Bytes that a rank sends each time it does a part of the request: runs a text encoder, denoises an
- * image in all steps, decodes an image. */
-typedef struct xd_part_bytes { double text[XD_MAXTEXT], denoise, decode; } xd_part_bytes;
+ * image of a text in all steps, decodes an image. */
+typedef struct xd_part_bytes {
+    double     text[XD_MAXTEXT], decode;
+    double     denoise[XD_PREDICTED_TEXTS];
+    const int *text_of; /* [prompts] the text (xd_predicted_text) of each prompt */
+} xd_part_bytes;
 
 /* Runs the request of a job as the rank that j->ctx represents, on the count device j->ctx->dev and
  * a count communicator that has sent nothing. `need` is the memory need of the rank, `parts` are

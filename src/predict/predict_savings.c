@@ -35,21 +35,24 @@ void xd_predict_cache(xd_prediction *f, const xd_job *j)
     if (c->kind->measure != XD_CACHE_SCHEDULE)
         middle = (blocks - d->lead - c->o.first - c->o.last) / blocks;
     f->left_out = n / f->steps;
-    for (int p = 1; p <= XD_MAXPASS; p++) {
-        f->of[p].step_s *= 1 - f->left_out * middle;
-        f->of[p].exact_s *= 1 - f->left_out * middle;
-    }
+    for (int i = 0; i < f->texts; i++)
+        for (int p = 1; p <= XD_MAXPASS; p++) {
+            f->text[i].of[p].step_s *= 1 - f->left_out * middle;
+            f->text[i].of[p].exact_s *= 1 - f->left_out * middle;
+        }
 }
 
 double xd_predict_steps(xd_prediction *f)
 {
     double exact_s = 0, others_s = 0;
-    for (int p = 1; p <= XD_MAXPASS; p++) {
-        exact_s += f->of[p].exact * f->of[p].exact_s;
-        others_s += f->of[p].others * f->of[p].step_s;
-    }
-    f->exact_s = exact_s / f->exact;
-    f->step_s = f->exact < f->steps ? others_s / (f->steps - f->exact) : f->exact_s;
+    for (int i = 0; i < f->texts; i++)
+        for (int p = 1; p <= XD_MAXPASS; p++) {
+            const xd_predicted_steps *of = &f->text[i].of[p];
+            exact_s += f->text[i].rounds * of->exact * of->exact_s;
+            others_s += f->text[i].rounds * of->others * of->step_s;
+        }
+    f->exact_s = exact_s / f->exact / f->rounds;
+    f->step_s = f->exact < f->steps ? others_s / (f->steps - f->exact) / f->rounds : f->exact_s;
     return exact_s + others_s;
 }
 
@@ -60,12 +63,13 @@ int xd_predict_exact(xd_prediction *f, xd_job *j, xd_request *played)
     f->fast_attn = xd_fast_attn_is_on(j);
     int warm = f->stale ? xd_plan_exact(&f->plan) : f->keeps_refs || f->fast_attn ? 1 : f->steps;
     for (int i = 0; i < f->steps; i++) {
-        int                 n = i - xd_job_dit_begin(j, i);
-        int                 exact = n < warm || (f->keeps_refs && interval && n % interval == 0);
-        xd_predicted_steps *of = &f->of[xd_job_passes(j, i)];
+        int n = i - xd_job_dit_begin(j, i), passes = xd_job_passes(j, i);
+        int exact = n < warm || (f->keeps_refs && interval && n % interval == 0);
         f->exact += exact;
-        of->exact += exact;
-        of->others += !exact;
+        for (int k = 0; k < f->texts; k++) {
+            f->text[k].of[passes].exact += exact;
+            f->text[k].of[passes].others += !exact;
+        }
     }
     if (f->keeps_refs) {
         *played = *j->r;

@@ -282,6 +282,70 @@ static void reading_has_its_stage(void **state)
     near(xd_predicted_reading(&f), 7);
 }
 
+static xd_prediction predict_prompts(const char *const *texts, int n, int replicas)
+{
+    xd_open_args  a = { .size = sizeof a, .model = "tests/golden/lumina2", .threads = 1 };
+    xd_engine    *l = NULL;
+    xd_prediction f = { 0 };
+    xd_request    r;
+    xd_err        e = { 0 };
+    xd_request_init(&r);
+    r.prompts = texts, r.nprompts = n, r.num_inference_steps = 3;
+    r.width = r.height = 64;
+    xd_status s = xd_open_with(&l, &a, XD_FOR_BENCH | XD_ALONE, &e);
+    if (s == XD_OK)
+        s = xd_predict(&f, &l->ctx, &r, &(xd_parallel){ .data_parallel_degree = replicas },
+                       replicas, &m, &e);
+    if (s != XD_OK)
+        fail_msg("%s", e.msg);
+    xd_prediction_free(&f);
+    xd_close(&l);
+    return f;
+}
+
+/* Each prompt takes the time of its own length; replicas wait for the longest of a round. */
+static void prompts_have_lengths(void **state)
+{
+    static const char *const texts[] = { "red red red red red red", "red", "red red red" };
+    static const int         prompts[] = { 1, 2, 0 }, rounds[2][3] = { { 1, 1, 1 }, { 0, 1, 1 } };
+    (void)state;
+    for (int replicas = 1; replicas <= 2; replicas++) {
+        xd_prediction f = predict_prompts(texts, 3, replicas);
+        double        steps_s = 0;
+        assert_int_equal(f.texts, 3);
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(f.text[i].prompt, prompts[i]);
+            assert_int_equal(f.text[i].rounds, rounds[replicas - 1][i]);
+            for (int p = 1; p <= XD_MAXPASS; p++)
+                steps_s += f.text[i].rounds * f.text[i].of[p].exact * f.text[i].of[p].exact_s;
+        }
+        assert_true(f.text[0].of[2].exact_s < f.text[2].of[2].exact_s);
+        near(f.rounds * 3 * f.exact_s, steps_s);
+        near(f.request_s, f.text_s + steps_s + f.rounds * f.decode_s);
+    }
+}
+
+/* Many lengths count as a few, and the longest is among them. */
+static void lengths_are_rounded(void **state)
+{
+    enum { PROMPTS = 40 };
+    static char        text[PROMPTS][4 * PROMPTS + 1];
+    static const char *texts[PROMPTS];
+    int                rounds = 0;
+    (void)state;
+    for (int i = 0; i < PROMPTS; i++) {
+        texts[i] = text[i];
+        for (int k = 0; k <= i; k++)
+            strcat(text[i], "red ");
+    }
+    xd_prediction f = predict_prompts(texts, PROMPTS, 1);
+    assert_in_range(f.texts, XD_PREDICTED_TEXTS / 2, XD_PREDICTED_TEXTS);
+    for (int i = 0; i < f.texts; i++)
+        rounds += f.text[i].rounds;
+    assert_int_equal(rounds, PROMPTS);
+    assert_int_equal(f.text[f.texts - 1].prompt, PROMPTS - 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +358,8 @@ int main(void)
         cmocka_unit_test(reading_is_counted),
         cmocka_unit_test(reading_is_hidden),
         cmocka_unit_test(reading_has_its_stage),
+        cmocka_unit_test(prompts_have_lengths),
+        cmocka_unit_test(lengths_are_rounded),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,14 @@
+/* predict_texts.h - groups the prompts of a request by the numbers of rows of their embeddings */
+#ifndef XD_PREDICT_PREDICT_TEXTS_H
+#define XD_PREDICT_PREDICT_TEXTS_H
+
+#include "pipeline/text_encode.h"
+#include "predict/predict.h"
+
+/* Fills f->text and f->texts except the steps, and writes the text of each prompt to
+ * text_of[prompts]. If `known` is 0, the lengths of the prompts are unknown, and all prompts are
+ * one text. Call after f->rounds is set. */
+void xd_predict_texts(xd_prediction *f, const xd_prompts *w, const xd_job *j, int known,
+                      int *text_of);
+
+#endif
