@@ -14,6 +14,7 @@
 #include "base/par.h"
 #include "engine/engine.h"
 #include "families/recipe.h"
+#include "pipeline/image_roles.h"
 #include "pipeline/job.h"
 #include "pipeline/loop.h"
 #include "predict/predict.h"
@@ -48,26 +49,49 @@ static void request(xd_request *r, int variant)
     r->texts.max_sequence_length = 20;
 }
 
+/* A grey image of the request's size. */
+static const xd_image *grey_image(const xd_request *r)
+{
+    static uint8_t  grey[1 << 16];
+    static xd_image image;
+    xd_image_init(&image);
+    memset(grey, 128, sizeof grey);
+    image.data = grey, image.channels = 1;
+    image.width = r->width, image.height = r->height;
+    return &image;
+}
+
+/* Some videos of models that need no image have given frames: the first one, or two. */
+static void give_frames(const xd_role_row *role, xd_request *r)
+{
+    static const xd_image *more[1];
+    r->num_frames = 9;
+    r->images.image_pixels = plans % 3 ? grey_image(r) : NULL;
+    if (!role->conditions || plans % 3 != 2)
+        return;
+    more[0] = r->images.image_pixels;
+    r->images.nmore_images = 1, r->images.more_pixels = more;
+    r->images.frame_index = "0,8", r->images.condition_strength = "1,0.7";
+}
+
 /* A video that begins with an image is asked for with that of its golden request. Images to edit
  * and to control and some to inpaint have the request's size, which predictions assume. */
 static void give_images(const xd_engine *g, xd_request *r)
 {
-    static char     path[2][1024];
-    static uint8_t  grey[1 << 16];
-    static xd_image image;
-    int             inpaints = xd_recipe_inpaints(g->ctx.model.recipe) && plans % 5 == 2;
-    int             controls = g->ctx.model.recipe->role == XD_ROLE_CONTROL;
+    static char        path[2][1024];
+    const xd_role_row *role = xd_role_of_model(&g->ctx.model, 0);
+    int                inpaints = xd_recipe_inpaints(g->ctx.model.recipe) && plans % 5 == 2;
+    int                controls = role->reads_control;
     if (g->ctx.model.recipe->references || inpaints || controls) {
-        xd_image_init(&image);
-        memset(grey, 128, sizeof grey);
-        image.data = grey, image.channels = 1;
-        image.width = r->width, image.height = r->height;
-        r->images.control_pixels = controls ? &image : NULL;
-        r->images.image_pixels = inpaints || !controls ? &image : NULL;
-        r->images.mask_pixels = inpaints ? &image : NULL;
+        r->images.control_pixels = controls ? grey_image(r) : NULL;
+        r->images.image_pixels = inpaints || !controls ? grey_image(r) : NULL;
+        r->images.mask_pixels = inpaints ? grey_image(r) : NULL;
+        r->images.strength = inpaints ? 1 : 0;
     }
-    if (g->ctx.model.dit_info.hints)
+    if (role->reads_control_video)
         r->num_frames = 5;
+    if ((role->holds && !g->ctx.model.recipe->needs_image) || role->conditions)
+        give_frames(role, r);
     for (int i = 0; i < 2; i++)
         snprintf(path[i], sizeof path[i], "%s/%s.png", model_dir, i ? "last" : "image");
     int video = g->ctx.model.recipe->fps > 0 && g->ctx.model.recipe->needs_image;
@@ -81,7 +105,7 @@ static void give_images(const xd_engine *g, xd_request *r)
 static void vary_passes(const xd_engine *g, xd_request *r)
 {
     const xd_recipe *p = g->ctx.model.recipe;
-    if (p->skips_layers && plans % 3)
+    if (p->skips_layers && !xd_role_of_model(&g->ctx.model, 0)->reads_control && plans % 3)
         r->guidance.skip_guidance_layers = "0", r->guidance.skip_layer_guidance_stop = 0.6;
     if (p->guides_from_prompt)
         r->guidance_scale = 4, r->guidance.cfg_truncation = 0.5;
