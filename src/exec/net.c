@@ -87,6 +87,8 @@ xd_status xd_net_visit(xd_net *n, xd_decl *d)
         n->def->weights(d, n->cfg, n->glob);
     for (int i = n->first; i < n->last && d->err->code == XD_OK; i++) {
         const xd_block *b = n->def->block(n->cfg, i);
+        if (d->visit != XD_VISIT_LIST && n->def->idle && n->def->idle(n->cfg, i))
+            continue;
         if (!n->layer[i] && !(n->layer[i] = calloc(1, b->size + 1)))
             return xd_fail(d->err, XD_ENOMEM, "no memory for block %d", i);
         size_t before = d->block_bytes, mapped = d->mapped;

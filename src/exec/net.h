@@ -75,6 +75,9 @@ typedef struct xd_net_def {
     /* A function that returns the network's number of blocks. NULL: the network has no blocks. */
     int                (*nlayers)(const void *cfg);
     const xd_block    *(*block)(const void *cfg, int layer);
+    /* Returns 1 for a block that is never run. Files have its weights, which are not loaded. NULL:
+     * all blocks are run. */
+    int                (*idle)(const void *cfg, int layer);
     void               (*weights)(xd_decl *d, const void *cfg, void *glob);
 } xd_net_def;
 
@@ -82,7 +85,8 @@ struct xd_net {
     const xd_net_def *def;
     void             *cfg;
     void             *glob; /* weights outside the blocks */
-    /* layer[i]: weights of block i; NULL: the block is on another pipeline stage. */
+    /* layer[i]: weights of block i; NULL: the block is on another pipeline stage, or is never
+     * run. */
     void            **layer;
     int               nlayers;
     int               first, last; /* this rank's stage has blocks [first, last) */

@@ -440,6 +440,13 @@ static const xd_block *block(const void *c_, int layer)
                                      : &vision_block;
 }
 
+/* Returns 1 for the vision blocks after the hidden state that LLaVA projects. */
+static int is_idle(const void *c_, int layer)
+{
+    const xd_decoder *c = c_;
+    return layer >= c->llava.blocks && layer < c->vision_blocks;
+}
+
 static void run_tower(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_tensor rows)
 {
     const glob *g = n->glob;
@@ -490,7 +497,7 @@ static const char *const prefixes[] = { "language_model.model.", "model.language
     { NET_OF(qwen25vl, _vision, "qwen2.5-vl", first, all, NULL, name), .tower = tower_of,          \
       .run_vision = run_tower }
 
-/* The vision tower is always read, except for its last norm. */
+/* The vision tower is always read, except for its last norm and for blocks that are never run. */
 #define LLAVA(...)                                                                                 \
     { .net = { .name = "llava", .classes = { __VA_ARGS__ }, .prefix = "model.",                    \
                .prefixes = prefixes, .lead = OUTSIDE, .beside = "", .omits = "vision_model.",      \
@@ -500,7 +507,7 @@ static const char *const prefixes[] = { "language_model.model.", "model.language
                            "*.rotary_emb.inv_freq" },                                              \
                .fields = xd_llava_fields, .cfg_size = sizeof(xd_decoder),                          \
                .glob_size = sizeof(glob), .check = xd_llava_check, .nlayers = nlayers,             \
-               .block = block, .weights = with_inner_head },                                       \
+               .block = block, .idle = is_idle, .weights = with_inner_head },                      \
       .width = width, .encode = encode, .hidden = encode_states, .tower = llava_tower_of,          \
       .run_vision = run_llava }
 

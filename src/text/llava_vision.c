@@ -1,7 +1,7 @@
 /* llava_vision.c - runs the vision tower of LLaVA like transformers' LlavaModel.
  *
  * The projector reads a hidden state of CLIP's vision model without the class token. The blocks
- * after this hidden state, one in published models, are not computed. */
+ * after this hidden state, one in published models, are neither loaded nor run. */
 #include "text/llava_vision.h"
 
 #include <string.h>

@@ -280,6 +280,30 @@ static void first_layers(void **state)
     close_tiny(&t);
 }
 
+/* The fourth of LLaVA's vision blocks is listed, but is neither counted nor loaded. */
+static void idle_block(void **state)
+{
+    part    p;
+    bench   b;
+    xd_decl d;
+    int     listed = 0;
+    (void)state;
+    open_config(&p, "tests/golden/hunyuanvideo-i2v/text_encoder");
+    p.blocks = XD_F32;
+    open_bench(&b, XD_F32, 1);
+    visit(&p, b.dev, b.type, XD_VISIT_COUNT, &d);
+    assert_int_equal(p.net.nlayers, 8);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(p.net.layer[i] != NULL, i != 3);
+    visit(&p, NULL, XD_F32, XD_VISIT_LIST, &d);
+    for (int i = 0; i < d.nlist; i++)
+        listed += strstr(d.list[i].name, "vision_model.encoder.layers.3.") != NULL;
+    assert_int_equal(listed, 16);
+    xd_decl_free(&d);
+    close_part(&p);
+    close_bench(&b);
+}
+
 /* A counting run follows no address and needs exactly the room of a real one. */
 static void counts_as_it_runs(void **state)
 {
@@ -338,8 +362,8 @@ int main(void)
         cmocka_unit_test(published_listings), cmocka_unit_test(refusals),
         cmocka_unit_test(golden_f32),         cmocka_unit_test(golden_bf16),
         cmocka_unit_test(golden_quantised),   cmocka_unit_test(names),
-        cmocka_unit_test(first_layers),       cmocka_unit_test(counts_as_it_runs),
-        cmocka_unit_test(wrong_texts),
+        cmocka_unit_test(first_layers),       cmocka_unit_test(idle_block),
+        cmocka_unit_test(counts_as_it_runs),  cmocka_unit_test(wrong_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
