@@ -4,10 +4,10 @@
     bench/predict.py XDIT [--ranks N] [--repeats N] [--only WORD] MODEL[:SIDE[:BLOCKS]]...
 
 MODEL:SIDE is a directory with configs and an image's side: xdit bench times a step (and once a
-decoding), weights are random, blocks of one kind share storage. BLOCKS are, as in step, 2 or 2,4 of
-each kind, instead of the model's. A MODEL alone generates its image: denoising of 40 steps, all of
-it counts. One thread a rank. Prints a row a plan, and the median and the worst difference of time;
-bytes must be equal. The machine is probed first.
+decoding), weights are random, blocks of one kind share storage. BLOCKS are, as --layers of step, 2
+or 2,4 of each kind, instead of the model's: FLUX.1-dev:256:2,4. A MODEL alone generates its image:
+denoising of 40 steps, all of it counts. One thread a rank. Prints a row a plan, and the median and
+the worst difference of time; bytes must be equal. The machine is probed first.
 """
 import argparse
 import json
@@ -27,10 +27,16 @@ def run(*args):
     return r.stdout
 
 
+def dtype_here(xdit, config):
+    """The type in which this machine computes; plans for a cluster file are in bf16."""
+    return json.loads(run(xdit, "plan", "--model", config, "--world", "1", "--json"))["dtype"]
+
+
 def plans(xdit, config, side, ranks, guidance, cluster):
     out = run(xdit, "plan", "--model", config, "--cluster", cluster, "--world", str(ranks), "-W",
               side, "--height",
-              side, "--guidance_scale", guidance, "--no_resolution_binning", "--json")
+              side, "--guidance_scale", guidance, "--no_resolution_binning", "--dtype",
+              dtype_here(xdit, config), "--json")
     return json.loads(out)["plans"]
 
 
@@ -69,8 +75,9 @@ def generate(xdit, model, ranks, repeats, cluster, only):
     seen = []
     asked = ["--num_inference_steps", "40"]
     prompt = "red " * 400       # as long as a prompt can be: plans count on it
+    dtype = dtype_here(xdit, model)
     said = json.loads(run(xdit, "plan", "--model", model, "--cluster", cluster, "--world",
-                          str(ranks), "--json", *asked))["plans"]
+                          str(ranks), "--dtype", dtype, "--json", *asked))["plans"]
     for p in said:
         if only and only not in p["plan"]:
             continue
