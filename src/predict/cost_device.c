@@ -6,8 +6,8 @@
  * The second is the kernel's bytes divided by the machine's byte rate. For all other kernels only
  * the bytes count. This is a roofline model (Williams et al. 2009), with a half-speed point for few
  * rows or keys as in Hockney and Jesshope 1988. A machine with CPUs has a separate rate of reading
- * weights. On such a machine, the predicted time of a GEMM also includes the epilogue, and reading
- * those weights that are no longer in a cache. */
+ * weights. On such a machine, the predicted time of a GEMM or a convolution also includes the
+ * epilogue, and reading those weights that are no longer in a cache. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +53,13 @@ static double quant_rate(const xd_rates *r, const xd_gemm *a)
     return a->w->type == XD_F8E4M3 && fp8 > 0 ? r->gemm * fp8 : r->gemm;
 }
 
+/* Returns the time in which a CPU reads a weight, which other weights may have displaced from the
+ * caches. */
+static double seconds_weight(const xd_cost_device *k, const xd_weight *w)
+{
+    return (double)w->bytes / (k->weights > k->m->cache ? k->rate->weights : k->rate->bytes);
+}
+
 static double seconds_gemm(const xd_cost_device *k, const xd_gemm *a, const xd_counts *c)
 {
     const xd_rates *r = k->rate;
@@ -60,12 +67,41 @@ static double seconds_gemm(const xd_cost_device *k, const xd_gemm *a, const xd_c
                     out = (double)xd_bytes(a->out);
     if (!(r->weights > 0))
         return xd_max_double(t, c->bytes / r->bytes);
-    t += (double)a->w->bytes / (k->weights > k->m->cache ? r->weights : r->bytes);
+    t += seconds_weight(k, a->w);
     if (a->act != XD_NONE)
         t += seconds_moved(r, r->act, 2 * out);
     if (a->residual.p)
         t += (out + (double)xd_bytes(a->residual)) / r->bytes;
     return t;
+}
+
+/* Returns 1 if a convolution by oneDNN reads or writes the images t without a copy. With 2-D kernels
+ * each image may be elsewhere. */
+static int is_dense(const xd_tensor *t, int nk)
+{
+    int64_t row = t->d[2] * t->d[3];
+    return (t->s[2] == t->d[3] || t->d[2] == 1) && (t->s[1] == row || t->d[1] == 1) &&
+           (nk == 2 || t->s[0] == t->d[1] * row || t->d[0] == 1);
+}
+
+/* Returns the time of a convolution. A CPU copies a residual to the output, to which the convolution
+ * then adds its result; it copies views to dense images, and converts a narrower output. */
+static double seconds_conv(const xd_cost_device *k, const xd_conv *a, const xd_counts *c)
+{
+    const xd_rates *r = k->rate;
+    double t = c->flops / r->conv, in = (double)xd_bytes(a->in), out = (double)xd_bytes(a->out),
+           moved = 0, wide = (double)xd_count(a->out) * sizeof(float);
+    if (!(r->weights > 0))
+        return xd_max_double(t, c->bytes / r->bytes);
+    if (!is_dense(&a->in, a->w->nk))
+        moved += 2 * in;
+    if (a->in.type == XD_F32 && a->out.type != XD_F32)
+        moved += wide + out;
+    else if (!is_dense(&a->out, a->w->nk))
+        moved += 2 * out;
+    if (a->residual.p)
+        moved += out + (a->residual.p == a->out.p ? 0 : (double)xd_bytes(a->residual) + out);
+    return t + seconds_weight(k, a->w) + moved / r->bytes;
 }
 
 /* Returns the rate of attention with head width D. The time of each pair of query and key is a
@@ -102,7 +138,7 @@ static double seconds_of(const xd_cost_device *k, xd_op op, const void *a, const
     switch (op) {
     case XD_OP_GEMM: return seconds_gemm(k, a, c);
     case XD_OP_ATTN: return seconds_attn(r, a, c);
-    case XD_OP_CONV: return xd_max_double(c->flops / r->conv, c->bytes / r->bytes);
+    case XD_OP_CONV: return seconds_conv(k, a, c);
     case XD_OP_NORM:
     case XD_OP_ADDMUL: /* often follows a sum over ranks, so the operands are not in a cache */
     case XD_OP_ROTATE:

@@ -280,6 +280,15 @@ static void raise_host(xd_need *n, const xd_component *p)
     n->host_work = n->host_work > p->count->host_work ? n->host_work : p->count->host_work;
 }
 
+/* Counts the weights of a component, and predicts the next ops as those of this component, whose
+ * weights may be in a cache. */
+static xd_status begin_component(const predictor *s, xd_component *p, xd_err *e)
+{
+    xd_status st = xd_component_count(p, s->ctx->count, s->ctx->type, e);
+    xd_cost_device_weights(s->rk, (double)p->count->packed);
+    return st;
+}
+
 /* Returns the number of encoded texts: prompts, then negative prompts. */
 static int text_count(const predictor *s)
 {
@@ -321,13 +330,12 @@ static xd_status denoise_rank(predictor *s, int me, int passes, xd_err *e)
     xd_denoise    f;
     xd_arena      a;
     xd_cond       cond[XD_MAXPASS] = { { .tok = { 0 } } };
-    xd_status     st = xd_component_count(p, ctx->count, ctx->type, e);
+    xd_status     st = begin_component(s, p, e);
     if (st == XD_OK)
         st = xd_device_arena_open(&a, ctx->count, 0, e);
     if (st != XD_OK)
         return st;
     make_conds(s, &a, cond);
-    xd_cost_device_weights(s->rk, (double)p->count->packed);
     xd_denoise_open(&f, &s->job, ctx->count, &ctx->count_topo, &a, &p->count->shadow, cond);
     denoise_steps(s, &f, me, passes);
     xd_need *need = &s->f->rank[me].need;
@@ -464,9 +472,9 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
         if (!ctx->model.has_text[k])
             continue;
         xd_simulation_mark(s->simulation, k); /* time of the encoders before k */
-        xd_cost_device_weights(s->rk, (double)ctx->model.text[k].count->packed);
         int64_t before = sent_bytes(s);
-        if (xd_prompts_start(&s->job, k, ctx->count_text, XD_OK, e) != XD_OK ||
+        if (begin_component(s, &ctx->model.text[k], e) != XD_OK ||
+            xd_prompts_start(&s->job, k, ctx->count_text, XD_OK, e) != XD_OK ||
             count_texts(s, k, &most, e) != XD_OK)
             return e->code;
         s->bytes[me].text[k] = (double)(sent_bytes(s) - before);
@@ -528,8 +536,9 @@ static xd_status predict_encode(predictor *s, xd_err *e)
         st = stand_for_rank(s, r, e);
         if (st != XD_OK || !xd_vae_on_this_rank(&s->job))
             continue;
-        xd_cost_device_weights(s->rk, (double)s->ctx->model.vae.count->packed);
-        st = xd_vae_encode_count(&s->job, &tmp, e);
+        st = begin_component(s, &s->ctx->model.vae, e);
+        if (st == XD_OK)
+            st = xd_vae_encode_count(&s->job, &tmp, e);
         add_messages(s, r);
         n->vae = s->ctx->model.vae.count->packed;
         n->vae_work = s->ctx->model.vae.count->work;
@@ -554,8 +563,9 @@ static xd_status predict_decode(predictor *s, xd_err *e)
         if (st != XD_OK || !xd_vae_on_this_rank(&s->job) || s->r->output.latents_only)
             continue;
         int64_t before = sent_bytes(s);
-        xd_cost_device_weights(s->rk, (double)s->ctx->model.vae.count->packed);
-        st = xd_vae_decode_count(&s->job, &tmp, e);
+        st = begin_component(s, &s->ctx->model.vae, e);
+        if (st == XD_OK)
+            st = xd_vae_decode_count(&s->job, &tmp, e);
         add_messages(s, r);
         n->vae_tmp = tmp > n->vae_tmp ? tmp : n->vae_tmp;
         n->vae = s->ctx->model.vae.count->packed;

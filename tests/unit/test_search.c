@@ -282,6 +282,22 @@ static void reading_has_its_stage(void **state)
     near(xd_predicted_reading(&f), 7);
 }
 
+/* On CPUs encoders and autoencoders, too, read weights that no cache holds, on one rank as well. */
+static void weights_are_read(void **state)
+{
+    const xd_machine had = m;
+    (void)state;
+    m.cache = 1e6;
+    m.bf16.weights = m.f32.weights = 1e9;
+    xd_prediction fast = predict(0, 0);
+    m.bf16.weights = m.f32.weights = 1e6;
+    xd_prediction slow = predict(0, 0);
+    m = had;
+    assert_true(fast.text_s < 0.1 && slow.text_s > 1);
+    assert_true(fast.step_s < 0.1 && slow.step_s > 1);
+    assert_true(fast.decode_s < 0.1 && slow.decode_s > 1);
+}
+
 static xd_prediction predict_prompts(const char *const *texts, int n, int replicas)
 {
     xd_open_args  a = { .size = sizeof a, .model = "tests/golden/lumina2", .threads = 1 };
@@ -358,6 +374,7 @@ int main(void)
         cmocka_unit_test(reading_is_counted),
         cmocka_unit_test(reading_is_hidden),
         cmocka_unit_test(reading_has_its_stage),
+        cmocka_unit_test(weights_are_read),
         cmocka_unit_test(prompts_have_lengths),
         cmocka_unit_test(lengths_are_rounded),
     };
