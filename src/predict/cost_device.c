@@ -75,8 +75,8 @@ static double seconds_gemm(const xd_cost_device *k, const xd_gemm *a, const xd_c
     return t;
 }
 
-/* Returns 1 if a convolution by oneDNN reads or writes the images t without a copy. With 2-D kernels
- * each image may be elsewhere. */
+/* Returns 1 if a convolution by oneDNN reads or writes the images t without a copy. Images of 2-D
+ * kernels need not be adjacent. */
 static int is_dense(const xd_tensor *t, int nk)
 {
     int64_t row = t->d[2] * t->d[3];
@@ -84,13 +84,16 @@ static int is_dense(const xd_tensor *t, int nk)
            (nk == 2 || t->s[0] == t->d[1] * row || t->d[0] == 1);
 }
 
-/* Returns the time of a convolution. A CPU copies a residual to the output, to which the convolution
- * then adds its result; it copies views to dense images, and converts a narrower output. */
+/* Returns the time of a convolution. A CPU copies a residual to the output, to which the
+ * convolution then adds its result; it copies views to dense images, and converts a narrower
+ * output. */
 static double seconds_conv(const xd_cost_device *k, const xd_conv *a, const xd_counts *c)
 {
     const xd_rates *r = k->rate;
-    double t = c->flops / r->conv, in = (double)xd_bytes(a->in), out = (double)xd_bytes(a->out),
-           moved = 0, wide = (double)xd_count(a->out) * sizeof(float);
+    double          rate = a->w->kernel[0] > 1 && r->conv_3d > 0 ? r->conv_3d : r->conv;
+    double          t = c->flops / rate_at(rate, (double)a->out.d[1], r->conv_rows);
+    double          in = (double)xd_bytes(a->in), out = (double)xd_bytes(a->out), moved = 0;
+    double          wide = (double)xd_count(a->out) * sizeof(float);
     if (!(r->weights > 0))
         return xd_max_double(t, c->bytes / r->bytes);
     if (!is_dense(&a->in, a->w->nk))

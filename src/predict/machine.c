@@ -26,6 +26,8 @@ static const xd_field rate_fields[] = {
     { "int8_speedup", AT(xd_rates, int8), 'd', 0, NULL },
     { "fp8_speedup", AT(xd_rates, fp8), 'd', 0, NULL },
     { "fp8_gemm_speedup", AT(xd_rates, fp8_gemm), 'd', 0, NULL },
+    { "convolution_3d_flops", AT(xd_rates, conv_3d), 'd', 0, NULL },
+    { "convolution_half_rows", AT(xd_rates, conv_rows), 'd', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
@@ -76,12 +78,13 @@ static xd_status check_rates(const xd_rates *r, const char *what, const char *in
         s = check_positive(r->conv, what, "convolution_flops", in, e);
     if (s == XD_OK)
         s = check_positive(r->bytes, what, "memory_bandwidth", in, e);
-    if (s == XD_OK && !(r->gemm_rows >= 0 && r->attn_keys >= 0 && r->call_s >= 0 && r->call_s < 1 &&
-                        r->norm >= 0 && r->gnorm >= 0 && r->act >= 0 && r->weights >= 0 &&
-                        r->attn_rows >= 0 && r->int8 >= 0 && r->fp8 >= 0 && r->fp8_gemm >= 0))
+    if (s == XD_OK &&
+        !(r->gemm_rows >= 0 && r->attn_keys >= 0 && r->call_s >= 0 && r->call_s < 1 &&
+          r->norm >= 0 && r->gnorm >= 0 && r->act >= 0 && r->weights >= 0 && r->attn_rows >= 0 &&
+          r->int8 >= 0 && r->fp8 >= 0 && r->fp8_gemm >= 0 && r->conv_3d >= 0 && r->conv_rows >= 0))
         s = xd_fail(e, XD_EFORMAT,
                     "%s: %s has an invalid gemm_half_rows, attention_half_keys, call_seconds, "
-                    "bandwidth or speedup; they must be at least 0",
+                    "bandwidth, speedup or convolution; they must be at least 0",
                     what, in);
     return s;
 }

@@ -32,6 +32,9 @@ typedef struct xd_rates { /* rates of the kernels of one rank in one compute typ
     double int8, fp8;
     /* Speedup of GEMMs whose inputs and weights are both e4m3. 0: the speedup is that of `fp8`. */
     double fp8_gemm;
+    /* flop/s of convolutions over several frames; 0: they have the rate `conv` */
+    double conv_3d;
+    double conv_rows; /* number of output rows for which a convolution reaches half its rate */
 } xd_rates;
 
 typedef struct xd_wire {     /* communication link between two ranks */

@@ -128,6 +128,7 @@ void xd_machine_oversubscribe(xd_machine *m)
     for (int i = 0; i < 2 && k > 1; i++) {
         xd_rates *r = rates[i];
         r->gemm /= k, r->attn[0] /= k, r->attn[1] /= k, r->conv /= k, r->bytes /= k, r->call_s *= k;
+        r->conv_3d /= k;
         r->norm /= k, r->gnorm /= k, r->act /= k, r->weights /= k;
     }
     m->alone *= k > 1 ? k : 1;

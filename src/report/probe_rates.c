@@ -189,13 +189,13 @@ static void new_weight(work *k, int64_t out, int64_t in, int nk)
                         .out = out,
                         .in = in,
                         .nk = nk,
-                        .kernel = { 1, nk ? 3 : 1, nk ? 3 : 1 },
+                        .kernel = { nk > 2 ? 3 : 1, nk ? 3 : 1, nk ? 3 : 1 },
                         .stride = { 1, 1, 1 },
                         .groups = 1 };
     k->w.bytes = d->ops->pack_size(d, &k->w);
     k->w.p = xd_arena_get(&k->a, k->w.bytes);
     mark = xd_arena_mark(&k->a);
-    xd_tensor src = xd_view(NULL, XD_F32, nk ? 4 : 2, (int64_t[]){ out, in, 3, 3 });
+    xd_tensor src = xd_view(NULL, XD_F32, 2 + nk, (int64_t[]){ out, in, 3, 3, 3 });
     src.p = k->p->apart ? malloc(xd_bytes(src)) : xd_arena_get(&k->a, xd_bytes(src));
     need = d->ops->pack_tmp(d, &k->w, XD_F32);
     void *tmp = xd_arena_get(&k->a, need + XD_ALIGN);
@@ -316,20 +316,42 @@ static void measure_attention(work *k, xd_rates *r)
     r->attn[1] = 2 * flop * z->most_keys / attention_s(k, z->tokens, z->most_keys, 128) * full;
 }
 
+/* Returns the flop/s of a convolution with the weight that outputs `frames` frames of `rows`
+ * rows. */
+static double conv_rate(work *k, int64_t frames, int64_t rows)
+{
+    const int *n = k->w.kernel;
+    int64_t    W = k->z->side, C = k->w.in;
+    size_t     mark = xd_arena_mark(&k->a);
+    k->op = XD_OP_CONV;
+    k->u.conv = (xd_conv){
+        .out = new_operand(k, k->type, 4, (int64_t[]){ frames, rows, W, C }),
+        .in = new_operand(k, k->type, 4, (int64_t[]){ frames + n[0] - 1, rows + n[1] - 1, W, C }),
+        .w = &k->w,
+        .stride = { 1, 1, 1 },
+        .lo = { 0, 0, 1 },
+        .hi = { 0, 0, 1 }
+    };
+    double rate = 2.0 * n[0] * n[1] * n[2] * (double)(frames * rows * W * C * C) / all_of(k);
+    rewind_to(k, mark);
+    return rate;
+}
+
+/* On CPUs, also measures a convolution of a single row, as at the edges of a band of rows, and a
+ * convolution of several frames, as of the autoencoders of videos. */
 static void measure_convs(work *k, xd_rates *r)
 {
     const sizes *z = k->z;
     size_t       mark = xd_arena_mark(&k->a);
-    int64_t      d[4] = { 1, z->side, z->side, z->channels };
     new_weight(k, z->channels, z->channels, 2);
-    k->op = XD_OP_CONV;
-    k->u.conv = (xd_conv){ .out = new_operand(k, k->type, 4, d),
-                           .in = new_operand(k, k->type, 4, d),
-                           .w = &k->w,
-                           .stride = { 1, 1, 1 },
-                           .lo = { 0, 1, 1 },
-                           .hi = { 0, 1, 1 } };
-    r->conv = 18.0 * z->side * z->side * z->channels * z->channels / all_of(k);
+    r->conv = conv_rate(k, 1, z->side);
+    if (!k->p->apart) {
+        r->conv_rows = half_at(1, conv_rate(k, 1, 1), z->side, r->conv);
+        r->conv *= 1 + r->conv_rows / z->side;
+        rewind_to(k, mark);
+        new_weight(k, z->channels / 2, z->channels / 2, 3);
+        r->conv_3d = conv_rate(k, 2, z->side) * (1 + r->conv_rows / z->side);
+    }
     rewind_to(k, mark);
 }
 

@@ -13,9 +13,10 @@ sys.exit(not eval("(" + sys.argv[2] + ")", {**doc, "all": all, "doc": doc}))' "$
 }
 positive="all(r[k] > 0 for r in (f32, bf16) for k in ('gemm_flops', 'attention_flops_64',
     'attention_flops_128', 'convolution_flops', 'memory_bandwidth', 'norm_bandwidth',
-    'group_norm_bandwidth', 'activation_bandwidth', 'weight_bandwidth'))
+    'group_norm_bandwidth', 'activation_bandwidth', 'weight_bandwidth',
+    'convolution_3d_flops'))
     and all(0 <= r[k] < 1e4 for r in (f32, bf16) for k in ('gemm_half_rows',
-    'attention_half_keys', 'attention_half_queries', 'call_seconds'))"
+    'attention_half_keys', 'attention_half_queries', 'call_seconds', 'convolution_half_rows'))"
 
 try probe --threads 1 --output "$T/one.json"
 check "one rank" [ "$rc" = 0 -a "$out" = "$T/one.json" ]

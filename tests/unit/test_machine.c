@@ -379,6 +379,52 @@ static void products_of_cpus(void **state)
     close_bench(&k);
 }
 
+static void convolve(bench *k, int frames, int64_t rows, const xd_tensor *residual)
+{
+    static float any;
+    xd_weight    w = { .type = XD_F32,
+                       .out = 2,
+                       .in = 5,
+                       .nk = frames > 1 ? 3 : 2,
+                       .bytes = 80,
+                       .kernel = { frames, 1, 1 },
+                       .stride = { 1, 1, 1 },
+                       .groups = 1 };
+    xd_conv      a = { .out = xd_view(&any, XD_F32, 4, (int64_t[]){ 1, rows, 10, 2 }),
+                       .in = xd_view(&any, XD_F32, 4, (int64_t[]){ frames, rows, 10, 5 }),
+                       .w = &w,
+                       .stride = { 1, 1, 1 } };
+    if (residual)
+        a.residual = *residual;
+    assert_int_equal(k->d->ops->conv(k->d, NULL, &a, NULL), XD_OK);
+}
+
+/* Convolutions of several frames have a rate of their own, and few rows take longer. A residual
+ * elsewhere is copied, and read again by the convolution. */
+static void convolutions_of_cpus(void **state)
+{
+    bench           k;
+    xd_machine      m = plain();
+    float           any;
+    const xd_tensor residual = xd_view(&any, XD_F32, 4, (int64_t[]){ 1, 3, 10, 2 });
+    (void)state;
+    m.f32.conv = 1000, m.f32.bytes = 80, m.f32.weights = 8, m.cache = 1000;
+    open_bench(&k, m);
+    convolve(&k, 1, 3, NULL); /* 2 x 30 x 2 x 5 = 600 flops, 80 bytes of weights that stay */
+    near(xd_cost_device_lap_s(k.r, 0), 0.6 + 1);
+    convolve(&k, 3, 3, NULL); /* 1800 */
+    near(xd_cost_device_lap_s(k.r, 0), 1.8 + 1);
+    k.m.f32.conv_3d = 500, k.m.f32.conv_rows = 1;
+    convolve(&k, 1, 3, NULL);
+    near(xd_cost_device_lap_s(k.r, 0), 0.8 + 1);
+    convolve(&k, 3, 1, NULL); /* 600 at half of 500 a second */
+    near(xd_cost_device_lap_s(k.r, 0), 2.4 + 1);
+    xd_cost_device_weights(k.r, 1001);
+    convolve(&k, 1, 3, &residual); /* 240 bytes, three times */
+    near(xd_cost_device_lap_s(k.r, 0), 0.8 + 10 + 3 * 240.0 / 80);
+    close_bench(&k);
+}
+
 /* Norms, group norms and activations have rates of their own where they are given. */
 static void classes(void **state)
 {
@@ -483,6 +529,7 @@ int main(void)
         cmocka_unit_test(gemms),
         cmocka_unit_test(memory_bound),
         cmocka_unit_test(products_of_cpus),
+        cmocka_unit_test(convolutions_of_cpus),
         cmocka_unit_test(classes),
         cmocka_unit_test(small_heads),
         cmocka_unit_test(here),
