@@ -35,8 +35,8 @@ typedef struct xd_family {
     const char             *title;   /* name in messages and help texts, "FLUX" */
     const xd_dit *const    *dits;    /* the family's transformers; ends with NULL */
     const xd_recipe *const *recipes; /* the family's pipelines; ends with NULL */
-    /* Known layouts of single files that contain a transformer. The last element of the list is a
-     * layout whose `what` is NULL. NULL: none. */
+    /* Known layouts of single files that contain a transformer, or a VAE of this family. The last
+     * element of the list is a layout whose `what` is NULL. NULL: none. */
     const xd_key_map       *key_maps;
     /* Table of the module names in LoRA files that were trained with the original code. `from` is
      * NULL in the last row. NULL: none. */

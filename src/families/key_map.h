@@ -70,6 +70,8 @@ typedef struct xd_key_map {
 
 /* Prefixes that a transformer's tensor names may have in a file. */
 #define XD_DIT_PREFIXES { "", "model.diffusion_model.", "diffusion_model." }
+/* Prefixes that a VAE's tensor names may have in a file. */
+#define XD_VAE_PREFIXES { "", "first_stage_model.", "vae." }
 
 /* A row of a table of module names in LoRA files. `from` is the name of a module in a LoRA file,
  * with _ in place of dots; `to` is the name of the model's module. In both names, # stands for a

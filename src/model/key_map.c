@@ -7,8 +7,10 @@
 #include "model/single_file.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "families/family.h"
+#include "vae/vae.h"
 
 /* ---- the KL VAE of latent diffusion ------------------------------------------------------- */
 
@@ -185,7 +187,6 @@ static const xd_stem gguf_lm_top[] = {
 
 /* ---- all of them -------------------------------------------------------------------------- */
 
-#define FIRST_STAGE { "", "first_stage_model.", "vae." }
 /* Layouts of language models. Names have one of the two kinds of prefixes that src/text/decoder.c
  * accepts: the prefixes that transformers saves, or the prefixes after the model's name in
  * ComfyUI's checkpoints. */
@@ -221,7 +222,7 @@ static const xd_key_map shared[] = {
     { { "kl-packed" },
       "a KL autoencoder with a batch norm in its original layout",
       { "decoder.mid.block_1.conv1.weight", "decoder.post_quant_conv.weight" },
-      FIRST_STAGE,
+      XD_VAE_PREFIXES,
       { LDM_SCOPES,
         { "quant_conv.", "encoder.quant_conv.", NULL },
         { "post_quant_conv.", "decoder.post_quant_conv.", NULL },
@@ -229,19 +230,19 @@ static const xd_key_map shared[] = {
     { { "kl", "kl-packed" },
       "a KL autoencoder in its original layout",
       { "decoder.mid.block_1.conv1.weight", NULL },
-      FIRST_STAGE,
+      XD_VAE_PREFIXES,
       { LDM_SCOPES, { "", "", ldm_top } } },
     { { "kl", "kl-packed" },
       "a KL autoencoder in the layout of diffusers",
-      { "decoder.mid_block.resnets.0.conv1.weight", NULL },
-      FIRST_STAGE,
+      { "decoder.mid_block.resnets.0.conv1.weight", "decoder.conv_norm_out.weight" },
+      XD_VAE_PREFIXES,
       { { "encoder.down_blocks.#.", "encoder.down_blocks.#.", NULL },
         { "decoder.up_blocks.#.", "decoder.up_blocks.#.", NULL },
         { "", "", NULL } } },
     { { "causal", "causal-image" },
       "a causal autoencoder in its original layout",
       { "decoder.middle.0.residual.0.gamma", "decoder.upsamples.0.residual.0.gamma" },
-      FIRST_STAGE,
+      XD_VAE_PREFIXES,
       { CAUSAL_MIDDLE("encoder"),
         CAUSAL_MIDDLE("decoder"),
         { "encoder.down_blocks.#.", "encoder.downsamples.#.", causal_part },
@@ -253,7 +254,7 @@ static const xd_key_map shared[] = {
     { { "causal" },
       "a causal autoencoder with patches in its original layout",
       { "decoder.middle.0.residual.0.gamma", "decoder.upsamples.0.upsamples.0.residual.0.gamma" },
-      FIRST_STAGE,
+      XD_VAE_PREFIXES,
       { CAUSAL_MIDDLE("encoder"),
         CAUSAL_MIDDLE("decoder"),
         { "encoder.down_blocks.#.", "encoder.downsamples.#.downsamples.", causal_down },
@@ -261,8 +262,8 @@ static const xd_key_map shared[] = {
         { "", "", causal_top } } },
     { { "causal", "causal-image" },
       "a causal autoencoder in the layout of diffusers",
-      { "decoder.mid_block.resnets.0.norm1.gamma", NULL },
-      FIRST_STAGE,
+      { "decoder.mid_block.resnets.0.norm1.gamma", "decoder.mid_block.resnets.0.conv1.weight" },
+      XD_VAE_PREFIXES,
       { { "encoder.down_blocks.#.", "encoder.down_blocks.#.", NULL },
         { "decoder.up_blocks.#.", "decoder.up_blocks.#.", NULL },
         { "", "", NULL } } },
@@ -359,4 +360,37 @@ const xd_key_map *xd_key_map_at(int i)
         return &lms[i].map;
     i -= LMS;
     return (size_t)i < sizeof shared / sizeof *shared ? &shared[i] : NULL;
+}
+
+static int is_transformer(const char *net)
+{
+    const xd_dit *d;
+    for (int i = 0; (d = xd_dit_at(i)); i++)
+        if (strcmp(d->net.name, net) == 0)
+            return 1;
+    return 0;
+}
+
+static int is_vae(const char *net)
+{
+    for (int i = 0; xd_vaes[i]; i++)
+        if (strcmp(xd_vaes[i]->net.name, net) == 0)
+            return 1;
+    return 0;
+}
+
+int xd_key_map_suits(const xd_key_map *k, const char *slot)
+{
+    const char *net = k->nets[0];
+    if (strcmp(slot, "transformer") == 0)
+        return is_transformer(net);
+    if (strcmp(slot, "vae") == 0)
+        return is_vae(net);
+    if (strcmp(slot, "clip_vision") == 0)
+        return strcmp(net, "clip-vision") == 0;
+    if (strncmp(slot, "clip", 4) == 0)
+        return strcmp(net, "clip") == 0;
+    if (strcmp(slot, "t5xxl") == 0)
+        return strcmp(net, "t5") == 0;
+    return !strcmp(net, "qwen3") || !strcmp(net, "qwen2") || !strcmp(net, "llama");
 }

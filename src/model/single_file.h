@@ -52,6 +52,8 @@ const char       *xd_key_map_archs(const xd_key_map *k);
  * xd_key_map_at(*at). Sets *at to the index of the layout, and `prefix` to the prefix of the names.
  * Returns NULL if no layout matches. */
 const xd_key_map *xd_key_map_find(const xd_st *files, const char *slot, int *at, char prefix[64]);
+/* Returns 1 if networks with this layout can be the component `slot`, such as "vae". */
+int               xd_key_map_suits(const xd_key_map *k, const char *slot);
 /* Returns nonzero if the names of the tensors show that the files contain a LoRA. */
 int               xd_is_lora(const xd_st *files);
 

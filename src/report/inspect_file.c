@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "io/safetensors.h"
 
-enum { SLOTS = 6, SHOWN = 3, TYPES = 24 };
+enum { SLOTS = 7, SHOWN = 3, TYPES = 24 };
 
 typedef struct share { /* counts of the tensors whose names have the same prefix */
     int64_t     n;
@@ -87,39 +87,21 @@ static void write_share(const xd_inspect_args *a, const char *slot, const char *
     xd_buf_free(&types);
 }
 
-/* `l` is a known layout of tensor names. Returns 1 if networks with this layout can be the
- * component `slot`, such as "vae". */
-static int suits_slot(const xd_key_map *l, const char *slot)
-{
-    const char *net = l->nets[0];
-    if (strncmp(slot, "clip", 4) == 0)
-        return strcmp(net, "clip") == 0;
-    if (strcmp(slot, "t5xxl") == 0)
-        return strcmp(net, "t5") == 0;
-    int llm = !strcmp(net, "qwen3") || !strcmp(net, "qwen2") || !strcmp(net, "llama");
-    if (strcmp(slot, "llm") == 0)
-        return llm;
-    int vae = strcmp(net, "kl") == 0 || strcmp(net, "kl-packed") == 0;
-    if (strcmp(slot, "vae") == 0)
-        return vae;
-    return strcmp(net, "clip") != 0 && strcmp(net, "t5") != 0 && !vae && !llm;
-}
-
 /* Prints each component of the file; returns the number of components. A file may have a CLIP text
  * encoder whose tensor names have no prefix, so that it may be clip_l or clip_g. Such an encoder is
  * printed only once. */
 static int write_components(const xd_inspect_args *a, const xd_st *st)
 {
-    static const char *const slots[SLOTS] = { "transformer", "vae",   "clip_l",
-                                              "clip_g",      "t5xxl", "llm" };
+    static const char *const slots[SLOTS] = { "transformer", "vae", "clip_l",     "clip_g",
+                                              "t5xxl",       "llm", "clip_vision" };
     int                      n = 0, bare = 0;
     for (int k = 0; k < SLOTS; k++) {
         char              prefix[64];
         const xd_key_map *l;
-        for (int i = 0; (l = xd_key_map_find(st, slots[k], &i, prefix)) && !suits_slot(l, slots[k]);
-             i++)
+        for (int i = 0;
+             (l = xd_key_map_find(st, slots[k], &i, prefix)) && !xd_key_map_suits(l, slots[k]); i++)
             ;
-        int clip = l && strncmp(slots[k], "clip", 4) == 0 && !*prefix;
+        int clip = l && strcmp(l->nets[0], "clip") == 0 && !*prefix;
         if (!l || (clip && bare))
             continue;
         share r = add_up(st, prefix);

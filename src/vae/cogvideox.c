@@ -256,7 +256,7 @@ static void cog_weights(xd_decl *d, const void *cfg, void *glob)
 extern const xd_vae xd_vae_cogvideox;
 
 const xd_vae xd_vae_cogvideox = {
-    .net = { .name = "cogvideox",
+    .net = { .name = "cogvideox-vae",
              .classes = { "AutoencoderKLCogVideoX" },
              .fields = fields,
              .cfg_size = sizeof(xd_cog_cfg),

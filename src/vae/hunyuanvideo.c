@@ -225,7 +225,7 @@ static void hyv_weights(xd_decl *d, const void *cfg, void *glob)
 extern const xd_vae xd_vae_hunyuanvideo;
 
 const xd_vae xd_vae_hunyuanvideo = {
-    .net = { .name = "hunyuanvideo",
+    .net = { .name = "hunyuanvideo-vae",
              .classes = { "AutoencoderKLHunyuanVideo" },
              .fields = fields,
              .cfg_size = sizeof(xd_hyv_cfg),

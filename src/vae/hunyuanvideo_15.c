@@ -241,7 +241,7 @@ static void weights(xd_decl *d, const void *cfg, void *glob)
 extern const xd_vae xd_vae_hunyuanvideo15;
 
 const xd_vae xd_vae_hunyuanvideo15 = {
-    .net = { .name = "hunyuanvideo15",
+    .net = { .name = "hunyuanvideo15-vae",
              .classes = { "AutoencoderKLHunyuanVideo15" },
              .fields = fields,
              .cfg_size = sizeof(xd_hy15_cfg),

@@ -304,7 +304,7 @@ static void encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
 extern const xd_vae xd_vae_mochi;
 
 const xd_vae xd_vae_mochi = {
-    .net = { .name = "mochi",
+    .net = { .name = "mochi-vae",
              .classes = { "AutoencoderKLMochi" },
              .unread = { "encoder.*" },
              .fields = fields,

@@ -74,6 +74,19 @@ assert c[0][\"prefix\"] == \"model.diffusion_model.\" and c[0][\"dtype\"] == \"B
 try inspect "$T/clip_l.safetensors"
 check "inspect an encoder" \
     sh -c 'printf "%s" "$1" | grep -q "^clip_l, clip_g  *a CLIP text encoder: 52 tensors"' x "$out"
+# of_diffusers FILE COMPONENT WORD: a file is one component, whose layout has the word.
+of_diffusers() {
+    try inspect "$L/../$1/diffusion_pytorch_model.safetensors"
+    check "inspect $1 of diffusers" sh -c '[ "$(printf "%s\n" "$1" | wc -l)" = 1 ] &&
+        printf "%s" "$1" | grep -q "^$2 .*$3.* in the layout of diffusers"' x "$out" "$2" "$3"
+}
+of_diffusers wan/vae vae causal
+of_diffusers ltx/vae vae LTX
+of_diffusers mochi/vae vae Mochi
+of_diffusers hunyuanvideo15/vae vae HunyuanVideo-1.5
+of_diffusers cog2b/transformer transformer CogVideoX
+try inspect "$3/wan-i2v/image_encoder/model.safetensors"
+check "inspect an encoder of images" sh -c 'printf "%s" "$1" | grep -q "^clip_vision "' x "$out"
 try inspect "$FLUX/golden.safetensors"
 check "inspect a file of another kind" \
     sh -c 'printf "%s" "$1" | grep -q "an unknown layout"' x "$out"

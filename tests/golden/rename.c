@@ -516,6 +516,83 @@ static const row hunyuanvideo[] = {
     { NULL, { NULL }, 0 },
 };
 
+/* What HunyuanVideo-1.5 has beside these names. */
+static const row hunyuanvideo15[] = {
+    { "byt5_in.layernorm", { "context_embedder_2.norm" }, 0 },
+    { "byt5_in.fc1", { "context_embedder_2.linear_1" }, 0 },
+    { "byt5_in.fc2", { "context_embedder_2.linear_2" }, 0 },
+    { "byt5_in.fc3", { "context_embedder_2.linear_3" }, 0 },
+    { "vision_in.proj.0", { "image_embedder.norm_in" }, 0 },
+    { "vision_in.proj.1", { "image_embedder.linear_1" }, 0 },
+    { "vision_in.proj.3", { "image_embedder.linear_2" }, 0 },
+    { "vision_in.proj.4", { "image_embedder.norm_out" }, 0 },
+    { "cond_type_embedding", { "cond_type_embed" }, 0 },
+    { "time_in.mlp.0", { "time_embed.timestep_embedder.linear_1" }, 0 },
+    { "time_in.mlp.2", { "time_embed.timestep_embedder.linear_2" }, 0 },
+    { "time_r_in.mlp.0", { "time_embed.timestep_embedder_r.linear_1" }, 0 },
+    { "time_r_in.mlp.2", { "time_embed.timestep_embedder_r.linear_2" }, 0 },
+    { NULL, { NULL }, 0 },
+};
+
+/* Queries, keys and values apart, as Tencent's files have them. */
+static const row hunyuanvideo15_apart[] = {
+    { "double_blocks.#.img_attn_q", { BOTH("attn.to_q") }, 0 },
+    { "double_blocks.#.img_attn_k", { BOTH("attn.to_k") }, 0 },
+    { "double_blocks.#.img_attn_v", { BOTH("attn.to_v") }, 0 },
+    { "double_blocks.#.txt_attn_q", { BOTH("attn.add_q_proj") }, 0 },
+    { "double_blocks.#.txt_attn_k", { BOTH("attn.add_k_proj") }, 0 },
+    { "double_blocks.#.txt_attn_v", { BOTH("attn.add_v_proj") }, 0 },
+    { NULL, { NULL }, 0 },
+};
+
+#define HY15_RES(to, from)                                                            \
+    { to ".norm1.gamma", { from ".norm1.gamma" }, 0 },                                \
+        { to ".norm2.gamma", { from ".norm2.gamma" }, 0 },                            \
+        { to ".conv1.conv", { from ".conv1.conv" }, 0 },                              \
+        { to ".conv2.conv", { from ".conv2.conv" }, 0 }
+#define HY15_LEVEL(half, way, l)                                                      \
+    HY15_RES(half "." way "." l ".block.#", half "." way "_blocks." l ".resnets.#"),  \
+        { half "." way "." l "." way "sample.conv.conv",                              \
+          { half "." way "_blocks." l "." way "samplers.0.conv.conv" },               \
+          0 }
+#define HY15_ATTN(half, to, from)                                                     \
+    { half ".mid.attn_1." to, { half ".mid_block.attentions.0." from }, 0 }
+#define HY15_HALF(half, way)                                                          \
+    { half ".conv_in.conv", { half ".conv_in.conv" }, 0 },                            \
+        { half ".conv_out.conv", { half ".conv_out.conv" }, 0 },                      \
+        { half ".norm_out.gamma", { half ".norm_out.gamma" }, 0 },                    \
+        HY15_RES(half ".mid.block_1", half ".mid_block.resnets.0"),                   \
+        HY15_RES(half ".mid.block_2", half ".mid_block.resnets.1"),                   \
+        HY15_ATTN(half, "norm.gamma", "norm.gamma"), HY15_ATTN(half, "q", "to_q"),    \
+        HY15_ATTN(half, "k", "to_k"), HY15_ATTN(half, "v", "to_v"),                   \
+        HY15_ATTN(half, "proj_out", "proj_out"), HY15_LEVEL(half, way, "0"),          \
+        HY15_LEVEL(half, way, "1"), HY15_LEVEL(half, way, "2"),                       \
+        HY15_LEVEL(half, way, "3"), HY15_LEVEL(half, way, "4")
+static const row hunyuanvideo15_vae[] = {
+    HY15_HALF("encoder", "down"),
+    HY15_HALF("decoder", "up"),
+    { NULL, { NULL }, 0 },
+};
+
+#define MOCHI_RES(to, from)                                                           \
+    { to ".stack.0", { from ".norm1.norm_layer" }, 0 },                               \
+        { to ".stack.2", { from ".conv1.conv" }, 0 },                                 \
+        { to ".stack.3", { from ".norm2.norm_layer" }, 0 },                           \
+        { to ".stack.5", { from ".conv2.conv" }, 0 }
+#define MOCHI_UP(to, from)                                                            \
+    MOCHI_RES("blocks." to ".blocks.#", "decoder.up_blocks." from ".resnets.#"),      \
+        { "blocks." to ".proj", { "decoder.up_blocks." from ".proj" }, 0 }
+static const row mochi_vae[] = {
+    { "blocks.0.0", { "decoder.conv_in" }, 0 },
+    { "output_proj", { "decoder.proj_out" }, 0 },
+    MOCHI_RES("blocks.0.1", "decoder.block_in.resnets.0"),
+    MOCHI_UP("1", "0"),
+    MOCHI_UP("2", "1"),
+    MOCHI_UP("3", "2"),
+    MOCHI_RES("blocks.4.#", "decoder.block_out.resnets.#"),
+    { NULL, { NULL }, 0 },
+};
+
 /* The modules of a block, which is of the main list or of VACE's control stream. */
 #define WAN_BLOCK(list)                                                             \
     { list ".#.modulation", { list ".#.scale_shift_table" }, 0 },                   \
@@ -946,6 +1023,31 @@ void box_mochi(box *b, const char *folder, const char *prefix)
 void box_hunyuanvideo(box *b, const char *folder, const char *prefix)
 {
     box_rows(b, folder, prefix, hunyuanvideo);
+}
+
+void box_hunyuanvideo15(box *b, const char *folder, const char *prefix)
+{
+    box_rows(b, folder, prefix, hunyuanvideo);
+    box_rows(b, folder, prefix, hunyuanvideo15);
+}
+
+void box_hunyuanvideo15_apart(box *b, const char *folder, const char *prefix)
+{
+    box_hunyuanvideo15(b, folder, prefix);
+    for (int i = b->n - 1; i >= 0; i--)
+        if (strstr(b->item[i].name, "_attn_qkv") && strstr(b->item[i].name, "double_blocks."))
+            drop_item(b, i);
+    box_rows(b, folder, prefix, hunyuanvideo15_apart);
+}
+
+void box_hunyuanvideo15_vae(box *b, const char *folder, const char *prefix)
+{
+    box_rows(b, folder, prefix, hunyuanvideo15_vae);
+}
+
+void box_mochi_vae(box *b, const char *folder, const char *prefix)
+{
+    box_rows(b, folder, prefix, mochi_vae);
 }
 
 void box_flux2(box *b, const char *folder, const char *prefix)

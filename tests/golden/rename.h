@@ -27,6 +27,11 @@ void box_ltx_vae(box *b, const char *folder, const char *prefix, int timed);
 void box_mochi(box *b, const char *folder,
                const char *prefix); /* as the original dit.safetensors */
 void box_hunyuanvideo(box *b, const char *folder, const char *prefix); /* as the original's */
+/* As ComfyUI's hunyuanvideo1.5_720p_t2v_fp16, or with queries, keys and values apart. */
+void box_hunyuanvideo15(box *b, const char *folder, const char *prefix);
+void box_hunyuanvideo15_apart(box *b, const char *folder, const char *prefix);
+void box_hunyuanvideo15_vae(box *b, const char *folder, const char *prefix); /* as the original's */
+void box_mochi_vae(box *b, const char *folder, const char *prefix); /* as decoder.safetensors */
 void box_unet(box *b, const char *folder, const char *prefix); /* as sd_xl_base_1.0.safetensors */
 /* A CLIP text encoder as in sd_xl_base_1.0.safetensors, with a tensor that nothing reads. */
 void box_open_clip(box *b, const char *folder, const char *prefix);

@@ -218,7 +218,8 @@ static sums generate(const xd_open_args *a, const char *what)
     q.images.image = inpainted ? folder_of(inpainted, "image.png") : edited;
     q.images.mask_image = inpainted ? folder_of(inpainted, "mask.png") : NULL;
     q.images.control_image = controlled ? folder_of(controlled, "control.png") : NULL;
-    int own_size = strstr(a->model, "/ltx") || strstr(a->model, "/hunyuanvideo");
+    int own_size = strstr(a->model, "/ltx") || strstr(a->model, "/hunyuanvideo") ||
+                   strstr(a->model, "/cog");
     q.output.max_area = edited && !own_size ? 64 * 64 : 0;
     q.seed = 3;
     q.callbacks.on_tensor = listen_to ? listen_to : listen;
@@ -510,6 +511,46 @@ static void check_transformer(const char *model, const char *dtype)
     put(&a, "transformer", folder_of(model, "transformer/diffusion_pytorch_model.safetensors"));
     got = generate(&a, "from the file of a transformer");
     same(&plain, &got, model, dtype, "a transformer's file");
+}
+
+/* A component's file of the original's names, behind a prefix. */
+static void check_original(const char *model, const char *dtype, const char *component,
+                           void (*put_it)(box *, const char *, const char *), const char *prefix)
+{
+    box          b = { 0 };
+    xd_open_args a = arguments(folder_of(model, ""), dtype);
+    sums         got, plain = generate(&a, model);
+    put_it(&b, folder_of(model, component), prefix);
+    write_one(&b, scratch, "one.safetensors");
+    put(&a, component, in_scratch("one.safetensors"));
+    heard[0] = 0;
+    got = generate(&a, "from a file of the original's names");
+    same(&plain, &got, model, dtype, "a file of the original's names");
+    tap(!heard[0], "%s %s: nothing is said of this file %s", model, dtype, heard);
+    scratch_clean();
+}
+
+/* Files of transformers and autoencoders with the names of diffusers. */
+static void check_components(const char *dtype)
+{
+    static const char *const models[] = { "cog2b",          "cog15-i2v",      "hunyuanvideo",
+                                          "hunyuanvideo15", "mochi",          "sana",
+                                          "sana-video",     "sana-video-720", "latte",
+                                          "alpha",          "hunyuan",        "wan22",
+                                          "skyreels-df" };
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        const char  *m = models[i];
+        xd_open_args a = arguments(folder_of(m, ""), dtype);
+        edited = strstr(m, "-i2v") ? folder_of(m, "image.png") : NULL;
+        sums got, plain = generate(&a, m);
+        put(&a, "transformer", folder_of(m, "transformer/diffusion_pytorch_model.safetensors"));
+        put(&a, "vae", folder_of(m, "vae/diffusion_pytorch_model.safetensors"));
+        heard[0] = 0;
+        got = generate(&a, "from files of diffusers");
+        same(&plain, &got, m, dtype, "files of diffusers");
+        tap(!heard[0], "%s %s: nothing is said of files of diffusers %s", m, dtype, heard);
+        edited = NULL;
+    }
 }
 
 /* Files of the transformer and of both encoders, with LoRA files that name modules of either
@@ -914,6 +955,30 @@ static void check_leftovers(void)
     xd_close(&g);
 }
 
+static void check_videos(const char *dtype)
+{
+    check_video("wan", "wan-lora", dtype, box_wan, tap_only_bf16() ? "diffusion_model." : "");
+    check_video("ltx", "ltx-lora", dtype, box_ltx, tap_only_bf16() ? "model.diffusion_model." : "");
+    check_both("ltx", dtype, 0);
+    check_both("ltx-cond", dtype, 1);
+    check_video("mochi", "mochi-lora", dtype, box_mochi,
+                tap_only_bf16() ? "model.diffusion_model." : "");
+    check_video("skyreels-df", "skyreels-df-lora", dtype, box_wan, "");
+    check_wan_image(dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
+    check_hunyuan_video("hunyuanvideo", "hunyuanvideo-lora", dtype,
+                        tap_only_bf16() ? "" : "model.diffusion_model.");
+    edited = folder_of("hunyuanvideo-i2v", "image.png");
+    check_hunyuan_video("hunyuanvideo-i2v", "hunyuanvideo-i2v-lora", dtype, "");
+    edited = NULL;
+    check_two(dtype);
+    check_vace(dtype);
+    check_original("hunyuanvideo15", dtype, "transformer", box_hunyuanvideo15,
+                   tap_only_bf16() ? "" : "model.diffusion_model.");
+    check_original("hunyuanvideo15-five", dtype, "transformer", box_hunyuanvideo15_apart, "");
+    check_original("hunyuanvideo15", dtype, "vae", box_hunyuanvideo15_vae, "");
+    check_original("mochi", dtype, "vae", box_mochi_vae, tap_only_bf16() ? "decoder." : "");
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2 && argc != 4) {
@@ -955,26 +1020,12 @@ int main(int argc, char **argv)
                 tap_only_bf16() ? "" : "model.language_model.");
     check_three("flux2", NULL, dtype, "", "model.");
     check_cut_encoder("flux2", dtype, "text_encoders.mistral3_24b.transformer.");
-    check_video("wan", "wan-lora", dtype, box_wan, tap_only_bf16() ? "diffusion_model." : "");
-    check_video("ltx", "ltx-lora", dtype, box_ltx, tap_only_bf16() ? "model.diffusion_model." : "");
-    check_both("ltx", dtype, 0);
-    check_both("ltx-cond", dtype, 1);
-    check_video("mochi", "mochi-lora", dtype, box_mochi,
-                tap_only_bf16() ? "model.diffusion_model." : "");
-    check_video("skyreels-df", "skyreels-df-lora", dtype, box_wan, "");
-    check_wan_image(dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
-    check_hunyuan_video("hunyuanvideo", "hunyuanvideo-lora", dtype,
-                        tap_only_bf16() ? "" : "model.diffusion_model.");
-    edited = folder_of("hunyuanvideo-i2v", "image.png");
-    check_hunyuan_video("hunyuanvideo-i2v", "hunyuanvideo-i2v-lora", dtype, "");
-    edited = NULL;
     check_krea2(dtype, tap_only_bf16() ? "" : "model.diffusion_model.",
                 tap_only_bf16() ? "model." : "model.language_model.");
     check_transformer("krea2", dtype);
-    check_two(dtype);
-    check_vace(dtype);
+    check_videos(dtype);
     check_same_names("qwen", dtype, "model.language_model.");
-    check_transformer("latte", dtype);
+    check_components(dtype);
     edited = folder_of("qwen-edit", "image.png");
     check_same_names("qwen-edit-plus", dtype, "model.language_model.");
     check_same_names("qwen-edit-plus", dtype, "model.");

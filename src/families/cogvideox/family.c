@@ -49,6 +49,20 @@ static const xd_recipe from_image = {
     .dynamic_cfg = 1,
 };
 
+static const xd_key_map key_maps[] = {
+    { { "cogvideox" },
+      "a CogVideoX transformer in the layout of diffusers",
+      { "time_embedding.linear_1.weight", "transformer_blocks.0.attn1.to_q.weight" },
+      XD_DIT_PREFIXES,
+      { { "transformer_blocks.#.", "transformer_blocks.#.", NULL }, { "", "", NULL } } },
+    { { "cogvideox-vae" },
+      "CogVideoX's autoencoder in the layout of diffusers",
+      { "decoder.mid_block.resnets.0.norm1.conv_y.conv.weight", NULL },
+      XD_VAE_PREFIXES,
+      { { "", "", NULL } } },
+    { .what = NULL },
+};
+
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
 static const xd_xdit_model xdit_models[] = {
@@ -89,6 +103,7 @@ const xd_family xd_family_cogvideox = {
     .title = "CogVideoX",
     .dits = XD_LIST(xd_dit, &xd_dit_cogvideox),
     .recipes = XD_LIST(xd_recipe, &from_text, &from_image),
+    .key_maps = key_maps,
     .xdit = &xdit_rows,
     .examples = { .from_image = "CogVideoX-5b-I2V and CogVideoX1.5-5B-I2V" },
 };

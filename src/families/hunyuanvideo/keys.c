@@ -130,9 +130,43 @@ static const xd_stem top15[] = {
     XD_STEMS_END,
 };
 
+/* Names of the tensors of HunyuanVideo-1.5's autoencoder, for a residual block, for the attention
+ * and for the ends of encoder and decoder. */
+static const xd_stem vae15_attn[] = {
+    XD_STEM("norm.gamma", "norm.gamma"),
+    XD_STEM("to_q", "q"),
+    XD_STEM("to_k", "k"),
+    XD_STEM("to_v", "v"),
+    XD_STEM("proj_out", "proj_out"),
+    XD_STEMS_END,
+};
+#define VAE15(half, down, sample)                                                         \
+    { half ".mid_block.resnets.0.", half ".mid.block_1.", NULL },                         \
+        { half ".mid_block.resnets.1.", half ".mid.block_2.", NULL },                     \
+        { half ".mid_block.attentions.0.", half ".mid.attn_1.", vae15_attn },             \
+        { half "." down "_blocks.#.resnets.#.", half "." down ".#.block.#.", NULL },      \
+        { half "." down "_blocks.#." down "samplers.0.", half "." down ".#." sample ".", NULL }
+
 #define REFINER "context_embedder.token_refiner.refiner_blocks.#."
 
 const xd_key_map xd_hunyuanvideo_key_maps[] = {
+    { { "hunyuanvideo-vae" },
+      "HunyuanVideo's autoencoder",
+      { "decoder.mid_block.resnets.0.conv1.conv.weight", "decoder.conv_norm_out.weight" },
+      XD_VAE_PREFIXES,
+      { { "", "", NULL } } },
+    { { "hunyuanvideo15-vae" },
+      "HunyuanVideo-1.5's autoencoder in its original layout",
+      { "decoder.mid.block_1.norm1.gamma", "decoder.up.0.upsample.conv.conv.weight" },
+      XD_VAE_PREFIXES,
+      { VAE15("encoder", "down", "downsample"),
+        VAE15("decoder", "up", "upsample"),
+        { "", "", NULL } } },
+    { { "hunyuanvideo15-vae" },
+      "HunyuanVideo-1.5's autoencoder in the layout of diffusers",
+      { "decoder.mid_block.resnets.0.conv1.conv.weight", "decoder.norm_out.gamma" },
+      XD_VAE_PREFIXES,
+      { { "", "", NULL } } },
     { { "hunyuanvideo" },
       "a HunyuanVideo transformer in its original layout",
       { "double_blocks.0.img_attn_qkv.weight",

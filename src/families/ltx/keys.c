@@ -88,18 +88,17 @@ static const xd_stem vae_top[] = {
         DOWN("1", "3", "4"), SIDE("encoder.down_blocks.1.conv_out", "encoder.down_blocks.5"), \
         DOWN("2", "6", "7"), RES("encoder.down_blocks.3", "encoder.down_blocks.8"),       \
         RES("encoder.mid_block", "encoder.down_blocks.9")
-#define VAE_PREFIXES { "", "vae.", "first_stage_model." }
 
 const xd_key_map xd_ltx_key_maps[] = {
     { { "ltx-vae" },
       "LTX-Video's autoencoder 0.9.1 in its original layout",
       { "decoder.last_scale_shift_table", "encoder.down_blocks.9.res_blocks.0.conv1.conv.weight" },
-      VAE_PREFIXES,
+      XD_VAE_PREFIXES,
       { DOWNS, UPS, { "", "", vae_top } } },
     { { "ltx-vae" },
       "LTX-Video's autoencoder 0.9.5 in its original layout",
       { "decoder.last_scale_shift_table", "encoder.down_blocks.8.res_blocks.0.conv1.conv.weight" },
-      VAE_PREFIXES,
+      XD_VAE_PREFIXES,
       { DOWN("0", "0", "1"),
         DOWN("1", "2", "3"),
         DOWN("2", "4", "5"),
@@ -111,7 +110,7 @@ const xd_key_map xd_ltx_key_maps[] = {
       "LTX-Video's autoencoder 0.9.0 in its original layout",
       { "decoder.up_blocks.9.res_blocks.0.conv1.conv.weight",
         "encoder.down_blocks.9.res_blocks.0.conv1.conv.weight" },
-      VAE_PREFIXES,
+      XD_VAE_PREFIXES,
       { DOWNS,
         RES("decoder.mid_block", "decoder.up_blocks.0"),
         RES("decoder.up_blocks.0", "decoder.up_blocks.1"),
@@ -124,10 +123,10 @@ const xd_key_map xd_ltx_key_maps[] = {
         MOVE("decoder.up_blocks.3.upsamplers", "decoder.up_blocks.8"),
         RES("decoder.up_blocks.3", "decoder.up_blocks.9"),
         { "", "", vae_top } } },
-    { { "ltx-vae" },
+    { { "ltx-vae", "ltx2-vae" },
       "LTX-Video's autoencoder in the layout of diffusers",
       { "encoder.mid_block.resnets.0.conv1.conv.weight", "latents_mean" },
-      VAE_PREFIXES,
+      XD_VAE_PREFIXES,
       { { "", "", NULL } } },
     { { "ltx" },
       "an LTX-Video transformer in its original layout",

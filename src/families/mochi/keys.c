@@ -1,6 +1,6 @@
-/* keys.c - lists the names of tensors in single files of Mochi 1 (the original dit.safetensors, and
- * ComfyUI's mochi_preview_dit_bf16.safetensors), and the names of modules in LoRA files that were
- * trained on these files */
+/* keys.c - lists the names of tensors in single files of Mochi 1 (the original dit.safetensors and
+ * decoder.safetensors, ComfyUI's mochi_preview_dit_bf16.safetensors and mochi_vae.safetensors), and
+ * the names of modules in LoRA files that were trained on these files */
 #include "families/mochi/keys.h"
 
 #include <stddef.h>
@@ -46,7 +46,44 @@ static const xd_stem top[] = {
     XD_STEMS_END,
 };
 
+/* Names of the decoder's tensors. A residual block is a list of modules, and the blocks of the
+ * first resolution follow a convolution. */
+static const xd_stem vae_res[] = {
+    XD_STEM("norm1.norm_layer", "stack.0"),
+    XD_STEM("conv1.conv", "stack.2"),
+    XD_STEM("norm2.norm_layer", "stack.3"),
+    XD_STEM("conv2.conv", "stack.5"),
+    XD_STEMS_END,
+};
+static const xd_stem vae_up[] = { XD_STEM("proj", "proj"), XD_STEMS_END };
+static const xd_stem vae_top[] = {
+    XD_STEM("decoder.conv_in", "blocks.0.0"),
+    XD_STEM("decoder.proj_out", "output_proj"),
+    XD_STEMS_END,
+};
+#define FIRST(i, at) { "decoder.block_in.resnets." i ".", "blocks.0." at ".", vae_res }
+#define UP(i, at)                                                                         \
+    { "decoder.up_blocks." i ".resnets.#.", "blocks." at ".blocks.#.", vae_res },         \
+        { "decoder.up_blocks." i ".", "blocks." at ".", vae_up }
+
 const xd_key_map xd_mochi_key_maps[] = {
+    { { "mochi-vae" },
+      "Mochi's autoencoder in its original layout",
+      { "blocks.0.1.stack.0.weight", "output_proj.weight" },
+      { "", "decoder.", "vae.decoder.", "first_stage_model.decoder." },
+      { FIRST("0", "1"),
+        FIRST("1", "2"),
+        FIRST("2", "3"),
+        UP("0", "1"),
+        UP("1", "2"),
+        UP("2", "3"),
+        { "decoder.block_out.resnets.#.", "blocks.4.#.", vae_res },
+        { "", "", vae_top } } },
+    { { "mochi-vae" },
+      "Mochi's autoencoder in the layout of diffusers",
+      { "decoder.block_in.resnets.0.conv1.conv.weight", "decoder.proj_out.weight" },
+      XD_VAE_PREFIXES,
+      { { "", "", NULL } } },
     { { "mochi" },
       "a Mochi transformer in its original layout",
       { "blocks.0.attn.qkv_x.weight", "t5_y_embedder.to_kv.weight" },
