@@ -400,20 +400,25 @@ def _hunyuan_video(v: Values, config: Any) -> Passes:
 
 
 def _hunyuan_video15(v: Values, config: Any) -> Passes:
-    image = v["image_embeds"]
-    if config.get("task_type") != "t2v" or image is not None and bool((image != 0).any()):
-        raise Unsupported("image_embeds: xdit.accelerate computes HunyuanVideo-1.5 from text only; "
-                          "xdit.Pipeline also computes it from an image")
+    image, sees = v["image_embeds"], config.get("task_type") != "t2v"
+    if sees != (image is not None and bool((image != 0).any())):
+        raise Unsupported("image_embeds: xdit computes a model from an image (task_type i2v) only "
+                          "with an image, and a model from text (t2v) only without one")
     if v["timestep_r"] is not None:
-        raise Unsupported("timestep_r: xdit does not compute it")
+        raise Unsupported("timestep_r: xdit.accelerate does not compute it; xdit.Pipeline does")
     for b, latents in enumerate(v["hidden_states"]):
         rows = [_text(v["encoder_hidden_states" + k], v["encoder_attention_mask" + k], b,
                       "encoder_attention_mask" + k) for k in ("", "_2")]
-        width = max(r.shape[1] for r in rows)
-        yield {"latents": latents[:config["out_channels"]].transpose(0, 1),
-               "timestep": _row(v["timestep"], b), "text_real": [r.shape[0] for r in rows],
-               "text": torch.cat([torch.nn.functional.pad(r, (0, width - r.shape[1]))
-                                  for r in rows])}
+        width = max(r.shape[1] for r in (*rows, image[b] if sees else rows[0]))
+        inputs = {"latents": latents.transpose(0, 1), "timestep": _row(v["timestep"], b),
+                  "text_real": [r.shape[0] for r in rows],
+                  "text": torch.cat([torch.nn.functional.pad(r, (0, width - r.shape[1]))
+                                     for r in rows])}
+        if sees:
+            inputs["image"] = image[b]
+        else:                                                   # other channels are zeros
+            inputs["latents"] = inputs["latents"][:, :config["out_channels"]]
+        yield inputs
 
 
 def _vace(v: Values, config: Any) -> Passes:

@@ -110,13 +110,16 @@ static void put_latents(xd_pass_run *t)
 static void put_text(xd_pass_run *t)
 {
     const xd_pass *p = &t->p;
+    int            texts = t->m->dit.text_cols[1] ? 2 : 1; /* encoders of text */
     int64_t        n = t->text.d[0], images = t->image.nd ? t->image.d[0] : 0;
     t->cond.tok = xd_new_f32(&t->x, t->rows, t->m->dit.text_dim);
     set_zero(t, t->cond.tok);
     put_rows(t, t->cond.tok, 0, t->text);
     put_rows(t, t->cond.tok, n, t->image);
     t->cond.real[0] = p->text_real[0] || p->text_real[1] ? p->text_real[0] : n;
-    t->cond.real[1] = images ? images : p->text_real[1];
+    t->cond.real[1] = p->text_real[1];
+    if (images)
+        t->cond.real[texts] = images;
     if (t->pooled.nd) {
         t->cond.pooled = xd_new_f32(&t->x, 1, t->m->dit.pooled_dim);
         put_rows(t, t->cond.pooled, 0, t->pooled);

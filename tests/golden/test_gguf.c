@@ -95,7 +95,13 @@ static sums generate(const trial *t, const char *file, const char *file2)
     q.prompts = prompts;
     q.nprompts = 1;
     q.width = q.height = 64;
-    q.num_frames = strncmp(t->model, "wan", 3) == 0 ? 5 : 0;
+    q.num_frames = strncmp(t->model, "wan", 3) == 0 || strcmp(t->model, "vace") == 0 ||
+                           strcmp(t->model, "skyreels") == 0
+                       ? 5
+                       : 0;
+    q.images.image = strstr(t->model, "-i2v") ? folder_of(t->model, "image.png") : NULL;
+    q.images.control_image = strstr(t->model, "-control") ? folder_of(t->model, "control.png")
+                                                          : NULL;
     q.num_inference_steps = 2;
     q.seed = 3;
     q.callbacks.on_tensor = listen;
@@ -148,9 +154,9 @@ static void check_dit(const char *model, const char *dtype, const char *arch,
         fill(&b, folder_of(model, "transformer"), prefix);
     else
         box_folder(&b, folder_of(model, "transformer"), "diffusion_pytorch_model");
-    /* few rows of the tiny Krea-2 consist of whole blocks */
-    int least = strcmp(model, "krea2") == 0 ? 3 : 12;
-    write_both(&b, "dit", (gguf_how){ .arch = arch, .ggml = 1 }, least);
+    /* few widths of the tiny SANA and Krea-2 are whole blocks */
+    int few = strstr(model, "sana") || strcmp(model, "krea2") == 0;
+    write_both(&b, "dit", (gguf_how){ .arch = arch, .ggml = 1 }, few ? 3 : 12);
     for (int i = 0; i < 3; i++) {
         t.weights = weights[i];
         compare(&t, in_scratch("dit.gguf"), in_scratch("dit.safetensors"), NULL, NULL);
@@ -418,6 +424,17 @@ int main(int argc, char **argv)
     check_dit("wan", dtype, "wan", box_wan, "");
     check_dit("ltx", dtype, "ltxv", box_ltx, "");
     check_dit("hunyuanvideo", dtype, "hyvid", box_hunyuanvideo, "");
+    check_dit("hunyuanvideo-i2v", dtype, "hyvid", box_hunyuanvideo, "");
+    check_dit("hunyuanvideo15", dtype, "hyvid", box_hunyuanvideo15, "");
+    check_dit("hunyuanvideo15-i2v", dtype, "hyvid", box_hunyuanvideo15, "");
+    check_dit("mochi", dtype, "mochi", box_mochi, "");
+    check_dit("skyreels", dtype, "wan", box_wan, "");
+    check_dit("vace", dtype, "wan", box_wan, "");
+    check_dit("flux-control", dtype, "flux", box_flux, "");
+    check_dit("sana", dtype, "sana", NULL, NULL);
+    check_dit("sana-video", dtype, "sana", NULL, NULL);
+    check_dit("latte", dtype, "pig", NULL, NULL);
+    check_dit("cog2b", dtype, "cogvideox", NULL, NULL);
     check_dit("qwen", dtype, "qwen_image", NULL, NULL);
     check_dit("alpha", dtype, "pig", NULL, NULL);
     check_lora(dtype);
