@@ -387,3 +387,89 @@ xd_st *open_form(const char *forms, const char *name, xd_dtype want, part *p, be
     xd_exec_init(x, b->dev, &b->tmp, b->type);
     return st;
 }
+
+/* A number of a form; none where the file has none of this name. */
+static double number_of(xd_st *st, const char *name, int i, double none)
+{
+    if (xd_st_find(st, name) < 0)
+        return none;
+    float *v = reference(st, name, NULL);
+    double one = (double)v[i];
+    free(v);
+    return one;
+}
+
+/* Runs the blocks; returns the network's output. */
+static xd_tensor run_blocks(const part *p, xd_exec *x, const xd_input *in, xd_state *s, void *kept,
+                            void (*seen)(xd_exec *x, xd_tensor h, int64_t ntxt))
+{
+    if (p->dit->keep)
+        p->dit->keep(x, &p->net, in->cond, kept);
+    if (p->dit->read)
+        p->dit->read(x, &p->net, in, kept);
+    p->dit->cond(x, &p->net, in, s);
+    p->dit->embed(x, &p->net, in, s);
+    for (int i = 0; i < p->net.nlayers; i++) {
+        x->layer = i;
+        xd_dit_block(x, p->dit, &p->net, i, s);
+    }
+    if (seen)
+        seen(x, s->h, in->txt.nd ? in->txt.d[0] : 0);
+    return p->dit->head(x, &p->net, s);
+}
+
+static void run_form(const char *form, xd_dtype want,
+                     void (*seen)(xd_exec *x, xd_tensor h, int64_t ntxt))
+{
+    part        p;
+    bench       b;
+    xd_exec     x;
+    xd_dit_info info;
+    xd_tensor   shape;
+    char        folder[64];
+    const char *at = strchr(form, '/');
+    double      scales[8];
+    assert_non_null(at);
+    snprintf(folder, sizeof folder, "%.*s", (int)(at - form), form);
+    xd_st *st = open_form(folder, at + 1, want, &p, &b, &info, &x);
+    float *out = reference(st, "out", &shape), *got = malloc((size_t)xd_count(shape) * sizeof *got);
+    xd_cond   c = { .tok = given(&x, st, "text"),
+                    .real = { 0, (int64_t)number_of(st, "real", 0, 0) } };
+    int64_t   ntxt = info.txt_flows ? c.tok.d[0] : 0;
+    xd_layout lay = { .len = { shape.d[0], ntxt, 0 }, .npatch = 1, .nsp = 1 };
+    xd_input  in = { .lat = given(&x, st, "latents"),
+                     .extra = given(&x, st, "extra"),
+                     .cond = &c,
+                     .txt = info.txt_flows ? c.tok : (xd_tensor){ 0 },
+                     .t = number_of(st, "time", 0, 0),
+                     .held = (int64_t)number_of(st, "held", 0, 0),
+                     .fps = number_of(st, "fps", 0, 0),
+                     .hint_scales = info.hints ? scales : NULL,
+                     .guidance = (double)NAN };
+    for (int i = 0; i < 3; i++) {
+        lay.grid[i] = (int64_t)number_of(st, "grid", i, 0);
+        in.step[i] = number_of(st, "step", i, 0);
+    }
+    for (int i = 0; i < info.hints; i++)
+        scales[i] = number_of(st, "scales", i, 0);
+    assert_int_equal(info.extra_ch > 0, in.extra.p != NULL);
+    void    *kept = calloc(1, info.kept_size);
+    xd_state s = { .h = xd_new_f32(&x, shape.d[0] + ntxt, xd_dit_width(&info)),
+                   .kept = kept,
+                   .local = calloc(1, info.local_size) };
+    x.lay = &lay;
+    xd_get(&x, got, run_blocks(&p, &x, &in, &s, kept, seen));
+    ok(x.err.code, &x.err);
+    near(form, got, out, xd_count(shape), want == XD_F32 ? 2e-4 : 3e-2);
+    free(out), free(got), free(s.local), free(kept);
+    xd_st_close(&st);
+    close_part(&p);
+    close_bench(&b);
+}
+
+void run_forms(const char *const *forms, size_t n, xd_dtype want,
+               void (*seen)(xd_exec *x, xd_tensor h, int64_t ntxt))
+{
+    for (size_t i = 0; i < n; i++)
+        run_form(forms[i], want, seen);
+}

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-static const char *const forms[] = { "plain", "wide" };
+static const char *const forms[] = { "mochi-forms/plain", "mochi-forms/wide" };
 
 static void published_listings(void **state)
 {
@@ -53,60 +53,16 @@ static void check_zeros(xd_exec *x, xd_tensor h, int64_t ntxt)
     free(v);
 }
 
-static void run_form(const char *name, xd_dtype want, double tol)
-{
-    part        p;
-    bench       b;
-    xd_exec     x;
-    xd_dit_info info;
-    xd_tensor   shape;
-    xd_st      *st = open_form("mochi-forms", name, want, &p, &b, &info, &x);
-    float      *grid = reference(st, "grid", NULL), *t = reference(st, "time", NULL);
-    float *out = reference(st, "out", &shape), *got = malloc((size_t)xd_count(shape) * sizeof *got);
-    xd_cond   c = { .tok = given(&x, st, "text") };
-    int64_t   ntxt = c.tok.d[0], N = shape.d[0];
-    xd_layout lay = { .len = { N, ntxt, 0 },
-                      .npatch = 1,
-                      .nsp = 1,
-                      .grid = { (int64_t)grid[0], (int64_t)grid[1], (int64_t)grid[2] } };
-    xd_input  in = { .lat = given(&x, st, "latents"),
-                     .cond = &c,
-                     .txt = c.tok,
-                     .t = (double)t[0],
-                     .guidance = (double)NAN };
-    void     *kept = calloc(1, info.kept_size);
-    xd_state  s = { .h = xd_new_f32(&x, N + ntxt, info.dim),
-                    .kept = kept,
-                    .local = calloc(1, info.local_size) };
-    x.lay = &lay;
-    p.dit->keep(&x, &p.net, &c, kept);
-    p.dit->read(&x, &p.net, &in, kept);
-    p.dit->cond(&x, &p.net, &in, &s);
-    p.dit->embed(&x, &p.net, &in, &s);
-    for (int i = 0; i < p.net.nlayers; i++)
-        xd_dit_block(&x, p.dit, &p.net, i, &s);
-    check_zeros(&x, s.h, ntxt);
-    xd_get(&x, got, p.dit->head(&x, &p.net, &s));
-    ok(x.err.code, &x.err);
-    near(name, got, out, xd_count(shape), tol);
-    free(grid), free(t), free(out), free(got), free(s.local), free(kept);
-    xd_st_close(&st);
-    close_part(&p);
-    close_bench(&b);
-}
-
 static void golden_f32(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        run_form(forms[i], XD_F32, 2e-4);
+    run_forms(forms, sizeof forms / sizeof *forms, XD_F32, check_zeros);
 }
 
 static void golden_bf16(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        run_form(forms[i], XD_BF16, 3e-2);
+    run_forms(forms, sizeof forms / sizeof *forms, XD_BF16, check_zeros);
 }
 
 int main(void)

@@ -66,80 +66,16 @@ static void refusals(void **state)
     refuses(sky, "{\"image_dim\":1280}", XD_EFORMAT, "added_kv_proj_dim 0");
 }
 
-static void run_form(const char *name, xd_dtype want, double tol)
-{
-    part        p;
-    bench       b;
-    xd_exec     x;
-    xd_dit_info info;
-    xd_tensor   shape;
-    char        folder[64];
-    const char *at = strchr(name, '/');
-    snprintf(folder, sizeof folder, "%.*s", (int)(at - name), name);
-    xd_st *st = open_form(folder, at + 1, want, &p, &b, &info, &x);
-    float *grid = reference(st, "grid", NULL), *t = reference(st, "time", NULL);
-    float *out = reference(st, "out", &shape), *got = malloc((size_t)xd_count(shape) * sizeof *got);
-    xd_layout lay = { .len = { shape.d[0], 0, 0 },
-                      .npatch = 1,
-                      .nsp = 1,
-                      .grid = { (int64_t)grid[0], (int64_t)grid[1], (int64_t)grid[2] } };
-    xd_cond   c = { .tok = given(&x, st, "text") };
-    xd_input  in = { .lat = given(&x, st, "latents"),
-                     .extra = given(&x, st, "extra"),
-                     .cond = &c,
-                     .t = (double)t[0],
-                     .guidance = (double)NAN };
-    double    scales[8];
-    for (int i = 0; i < info.hints; i++) {
-        float *factors = reference(st, "scales", NULL);
-        scales[i] = (double)factors[i];
-        in.hint_scales = scales;
-        free(factors);
-    }
-    if (xd_st_find(st, "fps") >= 0) {
-        float *fps = reference(st, "fps", NULL);
-        in.fps = (double)fps[0];
-        free(fps);
-    }
-    if (info.image_dim) { /* rows of an image before those of the text */
-        float *real = reference(st, "real", NULL);
-        c.real[1] = (int64_t)real[0];
-        free(real);
-    }
-    void    *kept = calloc(1, info.kept_size);
-    xd_state s = { .h = xd_new_f32(&x, shape.d[0], xd_dit_width(&info)),
-                   .kept = kept,
-                   .local = calloc(1, info.local_size) };
-    x.lay = &lay;
-    p.dit->keep(&x, &p.net, &c, kept);
-    p.dit->read(&x, &p.net, &in, kept);
-    p.dit->cond(&x, &p.net, &in, &s);
-    p.dit->embed(&x, &p.net, &in, &s);
-    for (int i = 0; i < p.net.nlayers; i++) {
-        x.layer = i;
-        xd_dit_block(&x, p.dit, &p.net, i, &s);
-    }
-    xd_get(&x, got, p.dit->head(&x, &p.net, &s));
-    ok(x.err.code, &x.err);
-    near(name, got, out, xd_count(shape), tol);
-    free(grid), free(t), free(out), free(got), free(s.local), free(kept);
-    xd_st_close(&st);
-    close_part(&p);
-    close_bench(&b);
-}
-
 static void golden_f32(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        run_form(forms[i], XD_F32, 2e-4);
+    run_forms(forms, sizeof forms / sizeof *forms, XD_F32, NULL);
 }
 
 static void golden_bf16(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        run_form(forms[i], XD_BF16, 3e-2);
+    run_forms(forms, sizeof forms / sizeof *forms, XD_BF16, NULL);
 }
 
 /* ---- norms of rows that ranks share ------------------------------------------------------- */

@@ -49,47 +49,17 @@ static void refusals(void **state)
 /* The published numbers, and how many frames they make of each other. */
 static void infos(void **state)
 {
-    static const int64_t decoded[][2] = { { 1, 1 }, { 2, 5 }, { 4, 13 }, { 33, 129 } };
-    static const int64_t encoded[][2] = { { 1, 1 }, { 4, 1 }, { 5, 2 }, { 18, 5 }, { 129, 33 } };
-    part                 p = { .config = NULL };
-    xd_vae_info          v;
-    xd_err               e = { 0 };
     (void)state;
-    ok(xd_net_open(&p.net, find(&p, name), NULL, "defaults", &e), &e);
-    p.vae->info(p.net.cfg, &v);
-    assert_int_equal(v.channels, 16);
-    assert_true(v.cell[0] == 4 && v.cell[1] == 8 && v.cell[2] == 8);
-    assert_true(v.scaling == 0.476986 && v.shift == 0 && v.invert == 0 && v.alone == 1);
-    assert_true(v.tile[0] == 32 && v.tile[1] == 32 && xd_vae_tiles(&v, 90, 160) == 28);
-    for (size_t i = 0; i < sizeof decoded / sizeof *decoded; i++)
-        assert_int_equal(xd_vae_frames(&v, decoded[i][0]), decoded[i][1]);
-    for (size_t i = 0; i < sizeof encoded / sizeof *encoded; i++)
-        assert_int_equal(xd_vae_latents(&v, encoded[i][0]), encoded[i][1]);
-    close_part(&p);
-}
-
-/* Counts the memory of decoding t latent frames of 64 x 96 cells in bf16, without weights and
- * result, in GiB. */
-static double memory_of(int64_t t)
-{
-    part    p = { .config = NULL };
-    bench   b;
-    xd_decl d;
-    xd_exec x;
-    xd_err  e = { 0 };
-    void   *at = (void *)(uintptr_t)XD_ALIGN;
-    ok(xd_net_open(&p.net, find(&p, name), NULL, "defaults", &e), &e);
-    open_bench(&b, XD_BF16, 1);
-    visit(&p, b.dev, XD_BF16, XD_VISIT_COUNT, &d);
-    xd_exec_init(&x, b.dev, &b.tmp, XD_BF16);
-    p.vae->decode(&x, &p.net, xd_view(at, XD_F32, 4, (int64_t[]){ t, 64, 96, 16 }),
-                  xd_view(at, XD_F32, 4, (int64_t[]){ 4 * t - 3, 512, 768, 3 }));
-    ok(x.err.code, &x.err);
-    double maps = (double)xd_arena_peak(&b.tmp) / (1 << 30);
-    print_message("# decoding %lld latent frames takes %.2f GiB\n", (long long)t, maps);
-    close_part(&p);
-    close_bench(&b);
-    return maps;
+    vae_infos(name, &(vae_numbers){
+                        .channels = 16,
+                        .cell = { 4, 8, 8 },
+                        .scaling = 0.476986,
+                        .alone = 1,
+                        .tile = 32,
+                        .size = { 90, 160 },
+                        .tiles = 28,
+                        .decoded = { { 1, 1 }, { 2, 5 }, { 4, 13 }, { 33, 129 } },
+                        .encoded = { { 1, 1 }, { 4, 1 }, { 5, 2 }, { 18, 5 }, { 129, 33 } } });
 }
 
 /* The memory is that of one tile over time: a map of 256 channels, one of 128 and the padded frames
@@ -97,7 +67,7 @@ static double memory_of(int64_t t)
 static void memory_is_bounded(void **state)
 {
     const double map = 17.0 * 512 * 768 * 128 * 2 / (1 << 30);
-    double       few = memory_of(8), many = memory_of(33);
+    double few = vae_memory_of(name, 8, 64, 96).maps, many = vae_memory_of(name, 33, 64, 96).maps;
     (void)state;
     assert_true(many == few && many > 3 * map && many < 3 * map + 1.2);
 }

@@ -53,23 +53,17 @@ static void refusals(void **state)
 /* The published numbers, and how many frames they make of each other. */
 static void infos(void **state)
 {
-    static const int64_t decoded[][2] = { { 1, 1 }, { 2, 5 }, { 4, 13 }, { 33, 129 } };
-    static const int64_t encoded[][2] = { { 1, 1 }, { 4, 1 }, { 5, 2 }, { 18, 5 }, { 129, 33 } };
-    part                 p = { .config = NULL };
-    xd_vae_info          v;
-    xd_err               e = { 0 };
     (void)state;
-    ok(xd_net_open(&p.net, find(&p, name), NULL, "defaults", &e), &e);
-    p.vae->info(p.net.cfg, &v);
-    assert_int_equal(v.channels, 32);
-    assert_true(v.cell[0] == 4 && v.cell[1] == 16 && v.cell[2] == 16);
-    assert_true(v.scaling == 1.03682 && v.shift == 0 && v.invert == 0 && v.alone == 1);
-    assert_true(v.tile[0] == 16 && v.tile[1] == 16 && xd_vae_tiles(&v, 45, 80) == 28);
-    for (size_t i = 0; i < sizeof decoded / sizeof *decoded; i++)
-        assert_int_equal(xd_vae_frames(&v, decoded[i][0]), decoded[i][1]);
-    for (size_t i = 0; i < sizeof encoded / sizeof *encoded; i++)
-        assert_int_equal(xd_vae_latents(&v, encoded[i][0]), encoded[i][1]);
-    close_part(&p);
+    vae_infos(name, &(vae_numbers){
+                        .channels = 32,
+                        .cell = { 4, 16, 16 },
+                        .scaling = 1.03682,
+                        .alone = 1,
+                        .tile = 16,
+                        .size = { 45, 80 },
+                        .tiles = 28,
+                        .decoded = { { 1, 1 }, { 2, 5 }, { 4, 13 }, { 33, 129 } },
+                        .encoded = { { 1, 1 }, { 4, 1 }, { 5, 2 }, { 18, 5 }, { 129, 33 } } });
 }
 
 static void golden_f32(void **state)

@@ -58,21 +58,16 @@ static void refusals(void **state)
 /* The published numbers. */
 static void infos(void **state)
 {
-    static const int64_t frames[][2] = { { 1, 1 }, { 2, 9 }, { 16, 121 }, { 21, 161 } };
-    part                 p = { .config = NULL };
-    xd_vae_info          v;
-    xd_err               e = { 0 };
     (void)state;
-    ok(xd_net_open(&p.net, find(&p, ltx), NULL, "defaults", &e), &e);
-    p.vae->info(p.net.cfg, &v);
-    assert_true(v.channels == 128 && v.cell[0] == 8 && v.cell[1] == 32 && v.cell[2] == 32);
-    assert_true(v.scaling == 1 && v.shift == 0 && v.alone == 1);
-    assert_true(v.tile[0] == 16 && v.tile[1] == 16 && xd_vae_tiles(&v, 16, 22) == 4);
-    for (size_t i = 0; i < sizeof frames / sizeof *frames; i++) {
-        assert_int_equal(xd_vae_frames(&v, frames[i][0]), frames[i][1]);
-        assert_int_equal(xd_vae_latents(&v, frames[i][1]), frames[i][0]);
-    }
-    close_part(&p);
+    vae_infos(ltx, &(vae_numbers){ .channels = 128,
+                                   .cell = { 8, 32, 32 },
+                                   .scaling = 1,
+                                   .alone = 1,
+                                   .tile = 16,
+                                   .size = { 16, 22 },
+                                   .tiles = 4,
+                                   .decoded = { { 1, 1 }, { 2, 9 }, { 16, 121 }, { 21, 161 } },
+                                   .encoded = { { 1, 1 }, { 9, 2 }, { 121, 16 }, { 161, 21 } } });
 }
 
 static void golden_f32(void **state)

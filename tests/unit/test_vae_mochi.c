@@ -44,76 +44,42 @@ static void refusals(void **state)
             "channel 0");
 }
 
-static void open_defaults(part *p, xd_vae_info *v)
-{
-    xd_err e = { 0 };
-    *p = (part){ .config = NULL };
-    ok(xd_net_open(&p->net, find(p, mochi), NULL, "defaults", &e), &e);
-    p->vae->info(p->net.cfg, v);
-}
-
 /* The published numbers. */
 static void infos(void **state)
 {
-    static const int64_t frames[][2] = { { 1, 1 }, { 2, 7 }, { 4, 19 }, { 28, 163 } };
-    part                 p;
-    xd_vae_info          v;
     (void)state;
-    open_defaults(&p, &v);
-    assert_true(v.channels == 12 && v.cell[0] == 6 && v.cell[1] == 8 && v.cell[2] == 8);
-    assert_true(v.scaling == 1 && v.shift == 0 && v.alone == 1);
-    assert_true(v.tile[0] == 32 && v.tile[1] == 32 && xd_vae_tiles(&v, 60, 106) == 15);
-    for (size_t i = 0; i < sizeof frames / sizeof *frames; i++) {
-        assert_int_equal(xd_vae_frames(&v, frames[i][0]), frames[i][1]);
-        assert_int_equal(xd_vae_latents(&v, frames[i][1]), frames[i][0]);
-    }
-    close_part(&p);
-}
-
-/* Returns what decoding takes in bf16 beside weights and result, in GiB. */
-static double memory_of(int64_t T, int64_t h)
-{
-    part        p;
-    bench       b;
-    xd_decl     d;
-    xd_exec     x;
-    xd_vae_info v;
-    void       *at = (void *)(uintptr_t)XD_ALIGN;
-    open_defaults(&p, &v);
-    xd_tensor lat = xd_view(at, XD_F32, 4, (int64_t[]){ T, h, 106, 12 });
-    xd_tensor rgb = xd_view(at, XD_F32, 4, (int64_t[]){ xd_vae_frames(&v, T), 8 * h, 848, 3 });
-    open_bench(&b, XD_BF16, 1);
-    visit(&p, b.dev, XD_BF16, XD_VISIT_COUNT, &d);
-    xd_exec_init(&x, b.dev, &b.tmp, XD_BF16);
-    p.vae->decode(&x, &p.net, lat, rgb);
-    ok(x.err.code, &x.err);
-    double maps = (double)xd_arena_peak(&b.tmp) / (1 << 30);
-    print_message("# decoding takes %.2f GiB beside weights (%.2f) and result (%.2f)\n", maps,
-                  (double)d.packed / (1 << 30), (double)xd_bytes(rgb) / (1 << 30));
-    close_part(&p);
-    close_bench(&b);
-    return maps;
+    vae_infos(mochi, &(vae_numbers){ .channels = 12,
+                                     .cell = { 6, 8, 8 },
+                                     .scaling = 1,
+                                     .alone = 1,
+                                     .tile = 32,
+                                     .size = { 60, 106 },
+                                     .tiles = 15,
+                                     .decoded = { { 1, 1 }, { 2, 7 }, { 4, 19 }, { 28, 163 } },
+                                     .encoded = { { 1, 1 }, { 7, 2 }, { 19, 4 }, { 163, 28 } } });
 }
 
 /* 163 frames of 480 x 848 in bf16. The memory of a video does not grow with its frames. */
 static void memory_is_bounded(void **state)
 {
     (void)state;
-    double whole = memory_of(28, 60), few = memory_of(2, 60);
+    double whole = vae_memory_of(mochi, 28, 60, 106).maps,
+           few = vae_memory_of(mochi, 2, 60, 106).maps;
     assert_true(whole > 3 && whole < 5 && whole - few < 0.01);
     /* the rows of one of four ranks */
-    assert_true(memory_of(28, 15) < whole / 3);
+    assert_true(vae_memory_of(mochi, 28, 15, 106).maps < whole / 3);
 }
 
 static void encoder_is_refused(void **state)
 {
-    part        p;
-    bench       b;
-    xd_exec     x;
-    xd_vae_info v;
-    xd_tensor   none = { 0 };
+    part      p;
+    bench     b;
+    xd_exec   x;
+    xd_tensor none = { 0 };
+    xd_err    e = { 0 };
     (void)state;
-    open_defaults(&p, &v);
+    p = (part){ .config = NULL };
+    ok(xd_net_open(&p.net, find(&p, mochi), NULL, "defaults", &e), &e);
     open_bench(&b, XD_F32, 0);
     xd_exec_init(&x, b.dev, &b.tmp, XD_F32);
     p.vae->encode(&x, &p.net, none, none);

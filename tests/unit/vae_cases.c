@@ -104,3 +104,57 @@ void vae_cases(const char *folder, const char *const *cases, size_t n, xd_dtype 
         close_bench(&b);
     }
 }
+
+static void open_defaults(part *p, const char *class_name, xd_vae_info *v)
+{
+    xd_err e = { 0 };
+    *p = (part){ .config = NULL };
+    ok(xd_net_open(&p->net, find(p, class_name), NULL, "defaults", &e), &e);
+    p->vae->info(p->net.cfg, v);
+}
+
+void vae_infos(const char *class_name, const vae_numbers *want)
+{
+    part        p;
+    xd_vae_info v;
+    open_defaults(&p, class_name, &v);
+    assert_int_equal(v.channels, want->channels);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(v.cell[i], want->cell[i]);
+    assert_true(v.scaling == want->scaling && v.shift == 0 && v.invert == 0);
+    assert_int_equal(v.alone, want->alone);
+    assert_true(v.tile[0] == want->tile && v.tile[1] == want->tile);
+    assert_int_equal(xd_vae_tiles(&v, want->size[0], want->size[1]), want->tiles);
+    for (int i = 0; i < 6 && want->decoded[i][0]; i++)
+        assert_int_equal(xd_vae_frames(&v, want->decoded[i][0]), want->decoded[i][1]);
+    for (int i = 0; i < 6 && want->encoded[i][0]; i++)
+        assert_int_equal(xd_vae_latents(&v, want->encoded[i][0]), want->encoded[i][1]);
+    close_part(&p);
+}
+
+vae_memory vae_memory_of(const char *class_name, int64_t T, int64_t h, int64_t w)
+{
+    const double GiB = 1 << 30;
+    part         p;
+    bench        b;
+    xd_decl      d;
+    xd_exec      x;
+    xd_vae_info  v;
+    void        *at = (void *)(uintptr_t)XD_ALIGN;
+    open_defaults(&p, class_name, &v);
+    xd_tensor lat = xd_view(at, XD_F32, 4, (int64_t[]){ T, h, w, v.channels });
+    xd_tensor rgb = xd_view(at, XD_F32, 4,
+                            (int64_t[]){ xd_vae_frames(&v, T), v.cell[1] * h, v.cell[2] * w, 3 });
+    open_bench(&b, XD_BF16, 1);
+    visit(&p, b.dev, XD_BF16, XD_VISIT_COUNT, &d);
+    xd_exec_init(&x, b.dev, &b.tmp, XD_BF16);
+    p.vae->decode(&x, &p.net, lat, rgb);
+    ok(x.err.code, &x.err);
+    vae_memory m = { (double)xd_arena_peak(&b.tmp) / GiB, (double)d.packed / GiB,
+                     (double)xd_bytes(rgb) / GiB };
+    print_message("# decoding takes %.2f GiB beside weights (%.2f) and result (%.2f)\n", m.maps,
+                  m.weights, m.result);
+    close_part(&p);
+    close_bench(&b);
+    return m;
+}
