@@ -376,9 +376,12 @@ static void found_fp8(search *s, xd_dtype type)
                s->name, xd_st_dtype(s->q->files, s->i));
 }
 
-/* Prepares to decode a weight in one of ComfyUI's quantized formats. */
+/* Prepares to decode a weight in one of ComfyUI's quantized formats. The weight of a convolution
+ * with a kernel of one element is a matrix. */
 static void found_format(search *s, const xd_json *config)
 {
+    while (s->k->shape.nd > 2 && s->k->shape.d[s->k->shape.nd - 1] == 1)
+        s->k->shape.nd--;
     const char *format = xd_json_text(xd_json_get(config, "format"));
     if (!format)
         refuse(s, XD_EFORMAT, "the format of the quantized weight %s has no name", s->name);
