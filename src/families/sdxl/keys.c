@@ -1,5 +1,6 @@
-/* keys.c - lists the names of tensors in Stability AI's files of Stable Diffusion XL
- * (sd_xl_base_1.0.safetensors), and the names of modules in LoRA files that use these names */
+/* keys.c - lists the names of tensors in the original files of Stable Diffusion XL, 1 and 2
+ * (sd_xl_base_1.0.safetensors, v1-5-pruned-emaonly.safetensors, v2-1_768-ema-pruned.safetensors),
+ * and the names of modules in LoRA files that use these names */
 #include "families/sdxl/keys.h"
 
 #include <stddef.h>
@@ -133,13 +134,17 @@ const xd_key_map xd_sdxl_key_maps[] = {
 #define BOTH_LORA(to, j, from) \
     RES_LORA(to "_resnets_" #j, from "_0"), ATTN_LORA(to "_attentions_" #j, from "_1")
 
+/* Names of blocks have the same numbers in all models. Stable Diffusion XL has no modules for the
+ * names of transformers in levels 0 of the input and 2 of the output, nor for a fourth level. */
 const xd_lora_name xd_sdxl_lora_names[] = {
-    RES_LORA("down_blocks_0_resnets_0", "input_blocks_1_0"),
-    RES_LORA("down_blocks_0_resnets_1", "input_blocks_2_0"),
+    BOTH_LORA("down_blocks_0", 0, "input_blocks_1"),
+    BOTH_LORA("down_blocks_0", 1, "input_blocks_2"),
     BOTH_LORA("down_blocks_1", 0, "input_blocks_4"),
     BOTH_LORA("down_blocks_1", 1, "input_blocks_5"),
     BOTH_LORA("down_blocks_2", 0, "input_blocks_7"),
     BOTH_LORA("down_blocks_2", 1, "input_blocks_8"),
+    RES_LORA("down_blocks_3_resnets_0", "input_blocks_10_0"),
+    RES_LORA("down_blocks_3_resnets_1", "input_blocks_11_0"),
     BOTH_LORA("mid_block", 0, "middle_block"),
     RES_LORA("mid_block_resnets_1", "middle_block_2"),
     BOTH_LORA("up_blocks_0", 0, "output_blocks_0"),
@@ -148,14 +153,20 @@ const xd_lora_name xd_sdxl_lora_names[] = {
     BOTH_LORA("up_blocks_1", 0, "output_blocks_3"),
     BOTH_LORA("up_blocks_1", 1, "output_blocks_4"),
     BOTH_LORA("up_blocks_1", 2, "output_blocks_5"),
-    RES_LORA("up_blocks_2_resnets_0", "output_blocks_6_0"),
-    RES_LORA("up_blocks_2_resnets_1", "output_blocks_7_0"),
-    RES_LORA("up_blocks_2_resnets_2", "output_blocks_8_0"),
+    BOTH_LORA("up_blocks_2", 0, "output_blocks_6"),
+    BOTH_LORA("up_blocks_2", 1, "output_blocks_7"),
+    BOTH_LORA("up_blocks_2", 2, "output_blocks_8"),
+    BOTH_LORA("up_blocks_3", 0, "output_blocks_9"),
+    BOTH_LORA("up_blocks_3", 1, "output_blocks_10"),
+    BOTH_LORA("up_blocks_3", 2, "output_blocks_11"),
     { "input_blocks_0_0", "conv_in" },
     { "input_blocks_3_0_op", "down_blocks_0_downsamplers_0_conv" },
     { "input_blocks_6_0_op", "down_blocks_1_downsamplers_0_conv" },
+    { "input_blocks_9_0_op", "down_blocks_2_downsamplers_0_conv" },
+    { "output_blocks_2_1_conv", "up_blocks_0_upsamplers_0_conv" },
     { "output_blocks_2_2_conv", "up_blocks_0_upsamplers_0_conv" },
     { "output_blocks_5_2_conv", "up_blocks_1_upsamplers_0_conv" },
+    { "output_blocks_8_2_conv", "up_blocks_2_upsamplers_0_conv" },
     { "time_embed_0", "time_embedding_linear_1" },
     { "time_embed_2", "time_embedding_linear_2" },
     { "label_emb_0_0", "add_embedding_linear_1" },

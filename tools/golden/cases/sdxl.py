@@ -3,15 +3,17 @@
 Layout and names of tensors as in joint.py. Sizes are such that maps of some levels have an odd
 number of rows or columns. sdxl-zeros has no negative prompt, so its embeddings are zeros.
 sdxl-turbo draws noise in each step; its U-Net has two levels and convolutions around its
-transformers.
+transformers. sd2 predicts velocities, and its text encoder has the activation, the padding and the
+list of heads of Stable Diffusion 2.
 """
 import json
 import shutil
 
 import torch
-from diffusers import (AutoencoderKL, EulerAncestralDiscreteScheduler, EulerDiscreteScheduler,
-                       LCMScheduler, StableDiffusionXLImg2ImgPipeline,
-                       PNDMScheduler, StableDiffusionImg2ImgPipeline, StableDiffusionPipeline,
+from diffusers import (AutoencoderKL, DDIMScheduler, EulerAncestralDiscreteScheduler,
+                       EulerDiscreteScheduler, LCMScheduler, PNDMScheduler,
+                       StableDiffusionImg2ImgPipeline, StableDiffusionInpaintPipeline,
+                       StableDiffusionPipeline, StableDiffusionXLImg2ImgPipeline,
                        StableDiffusionXLInpaintPipeline, StableDiffusionXLPipeline,
                        UNet2DConditionModel)
 from safetensors.torch import save_file
@@ -37,6 +39,10 @@ SMALL = dict(block_out_channels=(24, 40), layers_per_block=1, attention_head_dim
              up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"))
 SD = dict(block_out_channels=(16, 16, 24, 24), layers_per_block=2, attention_head_dim=2,
           in_channels=4, out_channels=4, cross_attention_dim=24, norm_num_groups=4, sample_size=10)
+SD2 = SD | dict(block_out_channels=(8, 16, 24, 24), attention_head_dim=(1, 2, 3, 3),
+                cross_attention_dim=40, use_linear_projection=True, upcast_attention=True)
+CLIP_H = dict(hidden_size=40, intermediate_size=44, num_hidden_layers=3, num_attention_heads=5,
+              projection_dim=20, hidden_act="gelu")
 BETAS = dict(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1)
 MODELS = {
     "sdxl": dict(unet=COMMON | UNET, weights="f16",
@@ -46,6 +52,9 @@ MODELS = {
                                                                  **BETAS)),
     "sd": dict(unet=SD, weights="f16", kind="StableDiffusion",
                scheduler=PNDMScheduler(skip_prk_steps=True, set_alpha_to_one=False, **BETAS)),
+    "sd2": dict(unet=SD2, weights="bf16", kind="StableDiffusion", clip=CLIP_H, pad="!",
+                scheduler=DDIMScheduler(prediction_type="v_prediction", clip_sample=False,
+                                        set_alpha_to_one=False, **BETAS)),
     "sdxl-lcm": dict(unet=COMMON | SMALL | dict(time_cond_proj_dim=10), weights="f16",
                      scheduler=LCMScheduler(**BETAS)),
 }
@@ -69,6 +78,14 @@ RUNS = {
                steps=5, seed=36, guidance=4.0),
     "sd-image": dict(model="sd", prompts=["a cyan star"], width=40, height=40, steps=5, seed=37,
                      guidance=4.0, strength=0.6, image=(52, 37)),
+    "sd-mask": dict(model="sd", prompts=["a blue square"], negative_prompt="a red star", width=40,
+                    height=56, steps=5, seed=38, guidance=3.0, strength=0.8, image=(40, 56),
+                    mask=(40, 56)),
+    "sd-lora": dict(model="sd", prompts=["a white star"], negative_prompt="a red star", width=40,
+                    height=40, steps=2, seed=39, guidance=3.0,
+                    loras=dict(peft=0.7, kohya=-0.4, original=0.5)),
+    "sd2": dict(prompts=["a green ring"], negative_prompt="a red star", width=44, height=40,
+                steps=4, seed=41, guidance=4.0),
     "sdxl-lcm": dict(prompts=["a purple ring"], width=40, height=44, steps=3, seed=35,
                      guidance=8.0),
     "sdxl-sizes": dict(model="sdxl", prompts=["a red ring"], negative_prompt="a red star",
@@ -86,17 +103,41 @@ RUNS = {
                       width=40, height=40, steps=2, seed=71, guidance=3.0,
                       loras=dict(peft=0.7, kohya=-0.4, original=0.5)),
 }
-# Modules of LoRA files. Those of original.safetensors have the names of the original code.
-PEFT = {m: m for m in ("down_blocks.1.attentions.0.transformer_blocks.1.attn1.to_q",
-                       "mid_block.attentions.0.proj_in", "up_blocks.1.resnets.2.conv1")}
-KOHYA = {m.replace(".", "_"): m for m in (
-    "up_blocks.0.attentions.2.transformer_blocks.2.ff.net.0.proj",
-    "down_blocks.0.downsamplers.0.conv", "up_blocks.2.resnets.1.time_emb_proj")}
-ORIGINAL = {
-    "input_blocks_8_1_transformer_blocks_0_attn2_to_out_0":
-        "down_blocks.2.attentions.1.transformer_blocks.0.attn2.to_out.0",
-    "output_blocks_0_0_skip_connection": "up_blocks.0.resnets.0.conv_shortcut",
-    "output_blocks_2_2_conv": "up_blocks.0.upsamplers.0.conv", "out_2": "conv_out"}
+# Modules of LoRA files, of the U-Net and of text encoders. Those of original.safetensors have the
+# names of the original code.
+UNET_PEFT = ("down_blocks.1.attentions.0.transformer_blocks.1.attn1.to_q",
+             "mid_block.attentions.0.proj_in", "up_blocks.1.resnets.2.conv1")
+KOHYA = ("up_blocks.0.attentions.2.transformer_blocks.2.ff.net.0.proj",
+         "down_blocks.0.downsamplers.0.conv", "up_blocks.2.resnets.1.time_emb_proj")
+LORAS = {
+    "sdxl": dict(
+        peft={f"unet.{m}": m for m in UNET_PEFT},
+        kohya={f"lora_unet_{m.replace('.', '_')}": m for m in KOHYA},
+        original={
+            "lora_unet_input_blocks_8_1_transformer_blocks_0_attn2_to_out_0":
+                "down_blocks.2.attentions.1.transformer_blocks.0.attn2.to_out.0",
+            "lora_unet_output_blocks_0_0_skip_connection": "up_blocks.0.resnets.0.conv_shortcut",
+            "lora_unet_output_blocks_2_2_conv": "up_blocks.0.upsamplers.0.conv",
+            "lora_unet_out_2": "conv_out"}),
+    "sd": dict(
+        peft={"unet.down_blocks.0.attentions.1.transformer_blocks.0.attn1.to_q":
+                  "down_blocks.0.attentions.1.transformer_blocks.0.attn1.to_q",
+              "unet.mid_block.attentions.0.proj_in": "mid_block.attentions.0.proj_in",
+              "text_encoder.text_model.encoder.layers.0.self_attn.q_proj":
+                  "text_encoder.encoder.layers.0.self_attn.q_proj"},
+        kohya={"lora_unet_down_blocks_3_resnets_1_conv2": "down_blocks.3.resnets.1.conv2",
+               "lora_unet_up_blocks_3_attentions_2_transformer_blocks_0_ff_net_2":
+                   "up_blocks.3.attentions.2.transformer_blocks.0.ff.net.2",
+               "lora_te_text_model_encoder_layers_2_mlp_fc1":
+                   "text_encoder.encoder.layers.2.mlp.fc1"},
+        original={
+            "lora_unet_input_blocks_1_1_transformer_blocks_0_attn2_to_k":
+                "down_blocks.0.attentions.0.transformer_blocks.0.attn2.to_k",
+            "lora_unet_input_blocks_9_0_op": "down_blocks.2.downsamplers.0.conv",
+            "lora_unet_output_blocks_2_1_conv": "up_blocks.0.upsamplers.0.conv",
+            "lora_unet_output_blocks_8_2_conv": "up_blocks.2.upsamplers.0.conv",
+            "lora_unet_output_blocks_10_1_proj_out": "up_blocks.3.attentions.1.proj_out"}),
+}
 
 
 # ---- models --------------------------------------------------------------------------------------
@@ -109,7 +150,8 @@ def is_single(name):
 def make_parts(name):
     """Networks by folder."""
     spec = MODELS[name]
-    parts = {"text_encoder": make_clip(CLIP_L, False), "text_encoder_2": make_clip(CLIP_G, True),
+    parts = {"text_encoder": make_clip(spec.get("clip", CLIP_L), False),
+             "text_encoder_2": make_clip(CLIP_G, True),
              "unet": UNet2DConditionModel(**spec["unet"]), "vae": AutoencoderKL(**VAE)}
     if is_single(name):
         del parts["text_encoder_2"]
@@ -131,7 +173,8 @@ def make_model(name, out):
         if text:
             tokenizer = folder.replace("text_encoder", "tokenizer")
             index[tokenizer] = ["transformers", "CLIPTokenizer"]
-            make_clip_tokenizer(out / tokenizer, "!" if folder.endswith("2") else "<|endoftext|>")
+            pad = MODELS[name].get("pad", "!" if folder.endswith("2") else "<|endoftext|>")
+            make_clip_tokenizer(out / tokenizer, pad)
     scheduler.save_pretrained(out / "scheduler")
     (out / "model_index.json").write_text(json.dumps(index))
     tidy(out, {})
@@ -145,7 +188,8 @@ def load(r, out):
     kind = (StableDiffusionXLInpaintPipeline if "mask" in r else StableDiffusionXLImg2ImgPipeline
             if "image" in r else StableDiffusionXLPipeline)
     if single:
-        kind = StableDiffusionImg2ImgPipeline if "image" in r else StableDiffusionPipeline
+        kind = (StableDiffusionInpaintPipeline if "mask" in r else StableDiffusionImg2ImgPipeline
+                if "image" in r else StableDiffusionPipeline)
         parts |= dict(safety_checker=None, feature_extractor=None, requires_safety_checker=False)
     pipe = kind(scheduler=MODELS[r["model"]]["scheduler"].from_pretrained(d / "scheduler"), **parts)
     pipe.set_progress_bar_config(disable=True)
@@ -155,16 +199,17 @@ def load(r, out):
 
 # ---- LoRA ----------------------------------------------------------------------------------------
 
-def add_loras(unet, r, d):
+def add_loras(pipe, r, d):
     """Writes a file of each kind, and adds its terms to the weights."""
     g = torch.Generator().manual_seed(r["seed"])
-    for kind, modules in (("peft", PEFT), ("kohya", KOHYA), ("original", ORIGINAL)):
+    for kind, modules in LORAS[r["model"]].items():
         out, ends = {}, ("lora_A", "lora_B") if kind == "peft" else ("lora_down", "lora_up")
-        for i, (name, module) in enumerate(modules.items()):
-            w, rank = unet.get_submodule(module).weight, 1 + i % 2
+        for i, (key, module) in enumerate(modules.items()):
+            part = pipe.text_encoder if module.startswith("text_encoder.") else pipe.unet
+            w = part.get_submodule(module.removeprefix("text_encoder.")).weight
+            rank = 1 + i % 2
             down = 0.2 * torch.randn(rank, *w.shape[1:], generator=g)
             up = 0.2 * torch.randn(len(w), rank, *[1] * (w.dim() - 2), generator=g)
-            key = f"unet.{name}" if kind == "peft" else f"lora_unet_{name}"
             out |= {f"{key}.{ends[0]}.weight": down, f"{key}.{ends[1]}.weight": up}
             if kind != "peft":
                 out[f"{key}.alpha"] = torch.tensor(1.5)
@@ -201,7 +246,8 @@ def run(name, out_dir):
     pipe = load(r, out_dir)
     if r["loras"]:
         pipe.unet.float()
-        add_loras(pipe.unet, r, d)
+        pipe.text_encoder.float()
+        add_loras(pipe, r, d)
     count = len(r["prompts"]) * r["images"]
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail, more = {}, [], {}
