@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""lora_names.py XDIT FULL - LoRA files of Wan and Qwen-Image in the forms that trainers write: the
-same numbers under all names give the same bits, LoHa and LoKr give the difference that they stand
-for, and a file of which a part fits nothing is refused. Speaks TAP."""
+"""lora_names.py XDIT FULL - LoRA files of Wan, Qwen-Image and U-Nets in the forms that trainers
+write: the same numbers under all names give the same bits, LoHa and LoKr give the difference that
+they stand for, and a file of which a part fits nothing is refused. Speaks TAP."""
 
 import json
 import os
@@ -17,8 +17,24 @@ T = pathlib.Path(tempfile.mkdtemp())
 RANK = 4
 count = bad = 0
 
+UNET = ("attn1.to_q", "attn1.to_out.0", "attn2.to_k", "attn2.to_v", "ff.net.0.proj", "ff.net.2")
+
+
+def unet(*places):
+    """Modules of the first block of transformers at places of either naming."""
+    return {f"{a}.transformer_blocks.0.{m}": f"{b}.transformer_blocks.0.{m}"
+            for a, b in places for m in UNET}
+
+
 # A module by diffusers' name, and by the one of the original code.
 MODULES = {
+    "sd": unet(("down_blocks.0.attentions.1", "input_blocks.2.1"),
+               ("up_blocks.3.attentions.2", "output_blocks.11.1"))
+          | {"up_blocks.1.resnets.2.time_emb_proj": "output_blocks.5.0.emb_layers.1"},
+    "sdxl": unet(("down_blocks.1.attentions.0", "input_blocks.4.1"),
+                 ("mid_block.attentions.0", "middle_block.1"))
+            | {"add_embedding.linear_1": "label_emb.0.0",
+               "down_blocks.0.resnets.1.time_emb_proj": "input_blocks.2.0.emb_layers.1"},
     "wan": {f"blocks.0.{a}.{n}": f"blocks.0.{b}.{o}"
             for a, b in (("attn1", "self_attn"), ("attn2", "cross_attn"))
             for n, o in (("to_q", "q"), ("to_k", "k"), ("to_v", "v"), ("to_out.0", "o"))}
@@ -28,6 +44,7 @@ MODULES = {
         "img_mod.1"))},
 }
 # Where a file comes from: which name, what stands before it, is it joined by "_", the two matrices.
+# `transformer` stands for the folder of the network.
 AB, UD = (".lora_A.weight", ".lora_B.weight"), (".lora_down.weight", ".lora_up.weight")
 FORMS = {
     "diffusers": (0, "transformer.", 0, AB),
@@ -51,8 +68,12 @@ def report(ok, what, *more):
         print("#", repr(m)[:2000])
 
 
+def network(model):
+    return "unet" if model.startswith("sd") else "transformer"
+
+
 def shapes(model):
-    path = FULL / model / "transformer" / "diffusion_pytorch_model.safetensors"
+    path = FULL / model / network(model) / "diffusion_pytorch_model.safetensors"
     with open(path, "rb") as f:
         (n,) = struct.unpack("<Q", f.read(8))
         return {k: v["shape"] for k, v in json.loads(f.read(n)).items() if k != "__metadata__"}
@@ -103,10 +124,10 @@ def product(a, b, rows, inner, cols):
             for i in range(rows) for j in range(cols)]
 
 
-def name_of(form, names):
+def name_of(model, form, names):
     which, before, joined, _ = form
-    name = names[which]
-    return before + (name.replace(".", "_") if joined else name)
+    name = names[which].replace(".", "_") if joined else names[which]
+    return before.replace("transformer", network(model)) + name
 
 
 def same_bits(model, plain):
@@ -120,7 +141,7 @@ def same_bits(model, plain):
         for names in MODULES[model].items():
             rows, cols = have[names[0] + ".weight"]
             down, up = parts[names[0]]
-            name = name_of(form, names)
+            name = name_of(model, form, names)
             tensors[name + form[3][0]] = [RANK, cols], down
             tensors[name + form[3][1]] = [rows, RANK], up
             tensors[name + ".alpha"] = [], [2.0]
@@ -145,7 +166,7 @@ def products(model, plain):
     for what, form in FORMS.items():
         if what not in ("Kohya", "LyCORIS", "ComfyUI"):
             continue
-        name = name_of(form, names)
+        name = name_of(model, form, names)
         loha = {name + f".hada_w{i // 2 + 1}_{'ab'[i % 2]}":
                 ([rows, RANK] if i % 2 == 0 else [RANK, cols], r[i]) for i in range(4)}
         lokr = {name + ".lokr_w1": ([2, 2], w1), name + ".lokr_w2": ([rows // 2, cols // 2], w2)}
@@ -160,7 +181,7 @@ def refused(model):
     names = next(iter(MODULES[model].items()))
     rows, cols = shapes(model)[names[0] + ".weight"]
     for what, form in FORMS.items():
-        name = name_of(form, names)
+        name = name_of(model, form, names)
         odd = name.replace("0", "77", 1)
         tensors = {n + end: (shape, [0.1] * (shape[0] * shape[1]))
                    for n in (name, odd) for end, shape in zip(form[3], ([RANK, cols],

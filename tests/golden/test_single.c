@@ -1006,6 +1006,7 @@ int main(int argc, char **argv)
     check("auraflow", dtype, "");
     check_checkpoint("sdxl", dtype, "conditioner.embedders.0.transformer.",
                      "conditioner.embedders.1.model.");
+    check_checkpoint("sd", dtype, "cond_stage_model.transformer.", NULL);
     inpainted = "flux-fill";
     check(inpainted, dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
     inpainted = NULL;

@@ -59,11 +59,24 @@ static void files_in_the_tree(void **state)
     check_tree("transformer");
 }
 
-/* Of a model without a listing: what diffusers' class has with its defaults, the published size. */
+/* Of models without a listing: what diffusers' class has with its defaults, or with the config of
+ * Stable Diffusion 1.5 and 2.1, the published sizes. */
 static void published_numbers(void **state)
 {
+#define SD                                                                                         \
+    "{\"block_out_channels\":[320,640,1280,1280],\"up_block_types\":[\"UpBlock2D\","               \
+    "\"CrossAttnUpBlock2D\",\"CrossAttnUpBlock2D\",\"CrossAttnUpBlock2D\"],"                       \
+    "\"down_block_types\":[\"CrossAttnDownBlock2D\",\"CrossAttnDownBlock2D\","                     \
+    "\"CrossAttnDownBlock2D\",\"DownBlock2D\"],"
     (void)state;
     declares("ChromaTransformer2DModel", "{}", 1023, INT64_C(8899983424));
+    declares("UNet2DConditionModel", SD "\"attention_head_dim\":8,\"cross_attention_dim\":768}",
+             686, 859520964);
+    declares("UNet2DConditionModel",
+             SD "\"attention_head_dim\":[5,10,20,20],\"cross_attention_dim\":1024,"
+                "\"use_linear_projection\":true}",
+             686, 865910724);
+#undef SD
 }
 
 static void refusals_of_videos(void **state)
@@ -228,6 +241,7 @@ static void unet_refusals(void **state)
             "addition_embed_type is 'image'");
     refuses(unet, "{" UNET "\"time_cond_proj_dim\":255}", XD_EFORMAT, "time_cond_proj_dim is 255");
     refuses(unet, "{" UNET "\"out_channels\":8}", XD_EUNSUPPORTED, "out_channels 8");
+    refuses(unet, "{\"in_channels\":9,\"out_channels\":4}", XD_EUNSUPPORTED, "in_channels 9");
     refuses(unet, "{" UNET "\"block_out_channels\":[320]}", XD_EFORMAT,
             "number of block_out_channels");
     refuses(unet, "{" UNET "\"attention_head_dim\":[2,4,8],\"block_out_channels\":[64,128]}",
