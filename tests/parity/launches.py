@@ -98,6 +98,8 @@ MODELS = [
     # a network that every rank computes as a whole, for passes and images of its own
     ("whole", "sdxl", ["cfg", "size=52x44"], "plain sent far lcm ancestral fbcache begin mask"),
     ("whole", "sdxl-turbo", ["cfg", "size=44x60"], "plain"),
+    ("whole", "sd", ["cfg", "size=52x36"], "plain begin mask"),
+    ("whole", "sd2", ["cfg", "size=44x52"], "plain"),
     # text flows through the blocks beside the image, or the video
     ("joint", "sd3", TEXT, "plain short long mask flow_heun"),
     ("joint", "sd35", TEXT, "plain short long fast layers"),
