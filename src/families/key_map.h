@@ -40,7 +40,8 @@ typedef struct xd_stem {
 /* A scope is a rule for the beginning of a tensor's name. `want` is the beginning of the declared
  * name, `have` the beginning of the name in the file. '#' in `want` matches a number. In `have`,
  * '#' is replaced by the next matched number, and '~' by this number counted back from the last
- * block. If `stems` is NULL, the end of the name is unchanged; otherwise the list of stems ends
+ * block. A '+' after a '#' allows files with more blocks than the config; these blocks are not
+ * read. If `stems` is NULL, the end of the name is unchanged; otherwise the list of stems ends
  * with a row without `want`. */
 typedef struct xd_scope {
     const char    *want, *have;

@@ -500,7 +500,8 @@ static void warn_extra(const xd_component *p)
     for (int64_t i = 0; used && i < xd_st_count(p->files); i++) {
         const char *name = xd_st_name(p->files, i);
         if (used[i] || strncmp(name, prefix, skip) != 0 || xd_net_unread(p->def, name + skip) ||
-            xd_component_is_note(name) || xd_svdquant_owns(p->svdquant, i))
+            xd_component_is_note(name) || xd_svdquant_owns(p->svdquant, i) ||
+            (p->single && xd_single_file_surplus(p->single, name)))
             continue;
         if (extra++ < SHOWN && at < sizeof text) {
             int k = snprintf(text + at, sizeof text - at, "%s%s", at ? ", " : "", name);

@@ -130,7 +130,8 @@ static const xd_stem clip_top[] = {
     XD_STEMS_END,
 };
 
-/* Tensor names of OpenCLIP's text model, whose projection is transposed. */
+/* Tensor names of OpenCLIP's text model, whose projection is transposed. Stable Diffusion 2 reads
+ * the output of the last block but one, so its config has a block less than its files. */
 static const xd_stem clip_text_top[] = {
     XD_STEM("text_model.embeddings.token_embedding", "token_embedding"),
     XD_STEM("text_model.embeddings.position_embedding.weight", "positional_embedding"),
@@ -283,7 +284,7 @@ static const xd_key_map shared[] = {
       "a CLIP text encoder in its original layout",
       { "token_embedding.weight", "transformer.resblocks.0.attn.in_proj_weight" },
       { "", "clip_g=conditioner.embedders.1.model.", "clip_l=cond_stage_model.model." },
-      { { "text_model.encoder.layers.#.", "transformer.resblocks.#.", clip_block },
+      { { "text_model.encoder.layers.#.", "transformer.resblocks.#+.", clip_block },
         { "", "", clip_text_top } } },
     { { "clip-vision" },
       "a CLIP encoder of images",

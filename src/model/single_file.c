@@ -77,6 +77,8 @@ static int put_stem(const xd_single_file *s, int k, const int number[NUMBERS], c
     int at = snprintf(out, size, "%s", s->prefix), n = 0;
     for (const char *p = s->layout->scopes[k].have; *p && at >= 0 && (size_t)at < size; p++) {
         int v = n < NUMBERS ? number[n] : 0;
+        if (*p == '+' && p[-1] == '#')
+            continue;
         if (*p == '#' || *p == '~') {
             at += snprintf(out + at, size - (size_t)at, "%d", *p == '#' ? v : s->blocks[k] - 1 - v);
             n++;
@@ -125,6 +127,25 @@ int xd_single_file_name(const xd_single_file *s, const char *want, char *have, s
 const char *xd_single_file_prefix(const xd_single_file *s)
 {
     return s->prefix;
+}
+
+/* Returns 1 if files may have more blocks of the scope than the config. */
+static int allows_more(const xd_scope *scope)
+{
+    return strstr(scope->have, "#+") != NULL;
+}
+
+int xd_single_file_surplus(const xd_single_file *s, const char *name)
+{
+    const xd_scope *scopes = s->layout->scopes;
+    name += strlen(s->prefix);
+    for (int k = 0; k < XD_MAXSCOPE && scopes[k].want; k++) {
+        size_t len = strcspn(scopes[k].have, "#");
+        if (allows_more(&scopes[k]) && strncmp(name, scopes[k].have, len) == 0 &&
+            strspn(name + len, "0123456789") && atoi(name + len) >= s->blocks[k])
+            return 1;
+    }
+    return 0;
 }
 
 /* ---- the source --------------------------------------------------------------------------- */
@@ -562,7 +583,7 @@ static xd_status check_blocks(xd_single_file *s, xd_err *e)
         int n = s->blocks[k] = declared_blocks(s->of.list, s->of.nlist, &scopes[k]);
         int have = file_blocks(s, &scopes[k]);
         int need = declared_blocks(s->of.needed, s->of.nneeded, &scopes[k]);
-        if (strchr(scopes[k].want, '#') && (have > n || have < need))
+        if (strchr(scopes[k].want, '#') && ((have > n && !allows_more(&scopes[k])) || have < need))
             return xd_fail(e, XD_EFORMAT, "%s has %d blocks %s%.*s*, but %s/config.json has %d",
                            s->of.file, have, s->prefix, (int)strcspn(scopes[k].have, "#~"),
                            scopes[k].have, s->of.config, n);

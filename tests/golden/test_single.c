@@ -310,20 +310,38 @@ static void check(const char *model, const char *dtype, const char *prefix)
     scratch_clean();
 }
 
+/* A block of OpenCLIP behind those of the config, and its projection, which nothing reads. */
+static void add_unread(box *b, const char *prefix)
+{
+    static const char *const names[] = { "transformer.resblocks.3.ln_1.weight",
+                                         "transformer.resblocks.3.attn.in_proj_weight",
+                                         "text_projection" };
+    for (int i = 0; i < 3; i++) {
+        char name[256];
+        snprintf(name, sizeof name, "%s%s", prefix, names[i]);
+        box_add(b, name, XD_BF16, i ? 2 : 1, (int64_t[]){ 40, 40 });
+    }
+}
+
 /* A checkpoint with all components of a pipeline of a U-Net; the other arguments are prefixes of
- * the text encoders. */
+ * the text encoders. Without a second encoder, one with a prefix of OpenCLIP is OpenCLIP. */
 static void check_checkpoint(const char *model, const char *dtype, const char *clip_l,
                              const char *clip_g)
 {
+    int          open = strstr(clip_l, ".model.") != NULL;
     box          b = { 0 };
     xd_open_args a = arguments(folder_of(model, ""), dtype);
     sums         want = generate(&a, model);
     strip(model);
     box_unet(&b, folder_of(model, "unet"), "model.diffusion_model.");
     box_vae(&b, folder_of(model, "vae"), "first_stage_model.");
-    box_clip(&b, folder_of(model, "text_encoder"), clip_l, 1);
-    if (clip_g)
-        box_open_clip(&b, folder_of(model, "text_encoder_2"), clip_g);
+    if (!open)
+        box_clip(&b, folder_of(model, "text_encoder"), clip_l, 1);
+    if (open || clip_g)
+        box_open_clip(&b, folder_of(model, open ? "text_encoder" : "text_encoder_2"),
+                      open ? clip_l : clip_g);
+    if (open)
+        add_unread(&b, clip_l);
     write_one(&b, scratch, "all.safetensors");
     a = arguments(scratch, dtype);
     put(&a, "transformer", in_scratch("all.safetensors"));
@@ -1007,6 +1025,7 @@ int main(int argc, char **argv)
     check_checkpoint("sdxl", dtype, "conditioner.embedders.0.transformer.",
                      "conditioner.embedders.1.model.");
     check_checkpoint("sd", dtype, "cond_stage_model.transformer.", NULL);
+    check_checkpoint("sd2", dtype, "cond_stage_model.model.", NULL);
     inpainted = "flux-fill";
     check(inpainted, dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
     inpainted = NULL;
