@@ -108,6 +108,9 @@ typedef struct xd_pass { /* inputs of a transformer, for one sample; call xd_pas
     int64_t       held;
     /* Frames per second, for models that read the frame rate; 0: the model's usual rate. */
     double        fps;
+    /* For models that read them: height and width of the original image, of which the image is a
+     * crop, and top and left of the crop. original 0 (the default): the image is the original. */
+    double        original[2], crop[2];
 } xd_pass;
 #define xd_pass_init(p) xd_pass_init_size((p), sizeof *(p))
 XD_API void xd_pass_init_size(xd_pass *p, size_t size);

@@ -60,6 +60,12 @@ CASES = {
     "skyreels-df": {"fps": 16},
     "skyreels-i2v": {"image": 1},
     "wan-ti2v": {"image": 1},
+    "sdxl": {"negative_prompt": "a star", "original_size": (200, 100),
+             "crops_coords_top_left": (16, 3)},
+    "sdxl-turbo": {"num_images_per_prompt": 2, "width": 40, "height": 56},
+    "sdxl-lcm": {"guidance_scale": 8.0, "width": 40, "height": 48},
+    "sd": {"negative_prompt": "a star", "width": 40, "height": 48},
+    "sd2": {"negative_prompt": "a star", "width": 56, "height": 40},
 }
 
 
@@ -155,7 +161,7 @@ def test_the_same_image(torch, name, monkeypatch):
 
         def fails(*args, **kwargs):
             raise AssertionError("torch computes")
-        for part in (pipe.transformer, getattr(pipe, "transformer_2", None)):
+        for part in (getattr(pipe, n, None) for n in ("transformer", "transformer_2", "unet")):
             if part is not None:
                 m.setattr(type(part), "forward", fails)
         m.setattr(type(pipe.vae), "decode", fails)
@@ -191,11 +197,13 @@ def test_released_weights(torch, flux, tmp_path):
             call()
 
 
+@pytest.mark.parametrize("name", ["flux", "sdxl", "sd"])
 @pytest.mark.parametrize("kind, most", [("int8", 8), ("fp8", 16), ("int4", 40)])
-def test_small_weights(torch, flux, kind, most):
-    plain = run(torch, flux, "flux")
-    xdit.accelerate(flux, weights_dtype=kind)
-    assert 0 < apart(plain, run(torch, flux, "flux")) <= most
+def test_small_weights(torch, name, kind, most):
+    pipe = load(torch, name)
+    plain = run(torch, pipe, name)
+    xdit.accelerate(pipe, weights_dtype=kind)
+    assert 0 < apart(plain, run(torch, pipe, name)) <= most
 
 
 def test_bf16(torch):
@@ -258,6 +266,37 @@ def test_reference_images_of_two_numbers(torch):
     got = part(**args).sample
     assert got.shape == (2, 26, want.shape[2])
     assert (got[:, :12] - want).abs().max() <= 2e-4 * want.abs().max()
+
+
+def test_inputs_of_unets(torch):
+    """A U-Net with rows of other guidance scales, sizes and crops; and what is refused."""
+    import types
+    import diffusers
+    part = diffusers.UNet2DConditionModel.from_pretrained(folder("sdxl-lcm") / "unet",
+                                                          torch_dtype=torch.float32)
+    c = part.config
+    scales = diffusers.StableDiffusionXLPipeline.get_guidance_scale_embedding(
+        None, torch.tensor([7.0, 0.75]), c.time_cond_proj_dim)
+    added = {"text_embeds": torch.randn(2, 16), "time_ids": torch.tensor(
+        [[200.0, 100, 16, 3, 80, 90], [40, 50, 0, 0, 40, 50]])}
+    args = {"sample": torch.randn(2, 4, 9, 7), "timestep": torch.tensor([700, 20]),
+            "encoder_hidden_states": torch.randn(2, 11, c.cross_attention_dim),
+            "timestep_cond": scales, "added_cond_kwargs": added}
+    with torch.no_grad():
+        want = part(**args).sample
+    xdit.accelerate(types.SimpleNamespace(unet=part))
+    assert (part(**args).sample - want).abs().max() <= 2e-4 * want.abs().max()
+    bad = [({"timestep_cond": None}, xdit.InvalidRequest, "guidance is nan"),
+           ({"added_cond_kwargs": {}}, xdit.InvalidRequest, "text_embeds and time_ids"),
+           ({"added_cond_kwargs": {**added, "time_ids": torch.ones(2, 5)}}, xdit.Unsupported,
+            "time_ids has 5 numbers"),
+           ({"added_cond_kwargs": {**added, "image_embeds": [1]}}, xdit.Unsupported,
+            "has image_embeds"),
+           ({"mid_block_additional_residual": torch.ones(1)}, xdit.Unsupported,
+            "mid_block_additional_residual")]
+    for change, kind, words in bad:
+        with refuses(words, kind):
+            part(**{**args, **change})
 
 
 def test_rate_of_frames(torch):

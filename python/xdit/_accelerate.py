@@ -12,7 +12,7 @@ from ._errors import InvalidRequest, Unsupported
 from ._forwards import FORWARDS, Values, check
 from ._module import Module, classes, type_name, weights_of
 
-_TRANSFORMERS = ("transformer", "transformer_2")
+_TRANSFORMERS = ("transformer", "transformer_2", "unet")
 _MINE = "_xdit"                 # attribute of accelerated torch modules
 _REPLACED = ("forward", "decode", "encode")
 

@@ -6,6 +6,7 @@ the inputs of Module.run. Unsupported arguments are refused.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, Callable, Iterator
 
 import torch
@@ -443,6 +444,47 @@ _KWARGS = ("joint_attention_kwargs", "attention_kwargs", "cross_attention_kwargs
 _CONTROL = ("controlnet_block_samples", "controlnet_single_block_samples",
             "block_controlnet_hidden_states")
 
+# ---- U-Nets --------------------------------------------------------------------------------------
+
+def _guidance(value: torch.Tensor) -> float:
+    """Returns the guidance scale w from its sinusoids, which are those of 1000 (w - 1). Each
+    frequency, from the lowest to the highest, refines the number."""
+    sin, cos = value.to(torch.float64).chunk(2)
+    phases = torch.atan2(sin, cos).tolist()
+    number = 0.0
+    for i in range(len(phases) - 1, -1, -1):
+        rate = 10000.0 ** (-i / (len(phases) - 1))
+        turns = round((number * rate - phases[i]) / (2 * math.pi)) if i < len(phases) - 1 else 0
+        number = (phases[i] + 2 * math.pi * turns) / rate
+    return 1 + number / 1000
+
+
+def _unet(v: Values, config: Any) -> Passes:
+    more = v["added_cond_kwargs"] or {}
+    other = [k for k in more if k not in ("text_embeds", "time_ids")]
+    if other:
+        raise Unsupported(f"added_cond_kwargs has {', '.join(other)}, which xdit does not support")
+    for b, latents in enumerate(v["sample"]):
+        inputs = {"latents": latents, "timestep": _row(v["timestep"], b),
+                  "text": v["encoder_hidden_states"][b]}
+        if v["timestep_cond"] is not None:
+            inputs["guidance"] = _guidance(v["timestep_cond"][b])
+        if config.get("addition_embed_type") == "text_time":
+            if more.get("text_embeds") is None or more.get("time_ids") is None:
+                raise InvalidRequest("UNet2DConditionModel.forward needs text_embeds and time_ids "
+                                     "in added_cond_kwargs")
+            ids = more["time_ids"][b].reshape(-1).tolist()
+            if len(ids) != 6:
+                raise Unsupported(f"time_ids has {len(ids)} numbers; 6 are supported")
+            inputs.update(pooled=more["text_embeds"][b], original=ids[:2], crop=ids[2:4],
+                          height=ids[4], width=ids[5])
+        yield inputs
+
+
+def _stack_sample(v: Values, rows: list[torch.Tensor], config: Any) -> torch.Tensor:
+    return torch.stack(rows).to(v["sample"].dtype)
+
+
 _TEXT = ("hidden_states", "encoder_hidden_states")
 _POOLED = (*_TEXT, "pooled_projections")
 _TWO = (*_TEXT, "encoder_hidden_states_t5")
@@ -477,6 +519,11 @@ FORWARDS = {
                                                 (*_TEXT, "encoder_hidden_states_2"), ()),
     "WanTransformer3DModel": Forward(_wan, _stack_video, _TEXT, ()),
     "SkyReelsV2Transformer3DModel": Forward(_skyreels, _stack_video, _TEXT, ()),
+    "UNet2DConditionModel": Forward(_unet, _stack_sample, ("sample", "encoder_hidden_states"),
+                                    ("class_labels", "attention_mask", "encoder_attention_mask",
+                                     "down_block_additional_residuals",
+                                     "mid_block_additional_residual",
+                                     "down_intrablock_additional_residuals")),
     "WanVACETransformer3DModel": Forward(_vace, _stack_video, _TEXT, ()),
 }
 

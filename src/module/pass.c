@@ -142,6 +142,8 @@ static void put_inputs(xd_pass_run *t)
     t->in.size[0] = t->p.height;
     t->in.size[1] = t->p.width;
     t->in.fps = t->p.fps;
+    memcpy(t->in.original, t->p.original, sizeof t->in.original);
+    memcpy(t->in.crop, t->p.crop, sizeof t->in.crop);
 }
 
 /* ---- values cached per text ---------------------------------------------------------------- */

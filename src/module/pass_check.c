@@ -198,6 +198,23 @@ static xd_status check_references(xd_pass_run *t, xd_err *e)
     return XD_OK;
 }
 
+/* Checks the sizes of the original image and the crop's place in it. */
+static xd_status check_crop(const xd_pass_run *t, xd_err *e)
+{
+    const double *o = t->p.original, *c = t->p.crop;
+    const int     given = o[0] != 0 || o[1] != 0 || c[0] != 0 || c[1] != 0;
+    if (given && !t->m->dit.micro)
+        return xd_fail(e, XD_EINVAL, "original and crop are given, but %s has no such input",
+                       t->m->part.class_name);
+    if (!isfinite(c[0] + c[1]) || !isfinite(o[0] + o[1]) || (o[0] > 0) != (o[1] > 0) || o[0] < 0 ||
+        o[1] < 0)
+        return xd_fail(e, XD_EINVAL,
+                       "original is %g x %g, with a crop at %g, %g; both sizes must be positive, "
+                       "or 0 for those of the image",
+                       o[0], o[1], c[0], c[1]);
+    return XD_OK;
+}
+
 static xd_status check_numbers(const xd_pass_run *t, xd_err *e)
 {
     const xd_dit_info *d = &t->m->dit;
@@ -216,7 +233,7 @@ static xd_status check_numbers(const xd_pass_run *t, xd_err *e)
                        "height and width are %g and %g; they must be the image's, in "
                        "pixels",
                        t->p.height, t->p.width);
-    return XD_OK;
+    return check_crop(t, e);
 }
 
 static xd_status no_transformer(const xd_module *m, xd_err *e)

@@ -346,6 +346,8 @@ static void broken_inputs(void **state)
     BAD("timestep is nan", timestep = (double)NAN);
     BAD("guidance is 3", guidance = 3);
     BAD("height and width are -1", height = -1);
+    BAD("original", original[0] = -1);
+    BAD("original", crop[1] = (double)NAN);
     BAD("tokens have the timestep 0", held = 2);
     BAD("xd_pass", size = 3);
     xd_pass q = in.p;
