@@ -42,8 +42,8 @@ int         xd_single_file_name(const xd_single_file *s, const char *want, char 
 /* Returns the prefix that this component's names have in the file. Names with another prefix are
  * those of other components. */
 const char *xd_single_file_prefix(const xd_single_file *s);
-/* Returns 1 if a tensor of the file, whose name has this component's prefix, belongs to a block that
- * the config does not have and that files of this layout may have. */
+/* Returns 1 if a tensor of the file, whose name has this component's prefix, belongs to a block
+ * that the config does not have and that files of this layout may have. */
 int         xd_single_file_surplus(const xd_single_file *s, const char *name);
 
 /* Returns the known layout i (key_map.c), or NULL after the last one. */
