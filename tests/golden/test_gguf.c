@@ -150,10 +150,12 @@ static void check_dit(const char *model, const char *dtype, const char *arch,
     static const char *const weights[] = { NULL, "int8", "fp8" };
     box                      b = { 0 };
     trial                    t = { .model = model, .slot = "transformer", .dtype = dtype };
+    const char              *folder =
+        folder_of(model, xd_file_is_dir(folder_of(model, "unet")) ? "unet" : "transformer");
     if (fill)
-        fill(&b, folder_of(model, "transformer"), prefix);
+        fill(&b, folder, prefix);
     else
-        box_folder(&b, folder_of(model, "transformer"), "diffusion_pytorch_model");
+        box_folder(&b, folder, "diffusion_pytorch_model");
     /* few widths of the tiny SANA and Krea-2 are whole blocks */
     int few = strstr(model, "sana") || strcmp(model, "krea2") == 0;
     write_both(&b, "dit", (gguf_how){ .arch = arch, .ggml = 1 }, few ? 3 : 12);
@@ -436,6 +438,8 @@ int main(int argc, char **argv)
     check_dit("latte", dtype, "pig", NULL, NULL);
     check_dit("cog2b", dtype, "cogvideox", NULL, NULL);
     check_dit("qwen", dtype, "qwen_image", NULL, NULL);
+    check_dit("sdxl", dtype, "sdxl", box_unet, "");
+    check_dit("sd", dtype, "sd1", box_unet, "model.diffusion_model.");
     check_dit("alpha", dtype, "pig", NULL, NULL);
     check_lora(dtype);
     check_t5("flux", dtype, "text_encoder_2");

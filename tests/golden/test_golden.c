@@ -81,6 +81,8 @@ static const char *const quantized[] = {
     "mochi-one",
     "hunyuanvideo",
     "sdxl",
+    "sd-lora",
+    "sd2",
     "ltx",
     "skyreels-df",
     "sana-video-lora",
