@@ -73,6 +73,7 @@ static const xd_distilled table[] = {
       .words = "sdxl lightning",
       .steps = 4,
       .guidance = 0 },
+    { .name = "SD-Turbo", .recipe = "sd15", .words = "sd turbo", .steps = 1, .guidance = 0 },
     { .name = "LCM-SDXL", .recipe = "sdxl", .words = "lcm sdxl", .steps = 4, .guidance = 8 },
     { .name = "PixArt-LCM",
       .recipe = "pixart*",
