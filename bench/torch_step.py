@@ -63,8 +63,10 @@ ROWS = {
     "auraflow-1024": dict(model="AuraFlow-v0.3", part="step", size=(1024, 1024), text=256,
                           layers=(2, 4), tflop=7.33,
                           what="AuraFlow, 2 double and 4 single blocks, 1024 x 1024"),
-    "sdxl-512": dict(model="SDXL-base-1.0", part="step", size=(512, 512), text=77, tflop=1.54,
+    "sdxl-512": dict(model="SDXL-base-1.0", part="step", size=(512, 512), tflop=1.54,
                      what="Stable Diffusion XL, a whole step, 512 x 512"),
+    "sd15-512": dict(model="SD1.5", part="step", size=(512, 512), tflop=0.8,
+                     what="Stable Diffusion 1.5, a whole step, 512 x 512"),
     "hunyuan-1024": dict(model="HunyuanDiT-v1.2", part="step", size=(1024, 1024), layers=(8,),
                          tflop=2.82, what="HunyuanDiT, 8 blocks, 1024 x 1024"),
     "cogvideox-5b": dict(model="CogVideoX-5b", part="step", size=(480, 720), frames=49, text=226,
@@ -178,7 +180,7 @@ def open_net(row, home, dtype, torch, device):
                     "Hunyua": "HunyuanDiT2DModel", "Qwen-I": "QwenImageTransformer2DModel",
                     "AuraFl": "AuraFlowTransformer2DModel",
                     "SD3.5-": "SD3Transformer2DModel", "mochi-": "MochiTransformer3DModel",
-                    "SDXL-b": "UNet2DConditionModel",
+                    "SDXL-b": "UNet2DConditionModel", "SD1.5": "UNet2DConditionModel",
                     "LTX-Vi": "LTXVideoTransformer3DModel",
                     "SANA-V": "SanaVideoTransformer3DModel",
                     "Wan2.1": "WanTransformer3DModel"}
@@ -239,10 +241,11 @@ def open_net(row, home, dtype, torch, device):
                          encoder_hidden_states=rand(1, row["text"], 2304),
                          encoder_attention_mask=torch.ones(1, row["text"], dtype=torch.long))
     if "UNet" in kind:
+        added = dict(text_embeds=rand(1, 1280),
+                     time_ids=torch.tensor([[8.0 * h, 8.0 * w, 0, 0, 8.0 * h, 8.0 * w]]))
         return net, dict(sample=rand(1, 4, h, w), timestep=t,
-                         encoder_hidden_states=rand(1, row["text"], 2048),
-                         added_cond_kwargs=dict(text_embeds=rand(1, 1280), time_ids=torch.tensor(
-                             [[8.0 * h, 8.0 * w, 0, 0, 8.0 * h, 8.0 * w]])))
+                         encoder_hidden_states=rand(1, 77, net.config.cross_attention_dim),
+                         added_cond_kwargs=added if net.config.addition_embed_type else None)
     if "QwenImage" in kind:
         # its tables are no buffers: they are left without data above
         net.pos_embed = type(net.pos_embed)(10000, list(net.config.axes_dims_rope), True)
