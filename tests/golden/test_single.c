@@ -354,6 +354,15 @@ static void check_checkpoint(const char *model, const char *dtype, const char *c
     scratch_clean();
 }
 
+/* Those of Stable Diffusion XL, 1.5 and 2. */
+static void check_checkpoints(const char *dtype)
+{
+    check_checkpoint("sdxl", dtype, "conditioner.embedders.0.transformer.",
+                     "conditioner.embedders.1.model.");
+    check_checkpoint("sd", dtype, "cond_stage_model.transformer.", NULL);
+    check_checkpoint("sd2", dtype, "cond_stage_model.model.", NULL);
+}
+
 static void refused(const xd_open_args *a, const char *what, xd_status code, const char *words);
 
 /* Puts the files of a model whose text encoder is a language model: `first` stands before its
@@ -1022,10 +1031,7 @@ int main(int argc, char **argv)
     check("sd35", dtype, "");
     check("chroma", dtype, "model.diffusion_model.");
     check("auraflow", dtype, "");
-    check_checkpoint("sdxl", dtype, "conditioner.embedders.0.transformer.",
-                     "conditioner.embedders.1.model.");
-    check_checkpoint("sd", dtype, "cond_stage_model.transformer.", NULL);
-    check_checkpoint("sd2", dtype, "cond_stage_model.model.", NULL);
+    check_checkpoints(dtype);
     inpainted = "flux-fill";
     check(inpainted, dtype, tap_only_bf16() ? "" : "model.diffusion_model.");
     inpainted = NULL;
