@@ -182,7 +182,7 @@ static xd_status convert(xd_cvt *v, xd_err *e)
 {
     const xd_convert_args *a = v->a;
     xd_status s = xd_model_open_with(&v->m, a->model, XD_SIDE_SLOT,
-                                     &(xd_weight_files){ a->files, a->nfiles }, NULL, e);
+                                     &(xd_weight_files){ .v = a->files, .n = a->nfiles }, NULL, e);
     if (s == XD_OK)
         s = choose_parts(v, e);
     if (s == XD_OK)

@@ -146,6 +146,9 @@ typedef struct xd_side {
 struct xd_dit {
     xd_net_def     net;
     const xd_side *side; /* the side networks that the transformer can have; NULL: none */
+    /* Name of the weight [D, channels] of the layer that reads the latents, if LoRA files may have
+     * more or fewer channels for this layer, else NULL. */
+    const char    *input;
     void           (*info)(const void *cfg, xd_dit_info *out);
     /* Returns the index of the earlier block whose output is the long skip (s->skip) that block
      * `layer` reads, or -1 if block `layer` reads no long skip. NULL: the model has no long skips.

@@ -120,7 +120,7 @@ static void stream_from_files(xd_context *ctx)
 static xd_status open_parts(xd_engine *g, const xd_open_args *a, int how, xd_err *e)
 {
     int             files = how & XD_WITH_FILES;
-    xd_weight_files given = { a->files, a->nfiles };
+    xd_weight_files given = { a->files, a->nfiles, a->loras, (int)a->nloras };
     xd_status s = xd_model_open_with(&g->ctx.model, a->model, a->without, &given, a->layers, e);
     if (s == XD_OK)
         s = open_device(g, a, how, e);

@@ -227,59 +227,62 @@ typedef struct xd_recipe {
     int           reads_next;
     /* Default frames per second of models with patches of several frames; 0: the value of `fps`. */
     double        pairs_fps;
-    xd_image_role role;        /* use of the request's image */
-    int           needs_image; /* 1: an image is required */
+    xd_image_role role; /* use of the request's image */
+    /* The recipe of models to whose transformer a LoRA file adds the input channels of a control
+     * image. NULL: such LoRA files are refused. */
+    const struct xd_recipe *with_control_lora;
+    int                     needs_image; /* 1: an image is required */
     /* 1: an image of another aspect ratio than the result is cropped equally on both sides; 0: it
      * is stretched */
-    int           covers;
+    int                     covers;
     /* 1: the latents of a held first frame are a sample of the VAE's Gaussian, which is drawn
      * before the noise. 0: they are the Gaussian's mean. */
-    int           samples_held;
+    int                     samples_held;
     /* Above 0: denoising starts from the noise times this number, plus the image's latents, the
      * same in all frames, times 1 minus this number. */
-    double        noise_share;
+    double                  noise_share;
     /* Number of frames at the begin of a video that are decoded and are not part of the result. */
-    int           drops_frames;
-    int           references; /* max number of reference images, or of given images and videos */
-    double        condition_noise; /* default of image_cond_noise_scale */
+    int                     drops_frames;
+    int         references;      /* max number of reference images, or of given images and videos */
+    double      condition_noise; /* default of image_cond_noise_scale */
     /* 1: for inpainting, denoising starts from the single reference image, and the transformer
      * reads sampled latents of that image. Models without reference images start from the initial
      * image in the same way. */
-    int           inpaints_reference;
+    int         inpaints_reference;
     /* Default area of a reference image in pixels (a request may set max_area); 0: reference_size
      * sets the area. */
-    int64_t       reference_area;
-    int           auto_resizes; /* 1: the request's no_auto_resize turns reference_size off */
+    int64_t     reference_area;
+    int         auto_resizes; /* 1: the request's no_auto_resize turns reference_size off */
     /* Replaces the size of a reference image in pixels by the size to which the image is resized.
      * Pixels beyond multiples of `unit` are then cropped equally on both sides. area: max_area of
      * the request, reference_area, or xd_dit_info.area. Returns XD_EINVAL if the model does not
      * support a reference image of this size. */
-    xd_status     (*reference_size)(int64_t unit, int64_t area, int64_t *height, int64_t *width,
-                                    xd_err *e);
+    xd_status   (*reference_size)(int64_t unit, int64_t area, int64_t *height, int64_t *width,
+                                  xd_err *e);
     /* Source of a result's default size: the model, or the size of the request's first or last
      * image after resizing and cropping. */
-    xd_sized_by   sized_by;
-    double        mask_strength; /* default strength for requests with a mask; 0 stands for 0.6 */
+    xd_sized_by sized_by;
+    double      mask_strength; /* default strength for requests with a mask; 0 stands for 0.6 */
     /* Area of results in pixels, so a requested size only sets the aspect ratio; 0: the
      * requested size is used. */
-    int64_t       max_area;
+    int64_t     max_area;
     /* 1: the transformer reads as many rows of the prompt and of the negative prompt as the prompt
      * has tokens. The encoder of such a recipe pads texts (XD_PAD_MOST, masked). */
-    int           cuts_text;
+    int         cuts_text;
     /* 1: without a negative prompt, all elements of its embeddings are zeros, unless
      * force_zeros_for_empty_prompt of model_index.json is false. 0: the encoders read "". */
-    int           zeros_negative;
+    int         zeros_negative;
     /* Default of system_prompt, a text before each prompt but not before negative prompts, and the
      * text between it and the prompt. NULL: the pipeline has no system prompt. */
-    const char   *system, *after_system;
+    const char *system, *after_system;
     /* 1: the rows of the system prompt are dropped from the embedding of a prompt, except the rows
      * of its first and its last token. max_sequence_length does not count the dropped rows. */
-    int           drops_system;
+    int         drops_system;
     /* prepares a prompt for the encoders; the result is malloc'ed */
-    char         *(*caption)(const char *text);
+    char       *(*caption)(const char *text);
     /* Prepares a prompt as `caption` does, for requests without clean_caption. NULL: the pipeline
      * does not have the option clean_caption. */
-    char         *(*uncleaned)(const char *text);
+    char       *(*uncleaned)(const char *text);
 } xd_recipe;
 
 /* Returns 1 if recipe p has an encoder that reads images and whose folder is `folder`. p may be

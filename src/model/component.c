@@ -254,25 +254,19 @@ static xd_status add_side_config(const xd_component *p, const char *side, xd_tex
     return s;
 }
 
-/* Parses the component's config again, with the configs of its side networks as a list. */
-static xd_status add_side_configs(xd_component *p, xd_err *e)
+/* Parses the component's config again, with further members, which replace those of the same
+ * keys. */
+static xd_status extend_config(xd_component *p, const xd_text_buf *members, xd_err *e)
 {
     xd_text_buf b = { 0 };
     xd_json    *whole = NULL;
-    xd_status   s = XD_OK;
     xd_buf_json(&b, p->config);
     if (b.len)
         b.len--; /* the brace at the end */
-    xd_buf_add(&b, "%s\"" XD_SIDES_KEY "\": [", xd_json_size(p->config) ? ", " : "");
-    for (int i = 0; s == XD_OK && i < p->nsides; i++) {
-        xd_buf_add(&b, i ? ", " : "");
-        s = add_side_config(p, p->sides[i], &b, e);
-    }
-    xd_buf_add(&b, "]}");
-    if (s == XD_OK && b.failed)
-        s = xd_fail(e, XD_ENOMEM, "no memory for the config of %s", p->name);
-    if (s == XD_OK)
-        s = xd_json_parse(&whole, b.p, b.len, p->dir, e);
+    xd_buf_add(&b, "%s%s}", xd_json_size(p->config) ? ", " : "", members->p ? members->p : "");
+    xd_status s = b.failed || members->failed
+                      ? xd_fail(e, XD_ENOMEM, "no memory for the config of %s", p->name)
+                      : xd_json_parse(&whole, b.p, b.len, p->dir, e);
     if (s == XD_OK) {
         const char *in_config = xd_json_text(xd_json_get(p->config, "_class_name"));
         const char *hint = p->class_name == in_config ? NULL : p->class_name;
@@ -280,6 +274,23 @@ static xd_status add_side_configs(xd_component *p, xd_err *e)
         p->config = whole;
         xd_component_name_class(p, hint);
     }
+    xd_buf_free(&b);
+    return s;
+}
+
+/* Adds the configs of the side networks to the component's config, as a list. */
+static xd_status add_side_configs(xd_component *p, xd_err *e)
+{
+    xd_text_buf b = { 0 };
+    xd_status   s = XD_OK;
+    xd_buf_add(&b, "\"" XD_SIDES_KEY "\": [");
+    for (int i = 0; s == XD_OK && i < p->nsides; i++) {
+        xd_buf_add(&b, i ? ", " : "");
+        s = add_side_config(p, p->sides[i], &b, e);
+    }
+    xd_buf_add(&b, "]");
+    if (s == XD_OK)
+        s = extend_config(p, &b, e);
     xd_buf_free(&b);
     return s;
 }
@@ -301,6 +312,35 @@ xd_status xd_component_add_sides(xd_component *p, const char *const *sides, int 
     p->dit = p->dit->side->with;
     p->def = &p->dit->net;
     return change_network(p, e);
+}
+
+xd_status xd_component_widen(xd_component *p, const char *name, int64_t channels, xd_err *e)
+{
+    xd_text_buf b = { 0 };
+    int         i = 0;
+    while (i < p->nlist && strcmp(p->list[i].name, name) != 0)
+        i++;
+    if (i == p->nlist || channels <= p->list[i].d[1])
+        return xd_fail(e, XD_EINVAL, "%s has no weight %s of fewer than %lld channels", p->name,
+                       name, (long long)channels);
+    xd_buf_add(&b, "\"in_channels\": %lld, \"out_channels\": %lld", (long long)channels,
+               (long long)p->list[i].d[1]);
+    snprintf(p->wide, sizeof p->wide, "%s", name);
+    p->wide_cols = channels;
+    xd_status s = extend_config(p, &b, e);
+    xd_buf_free(&b);
+    return s == XD_OK ? change_network(p, e) : s;
+}
+
+/* If the component has a wide weight, replaces the weight source by one that has it. */
+static xd_status open_widened(xd_component *p, xd_err *e)
+{
+    if (!p->wide[0])
+        return XD_OK;
+    xd_status s = xd_widened_open(&p->widened, &p->w->src, p->wide, p->wide_cols, e);
+    if (s == XD_OK)
+        p->w->src = xd_widened_source(p->widened);
+    return s;
 }
 
 /* Opens the weight files of the side networks, and joins them with those of the transformer. */
@@ -327,6 +367,7 @@ void xd_component_close(xd_component *p)
         free(p->sides[i]);
     xd_component_drop(p);
     xd_component_unshare(p);
+    xd_widened_close(&p->widened);
     xd_single_file_close(&p->single);
     xd_svdquant_close(&p->svdquant);
     xd_quantized_close(&p->quantized);
@@ -621,6 +662,8 @@ xd_status xd_component_files(xd_component *p, xd_err *e)
         s = open_source(p, cut ? needed : p->list, cut ? n : p->nlist, e);
     if (s == XD_OK)
         s = check_scales(p, e);
+    if (s == XD_OK)
+        s = open_widened(p, e);
     if (s == XD_OK)
         s = xd_declared_check(cut ? needed : p->list, cut ? n : p->nlist, &p->w->src, what, e);
     if (s == XD_OK)

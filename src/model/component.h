@@ -10,6 +10,7 @@
 #include "model/quantized.h"
 #include "model/single_file.h"
 #include "model/svdquant.h"
+#include "model/widened.h"
 #include "text/text.h"
 #include "vae/vae.h"
 
@@ -96,6 +97,11 @@ typedef struct xd_component {
     /* The directories (or weight files) of a transformer's side networks (xd_side). */
     char             *sides[XD_MAXSIDES];
     int               nsides;
+    /* A layer's weight that the component has with more columns than its files, and the number of
+     * the columns (xd_component_widen). wide empty: none. */
+    char              wide[64];
+    int64_t           wide_cols;
+    xd_widened       *widened;   /* weight source with the wide tensor; NULL: none */
     xd_st            *files;     /* weight files; NULL until xd_component_files opens them */
     xd_quantized     *quantized; /* quantized tensors of the files; NULL: none */
     xd_svdquant      *svdquant;  /* SVDQuant layers of the files; NULL: none */
@@ -139,6 +145,10 @@ xd_status xd_component_add_vision(xd_component *p, xd_err *e);
 /* Adds side networks to a transformer (xd_side). sides: their directories, or weight files beside
  * which there is a config.json. Refuses side networks that do not fit the transformer. */
 xd_status xd_component_add_sides(xd_component *p, const char *const *sides, int n, xd_err *e);
+/* Gives a transformer more input channels than its files have: the config's in_channels becomes
+ * `channels`, out_channels the number before. The weight `name` of the layer that reads the latents
+ * has zeros in the new columns, to which LoRA files add terms. Call before files are opened. */
+xd_status xd_component_widen(xd_component *p, const char *name, int64_t channels, xd_err *e);
 void      xd_component_close(xd_component *p);
 
 /* Replaces the component's weights by those of `file` (the name is copied): one file such as

@@ -192,17 +192,19 @@ static xd_status read_magnitude(reader *r, const module *m, const xd_lora_target
 
 /* Adds a term to each of the model's tensors that a LoRA module changes. The rows of the LoRA
  * module are split over the model's tensors. The fields that are equal in all these terms are
- * copied from `t`. `m` is the module if it has a DoRA magnitude, else NULL. */
+ * copied from `t`; t.cols 0: the terms have all columns. `m` is the module if it has a DoRA
+ * magnitude, else NULL. */
 static xd_status push_all(reader *r, const module *m, const xd_lora_target *a, xd_lora_term t)
 {
-    int64_t rows, at = 0;
-    total_extents(r, a, &rows, &t.cols);
+    int64_t rows, cols, at = 0;
+    total_extents(r, a, &rows, &cols);
+    t.cols = t.cols ? t.cols : cols;
     xd_status s = m ? read_magnitude(r, m, a, rows, &t) : XD_OK;
     for (int k = 0; k < a->n && s == XD_OK; k++) {
         int64_t n = declared_tensor(r, a, k)->d[0];
         t.part = a->part, t.item = a->item[k], t.file = r->file;
         t.row0 = at, t.rows = n;
-        t.swap = a->halves && n == 2 * t.cols;
+        t.swap = a->halves && n == 2 * (t.width ? t.width : cols);
         if (t.gain != 0 || (t.magnitude >= 0 && r->l->scale[r->i] != 0))
             s = push_term(r, t);
         at += n;
@@ -230,6 +232,32 @@ static xd_status read_gain(const reader *r, const module *m, int64_t rank, int l
     return s;
 }
 
+static int is_input(const reader *r, const xd_lora_target *a)
+{
+    return r->names->input && a->n == 1 && a->part == 0 &&
+           strcmp(declared_tensor(r, a, 0)->name, r->names->input) == 0;
+}
+
+/* Sets *cols to the number of channels that a LoRA file has for the transformer's input layer.
+ * Channels that the file does not have are not changed, as by diffusers. */
+static xd_status input_columns(const reader *r, const module *m, int64_t *cols)
+{
+    xd_tensor t = xd_st_shape(r->file, m->slot[XD_LORA_DOWN]);
+    int64_t   own = t.nd == 2 ? t.d[1] : *cols;
+    if (own > *cols)
+        return xd_fail(r->e, XD_EINVAL,
+                       "LoRA %s: it has %lld channels for %s, which has %lld in this model: such a "
+                       "control LoRA must be given when a text-to-image model is opened",
+                       r->path, (long long)own, m->name, (long long)*cols);
+    if (own < *cols && (m->slot[XD_LORA_MAGNITUDE] >= 0 || m->slot[XD_LORA_DORA_SCALE] >= 0))
+        return xd_fail(r->e, XD_EUNSUPPORTED,
+                       "LoRA %s: %s has a DoRA magnitude for %lld of %lld channels, which is not "
+                       "supported",
+                       r->path, m->name, (long long)own, (long long)*cols);
+    *cols = own;
+    return XD_OK;
+}
+
 /* Reads a module's pair of low-rank matrices, and sets *gain to the factor by which the pair's
  * product is multiplied. */
 static xd_status read_pair(reader *r, const module *m, const xd_lora_target *a, double *gain)
@@ -239,6 +267,8 @@ static xd_status read_pair(reader *r, const module *m, const xd_lora_target *a, 
         return xd_fail(r->e, XD_EFORMAT, "LoRA %s: %s has only its %s matrix", r->path, m->name,
                        down < 0 ? "up (B)" : "down (A)");
     total_extents(r, a, &rows, &cols);
+    if (is_input(r, a) && input_columns(r, m, &cols) != XD_OK)
+        return r->e->code;
     xd_status s = check_tensor(r, down, 0, cols, a);
     int64_t   rank = xd_st_shape(r->file, down).d[0];
     if (s == XD_OK)
@@ -250,19 +280,23 @@ static xd_status read_pair(reader *r, const module *m, const xd_lora_target *a, 
     *gain *= r->l->scale[r->i];
     return push_all(
         r, m, a,
-        (xd_lora_term){ .up = up, .down = down, .rank = rank, .gain = *gain, .magnitude = -1 });
+        (xd_lora_term){
+            .up = up, .down = down, .cols = cols, .rank = rank, .gain = *gain, .magnitude = -1 });
 }
 
 /* Reads a tensor of full rank that is added to a weight or a bias, or replaces it. */
 static xd_status read_whole(reader *r, const module *m, xd_lora_slot slot, const xd_lora_target *a,
                             double gain)
 {
-    xd_lora_term t = { .up = m->slot[slot],
-                       .down = -1,
-                       .gain = gain,
-                       .magnitude = -1,
-                       .replaces = slot == XD_LORA_NEW || slot == XD_LORA_NEW_BIAS };
-    int64_t      rows, cols;
+    xd_lora_term   t = { .up = m->slot[slot],
+                         .down = -1,
+                         .gain = gain,
+                         .magnitude = -1,
+                         .replaces = slot == XD_LORA_NEW || slot == XD_LORA_NEW_BIAS };
+    xd_lora_target weight;
+    int64_t        rows, cols;
+    if (a->halves && xd_lora_target_of(r->names, m->name, 0, &weight))
+        total_extents(r, &weight, &rows, &t.width);
     total_extents(r, a, &rows, &cols);
     xd_status s = check_tensor(r, t.up, rows, cols, a);
     return s == XD_OK ? push_all(r, slot == XD_LORA_DIFF ? m : NULL, a, t) : s;
@@ -583,7 +617,7 @@ static xd_status read_keys(reader *r, key *k, int n)
                            "(OFT, Tucker factors, ...); supported: LoRA, DoRA, LoHa and LoKr",
                            r->path, k[i].name);
         if ((k[i].slot == XD_LORA_NEW || k[i].slot == XD_LORA_NEW_BIAS) &&
-            !xd_lora_notes_replace(r->notes))
+            !xd_lora_notes_replace(r->notes) && !(r->names->input && xd_lora_is_gain(k[i].name)))
             k[i].slot = XD_LORA_OTHER, k[i].len = strlen(k[i].name);
     }
     qsort(k, (size_t)n, sizeof *k, by_module);
@@ -707,6 +741,44 @@ static xd_status open_all(xd_loras **out, const xd_lora *asked, int n, xd_model 
         s = open_file(l, l->n, &asked[l->n], &names, m->lora_partial, e);
     if (s == XD_OK)
         s = put_sources(l, &names, e);
+    xd_lora_keys_close(&names);
+    return s;
+}
+
+/* Sets *channels to at least the number of channels that a LoRA file has for the input layer. */
+static xd_status count_channels(const xd_lora_keys *names, const xd_lora *asked, int64_t *channels,
+                                xd_err *e)
+{
+    xd_st    *file = NULL;
+    reader    r = { .names = names };
+    xd_status s = xd_st_open(&file, asked->path, xd_lora_stem(asked->path), e);
+    for (int64_t i = 0; s == XD_OK && i < xd_st_count(file); i++) {
+        char           name[XD_LORA_NAME];
+        size_t         n;
+        xd_lora_target t;
+        xd_tensor      of = xd_st_shape(file, i);
+        if (xd_lora_slot_of(xd_st_name(file, i), &n) != XD_LORA_DOWN || n >= sizeof name ||
+            of.nd != 2)
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)n, xd_st_name(file, i));
+        if (xd_lora_target_of(names, name, 0, &t) && is_input(&r, &t) && of.d[1] > *channels)
+            *channels = of.d[1];
+    }
+    xd_st_close(&file);
+    return s;
+}
+
+xd_status xd_loras_channels(const xd_lora *asked, int n, xd_model *m, int64_t *channels, xd_err *e)
+{
+    xd_lora_keys names = { .n = 0 };
+    xd_status    s = XD_OK;
+    *channels = 0;
+    if (n < 1 || !m->dit.dit->input)
+        return XD_OK;
+    s = xd_lora_keys_open(&names, m, 0, e);
+    for (int i = 0; i < n && s == XD_OK; i++)
+        if (asked[i].path && *asked[i].path)
+            s = count_channels(&names, &asked[i], channels, e);
     xd_lora_keys_close(&names);
     return s;
 }

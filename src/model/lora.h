@@ -33,6 +33,10 @@ xd_status xd_loras_open(xd_loras **l, const xd_lora *asked, int n, xd_model *m, 
 /* Opens LoRA files for the second of two transformers (m->loras_2), as xd_loras_open does for the
  * first. Terms for text encoders are not added. */
 xd_status xd_loras_open_2(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
+/* Sets *channels to the largest number of channels that LoRA files have for the transformer's input
+ * layer (xd_dit.input), or to 0 if no file changes this layer. m: a model whose transformer and
+ * text encoders are open, without files. */
+xd_status xd_loras_channels(const xd_lora *asked, int n, xd_model *m, int64_t *channels, xd_err *e);
 void      xd_loras_close(xd_loras **l);
 /* Returns 1 if l has exactly the n files of `asked`, with the same scales and in the same order. If
  * l is NULL, it has no files. */
@@ -107,6 +111,7 @@ typedef struct xd_lora_keys { /* names of all tensors that LoRA files may change
     int                 ntext;
     const xd_text_use  *text;   /* [ntext] text encoders in the recipe */
     const xd_lora_name *others; /* alternative module names of the model family; NULL: none */
+    const char         *input;  /* the transformer's input layer (xd_dit.input) or NULL */
     xd_lora_place      *place;  /* [n] tensors, sorted by `flat` */
     int                 n;
 } xd_lora_keys;
@@ -128,6 +133,9 @@ void      xd_lora_keys_close(xd_lora_keys *s);
  * "lora_unet_x_attn.lora_down.weight" is XD_LORA_DOWN of module "lora_unet_x_attn". The module's
  * name is the first *len bytes of the key. */
 xd_lora_slot xd_lora_slot_of(const char *key, size_t *len);
+/* Returns 1 if the key names the gain of a norm of queries or keys, which in the LoRA files of a
+ * transformer with xd_dit.input replaces the gain of the model. */
+int          xd_lora_is_gain(const char *key);
 /* Finds the tensors of the model that are the weight (or, if wanted, the bias) of a LoRA module,
  * which may have any of its known names. Returns 1 if tensors were found. */
 int xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias, xd_lora_target *target);
@@ -183,7 +191,10 @@ typedef struct xd_lora_term {
     /* LoHa (HADAMARD), LoKr (KRONECKER): the product of w[0] and w[1] is added */
     xd_lora_kind   kind;
     xd_lora_factor w[2];
+    /* cols: number of columns of the difference, which may be fewer than those of the tensor */
     int64_t        row0, rows, cols, rank;
+    /* number of columns of the module's weight, if the tensor may be its bias; 0: cols */
+    int64_t        width;
     int            swap;     /* 1: the two halves of the rows are swapped */
     int            replaces; /* 1: `up` replaces the model's tensor */
     /* index of the file's tensor with DoRA's norms; -1: there is none */

@@ -59,6 +59,7 @@ static const struct {
     { ".base_layer.weight", XD_LORA_NEW },
     { ".base_layer.bias", XD_LORA_NEW_BIAS },
     { ".weight", XD_LORA_NEW },
+    { ".scale", XD_LORA_NEW },
     { ".bias", XD_LORA_NEW_BIAS },
 };
 
@@ -70,6 +71,17 @@ static int ends_with(const char *s, size_t n, const char *end)
 {
     size_t k = strlen(end);
     return n > k && strcmp(s + n - k, end) == 0;
+}
+
+int xd_lora_is_gain(const char *key)
+{
+    static const char *const gains[] = { ".query_norm.scale",    ".key_norm.scale",
+                                         ".norm_q.weight",       ".norm_k.weight",
+                                         ".norm_added_q.weight", ".norm_added_k.weight" };
+    for (size_t i = 0; i < sizeof gains / sizeof *gains; i++)
+        if (ends_with(key, strlen(key), gains[i]))
+            return 1;
+    return 0;
 }
 
 xd_lora_slot xd_lora_slot_of(const char *key, size_t *len)
@@ -211,7 +223,8 @@ xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, int second, xd_err *e)
     *s = (xd_lora_keys){ .part = { second && m->dit2.dit ? &m->dit2 : &m->dit },
                          .ntext = m->recipe->ntext,
                          .text = m->recipe->text,
-                         .others = xd_family_of(m->dit.dit)->lora_names };
+                         .others = xd_family_of(m->dit.dit)->lora_names,
+                         .input = m->dit.dit->input };
     while (s->ntext && !s->text[s->ntext - 1].tokenizer)
         s->ntext--; /* the last entries are image encoders */
     for (int k = 0; k < s->ntext; k++)

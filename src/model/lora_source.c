@@ -103,6 +103,7 @@ static void turn_columns(const columns *c, int64_t at, int64_t n, int64_t row)
     const int64_t rows = c->from.d[0];
     float         x[FEW_COLUMNS];
     uint16_t      h[FEW_COLUMNS];
+    n = xd_min(n, c->from.d[1] - at); /* columns that the matrix does not have stay zeros */
     for (int64_t i = 0, m; i < n; i += m) {
         m = xd_min(n - i, FEW_COLUMNS);
         for (int64_t r = 0; r < rows; r++) {
@@ -148,8 +149,8 @@ static void copy_range(void *ctx, int64_t begin, int64_t end, int thread)
 }
 
 /* Reads a part of tensor i of a file, which is a matrix of `wide` columns. The part consists of
- * rows [row0, row0 + rows) and of the columns in some spans; if wanted, the result is transposed.
- * The result is malloc'ed. */
+ * rows [row0, row0 + rows) and of the columns in some spans; if wanted, the result is transposed,
+ * and columns that the matrix does not have are zeros. The result is malloc'ed. */
 static xd_status read_columns(xd_st *file, int64_t i, int64_t row0, int64_t rows, int64_t wide,
                               columns c, void **out, xd_err *e)
 {
@@ -162,7 +163,7 @@ static xd_status read_columns(xd_st *file, int64_t i, int64_t row0, int64_t rows
         cols += c.span[k].n;
     c.from =
         xd_view2((char *)t.p + (size_t)(row0 * wide) * xd_dtype_size(t.type), t.type, rows, wide);
-    if ((c.to = *out = malloc((size_t)(rows * cols) * xd_dtype_size(c.type) + 1)))
+    if ((c.to = *out = calloc((size_t)(rows * cols) + 1, xd_dtype_size(c.type))))
         xd_par_for(c.turned ? cols : rows, c.turned ? turn_range : copy_range, &c);
     else
         s = xd_fail(e, XD_ENOMEM, "no memory for LoRA tensor %s", xd_st_name(file, i));

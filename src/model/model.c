@@ -575,6 +575,28 @@ static xd_status open_sides(xd_model *m, xd_err *e)
     return s;
 }
 
+/* If a LoRA file has input channels of a control image for the transformer, gives the transformer
+ * these channels and the model the recipe that has a control image. */
+static xd_status add_control_channels(xd_model *m, xd_err *e)
+{
+    const xd_recipe *p = m->recipe->with_control_lora;
+    int64_t          channels;
+    if (!p)
+        return XD_OK;
+    xd_status s = xd_loras_channels(m->given.loras, m->given.nloras, m, &channels, e);
+    m->dit.dit->info(m->dit.w->net.cfg, &m->dit_info);
+    int64_t own = m->dit_info.lat_ch * m->dit_info.patch[1] * m->dit_info.patch[2];
+    if (s != XD_OK || channels <= own)
+        return s;
+    if (channels != 2 * own)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "a LoRA file has %lld channels for %s, not %lld of the latents and %lld of "
+                       "a control image",
+                       (long long)channels, m->dit.dit->input, (long long)own, (long long)own);
+    m->recipe = p;
+    return xd_component_widen(&m->dit, m->dit.dit->input, channels, e);
+}
+
 /* Opens the transformer, or both transformers of a model that has two. */
 static xd_status open_dits(xd_model *m, xd_err *e)
 {
@@ -700,6 +722,8 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
             s = open_processor(m, i, e);
     if (s == XD_OK)
         s = open_dits(m, e);
+    if (s == XD_OK)
+        s = add_control_channels(m, e);
     if (s == XD_OK)
         s = open_sides(m, e);
     if (s == XD_OK)

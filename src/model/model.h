@@ -16,10 +16,13 @@
 enum { XD_MODEL_PARTS = 2 + 1 + XD_MAXTEXT + 1 };
 
 /* Borrowed list of files that replace the weights of components. The list names a component by its
- * slot (short name), such as "clip_l". */
+ * slot (short name), such as "clip_l". Of the LoRA files, xd_model_open_with reads only the number
+ * of channels of the transformer's input layer. */
 typedef struct xd_weight_files {
     const xd_component_file *v;
     int                      n;
+    const xd_lora           *loras;
+    int                      nloras;
 } xd_weight_files;
 
 typedef struct xd_model {

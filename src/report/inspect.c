@@ -246,9 +246,10 @@ static void check_all(view *v, const char *dir)
 {
     xd_model         *m = &v->m;
     xd_component_file sides[XD_MAXSIDES + 1];
-    xd_weight_files   given = { sides,
-                                xd_model_side_files(sides, v->a->controlnets, v->a->ncontrolnets) };
-    int               whole = xd_model_open_with(m, dir, NULL, &given, NULL, &v->all) == XD_OK;
+    xd_weight_files   given = {
+        .v = sides, .n = xd_model_side_files(sides, v->a->controlnets, v->a->ncontrolnets)
+    };
+    int whole = xd_model_open_with(m, dir, NULL, &given, NULL, &v->all) == XD_OK;
     if (!m->recipe)
         return;
     for (int i = 0; i < m->recipe->ntext; i++)

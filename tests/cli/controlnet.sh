@@ -94,4 +94,35 @@ less=$(held)
 try plan --model "$FULL/hunyuan12" --world 2 --json --controlnet "$NET"
 more=$(held)
 check "plans count it" [ "$more" -gt "$less" ]
+
+# LoRA files that widen the input layer for a control image
+LORA=$FULL/flux-control-lora/control.safetensors
+EDGES=$FULL/flux-control-lora/control.png
+no "a control LoRA without an image" 'flux-control needs a control image' flux --lora "$LORA"
+no "a control image without a control LoRA" 'control_image is for models such as' \
+    flux --lora "$FULL/flux-control-lora/plain.safetensors" --control_image "$EDGES"
+mkdir "$T/full"
+cp -r "$FULL/flux" "$T/full/editor"
+cp -r "$FULL/flux" "$T/full/schnell"
+sed -i 's/FluxPipeline/FluxKontextPipeline/' "$T/full/editor/model_index.json"
+sed -i 's/"guidance_embeds": true/"guidance_embeds": false/' \
+    "$T/full/schnell/transformer/config.json"
+WHOLE=$FULL
+FULL=$T/full
+no "a control LoRA for a model that edits" '32 channels for img_in, which has 16 in this model' \
+    editor --lora "$LORA"
+no "a control LoRA of another model" 'fit nothing in this model: guidance_in.in_layer' \
+    schnell --lora "$LORA" --control_image "$EDGES"
+FULL=$WHOLE
+try convert --model "$FULL/flux" --lora "$LORA" --output "$T/merged"
+check "a control LoRA is not merged" [ "$rc" != 0 ]
+check "in one sentence" said '^xdit: .*32 channels for img_in, which has 16 in this model'
+draw flux --lora "$LORA" --control_image "$EDGES"
+check "a control LoRA" [ "$rc" = 0 ]
+pixels a
+draw flux --lora "$LORA" --control_image "$EDGES" --offload stream
+pixels b
+check "in streamed blocks" same
+draw flux --lora "$LORA" --control_image "$EDGES" --weights_dtype int8
+check "in int8" [ "$rc" = 0 ]
 done_testing

@@ -2,8 +2,8 @@
  *
  *     mpirun -n R test_lora_ranks DIR
  *
- * DIR is tests/golden: its cases flux-lora, sd35-lora, flux-dora, flux2-lora, zimage-lora and
- * wan-lora.
+ * DIR is tests/golden: its cases flux-lora, flux-control-lora, sd35-lora, flux-dora, flux2-lora,
+ * zimage-lora and wan-lora.
  * Tensor and text tensor parallelism cut what the files hold, Ulysses shares packed weights
  * between ranks, PipeFusion (all steps warm) gives every rank some blocks. f32 latents within
  * 2e-4 of the largest value of diffusers'.
@@ -27,7 +27,7 @@ typedef struct wanted { /* one case */
     xd_json    *js;
     ref         last; /* latents of the last step */
     int         steps;
-    char        model[1024], path[LORAS][1024];
+    char        model[1024], path[LORAS][1024], control[1024];
     xd_lora     lora[LORAS];
 } wanted;
 
@@ -53,6 +53,7 @@ static void open_case(wanted *w, const char *dir, const char *name)
         snprintf(w->path[i], sizeof w->path[i], "%s/%s/%s", dir, name, js_text(l, "path"));
         w->lora[i] = (xd_lora){ w->path[i], js_num(l, "scale") };
     }
+    snprintf(w->control, sizeof w->control, "%s/%s/control.png", dir, name);
     snprintf(path, sizeof path, "%s/%s/golden.safetensors", dir, name);
     must(xd_st_open(&st, path, "golden", &e), &e, path);
     w->last = ref_get(st, "latents.0.%d", w->steps - 1);
@@ -81,6 +82,7 @@ static xd_status generate(const wanted *w, const xd_parallel *p, const xd_lora *
     q.num_inference_steps = w->steps;
     q.guidance_scale = js_num(w->js, "guidance_scale");
     q.texts.max_sequence_length = (int)js_num(w->js, "max_sequence_length");
+    q.images.control_image = js_maybe(w->js, "control") > 0 ? w->control : NULL;
     q.seed = (int64_t)js_num(w->js, "seed");
     q.noise.rng = "torch";
     q.output.no_resolution_binning = 1;
@@ -159,6 +161,7 @@ int main(int argc, char **argv)
     rank = world->rank;
     ranks = world->size;
     check_case(argv[1], "flux-lora");
+    check_case(argv[1], "flux-control-lora");
     check_case(argv[1], "sd35-lora");
     check_case(argv[1], "flux-dora");
     check_case(argv[1], "flux2-lora");

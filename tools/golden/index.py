@@ -68,7 +68,7 @@ SUITES = {
     "caches": own("flux-cache", "flux-taylor", "flux-tea", "flux-db", "wan-cache", "wan-taylor",
                   "wan-tea", "cog5b-cache", "kontext-kept"),
     "fast_attn": own("alpha-ways", "alpha-share", "sd3-ways", "sd35-ways"),
-    "lora": own("flux-lora", "sd35-lora", "chroma-lora", "flux-dora"),
+    "lora": own("flux-lora", "flux-control-lora", "sd35-lora", "chroma-lora", "flux-dora"),
     "stale": own("stale"),
     "cog": {name: "cog/" + name for name in ("2b", "5b", "5b-i2v", "1.5-i2v")},
     "cog_vae": {name: "cog-vae/" + name for name in ("four", "two", "eight", "one", "tiles")},

@@ -225,6 +225,7 @@ const xd_dit xd_dit_flux = {
              .nlayers = xd_dual_nlayers,
              .block = block,
              .weights = weights },
+    .input = "x_embedder.weight",
     .info = info,
     .active = active,
     .active_width = active_width,

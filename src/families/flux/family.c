@@ -15,6 +15,8 @@ enum { MEGAPIXEL = 1024 * 1024 };
       { .folder = "text_encoder_2", .tokenizer = "tokenizer_2", .slot = "t5xxl", \
         .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .prompt = 1 } }
 
+static const xd_recipe control;
+
 /* This recipe has the text encoders, defaults and rules of diffusers' FluxPipeline.__call__,
  * FluxImg2ImgPipeline and FluxInpaintPipeline. CLIP is used only for the pooled text embedding. */
 static const xd_recipe flux = {
@@ -32,6 +34,7 @@ static const xd_recipe flux = {
     .own_sigmas = XD_OWN_BUT_FLOW_TEXT,
     .packed = 1,
     .max_shift = 1.15,
+    .with_control_lora = &control,
     .of_image = { .guidance = 7 },
     .of_mask = { .guidance = 7 },
 };

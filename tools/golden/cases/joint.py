@@ -305,7 +305,8 @@ def whole_size(r):
 
 
 def run(name, out_dir, change=None, more_json=None):
-    """One request; change(pipe) comes before it, and then floats of the image are not kept."""
+    """One request; change(pipe) comes before it, and then floats of the image are not kept. It may
+    return another pipeline."""
     r = dict(model=name, negative_prompt="", images=1, strength=0.0, true_cfg=0.0,
              no_t5=False, max_area=0, crop=None, more={}) | RUNS[name]
     d = out_dir / name
@@ -314,7 +315,7 @@ def run(name, out_dir, change=None, more_json=None):
     pipe = load(r["model"], out_dir, r["strength"] > 0, r["no_t5"], "mask" in r)
     size = whole_size(r)
     if change:
-        change(pipe)
+        pipe = change(pipe) or pipe
     count = len(r["prompts"]) * r["images"]
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail, more = {}, [], {}

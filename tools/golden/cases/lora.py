@@ -10,6 +10,10 @@ scales as "loras".
 flux-dora has a folder that peft saves, with DoRA, patterns and ranks, merged by peft, and DoRA with
 the names of sd-scripts, whose rows (or columns) get their lengths here.
 
+flux-control-lora has a Control LoRA with the names of Black Forest Labs, which widens x_embedder
+and replaces norms, and a LoRA for the narrow x_embedder. diffusers converts such names with the widths
+and blocks of the published model only, so they are converted here; diffusers loads the result.
+
 chroma-lora has LoHa with the names of sd-scripts and LoKr with those of ComfyUI and LyCORIS. Their
 differences are added here, by the formulas of LyCORIS.
 """
@@ -17,6 +21,7 @@ import json
 import re
 
 import torch
+from diffusers import FluxControlPipeline
 from diffusers.loaders.lora_conversion_utils import _convert_kohya_flux_lora_to_diffusers
 from safetensors.torch import load_file, save_file
 
@@ -30,6 +35,9 @@ RUNS = {
                       guidance=1.0, max_sequence_length=8),
     "flux-dora": dict(model="flux", prompts=["A small blue square"], width=32, height=40, steps=3,
                       seed=73, guidance=3.0, max_sequence_length=9),
+    "flux-control-lora": dict(model="flux", prompts=["A small blue square"], width=40, height=48,
+                              steps=3, seed=76, guidance=5.0, max_sequence_length=9,
+                              control=(61, 50)),
     "chroma-lora": dict(model="chroma", prompts=["A large red circle"], negative_prompt="a star",
                         width=32, height=40, steps=3, seed=75, guidance=2.0,
                         max_sequence_length=20),
@@ -313,6 +321,81 @@ def make_dora(name, out):
                                              "scale": SCALES["kohya"]}]})
 
 
+# ---- Control LoRA --------------------------------------------------------------------------------
+
+# Norm of Black Forest Labs -> that of diffusers.
+NORMS = {
+    "double_blocks.0.img_attn.norm.query_norm": "transformer_blocks.0.attn.norm_q",
+    "double_blocks.0.img_attn.norm.key_norm": "transformer_blocks.0.attn.norm_k",
+    "double_blocks.1.txt_attn.norm.query_norm": "transformer_blocks.1.attn.norm_added_q",
+    "double_blocks.1.txt_attn.norm.key_norm": "transformer_blocks.1.attn.norm_added_k",
+    "single_blocks.2.norm.query_norm": "single_transformer_blocks.2.attn.norm_q",
+    "single_blocks.0.norm.key_norm": "single_transformer_blocks.0.attn.norm_k",
+}
+
+
+def dotted(key):
+    """double_blocks_0_img_attn_qkv -> double_blocks.0.img_attn.qkv"""
+    for old, new in ((r"_blocks_(\d)_", r"_blocks.\1."), (r"_(qkv|proj|lin|0|2|1)$", r".\1"),
+                     (r"(_layer|_in)_(in_layer|out_layer|linear|adaLN)", r"\1.\2")):
+        key = re.sub(old, new, key)
+    return key
+
+
+def put_control(f, pipe, g):
+    """Writes the file; what diffusers makes of such a file."""
+    out, rank = {}, 2      # the published files have one rank, too
+    for key, targets in BFL.items():
+        names, swap = spread(targets.lstrip("*")), targets[0] == "*"
+        ws = [weight(pipe, "transformer", t) for t in names]
+        cols = ws[0].shape[1] * (2 if key == "img_in" else 1)
+        up, down = pair(sum(len(w) for w in ws), (cols,), rank, g, torch.float32)
+        bias = torch.randn(len(up), generator=g) / 2
+        f |= {dotted(key) + ".lora_A.weight": down, dotted(key) + ".lora_B.weight": up,
+              dotted(key) + ".lora_B.bias": bias}
+        up, bias = (torch.cat(v.chunk(2)[::-1]) if swap else v for v in (up, bias))
+        sizes = [len(w) for w in ws]
+        for t, u, b in zip(names, up.split(sizes), bias.split(sizes)):
+            out |= {f"transformer.{t}.lora_A.weight": down.clone(),
+                    f"transformer.{t}.lora_B.weight": u.clone(),
+                    f"transformer.{t}.lora_B.bias": b.clone()}
+    for key, to in NORMS.items():
+        f[key + ".scale"] = torch.rand(weight(pipe, "transformer", to).shape, generator=g) + 0.5
+        out[f"transformer.{to}.weight"] = f[key + ".scale"].clone()
+    return out
+
+
+def make_control(name, out):
+    d = out / name
+    d.mkdir(parents=True, exist_ok=True)
+    g = torch.Generator().manual_seed(RUNS[name]["seed"])
+    joint.RUNS[name] = RUNS[name]
+    scales = {"control": 0.85, "plain": -0.6}
+
+    def change(pipe):
+        control, plain = {}, {}
+        for m in ("x_embedder", "transformer_blocks.1.attn.to_q"):
+            w = weight(pipe, "transformer", m)
+            up, down = pair(len(w), w.shape[1:], 2, g, torch.float32)
+            plain |= {f"transformer.{m}.lora_A.weight": down, f"transformer.{m}.lora_B.weight": up}
+        converted = put_control(control, pipe, g)
+        save_file(control, d / "control.safetensors")
+        save_file(plain, d / "plain.safetensors")
+        pipe = FluxControlPipeline.from_pipe(pipe)
+        pipe.set_progress_bar_config(disable=True)
+        before = pipe.transformer.x_embedder.weight.shape
+        pipe.load_lora_weights(converted, adapter_name="control")
+        pipe.load_lora_weights(plain, adapter_name="plain")
+        pipe.set_adapters(list(scales), list(scales.values()))
+        after = pipe.transformer.x_embedder.base_layer.weight.shape
+        assert after[1] == 2 * before[1] == pipe.transformer.config.in_channels, (before, after)
+        for key, to in NORMS.items():
+            assert torch.equal(weight(pipe, "transformer", to), control[key + ".scale"]), to
+        return pipe
+    joint.run(name, out, change, {"loras": [{"path": f"{k}.safetensors", "scale": v}
+                                            for k, v in scales.items()]})
+
+
 # ---- LoHa and LoKr -------------------------------------------------------------------------------
 
 LOHA = {
@@ -400,5 +483,6 @@ def make(names, options):
     quiet()
     with torch.no_grad():
         for name in names:
-            {"chroma-lora": make_products, "flux-dora": make_dora}.get(name, make_files)(
+            {"chroma-lora": make_products, "flux-control-lora": make_control,
+             "flux-dora": make_dora}.get(name, make_files)(
                 name, options.out)
