@@ -413,6 +413,9 @@ typedef struct xd_request_images {
     /* Standard deviation of noise that each step adds to given frames of strength 1, times the
      * square of the step's noise level; negative: the pipeline's default. */
     double                 image_cond_noise_scale;
+    /* Kinds of the control images, for control networks of several kinds ("Union"): one number, or
+     * one for each network ("0,4"). Required for such networks. */
+    const char            *control_mode;
 } xd_request_images;
 
 /* The scheduler and the noise levels of its steps. */

@@ -28,6 +28,9 @@ typedef struct xd_input {
     double         guidance; /* distilled guidance scale, or NaN */
     /* [hints] factors of the hints of a control stream; NULL: all factors are 1 */
     const double  *hint_scales;
+    /* [sides] what the control image of each side network shows, for networks of several kinds of
+     * images; NULL: 0 for all networks */
+    const int     *modes;
     /* Distances of neighbouring tokens: of frames in seconds, of rows and columns in pixels. */
     double         step[3];
     /* Heights and widths in pixels that models were trained with (micro-conditions): of the result,
@@ -64,6 +67,9 @@ typedef struct xd_dit_info {
     /* Bit i is 1: the latents of control image i are scaled, but not shifted by the autoencoder's
      * shift. */
     int         unshifted;
+    /* For each side network, the number of kinds of control images (xd_input.modes); 0: the network
+     * is for one kind. */
+    int         modes[XD_MAXSIDES];
     int64_t     lat_ch;    /* number of latent channels C */
     int64_t     extra_ch;  /* extra input channels, after the C channels */
     int64_t     sample[3]; /* latent cells of the training size: frames, rows, columns */
@@ -90,6 +96,8 @@ typedef struct xd_dit_info {
     /* The model pads the number of text rows and the number of image rows to a multiple of this
      * number; padding rows of the image form the stream XD_PAD. 0: no padding. */
     int         multiple;
+    /* Number of rows before the text that only side networks read (XD_LEAD). */
+    int         lead_rows;
     /* Number of learned rows that the model puts in the place of the last text rows, which follow
      * those of the text encoders (with txt_flows). */
     int         registers;

@@ -122,15 +122,16 @@ static int64_t half_of(const xd_ints *axes)
     return sum / 2;
 }
 
-/* Fills the RoPE angles of all tokens. The angles of the text tokens come first; text tokens have
- * position 0. */
+/* Fills the RoPE angles of all tokens. The angles of the leading and text tokens come first; these
+ * tokens have position 0. */
 static void fill_angles(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
     /* one value per pair of features; a head has at most 512 features */
     double         base[256];
     xd_rope_axes(base, theta, t->cfg);
-    for (int64_t n = xd_n(t->x, XD_TXT) * half_of(t->cfg); n > 0; n--)
+    int64_t still = xd_n(t->x, XD_LEAD) + xd_n(t->x, XD_TXT);
+    for (int64_t n = still * half_of(t->cfg); n > 0; n--)
         *buf++ = (float)t->fn(0);
     buf = fill_stream(t, XD_REF, base, buf);
     fill_stream(t, XD_IMG, base, buf);
@@ -138,28 +139,29 @@ static void fill_angles(void *ctx, float *buf)
 
 xd_tensor xd_dual_angles(xd_exec *x, const void *text, const xd_ints *axes, double (*fn)(double))
 {
-    int64_t rows = xd_n(x, XD_TXT) + xd_n(x, XD_REF) + xd_n(x, XD_IMG);
+    int64_t rows = xd_n(x, XD_LEAD) + xd_n(x, XD_TXT) + xd_n(x, XD_REF) + xd_n(x, XD_IMG);
     return xd_rope_table_of(x, text, rows, half_of(axes), fill_angles, axes, fn);
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-void xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *text,
+void xd_dual_embed(xd_exec *x, const xd_input *in, xd_tensor h, const xd_lin *text,
                    const xd_lin *latents)
 {
     int64_t ntxt = xd_n(x, XD_TXT), nref = xd_n(x, XD_REF), nimg = xd_n(x, XD_IMG);
+    int64_t lead = xd_n(x, XD_LEAD);
     if (!xd_check(x,
                   in->lat.d[0] == nimg && in->txt.d[0] == ntxt && in->ref.d[0] == nref &&
-                      s->h.d[0] == nref + nimg + ntxt,
+                      h.d[0] == lead + nref + nimg + ntxt,
                   "%lld image, %lld reference and %lld text tokens do not match %lld rows of state",
-                  (long long)nimg, (long long)nref, (long long)ntxt, (long long)s->h.d[0]))
+                  (long long)nimg, (long long)nref, (long long)ntxt, (long long)h.d[0]))
         return;
     size_t mark = xd_arena_mark(x->tmp);
     if (ntxt)
-        xd_linear_into(x, xd_rows(s->h, 0, ntxt), in->txt, text);
+        xd_linear_into(x, xd_rows(h, lead, ntxt), in->txt, text);
     if (nref)
-        xd_linear_into(x, xd_rows(s->h, ntxt, nref), in->ref, latents);
-    xd_linear_into(x, xd_rows(s->h, ntxt + nref, nimg), xd_join_channels(x, in), latents);
+        xd_linear_into(x, xd_rows(h, lead + ntxt, nref), in->ref, latents);
+    xd_linear_into(x, xd_rows(h, lead + ntxt + nref, nimg), xd_join_channels(x, in), latents);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -188,7 +190,7 @@ static int add_side(side *s, int count, const xd_adaln *w, xd_tensor mod, int64_
 static int sides_of(const xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in,
                     side s[SIDES])
 {
-    int64_t ntxt = xd_n(x, XD_TXT), nref = in->ref.nd ? xd_n(x, XD_REF) : 0;
+    int64_t ntxt = xd_n(x, XD_LEAD) + xd_n(x, XD_TXT), nref = in->ref.nd ? xd_n(x, XD_REF) : 0;
     int     n = add_side(s, 0, &w->txt, in->txt, ntxt);
     if (nref)
         n = add_side(s, n, &w->img, in->ref, nref);
@@ -237,7 +239,7 @@ void xd_pair_run(xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in
  * Returns the number of groups. */
 static int groups_of(const xd_exec *x, xd_tensor h, const xd_dual_in *in, side s[SIDES])
 {
-    int64_t before = xd_n(x, XD_TXT) + xd_n(x, XD_REF);
+    int64_t before = xd_n(x, XD_LEAD) + xd_n(x, XD_TXT) + xd_n(x, XD_REF);
     int     n = 0;
     if (in->held) {
         n = add_side(s, n, NULL, in->img, before);

@@ -74,7 +74,7 @@ typedef struct xd_dual_in {
     int64_t   head_dim;
 } xd_dual_in;
 /* xd_pair_run runs a double block on h [n,D], and xd_solo_run runs a single block. The first rows
- * of h are the text. */
+ * of h are leading rows (XD_LEAD), which are treated like text, and the text. */
 void xd_pair_run(xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in);
 void xd_solo_run(xd_exec *x, xd_tensor h, const xd_solo *w, const xd_dual_in *in);
 
@@ -89,9 +89,9 @@ xd_status xd_dual_axes(xd_ints *axes, const char *key, const xd_ints *usual, int
  * have different numbers of text rows, `text` is the text of this forward pass, else NULL. */
 xd_tensor xd_dual_angles(xd_exec *x, const void *text, const xd_ints *axes, double (*fn)(double));
 
-/* Fills the hidden state s->h. The layer `text` computes the text rows of s->h, the layer `latents`
- * the rows of reference images and of the image. */
-void      xd_dual_embed(xd_exec *x, const xd_input *in, xd_state *s, const xd_lin *text,
+/* Fills the hidden state h, except leading rows (XD_LEAD). The layer `text` computes the text rows
+ * of h, the layer `latents` the rows of reference images and of the image. */
+void      xd_dual_embed(xd_exec *x, const xd_input *in, xd_tensor h, const xd_lin *text,
                         const xd_lin *latents);
 /* Returns out(norm(h) * (1 + scale) + shift), the prediction for this rank's image rows, which are
  * the last rows of h. */

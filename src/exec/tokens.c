@@ -1,6 +1,8 @@
 /* tokens.c - computes which rank has which tokens */
 #include "exec/tokens.h"
 
+const xd_stream_id xd_stream_order[XD_NSTREAMS] = { XD_LEAD, XD_TXT, XD_PAD, XD_REF, XD_IMG };
+
 xd_span xd_cut(xd_span whole, int i, int n)
 {
     int64_t a = whole.n * i / n, b = whole.n * (i + 1) / n;
@@ -18,7 +20,7 @@ xd_span xd_cut_at(xd_span whole, int i, int n, const int64_t *at)
 xd_span xd_own(const xd_layout *l, xd_stream_id s, int patch, int sp)
 {
     xd_span all = { 0, l->len[s] };
-    if (s == XD_TXT || s == XD_PAD) /* text and padding tokens belong to one patch */
+    if (s == XD_TXT || s == XD_PAD || s == XD_LEAD) /* these tokens belong to one patch */
         return patch == l->txt_patch ? xd_cut_at(all, sp, l->nsp, l->share) : (xd_span){ 0, 0 };
     const int parts = l->npatch - l->refs_apart;
     if (l->refs_apart && (patch == parts) != (s == XD_REF))

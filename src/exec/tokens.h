@@ -1,7 +1,7 @@
 /* tokens.h - computes which rank has which tokens of a sequence.
  *
- * All tokens of a pass that flow through the blocks are one sequence of four streams: text,
- * padding, reference images, image. In each patch, each sequence rank has one span of the tokens of
+ * All tokens of a pass that flow through the blocks are one sequence of five streams: leading rows,
+ * text, padding, reference images, image. In each patch, each sequence rank has one span of the tokens of
  * each stream (xd_own). Every rank can compute which tokens the other ranks have, so sizes are
  * never sent and need not be equal. */
 #ifndef XD_EXEC_TOKENS_H
@@ -10,8 +10,11 @@
 #include <stdint.h>
 
 /* The streams of tokens. XD_PAD is the stream of padding rows, which make the number of image
- * tokens a multiple of a given number (dit.h); these rows are in the same patch as the text. */
-typedef enum xd_stream_id { XD_IMG, XD_TXT, XD_REF, XD_PAD, XD_NSTREAMS } xd_stream_id;
+ * tokens a multiple of a given number (dit.h). XD_LEAD is the stream of rows that only side networks
+ * read. The rows of both streams are in the same patch as the text. */
+typedef enum xd_stream_id { XD_IMG, XD_TXT, XD_REF, XD_PAD, XD_LEAD, XD_NSTREAMS } xd_stream_id;
+/* The order in which the streams' rows follow each other in a hidden state. */
+extern const xd_stream_id xd_stream_order[XD_NSTREAMS];
 #define XD_STREAM(s) (1u << (s))        /* bit of stream s in a set of streams */
 enum { XD_ALL = -1 }; /* value of a patch index that means all patches */
 
@@ -27,7 +30,7 @@ typedef struct xd_layout {
     int64_t        grid[3]; /* number of image tokens along t, h, w */
     /* Number of PipeFusion patches, and number of sequence ranks (ulysses x ring). */
     int            npatch, nsp;
-    int            txt_patch; /* patch that has the text and padding rows */
+    int            txt_patch; /* patch that has the leading, text and padding rows */
     /* 1: the last patch has all reference image tokens, and only these. */
     int            refs_apart;
     /* Sizes of the reference images in tokens (borrowed). The tokens of all reference images, image
@@ -45,8 +48,8 @@ xd_span xd_cut(xd_span whole, int i, int n);
 /* Divides a span into n consecutive parts, and returns part i. The parts with indices below i
  * together contain at[i] / at[n] of the span. `at` NULL: the parts are nearly equal. */
 xd_span xd_cut_at(xd_span whole, int i, int n, const int64_t *at);
-/* Returns the span of stream s that one sequence rank has in one patch. All text and padding rows
- * are in patch l->txt_patch. */
+/* Returns the span of stream s that one sequence rank has in one patch. All leading, text and
+ * padding rows are in patch l->txt_patch. */
 xd_span xd_own(const xd_layout *l, xd_stream_id s, int patch, int sp);
 /* Returns the number of rows of all streams that one sequence rank has in one patch, or in all
  * patches (XD_ALL). */

@@ -231,6 +231,11 @@ typedef struct xd_recipe {
     /* The recipe of models to whose transformer a LoRA file adds the input channels of a control
      * image. NULL: such LoRA files are refused. */
     const struct xd_recipe *with_control_lora;
+    /* The recipe of models whose transformer has side networks (xd_side). NULL: this recipe. */
+    const struct xd_recipe *with_sides;
+    /* 1: the latents of side networks' control images are samples of the VAE's Gaussian, drawn
+     * before those of an initial image and before the noise. 0: they are the Gaussian's mean. */
+    int                     samples_sides;
     int                     needs_image; /* 1: an image is required */
     /* 1: an image of another aspect ratio than the result is cropped equally on both sides; 0: it
      * is stretched */

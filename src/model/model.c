@@ -569,6 +569,10 @@ static xd_status open_sides(xd_model *m, xd_err *e)
                     m->recipe->name);
     if (s == XD_OK && m->nsides)
         s = xd_component_add_sides(&m->dit, (const char *const *)m->sides, m->nsides, e);
+    if (s == XD_OK && m->nsides && m->recipe->with_sides) {
+        m->recipe = m->recipe->with_sides;
+        m->guidance = m->recipe->guidance;
+    }
     for (int i = 0; i < m->nsides; i++)
         free(m->sides[i]), m->sides[i] = NULL;
     m->nsides = 0;

@@ -51,8 +51,7 @@ static xd_status src_scale(void *self, const char *name, float *scale, xd_err *e
 {
     const xd_widened *w = self;
     *scale = 1;
-    return is_wide(w, name) || !w->from.scale ? XD_OK
-                                              : w->from.scale(w->from.self, name, scale, e);
+    return is_wide(w, name) || !w->from.scale ? XD_OK : w->from.scale(w->from.self, name, scale, e);
 }
 
 static void src_past(void *self, const char *name, const void *at, size_t bytes)

@@ -95,12 +95,10 @@ static xd_attn_args attn_over_all(const xd_exec *x, const ring *s, const xd_attn
     for (int r = 0; r < s->topo->deg.n[XD_RING]; r++)
         s->row[r] = 0;
     b.kv = s->seg;
-    b.nkv = append_rows(x, s, XD_TXT, x->lay->txt_patch, 0);
-    b.nkv = append_rows(x, s, XD_PAD, x->lay->txt_patch, b.nkv);
-    for (int p = 0; p < x->lay->npatch; p++)
-        b.nkv = append_rows(x, s, XD_REF, p, b.nkv);
-    for (int p = 0; p < x->lay->npatch; p++)
-        b.nkv = append_rows(x, s, XD_IMG, p, b.nkv);
+    b.nkv = 0;
+    for (int i = 0; i < XD_NSTREAMS; i++)
+        for (int p = 0; p < x->lay->npatch; p++)
+            b.nkv = append_rows(x, s, xd_stream_order[i], p, b.nkv);
     return b;
 }
 

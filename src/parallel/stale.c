@@ -16,7 +16,7 @@ extern const xd_method xd_method_stale;
 typedef struct stale {
     xd_hooks hooks;
     /* K and V of all token rows of the ring member, patch by patch. Within a patch, the order is
-     * text, padding, reference images, image. */
+     * that of xd_stream_order. */
     xd_kept  kept;
 } stale;
 
@@ -24,8 +24,8 @@ typedef struct stale {
  * the number of following rows that are contiguous in the stored tensors. */
 static int64_t stored_row(const xd_exec *x, const stale *s, int64_t row, int64_t *n)
 {
-    static const xd_stream_id order[XD_NSTREAMS] = { XD_TXT, XD_PAD, XD_REF, XD_IMG };
-    int64_t                   at = 0;
+    const xd_stream_id *order = xd_stream_order;
+    int64_t             at = 0;
     /* If the step has all patches, the rows are stored in the order in which they are computed. */
     if (x->patch == XD_ALL)
         return row;

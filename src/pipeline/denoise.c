@@ -694,7 +694,8 @@ static void run_piece(xd_denoise *f, piece w)
                          .frame_t = f->frame_t,
                          .frame_s = j->frame_s,
                          .guidance = j->distilled,
-                         .hint_scales = scales_of(f, w.step) };
+                         .hint_scales = scales_of(f, w.step),
+                         .modes = j->modes };
     xd_span       refs = xd_denoise_rows(f, XD_REF, w.unit);
     if (xd_cache_predicts(f, w.step)) {
         xd_cache_predict(f, w.step, w.unit, w.pass);

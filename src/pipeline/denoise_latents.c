@@ -194,13 +194,25 @@ static int64_t image_numbers(const xd_job *j)
     return j->numbers / j->cells[0];
 }
 
+/* Draws the random numbers for sampling from the Gaussians of the side networks' control images, if
+ * the pipeline samples them. */
+static void draw_sides(const xd_job *j, xd_rng *g, float *sides)
+{
+    for (int i = 0; j->ctx->model.recipe->samples_sides && i < XD_MAXSIDES; i++)
+        if (j->side_moments[i])
+            xd_rng_normal(g, sides + i * image_numbers(j), image_numbers(j));
+}
+
 /* Draws the noise of an output image. If j->moments is not NULL, also draws `sample` [C,h,w], the
  * random numbers for sampling from the Gaussian with these moments; otherwise `sample` is
  * unchanged. If `start` is not NULL, it receives the random numbers for sampling from
- * j->start_moments. With the philox generator the noise is the same with and without an initial
- * image. */
-static void draw(const xd_job *j, xd_rng *g, float *noise, float *sample, float *start)
+ * j->start_moments, and `sides` those of the side networks' control images. With the philox
+ * generator the noise is the same with and without an initial image. */
+static void draw(const xd_job *j, xd_rng *g, float *noise, float *sample, float *start,
+                 float *sides)
 {
+    if (g->torch)
+        draw_sides(j, g, sides);
     /* For inpainting with a control image, diffusers also samples the latents of the image without
      * its masked area, and does not use them. */
     if (start && j->moments && g->torch && j->role->reads_control && xd_job_has_mask(j->r))
@@ -217,6 +229,8 @@ static void draw(const xd_job *j, xd_rng *g, float *noise, float *sample, float 
     /* If the request gives the noise, diffusers draws no noise from its generator. */
     if (!j->given_noise || !g->torch)
         xd_rng_normal(g, noise, j->numbers);
+    if (!g->torch)
+        draw_sides(j, g, sides);
     if (mean)
         return;
     /* Some inpainting pipelines of diffusers encode the complete image before they draw the noise,
@@ -272,13 +286,14 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
         }
         return;
     }
-    float       *sample = xd_denoise_buffer(f, image_numbers(j), "an image");
+    int          nsides = j->ctx->model.recipe->samples_sides ? j->ctx->model.dit_info.sides : 0;
+    float       *sample = xd_denoise_buffer(f, (1 + nsides) * image_numbers(j), "an image");
     float       *noise = f->whole;
     float       *start = j->start_moments ? xd_denoise_buffer(f, j->numbers, "an image") : NULL;
     const float *given = xd_given_noise_of(j, image);
     if (xd_ok(&f->x)) {
         xd_rng_open(&f->rng, j->r->noise.rng, seed);
-        draw(j, &f->rng, noise, sample, start);
+        draw(j, &f->rng, noise, sample, start, sample + image_numbers(j));
         if (given)
             memcpy(noise, given, (size_t)j->numbers * sizeof *noise);
         else

@@ -298,6 +298,7 @@ static xd_status set_tokens(xd_job *j, xd_err *e)
     }
     j->lay.len[XD_IMG] = j->tokens;
     j->lay.len[XD_PAD] = xd_job_padded(j, j->tokens) - j->tokens;
+    j->lay.len[XD_LEAD] = d->lead_rows;
     j->lat[0] = c[0], j->lat[1] = d->lat_ch, j->lat[2] = c[1], j->lat[3] = c[2];
     j->numbers = j->tokens * j->features;
     if (j->role->holds && (xd_job_has_image(j->r) || d->begins))

@@ -270,6 +270,12 @@ static const xd_request_row rows[] = {
       .families = XD_WORD_SIDES,
       .about.section = IMAGES,
       .stored = XD_STORED_GIVEN },
+    { { "control_mode", XD_OPT_TEXT, AT(images.control_mode), 0, 0, NULL, "N,N",
+        "kind of the control image, for a control network of several kinds (Union): one number, or "
+        "one for each network (%s)" },
+      .families = XD_WORD_SIDES,
+      .about.section = IMAGES,
+      .stored = XD_STORED_GIVEN },
     { { "padding_mask_crop", XD_OPT_INT64, AT(images.padding_mask_crop), 0, 1e7, NULL, "PIXELS",
         "crop the image to the mask plus PIXELS on each side, generate that part, and paste the "
         "result back" },

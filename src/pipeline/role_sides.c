@@ -1,13 +1,16 @@
 /* role_sides.c - the control images of side networks (ControlNets)
  *
- * Each side network reads the latents of one control image beside the noise. The latents are the
- * mean of the VAE's Gaussian. Diffusers samples them from the global random generator of PyTorch,
- * so its image is not determined by the seed. If the request has an initial image, denoising starts
+ * Each side network reads the latents of one control image beside the noise. The latents are a
+ * sample of the VAE's Gaussian if diffusers draws it from the generator of the request
+ * (xd_recipe.samples_sides), else the Gaussian's mean: other pipelines of diffusers sample from the
+ * global random generator of PyTorch, so their image is not determined by the seed. If the request has an initial image, denoising starts
  * from that image and noise. As in diffusers, a side network is used in step i of n if i / n is at
  * least control_guidance_start and (i + 1) / n is at most control_guidance_end. */
 #include "pipeline/image_roles_inside.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "families/help.h"
 #include "pipeline/callbacks.h"
@@ -31,6 +34,7 @@ static xd_status refuse(const xd_job *j, xd_err *e)
     const xd_request_images *i = &j->r->images;
     const char              *what = i->control_guidance_start ? "control_guidance_start"
                                     : i->control_guidance_end ? "control_guidance_end"
+                                    : i->control_mode         ? "control_mode"
                                                               : NULL;
     if (what)
         return xd_fail(e, XD_EINVAL, "%s is for control networks: add --controlnet", what);
@@ -77,6 +81,36 @@ static xd_status read_numbers(const xd_job *j, const char *name, const char *tex
     return XD_OK;
 }
 
+/* Reads the kinds of the control images of networks for several kinds (Union). */
+static xd_status read_modes(xd_job *j, xd_err *e)
+{
+    const xd_dit_info *d = &j->ctx->model.dit_info;
+    const char        *text = j->r->images.control_mode;
+    double             v[XD_MAXSIDES];
+    int                several = 0;
+    if (read_numbers(j, "control_mode", text, 0, v, e) != XD_OK)
+        return XD_EINVAL;
+    for (int i = 0; i < sides_of(j); i++) {
+        several |= d->modes[i] > 0;
+        if (d->modes[i] && !text && !j->ctx->bench)
+            return xd_fail(e, XD_EINVAL,
+                           "controlnet %d is for %d kinds of control images: add control_mode with "
+                           "a number from 0 to %d",
+                           i, d->modes[i], d->modes[i] - 1);
+        if (d->modes[i] && !(v[i] >= 0 && v[i] < d->modes[i] && v[i] == floor(v[i])))
+            return xd_fail(e, XD_EINVAL,
+                           "control_mode of controlnet %d is %.10g; it must be a whole number from "
+                           "0 to %d",
+                           i, v[i], d->modes[i] - 1);
+        j->modes[i] = d->modes[i] ? (int)v[i] : 0;
+    }
+    if (text && !several)
+        return xd_fail(e, XD_EINVAL,
+                       "control_mode is for control networks of several kinds of control images "
+                       "(num_mode in their config), which these are not");
+    return XD_OK;
+}
+
 static xd_status check_shares(const xd_job *j, const double start[], const double end[], xd_err *e)
 {
     for (int i = 0; i < sides_of(j); i++)
@@ -100,7 +134,7 @@ xd_status xd_role_sides_scales(xd_job *j, xd_err *e)
         read_numbers(j, "control_guidance_start", r->control_guidance_start, 0, start, e) !=
             XD_OK ||
         read_numbers(j, "control_guidance_end", r->control_guidance_end, 1, end, e) != XD_OK ||
-        check_shares(j, start, end, e) != XD_OK)
+        check_shares(j, start, end, e) != XD_OK || read_modes(j, e) != XD_OK)
         return XD_EINVAL;
     if (!(j->hint_scales = malloc((size_t)steps * (size_t)n * sizeof *j->hint_scales + 1)))
         return xd_fail(e, XD_ENOMEM, "no memory for %d factors", steps * n);
@@ -139,12 +173,13 @@ xd_status xd_role_sides_encode(xd_job *j, xd_arena *a, xd_err *e)
 
 void xd_role_sides_channels(const xd_job *j, const float *sample, float *out)
 {
-    int64_t n = j->numbers / j->cells[0], C = sides_of(j) * j->lat[1];
-    int64_t d[4] = { 1, C, j->lat[2], j->lat[3] };
-    (void)sample;
+    int64_t            n = j->numbers / j->cells[0], C = sides_of(j) * j->lat[1];
+    int64_t            d[4] = { 1, C, j->lat[2], j->lat[3] };
     const xd_vae_info *v = &j->ctx->model.vae_info;
     float              shift = (float)(v->shift * (v->invert ? 1 / v->scaling : v->scaling));
     for (int i = 0; i < sides_of(j) && j->side_moments[i]; i++) {
+        if (j->ctx->model.recipe->samples_sides)
+            memcpy(out + i * n, sample + (1 + i) * n, (size_t)n * sizeof *out);
         xd_latents_sample(j, j->side_moments[i], out + i * n);
         for (int64_t k = 0; k < n && j->ctx->model.dit_info.unshifted >> i & 1; k++)
             out[i * n + k] += shift;

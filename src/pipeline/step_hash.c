@@ -76,11 +76,11 @@ typedef struct rows {
 } rows;
 
 /* Returns a number that identifies the token of a row among the tokens of all ranks. In a tensor,
- * the rows of each stream follow those of the stream before it in `order`. */
+ * the rows of the streams are in the order of xd_stream_order. */
 static uint64_t token_of(const rows *r, int64_t row)
 {
-    static const xd_stream_id order[] = { XD_TXT, XD_PAD, XD_REF, XD_IMG };
-    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+    const xd_stream_id *order = xd_stream_order;
+    for (int i = 0; i < XD_NSTREAMS; i++) {
         if (!(r->streams & XD_STREAM(order[i])))
             continue;
         int64_t at = xd_token(r->lay, order[i], r->patch, r->sp, row);

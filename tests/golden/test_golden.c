@@ -165,6 +165,10 @@ static const char *const all[] = { "alpha",
                                    "sd35-skip",
                                    "flux-lora",
                                    "flux-control-lora",
+                                   "flux-controlnet",
+                                   "flux-controlnet-union",
+                                   "flux-controlnet-two",
+                                   "flux-controlnet-image",
                                    "sd35-lora",
                                    "chroma-lora",
                                    "flux-dora",
@@ -505,6 +509,7 @@ static void ask_control(const run *r, xd_request *q)
     q->images.nmore_control_images = js_maybe(r->js, "control") > 1;
     q->images.control_guidance_start = js_maybe_text(r->js, "control_guidance_start");
     q->images.control_guidance_end = js_maybe_text(r->js, "control_guidance_end");
+    q->images.control_mode = js_maybe_text(r->js, "control_mode");
     q->images.control_video = xd_json_get(r->js, "control_video") ? r->video : NULL;
     q->images.conditioning_scale = js_maybe_text(r->js, "conditioning_scale");
 }

@@ -14,6 +14,8 @@ SUITES = {
     "pixart": own("alpha", "alpha-ddim", "alpha-euler", "alpha-batch", "alpha-tiles", "alpha-free",
                   "alpha-image", "micro", "sigma", "sigma-dpm", "sigma-image", "bins",
                   "demo") | {"binning": "binning.json"},
+    "flux_controlnet": own("flux-controlnet", "flux-controlnet-union", "flux-controlnet-two",
+                           "flux-controlnet-image"),
     "sd3_control": own("sd3-control", "sd3-control-single", "sd3-control-two"),
     "joint": own("flux", "flux-true", "flux-prompts", "flux-image", "flux-mask", "flux-crop",
                  "flux-schnell", "flux-fill", "flux-fill-image", "flux-control",

@@ -15,7 +15,7 @@ enum { MEGAPIXEL = 1024 * 1024 };
       { .folder = "text_encoder_2", .tokenizer = "tokenizer_2", .slot = "t5xxl", \
         .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .prompt = 1 } }
 
-static const xd_recipe control;
+static const xd_recipe control, controlnet;
 
 /* This recipe has the text encoders, defaults and rules of diffusers' FluxPipeline.__call__,
  * FluxImg2ImgPipeline and FluxInpaintPipeline. CLIP is used only for the pooled text embedding. */
@@ -35,6 +35,7 @@ static const xd_recipe flux = {
     .packed = 1,
     .max_shift = 1.15,
     .with_control_lora = &control,
+    .with_sides = &controlnet,
     .of_image = { .guidance = 7 },
     .of_mask = { .guidance = 7 },
 };
@@ -81,6 +82,28 @@ static const xd_recipe control = {
     .role = XD_ROLE_CONTROL,
     .of_image = { .guidance = 7 },
     .of_mask = { .guidance = 7 },
+};
+
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * FluxControlNetPipeline.__call__, FluxControlNetImg2ImgPipeline and
+ * FluxControlNetInpaintPipeline. */
+static const xd_recipe controlnet = {
+    .name = "flux-controlnet",
+    .pipelines = { "FluxControlNetPipeline", "FluxControlNetImg2ImgPipeline",
+                   "FluxControlNetInpaintPipeline" },
+    .dit = "transformer",
+    .vae = "vae",
+    .text = CLIP_AND_T5,
+    .ntext = 2,
+    .steps = 28,
+    .guidance = 7,
+    .max_text = 512,
+    .most_text = 512,
+    .distilled = 1,
+    .own_sigmas = XD_OWN_ALWAYS,
+    .packed = 1,
+    .max_shift = 1.15,
+    .samples_sides = 1,
 };
 
 /* ---- FLUX.1 Kontext ------------------------------------------------------------------------- */
@@ -208,7 +231,7 @@ extern const xd_family xd_family_flux;
 const xd_family xd_family_flux = {
     .title = "FLUX",
     .dits = XD_LIST(xd_dit, &xd_dit_flux),
-    .recipes = XD_LIST(xd_recipe, &flux, &fill, &control, &kontext),
+    .recipes = XD_LIST(xd_recipe, &flux, &fill, &control, &controlnet, &kontext),
     .key_maps = xd_flux_key_maps,
     .lora_names = xd_flux_lora_names,
     .xdit = &xdit_rows,

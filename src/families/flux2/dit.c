@@ -259,7 +259,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
-    xd_dual_embed(x, in, s, &g->text, &g->latents);
+    xd_dual_embed(x, in, s->h, &g->text, &g->latents);
 }
 
 /* ---- running ------------------------------------------------------------------------------ */

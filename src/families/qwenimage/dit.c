@@ -260,7 +260,7 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     size_t      mark = xd_arena_mark(x->tmp);
     if (in->txt.nd && in->txt.d[0])
         normed.txt = xd_rms_norm(x, in->txt, g->text_norm, eps);
-    xd_dual_embed(x, &normed, s, &g->text, &g->latents);
+    xd_dual_embed(x, &normed, s->h, &g->text, &g->latents);
     xd_arena_rewind(x->tmp, mark);
 }
 

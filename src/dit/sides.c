@@ -1,0 +1,40 @@
+/* sides.c - orders the blocks of a transformer and its side networks, and checks their sizes */
+#include "dit/sides.h"
+
+static xd_status add_block(xd_sides *s, int net, int at, xd_err *e)
+{
+    if (s->nblocks == XD_SIDES_BLOCKS)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "the transformer and its control networks have more than %d blocks",
+                       XD_SIDES_BLOCKS);
+    s->net[s->nblocks] = net;
+    s->at[s->nblocks++] = at;
+    return XD_OK;
+}
+
+xd_status xd_sides_order(xd_sides *s, int nlayers, int n,
+                         int (*before)(const void *cfg, int i, int layer), const void *cfg,
+                         xd_err *e)
+{
+    int       done[XD_MAXSIDES] = { 0 };
+    xd_status st = XD_OK;
+    s->nblocks = 0;
+    for (int layer = 0; st == XD_OK && layer < nlayers; layer++) {
+        for (int i = 0; i < n; i++)
+            for (int most = before(cfg, i, layer); st == XD_OK && done[i] < most; done[i]++)
+                st = add_block(s, i, done[i], e);
+        if (st == XD_OK)
+            st = add_block(s, -1, layer, e);
+    }
+    return st;
+}
+
+xd_status xd_sides_check(const xd_side_number *v, size_t n, int i, xd_err *e)
+{
+    for (size_t k = 0; k < n; k++)
+        if (v[k].have != v[k].want)
+            return xd_fail(e, XD_EFORMAT,
+                           "controlnet %d does not fit the transformer: its %s is %.10g, not %.10g",
+                           i, v[k].key, v[k].have, v[k].want);
+    return XD_OK;
+}

@@ -1,0 +1,36 @@
+/* sides.h - declares what transformers with side networks (xd_side in dit.h) have in common: the
+ * order of the blocks of all networks, and the check that their sizes are equal.
+ *
+ * Blocks of a side network run directly before the first block of the transformer that needs what
+ * they compute. */
+#ifndef XD_DIT_SIDES_H
+#define XD_DIT_SIDES_H
+
+#include "dit/dit.h"
+
+/* Max number of blocks of a transformer and its side networks. */
+enum { XD_SIDES_BLOCKS = 512 };
+
+/* For each block of all networks, in the order of running: its network (-1: the transformer, else
+ * the index of the side network) and its index in its own network. */
+typedef struct xd_sides {
+    int nblocks;
+    int net[XD_SIDES_BLOCKS], at[XD_SIDES_BLOCKS];
+} xd_sides;
+
+/* Computes the order of the blocks of a transformer with `nlayers` blocks and of n side networks.
+ * before(cfg, i, layer) returns how many blocks of side network i run before block `layer` of the
+ * transformer; it must not decrease with `layer`. */
+xd_status xd_sides_order(xd_sides *s, int nlayers, int n,
+                         int (*before)(const void *cfg, int i, int layer), const void *cfg,
+                         xd_err *e);
+
+/* A number in the config of a side network, and the number that the transformer needs. */
+typedef struct xd_side_number {
+    const char *key;
+    double      have, want;
+} xd_side_number;
+/* Checks numbers in the config of side network i. */
+xd_status xd_sides_check(const xd_side_number *v, size_t n, int i, xd_err *e);
+
+#endif

@@ -1,0 +1,136 @@
+"""FLUX.1 with control networks: whole requests, laid out as in joint.py.
+
+The network `controlnet` is for one kind of control images; `controlnet_2` (Union) for three, and it
+reads no guidance scale. The blocks of both do not divide those of the transformer, and the last
+double block of `controlnet_2` adds nothing.
+"""
+import json
+
+import torch
+from diffusers import (FlowMatchEulerDiscreteScheduler, FluxControlNetImg2ImgPipeline,
+                       FluxControlNetModel, FluxControlNetPipeline, FluxMultiControlNetModel)
+from transformers import CLIPTextConfig, CLIPTokenizer, T5Tokenizer
+
+from . import joint
+from ..common import keep_images, make_image, quiet, save_run, say_images, tidy
+from ..fill import configure, fill
+
+NAME = "flux-controlnet"
+NET = dict(num_attention_heads=3, **joint.FLUX)
+DIT = NET | dict(guidance_embeds=True, num_layers=5, num_single_layers=4)
+NETS = {"controlnet": NET | dict(guidance_embeds=True, num_layers=2, num_single_layers=0),
+        "controlnet_2": NET | dict(guidance_embeds=False, num_layers=4, num_single_layers=2,
+                                   num_mode=3)}
+joint.MODELS[NAME] = dict(seed=69, kind="flux", clip=[joint.CLIP_L], dit=DIT,
+                          scheduler=FlowMatchEulerDiscreteScheduler(**joint.DYNAMIC),
+                          weights="bf16")
+RUNS = {
+    "flux-controlnet": dict(prompts=["a red star", "a ring"], width=56, height=40, steps=3,
+                            seed=84, guidance=4.0, nets=["controlnet"], control=[(61, 50)],
+                            scale=[0.8]),
+    "flux-controlnet-union": dict(prompts=["a blue ring"], width=40, height=56, steps=3, seed=85,
+                                  guidance=3.0, nets=["controlnet_2"], control=[(40, 56)],
+                                  scale=[1.0], mode=[2]),
+    "flux-controlnet-two": dict(prompts=["two stars"], width=48, height=48, steps=5, seed=86,
+                                guidance=3.5, nets=["controlnet_2", "controlnet_2"],
+                                control=[(30, 44), (48, 48)], scale=[0.7, 1.3], mode=[0, 1],
+                                start=[0.2, 0.0], end=[0.8, 0.6]),
+    "flux-controlnet-image": dict(prompts=["a star"], width=48, height=40, steps=5, seed=87,
+                                  guidance=7.0, nets=["controlnet"], control=[(50, 50)],
+                                  scale=[0.9], image=(50, 61), strength=0.6),
+}
+
+
+def make_nets():
+    return {folder: fill(FluxControlNetModel(**config), "bf16", folder + ".")
+            for folder, config in NETS.items()}
+
+
+def make_model(out):
+    joint.make_model(NAME, out)
+    index = json.loads((out / "model_index.json").read_text())
+    index["_class_name"] = "FluxControlNetPipeline"
+    index["controlnet"] = ["diffusers", "FluxControlNetModel"]
+    for folder, net in make_nets().items():
+        configure(net, out / folder)
+    (out / "model_index.json").write_text(json.dumps(index))
+    tidy(out, {})
+
+
+def load(out, nets, image):
+    parts, made = joint.make_parts(NAME), make_nets()
+    for folder in [f for f in parts if f.startswith("text_encoder")]:
+        clip = isinstance(parts[folder].config, CLIPTextConfig)
+        tokenizer = folder.replace("text_encoder", "tokenizer")
+        parts[tokenizer] = (CLIPTokenizer if clip else T5Tokenizer).from_pretrained(
+            out / NAME / tokenizer)
+    chosen = [made[n] for n in nets]
+    pipe = (FluxControlNetImg2ImgPipeline if image else FluxControlNetPipeline)(
+        scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(out / NAME / "scheduler"),
+        controlnet=chosen[0] if len(chosen) == 1 else FluxMultiControlNetModel(chosen), **parts)
+    pipe.set_progress_bar_config(disable=True)
+    return pipe
+
+
+def run(name, out_dir):
+    r = dict(model=NAME, images=1, true_cfg=0.0, max_sequence_length=9, more={}, strength=0.0,
+             negative_prompt="") | RUNS[name]
+    d, n = out_dir / name, len(r["nets"])
+    d.mkdir(parents=True, exist_ok=True)
+    pipe = load(out_dir, r["nets"], r["strength"])
+    images = [make_image(size, r["seed"] + 3000 + i) for i, size in enumerate(r["control"])]
+    for i, image in enumerate(images):
+        image.save(d / ("control_2.png" if i else "control.png"))
+    start, end, count = r.get("start", [0.0] * n), r.get("end", [1.0] * n), len(r["prompts"])
+    gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
+    out, trail, more = {}, [], {}
+    joint.record_text(pipe, r, out)
+
+    def keep(p, step, t, kw):
+        z = kw["latents"]
+        trail.append((float(t), p._unpack_latents(z, r["height"], r["width"],
+                                                  p.vae_scale_factor).clone()))
+        return {}
+    one = lambda v: v if n > 1 else v[0]
+    if "mode" in r:
+        more["control_mode"] = one(r["mode"])
+    if r["strength"]:
+        more |= dict(image=make_image(r["image"], r["seed"] + 2000), strength=r["strength"])
+        more["image"].save(d / "image.png")
+    # several images of one request are requests here: a network reads one image and mode
+    made = []
+    for i, prompt in enumerate(r["prompts"]):
+        made.append(pipe(prompt, height=r["height"], width=r["width"],
+                         num_inference_steps=r["steps"], guidance_scale=r["guidance"],
+                         control_image=one(images), controlnet_conditioning_scale=one(r["scale"]),
+                         control_guidance_start=start, control_guidance_end=end,
+                         generator=gens[i], max_sequence_length=r["max_sequence_length"],
+                         output_type="pt", callback_on_step_end=keep, **more).images)
+    steps = len(trail) // count
+    trail = [(trail[i][0], torch.cat([trail[k * steps + i][1] for k in range(count)]))
+             for i in range(steps)]
+    keep_images(out, trail, torch.cat(made), r, count, False, not r["strength"])
+    text = lambda v: ",".join(f"{x:g}" for x in v)
+    notes = {"control": n, "conditioning_scale": text(r["scale"]), "controlnets": r["nets"]}
+    if "start" in r:
+        notes |= {"control_guidance_start": text(start), "control_guidance_end": text(end)}
+    if "mode" in r:
+        notes["control_mode"] = text(r["mode"])
+    save_run(d, name, NAME, {
+        "weights": "bf16", "prompts": r["prompts"], "negative_prompt": "",
+        "width": r["width"], "height": r["height"], "model_width": r["width"],
+        "model_height": r["height"], "num_inference_steps": r["steps"],
+        "guidance_scale": r["guidance"], "true_cfg_scale": 0.0, "seed": r["seed"],
+        "num_images_per_prompt": 1, "images": count, "strength": r["strength"],
+        "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": False,
+        "resolution_binning": False} | notes, out)
+    say_images(name, r, out, trail, count)
+
+
+def make(names, options):
+    quiet()
+    with torch.no_grad():
+        for name in names:
+            if name == NAME:
+                make_model(options.out / name)
+            run(name, options.out)
