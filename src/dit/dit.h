@@ -137,17 +137,15 @@ typedef struct xd_dit xd_dit;
 
 /* Describes the side networks (ControlNets) that a transformer can have. A side network has blocks
  * like those of the transformer, and adds what they compute to activations of the transformer. The
- * transformer and its side networks form one network, `with`, whose blocks are those of all these
+ * transformer and its side networks form one network, whose blocks are those of all these
  * networks. So parallel methods, memory plans and weights treat the blocks of a side network like
  * the transformer's own. The hidden state of a side network is a further state of a token
- * (xd_dit_info.states). */
+ * (xd_dit_info.states). The configs of the side networks are the list XD_SIDES_KEY of the
+ * transformer's config, and the tensor names of side network i have the prefix XD_SIDES_PREFIX.
+ * Side network i reads the features of control image i, which follow those of control image i - 1
+ * in xd_input.extra. */
 typedef struct xd_side {
-    const char   *classes[4]; /* values of `_class_name` in the config of a side network */
-    /* The transformer with its side networks. The configs of the side networks are the list
-     * XD_SIDES_KEY of its config, and the tensor names of side network i have the prefix
-     * XD_SIDES_PREFIX. Side network i reads the features of control image i, which follow those of
-     * control image i - 1 in xd_input.extra. */
-    const xd_dit *with;
+    const char *classes[4]; /* values of `_class_name` in the config of a side network */
 } xd_side;
 
 /* The functions of a transformer. The source file of a transformer exports only this struct. */

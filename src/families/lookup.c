@@ -16,8 +16,7 @@ const xd_family *xd_family_of(const xd_dit *d)
 {
     for (int f = 0; xd_families[f]; f++)
         for (int k = 0; xd_families[f]->dits[k]; k++)
-            if (xd_families[f]->dits[k] == d ||
-                (xd_families[f]->dits[k]->side && xd_families[f]->dits[k]->side->with == d))
+            if (xd_families[f]->dits[k] == d)
                 return xd_families[f];
     return NULL;
 }

@@ -309,8 +309,6 @@ xd_status xd_component_add_sides(xd_component *p, const char *const *sides, int 
     xd_status s = add_side_configs(p, e);
     if (s != XD_OK)
         return s;
-    p->dit = p->dit->side->with;
-    p->def = &p->dit->net;
     return change_network(p, e);
 }
 

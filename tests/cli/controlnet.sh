@@ -95,11 +95,52 @@ try plan --model "$FULL/hunyuan12" --world 2 --json --controlnet "$NET"
 more=$(held)
 check "plans count it" [ "$more" -gt "$less" ]
 
+# the networks of FLUX.1, one of them for three kinds of images
+FLUX=$FULL/flux-controlnet
+EDGES=$FLUX/control.png
+no "a kind that is not given" 'controlnet 0 is for 3 kinds of control images: add control_mode' \
+    flux-controlnet --controlnet "$FLUX/controlnet_2" --control_image "$EDGES"
+no "an unknown kind" 'control_mode of controlnet 0 is 3; it must be a whole number from 0 to 2' \
+    flux-controlnet --controlnet "$FLUX/controlnet_2" --control_image "$EDGES" --control_mode 3
+no "half a kind" 'control_mode of controlnet 0 is 0.5' \
+    flux-controlnet --controlnet "$FLUX/controlnet_2" --control_image "$EDGES" --control_mode 0.5
+no "a kind for a network of one" 'control_mode is for control networks of several kinds' \
+    flux-controlnet --control_image "$EDGES" --control_mode 1
+no "a kind without a network" 'control_mode is for control networks: add' flux --control_mode 1
+no "a network of other widths" 'controlnet 0 does not fit the transformer: its .* is 3, not 5' \
+    flux-schnell --controlnet "$FLUX/controlnet" --control_image "$EDGES"
+no "a network beside a model that edits" 'kontext models have none' \
+    kontext --controlnet "$FLUX/controlnet" --control_image "$EDGES"
+mkdir "$T/pixels"
+cp "$FLUX/controlnet/diffusion_pytorch_model.safetensors" "$T/pixels"
+sed 's/"conditioning_embedding_channels": null/"conditioning_embedding_channels": 16/' \
+    "$FLUX/controlnet/config.json" >"$T/pixels/config.json"
+no "a network that reads pixels" 'controlnet 0 reads pixels' \
+    flux --controlnet "$T/pixels" --control_image "$EDGES"
+two() {
+    draw flux --controlnet "$FLUX/controlnet" --controlnet "$FLUX/controlnet_2" \
+        --control_image "$EDGES" --control_image "$EDGES" "$@"
+}
+two --control_mode 0,1
+check "two networks of FLUX.1" [ "$rc" = 0 ]
+pixels a
+two --control_mode 1
+pixels b
+check "one kind for both" same
+two --control_mode 2
+pixels b
+check "another kind" differ
+two --control_mode 1 --offload stream
+pixels b
+check "its blocks are streamed" same
+two --control_mode 1 --weights_dtype int8
+check "and in int8" [ "$rc" = 0 ]
+
 # LoRA files that widen the input layer for a control image
 LORA=$FULL/flux-control-lora/control.safetensors
 EDGES=$FULL/flux-control-lora/control.png
 no "a control LoRA without an image" 'flux-control needs a control image' flux --lora "$LORA"
-no "a control image without a control LoRA" 'control_image is for models such as' \
+no "a control image without a control LoRA" 'control_image is for a control network' \
     flux --lora "$FULL/flux-control-lora/plain.safetensors" --control_image "$EDGES"
 mkdir "$T/full"
 cp -r "$FULL/flux" "$T/full/editor"

@@ -446,8 +446,11 @@ static const sends *kind_of(const xd_engine *g, int layer)
     const xd_component *p = &g->ctx.model.dit;
     const xd_json      *dual = xd_json_get(p->config, "dual_attention_layers");
     double              n = 0, second = 0;
-    if (strcmp(p->def->name, "flux") == 0 || strcmp(p->def->name, "flux2") == 0 ||
-        strcmp(p->def->name, "chroma") == 0)
+    /* the control network of the test has double blocks only */
+    if (strcmp(p->def->name, "flux") == 0)
+        return strncmp(p->def->block(p->w->net.cfg, layer)->name, "single_", 7) == 0 ? &solo
+                                                                                     : &pair;
+    if (strcmp(p->def->name, "flux2") == 0 || strcmp(p->def->name, "chroma") == 0)
         return xd_json_number(xd_json_get(p->config, "num_layers"), &n) && layer < (int)n ? &pair
                                                                                           : &solo;
     if (strcmp(p->def->name, "auraflow") == 0)

@@ -67,6 +67,8 @@ FEATURES = {
                ("f32", "bf16", "int8")),
     "between": ("image", ["control=GOLDEN/{m}/control.png", "steps=6", "between=0.4,0.9",
                           "influence=0.7,1.2", "side=GOLDEN/{m}/controlnet_2"], ("f32",)),
+    "kinds": ("image", ["control=GOLDEN/{m}/control.png", "steps=6", "between=0.4,0.9",
+                        "influence=0.7,1.2", "side=GOLDEN/{m}/controlnet_2", "kind=2"], ("f32",)),
     "shaped": ("image", ["control=GOLDEN/{m}-mask/control.png", "image=GOLDEN/{m}-mask/image.png",
                          "mask=GOLDEN/{m}-mask/mask.png"], ("f32",)),
     "ends": ("image", ["image=GOLDEN/{m}/image.png", "last=GOLDEN/{m}/last.png"],
@@ -116,6 +118,7 @@ MODELS = [
     ("merged", "auraflow", TEXT, "plain"),
     ("merged", "flux-fill", TEXT, "fill"),
     ("merged", "flux-control", TEXT, "control shaped"),
+    ("merged", "flux-controlnet", TEXT, "beside kinds"),
     # in one sequence behind refiners
     ("refined", "zimage", TEXT, "steep short long share cut mask"),
     ("refined", "zimage-five", TEXT, "plain short"),

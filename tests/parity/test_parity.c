@@ -78,6 +78,7 @@ static const char *skipped;         /* blocks that a third guidance pass skips; 
 static const char *places, *shares; /* frame_index, condition_strength; NULL: default */
 static const char *film, *influence; /* a control video and its factors; NULL: none */
 static const char *side;             /* the second control network; NULL: none */
+static const char *kind;             /* control_mode; NULL: none */
 static char        between[2][32];   /* control_guidance_start and _end; "": none */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static int         linear; /* 1: attention of the model is linear */
@@ -180,6 +181,7 @@ static void request(xd_request *r, int images)
     r->images.more_control_images = &control;
     r->images.nmore_control_images = side != NULL;
     r->images.conditioning_scale = influence;
+    r->images.control_mode = kind;
     r->images.control_guidance_start = between[0][0] ? between[0] : NULL;
     r->images.control_guidance_end = between[1][0] ? between[1] : NULL;
     if (size[0])
@@ -546,6 +548,8 @@ static void arguments(int argc, char **argv)
             influence = argv[i] + 10;
         if (strncmp(argv[i], "side=", 5) == 0)
             side = argv[i] + 5;
+        if (strncmp(argv[i], "kind=", 5) == 0)
+            kind = argv[i] + 5;
         if (sscanf(argv[i], "between=%31[^,],%31s", between[0], between[1]) == 2)
             continue;
         if (strncmp(argv[i], "control=", 8) == 0)

@@ -176,18 +176,18 @@ static void cold_files_are_counted(void **state)
     xd_dev_close(&dev);
 }
 
-/* A published control network declares what its listing has, beside its transformer. */
-static void published_side(void **state)
+/* A published control network declares what its listing has, beside its transformer, which has this
+ * number of blocks together with the network. */
+static void check_published(const char *of, const char *network, int blocks)
 {
-    const char *model = published_path("stabilityai/stable-diffusion-3.5-large");
+    const char *model = published_path(of);
     char        own[1024], path[1100], name[640], shape[96], *text = NULL;
     snprintf(own, sizeof own, "%s", model ? model : "");
-    const char  *side = published_path("stabilityai/stable-diffusion-3.5-large-controlnet-canny");
+    const char  *side = published_path(network);
     xd_component p;
     xd_err       e = { 0 };
     size_t       len;
     int          listed = 0, declared = 0;
-    (void)state;
     if (!model || !side)
         return;
     snprintf(path, sizeof path, "%s/tensors.txt", side);
@@ -207,15 +207,26 @@ static void published_side(void **state)
     for (int i = 0; i < p.nlist; i++)
         declared += strncmp(p.list[i].name, "controlnet.", 11) == 0;
     assert_int_equal(declared, listed);
-    assert_int_equal(p.w->net.nlayers, 38 + 19);
+    assert_int_equal(p.w->net.nlayers, blocks);
     xd_component_close(&p);
     free(text);
+}
+
+static void published_sides(void **state)
+{
+    (void)state;
+    check_published("stabilityai/stable-diffusion-3.5-large",
+                    "stabilityai/stable-diffusion-3.5-large-controlnet-canny", 38 + 19);
+    check_published("black-forest-labs/FLUX.1-dev", "InstantX/FLUX.1-dev-Controlnet-Union",
+                    19 + 38 + 5 + 10);
+    check_published("black-forest-labs/FLUX.1-dev",
+                    "Shakker-Labs/FLUX.1-dev-ControlNet-Union-Pro-2.0", 19 + 38 + 6);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_side),
+        cmocka_unit_test(published_sides),
         cmocka_unit_test(both_forms_of_names),
         cmocka_unit_test(known_leftovers),
         cmocka_unit_test(unknown_leftovers),

@@ -545,9 +545,7 @@ static const xd_block *block(const void *c_, int layer)
 
 extern const xd_dit xd_dit_flux;
 
-/* Without side networks, the functions of the transformer with side networks are those of the
- * transformer alone. */
-static const xd_side side = { .classes = { "FluxControlNetModel" }, .with = &xd_dit_flux };
+static const xd_side side = { .classes = { "FluxControlNetModel" } };
 
 const xd_dit xd_dit_flux = {
     .net = { .name = "flux",

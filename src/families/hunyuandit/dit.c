@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "dit/layers.h"
+#include "dit/sides.h"
 
 static const float qk_eps = 1e-6f, final_eps = 1e-6f;
 static const float eps = 1e-6f; /* epsilon of the blocks' norms; not in the config */
@@ -50,9 +51,10 @@ typedef struct cfg {
 /* The config of the transformer with its side networks. In the config of a side network, `nlayers`
  * is transformer_num_layers, the number of blocks of the transformer. */
 typedef struct whole_cfg {
-    cfg main;
-    int nsides;
-    cfg side[XD_MAXSIDES];
+    cfg      main;
+    int      nsides;
+    cfg      side[XD_MAXSIDES];
+    xd_sides order; /* the order of the blocks of all networks */
 } whole_cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -257,12 +259,6 @@ static int64_t active_width(const void *c)
     return ((const cfg *)c)->dim;
 }
 
-static int64_t mod_width(const void *c, int layer)
-{
-    (void)layer;
-    return ((const cfg *)c)->dim;
-}
-
 static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
     static const char *const qkv[] = { "to_q", "to_k", "to_v" }, *const kv[] = { "to_k", "to_v" };
@@ -432,22 +428,6 @@ static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *ke
     k->extra = xd_new_f32(x, 1, ((const cfg *)n->cfg)->dim);
 }
 
-static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept_)
-{
-    const kept    *k = kept_;
-    const glob    *g = n->glob;
-    const cfg     *c = n->cfg;
-    const xd_cond *text = in->cond;
-    if (!text_fits(x, c, text))
-        return;
-    size_t mark = xd_arena_mark(x->tmp);
-    extra_into(x, c, g, in, t5_rows(c, text), k->extra);
-    xd_tensor t = text_rows(x, c, g, text);
-    for (int i = n->first; i < n->last; i++)
-        fill_kv(x, c, xd_net_layer(x, n, i), xd_text_kv(k->kv, i - n->first), t);
-    xd_arena_rewind(x->tmp, mark);
-}
-
 /* ---- conditioning ------------------------------------------------------------------------- */
 
 /* Fills the RoPE angles of image tokens. In each head, the first half of the features encodes the
@@ -607,15 +587,6 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     return out;
 }
 
-static const xd_block down = { "blocks.%d", sizeof(blk), blk_weights, forward };
-/* Blocks that read a long skip. */
-static const xd_block up = { "blocks.%d", sizeof(blk), blk_weights, forward };
-
-static const xd_block *block(const void *c, int layer)
-{
-    return skip_from(c, layer) >= 0 ? &up : &down;
-}
-
 /* ---- side networks ------------------------------------------------------------------------ */
 
 /* The blocks of the transformer that are followed by a block of each side network. */
@@ -624,26 +595,27 @@ static int followed(const cfg *c)
     return c->nlayers / 2 - 1;
 }
 
+/* Implements `before` of xd_sides_order: block i of a side network runs directly after block i of
+ * the transformer. */
+static int blocks_before(const void *c, int i, int layer)
+{
+    int n = followed(c);
+    (void)i;
+    return layer < n ? layer : n;
+}
+
 /* Returns the index of the side network that block `layer` belongs to, or -1 for a block of the
  * transformer. Sets *at to the block's index in its own network. */
 static int side_of(const whole_cfg *c, int layer, int *at)
 {
-    int period = 1 + c->nsides, n = followed(&c->main);
-    if (layer >= period * n) {
-        *at = layer - c->nsides * n;
-        return -1;
-    }
-    *at = layer / period;
-    return layer % period - 1;
+    *at = c->order.at[layer];
+    return c->order.net[layer];
 }
 
 /* Checks that the sizes of a side network are those of the transformer. */
 static xd_status check_side(const cfg *c, const cfg *side, int i, xd_err *e)
 {
-    const struct {
-        const char *name;
-        double      have, want;
-    } equal[] = {
+    const xd_side_number v[] = {
         { "transformer_num_layers", side->nlayers, c->nlayers },
         { "num_attention_heads", side->heads, c->heads },
         { "attention_head_dim", (double)side->head_dim, (double)c->head_dim },
@@ -657,11 +629,8 @@ static xd_status check_side(const cfg *c, const cfg *side, int i, xd_err *e)
         { "text_len", (double)side->text_len, (double)c->text_len },
         { "text_len_t5", (double)side->text_len_t5, (double)c->text_len_t5 },
     };
-    for (size_t k = 0; k < sizeof equal / sizeof *equal; k++)
-        if (equal[k].have != equal[k].want)
-            return xd_fail(e, XD_EFORMAT,
-                           "controlnet %d does not fit the transformer: its %s is %.10g, not %.10g",
-                           i, equal[k].name, equal[k].have, equal[k].want);
+    if (xd_sides_check(v, sizeof v / sizeof *v, i, e) != XD_OK)
+        return XD_EFORMAT;
     if (strcmp(side->act_fn, c->act_fn) != 0)
         return xd_fail(e, XD_EFORMAT,
                        "controlnet %d does not fit the transformer: its activation_fn is '%s', not "
@@ -690,13 +659,13 @@ static xd_status check_whole(void *c_, xd_err *e)
         c->side[i].dim = c->main.dim;
         c->side[i].ff = c->main.ff;
     }
-    return s;
+    return s == XD_OK ? xd_sides_order(&c->order, c->main.nlayers, c->nsides, blocks_before, c, e)
+                      : s;
 }
 
-static int whole_nlayers(const void *c_)
+static int whole_nlayers(const void *c)
 {
-    const whole_cfg *c = c_;
-    return c->main.nlayers + c->nsides * followed(&c->main);
+    return ((const whole_cfg *)c)->order.nblocks;
 }
 
 static int whole_skip_from(const void *c_, int layer)
@@ -869,6 +838,7 @@ static xd_tensor probe_whole(xd_exec *x, const xd_net *n, xd_state *s)
 }
 
 static const xd_block whole_down = { "blocks.%d", sizeof(blk), whole_blk_weights, forward };
+/* Blocks that read a long skip. */
 static const xd_block whole_up = { "blocks.%d", sizeof(blk), whole_blk_weights, forward };
 static const xd_block side_kinds[XD_MAXSIDES] = {
     { "controlnet.0", sizeof(side_blk), side_weights, forward_side },
@@ -883,7 +853,11 @@ static const xd_block *whole_block(const void *c, int layer)
     return side >= 0 ? &side_kinds[side] : skip_from(c, at) >= 0 ? &whole_up : &whole_down;
 }
 
-static const xd_dit whole = {
+extern const xd_dit xd_dit_hunyuandit;
+
+static const xd_side side = { .classes = { "HunyuanDiT2DControlNetModel" } };
+
+const xd_dit xd_dit_hunyuandit = {
     .net = { .name = "hunyuandit",
              .classes = { "HunyuanDiT2DModel" },
              .fields = fields,
@@ -894,6 +868,7 @@ static const xd_dit whole = {
              .nlayers = whole_nlayers,
              .block = whole_block,
              .weights = whole_weights },
+    .side = &side,
     .info = whole_info,
     .skip_from = whole_skip_from,
     .keep = keep_whole,
@@ -905,31 +880,4 @@ static const xd_dit whole = {
     .embed = embed_whole,
     .head = head,
     .probe = probe_whole,
-};
-
-static const xd_side side = { .classes = { "HunyuanDiT2DControlNetModel" }, .with = &whole };
-
-extern const xd_dit xd_dit_hunyuandit;
-
-const xd_dit xd_dit_hunyuandit = {
-    .net = { .name = "hunyuandit",
-             .classes = { "HunyuanDiT2DModel" },
-             .fields = fields,
-             .cfg_size = sizeof(cfg),
-             .glob_size = sizeof(glob),
-             .check = check_config,
-             .nlayers = nlayers,
-             .block = block,
-             .weights = weights },
-    .side = &side,
-    .info = info,
-    .skip_from = skip_from,
-    .keep = keep_text,
-    .read = read_text,
-    .active = active,
-    .active_width = active_width,
-    .mod_width = mod_width,
-    .cond = cond,
-    .embed = embed,
-    .head = head,
 };

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "dit/layers.h"
+#include "dit/sides.h"
 
 static const float eps = 1e-6f;
 
@@ -27,8 +28,6 @@ typedef struct cfg {
     char    qk_norm[XD_FIELD_TEXT];
     int64_t dim; /* D = heads * head_dim */
 } cfg;
-
-enum { MAXBLOCKS = 512 }; /* max number of blocks of the transformer and its side networks */
 
 /* The config of a side network. */
 typedef struct side_cfg {
@@ -41,10 +40,9 @@ typedef struct side_cfg {
 /* The config of the transformer with its side networks. */
 typedef struct whole_cfg {
     cfg      main;
-    int      nsides, nblocks;
+    int      nsides;
     side_cfg side[XD_MAXSIDES];
-    /* For each block, its side network (-1: the transformer) and its index in its own network. */
-    int      net[MAXBLOCKS], at[MAXBLOCKS];
+    xd_sides order; /* the order of the blocks of all networks */
 } whole_cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -173,11 +171,6 @@ static void info(const void *c_, xd_dit_info *out)
         .local_size = sizeof(local),
         .most = { 1, c->places * c->patch, c->places * c->patch },
     };
-}
-
-static int nlayers(const void *c)
-{
-    return ((const cfg *)c)->nlayers;
 }
 
 /* ---- weights ------------------------------------------------------------------------------ */
@@ -372,12 +365,6 @@ static void run_block(xd_exec *x, const cfg *c, const blk *w, xd_tensor all, xd_
         xd_adaln_feed(x, h[i], sides[i], mod[i]);
 }
 
-static void forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
-{
-    const cfg *c = n->cfg;
-    run_block(x, c, w, xd_dit_state(s, c->dim, 0), ((const local *)s->local)->active);
-}
-
 /* Computes the network's output. The final modulation has two rows: scale, then shift. */
 static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
 {
@@ -388,21 +375,6 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     xd_tensor    h = xd_rows(xd_dit_state(s, c->dim, 0), xd_n(x, XD_TXT), xd_n(x, XD_IMG));
     return xd_patch_head(x, h, xd_rows(m, 0, 1), xd_rows(m, 1, 1), &g->out, c->in_ch,
                          c->patch * c->patch);
-}
-
-/* Kinds of blocks. 0: a block with one attention; 1: a block with two attentions; 2: the last block
- * with one attention; 3: the last block with two attentions. */
-static const xd_block kinds[4] = {
-    { "transformer_blocks.%d", sizeof(blk), blk_weights, forward },
-    { "transformer_blocks.%d", sizeof(blk), blk_weights, forward },
-    { "transformer_blocks.%d", sizeof(blk), blk_weights, forward },
-    { "transformer_blocks.%d", sizeof(blk), blk_weights, forward },
-};
-
-static const xd_block *block(const void *c_, int layer)
-{
-    const cfg *c = c_;
-    return &kinds[2 * (layer == c->nlayers - 1) + is_dual(c, layer)];
 }
 
 /* ---- side networks ------------------------------------------------------------------------ */
@@ -429,23 +401,17 @@ static xd_status check_side(const cfg *c, side_cfg *side, int i, xd_err *e)
     cfg *own = &side->c;
     own->dim = c->dim;
     own->out_ch = c->out_ch;
-    const struct {
-        const char *name;
-        int64_t     have, want;
-    } equal[] = {
+    const xd_side_number v[] = {
         { "num_attention_heads", own->heads, c->heads },
-        { "attention_head_dim", own->head_dim, c->head_dim },
-        { "in_channels", own->in_ch, c->in_ch },
-        { "patch_size", own->patch, c->patch },
-        { "joint_attention_dim", side->single ? c->joint : own->joint, c->joint },
-        { "pooled_projection_dim", own->pooled, c->pooled },
+        { "attention_head_dim", (double)own->head_dim, (double)c->head_dim },
+        { "in_channels", (double)own->in_ch, (double)c->in_ch },
+        { "patch_size", (double)own->patch, (double)c->patch },
+        { "joint_attention_dim", (double)(side->single ? c->joint : own->joint), (double)c->joint },
+        { "pooled_projection_dim", (double)own->pooled, (double)c->pooled },
         { "extra_conditioning_channels", side->extra, 0 },
     };
-    for (size_t k = 0; k < sizeof equal / sizeof *equal; k++)
-        if (equal[k].have != equal[k].want)
-            return xd_fail(e, XD_EFORMAT,
-                           "controlnet %d does not fit the transformer: its %s is %lld, not %lld",
-                           i, equal[k].name, (long long)equal[k].have, (long long)equal[k].want);
+    if (xd_sides_check(v, sizeof v / sizeof *v, i, e) != XD_OK)
+        return XD_EFORMAT;
     if (own->nlayers < 1 || own->nlayers > c->nlayers)
         return xd_fail(
             e, XD_EFORMAT,
@@ -466,15 +432,10 @@ static int residual_of(const whole_cfg *c, int i, int layer)
     return (int)(layer / ((double)c->main.nlayers / c->side[i].c.nlayers));
 }
 
-static xd_status add_block(whole_cfg *c, int net, int at, xd_err *e)
+/* Implements `before` of xd_sides_order. */
+static int blocks_before(const void *c, int i, int layer)
 {
-    if (c->nblocks == MAXBLOCKS)
-        return xd_fail(e, XD_EUNSUPPORTED,
-                       "the transformer and its control networks have more than %d blocks",
-                       MAXBLOCKS);
-    c->net[c->nblocks] = net;
-    c->at[c->nblocks++] = at;
-    return XD_OK;
+    return residual_of(c, i, layer) + 1;
 }
 
 static xd_status check_whole(void *c_, xd_err *e)
@@ -483,28 +444,20 @@ static xd_status check_whole(void *c_, xd_err *e)
     xd_status  s = check_config(&c->main, e);
     for (int i = 0; s == XD_OK && i < c->nsides; i++)
         s = check_side(&c->main, &c->side[i], i, e);
-    for (int layer = 0; s == XD_OK && layer < c->main.nlayers; layer++) {
-        for (int i = 0; s == XD_OK && i < c->nsides; i++) {
-            int j = residual_of(c, i, layer);
-            if (layer == 0 || j != residual_of(c, i, layer - 1))
-                s = add_block(c, i, j, e);
-        }
-        if (s == XD_OK)
-            s = add_block(c, -1, layer, e);
-    }
-    return s;
+    return s == XD_OK ? xd_sides_order(&c->order, c->main.nlayers, c->nsides, blocks_before, c, e)
+                      : s;
 }
 
 static int whole_nlayers(const void *c)
 {
-    return ((const whole_cfg *)c)->nblocks;
+    return ((const whole_cfg *)c)->order.nblocks;
 }
 
 static void whole_info(const void *c_, xd_dit_info *out)
 {
     const whole_cfg *c = c_;
     info(&c->main, out);
-    out->nlayers = c->nblocks;
+    out->nlayers = c->order.nblocks;
     out->states = 1 + 2 * c->nsides;
     out->sides = out->hints = c->nsides;
     out->extra_ch = c->nsides * c->main.in_ch;
@@ -540,13 +493,13 @@ static void whole_weights(xd_decl *d, const void *c_, void *g_)
 static int64_t whole_mod_width(const void *c_, int layer)
 {
     const whole_cfg *c = c_;
-    return c->net[layer] < 0 ? mod_width(&c->main, c->at[layer]) : 0;
+    return c->order.net[layer] < 0 ? mod_width(&c->main, c->order.at[layer]) : 0;
 }
 
 static void whole_blk_weights(xd_decl *d, const void *c_, int layer, void *w)
 {
     const whole_cfg *c = c_;
-    blk_weights(d, &c->main, c->at[layer], w);
+    blk_weights(d, &c->main, c->order.at[layer], w);
 }
 
 /* Declares the weights of a block of a side network. No block of a side network is the last block
@@ -554,12 +507,12 @@ static void whole_blk_weights(xd_decl *d, const void *c_, int layer, void *w)
 static void side_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
     const whole_cfg *c = c_;
-    const side_cfg  *side = &c->side[c->net[layer]];
+    const side_cfg  *side = &c->side[c->order.net[layer]];
     side_blk        *w = w_;
     cfg              own = side->c;
     int64_t          D = c->main.dim;
     char             name[32];
-    int              at = c->at[layer];
+    int              at = c->order.at[layer];
     own.nlayers = at + 2;
     xd_w_enter(d, "transformer_blocks.%d", at);
     if (side->single)
@@ -646,7 +599,7 @@ static void forward_side(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     const whole_local *l = s->local;
     const whole_cfg   *c = n->cfg;
     int64_t            D = c->main.dim, ntxt = xd_n(x, XD_TXT), nimg = xd_n(x, XD_IMG);
-    int                i = c->net[x->layer];
+    int                i = c->order.net[x->layer];
     xd_tensor          all = xd_dit_state(s, D, 1 + 2 * i), h = xd_rows(all, ntxt, nimg);
     xd_tensor          residual = xd_rows(xd_dit_state(s, D, 2 + 2 * i), ntxt, nimg);
     if (l->scale[i] == 0)
@@ -667,8 +620,8 @@ static void forward_main(xd_exec *x, const xd_net *n, const void *w, xd_state *s
     const whole_cfg   *c = n->cfg;
     int64_t            D = c->main.dim, ntxt = xd_n(x, XD_TXT), nimg = xd_n(x, XD_IMG);
     xd_tensor          h = xd_rows(xd_dit_state(s, D, 0), ntxt, nimg);
-    forward(x, n, w, s);
-    for (int i = 0; i < c->nsides && c->at[x->layer] < c->main.nlayers - 1; i++)
+    run_block(x, &c->main, w, xd_dit_state(s, D, 0), l->main.active);
+    for (int i = 0; i < c->nsides && c->order.at[x->layer] < c->main.nlayers - 1; i++)
         if (l->scale[i] != 0)
             xd_add(x, h, xd_rows(xd_dit_state(s, D, 2 + 2 * i), ntxt, nimg));
 }
@@ -679,6 +632,8 @@ static xd_tensor probe_whole(xd_exec *x, const xd_net *n, xd_state *s)
                    xd_n(x, XD_IMG));
 }
 
+/* Kinds of blocks of the transformer. 0: a block with one attention; 1: a block with two
+ * attentions; 2: the last block with one attention; 3: the last block with two attentions. */
 static const xd_block whole_kinds[4] = {
     { "transformer_blocks.%d", sizeof(blk), whole_blk_weights, forward_main },
     { "transformer_blocks.%d", sizeof(blk), whole_blk_weights, forward_main },
@@ -697,13 +652,17 @@ static const xd_block side_kinds[XD_MAXSIDES][2] = {
 static const xd_block *whole_block(const void *c_, int layer)
 {
     const whole_cfg *c = c_;
-    int              i = c->net[layer], at = c->at[layer];
+    int              i = c->order.net[layer], at = c->order.at[layer];
     if (i >= 0)
         return &side_kinds[i][is_dual(&c->side[i].c, at)];
     return &whole_kinds[2 * (at == c->main.nlayers - 1) + is_dual(&c->main, at)];
 }
 
-static const xd_dit whole = {
+extern const xd_dit xd_dit_sd3;
+
+static const xd_side side = { .classes = { "SD3ControlNetModel" } };
+
+const xd_dit xd_dit_sd3 = {
     .net = { .name = "sd3",
              .classes = { "SD3Transformer2DModel" },
              .fields = fields,
@@ -714,6 +673,7 @@ static const xd_dit whole = {
              .nlayers = whole_nlayers,
              .block = whole_block,
              .weights = whole_weights },
+    .side = &side,
     .info = whole_info,
     .active = active,
     .active_width = active_width,
@@ -722,28 +682,4 @@ static const xd_dit whole = {
     .embed = embed_whole,
     .head = head,
     .probe = probe_whole,
-};
-
-static const xd_side side = { .classes = { "SD3ControlNetModel" }, .with = &whole };
-
-extern const xd_dit xd_dit_sd3;
-
-const xd_dit xd_dit_sd3 = {
-    .net = { .name = "sd3",
-             .classes = { "SD3Transformer2DModel" },
-             .fields = fields,
-             .cfg_size = sizeof(cfg),
-             .glob_size = sizeof(glob),
-             .check = check_config,
-             .nlayers = nlayers,
-             .block = block,
-             .weights = weights },
-    .side = &side,
-    .info = info,
-    .active = active,
-    .active_width = active_width,
-    .mod_width = mod_width,
-    .cond = cond,
-    .embed = embed,
-    .head = head,
 };

@@ -11,8 +11,9 @@ flux-dora has a folder that peft saves, with DoRA, patterns and ranks, merged by
 the names of sd-scripts, whose rows (or columns) get their lengths here.
 
 flux-control-lora has a Control LoRA with the names of Black Forest Labs, which widens x_embedder
-and replaces norms, and a LoRA for the narrow x_embedder. diffusers converts such names with the widths
-and blocks of the published model only, so they are converted here; diffusers loads the result.
+and replaces norms, and a LoRA for the narrow x_embedder. diffusers converts such names with the
+widths and blocks of the published model only, so they are converted here; diffusers loads the
+result.
 
 chroma-lora has LoHa with the names of sd-scripts and LoKr with those of ComfyUI and LyCORIS. Their
 differences are added here, by the formulas of LyCORIS.
