@@ -3,9 +3,10 @@
  * Each side network reads the latents of one control image beside the noise. The latents are a
  * sample of the VAE's Gaussian if diffusers draws it from the generator of the request
  * (xd_recipe.samples_sides), else the Gaussian's mean: other pipelines of diffusers sample from the
- * global random generator of PyTorch, so their image is not determined by the seed. If the request has an initial image, denoising starts
- * from that image and noise. As in diffusers, a side network is used in step i of n if i / n is at
- * least control_guidance_start and (i + 1) / n is at most control_guidance_end. */
+ * global random generator of PyTorch, so their image is not determined by the seed. If the request
+ * has an initial image, denoising starts from that image and noise. As in diffusers, a side network
+ * is used in step i of n if i / n is at least control_guidance_start and (i + 1) / n is at most
+ * control_guidance_end. */
 #include "pipeline/image_roles_inside.h"
 
 #include <math.h>
