@@ -456,31 +456,95 @@ static void woven_encode(walk *q, const xd_vae_info *v, int64_t n)
     conv_frames(q, C, 1, q->T + 2);
 }
 
-static void woven_decode(walk *q, const xd_vae_info *v, int64_t n)
+/* A stage of the decoder: one convolution, or both of a residual block, of C[] channels, and how it
+ * multiplies frames, and rows and columns. seen: the convolutions have read frames. */
+typedef struct woven {
+    int64_t C[2];
+    int     convs, by[2], seen[2], begun;
+} woven;
+
+enum { MAX_WOVEN = 128 };
+
+/* Computes what a convolution of T more frames sends, and returns how many frames come out. One
+ * that reads the next frame has its last frames only when no others follow. */
+static int64_t woven_conv(walk *q, woven *s, int i, int64_t T, int past, int last)
 {
-    int     L = xd_json_size(xd_json_get(q->cfg, "decoder_block_out_channels")), by[2];
-    int64_t C = entry(q, "decoder_block_out_channels", L - 1), e = q->e;
-    q->T = n;
+    int64_t all = (s->seen[i] ? 2 : past) + T + (last ? 2 - past : 0);
+    if (!T && !s->seen[i])
+        return 0;
+    s->seen[i] = 1;
+    if (all > 2)
+        conv_frames(q, s->C[i], 1, all);
+    return all > 2 ? all - 2 : 0;
+}
+
+static int64_t woven_stage(walk *q, woven *s, int64_t T, int past, int last)
+{
+    for (int i = 0; i < s->convs; i++)
+        T = woven_conv(q, s, i, T, past, last);
+    int64_t out = T ? s->by[0] * T - (s->begun ? 0 : s->by[0] - 1) : 0;
+    s->begun |= T > 0;
+    q->k *= s->by[1];
+    return out;
+}
+
+/* T frames from stage `at` on, until a stage computes none. */
+static void woven_pass(walk *q, woven *s, int n, int at, int64_t T, int past, int last)
+{
+    int64_t e = q->e;
     q->k = 1;
-    q->e = (int64_t)sizeof(float);
-    conv_frames(q, v->channels, 1, q->T + 2);
+    for (int i = 0; i < at; i++)
+        q->k *= s[i].by[1];
+    for (int i = at; i < n && (T || i == at); i++) {
+        q->e = i ? e : (int64_t)sizeof(float);
+        T = woven_stage(q, &s[i], T, past, last == 2 || (last && i == at));
+    }
     q->e = e;
-    woven_blocks(q, "decoder_layers_per_block", L, C);
+}
+
+static int woven_add(woven *s, int n, int convs, int64_t in, int64_t out)
+{
+    if (n == MAX_WOVEN)
+        exit(1);
+    s[n] = (woven){ .C = { in, out }, .convs = convs, .by = { 1, 1 } };
+    return n + 1;
+}
+
+static int woven_stages(const walk *q, woven *s, int64_t latents)
+{
+    int     L = xd_json_size(xd_json_get(q->cfg, "decoder_block_out_channels"));
+    int     n = woven_add(s, 0, 1, latents, 0);
+    int64_t C = entry(q, "decoder_block_out_channels", L - 1);
+    for (int64_t k = entry(q, "decoder_layers_per_block", L); k > 0; k--)
+        n = woven_add(s, n, 2, C, C);
     for (int l = L - 1; l >= 0; l--) {
         int64_t factor = entry(q, "upsample_factor", l);
         int64_t out = entry(q, "decoder_block_out_channels", l) / (factor ? factor : 1);
         if (out * (factor ? factor : 1) != C)
-            woven_residual(q, C, out), C = out;
+            n = woven_add(s, n, 2, C, out), C = out;
         if (entry(q, "decoder_spatio_temporal_scaling", l)) {
-            conv_frames(q, C, 1, q->T + 2);
-            woven_factors(q, "upsample_type", L - 1 - l, by);
-            q->T = by[0] * (q->T - 1) + 1;
-            q->k *= by[1];
+            n = woven_add(s, n, 1, C, 0);
+            woven_factors(q, "upsample_type", L - 1 - l, s[n - 1].by);
         }
         C = out;
-        woven_blocks(q, "decoder_layers_per_block", l, C);
+        for (int64_t k = entry(q, "decoder_layers_per_block", l); k > 0; k--)
+            n = woven_add(s, n, 2, C, C);
     }
-    conv_frames(q, C, 1, q->T + 2);
+    return woven_add(s, n, 1, C, 0);
+}
+
+/* Latent frames one by one, then what each stage still computes; a single one at once. */
+static void woven_decode(walk *q, const xd_vae_info *v, int64_t latents)
+{
+    static woven   s[MAX_WOVEN];
+    int            n = woven_stages(q, s, v->channels), causal = 0;
+    const xd_json *has = xd_json_get(q->cfg, "decoder_causal");
+    if (has)
+        xd_json_bool(has, &causal);
+    for (int64_t t = 0; t < latents; t++)
+        woven_pass(q, s, n, 0, 1, 1 + causal, latents == 1 ? 2 : 0);
+    for (int i = 0; i < n && latents > 1 && !causal; i++)
+        woven_pass(q, s, n, i, 0, 1, 1);
 }
 
 /* ---- bands and tiles ----------------------------------------------------------------------- */
@@ -691,7 +755,7 @@ static void take_size(xd_job *j, const int64_t *d)
     const int *cell = j->ctx->model.vae_info.cell;
     memcpy(j->cells, d, sizeof j->cells);
     j->size[0] = d[1] * cell[1], j->size[1] = d[2] * cell[2];
-    j->frames = xd_vae_frames(&j->ctx->model.vae_info, d[0]);
+    j->frames = j->all_frames = xd_vae_frames(&j->ctx->model.vae_info, d[0]);
 }
 
 static xd_vae_clip clip_of(const xd_job *j)

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -70,6 +71,49 @@ static void infos(void **state)
                                    .encoded = { { 1, 1 }, { 9, 2 }, { 121, 16 }, { 161, 21 } } });
 }
 
+/* Returns what decoding takes in bf16 beside weights and result, in GiB. */
+static double memory_of(const char *config, int64_t T, int64_t h)
+{
+    part        p = { .config = NULL };
+    bench       b;
+    xd_decl     d;
+    xd_exec     x;
+    xd_vae_info v;
+    xd_err      e = { 0 };
+    void       *at = (void *)(uintptr_t)XD_ALIGN;
+    if (config)
+        ok(xd_json_parse(&p.config, config, strlen(config), "config", &e), &e);
+    ok(xd_net_open(&p.net, find(&p, ltx), p.config, "config", &e), &e);
+    p.vae->info(p.net.cfg, &v);
+    xd_tensor lat = xd_view(at, XD_F32, 4, (int64_t[]){ T, h, 22, 128 });
+    xd_tensor rgb = xd_view(at, XD_F32, 4, (int64_t[]){ xd_vae_frames(&v, T), 32 * h, 704, 3 });
+    open_bench(&b, XD_BF16, 1);
+    visit(&p, b.dev, XD_BF16, XD_VISIT_COUNT, &d);
+    xd_exec_init(&x, b.dev, &b.tmp, XD_BF16);
+    p.vae->decode(&x, &p.net, lat, rgb);
+    ok(x.err.code, &x.err);
+    double maps = (double)xd_arena_peak(&b.tmp) / (1 << 30);
+    print_message("# decoding takes %.2f GiB beside weights (%.2f) and result (%.2f)\n", maps,
+                  (double)d.packed / (1 << 30), (double)xd_bytes(rgb) / (1 << 30));
+    close_part(&p);
+    close_bench(&b);
+    return maps;
+}
+
+/* 161 frames of 512 x 704 in bf16. The memory of a video does not grow with its frames, but for the
+ * latents in f32. */
+static void memory_is_bounded(void **state)
+{
+    static const char *const configs[] = { NULL, "{\"decoder_causal\":true}" };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        double whole = memory_of(configs[i], 81, 16), few = memory_of(configs[i], 41, 16);
+        assert_true(whole > 0.2 && whole < 0.6 && whole - few < 0.02);
+        /* the rows of one of four ranks */
+        assert_true(memory_of(configs[i], 21, 4) < whole / 3);
+    }
+}
+
 static void golden_f32(void **state)
 {
     (void)state;
@@ -88,6 +132,7 @@ int main(void)
         cmocka_unit_test(published_listings),
         cmocka_unit_test(refusals),
         cmocka_unit_test(infos),
+        cmocka_unit_test(memory_is_bounded),
         cmocka_unit_test(golden_f32),
         cmocka_unit_test(golden_bf16),
     };
