@@ -189,3 +189,61 @@ void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4],
     }
     xd_arena_rewind(x->tmp, mark);
 }
+
+void xd_band_enlarge_one(xd_exec *x, xd_tensor out, const xd_band *b, const xd_cnv w[4])
+{
+    for (int q = 0; q < 4; q++)
+        conv_quarter(x, out, b->in, &w[q], q / 2, q % 2, b->above > 0, b->below > 0);
+}
+
+/* Copies rows to rows [y, ...) of `to`, and returns the row after them. */
+static int64_t put_rows(xd_exec *x, xd_tensor to, int64_t y, xd_tensor from)
+{
+    if (from.d[1])
+        xd_copy_to(x, rows_of(to, y, from.d[1]), from);
+    return y + from.d[1];
+}
+
+/* Returns a band with copies of its rows. `kept` are the rows next to the band that may have been
+ * overwritten: above the band or, if bands begin with the last one, below the band. */
+static xd_band read_band(xd_exec *x, const xd_band_pass *a, const xd_halo *halo, xd_tensor kept,
+                         int64_t first, int64_t n)
+{
+    int64_t   H = a->map.d[1], up = halo->above.d[1], down = halo->below.d[1], y = 0;
+    int64_t   above = xd_min(a->reach, first + up), below = xd_min(a->reach, H - first - n + down);
+    int64_t   from = xd_max(0, first - above), end = xd_min(H, first + n + below);
+    xd_band   b = { .first = first, .n = n, .above = above, .below = below };
+    xd_tensor t = a->map;
+    b.in = xd_new_as(x, t.type, 4, (int64_t[]){ 1, above + n + below, t.d[2], t.d[3] });
+    if (!a->last_first) {
+        y = put_rows(x, b.in, y, rows_of(kept, 0, above));
+        y = put_rows(x, b.in, y, rows_of(t, first, end - first));
+        put_rows(x, b.in, y, rows_of(halo->below, 0, above + n + below - y));
+        return b;
+    }
+    int64_t beyond = above - (first - from);
+    y = put_rows(x, b.in, y, rows_of(halo->above, up - beyond, beyond));
+    y = put_rows(x, b.in, y, rows_of(t, from, first + n - from));
+    put_rows(x, b.in, y, rows_of(kept, 0, below));
+    return b;
+}
+
+void xd_band_each(xd_exec *x, const xd_band_pass *a)
+{
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor t = a->map;
+    int64_t   H = t.d[1], n = band_rows(x, a->row, H), all = (H + n - 1) / n;
+    xd_halo   halo = xd_halo_of(x, t, a->reach, a->reach);
+    xd_tensor kept = xd_new_as(x, t.type, 4, (int64_t[]){ 1, a->reach, t.d[2], t.d[3] });
+    put_rows(x, kept, 0, a->last_first ? halo.below : halo.above);
+    for (int64_t i = 0; i < all; i++) {
+        size_t  inner = xd_arena_mark(x->tmp);
+        int64_t first = (a->last_first ? all - 1 - i : i) * n;
+        xd_band b = read_band(x, a, &halo, kept, first, xd_min(n, H - first));
+        int64_t k = xd_min(a->reach, b.n + (a->last_first ? b.below : b.above));
+        put_rows(x, kept, 0, rows_of(b.in, a->last_first ? b.above : b.above + b.n - k, k));
+        a->run(x, a->ctx, &b);
+        xd_arena_rewind(x->tmp, inner);
+    }
+    xd_arena_rewind(x->tmp, mark);
+}

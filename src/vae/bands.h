@@ -51,4 +51,26 @@ void xd_band_conv(xd_exec *x, const xd_banded *a);
  * present, the group norm sums of out's rows are written to `partial`, as in xd_banded. */
 void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4], xd_tensor partial);
 
+/* A band of rows [first, first + n) of a map. in [1,above + n + below,W,C]: a copy of these rows
+ * and of rows next to them; there are fewer of those at the image's edges. */
+typedef struct xd_band {
+    xd_tensor in;
+    int64_t   first, n, above, below;
+} xd_band;
+
+/* A pass over the bands of a map [1,H,W,C], with `reach` rows on both sides of a band. `run` may
+ * overwrite the rows of its band. If last_first is 1, the pass begins with the last band, and `run`
+ * may also overwrite the memory behind the rows of its band. */
+typedef struct xd_band_pass {
+    xd_tensor map;
+    int       reach;
+    int64_t   row; /* bytes that `run` needs for a row of the map */
+    int       last_first;
+    void      (*run)(xd_exec *x, void *ctx, const xd_band *b);
+    void     *ctx;
+} xd_band_pass;
+void xd_band_each(xd_exec *x, const xd_band_pass *a);
+/* Computes xd_band_enlarge for one band, out [1,2n,2W,C']. */
+void xd_band_enlarge_one(xd_exec *x, xd_tensor out, const xd_band *b, const xd_cnv w[4]);
+
 #endif

@@ -3,7 +3,9 @@
  * Some blocks have two convolutions, the others linear attention over all pixels and a feed-forward
  * with a convolution of each channel. Layers that change the size have a shortcut, which moves
  * pixels to channels or back, and repeats or averages channels. The current map h is at the bottom
- * of the arena; a layer allocates its other maps above h. */
+ * of the arena; a layer allocates its other maps above h. Blocks and changes of the size of the
+ * decoder are computed in bands of rows (bands.h), so that besides h only the queries, keys and
+ * values of the smaller maps are complete maps. */
 #include <string.h>
 
 #include "base/minmax.h"
@@ -12,8 +14,6 @@
 #include "vae/maps.h"
 
 static const float EPS = 1e-5f; /* epsilon of every norm, which no config sets */
-
-static const int64_t BAND = 16 << 20; /* approximate bytes of a band of a shortcut */
 
 typedef struct run {
     xd_exec         *x;
@@ -52,23 +52,68 @@ static void norm_rows(run *r, xd_tensor map, xd_tensor gain, xd_tensor bias)
         &(xd_norm){ .out = rows, .in = rows, .gain = gain, .bias = bias, .rms = 1, .eps = EPS });
 }
 
+/* Returns the bytes of a row of C channels as wide as a map. */
+static int64_t row_bytes(xd_tensor map, int64_t C)
+{
+    return map.d[2] * C * (int64_t)xd_dtype_size(map.type);
+}
+
 /* ---- blocks --------------------------------------------------------------------------------- */
+
+typedef struct layer { /* argument of a pass over bands */
+    run               *r;
+    const xd_dc_block *w;
+    const xd_dc_level *level;
+    xd_tensor          out;
+    int64_t            at; /* first channel of the result, or an index */
+} layer;
+
+static xd_tensor rows_of(xd_tensor map, int64_t y, int64_t n)
+{
+    if (map.p && n)
+        map.p = (char *)map.p + y * map.s[1] * (int64_t)xd_dtype_size(map.type);
+    map.d[1] = n;
+    return map;
+}
+
+/* Returns conv(in) for all rows except `above` rows at the upper edge and `below` rows at the lower
+ * edge, which only neighbours read. Beyond rows that are not there, there are zeros. */
+static xd_tensor conv_inner(xd_exec *x, xd_tensor in, const xd_cnv *w, int64_t above, int64_t below)
+{
+    const int k = w->w.kernel[1] / 2, lo = k - (int)above, hi = k - (int)below;
+    xd_tensor out = xd_map(x, 1, in.d[1] - above - below, in.d[2], w->w.out);
+    xd_conv_rows_into(x, out, in, w,
+                      &(xd_conv_options){ .lo = (int[]){ 0, lo, k }, .hi = (int[]){ 0, hi, k } });
+    return out;
+}
+
+/* Adds the norm of y to the rows of h that belong to a band. */
+static void add_normed(run *r, const xd_band *b, xd_tensor y, xd_tensor gain, xd_tensor bias)
+{
+    norm_rows(r, y, gain, bias);
+    xd_add(r->x, xd_map_rows(rows_of(r->h, b->first, b->n)), xd_map_rows(y));
+}
+
+/* Runs a ResBlock for a band, with up to two rows on both sides. */
+static void convolve_band(xd_exec *x, void *ctx, const xd_band *b)
+{
+    const layer *a = ctx;
+    int64_t      above = xd_min(b->above, 1), below = xd_min(b->below, 1);
+    xd_tensor    y = conv_inner(x, b->in, &a->w->conv[0], b->above - above, b->below - below);
+    xd_activate(x, xd_map_rows(y), XD_SILU);
+    y = conv_inner(x, y, &a->w->conv[1], above, below);
+    add_normed(a->r, b, y, a->w->gain, a->w->bias);
+}
 
 /* Runs a ResBlock: h += norm(conv2(silu(conv1(h)))). */
 static void run_convolutions(run *r, const xd_dc_block *w)
 {
-    size_t    mark = xd_arena_mark(r->x->tmp);
-    xd_tensor a = map_like(r, r->h.d[3]);
-    conv3(r, (xd_banded){ .feed = { .in = r->h }, .w = &w->conv[0], .out = a });
-    xd_activate(r->x, xd_map_rows(a), XD_SILU);
-    conv3(r, (xd_banded){ .feed = { .in = a },
-                          .w = &w->conv[1],
-                          .out = r->h,
-                          .plus = r->h,
-                          .out_gain = w->gain,
-                          .out_bias = w->bias,
-                          .out_eps = EPS });
-    xd_arena_rewind(r->x->tmp, mark);
+    layer a = { .r = r, .w = w };
+    xd_band_each(r->x, &(xd_band_pass){ .map = r->h,
+                                        .reach = 2,
+                                        .row = row_bytes(r->h, w->conv[0].w.out),
+                                        .run = convolve_band,
+                                        .ctx = &a });
 }
 
 /* Returns a view of third i of each group of 3 D channels as heads [n,H,D]. */
@@ -78,6 +123,17 @@ static xd_tensor third(xd_tensor rows, int64_t D, int i)
     t.p = (char *)t.p + i * D * (int64_t)xd_dtype_size(t.type);
     t.d[2] = D;
     return t;
+}
+
+/* Computes one scale of queries, keys and values for a band. */
+static void mix_band(xd_exec *x, void *ctx, const xd_band *b)
+{
+    const layer *a = ctx;
+    int64_t      C = b->in.d[3];
+    xd_tensor    y = conv_inner(x, b->in, &a->w->wide[a->at], b->above, b->below);
+    xd_tensor    to = xd_map_rows(rows_of(a->out, b->first, b->n));
+    y = conv_inner(x, y, &a->w->mix[a->at], 0, 0);
+    xd_copy_to(x, xd_cols(to, (1 + a->at) * C, C), xd_map_rows(y));
 }
 
 /* Adds multi-scale linear attention to h. The channels of queries, keys and values, and of their
@@ -93,10 +149,12 @@ static void run_attention(run *r, const xd_dc_block *w, int scales)
     xd_linear_into(r->x, xd_map_rows(qkv), xd_map_rows(r->h), &w->qkv);
     xd_copy_to(r->x, xd_cols(rows, 0, C), xd_map_rows(qkv));
     for (int i = 0; i < scales; i++) {
-        xd_tensor wide = map_like(r, C), mixed = map_like(r, C);
-        conv(r, wide, qkv, &w->wide[i]);
-        conv(r, mixed, wide, &w->mix[i]);
-        xd_copy_to(r->x, xd_cols(rows, (1 + i) * C, C), xd_map_rows(mixed));
+        layer a = { .r = r, .w = w, .out = all, .at = i };
+        xd_band_each(r->x, &(xd_band_pass){ .map = qkv,
+                                            .reach = w->wide[i].w.kernel[1] / 2,
+                                            .row = row_bytes(qkv, C),
+                                            .run = mix_band,
+                                            .ctx = &a });
     }
     xd_arena_rewind(r->x->tmp, above);
     xd_tensor o = xd_attn_linear(r->x, third(rows, D, 0), third(rows, D, 1), third(rows, D, 2));
@@ -107,21 +165,30 @@ static void run_attention(run *r, const xd_dc_block *w, int scales)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
+/* Runs the feed-forward for a band, with a row on both sides. */
+static void feed_band(xd_exec *x, void *ctx, const xd_band *b)
+{
+    const layer  *a = ctx;
+    const int64_t C = a->w->down.w.in, W = b->in.d[2];
+    xd_tensor     up = xd_map(x, 1, b->in.d[1], W, 2 * C);
+    xd_linear_act_into(x, xd_map_rows(up), xd_map_rows(b->in), &a->w->up, XD_SILU);
+    xd_tensor wide = xd_map_rows(conv_inner(x, up, &a->w->depth, b->above, b->below));
+    xd_tensor u = xd_map_rows(xd_map(x, 1, b->n, W, C));
+    xd_gated_into(x, u, xd_cols(wide, C, C), xd_cols(wide, 0, C), XD_SILU);
+    xd_tensor y = xd_map(x, 1, b->n, W, b->in.d[3]);
+    xd_linear_into(x, xd_map_rows(y), u, &a->w->down);
+    add_normed(a->r, b, y, a->w->ff_gain, a->w->ff_bias);
+}
+
 /* Adds the feed-forward to h: one half of the convolved channels gates the other half. */
 static void run_feed(run *r, const xd_dc_block *w)
 {
-    size_t        mark = xd_arena_mark(r->x->tmp);
-    const int64_t C = w->down.w.in;
-    xd_tensor     up = map_like(r, 2 * C), wide = map_like(r, 2 * C);
-    xd_linear_act_into(r->x, xd_map_rows(up), xd_map_rows(r->h), &w->up, XD_SILU);
-    conv(r, wide, up, &w->depth);
-    xd_tensor rows = xd_map_rows(wide), u = xd_map_rows(map_like(r, C));
-    xd_gated_into(r->x, u, xd_cols(rows, C, C), xd_cols(rows, 0, C), XD_SILU);
-    xd_tensor y = map_like(r, r->h.d[3]);
-    xd_linear_into(r->x, xd_map_rows(y), u, &w->down);
-    norm_rows(r, y, w->ff_gain, w->ff_bias);
-    xd_add(r->x, xd_map_rows(r->h), xd_map_rows(y));
-    xd_arena_rewind(r->x->tmp, mark);
+    layer a = { .r = r, .w = w };
+    xd_band_each(r->x, &(xd_band_pass){ .map = r->h,
+                                        .reach = 1,
+                                        .row = row_bytes(r->h, w->down.w.in),
+                                        .run = feed_band,
+                                        .ctx = &a });
 }
 
 static void run_blocks(run *r, const xd_dc_level *w, int level)
@@ -158,20 +225,6 @@ static xd_tensor some_channels(xd_tensor map, int64_t first, int64_t step, int64
     return map;
 }
 
-/* Returns the number of rows of a map in a band. */
-static int64_t band_rows(xd_tensor map)
-{
-    const int64_t row = map.d[2] * map.d[3] * (int64_t)xd_dtype_size(map.type);
-    return xd_max(BAND / xd_max(row, 1), 1);
-}
-
-static xd_tensor rows_of(xd_tensor map, int64_t y, int64_t n)
-{
-    map.p = (char *)map.p + y * map.s[1] * (int64_t)xd_dtype_size(map.type);
-    map.d[1] = n;
-    return map;
-}
-
 /* Moves the channels of `coarse` to the pixels of `fine` (pixel shuffle), where each channel is
  * first repeated until there are four times as many channels as in `fine`: channel 4 c + 2 a + b
  * becomes channel c of the pixels in rows 2 y + a and columns 2 x + b. */
@@ -184,41 +237,33 @@ static void spread(xd_exec *x, xd_tensor fine, xd_tensor coarse)
                        some_channels(coarse, n < 4 ? k / n : 0, n < 4 ? 4 / n : 1, C / q));
 }
 
-/* Adds the shortcut of an upsampling layer to `fine`, a few rows at a time. */
-static void add_spread(run *r, xd_tensor fine, xd_tensor coarse)
+/* Computes the rows of the doubled map, a->out, that become of a band. */
+static void enlarge_band(xd_exec *x, void *ctx, const xd_band *b)
 {
-    const int64_t H = coarse.d[1], n = band_rows(fine);
-    for (int64_t y = 0; y < H; y += n) {
-        size_t        mark = xd_arena_mark(r->x->tmp);
-        const int64_t k = xd_min(n, H - y);
-        xd_tensor     b = xd_map_as(r->x, fine.type, 1, 2 * k, fine.d[2], fine.d[3]);
-        spread(r->x, b, rows_of(coarse, y, k));
-        xd_add(r->x, xd_map_rows(rows_of(fine, 2 * y, 2 * k)), xd_map_rows(b));
-        xd_arena_rewind(r->x->tmp, mark);
-    }
+    const layer *a = ctx;
+    xd_tensor    fine = rows_of(a->out, 2 * b->first, 2 * b->n);
+    xd_tensor    more = xd_map_as(x, fine.type, 1, fine.d[1], fine.d[2], fine.d[3]);
+    if (xd_dc_plain(a->r->c, 1))
+        xd_band_enlarge_one(x, fine, b, a->level->enlarge);
+    else
+        spread(x, fine, conv_inner(x, b->in, &a->level->size, b->above, b->below));
+    spread(x, more, rows_of(b->in, b->above, b->n));
+    xd_add(x, xd_map_rows(fine), xd_map_rows(more));
 }
 
-/* Doubles the rows and columns of h. The old map is above the new one until the shortcut has read
- * it. */
+/* Doubles the rows and columns of h. The new map overlaps the old one, and is not smaller. */
 static void run_upsample(run *r, const xd_dc_level *w, int64_t C)
 {
-    const int64_t H = r->h.d[1], W = r->h.d[2];
-    xd_tensor     old = r->h;
-    r->h = xd_map_at(r->x, r->base, 1, 2 * H, 2 * W, C);
-    if (!xd_count(old) || 4 * C >= old.d[3]) { /* the new map overlaps the old one */
-        xd_tensor copy = xd_map(r->x, 1, H, W, old.d[3]);
-        xd_copy_to(r->x, copy, old);
-        old = copy;
-    }
-    if (xd_dc_plain(r->c, 1)) {
-        xd_band_enlarge(r->x, r->h, old, w->enlarge, (xd_tensor){ 0 });
-    } else {
-        xd_tensor y = xd_map(r->x, 1, H, W, 4 * C);
-        conv(r, y, old, &w->size);
-        spread(r->x, r->h, y);
-    }
-    add_spread(r, r->h, old);
-    r->h = xd_map_at(r->x, r->base, 1, 2 * H, 2 * W, C);
+    layer     a = { .r = r, .level = w };
+    xd_tensor old = r->h;
+    a.out = xd_map_at(r->x, r->base, 1, 2 * old.d[1], 2 * old.d[2], C);
+    xd_band_each(r->x, &(xd_band_pass){ .map = old,
+                                        .reach = 1,
+                                        .row = row_bytes(a.out, 4 * C),
+                                        .last_first = 1,
+                                        .run = enlarge_band,
+                                        .ctx = &a });
+    r->h = xd_map_at(r->x, r->base, 1, 2 * old.d[1], 2 * old.d[2], C);
 }
 
 /* Computes the means of groups of n neighbouring channels, and adds them to `out`. */

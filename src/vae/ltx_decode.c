@@ -116,10 +116,9 @@ static void open_stages(decoder *d)
 
 static xd_ltx_conv conv_of(stage *s, xd_tensor in)
 {
-    return (xd_ltx_conv){ .in = in,
-                          .w = s->conv,
-                          .kept = s->s.piecewise ? s->s.kept : NULL,
-                          .last = s->s.last };
+    return (xd_ltx_conv){
+        .in = in, .w = s->conv, .kept = s->s.piecewise ? s->s.kept : NULL, .last = s->s.last
+    };
 }
 
 /* ---- layers --------------------------------------------------------------------------------- */
@@ -307,7 +306,7 @@ void xd_ltx_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     const xd_ltx_cfg *c = n->cfg;
     size_t            mark = xd_arena_mark(x->tmp);
     decoder           d = { .rgb = rgb };
-    uint64_t    seed = x->decoding ? (uint64_t)x->decoding->seed : 0;
+    uint64_t          seed = x->decoding ? (uint64_t)x->decoding->seed : 0;
     xd_vae_info       v;
     xd_ltx_info(c, &v);
     d.r = (xd_ltx_run){ .x = x, .c = c, .w = &((const xd_ltx_glob *)n->glob)->dec };

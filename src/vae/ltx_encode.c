@@ -97,9 +97,9 @@ static void run_move(xd_ltx_run *r, const xd_cnv *w, const int *by)
     int64_t   more = T * (H / by[1]) * (W / by[2]) * C - xd_count(old);
     if (more > 0) /* `to` must begin behind the map that replaces h */
         xd_map(x, 1, 1, 1, more);
-    xd_tensor to = xd_map(x, T, H / by[1], W / by[2], C);
-    xd_tensor y = xd_map(x, by[0], H, W, w->w.out);
-    xd_tensor moved = xd_map(x, 1, H / by[1], W / by[2], d[3] * by[0] * cells);
+    xd_tensor   to = xd_map(x, T, H / by[1], W / by[2], C);
+    xd_tensor   y = xd_map(x, by[0], H, W, w->w.out);
+    xd_tensor   moved = xd_map(x, 1, H / by[1], W / by[2], d[3] * by[0] * cells);
     xd_ltx_conv c = { .in = old, .w = w };
     for (int64_t t = 0; t < T; t++) {
         int64_t frame[2] = { xd_max(0, by[0] * t - (by[0] - 1)), by[0] * t };
@@ -143,7 +143,7 @@ void xd_ltx_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
     size_t             mark = xd_arena_mark(x->tmp);
     int64_t            T = rgb.d[0], p = c->patch, H = rgb.d[1] / p, W = rgb.d[2] / p;
     int                levels = c->levels[0];
-    xd_ltx_run                r = { .x = x, .c = c, .w = w, .past = 2 };
+    xd_ltx_run         r = { .x = x, .c = c, .w = w, .past = 2 };
     if (!xd_map_video_fits(x, rgb, moments, c->cell[1], 2 * c->latent_channels,
                            (T - 1) / c->cell[0] + 1))
         return;

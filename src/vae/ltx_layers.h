@@ -58,8 +58,7 @@ typedef struct xd_ltx_state {
 /* Returns how many frames a convolution computes from the frames that it has. */
 int64_t   xd_ltx_conv_results(const xd_ltx_run *r, const xd_ltx_conv *c);
 /* Returns how many of `frames` frames, of at most `channels` channels, are computed together. */
-int64_t   xd_ltx_conv_frames(xd_ltx_run *r, const xd_ltx_conv *c, int64_t frames,
-                             int64_t channels);
+int64_t   xd_ltx_conv_frames(xd_ltx_run *r, const xd_ltx_conv *c, int64_t frames, int64_t channels);
 /* Computes frames [t, t + n) of the convolution's results, plus `plus`, which may be `out`. The
  * parts must be computed in their order; the last one replaces the kept frames. */
 void      xd_ltx_conv_part(xd_ltx_run *r, const xd_ltx_conv *c, int64_t t, xd_tensor out,
@@ -80,9 +79,8 @@ xd_tensor xd_ltx_grouped(xd_tensor in, int64_t C, int64_t k, int64_t at, int64_t
 /* Returns a view of a frame [1,rows a,cols b,C] with the same order as that of xd_ltx_grouped. */
 xd_tensor xd_ltx_spread(xd_tensor to, int64_t a, int64_t b);
 /* Copies pixels between patches [1,h,w,(3,column,row)] and a frame [1,h p,w p,3]. */
-void      xd_ltx_copy_patches(xd_exec *x, xd_tensor patches, xd_tensor rgb, int64_t p,
-                              int to_patches);
+void   xd_ltx_copy_patches(xd_exec *x, xd_tensor patches, xd_tensor rgb, int64_t p, int to_patches);
 /* Reads the mean and the deviation of the latents; [C] each, which the caller frees. */
-float    *xd_ltx_statistics(xd_exec *x, const xd_net *n);
+float *xd_ltx_statistics(xd_exec *x, const xd_net *n);
 
 #endif

@@ -628,7 +628,7 @@ static void deep_block(walk *q, int l, int encode)
     int64_t d = number(q->cfg, "attention_head_dim"), heads = C / d;
     double  size = 0;
     if (strcmp(xd_json_text(xd_json_at(types, l)), "ResBlock") == 0) {
-        reach(q, C, 1, 1), reach(q, C, 1, 1);
+        reach(q, C, 2, 1); /* of the input, for both convolutions */
         return;
     }
     for (int i = 0; i < xd_json_size(scales); i++) {
@@ -636,7 +636,7 @@ static void deep_block(walk *q, int l, int encode)
         reach(q, 3 * heads * d, (int64_t)size / 2, 1);
     }
     sum(q, heads * (1 + xd_json_size(scales)) * d * (d + 1));
-    reach(q, 8 * C, 1, 1);
+    reach(q, C, 1, 1); /* of the feed-forward's input */
 }
 
 static void deep_levels(walk *q, int64_t latents, int encode)
