@@ -145,8 +145,8 @@ static void add_old(xd_ltx_run *r, xd_tensor to, xd_tensor old, int64_t frame, c
         if (part.p)
             part.p = (char *)part.p + i * (int64_t)xd_dtype_size(part.type);
         part.d[3] = k;
-        xd_copy_to(x, xd_ltx_spread(part, by[1], by[2]),
-                   xd_ltx_grouped(old, k, by[0] * plane, frame * plane, by[1], by[2]));
+        xd_copy_to(x, xd_map_spread(part, by[1], by[2]),
+                   xd_map_grouped(old, k, by[0] * plane, frame * plane, by[1], by[2]));
     }
     xd_add(x, xd_map_rows(to), xd_map_rows(all));
     xd_arena_rewind(x->tmp, mark);
@@ -162,8 +162,8 @@ static void write_enlarged(xd_ltx_run *r, const stage *s, xd_tensor y, xd_tensor
         if (at + i < 0)
             continue;
         xd_tensor to = xd_rows(r->h, at + i, 1);
-        xd_copy_to(r->x, xd_ltx_spread(to, by[1], by[2]),
-                   xd_ltx_grouped(xd_rows(y, i / f, 1), C, f * plane, i % f * plane, by[1], by[2]));
+        xd_copy_to(r->x, xd_map_spread(to, by[1], by[2]),
+                   xd_map_grouped(xd_rows(y, i / f, 1), C, f * plane, i % f * plane, by[1], by[2]));
         if (s->residual)
             add_old(r, to, xd_rows(old, i / f, 1), i % f, by);
     }

@@ -65,8 +65,8 @@ static void gather(xd_exec *x, xd_tensor to, xd_tensor from, const int *by, cons
 {
     int64_t C = from.d[3], cells = by[0] * by[1] * by[2];
     for (int a = 0; a < by[0]; a++)
-        xd_copy_to(x, xd_ltx_grouped(to, C, cells, a * by[1] * by[2], by[1], by[2]),
-                   xd_ltx_spread(xd_rows(from, frame[a], 1), by[1], by[2]));
+        xd_copy_to(x, xd_map_grouped(to, C, cells, a * by[1] * by[2], by[1], by[2]),
+                   xd_map_spread(xd_rows(from, frame[a], 1), by[1], by[2]));
 }
 
 /* Adds to `to` [n,C] the means of groups of neighbouring channels of `from` [n,C k]. */

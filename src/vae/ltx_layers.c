@@ -203,24 +203,6 @@ void xd_ltx_residual(xd_ltx_run *r, const xd_ltx_res *w, const xd_lin *time, xd_
 
 /* ---- positions and channels ----------------------------------------------------------------- */
 
-xd_tensor xd_ltx_grouped(xd_tensor in, int64_t C, int64_t k, int64_t at, int64_t a, int64_t b)
-{
-    xd_tensor v = xd_view(in.p, in.type, 5, (int64_t[]){ in.d[1], C, in.d[2], a, b });
-    v.s[0] = in.s[1], v.s[1] = k, v.s[2] = in.s[2], v.s[3] = b, v.s[4] = 1;
-    if (v.p)
-        v.p = (char *)v.p + at * (int64_t)xd_dtype_size(v.type);
-    return v;
-}
-
-xd_tensor xd_ltx_spread(xd_tensor to, int64_t a, int64_t b)
-{
-    int64_t   C = to.d[3], W = to.d[2];
-    xd_tensor v = xd_view(to.p, to.type, 5, (int64_t[]){ to.d[1] / a, C, W / b, a, b });
-    v.s[0] = a * to.s[1], v.s[1] = to.s[3], v.s[2] = b * to.s[2], v.s[3] = to.s[1],
-    v.s[4] = to.s[2];
-    return v;
-}
-
 float *xd_ltx_statistics(xd_exec *x, const xd_net *n)
 {
     const xd_ltx_glob *g = n->glob;
@@ -237,7 +219,7 @@ float *xd_ltx_statistics(xd_exec *x, const xd_net *n)
 
 void xd_ltx_copy_patches(xd_exec *x, xd_tensor patches, xd_tensor rgb, int64_t p, int to_patches)
 {
-    xd_tensor a = xd_ltx_grouped(patches, 3, p * p, 0, p, p), b = xd_ltx_spread(rgb, p, p);
+    xd_tensor a = xd_map_grouped(patches, 3, p * p, 0, p, p), b = xd_map_spread(rgb, p, p);
     a = xd_permute(a, (int[]){ 0, 1, 2, 4, 3 });
     xd_copy_to(x, to_patches ? a : b, to_patches ? b : a);
 }

@@ -73,11 +73,6 @@ xd_tensor xd_ltx_modulation(xd_ltx_run *r, const xd_lin w[2], xd_tensor table);
  * timestep's embedding [4,C] of the level, or absent. */
 void      xd_ltx_residual(xd_ltx_run *r, const xd_ltx_res *w, const xd_lin *time, xd_ltx_state *s);
 
-/* Returns a view of a frame [1,rows,cols,C k], whose channels are C groups of k, as [rows,C,cols,a,
- * b]: positions (a, b) of group element `at` and following. */
-xd_tensor xd_ltx_grouped(xd_tensor in, int64_t C, int64_t k, int64_t at, int64_t a, int64_t b);
-/* Returns a view of a frame [1,rows a,cols b,C] with the same order as that of xd_ltx_grouped. */
-xd_tensor xd_ltx_spread(xd_tensor to, int64_t a, int64_t b);
 /* Copies pixels between patches [1,h,w,(3,column,row)] and a frame [1,h p,w p,3]. */
 void   xd_ltx_copy_patches(xd_exec *x, xd_tensor patches, xd_tensor rgb, int64_t p, int to_patches);
 /* Reads the mean and the deviation of the latents; [C] each, which the caller frees. */

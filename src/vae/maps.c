@@ -106,3 +106,21 @@ int xd_map_frames_fit(xd_exec *x, int64_t is, int64_t want)
     return xd_check(x, is == want, "vae: the output has %lld frames and needs %lld", (long long)is,
                     (long long)want);
 }
+
+xd_tensor xd_map_grouped(xd_tensor in, int64_t C, int64_t k, int64_t at, int64_t a, int64_t b)
+{
+    xd_tensor v = xd_view(in.p, in.type, 5, (int64_t[]){ in.d[1], C, in.d[2], a, b });
+    v.s[0] = in.s[1], v.s[1] = k, v.s[2] = in.s[2], v.s[3] = b, v.s[4] = 1;
+    if (v.p)
+        v.p = (char *)v.p + at * (int64_t)xd_dtype_size(v.type);
+    return v;
+}
+
+xd_tensor xd_map_spread(xd_tensor to, int64_t a, int64_t b)
+{
+    int64_t   C = to.d[3], W = to.d[2];
+    xd_tensor v = xd_view(to.p, to.type, 5, (int64_t[]){ to.d[1] / a, C, W / b, a, b });
+    v.s[0] = a * to.s[1], v.s[1] = to.s[3], v.s[2] = b * to.s[2], v.s[3] = to.s[1],
+    v.s[4] = to.s[2];
+    return v;
+}

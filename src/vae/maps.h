@@ -37,6 +37,12 @@ xd_tensor xd_map_reshape(xd_exec *x, xd_tensor old, const xd_lin *w);
  * `in`. */
 void      xd_map_halve(xd_exec *x, xd_tensor to, xd_tensor in, const xd_cnv *w);
 
+/* Returns a view of a frame [1,rows,cols,C k], whose channels are C groups of k, as [rows,C,cols,a,
+ * b]: positions (a, b) of group element `at` and following. */
+xd_tensor xd_map_grouped(xd_tensor in, int64_t C, int64_t k, int64_t at, int64_t a, int64_t b);
+/* Returns a view of a frame [1,rows a,cols b,C] with the same order as that of xd_map_grouped. */
+xd_tensor xd_map_spread(xd_tensor to, int64_t a, int64_t b);
+
 /* Check that this rank's pixels have the height and the width that its latents or moments imply,
  * with f x f pixels per latent cell, and that these latents or moments have C channels. A rank's
  * band of rows may be empty. A video must have `frames` latent frames. */

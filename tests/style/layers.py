@@ -23,19 +23,21 @@ MAY = {  # room: rooms whose headers it may include, besides its own
     "dit": "base tensor exec",
     "families": "base tensor exec tok dit vae",
     "vae": "base tensor exec",
+    "upsample": "base tensor exec vae",
     "sampler": "base tensor exec",
     "parallel": "base tensor exec comm",
     "observe": "base tensor backend comm exec parallel",
     "ranks": "xdit base tensor comm exec",
     "plan": "xdit base tensor backend exec dit parallel ranks",
-    "model": "xdit base tensor backend comm exec io tok text dit families vae sampler ranks",
+    "model": "xdit base tensor backend comm exec io tok text dit families vae upsample sampler "
+             "ranks",
     "pipeline": "xdit base tensor backend comm exec io tok text dit families vae sampler parallel "
                 "observe ranks plan model",
     "module": "xdit base tensor backend exec dit families vae parallel model pipeline",
     "convert": "xdit base tensor exec io families model pipeline",
     "predict": "xdit base tensor backend comm exec dit families vae sampler parallel "
                "observe ranks plan model pipeline",
-    "engine": "xdit base tensor backend comm exec io dit parallel "
+    "engine": "xdit base tensor backend comm exec io dit upsample parallel "
               "observe ranks plan model pipeline predict",
     "report": "xdit base tensor backend comm exec io tok text dit vae sampler parallel "
               "observe ranks plan model pipeline predict engine",

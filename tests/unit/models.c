@@ -45,6 +45,9 @@ const xd_net_def *find(part *p, const char *name)
     for (int i = 0; xd_vaes[i]; i++)
         if (has_class(&xd_vaes[i]->net, name))
             return &(p->vae = xd_vaes[i])->net;
+    for (int i = 0; xd_upsamplers[i]; i++)
+        if (has_class(&xd_upsamplers[i]->net, name))
+            return &(p->upsampler = xd_upsamplers[i])->net;
     fail_msg("no network understands %s", name);
     return NULL;
 }

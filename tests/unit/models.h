@@ -14,6 +14,7 @@
 #include "exec/op.h"
 #include "io/safetensors.h"
 #include "text/text.h"
+#include "upsample/upsample.h"
 #include "vae/vae.h"
 
 enum { ALPHA, MICRO, SIGMA, BINS, DEMO, NGOLDEN };
@@ -28,18 +29,20 @@ void ok(xd_status s, const xd_err *e);
 /* ---- a component -------------------------------------------------------------------------- */
 
 typedef struct part {
-    xd_json       *config;
-    xd_st         *st;
-    const xd_text *text;
-    const xd_dit  *dit;
-    const xd_vae  *vae;
-    xd_net         net;
-    xd_store      *store;
-    xd_source      src;
-    xd_dtype       blocks; /* of matrices that may be quantised; XD_F32: as the others */
+    xd_json            *config;
+    xd_st              *st;
+    const xd_text      *text;
+    const xd_dit       *dit;
+    const xd_vae       *vae;
+    const xd_upsampler *upsampler;
+    xd_net              net;
+    xd_store           *store;
+    xd_source           src;
+    xd_dtype            blocks; /* of matrices that may be quantised; XD_F32: as the others */
 } part;
 
-/* The network of a class, as a definition; fills p->text, p->dit or p->vae. */
+/* The network of a class, as a definition; fills p->text, p->dit, p->vae or
+ * p->upsampler. */
 const xd_net_def *find(part *p, const char *name);
 /* Opens the config of a directory, and then its weights. */
 void              open_config(part *p, const char *dir);

@@ -77,6 +77,8 @@ SUITES = {
     "ltx_vae": {name: "ltx-vae/" + name
                 for name in ("plain", "causal", "timed", "noise", "moved", "second", "types", "old",
                              "tiles")},
+    "upsample": {name: "upsample/" + name
+                 for name in ("spatial", "flat", "temporal", "both", "rational")},
     "mochi_vae": {name: "mochi-vae/" + name for name in ("six", "three", "one", "tiles")},
     "hunyuanvideo_vae": {name: "hunyuanvideo-vae/" + name
                          for name in ("four", "eight", "last", "tiles")},
