@@ -75,6 +75,8 @@ xd_status          xd_role_conditions_frames(xd_job *j, xd_err *e);
 /* Counts the frames of each given image or video, on the rank that reads them.
  * Sets the number to 1 if the file cannot be read, which a later call reports. */
 void               xd_role_conditions_count(const xd_request *r, int64_t frames[XD_MAXREFS]);
+/* Counts these frames before a request is predicted, if its images are given frames. */
+void               xd_role_conditions_take(xd_context *ctx, const xd_request *r);
 /* Draws the noise [t,C,h,w] of a video and of the given latent frames before it, and random numbers
  * for sampling from the Gaussians of the given images, in diffusers' order. samples[i] is
  * malloc'ed; NULL: the numbers are drawn, but not kept. Returns 0 if there is no memory. */

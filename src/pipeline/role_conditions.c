@@ -127,6 +127,12 @@ void xd_role_conditions_count(const xd_request *r, int64_t frames[XD_MAXREFS])
     }
 }
 
+void xd_role_conditions_take(xd_context *ctx, const xd_request *r)
+{
+    if (xd_role_of_model(&ctx->model, xd_job_has_mask(r))->conditions)
+        xd_role_conditions_count(r, ctx->image_frames);
+}
+
 xd_status xd_role_conditions_place(xd_job *j, xd_err *e)
 {
     int64_t cell = j->ctx->model.vae_info.cell[0];

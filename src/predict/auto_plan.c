@@ -30,7 +30,7 @@ enum { FAR_LARGER = 4, LONG_S = 60, MANY_TOKENS = 1 << 14 };
 static const xd_predicted_times no_times = { -1, -1, -1, -1, -1, -1, 0 };
 
 typedef struct chooser {
-    const xd_context   *ctx;
+    xd_context         *ctx;
     const xd_open_args *a;
     xd_request          r;
     xd_machine          m;
@@ -98,6 +98,7 @@ static void copy_request(chooser *c)
         c->r.num_inference_steps = steps * share < 1 ? 1 : (int)(steps * share);
     }
     xd_image_shape_take(c->ctx, &c->r);
+    xd_role_conditions_take(c->ctx, &c->r);
     if (xd_role_drop_images(role, &c->r))
         c->r.images.strength = 0; /* strength with an image applies only with a mask */
     if (!c->r.nprompts)

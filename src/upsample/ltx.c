@@ -89,12 +89,10 @@ static void info(const void *cfg, xd_upsampler_info *out)
 
 static void w_conv(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in, int dims)
 {
-    xd_w_conv(d, w, name,
-              &(xd_conv_spec){ .out = out,
-                               .in = in,
-                               .nk = dims,
-                               .kernel = { dims == 3 ? 3 : 1, 3, 3 },
-                               .bias = 1 });
+    xd_w_conv(
+        d, w, name,
+        &(xd_conv_spec){
+            .out = out, .in = in, .nk = dims, .kernel = { dims == 3 ? 3 : 1, 3, 3 }, .bias = 1 });
 }
 
 static void w_blocks(xd_decl *d, const config *c, residual *w, const char *name)
@@ -232,9 +230,8 @@ static void upsample(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out)
         .info = info, .run = upsample,           \
     }
 
-extern const xd_upsampler xd_upsampler_ltx, xd_upsampler_ltx2;
+extern const xd_upsampler xd_upsample_ltx, xd_upsample_ltx2;
 
-const xd_upsampler xd_upsampler_ltx =
-    UPSAMPLER("ltx-upsampler", "LTXLatentUpsamplerModel", fields);
-const xd_upsampler xd_upsampler_ltx2 =
+const xd_upsampler xd_upsample_ltx = UPSAMPLER("ltx-upsampler", "LTXLatentUpsamplerModel", fields);
+const xd_upsampler xd_upsample_ltx2 =
     UPSAMPLER("ltx2-upsampler", "LTX2LatentUpsamplerModel", fields2);

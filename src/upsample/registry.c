@@ -3,6 +3,6 @@
 
 #include "upsample/upsample.h"
 
-extern const xd_upsampler xd_upsampler_ltx, xd_upsampler_ltx2;
+extern const xd_upsampler xd_upsample_ltx, xd_upsample_ltx2;
 
-const xd_upsampler *const xd_upsamplers[] = { &xd_upsampler_ltx, &xd_upsampler_ltx2, NULL };
+const xd_upsampler *const xd_upsamplers[] = { &xd_upsample_ltx, &xd_upsample_ltx2, NULL };

@@ -63,4 +63,23 @@ differs "and a strength"
 cp "$T/x.rgb" "$T/plain"
 film ltx-cond --image "$IMAGE" --frame_index 8 --condition_strength 0.5
 check "of either name" cmp "$T/x.rgb" "$T/plain"
+
+# What is planned counts the frames of videos: from frame 8 on, nine of them are two latent frames.
+planned() {
+    to=$1
+    shift
+    try plan --model "$FULL/ltx-cond" --world 1 --width 64 --height 64 --num_frames 17 --dtype f32 \
+        --frame_index 8 --json "$@"
+    check "a plan" [ "$rc" = 0 ]
+    printf '%s' "$out" | python3 -c 'import json, sys
+print(*(json.load(sys.stdin)["plans"][0]["rank"][0][k] for k in ("transformer_tmp", "vae_tmp")))' \
+        >"$to"
+}
+planned "$T/image" --image "$IMAGE"
+planned "$T/video" --image "$VIDEO"
+check "a video takes more memory than an image" python3 - "$T/image" "$T/video" <<'END'
+import sys
+one, more = ([int(n) for n in open(f).read().split()] for f in sys.argv[1:])
+sys.exit(not all(a < b for a, b in zip(one, more, strict=True)))
+END
 done_testing

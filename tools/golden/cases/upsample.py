@@ -2,8 +2,8 @@
 
 Weights and inputs are those that the program makes of a name (fill.py), so that only configs and
 results are kept. "run.T" is what T latent frames become [T',h',w',C], of the numbers named "run.T"
-[T,h,w,C]. Of the case spatial, "adain" is what adain_filter_latent makes of the result and the input
-with the factor FACTOR, and "tone" what tone_map_latents then makes with the ratio RATIO, both
+[T,h,w,C]. Of the case spatial, "adain" is what adain_filter_latent makes of the result and the
+input with the factor FACTOR, and "tone" what tone_map_latents then makes with the ratio RATIO, both
 [T',C,h',w'].
 """
 import json
