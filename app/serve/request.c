@@ -253,6 +253,10 @@ static void check_image(xd_api_req *r, const char *option, const char *path)
     xd_err  e = { 0 };
     int     video = strcmp(option, "control_video") == 0 ||
                     (strcmp(option, "mask") == 0 && strcmp(r->kind, "video") == 0);
+    /* An image that determines frames of a video may be a video. */
+    video |= strcmp(option, "image") == 0 && strcmp(r->kind, "video") == 0 &&
+             xd_image_file_size(path, &w, &h, NULL) != XD_OK &&
+             xd_video_file_size(path, &w, &h, NULL) == XD_OK;
     if ((video ? xd_video_file_size : xd_image_file_size)(path, &w, &h, &e) != XD_OK)
         xd_api_req_refuse(r, 400, option, "%s%s", option,
                           strncmp(e.msg, path, strlen(path)) == 0 ? e.msg + strlen(path)

@@ -307,6 +307,34 @@ class ImageToImage:
         return (host.to_tensor(images),)
 
 
+class Condition:
+    """Adds an image, or frames of a video, that determine frames of a generated video."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {
+            "required": {
+                "image": ("IMAGE", {"tooltip": "an image, or the frames of a video"}),
+                "frame_index": _number(0, 100000, "frame of the result at which it begins"),
+                "strength": _real(1.0, 0.0, 1.0, "its influence on its frames"),
+            },
+            "optional": {"conditions": ("XDIT_CONDITIONS", {
+                "tooltip": "further images and videos"})},
+        }
+
+    RETURN_TYPES = ("XDIT_CONDITIONS",)
+    RETURN_NAMES = ("conditions",)
+    FUNCTION = "add"
+    CATEGORY = CATEGORY
+    DESCRIPTION = ("Puts an image or a video at a frame of the result, for models such as "
+                   "LTX-Video 0.9.5. Nodes one behind the other add several.")
+
+    def add(self, image, frame_index, strength, conditions=()):
+        frames = host.to_array(image)
+        one = (frames[0] if len(frames) == 1 else frames, frame_index, strength)
+        return ((*conditions, one),)
+
+
 class Video:
     """Generates a video from text, or from its first and last frames."""
 
@@ -325,7 +353,10 @@ class Video:
                                         "reference images"}),
                          "control_mask": ("MASK", {
                              "tooltip": "where frames of control_video are generated: one mask, or "
-                                        "one a frame"})},
+                                        "one a frame"}),
+                         "conditions": ("XDIT_CONDITIONS", {
+                             "tooltip": "images and videos at frames of the result, of xdit "
+                                        "Condition"})},
         }
 
     RETURN_TYPES = ("IMAGE", "FLOAT")
@@ -340,10 +371,15 @@ class Video:
 
     def generate(self, pipe, prompt, negative_prompt, width, height, num_frames, fps, steps,
                  guidance, seed, sampler, image=None, last_image=None, preview=True, options="",
-                 control_video=None, control_mask=None):
+                 control_video=None, control_mask=None, conditions=()):
         request = _request(prompt, negative_prompt, steps, guidance, seed, sampler, options,
                            width=width, height=height, num_frames=num_frames, fps=fps)
         _images(request, image)
+        if conditions and image is not None:
+            raise ValueError("image and conditions were passed: add the image by xdit Condition")
+        if conditions:
+            request["image"], request["frame_index"], request["condition_strength"] = (
+                list(values) for values in zip(*conditions))
         if last_image is not None:
             request["last_image"] = host.to_array(last_image)[0]
         if control_video is not None:
@@ -362,6 +398,7 @@ _NODES = (
     ("XditSample", Sample, "xdit Sample"),
     ("XditDecode", Decode, "xdit Decode"),
     ("XditImageToImage", ImageToImage, "xdit Image to Image"),
+    ("XditCondition", Condition, "xdit Condition"),
     ("XditVideo", Video, "xdit Video"),
 )
 NODE_CLASS_MAPPINGS = {name: kind for name, kind, _ in _NODES}

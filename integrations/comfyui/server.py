@@ -105,7 +105,7 @@ class Server:
             fields["n"] = fields.pop("num_images_per_prompt")
         images = fields.pop("image", None)
         if images is not None:
-            fields["image"] = [_data_url(i) for i in images]
+            fields["image"] = [_video_url(i) if i.ndim == 4 else _data_url(i) for i in images]
         for name, key in (("mask_image", "mask"), ("last_image", "last_image"),
                           ("control_image", "control_image")):
             if fields.get(name) is not None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
@@ -255,6 +256,35 @@ def test_latents_of_other_pipelines(tiny, name):
         # of vace a reference image comes first, if the number of frames is not given
         assert free.shape == want.shape or name in ("bins", "hunyuan", "cog15-i2v", "vace")
         assert free.shape != want.shape or np.array_equal(free, want)
+
+
+def test_conditions(tiny):
+    """Images and videos at frames of the result, as conditions and as options."""
+    def film(n, seed):
+        return np.random.default_rng(seed).integers(0, 256, (n, 40, 50, 3), np.uint8)
+    image, video = film(1, 1)[0], film(9, 2)
+    how = {"num_inference_steps": 2, "seed": 1, "width": 64, "height": 64, "num_frames": 17,
+           "output_type": "uint8"}
+    with xdit.Pipeline.from_pretrained(tiny / "ltx-cond", dtype="f32", threads=1) as p:
+        p.set_progress_bar_config(disable=True)
+        want = p("a star", image=[image, video], frame_index="0,8", condition_strength="1,0.5",
+                 **how).frames
+        assert np.array_equal(want, p("a star", image=[image, video], frame_index=[0, 8],
+                                      condition_strength=[1, 0.5], **how).frames)
+        as_objects = [types.SimpleNamespace(image=Image.fromarray(image), video=None,
+                                            frame_index=0, strength=1.0),
+                      types.SimpleNamespace(image=None, frame_index=8, strength=0.5,
+                                            video=[Image.fromarray(f) for f in video])]
+        as_dicts = [{"image": image}, {"video": video, "frame_index": 8, "strength": 0.5}]
+        for conditions in (as_objects, as_dicts):
+            assert np.array_equal(want, p("a star", conditions=conditions, **how).frames)
+        assert not np.array_equal(want, p("a star", conditions=as_dicts[0], **how).frames)
+        with pytest.raises(xdit.InvalidRequest, match="conditions and image are given"):
+            p("a star", conditions=as_dicts, image=image, **how)
+        with pytest.raises(xdit.InvalidRequest, match="condition 2 has no image or video"):
+            p("a star", conditions=[as_dicts[0], {"frame_index": 8}], **how)
+        with pytest.raises(xdit.InvalidRequest, match="condition 1 has both an image and a video"):
+            p("a star", conditions=[{"image": image, "video": video}], **how)
 
 
 def test_timesteps(pipe):

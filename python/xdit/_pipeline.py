@@ -339,7 +339,7 @@ class Pipeline:
 
     def __call__(self, prompt: Any = None, negative_prompt: Any = None, *,
                  image: Any = None, mask_image: Any = None, last_image: Any = None,
-                 control_image: Any = None, control_video: Any = None,
+                 control_image: Any = None, control_video: Any = None, conditions: Any = None,
                  generator: Any = None, seed: int | None = None,
                  num_images_per_prompt: int = 1,
                  num_videos_per_prompt: int | None = None, latents: Any = None,
@@ -351,18 +351,20 @@ class Pipeline:
         """Generates. Options have the names of diffusers and of the command line, such as height,
         width, num_inference_steps, guidance_scale, num_frames, strength, max_sequence_length.
 
-        generator: a seed, or a torch.Generator whose initial seed is used; image i has seed + i.
-        Or a list with one per image. latents: noise in place of the generator's, [B,C,h,w], for
-        videos [B,T,C,h,w]. negative_prompt, prompt_2, prompt_3, negative_prompt_2 and _3: a text,
-        or a list with one per prompt. image: a PIL image, an array, a path, or a list of them for
-        models that read several. control_image: likewise, or a list with one for each control
-        network. control_video: a path, an array, or a list of frames; mask_image
-        of such a video likewise. diffusers' names video, mask and reference_images stand for
-        control_video, mask_image and image. output_type: "pil", "np", "uint8", "pt" or "latent".
-        callback_on_step_end(pipe, step, timestep, values) is called after every step; `values` has
-        "latents" if callback_on_step_end_tensor_inputs names it. If it returns a dict with
-        "latents", the next step uses them. An exception in it, or pipe._interrupt = True, stops the
-        call. on_preview(image, step, steps) gets a small PIL image after every step.
+        generator: a seed, or a torch.Generator whose initial seed is used; image i has seed + i. Or
+        a list with one per image. latents: noise in place of the generator's, [B,C,h,w], for videos
+        [B,T,C,h,w]. negative_prompt, prompt_2, prompt_3, negative_prompt_2 and _3: a text, or a
+        list with one per prompt. image: a PIL image, an array, a path, or a list of them for models
+        that read several. control_image: likewise, or a list with one for each control network.
+        control_video: a path, an array, or a list of frames; mask_image of such a video likewise.
+        conditions: images and videos at frames of the result, a list of dicts, or of objects such
+        as diffusers' LTXVideoCondition, with `image` or `video`, `frame_index` (0) and `strength`
+        (1). diffusers' names video, mask and reference_images stand for control_video, mask_image
+        and image. output_type: "pil", "np", "uint8", "pt" or "latent". callback_on_step_end(pipe,
+        step, timestep, values) is called after every step; `values` has "latents" if
+        callback_on_step_end_tensor_inputs names it. If it returns a dict with "latents", the next
+        step uses them. An exception in it, or pipe._interrupt = True, stops the call.
+        on_preview(image, step, steps) gets a small PIL image after every step.
         """
         if any(name != "latents" for name in callback_on_step_end_tensor_inputs or ()):
             raise InvalidRequest("callback_on_step_end_tensor_inputs may only contain latents, not "
@@ -377,6 +379,8 @@ class Pipeline:
                "callback_on_step_end": callback_on_step_end,
                "callback_on_step_end_tensor_inputs": callback_on_step_end_tensor_inputs,
                "on_preview": on_preview, **more}
+        if conditions is not None:
+            _set_conditions(how, conditions)
         for name, own in _OTHER_NAMES.items():
             if name in how:
                 if how.get(own) is not None:
@@ -588,6 +592,28 @@ def _lora_rows(loras: Any, kept: Kept) -> tuple[Any, int]:
     for row, (path, scale) in zip(rows, pairs):
         row.path, row.scale = kept.text(path), scale
     return rows, len(pairs)
+
+
+def _set_conditions(how: dict[str, Any], conditions: Any) -> None:
+    """Replaces images and videos at frames of the result by the options that stand for them."""
+    for name in ("image", "frame_index", "condition_strength"):
+        if how.get(name) is not None:
+            raise InvalidRequest(f"conditions and {name} are given; use one of them")
+    if not isinstance(conditions, (list, tuple)):
+        conditions = [conditions]
+    images, indices, strengths = [], [], []
+    for i, c in enumerate(conditions):
+        image, video, index, strength = (
+            c.get(name) if isinstance(c, dict) else getattr(c, name, None)
+            for name in ("image", "video", "frame_index", "strength"))
+        if (image is None) == (video is None):
+            raise InvalidRequest(f"condition {i + 1} has {'no' if image is None else 'both an'} "
+                                 f"image {'or' if image is None else 'and a'} video; give one")
+        images.append(video if image is None else image)
+        indices.append(index or 0)
+        strengths.append(1 if strength is None else strength)
+    if images:
+        how.update(image=images, frame_index=indices, condition_strength=strengths)
 
 
 def _set_images(r: Any, image: Any, others: tuple, kept: Kept) -> None:

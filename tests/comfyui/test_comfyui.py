@@ -125,7 +125,7 @@ def tensor(array):
 
 def test_the_loader_finds_nodes(package):
     names = ["XditLoadModel", "XditConnect", "XditLora", "XditSample", "XditDecode",
-             "XditImageToImage", "XditVideo"]
+             "XditImageToImage", "XditCondition", "XditVideo"]
     assert list(package.NODE_CLASS_MAPPINGS) == names
     assert list(package.NODE_DISPLAY_NAME_MAPPINGS) == names
     for kind in package.NODE_CLASS_MAPPINGS.values():
@@ -555,6 +555,24 @@ def test_videos_of_a_server(call, comfy, tiny, monkeypatch):
         with pytest.raises(standin.Interrupted):
             call("XditVideo", pipe=there, image=first, **{**how, "steps": 1000})
         assert s.wait_idle(30)
+
+
+def test_conditions(call, comfy, tiny):
+    """Each image and video has its place and its strength."""
+    how = {**HOW, "width": 64, "height": 64, "steps": 2, "num_frames": 17, "fps": 0.0}
+    seen = np.random.default_rng(5).integers(0, 256, (9, 64, 64, 3)) / 255
+    pipe = call("XditLoadModel", **{**OPEN, "path": str(tiny / "ltx-cond"), "dtype": "f32"})[0]
+    one = call("XditCondition", image=tensor(seen[:1]), frame_index=0, strength=1.0)[0]
+    two = call("XditCondition", image=tensor(seen), frame_index=8, strength=0.5,
+               conditions=one)[0]
+    made = standin.array(call("XditVideo", pipe=pipe, conditions=two, **how)[0])
+    with xdit.Pipeline.from_pretrained(tiny / "ltx-cond", dtype="f32", threads=1) as p:
+        want = p(PROMPT, image=[seen[0], seen], frame_index=[0, 8], condition_strength=[1, 0.5],
+                 width=64, height=64, num_frames=17, num_inference_steps=2, seed=3,
+                 output_type="np").frames[0]
+    assert same(made, want)
+    with pytest.raises(ValueError, match="add the image by xdit Condition"):
+        call("XditVideo", pipe=pipe, image=tensor(seen[:1]), conditions=one, **how)
 
 
 def test_control_videos_of_a_server(call, comfy, tiny, monkeypatch):

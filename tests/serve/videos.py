@@ -193,8 +193,37 @@ def controlled():
             report(r.status == 400 and "control_video" in r.error, f"no video: {wrong}", r)
 
 
+def conditioned():
+    """A model whose videos have given frames: an image and a video, each at its place."""
+    model = T / "ltx-cond"
+    subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "ltx-cond"), str(model)],
+                   check=True, stdout=subprocess.DEVNULL)
+    asked = {**FAST, "size": "64x64", "num_frames": 17}
+    image = (model / "image.png").read_bytes()
+    with Server("--dtype", "f32", model=str(model)) as s:
+        path, _ = made(s, {**asked, "num_frames": 9})
+        film = s.get(path + "/content").body
+        inputs = T / "given.png", T / "given.gif", T / "conditioned.gif"
+        inputs[0].write_bytes(image)
+        inputs[1].write_bytes(film)
+        subprocess.run([XDIT, "generate", "--model", str(model), "--prompt", "a cat", "--steps",
+                        "2", "--num_frames", "17", "--width", "64", "--height", "64", "--seed", "0",
+                        "--image", str(inputs[0]), "--image", str(inputs[1]), "--frame_index",
+                        "0,8", "--condition_strength", "1,0.5", "--dtype", "f32", "--quiet",
+                        "--threads", "1", "-o", str(inputs[2])],
+                       check=True, stdout=subprocess.DEVNULL)
+        url = ["data:application/octet-stream;base64," + base64.b64encode(b).decode()
+               for b in (image, film)]
+        path, v = made(s, {**asked, "image": url, "frame_index": [0, 8],
+                           "condition_strength": [1, 0.5]})
+        report(difference(s.get(path + "/content").body, inputs[2]) == 0, "lists of conditions", v)
+        _, v = made(s, {**asked, "image": url, "frame_index": [0, 8, 16]})
+        report("3 numbers, but 2 images" in v["error"]["message"], "too many places", v)
+
+
 def main():
     controlled()
+    conditioned()
     model = T / "cog"
     subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "cog2b"), str(model)], check=True,
                    stdout=subprocess.DEVNULL)
