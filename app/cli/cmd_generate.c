@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -21,6 +22,7 @@
 #include "cli/progress.h"
 #include "cli/prompt_texts.h"
 #include "cli/prompts.h"
+#include "cli/resume.h"
 #include "cli/step_hashes.h"
 #include "cli/xdit_compat.h"
 #include "launch/launch.h"
@@ -28,7 +30,7 @@
 #include "launch/stop.h"
 
 typedef struct options { /* options of the command that are not options of the request */
-    const char     *model, *output, *prompt_file, *trace, *preview;
+    const char     *model, *output, *prompt_file, *trace, *preview, *resume;
     xd_opt_texts    prompts, images, control_images;
     xd_prompt_texts texts;
     const char     *hashes; /* file of --determinism_file */
@@ -57,6 +59,10 @@ static xd_option option_rows[] = {
       ".png .jpg .webp .ppm, .safetensors for latents; for videos .mp4 .mov .mkv .webm .gif .rgb, "
       "or an image's extension for one file per frame. %04d is replaced by the number of the image "
       "or frame; without it several images are name_0001.png and so on" },
+    { "resume", XD_OPT_TEXT, AT(resume), 0, 0, NULL, "DIR",
+      "continue the command that was interrupted with --checkpoint DIR; options that are given, "
+      "too, "
+      "replace those of the command, and options of the plan replace the plan" },
     { "skip_existing", XD_OPT_FLAG, AT(skip), 0, 0, NULL, NULL,
       "skip images whose output files exist, to continue an interrupted run; the contents of the "
       "files are not checked" },
@@ -112,6 +118,10 @@ typedef struct task { /* state of one run of xdit generate */
     int           given;        /* number of prompts on the command line, which precede the prompts
                                    of the file */
     xd_compat     compat;
+    xd_resume     resume;  /* options of the command line, as --checkpoint stores them */
+    xd_resume     resumed; /* all options with which an interrupted command continues (--resume) */
+    int           stored;  /* 1: --checkpoint has stored the options */
+    double        since;   /* --resume: time at which the interrupted command began; else 0 */
     int           launched, rank;  /* launched: 1 if an MPI launcher has started this process;
                                            rank: the rank of this process */
     int           images;          /* number of images of the request */
@@ -125,10 +135,22 @@ typedef struct task { /* state of one run of xdit generate */
     xd_opt_table  tables[5];
     xd_opt_spec   spec;
     xd_bar        bar;
+    xd_status     noted; /* status of the list `resume` */
     xd_err        err;
 } task;
 
 enum { OPTION_ROWS = sizeof option_rows / sizeof *option_rows };
+
+/* Lists an option of the command line for --resume. */
+static void note_option(void *cookie, const xd_option *o, const char *value)
+{
+    task               *t = (task *)(void *)((char *)cookie - offsetof(task, compat));
+    const xd_opt_table *plan = &t->tables[3];
+    int is_plan = (o >= plan->rows && o < plan->rows + plan->n) || strcmp(o->name, "nproc") == 0 ||
+                  strcmp(o->name, "plan") == 0;
+    if (strcmp(o->name, "resume") != 0 && t->noted == XD_OK)
+        t->noted = xd_resume_add(&t->resume, o->name, value, is_plan, &t->err);
+}
 
 static void task_init(task *t)
 {
@@ -151,6 +173,7 @@ static void task_init(task *t)
                              .operands = 1,
                              .operand_of = "prompt",
                              .other_flag = xd_compat_flag,
+                             .on_option = note_option,
                              .cookie = &t->compat,
                              .extra_hint = "a prompt of several words needs quotes, and every "
                                            "further prompt its own --prompt" };
@@ -170,9 +193,22 @@ static void on_log(void *cookie, int level, const char *line)
         xd_roster_report(XD_ROSTER_ERROR);
 }
 
+/* Stores the options of this command line for --resume, once the request is accepted. */
+static void store_options(task *t)
+{
+    const char *dir = t->request.checkpoint.dir;
+    xd_err      e = { 0 };
+    if (!dir || t->opts.resume || t->rank > 0 || t->stored++)
+        return;
+    if (t->noted != XD_OK || xd_resume_save(&t->resume, dir, &e) != XD_OK)
+        fprintf(stderr, "xdit: warning: --resume cannot continue this command: %s\n",
+                t->noted != XD_OK ? "no memory for its options" : e.msg);
+}
+
 static void on_stage(void *cookie, const char *stage)
 {
     task *t = cookie;
+    store_options(t);
     if (!xd_stop_signal())
         xd_bar_stage(&t->bar, stage);
 }
@@ -261,17 +297,25 @@ static const char *name_at(void *cookie, int i)
     return name_of(cookie, i, name, sizeof name, NULL) == XD_OK ? name : "";
 }
 
-/* Returns 1 if all files of an image or video exist; the name of a video that is saved as images
- * contains %d. */
-static int is_there(const char *name, int64_t frames)
+/* Returns 1 if a file exists that is not older than `since`. */
+static int is_new(const char *name, double since)
+{
+    struct stat st;
+    return stat(name, &st) == 0 &&
+           (double)st.st_mtim.tv_sec + 1e-9 * (double)st.st_mtim.tv_nsec >= since;
+}
+
+/* Returns 1 if all files of an image or video exist and are not older than `since`; the name of a
+ * video that is saved as images contains %d. */
+static int is_there(const char *name, int64_t frames, double since)
 {
     char    one[4096];
     int64_t files = xd_output_files(name, frames);
     if (files <= 1)
-        return xd_file_exists(name) && !xd_file_is_stream(name);
+        return is_new(name, since) && !xd_file_is_stream(name);
     for (int64_t i = 0; i < files; i++)
         if (xd_output_name(name, (int)i, (int)files, one, sizeof one, NULL) != XD_OK ||
-            !xd_file_exists(one))
+            !is_new(one, since))
             return 0;
     return 1;
 }
@@ -283,12 +327,14 @@ static int select_image(void *cookie, int i, int64_t frames)
     task *t = cookie;
     char  name[4096];
     t->frames = frames = t->request.output.latents_only ? 1 : frames;
-    if (t->skipped && name_of(t, i, name, sizeof name, NULL) == XD_OK && is_there(name, frames))
+    if (t->skipped && name_of(t, i, name, sizeof name, NULL) == XD_OK &&
+        is_there(name, frames, t->since))
         t->nskipped += t->skipped[i] = 1;
     if (i == t->images - 1 && t->nskipped && !t->opts.quiet)
-        fprintf(stderr, "xdit: %d of %d image%s skipped: %s (--skip_existing)\n", t->nskipped,
-                t->images, t->images == 1 ? "" : "s",
-                t->nskipped == 1 ? "its file exists" : "their files exist");
+        fprintf(stderr, "xdit: %d of %d image%s skipped: %s (--%s)\n", t->nskipped, t->images,
+                t->images == 1 ? "" : "s",
+                t->nskipped == 1 ? "its file exists" : "their files exist",
+                t->since > 0 ? "resume" : "skip_existing");
     return !t->skipped || !t->skipped[i];
 }
 
@@ -408,6 +454,11 @@ static xd_status read_prompts(task *t)
         return xd_fail(&t->err, XD_EINVAL,
                        "every rank reads --prompts, and %s can be read only once: use a file",
                        strcmp(o->prompt_file, "-") == 0 ? "standard input" : o->prompt_file);
+    if (t->request.checkpoint.dir && xd_prompts_is_stream(o->prompt_file))
+        return xd_fail(
+            &t->err, XD_EINVAL,
+            "--resume cannot read the prompts of a pipe again: --checkpoint needs a file "
+            "of prompts");
     if (o->prompt_file)
         st = xd_prompts_read(&o->prompts, o->prompt_file, &t->text, &t->err);
     if (st == XD_OK && t->no_arguments && xd_can_ask())
@@ -503,7 +554,8 @@ static xd_status check_task(task *t, int *ranks)
     if (o->hashes && !r->output.determinism_check)
         r->output.determinism_check = "steps";
     t->images = (int)images;
-    if (o->skip) {
+    t->since = o->resume ? xd_resume_time(o->resume) : 0;
+    if (o->skip || o->resume) {
         r->callbacks.wanted = select_image;
         if (!(t->skipped = calloc((size_t)images, 1)))
             return xd_fail(&t->err, XD_ENOMEM, "no memory for the names of %lld images", images);
@@ -640,6 +692,8 @@ static xd_status run_generate(task *t)
         st = xd_compare_runs(g, &t->request, res, o->json, name_at, t, &t->err);
         xd_bar_end(&t->bar);
     }
+    if (st == XD_OK && t->request.checkpoint.dir && t->rank == 0)
+        xd_resume_done(t->request.checkpoint.dir);
     xd_stop_watch(NULL);
     xd_result_free(&res);
     if (st != XD_ECOMM) /* after XD_ECOMM, other ranks are in an unknown state, and the
@@ -708,6 +762,52 @@ static int fail_task(task *t, xd_status st)
     return stopped ? 128 + xd_stop_signal() : code;
 }
 
+/* Frees all but the lists of options. */
+static void free_task(task *t)
+{
+    xd_opt_texts_free(&t->operands);
+    xd_opt_texts_free(&t->opts.prompts);
+    xd_prompt_texts_free(&t->opts.texts);
+    xd_opt_texts_free(&t->opts.images);
+    xd_opt_texts_free(&t->opts.control_images);
+    xd_open_flags_free(&t->open);
+    free(t->skipped);
+    free(t->text);
+    free(t->found);
+}
+
+/* Replaces the options of the task by those of the interrupted command, followed by those of this
+ * command line. */
+static xd_status resume_task(task *t)
+{
+    const char *dir = t->opts.resume;
+    xd_resume   all = t->resume;
+    xd_err      e = t->err;
+    int         prompts = t->opts.prompts.n + t->operands.n;
+    xd_status   st = t->noted != XD_OK ? t->noted
+                     : prompts ? xd_fail(&e, XD_EINVAL,
+                                         "--resume continues with the prompts of %s, so --prompt "
+                                         "has no meaning beside it",
+                                         dir)
+                               : xd_resume_load(&all, dir, &e);
+    free_task(t);
+    task_init(t);
+    t->resumed = all;
+    t->err = e;
+    char **argv = st == XD_OK ? calloc((size_t)(all.options.n + all.plan.n) + 1, sizeof *argv)
+                              : NULL;
+    for (int i = 0; argv && i < all.options.n + all.plan.n; i++)
+        argv[i] =
+            (char *)(void *)(i < all.options.n ? all.options.v[i] : all.plan.v[i - all.options.n]);
+    if (st == XD_OK && !argv)
+        st = xd_fail(&t->err, XD_ENOMEM, "no memory for a command line");
+    if (st == XD_OK)
+        st = xd_opt_parse(&t->spec, all.options.n + all.plan.n, argv, &t->operands, &t->err);
+    free(argv);
+    t->opts.resume = dir;
+    return st;
+}
+
 static int run_command(int argc, char **argv)
 {
     task t;
@@ -717,6 +817,10 @@ static int run_command(int argc, char **argv)
     task_init(&t);
     t.no_arguments = argc == 0;
     xd_status st = xd_opt_parse(&t.spec, argc, argv, &t.operands, &t.err);
+    if (st == XD_OK && t.operands.n)
+        t.noted = xd_resume_add(&t.resume, "prompt", t.operands.v[0], 0, &t.err);
+    if (st == XD_OK && t.opts.resume)
+        st = resume_task(&t);
     if (t.launched)
         xd_stop_arm_rank(), xd_launch_deadline(t.open.start_timeout, t.rank);
     else
@@ -731,15 +835,9 @@ static int run_command(int argc, char **argv)
         code = fail_task(&t, st);
     if (code == XD_EXIT_OK)
         code = xd_cli_flush();
-    xd_opt_texts_free(&t.operands);
-    xd_opt_texts_free(&t.opts.prompts);
-    xd_prompt_texts_free(&t.opts.texts);
-    xd_opt_texts_free(&t.opts.images);
-    xd_opt_texts_free(&t.opts.control_images);
-    xd_open_flags_free(&t.open);
-    free(t.skipped);
-    free(t.text);
-    free(t.found);
+    free_task(&t);
+    xd_resume_free(&t.resume);
+    xd_resume_free(&t.resumed);
     if (st == XD_ECOMM) /* skips exit handlers of MPI, which would hang */
         _exit(code);
     return code;
@@ -796,7 +894,8 @@ static void print_help(FILE *f)
         { "This machine", "dtype weights_dtype device offload threads",
           "text_weights_dtype bind memory fit", "" },
         { "Several ranks", ranks ? ranks : "", "", "" },
-        { "Log and output", "quiet json", "verbose compare preview preview_decoder trace", "" },
+        { "Log and output", "quiet json", "verbose compare preview preview_decoder trace resume",
+          "" },
     };
     enum { OWN = sizeof own / sizeof *own };
     xd_opt_group groups[OWN + 1];

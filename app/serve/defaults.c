@@ -15,10 +15,11 @@ static int       nrows;
 
 static void copy_rows(void)
 {
-    int              n;
-    const xd_option *o = xd_request_options(&n);
+    static const char own[] = "checkpoint checkpoint_steps"; /* options of xdit generate alone */
+    int               n;
+    const xd_option  *o = xd_request_options(&n);
     for (int i = 0; i < n && nrows < MAX_ROWS; i++)
-        if (!o[i].arg || strcmp(o[i].arg, "FILE") != 0)
+        if ((!o[i].arg || strcmp(o[i].arg, "FILE") != 0) && !xd_list_has(own, o[i].name))
             rows[nrows++] = o[i];
     for (int i = 0; i < nrows; i++)
         if (rows[i].kind == XD_OPT_SEED)

@@ -575,6 +575,18 @@ typedef struct xd_request_sizes {
     const char *negative_original_size, *negative_crops_coords_top_left, *negative_target_size;
 } xd_request_sizes;
 
+/* Files from which an interrupted request continues. dir: a folder, which is created if it is
+ * missing. It has a file for each image that is not complete, with the latents after the last saved
+ * step. A request with the same model, prompt and options continues from this file, also with
+ * another plan or number of ranks; plans and step caches that are not exact then give a slightly
+ * different image. A file of another request is refused. With data parallelism on several hosts,
+ * all hosts must have the folder in common. NULL: no files. steps: a file is written after every
+ * `steps`-th step; 0: after every step. */
+typedef struct xd_request_checkpoint {
+    const char *dir;
+    int64_t     steps;
+} xd_request_checkpoint;
+
 /* Previews of the image during denoising. `count` is the number of previews per image, which are
  * distributed evenly over the steps. If `every` is n, there is a preview after every n-th step. If
  * both are 0, there are no previews. A preview is an image of at most 512 x 512 pixels, decoded
@@ -638,17 +650,18 @@ typedef struct xd_request {     /* call xd_request_init, then set fields */
     int64_t     seed;        /* seed of 64 bits; to pass a seed above 2^63 - 1, subtract 2^64 */
     int         random_seed; /* 1: ignore `seed`; rank 0 draws a random seed */
     int         num_images_per_prompt; /* 1 by default */
-    xd_request_texts     texts;
-    xd_request_images    images;
-    xd_request_schedule  schedule;
-    xd_request_guidance  guidance;
-    xd_request_noise     noise;
-    xd_request_savings   savings;
-    xd_request_output    output;
-    xd_request_previews  previews;
-    xd_request_callbacks callbacks;
-    xd_request_decoding  decoding;
-    xd_request_sizes     sizes;
+    xd_request_texts      texts;
+    xd_request_images     images;
+    xd_request_schedule   schedule;
+    xd_request_guidance   guidance;
+    xd_request_noise      noise;
+    xd_request_savings    savings;
+    xd_request_output     output;
+    xd_request_previews   previews;
+    xd_request_callbacks  callbacks;
+    xd_request_decoding   decoding;
+    xd_request_sizes      sizes;
+    xd_request_checkpoint checkpoint;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

@@ -446,7 +446,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
     }
     *v = xd_view(nowhere, d->type, 2, shape);
     if (d->visit == XD_VISIT_COUNT) {
-        v->p = v; /* an address of its own, by which caches tell tables apart (exec/tables.h) */
+        v->p = v;    /* an address of its own, by which caches tell tables apart (exec/tables.h) */
         if (whole) { /* otherwise lookups read the rows in the mapped file */
             xd_load_count(d, xd_bytes(*v));
             xd_load_count_work(d, 2, xd_sum_bytes(d, name, "", xd_count(*v), 1));

@@ -83,7 +83,8 @@ static int side_begins(const xd_job *j, int step)
  * and values of reference images are exact. */
 static int is_exact(const xd_denoise *f, int step)
 {
-    int     n = step - xd_job_dit_begin(f->j, step);
+    int     begin = xd_job_dit_begin(f->j, step);
+    int     n = step - (f->begin > begin && f->begin <= step ? f->begin : begin);
     int64_t interval = f->j->r->savings.reference_interval;
     return n < xd_denoise_exact(f) || (f->j->skips && step == xd_job_first_skip(f->j)) ||
            side_begins(f->j, step) || (f->lay.refs_apart && interval && n % interval == 0);
@@ -505,7 +506,7 @@ void xd_denoise_change(xd_denoise *f, const xd_net *net, int step)
 }
 
 void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo,
-                     xd_arena *tmp, const xd_net *net, const xd_cond *cond)
+                     xd_arena *tmp, const xd_net *net, const xd_cond *cond, int step)
 {
     memset(f, 0, sizeof *f);
     f->j = j;
@@ -542,7 +543,7 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     open_tensors(f);
     xd_step_hash_open(f);
     f->mark = xd_arena_mark(tmp);
-    open_net(f, net, 0);
+    open_net(f, net, step);
     if (dev->counts)
         return;
     int64_t n = j->numbers;

@@ -97,9 +97,10 @@ typedef struct xd_denoise {
 
 /* Allocates the request's tensors in the arena and opens the stack of parallel methods. Errors are
  * stored in the context f->x. On every rank, cond[p] has the complete text embeddings of guidance
- * pass p. Collective over the replica. */
+ * pass p. `net` computes `step`, the first step, and the following ones. Collective over the
+ * replica. */
 void      xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo,
-                          xd_arena *tmp, const xd_net *net, const xd_cond *cond);
+                          xd_arena *tmp, const xd_net *net, const xd_cond *cond, int step);
 void      xd_denoise_close(xd_denoise *f);
 /* Returns 1 if every rank of the replica is ready for the steps; a failure is stored in f->x. Steps
  * may begin only after this call has returned 1, because a rank that fails later still takes part

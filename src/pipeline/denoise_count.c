@@ -40,7 +40,7 @@ xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }
     xd_denoise_open(&f, j, j->ctx->count, &j->ctx->count_topo, &a,
-                    &xd_model_dit(m, xd_job_dit(j, 0))->count->shadow, cond);
+                    &xd_model_dit(m, xd_job_dit(j, 0))->count->shadow, cond, 0);
     int       stale = xd_denoise_exact(&f);
     xd_counts was, now;
     xd_dev_counts(j->ctx->count, &was, 0);

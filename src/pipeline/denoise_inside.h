@@ -43,6 +43,9 @@ void    xd_denoise_add_noise(xd_denoise *f, int step, int unit);
 /* Converts the latents `lat` [t,C,h,w] to tokens, and copies this rank's tokens to the tensor `to`
  * on the device; overwrites f->rows and f->mine. */
 void    xd_denoise_set_rows(xd_denoise *f, xd_tensor to, float *lat);
+/* Gathers the rows `from` of the last pipeline stage's members as latents on all ranks of the
+ * replica. */
+void    xd_denoise_gather(xd_denoise *f, xd_tensor from, float *out);
 /* Draws the initial noise of a video with given frames, and mixes it with their latents. given:
  * noise to use in place of drawn noise, or NULL. */
 void    xd_denoise_start_conditions(xd_denoise *f, const float *given);

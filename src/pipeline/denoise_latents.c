@@ -376,9 +376,7 @@ static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
     }
 }
 
-/* Gathers the rows `from` of the last pipeline stage's members as latents on all ranks of the
- * replica. */
-static void gather_latents(xd_denoise *f, xd_tensor from, float *out)
+void xd_denoise_gather(xd_denoise *f, xd_tensor from, float *out)
 {
     if (xd_counting(&f->x)) { /* on the count device, runs only the messages */
         float *any = (float *)(void *)f->x.tmp->base;
@@ -394,7 +392,7 @@ static void gather_latents(xd_denoise *f, xd_tensor from, float *out)
 
 void xd_denoise_latents(xd_denoise *f, float *out)
 {
-    gather_latents(f, f->lat, out);
+    xd_denoise_gather(f, f->lat, out);
 }
 
 /* If `changed` is nonzero on the replica's first rank, replaces the latents on all ranks by the
@@ -436,5 +434,5 @@ void xd_denoise_report(xd_denoise *f, int step, const xd_progress *p, float *lat
 
 void xd_denoise_clean(xd_denoise *f, float *out)
 {
-    gather_latents(f, f->clean, out);
+    xd_denoise_gather(f, f->clean, out);
 }

@@ -461,6 +461,8 @@ void xd_job_close(xd_job *j)
     free(j->changes);
     free(j->hashes);
     free(j->skips);
+    free(j->finished);
+    j->finished = NULL;
     free(j->hint_scales);
     free(j->next_time);
     xd_fast_attn_close(j);

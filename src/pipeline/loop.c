@@ -8,6 +8,7 @@
 #include "observe/trace.h"
 #include "pipeline/arenas.h"
 #include "pipeline/callbacks.h"
+#include "pipeline/checkpoint.h"
 #include "pipeline/context.h"
 #include "pipeline/given_noise.h"
 #include "pipeline/image_roles.h"
@@ -35,12 +36,13 @@ static xd_status denoise_image(xd_loop *l, int nth, int busy, float *lat, xd_err
 {
     xd_job   *j = l->j;
     xd_status s = XD_OK;
+    int       first = busy ? xd_checkpoint_finished(j, xd_job_image(j, nth)) : j->samp.steps;
     for (int step = 0; step < j->samp.steps; step = xd_job_dit_end(j, step)) {
         if (may_change(l, nth, step) &&
             (s = xd_transformer_change(j, l->need.vae > 0, step, s, e)) != XD_OK)
             break;
-        if (busy)
-            s = j->ctx->work->denoise(l, nth, step, lat, e);
+        if (first < xd_job_dit_end(j, step))
+            s = j->ctx->work->denoise(l, nth, step < first ? first : step, lat, e);
     }
     if (l->f.j)
         xd_denoise_close(&l->f);
@@ -288,6 +290,8 @@ xd_status xd_loop_accept(xd_loop *l, xd_memory_limits *room, xd_status s, xd_err
     s = xd_world_agree(&j->ctx->world, s, e);
     if (s == XD_OK)
         s = xd_job_pick(j, e);
+    if (s == XD_OK)
+        s = xd_checkpoint_find(j, e);
     return s == XD_OK && j->ntodo ? xd_memory_plan(j, l->w, &l->need, room, e) : s;
 }
 

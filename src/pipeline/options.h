@@ -29,6 +29,7 @@ typedef struct xd_request_row {
      * it has an effect. NULL: the option always has an effect. */
     void             (*unused)(const xd_job *j, char why[256]);
     xd_option_stored stored;
+    int              outside; /* 1: no effect on the latents (checkpoint.c) */
 } xd_request_row;
 
 const xd_request_row *xd_request_rows(int *n);

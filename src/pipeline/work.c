@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "observe/trace.h"
 #include "pipeline/arenas.h"
+#include "pipeline/checkpoint.h"
 #include "pipeline/context.h"
 #include "pipeline/loop.h"
 #include "pipeline/preview.h"
@@ -76,6 +77,8 @@ static xd_status run_steps(xd_loop *l, int nth, int step, float *lat, xd_err *e)
         xd_progress p = progress_of(j, nth, step, t0);
         if (going)
             xd_denoise_report(f, step, &p, lat);
+        if (going)
+            xd_checkpoint_save(f, xd_job_image(j, nth), step, lat);
         int previews = going && xd_preview_due(j, step);
         if (previews)
             xd_denoise_clean(f, lat);
@@ -89,7 +92,9 @@ static xd_status run_steps(xd_loop *l, int nth, int step, float *lat, xd_err *e)
     return xd_exec_status(&f->x, e);
 }
 
-static void open_denoising(xd_loop *l, int image, const float *lat)
+/* Opens the denoising of an image from `step` on: 0, or the number of steps that a checkpoint has
+ * finished. */
+static void open_denoising(xd_loop *l, int image, int step, const float *lat)
 {
     xd_job           *j = l->j;
     xd_context       *ctx = j->ctx;
@@ -101,18 +106,21 @@ static void open_denoising(xd_loop *l, int image, const float *lat)
         if (cond[i].tok.p)
             cond[i].tok = xd_rows(cond[i].tok, 0, xd_prompts_rows(w, j, prompt, i));
     xd_arena_rewind(&l->a, 0);
-    xd_denoise_open(&l->f, j, ctx->dev, &ctx->topo, &l->a, &xd_transformer_of(j, 0)->w->net, cond);
+    xd_denoise_open(&l->f, j, ctx->dev, &ctx->topo, &l->a, &xd_transformer_of(j, step)->w->net,
+                    cond, step);
     if (!lat)
         xd_exec_fail(&l->f.x, XD_ENOMEM, "no memory for latents");
     xd_denoise_noise(&l->f, (int64_t)((uint64_t)j->r->seed + (uint64_t)image), image);
+    if (step > 0)
+        xd_checkpoint_restore(&l->f, image, step);
 }
 
 static xd_status denoise(xd_loop *l, int nth, int step, float *lat, xd_err *e)
 {
     xd_job *j = l->j;
     int     image = xd_job_image(j, nth);
-    if (step == 0)
-        open_denoising(l, image, lat);
+    if (!l->f.j)
+        open_denoising(l, image, step, lat);
     else
         xd_denoise_change(&l->f, &xd_transformer_of(j, step)->w->net, step);
     xd_status s = run_steps(l, nth, step, lat, e);
@@ -132,6 +140,8 @@ static xd_status deliver(xd_loop *l, int image, float *v[2], xd_err *e)
     v[0] = v[1] = NULL;
     if (s == XD_OK && r->callbacks.on_image)
         s = r->callbacks.on_image(r->callbacks.cookie, l->r, image, e);
+    if (s == XD_OK)
+        xd_checkpoint_remove(l->j, image);
     return s;
 }
 

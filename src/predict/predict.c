@@ -336,7 +336,7 @@ static xd_status denoise_rank(predictor *s, int me, int passes, xd_err *e)
     if (st != XD_OK)
         return st;
     make_conds(s, &a, cond);
-    xd_denoise_open(&f, &s->job, ctx->count, &ctx->count_topo, &a, &p->count->shadow, cond);
+    xd_denoise_open(&f, &s->job, ctx->count, &ctx->count_topo, &a, &p->count->shadow, cond, 0);
     denoise_steps(s, &f, me, passes);
     xd_need *need = &s->f->rank[me].need;
     need->dit_tmp = xd_max_size(need->dit_tmp, xd_arena_peak(&a));

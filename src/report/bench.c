@@ -591,7 +591,7 @@ static xd_status bench_step(bench *b, xd_err *e)
     if (s == XD_OK) /* the arena has an eighth more than a step needs, for timing single blocks */
         s = xd_device_arena_open(&a, g->ctx.dev, bytes + bytes / 8, e);
     if (s == XD_OK) {
-        xd_denoise_open(&r.f, &b->job, &b->prof.w.dev, &g->ctx.topo, &a, &p->w->net, cond);
+        xd_denoise_open(&r.f, &b->job, &b->prof.w.dev, &g->ctx.topo, &a, &p->w->net, cond, 0);
         xd_denoise_noise(&r.f, 0, 0);
         char refs[40] = "";
         if (b->job.nrefs)

@@ -168,7 +168,7 @@ static xd_status count_steps(xd_bench_pair *d, const xd_cond *cond, xd_err *e)
     if (st != XD_OK)
         return st;
     xd_denoise_open(&f, &s->job, s->g->ctx.count, &s->g->ctx.count_topo, &a,
-                    &s->g->ctx.model.dit.count->shadow, cond);
+                    &s->g->ctx.model.dit.count->shadow, cond, 0);
     d->count[0] = d->count[1] = 0;
     for (int r = 0; r < d->rounds; r++)
         for (int i = 0; i < d->lead + d->span; i++, at++) {
@@ -230,7 +230,7 @@ static xd_status prepare_step(xd_bench_pair *d, xd_cond *cond, xd_err *e)
 
 static void open_flow(xd_bench_side *s, const xd_cond *cond)
 {
-    xd_denoise_open(&s->f, &s->job, s->g->ctx.dev, &s->g->ctx.topo, &s->a, &s->net, cond);
+    xd_denoise_open(&s->f, &s->job, s->g->ctx.dev, &s->g->ctx.topo, &s->a, &s->net, cond, 0);
     xd_denoise_noise(&s->f, 0, 0);
 }
 

@@ -570,7 +570,7 @@ static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);
     }
     xd_denoise_open(&f, j, g->ctx.count, &g->ctx.count_topo, &a, &g->ctx.model.dit.count->shadow,
-                    cond);
+                    cond, 0);
     for (int i = 0; i <= STALE; i++) {
         int64_t before = g->ctx.count_world->traffic->bytes;
         xd_denoise_step(&f, i);
