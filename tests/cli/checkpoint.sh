@@ -47,13 +47,13 @@ check "nothing is left" [ ! -e saved ]
 
 mv other saved
 rm b2.ppm
-refused "another seed" 2 'image-0002.*another request: its seed is 4, not 6' generate -q --resume saved \
-    --seed 5
+refused "another seed" 2 'image-0002.*another request: its seed is 4, not 6' \
+    generate -q --resume saved --seed 5
 refused "another size" 2 'another request: its size is 128 x 112, not 128 x 128' generate \
     -q --resume saved --height 128
-refused "another option" 2 'another request: its guidance_scale is not given, not 2' generate --model "$GOLDEN/flux" --width 128 \
-    --height 112 --num_inference_steps 40 --seed 3 --prompts prompts.txt --output 'b%d.ppm' \
-    --checkpoint saved --guidance_scale 2
+refused "another option" 2 'another request: its guidance_scale is not given, not 2' generate \
+    --model "$GOLDEN/flux" --width 128 --height 112 --num_inference_steps 40 --seed 3 \
+    --prompts prompts.txt --output 'b%d.ppm' --checkpoint saved --guidance_scale 2
 refused "another prompt" 2 'continues with the prompts of saved' generate --resume saved "a dog"
 mkdir folder
 (cd folder && refused "another folder" 2 "ran in the folder $T: run --resume in that folder" \

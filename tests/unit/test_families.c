@@ -151,14 +151,14 @@ static void words(void **state)
         { XD_WORD_DISTILLED, "FLUX, SANA, FLUX.2, Qwen-Image, HunyuanVideo" },
         { XD_WORD_RESCALES, "LTX-Video, HunyuanDiT" },
         { XD_WORD_CONDITIONS, "LTX-Video" },
-        { XD_WORD_FROM_PROMPT, "Z-Image" },
+        { XD_WORD_FROM_PROMPT, "Z-Image, Krea-2" },
         { XD_WORD_KEEPS_ROWS, "Lumina-Image" },
-        { XD_WORD_NORMALIZES, "Z-Image, Lumina-Image" },
+        { XD_WORD_NORMALIZES, "Z-Image, Krea-2, Lumina-Image" },
         { XD_WORD_SYSTEM, "Lumina-Image, SANA" },
         { XD_WORD_DYNAMIC_CFG, "CogVideoX" },
         { XD_WORD_MAX_AREA, "FLUX, Qwen-Image" },
-        { XD_WORD_INPAINTS, "FLUX, Z-Image, Lumina-Image, SANA, Chroma, AuraFlow, Qwen-Image, "
-                            "Stable Diffusion XL, Stable Diffusion 3" },
+        { XD_WORD_INPAINTS, "FLUX, Z-Image, Krea-2, Lumina-Image, SANA, Chroma, AuraFlow, "
+                            "Qwen-Image, Stable Diffusion XL, Stable Diffusion 3" },
         { XD_WORD_TWO_DITS, "Wan" },
         { XD_WORD_OPTIONAL_TEXT, "Stable Diffusion 3" },
         { XD_WORD_LAYERS, "\"2,4\" of FLUX" },
