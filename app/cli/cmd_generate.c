@@ -784,12 +784,12 @@ static xd_status resume_task(task *t)
     xd_resume   all = t->resume;
     xd_err      e = t->err;
     int         prompts = t->opts.prompts.n + t->operands.n;
-    xd_status   st = t->noted != XD_OK ? t->noted
-                     : prompts ? xd_fail(&e, XD_EINVAL,
-                                         "--resume continues with the prompts of %s, so --prompt "
-                                         "has no meaning beside it",
-                                         dir)
-                               : xd_resume_load(&all, dir, &e);
+    xd_status   st = t->noted == XD_OK ? xd_resume_load(&all, dir, &e) : t->noted;
+    if (st == XD_OK && prompts)
+        st = xd_fail(&e, XD_EINVAL,
+                     "--resume continues with the prompts of %s, so --prompt has no meaning beside "
+                     "it",
+                     dir);
     free_task(t);
     task_init(t);
     t->resumed = all;

@@ -127,9 +127,8 @@ xd_status xd_resume_load(xd_resume *r, const char *dir, xd_err *e)
     xd_resume all = { 0 };
     xd_status s = path ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a path");
     if (s == XD_OK && !xd_file_exists(path))
-        s = xd_fail(e, XD_EINVAL,
-                    "%s has no %s: it is not the folder of an interrupted --checkpoint", dir,
-                    FILE_NAME);
+        s = xd_fail(e, XD_EIO, "%s has no %s: it is not the folder of an interrupted --checkpoint",
+                    dir, FILE_NAME);
     if (s == XD_OK)
         s = xd_json_read(&j, path, e);
     if (s == XD_OK)

@@ -59,7 +59,7 @@ mkdir folder
 (cd folder && refused "another folder" 2 "ran in the folder $T: run --resume in that folder" \
     generate --resume ../saved)
 count=$((count + 1))
-refused "a folder without a checkpoint" 2 'folder has no options.json' generate --resume folder
+refused "a folder without a checkpoint" 1 'folder has no options.json' generate --resume folder
 refused "no folder" 1 'no/saved of --checkpoint cannot be created' generate --model "$GOLDEN/flux" \
     -p a -o c.ppm --checkpoint no/saved
 refused "hashes of all steps" 2 'determinism_check needs the hashes of all steps' generate \
