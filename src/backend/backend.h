@@ -360,6 +360,9 @@ typedef struct xd_qo { xd_tensor q, out; } xd_qo;
 typedef struct xd_attn_args {
     xd_tensor      out, lse, q, bias;
     const xd_kv   *kv;
+    /* for the hooks of parallel methods, which pass it on or add it to kv; kernels ignore it: keys
+     * and values that every rank has and that come before those of the tokens; NULL: none */
+    const xd_kv   *prefix;
     const xd_qo   *part;
     int            nkv, nparts;
     const int64_t *kv_len;

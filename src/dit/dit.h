@@ -101,7 +101,10 @@ typedef struct xd_dit_info {
     /* Number of learned rows that the model puts in the place of the last text rows, which follow
      * those of the text encoders (with txt_flows). */
     int         registers;
-    int         sites;   /* number of self-attention layers per block */
+    int         sites; /* number of self-attention layers per block */
+    /* 1: the text is a prefix of the tokens and does not attend to them: `read` computes its keys
+     * and values in all blocks, and blocks call xd_attn_after */
+    int         prefix;
     int         grouped; /* 1: attention is in groups of image tokens (xd_attn_grouped) */
     int         linear;  /* 1: attention over tokens is linear (xd_attn_linear) */
     /* Why a rank computes the whole network for all tokens, to complete "the network ...", so that
@@ -167,6 +170,10 @@ struct xd_dit {
      * through the blocks, or because only `cond` reads the text. */
     void           (*keep)(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept);
     void           (*read)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
+    /* Returns the hidden state of a prefix (xd_dit_info.prefix) in `kept`, F32 [m,D]. `read` of the
+     * first pipeline stage sets it, and `read` of every stage runs the stage's blocks on it. It is
+     * sent from stage to stage. NULL: `read` of a stage needs nothing of the stage before. */
+    xd_tensor      (*prefix)(const void *kept);
     /* `active` returns the input row from which the modulations of a step are computed, [1,
      * active_width] in the compute type. mod_width returns the number of modulation values of block
      * `layer` (mods.h). NULL: the modulations of later steps cannot be computed in advance. */

@@ -457,6 +457,7 @@ static xd_tensor split_batch(xd_tensor t, int64_t B)
 
 typedef struct attn_call { /* arguments of xd_attn and of its variants */
     xd_tensor q, k, v, bias;
+    xd_kv     prefix;
     float     scale, softcap;
     int64_t   window;
     int       causal, int8;
@@ -465,6 +466,10 @@ typedef struct attn_call { /* arguments of xd_attn and of its variants */
 static void run_attn(xd_exec *x, const xd_hooks *m, xd_tensor out, const attn_call *a)
 {
     xd_kv kv = { split_batch(a->k, x->B), split_batch(a->v, x->B) };
+    int   after = a->prefix.k.nd && a->prefix.k.d[0];
+    xd_kv prefix = { 0 };
+    if (after)
+        prefix = (xd_kv){ split_batch(a->prefix.k, 1), split_batch(a->prefix.v, 1) };
     float scale = a->scale > 0 ? a->scale : 1.0f / sqrtf((float)a->q.d[2]);
     while (!m->attn)
         m = m->next;
@@ -474,6 +479,7 @@ static void run_attn(xd_exec *x, const xd_hooks *m, xd_tensor out, const attn_ca
                              .bias = a->bias,
                              .kv = &kv,
                              .nkv = 1,
+                             .prefix = after ? &prefix : NULL,
                              .causal = a->causal,
                              .window = a->window,
                              .softcap = a->softcap,
@@ -499,6 +505,15 @@ xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale
 {
     return new_attn(x, x->hooks,
                     &(attn_call){ .q = q, .k = k, .v = v, .scale = scale, .int8 = x->int8_attn });
+}
+
+xd_tensor xd_attn_after(xd_exec *x, xd_kv prefix, xd_tensor q, xd_tensor k, xd_tensor v,
+                        float scale)
+{
+    return new_attn(
+        x, x->hooks,
+        &(attn_call){
+            .q = q, .k = k, .v = v, .prefix = prefix, .scale = scale, .int8 = x->int8_attn });
 }
 
 xd_tensor xd_attn_of(xd_exec *x, unsigned streams, xd_tensor q, xd_tensor k, xd_tensor v,

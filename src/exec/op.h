@@ -102,6 +102,11 @@ xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale
 /* Computes attention as xd_attn does, and writes the result to out [B*n,H,D], F32 or x->act, any
  * row stride. */
 void xd_attn_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
+/* Computes attention as xd_attn does, over the tokens and, before them, the m rows of a prefix.
+ * Every rank has all rows of the prefix's keys and values, [m,Hk,D], for the heads of k and v.
+ * Needs B = 1 and xd_dit_info.prefix. */
+xd_tensor xd_attn_after(xd_exec *x, xd_kv prefix, xd_tensor q, xd_tensor k, xd_tensor v,
+                        float scale);
 /* Computes attention as xd_attn does, but only among the tokens of some streams. streams: set of
  * XD_STREAM bits; q, k, v have only the rows of these streams. */
 xd_tensor xd_attn_of(xd_exec *x, unsigned streams, xd_tensor q, xd_tensor k, xd_tensor v,

@@ -61,6 +61,9 @@ typedef struct xd_text_use { /* one text encoder of a pipeline */
     /* 1: truncation of a text keeps the end of the template, which follows the prompt, so that only
      * the prompt loses token ids. 0: it removes the end of the complete text. */
     int         keeps_end;
+    /* Beginning of the template whose rows are dropped like those that `drop` counts. The tokenizer
+     * counts its ids. NULL: none. */
+    const char *drop_text;
     /* Indices (as in xd_text_layer) of the hidden states that are concatenated in each output row;
      * the encoder stops after the last of these states. nlayers 0: the output is the last hidden
      * state. */
@@ -68,6 +71,7 @@ typedef struct xd_text_use { /* one text encoder of a pipeline */
     const int  *layers;
     /* Key of model_index.json whose list of indices replaces `layers`. NULL: none. */
     const char *layers_key;
+    int         raw; /* 1: the last hidden state is that before the final norm */
     /* For an encoder that reads reference images: text that is inserted before the prompt for each
      * image. "{}" is replaced by the image's number, and the image token is repeated for all of the
      * image's tokens. NULL: the encoder only reads text. */

@@ -276,7 +276,8 @@ xd_text_read xd_model_reads(const xd_model *m, int k)
     if (m->nstates[k])
         return (xd_text_read){ .nlayers = m->nstates[k], .layers = m->states[k] };
     return (xd_text_read){ .nlayers = u->nlayers ? u->nlayers : 1,
-                           .layers = u->nlayers ? u->layers : &last };
+                           .layers = u->nlayers ? u->layers : &last,
+                           .raw = u->raw };
 }
 
 int64_t xd_model_text_width(const xd_model *m, int k)

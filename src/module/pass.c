@@ -235,7 +235,7 @@ static xd_tensor compute(xd_pass_run *t, const xd_net *n, const void *kept)
                           .kept = kept };
     if (most)
         s.skips = xd_new(x, most * rows, t->m->dit.dim);
-    xd_method_stack_open_alone(&stack, x, t->m->dit.grouped);
+    xd_method_stack_open_alone(&stack, x, t->m->dit.grouped, t->m->dit.prefix);
     d->cond(x, n, &t->in, &s);
     d->embed(x, n, &t->in, &s);
     for (int l = n->first; l < n->last; l++) {

@@ -34,6 +34,7 @@ typedef struct xd_method_args {
     /* For a transformer: [t,h,w] size of the attention window in image tokens (0: the complete
      * axis); NULL: no window. */
     const int64_t        *window;
+    int                   prefix;  /* for a transformer, 1: it calls xd_attn_after */
     int                   grouped; /* for a transformer, 1: it calls xd_attn_grouped */
     int                   linear;  /* for a transformer, 1: attention is linear (xd_attn_linear) */
     /* For a transformer: channels, on this rank, of the convolution over tokens; 0: none. */
@@ -57,7 +58,7 @@ typedef struct xd_method { /* a parallel method; its file exports only this stru
  * NULL. */
 extern const xd_method *const xd_methods[];
 
-enum { XD_MAXMETHODS = 12 };
+enum { XD_MAXMETHODS = 13 };
 typedef struct xd_method_stack {
     const xd_hooks         *head;    /* first entry of the stack, for xd_exec.hooks */
     const xd_method *const *methods; /* the list of methods of this stack, which ends with NULL */
@@ -71,7 +72,7 @@ xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *me
                                   const xd_method_args *a, xd_err *e);
 /* Opens the stack for a transformer on one rank that computes the layout of x in one patch, and
  * sets x->hooks. */
-void      xd_method_stack_open_alone(xd_method_stack *c, xd_exec *x, int grouped);
+void      xd_method_stack_open_alone(xd_method_stack *c, xd_exec *x, int grouped, int prefix);
 void      xd_method_stack_close(xd_method_stack *c);
 /* Returns the buffer that a failed rank uses for its messages in place of its tensor: `p` if `p` is
  * in the arena, else the start of the arena. The contents of the buffer are then invalid on this

@@ -6,8 +6,8 @@
 #include <string.h>
 
 extern const xd_method xd_method_ulysses, xd_method_stale, xd_method_displaced, xd_method_ring,
-    xd_method_halo, xd_method_tensor, xd_method_window, xd_method_references, xd_method_fast_attn,
-    xd_method_groups, xd_method_linear, xd_method_near;
+    xd_method_prefix, xd_method_halo, xd_method_tensor, xd_method_window, xd_method_references,
+    xd_method_fast_attn, xd_method_groups, xd_method_linear, xd_method_near;
 
 const xd_method *const xd_methods[] = {
     &xd_method_fast_attn,  /* DiTFastAttn: reuses attention outputs of earlier steps or passes */
@@ -16,6 +16,7 @@ const xd_method *const xd_methods[] = {
     &xd_method_references, /* without PipeFusion: adds stored K, V of reference images */
     &xd_method_displaced,  /* DistriFusion: adds other ranks' K, V of the last step */
     &xd_method_ring,       /* ring attention: adds the K, V of the other ring ranks */
+    &xd_method_prefix,     /* without ring attention: adds K, V that every rank has */
     &xd_method_halo,       /* parallel VAE: one band of image rows for each rank */
     &xd_method_tensor,     /* sums the partial results of tensor shards */
     &xd_method_window,     /* local attention: tiles of queries attend to boxes of keys */
@@ -58,7 +59,7 @@ xd_status xd_method_stack_open(xd_method_stack *c, const xd_method_args *a, xd_e
     return xd_method_stack_open_of(c, xd_methods, a, e);
 }
 
-void xd_method_stack_open_alone(xd_method_stack *c, xd_exec *x, int grouped)
+void xd_method_stack_open_alone(xd_method_stack *c, xd_exec *x, int grouped, int prefix)
 {
     static const xd_topo one = { .deg = { { 1, 1, 1, 1, 1, 1 } } };
     xd_err               e = { 0 };
@@ -68,6 +69,7 @@ void xd_method_stack_open_alone(xd_method_stack *c, xd_exec *x, int grouped)
                                .dev = x->dev,
                                .act = x->act,
                                .npass = 1,
+                               .prefix = prefix,
                                .grouped = grouped };
     if (xd_method_stack_open(c, &a, &e) != XD_OK)
         xd_exec_fail(x, e.code, "%s", e.msg);

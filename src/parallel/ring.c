@@ -33,7 +33,7 @@ typedef struct ring {
     xd_tensor     *give, *get; /* [R]: views to send and to receive */
     xd_tensor     *k, *v;      /* [R]: keys and values of each ring member */
     int64_t       *row; /* [R]: for each ring member, the next row to add to the list of segments */
-    /* [npatch * streams * R]: the list of key and value segments in token order. */
+    /* [1 + npatch * streams * R]: the list of key and value segments in token order. */
     xd_kv         *seg;
     xd_qo         *part; /* [U]: the queries of each Ulysses rank, with their outputs */
 } ring;
@@ -88,14 +88,22 @@ static int append_rows(const xd_exec *x, const ring *s, xd_stream_id stream, int
 }
 
 /* Returns the arguments of attention over the keys and values of all ring members (s->k and s->v),
- * text first, then patches. */
-static xd_attn_args attn_over_all(const xd_exec *x, const ring *s, const xd_attn_args *a)
+ * text first, then patches. A prefix comes before them, with its heads from `first` on. */
+static xd_attn_args attn_over_all(const xd_exec *x, const ring *s, const xd_attn_args *a,
+                                  int64_t first)
 {
     xd_attn_args b = *a;
+    int          n = 0;
     for (int r = 0; r < s->topo->deg.n[XD_RING]; r++)
         s->row[r] = 0;
     b.kv = s->seg;
-    b.nkv = 0;
+    b.prefix = NULL;
+    if (a->prefix) {
+        const int64_t heads = s->k[0].d[2];
+        s->seg[n++] = (xd_kv){ heads_view(a->prefix->k, first, heads),
+                               heads_view(a->prefix->v, first, heads) };
+    }
+    b.nkv = n;
     for (int i = 0; i < XD_NSTREAMS; i++)
         for (int p = 0; p < x->lay->npatch; p++)
             b.nkv = append_rows(x, s, xd_stream_order[i], p, b.nkv);
@@ -160,7 +168,7 @@ static void attn_shared(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
         s->k[from] = pass_view(x, s, s->k[now], buffer_view(s, hop & 1, a->q, n));
         s->v[from] = pass_view(x, s, s->v[now], buffer_view(s, hop & 1, a->q, n));
     }
-    xd_attn_args b = attn_over_all(x, s, a);
+    xd_attn_args b = attn_over_all(x, s, a, 0);
     xd_next_attn(x, m, &b);
     c->ops->barrier(c); /* waits until no other rank reads this rank's K and V */
     xd_arena_rewind(x->tmp, mark);
@@ -176,7 +184,7 @@ static void count_window(xd_exec *x, const xd_hooks *m, const xd_attn_args *a)
         s->k[r] = s->v[r] = buffer_view(s, 0, a->q, rows_of(x, s, r));
     int64_t d[4] = { 1, rows_of(x, s, s->topo->at[XD_RING]), a->q.d[2] / s->each, a->q.d[3] };
     xd_new_as(x, a->q.type, 4, d), xd_new_as(x, a->q.type, 4, d);
-    xd_attn_args b = attn_over_all(x, s, a);
+    xd_attn_args b = attn_over_all(x, s, a, 0);
     if (x->group == XD_GROUP_NONE)
         xd_new_as(x, XD_I8, 1,
                   (int64_t[]){ (int64_t)x->dev->ops->scratch(x->dev, XD_OP_ATTN, &b) });
@@ -242,7 +250,7 @@ static xd_attn_args attn_of_heads(xd_exec *x, const ring *s, const xd_attn_args 
     view_buffer(x, s, b, a->q, n);
     if (xd_topo_codes(s->topo, XD_RING) != XD_F32)
         decode_views(x, s, a, first);
-    xd_attn_args p = attn_over_all(x, s, a);
+    xd_attn_args p = attn_over_all(x, s, a, first);
     first *= s->each, n *= s->each;
     p.q = heads_view(a->q, first, n);
     p.out = heads_view(a->out, first, n);
@@ -323,7 +331,7 @@ static int alloc_arrays(ring *s, int R, int U, int npatch)
     s->give = calloc(n, sizeof *s->give), s->get = calloc(n, sizeof *s->get);
     s->k = calloc(n, sizeof *s->k), s->v = calloc(n, sizeof *s->v);
     s->row = calloc(n, sizeof *s->row);
-    s->seg = calloc((size_t)(npatch * XD_NSTREAMS) * n, sizeof *s->seg);
+    s->seg = calloc(1 + (size_t)(npatch * XD_NSTREAMS) * n, sizeof *s->seg);
     s->part = calloc((size_t)U, sizeof *s->part);
     return s->give && s->get && s->k && s->v && s->row && s->seg && s->part;
 }

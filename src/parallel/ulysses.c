@@ -67,6 +67,17 @@ static xd_tensor slice_heads(xd_tensor t, int64_t row, int64_t n, int64_t head, 
     return xd_piece_of(t, row, n);
 }
 
+/* Returns this rank's heads of the keys and values of a prefix, which may be NULL. */
+static xd_kv own_heads(const ulysses *s, const xd_kv *prefix)
+{
+    if (!prefix)
+        return (xd_kv){ 0 };
+    const int64_t m = prefix->k.d[1];
+    const xd_span h = heads_of(s, K, prefix->k.d[2], s->topo->at[XD_ULYSSES]);
+    return (xd_kv){ slice_heads(prefix->k, 0, m, h.start, h.n),
+                    slice_heads(prefix->v, 0, m, h.start, h.n) };
+}
+
 /* Replaces the views of a failed rank, which have no valid addresses, by views of a buffer. */
 static void use_failed_buffer(const xd_exec *x, const ulysses *s, const views *w)
 {
@@ -222,6 +233,8 @@ static void ulysses_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     b.out = xd_view(NULL, a->out.type, 4, d);
     b.kv = s->seg;
     b.nkv = xd_in_order(x, s->topo, XD_ULYSSES, s->set[K].get, s->set[V].get, s->seg);
+    xd_kv prefix = own_heads(s, a->prefix);
+    b.prefix = a->prefix ? &prefix : NULL;
     xd_next_attn(x, m, &b);
     if (coded)
         return_coded(x, s, a->out);

@@ -434,6 +434,7 @@ static void open_method_stack(xd_denoise *f)
                          .npass = f->j->npass,
                          .displaced = f->plan->displaced,
                          .window = f->j->window,
+                         .prefix = d->prefix,
                          .grouped = d->grouped,
                          .linear = d->linear,
                          .conv_ch = 2 * conv.n,
@@ -674,6 +675,32 @@ static const double *scales_of(const xd_denoise *f, int step)
     return j->hint_scales && !xd_counting(&f->x) ? j->hint_scales + step * j->hint_stride : NULL;
 }
 
+/* Runs this rank's blocks on the prefixes of all its passes, before the first work item of a
+ * transformer, so that their messages between stages come before those of work items. */
+static void read_prefixes(xd_denoise *f, const xd_input *first)
+{
+    const xd_dit *dit = f->j->ctx->model.dit.dit;
+    xd_comm      *c = pipe_group(f);
+    xd_input      in = *first;
+    const int     pass = f->x.pass;
+    for (int p = 0; p < f->j->npass; p++) {
+        if (!f->kept[p] || f->read[p]++)
+            continue;
+        in.cond = &f->cond[p];
+        f->x.pass = p;
+        if (!is_first(f)) {
+            xd_req r = c->ops->recv(c, dit->prefix(f->kept[p]), my_stage(f) - 1);
+            xd_denoise_wait(f, c, &r);
+        }
+        dit->read(&f->x, f->net, &in, f->kept[p]);
+        if (!xd_denoise_is_last(f)) {
+            xd_req r = c->ops->send(c, dit->prefix(f->kept[p]), my_stage(f) + 1);
+            xd_denoise_wait(f, c, &r);
+        }
+    }
+    f->x.pass = pass;
+}
+
 /* Runs this rank's blocks for one work item. */
 static void run_piece(xd_denoise *f, piece w)
 {
@@ -710,6 +737,8 @@ static void run_piece(xd_denoise *f, piece w)
     x->lay = &lay;
     x->step = w.step, x->pass = w.pass, x->patch = w.unit;
     x->exact = is_exact(f, w.step);
+    if (dit->prefix)
+        read_prefixes(f, &in);
     if (!is_first(f))
         receive_hidden(f, w);
     if (is_first(f) && stage_count(f) > 1) {
@@ -727,7 +756,7 @@ static void run_piece(xd_denoise *f, piece w)
                    .t = in.t,
                    .kept = f->kept[text_pass(w.pass)],
                    .skips = f->skip[f->piece_index % f->nskip] };
-    if (dit->read && !f->read[text_pass(w.pass)]++)
+    if (dit->read && !dit->prefix && !f->read[text_pass(w.pass)]++)
         dit->read(x, f->net, &in, s.kept);
     xd_mods_step(mods_of(f, w.pass), x, dit, f->net, &in, s.kept, j->samp.time, w.step, f->end);
     dit->cond(x, f->net, &in, &s);

@@ -39,6 +39,10 @@ xd_status xd_job_window(xd_job *j, xd_err *e)
     if (j->ctx->model.dit_info.whole)
         return xd_fail(e, XD_EINVAL, "attention_window is not for %s: its network %s",
                        j->ctx->model.recipe->name, j->ctx->model.dit_info.whole);
+    if (j->ctx->model.dit_info.prefix)
+        return xd_fail(e, XD_EINVAL,
+                       "attention_window is not for %s, whose image attends to a stored text",
+                       j->ctx->model.recipe->name);
     if (j->ctx->model.dit_info.grouped)
         return xd_fail(e, XD_EINVAL,
                        "attention_window is not for %s, which attends within frames and over time",

@@ -45,7 +45,7 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
     xd_layout          lay = j->lay;
     lay.len[XD_TXT] = d->txt_flows ? rows : 0;
     x.lay = &lay;
-    xd_method_stack_open_alone(&stack, &x, d->grouped);
+    xd_method_stack_open_alone(&stack, &x, d->grouped, d->prefix);
     xd_cond text = { .tok = xd_view2(a.base, XD_F32, rows, d->text_dim),
                      .pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim) };
     xd_prompts_real_tokens(j, text.real);

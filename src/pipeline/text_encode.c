@@ -139,19 +139,22 @@ static char *add_system(const xd_job *j, char *plain)
     return b.failed ? NULL : b.p;
 }
 
-/* For pipelines that drop the rows of the system prompt, sets ids->dropped. All rows of the system
- * prompt are dropped except those of its first and its last token. */
+/* For pipelines that drop the rows of a text that the tokenizer counts, sets ids->dropped. All rows
+ * of a system prompt are dropped except those of its first and its last token, and all rows of the
+ * beginning of a template. */
 static xd_status count_dropped(const xd_job *j, int k, xd_token_ids *ids, xd_err *e)
 {
     const xd_model *m = &j->ctx->model;
     const char     *own = j->r->texts.system_prompt, *text = own ? own : m->recipe->system;
+    const char     *begin = m->recipe->text[k].drop_text;
     xd_token_ids    of = { 0 };
-    if (!m->recipe->drops_system || !*text)
+    if (!begin && (!m->recipe->drops_system || !*text))
         return XD_OK;
-    xd_status s =
-        xd_tok_cut_plain(m->tok[k], text, strlen(text), INT32_MAX, 0, &of.v, &of.n, &of.uncut, e);
+    text = begin ? begin : text;
+    xd_status s = xd_tok_cut_plain(m->tok[k], text, strlen(text), INT32_MAX, begin != NULL, &of.v,
+                                   &of.n, &of.uncut, e);
     free(of.v);
-    ids->dropped = s == XD_OK ? xd_max(of.n - 2, 0) : 0;
+    ids->dropped = s == XD_OK ? xd_max(of.n - (begin ? 0 : 2), 0) : 0;
     return s;
 }
 
@@ -234,7 +237,9 @@ static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, c
     char           *plain = prepare_caption(j, k, text);
     xd_token_ids   *ids = &w->text[i].ids[k];
     xd_status       s = XD_OK;
-    if (i < w->prompts && (s = fail_tokens(j, k, count_dropped(j, k, ids, e), e)) == XD_OK)
+    if (i < w->prompts || m->recipe->text[k].drop_text)
+        s = fail_tokens(j, k, count_dropped(j, k, ids, e), e);
+    if (i < w->prompts && s == XD_OK)
         plain = add_system(j, plain);
     plain = xd_prompt_images_text(j, k, plain);
     char *whole = frame && plain ? xd_tok_framed(frame, plain) : NULL;
@@ -752,7 +757,7 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
             rows = n = w->text[i].ids[k].text;
         xd_tensor to = rows_at(w, j, i, k, (xd_grid){ rows, t.d[1] });
         xd_copy_to(x, to, xd_rows(t, n - rows, rows));
-        if (w->text[i].ids[k].dropped && rows) /* the first row stays */
+        if (recipe_of(j)->drops_system && w->text[i].ids[k].dropped && rows) /* the first stays */
             xd_copy_to(x, xd_rows(to, 0, 1), xd_rows(t, 0, 1));
     }
     place_of(w, j, i, k, at);

@@ -212,9 +212,9 @@ static double step_bytes(const predictor *s, xd_denoise *f, int step)
 static double reading_bytes(const predictor *s, xd_denoise *f, double first)
 {
     f->piece_index = 0;
-    return s->f->plan.deg.n[XD_TENSOR] > 1 && s->ctx->model.dit.dit->read
-               ? first - step_bytes(s, f, 0)
-               : 0;
+    const xd_dit *dit = s->ctx->model.dit.dit;
+    const int     sent = s->f->plan.deg.n[XD_PIPE] > 1 && dit->prefix;
+    return (s->f->plan.deg.n[XD_TENSOR] > 1 || sent) && dit->read ? first - step_bytes(s, f, 0) : 0;
 }
 
 /* Returns how many transformers begin with a step that has this many passes. */

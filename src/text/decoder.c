@@ -373,7 +373,7 @@ static void hand_out(xd_exec *x, const xd_net *n, const xd_text_read *r, int ind
         xd_tensor to = xd_cols(out, k * h.d[1], h.d[1]);
         if (xd_text_layer(n, r->layers[k]) != index)
             continue;
-        if (index == n->nlayers)
+        if (index == n->nlayers && !r->raw)
             rms_norm_into(x, n->cfg, to, h, g->norm);
         else
             xd_copy_to(x, to, h);

@@ -27,6 +27,7 @@ typedef struct xd_text_read {
     int64_t        first, real;  /* ids [first, first + real) are text; the other ids are padding */
     int            nlayers;      /* number of hidden states to return */
     const int     *layers;       /* [nlayers] indices of the hidden states, as in xd_text_layer */
+    int            raw;          /* 1: the last hidden state is that before the final norm */
     int            nimages;      /* number of images, for an encoder with a vision tower */
     const xd_text_image *images; /* [nimages] images, in the order of their tokens in `ids` */
     /* [tokens,E] embeddings of the images' tokens, computed by xd_text_run_vision. If there are no

@@ -123,7 +123,13 @@ static xd_status check_colours(const xd_causal_cfg *c, xd_err *e)
                        "vae: in_channels %lld and out_channels %lld must be "
                        "multiples of patch_size %lld squared",
                        (long long)c->in_channels, (long long)c->out_channels, (long long)c->patch);
-    return xd_vae_colours(c->in_channels / n, c->out_channels / n, e);
+    if (c->in_channels / n != c->colours || c->out_channels / n != c->colours)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "vae: in_channels is %lld and out_channels %lld; only %d channels are "
+                       "supported",
+                       (long long)(c->in_channels / n), (long long)(c->out_channels / n),
+                       c->colours);
+    return XD_OK;
 }
 
 static xd_status check_frames(const xd_causal_cfg *c, xd_err *e)
@@ -166,6 +172,7 @@ xd_status xd_causal_check(xd_causal_cfg *c, xd_err *e)
     c->std = c->std.n ? c->std : default_std;
     c->dec_width = c->dec_width ? c->dec_width : c->width;
     c->patch = c->patch ? c->patch : 1;
+    c->colours = c->colours ? c->colours : 3;
     xd_status s = check_numbers(c, e);
     if (s == XD_OK)
         s = check_colours(c, e);
@@ -197,16 +204,25 @@ void xd_causal_info(const xd_causal_cfg *c, xd_vae_info *out)
 static void w_conv(xd_decl *d, const xd_causal_cfg *c, xd_cnv *w, const char *name, int64_t out,
                    int64_t in)
 {
-    xd_w_conv(
-        d, w, name,
-        &(xd_conv_spec){
-            .out = out, .in = in, .nk = 3, .kernel = { 3, 3, 3 }, .bias = 1, .last = c->images });
+    if (c->flat)
+        xd_w_conv(
+            d, w, name,
+            &(xd_conv_spec){ .out = out, .in = in, .nk = 2, .kernel = { 1, 3, 3 }, .bias = 1 });
+    else
+        xd_w_conv(d, w, name,
+                  &(xd_conv_spec){ .out = out,
+                                   .in = in,
+                                   .nk = 3,
+                                   .kernel = { 3, 3, 3 },
+                                   .bias = 1,
+                                   .last = c->images });
 }
 
 /* Declares a convolution with a 1 x 1 x 1 kernel, which is computed as a GEMM. */
-static void w_tap(xd_decl *d, xd_lin *w, const char *name, int64_t out, int64_t in)
+static void w_tap(xd_decl *d, const xd_causal_cfg *c, xd_lin *w, const char *name, int64_t out,
+                  int64_t in)
 {
-    xd_w_linear_as(d, w, name, 5, (int64_t[]){ out, in, 1, 1, 1 }, 1);
+    xd_w_linear_as(d, w, name, c->flat ? 4 : 5, (int64_t[]){ out, in, 1, 1, 1 }, 1);
 }
 
 /* Declares the gain of a norm, whose shape is [C,1,1] in layers for images and [C,1,1,1] in layers
@@ -223,7 +239,7 @@ static void w_res(xd_decl *d, const xd_causal_cfg *c, xd_causal_res *w, int64_t 
     w_norm(d, &w->gain2, "norm2.gamma", 4, out);
     w_conv(d, c, &w->conv2, "conv2", out, out);
     if (in != out)
-        w_tap(d, &w->shortcut, "conv_shortcut", out, in);
+        w_tap(d, c, &w->shortcut, "conv_shortcut", out, in);
 }
 
 /* Declares the convolution that changes the number of frames. Files of an autoencoder for images
@@ -236,7 +252,8 @@ static void w_time(xd_decl *d, const xd_causal_cfg *c, xd_cnv *w, int64_t out, i
             &(xd_conv_spec){ .out = out, .in = in, .nk = 3, .kernel = { 3, 1, 1 }, .bias = 1 });
         return;
     }
-    xd_w_unread(d, "time_conv.weight", 5, (int64_t[]){ out, in, 3, 1, 1 });
+    xd_w_unread(d, "time_conv.weight", c->flat ? 4 : 5,
+                (int64_t[]){ out, in, c->flat ? 1 : 3, 1, 1 });
     xd_w_unread(d, "time_conv.bias", 1, &out);
 }
 
@@ -347,7 +364,7 @@ void xd_causal_weights(xd_decl *d, const xd_causal_cfg *c, xd_causal_glob *g)
     w_half(d, c, &g->enc, 0);
     w_half(d, c, &g->dec, 1);
     d->type = XD_F32;
-    w_tap(d, &g->quant, "quant_conv", 2 * z, 2 * z);
-    w_tap(d, &g->post_quant, "post_quant_conv", z, z);
+    w_tap(d, c, &g->quant, "quant_conv", 2 * z, 2 * z);
+    w_tap(d, c, &g->post_quant, "post_quant_conv", z, z);
     d->type = type;
 }

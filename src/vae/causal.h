@@ -28,6 +28,12 @@ typedef struct xd_causal_cfg {
     /* Side of a patch in pixels; a patch of pixels is one position of the network's largest map. */
     int64_t  patch;
     int      images; /* 1: frames are independent images; set by the network's class */
+    /* 1: files have the kernels of convolutions over frames without the axis of frames (with
+     * `images`) */
+    int      flat;
+    /* Number of channels of pixels; 4: colours and alpha. The result has the colours only, and
+     * images to encode are opaque. */
+    int      colours;
 } xd_causal_cfg;
 
 typedef struct xd_causal_res {

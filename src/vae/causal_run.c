@@ -436,10 +436,39 @@ static void run_chunk(run *r, xd_tensor in, xd_tensor out)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
+static void fill_ones(void *ctx, float *to)
+{
+    for (int64_t i = 0; i < *(const int64_t *)ctx; i++)
+        to[i] = 1;
+}
+
+/* Runs a chunk of frames of an autoencoder whose pixels have colours and alpha. The encoder reads
+ * opaque pixels, and the alpha that the decoder computes is dropped. */
+static void run_opaque(run *r, xd_tensor in, xd_tensor out)
+{
+    xd_exec  *x = r->x;
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor rgb = r->dec ? out : in;
+    xd_tensor all = xd_map_as(x, XD_F32, rgb.d[0], rgb.d[1], rgb.d[2], r->c->colours);
+    if (!r->dec) {
+        int64_t n = xd_count(all);
+        xd_fill(x, all, fill_ones, &n);
+        xd_copy_to(x, xd_cols(xd_map_rows(all), 0, 3), xd_map_rows(rgb));
+    }
+    run_chunk(r, r->dec ? in : all, r->dec ? all : out);
+    if (r->dec)
+        xd_copy_to(x, xd_map_rows(rgb), xd_cols(xd_map_rows(all), 0, 3));
+    xd_arena_rewind(x->tmp, mark);
+}
+
 /* Runs a chunk of frames. If the autoencoder uses patches, an encoder's pixels are converted to
  * patches before the run, and a decoder's patches are converted to pixels after the run. */
 static void run_patches(run *r, xd_tensor in, xd_tensor out)
 {
+    if (r->c->colours > 3) {
+        run_opaque(r, in, out);
+        return;
+    }
     size_t    mark = xd_arena_mark(r->x->tmp);
     int64_t   p = r->c->patch;
     xd_tensor rgb = r->dec ? out : in, map = rgb;

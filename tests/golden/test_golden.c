@@ -89,6 +89,7 @@ static const char *const quantized[] = {
     "hunyuanvideo-i2v",
     "hunyuanvideo15-few",
     "krea2-lora",
+    "qwen21-five",
 };
 /* Of those that a device that computes in f16 runs so, too: one of every family, of two of them a
  * small one. */
@@ -296,6 +297,8 @@ static const char *const all[] = { "alpha",
                                    "sd2",
                                    "sdxl-sizes",
                                    "sdxl-sizes-image",
+                                   "qwen21",
+                                   "qwen21-five",
                                    "qwen",
                                    "qwen-five",
                                    "qwen-image",

@@ -1,10 +1,11 @@
 /* family.c - describes Qwen-Image's pipelines for generation and for editing */
 #include <math.h>
+#include <string.h>
 
 #include "families/family.h"
 #include "families/qwenimage/keys.h"
 
-extern const xd_dit xd_dit_qwenimage;
+extern const xd_dit xd_dit_qwenimage, xd_dit_qwenimage21;
 
 /* The chat template of Qwen2.5-VL with the pipeline's system message. The first FRAME_ROWS text
  * rows, which precede the prompt, are dropped. */
@@ -108,6 +109,49 @@ static const xd_recipe edit_plus = {
     .sized_by = XD_SIZED_BY_LAST,
 };
 
+/* ---- Qwen-Image-2.1 ------------------------------------------------------------------------ */
+
+/* The chat template of Qwen3-VL with the pipeline's system message, whose rows are dropped. */
+#define SYSTEM "<|im_start|>system\nComprehend and analyze the provided prompt.<|im_end|>\n"
+static const char frame_21[] = SYSTEM "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
+
+/* Replaces an empty prompt by a space, as the pipeline does. */
+static char *never_empty(const char *text)
+{
+    return strdup(*text ? text : " ");
+}
+
+static const int last_state[] = { -1 };
+
+/* This recipe has the text encoder, defaults and rules of diffusers' QwenImage21Pipeline. */
+static const xd_recipe qwen_image_21 = {
+    .name = "qwen-image-2.1",
+    .pipelines = { "QwenImage21Pipeline" },
+    .dit = "transformer",
+    .vae = "vae",
+    .text = { { .folder = "text_encoder",
+                .tokenizer = "processor",
+                .slot = "llm",
+                .rows = XD_ROWS_BELOW,
+                .pad = XD_PAD_NONE,
+                .frame = frame_21,
+                .drop_text = SYSTEM,
+                .layers = last_state,
+                .nlayers = 1,
+                .raw = 1 } },
+    .ntext = 1,
+    .caption = never_empty,
+    .role = XD_ROLE_NONE,
+    .steps = 40,
+    .guidance = 1,
+    .distilled = 1,
+    .true_cfg = 1,
+    .max_text = 1024,
+    .own_sigmas = XD_OWN_ALWAYS,
+    .packed = 1,
+    .max_shift = 1.15,
+};
+
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */
 
 static const xd_xdit_model xdit_models[] = {
@@ -159,8 +203,8 @@ extern const xd_family xd_family_qwenimage;
 
 const xd_family xd_family_qwenimage = {
     .title = "Qwen-Image",
-    .dits = XD_LIST(xd_dit, &xd_dit_qwenimage),
-    .recipes = XD_LIST(xd_recipe, &qwen_image, &edit, &edit_plus),
+    .dits = XD_LIST(xd_dit, &xd_dit_qwenimage, &xd_dit_qwenimage21),
+    .recipes = XD_LIST(xd_recipe, &qwen_image, &edit, &edit_plus, &qwen_image_21),
     .key_maps = xd_qwenimage_key_maps,
     .xdit = &xdit_rows,
     .examples = { .layers = "60", .file = "qwen_image_bf16.safetensors", .hub = "Qwen/Qwen-Image" },

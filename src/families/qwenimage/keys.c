@@ -40,5 +40,10 @@ const xd_key_map xd_qwenimage_key_maps[] = {
       { "txt_norm.weight", "transformer_blocks.0.img_mod.1.weight" },
       XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "transformer_blocks.#.", NULL }, { "", "", NULL } } },
+    { { "qwenimage21" },
+      "a Qwen-Image-2.1 transformer",
+      { "txt_in.text_norm.weight", "transformer_blocks.0.img_mlp.gate_layer.weight" },
+      XD_DIT_PREFIXES,
+      { { "transformer_blocks.#.", "transformer_blocks.#.", NULL }, { "", "", NULL } } },
     { .what = NULL },
 };
