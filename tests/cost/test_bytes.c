@@ -57,8 +57,11 @@ typedef enum of { TEXT = 1, IMAGE = 2, FILL = 4, FILLED = IMAGE | FILL, ALL = 7,
 /* What a block sends: attentions of some tokens, and sums over tensor ranks of [n,D] for their
  * rows; of the image's rows sums of [n,1] and of [n,2], and once a request and pass of [m,1] for
  * the rows of a text that does not flow, and for those of an image beside it. linear: sums of keys
- * and values, and rows near a rank's tokens, take the place of attentions. */
-typedef struct sends { int attn[ALL + 1], sum[ALL + 1], squares[2], text, linear; } sends;
+ * and values, and rows near a rank's tokens, take the place of attentions. prefix: once a request
+ * and pass, sums of [m,D] for a text whose hidden state goes from stage to stage. */
+typedef struct sends {
+    int attn[ALL + 1], sum[ALL + 1], squares[2], text, linear, prefix;
+} sends;
 
 /* which[l]: what block l sends; skips[l]: outputs that it or later blocks read, besides the
  * hidden state. W: tokens in a line of the image; conv: half the channels of a convolution over
@@ -79,6 +82,8 @@ typedef struct where { int at[XD_NAXES], first, last; } where;
 
 /* PixArt, HunyuanDiT: sums behind attention, text, MLP */
 static const sends cross = { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 3 } };
+/* Qwen-Image-2.1: the text of a request goes through the block before the image */
+static const sends behind_text = { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 2 }, .prefix = 2 };
 /* Latte's blocks over time, which read no text */
 static const sends over_time = { .attn = { [ALL] = 1 }, .sum = { [IMAGE] = 2 } };
 /* Wan: as these, and squares of what is normed over all heads */
@@ -311,8 +316,14 @@ static int64_t of_text(const model *m, const plan *p, const where *w)
         if (i % p->deg[XD_CFG] == w->at[XD_CFG])
             bytes += of_fusion(m, p, w);
     for (int i = 0; i < m->passes; i++)
-        for (int l = w->first; l < w->last && i % p->deg[XD_CFG] == w->at[XD_CFG]; l++)
-            bytes += m->which[l]->text * (of_sum(p, w, m->M) + (m->I ? of_sum(p, w, m->I) : 0));
+        for (int l = w->first; l < w->last && i % p->deg[XD_CFG] == w->at[XD_CFG]; l++) {
+            const sends *s = m->which[l];
+            bytes += s->text * (of_sum(p, w, m->M) + (m->I ? of_sum(p, w, m->I) : 0));
+            bytes += s->prefix * of_sum(p, w, m->M * m->D);
+        }
+    for (int i = w->at[XD_CFG]; i < m->passes; i += p->deg[XD_CFG])
+        if (m->which[0]->prefix && w->at[XD_PIPE] < p->deg[XD_PIPE] - 1)
+            bytes += 4 * m->M * m->D;
     return bytes;
 }
 
@@ -467,6 +478,8 @@ static const sends *kind_of(const xd_engine *g, int layer)
         return xd_json_text(xd_json_get(p->config, "qk_norm")) ? &linear_normed : &linear;
     if (strcmp(p->def->name, "krea2") == 0)
         return &layer_of_both;
+    if (strcmp(p->def->name, "qwenimage21") == 0)
+        return &behind_text;
     if (strcmp(p->def->name, "latte") == 0)
         return layer % 2 ? &over_time : &cross;
     if (strcmp(p->def->name, "zimage") == 0 &&
