@@ -58,6 +58,8 @@ ROWS = {
                         what="Lumina-Image 2.0, 2 layers and 1 block of each refiner, 1024 x 1024"),
     "qwen-1024": dict(model="Qwen-Image", part="step", size=(1024, 1024), text=128, layers=(2,),
                       tflop=2.36, what="Qwen-Image, 2 blocks, 1024 x 1024"),
+    "qwen21-1024": dict(model="Qwen-Image-2.1", part="step", size=(1024, 1024), text=128,
+                        layers=(2,), tflop=3.3, what="Qwen-Image-2.1, 2 blocks, 1024 x 1024"),
     "sd3-1024": dict(model="SD3.5-medium", part="step", size=(1024, 1024), text=256, layers=(14,),
                      tflop=7, what="SD3.5-medium, 14 blocks, 1024 x 1024"),
     "auraflow-1024": dict(model="AuraFlow-v0.3", part="step", size=(1024, 1024), text=256,

@@ -338,7 +338,7 @@ typedef struct xd_qo { xd_tensor q, out; } xd_qo;
 
 /* Arguments of attention:
  * out[b,i,h,:] = sum_j softmax_j(cap(scale * q[b,i,h,:].k[b,j,h',:]) + bias[h,i,j]) v[b,j,h',:]
- *   q, out  [B,n,H,D]    F32 or BF16; D 8..1024, k and v of the same type as q
+ *   q, out  [B,n,H,D]    F32 or BF16; D 8..1152, k and v of the same type as q
  *   kv      `nkv` segments [B,m_s,Hk,D], in global token order; Hk divides H, h' = h Hk / H
  *   kv_len  [B] int64: sample b attends only to the first kv_len[b] of the keys of all segments;
  *           NULL: to all keys

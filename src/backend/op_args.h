@@ -13,7 +13,7 @@
 typedef unsigned xd_types;
 #define XD_TYPES_F32_BF16 (1u << XD_F32 | 1u << XD_BF16)
 
-enum { XD_ATTN_MAXD = 1024 }; /* maximum number of elements of an attention head */
+enum { XD_ATTN_MAXD = 1152 }; /* maximum number of elements of an attention head */
 
 int       xd_types_has(xd_types types, xd_dtype t);
 xd_status xd_gemm_check(const xd_gemm *a, xd_types types);

@@ -12,7 +12,7 @@
 enum {
     MAX_WIDTH = 1 << 16, /* max channels of a layer */
     MIN_HEAD = 8,
-    MAX_HEAD = 1024, /* largest head width of the attention kernels */
+    MAX_HEAD = 1152, /* largest head width of the attention kernels */
     TILE = 256,      /* side of a tile in pixels (diffusers' tile_sample_min_height) */
     RATIO = 4,       /* video frames per latent frame */
 };

@@ -59,9 +59,7 @@ typedef enum of { TEXT = 1, IMAGE = 2, FILL = 4, FILLED = IMAGE | FILL, ALL = 7,
  * the rows of a text that does not flow, and for those of an image beside it. linear: sums of keys
  * and values, and rows near a rank's tokens, take the place of attentions. prefix: once a request
  * and pass, sums of [m,D] for a text whose hidden state goes from stage to stage. */
-typedef struct sends {
-    int attn[ALL + 1], sum[ALL + 1], squares[2], text, linear, prefix;
-} sends;
+typedef struct sends { int attn[ALL + 1], sum[ALL + 1], squares[2], text, linear, prefix; } sends;
 
 /* which[l]: what block l sends; skips[l]: outputs that it or later blocks read, besides the
  * hidden state. W: tokens in a line of the image; conv: half the channels of a convolution over

@@ -24,8 +24,8 @@ static void test_head_dims(void **state)
     const variant *v = available(state);
     if (!v)
         return;
-    static const int64_t dims[] = { 1,  8,   9,   16,  20,  31,  40,  56,  64,  72,  80,  88,
-                                    96, 112, 120, 128, 160, 192, 200, 255, 256, 512, 1024 };
+    static const int64_t dims[] = { 1,  8,   9,   16,  20,  31,  40,  56,  64,  72,  80,   88,
+                                    96, 112, 120, 128, 160, 192, 200, 255, 256, 512, 1024, 1152 };
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
         for (int t = 0; t < 2; t++) {
             shape c = plain;
@@ -279,10 +279,10 @@ static void test_large(void **state)
 /* Heads beyond those, by products of a library in bands of queries; two bands in the last case. */
 static void test_widest_heads(void **state)
 {
-    static const int64_t dims[] = { 264, 384, 512, 1024 };
+    static const int64_t dims[] = { 264, 384, 512, 1024, 1152 };
     const variant       *v = available(state);
     seed = 12;
-    for (int i = 0; v && i < 8; i++) {
+    for (int i = 0; v && i < 2 * (int)(sizeof dims / sizeof *dims); i++) {
         shape c = { 2, 70, 2, 1 + i % 2, dims[i / 2], { 31, 0, 33, 40 }, .scale = 0.1f };
         c.type = i % 2 ? XD_F16 : XD_BF16;
         c.layout = i % 3;
@@ -315,7 +315,7 @@ static void test_refused(void **state)
     run(v, &p.a, XD_F32, 0);
     a = p.a, a.q.d[2] = a.out.d[2] = a.lse.d[2] = 3;
     assert_int_equal(v->run(&a, NULL), XD_EINVAL);
-    a = p.a, a.q.d[3] = a.out.d[3] = 1025;
+    a = p.a, a.q.d[3] = a.out.d[3] = 1153;
     assert_int_equal(v->run(&a, NULL), XD_EUNSUPPORTED);
     a = p.a, a.q.type = XD_F64;
     assert_int_equal(v->run(&a, NULL), XD_EUNSUPPORTED);

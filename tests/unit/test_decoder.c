@@ -39,6 +39,7 @@ static void published_listings(void **state)
         "black-forest-labs/FLUX.2-klein-4B/text_encoder",
         "black-forest-labs/FLUX.2-dev/text_encoder",
         "Qwen/Qwen-Image/text_encoder",
+        "Qwen/Qwen-Image-2.1/text_encoder",
         "hunyuanvideo-community/HunyuanVideo/text_encoder",
         "hunyuanvideo-community/HunyuanVideo-I2V/text_encoder",
         "hunyuanvideo-community/HunyuanVideo-I2V-33ch/text_encoder",

@@ -37,6 +37,7 @@ static void published_listings(void **state)
         "black-forest-labs/FLUX.2-klein-4B/transformer",
         "black-forest-labs/FLUX.2-dev/transformer",
         "Qwen/Qwen-Image/transformer",
+        "Qwen/Qwen-Image-2.1/transformer",
         "fal/AuraFlow-v0.3/transformer",
         "hunyuanvideo-community/HunyuanVideo/transformer",
         "hunyuanvideo-community/HunyuanVideo-I2V/transformer",
@@ -277,6 +278,18 @@ static void hunyuan_video15_refusals(void **state)
     refuses(name, "{\"image_embed_dim\":0}", XD_EFORMAT, "image_embed_dim");
     refuses(name, "{\"target_size\":8}", XD_EFORMAT, "target_size");
     refuses(name, "{\"patch_size_t\":0}", XD_EFORMAT, "patch_size_t");
+}
+
+static void qwen21_refusals(void **state)
+{
+    const char *qwen = "QwenImage21Transformer2DModel";
+    (void)state;
+    refuses(qwen, "{\"causal_condition\":false}", XD_EUNSUPPORTED, "causal_condition");
+    refuses(qwen, "{\"patch_size\":2}", XD_EUNSUPPORTED, "patch_size 2");
+    refuses(qwen, "{\"out_channels\":32}", XD_EUNSUPPORTED, "out_channels 32");
+    refuses(qwen, "{\"mlp_ratio\":0}", XD_EFORMAT, "mlp_ratio is 0");
+    refuses(qwen, "{\"eps\":-1}", XD_EFORMAT, "eps is -1");
+    refuses(qwen, "{\"axes_dims_rope\":[16,56]}", XD_EUNSUPPORTED, "axes_dims_rope has 2");
 }
 
 static void sana_refusals(void **state)
@@ -620,6 +633,7 @@ int main(void)
         cmocka_unit_test(lumina_refusals),
         cmocka_unit_test(hunyuan_video_refusals),
         cmocka_unit_test(hunyuan_video15_refusals),
+        cmocka_unit_test(qwen21_refusals),
         cmocka_unit_test(sana_refusals),
         cmocka_unit_test(unet_refusals),
         cmocka_unit_test(dit_golden_f32),

@@ -31,6 +31,7 @@ static void published_listings(void **state)
         "Wan-AI/Wan2.2-I2V-A14B-Diffusers/vae",
         "Wan-AI/Wan2.2-TI2V-5B-Diffusers/vae",
         "Qwen/Qwen-Image/vae",
+        "Qwen/Qwen-Image-2.1/vae",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);

@@ -464,12 +464,12 @@ template <int MOST> GPU void attend_any(const attention_args &a)
 }
 
 /* The plain attention has two kernels: one for heads of up to 512 elements, and one for heads of up
- * to 1024 elements. */
+ * to 1152 elements. */
 KERNEL(attention_any, attention_args, 128, 1)
 {
     attend_any<16>(a);
 }
 KERNEL(attention_wide, attention_args, 128, 1)
 {
-    attend_any<32>(a);
+    attend_any<36>(a);
 }
