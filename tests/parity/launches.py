@@ -142,7 +142,7 @@ MODELS = [
     ("grouped", "krea2", TEXT, "plain short long begin"),
     ("grouped", "krea2-turbo", TEXT, "plain"),
     # text that is read once, before the image
-    ("prefix", "qwen21", ["cfg", "size=96x160"], "plain sent far attention share fbcache"),
+    ("prefix", "qwen21", ["cfg", "size=96x160"], "plain sent attention fbcache"),
     ("prefix", "qwen21-five", ["cfg", "size=160x96"], "plain"),
     # long skips between blocks, and stages
     ("skips", "hunyuan", ["size=144x112"], "plain rescale begin"),
