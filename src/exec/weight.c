@@ -94,6 +94,11 @@ static void add_name(const xd_decl *d, name_list *l, const char *name, int n, co
         }
         return;
     }
+    if (d->beside && *d->beside && strncmp(d->scope, d->beside, strlen(d->beside)) == 0) {
+        append_name(&(xd_decl){ 0 }, l, "", d->scope, last);
+        append_name(&(xd_decl){ 0 }, l, "", rest, last);
+        return;
+    }
     if (d->lead)
         append_name(d, l, d->lead, rest, last);
     append_name(d, l, d->prefix, rest, last);

@@ -147,6 +147,8 @@ static void llava_weights(xd_decl *d, const void *c, int layer, void *w)
     xd_clip_layer_weights(d, &((const xd_decoder *)c)->llava.clip.of, w);
 }
 
+/* Scope of the vision tower in files of Qwen3-VL with a head. */
+#define OUTER_VISUAL "model.visual"
 /* Declares a class of decoders whose checkpoint files also contain tensors that are not read. */
 #define WITH(name, ...)                                                                            \
     static void name(xd_decl *d, const void *c, void *g)                                           \
@@ -158,8 +160,9 @@ WITH(with_head, xd_decoder_head(d, c, "lm_head.weight"))
 WITH(with_visual, xd_qwen25vl_tower(d, c))
 WITH(with_visual_and_head, xd_qwen25vl_tower(d, c); xd_decoder_head(d, c, "lm_head.weight"))
 WITH(with_inner_head, xd_decoder_head(d, c, "language_model.lm_head.weight"))
-WITH(with_visual3, xd_qwen3vl_tower(d, c))
-WITH(with_visual3_and_head, xd_qwen3vl_tower(d, c); xd_decoder_head(d, c, "lm_head.weight"))
+WITH(with_visual3, xd_qwen3vl_tower(d, c, "visual"))
+WITH(with_visual3_and_head, xd_qwen3vl_tower(d, c, OUTER_VISUAL);
+     xd_decoder_head(d, c, "lm_head.weight"))
 WITH(with_pixtral, xd_mistral3_tower(d, c))
 WITH(with_pixtral_and_head, xd_mistral3_tower(d, c);
      xd_decoder_head(d, c, "language_model.lm_head.weight"))
@@ -478,9 +481,9 @@ static void llava_tower_of(const void *c, xd_text_tower *out)
 static const char *const prefixes[] = { "language_model.model.", "model.language_model.",
                                         "language_model.", NULL };
 
-#define NET_OF(kind, how, title, first, all, skip, ...)                                           \
+#define NET_OF(kind, how, title, first, all, skip, at, ...)                                        \
     .net = { .name = title, .classes = { __VA_ARGS__ }, .prefix = "model.",                        \
-             .prefixes = prefixes, .lead = first, .beside = "visual.",                             \
+             .prefixes = prefixes, .lead = first, .beside = at,                                    \
              .unread = { "lm_head.weight", "language_model.lm_head.weight",                        \
                          "vision_tower.*", "multi_modal_projector.*", "*.rotary_emb.inv_freq",     \
                          skip },                                                                   \
@@ -489,13 +492,15 @@ static const char *const prefixes[] = { "language_model.model.", "model.language
              .block = block, .weights = all },                                                     \
     .width = width, .encode = encode, .hidden = encode_states
 #define NET(kind, title, first, all, ...)                                                          \
-    { NET_OF(kind, , title, first, all, "visual.*", __VA_ARGS__) }
+    { NET_OF(kind, , title, first, all, "visual.*", "visual.", __VA_ARGS__) }
+#define NET_BESIDE(kind, title, first, all, at, ...)                                               \
+    { NET_OF(kind, , title, first, all, "visual.*", at, __VA_ARGS__) }
 #define WITHOUT_VISION(first, all, name, i)                                                        \
-    { NET_OF(qwen25vl, , "qwen2.5-vl", first, all, "visual.*", name),                              \
+    { NET_OF(qwen25vl, , "qwen2.5-vl", first, all, "visual.*", "visual.", name),                   \
       .with_vision = &with_vision[i] }
 #define WITH_VISION(first, all, name)                                                              \
-    { NET_OF(qwen25vl, _vision, "qwen2.5-vl", first, all, NULL, name), .tower = tower_of,          \
-      .run_vision = run_tower }
+    { NET_OF(qwen25vl, _vision, "qwen2.5-vl", first, all, NULL, "visual.", name),                  \
+      .tower = tower_of, .run_vision = run_tower }
 
 /* The vision tower is always read, except for its last norm and for blocks that are never run. */
 #define LLAVA(...)                                                                                 \
@@ -524,7 +529,8 @@ extern const xd_text xd_text_decoders[];
 const xd_text xd_text_decoders[XD_TEXT_DECODERS] = {
     NET(qwen3, "qwen3", "model.", with_head, "Qwen3ForCausalLM"),
     NET(qwen3, "qwen3", "", weights, "Qwen3Model"),
-    NET(qwen3vl, "qwen3-vl", OUTER, with_visual3_and_head, "Qwen3VLForConditionalGeneration"),
+    NET_BESIDE(qwen3vl, "qwen3-vl", OUTER, with_visual3_and_head, OUTER_VISUAL ".",
+               "Qwen3VLForConditionalGeneration"),
     NET(qwen3vl, "qwen3-vl", INSIDE, with_visual3, "Qwen3VLModel"),
     NET(qwen3vl, "qwen3-vl", "", weights, "Qwen3VLTextModel"),
     NET(qwen2, "qwen2", "model.", with_head, "Qwen2ForCausalLM"),

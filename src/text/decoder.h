@@ -68,10 +68,11 @@ typedef struct xd_decoder {
 int xd_decoder_slides(const xd_decoder *c, int layer);
 
 /* Declare tensors that files contain but this network does not read: lm_head (by its full name);
- * the vision tower of Qwen2.5-VL, of Qwen3-VL; the vision tower and the projector of Mistral 3. */
+ * the vision tower of Qwen2.5-VL, of Qwen3-VL (in the scope `name`); the vision tower and the
+ * projector of Mistral 3. */
 void xd_decoder_head(xd_decl *d, const xd_decoder *c, const char *name);
 void xd_qwen25vl_tower(xd_decl *d, const xd_decoder *c);
-void xd_qwen3vl_tower(xd_decl *d, const xd_decoder *c);
+void xd_qwen3vl_tower(xd_decl *d, const xd_decoder *c, const char *name);
 void xd_mistral3_tower(xd_decl *d, const xd_decoder *c);
 
 extern const xd_field xd_qwen3_fields[], xd_qwen3vl_fields[], xd_qwen2_fields[],

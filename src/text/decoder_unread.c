@@ -55,11 +55,11 @@ static void declare_merger(xd_decl *d, const xd_decoder_tower *t, int64_t norm)
     DECLARE(d, { "norm", norm, 0, 1 }, { "linear_fc1", E, E, 1 }, { "linear_fc2", t->out, E, 1 });
 }
 
-void xd_qwen3vl_tower(xd_decl *d, const xd_decoder *c)
+void xd_qwen3vl_tower(xd_decl *d, const xd_decoder *c, const char *name)
 {
     const xd_decoder_tower *t = &c->tower;
     int64_t                 E = t->dim, F = t->ff;
-    xd_w_enter(d, "visual");
+    xd_w_enter(d, "%s", name);
     xd_w_unread(d, "patch_embed.proj.weight", 5,
                 (int64_t[]){ E, t->channels, t->frames, t->patch, t->patch });
     xd_w_unread(d, "patch_embed.proj.bias", 1, &E);
