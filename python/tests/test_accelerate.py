@@ -36,6 +36,7 @@ CASES = {
     "auraflow": {"negative_prompt": "a star"},
     "flux2-klein": {},
     "qwen": {"negative_prompt": " ", "true_cfg_scale": 4.0},
+    "qwen21": {"negative_prompt": "a star", "true_cfg_scale": 4.0},
     "latte": {"video_length": 5, "clean_caption": False},
     "hunyuanvideo15": {"num_frames": 5, "negative_prompt": 'a "star"'},
     "hunyuanvideo15-i2v": {"num_frames": 5, "image": 1, "negative_prompt": "a star"},
@@ -88,6 +89,24 @@ def folder(name):
     return ROOT / "models" / name if name == "demo-pixart" else pathlib.Path(tiny) / name
 
 
+def text_processor(path):
+    """A processor without that of images, which the tiny models do not have."""
+    import transformers
+
+    class Texts(transformers.Qwen3VLProcessor):
+        def __init__(self):
+            self.tokenizer = transformers.Qwen2TokenizerFast.from_pretrained(path)
+
+        def apply_chat_template(self, messages, **more):
+            return [self.tokenizer("".join(
+                f"<|im_start|>{m['role']}\n{m['content'][0]['text']}<|im_end|>\n"
+                for m in messages)).input_ids]
+
+        def __call__(self, text, **more):
+            return self.tokenizer(text, **more)
+    return Texts()
+
+
 def load(torch, name, dtype=None):
     """The pipeline of a tiny model in f32."""
     import diffusers
@@ -96,6 +115,8 @@ def load(torch, name, dtype=None):
     if name == "qwen":          # its files lack what images do not need
         more["vae"] = diffusers.AutoencoderKLQwenImage.from_pretrained(
             path / "vae", low_cpu_mem_usage=False)
+    if name == "qwen21":
+        more["processor"] = text_processor(path / "processor")
     pipe = getattr(diffusers, kind).from_pretrained(
         path, torch_dtype=dtype or torch.float32, **more)
     pipe.set_progress_bar_config(disable=True)

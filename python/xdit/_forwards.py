@@ -283,6 +283,20 @@ def _qwen(v: Values, config: Any) -> Passes:
                **_tokens(v["hidden_states"], [(h, w) for _, h, w in shapes], b)}
 
 
+def _qwen21(v: Values, config: Any) -> Passes:
+    """The pipeline's cache of keys and values (kv_cache) stays empty, because every pass computes
+    the text itself."""
+    shapes, text = v["img_shapes"][0], v["encoder_hidden_states"]
+    if len(shapes) != 1 or shapes[0][0] != 1:
+        raise Unsupported(f"img_shapes is {shapes}; xdit computes one image without reference "
+                          "images")
+    for b in range(len(v["hidden_states"])):
+        n = _first_rows(v["encoder_hidden_states_mask"], b, text.shape[1],
+                        "encoder_hidden_states_mask")
+        yield {"text": text[b, :n], "timestep": _row(v["timestep"], b, 1000),
+               **_tokens(v["hidden_states"], [shapes[0][1:]], b)}
+
+
 def _krea2(v: Values, config: Any) -> Passes:
     text, ids = v["encoder_hidden_states"], v["position_ids"]
     n = text.shape[1]
@@ -504,6 +518,7 @@ FORWARDS = {
     "ZImageTransformer2DModel": Forward(_zimage, _zimage_list, ("x", "cap_feats"),
                                         (*_CONTROL, "siglip_feats", "image_noise_mask")),
     "Lumina2Transformer2DModel": Forward(_lumina2, _lumina2_image, _TEXT, ()),
+    "QwenImage21Transformer2DModel": Forward(_qwen21, _stack_tokens, _TEXT, ()),
     "Krea2Transformer2DModel": Forward(_krea2, _stack_tokens, _TEXT, ()),
     "SanaTransformer2DModel": Forward(_sana, _stack_image, _TEXT,
                                       ("attention_mask", "controlnet_block_samples")),

@@ -101,6 +101,15 @@ static void give_images(const xd_engine *g, xd_request *r)
         r->images.last_image = path[1];
 }
 
+/* Adds a step to requests whose only step the scheduler or the strength of an image refuses. */
+static void add_step(const xd_engine *g, xd_request *r)
+{
+    double terminal = 0;
+    xd_json_number(xd_json_get(g->ctx.model.sched, "shift_terminal"), &terminal);
+    if (r->num_inference_steps == 1 && (terminal > 0 || r->images.mask_pixels))
+        r->num_inference_steps = 2;
+}
+
 /* Makes some steps have other numbers of passes than the rest. */
 static void vary_passes(const xd_engine *g, xd_request *r)
 {
@@ -238,6 +247,7 @@ static void check(const xd_parallel *p)
             r.negative_prompt = "red",
             r.guidance.true_cfg_scale = g->ctx.model.recipe->distilled ? 3 : 0;
         give_images(g, &r);
+        add_step(g, &r);
         vary_passes(g, &r);
         snprintf(name, sizeof name, "%.127s, variant %d", g->ctx.plan.text, plans);
         s = plan_memory(g, &r, &mine, &e);

@@ -318,6 +318,33 @@ static const row krea2[] = {
     { NULL, { NULL }, 0 },
 };
 
+static const row qwen21[] = {
+    { "img_in", { "img_in" }, 0 },
+    { "txt_in.text_norm", { "txt_in.text_norm" }, 0 },
+    { "txt_in.in_layer", { "txt_in.in_layer" }, 0 },
+    { "txt_in.out_layer", { "txt_in.out_layer" }, 0 },
+    { "time_text_embed.timestep_embedder.linear_1",
+      { "time_text_embed.timestep_embedder.linear_1" },
+      0 },
+    { "time_text_embed.timestep_embedder.linear_2",
+      { "time_text_embed.timestep_embedder.linear_2" },
+      0 },
+    { "modulation.1", { "modulation.1" }, 0 },
+    { "norm_out.linear", { "norm_out.linear" }, 0 },
+    { "proj_out", { "proj_out" }, 0 },
+    { "transformer_blocks.#.attn.to_q", { "transformer_blocks.#.attn.to_q" }, 0 },
+    { "transformer_blocks.#.attn.to_k", { "transformer_blocks.#.attn.to_k" }, 0 },
+    { "transformer_blocks.#.attn.to_v", { "transformer_blocks.#.attn.to_v" }, 0 },
+    { "transformer_blocks.#.attn.to_out.0", { "transformer_blocks.#.attn.to_out.0" }, 0 },
+    { "transformer_blocks.#.attn.norm_q", { "transformer_blocks.#.attn.norm_q" }, 0 },
+    { "transformer_blocks.#.attn.norm_k", { "transformer_blocks.#.attn.norm_k" }, 0 },
+    { "transformer_blocks.#.img_mlp.gate_up",
+      { "transformer_blocks.#.img_mlp.gate_layer", "transformer_blocks.#.img_mlp.proj" },
+      0 },
+    { "transformer_blocks.#.img_mlp.out", { "transformer_blocks.#.img_mlp.out" }, 0 },
+    { NULL, { NULL }, 0 },
+};
+
 static const row ltx[] = {
     { "patchify_proj", { "proj_in" }, 0 },
     { "adaln_single.emb.timestep_embedder.linear_1",
@@ -1003,6 +1030,11 @@ void box_krea2(box *b, const char *folder, const char *prefix)
         if (end && !end[strlen(".mod.lin")])
             *t = xd_view(t->p, t->type, 1, (int64_t[]){ xd_count(*t) });
     }
+}
+
+void box_qwen21(box *b, const char *folder, const char *prefix)
+{
+    box_rows(b, folder, prefix, qwen21);
 }
 
 void box_ltx(box *b, const char *folder, const char *prefix)

@@ -21,6 +21,7 @@ void box_wan(box *b, const char *folder, const char *prefix);      /* as the ori
 void box_zimage(box *b, const char *folder, const char *prefix);   /* as ComfyUI's files */
 void box_lumina2(box *b, const char *folder, const char *prefix);  /* as the original's */
 void box_krea2(box *b, const char *folder, const char *prefix);    /* as the original's */
+void box_qwen21(box *b, const char *folder, const char *prefix);   /* as ComfyUI's files */
 void box_ltx(box *b, const char *folder, const char *prefix);      /* as ltx-video-2b-v0.9's */
 /* The autoencoder as in that file or, if it reads a timestep, in ltx-video-2b-v0.9.5's. */
 void box_ltx_vae(box *b, const char *folder, const char *prefix, int timed);

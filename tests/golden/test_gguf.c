@@ -156,9 +156,11 @@ static void check_dit(const char *model, const char *dtype, const char *arch,
         fill(&b, folder, prefix);
     else
         box_folder(&b, folder, "diffusion_pytorch_model");
-    /* few widths of the tiny SANA and Krea-2 are whole blocks */
-    int few = strstr(model, "sana") || strcmp(model, "krea2") == 0;
-    write_both(&b, "dit", (gguf_how){ .arch = arch, .ggml = 1 }, few ? 3 : 12);
+    /* few widths of some tiny models are whole blocks */
+    int least = strcmp(model, "qwen21") == 0                           ? 1
+                : strstr(model, "sana") || strcmp(model, "krea2") == 0 ? 3
+                                                                       : 12;
+    write_both(&b, "dit", (gguf_how){ .arch = arch, .ggml = 1 }, least);
     for (int i = 0; i < 3; i++) {
         t.weights = weights[i];
         compare(&t, in_scratch("dit.gguf"), in_scratch("dit.safetensors"), NULL, NULL);
@@ -423,6 +425,7 @@ int main(int argc, char **argv)
     check_dit("zimage", dtype, "lumina2", box_zimage, "model.diffusion_model.");
     check_dit("lumina2", dtype, "lumina2", box_lumina2, "");
     check_dit("krea2", dtype, "krea2", box_krea2, "");
+    check_dit("qwen21", dtype, "qwen_image21", box_qwen21, "");
     check_dit("wan", dtype, "wan", box_wan, "");
     check_dit("ltx", dtype, "ltxv", box_ltx, "");
     check_dit("hunyuanvideo", dtype, "hyvid", box_hunyuanvideo, "");

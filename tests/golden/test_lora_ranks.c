@@ -168,6 +168,7 @@ int main(int argc, char **argv)
     check_case(argv[1], "zimage-lora");
     check_case(argv[1], "lumina2-lora");
     check_case(argv[1], "krea2-lora");
+    check_case(argv[1], "qwen21-lora");
     check_case(argv[1], "ltx-lora");
     check_case(argv[1], "mochi-lora");
     check_case(argv[1], "hunyuanvideo-lora");

@@ -34,6 +34,7 @@ static const struct {
     { .name = "auraflow", .guidance = 1, .registers = 8 },
     { .name = "lumina2", .guidance = 1 },
     { .name = "krea2" },
+    { .name = "qwen21", .guidance = 1 },
     { .name = "mochi", .guidance = 1, .rises = 1 },
 };
 

@@ -504,16 +504,28 @@ static void check_both(const char *model, const char *dtype, int timed)
     scratch_clean();
 }
 
-/* Files of the transformer and of a language model, with two LoRA files. */
-static void check_krea2(const char *dtype, const char *prefix, const char *first)
+/* The file of a transformer alone, with the names of diffusers. */
+static void check_transformer(const char *model, const char *dtype)
 {
-    const char  *model = "krea2", *with = "krea2-lora";
+    xd_open_args a = arguments(folder_of(model, ""), dtype);
+    sums         got, plain = generate(&a, model);
+    put(&a, "transformer", folder_of(model, "transformer/diffusion_pytorch_model.safetensors"));
+    got = generate(&a, "from the file of a transformer");
+    same(&plain, &got, model, dtype, "a transformer's file");
+}
+
+/* Files of the transformer and of a language model, with two LoRA files. */
+static void check_lm_too(const char *model, const char *with, const char *dtype,
+                         void (*fill)(box *, const char *, const char *))
+{
+    const char  *prefix = tap_only_bf16() ? "" : "model.diffusion_model.";
+    const char  *first = tap_only_bf16() ? "model." : "model.language_model.";
     xd_lora      lora[2] = { { folder_of(with, "peft.safetensors"), 0.7 },
                              { folder_of(with, "kohya.safetensors"), -0.4 } };
     box          b = { 0 };
     xd_open_args a = arguments(folder_of(model, ""), dtype);
     sums         want, got, plain = generate(&a, model);
-    box_krea2(&b, folder_of(model, "transformer"), prefix);
+    fill(&b, folder_of(model, "transformer"), prefix);
     write_one(&b, scratch, "model.safetensors");
     box_lm(&b, folder_of(model, "text_encoder"), "", first);
     write_one(&b, scratch, "lm.safetensors");
@@ -528,16 +540,7 @@ static void check_krea2(const char *dtype, const char *prefix, const char *first
     }
     tap(plain.h != want.h, "%s %s: LoRA changes something", model, dtype);
     scratch_clean();
-}
-
-/* The file of a transformer alone, with the names of diffusers. */
-static void check_transformer(const char *model, const char *dtype)
-{
-    xd_open_args a = arguments(folder_of(model, ""), dtype);
-    sums         got, plain = generate(&a, model);
-    put(&a, "transformer", folder_of(model, "transformer/diffusion_pytorch_model.safetensors"));
-    got = generate(&a, "from the file of a transformer");
-    same(&plain, &got, model, dtype, "a transformer's file");
+    check_transformer(model, dtype);
 }
 
 /* A component's file of the original's names, behind a prefix. */
@@ -1046,9 +1049,8 @@ int main(int argc, char **argv)
                 tap_only_bf16() ? "" : "model.language_model.");
     check_three("flux2", NULL, dtype, "", "model.");
     check_cut_encoder("flux2", dtype, "text_encoders.mistral3_24b.transformer.");
-    check_krea2(dtype, tap_only_bf16() ? "" : "model.diffusion_model.",
-                tap_only_bf16() ? "model." : "model.language_model.");
-    check_transformer("krea2", dtype);
+    check_lm_too("krea2", "krea2-lora", dtype, box_krea2);
+    check_lm_too("qwen21", "qwen21-lora", dtype, box_qwen21);
     check_videos(dtype);
     check_same_names("qwen", dtype, "model.language_model.");
     check_components(dtype);

@@ -64,7 +64,7 @@ SUITES = {
                                           "vace-five"),
     "skyreels": {"forms": "skyreels-forms"} | own("skyreels", "skyreels-df", "skyreels-df-lora",
                                                   "skyreels-i2v"),
-    "qwenimage21": own("qwen21", "qwen21-five"),
+    "qwenimage21": own("qwen21", "qwen21-five", "qwen21-lora"),
     "qwen": own("qwen", "qwen-five", "qwen-image", "qwen-mask"),
     "qwen_edit": own("qwen-edit", "qwen-edit-plus", "qwen-edit-last", "qwen-edit-one",
                      "qwen-edit-lora", "qwen-edit-mask"),

@@ -206,6 +206,7 @@ const xd_family xd_family_qwenimage = {
     .dits = XD_LIST(xd_dit, &xd_dit_qwenimage, &xd_dit_qwenimage21),
     .recipes = XD_LIST(xd_recipe, &qwen_image, &edit, &edit_plus, &qwen_image_21),
     .key_maps = xd_qwenimage_key_maps,
+    .lora_names = xd_qwenimage_lora_names,
     .xdit = &xdit_rows,
     .examples = { .layers = "60", .file = "qwen_image_bf16.safetensors", .hub = "Qwen/Qwen-Image" },
 };

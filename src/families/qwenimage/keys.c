@@ -1,7 +1,9 @@
-/* keys.c - lists the names of tensors in single files of Qwen-Image.
+/* keys.c - lists the names of tensors in single files of Qwen-Image, and the names of modules in
+ * LoRA files that were trained on these files.
  *
  * Original files have diffusers' names; ComfyUI's files (qwen_image_bf16.safetensors) have the same
- * names. */
+ * names. In files of Qwen-Image-2.1 (qwen_image_2.1_bf16.safetensors) the feed-forward's gate and
+ * input are one tensor. */
 #include "families/qwenimage/keys.h"
 
 #include <stddef.h>
@@ -29,6 +31,20 @@ static const xd_stem qwenimage_svd[] = {
     XD_STEMS_END,
 };
 
+/* Tensor names in ComfyUI's and GGUF files of Qwen-Image-2.1. */
+static const xd_stem qwenimage21_joint[] = {
+    XD_STEM("attn.to_q", "attn.to_q"),
+    XD_STEM("attn.to_k", "attn.to_k"),
+    XD_STEM("attn.to_v", "attn.to_v"),
+    XD_STEM("attn.to_out.0", "attn.to_out.0"),
+    XD_STEM("attn.norm_q", "attn.norm_q"),
+    XD_STEM("attn.norm_k", "attn.norm_k"),
+    XD_STEM_ROWS("img_mlp.gate_layer", "img_mlp.gate_up", 0, 1, 2),
+    XD_STEM_ROWS("img_mlp.proj", "img_mlp.gate_up", 1, 1, 2),
+    XD_STEM("img_mlp.out", "img_mlp.out"),
+    XD_STEMS_END,
+};
+
 const xd_key_map xd_qwenimage_key_maps[] = {
     { { "qwenimage" },
       "a Qwen-Image transformer of SVDQuant",
@@ -41,9 +57,23 @@ const xd_key_map xd_qwenimage_key_maps[] = {
       XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "transformer_blocks.#.", NULL }, { "", "", NULL } } },
     { { "qwenimage21" },
+      "a Qwen-Image-2.1 transformer of ComfyUI",
+      { "txt_in.text_norm.weight", "transformer_blocks.0.img_mlp.gate_up.weight" },
+      XD_DIT_PREFIXES,
+      { { "transformer_blocks.#.", "transformer_blocks.#.", qwenimage21_joint },
+        { "", "", NULL } } },
+    { { "qwenimage21" },
       "a Qwen-Image-2.1 transformer",
       { "txt_in.text_norm.weight", "transformer_blocks.0.img_mlp.gate_layer.weight" },
       XD_DIT_PREFIXES,
       { { "transformer_blocks.#.", "transformer_blocks.#.", NULL }, { "", "", NULL } } },
     { .what = NULL },
+};
+
+/* ---- modules of LoRA files ---------------------------------------------------------------- */
+
+const xd_lora_name xd_qwenimage_lora_names[] = {
+    { "transformer_blocks_#_img_mlp_gate_up",
+      "transformer_blocks_#_img_mlp_gate_layer transformer_blocks_#_img_mlp_proj" },
+    { NULL, NULL },
 };

@@ -5,6 +5,7 @@
 
 #include "families/key_map.h"
 
-extern const xd_key_map xd_qwenimage_key_maps[];
+extern const xd_key_map   xd_qwenimage_key_maps[];
+extern const xd_lora_name xd_qwenimage_lora_names[];
 
 #endif

@@ -1,5 +1,8 @@
 """Qwen-Image-2.1, from a prompt with and without guidance.
 
+qwen21-lora adds two random LoRA files: peft.safetensors in the form of diffusers, kohya.safetensors
+with the joint gate and input of the feed-forward in ComfyUI's files.
+
 Layout and names of tensors as in joint.py. A model's directory has no weights, as in joint.py. The
 tokenizer is that of flux2.py. The pipeline keeps the keys and values of the text, which must not
 change what it predicts.
@@ -12,7 +15,7 @@ from diffusers import (AutoencoderKLQwenImage21, FlowMatchEulerDiscreteScheduler
                        QwenImage21Pipeline, QwenImage21Transformer2DModel)
 from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
-from ..common import keep_images, make_each, save_run, say_images, tidy
+from ..common import add_loras, keep_images, make_each, save_run, say_images, tidy
 from ..fill import configure, fill
 from .flux2 import SPECIAL, load_tokenizer, make_tokenizer
 
@@ -43,7 +46,21 @@ RUNS = {
                    steps=4, seed=31, negative="", true_cfg=4.0),
     "qwen21-five": dict(prompts=["two stars"], width=160, height=64, steps=3, seed=32,
                         images=2),
+    "qwen21-lora": dict(model="qwen21", prompts=["a white star"], width=64, height=96, steps=3,
+                        seed=33, loras=dict(peft=0.7, kohya=-0.4)),
 }
+# Module of a LoRA file -> those of diffusers whose rows it holds.
+PEFT = {m: [m] for m in (
+    "transformer_blocks.0.attn.to_k", "transformer_blocks.1.attn.to_out.0",
+    "transformer_blocks.0.img_mlp.gate_layer", "transformer_blocks.2.img_mlp.proj",
+    "transformer_blocks.1.img_mlp.out", "img_in", "txt_in.in_layer", "modulation.1",
+    "norm_out.linear")}
+KOHYA = {"transformer_blocks_0_attn_to_q": ["transformer_blocks.0.attn.to_q"],
+         "transformer_blocks_1_attn_to_v": ["transformer_blocks.1.attn.to_v"],
+         "transformer_blocks_2_img_mlp_gate_up": ["transformer_blocks.2.img_mlp.gate_layer",
+                                                  "transformer_blocks.2.img_mlp.proj"],
+         "transformer_blocks_0_img_mlp_out": ["transformer_blocks.0.img_mlp.out"],
+         "txt_in_out_layer": ["txt_in.out_layer"], "proj_out": ["proj_out"]}
 
 
 class Processor:
@@ -111,10 +128,12 @@ def record_text(pipe, r, out):
 
 def run(name, out_dir):
     """One request."""
-    r = dict(model=name, images=1, true_cfg=1.0) | RUNS[name]
+    r = dict(model=name, images=1, true_cfg=1.0, loras={}) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     pipe = load(r["model"], out_dir)
+    if r["loras"]:
+        add_loras(pipe, r, d, PEFT, KOHYA, merges=True)
     count = len(r["prompts"]) * r["images"]
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail, more = {}, [], {}
@@ -130,14 +149,16 @@ def run(name, out_dir):
     images = pipe(prompt=r["prompts"], num_inference_steps=r["steps"],
                   num_images_per_prompt=r["images"], height=r["height"], width=r["width"],
                   generator=gens, output_type="pt", callback_on_step_end=keep, **more).images
-    keep_images(out, trail, images[:, :3], r, count)
+    keep_images(out, trail, images[:, :3], r, count, whole=not r["loras"])
     save_run(d, name, r["model"], {
         "weights": MODELS[r["model"]]["weights"], "prompts": r["prompts"],
         "negative_prompt": r.get("negative", ""), "width": r["width"], "height": r["height"],
         "model_width": r["width"], "model_height": r["height"], "num_inference_steps": r["steps"],
         "guidance_scale": 1.0, "true_cfg_scale": r["true_cfg"], "seed": r["seed"],
         "num_images_per_prompt": r["images"], "images": count, "max_sequence_length": 1024,
-        "scheduler": None, "tiling": False, "resolution_binning": False}, out)
+        "scheduler": None, "tiling": False, "resolution_binning": False}
+        | ({"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in r["loras"].items()]}
+           if r["loras"] else {}), out)
     say_images(name, r, out, trail, count)
 
 
