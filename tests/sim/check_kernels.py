@@ -18,7 +18,7 @@ SPILL = 0                       # bytes
 REGISTERS = {'flash_256': 255, 'flash_192': 248, 'flash_128': 255, 'flash_96': 255,
              'flash_80': 255, 'flash_64': 255, 'flash_64_bias': 255, 'conv': 152, 'norm_16': 255,
              'norm_12': 168, 'norm_8': 128, 'norm_5': 72, 'attention_any': 144,
-             'attention_wide': 224, 'qknorm_any': 88, 'moments_wide': 80, 'qknorm_32': 80,
+             'attention_wide': 200, 'qknorm_any': 88, 'moments_wide': 80, 'qknorm_32': 80,
              'qknorm_64': 80, 'qknorm_128': 80, 'integers_wide': 128, 'norm_5_e4m3': 128,
              'norm_8_e4m3': 168, 'norm_12_e4m3': 255, 'norm_16_e4m3': 255, 'linattn_sums': 72,
              'linattn_out': 80, 'glu_e4m3': 168}
