@@ -7,8 +7,9 @@
 
 #include "base/json.h"
 
-enum { XD_MAXTEXT = 3 };    /* max text encoders of a pipeline */
-enum { XD_MAXSTATES = 24 }; /* max hidden states of an encoder that a model may list */
+enum { XD_MAXTEXT = 3 };     /* max text encoders of a pipeline */
+enum { XD_MAXSIGMAS = 128 }; /* max sigmas that a model may list */
+enum { XD_MAXSTATES = 24 };  /* max hidden states of an encoder that a model may list */
 
 /* How a text encoder's token embeddings become part of the prompt's embeddings: not at all, as new
  * rows after the previous encoder's rows, or as further features in the rows of the previous
@@ -182,6 +183,9 @@ typedef struct xd_recipe {
      * prediction. */
     int           keeps_rows;
     xd_own_sigmas own_sigmas;
+    /* Key of model_index.json with a list of sigmas that replaces those in equal steps, if a
+     * request has as many steps or sets no number of steps. NULL: none. */
+    const char   *sigmas_key;
     /* Above 0: the pipeline's own sigmas are a linear-quadratic schedule (see
      * xd_steps.threshold_noise). */
     double        threshold_noise;

@@ -97,6 +97,22 @@ static xd_status read_states(xd_model *m, const char *path, xd_err *e)
     return XD_OK;
 }
 
+/* Reads the list of sigmas that model_index.json has for requests. */
+static xd_status read_sigmas(xd_model *m, const char *path, xd_err *e)
+{
+    const char    *key = m->recipe->sigmas_key;
+    const xd_json *list = key ? xd_json_get(m->index, key) : NULL;
+    int            n = xd_json_size(list);
+    if (n > XD_MAXSIGMAS)
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: %s has %d sigmas; at most %d are read", path, key,
+                       n, XD_MAXSIGMAS);
+    for (int i = 0; i < n; i++)
+        if (!xd_json_number(xd_json_at(list, i), &m->sigmas[i]))
+            return xd_fail(e, XD_EFORMAT, "%s: element %d of %s is not a number", path, i, key);
+    m->nsigmas = n;
+    return XD_OK;
+}
+
 static xd_status read_index(xd_model *m, xd_err *e)
 {
     char     *path = xd_path_join(m->dir, "model_index.json");
@@ -116,6 +132,8 @@ static xd_status read_index(xd_model *m, xd_err *e)
             s = read_boundary(m, path, e);
         if (s == XD_OK)
             s = read_states(m, path, e);
+        if (s == XD_OK)
+            s = read_sigmas(m, path, e);
     }
     free(path);
     return s;
@@ -657,7 +675,7 @@ static void set_usual(xd_model *m)
     if (strchr(of.name, '/'))
         of.name = strrchr(of.name, '/') + 1;
     if (!xd_distilled_find(&of, &m->usual))
-        m->usual = (xd_distilled){ .steps = p->steps, .guidance = -1 };
+        m->usual = (xd_distilled){ .steps = m->nsigmas ? m->nsigmas : p->steps, .guidance = -1 };
     if (m->usual.guidance < 0)
         m->usual.guidance = m->guidance;
     if (!(m->usual.true_cfg > 0))

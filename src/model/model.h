@@ -60,6 +60,8 @@ typedef struct xd_model {
     xd_vae_info        preview_info;
     /* default values of a distilled checkpoint; name NULL: the recipe's are used */
     xd_distilled       usual;
+    int                nsigmas; /* number of sigmas that model_index.json lists; 0: no list */
+    double             sigmas[XD_MAXSIGMAS];
     int              lora_partial; /* 1: warn about LoRA tensors that do not fit; 0: refuse them */
     struct xd_loras *loras;        /* LoRA files (lora.h); NULL: none */
     struct xd_loras *loras_2;      /* LoRA files of `dit2`; NULL: none */

@@ -170,6 +170,21 @@ double *xd_job_numbers(const char *key, const char *text, int *n, xd_err *e)
     return NULL;
 }
 
+/* Uses the model's list of sigmas if the scheduler takes it and the request has as many steps. */
+static xd_status use_model_sigmas(const xd_job *j, xd_steps *a, double **list, xd_err *e)
+{
+    const xd_model *m = &j->ctx->model;
+    size_t          n = (size_t)m->nsigmas;
+    if (!n || a->steps != m->nsigmas || !(j->sampler->takes & XD_TAKES_SIGMAS) ||
+        j->sampler->last_sigma)
+        return XD_OK;
+    if (!(*list = malloc(n * sizeof **list)))
+        return xd_fail(e, XD_ENOMEM, "no memory for %zu sigmas", n);
+    memcpy(*list, m->sigmas, n * sizeof **list);
+    a->sigmas = *list;
+    return XD_OK;
+}
+
 xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e)
 {
     const xd_request *r = j->r;
@@ -182,7 +197,7 @@ xd_status xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e)
                         : steps               ? NULL
                                               : j->ctx->model.usual.timesteps;
     if (!r->schedule.sigmas && !times)
-        return XD_OK;
+        return use_model_sigmas(j, a, list, e);
     if (!(*list = xd_job_numbers(key, r->schedule.sigmas ? r->schedule.sigmas : times, &n, e)))
         return XD_EINVAL;
     n -= r->schedule.sigmas && j->sampler->last_sigma;

@@ -148,6 +148,7 @@ static const xd_recipe qwen_image_21 = {
     .true_cfg = 1,
     .max_text = 1024,
     .own_sigmas = XD_OWN_ALWAYS,
+    .sigmas_key = "sample_sigmas",
     .packed = 1,
     .max_shift = 1.15,
 };

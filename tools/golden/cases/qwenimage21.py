@@ -1,7 +1,8 @@
 """Qwen-Image-2.1, from a prompt with and without guidance.
 
-qwen21-lora adds two random LoRA files: peft.safetensors in the form of diffusers, kohya.safetensors
-with the joint gate and input of the feed-forward in ComfyUI's files.
+qwen21-five lists the sigmas of its steps (sample_sigmas). qwen21-lora adds two random LoRA files:
+peft.safetensors in the form of diffusers, kohya.safetensors with the joint gate and input of the
+feed-forward in ComfyUI's files.
 
 Layout and names of tensors as in joint.py. A model's directory has no weights, as in joint.py. The
 tokenizer is that of flux2.py. The pipeline keeps the keys and values of the text, which must not
@@ -39,7 +40,7 @@ DIT = dict(in_channels=6, out_channels=6, attention_head_dim=12, axes_dims_rope=
 MODELS = {
     "qwen21": dict(weights="bf16", dit=dict(num_attention_heads=3, num_layers=3, **DIT)),
     "qwen21-five": dict(weights="f16", dit=dict(num_attention_heads=5, num_layers=2, mlp_ratio=2,
-                                                **DIT)),
+                                                **DIT), sigmas=[1.0, 0.72, 0.31]),
 }
 RUNS = {
     "qwen21": dict(prompts=["A large Red circle, on a blue background"], width=96, height=160,
@@ -93,6 +94,7 @@ def make_model(name, out):
     if out.exists():
         shutil.rmtree(out)
     index = {"_class_name": "QwenImage21Pipeline",
+             **({"sample_sigmas": MODELS[name]["sigmas"]} if "sigmas" in MODELS[name] else {}),
              "processor": ["transformers", "Qwen3VLProcessor"],
              "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"]}
     for folder, m in make_parts(name).items():
@@ -109,7 +111,8 @@ def load(model, out):
     d = out / model
     pipe = QwenImage21Pipeline(
         scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(d / "scheduler"),
-        processor=Processor(load_tokenizer(d / "processor", False)), **make_parts(model))
+        processor=Processor(load_tokenizer(d / "processor", False)),
+        sample_sigmas=MODELS[model].get("sigmas"), **make_parts(model))
     pipe.set_progress_bar_config(disable=True)
     return pipe
 
