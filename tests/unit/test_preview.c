@@ -168,7 +168,7 @@ static const xd_vae *vae_of(const char *cls)
 }
 
 /* Every published autoencoder that is built is known by its config, but those whose colours nobody
- * has published, of 32 or 128 channels: previews learn them. */
+ * has published, of 32, 64 or 128 channels: previews learn them. */
 static void published_autoencoders(void **state)
 {
     glob_t found;
@@ -191,6 +191,7 @@ static void published_autoencoders(void **state)
             assert_int_equal(xd_net_open(&net, &v->net, config, found.gl_pathv[i], &e), XD_OK);
             v->info(net.cfg, &info);
             int learns = strcmp(v->net.classes[0], "AutoencoderDC") == 0 ||
+                         strcmp(v->net.classes[0], "AutoencoderKLQwenImage21") == 0 ||
                          strcmp(v->net.classes[0], "AutoencoderKLLTXVideo") == 0 ||
                          strcmp(v->net.classes[0], "AutoencoderKLLTX2Video") == 0 ||
                          strcmp(v->net.classes[0], "AutoencoderKLHunyuanVideo15") == 0;
