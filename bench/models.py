@@ -343,6 +343,24 @@ MODELS = {
                         "in_channels": 16, "out_channels": 16, "text_dim": 4096, "freq_dim": 256,
                         "patch_size": [1, 2, 2], "cross_attn_norm": True, "eps": 1e-6},
         "vae": {**CAUSAL, "_class_name": "AutoencoderKLWan"}},
+    "Latte-1": {
+        "index": {"_class_name": "LattePipeline", "scheduler": ["diffusers", "DDIMScheduler"],
+                  "text_encoder": ["transformers", "T5EncoderModel"],
+                  "tokenizer": ["transformers", "T5Tokenizer"],
+                  "transformer": ["diffusers", "LatteTransformer3DModel"],
+                  "vae": ["diffusers", "AutoencoderKL"]},
+        "scheduler": {"_class_name": "DDIMScheduler", "beta_start": 0.0001, "beta_end": 0.02,
+                      "beta_schedule": "linear", "clip_sample": False, "num_train_timesteps": 1000,
+                      "prediction_type": "epsilon", "timestep_spacing": "leading"},
+        "text_encoder": T5,
+        "transformer": {"_class_name": "LatteTransformer3DModel", "attention_bias": True,
+                        "attention_head_dim": 72, "num_attention_heads": 16, "num_layers": 28,
+                        "activation_fn": "gelu-approximate", "caption_channels": 4096,
+                        "cross_attention_dim": 1152, "in_channels": 4, "out_channels": 8,
+                        "norm_elementwise_affine": False, "norm_eps": 1e-6,
+                        "norm_type": "ada_norm_single", "num_embeds_ada_norm": 1000,
+                        "patch_size": 2, "sample_size": 64, "video_length": 16},
+        "vae": LDM},
     "LTX-Video": {
         "index": {"_class_name": "LTXPipeline",
                   "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
@@ -577,6 +595,14 @@ MODELS = {
                 "temporal_compression_ratio": 4, "use_quant_conv": False,
                 "use_post_quant_conv": False}},
 }
+# SkyReels-V2: the transformer of Wan 2.1 1.3B, which also reads the frame rate.
+_WAN = MODELS["Wan2.1-T2V-1.3B"]
+MODELS["SkyReels-V2-DF-1.3B-540P"] = {
+    **_WAN,
+    "index": {**_WAN["index"], "_class_name": "SkyReelsV2DiffusionForcingPipeline",
+              "transformer": ["diffusers", "SkyReelsV2Transformer3DModel"]},
+    "transformer": {**_WAN["transformer"], "_class_name": "SkyReelsV2Transformer3DModel",
+                    "inject_sample_info": True, "num_frame_per_block": 1}}
 TEXT_ONLY = MODELS["HunyuanVideo-1.5"]
 MODELS["HunyuanVideo-1.5-I2V"] = {
     **TEXT_ONLY,

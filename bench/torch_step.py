@@ -56,6 +56,10 @@ ROWS = {
     "lumina-1024": dict(model="Lumina-Image-2.0", part="step", size=(1024, 1024), text=128,
                         layers=(2, 1), tflop=2.46,
                         what="Lumina-Image 2.0, 2 layers and 1 block of each refiner, 1024 x 1024"),
+    "krea2-1024": dict(model="Krea-2-Turbo", part="step", size=(1024, 1024), text=128, layers=(2,),
+                       tflop=8.8, what="Krea-2, 2 blocks and the text's, 1024 x 1024"),
+    "sana-1024": dict(model="SANA1.5-4.8B", part="step", size=(1024, 1024), text=300, layers=(6,),
+                      tflop=0.89, what="SANA 1.5 4.8B, 6 blocks, 1024 x 1024"),
     "qwen-1024": dict(model="Qwen-Image", part="step", size=(1024, 1024), text=128, layers=(2,),
                       tflop=2.36, what="Qwen-Image, 2 blocks, 1024 x 1024"),
     "qwen21-1024": dict(model="Qwen-Image-2.1", part="step", size=(1024, 1024), text=128,
@@ -75,6 +79,11 @@ ROWS = {
                          layers=(1,), tflop=7.93, what="CogVideoX-5b, one block, 49 x 480 x 720"),
     "wan-1.3b": dict(model="Wan2.1-T2V-1.3B", part="step", size=(480, 832), frames=81, text=512,
                      layers=(1,), tflop=9.5, what="Wan 2.1 1.3B, one block, 81 x 480 x 832"),
+    "skyreels-1.3b": dict(model="SkyReels-V2-DF-1.3B-540P", part="step", size=(544, 960),
+                          frames=33, text=512, layers=(1,), tflop=3.68,
+                          what="SkyReels-V2 DF 1.3B, one block, 33 x 544 x 960"),
+    "latte-512": dict(model="Latte-1", part="step", size=(512, 512), frames=16, text=120,
+                      layers=(2,), tflop=2.46, what="Latte, 2 pairs of blocks, 16 x 512 x 512"),
     "sana-video": dict(model="SANA-Video-2B-480p", part="step", size=(480, 832), frames=17,
                        text=300, layers=(1,), tflop=1.44,
                        what="SANA-Video, one block, 17 x 480 x 832"),
@@ -183,7 +192,9 @@ def open_net(row, home, dtype, torch, device):
                     "AuraFl": "AuraFlowTransformer2DModel",
                     "SD3.5-": "SD3Transformer2DModel", "mochi-": "MochiTransformer3DModel",
                     "SDXL-b": "UNet2DConditionModel", "SD1.5": "UNet2DConditionModel",
-                    "LTX-Vi": "LTXVideoTransformer3DModel",
+                    "LTX-Vi": "LTXVideoTransformer3DModel", "Krea-2": "Krea2Transformer2DModel",
+                    "Latte-": "LatteTransformer3DModel", "SANA1.": "SanaTransformer2DModel",
+                    "SkyRee": "SkyReelsV2Transformer3DModel",
                     "SANA-V": "SanaVideoTransformer3DModel",
                     "Wan2.1": "WanTransformer3DModel"}
             kind = kind[row["model"][:6]]
@@ -274,6 +285,24 @@ def open_net(row, home, dtype, torch, device):
         return net, dict(hidden_states=rand(1, 12, (row["frames"] - 1) // 6 + 1, h, w), timestep=t,
                          encoder_hidden_states=text,
                          encoder_attention_mask=torch.ones(1, row["text"], dtype=torch.bool))
+    if "Krea2" in kind:
+        places = torch.cartesian_prod(torch.zeros(1), torch.arange(h // 2).float(),
+                                      torch.arange(w // 2).float())
+        return net, dict(hidden_states=rand(1, h * w // 4, 64), timestep=t.to(dtype) / 1000,
+                         encoder_hidden_states=rand(1, row["text"], 12, 2560),
+                         position_ids=torch.cat([torch.zeros(row["text"], 3), places]))
+    if "Latte" in kind:
+        return net, dict(hidden_states=rand(1, 4, row["frames"], h, w), timestep=t,
+                         encoder_hidden_states=text, enable_temporal_attentions=True)
+    if "SanaTransformer2D" in kind:
+        return net, dict(hidden_states=rand(1, 32, h // 4, w // 4), timestep=t,
+                         encoder_hidden_states=rand(1, row["text"], 2304),
+                         encoder_attention_mask=torch.ones(1, row["text"], dtype=torch.long))
+    if "SkyReels" in kind:
+        frames = (row["frames"] - 1) // 4 + 1
+        return net, dict(hidden_states=rand(1, 16, frames, h, w), timestep=t.expand(1, frames),
+                         encoder_hidden_states=text, enable_diffusion_forcing=True,
+                         fps=torch.tensor([0]))
     if "SanaVideo" in kind:
         return net, dict(hidden_states=rand(1, 16, (row["frames"] - 1) // 4 + 1, h, w), timestep=t,
                          encoder_hidden_states=rand(1, row["text"], 2304),

@@ -77,9 +77,12 @@ void xd_profile_reset(xd_profile *p)
 
 const char *xd_op_name(xd_op op)
 {
-    static const char *const names[XD_NOPS] = {
-        "gemm",  "attention",   "norm",   "moments", "group norm", "activation",    "gated add",
-        "axpby", "convolution", "resize", "lookup",  "copy",       "norm and rope", "rotation",
+    static const char *const names[] = {
+        "gemm",       "attention", "norm",          "moments",     "group norm",
+        "activation", "gated add", "axpby",         "convolution", "resize",
+        "lookup",     "copy",      "norm and rope", "rotation",    "linear attention",
+        "codes",
     };
+    _Static_assert(sizeof names / sizeof *names == XD_NOPS, "an op has no name");
     return names[op];
 }
