@@ -35,6 +35,7 @@ typedef struct options { /* options of the command that are not options of the r
     xd_prompt_texts texts;
     const char     *hashes; /* file of --determinism_file */
     int             quiet, verbose, json, skip, compare;
+    int             max_restarts; /* negative: not given */
 } options;
 
 #define AT(field) offsetof(options, field)
@@ -63,6 +64,9 @@ static xd_option option_rows[] = {
       "continue the command that was interrupted with --checkpoint DIR; options that are given, "
       "too, "
       "replace those of the command, and options of the plan replace the plan" },
+    { "max_restarts", XD_OPT_INT, AT(max_restarts), 0, 1000, NULL, "N",
+      "start the ranks again up to N times if one is killed, with one rank less from the second "
+      "time on, and continue from --checkpoint DIR (default: 1)" },
     { "skip_existing", XD_OPT_FLAG, AT(skip), 0, 0, NULL, NULL,
       "skip images whose output files exist, to continue an interrupted run; the contents of the "
       "files are not checked" },
@@ -157,7 +161,7 @@ static void task_init(task *t)
     int              n, nplan, nopen;
     const xd_option *rows = xd_request_options(&n), *plan = xd_parallel_options(&nplan),
                     *open = xd_open_flags_rows(&nopen);
-    *t = (task){ .frames = 1 };
+    *t = (task){ .frames = 1, .opts.max_restarts = -1 };
     xd_open_flags_init(&t->open);
     t->launched = xd_launched(&t->rank);
     xd_request_init(&t->request);
@@ -733,17 +737,40 @@ static xd_status run_ranks(task *t, xd_launch *l, int *code)
     return st;
 }
 
+/* Starts the ranks again if one of them was killed; they continue from the checkpoint. From the
+ * second time on there is one rank less, because a rank may be killed again for lack of memory. */
+static xd_status restart_ranks(task *t, xd_launch *l, int *code)
+{
+    const char *dir = t->request.checkpoint.dir;
+    int         most = t->opts.max_restarts < 0 ? 1 : t->opts.max_restarts;
+    char        resume[4096], nproc[32], *again[] = { resume, nproc };
+    xd_status   st = XD_OK;
+    for (int i = 1; dir && st == XD_OK && *l->killed && i <= most; i++) {
+        l->ranks -= i > 1 && l->ranks > 1;
+        snprintf(resume, sizeof resume, "--resume=%s", dir);
+        snprintf(nproc, sizeof nproc, "--nproc=%d", l->ranks);
+        if (xd_resume_time(dir) > 0) /* else the request had not begun */
+            l->argv = again, l->argc = 1 + (i > 1);
+        fprintf(stderr, "xdit: starting %d rank%s again, restart %d of %d\n", l->ranks,
+                l->ranks == 1 ? "" : "s", i, most);
+        st = run_ranks(t, l, code);
+    }
+    return st;
+}
+
 /* Starts ranks after this process has opened the model, so that errors of the model are reported
  * before ranks are started. */
 static xd_status launch_ranks(task *t, int ranks, int argc, char **argv, int *code)
 {
     xd_engine   *g = NULL;
     xd_open_args a = open_args(t);
+    int          killed = 0;
     xd_launch    l = { .ranks = ranks,
                        .argc = argc,
                        .argv = argv,
                        .command = "generate",
-                       .start_timeout = t->open.start_timeout };
+                       .start_timeout = t->open.start_timeout,
+                       .killed = &killed };
     a.log = NULL;
     a.trace = NULL;
     a.bind = NULL; /* no CPU binding in this process, because ranks would inherit it */
@@ -752,7 +779,9 @@ static xd_status launch_ranks(task *t, int ranks, int argc, char **argv, int *co
     if (st == XD_OK)
         st = check_kind(t, g);
     xd_close(&g);
-    return st == XD_OK ? run_ranks(t, &l, code) : st;
+    if (st == XD_OK)
+        st = run_ranks(t, &l, code);
+    return st == XD_OK ? restart_ranks(t, &l, code) : st;
 }
 
 static int fail_task(task *t, xd_status st)
@@ -894,8 +923,8 @@ static void print_help(FILE *f)
         { "This machine", "dtype weights_dtype device offload threads",
           "text_weights_dtype bind memory fit", "" },
         { "Several ranks", ranks ? ranks : "", "", "" },
-        { "Log and output", "quiet json", "verbose compare preview preview_decoder trace resume",
-          "" },
+        { "Log and output", "quiet json",
+          "verbose compare preview preview_decoder trace resume max_restarts", "" },
     };
     enum { OWN = sizeof own / sizeof *own };
     xd_opt_group groups[OWN + 1];

@@ -84,8 +84,8 @@ static int run_command(int argc, char **argv)
     if (launched)
         xd_stop_arm_rank(), xd_launch_deadline(t.start_timeout, t.rank);
     if (st == XD_OK && t.ranks > 1 && !launched)
-        st =
-            xd_launch_run(&(xd_launch){ t.ranks, argc, argv, "probe", t.start_timeout }, &code, &e);
+        st = xd_launch_run(&(xd_launch){ t.ranks, argc, argv, "probe", t.start_timeout, NULL },
+                           &code, &e);
     else if (st == XD_OK)
         st = xd_probe(&t.probe, &e);
     return xd_cli_end_rank(st, &e, t.rank, code);

@@ -585,8 +585,9 @@ static void find_cause(const watch *w, int status, int code, char *why, size_t s
         snprintf(why, size, "it exited with code %d and no message, as after SIGTERM", code);
 }
 
-/* Returns the exit code of a run. Prints the cause of a failure if no rank has reported it. */
-static int exit_code_of(const watch *w, const char *launcher, int status)
+/* Returns the exit code of a run. Prints the cause of a failure if no rank has reported it. Sets
+ * *lost to 1 if a signal killed a rank. */
+static int exit_code_of(const watch *w, const char *launcher, int status, int *lost)
 {
     char why[512];
     int  code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
@@ -607,7 +608,7 @@ static int exit_code_of(const watch *w, const char *launcher, int status)
     }
     find_cause(w, status, code, why, sizeof why);
     int a_rank = strncmp(why, "rank ", 5) == 0 || strncmp(why, "the rank ", 9) == 0;
-    int killed = a_rank && strstr(why, "was killed");
+    int killed = *lost = code && a_rank && strstr(why, "was killed");
     int by_rank = code == XD_EXIT_FAILED || code == XD_EXIT_USAGE ||
                   (code > 128 && a_rank && !killed);
     int a_host = strncmp(why, LOST_HOST, sizeof LOST_HOST - 1) == 0;
@@ -630,6 +631,7 @@ static int exit_code_of(const watch *w, const char *launcher, int status)
 xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
 {
     char      launcher[4096], self[4096], number[16];
+    int       lost = 0;
     watch     w = { .dir = { .lock = -1 },
                     .mpi_log = { .fd = 2 },
                     .limit = l->start_timeout < 0 ? START_S : l->start_timeout };
@@ -659,9 +661,12 @@ xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
     char **v = make_command(l, &w, launcher, self, number);
     s = v ? start_launcher(&w, v, e) : xd_fail(e, XD_ENOMEM, "no memory for a command line");
     if (s == XD_OK)
-        *code = exit_code_of(&w, launcher, wait_for_exit(&w));
+        *code = exit_code_of(&w, launcher, wait_for_exit(&w), &lost);
+    if (l->killed)
+        *l->killed = lost;
     xd_rundir_close(&w.dir);
     xd_roster_close(&w.roster);
+    unsetenv(COLUMNS); /* the next run starts from this process, too */
     free(v);
     return s;
 }

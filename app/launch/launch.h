@@ -15,6 +15,7 @@ typedef struct xd_launch {
     const char *command; /* name of the command, for example "generate" */
     /* Seconds within which all ranks must connect; 0: no limit; negative: 60. */
     int         start_timeout;
+    int        *killed; /* becomes 1 if a signal killed a rank, else 0; NULL: not wanted */
 } xd_launch;
 
 /* Returns the width in columns of the terminal to which a rank's standard error is forwarded by the

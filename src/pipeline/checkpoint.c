@@ -2,11 +2,14 @@
 #include "pipeline/checkpoint.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -184,8 +187,24 @@ static xd_status read_finished(const xd_job *j, int image, int32_t *finished, xd
     return s;
 }
 
-/* Creates the folder if it is missing, and checks that files can be written there. */
-static xd_status open_folder(const char *dir, xd_err *e)
+/* Locks the folder, so that no other process changes its files. Waits some seconds, because ranks
+ * that were just killed may still be ending. */
+static xd_status lock_folder(xd_job *j, const char *dir, xd_err *e)
+{
+    const struct timespec pause = { 0, 50000000 };
+    int                   fd = open(dir, O_RDONLY | O_CLOEXEC), tries = 100;
+    if (fd < 0)
+        return xd_fail(e, XD_EIO, "the folder %s of --checkpoint cannot be opened: %s", dir,
+                       strerror(errno));
+    j->locked = fd + 1; /* file systems without locks are used without one */
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK && tries-- > 0)
+        nanosleep(&pause, NULL);
+    return tries >= 0 ? XD_OK
+                      : xd_fail(e, XD_EINVAL, "another process uses the checkpoint folder %s", dir);
+}
+
+/* Creates the folder if it is missing, checks that files can be written there, and locks it. */
+static xd_status open_folder(xd_job *j, const char *dir, xd_err *e)
 {
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
         return xd_fail(e, XD_EIO, "the folder %s of --checkpoint cannot be created: %s", dir,
@@ -193,7 +212,7 @@ static xd_status open_folder(const char *dir, xd_err *e)
     if (!xd_file_is_dir(dir) || access(dir, W_OK | X_OK) != 0)
         return xd_fail(e, XD_EIO, "--checkpoint needs a folder in which files can be written: %s",
                        dir);
-    return XD_OK;
+    return lock_folder(j, dir, e);
 }
 
 xd_status xd_checkpoint_find(xd_job *j, xd_err *e)
@@ -205,7 +224,7 @@ xd_status xd_checkpoint_find(xd_job *j, xd_err *e)
     if (!(j->finished = calloc((size_t)j->images + 1, sizeof *j->finished)))
         s = xd_fail(e, XD_ENOMEM, "no memory for a list of %d images", j->images);
     if (j->ctx->world.used->rank == 0 && s == XD_OK)
-        s = open_folder(j->r->checkpoint.dir, e);
+        s = open_folder(j, j->r->checkpoint.dir, e);
     for (int i = 0; i < j->ntodo && s == XD_OK && j->ctx->world.used->rank == 0; i++) {
         int image = xd_job_image(j, i);
         s = read_finished(j, image, &j->finished[image], e);
@@ -223,6 +242,15 @@ xd_status xd_checkpoint_find(xd_job *j, xd_err *e)
                       : s;
 }
 
+void xd_checkpoint_close(xd_job *j)
+{
+    if (j->locked)
+        close(j->locked - 1);
+    free(j->finished);
+    j->locked = 0;
+    j->finished = NULL;
+}
+
 int xd_checkpoint_finished(const xd_job *j, int image)
 {
     return j->finished ? j->finished[image] : 0;
@@ -230,8 +258,8 @@ int xd_checkpoint_finished(const xd_job *j, int image)
 
 /* ---- while the request runs ----------------------------------------------------------------- */
 
-/* Reads the tensors of a file to `to`, one after the other. */
-static xd_status read_tensors(const xd_job *j, int image, float *to, xd_err *e)
+/* Reads the tensors of a file after `finished` steps to `to`, one after the other. */
+static xd_status read_tensors(const xd_job *j, int image, int finished, float *to, xd_err *e)
 {
     char   path[NAME], name[24];
     xd_st *st = NULL;
@@ -239,6 +267,9 @@ static xd_status read_tensors(const xd_job *j, int image, float *to, xd_err *e)
     xd_status s = xd_st_open(&st, path, "", e);
     if (s == XD_OK)
         s = check_tensors(st, j, path, e);
+    const char *steps = s == XD_OK ? xd_st_meta(st, FINISHED) : NULL;
+    if (s == XD_OK && (!steps || atoi(steps) != finished))
+        s = xd_fail(e, XD_EIO, "%s has changed since the request began", path);
     for (int i = 0; i <= history_of(j) && s == XD_OK; i++) {
         xd_tensor t;
         name_item(name, i);
@@ -259,7 +290,7 @@ void xd_checkpoint_restore(xd_denoise *f, int image, int finished)
     float    *state = calloc((size_t)n, sizeof *state);
     xd_status s = state ? XD_OK : xd_fail(&e, XD_ENOMEM, "no memory for a checkpoint");
     if (s == XD_OK && c->rank == 0)
-        s = read_tensors(j, image, state, &e);
+        s = read_tensors(j, image, finished, state, &e);
     /* The ranks of the replica may only exchange the state if all have memory for it. */
     s = xd_world_agree_in(c, c->rank, s, &e);
     if (s == XD_OK && c->size > 1) {

@@ -13,8 +13,11 @@
 #include "pipeline/job.h"
 
 /* Sets j->finished, the number of finished steps of each image, from the files of rank 0. Creates
- * the folder if it is missing. Refuses files of another request. Collective over the used ranks. */
+ * the folder if it is missing, and locks it. Refuses files of another request. Collective over the
+ * used ranks. */
 xd_status xd_checkpoint_find(xd_job *j, xd_err *e);
+/* Releases the folder, so that other requests may use it. */
+void      xd_checkpoint_close(xd_job *j);
 /* Returns the number of steps of image `image` that need not be computed. */
 int       xd_checkpoint_finished(const xd_job *j, int image);
 /* Sets the latents, the sampler's history and the state of the generator to those after `finished`

@@ -12,6 +12,7 @@
 #include "model/model.h"
 #include "families/help.h"
 #include "families/recipe.h"
+#include "pipeline/checkpoint.h"
 #include "pipeline/context.h"
 #include "pipeline/given_noise.h"
 #include "pipeline/image_roles.h"
@@ -461,8 +462,7 @@ void xd_job_close(xd_job *j)
     free(j->changes);
     free(j->hashes);
     free(j->skips);
-    free(j->finished);
-    j->finished = NULL;
+    xd_checkpoint_close(j);
     free(j->hint_scales);
     free(j->next_time);
     xd_fast_attn_close(j);

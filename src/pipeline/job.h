@@ -75,8 +75,10 @@ typedef struct xd_job {
     xd_attn_table ways;
     int           picks;       /* 1: the request selects images (xd_job_pick) */
     int          *todo, ntodo; /* indices of generated images, ascending; NULL: all */
-    int32_t      *finished;    /* [images] steps that a checkpoint has finished; NULL: none */
-    int asked_steps; /* number of steps, samp.steps plus the steps that `strength` skips */
+    /* 1 + the descriptor that holds the lock of the checkpoint folder; 0: none */
+    int           locked;
+    int32_t      *finished; /* [images] steps that a checkpoint has finished; NULL: none */
+    int asked_steps;        /* number of steps, samp.steps plus the steps that `strength` skips */
     const xd_sampler *sampler;
     xd_sampling       samp;
     xd_counts      step_ops; /* FLOPs and bytes of the first step, as counted without computing */

@@ -13,7 +13,7 @@ killed() {
     pid=$!
     while [ ! -e "$wanted" ] && kill -0 "$pid" 2>/dev/null; do sleep 0.01; done
     kill -KILL -"$pid" 2>/dev/null
-    pkill -KILL -f -- "--checkpoint=?saved" 2>/dev/null
+    pkill -KILL -f -- "--checkpoint saved" 2>/dev/null
     wait "$pid" 2>/dev/null
     check "killed when $wanted was there" [ $? = 137 -a -e "$wanted" ]
 }
@@ -65,6 +65,13 @@ refused "no folder" 1 'no/saved of --checkpoint cannot be created' generate --mo
 refused "hashes of all steps" 2 'determinism_check needs the hashes of all steps' generate \
     -q --resume saved --determinism_check
 check "a refused command leaves the files" [ -s saved/image-0002.safetensors ]
+flock saved sleep 60 &
+busy=$!
+sleep 0.2
+refused "a folder in use" 2 'another process uses the checkpoint folder saved' generate -q \
+    --resume saved
+pkill -P "$busy" # the sleep inherits the lock
+wait "$busy" 2>/dev/null
 refused "prompts of a pipe" 2 '--checkpoint needs a file of prompts' generate \
     --model "$GOLDEN/flux" --prompts - -o c.ppm --checkpoint piped
 head -c 3000 saved/image-0002.safetensors >cut && mv cut saved/image-0002.safetensors
@@ -94,4 +101,28 @@ rm b.ppm
 try generate --resume saved
 check "the plan stays without another" said '2 ranks \(ulysses 2\)'
 near "two ranks again" a.ppm b.ppm
+
+# A rank is killed: the ranks start again and continue.
+one_dies() { # one_dies ARGS...
+    setsid "$XDIT" generate --model "$GOLDEN/flux" --width 128 --height 112 \
+        --num_inference_steps 40 --seed 3 -p "a red circle" --output b.ppm --checkpoint saved \
+        --nproc 3 --ulysses_degree 3 "$@" >died.txt 2>&1 &
+    pid=$!
+    while [ ! -e saved/image-0001.safetensors ] && kill -0 "$pid" 2>/dev/null; do sleep 0.01; done
+    kill -KILL "$(pgrep -f "xdit generate.*--checkpoint saved" | tail -1)"
+    wait "$pid"
+    rc=$?
+    out=$(cat died.txt)
+}
+rm -rf saved other b.ppm
+one_dies
+check "the command goes on after the death of a rank" [ "$rc" = 0 ]
+check "it is named" [ "${out#*was killed by signal 9}" != "$out" ]
+check "and the ranks start again" [ "${out#*starting 3 ranks again, restart 1 of 1}" != "$out" ]
+check "from the last saved step" [ "${out#*image 1 continues after step}" != "$out" ]
+near "the image is that of the undisturbed run" a.ppm b.ppm
+check "nothing is left of it" [ ! -e saved ]
+rm b.ppm
+one_dies --max_restarts 0
+check "without restarts it fails" [ "$rc" = 1 -a ! -e b.ppm -a -e saved/options.json ]
 done_testing
