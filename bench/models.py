@@ -360,7 +360,7 @@ MODELS = {
                         "norm_elementwise_affine": False, "norm_eps": 1e-6,
                         "norm_type": "ada_norm_single", "num_embeds_ada_norm": 1000,
                         "patch_size": 2, "sample_size": 64, "video_length": 16},
-        "vae": LDM},
+        "vae": {**LDM, "sample_size": 256}},
     "LTX-Video": {
         "index": {"_class_name": "LTXPipeline",
                   "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],

@@ -1,6 +1,7 @@
 /* checkpoint.c - implements the files from which an interrupted image continues */
 #include "pipeline/checkpoint.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -187,6 +188,18 @@ static xd_status read_finished(const xd_job *j, int image, int32_t *finished, xd
     return s;
 }
 
+/* Removes files that a killed process has not renamed to their names. */
+static void remove_unfinished(const char *dir)
+{
+    DIR           *d = opendir(dir);
+    struct dirent *entry;
+    while (d && (entry = readdir(d)))
+        if (strncmp(entry->d_name, "image-", 6) == 0 && strstr(entry->d_name, ".safetensors.tmp"))
+            unlinkat(dirfd(d), entry->d_name, 0);
+    if (d)
+        closedir(d);
+}
+
 /* Locks the folder, so that no other process changes its files. Waits some seconds, because ranks
  * that were just killed may still be ending. */
 static xd_status lock_folder(xd_job *j, const char *dir, xd_err *e)
@@ -199,8 +212,10 @@ static xd_status lock_folder(xd_job *j, const char *dir, xd_err *e)
     j->locked = fd + 1; /* file systems without locks are used without one */
     while (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK && tries-- > 0)
         nanosleep(&pause, NULL);
-    return tries >= 0 ? XD_OK
-                      : xd_fail(e, XD_EINVAL, "another process uses the checkpoint folder %s", dir);
+    if (tries < 0)
+        return xd_fail(e, XD_EINVAL, "another process uses the checkpoint folder %s", dir);
+    remove_unfinished(dir);
+    return XD_OK;
 }
 
 /* Creates the folder if it is missing, checks that files can be written there, and locks it. */

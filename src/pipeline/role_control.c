@@ -13,14 +13,11 @@ xd_status xd_role_control_check(const xd_job *j, xd_err *e)
 {
     const char *name = j->ctx->model.recipe->name;
     int         given = xd_job_has_control(j->r);
-    if (given && !j->role->reads_control && j->ctx->model.dit.dit->side)
-        return xd_fail(e, XD_EINVAL,
-                       "control_image is for a control network of this %s model: add --controlnet",
-                       name);
     if (given && !j->role->reads_control)
         return xd_fail(e, XD_EINVAL,
-                       "control_image is for models such as %s; this %s model reads none",
-                       xd_family_says(XD_WORD_CONTROLS), name);
+                       "control_image is for models such as %s; this %s model reads none%s",
+                       xd_family_says(XD_WORD_CONTROLS), name,
+                       j->ctx->model.dit.dit->side ? ": add --controlnet" : "");
     if (!given && j->role->reads_control && !j->ctx->bench)
         return xd_fail(e, XD_EINVAL,
                        "%s needs a control image, such as edges or depth: add --control_image",

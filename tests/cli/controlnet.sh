@@ -140,7 +140,7 @@ check "and in int8" [ "$rc" = 0 ]
 LORA=$FULL/flux-control-lora/control.safetensors
 EDGES=$FULL/flux-control-lora/control.png
 no "a control LoRA without an image" 'flux-control needs a control image' flux --lora "$LORA"
-no "a control image without a control LoRA" 'control_image is for a control network' \
+no "a control image without a control LoRA" 'this flux model reads none: add --controlnet' \
     flux --lora "$FULL/flux-control-lora/plain.safetensors" --control_image "$EDGES"
 mkdir "$T/full"
 cp -r "$FULL/flux" "$T/full/editor"
