@@ -74,8 +74,8 @@ static void print_models(int scripts)
         char script[128];
         if (!!m->scripts != scripts)
             continue;
-        printf("| %s | `%s` | %s |", m->title, scripts ? m->scripts : m->names,
-               m->own ? m->own : "not built");
+        printf("| %s | `%s` | %s%s |", m->title, scripts ? m->scripts : m->names,
+               m->own ? "" : "not built: ", m->own ? m->own : m->instead);
         snprintf(script, sizeof script, "%.*s.py", scripts ? (int)strcspn(m->scripts, " ") : 0,
                  scripts ? m->scripts : "");
         fputs(scripts ? " " : "", stdout);
@@ -95,7 +95,7 @@ static void print_names(void)
         if (m && m->own)
             print_example(NULL, n->name);
         else
-            printf("not built");
+            printf("not built: %s", m ? m->instead : "no model has this name");
         printf(" |\n");
     }
 }

@@ -17,7 +17,8 @@ xd_status xd_here_check(const xd_line *l, const xd_translation *o, xd_err *e)
     if (o->failed)
         return xd_fail(e, XD_ENOMEM, "no memory for a command line");
     if (l->model && !l->model->own)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s is not built", l->model->title);
+        return xd_fail(e, XD_EUNSUPPORTED, "%s is not built: %s", l->model->title,
+                       l->model->instead);
     if (xd_line_product(l) < 1)
         return xd_fail(e, XD_EINVAL, "every degree must be at least 1");
     if (bad)

@@ -1,48 +1,10 @@
-/* xdit_models.c - lists the models of xDiT that xdit does not support, and finds any model of xDiT
- * by name */
+/* xdit_models.c - finds a model of xDiT by name; lists sizes and registered names of models that
+ * xdit does not support */
 #include "from_xdit/xdit_models.h"
 
 #include <ctype.h>
 #include <stddef.h>
 #include <string.h>
-
-enum {
-    CFG = XD_CAN_CFG,
-    USP = XD_CAN_USP,
-    PP = XD_CAN_PP,
-    VAE = XD_CAN_VAE,
-    FSDP = XD_CAN_FSDP,
-    GUIDE = XD_HAS_GUIDANCE,
-    ROWS = XD_HAS_ROWS,
-    FILM = XD_HAS_VIDEO,
-};
-
-/* The macro SCRIPT makes the table row of a model that xDiT's example scripts run. The macro RUNNER
- * makes the table row of a model of xDiT's runner. The program xdit supports none of the models in
- * these rows. */
-#define SCRIPT(t, s, p, c, n, m) \
-    { .title = t, .scripts = s, .pipeline = p, .cell = c, .patch = n, .can = m }
-#define RUNNER(t, s, p, c, n, m) \
-    { .title = t, .names = s, .pipeline = p, .cell = c, .patch = n, .can = m }
-
-static const xd_xdit_model models[] = {
-    /* example scripts */
-    { .title = "ConsisID",
-      .scripts = "consisid_example consisid_usp_example",
-      .refuses = "ConsisID",
-      .pipeline = "xFuserConsisIDPipeline",
-      .cell = 8,
-      .patch = 2,
-      .can = CFG | USP | ROWS | GUIDE | FILM },
-    /* models of xDiT's runner; the first matching row is used */
-    RUNNER("LTX-2", "LTX-2", "LTX2", 32, 1, USP | FILM),
-    RUNNER("Cosmos3", "Cosmos3", "Cosmos3", 16, 2, CFG | USP | VAE | FSDP | FILM),
-    RUNNER("Ideogram 4", "ideogram-4 ideogram-v4", "Ideogram4", 16, 1, CFG | USP | VAE | FSDP),
-    RUNNER("LingBot-Video", "lingbot-video", "LingBotVideo", 8, 2,
-           CFG | XD_CAN_SP | VAE | FSDP | FILM),
-    RUNNER("MiniMax-H3", "MiniMax-H3 FastH3", "MiniMaxH3", 16, 1, XD_CAN_SP | VAE | FSDP | FILM),
-    { .title = NULL },
-};
 
 static const xd_xdit_net nets[] = {
     { "ConsisID", 48, 42, 0 },
@@ -67,10 +29,10 @@ static const xd_xdit_name registered[] = {
     { .name = NULL },
 };
 
-static const xd_xdit_rows others = { .models = models, .nets = nets, .names = registered };
+static const xd_xdit_rows others = { .nets = nets, .names = registered };
 
-/* Returns the rows of family i of xDiT's models. The index after the last family has the models
- * that xdit does not support; any larger index returns NULL. */
+/* Returns the rows of family i of xDiT's models. The index after the last family has the
+ * tables of models that xdit does not support; any larger index returns NULL. */
 static const xd_xdit_rows *rows_at(int i)
 {
     const xd_xdit_rows *r = xd_xdit_rows_at(i);

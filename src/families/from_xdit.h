@@ -38,9 +38,11 @@ typedef struct xd_xdit_model {
     const char *names;
     const char *pipeline; /* xDiT's pipeline class or runner class */
     const char *own;      /* recipe in this library; NULL: not supported */
-    int         cell;     /* pixels per latent row, if rows are split */
-    int         patch;    /* latent rows per token, if rows are split */
-    unsigned    can;
+    const char
+            *instead; /* if it is not supported: why, if there is a reason, and what is nearest */
+    int      cell;    /* pixels per latent row, if rows are split */
+    int      patch;   /* latent rows per token, if rows are split */
+    unsigned can;
     /* If the script refuses PipeFusion and refuses a parallel VAE: the model's name in the script's
      * error messages. NULL: the script does not check for PipeFusion or a parallel VAE. */
     const char *refuses;

@@ -67,7 +67,8 @@ torchrun --nproc_per_node=6 ./examples/$PROGRAM --model /models/ConsisID-preview
 EOF
 becomes "a model that is not built" 1 \
     '6 processes by torchrun, ConsisID with .*ring 3 x ulysses 2$' ""
-check "and says so" has '^here: ConsisID is not built$'
+check "and says so" \
+    has '^here: ConsisID is not built: .*face detector; CogVideoX-5b-I2V is nearest$'
 
 # Two hosts, braces, --flag=value in variables, latents.
 script <<'EOF'

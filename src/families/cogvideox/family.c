@@ -86,6 +86,14 @@ static const xd_xdit_model xdit_models[] = {
       .refuses = "CogVideo",
       .text_rows = 226,
       .frame_pairs = "X1.5 x1.5" },
+    { .title = "ConsisID",
+      .scripts = "consisid_example consisid_usp_example",
+      .pipeline = "xFuserConsisIDPipeline",
+      .instead = "it needs a face detector; CogVideoX-5b-I2V is nearest",
+      .cell = 8,
+      .patch = 2,
+      .refuses = "ConsisID",
+      .can = XD_CAN_CFG | XD_CAN_USP | XD_HAS_ROWS | XD_HAS_GUIDANCE | XD_HAS_VIDEO },
     { .title = NULL },
 };
 

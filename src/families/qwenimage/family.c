@@ -179,6 +179,13 @@ static const xd_xdit_model xdit_models[] = {
       .can = XD_CAN_USP | XD_CAN_FSDP,
       .height = "928",
       .width = "1664" },
+    { .title = "Ideogram 4",
+      .names = "ideogram-4 ideogram-v4",
+      .pipeline = "Ideogram4",
+      .instead = "Qwen-Image is nearest",
+      .cell = 16,
+      .patch = 1,
+      .can = XD_CAN_CFG | XD_CAN_USP | XD_CAN_VAE | XD_CAN_FSDP },
     { .title = NULL },
 };
 
