@@ -1,7 +1,6 @@
 /* resume.c - implements the file of options from which xdit generate --resume continues */
 #include "cli/resume.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,10 +68,7 @@ xd_status xd_resume_save(const xd_resume *r, const char *dir, xd_err *e)
     add_list(&b, "plan", &r->plan);
     xd_buf_add(&b, "}\n");
     xd_status s = !path || b.failed ? xd_fail(e, XD_ENOMEM, "no memory for a list of options")
-                  : mkdir(dir, 0777) != 0 && errno != EEXIST
-                      ? xd_fail(e, XD_EIO, "the folder %s of --checkpoint cannot be created: %s",
-                                dir, strerror(errno))
-                      : xd_out_open(&o, path, e);
+                                    : xd_out_open(&o, path, e);
     if (s == XD_OK) {
         fwrite(b.p, 1, b.len, o.f); /* xd_out_commit reports a failed write */
         s = xd_out_commit(&o, e);

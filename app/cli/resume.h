@@ -15,7 +15,7 @@ typedef struct xd_resume { xd_opt_texts options, plan; } xd_resume;
  * plan. XD_ENOMEM: no memory. */
 xd_status xd_resume_add(xd_resume *r, const char *name, const char *value, int plan, xd_err *e);
 void      xd_resume_free(xd_resume *r);
-/* Writes the file; creates the folder if it is missing. */
+/* Writes the file to the folder, which the request has created. */
 xd_status xd_resume_save(const xd_resume *r, const char *dir, xd_err *e);
 /* Adds the options of the file, in front of those that r has. The plan's options of the file are
  * left out if r has options of the plan, so that another number of ranks can continue. */

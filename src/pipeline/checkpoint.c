@@ -82,13 +82,12 @@ static int is_noted(const xd_request_row *row, const xd_job *j)
 static xd_status list_notes(notes *l, const xd_job *j, int image, int finished, xd_err *e)
 {
     int                   n, prompt = image / j->r->num_images_per_prompt;
-    uint64_t              hash = 0;
     const xd_request_row *rows = xd_request_rows(&n);
-    xd_status             s = xd_model_hash(&j->ctx->model, &hash, e);
+    xd_status             s = XD_OK;
     *l = (notes){ .n = 0 };
     xd_buf_add(add_note(l, FINISHED), "%d", finished);
     xd_buf_add(add_note(l, "version of xdit"), "%s", xd_version());
-    xd_buf_add(add_note(l, "model (a hash)"), "%016" PRIx64, hash);
+    xd_buf_add(add_note(l, "model (a hash)"), "%016" PRIx64, j->model_hash);
     xd_buf_add(add_note(l, "number of steps"), "%d", j->samp.steps);
     xd_buf_add(add_note(l, "size"), "%" PRId64 " x %" PRId64, j->size[1], j->size[0]);
     xd_buf_add(add_note(l, "number of frames"), "%" PRId64, j->frames);
@@ -240,6 +239,8 @@ xd_status xd_checkpoint_find(xd_job *j, xd_err *e)
         s = xd_fail(e, XD_ENOMEM, "no memory for a list of %d images", j->images);
     if (j->ctx->world.used->rank == 0 && s == XD_OK)
         s = open_folder(j, j->r->checkpoint.dir, e);
+    if (j->ctx->world.used->rank == 0 && s == XD_OK)
+        s = xd_model_hash(&j->ctx->model, &j->model_hash, e);
     for (int i = 0; i < j->ntodo && s == XD_OK && j->ctx->world.used->rank == 0; i++) {
         int image = xd_job_image(j, i);
         s = read_finished(j, image, &j->finished[image], e);
@@ -252,6 +253,8 @@ xd_status xd_checkpoint_find(xd_job *j, xd_err *e)
             "finished some: remove determinism_check, or delete the files of the checkpoint",
             j->r->checkpoint.dir);
     s = xd_world_agree(&j->ctx->world, s, e);
+    if (s == XD_OK)
+        s = xd_world_broadcast(&j->ctx->world, &j->model_hash, sizeof j->model_hash, e);
     return s == XD_OK ? xd_world_broadcast(&j->ctx->world, j->finished,
                                            j->images * (int64_t)sizeof *j->finished, e)
                       : s;

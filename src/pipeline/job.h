@@ -75,6 +75,8 @@ typedef struct xd_job {
     xd_attn_table ways;
     int           picks;       /* 1: the request selects images (xd_job_pick) */
     int          *todo, ntodo; /* indices of generated images, ascending; NULL: all */
+    /* hash of the model's files, for checkpoints; computed once, because it reads the files */
+    uint64_t      model_hash;
     /* 1 + the descriptor that holds the lock of the checkpoint folder; 0: none */
     int           locked;
     int32_t      *finished; /* [images] steps that a checkpoint has finished; NULL: none */
