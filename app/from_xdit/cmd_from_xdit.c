@@ -374,8 +374,8 @@ static const char *value_of(const xd_words *c, const char *flag)
     return NULL;
 }
 
-/* Explains the scripts in xDiT's benchmark/ that run another script with every plan. Returns 0 for
- * other commands. */
+/* Prints what replaces the scripts in xDiT's benchmark/ that run another script once for each
+ * parallel plan. Returns 0 for other commands. */
 static int print_sweep(const xd_words *c)
 {
     static const char *const sweeps[] = { "single_node_latency_test.py", "usp_latency_test.py" };

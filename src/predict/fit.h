@@ -22,7 +22,8 @@ typedef struct xd_fit {
     int                only; /* the changes that may be tried (XD_FIT_*); 0: all changes */
 } xd_fit;
 
-typedef struct xd_fit_choice { /* option changes of the first advice; all 0: no advice */
+/* The option changes that the first advice suggests. If all are 0, there is no advice. */
+typedef struct xd_fit_choice {
     /* offload: 1 to set --offload auto. dit, text: new weight types (xd_dtype) of the transformer
      * and the text encoders. 0: the option is not changed. */
     int32_t offload, dit, text;
