@@ -75,6 +75,9 @@ KLEIN = {"index": {"_class_name": "Flux2KleinPipeline", "is_distilled": True,
          "vae": {**KL, "_class_name": "AutoencoderKLFlux2", "batch_norm_eps": 1e-4,
                  "latent_channels": 32, "patch_size": [2, 2], "sample_size": 1024,
                  "use_quant_conv": True, "use_post_quant_conv": True}}
+KLEIN_9B = {**KLEIN, "text_encoder": QWEN3_8B,
+            "transformer": {**FLUX2, "joint_attention_dim": 12288, "num_attention_heads": 32,
+                            "num_layers": 8, "num_single_layers": 24}}
 
 CAUSAL = {"base_dim": 96, "z_dim": 16, "dim_mult": [1, 2, 4, 4], "num_res_blocks": 2,
           "temperal_downsample": [False, True, True],
@@ -144,10 +147,9 @@ MODELS = {
         "vae": {**KL, "latent_channels": 16, "sample_size": 1024, "scaling_factor": 1.5305,
                 "shift_factor": 0.0609, "use_quant_conv": False, "use_post_quant_conv": False}},
     "FLUX.2-klein-4B": KLEIN,
-    "FLUX.2-klein-9B": {
-        **KLEIN, "text_encoder": QWEN3_8B,
-        "transformer": {**FLUX2, "joint_attention_dim": 12288, "num_attention_heads": 32,
-                        "num_layers": 8, "num_single_layers": 24}},
+    "FLUX.2-klein-9B": KLEIN_9B,
+    "FLUX.2-klein-9B-KV": {**KLEIN_9B, "index": {**KLEIN["index"],
+                                                 "_class_name": "Flux2KleinKVPipeline"}},
     "Z-Image-Turbo": {
         "index": {"_class_name": "ZImagePipeline",
                   "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],

@@ -33,6 +33,9 @@ typedef struct xd_layout {
     int            txt_patch; /* patch that has the leading, text and padding rows */
     /* 1: the last patch has all reference image tokens, and only these. */
     int            refs_apart;
+    /* 1: tokens of reference images attend only to one another, and have timestep 0. Nothing of
+     * these tokens depends on the step. */
+    int            refs_alone;
     /* Sizes of the reference images in tokens (borrowed). The tokens of all reference images, image
      * after image, are the stream XD_REF. */
     int            nrefs;

@@ -272,6 +272,9 @@ typedef struct xd_recipe {
      * support a reference image of this size. */
     xd_status   (*reference_size)(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                                   xd_err *e);
+    /* 1: the tokens of reference images attend only to one another and have timestep 0, so their
+     * keys and values are computed in the first step and reused (xd_layout.refs_alone). */
+    int         keeps_references;
     /* Source of a result's default size: the model, or the size of the request's first or last
      * image after resizing and cropping. */
     xd_sized_by sized_by;

@@ -58,7 +58,7 @@ typedef struct xd_method { /* a parallel method; its file exports only this stru
  * NULL. */
 extern const xd_method *const xd_methods[];
 
-enum { XD_MAXMETHODS = 13 };
+enum { XD_MAXMETHODS = 14 };
 typedef struct xd_method_stack {
     const xd_hooks         *head;    /* first entry of the stack, for xd_exec.hooks */
     const xd_method *const *methods; /* the list of methods of this stack, which ends with NULL */

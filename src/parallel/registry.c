@@ -7,7 +7,7 @@
 
 extern const xd_method xd_method_ulysses, xd_method_stale, xd_method_displaced, xd_method_ring,
     xd_method_prefix, xd_method_halo, xd_method_tensor, xd_method_window, xd_method_references,
-    xd_method_fast_attn, xd_method_groups, xd_method_linear, xd_method_near;
+    xd_method_fast_attn, xd_method_groups, xd_method_alone, xd_method_linear, xd_method_near;
 
 const xd_method *const xd_methods[] = {
     &xd_method_fast_attn,  /* DiTFastAttn: reuses attention outputs of earlier steps or passes */
@@ -19,6 +19,7 @@ const xd_method *const xd_methods[] = {
     &xd_method_prefix,     /* without ring attention: adds K, V that every rank has */
     &xd_method_halo,       /* parallel VAE: one band of image rows for each rank */
     &xd_method_tensor,     /* sums the partial results of tensor shards */
+    &xd_method_alone,      /* limits reference images to their own K, V */
     &xd_method_window,     /* local attention: tiles of queries attend to boxes of keys */
     &xd_method_groups,     /* attention within frames, or over the frames at one place */
     &xd_method_linear,     /* linear attention: sums over ranks, and of other patches */

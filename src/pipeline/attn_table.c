@@ -161,9 +161,12 @@ static xd_status check_plan(const xd_job *j, xd_err *e)
                        "fast_attn and cache cannot be combined (both skip work of a "
                        "step): use one of them");
     if (xd_job_keeps_references(j))
-        return xd_fail(e, XD_EINVAL,
-                       "fast_attn and reference_interval cannot be combined (both "
-                       "reuse an earlier step's work): use one of them");
+        return xd_fail(
+            e, XD_EINVAL,
+            "fast_attn and stored keys of reference images (%s) cannot be combined (both "
+            "reuse an earlier step's work): leave one of them out",
+            j->ctx->model.recipe->keeps_references ? j->ctx->model.recipe->name
+                                                   : "reference_interval");
     return XD_OK;
 }
 

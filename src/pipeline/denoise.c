@@ -85,7 +85,7 @@ static int is_exact(const xd_denoise *f, int step)
 {
     int     begin = xd_job_dit_begin(f->j, step);
     int     n = step - (f->begin > begin && f->begin <= step ? f->begin : begin);
-    int64_t interval = f->j->r->savings.reference_interval;
+    int64_t interval = xd_job_reference_interval(f->j);
     return n < xd_denoise_exact(f) || (f->j->skips && step == xd_job_first_skip(f->j)) ||
            side_begins(f->j, step) || (f->lay.refs_apart && interval && n % interval == 0);
 }

@@ -228,6 +228,9 @@ int         xd_job_fp8_gemms(const xd_job *j);
 xd_status   xd_job_window(xd_job *j, xd_err *e);
 /* Returns 1 if some steps reuse an earlier step's keys and values of reference images. */
 int         xd_job_keeps_references(const xd_job *j);
+/* Returns the number of steps after which keys and values of reference images are recomputed; 0:
+ * never. */
+int64_t     xd_job_reference_interval(const xd_job *j);
 /* Refuses an interval of reference images that this plan or these options do not support. */
 xd_status   xd_job_check_references(const xd_job *j, xd_err *e);
 /* Warns on rank 0 about options of the request that have no effect. */

@@ -65,11 +65,17 @@ xd_status xd_job_window(xd_job *j, xd_err *e)
 
 int xd_job_keeps_references(const xd_job *j)
 {
-    return j->lay.len[XD_REF] > 0 && j->r->savings.reference_interval != 1;
+    return j->lay.len[XD_REF] > 0 && xd_job_reference_interval(j) != 1;
+}
+
+int64_t xd_job_reference_interval(const xd_job *j)
+{
+    return j->ctx->model.recipe->keeps_references ? 0 : j->r->savings.reference_interval;
 }
 
 xd_status xd_job_check_references(const xd_job *j, xd_err *e)
 {
+    const xd_recipe *recipe = j->ctx->model.recipe;
     if (j->r->savings.reference_interval < 0)
         return xd_fail(e, XD_EINVAL,
                        "reference_interval is %lld; it must be a number of steps, or "
@@ -77,17 +83,25 @@ xd_status xd_job_check_references(const xd_job *j, xd_err *e)
                        (long long)j->r->savings.reference_interval);
     if (!xd_job_keeps_references(j))
         return XD_OK;
-    if (j->ctx->plan.displaced)
+    if (recipe->keeps_references && j->r->savings.reference_interval > 1)
         return xd_fail(e, XD_EINVAL,
-                       "reference_interval and displaced patches cannot be combined "
-                       "(both reuse an earlier step's keys): use one of them");
-    if (j->cache.kind)
-        return xd_fail(e, XD_EINVAL,
-                       "reference_interval and cache cannot be combined (both skip "
-                       "work of a step): use one of them");
-    if (j->window[0] | j->window[1] | j->window[2])
-        return xd_fail(e, XD_EINVAL,
-                       "reference_interval and attention_window cannot be combined "
-                       "(both skip attention): use one of them");
+                       "reference_interval is %lld, but %s computes reference images in the first "
+                       "step only: leave reference_interval out",
+                       (long long)j->r->savings.reference_interval, recipe->name);
+    const struct {
+        int         used;
+        const char *what, *why;
+    } others[] = {
+        { j->ctx->plan.displaced, "displaced patches", "both reuse an earlier step's keys" },
+        { j->cache.kind != NULL, "cache", "both skip work of a step" },
+        { (j->window[0] | j->window[1] | j->window[2]) != 0, "attention_window",
+          "both skip attention" },
+    };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (others[i].used)
+            return xd_fail(e, XD_EINVAL, "%s and %s cannot be combined (%s): %s",
+                           recipe->keeps_references ? recipe->name : "reference_interval",
+                           others[i].what, others[i].why,
+                           recipe->keeps_references ? "leave the latter out" : "use one of them");
     return XD_OK;
 }

@@ -46,6 +46,7 @@ static void set_tokens(xd_job *j)
     }
     j->lay.refs = j->refs;
     j->lay.nrefs = j->nrefs;
+    j->lay.refs_alone = j->ctx->model.recipe->keeps_references;
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */

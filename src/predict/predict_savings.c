@@ -58,7 +58,7 @@ double xd_predict_steps(xd_prediction *f)
 
 int xd_predict_exact(xd_prediction *f, xd_job *j, xd_request *played)
 {
-    const int64_t interval = j->r->savings.reference_interval;
+    const int64_t interval = xd_job_reference_interval(j);
     f->keeps_refs = xd_job_keeps_references(j);
     f->fast_attn = xd_fast_attn_is_on(j);
     int warm = f->stale ? xd_plan_exact(&f->plan) : f->keeps_refs || f->fast_attn ? 1 : f->steps;
@@ -71,7 +71,7 @@ int xd_predict_exact(xd_prediction *f, xd_job *j, xd_request *played)
             f->text[k].of[passes].others += !exact;
         }
     }
-    if (f->keeps_refs) {
+    if (f->keeps_refs && interval) {
         *played = *j->r;
         played->savings.reference_interval = 0;
         j->r = played;

@@ -156,6 +156,9 @@ MODELS = [
     ("reference", "qwen-edit", ["cfg", "text=511"], "image"),
     ("reference", "qwen-edit-plus", ["cfg", "text=511", "image=GOLDEN/qwen-edit/image.png"],
      "plain"),
+    # which attend only to one another, and are computed once
+    ("reference", "flux2-kv", ["cfg", "text=29", "image=GOLDEN/flux2-kv/image.png"],
+     "plain short sent"),
     ("reference", "flux2-base flux2-klein", ["cfg", "text=41",
                                              "image=GOLDEN/flux2-images/image.png"], "plain"),
     # tokens of a video attend within frames, and over the frames at one place

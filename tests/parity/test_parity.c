@@ -82,6 +82,7 @@ static const char *kind;             /* control_mode; NULL: none */
 static char        between[2][32];   /* control_guidance_start and _end; "": none */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static int         linear; /* 1: attention of the model is linear */
+static int         stored; /* 1: the model reuses keys and values of reference images */
 static int         whole;  /* 1: plans split passes and images only */
 static double      rescaled, length = -1, cut = 1, ratio = 1;
 static int         thin = 1, steps = 5, size[2], frames;
@@ -217,6 +218,7 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
     r.callbacks.on_preview = rank == 0 ? copy_preview : NULL;
     r.callbacks.cookie = out;
     linear = ok && g->ctx.model.dit_info.linear;
+    stored = ok && g->ctx.model.recipe->keeps_references;
     whole = ok && g->ctx.model.dit_info.whole;
     if (ok && text && cfg && g->ctx.model.recipe->distilled)
         r.guidance.true_cfg_scale = 3;
@@ -436,7 +438,7 @@ static void stale_plans(xd_parallel p, const pixels *want, int exact)
             p.pipefusion_text = one.pipefusion_text = ways[w];
             one_plan(&p, reference(one, want), exact);
         }
-    if (p.ring_degree > 1) {
+    if (p.ring_degree > 1 && !stored) {
         xd_parallel ring = { .ring_degree = p.ring_degree,
                              .use_displaced_patches = 1,
                              .num_pipeline_patch = 1,
@@ -472,7 +474,7 @@ static void factorization(xd_parallel p, const pixels *want)
     if (text)
         stale_plans(p, want, exact);
     p.num_pipeline_patch = 1;
-    if (p.ring_degree > 1) {
+    if (p.ring_degree > 1 && !stored) {
         p.use_displaced_patches = 1;
         one_plan(&p, want, 0); /* keys and values come member by member */
     }

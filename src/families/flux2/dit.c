@@ -5,7 +5,8 @@
  * treat text and image as one sequence; one layer computes the inputs of attention and
  * feed-forward. Feed-forwards are SwiGLU and no layer has a bias. One modulation is used by all
  * double blocks, another one by all single blocks; both modulations are computed once per forward
- * pass. Positions enter by RoPE over (image, row, column, text token). */
+ * pass. Positions enter by RoPE over (image, row, column, text token). If reference images attend
+ * only to their own tokens (xd_layout.refs_alone), they have the modulation of timestep 0. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -57,6 +58,8 @@ typedef struct local {
     xd_tensor active;   /* [1,D]: silu of the embedding of timestep and guidance */
     xd_tensor img, txt; /* [6,D] F32: modulation of image and text in double blocks */
     xd_tensor solo;     /* [3,D] F32: modulation of single blocks */
+    /* `img` and `solo` of the reference images' rows, if these have timestep 0 */
+    xd_tensor ref, ref_solo;
     xd_tensor cos, sin; /* [n,head_dim/2] F32: RoPE of this rank's tokens */
 } local;
 
@@ -239,16 +242,28 @@ static xd_tensor embed_scalar(xd_exec *x, const cfg *c, double v, const xd_mlp *
     return xd_mlp_run(x, xd_time_embed(x, &v, 1, c->sinusoids, 1, 0), m, XD_SILU);
 }
 
+static xd_tensor active_of(xd_exec *x, const xd_net *n, const xd_input *in, double time)
+{
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    xd_tensor   emb = embed_scalar(x, c, time, &g->time);
+    if (c->guided)
+        xd_add(x, emb, embed_scalar(x, c, in->guidance * 1000, &g->guidance));
+    return xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
+}
+
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
     local      *l = s->local;
     int64_t     rows = xd_n(x, XD_TXT) + xd_n(x, XD_REF) + xd_n(x, XD_IMG);
-    xd_tensor   emb = embed_scalar(x, c, in->t, &g->time);
-    if (c->guided)
-        xd_add(x, emb, embed_scalar(x, c, in->guidance * 1000, &g->guidance));
-    l->active = xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
+    l->active = active_of(x, n, in, in->t);
+    if (x->lay->refs_alone && xd_n(x, XD_REF)) {
+        xd_tensor still = active_of(x, n, in, 0);
+        l->ref = xd_mod_rows(x, still, &g->mod_img, 6);
+        l->ref_solo = xd_mod_rows(x, still, &g->mod_solo, 3);
+    }
     l->img = xd_mod_rows(x, l->active, &g->mod_img, 6);
     l->txt = xd_mod_rows(x, l->active, &g->mod_txt, 6);
     l->solo = xd_mod_rows(x, l->active, &g->mod_solo, 3);
@@ -287,6 +302,35 @@ static void feed(xd_exec *x, const cfg *c, xd_tensor h, const side *w, xd_tensor
     xd_arena_rewind(x->tmp, mark);
 }
 
+typedef struct group { /* tokens that share weights and modulation: rows [at, at + n) of h */
+    const side *w;
+    xd_tensor   mod, h;
+    int64_t     at, n;
+} group;
+
+enum { GROUPS = 3 };
+
+/* Lists the groups of tokens of a block: text, reference images if they have their own modulation,
+ * and the other tokens. A single block, with w NULL, has the same modulation for text and image.
+ * Returns the number of groups. */
+static int groups_of(const xd_exec *x, xd_tensor h, const pair *w, const local *l, group g[GROUPS])
+{
+    const int64_t ntxt = xd_n(x, XD_TXT), nref = l->ref.nd ? xd_n(x, XD_REF) : 0;
+    int64_t       at = 0;
+    int           n = 0;
+    if (w || nref)
+        g[n++] = (group){ w ? &w->txt : NULL, w ? l->txt : l->solo, .n = ntxt };
+    if (nref)
+        g[n++] = (group){ w ? &w->img : NULL, w ? l->ref : l->ref_solo, .n = nref };
+    g[n++] = (group){ w ? &w->img : NULL, w ? l->img : l->solo,
+                      .n = h.d[0] - (w || nref ? ntxt : 0) - nref };
+    for (int i = 0; i < n; at += g[i++].n) {
+        g[i].at = at;
+        g[i].h = xd_rows(h, at, g[i].n);
+    }
+    return n;
+}
+
 /* Runs a double block. A block's modulation has six rows: shift, scale and gate of the attention,
  * then shift, scale and gate of the feed-forward. */
 static void forward_pair(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
@@ -294,30 +338,30 @@ static void forward_pair(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     const pair  *w = w_;
     const cfg   *c = n->cfg;
     const local *l = s->local;
-    const side  *sides[2] = { &w->txt, &w->img };
-    int64_t      rows[2] = { xd_n(x, XD_TXT), s->h.d[0] - xd_n(x, XD_TXT) }, at[2] = { 0, rows[0] };
-    xd_tensor    h[2], mod[2] = { l->txt, l->img }, y = xd_new(x, s->h.d[0], w->img.qkv.w.out);
-    for (int i = 0; i < 2; i++) {
+    group        g[GROUPS];
+    const int    count = groups_of(x, s->h, w, l, g);
+    xd_tensor    y = xd_new(x, s->h.d[0], w->img.qkv.w.out);
+    for (int i = 0; i < count; i++) {
         size_t mark = xd_arena_mark(x->tmp);
-        h[i] = xd_rows(s->h, at[i], rows[i]);
-        xd_linear_into(x, xd_rows(y, at[i], rows[i]),
-                       modulated(x, c, h[i], mod[i], 0, &sides[i]->qkv), &sides[i]->qkv);
+        xd_linear_into(x, xd_rows(y, g[i].at, g[i].n),
+                       modulated(x, c, g[i].h, g[i].mod, 0, &g[i].w->qkv), &g[i].w->qkv);
         xd_arena_rewind(x->tmp, mark);
     }
     xd_qkv a = xd_qkv_open(x, y, &w->img.qkv, c->dual.head_dim);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < count; i++)
         xd_qkv_fill(x, &a, y, &w->img.qkv,
-                    &(xd_qkv_rows){ .at = at[i],
-                                    .n = rows[i],
-                                    .norm_q = sides[i]->norm_q,
-                                    .norm_k = sides[i]->norm_k,
+                    &(xd_qkv_rows){ .at = g[i].at,
+                                    .n = g[i].n,
+                                    .norm_q = g[i].w->norm_q,
+                                    .norm_k = g[i].w->norm_k,
                                     .cos = l->cos,
                                     .sin = l->sin,
                                     .eps = c->eps });
     xd_tensor o = xd_flat(xd_attn(x, a.q, a.k, a.v, 0));
-    for (int i = 0; i < 2; i++) {
-        xd_linear_add(x, h[i], xd_rows(mod[i], 2, 1), xd_rows(o, at[i], rows[i]), &sides[i]->out);
-        feed(x, c, h[i], sides[i], mod[i]);
+    for (int i = 0; i < count; i++) {
+        xd_linear_add(x, g[i].h, xd_rows(g[i].mod, 2, 1), xd_rows(o, g[i].at, g[i].n),
+                      &g[i].w->out);
+        feed(x, c, g[i].h, g[i].w, g[i].mod);
     }
 }
 
@@ -327,8 +371,15 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *
     const cfg   *c = n->cfg;
     const local *l = s->local;
     int64_t      rows = s->h.d[0], D = w->in.seg[0];
-    xd_tensor    both = xd_new(x, rows, w->out.w.in);
-    xd_tensor    y = xd_linear(x, modulated(x, c, s->h, l->solo, 0, &w->in), &w->in);
+    group        g[GROUPS];
+    const int    count = groups_of(x, s->h, NULL, l, g);
+    xd_tensor    both = xd_new(x, rows, w->out.w.in), y = xd_new(x, rows, w->in.w.out);
+    for (int i = 0; i < count; i++) {
+        size_t mark = xd_arena_mark(x->tmp);
+        xd_linear_into(x, xd_rows(y, g[i].at, g[i].n), modulated(x, c, g[i].h, g[i].mod, 0, &w->in),
+                       &w->in);
+        xd_arena_rewind(x->tmp, mark);
+    }
     xd_gated_into(x, xd_cols(both, D, w->in.seg[3]), xd_seg(y, &w->in, 3), xd_seg(y, &w->in, 4),
                   XD_SILU);
     xd_qkv t = xd_qkv_open(x, y, &w->in, c->dual.head_dim);
@@ -340,7 +391,8 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w_, xd_state *
                                 .sin = l->sin,
                                 .eps = c->eps });
     xd_attn_into(x, xd_heads(xd_cols(both, 0, D), c->dual.head_dim), t.q, t.k, t.v, 0);
-    xd_linear_add(x, s->h, xd_rows(l->solo, 2, 1), both, &w->out);
+    for (int i = 0; i < count; i++)
+        xd_linear_add(x, g[i].h, xd_rows(g[i].mod, 2, 1), xd_rows(both, g[i].at, g[i].n), &w->out);
 }
 
 /* Computes the network's output. The final modulation has two rows: scale, then shift. */

@@ -56,8 +56,8 @@ static const int klein_states[] = { 9, 18, 27 };
 static const char klein_frame[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
                                   "<think>\n\n</think>\n\n";
 
-#define KLEIN                                                                                     \
-    .pipelines = { "Flux2KleinPipeline" }, .dit = "transformer", .vae = "vae",                    \
+#define KLEIN(pipeline)                                                                           \
+    .pipelines = { pipeline }, .dit = "transformer", .vae = "vae",                    \
     .text = { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "llm",              \
                 .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .masked = 1,    \
                 .nlayers = 3, .layers = klein_states, .frame = klein_frame } },                   \
@@ -69,7 +69,7 @@ static const char klein_frame[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>a
 static const xd_recipe klein = {
     .name = "flux2-klein",
     .when = "is_distilled",
-    KLEIN,
+    KLEIN("Flux2KleinPipeline"),
     .steps = 4,
     .guidance = 1,
     .distilled = 1,
@@ -77,10 +77,21 @@ static const xd_recipe klein = {
 };
 static const xd_recipe klein_base = {
     .name = "flux2-klein-base",
-    KLEIN,
+    KLEIN("Flux2KleinPipeline"),
     .steps = 50,
     .guidance = 4,
     READS_IMAGES,
+};
+
+/* This recipe has the rules of diffusers' Flux2KleinKVPipeline.__call__. */
+static const xd_recipe klein_kv = {
+    .name = "flux2-klein-kv",
+    KLEIN("Flux2KleinKVPipeline"),
+    .steps = 4,
+    .guidance = 1,
+    .distilled = 1,
+    READS_IMAGES,
+    .keeps_references = 1,
 };
 
 static const int dev_states[] = { 10, 20, 30 };
@@ -186,7 +197,7 @@ extern const xd_family xd_family_flux2;
 const xd_family xd_family_flux2 = {
     .title = "FLUX.2",
     .dits = XD_LIST(xd_dit, &xd_dit_flux2),
-    .recipes = XD_LIST(xd_recipe, &klein, &klein_base, &dev),
+    .recipes = XD_LIST(xd_recipe, &klein, &klein_base, &klein_kv, &dev),
     .key_maps = xd_flux2_key_maps,
     .lora_names = xd_flux2_lora_names,
     .xdit = &xdit_rows,

@@ -1,4 +1,4 @@
-"""FLUX.2: klein, distilled and base, and dev.
+"""FLUX.2: klein, distilled, base and with stored reference images, and dev.
 
 Layout and names of tensors as in joint.py. Latents are those of the transformer, packed and
 normalized: [4 C, h, w] with cells of 2 x 2 cells of the autoencoder.
@@ -13,8 +13,8 @@ import json
 import shutil
 
 import torch
-from diffusers import (AutoencoderKLFlux2, FlowMatchEulerDiscreteScheduler, Flux2KleinPipeline,
-                       Flux2Pipeline, Flux2Transformer2DModel)
+from diffusers import (AutoencoderKLFlux2, FlowMatchEulerDiscreteScheduler, Flux2KleinKVPipeline,
+                       Flux2KleinPipeline, Flux2Pipeline, Flux2Transformer2DModel)
 from diffusers.pipelines.flux2.pipeline_flux2 import format_input
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
                         pre_tokenizers, processors)
@@ -65,6 +65,9 @@ MODELS = {
                        dit=dict(guidance_embeds=False, num_attention_heads=5, num_layers=1,
                                 num_single_layers=2, mlp_ratio=2.5, timestep_guidance_channels=32,
                                 rope_theta=300, **DIT)),
+    "flux2-kv": dict(kv=True, distilled=True, weights="f16",
+                     dit=dict(guidance_embeds=False, num_attention_heads=5, num_layers=2,
+                              num_single_layers=2, **DIT)),
     "flux2": dict(dev=True, weights="bf16",
                   dit=dict(num_attention_heads=3, num_layers=1, num_single_layers=3)
                   | DIT | dict(joint_attention_dim=60)),
@@ -80,6 +83,8 @@ RUNS = {
     "flux2-lora": dict(model="flux2-klein", prompts=["a white star"], width=40, height=32, steps=3,
                        seed=71, guidance=0.0, max_sequence_length=37,
                        loras=dict(peft=0.7, kohya=-0.4)),
+    "flux2-kv": dict(prompts=["a star beside the ring", "red"], width=40, height=72, steps=4,
+                     seed=33, guidance=0.0, max_sequence_length=29, sizes=((75, 64), (64, 91))),
     "flux2": dict(prompts=["a [IMG]cyan triangle"], width=48, height=40, steps=3, seed=9,
                   guidance=2.5, max_sequence_length=203),
 }
@@ -168,10 +173,11 @@ def make_model(name, out):
     if out.exists():
         shutil.rmtree(out)
     dev = MODELS[name].get("dev")
-    index = {"_class_name": "Flux2Pipeline" if dev else "Flux2KleinPipeline",
+    kv = MODELS[name].get("kv")
+    index = {"_class_name": "Flux2Pipeline" if dev else f"Flux2Klein{'KV' if kv else ''}Pipeline",
              "tokenizer": ["transformers", "PixtralProcessor" if dev else "Qwen2TokenizerFast"],
              "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"]}
-    if not dev:
+    if not dev and not kv:
         index["is_distilled"] = MODELS[name]["distilled"]
     for folder, m in make_parts(name).items():
         configure(m, out / folder)
@@ -188,7 +194,8 @@ def load(model, out):
     parts = make_parts(model) | dict(
         scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(d / "scheduler"),
         tokenizer=load_tokenizer(d / "tokenizer", dev))
-    pipe = Flux2Pipeline(**parts) if dev else Flux2KleinPipeline(
+    klein = Flux2KleinKVPipeline if MODELS[model].get("kv") else Flux2KleinPipeline
+    pipe = Flux2Pipeline(**parts) if dev else klein(
         is_distilled=MODELS[model]["distilled"], **parts)
     pipe.set_progress_bar_config(disable=True)
     return pipe
@@ -207,7 +214,7 @@ def record_text(pipe, r, out):
             max_length=n)["input_ids"][0].int()
         out["prompt_embeds"] = rows[0]
         return
-    guided = r["guidance"] > 1 and not pipe.config.is_distilled
+    guided = r["guidance"] > 1 and not MODELS[r["model"]]["distilled"]
     for prefix, text in (("", r["prompts"][0]), ("negative_", ""))[:1 + guided]:
         chat = pipe.tokenizer.apply_chat_template(
             [dict(role="user", content=text)], tokenize=False, add_generation_prompt=True,
@@ -240,8 +247,9 @@ def run(name, out_dir):
         z = kw["latents"]
         trail.append((float(t), z.permute(0, 2, 1).unflatten(2, (h, w)).clone()))
         return {}
+    if not MODELS[r["model"]].get("kv"):
+        more["guidance_scale"] = r["guidance"]
     images = pipe(prompt=r["prompts"], num_inference_steps=r["steps"],
-                  guidance_scale=r["guidance"],
                   num_images_per_prompt=r["images"], height=r["height"], width=r["width"],
                   generator=gens, output_type="pt", max_sequence_length=r["max_sequence_length"],
                   callback_on_step_end=keep, **more).images
@@ -254,7 +262,7 @@ def run(name, out_dir):
         "num_images_per_prompt": r["images"], "images": count,
         "max_sequence_length": r["max_sequence_length"], "scheduler": None, "tiling": False,
         "resolution_binning": False, "strength": 0.0}
-        | ({"image": True, "more_images": len(more["image"]) - 1} if more else {})
+        | ({"image": True, "more_images": len(more["image"]) - 1} if "image" in more else {})
         | ({"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in r["loras"].items()]}
            if r["loras"] else {}), out)
     say_images(name, r, out, trail, count)
