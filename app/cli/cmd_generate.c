@@ -912,12 +912,13 @@ static void print_help(FILE *f)
     section own[] = {
         { "What to generate", "prompt", "prompts", "" },
         { "Model and output", "model lora output",
-          "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision controlnet lora_2 "
-          "lora_partial skip_existing",
+          "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision controlnet "
+          "latent_upsampler lora_2 lora_partial skip_existing",
           "" },
         { "How to generate", "", "", "" },
         { "Guidance", "", "", "" },
         { "Scheduler", "", "", "" },
+        { "Latent upsampler", "", "", "" },
         { "Input images", "", "", "" },
         { "Faster, with a different image", "", "", "" },
         { "This machine", "dtype weights_dtype device offload threads",

@@ -33,6 +33,8 @@ static const xd_option rows[] = {
       "cpu, or cuda with one rank per GPU (default: as in the cluster's file, else cpu)" },
     { "controlnet", XD_OPT_TEXT, offsetof(task, controlnets), 0, XD_OPT_MANY, NULL, "DIR",
       "control network of the model; may be repeated" },
+    { "latent_upsampler", XD_OPT_TEXT, AT(latent_upsampler), 0, 0, NULL, "DIR",
+      "network that enlarges latents, for two passes: see xdit generate" },
     { "plan", XD_OPT_TEXT, offsetof(task, plan), 0, 0, NULL, "PLAN",
       "fixed degrees, such as u2r2pp2cfg2" },
     { "exact", XD_OPT_FLAG, AT(exact), 0, 1, NULL, NULL,
@@ -95,7 +97,7 @@ static void print_help(FILE *f)
     char              *degrees = xd_opt_names("|", t.tables[2].rows, t.tables[2].n);
     const xd_opt_group groups[] = {
         { "Options", "model world cluster device weights_dtype memory exact all explain svg json | "
-                     "plan controlnet dtype text_weights_dtype offload" },
+                     "plan controlnet latent_upsampler dtype text_weights_dtype offload" },
         { "The request",
           "width height num_frames num_inference_steps | guidance_scale true_cfg_scale "
           "num_images_per_prompt max_sequence_length" },

@@ -12,9 +12,10 @@
 /* Components of a model whose weights the user may give as a separate file. For each component
  * there is an option with the file's name; the enumerators are indices of xd_open_flags.files. */
 enum { TRANSFORMER, TRANSFORMER_2, VAE, CLIP_L, CLIP_G, T5XXL, LLM, CLIP_VISION };
-static const char *const components[XD_OPEN_FILES] = { "transformer", "transformer_2", "vae",
-                                                       "clip_l",      "clip_g",        "t5xxl",
-                                                       "llm",         "clip_vision" };
+static const char *const components[XD_OPEN_FILES] = {
+    "transformer", "transformer_2", "vae",         "clip_l",          "clip_g",
+    "t5xxl",       "llm",           "clip_vision", "latent_upsampler"
+};
 
 #define AT(field) offsetof(xd_open_flags, field)
 
@@ -35,6 +36,8 @@ static xd_option rows[] = {
       "weights of a language model used as text encoder, such as qwen_3_4b.safetensors" },
     { "clip_vision", XD_OPT_TEXT, AT(files[CLIP_VISION]), 0, 0, NULL, "FILE",
       "weights of the CLIP or SigLIP image encoder, such as clip_vision_h.safetensors" },
+    { "latent_upsampler", XD_OPT_TEXT, AT(files[XD_OPEN_UPSAMPLER]), 0, 0, NULL, "DIR",
+      NULL }, /* as above */
     { "controlnet", XD_OPT_TEXT, AT(controlnets), 0, XD_OPT_MANY, NULL, "DIR",
       NULL }, /* as above */
     { "preview_decoder", XD_OPT_TEXT, AT(preview_decoder), 0, 0, NULL, "DIR",
@@ -95,7 +98,7 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 const xd_option *xd_open_flags_rows(int *n)
 {
-    static char file[192], no_t5[128], sides[256]; /* help texts that name models */
+    static char file[192], no_t5[128], sides[256], upsampler[320]; /* help texts that name models */
     snprintf(file, sizeof file,
              "weights of the transformer from this file instead of DIR, such "
              "as %s: as published, of ComfyUI or diffusers, or GGUF",
@@ -107,6 +110,12 @@ const xd_option *xd_open_flags_rows(int *n)
              "config.json, its weight file, or org/name in the local Hugging Face cache (%s); may "
              "be repeated",
              xd_family_says(XD_WORD_SIDES));
+    snprintf(upsampler, sizeof upsampler,
+             "network that enlarges latents: the first pass generates half of --width and "
+             "--height, and --denoise_strength adds a second pass at full size; a directory with "
+             "config.json, its weight file, or org/name in the local Hugging Face cache (%s)",
+             xd_family_says(XD_WORD_UPSAMPLES));
+    xd_opt_explain(rows, ROWS, "latent_upsampler", upsampler);
     xd_opt_explain(rows, ROWS, "transformer", file);
     xd_opt_explain(rows, ROWS, "controlnet", sides);
     xd_opt_explain(rows, ROWS, "no_t5", no_t5);

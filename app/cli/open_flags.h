@@ -9,7 +9,9 @@
 
 /* XD_OPEN_FILES: number of options for weight files of components. XD_OPEN_SIDES: max number of
  * control networks. */
-enum { XD_OPEN_FILES = 8, XD_OPEN_SIDES = 4 };
+enum { XD_OPEN_FILES = 9, XD_OPEN_SIDES = 4 };
+/* index of the latent upsampler in xd_open_flags.files */
+enum { XD_OPEN_UPSAMPLER = XD_OPEN_FILES - 1 };
 
 typedef struct xd_open_flags {
     const char  *dtype, *weights_dtype, *text_weights_dtype, *device, *offload;

@@ -132,6 +132,7 @@ static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ra
     a.parallel = p->open->parallel;
     a.controlnets = p->open->controlnets.v;
     a.ncontrolnets = p->open->controlnets.n;
+    a.latent_upsampler = p->open->files[XD_OPEN_UPSAMPLER];
     if (mode == ONE_RANK) {
         a.parallel = (xd_parallel){ .data_parallel_degree = ranks };
         r.num_images_per_prompt *= ranks;

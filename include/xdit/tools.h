@@ -225,7 +225,8 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     /* [ncontrolnets] directories of control networks, as in xd_component_file. */
     const char *const *controlnets;
     int                ncontrolnets;
-    int                reserved_2; /* must be 0 */
+    int                reserved_2;       /* must be 0 */
+    const char        *latent_upsampler; /* latent upsampler, as in xd_component_file; NULL: none */
 } xd_advise_args;
 #define xd_advise_args_init(a) xd_advise_args_init_size((a), sizeof *(a))
 XD_API void xd_advise_args_init_size(xd_advise_args *a, size_t size);

@@ -636,6 +636,27 @@ typedef struct xd_request_callbacks {
     xd_status (*on_turn)(void *cookie, xd_err *e);
 } xd_request_callbacks;
 
+/* Enlarging of latents, with an engine that has a latent upsampler (component "latent_upsampler" of
+ * xd_open_args.files). A first pass denoises latents of a smaller size, in the request's number of
+ * steps, and the latent upsampler enlarges them to the size of the request. If denoise_strength is
+ * above 0, noise is added to the enlarged latents, and a second pass denoises them. */
+typedef struct xd_request_upsampling {
+    /* Fraction of the second pass's steps that run. Negative: there is no second pass. */
+    double      denoise_strength;
+    /* Share, above 0, by which the mean and deviation of each channel of enlarged latents become
+     * those of the smaller latents (AdaIN). */
+    double      adain_factor;
+    /* Compression of large values of enlarged latents, from 0 (none) to 1. */
+    double      tone_map_compression_ratio;
+    /* Steps, timesteps and sigmas of the second pass, as num_inference_steps and the lists of
+     * xd_request_schedule. 0 and NULL: those of the first pass. */
+    int64_t     num_inference_steps;
+    const char *timesteps, *sigmas;
+    /* Name of a .safetensors file with latents, as xd_result_save writes it, which replace the
+     * first pass. Without a latent upsampler, they have the size of the request. NULL: none. */
+    const char *latents;
+} xd_request_upsampling;
+
 typedef struct xd_request {     /* call xd_request_init, then set fields */
     size_t             size;    /* sizeof(xd_request) of the program */
     const char *const *prompts; /* [nprompts] prompts, UTF-8 */
@@ -662,6 +683,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields */
     xd_request_decoding   decoding;
     xd_request_sizes      sizes;
     xd_request_checkpoint checkpoint;
+    xd_request_upsampling upsampling;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

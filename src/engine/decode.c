@@ -145,7 +145,8 @@ static xd_status run_decode(xd_engine *g, const xd_request *r, const float *late
     own.seed = told.seed;
     own.height = told.size[0], own.width = told.size[1];
     ctx->bench = 1; /* no input image is required, because only denoising reads it */
-    s = s == XD_OK ? xd_job_open(&j, ctx, &own, e) : s;
+    j.ctx = ctx, j.r = &own;
+    s = s == XD_OK ? xd_job_open_pass(&j, e) : s;
     ctx->bench = bench;
     s = s == XD_OK ? same : s;
     int64_t skipped = 0, own_shape[4] = { shape[0], shape[1], shape[2], shape[3] };

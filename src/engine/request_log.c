@@ -15,8 +15,9 @@ static void add_size(xd_text_buf *b, const xd_job *j)
         xd_buf_add(b, "%d %s of ", j->ntodo, j->fps > 0 ? "videos" : "images");
     if (j->fps > 0)
         xd_buf_add(b, "%lld frames of ", (long long)j->frames);
-    xd_buf_add(b, "%lld x %lld, %d step%s", (long long)j->asked[1], (long long)j->asked[0],
-               j->samp.steps, j->samp.steps == 1 ? "" : "s");
+    int steps = j->small ? j->all_steps : j->samp.steps;
+    xd_buf_add(b, "%lld x %lld, %d step%s", (long long)j->asked[1], (long long)j->asked[0], steps,
+               steps == 1 ? "" : "s");
 }
 
 /* Appends the data types and the device, as in "bf16, weights int8, on cpu-amx". */

@@ -18,6 +18,8 @@ int xd_recipe_has(const xd_recipe *r, xd_family_word w)
            : w == XD_WORD_RESCALES       ? r->rescales
            : w == XD_WORD_CONDITIONS     ? r->role == XD_ROLE_CONDITIONS
            : w == XD_WORD_DECODES_AT     ? r->decodes_at
+           : w == XD_WORD_UPSAMPLES      ? r->upsampler != NULL
+           : w == XD_WORD_DENOISES_PART  ? r->denoises_part
            : w == XD_WORD_FROM_PROMPT    ? r->guides_from_prompt
            : w == XD_WORD_KEEPS_ROWS     ? r->keeps_rows
            : w == XD_WORD_NORMALIZES     ? r->keeps_rows || r->guides_from_prompt

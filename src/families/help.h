@@ -12,6 +12,8 @@ typedef enum xd_family_word {
     XD_WORD_RESCALES,       /* the pipeline has guidance_rescale */
     XD_WORD_CONDITIONS,     /* images are given frames of the video (XD_ROLE_CONDITIONS) */
     XD_WORD_DECODES_AT,     /* the pipeline has decode_timestep */
+    XD_WORD_UPSAMPLES,      /* networks enlarge the latents (xd_recipe.upsampler) */
+    XD_WORD_DENOISES_PART,  /* the pipeline has denoise_strength */
     XD_WORD_FROM_PROMPT,    /* the guidance formula starts from the prediction for the prompt */
     XD_WORD_KEEPS_ROWS,     /* the pipeline has cfg_trunc_ratio */
     XD_WORD_NORMALIZES,     /* the pipeline has cfg_normalization */

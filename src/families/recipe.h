@@ -212,7 +212,10 @@ typedef struct xd_recipe {
     /* 1: an image of a trained size is then resized to the requested size. */
     int           resized;
     int           decodes_at; /* 1: the pipeline has decode_timestep and decode_noise_scale */
-    int           rescales;   /* 1: the pipeline has guidance_rescale */
+    /* Class of the networks that enlarge the pipeline's latents. NULL: there are none. */
+    const char   *upsampler;
+    int           denoises_part; /* 1: the pipeline has denoise_strength */
+    int           rescales;      /* 1: the pipeline has guidance_rescale */
     /* 1: the guided prediction with scale g is prompt + g (prompt - negative), so guidance is off
      * at 0; such models have the options cfg_normalization and cfg_truncation. 0: the guided
      * prediction is negative + g (prompt - negative), so guidance is off at 1. */

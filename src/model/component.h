@@ -1,5 +1,5 @@
-/* component.h - declares xd_component: a text encoder, transformer or VAE of a model, with its
- * config, files, network and weights. */
+/* component.h - declares xd_component: a text encoder, transformer, VAE or latent upsampler of a
+ * model, with its config, files, network and weights. */
 #ifndef XD_MODEL_COMPONENT_H
 #define XD_MODEL_COMPONENT_H
 
@@ -12,9 +12,12 @@
 #include "model/svdquant.h"
 #include "model/widened.h"
 #include "text/text.h"
+#include "upsample/upsample.h"
 #include "vae/vae.h"
 
-typedef enum xd_kind { XD_KIND_TEXT, XD_KIND_DIT, XD_KIND_VAE } xd_kind;
+typedef enum xd_kind { XD_KIND_TEXT, XD_KIND_DIT, XD_KIND_VAE, XD_KIND_UPSAMPLER } xd_kind;
+/* Number of kinds whose files are predicted to be read separately; those of a latent upsampler are
+ * read with those of the VAE. */
 enum { XD_KINDS = XD_KIND_VAE + 1 };
 
 /* If the files of a component have fewer bytes than this, no readahead thread is started. */
@@ -78,39 +81,40 @@ typedef struct xd_weight_counts {
 } xd_weight_counts;
 
 typedef struct xd_component {
-    char             *name, *dir; /* name such as "transformer"; directory of the component */
-    xd_kind           kind;
-    int               from_text; /* 1: opened from a config text without a directory */
-    xd_json          *config;
-    const char       *class_name; /* name of the class in the config, borrowed */
-    const xd_net_def *def;
-    /* Of the pointers text, dit and vae, only the one for the component's kind is set; the others
-     * are NULL. */
-    const xd_text    *text;
-    const xd_dit     *dit;
-    const xd_vae     *vae;
-    xd_declared      *list; /* all tensors that the network declares */
-    int               nlist;
+    char               *name, *dir; /* name such as "transformer"; directory of the component */
+    xd_kind             kind;
+    int                 from_text; /* 1: opened from a config text without a directory */
+    xd_json            *config;
+    const char         *class_name; /* name of the class in the config, borrowed */
+    const xd_net_def   *def;
+    /* Of the pointers text, dit, vae and upsampler, only the one for the component's kind is set;
+     * the others are NULL. */
+    const xd_text      *text;
+    const xd_dit       *dit;
+    const xd_vae       *vae;
+    const xd_upsampler *upsampler;
+    xd_declared        *list; /* all tensors that the network declares */
+    int                 nlist;
     /* `file`: the file that replaces the weights in `dir`; NULL: no file replaces the weights.
      * `slot`: the short name of the component in messages, such as "clip_l". */
-    char             *file, *slot;
+    char               *file, *slot;
     /* The directories (or weight files) of a transformer's side networks (xd_side). */
-    char             *sides[XD_MAXSIDES];
-    int               nsides;
+    char               *sides[XD_MAXSIDES];
+    int                 nsides;
     /* A layer's weight that the component has with more columns than its files, and the number of
      * the columns (xd_component_widen). wide empty: none. */
-    char              wide[64];
-    int64_t           wide_cols;
-    xd_widened       *widened;   /* weight source with the wide tensor; NULL: none */
-    xd_st            *files;     /* weight files; NULL until xd_component_files opens them */
-    xd_quantized     *quantized; /* quantized tensors of the files; NULL: none */
-    xd_svdquant      *svdquant;  /* SVDQuant layers of the files; NULL: none */
-    xd_single_file   *single;    /* translates declared names to those in `file` */
+    char                wide[64];
+    int64_t             wide_cols;
+    xd_widened         *widened;   /* weight source with the wide tensor; NULL: none */
+    xd_st              *files;     /* weight files; NULL until xd_component_files opens them */
+    xd_quantized       *quantized; /* quantized tensors of the files; NULL: none */
+    xd_svdquant        *svdquant;  /* SVDQuant layers of the files; NULL: none */
+    xd_single_file     *single;    /* translates declared names to those in `file` */
     /* `stored` is the weight source of the files; `raw` is the same source with the SVDQuant layers
      * decoded. */
-    xd_source         stored, raw;
-    xd_weights       *w;     /* the set of weights in use; NULL: the model lacks the component */
-    xd_weight_counts *count; /* memory sizes of `w`, counted by the engine */
+    xd_source           stored, raw;
+    xd_weights         *w;     /* the set of weights in use; NULL: the model lacks the component */
+    xd_weight_counts   *count; /* memory sizes of `w`, counted by the engine */
 } xd_component;
 
 /* Opens a component: reads config.json in its directory, finds the network for the config's class,

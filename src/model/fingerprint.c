@@ -100,6 +100,9 @@ xd_status xd_model_hash(const xd_model *m, uint64_t *hash, xd_err *e)
     h = mix_part(h, &m->dit, &mine);
     if (m->dit2.dit)
         h = xd_loras_hash(m->loras_2, mix_part(h, &m->dit2, &mine));
-    *hash = xd_loras_hash(m->loras, mix_part(h, &m->vae, &mine));
+    h = mix_part(h, &m->vae, &mine);
+    if (m->upsampler.upsampler)
+        h = mix_part(h, &m->upsampler, &mine);
+    *hash = xd_loras_hash(m->loras, h);
     return mine.code ? xd_fail(e, mine.code, "%s", mine.msg) : XD_OK;
 }

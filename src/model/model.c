@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "model/component.h"
+#include "families/help.h"
 #include "families/recipe.h"
 #include "model/guider.h"
 
@@ -395,6 +396,17 @@ static int encoder_of(const xd_model *m, const char *slot)
     return k;
 }
 
+/* Refuses a latent upsampler if none enlarges the latents of the pipeline. */
+static xd_status check_upsampled(const xd_model *m, const char *path, xd_err *e)
+{
+    if (m->recipe->upsampler)
+        return XD_OK;
+    return xd_fail(e, XD_EINVAL,
+                   "%s is given as latent_upsampler, but the latents of %s cannot be enlarged "
+                   "(those of %s can)",
+                   path, m->recipe->name, xd_family_says(XD_WORD_UPSAMPLES));
+}
+
 /* Refuses a file for a text encoder that the pipeline does not have or that the options omit. */
 static xd_status check_given(const xd_model *m, const xd_component_file *f, xd_err *e)
 {
@@ -404,6 +416,8 @@ static xd_status check_given(const xd_model *m, const xd_component_file *f, xd_e
     if (strcmp(f->component, "transformer") == 0 || strcmp(f->component, "vae") == 0 ||
         strcmp(f->component, XD_SIDE_SLOT) == 0)
         return XD_OK;
+    if (strcmp(f->component, XD_UPSAMPLER_SLOT) == 0)
+        return check_upsampled(m, f->path, e);
     if (strcmp(f->component, "transformer_2") == 0 && m->recipe->dit2)
         return XD_OK;
     for (int k = 0; k < m->recipe->ntext; k++)
@@ -598,6 +612,94 @@ static xd_status open_sides(xd_model *m, xd_err *e)
     return s;
 }
 
+/* ---- the latent upsampler ------------------------------------------------------------------- */
+
+static xd_status check_upsampler(const xd_model *m, const char *path, xd_err *e)
+{
+    const xd_component      *p = &m->upsampler;
+    const xd_upsampler_info *i = &m->upsampler_info;
+    int                      known = 0;
+    for (int k = 0; k < 6 && p->def->classes[k]; k++)
+        known |= strcmp(p->def->classes[k], m->recipe->upsampler) == 0;
+    if (!known)
+        return xd_fail(e, XD_EINVAL,
+                       "%s is a %s, but latents of %s are enlarged by a %s: give another "
+                       "latent_upsampler",
+                       path, p->class_name, m->recipe->name, m->recipe->upsampler);
+    if (i->channels != m->vae_info.channels)
+        return xd_fail(e, XD_EINVAL,
+                       "%s enlarges latents of %lld channels, but those of %s have %lld: give "
+                       "another latent_upsampler",
+                       path, (long long)i->channels, m->dir, (long long)m->vae_info.channels);
+    if (i->by[0] == 1)
+        return XD_OK;
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "%s adds frames to a video; supported are latent upsamplers that only enlarge "
+                   "frames (spatial_upsample without temporal_upsample)",
+                   path);
+}
+
+/* Opens a latent upsampler in the directory `dir` of a component, or in that of a pipeline, which
+ * has the component in a folder. */
+static xd_status open_upsampler_dir(xd_model *m, char *dir, xd_err *e)
+{
+    char *inner = xd_path_join(dir, XD_UPSAMPLER_SLOT);
+    int   has = inner && xd_file_is_dir(inner);
+    free(inner);
+    if (has)
+        return xd_component_open(&m->upsampler, dir, XD_UPSAMPLER_SLOT, XD_KIND_UPSAMPLER, NULL, e);
+    for (size_t n = strlen(dir); n > 1 && dir[n - 1] == '/';)
+        dir[--n] = 0;
+    char *slash = strrchr(dir, '/');
+    if (!slash || !slash[1])
+        return xd_component_open(&m->upsampler, "", dir, XD_KIND_UPSAMPLER, NULL, e);
+    *slash = 0;
+    return xd_component_open(&m->upsampler, *dir ? dir : "/", slash + 1, XD_KIND_UPSAMPLER, NULL,
+                             e);
+}
+
+/* Opens a latent upsampler whose weights are a file: with the config.json beside the file, else
+ * with the defaults of its class. */
+static xd_status open_upsampler_file(xd_model *m, const char *path, xd_err *e)
+{
+    char       *dir = strdup(path), *slash = dir ? strrchr(dir, '/') : NULL;
+    xd_text_buf config = { 0 };
+    xd_status   s = dir ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    if (s == XD_OK)
+        strcpy(slash ? slash + (slash == dir) : dir, slash ? "" : ".");
+    char *beside = s == XD_OK ? xd_path_join(dir, "config.json") : NULL;
+    if (beside && xd_file_exists(beside)) {
+        s = open_upsampler_dir(m, dir, e);
+    } else if (s == XD_OK) {
+        xd_buf_add(&config, "{\"_class_name\": \"%s\"}", m->recipe->upsampler);
+        s = xd_component_open_text(&m->upsampler, XD_UPSAMPLER_SLOT, XD_KIND_UPSAMPLER, config.p,
+                                   e);
+    }
+    if (s == XD_OK)
+        s = xd_component_set_file(&m->upsampler, path, XD_UPSAMPLER_SLOT, e);
+    xd_buf_free(&config);
+    free(beside);
+    free(dir);
+    return s;
+}
+
+/* Opens the latent upsampler that the options give, if any. */
+static xd_status open_upsampler(xd_model *m, const char *path, xd_err *e)
+{
+    char *dir = NULL;
+    if (!path)
+        return XD_OK;
+    xd_status s = xd_file_exists(path) && !xd_file_is_dir(path) ? open_upsampler_file(m, path, e)
+                                                                : xd_model_find(path, &dir, e);
+    if (dir)
+        s = open_upsampler_dir(m, dir, e);
+    free(dir);
+    if (s != XD_OK)
+        return s;
+    m->upsampler.upsampler->info(m->upsampler.w->net.cfg, &m->upsampler_info);
+    return check_upsampler(m, path, e);
+}
+
 /* If a LoRA file has input channels of a control image for the transformer, gives the transformer
  * these channels and the model the recipe that has a control image. */
 static xd_status add_control_channels(xd_model *m, xd_err *e)
@@ -655,6 +757,8 @@ xd_component *xd_model_part(xd_model *m, int i)
     if (i == 2)
         return &m->vae;
     if (i == XD_MODEL_PARTS - 1)
+        return m->upsampler.upsampler ? &m->upsampler : NULL;
+    if (i == XD_MODEL_PARTS - 2)
         return m->preview.vae ? &m->preview : NULL;
     return xd_model_text(m, i - 3);
 }
@@ -751,6 +855,7 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
         s = open_sides(m, e);
     if (s == XD_OK)
         s = open_part(m, &m->vae, m->recipe->vae, XD_KIND_VAE, "vae", e);
+    const char *upsampler = given_file(m, XD_UPSAMPLER_SLOT);
     m->given = (xd_weight_files){ 0 };
     m->layers = m->without = NULL;
     if (s != XD_OK)
@@ -761,7 +866,9 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
     set_usual(m);
     if ((s = check_pair(m, e)) == XD_OK)
         s = check_fit(m, e);
-    return s == XD_OK ? s : xd_fail_at(e, s, m->dir);
+    if (s != XD_OK)
+        return xd_fail_at(e, s, m->dir);
+    return open_upsampler(m, upsampler, e);
 }
 
 int xd_model_side_files(xd_component_file files[XD_MAXSIDES + 1], const char *const *paths, int n)
@@ -818,6 +925,7 @@ void xd_model_close(xd_model *m)
     xd_component_close(&m->dit2);
     xd_component_close(&m->vae);
     xd_component_close(&m->preview);
+    xd_component_close(&m->upsampler);
     xd_loras_close(&m->loras);
     xd_loras_close(&m->loras_2);
     xd_json_free(&m->index);
@@ -836,6 +944,8 @@ xd_status xd_model_files(xd_model *m, xd_err *e)
         s = xd_component_files(xd_model_dit(m, i), e);
     if (s == XD_OK)
         s = xd_component_files(&m->vae, e);
+    if (s == XD_OK && m->upsampler.upsampler)
+        s = xd_component_files(&m->upsampler, e);
     return xd_model_fail_cached(e, s);
 }
 
@@ -849,6 +959,8 @@ void xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, double cold[
     for (int i = 0; i < xd_model_dits(m); i++)
         cold[XD_KIND_DIT] += (double)xd_component_cold_bytes(xd_model_dit(m, i), count, type);
     cold[XD_KIND_VAE] = (double)xd_component_cold_bytes(&m->vae, count, type);
+    if (m->upsampler.upsampler)
+        cold[XD_KIND_VAE] += (double)xd_component_cold_bytes(&m->upsampler, count, type);
     xd_loras_cold_bytes(m->loras, cold);
     xd_loras_cold_bytes(m->loras_2, cold);
 }

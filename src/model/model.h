@@ -12,8 +12,11 @@
 #include "xdit/xdit.h"
 
 /* Max number of components of a model (xd_model_part). The components are two transformers, the
- * VAE, the text encoders and the VAE for previews. */
-enum { XD_MODEL_PARTS = 2 + 1 + XD_MAXTEXT + 1 };
+ * VAE, the text encoders, the VAE for previews and the latent upsampler. */
+enum { XD_MODEL_PARTS = 2 + 1 + XD_MAXTEXT + 2 };
+
+/* The slot (xd_weight_files) of the latent upsampler. */
+#define XD_UPSAMPLER_SLOT "latent_upsampler"
 
 /* Borrowed list of files that replace the weights of components. The list names a component by its
  * slot (short name), such as "clip_l". Of the LoRA files, xd_model_open_with reads only the number
@@ -58,6 +61,8 @@ typedef struct xd_model {
     xd_image_processor processor; /* image preprocessing for vision-language encoders */
     xd_component       preview;   /* a tiny VAE for previews; net.def NULL: none */
     xd_vae_info        preview_info;
+    xd_component       upsampler; /* the latent upsampler; net.def NULL: none */
+    xd_upsampler_info  upsampler_info;
     /* default values of a distilled checkpoint; name NULL: the recipe's are used */
     xd_distilled       usual;
     int                nsigmas; /* number of sigmas that model_index.json lists; 0: no list */
@@ -94,7 +99,7 @@ char     *xd_model_hub(void);
 xd_status xd_model_open(xd_model *m, const char *model, xd_err *e);
 /* Opens a model as xd_model_open does, with options. without: short name (slot) of a text encoder
  * to omit, or XD_SIDE_SLOT to omit a side network in the directory; NULL: none. given: files that
- * replace weights, and side networks. layers: number of blocks of each kind
+ * replace weights, side networks, and a latent upsampler. layers: number of blocks of each kind
  * (xd_component_open_some); text encoders use the first number in `layers`. NULL: all blocks. */
 xd_status xd_model_open_with(xd_model *m, const char *model, const char *without,
                              const xd_weight_files *given, const char *layers, xd_err *e);

@@ -75,7 +75,8 @@ static int is_noted(const xd_request_row *row, const xd_job *j)
     for (int k = 0; k < XD_JOB_TEXTS; k++)
         if (strcmp(row->option.name, xd_job_text_name((xd_job_text_kind)k)) == 0)
             return 0;
-    return !row->outside && row->option.kind != XD_OPT_SEED && xd_request_gives_row(row, j->r);
+    return !row->outside && row->option.kind != XD_OPT_SEED &&
+           xd_request_gives_row(row, j->given ? j->given : j->r);
 }
 
 /* Lists everything that determines the latents of an image after `finished` steps. */
@@ -100,7 +101,8 @@ static xd_status list_notes(notes *l, const xd_job *j, int image, int finished, 
     }
     for (int i = 0; i < n; i++)
         if (is_noted(&rows[i], j))
-            xd_request_value(&rows[i], j->r, add_note(l, rows[i].option.name));
+            xd_request_value(&rows[i], j->given ? j->given : j->r,
+                             add_note(l, rows[i].option.name));
     for (int i = 0; i < l->n; i++) {
         l->v[2 * i + 1] = l->text[i].p ? l->text[i].p : "";
         if (s == XD_OK && l->text[i].failed)

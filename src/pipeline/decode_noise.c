@@ -52,16 +52,17 @@ static void draw_conditions(const xd_job *j, xd_rng *g, float *noise)
 /* Draws the values that denoising draws, and then the noise [C,T,h,w]. */
 static void draw(const xd_job *j, float *noise)
 {
-    int64_t image = j->held ? j->numbers / j->cells[0] : 0;
+    int     drawn = !j->small || j->samp.steps; /* 0: the pass has drawn nothing */
+    int64_t image = j->held && drawn ? j->numbers / j->cells[0] : 0;
     xd_rng  g;
     xd_rng_open(&g, j->r->noise.rng, seed_of(j));
-    if (j->role->conditions) {
+    if (j->role->conditions && drawn) {
         draw_conditions(j, &g, noise);
         return;
     }
     if (image && g.torch)
         xd_rng_normal(&g, noise, image);
-    if (!xd_given_noise_of(j, j->decoded) || !g.torch)
+    if (drawn && (!xd_given_noise_of(j, j->decoded) || !g.torch))
         xd_rng_normal(&g, noise, j->numbers);
     if (image && !g.torch)
         xd_rng_normal(&g, noise, image);

@@ -10,6 +10,7 @@
 #include "pipeline/denoise_inside.h"
 #include "pipeline/image_roles.h"
 #include "pipeline/job.h"
+#include "pipeline/upsampling.h"
 
 /* Tolerance of diffusers for comparisons of noise levels and strengths. */
 static const float eps = 1e-6f;
@@ -101,12 +102,13 @@ void xd_denoise_start_conditions(xd_denoise *f, const float *given)
     if (given)
         memcpy(f->whole, given, (size_t)j->numbers * sizeof *given);
     if (xd_ok(&f->x)) {
-        xd_callback_latents(j, "noise", 0, f->whole);
+        xd_callback_latents(j, j->enlarged ? "upsampled_noise" : "noise", 0, f->whole);
+        xd_upsampling_mix(j, f->whole);
         xd_role_conditions_mix(j, samples, f->whole);
         xd_denoise_set_rows(f, f->lat, f->whole);
         if (f->given.nd)
             xd_copy_to(&f->x, f->given, f->lat);
-        if (j->samp.init_scale != 1)
+        if (j->samp.init_scale != 1 && !j->start_latents)
             xd_axpby(&f->x, f->lat, 0, (xd_tensor){ 0 }, (float)j->samp.init_scale);
     }
     for (int i = 0; i < j->nconditions; i++)

@@ -15,6 +15,7 @@
 #include "pipeline/image_roles.h"
 #include "pipeline/job.h"
 #include "pipeline/mask.h"
+#include "pipeline/upsampling.h"
 
 void xd_denoise_wait(xd_denoise *f, xd_comm *c, xd_req *r)
 {
@@ -298,7 +299,7 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
             memcpy(noise, given, (size_t)j->numbers * sizeof *noise);
         else
             set_frames_first(f, noise);
-        xd_callback_latents(j, "noise", 0, noise);
+        xd_callback_latents(j, j->enlarged ? "upsampled_noise" : "noise", 0, noise);
         if (j->moments)
             xd_latents_sample(j, j->moments, sample);
         else /* a benchmark without an image uses zeros */
@@ -312,12 +313,13 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
         int from_image = start || (j->moments && !f->extra.nd);
         if (from_image)
             mix(j, noise, start ? start : sample);
+        xd_upsampling_mix(j, noise);
         xd_denoise_set_rows(f, f->lat, noise);
         if (f->extra.nd)
             set_extra(f, sample);
         if (j->nrefs)
             set_refs(f, sample);
-        if (j->samp.init_scale != 1 && !from_image)
+        if (j->samp.init_scale != 1 && !from_image && !j->start_latents)
             xd_axpby(&f->x, f->lat, 0, (xd_tensor){ 0 }, (float)j->samp.init_scale);
     }
     free(sample);
@@ -427,7 +429,7 @@ void xd_denoise_report(xd_denoise *f, int step, const xd_progress *p, float *lat
     if (!j->r->callbacks.on_tensor && !j->r->callbacks.on_latents)
         return;
     xd_denoise_latents(f, lat);
-    xd_callback_latents(j, "latents", step, lat);
+    xd_callback_latents(j, "latents", j->steps_before + step, lat);
     if (j->r->callbacks.on_latents)
         replace_latents(f, xd_ok(&f->x) ? xd_callback_change(j, p, lat) : 0, lat);
 }

@@ -19,6 +19,7 @@
 #include "pipeline/mask.h"
 #include "pipeline/options.h"
 #include "pipeline/text_encode.h"
+#include "pipeline/upsampling.h"
 #include "ranks/world.h"
 
 xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e)
@@ -38,24 +39,34 @@ int xd_job_encodes(const xd_job *j)
     return xd_job_has_image(j->r) || xd_job_has_control(j->r) || j->parts > 0;
 }
 
+int xd_job_begins_with_vae(const xd_job *j)
+{
+    return xd_job_encodes(j) || j->small;
+}
+
 /* Checks that a side in pixels is an integer number of tokens. The error has the nearest valid
  * sides. */
-static xd_status check_side(const char *name, int64_t v, int64_t cell, int64_t patch, xd_err *e)
+static xd_status check_side(const xd_job *j, int i, xd_err *e)
 {
-    int64_t unit = cell * patch, low = v / unit * unit;
+    static const char *const names[] = { "height", "width" };
+    int64_t v = j->size[i - 1], cell = j->ctx->model.vae_info.cell[i],
+            patch = j->ctx->model.dit_info.patch[i], by = xd_upsampling_factor(j, i),
+            unit = cell * patch * by, low = v / unit * unit;
+    char    factor[64] = "", nearest[80];
     if (v % unit == 0)
         return XD_OK;
+    if (by > 1)
+        snprintf(factor, sizeof factor, " x latent upsampler %lld", (long long)by);
     if (low < unit)
-        return xd_fail(e, XD_EINVAL,
-                       "%s %lld is not a multiple of %lld (VAE factor %lld x patch "
-                       "%lld); the nearest valid value is %lld",
-                       name, (long long)v, (long long)unit, (long long)cell, (long long)patch,
-                       (long long)unit);
+        snprintf(nearest, sizeof nearest, "value is %lld", (long long)unit);
+    else
+        snprintf(nearest, sizeof nearest, "values are %lld and %lld", (long long)low,
+                 (long long)(low + unit));
     return xd_fail(e, XD_EINVAL,
-                   "%s %lld is not a multiple of %lld (VAE factor %lld x patch "
-                   "%lld); the nearest valid values are %lld and %lld",
-                   name, (long long)v, (long long)unit, (long long)cell, (long long)patch,
-                   (long long)low, (long long)(low + unit));
+                   "%s %lld is not a multiple of %lld (VAE factor %lld x patch %lld%s); the "
+                   "nearest valid %s",
+                   names[i - 1], (long long)v, (long long)unit, (long long)cell, (long long)patch,
+                   factor, nearest);
 }
 
 /* Checks the options of a request that apply to videos only. */
@@ -161,6 +172,7 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
         { "guidance_rescale", g->guidance_rescale > 0, XD_WORD_RESCALES },
         { "decode_timestep", j->r->decoding.decode_timestep >= 0, XD_WORD_DECODES_AT },
         { "decode_noise_scale", j->r->decoding.decode_noise_scale >= 0, XD_WORD_DECODES_AT },
+        { "denoise_strength", j->r->upsampling.denoise_strength > 0, XD_WORD_DENOISES_PART },
         { "system_prompt", j->r->texts.system_prompt != NULL, XD_WORD_SYSTEM },
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
@@ -261,9 +273,9 @@ static xd_status set_size(xd_job *j, xd_err *e)
         set_area(j, j->r->output.max_area ? j->r->output.max_area : m->recipe->max_area);
     xd_status s = set_tiles(j, e);
     if (s == XD_OK)
-        s = check_side("width", j->size[1], cell[2], d->patch[2], e);
+        s = check_side(j, 2, e);
     if (s == XD_OK)
-        s = check_side("height", j->size[0], cell[1], d->patch[1], e);
+        s = check_side(j, 1, e);
     for (int i = 1; s == XD_OK && i < 3; i++)
         if (d->most[i] && j->size[i - 1] / cell[i] > d->most[i])
             s = xd_fail(e, XD_EINVAL,
@@ -362,6 +374,8 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
     double *list;
     s = xd_job_lists(j, &a, &list, e);
     if (s == XD_OK)
+        s = xd_upsampling_strength(j, &a, e);
+    if (s == XD_OK)
         s = xd_sampling_open(&j->samp, j->sampler, &cfg, &a, e);
     if (s == XD_OK)
         s = xd_job_next_times(j, e);
@@ -374,6 +388,15 @@ xd_status xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e
     memset(j, 0, sizeof *j);
     j->ctx = ctx;
     j->r = r;
+    if (ctx->model.upsampler.upsampler)
+        return xd_upsampling_open(j, e);
+    return xd_job_open_pass(j, e);
+}
+
+xd_status xd_job_open_pass(xd_job *j, xd_err *e)
+{
+    xd_context       *ctx = j->ctx;
+    const xd_request *r = j->r;
     j->role = xd_role_of_model(&ctx->model, xd_job_has_mask(r));
     j->start_s = xd_now_s();
     if (r->nprompts < 1 || !r->prompts)
@@ -452,10 +475,13 @@ void xd_job_close_inputs(xd_job *j)
 {
     xd_given_noise_close(j);
     xd_role_close(j);
+    if (j->small)
+        xd_job_close_inputs(j->small);
 }
 
 void xd_job_close(xd_job *j)
 {
+    xd_upsampling_close(j);
     xd_sampling_close(&j->samp);
     xd_job_close_inputs(j);
     free(j->todo);

@@ -34,7 +34,19 @@ typedef struct xd_job_size { double original[2], crop[2], target[2]; } xd_job_si
 typedef struct xd_job {
     xd_context               *ctx;
     const xd_request         *r;
-    const struct xd_role_row *role; /* role of the input images (image_roles.h) */
+    /* Two passes (upsampling.h). given: the program's request, of which the request `own` of this
+     * pass is a copy with changes; NULL: `r` is the program's request. small: the job of the first
+     * pass, malloc'ed; NULL: there is one pass. */
+    const xd_request         *given;
+    xd_request                own;
+    struct xd_job            *small;
+    int                       enlarged; /* 1: the latents are those that were enlarged */
+    /* [t,C,h,w] latents from which denoising of the current image starts, with noise, on every rank
+     * of the replica; NULL: it starts from noise */
+    float                    *start_latents;
+    int                       steps_before; /* steps of the passes before this one */
+    int                       all_steps;    /* steps of all passes */
+    const struct xd_role_row *role;         /* role of the input images (image_roles.h) */
     /* height and width in pixels: the requested size; the generated size */
     int64_t                   asked[2], size[2];
     /* sizes that the transformer reads, in the passes with the prompt and the negative prompt */
@@ -210,12 +222,16 @@ static inline int xd_job_has_control_video(const xd_request *r)
 }
 /* Returns 1 if the VAE encodes images or a control video of the request. */
 int                   xd_job_encodes(const xd_job *j);
+/* Returns 1 if the VAE is needed before the last pass of denoising. */
+int                   xd_job_begins_with_vae(const xd_job *j);
 /* Returns the number of input images. */
 static inline int64_t xd_job_images(const xd_request *r)
 {
     return xd_job_has_image(r) + r->images.nmore_images;
 }
 xd_status   xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
+/* Opens the job of one pass, whose context and request are set. */
+xd_status   xd_job_open_pass(xd_job *j, xd_err *e);
 void        xd_job_close(xd_job *j);
 /* Frees the images, masks and noise that were read for a job, and their encoded forms. */
 void        xd_job_close_inputs(xd_job *j);

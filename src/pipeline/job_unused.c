@@ -48,6 +48,19 @@ void xd_unused_decoding(const xd_job *j, char why[WHY])
         snprintf(why, WHY, "on this autoencoder, which has no timestep_conditioning");
 }
 
+void xd_unused_upsampling(const xd_job *j, char why[WHY])
+{
+    if (!j->small)
+        snprintf(why, WHY, "without --latent_upsampler");
+}
+
+void xd_unused_second_pass(const xd_job *j, char why[WHY])
+{
+    xd_unused_upsampling(j, why);
+    if (!*why && !j->samp.steps)
+        snprintf(why, WHY, "without denoise_strength");
+}
+
 void xd_unused_guidance_2(const xd_job *j, char why[WHY])
 {
     if (j->r->guidance.guidance_scale_2 > xd_job_no_guidance(j))

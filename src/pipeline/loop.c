@@ -2,6 +2,7 @@
 #include "pipeline/loop.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "model/model.h"
@@ -14,6 +15,7 @@
 #include "pipeline/image_roles.h"
 #include "pipeline/preview_decoder.h"
 #include "pipeline/transformers.h"
+#include "pipeline/upsampling.h"
 #include "pipeline/vae_codec.h"
 #include "pipeline/weight_groups.h"
 #include "pipeline/work.h"
@@ -26,7 +28,8 @@
  * For the first step of a replica's first image, the right transformer is already loaded. */
 static int may_change(const xd_loop *l, int nth, int step)
 {
-    return xd_job_changes(l->j) && (step > 0 || nth >= l->j->ctx->plan.deg.n[XD_DATA]);
+    int later = step > 0 || l->j->small || nth >= l->j->ctx->plan.deg.n[XD_DATA];
+    return xd_job_changes(l->j) && later;
 }
 
 /* Denoises image nth to `lat`, memory for the image's latents [t,C,h,w] on every rank of the
@@ -47,6 +50,70 @@ static xd_status denoise_image(xd_loop *l, int nth, int busy, float *lat, xd_err
     if (l->f.j)
         xd_denoise_close(&l->f);
     l->f.j = NULL;
+    return s;
+}
+
+/* Enlarges latents on the first rank of this replica, and sends the result to all its ranks. `s` is
+ * this rank's status so far. */
+static xd_status enlarge(xd_loop *l, const float *small, xd_status s, xd_err *e)
+{
+    xd_job   *j = l->j;
+    xd_comm  *c = j->ctx->topo.replica;
+    xd_tensor out = xd_view(j->start_latents, XD_F32, 1, &j->numbers);
+    xd_status (*compute)(xd_job *, xd_arena *, const float *, float *, xd_err *) =
+        j->ctx->work->upsample;
+    xd_trace_phase(j->ctx->trace, "upsample");
+    s = xd_world_agree_in(c, j->ctx->world.used->rank, s, e);
+    if (s == XD_OK && c->rank == 0)
+        s = compute(j, &l->a, small, j->start_latents, e);
+    s = xd_world_agree_in(c, j->ctx->world.used->rank, s, e);
+    if (s == XD_OK && c->size > 1) {
+        xd_req r = c->ops->bcast(c, out, 0);
+        if (c->ops->wait(c, &r, 1) != XD_OK)
+            return xd_fail(e, XD_ECOMM, "a message between ranks failed");
+    }
+    int64_t d[4] = { j->lat[0] - j->spare, j->lat[1], j->lat[2], j->lat[3] };
+    if (s == XD_OK && !j->ctx->dev->counts)
+        xd_callback_tensor(j, "upsampled", 0, 4, d,
+                           j->start_latents + j->spare * d[1] * d[2] * d[3]);
+    return s;
+}
+
+/* Runs the first pass of image nth and enlarges its latents to j->start_latents. An image that a
+ * checkpoint continues after the first pass needs none. */
+static xd_status first_pass(xd_loop *l, int nth, int busy, xd_err *e)
+{
+    xd_job   *j = l->j, *small = j->small;
+    xd_loop   first = { .j = small, .w = l->w, .r = l->r, .need = l->need, .a = l->a };
+    size_t    bytes = (size_t)j->numbers * sizeof(float);
+    xd_status s = XD_OK;
+    free(j->start_latents);
+    j->start_latents = NULL;
+    first.first_s = l->first_s;
+    if (!busy || xd_checkpoint_finished(j, xd_job_image(j, nth)))
+        return denoise_image(&first, nth, 0, NULL, e);
+    float *lat = xd_host_buffer(j->ctx, (size_t)small->numbers * sizeof *lat);
+    j->start_latents = xd_host_buffer(j->ctx, bytes);
+    if (!lat || !j->start_latents)
+        s = xd_fail(e, XD_ENOMEM, "no memory for latents");
+    else if (!j->ctx->dev->counts)
+        memset(j->start_latents, 0, bytes);
+    xd_status run = denoise_image(&first, nth, 1, lat, e);
+    l->first_s = first.first_s;
+    s = enlarge(l, lat, s == XD_OK ? run : s, e);
+    free(lat);
+    return s;
+}
+
+/* Denoises image nth in all passes, as denoise_image does in one. */
+static xd_status denoise_passes(xd_loop *l, int nth, int busy, float *lat, xd_err *e)
+{
+    xd_job   *j = l->j;
+    xd_status s = j->small ? first_pass(l, nth, busy, e) : XD_OK;
+    if (s == XD_OK)
+        s = denoise_image(l, nth, busy, lat, e);
+    if (s == XD_OK && busy && j->small && !j->samp.steps && lat && !j->ctx->dev->counts)
+        memcpy(lat, j->start_latents, (size_t)j->numbers * sizeof *lat);
     return s;
 }
 
@@ -88,7 +155,7 @@ static xd_status one_latent(xd_loop *l, int nth, float **lat, float **rgb, xd_er
     size_t  bytes = (size_t)(j->frames * j->size[0] * j->size[1]) * 3 * sizeof(float);
     xd_callback_stage(j, "denoise");
     *lat = xd_host_buffer(j->ctx, (size_t)j->numbers * sizeof **lat);
-    xd_status s = denoise_image(l, nth, 1, *lat, e);
+    xd_status s = denoise_passes(l, nth, 1, *lat, e);
     if (s != XD_OK)
         return s;
     if (!j->r->output.latents_only && j->ctx->topo.replica->rank == 0 &&
@@ -201,7 +268,7 @@ static xd_status generate_all(xd_loop *l, xd_err *e)
         int    busy = i + at < j->ntodo;
         if (i && (s = xd_yield_now(j, e)) != XD_OK)
             break;
-        s = busy ? one_latent(l, i + at, &v[0], &v[1], e) : denoise_image(l, i + at, 0, NULL, e);
+        s = busy ? one_latent(l, i + at, &v[0], &v[1], e) : denoise_passes(l, i + at, 0, NULL, e);
         s = agree_behind_calls(j->ctx, s, e);
         if (s == XD_OK && !j->r->output.latents_only)
             s = xd_yield_now(j, e);
@@ -229,6 +296,8 @@ static void unload_after_failure(xd_context *ctx, xd_status s)
     xd_component_drop(&ctx->model.dit);
     xd_component_drop(&ctx->model.dit2);
     xd_component_drop(&ctx->model.vae);
+    if (ctx->model.upsampler.upsampler)
+        xd_component_drop(&ctx->model.upsampler);
 }
 
 /* Loads the transformer on all ranks. Also loads the VAE if several ranks load it together, or if
@@ -237,13 +306,17 @@ static xd_status load_together(const xd_loop *l, xd_err *e)
 {
     xd_job       *j = l->j;
     xd_context   *ctx = j->ctx;
-    int           early = ctx->plan.vae_rows || ctx->plan.deg.n[XD_DATA] > 1 || xd_job_encodes(j);
-    xd_component *p = xd_transformer_of(j, 0);
-    xd_transformer_alone(j, 0);
-    j->loads[xd_job_dit(j, 0)]++;
+    xd_job       *first = j->small ? j->small : j;
+    int           begins = xd_job_begins_with_vae(j);
+    int           early = ctx->plan.vae_rows || ctx->plan.deg.n[XD_DATA] > 1 || begins;
+    xd_component *p = xd_transformer_of(first, 0);
+    xd_transformer_alone(first, 0);
+    j->loads[xd_job_dit(first, 0)]++;
     xd_status s = xd_component_load(p, ctx->dev, ctx->type, 0, e);
     if (s == XD_OK)
-        s = xd_preview_load(j, e);
+        s = xd_preview_load(first, e);
+    if (s == XD_OK)
+        s = xd_upsampling_load(j, e);
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && l->fresh)
         xd_weight_groups_nonfinite(ctx, p);
@@ -271,10 +344,12 @@ static xd_status generate_images(xd_loop *l, xd_err *e)
     s = xd_request_arena_open(ctx, &l->a, longer ? need->vae_tmp : need->dit_tmp, s, e);
     xd_result_time(l->r, "load", xd_now_s() - t0);
     s = xd_world_agree(&ctx->world, s, e);
-    if (s == XD_OK && j->role->encode)
-        s = j->role->encode(j, &l->a, e);
-    if (s == XD_OK)
-        s = xd_given_noise_share(j, e);
+    for (xd_job *of = j; of && s == XD_OK; of = of->small) {
+        if (of->role->encode)
+            s = of->role->encode(of, &l->a, e);
+        if (s == XD_OK)
+            s = xd_given_noise_share(of, e);
+    }
     if (s == XD_OK)
         s = generate_all(l, e);
     xd_request_arena_close(ctx, &l->a);
@@ -284,12 +359,18 @@ static xd_status generate_images(xd_loop *l, xd_err *e)
 xd_status xd_loop_accept(xd_loop *l, xd_memory_limits *room, xd_status s, xd_err *e)
 {
     xd_job *j = l->j;
+    if (j->small)
+        j->small->rank0_images = j->rank0_images;
     s = xd_role_references_share(j, s, e);
+    if (j->small)
+        s = xd_role_references_share(j->small, s, e);
     if (s == XD_OK)
         s = j->ctx->work->prepare(j, l->w, e);
     s = xd_world_agree(&j->ctx->world, s, e);
     if (s == XD_OK)
         s = xd_job_pick(j, e);
+    if (j->small)
+        j->small->todo = j->todo, j->small->ntodo = j->ntodo;
     if (s == XD_OK)
         s = xd_checkpoint_find(j, e);
     return s == XD_OK && j->ntodo ? xd_memory_plan(j, l->w, &l->need, room, e) : s;
@@ -300,7 +381,7 @@ xd_status xd_loop_images(xd_loop *l, xd_err *e)
     xd_job     *j = l->j;
     xd_context *ctx = j->ctx;
     xd_callback_stage(j, "text");
-    l->fresh = !xd_transformer_of(j, 0)->w->store;
+    l->fresh = !xd_transformer_of(j->small ? j->small : j, 0)->w->store;
     if (ctx->keep) /* another engine may have loaded the transformer on this rank */
         l->fresh = !xd_world_all(&ctx->world, !l->fresh);
     double    t0 = xd_now_s();

@@ -18,6 +18,7 @@
 #include "pipeline/preview_decoder.h"
 #include "pipeline/text_encode.h"
 #include "pipeline/transformers.h"
+#include "pipeline/upsampling.h"
 #include "pipeline/vae_codec.h"
 #include "pipeline/weight_groups.h"
 #include "pipeline/work.h"
@@ -106,11 +107,11 @@ void xd_need_sum(xd_need *n, const xd_job *j, int ranks)
 
 /* Returns 1 if the transformer and the VAE are loaded one after the other. On several ranks both
  * are kept loaded, because the ranks would have to decide together when to unload shared weights.
- * With an initial image both are kept loaded, too, because the VAE encodes this image before the
- * denoising loop. */
+ * With an initial image or a latent upsampler both are kept loaded, too, because the VAE is needed
+ * before the denoising loop ends. */
 int xd_need_apart(const xd_job *j, int ranks)
 {
-    return j->ctx->once && ranks == 1 && j->images == 1 && !xd_job_encodes(j) &&
+    return j->ctx->once && ranks == 1 && j->images == 1 && !xd_job_begins_with_vae(j) &&
            !j->r->output.latents_only;
 }
 
@@ -193,7 +194,7 @@ void xd_need_dits(xd_need *n, const xd_job *j)
 
 static int needs_vae(const xd_job *j)
 {
-    return (!j->r->output.latents_only || xd_job_encodes(j)) && xd_vae_on_this_rank(j);
+    return (!j->r->output.latents_only || xd_job_begins_with_vae(j)) && xd_vae_on_this_rank(j);
 }
 
 /* Counts the memory of the denoising loop for the given numbers of rows in the embeddings of the
@@ -236,6 +237,23 @@ static xd_status count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
     return s;
 }
 
+/* Adds the memory of the first pass and of the latent upsampler, which is loaded like the VAE. */
+static xd_status count_first_pass(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
+{
+    size_t    weights, tmp, encode = 0;
+    int       encodes = xd_job_encodes(j->small) && xd_vae_on_this_rank(j);
+    xd_status s = count_loop(j->small, w, need, e);
+    if (s == XD_OK && encodes)
+        s = xd_vae_encode_count(j->small, &encode, e);
+    if (s == XD_OK)
+        s = xd_upsampling_count(j, &weights, &tmp, e);
+    if (s != XD_OK)
+        return s;
+    need->vae += weights;
+    need->vae_tmp = xd_max_size(need->vae_tmp, xd_max_size(tmp, encode));
+    return xd_preview_count(j->small, &need->preview, &need->preview_tmp, e);
+}
+
 xd_status xd_memory_count(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     xd_context *ctx = j->ctx;
@@ -245,7 +263,7 @@ xd_status xd_memory_count(xd_job *j, const xd_prompts *w, xd_need *need, xd_err 
     *need = (xd_need){ .conds = xd_prompts_bytes(w, j) };
     if (text)
         s = count_text(j, w, need, e);
-    if (s == XD_OK)
+    if (s == XD_OK && j->samp.steps)
         s = count_loop(j, w, need, e);
     if (s == XD_OK && vae && !j->r->output.latents_only)
         s = xd_vae_decode_count(j, &need->vae_tmp, e);
@@ -260,6 +278,8 @@ xd_status xd_memory_count(xd_job *j, const xd_prompts *w, xd_need *need, xd_err 
     need->vae = vae ? ctx->model.vae.count->packed : 0;
     need->vae_work = vae ? ctx->model.vae.count->work : 0;
     need->host_work = xd_max_size(need->host_work, vae ? ctx->model.vae.count->host_work : 0);
+    if (s == XD_OK && j->small)
+        s = count_first_pass(j, w, need, e);
     need->messages = (size_t)ctx->count_world->traffic->device_bytes;
     xd_need_sum(need, j, ctx->world.used->size);
     return s;

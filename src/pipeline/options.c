@@ -19,8 +19,8 @@ _Static_assert(AT(random_seed) == AT(seed) + sizeof(int64_t), "an int behind the
 /* Titles of the sections of the help text. */
 static const char WHAT[] = "What to generate", HOW[] = "How to generate", IMAGES[] = "Input images",
                   GUIDANCE[] = "Guidance", SCHEDULER[] = "Scheduler",
-                  SAVINGS[] = "Faster, with a different image", OUTPUT[] = "Log and output",
-                  MACHINE[] = "This machine";
+                  UPSAMPLER[] = "Latent upsampler", SAVINGS[] = "Faster, with a different image",
+                  OUTPUT[] = "Log and output", MACHINE[] = "This machine";
 
 static void list_caches(xd_text_buf *b)
 {
@@ -344,6 +344,39 @@ static const xd_request_row rows[] = {
       .about.section = HOW,
       .initial = -1,
       .unused = xd_unused_decoding,
+      .stored = XD_STORED_GIVEN },
+    { { "denoise_strength", XD_OPT_REAL, AT(upsampling.denoise_strength), 0, 1, NULL, "S",
+        "with --latent_upsampler or --latents: fraction of the steps of a second pass, which adds "
+        "noise to the latents and denoises them; 0: none (%s; default: 0)" },
+      .families = XD_WORD_DENOISES_PART,
+      .about.section = UPSAMPLER,
+      .initial = -1,
+      .stored = XD_STORED_GIVEN },
+    { { "upsampled_num_inference_steps", XD_OPT_INT64, AT(upsampling.num_inference_steps), 1, 1000,
+        NULL, "N", "steps of the second pass (default: as the first)" },
+      .about.section = UPSAMPLER,
+      .unused = xd_unused_second_pass,
+      .stored = XD_STORED_GIVEN },
+    { { "upsampled_timesteps", XD_OPT_TEXT, AT(upsampling.timesteps), 0, 0, NULL, "N,N",
+        "timesteps of the second pass (default: as the first)" },
+      .about.section = UPSAMPLER,
+      .unused = xd_unused_second_pass,
+      .stored = XD_STORED_GIVEN },
+    { { "upsampled_sigmas", XD_OPT_TEXT, AT(upsampling.sigmas), 0, 0, NULL, "N,N",
+        "noise levels of the second pass (default: as the first)" },
+      .about.section = UPSAMPLER,
+      .unused = xd_unused_second_pass,
+      .stored = XD_STORED_GIVEN },
+    { { "adain_factor", XD_OPT_REAL, AT(upsampling.adain_factor), 0, 10, NULL, "SHARE",
+        "match the mean and deviation of enlarged latents with those before: 0 no, 1 completely "
+        "(default: 0)" },
+      .about.section = UPSAMPLER,
+      .unused = xd_unused_upsampling,
+      .stored = XD_STORED_GIVEN },
+    { { "tone_map_compression_ratio", XD_OPT_REAL, AT(upsampling.tone_map_compression_ratio), 0, 1,
+        NULL, "RATIO", "compress large values of enlarged latents: 0 no, 1 most (default: 0)" },
+      .about.section = UPSAMPLER,
+      .unused = xd_unused_upsampling,
       .stored = XD_STORED_GIVEN },
     { { "use_karras_sigmas", XD_OPT_FLAG, AT(schedule.use_karras_sigmas), -1, 1, NULL, NULL,
         "use the spacing of noise levels of Karras et al. 2022" },

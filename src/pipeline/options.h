@@ -61,6 +61,8 @@ void xd_unused_trained_sizes(const xd_job *j, char why[256]);
 void xd_unused_true_cfg_scale(const xd_job *j, char why[256]);
 void xd_unused_unguided(const xd_job *j, char why[256]);
 void xd_unused_decoding(const xd_job *j, char why[256]);
+void xd_unused_second_pass(const xd_job *j, char why[256]);
+void xd_unused_upsampling(const xd_job *j, char why[256]);
 void xd_unused_window(const xd_job *j, char why[256]);
 
 #endif

@@ -353,8 +353,11 @@ xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float 
     xd_grid size = j->paste.rgb ? j->paste.size : (xd_grid){ j->asked[0], j->asked[1] };
     t->lat = lat;
     t->seed = (int64_t)((uint64_t)j->r->seed + (uint64_t)i);
-    t->json = make_json(j, i, t->seed);
-    t->parameters = make_parameters(j, i, t->seed);
+    xd_job as_given = *j; /* with the request and the number of steps of the program */
+    if (j->small)
+        as_given.r = j->given, as_given.asked_steps = j->small->asked_steps;
+    t->json = make_json(&as_given, i, t->seed);
+    t->parameters = make_parameters(&as_given, i, t->seed);
     if (rgb) {
         report_image(j, rgb);
         t->pixels = xd_pixels_quantize(rgb, xd_job_pixels(j), &odd);

@@ -13,6 +13,7 @@
 #include "pipeline/preview.h"
 #include "pipeline/stages.h"
 #include "pipeline/transformers.h"
+#include "pipeline/upsampling.h"
 #include "pipeline/yield.h"
 #include "plan/balance.h"
 #include "ranks/world.h"
@@ -42,8 +43,14 @@ static int all_finite(const float *v, int64_t n)
 /* Returns the progress of an image; `nth` is the index of the image among the request's images. */
 static xd_progress progress_of(const xd_job *j, int nth, int step, double t0)
 {
-    return (xd_progress){ step + 1,        j->samp.steps,           nth + 1,           j->ntodo,
-                          xd_now_s() - t0, xd_now_s() - j->start_s, j->samp.time[step] };
+    int all = j->all_steps ? j->all_steps : j->samp.steps;
+    return (xd_progress){ j->steps_before + step + 1,
+                          all,
+                          nth + 1,
+                          j->ntodo,
+                          xd_now_s() - t0,
+                          xd_now_s() - j->start_s,
+                          j->samp.time[step] };
 }
 
 static void report_step(const xd_job *j, const xd_progress *p, const float *clean)
@@ -146,6 +153,6 @@ static xd_status deliver(xd_loop *l, int image, float *v[2], xd_err *e)
 }
 
 const xd_work xd_work_computes = {
-    prepare, xd_memory_count, xd_prompts_compute, xd_vae_compute_clip, denoise, xd_vae_decode_image,
-    deliver
+    prepare, xd_memory_count,       xd_prompts_compute,  xd_vae_compute_clip,
+    denoise, xd_upsampling_compute, xd_vae_decode_image, deliver
 };

@@ -25,6 +25,8 @@ typedef struct xd_work {
      * lat: memory for the latents [t,C,h,w], which the image's last steps write on every rank of
      * the replica; NULL if out of memory. Collective over the replica. */
     xd_status (*denoise)(struct xd_loop *l, int nth, int step, float *lat, xd_err *e);
+    /* Enlarges the latents of the first pass as xd_upsampling_compute does. */
+    xd_status (*upsample)(xd_job *j, xd_arena *a, const float *small, float *out, xd_err *e);
     /* Decodes latents as xd_vae_decode_image does. */
     xd_status (*decode)(xd_job *j, xd_arena *a, const float *lat, float **rgb, xd_err *e);
     /* Adds the latents v[0] and the pixels v[1] of an image to the result on rank 0, which takes

@@ -215,14 +215,14 @@ static void reading_text(const chooser *c, const xd_prediction *f, char *out, si
 static xd_predicted_times times_of(const chooser *c, const xd_prediction *f)
 {
     double rounds = f->rounds, load_s = xd_predicted_reading_to_load(f);
-    return (xd_predicted_times){
-        .text_s = f->text_s,
-        .load_s = load_s > 0 ? load_s : -1,
-        .denoise_s = rounds * (f->exact * f->exact_s + (f->steps - f->exact) * f->step_s),
-        .decode_s = rounds * f->decode_s + xd_predicted_reading_to_decode(f),
-        .total_s = f->request_s,
-        .read_s = c->m.read > 0 ? xd_predicted_reading(f) : -1
-    };
+    return (
+        xd_predicted_times){ .text_s = f->text_s,
+                             .load_s = load_s > 0 ? load_s : -1,
+                             .denoise_s = f->first_s + rounds * (f->exact * f->exact_s +
+                                                                 (f->steps - f->exact) * f->step_s),
+                             .decode_s = rounds * f->decode_s + xd_predicted_reading_to_decode(f),
+                             .total_s = f->request_s,
+                             .read_s = c->m.read > 0 ? xd_predicted_reading(f) : -1 };
 }
 
 static void log_choice(const chooser *c, const xd_search *s, const xd_candidate *b, verdict *v)

@@ -20,6 +20,7 @@
 #include "pipeline/stages.h"
 #include "pipeline/prompt_images.h"
 #include "pipeline/text_encode.h"
+#include "pipeline/upsampling.h"
 #include "pipeline/vae_codec.h"
 #include "plan/plan.h"
 #include "plan/plan_table.h"
@@ -50,6 +51,7 @@ typedef struct predictor {
     xd_lane            *lane;
     int                 cut[XD_MAXSTAGE + 1];
     int                 warm;        /* number of exact steps of each transformer */
+    int                 single;      /* 1: of two passes, the second has no steps */
     int                 alone;       /* 1: only one rank computes, the others are idle */
     int                 usual, most; /* number of passes: in most steps; max in a step */
     int                 text;        /* the text (xd_predicted_text) whose steps are simulated */
@@ -580,6 +582,76 @@ static xd_status predict_decode(predictor *s, xd_err *e)
     return st;
 }
 
+/* Predicts the latent upsampler, which runs on the first rank of each replica. */
+static xd_status predict_upsampler(predictor *s, xd_err *e)
+{
+    xd_status     st = reset_simulation(s, e);
+    xd_component *vae = &s->ctx->model.vae;
+    double        one_s = 0;
+    s->alone = s->f->plan.deg.n[XD_DATA] == 1;
+    for (int r = 0; r < s->f->ranks && st == XD_OK; r++) {
+        xd_need *n = &s->f->rank[r].need;
+        size_t   weights = 0, tmp = 0;
+        st = stand_for_rank(s, r, e);
+        if (st != XD_OK || s->ctx->topo.replica->rank)
+            continue;
+        st = begin_component(s, &s->ctx->model.upsampler, e);
+        if (st == XD_OK)
+            st = xd_upsampling_count(&s->job, &weights, &tmp, e);
+        n->vae = vae->count->packed + weights;
+        n->vae_work = vae->count->work;
+        n->vae_tmp = xd_max_size(n->vae_tmp, tmp);
+        raise_host(n, vae);
+        xd_simulation_mark(s->simulation, 0);
+    }
+    if (st == XD_OK)
+        st = run_simulation(s, &one_s, e);
+    s->f->first_s += s->f->rounds * one_s;
+    s->alone = 0;
+    return st;
+}
+
+/* Adds the first pass `first` to the prediction of the second. If the second pass has no steps, the
+ * steps are those of the first. */
+static void add_first_pass(predictor *s, const xd_prediction *first)
+{
+    xd_prediction *f = s->f;
+    for (int r = 0; r < f->ranks; r++) {
+        xd_need       *n = &f->rank[r].need;
+        const xd_need *o = &first->rank[r].need;
+        n->dit_tmp = xd_max_size(s->single ? 0 : n->dit_tmp, o->dit_tmp);
+        n->method_bytes = xd_max_size(s->single ? 0 : n->method_bytes, o->method_bytes);
+        n->vae_tmp = xd_max_size(n->vae_tmp, o->vae_tmp);
+        n->messages = xd_max_size(n->messages, o->messages);
+        memcpy(s->bytes[r].first, first->rank[r].denoised, sizeof s->bytes[r].first);
+    }
+    f->encode_s += first->encode_s;
+    if (!s->single)
+        return;
+    s->job.samp.steps = 0;
+    f->exact_s = first->exact_s, f->step_s = first->step_s;
+    f->exact = first->exact, f->steps = first->steps;
+}
+
+/* Predicts the first pass of a request with two passes, like a request of a model without latent
+ * upsampler. */
+static xd_status predict_first_pass(predictor *s, const xd_parallel *a, int ranks, xd_err *e)
+{
+    xd_context    plain = *s->base;
+    xd_prediction first;
+    plain.model.upsampler = (xd_component){ .name = NULL };
+    xd_status st = xd_predict(&first, &plain, s->job.small->r, a, ranks, s->m, e);
+    if (st == XD_OK)
+        add_first_pass(s, &first);
+    double steps_s = st == XD_OK ? xd_predict_steps(&first) : 0;
+    xd_prediction_free(&first);
+    if (st == XD_OK)
+        st = predict_upsampler(s, e);
+    s->f->first_s += s->single ? 0 : steps_s;
+    s->f->passes_s = s->f->first_s + (s->single ? steps_s : xd_predict_steps(s->f));
+    return st;
+}
+
 /* Returns 1 if the simulated steps have counted the memory of `most` rows in every pass. */
 static int counts_longest(const predictor *s, int64_t most)
 {
@@ -699,6 +771,9 @@ static xd_status open_predictor(predictor *s, const xd_parallel *a, int ranks, x
     }
     if (st != XD_OK)
         return st;
+    s->single = s->job.small && !s->job.samp.steps;
+    if (s->single) /* a step is counted, so that its memory and times are those of a request */
+        s->job.samp.steps = 1;
     f->steps = s->job.samp.steps;
     f->rounds = (s->job.images + f->plan.deg.n[XD_DATA] - 1) / f->plan.deg.n[XD_DATA];
     if (!(s->text_of = calloc((size_t)s->r->nprompts, sizeof *s->text_of)))
@@ -740,12 +815,17 @@ xd_status xd_predict_events(xd_prediction *f, const xd_context *base, const xd_r
         st = predict_decode(&s, e);
     if (st == XD_OK)
         st = predict_longest_text(&s, e);
+    for (int i = 0; st == XD_OK && i < f->ranks; i++)
+        memcpy(f->rank[i].denoised, s.bytes[i].denoise, sizeof f->rank[i].denoised);
+    if (st == XD_OK && s.job.small)
+        st = predict_first_pass(&s, a, ranks, e);
     if (st == XD_OK) {
         xd_predict_memory(f, &s.job, s.parts, m);
         st = count_messages(&s, e);
     }
     if (st == XD_OK) {
-        f->request_s = f->text_s + f->encode_s + xd_predict_steps(f) + f->rounds * f->decode_s;
+        f->request_s = f->text_s + f->encode_s + f->rounds * f->decode_s;
+        f->request_s += f->passes_s > 0 ? f->passes_s : xd_predict_steps(f);
         xd_predict_reading(f, &s.job, m, s.last_text_s);
     }
     leave_rank(&s);

@@ -11,12 +11,16 @@
 #include "predict/machine.h"
 #include "predict/simulate.h"
 
+enum { XD_PREDICTED_TEXTS = 8 }; /* max numbers of rows that are predicted for a request */
+
 typedef struct xd_prediction_rank {
     xd_need need; /* bytes of memory that the rank needs, by component */
     /* seconds of computing, and of waiting, per step after the first steps */
     double  busy_s, wait_s;
     double  sent, between; /* bytes sent per step after the first steps; the part between hosts */
     double  sent_all;      /* bytes sent per request */
+    /* Bytes sent for all steps of an image, for each text of the request. */
+    double  denoised[XD_PREDICTED_TEXTS];
     /* Number of blocks, and of streamed blocks, of the transformer; the same two numbers of the
      * text encoder that has the most streamed blocks. */
     int     dit_blocks, dit_streamed, text_blocks, text_streamed;
@@ -37,8 +41,6 @@ typedef struct xd_predicted_text {
     xd_predicted_steps of[XD_MAXPASS + 1];
 } xd_predicted_text;
 
-enum { XD_PREDICTED_TEXTS = 8 }; /* max numbers of rows that are predicted for a request */
-
 typedef struct xd_prediction {
     xd_plan           plan;
     int               ranks; /* number of ranks in use */
@@ -50,6 +52,10 @@ typedef struct xd_prediction {
     xd_predicted_text text[XD_PREDICTED_TEXTS];
     int               texts;
     double            encode_s; /* seconds of VAE encoding of the request's images */
+    /* Seconds of the first pass and of the latent upsampler, of all rounds (upsampling.h); the
+     * other values are those of the second pass. 0: there is one pass. */
+    double            first_s;
+    double            passes_s; /* seconds of both passes, of all rounds; 0: there is one pass */
     /* Seconds that the request waits for a disk, for each xd_kind of component whose weights are
      * not in memory. Weights that are read ahead during computation cost no wait. text_s and
      * request_s include these seconds; decode_s does not, because it is the time per image. 0: all

@@ -54,9 +54,16 @@ static xd_status denoise(xd_loop *l, int nth, int step, float *lat, xd_err *e)
 {
     const xd_part_bytes *b = work_of(l->j)->bytes;
     (void)lat, (void)e;
+    const double *passes = l->j->given && !l->j->enlarged ? b->first : b->denoise;
     if (step == 0)
         work_of(l->j)->sent +=
-            b->denoise[b->text_of[xd_job_image(l->j, nth) / l->j->r->num_images_per_prompt]];
+            passes[b->text_of[xd_job_image(l->j, nth) / l->j->r->num_images_per_prompt]];
+    return XD_OK;
+}
+
+static xd_status upsample(xd_job *j, xd_arena *a, const float *small, float *out, xd_err *e)
+{
+    (void)j, (void)a, (void)small, (void)out, (void)e;
     return XD_OK;
 }
 
@@ -89,8 +96,8 @@ xd_status xd_predict_messages(xd_job *j, xd_prompts *w, const xd_need *need,
                               double *sent, xd_err *e)
 {
     const xd_logger *log = xd_log_enter(NULL);
-    rank_work        here = { .work = { prepare, count, encode_text, encode_clip, denoise, decode,
-                                        deliver },
+    rank_work        here = { .work = { prepare, count, encode_text, encode_clip, denoise, upsample,
+                                        decode, deliver },
                               .need = need,
                               .bytes = bytes };
     xd_loop          l = { .j = j, .w = w };

@@ -11,6 +11,7 @@
 typedef struct xd_part_bytes {
     double     text[XD_MAXTEXT], decode;
     double     denoise[XD_PREDICTED_TEXTS];
+    double     first[XD_PREDICTED_TEXTS]; /* like `denoise`, of the first of two passes */
     const int *text_of; /* [prompts] the text (xd_predicted_text) of each prompt */
 } xd_part_bytes;
 

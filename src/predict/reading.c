@@ -36,9 +36,10 @@ double xd_predicted_reading_to_load(const xd_prediction *f)
 void xd_predict_reading(xd_prediction *f, const xd_job *j, const xd_machine *m, double last_text_s)
 {
     const double *cold = j->ctx->cold;
-    int           decodes = !j->r->output.latents_only || xd_job_encodes(j);
+    int           begins = xd_job_begins_with_vae(j);
+    int           decodes = !j->r->output.latents_only || begins;
     double        speed = m->read, room = m->memory - f->peak;
-    f->early = f->plan.vae_rows || f->plan.deg.n[XD_DATA] > 1 || xd_job_encodes(j);
+    f->early = f->plan.vae_rows || f->plan.deg.n[XD_DATA] > 1 || begins;
     if (speed <= 0)
         return;
     f->read_s[XD_KIND_TEXT] = xd_reading_wait_s(cold[XD_KIND_TEXT], speed, room, 0);

@@ -120,25 +120,27 @@ static xd_status open_all(xd_plans *p, xd_err *e)
     xd_status             s = a->cluster ? xd_machine_read(&p->m, a->cluster, e) : XD_OK;
     if (s == XD_OK)
         s = find_device(p, e);
-    xd_component_file sides[XD_MAXSIDES + 1];
+    xd_component_file sides[XD_MAXSIDES + 2];
     int               nsides = xd_model_side_files(sides, a->controlnets, a->ncontrolnets);
-    xd_open_args      o = { .size = sizeof o,
-                            .model = a->model,
-                            .files = sides,
-                            .nfiles = nsides,
-                            .dtype = a->dtype,
-                            .weights_dtype = a->weights_dtype,
-                            .text_weights_dtype = a->text_weights_dtype,
-                            .once = 1,
-                            .log = a->log,
-                            .offload = a->offload                 ? a->offload
-                                       : a->cluster && !p->device ? "none"
-                                                                  : NULL,
-                            .device = p->device,
-                            .memory = a->memory,
-                            .cookie = a->cookie,
-                            .log_level = a->log_level };
-    int               sizes = a->cluster && p->device ? XD_SIZES : 0;
+    if (a->latent_upsampler)
+        sides[nsides++] = (xd_component_file){ XD_UPSAMPLER_SLOT, a->latent_upsampler };
+    xd_open_args o = { .size = sizeof o,
+                       .model = a->model,
+                       .files = sides,
+                       .nfiles = nsides,
+                       .dtype = a->dtype,
+                       .weights_dtype = a->weights_dtype,
+                       .text_weights_dtype = a->text_weights_dtype,
+                       .once = 1,
+                       .log = a->log,
+                       .offload = a->offload                 ? a->offload
+                                  : a->cluster && !p->device ? "none"
+                                                             : NULL,
+                       .device = p->device,
+                       .memory = a->memory,
+                       .cookie = a->cookie,
+                       .log_level = a->log_level };
+    int          sizes = a->cluster && p->device ? XD_SIZES : 0;
     if (s == XD_OK)
         s = xd_open_with(&p->g, &o, XD_FOR_BENCH | XD_ALONE | sizes, e);
     if (s == XD_EUNSUPPORTED && p->device && !sizes && e)

@@ -121,7 +121,7 @@ int xd_sched_has(const xd_sampler *d, const char *key)
 }
 
 /* Refuses a request's list of timesteps or sigmas if the sampler, or its config, does not support
- * such a list. */
+ * such a list. A list of timesteps may end at 0, the timestep of clean latents. */
 static xd_status check_lists(const xd_sampler *d, const xd_sched_cfg *c, const xd_steps *a,
                              xd_err *e)
 {
@@ -143,14 +143,16 @@ static xd_status check_lists(const xd_sampler *d, const xd_sched_cfg *c, const x
     const double *v = a->sigmas ? a->sigmas : a->times;
     double        most = !a->sigmas ? c->num_train_timesteps : d->last_sigma ? 1e6 : 1;
     for (int i = 0; i < a->steps; i++)
-        if (!(v[i] <= most && v[i] >= 0) || ((a->sigmas || d->flow) && v[i] <= 0) ||
+        if (!(v[i] <= most && v[i] >= 0) ||
+            ((a->sigmas || (d->flow && (!i || i + 1 < a->steps))) && v[i] <= 0) ||
             (i && v[i] >= v[i - 1]) ||
             (a->times && !d->flow && (v[i] != (int)v[i] || v[i] >= most)))
             return xd_fail(e, XD_EINVAL,
                            "value %d of the %s is %g; values must decrease, from at "
-                           "most %g to above 0%s",
+                           "most %g to above 0%s%s",
                            i + 1, key, v[i], a->times && !d->flow ? most - 1 : most,
-                           a->times && !d->flow ? ", or 0, and be integers" : "");
+                           a->times ? ", or 0 at the end" : "",
+                           a->times && !d->flow ? ", and be integers" : "");
     if (a->sigmas && d->last_sigma && !(v[a->steps] >= 0 && v[a->steps] < v[a->steps - 1]))
         return xd_fail(e, XD_EINVAL,
                        "the last of the sigmas is %g; it must be at least 0 and "
@@ -172,7 +174,7 @@ int xd_steps_skipped(const xd_steps *a, int flow)
     double kept = a->steps * a->strength;
     if (a->strength <= 0 || kept >= a->steps)
         return 0;
-    return flow ? (int)(a->steps - kept) : a->steps - (int)kept;
+    return flow && !a->rounds_down ? (int)(a->steps - kept) : a->steps - (int)kept;
 }
 
 xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_cfg *c,

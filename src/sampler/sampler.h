@@ -119,6 +119,8 @@ typedef struct xd_steps { /* what the request sets in a schedule */
     double        threshold_noise;
     /* For image to image: the fraction of the steps that run; 0 or 1: all steps. */
     double        strength;
+    /* 1: the number of steps that run is rounded down, 0: up */
+    int           rounds_down;
     /* For dpm++ with use_flow_sigmas: max_shift of the dynamic timestep shift, if the config has
      * none. 0: the pipeline does not shift timesteps by image size. */
     double        max_shift;

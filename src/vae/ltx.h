@@ -87,5 +87,6 @@ void      xd_ltx_info(const void *cfg, xd_vae_info *out);
 void      xd_ltx_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
 void      xd_ltx_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 xd_tensor xd_ltx_normalize(xd_exec *x, const xd_net *n, xd_tensor z);
+xd_tensor xd_ltx_denormalize(xd_exec *x, const xd_net *n, xd_tensor z);
 
 #endif

@@ -247,6 +247,11 @@ xd_tensor xd_ltx_normalize(xd_exec *x, const xd_net *n, xd_tensor z)
     return scaled(x, n, z, 0);
 }
 
+xd_tensor xd_ltx_denormalize(xd_exec *x, const xd_net *n, xd_tensor z)
+{
+    return scaled(x, n, z, 1);
+}
+
 /* ---- passes --------------------------------------------------------------------------------- */
 
 /* Computes stage i and the later ones from the frames z (stage 0), or from no frames. `last`: 1:
@@ -314,7 +319,7 @@ void xd_ltx_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     if (!xd_map_video_fits(x, rgb, lat, v.cell[1], c->latent_channels, lat.d[0]) ||
         !xd_map_frames_fit(x, rgb.d[0], xd_vae_frames(&v, lat.d[0])))
         return;
-    xd_tensor z = scaled(x, n, lat, 1);
+    xd_tensor z = xd_ltx_denormalize(x, n, lat);
     d.r.time = timestep(x, d.r.w);
     d.stage = calloc(MAX_STAGES, sizeof *d.stage);
     if (d.stage) {

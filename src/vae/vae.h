@@ -41,6 +41,9 @@ typedef struct xd_vae {
      * autoencoders whose weights have the mean and deviation of latents. NULL: latents are not
      * normalized. */
     xd_tensor  (*normalize)(xd_exec *x, const xd_net *n, xd_tensor z);
+    /* Returns latents from which this is undone, which the decoder computes with. NULL like
+     * `normalize`. */
+    xd_tensor  (*denormalize)(xd_exec *x, const xd_net *n, xd_tensor z);
     /* Encodes pixels rgb [T,H,W,3] F32 in [-1,1] to moments [T',h,w,2C] F32, which are the mean and
      * the log variance of the latents. */
     void       (*encode)(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);

@@ -222,6 +222,7 @@ void fill_model(const char *from, const char *to, xd_dtype type)
         { "transformer_2", XD_KIND_DIT },
         { "unet", XD_KIND_DIT },
         { "vae", XD_KIND_VAE },
+        { "latent_upsampler", XD_KIND_UPSAMPLER },
     };
     char    *path = join(from, "model_index.json");
     xd_json *index = js_open(path);

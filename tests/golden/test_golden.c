@@ -31,6 +31,8 @@ enum stage {
     NOISE,
     CONDITION,
     LATENTS,
+    UPSAMPLED,
+    UPSAMPLED_NOISE,
     IMAGE,
     NSTAGE
 };
@@ -49,6 +51,8 @@ static const struct {
     [NOISE] = { "noise", { 1e-6, 1e-6, 1e-6, 1e-6, 1e-6 } },
     [CONDITION] = { "condition", { 2e-4, 3e-2, 2e-4, 2e-4, 5e-3 } },
     [LATENTS] = { "latents", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
+    [UPSAMPLED] = { "upsampled", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
+    [UPSAMPLED_NOISE] = { "upsampled_noise", { 1e-6, 1e-6, 1e-6, 1e-6, 1e-6 } },
     [IMAGE] = { "image", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
 };
 static const char *const dtypes[NDTYPE] = { "f32", "bf16", "int8", "fp8", "f16" };
@@ -211,6 +215,9 @@ static const char *const all[] = { "alpha",
                                    "ltx-cond",
                                    "ltx-cond-late",
                                    "ltx-cond-text",
+                                   "ltx-up",
+                                   "ltx-up-few",
+                                   "ltx-up-once",
                                    "mochi",
                                    "mochi-one",
                                    "mochi-five",
@@ -373,6 +380,8 @@ static ref reference(const run *r, int stage, int step)
     case NEGATIVE_POOLED: return ref_get(r->st, "%s", name);
     case NOISE: /* of a run that starts from an image there is none */
         return has(r, "noise.%d", r->image) ? ref_get(r->st, "noise.%d", r->image) : none;
+    case UPSAMPLED:
+    case UPSAMPLED_NOISE: return ref_get(r->st, "%s.%d", name, r->image);
     case CONDITION: return r->image == 0 ? ref_get(r->st, "%s", name) : none;
     case LATENTS: return ref_get(r->st, "latents.%d.%d", r->image, step);
     default: return ref_get(r->st, "image.%d", r->image);
@@ -427,6 +436,8 @@ static int expected(const run *r, int stage)
     switch (stage) {
     case NOISE: return has(r, "noise.0") ? r->images : 0;
     case LATENTS: return r->images * r->steps;
+    case UPSAMPLED:
+    case UPSAMPLED_NOISE: return has(r, "%s.0", name) ? r->images : 0;
     case IMAGE: return has(r, "image.0");
     case IDS:
     case IDS_2:
@@ -449,7 +460,9 @@ static void check_told(const run *r, const xd_result *out, const char *name)
                                            { "guidance_rescale", "guidance_rescale" },
                                            { "decode_timestep", "decode_timestep" },
                                            { "decode_noise_scale", "decode_noise_scale" },
-                                           { "cfg_normalization", "cfg_normalization" } };
+                                           { "cfg_normalization", "cfg_normalization" },
+                                           { "denoise_strength", "denoise_strength" },
+                                           { "adain_factor", "adain_factor" } };
     xd_json                 *j = NULL;
     xd_err                   e = { 0 };
     const char              *text = xd_result_json(out, 0);
@@ -505,6 +518,17 @@ static void ask_sizes(const run *r, xd_request *q)
     z->negative_original_size = js_maybe_text(r->js, "negative_original_size");
     z->negative_crops_coords_top_left = js_maybe_text(r->js, "negative_crops_coords_top_left");
     z->negative_target_size = js_maybe_text(r->js, "negative_target_size");
+}
+
+static void ask_upsampling(const run *r, xd_request *q)
+{
+    xd_request_upsampling *u = &q->upsampling;
+    if (xd_json_get(r->js, "denoise_strength"))
+        u->denoise_strength = js_num(r->js, "denoise_strength");
+    u->adain_factor = js_maybe(r->js, "adain_factor");
+    u->tone_map_compression_ratio = js_maybe(r->js, "tone_map_compression_ratio");
+    u->num_inference_steps = (int64_t)js_maybe(r->js, "upsampled_num_inference_steps");
+    u->timesteps = js_maybe_text(r->js, "upsampled_timesteps");
 }
 
 static void ask_control(const run *r, xd_request *q)
@@ -583,6 +607,7 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->schedule.scheduler = js_text(r->js, "scheduler");
     ask_less(r, q);
     ask_sizes(r, q);
+    ask_upsampling(r, q);
     q->noise.rng = "torch";
     q->output.enable_tiling = js_flag(r->js, "tiling");
     if (xd_json_get(r->js, "vae_tile_size_height")) {
@@ -719,7 +744,7 @@ static int take_loras(const run *r, const char *key, const char *dir, const char
     return n;
 }
 
-/* The control networks of a case, which are folders of the model. */
+/* The latent upsampler and the control networks of a case, which are folders of the model. */
 static void take_sides(const run *r, xd_open_args *a, const char *model, xd_component_file *side,
                        char (*path)[2200])
 {
@@ -729,6 +754,11 @@ static void take_sides(const run *r, xd_open_args *a, const char *model, xd_comp
         snprintf(path[a->nfiles], sizeof *path, "%s/%s", model,
                  xd_json_text(xd_json_at(list, a->nfiles)));
         side[a->nfiles] = (xd_component_file){ "controlnet", path[a->nfiles] };
+    }
+    if (xd_json_get(r->js, "latent_upsampler") && a->nfiles < MAXSIDE) {
+        snprintf(path[a->nfiles], sizeof *path, "%s/%s", model, js_text(r->js, "latent_upsampler"));
+        side[a->nfiles] = (xd_component_file){ "latent_upsampler", path[a->nfiles] };
+        a->nfiles++;
     }
 }
 

@@ -31,8 +31,8 @@ MAY = {  # room: rooms whose headers it may include, besides its own
     "plan": "xdit base tensor backend exec dit parallel ranks",
     "model": "xdit base tensor backend comm exec io tok text dit families vae upsample sampler "
              "ranks",
-    "pipeline": "xdit base tensor backend comm exec io tok text dit families vae sampler parallel "
-                "observe ranks plan model",
+    "pipeline": "xdit base tensor backend comm exec io tok text dit families vae upsample sampler "
+                "parallel observe ranks plan model",
     "module": "xdit base tensor backend exec dit families vae parallel model pipeline",
     "convert": "xdit base tensor exec io families model pipeline",
     "predict": "xdit base tensor backend comm exec dit families vae sampler parallel "

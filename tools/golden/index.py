@@ -58,6 +58,7 @@ SUITES = {
     "ltx": {"forms": "ltx-forms"} | own("ltx", "ltx-one", "ltx-i2v", "ltx-timed", "ltx-five",
                                         "ltx-lora", "ltx-cond", "ltx-cond-late",
                                         "ltx-cond-text"),
+    "ltx_up": own("ltx-up", "ltx-up-few", "ltx-up-once"),
     "mochi": {"forms": "mochi-forms"} | own("mochi", "mochi-one", "mochi-five", "mochi-lora"),
     "wan22": own("wan22", "wan22-two", "wan22-one", "wan22-low", "wan22-lora", "wan22-i2v",
                      "wan-ti2v", "wan-ti2v-text"),

@@ -5,6 +5,8 @@
 
 extern const xd_dit xd_dit_ltx;
 
+static const char upsampler[] = "LTXLatentUpsamplerModel";
+
 /* This recipe has the text encoder, defaults and rules of diffusers' LTXPipeline.__call__ and, with
  * an image, LTXImageToVideoPipeline.__call__. T5 reads padding like text; the transformer does not
  * read the rows of padding. */
@@ -26,6 +28,7 @@ static const xd_recipe from_held = {
     .max_shift = 1.15,
     .own_sigmas = XD_OWN_ALWAYS,
     .decodes_at = 1,
+    .upsampler = upsampler,
     .rescales = 1,
     .fps = 25,
     .channels_first = 1,
@@ -54,6 +57,8 @@ static const xd_recipe from_conditions = {
     .threshold_noise = 0.025,
     .unshifted = 1,
     .decodes_at = 1,
+    .upsampler = upsampler,
+    .denoises_part = 1,
     .rescales = 1,
     .fps = 25,
     .channels_first = 1,
