@@ -25,6 +25,7 @@ typedef struct glob {
     xd_tensor            embed; /* [V,E]: token embeddings */
     xd_tensor            norm;  /* [E]: norm of the last hidden state */
     xd_qwen_vision_glob  vision;
+    xd_qwen3_vision_glob vision3;
     xd_llava_vision_glob llava;
 } glob;
 
@@ -117,6 +118,9 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     xd_w_leave(d);
 }
 
+/* Scope of the vision tower in files of Qwen3-VL with a head. */
+#define OUTER_VISUAL "model.visual"
+
 static void weights(xd_decl *d, const void *c_, void *g_)
 {
     const xd_decoder *c = c_;
@@ -130,8 +134,11 @@ static void weights(xd_decl *d, const void *c_, void *g_)
         xd_llava_vision_weights(d, &c->llava, &g->llava);
     if (!c->vision.depth || !c->vision_blocks)
         return;
-    xd_w_enter(d, "visual");
-    xd_qwen_vision_weights(d, &c->vision, &g->vision);
+    xd_w_enter(d, c->outer ? OUTER_VISUAL : "visual");
+    if (c->vision.places)
+        xd_qwen3_vision_weights(d, &c->vision, &g->vision3);
+    else
+        xd_qwen_vision_weights(d, &c->vision, &g->vision);
     xd_w_leave(d);
 }
 
@@ -141,14 +148,18 @@ static void vision_weights(xd_decl *d, const void *c, int layer, void *w)
     xd_qwen_vision_block_weights(d, &((const xd_decoder *)c)->vision, w);
 }
 
+static void vision3_weights(xd_decl *d, const void *c, int layer, void *w)
+{
+    (void)layer;
+    xd_qwen3_vision_block_weights(d, &((const xd_decoder *)c)->vision, w);
+}
+
 static void llava_weights(xd_decl *d, const void *c, int layer, void *w)
 {
     (void)layer;
     xd_clip_layer_weights(d, &((const xd_decoder *)c)->llava.clip.of, w);
 }
 
-/* Scope of the vision tower in files of Qwen3-VL with a head. */
-#define OUTER_VISUAL "model.visual"
 /* Declares a class of decoders whose checkpoint files also contain tensors that are not read. */
 #define WITH(name, ...)                                                                            \
     static void name(xd_decl *d, const void *c, void *g)                                           \
@@ -187,10 +198,14 @@ static float frequency(const xd_decoder_rope *r, int64_t D, int64_t i)
 }
 
 /* Returns the axis (0..2) of multimodal rope for element pair i: the pair is rotated by the
- * position on this axis. */
-static int axis_of(const xd_ints *sections, int64_t i)
+ * position on this axis. The pairs of an axis are consecutive, or every third one. */
+static int axis_of(const xd_decoder *c, int64_t i)
 {
-    int s = 0;
+    const xd_ints *sections = &c->mrope;
+    int            s = (int)(i % 3);
+    if (c->interleaved && sections->n == 3)
+        return i < 3 * sections->v[s] ? s : 0;
+    s = 0;
     for (int64_t end = 0; s < sections->n && i >= (end += sections->v[s]);)
         s++;
     return s % 3;
@@ -229,7 +244,7 @@ static void fill_angles(void *ctx, float *to)
     int64_t     half = t->c->D / 2;
     for (int64_t k = 0; k < half; k++) {
         float f = frequency(t->rope, t->c->D, k);
-        int   axis = axis_of(&t->c->mrope, k);
+        int   axis = axis_of(t->c, k);
         for (int64_t i = 0; i < t->r->n; i++) {
             float a = (float)position_of(t->c, t->r, i, axis) * f;
             to[i * half + k] = t->sine ? sinf(a) : cosf(a);
@@ -404,6 +419,8 @@ static void encode_states(xd_exec *x, const xd_net *n, const xd_text_read *r, xd
         hand_out(x, n, r, i, s.h, out->tok);
         if (i < n->last)
             xd_net_block(x, n, i, &s);
+        if (c->vision_blocks && i < n->last)
+            xd_qwen3_vision_add(x, &c->vision, r, i - c->vision_blocks, s.h);
         xd_arena_rewind(x->tmp, block);
     }
     xd_arena_rewind(x->tmp, mark);
@@ -423,6 +440,11 @@ static void vision_forward(xd_exec *x, const xd_net *n, const void *w, xd_state 
     xd_qwen_vision_forward(x, &((const xd_decoder *)n->cfg)->vision, w, s);
 }
 
+static void vision3_forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
+{
+    xd_qwen3_vision_forward(x, &((const xd_decoder *)n->cfg)->vision, w, s);
+}
+
 static void llava_forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
 {
     const xd_llava_vision *c = &((const xd_decoder *)n->cfg)->llava;
@@ -432,6 +454,11 @@ static void llava_forward(xd_exec *x, const xd_net *n, const void *w, xd_state *
 static const xd_block kind_of_block = { "model.layers.%d", sizeof(blk), blk_weights, forward };
 static const xd_block vision_block = { "visual.blocks.%d", sizeof(xd_qwen_vision_block),
                                        vision_weights, vision_forward };
+static const xd_block vision3_block = { "visual.blocks.%d", sizeof(xd_qwen3_vision_block),
+                                        vision3_weights, vision3_forward };
+static const xd_block outer_vision3_block = { OUTER_VISUAL ".blocks.%d",
+                                              sizeof(xd_qwen3_vision_block), vision3_weights,
+                                              vision3_forward };
 static const xd_block llava_block = { "vision_tower.vision_model.encoder.layers.%d",
                                       sizeof(xd_clip_layer), llava_weights, llava_forward };
 
@@ -440,6 +467,8 @@ static const xd_block *block(const void *c_, int layer)
     const xd_decoder *c = c_;
     return layer >= c->vision_blocks ? &kind_of_block
            : c->llava.blocks         ? &llava_block
+           : c->outer                ? &outer_vision3_block
+           : c->vision.places        ? &vision3_block
                                      : &vision_block;
 }
 
@@ -452,14 +481,18 @@ static int is_idle(const void *c_, int layer)
 
 static void run_tower(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_tensor rows)
 {
-    const glob *g = n->glob;
-    xd_qwen_vision_run(x, n, &((const xd_decoder *)n->cfg)->vision, &g->vision, r, rows);
+    const glob       *g = n->glob;
+    const xd_decoder *c = n->cfg;
+    if (c->vision.places)
+        xd_qwen3_vision_run(x, n, &c->vision, &g->vision3, r, rows);
+    else
+        xd_qwen_vision_run(x, n, &c->vision, &g->vision, r, rows);
 }
 
 static void tower_of(const void *c, xd_text_tower *out)
 {
     const xd_qwen_vision *v = &((const xd_decoder *)c)->vision;
-    *out = (xd_text_tower){ v->patch, v->merge, (int32_t)v->token, 0 };
+    *out = (xd_text_tower){ v->patch, v->merge, (int32_t)v->token, 0, v->deep.n };
 }
 
 static void run_llava(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_tensor rows)
@@ -471,7 +504,7 @@ static void run_llava(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_ten
 static void llava_tower_of(const void *c, xd_text_tower *out)
 {
     const xd_llava_vision *v = &((const xd_decoder *)c)->llava;
-    *out = (xd_text_tower){ v->clip.patch, 1, (int32_t)v->token, v->clip.side };
+    *out = (xd_text_tower){ v->clip.patch, 1, (int32_t)v->token, v->clip.side, 0 };
 }
 
 /* ---- the registry's entries --------------------------------------------------------------- */
@@ -493,14 +526,11 @@ static const char *const prefixes[] = { "language_model.model.", "model.language
     .width = width, .encode = encode, .hidden = encode_states
 #define NET(kind, title, first, all, ...)                                                          \
     { NET_OF(kind, , title, first, all, "visual.*", "visual.", __VA_ARGS__) }
-#define NET_BESIDE(kind, title, first, all, at, ...)                                               \
-    { NET_OF(kind, , title, first, all, "visual.*", at, __VA_ARGS__) }
-#define WITHOUT_VISION(first, all, name, i)                                                        \
-    { NET_OF(qwen25vl, , "qwen2.5-vl", first, all, "visual.*", "visual.", name),                   \
-      .with_vision = &with_vision[i] }
-#define WITH_VISION(first, all, name)                                                              \
-    { NET_OF(qwen25vl, _vision, "qwen2.5-vl", first, all, NULL, "visual.", name),                  \
-      .tower = tower_of, .run_vision = run_tower }
+#define WITHOUT_VISION(kind, title, first, all, at, name, i)                                       \
+    { NET_OF(kind, , title, first, all, "visual.*", at, name), .with_vision = &with_vision[i] }
+#define WITH_VISION(kind, how, title, first, all, at, name)                                        \
+    { NET_OF(kind, how, title, first, all, NULL, at, name), .tower = tower_of,                     \
+      .run_vision = run_tower }
 
 /* The vision tower is always read, except for its last norm and for blocks that are never run. */
 #define LLAVA(...)                                                                                 \
@@ -520,23 +550,29 @@ static const char *const prefixes[] = { "language_model.model.", "model.language
 #define OUTSIDE "language_model.model."
 #define OUTER "model.language_model."
 
-static const xd_text with_vision[] = { WITH_VISION("model.", with_head,
-                                                   "Qwen2_5_VLForConditionalGeneration"),
-                                       WITH_VISION(INSIDE, weights, "Qwen2_5_VLModel") };
+static const xd_text with_vision[] = {
+    WITH_VISION(qwen25vl, _vision, "qwen2.5-vl", "model.", with_head, "visual.",
+                "Qwen2_5_VLForConditionalGeneration"),
+    WITH_VISION(qwen25vl, _vision, "qwen2.5-vl", INSIDE, weights, "visual.", "Qwen2_5_VLModel"),
+    WITH_VISION(qwen3vl, _outer_vision, "qwen3-vl", OUTER, with_head, OUTER_VISUAL ".",
+                "Qwen3VLForConditionalGeneration"),
+    WITH_VISION(qwen3vl, _vision, "qwen3-vl", INSIDE, weights, "visual.", "Qwen3VLModel"),
+};
 
 extern const xd_text xd_text_decoders[];
 
 const xd_text xd_text_decoders[XD_TEXT_DECODERS] = {
     NET(qwen3, "qwen3", "model.", with_head, "Qwen3ForCausalLM"),
     NET(qwen3, "qwen3", "", weights, "Qwen3Model"),
-    NET_BESIDE(qwen3vl, "qwen3-vl", OUTER, with_visual3_and_head, OUTER_VISUAL ".",
-               "Qwen3VLForConditionalGeneration"),
-    NET(qwen3vl, "qwen3-vl", INSIDE, with_visual3, "Qwen3VLModel"),
+    WITHOUT_VISION(qwen3vl, "qwen3-vl", OUTER, with_visual3_and_head, OUTER_VISUAL ".",
+                   "Qwen3VLForConditionalGeneration", 2),
+    WITHOUT_VISION(qwen3vl, "qwen3-vl", INSIDE, with_visual3, "visual.", "Qwen3VLModel", 3),
     NET(qwen3vl, "qwen3-vl", "", weights, "Qwen3VLTextModel"),
     NET(qwen2, "qwen2", "model.", with_head, "Qwen2ForCausalLM"),
     NET(qwen2, "qwen2", "", weights, "Qwen2Model"),
-    WITHOUT_VISION("model.", with_visual_and_head, "Qwen2_5_VLForConditionalGeneration", 0),
-    WITHOUT_VISION(INSIDE, with_visual, "Qwen2_5_VLModel", 1),
+    WITHOUT_VISION(qwen25vl, "qwen2.5-vl", "model.", with_visual_and_head, "visual.",
+                   "Qwen2_5_VLForConditionalGeneration", 0),
+    WITHOUT_VISION(qwen25vl, "qwen2.5-vl", INSIDE, with_visual, "visual.", "Qwen2_5_VLModel", 1),
     NET(qwen25vl, "qwen2.5-vl", "", weights, "Qwen2_5_VLTextModel"),
     NET(mistral, "mistral", OUTSIDE, with_pixtral_and_head, "Mistral3ForConditionalGeneration"),
     NET(mistral, "mistral", INSIDE, with_pixtral, "Mistral3Model"),

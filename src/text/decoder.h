@@ -31,15 +31,11 @@ typedef struct xd_decoder_rope { /* frequencies of a rotary embedding */
     char    type[XD_FIELD_TEXT];
 } xd_decoder_rope;
 
-/* The vision tower in files of Mistral 3 and Qwen3-VL. This library does not run these vision
- * towers; it only knows the names and shapes of their tensors. */
+/* The vision tower in files of Mistral 3. This library does not run this vision tower; it only
+ * knows the names and shapes of its tensors. */
 typedef struct xd_decoder_tower {
     int64_t dim, ff, channels, patch, merge;
     int     nlayers, bias;
-    /* Qwen3-VL: frames per patch, output width, number of position embeddings, and the blocks after
-     * which features are also given to the language model */
-    int64_t frames, out, places;
-    xd_ints deep;
 } xd_decoder_tower;
 
 typedef struct xd_decoder {
@@ -52,12 +48,15 @@ typedef struct xd_decoder {
     xd_decoder_rope  rope, local;
     char             act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
     xd_names         layer_types;
-    xd_ints          mrope;  /* rotary pairs per head for frame, row, column (mrope_section) */
-    xd_qwen_vision   vision; /* the vision tower of Qwen2.5-VL */
-    xd_llava_vision  llava;  /* the vision tower of LLaVA */
+    xd_ints          mrope;       /* rotary pairs per head for frame, row, column (mrope_section) */
+    int              interleaved; /* 1: the axes of such pairs alternate (mrope_interleaved) */
+    xd_qwen_vision   vision;      /* the vision tower of Qwen2.5-VL or Qwen3-VL */
+    xd_llava_vision  llava;       /* the vision tower of LLaVA */
     /* Number of the vision tower's blocks, which come before the blocks of the language model; 0:
      * the tower is not used. */
     int              vision_blocks;
+    /* Qwen3-VL: 1: names of the vision tower's tensors begin with that of the whole model */
+    int              outer;
     xd_act           act;
     xd_decoder_tower tower;
     const xd_decoder_kind *kind;
@@ -85,6 +84,8 @@ xd_status xd_qwen3vl_check(void *c, xd_err *e);
 xd_status xd_qwen2_check(void *c, xd_err *e);
 xd_status xd_qwen25vl_check(void *c, xd_err *e);
 xd_status xd_qwen25vl_vision_check(void *c, xd_err *e);
+xd_status xd_qwen3vl_vision_check(void *c, xd_err *e);
+xd_status xd_qwen3vl_outer_vision_check(void *c, xd_err *e);
 xd_status xd_mistral_check(void *c, xd_err *e);
 xd_status xd_llama_check(void *c, xd_err *e);
 xd_status xd_llava_check(void *c, xd_err *e);

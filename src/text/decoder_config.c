@@ -94,13 +94,9 @@ const xd_field xd_qwen3vl_fields[] = { SIZES(151936, 4096, 22016, 32, 32, 32, 12
                                        ROPES(5000000),
                                        SILU,
                                        BIAS,
-                                       TOWER("depth", "in_channels", 27, 1152, 4304),
-                                       SEES("temporal_patch_size", frames, 2),
-                                       SEES("spatial_merge_size", merge, 2),
-                                       SEES("out_hidden_size", out, 3584),
-                                       SEES("num_position_embeddings", places, 2304),
-                                       { "vision_config.deepstack_visual_indexes", AT(tower.deep),
-                                         'L', 0, NULL },
+                                       XD_QWEN3_VISION_FIELDS(xd_decoder, vision),
+                                       ROPE("mrope_section", AT(mrope), 'L', 0, NULL),
+                                       ROPE("mrope_interleaved", AT(interleaved), 'b', 1, NULL),
                                        OTHERS };
 const xd_field xd_qwen2_fields[] = { SIZES(151936, 4096, 22016, 32, 32, 32, 0),
                                      KIND("qwen2", 1e-6, 0),
@@ -232,9 +228,9 @@ static xd_status check_tower(const xd_decoder *c, xd_err *e)
 {
     const xd_decoder_tower *t = &c->tower;
     const xd_qwen_vision   *v = &c->vision;
-    const int64_t n[] = { t->dim,    t->ff,     t->channels, t->patch, t->merge, t->nlayers,
-                          t->frames, t->out,    t->places,   v->dim,   v->ff,    v->channels,
-                          v->patch,  v->frames, v->merge,    v->out,   v->heads, v->depth };
+    const int64_t n[] = { t->dim,    t->ff,  t->channels, t->patch,    t->merge, t->nlayers,
+                          v->places, v->dim, v->ff,       v->channels, v->patch, v->frames,
+                          v->merge,  v->out, v->heads,    v->depth };
     for (size_t i = 0; i < sizeof n / sizeof n[0]; i++)
         if (n[i] < 0 || n[i] > MAX_TOWER)
             return xd_fail(e, XD_EFORMAT,
@@ -359,6 +355,31 @@ xd_status xd_qwen25vl_vision_check(void *c_, xd_err *e)
         s = xd_qwen_vision_check(&c->vision, c->dim, e);
     c->vision_blocks = c->vision.depth;
     return s;
+}
+
+xd_status xd_qwen3vl_vision_check(void *c_, xd_err *e)
+{
+    xd_decoder *c = c_;
+    xd_status   s = xd_qwen3vl_check(c, e);
+    if (s == XD_OK && !c->mrope.n)
+        c->mrope = (xd_ints){ 3, { 24, 20, 20 } };
+    if (s == XD_OK)
+        s = check_sections(c, e);
+    if (s == XD_OK && (c->mrope.n != 3 || !c->interleaved))
+        s = xd_fail(e, XD_EUNSUPPORTED,
+                    "%s: mrope_section has %d sections and mrope_interleaved is %s; 3 interleaved "
+                    "sections are supported",
+                    c->kind->title, c->mrope.n, c->interleaved ? "true" : "false");
+    if (s == XD_OK)
+        s = xd_qwen3_vision_check(&c->vision, c->dim, e);
+    c->vision_blocks = c->vision.depth;
+    return s;
+}
+
+xd_status xd_qwen3vl_outer_vision_check(void *c, xd_err *e)
+{
+    ((xd_decoder *)c)->outer = 1;
+    return xd_qwen3vl_vision_check(c, e);
 }
 
 xd_status xd_llava_check(void *c_, xd_err *e)

@@ -48,37 +48,23 @@ void xd_qwen25vl_tower(xd_decl *d, const xd_decoder *c)
         d->list[at].unread = 1;
 }
 
-/* Declares the layers that merge patches to a token. `norm` is the width of their norm. */
-static void declare_merger(xd_decl *d, const xd_decoder_tower *t, int64_t norm)
-{
-    int64_t E = t->dim * t->merge * t->merge;
-    DECLARE(d, { "norm", norm, 0, 1 }, { "linear_fc1", E, E, 1 }, { "linear_fc2", t->out, E, 1 });
-}
-
 void xd_qwen3vl_tower(xd_decl *d, const xd_decoder *c, const char *name)
 {
-    const xd_decoder_tower *t = &c->tower;
-    int64_t                 E = t->dim, F = t->ff;
+    xd_qwen3_vision_glob  g;
+    xd_qwen3_vision_block w;
+    int                   at = d->nlist;
+    if (d->visit != XD_VISIT_LIST || !d->whole || c->vision_blocks)
+        return;
     xd_w_enter(d, "%s", name);
-    xd_w_unread(d, "patch_embed.proj.weight", 5,
-                (int64_t[]){ E, t->channels, t->frames, t->patch, t->patch });
-    xd_w_unread(d, "patch_embed.proj.bias", 1, &E);
-    DECLARE(d, { "pos_embed", t->places, E, 0 });
-    for (int i = 0; i < t->nlayers; i++) {
+    xd_qwen3_vision_weights(d, &c->vision, &g);
+    for (int i = 0; i < c->vision.depth; i++) {
         xd_w_enter(d, "blocks.%d", i);
-        DECLARE(d, { "norm1", E, 0, 1 }, { "attn.qkv", 3 * E, E, 1 }, { "attn.proj", E, E, 1 },
-                { "norm2", E, 0, 1 }, { "mlp.linear_fc1", F, E, 1 }, { "mlp.linear_fc2", E, F, 1 });
-        xd_w_leave(d);
-    }
-    xd_w_enter(d, "merger");
-    declare_merger(d, t, E);
-    xd_w_leave(d);
-    for (int i = 0; i < t->deep.n; i++) {
-        xd_w_enter(d, "deepstack_merger_list.%d", i);
-        declare_merger(d, t, E * t->merge * t->merge);
+        xd_qwen3_vision_block_weights(d, &c->vision, &w);
         xd_w_leave(d);
     }
     xd_w_leave(d);
+    for (; at < d->nlist; at++)
+        d->list[at].unread = 1;
 }
 
 void xd_mistral3_tower(xd_decl *d, const xd_decoder *c)

@@ -56,12 +56,14 @@ int xd_text_layer(const xd_net *n, int number)
 
 xd_tensor xd_text_run_vision(const xd_text *t, xd_exec *x, const xd_net *n, const xd_text_read *r)
 {
-    int64_t tokens = 0;
+    int64_t       tokens = 0;
+    xd_text_tower tower = { 0 };
     for (int k = 0; k < r->nimages; k++)
         tokens += r->images[k].n;
     if (!tokens || !t->run_vision)
         return (xd_tensor){ 0 };
-    xd_tensor rows = xd_new_f32(x, tokens, t->width(n->cfg));
+    t->tower(n->cfg, &tower);
+    xd_tensor rows = xd_new_f32(x, tokens, (1 + tower.deep) * t->width(n->cfg));
     t->run_vision(x, n, r, rows);
     return rows;
 }

@@ -1,5 +1,6 @@
 /* qwen_vision.c - runs the vision tower of Qwen2.5-VL like transformers'
- * Qwen2_5_VisionTransformerPretrainedModel.
+ * Qwen2_5_VisionTransformerPretrainedModel. The tower of Qwen3-VL (qwen3_vision.c) uses the order
+ * of rows, the colours and the attention of this file, with a window of any size.
  *
  * The rows of tensors are the patches of all images. The patches of an attention window are
  * consecutive rows, and in a window, the patches of a token are consecutive rows. A patch is
@@ -203,11 +204,6 @@ static void fill_angles(void *ctx, float *to)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-typedef struct local {
-    const xd_text_read *r;
-    xd_tensor           cos, sin; /* [patches, D/2] F32: rope table */
-} local;
-
 /* Computes attention among n rows, beginning with row *at, and adds n to *at. */
 static void attend_rows(xd_exec *x, xd_tensor out, const xd_tensor qkv[3], int64_t *at, int64_t n)
 {
@@ -234,14 +230,12 @@ static xd_tensor attend(xd_exec *x, const xd_qwen_vision *c, const xd_text_read 
     return out;
 }
 
-void xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vision_block *w,
-                            xd_state *s)
+xd_tensor xd_qwen_vision_attend(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vision_local *l,
+                                xd_tensor y, const xd_lin *w)
 {
-    const local *l = s->local;
-    xd_tensor    none = { 0 }, qkv[3];
-    xd_tensor    y = xd_linear(x, xd_rms_norm(x, s->h, w->norm1, eps), &w->qkv);
+    xd_tensor qkv[3];
     for (int i = 0; i < 3; i++)
-        qkv[i] = xd_heads(xd_seg(y, &w->qkv, i), c->dim / c->heads);
+        qkv[i] = xd_heads(xd_seg(y, w, i), c->dim / c->heads);
     xd_qk_norm_into(x, &(xd_qknorm){ .out = qkv[0],
                                      .in = qkv[0],
                                      .cos = l->cos,
@@ -249,7 +243,15 @@ void xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_v
                                      .also = { .out = qkv[1], .in = qkv[1] },
                                      .halves = 1,
                                      .eps = eps });
-    xd_linear_add(x, s->h, none, xd_flat(attend(x, c, l->r, qkv)), &w->proj);
+    return xd_flat(attend(x, c, l->r, qkv));
+}
+
+void xd_qwen_vision_forward(xd_exec *x, const xd_qwen_vision *c, const xd_qwen_vision_block *w,
+                            xd_state *s)
+{
+    xd_tensor none = { 0 };
+    xd_tensor y = xd_linear(x, xd_rms_norm(x, s->h, w->norm1, eps), &w->qkv);
+    xd_linear_add(x, s->h, none, xd_qwen_vision_attend(x, c, s->local, y, &w->qkv), &w->proj);
 
     y = xd_linear(x, xd_rms_norm(x, s->h, w->norm2, eps), &w->gate_up);
     y = xd_gated(x, xd_seg(y, &w->gate_up, 0), xd_seg(y, &w->gate_up, 1), c->act);
@@ -295,20 +297,31 @@ static int64_t count_patches(xd_exec *x, const xd_qwen_vision *c, const xd_text_
     return sum;
 }
 
+xd_tensor xd_qwen_vision_open(xd_exec *x, const xd_qwen_vision *c, const xd_text_read *r,
+                              xd_qwen_vision_local *l)
+{
+    int64_t np = count_patches(x, c, r), half = c->dim / c->heads / 2;
+    *l = (xd_qwen_vision_local){ .r = r };
+    if (!np)
+        return (xd_tensor){ 0 };
+    xd_tensor patches = xd_new_f32(x, np, c->channels * c->frames * c->patch * c->patch);
+    xd_fill(x, patches, fill_colours, &(table){ .c = c, .r = r });
+    xd_fill(x, l->cos = xd_new_f32(x, np, half), fill_angles, &(table){ .c = c, .r = r });
+    xd_fill(x, l->sin = xd_new_f32(x, np, half), fill_angles,
+            &(table){ .c = c, .r = r, .sine = 1 });
+    return patches;
+}
+
 void xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
                         const xd_qwen_vision_glob *g, const xd_text_read *r, xd_tensor rows)
 {
-    int64_t  np = count_patches(x, c, r), half = c->dim / c->heads / 2;
-    size_t   mark = xd_arena_mark(x->tmp);
-    local    l = { .r = r };
-    xd_state s = { .local = &l };
-    if (!np)
+    size_t               mark = xd_arena_mark(x->tmp);
+    xd_qwen_vision_local l;
+    xd_state             s = { .local = &l };
+    xd_tensor            patches = xd_qwen_vision_open(x, c, r, &l);
+    if (!patches.nd)
         return;
-    xd_tensor patches = xd_new_f32(x, np, c->channels * c->frames * c->patch * c->patch);
-    xd_fill(x, patches, fill_colours, &(table){ .c = c, .r = r });
     s.h = xd_linear_f32(x, patches, &g->patches);
-    xd_fill(x, l.cos = xd_new_f32(x, np, half), fill_angles, &(table){ .c = c, .r = r });
-    xd_fill(x, l.sin = xd_new_f32(x, np, half), fill_angles, &(table){ .c = c, .r = r, .sine = 1 });
     for (int i = 0; i < c->depth; i++) {
         size_t block = xd_arena_mark(x->tmp);
         xd_net_block(x, n, i, &s);
@@ -318,7 +331,10 @@ void xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
     xd_arena_rewind(x->tmp, mark);
 }
 
-void xd_qwen_vision_place(xd_exec *x, const xd_text_read *r, xd_tensor h)
+/* Calls fn for each image with the image's rows of h and of r->image_rows. Reports an error if the
+ * images do not fit the tokens or the rows. */
+static void each_image(xd_exec *x, const xd_text_read *r, xd_tensor h,
+                       void (*fn)(xd_exec *x, xd_tensor to, xd_tensor from, int part), int part)
 {
     int64_t from = 0, last = 0, have = r->image_rows.nd ? r->image_rows.d[0] : 0;
     for (int k = 0; k < r->nimages; k++) {
@@ -329,8 +345,30 @@ void xd_qwen_vision_place(xd_exec *x, const xd_text_read *r, xd_tensor h)
                       k + 1, r->nimages, (long long)i->at, (long long)(i->at + i->n),
                       (long long)r->n, (long long)have))
             return;
-        xd_copy_to(x, xd_rows(h, i->at, i->n), xd_rows(r->image_rows, from, i->n));
+        fn(x, xd_rows(h, i->at, i->n), xd_rows(r->image_rows, from, i->n), part);
         last = i->at + i->n;
         from += i->n;
     }
+}
+
+static void replace_rows(xd_exec *x, xd_tensor to, xd_tensor from, int part)
+{
+    xd_copy_to(x, to, xd_cols(from, part * to.d[1], to.d[1]));
+}
+
+static void add_rows(xd_exec *x, xd_tensor to, xd_tensor from, int part)
+{
+    xd_add(x, to, xd_cols(from, part * to.d[1], to.d[1]));
+}
+
+void xd_qwen_vision_place(xd_exec *x, const xd_text_read *r, xd_tensor h)
+{
+    each_image(x, r, h, replace_rows, 0);
+}
+
+void xd_qwen3_vision_add(xd_exec *x, const xd_qwen_vision *c, const xd_text_read *r, int block,
+                         xd_tensor h)
+{
+    if (block < c->deep.n)
+        each_image(x, r, h, add_rows, 1 + block);
 }

@@ -30,8 +30,9 @@ typedef struct xd_text_read {
     int            raw;          /* 1: the last hidden state is that before the final norm */
     int            nimages;      /* number of images, for an encoder with a vision tower */
     const xd_text_image *images; /* [nimages] images, in the order of their tokens in `ids` */
-    /* [tokens,E] embeddings of the images' tokens, computed by xd_text_run_vision. If there are no
-     * images, the tensor has no dimensions (nd is 0). */
+    /* [tokens,(1 + deep) E] embeddings of the images' tokens and, behind them, the features that
+     * xd_text_tower.deep counts, computed by xd_text_run_vision. If there are no images, the tensor
+     * has no dimensions (nd is 0). */
     xd_tensor            image_rows;
 } xd_text_read;
 
@@ -42,6 +43,9 @@ typedef struct xd_text_tower {
     /* Side in pixels of all images, which are square and are passed as xd_text_read.pixels. 0:
      * images have any size, and their pixels are those of xd_text_image. */
     int64_t side;
+    /* Number of the language model's first blocks after which features of the images are added.
+     * These features follow the embeddings in xd_text_read.image_rows. */
+    int     deep;
 } xd_text_tower;
 
 typedef struct xd_text_vision { /* input and output size of an image encoder */
@@ -76,7 +80,7 @@ struct xd_text {
     /* returns the properties of the vision tower; NULL: the encoder has no vision tower */
     void           (*tower)(const void *cfg, xd_text_tower *out);
     /* Runs the vision tower on r->images and writes the embeddings of all image tokens to `rows`,
-     * [tokens,E] f32. */
+     * f32, as in xd_text_read.image_rows. */
     void (*run_vision)(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_tensor rows);
 };
 

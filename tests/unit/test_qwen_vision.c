@@ -1,4 +1,5 @@
-/* test_qwen_vision.c - the vision tower of Qwen2.5-VL and a language model that reads its images.
+/* test_qwen_vision.c - the vision towers of Qwen2.5-VL and Qwen3-VL, and language models that read
+ * their images.
  *
  * tools/golden/cases/lm.py wrote the model and what transformers makes of two images. */
 #include "models.h"
@@ -14,7 +15,9 @@
 
 #include "text/text.h"
 
-static const char folder[] = "tests/golden/lm/qwen25vl-images";
+static const char       *folder; /* of the model and its golden file */
+static const char *const folders[] = { "tests/golden/lm/qwen25vl-images",
+                                       "tests/golden/lm/qwen3vl-images" };
 
 /* Opens a text encoder's config with its vision tower. */
 static void open_seeing(part *p, const char *dir)
@@ -129,17 +132,40 @@ static void compare(xd_dtype want, xd_dtype blocks, double tol)
 static void golden_rows(void **state)
 {
     (void)state;
-    compare(XD_F32, XD_F32, 2e-4);
-    compare(XD_BF16, XD_F32, 3e-2);
-    compare(XD_BF16, XD_I8, 0.1);
-    compare(XD_BF16, XD_F8E4M3, 0.2);
+    for (int i = 0; i < 2; i++) {
+        folder = folders[i];
+        compare(XD_F32, XD_F32, 2e-4);
+        compare(XD_BF16, XD_F32, 3e-2);
+        compare(XD_BF16, XD_I8, 0.1);
+        compare(XD_BF16, XD_F8E4M3, 0.2);
+    }
+}
+
+/* What Qwen3-VL's tower makes of the images: embeddings, then the features of two blocks. */
+static void golden_tower(void **state)
+{
+    run       t;
+    xd_tensor shape;
+    (void)state;
+    folder = folders[1];
+    open_run(&t, XD_F32, XD_F32, 0);
+    xd_tensor rows = xd_text_run_vision(t.p.text, &t.x, &t.p.net, &t.r);
+    ok(t.x.err.code, &t.x.err);
+    float *want = reference(t.g, "rows", &shape), *v = malloc(xd_bytes(shape));
+    assert_non_null(v);
+    assert_int_equal(rows.d[0], shape.d[0]);
+    assert_int_equal(rows.d[1], shape.d[1]);
+    assert_int_equal(rows.d[1], 3 * 40);
+    xd_get(&t.x, v, rows);
+    near("rows", v, want, xd_count(shape), 2e-4);
+    free(want), free(v);
+    close_run(&t);
 }
 
 /* A counting run follows no address and needs exactly the room of a real one. */
-static void counts_as_it_runs(void **state)
+static void compare_counts(void)
 {
     size_t peak[2];
-    (void)state;
     for (int counts = 0; counts < 2; counts++) {
         run     t;
         xd_cond c;
@@ -157,15 +183,23 @@ static void counts_as_it_runs(void **state)
     assert_int_equal(peak[0], peak[1]);
 }
 
+static void counts_as_it_runs(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        folder = folders[i];
+        compare_counts();
+    }
+}
+
 /* Without images it is the language model alone. */
-static void text_alone(void **state)
+static void compare_alone(void)
 {
     run     t;
     xd_cond c[2];
     part    blind;
     xd_decl d;
     float  *v[2];
-    (void)state;
     open_run(&t, XD_F32, XD_F32, 0);
     open_config(&blind, folder);
     open_files(&blind, folder);
@@ -185,23 +219,36 @@ static void text_alone(void **state)
     close_run(&t);
 }
 
+static void text_alone(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        folder = folders[i];
+        compare_alone();
+    }
+}
+
 static void wrong_images(void **state)
 {
     static const struct {
         int64_t height, at, n;
     } bad[] = { { 14, 2, 15 }, { 12, 2, 14 }, { 12, 99, 15 } };
     (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < 2 * sizeof bad / sizeof bad[0]; i++) {
         run     t;
         xd_cond c;
+        folder = folders[i % 2];
         open_run(&t, XD_F32, XD_F32, 0);
-        t.image[0].height = bad[i].height, t.image[0].at = bad[i].at, t.image[0].n = bad[i].n;
+        t.image[0].height = bad[i / 2].height;
+        t.image[0].at = bad[i / 2].at, t.image[0].n = bad[i / 2].n;
         see_and_read(&t, &c);
         assert_int_equal(t.x.err.code, XD_EINVAL);
         assert_non_null(strstr(t.x.err.msg, "image 1 of"));
         close_run(&t);
     }
 }
+
+static const char *class_name = "Qwen2_5_VLForConditionalGeneration";
 
 static void refuses_tower(const char *vision, xd_status code, const char *word)
 {
@@ -218,7 +265,7 @@ static void refuses_tower(const char *vision, xd_status code, const char *word)
     snprintf(text, sizeof text, whole, *vision && !out ? "," : "", out ? "" : vision,
              out ? vision + 1 : "");
     ok(xd_json_parse(&j, text, strlen(text), "test", &e), &e);
-    find(&p, "Qwen2_5_VLForConditionalGeneration");
+    find(&p, class_name);
     xd_status s = xd_net_open(&p.net, &p.text->with_vision->net, j, "test", &e);
     if (s != code || (word && !strstr(e.msg, word)))
         fail_msg("%s: status %d, '%s'", text, (int)s, e.msg);
@@ -242,32 +289,57 @@ static void refusals(void **state)
     refuses_tower("},\"rope_parameters\":{\"mrope_section\":[2,2]}", XD_EFORMAT, "mrope_section");
 }
 
-/* The tower of the published model has these tensors, by these names. */
-static void published_tower(void **state)
+static void refusals_3(void **state)
 {
-    const char *dir = published_path("Qwen/Qwen-Image/text_encoder");
+    (void)state;
+    class_name = "Qwen3VLForConditionalGeneration";
+    /* the heads of this class have 128 features by default */
+    refuses_tower("},\"head_dim\":16", XD_OK, NULL);
+    refuses_tower("\"depth\":0},\"head_dim\":16,\"x\":{", XD_EFORMAT, "depth 0");
+    refuses_tower("\"num_position_embeddings\":48},\"head_dim\":16,\"x\":{", XD_EFORMAT,
+                  "num_position_embeddings 48");
+    refuses_tower("\"deepstack_visual_indexes\":[3,27]},\"head_dim\":16,\"x\":{", XD_EFORMAT, "27");
+    refuses_tower("\"deepstack_visual_indexes\":[1,2,3,4,5,6,7,8,9]},\"head_dim\":16,\"x\":{",
+                  XD_EUNSUPPORTED, "has 9 blocks");
+    refuses_tower("},\"head_dim\":16,\"rope_parameters\":{\"mrope_interleaved\":false}",
+                  XD_EUNSUPPORTED, "mrope_interleaved");
+    refuses_tower("},\"head_dim\":16,\"rope_parameters\":{\"mrope_section\":[2,2]}", XD_EFORMAT,
+                  "mrope_section");
+}
+
+/* The tower of the model in `model` has as many tensors, by names that begin with `scope`. */
+static void check_tower(const char *model, const char *scope, int tensors)
+{
+    const char *dir = published_path(model);
     part        p;
     xd_decl     d;
     int         tower = 0;
-    (void)state;
     if (!dir)
         return; /* cmocka's skip() is "not ok" in TAP */
     open_seeing(&p, dir);
     visit(&p, NULL, XD_F32, XD_VISIT_LIST, &d);
     for (int i = 0; i < d.nlist; i++)
-        tower += strncmp(d.list[i].name, "visual.", 7) == 0;
-    assert_int_equal(tower, 390);
-    assert_non_null(strstr(d.list[2].name, "visual."));
+        tower += strncmp(d.list[i].name, scope, strlen(scope)) == 0;
+    assert_int_equal(tower, tensors);
+    assert_non_null(strstr(d.list[2].name, scope));
     xd_decl_free(&d);
     close_part(&p);
+}
+
+static void published_tower(void **state)
+{
+    (void)state;
+    check_tower("Qwen/Qwen-Image/text_encoder", "visual.", 390);
+    check_tower("Qwen/Qwen-Image-2.1/text_encoder", "model.visual.", 351);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_rows), cmocka_unit_test(counts_as_it_runs),
-        cmocka_unit_test(text_alone),  cmocka_unit_test(wrong_images),
-        cmocka_unit_test(refusals),    cmocka_unit_test(published_tower),
+        cmocka_unit_test(golden_rows),       cmocka_unit_test(golden_tower),
+        cmocka_unit_test(counts_as_it_runs), cmocka_unit_test(text_alone),
+        cmocka_unit_test(wrong_images),      cmocka_unit_test(refusals),
+        cmocka_unit_test(refusals_3),        cmocka_unit_test(published_tower),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,6 +95,7 @@ SUITES = {
     "text": own("clip/plain", "clip/proj", "clip-vision/plain", "clip-vision/proj",
                 "clip-vision/siglip", "bert/plain", "bert/prefix", "mt5", "umt5"),
     "lm": {name: "lm/" + name for name in ("qwen3", "qwen2", "qwen25vl", "qwen25vl-images",
+                                           "qwen3vl-images",
                                            "mistral", "llama", "gemma2", "gemma3")},
     "captions": {"captions": "captions.txt"},
     "tok": own("tok"),

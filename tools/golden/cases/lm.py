@@ -9,8 +9,10 @@ torch's, in which rows that see no key get zeros; Gemma 2, whose scores have a s
 by transformers' own attention, where such rows hold an average of all rows: of its padding the
 golden file has zeros, and no test reads them.
 
-qwen25vl-images has a vision tower and one text with two images, "image.K" [height,width,3], whose
-ids begin at "at" [2].
+qwen25vl-images and qwen3vl-images have a vision tower and one text with two images, "image.K"
+[height,width,3], whose ids begin at "at" [2]. Of qwen3vl-images, "rows" are what the tower makes of
+the images: the rows that replace embeddings and, behind them, the features that the language model
+adds; a hidden state is the input of its block, with these features.
 """
 import json
 
@@ -58,6 +60,14 @@ CASES = {
                                        mrope_section=[2, 1, 2])),
         vision=dict(depth=3, hidden_size=36, intermediate_size=21, num_heads=3, out_hidden_size=40,
                     patch_size=2, fullatt_block_indexes=[1], window_size=8)),
+    "qwen3vl-images": dict(
+        cls=T.Qwen3VLForConditionalGeneration, config=T.Qwen3VLConfig, whole=True,
+        prefix=("model.language_model.", "model.language_model."), keys=dict(image_token_id=31),
+        text=dict(SIZES, hidden_size=40, num_attention_heads=4, head_dim=14, rms_norm_eps=1e-6,
+                  rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_interleaved=True,
+                                       mrope_section=[3, 2, 2])),
+        vision=dict(depth=3, hidden_size=36, intermediate_size=21, num_heads=3, out_hidden_size=40,
+                    patch_size=2, num_position_embeddings=25, deepstack_visual_indexes=[0, 2])),
     "mistral": dict(
         cls=T.Mistral3ForConditionalGeneration, config=T.Mistral3Config,
         prefix=("model.language_model.", "language_model.model."),
@@ -199,13 +209,19 @@ def golden_images(model):
         ids += [image] * (high * wide // 16) + [3 + k] * (k + 1)
         out[f"image.{k}"] = u8.float()
     types = (torch.tensor([ids]) == image).int()
+    states = []
+    for layer in model.model.language_model.layers:
+        layer.register_forward_pre_hook(lambda m, a: states.append(a[0]))
     y = model(input_ids=torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)).long(),
               pixel_values=torch.cat(shown), image_grid_thw=torch.cat(grids),
               mm_token_type_ids=types, output_hidden_states=True, use_cache=False)
     out["0.ids"] = torch.tensor(ids, dtype=torch.int32)
     out["at"] = torch.tensor(at, dtype=torch.int32)
-    for j, h in enumerate(y.hidden_states):
+    for j, h in enumerate(states + [y.hidden_states[-1]]):
         out[f"0.hidden.{j}"] = h[0].contiguous()
+    if hasattr(model.model.visual, "deepstack_merger_list"):
+        seen = model.model.visual(torch.cat(shown), grid_thw=torch.cat(grids))
+        out["rows"] = torch.cat([seen.pooler_output, *seen.deepstack_features], dim=1)
     return out
 
 
