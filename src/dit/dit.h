@@ -15,8 +15,10 @@ typedef struct xd_input {
     /* [n, extra_ch patch[0] patch[1] patch[2]] F32 extra channels, or absent */
     xd_tensor      extra;
     xd_tensor      txt; /* [n,E] text rows to embed, if txt_flows; padding rows are 0 */
-    xd_tensor      ref; /* [n,F] F32 tokens of reference images, or absent */
-    double         t;   /* timestep in the scheduler's units (0..1000) */
+    /* [n,F] F32 tokens of reference images, or absent. With xd_dit_info.prefix_refs, all ranks of
+     * the first pipeline stage have the tokens of all images. */
+    xd_tensor      ref;
+    double         t; /* timestep in the scheduler's units (0..1000) */
     /* next[0]: timestep of the next step, 0 in the last step; next[i] is that of the i-th step
      * after this one. NULL: the pipeline does not pass it to the transformer. */
     const double  *next;
@@ -105,6 +107,10 @@ typedef struct xd_dit_info {
     /* 1: the text is a prefix of the tokens and does not attend to them: `read` computes its keys
      * and values in all blocks, and blocks call xd_attn_after */
     int         prefix;
+    /* Reference images are part of the prefix: one row of the text encoder stands for a square of
+     * an image with this many tokens on a side, and `read` puts the image's tokens (xd_input.ref)
+     * in the places of its rows (xd_cond.images). 0: the prefix has only text. */
+    int         prefix_refs;
     int         grouped; /* 1: attention is in groups of image tokens (xd_attn_grouped) */
     int         linear;  /* 1: attention over tokens is linear (xd_attn_linear) */
     /* Why a rank computes the whole network for all tokens, to complete "the network ...", so that

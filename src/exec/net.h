@@ -115,6 +115,13 @@ const void *xd_net_layer(xd_exec *x, const xd_net *n, int layer);
 /* Runs block `layer` on the activations s. */
 void        xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s);
 
+/* A reference image among the rows of xd_cond.tok, for transformers whose prefix has the images
+ * (xd_dit_info.prefix_refs). */
+typedef struct xd_cond_image {
+    int64_t at, n;      /* rows [at, at + n) are those that the text encoder has for the image */
+    int64_t rows, cols; /* size of the image in latent tokens */
+} xd_cond_image;
+
 struct xd_cond { /* an encoded prompt, valid during the request */
     /* [n,E] F32: token embeddings, including those of padding if the model was trained with
      * padding. */
@@ -124,6 +131,9 @@ struct xd_cond { /* an encoded prompt, valid during the request */
     /* For each encoder, the number of rows of `tok` that are not padding, if the rows include
      * padding. */
     int64_t   real[3];
+    /* [nimages] reference images, in the order of their rows (borrowed) */
+    int       nimages;
+    const xd_cond_image *images;
 };
 typedef struct xd_cond xd_cond;
 

@@ -77,6 +77,7 @@ typedef struct xd_text_use { /* one text encoder of a pipeline */
      * image. "{}" is replaced by the image's number, and the image token is repeated for all of the
      * image's tokens. NULL: the encoder only reads text. */
     const char *image_text;
+    const char *image_gap; /* text between the texts of two images; NULL: none */
     /* The encoder reads reference images resized by reference_size to this many pixels. 0: it reads
      * the same resized images as the transformer. */
     int64_t     image_area;

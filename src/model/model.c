@@ -458,14 +458,54 @@ static xd_status check_asked(const xd_model *m, xd_err *e)
     return s;
 }
 
+/* Returns 1 if a folder of the model has the config of an image processor. */
+static int has_processor(const xd_model *m, const char *folder)
+{
+    int   found = 0;
+    char *dir = xd_path_join(m->dir, folder);
+    for (int i = 0; dir && xd_image_processor_files[i]; i++) {
+        char *path = xd_path_join(dir, xd_image_processor_files[i]);
+        found |= path && xd_file_exists(path);
+        free(path);
+    }
+    free(dir);
+    return found;
+}
+
+/* Returns 1 if a weight file has tensors of a vision tower, or cannot be read, which is reported
+ * when the model's files are opened. */
+static int has_tower(const char *file)
+{
+    xd_err e = { 0 };
+    xd_st *st = NULL;
+    int    found = xd_st_open(&st, file, "model", &e) != XD_OK;
+    for (int64_t i = 0; !found && i < xd_st_count(st); i++)
+        found = strstr(xd_st_name(st, i), "visual.") != NULL;
+    xd_st_close(&st);
+    return found;
+}
+
+/* Returns 1 if the text encoder in `folder` is opened with its vision tower. A model that needs no
+ * image does without if `file` has no vision tower, or if the image processor has no config. */
+static int opens_tower(const xd_model *m, const char *folder, const char *file)
+{
+    const xd_recipe *p = m->recipe;
+    if (!xd_recipe_sees(p, folder) || p->needs_image)
+        return xd_recipe_sees(p, folder);
+    for (int i = 0; i < p->ntext; i++)
+        if (p->text[i].image_text && !has_processor(m, p->text[i].processor))
+            return 0;
+    return !file || has_tower(file);
+}
+
 static xd_status open_part(xd_model *m, xd_component *p, const char *folder, xd_kind kind,
                            const char *slot, xd_err *e)
 {
     xd_status s =
         xd_component_open_some(p, m->dir, folder, kind, class_in_index(m, folder), m->layers, e);
-    if (s == XD_OK && xd_recipe_sees(m->recipe, folder))
-        s = xd_component_add_vision(p, e);
     const char *file = given_file(m, slot);
+    if (s == XD_OK && opens_tower(m, folder, file))
+        s = xd_component_add_vision(p, e);
     return s == XD_OK && file ? xd_component_set_file(p, file, slot, e) : s;
 }
 
@@ -484,7 +524,7 @@ static xd_status open_processor(xd_model *m, int k, xd_err *e)
                        "%s: %s needs a text encoder that reads images of one size, which a %s is "
                        "not",
                        m->text[k].dir, m->recipe->name, m->text[k].class_name);
-    if (!u->image_text)
+    if (!u->image_text || !m->text[k].text->tower)
         return XD_OK;
     xd_status s = xd_image_processor_read(p, m->dir, u->processor, e);
     if (s != XD_OK)
@@ -975,7 +1015,8 @@ static xd_status check_frame(const xd_model *m, int i, const char *dir, xd_err *
     if (!u->frame)
         return XD_OK;
     if (xd_tok_frame_doubt(m->tok[i], dir, &f, why, sizeof why) ||
-        (u->image_text && xd_tok_frame_doubt(m->tok[i], dir, &image, why, sizeof why)))
+        (u->image_text && m->text[i].text->tower &&
+         xd_tok_frame_doubt(m->tok[i], dir, &image, why, sizeof why)))
         return xd_fail(e, XD_EFORMAT, "%s", why);
     return XD_OK;
 }

@@ -126,6 +126,14 @@ xd_span xd_denoise_rows(const xd_denoise *f, xd_stream_id stream, int unit)
     return s;
 }
 
+/* Returns the range of rows that a patch, or all patches (XD_ALL), have in f->ref. If reference
+ * images are in the prefix of the tokens, every patch has all rows. */
+static xd_span refs_of(const xd_denoise *f, int unit)
+{
+    return f->j->ctx->model.dit_info.prefix_refs ? (xd_span){ 0, f->j->nref_tokens }
+                                                 : xd_denoise_rows(f, XD_REF, unit);
+}
+
 /* Returns the range of rows that a patch, or all patches (XD_ALL), have in f->lat, which holds the
  * latents of this rank's image tokens. */
 static xd_span rows_of(const xd_denoise *f, int unit)
@@ -345,9 +353,8 @@ static void open_tensors(xd_denoise *f)
         f->keep[i] = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
     if (f->j->ctx->model.dit_info.extra_ch)
         f->extra = xd_new_f32(x, is_first(f) ? n : 0, xd_denoise_extra(f));
-    if (f->lay.len[XD_REF])
-        f->ref =
-            xd_new_f32(x, is_first(f) ? xd_denoise_rows(f, XD_REF, XD_ALL).n : 0, f->j->features);
+    if (f->j->nref_tokens)
+        f->ref = xd_new_f32(x, is_first(f) ? refs_of(f, XD_ALL).n : 0, f->j->features);
 }
 
 static void open_hidden(xd_denoise *f)
@@ -724,7 +731,7 @@ static void run_piece(xd_denoise *f, piece w)
                          .guidance = j->distilled,
                          .hint_scales = scales_of(f, w.step),
                          .modes = j->modes };
-    xd_span       refs = xd_denoise_rows(f, XD_REF, w.unit);
+    xd_span       refs = refs_of(f, w.unit);
     if (xd_cache_predicts(f, w.step)) {
         xd_cache_predict(f, w.step, w.unit, w.pass);
         return;

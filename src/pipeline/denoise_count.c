@@ -4,6 +4,7 @@
 #include "pipeline/arenas.h"
 #include "pipeline/denoise_inside.h"
 #include "pipeline/job.h"
+#include "pipeline/prompt_images.h"
 #include "pipeline/text_encode.h"
 #include "plan/plan.h"
 
@@ -23,11 +24,12 @@ static xd_status count_weights(struct xd_job *j, xd_err *e)
 xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
                            size_t *method_bytes, xd_err *e)
 {
-    xd_model  *m = &j->ctx->model;
-    xd_denoise f;
-    xd_arena   a;
-    xd_cond    cond[XD_MAXPASS] = { { .tok = { 0 } } };
-    xd_status  s = count_weights(j, e);
+    xd_model     *m = &j->ctx->model;
+    xd_denoise    f;
+    xd_arena      a;
+    xd_cond       cond[XD_MAXPASS] = { { .tok = { 0 } } };
+    xd_cond_image images[XD_MAXPASS][XD_MAXREFS];
+    xd_status     s = count_weights(j, e);
     if (s == XD_OK)
         s = xd_device_arena_open(&a, j->ctx->count, 0, e);
     if (s != XD_OK)
@@ -35,6 +37,8 @@ xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size
     const xd_dit_info *d = &j->ctx->model.dit_info;
     for (int i = 0; i < j->npass; i++) {
         cond[i].tok = xd_view2(a.base, XD_F32, len[i], d->text_dim);
+        cond[i].nimages = xd_prompt_images_rows(j, NULL, 0, len[i], images[i]);
+        cond[i].images = images[i];
         xd_prompts_real_tokens(j, cond[i].real);
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);

@@ -142,8 +142,9 @@ static void set_refs(xd_denoise *f, const float *sample)
     int64_t n = f->ref.d[0] * j->features;
     float  *rows = n ? xd_denoise_buffer(f, n, "images") : NULL;
     char   *to = (char *)rows;
-    for (int p = 0; p < f->lay.npatch && rows; p++) {
-        xd_span s = xd_own(&f->lay, XD_REF, p, f->x.sp);
+    int     apart = j->ctx->model.dit_info.prefix_refs > 0; /* each rank has all tokens */
+    for (int p = 0; p < (apart ? 1 : f->lay.npatch) && rows; p++) {
+        xd_span s = apart ? (xd_span){ 0, f->ref.d[0] } : xd_own(&f->lay, XD_REF, p, f->x.sp);
         if (from)
             memcpy(to, (const char *)from + (size_t)s.start * row, (size_t)s.n * row);
         else

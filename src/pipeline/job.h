@@ -126,6 +126,7 @@ typedef struct xd_job {
     xd_job_paste   paste;
     int64_t        rank0_images; /* number of input images of rank 0's request */
     int            nrefs;        /* number of reference images */
+    int64_t        nref_tokens;  /* number of tokens of all reference images */
     float         *last_image;   /* [H,W,3] given last frame of a video, on the host; NULL: none */
     float         *condition;    /* [t,h,w,2C] moments of the conditioning video (role_frames.c), on
                                    the host of every rank; NULL: none */

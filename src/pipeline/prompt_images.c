@@ -23,6 +23,12 @@ static const xd_text_use *seer_of(const xd_job *j)
     return NULL;
 }
 
+/* Returns 1 if encoder k was opened without its vision tower. */
+static int blind(const xd_job *j, int k)
+{
+    return !j->ctx->model.text[k].text->tower;
+}
+
 /* Returns 1 if the template of encoder k has the request's image. */
 static int is_framed(const xd_job *j, int k)
 {
@@ -33,6 +39,23 @@ static int is_framed(const xd_job *j, int k)
 static int images_in(const xd_job *j, int k)
 {
     return is_framed(j, k) ? 1 : j->ctx->model.recipe->text[k].image_text ? j->nrefs : 0;
+}
+
+xd_status xd_prompt_images_check(const xd_job *j, xd_err *e)
+{
+    const xd_model    *m = &j->ctx->model;
+    const xd_text_use *u = seer_of(j);
+    if (!u || !blind(j, (int)(u - m->recipe->text)))
+        return XD_OK;
+    const xd_component *p = &m->text[u - m->recipe->text];
+    if (p->file)
+        return xd_fail(
+            e, XD_EUNSUPPORTED,
+            "%s has no vision tower, with which %s reads images: use a file that has one", p->file,
+            m->recipe->name);
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "%s/%s has no %s, which tells how %s reads images: download the complete folder",
+                   m->dir, u->processor, xd_image_processor_files[0], m->recipe->name);
 }
 
 /* ---- pixels ------------------------------------------------------------------------------- */
@@ -48,6 +71,27 @@ static xd_status first_size(const xd_job *j, int i, xd_grid *size, xd_err *e)
     return XD_OK;
 }
 
+/* For a transformer with reference images in its prefix, checks that the encoder has one token for
+ * each square of the image's tokens. */
+static xd_status check_slots(const xd_job *j, int i, xd_err *e)
+{
+    const xd_model           *m = &j->ctx->model;
+    const xd_image_processor *p = &m->processor;
+    int64_t side = m->dit_info.prefix_refs * m->dit_info.patch[1] * m->vae_info.cell[1],
+            seen = p->patch * p->merge;
+    if (!side || (j->seen_size[i].rows * side == j->ref_size[i].rows * seen &&
+                  j->seen_size[i].cols * side == j->ref_size[i].cols * seen))
+        return XD_OK;
+    return xd_fail(
+        e, XD_EINVAL,
+        "image %d: the text encoder reads %lld x %lld pixels and the transformer %lld x "
+        "%lld; set max_area to a value from min_pixels to max_pixels of %s/%s, which are "
+        "%lld and %lld",
+        i + 1, (long long)j->seen_size[i].cols, (long long)j->seen_size[i].rows,
+        (long long)j->ref_size[i].cols, (long long)j->ref_size[i].rows, m->dir,
+        seer_of(j)->processor, (long long)p->min_pixels, (long long)p->max_pixels);
+}
+
 xd_status xd_prompt_image_set_size(xd_job *j, int i, xd_grid own, xd_err *e)
 {
     if (!seer_of(j))
@@ -57,7 +101,7 @@ xd_status xd_prompt_image_set_size(xd_job *j, int i, xd_grid own, xd_err *e)
         s = xd_image_processor_size(&j->ctx->model.processor, &own.rows, &own.cols, e);
     if (s == XD_OK)
         j->seen_size[i] = own;
-    return s;
+    return s == XD_OK ? check_slots(j, i, e) : s;
 }
 
 xd_status xd_prompt_image_read(xd_job *j, int i, const uint8_t *rgb, xd_grid size, int cut,
@@ -162,16 +206,20 @@ int64_t xd_prompt_image_rows(const xd_job *j, int k, int negative)
 
 char *xd_prompt_images_text(const xd_job *j, int k, char *prompt)
 {
-    const char *text = j->ctx->model.recipe->text[k].image_text, *at;
+    const char *text = j->ctx->model.recipe->text[k].image_text, *at,
+               *gap = j->ctx->model.recipe->text[k].image_gap;
     xd_text_buf b = { 0 };
     if (!text || !prompt)
         return prompt;
     at = strstr(text, "{}");
-    for (int i = 0; i < j->nrefs; i++)
+    for (int i = 0; i < j->nrefs; i++) {
+        if (i && gap)
+            xd_buf_add(&b, "%s", gap);
         if (at)
             xd_buf_add(&b, "%.*s%d%s", (int)(at - text), text, i + 1, at + 2);
         else
             xd_buf_add(&b, "%s", text);
+    }
     xd_buf_add(&b, "%s", prompt);
     free(prompt);
     if (b.failed)
@@ -183,7 +231,7 @@ xd_status xd_prompt_images_expand(const xd_job *j, int k, int32_t **ids, int64_t
 {
     int64_t more = xd_prompt_images_more_ids(j, k), at = 0;
     int     seen = 0, count = images_in(j, k);
-    if (!is_framed(j, k) && !j->ctx->model.recipe->text[k].image_text)
+    if (!is_framed(j, k) && (!j->ctx->model.recipe->text[k].image_text || blind(j, k)))
         return XD_OK;
     int32_t mark = tower_of(j, k).token;
     for (int64_t i = 0; i < *n; i++)
@@ -228,5 +276,26 @@ int xd_prompt_images_among(const xd_job *j, int k, const int32_t *ids, int64_t n
         }
         at += out[i].n;
     }
+    return count;
+}
+
+int xd_prompt_images_rows(const xd_job *j, const int32_t *ids, int64_t n, int64_t rows,
+                          xd_cond_image out[XD_MAXREFS])
+{
+    const xd_text_use *u = seer_of(j);
+    xd_text_image      images[XD_MAXREFS];
+    int64_t            sum = 0, first = n - rows;
+    if (!j->ctx->model.dit_info.prefix_refs || !u)
+        return 0;
+    int count = xd_prompt_images_among(j, (int)(u - j->ctx->model.recipe->text), ids, n, images);
+    for (int i = 0; i < count; i++)
+        sum += images[i].n;
+    if (!ids)
+        first = sum - rows;
+    for (int i = 0; i < count; i++)
+        out[i] = (xd_cond_image){ .at = images[i].at - first,
+                                  .n = images[i].n,
+                                  .rows = j->refs[i].rows,
+                                  .cols = j->refs[i].cols };
     return count;
 }

@@ -8,6 +8,9 @@
 #include "pipeline/job.h"
 #include "text/text.h"
 
+/* Returns XD_EUNSUPPORTED if the text encoder that shall read images was opened without its vision
+ * tower. */
+xd_status xd_prompt_images_check(const xd_job *j, xd_err *e);
 /* Sets j->seen_size[i], the size at which the encoder reads image i. `own` is the image's own size.
  * Call after j->ref_size[i] is set. */
 xd_status xd_prompt_image_set_size(xd_job *j, int i, xd_grid own, xd_err *e);
@@ -37,6 +40,12 @@ xd_status xd_prompt_images_expand(const xd_job *j, int k, int32_t **ids, int64_t
  * `ids` is NULL, the images come first. Returns the number of images. */
 int       xd_prompt_images_among(const xd_job *j, int k, const int32_t *ids, int64_t n,
                                  xd_text_image out[XD_MAXREFS]);
+/* For a transformer with reference images in its prefix (xd_dit_info.prefix_refs), writes to `out`
+ * the rows of the images in the embedding of a text with `rows` rows, and returns their number.
+ * `ids`: the text's token ids, of which the last `rows` have rows. ids NULL: the images come last,
+ * for counting memory. */
+int       xd_prompt_images_rows(const xd_job *j, const int32_t *ids, int64_t n, int64_t rows,
+                                xd_cond_image out[XD_MAXREFS]);
 /* Computes two hashes of the images that encoders read, on ranks that have these images. */
 void      xd_prompt_images_hash(const xd_job *j, int64_t hash[2]);
 

@@ -414,7 +414,7 @@ void xd_result_traffic(xd_result *r, int64_t bytes)
 void xd_result_count_tokens(xd_result *r, const xd_job *j, const xd_prompts *w)
 {
     r->image_tokens = j->tokens;
-    r->reference_tokens = j->lay.len[XD_REF];
+    r->reference_tokens = j->nref_tokens;
     for (int i = 0; i < r->n; i++)
         r->items[i].text_tokens = xd_prompts_tokens(w, j, i / j->r->num_images_per_prompt);
 }

@@ -35,17 +35,20 @@ static int64_t token_count(const xd_job *j, int i)
     return j->refs[i].rows * j->refs[i].cols;
 }
 
-/* Adds the tokens of the reference images to the token layout. */
+/* Counts the tokens of the reference images, and adds them to the token layout unless they are in
+ * the prefix of the tokens. */
 static void set_tokens(xd_job *j)
 {
     int64_t unit = unit_of(j);
-    j->lay.len[XD_REF] = 0;
+    int     apart = j->ctx->model.dit_info.prefix_refs > 0;
+    j->nref_tokens = 0;
     for (int i = 0; i < j->nrefs; i++) {
         j->refs[i] = (xd_grid){ j->ref_size[i].rows / unit, j->ref_size[i].cols / unit };
-        j->lay.len[XD_REF] += token_count(j, i);
+        j->nref_tokens += token_count(j, i);
     }
+    j->lay.len[XD_REF] = apart ? 0 : j->nref_tokens;
     j->lay.refs = j->refs;
-    j->lay.nrefs = j->nrefs;
+    j->lay.nrefs = apart ? 0 : j->nrefs;
     j->lay.refs_alone = j->ctx->model.recipe->keeps_references;
 }
 
@@ -144,10 +147,12 @@ xd_status xd_role_references_read(xd_job *j, xd_err *e)
     if (n > p->references)
         return xd_fail(e, XD_EINVAL, "%lld images are given, but %s reads at most %d", (long long)n,
                        p->name, p->references);
-    if (!j->ctx->model.dit_info.refs)
+    if (!j->ctx->model.dit_info.refs && !j->ctx->model.dit_info.prefix_refs)
         return xd_fail(e, XD_EUNSUPPORTED, "the transformer of this model reads no images");
     if (!j->ctx->model.vae.vae->encode)
         return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode an image");
+    if ((s = xd_prompt_images_check(j, e)) != XD_OK)
+        return s;
     j->nrefs = (int)n;
     for (int i = 0; i < j->nrefs && counted; i++) {
         xd_grid size = { j->size[0], j->size[1] };
@@ -218,7 +223,7 @@ static xd_status encode_one(xd_job *j, int i, xd_arena *a, float *tokens, xd_err
 
 xd_status xd_role_references_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
-    int64_t   n = j->lay.len[XD_REF] * j->features, at = 0;
+    int64_t   n = j->nref_tokens * j->features, at = 0;
     xd_status s = XD_OK;
     if (!j->nrefs)
         return XD_OK;

@@ -10,6 +10,7 @@
 #include "pipeline/arenas.h"
 #include "pipeline/context.h"
 #include "pipeline/job.h"
+#include "pipeline/prompt_images.h"
 #include "pipeline/text_encode.h"
 #include "plan/balance.h"
 #include "plan/plan.h"
@@ -46,8 +47,11 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
     lay.len[XD_TXT] = d->txt_flows ? rows : 0;
     x.lay = &lay;
     xd_method_stack_open_alone(&stack, &x, d->grouped, d->prefix);
-    xd_cond text = { .tok = xd_view2(a.base, XD_F32, rows, d->text_dim),
-                     .pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim) };
+    xd_cond       text = { .tok = xd_view2(a.base, XD_F32, rows, d->text_dim),
+                           .pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim) };
+    xd_cond_image images[XD_MAXREFS];
+    text.nimages = xd_prompt_images_rows(j, NULL, 0, rows, images);
+    text.images = images;
     xd_prompts_real_tokens(j, text.real);
     xd_input in = { .lat = xd_new_f32(&x, j->tokens, j->features),
                     .cond = &text,
@@ -56,8 +60,8 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
                     .txt = d->txt_flows ? text.tok : (xd_tensor){ 0 } };
     if (d->extra_ch)
         in.extra = xd_new_f32(&x, j->tokens, d->extra_ch * (j->features / d->lat_ch));
-    if (lay.len[XD_REF])
-        in.ref = xd_new_f32(&x, lay.len[XD_REF], j->features);
+    if (j->nref_tokens)
+        in.ref = xd_new_f32(&x, j->nref_tokens, j->features);
     xd_state st = { .h = xd_new_f32(&x, xd_own_rows(&lay, XD_ALL, 0), xd_dit_width(d)),
                     .local = local,
                     .kept = kept };

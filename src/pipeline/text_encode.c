@@ -324,6 +324,14 @@ static void note_images(xd_prompts *w, const xd_job *j)
     }
 }
 
+/* Sets where a text's embedding has rows of reference images that are in the transformer's
+ * prefix. */
+static void note_rows(xd_prompt *t, const xd_job *j, const xd_token_ids *ids)
+{
+    t->cond.nimages = xd_prompt_images_rows(j, ids->v, ids->n, t->rows, t->images);
+    t->cond.images = t->images;
+}
+
 /* Returns the text that encoder k reads for prompt i. */
 static const char *text_of(const xd_prompts *w, const xd_job *j, int i, int k)
 {
@@ -395,6 +403,8 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
                 w->text[i].rows += rows_of(w, j, i, k);
             if (k == w->ntext - 1)
                 w->text[i].rows = xd_job_text_rows(j, w->text[i].rows);
+            if (recipe_of(j)->text[k].image_text && s == XD_OK)
+                note_rows(&w->text[i], j, &w->text[i].ids[k]);
         }
     return s;
 }

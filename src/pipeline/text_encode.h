@@ -20,13 +20,14 @@ typedef struct xd_token_ids { /* token ids of a text for one encoder */
 } xd_token_ids;
 
 typedef struct xd_prompt { /* the token ids and the embedding of one prompt or negative prompt */
-    xd_token_ids ids[XD_MAXTEXT]; /* token ids for each text encoder */
-    int64_t      rows;            /* number of rows of the embedding */
-    xd_cond      cond;            /* embedding, empty if the text is not used */
+    xd_token_ids  ids[XD_MAXTEXT];    /* token ids for each text encoder */
+    int64_t       rows;               /* number of rows of the embedding */
+    xd_cond       cond;               /* embedding, empty if the text is not used */
+    xd_cond_image images[XD_MAXREFS]; /* for `cond` */
     /* 1: the embedding is already there: it was found in the cache of earlier requests, or all its
      * elements are zeros (xd_recipe.zeros_negative) */
-    int          known;
-    int          blind; /* 1: the encoders see a black image in place of the request's image */
+    int           known;
+    int           blind; /* 1: the encoders see a black image in place of the request's image */
 } xd_prompt;
 
 typedef struct xd_prompts { /* the texts of a request: prompts, then negative prompts */

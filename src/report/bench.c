@@ -348,11 +348,13 @@ static xd_status some_text(xd_tensor *t, const xd_context *ctx, int64_t n, int64
     return s == XD_OK ? s : xd_fail(e, s, "copying text tokens to the device failed");
 }
 
-xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_err *e)
+xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_cond_image images[XD_MAXREFS], xd_err *e)
 {
     const xd_dit_info *d = &j->ctx->model.dit_info;
     *c = (xd_cond){ .tok = { 0 } };
     xd_prompts_real_tokens(j, c->real);
+    c->nimages = xd_prompt_images_rows(j, NULL, 0, xd_prompts_most_rows(j), images);
+    c->images = images;
     xd_status s = some_text(&c->tok, j->ctx, xd_prompts_most_rows(j), d->text_dim, e);
     if (s == XD_OK && d->pooled_dim)
         s = some_text(&c->pooled, j->ctx, 1, d->pooled_dim, e);
@@ -579,6 +581,7 @@ static xd_status bench_step(bench *b, xd_err *e)
     size_t        bytes = 0, links = 0;
     int           share;
     char          what[112];
+    xd_cond_image images[XD_MAXREFS];
     xd_cond       cond[XD_MAXPASS] = { { .tok = { 0 } } };
     xd_status     s = count_component(b, p, &share, e);
     if (s == XD_OK)
@@ -586,7 +589,7 @@ static xd_status bench_step(bench *b, xd_err *e)
     if (s == XD_OK)
         s = load_component(b, p, share, bytes, e);
     if (s == XD_OK)
-        s = xd_bench_text(&cond[0], &b->job, e);
+        s = xd_bench_text(&cond[0], &b->job, images, e);
     cond[1] = cond[0];
     if (s == XD_OK) /* the arena has an eighth more than a step needs, for timing single blocks */
         s = xd_device_arena_open(&a, g->ctx.dev, bytes + bytes / 8, e);
@@ -595,7 +598,7 @@ static xd_status bench_step(bench *b, xd_err *e)
         xd_denoise_noise(&r.f, 0, 0);
         char refs[40] = "";
         if (b->job.nrefs)
-            snprintf(refs, sizeof refs, ", %lld of an image", (long long)b->job.lay.len[XD_REF]);
+            snprintf(refs, sizeof refs, ", %lld of an image", (long long)b->job.nref_tokens);
         snprintf(what, sizeof what, "%lld tokens, %lld of text%s, 1 pass", (long long)b->job.tokens,
                  (long long)n, refs);
         report_stage(b, what, 0);

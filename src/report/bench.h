@@ -15,8 +15,8 @@ double    xd_bench_median(double *v, int n); /* returns the median of n values; 
 /* Fills v with small values, the same values on all machines. */
 void      xd_bench_fill(float *v, int64_t n);
 /* Makes a synthetic encoded prompt of maximum length. Call xd_bench_text_free also after a
- * failure. */
-xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_err *e);
+ * failure. `images` has the reference images of *c. */
+xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_cond_image images[XD_MAXREFS], xd_err *e);
 void      xd_bench_text_free(xd_cond *c, xd_engine *g);
 /* Refuses a benchmark that needs more memory than this process may use. A benchmark needs memory
  * for the weights of component p, plus the larger of two sizes: the `beside` bytes that the

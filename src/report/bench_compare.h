@@ -36,8 +36,9 @@ typedef struct xd_bench_pair {
     const xd_bench_args *a;
     xd_bench_side        one, all; /* one: the setup of one rank; all: the setup of the plan */
     xd_cond              text;     /* synthetic encoded prompt */
-    float               *lat;      /* latents that the VAE decodes */
-    const char          *unit;     /* name of the timed work in printed results: "a step" */
+    xd_cond_image        images[XD_MAXREFS]; /* of `text` */
+    float               *lat;                /* latents that the VAE decodes */
+    const char          *unit; /* name of the timed work in printed results: "a step" */
     void                 (*work)(struct xd_bench_pair *d, xd_bench_side *s);
     int     warm, rounds; /* warm: number of warm-up rounds; rounds: number of reported rounds */
     int     exact;        /* number of exact steps before the steps that use stale data */

@@ -209,7 +209,7 @@ static xd_status prepare_step(xd_bench_pair *d, xd_cond *cond, xd_err *e)
     size_t     bytes, method_bytes;
     xd_status  s = open_job(d, &d->one, 1, e);
     if (s == XD_OK)
-        s = xd_bench_text(&d->text, &d->one.job, e);
+        s = xd_bench_text(&d->text, &d->one.job, d->images, e);
     if (s == XD_OK)
         s = xd_component_count(&g->ctx.model.dit, g->ctx.count, g->ctx.type, e);
     counted_flops(&d->one);

@@ -29,12 +29,12 @@ xd_status xd_qwen3_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e)
                        "%s: deepstack_visual_indexes has %d blocks; at most %d are supported", what,
                        c->deep.n, XD_QWEN_DEEP);
     for (int i = 0; i < c->deep.n; i++)
-        if (c->deep.v[i] < 0 || c->deep.v[i] >= c->depth ||
-            (i && c->deep.v[i] <= c->deep.v[i - 1]))
-            return xd_fail(e, XD_EFORMAT,
-                           "%s: deepstack_visual_indexes has %lld, which is not a block below depth "
-                           "%d after the blocks before it",
-                           what, (long long)c->deep.v[i], c->depth);
+        if (c->deep.v[i] < 0 || c->deep.v[i] >= c->depth || (i && c->deep.v[i] <= c->deep.v[i - 1]))
+            return xd_fail(
+                e, XD_EFORMAT,
+                "%s: deepstack_visual_indexes has %lld, which is not a block below depth "
+                "%d after the blocks before it",
+                what, (long long)c->deep.v[i], c->depth);
     return xd_qwen_vision_check(c, width, e);
 }
 

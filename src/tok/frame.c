@@ -82,7 +82,8 @@ xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *p
 
 /* ---- does the frame fit the tokenizer? ------------------------------------------------------ */
 
-/* Returns the next mark of the form <mark>, [MARK] or [/MARK] in s, or NULL if there is none. */
+/* Returns the next mark of the form <mark>, [MARK] or [/MARK] in s, or NULL if there is none. Text
+ * with a place for a number, such as <image{}>, is no mark. */
 static const char *next_mark(const char *s, size_t *len)
 {
     for (; *s; s++) {
@@ -90,7 +91,7 @@ static const char *next_mark(const char *s, size_t *len)
             continue;
         char   end = *s == '<' ? '>' : ']';
         size_t n = 1;
-        while (s[n] && s[n] != end && s[n] != ' ' && s[n] != '\n' && s[n] != '<' &&
+        while (s[n] && s[n] != end && s[n] != ' ' && s[n] != '\n' && s[n] != '<' && s[n] != '{' &&
                (end == '>' || s[n] == '_' || s[n] == '/' || (s[n] >= 'A' && s[n] <= 'Z')))
             n++;
         if (n > 1 && s[n] == end) {

@@ -146,6 +146,15 @@ static int copy_folder(const char *from, const char *to, int deep)
     return weights;
 }
 
+/* Returns 1 if the model is opened with the vision tower of its text encoder. */
+static int sees(const char *model, const xd_recipe *p, const char *name)
+{
+    char *path = join(model, "processor/preprocessor_config.json");
+    int   found = xd_recipe_sees(p, name) && (p->needs_image || xd_file_exists(path));
+    free(path);
+    return found;
+}
+
 static void fill_part(const char *model, const char *to, const char *name, xd_kind kind,
                       const xd_json *index, xd_dtype type)
 {
@@ -157,7 +166,7 @@ static void fill_part(const char *model, const char *to, const char *name, xd_ki
     char        *path = join(folder, kind == XD_KIND_TEXT ? "model.safetensors"
                                                           : "diffusion_pytorch_model.safetensors");
     must(xd_component_open(&p, model, name, kind, hint, &e), &e, model);
-    if (xd_recipe_sees(xd_recipe_find(pipeline, index), name))
+    if (sees(model, xd_recipe_find(pipeline, index), name))
         must(xd_component_add_vision(&p, &e), &e, model);
     xd_st_item *item = calloc((size_t)p.nlist + 1, sizeof *item);
     if (!item)

@@ -1,16 +1,23 @@
 /* dit21.c - runs the transformer of Qwen-Image-2.1 like diffusers' QwenImage21Transformer2DModel.
  *
- * Text and image are one sequence, in which the text comes first and attends causally to itself,
- * while the image attends to everything. Text rows have the modulation of timestep 0, so nothing of
- * them depends on the step: `read` runs them through the blocks once per request and stores their
- * keys and values, and the blocks of a step compute only the image. One modulation serves all
- * blocks; the gates pass through tanh, and no layer has a bias. Positions enter by RoPE over (time,
- * row, column): a text token has its index on all three axes, the image has the number of text
- * tokens as time, and its rows and columns are counted from the centre. */
+ * Text, reference images and image are one sequence. Text and reference images are its prefix, in
+ * which the tokens of a reference image stand where the text encoder has read the image. A token of
+ * the text attends to itself and to all tokens before it, a token of a reference image also to the
+ * whole reference image, and the image attends to everything. The prefix has the modulation of
+ * timestep 0, so nothing in it depends on the step: `read` runs it through the blocks once per
+ * request and stores its keys and values, and the blocks of a step compute only the image. One
+ * modulation serves all blocks; the gates pass through tanh, and no layer has a bias.
+ *
+ * Positions enter by RoPE over (time, row, column). A text token has its position on all three
+ * axes. An image has the position after the text before it as time, its rows and columns are
+ * counted from its centre, and its longer side is added to the position of what follows. */
 #include <math.h>
 #include <stddef.h>
 
 #include "dit/dual.h"
+
+/* Side of the square of an image's tokens for which the text encoder has one row. */
+enum { SLOT = 2 };
 
 typedef struct cfg {
     int64_t head_dim, in_ch, out_ch, text, patch, ratio;
@@ -49,8 +56,8 @@ typedef struct glob {
     xd_mlp    time;
 } glob;
 
-typedef struct kept { /* what depends only on the text */
-    xd_tensor h;      /* [m,D] F32: hidden state of the text */
+typedef struct kept { /* what depends only on text and reference images */
+    xd_tensor h;      /* [m,D] F32: hidden state of the prefix */
     xd_tensor kv;     /* [blocks,m,keys and values of this rank's heads] */
 } kept;
 
@@ -104,6 +111,7 @@ static void info(const void *c_, xd_dit_info *out)
         .text_dim = c->text,
         .sites = 1,
         .prefix = 1,
+        .prefix_refs = SLOT,
         .local_size = sizeof(local),
         .kept_size = sizeof(kept),
     };
@@ -159,6 +167,50 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     plain(d, &g->out, "proj_out", D, c->out_ch);
 }
 
+/* ---- the parts of the prefix ---------------------------------------------------------------- */
+
+typedef struct part {           /* consecutive text rows, or a reference image */
+    const xd_cond_image *image; /* NULL: text */
+    int64_t              at, n; /* rows of the prefix */
+    int64_t              from;  /* first row of the text, or first token of xd_input.ref */
+    int64_t              time;  /* position of the first row on the axis of time */
+} part;
+
+typedef struct walk { /* the way through the parts of a prefix */
+    const xd_cond *cond;
+    int            images;   /* number of images that are passed */
+    int64_t        row, ref; /* rows of the text encoder and tokens of images, likewise */
+    int64_t        at, time; /* first row and position of what follows */
+} walk;
+
+/* Sets *p to the next part. Returns 0 at the end of the prefix. */
+static int next_part(walk *w, part *p)
+{
+    const xd_cond_image *i = w->images < w->cond->nimages ? &w->cond->images[w->images] : NULL;
+    *p = (part){ NULL, w->at, (i ? i->at : w->cond->tok.d[0]) - w->row, w->row, w->time };
+    if (p->n > 0) {
+        w->row += p->n, w->at += p->n, w->time += p->n;
+        return 1;
+    }
+    if (!i)
+        return 0;
+    *p = (part){ i, w->at, i->rows * i->cols, w->ref, w->time };
+    w->images++;
+    w->row += i->n, w->ref += p->n, w->at += p->n;
+    w->time += i->rows > i->cols ? i->rows : i->cols;
+    return 1;
+}
+
+/* Returns the number of rows of the prefix, and sets *time to the position after it. */
+static int64_t prefix_rows(const xd_cond *cond, int64_t *time)
+{
+    walk w = { .cond = cond };
+    for (part p; next_part(&w, &p);)
+        ;
+    *time = w.time;
+    return w.at;
+}
+
 /* ---- conditioning ------------------------------------------------------------------------- */
 
 enum { TIME, ROW, COLUMN };
@@ -174,8 +226,9 @@ static float *token_angles(const xd_rope *t, float freq[][128], const int64_t *p
 }
 
 typedef struct places { /* what positions depend on, for the functions that fill RoPE tables */
-    xd_rope rope;
-    int64_t text; /* number of text rows */
+    xd_rope        rope;
+    const xd_cond *cond;
+    int64_t        time; /* position of the image on the axis of time */
 } places;
 
 static void frequencies(const cfg *c, float freq[][128])
@@ -184,16 +237,32 @@ static void frequencies(const cfg *c, float freq[][128])
         xd_rope_frequencies(freq[a], c->axes.v[a]);
 }
 
-/* Fills the RoPE angles of the text's rows. */
-static void fill_text(void *ctx, float *buf)
+/* Returns a row or column i of an image with n of them, counted from the centre. */
+static int64_t from_centre(int64_t i, int64_t n)
+{
+    return i - (n - n / 2);
+}
+
+/* Fills the RoPE angles of the prefix. */
+static void fill_prefix(void *ctx, float *buf)
 {
     const xd_rope *t = ctx;
     const places  *p = t->cfg;
     xd_rope        of = { t->x, p->rope.cfg, t->fn };
+    walk           w = { .cond = p->cond };
     float          freq[XD_DUAL_AXES][128]; /* an axis has at most 256 features */
     frequencies(of.cfg, freq);
-    for (int64_t i = 0; i < p->text; i++)
-        buf = token_angles(&of, freq, (int64_t[]){ i, i, i }, buf);
+    for (part a; next_part(&w, &a);)
+        for (int64_t i = 0; i < a.n; i++) {
+            const xd_cond_image *m = a.image;
+            int64_t              pos[] = { a.time + i, a.time + i, a.time + i };
+            if (m) {
+                pos[TIME] = a.time;
+                pos[ROW] = from_centre(i / m->cols, m->rows);
+                pos[COLUMN] = from_centre(i % m->cols, m->cols);
+            }
+            buf = token_angles(&of, freq, pos, buf);
+        }
 }
 
 /* Fills the RoPE angles of this rank's image tokens. */
@@ -207,7 +276,7 @@ static void fill_image(void *ctx, float *buf)
     frequencies(of.cfg, freq);
     for (int64_t i = 0, n = xd_n(t->x, XD_IMG); i < n; i++) {
         int64_t at = xd_where(t->x, XD_IMG, i);
-        int64_t pos[] = { p->text, at / W - (H - H / 2), at % W - (W - W / 2) };
+        int64_t pos[] = { p->time, from_centre(at / W, H), from_centre(at % W, W) };
         buf = token_angles(&of, freq, pos, buf);
     }
 }
@@ -216,10 +285,11 @@ static void fill_image(void *ctx, float *buf)
 static void open_local(xd_exec *x, const xd_net *n, const xd_input *in, local *l, double time,
                        int64_t rows, void (*fill)(void *turn, float *to))
 {
-    const glob  *g = n->glob;
-    const cfg   *c = n->cfg;
-    const places p = { { x, c, NULL }, in->cond->tok.d[0] };
-    xd_tensor    none = { 0 };
+    const glob *g = n->glob;
+    const cfg  *c = n->cfg;
+    places      p = { { x, c, NULL }, in->cond, 0 };
+    xd_tensor   none = { 0 };
+    (void)prefix_rows(in->cond, &p.time);
     l->active = xd_gated(x, xd_mlp_timesteps(x, &time, 1, &g->time), none, XD_SILU);
     l->mod = xd_mod_rows(x, l->active, &g->mod, 4);
     for (int i = 1; i < 4; i += 2)
@@ -270,8 +340,8 @@ static void close_block(xd_exec *x, const cfg *c, const blk *w, xd_tensor h, xd_
     xd_linear_add(x, h, xd_rows(l->mod, 3, 1), y, &w->down);
 }
 
-/* Returns the keys and values of the text in a block. */
-static xd_kv text_kv(const kept *k, const cfg *c, const xd_net *n, int layer)
+/* Returns the keys and values of the prefix in a block. */
+static xd_kv prefix_kv(const kept *k, const cfg *c, const xd_net *n, int layer)
 {
     xd_tensor t = xd_text_kv(k->kv, layer - n->first);
     int64_t   half = t.d[1] / 2;
@@ -282,20 +352,21 @@ static xd_kv text_kv(const kept *k, const cfg *c, const xd_net *n, int layer)
 static void forward(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
 {
     const local *l = s->local;
-    xd_kv        text = text_kv(s->kept, n->cfg, n, x->layer);
+    xd_kv        before = prefix_kv(s->kept, n->cfg, n, x->layer);
     xd_qkv       t = attn_inputs(x, n->cfg, w, s->h, l);
-    close_block(x, n->cfg, w, s->h, xd_attn_after(x, text, t.q, t.k, t.v, 0), l);
+    close_block(x, n->cfg, w, s->h, xd_attn_after(x, before, t.q, t.k, t.v, 0), l);
 }
 
-/* ---- the text ------------------------------------------------------------------------------ */
+/* ---- the prefix ----------------------------------------------------------------------------- */
 
 static void keep(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
 {
     kept      *k = kept_;
     const cfg *c = n->cfg;
     const blk *w = n->first < n->last ? n->layer[n->first] : NULL;
-    k->h = xd_new_f32(x, text->tok.d[0], c->dim);
-    k->kv = xd_text_kv_new(x, n, text->tok.d[0], w ? w->qkv.seg[1] + w->qkv.seg[2] : 0);
+    int64_t    time, m = prefix_rows(text, &time);
+    k->h = xd_new_f32(x, m, c->dim);
+    k->kv = xd_text_kv_new(x, n, m, w ? w->qkv.seg[1] + w->qkv.seg[2] : 0);
 }
 
 static xd_tensor prefix(const void *k)
@@ -316,6 +387,76 @@ static void embed_text(xd_exec *x, const cfg *c, const glob *g, xd_tensor text, 
     xd_arena_rewind(x->tmp, mark);
 }
 
+/* Checks that the text encoder has as many rows for an image as the image's tokens need, and that
+ * the tokens are there. */
+static int fits(xd_exec *x, const xd_input *in, const part *p)
+{
+    return xd_check(
+        x, p->n == p->image->n * SLOT * SLOT && in->ref.nd && p->from + p->n <= in->ref.d[0],
+        "a reference image of %lld x %lld tokens has %lld rows of the text encoder",
+        (long long)p->image->rows, (long long)p->image->cols, (long long)p->image->n);
+}
+
+static void embed_prefix(xd_exec *x, const cfg *c, const glob *g, const xd_input *in, xd_tensor h)
+{
+    walk w = { .cond = in->cond };
+    for (part p; next_part(&w, &p);) {
+        xd_tensor to = xd_rows(h, p.at, p.n);
+        if (!p.image)
+            embed_text(x, c, g, xd_rows(in->cond->tok, p.from, p.n), to);
+        else if (fits(x, in, &p))
+            xd_linear_into(x, to, xd_rows(in->ref, p.from, p.n), &g->latents);
+    }
+}
+
+typedef struct mask { int64_t first, n, m; } mask;
+
+/* Fills a bias [n,m] that hides the keys after a query, which is row `first` + i of the prefix. */
+static void fill_mask(void *ctx, float *to)
+{
+    const mask *a = ctx;
+    for (int64_t i = 0; i < a->n; i++)
+        for (int64_t k = 0; k < a->m; k++)
+            *to++ = k <= a->first + i ? 0 : -1e30f;
+}
+
+/* Computes the attention of text rows behind a reference image. */
+static void attend_late(xd_exec *x, const part *p, const xd_qkv *t, xd_tensor out)
+{
+    enum { MANY = 256 }; /* the rows are computed a few at a time, because the mask is large */
+    for (int64_t i = 0; i < p->n; i += MANY) {
+        size_t    mark = xd_arena_mark(x->tmp);
+        int64_t   n = p->n - i < MANY ? p->n - i : MANY, first = p->at + i, m = first + n;
+        xd_tensor bias = xd_new_f32(x, n, m);
+        xd_fill(x, bias, fill_mask, &(mask){ first, n, m });
+        bias = xd_view(bias.p, XD_F32, 3, (int64_t[]){ t->q.d[1], n, m });
+        bias.s[0] = 0;
+        xd_copy_to(x, xd_rows(out, first, n),
+                   xd_attn_over(x, xd_rows(t->q, first, n), xd_rows(t->k, 0, m),
+                                xd_rows(t->v, 0, m), bias, 0));
+        xd_arena_rewind(x->tmp, mark);
+    }
+}
+
+/* Computes the attention of the prefix to itself: [m,H,D]. */
+static xd_tensor attend_prefix(xd_exec *x, const xd_cond *cond, const xd_qkv *t)
+{
+    if (!cond->nimages)
+        return xd_attn_causal(x, t->q, t->k, t->v, 0);
+    xd_tensor out = xd_new_as(x, x->act, 3, t->q.d);
+    walk      w = { .cond = cond };
+    for (part p; next_part(&w, &p);) {
+        int64_t end = p.at + p.n;
+        if (!p.image && p.at)
+            attend_late(x, &p, t, out);
+        else
+            xd_attn_over_into(x, xd_rows(out, p.at, p.n), xd_rows(t->q, p.at, p.n),
+                              xd_rows(t->k, 0, end), xd_rows(t->v, 0, end),
+                              &(xd_attn_how){ .causal = !p.image });
+    }
+    return out;
+}
+
 static void read(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept_)
 {
     const kept *k = kept_;
@@ -323,16 +464,16 @@ static void read(xd_exec *x, const xd_net *n, const xd_input *in, const void *ke
     size_t      mark = xd_arena_mark(x->tmp);
     local       l = { 0 };
     if (!n->first)
-        embed_text(x, c, n->glob, in->cond->tok, k->h);
-    open_local(x, n, in, &l, 0, k->h.d[0], fill_text);
+        embed_prefix(x, c, n->glob, in, k->h);
+    open_local(x, n, in, &l, 0, k->h.d[0], fill_prefix);
     for (int i = n->first; i < n->last; i++) {
         size_t     block = xd_arena_mark(x->tmp);
         const blk *w = xd_net_layer(x, n, i);
-        xd_kv      to = text_kv(k, c, n, i);
+        xd_kv      to = prefix_kv(k, c, n, i);
         xd_qkv     t = attn_inputs(x, c, w, k->h, &l);
         xd_copy_to(x, to.k, t.k);
         xd_copy_to(x, to.v, t.v);
-        close_block(x, c, w, k->h, xd_attn_causal(x, t.q, t.k, t.v, 0), &l);
+        close_block(x, c, w, k->h, attend_prefix(x, in->cond, &t), &l);
         xd_arena_rewind(x->tmp, block);
     }
     xd_arena_rewind(x->tmp, mark);
