@@ -67,7 +67,7 @@ xd_status xd_norm_check(const xd_norm *a, xd_types types)
     return valid_if(
         xd_types_has(types, a->in.type) && (narrow || xd_types_has(types, a->out.type)) &&
         (!a->like.nd || (a->like.type == XD_F32 && same_shape(&a->like, &a->in, 2))) &&
-        (!a->add.p || (xd_types_has(types, a->add.type) && a->in.p != a->out.p &&
+        (!a->add.p || (xd_types_has(types, a->add.type) && (a->in.p != a->out.p || !a->in.d[0]) &&
                        same_shape(&a->add, &a->in, 2) && (!a->gate.p || a->gate.type == XD_F32))));
 }
 

@@ -270,6 +270,8 @@ void test_norm(void **unused)
     norm_case(0, 8);
     norm_case(40, 1152);
     norm_case(3, 5000);
+    for (int i = 0; i < 30; i++) /* a block of threads holds rows of up to 8192 elements */
+        norm_case(1 + upto(4), i % 3 ? 8 * (513 + upto(512)) : i % 2 ? 8192 : 8200);
     for (int i = 0; i < 60; i++) /* eight channels at a time, where rows begin at 16 bytes */
         norm_case(2 + upto(6), 8 * (1 + upto(24)));
     for (int i = 0; i < 80; i++)
@@ -312,9 +314,10 @@ static void add_case(int64_t n, int64_t C, int64_t gates)
 
 void test_norm_adds(void **unused)
 {
-    static const int64_t widths[] = { 8, 256, 1152, 1280, 1920, 2048, 3072, 4096, 5120 };
+    static const int64_t widths[] = { 8,    256,  1152, 1280, 1920, 2048, 3072,
+                                      4096, 4104, 5120, 6144, 8192, 8200 };
     (void)unused;
-    for (int i = 0; i < 9; i++)
+    for (int i = 0; i < (int)(sizeof widths / sizeof *widths); i++)
         for (int64_t gates = 0; gates < 3; gates++)
             add_case(5, widths[i], gates == 2 ? 5 : gates);
 }

@@ -320,7 +320,9 @@ void test_quant_norm(void **unused)
     for (int i = 0; i < 24; i++)
         narrow_case(1 + upto(30), 16 * (1 + upto(5)), 16 * (1 + upto(i % 4 ? 40 : 270)),
                     i % 5 == 4);
-    narrow_case(3, 16, 5120, 0);
+    static const int64_t wide[] = { 5120, 6144, 8192, 8208 };
+    for (int i = 0; i < 8; i++)
+        narrow_case(3, 16, wide[i / 2], i % 2);
 }
 
 /* Rows of 16 bits to integers and e4m3, at whose end zeros stand. */

@@ -20,6 +20,7 @@ REGISTERS = {'flash_256': 255, 'flash_192': 248, 'flash_128': 255, 'flash_96': 2
              'norm_12': 168, 'norm_8': 128, 'norm_5': 72, 'attention_any': 144,
              'attention_wide': 200, 'qknorm_any': 88, 'moments_wide': 80, 'qknorm_32': 80,
              'qknorm_64': 80, 'qknorm_128': 80, 'integers_wide': 128, 'norm_5_e4m3': 128,
+             'norm_wide': 80, 'norm_wide_e4m3': 80,
              'norm_8_e4m3': 168, 'norm_12_e4m3': 255, 'norm_16_e4m3': 255, 'linattn_sums': 72,
              'linattn_out': 80, 'glu_e4m3': 168}
 OTHERS = 64                     # registers of the kernels not named above
@@ -135,7 +136,7 @@ def check_sass(tap, arch, code):
             want = flash_products(basis(k)) if basis(k) != 'conv' else 32
             tap.check(n[0] == want and n[1] > 0 and n[2] == n[3] > 0,
                       'sm_%s %s: tensor cores, ldmatrix, cp.async of 16 bytes' % (arch, k), n)
-        if basis(k) in ('norm_5', 'norm_8', 'norm_12', 'norm_16'):
+        if basis(k) in ('norm_5', 'norm_8', 'norm_12', 'norm_16', 'norm_wide'):
             tap.check(count(code[k], 'LDG') == count(code[k], 'LDG', '128') > 0,
                       'sm_%s %s: all loads of 16 bytes' % (arch, k))
     bad = [(k, len(code[k])) for k in code
@@ -147,7 +148,7 @@ def table(uses, codes, shared, said):
     """The lines of the table; without SASS the last columns are empty."""
     archs = list(uses)
     code = codes.get('90a', {})
-    out = ['Made by %s.\n' % said, '\n',
+    out = ['The table was made with %s.\n' % said, '\n',
            '| kernel | registers ' + ' / '.join(archs) + ' | shared, bytes | SASS of 90a | '
            'HMMA | LDSM | LDGSTS | LDG, of 16 bytes |\n', '|---' * 8 + '|\n']
     for k in shared:

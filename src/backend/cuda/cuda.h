@@ -21,8 +21,9 @@
 /* Calls the macro X with the name of each kernel of kernels/ and the maximum bytes of the kernel's
  * dynamic shared memory. */
 #define XD_CUDA_KERNELS(X)                                                                         \
-    X(norm_5, 0) X(norm_8, 0) X(norm_12, 0) X(norm_16, 0) X(norm_any, 0)                           \
+    X(norm_5, 0) X(norm_8, 0) X(norm_12, 0) X(norm_16, 0) X(norm_wide, XD_CUDA_NORM_SHARED)        \
     X(norm_5_e4m3, 0) X(norm_8_e4m3, 0) X(norm_12_e4m3, 0) X(norm_16_e4m3, 0)                      \
+    X(norm_wide_e4m3, XD_CUDA_NORM_SHARED) X(norm_any, 0)                                          \
     X(qknorm_32, 0) X(qknorm_64, 0) X(qknorm_128, 0) X(qknorm_any, 16 << 10)                       \
     X(flash_64, XD_CUDA_FLASH_SHARED(64, 64)) X(flash_80, XD_CUDA_FLASH_SHARED(80, 32))            \
     X(flash_96, XD_CUDA_FLASH_SHARED(96, 32))                                                      \
@@ -45,6 +46,8 @@
     X(integers, 0) X(integers_wide, 64) X(widen, 0)                                                \
     X(integer_product, 0) X(linattn_sums, 0) X(linattn_out, 0)                                     \
     X(encode, 0) X(decode, 0)
+/* bytes of shared memory for three sums of the eight warps that normalize a wide row */
+#define XD_CUDA_NORM_SHARED (3 * 8 * 4)
 /* Bytes of shared memory that flash attention needs: two tiles of keys and two tiles of values. For
  * wide heads (FLASH_WIDE), tiles have 32 keys, and shared memory also holds the block's queries. */
 #define XD_CUDA_FLASH_SHARED(d, keys) (((d) + 8) * (keys) * 4 * 2)

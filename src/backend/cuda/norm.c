@@ -6,8 +6,9 @@
 
 xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
 {
-    /* maximum number of 256-element chunks of a row in each of the kernels norm_5 to norm_16 */
-    static const int most[] = { 5, 8, 12, 16 };
+    /* maximum number of 256-element chunks of a row in each of the kernels norm_5 to norm_16 and
+     * norm_wide */
+    static const int most[] = { 5, 8, 12, 16, 32 };
     int64_t          n = a->in.d[0], C = a->in.d[1];
     int              k = 0;
     xd_status        st = xd_norm_check(a, XD_CUDA_TYPES);
@@ -47,9 +48,11 @@ xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp)
              xd_cuda_aligned(&a->shift, b.s_shift) &&
              (!b.add || (b.in_type == XD_F32 && xd_cuda_aligned(&a->add, b.s_add) &&
                          xd_cuda_aligned(&a->gate, b.s_gate)));
-    while (k < 4 && C > most[k] * 256)
+    while (k < 5 && C > most[k] * 256)
         k++;
     int first = b.sx ? XD_K_norm_5_e4m3 : XD_K_norm_5;
+    if (b.wide && k == 4) /* a block of threads for each row */
+        return xd_cuda_launch(xd_cuda_of(d), first + k, n, 1, 256, XD_CUDA_NORM_SHARED, &b);
     return xd_cuda_launch(xd_cuda_of(d), b.wide && k < 4 ? first + k : XD_K_norm_any,
                           xd_ceil_div(n, 4), 1, 128, 0, &b);
 }
