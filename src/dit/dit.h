@@ -69,6 +69,9 @@ typedef struct xd_dit_info {
     /* Bit i is 1: the latents of control image i are scaled, but not shifted by the autoencoder's
      * shift. */
     int         unshifted;
+    /* Bit i is 1: side network i reads features that xd_side.read_pixels computes from the pixels
+     * of control image i, not the latents of that image. */
+    int         pixels;
     /* For each side network, the number of kinds of control images (xd_input.modes); 0: the network
      * is for one kind. */
     int         modes[XD_MAXSIDES];
@@ -155,6 +158,11 @@ typedef struct xd_dit xd_dit;
  * in xd_input.extra. */
 typedef struct xd_side {
     const char *classes[4]; /* values of `_class_name` in the config of a side network */
+    /* Computes features [1,h,w,lat_ch] F32 of control image i from its pixels rgb [1,H,W,3], F32 in
+     * [-1,1]. A cell of the features has `cell` x `cell` pixels. NULL: no side network reads
+     * pixels. */
+    int         cell;
+    void        (*read_pixels)(xd_exec *x, const xd_net *n, int i, xd_tensor rgb, xd_tensor out);
 } xd_side;
 
 /* The functions of a transformer. The source file of a transformer exports only this struct. */

@@ -183,6 +183,13 @@ static xd_status check_kind(const xd_model *m, xd_err *e)
         return xd_fail(e, XD_EFORMAT,
                        "%s: the transformer needs a first frame, which %s does not provide", m->dir,
                        m->recipe->name);
+    int cell = d->pixels ? m->dit.dit->side->cell : 0;
+    if (cell && (m->vae_info.cell[1] != cell || m->vae_info.cell[2] != cell))
+        return xd_fail(
+            e, XD_EFORMAT,
+            "%s: a control network reads cells of %d x %d pixels, but latent cells of the "
+            "autoencoder have %d x %d",
+            m->dir, cell, cell, m->vae_info.cell[2], m->vae_info.cell[1]);
     int64_t want = xd_recipe_channels(m->recipe, d->lat_ch, m->vae_info.cell) +
                    d->sides * m->vae_info.channels;
     if (d->extra_ch && !want)

@@ -201,7 +201,7 @@ static int64_t image_numbers(const xd_job *j)
 static void draw_sides(const xd_job *j, xd_rng *g, float *sides)
 {
     for (int i = 0; j->ctx->model.recipe->samples_sides && i < XD_MAXSIDES; i++)
-        if (j->side_moments[i])
+        if (j->side_moments[i] && !(j->ctx->model.dit_info.pixels >> i & 1))
             xd_rng_normal(g, sides + i * image_numbers(j), image_numbers(j));
 }
 

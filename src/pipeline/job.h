@@ -168,7 +168,8 @@ typedef struct xd_job {
     /* Distance of the factors of two steps in hint_scales; 0: all steps have the same factors. */
     int          hint_stride;
     int          modes[XD_MAXSIDES]; /* kinds of the control images (xd_input.modes) */
-    /* Pixels of the control images of side networks, and the moments of their latents. */
+    /* Pixels of the control images of side networks, and the moments of their latents, or features
+     * [h,w,C] for networks that read pixels. */
     float       *side_pixels[XD_MAXSIDES], *side_moments[XD_MAXSIDES];
 } xd_job;
 

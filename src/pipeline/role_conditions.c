@@ -238,7 +238,9 @@ xd_status xd_role_conditions_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
     xd_status s = XD_OK;
     for (int i = 0; i < j->nconditions && s == XD_OK; i++) {
-        xd_vae_clip clip = { j->conditions[i].frames, { j->size[0], j->size[1] }, 1 };
+        xd_vae_clip clip = { .frames = j->conditions[i].frames,
+                             .pixels = { j->size[0], j->size[1] },
+                             .whole = 1 };
         float     **pixels[2] = { &j->ref_pixels[i], NULL };
         s = xd_vae_encode_clip(j, a, &clip, pixels, &j->leading_moments[i], e);
     }

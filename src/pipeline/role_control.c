@@ -34,7 +34,7 @@ xd_status xd_role_control_read(xd_job *j, xd_err *e)
 
 xd_status xd_role_control_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
-    xd_vae_clip clip = { 1, { j->size[0], j->size[1] }, 0 };
+    xd_vae_clip clip = { .frames = 1, .pixels = { j->size[0], j->size[1] } };
     float     **control[2] = { &j->image, NULL }, **start[2] = { &j->start_image, NULL };
     xd_status   s = xd_mask_share(j, e);
     if (s == XD_OK && xd_job_has_control(j->r))

@@ -255,7 +255,7 @@ static xd_status share_levels(xd_job *j, xd_err *e)
 
 xd_status xd_role_control_video_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
-    xd_vae_clip clip = { j->frames, { j->size[0], j->size[1] }, 1 };
+    xd_vae_clip clip = { .frames = j->frames, .pixels = { j->size[0], j->size[1] }, .whole = 1 };
     xd_status   s = xd_job_has_mask(j->r) ? share_levels(j, e) : XD_OK;
     if (s == XD_OK && j->parts == 1)
         s = xd_world_agree(&j->ctx->world, make_grey(j, e), e);

@@ -51,7 +51,7 @@ xd_status xd_role_frames_read(xd_job *j, xd_err *e)
 
 xd_status xd_role_frames_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
-    xd_vae_clip clip = { j->frames, { j->size[0], j->size[1] }, 0 };
+    xd_vae_clip clip = { .frames = j->frames, .pixels = { j->size[0], j->size[1] } };
     float     **pixels[2] = { &j->image, xd_job_has_last(j->r) ? &j->last_image : NULL };
     return xd_job_has_image(j->r) ? xd_vae_encode_clip(j, a, &clip, pixels, &j->condition, e)
                                   : XD_OK;

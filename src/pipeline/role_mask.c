@@ -40,7 +40,7 @@ xd_status xd_role_mask_read(xd_job *j, xd_err *e)
 
 xd_status xd_role_mask_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
-    xd_vae_clip clip = { 1, { j->size[0], j->size[1] }, 0 };
+    xd_vae_clip clip = { .frames = 1, .pixels = { j->size[0], j->size[1] } };
     float     **pixels[2] = { &j->start_image, NULL };
     xd_status   s = xd_role_start_encode(j, a, e);
     return s == XD_OK && starts_apart(j)

@@ -209,8 +209,8 @@ static xd_status encode_one(xd_job *j, int i, xd_arena *a, float *tokens, xd_err
 {
     float    *moments = NULL;
     float   **pixels[2] = { &j->ref_pixels[i], NULL };
-    xd_status s =
-        xd_vae_encode_clip(j, a, &(xd_vae_clip){ 1, j->ref_size[i], 0 }, pixels, &moments, e);
+    xd_status s = xd_vae_encode_clip(j, a, &(xd_vae_clip){ .frames = 1, .pixels = j->ref_size[i] },
+                                     pixels, &moments, e);
     const xd_vae_info *v = &j->ctx->model.vae_info;
     int64_t            n = s == XD_OK && !j->ctx->dev->counts ? token_count(j, i) * j->features : 0;
     if (n)

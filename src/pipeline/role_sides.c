@@ -1,6 +1,7 @@
 /* role_sides.c - the control images of side networks (ControlNets)
  *
- * Each side network reads the latents of one control image beside the noise. The latents are a
+ * Each side network reads the latents of one control image beside the noise, or features that it
+ * computes from the pixels of this image (xd_side.read_pixels). The latents are a
  * sample of the VAE's Gaussian if diffusers draws it from the generator of the request
  * (xd_recipe.samples_sides), else the Gaussian's mean: other pipelines of diffusers sample from the
  * global random generator of PyTorch, so their image is not determined by the seed. If the request
@@ -23,6 +24,12 @@
 static int sides_of(const xd_job *j)
 {
     return j->ctx->model.dit_info.sides;
+}
+
+/* Returns 1 if side network i reads the pixels of its control image. */
+static int reads_pixels(const xd_job *j, int i)
+{
+    return j->ctx->model.dit_info.pixels >> i & 1;
 }
 
 static int64_t images_of(const xd_request *r)
@@ -160,16 +167,27 @@ xd_status xd_role_sides_read(xd_job *j, xd_err *e)
 
 xd_status xd_role_sides_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
-    xd_vae_clip clip = { 1, { j->size[0], j->size[1] }, 0 };
+    xd_vae_clip clip = { .frames = 1, .pixels = { j->size[0], j->size[1] } };
     float     **start[2] = { &j->start_image, NULL };
     xd_status   s = xd_mask_share(j, e);
     for (int i = 0; s == XD_OK && i < images_of(j->r); i++) {
         float **control[2] = { &j->side_pixels[i], NULL };
+        clip.side = reads_pixels(j, i) ? 1 + i : 0;
         s = xd_vae_encode_clip(j, a, &clip, control, &j->side_moments[i], e);
     }
+    clip.side = 0;
     if (s == XD_OK && xd_job_has_image(j->r))
         s = xd_vae_encode_clip(j, a, &clip, start, &j->start_moments, e);
     return s;
+}
+
+/* Writes features [h,w,C] of control image i, from its pixels, to out [C,h,w]. */
+static void set_features(const xd_job *j, int i, float *out)
+{
+    int64_t C = j->lat[1], n = j->lat[2] * j->lat[3];
+    for (int64_t k = 0; k < n; k++)
+        for (int64_t c = 0; c < C; c++)
+            out[c * n + k] = j->side_moments[i][k * C + c];
 }
 
 void xd_role_sides_channels(const xd_job *j, const float *sample, float *out)
@@ -179,6 +197,10 @@ void xd_role_sides_channels(const xd_job *j, const float *sample, float *out)
     const xd_vae_info *v = &j->ctx->model.vae_info;
     float              shift = (float)(v->shift * (v->invert ? 1 / v->scaling : v->scaling));
     for (int i = 0; i < sides_of(j) && j->side_moments[i]; i++) {
+        if (reads_pixels(j, i)) {
+            set_features(j, i, out + i * n);
+            continue;
+        }
         if (j->ctx->model.recipe->samples_sides)
             memcpy(out + i * n, sample + (1 + i) * n, (size_t)n * sizeof *out);
         xd_latents_sample(j, j->side_moments[i], out + i * n);

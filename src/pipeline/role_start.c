@@ -60,7 +60,7 @@ xd_status xd_role_start_read(xd_job *j, xd_err *e)
 
 xd_status xd_role_start_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
-    xd_vae_clip clip = { 1, { j->size[0], j->size[1] }, 0 };
+    xd_vae_clip clip = { .frames = 1, .pixels = { j->size[0], j->size[1] } };
     float     **pixels[2] = { &j->image, NULL };
     if (!xd_job_has_image(j->r))
         return XD_OK;

@@ -101,9 +101,34 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
     xd_arena_rewind(x->tmp, mark);
 }
 
+/* Computes the features [h,w,C] of a control image for a side network that reads pixels. */
+static void read_pixels(xd_exec *x, const xd_job *j, const xd_net *net, const xd_vae_clip *clip,
+                        const float *rgb, float *features)
+{
+    const xd_side *side = j->ctx->model.dit.dit->side;
+    size_t         mark = xd_arena_mark(x->tmp);
+    int64_t        H = clip->pixels.rows, W = clip->pixels.cols, C = j->ctx->model.dit_info.lat_ch;
+    xd_tensor      in = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, H, W, 3 });
+    xd_tensor out = xd_new_as(x, XD_F32, 4, (int64_t[]){ 1, H / side->cell, W / side->cell, C });
+    xd_put(x, in, rgb);
+    side->read_pixels(x, net, clip->side - 1, in, out);
+    xd_get(x, features, out);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* Returns the component that encodes a clip, or the VAE if `clip` is NULL. */
+static xd_component *encoder_of(const xd_job *j, const xd_vae_clip *clip)
+{
+    return clip && clip->side ? &j->ctx->model.dit : &j->ctx->model.vae;
+}
+
 void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const xd_vae_clip *clip,
                           const float *rgb, float *moments)
 {
+    if (clip->side) {
+        read_pixels(x, j, net, clip, rgb, moments);
+        return;
+    }
     const xd_model *m = &j->ctx->model;
     size_t          mark = xd_arena_mark(x->tmp);
     const int      *factor = m->vae_info.cell;
@@ -142,7 +167,7 @@ void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const 
 /* Counts the memory in bytes for encoding a clip, or for decoding if `clip` is NULL. */
 static xd_status count_vae(xd_job *j, const xd_vae_clip *clip, size_t *bytes, xd_err *e)
 {
-    xd_component *p = &j->ctx->model.vae;
+    xd_component *p = encoder_of(j, clip);
     xd_exec       x;
     xd_arena      a;
     xd_status     s = xd_component_count(p, j->ctx->count, j->ctx->type, e);
@@ -174,11 +199,18 @@ xd_status xd_vae_encode_frames_count(xd_job *j, const xd_vae_clip *clip, size_t 
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
 {
     int         all = j->role->reads_video || j->role->reads_control_video;
-    xd_vae_clip clip = { all ? j->frames : 1, { j->size[0], j->size[1] }, 0 };
+    xd_vae_clip clip = { .frames = all ? j->frames : 1, .pixels = { j->size[0], j->size[1] } };
     for (int i = 0; i < j->nconditions; i++)
         clip.frames = xd_max(clip.frames, j->conditions[i].frames);
     size_t    one;
     xd_status s = j->nrefs ? XD_OK : count_vae(j, &clip, bytes, e);
+    for (int i = 0; i < j->ctx->model.dit_info.sides && s == XD_OK; i++) {
+        clip.side = j->ctx->model.dit_info.pixels >> i & 1 ? 1 + i : 0;
+        if (clip.side)
+            s = count_vae(j, &clip, &one, e);
+        *bytes = clip.side ? xd_max_size(*bytes, one) : *bytes;
+    }
+    clip.side = 0;
     for (int i = 1; i < j->parts && s == XD_OK; i++)
         s = count_vae(j, &clip, &one, e);
     clip.frames = 1;
@@ -237,7 +269,7 @@ xd_status xd_vae_compute_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, f
         return xd_fail(e, XD_ENOMEM, "no memory for %lld frames to encode",
                        (long long)clip->frames);
     open_exec(&x, j, a);
-    xd_vae_encode_frames(&x, j, &j->ctx->model.vae.w->net, clip, *pixels[0], moments);
+    xd_vae_encode_frames(&x, j, &encoder_of(j, clip)->w->net, clip, *pixels[0], moments);
     return xd_exec_status(&x, e);
 }
 
@@ -247,10 +279,10 @@ xd_status xd_vae_encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, fl
 {
     xd_context        *ctx = j->ctx;
     const xd_vae_info *v = &ctx->model.vae_info;
-    int                all = ctx->plan.vae_rows;
+    int                all = ctx->plan.vae_rows && !clip->side;
     xd_grid            size = clip->pixels;
-    int64_t            n = 2 * v->channels * (size.rows / v->cell[1]) * (size.cols / v->cell[2]) *
-                           xd_vae_latents(v, clip->frames);
+    int64_t            n = (clip->side ? 1 : 2) * v->channels * (size.rows / v->cell[1]) *
+                           (size.cols / v->cell[2]) * xd_vae_latents(v, clip->frames);
     int64_t            in = (clip->whole ? clip->frames : 1) * size.rows * size.cols * 3;
     xd_status          s = XD_OK;
     *moments = xd_host_buffer(ctx, (size_t)n * sizeof **moments);

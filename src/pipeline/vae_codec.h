@@ -19,6 +19,10 @@ typedef struct xd_vae_clip {
     int64_t frames;
     xd_grid pixels;
     int     whole; /* 1: pixels[0] of xd_vae_encode_clip has all frames */
+    /* 1 + i: control image i, from whose pixels a side network computes features (xd_side). The
+     * features [h,w,C] take the place of the moments, and only rank 0 computes them. 0: the VAE
+     * encodes the clip. */
+    int     side;
 } xd_vae_clip;
 void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const xd_vae_clip *clip,
                           const float *rgb, float *moments);

@@ -115,8 +115,14 @@ mkdir "$T/pixels"
 cp "$FLUX/controlnet/diffusion_pytorch_model.safetensors" "$T/pixels"
 sed 's/"conditioning_embedding_channels": null/"conditioning_embedding_channels": 16/' \
     "$FLUX/controlnet/config.json" >"$T/pixels/config.json"
-no "a network that reads pixels" 'controlnet 0 reads pixels' \
+no "a network that reads pixels in other cells" 'its patch_size is 1, not 2' \
     flux --controlnet "$T/pixels" --control_image "$EDGES"
+sed -i 's/"patch_size": 1/"patch_size": 2/' "$T/pixels/config.json"
+no "a network that reads pixels in other channels" \
+    'its conditioning_embedding_channels is 16, not 4' \
+    flux --controlnet "$T/pixels" --control_image "$EDGES"
+no "a network that reads pixels in other cells" 'reads cells of 8 x 8 pixels, .* have 4 x 4' \
+    flux --controlnet "$FULL/flux-controlnet-pixels/controlnet" --control_image "$EDGES"
 two() {
     draw flux --controlnet "$FLUX/controlnet" --controlnet "$FLUX/controlnet_2" \
         --control_image "$EDGES" --control_image "$EDGES" "$@"

@@ -119,6 +119,8 @@ MODELS = [
     ("merged", "flux-fill", TEXT, "fill"),
     ("merged", "flux-control", TEXT, "control shaped"),
     ("merged", "flux-controlnet", TEXT, "beside kinds"),
+    # which read pixels
+    ("merged", "flux-controlnet-pixels", TEXT + ["size=80x48"], "beside between"),
     # in one sequence behind refiners
     ("refined", "zimage", TEXT, "steep short long share cut mask"),
     ("refined", "zimage-five", TEXT, "plain short"),

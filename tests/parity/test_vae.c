@@ -760,7 +760,7 @@ static void take_size(xd_job *j, const int64_t *d)
 
 static xd_vae_clip clip_of(const xd_job *j)
 {
-    return (xd_vae_clip){ j->frames, { j->size[0], j->size[1] }, 0 };
+    return (xd_vae_clip){ .frames = j->frames, .pixels = { j->size[0], j->size[1] } };
 }
 
 static void encode(xd_exec *x, const xd_job *j, const xd_net *net, const float *in, float *out)

@@ -14,7 +14,12 @@
  * directly before the first of these blocks. A token has two further states for each side network:
  * its hidden state and its residual. A side network for several kinds of control images (Union) has
  * a row for the kind of its image, which is treated like a text row. The other networks do not read
- * this row (XD_LEAD). */
+ * this row (XD_LEAD).
+ *
+ * A side network of XLabs (conditioning_embedding_channels) reads the pixels of its control image
+ * with eight convolutions, whose result has the form of latents. The residual of its double block j
+ * is added after each double block i of the transformer for which j = i mod m, so a token has a
+ * state for each of the m residuals. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -24,19 +29,25 @@
 #include "dit/sides.h"
 
 enum { PACK = 2 }; /* latent cells per side of a token */
+/* Of a side network that reads pixels: the number of convolutions between the first and the last,
+ * the number of channels of all but the last, and the number of pixels per side of a cell of their
+ * result. */
+enum { HINT_BLOCKS = 6, HINT_WIDTH = 16, HINT_CELL = 8 };
 
 typedef struct net_cfg { /* the config of the transformer or of a side network */
     xd_dual_cfg dual;
     int64_t     pooled;
     int         guided;
-    /* modes: number of kinds of control images (num_mode); hint: channels of a network that reads
-     * the pixels of the control image */
+    /* modes: number of kinds of control images (num_mode); hint: channels of the features of a
+     * network that reads pixels, else 0 */
     int64_t     modes, hint;
+    int         state; /* of a side network: number of its hidden state among a token's states */
+    int         residuals; /* number of states for residuals, which follow the hidden state */
 } net_cfg;
 
 typedef struct cfg {
     net_cfg  main;
-    int      nsides;
+    int      nsides, states; /* states: number of states of a token */
     net_cfg  side[XD_MAXSIDES];
     xd_sides order; /* the order of the blocks of all networks */
 } cfg;
@@ -66,10 +77,13 @@ typedef struct net_glob {
     xd_mlp time, guidance, pooled;
 } net_glob;
 
+typedef struct hint { xd_cnv in, block[HINT_BLOCKS], out; } hint; /* reads pixels */
+
 typedef struct glob {
     net_glob  main, side[XD_MAXSIDES];
     xd_lin    control[XD_MAXSIDES]; /* [D, in_channels]: layer that reads the control image */
     xd_tensor mode[XD_MAXSIDES];    /* [modes, D]: rows for the kinds of control images */
+    hint      hint[XD_MAXSIDES];
 } glob;
 
 typedef struct side_pair { /* weights of a double block of a side network */
@@ -102,6 +116,21 @@ static xd_status read_sides(void *c_, const xd_json *obj, const char *what, xd_e
     return s;
 }
 
+/* Checks the convolutions of side network i, if it reads pixels, and counts the states of its
+ * residuals. */
+static xd_status check_hint(const net_cfg *c, net_cfg *side, int i, xd_err *e)
+{
+    int64_t want = c->dual.in_ch / (PACK * PACK);
+    int     most = c->dual.ndouble < side->dual.ndouble ? c->dual.ndouble : side->dual.ndouble;
+    side->residuals = side->hint && most > 1 ? most : 1;
+    if (side->hint && side->hint != want)
+        return xd_fail(e, XD_EFORMAT,
+                       "controlnet %d does not fit the transformer: its "
+                       "conditioning_embedding_channels is %lld, not %lld",
+                       i, (long long)side->hint, (long long)want);
+    return XD_OK;
+}
+
 /* Checks that side network i fits the transformer. */
 static xd_status check_side(const net_cfg *c, net_cfg *side, int i, xd_err *e)
 {
@@ -113,15 +142,11 @@ static xd_status check_side(const net_cfg *c, net_cfg *side, int i, xd_err *e)
         { "in_channels", (double)own->in_ch, (double)d->in_ch },
         { "joint_attention_dim", (double)own->joint, (double)d->joint },
         { "pooled_projection_dim", (double)side->pooled, (double)c->pooled },
-        { "patch_size", (double)own->patch, (double)d->patch },
+        { "patch_size", (double)own->patch, side->hint ? PACK : (double)d->patch },
     };
-    if (side->hint)
-        return xd_fail(
-            e, XD_EUNSUPPORTED,
-            "controlnet %d reads pixels (conditioning_embedding_channels %lld), which is "
-            "not supported",
-            i, (long long)side->hint);
     xd_status s = xd_sides_check(v, sizeof v / sizeof *v, i, e);
+    if (s == XD_OK)
+        s = check_hint(c, side, i, e);
     if (s == XD_OK)
         s = xd_dual_check(own, PACK * PACK, e);
     if (s == XD_OK)
@@ -144,14 +169,31 @@ static int residual_of(int i, int n, int m)
     return i / ((n + m - 1) / m);
 }
 
+/* Returns the double block of a side network whose residual is added after double block i of the
+ * transformer. */
+static int double_residual(const cfg *c, const net_cfg *side, int i)
+{
+    int m = side->dual.ndouble;
+    return side->hint ? i % m : residual_of(i, c->main.dual.ndouble, m);
+}
+
+/* Returns the number of double blocks of a side network whose residuals the transformer reads. */
+static int double_reads(const cfg *c, const net_cfg *side)
+{
+    int n = c->main.dual.ndouble, m = side->dual.ndouble;
+    return !n || !m ? 0 : side->hint ? side->residuals : residual_of(n - 1, n, m) + 1;
+}
+
 /* Implements `before` of xd_sides_order. */
 static int blocks_before(const void *c_, int i, int layer)
 {
     const cfg         *c = c_;
     const xd_dual_cfg *d = &c->main.dual, *own = &c->side[i].dual;
     int                at = layer - d->ndouble;
+    if (at < 0 && c->side[i].hint)
+        return layer < own->ndouble ? layer + 1 : own->ndouble;
     if (at < 0)
-        return own->ndouble ? residual_of(layer, d->ndouble, own->ndouble) + 1 : 0;
+        return own->ndouble ? double_residual(c, &c->side[i], layer) + 1 : 0;
     return own->ndouble + (own->nsingle ? residual_of(at, d->nsingle, own->nsingle) + 1 : 0);
 }
 
@@ -176,8 +218,12 @@ static xd_status check_config(void *c_, xd_err *e)
     if (xd_dual_check(d, PACK * PACK, e) != XD_OK || xd_check_ranges(&r, 1, e) != XD_OK)
         return XD_EFORMAT;
     xd_status s = check_main(d, e);
-    for (int i = 0; s == XD_OK && i < c->nsides; i++)
+    c->states = 1;
+    for (int i = 0; s == XD_OK && i < c->nsides; i++) {
         s = check_side(&c->main, &c->side[i], i, e);
+        c->side[i].state = c->states;
+        c->states += 1 + c->side[i].residuals;
+    }
     return s == XD_OK
                ? xd_sides_order(&c->order, xd_dual_nlayers(d), c->nsides, blocks_before, c, e)
                : s;
@@ -198,7 +244,7 @@ static void info(const void *c_, xd_dit_info *out)
         .head_dim = (int)d->head_dim,
         .patch = { 1, PACK, PACK },
         .dim = d->dim,
-        .states = 1 + 2 * c->nsides,
+        .states = c->states,
         .hints = c->nsides,
         .sides = c->nsides,
         .lat_ch = d->out_ch / (PACK * PACK),
@@ -215,6 +261,7 @@ static void info(const void *c_, xd_dit_info *out)
     for (int i = 0; i < c->nsides; i++) {
         out->modes[i] = (int)c->side[i].modes;
         out->guided |= c->side[i].guided;
+        out->pixels |= (c->side[i].hint > 0) << i;
         if (c->side[i].modes)
             out->lead_rows = 1;
     }
@@ -254,6 +301,32 @@ static void input_weights(xd_decl *d, const net_cfg *c, net_glob *g)
     xd_mlp_weights(d, "time_text_embed.text_embedder", &g->pooled, c->pooled, D, D);
 }
 
+static void conv_weights(xd_decl *d, xd_cnv *w, const char *name, int64_t out, int64_t in,
+                         int stride)
+{
+    xd_w_conv(d, w, name,
+              &(xd_conv_spec){ .out = out,
+                               .in = in,
+                               .nk = 2,
+                               .kernel = { 1, 3, 3 },
+                               .stride = { 1, stride, stride },
+                               .bias = 1 });
+}
+
+/* Declares the convolutions of a side network that reads pixels, whose result has C channels. */
+static void hint_weights(xd_decl *d, int64_t C, hint *w)
+{
+    char name[32];
+    xd_w_enter(d, "input_hint_block");
+    conv_weights(d, &w->in, "conv_in", HINT_WIDTH, 3, 1);
+    for (int i = 0; i < HINT_BLOCKS; i++) {
+        snprintf(name, sizeof name, "blocks.%d", i);
+        conv_weights(d, &w->block[i], name, HINT_WIDTH, HINT_WIDTH, 1 + i % 2);
+    }
+    conv_weights(d, &w->out, "conv_out", C, HINT_WIDTH, 1);
+    xd_w_leave(d);
+}
+
 static void weights(xd_decl *d, const void *c_, void *g_)
 {
     const cfg *c = c_;
@@ -272,6 +345,8 @@ static void weights(xd_decl *d, const void *c_, void *g_)
                     &(xd_linear_spec){ .in = own->dual.in_ch, .out = D, .bias = 1 });
         if (own->modes)
             xd_w_table(d, &g->mode[i], "controlnet_mode_embedder.weight", own->modes, D);
+        if (own->hint)
+            hint_weights(d, own->hint, &g->hint[i]);
         xd_w_leave(d);
     }
 }
@@ -382,9 +457,10 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     embed_net(x, c, g, -1, &bare, bare.extra, xd_dit_state(s, D, 0));
     for (int i = 0; i < c->nsides && xd_ok(x); i++) {
         size_t    mark = xd_arena_mark(x->tmp);
-        xd_tensor h = xd_dit_state(s, D, 1 + 2 * i);
+        xd_tensor h = xd_dit_state(s, D, c->side[i].state);
         embed_net(x, c, g, i, &bare, xd_cols(in->extra, i * F, F), h);
-        xd_copy_to(x, xd_dit_state(s, D, 2 + 2 * i), h); /* any finite numbers */
+        for (int k = 0; k < c->side[i].residuals; k++) /* any finite numbers */
+            xd_copy_to(x, xd_dit_state(s, D, c->side[i].state + 1 + k), h);
         xd_arena_rewind(x->tmp, mark);
     }
 }
@@ -450,18 +526,31 @@ static void run_block(xd_exec *x, const cfg *c, const local *l, const xd_pair *p
     x->lay = whole;
 }
 
+/* Returns the image rows of the state with a residual of side network i: that of the network's
+ * double block `at`, or of a single block (at -1), which no double block reads at the same time. */
+static xd_tensor residual_state(const xd_exec *x, const cfg *c, int i, int at, xd_state *s)
+{
+    const net_cfg *side = &c->side[i];
+    int            k = at > 0 && side->residuals > 1 ? at : 0;
+    return image_of(x, xd_dit_state(s, c->main.dual.dim, side->state + 1 + k));
+}
+
 /* Runs a block of the transformer, then adds the residuals of the side networks to the image. */
 static void run_main(xd_exec *x, const xd_net *n, const xd_pair *pair, const xd_solo *solo,
                      xd_state *s)
 {
     const local *l = s->local;
     const cfg   *c = n->cfg;
-    int64_t      D = c->main.dual.dim;
-    xd_tensor    h = xd_dit_state(s, D, 0);
+    int          layer = c->order.at[x->layer];
+    xd_tensor    h = xd_dit_state(s, c->main.dual.dim, 0);
     run_block(x, c, l, pair, solo, h, l->active, 0);
-    for (int i = 0; i < c->nsides; i++)
-        if (l->scale[i] != 0 && (pair ? c->side[i].dual.ndouble : c->side[i].dual.nsingle))
-            xd_add(x, image_of(x, h), image_of(x, xd_dit_state(s, D, 2 + 2 * i)));
+    for (int i = 0; i < c->nsides; i++) {
+        const net_cfg *side = &c->side[i];
+        if (l->scale[i] == 0 || !(pair ? side->dual.ndouble : side->dual.nsingle))
+            continue;
+        int at = pair ? double_residual(c, side, layer) : -1;
+        xd_add(x, image_of(x, h), residual_state(x, c, i, at, s));
+    }
 }
 
 static void forward_pair(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
@@ -479,19 +568,19 @@ static void forward_solo(xd_exec *x, const xd_net *n, const void *w, xd_state *s
 static void run_side(xd_exec *x, const xd_net *n, const xd_pair *pair, const xd_solo *solo,
                      const xd_lin *w, xd_state *s)
 {
-    const local       *l = s->local;
-    const cfg         *c = n->cfg;
-    int64_t            D = c->main.dual.dim;
-    int                i = c->order.net[x->layer], all = c->main.dual.ndouble;
-    const xd_dual_cfg *own = &c->side[i].dual;
-    xd_tensor          h = xd_dit_state(s, D, 1 + 2 * i), residual;
+    const local   *l = s->local;
+    const cfg     *c = n->cfg;
+    int64_t        D = c->main.dual.dim;
+    int            i = c->order.net[x->layer], at = pair ? c->order.at[x->layer] : -1;
+    const net_cfg *side = &c->side[i];
+    xd_tensor      h = xd_dit_state(s, D, side->state), residual;
     if (l->scale[i] == 0)
         return;
-    int unread = pair && (!all || c->order.at[x->layer] > residual_of(all - 1, all, own->ndouble));
-    if (unread && !own->nsingle)
+    int unread = at >= double_reads(c, side);
+    if (unread && !side->dual.nsingle)
         return;
-    run_block(x, c, l, pair, solo, h, l->side[i], c->side[i].modes > 0);
-    residual = image_of(x, xd_dit_state(s, D, 2 + 2 * i));
+    run_block(x, c, l, pair, solo, h, l->side[i], side->modes > 0);
+    residual = residual_state(x, c, i, at, s);
     if (unread)
         return;
     xd_linear_into(x, residual, image_of(x, h), w);
@@ -509,6 +598,32 @@ static void forward_side_solo(xd_exec *x, const xd_net *n, const void *w_, xd_st
 {
     const side_solo *w = w_;
     run_side(x, n, NULL, &w->b, &w->residual, s);
+}
+
+/* Computes features of a control image for a side network that reads pixels, as diffusers'
+ * ControlNetConditioningEmbedding: each convolution but the last is followed by SiLU, and every
+ * second of the inner ones halves the rows and columns. */
+static void read_pixels(xd_exec *x, const xd_net *n, int i, xd_tensor rgb, xd_tensor out)
+{
+    static const int pad[3] = { 0, 1, 1 };
+    const hint      *w = &((const glob *)n->glob)->hint[i];
+    size_t           mark = xd_arena_mark(x->tmp);
+    xd_tensor        h = rgb;
+    if (!xd_check(x, rgb.d[1] == out.d[1] * HINT_CELL && rgb.d[2] == out.d[2] * HINT_CELL,
+                  "a control image of %lld x %lld pixels is not %lld x %lld cells of %d pixels",
+                  (long long)rgb.d[2], (long long)rgb.d[1], (long long)out.d[2],
+                  (long long)out.d[1], HINT_CELL))
+        return;
+    for (int k = -1; k < HINT_BLOCKS; k++) {
+        int64_t   half = k >= 0 && k % 2 ? 2 : 1, H = h.d[1] / half, W = h.d[2] / half;
+        xd_tensor y = xd_new_as(x, x->act, 4, (int64_t[]){ 1, H, W, HINT_WIDTH });
+        xd_conv2d_into(x, y, h, k < 0 ? &w->in : &w->block[k],
+                       &(xd_conv_options){ .stride = (int)half, .lo = pad, .hi = pad });
+        xd_activate(x, xd_reshape(y, 2, (int64_t[]){ H * W, HINT_WIDTH }), XD_SILU);
+        h = y;
+    }
+    xd_conv2d_into(x, out, h, &w->out, &(xd_conv_options){ .lo = pad, .hi = pad });
+    xd_arena_rewind(x->tmp, mark);
 }
 
 /* Computes the network's output. The final modulation has two rows: scale, then shift. */
@@ -545,7 +660,9 @@ static const xd_block *block(const void *c_, int layer)
 
 extern const xd_dit xd_dit_flux;
 
-static const xd_side side = { .classes = { "FluxControlNetModel" } };
+static const xd_side side = { .classes = { "FluxControlNetModel" },
+                              .cell = HINT_CELL,
+                              .read_pixels = read_pixels };
 
 const xd_dit xd_dit_flux = {
     .net = { .name = "flux",

@@ -2,7 +2,8 @@
 
 The network `controlnet` is for one kind of control images; `controlnet_2` (Union) for three, and it
 reads no guidance scale. The blocks of both do not divide those of the transformer, and the last
-double block of `controlnet_2` adds nothing.
+double block of `controlnet_2` adds nothing. The networks of `flux-controlnet-pixels` read pixels,
+as those of XLabs do, in cells of 8 x 8, which its autoencoder has too.
 """
 import json
 
@@ -12,18 +13,23 @@ from diffusers import (FlowMatchEulerDiscreteScheduler, FluxControlNetImg2ImgPip
 from transformers import CLIPTextConfig, CLIPTokenizer, T5Tokenizer
 
 from . import joint
-from ..common import keep_images, make_image, quiet, save_run, say_images, tidy
+from ..common import PLAIN, keep_images, make_image, quiet, save_run, say_images, tidy
 from ..fill import configure, fill
 
-NAME = "flux-controlnet"
+NAME, PIXELS = "flux-controlnet", "flux-controlnet-pixels"
 NET = dict(num_attention_heads=3, **joint.FLUX)
 DIT = NET | dict(guidance_embeds=True, num_layers=5, num_single_layers=4)
-NETS = {"controlnet": NET | dict(guidance_embeds=True, num_layers=2, num_single_layers=0),
-        "controlnet_2": NET | dict(guidance_embeds=False, num_layers=4, num_single_layers=2,
-                                   num_mode=3)}
+HINT = NET | dict(guidance_embeds=True, patch_size=2, conditioning_embedding_channels=4)
+NETS = {NAME: {"controlnet": NET | dict(guidance_embeds=True, num_layers=2, num_single_layers=0),
+               "controlnet_2": NET | dict(guidance_embeds=False, num_layers=4, num_single_layers=2,
+                                          num_mode=3)},
+        PIXELS: {"controlnet": HINT | dict(num_layers=2, num_single_layers=0),
+                 "controlnet_2": HINT | dict(num_layers=3, num_single_layers=2)}}
 joint.MODELS[NAME] = dict(seed=69, kind="flux", clip=[joint.CLIP_L], dit=DIT,
                           scheduler=FlowMatchEulerDiscreteScheduler(**joint.DYNAMIC),
                           weights="bf16")
+joint.MODELS[PIXELS] = joint.MODELS[NAME] | dict(
+    seed=70, vae=joint.VAE | dict(block_out_channels=(8, 8, 8, 12), **PLAIN(4)))
 RUNS = {
     "flux-controlnet": dict(prompts=["a red star", "a ring"], width=56, height=40, steps=3,
                             seed=84, guidance=4.0, nets=["controlnet"], control=[(61, 50)],
@@ -38,46 +44,54 @@ RUNS = {
     "flux-controlnet-image": dict(prompts=["a star"], width=48, height=40, steps=5, seed=87,
                                   guidance=7.0, nets=["controlnet"], control=[(50, 50)],
                                   scale=[0.9], image=(50, 61), strength=0.6),
+    PIXELS: dict(prompts=["a red star", "a ring"], width=80, height=48, steps=3, seed=88,
+                 guidance=4.0, nets=["controlnet"], control=[(61, 50)], scale=[0.8]),
+    "flux-controlnet-pixels-two": dict(prompts=["two stars"], width=48, height=64, steps=4,
+                                       seed=89, guidance=3.5,
+                                       nets=["controlnet_2", "controlnet_2"],
+                                       control=[(30, 44), (48, 64)], scale=[0.7, 1.3],
+                                       start=[0.2, 0.0], end=[1.0, 0.8]),
 }
 
 
-def make_nets():
+def make_nets(model):
     return {folder: fill(FluxControlNetModel(**config), "bf16", folder + ".")
-            for folder, config in NETS.items()}
+            for folder, config in NETS[model].items()}
 
 
-def make_model(out):
-    joint.make_model(NAME, out)
+def make_model(model, out):
+    joint.make_model(model, out)
     index = json.loads((out / "model_index.json").read_text())
     index["_class_name"] = "FluxControlNetPipeline"
     index["controlnet"] = ["diffusers", "FluxControlNetModel"]
-    for folder, net in make_nets().items():
+    for folder, net in make_nets(model).items():
         configure(net, out / folder)
     (out / "model_index.json").write_text(json.dumps(index))
     tidy(out, {})
 
 
-def load(out, nets, image):
-    parts, made = joint.make_parts(NAME), make_nets()
+def load(out, model, nets, image):
+    parts, made = joint.make_parts(model), make_nets(model)
     for folder in [f for f in parts if f.startswith("text_encoder")]:
         clip = isinstance(parts[folder].config, CLIPTextConfig)
         tokenizer = folder.replace("text_encoder", "tokenizer")
         parts[tokenizer] = (CLIPTokenizer if clip else T5Tokenizer).from_pretrained(
-            out / NAME / tokenizer)
+            out / model / tokenizer)
     chosen = [made[n] for n in nets]
     pipe = (FluxControlNetImg2ImgPipeline if image else FluxControlNetPipeline)(
-        scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(out / NAME / "scheduler"),
+        scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(out / model / "scheduler"),
         controlnet=chosen[0] if len(chosen) == 1 else FluxMultiControlNetModel(chosen), **parts)
     pipe.set_progress_bar_config(disable=True)
     return pipe
 
 
 def run(name, out_dir):
-    r = dict(model=NAME, images=1, true_cfg=0.0, max_sequence_length=9, more={}, strength=0.0,
+    model = PIXELS if name.startswith(PIXELS) else NAME
+    r = dict(model=model, images=1, true_cfg=0.0, max_sequence_length=9, more={}, strength=0.0,
              negative_prompt="") | RUNS[name]
     d, n = out_dir / name, len(r["nets"])
     d.mkdir(parents=True, exist_ok=True)
-    pipe = load(out_dir, r["nets"], r["strength"])
+    pipe = load(out_dir, r["model"], r["nets"], r["strength"])
     images = [make_image(size, r["seed"] + 3000 + i) for i, size in enumerate(r["control"])]
     for i, image in enumerate(images):
         image.save(d / ("control_2.png" if i else "control.png"))
@@ -116,7 +130,7 @@ def run(name, out_dir):
         notes |= {"control_guidance_start": text(start), "control_guidance_end": text(end)}
     if "mode" in r:
         notes["control_mode"] = text(r["mode"])
-    save_run(d, name, NAME, {
+    save_run(d, name, r["model"], {
         "weights": "bf16", "prompts": r["prompts"], "negative_prompt": "",
         "width": r["width"], "height": r["height"], "model_width": r["width"],
         "model_height": r["height"], "num_inference_steps": r["steps"],
@@ -131,6 +145,6 @@ def make(names, options):
     quiet()
     with torch.no_grad():
         for name in names:
-            if name == NAME:
-                make_model(options.out / name)
+            if name in NETS:
+                make_model(name, options.out / name)
             run(name, options.out)

@@ -207,7 +207,7 @@ def make_parts(name):
         **T5))
     dit_class = FluxTransformer2DModel if flux else SD3Transformer2DModel
     parts["transformer"] = dit_class(**spec["dit"])
-    parts["vae"] = AutoencoderKL(**VAE)
+    parts["vae"] = AutoencoderKL(**spec.get("vae", VAE))
     return {folder: fill(m, spec["weights"]) for folder, m in parts.items()}
 
 
