@@ -18,7 +18,10 @@ typedef struct xd_input {
     /* [n,F] F32 tokens of reference images, or absent. With xd_dit_info.prefix_refs, all ranks of
      * the first pipeline stage have the tokens of all images. */
     xd_tensor      ref;
-    double         t; /* timestep in the scheduler's units (0..1000) */
+    /* [n,F] F32 noisy latents of audio: this rank's rows of the current patch, or absent */
+    xd_tensor      audio;
+    int            isolated; /* 1: tokens of the image and of audio do not attend to each other */
+    double         t;        /* timestep in the scheduler's units (0..1000) */
     /* next[0]: timestep of the next step, 0 in the last step; next[i] is that of the i-th step
      * after this one. NULL: the pipeline does not pass it to the transformer. */
     const double  *next;
@@ -134,6 +137,10 @@ typedef struct xd_dit_info {
     int         refs;
     /* 1: the model supports image tokens with other timesteps (xd_input: held, frame_t). */
     int         holds;
+    /* Number of features of an audio token, which is that of an image token. Tokens of audio pass
+     * through the blocks after the image (XD_AUDIO), and are predicted like the image. 0: the model
+     * has no audio. */
+    int64_t     audio;
     int         begins;     /* 1: the model only generates videos whose first frame is given */
     int         micro;      /* 1: the model reads xd_input.size (resolution, aspect ratio) */
     size_t      local_size; /* size in bytes of the model's data in xd_state.local */
@@ -202,8 +209,8 @@ struct xd_dit {
     void           (*cond)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
     /* Called on the first pipeline stage: makes the hidden state s->h. */
     void           (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
-    /* Called on the last pipeline stage: returns the prediction for this rank's image rows,
-     * [rows,F] F32. */
+    /* Called on the last pipeline stage: returns the prediction for this rank's image rows, then
+     * its rows of audio, [rows,F] F32. */
     xd_tensor      (*head)(xd_exec *x, const xd_net *n, xd_state *s);
     /* Called on the first pipeline stage, after `embed`: returns an input of the first block, in
      * F32. TeaCache (Liu et al. 2024, arXiv:2411.19108) measures how much this tensor changes from

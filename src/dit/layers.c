@@ -2,6 +2,7 @@
 #include "dit/layers.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "exec/tables.h"
 
@@ -63,6 +64,21 @@ xd_status xd_check_ranges(const xd_config_range *r, size_t n, xd_err *e)
             return xd_fail(e, XD_EFORMAT, "transformer: %s is %lld, not %lld to %lld", r->key,
                            (long long)r->v, (long long)r->min, (long long)r->max);
     return XD_OK;
+}
+
+xd_status xd_check_word(const char *key, const char *value, const char *only, xd_err *e)
+{
+    if (strcmp(value, only) == 0)
+        return XD_OK;
+    return xd_fail(e, XD_EUNSUPPORTED, "transformer: %s '%s' is not '%s'", key, value, only);
+}
+
+xd_status xd_check_number(const char *key, int64_t value, int64_t only, xd_err *e)
+{
+    if (value == only)
+        return XD_OK;
+    return xd_fail(e, XD_EUNSUPPORTED, "transformer: %s %lld is not supported; only %lld is", key,
+                   (long long)value, (long long)only);
 }
 
 void xd_rope_axes(double *base, double theta, const xd_ints *widths)

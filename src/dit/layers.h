@@ -175,5 +175,8 @@ typedef struct xd_config_range {
 /* Checks n config values. If a value is outside its range [min, max], returns XD_EFORMAT and an
  * error that names the value's key. */
 xd_status xd_check_ranges(const xd_config_range *r, size_t n, xd_err *e);
+/* Check that a config value has the only value that is supported, a word or a number. */
+xd_status xd_check_word(const char *key, const char *value, const char *only, xd_err *e);
+xd_status xd_check_number(const char *key, int64_t value, int64_t only, xd_err *e);
 
 #endif

@@ -53,11 +53,12 @@ static xd_turn scaled_turn(xd_exec *x, xd_turn t, xd_tensor factor, int64_t widt
 }
 
 /* Rotates the heads `q` [n,H,head_dim] in place. */
-static void rotate(xd_exec *x, xd_tensor q, xd_turn t, int each)
+static void rotate(xd_exec *x, xd_tensor q, xd_turn t, int each, int halves)
 {
     if (each)
         q = xd_reshape(q, 3, (int64_t[]){ q.d[0] * q.d[1], 1, q.d[2] });
-    xd_qk_norm_into(x, &(xd_qknorm){ .out = q, .in = q, .cos = t.cos, .sin = t.sin });
+    xd_qk_norm_into(
+        x, &(xd_qknorm){ .out = q, .in = q, .cos = t.cos, .sin = t.sin, .halves = halves });
 }
 
 void xd_wide_norm(xd_exec *x, const xd_wide *w, xd_tensor out, xd_tensor in, xd_tensor gain,
@@ -77,6 +78,6 @@ void xd_wide_norm(xd_exec *x, const xd_wide *w, xd_tensor out, xd_tensor in, xd_
         }
     }
     if (t.cos.p && H)
-        rotate(x, heads, t, each);
+        rotate(x, heads, t, each, w->halves);
     xd_arena_rewind(x->tmp, mark);
 }

@@ -11,6 +11,7 @@ typedef struct xd_wide {
     float   eps;
     xd_span features; /* this rank's range of the features */
     int     cut;      /* 1: the heads are split over ranks */
+    int     halves; /* 1: RoPE rotates elements i and i + head_dim/2 of a head; 0: 2i and 2i + 1 */
 } xd_wide;
 
 /* Describes the norms of a network whose weights are being declared. */

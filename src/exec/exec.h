@@ -93,6 +93,9 @@ struct xd_exec {
     struct xd_late     *late;   /* delayed additions to the hidden state (exec/late.h), or NULL */
     const xd_hooks     *hooks;  /* stack of parallel methods */
     const xd_layout    *lay;
+    /* Layout of the queries of the current attention, if the queries are tokens of another stream
+     * than the keys, whose layout is `lay` (xd_attn_between); else NULL. */
+    const xd_layout    *asking;
     xd_dtype            act;   /* type of activations: the compute type */
     int64_t             B;     /* number of samples in the batch */
     int                 patch; /* patch to which this rank's tokens belong, or XD_ALL */

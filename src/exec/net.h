@@ -14,7 +14,8 @@ typedef struct xd_net xd_net;
 
 typedef struct xd_state { /* activations that are passed from block to block and rank to rank */
     /* The hidden state, F32, which blocks change in place. The hidden state has this rank's rows of
-     * text, padding, reference images and image, in this order, with D features each. In a model
+     * text, padding, reference images, image and audio, in this order, with D features each. A
+     * model may use only the first features of a row of audio. In a model
      * with several states per token (xd_dit_info.states) the memory has all rows of the first
      * state, then all rows of the next. */
     xd_tensor   h;

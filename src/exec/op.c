@@ -471,6 +471,7 @@ static void run_attn(xd_exec *x, const xd_hooks *m, xd_tensor out, const attn_ca
     if (after)
         prefix = (xd_kv){ split_batch(a->prefix.k, 1), split_batch(a->prefix.v, 1) };
     float scale = a->scale > 0 ? a->scale : 1.0f / sqrtf((float)a->q.d[2]);
+    int   over_tokens = m == x->hooks;
     while (!m->attn)
         m = m->next;
     m->attn(x, m,
@@ -485,7 +486,7 @@ static void run_attn(xd_exec *x, const xd_hooks *m, xd_tensor out, const attn_ca
                              .softcap = a->softcap,
                              .int8 = a->int8,
                              .scale = scale });
-    x->site++;
+    x->site += over_tokens;
 }
 
 static xd_tensor new_attn(xd_exec *x, const xd_hooks *m, const attn_call *a)
@@ -516,16 +517,37 @@ xd_tensor xd_attn_after(xd_exec *x, xd_kv prefix, xd_tensor q, xd_tensor k, xd_t
             .q = q, .k = k, .v = v, .prefix = prefix, .scale = scale, .int8 = x->int8_attn });
 }
 
+/* Returns the layout of some streams of `l`, a set of XD_STREAM bits. */
+static xd_layout layout_of(const xd_layout *l, unsigned streams)
+{
+    xd_layout some = *l;
+    for (int s = 0; s < XD_NSTREAMS; s++)
+        if (!(streams & XD_STREAM(s)))
+            some.len[s] = 0;
+    return some;
+}
+
 xd_tensor xd_attn_of(xd_exec *x, unsigned streams, xd_tensor q, xd_tensor k, xd_tensor v,
                      float scale)
 {
     const xd_layout *whole = x->lay;
-    xd_layout        one = *whole;
-    for (int s = 0; s < XD_NSTREAMS; s++)
-        if (!(streams & XD_STREAM(s)))
-            one.len[s] = 0;
-    x->lay = &one;
+    const xd_layout  some = layout_of(whole, streams);
+    x->lay = &some;
     xd_tensor out = xd_attn(x, q, k, v, scale);
+    x->lay = whole;
+    return out;
+}
+
+xd_tensor xd_attn_between(xd_exec *x, xd_stream_id from, xd_stream_id to, xd_tensor q, xd_tensor k,
+                          xd_tensor v)
+{
+    const xd_layout *whole = x->lay;
+    const xd_layout  queries = layout_of(whole, XD_STREAM(from)),
+                     keys = layout_of(whole, XD_STREAM(to));
+    x->lay = &keys;
+    x->asking = &queries;
+    xd_tensor out = xd_attn(x, q, k, v, 0);
+    x->asking = NULL;
     x->lay = whole;
     return out;
 }

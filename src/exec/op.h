@@ -111,6 +111,11 @@ xd_tensor xd_attn_after(xd_exec *x, xd_kv prefix, xd_tensor q, xd_tensor k, xd_t
  * XD_STREAM bits; q, k, v have only the rows of these streams. */
 xd_tensor xd_attn_of(xd_exec *x, unsigned streams, xd_tensor q, xd_tensor k, xd_tensor v,
                      float scale);
+/* Computes attention as xd_attn does, with the usual scale, but the tokens of stream `from` attend
+ * to the tokens of stream `to`, and to no others. q has this rank's rows of `from`; k and v have
+ * those of `to`. */
+xd_tensor xd_attn_between(xd_exec *x, xd_stream_id from, xd_stream_id to, xd_tensor q, xd_tensor k,
+                          xd_tensor v);
 /* Computes attention as xd_attn does, but each token only attends to the image tokens of its own
  * group. All tokens must be image tokens, and xd_dit_info.grouped must be set. */
 xd_tensor xd_attn_grouped(xd_exec *x, xd_group group, xd_tensor q, xd_tensor k, xd_tensor v,

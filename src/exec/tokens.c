@@ -1,7 +1,8 @@
 /* tokens.c - computes which rank has which tokens */
 #include "exec/tokens.h"
 
-const xd_stream_id xd_stream_order[XD_NSTREAMS] = { XD_LEAD, XD_TXT, XD_PAD, XD_REF, XD_IMG };
+const xd_stream_id xd_stream_order[XD_NSTREAMS] = { XD_LEAD, XD_TXT, XD_PAD,
+                                                    XD_REF,  XD_IMG, XD_AUDIO };
 
 xd_span xd_cut(xd_span whole, int i, int n)
 {

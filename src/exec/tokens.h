@@ -1,8 +1,8 @@
 /* tokens.h - computes which rank has which tokens of a sequence.
  *
- * All tokens of a pass that flow through the blocks are one sequence of five streams: leading rows,
- * text, padding, reference images, image. In each patch, each sequence rank has one span of the
- * tokens of each stream (xd_own). Every rank can compute which tokens the other ranks have, so
+ * All tokens of a pass that flow through the blocks are one sequence of six streams: leading rows,
+ * text, padding, reference images, image, audio. In each patch, each sequence rank has one span of
+ * the tokens of each stream (xd_own). Every rank can compute which tokens the other ranks have, so
  * sizes are never sent and need not be equal. */
 #ifndef XD_EXEC_TOKENS_H
 #define XD_EXEC_TOKENS_H
@@ -12,7 +12,15 @@
 /* The streams of tokens. XD_PAD is the stream of padding rows, which make the number of image
  * tokens a multiple of a given number (dit.h). XD_LEAD is the stream of rows that only side
  * networks read. The rows of both streams are in the same patch as the text. */
-typedef enum xd_stream_id { XD_IMG, XD_TXT, XD_REF, XD_PAD, XD_LEAD, XD_NSTREAMS } xd_stream_id;
+typedef enum xd_stream_id {
+    XD_IMG,
+    XD_TXT,
+    XD_REF,
+    XD_PAD,
+    XD_LEAD,
+    XD_AUDIO,
+    XD_NSTREAMS
+} xd_stream_id;
 /* The order in which the streams' rows follow each other in a hidden state. */
 extern const xd_stream_id xd_stream_order[XD_NSTREAMS];
 #define XD_STREAM(s) (1u << (s))        /* bit of stream s in a set of streams */

@@ -27,6 +27,7 @@ typedef struct displaced {
     /* total: max number of token rows of all ranks together; mine: max number of token rows of this
      * rank */
     int64_t        total, mine, heads, head_dim;
+    int64_t        width; /* elements per head in the current attention layer, at most head_dim */
     /* now: number of token rows of all ranks in the current attention layer; rows: [R]: number of
      * token rows of each ring member */
     int64_t        now, *rows;
@@ -42,7 +43,7 @@ static xd_tensor stored_view(const displaced *s, int64_t i, int which)
 {
     int64_t row = s->heads * s->head_dim, size = (int64_t)xd_dtype_size(s->type);
     int64_t at = which == 0 ? 0 : which == 1 ? s->total : 2 * s->total + (which - 2) * s->mine;
-    int64_t d[4] = { 1, which < 2 ? s->now : s->rows[s->topo->at[XD_RING]], s->heads, s->head_dim };
+    int64_t d[4] = { 1, which < 2 ? s->now : s->rows[s->topo->at[XD_RING]], s->heads, s->width };
     return xd_view(s->mem + (size_t)i * s->one + (size_t)(at * row * size), s->type, 4, d);
 }
 
@@ -67,6 +68,7 @@ static void displaced_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
             at = 0;
     finish_exchange(x, s, i); /* waits for the exchange that was begun in the previous step */
     s->now = 0;
+    s->width = a->q.d[3];
     for (int r = 0; r < c->size; r++)
         s->now += s->rows[r] = xd_member_rows(x->lay, s->topo, XD_ALL, r);
     if (!xd_check(x, s->now <= s->total, "displaced patches: %lld rows of %lld", (long long)s->now,

@@ -42,6 +42,7 @@ typedef struct fast {
     double        *loss;
     float         *host; /* copies of two outputs in host memory */
     int64_t        rows, heads, head_dim;
+    int64_t        width; /* elements per head in the current attention layer, at most head_dim */
     xd_dtype       type;
     int            first, nlayers, sites, npass;
     int            windows; /* 1: the table has ways with windows */
@@ -64,7 +65,7 @@ static xd_tensor kept(const fast *s, int i, int kind, int64_t rows)
 {
     const size_t one = (size_t)(s->rows * s->heads * s->head_dim) * xd_dtype_size(s->type);
     return xd_view(s->mem + (size_t)(i * s->kinds + kind) * one, s->type, 4,
-                   (int64_t[]){ 1, rows, s->heads, s->head_dim });
+                   (int64_t[]){ 1, rows, s->heads, s->width });
 }
 
 /* Returns a copy of a tensor in F32, in the arena. */
@@ -98,8 +99,8 @@ static void store_rest(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, xd_
     size_t       mark = xd_arena_mark(x->tmp);
     xd_attn_args b = *a;
     xd_tensor    all = as_f32(x, a->out);
-    b.out = xd_reshape(xd_new_as(x, s->type, 2, (int64_t[]){ a->q.d[1], s->heads * s->head_dim }),
-                       4, a->out.d);
+    b.out = xd_reshape(xd_new_as(x, s->type, 2, (int64_t[]){ a->q.d[1], s->heads * s->width }), 4,
+                       a->out.d);
     attend(x, m, &b, 1);
     add(x, all, -1, as_f32(x, b.out));
     xd_copy_to(x, rest, all);
@@ -268,8 +269,10 @@ static void fast_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     }
     slot       *o = &s->slots[slot_now(x, s)];
     xd_attn_way w = xd_attn_way_at(s->table, x->layer, x->step);
+    s->width = s->head_dim; /* settle copies the outputs of all layers of the block */
     if (s->loss && x->pass == 0 && x->site == 0)
         settle(x, s, x->layer);
+    s->width = a->q.d[3];
     /* The kept tensors are invalid when the image size changes or a new request begins. */
     if (o->rows != n || x->step < o->step)
         *o = (slot){ .rest_step = -1 };

@@ -29,11 +29,11 @@ void xd_kept_close(xd_kept *k)
     k->mem = NULL;
 }
 
-xd_kv xd_kept_now(const xd_exec *x, const xd_kept *k)
+xd_kv xd_kept_now(const xd_exec *x, const xd_kept *k, int64_t D)
 {
-    int64_t d[4] = { 1, k->rows, k->heads, k->head_dim };
+    int64_t d[4] = { 1, k->rows, k->heads, D };
     int64_t i = (xd_my_pass(x, k->topo) * k->nlayers + (x->layer - k->first)) * k->sites + x->site;
-    size_t  one = (size_t)(d[1] * d[2] * d[3]) * xd_dtype_size(k->type);
+    size_t  one = (size_t)(d[1] * d[2] * k->head_dim) * xd_dtype_size(k->type);
     char   *p = k->mem + (size_t)(2 * i) * one;
     return (xd_kv){ xd_view(p, k->type, 4, d), xd_view(p + one, k->type, 4, d) };
 }

@@ -24,8 +24,8 @@ xd_status xd_kept_open(xd_kept *k, const xd_method_args *a, int64_t rows, const 
                        xd_err *e);
 void      xd_kept_close(xd_kept *k);
 /* Returns the K and V buffers, [1,rows,H,D] each, of the current guidance pass, block and attention
- * layer. */
-xd_kv     xd_kept_now(const xd_exec *x, const xd_kept *k);
+ * layer, whose heads have D elements, at most k->head_dim. */
+xd_kv     xd_kept_now(const xd_exec *x, const xd_kept *k, int64_t D);
 /* Counts the tokens of stream s (text, reference or image) in the first `patches` PipeFusion
  * patches. Returns the number of tokens that all Ulysses ranks of this rank's ring member have
  * together. */

@@ -24,7 +24,7 @@ typedef struct references {
 static void store_keys(xd_exec *x, const references *s, const xd_attn_args *a, int64_t first,
                        int64_t n)
 {
-    xd_kv to = xd_kept_now(x, &s->kept);
+    xd_kv to = xd_kept_now(x, &s->kept, a->q.d[3]);
     int   segs = xd_pick_keys(x, a, first, n, s->seg, s->room);
     for (int64_t i = 0, at = 0; i < segs; at += s->seg[i++].k.d[1]) {
         const xd_kv from = s->seg[i];
@@ -48,7 +48,7 @@ static void references_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     xd_attn_args b = *a;
     b.nkv = xd_pick_keys(x, a, 0, before, s->seg, s->room);
     if (s->kept.rows && xd_check(x, b.nkv < s->room, "references: too many segments of keys"))
-        s->seg[b.nkv++] = xd_kept_now(x, &s->kept);
+        s->seg[b.nkv++] = xd_kept_now(x, &s->kept, a->q.d[3]);
     b.nkv += xd_pick_keys(x, a, before, image, s->seg + b.nkv, s->room - b.nkv);
     b.kv = s->seg;
     xd_next_attn(x, m, &b);

@@ -70,8 +70,8 @@ static void copy_own(xd_exec *x, const xd_attn_args *a, int64_t first, xd_tensor
 
 /* ---- the token order of one rank ---------------------------------------------------------- */
 
-/* Appends segments with each ring member's next rows of a stream (text or image) in a patch, after
- * n existing segments. */
+/* Appends segments with each ring member's next rows of a stream in a patch, after n existing
+ * segments. */
 static int append_rows(const xd_exec *x, const ring *s, xd_stream_id stream, int patch, int n)
 {
     const xd_topo *t = s->topo;

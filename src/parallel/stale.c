@@ -31,8 +31,8 @@ static int64_t stored_row(const xd_exec *x, const stale *s, int64_t row, int64_t
         return row;
     for (int i = 0; i < XD_NSTREAMS; i++) {
         const xd_topo *t = s->kept.topo;
-        int64_t        before = xd_member_tokens(x->lay, t, order[i], x->patch);
-        int64_t        mine = xd_member_tokens(x->lay, t, order[i], x->patch + 1) - before;
+        int64_t            before = xd_member_tokens(x->lay, t, order[i], x->patch);
+        int64_t            mine = xd_member_tokens(x->lay, t, order[i], x->patch + 1) - before;
         if (row < mine) {
             *n = *n < mine - row ? *n : mine - row;
             return at + before + row;
@@ -48,7 +48,7 @@ static void stale_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     const stale   *s = m->priv;
     const xd_topo *t = s->kept.topo;
     int64_t        total = xd_member_rows(x->lay, t, XD_ALL, t->at[XD_RING]), row = 0;
-    xd_kv          all = xd_kept_now(x, &s->kept);
+    xd_kv          all = xd_kept_now(x, &s->kept, a->q.d[3]);
     if (!xd_check(x, total <= s->kept.rows, "PipeFusion: %lld rows in a buffer of %lld",
                   (long long)total, (long long)s->kept.rows))
         total = s->kept.rows;

@@ -44,9 +44,12 @@ typedef struct ulysses {
     size_t         failed_bytes;
 } ulysses;
 
-static int64_t rows_of(const xd_exec *x, const ulysses *s, int u)
+/* Returns the number of rows of rank u in the tensors of a set. The queries and the keys of an
+ * attention between two streams have the layouts of different streams. */
+static int64_t rows_of(const xd_exec *x, const ulysses *s, int set, int u)
 {
-    return xd_own_rows(x->lay, x->patch, xd_topo_sp(s->topo, u, s->topo->at[XD_RING]));
+    const xd_layout *l = (set == Q || set == OUT) && x->asking ? x->asking : x->lay;
+    return xd_own_rows(l, x->patch, xd_topo_sp(s->topo, u, s->topo->at[XD_RING]));
 }
 
 /* Returns the heads of rank u in a tensor with H heads. `set` tells whether these are heads of
@@ -101,7 +104,7 @@ static xd_tensor new_others(xd_exec *x, const ulysses *s, int set, xd_dtype type
 {
     int64_t total = 0;
     for (int u = 0; u < s->topo->deg.n[XD_ULYSSES]; u++)
-        total += u == s->topo->at[XD_ULYSSES] ? 0 : rows_of(x, s, u);
+        total += u == s->topo->at[XD_ULYSSES] ? 0 : rows_of(x, s, set, u);
     return xd_new_as(x, type, 4,
                      (int64_t[]){ 1, total, heads_of(s, set, H, s->topo->at[XD_ULYSSES]).n, D });
 }
@@ -117,7 +120,7 @@ static void set_views(const xd_exec *x, const ulysses *s, int set, xd_tensor own
     xd_span      mine = heads_of(s, set, H, me);
     for (int u = 0; u < s->topo->deg.n[XD_ULYSSES]; u++) {
         xd_span theirs = heads_of(s, set, H, u);
-        int64_t n = rows_of(x, s, u);
+        int64_t n = rows_of(x, s, set, u);
         w->give[u] = slice_heads(own, 0, own.d[1], theirs.start, theirs.n);
         w->get[u] = u == me ? w->give[u] : slice_heads(others, at, n, 0, mine.n);
         at += u == me ? 0 : n;

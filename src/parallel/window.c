@@ -229,7 +229,7 @@ static int are_all_tokens(xd_exec *x, const window *s, const xd_attn_args *a)
 static void window_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
 {
     window *s = m->priv;
-    if (!x->lay->len[XD_IMG] || x->window_off) {
+    if (!x->lay->len[XD_IMG] || x->window_off || x->asking) {
         xd_next_attn(x, m, a);
         return;
     }

@@ -80,22 +80,6 @@ typedef struct kept {
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-static xd_status check_text(const char *key, const char *value, const char *only, xd_err *e)
-{
-    if (strcmp(value, only) == 0)
-        return XD_OK;
-    return xd_fail(e, XD_EUNSUPPORTED, "transformer: %s '%s' is not '%s'", key, value, only);
-}
-
-/* Checks that a setting has the only value that is supported. */
-static xd_status check_only(const char *key, int64_t value, int64_t only, xd_err *e)
-{
-    if (value == only)
-        return XD_OK;
-    return xd_fail(e, XD_EUNSUPPORTED, "transformer: %s %lld is not supported; only %lld is", key,
-                   (long long)value, (long long)only);
-}
-
 static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
@@ -117,16 +101,16 @@ static xd_status check_config(void *c_, xd_err *e)
                        "transformer: cross_attention_dim %lld is not the width %lld, which the "
                        "projected text has",
                        (long long)c->cross, (long long)c->dim);
-    xd_status s = check_text("qk_norm", c->qk_norm, "rms_norm_across_heads", e);
+    xd_status s = xd_check_word("qk_norm", c->qk_norm, "rms_norm_across_heads", e);
     if (s == XD_OK)
-        s = check_text("activation_fn", c->act_fn, "gelu-approximate", e);
+        s = xd_check_word("activation_fn", c->act_fn, "gelu-approximate", e);
     if (s == XD_OK)
-        s = check_only("norm_elementwise_affine", c->affine, 0, e);
+        s = xd_check_number("norm_elementwise_affine", c->affine, 0, e);
     if (s == XD_OK)
-        s = check_only("patch_size", c->patch, 1, e);
+        s = xd_check_number("patch_size", c->patch, 1, e);
     if (s == XD_OK)
-        s = check_only("patch_size_t", c->patch_t, 1, e);
-    return s == XD_OK ? check_only("out_channels", c->out_ch, c->in_ch, e) : s;
+        s = xd_check_number("patch_size_t", c->patch_t, 1, e);
+    return s == XD_OK ? xd_check_number("out_channels", c->out_ch, c->in_ch, e) : s;
 }
 
 /* Describes the model. The default size is that of LTXPipeline, 161 frames of 512 x 704 pixels: 21

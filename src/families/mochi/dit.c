@@ -76,13 +76,6 @@ typedef struct kept {
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-static xd_status check_text(const char *key, const char *value, const char *only, xd_err *e)
-{
-    if (strcmp(value, only) == 0)
-        return XD_OK;
-    return xd_fail(e, XD_EUNSUPPORTED, "transformer: %s '%s' is not '%s'", key, value, only);
-}
-
 static xd_status check_config(void *c_, xd_err *e)
 {
     cfg *c = c_;
@@ -110,8 +103,8 @@ static xd_status check_config(void *c_, xd_err *e)
     if (c->out_ch != c->in_ch)
         return xd_fail(e, XD_EUNSUPPORTED, "transformer: out_channels %lld is not in_channels %lld",
                        (long long)c->out_ch, (long long)c->in_ch);
-    xd_status s = check_text("qk_norm", c->qk_norm, "rms_norm", e);
-    return s == XD_OK ? check_text("activation_fn", c->act_fn, "swiglu", e) : s;
+    xd_status s = xd_check_word("qk_norm", c->qk_norm, "rms_norm", e);
+    return s == XD_OK ? xd_check_word("activation_fn", c->act_fn, "swiglu", e) : s;
 }
 
 /* Describes the model. The default size is that of MochiPipeline, 19 frames of 480 x 848 pixels: 4
