@@ -23,6 +23,9 @@ typedef struct xd_text_read {
     /* For an image encoder: [images,3,S,S] pixels on the host; `n` is then the number of output
      * rows. For a vision tower with images of one size: such pixels, too. */
     const float   *pixels;
+    /* For connectors, which read another encoder's hidden states: [real, L E] those of the text's
+     * ids, state after state, on the host. NULL while memory is counted. */
+    const float   *states;
     int64_t        n;
     int64_t        first, real;  /* ids [first, first + real) are text; the other ids are padding */
     int            nlayers;      /* number of hidden states to return */

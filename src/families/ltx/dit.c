@@ -13,7 +13,7 @@
 
 #include "dit/layers.h"
 #include "dit/timed.h"
-#include "dit/wide.h"
+#include "exec/wide.h"
 #include "exec/tables.h"
 
 static const float  qk_eps = 1e-5f, head_eps = 1e-6f;
@@ -284,8 +284,10 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
         size_t     inner = xd_arena_mark(x->tmp);
         xd_tensor  kv = xd_text_kv(k->kv, i - n->first), keys = xd_seg(kv, &w->kv, 0);
         xd_linear_into(x, kv, t, &w->kv);
-        xd_wide_norm(x, &g->wide, keys, keys, w->cross_k,
-                     xd_wide_factor(xd_wide_factors(x, &g->wide, &keys, 1), 0), (xd_turn){ 0 });
+        xd_wide_norm(
+            x, &g->wide, keys, keys,
+            &(xd_wide_how){ .gain = w->cross_k,
+                            .factor = xd_wide_factor(xd_wide_factors(x, &g->wide, &keys, 1), 0) });
         xd_arena_rewind(x->tmp, inner);
     }
     xd_arena_rewind(x->tmp, mark);
@@ -321,8 +323,12 @@ static xd_tensor attend_self(xd_exec *x, const xd_net *n, const blk *w, const lo
     xd_tensor      in[2] = { xd_seg(y, &w->qkv, 0), xd_seg(y, &w->qkv, 1) };
     xd_tensor      q = xd_new(x, y.d[0], mine), k = xd_new(x, y.d[0], mine);
     xd_tensor      f = xd_wide_factors(x, g, in, 2);
-    xd_wide_norm(x, g, q, in[0], w->q_gain, xd_wide_factor(f, 0), l->turn);
-    xd_wide_norm(x, g, k, in[1], w->k_gain, xd_wide_factor(f, 1), l->turn);
+    xd_wide_norm(
+        x, g, q, in[0],
+        &(xd_wide_how){ .gain = w->q_gain, .factor = xd_wide_factor(f, 0), .turn = l->turn });
+    xd_wide_norm(
+        x, g, k, in[1],
+        &(xd_wide_how){ .gain = w->k_gain, .factor = xd_wide_factor(f, 1), .turn = l->turn });
     return xd_flat(xd_attn(x, xd_heads(q, g->head_dim), xd_heads(k, g->head_dim),
                            xd_heads(xd_seg(y, &w->qkv, 2), g->head_dim), 0));
 }
@@ -331,8 +337,9 @@ static xd_tensor attend_text(xd_exec *x, const xd_net *n, const blk *w, const ke
 {
     const xd_wide *g = &((const glob *)n->glob)->wide;
     xd_tensor      q = xd_linear(x, h, &w->q);
-    xd_wide_norm(x, g, q, q, w->cross_q, xd_wide_factor(xd_wide_factors(x, g, &q, 1), 0),
-                 (xd_turn){ 0 });
+    xd_wide_norm(x, g, q, q,
+                 &(xd_wide_how){ .gain = w->cross_q,
+                                 .factor = xd_wide_factor(xd_wide_factors(x, g, &q, 1), 0) });
     return xd_attn_text(x, q, xd_text_kv(k->kv, x->layer - n->first), &w->kv, g->head_dim);
 }
 

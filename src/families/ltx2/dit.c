@@ -10,24 +10,24 @@
  * largest image of the training; attention between the streams only reads the time. */
 #include <math.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/minmax.h"
 #include "dit/layers.h"
 #include "dit/timed.h"
-#include "dit/wide.h"
+#include "exec/wide.h"
 #include "exec/tables.h"
 
-static const float  qk_eps = 1e-6f, head_eps = 1e-6f;
-static const double pi = 3.14159265358979323846;
+static const float qk_eps = 1e-6f, head_eps = 1e-6f;
 
 /* Streams of tokens. OTHER is the index of the other stream. */
 enum { VIDEO, AUDIO, STREAMS };
+static const xd_stream_id tokens_of[STREAMS] = { XD_IMG, XD_AUDIO };
 #define OTHER(s) (1 - (s))
-enum { AXES = 3 };
+enum { AXES = XD_WIDE_AXES };
 /* Rows of the table of modulations between the streams: the scale and the shift of a stream's
- * tokens in the attention of the video to the audio, and in that of the audio to the video; the gate. */
+ * tokens in the attention of the video to the audio, and in that of the audio to the video; the
+ * gate. */
 enum { VIDEO_SCALE, VIDEO_SHIFT, AUDIO_SCALE, AUDIO_SHIFT, PAIRS, CROSS_ROWS = 5 };
 
 typedef struct stream_cfg { /* config of one stream */
@@ -400,8 +400,9 @@ typedef struct angles { /* argument of fill_angles */
     const cfg      *c;
     const xd_wide  *wide;
     const xd_input *in;
-    int             stream, axes; /* axes: 3, or 1 for the time alone */
-    int64_t         whole;        /* length of the time axis in seconds */
+    xd_stream_id    tokens;
+    int             axes;  /* 3, or 1 for the time alone */
+    int64_t         whole; /* length of the time axis in seconds */
     double          (*fn)(double);
 } angles;
 
@@ -416,13 +417,15 @@ static float middle_of(int64_t i, int64_t scale, int64_t causal, float rate, flo
 
 /* Computes the fractions of a token's position, -1 to 1, in f32 like diffusers'
  * LTX2AudioVideoRotaryPosEmbed. */
-static void set_fractions(const angles *t, int64_t at, float f[AXES])
+static void set_fractions(const void *ctx, int64_t row_of_rank, float f[XD_WIDE_AXES])
 {
+    const angles  *t = ctx;
     const cfg     *c = t->c;
     const int64_t *grid = t->x->lay->grid;
     float          fps = (float)(t->in->fps > 0 ? t->in->fps : 24);
     float          whole = (float)t->whole;
-    if (t->stream == AUDIO) {
+    int64_t        at = xd_where(t->x, t->tokens, row_of_rank);
+    if (t->tokens == XD_AUDIO) {
         f[0] = middle_of(at, c->mel, c->causal, (float)c->rate, (float)c->hop) / whole * 2 - 1;
         return;
     }
@@ -433,26 +436,17 @@ static void set_fractions(const angles *t, int64_t at, float f[AXES])
     f[2] = col * (float)c->cell.v[2] / (float)c->width * 2 - 1;
 }
 
-/* Fills fn (cos or sin) of the RoPE angles. For each token of this rank there is a row for each of
- * the rank's heads. With A axes, pair i of the D / 2 pairs of features turns by the fraction of
- * axis i % A, times the frequency i / A; the pairs that remain in D / 2 come first and do not turn. */
 static void fill_angles(void *ctx, float *buf)
 {
     const angles *t = ctx;
-    const int     A = t->axes;
-    int64_t       n = t->wide->dim / (2 * A), still = t->wide->dim / 2 - n * A;
-    int64_t       first = t->wide->features.start / 2, pairs = t->wide->features.n / 2;
-    float        *freq = malloc((size_t)n * sizeof *freq + 1), f[AXES];
-    xd_stream_id  tokens = t->stream == AUDIO ? XD_AUDIO : XD_IMG;
-    for (int64_t k = 0; freq && k < n; k++)
-        freq[k] =
-            (float)(pow((double)t->c->theta, n > 1 ? (double)k / (double)(n - 1) : 0) * pi / 2);
-    for (int64_t i = 0; i < xd_n(t->x, tokens); i++) {
-        set_fractions(t, xd_where(t->x, tokens, i), f);
-        for (int64_t p = first - still; p < first - still + pairs; p++)
-            *buf++ = (float)t->fn(p < 0 || !freq ? 0 : (double)(f[p % A] * freq[p / A]));
-    }
-    free(freq);
+    xd_wide_fill(&(xd_wide_angles){ .of = t->wide,
+                                    .rows = xd_n(t->x, t->tokens),
+                                    .axes = t->axes,
+                                    .theta = (double)t->c->theta,
+                                    .fn = t->fn,
+                                    .fractions = set_fractions,
+                                    .ctx = t },
+                 buf);
 }
 
 /* Returns the RoPE table of this rank's tokens and heads, [n heads, head_dim / 2]. `of` identifies
@@ -463,7 +457,7 @@ static xd_tensor table(angles *t, const void *of, double (*fn)(double))
     xd_table_key key = { .of = of, .fill = fill_angles, .fn = fn };
     xd_tensor    out;
     int64_t      heads = t->wide->features.n / t->wide->head_dim;
-    int64_t      rows = xd_n(x, t->stream == AUDIO ? XD_AUDIO : XD_IMG) * heads;
+    int64_t      rows = xd_n(x, t->tokens) * heads;
     t->fn = fn;
     if (!xd_table_find(x, &key, XD_F32, (int64_t[]){ rows, t->wide->head_dim / 2 }, &out))
         xd_fill(x, out, fill_angles, t);
@@ -505,8 +499,10 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
             size_t         inner = xd_arena_mark(x->tmp);
             xd_tensor      kv = xd_text_kv(k->kv[i], l - n->first), keys = xd_seg(kv, &w->kv, 0);
             xd_linear_into(x, kv, t[i], &w->kv);
-            xd_wide_norm(x, wide, keys, keys, w->k_gain,
-                         xd_wide_factor(xd_wide_factors(x, wide, &keys, 1), 0), (xd_turn){ 0 });
+            xd_wide_norm(
+                x, wide, keys, keys,
+                &(xd_wide_how){ .gain = w->k_gain,
+                                .factor = xd_wide_factor(xd_wide_factors(x, wide, &keys, 1), 0) });
             xd_arena_rewind(x->tmp, inner);
         }
     }
@@ -554,7 +550,8 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
         o->mod = mods_of(x, &g->of[i].time, t[i], o->timed.times, &o->emb);
         o->cross = mods_of(x, &g->of[i].cross, &in->t, 1, NULL);
         o->gate = mods_of(x, &g->of[i].gate, &gate, 1, NULL);
-        angles a = { x, c, &g->of[i].wide, in, i, i == VIDEO ? AXES : 1, c->of[i].most, NULL };
+        angles a = { x,   c, &g->of[i].wide, in, tokens_of[i], i == VIDEO ? AXES : 1, c->of[i].most,
+                     NULL };
         o->turn = turn_of(a, &g->of[i].wide);
         a.wide = &g->wide, a.axes = 1, a.whole = both;
         o->other = turn_of(a, &g->of[i].gate);
@@ -592,11 +589,13 @@ static xd_tensor attend_self(xd_exec *x, const xd_wide *g, const attn *w, int st
     xd_tensor in[2] = { xd_seg(y, &w->q, 0), xd_seg(y, &w->q, 1) };
     xd_tensor q = xd_new(x, y.d[0], mine), k = xd_new(x, y.d[0], mine);
     xd_tensor f = xd_wide_factors(x, g, in, 2);
-    xd_wide_norm(x, g, q, in[0], w->q_gain, xd_wide_factor(f, 0), turn);
-    xd_wide_norm(x, g, k, in[1], w->k_gain, xd_wide_factor(f, 1), turn);
-    return xd_flat(xd_attn_of(x, XD_STREAM(stream == VIDEO ? XD_IMG : XD_AUDIO),
-                              xd_heads(q, g->head_dim), xd_heads(k, g->head_dim),
-                              xd_heads(xd_seg(y, &w->q, 2), g->head_dim), 0));
+    xd_wide_norm(x, g, q, in[0],
+                 &(xd_wide_how){ .gain = w->q_gain, .factor = xd_wide_factor(f, 0), .turn = turn });
+    xd_wide_norm(x, g, k, in[1],
+                 &(xd_wide_how){ .gain = w->k_gain, .factor = xd_wide_factor(f, 1), .turn = turn });
+    return xd_flat(xd_attn_of(x, XD_STREAM(tokens_of[stream]), xd_heads(q, g->head_dim),
+                              xd_heads(k, g->head_dim), xd_heads(xd_seg(y, &w->q, 2), g->head_dim),
+                              0));
 }
 
 /* Computes the attention to the text, h += linear(attention). */
@@ -606,8 +605,9 @@ static void add_text(xd_exec *x, const xd_net *n, const attn *w, int stream, xd_
     const xd_wide *g = &((const glob *)n->glob)->of[stream].wide;
     xd_norm        as = { .in = h, .rms = 1, .eps = ((const cfg *)n->cfg)->eps };
     xd_tensor      q = xd_linear(x, xd_norm_for(x, &as, &w->q, NULL), &w->q);
-    xd_wide_norm(x, g, q, q, w->q_gain, xd_wide_factor(xd_wide_factors(x, g, &q, 1), 0),
-                 (xd_turn){ 0 });
+    xd_wide_norm(x, g, q, q,
+                 &(xd_wide_how){ .gain = w->q_gain,
+                                 .factor = xd_wide_factor(xd_wide_factors(x, g, &q, 1), 0) });
     xd_linear_add(x, h, (xd_tensor){ 0 }, xd_attn_text(x, q, kv, &w->kv, g->head_dim), &w->out);
 }
 
@@ -615,9 +615,8 @@ static void add_text(xd_exec *x, const xd_net *n, const attn *w, int stream, xd_
  * states before either of them changes. */
 static void add_other(xd_exec *x, const xd_net *n, const blk *b, const local *l, xd_state *s)
 {
-    static const xd_stream_id tokens[STREAMS] = { XD_IMG, XD_AUDIO };
-    const xd_wide            *g = &((const glob *)n->glob)->wide;
-    xd_tensor                 h[STREAMS], m[STREAMS], gate[STREAMS], q[STREAMS], kv[STREAMS];
+    const xd_wide *g = &((const glob *)n->glob)->wide;
+    xd_tensor      h[STREAMS], m[STREAMS], gate[STREAMS], q[STREAMS], kv[STREAMS];
     for (int i = 0; i < STREAMS; i++) {
         xd_tensor t = xd_reshape(b->of[i].cross, 2, (int64_t[]){ CROSS_ROWS, b->of[i].cross.d[1] });
         h[i] = rows_of(x, n, s, i);
@@ -640,12 +639,17 @@ static void add_other(xd_exec *x, const xd_net *n, const blk *b, const local *l,
         const attn *w = &b->of[i].other;
         xd_tensor   from = xd_seg(kv[i], &w->kv, 0), v = xd_seg(kv[i], &w->kv, 1);
         xd_tensor   k = xd_new(x, from.d[0], from.d[1]);
-        xd_wide_norm(x, g, q[i], q[i], w->q_gain,
-                     xd_wide_factor(xd_wide_factors(x, g, &q[i], 1), 0), l->of[i].other);
-        xd_wide_norm(x, g, k, from, w->k_gain, xd_wide_factor(xd_wide_factors(x, g, &from, 1), 0),
-                     l->of[OTHER(i)].other);
-        xd_tensor y = xd_attn_between(x, tokens[i], tokens[OTHER(i)], xd_heads(q[i], g->head_dim),
-                                      xd_heads(k, g->head_dim), xd_heads(v, g->head_dim));
+        xd_wide_norm(x, g, q[i], q[i],
+                     &(xd_wide_how){ .gain = w->q_gain,
+                                     .factor = xd_wide_factor(xd_wide_factors(x, g, &q[i], 1), 0),
+                                     .turn = l->of[i].other });
+        xd_wide_norm(x, g, k, from,
+                     &(xd_wide_how){ .gain = w->k_gain,
+                                     .factor = xd_wide_factor(xd_wide_factors(x, g, &from, 1), 0),
+                                     .turn = l->of[OTHER(i)].other });
+        xd_tensor y = xd_attn_between(x, tokens_of[i], tokens_of[OTHER(i)],
+                                      xd_heads(q[i], g->head_dim), xd_heads(k, g->head_dim),
+                                      xd_heads(v, g->head_dim));
         xd_linear_add(x, h[i], gate[i], xd_flat(y), &w->out);
     }
 }

@@ -23,7 +23,7 @@
 
 #include "dit/layers.h"
 #include "dit/timed.h"
-#include "dit/wide.h"
+#include "exec/wide.h"
 
 static const double theta = 10000;
 static const float  look_eps = 1e-5f; /* epsilon of the norms of image embeddings */
@@ -532,8 +532,9 @@ static void fill_kv(xd_exec *x, const xd_net *n, xd_tensor kv, xd_tensor rows, c
     size_t         mark = xd_arena_mark(x->tmp);
     xd_tensor      keys = xd_seg(kv, w, 0);
     xd_linear_into(x, kv, rows, w);
-    xd_wide_norm(x, g, keys, keys, gain, xd_wide_factor(xd_wide_factors(x, g, &keys, 1), 0),
-                 (xd_turn){ 0 });
+    xd_wide_norm(x, g, keys, keys,
+                 &(xd_wide_how){ .gain = gain,
+                                 .factor = xd_wide_factor(xd_wide_factors(x, g, &keys, 1), 0) });
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -631,8 +632,10 @@ static xd_tensor attend_self(xd_exec *x, const xd_net *n, const blk *w, const lo
     xd_tensor      qh = xd_heads(q, c->head_dim), kh = xd_heads(k, c->head_dim);
     if (f.p)
         t = (xd_turn){ l->cos, l->sin };
-    xd_wide_norm(x, g, q, in[0], w->q_gain, xd_wide_factor(f, 0), t);
-    xd_wide_norm(x, g, k, in[1], w->k_gain, xd_wide_factor(f, 1), t);
+    xd_wide_norm(x, g, q, in[0],
+                 &(xd_wide_how){ .gain = w->q_gain, .factor = xd_wide_factor(f, 0), .turn = t });
+    xd_wide_norm(x, g, k, in[1],
+                 &(xd_wide_how){ .gain = w->k_gain, .factor = xd_wide_factor(f, 1), .turn = t });
     if (!f.p) /* one launch rotates q and k */
         xd_qk_norm_into(x, &(xd_qknorm){ .out = qh,
                                          .in = qh,
@@ -650,8 +653,9 @@ static xd_tensor attend_text(xd_exec *x, const xd_net *n, const blk *w, const ke
     if (w->gain.p)
         in = xd_layer_norm(x, h, w->gain, w->bias, c->eps);
     xd_tensor q = xd_linear(x, in, &w->q);
-    xd_wide_norm(x, g, q, q, w->cross_q, xd_wide_factor(xd_wide_factors(x, g, &q, 1), 0),
-                 (xd_turn){ 0 });
+    xd_wide_norm(x, g, q, q,
+                 &(xd_wide_how){ .gain = w->cross_q,
+                                 .factor = xd_wide_factor(xd_wide_factors(x, g, &q, 1), 0) });
     int       at = x->layer - n->first;
     xd_tensor o = xd_attn_text(x, q, xd_text_kv(k->kv, at), &w->kv, c->head_dim);
     if (k->image.p)

@@ -1,6 +1,8 @@
 /* wide.c - RMS norms of queries and keys over the features of all heads together (wide.h) */
-#include "dit/wide.h"
+#include "exec/wide.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 xd_wide xd_wide_of(const xd_decl *d, int64_t heads, int64_t head_dim, float eps)
@@ -61,9 +63,10 @@ static void rotate(xd_exec *x, xd_tensor q, xd_turn t, int each, int halves)
         x, &(xd_qknorm){ .out = q, .in = q, .cos = t.cos, .sin = t.sin, .halves = halves });
 }
 
-void xd_wide_norm(xd_exec *x, const xd_wide *w, xd_tensor out, xd_tensor in, xd_tensor gain,
-                  xd_tensor factor, xd_turn t)
+void xd_wide_norm(xd_exec *x, const xd_wide *w, xd_tensor out, xd_tensor in, const xd_wide_how *how)
 {
+    xd_turn   t = how->turn;
+    xd_tensor gain = how->gain, factor = how->factor;
     size_t    mark = xd_arena_mark(x->tmp);
     xd_tensor heads = xd_heads(out, w->head_dim);
     int64_t   half = w->head_dim / 2, H = heads.d[1];
@@ -80,4 +83,21 @@ void xd_wide_norm(xd_exec *x, const xd_wide *w, xd_tensor out, xd_tensor in, xd_
     if (t.cos.p && H)
         rotate(x, heads, t, each, w->halves);
     xd_arena_rewind(x->tmp, mark);
+}
+
+void xd_wide_fill(const xd_wide_angles *t, float *buf)
+{
+    static const double pi = 3.14159265358979323846;
+    const int           A = t->axes;
+    int64_t             n = t->of->dim / (2 * A), still = t->of->dim / 2 - n * A;
+    int64_t             first = t->of->features.start / 2, pairs = t->of->features.n / 2;
+    float              *freq = malloc((size_t)n * sizeof *freq + 1), f[XD_WIDE_AXES];
+    for (int64_t k = 0; freq && k < n; k++)
+        freq[k] = (float)(pow(t->theta, n > 1 ? (double)k / (double)(n - 1) : 0) * pi / 2);
+    for (int64_t i = 0; i < t->rows; i++) {
+        t->fractions(t->ctx, i, f);
+        for (int64_t p = first - still; p < first - still + pairs; p++)
+            *buf++ = (float)t->fn(p < 0 || !freq ? 0 : (double)(f[p % A] * freq[p / A]));
+    }
+    free(freq);
 }
