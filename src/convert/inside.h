@@ -78,14 +78,12 @@ typedef struct xd_cvt {
 /* ---- the plan (tensors.c, shards.c) ---------------------------------------------------------- */
 
 /* Lists the output tensors of a component, in the order in which a model loads them. */
-xd_status   xd_cvt_list(xd_cvt_part *c, xd_err *e);
+xd_status xd_cvt_list(xd_cvt_part *c, xd_err *e);
 /* Distributes the output tensors of a component over files, and makes the files' headers. */
-xd_status   xd_cvt_shards(const xd_cvt *v, xd_cvt_part *c, xd_err *e);
+xd_status xd_cvt_shards(const xd_cvt *v, xd_cvt_part *c, xd_err *e);
 /* For a component with several files, writes the safetensors index. */
-xd_status   xd_cvt_index(const xd_cvt *v, const xd_cvt_part *c, xd_err *e);
-void        xd_cvt_part_free(xd_cvt_part *c);
-/* Returns the stem of the names of the component's files: "diffusion_pytorch_model" or "model". */
-const char *xd_cvt_stem(const xd_component *p);
+xd_status xd_cvt_index(const xd_cvt *v, const xd_cvt_part *c, xd_err *e);
+void      xd_cvt_part_free(xd_cvt_part *c);
 
 /* ---- writing (write.c) ----------------------------------------------------------------------- */
 

@@ -13,11 +13,6 @@
 enum { ALIGN = 64 };
 static const int64_t SHARD = 5000000000;
 
-const char *xd_cvt_stem(const xd_component *p)
-{
-    return p->kind == XD_KIND_TEXT ? "model" : "diffusion_pytorch_model";
-}
-
 char *xd_cvt_path(const char *dir, const char *a, const char *b, xd_err *e)
 {
     char *one = a ? xd_path_join(dir, a) : strdup(dir);
@@ -131,9 +126,9 @@ static xd_status name_file(const xd_cvt *v, const xd_cvt_part *c, xd_cvt_file *f
 {
     char file[128];
     if (c->nfile == 1)
-        snprintf(file, sizeof file, "%s.safetensors", xd_cvt_stem(c->p));
+        snprintf(file, sizeof file, "%s.safetensors", xd_component_stem(c->p));
     else
-        snprintf(file, sizeof file, "%s-%05d-of-%05d.safetensors", xd_cvt_stem(c->p),
+        snprintf(file, sizeof file, "%s-%05d-of-%05d.safetensors", xd_component_stem(c->p),
                  (int)(f - c->file) + 1, c->nfile);
     f->path = xd_cvt_path(v->a->output, c->p->name, file, e);
     f->name = xd_cvt_path(c->p->name, file, NULL, e);
@@ -205,7 +200,7 @@ xd_status xd_cvt_index(const xd_cvt *v, const xd_cvt_part *c, xd_err *e)
     xd_out      o;
     if (c->nfile < 2)
         return XD_OK;
-    snprintf(name, sizeof name, "%s.safetensors.index.json", xd_cvt_stem(c->p));
+    snprintf(name, sizeof name, "%s.safetensors.index.json", xd_component_stem(c->p));
     char *path = xd_cvt_path(v->a->output, c->p->name, name, e);
     make_index(c, &b);
     xd_status s = !path      ? XD_ENOMEM

@@ -150,7 +150,7 @@ static int is_done(const xd_cvt_file *f)
 
 static int is_old(const xd_cvt_part *c, const char *name)
 {
-    const char *stem = xd_cvt_stem(c->p), *end = strstr(name, ".safetensors");
+    const char *stem = xd_component_stem(c->p), *end = strstr(name, ".safetensors");
     if (strncmp(name, stem, strlen(stem)) != 0 || !end ||
         (strcmp(end, ".safetensors") != 0 && strcmp(end, ".safetensors.index.json") != 0))
         return 0;

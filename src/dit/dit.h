@@ -141,6 +141,7 @@ typedef struct xd_dit_info {
      * through the blocks after the image (XD_AUDIO), and are predicted like the image. 0: the model
      * has no audio. */
     int64_t     audio;
+    double      audio_rate; /* number of audio tokens per second */
     int         begins;     /* 1: the model only generates videos whose first frame is given */
     int         micro;      /* 1: the model reads xd_input.size (resolution, aspect ratio) */
     size_t      local_size; /* size in bytes of the model's data in xd_state.local */

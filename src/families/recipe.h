@@ -9,7 +9,7 @@
 
 enum { XD_MAXTEXT = 3 };     /* max text encoders of a pipeline */
 enum { XD_MAXSIGMAS = 128 }; /* max sigmas that a model may list */
-enum { XD_MAXSTATES = 24 };  /* max hidden states of an encoder that a model may list */
+enum { XD_MAXSTATES = 64 };  /* max hidden states of an encoder that a model may list */
 
 /* How a text encoder's token embeddings become part of the prompt's embeddings: not at all, as new
  * rows after the previous encoder's rows, or as further features in the rows of the previous
@@ -73,6 +73,11 @@ typedef struct xd_text_use { /* one text encoder of a pipeline */
     /* Key of model_index.json whose list of indices replaces `layers`. NULL: none. */
     const char *layers_key;
     int         raw; /* 1: the last hidden state is that before the final norm */
+    /* 1: the output has all hidden states of the encoder, state after state in each row. */
+    int         all;
+    /* 1: the encoder has no embeddings of token ids: it reads the output of the previous encoder,
+     * whose `rows` is XD_ROWS_NONE. */
+    int         follows;
     /* For an encoder that reads reference images: text that is inserted before the prompt for each
      * image. "{}" is replaced by the image's number, and the image token is repeated for all of the
      * image's tokens. NULL: the encoder only reads text. */
@@ -231,6 +236,10 @@ typedef struct xd_recipe {
     /* changes 4 n requested frames to 4 n + 1 frames (1) or to 4 n - 3 frames (0) */
     int           frames_up;
     int           channels_first; /* order in which noise is drawn: 1: [C,t,h,w], 0: [t,C,h,w] */
+    /* Number of channels C of the latents of audio [C,t,F/C], of which one point in time is a token
+     * with F features. 0: the pipeline has no audio. */
+    int           audio_channels;
+    double        audio_guidance; /* guidance scale of audio */
     /* 1: the scheduler works on tokens [N,C p^2] in place of latents, so the noise that a step
      * draws is in the order of tokens. */
     int           packed;

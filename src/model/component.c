@@ -642,6 +642,12 @@ static xd_status open_source(xd_component *p, const xd_declared *needed, int n, 
     return xd_fail(e, s, "%s", mine.msg);
 }
 
+const char *xd_component_stem(const xd_component *p)
+{
+    int of_transformers = p->kind == XD_KIND_TEXT && !p->text->reads;
+    return of_transformers ? "model" : "diffusion_pytorch_model";
+}
+
 xd_status xd_component_files(xd_component *p, xd_err *e)
 {
     const char  *what = p->file ? p->file : p->dir;
@@ -649,8 +655,7 @@ xd_status xd_component_files(xd_component *p, xd_err *e)
     int          n = 0;
     if (p->files)
         return XD_OK;
-    xd_status s = xd_st_open(&p->files, what,
-                             p->kind == XD_KIND_TEXT ? "model" : "diffusion_pytorch_model", e);
+    xd_status s = xd_st_open(&p->files, what, xd_component_stem(p), e);
     int       cut = p->kind == XD_KIND_TEXT && p->w->net.last < p->w->net.nlayers;
     if (s == XD_OK)
         s = join_side_files(p, e);

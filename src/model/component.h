@@ -158,10 +158,13 @@ void      xd_component_close(xd_component *p);
 /* Replaces the component's weights by those of `file` (the name is copied): one file such as
  * "model.safetensors", with tensor names in a known layout (key_map.h). slot: the component's short
  * name in messages. */
-xd_status xd_component_set_file(xd_component *p, const char *file, const char *slot, xd_err *e);
+xd_status   xd_component_set_file(xd_component *p, const char *file, const char *slot, xd_err *e);
+/* Returns the stem of the names of the component's files: "model" for models of transformers, and
+ * "diffusion_pytorch_model" for models of diffusers. */
+const char *xd_component_stem(const xd_component *p);
 /* Opens the weight files and compares their tensors with the declared ones. Warns about tensors
  * that are not declared. */
-xd_status xd_component_files(xd_component *p, xd_err *e);
+xd_status   xd_component_files(xd_component *p, xd_err *e);
 
 /* Lists the tensors that the component declares, of all blocks, including tensors that are never
  * read. The type of a tensor in the list is the one after loading (xd_declared.type), where BF16

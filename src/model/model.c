@@ -246,6 +246,20 @@ static int is_last_of_text(const xd_model *m, int k)
     return k == m->recipe->ntext - 1 || !m->recipe->text[k + 1].tokenizer;
 }
 
+/* Checks the width of the rows that encoder k reads from the encoder before it. */
+static xd_status check_follows(const xd_model *m, int k, xd_err *e)
+{
+    const xd_component *p = &m->text[k];
+    int64_t             has = xd_model_text_width(m, k - 1);
+    if (p->text->reads && p->text->reads(p->w->net.cfg) == has)
+        return XD_OK;
+    return xd_fail(e, XD_EFORMAT,
+                   "%s: %s reads rows of width %lld, but %s returns hidden states of width %lld",
+                   m->dir, m->recipe->text[k].folder,
+                   (long long)(p->text->reads ? p->text->reads(p->w->net.cfg) : 0),
+                   m->recipe->text[k - 1].folder, (long long)has);
+}
+
 /* Refuses components if the output of one does not match the input of the next. */
 static xd_status check_fit(const xd_model *m, xd_err *e)
 {
@@ -257,6 +271,8 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
             return XD_EFORMAT;
         if (!m->has_text[k] || !u->tokenizer)
             continue;
+        if (u->follows && check_follows(m, k, e) != XD_OK)
+            return XD_EFORMAT;
         if (u->pooled && !xd_model_pooled(m, k))
             return xd_fail(e, XD_EFORMAT, "%s: %s has no pooled embedding", m->dir, u->folder);
         pooled += u->pooled ? xd_model_pooled(m, k) : 0;
@@ -357,8 +373,13 @@ xd_status xd_model_choose_blocks(xd_model *m, int k, xd_err *e)
 {
     const xd_text_use *u = &m->recipe->text[k];
     xd_component      *p = &m->text[k];
-    const xd_text_read r = xd_model_reads(m, k);
     int                n = p->w->net.nlayers;
+    if (u->all && n >= XD_MAXSTATES)
+        return xd_fail(e, XD_EUNSUPPORTED, "%s: %d hidden states are read; at most %d can be",
+                       p->dir, n + 1, XD_MAXSTATES);
+    for (m->nstates[k] = u->all ? 0 : m->nstates[k]; u->all && m->nstates[k] <= n; m->nstates[k]++)
+        m->states[k][m->nstates[k]] = m->nstates[k];
+    const xd_text_read r = xd_model_reads(m, k);
     if (u->nlayers && !p->text->hidden)
         return xd_fail(e, XD_EFORMAT,
                        "%s: %s needs hidden states of single layers, which a %s "

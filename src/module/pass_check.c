@@ -92,6 +92,11 @@ static xd_status check_latents(xd_pass_run *t, xd_err *e)
     int64_t            cells = (int64_t)d->patch[0] * d->patch[1] * d->patch[2];
     t->F = d->lat_ch * cells;
     t->extra = d->extra_ch * cells;
+    if (d->audio)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s predicts video and audio together, which single passes do not support: "
+                       "generate with the complete pipeline",
+                       t->m->part.class_name);
     xd_status s = xd_array_tensor(&t->p.latents, "latents", &t->latents, e);
     if (s == XD_OK)
         s = t->latents.nd == 2 ? check_tokens(t, e) : check_cells(t, e);

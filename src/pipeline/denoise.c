@@ -147,9 +147,29 @@ xd_tensor xd_denoise_part(const xd_denoise *f, xd_tensor t, int unit)
     return xd_rows(t, s.start, s.n);
 }
 
+xd_tensor xd_denoise_audio(const xd_denoise *f, xd_tensor t, int unit)
+{
+    xd_span s = xd_denoise_rows(f, XD_AUDIO, unit);
+    return xd_rows(t, rows_of(f, XD_ALL).n + s.start, s.n);
+}
+
 static int slot_of(const xd_denoise *f, int unit)
 {
     return unit == XD_ALL ? f->lay.npatch : unit;
+}
+
+/* Returns the number of the messages f->lat_in: those of the image and, if there is audio, those of
+ * audio. */
+static int slot_count(const xd_denoise *f)
+{
+    return (1 + (f->lay.len[XD_AUDIO] > 0)) * (f->lay.npatch + 1);
+}
+
+/* Returns the latents of a message, rows of `part` (a patch, or XD_ALL): those of the image (0) or
+ * of audio (1). */
+static xd_tensor slot_rows(const xd_denoise *f, int part, int audio)
+{
+    return audio ? xd_denoise_audio(f, f->lat, part) : xd_denoise_part(f, f->lat, part);
 }
 
 /* ---- messages ----------------------------------------------------------------------------- */
@@ -290,9 +310,10 @@ static void post_latents(xd_denoise *f, int step, int unit)
 {
     int part;
     for (int i = 0; step + 1 < f->j->samp.steps && i < unit_count(f, step + 1); i++)
-        if (latent_part(f, step, unit, i, &part))
-            f->lat_in[slot_of(f, part)] = pipe_group(f)->ops->recv(
-                pipe_group(f), xd_denoise_part(f, f->lat, part), stage_count(f) - 1);
+        for (int k = 0; latent_part(f, step, unit, i, &part) && k <= (f->lay.len[XD_AUDIO] > 0);
+             k++)
+            f->lat_in[slot_of(f, part) + k * (f->lay.npatch + 1)] =
+                pipe_group(f)->ops->recv(pipe_group(f), slot_rows(f, part, k), stage_count(f) - 1);
 }
 
 /* On the last stage: sends the latents of `unit` (a patch, or XD_ALL) to the first stage. */
@@ -300,24 +321,27 @@ static void send_latents(xd_denoise *f, int step, int unit)
 {
     int part;
     for (int i = 0; step + 1 < f->j->samp.steps && i < unit_count(f, step + 1); i++)
-        if (latent_part(f, step, unit, i, &part))
-            f->lat_out[slot_of(f, part)] =
-                pipe_group(f)->ops->send(pipe_group(f), xd_denoise_part(f, f->lat, part), 0);
+        for (int k = 0; latent_part(f, step, unit, i, &part) && k <= (f->lay.len[XD_AUDIO] > 0);
+             k++)
+            f->lat_out[slot_of(f, part) + k * (f->lay.npatch + 1)] =
+                pipe_group(f)->ops->send(pipe_group(f), slot_rows(f, part, k), 0);
 }
 
 /* On the first stage: waits for the latents of `unit` (a patch, or XD_ALL). */
 static void wait_for_latents(xd_denoise *f, int unit)
 {
-    for (int p = 0; p <= f->lay.npatch; p++)
-        if (unit == XD_ALL || p == slot_of(f, unit))
+    for (int p = 0; p < slot_count(f); p++)
+        if (unit == XD_ALL || p % (f->lay.npatch + 1) == slot_of(f, unit))
             xd_denoise_wait(f, pipe_group(f), &f->lat_in[p]);
 }
 
 static void latents_sent(xd_denoise *f, int unit)
 {
-    for (int p = 0; p <= f->lay.npatch; p++)
-        if (unit == XD_ALL || p == unit || p == f->lay.npatch)
+    for (int p = 0; p < slot_count(f); p++) {
+        int at = p % (f->lay.npatch + 1);
+        if (unit == XD_ALL || at == unit || at == f->lay.npatch)
             xd_denoise_wait(f, pipe_group(f), &f->lat_out[p]);
+    }
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -333,15 +357,15 @@ static int keeps_image(const xd_denoise *f)
 static void open_tensors(xd_denoise *f)
 {
     xd_exec *x = &f->x;
-    int64_t  n = rows_of(f, XD_ALL).n;
+    int64_t  n = rows_of(f, XD_ALL).n, all = n + xd_denoise_rows(f, XD_AUDIO, XD_ALL).n;
     int      nhist = f->j->sampler->history(&f->j->samp.cfg);
-    f->lat = xd_new_f32(x, is_first(f) || xd_denoise_is_last(f) ? n : 0, f->j->features);
+    f->lat = xd_new_f32(x, is_first(f) || xd_denoise_is_last(f) ? all : 0, f->j->features);
     for (int p = 0; p < f->j->npass; p++)
-        f->pred[p] = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
+        f->pred[p] = xd_new_f32(x, xd_denoise_is_last(f) ? all : 0, f->j->features);
     for (int i = 0; i < nhist; i++)
-        f->hist[i] = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
+        f->hist[i] = xd_new_f32(x, xd_denoise_is_last(f) ? all : 0, f->j->features);
     if (xd_sampling_draws(&f->j->samp))
-        f->noise = xd_new_f32(x, xd_denoise_is_last(f) ? n : 0, f->j->features);
+        f->noise = xd_new_f32(x, xd_denoise_is_last(f) ? all : 0, f->j->features);
     int ends = is_first(f) || xd_denoise_is_last(f);
     if (xd_role_conditions_noise(f->j) > 0) {
         f->given = xd_new_f32(x, ends ? n : 0, f->j->features);
@@ -537,8 +561,8 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     f->x.fp8_gemm = xd_job_fp8_gemms(j);
     f->x.sp = xd_topo_sp(topo, topo->at[XD_ULYSSES], topo->at[XD_RING]);
     f->x.cancel = dev->counts ? NULL : j->ctx->cancel;
-    f->lat_in = calloc((size_t)f->lay.npatch + 1, sizeof *f->lat_in);
-    f->lat_out = calloc((size_t)f->lay.npatch + 1, sizeof *f->lat_out);
+    f->lat_in = calloc(2 * ((size_t)f->lay.npatch + 1), sizeof *f->lat_in);
+    f->lat_out = calloc(2 * ((size_t)f->lay.npatch + 1), sizeof *f->lat_out);
     f->nsums = xd_denoise_nsums(j);
     f->sums = calloc((size_t)(2 * (f->lay.npatch + 1) * f->nsums), sizeof *f->sums);
     f->local = calloc(1, j->ctx->model.dit_info.local_size + 1);
@@ -554,7 +578,7 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     open_net(f, net, step);
     if (dev->counts)
         return;
-    int64_t n = j->numbers;
+    int64_t n = xd_max(j->numbers, j->audio_numbers);
     f->mine = xd_denoise_buffer(f, n, "latents");
     f->rows = xd_denoise_buffer(f, n, "latents");
     f->whole = xd_denoise_buffer(f, n, "latents");
@@ -628,8 +652,13 @@ static void run_blocks(xd_denoise *f, piece w, xd_state *s)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
     xd_cache_run(f, s);
-    if (xd_denoise_is_last(f))
-        xd_copy_to(&f->x, xd_denoise_part(f, f->pred[w.pass], w.unit), dit->head(&f->x, f->net, s));
+    if (xd_denoise_is_last(f)) {
+        xd_tensor out = dit->head(&f->x, f->net, s), pred = f->pred[w.pass];
+        int64_t   n = rows_of(f, w.unit).n, audio = out.d[0] - n;
+        xd_copy_to(&f->x, xd_denoise_part(f, pred, w.unit), xd_rows(out, 0, n));
+        if (audio)
+            xd_copy_to(&f->x, xd_denoise_audio(f, pred, w.unit), xd_rows(out, n, audio));
+    }
     xd_cache_keep(f, w.step, w.unit, w.pass);
 }
 
@@ -736,6 +765,8 @@ static void run_piece(xd_denoise *f, piece w)
         xd_cache_predict(f, w.step, w.unit, w.pass);
         return;
     }
+    if (is_first(f) && f->lay.len[XD_AUDIO])
+        in.audio = xd_denoise_audio(f, f->lat, w.unit);
     if (is_first(f) && refs.n)
         in.ref = xd_rows(f->ref, refs.start, refs.n);
     set_steps(j, in.step);
@@ -756,6 +787,7 @@ static void run_piece(xd_denoise *f, piece w)
     if (is_first(f) && j->samp.in_scale[w.step] != 1) {
         in.lat = xd_new_f32(x, in.lat.d[0], in.lat.d[1]);
         xd_axpby(x, in.lat, (float)j->samp.in_scale[w.step], xd_denoise_part(f, f->lat, w.unit), 0);
+        xd_check(x, !in.audio.nd, "the scheduler scales the network's input, which audio is not");
     }
     memset(f->local, 0, j->ctx->model.dit_info.local_size);
     xd_state s = { .h = hidden_view(f, f->piece_index, w),
@@ -836,6 +868,23 @@ static void move_latents(xd_denoise *f, int step, int unit)
                             rows_in(f, f->pred[0], unit, rows[i]), hist,
                             rows_in(f, f->noise, unit, rows[i]));
     }
+    if (!f->lay.len[XD_AUDIO])
+        return;
+    for (int k = 0; k < XD_MAXHIST; k++)
+        hist[k] = f->hist[k].nd ? xd_denoise_audio(f, f->hist[k], unit) : f->hist[k];
+    f->j->sampler->step(&f->x, &f->j->samp, step, xd_denoise_audio(f, f->lat, unit),
+                        xd_denoise_audio(f, f->pred[0], unit), hist,
+                        f->noise.nd ? xd_denoise_audio(f, f->noise, unit) : f->noise);
+}
+
+/* Sends a prediction from one rank to those that compute the other guidance passes. */
+static void share_prediction(xd_denoise *f, xd_tensor p, int from)
+{
+    xd_comm *c = f->topo->group[XD_CFG];
+    if (c->size == 1)
+        return;
+    xd_req r = c->ops->bcast(c, p, from);
+    xd_denoise_wait(f, c, &r);
 }
 
 /* On the last stage: combines the predictions of the passes and runs the sampler on the rows of
@@ -847,16 +896,18 @@ static void run_sampler(xd_denoise *f, int step, int unit)
     xd_comm  *c = f->topo->group[XD_CFG];
     int64_t   begin = xd_trace_now(f->trace);
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor p[XD_MAXPASS];
+    xd_tensor p[XD_MAXPASS], audio[XD_MAXPASS];
     int       passes = xd_job_passes(j, step);
     for (int i = 0; i < passes; i++) {
         p[i] = xd_denoise_part(f, f->pred[i], unit);
-        if (c->size > 1) {
-            xd_req r = c->ops->bcast(c, p[i], i % c->size);
-            xd_denoise_wait(f, c, &r);
-        }
+        audio[i] = xd_denoise_audio(f, f->pred[i], unit);
+        share_prediction(f, p[i], i % c->size);
+        if (f->lay.len[XD_AUDIO])
+            share_prediction(f, audio[i], i % c->size);
     }
     xd_denoise_guide(f, step, unit, p);
+    if (f->lay.len[XD_AUDIO])
+        xd_denoise_guide_audio(f, step, audio);
     if (stage_count(f) > 1)
         latents_sent(f, unit);
     xd_denoise_add_noise(f, step, unit);
@@ -934,14 +985,14 @@ void xd_denoise_finish(xd_denoise *f)
         c->ops->drop(c, f->h_in, XD_NHID);
         c->ops->drop(c, f->skip_in, XD_NHID);
     }
-    for (int i = 0; i <= f->lay.npatch && stage_count(f) > 1; i++)
+    for (int i = 0; i < slot_count(f) && stage_count(f) > 1; i++)
         /* The last stage waits for the latents that are in transit to the first stage. */
         xd_denoise_wait(f, c, &f->lat_in[i]);
     for (int i = 0; i < XD_NHID && stage_count(f) > 1; i++) {
         xd_cache_sent(f, i);
         xd_denoise_wait(f, c, &f->h_out[i]), xd_denoise_wait(f, c, &f->skip_out[i]);
     }
-    for (int i = 0; i <= f->lay.npatch && stage_count(f) > 1; i++)
+    for (int i = 0; i < slot_count(f) && stage_count(f) > 1; i++)
         xd_denoise_wait(f, c, &f->lat_out[i]);
     xd_cache_count(f);
     if (failed)

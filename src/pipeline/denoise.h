@@ -43,7 +43,8 @@ typedef struct xd_denoise {
     xd_step_hashing hashing;          /* hashes of the current step, or none */
     xd_tables       tables;           /* position tables on the device */
     xd_cond         cond[XD_MAXPASS]; /* text embeddings of each guidance pass */
-    /* This rank's rows of image tokens, patch after patch: [n,C p^2] for a patch size of p x p. The
+    /* This rank's rows of image tokens, patch after patch: [n,C p^2] for a patch size of p x p. In
+     * these tensors and in `noise`, rows of audio follow those of the image, patch after patch. The
      * first and the last stage have the latents; the last stage also has the predictions and the
      * sampler's history. */
     xd_tensor       lat, pred[XD_MAXPASS], hist[XD_MAXHIST];
@@ -72,7 +73,8 @@ typedef struct xd_denoise {
     xd_req          skip_in[XD_NHID], skip_out[XD_NHID];
     /* Codes of `h` and `skip` if these are sent between hosts as codes; else absent. */
     xd_tensor       h_codes[XD_NHID], skip_codes[XD_NHID];
-    /* [npatch + 1] messages with latents: one message for each patch, then one for all tokens */
+    /* [2][npatch + 1] messages with latents of the image, then of audio: one message for each
+     * patch, then one for all tokens */
     xd_req         *lat_in, *lat_out;
     int64_t         piece_index; /* number of work items that were started */
     /* Status of the step: this rank's status, and the worst status of all ranks. */
@@ -124,6 +126,8 @@ void      xd_latents_sample(const struct xd_job *j, const float *moments, float 
 void      xd_denoise_finish(xd_denoise *f);
 /* On every rank of the replica, writes the complete latents [t,C,h,w] as F32 to host memory. */
 void      xd_denoise_latents(xd_denoise *f, float *out);
+/* On every rank of the replica, writes the complete latents of audio [C,t,m] to host memory. */
+void      xd_denoise_audio_latents(xd_denoise *f, float *out);
 /* Calls the request's on_tensor and on_latents, if set, with the latents after a step. The callback
  * on_latents may change the latents on the replica's first rank; the next step then continues from
  * the changed latents. `lat` is a buffer for the latents. Collective over the replica. */

@@ -179,3 +179,9 @@ void xd_denoise_guide(xd_denoise *f, int step, int unit, const xd_tensor p[XD_MA
         (rows ? rescale_rows : rescale_guidance)(f, unit);
     }
 }
+
+void xd_denoise_guide_audio(xd_denoise *f, int step, const xd_tensor p[XD_MAXPASS])
+{
+    if (xd_job_passes(f->j, step) > 1)
+        guide(f, p, f->j->ctx->model.recipe->audio_guidance);
+}

@@ -30,6 +30,9 @@ xd_span   xd_denoise_rows(const xd_denoise *f, xd_stream_id stream, int unit);
 /* Returns a view of the rows of patch `unit` in `t`, a tensor with all image rows of this rank. If
  * `unit` is XD_ALL, the view has all rows. */
 xd_tensor xd_denoise_part(const xd_denoise *f, xd_tensor t, int unit);
+/* Returns a view of the rows of audio of patch `unit`, or of all patches (XD_ALL), in `t`, a tensor
+ * in which these rows follow those of the image. */
+xd_tensor xd_denoise_audio(const xd_denoise *f, xd_tensor t, int unit);
 /* Maximum number of runs of rows that xd_denoise_free_rows returns. */
 enum { XD_FREE_RUNS = 64 };
 /* Writes the ranges of rows of a patch's tensor (xd_denoise_part) that the sampler changes in a
@@ -54,6 +57,8 @@ int64_t xd_denoise_nsums(const struct xd_job *j);
 /* Combines the predictions p of a step's passes, which are views of f->pred, and writes the guided
  * prediction to p[0]. */
 void    xd_denoise_guide(xd_denoise *f, int step, int unit, const xd_tensor p[XD_MAXPASS]);
+/* Combines the predictions of audio in the same way. */
+void    xd_denoise_guide_audio(xd_denoise *f, int step, const xd_tensor p[XD_MAXPASS]);
 /* Runs blocks [from, to) of the transformer. */
 void    xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s);
 /* Waits until a message is sent or received. If the communication fails, marks the context f->x as

@@ -73,27 +73,27 @@ static void copy_latents(xd_denoise *f, int64_t F, float *lat, float *tokens, in
     }
 }
 
-/* Copies the token rows of one rank between the buffer `whole`, which has all tokens, and the
- * contiguous buffer `rows`. The rank is member `sp` of the ranks that split the tokens. */
-static void copy_member_rows(const xd_denoise *f, int64_t F, int sp, float *whole, float *rows,
-                             int to_rows)
+/* Copies the token rows of one rank between the buffer `whole`, which has all tokens of a stream,
+ * and the contiguous buffer `rows`. The rank is member `sp` of the ranks that split the tokens. */
+static void copy_member_rows(const xd_denoise *f, xd_stream_id stream, int64_t F, int sp,
+                             float *whole, float *rows, int to_rows)
 {
     size_t row = (size_t)F * sizeof(float);
     for (int p = 0; p < f->lay.npatch; p++) {
-        xd_span s = xd_own(&f->lay, XD_IMG, p, sp);
+        xd_span s = xd_own(&f->lay, stream, p, sp);
         char   *w = (char *)whole + (size_t)s.start * row;
         memcpy(to_rows ? (char *)rows : w, to_rows ? w : (char *)rows, (size_t)s.n * row);
         rows += s.n * F;
     }
 }
 
-/* Copies this rank's tokens from p->rows, which has all tokens, to the device tensor `to`;
- * overwrites p->mine. */
+/* Copies this rank's tokens from p->rows, which has all tokens, to the first rows of the device
+ * tensor `to`; overwrites p->mine. */
 static void set_own_rows(xd_denoise *f, xd_tensor to, const packing *p)
 {
-    copy_member_rows(f, p->features, f->x.sp, p->rows, p->mine, 1);
+    copy_member_rows(f, XD_IMG, p->features, f->x.sp, p->rows, p->mine, 1);
     if (to.d[0])
-        xd_put(&f->x, to, p->mine);
+        xd_put(&f->x, xd_denoise_part(f, to, XD_ALL), p->mine);
 }
 
 /* Converts the latents `lat` in host memory to tokens, and copies this rank's tokens to the device
@@ -107,6 +107,30 @@ static void set_packed(xd_denoise *f, xd_tensor to, float *lat, const packing *p
 void xd_denoise_set_rows(xd_denoise *f, xd_tensor to, float *lat)
 {
     set_packed(f, to, lat, &(packing){ f->j->features, f->rows, f->mine });
+}
+
+/* Copies latents of audio [C,t,m] to tokens [t,C m], or back. */
+static void copy_audio(const xd_job *j, float *lat, float *tokens, int to_tokens)
+{
+    xd_tensor v[2] = { xd_view(lat, XD_F32, 3, j->audio), xd_view(tokens, XD_F32, 3, j->audio) };
+    v[1].s[0] = j->audio[2], v[1].s[1] = j->audio[0] * j->audio[2];
+    xd_comm_copy(v[to_tokens], v[!to_tokens]);
+}
+
+/* Draws noise for the latents of audio, which are drawn after those of the video, and copies this
+ * rank's tokens to the tensor `to`. */
+static void draw_audio(xd_denoise *f, xd_tensor to, const char *name)
+{
+    const xd_job *j = f->j;
+    if (!j->audio_numbers || !xd_ok(&f->x))
+        return;
+    xd_rng_normal(&f->rng, f->whole, j->audio_numbers);
+    if (name)
+        xd_callback_tensor(j, name, 0, 3, j->audio, f->whole);
+    copy_audio(j, f->whole, f->rows, 1);
+    copy_member_rows(f, XD_AUDIO, j->features, f->x.sp, f->rows, f->mine, 1);
+    if (to.d[0])
+        xd_put(&f->x, xd_denoise_audio(f, to, XD_ALL), f->mine);
 }
 
 /* Sets the input channels that the transformer has in addition to the noisy latents; the role of
@@ -316,6 +340,7 @@ void xd_denoise_noise(xd_denoise *f, int64_t seed, int image)
             mix(j, noise, start ? start : sample);
         xd_upsampling_mix(j, noise);
         xd_denoise_set_rows(f, f->lat, noise);
+        draw_audio(f, f->lat, "audio_noise");
         if (f->extra.nd)
             set_extra(f, sample);
         if (j->nrefs)
@@ -348,14 +373,17 @@ void xd_denoise_draw(xd_denoise *f, int step)
         set_own_rows(f, f->noise, &(packing){ j->features, f->rows, f->mine });
     else
         xd_denoise_set_rows(f, f->noise, f->whole);
+    for (int i = 0; i < n; i++)
+        draw_audio(f, f->noise, NULL);
 }
 
-/* Gathers the token rows of the last stage's members on all ranks of the replica. */
-static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
+/* Gathers the token rows of a stream from the last stage's members on all ranks of the replica. */
+static void gather_rows(xd_denoise *f, xd_stream_id stream, float *mine, float *rows, float *whole)
 {
     const xd_comm *tc = f->topo->tokens;
     xd_comm       *pipe = f->topo->group[XD_PIPE];
-    int64_t        n = f->j->numbers, count[1024], at = 0;
+    const int64_t  F = f->j->features, tokens = f->lay.len[stream];
+    int64_t        n = tokens * F, count[1024], at = 0;
     xd_req         r;
     if (tc->size > 1024) {
         xd_exec_fail(&f->x, XD_EUNSUPPORTED, "more than 1024 ranks share the tokens");
@@ -364,14 +392,14 @@ static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
     for (int i = 0; i < tc->size; i++) {
         count[i] = 0;
         for (int p = 0; p < f->lay.npatch; p++)
-            count[i] += xd_own(&f->lay, XD_IMG, p, i).n;
+            count[i] += xd_own(&f->lay, stream, p, i).n;
     }
     if (xd_denoise_is_last(f)) {
-        r = tc->ops->gather(f->topo->tokens, xd_view2(rows, XD_F32, f->j->tokens, f->j->features),
-                            count, xd_view2(mine, XD_F32, count[f->x.sp], f->j->features));
+        r = tc->ops->gather(f->topo->tokens, xd_view2(rows, XD_F32, tokens, F), count,
+                            xd_view2(mine, XD_F32, count[f->x.sp], F));
         xd_denoise_wait(f, f->topo->tokens, &r);
-        for (int i = 0; i < tc->size && !xd_counting(&f->x); at += count[i++] * f->j->features)
-            copy_member_rows(f, f->j->features, i, whole, rows + at, 0);
+        for (int i = 0; i < tc->size && !xd_counting(&f->x); at += count[i++] * F)
+            copy_member_rows(f, stream, F, i, whole, rows + at, 0);
     }
     if (pipe->size > 1) {
         r = pipe->ops->bcast(pipe, xd_view(whole, XD_F32, 1, &n), pipe->size - 1);
@@ -379,18 +407,45 @@ static void gather_rows(xd_denoise *f, float *mine, float *rows, float *whole)
     }
 }
 
-void xd_denoise_gather(xd_denoise *f, xd_tensor from, float *out)
+/* Gathers the rows `from` of the last pipeline stage's members as latents of the image or of audio
+ * on all ranks of the replica. */
+static void gather_latents(xd_denoise *f, xd_stream_id stream, xd_tensor from, float *out)
 {
     if (xd_counting(&f->x)) { /* on the count device, runs only the messages */
         float *any = (float *)(void *)f->x.tmp->base;
-        gather_rows(f, any, any, any);
+        gather_rows(f, stream, any, any, any);
         return;
     }
     if (xd_denoise_is_last(f) && from.d[0])
         xd_get(&f->x, f->mine, from);
-    gather_rows(f, f->mine, f->rows, f->whole);
-    if (xd_ok(&f->x))
+    gather_rows(f, stream, f->mine, f->rows, f->whole);
+    if (xd_ok(&f->x) && stream == XD_AUDIO)
+        copy_audio(f->j, out, f->whole, 0);
+    else if (xd_ok(&f->x))
         copy_latents(f, f->j->features, out, f->whole, 0);
+}
+
+void xd_denoise_gather(xd_denoise *f, xd_tensor from, float *out)
+{
+    gather_latents(f, XD_IMG, xd_denoise_part(f, from, XD_ALL), out);
+}
+
+void xd_denoise_audio_latents(xd_denoise *f, float *out)
+{
+    gather_latents(f, XD_AUDIO, xd_denoise_audio(f, f->lat, XD_ALL), out);
+}
+
+/* Calls the request's on_tensor with the latents of audio after a step. */
+static void report_audio(xd_denoise *f, int step)
+{
+    const xd_job *j = f->j;
+    float        *out = j->audio_numbers ? xd_denoise_buffer(f, j->audio_numbers, "audio") : NULL;
+    if (!j->audio_numbers)
+        return;
+    xd_denoise_audio_latents(f, out);
+    if (xd_ok(&f->x))
+        xd_callback_tensor(j, "audio_latents", step, 3, j->audio, out);
+    free(out);
 }
 
 void xd_denoise_latents(xd_denoise *f, float *out)
@@ -415,7 +470,7 @@ static void replace_latents(xd_denoise *f, int changed, float *lat)
         xd_req r = c->ops->bcast(c, xd_view(lat, XD_F32, 1, &n), 0);
         xd_denoise_wait(f, c, &r);
     }
-    for (int i = 0; i <= f->lay.npatch && pipe->size > 1; i++) {
+    for (int i = 0; i < 2 * (f->lay.npatch + 1) && pipe->size > 1; i++) {
         /* Waits for latents in transit from the last stage to the first. */
         xd_denoise_wait(f, pipe, &f->lat_in[i]);
         xd_denoise_wait(f, pipe, &f->lat_out[i]);
@@ -431,6 +486,7 @@ void xd_denoise_report(xd_denoise *f, int step, const xd_progress *p, float *lat
         return;
     xd_denoise_latents(f, lat);
     xd_callback_latents(j, "latents", j->steps_before + step, lat);
+    report_audio(f, j->steps_before + step);
     if (j->r->callbacks.on_latents)
         replace_latents(f, xd_ok(&f->x) ? xd_callback_change(j, p, lat) : 0, lat);
 }

@@ -289,6 +289,24 @@ static xd_status set_size(xd_job *j, xd_err *e)
     return set_frames(j, e);
 }
 
+/* Sets the number of audio tokens, which are as long as the requested frames. */
+static xd_status set_audio(xd_job *j, xd_err *e)
+{
+    const xd_dit_info *d = &j->ctx->model.dit_info;
+    int64_t            C = j->ctx->model.recipe->audio_channels;
+    int64_t            n = j->r->num_frames ? j->r->num_frames : j->frames;
+    if (!C || !d->audio)
+        return XD_OK;
+    if (d->audio % C)
+        return xd_fail(e, XD_EFORMAT,
+                       "%s: %lld features of an audio token are not those of %lld channels",
+                       j->ctx->model.dir, (long long)d->audio, (long long)C);
+    j->lay.len[XD_AUDIO] = (int64_t)nearbyint((double)n / j->fps * d->audio_rate);
+    j->audio[0] = C, j->audio[1] = j->lay.len[XD_AUDIO], j->audio[2] = d->audio / C;
+    j->audio_numbers = j->lay.len[XD_AUDIO] * d->audio;
+    return XD_OK;
+}
+
 static xd_status set_tokens(xd_job *j, xd_err *e)
 {
     const xd_dit_info *d = &j->ctx->model.dit_info;
@@ -316,7 +334,8 @@ static xd_status set_tokens(xd_job *j, xd_err *e)
     j->numbers = j->tokens * j->features;
     if (j->role->holds && (xd_job_has_image(j->r) || d->begins))
         j->held = j->lay.grid[1] * j->lay.grid[2];
-    return xd_role_conditions_frames(j, e);
+    xd_status st = set_audio(j, e);
+    return st == XD_OK ? xd_role_conditions_frames(j, e) : st;
 }
 
 /* Returns the requested strength, or else diffusers' default strength. */

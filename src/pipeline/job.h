@@ -62,6 +62,8 @@ typedef struct xd_job {
     int64_t       lat[4];           /* extents of the latents on the host: t, C, h, w */
     int64_t       numbers;          /* number of elements of the latents */
     int64_t       tokens, features; /* number of image tokens; number of features of a token */
+    int64_t       audio[3];         /* extents of the latents of audio on the host: C, t, F/C */
+    int64_t       audio_numbers;    /* number of elements of the latents of audio; 0: no audio */
     xd_layout     lay;
     xd_usual      usual; /* the model's defaults for the request */
     int           npass; /* max passes per step: 1; 2 with guidance; 3 with skipped layers */

@@ -60,6 +60,8 @@ static xd_status count_costs(xd_job *j, double *cost, double *head, double *tail
                     .txt = d->txt_flows ? text.tok : (xd_tensor){ 0 } };
     if (d->extra_ch)
         in.extra = xd_new_f32(&x, j->tokens, d->extra_ch * (j->features / d->lat_ch));
+    if (lay.len[XD_AUDIO])
+        in.audio = xd_new_f32(&x, lay.len[XD_AUDIO], j->features);
     if (j->nref_tokens)
         in.ref = xd_new_f32(&x, j->nref_tokens, j->features);
     xd_state st = { .h = xd_new_f32(&x, xd_own_rows(&lay, XD_ALL, 0), xd_dit_width(d)),

@@ -238,6 +238,10 @@ xd_status xd_cache_of_job(struct xd_job *j, xd_err *e)
 {
     xd_cache_spec *c = &j->cache;
     xd_status      s = xd_cache_read(c, j->r->savings.cache, e);
+    if (s == XD_OK && c->kind && j->ctx->model.dit_info.audio)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "cache: %s does not support models that generate audio: leave out cache",
+                       c->kind->name);
     if (s != XD_OK || !c->kind || c->kind->measure == XD_CACHE_SCHEDULE)
         return s;
     int n = j->ctx->model.dit_info.nlayers - j->ctx->model.dit_info.lead;

@@ -201,7 +201,9 @@ void xd_step_hash_end(xd_denoise *f, int step)
     xd_comm         *c = f->topo->replica;
     if (!h->n || !h->rows)
         return;
-    rows r = { .lay = &f->lay, .patch = XD_ALL, .streams = XD_STREAM(XD_IMG) };
+    rows r = { .lay = &f->lay,
+               .patch = XD_ALL,
+               .streams = XD_STREAM(XD_IMG) | XD_STREAM(XD_AUDIO) };
     if (xd_denoise_is_last(f) && !xd_counting(&f->x) && xd_ok(&f->x))
         hash_tensor(f, h->mine, r, f->lat);
     xd_tensor mine = xd_view2(h->mine, XD_I64, h->n, WORDS);

@@ -444,6 +444,7 @@ void xd_prompts_close(xd_prompts *w, xd_context *ctx)
     for (int i = 0; i < w->n; i++) {
         for (int k = 0; k < w->ntext; k++)
             free(w->text[i].ids[k].v);
+        free(w->text[i].states);
         xd_tensor t[2] = { w->text[i].cond.tok, w->text[i].cond.pooled };
         for (int k = 0; k < 2; k++)
             if (t[k].p)
@@ -731,6 +732,20 @@ static void copy_framed_rows(const xd_job *j, int k, const xd_token_ids *ids, xd
         xd_copy_to(x, xd_rows(to, at, ids->n - end), xd_rows(t, end, ids->n - end));
 }
 
+/* Keeps the output t of encoder k, if the next encoder reads it. */
+static void keep_states(xd_prompt *p, const xd_job *j, int k, xd_exec *x, xd_tensor t)
+{
+    if (k + 1 == recipe_of(j)->ntext || !recipe_of(j)->text[k + 1].follows)
+        return;
+    free(p->states);
+    p->states = malloc(xd_bytes(t) + 1);
+    if (p->states)
+        xd_get(x, p->states, t);
+    else
+        xd_exec_fail(x, XD_ENOMEM, "no memory for the hidden states of %lld tokens",
+                     (long long)t.d[0]);
+}
+
 /* Encodes prompt i with encoder k and writes the result into the prompt's embedding. `image_rows`
  * has the embedding rows of the images from see_images. */
 static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor image_rows,
@@ -748,6 +763,7 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
     xd_text_read r = xd_model_reads(&j->ctx->model, k);
     r.ids = w->text[i].ids[k].v;
     r.pixels = j->encoder_pixels;
+    r.states = u->follows ? w->text[i].states : NULL;
     r.n = n;
     r.real = w->text[i].ids[k].real;
     r.first = u->left ? n - r.real : 0;
@@ -758,6 +774,7 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
     if (w->text[i].blind && r.nimages)
         r.image_rows = xd_rows(image_rows, images[0].n, images[0].n);
     xd_text_encode(p->text, x, &p->w->net, &r, &c);
+    keep_states(&w->text[i], j, k, x, c.tok);
     if (u->image_every[0]) {
         copy_framed_rows(j, k, &w->text[i].ids[k], x, images, u->image_every[i >= w->prompts],
                          c.tok, rows_at(w, j, i, k, (xd_grid){ rows, c.tok.d[1] }));

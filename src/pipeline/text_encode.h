@@ -24,6 +24,9 @@ typedef struct xd_prompt { /* the token ids and the embedding of one prompt or n
     int64_t       rows;               /* number of rows of the embedding */
     xd_cond       cond;               /* embedding, empty if the text is not used */
     xd_cond_image images[XD_MAXREFS]; /* for `cond` */
+    /* [n, width] output of an encoder for the next one (xd_text_use.follows), on the host of ranks
+     * that encode; else NULL */
+    float        *states;
     /* 1: the embedding is already there: it was found in the cache of earlier requests, or all its
      * elements are zeros (xd_recipe.zeros_negative) */
     int           known;

@@ -134,6 +134,11 @@ static int64_t width(const void *c)
     return ((const cfg *)c)->of[VIDEO].dim + ((const cfg *)c)->of[AUDIO].dim;
 }
 
+static int64_t width_of_states(const void *c)
+{
+    return ((const cfg *)c)->states * ((const cfg *)c)->text;
+}
+
 static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
     static const char *const qkv[] = { "to_q", "to_k", "to_v" };
@@ -357,5 +362,6 @@ const xd_text xd_text_connectors = {
              .block = block,
              .weights = weights },
     .width = width,
+    .reads = width_of_states,
     .hidden = connect,
 };

@@ -62,6 +62,8 @@ struct xd_text {
      * encoder. */
     void       (*vision)(const void *cfg, xd_text_vision *out);
     int64_t    (*width)(const void *cfg); /* returns E, the width of a token embedding */
+    /* Returns the width of the rows xd_text_read.states of connectors; NULL: other encoders. */
+    int64_t    (*reads)(const void *cfg);
     /* returns P, the width of the pooled embedding; NULL: the encoder has no pooled embedding */
     int64_t    (*pooled)(const void *cfg);
     /* Encodes ids [n], which are in host memory, to out->tok [n,E]. If the encoder has a pooled

@@ -89,23 +89,40 @@ static void lower_case(const char *s, size_t len, xd_bytes_buf *out)
     }
 }
 
+/* Strips white space, like Python's str.strip(). */
+static void strip(xd_bytes_buf *text)
+{
+    size_t from = 0, end, took;
+    while (from < text->len && xd_is_blank(xd_utf8_get(text->p + from, text->len - from, &took)))
+        from += took;
+    end = from;
+    for (size_t i = from; i < text->len; i += took)
+        if (!xd_is_blank(xd_utf8_get(text->p + i, text->len - i, &took)))
+            end = i + took;
+    if (end > from) /* the address may be NULL if the text is empty */
+        memmove(text->p, text->p + from, end - from);
+    text->len = end - from;
+}
+
 /* Converts a text to lower case and strips white space, like Python's str.lower().strip(). */
 static void lower_and_strip(xd_bytes_buf *text)
 {
     xd_bytes_buf b = { 0 };
-    size_t       from = 0, end, took;
     lower_case(text->p, text->len, &b);
-    while (from < b.len && xd_is_blank(xd_utf8_get(b.p + from, b.len - from, &took)))
-        from += took;
-    end = from;
-    for (size_t i = from; i < b.len; i += took)
-        if (!xd_is_blank(xd_utf8_get(b.p + i, b.len - i, &took)))
-            end = i + took;
     text->len = 0;
     text->failed |= b.failed;
-    if (end > from) /* b.p may be NULL if the text is empty */
-        xd_bytes_add(text, b.p + from, end - from);
+    strip(&b);
+    if (b.len)
+        xd_bytes_add(text, b.p, b.len);
     xd_bytes_free(&b);
+}
+
+char *xd_caption_strip(const char *text)
+{
+    xd_bytes_buf b = { 0 };
+    xd_caption_read(text, &b);
+    strip(&b);
+    return xd_caption_end(&b);
 }
 
 char *xd_caption_plain(const char *text)

@@ -104,6 +104,8 @@ int       xd_tok_chat_doubt(const xd_tok *t, const char *dir, const xd_tok_frame
  *
  * xd_caption_plain converts the text to lower case and strips white space: str.lower().strip(). */
 char *xd_caption_plain(const char *text);
+/* Strips white space: str.strip(). */
+char *xd_caption_strip(const char *text);
 /* Cleans a prompt as diffusers' prompt_clean does: repairs text as ftfy does, replaces HTML
  * entities, and replaces runs of white space by one space. */
 char *xd_caption_clean(const char *text);

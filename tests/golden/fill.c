@@ -163,11 +163,12 @@ static void fill_part(const char *model, const char *to, const char *name, xd_ki
     xd_component p;
     xd_err       e = { 0 };
     char        *folder = join(to, name);
-    char        *path = join(folder, kind == XD_KIND_TEXT ? "model.safetensors"
-                                                          : "diffusion_pytorch_model.safetensors");
+    char         file[64];
     must(xd_component_open(&p, model, name, kind, hint, &e), &e, model);
     if (sees(model, xd_recipe_find(pipeline, index), name))
         must(xd_component_add_vision(&p, &e), &e, model);
+    snprintf(file, sizeof file, "%s.safetensors", xd_component_stem(&p));
+    char       *path = join(folder, file);
     xd_st_item *item = calloc((size_t)p.nlist + 1, sizeof *item);
     if (!item)
         broken("make", path);
@@ -226,6 +227,7 @@ void fill_model(const char *from, const char *to, xd_dtype type)
         { "text_encoder", XD_KIND_TEXT },
         { "text_encoder_2", XD_KIND_TEXT },
         { "text_encoder_3", XD_KIND_TEXT },
+        { "connectors", XD_KIND_TEXT },
         { "image_encoder", XD_KIND_TEXT },
         { "transformer", XD_KIND_DIT },
         { "transformer_2", XD_KIND_DIT },

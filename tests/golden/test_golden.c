@@ -29,10 +29,12 @@ enum stage {
     NEGATIVE,
     NEGATIVE_POOLED,
     NOISE,
+    AUDIO_NOISE,
     CONDITION,
     LATENTS,
     UPSAMPLED,
     UPSAMPLED_NOISE,
+    AUDIO,
     IMAGE,
     NSTAGE
 };
@@ -49,10 +51,12 @@ static const struct {
     [NEGATIVE_POOLED] = { "negative_pooled_prompt_embeds", { 2e-4, 3e-2, 2e-4, 2e-4, 5e-3 } },
     [NEGATIVE] = { "negative_prompt_embeds", { 2e-4, 3e-2, 3e-2, 1e-1, 5e-3 } },
     [NOISE] = { "noise", { 1e-6, 1e-6, 1e-6, 1e-6, 1e-6 } },
+    [AUDIO_NOISE] = { "audio_noise", { 1e-6, 1e-6, 1e-6, 1e-6, 1e-6 } },
     [CONDITION] = { "condition", { 2e-4, 3e-2, 2e-4, 2e-4, 5e-3 } },
     [LATENTS] = { "latents", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
     [UPSAMPLED] = { "upsampled", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
     [UPSAMPLED_NOISE] = { "upsampled_noise", { 1e-6, 1e-6, 1e-6, 1e-6, 1e-6 } },
+    [AUDIO] = { "audio_latents", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
     [IMAGE] = { "image", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
 };
 static const char *const dtypes[NDTYPE] = { "f32", "bf16", "int8", "fp8", "f16" };
@@ -220,6 +224,8 @@ static const char *const all[] = { "alpha",
                                    "ltx-up",
                                    "ltx-up-few",
                                    "ltx-up-once",
+                                   "ltx2",
+                                   "ltx2-five",
                                    "mochi",
                                    "mochi-one",
                                    "mochi-five",
@@ -386,6 +392,8 @@ static ref reference(const run *r, int stage, int step)
         return has(r, "noise.%d", r->image) ? ref_get(r->st, "noise.%d", r->image) : none;
     case UPSAMPLED:
     case UPSAMPLED_NOISE: return ref_get(r->st, "%s.%d", name, r->image);
+    case AUDIO_NOISE: return ref_get(r->st, "%s.%d", name, r->image);
+    case AUDIO: return ref_get(r->st, "%s.%d.%d", name, r->image, step);
     case CONDITION: return r->image == 0 ? ref_get(r->st, "%s", name) : none;
     case LATENTS: return ref_get(r->st, "latents.%d.%d", r->image, step);
     default: return ref_get(r->st, "image.%d", r->image);
@@ -442,6 +450,8 @@ static int expected(const run *r, int stage)
     case LATENTS: return r->images * r->steps;
     case UPSAMPLED:
     case UPSAMPLED_NOISE: return has(r, "%s.0", name) ? r->images : 0;
+    case AUDIO_NOISE: return has(r, "audio_noise.0") ? r->images : 0;
+    case AUDIO: return has(r, "audio_noise.0") ? r->images * r->steps : 0;
     case IMAGE: return has(r, "image.0");
     case IDS:
     case IDS_2:

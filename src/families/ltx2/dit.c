@@ -268,6 +268,7 @@ static void info(const void *c_, xd_dit_info *out)
         .dim = v->dim,
         .lat_ch = v->in_ch,
         .audio = c->of[AUDIO].in_ch,
+        .audio_rate = (double)c->rate / (double)c->hop / (double)c->mel,
         .sample = { 16, 16, 24 },
         .text_dim = STREAMS * c->text,
         .holds = 1,

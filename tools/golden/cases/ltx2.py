@@ -1,4 +1,4 @@
-"""LTX-2: the transformer alone, and the connectors of its text.
+"""LTX-2: the transformer alone, the connectors of its text, and whole requests.
 
 ltx2-forms/NAME has the results of the transformer alone, with the random weights of fill.py: tokens
 of the video [N,C] and of the audio [M,C]; rows of text [m,2E], with the features for the video
@@ -7,17 +7,31 @@ video and audio ("out") and without it ("isolated").
 
 ltx2-connectors/NAME has the connectors' rows [n,E+E'] of the hidden states [m,L,E] of a text, whose
 padding to n places is left out.
+
+The other folders are whole requests; layout and names of tensors as in video.py, with latents
+[T,C,h,w] and those of audio [C,t,m]. Embeddings have the features for the video before those for
+the audio, ids have no padding.
 """
 import json
+import shutil
 
 import numpy as np
 import torch
-from diffusers import LTX2VideoTransformer3DModel
+from diffusers import (AutoencoderKLLTX2Audio, AutoencoderKLLTX2Video,
+                       FlowMatchEulerDiscreteScheduler, LTX2Pipeline, LTX2VideoTransformer3DModel)
 from diffusers.pipelines.ltx2.connectors import LTX2TextConnectors
+from diffusers.pipelines.ltx2.vocoder import LTX2Vocoder
 from safetensors.torch import save_file
+from transformers import Gemma3TextConfig, Gemma3TextModel
 
-from ..common import quiet
-from ..fill import weights
+from ..common import make_each, quiet, save_run, tidy
+from ..fill import configure, fill, weights
+from ..lm_vocab import gemma
+from .ltx import SCHEDULER
+from .ltx_vae import SECOND
+from .lumina2 import load_tokenizer
+from .video import keep_frames
+from .wan import FRAMES_FIRST
 
 # 48 features turn by 8 frequencies of three axes; of 60 features none stays; of 20 two do not turn
 SMALL = dict(num_attention_heads=3, attention_head_dim=16, cross_attention_dim=48, in_channels=6,
@@ -55,6 +69,35 @@ CONNECTORS = {
                    audio_connector_num_layers=2, audio_connector_num_learnable_registers=4,
                    per_modality_projections=True, video_hidden_dim=18, audio_hidden_dim=8,
                    proj_bias=True, connector_rope_base_seq_len=64), 8, 8),
+}
+
+
+WORDS = ["a large red circle on a blue background and a loud bell"] * 3
+GEMMA = dict(vocab_size=480, hidden_size=20, intermediate_size=27, num_hidden_layers=3,
+             num_attention_heads=4, num_key_value_heads=2, head_dim=10, query_pre_attn_scalar=14,
+             sliding_window=4, max_position_embeddings=1024,
+             layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+             rope_parameters=dict(
+                 full_attention=dict(rope_type="linear", factor=8.0, rope_theta=1e6),
+                 sliding_attention=dict(rope_type="default", rope_theta=1e4)))
+# 8 channels of 2 mel bins
+WIDE = dict(in_channels=16, out_channels=16, audio_in_channels=16, audio_out_channels=16)
+VAE = SECOND | dict(latent_channels=16, patch_size=4, spatial_compression_ratio=32)
+AUDIO_VAE = dict(base_channels=16, ch_mult=(1, 1, 2), num_res_blocks=1, latent_channels=8,
+                 mel_bins=8)
+VOCODER = dict(in_channels=16, hidden_channels=24, upsample_kernel_sizes=[8, 7, 4],
+               upsample_factors=[4, 3, 2], resnet_kernel_sizes=[3, 5],
+               resnet_dilations=[[1, 3], [1, 2]])
+MODELS = {
+    "ltx2": dict(dit=SMALL | WIDE, connectors="joint", weights="bf16"),
+    "ltx2-five": dict(dit=FIVE | WIDE | dict(rope_type="interleaved"), connectors="joint",
+                      weights="f16"),
+}
+RUNS = {
+    "ltx2": dict(prompts=["  A large Red circle, a loud bell "], negative_prompt="a green ring",
+                 width=160, height=96, frames=9, steps=5, seed=7),
+    "ltx2-five": dict(prompts=["a purple ring", "two stars"], width=64, height=96, frames=15,
+                      steps=4, seed=40, guidance=1.0, audio_guidance=1.0, frame_rate=30),
 }
 
 
@@ -112,6 +155,113 @@ def run_form(name, out):
     print(f"{name}: {N} and {M} tokens, {y['out'].std():.2f}")
 
 
+# ---- models --------------------------------------------------------------------------------------
+
+def make_parts(name):
+    spec = MODELS[name]
+    parts = dict(text_encoder=Gemma3TextModel(Gemma3TextConfig(**GEMMA)),
+                 connectors=LTX2TextConnectors(**CONNECTORS[spec["connectors"]][0]),
+                 transformer=LTX2VideoTransformer3DModel(**spec["dit"]),
+                 vae=AutoencoderKLLTX2Video(**VAE), audio_vae=AutoencoderKLLTX2Audio(**AUDIO_VAE),
+                 vocoder=LTX2Vocoder(**VOCODER))
+    return {folder: fill(m, spec["weights"]) for folder, m in parts.items()}
+
+
+def make_model(name, out):
+    """Configurations and the tokenizer."""
+    if out.exists():
+        shutil.rmtree(out)
+    index = {"_class_name": "LTX2Pipeline", "tokenizer": ["transformers", "GemmaTokenizerFast"],
+             "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"]}
+    room = dict(text_encoder="transformers", connectors="ltx2", vocoder="ltx2")
+    for folder, m in make_parts(name).items():
+        configure(m, out / folder)
+        index[folder] = [room.get(folder, "diffusers"), type(m).__name__]
+    gemma(out / "tokenizer", WORDS, 60)
+    FlowMatchEulerDiscreteScheduler(**SCHEDULER).save_pretrained(out / "scheduler")
+    (out / "model_index.json").write_text(json.dumps(index))
+    tidy(out, {})
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+def record_text(pipe, r, out):
+    for prefix, text in (("", r["prompts"][0]), ("negative_", r["negative_prompt"]))[
+            :1 + (r["guidance"] > 1)]:
+        rows, mask, _, _ = pipe.encode_prompt(text, None, False,
+                                              max_sequence_length=r["max_sequence_length"])
+        video, audio, _ = pipe.connectors(rows, mask, padding_side="left")
+        out[prefix + "ids"] = pipe.tokenizer(
+            text.strip(), max_length=r["max_sequence_length"], truncation=True,
+            return_tensors="pt").input_ids[0].int()
+        assert len(out[prefix + "ids"]) == mask.sum()
+        out[prefix + "prompt_embeds"] = torch.cat([video, audio], -1)[0].contiguous()
+
+
+def run(name, out_dir):
+    r = dict(model=name, negative_prompt="", guidance=3.0, audio_guidance=7.0, frame_rate=24,
+             max_sequence_length=12) | RUNS[name]
+    d = out_dir / name
+    d.mkdir(parents=True, exist_ok=True)
+    where, spec = out_dir / r["model"], MODELS[r["model"]]
+    pipe = LTX2Pipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(where / "scheduler"),
+        tokenizer=load_tokenizer(where / "tokenizer"), **make_parts(r["model"]))
+    pipe.set_progress_bar_config(disable=True)
+    pipe._callback_tensor_inputs = ["latents", "audio_latents"]
+    count = len(r["prompts"])
+    gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
+    out, trail, noise = {}, [], []
+    record_text(pipe, r, out)
+    grid = [(r["frames"] - 1) // pipe.vae_temporal_compression_ratio + 1,
+            *(r[k] // pipe.vae_spatial_compression_ratio for k in ("height", "width"))]
+
+    def unpack(z):
+        return z.transpose(1, 2).reshape(z.shape[0], z.shape[2], *grid)
+
+    def unpack_audio(z):
+        return z.unflatten(2, (AUDIO_VAE["latent_channels"], -1)).transpose(1, 2).contiguous()
+    video, sound = pipe.prepare_latents, pipe.prepare_audio_latents
+
+    def kept(*args, **kwargs):
+        z = sound(*args, **kwargs)
+        for i in range(count):
+            out[f"audio_noise.{i}"] = unpack_audio(z)[i]
+        return z
+
+    def first(*args, **kwargs):
+        z = video(*args, **kwargs)
+        noise.append(unpack(z.clone()))
+        return z
+    pipe.prepare_latents, pipe.prepare_audio_latents = first, kept
+
+    def keep(p, step, t, kw):
+        trail.append((float(t), unpack(kw["latents"].clone())))
+        for i in range(count):
+            out[f"audio_latents.{i}.{step}"] = unpack_audio(kw["audio_latents"].clone())[i]
+        return {}
+    result = pipe(prompt=r["prompts"], negative_prompt=[r["negative_prompt"]] * count,
+                  num_inference_steps=r["steps"], guidance_scale=r["guidance"],
+                  audio_guidance_scale=r["audio_guidance"], guidance_rescale=0.0,
+                  audio_guidance_rescale=0.0, stg_scale=0.0, audio_stg_scale=0.0,
+                  modality_scale=1.0, audio_modality_scale=1.0,
+                  spatio_temporal_guidance_blocks=[], num_frames=r["frames"],
+                  height=r["height"], width=r["width"], frame_rate=r["frame_rate"],
+                  generator=gens if count > 1 else gens[0], output_type="pt",
+                  callback_on_step_end=keep,
+                  callback_on_step_end_tensor_inputs=["latents", "audio_latents"],
+                  max_sequence_length=r["max_sequence_length"])
+    keep_frames(name, r, out, trail, noise[0], result.frames, order=FRAMES_FIRST)
+    save_run(d, name, r["model"], {
+        "weights": spec["weights"], "prompts": r["prompts"],
+        "negative_prompt": r["negative_prompt"], "width": r["width"], "height": r["height"],
+        "num_frames": r["frames"], "num_inference_steps": r["steps"],
+        "guidance_scale": r["guidance"], "seed": r["seed"], "num_images_per_prompt": 1,
+        "images": count, "max_sequence_length": r["max_sequence_length"], "scheduler": None,
+        "tiling": False, "resolution_binning": False}
+        | ({"fps": r["frame_rate"]} if r["frame_rate"] != 24 else {}), out)
+
+
 def make(names, options):
     quiet()
     with torch.no_grad():
@@ -119,3 +269,4 @@ def make(names, options):
             run_form(name, options.out)
         for name in CONNECTORS if "connectors" in names else ():
             run_connectors(name, options.out)
+    make_each([n for n in names if n in RUNS], options.out, MODELS, make_model, run)
