@@ -737,10 +737,11 @@ static void visit_last(xd_decl *d, xd_weight *w, const char *name, const xd_conv
     xd_load_will(d, name, ".weight", 0, n);
 }
 
-/* Returns the xd_weight of a convolution kernel, for which no memory is allocated yet. */
+/* Returns the xd_weight of a convolution kernel, for which no memory is allocated yet. A
+ * convolution along one axis is one of images with a single row. */
 static xd_weight kernel_of(const xd_decl *d, const xd_conv_spec *s)
 {
-    int       nk = s->last ? 2 : s->nk;
+    int       nk = s->last || s->nk < 2 ? 2 : s->nk;
     xd_weight w = { .type = d->type,
                     .out = s->out,
                     .in = s->in,
@@ -907,4 +908,64 @@ void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, 
     load_bias(d, &w[0].b, &p, 1, out, XD_F32);
     for (int q = 1; q < 4; q++)
         w[q].b = w[0].b;
+}
+
+/* ---- transposed convolutions over rows ----------------------------------------------------- */
+
+static void load_spread(xd_decl *d, xd_lin *w, const char *name, const int64_t shape[3])
+{
+    const int64_t in = shape[0], out = shape[1], k = shape[2], n = in * out * k;
+    xd_fetched    f;
+    int           mine;
+    w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w);
+    if (!(w->w.p = xd_load_allocate(d, w->w.bytes, name, &mine)) || !mine ||
+        !xd_load_fetch(d,
+                       &(xd_fetch){ .names = name,
+                                    .suffix = ".weight",
+                                    .nd = 3,
+                                    .shape = shape,
+                                    .gain = 0.9f / sqrtf((float)(out * k)) },
+                       &f))
+        return;
+    xd_load_warn(d, f.name, f.t);
+    const float scale = xd_load_scale(d, f.name, f.t.type);
+    float      *v = xd_store_scratch(d->store, 1, (size_t)(2 * n) * sizeof *v), *to = v + n;
+    if (!v)
+        xd_fail(d->err, XD_ENOMEM, "no memory to gather weight %s", f.name);
+    if (v)
+        xd_load_elements(v, XD_F32, f.t, 0, n, scale);
+    for (int64_t i = 0; i < n && v; i++) /* element [c,o,j] to [j,o,c] */
+        to[(i % k * out + i / k % out) * in + i / k / out] = v[i];
+    if (v)
+        xd_mat_pack(d, &w->w, xd_view(to, XD_F32, 2, (int64_t[]){ k * out, in }), name);
+    xd_load_release(d, &f);
+}
+
+void xd_w_spread(xd_decl *d, xd_lin *w, xd_tensor *bias, const char *name, const int64_t shape[3])
+{
+    const int64_t in = shape[0], out = shape[1], k = shape[2], n = in * out * k;
+    xd_mat_part   p = { name, out, in, out, 0 };
+    if (d->visit == XD_VISIT_LIST) {
+        list_tensor(d, name, ".weight", d->type, 3, shape);
+        list_tensor(d, name, ".bias", XD_F32, 1, &out);
+        return;
+    }
+    *w = (xd_lin){ .w = { .type = d->type,
+                          .out = k * out,
+                          .in = in,
+                          .kernel = { 1, 1, 1 },
+                          .stride = { 1, 1, 1 },
+                          .groups = 1 },
+                   .nseg = 1,
+                   .seg = { k * out } };
+    if (d->visit == XD_VISIT_COUNT) {
+        w->w.p = nowhere;
+        xd_load_count(d, w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w));
+        xd_load_count_work(d, 0, d->dev->ops->pack_tmp(d->dev, &w->w, XD_F32));
+        xd_load_count_work(d, 1, (size_t)(2 * n) * sizeof(float));
+        xd_load_will(d, name, ".weight", 0, n);
+    } else {
+        load_spread(d, w, name, shape);
+    }
+    load_bias(d, bias, &p, 1, out, XD_F32);
 }

@@ -86,12 +86,12 @@ void xd_w_fused(xd_decl *d, xd_lin *w, const xd_fused_spec *s);
 void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64_t *shape,
                     int bias);
 
-/* Declares a convolution with the kernel "NAME.weight" [out, in, (kt,) kh, kw] and the bias
+/* Declares a convolution with the kernel "NAME.weight" [out, in, (kt,) (kh,) kw] and the bias
  * "NAME.bias" [out]. A convolution of single channels (`outs`) has one group for each channel. */
 typedef struct xd_conv_spec {
     int64_t        out, in; /* in: inputs of one group */
     int            groups;  /* number of groups of channels; 0 means 1 */
-    int            nk;      /* number of the kernel's extents in the checkpoint: 2 or 3 */
+    int            nk;      /* number of the kernel's extents in the checkpoint: 1 to 3 */
     int            kernel[3];
     int            stride[3]; /* strides of the convolution; 0 means 1 */
     int            bias;
@@ -113,6 +113,11 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s);
  * in rows y - 1 + i and y + i, columns x - 1 + j and x + j. All four convolutions share the bias.
  * Per pixel of the original map, the four convolutions need 16 multiplications instead of 36. */
 void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, int64_t in);
+
+/* Declares a transposed convolution over rows, "NAME.weight" [in, out, k] and "NAME.bias" [out]
+ * F32. w becomes a linear layer without bias, [k out, in], whose outputs are those of the first tap of
+ * the kernel, then those of the next one. shape: in, out, k. */
+void xd_w_spread(xd_decl *d, xd_lin *w, xd_tensor *bias, const char *name, const int64_t shape[3]);
 
 /* Declares a vector or small tensor, which is loaded as F32 into device memory. name: the tensor's
  * complete name relative to the scope ("norm.weight"). */

@@ -24,6 +24,7 @@ MAY = {  # room: rooms whose headers it may include, besides its own
     "families": "base tensor exec tok dit vae",
     "vae": "base tensor exec",
     "upsample": "base tensor exec vae",
+    "audio": "base tensor exec",
     "sampler": "base tensor exec",
     "parallel": "base tensor exec comm",
     "observe": "base tensor backend comm exec parallel",

@@ -48,6 +48,9 @@ const xd_net_def *find(part *p, const char *name)
     for (int i = 0; xd_upsamplers[i]; i++)
         if (has_class(&xd_upsamplers[i]->net, name))
             return &(p->upsampler = xd_upsamplers[i])->net;
+    for (int i = 0; xd_audios[i]; i++)
+        if (has_class(&xd_audios[i]->net, name))
+            return &(p->audio = xd_audios[i])->net;
     fail_msg("no network understands %s", name);
     return NULL;
 }

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "audio/audio.h"
 #include "base/json.h"
 #include "dit/dit.h"
 #include "exec/op.h"
@@ -35,14 +36,15 @@ typedef struct part {
     const xd_dit       *dit;
     const xd_vae       *vae;
     const xd_upsampler *upsampler;
+    const xd_audio     *audio;
     xd_net              net;
     xd_store           *store;
     xd_source           src;
     xd_dtype            blocks; /* of matrices that may be quantised; XD_F32: as the others */
 } part;
 
-/* The network of a class, as a definition; fills p->text, p->dit, p->vae or
- * p->upsampler. */
+/* The network of a class, as a definition; fills p->text, p->dit, p->vae, p->upsampler
+ * or p->audio. */
 const xd_net_def *find(part *p, const char *name);
 /* Opens the config of a directory, and then its weights. */
 void              open_config(part *p, const char *dir);

@@ -8,6 +8,9 @@ video and audio ("out") and without it ("isolated").
 ltx2-connectors/NAME has the connectors' rows [n,E+E'] of the hidden states [m,L,E] of a text, whose
 padding to n places is left out.
 
+ltx2-audio/NAME has the rows that the decoder of spectrograms, or the vocoder, makes of others: the
+decoder of latents [t,C m] as its input is normalized, the vocoder of a spectrogram [t,C m].
+
 The other folders are whole requests; layout and names of tensors as in video.py, with latents
 [T,C,h,w] and those of audio [C,t,m]. Embeddings have the features for the video before those for
 the audio, ids have no padding.
@@ -101,12 +104,24 @@ RUNS = {
 }
 
 
+# networks of audio, and the number of rows of their input
+AUDIO = {
+    "spectrogram": (AutoencoderKLLTX2Audio, dict(base_channels=6, ch_mult=(1, 2, 3),
+                                                 num_res_blocks=1, latent_channels=3, mel_bins=8),
+                    5),
+    "vocoder": (LTX2Vocoder, dict(in_channels=6, hidden_channels=20,
+                                  upsample_kernel_sizes=[8, 7], upsample_factors=[3, 2],
+                                  resnet_kernel_sizes=[3, 5, 7],
+                                  resnet_dilations=[[1, 3], [1, 2, 5], [4]]), 7),
+}
+
+
 def set_weights(model):
-    for n, p in model.named_parameters():
+    for n, p in [*model.named_parameters(), *model.named_buffers()]:
         small = p.ndim == 1 or n.endswith(("scale_shift_table", "registers"))
         gain = 0.1 if small else 0.9 / np.sqrt(np.float32(p[0].numel()))
-        p.data.copy_(weights(n, p.shape, gain, 1.0 if p.ndim == 1 and n.endswith("weight")
-                             else 0.0))
+        p.data.copy_(weights(n, p.shape, gain, 1.0 if p.ndim == 1 and
+                             n.endswith(("weight", "std")) else 0.0))
     return model.eval()
 
 
@@ -132,6 +147,22 @@ def run_connectors(name, out):
         "states": states[0, n - m:].transpose(1, 2).contiguous(),
         "out": torch.cat(rows[:2], -1)[0].contiguous()})
     print(f"{name}: {m} of {n} tokens, {rows[0].std():.2f}")
+
+
+def run_audio(name, out):
+    kind, config, n = AUDIO[name]
+    model = set_weights(kind(**config))
+    decodes = kind is AutoencoderKLLTX2Audio
+    C = config["base_channels"] if decodes else config["in_channels"]
+    rows = torch.randn(1, n, C, generator=torch.Generator().manual_seed(37))
+    if decodes:
+        z = rows * model.latents_std + model.latents_mean
+        z = z.unflatten(2, (config["latent_channels"], -1)).transpose(1, 2)
+        y = model.decode(z, return_dict=False)[0].transpose(1, 2).flatten(2)
+    else:
+        y = model(rows.unflatten(2, (2, -1)).transpose(1, 2)).transpose(1, 2)
+    save_form(out / "ltx2-audio" / name, model, {"in": rows[0], "out": y[0].contiguous()})
+    print(f"{name}: {n} rows, {y.shape[1]} of {y.shape[2]}, {y.std():.3f}")
 
 
 def run_form(name, out):
@@ -269,4 +300,6 @@ def make(names, options):
             run_form(name, options.out)
         for name in CONNECTORS if "connectors" in names else ():
             run_connectors(name, options.out)
+        for name in AUDIO if "audio" in names else ():
+            run_audio(name, options.out)
     make_each([n for n in names if n in RUNS], options.out, MODELS, make_model, run)

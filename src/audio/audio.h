@@ -1,0 +1,26 @@
+/* audio.h - declares the networks that turn latents of audio into sound: the decoder of an
+ * autoencoder of spectrograms, and a vocoder. */
+#ifndef XD_AUDIO_AUDIO_H
+#define XD_AUDIO_AUDIO_H
+
+#include "exec/net.h"
+
+typedef struct xd_audio_info {
+    int64_t in, out; /* features of a row of the input and of the output */
+    int     rate;    /* samples per second of the output's rows; 0: the rows are a spectrogram */
+} xd_audio_info;
+
+/* A network whose input and output are rows, one for each point in time. */
+typedef struct xd_audio {
+    xd_net_def net;
+    void       (*info)(const void *cfg, xd_audio_info *out);
+    /* Returns the number of rows that n rows of input become. */
+    int64_t    (*rows)(const void *cfg, int64_t n);
+    /* Computes out [rows(n), out features] F32, in the caller's memory, from in [n, in features]
+     * F32. Allocates scratch memory from the arena x->tmp and rewinds the arena. */
+    void       (*run)(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out);
+} xd_audio;
+
+extern const xd_audio *const xd_audios[]; /* all networks of audio; the array ends with NULL */
+
+#endif

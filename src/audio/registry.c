@@ -1,0 +1,8 @@
+/* registry.c - lists all networks of audio */
+#include "audio/audio.h"
+
+#include <stddef.h>
+
+extern const xd_audio xd_audio_spectrogram, xd_audio_vocoder;
+
+const xd_audio *const xd_audios[] = { &xd_audio_spectrogram, &xd_audio_vocoder, NULL };

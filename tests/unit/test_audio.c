@@ -1,0 +1,99 @@
+/* test_audio.c - the decoder of spectrograms and the vocoder against diffusers.
+ *
+ * tools/golden/cases/ltx2.py computed tests/golden/ltx2-audio with the random weights that
+ * this program makes of a tensor's name. Tolerances as in models.h. */
+#include "models.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static void published_listings(void **state)
+{
+    static const char *const dirs[] = { "Lightricks/LTX-2/vocoder" };
+    (void)state;
+    published(dirs, 1);
+}
+
+static void refusals(void **state)
+{
+    const char *vae = "AutoencoderKLLTX2Audio", *vocoder = "LTX2Vocoder";
+    (void)state;
+    refuses(vae, "{\"norm_type\":\"group\"}", XD_EUNSUPPORTED, "'group'");
+    refuses(vae, "{\"causality_axis\":\"width\"}", XD_EUNSUPPORTED, "'width'");
+    refuses(vae, "{\"ch_mult\":[1,2]}", XD_EUNSUPPORTED, "2 levels");
+    refuses(vae, "{\"mel_bins\":60}", XD_EFORMAT, "mel_bins 60");
+    refuses(vocoder, "{\"act_fn\":\"snakebeta\"}", XD_EUNSUPPORTED, "'snakebeta'");
+    refuses(vocoder, "{\"final_act_fn\":\"clamp\"}", XD_EUNSUPPORTED, "'clamp'");
+    refuses(vocoder, "{\"upsample_factors\":[2,2]}", XD_EFORMAT, "2 upsample_factors");
+    refuses(vocoder, "{\"upsample_kernel_sizes\":[4,15,8,4,4]}", XD_EFORMAT, "less than");
+    refuses(vocoder, "{\"resnet_kernel_sizes\":[3,4,5]}", XD_EUNSUPPORTED, "4 is not an odd");
+    refuses(vocoder, "{\"resnet_dilations\":[[0]]}", XD_EFORMAT, "resnet_dilations");
+    refuses(vocoder, "{\"hidden_channels\":16}", XD_EFORMAT, "halved 5 times");
+}
+
+static void run_form(const char *name, xd_dtype want, double tol)
+{
+    part          p;
+    bench         b;
+    xd_exec       x;
+    xd_decl       d;
+    xd_audio_info info;
+    xd_err        e = { 0 };
+    xd_tensor     shape;
+    xd_st        *st = NULL;
+    char          path[256];
+    snprintf(path, sizeof path, "tests/golden/ltx2-audio/%s", name);
+    open_config(&p, path);
+    snprintf(path, sizeof path, "tests/golden/ltx2-audio/%s/golden.safetensors", name);
+    ok(xd_st_open(&st, path, "audio", &e), &e);
+    open_bench(&b, want, 0);
+    visit(&p, b.dev, b.type, XD_VISIT_RANDOM, &d);
+    xd_exec_init(&x, b.dev, &b.tmp, b.type);
+    xd_tensor in = given(&x, st, "in");
+    float    *want_rows = reference(st, "out", &shape);
+    float    *got = malloc((size_t)xd_count(shape) * sizeof *got);
+    p.audio->info(p.net.cfg, &info);
+    assert_int_equal(info.in, in.d[1]);
+    assert_int_equal(info.out, shape.d[1]);
+    assert_int_equal(p.audio->rows(p.net.cfg, in.d[0]), shape.d[0]);
+    xd_tensor out = xd_new_f32(&x, shape.d[0], shape.d[1]);
+    p.audio->run(&x, &p.net, in, out);
+    ok(x.err.code, &x.err);
+    xd_get(&x, got, out);
+    near(name, got, want_rows, xd_count(shape), tol);
+    free(want_rows), free(got);
+    xd_st_close(&st);
+    close_part(&p);
+    close_bench(&b);
+}
+
+static void golden_f32(void **state)
+{
+    (void)state;
+    run_form("spectrogram", XD_F32, 1e-4);
+    run_form("vocoder", XD_F32, 1e-4);
+}
+
+static void golden_bf16(void **state)
+{
+    (void)state;
+    run_form("spectrogram", XD_BF16, 3e-2);
+    run_form("vocoder", XD_BF16, 3e-2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_listings),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(golden_f32),
+        cmocka_unit_test(golden_bf16),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
