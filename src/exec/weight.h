@@ -115,8 +115,8 @@ void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s);
 void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, int64_t in);
 
 /* Declares a transposed convolution over rows, "NAME.weight" [in, out, k] and "NAME.bias" [out]
- * F32. w becomes a linear layer without bias, [k out, in], whose outputs are those of the first tap of
- * the kernel, then those of the next one. shape: in, out, k. */
+ * F32. w becomes a linear layer without bias, [k out, in], whose outputs are those of the first tap
+ * of the kernel, then those of the next one. shape: in, out, k. */
 void xd_w_spread(xd_decl *d, xd_lin *w, xd_tensor *bias, const char *name, const int64_t shape[3]);
 
 /* Declares a vector or small tensor, which is loaded as F32 into device memory. name: the tensor's

@@ -8,6 +8,7 @@
 #include "base/json.h"
 
 enum { XD_MAXTEXT = 3 };     /* max text encoders of a pipeline */
+enum { XD_MAXAUDIO = 2 };    /* max networks of audio of a pipeline */
 enum { XD_MAXSIGMAS = 128 }; /* max sigmas that a model may list */
 enum { XD_MAXSTATES = 64 };  /* max hidden states of an encoder that a model may list */
 
@@ -240,6 +241,9 @@ typedef struct xd_recipe {
      * with F features. 0: the pipeline has no audio. */
     int           audio_channels;
     double        audio_guidance; /* guidance scale of audio */
+    /* Folders of the networks that turn latents of audio into sound, in the order in which they
+     * run. NULL: the pipeline has no audio. */
+    const char   *audio[XD_MAXAUDIO];
     /* 1: the scheduler works on tokens [N,C p^2] in place of latents, so the noise that a step
      * draws is in the order of tokens. */
     int           packed;

@@ -22,7 +22,7 @@ enum { XD_AV_UTIL, XD_AV_CODEC, XD_AV_FORMAT, XD_AV_SCALE, XD_AV_LIBS };
     X(UTIL, av_frame_alloc) X(UTIL, av_frame_free) X(UTIL, av_frame_get_buffer)                   \
     X(UTIL, av_frame_make_writable) X(UTIL, av_freep) X(UTIL, av_log_get_level)                   \
     X(UTIL, av_frame_unref) X(UTIL, av_log_set_level) X(UTIL, av_malloc)                          \
-    X(UTIL, av_opt_set_int) X(UTIL, av_strerror)                                                  \
+    X(UTIL, av_opt_set_int) X(UTIL, av_strerror) X(UTIL, av_channel_layout_default)               \
     X(CODEC, av_packet_alloc) X(CODEC, av_packet_free) X(CODEC, av_packet_rescale_ts)             \
     X(CODEC, av_packet_unref) X(CODEC, avcodec_alloc_context3)                                    \
     X(CODEC, avcodec_find_decoder) X(CODEC, avcodec_find_encoder_by_name)                         \

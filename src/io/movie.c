@@ -27,25 +27,38 @@ typedef struct coder {
     const char *warn;
 } coder;
 
+/* An encoder of sound, and its type of samples: AV_SAMPLE_FMT_FLTP has one array per channel, and
+ * AV_SAMPLE_FMT_FLT has the samples of all channels side by side. */
+typedef struct voice {
+    const char         *name;
+    enum AVSampleFormat samples;
+    int64_t             bits; /* bits per second */
+} voice;
+
 typedef struct format {
     const char *muxer, *options;
     coder       coders[MAXCODER]; /* encoders; the first one that is available is used */
+    voice       voices[MAXCODER];
 } format;
+
+#define AAC { { "aac", AV_SAMPLE_FMT_FLTP, 192000 } }
 
 #define H264                                                                                      \
     { { "libx264", "crf=17:preset=medium", 0, NULL }, { "libopenh264", "", 0.25, NULL },          \
       { "mpeg4", "flags=+qscale:global_quality=236", 0,                                           \
         "MPEG-4 part 2, which browsers do not play" } }
-static const format mp4 = { "mp4", "movflags=+faststart", H264 },
-                    mov = { "mov", "movflags=+faststart+use_metadata_tags", H264 },
-                    mkv = { "matroska", "", H264 },
+static const format mp4 = { "mp4", "movflags=+faststart", H264, AAC },
+                    mov = { "mov", "movflags=+faststart+use_metadata_tags", H264, AAC },
+                    mkv = { "matroska", "", H264, AAC },
                     webm = { "webm",
                              "",
                              { { "libvpx-vp9",
                                  "crf=20:deadline=good:cpu-used=2:"
                                  "row-mt=1",
                                  0, NULL },
-                               { "libvpx", "crf=6:qmin=0:qmax=30", 0.5, "VP8" } } };
+                               { "libvpx", "crf=6:qmin=0:qmax=30", 0.5, "VP8" } },
+                             { { "libopus", AV_SAMPLE_FMT_FLT, 128000 },
+                               { "libvorbis", AV_SAMPLE_FMT_FLTP, 192000 } } };
 
 typedef struct movie {
     const xd_av       *av;
@@ -58,6 +71,11 @@ typedef struct movie {
     struct SwsContext *sws;
     AVFrame           *rgb, *yuv;
     AVPacket          *packet;
+    /* The stream of sound, its encoder and a block of its samples; NULL: there is no sound. */
+    AVStream          *track;
+    AVCodecContext    *speaker;
+    AVFrame           *block;
+    int64_t            said; /* number of samples that were passed to the encoder */
 } movie;
 
 /* ---- I/O callbacks of FFmpeg on a file ----------------------------------------------------- */
@@ -224,6 +242,56 @@ static xd_status open_coder(movie *m, const format *row)
     return fail_call(m, code, "open an encoder for");
 }
 
+static AVCodecContext *speaker_open(const movie *m, const voice *row, int *code)
+{
+    const xd_sound *s = m->film->sound;
+    const AVCodec  *codec = m->av->avcodec_find_encoder_by_name(row->name);
+    AVCodecContext *c = codec ? m->av->avcodec_alloc_context3(codec) : NULL;
+    if (!c)
+        return NULL;
+    c->sample_fmt = row->samples;
+    c->sample_rate = s->rate;
+    c->bit_rate = row->bits;
+    c->time_base = (AVRational){ 1, s->rate };
+    m->av->av_channel_layout_default(&c->ch_layout, s->channels);
+    if (m->mux->oformat->flags & AVFMT_GLOBALHEADER)
+        c->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
+    *code = m->av->avcodec_open2(c, codec, NULL);
+    if (*code < 0)
+        m->av->avcodec_free_context(&c);
+    return c;
+}
+
+/* Opens an encoder for the film's sound. If this machine has none, the video has no sound. */
+static xd_status open_sound(movie *m, const format *row)
+{
+    int code = 0;
+    for (int i = 0; m->film->sound && i < MAXCODER && row->voices[i].name && !m->speaker; i++)
+        m->speaker = speaker_open(m, &row->voices[i], &code);
+    if (!m->film->sound)
+        return XD_OK;
+    if (!m->speaker) {
+        xd_log(XD_LOG_WARN,
+               "%s: this machine's FFmpeg has no encoder %s, so the video has no sound: write it "
+               "to a .wav file",
+               m->path, row->voices[0].name);
+        return XD_OK;
+    }
+    m->track = m->av->avformat_new_stream(m->mux, NULL);
+    m->block = m->av->av_frame_alloc();
+    if (!m->track || !m->block)
+        return fail_call(m, AVERROR(ENOMEM), "hold");
+    m->block->format = m->speaker->sample_fmt;
+    m->block->nb_samples = m->speaker->frame_size;
+    m->block->sample_rate = m->speaker->sample_rate;
+    m->av->av_channel_layout_default(&m->block->ch_layout, m->film->sound->channels);
+    code = m->av->av_frame_get_buffer(m->block, 0);
+    if (code >= 0)
+        code = m->av->avcodec_parameters_from_context(m->track->codecpar, m->speaker);
+    m->track->time_base = m->speaker->time_base;
+    return code < 0 ? fail_call(m, code, "open a stream of sound for") : XD_OK;
+}
+
 static int texts_set(const movie *m, const xd_image_text *t)
 {
     for (; t->key; t++) {
@@ -324,14 +392,15 @@ static void copy_frame(const movie *m, int64_t i)
     }
 }
 
-/* Writes the compressed packets that the encoder has ready. */
-static int write_packets(movie *m)
+/* Writes the compressed packets that an encoder has ready. */
+static int write_packets(movie *m, AVCodecContext *from, const AVStream *stream)
 {
     int code;
-    while ((code = m->av->avcodec_receive_packet(m->coder, m->packet)) >= 0) {
-        m->packet->stream_index = m->stream->index;
-        m->packet->duration = 1;
-        m->av->av_packet_rescale_ts(m->packet, m->coder->time_base, m->stream->time_base);
+    while ((code = m->av->avcodec_receive_packet(from, m->packet)) >= 0) {
+        m->packet->stream_index = stream->index;
+        if (from == m->coder)
+            m->packet->duration = 1;
+        m->av->av_packet_rescale_ts(m->packet, from->time_base, stream->time_base);
         if ((code = m->av->av_interleaved_write_frame(m->mux, m->packet)) < 0)
             return code;
     }
@@ -348,18 +417,68 @@ static int encode_frame(movie *m, int64_t i)
                      m->rgb->height, m->yuv->data, m->yuv->linesize);
     m->yuv->pts = i;
     code = m->av->avcodec_send_frame(m->coder, m->yuv);
-    return code < 0 ? code : write_packets(m);
+    return code < 0 ? code : write_packets(m, m->coder, m->stream);
+}
+
+/* Copies n samples from m->said on to the block, in the order of the encoder. */
+static void copy_samples(const movie *m, int64_t n)
+{
+    const xd_sound *s = m->film->sound;
+    const float    *from = s->samples + m->said * s->channels;
+    const int       apart = m->speaker->sample_fmt == AV_SAMPLE_FMT_FLTP;
+    for (int64_t i = 0; i < n; i++)
+        for (int c = 0; c < s->channels; c++) {
+            float *to = (float *)(void *)m->block->data[apart ? c : 0];
+            to[apart ? i : i * s->channels + c] = from[i * s->channels + c];
+        }
+}
+
+/* Encodes the sound up to sample `end`, in complete blocks unless the sound ends there. */
+static int encode_sound(movie *m, int64_t end)
+{
+    const xd_sound *s = m->film->sound;
+    int             code = 0;
+    while (m->speaker && code >= 0 && m->said < s->n) {
+        int64_t n = s->n - m->said < m->speaker->frame_size ? s->n - m->said
+                                                            : m->speaker->frame_size;
+        if (m->said + n > end)
+            break;
+        code = m->av->av_frame_make_writable(m->block);
+        if (code < 0)
+            break;
+        copy_samples(m, n);
+        m->block->nb_samples = (int)n;
+        m->block->pts = m->said;
+        m->said += n;
+        code = m->av->avcodec_send_frame(m->speaker, m->block);
+        if (code >= 0)
+            code = write_packets(m, m->speaker, m->track);
+    }
+    return code;
+}
+
+/* Ends an encoder and writes its last packets. */
+static int flush_coder(movie *m, AVCodecContext *from, const AVStream *stream)
+{
+    int code = from ? m->av->avcodec_send_frame(from, NULL) : 0;
+    return from && code >= 0 ? write_packets(m, from, stream) : code;
 }
 
 static xd_status write_frames(movie *m)
 {
     int code = 0;
-    for (int64_t i = 0; i < m->film->n && code >= 0; i++)
+    for (int64_t i = 0; i < m->film->n && code >= 0; i++) {
         code = encode_frame(m, i);
+        if (code >= 0 && m->speaker)
+            code =
+                encode_sound(m, (int64_t)((double)((i + 1) * m->film->sound->rate) / m->film->fps));
+    }
     if (code >= 0)
-        code = m->av->avcodec_send_frame(m->coder, NULL);
+        code = encode_sound(m, INT64_MAX);
     if (code >= 0)
-        code = write_packets(m);
+        code = flush_coder(m, m->coder, m->stream);
+    if (code >= 0)
+        code = flush_coder(m, m->speaker, m->track);
     if (code >= 0)
         code = m->av->av_write_trailer(m->mux);
     if (code >= 0) {
@@ -374,6 +493,8 @@ static void close_movie(movie *m)
     const xd_av *av = m->av;
     av->av_frame_free(&m->rgb);
     av->av_frame_free(&m->yuv);
+    av->av_frame_free(&m->block);
+    av->avcodec_free_context(&m->speaker);
     av->av_packet_free(&m->packet);
     av->sws_freeContext(m->sws);
     av->avcodec_free_context(&m->coder);
@@ -404,6 +525,8 @@ static xd_status movie_write(const xd_vcodec *c, xd_out *o, const xd_film *film,
     st = open_mux(&m, row, &d, texts);
     if (st == XD_OK)
         st = open_coder(&m, row);
+    if (st == XD_OK)
+        st = open_sound(&m, row);
     if (st == XD_OK)
         st = write_head(&m, row);
     if (st == XD_OK)

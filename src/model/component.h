@@ -3,6 +3,7 @@
 #ifndef XD_MODEL_COMPONENT_H
 #define XD_MODEL_COMPONENT_H
 
+#include "audio/audio.h"
 #include "base/readahead.h"
 #include "comm/comm.h"
 #include "dit/dit.h"
@@ -15,9 +16,15 @@
 #include "upsample/upsample.h"
 #include "vae/vae.h"
 
-typedef enum xd_kind { XD_KIND_TEXT, XD_KIND_DIT, XD_KIND_VAE, XD_KIND_UPSAMPLER } xd_kind;
-/* Number of kinds whose files are predicted to be read separately; those of a latent upsampler are
- * read with those of the VAE. */
+typedef enum xd_kind {
+    XD_KIND_TEXT,
+    XD_KIND_DIT,
+    XD_KIND_VAE,
+    XD_KIND_AUDIO,
+    XD_KIND_UPSAMPLER
+} xd_kind;
+/* Number of kinds whose files are predicted to be read separately; those of audio and of a latent
+ * upsampler are read with those of the VAE. */
 enum { XD_KINDS = XD_KIND_VAE + 1 };
 
 /* If the files of a component have fewer bytes than this, no readahead thread is started. */
@@ -87,11 +94,12 @@ typedef struct xd_component {
     xd_json            *config;
     const char         *class_name; /* name of the class in the config, borrowed */
     const xd_net_def   *def;
-    /* Of the pointers text, dit, vae and upsampler, only the one for the component's kind is set;
-     * the others are NULL. */
+    /* Of the pointers text, dit, vae, audio and upsampler, only the one for the component's kind is
+     * set; the others are NULL. */
     const xd_text      *text;
     const xd_dit       *dit;
     const xd_vae       *vae;
+    const xd_audio     *audio;
     const xd_upsampler *upsampler;
     xd_declared        *list; /* all tensors that the network declares */
     int                 nlist;

@@ -18,6 +18,7 @@ static const xd_net_def *def_at(xd_kind kind, int i)
     case XD_KIND_TEXT: return xd_text_encoders[i] ? &xd_text_encoders[i]->net : NULL;
     case XD_KIND_DIT: return xd_dit_at(i) ? &xd_dit_at(i)->net : NULL;
     case XD_KIND_VAE: return xd_vaes[i] ? &xd_vaes[i]->net : NULL;
+    case XD_KIND_AUDIO: return xd_audios[i] ? &xd_audios[i]->net : NULL;
     case XD_KIND_UPSAMPLER: return xd_upsamplers[i] ? &xd_upsamplers[i]->net : NULL;
     }
     return NULL;
@@ -33,6 +34,7 @@ static int find_def(xd_component *p, const char *name)
         p->dit = p->kind == XD_KIND_DIT ? xd_dit_at(i) : NULL;
         p->vae = p->kind == XD_KIND_VAE ? xd_vaes[i] : NULL;
         p->upsampler = p->kind == XD_KIND_UPSAMPLER ? xd_upsamplers[i] : NULL;
+        p->audio = p->kind == XD_KIND_AUDIO ? xd_audios[i] : NULL;
         return 1;
     }
     return 0;

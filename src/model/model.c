@@ -246,6 +246,24 @@ static int is_last_of_text(const xd_model *m, int k)
     return k == m->recipe->ntext - 1 || !m->recipe->text[k + 1].tokenizer;
 }
 
+/* Checks that the transformer and the networks of audio fit together. */
+static xd_status check_audio(const xd_model *m, xd_err *e)
+{
+    int64_t width = m->dit_info.audio;
+    for (int i = 0; i < XD_MAXAUDIO && m->audio[i].audio; i++) {
+        xd_audio_info a;
+        m->audio[i].audio->info(m->audio[i].w->net.cfg, &a);
+        if (a.in != width)
+            return xd_fail(
+                e, XD_EFORMAT,
+                "%s: %s reads rows of width %lld, but the network before it returns rows "
+                "of width %lld",
+                m->dir, m->recipe->audio[i], (long long)a.in, (long long)width);
+        width = a.out;
+    }
+    return XD_OK;
+}
+
 /* Checks the width of the rows that encoder k reads from the encoder before it. */
 static xd_status check_follows(const xd_model *m, int k, xd_err *e)
 {
@@ -308,7 +326,7 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
                        "%s: the transformer needs %lld latent channels, the vae "
                        "has %lld",
                        m->dir, (long long)d->lat_ch, (long long)m->vae_info.channels);
-    return check_kind(m, e);
+    return check_audio(m, e) == XD_OK ? check_kind(m, e) : XD_EFORMAT;
 }
 
 xd_text_read xd_model_reads(const xd_model *m, int k)
@@ -828,6 +846,8 @@ xd_component *xd_model_part(xd_model *m, int i)
         return m->upsampler.upsampler ? &m->upsampler : NULL;
     if (i == XD_MODEL_PARTS - 2)
         return m->preview.vae ? &m->preview : NULL;
+    if (i >= 3 + XD_MAXTEXT)
+        return m->audio[i - 3 - XD_MAXTEXT].audio ? &m->audio[i - 3 - XD_MAXTEXT] : NULL;
     return xd_model_text(m, i - 3);
 }
 
@@ -923,6 +943,8 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
         s = open_sides(m, e);
     if (s == XD_OK)
         s = open_part(m, &m->vae, m->recipe->vae, XD_KIND_VAE, "vae", e);
+    for (int i = 0; s == XD_OK && i < XD_MAXAUDIO && m->recipe->audio[i]; i++)
+        s = open_part(m, &m->audio[i], m->recipe->audio[i], XD_KIND_AUDIO, m->recipe->audio[i], e);
     const char *upsampler = given_file(m, XD_UPSAMPLER_SLOT);
     m->given = (xd_weight_files){ 0 };
     m->layers = m->without = NULL;
@@ -994,6 +1016,8 @@ void xd_model_close(xd_model *m)
     xd_component_close(&m->vae);
     xd_component_close(&m->preview);
     xd_component_close(&m->upsampler);
+    for (int i = 0; i < XD_MAXAUDIO; i++)
+        xd_component_close(&m->audio[i]);
     xd_loras_close(&m->loras);
     xd_loras_close(&m->loras_2);
     xd_json_free(&m->index);
@@ -1014,6 +1038,8 @@ xd_status xd_model_files(xd_model *m, xd_err *e)
         s = xd_component_files(&m->vae, e);
     if (s == XD_OK && m->upsampler.upsampler)
         s = xd_component_files(&m->upsampler, e);
+    for (int i = 0; s == XD_OK && i < XD_MAXAUDIO && m->audio[i].audio; i++)
+        s = xd_component_files(&m->audio[i], e);
     return xd_model_fail_cached(e, s);
 }
 

@@ -12,8 +12,8 @@
 #include "xdit/xdit.h"
 
 /* Max number of components of a model (xd_model_part). The components are two transformers, the
- * VAE, the text encoders, the VAE for previews and the latent upsampler. */
-enum { XD_MODEL_PARTS = 2 + 1 + XD_MAXTEXT + 2 };
+ * VAE, the text encoders, the networks of audio, the VAE for previews and the latent upsampler. */
+enum { XD_MODEL_PARTS = 2 + 1 + XD_MAXTEXT + XD_MAXAUDIO + 2 };
 
 /* The slot (xd_weight_files) of the latent upsampler. */
 #define XD_UPSAMPLER_SLOT "latent_upsampler"
@@ -33,6 +33,7 @@ typedef struct xd_model {
     xd_json           *index, *sched; /* model_index.json, scheduler_config.json (or NULL) */
     const xd_recipe   *recipe;
     xd_component       text[XD_MAXTEXT], dit, vae;
+    xd_component       audio[XD_MAXAUDIO]; /* those of the recipe; net.def NULL: none */
     /* In a model with two transformers, dit2 is the low-noise transformer, for steps below the
      * boundary, and `dit` is the high-noise transformer. net.def NULL: the model has only `dit`. */
     xd_component       dit2;

@@ -503,6 +503,9 @@ void xd_job_close(xd_job *j)
     xd_upsampling_close(j);
     xd_sampling_close(&j->samp);
     xd_job_close_inputs(j);
+    free(j->audio_latents);
+    free(j->wave);
+    j->audio_latents = j->wave = NULL;
     free(j->todo);
     free(j->changes);
     free(j->hashes);

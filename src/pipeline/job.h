@@ -64,6 +64,9 @@ typedef struct xd_job {
     int64_t       tokens, features; /* number of image tokens; number of features of a token */
     int64_t       audio[3];         /* extents of the latents of audio on the host: C, t, F/C */
     int64_t       audio_numbers;    /* number of elements of the latents of audio; 0: no audio */
+    /* Of the current image, on ranks that decode: latents of audio, and samples [n,channels] from
+     * -1 to 1, until the result takes them; else NULL. */
+    float        *audio_latents, *wave;
     xd_layout     lay;
     xd_usual      usual; /* the model's defaults for the request */
     int           npass; /* max passes per step: 1; 2 with guidance; 3 with skipped layers */

@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "observe/trace.h"
 #include "pipeline/arenas.h"
+#include "pipeline/audio_decode.h"
 #include "pipeline/callbacks.h"
 #include "pipeline/checkpoint.h"
 #include "pipeline/context.h"
@@ -189,29 +190,43 @@ static void sizes_of(const xd_job *j, int64_t n[2])
     n[1] = j->r->output.latents_only ? 0 : xd_job_pixels(j);
 }
 
-static xd_status allocate_image(const xd_job *j, float *v[2], xd_err *e)
+/* Returns the number of floats of an image's sound. */
+static int64_t sound_of(const xd_job *j)
 {
-    int64_t n[2];
+    int     channels, rate;
+    int64_t n = xd_audio_samples(j, &channels, &rate);
+    return n * channels;
+}
+
+static xd_status allocate_image(xd_job *j, float *v[2], xd_err *e)
+{
+    int64_t n[2], sound = sound_of(j);
     sizes_of(j, n);
+    if (sound && j->ctx->world.used->rank == 0) {
+        free(j->wave);
+        if (!(j->wave = xd_host_buffer(j->ctx, (size_t)sound * sizeof(float))))
+            return xd_fail(e, XD_ENOMEM, "no memory for the audio of another rank");
+    }
     for (int i = 0; i < 2 && j->ctx->world.used->rank == 0; i++)
         if (n[i] && !(v[i] = xd_host_buffer(j->ctx, (size_t)n[i] * sizeof(float))))
             return xd_fail(e, XD_ENOMEM, "no memory for an image of another rank");
     return XD_OK;
 }
 
-/* Sends latents, pixels, step-cache counters and hashes from rank 0 of replica `from` to rank 0. */
+/* Sends latents, pixels, step-cache counters, hashes and sound from rank 0 of replica `from` to
+ * rank 0. */
 static xd_status hand_over(xd_job *j, int from, float *v[2], xd_err *e)
 {
     xd_comm *c = j->ctx->topo.group[XD_DATA];
     int64_t  words = sizeof *j->hashes / sizeof(int64_t);
-    int64_t  n[4] = { 0, 0, 2, words * j->samp.steps * xd_step_hash_count(j) };
-    void    *p[4] = { v[0], v[1], j->cached, j->hashes };
-    int      wanted[4] = { 1, 1, j->cache.kind != NULL, n[3] > 0 };
+    int64_t  n[5] = { 0, 0, 2, words * j->samp.steps * xd_step_hash_count(j), sound_of(j) };
+    void    *p[5] = { v[0], v[1], j->cached, j->hashes, j->wave };
+    int      wanted[5] = { 1, 1, j->cache.kind != NULL, n[3] > 0, n[4] > 0 };
     sizes_of(j, n);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         if (!wanted[i])
             continue;
-        xd_tensor t = xd_view(p[i], i < 2 ? XD_F32 : XD_I64, 1, &n[i]);
+        xd_tensor t = xd_view(p[i], i < 2 || i == 4 ? XD_F32 : XD_I64, 1, &n[i]);
         xd_req    r = c->rank == 0 ? c->ops->recv(c, t, from) : c->ops->send(c, t, 0);
         if (c->ops->wait(c, &r, 1) != XD_OK)
             return xd_fail(e, XD_ECOMM, "an image of replica %d was lost", from);

@@ -15,6 +15,7 @@
 #include "pipeline/job.h"
 #include "pipeline/memory_budget.h"
 #include "pipeline/offload.h"
+#include "pipeline/audio_decode.h"
 #include "pipeline/preview_decoder.h"
 #include "pipeline/text_encode.h"
 #include "pipeline/transformers.h"
@@ -80,7 +81,7 @@ size_t xd_need_peak(const xd_need *n, int keep, int apart)
     if (!apart) /* the VAE is loaded while the memory of the loop is still in use */
         loop = xd_max_size(weights + dit, weights + n->vae + xd_max_size(n->dit_tmp, n->vae_tmp) +
                                               n->method_bytes + n->vae_work);
-    loop += n->images + n->preview_tmp;
+    loop += n->images + n->preview_tmp + n->audio;
     return n->conds + n->messages + n->preview +
            (keep ? n->text + xd_max_size(text, loop) : xd_max_size(n->text + text, loop));
 }
@@ -274,6 +275,10 @@ xd_status xd_memory_count(xd_job *j, const xd_prompts *w, xd_need *need, xd_err 
     }
     if (s == XD_OK)
         s = xd_preview_count(j, &need->preview, &need->preview_tmp, e);
+    size_t audio = 0;
+    if (s == XD_OK)
+        s = xd_audio_count(j, &need->audio, &audio, e);
+    need->audio += audio;
     xd_need_dits(need, j);
     need->vae = vae ? ctx->model.vae.count->packed : 0;
     need->vae_work = vae ? ctx->model.vae.count->work : 0;

@@ -13,7 +13,8 @@ typedef struct xd_need {
     size_t dit2;      /* second transformer, if both transformers stay loaded, else 0 */
     size_t dit2_work; /* extra bytes while the next transformer is loaded between two steps */
     size_t preview, preview_tmp; /* bytes of the preview decoder; 0: no preview decoder */
-    size_t method_bytes;         /* buffers of parallel methods: stale K and V, messages */
+    size_t audio; /* bytes of the networks of audio and of their scratch memory; 0: no audio */
+    size_t method_bytes; /* buffers of parallel methods: stale K and V, messages */
     /* For a device with its own memory, all values above are bytes of the device's memory, `images`
      * is 0, and `conds` is the bytes of text embeddings on the device. For other devices `conds`
      * and the values below are 0. */

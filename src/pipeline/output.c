@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "io/video.h"
+#include "io/wav.h"
 #include "xdit/tools.h"
 
 enum { MAXNAME = 4096 };
@@ -117,11 +118,11 @@ xd_status xd_output_check(const char *path, int images, xd_err *e)
     xd_status s = xd_output_name(path, 0, images, name, sizeof name, e);
     if (s != XD_OK)
         return s;
-    if (!is_latents(name) && !xd_image_known(name) && !xd_video_known(name))
+    if (!is_latents(name) && !xd_image_known(name) && !xd_video_known(name) && !xd_wav_known(name))
         return xd_fail(e, XD_EINVAL,
                        "the output name %s must end in .png, .jpg, .jpeg, .webp, .ppm "
                        "or .safetensors (latents); for a video also in .mp4, .mov, "
-                       ".mkv, .webm, .gif or .rgb",
+                       ".mkv, .webm, .gif or .rgb; for audio in .wav",
                        path);
     if (xd_video_known(name) && (s = xd_video_ready(name, e)) != XD_OK)
         return s;
@@ -162,7 +163,7 @@ static xd_status write_frames(const char *path, const xd_image *im, int quality,
 xd_status xd_output_write(const char *path, const xd_image *im, int quality,
                           const xd_image_text *texts, xd_err *e)
 {
-    xd_film   film = { im->data, im->frames, im->width, im->height, im->fps };
+    xd_film   film = { im->data, im->frames, im->width, im->height, im->fps, NULL };
     xd_status st = xd_output_check_video(path, im->fps > 0, e);
     if (st != XD_OK)
         return st;
@@ -171,6 +172,14 @@ xd_status xd_output_write(const char *path, const xd_image *im, int quality,
     return in_frames(path, im->frames)
                ? write_frames(path, im, quality, texts, e)
                : xd_image_write_at(path, im->data, im->width, im->height, quality, texts, e);
+}
+
+xd_status xd_output_write_sound(const char *path, const xd_image *im, const xd_sound *sound,
+                                const xd_image_text *texts, xd_err *e)
+{
+    xd_film film = { im->data, im->frames, im->width, im->height, im->fps, sound };
+    return xd_wav_known(path) ? xd_wav_write(path, sound, e)
+                              : xd_video_write(path, &film, texts, e);
 }
 
 void xd_output_sweep(void)

@@ -9,6 +9,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "model/lora.h"
+#include "io/video.h"
+#include "pipeline/audio_decode.h"
 #include "pipeline/callbacks.h"
 #include "pipeline/dtypes.h"
 #include "pipeline/job.h"
@@ -25,6 +27,8 @@ typedef struct item {
     xd_image      image;
     uint8_t      *pixels; /* memory of the pixels in `image` */
     float        *lat;
+    float        *wave; /* samples of `sound`, or NULL */
+    xd_sound      sound;
     xd_step_hash *hashes; /* hashes of the steps, or NULL */
     int64_t       seed;
     char         *json, *parameters;
@@ -68,7 +72,7 @@ void xd_result_free(xd_result **r)
         return;
     for (int i = 0; i < (*r)->n && (*r)->items; i++) {
         item *t = &(*r)->items[i];
-        free(t->pixels), free(t->lat), free(t->json), free(t->parameters);
+        free(t->pixels), free(t->lat), free(t->wave), free(t->json), free(t->parameters);
         free(t->hashes);
     }
     free((*r)->items);
@@ -346,12 +350,22 @@ static xd_status keep_hashes(xd_result *r, item *t, const xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-xd_status xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float *rgb, xd_err *e)
+/* Moves the sound of the current image from the job to its item of the result. */
+static void take_sound(item *t, xd_job *j)
+{
+    t->wave = j->wave;
+    j->wave = NULL;
+    t->sound.samples = t->wave;
+    t->sound.n = xd_audio_samples(j, &t->sound.channels, &t->sound.rate);
+}
+
+xd_status xd_result_add(xd_result *r, xd_job *j, int i, float *lat, float *rgb, xd_err *e)
 {
     item   *t = &r->items[i];
     int64_t odd = 0;
     xd_grid size = j->paste.rgb ? j->paste.size : (xd_grid){ j->asked[0], j->asked[1] };
     t->lat = lat;
+    take_sound(t, j);
     t->seed = (int64_t)((uint64_t)j->r->seed + (uint64_t)i);
     xd_job as_given = *j; /* with the request and the number of steps of the program */
     if (j->small)
@@ -526,8 +540,15 @@ xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e)
         return xd_fail(e, XD_EINVAL,
                        "the request generated latents only; save them as "
                        ".safetensors");
+    if (xd_wav_known(path) && !t->wave)
+        return xd_fail(e, XD_EINVAL,
+                       "%s is for audio, which this model does not generate: the name must end in "
+                       ".png or .mp4",
+                       path);
     xd_image_text texts[] = { { "parameters", t->parameters },
                               { "xdit", t->json },
                               { NULL, NULL } };
-    return xd_output_write(path, &t->image, r->quality, texts, e);
+    return t->wave && (xd_wav_known(path) || xd_video_known(path))
+               ? xd_output_write_sound(path, &t->image, &t->sound, texts, e)
+               : xd_output_write(path, &t->image, r->quality, texts, e);
 }

@@ -8,7 +8,7 @@
 xd_status    xd_result_open(xd_result **r, const xd_job *j, xd_err *e);
 /* Adds image i to the result, which then owns the latents lat [t,C,h,w] and the pixels rgb. lat and
  * rgb are malloc'ed; rgb may be NULL. Fails if a pixel is NaN or infinite. */
-xd_status    xd_result_add(xd_result *r, const xd_job *j, int i, float *lat, float *rgb, xd_err *e);
+xd_status    xd_result_add(xd_result *r, xd_job *j, int i, float *lat, float *rgb, xd_err *e);
 /* Returns the latents [t,C,h,w] of image i and their number of elements; for tests. */
 const float *xd_result_lat(const xd_result *r, int i, int64_t *n);
 void         xd_result_time(xd_result *r, const char *part, double seconds);

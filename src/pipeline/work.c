@@ -2,13 +2,16 @@
 #include "pipeline/work.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "model/model.h"
 #include "observe/trace.h"
 #include "pipeline/arenas.h"
+#include "pipeline/audio_decode.h"
 #include "pipeline/checkpoint.h"
 #include "pipeline/context.h"
+#include "pipeline/denoise_inside.h"
 #include "pipeline/loop.h"
 #include "pipeline/preview.h"
 #include "pipeline/stages.h"
@@ -134,6 +137,12 @@ static xd_status denoise(xd_loop *l, int nth, int step, float *lat, xd_err *e)
     if (s != XD_OK || l->f.end < j->samp.steps)
         return s;
     xd_denoise_latents(&l->f, lat);
+    if (j->audio_numbers && xd_ok(&l->f.x)) {
+        free(j->audio_latents);
+        j->audio_latents = xd_denoise_buffer(&l->f, j->audio_numbers, "audio");
+    }
+    if (j->audio_numbers)
+        xd_denoise_audio_latents(&l->f, j->audio_latents);
     s = xd_exec_status(&l->f.x, e);
     return s == XD_OK && !all_finite(lat, j->numbers) ? xd_result_fail_odd(j, image, 0, e) : s;
 }
@@ -152,7 +161,14 @@ static xd_status deliver(xd_loop *l, int image, float *v[2], xd_err *e)
     return s;
 }
 
+/* Decodes the frames and, on the first rank of the replica, the audio. */
+static xd_status decode(xd_job *j, xd_arena *a, const float *lat, float **rgb, xd_err *e)
+{
+    xd_status s = xd_vae_decode_image(j, a, lat, rgb, e);
+    return s == XD_OK ? xd_audio_decode(j, e) : s;
+}
+
 const xd_work xd_work_computes = {
-    prepare, xd_memory_count,       xd_prompts_compute,  xd_vae_compute_clip,
-    denoise, xd_upsampling_compute, xd_vae_decode_image, deliver
+    prepare, xd_memory_count,       xd_prompts_compute, xd_vae_compute_clip,
+    denoise, xd_upsampling_compute, decode,             deliver
 };

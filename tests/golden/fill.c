@@ -234,6 +234,8 @@ void fill_model(const char *from, const char *to, xd_dtype type)
         { "unet", XD_KIND_DIT },
         { "vae", XD_KIND_VAE },
         { "latent_upsampler", XD_KIND_UPSAMPLER },
+        { "audio_vae", XD_KIND_AUDIO },
+        { "vocoder", XD_KIND_AUDIO },
     };
     char    *path = join(from, "model_index.json");
     xd_json *index = js_open(path);

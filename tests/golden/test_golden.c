@@ -35,6 +35,7 @@ enum stage {
     UPSAMPLED,
     UPSAMPLED_NOISE,
     AUDIO,
+    SOUND,
     IMAGE,
     NSTAGE
 };
@@ -57,6 +58,7 @@ static const struct {
     [UPSAMPLED] = { "upsampled", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
     [UPSAMPLED_NOISE] = { "upsampled_noise", { 1e-6, 1e-6, 1e-6, 1e-6, 1e-6 } },
     [AUDIO] = { "audio_latents", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
+    [SOUND] = { "audio", { 1e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
     [IMAGE] = { "image", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
 };
 static const char *const dtypes[NDTYPE] = { "f32", "bf16", "int8", "fp8", "f16" };
@@ -394,6 +396,7 @@ static ref reference(const run *r, int stage, int step)
     case UPSAMPLED_NOISE: return ref_get(r->st, "%s.%d", name, r->image);
     case AUDIO_NOISE: return ref_get(r->st, "%s.%d", name, r->image);
     case AUDIO: return ref_get(r->st, "%s.%d.%d", name, r->image, step);
+    case SOUND: return ref_get(r->st, "%s.%d", name, step);
     case CONDITION: return r->image == 0 ? ref_get(r->st, "%s", name) : none;
     case LATENTS: return ref_get(r->st, "latents.%d.%d", r->image, step);
     default: return ref_get(r->st, "image.%d", r->image);
@@ -452,6 +455,7 @@ static int expected(const run *r, int stage)
     case UPSAMPLED_NOISE: return has(r, "%s.0", name) ? r->images : 0;
     case AUDIO_NOISE: return has(r, "audio_noise.0") ? r->images : 0;
     case AUDIO: return has(r, "audio_noise.0") ? r->images * r->steps : 0;
+    case SOUND: return has(r, "audio.0") ? r->images : 0;
     case IMAGE: return has(r, "image.0");
     case IDS:
     case IDS_2:

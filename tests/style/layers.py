@@ -30,10 +30,10 @@ MAY = {  # room: rooms whose headers it may include, besides its own
     "observe": "base tensor backend comm exec parallel",
     "ranks": "xdit base tensor comm exec",
     "plan": "xdit base tensor backend exec dit parallel ranks",
-    "model": "xdit base tensor backend comm exec io tok text dit families vae upsample sampler "
-             "ranks",
-    "pipeline": "xdit base tensor backend comm exec io tok text dit families vae upsample sampler "
-                "parallel observe ranks plan model",
+    "model": "xdit base tensor backend comm exec io tok text dit families vae upsample audio "
+             "sampler ranks",
+    "pipeline": "xdit base tensor backend comm exec io tok text dit families vae upsample audio "
+                "sampler parallel observe ranks plan model",
     "module": "xdit base tensor backend exec dit families vae parallel model pipeline",
     "convert": "xdit base tensor exec io families model pipeline",
     "predict": "xdit base tensor backend comm exec dit families vae sampler parallel "

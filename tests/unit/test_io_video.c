@@ -43,7 +43,7 @@ static xd_film generate(int n, int w, int h, double fps)
                 *p++ = (uint8_t)(220 - 150 * y / H - 2 * i);
                 *p++ = (uint8_t)(128 + 100 * sin(x / 14.0 + i / 6.0) * cos(y / 11.0));
             }
-    return (xd_film){ pixels, n, w, h, fps };
+    return (xd_film){ pixels, n, w, h, fps, NULL };
 }
 
 /* Four flat colours, blocks of 8 pixels. */
@@ -56,7 +56,7 @@ static xd_film draw_flat(int n, int w, int h, double fps)
         int x = i % w, y = i / w % h, t = i / w / h;
         memcpy(pixels + 3 * i, colours[(x / 8 + y / 8 + t) % 4], 3);
     }
-    return (xd_film){ pixels, n, w, h, fps };
+    return (xd_film){ pixels, n, w, h, fps, NULL };
 }
 
 static void write_it(const char *name, const xd_film *f)
@@ -117,6 +117,31 @@ static void raw_is_the_pixels(void **state)
     free(data);
     assert_int_equal(scratch_clean(), 1);
 }
+
+/* ---- sound --------------------------------------------------------------------------------- */
+
+static void wav_has_integers(void **state)
+{
+    static const float   samples[] = { 0, -0.5f, 1, -1, 2, -3, 0.25f, 1e-5f };
+    static const int16_t want[] = { 0, -16383, 32767, -32767, 32767, -32767, 8191, 0 };
+    const xd_sound       sound = { samples, 4, 2, 24000 };
+    xd_err               e = { 0 };
+    size_t               len;
+    (void)state;
+    assert_int_equal(xd_wav_write(in_scratch("a.wav"), &sound, &e), XD_OK);
+    uint8_t *p = bytes_of("a.wav", &len);
+    assert_int_equal(len, 44 + sizeof want);
+    assert_memory_equal(p, "RIFF\x34\0\0\0WAVEfmt \x10\0\0\0\1\0\2\0\xc0\x5d\0\0", 28);
+    assert_memory_equal(p + 28, "\x00\x77\1\0\4\0\x10\0data\x10\0\0\0", 16);
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+        assert_int_equal((int16_t)(p[44 + 2 * i] | p[45 + 2 * i] << 8), want[i]);
+    free(p);
+    assert_int_equal(xd_wav_write(in_scratch("none/a.wav"), &sound, &e), XD_EIO);
+    assert_true(xd_wav_known("a.WAV") && !xd_wav_known("wav"));
+    assert_int_equal(scratch_clean(), 1);
+}
+
+/* ---- GIF ----------------------------------------------------------------------------------- */
 
 typedef struct gif { int w, h, colours, frames, delay, least, most, loops, notes; } gif;
 
@@ -212,7 +237,7 @@ static void bad_requests_are_refused(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        xd_film f = { pixels, bad[i].n, bad[i].w, bad[i].h, bad[i].fps };
+        xd_film f = { pixels, bad[i].n, bad[i].w, bad[i].h, bad[i].fps, NULL };
         xd_err  e = { 0 };
         assert_int_equal(xd_video_write(in_scratch(bad[i].name), &f, NULL, &e), bad[i].code);
         if (!strstr(e.msg, bad[i].why))
@@ -458,7 +483,7 @@ static void gifs_come_back(void **state)
         close_reading(&r);
     }
     srand(2); /* noise fills the table of codes many times over */
-    xd_film f = { pixels, 2, W, H, 10 };
+    xd_film f = { pixels, 2, W, H, 10, NULL };
     for (size_t i = 0; i < 3 * 2 * W * H; i++)
         pixels[i] = (uint8_t)(rand() >> 8);
     write_it("a.gif", &f);
@@ -468,21 +493,78 @@ static void gifs_come_back(void **state)
     scratch_clean();
 }
 
+/* Returns the RMS of the first channel of the sound in a file, whose decoder gives an array of
+ * floats for each channel. Checks that there are two channels and about `seconds` of sound. */
+static double loudness(const char *name, double seconds)
+{
+    AVFormatContext *in = NULL;
+    AVPacket        *packet = av_packet_alloc();
+    AVFrame         *frame = av_frame_alloc();
+    double           sum = 0, n = 0;
+    assert_true(avformat_open_input(&in, in_scratch(name), NULL, NULL) >= 0);
+    assert_true(avformat_find_stream_info(in, NULL) >= 0);
+    int track = av_find_best_stream(in, AVMEDIA_TYPE_AUDIO, -1, -1, NULL, 0);
+    assert_true(track >= 0);
+    const AVCodecParameters *as = in->streams[track]->codecpar;
+    AVCodecContext          *c = avcodec_alloc_context3(avcodec_find_decoder(as->codec_id));
+    assert_true(avcodec_parameters_to_context(c, as) >= 0);
+    assert_true(avcodec_open2(c, c->codec, NULL) >= 0);
+    assert_int_equal(c->sample_fmt, AV_SAMPLE_FMT_FLTP);
+    for (int more = 1; more;) {
+        more = av_read_frame(in, packet) >= 0;
+        if (more && packet->stream_index == track)
+            avcodec_send_packet(c, packet);
+        else if (!more)
+            avcodec_send_packet(c, NULL);
+        av_packet_unref(packet);
+        for (; avcodec_receive_frame(c, frame) >= 0; n += frame->nb_samples)
+            for (int i = 0; i < frame->nb_samples; i++) {
+                float v = ((const float *)(const void *)frame->data[0])[i];
+                sum += (double)v * (double)v;
+            }
+    }
+    assert_int_equal(c->ch_layout.nb_channels, 2);
+    assert_true(fabs(n / c->sample_rate - seconds) < 0.1);
+    avcodec_free_context(&c);
+    avformat_close_input(&in);
+    av_frame_free(&frame);
+    av_packet_free(&packet);
+    return sqrt(sum / n);
+}
+
+/* A tone of 440 Hz in the first channel has the same loudness behind the encoder, within 0.02. */
+static void sound_comes_back(void **state)
+{
+    static const char *const name[] = { "a.mp4", "a.mov", "a.mkv", "a.webm" };
+    enum { RATE = 24000 };
+    static float samples[2 * 2 * RATE];
+    xd_sound     sound = { samples, 2 * RATE, 2, RATE };
+    (void)state;
+    for (int i = 0; i < 2 * RATE; i++)
+        samples[2 * i] = (float)(0.5 * sin(2 * 3.14159265358979 * 440 * i / RATE));
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        xd_film f = generate(N, W, H, 10);
+        f.sound = &sound;
+        write_it(name[i], &f);
+        double rms = loudness(name[i], 2);
+        print_message("# %s: %.3f\n", name[i], rms);
+        assert_true(fabs(rms - 0.5 / sqrt(2)) < 0.02);
+    }
+    scratch_clean();
+}
+
 #endif
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates_are_fractions),
-        cmocka_unit_test(raw_is_the_pixels),
-        cmocka_unit_test(gifs_have_frames_and_delays),
-        cmocka_unit_test(bad_requests_are_refused),
-        cmocka_unit_test(full_disks_leave_nothing),
+        cmocka_unit_test(rates_are_fractions),      cmocka_unit_test(raw_is_the_pixels),
+        cmocka_unit_test(wav_has_integers),         cmocka_unit_test(gifs_have_frames_and_delays),
+        cmocka_unit_test(bad_requests_are_refused), cmocka_unit_test(full_disks_leave_nothing),
 #ifdef XD_WITH_VIDEO
-        cmocka_unit_test(films_come_back),
-        cmocka_unit_test(rates_and_odd_sides),
-        cmocka_unit_test(index_comes_first),
-        cmocka_unit_test(gifs_come_back),
+        cmocka_unit_test(films_come_back),          cmocka_unit_test(rates_and_odd_sides),
+        cmocka_unit_test(index_comes_first),        cmocka_unit_test(gifs_come_back),
+        cmocka_unit_test(sound_comes_back),
 #endif
     };
     return cmocka_run_group_tests_name("io_video", tests, scratch_set_up, scratch_tear_down);

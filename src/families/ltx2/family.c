@@ -37,6 +37,7 @@ static const xd_recipe from_text = {
     .packed = 1,
     .role = XD_ROLE_NONE,
     .audio_channels = 8,
+    .audio = { "audio_vae", "vocoder" },
     .caption = xd_caption_strip,
 };
 

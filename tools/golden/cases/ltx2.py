@@ -12,8 +12,8 @@ ltx2-audio/NAME has the rows that the decoder of spectrograms, or the vocoder, m
 decoder of latents [t,C m] as its input is normalized, the vocoder of a spectrogram [t,C m].
 
 The other folders are whole requests; layout and names of tensors as in video.py, with latents
-[T,C,h,w] and those of audio [C,t,m]. Embeddings have the features for the video before those for
-the audio, ids have no padding.
+[T,C,h,w], those of audio [C,t,m] and samples "audio" [n,channels]. Embeddings have the features for
+the video before those for the audio, ids have no padding.
 """
 import json
 import shutil
@@ -282,6 +282,8 @@ def run(name, out_dir):
                   callback_on_step_end=keep,
                   callback_on_step_end_tensor_inputs=["latents", "audio_latents"],
                   max_sequence_length=r["max_sequence_length"])
+    for i, wave in enumerate(result.audio):
+        out[f"audio.{i}"] = wave.T.contiguous()
     keep_frames(name, r, out, trail, noise[0], result.frames, order=FRAMES_FIRST)
     save_run(d, name, r["model"], {
         "weights": spec["weights"], "prompts": r["prompts"],

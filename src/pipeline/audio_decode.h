@@ -1,0 +1,17 @@
+/* audio_decode.h - turns the latents of audio into sound. */
+#ifndef XD_PIPELINE_AUDIO_DECODE_H
+#define XD_PIPELINE_AUDIO_DECODE_H
+
+#include "pipeline/job.h"
+
+/* Returns the number of samples of each channel, and sets *channels and *rate. Returns 0 if the
+ * request has no audio. */
+int64_t   xd_audio_samples(const xd_job *j, int *channels, int *rate);
+/* Sets *weights to the bytes of the networks' weights, and *bytes to the bytes of scratch memory,
+ * on a rank that decodes audio; 0 on other ranks. */
+xd_status xd_audio_count(xd_job *j, size_t *weights, size_t *bytes, xd_err *e);
+/* On the first rank of a replica, decodes j->audio_latents to j->wave. The networks are loaded and,
+ * unless the engine keeps its weights, freed again. */
+xd_status xd_audio_decode(xd_job *j, xd_err *e);
+
+#endif
