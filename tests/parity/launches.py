@@ -82,6 +82,8 @@ FEATURES = {
 TEXT = ["cfg", "text=77"]
 COG = ["cfg", "text=13", "video"]
 LTX = ["cfg", "text=13", "video", "size=96x160", "frames=17"]
+# as many rows of text as registers fit into
+LTX2 = ["cfg", "text=12", "video", "size=96x160", "frames=17"]
 MOCHI = ["cfg", "text=13", "video", "size=48x80", "frames=13"]
 WAN = ["cfg", "text=21", "video", "size=48x80", "frames=9"]
 
@@ -173,6 +175,9 @@ MODELS = [
     ("turned", "ltx-i2v", LTX, "image"),
     ("turned", "ltx-cond", LTX, "plain given"),
     ("causal", "wan-flf wan-i2v-blind", WAN, "ends"),
+    # and beside tokens of audio, to which those of the video attend, and the other way round
+    ("beside", "ltx2", LTX2, "plain sent far window"),
+    ("beside", "ltx2-five", LTX2, "plain"),
     # with the frame rate
     ("causal", "skyreels-df", WAN, "plain"),
     ("causal", "skyreels-i2v", WAN, "image"),

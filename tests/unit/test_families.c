@@ -119,7 +119,9 @@ static void encoders(void **state)
             assert_true(u->folder && (u->tokenizer || u->processor) && u->slot);
             assert_true(!k || !u->tokenizer || r->text[k - 1].tokenizer);
             assert_true(u->rows != XD_ROWS_BESIDE || (k && r->text[k - 1].rows != XD_ROWS_NONE));
-            assert_true(u->rows != XD_ROWS_NONE || u->pooled);
+            const int read_on = k + 1 < r->ntext && r->text[k + 1].follows;
+            assert_true(u->rows != XD_ROWS_NONE || u->pooled || read_on);
+            assert_true(!u->follows || (k && r->text[k - 1].rows == XD_ROWS_NONE));
         }
     }
 }
