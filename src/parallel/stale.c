@@ -31,8 +31,8 @@ static int64_t stored_row(const xd_exec *x, const stale *s, int64_t row, int64_t
         return row;
     for (int i = 0; i < XD_NSTREAMS; i++) {
         const xd_topo *t = s->kept.topo;
-        int64_t            before = xd_member_tokens(x->lay, t, order[i], x->patch);
-        int64_t            mine = xd_member_tokens(x->lay, t, order[i], x->patch + 1) - before;
+        int64_t        before = xd_member_tokens(x->lay, t, order[i], x->patch);
+        int64_t        mine = xd_member_tokens(x->lay, t, order[i], x->patch + 1) - before;
         if (row < mine) {
             *n = *n < mine - row ? *n : mine - row;
             return at + before + row;

@@ -237,6 +237,9 @@ xd_status xd_checkpoint_find(xd_job *j, xd_err *e)
     int       any = 0;
     if (!is_on(j))
         return XD_OK;
+    if (j->audio_numbers)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "checkpoint: videos with audio cannot be continued: leave out checkpoint");
     if (!(j->finished = calloc((size_t)j->images + 1, sizeof *j->finished)))
         s = xd_fail(e, XD_ENOMEM, "no memory for a list of %d images", j->images);
     if (j->ctx->world.used->rank == 0 && s == XD_OK)
