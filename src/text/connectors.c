@@ -315,12 +315,14 @@ static void connect(xd_exec *x, const xd_net *n, const xd_text_read *r, xd_cond 
     const cfg *c = n->cfg;
     int64_t    at = 0;
     *out = (xd_cond){ .tok = xd_new_f32(x, r->n, width(c)) };
-    if (!xd_check(x, r->states || xd_counting(x), "connectors without hidden states") ||
-        !xd_check(x, r->n % c->of[VIDEO].registers == 0 && r->n % c->of[AUDIO].registers == 0,
-                  "max_sequence_length %lld is not a multiple of the number of learned registers, "
-                  "%d",
-                  (long long)r->n, c->of[VIDEO].registers))
+    if (!xd_check(x, r->states || xd_counting(x), "connectors without hidden states"))
         return;
+    for (int i = 0; i < PARTS; i++)
+        if (!xd_check(x, r->n % c->of[i].registers == 0,
+                      "max_sequence_length %lld is not a multiple of the number of learned "
+                      "registers, %d",
+                      (long long)r->n, c->of[i].registers))
+            return;
     for (int i = 0, layer = 0; i < PARTS; i++) {
         int64_t   D = c->of[i].dim;
         size_t    mark = xd_arena_mark(x->tmp);
