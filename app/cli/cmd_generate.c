@@ -576,7 +576,9 @@ static xd_status check_kind(task *t, const xd_engine *g)
     int video = xd_makes_videos(g);
     if (!t->opts.output)
         t->opts.output = xd_output_default(video);
-    return xd_output_check_video(t->opts.output, video, &t->err);
+    xd_status st = xd_output_check_video(t->opts.output, video, &t->err);
+    int       sound = xd_makes_sound(g) && !t->request.audio.no_audio;
+    return st == XD_OK ? xd_output_check_sound(t->opts.output, sound, &t->err) : st;
 }
 
 enum { LEAST_COLD = 1000000 }; /* smaller numbers of bytes read from disk are not printed */

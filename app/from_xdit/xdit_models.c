@@ -8,17 +8,11 @@
 
 static const xd_xdit_net nets[] = {
     { "ConsisID", 48, 42, 0 },
-    { "LTX-2", 32, 48, 0 },
     { "Cosmos3", 32, 36, 0 },
     { .name = NULL },
 };
 
 static const xd_xdit_name registered[] = {
-    { "LTX-2", "Lightricks/LTX-2" },
-    { "LTX-2.3", "dg845/LTX-2.3-Diffusers" },
-    { "LTX-2.5", "Lightricks/LTX-2.5-Diffusers" },
-    { "LTX-2.5-distilled", "Lightricks/LTX-2.5-Diffusers" },
-    { "LTX-2.5-full", "Lightricks/LTX-2.5-Diffusers" },
     { "Cosmos3-Super", "nvidia/Cosmos3-Super" },
     { "Cosmos3-Nano", "nvidia/Cosmos3-Nano" },
     { "Ideogram-4", "ideogram-ai/ideogram-v4" },

@@ -353,6 +353,10 @@ XD_API int         xd_makes_videos(const xd_engine *g);
 /* Completes the checks of xd_output_check, as soon as the program knows whether the model generates
  * videos. Refuses the name of a video file if `video` is 0. */
 XD_API xd_status   xd_output_check_video(const char *path, int video, xd_err *e);
+/* Returns 1 if the model generates videos with sound. */
+XD_API int         xd_makes_sound(const xd_engine *g);
+/* Refuses a name for audio if the result has no sound. */
+XD_API xd_status   xd_output_check_sound(const char *path, int sound, xd_err *e);
 /* Returns the default name of an output file: "output.png"; for a video "output.mp4", or
  * "output.gif" without FFmpeg. */
 XD_API const char *xd_output_default(int video);

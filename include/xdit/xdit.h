@@ -457,7 +457,8 @@ typedef struct xd_request_guidance {
     double      guidance_scale_2, boundary_ratio;
     /* Guidance rescale (Lin et al. 2023, section 3.4), for models that support it: scales the
      * guided prediction so that its standard deviation approaches that of the conditional
-     * prediction. 0: off. 1: the standard deviations become equal. */
+     * prediction. 0: off. 1: the standard deviations become equal. Negative: the pipeline's
+     * default, usually 0. */
     double      guidance_rescale;
     /* Maximum norm of the guided prediction, as a multiple of the conditional prediction's norm,
      * for models that support it; 0: no limit. For some models, cfg_normalization instead sets the
@@ -656,6 +657,23 @@ typedef struct xd_request_upsampling {
      * first pass. Without a latent upsampler, they have the size of the request. NULL: none. */
     const char *latents;
 } xd_request_upsampling;
+/* For models that generate a video and its audio. The guided prediction is the prompt's prediction
+ * plus differences between it and predictions of other passes, each times a number. Numbers whose
+ * names begin with audio_ are for the audio; if such a number is 0, that of the video is used.
+ * Negative numbers stand for the pipeline's defaults. */
+typedef struct xd_request_audio {
+    /* guidance_scale and guidance_rescale of the audio */
+    double      audio_guidance_scale, audio_guidance_rescale;
+    /* Scale of a pass in which video and audio do not attend to each other. 1: no such pass. */
+    double      modality_scale, audio_modality_scale;
+    /* Factor of spatio-temporal guidance: of a pass in which the attention of some blocks returns
+     * the values of its own tokens. 0: no such pass. */
+    double      stg_scale, audio_stg_scale;
+    /* Blocks of that pass, "28,29". NULL: the pipeline's default. */
+    const char *spatio_temporal_guidance_blocks;
+    int         no_audio; /* 1: latents of audio are not decoded, and results have no sound */
+    int         reserved; /* must be 0 */
+} xd_request_audio;
 
 typedef struct xd_request {     /* call xd_request_init, then set fields */
     size_t             size;    /* sizeof(xd_request) of the program */
@@ -684,6 +702,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields */
     xd_request_sizes      sizes;
     xd_request_checkpoint checkpoint;
     xd_request_upsampling upsampling;
+    xd_request_audio      audio;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

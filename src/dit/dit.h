@@ -21,7 +21,10 @@ typedef struct xd_input {
     /* [n,F] F32 noisy latents of audio: this rank's rows of the current patch, or absent */
     xd_tensor      audio;
     int            isolated; /* 1: tokens of the image and of audio do not attend to each other */
-    double         t;        /* timestep in the scheduler's units (0..1000) */
+    /* [layers] 1 for a block in which attention within the image and within the audio returns the
+     * values of its own tokens; NULL: in no block */
+    const uint8_t *perturbs;
+    double         t; /* timestep in the scheduler's units (0..1000) */
     /* next[0]: timestep of the next step, 0 in the last step; next[i] is that of the i-th step
      * after this one. NULL: the pipeline does not pass it to the transformer. */
     const double  *next;
@@ -142,6 +145,7 @@ typedef struct xd_dit_info {
      * has no audio. */
     int64_t     audio;
     double      audio_rate; /* number of audio tokens per second */
+    int         perturbs;   /* 1: the model reads xd_input.perturbs */
     int         begins;     /* 1: the model only generates videos whose first frame is given */
     int         micro;      /* 1: the model reads xd_input.size (resolution, aspect ratio) */
     size_t      local_size; /* size in bytes of the model's data in xd_state.local */

@@ -228,6 +228,11 @@ int xd_makes_videos(const xd_engine *g)
     return g->ctx.model.recipe->fps > 0;
 }
 
+int xd_makes_sound(const xd_engine *g)
+{
+    return g->ctx.model.audio[0].audio != NULL;
+}
+
 double xd_predicted(const xd_engine *g, const char *part)
 {
     const xd_predicted_times *f = &g->predicted;

@@ -10,6 +10,7 @@ typedef enum xd_family_word {
      * comment at the constant is true: */
     XD_WORD_DISTILLED,      /* the model reads a distilled guidance scale */
     XD_WORD_RESCALES,       /* the pipeline has guidance_rescale */
+    XD_WORD_AUDIO,          /* the pipeline generates audio and guides it apart from the video */
     XD_WORD_CONDITIONS,     /* images are given frames of the video (XD_ROLE_CONDITIONS) */
     XD_WORD_DECODES_AT,     /* the pipeline has decode_timestep */
     XD_WORD_UPSAMPLES,      /* networks enlarge the latents (xd_recipe.upsampler) */

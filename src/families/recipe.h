@@ -240,7 +240,11 @@ typedef struct xd_recipe {
     /* Number of channels C of the latents of audio [C,t,F/C], of which one point in time is a token
      * with F features. 0: the pipeline has no audio. */
     int           audio_channels;
-    double        audio_guidance; /* guidance scale of audio */
+    /* Above 0: the defaults of the guidance of a pipeline with audio (xd_request_audio): the
+     * guidance scale of the audio and, for both, modality_scale, stg_scale, guidance_rescale and
+     * the block of stg_scale. */
+    double        audio_guidance, modality, stg, rescale;
+    int           stg_block;
     /* Folders of the networks that turn latents of audio into sound, in the order in which they
      * run. NULL: the pipeline has no audio. */
     const char   *audio[XD_MAXAUDIO];

@@ -7,10 +7,14 @@
 #include "pipeline/arenas.h"
 #include "pipeline/callbacks.h"
 
+static int is_decoded(const xd_job *j)
+{
+    return j->audio_numbers && !j->r->output.latents_only && !j->r->audio.no_audio;
+}
+
 static int is_needed(const xd_job *j)
 {
-    return j->audio_numbers && j->ctx->model.audio[0].audio && !j->r->output.latents_only &&
-           j->ctx->topo.replica->rank == 0;
+    return is_decoded(j) && j->ctx->model.audio[0].audio && j->ctx->topo.replica->rank == 0;
 }
 
 int64_t xd_audio_samples(const xd_job *j, int *channels, int *rate)
@@ -24,7 +28,7 @@ int64_t xd_audio_samples(const xd_job *j, int *channels, int *rate)
     }
     *channels = (int)a.out;
     *rate = a.rate;
-    return a.rate && !j->r->output.latents_only ? n : 0;
+    return a.rate && is_decoded(j) ? n : 0;
 }
 
 /* Runs the networks. The latents [C,t,m] and the samples [n,channels] are in host memory, and are

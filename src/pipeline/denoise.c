@@ -1,6 +1,6 @@
 /* denoise.c - the denoising loop.
  *
- * A work item is one pass (prompt, negative prompt or skipped layers) of one patch, or of all
+ * A work item is one pass (xd_pass_kind) of one patch, or of all
  * patches, in one step. Two messages connect the pipeline stages. After each work item, the hidden
  * states of the item go to the next stage. Once per step the latents return from the last stage to
  * the first. Each pair of ranks has one FIFO per direction, and both ranks iterate over the same
@@ -408,10 +408,19 @@ static void open_skips(xd_denoise *f)
         f->skip_codes[i] = new_codes(f, f->skip[i]);
 }
 
-/* Returns the first pass that has the same text as `pass` and runs on the same rank. */
-static int text_pass(int pass)
+static int reads_negative(const xd_denoise *f, int pass)
 {
-    return pass == XD_PASS_SKIPPING ? XD_PASS_PROMPT : pass;
+    return f->j->kinds[pass] == XD_PASS_NEGATIVE;
+}
+
+/* Returns the first pass that has the same text as `pass` and runs on the same rank. */
+static int text_pass(const xd_denoise *f, int pass)
+{
+    const int groups = f->topo->deg.n[XD_CFG];
+    int       p = pass % groups;
+    while (reads_negative(f, p) != reads_negative(f, pass))
+        p += groups;
+    return p;
 }
 
 /* Allocates the data that the model computes once per text, for the passes of this rank. */
@@ -419,7 +428,7 @@ static void open_kept(xd_denoise *f)
 {
     const xd_dit *dit = f->j->ctx->model.dit.dit;
     for (int p = 0; p < f->j->npass && dit->keep; p++) {
-        if (!xd_denoise_is_mine(f, p) || p != text_pass(p))
+        if (!xd_denoise_is_mine(f, p) || p != text_pass(f, p))
             continue;
         if ((f->kept[p] = calloc(1, f->j->ctx->model.dit_info.kept_size)))
             dit->keep(&f->x, f->net, &f->cond[p], f->kept[p]);
@@ -433,7 +442,7 @@ static void open_kept(xd_denoise *f)
 static xd_mods *mods_of(xd_denoise *f, int pass)
 {
     int by_text = f->j->ctx->model.dit_info.pooled_dim || f->j->ctx->model.dit.dit->keep;
-    return &f->mods[by_text ? text_pass(pass) : 0];
+    return &f->mods[by_text ? text_pass(f, pass) : 0];
 }
 
 static void open_mods(xd_denoise *f)
@@ -551,8 +560,9 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     f->lay.nsp = topo->deg.n[XD_ULYSSES] * topo->deg.n[XD_RING];
     xd_balance_tokens(j->ctx->balance, &f->lay);
     for (int p = 0; p < j->npass; p++) {
-        int64_t n = j->ctx->model.dit_info.txt_flows ? cond[text_pass(p)].tok.d[0] : 0;
-        f->cond[p] = cond[text_pass(p)];
+        const xd_cond *own = &cond[reads_negative(f, p)];
+        int64_t        n = j->ctx->model.dit_info.txt_flows ? own->tok.d[0] : 0;
+        f->cond[p] = *own;
         f->lay.len[XD_TXT] = n > f->lay.len[XD_TXT] ? n : f->lay.len[XD_TXT];
     }
     xd_exec_init(&f->x, dev, tmp, j->ctx->type);
@@ -697,7 +707,7 @@ static void set_steps(const xd_job *j, double step[3])
 /* Sets the sizes that the model reads; the pass of the negative prompt has its own. */
 static void set_sizes(const xd_job *j, int pass, xd_input *in)
 {
-    const xd_job_size *z = &j->sizes[pass == XD_PASS_NEGATIVE];
+    const xd_job_size *z = &j->sizes[j->kinds[pass] == XD_PASS_NEGATIVE];
     memcpy(in->size, z->target, sizeof in->size);
     memcpy(in->original, z->original, sizeof in->original);
     memcpy(in->crop, z->crop, sizeof in->crop);
@@ -749,6 +759,8 @@ static void run_piece(xd_denoise *f, piece w)
     xd_layout     lay = layout_of(f, w.unit, w.pass);
     xd_input      in = { .lat = is_first(f) ? xd_denoise_part(f, f->lat, w.unit) : (xd_tensor){ 0 },
                          .cond = &f->cond[w.pass],
+                         .isolated = j->kinds[w.pass] == XD_PASS_ISOLATED,
+                         .perturbs = j->kinds[w.pass] == XD_PASS_PERTURBED ? j->perturbs : NULL,
                          .txt = text_of(f, &lay, w),
                          .extra = is_first(f) && f->extra.nd ? xd_denoise_part(f, f->extra, w.unit)
                                                              : (xd_tensor){ 0 },
@@ -793,9 +805,9 @@ static void run_piece(xd_denoise *f, piece w)
     xd_state s = { .h = hidden_view(f, f->piece_index, w),
                    .local = f->local,
                    .t = in.t,
-                   .kept = f->kept[text_pass(w.pass)],
+                   .kept = f->kept[text_pass(f, w.pass)],
                    .skips = f->skip[f->piece_index % f->nskip] };
-    if (dit->read && !dit->prefix && !f->read[text_pass(w.pass)]++)
+    if (dit->read && !dit->prefix && !f->read[text_pass(f, w.pass)]++)
         dit->read(x, f->net, &in, s.kept);
     xd_mods_step(mods_of(f, w.pass), x, dit, f->net, &in, s.kept, j->samp.time, w.step, f->end);
     dit->cond(x, f->net, &in, &s);
@@ -896,18 +908,18 @@ static void run_sampler(xd_denoise *f, int step, int unit)
     xd_comm  *c = f->topo->group[XD_CFG];
     int64_t   begin = xd_trace_now(f->trace);
     size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor p[XD_MAXPASS], audio[XD_MAXPASS];
+    xd_tensor p[XD_MAXPASS];
     int       passes = xd_job_passes(j, step);
     for (int i = 0; i < passes; i++) {
         p[i] = xd_denoise_part(f, f->pred[i], unit);
-        audio[i] = xd_denoise_audio(f, f->pred[i], unit);
         share_prediction(f, p[i], i % c->size);
         if (f->lay.len[XD_AUDIO])
-            share_prediction(f, audio[i], i % c->size);
+            share_prediction(f, xd_denoise_audio(f, f->pred[i], unit), i % c->size);
     }
-    xd_denoise_guide(f, step, unit, p);
-    if (f->lay.len[XD_AUDIO])
-        xd_denoise_guide_audio(f, step, audio);
+    if (j->ctx->model.recipe->audio_guidance > 0)
+        xd_denoise_guide_streams(f, step, unit);
+    else
+        xd_denoise_guide(f, step, unit, p);
     if (stage_count(f) > 1)
         latents_sent(f, unit);
     xd_denoise_add_noise(f, step, unit);

@@ -35,7 +35,7 @@ xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size
     if (s != XD_OK)
         return s;
     const xd_dit_info *d = &j->ctx->model.dit_info;
-    for (int i = 0; i < j->npass; i++) {
+    for (int i = 0; i < 1 + xd_job_has_negative(j); i++) {
         cond[i].tok = xd_view2(a.base, XD_F32, len[i], d->text_dim);
         cond[i].nimages = xd_prompt_images_rows(j, NULL, 0, len[i], images[i]);
         cond[i].images = images[i];

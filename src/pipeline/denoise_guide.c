@@ -20,10 +20,10 @@ static int keeps_rows(const xd_job *j)
 
 int64_t xd_denoise_nsums(const xd_job *j)
 {
-    return keeps_rows(j) ? j->lat[0] * j->lat[1] * j->lat[2] : 2;
+    return keeps_rows(j) ? j->lat[0] * j->lat[1] * j->lat[2] : 2 * XD_JOB_STREAMS;
 }
 
-static double *sums_of(const xd_denoise *f, int patch, int guided)
+double *xd_denoise_sums(const xd_denoise *f, int patch, int guided)
 {
     return f->sums + (2 * patch + guided) * f->nsums;
 }
@@ -51,7 +51,7 @@ static void add_up(xd_denoise *f, int unit, int guided)
         if ((unit != XD_ALL && p != unit) || xd_counting(&f->x) || !xd_ok(&f->x))
             continue;
         xd_tensor t = xd_denoise_part(f, f->pred[0], p);
-        double   *sum = sums_of(f, p, guided);
+        double   *sum = xd_denoise_sums(f, p, guided);
         int64_t   first = xd_own(&f->lay, XD_IMG, p, f->x.sp).start;
         xd_get(&f->x, f->mine, t);
         memset(sum, 0, (size_t)f->nsums * sizeof *sum);
@@ -71,20 +71,21 @@ static void add_up(xd_denoise *f, int unit, int guided)
 /* Adds up the sums over the complete image. Each rank that has tokens has summed its own rows.
  * Patches that are not computed yet contribute the values of the previous step. Returns the sums of
  * the prompt's prediction, which those of the guided prediction follow. */
-static const double *sum_members(xd_denoise *f, int unit)
+const double *xd_denoise_sum_members(xd_denoise *f, int unit)
 {
     xd_comm *c = f->topo->tokens;
-    double  *all = sums_of(f, f->lay.npatch, 0);
+    double  *all = xd_denoise_sums(f, f->lay.npatch, 0);
     if (c->size > 1) {
         int64_t count = 2 * f->nsums * (unit == XD_ALL ? f->lay.npatch : 1);
         xd_req  r = c->ops->allreduce(
-            c, xd_view(sums_of(f, unit == XD_ALL ? 0 : unit, 0), XD_F64, 1, &count), XD_SUM);
+            c, xd_view(xd_denoise_sums(f, unit == XD_ALL ? 0 : unit, 0), XD_F64, 1, &count),
+            XD_SUM);
         xd_denoise_wait(f, c, &r);
     }
     memset(all, 0, (size_t)(2 * f->nsums) * sizeof *all);
     for (int p = 0; p < f->lay.npatch; p++)
         for (int64_t i = 0; i < 2 * f->nsums; i++)
-            all[i] += sums_of(f, p, 0)[i];
+            all[i] += xd_denoise_sums(f, p, 0)[i];
     return all;
 }
 
@@ -92,7 +93,7 @@ static const double *sum_members(xd_denoise *f, int unit)
  * prediction. */
 static void rescale_rows(xd_denoise *f, int unit)
 {
-    const double *s = sum_members(f, unit);
+    const double *s = xd_denoise_sum_members(f, unit);
     xd_tensor     t = xd_denoise_part(f, f->pred[0], unit);
     xd_tensor     by = xd_new_f32(&f->x, t.d[0], t.d[1]);
     int64_t       at = 0;
@@ -120,7 +121,7 @@ static void rescale_rows(xd_denoise *f, int unit)
 static void rescale_guidance(xd_denoise *f, int unit)
 {
     const xd_job *j = f->j;
-    const double *s = sum_members(f, unit);
+    const double *s = xd_denoise_sum_members(f, unit);
     double        n = (double)j->numbers, share = j->r->guidance.guidance_rescale, of[2];
     double        by = j->r->guidance.cfg_normalization * sqrt(s[1] / s[3]);
     for (int i = 0; i < 2; i++)
@@ -178,10 +179,4 @@ void xd_denoise_guide(xd_denoise *f, int step, int unit, const xd_tensor p[XD_MA
         add_up(f, unit, 1);
         (rows ? rescale_rows : rescale_guidance)(f, unit);
     }
-}
-
-void xd_denoise_guide_audio(xd_denoise *f, int step, const xd_tensor p[XD_MAXPASS])
-{
-    if (xd_job_passes(f->j, step) > 1)
-        guide(f, p, f->j->ctx->model.recipe->audio_guidance);
 }

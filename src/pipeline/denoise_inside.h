@@ -37,41 +37,45 @@ xd_tensor xd_denoise_audio(const xd_denoise *f, xd_tensor t, int unit);
 enum { XD_FREE_RUNS = 64 };
 /* Writes the ranges of rows of a patch's tensor (xd_denoise_part) that the sampler changes in a
  * step, and returns their number, at least 1. Tokens that an image fixes are left out. */
-int     xd_denoise_free_rows(xd_denoise *f, int step, int unit, xd_span out[XD_FREE_RUNS]);
+int           xd_denoise_free_rows(xd_denoise *f, int step, int unit, xd_span out[XD_FREE_RUNS]);
 /* Sets f->frame_t to the timesteps of the frames in a step. */
-void    xd_denoise_set_times(xd_denoise *f, int step);
+void          xd_denoise_set_times(xd_denoise *f, int step);
 /* Adds this step's noise to the rows of `unit` in f->lat that belong to given frames. Has no effect
  * if it is called again. */
-void    xd_denoise_add_noise(xd_denoise *f, int step, int unit);
+void          xd_denoise_add_noise(xd_denoise *f, int step, int unit);
 /* Converts the latents `lat` [t,C,h,w] to tokens, and copies this rank's tokens to the tensor `to`
  * on the device; overwrites f->rows and f->mine. */
-void    xd_denoise_set_rows(xd_denoise *f, xd_tensor to, float *lat);
+void          xd_denoise_set_rows(xd_denoise *f, xd_tensor to, float *lat);
 /* Gathers the rows `from` of the last pipeline stage's members as latents on all ranks of the
  * replica. */
-void    xd_denoise_gather(xd_denoise *f, xd_tensor from, float *out);
+void          xd_denoise_gather(xd_denoise *f, xd_tensor from, float *out);
 /* Draws the initial noise of a video with given frames, and mixes it with their latents. given:
  * noise to use in place of drawn noise, or NULL. */
-void    xd_denoise_start_conditions(xd_denoise *f, const float *given);
+void          xd_denoise_start_conditions(xd_denoise *f, const float *given);
 /* Returns the value of f->nsums for a request. */
-int64_t xd_denoise_nsums(const struct xd_job *j);
+int64_t       xd_denoise_nsums(const struct xd_job *j);
 /* Combines the predictions p of a step's passes, which are views of f->pred, and writes the guided
  * prediction to p[0]. */
-void    xd_denoise_guide(xd_denoise *f, int step, int unit, const xd_tensor p[XD_MAXPASS]);
-/* Combines the predictions of audio in the same way. */
-void    xd_denoise_guide_audio(xd_denoise *f, int step, const xd_tensor p[XD_MAXPASS]);
+void          xd_denoise_guide(xd_denoise *f, int step, int unit, const xd_tensor p[XD_MAXPASS]);
+/* Does the same for the predictions of a video and of its audio. */
+void          xd_denoise_guide_streams(xd_denoise *f, int step, int unit);
+/* Adds up the sums over the complete image, and returns those of the prompt's prediction, which
+ * those of the guided prediction follow. Each rank that has tokens has summed its own rows. */
+const double *xd_denoise_sum_members(xd_denoise *f, int unit);
+double       *xd_denoise_sums(const xd_denoise *f, int patch, int guided);
 /* Runs blocks [from, to) of the transformer. */
-void    xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s);
+void          xd_denoise_blocks(xd_denoise *f, int from, int to, xd_state *s);
 /* Waits until a message is sent or received. If the communication fails, marks the context f->x as
  * failed. */
-void    xd_denoise_wait(xd_denoise *f, xd_comm *c, xd_req *r);
+void          xd_denoise_wait(xd_denoise *f, xd_comm *c, xd_req *r);
 /* Allocates n floats of host memory with malloc. If memory is short, returns NULL and marks the
  * context f->x as failed. */
-float  *xd_denoise_buffer(xd_denoise *f, int64_t n, const char *what);
+float        *xd_denoise_buffer(xd_denoise *f, int64_t n, const char *what);
 /* Returns the number of features per token of f->extra, the transformer's further input
  * channels. */
-int64_t xd_denoise_extra(const xd_denoise *f);
+int64_t       xd_denoise_extra(const xd_denoise *f);
 /* On the first and the last pipeline stage, draws the noise of this step: that of given frames, and
  * the noise that the sampler adds. */
-void    xd_denoise_draw(xd_denoise *f, int step);
+void          xd_denoise_draw(xd_denoise *f, int step);
 
 #endif

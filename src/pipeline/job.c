@@ -161,6 +161,7 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
                        "is guided by guidance_scale",
                        xd_family_says(XD_WORD_DISTILLED), p->name);
     const xd_request_guidance *g = &j->r->guidance;
+    const xd_request_audio    *a = &j->r->audio;
     const struct {
         const char    *name;
         int            given;
@@ -170,6 +171,15 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
         { "cfg_truncation", g->cfg_truncation < 1, XD_WORD_FROM_PROMPT },
         { "cfg_trunc_ratio", g->cfg_trunc_ratio < 1, XD_WORD_KEEPS_ROWS },
         { "guidance_rescale", g->guidance_rescale > 0, XD_WORD_RESCALES },
+        { "audio_guidance_scale", a->audio_guidance_scale >= 0, XD_WORD_AUDIO },
+        { "audio_guidance_rescale", a->audio_guidance_rescale >= 0, XD_WORD_AUDIO },
+        { "modality_scale", a->modality_scale >= 0, XD_WORD_AUDIO },
+        { "audio_modality_scale", a->audio_modality_scale >= 0, XD_WORD_AUDIO },
+        { "stg_scale", a->stg_scale >= 0, XD_WORD_AUDIO },
+        { "audio_stg_scale", a->audio_stg_scale >= 0, XD_WORD_AUDIO },
+        { "spatio_temporal_guidance_blocks", a->spatio_temporal_guidance_blocks != NULL,
+          XD_WORD_AUDIO },
+        { "no_audio", a->no_audio, XD_WORD_AUDIO },
         { "decode_timestep", j->r->decoding.decode_timestep >= 0, XD_WORD_DECODES_AT },
         { "decode_noise_scale", j->r->decoding.decode_noise_scale >= 0, XD_WORD_DECODES_AT },
         { "denoise_strength", j->r->upsampling.denoise_strength > 0, XD_WORD_DENOISES_PART },
@@ -451,9 +461,9 @@ xd_status xd_job_open_pass(xd_job *j, xd_err *e)
         j->guidance = !xd_job_has_text(r, XD_TEXT_NEGATIVE) ? 0
                       : r->guidance.true_cfg_scale > 0      ? r->guidance.true_cfg_scale
                                                             : ctx->model.usual.true_cfg;
-    j->npass = !xd_job_reads_guidance(j) && j->guidance > xd_job_no_guidance(j) ? 2 : 1;
-    if ((s = xd_job_read_sizes(j, e)) != XD_OK || (s = xd_job_read_skips(j, e)) != XD_OK ||
-        (s = xd_job_boundary(j, e)) != XD_OK || (s = xd_cache_of_job(j, e)) != XD_OK)
+    if ((s = xd_job_read_passes(j, e)) != XD_OK || (s = xd_job_read_sizes(j, e)) != XD_OK ||
+        (s = xd_job_read_skips(j, e)) != XD_OK || (s = xd_job_boundary(j, e)) != XD_OK ||
+        (s = xd_cache_of_job(j, e)) != XD_OK)
         return s;
     if (r->texts.max_sequence_length && xd_prompts_fixed(j))
         return xd_fail(e, XD_EINVAL,
@@ -510,6 +520,7 @@ void xd_job_close(xd_job *j)
     free(j->changes);
     free(j->hashes);
     free(j->skips);
+    free(j->perturbs);
     xd_checkpoint_close(j);
     free(j->hint_scales);
     free(j->next_time);
@@ -517,7 +528,7 @@ void xd_job_close(xd_job *j)
     j->todo = NULL;
     j->changes = NULL;
     j->hashes = NULL;
-    j->skips = NULL;
+    j->skips = j->perturbs = NULL;
     j->hint_scales = NULL;
     j->next_time = NULL;
     j->hint_stride = 0;
@@ -570,8 +581,8 @@ static int cut_off(const xd_job *j, int step)
 
 int xd_job_passes(const xd_job *j, int step)
 {
-    if (j->all_passes)
-        return j->all_passes;
+    if (j->all_passes || j->ctx->model.recipe->audio_guidance > 0)
+        return j->all_passes ? j->all_passes : j->npass;
     int alone = j->boundary >= 0 && xd_job_scale(j, step) == xd_job_no_guidance(j);
     return alone || cut_off(j, step) ? 1 : j->npass < 2 ? 1 : 2 + xd_job_has_skips(j, step);
 }

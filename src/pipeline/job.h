@@ -31,6 +31,10 @@ typedef struct xd_condition {
  * a horizontal number. original 0: the model's default. */
 typedef struct xd_job_size { double original[2], crop[2], target[2]; } xd_job_size;
 
+/* Numbers that combine the predictions of passes, for the video or for its audio. */
+typedef struct xd_job_stream { double guidance, modality, stg, rescale; } xd_job_stream;
+enum { XD_VIDEO_STREAM, XD_AUDIO_STREAM, XD_JOB_STREAMS };
+
 typedef struct xd_job {
     xd_context               *ctx;
     const xd_request         *r;
@@ -69,11 +73,18 @@ typedef struct xd_job {
     float        *audio_latents, *wave;
     xd_layout     lay;
     xd_usual      usual; /* the model's defaults for the request */
-    int           npass; /* max passes per step: 1; 2 with guidance; 3 with skipped layers */
+    int           npass; /* max passes per step: 1; 2 with guidance; more with passes of blocks */
+    /* Kind of each pass. Pass 0 reads the prompt. */
+    xd_pass_kind  kinds[XD_MAXPASS];
+    /* Guidance of a pipeline with audio (recipe.audio_guidance above 0). */
+    xd_job_stream streams[XD_JOB_STREAMS];
     /* number of passes of each step, in predictions; 0: xd_job_passes decides */
     int           all_passes;
     /* [layers] 1 for a layer that the third guidance pass skips; NULL: there is no third pass. */
     uint8_t      *skips;
+    /* [layers] 1 for a block in which a pass replaces the attention within the video and within the
+     * audio by values (stg_scale); NULL: none. */
+    uint8_t      *perturbs;
     double        guidance;  /* guidance scale that combines the two passes (xd_job_guidance) */
     double        distilled; /* guidance scale input of the transformer, or NaN */
     /* Fraction of the training timesteps below which the second transformer is used; negative: the
@@ -281,16 +292,31 @@ int         xd_job_uses_prompt(const xd_job *j, int prompt);
 /* Returns the weight of the prompt's pass in the guided prediction of a step. The weights of the
  * prompt's and the negative prompt's pass sum to 1. */
 double      xd_job_guidance(const xd_job *j, int step);
+/* Sets npass and the kinds of passes, and reads the request's guidance of video and audio to
+ * j->streams. Call after the schedule and j->guidance are set. */
+xd_status   xd_job_read_passes(xd_job *j, xd_err *e);
+/* Returns 1 if a pass of the job reads the negative prompt. */
+int         xd_job_has_negative(const xd_job *j);
+/* Returns 1 if guidance rescales the predictions of video or audio by their own sums. */
+int         xd_job_rescales_streams(const xd_job *j);
+/* Returns the noise level of a step, a share of the latents of rectified flow. */
+double      xd_job_level(const xd_job *j, int step);
 /* xd_job_passes returns the number of passes (model evaluations) of a step: 1, 2 with guidance,
- * 3 with skipped layers. xd_job_usual_passes returns the number that most steps of the request
- * have. */
+ * 3 with skipped layers, up to XD_MAXPASS for a pipeline with audio. xd_job_usual_passes returns
+ * the number that most steps of the request have. */
 int         xd_job_passes(const xd_job *j, int step);
 int         xd_job_usual_passes(const xd_job *j);
 /* Reads the request's original_size, crops_coords_top_left and target_size to j->sizes. Call after
  * j->size and j->role are set. */
 xd_status   xd_job_read_sizes(xd_job *j, xd_err *e);
+/* xd_job_layers reads a list of layer numbers, and xd_job_layer has one: they mark the layers in
+ * *marks [layers], which is allocated if it is NULL. key: name of the option. */
+xd_status   xd_job_layers(const xd_job *j, const char *key, const char *text, uint8_t **marks,
+                          xd_err *e);
+xd_status   xd_job_layer(const xd_job *j, int layer, uint8_t **marks, xd_err *e);
 /* Reads the request's skip_guidance_layers to j->skips. If there are such layers, sets npass to 3.
- * Call after the schedule and npass are set. */
+ * Call after the schedule
+ * and npass are set. */
 xd_status   xd_job_read_skips(xd_job *j, xd_err *e);
 /* xd_job_has_skips returns 1 if the step has the pass that skips layers. xd_job_first_skip returns
  * the first step with this pass, or -1. */

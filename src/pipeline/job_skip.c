@@ -15,30 +15,34 @@
 #include "model/model.h"
 #include "pipeline/job.h"
 
-/* Reads the request's list of layer numbers, and marks in j->skips the layers that skip layer
- * guidance skips. */
-static xd_status read_layers(xd_job *j, const char *text, xd_err *e)
+xd_status xd_job_layer(const xd_job *j, int layer, uint8_t **marks, xd_err *e)
+{
+    if (!*marks && !(*marks = calloc((size_t)j->ctx->model.dit_info.nlayers, 1)))
+        return xd_fail(e, XD_ENOMEM, "no memory for a list of layers");
+    (*marks)[layer] = 1;
+    return XD_OK;
+}
+
+xd_status xd_job_layers(const xd_job *j, const char *key, const char *text, uint8_t **marks,
+                        xd_err *e)
 {
     const int   n = j->ctx->model.dit_info.nlayers;
     const char *p = text;
     char       *end;
-    if (!(j->skips = calloc((size_t)n, 1)))
-        return xd_fail(e, XD_ENOMEM, "no memory for a list of layers");
     for (;; p = end + 1) {
         long layer = strtol(p, &end, 10);
         if (end == p || (*end && *end != ',') || *p < '0' || *p > '9')
             return xd_fail(e, XD_EINVAL,
-                           "skip_guidance_layers is \"%s\"; it must be a "
-                           "comma-separated list of numbers, \"7,8,9\"",
-                           text);
+                           "%s is \"%s\"; it must be a comma-separated list of numbers, "
+                           "\"7,8,9\"",
+                           key, text);
         if (layer >= n)
             return xd_fail(e, XD_EINVAL,
-                           "skip_guidance_layers has layer %ld, but the "
-                           "transformer of %s has the layers 0 to %d",
-                           layer, j->ctx->model.recipe->name, n - 1);
-        j->skips[layer] = 1;
-        if (!*end)
-            return XD_OK;
+                           "%s has layer %ld, but the transformer of %s has the layers 0 to %d",
+                           key, layer, j->ctx->model.recipe->name, n - 1);
+        xd_status s = xd_job_layer(j, (int)layer, marks, e);
+        if (s != XD_OK || !*end)
+            return s;
     }
 }
 
@@ -55,13 +59,13 @@ xd_status xd_job_read_skips(xd_job *j, xd_err *e)
     if (j->ctx->model.dit_info.sides)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "skip_guidance_layers is not supported with a control network: omit it");
-    xd_status s = read_layers(j, text, e);
+    xd_status s = xd_job_layers(j, "skip_guidance_layers", text, &j->skips, e);
     if (s != XD_OK || j->npass == 1 || xd_job_first_skip(j) < 0) {
         free(j->skips);
         j->skips = NULL;
         return s;
     }
-    j->npass = XD_MAXPASS;
+    j->npass = XD_PASS_SKIPPING + 1;
     const char *what = j->r->savings.cache && strcmp(j->r->savings.cache, "none") ? "cache"
                        : j->r->savings.fast_attn && strcmp(j->r->savings.fast_attn, "none")
                            ? "fast_attn"
@@ -93,5 +97,5 @@ int xd_job_first_skip(const xd_job *j)
 
 int xd_job_skips(const xd_job *j, int pass, int layer)
 {
-    return pass == XD_PASS_SKIPPING && j->skips[layer];
+    return j->kinds[pass] == XD_PASS_SKIPPING && j->skips[layer];
 }

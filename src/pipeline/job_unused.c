@@ -90,6 +90,12 @@ void xd_unused_skipped_layers(const xd_job *j, char why[WHY])
                  xd_job_guide(j), xd_job_no_guidance(j));
 }
 
+void xd_unused_stg(const xd_job *j, char why[WHY])
+{
+    if (!j->ctx->model.dit_info.perturbs)
+        snprintf(why, WHY, "on this transformer, whose config has no perturbed_attn");
+}
+
 void xd_unused_trained_sizes(const xd_job *j, char why[WHY])
 {
     if (!j->ctx->model.recipe->trained_size)
@@ -175,7 +181,7 @@ static void warn_texts(const xd_job *j)
         if (!j->ctx->model.has_text[k] && own_text(j->r, p->text[k].prompt))
             xd_log(XD_LOG_WARN, "prompt_%d has no effect: the model has no %s",
                    p->text[k].prompt + 1, p->text[k].folder);
-    if (j->npass == 1 && has_negative(j->r)) {
+    if (!xd_job_has_negative(j) && has_negative(j->r)) {
         char why[WHY];
         xd_unused_unguided(j, why);
         xd_log(XD_LOG_WARN, "the negative prompt has no effect %s", why);

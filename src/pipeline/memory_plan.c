@@ -232,7 +232,7 @@ static xd_status count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
     xd_status s = count_rows(j, most, most, need, e);
     for (int i = 0; i < w->prompts && s == XD_OK; i++) {
         int64_t n[2] = { xd_prompts_rows(w, j, i, 0), xd_prompts_rows(w, j, i, 1) };
-        if (!is_counted(w, j, i) && (n[0] < most || (j->npass > 1 && n[1] < most)))
+        if (!is_counted(w, j, i) && (n[0] < most || (xd_job_has_negative(j) && n[1] < most)))
             s = count_rows(j, n[0], n[1], need, e);
     }
     return s;

@@ -56,6 +56,7 @@ void xd_unused_negative_size(const xd_job *j, char why[256]);
 void xd_unused_references(const xd_job *j, char why[256]);
 void xd_unused_skipped_layers(const xd_job *j, char why[256]);
 void xd_unused_size(const xd_job *j, char why[256]);
+void xd_unused_stg(const xd_job *j, char why[256]);
 void xd_unused_tiles(const xd_job *j, char why[256]);
 void xd_unused_trained_sizes(const xd_job *j, char why[256]);
 void xd_unused_true_cfg_scale(const xd_job *j, char why[256]);

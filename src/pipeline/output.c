@@ -139,6 +139,16 @@ xd_status xd_output_check_video(const char *path, int video, xd_err *e)
                    path);
 }
 
+xd_status xd_output_check_sound(const char *path, int sound, xd_err *e)
+{
+    if (sound || !xd_wav_known(path))
+        return XD_OK;
+    return xd_fail(e, XD_EINVAL,
+                   "the output name %s is for audio, but this model generates none, or none with "
+                   "no_audio: it must end in .png, .mp4, .gif or .safetensors (latents)",
+                   path);
+}
+
 const char *xd_output_default(int video)
 {
     return !video                                        ? "output.png"

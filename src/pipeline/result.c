@@ -540,11 +540,9 @@ xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e)
         return xd_fail(e, XD_EINVAL,
                        "the request generated latents only; save them as "
                        ".safetensors");
-    if (xd_wav_known(path) && !t->wave)
-        return xd_fail(e, XD_EINVAL,
-                       "%s is for audio, which this model does not generate: the name must end in "
-                       ".png or .mp4",
-                       path);
+    xd_status s = xd_output_check_sound(path, t->wave != NULL, e);
+    if (s != XD_OK)
+        return s;
     xd_image_text texts[] = { { "parameters", t->parameters },
                               { "xdit", t->json },
                               { NULL, NULL } };

@@ -21,10 +21,18 @@
 struct xd_denoise;
 struct xd_job;
 
-/* The guidance passes of a step. The first pass reads the prompt, and the second pass reads the
- * negative prompt. The third pass reads the prompt and skips some layers (job_skip.c). */
-enum { XD_PASS_PROMPT, XD_PASS_NEGATIVE, XD_PASS_SKIPPING, XD_MAXPASS };
-enum { XD_NHID = 3 }; /* number of hidden-state buffers, used cyclically */
+/* Kinds of guidance passes of a step (xd_job.kinds). The first pass reads the prompt. Further
+ * passes read the negative prompt, skip some layers (job_skip.c), replace the attention of some
+ * blocks, or isolate video and audio from each other (job_streams.c). */
+typedef enum xd_pass_kind {
+    XD_PASS_PROMPT,
+    XD_PASS_NEGATIVE,
+    XD_PASS_SKIPPING,
+    XD_PASS_PERTURBED,
+    XD_PASS_ISOLATED
+} xd_pass_kind;
+enum { XD_MAXPASS = 4 }; /* max passes of a step */
+enum { XD_NHID = 3 };    /* number of hidden-state buffers, used cyclically */
 enum {
     XD_CACHE_ORDERS = 4, /* max terms of a Taylor expansion: those of order 0 to 3 */
     XD_CACHE_POWERS = 5, /* coefficients of a polynomial of degree 4 */

@@ -58,7 +58,8 @@ static int64_t max_ids(const xd_job *j, int k)
     if (!u->image_every[0])
         return most_text(j, k) + xd_prompt_images_more_ids(j, k);
     return xd_max(most_text(j, k) - u->cut, 0) +
-           xd_max(xd_prompt_image_rows(j, k, 0), j->npass > 1 ? xd_prompt_image_rows(j, k, 1) : 0);
+           xd_max(xd_prompt_image_rows(j, k, 0),
+                  xd_job_has_negative(j) ? xd_prompt_image_rows(j, k, 1) : 0);
 }
 
 int64_t xd_prompts_most_ids(const xd_job *j, int k)
@@ -481,7 +482,7 @@ static xd_tensor see_images(const xd_job *j, int k, xd_exec *x, const xd_net *n)
     xd_text_image images[XD_MAXREFS];
     xd_text_read  r = { .images = images };
     r.nimages = xd_prompt_images_among(j, k, NULL, 0, images);
-    if (r.nimages == 1 && recipe_of(j)->text[k].image_every[1] && j->npass > 1)
+    if (r.nimages == 1 && recipe_of(j)->text[k].image_every[1] && xd_job_has_negative(j))
         images[r.nimages++] = images[0]; /* the black image of negative prompts */
     r.pixels = j->encoder_pixels;
     int64_t rows = 0;
@@ -539,7 +540,8 @@ static int is_used(const xd_prompts *w, const xd_job *j, int i)
 {
     if (i < w->prompts)
         return xd_job_uses_prompt(j, i);
-    return j->npass > 1 && (w->n - w->prompts == 1 || xd_job_uses_prompt(j, i - w->prompts));
+    return xd_job_has_negative(j) &&
+           (w->n - w->prompts == 1 || xd_job_uses_prompt(j, i - w->prompts));
 }
 
 /* Returns 1 if encoder k truncates one of the prompts. */

@@ -181,7 +181,7 @@ static void make_conds(const predictor *s, const xd_arena *a, xd_cond cond[XD_MA
 {
     const xd_dit_info *d = &s->ctx->model.dit_info;
     int                prompt = text_now(s)->prompt;
-    for (int i = 0; i < s->job.npass; i++) {
+    for (int i = 0; i < 1 + xd_job_has_negative(&s->job); i++) {
         int     negative = i == XD_PASS_NEGATIVE;
         int64_t rows = s->known ? xd_prompts_rows(&s->words, &s->job, prompt, negative)
                                 : xd_prompts_most_rows(&s->job);
@@ -661,7 +661,7 @@ static int counts_longest(const predictor *s, int64_t most)
     int      counts = s->f->texts == 1 && !xd_job_changes(&s->job);
     make_conds(s, &none, cond);
     xd_prompts_real_tokens(&s->job, real);
-    for (int i = 0; i < s->job.npass; i++)
+    for (int i = 0; i < 1 + xd_job_has_negative(&s->job); i++)
         counts &= cond[i].tok.d[0] == most && memcmp(cond[i].real, real, sizeof real) == 0;
     return counts;
 }

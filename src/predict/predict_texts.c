@@ -10,7 +10,8 @@
 /* Returns the rows of all passes of a prompt. */
 static int64_t length_of(const xd_prompts *w, const xd_job *j, int prompt)
 {
-    return xd_prompts_rows(w, j, prompt, 0) + (j->npass > 1 ? xd_prompts_rows(w, j, prompt, 1) : 0);
+    return xd_prompts_rows(w, j, prompt, 0) +
+           (xd_job_has_negative(j) ? xd_prompts_rows(w, j, prompt, 1) : 0);
 }
 
 /* Returns 1 if two prompts have the same numbers of rows after rounding up to a multiple of
@@ -18,7 +19,7 @@ static int64_t length_of(const xd_prompts *w, const xd_job *j, int prompt)
 static int is_alike(const xd_prompts *w, const xd_job *j, int a, int b, int64_t step)
 {
     int alike = 1;
-    for (int i = 0; i < 2 && i < j->npass; i++)
+    for (int i = 0; i < 1 + xd_job_has_negative(j); i++)
         alike &= xd_ceil_div(xd_prompts_rows(w, j, a, i), step) ==
                  xd_ceil_div(xd_prompts_rows(w, j, b, i), step);
     return alike;

@@ -174,6 +174,7 @@ WITH(with_inner_head, xd_decoder_head(d, c, "language_model.lm_head.weight"))
 WITH(with_visual3, xd_qwen3vl_tower(d, c, "visual"))
 WITH(with_visual3_and_head, xd_qwen3vl_tower(d, c, OUTER_VISUAL);
      xd_decoder_head(d, c, "lm_head.weight"))
+WITH(with_siglip, xd_gemma3_tower(d, c))
 WITH(with_pixtral, xd_mistral3_tower(d, c))
 WITH(with_pixtral_and_head, xd_mistral3_tower(d, c);
      xd_decoder_head(d, c, "language_model.lm_head.weight"))
@@ -583,8 +584,8 @@ const xd_text xd_text_decoders[XD_TEXT_DECODERS] = {
     LLAVA("LlavaForConditionalGeneration"),
     NET(gemma2, "gemma2", "model.", with_head, "Gemma2ForCausalLM"),
     NET(gemma2, "gemma2", "", weights, "Gemma2Model"),
-    NET(gemma3, "gemma3", OUTSIDE, weights, "Gemma3ForConditionalGeneration"),
-    NET(gemma3, "gemma3", INSIDE, weights, "Gemma3Model"),
+    NET(gemma3, "gemma3", OUTSIDE, with_siglip, "Gemma3ForConditionalGeneration"),
+    NET(gemma3, "gemma3", INSIDE, with_siglip, "Gemma3Model"),
     NET(gemma3, "gemma3", "model.", with_head, "Gemma3ForCausalLM"),
     NET(gemma3, "gemma3", "", weights, "Gemma3TextModel"),
 };

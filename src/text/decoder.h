@@ -31,11 +31,12 @@ typedef struct xd_decoder_rope { /* frequencies of a rotary embedding */
     char    type[XD_FIELD_TEXT];
 } xd_decoder_rope;
 
-/* The vision tower in files of Mistral 3. This library does not run this vision tower; it only
- * knows the names and shapes of its tensors. */
+/* The vision tower in files of Mistral 3 and Gemma 3. This library does not run these vision
+ * towers; it only knows the names and shapes of their tensors. */
 typedef struct xd_decoder_tower {
     int64_t dim, ff, channels, patch, merge;
     int     nlayers, bias;
+    int64_t side; /* Gemma 3: height and width of an image in pixels */
 } xd_decoder_tower;
 
 typedef struct xd_decoder {
@@ -68,9 +69,10 @@ int xd_decoder_slides(const xd_decoder *c, int layer);
 
 /* Declare tensors that files contain but this network does not read: lm_head (by its full name);
  * the vision tower of Qwen2.5-VL, of Qwen3-VL (in the scope `name`); the vision tower and the
- * projector of Mistral 3. */
+ * projector of Mistral 3 and of Gemma 3. */
 void xd_decoder_head(xd_decl *d, const xd_decoder *c, const char *name);
 void xd_qwen25vl_tower(xd_decl *d, const xd_decoder *c);
+void xd_gemma3_tower(xd_decl *d, const xd_decoder *c);
 void xd_qwen3vl_tower(xd_decl *d, const xd_decoder *c, const char *name);
 void xd_mistral3_tower(xd_decl *d, const xd_decoder *c);
 

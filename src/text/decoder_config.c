@@ -160,6 +160,8 @@ const xd_field xd_gemma3_fields[] = {
     { "rope_parameters.sliding_attention.rope_theta", AT(local.theta), 'd', 10000, NULL },
     { "rope_local_base_freq", AT(local.theta), 'd', 10000, NULL },
     { "rope_parameters.sliding_attention.rope_type", AT(local.type), 's', 0, "default" },
+    TOWER("num_hidden_layers", "num_channels", 0, 768, 3072),
+    SEES("image_size", side, 224),
     OTHERS
 };
 
@@ -228,9 +230,10 @@ static xd_status check_tower(const xd_decoder *c, xd_err *e)
 {
     const xd_decoder_tower *t = &c->tower;
     const xd_qwen_vision   *v = &c->vision;
-    const int64_t n[] = { t->dim,    t->ff,  t->channels, t->patch,    t->merge, t->nlayers,
-                          v->places, v->dim, v->ff,       v->channels, v->patch, v->frames,
-                          v->merge,  v->out, v->heads,    v->depth };
+    const int64_t           n[] = { t->dim,     t->ff,     t->channels, t->patch,  t->merge,
+                                    t->nlayers, t->side,   v->places,   v->dim,    v->ff,
+                                    v->channels, v->patch, v->frames,   v->merge,  v->out,
+                                    v->heads,   v->depth };
     for (size_t i = 0; i < sizeof n / sizeof n[0]; i++)
         if (n[i] < 0 || n[i] > MAX_TOWER)
             return xd_fail(e, XD_EFORMAT,

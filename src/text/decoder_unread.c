@@ -89,3 +89,31 @@ void xd_mistral3_tower(xd_decl *d, const xd_decoder *c)
             { "linear_1", c->dim, E, t->bias }, { "linear_2", c->dim, c->dim, t->bias });
     xd_w_leave(d);
 }
+
+void xd_gemma3_tower(xd_decl *d, const xd_decoder *c)
+{
+    const xd_decoder_tower *t = &c->tower;
+    int64_t                 E = t->dim, F = t->ff, side = t->patch ? t->side / t->patch : 0;
+    if (!t->nlayers)
+        return;
+    xd_w_enter(d, "vision_tower.vision_model");
+    xd_w_enter(d, "embeddings");
+    xd_w_unread(d, "patch_embedding.weight", 4, (int64_t[]){ E, t->channels, t->patch, t->patch });
+    xd_w_unread(d, "patch_embedding.bias", 1, &E);
+    DECLARE(d, { "position_embedding", side * side, E, 0 });
+    xd_w_leave(d);
+    for (int i = 0; i < t->nlayers; i++) {
+        xd_w_enter(d, "encoder.layers.%d", i);
+        DECLARE(d, { "layer_norm1", E, 0, 1 }, { "self_attn.q_proj", E, E, 1 },
+                { "self_attn.k_proj", E, E, 1 }, { "self_attn.v_proj", E, E, 1 },
+                { "self_attn.out_proj", E, E, 1 }, { "layer_norm2", E, 0, 1 },
+                { "mlp.fc1", F, E, 1 }, { "mlp.fc2", E, F, 1 });
+        xd_w_leave(d);
+    }
+    DECLARE(d, { "post_layernorm", E, 0, 1 });
+    xd_w_leave(d);
+    xd_w_enter(d, "multi_modal_projector");
+    xd_w_unread(d, "mm_input_projection_weight", 2, (int64_t[]){ E, c->dim });
+    DECLARE(d, { "mm_soft_emb_norm", E, 0, 0 });
+    xd_w_leave(d);
+}

@@ -133,6 +133,10 @@ refused "guidance of another kind of model" 2 "true_cfg_scale FLUX" generate \
     --model "$MODEL" --prompt a --true_cfg_scale 3 -o "$T/x.png"
 refused "a rescale of another pipeline" 2 "guidance_rescale HunyuanDiT" generate \
     --model "$MODEL" --prompt a --guidance_rescale 0.5 -o "$T/x.png"
+refused "guidance of audio by an image model" 2 "audio_guidance_scale is for LTX-2" generate \
+    --model "$MODEL" --prompt a --audio_guidance_scale 3 -o "$T/x.png"
+refused "no audio of an image model" 2 "no_audio is for LTX-2" generate \
+    --model "$MODEL" --prompt a --no_audio -o "$T/x.png"
 refused "a length of guidance of another pipeline" 2 "cfg_normalization Z-Image" generate \
     --model "$MODEL" --prompt a --cfg_normalization 1 -o "$T/x.png"
 refused "an end of guidance of another pipeline" 2 "cfg_truncation Z-Image" generate \

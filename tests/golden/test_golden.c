@@ -561,6 +561,25 @@ static void ask_control(const run *r, xd_request *q)
     q->images.conditioning_scale = js_maybe_text(r->js, "conditioning_scale");
 }
 
+/* Guidance of a video and its audio. */
+static void ask_audio(const run *r, xd_request *q)
+{
+    xd_request_audio *a = &q->audio;
+    const struct {
+        const char *key;
+        double     *to;
+    } given[] = { { "audio_guidance_scale", &a->audio_guidance_scale },
+                  { "audio_guidance_rescale", &a->audio_guidance_rescale },
+                  { "modality_scale", &a->modality_scale },
+                  { "audio_modality_scale", &a->audio_modality_scale },
+                  { "stg_scale", &a->stg_scale },
+                  { "audio_stg_scale", &a->audio_stg_scale } };
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        if (xd_json_get(r->js, given[i].key))
+            *given[i].to = js_num(r->js, given[i].key);
+    a->spatio_temporal_guidance_blocks = js_maybe_text(r->js, "spatio_temporal_guidance_blocks");
+}
+
 static void ask(const run *r, xd_request *q, const char **prompts)
 {
     const xd_json *list = js_list(r->js, "prompts");
@@ -584,7 +603,9 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     if (xd_json_get(r->js, "boundary_ratio"))
         q->guidance.boundary_ratio = js_num(r->js, "boundary_ratio");
     q->fps = js_maybe(r->js, "fps");
-    q->guidance.guidance_rescale = js_maybe(r->js, "guidance_rescale");
+    if (xd_json_get(r->js, "guidance_rescale"))
+        q->guidance.guidance_rescale = js_num(r->js, "guidance_rescale");
+    ask_audio(r, q);
     if (xd_json_get(r->js, "cfg_normalization"))
         q->guidance.cfg_normalization = js_num(r->js, "cfg_normalization");
     if (xd_json_get(r->js, "cfg_trunc_ratio"))

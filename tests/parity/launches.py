@@ -176,7 +176,7 @@ MODELS = [
     ("turned", "ltx-cond", LTX, "plain given"),
     ("causal", "wan-flf wan-i2v-blind", WAN, "ends"),
     # and beside tokens of audio, to which those of the video attend, and the other way round
-    ("beside", "ltx2", LTX2, "plain sent far window"),
+    ("beside", "ltx2", LTX2, "plain sent far window rescale"),
     ("beside", "ltx2-five", LTX2, "plain"),
     # with the frame rate
     ("causal", "skyreels-df", WAN, "plain"),

@@ -152,7 +152,7 @@ static void request(xd_request *r, int images)
     r->output.no_resolution_binning = 1;
     r->num_images_per_prompt = images;
     r->seed = 5;
-    r->guidance.guidance_rescale = rescaled;
+    r->guidance.guidance_rescale = r->audio.audio_guidance_rescale = rescaled;
     r->guidance.skip_guidance_layers = skipped;
     r->guidance.skip_layer_guidance_start = skipped ? 0 : r->guidance.skip_layer_guidance_start;
     r->guidance.skip_layer_guidance_stop = skipped ? 1 : r->guidance.skip_layer_guidance_stop;

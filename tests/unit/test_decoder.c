@@ -48,6 +48,8 @@ static void published_listings(void **state)
         "Alpha-VLLM/Lumina-Image-2.0/text_encoder",
         "krea/Krea-2-Raw/text_encoder",
         "krea/Krea-2-Turbo/text_encoder",
+        "Lightricks/LTX-2/text_encoder",
+        "diffusers/LTX-2.3-Diffusers/text_encoder",
     };
     (void)state;
     published(dirs, sizeof dirs / sizeof dirs[0]);

@@ -151,7 +151,8 @@ static void words(void **state)
         const char    *says;
     } row[] = {
         { XD_WORD_DISTILLED, "FLUX, SANA, FLUX.2, Qwen-Image, HunyuanVideo" },
-        { XD_WORD_RESCALES, "LTX-Video, HunyuanDiT" },
+        { XD_WORD_RESCALES, "LTX-Video, LTX-2, HunyuanDiT" },
+        { XD_WORD_AUDIO, "LTX-2" },
         { XD_WORD_CONDITIONS, "LTX-Video" },
         { XD_WORD_FROM_PROMPT, "Z-Image, Krea-2" },
         { XD_WORD_KEEPS_ROWS, "Lumina-Image" },

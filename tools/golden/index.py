@@ -61,7 +61,7 @@ SUITES = {
                                         "ltx-cond-text"),
     "ltx_up": own("ltx-up", "ltx-up-few", "ltx-up-once"),
     "ltx2": {"forms": "ltx2-forms", "connectors": "ltx2-connectors",
-             "audio": "ltx2-audio"} | own("ltx2", "ltx2-five"),
+             "audio": "ltx2-audio"} | own("ltx2", "ltx2-five", "ltx2-apart"),
     "mochi": {"forms": "mochi-forms"} | own("mochi", "mochi-one", "mochi-five", "mochi-lora"),
     "wan22": own("wan22", "wan22-two", "wan22-one", "wan22-low", "wan22-lora", "wan22-i2v",
                      "wan-ti2v", "wan-ti2v-text"),

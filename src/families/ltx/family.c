@@ -68,19 +68,6 @@ static const xd_recipe from_conditions = {
     .condition_noise = 0.15,
 };
 
-static const xd_xdit_model xdit_models[] = {
-    { .title = "LTX-2",
-      .names = "LTX-2",
-      .pipeline = "LTX2",
-      .instead = "LTX-Video is nearest",
-      .cell = 32,
-      .patch = 1,
-      .can = XD_CAN_USP | XD_HAS_VIDEO },
-    { .title = NULL },
-};
-
-static const xd_xdit_rows xdit_rows = { .models = xdit_models };
-
 extern const xd_family xd_family_ltx;
 
 const xd_family xd_family_ltx = {
@@ -89,7 +76,6 @@ const xd_family xd_family_ltx = {
     .recipes = XD_LIST(xd_recipe, &from_held, &from_conditions),
     .key_maps = xd_ltx_key_maps,
     .lora_names = xd_ltx_lora_names,
-    .xdit = &xdit_rows,
     .examples = { .file = "ltx-video-2b-v0.9.safetensors",
                   .hub = "Lightricks/LTX-Video",
                   .from_image = "LTX-Video" },

@@ -29,6 +29,11 @@ static const xd_recipe from_text = {
     .steps = 30,
     .guidance = 3,
     .audio_guidance = 7,
+    .modality = 3,
+    .stg = 1,
+    .rescale = 0.7,
+    .stg_block = 28,
+    .rescales = 1,
     .max_text = 1024,
     .max_shift = 2.05,
     .own_sigmas = XD_OWN_ALWAYS,
@@ -41,10 +46,51 @@ static const xd_recipe from_text = {
     .caption = xd_caption_strip,
 };
 
+/* xDiT's models of this family, which its runner runs. For a model, the first row of the table
+ * whose name matches the model is used. */
+static const xd_xdit_model xdit_models[] = {
+    { .title = "LTX-2.3 and LTX-2.5",
+      .names = "LTX-2.3 LTX-2.5",
+      .pipeline = "LTX2",
+      .instead = "LTX-2 is nearest",
+      .cell = 32,
+      .patch = 1,
+      .can = XD_CAN_USP | XD_HAS_VIDEO },
+    { .title = "LTX-2",
+      .names = "LTX-2",
+      .pipeline = "LTX2",
+      .own = "ltx2",
+      .cell = 32,
+      .patch = 1,
+      .can = XD_CAN_USP | XD_HAS_VIDEO,
+      .steps = "40",
+      .guidance = "4",
+      .height = "1024",
+      .width = "1536",
+      .frames = "121" },
+    { .title = NULL },
+};
+
+static const xd_xdit_net xdit_nets[] = { { "LTX-2", 32, 48, 0 }, { .name = NULL } };
+
+static const xd_xdit_name xdit_names[] = {
+    { "LTX-2", "Lightricks/LTX-2" },
+    { "LTX-2.3", "dg845/LTX-2.3-Diffusers" },
+    { "LTX-2.5", "Lightricks/LTX-2.5-Diffusers" },
+    { "LTX-2.5-distilled", "Lightricks/LTX-2.5-Diffusers" },
+    { "LTX-2.5-full", "Lightricks/LTX-2.5-Diffusers" },
+    { .name = NULL },
+};
+
+static const xd_xdit_rows xdit_rows = { .models = xdit_models,
+                                        .nets = xdit_nets,
+                                        .names = xdit_names };
+
 extern const xd_family xd_family_ltx2;
 
 const xd_family xd_family_ltx2 = {
     .title = "LTX-2",
     .dits = XD_LIST(xd_dit, &xd_dit_ltx2),
     .recipes = XD_LIST(xd_recipe, &from_text),
+    .xdit = &xdit_rows,
 };

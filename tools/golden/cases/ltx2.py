@@ -96,11 +96,19 @@ MODELS = {
     "ltx2-five": dict(dit=FIVE | WIDE | dict(rope_type="interleaved"), connectors="joint",
                       weights="f16"),
 }
+# arguments of the pipeline that turn its default guidance off
+OFF = dict(audio_guidance_scale=1.0, guidance_rescale=0.0, audio_guidance_rescale=0.0,
+           stg_scale=0.0, audio_stg_scale=0.0, modality_scale=1.0, audio_modality_scale=1.0)
 RUNS = {
     "ltx2": dict(prompts=["  A large Red circle, a loud bell "], negative_prompt="a green ring",
                  width=160, height=96, frames=9, steps=5, seed=7),
     "ltx2-five": dict(prompts=["a purple ring", "two stars"], width=64, height=96, frames=15,
-                      steps=4, seed=40, guidance=1.0, audio_guidance=1.0, frame_rate=30),
+                      steps=4, seed=40, guidance=1.0, frame_rate=30, own=OFF),
+    # guided only by the pass in which the streams are apart, and more in one stream
+    "ltx2-apart": dict(model="ltx2", prompts=["a small ring"], width=96, height=64, frames=17,
+                       steps=3, seed=11, guidance=1.0,
+                       own=OFF | dict(modality_scale=2.5, audio_modality_scale=1.75,
+                                      guidance_rescale=0.25, audio_guidance_rescale=0.9)),
 }
 
 
@@ -230,7 +238,7 @@ def record_text(pipe, r, out):
 
 
 def run(name, out_dir):
-    r = dict(model=name, negative_prompt="", guidance=3.0, audio_guidance=7.0, frame_rate=24,
+    r = dict(model=name, negative_prompt="", guidance=3.0, frame_rate=24, own={},
              max_sequence_length=12) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
@@ -273,15 +281,12 @@ def run(name, out_dir):
         return {}
     result = pipe(prompt=r["prompts"], negative_prompt=[r["negative_prompt"]] * count,
                   num_inference_steps=r["steps"], guidance_scale=r["guidance"],
-                  audio_guidance_scale=r["audio_guidance"], guidance_rescale=0.0,
-                  audio_guidance_rescale=0.0, stg_scale=0.0, audio_stg_scale=0.0,
-                  modality_scale=1.0, audio_modality_scale=1.0,
-                  spatio_temporal_guidance_blocks=[], num_frames=r["frames"],
+                  num_frames=r["frames"],
                   height=r["height"], width=r["width"], frame_rate=r["frame_rate"],
                   generator=gens if count > 1 else gens[0], output_type="pt",
                   callback_on_step_end=keep,
                   callback_on_step_end_tensor_inputs=["latents", "audio_latents"],
-                  max_sequence_length=r["max_sequence_length"])
+                  max_sequence_length=r["max_sequence_length"], **r["own"])
     for i, wave in enumerate(result.audio):
         out[f"audio.{i}"] = wave.T.contiguous()
     keep_frames(name, r, out, trail, noise[0], result.frames, order=FRAMES_FIRST)
@@ -291,7 +296,7 @@ def run(name, out_dir):
         "num_frames": r["frames"], "num_inference_steps": r["steps"],
         "guidance_scale": r["guidance"], "seed": r["seed"], "num_images_per_prompt": 1,
         "images": count, "max_sequence_length": r["max_sequence_length"], "scheduler": None,
-        "tiling": False, "resolution_binning": False}
+        "tiling": False, "resolution_binning": False} | r["own"]
         | ({"fps": r["frame_rate"]} if r["frame_rate"] != 24 else {}), out)
 
 

@@ -1,0 +1,43 @@
+#!/bin/sh
+# sound.sh XDIT ROOT FULL - videos with sound: files, their guidance, what has none.
+. "$(dirname "$0")/lib.sh"
+FULL=$3
+film() {
+    try generate --model "$FULL/ltx2" --prompt a --num_inference_steps 2 --dtype f32 --width 64 \
+        --height 64 --num_frames 9 --max_sequence_length 12 --rng torch --quiet "$@"
+}
+latents() {
+    name=$1
+    shift
+    film -o "$T/$name.safetensors" "$@"
+}
+differs() { ! cmp -s "$T/$1.safetensors" "$T/$2.safetensors"; }
+equals() { cmp -s "$T/$1.safetensors" "$T/$2.safetensors"; }
+
+film -o "$T/x.wav"
+check "a file of sound" [ "$rc" = 0 -a "$(head -c 4 "$T/x.wav")" = RIFF ]
+film -o "$T/with.rgb"
+film -o "$T/without.rgb" --no_audio
+check "no_audio changes no pixel" cmp "$T/with.rgb" "$T/without.rgb"
+refused "no sound to write" 2 "no_audio x.wav .mp4" generate --model "$FULL/ltx2" --prompt a \
+    --no_audio -o "$T/x.wav"
+refused "no sound of another model" 2 "audio x.wav .mp4" generate --model "$FULL/ltx" --prompt a \
+    -o "$T/x.wav"
+
+latents usual
+for flag in guidance_scale audio_guidance_scale modality_scale audio_modality_scale \
+    guidance_rescale audio_guidance_rescale; do
+    latents other --$flag 0.5
+    check "$flag changes the video" differs usual other
+done
+film -o "$T/x.rgb" --json --stg_scale 2 --audio_modality_scale 1.5
+check "the attention of no block is perturbed" said 'stg_scale has no effect .*perturbed_attn'
+check "JSON has what was given" json 'j["parameters"]["audio_modality_scale"] == 1.5 and
+    "modality_scale" not in j["parameters"]'
+latents ranks --nproc 2 --use_cfg_parallel
+check "the same on two ranks" [ "$rc" = 0 ]
+refused "a block that is none" 2 "spatio_temporal_guidance_blocks layer 9, .* 0 to" generate \
+    --model "$FULL/ltx2" --prompt a --spatio_temporal_guidance_blocks 9 -o "$T/x.rgb"
+refused "methods that do not know a pass" 2 "fast_attn modality_scale 1" generate \
+    --model "$FULL/ltx2" --prompt a --fast_attn share,full -o "$T/x.rgb"
+done_testing
