@@ -653,9 +653,6 @@ typedef struct xd_request_upsampling {
      * xd_request_schedule. 0 and NULL: those of the first pass. */
     int64_t     num_inference_steps;
     const char *timesteps, *sigmas;
-    /* Name of a .safetensors file with latents, as xd_result_save writes it, which replace the
-     * first pass. Without a latent upsampler, they have the size of the request. NULL: none. */
-    const char *latents;
 } xd_request_upsampling;
 /* For models that generate a video and its audio. The guided prediction is the prompt's prediction
  * plus differences between it and predictions of other passes, each times a number. Numbers whose

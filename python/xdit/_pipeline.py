@@ -218,6 +218,7 @@ class Pipeline:
                         plan: Any = None, device: str | None = None, threads: int = 0,
                         memory: Any = 0, offload: str | None = None, fit: str | None = None,
                         files: dict[str, Any] | None = None, controlnet: Any = None,
+                        latent_upsampler: Any = None,
                         loras: Any = (), loras_2: Any = (),
                         lora_partial: bool = False, verify_weights: bool = False,
                         without: str | None = None, keep: bool = True, bind: str | None = None,
@@ -232,8 +233,8 @@ class Pipeline:
         as --weights_dtype of the command line. plan: "auto", a name such as "u2cfg2", or a Plan;
         `degrees` are its parts (ulysses_degree=2, use_cfg_parallel=True). files: {"transformer":
         path} replaces the weights of a component by a safetensors or GGUF file. controlnet: the
-        directory of a control network, or a list of them. loras: paths, or
-        (path, scale). lora_partial: skip tensors of LoRA files that do not match the model, with a
+        directory of a control network, or a list of them. latent_upsampler: the directory of a
+        network that enlarges latents. loras: paths, or (path, scale). lora_partial: skip tensors of LoRA files that do not match the model, with a
         warning. verify_weights: ranks compare all bytes of their weight files. memory: limit in
         bytes, or "12GB". comm: a communicator of mpi4py. log: called with a level (0 error to 3
         debug) and a line; by default warnings become Python's warnings.
@@ -261,6 +262,7 @@ class Pipeline:
         given = [(k, v) for k, v in (files or {}).items()]
         given += [("controlnet", v) for v in ([controlnet] if _pixels.is_path(controlnet) else
                                               controlnet or [])]
+        given += [("latent_upsampler", latent_upsampler)] if latent_upsampler is not None else []
         rows = kept.keep(ffi.new("xd_component_file[]", len(given)))
         for row, (component, path) in zip(rows, given):
             row.component, row.path = kept.text(component), kept.text(path)

@@ -395,7 +395,7 @@ static const xd_request_row rows[] = {
       .unused = xd_unused_decoding,
       .stored = XD_STORED_GIVEN },
     { { "denoise_strength", XD_OPT_REAL, AT(upsampling.denoise_strength), 0, 1, NULL, "S",
-        "with --latent_upsampler or --latents: fraction of the steps of a second pass, which adds "
+        "with --latent_upsampler: fraction of the steps of a second pass, which adds "
         "noise to the latents and denoises them; 0: none (%s; default: 0)" },
       .families = XD_WORD_DENOISES_PART,
       .about.section = UPSAMPLER,

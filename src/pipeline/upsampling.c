@@ -176,7 +176,7 @@ static void get_planes(xd_exec *x, xd_tensor t, const int64_t d[3], float *cells
 
 /* Host buffers of a call; NULL while counting. */
 typedef struct buffers {
-    float *cells;         /* for the larger latents */
+    float *cells;          /* for the larger latents */
     float *before, *after; /* planes of the smaller and the larger latents, not normalized */
 } buffers;
 

@@ -447,7 +447,8 @@ extern const xd_vae xd_vae_ltx, xd_vae_ltx2;
                  .check = checks,                                                         \
                  .weights = weights },                                                    \
         .info = xd_ltx_info, .decode = xd_ltx_decode, .encode = xd_ltx_encode,            \
-        .normalize = xd_ltx_normalize, .denormalize = xd_ltx_denormalize,                                                    \
+        .normalize = xd_ltx_normalize,                                                   \
+        .denormalize = xd_ltx_denormalize,                                               \
     }
 
 const xd_vae xd_vae_ltx = VAE("ltx-vae", "AutoencoderKLLTXVideo", fields, check_config);

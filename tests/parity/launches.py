@@ -77,6 +77,10 @@ FEATURES = {
                        "mask=GOLDEN/vace/mask", "influence=1.3"], ("f32", "bf16", "int8")),
     "given": ("image", ["image=GOLDEN/{m}/image.png", "film=GOLDEN/{m}/video", "at=0,8",
                         "shares=1,0.6", "frames=25"], ("f32", "bf16", "int8")),
+    "twice": ("image", ["image=GOLDEN/{m}/image.png", "film=GOLDEN/{m}/image_2.png", "at=0,8",
+                        "shares=1,0.6", "upsampler=GOLDEN/{m}/latent_upsampler", "strength=0.8"],
+              ("f32", "bf16")),
+    "larger": ("image", ["upsampler=GOLDEN/{m}/latent_upsampler"], ("f32",)),
     "kept": ("image", ["image=GOLDEN/{m}/image.png", "steps=4", "references=2"], ("f32",)),
 }
 TEXT = ["cfg", "text=77"]
@@ -174,6 +178,7 @@ MODELS = [
     ("turned", "ltx ltx-five", LTX, "plain short"),
     ("turned", "ltx-i2v", LTX, "image"),
     ("turned", "ltx-cond", LTX, "plain given"),
+    ("turned", "ltx-up", LTX[:3] + ["size=64x192", "frames=9"], "twice larger"),
     ("causal", "wan-flf wan-i2v-blind", WAN, "ends"),
     # and beside tokens of audio, to which those of the video attend, and the other way round
     ("beside", "ltx2", LTX2, "plain sent far window rescale"),

@@ -2,7 +2,7 @@
  *
  *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [last=FILE]
  *     [mask=FILE] [control=FILE] [film=FILE] [influence=S] [at=N,N] [shares=S,S]
- *     [side=DIR] [between=S,S]
+ *     [side=DIR] [between=S,S] [upsampler=DIR] [strength=S]
  *     [noise] [kept=TYPE] [size=WxH] [frames=N] [rescale=S] [length=F] [cut=T] [ratio=R]
  *     [scheduler=NAME] [steps=N] [attention=HOW] [window=T,H,W] [cache=SPEC] [references=N]
  *     [fast=WAYS] [comms=TYPE]
@@ -29,6 +29,9 @@
  * film, influence: control_video, conditioning_scale. side: two control networks, the model's and
  * this one, which read the same control image. between: control_guidance_start and _end. skipped:
  * skip_guidance_layers, in every step.
+ *
+ * upsampler, strength: a latent upsampler, and denoise_strength of the second pass; of the latents
+ * that it enlarges, the statistics are changed.
  *
  * cache: a step cache. All plans leave out the same blocks; stages, which correct by their own, add
  * in another order.
@@ -78,6 +81,8 @@ static const char *skipped;         /* blocks that a third guidance pass skips; 
 static const char *places, *shares; /* frame_index, condition_strength; NULL: default */
 static const char *film, *influence; /* a control video and its factors; NULL: none */
 static const char *side;             /* the second control network; NULL: none */
+static const char *upsampler;        /* the latent upsampler; NULL: none */
+static double      strength = -1;    /* denoise_strength */
 static const char *kind;             /* control_mode; NULL: none */
 static char        between[2][32];   /* control_guidance_start and _end; "": none */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
@@ -188,6 +193,12 @@ static void request(xd_request *r, int images)
     if (size[0])
         r->width = size[0], r->height = size[1];
     r->num_inference_steps = steps;
+    if (!upsampler)
+        return;
+    r->upsampling.denoise_strength = strength;
+    r->upsampling.num_inference_steps = strength > 0 ? 4 : 0;
+    r->upsampling.adain_factor = 0.5;
+    r->upsampling.tone_map_compression_ratio = 0.3;
 }
 
 /* Generates; on rank 0 the images are in out. 0: failed. */
@@ -195,11 +206,13 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
 {
     static const char *const prompts[] = { "a small cyan square at the top on a brown background" };
     char                     own[1024];
-    const xd_component_file  sides[] = { { "controlnet", own }, { "controlnet", side } };
+    const xd_component_file  sides[] = { { upsampler ? "latent_upsampler" : "controlnet",
+                                           upsampler ? upsampler : own },
+                                         { "controlnet", side } };
     xd_open_args             a = { .size = sizeof a,
                                    .model = model_dir,
                                    .files = sides,
-                                   .nfiles = side ? 2 : 0,
+                                   .nfiles = side ? 2 : upsampler != NULL,
                                    .dtype = dtype,
                                    .weights_dtype = kept,
                                    .threads = 1,
@@ -550,6 +563,10 @@ static void arguments(int argc, char **argv)
             influence = argv[i] + 10;
         if (strncmp(argv[i], "side=", 5) == 0)
             side = argv[i] + 5;
+        if (strncmp(argv[i], "upsampler=", 10) == 0)
+            upsampler = argv[i] + 10;
+        if (strncmp(argv[i], "strength=", 9) == 0)
+            strength = atof(argv[i] + 9);
         if (strncmp(argv[i], "kind=", 5) == 0)
             kind = argv[i] + 5;
         if (sscanf(argv[i], "between=%31[^,],%31s", between[0], between[1]) == 2)

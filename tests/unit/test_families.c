@@ -154,6 +154,8 @@ static void words(void **state)
         { XD_WORD_RESCALES, "LTX-Video, LTX-2, HunyuanDiT" },
         { XD_WORD_AUDIO, "LTX-2" },
         { XD_WORD_CONDITIONS, "LTX-Video" },
+        { XD_WORD_UPSAMPLES, "LTX-Video" },
+        { XD_WORD_DENOISES_PART, "LTX-Video" },
         { XD_WORD_FROM_PROMPT, "Z-Image, Krea-2" },
         { XD_WORD_KEEPS_ROWS, "Lumina-Image" },
         { XD_WORD_NORMALIZES, "Z-Image, Krea-2, Lumina-Image" },
