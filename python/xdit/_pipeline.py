@@ -234,10 +234,11 @@ class Pipeline:
         `degrees` are its parts (ulysses_degree=2, use_cfg_parallel=True). files: {"transformer":
         path} replaces the weights of a component by a safetensors or GGUF file. controlnet: the
         directory of a control network, or a list of them. latent_upsampler: the directory of a
-        network that enlarges latents. loras: paths, or (path, scale). lora_partial: skip tensors of LoRA files that do not match the model, with a
-        warning. verify_weights: ranks compare all bytes of their weight files. memory: limit in
-        bytes, or "12GB". comm: a communicator of mpi4py. log: called with a level (0 error to 3
-        debug) and a line; by default warnings become Python's warnings.
+        network that enlarges latents. loras: paths, or (path, scale). lora_partial: skip tensors of
+        LoRA files that do not match the model, with a warning. verify_weights: ranks compare all
+        bytes of their weight files. memory: limit in bytes, or "12GB". comm: a communicator of
+        mpi4py. log: called with a level (0 error to 3 debug) and a line; by default warnings become
+        Python's warnings.
         """
         kept, a, e = Kept(), record("xd_open_args"), new_error()
         rows = options("xd_parallel_options")

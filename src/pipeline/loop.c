@@ -99,8 +99,10 @@ static xd_status first_pass(xd_loop *l, int nth, int busy, xd_err *e)
         s = xd_fail(e, XD_ENOMEM, "no memory for latents");
     else if (!j->ctx->dev->counts)
         memset(j->start_latents, 0, bytes);
+    double    away_s = small->away_s;
     xd_status run = denoise_image(&first, nth, 1, lat, e);
     l->first_s = first.first_s;
+    j->away_s += small->away_s - away_s;
     s = enlarge(l, lat, s == XD_OK ? run : s, e);
     free(lat);
     return s;

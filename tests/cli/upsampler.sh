@@ -39,7 +39,7 @@ no "other channels" 2 "wide enlarges latents of 7 channels, but those of .* have
 sed -i 's/"temporal_upsample": false/"temporal_upsample": true/' "$T/late/config.json"
 no "one that adds frames" 1 "late adds frames to a video; supported are" \
     ltx-up --latent_upsampler "$T/late"
-no "half a cell" 2 "width 96 is not a multiple of 64 (.*latent upsampler 2); .* 64 and 128" \
+no "half a cell" 2 "width 96 is not a multiple of 64 .*latent upsampler 2.; .* 64 and 128" \
     ltx-up --latent_upsampler "$NET" --width 96
 no "a second pass without latents" 2 "denoise_strength 0.5 .*: add --latent_upsampler" \
     ltx-up --denoise_strength 0.5
