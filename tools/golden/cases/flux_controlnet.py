@@ -9,11 +9,12 @@ import json
 
 import torch
 from diffusers import (FlowMatchEulerDiscreteScheduler, FluxControlNetImg2ImgPipeline,
-                       FluxControlNetModel, FluxControlNetPipeline, FluxMultiControlNetModel)
+                       FluxControlNetInpaintPipeline, FluxControlNetModel, FluxControlNetPipeline,
+                       FluxMultiControlNetModel)
 from transformers import CLIPTextConfig, CLIPTokenizer, T5Tokenizer
 
 from . import joint
-from ..common import PLAIN, keep_images, make_image, quiet, save_run, say_images, tidy
+from ..common import PLAIN, keep_images, make_image, make_mask, quiet, save_run, say_images, tidy
 from ..fill import configure, fill
 
 NAME, PIXELS = "flux-controlnet", "flux-controlnet-pixels"
@@ -44,6 +45,15 @@ RUNS = {
     "flux-controlnet-image": dict(prompts=["a star"], width=48, height=40, steps=5, seed=87,
                                   guidance=7.0, nets=["controlnet"], control=[(50, 50)],
                                   scale=[0.9], image=(50, 61), strength=0.6),
+    # The mask and the images have sizes of their own.
+    "flux-controlnet-mask": dict(prompts=["a ring"], width=40, height=48, steps=5, seed=90,
+                                 guidance=7.0, nets=["controlnet_2"], control=[(44, 40)],
+                                 scale=[0.9], mode=[1], image=(61, 50), mask=(30, 44),
+                                 strength=0.7),
+    "flux-controlnet-pixels-mask": dict(prompts=["a star"], width=64, height=48, steps=5, seed=91,
+                                        guidance=5.0, nets=["controlnet"], control=[(64, 48)],
+                                        scale=[0.8], end=[0.7], start=[0.0], image=(64, 48),
+                                        mask=(64, 48), strength=0.8),
     PIXELS: dict(prompts=["a red star", "a ring"], width=80, height=48, steps=3, seed=88,
                  guidance=4.0, nets=["controlnet"], control=[(61, 50)], scale=[0.8]),
     "flux-controlnet-pixels-two": dict(prompts=["two stars"], width=48, height=64, steps=4,
@@ -70,7 +80,7 @@ def make_model(model, out):
     tidy(out, {})
 
 
-def load(out, model, nets, image):
+def load(out, model, nets, kind):
     parts, made = joint.make_parts(model), make_nets(model)
     for folder in [f for f in parts if f.startswith("text_encoder")]:
         clip = isinstance(parts[folder].config, CLIPTextConfig)
@@ -78,7 +88,7 @@ def load(out, model, nets, image):
         parts[tokenizer] = (CLIPTokenizer if clip else T5Tokenizer).from_pretrained(
             out / model / tokenizer)
     chosen = [made[n] for n in nets]
-    pipe = (FluxControlNetImg2ImgPipeline if image else FluxControlNetPipeline)(
+    pipe = kind(
         scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(out / model / "scheduler"),
         controlnet=chosen[0] if len(chosen) == 1 else FluxMultiControlNetModel(chosen), **parts)
     pipe.set_progress_bar_config(disable=True)
@@ -91,7 +101,9 @@ def run(name, out_dir):
              negative_prompt="") | RUNS[name]
     d, n = out_dir / name, len(r["nets"])
     d.mkdir(parents=True, exist_ok=True)
-    pipe = load(out_dir, r["model"], r["nets"], r["strength"])
+    kind = (FluxControlNetInpaintPipeline if "mask" in r else FluxControlNetImg2ImgPipeline
+            if r["strength"] else FluxControlNetPipeline)
+    pipe = load(out_dir, r["model"], r["nets"], kind)
     images = [make_image(size, r["seed"] + 3000 + i) for i, size in enumerate(r["control"])]
     for i, image in enumerate(images):
         image.save(d / ("control_2.png" if i else "control.png"))
@@ -111,6 +123,9 @@ def run(name, out_dir):
     if r["strength"]:
         more |= dict(image=make_image(r["image"], r["seed"] + 2000), strength=r["strength"])
         more["image"].save(d / "image.png")
+    if "mask" in r:
+        more["mask_image"] = make_mask(r["mask"])
+        more["mask_image"].save(d / "mask.png")
     # several images of one request are requests here: a network reads one image and mode
     made = []
     for i, prompt in enumerate(r["prompts"]):
@@ -128,6 +143,8 @@ def run(name, out_dir):
     notes = {"control": n, "conditioning_scale": text(r["scale"]), "controlnets": r["nets"]}
     if "start" in r:
         notes |= {"control_guidance_start": text(start), "control_guidance_end": text(end)}
+    if "mask" in r:
+        notes["mask"] = True
     if "mode" in r:
         notes["control_mode"] = text(r["mode"])
     save_run(d, name, r["model"], {
