@@ -76,10 +76,10 @@ typedef struct xd_key_map {
 
 /* A row of a table of module names in LoRA files. `from` is the name of a module in a LoRA file,
  * with _ in place of dots; `to` is the name of the model's module. In both names, # stands for a
- * number. If `to` has several modules, separated by spaces, the LoRA's module has the rows of these
- * modules one after the other. A ~ in `to` before a modulation module with two chunks means that
- * shift and scale are in the opposite order (AdaLayerNormContinuous of diffusers has the scale
- * first). */
+ * number. Of several rows with the same `from`, the first whose modules the model has is used. If
+ * `to` has several modules, separated by spaces, the LoRA's module has the rows of these modules,
+ * one after the other. A ~ in `to` before a modulation module with two chunks means that shift and
+ * scale are in the opposite order (AdaLayerNormContinuous of diffusers has the scale first). */
 typedef struct xd_lora_name { const char *from, *to; } xd_lora_name;
 
 #endif

@@ -145,6 +145,12 @@ def add_loras(pipe, r, d, peft, kohya, prefix="transformer", ranks=3, merges=Fal
         if merges and k == "kohya":
             merge_kohya(d / "kohya.safetensors", dit, kohya, scale)
             continue
+        if not hasattr(pipe, "load_lora_weights"):  # a pipeline that leaves it to its transformer
+            dit.load_lora_adapter(load_file(d / f"{k}.safetensors"), prefix=prefix, adapter_name=k)
+            dit.set_adapters([k], [scale])
+            dit.fuse_lora(adapter_names=[k])
+            dit.unload_lora()
+            continue
         pipe.load_lora_weights(d, weight_name=f"{k}.safetensors", adapter_name=k)
         pipe.set_adapters([k], [scale])
         pipe.fuse_lora(components=["transformer"], adapter_names=[k])

@@ -48,7 +48,7 @@ SUITES = {
     "hunyuanvideo_image": own("hunyuanvideo-i2v", "hunyuanvideo-i2v-cut", "hunyuanvideo-i2v-lora",
                               "hunyuanvideo-i2v-33ch"),
     "hunyuanvideo15": own("hunyuanvideo15", "hunyuanvideo15-one", "hunyuanvideo15-five",
-                          "hunyuanvideo15-i2v", "hunyuanvideo15-few"),
+                          "hunyuanvideo15-i2v", "hunyuanvideo15-few", "hunyuanvideo15-lora"),
     "latte": own("latte", "latte-one", "latte-dpm"),
     "chroma": own("chroma", "chroma-image", "chroma-one"),
     "auraflow": own("auraflow", "auraflow-cut", "auraflow-one", "auraflow-lora"),

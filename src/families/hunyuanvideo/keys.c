@@ -245,6 +245,8 @@ const xd_lora_name xd_hunyuanvideo_lora_names[] = {
     { "txt_in_c_embedder_linear_2", "context_embedder_time_text_embed_text_embedder_linear_2" },
     { "time_in_mlp_0", "time_text_embed_timestep_embedder_linear_1" },
     { "time_in_mlp_2", "time_text_embed_timestep_embedder_linear_2" },
+    { "time_in_mlp_0", "time_embed_timestep_embedder_linear_1" },
+    { "time_in_mlp_2", "time_embed_timestep_embedder_linear_2" },
     { "guidance_in_mlp_0", "time_text_embed_guidance_embedder_linear_1" },
     { "guidance_in_mlp_2", "time_text_embed_guidance_embedder_linear_2" },
     { "double_blocks_#_img_attn_q", PAIR "attn_to_q" },

@@ -4,7 +4,8 @@ Layout and names of tensors as in hunyuanvideo.py. `ids_2` are ByT5's ids of the
 `prompt_embeds` has the rows of Qwen, then those of ByT5, padded with zeros to one width and without
 the rows that the pipeline masks. In image to video, SigLIP's rows of image.png stand behind them,
 and "condition" [T,C,h,w] are the channels beside the noise. SigLIP's image is resized by Pillow, as
-in wan.py.
+in wan.py. hunyuanvideo15-lora adds two random LoRA files: peft.safetensors with diffusers' own
+names, kohya.safetensors with those of musubi-tuner, in part with queries, keys and values together.
 """
 import json
 import shutil
@@ -18,7 +19,7 @@ from transformers import (ByT5Tokenizer, PreTrainedTokenizerFast, Qwen2_5_VLText
                           Qwen2_5_VLTextModel, SiglipImageProcessorPil, SiglipVisionConfig,
                           SiglipVisionModel, T5Config, T5EncoderModel)
 
-from ..common import make_each, make_image, save_run, tidy
+from ..common import add_loras, make_each, make_image, save_run, tidy
 from ..fill import configure, fill
 from ..lm_vocab import qwen
 from .hunyuanvideo import FRAMES_FIRST
@@ -63,6 +64,9 @@ RUNS = {
                            negative="a green ring"),
     "hunyuanvideo15-one": dict(model="hunyuanvideo15", prompts=["a cyan triangle"], width=48,
                                height=80, frames=1, steps=3, seed=18, guidance=3.5),
+    "hunyuanvideo15-lora": dict(model="hunyuanvideo15-i2v", prompts=['a star with "Red"'],
+                                frames=5, steps=2, seed=72, guidance=1.0, image=(40, 51),
+                                loras=dict(peft=0.7, kohya=-0.4)),
     "hunyuanvideo15-five": dict(prompts=["a purple ring", 'two stars beside ""'], width=80,
                                 height=48, frames=24, steps=3, seed=41),
     "hunyuanvideo15-i2v": dict(prompts=['a red circle beside "Open"'], frames=9, steps=4, seed=42,
@@ -70,6 +74,28 @@ RUNS = {
     "hunyuanvideo15-few": dict(prompts=["a star", "two stars"], frames=5, steps=3, seed=43,
                                image=(31, 55)),
 }
+BLOCK = "context_embedder.token_refiner.refiner_blocks"
+PEFT = {m: [m] for m in (
+    "transformer_blocks.0.attn.to_k", "transformer_blocks.1.ff_context.net.2",
+    "transformer_blocks.0.attn.to_out.0", "transformer_blocks.1.norm1.linear",
+    BLOCK + ".0.attn.to_q", BLOCK + ".1.ff.net.0.proj", "context_embedder.proj_in",
+    "context_embedder_2.linear_2", "image_embedder.linear_1",
+    "time_embed.timestep_embedder.linear_1", "norm_out.linear", "proj_out")}
+KOHYA = {"double_blocks_0_img_attn_qkv": ["transformer_blocks.0.attn.to_" + k for k in "qkv"],
+         "double_blocks_1_img_attn_v": ["transformer_blocks.1.attn.to_v"],
+         "double_blocks_1_txt_attn_k": ["transformer_blocks.1.attn.add_k_proj"],
+         "double_blocks_1_txt_attn_proj": ["transformer_blocks.1.attn.to_add_out"],
+         "double_blocks_1_txt_mlp_fc1": ["transformer_blocks.1.ff_context.net.0.proj"],
+         "double_blocks_0_img_mod_linear": ["transformer_blocks.0.norm1.linear"],
+         "txt_in_individual_token_refiner_blocks_0_self_attn_qkv":
+         [f"{BLOCK}.0.attn.to_{k}" for k in "qkv"],
+         "txt_in_individual_token_refiner_blocks_1_adaLN_modulation_1":
+         [BLOCK + ".1.norm_out.linear"],
+         "txt_in_c_embedder_linear_1":
+         ["context_embedder.time_text_embed.text_embedder.linear_1"],
+         "byt5_in_fc1": ["context_embedder_2.linear_1"],
+         "vision_in_proj_3": ["image_embedder.linear_2"],
+         "time_in_mlp_2": ["time_embed.timestep_embedder.linear_2"]}
 
 
 # ---- models --------------------------------------------------------------------------------------
@@ -191,11 +217,13 @@ def record_text(pipe, r, seen, out):
 
 def run(name, out_dir):
     """One request."""
-    r = dict(model=name, negative="", length=0) | RUNS[name]
+    r = dict(model=name, negative="", length=0, loras={}) | RUNS[name]
     r.setdefault("guidance", MODELS[r["model"]].get("guidance", 6.0))
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     pipe = load(r["model"], out_dir, r["guidance"])
+    if r["loras"]:
+        add_loras(pipe, r, d, PEFT, KOHYA, merges=True)
     count = len(r["prompts"])
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail, noise = {}, [], []
@@ -219,7 +247,9 @@ def run(name, out_dir):
         "num_frames": r["frames"], "num_inference_steps": r["steps"],
         "guidance_scale": r["guidance"], "seed": r["seed"], "num_images_per_prompt": 1,
         "images": count, "max_sequence_length": r["length"], "scheduler": None, "tiling": False,
-        "resolution_binning": False} | ({"image": 1} if "image" in r else {}), out)
+        "resolution_binning": False} | ({"image": 1} if "image" in r else {}) | (
+            {"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in r["loras"].items()]}
+            if r["loras"] else {}), out)
 
 
 def make(names, options):
