@@ -284,14 +284,10 @@ int xd_prompt_images_rows(const xd_job *j, const int32_t *ids, int64_t n, int64_
 {
     const xd_text_use *u = seer_of(j);
     xd_text_image      images[XD_MAXREFS];
-    int64_t            sum = 0, first = n - rows;
+    int64_t            first = ids ? n - rows : 0;
     if (!j->ctx->model.dit_info.prefix_refs || !u)
         return 0;
     int count = xd_prompt_images_among(j, (int)(u - j->ctx->model.recipe->text), ids, n, images);
-    for (int i = 0; i < count; i++)
-        sum += images[i].n;
-    if (!ids)
-        first = sum - rows;
     for (int i = 0; i < count; i++)
         out[i] = (xd_cond_image){ .at = images[i].at - first,
                                   .n = images[i].n,

@@ -42,8 +42,8 @@ int       xd_prompt_images_among(const xd_job *j, int k, const int32_t *ids, int
                                  xd_text_image out[XD_MAXREFS]);
 /* For a transformer with reference images in its prefix (xd_dit_info.prefix_refs), writes to `out`
  * the rows of the images in the embedding of a text with `rows` rows, and returns their number.
- * `ids`: the text's token ids, of which the last `rows` have rows. ids NULL: the images come last,
- * for counting memory. */
+ * `ids`: the text's token ids, of which the last `rows` have rows. ids NULL: the images come
+ * first, for counting memory. */
 int       xd_prompt_images_rows(const xd_job *j, const int32_t *ids, int64_t n, int64_t rows,
                                 xd_cond_image out[XD_MAXREFS]);
 /* Computes two hashes of the images that encoders read, on ranks that have these images. */

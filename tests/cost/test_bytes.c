@@ -20,6 +20,7 @@
 #include "pipeline/arenas.h"
 #include "pipeline/denoise.h"
 #include "pipeline/job.h"
+#include "pipeline/prompt_images.h"
 #include "pipeline/text_encode.h"
 #include "plan/plan.h"
 
@@ -574,6 +575,8 @@ static model model_of(const xd_engine *g, const xd_job *j)
                   .joins = number_of(g, "num_layerwise_text_blocks"),
                   .refines = number_of(g, "num_refiner_text_blocks"),
                   .passes = j->npass };
+    if (d->prefix_refs) /* tokens take the places of the rows of the text encoder */
+        m.M += j->nref_tokens - j->nref_tokens / (d->prefix_refs * d->prefix_refs);
     /* after each of the first half - 1 blocks comes a block of every control network */
     int64_t s = d->sides, n = 2 * (d->nlayers + s) / (2 + s), half = n / 2;
     for (int l = 0; l < d->nlayers && l < 64; l++)
@@ -592,11 +595,14 @@ static void one_rank(xd_engine *g, xd_job *j, const plan *p, const where *w)
     xd_denoise         f;
     xd_arena           a;
     xd_cond            cond[XD_MAXPASS] = { { .tok = { 0 } } };
+    xd_cond_image      images[XD_MAXREFS];
     model              m = model_of(g, j);
     must(xd_component_count(&g->ctx.model.dit, g->ctx.count, g->ctx.type, &e), &e);
     must(xd_device_arena_open(&a, g->ctx.count, 0, &e), &e);
     for (int i = 0; i < j->npass; i++) {
         cond[i].tok = xd_view2(a.base, XD_F32, xd_prompts_most_rows(j), d->text_dim);
+        cond[i].nimages = xd_prompt_images_rows(j, NULL, 0, cond[i].tok.d[0], images);
+        cond[i].images = images;
         xd_prompts_real_tokens(j, cond[i].real);
         if (d->pooled_dim)
             cond[i].pooled = xd_view2(a.base, XD_F32, 1, d->pooled_dim);

@@ -152,6 +152,8 @@ MODELS = [
     # text that is read once, before the image
     ("prefix", "qwen21", ["cfg", "size=96x160"], "plain sent attention fbcache"),
     ("prefix", "qwen21-five", ["cfg", "size=160x96"], "plain"),
+    # and with it a reference image
+    ("prefix", "qwen21-edit", ["cfg", "text=77", "size=96x160"], "image"),
     # long skips between blocks, and stages
     ("skips", "hunyuan", ["size=144x112"], "plain rescale begin"),
     ("skips", "hunyuan12", ["size=144x112"], "plain"),

@@ -391,10 +391,9 @@ static void embed_text(xd_exec *x, const cfg *c, const glob *g, xd_tensor text, 
  * the tokens are there. */
 static int fits(xd_exec *x, const xd_input *in, const part *p)
 {
-    return xd_check(
-        x, p->n == p->image->n * SLOT * SLOT && in->ref.nd && p->from + p->n <= in->ref.d[0],
-        "a reference image of %lld x %lld tokens has %lld rows of the text encoder",
-        (long long)p->image->rows, (long long)p->image->cols, (long long)p->image->n);
+    return xd_check(x, p->n == p->image->n * SLOT * SLOT && p->from + p->n <= in->ref.d[0],
+                    "a reference image of %lld x %lld tokens has %lld rows of the text encoder",
+                    (long long)p->image->rows, (long long)p->image->cols, (long long)p->image->n);
 }
 
 static void embed_prefix(xd_exec *x, const cfg *c, const glob *g, const xd_input *in, xd_tensor h)
@@ -446,7 +445,8 @@ static xd_tensor attend_prefix(xd_exec *x, const xd_cond *cond, const xd_qkv *t)
     xd_tensor out = xd_new_as(x, x->act, 3, t->q.d);
     walk      w = { .cond = cond };
     for (part p; next_part(&w, &p);) {
-        int64_t end = p.at + p.n;
+        /* a count has the images first, but must suffice for images behind text */
+        int64_t end = xd_counting(x) ? t->q.d[0] : p.at + p.n;
         if (!p.image && p.at)
             attend_late(x, &p, t, out);
         else
@@ -463,7 +463,8 @@ static void read(xd_exec *x, const xd_net *n, const xd_input *in, const void *ke
     const cfg  *c = n->cfg;
     size_t      mark = xd_arena_mark(x->tmp);
     local       l = { 0 };
-    if (!n->first)
+    /* a later stage without blocks, which may also begin with block 0, has received the rows */
+    if (!n->first && (in->ref.nd || !in->cond->nimages))
         embed_prefix(x, c, n->glob, in, k->h);
     open_local(x, n, in, &l, 0, k->h.d[0], fill_prefix);
     for (int i = n->first; i < n->last; i++) {

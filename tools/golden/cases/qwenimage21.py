@@ -6,8 +6,8 @@ feed-forward in ComfyUI's files.
 
 Layout and names of tensors as in joint.py. A model's directory has no weights, as in joint.py. The
 tokenizer is that of flux2.py. The area of reference images is max_area's (output_resolution), as a
-tiny model has no use for a megapixel. The pipeline keeps the keys and values of the text, which must not
-change what it predicts.
+tiny model has no use for a megapixel. The pipeline keeps the keys and values of text and reference
+images, which must not change what it predicts.
 """
 import json
 import shutil
@@ -37,7 +37,7 @@ VISION = ["<|vision_start|>", "<|vision_end|>", "<|image_pad|>"]
 # A token of the text encoder has 32 x 32 pixels, for which the transformer has 2 x 2 tokens.
 TOWER = dict(depth=3, hidden_size=24, intermediate_size=21, num_heads=2, out_hidden_size=40,
              patch_size=16, num_position_embeddings=9, deepstack_visual_indexes=[0, 1])
-PROCESSOR = dict(patch_size=16, merge_size=2, temporal_patch_size=2, min_pixels=4096,
+PROCESSOR = dict(patch_size=16, merge_size=2, temporal_patch_size=2, min_pixels=1024,
                  max_pixels=20000, image_mean=[0.5, 0.45, 0.55], image_std=[0.5, 0.4, 0.6])
 VAE = dict(base_dim=8, decoder_base_dim=12, z_dim=6, dim_mult=[1, 2, 4, 4, 4], num_res_blocks=1,
            latents_mean=[-0.4, 0.1, 0.7, -0.2, 0.3, 0.0],
