@@ -9,6 +9,7 @@
 #   make check-full            run every test: an hour
 #   make check-turn            the slow tests in turn, as many as MINUTES=25 allow
 #   make soak                  1,000 short runs of 8 ranks beside load (tests/soak/soak.py)
+#   make chaos                500 runs with faults at random moments (tests/chaos/chaos.py)
 #   make soak-server           10,000 requests of odd clients (tests/serve/soak.py)
 #   make cuda-kernels          the CUDA kernels for all architectures, and their table of registers
 #   make cuda-mistakes         whether tests on the simulated GPU find mistakes
@@ -42,6 +43,8 @@ VIDEO_MODEL = models/demo-video
 BENCH_ARGS = --config $(MODEL)
 FUZZ_SECONDS = 600
 SOAK_REQUESTS = 10000
+RUNS = 500
+SEED = 0
 MINUTES = 25
 DAY =
 TSAN_TESTS = ops_avx512bf16 ops_avx2 ops_attn ops_attn_range golden golden_lora
@@ -61,7 +64,7 @@ export PROMPT VIDEO_PROMPT
 
 .PHONY: all build configured program demo demo-parallel demo-video demo-server check check-full \
         check-turn format format-check clang \
-        sanitize sanitize-cuda tsan leaks fuzz soak soak-server cuda-kernels cuda-mistakes \
+        sanitize sanitize-cuda tsan leaks fuzz soak soak-server chaos cuda-kernels cuda-mistakes \
         cuda-seeds bench cpu-table install uninstall clean packages build-packages clang-packages \
         dist deb wheel container check-release
 
@@ -210,6 +213,12 @@ leaks: packages
 
 soak: program
 	@python3 tests/soak/soak.py $(BUILD)/app/xdit .
+
+# SEED draws other runs; CHAOS_FAULT=cut_link, in the environment, tries one fault alone.
+chaos: program
+	@ninja -C $(BUILD) tests/golden/full.stamp
+	@CHAOS_RUNS=$(RUNS) CHAOS_SEED=$(SEED) python3 tests/chaos/chaos.py $(BUILD)/app/xdit . \
+	    $(BUILD)/tests/golden/full
 
 # Of a server with sanitizers, which note every thread that there was, then of this build.
 soak-server: configured

@@ -189,8 +189,8 @@ static int run_command(int argc, char **argv)
     if (st == XD_OK)
         st = launch_ranks(&t, &ranks, &e);
     if (st == XD_OK && ranks > 1)
-        st = xd_launch_run(&(xd_launch){ ranks, argc, argv, "bench", t.start_timeout, NULL }, &code,
-                           &e);
+        st = xd_launch_run(&(xd_launch){ ranks, argc, argv, "bench", t.start_timeout, 0, NULL },
+                           &code, &e);
     else if (st == XD_OK)
         st = xd_bench(&t.bench, &e);
     xd_bar_end(&t.bar);

@@ -22,6 +22,7 @@
 #include "cli/progress.h"
 #include "cli/prompt_texts.h"
 #include "cli/prompts.h"
+#include "cli/restart.h"
 #include "cli/resume.h"
 #include "cli/step_hashes.h"
 #include "cli/xdit_compat.h"
@@ -36,6 +37,7 @@ typedef struct options { /* options of the command that are not options of the r
     const char     *hashes; /* file of --determinism_file */
     int             quiet, verbose, json, skip, compare;
     int             max_restarts; /* negative: not given */
+    int             rank_timeout; /* seconds; 0: none */
 } options;
 
 #define AT(field) offsetof(options, field)
@@ -67,6 +69,9 @@ static xd_option option_rows[] = {
     { "max_restarts", XD_OPT_INT, AT(max_restarts), 0, 1000, NULL, "N",
       "start the ranks again up to N times if one is killed, with one rank less from the second "
       "time on, and continue from --checkpoint DIR (default: 1)" },
+    { "rank_timeout", XD_OPT_INT, AT(rank_timeout), 0, 86400, NULL, "SECONDS",
+      "a rank that stands still for longer counts as killed: its process is stopped, or no step "
+      "ends within this time and five times that of the slowest step (default: 0, never)" },
     { "skip_existing", XD_OPT_FLAG, AT(skip), 0, 0, NULL, NULL,
       "skip images whose output files exist, to continue an interrupted run; the contents of the "
       "files are not checked" },
@@ -213,6 +218,7 @@ static void on_stage(void *cookie, const char *stage)
 {
     task *t = cookie;
     store_options(t);
+    xd_roster_report(XD_ROSTER_STAGE);
     if (!xd_stop_signal())
         xd_bar_stage(&t->bar, stage);
 }
@@ -222,6 +228,7 @@ static void on_step(void *cookie, const xd_progress *p)
     task *t = cookie;
     if (t->first_s <= 0)
         t->first_s = xd_now_s() - p->step_s;
+    xd_roster_report(XD_ROSTER_STEP);
     if (!xd_stop_signal())
         xd_bar_step(&t->bar, p);
 }
@@ -739,24 +746,34 @@ static xd_status run_ranks(task *t, xd_launch *l, int *code)
     return st;
 }
 
-/* Starts the ranks again if one of them was killed; they continue from the checkpoint. From the
- * second time on there is one rank less, because a rank may be killed again for lack of memory. */
-static xd_status restart_ranks(task *t, xd_launch *l, int *code)
+/* Returns the request as the planner predicts it. */
+static xd_advise_args advise_args(task *t, const xd_open_args *a)
 {
-    const char *dir = t->request.checkpoint.dir;
-    int         most = t->opts.max_restarts < 0 ? 1 : t->opts.max_restarts;
-    char        resume[4096], nproc[32], *again[] = { resume, nproc };
-    xd_status   st = XD_OK;
-    for (int i = 1; dir && st == XD_OK && *l->killed && i <= most; i++) {
-        l->ranks -= i > 1 && l->ranks > 1;
-        snprintf(resume, sizeof resume, "--resume=%s", dir);
-        snprintf(nproc, sizeof nproc, "--nproc=%d", l->ranks);
-        if (xd_resume_time(dir) > 0) /* else the request had not begun */
-            l->argv = again, l->argc = 1 + (i > 1);
-        fprintf(stderr, "xdit: starting %d rank%s again, restart %d of %d\n", l->ranks,
-                l->ranks == 1 ? "" : "s", i, most);
+    xd_advise_args ask;
+    xd_advise_args_init(&ask);
+    ask.model = a->model;
+    ask.request = &t->request;
+    ask.cluster = a->cluster;
+    ask.dtype = a->dtype;
+    ask.weights_dtype = a->weights_dtype;
+    ask.text_weights_dtype = a->text_weights_dtype;
+    ask.parallel = t->open.parallel;
+    ask.offload = a->offload;
+    ask.device = strcmp(a->device, "auto") == 0 ? NULL : a->device;
+    return ask;
+}
+
+/* Starts the ranks again as long as one of them is lost; they continue from the checkpoint. */
+static xd_status restart_ranks(task *t, xd_launch *l, const xd_open_args *a, int *code)
+{
+    xd_restart r = { .dir = t->request.checkpoint.dir,
+                     .most = t->opts.max_restarts < 0 ? 1 : t->opts.max_restarts,
+                     .options = t->opts.resume ? &t->resumed : &t->resume,
+                     .ask = advise_args(t, a) };
+    xd_status  st = XD_OK;
+    while (st == XD_OK && xd_restart_next(&r, l, *l->loss))
         st = run_ranks(t, l, code);
-    }
+    xd_restart_free(&r);
     return st;
 }
 
@@ -766,13 +783,14 @@ static xd_status launch_ranks(task *t, int ranks, int argc, char **argv, int *co
 {
     xd_engine   *g = NULL;
     xd_open_args a = open_args(t);
-    int          killed = 0;
+    xd_loss      loss = XD_LOSS_NONE;
     xd_launch    l = { .ranks = ranks,
                        .argc = argc,
                        .argv = argv,
                        .command = "generate",
                        .start_timeout = t->open.start_timeout,
-                       .killed = &killed };
+                       .rank_timeout = t->opts.rank_timeout,
+                       .loss = &loss };
     a.log = NULL;
     a.trace = NULL;
     a.bind = NULL; /* no CPU binding in this process, because ranks would inherit it */
@@ -783,7 +801,7 @@ static xd_status launch_ranks(task *t, int ranks, int argc, char **argv, int *co
     xd_close(&g);
     if (st == XD_OK)
         st = run_ranks(t, &l, code);
-    return st == XD_OK ? restart_ranks(t, &l, code) : st;
+    return st == XD_OK ? restart_ranks(t, &l, &a, code) : st;
 }
 
 static int fail_task(task *t, xd_status st)
@@ -927,7 +945,7 @@ static void print_help(FILE *f)
           "text_weights_dtype bind memory fit", "" },
         { "Several ranks", ranks ? ranks : "", "", "" },
         { "Log and output", "quiet json",
-          "verbose compare preview preview_decoder trace resume max_restarts", "" },
+          "verbose compare preview preview_decoder trace resume max_restarts rank_timeout", "" },
     };
     enum { OWN = sizeof own / sizeof *own };
     xd_opt_group groups[OWN + 1];

@@ -30,6 +30,7 @@
 #include "launch/mpi_log.h"
 #include "launch/roster.h"
 #include "launch/rundir.h"
+#include "launch/stalls.h"
 #include "launch/streams.h"
 
 #ifndef XDIT_MPI /* MPI of the build, 1: Open MPI, 2: another MPI, 0: none */
@@ -63,6 +64,9 @@ typedef struct watch {
     double     limit;        /* seconds for all ranks to connect; 0: no limit */
     double     lost_s;       /* time when the launcher reported a lost host; 0: it has not */
     char       cause[512];   /* reason why this process ended the run; empty: it did not */
+    xd_loss    loss;         /* why a rank was lost */
+    int64_t    oom_kills;    /* xd_oom_kills before the start */
+    xd_stalls  stalls;
     xd_rundir  dir;
     xd_roster  roster;
     xd_mpi_log mpi_log;
@@ -458,6 +462,14 @@ static void read_output(watch *w, int *fd)
     }
 }
 
+/* Kills all ranks, and ends the launcher by SIGTERM and after KILL_S by SIGKILL. */
+static void end_ranks(watch *w)
+{
+    xd_roster_kill(&w->roster, w->child);
+    w->stage = 1; /* the next signal to the launcher is SIGTERM */
+    escalate_signal(w);
+}
+
 /* Ends the run if a rank has died or the ranks do not connect. If ranks print but none has joined
  * the roster, the ranks cannot reach the roster's socket, for example in a container. The run then
  * continues, because the state of these ranks is unknown. */
@@ -467,10 +479,18 @@ static void watch_roster(watch *w)
     if (w->stage || unreachable ||
         !xd_roster_failed(&w->roster, w->child, w->limit, w->cause, sizeof w->cause))
         return;
-    xd_roster_kill(&w->roster, w->child);
-    w->stage = 1; /* the next signal to the launcher is SIGTERM, and SIGKILL follows
-                                   after KILL_S */
-    escalate_signal(w);
+    if (strstr(w->cause, "was killed"))
+        w->loss = XD_LOSS_KILLED;
+    end_ranks(w);
+}
+
+/* Ends the run if a rank stands still. */
+static void watch_stalls(watch *w)
+{
+    if (w->stage || !xd_stalls_find(&w->stalls, &w->roster, w->cause, sizeof w->cause))
+        return;
+    w->loss = XD_LOSS_STALLED;
+    end_ranks(w);
 }
 
 /* Ends the run if the launcher has lost a host. The launcher would wait for the processes of that
@@ -487,16 +507,15 @@ static void watch_hosts(watch *w)
     if (xd_now_s() - w->lost_s < LOST_S)
         return;
     snprintf(w->cause, sizeof w->cause, "%s", why);
-    xd_roster_kill(&w->roster, w->child);
-    w->stage = 1; /* the next signal to the launcher is SIGTERM */
-    escalate_signal(w);
+    end_ranks(w);
 }
 
-/* Waits up to a second for output, events and signals. If there are none, checks the ranks. */
+/* Waits up to a second for output, events and signals, and less if ranks may not stand still. If
+ * there are none, checks the ranks. */
 static void watch_once(watch *w, struct pollfd *p)
 {
     sigset_t              none;
-    const struct timespec second = { 1, 0 };
+    const struct timespec wait = { w->stalls.timeout <= 0, w->stalls.timeout > 0 ? 250000000 : 0 };
     int                   ends = 0, *end[2];
     sigemptyset(&none);
     if (w->out >= 0)
@@ -506,14 +525,16 @@ static void watch_once(watch *w, struct pollfd *p)
     for (int i = 0; i < ends; i++)
         p[i] = (struct pollfd){ .fd = *end[i], .events = POLLIN };
     int ranks = xd_roster_fds(&w->roster, p + ends);
-    int n = ppoll(p, (nfds_t)(ends + ranks), &second, &none);
+    int n = ppoll(p, (nfds_t)(ends + ranks), &wait, &none);
     watch_signals(w);
     if (n == 0)
         watch_roster(w);
     watch_hosts(w);
+    if (n > 0)
+        xd_roster_read(&w->roster, p + ends, ranks);
+    watch_stalls(w);
     if (n <= 0)
         return;
-    xd_roster_read(&w->roster, p + ends, ranks);
     for (int i = 0; i < ends; i++)
         if (p[i].revents)
             read_output(w, end[i]);
@@ -569,14 +590,27 @@ static int has_reported(const watch *w)
     return w->roster.n ? w->roster.error_reported : w->mpi_log.error_seen;
 }
 
+/* Returns 1 if a message of Open MPI about an ended rank does not name the rank, as happens if the
+ * rank ends while it starts. */
+static int is_vague(const char *why)
+{
+    return strstr(why, "Primary job") && strstr(why, "returned a non-zero exit code");
+}
+
 /* Writes the cause of the launcher's failure to `why`, from the launcher's messages if there are
  * any. */
 static void find_cause(const watch *w, int status, int code, char *why, size_t size)
 {
     char gone[128];
     xd_mpi_log_cause(&w->mpi_log, why, size);
-    if (why[0] || !code)
+    if ((why[0] && !is_vague(why)) || !code)
         return;
+    if (why[0] && !xd_roster_first_death(&w->roster, gone, sizeof gone)) {
+        snprintf(why, size,
+                 code > 128 ? "a rank was killed by signal %d" : "a rank ended with exit code %d",
+                 code > 128 ? code - 128 : code);
+        return;
+    }
     if (WIFSIGNALED(status))
         snprintf(why, size, "it was killed by signal %d", WTERMSIG(status));
     else if (xd_roster_first_death(&w->roster, gone, sizeof gone) && !strstr(gone, "by signal 15"))
@@ -585,9 +619,24 @@ static void find_cause(const watch *w, int status, int code, char *why, size_t s
         snprintf(why, size, "it exited with code %d and no message, as after SIGTERM", code);
 }
 
+/* Sets w->loss if a signal killed a rank, as the sentence `why` tells. If the system has killed it
+ * for lack of memory, adds that to the sentence. */
+static void note_loss(watch *w, char *why, size_t size)
+{
+    int     group = 0;
+    int64_t kills = w->oom_kills >= 0 ? xd_oom_kills(&group) : -1;
+    size_t  n = strlen(why);
+    w->loss = XD_LOSS_KILLED;
+    if (kills <= w->oom_kills || !strstr(why, "signal 9"))
+        return;
+    w->loss = XD_LOSS_MEMORY;
+    snprintf(why + n, size - n, ": the system had no memory left for it, %s",
+             group ? "within the limit of its control group" : "because the host's is used up");
+}
+
 /* Returns the exit code of a run. Prints the cause of a failure if no rank has reported it. Sets
- * *lost to 1 if a signal killed a rank. */
-static int exit_code_of(const watch *w, const char *launcher, int status, int *lost)
+ * w->loss if a signal killed a rank. */
+static int exit_code_of(watch *w, const char *launcher, int status)
 {
     char why[512];
     int  code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
@@ -598,7 +647,9 @@ static int exit_code_of(const watch *w, const char *launcher, int status, int *l
         return 128 + w->first_signal;
     }
     if (w->cause[0]) {
-        if (!reported)
+        if (w->loss == XD_LOSS_KILLED)
+            note_loss(w, w->cause, sizeof w->cause);
+        if (!reported || w->loss)
             fprintf(stderr, "xdit: %s\n", w->cause);
         return XD_EXIT_FAILED;
     }
@@ -607,8 +658,11 @@ static int exit_code_of(const watch *w, const char *launcher, int status, int *l
         return XD_EXIT_FAILED;
     }
     find_cause(w, status, code, why, sizeof why);
-    int a_rank = strncmp(why, "rank ", 5) == 0 || strncmp(why, "the rank ", 9) == 0;
-    int killed = *lost = code && a_rank && strstr(why, "was killed");
+    int a_rank = strncmp(why, "rank ", 5) == 0 || strncmp(why, "the rank ", 9) == 0 ||
+                 strncmp(why, "a rank ", 7) == 0;
+    int killed = code && a_rank && strstr(why, "was killed");
+    if (killed)
+        note_loss(w, why, sizeof why);
     int by_rank = code == XD_EXIT_FAILED || code == XD_EXIT_USAGE ||
                   (code > 128 && a_rank && !killed);
     int a_host = strncmp(why, LOST_HOST, sizeof LOST_HOST - 1) == 0;
@@ -631,9 +685,11 @@ static int exit_code_of(const watch *w, const char *launcher, int status, int *l
 xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
 {
     char      launcher[4096], self[4096], number[16];
-    int       lost = 0;
+    int       group;
     watch     w = { .dir = { .lock = -1 },
                     .mpi_log = { .fd = 2 },
+                    .oom_kills = xd_oom_kills(&group),
+                    .stalls = { .timeout = l->rank_timeout },
                     .limit = l->start_timeout < 0 ? START_S : l->start_timeout };
     xd_status s = find_launcher(launcher, sizeof launcher, e);
     ssize_t   n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -661,9 +717,9 @@ xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
     char **v = make_command(l, &w, launcher, self, number);
     s = v ? start_launcher(&w, v, e) : xd_fail(e, XD_ENOMEM, "no memory for a command line");
     if (s == XD_OK)
-        *code = exit_code_of(&w, launcher, wait_for_exit(&w), &lost);
-    if (l->killed)
-        *l->killed = lost;
+        *code = exit_code_of(&w, launcher, wait_for_exit(&w));
+    if (l->loss)
+        *l->loss = w.loss;
     xd_rundir_close(&w.dir);
     xd_roster_close(&w.roster);
     unsetenv(COLUMNS); /* the next run starts from this process, too */

@@ -8,6 +8,9 @@
  * code 128 + n means that signal n ended the program. */
 enum { XD_EXIT_OK = 0, XD_EXIT_FAILED = 1, XD_EXIT_USAGE = 2 };
 
+/* Why a rank was lost. MEMORY: the system killed it for lack of memory. STALLED: it stood still. */
+typedef enum xd_loss { XD_LOSS_NONE, XD_LOSS_KILLED, XD_LOSS_MEMORY, XD_LOSS_STALLED } xd_loss;
+
 typedef struct xd_launch {
     int         ranks;
     int         argc; /* arguments of the command, without its name */
@@ -15,7 +18,8 @@ typedef struct xd_launch {
     const char *command; /* name of the command, for example "generate" */
     /* Seconds within which all ranks must connect; 0: no limit; negative: 60. */
     int         start_timeout;
-    int        *killed; /* becomes 1 if a signal killed a rank, else 0; NULL: not wanted */
+    double      rank_timeout; /* seconds that a rank may stand still; 0: for ever */
+    xd_loss    *loss;         /* becomes why the run lost a rank; NULL: not wanted */
 } xd_launch;
 
 /* Returns the width in columns of the terminal to which a rank's standard error is forwarded by the

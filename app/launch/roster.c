@@ -156,6 +156,17 @@ static void add_member(xd_roster *r)
     r->changed_s = xd_now_s();
 }
 
+static void note_step(xd_member *m, int event, double now)
+{
+    if (event == XD_ROSTER_STAGE)
+        m->step_s = 0;
+    if (event != XD_ROSTER_STEP)
+        return;
+    if (m->step_s > 0 && now - m->step_s > m->slowest_s)
+        m->slowest_s = now - m->step_s;
+    m->step_s = now;
+}
+
 static void receive_notices(xd_roster *r, xd_member *m)
 {
     notice  n;
@@ -166,6 +177,7 @@ static void receive_notices(xd_roster *r, xd_member *m)
         m->done |= n.event == XD_ROSTER_DONE;
         r->error_reported |= n.event == XD_ROSTER_ERROR;
         r->changed_s = xd_now_s();
+        note_step(m, n.event, r->changed_s);
     }
     if (k < 0 && (errno == EAGAIN || errno == EINTR))
         return;

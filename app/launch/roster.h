@@ -18,7 +18,9 @@ typedef enum xd_roster_event {
     XD_ROSTER_STARTED = 1, /* the process of the rank runs */
     XD_ROSTER_CONNECTED,   /* the rank has exchanged messages with all other ranks */
     XD_ROSTER_ERROR,       /* the rank has printed an error to standard error */
-    XD_ROSTER_DONE         /* the rank has finished successfully */
+    XD_ROSTER_DONE,        /* the rank has finished successfully */
+    XD_ROSTER_STAGE,       /* the rank has begun a stage of a request, such as decoding */
+    XD_ROSTER_STEP         /* the rank has finished a denoising step */
 } xd_roster_event;
 
 /* ---- functions for a rank -------------------------------------------------------------------- */
@@ -40,6 +42,11 @@ typedef struct xd_member {
     pid_t  pid;    /* process id of the rank; 0: not known */
     int    status; /* exit status as of waitpid; -1: not known */
     double died_s; /* time when the rank's connection was closed */
+    /* step_s: time of the last step of the present stage; 0: none has ended. slowest_s: seconds of
+     * the slowest step, from the second of a stage on; 0: not known. */
+    double step_s, slowest_s;
+    double stopped_s, ticks; /* written by stalls.c: since when the process is stopped (0: it is
+                                not); its processor time at a step */
 } xd_member;
 
 typedef struct xd_roster {

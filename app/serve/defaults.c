@@ -15,7 +15,8 @@ static int       nrows;
 
 static void copy_rows(void)
 {
-    static const char own[] = "checkpoint checkpoint_steps"; /* options of xdit generate alone */
+    static const char own[] = "checkpoint checkpoint_steps checkpoint_seconds"; /* of xdit generate
+                                                                               alone */
     int               n;
     const xd_option  *o = xd_request_options(&n);
     for (int i = 0; i < n && nrows < MAX_ROWS; i++)

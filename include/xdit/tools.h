@@ -35,6 +35,11 @@ XD_API int xd_launched(int *rank);
  * there is no launcher. */
 XD_API int xd_launched_ranks(void);
 
+/* Returns how many processes the kernel has killed for lack of memory, as its counters tell: those
+ * of this process' control group (*group becomes 1), or all of this host (0). A process that ended
+ * by SIGKILL while the number grew was probably one of them. Returns -1 if that is unknown. */
+XD_API int64_t xd_oom_kills(int *group);
+
 /* xd_ping tests messages between the processes that an MPI launcher has started. Collective over
  * these processes. Rank 0 gets the latency and bandwidth, measured between ranks 0 and 1. */
 typedef struct xd_pinged { /* call xd_pinged_init before xd_ping */

@@ -582,10 +582,12 @@ typedef struct xd_request_sizes {
  * another plan or number of ranks; plans and step caches that are not exact then give a slightly
  * different image. A file of another request is refused. With data parallelism on several hosts,
  * all hosts must have the folder in common. NULL: no files. steps: a file is written after every
- * `steps`-th step; 0: after every step. */
+ * `steps`-th step; 0: after every step. seconds: of these steps, only after those that end at
+ * least so many seconds after the last file was written; 0: after all of them. */
 typedef struct xd_request_checkpoint {
     const char *dir;
     int64_t     steps;
+    double      seconds;
 } xd_request_checkpoint;
 
 /* Previews of the image during denoising. `count` is the number of previews per image, which are

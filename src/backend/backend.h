@@ -234,6 +234,9 @@ size_t xd_host_address_space(void);
 /* Sets *available to the smaller of the two values that xd_host_memory returns, and *total to the
  * size of the host's memory in bytes. */
 void   xd_host_memory_free(size_t *available, size_t *total);
+/* Returns how many processes the kernel has killed for lack of memory: those of this process'
+ * control group (*group becomes 1), or all of this host (0). Returns -1 if that is unknown. */
+double xd_host_oom_kills(int *group);
 
 /* ---- weights ------------------------------------------------------------------------------ */
 

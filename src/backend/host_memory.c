@@ -1,4 +1,5 @@
-/* host_memory.c - computes how many bytes of host memory this process may still allocate
+/* host_memory.c - computes how many bytes of host memory this process may still allocate, and
+ * counts processes that were killed for lack of memory
  *
  * The result is the minimum of three values: the system's available memory, the free memory below
  * the limits of this process' control groups (v1 or v2, including all ancestors), and the address
@@ -36,8 +37,9 @@ static double number_in(const char *path, const char *key)
 
 /* Lowers *free_bytes to the minimum free memory of the control group at `dir` and of its ancestors.
  * The last of these ancestors is the root group, whose path is the first `root` bytes of `dir`.
- * Inactive file pages, which the Linux kernel may drop, count as free memory, as in
- * MemAvailable. */
+ * Inactive file pages, which the Linux kernel may drop, count as free memory, as in MemAvailable.
+ * A container often sees only its own group, mounted at the root: the group at the root is used if
+ * a path does not exist. */
 static void lower_to_group(char *dir, size_t root, int v2, double *free_bytes)
 {
     char path[1200];
@@ -59,11 +61,11 @@ static void lower_to_group(char *dir, size_t root, int v2, double *free_bytes)
     }
 }
 
-/* Lowers *free_bytes to the minimum free memory of all control groups of this process. The lines of
- * /proc/self/cgroup are "0::/a/b" for v2 and "7:cpu,memory:/a/b" for v1. A container often sees
- * only its own group, mounted at the root. If a path does not exist, the group at the root is used
- * instead. */
-static void lower_to_groups(double *free_bytes)
+/* Calls `visit` for each control group of memory of this process, with its folder, the number of
+ * bytes of the folder that name the root group, and 1 for version 2. The lines of /proc/self/cgroup
+ * are "0::/a/b" for v2 and "7:cpu,memory:/a/b" for v1. */
+static void visit_groups(void    (*visit)(char *dir, size_t root, int v2, double *value),
+                         double *value)
 {
     char  line[1024], dir[1100];
     FILE *f = fopen("/proc/self/cgroup", "r");
@@ -78,10 +80,30 @@ static void lower_to_groups(double *free_bytes)
             continue;
         const char *root = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
         snprintf(dir, sizeof dir, "%s%s", root, strcmp(path, "/") == 0 ? "" : path);
-        lower_to_group(dir, strlen(root), v2, free_bytes);
+        visit(dir, strlen(root), v2, value);
     }
     if (f)
         fclose(f);
+}
+
+/* Sets *kills to the number of killed processes of a group. A container often sees only its own
+ * group, mounted at the root. */
+static void count_kills(char *dir, size_t root, int v2, double *kills)
+{
+    const char *name = v2 ? "memory.events" : "memory.oom_control";
+    char        path[1200];
+    for (int i = 0; i < 2 && *kills < 0; i++) {
+        snprintf(path, sizeof path, "%.*s/%s", (int)(i ? root : strlen(dir)), dir, name);
+        *kills = number_in(path, "oom_kill ");
+    }
+}
+
+double xd_host_oom_kills(int *group)
+{
+    double kills = -1;
+    visit_groups(count_kills, &kills);
+    *group = kills >= 0;
+    return *group ? kills : number_in("/proc/vmstat", "oom_kill ");
 }
 
 static double machine_size(void)
@@ -123,7 +145,7 @@ void xd_host_memory(size_t *machine, size_t *process)
     double free_bytes = number_in("/proc/meminfo", "MemAvailable:") * 1024;
     if (free_bytes < 0)
         free_bytes = all < 0 ? 1e18 : all;
-    lower_to_groups(&free_bytes);
+    visit_groups(lower_to_group, &free_bytes);
     if (space < 1e18)
         space -= kernel_space();
     *machine = (size_t)free_bytes;

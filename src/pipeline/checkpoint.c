@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "io/safetensors.h"
@@ -351,13 +352,33 @@ static xd_status write_file(const xd_job *j, int image, int finished, float *con
     return s;
 }
 
+/* Returns 1 if enough seconds have passed since the last file. Rank 0 of the replica decides for
+ * all, because clocks differ and gathering the latents is collective. */
+static int is_time(xd_denoise *f)
+{
+    xd_job       *j = f->j;
+    xd_comm      *c = f->topo->replica;
+    const int64_t one = 1;
+    double        since = j->saved_s > 0 ? j->saved_s : j->start_s, now = xd_now_s();
+    float         due = now - since >= j->r->checkpoint.seconds;
+    if (j->r->checkpoint.seconds > 0 && c->size > 1) {
+        xd_req r = c->ops->bcast(c, xd_view(&due, XD_F32, 1, &one), 0);
+        xd_denoise_wait(f, c, &r);
+    }
+    if (due > 0)
+        j->saved_s = now;
+    return due > 0;
+}
+
 void xd_checkpoint_save(xd_denoise *f, int image, int step, float *lat)
 {
     const xd_job *j = f->j;
     int           n = history_of(j);
     int64_t       every = j->r->checkpoint.steps;
-    if (!is_on(j) || (step + 1) % (every > 0 ? every : 1) || step + 1 == j->samp.steps)
+    if (!is_on(j) || (step + 1) % (every > 0 ? every : 1) || step + 1 == j->samp.steps ||
+        !is_time(f))
         return;
+    double t0 = xd_now_s();
     float *state[ITEMS] = { lat };
     float *more = xd_denoise_buffer(f, n * j->numbers, "a checkpoint");
     xd_denoise_gather(f, f->lat, lat);
@@ -369,6 +390,7 @@ void xd_checkpoint_save(xd_denoise *f, int image, int step, float *lat)
     if (f->topo->replica->rank == 0 && xd_ok(&f->x) &&
         write_file(j, image, step + 1, state, &e) != XD_OK)
         xd_log(XD_LOG_WARN, "no checkpoint after step %d: %s", step + 1, e.msg);
+    xd_log(XD_LOG_DEBUG, "checkpoint after step %d: %.3f ms", step + 1, (xd_now_s() - t0) * 1e3);
     free(more);
 }
 

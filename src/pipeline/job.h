@@ -108,6 +108,7 @@ typedef struct xd_job {
     /* 1 + the descriptor that holds the lock of the checkpoint folder; 0: none */
     int           locked;
     int32_t      *finished; /* [images] steps that a checkpoint has finished; NULL: none */
+    double        saved_s;  /* time of the last checkpoint; 0: there was none */
     int asked_steps;        /* number of steps, samp.steps plus the steps that `strength` skips */
     const xd_sampler *sampler;
     xd_sampling       samp;

@@ -580,6 +580,11 @@ static const xd_request_row rows[] = {
         "save after every N-th step (default: 1)" },
       .about.section = OUTPUT,
       .outside = 1 },
+    { { "checkpoint_seconds", XD_OPT_REAL, AT(checkpoint.seconds), 0, 86400, NULL, "SECONDS",
+        "save only if the last save is at least SECONDS ago (default: 0, after each of the "
+        "steps)" },
+      .about.section = OUTPUT,
+      .outside = 1 },
     { { "no_audio", XD_OPT_FLAG, AT(audio.no_audio), 0, 1, NULL, NULL,
         "do not decode the audio of a video: no sound, and less time and memory (%s)" },
       .families = XD_WORD_AUDIO,

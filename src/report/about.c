@@ -49,6 +49,11 @@ void xd_about(xd_fact *fact, void *cookie)
     free(hub);
 }
 
+int64_t xd_oom_kills(int *group)
+{
+    return (int64_t)xd_host_oom_kills(group);
+}
+
 /* ---- messages ----------------------------------------------------------------------------- */
 
 enum { TRIPS = 200, LONG_TRIPS = 5, LONG_BYTES = 8000000 };

@@ -13,7 +13,7 @@ killed() {
     pid=$!
     while [ ! -e "$wanted" ] && kill -0 "$pid" 2>/dev/null; do sleep 0.01; done
     kill -KILL -"$pid" 2>/dev/null
-    pkill -KILL -f -- "--checkpoint saved" 2>/dev/null
+    pkill -KILL -s "$pid" 2>/dev/null
     wait "$pid" 2>/dev/null
     check "killed when $wanted was there" [ $? = 137 -a -e "$wanted" ]
 }
@@ -102,20 +102,25 @@ try generate --resume saved
 check "the plan stays without another" said '2 ranks \(ulysses 2\)'
 near "two ranks again" a.ppm b.ppm
 
-# A rank is killed: the ranks start again and continue.
-one_dies() { # one_dies ARGS...
-    setsid "$XDIT" generate --model "$GOLDEN/flux" --width 128 --height 112 \
+# A rank gets a signal: the ranks start again and continue. RUN is a prefix of the command.
+RUN=
+one_dies() { # one_dies SIGNAL ARGS...
+    signal=$1
+    shift
+    # shellcheck disable=SC2086
+    setsid $RUN "$XDIT" generate --model "$GOLDEN/flux" --width 128 --height 112 \
         --num_inference_steps 40 --seed 3 -p "a red circle" --output b.ppm --checkpoint saved \
         --nproc 3 --ulysses_degree 3 "$@" >died.txt 2>&1 &
     pid=$!
     while [ ! -e saved/image-0001.safetensors ] && kill -0 "$pid" 2>/dev/null; do sleep 0.01; done
-    kill -KILL "$(pgrep -f "xdit generate.*--checkpoint saved" | tail -1)"
+    [ -z "$RUN" ] || echo "oom_kill 4" >kills.txt
+    kill -s "$signal" "$(pgrep -s "$pid" -f "xdit generate" | tail -1)"
     wait "$pid"
     rc=$?
     out=$(cat died.txt)
 }
 rm -rf saved other b.ppm
-one_dies
+one_dies KILL
 check "the command goes on after the death of a rank" [ "$rc" = 0 ]
 check "it is named" [ "${out#*was killed by signal 9}" != "$out" ]
 check "and the ranks start again" [ "${out#*starting 3 ranks again, restart 1 of 1}" != "$out" ]
@@ -123,6 +128,34 @@ check "from the last saved step" [ "${out#*image 1 continues after step}" != "$o
 near "the image is that of the undisturbed run" a.ppm b.ppm
 check "nothing is left of it" [ ! -e saved ]
 rm b.ppm
-one_dies --max_restarts 0
+one_dies KILL --max_restarts 0
 check "without restarts it fails" [ "$rc" = 1 -a ! -e b.ppm -a -e saved/options.json ]
+rm -rf saved
+one_dies STOP --rank_timeout 1
+check "a rank that stands still counts as killed" [ "$rc" = 0 ]
+check "it is named" [ "${out#*is stopped and has stood still for more than 1 s}" != "$out" ]
+near "and the image is that of the undisturbed run" a.ppm b.ppm
+rm b.ppm
+
+# The system kills a rank for lack of memory: a file is bound over the counter of the kernel.
+echo "oom_kill 3" >kills.txt
+cat >bound.sh <<'END'
+mount -t tmpfs none /sys/fs/cgroup && mount --bind kills.txt /proc/vmstat && exec "$@"
+END
+if unshare -m sh bound.sh true 2>/dev/null; then
+    RUN="unshare -m sh bound.sh"
+    one_dies KILL
+    RUN=
+    check "after a loss for memory the command goes on" [ "$rc" = 0 ]
+    check "the cause is told" [ "${out#*no memory left for it, because the host}" != "$out" ]
+    check "by a plan that needs less" [ "${out#*which needs * in place of}" != "$out" ]
+    near "and the image is that of the undisturbed run, too" a.ppm b.ppm
+else
+    echo "ok $((count + 1)) - a loss for memory # SKIP a file cannot be bound over /proc/vmstat"
+    count=$((count + 1))
+fi
+rm -rf saved b.ppm
+whole -p "a red circle" --output b.ppm --checkpoint saved --checkpoint_seconds 1000 --verbose \
+    2>said.txt
+check "no checkpoint is due before its time" [ "$(grep -c 'checkpoint after' said.txt)" = 0 ]
 done_testing
