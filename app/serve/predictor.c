@@ -53,6 +53,7 @@ static int is_equal_for_time(const char *arg)
 {
     static const char *const other[] = { "--id=",
                                          "--output=",
+                                         "--checkpoint=",
                                          "--prompt=",
                                          "--negative_prompt=",
                                          "--prompt_2=",

@@ -435,6 +435,9 @@ xd_task *xd_api_req_submit(xd_api_req *r)
         snprintf(path, sizeof path, "%s/%s.%s", s->dir, task->id, r->extension);
         add_arg(r, "model", r->model->path);
         add_arg(r, "output", path);
+        snprintf(path, sizeof path, "%s/%s.saved", s->dir, task->id);
+        if (s->dir != s->own_dir)
+            add_arg(r, "checkpoint", path);
     }
     check_args(r);
     if (*s->ending) /* the main thread has not yet seen the signal */

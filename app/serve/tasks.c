@@ -394,6 +394,28 @@ static void remove_inputs(const xd_task *task)
     }
 }
 
+/* Returns the value of the task's argument that begins with `flag`; "" if there is none. */
+static const char *arg_of(const xd_task *task, const char *flag)
+{
+    for (int i = 0; i < task->nargs; i++)
+        if (strncmp(task->args[i], flag, strlen(flag)) == 0)
+            return task->args[i] + strlen(flag);
+    return "";
+}
+
+/* Removes the folder from which an interrupted task continues. */
+static void remove_checkpoint(const xd_task *task)
+{
+    const char    *path = arg_of(task, "--checkpoint=");
+    DIR           *d = *path ? opendir(path) : NULL;
+    struct dirent *f;
+    while (d && (f = readdir(d)))
+        if (f->d_name[0] != '.')
+            unlinkat(dirfd(d), f->d_name, 0);
+    if (d)
+        closedir(d), rmdir(path);
+}
+
 static void record_metrics(xd_tasks *j, const xd_task *task)
 {
     const char  *denoise = task->seconds ? strstr(task->seconds, "\"denoise\":") : NULL;
@@ -425,7 +447,7 @@ static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
 {
     int again = j->closed && j->dir && !task->awaited && state != XD_TASK_DONE;
     if (!again) /* the files of a task that the next server runs again are kept */
-        remove_inputs(task);
+        remove_inputs(task), remove_checkpoint(task);
     task->state = state;
     task->ended = xd_unix_s();
     task->ended_s = xd_now_s();
@@ -510,19 +532,9 @@ static void remove_image(const xd_task_image *im)
             unlink(path);
 }
 
-/* Returns the file name of the task's first image. */
-static const char *output_of(const xd_task *task)
-{
-    static const char flag[] = "--output=";
-    for (int i = 0; i < task->nargs; i++)
-        if (strncmp(task->args[i], flag, sizeof flag - 1) == 0)
-            return task->args[i] + sizeof flag - 1;
-    return "";
-}
-
 void xd_task_preview_file(const xd_task *task, int i, char *path, size_t size)
 {
-    xd_task_preview_name(output_of(task), task->video, i, path, size);
+    xd_task_preview_name(arg_of(task, "--output="), task->video, i, path, size);
 }
 
 /* Removes all previews of a task, including previews that an earlier server has written and not
@@ -541,6 +553,7 @@ static void delete_task(xd_tasks *j, xd_task *task)
     for (int i = 0; i < task->ndone; i++)
         remove_image(&task->done[i]);
     remove_previews(task);
+    remove_checkpoint(task);
     if (j->dir)
         xd_task_store_remove(j->dir, task);
     task->deleted = 1;
@@ -560,7 +573,7 @@ int xd_tasks_delete(xd_tasks *j, xd_task *task)
 void xd_task_remove_files(const xd_task *task)
 {
     char dir[4096], path[4400];
-    snprintf(dir, sizeof dir, "%s", output_of(task));
+    snprintf(dir, sizeof dir, "%s", arg_of(task, "--output="));
     char *slash = strrchr(dir, '/');
     if (!slash)
         return;

@@ -1,11 +1,13 @@
 /* worker_task.c - runs one task and reports its stages, steps, images and end to the server */
 #include "serve/worker_task.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "launch/launch.h"
 #include "serve/task.h"
 
 /* ---- reports to the server ------------------------------------------------------------------- */
@@ -143,6 +145,44 @@ static void report_memory(const xd_task_run *t)
                2);
 }
 
+/* ---- checkpoints --------------------------------------------------------------------------- */
+
+/* Seconds between two checkpoints of a task, and so the most that a restarted server repeats. */
+static const double CHECKPOINT_S = 2;
+
+/* Returns 1 if the folder of the task's checkpoint has the file of an image. If `removes` is 1,
+ * removes these files. */
+static int has_checkpoint(const xd_task_run *t, int removes)
+{
+    const char    *dir = t->flags.request.checkpoint.dir;
+    DIR           *d = dir ? opendir(dir) : NULL;
+    struct dirent *f;
+    int            found = 0;
+    while (d && (f = readdir(d))) {
+        int one = strncmp(f->d_name, "image-", 6) == 0;
+        if (one && removes)
+            unlinkat(dirfd(d), f->d_name, 0);
+        found |= one;
+    }
+    if (d)
+        closedir(d);
+    return found;
+}
+
+/* Generates. A checkpoint that cannot be continued, such as that of another version, is not an
+ * error of the task: its images begin again. */
+static xd_status generate_on(xd_task_run *t, xd_engine *g, xd_result **res, xd_err *e)
+{
+    int       had = has_checkpoint(t, 0);
+    xd_status s = xd_generate(g, &t->flags.request, res, e);
+    if (!had || (s != XD_EINVAL && s != XD_EFORMAT && s != XD_EIO))
+        return s;
+    if (t->reports)
+        has_checkpoint(t, 1);
+    *e = (xd_err){ .rank = -1 };
+    return xd_generate(g, &t->flags.request, res, e);
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 static xd_status generate(xd_task_run *t, xd_engine *g, xd_result **res, xd_err *e)
@@ -156,10 +196,13 @@ static xd_status generate(xd_task_run *t, xd_engine *g, xd_result **res, xd_err 
     r->callbacks.cookie = t;
     t->images = r->nprompts * r->num_images_per_prompt;
     xd_connection_set_engine(t->connection, &t->running, g);
-    xd_status s = xd_generate(g, r, res, e);
+    r->checkpoint.seconds = CHECKPOINT_S;
+    if (!xd_launch_here()) /* data parallelism on several hosts needs a folder in common */
+        r->checkpoint.dir = NULL;
+    xd_status s = generate_on(t, g, res, e);
     while (s == XD_ENOMEM && !t->alone && xd_worker_models_free_memory(t->models)) {
         *e = (xd_err){ .rank = -1 };
-        s = xd_generate(g, r, res, e);
+        s = generate_on(t, g, res, e);
     }
     xd_connection_set_engine(t->connection, &t->running, NULL);
     return s;

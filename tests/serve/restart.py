@@ -5,6 +5,7 @@ end and after a kill: finished videos, failures, and what was queued. Speaks TAP
 import base64
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -21,8 +22,8 @@ def status(s, name):
     return s.get(f"/v1/videos/{name}").json.get("status")
 
 
-def start(model, folder):
-    return Server("--dtype", "f32", "--results", str(folder), model=str(model))
+def start(model, folder, *more):
+    return Server("--dtype", "f32", "--results", str(folder), *more, model=str(model))
 
 
 def fill(s):
@@ -57,6 +58,39 @@ def again(model, folder, sig):
         for i in (made, wrong, *ids):
             s.request("DELETE", f"/v1/videos/{i}")
         report(not list(folder.iterdir()), "deleted ones leave nothing", list(folder.iterdir()))
+
+
+def continued(model, folder):
+    """A video that a killed server was making goes on after its last checkpoint, and is the video
+    that another server makes at once."""
+    folder.mkdir()
+    fields = {**LONG, "num_inference_steps": 1000, "seed": 5}
+    with start(model, folder) as s:
+        name = s.post("/v1/videos", fields).json["id"]
+        there = wait_for(lambda: list(folder.glob(f"{name}.saved/image-*.safetensors")), 60)
+        report(there, "a running request has a checkpoint", s.get(f"/v1/videos/{name}").json)
+        s.process.kill()
+        s.process.wait()
+    with start(model, folder, "--verbose") as s:
+        done = wait_for(lambda: status(s, name) == "completed", 90)
+        report(done and re.search(r"image 1 continues after step \d+ of 1000", s.said()),
+               "the killed server's video goes on", s.said())
+        other = s.post("/v1/videos", fields).json["id"]
+        wait_for(lambda: status(s, other) == "completed", 90)
+        made = [s.get(f"/v1/videos/{i}/content").body for i in (name, other)]
+        report(made[0] == made[1], "and is that of an undisturbed one")
+        third = s.post("/v1/videos", fields).json["id"]
+        wait_for(lambda: list(folder.glob(f"{third}.saved/image-*.safetensors")), 60)
+        s.process.kill()
+        s.process.wait()
+    saved = next(folder.glob(f"{third}.saved/image-*.safetensors"))
+    saved.write_bytes(saved.read_bytes()[:100])
+    with start(model, folder) as s:
+        report(wait_for(lambda: status(s, third) == "completed", 90),
+               "it begins again without a whole checkpoint", s.said())
+        for i in (name, other, third):
+            s.request("DELETE", f"/v1/videos/{i}")
+        report(not list(folder.iterdir()), "nothing is left of checkpoints", list(folder.iterdir()))
 
 
 def images(folder):
@@ -212,6 +246,7 @@ def main():
     folder = T / "images"
     folder.mkdir()
     images(folder)
+    continued(model, T / "continued")
     order(model, T / "order")
     odd_files(T / "odd")
     changed_files(T / "changed")
