@@ -19,13 +19,22 @@ static void add_word(xd_text_buf *b, int *n, int holds, const char *word)
         xd_buf_add(b, "%s\"%s\"", (*n)++ ? ", " : "", word);
 }
 
+/* Returns 1 if the model's text encoder was opened without the vision tower that reads images. */
+static int is_blind(const xd_model *m)
+{
+    for (int i = 0; i < m->recipe->ntext; i++)
+        if (m->recipe->text[i].image_text && !m->text[i].text->tower)
+            return 1;
+    return 0;
+}
+
 static void add_fields(xd_text_buf *b, const xd_model *m)
 {
     const xd_recipe   *p = m->recipe;
     const xd_role_row *role = xd_role_of_model(m, 0);
-    int                n = 0, needed = 0;
+    int                n = 0, needed = 0, reads = role->read && !is_blind(m);
     xd_buf_add(b, "\"takes\": [");
-    add_word(b, &n, role->read != NULL, "image");
+    add_word(b, &n, reads, "image");
     add_word(b, &n, xd_recipe_inpaints(p) || role->reads_control_video, "mask_image");
     add_word(b, &n, role->reads_video && frames_read(m) != 1, "last_image");
     add_word(b, &n, role->reads_control, "control_image");
@@ -36,7 +45,7 @@ static void add_fields(xd_text_buf *b, const xd_model *m)
     add_word(b, &needed, role->reads_mask, "mask_image");
     add_word(b, &needed, role->reads_video && frames_read(m) > 1, "last_image");
     add_word(b, &needed, role->reads_control, "control_image");
-    xd_buf_add(b, "], \"images\": %d", !role->read ? 0 : p->references > 0 ? p->references : 1);
+    xd_buf_add(b, "], \"images\": %d", !reads ? 0 : p->references > 0 ? p->references : 1);
 }
 
 void xd_inspect_uses(xd_text_buf *b, const xd_model *m)

@@ -140,6 +140,38 @@ check "a line is no image" said '^xdit: an image to edit has 1000 x 1 pixels; wi
 try inspect "$MODEL" --tensors text_encoder
 check "the vision tower is listed" \
     sh -c 'printf %s "$1" | grep -q "^visual.merger.mlp.0.weight 144x144$"' . "$out"
+
+# Images that the transformer reads once per request, with the text.
+MODEL=$FULL/qwen21-edit
+A=$ROOT/tests/golden/qwen21-edit
+set -- --prompt "side by side" --num_inference_steps 2 --max_area 6144 --json --output "$T/e.png"
+try generate --model "$MODEL" "$@" --image "$A/image.png" --image "$A/image_2.png"
+check "the last of several images gives the size" json 'j["parameters"]["width"] == 64 and
+    j["parameters"]["height"] == 128'
+try generate --model "$MODEL" "$@" --width 64 --height 32
+check "no image is needed" json 'j["parameters"]["width"] == 64'
+try generate --model "$MODEL" "$@" --max_area 40000 --image "$A/image.png"
+check "the text encoder resizes no image" \
+    said '^xdit: image 1: .*min_pixels to max_pixels of .*processor, .* 1024 and 20000$'
+try generate --model "$MODEL" "$@" $(i=0; while [ $i -lt 17 ]; do
+    printf -- '--image %s ' "$A/image.png"; i=$((i + 1)); done)
+check "at most 16 images are read" said '^xdit: 17 images .*qwen-image-2.1 .*at most 16$'
+try generate --model "$MODEL" "$@" --image "$A/golden.json"
+check "other files are no images" said 'golden.json'
+try generate --model "$FULL/qwen21" "$@" --image "$A/image.png"
+check "without an image processor there are no images" \
+    said '^xdit: .*qwen21/processor has no preprocessor_config.json, .*qwen-image-2.1'
+try inspect "$MODEL" --tensors text_encoder
+check "the vision tower of a file with a head is listed" \
+    sh -c 'printf %s "$1" | grep -q "^model.visual.deepstack_merger_list.1.norm.bias 96$"' . "$out"
+try inspect "$MODEL" --json
+check "what the model reads is listed" json '"image" in j["uses"]["takes"] and
+    j["uses"]["needs"] == [] and j["uses"]["images"] == 16'
+try inspect "$FULL/qwen21" --json
+check "nor does it read one without the processor" json '"image" not in j["uses"]["takes"] and
+    j["uses"]["images"] == 0'
+
+MODEL=$FULL/qwen-edit-plus
 A=$ROOT/tests/golden/qwen-edit-mask
 part() { try generate --model "$FULL/qwen-edit" --prompt a --num_inference_steps 2 \
              --max_area 6144 --json --output "$T/e.png" --image "$A/image.png" \
