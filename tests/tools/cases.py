@@ -43,7 +43,7 @@ def check_modules(root, cases):
         table = table_of(tree)
         extra = {"pixart": {"binning"}, "hunyuan": {"forms"}, "wan": {"forms"},
                  "mochi": {"forms"}, "ltx": {"forms"}, "vace": {"forms"},
-                 "skyreels": {"forms"}}.get(suite, set())
+                 "skyreels": {"forms"}, "qwen": {"forms"}}.get(suite, set())
         check(f"{suite}: its table is in the index", table is None or table | extra == mine,
               f"{table} and {mine}")
 

@@ -442,9 +442,16 @@ static void run_form(const char *form, xd_dtype want,
     xd_cond   c = { .tok = given(&x, st, "text"),
                     .real = { 0, (int64_t)number_of(st, "real", 0, 0) } };
     int64_t   ntxt = info.txt_flows ? c.tok.d[0] : 0;
-    xd_layout lay = { .len = { shape.d[0], ntxt, 0 }, .npatch = 1, .nsp = 1 };
+    xd_grid   size = { (int64_t)number_of(st, "ref_size", 0, 0),
+                       (int64_t)number_of(st, "ref_size", 1, 0) };
+    xd_layout lay = { .len = { shape.d[0], ntxt, size.rows * size.cols },
+                      .npatch = 1,
+                      .nsp = 1,
+                      .nrefs = size.rows > 0,
+                      .refs = &size };
     xd_input  in = { .lat = given(&x, st, "latents"),
                      .extra = given(&x, st, "extra"),
+                     .ref = given(&x, st, "ref"),
                      .cond = &c,
                      .txt = info.txt_flows ? c.tok : (xd_tensor){ 0 },
                      .t = number_of(st, "time", 0, 0),
@@ -460,7 +467,7 @@ static void run_form(const char *form, xd_dtype want,
         scales[i] = number_of(st, "scales", i, 0);
     assert_int_equal(info.extra_ch > 0, in.extra.p != NULL);
     void    *kept = calloc(1, info.kept_size);
-    xd_state s = { .h = xd_new_f32(&x, shape.d[0] + ntxt, xd_dit_width(&info)),
+    xd_state s = { .h = xd_new_f32(&x, xd_own_rows(&lay, XD_ALL, 0), xd_dit_width(&info)),
                    .kept = kept,
                    .local = calloc(1, info.local_size) };
     x.lay = &lay;

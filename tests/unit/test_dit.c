@@ -152,7 +152,6 @@ static void refusals(void **state)
     refuses(aura, "{\"num_single_dit_layers\":-1}", XD_EFORMAT, "num_single_dit_layers");
     const char *qwen = "QwenImageTransformer2DModel";
     refuses(qwen, "{\"out_channels\":8}", XD_EUNSUPPORTED, "out_channels 8");
-    refuses(qwen, "{\"use_layer3d_rope\":true}", XD_EUNSUPPORTED, "use_layer3d_rope");
     refuses(qwen, "{\"guidance_embeds\":true}", XD_EUNSUPPORTED, "guidance_embeds");
     refuses(qwen, "{\"axes_dims_rope\":[16,56,54]}", XD_EFORMAT, "126");
     refuses(qwen, "{\"joint_attention_dim\":0}", XD_EFORMAT, "joint_attention_dim");
@@ -621,6 +620,22 @@ static void counts_as_it_runs(void **state)
     }
 }
 
+/* ---- layers of an image -------------------------------------------------------------------- */
+
+static const char *const layered[] = { "qwen-forms/layers", "qwen-forms/many" };
+
+static void layers_f32(void **state)
+{
+    (void)state;
+    run_forms(layered, 2, XD_F32, NULL);
+}
+
+static void layers_bf16(void **state)
+{
+    (void)state;
+    run_forms(layered, 2, XD_BF16, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -640,6 +655,8 @@ int main(void)
         cmocka_unit_test(dit_golden_bf16),
         cmocka_unit_test(dit_batch),
         cmocka_unit_test(dit_embeds_its_rows),
+        cmocka_unit_test(layers_f32),
+        cmocka_unit_test(layers_bf16),
         cmocka_unit_test(hunyuan_golden),
         cmocka_unit_test(hunyuan_skips),
         cmocka_unit_test(counts_as_it_runs),

@@ -5,7 +5,11 @@
  * RoPE over (image number, row, column). Rows and columns are counted from the centre of their
  * image; the positions of text tokens are on the diagonal after the largest image. Tokens of
  * reference images have the same modulation as image tokens; but if the config sets zero_cond_t,
- * reference images have the modulation of timestep 0. */
+ * reference images have the modulation of timestep 0.
+ *
+ * A model of layers (use_layer3d_rope) generates several layers of one size, which are frames of
+ * the token grid. The layer is then the first coordinate of a position, and the last reference
+ * image is layer -1. */
 #include <math.h>
 #include <stddef.h>
 
@@ -42,6 +46,8 @@ typedef struct glob {
     xd_lin    latents, text, mod, out;
     xd_mlp    time;
     xd_tensor text_norm; /* [joint]: gain of the norm of the text rows */
+    /* [2,D]: terms of the timestep embedding for images with alpha and without (more_cond) */
+    xd_tensor kinds;
 } glob;
 
 typedef struct local {
@@ -74,13 +80,9 @@ static xd_status check_config(void *c_, xd_err *e)
                        "out_channels are supported",
                        (long long)c->patch, (long long)c->in_ch, (long long)c->out_ch, PACK,
                        PACK * PACK);
-    const char *other = c->guided      ? "guidance_embeds"
-                        : c->more_cond ? "use_additional_t_cond"
-                        : c->layered   ? "use_layer3d_rope"
-                                       : NULL;
-    if (other)
-        return xd_fail(e, XD_EUNSUPPORTED, "transformer: %s is true, which is not supported",
-                       other);
+    if (c->guided)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: guidance_embeds is true, which is not supported");
     return xd_dual_axes(&c->axes, "axes_dims_rope", NULL, c->head_dim, e);
 }
 
@@ -160,6 +162,9 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_w_vec(d, &g->text_norm, "txt_norm.weight", 1, (int64_t[]){ c->joint });
     xd_w_linear(d, &g->text, "txt_in", &(xd_linear_spec){ .in = c->joint, .out = D, .bias = 1 });
     xd_mlp_weights(d, "time_text_embed.timestep_embedder", &g->time, XD_SINUSOIDS, D, D);
+    if (c->more_cond)
+        xd_w_vec(d, &g->kinds, "time_text_embed.addition_t_embedding.weight", 2,
+                 (int64_t[]){ 2, D });
     xd_w_linear(d, &g->mod, "norm_out.linear",
                 &(xd_linear_spec){ .in = D, .out = 2 * D, .bias = 1 });
     xd_w_linear(d, &g->out, "proj_out", &(xd_linear_spec){ .in = D, .out = c->in_ch, .bias = 1 });
@@ -184,11 +189,26 @@ static int64_t longer_half(int64_t rows, int64_t cols)
     return (rows > cols ? rows : cols) / 2;
 }
 
+/* Returns the index of the last image in a sequence of layers and reference images. */
+static int64_t last_image(const xd_layout *l)
+{
+    return l->grid[0] + l->nrefs - 1;
+}
+
+/* Returns the first coordinate of the tokens of image i, counted over layers and then reference
+ * images. In a model of layers, that of the last image is -1. */
+static int64_t place_of(const cfg *c, const xd_layout *l, int64_t i)
+{
+    return c->layered && i == last_image(l) ? -1 : i;
+}
+
 /* Returns the position of the first text token: half of the longest side among the image and the
- * reference images. */
-static int64_t text_start(const xd_layout *l)
+ * reference images, or the index of the last image, if this is greater in a model of layers. */
+static int64_t text_start(const cfg *c, const xd_layout *l)
 {
     int64_t most = longer_half(l->grid[1], l->grid[2]);
+    if (c->layered && last_image(l) > most)
+        most = last_image(l);
     for (int i = 0; i < l->nrefs; i++) {
         int64_t half = longer_half(l->refs[i].rows, l->refs[i].cols);
         most = half > most ? half : most;
@@ -203,7 +223,7 @@ static void fill_angles(void *ctx, float *buf)
     const xd_rope   *t = ctx;
     const cfg       *c = t->cfg;
     const xd_layout *l = t->x->lay;
-    int64_t          H = l->grid[1], W = l->grid[2], start = text_start(l);
+    int64_t          H = l->grid[1], W = l->grid[2], start = text_start(c, l);
     /* [axis][pair of features]; an axis has at most 256 features */
     float            freq[XD_DUAL_AXES][128];
     for (int a = 0; a < XD_DUAL_AXES; a++)
@@ -215,21 +235,25 @@ static void fill_angles(void *ctx, float *buf)
     for (int64_t i = 0, n = xd_n(t->x, XD_REF); i < n; i++) {
         int64_t pos[XD_DUAL_AXES];
         int     ref = xd_ref_at(l, xd_where(t->x, XD_REF, i), &pos[ROW], &pos[COLUMN]);
-        pos[IMAGE] = ref + 1;
+        pos[IMAGE] = place_of(c, l, l->grid[0] + ref);
         pos[ROW] -= l->refs[ref].rows - l->refs[ref].rows / 2;
         pos[COLUMN] -= l->refs[ref].cols - l->refs[ref].cols / 2;
         buf = token_angles(t, freq, pos, buf);
     }
     for (int64_t i = 0, n = xd_n(t->x, XD_IMG); i < n; i++) {
         int64_t at = xd_where(t->x, XD_IMG, i);
-        int64_t pos[] = { 0, at / W - (H - H / 2), at % W - (W - W / 2) };
+        int64_t pos[] = { place_of(c, l, at / W / H), at / W % H - (H - H / 2),
+                          at % W - (W - W / 2) };
         buf = token_angles(t, freq, pos, buf);
     }
 }
 
 static xd_tensor active_of(xd_exec *x, const glob *g, double time)
 {
-    return xd_gated(x, xd_mlp_timesteps(x, &time, 1, &g->time), (xd_tensor){ 0 }, XD_SILU);
+    xd_tensor emb = xd_mlp_timesteps(x, &time, 1, &g->time);
+    if (g->kinds.nd)
+        xd_add(x, emb, xd_rows(g->kinds, 0, 1));
+    return xd_gated(x, emb, (xd_tensor){ 0 }, XD_SILU);
 }
 
 static xd_tensor active(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept)

@@ -1,19 +1,26 @@
 """Qwen-Image, from a prompt with and without guidance, from an image, and inpainting one.
 
+qwen-forms/NAME has the results of the transformer of Qwen-Image-Layered alone, with the random
+weights of fill.py: tokens of the layers and of the image that is read (ref, ref_size), the text,
+the time 0..1000 and the grid of tokens.
+
 Layout and names of tensors as in joint.py. A model's directory has no weights, as in joint.py. The
 tokenizer is that of flux2.py; the pipeline cuts 34 rows off whatever its template becomes.
 """
 import json
 import shutil
 
+import numpy as np
 import torch
 from diffusers import (AutoencoderKLQwenImage, FlowMatchEulerDiscreteScheduler,
                        QwenImageImg2ImgPipeline, QwenImageInpaintPipeline, QwenImagePipeline,
                        QwenImageTransformer2DModel)
+from safetensors.torch import save_file
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-from ..common import (keep_images, make_each, make_image, make_mask, save_run, say_images, tidy)
-from ..fill import configure, fill
+from ..common import (keep_images, make_each, make_image, make_mask, quiet, save_run, say_images,
+                      tidy)
+from ..fill import configure, fill, weights
 from .flux2 import load_tokenizer, make_tokenizer
 
 TEXT = dict(
@@ -33,6 +40,13 @@ SCHEDULER = dict(shift=1.0, use_dynamic_shifting=True, base_shift=0.5, max_shift
 DIT = dict(patch_size=2, in_channels=16, out_channels=4, attention_head_dim=12,
            axes_dims_rope=(2, 4, 6), joint_attention_dim=48)
 
+LAYERED = dict(use_additional_t_cond=True, use_layer3d_rope=True, **DIT)
+# the config, the tokens of the layers, and of the image that is read
+FORMS = {
+    "layers": (dict(num_attention_heads=3, num_layers=2, **LAYERED), (3, 3, 5), (4, 3)),
+    # more layers than half a side, behind which the text stands
+    "many": (dict(num_attention_heads=5, num_layers=1, **LAYERED), (5, 2, 3), (2, 3)),
+}
 MODELS = {
     "qwen": dict(weights="bf16", dit=dict(num_attention_heads=3, num_layers=3, **DIT)),
     "qwen-five": dict(weights="f16", dit=dict(num_attention_heads=5, num_layers=2, **DIT)),
@@ -147,5 +161,38 @@ def run(name, out_dir, change=None, more_json=None):
     say_images(name, r, out, trail, count)
 
 
+def run_form(name, out):
+    config, grid, ref = FORMS[name]
+    model = QwenImageTransformer2DModel(**config).eval()
+    for n, p in model.named_parameters():
+        small = p.ndim == 1 or n.endswith("addition_t_embedding.weight")
+        gain = 0.1 if small else 0.9 / np.sqrt(np.float32(p[0].numel()))
+        p.data.copy_(weights(n, p.shape, gain,
+                             1.0 if p.ndim == 1 and n.endswith("weight") else 0.0))
+    c, g = model.config, torch.Generator().manual_seed(40)
+    layers, rows = grid[0], [int(np.prod(grid)), int(np.prod(ref))]
+    z = torch.randn(1, sum(rows), c.in_channels, generator=g)
+    text = torch.randn(1, 7, c.joint_attention_dim, generator=g)
+    y = model(z, text, timestep=torch.tensor([0.613]),
+              img_shapes=[[(1, *grid[1:])] * layers + [(1, *ref)]],
+              additional_t_cond=torch.tensor([0]), return_dict=False)[0][0, :rows[0]]
+    d = out / "qwen-forms" / name
+    d.mkdir(parents=True, exist_ok=True)
+    kept = {k: v for k, v in c.items() if not k.startswith("_")}
+    (d / "config.json").write_text(json.dumps({"_class_name": type(model).__name__, **kept},
+                                              indent=2) + "\n")
+    save_file({"latents": z[0, :rows[0]].clone(), "ref": z[0, rows[0]:].clone(), "text": text[0],
+               "time": torch.tensor([613.0]), "out": y.clone(),
+               "ref_size": torch.tensor(ref, dtype=torch.float32),
+               "grid": torch.tensor(grid, dtype=torch.float32)}, d / "golden.safetensors")
+    for p in d.iterdir():
+        p.chmod(0o644)
+    print(f"{name}: {grid} tokens, {y.std():.2f}")
+
+
 def make(names, options):
-    make_each(names, options.out, MODELS, make_model, run)
+    quiet()
+    with torch.no_grad():
+        for name in FORMS if "forms" in names else ():
+            run_form(name, options.out)
+    make_each([n for n in names if n in RUNS], options.out, MODELS, make_model, run)
