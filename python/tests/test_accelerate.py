@@ -293,6 +293,32 @@ def test_reference_images_of_two_numbers(torch):
     assert (got[:, :12] - want).abs().max() <= 2e-4 * want.abs().max()
 
 
+def test_layers_of_images(torch):
+    """Qwen-Image-Layered with two layers and the image that is read; and what is refused."""
+    import types
+    import diffusers
+    path = ROOT / "tests" / "golden" / "qwen-forms" / "layers"
+    c = json.loads((path / "config.json").read_text())
+    c.pop("_class_name")
+    part = diffusers.QwenImageTransformer2DModel(**c).eval()
+    shapes = [(1, 3, 4), (1, 3, 4), (1, 2, 5)]
+    args = {"hidden_states": torch.randn(2, 34, c["in_channels"]), "img_shapes": [shapes] * 2,
+            "encoder_hidden_states": torch.randn(2, 7, c["joint_attention_dim"]),
+            "encoder_hidden_states_mask": None, "timestep": torch.tensor([0.7, 0.2]),
+            "additional_t_cond": torch.tensor([0, 0])}
+    with torch.no_grad():
+        want = part(**args).sample[:, :24]
+    xdit.accelerate(types.SimpleNamespace(transformer=part))
+    got = part(**args).sample
+    assert got.shape == (2, 34, want.shape[2])
+    assert (got[:, :24] - want).abs().max() <= 2e-4 * want.abs().max()
+    bad = [({"additional_t_cond": torch.tensor([0, 1])}, "additional_t_cond is not 0"),
+           ({"img_shapes": [[(1, 3, 4), (1, 4, 3), (1, 2, 5)]]}, "layers of one size")]
+    for change, words in bad:
+        with refuses(words):
+            part(**{**args, **change})
+
+
 def test_inputs_of_unets(torch):
     """A U-Net with rows of other guidance scales, sizes and crops; and what is refused."""
     import types

@@ -86,13 +86,15 @@ def _images(ids: torch.Tensor, step: int) -> list[tuple[int, int]]:
     return grids
 
 
-def _tokens(value: torch.Tensor, grids: list[tuple[int, int]], b: int) -> Values:
-    """Splits tokens into those of the image and of the reference images after it."""
-    n = grids[0][0] * grids[0][1]
-    if sum(r * c for r, c in grids) != value.shape[1]:
+def _tokens(value: torch.Tensor, grids: list[tuple[int, int]], b: int, layers: int = 1) -> Values:
+    """Splits tokens into those of the image, or of layers of one size, and of the reference images
+    after it. grids: rows and columns of a layer, and of each reference image."""
+    n = layers * grids[0][0] * grids[0][1]
+    tokens = n + sum(r * c for r, c in grids[1:])
+    if tokens != value.shape[1]:
         raise InvalidRequest(f"hidden_states has {value.shape[1]} tokens, and their ids are "
-                             f"those of {sum(r * c for r, c in grids)} tokens")
-    inputs: Values = {"latents": value[b, :n], "grid": [1, *grids[0]]}
+                             f"those of {tokens} tokens")
+    inputs: Values = {"latents": value[b, :n], "grid": [layers, *grids[0]]}
     if len(grids) > 1:
         inputs.update(reference=value[b, n:], references=grids[1:])
     return inputs
@@ -278,9 +280,18 @@ def _qwen(v: Values, config: Any) -> Passes:
         shapes = [shapes] if isinstance(shapes[0], int) else shapes
         if any(frames != 1 for frames, _, _ in shapes):
             raise Unsupported(f"img_shapes is {shapes}; xdit computes images of one frame")
+        grids, layers = [(h, w) for _, h, w in shapes], 1
+        if config.get("use_layer3d_rope"):
+            layers, grids = len(grids) - 1, [grids[0], grids[-1]]
+            if layers < 1 or any(s != shapes[0] for s in shapes[:-1]):
+                raise Unsupported(f"img_shapes is {shapes}; xdit computes layers of one size and "
+                                  "one reference image after them")
+        kinds = v["additional_t_cond"]
+        if kinds is not None and bool(torch.as_tensor(kinds).any()):
+            raise Unsupported("additional_t_cond is not 0, the value of images with alpha")
         n = _first_rows(mask, b, text.shape[1], "encoder_hidden_states_mask")
         yield {"text": text[b, :n], "timestep": _row(v["timestep"], b, 1000),
-               **_tokens(v["hidden_states"], [(h, w) for _, h, w in shapes], b)}
+               **_tokens(v["hidden_states"], grids, b, layers)}
 
 
 def _qwen21(v: Values, config: Any) -> Passes:
@@ -506,9 +517,9 @@ _TWO = (*_TEXT, "encoder_hidden_states_t5")
 FORWARDS = {
     "FluxTransformer2DModel": Forward(_flux, _stack_tokens, _POOLED, _CONTROL),
     "ChromaTransformer2DModel": Forward(_chroma, _stack_tokens, _TEXT, _CONTROL),
-    "Flux2Transformer2DModel": Forward(_flux2, _stack_tokens, _TEXT, ("kv_cache",)),
+    "Flux2Transformer2DModel": Forward(_flux2, _stack_tokens, _TEXT, ("kv_cache", "kv_cache_mode")),
     "QwenImageTransformer2DModel": Forward(_qwen, _stack_tokens, _TEXT,
-                                           (*_CONTROL, "additional_t_cond", "guidance")),
+                                           (*_CONTROL, "guidance")),
     "PixArtTransformer2DModel": Forward(_pixart, _stack_image, _TEXT, ("attention_mask",)),
     "Transformer2DModel": Forward(_pixart, _stack_image, _TEXT,
                                   ("attention_mask", "class_labels")),
