@@ -177,9 +177,16 @@ static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
     return s;
 }
 
+/* Returns the job whose steps use the transformers: that of the first pass if it is the only one. */
+static const xd_job *job_of_steps(const xd_job *j)
+{
+    return j->small && !j->samp.steps ? j->small : j;
+}
+
 void xd_need_dits(xd_need *n, const xd_job *j)
 {
     xd_model *m = &j->ctx->model;
+    j = job_of_steps(j);
     for (int i = 0; i < xd_model_dits(m); i++) {
         const xd_component *p = xd_model_dit(m, i);
         if (!xd_job_uses_dit(j, i))
@@ -279,12 +286,12 @@ xd_status xd_memory_count(xd_job *j, const xd_prompts *w, xd_need *need, xd_err 
     if (s == XD_OK)
         s = xd_audio_count(j, &need->audio, &audio, e);
     need->audio += audio;
-    xd_need_dits(need, j);
-    need->vae = vae ? ctx->model.vae.count->packed : 0;
-    need->vae_work = vae ? ctx->model.vae.count->work : 0;
-    need->host_work = xd_max_size(need->host_work, vae ? ctx->model.vae.count->host_work : 0);
     if (s == XD_OK && j->small)
         s = count_first_pass(j, w, need, e);
+    xd_need_dits(need, j);
+    need->vae += vae ? ctx->model.vae.count->packed : 0;
+    need->vae_work = vae ? ctx->model.vae.count->work : 0;
+    need->host_work = xd_max_size(need->host_work, vae ? ctx->model.vae.count->host_work : 0);
     need->messages = (size_t)ctx->count_world->traffic->device_bytes;
     xd_need_sum(need, j, ctx->world.used->size);
     return s;
@@ -486,6 +493,7 @@ static size_t as_loaded(const xd_job *j)
 {
     xd_model *m = &j->ctx->model;
     size_t    most = 0;
+    j = job_of_steps(j);
     for (int i = 0; i < xd_model_dits(m); i++) {
         xd_component *p = xd_model_dit(m, i);
         if (!xd_job_uses_dit(j, i))

@@ -5,12 +5,14 @@
  *
  * On as many ranks as this was started with: every factorization over the six axes of random
  * weights, with patches, displaced patches, VAE rows, shared text encoders, warm-ups and several
- * images where they apply. The bytes of a request are those that MPI was given (xd_result_sent),
- * the memory that of xd_memory_plan on each rank. */
+ * images where they apply, and of models with a folder latent_upsampler two passes. The bytes of a
+ * request are those that MPI was given (xd_result_sent), the memory that of xd_memory_plan on each
+ * rank. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/par.h"
 #include "engine/engine.h"
 #include "families/recipe.h"
@@ -22,6 +24,9 @@
 static const char *model_dir, *kept; /* kept: weights_dtype */
 static xd_comm    *world;
 static int         rank, ranks, plans, once, failures, size[2] = { 56, 40 };
+
+/* Latent upsampler of the current model; `component` NULL: none. */
+static xd_component_file upsampler;
 
 static int whole; /* of the current model: only passes and images are split over ranks */
 
@@ -101,6 +106,16 @@ static void give_images(const xd_engine *g, xd_request *r)
         r->images.last_image = path[1];
 }
 
+/* Some videos whose latents are enlarged have a second pass. */
+static void enlarge(xd_request *r)
+{
+    if (!upsampler.component)
+        return;
+    r->upsampling.adain_factor = plans % 2;
+    if (plans % 4 < 3)
+        r->upsampling.denoise_strength = 0.7, r->upsampling.num_inference_steps = 2 + plans % 2;
+}
+
 /* Adds a step to requests whose only step the scheduler or the strength of an image refuses. */
 static void add_step(const xd_engine *g, xd_request *r)
 {
@@ -177,6 +192,8 @@ static void predict(const xd_parallel *p, const xd_request *r, const char *name,
                         .model = model_dir,
                         .dtype = "f32",
                         .weights_dtype = kept,
+                        .files = &upsampler,
+                        .nfiles = upsampler.component != NULL,
                         .threads = 1,
                         .once = once };
     xd_engine    *g = NULL;
@@ -226,6 +243,8 @@ static void check(const xd_parallel *p)
                        .model = model_dir,
                        .dtype = "f32",
                        .weights_dtype = kept,
+                       .files = &upsampler,
+                       .nfiles = upsampler.component != NULL,
                        .threads = 1,
                        .parallel = *p,
                        .once = once = plans / 2 % 2 };
@@ -247,6 +266,7 @@ static void check(const xd_parallel *p)
             r.negative_prompt = "red",
             r.guidance.true_cfg_scale = g->ctx.model.recipe->distilled ? 3 : 0;
         give_images(g, &r);
+        enlarge(&r);
         add_step(g, &r);
         vary_passes(g, &r);
         snprintf(name, sizeof name, "%.127s, variant %d", g->ctx.plan.text, plans);
@@ -316,7 +336,10 @@ int main(int argc, char **argv)
         }
         if (sscanf(argv[i], "%dx%d", &size[0], &size[1]) == 2)
             continue;
+        char path[1024];
         model_dir = argv[i];
+        snprintf(path, sizeof path, "%s/latent_upsampler", model_dir);
+        upsampler = (xd_component_file){ xd_file_is_dir(path) ? "latent_upsampler" : NULL, path };
         whole = is_whole();
         factor((xd_parallel){ 0 }, 0, ranks);
     }
