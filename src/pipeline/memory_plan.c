@@ -177,7 +177,8 @@ static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
     return s;
 }
 
-/* Returns the job whose steps use the transformers: that of the first pass if it is the only one. */
+/* Returns the job whose steps use the transformers: that of the first pass if it is the only
+ * one. */
 static const xd_job *job_of_steps(const xd_job *j)
 {
     return j->small && !j->samp.steps ? j->small : j;
@@ -200,9 +201,17 @@ void xd_need_dits(xd_need *n, const xd_job *j)
     n->dit2_work = changes ? n->dit_work : 0;
 }
 
+/* Returns 1 if this rank encodes or decodes with the VAE, whose weights ranks of a host share. */
+static int shares_vae(const xd_job *j)
+{
+    int encodes = xd_job_encodes(j) || (j->small && xd_job_encodes(j->small));
+    return (!j->r->output.latents_only || encodes) && xd_vae_on_this_rank(j);
+}
+
+/* Returns 1 if this rank needs the VAE, also if only for its statistics of latents. */
 static int needs_vae(const xd_job *j)
 {
-    return (!j->r->output.latents_only || xd_job_begins_with_vae(j)) && xd_vae_on_this_rank(j);
+    return shares_vae(j) || (j->small && j->ctx->topo.replica->rank == 0);
 }
 
 /* Counts the memory of the denoising loop for the given numbers of rows in the embeddings of the
@@ -670,7 +679,7 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
         s = ctx->work->count(j, w, need, e);
     s = xd_world_agree(&ctx->world, s, e);
     if (s == XD_OK && !xd_dev_identity(ctx->dev))
-        s = xd_weight_groups_find(ctx, needs_vae(j), e);
+        s = xd_weight_groups_find(ctx, shares_vae(j), e);
     if (s == XD_OK && xd_need_both(j))
         s = keep_both(j, need, limits, e);
     if (!j->both)
@@ -680,7 +689,7 @@ xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memor
     if (s == XD_OK && xd_dev_identity(ctx->dev)) {
         s = xd_world_agree(&ctx->world, compare_device(j, need, limits, e), e);
         if (s == XD_OK)
-            s = xd_weight_groups_find(ctx, needs_vae(j), e);
+            s = xd_weight_groups_find(ctx, shares_vae(j), e);
         if (s == XD_OK)
             count_copies(j, need);
     } else if (s == XD_OK) {
