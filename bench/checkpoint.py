@@ -34,15 +34,15 @@ def main():
     p.add_argument("xdit")
     p.add_argument("--model", required=True)
     p.add_argument("--every", default="steps 1,steps 5,seconds 2")
-    p.add_argument("flags", nargs="*", help="of xdit generate, behind --")
-    a = p.parse_args()
-    command = [a.xdit, "generate", "-m", a.model, "-p", "a red circle", "--seed", "1", *a.flags]
+    cut = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    a, flags = p.parse_args(sys.argv[1:cut]), sys.argv[cut + 1:]
+    command = [a.xdit, "generate", "-m", a.model, "-p", "a red circle", "--seed", "1", *flags]
     for every in a.every.split(","):
         with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
             saved, denoise = measure(command, pathlib.Path(folder), every)
         one = sum(saved) / len(saved) if saved else 0
-        print(f"--checkpoint_{every}: {len(saved)} saved, {one:.2f} ms each, beside {denoise:.0f} ms "
-              f"of denoising: {100 * sum(saved) / denoise:.2f} %", flush=True)
+        print(f"--checkpoint_{every}: {len(saved)} saved, {one:.2f} ms each, beside "
+              f"{denoise:.0f} ms of denoising: {100 * sum(saved) / denoise:.2f} %", flush=True)
 
 
 main()

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/rng.h"
 #include "io/safetensors.h"
 #include "model/model.h"
 #include "pipeline/denoise_inside.h"
@@ -25,7 +26,7 @@
 
 enum { NAME = 4096, ITEMS = 1 + XD_MAXHIST };
 
-static const char FINISHED[] = "finished steps", ENTRIES[] = "entries";
+static const char FINISHED[] = "finished steps", ENTRIES[] = "entries", CHECKSUM[] = "checksum";
 
 static int is_on(const xd_job *j)
 {
@@ -57,7 +58,7 @@ enum { NOTES = 8 + XD_JOB_TEXTS + XD_OPTION_ROWS };
 
 /* The metadata of a file: keys and their values, in pairs, and NULL at the end. */
 typedef struct notes {
-    const char *v[2 * NOTES + 3];
+    const char *v[2 * NOTES + 5];
     xd_text_buf text[NOTES]; /* the values */
     int         n;
 } notes;
@@ -280,6 +281,17 @@ int xd_checkpoint_finished(const xd_job *j, int image)
     return j->finished ? j->finished[image] : 0;
 }
 
+/* Returns the checksum of tensors, `h` being that of those before them. */
+static uint64_t add_checksum(uint64_t h, const float *v, int64_t n)
+{
+    uint32_t bits;
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(&bits, v + i, sizeof bits);
+        h = xd_hash_mix(h, bits);
+    }
+    return h;
+}
+
 /* ---- while the request runs ----------------------------------------------------------------- */
 
 /* Reads the tensors of a file after `finished` steps to `to`, one after the other. */
@@ -301,6 +313,10 @@ static xd_status read_tensors(const xd_job *j, int image, int finished, float *t
         if (s == XD_OK)
             memcpy(to + i * j->numbers, t.p, (size_t)j->numbers * sizeof *to);
     }
+    const char *sum = s == XD_OK ? xd_st_meta(st, CHECKSUM) : NULL;
+    if (s == XD_OK &&
+        (!sum || strtoull(sum, NULL, 16) != add_checksum(0, to, (1 + history_of(j)) * j->numbers)))
+        s = xd_fail(e, XD_EFORMAT, "%s is damaged: its checksum differs; delete the file", path);
     xd_st_close(&st);
     return s;
 }
@@ -334,18 +350,23 @@ void xd_checkpoint_restore(xd_denoise *f, int image, int finished)
 static xd_status write_file(const xd_job *j, int image, int finished, float *const *state,
                             xd_err *e)
 {
-    char       path[NAME], names[ITEMS][24], count[24];
+    char       path[NAME], names[ITEMS][24], count[24], sum[24];
+    uint64_t   h = 0;
     xd_st_item item[ITEMS];
     notes      l;
     path_of(j, image, path);
     for (int i = 0; i <= history_of(j); i++) {
         name_item(names[i], i);
         item[i] = (xd_st_item){ names[i], xd_view(state[i], XD_F32, 4, j->lat) };
+        h = add_checksum(h, state[i], j->numbers);
     }
     xd_status s = list_notes(&l, j, image, finished, e);
     snprintf(count, sizeof count, "%d", l.n);
     l.v[2 * l.n] = ENTRIES;
     l.v[2 * l.n + 1] = count;
+    snprintf(sum, sizeof sum, "%016" PRIx64, h);
+    l.v[2 * l.n + 2] = CHECKSUM;
+    l.v[2 * l.n + 3] = sum;
     if (s == XD_OK)
         s = xd_st_write(path, item, 1 + history_of(j), 1, l.v, e);
     free_notes(&l);

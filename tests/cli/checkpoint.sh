@@ -74,8 +74,12 @@ pkill -P "$busy" # the sleep inherits the lock
 wait "$busy" 2>/dev/null
 refused "prompts of a pipe" 2 '--checkpoint needs a file of prompts' generate \
     --model "$GOLDEN/flux" --prompts - -o c.ppm --checkpoint piped
+cp saved/image-0002.safetensors good
 head -c 3000 saved/image-0002.safetensors >cut && mv cut saved/image-0002.safetensors
 refused "a file that is cut off" 1 'image-0002.safetensors' generate -q --resume saved
+size=$(stat -c %s good)
+{ head -c $((size - 1)) good && printf x; } >saved/image-0002.safetensors
+refused "a byte that differs" 1 'image-0002.safetensors damaged checksum' generate -q --resume saved
 rm saved/image-0002.safetensors
 try generate --resume saved
 check "without the file, the image begins again" [ "$rc" = 0 ]
