@@ -68,7 +68,8 @@ static xd_option option_rows[] = {
       "replace those of the command, and options of the plan replace the plan" },
     { "max_restarts", XD_OPT_INT, AT(max_restarts), 0, 1000, NULL, "N",
       "start the ranks again up to N times if one is killed, with one rank less from the second "
-      "time on, and continue from --checkpoint DIR (default: 1)" },
+      "time on, or by a plan that needs less after a loss for lack of memory, and continue from "
+      "--checkpoint DIR (default: 1)" },
     { "rank_timeout", XD_OPT_INT, AT(rank_timeout), 0, 86400, NULL, "SECONDS",
       "a rank that stands still for longer counts as killed: its process is stopped, or no step "
       "ends within this time and five times that of the slowest step (default: 0, never)" },
@@ -833,7 +834,9 @@ static xd_status resume_task(task *t)
     xd_resume   all = t->resume;
     xd_err      e = t->err;
     int         prompts = t->opts.prompts.n + t->operands.n;
-    xd_status   st = t->noted == XD_OK ? xd_resume_load(&all, dir, &e) : t->noted;
+    if (!t->launched)
+        xd_resume_wait(dir);
+    xd_status st = t->noted == XD_OK ? xd_resume_load(&all, dir, &e) : t->noted;
     if (st == XD_OK && prompts)
         st = xd_fail(&e, XD_EINVAL,
                      "--resume continues with the prompts of %s, so --prompt has no meaning beside "

@@ -1,10 +1,14 @@
 /* resume.c - implements the file of options from which xdit generate --resume continues */
+#define _DEFAULT_SOURCE /* flock */
 #include "cli/resume.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -153,6 +157,16 @@ double xd_resume_time(const char *dir)
                         : 0;
     free(path);
     return t;
+}
+
+void xd_resume_wait(const char *dir)
+{
+    const struct timespec pause = { 0, 50000000 };
+    int                   fd = open(dir, O_RDONLY | O_CLOEXEC);
+    for (int i = 0; fd >= 0 && i < 100 && flock(fd, LOCK_EX | LOCK_NB) != 0; i++)
+        nanosleep(&pause, NULL);
+    if (fd >= 0)
+        close(fd);
 }
 
 void xd_resume_done(const char *dir)

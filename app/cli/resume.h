@@ -25,4 +25,8 @@ double    xd_resume_time(const char *dir);
 /* Removes the file, and the folder if it is empty. */
 void      xd_resume_done(const char *dir);
 
+/* Waits some seconds for the ranks of a killed command, which may still finish its last image. Only
+ * for the process that starts ranks: rank 0 keeps the folder locked. */
+void xd_resume_wait(const char *dir);
+
 #endif
