@@ -38,14 +38,17 @@
     X(flash_64_bias, XD_CUDA_FLASH_SHARED(64, 32))                                                 \
     X(flash_64_bias_f16, XD_CUDA_FLASH_SHARED(64, 32))                                             \
     X(attention_any, 0) X(attention_wide, 0) X(softmax, 64)                                        \
-    X(glu, 0) X(glu_wide, 0) X(glu_e4m3, 64) X(addmul, 0) X(addmul_wide, 0) X(axpby, 0)            \
-    X(epilogue, 0) X(epilogue_wide, 0)                                                             \
+    X(glu, 0) X(glu_wide, 0) X(glu_e4m3, XD_CUDA_GLU_SHARED) X(addmul, 0) X(addmul_wide, 0)        \
+    X(axpby, 0) X(epilogue, 0) X(epilogue_wide, 0)                                                 \
     X(copy, 0) X(lengths, 0) X(lookup, 0) X(resize, 0) X(moments, 128 * 16)                        \
     X(moments_wide, 128 * 128) X(add_rows, 128 * 8) X(gnorm, XD_CUDA_GNORM_SHARED)                 \
     X(conv, XD_CUDA_CONV_SHARED) X(conv_f16, XD_CUDA_CONV_SHARED) X(conv_any, 0)                   \
     X(integers, 0) X(integers_wide, 64) X(widen, 0)                                                \
     X(integer_product, 0) X(linattn_sums, 0) X(linattn_out, 0)                                     \
     X(encode, 0) X(decode, 0)
+/* bytes of shared memory for a float of each warp, and for the 16-bit elements of the widest row
+ * (XD_GLU_NARROW_MAX) */
+#define XD_CUDA_GLU_SHARED  (64 + 20480 * 2)
 /* bytes of shared memory for three sums of the eight warps that normalize a wide row */
 #define XD_CUDA_NORM_SHARED (3 * 8 * 4)
 /* Bytes of shared memory that flash attention needs: two tiles of keys and two tiles of values. For
@@ -128,7 +131,7 @@ typedef struct xd_cuda_dev {
     struct xd_cuda_products   *products; /* table of the kinds of GEMMs (cublaslt.c) */
     /* algorithms of GEMMs, stored in the user's cache directory (algorithms.c) */
     struct xd_cuda_algorithms *kept;
-    struct xd_cuda_cudnn      *dnn; /* state of cuDNN (attention_cudnn.c); NULL: not opened yet */
+    struct xd_cuda_cudnn      *dnn;      /* state of cuDNN (cudnn_plans.c); NULL: not opened yet */
     int                        ngraphs;  /* number of live CUDA graphs */
     int                        captures; /* 1: a graph is being captured */
     CUdeviceptr                work;     /* cuBLASLt's workspace, XD_CUDA_WORK bytes */

@@ -34,7 +34,7 @@ xd_status xd_cuda_glu(xd_dev *d, xd_stream *s, const xd_glu *a, void *tmp)
                  !xd_cuda_aligned(&a->b, b.s_b)))
         return XD_EUNSUPPORTED;
     if (b.sx)
-        return xd_cuda_launch(xd_cuda_of(d), XD_K_glu_e4m3, n, 1, 256, 64, &b);
+        return xd_cuda_launch(xd_cuda_of(d), XD_K_glu_e4m3, n, 1, 256, 64 + (size_t)b.C * 2, &b);
     int wide = b.C % 8 == 0 && xd_cuda_aligned(&a->out, b.s_out) && xd_cuda_aligned(&a->a, b.s_a) &&
                xd_cuda_aligned(&a->b, b.s_b);
     return xd_cuda_launch_each(xd_cuda_of(d), wide ? XD_K_glu_wide : XD_K_glu,

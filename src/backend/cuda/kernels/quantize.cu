@@ -21,20 +21,10 @@ GPU void store_integers(int8_t *p, const float x[8], float by)
     gpu_store8(p, uint2{ u[0], u[1] });
 }
 
-/* Quantizes a row whose elements are held as 16-bit values by the 256 threads of a block: v[k] has
- * the elements [c, c + 8) with c = 8 (256 k + threadIdx.x), or zeros if c is not below C. Elements
- * up to `wide` are written to q. Returns the scale of the row. */
-template <int CHUNKS>
-GPU float narrow_held(void *q, const uint4 v[CHUNKS], int64_t wide, int type, int e4m3)
+/* Returns the largest value of the 256 threads of a block. */
+GPU float largest_of_block(float most)
 {
-    float *shared = (float *)gpu_shared(), most = 0, by, x[8];
-    UNROLL
-    for (int k = 0; k < CHUNKS; k++) {
-        unpack_eight(x, v[k], type);
-        UNROLL
-        for (int i = 0; i < 8; i++)
-            most = fmaxf(most, magnitude(x[i]));
-    }
+    float *shared = (float *)gpu_shared();
     most = gpu_warp_max(most);
     if (LANE == 0)
         shared[WARP] = most;
@@ -42,7 +32,24 @@ GPU float narrow_held(void *q, const uint4 v[CHUNKS], int64_t wide, int type, in
     UNROLL
     for (int w = 0; w < 8; w++)
         most = fmaxf(most, shared[w]);
-    const float scale = row_scale(most, e4m3 ? 448.0f : 127.0f, &by);
+    return most;
+}
+
+/* Quantizes a row whose elements are held as 16-bit values by the 256 threads of a block: v[k] has
+ * the elements [c, c + 8) with c = 8 (256 k + threadIdx.x), or zeros if c is not below C. Elements
+ * up to `wide` are written to q. Returns the scale of the row. */
+template <int CHUNKS>
+GPU float narrow_held(void *q, const uint4 v[CHUNKS], int64_t wide, int type, int e4m3)
+{
+    float most = 0, by, x[8];
+    UNROLL
+    for (int k = 0; k < CHUNKS; k++) {
+        unpack_eight(x, v[k], type);
+        UNROLL
+        for (int i = 0; i < 8; i++)
+            most = fmaxf(most, magnitude(x[i]));
+    }
+    const float scale = row_scale(largest_of_block(most), e4m3 ? 448.0f : 127.0f, &by);
     UNROLL
     for (int k = 0; k < CHUNKS; k++) {
         const int64_t c = ((int64_t)threadIdx.x + k * 256) * 8;
@@ -78,29 +85,38 @@ KERNEL(integers_wide, integers_args, 256, 2)
 }
 
 /* Computes act(a) * b and quantizes the rows to e4m3, as integers_wide does with the results of
- * glu. A block handles a row of at most XD_GLU_NARROW_MAX elements. */
-KERNEL(glu_e4m3, pair_args, 256, 1)
+ * glu. A block handles a row of at most XD_GLU_NARROW_MAX elements. The results of 16 bits are held
+ * in shared memory, because registers would need a copy of the activations for each group. */
+KERNEL(glu_e4m3, pair_args, 256, 2)
 {
-    enum { CHUNKS = 10, GROUP = 256 * 8 };
+    enum { GROUP = 256 * 8 };
     const int64_t row = blockIdx.x, at = (int64_t)threadIdx.x * 8;
-    uint4         v[CHUNKS];
-    UNROLL
-    for (int k = 0; k < CHUNKS; k++) {
+    uint4 *const  held = (uint4 *)(gpu_shared() + 64) + threadIdx.x;
+    float         most = 0, by, x[8];
+    ROLLED
+    for (int k = 0; at + k * GROUP < a.C; k++) {
         const int64_t c = at + k * GROUP;
-        float         x[8], w[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
-        v[k] = uint4{ 0, 0, 0, 0 };
-        if (c >= a.C)
-            continue;
+        float         w[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
         load_eight(x, a.a, row * a.s_a + c, a.a_type);
         if (a.b)
             load_eight(w, a.b, row * a.s_b + c, a.b_type);
         UNROLL
         for (int i = 0; i < 8; i++)
             x[i] = activate(x[i], a.act) * w[i];
-        v[k] = uint4{ pack_two(x[0], x[1], a.via), pack_two(x[2], x[3], a.via),
-                      pack_two(x[4], x[5], a.via), pack_two(x[6], x[7], a.via) };
+        const uint4 v = { pack_two(x[0], x[1], a.via), pack_two(x[2], x[3], a.via),
+                          pack_two(x[4], x[5], a.via), pack_two(x[6], x[7], a.via) };
+        held[k * 256] = v;
+        unpack_eight(x, v, a.via);
+        UNROLL
+        for (int i = 0; i < 8; i++)
+            most = fmaxf(most, magnitude(x[i]));
     }
-    const float scale = narrow_held<CHUNKS>((uint8_t *)a.out + row * a.C, v, a.C, a.via, 1);
+    const float scale = row_scale(largest_of_block(most), 448.0f, &by);
+    ROLLED
+    for (int k = 0; at + k * GROUP < a.C; k++) {
+        unpack_eight(x, held[k * 256], a.via);
+        store_e4m3((uint8_t *)a.out + row * a.C, at + k * GROUP, x, by);
+    }
     if (threadIdx.x == 0)
         a.sx[row] = scale;
 }
