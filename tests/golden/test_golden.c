@@ -110,6 +110,9 @@ static const char *const halves[] = { "micro",        "flux-schnell", "alpha",  
  * width that only tests have: what short types lose adds up, and devices round in different
  * places. */
 static const char *const deep[] = { "flux2", "qwen-edit", "krea2-turbo" };
+/* With an autoencoder whose random weights enlarge what short types lose: diffusers' own image in
+ * bf16 is 1.3e-1 away from that in f32, 33 of 255 levels. */
+static const char *const rough[] = { "sana15" };
 /* With windows of attention, which are for devices that share the host's memory. */
 static const char *const windowed[] = { "alpha-ways", "sd3-ways", "sd35-ways" };
 static const int         steady = 1; /* of a video in f32: frames are within 2e-4 */
@@ -726,6 +729,8 @@ static double most_of(const char *name, int stage, int dtype)
     int adds_up = (stage == EMBEDS || stage == NEGATIVE) &&
                   is_listed(name, deep, sizeof deep / sizeof *deep);
     int half = strcmp(dtypes[dtype], "bf16") == 0;
+    if (stage == IMAGE && half && is_listed(name, rough, sizeof rough / sizeof *rough))
+        return 0.15;
     return stages[stage].most[dtype] * (!adds_up ? 1 : eight ? 2.5 : half ? 1.5 : 1);
 }
 
@@ -757,6 +762,8 @@ static int video_apart(const run *r, const xd_image *m, const ref *want)
 static void check_images(const run *r, const xd_result *out, const char *name, int dtype)
 {
     int worst = 0, most = r->shape[3] && dtype == 0 ? steady : levels[dtype];
+    if (most_of(name, IMAGE, dtype) > 0.1)
+        most = (int)(255 * most_of(name, IMAGE, dtype));
     for (int i = 0; i < xd_result_count(out); i++) {
         const xd_image *m = xd_result_image(out, i);
         ref             want = ref_get(r->st, "pixels.%d", i);
