@@ -194,6 +194,20 @@ describe() {
     command -v gcc meson ninja mpirun ncu compute-sanitizer
 }
 
+# least NAME: the fewest seconds of a run that the check NAME has timed.
+least() {
+    grep -ao '"seconds": [0-9.e+-]*' "$out/rest/${1//[ \/]/_}.txt" | cut -d ' ' -f 2 | sort -g |
+        head -n 1
+}
+# faster WHAT CHECK NAME CHECK NAME: the times of two checks, and which is less.
+faster() {
+    local a b
+    a=$(least "$2") b=$(least "$4")
+    [ -n "$a" ] && [ -n "$b" ] || return
+    line note 0 "$1: $a s by $3, $b s by $5: $(awk -v a="$a" -v b="$b" -v x="$3" -v y="$5" \
+        'BEGIN { print (a + 0 < b + 0 ? x : y) " is faster" }')"
+}
+
 # step NAME SECONDS MODEL FLAGS...: a part of a model, timed.
 step() {
     local name=$1 most=$2 model=$3
@@ -202,7 +216,7 @@ step() {
 }
 
 first() {
-    local line name f32 bf16 big="--width $(small 32 1024) --height $(small 32 1024)"
+    local line name f32 bf16 vae big="--width $(small 32 1024) --height $(small 32 1024)"
     local some="--layers $(small 1,1 2,4)" one="--layers $(small 1 4)"
     describe >"$out/env.txt" 2>&1
     nvidia-smi --query-gpu=timestamp,clocks.sm,power.draw,memory.used --format=csv,noheader \
@@ -225,9 +239,14 @@ first() {
         step "FLUX.1 step with fp8" 60 FLUX.1-dev $big --weights_dtype fp8 --gemm fp8 --repeats 5
         step "PixArt step" 15 PixArt-XL-2-1024-MS $big
         step "CogVideoX block" 20 CogVideoX-5b --width 720 --height 480 --num_frames 49 --layers 1
-        step "FLUX.1 VAE" 20 FLUX.1-dev --part vae $big
         step "T5 layers" 15 PixArt-XL-2-512x512 --part text $one
     fi
+    # Convolutions by cuDNN are the default as soon as a GPU shows that they are faster.
+    vae=$(small "$root/models/demo-pixart" "$P/models/FLUX.1-dev")
+    XDIT_CUDNN=1 check "VAE" 20 "$P/bin/step" "$vae" --part vae --device cuda --dtype bf16 $big
+    XDIT_CUDNN=all check "VAE by cuDNN" 60 "$P/bin/step" "$vae" --part vae --device cuda \
+        --dtype bf16 $big
+    faster "convolutions" "VAE by cuDNN" cuDNN "VAE" "xdit's kernel"
     check "PyTorch's kernels" 40 torch_cuda
     wait $filling
     # These need no quiet GPU: all at once.
@@ -241,8 +260,9 @@ first() {
     done < <(images)
     check "goldens" 120 "$P/bin/test_golden_cuda" "$root/tests/golden" "$P/full" \
         $(small micro 'micro flux-schnell sd3-no-t5 cog5b-one hunyuan12-one zimage-lora
-            lumina2-cut wan-one chroma-one qwen-five
-            auraflow-one hunyuanvideo-one') & jobs+=($!)
+            lumina2-cut wan-one chroma-one qwen-five auraflow-one hunyuanvideo-one
+            krea2-turbo qwen21-five latte-one ltx-five mochi-one hunyuanvideo15-one
+            sana-video-i2v sd2') & jobs+=($!)
     check "two ranks on one GPU, ulysses" 60 two_ranks cuda:0 --ulysses_degree 2 & jobs+=($!)
     check "two ranks on one GPU, cfg" 60 two_ranks cuda:0 --use_cfg_parallel & jobs+=($!)
     wait "${jobs[@]}"

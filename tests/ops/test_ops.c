@@ -341,9 +341,8 @@ static double conv_at(const xd_conv *a, const double *w, int64_t t, int64_t h, i
 }
 
 /* step: elements between the rows of an input with gaps, beyond its channels. */
-static void conv_case(const conv_spec *c, xd_dtype type, int step)
+static void conv_case(const conv_spec *c, xd_dtype type, xd_dtype to, int step)
 {
-    xd_dtype  to = f32_or_half();
     xd_weight w = {
         .type = type, .out = c->O, .in = c->C / c->groups, .nk = c->nk, .groups = c->groups
     };
@@ -369,9 +368,9 @@ static void conv_case(const conv_spec *c, xd_dtype type, int step)
     pack(&w, ws);
     a.in = operand(type, 4, d, gap == 1 ? step : 0);
     a.out = operand(to, 4, o, gap == 2 ? 3 : 0);
-    a.bias = maybe(operand(XD_F32, 1, &c->O, 0));
+    a.bias = maybe(operand(bias_type(), 1, &c->O, 0));
     if (upto(2))
-        a.residual = upto(2) ? a.out : operand(to, 4, o, gap == 2 ? 3 : 0);
+        a.residual = upto(2) ? a.out : operand(to, 4, o, gap == 2 ? 3 : gap == 1 ? step : 0);
     int64_t e = 0;
     for (int64_t t = 0; t < o[0]; t++)
         for (int64_t h = 0; h < o[1]; h++)
@@ -421,13 +420,13 @@ static void test_conv(void **unused)
     (void)unused;
     for (int k = 0; k < 3; k++)
         for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-            conv_case(&fixed[i], compute_type(), 5);
+            conv_case(&fixed[i], compute_type(), f32_or_half(), 5);
     for (int i = 0; i < 30; i++) {
         int       k = 1 + 2 * (int)upto(3), s = 1 + (int)upto(2);
         conv_spec c = { 1 + upto(2),  1 + upto(14), 1 + upto(14),
                         1 + upto(40), 1 + upto(40), 2,
                         { 1, k, k },  { 1, s, s },  1 };
-        conv_case(&c, compute_type(), 5);
+        conv_case(&c, compute_type(), f32_or_half(), 5);
     }
     for (int i = 0; i < 60; i++) { /* one frame, few columns, few channels */
         conv_spec c = { 1 + upto(2),
@@ -439,7 +438,7 @@ static void test_conv(void **unused)
                         { 1 + (int)upto(3), 1 + (int)upto(3), 1 + (int)upto(3) },
                         { 1 + (int)upto(2), 1 + (int)upto(2), 1 + (int)upto(3) },
                         1 };
-        conv_case(&c, i % 2 ? compute_type() : xd_dev_compute(dev, half()), 5);
+        conv_case(&c, i % 2 ? compute_type() : xd_dev_compute(dev, half()), f32_or_half(), 5);
     }
 }
 
@@ -459,7 +458,24 @@ static void test_conv_wide(void **unused)
                         { nk == 3 ? k : 1, k, k },
                         { 1, s, s },
                         1 };
-        conv_case(&c, xd_dev_compute(dev, half()), 8);
+        conv_case(&c, xd_dev_compute(dev, half()), f32_or_half(), 8);
+    }
+}
+
+/* Convolutions that cuDNN computes, where a device has it and XDIT_CUDNN=all. */
+static void test_conv_large(void **unused)
+{
+    static const conv_spec of[] = {
+        { 1, 40, 36, 48, 32, 2, { 1, 3, 3 }, { 1, 1, 1 }, 1 },
+        { 2, 33, 47, 32, 40, 2, { 1, 3, 3 }, { 1, 2, 2 }, 1 },
+        { 3, 21, 25, 96, 64, 2, { 1, 1, 1 }, { 1, 1, 1 }, 1 },
+        { 5, 17, 19, 32, 24, 3, { 3, 3, 3 }, { 1, 1, 1 }, 1 },
+        { 4, 19, 22, 40, 32, 3, { 3, 3, 3 }, { 2, 2, 2 }, 1 },
+    };
+    (void)unused;
+    for (int i = 0; i < 15 && xd_dev_best(dev) != XD_F32; i++) {
+        const xd_dtype type = xd_dev_compute(dev, half());
+        conv_case(&of[i % 5], type, type, 8);
     }
 }
 
@@ -726,6 +742,7 @@ int main(void)
         T(test_gelu),
         T(test_conv),
         T(test_conv_wide),
+        T(test_conv_large),
         T(test_norm),
         T(test_norm_offset),
         T(test_gnorm),

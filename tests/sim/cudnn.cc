@@ -1,9 +1,11 @@
-/* cudnn.cc - a stand-in for libcudnn.so.9: the backend API's single operation of attention, run on
- * the simulated GPU
+/* cudnn.cc - a stand-in for libcudnn.so.9: the backend API's single operation of attention, and
+ * convolutions with the additions behind them, run on the simulated GPU
  *
  * It takes what 9.19 takes for an H100 (check_plans.py asks the real one), and less: 16-bit heads
  * of a multiple of 8 elements, at most 256 (128 before Hopper), contiguous, at multiples of 16
- * bytes; numbers of queries and of keys together or not at all. An attribute that is set twice,
+ * bytes; numbers of queries and of keys together or not at all. Convolutions have channels last, of
+ * a multiple of 8, and a result of exactly the size that the padded image gives; a bias of a value
+ * per channel, then a residual, are added in f32. An attribute that is set twice,
  * behind its end or with another type than its own is refused. The text of a plan is that of its
  * shape. */
 #include "backend/cuda/cudnn.h"
@@ -27,26 +29,47 @@ API int simgpu_on_device(const void *p, size_t n);
 enum { VERSION = 91900, WORKSPACE = 256 };
 
 struct tensor {
-    int64_t id = 0, align = 0, d[4] = { 0 }, s[4] = { 0 };
+    int64_t id = 0, align = 0, d[5] = { 0 }, s[5] = { 0 };
     int32_t type = -1;
-    int by_value = 0;
+    int by_value = 0, is_virtual = 0, nd = 4;
 };
 /* Everything that a plan needs to know. */
 struct sdpa {
     tensor q, k, v, out, scale, lse, queries, keys;
 };
+struct window {
+    int64_t axes = 0, lo[3] = { 0 }, hi[3] = { 0 }, stride[3] = { 0 };
+};
+struct conv {
+    tensor x, w, y, bias, residual;
+    window at;
+};
+/* What a plan computes: attention, if there are queries. */
+struct work {
+    sdpa a;
+    conv c;
+};
 struct desc {
     int type, finished = 0;
     std::map<int, std::vector<char>> at;
     tensor t;
-    sdpa a;
-    desc *from(int name) const
+    work a;
+    desc *from(int name, size_t n = 0) const
     {
         desc *x = nullptr;
         auto i = at.find(name);
-        if (i != at.end())
-            memcpy(&x, i->second.data(), sizeof x);
+        if (i != at.end() && i->second.size() >= (n + 1) * sizeof x)
+            memcpy(&x, i->second.data() + n * sizeof x, sizeof x);
         return x;
+    }
+    /* As many numbers as there are axes. */
+    int list(int name, int64_t n, int64_t *to) const
+    {
+        auto i = at.find(name);
+        if (i == at.end() || i->second.size() != (size_t)n * sizeof *to)
+            return 0;
+        memcpy(to, i->second.data(), i->second.size());
+        return 1;
     }
     int64_t number(int name, int64_t otherwise = 0) const
     {
@@ -118,6 +141,26 @@ static const struct row { int name, of, type, size; } rows[] = {
     { XD_DNN_TENSOR_STRIDES, XD_DNN_TENSOR, XD_DNN_TYPE_INT64, 8 },
     { XD_DNN_TENSOR_ID, XD_DNN_TENSOR, XD_DNN_TYPE_INT64, 8 },
     { XD_DNN_TENSOR_BY_VALUE, XD_DNN_TENSOR, XD_DNN_TYPE_BOOLEAN, 1 },
+    { XD_DNN_TENSOR_VIRTUAL, XD_DNN_TENSOR, XD_DNN_TYPE_BOOLEAN, 1 },
+    { XD_DNN_POINTWISE_KIND, XD_DNN_POINTWISE, XD_DNN_TYPE_POINTWISE_MODE, 4 },
+    { XD_DNN_POINTWISE_TYPE, XD_DNN_POINTWISE, XD_DNN_TYPE_DATA_TYPE, 4 },
+    { XD_DNN_POINTWISE_OP_KIND, XD_DNN_POINTWISE_OP, XD_DNN_TYPE_DESCRIPTOR, 8 },
+    { XD_DNN_POINTWISE_OP_X, XD_DNN_POINTWISE_OP, XD_DNN_TYPE_DESCRIPTOR, 8 },
+    { XD_DNN_POINTWISE_OP_B, XD_DNN_POINTWISE_OP, XD_DNN_TYPE_DESCRIPTOR, 8 },
+    { XD_DNN_POINTWISE_OP_Y, XD_DNN_POINTWISE_OP, XD_DNN_TYPE_DESCRIPTOR, 8 },
+    { XD_DNN_CONV_TYPE, XD_DNN_CONV, XD_DNN_TYPE_DATA_TYPE, 4 },
+    { XD_DNN_CONV_MODE, XD_DNN_CONV, XD_DNN_TYPE_CONV_MODE, 4 },
+    { XD_DNN_CONV_DILATIONS, XD_DNN_CONV, XD_DNN_TYPE_INT64, 8 },
+    { XD_DNN_CONV_STRIDES, XD_DNN_CONV, XD_DNN_TYPE_INT64, 8 },
+    { XD_DNN_CONV_PAD_AFTER, XD_DNN_CONV, XD_DNN_TYPE_INT64, 8 },
+    { XD_DNN_CONV_PAD_BEFORE, XD_DNN_CONV, XD_DNN_TYPE_INT64, 8 },
+    { XD_DNN_CONV_AXES, XD_DNN_CONV, XD_DNN_TYPE_INT64, 8 },
+    { XD_DNN_CONV_OP_ALPHA, XD_DNN_CONV_OP, XD_DNN_TYPE_FLOAT, 4 },
+    { XD_DNN_CONV_OP_BETA, XD_DNN_CONV_OP, XD_DNN_TYPE_FLOAT, 4 },
+    { XD_DNN_CONV_OP_CONV, XD_DNN_CONV_OP, XD_DNN_TYPE_DESCRIPTOR, 8 },
+    { XD_DNN_CONV_OP_W, XD_DNN_CONV_OP, XD_DNN_TYPE_DESCRIPTOR, 8 },
+    { XD_DNN_CONV_OP_X, XD_DNN_CONV_OP, XD_DNN_TYPE_DESCRIPTOR, 8 },
+    { XD_DNN_CONV_OP_Y, XD_DNN_CONV_OP, XD_DNN_TYPE_DESCRIPTOR, 8 },
     { XD_DNN_POINTERS_IDS, XD_DNN_POINTERS, XD_DNN_TYPE_INT64, 8 },
     { XD_DNN_POINTERS_EACH, XD_DNN_POINTERS, XD_DNN_TYPE_POINTER, 8 },
     { XD_DNN_POINTERS_WORKSPACE, XD_DNN_POINTERS, XD_DNN_TYPE_POINTER, 8 },
@@ -162,15 +205,15 @@ static int capability()
 static cudnnStatus_t finish_tensor(desc *x)
 {
     tensor &t = x->t;
-    if (x->at[XD_DNN_TENSOR_DIMENSIONS].size() != sizeof t.d ||
-        x->at[XD_DNN_TENSOR_STRIDES].size() != sizeof t.s || !x->at.count(XD_DNN_TENSOR_TYPE))
-        return refuse(XD_DNN_BAD_PARAM, "a tensor has four dimensions, strides and a type");
-    memcpy(t.d, x->at[XD_DNN_TENSOR_DIMENSIONS].data(), sizeof t.d);
-    memcpy(t.s, x->at[XD_DNN_TENSOR_STRIDES].data(), sizeof t.s);
+    t.nd = (int)(x->at[XD_DNN_TENSOR_DIMENSIONS].size() / sizeof *t.d);
+    if (t.nd < 4 || t.nd > 5 || !x->list(XD_DNN_TENSOR_DIMENSIONS, t.nd, t.d) ||
+        !x->list(XD_DNN_TENSOR_STRIDES, t.nd, t.s) || !x->at.count(XD_DNN_TENSOR_TYPE))
+        return refuse(XD_DNN_BAD_PARAM, "a tensor has dimensions, as many strides and a type");
     t.id = x->number(XD_DNN_TENSOR_ID), t.align = x->number(XD_DNN_TENSOR_ALIGNMENT);
     t.type = (int32_t)x->number(XD_DNN_TENSOR_TYPE);
     t.by_value = (int)x->number(XD_DNN_TENSOR_BY_VALUE);
-    for (int i = 0; i < 4; i++)
+    t.is_virtual = (int)x->number(XD_DNN_TENSOR_VIRTUAL);
+    for (int i = 0; i < t.nd; i++)
         if (t.d[i] < 1 || t.s[i] < 1)
             return refuse(XD_DNN_BAD_PARAM, "a dimension or a stride is below 1");
     return t.id && t.align ? XD_DNN_SUCCESS
@@ -217,10 +260,10 @@ static cudnnStatus_t check(const sdpa &a)
 static cudnnStatus_t finish_sdpa(desc *x)
 {
     const struct { int name, must; tensor *to; } each[] = {
-        { XD_DNN_SDPA_Q, 1, &x->a.q }, { XD_DNN_SDPA_K, 1, &x->a.k },
-        { XD_DNN_SDPA_V, 1, &x->a.v }, { XD_DNN_SDPA_OUT, 1, &x->a.out },
-        { XD_DNN_SDPA_SCALE, 1, &x->a.scale }, { XD_DNN_SDPA_LSE, 0, &x->a.lse },
-        { XD_DNN_SDPA_QUERIES, 0, &x->a.queries }, { XD_DNN_SDPA_KEYS, 0, &x->a.keys },
+        { XD_DNN_SDPA_Q, 1, &x->a.a.q }, { XD_DNN_SDPA_K, 1, &x->a.a.k },
+        { XD_DNN_SDPA_V, 1, &x->a.a.v }, { XD_DNN_SDPA_OUT, 1, &x->a.a.out },
+        { XD_DNN_SDPA_SCALE, 1, &x->a.a.scale }, { XD_DNN_SDPA_LSE, 0, &x->a.a.lse },
+        { XD_DNN_SDPA_QUERIES, 0, &x->a.a.queries }, { XD_DNN_SDPA_KEYS, 0, &x->a.a.keys },
     };
     for (auto &e : each) {
         desc *t = x->from(e.name);
@@ -232,7 +275,122 @@ static cudnnStatus_t finish_sdpa(desc *x)
     return XD_DNN_SUCCESS;
 }
 
-static std::string text_of(const sdpa &a)
+/* ---- convolutions ------------------------------------------------------------------------- */
+
+static cudnnStatus_t finish_window(desc *x)
+{
+    window &w = x->a.c.at;
+    int64_t ones[3] = { 0 };
+    w.axes = x->number(XD_DNN_CONV_AXES);
+    if (w.axes < 2 || w.axes > 3 || !x->list(XD_DNN_CONV_PAD_BEFORE, w.axes, w.lo) ||
+        !x->list(XD_DNN_CONV_PAD_AFTER, w.axes, w.hi) ||
+        !x->list(XD_DNN_CONV_STRIDES, w.axes, w.stride) ||
+        !x->list(XD_DNN_CONV_DILATIONS, w.axes, ones))
+        return refuse(XD_DNN_BAD_PARAM, "a window has two or three axes, and a number for each");
+    for (int i = 0; i < w.axes; i++)
+        if (w.lo[i] < 0 || w.hi[i] < 0 || w.stride[i] < 1 || ones[i] != 1)
+            return refuse(XD_DNN_BAD_PARAM, "a padding, a stride or a dilation is wrong");
+    return x->number(XD_DNN_CONV_TYPE, -1) == XD_DNN_F32 &&
+                   x->number(XD_DNN_CONV_MODE, -1) == XD_DNN_CROSS_CORRELATION
+               ? XD_DNN_SUCCESS
+               : refuse(XD_DNN_NOT_SUPPORTED, "no engine for this mode or type of sums");
+}
+
+static cudnnStatus_t finish_conv(desc *x)
+{
+    const desc *at = x->from(XD_DNN_CONV_OP_CONV), *in = x->from(XD_DNN_CONV_OP_X);
+    const desc *w = x->from(XD_DNN_CONV_OP_W), *y = x->from(XD_DNN_CONV_OP_Y);
+    const int32_t one = 0x3f800000; /* the bits of 1.0f */
+    if (!at || !in || !w || !y || x->number(XD_DNN_CONV_OP_ALPHA) != one ||
+        x->number(XD_DNN_CONV_OP_BETA, -1) != 0)
+        return refuse(XD_DNN_BAD_PARAM, "an operand is missing, or a factor is no 1 or 0");
+    x->a.c.at = at->a.c.at, x->a.c.x = in->t, x->a.c.w = w->t, x->a.c.y = y->t;
+    return XD_DNN_SUCCESS;
+}
+
+static int same_dims(const tensor &a, const tensor &b)
+{
+    return a.nd == b.nd && memcmp(a.d, b.d, sizeof a.d) == 0;
+}
+
+/* Adds the sum `op` behind the convolution c: of its bias, then of its residual. */
+static cudnnStatus_t add_sum(const desc *op, conv *c)
+{
+    const desc *kind = op->from(XD_DNN_POINTWISE_OP_KIND), *x = op->from(XD_DNN_POINTWISE_OP_X);
+    const desc *b = op->from(XD_DNN_POINTWISE_OP_B), *y = op->from(XD_DNN_POINTWISE_OP_Y);
+    if (op->type != XD_DNN_POINTWISE_OP || !kind || !x || !b || !y ||
+        kind->number(XD_DNN_POINTWISE_KIND, -1) != XD_DNN_ADD ||
+        kind->number(XD_DNN_POINTWISE_TYPE, -1) != XD_DNN_F32)
+        return refuse(XD_DNN_NOT_SUPPORTED, "no engine for this operation behind a convolution");
+    if (x->t.id != c->y.id || !c->y.is_virtual || c->y.type != XD_DNN_F32 || b->t.is_virtual)
+        return refuse(XD_DNN_BAD_PARAM, "a sum is not of what was computed before");
+    tensor &to = b->t.d[0] == y->t.d[0] && same_dims(b->t, y->t) ? c->residual : c->bias;
+    if (to.id || (&to == &c->bias && c->residual.id))
+        return refuse(XD_DNN_NOT_SUPPORTED, "no engine for this order of sums");
+    to = b->t;
+    if (!same_dims(c->y, y->t))
+        return refuse(XD_DNN_BAD_PARAM, "a sum has another size");
+    c->y = y->t;
+    return XD_DNN_SUCCESS;
+}
+
+static int channels_last(const tensor &t, int type)
+{
+    int fits = t.type == type && t.align == 16 && t.s[1] == 1 && t.d[1] % 8 == 0 && !t.is_virtual;
+    for (int i = 0; i < t.nd; i++)
+        fits = fits && (i == 1 || t.s[i] % 8 == 0);
+    return fits;
+}
+
+static cudnnStatus_t check(const conv &c)
+{
+    const int type = c.x.type, nd = (int)c.at.axes + 2;
+    if (capability() < 80 || (type != XD_DNN_BF16 && type != XD_DNN_F16))
+        return refuse(XD_DNN_NOT_SUPPORTED, "no engine for this GPU or type");
+    if (c.x.nd != nd || c.w.nd != nd || c.y.nd != nd || c.w.d[1] != c.x.d[1] ||
+        c.y.d[1] != c.w.d[0] || c.y.d[0] != c.x.d[0])
+        return refuse(XD_DNN_BAD_PARAM, "images and weights do not match");
+    if (!channels_last(c.x, type) || !channels_last(c.w, type) || !channels_last(c.y, type) ||
+        (c.residual.id && !channels_last(c.residual, type)))
+        return refuse(XD_DNN_NOT_SUPPORTED, "no engine for this layout");
+    for (int i = 0; i < c.at.axes; i++) {
+        const int64_t all = c.x.d[i + 2] + c.at.lo[i] + c.at.hi[i] - c.w.d[i + 2];
+        if (all < 0 || c.y.d[i + 2] != all / c.at.stride[i] + 1)
+            return refuse(XD_DNN_BAD_PARAM, "the result has another size");
+    }
+    int64_t dense = c.x.d[1];
+    for (int i = nd - 1; i >= 2; dense *= c.w.d[i--])
+        if (c.w.s[i] != dense)
+            return refuse(XD_DNN_NOT_SUPPORTED, "no engine for this layout of weights");
+    if (c.bias.id && (c.bias.d[1] != c.y.d[1] || c.bias.s[1] != 1 ||
+                      (c.bias.type != XD_DNN_F32 && c.bias.type != type)))
+        return refuse(XD_DNN_NOT_SUPPORTED, "no engine for this bias");
+    return XD_DNN_SUCCESS;
+}
+
+static cudnnStatus_t check(const work &a)
+{
+    return a.a.q.id ? check(a.a) : check(a.c);
+}
+
+/* A graph has one operation of attention, or a convolution and up to two sums. */
+static cudnnStatus_t finish_graph(desc *x)
+{
+    const desc *first = x->from(XD_DNN_GRAPH_OPS);
+    if (!first)
+        return refuse(XD_DNN_BAD_PARAM, "a graph has no operation");
+    x->a = first->a;
+    for (size_t i = 1; x->from(XD_DNN_GRAPH_OPS, i); i++) {
+        const cudnnStatus_t r = first->type != XD_DNN_CONV_OP
+                                    ? refuse(XD_DNN_NOT_SUPPORTED, "no engine for this graph")
+                                    : add_sum(x->from(XD_DNN_GRAPH_OPS, i), &x->a.c);
+        if (r != XD_DNN_SUCCESS)
+            return r;
+    }
+    return XD_DNN_SUCCESS;
+}
+
+static std::string text_of(const work &a)
 {
     char head[64];
     snprintf(head, sizeof head, "{\"cudnnVersion\":%d,\"sdpa\":\"", (int)VERSION);
@@ -245,7 +403,7 @@ static std::string text_of(const sdpa &a)
     return s + "\"}";
 }
 
-static cudnnStatus_t read_text(const std::string &s, sdpa *a)
+static cudnnStatus_t read_text(const std::string &s, work *a)
 {
     size_t at = s.find("\"sdpa\":\"");
     char head[64];
@@ -282,8 +440,12 @@ API cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t d)
         r = finish_tensor(x);
     else if (x->type == XD_DNN_SDPA)
         r = finish_sdpa(x);
+    else if (x->type == XD_DNN_CONV)
+        r = finish_window(x);
+    else if (x->type == XD_DNN_CONV_OP)
+        r = finish_conv(x);
     else if (x->type == XD_DNN_GRAPH)
-        r = x->from(XD_DNN_GRAPH_OPS) ? XD_DNN_SUCCESS : XD_DNN_BAD_PARAM;
+        r = finish_graph(x);
     else if (x->type == XD_DNN_HEURISTICS)
         r = x->from(XD_DNN_HEURISTICS_GRAPH) && x->from(XD_DNN_HEURISTICS_DEVICE) &&
                     x->number(XD_DNN_HEURISTICS_MODE, -1) == XD_DNN_HEURISTIC
@@ -320,7 +482,7 @@ API cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t d,
     }
     if (name != XD_DNN_HEURISTICS_RESULTS || type != XD_DNN_TYPE_DESCRIPTOR || most < 1)
         return refuse(XD_DNN_NOT_SUPPORTED, "this descriptor has no such attribute");
-    const sdpa &a = x->from(XD_DNN_HEURISTICS_GRAPH)->from(XD_DNN_GRAPH_OPS)->a;
+    const work &a = x->from(XD_DNN_HEURISTICS_GRAPH)->a;
     *n = check(a) == XD_DNN_SUCCESS;
     if (*n)
         (*(desc **)values)->a = a;
@@ -405,14 +567,138 @@ static void attend(const call &x)
         }
 }
 
+/* A convolution, and the addresses of its operands. */
+struct image_call {
+    conv c;
+    const char *x, *w, *bias, *residual;
+    char *y, *work;
+};
+
+static int64_t place_of(const tensor &t, int64_t n, const int64_t *at)
+{
+    int64_t i = n * t.s[0];
+    for (int k = 2; k < t.nd; k++)
+        i += at[k - 2] * t.s[k];
+    return i;
+}
+
+/* Adds the products of one tap to the sums of one position. */
+static void add_tap(const conv &c, const float *x, const float *w, int64_t taps, float *sum)
+{
+    for (int64_t o = 0; o < c.y.d[1]; o++) {
+        float s[8] = { 0 };
+        for (int64_t k = 0; k < c.x.d[1]; k += 8)
+            for (int i = 0; i < 8; i++)
+                s[i] += x[k + i] * w[o * taps * c.x.d[1] + k + i];
+        sum[o] += ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+    }
+}
+
+static void position(const image_call &a, const std::vector<float> &w, int64_t n, const int64_t *y)
+{
+    const conv &c = a.c;
+    const int64_t O = c.y.d[1], C = c.x.d[1], axes = c.at.axes;
+    int64_t taps = 1;
+    std::vector<float> sum((size_t)O), x((size_t)C);
+    for (int i = 0; i < axes; i++)
+        taps *= c.w.d[i + 2];
+    for (int64_t t = 0; t < taps; t++) {
+        int64_t at[3], rest = t;
+        int inside = 1;
+        for (int64_t i = axes - 1; i >= 0; i--) {
+            at[i] = y[i] * c.at.stride[i] - c.at.lo[i] + rest % c.w.d[i + 2];
+            rest /= c.w.d[i + 2];
+            inside = inside && at[i] >= 0 && at[i] < c.x.d[i + 2];
+        }
+        if (!inside)
+            continue;
+        const int64_t from = place_of(c.x, n, at);
+        for (int64_t k = 0; k < C; k++)
+            x[(size_t)k] = number(a.x, from + k, c.x.type);
+        add_tap(c, x.data(), &w[(size_t)(t * C)], taps, sum.data());
+    }
+    for (int64_t o = 0; o < O; o++) {
+        float v = sum[(size_t)o];
+        if (a.bias)
+            v += c.bias.type == XD_DNN_F32 ? ((const float *)(const void *)a.bias)[o]
+                                           : number(a.bias, o, c.bias.type);
+        if (a.residual)
+            v += number(a.residual, place_of(c.residual, n, y) + o, c.residual.type);
+        ((uint16_t *)(void *)a.y)[place_of(c.y, n, y) + o] =
+            c.y.type == XD_DNN_F16 ? gpu_to_f16(v) : (uint16_t)gpu_to_bf16(v);
+    }
+}
+
+static void convolve(const image_call &a)
+{
+    const conv &c = a.c;
+    std::vector<float> w;
+    int64_t count = c.w.d[1] * c.w.d[0], all = 1;
+    memset(a.work, 0xff, WORKSPACE);
+    for (int i = 2; i < c.w.nd; i++)
+        count *= c.w.d[i], all *= c.y.d[i];
+    for (int64_t i = 0; i < count; i++)
+        w.push_back(number(a.w, i, c.w.type));
+    for (int64_t n = 0; n < c.y.d[0]; n++)
+        for (int64_t i = 0; i < all; i++) {
+            int64_t at[3], rest = i;
+            for (int64_t k = c.at.axes - 1; k >= 0; rest /= c.y.d[k + 2], k--)
+                at[k] = rest % c.y.d[k + 2];
+            position(a, w, n, at);
+        }
+}
+
 static int reachable(const tensor &t, const void *p)
 {
     int64_t last = 0;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < t.nd; i++)
         last += (t.d[i] - 1) * t.s[i];
     const int64_t size = t.type == XD_DNN_F16 || t.type == XD_DNN_BF16 ? 2 : 4;
     return (uintptr_t)p % (uintptr_t)t.align == 0 &&
            simgpu_on_device(p, (size_t)((last + 1) * size));
+}
+
+static cudnnStatus_t enqueue(cudnnHandle_t h, std::function<void()> fn)
+{
+    return simgpu_enqueue(h->stream, &fn) == XD_CU_SUCCESS ? XD_DNN_SUCCESS
+                                                           : XD_DNN_EXECUTION_FAILED;
+}
+
+static cudnnStatus_t run_conv(cudnnHandle_t h, const conv &c, std::map<int64_t, void *> &where,
+                              char *work)
+{
+    for (const tensor *t : { &c.x, &c.w, &c.y, &c.bias, &c.residual })
+        if (t->id && !reachable(*t, where[t->id]))
+            return refuse(XD_DNN_BAD_PARAM, "an operand is outside the memory, or not aligned");
+    image_call x = {};
+    x.c = c, x.work = work;
+    x.x = (const char *)where[c.x.id], x.w = (const char *)where[c.w.id];
+    x.y = (char *)where[c.y.id];
+    x.bias = c.bias.id ? (const char *)where[c.bias.id] : nullptr;
+    x.residual = c.residual.id ? (const char *)where[c.residual.id] : nullptr;
+    return enqueue(h, [x] { convolve(x); });
+}
+
+static cudnnStatus_t run_attention(cudnnHandle_t h, const sdpa &a,
+                                   std::map<int64_t, void *> &where, char *work)
+{
+    call x = {};
+    x.a = a, x.work = work;
+    if (!where[a.scale.id])
+        return refuse(XD_DNN_BAD_PARAM, "no scale");
+    for (const tensor *t : { &a.q, &a.k, &a.v, &a.out, &a.lse, &a.queries, &a.keys })
+        if (t->id && !reachable(*t, where[t->id]))
+            return refuse(XD_DNN_BAD_PARAM, "an operand is outside the memory, or not aligned");
+    x.scale = *(const float *)where[a.scale.id];
+    x.q = (const char *)where[a.q.id], x.k = (const char *)where[a.k.id];
+    x.v = (const char *)where[a.v.id], x.out = (char *)where[a.out.id];
+    if (a.lse.id)
+        x.lse = (float *)where[a.lse.id];
+    if (a.keys.id) {
+        x.queries = (const int32_t *)where[a.queries.id];
+        x.keys = (const int32_t *)where[a.keys.id];
+    }
+    return enqueue(h, [x] { attend(x); });
 }
 
 API cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan,
@@ -426,25 +712,8 @@ API cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t 
     std::map<int64_t, void *> where;
     for (size_t i = 0; i < at->at[XD_DNN_POINTERS_IDS].size() / sizeof *id; i++)
         where[id[i]] = place[i];
-    call x = {};
-    x.a = p->a, x.work = (char *)at->from(XD_DNN_POINTERS_WORKSPACE);
-    if (!where[p->a.scale.id] || !simgpu_on_device(x.work, WORKSPACE))
-        return refuse(XD_DNN_BAD_PARAM, "no scale, or no workspace");
-    const tensor *each[] = { &p->a.q, &p->a.k, &p->a.v, &p->a.out, &p->a.lse, &p->a.queries,
-                             &p->a.keys };
-    for (const tensor *t : each)
-        if (t->id && !reachable(*t, where[t->id]))
-            return refuse(XD_DNN_BAD_PARAM, "an operand is outside the memory, or not aligned");
-    x.scale = *(const float *)where[p->a.scale.id];
-    x.q = (const char *)where[p->a.q.id], x.k = (const char *)where[p->a.k.id];
-    x.v = (const char *)where[p->a.v.id], x.out = (char *)where[p->a.out.id];
-    if (p->a.lse.id)
-        x.lse = (float *)where[p->a.lse.id];
-    if (p->a.keys.id) {
-        x.queries = (const int32_t *)where[p->a.queries.id];
-        x.keys = (const int32_t *)where[p->a.keys.id];
-    }
-    std::function<void()> fn = [x] { attend(x); };
-    return simgpu_enqueue(h->stream, &fn) == XD_CU_SUCCESS ? XD_DNN_SUCCESS
-                                                           : XD_DNN_EXECUTION_FAILED;
+    char *work = (char *)at->from(XD_DNN_POINTERS_WORKSPACE);
+    if (!simgpu_on_device(work, WORKSPACE))
+        return refuse(XD_DNN_BAD_PARAM, "no workspace");
+    return p->a.a.q.id ? run_attention(h, p->a.a, where, work) : run_conv(h, p->a.c, where, work);
 }

@@ -24,8 +24,8 @@ STEPS, RANKS = "tests/golden/test_steps_cuda", "tests/parity/test_device"
 STAGING, DIRECT = "src/comm/staging.c", "src/comm/direct.c"
 LINKED, LINKS = "src/comm/linked.c", CUDA + "links.c"
 WAYS = ("staged", "ipc", "nccl")        # of the messages of two ranks
-PROGRAMS = {"ops": "tests/ops/ops_cuda", "attn": "tests/ops/ops_attn_cuda", "steps": STEPS,
-            **{way: RANKS for way in WAYS}}
+PROGRAMS = {"ops": "tests/ops/ops_cuda", "convs": "tests/ops/ops_cuda",
+            "attn": "tests/ops/ops_attn_cuda", "steps": STEPS, **{way: RANKS for way in WAYS}}
 ARGUMENTS = {"steps": ["tests/golden/full"]}    # in the folder of the build
 FILES = ["tests/golden/full.stamp"]
 MOST_S = 900            # of a test: one that does not end shows nothing, and is no mistake found
@@ -86,8 +86,17 @@ MISTAKES = [
      "xd_min(a->kv_len[0], m)", "attn"),
     ("each piece of the queries writes the sums of the first rows", JOINED,
      "a->lse.p + row * a->lse.s[1];", "a->lse.p + 0 * row;", "attn"),
-    ("plans of as many queries and keys are one", JOINED, "shape, sizeof *shape) == 0",
-     "shape, 16) == 0", "attn"),
+    ("plans of as many queries and keys are one", CUDA + "cudnn_plans.c",
+     "shape, sizeof *shape) == 0", "shape, 24) == 0", "attn"),
+    ("a convolution of cuDNN has the zeros before an axis behind it", CUDA + "cudnn_plan.c",
+     "lo[i] = a->lo[j], hi[i] = a->hi[j]", "hi[i] = a->lo[j], lo[i] = a->hi[j]", "convs"),
+    ("residuals are read with the strides of results", CUDA + "cudnn_plan.c",
+     "positions(a, ID_RESIDUAL, a->out, a->s_residual, a->O)",
+     "positions(a, ID_RESIDUAL, a->out, a->s_out, a->O)", "convs"),
+    ("cuDNN reads a bias of 16 bits as f32", CUDA + "conv.c",
+     "!a->bias.p ? 0 : a->bias.type == XD_F32 ? 1 : 2;", "a->bias.p != NULL;", "convs"),
+    ("convolutions of as many channels have one plan", CUDA + "cudnn_plans.c",
+     "shape, sizeof *shape) == 0", "shape, 8) == 0", "convs"),
     ("sums beyond f16 become infinities", CUDA + "kernels/elements.cuh",
      "gpu_to_f16(within_f16(v))", "gpu_to_f16(v)", "ops"),
     ("a wrong fragment of weights", CONV, "fb[j / 2] + j % 2 * 2", "fb[j / 2] + j % 2", "ops"),
@@ -131,7 +140,7 @@ MISTAKES = [
      "row * a.s_in0 + head * a.s_in1;\n    float", "ops"),
     ("int8 codes have no sign", QUANTIZE, "(float)(int8_t)from[c]", "(float)from[c]", "ops"),
     ("a gated activation's rows are quantized without their factors", QUANTIZE,
-     "activate(x[i], a.act) * w[i];\n        v[k]", "activate(x[i], a.act);\n        v[k]", "ops"),
+     "activate(x[i], a.act) * w[i];", "activate(x[i], a.act);", "ops"),
     ("int8 is scaled by 128", QUANTIZE, "448.0f : 127.0f", "448.0f : 128.0f", "ops"),
     ("a bias of bf16 is read as f32", CUDA + "kernels/elementwise.cu",
      "load_eight(b, a.bias, c, a.bias_type)", "load_eight(b, a.bias, c, 0)", "ops"),
@@ -229,6 +238,8 @@ def failure(scratch, test):
                CMOCKA_MESSAGE_OUTPUT="TAP", OMP_WAIT_POLICY="passive")
     command = ["stdbuf", "-oL",
                *(scratch / "build" / a for a in [PROGRAMS[test], *ARGUMENTS.get(test, [])])]
+    if test == "convs":                 # convolutions by cuDNN
+        env.update(XDIT_CUDNN="all", XDIT_TEST_ONLY="test_conv*")
     if test in WAYS:
         env.update(XDIT_DEVICE_MESSAGES=test, XDIT_SIM_DEVICES="2", XDIT_SIM_SEED="3",
                    XDIT_SIM_PATIENCE="20", OMPI_ALLOW_RUN_AS_ROOT="1",

@@ -51,6 +51,7 @@ check "PyTorch's kernels ran or were skipped" has "^(skipped|ok) .*PyTorch"
 check "goldens were compared" has '^ok .*goldens'
 check "two ranks ran on one GPU" has '^(ok|skipped) .*two ranks on one GPU, ulysses'
 check "a step was timed" has '^ok .*demo step'
+check "the faster convolution is named" has '^note .*convolutions: .* is faster'
 check "the table is printed last" grep -q "$(tail -n 1 "$T/out/table.txt" | cut -c1-7)" "$T/said"
 check "results are at most eight files" [ "$(find "$T/out" -type f | wc -l)" -le 8 ]
 run second 120 --package "$T/pack.tar.xz" --out "$T/out"

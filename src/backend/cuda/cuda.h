@@ -281,6 +281,8 @@ size_t    xd_cuda_gemm_scratch(const xd_gemm *a);
  * no GPU. */
 size_t    xd_cuda_attention_scratch(xd_cuda_dev *c, const xd_attn_args *a);
 xd_status xd_cuda_gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
+/* Makes cuDNN compile the plan of a convolution, if it is to compute convolutions. */
+void      xd_cuda_conv_expect(xd_cuda_dev *c, const xd_conv *a);
 xd_status xd_cuda_conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp);
 xd_status xd_cuda_attention(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp);
 xd_status xd_cuda_norm(xd_dev *d, xd_stream *s, const xd_norm *a, void *tmp);
@@ -321,7 +323,7 @@ size_t xd_cuda_attention_cudnn_scratch(xd_cuda_dev *c, const xd_attn_args *a);
  * xd_cuda_attention_products. */
 int    xd_cuda_attention_cudnn(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                const xd_tensor *out, int64_t row, xd_cuda_keys *keys, xd_status *s);
-void   xd_cuda_close_cudnn(xd_cuda_dev *c);
+void   xd_cuda_close_cudnn(xd_cuda_dev *c); /* in cudnn_plans.c */
 
 /* Returns 1 if the addresses of all rows of all heads are multiples of `bytes`. */
 int xd_cuda_heads_aligned(const xd_tensor *t, int64_t bytes);

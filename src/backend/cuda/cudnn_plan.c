@@ -1,5 +1,5 @@
-/* cudnn_plan.c - builds, serializes and runs execution plans for attention with cuDNN's backend
- * API */
+/* cudnn_plan.c - builds, serializes and runs execution plans for attention and convolutions
+ * with cuDNN's backend API */
 #include "backend/cuda/cudnn_plan.h"
 
 #include <stdlib.h>
@@ -7,9 +7,11 @@
 
 #include "base/minmax.h"
 
-/* Ids of the attention's operands in cuDNN's operation graph. */
+/* Ids of the operands in cuDNN's operation graph. ID_PRODUCT and ID_BIASED are the results of the
+ * first two of three operations, which have no memory. */
 enum { ID_Q = 1, ID_K, ID_V, ID_OUT, ID_SCALE, ID_LSE, ID_QUERIES, ID_KEYS };
-enum { MOST_CONFIGS = 8 };
+enum { ID_IN = 11, ID_WEIGHT, ID_BIAS, ID_RESIDUAL, ID_PRODUCT, ID_BIASED };
+enum { MOST_CONFIGS = 8, MOST_OPS = 3 };
 
 /* The state of building an execution plan. After a failed step of building the plan, all further
  * steps are skipped. */
@@ -48,35 +50,60 @@ static void finalize(maker *k, cudnnBackendDescriptor_t d)
         k->status = k->lib->cudnnBackendFinalize(d);
 }
 
+/* A tensor of nd dimensions in cuDNN's operation graph. */
+typedef struct node {
+    int64_t id;
+    int     nd, type;
+    int64_t dims[5], strides[5];
+    int     is_virtual; /* 1: the tensor has no memory */
+} node;
+
+static cudnnBackendDescriptor_t make_tensor(maker *k, const node *t)
+{
+    const int64_t            align = t->type == XD_DNN_F16 || t->type == XD_DNN_BF16 ? 16 : 4;
+    const int32_t            data_type = t->type;
+    const char               yes = 1;
+    cudnnBackendDescriptor_t d = begin(k, XD_DNN_TENSOR);
+    set(k, d, XD_DNN_TENSOR_ID, XD_DNN_TYPE_INT64, 1, &t->id);
+    set(k, d, XD_DNN_TENSOR_TYPE, XD_DNN_TYPE_DATA_TYPE, 1, &data_type);
+    set(k, d, XD_DNN_TENSOR_ALIGNMENT, XD_DNN_TYPE_INT64, 1, &align);
+    set(k, d, XD_DNN_TENSOR_DIMENSIONS, XD_DNN_TYPE_INT64, t->nd, t->dims);
+    set(k, d, XD_DNN_TENSOR_STRIDES, XD_DNN_TYPE_INT64, t->nd, t->strides);
+    if (t->id == ID_SCALE)
+        set(k, d, XD_DNN_TENSOR_BY_VALUE, XD_DNN_TYPE_BOOLEAN, 1, &yes);
+    if (t->is_virtual)
+        set(k, d, XD_DNN_TENSOR_VIRTUAL, XD_DNN_TYPE_BOOLEAN, 1, &yes);
+    finalize(k, d);
+    return d;
+}
+
+static int type_of(int type)
+{
+    return type == XD_F16 ? XD_DNN_F16 : XD_DNN_BF16;
+}
+
+/* ---- attention ---------------------------------------------------------------------------- */
+
 /* Adds an operand, with four dimensions and their strides, to the operation `op`. */
 static void add(maker *k, cudnnBackendDescriptor_t op, int name, int64_t id, int type,
                 const int64_t dims[4], const int64_t strides[4])
 {
-    const int64_t            align = type == XD_DNN_F16 || type == XD_DNN_BF16 ? 16 : 4;
-    const int32_t            data_type = type;
-    const char               yes = 1;
-    cudnnBackendDescriptor_t d = begin(k, XD_DNN_TENSOR);
-    set(k, d, XD_DNN_TENSOR_ID, XD_DNN_TYPE_INT64, 1, &id);
-    set(k, d, XD_DNN_TENSOR_TYPE, XD_DNN_TYPE_DATA_TYPE, 1, &data_type);
-    set(k, d, XD_DNN_TENSOR_ALIGNMENT, XD_DNN_TYPE_INT64, 1, &align);
-    set(k, d, XD_DNN_TENSOR_DIMENSIONS, XD_DNN_TYPE_INT64, 4, dims);
-    set(k, d, XD_DNN_TENSOR_STRIDES, XD_DNN_TYPE_INT64, 4, strides);
-    if (id == ID_SCALE)
-        set(k, d, XD_DNN_TENSOR_BY_VALUE, XD_DNN_TYPE_BOOLEAN, 1, &yes);
-    finalize(k, d);
-    link_to(k, op, name, d);
+    node t = { .id = id, .nd = 4, .type = type };
+    memcpy(t.dims, dims, 4 * sizeof *dims);
+    memcpy(t.strides, strides, 4 * sizeof *strides);
+    link_to(k, op, name, make_tensor(k, &t));
 }
 
 /* Adds a tensor of heads as an operand of the operation `op`. Our tensor [B,n,H,D] is described as
  * cuDNN's [B,H,n,D], with any strides. */
 static void add_heads(maker *k, cudnnBackendDescriptor_t op, int name, int64_t id,
-                      const xd_cudnn_shape *a, int64_t rows, int64_t heads, const int64_t s[3])
+                      const xd_cudnn_attention *a, int64_t rows, int64_t heads, const int64_t s[3])
 {
     const int64_t dims[4] = { a->B, heads, rows, a->D }, strides[4] = { s[0], s[2], s[1], 1 };
-    add(k, op, name, id, a->type == XD_F16 ? XD_DNN_F16 : XD_DNN_BF16, dims, strides);
+    add(k, op, name, id, type_of(a->type), dims, strides);
 }
 
-static cudnnBackendDescriptor_t add_operation(maker *k, const xd_cudnn_shape *a)
+static cudnnBackendDescriptor_t add_attention(maker *k, const xd_cudnn_attention *a)
 {
     const int64_t            ones[4] = { 1, 1, 1, 1 }, samples[4] = { a->B, 1, 1, 1 };
     cudnnBackendDescriptor_t op = begin(k, XD_DNN_SDPA);
@@ -97,6 +124,135 @@ static cudnnBackendDescriptor_t add_operation(maker *k, const xd_cudnn_shape *a)
     finalize(k, op);
     return op;
 }
+
+/* ---- convolutions -------------------------------------------------------------------------- */
+
+/* Describes values of all positions and C channels. cuDNN's dimensions are [t,C,h,w] for images,
+ * [1,C,t,h,w] for volumes. */
+static node positions(const xd_cudnn_conv *a, int64_t id, const int64_t d[3], const int64_t s[3],
+                      int64_t C)
+{
+    const int three = a->axes == 3;
+    node      t = { .id = id, .nd = a->axes + 2, .type = type_of(a->type) };
+    t.dims[0] = three ? 1 : d[0], t.strides[0] = three ? d[0] * s[0] : s[0];
+    t.dims[1] = C, t.strides[1] = 1;
+    for (int i = 0; i < a->axes; i++)
+        t.dims[i + 2] = d[i + 3 - a->axes], t.strides[i + 2] = s[i + 3 - a->axes];
+    return t;
+}
+
+/* Describes the weight, [O,taps,C] in memory. */
+static node filters(const xd_cudnn_conv *a)
+{
+    int64_t step = a->C;
+    node    t = { .id = ID_WEIGHT, .nd = a->axes + 2, .type = type_of(a->type) };
+    for (int i = a->axes - 1; i >= 0; i--) {
+        t.dims[i + 2] = a->kernel[i + 3 - a->axes], t.strides[i + 2] = step;
+        step *= t.dims[i + 2];
+    }
+    t.dims[0] = a->O, t.strides[0] = step;
+    t.dims[1] = a->C, t.strides[1] = 1;
+    return t;
+}
+
+/* Describes the bias, a value per channel. */
+static node channels(const xd_cudnn_conv *a)
+{
+    node t = { .id = ID_BIAS,
+               .nd = a->axes + 2,
+               .type = a->bias == 1 ? XD_DNN_F32 : type_of(a->type) };
+    for (int i = 0; i < t.nd; i++)
+        t.dims[i] = 1, t.strides[i] = a->O;
+    t.dims[1] = a->O, t.strides[1] = 1;
+    return t;
+}
+
+/* Describes the sums before the last addition, which stay in registers. */
+static node sums(const xd_cudnn_conv *a, int64_t id)
+{
+    node t = positions(a, id, a->out, a->s_out, a->O);
+    t.type = XD_DNN_F32, t.is_virtual = 1;
+    return t;
+}
+
+/* Returns the descriptor of the window: its size is that of the weight. */
+static cudnnBackendDescriptor_t make_window(maker *k, const xd_cudnn_conv *a)
+{
+    const int32_t            type = XD_DNN_F32, mode = XD_DNN_CROSS_CORRELATION;
+    const int64_t            axes = a->axes, ones[3] = { 1, 1, 1 };
+    int64_t                  lo[3], hi[3], stride[3];
+    cudnnBackendDescriptor_t d = begin(k, XD_DNN_CONV);
+    for (int i = 0; i < a->axes; i++) {
+        const int j = i + 3 - a->axes;
+        lo[i] = a->lo[j], hi[i] = a->hi[j], stride[i] = a->stride[j];
+    }
+    set(k, d, XD_DNN_CONV_AXES, XD_DNN_TYPE_INT64, 1, &axes);
+    set(k, d, XD_DNN_CONV_TYPE, XD_DNN_TYPE_DATA_TYPE, 1, &type);
+    set(k, d, XD_DNN_CONV_MODE, XD_DNN_TYPE_CONV_MODE, 1, &mode);
+    set(k, d, XD_DNN_CONV_PAD_BEFORE, XD_DNN_TYPE_INT64, axes, lo);
+    set(k, d, XD_DNN_CONV_PAD_AFTER, XD_DNN_TYPE_INT64, axes, hi);
+    set(k, d, XD_DNN_CONV_DILATIONS, XD_DNN_TYPE_INT64, axes, ones);
+    set(k, d, XD_DNN_CONV_STRIDES, XD_DNN_TYPE_INT64, axes, stride);
+    finalize(k, d);
+    return d;
+}
+
+static cudnnBackendDescriptor_t add_product(maker *k, const xd_cudnn_conv *a,
+                                            cudnnBackendDescriptor_t y)
+{
+    const node               x = positions(a, ID_IN, a->in, a->s_in, a->C), w = filters(a);
+    const float              one = 1, zero = 0;
+    cudnnBackendDescriptor_t window = make_window(k, a), op = begin(k, XD_DNN_CONV_OP);
+    link_to(k, op, XD_DNN_CONV_OP_CONV, window);
+    link_to(k, op, XD_DNN_CONV_OP_X, make_tensor(k, &x));
+    link_to(k, op, XD_DNN_CONV_OP_W, make_tensor(k, &w));
+    link_to(k, op, XD_DNN_CONV_OP_Y, y);
+    set(k, op, XD_DNN_CONV_OP_ALPHA, XD_DNN_TYPE_FLOAT, 1, &one);
+    set(k, op, XD_DNN_CONV_OP_BETA, XD_DNN_TYPE_FLOAT, 1, &zero);
+    finalize(k, op);
+    return op;
+}
+
+/* Adds the operation y = x + b, computed in F32. */
+static cudnnBackendDescriptor_t add_sum(maker *k, cudnnBackendDescriptor_t x, const node *b,
+                                        cudnnBackendDescriptor_t y)
+{
+    const int32_t            type = XD_DNN_F32, mode = XD_DNN_ADD;
+    cudnnBackendDescriptor_t kind = begin(k, XD_DNN_POINTWISE);
+    set(k, kind, XD_DNN_POINTWISE_KIND, XD_DNN_TYPE_POINTWISE_MODE, 1, &mode);
+    set(k, kind, XD_DNN_POINTWISE_TYPE, XD_DNN_TYPE_DATA_TYPE, 1, &type);
+    finalize(k, kind);
+    cudnnBackendDescriptor_t op = begin(k, XD_DNN_POINTWISE_OP);
+    link_to(k, op, XD_DNN_POINTWISE_OP_KIND, kind);
+    link_to(k, op, XD_DNN_POINTWISE_OP_X, x);
+    link_to(k, op, XD_DNN_POINTWISE_OP_B, make_tensor(k, b));
+    link_to(k, op, XD_DNN_POINTWISE_OP_Y, y);
+    finalize(k, op);
+    return op;
+}
+
+/* Writes the operations of a convolution to `op`, in their order. Returns their number. */
+static int add_conv(maker *k, const xd_cudnn_conv *a, cudnnBackendDescriptor_t op[MOST_OPS])
+{
+    const node               out = positions(a, ID_OUT, a->out, a->s_out, a->O), bias = channels(a);
+    const node               residual = positions(a, ID_RESIDUAL, a->out, a->s_residual, a->O);
+    const node               product = sums(a, ID_PRODUCT), biased = sums(a, ID_BIASED);
+    int                      n = 0;
+    cudnnBackendDescriptor_t last = make_tensor(k, &out), y = last;
+    if (a->bias || a->residual)
+        y = make_tensor(k, &product);
+    op[n++] = add_product(k, a, y);
+    if (a->bias) {
+        cudnnBackendDescriptor_t x = y;
+        y = a->residual ? make_tensor(k, &biased) : last;
+        op[n++] = add_sum(k, x, &bias, y);
+    }
+    if (a->residual)
+        op[n++] = add_sum(k, y, &residual, last);
+    return n;
+}
+
+/* ---- plans -------------------------------------------------------------------------------- */
 
 static xd_status fail_with(const maker *k, xd_status s, const char *what, xd_err *e)
 {
@@ -148,11 +304,15 @@ xd_status xd_cudnn_plan_make(const xd_cudnn *lib, cudnnBackendDescriptor_t devic
                              const xd_cudnn_shape *a, xd_cudnn_plan *p, xd_err *e)
 {
     maker                    k = { .lib = lib, .p = p };
-    cudnnBackendDescriptor_t op, graph, config[MOST_CONFIGS];
+    cudnnBackendDescriptor_t op[MOST_OPS], graph, config[MOST_CONFIGS];
+    int                      nops = 1;
     *p = (xd_cudnn_plan){ 0 };
-    op = add_operation(&k, a);
+    if (a->op == XD_OP_CONV)
+        nops = add_conv(&k, &a->of.conv, op);
+    else
+        op[0] = add_attention(&k, &a->of.attention);
     graph = begin(&k, XD_DNN_GRAPH);
-    link_to(&k, graph, XD_DNN_GRAPH_OPS, op);
+    set(&k, graph, XD_DNN_GRAPH_OPS, XD_DNN_TYPE_DESCRIPTOR, nops, op);
     finalize(&k, graph);
     const int n = find_configs(&k, device, graph, config), before = p->n;
     for (int i = 0; i < n; i++) {
@@ -164,9 +324,8 @@ xd_status xd_cudnn_plan_make(const xd_cudnn *lib, cudnnBackendDescriptor_t devic
             k.status = XD_DNN_SUCCESS;
         }
     }
-    const xd_status s =
-        fail_with(&k, XD_EUNSUPPORTED,
-                  n ? "cannot compile this attention" : "does not support this attention", e);
+    const xd_status s = fail_with(
+        &k, XD_EUNSUPPORTED, n ? "cannot compile this shape" : "does not support this shape", e);
     xd_cudnn_plan_drop(lib, p);
     return s;
 }
@@ -220,10 +379,14 @@ cudnnStatus_t xd_cudnn_plan_run(const xd_cudnn *lib, cudnnHandle_t h, const xd_c
         { ID_K, o->k },
         { ID_V, o->v },
         { ID_OUT, o->out },
-        { ID_SCALE, &scale },
+        { ID_SCALE, o->q ? &scale : NULL },
         { ID_LSE, o->lse },
         { ID_QUERIES, o->queries },
         { ID_KEYS, o->keys },
+        { ID_IN, o->in },
+        { ID_WEIGHT, o->w },
+        { ID_BIAS, o->bias },
+        { ID_RESIDUAL, o->residual },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].p)

@@ -13,6 +13,8 @@ static size_t scratch(xd_dev *d, xd_op op, const void *args)
 {
     if (op == XD_OP_ATTN)
         return xd_cuda_attention_scratch(xd_cuda_of(d), args);
+    if (op == XD_OP_CONV)
+        xd_cuda_conv_expect(xd_cuda_of(d), args);
     return op == XD_OP_GEMM ? xd_cuda_gemm_scratch(args) : 0;
 }
 
