@@ -370,7 +370,7 @@ static void conv_case(const conv_spec *c, xd_dtype type, xd_dtype to, int step)
     a.out = operand(to, 4, o, gap == 2 ? 3 : 0);
     a.bias = maybe(operand(bias_type(), 1, &c->O, 0));
     if (upto(2))
-        a.residual = upto(2) ? a.out : operand(to, 4, o, gap == 2 ? 3 : gap == 1 ? step : 0);
+        a.residual = upto(2) ? a.out : operand(to, 4, o, gap == 2 ? 3 : step);
     int64_t e = 0;
     for (int64_t t = 0; t < o[0]; t++)
         for (int64_t h = 0; h < o[1]; h++)
