@@ -46,6 +46,12 @@ print(" ".join(json.load(sys.stdin)["command"]))')
     check "$name: the command of from-xdit" [ "$got" = "$want" ]
 done
 
+# A model has its own rules, not those of a model whose name begins its name.
+try from-xdit --json -- xdit --model Qwen/Qwen-Image-2.1 --prompt a
+check "the default size of Qwen-Image-2.1" json '"--height" not in j["command"]'
+try from-xdit --json -- xdit --model Qwen/Qwen-Image-2512 --prompt a
+check "the default size of Qwen-Image" json '"1664" in j["command"]'
+
 # What cannot be translated is refused, before a model is opened.
 refused "a flag of nobody" 2 'ulyses_degree.*nearest' run --model "$MODEL" --prompt a \
     --ulyses_degree 2

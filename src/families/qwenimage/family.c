@@ -177,6 +177,13 @@ static const xd_xdit_model xdit_models[] = {
       .cell = 8,
       .patch = 2,
       .can = XD_CAN_USP | XD_CAN_FSDP },
+    { .title = "Qwen-Image-2.1",
+      .names = "Qwen-Image-2.1",
+      .pipeline = "QwenImage21",
+      .own = "qwen-image-2.1",
+      .cell = 16,
+      .patch = 1,
+      .can = XD_CAN_USP | XD_CAN_FSDP },
     { .title = "Qwen-Image",
       .names = "Qwen-Image",
       .pipeline = "QwenImage",
@@ -197,6 +204,7 @@ static const xd_xdit_model xdit_models[] = {
 };
 
 static const xd_xdit_net xdit_nets[] = {
+    { "Qwen-Image-2.1", 32, 32, 0 },
     { "Qwen-Image", 24, 60, 0 },
     { .name = NULL },
 };
