@@ -267,6 +267,34 @@ static xd_status read_lists(const reader *r, const xd_field *f, char *at, const 
     return st;
 }
 
+/* Returns 1 if a value is the default of a field of kind '=': an empty list, or a bool, number or
+ * text that equals the default, or a list of such bools or numbers. */
+static int is_default(const xd_field *f, const xd_json *v)
+{
+    double d;
+    int    b, all = 1;
+    if (xd_json_text(v))
+        return f->text && strcmp(xd_json_text(v), f->text) == 0;
+    if (xd_json_bool(v, &b))
+        return !f->text && b == (f->def != 0);
+    if (xd_json_number(v, &d))
+        return !f->text && d == f->def;
+    for (int i = 0; i < xd_json_size(v) && all; i++)
+        all = !xd_json_text(xd_json_at(v, i)) && is_default(f, xd_json_at(v, i));
+    return xd_json_is_list(v) && all;
+}
+
+/* Refuses any value but the default of a field of kind '='. */
+static xd_status check_default(const reader *r, const xd_field *f, const xd_json *v)
+{
+    char buf[64];
+    if (is_default(f, v))
+        return XD_OK;
+    return xd_fail(r->e, XD_EUNSUPPORTED,
+                   "%s: \"%s\" is %s, which is not supported; only its default is", r->what,
+                   f->json, value_text(v, buf, sizeof buf));
+}
+
 static xd_status read_field(const reader *r, const xd_field *f, char *at, const xd_json *v)
 {
     int b;
@@ -283,6 +311,7 @@ static xd_status read_field(const reader *r, const xd_field *f, char *at, const 
     case 'D': return read_reals(r, f, at, v);
     case 'T': return read_text_or_texts(r, f, at, v);
     case 'G': return read_lists(r, f, at, v);
+    case '=': return check_default(r, f, v);
     case 'b':
         if (!xd_json_bool(v, &b))
             return wrong_kind(r, f, v);

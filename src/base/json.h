@@ -49,7 +49,7 @@ int            xd_json_is_list(const xd_json *j);
  *   'B' xd_ints of true (1) and false (0)         'D' xd_reals
  *   'N' xd_ints; an integer is a list of one
  *   'T' xd_names; a string is a list of one       'G' xd_ints of lists of numbers 1 to 63, each
- *                                                 list as a number to the base 64, last first
+ *   '=' only the default is supported             list as a number to the base 64, last first
  *   '>' an object ("text_config") whose keys are used if the config itself lacks them; one row
  * 'f' and 'd' also accept the strings "Infinity", "-Infinity", "NaN". 'i' and 'l' refuse fractions
  * and accept a list of equal numbers as that number. A null value means the default. The default

@@ -347,8 +347,7 @@ int xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias, xd_lo
     if (set_plain_target(s, flat, bias, target))
         return 1;
     for (const xd_lora_name *o = s->others; target->part == DIT && o && o->from; o++)
-        if (match_pattern(o->from, flat, number) &&
-            set_row_targets(s, o->to, number, bias, target))
+        if (match_pattern(o->from, flat, number) && set_row_targets(s, o->to, number, bias, target))
             return 1;
     if ((mid = strstr(flat, "_processor_"))) /* name in older diffusers: "attn.processor.to_q" */
         memmove(mid, mid + 10, strlen(mid + 10) + 1);

@@ -360,6 +360,37 @@ static void wrong_types_are_refused(void **state)
     }
 }
 
+/* Keys of which only the default is supported. */
+static void other_values_are_refused(void **state)
+{
+    static const xd_field only[] = { { "kernel", 0, '=', 3, NULL },
+                                     { "crosses", 0, '=', 0, NULL },
+                                     { "type", 0, '=', 0, "default" },
+                                     { NULL, 0, 0, 0, NULL } };
+    static const struct {
+        const char *json, *name;
+    } t[] = {
+        { "{}", NULL },
+        { "{\"kernel\": 3, \"crosses\": [false, false], \"type\": \"default\"}", NULL },
+        { "{\"kernel\": null, \"crosses\": null, \"type\": null}", NULL },
+        { "{\"kernel\": 5}", "\"kernel\" is 5" },
+        { "{\"crosses\": [false, true]}", "\"crosses\" is a list of 2" },
+        { "{\"crosses\": \"timestep\"}", "\"crosses\" is \"timestep\"" },
+        { "{\"type\": \"gated\"}", "\"type\" is \"gated\"" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        xd_json  *j = NULL;
+        xd_err    e = { 0 };
+        int       none = 0;
+        xd_status want = t[i].name ? XD_EUNSUPPORTED : XD_OK;
+        assert_int_equal(xd_json_parse(&j, t[i].json, strlen(t[i].json), "config", &e), XD_OK);
+        assert_int_equal(xd_fields_read(only, &none, j, "config", &e), want);
+        assert_true(!t[i].name || strstr(e.msg, t[i].name));
+        xd_json_free(&j);
+    }
+}
+
 /* As many members as fit are read, one more is refused with both numbers. */
 static void long_lists_are_refused(void **state)
 {
@@ -488,6 +519,7 @@ int main(void)
         cmocka_unit_test(first_alias_wins),
         cmocka_unit_test(nested_keys_are_read),
         cmocka_unit_test(wrong_types_are_refused),
+        cmocka_unit_test(other_values_are_refused),
         cmocka_unit_test(long_lists_are_refused),
         cmocka_unit_test(unknown_keys_are_listed),
         cmocka_unit_test(text_grows),
