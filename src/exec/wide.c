@@ -101,3 +101,16 @@ void xd_wide_fill(const xd_wide_angles *t, float *buf)
     }
     free(freq);
 }
+
+xd_tensor xd_wide_gated(xd_exec *x, const xd_wide *g, xd_tensor y, xd_tensor logits,
+                        const xd_lin *w)
+{
+    if (!logits.nd)
+        return y;
+    xd_tensor all = xd_new(x, y.d[0], y.d[1]), from = logits;
+    xd_activate(x, logits, XD_SIGMOID);
+    xd_axpby(x, logits, 0, (xd_tensor){ 0 }, 2);
+    from.nd = 3, from.d[2] = g->head_dim, from.s[2] = 0;
+    xd_copy_to(x, xd_heads(all, g->head_dim), from);
+    return xd_gated_for(x, all, y, XD_NONE, w);
+}

@@ -35,6 +35,12 @@ typedef struct xd_wide_how {
 void xd_wide_norm(xd_exec *x, const xd_wide *w, xd_tensor out, xd_tensor in,
                   const xd_wide_how *how);
 
+/* Multiplies the heads of an attention's output y [n, own features] by their gates, twice the
+ * sigmoid of logits [n, own heads] F32, which are overwritten. Returns rows that only the linear
+ * layer w reads. Without logits, returns y. */
+xd_tensor xd_wide_gated(xd_exec *x, const xd_wide *g, xd_tensor y, xd_tensor logits,
+                        const xd_lin *w);
+
 /* The RoPE angles of rows whose D features turn by the positions of one or more axes. With A axes,
  * pair i of the D / 2 pairs of features turns by the row's fraction of axis i % A, times the
  * frequency i / A; the pairs that remain in D / 2 come first and do not turn. The frequencies go

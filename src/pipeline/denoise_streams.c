@@ -84,9 +84,8 @@ static void rescale(xd_denoise *f, int step, int stream, int unit, const double 
     }
     if (of[1] > 0)
         by = share * of[0] / of[1] + 1 - share;
-    xd_axpby(&f->x, part_of(f, f->pred[0], stream, unit),
-             (float)((1 - by) / xd_job_level(j, step)), part_of(f, f->lat, stream, unit),
-             (float)by);
+    xd_axpby(&f->x, part_of(f, f->pred[0], stream, unit), (float)((1 - by) / xd_job_level(j, step)),
+             part_of(f, f->lat, stream, unit), (float)by);
 }
 
 void xd_denoise_guide_streams(xd_denoise *f, int step, int unit)

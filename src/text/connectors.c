@@ -60,7 +60,7 @@ static const xd_field fields[] = {
 };
 
 typedef struct blk {
-    xd_lin    qkv, out, up, down;
+    xd_lin    qkv, out, up, down, gate; /* gate: of the heads, with gated_attn */
     xd_tensor q_gain, k_gain;
 } blk;
 
@@ -79,8 +79,6 @@ static xd_status check_part(const cfg *c, int i, xd_err *e)
     const part_cfg *o = &c->of[i];
     const char     *name = i == VIDEO ? "video" : "audio";
     int64_t         in = c->apart ? o->out : c->text;
-    if (o->gated)
-        return xd_fail(e, XD_EUNSUPPORTED, "connectors: %s_gated_attn is not supported", name);
     if (o->heads < 1 || o->head_dim < 4 || o->head_dim > 512 || o->head_dim % 2)
         return xd_fail(e, XD_EFORMAT,
                        "connectors: %d heads of %lld features of the %s_connector are not valid",
@@ -157,6 +155,10 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
     xd_w_linear(
         d, &w->out, "to_out.0",
         &(xd_linear_spec){ .in = D, .out = D, .split = XD_ROW, .unit = o->head_dim, .bias = 1 });
+    if (o->gated)
+        xd_w_linear(
+            d, &w->gate, "to_gate_logits",
+            &(xd_linear_spec){ .in = D, .out = o->heads, .split = XD_COL, .unit = 1, .bias = 1 });
     xd_w_vec(d, &w->q_gain, "norm_q.weight", 1, &D);
     xd_w_vec(d, &w->k_gain, "norm_k.weight", 1, &D);
     xd_w_leave(d);
@@ -305,6 +307,9 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
         &(xd_wide_how){ .gain = w->k_gain, .factor = xd_wide_factor(f, 1), .turn = l->turn });
     y = xd_flat(xd_attn_over(x, xd_heads(q, g->head_dim), xd_heads(k, g->head_dim),
                              xd_heads(xd_seg(y, &w->qkv, 2), g->head_dim), (xd_tensor){ 0 }, 0));
+    if (w->gate.w.out)
+        y = xd_wide_gated(
+            x, g, y, xd_linear_f32(x, xd_norm_for(x, &norm, &w->gate, NULL), &w->gate), &w->out);
     xd_linear_add(x, s->h, (xd_tensor){ 0 }, y, &w->out);
     y = xd_linear_act(x, xd_norm_for(x, &norm, &w->up, NULL), &w->up, XD_GELU_TANH);
     xd_linear_add(x, s->h, (xd_tensor){ 0 }, y, &w->down);

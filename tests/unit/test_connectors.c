@@ -15,16 +15,16 @@
 
 static void published_listings(void **state)
 {
-    static const char *const dirs[] = { "Lightricks/LTX-2/connectors" };
+    static const char *const dirs[] = { "Lightricks/LTX-2/connectors",
+                                        "diffusers/LTX-2.3-Diffusers/connectors" };
     (void)state;
-    published(dirs, 1);
+    published(dirs, sizeof dirs / sizeof *dirs);
 }
 
 static void refusals(void **state)
 {
     const char *name = "LTX2TextConnectors";
     (void)state;
-    refuses(name, "{\"video_gated_attn\":true}", XD_EUNSUPPORTED, "video_gated_attn");
     refuses(name, "{\"rope_type\":\"thirds\"}", XD_EUNSUPPORTED, "'thirds'");
     refuses(name, "{\"rope_double_precision\":false}", XD_EUNSUPPORTED, "rope_double_precision");
     refuses(name, "{\"audio_connector_num_attention_heads\":31}", XD_EFORMAT,
@@ -74,6 +74,7 @@ static void golden_f32(void **state)
     (void)state;
     run_form("joint", XD_F32, 2e-4);
     run_form("apart", XD_F32, 2e-4);
+    run_form("gated", XD_F32, 2e-4);
 }
 
 static void golden_bf16(void **state)
@@ -81,6 +82,7 @@ static void golden_bf16(void **state)
     (void)state;
     run_form("joint", XD_BF16, 3e-2);
     run_form("apart", XD_BF16, 3e-2);
+    run_form("gated", XD_BF16, 3e-2);
 }
 
 int main(void)

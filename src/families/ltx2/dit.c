@@ -40,9 +40,9 @@ typedef struct cfg {
     stream_cfg of[STREAMS];
     int64_t    text, height, width, causal, scale, cross_scale, mel, rate, hop;
     xd_ints    cell;
-    int        nlayers, affine, bias, out_bias, precise, embeds_text, keyframes, perturbed;
-    float      eps, theta;
-    char       qk_norm[XD_FIELD_TEXT], act_fn[XD_FIELD_TEXT], rope[XD_FIELD_TEXT];
+    int   nlayers, affine, bias, out_bias, precise, embeds_text, timed_text, keyframes, perturbed;
+    float eps, theta;
+    char  qk_norm[XD_FIELD_TEXT], act_fn[XD_FIELD_TEXT], rope[XD_FIELD_TEXT];
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -91,20 +91,22 @@ static const xd_field fields[] = {
     { "perturbed_attn", AT(perturbed), 'b', 0, NULL },
     { "ff_bias", AT(of[VIDEO].ff_bias), 'b', 1, NULL },
     { "audio_ff_bias", AT(of[AUDIO].ff_bias), 'b', 1, NULL },
-    { "use_prompt_adaln_single", 0, '-', 0, NULL },
+    { "use_prompt_adaln_single", AT(timed_text), 'b', 1, NULL },
     { "use_keyframes_abs_pos_embedding", AT(keyframes), 'b', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
 typedef struct attn {
     xd_lin    q, kv, out; /* q: queries, or queries, keys and values if `kv` is not used */
+    xd_lin    gate;       /* gates of the heads, if the stream has gated_attn */
     xd_tensor q_gain, k_gain;
 } attn;
 
 typedef struct part { /* weights of a block for one stream */
     attn      self, text, other;
     xd_lin    up, down;
-    xd_tensor mod;   /* [6,D]: table added to the modulation */
+    xd_tensor mod;   /* [6,D], or [9,D] with cross_attn_mod: table added to the modulation */
+    xd_tensor read;  /* [2,D] with cross_attn_mod: table added to the modulation of the text */
     xd_tensor cross; /* [5,D]: table added to the modulation between the streams */
 } part;
 
@@ -119,7 +121,7 @@ typedef struct glob {
     struct {
         xd_lin    in, out;
         xd_mlp    text;
-        timed     time, cross, gate;
+        timed     time, cross, gate, read;
         xd_tensor last; /* [2,D]: modulation of the last norm */
         xd_wide   wide; /* norms of q and k of the stream's own attention */
     } of[STREAMS];
@@ -128,8 +130,12 @@ typedef struct glob {
 
 typedef struct local_stream {
     xd_timed  timed;
-    xd_tensor emb;   /* [times,D] F32: timestep embeddings */
-    xd_tensor mod;   /* [6 times,D] F32: for each timestep, shift, scale and gate, twice */
+    xd_tensor emb; /* [times,D] F32: timestep embeddings */
+    /* [6 times,D] F32: for each timestep, shift, scale and gate, twice; with cross_attn_mod, [9
+     * times,D], with those of the attention to the text */
+    xd_tensor mod;
+    xd_tensor read;  /* [2,D] F32: shift and scale of the text, with cross_attn_mod */
+    xd_tensor text;  /* [m,D]: the text, with cross_attn_mod */
     xd_tensor cross; /* [4,D] F32: modulation between the streams */
     xd_tensor gate;  /* [1,D] F32: gate of the attention to the other stream */
     /* RoPE of this rank's tokens and heads, [n heads, head_dim / 2] F32, in the attention of the
@@ -138,8 +144,9 @@ typedef struct local_stream {
 } local_stream;
 
 typedef struct local {
-    local_stream of[STREAMS];
-    int          isolated;
+    local_stream   of[STREAMS];
+    int            isolated;
+    const uint8_t *perturbs; /* as in xd_input */
 } local;
 
 typedef struct kept {
@@ -153,18 +160,16 @@ typedef struct kept {
 static xd_status check_streams(cfg *c, xd_err *e)
 {
     static const char *const key[][STREAMS] = {
-        { "out_channels", "audio_out_channels" },     { "patch_size", "audio_patch_size" },
-        { "patch_size_t", "audio_patch_size_t" },     { "gated_attn", "audio_gated_attn" },
-        { "cross_attn_mod", "audio_cross_attn_mod" },
+        { "out_channels", "audio_out_channels" },
+        { "patch_size", "audio_patch_size" },
+        { "patch_size_t", "audio_patch_size_t" },
     };
     xd_status s = XD_OK;
     for (int i = 0; i < STREAMS && s == XD_OK; i++) {
         stream_cfg   *o = &c->of[i];
         const int64_t v[][2] = { { o->out_ch ? o->out_ch : o->in_ch, o->in_ch },
                                  { o->patch, 1 },
-                                 { o->patch_t, 1 },
-                                 { o->gated, 0 },
-                                 { o->modulated, 0 } };
+                                 { o->patch_t, 1 } };
         for (size_t k = 0; k < sizeof key / sizeof *key && s == XD_OK; k++)
             s = xd_check_number(key[k][i], v[k][0], v[k][1], e);
         if (s == XD_OK && o->cross != o->dim)
@@ -193,6 +198,10 @@ static xd_status check_pair(const cfg *c, xd_err *e)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "transformer: audio_num_attention_heads %d is not num_attention_heads %d",
                        a->heads, v->heads);
+    if (a->modulated != v->modulated)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: audio_cross_attn_mod %d is not cross_attn_mod %d",
+                       a->modulated, v->modulated);
     if (a->head_dim > v->head_dim)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "transformer: audio_attention_head_dim %lld is more than attention_head_dim "
@@ -249,8 +258,19 @@ static xd_status check_config(void *c_, xd_err *e)
     if (s == XD_OK)
         s = xd_check_number("use_keyframes_abs_pos_embedding", c->keyframes, 0, e);
     if (s == XD_OK)
-        s = xd_check_number("perturbed_attn", c->perturbed, 0, e);
-    return s == XD_OK ? xd_check_number("use_prompt_embeddings", c->embeds_text, 1, e) : s;
+        s = xd_check_number("use_prompt_adaln_single", c->timed_text, 1, e);
+    if (s == XD_OK && c->embeds_text == v->modulated)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "transformer: use_prompt_embeddings %d is not supported with "
+                       "cross_attn_mod %d",
+                       c->embeds_text, v->modulated);
+    return s;
+}
+
+/* Returns the number of features of a stream in a row of text. */
+static int64_t text_width(const cfg *c, int stream)
+{
+    return c->embeds_text ? c->text : c->of[stream].dim;
 }
 
 /* Describes the model. The default size is that of LTX2Pipeline, 121 frames of 512 x 768 pixels: 16
@@ -270,8 +290,9 @@ static void info(const void *c_, xd_dit_info *out)
         .audio = c->of[AUDIO].in_ch,
         .audio_rate = (double)c->rate / (double)c->hop / (double)c->mel,
         .sample = { 16, 16, 24 },
-        .text_dim = STREAMS * c->text,
+        .text_dim = text_width(c, VIDEO) + text_width(c, AUDIO),
         .holds = 1,
+        .perturbs = c->perturbed,
         .sites = 4,
         .local_size = sizeof(local),
         .kept_size = sizeof(kept),
@@ -286,8 +307,8 @@ static int nlayers(const void *c)
 /* ---- weights ------------------------------------------------------------------------------ */
 
 /* Sizes of an attention: the width of the tokens that attend, of those that are attended to, and of
- * all heads together. */
-typedef struct attn_form { int64_t from, to, inner, head_dim; } attn_form;
+ * all heads together; the number of gates. */
+typedef struct attn_form { int64_t from, to, inner, head_dim, gates; } attn_form;
 
 /* Declares an attention. If the tokens attend to each other, q, k and v are one layer. */
 static void attn_weights(xd_decl *d, const cfg *c, const char *name, const attn_form *f, int self,
@@ -317,18 +338,29 @@ static void attn_weights(xd_decl *d, const cfg *c, const char *name, const attn_
         d, &w->out, "to_out.0",
         &(xd_linear_spec){
             .in = D, .out = f->from, .split = XD_ROW, .unit = f->head_dim, .bias = c->out_bias });
+    if (f->gates)
+        xd_w_linear(d, &w->gate, "to_gate_logits",
+                    &(xd_linear_spec){
+                        .in = f->from, .out = f->gates, .split = XD_COL, .unit = 1, .bias = 1 });
     xd_w_vec(d, &w->q_gain, "norm_q.weight", 1, &D);
     xd_w_vec(d, &w->k_gain, "norm_k.weight", 1, &D);
     xd_w_leave(d);
 }
 
+/* Returns the number of vectors that modulate a stream in a block. */
+static int64_t mods(const stream_cfg *o)
+{
+    return o->modulated ? 9 : 6;
+}
+
 static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
-    static const char *const name[STREAMS][6] = {
+    static const char *const name[STREAMS][7] = {
         { "attn1", "attn2", "audio_to_video_attn", "ff", "scale_shift_table",
-          "video_a2v_cross_attn_scale_shift_table" },
+          "video_a2v_cross_attn_scale_shift_table", "prompt_scale_shift_table" },
         { "audio_attn1", "audio_attn2", "video_to_audio_attn", "audio_ff",
-          "audio_scale_shift_table", "audio_a2v_cross_attn_scale_shift_table" },
+          "audio_scale_shift_table", "audio_a2v_cross_attn_scale_shift_table",
+          "audio_prompt_scale_shift_table" },
     };
     const cfg *c = c_;
     blk       *b = w_;
@@ -337,10 +369,11 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
         const stream_cfg *o = &c->of[i];
         part             *w = &b->of[i];
         int64_t           D = o->dim, hd = o->head_dim, inner = c->of[AUDIO].dim;
-        attn_weights(d, c, name[i][0], &(attn_form){ D, D, D, hd }, 1, &w->self);
-        attn_weights(d, c, name[i][1], &(attn_form){ D, o->cross, D, hd }, 0, &w->text);
+        int64_t           gates = o->gated ? o->heads : 0;
+        attn_weights(d, c, name[i][0], &(attn_form){ D, D, D, hd, gates }, 1, &w->self);
+        attn_weights(d, c, name[i][1], &(attn_form){ D, o->cross, D, hd, gates }, 0, &w->text);
         attn_weights(d, c, name[i][2],
-                     &(attn_form){ D, c->of[OTHER(i)].dim, inner, c->of[AUDIO].head_dim }, 0,
+                     &(attn_form){ D, c->of[OTHER(i)].dim, inner, c->of[AUDIO].head_dim, gates }, 0,
                      &w->other);
         xd_w_enter(d, "%s", name[i][3]);
         xd_w_linear(
@@ -350,7 +383,9 @@ static void blk_weights(xd_decl *d, const void *c_, int layer, void *w_)
             d, &w->down, "net.2",
             &(xd_linear_spec){ .in = 4 * D, .out = D, .split = XD_ROW, .bias = o->ff_bias });
         xd_w_leave(d);
-        xd_w_vec(d, &w->mod, name[i][4], 2, (int64_t[]){ 6, D });
+        xd_w_vec(d, &w->mod, name[i][4], 2, (int64_t[]){ mods(o), D });
+        if (o->modulated)
+            xd_w_vec(d, &w->read, name[i][6], 2, (int64_t[]){ 2, D });
         xd_w_vec(d, &w->cross, name[i][5], 2, (int64_t[]){ CROSS_ROWS, D });
     }
 }
@@ -367,12 +402,12 @@ static void timed_weights(xd_decl *d, const char *name, timed *w, int64_t D, int
 
 static void weights(xd_decl *d, const void *c_, void *g_)
 {
-    static const char *const name[STREAMS][7] = {
+    static const char *const name[STREAMS][8] = {
         { "proj_in", "caption_projection", "time_embed", "av_cross_attn_video_scale_shift",
-          "av_cross_attn_video_a2v_gate", "scale_shift_table", "proj_out" },
+          "av_cross_attn_video_a2v_gate", "scale_shift_table", "proj_out", "prompt_adaln" },
         { "audio_proj_in", "audio_caption_projection", "audio_time_embed",
           "av_cross_attn_audio_scale_shift", "av_cross_attn_audio_v2a_gate",
-          "audio_scale_shift_table", "audio_proj_out" },
+          "audio_scale_shift_table", "audio_proj_out", "audio_prompt_adaln" },
     };
     const cfg *c = c_;
     glob      *g = g_;
@@ -381,8 +416,11 @@ static void weights(xd_decl *d, const void *c_, void *g_)
         int64_t           D = o->dim;
         xd_w_linear(d, &g->of[i].in, name[i][0],
                     &(xd_linear_spec){ .in = o->in_ch, .out = D, .bias = 1 });
-        xd_mlp_weights(d, name[i][1], &g->of[i].text, c->text, D, D);
-        timed_weights(d, name[i][2], &g->of[i].time, D, 6);
+        if (c->embeds_text)
+            xd_mlp_weights(d, name[i][1], &g->of[i].text, c->text, D, D);
+        if (o->modulated)
+            timed_weights(d, name[i][7], &g->of[i].read, D, 2);
+        timed_weights(d, name[i][2], &g->of[i].time, D, mods(o));
         timed_weights(d, name[i][3], &g->of[i].cross, D, PAIRS);
         timed_weights(d, name[i][4], &g->of[i].gate, D, 1);
         xd_w_vec(d, &g->of[i].last, name[i][5], 2, (int64_t[]){ 2, D });
@@ -474,13 +512,27 @@ static xd_turn turn_of(angles t, const void *of)
 
 static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
 {
+    const cfg *c = n->cfg;
     kept      *k = kept_;
     const blk *w = n->last > n->first ? n->layer[n->first] : NULL;
-    for (int i = 0; i < STREAMS; i++)
+    for (int i = 0; i < STREAMS && c->embeds_text; i++)
         k->kv[i] = xd_text_kv_new(x, n, text->tok.d[0], w ? w->of[i].text.kv.w.out : 0);
 }
 
-/* Computes the keys and values of the texts for all blocks of this stage. */
+/* Computes the keys and values of text rows t in room kv [m, kv.out]. */
+static void read_rows(xd_exec *x, const xd_wide *g, const attn *w, xd_tensor t, xd_tensor kv)
+{
+    xd_tensor keys = xd_seg(kv, &w->kv, 0);
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_linear_into(x, kv, t, &w->kv);
+    xd_wide_norm(x, g, keys, keys,
+                 &(xd_wide_how){ .gain = w->k_gain,
+                                 .factor = xd_wide_factor(xd_wide_factors(x, g, &keys, 1), 0) });
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* Computes the keys and values of the texts for all blocks of this stage, unless they depend on the
+ * timestep. */
 static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept_)
 {
     const kept *k = kept_;
@@ -488,24 +540,16 @@ static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const voi
     size_t      mark = xd_arena_mark(x->tmp);
     int64_t     E = in->cond->tok.d[1] / STREAMS;
     xd_tensor   t[STREAMS];
+    if (!((const cfg *)n->cfg)->embeds_text)
+        return;
     for (int i = 0; i < STREAMS; i++)
         t[i] = xd_as(x,
                      xd_mlp_run(x, xd_cols(in->cond->tok, i * E, E), &g->of[i].text, XD_GELU_TANH),
                      x->act);
     for (int l = n->first; l < n->last; l++) {
         const blk *b = xd_net_layer(x, n, l);
-        for (int i = 0; i < STREAMS; i++) {
-            const attn    *w = &b->of[i].text;
-            const xd_wide *wide = &g->of[i].wide;
-            size_t         inner = xd_arena_mark(x->tmp);
-            xd_tensor      kv = xd_text_kv(k->kv[i], l - n->first), keys = xd_seg(kv, &w->kv, 0);
-            xd_linear_into(x, kv, t[i], &w->kv);
-            xd_wide_norm(
-                x, wide, keys, keys,
-                &(xd_wide_how){ .gain = w->k_gain,
-                                .factor = xd_wide_factor(xd_wide_factors(x, wide, &keys, 1), 0) });
-            xd_arena_rewind(x->tmp, inner);
-        }
+        for (int i = 0; i < STREAMS; i++)
+            read_rows(x, &g->of[i].wide, &b->of[i].text, t[i], xd_text_kv(k->kv[i], l - n->first));
     }
     xd_arena_rewind(x->tmp, mark);
 }
@@ -544,6 +588,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const double  gate = in->t * (double)c->cross_scale / (double)c->scale;
     const int64_t both = xd_max(c->of[VIDEO].most, c->of[AUDIO].most);
     l->isolated = in->isolated;
+    l->perturbs = in->perturbs;
     l->of[VIDEO].timed = xd_timed_of(x, in, t[VIDEO]);
     l->of[AUDIO].timed = (xd_timed){ 1, 1, { { { 0, xd_n(x, XD_AUDIO) }, 0 } } };
     for (int i = 0; i < STREAMS; i++) {
@@ -551,6 +596,10 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
         o->mod = mods_of(x, &g->of[i].time, t[i], o->timed.times, &o->emb);
         o->cross = mods_of(x, &g->of[i].cross, &in->t, 1, NULL);
         o->gate = mods_of(x, &g->of[i].gate, &gate, 1, NULL);
+        if (c->of[i].modulated) {
+            o->read = mods_of(x, &g->of[i].read, &in->t, 1, NULL);
+            o->text = xd_cols(in->cond->tok, i == VIDEO ? 0 : c->of[VIDEO].dim, c->of[i].dim);
+        }
         angles a = { x,   c, &g->of[i].wide, in, tokens_of[i], i == VIDEO ? AXES : 1, c->of[i].most,
                      NULL };
         o->turn = turn_of(a, &g->of[i].wide);
@@ -583,11 +632,23 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     xd_linear_into(x, rows_of(x, n, s, AUDIO), in->audio, &g->of[AUDIO].in);
 }
 
-static xd_tensor attend_self(xd_exec *x, const xd_wide *g, const attn *w, int stream, xd_turn turn,
-                             xd_tensor y)
+/* Returns the logits of the gates of tokens, of which `as` is the norm, or an absent tensor. */
+static xd_tensor logits_of(xd_exec *x, const attn *w, const xd_norm *as)
 {
-    int64_t   mine = w->q.seg[0];
-    xd_tensor in[2] = { xd_seg(y, &w->q, 0), xd_seg(y, &w->q, 1) };
+    return w->gate.w.out ? xd_linear_f32(x, xd_norm_for(x, as, &w->gate, NULL), &w->gate)
+                         : (xd_tensor){ 0 };
+}
+
+/* Returns the attention of a stream's tokens to each other or, in a block that is perturbed, the
+ * values of the tokens. */
+static xd_tensor attend_self(xd_exec *x, const xd_wide *g, const attn *w, int stream,
+                             const local *l, xd_tensor y)
+{
+    const xd_turn turn = l->of[stream].turn;
+    int64_t       mine = w->q.seg[0];
+    xd_tensor     in[2] = { xd_seg(y, &w->q, 0), xd_seg(y, &w->q, 1) };
+    if (l->perturbs && l->perturbs[x->layer])
+        return xd_as(x, xd_seg(y, &w->q, 2), x->act);
     xd_tensor q = xd_new(x, y.d[0], mine), k = xd_new(x, y.d[0], mine);
     xd_tensor f = xd_wide_factors(x, g, in, 2);
     xd_wide_norm(x, g, q, in[0],
@@ -599,17 +660,67 @@ static xd_tensor attend_self(xd_exec *x, const xd_wide *g, const attn *w, int st
                               0));
 }
 
-/* Computes the attention to the text, h += linear(attention). */
-static void add_text(xd_exec *x, const xd_net *n, const attn *w, int stream, xd_tensor kv,
-                     xd_tensor h)
+/* Adds the attention of a stream's tokens to each other, h += gate * linear(attention). */
+static void add_self(xd_exec *x, const xd_net *n, const part *w, int stream, const local *l,
+                     const xd_tensor *m, xd_tensor h)
 {
-    const xd_wide *g = &((const glob *)n->glob)->of[stream].wide;
-    xd_norm        as = { .in = h, .rms = 1, .eps = ((const cfg *)n->cfg)->eps };
-    xd_tensor      q = xd_linear(x, xd_norm_for(x, &as, &w->q, NULL), &w->q);
+    const xd_wide  *g = &((const glob *)n->glob)->of[stream].wide;
+    const xd_timed *t = &l->of[stream].timed;
+    xd_norm         as = { .rms = 1, .eps = ((const cfg *)n->cfg)->eps };
+    xd_tensor       logits = { 0 };
+    if (w->self.gate.w.out)
+        logits =
+            xd_linear_f32(x, xd_timed_norm(x, t, &as, h, m, 1, 0, &w->self.gate), &w->self.gate);
+    xd_tensor y = xd_linear(x, xd_timed_norm(x, t, &as, h, m, 1, 0, &w->self.q), &w->self.q);
+    y = attend_self(x, g, &w->self, stream, l, y);
+    xd_timed_add(x, t, h, m, 2, xd_wide_gated(x, g, y, logits, &w->self.out), &w->self.out);
+}
+
+/* Computes the keys and values of the text that this block's modulation changes. */
+static xd_tensor read_timed(xd_exec *x, const xd_wide *g, const part *w, const local_stream *o)
+{
+    xd_tensor m = xd_mod_table(x, w->read, o->read), t, by = xd_rows(m, 1, 1);
+    xd_tensor rows = xd_new_f32(x, o->text.d[0], o->text.d[1]);
+    by.d[0] = rows.d[0], by.s[0] = 0;
+    xd_copy_to(x, rows, by);
+    t = xd_gated(x, rows, xd_as(x, o->text, XD_F32), XD_NONE);
+    xd_add(x, t, xd_as(x, o->text, XD_F32));
+    by = xd_rows(m, 0, 1);
+    by.d[0] = rows.d[0], by.s[0] = 0;
+    xd_copy_to(x, rows, by);
+    xd_add(x, t, rows);
+    xd_tensor kv = xd_new(x, o->text.d[0], w->text.kv.w.out);
+    read_rows(x, g, &w->text, xd_as(x, t, x->act), kv);
+    return kv;
+}
+
+/* Computes the attention to the text, h += linear(attention); with cross_attn_mod, queries and the
+ * result are modulated, too. */
+static void add_text(xd_exec *x, const xd_net *n, const part *p, int stream, const local *l,
+                     const xd_tensor *m, xd_tensor kv, xd_tensor h)
+{
+    const attn     *w = &p->text;
+    const xd_wide  *g = &((const glob *)n->glob)->of[stream].wide;
+    const xd_timed *t = &l->of[stream].timed;
+    xd_norm         as = { .in = h, .rms = 1, .eps = ((const cfg *)n->cfg)->eps };
+    xd_tensor       logits = { 0 }, q;
+    if (!p->read.nd) {
+        logits = logits_of(x, w, &as);
+        q = xd_linear(x, xd_norm_for(x, &as, &w->q, NULL), &w->q);
+    } else {
+        kv = read_timed(x, g, p, &l->of[stream]);
+        if (w->gate.w.out)
+            logits = xd_linear_f32(x, xd_timed_norm(x, t, &as, h, m, 7, 6, &w->gate), &w->gate);
+        q = xd_linear(x, xd_timed_norm(x, t, &as, h, m, 7, 6, &w->q), &w->q);
+    }
     xd_wide_norm(x, g, q, q,
                  &(xd_wide_how){ .gain = w->q_gain,
                                  .factor = xd_wide_factor(xd_wide_factors(x, g, &q, 1), 0) });
-    xd_linear_add(x, h, (xd_tensor){ 0 }, xd_attn_text(x, q, kv, &w->kv, g->head_dim), &w->out);
+    xd_tensor y = xd_wide_gated(x, g, xd_attn_text(x, q, kv, &w->kv, g->head_dim), logits, &w->out);
+    if (p->read.nd)
+        xd_timed_add(x, t, h, m, 8, y, &w->out);
+    else
+        xd_linear_add(x, h, (xd_tensor){ 0 }, y, &w->out);
 }
 
 /* Adds the attention of each stream's tokens to those of the other stream. All norms read the
@@ -618,6 +729,7 @@ static void add_other(xd_exec *x, const xd_net *n, const blk *b, const local *l,
 {
     const xd_wide *g = &((const glob *)n->glob)->wide;
     xd_tensor      h[STREAMS], m[STREAMS], gate[STREAMS], q[STREAMS], kv[STREAMS];
+    xd_tensor      logits[STREAMS];
     for (int i = 0; i < STREAMS; i++) {
         xd_tensor t = xd_reshape(b->of[i].cross, 2, (int64_t[]){ CROSS_ROWS, b->of[i].cross.d[1] });
         h[i] = rows_of(x, n, s, i);
@@ -632,6 +744,7 @@ static void add_other(xd_exec *x, const xd_net *n, const blk *b, const local *l,
                            .shift = xd_rows(m[i], scale + 1, 1),
                            .rms = 1,
                            .eps = ((const cfg *)n->cfg)->eps };
+        logits[i] = logits_of(x, w, &as);
         q[i] = xd_linear(x, xd_norm_for(x, &as, &w->q, NULL), &w->q);
         as.in = h[o], as.scale = xd_rows(m[o], scale, 1), as.shift = xd_rows(m[o], scale + 1, 1);
         kv[i] = xd_linear(x, xd_norm_for(x, &as, &w->kv, NULL), &w->kv);
@@ -651,7 +764,8 @@ static void add_other(xd_exec *x, const xd_net *n, const blk *b, const local *l,
         xd_tensor y = xd_attn_between(x, tokens_of[i], tokens_of[OTHER(i)],
                                       xd_heads(q[i], g->head_dim), xd_heads(k, g->head_dim),
                                       xd_heads(v, g->head_dim));
-        xd_linear_add(x, h[i], gate[i], xd_flat(y), &w->out);
+        xd_linear_add(x, h[i], gate[i], xd_wide_gated(x, g, xd_flat(y), logits[i], &w->out),
+                      &w->out);
     }
 }
 
@@ -660,26 +774,22 @@ static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
     const blk   *b = w_;
     const local *l = s->local;
     const kept  *k = s->kept;
-    const glob  *g = n->glob;
+    const cfg   *c = n->cfg;
     xd_norm      as = { .rms = 1, .eps = ((const cfg *)n->cfg)->eps };
     xd_tensor    m[STREAMS][XD_TIMES];
     for (int i = 0; i < STREAMS; i++)
         for (int t = 0; t < l->of[i].timed.times; t++)
-            m[i][t] = xd_mod_table(x, b->of[i].mod, xd_rows(l->of[i].mod, 6 * t, 6));
+            m[i][t] = xd_mod_table(x, b->of[i].mod,
+                                   xd_rows(l->of[i].mod, mods(&c->of[i]) * t, mods(&c->of[i])));
     size_t mark = xd_arena_mark(x->tmp);
     for (int i = 0; i < STREAMS; i++) {
-        const part         *w = &b->of[i];
-        const local_stream *o = &l->of[i];
-        xd_tensor           h = rows_of(x, n, s, i);
-        xd_tensor           y =
-            xd_linear(x, xd_timed_norm(x, &o->timed, &as, h, m[i], 1, 0, &w->self.q), &w->self.q);
-        y = attend_self(x, &g->of[i].wide, &w->self, i, o->turn, y);
-        xd_timed_add(x, &o->timed, h, m[i], 2, y, &w->self.out);
+        add_self(x, n, &b->of[i], i, l, m[i], rows_of(x, n, s, i));
         xd_arena_rewind(x->tmp, mark);
     }
     for (int i = 0; i < STREAMS; i++) {
-        add_text(x, n, &b->of[i].text, i, xd_text_kv(k->kv[i], x->layer - n->first),
-                 rows_of(x, n, s, i));
+        xd_tensor kv = c->embeds_text ? xd_text_kv(k->kv[i], x->layer - n->first)
+                                      : (xd_tensor){ 0 };
+        add_text(x, n, &b->of[i], i, l, m[i], kv, rows_of(x, n, s, i));
         xd_arena_rewind(x->tmp, mark);
     }
     if (!l->isolated)

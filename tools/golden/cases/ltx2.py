@@ -52,6 +52,10 @@ FORMS = {
     "pairs": (dict(FIVE, rope_type="interleaved", attention_bias=False, attention_out_bias=False,
                    ff_bias=False, norm_eps=1e-5, num_layers=1, audio_scale_factor=3,
                    cross_attn_timestep_scale_multiplier=500), (2, 3, 5), 4, 12.5, 0),
+    # as LTX-2.3
+    "gated": (dict(SMALL, gated_attn=True, audio_gated_attn=True, cross_attn_mod=True,
+                   audio_cross_attn_mod=True, perturbed_attn=True, use_prompt_embeddings=False),
+              (2, 3, 5), 7, 24.0, 15),
 }
 
 
@@ -73,6 +77,8 @@ CONNECTORS = {
                    per_modality_projections=True, video_hidden_dim=18, audio_hidden_dim=8,
                    proj_bias=True, connector_rope_base_seq_len=64), 8, 8),
 }
+CONNECTORS["gated"] = (CONNECTORS["apart"][0] | dict(
+    video_gated_attn=True, audio_gated_attn=True, rope_type="split"), 8, 5)
 
 
 WORDS = ["a large red circle on a blue background and a loud bell"] * 3
@@ -179,14 +185,17 @@ def run_form(name, out):
     c, g, m, N = model.config, torch.Generator().manual_seed(29), 7, T * H * W
     z = torch.randn(1, N, c.in_channels, generator=g)
     a = torch.randn(1, M, c.audio_in_channels, generator=g)
-    text = torch.randn(1, m, 2 * c.caption_channels, generator=g)
+    widths = ([c.caption_channels] * 2 if c.use_prompt_embeddings else
+              [c.cross_attention_dim, c.audio_cross_attention_dim])
+    text = torch.randn(1, m, sum(widths), generator=g)
     t = torch.tensor([613.0])
     times = t if not held else torch.where(torch.arange(N) < held, 0.0, t)[None]
-    y = {key: torch.cat(model(z, a, *text.split(c.caption_channels, -1), times, t, t,
+    y = {key: torch.cat(model(z, a, *text.split(widths, -1), times, t, t,
                               num_frames=T, height=H, width=W, fps=fps, audio_num_frames=M,
-                              isolate_modalities=key != "out", use_cross_timestep=True,
+                              isolate_modalities=key == "isolated", use_cross_timestep=True,
+                              spatio_temporal_guidance_blocks=[1] * (key == "perturbed"),
                               return_dict=False), 1)[0]
-         for key in ("out", "isolated")}
+         for key in ["out", "isolated"] + ["perturbed"] * c.perturbed_attn}
     save_form(out / "ltx2-forms" / name, model, {
         "latents": z[0], "audio": a[0], "text": text[0], "time": t, "fps": torch.tensor([fps]),
         "grid": torch.tensor([T, H, W], dtype=torch.float32),
@@ -199,7 +208,8 @@ def run_form(name, out):
 def make_parts(name):
     spec = MODELS[name]
     parts = dict(text_encoder=Gemma3TextModel(Gemma3TextConfig(**GEMMA)),
-                 connectors=LTX2TextConnectors(**CONNECTORS[spec["connectors"]][0]),
+                 connectors=LTX2TextConnectors(**CONNECTORS[spec["connectors"]][0] | dict(
+                     audio_connector_num_learnable_registers=4)),
                  transformer=LTX2VideoTransformer3DModel(**spec["dit"]),
                  vae=AutoencoderKLLTX2Video(**VAE), audio_vae=AutoencoderKLLTX2Audio(**AUDIO_VAE),
                  vocoder=LTX2Vocoder(**VOCODER))
