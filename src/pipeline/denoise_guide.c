@@ -20,7 +20,9 @@ static int keeps_rows(const xd_job *j)
 
 int64_t xd_denoise_nsums(const xd_job *j)
 {
-    return keeps_rows(j) ? j->lat[0] * j->lat[1] * j->lat[2] : 2 * XD_JOB_STREAMS;
+    return keeps_rows(j)          ? j->lat[0] * j->lat[1] * j->lat[2]
+           : j->audio_numbers > 0 ? 2 * XD_JOB_STREAMS
+                                  : 2;
 }
 
 double *xd_denoise_sums(const xd_denoise *f, int patch, int guided)
