@@ -168,7 +168,11 @@ static xd_status decode(xd_job *j, xd_arena *a, const float *lat, float **rgb, x
     return s == XD_OK ? xd_audio_decode(j, e) : s;
 }
 
-const xd_work xd_work_computes = {
-    prepare, xd_memory_count,       xd_prompts_compute, xd_vae_compute_clip,
-    denoise, xd_upsampling_compute, decode,             deliver
-};
+const xd_work xd_work_computes = { prepare,
+                                   xd_memory_count,
+                                   xd_prompts_compute,
+                                   xd_vae_compute_clip,
+                                   denoise,
+                                   xd_upsampling_compute,
+                                   decode,
+                                   deliver };

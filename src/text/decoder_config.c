@@ -230,10 +230,9 @@ static xd_status check_tower(const xd_decoder *c, xd_err *e)
 {
     const xd_decoder_tower *t = &c->tower;
     const xd_qwen_vision   *v = &c->vision;
-    const int64_t           n[] = { t->dim,     t->ff,     t->channels, t->patch,  t->merge,
-                                    t->nlayers, t->side,   v->places,   v->dim,    v->ff,
-                                    v->channels, v->patch, v->frames,   v->merge,  v->out,
-                                    v->heads,   v->depth };
+    const int64_t n[] = { t->dim,    t->ff,     t->channels, t->patch, t->merge,    t->nlayers,
+                          t->side,   v->places, v->dim,      v->ff,    v->channels, v->patch,
+                          v->frames, v->merge,  v->out,      v->heads, v->depth };
     for (size_t i = 0; i < sizeof n / sizeof n[0]; i++)
         if (n[i] < 0 || n[i] > MAX_TOWER)
             return xd_fail(e, XD_EFORMAT,
