@@ -111,8 +111,8 @@ const xd_option *xd_open_flags_rows(int *n)
              "be repeated",
              xd_family_says(XD_WORD_SIDES));
     snprintf(upsampler, sizeof upsampler,
-             "network that enlarges latents: the first pass generates half of --width and "
-             "--height, and --denoise_strength adds a second pass at full size; a directory with "
+             "network that enlarges latents: a first pass generates half of the width and height, "
+             "and a second pass (--denoise_strength) runs at full size; a directory with "
              "config.json, its weight file, or org/name in the local Hugging Face cache (%s)",
              xd_family_says(XD_WORD_UPSAMPLES));
     xd_opt_explain(rows, ROWS, "latent_upsampler", upsampler);
