@@ -18,8 +18,6 @@ static const xd_xdit_name registered[] = {
     { "Ideogram-4", "ideogram-ai/ideogram-v4" },
     { "LingBot-Video-Dense", "robbyant/lingbot-video-dense-1.3b" },
     { "LingBot-Video-MoE", "robbyant/lingbot-video-moe-30b-a3b" },
-    { "MiniMax-H3", "MiniMaxAI/MiniMax-H3" },
-    { "FastH3", "FastVideo/FastVideo-FastH3-4-step-Preview-v1-VSA-DataFree" },
     { .name = NULL },
 };
 

@@ -18,13 +18,15 @@ typedef struct xd_input {
     /* [n,F] F32 tokens of reference images, or absent. With xd_dit_info.prefix_refs, all ranks of
      * the first pipeline stage have the tokens of all images. */
     xd_tensor      ref;
-    /* [n,F] F32 noisy latents of audio: this rank's rows of the current patch, or absent */
+    /* [n,F] F32 noisy latents of audio: this rank's rows of the current patch, or absent. If a
+     * token of audio has fewer than F features, they come first. */
     xd_tensor      audio;
     int            isolated; /* 1: tokens of the image and of audio do not attend to each other */
     /* [layers] 1 for a block in which attention within the image and within the audio returns the
      * values of its own tokens; NULL: in no block */
     const uint8_t *perturbs;
-    double         t; /* timestep in the scheduler's units (0..1000) */
+    double         t;       /* timestep in the scheduler's units (0..1000) */
+    double         audio_t; /* timestep of audio, which may have a scheduler of its own */
     /* next[0]: timestep of the next step, 0 in the last step; next[i] is that of the i-th step
      * after this one. NULL: the pipeline does not pass it to the transformer. */
     const double  *next;
@@ -140,12 +142,15 @@ typedef struct xd_dit_info {
     int         refs;
     /* 1: the model supports image tokens with other timesteps (xd_input: held, frame_t). */
     int         holds;
-    /* Number of features of an audio token, which is that of an image token. Tokens of audio pass
-     * through the blocks after the image (XD_AUDIO), and are predicted like the image. 0: the model
-     * has no audio. */
+    /* Number of features of an audio token, which is at most that of an image token. Tokens of
+     * audio pass through the blocks after the image (XD_AUDIO), and are predicted like the image.
+     * 0: the model has no audio. */
     int64_t     audio;
-    double      audio_rate; /* number of audio tokens per second */
+    double      audio_rate; /* number of audio tokens per second, for each side */
     int         perturbs;   /* 1: the model reads xd_input.perturbs */
+    /* 2: a point in time has tokens for left and right; all tokens of the left side come first. 0
+     * and 1: it has one token. */
+    int         audio_sides;
     int         begins;     /* 1: the model only generates videos whose first frame is given */
     int         micro;      /* 1: the model reads xd_input.size (resolution, aspect ratio) */
     size_t      local_size; /* size in bytes of the model's data in xd_state.local */
@@ -215,7 +220,7 @@ struct xd_dit {
     /* Called on the first pipeline stage: makes the hidden state s->h. */
     void           (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
     /* Called on the last pipeline stage: returns the prediction for this rank's image rows, then
-     * its rows of audio, [rows,F] F32. */
+     * its rows of audio, [rows,F] F32. Rows of audio with fewer features end in zeros. */
     xd_tensor      (*head)(xd_exec *x, const xd_net *n, xd_state *s);
     /* Called on the first pipeline stage, after `embed`: returns an input of the first block, in
      * F32. TeaCache (Liu et al. 2024, arXiv:2411.19108) measures how much this tensor changes from

@@ -315,16 +315,25 @@ void xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w, cons
     int64_t   hd = a->q.d[2], at = r->at, n = r->n;
     xd_tensor part = xd_rows(y, at, n), q = xd_heads(xd_seg(part, w, 0), hd),
               k = xd_heads(xd_seg(part, w, 1), hd);
-    xd_tensor cos = some_rows(r->cos, at, n), sin = some_rows(r->sin, at, n);
+    xd_tensor cos = some_rows(r->cos, at, n), sin = some_rows(r->sin, at, n), no = { 0 };
+    xd_tensor to_q = xd_rows(a->q, at, n), to_k = xd_rows(a->k, at, n);
     float     e = r->eps > 0 ? r->eps : eps;
-    xd_qk_norm_into(
-        x, &(xd_qknorm){ .out = xd_rows(a->q, at, n),
-                         .in = q,
-                         .gain = r->norm_q,
-                         .also = { .out = xd_rows(a->k, at, n), .in = k, .gain = r->norm_k },
-                         .cos = cos,
-                         .sin = sin,
-                         .eps = e });
+    xd_qk_norm_into(x, &(xd_qknorm){ .out = to_q,
+                                     .in = q,
+                                     .gain = r->norm_q,
+                                     .also = { .out = to_k, .in = k, .gain = r->norm_k },
+                                     .cos = r->turned ? no : cos,
+                                     .sin = r->turned ? no : sin,
+                                     .eps = e });
+    if (!r->turned || !r->cos.p)
+        return;
+    to_q.d[2] = to_k.d[2] = r->turned;
+    xd_qk_norm_into(x, &(xd_qknorm){ .out = to_q,
+                                     .in = to_q,
+                                     .also = { .out = to_k, .in = to_k },
+                                     .cos = cos,
+                                     .sin = sin,
+                                     .halves = 1 });
 }
 
 void xd_adaln_feed(xd_exec *x, xd_tensor h, const xd_adaln *w, xd_tensor mod)

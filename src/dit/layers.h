@@ -71,7 +71,11 @@ typedef struct xd_qkv_rows {
     int64_t   at, n;          /* fills rows [at, at + n) of q and k */
     xd_tensor norm_q, norm_k; /* gains of the RMS norms of q and k, or absent */
     xd_tensor cos, sin;       /* RoPE tables [all rows, head_dim/2], or absent */
-    float     eps;            /* epsilon of the RMS norm; 0: 1e-6 */
+    /* Above 0: RoPE only rotates the first `turned` features of a head, features i and i +
+     * turned/2 together, and the tables are [all rows, turned/2]. 0: it rotates all features, 2i
+     * and 2i + 1 together. */
+    int64_t   turned;
+    float     eps; /* epsilon of the RMS norm; 0: 1e-6 */
 } xd_qkv_rows;
 /* Fills rows of the queries and keys from y, and applies the RMS norm and RoPE to these rows. */
 void xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w, const xd_qkv_rows *r);

@@ -69,6 +69,7 @@ xd_tensor xd_timed_norm(xd_exec *x, const xd_timed *l, const xd_norm *as, xd_ten
         xd_span   r = l->run[i].rows;
         xd_tensor m = mod[l->run[i].time];
         xd_norm   a = { .in = xd_rows(h, r.start, r.n),
+                        .gain = as->gain,
                         .scale = xd_rows(m, scale, 1),
                         .shift = xd_rows(m, shift, 1),
                         .rms = as->rms,

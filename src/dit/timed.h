@@ -24,7 +24,8 @@ typedef struct xd_timed {
 xd_timed  xd_timed_of(xd_exec *x, const xd_input *in, double time[XD_TIMES]);
 /* Computes norm(h) * (1 + scale) + shift, and returns it in the type that the layer w reads (for a
  * layer with fp8 inputs, fp8 with scales). A row of h with timestep t uses rows `scale` and `shift`
- * of the modulation mod[t]. The norm has the epsilon and the kind (rms) of `as`. */
+ * of the modulation mod[t]. The norm has the gain, the epsilon and the kind (rms) of
+ * `as`. */
 xd_tensor xd_timed_norm(xd_exec *x, const xd_timed *l, const xd_norm *as, xd_tensor h,
                         const xd_tensor *mod, int scale, int shift, const xd_lin *w);
 /* Computes h += gate * linear(in), where each row's gate is that of the row's timestep. */

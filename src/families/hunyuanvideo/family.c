@@ -259,13 +259,6 @@ static const xd_xdit_model xdit_models[] = {
       .height = "720",
       .width = "1280",
       .frames = "129" },
-    { .title = "MiniMax-H3",
-      .names = "MiniMax-H3 FastH3",
-      .pipeline = "MiniMaxH3",
-      .instead = "HunyuanVideo-1.5 is nearest",
-      .cell = 16,
-      .patch = 1,
-      .can = XD_CAN_SP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO },
     { .title = NULL },
 };
 
