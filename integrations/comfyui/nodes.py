@@ -11,8 +11,8 @@ OWN = "(the model's)"
 TYPES = [OWN, "f32", "bf16", "f16"]
 WEIGHTS = [OWN, "int8", "fp8", "int4", "bf16", "f32", "auto"]
 SAMPLERS = [OWN, "dpm++", "dpm++-single", "unipc", "euler", "euler-ancestral", "heun", "lcm", "tcd",
-            "ddim", "ddpm", "pndm", "flow-euler", "flow-heun", "flow-lcm", "scm", "cogvideox-ddim",
-            "cogvideox-dpm"]
+            "ddim", "ddpm", "pndm", "flow-euler", "flow-heun", "flow-lcm", "scm", "flow-points",
+            "cogvideox-ddim", "cogvideox-dpm"]
 MORE = ("one per line, such as cache = fbcache:0.12 or true_cfg_scale = 4; see xdit generate "
         "--help all")
 

@@ -8,7 +8,7 @@
 extern const xd_sampler xd_sampler_dpm, xd_sampler_ddim, xd_sampler_euler, xd_sampler_flow,
     xd_sampler_ddpm, xd_sampler_unipc, xd_sampler_euler_ancestral, xd_sampler_heun, xd_sampler_lcm,
     xd_sampler_tcd, xd_sampler_flow_heun, xd_sampler_flow_lcm, xd_sampler_dpm_single,
-    xd_sampler_pndm, xd_sampler_scm;
+    xd_sampler_pndm, xd_sampler_scm, xd_sampler_minimaxh3;
 extern const xd_sampler xd_sampler_cogvideox_ddim, xd_sampler_cogvideox_dpm;
 
 const xd_sampler *const xd_samplers[] = { &xd_sampler_dpm,
@@ -28,6 +28,7 @@ const xd_sampler *const xd_samplers[] = { &xd_sampler_dpm,
                                           &xd_sampler_dpm_single,
                                           &xd_sampler_pndm,
                                           &xd_sampler_scm,
+                                          &xd_sampler_minimaxh3,
                                           NULL };
 
 void xd_sampler_names(xd_text_buf *b)

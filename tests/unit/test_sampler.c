@@ -338,7 +338,7 @@ static void shares_of_steps(void **state)
         xd_sampling_close(&cut);
         n++;
     }
-    assert_int_equal(n, 14);
+    assert_int_equal(n, 15);
 }
 
 /* The prediction that a network makes of this image and noise, where latents have these shares. */
@@ -398,6 +398,7 @@ static void clean_latents(void **state)
         { "flow-euler", ",\"shift\":3", 0 },
         { "flow-lcm", "", 0 },
         { "flow-heun", "", 0 },
+        { "flow-points", ",\"shift\":3", 0 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int k = 0; k < cases[i].types || k == 0; k++) {
@@ -438,6 +439,7 @@ static void ranges(void **state)
         { "heun", "{}" },
         { "flow-heun", "{}" },
         { "flow-lcm", "{}" },
+        { "flow-points", "{}" },
         { "lcm", "{}" },
         { "tcd", "{}" },
         { "euler-ancestral", "{}" },
@@ -511,6 +513,7 @@ static void names(void **state)
         { "LCMScheduler", "lcm" },
         { "FlowMatchLCMScheduler", "flow-lcm" },
         { "TCDScheduler", "tcd" },
+        { "MiniMaxH3Scheduler", "flow-points" },
         { "EulerAncestralDiscreteScheduler", "euler-ancestral" },
     };
     (void)state;
@@ -637,6 +640,8 @@ static void refused_solvers(void **state)
           "use_karras_sigmas", 20 },
         { "flow-lcm", "{\"scale_factors\":[0.5]}", "scale_factors", "not supported", 20 },
         { "flow-heun", "{\"shift\":0}", "shift", "0", 20 },
+        { "flow-points", "{\"shift\":0}", "shift", "0", 20 },
+        { "flow-points", "{}", "num_inference_steps is 1", "at least 2", 1 },
         { "dpm++", "{\"use_karras_sigmas\":true,\"sigma_min\":-1}", "sigma_min", "-1", 20 },
         { "heun", "{\"use_karras_sigmas\":true,\"use_beta_sigmas\":true}", "only one",
           "use_karras_sigmas", 20 },

@@ -24,6 +24,7 @@ SINGLE = "DPMSolverSinglestepScheduler"
 PNDM = "PNDMScheduler"
 LCM, TCD = "LCMScheduler", "TCDScheduler"
 FLOWHEUN, FLOWLCM = "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler"
+POINTS = "MiniMaxH3Scheduler"
 COG, COGDPM = "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"
 START = [1.5, -0.7, 0.2, -2.1, 0.9, 3.0, -0.05, 0.6]
 IMAGE = [0.8, -1.1, 0.3, 0.05, -0.6, 1.2, 0.7, -0.4]
@@ -262,6 +263,19 @@ def run_cog(scheduler, steps):
     return r | ({"next": float(torch.randn(x.shape, generator=g).flatten()[0])} if dpm else {})
 
 
+def run_points(scheduler, steps):
+    """Of a class whose times are 0 to 1 and whose model predicts the direction to the image."""
+    scheduler.set_timesteps(steps)
+    x = torch.tensor(START).reshape(1, 2, 1, 4)
+    top, path, times = float(x.abs().max()), [], []
+    for t in scheduler.timesteps:
+        times.append(1000 * (1 - float(t)))
+        x = scheduler.step(-model(x, times[-1]), t, x).prev_sample
+        top = max(top, float(x.abs().max()))
+        path += [float(x.flatten()[0]), float(x.flatten()[-1])]
+    return {"times": times, "init": 1.0, "top": top, "end": x.flatten().tolist(), "path": path}
+
+
 def set_times(scheduler, config, steps):
     """Of any class: the times of the steps that a request takes, and what a step is given."""
     name = type(scheduler).__name__
@@ -338,6 +352,8 @@ def run(name, config, steps):
         return run_path(scheduler, config, steps)
     if name in (COG, COGDPM):
         return run_cog(scheduler, steps)
+    if name == POINTS:
+        return run_points(scheduler, steps)
     if name == DDPM:
         return run_ddpm(scheduler, steps, config.get("leap"))
     if name == FLOW:
@@ -424,6 +440,7 @@ def make(names, options):
     todo += [(n, c, 8 if "given_sigmas" in c else 4) for n, c in GIVEN]
     todo += [(n, c | {"image": True, "strength": s}, k) for n, c in IMAGES
              for k, s in STRENGTHS.items()]
+    todo += [(POINTS, c, k) for c in ({}, {"shift": 3.0}) for k in PATH_COUNTS[1:]]
     if options.random:
         todo = [random_config(rng) for _ in range(options.random)]
     cases = []
