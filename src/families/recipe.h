@@ -245,6 +245,9 @@ typedef struct xd_recipe {
      * the block of stg_scale. */
     double        audio_guidance, modality, stg, rescale;
     int           stg_block;
+    /* Folder of the scheduler of audio, of the class of the video's scheduler. NULL: audio has the
+     * schedule of the video. */
+    const char   *audio_scheduler;
     /* Folders of the networks that turn latents of audio into sound, in the order in which they
      * run. NULL: the pipeline has no audio. */
     const char   *audio[XD_MAXAUDIO];

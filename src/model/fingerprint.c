@@ -87,6 +87,11 @@ xd_status xd_model_hash(const xd_model *m, uint64_t *hash, xd_err *e)
     xd_err   mine = { 0 };
     h = mix_file(h, m->dir, "model_index.json", &mine);
     h = mix_file(h, m->dir, "scheduler/scheduler_config.json", &mine);
+    if (m->recipe->audio_scheduler) {
+        char *dir = xd_path_join(m->dir, m->recipe->audio_scheduler);
+        h = dir ? mix_file(h, dir, "scheduler_config.json", &mine) : h;
+        free(dir);
+    }
     for (int i = 0; i < m->recipe->ntext; i++) {
         h = xd_hash_mix(h, (uint64_t)m->has_text[i]);
         if (!m->has_text[i])

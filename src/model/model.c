@@ -145,13 +145,30 @@ static char *sched_path(const xd_model *m)
     return xd_path_join(m->dir, "scheduler/scheduler_config.json");
 }
 
-static xd_status read_scheduler(xd_model *m, xd_err *e)
+/* Returns the path of the config of the scheduler of audio. */
+static char *audio_sched_path(const xd_model *m)
 {
-    char     *path = sched_path(m);
+    char *dir = xd_path_join(m->dir, m->recipe->audio_scheduler);
+    char *path = dir ? xd_path_join(dir, "scheduler_config.json") : NULL;
+    free(dir);
+    return path;
+}
+
+/* Reads a scheduler's config if the file exists. Takes ownership of `path`. */
+static xd_status read_sched(xd_json **to, char *path, xd_err *e)
+{
     xd_status s = path ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory");
     if (s == XD_OK && xd_file_exists(path))
-        s = xd_json_read(&m->sched, path, e);
+        s = xd_json_read(to, path, e);
     free(path);
+    return s;
+}
+
+static xd_status read_scheduler(xd_model *m, xd_err *e)
+{
+    xd_status s = read_sched(&m->sched, sched_path(m), e);
+    if (s == XD_OK && m->recipe->audio_scheduler)
+        s = read_sched(&m->audio_sched, audio_sched_path(m), e);
     return s;
 }
 
@@ -1022,6 +1039,7 @@ void xd_model_close(xd_model *m)
     xd_loras_close(&m->loras_2);
     xd_json_free(&m->index);
     xd_json_free(&m->sched);
+    xd_json_free(&m->audio_sched);
     free(m->dir);
     memset(m, 0, sizeof *m);
 }
@@ -1139,6 +1157,20 @@ xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_
     char     *path = sched_path(m);
     xd_status s = path ? xd_sched_read(sampler, c, m->sched, path, e)
                        : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    free(path);
+    return s;
+}
+
+xd_status xd_model_audio_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c,
+                               xd_err *e)
+{
+    char     *path = audio_sched_path(m);
+    xd_status s = path ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a path");
+    if (s == XD_OK && !m->audio_sched)
+        s = xd_fail(e, XD_EIO, "%s is missing; the sound of %s has a schedule of its own", path,
+                    m->recipe->name);
+    if (s == XD_OK)
+        s = xd_sched_read(sampler, c, m->audio_sched, path, e);
     free(path);
     return s;
 }

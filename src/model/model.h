@@ -31,6 +31,8 @@ typedef struct xd_weight_files {
 typedef struct xd_model {
     char              *dir;
     xd_json           *index, *sched; /* model_index.json, scheduler_config.json (or NULL) */
+    /* scheduler_config.json of the scheduler of audio; NULL: audio has none of its own */
+    xd_json           *audio_sched;
     const xd_recipe   *recipe;
     xd_component       text[XD_MAXTEXT], dit, vae;
     xd_component       audio[XD_MAXAUDIO]; /* those of the recipe; net.def NULL: none */
@@ -156,6 +158,9 @@ int           xd_model_dits(const xd_model *m);
 int           xd_model_has_dits(const xd_model *m);
 /* Reads the model's scheduler_config.json into *c, as a config of the given sampler. */
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e);
+/* Reads the config of the scheduler of audio in the same way. */
+xd_status xd_model_audio_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c,
+                               xd_err *e);
 /* Fails if the model has no scheduler_config.json, or if this file does not name a scheduler
  * class. */
 xd_status xd_model_named_sched(const xd_model *m, xd_err *e);

@@ -588,7 +588,7 @@ void xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo
     open_net(f, net, step);
     if (dev->counts)
         return;
-    int64_t n = xd_max(j->numbers, j->audio_numbers);
+    int64_t n = xd_max(j->numbers, f->lay.len[XD_AUDIO] * j->features);
     f->mine = xd_denoise_buffer(f, n, "latents");
     f->rows = xd_denoise_buffer(f, n, "latents");
     f->whole = xd_denoise_buffer(f, n, "latents");
@@ -765,6 +765,7 @@ static void run_piece(xd_denoise *f, piece w)
                          .extra = is_first(f) && f->extra.nd ? xd_denoise_part(f, f->extra, w.unit)
                                                              : (xd_tensor){ 0 },
                          .t = j->samp.time[w.step],
+                         .audio_t = xd_job_audio_sampling(f->j)->time[w.step],
                          .next = j->next_time ? j->next_time + w.step : NULL,
                          .held = j->held,
                          .frame_t = f->frame_t,
@@ -884,7 +885,7 @@ static void move_latents(xd_denoise *f, int step, int unit)
         return;
     for (int k = 0; k < XD_MAXHIST; k++)
         hist[k] = f->hist[k].nd ? xd_denoise_audio(f, f->hist[k], unit) : f->hist[k];
-    f->j->sampler->step(&f->x, &f->j->samp, step, xd_denoise_audio(f, f->lat, unit),
+    f->j->sampler->step(&f->x, xd_job_audio_sampling(f->j), step, xd_denoise_audio(f, f->lat, unit),
                         xd_denoise_audio(f, f->pred[0], unit), hist,
                         f->noise.nd ? xd_denoise_audio(f, f->noise, unit) : f->noise);
 }

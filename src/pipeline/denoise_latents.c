@@ -109,11 +109,14 @@ void xd_denoise_set_rows(xd_denoise *f, xd_tensor to, float *lat)
     set_packed(f, to, lat, &(packing){ f->j->features, f->rows, f->mine });
 }
 
-/* Copies latents of audio [C,t,m] to tokens [t,C m], or back. */
+/* Copies latents of audio [C,t,m] to tokens [t,F], or back. Features after the C m of a token are
+ * zeros. */
 static void copy_audio(const xd_job *j, float *lat, float *tokens, int to_tokens)
 {
     xd_tensor v[2] = { xd_view(lat, XD_F32, 3, j->audio), xd_view(tokens, XD_F32, 3, j->audio) };
-    v[1].s[0] = j->audio[2], v[1].s[1] = j->audio[0] * j->audio[2];
+    v[1].s[0] = j->audio[2], v[1].s[1] = j->features;
+    if (to_tokens && j->audio[0] * j->audio[2] < j->features)
+        memset(tokens, 0, (size_t)(j->audio[1] * j->features) * sizeof *tokens);
     xd_comm_copy(v[to_tokens], v[!to_tokens]);
 }
 

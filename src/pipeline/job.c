@@ -305,13 +305,14 @@ static xd_status set_audio(xd_job *j, xd_err *e)
     const xd_dit_info *d = &j->ctx->model.dit_info;
     int64_t            C = j->ctx->model.recipe->audio_channels;
     int64_t            n = j->r->num_frames ? j->r->num_frames : j->frames;
+    int64_t            sides = d->audio_sides > 1 ? d->audio_sides : 1;
     if (!C || !d->audio)
         return XD_OK;
     if (d->audio % C)
         return xd_fail(e, XD_EFORMAT,
                        "%s: %lld features of an audio token are not those of %lld channels",
                        j->ctx->model.dir, (long long)d->audio, (long long)C);
-    j->lay.len[XD_AUDIO] = (int64_t)nearbyint((double)n / j->fps * d->audio_rate);
+    j->lay.len[XD_AUDIO] = sides * (int64_t)nearbyint((double)n / j->fps * d->audio_rate);
     j->audio[0] = C, j->audio[1] = j->lay.len[XD_AUDIO], j->audio[2] = d->audio / C;
     j->audio_numbers = j->lay.len[XD_AUDIO] * d->audio;
     return XD_OK;
@@ -406,6 +407,8 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
         s = xd_upsampling_strength(j, &a, e);
     if (s == XD_OK)
         s = xd_sampling_open(&j->samp, j->sampler, &cfg, &a, e);
+    if (s == XD_OK)
+        s = xd_job_audio_sampler(j, &a, e);
     if (s == XD_OK)
         s = xd_job_next_times(j, e);
     free(list);
@@ -512,6 +515,7 @@ void xd_job_close(xd_job *j)
 {
     xd_upsampling_close(j);
     xd_sampling_close(&j->samp);
+    xd_sampling_close(&j->audio_samp);
     xd_job_close_inputs(j);
     free(j->audio_latents);
     free(j->wave);

@@ -66,8 +66,9 @@ typedef struct xd_job {
     int64_t       lat[4];           /* extents of the latents on the host: t, C, h, w */
     int64_t       numbers;          /* number of elements of the latents */
     int64_t       tokens, features; /* number of image tokens; number of features of a token */
-    int64_t       audio[3];         /* extents of the latents of audio on the host: C, t, F/C */
-    int64_t       audio_numbers;    /* number of elements of the latents of audio; 0: no audio */
+    /* extents of the latents of audio on the host: C, number of tokens, features of a token / C */
+    int64_t       audio[3];
+    int64_t       audio_numbers; /* number of elements of the latents of audio; 0: no audio */
     /* Of the current image, on ranks that decode: latents of audio, and samples [n,channels] from
      * -1 to 1, until the result takes them; else NULL. */
     float        *audio_latents, *wave;
@@ -112,6 +113,7 @@ typedef struct xd_job {
     int asked_steps;        /* number of steps, samp.steps plus the steps that `strength` skips */
     const xd_sampler *sampler;
     xd_sampling       samp;
+    xd_sampling       audio_samp; /* schedule of audio; def NULL: that of the video */
     xd_counts      step_ops; /* FLOPs and bytes of the first step, as counted without computing */
     xd_cache_spec  cache;
     /* step cache: number of skipped middle ranges of blocks; of all ranges */
@@ -273,6 +275,9 @@ void        xd_job_warn_unused(const xd_job *j);
 /* Sets j->sampler to the scheduler that the request names, else to the model's. Reads the
  * scheduler's config and the request's changes of the config to *cfg. */
 xd_status   xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e);
+/* Opens j->audio_samp with j->sampler and the parameters of the video's schedule, if audio has a
+ * scheduler of its own. The request's flow_shift does not change its shift. */
+xd_status   xd_job_audio_sampler(xd_job *j, const xd_steps *a, xd_err *e);
 /* Copies the request's list of sigmas or timesteps to the schedule's parameters *a, and sets
  * j->asked_steps. *list is malloc'ed or NULL; free it after xd_sampling_open. */
 /* Parses a list of numbers such as "1,0.5". Returns NULL if the list is invalid or memory is short.
@@ -359,5 +364,11 @@ int64_t     xd_job_pixels(const xd_job *j);
 /* Returns the name of the flag for two-pass guidance: "guidance_scale", or "true_cfg_scale" for a
  * model whose guidance_scale is a distilled input. */
 const char *xd_job_guide(const xd_job *j);
+
+/* Returns the schedule of audio. */
+static inline xd_sampling *xd_job_audio_sampling(xd_job *j)
+{
+    return j->audio_samp.def ? &j->audio_samp : &j->samp;
+}
 
 #endif

@@ -261,6 +261,25 @@ xd_status xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e)
     return s == XD_OK ? set_shift(j, cfg, e) : s;
 }
 
+xd_status xd_job_audio_sampler(xd_job *j, const xd_steps *a, xd_err *e)
+{
+    const xd_model *m = &j->ctx->model;
+    xd_sched_cfg    c;
+    if (!j->audio_numbers || !m->recipe->audio_scheduler)
+        return XD_OK;
+    xd_status s = xd_model_audio_sched(m, j->sampler, &c, e);
+    if (s == XD_OK)
+        s = set_keys(j, &c, e);
+    if (s == XD_OK)
+        s = xd_sampling_open(&j->audio_samp, j->sampler, &c, a, e);
+    if (s == XD_OK && j->audio_samp.steps != j->samp.steps)
+        s = xd_fail(e, XD_EINVAL,
+                    "the schedule of audio has %d steps, that of the video %d: set another "
+                    "num_inference_steps",
+                    j->audio_samp.steps, j->samp.steps);
+    return s;
+}
+
 xd_status xd_job_next_times(xd_job *j, xd_err *e)
 {
     size_t n = (size_t)j->samp.steps;

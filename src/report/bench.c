@@ -536,6 +536,7 @@ static void bench_blocks(bench *b, step_run *r)
     xd_input      in = { .lat = r->f.lat,
                          .cond = &r->f.cond[0],
                          .t = b->job.samp.time[0],
+                         .audio_t = xd_job_audio_sampling(&b->job)->time[0],
                          .next = b->job.next_time,
                          .guidance = b->job.distilled,
                          .extra = r->f.extra,
