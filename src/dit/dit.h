@@ -205,10 +205,12 @@ struct xd_dit {
      * first pipeline stage sets it, and `read` of every stage runs the stage's blocks on it. It is
      * sent from stage to stage. NULL: `read` of a stage needs nothing of the stage before. */
     xd_tensor      (*prefix)(const void *kept);
-    /* `active` returns the input row from which the modulations of a step are computed, [1,
-     * active_width] in the compute type. mod_width returns the number of modulation values of block
+    /* `active` returns the input rows from which the modulations of a step are computed,
+     * [active_rows, active_width] in the compute type: one row for each timestep of the step.
+     * active_rows 0: one row. mod_width returns the number of modulation values of block
      * `layer` (mods.h). NULL: the modulations of later steps cannot be computed in advance. */
     xd_tensor      (*active)(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept);
+    int            active_rows;
     int64_t        (*active_width)(const void *cfg);
     int64_t        (*mod_width)(const void *cfg, int layer);
     /* The next three functions are the parts of a forward pass before and after the blocks. `cond`

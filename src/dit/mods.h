@@ -20,17 +20,18 @@ enum { XD_MOD_STEPS = 8 }; /* number of steps whose modulations are computed tog
 
 /* Modulations for all forward passes that have the same timesteps and the same text. */
 typedef struct xd_mods {
-    /* [XD_MOD_STEPS,E]: input rows, one per step, in the compute type */
+    int       rows; /* number R of input rows per step (xd_dit.active_rows) */
+    /* [XD_MOD_STEPS R,E]: input rows, those of a step together, in the compute type */
     xd_tensor in;
-    /* [XD_MOD_STEPS, width] F32: the modulations of all blocks of this pipeline stage, one row per
-     * step. */
+    /* [XD_MOD_STEPS R, width] F32: the modulations of all blocks of this pipeline stage, a row for
+     * each input row. */
     xd_tensor all;
-    /* Copies of the current step's rows of `in` and `all`, at fixed addresses: now_in [1,E] and now
-     * [1,width]; or absent. */
+    /* Copies of the current step's rows of `in` and `all`, at fixed addresses: now_in [R,E] and now
+     * [R,width]; or absent. */
     xd_tensor now_in, now;
     /* the modulations of steps [begin, begin + n) are computed; n 0: none yet */
     int       begin, n;
-    int       row;  /* index of the current step's row */
+    int       row;  /* index of the current step's first row */
     int64_t   used; /* number of columns of `all` that are assigned to matrices */
     /* Number of weight matrices to which columns of `all` are assigned, and how many of these
      * matrices the input rows are already multiplied by. */
@@ -49,13 +50,14 @@ typedef struct xd_mods {
 void xd_mods_open(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n);
 void xd_mods_close(xd_mods *m);
 /* Call this function before the passes of `step`. Computes the modulations of `step` and of the
- * following steps before `end`, unless these modulations are computed already. time[i] is the
- * timestep of step i; `in` and `kept` are the inputs of the passes. Sets x->mods to m. */
+ * following steps before `end`, unless these modulations are computed already. time[0][i]
+ * is the timestep of step i, and time[1][i] that of audio; `in` and `kept` are the inputs of the
+ * passes. Sets x->mods to m. */
 void xd_mods_step(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n, const xd_input *in,
-                  const void *kept, const double *time, int step, int end);
+                  const void *kept, const double *const time[2], int step, int end);
 
-/* Returns the input of the current step's modulations, [1,E] in the compute type. If x->mods is
- * set, this is a row of x->mods; otherwise the model's function `active` computes the row. */
+/* Returns the input of the current step's modulations, [R,E] in the compute type. If x->mods is
+ * set, these are rows of x->mods; otherwise the model's function `active` computes the rows. */
 xd_tensor xd_mods_input(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept,
                         xd_tensor (*active)(xd_exec *x, const xd_net *n, const xd_input *in,
                                             const void *kept));
@@ -63,5 +65,8 @@ xd_tensor xd_mods_input(xd_exec *x, const xd_net *n, const xd_input *in, const v
  * `active` and w. The vectors are in the arena or in x->mods. The caller must not change the
  * vectors, because later patches and passes read x->mods. */
 xd_tensor xd_mod_rows(xd_exec *x, xd_tensor active, const xd_lin *w, int k);
+/* Sets sets[r], for each of the input rows `active` [R,E], to the modulation vectors [k,D] that
+ * xd_mod_rows returns for a single row. */
+void      xd_mod_sets(xd_exec *x, xd_tensor active, const xd_lin *w, int k, xd_tensor *sets);
 
 #endif

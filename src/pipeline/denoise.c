@@ -810,7 +810,9 @@ static void run_piece(xd_denoise *f, piece w)
                    .skips = f->skip[f->piece_index % f->nskip] };
     if (dit->read && !dit->prefix && !f->read[text_pass(f, w.pass)]++)
         dit->read(x, f->net, &in, s.kept);
-    xd_mods_step(mods_of(f, w.pass), x, dit, f->net, &in, s.kept, j->samp.time, w.step, f->end);
+    xd_mods_step(mods_of(f, w.pass), x, dit, f->net, &in, s.kept,
+                 (const double *const[]){ j->samp.time, xd_job_audio_sampling(f->j)->time }, w.step,
+                 f->end);
     dit->cond(x, f->net, &in, &s);
     if (is_first(f))
         dit->embed(x, f->net, &in, &s);

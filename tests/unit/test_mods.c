@@ -88,15 +88,16 @@ static int is_inside(xd_tensor t, xd_tensor of)
 /* Every step has the vectors of its own time, whichever step has computed them. */
 static void steps_have_their_numbers(void **state)
 {
-    scene  c;
-    double time[STEPS];
+    scene               c;
+    double              time[STEPS];
+    const double *const times[2] = { time, time };
     (void)state;
     open_scene(&c, 0, 1);
     const xd_pair *w = xd_net_layer(&c.x, &c.p.net, 0);
     for (int i = 0; i < STEPS; i++)
         time[i] = 1000.0 - 90.0 * i;
     for (int i = 0; i < STEPS; i++) {
-        xd_mods_step(&c.m, &c.x, &c.dit, &c.p.net, &c.in, NULL, time, i, STEPS);
+        xd_mods_step(&c.m, &c.x, &c.dit, &c.p.net, &c.in, NULL, times, i, STEPS);
         assert_int_equal(asked, i < XD_MOD_STEPS ? XD_MOD_STEPS : STEPS);
         for (int turn = 0; turn < 2; turn++) {
             const xd_lin *lin = turn ? &w->img.mod : &w->txt.mod;
@@ -111,17 +112,56 @@ static void steps_have_their_numbers(void **state)
     close_scene(&c);
 }
 
+/* The rows of two timesteps, of the image and of audio. */
+static xd_tensor active_of_two(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept)
+{
+    xd_input  audio = *in;
+    xd_tensor a = real->active(x, n, in, kept), out = xd_new(x, 2, a.d[1]);
+    audio.t = in->audio_t;
+    xd_copy_to(x, xd_rows(out, 0, 1), a);
+    xd_copy_to(x, xd_rows(out, 1, 1), real->active(x, n, &audio, kept));
+    return out;
+}
+
+/* With two input rows per step, each set has the numbers of its own timestep. */
+static void two_rows_a_step(void **state)
+{
+    scene               c;
+    double              time[STEPS], audio[STEPS];
+    const double *const times[2] = { time, audio };
+    (void)state;
+    open_scene(&c, 0, 1);
+    xd_mods_close(&c.m);
+    c.dit.active = active_of_two, c.dit.active_rows = 2;
+    xd_mods_open(&c.m, &c.x, &c.dit, &c.p.net);
+    const xd_lin *lin = &((const xd_pair *)xd_net_layer(&c.x, &c.p.net, 0))->img.mod;
+    for (int i = 0; i < STEPS; i++)
+        time[i] = 1000.0 - 90.0 * i, audio[i] = 900.0 - 70.0 * i;
+    for (int i = 0; i < STEPS; i++) {
+        xd_tensor got[2];
+        xd_mods_step(&c.m, &c.x, &c.dit, &c.p.net, &c.in, NULL, times, i, STEPS);
+        xd_mod_sets(&c.x, xd_mods_input(&c.x, &c.p.net, &c.in, NULL, active_of_two), lin, 6, got);
+        for (int k = 0; k < 2; k++) {
+            xd_tensor want = alone(&c, times[k][i], lin, 6);
+            assert_true(is_inside(got[k], c.m.all));
+            near("modulations", got[k].p, want.p, xd_count(want), 2e-4);
+        }
+    }
+    close_scene(&c);
+}
+
 /* A matrix for which no columns were taken, and a row of another time, are multiplied as ever. */
 static void what_does_not_belong(void **state)
 {
-    scene        c;
-    const double time[] = { 700, 300 };
+    scene               c;
+    const double        time[] = { 700, 300 };
+    const double *const times[2] = { time, time };
     (void)state;
     open_scene(&c, 0, 1);
     xd_net all = c.p.net;
     all.last = 2;
     const xd_pair *w = xd_net_layer(&c.x, &all, 0), *more = xd_net_layer(&c.x, &all, 1);
-    xd_mods_step(&c.m, &c.x, &c.dit, &c.p.net, &c.in, NULL, time, 0, 2);
+    xd_mods_step(&c.m, &c.x, &c.dit, &c.p.net, &c.in, NULL, times, 0, 2);
     xd_tensor row = xd_mods_input(&c.x, &c.p.net, &c.in, NULL, active);
     xd_mod_rows(&c.x, row, &w->img.mod, 6);
     xd_mod_rows(&c.x, row, &w->txt.mod, 6);
@@ -142,6 +182,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_have_their_numbers),
+        cmocka_unit_test(two_rows_a_step),
         cmocka_unit_test(what_does_not_belong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -170,6 +170,17 @@ static void info(const void *c_, xd_dit_info *out)
 
 /* ---- weights ------------------------------------------------------------------------------ */
 
+static int64_t active_width(const void *c)
+{
+    return ((const cfg *)c)->emb;
+}
+
+static int64_t mod_width(const void *c, int layer)
+{
+    (void)layer;
+    return KINDS * ROWS * ((const cfg *)c)->dim;
+}
+
 static void core_weights(xd_decl *d, const cfg *c, core *w)
 {
     static const char *const qkv[] = { "to_q", "to_k", "to_v" };
@@ -368,17 +379,23 @@ static double time_from(double t)
     return (double)(1 - (float)(t / 1000));
 }
 
+/* Returns silu of the embeddings of the two timesteps. */
+static xd_tensor active(xd_exec *x, const xd_net *n, const xd_input *in, const void *text)
+{
+    const glob  *g = n->glob;
+    const double t[TIMES] = { time_from(in->t), time_from(in->audio_t) };
+    xd_tensor    e = xd_time_embed(x, t, TIMES, ((const cfg *)n->cfg)->sinusoids, 1, 0);
+    (void)text;
+    return xd_gated(x, xd_mlp_run(x, e, &g->time, XD_SILU), (xd_tensor){ 0 }, XD_SILU);
+}
+
 static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     static const float nothing = 0;
-    const glob        *g = n->glob;
     const cfg         *c = n->cfg;
     local             *l = s->local;
-    const double       t[TIMES] = { time_from(in->t), time_from(in->audio_t) };
     const int64_t      rows = xd_n(x, XD_TXT) + xd_n(x, XD_IMG) + xd_n(x, XD_AUDIO);
-    xd_tensor          e = xd_time_embed(x, t, TIMES, c->sinusoids, 1, 0);
-    e = xd_mlp_run(x, e, &g->time, XD_SILU);
-    l->active = xd_gated(x, e, (xd_tensor){ 0 }, XD_SILU);
+    l->active = xd_mods_input(x, n, in, s->kept, active);
     l->zero = xd_new_f32(x, 1, 1);
     xd_put(x, l->zero, &nothing);
     l->cos = xd_rope_table_of(x, in->cond, rows, AXES * c->freqs, fill_angles, c, cos);
@@ -409,13 +426,10 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 /* Sets the modulations [ROWS,D] of each kind of tokens. */
 static void set_mods(xd_exec *x, const blk *b, const local *l, xd_tensor m[KINDS])
 {
-    xd_tensor all = xd_linear_f32(x, l->active, &b->mod);
-    int64_t   D = all.d[1] / (KINDS * ROWS);
-    all = xd_reshape(all, 2, (int64_t[]){ TIMES * KINDS * ROWS, D });
-    for (int i = 0; i < KINDS; i++) {
-        int time = i == AUDIO ? TIME_AUDIO : TIME_VIDEO;
-        m[i] = xd_rows(all, (time * KINDS + i) * ROWS, ROWS);
-    }
+    xd_tensor all[TIMES];
+    xd_mod_sets(x, l->active, &b->mod, KINDS * ROWS, all);
+    for (int i = 0; i < KINDS; i++)
+        m[i] = xd_rows(all[i == AUDIO ? TIME_AUDIO : TIME_VIDEO], i * ROWS, ROWS);
 }
 
 static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
@@ -475,15 +489,15 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     int64_t      text = xd_n(x, XD_TXT), video = xd_n(x, XD_IMG), audio = xd_n(x, XD_AUDIO);
     int64_t      F = g->video_out.w.out;
     xd_tensor    out = xd_new_f32(x, video + audio, F);
-    xd_tensor    mod = xd_linear_f32(x, l->active, &g->mod), zero = l->zero;
-    mod = xd_reshape(mod, 2, (int64_t[]){ TIMES * 2, c->dim });
-    predict(x, n, xd_rows(s->h, text, video), xd_rows(mod, 2 * TIME_VIDEO, 2), &g->video_out,
+    xd_tensor    mod[TIMES], zero = l->zero;
+    xd_mod_sets(x, l->active, &g->mod, 2, mod);
+    predict(x, n, xd_rows(s->h, text, video), mod[TIME_VIDEO], &g->video_out,
             xd_rows(out, 0, video));
     if (!audio)
         return out;
     xd_tensor rows = xd_rows(out, video, audio);
-    predict(x, n, xd_rows(s->h, text + video, audio), xd_rows(mod, 2 * TIME_AUDIO, 2),
-            &g->audio_out, xd_cols(rows, 0, c->audio));
+    predict(x, n, xd_rows(s->h, text + video, audio), mod[TIME_AUDIO], &g->audio_out,
+            xd_cols(rows, 0, c->audio));
     zero.d[0] = audio, zero.d[1] = F - c->audio, zero.s[0] = zero.s[1] = 0;
     if (zero.d[1])
         xd_copy_to(x, xd_cols(rows, c->audio, zero.d[1]), zero);
@@ -513,6 +527,10 @@ const xd_dit xd_dit_minimaxh3 = {
     .info = info,
     .keep = keep_text,
     .read = read_text,
+    .active = active,
+    .active_rows = TIMES,
+    .active_width = active_width,
+    .mod_width = mod_width,
     .cond = cond,
     .embed = embed,
     .head = head,
