@@ -32,7 +32,7 @@ static xd_status add(xd_model_list *l, xd_listed row, xd_err *e)
 
 static int is_model(const char *dir)
 {
-    char *path = xd_path_join(dir, "model_index.json");
+    char *path = xd_model_index_path(dir);
     int   is = path && xd_file_exists(path);
     free(path);
     return is;

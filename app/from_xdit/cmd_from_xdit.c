@@ -262,7 +262,7 @@ static xd_status add_prediction(const xd_line *l, const xd_translation *o, xd_te
                          .parallel = o->plan,
                          .line = on_line,
                          .cookie = b };
-    char          *index = model ? xd_path_join(model, "model_index.json") : NULL;
+    char          *index = model ? xd_model_index_path(model) : NULL;
     int there = index && xd_file_exists(index) && o->hosts == 1 && o->ranks <= MAX_PREDICTION;
     free(index);
     if (!there)

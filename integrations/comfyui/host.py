@@ -32,6 +32,10 @@ def to_image(array):
 
 # ---- folders ---------------------------------------------------------------------------------
 
+# names of the file that lists a model's components
+INDEXES = ("model_index.json", "modular_model_index.json")
+
+
 def _hub():
     """Returns the folder of the Hugging Face cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
@@ -45,7 +49,7 @@ def _in_folders():
     found = {}
     for top in folder_paths.get_folder_paths("diffusers"):
         for at, below, files in os.walk(top, followlinks=True):
-            if "model_index.json" in files:
+            if any(name in files for name in INDEXES):
                 below.clear()
                 found.setdefault(os.path.relpath(at, top), at)
     return found
@@ -58,8 +62,8 @@ def _in_hub():
     for name in os.listdir(hub) if os.path.isdir(hub) else ():
         snapshots = os.path.join(hub, name, "snapshots")
         if name.startswith("models--") and os.path.isdir(snapshots) and any(
-                os.path.exists(os.path.join(snapshots, s, "model_index.json"))
-                for s in os.listdir(snapshots)):
+                os.path.exists(os.path.join(snapshots, s, name))
+                for s in os.listdir(snapshots) for name in INDEXES):
             found.append(name[len("models--"):].replace("--", "/"))
     return found
 

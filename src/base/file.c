@@ -52,6 +52,22 @@ char *xd_path_join(const char *dir, const char *name)
     return p;
 }
 
+static const char index_name[] = "model_index.json";
+static const char modular_index[] = "modular_model_index.json";
+
+int xd_is_model_index(const char *name)
+{
+    return strcmp(name, index_name) == 0 || strcmp(name, modular_index) == 0;
+}
+
+char *xd_model_index_path(const char *dir)
+{
+    char *path = xd_path_join(dir, index_name), *modular = xd_path_join(dir, modular_index);
+    int   other = path && modular && !xd_file_exists(path) && xd_file_exists(modular);
+    free(other ? path : modular);
+    return other ? modular : path;
+}
+
 const char *xd_path_hint(const char *path)
 {
     if (path[0] == '~' && (!path[1] || path[1] == '/'))

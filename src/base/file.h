@@ -72,5 +72,11 @@ void xd_make_parents(char *path);
 
 /* Returns "dir/name", malloc'ed, without a double slash, or NULL if out of memory. */
 char *xd_path_join(const char *dir, const char *name);
+/* Returns 1 if a file of this name lists the components of a model: model_index.json or, for a
+ * modular pipeline of diffusers, modular_model_index.json. */
+int   xd_is_model_index(const char *name);
+/* Returns the path of this file in a directory, malloc'ed, or NULL if out of memory. If the
+ * directory has neither file, returns the path of model_index.json. */
+char *xd_model_index_path(const char *dir);
 
 #endif

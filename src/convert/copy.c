@@ -15,8 +15,6 @@
 
 enum { DEPTH = 3, CHUNK = 1 << 20 };
 
-static const char INDEX[] = "model_index.json";
-
 /* ---- lists ---------------------------------------------------------------------------------- */
 
 static int ends_with_any(const char *name, const char *const *ends)
@@ -122,7 +120,7 @@ static xd_status add_top(xd_cvt *v, xd_err *e)
     DIR                     *d = opendir(v->m.dir);
     xd_status                s = XD_OK;
     for (struct dirent *i; d && s == XD_OK && (i = readdir(d));) {
-        int wanted = strcmp(i->d_name, INDEX) == 0;
+        int wanted = xd_is_model_index(i->d_name);
         for (int k = 0; begins[k]; k++)
             wanted |= strncmp(i->d_name, begins[k], strlen(begins[k])) == 0;
         char *path = wanted ? xd_cvt_path(v->m.dir, i->d_name, NULL, e) : NULL;
@@ -264,7 +262,7 @@ xd_status xd_cvt_copy_files(xd_cvt *v, int last, xd_err *e)
 {
     xd_status s = XD_OK;
     for (int i = 0; i < v->ncopies && s == XD_OK; i++)
-        if (last == (strcmp(v->copy[i].to + strlen(v->a->output) + 1, INDEX) == 0))
+        if (last == xd_is_model_index(v->copy[i].to + strlen(v->a->output) + 1))
             s = copy_file(v, &v->copy[i], e);
     return s;
 }

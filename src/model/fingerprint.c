@@ -85,7 +85,9 @@ xd_status xd_model_hash(const xd_model *m, uint64_t *hash, xd_err *e)
 {
     uint64_t h = xd_hash_text(m->recipe->name);
     xd_err   mine = { 0 };
-    h = mix_file(h, m->dir, "model_index.json", &mine);
+    char    *index = xd_model_index_path(m->dir);
+    h = index ? mix_file(h, m->dir, strrchr(index, '/') + 1, &mine) : h;
+    free(index);
     h = mix_file(h, m->dir, "scheduler/scheduler_config.json", &mine);
     if (m->recipe->audio_scheduler) {
         char *dir = xd_path_join(m->dir, m->recipe->audio_scheduler);

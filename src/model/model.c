@@ -26,9 +26,11 @@ static const char *class_in_index(const xd_model *m, const char *component)
 static const char *why_not(const char *dir)
 {
     char *snapshots = xd_path_join(dir, "snapshots");
-    char *above = xd_path_join(dir, "../model_index.json");
+    char *parent = xd_path_join(dir, "..");
+    char *above = parent ? xd_model_index_path(parent) : NULL;
     int   cache = snapshots && xd_file_is_dir(snapshots), part = above && xd_file_exists(above);
     free(snapshots);
+    free(parent);
     free(above);
     return part    ? "it is a component of a model; name its parent folder"
            : cache ? "it is a model's folder in the Hugging Face cache; name a folder in its "
@@ -116,7 +118,7 @@ static xd_status read_sigmas(xd_model *m, const char *path, xd_err *e)
 
 static xd_status read_index(xd_model *m, xd_err *e)
 {
-    char     *path = xd_path_join(m->dir, "model_index.json");
+    char     *path = xd_model_index_path(m->dir);
     xd_status s = path ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory");
     if (s == XD_OK && !xd_file_exists(path))
         s = xd_fail(e, XD_EIO, "%s has no model_index.json: %s", m->dir, why_not(m->dir));

@@ -86,7 +86,7 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
     xd_component p;
     xd_err       lack = { 0 };
     xd_decl      d = { .visit = XD_VISIT_LIST, .whole = 1, .tp = 1, .err = &lack };
-    char        *path = xd_path_join(dir, "model_index.json");
+    char        *path = xd_model_index_path(dir);
     xd_json     *index = NULL;
     xd_status    s = XD_OK;
     if (path && xd_file_exists(path))

@@ -146,6 +146,10 @@ cp -r "$MODEL" "$T/odd" && chmod -R u+w "$T/odd"
 printf '{ "_class_name": "a\\u001b[31m\\nb" }' >"$T/odd/model_index.json"
 g "a name with control characters" 1 "names the pipeline a.\[31m.b," --model "$T/odd" \
     --prompt a -o "$T/x.png"
+mv "$T/odd/model_index.json" "$T/odd/modular_model_index.json"
+g "a modular pipeline" 1 "odd/modular_model_index.json names the pipeline" --model "$T/odd" \
+    --prompt a -o "$T/x.png"
+rm "$T/odd/modular_model_index.json"
 cp "$MODEL/model_index.json" "$T/odd/"
 for pipe in "$T/odd/transformer/$(basename "$file")" "$T/odd/vae/config.json"; do
     rm "$pipe" && mkfifo "$pipe"

@@ -269,6 +269,25 @@ static void files_and_directories(void **state)
     scratch_clean();
 }
 
+/* The index of a modular pipeline counts where there is no other one. */
+static void indices_of_models(void **state)
+{
+    static const char *const files[] = { "other.json", "modular_model_index.json",
+                                         "model_index.json" };
+    static const char *const found[] = { "model_index.json", "modular_model_index.json",
+                                         "model_index.json" };
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        scratch_put(files[i], "{}", 2);
+        char *p = xd_model_index_path(scratch);
+        assert_non_null(p);
+        assert_string_equal(strrchr(p, '/') + 1, found[i]);
+        assert_int_equal(xd_is_model_index(files[i]), i > 0);
+        free(p);
+    }
+    scratch_clean();
+}
+
 /* Bytes are cold until they are read, window by window, and none lie beyond the end of the file. */
 static void cold_bytes_are_counted(void **state)
 {
@@ -786,6 +805,7 @@ int main(void)
         cmocka_unit_test(files_get_huge_pages),
         cmocka_unit_test(reads_whole_files),
         cmocka_unit_test(files_and_directories),
+        cmocka_unit_test(indices_of_models),
         cmocka_unit_test(cold_bytes_are_counted),
         cmocka_unit_test(output_appears_whole),
         cmocka_unit_test(a_pipe_is_written_and_stays),
