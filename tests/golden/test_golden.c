@@ -110,8 +110,9 @@ static const char *const halves[] = { "micro",        "flux-schnell", "alpha",  
  * width that only tests have: what short types lose adds up, and devices round in different
  * places. */
 static const char *const deep[] = { "flux2", "qwen-edit", "krea2-turbo" };
-/* With an autoencoder whose random weights enlarge what short types lose: diffusers' own image in
- * bf16 is 1.3e-1 away from that in f32, 33 of 255 levels. */
+/* Not compared in bf16 on a GPU: the autoencoder's random weights amplify rounding. diffusers' own
+ * images in bf16 differ from those in f32 by 0.04 to 0.44 of white (six seeds, two images each),
+ * which the bound of 8 levels, 0.03, does not allow; with the case's own seed by 0.10. */
 static const char *const rough[] = { "sana15" };
 /* With windows of attention, which are for devices that share the host's memory. */
 static const char *const windowed[] = { "alpha-ways", "sd3-ways", "sd35-ways" };
@@ -729,8 +730,6 @@ static double most_of(const char *name, int stage, int dtype)
     int adds_up = (stage == EMBEDS || stage == NEGATIVE) &&
                   is_listed(name, deep, sizeof deep / sizeof *deep);
     int half = strcmp(dtypes[dtype], "bf16") == 0;
-    if (stage == IMAGE && half && is_listed(name, rough, sizeof rough / sizeof *rough))
-        return 0.15;
     return stages[stage].most[dtype] * (!adds_up ? 1 : eight ? 2.5 : half ? 1.5 : 1);
 }
 
@@ -762,8 +761,6 @@ static int video_apart(const run *r, const xd_image *m, const ref *want)
 static void check_images(const run *r, const xd_result *out, const char *name, int dtype)
 {
     int worst = 0, most = r->shape[3] && dtype == 0 ? steady : levels[dtype];
-    if (most_of(name, IMAGE, dtype) > 0.1)
-        most = (int)(255 * most_of(name, IMAGE, dtype));
     for (int i = 0; i < xd_result_count(out); i++) {
         const xd_image *m = xd_result_image(out, i);
         ref             want = ref_get(r->st, "pixels.%d", i);
@@ -934,6 +931,12 @@ static int lacks_windows(const char *name, skills can)
     return !can.windows && is_listed(name, windowed, sizeof windowed / sizeof *windowed);
 }
 
+/* Is the image in bf16 no measure of the device? Only GPUs compute in f16. */
+static int is_rough(const char *name, skills can)
+{
+    return can.f16 && is_listed(name, rough, sizeof rough / sizeof *rough);
+}
+
 /* Is the case run in this type? */
 static int is_run(const char *name, int dtype, skills can)
 {
@@ -941,7 +944,7 @@ static int is_run(const char *name, int dtype, skills can)
         return 0;
     switch (dtype) {
     case 0: return 1;
-    case 1: return has_bf16(name);
+    case 1: return has_bf16(name) && !is_rough(name, can);
     case 4: return can.f16 && is_listed(name, halves, sizeof halves / sizeof *halves);
     default: return is_listed(name, quantized, sizeof quantized / sizeof *quantized);
     }
@@ -966,6 +969,9 @@ int main(int argc, char **argv)
                 check(argv[1], argv[2], names[i], t);
             else if (t == 1 && lacks_windows(names[i], can))
                 tap_note("%s is left out: this device has no windows of attention", names[i]);
+            else if (t == 1 && is_rough(names[i], can))
+                tap_note("%s %s is left out: its autoencoder amplifies rounding", names[i],
+                         dtypes[t]);
             else if (t == 1)
                 tap_note("%s %s is left to test_demo: its first steps amplify rounding", names[i],
                          dtypes[t]);
