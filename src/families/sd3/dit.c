@@ -539,10 +539,15 @@ static void cond_whole(xd_exec *x, const xd_net *n, const xd_input *in, xd_state
     xd_cond           zero = *in->cond;
     xd_input          none = *in;
     int64_t           P = c->main.pooled;
+    int               zeros = 0;
     cond(x, n, in, s);
-    zero.pooled = xd_new_f32(x, 1, P);
-    xd_fill(x, zero.pooled, fill_zeros, &P);
     none.cond = &zero;
+    for (int i = 0; i < c->nsides; i++)
+        zeros |= c->side[i].zero_pooled;
+    if (zeros) { /* a copy to the device, which other passes do without */
+        zero.pooled = xd_new_f32(x, 1, P);
+        xd_fill(x, zero.pooled, fill_zeros, &P);
+    }
     for (int i = 0; i < c->nsides; i++) {
         l->active[i] = xd_pooled_row(x, c->side[i].zero_pooled ? &none : in, &g->side[i].time, NULL,
                                      &g->side[i].pooled);
