@@ -193,6 +193,7 @@ const char *xd_answer_type(const char *path)
         { ".png", "image/png" },       { ".jpg", "image/jpeg" },       { ".jpeg", "image/jpeg" },
         { ".webp", "image/webp" },     { ".gif", "image/gif" },        { ".mp4", "video/mp4" },
         { ".mov", "video/quicktime" }, { ".mkv", "video/x-matroska" }, { ".webm", "video/webm" },
+        { ".wav", "audio/wav" },
     };
     const char *dot = strrchr(path, '.');
     for (size_t i = 0; dot && i < sizeof types / sizeof *types; i++)

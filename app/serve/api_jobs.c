@@ -32,6 +32,11 @@ static void add_result(xd_text_buf *b, const xd_task *task, int i)
                (long long)im->height);
     if (im->fps > 0)
         xd_buf_add(b, ",\"frames\":%lld,\"fps\":%.10g", (long long)im->frames, im->fps);
+    if (im->rate)
+        xd_buf_add(b,
+                   ",\"audio_url\":\"/v1/jobs/%s/content?index=%d&variant=audio\","
+                   "\"audio_sample_rate\":%d",
+                   task->id, i, im->rate);
     xd_buf_add(b, ",\"seed\":%s,\"parameters\":%s}", im->seed, im->json);
 }
 
@@ -127,8 +132,8 @@ void xd_api_jobs_delete(xd_http_call *c)
     xd_task_release(s->tasks, task);
 }
 
-/* Writes the path of the requested file to `path`: a result, a video's thumbnail, or the latest
- * preview. If there is no such file, `path` becomes empty. */
+/* Writes the path of the requested file to `path`: a result, a video's thumbnail or sound, or the
+ * latest preview. If there is no such file, `path` becomes empty. */
 static void find_file(const xd_http_call *c, const xd_task *task, char *path, size_t size)
 {
     const char *index = xd_http_query(c, "index"), *variant = xd_http_query(c, "variant");
@@ -137,6 +142,9 @@ static void find_file(const xd_http_call *c, const xd_task *task, char *path, si
     if (variant && strcmp(variant, "preview") == 0) {
         if (task->previews)
             xd_task_preview_file(task, task->previews - 1, path, size);
+    } else if (i >= 0 && i < task->ndone && variant && strcmp(variant, "audio") == 0) {
+        if (task->done[i].rate)
+            snprintf(path, size, "%s" XD_TASK_SOUND, task->done[i].file);
     } else if (i >= 0 && i < task->ndone) {
         int small = variant && strcmp(variant, "thumbnail") == 0 && task->done[i].fps > 0;
         snprintf(path, size, "%s%s", task->done[i].file, small ? XD_TASK_THUMBNAIL : "");

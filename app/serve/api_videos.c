@@ -105,7 +105,8 @@ static void add_video(xd_text_buf *b, const xd_server *s, const xd_task *task)
         xd_buf_add(b, ",\"error\":null");
     }
     if (task->ndone)
-        xd_buf_add(b, ",\"seed\":%s,\"parameters\":%s", task->done[0].seed, task->done[0].json);
+        xd_buf_add(b, ",\"audio_sample_rate\":%d,\"seed\":%s,\"parameters\":%s", task->done[0].rate,
+                   task->done[0].seed, task->done[0].json);
     add_text(b, "remixed_from_video_id", task->remixed);
     double left = xd_task_seconds_left(s->tasks, task);
     xd_buf_add(b, ",\"predicted_seconds\":");
@@ -223,6 +224,17 @@ static void send_preview(xd_http_call *c, const xd_task *task)
                        "preview_every in a request to get them");
 }
 
+static void send_sound(xd_http_call *c, const xd_task_image *v)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s" XD_TASK_SOUND, v->file);
+    if (v->rate)
+        xd_reply_file(c, path, xd_answer_type(path));
+    else
+        xd_reply_error(c, 404, "variant", NULL,
+                       "the video has no sound: its model makes none, or the request set no_audio");
+}
+
 static void send_video(xd_http_call *c, xd_task *task)
 {
     char        path[4200];
@@ -238,9 +250,11 @@ static void send_video(xd_http_call *c, xd_task *task)
         snprintf(path, sizeof path, "%s%s", task->done[0].file,
                  variant[0] == 't' ? XD_TASK_THUMBNAIL : XD_TASK_SHEET);
         xd_reply_file(c, path, "image/webp");
+    } else if (strcmp(variant, "audio") == 0) {
+        send_sound(c, &task->done[0]);
     } else {
         xd_reply_error(c, 400, "variant", NULL,
-                       "variant must be video, thumbnail, spritesheet or "
+                       "variant must be video, audio, thumbnail, spritesheet or "
                        "preview, not '%.40s'",
                        variant);
     }

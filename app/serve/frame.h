@@ -30,8 +30,9 @@ typedef enum xd_frame_kind {
      * preview's file. */
     XD_FRAME_PREVIEW,
     /* An image is finished. Texts of the frame XD_FRAME_IMAGE: task id, file, seed, parameters as
-     * JSON, parameters in A1111's text format, width, height, frames, frames per second, and the
-     * numbers of tokens of the prompt, of the reference images and of the image. */
+     * JSON, parameters in A1111's text format, width, height, frames, frames per second,
+     * samples of sound per second, and the numbers of tokens of the prompt, of the reference images
+     * and of the image. */
     XD_FRAME_IMAGE,
     /* A task is done. Texts of the frame XD_FRAME_DONE: task id, then, for each stage, its name and
      * its seconds. */

@@ -27,7 +27,8 @@ typedef struct xd_task_image { /* a finished image or video */
     /* Seed of the image, and the texts of xd_result_json and xd_result_parameters. */
     char   *seed, *json, *parameters;
     int64_t width, height, frames;
-    double  fps; /* frames per second of a video; 0: a single image */
+    double  fps;  /* frames per second of a video; 0: a single image */
+    int     rate; /* samples per second of a video's sound; 0: no sound */
     /* Numbers of tokens as xd_result_tokens returns them. They are not stored in the task's
      * file. */
     int64_t text_tokens, reference_tokens, image_tokens;
@@ -84,10 +85,11 @@ typedef struct xd_task {
     struct xd_task *next; /* the task added after this one */
 } xd_task;
 
-/* Two image files are stored next to each video: the video's first frame, and a contact sheet of
- * several frames. Their names end with these suffixes. */
+/* Two image files are stored next to each video, the video's first frame and a contact sheet of
+ * several frames, and a file of its sound, if it has sound. Their names end with these suffixes. */
 #define XD_TASK_THUMBNAIL ".thumbnail.webp"
 #define XD_TASK_SHEET ".sheet.webp"
+#define XD_TASK_SOUND ".sound.wav"
 
 typedef struct xd_task_time { /* duration of a task, predicted or measured */
     /* Seconds on all ranks, and seconds on one rank; 0 or negative: unknown. */

@@ -34,8 +34,9 @@ static void add_text(xd_text_buf *b, const char *name, const char *text)
 static void add_image(xd_text_buf *b, const xd_task_image *im)
 {
     const char *name = strrchr(im->file, '/');
-    xd_buf_add(b, "{\"width\":%lld,\"height\":%lld,\"frames\":%lld,\"fps\":%.17g",
-               (long long)im->width, (long long)im->height, (long long)im->frames, im->fps);
+    xd_buf_add(b, "{\"width\":%lld,\"height\":%lld,\"frames\":%lld,\"fps\":%.17g,\"rate\":%d",
+               (long long)im->width, (long long)im->height, (long long)im->frames, im->fps,
+               im->rate);
     add_text(b, "file", name ? name + 1 : im->file);
     add_text(b, "seed", im->seed);
     add_text(b, "json", im->json);
@@ -209,7 +210,8 @@ static int read_images(xd_task *t, const char *dir, const xd_json *list)
                                .width = (int64_t)number_of(j, "width"),
                                .height = (int64_t)number_of(j, "height"),
                                .frames = (int64_t)number_of(j, "frames"),
-                               .fps = number_of(j, "fps") };
+                               .fps = number_of(j, "fps"),
+                               .rate = (int)number_of(j, "rate") };
         free(name);
         if (!im->file || !im->seed || !im->json || !im->parameters ||
             !is_own_file(dir, t->id, im->file) || !can_stand_in_json(im))

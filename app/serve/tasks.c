@@ -512,6 +512,13 @@ static int64_t bytes_of(const char *file)
     return file && stat(file, &st) == 0 ? (int64_t)st.st_size : 0;
 }
 
+static int64_t sound_bytes(const xd_task_image *im)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s" XD_TASK_SOUND, im->file);
+    return im->rate ? bytes_of(path) : 0;
+}
+
 static int64_t task_bytes(const xd_task *task)
 {
     int64_t n = bytes_of(task->preview) * task->previews;
@@ -519,15 +526,15 @@ static int64_t task_bytes(const xd_task *task)
                                                    tasks */
         n += (int64_t)strlen(task->args[i]);
     for (int i = 0; i < task->ndone; i++)
-        n += bytes_of(task->done[i].file);
+        n += bytes_of(task->done[i].file) + sound_bytes(&task->done[i]);
     return n;
 }
 
 static void remove_image(const xd_task_image *im)
 {
-    static const char *const suffixes[] = { "", XD_TASK_THUMBNAIL, XD_TASK_SHEET };
+    static const char *const suffixes[] = { "", XD_TASK_THUMBNAIL, XD_TASK_SHEET, XD_TASK_SOUND };
     char                     path[4200];
-    for (int i = 0; i < (im->fps > 0 ? 3 : 1); i++)
+    for (int i = 0; i < (im->rate ? 4 : im->fps > 0 ? 3 : 1); i++)
         if ((size_t)snprintf(path, sizeof path, "%s%s", im->file, suffixes[i]) < sizeof path)
             unlink(path);
 }

@@ -296,7 +296,7 @@ static xd_status await_connection(xd_worker_process *w, xd_err *e)
 
 static void note_image(xd_tasks *tasks, xd_task *task, const xd_frame *f)
 {
-    if (f->n < 12)
+    if (f->n < 13)
         return;
     xd_task_image im = { .file = f->v[1],
                          .seed = f->v[2],
@@ -306,9 +306,10 @@ static void note_image(xd_tasks *tasks, xd_task *task, const xd_frame *f)
                          .height = atoll(f->v[6]),
                          .frames = atoll(f->v[7]),
                          .fps = atof(f->v[8]),
-                         .text_tokens = atoll(f->v[9]),
-                         .reference_tokens = atoll(f->v[10]),
-                         .image_tokens = atoll(f->v[11]) };
+                         .rate = atoi(f->v[9]),
+                         .text_tokens = atoll(f->v[10]),
+                         .reference_tokens = atoll(f->v[11]),
+                         .image_tokens = atoll(f->v[12]) };
     xd_task_image_done(tasks, task, &im);
 }
 

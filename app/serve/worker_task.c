@@ -76,17 +76,29 @@ static xd_status save_thumbnail(const xd_image *im, const char *name, xd_err *e)
     return s == XD_OK ? xd_image_file_sheet(im, 4, 16, 256, path, e) : s;
 }
 
+/* Writes the sound of a video next to the video, whose format may have none. */
+static xd_status save_sound(const xd_result *r, int i, const char *name, xd_err *e)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s" XD_TASK_SOUND, name);
+    return xd_result_save(r, i, path, e);
+}
+
 static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err *e)
 {
     xd_task_run    *t = cookie;
-    char            name[4096], seed[NUMBER], a[NUMBER], b[NUMBER], c[NUMBER], d[NUMBER];
+    char            name[4096], seed[NUMBER], a[NUMBER], b[NUMBER], c[NUMBER], d[NUMBER], f[NUMBER];
     const xd_image *im = xd_result_image(partial, i);
+    xd_audio_size   size;
+    const float    *sound = xd_result_audio(partial, i, &size);
     xd_status       s =
         xd_output_video_name(t->flags.output, i, t->images, im->frames, name, sizeof name, e);
     if (s == XD_OK)
         s = xd_result_save(partial, i, name, e);
     if (s == XD_OK && im->fps > 0)
         s = save_thumbnail(im, name, e);
+    if (s == XD_OK && sound)
+        s = save_sound(partial, i, name, e);
     if (s != XD_OK)
         return s;
     const char *json = xd_result_json(partial, i), *text = xd_result_parameters(partial, i);
@@ -100,8 +112,8 @@ static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err 
                                  number_text(a, (double)im->width),
                                  number_text(b, (double)im->height),
                                  number_text(c, (double)im->frames), number_text(d, im->fps),
-                                 tokens[0], tokens[1], tokens[2] },
-               9 + TOKENS);
+                                 number_text(f, size.rate), tokens[0], tokens[1], tokens[2] },
+               10 + TOKENS);
     return XD_OK;
 }
 

@@ -327,6 +327,15 @@ XD_API int64_t xd_result_sent(const xd_result *r);
  * transformer. Returns -1 if the number is unknown. */
 XD_API int64_t xd_result_tokens(const xd_result *r, int i, const char *what);
 
+/* Size of a sound: samples of each channel, channels, and samples per second. */
+typedef struct xd_audio_size {
+    int64_t samples;
+    int     channels, rate;
+} xd_audio_size;
+/* Returns the sound of video i, [samples,channels] from -1 to 1. NULL: the model makes no sound, or
+ * the request had no_audio or only latents. */
+XD_API const float *xd_result_audio(const xd_result *r, int i, xd_audio_size *size);
+
 /* ---- hashes of steps ------------------------------------------------------------------------ */
 
 /* Hash of the latents, or of a transformer's hidden state [tokens,C], at one place of a request. If

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import types
+import wave
 
 import numpy as np
 import pytest
@@ -443,6 +444,31 @@ def test_videos(tiny, tmp_path):
         assert Image.open(tmp_path / "x.gif").n_frames == 5
         latents = p("a cat", output_type="latent", **how).frames
         assert latents.ndim == 5 and latents.shape[:2] == (1, 2)
+
+
+def test_sound(tiny, tmp_path):
+    how = {"num_inference_steps": 2, "width": 64, "height": 64, "num_frames": 9,
+           "max_sequence_length": 12, "seed": 3, "output_type": "np"}
+    with xdit.Pipeline.from_pretrained(tiny / "ltx2", dtype="f32", threads=1) as p:
+        p.set_progress_bar_config(disable=True)
+        out = p("a bell", **how)
+        assert len(out.audio) == 1 and out.audio[0].dtype == np.float32
+        assert 1e-3 < np.abs(out.audio[0]).max() <= 1
+        out.save(tmp_path / "x.wav")
+        with wave.open(str(tmp_path / "x.wav")) as f:
+            assert (f.getnframes(), f.getnchannels()) == out.audio[0].shape
+            assert f.getframerate() == out.audio_rate
+            levels = np.frombuffer(f.readframes(f.getnframes()), np.int16)
+        assert np.abs(levels.reshape(out.audio[0].shape) - 32767 * out.audio[0]).max() <= 1
+        two = p(["a bell"] * 2, **how | {"seed": [3, 9]})
+        assert np.array_equal(two.audio[0], out.audio[0])
+        assert len(two.audio) == 2 and not np.array_equal(two.audio[1], out.audio[0])
+        assert two.audio_rate == out.audio_rate
+        silent = p("a bell", no_audio=True, **how)
+        assert silent.audio is None and silent.audio_rate is None
+        assert np.array_equal(silent.frames, out.frames)
+        latents = p("a bell", **how | {"output_type": "latent"})
+        assert latents.audio is None
 
 
 def test_progress(capsys):

@@ -32,10 +32,14 @@ class Output:
 
     Image models: `images` is a list of PIL images, an array [B,H,W,3] of 0 to 1 ("np") or of levels
     0 to 255 ("uint8"), a tensor [B,3,H,W] ("pt"), or latents [B,C,H,W] ("latent"). Video models:
-    `frames` is a list of PIL images per video, or such an array with a dimension of frames after B.
+    `frames` is a list of PIL images per video, or such an array with a dimension of frames after B;
+    `audio` has an array [samples,channels] per video with sound, from -1 to 1, of `audio_rate`
+    samples per second.
     """
     images: Any = None
     frames: Any = None
+    audio: Any = None
+    audio_rate: int | None = None
     seeds: list[int] = dataclasses.field(default_factory=list)
     parameters: list[dict] = dataclasses.field(default_factory=list)    # as in saved files
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -94,7 +98,8 @@ def _join(parts: list[Output]) -> Output:
     if len(parts) == 1:
         return parts[0]
     out = Output()
-    for field in ("images", "frames"):
+    out.audio_rate = parts[0].audio_rate
+    for field in ("images", "frames", "audio"):
         values = [getattr(p, field) for p in parts if getattr(p, field) is not None]
         whole = [v for part in values for v in part] if values else None
         if values and len(values[0]) and not isinstance(values[0], list):
@@ -550,6 +555,11 @@ class Pipeline:
         out.seconds = {p: s for p, s in parts.items() if s >= 0}
         out.seeds = [lib.xd_result_seed(r, i) % 2**64 for i in range(n)]
         out.parameters = [json.loads(text(lib.xd_result_json(r, i))) for i in range(n)]
+        size = ffi.new("xd_audio_size *")
+        sounds = [_pixels.sound_to_numpy(v, size) for i in range(n)
+                  if (v := lib.xd_result_audio(r, i, size)) != ffi.NULL]
+        if sounds:
+            out.audio, out.audio_rate = sounds, size.rate
         if call.output_type == "latent":
             values = np.stack(call.results) if call.results else []
         else:

@@ -52,6 +52,12 @@ def to_numpy(im: Any) -> np.ndarray:
     return np.frombuffer(raw, np.uint8).reshape(shape).copy()
 
 
+def sound_to_numpy(samples: Any, size: Any) -> np.ndarray:
+    """Copies the samples [n,channels] of a sound. size: an xd_audio_size."""
+    raw = ffi.buffer(samples, size.samples * size.channels * 4)
+    return np.frombuffer(raw, np.float32).reshape(size.samples, size.channels).copy()
+
+
 def concatenate(values: list[Any]) -> Any:
     """Concatenates arrays, or tensors of torch."""
     if isinstance(values[0], np.ndarray):

@@ -458,6 +458,15 @@ const xd_image *xd_result_image(const xd_result *r, int i)
     return t && t->image.data ? &t->image : NULL;
 }
 
+const float *xd_result_audio(const xd_result *r, int i, xd_audio_size *size)
+{
+    const item *t = item_at(r, i);
+    *size = (xd_audio_size){ 0, 0, 0 };
+    if (t && t->wave)
+        *size = (xd_audio_size){ t->sound.n, t->sound.channels, t->sound.rate };
+    return t ? t->wave : NULL;
+}
+
 int64_t xd_result_seed(const xd_result *r, int i)
 {
     const item *t = item_at(r, i);

@@ -221,8 +221,49 @@ def conditioned():
         report("3 numbers, but 2 images" in v["error"]["message"], "too many places", v)
 
 
+def sounding():
+    """A model of videos with sound: a WAV file beside the video, and options as fields."""
+    model = T / "ltx2"
+    subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "ltx2"), str(model)], check=True,
+                   stdout=subprocess.DEVNULL)
+    asked = {**FAST, "size": "64x64", "num_frames": 9, "max_sequence_length": 12}
+    out = T / "out.wav"
+    subprocess.run([XDIT, "generate", "--model", str(model), "--prompt", "a cat", "--steps", "2",
+                    "--num_frames", "9", "--width", "64", "--height", "64", "--seed", "0",
+                    "--max_sequence_length", "12", "--audio_guidance_scale", "2",
+                    "--modality_scale", "1.5", "--dtype", "f32", "--quiet", "--threads", "1",
+                    "-o", str(out)], check=True, stdout=subprocess.DEVNULL)
+    wav = out.read_bytes()
+    rate, = struct.unpack("<I", wav[24:28])
+    with Server("--dtype", "f32", model=str(model)) as s:
+        path, v = made(s, {**asked, "audio_guidance_scale": 2, "modality_scale": 1.5})
+        r = s.get(path + "/content?variant=audio")
+        report(r.status == 200 and r.headers["Content-Type"] == "audio/wav" and r.body == wav,
+               "the sound of the command line", len(r.body))
+        report(v["audio_sample_rate"] == rate and
+               v["parameters"]["audio_guidance_scale"] == 2, "its rate", v)
+        job = s.get(path.replace("videos", "jobs")).json["results"][0]
+        report(job["audio_sample_rate"] == rate and s.get(job["audio_url"]).body == wav,
+               "and that of a job", job)
+        film = s.get(path + "/content").body
+        path, v = made(s, {**asked, "audio_guidance_scale": 2, "modality_scale": 1.5,
+                           "no_audio": True})
+        r = s.get(path + "/content?variant=audio")
+        report(r.status == 404 and "no sound" in r.error and v["audio_sample_rate"] == 0,
+               "no sound with no_audio", r)
+        job = s.get(path.replace("videos", "jobs")).json["results"][0]
+        report("audio_url" not in job, "none of its job", job)
+        (T / "film.gif").write_bytes(film)
+        report(difference(s.get(path + "/content").body, T / "film.gif") == 0, "the same frames")
+        for fields, text in (({"modality_scale": -1}, "modality_scale"),
+                             ({"no_audio": "loud"}, "no_audio")):
+            r = s.post("/v1/videos", {**asked, **fields})
+            report(r.status == 400 and text in r.error, f"refused: {fields}", r)
+
+
 def main():
     controlled()
+    sounding()
     conditioned()
     model = T / "cog"
     subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "cog2b"), str(model)], check=True,
