@@ -68,6 +68,8 @@ xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size
     *bytes = xd_arena_peak(&a);
     if (xd_ok(&f.x)) /* runs the gathering of the latents, to count the memory of its messages */
         xd_denoise_latents(&f, NULL);
+    if (xd_ok(&f.x) && j->audio_numbers)
+        xd_denoise_audio_latents(&f, NULL);
     *method_bytes = f.stack.bytes;
     s = xd_exec_status(&f.x, e);
     xd_denoise_close(&f);

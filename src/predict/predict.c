@@ -11,6 +11,7 @@
 #include "model/component.h"
 #include "families/recipe.h"
 #include "pipeline/arenas.h"
+#include "pipeline/audio_decode.h"
 #include "pipeline/context.h"
 #include "pipeline/denoise.h"
 #include "pipeline/job.h"
@@ -272,6 +273,8 @@ static void denoise_steps(predictor *s, xd_denoise *f, int me, int passes)
     before = sent_bytes(s);
     if (passes == s->usual) {
         xd_denoise_latents(f, NULL);
+        if (s->job.audio_numbers)
+            xd_denoise_audio_latents(f, NULL);
         sum += (double)(sent_bytes(s) - before);
     }
     s->bytes[me].denoise[s->text] += sum;
@@ -554,6 +557,23 @@ static xd_status predict_encode(predictor *s, xd_err *e)
     return st;
 }
 
+/* Predicts the networks of audio, which run behind the VAE on the first rank of each replica. */
+static xd_status decode_audio(predictor *s, xd_need *n, xd_err *e)
+{
+    size_t    weights = 0, tmp = 0;
+    xd_status st = XD_OK;
+    double    bytes = 0;
+    for (int i = 0; st == XD_OK && i < XD_MAXAUDIO && s->ctx->model.audio[i].audio; i++) {
+        st = begin_component(s, &s->ctx->model.audio[i], e);
+        bytes += (double)s->ctx->model.audio[i].count->packed;
+    }
+    xd_cost_device_weights(s->rk, bytes);
+    if (st == XD_OK)
+        st = xd_audio_count(&s->job, &weights, &tmp, e);
+    n->audio = weights + tmp;
+    return st;
+}
+
 static xd_status predict_decode(predictor *s, xd_err *e)
 {
     xd_status st = reset_simulation(s, e);
@@ -573,6 +593,8 @@ static xd_status predict_decode(predictor *s, xd_err *e)
         n->vae = s->ctx->model.vae.count->packed;
         n->vae_work = s->ctx->model.vae.count->work;
         raise_host(n, &s->ctx->model.vae);
+        if (st == XD_OK)
+            st = decode_audio(s, n, e);
         s->bytes[r].decode = (double)(sent_bytes(s) - before);
         xd_simulation_mark(s->simulation, 0);
     }

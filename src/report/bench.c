@@ -29,7 +29,7 @@
 #include "observe/profile.h"
 #include "pipeline/arenas.h"
 #include "pipeline/context.h"
-#include "pipeline/denoise.h"
+#include "pipeline/denoise_inside.h"
 #include "pipeline/encoder_images.h"
 #include "pipeline/job.h"
 #include "pipeline/prompt_images.h"
@@ -533,7 +533,8 @@ static void bench_blocks(bench *b, step_run *r)
     const xd_net *n = r->f.net;
     xd_exec      *x = &r->f.x;
     size_t        mark = xd_arena_mark(x->tmp);
-    xd_input      in = { .lat = r->f.lat,
+    xd_input      in = { .lat = xd_denoise_part(&r->f, r->f.lat, XD_ALL),
+                         .fps = b->job.fps,
                          .cond = &r->f.cond[0],
                          .t = b->job.samp.time[0],
                          .audio_t = xd_job_audio_sampling(&b->job)->time[0],
@@ -544,6 +545,8 @@ static void bench_blocks(bench *b, step_run *r)
                          .size = { (double)b->job.size[0], (double)b->job.size[1] } };
     if (b->g->ctx.model.dit_info.txt_flows)
         in.txt = r->f.cond[0].tok;
+    if (b->job.audio_numbers)
+        in.audio = xd_denoise_audio(&r->f, r->f.lat, XD_ALL);
     memset(r->f.local, 0, b->g->ctx.model.dit_info.local_size);
     r->s = (xd_state){
         .h = r->f.h[0], .local = r->f.local, .kept = r->f.kept[0], .skips = r->f.skip[0]
