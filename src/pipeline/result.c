@@ -25,9 +25,9 @@ enum { MAXTIME = 8 };
 
 typedef struct item {
     xd_image      image;
-    uint8_t      *pixels; /* memory of the pixels in `image` */
-    float        *lat;
-    float        *wave; /* samples of `sound`, or NULL */
+    uint8_t      *pixels;          /* memory of the pixels in `image` */
+    float        *lat, *audio_lat; /* audio_lat: latents of audio, or NULL */
+    float        *wave;            /* samples of `sound`, or NULL */
     xd_sound      sound;
     xd_step_hash *hashes; /* hashes of the steps, or NULL */
     int64_t       seed;
@@ -41,6 +41,7 @@ struct xd_result {
     item   *items;
     int     n, have;
     int64_t lat[4];         /* shape of the latents: t, C, h, w */
+    int64_t audio_numbers;  /* number of elements of an image's latents of audio */
     int     video, quality; /* video is 1 for a video; quality is that of xd_output_write */
     struct {
         char   name[16];
@@ -61,6 +62,7 @@ xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e)
     }
     (*r)->n = j->images;
     memcpy((*r)->lat, j->lat, sizeof j->lat);
+    (*r)->audio_numbers = j->audio_numbers;
     (*r)->video = j->fps > 0;
     (*r)->quality = (int)j->r->output.output_quality;
     return XD_OK;
@@ -73,7 +75,7 @@ void xd_result_free(xd_result **r)
     for (int i = 0; i < (*r)->n && (*r)->items; i++) {
         item *t = &(*r)->items[i];
         free(t->pixels), free(t->lat), free(t->wave), free(t->json), free(t->parameters);
-        free(t->hashes);
+        free(t->hashes), free(t->audio_lat);
     }
     free((*r)->items);
     free(*r);
@@ -350,11 +352,13 @@ static xd_status keep_hashes(xd_result *r, item *t, const xd_job *j, xd_err *e)
     return XD_OK;
 }
 
-/* Moves the sound of the current image from the job to its item of the result. */
+/* Moves the sound of the current image, and the latents that it was decoded from, from the job to
+ * the item of the result. */
 static void take_sound(item *t, xd_job *j)
 {
     t->wave = j->wave;
-    j->wave = NULL;
+    t->audio_lat = j->audio_latents;
+    j->wave = j->audio_latents = NULL;
     t->sound.samples = t->wave;
     t->sound.n = xd_audio_samples(j, &t->sound.channels, &t->sound.rate);
 }
@@ -450,6 +454,13 @@ const float *xd_result_lat(const xd_result *r, int i, int64_t *n)
     const item *t = item_at(r, i);
     *n = t ? r->lat[0] * r->lat[1] * r->lat[2] * r->lat[3] : 0;
     return t ? t->lat : NULL;
+}
+
+const float *xd_result_audio_lat(const xd_result *r, int i, int64_t *n)
+{
+    const item *t = item_at(r, i);
+    *n = t && t->audio_lat ? r->audio_numbers : 0;
+    return t ? t->audio_lat : NULL;
 }
 
 const xd_image *xd_result_image(const xd_result *r, int i)

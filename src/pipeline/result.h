@@ -11,6 +11,9 @@ xd_status    xd_result_open(xd_result **r, const xd_job *j, xd_err *e);
 xd_status    xd_result_add(xd_result *r, xd_job *j, int i, float *lat, float *rgb, xd_err *e);
 /* Returns the latents [t,C,h,w] of image i and their number of elements; for tests. */
 const float *xd_result_lat(const xd_result *r, int i, int64_t *n);
+/* Returns the latents [C,t,F/C] of the audio of image i and their number of elements, for tests;
+ * NULL: no audio, or another replica generated the image. */
+const float *xd_result_audio_lat(const xd_result *r, int i, int64_t *n);
 void         xd_result_time(xd_result *r, const char *part, double seconds);
 /* Adds `seconds` to the time of image i in a part of the request, such as "denoise" or "decode". */
 void         xd_result_image_time(xd_result *r, int i, const char *part, double seconds);

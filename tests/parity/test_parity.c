@@ -86,6 +86,7 @@ static double      strength = -1;    /* denoise_strength */
 static const char *kind;             /* control_mode; NULL: none */
 static char        between[2][32];   /* control_guidance_start and _end; "": none */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
+static int         sounds; /* 1: the model makes sound */
 static int         linear; /* 1: attention of the model is linear */
 static int         stored; /* 1: the model reuses keys and values of reference images */
 static int         whole;  /* 1: plans split passes and images only */
@@ -97,6 +98,8 @@ typedef struct pixels {
     int64_t  nlat;
     uint8_t *rgb;
     int64_t  nrgb;
+    float   *sound; /* latents of audio; NULL: none, or made by another replica */
+    int64_t  nsound;
     int      cached[2];         /* block ranges that a cache has left out, and all */
     uint8_t *preview[PREVIEWS]; /* of the images that rank 0's replica makes */
     int64_t  npreview;
@@ -107,6 +110,7 @@ static void free_image(pixels *p)
 {
     free(p->lat);
     free(p->rgb);
+    free(p->sound);
     for (int i = 0; i < p->previews; i++)
         free(p->preview[i]);
     *p = (pixels){ 0 };
@@ -123,11 +127,15 @@ static void copy_result(pixels *p, const xd_result *r, int i)
 {
     const xd_image *im = xd_result_image(r, i);
     const float    *lat = xd_result_lat(r, i, &p->nlat);
+    const float    *sound = xd_result_audio_lat(r, i, &p->nsound);
     const char     *told = strstr(xd_result_json(r, i), "\"cache_reused\"");
     if (told)
         sscanf(told, "\"cache_reused\": %d, \"cache_ranges\": %d", &p->cached[0], &p->cached[1]);
     p->lat = malloc((size_t)p->nlat * sizeof *p->lat + 1);
     memcpy(p->lat, lat, (size_t)p->nlat * sizeof *p->lat);
+    p->sound = sound ? malloc((size_t)p->nsound * sizeof *p->sound) : NULL;
+    if (p->sound)
+        memcpy(p->sound, sound, (size_t)p->nsound * sizeof *p->sound);
     if (im) {
         p->nrgb = im->frames * im->width * im->height * 3;
         p->rgb = malloc((size_t)p->nrgb + 1);
@@ -157,7 +165,9 @@ static void request(xd_request *r, int images)
     r->output.no_resolution_binning = 1;
     r->num_images_per_prompt = images;
     r->seed = 5;
-    r->guidance.guidance_rescale = r->audio.audio_guidance_rescale = rescaled;
+    r->guidance.guidance_rescale = rescaled;
+    if (sounds)
+        r->audio.audio_guidance_rescale = rescaled;
     r->guidance.skip_guidance_layers = skipped;
     r->guidance.skip_layer_guidance_start = skipped ? 0 : r->guidance.skip_layer_guidance_start;
     r->guidance.skip_layer_guidance_stop = skipped ? 1 : r->guidance.skip_layer_guidance_stop;
@@ -224,6 +234,7 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
     a.parallel.comms = comms;
     snprintf(own, sizeof own, "%s/controlnet", model_dir);
     int ok = xd_open_with(&g, &a, 0, &e) == XD_OK;
+    sounds = ok && xd_makes_sound(g);
     request(&r, images);
     r.prompts = prompts;
     r.nprompts = 1;
@@ -254,15 +265,33 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
     return ok;
 }
 
-static double gap(const pixels *a, const pixels *b)
+static double gap(const float *a, const float *b, int64_t n)
 {
     double top = 0, most = 0;
-    for (int64_t i = 0; i < a->nlat; i++) {
-        double d = fabs((double)a->lat[i] - (double)b->lat[i]);
+    for (int64_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[i]);
         most = d > most || !(d >= 0) ? d : most;
-        top = fmax(top, fabs((double)a->lat[i]));
+        top = fmax(top, fabs((double)a[i]));
     }
     return most / top;
+}
+
+/* Compares the latents of audio, which rank 0 lacks of images that other replicas make. */
+static void check_sound(const char *what, const pixels *want, const pixels *got, int elsewhere,
+                        int exact, double limit)
+{
+    char   why[96];
+    size_t bytes = (size_t)want->nsound * sizeof(float);
+    if (!sounds || (elsewhere && !got->sound))
+        return;
+    if (!want->sound || got->nsound != want->nsound) {
+        fail(what, "the latents of audio are missing");
+        return;
+    }
+    double g = gap(want->sound, got->sound, want->nsound);
+    snprintf(why, sizeof why, "latents of audio differ by %.2g of the largest value", g);
+    if (!(g <= limit) || (exact && memcmp(want->sound, got->sound, bytes) != 0))
+        fail(what, why);
 }
 
 /* The most that a pixel of the previews differs by; 256: their number does. Rank 0 has none of
@@ -300,13 +329,16 @@ static void check(const xd_parallel *par, const char *what, const pixels *want, 
     plans++;
     if (generate(par, what, n, got) && rank == 0)
         for (int i = 0; i < n; i++) {
-            double g = gap(&want[i], &got[i]);
+            double g = gap(want[i].lat, got[i].lat, want[i].nlat);
             int same = memcmp(want[i].lat, got[i].lat, (size_t)want[i].nlat * sizeof(float)) == 0;
             int image = !want[i].rgb || memcmp(want[i].rgb, got[i].rgb, (size_t)want[i].nrgb) == 0;
             snprintf(why, sizeof why, "image %d: latents differ by %.2g of the largest value%s", i,
                      g, image ? "" : ", so does the image");
             if (!(g <= limit) || (exact && (!same || !image)))
                 fail(what, why);
+            check_sound(what, &want[i], &got[i],
+                        par->data_parallel_degree > 1 && i % par->data_parallel_degree, exact,
+                        limit);
             if (is_coded(par) && same)
                 fail(what, "its messages are not coded");
             snprintf(why, sizeof why, "image %d: %d of %d block ranges are left out, not %d of %d",
@@ -410,7 +442,7 @@ static const pixels *reference(xd_parallel p, const pixels *exact)
     stales = s;
     if (!generate(&p, what, IMAGES, s->want) && rank == 0)
         exit(1);
-    double far = rank == 0 ? gap(exact, s->want) : 1;
+    double far = rank == 0 ? gap(exact->lat, s->want->lat, exact->nlat) : 1;
     snprintf(why, sizeof why, "%.2g from exact steps", far);
     double least = scheduler ? 1e-4 : 1e-3; /* new noise in every step brings them nearer */
     if (rank == 0 && (!(far > least) || (rescaled > 0 && !(far < 0.2))))
