@@ -148,6 +148,7 @@ static const xd_api_req_field fields[] = {
     { "images", NULL, "image" },
     { "mask", NULL, "mask_image" },
     { "control_image", NULL, "control_image" },
+    { "control_image[]", NULL, "control_image" },
     { NULL, NULL, NULL },
 };
 

@@ -49,7 +49,12 @@ LAST = {
     "options": _text(multiline=True, tooltip="other options, " + MORE),
 }
 CONTROL = {"control_image": ("IMAGE", {"tooltip": "edges or depth, for models that read a control "
-                                                  "image"})}
+                                                  "image"}),
+           "controls": ("XDIT_CONTROLS", {"tooltip": "images for control networks, of xdit "
+                                                     "Control"})}
+# numbers of each control image, and their defaults; a mode below 0: the network has none
+CONTROL_NUMBERS = (("conditioning_scale", 1.0), ("control_guidance_start", 0.0),
+                   ("control_guidance_end", 1.0), ("control_mode", -1))
 
 
 def read_options(text):
@@ -92,11 +97,18 @@ def _request(prompt, negative_prompt, steps, guidance, seed, sampler, options, *
     return request
 
 
-def _images(request, image, mask=None, strength=0.0, control=None):
-    """Adds start images, or images to edit, from a tensor [B,H,W,C], a mask, and a control image.
-    """
+def _images(request, image, mask=None, strength=0.0, control=None, controls=()):
+    """Adds start images, or images to edit, from a tensor [B,H,W,C], a mask, and control images."""
+    if control is not None and controls:
+        raise ValueError("control_image and controls were passed: add the image by xdit Control")
     if control is not None:
         request["control_image"] = host.to_array(control)[0]
+    if controls:
+        request["control_image"] = [c[0] for c in controls]
+        for i, (name, default) in enumerate(CONTROL_NUMBERS, 1):
+            numbers = [c[i] for c in controls]
+            if any(v != default for v in numbers):
+                request[name] = [max(v, 0) for v in numbers] if name == "control_mode" else numbers
     if image is not None:
         request["image"] = list(host.to_array(image))
         if strength > 0:
@@ -136,6 +148,8 @@ class LoadModel:
                                "ComfyUI's folders, or paths"),
                 "settings": _text(multiline=True, tooltip="other arguments of xdit's "
                                   "Pipeline.from_pretrained, such as threads = 8"),
+                "controlnets": _text(multiline=True, tooltip="control networks, one per line: "
+                                     "directories, or org/name"),
             },
         }
 
@@ -146,13 +160,16 @@ class LoadModel:
     DESCRIPTION = "Opens a model for xdit in ComfyUI's process."
 
     def load(self, model, path, dtype, weights_dtype, text_weights_dtype, device, offload, memory,
-             attention, cache, files="", settings=""):
+             attention, cache, files="", settings="", controlnets=""):
         path = path.strip() or ("" if model == NONE else host.model_path(model))
         if not path:
             raise ValueError("choose a model, or set its path")
         given = _given(dtype=dtype, weights_dtype=weights_dtype, device=device, offload=offload,
                        text_weights_dtype=text_weights_dtype, memory=memory.strip())
         given.update(read_options(settings))
+        sides = tuple(line.strip() for line in controlnets.splitlines() if line.strip())
+        if sides:
+            given["controlnet"] = sides
         given["files"] = {k: host.weight_path(str(v)) for k, v in read_options(files).items()}
         return (local.open_model(path, given, _given(attention=attention, cache=cache.strip())),)
 
@@ -246,12 +263,13 @@ class Sample:
 
     def sample(self, pipe, prompt, negative_prompt, width, height, steps, guidance, seed, sampler,
                batch_size, image=None, mask=None, strength=0.0, preview=True, options="",
-               control_image=None):
+               control_image=None, controls=()):
         request = _request(prompt, negative_prompt, steps, guidance, seed, sampler, options,
                            width=width, height=height)
         if batch_size > 1:
             request["num_images_per_prompt"] = batch_size
-        return (pipe.sample(_images(request, image, mask, strength, control_image), preview),)
+        _images(request, image, mask, strength, control_image, controls)
+        return (pipe.sample(request, preview),)
 
 
 class Decode:
@@ -299,12 +317,43 @@ class ImageToImage:
 
     def generate(self, pipe, image, prompt, negative_prompt, strength, width, height, steps,
                  guidance, seed, sampler, mask=None, preview=True, options="",
-                 control_image=None):
+                 control_image=None, controls=()):
         request = _request(prompt, negative_prompt, steps, guidance, seed, sampler, options,
                            width=width, height=height)
-        images, _ = pipe.generate(_images(request, image, mask, strength, control_image), preview,
-                                  False)
+        _images(request, image, mask, strength, control_image, controls)
+        images, _ = pipe.generate(request, preview, False)
         return (host.to_tensor(images),)
+
+
+class Control:
+    """Adds an image for a control network."""
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {
+            "required": {
+                "image": ("IMAGE", {"tooltip": "edges, depth or similar"}),
+                "strength": _real(1.0, -10.0, 10.0, "factor of what the network adds"),
+                "start": _real(0.0, 0.0, 1.0, "fraction of the steps before the first one that "
+                                              "uses the network"),
+                "end": _real(1.0, 0.0, 1.0, "fraction of the steps after which none uses the "
+                                            "network"),
+                "mode": _number(-1, 100, "kind of the image, for a network of several kinds "
+                                         "(Union); -1: the network has one kind", -1),
+            },
+            "optional": {"controls": ("XDIT_CONTROLS", {
+                "tooltip": "images for the networks before this one"})},
+        }
+
+    RETURN_TYPES = ("XDIT_CONTROLS",)
+    RETURN_NAMES = ("controls",)
+    FUNCTION = "add"
+    CATEGORY = CATEGORY
+    DESCRIPTION = ("Gives a control network its image, strength and steps. Nodes one behind the "
+                   "other give one to each network, in the order of the networks.")
+
+    def add(self, image, strength, start, end, mode, controls=()):
+        return ((*controls, (host.to_array(image)[0], strength, start, end, mode)),)
 
 
 class Condition:
@@ -398,6 +447,7 @@ _NODES = (
     ("XditSample", Sample, "xdit Sample"),
     ("XditDecode", Decode, "xdit Decode"),
     ("XditImageToImage", ImageToImage, "xdit Image to Image"),
+    ("XditControl", Control, "xdit Control"),
     ("XditCondition", Condition, "xdit Condition"),
     ("XditVideo", Video, "xdit Video"),
 )

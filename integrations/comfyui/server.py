@@ -110,7 +110,8 @@ class Server:
                           ("control_image", "control_image")):
             if fields.get(name) is not None:
                 array = fields.pop(name)
-                fields[key] = _video_url(array) if array.ndim == 4 else _data_url(array)
+                fields[key] = ([_data_url(a) for a in array] if isinstance(array, list) else
+                               _video_url(array) if array.ndim == 4 else _data_url(array))
         if "control_video" in fields:
             fields["control_video"] = _video_url(fields["control_video"])
         return fields

@@ -288,6 +288,35 @@ def test_conditions(tiny):
             p("a star", conditions=[{"image": image, "video": video}], **how)
 
 
+def test_images_of_control_networks(tiny):
+    """Each control network reads its own image with its own numbers."""
+    seen = np.random.default_rng(1).integers(0, 256, (2, 48, 64, 3), np.uint8)
+    net = tiny / "flux-controlnet" / "controlnet_2"
+    how = {"num_inference_steps": 5, "seed": 1, "width": 64, "height": 48,
+           "output_type": "uint8"}
+    numbers = {"conditioning_scale": [0.7, 1.3], "control_mode": [0, 1],
+               "control_guidance_start": [0.2, 0], "control_guidance_end": [0.8, 0.6]}
+    with xdit.Pipeline.from_pretrained(tiny / "flux", controlnet=[net, net], dtype="f32",
+                                       threads=1) as p:
+        p.set_progress_bar_config(disable=True)
+        want = p("a star", control_image=list(seen), **numbers, **how).images
+        told = {k: ",".join(map(str, v)) for k, v in numbers.items()}
+        told["controlnet_conditioning_scale"] = told.pop("conditioning_scale")
+        as_pil = [Image.fromarray(s) for s in seen]
+        assert np.array_equal(want, p("a star", control_image=as_pil, **told, **how).images)
+        for name, value in numbers.items():
+            made = p("a star", control_image=list(seen), **how,
+                     **{**numbers, name: value[::-1]}).images
+            assert not np.array_equal(want, made), name
+        made = p("a star", control_image=list(seen[::-1]), **numbers, **how).images
+        assert not np.array_equal(want, made)
+        with pytest.raises(xdit.InvalidRequest, match="1 control image is given for 2"):
+            p("a star", control_image=seen[0], **how)
+        with pytest.raises(xdit.InvalidRequest, match="conditioning_scale has 3 numbers"):
+            p("a star", control_image=list(seen), control_mode=0, conditioning_scale=[1, 2, 3],
+              **how)
+
+
 def test_timesteps(pipe):
     seen = []
     pipe(PROMPT, num_inference_steps=4,

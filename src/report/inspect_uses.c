@@ -46,6 +46,8 @@ static void add_fields(xd_text_buf *b, const xd_model *m)
     add_word(b, &needed, role->reads_video && frames_read(m) > 1, "last_image");
     add_word(b, &needed, role->reads_control, "control_image");
     xd_buf_add(b, "], \"images\": %d", !reads ? 0 : p->references > 0 ? p->references : 1);
+    xd_buf_add(b, ", \"control_images\": %d",
+               m->dit_info.sides ? m->dit_info.sides : role->reads_control);
 }
 
 void xd_inspect_uses(xd_text_buf *b, const xd_model *m)

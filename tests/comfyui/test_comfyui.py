@@ -125,7 +125,7 @@ def tensor(array):
 
 def test_the_loader_finds_nodes(package):
     names = ["XditLoadModel", "XditConnect", "XditLora", "XditSample", "XditDecode",
-             "XditImageToImage", "XditCondition", "XditVideo"]
+             "XditImageToImage", "XditControl", "XditCondition", "XditVideo"]
     assert list(package.NODE_CLASS_MAPPINGS) == names
     assert list(package.NODE_DISPLAY_NAME_MAPPINGS) == names
     for kind in package.NODE_CLASS_MAPPINGS.values():
@@ -376,6 +376,46 @@ def test_control_images(call, tiny):
     assert want.shape == (1, 48, 64, 3)
     assert same(standin.array(call("XditDecode", latent=latent)[0]), want)
     assert standin.array(made).shape == want.shape and not same(standin.array(made), want)
+
+
+CONTROLS = ({"strength": 0.7, "start": 0.2, "end": 0.8, "mode": 0},
+            {"strength": 1.3, "start": 0.0, "end": 0.6, "mode": 1})
+
+
+def chain(call, seen):
+    """Control images with the numbers of CONTROLS, as the last node of two returns them."""
+    images = call("XditControl", image=tensor(seen[:1]), **CONTROLS[0])[0]
+    return call("XditControl", image=tensor(seen[1:]), **CONTROLS[1], controls=images)[0]
+
+
+def test_images_of_control_networks(call, comfy, tiny, monkeypatch):
+    """Each network reads its own image with its own numbers, here and on a server."""
+    seen = np.random.default_rng(1).integers(0, 256, (2, 48, 64, 3)) / 255
+    how = {**HOW, "width": 64, "height": 48, "steps": 5, "guidance": 3.5, "batch_size": 1}
+    net = str(tiny / "flux-controlnet" / "controlnet_2")
+    model = {**OPEN, "path": str(tiny / "flux"), "dtype": "f32"}
+    pipe = call("XditLoadModel", **model, controlnets=f"{net}\n{net}\n")[0]
+    sample = {"controls": chain(call, seen), **how}
+    made = standin.array(call("XditDecode", latent=call("XditSample", pipe=pipe, **sample)[0])[0])
+    with xdit.Pipeline.from_pretrained(tiny / "flux", controlnet=[net, net], dtype="f32",
+                                       threads=1) as p:
+        numbers = {"controlnet_conditioning_scale": [0.7, 1.3], "control_mode": [0, 1],
+                   "control_guidance_start": [0.2, 0.0], "control_guidance_end": [0.8, 0.6]}
+        want = p(PROMPT, control_image=list(seen), num_inference_steps=5, guidance_scale=3.5,
+                 seed=3, width=64, height=48, output_type="np", **numbers).images
+    assert same(made, want)
+    with pytest.raises(ValueError, match="add the image by xdit Control"):
+        call("XditSample", pipe=pipe, control_image=tensor(seen[:1]), **sample)
+    one = call("XditControl", image=tensor(seen[:1]), strength=1.0, start=0.0, end=1.0, mode=0)[0]
+    with pytest.raises(ValueError, match="1 control image is given for 2 control networks"):
+        call("XditSample", pipe=pipe, **{**sample, "controls": one})
+    needs_server()
+    monkeypatch.setenv("XDIT_API_KEY", "abc")
+    with Serving("--model", tiny / "flux", "--controlnet", net, "--controlnet", net,
+                 "--dtype", "f32") as s:
+        there = call("XditConnect", address=s.address, model="")[0]
+        latent = call("XditSample", pipe=there, **sample)[0]
+        assert same(standin.array(call("XditDecode", latent=latent)[0]), want)
 
 
 def test_videos(call, comfy, tiny):

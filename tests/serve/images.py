@@ -319,6 +319,47 @@ def control():
         report(r.status == 400, "and is no name of a file here", r)
 
 
+def controls():
+    """Two control networks, each with its own image and numbers."""
+    for name in ("flux", "flux-controlnet"):
+        subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / name), str(T / name)],
+                       check=True, stdout=subprocess.DEVNULL)
+    nets = ["--controlnet", str(T / "flux-controlnet" / "controlnet_2")] * 2
+    paths = [T / "flux-controlnet" / "control.png", ROOT / "tests" / "golden" / "kontext" /
+             "image.png"]
+    images = [p.read_bytes() for p in paths]
+    urls = ["data:image/png;base64," + base64.b64encode(i).decode() for i in images]
+    numbers = {"conditioning_scale": [0.7, 1.3], "control_guidance_start": [0.2, 0],
+               "control_guidance_end": [0.8, 0.6], "control_mode": [0, 1]}
+    texts = {name: ",".join(map(str, v)) for name, v in numbers.items()}
+    want = pixels(generate(
+        "--prompt", "a cat", "--num_inference_steps", "5", "--seed", "3", "--width", "64",
+        "--height", "48", "--dtype", "f32", *nets, "--control_image", str(paths[0]),
+        "--control_image", str(paths[1]), *(f"--{k}={v}" for k, v in texts.items()),
+        model=str(T / "flux")))
+    asked = {"prompt": "a cat", "num_inference_steps": 5, "seed": 3, "size": "64x48"}
+    with Server("--dtype", "f32", *nets, model=str(T / "flux")) as s:
+        m = s.get("/v1/models").json["data"][0]
+        report(m["needs"] == ["control_image"] and m["control_images"] == 2,
+               "a model takes an image for each control network", m)
+        for name in ("control_image", "control_image[]"):
+            r = s.form(GEN, [*asked.items(), *texts.items(),
+                             *((name, "a.png", i) for i in images)])
+            report(r.status == 200 and pixels(image_of(r)) == want, f"two as {name}", r)
+        for what, given in (("URLs", urls), ("objects", [{"image_url": u} for u in urls])):
+            r = s.post(GEN, {**asked, **numbers, "control_image": given})
+            report(r.status == 200 and pixels(image_of(r)) == want, f"two in JSON as {what}", r)
+        r = s.post(GEN, {**asked, **numbers, "control_image": urls[::-1]})
+        report(r.status == 200 and pixels(image_of(r)) != want, "in their order", r)
+        for wrong, words in (({"control_image": urls[0]}, "1 control image is given for 2"),
+                             ({"conditioning_scale": [1, 2, 3]}, "conditioning_scale"),
+                             ({"control_mode": [0, 3]}, "control_mode of controlnet 1 is 3"),
+                             ({"control_guidance_start": 0.9}, "start must be less"),
+                             ({"control_image": [urls[0], 7]}, "control_image must be")):
+            r = s.post(GEN, {**asked, **numbers, "control_image": urls, **wrong})
+            report(r.status == 400 and words in r.error, f"refused: {list(wrong)[0]}", r)
+
+
 def status(s):
     r = s.get("/health")
     report(r.status == 200 and r.json["status"] == "ok" and r.json["ranks"] == 1, "health", r)
@@ -504,6 +545,7 @@ def main():
         as_xdit(s, results)
     usage_of_edits()
     control()
+    controls()
     shape_of_images()
     masks()
     flags_of_opening()

@@ -783,6 +783,37 @@ def key(b):
         clean(b, address(s), ["status of 401"])
 
 
+def controls(b):
+    """A model with two control networks takes an image for each."""
+    nets = ["--controlnet", str(T / "flux-controlnet" / "controlnet")] * 2
+    images = [T / "flux-controlnet" / "control.png", T / "start.png"]
+    with Server(*nets, "--num_inference_steps", "1", "--width", "64", "--height", "48",
+                model=str(T / "flux-controlnet")) as s:
+        b.open(address(s))
+        b.wait("document.getElementById('model').options.length === 1")
+        fill(b, prompt=PROMPT, seed=3)
+        b.click("#generate")
+        report("2 control images" in (error_at(b, "control_image") or ""), "two are missing")
+        for i, path in enumerate(images):
+            b.choose(path, "#control-file")
+            b.wait(f"document.querySelectorAll('#control-slot .thumbnail').length === {i + 1}")
+            full = b.run("document.querySelector('#control-slot').classList.contains('full')")
+            report(full == (i == 1), f"room after {i + 1} of two")
+        b.click("#generate")
+        report(made(b, 1), "an image that follows two", b.run(STATES), b.run(ALERT))
+        r = s.form("/v1/images/generations", [
+            ("prompt", PROMPT), ("seed", 3),
+            *(("control_image", "a.png", p.read_bytes()) for p in images)])
+        report(r.status == 200 and
+               file_of(b)[0] == base64.b64decode(r.json["data"][0]["b64_json"]),
+               "as by the interface", r)
+        b.click("#control-slot .icon-button")
+        b.wait("document.querySelectorAll('#control-slot .thumbnail').length === 1")
+        b.click("#generate")
+        report("2 control images" in (error_at(b, "control_image") or ""), "one is missing")
+        clean(b, address(s))
+
+
 def ended(b, s):
     """The server ends while a request runs, and is not there for the next one."""
     fill(b, prompt=PROMPT, num_inference_steps=1000, width=256, height=256)
@@ -807,6 +838,8 @@ def main():
     for name in names:
         subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / name), str(T / name)],
                        check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "flux-controlnet"),
+                    str(T / "flux-controlnet")], check=True, stdout=subprocess.DEVNULL)
     models = [a for m in names for a in ("--model", str(T / m))]
     with Server(*models) as s, \
          browser.Browser(T / "profile") as b:
@@ -833,6 +866,8 @@ def main():
         ended(b, s)
     with browser.Browser(T / "profile2") as b:
         key(b)
+    with browser.Browser(T / "profile3") as b:
+        controls(b)
     end()
 
 

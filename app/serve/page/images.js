@@ -1,5 +1,5 @@
 /* images.js - input images of a request: the start image with its mask, the last frame of a video,
- * the control image, the control video with its mask, and reference images. They are saved across
+ * control images, the control video with its mask, and reference images. They are saved across
  * a reload. */
 import { byId, icon, iconButton, make, news } from './dom.js';
 import { clearErrors } from './errors.js';
@@ -9,7 +9,7 @@ import { loadImages, saveImages } from './store.js';
 
 const mostSide = 8192;          /* of an image: a browser draws no larger ones                 */
 const readable = ['image/png', 'image/jpeg', 'image/webp'];
-const given = { start: undefined, mask: undefined, last: undefined, control: undefined,
+const given = { start: undefined, mask: undefined, last: undefined, control: [],
                 video: undefined, area: undefined, more: [] };
 const form = byId('form');
 let model = { takes: [], images: 0, needs: [] };
@@ -17,7 +17,7 @@ let model = { takes: [], images: 0, needs: [] };
 export const startBlob = () => given.start;
 /* Returns the image whose size the result has if the request gives none; undefined: none. */
 export const shapeBlob = ({ takes }) => (takes.includes('image') && given.start) ||
-  (takes.includes('control_image') && given.control) || undefined;
+  (takes.includes('control_image') && given.control[0]) || undefined;
 export const maskBlob = () => given.mask;
 
 /* ---- files ------------------------------------------------------------------------------- */
@@ -55,7 +55,7 @@ async function readImage(file) {
 
 /* ---- the input images -------------------------------------------------------------------- */
 
-/* Sets the image of a slot, or the list of "more"; undefined: none. */
+/* Sets the image of a slot, or the list of "more" or "control"; undefined: no image. */
 async function put(place, value) {
   given[place] = value;
   saveImages(place, value);
@@ -63,10 +63,17 @@ async function put(place, value) {
   form.dispatchEvent(new CustomEvent('given', { detail: place }));
 }
 
+/* Returns the number of control images of a model: one for each control network. */
+const mostControls = ({ control_images: n }) => n || 1;
+const controlsOf = (of) => given.control.slice(0, mostControls(of));
+
+/* Adds an image to a slot, or replaces the image in it. */
 export async function giveImage(place, file) {
   const blob = ['video', 'area'].includes(place) ? file : await readImage(file);
   if (place === 'more') {
     await put('more', [...given.more, blob]);
+  } else if (place === 'control') {
+    await put('control', [...controlsOf(model).slice(0, mostControls(model) - 1), blob]);
   } else {
     if (place === 'start')
       await put('mask', undefined);
@@ -81,11 +88,13 @@ export async function openMask() {
   byId('mask-open').focus();
 }
 
-/* Returns the files of a request by field name; without a start image there is at most the control
- * image. */
-export function givenFiles({ makes, takes, images }) {
-  const { start, mask, last, control, more } = given;
-  const shaping = takes.includes('control_image') && control ? { control_image: control }
+/* Returns the files of a request by field name; without a start image there are at most control
+ * images. */
+export function givenFiles(of) {
+  const { makes, takes, images } = of;
+  const { start, mask, last, more } = given;
+  const shaping = takes.includes('control_image') && given.control.length
+    ? { control_image: controlsOf(of) }
     : takes.includes('control_video') && given.video
       ? { control_video: given.video, ...takes.includes('mask_image') && given.area &&
           { mask: given.area } } : {};
@@ -105,8 +114,11 @@ export function lackingImages(name) {
                                 'regenerate.'],
                    last_image: [given.last, 'last_image', `${name} needs the image that the ` +
                                 'video ends with.'],
-                   control_image: [given.control, 'control_image', `${name} needs a control ` +
-                                   'image, such as edges or depth.'] };
+                   control_image: [given.control.length >= mostControls(model),
+                                   'control_image', mostControls(model) > 1
+                     ? `${name} needs ${mostControls(model)} control images, one for each ` +
+                       'control network.'
+                     : `${name} needs a control image, such as edges or depth.`] };
   return model.needs.map((word) => wanted[word]).find((w) => w && !w[0]);
 }
 
@@ -150,6 +162,7 @@ function showSlot(id, thumbnails) {
   slot.classList.toggle('filled', thumbnails.length > 0);
   const input = slot.querySelector('input');
   input.hidden = thumbnails.length > 0 && !input.multiple;
+  slot.classList.toggle('full', input.hidden);
 }
 
 function removeFrom(place, input, value) {
@@ -163,7 +176,8 @@ function removeFrom(place, input, value) {
 
 export function showImages(of) {
   model = of;
-  const { start, mask, last, control, video, area, more } = given;
+  const { start, mask, last, video, area, more } = given;
+  const controls = controlsOf(model);
   const shows = (word) => model.takes.includes(word);
   byId('start').hidden = !shows('image');
   byId('last-slot').hidden = !shows('last_image');
@@ -182,8 +196,10 @@ export function showImages(of) {
   showSlot('start-slot', first ? [first] : []);
   showSlot('last-slot', last ? [thumbnail(last, 'the last image', removeFrom('last', 'last-file'))]
     : []);
-  showSlot('control-slot', control ? [thumbnail(control, 'the control image',
-                                                removeFrom('control', 'control-file'))] : []);
+  byId('control-file').multiple = controls.length < mostControls(model);
+  showSlot('control-slot', controls.map((blob, i) => thumbnail(blob, mostControls(model) > 1
+    ? `control image ${i + 1}` : 'the control image', removeFrom('control', 'control-file',
+    () => given.control.filter((b) => b !== blob)))));
   showSlot('video-slot', video ? [thumbnail(video, 'the control video',
                                             removeFrom('video', 'video-file'))] : []);
   showSlot('area-slot', area ? [thumbnail(area, 'the mask of the control video',
@@ -220,6 +236,7 @@ export async function beginImages(fail) {
   byId('mask-open').addEventListener('click', openMask);
   for (const place of Object.keys(given))
     given[place] = await loadImages(place) ?? given[place];
+  given.control = [given.control].flat();
   showImages(model);
   form.dispatchEvent(new CustomEvent('given', { detail: 'kept' }));
 }
