@@ -111,6 +111,14 @@ typedef struct xd_pass { /* inputs of a transformer, for one sample; call xd_pas
     /* For models that read them: height and width of the original image, of which the image is a
      * crop, and top and left of the crop. original 0 (the default): the image is the original. */
     double        original[2], crop[2];
+    /* Residuals of control networks that the program has computed: [nresiduals] arrays [n,D], with
+     * one row for each token of the latents. residual_at has one number for each block of the
+     * transformer: the index of the residual that is added to the image's tokens after the block,
+     * or -1. */
+    const xd_array *residuals;
+    int64_t         nresiduals;
+    const int64_t  *residual_at;
+    int64_t         nresidual_at;
 } xd_pass;
 #define xd_pass_init(p) xd_pass_init_size((p), sizeof *(p))
 XD_API void xd_pass_init_size(xd_pass *p, size_t size);

@@ -23,6 +23,8 @@ CASES = {
     "kontext": {"image": 1, "_auto_resize": False},
     "flux-fill": {"image": 1, "mask_image": 1},
     "flux-control": {"control_image": 1},
+    "flux-controlnet": {"control_image": 1, "controlnet_conditioning_scale": 0.8},
+    "flux-controlnet-pixels": {"control_image": 1, "prompt": [PROMPT, "a star"]},
     "alpha": {},
     "micro": {"num_images_per_prompt": 2},
     "sigma": {},
@@ -492,6 +494,26 @@ def forward_of(torch, pipe):
             "guidance": torch.tensor([3.5]) if c.guidance_embeds else None}
 
 
+@pytest.mark.parametrize("pairs,solos,repeat", [(1, 0, False), (0, 2, False), (2, 2, False),
+                                                (2, 3, True)])
+def test_residuals_of_control_networks(torch, flux, pairs, solos, repeat):
+    """Each block gets the residual that diffusers adds after it."""
+    c = flux.transformer.config
+    width = c.num_attention_heads * c.attention_head_dim
+
+    def samples(n):
+        return [torch.randn(1, 12, width) for _ in range(n)] or None
+    plain = forward_of(torch, flux)
+    args = {**plain, "controlnet_block_samples": samples(pairs),
+            "controlnet_single_block_samples": samples(solos), "controlnet_blocks_repeat": repeat}
+    with torch.no_grad():
+        want, without = flux.transformer(**args).sample, flux.transformer(**plain).sample
+    xdit.accelerate(flux)
+    got = flux.transformer(**args).sample
+    assert (got - want).abs().max() <= 2e-4 * want.abs().max()
+    assert (got - without).abs().max() > 2e-2 * want.abs().max()
+
+
 def test_inputs(torch, flux):
     args = forward_of(torch, flux)
     with torch.no_grad():
@@ -506,13 +528,18 @@ def test_inputs(torch, flux):
         ({"img_ids": None}, xdit.InvalidRequest, "img_ids"),
         ({"pooled_projections": None}, xdit.InvalidRequest, "pooled_projections"),
         ({"encoder_hidden_states": torch.zeros(2, 5, 40)}, xdit.InvalidRequest, "as many rows"),
-        ({"encoder_hidden_states": torch.zeros(1, 5, 3)}, xdit.InvalidRequest, "text is 5x3"),
-        ({"pooled_projections": torch.zeros(1, 3)}, xdit.InvalidRequest, "pooled is 1x3"),
+        ({"encoder_hidden_states": torch.zeros(1, 5, 3)}, xdit.InvalidRequest, "text .* 5x3"),
+        ({"pooled_projections": torch.zeros(1, 3)}, xdit.InvalidRequest, "pooled .* 1x3"),
         ({"img_ids": args["img_ids"] + 1}, xdit.Unsupported, "img_ids"),
         ({"img_ids": args["img_ids"] * 2}, xdit.Unsupported, "img_ids"),
         ({"txt_ids": args["txt_ids"] + 1}, xdit.Unsupported, "txt_ids"),
         ({"joint_attention_kwargs": {"scale": 2}}, xdit.Unsupported, "joint_attention_kwargs"),
-        ({"controlnet_block_samples": [1]}, xdit.Unsupported, "controlnet_block_samples"),
+        ({"controlnet_block_samples": [torch.zeros(2, 12, 24)]}, xdit.InvalidRequest,
+         "controlnet_block_samples"),
+        ({"controlnet_block_samples": [torch.zeros(1, 11, 24)]}, xdit.InvalidRequest,
+         "residual 0 has 11 rows"),
+        ({"controlnet_single_block_samples": [torch.zeros(1, 12, 3)]}, xdit.InvalidRequest,
+         "residual has the shape 12x3"),
         ({"timestep": torch.tensor([float("nan")])}, xdit.InvalidRequest, "timestep is nan"),
         ({"hidden_states": args["hidden_states"].clone().requires_grad_()}, xdit.Unsupported,
          "torch.no_grad"),

@@ -232,6 +232,26 @@ def _text_at_zero(ids: torch.Tensor | None) -> None:
         raise Unsupported("txt_ids must be 0: xdit does not support others")
 
 
+def _residuals(v: Values, b: int, config: Any) -> Values:
+    """Returns the residuals of a ControlNet for row b, and for each block the number of its
+    residual: samples are repeated for ceil(n / m) blocks, or in turn."""
+    rows, at = [], []
+    for name, blocks in (("controlnet_block_samples", config["num_layers"]),
+                         ("controlnet_single_block_samples", config["num_single_layers"])):
+        samples, first = v[name], len(rows)
+        if samples is None or not blocks:
+            at += [-1] * blocks
+            continue
+        if not len(samples) or any(s.shape[0] not in (1, len(v["hidden_states"]))
+                                   for s in samples):
+            raise InvalidRequest(f"{name} must be tensors with as many rows as hidden_states")
+        each = -(-blocks // len(samples))
+        turns = v["controlnet_blocks_repeat"] and name == "controlnet_block_samples"
+        at += [first + (i % len(samples) if turns else i // each) for i in range(blocks)]
+        rows += [s[b if s.shape[0] > 1 else 0] for s in samples[:max(at[-blocks:]) + 1 - first]]
+    return {"residuals": rows, "residual_at": at} if rows else {}
+
+
 def _flux(v: Values, config: Any) -> Passes:
     _text_at_zero(v["txt_ids"])
     grids = _images(v["img_ids"], 1)
@@ -241,7 +261,7 @@ def _flux(v: Values, config: Any) -> Passes:
                   "timestep": _row(v["timestep"], b, 1000)}
         if guided and v["guidance"] is not None:
             inputs["guidance"] = _row(v["guidance"], b)
-        yield {**inputs, **_tokens(v["hidden_states"], grids, b)}
+        yield {**inputs, **_tokens(v["hidden_states"], grids, b), **_residuals(v, b, config)}
 
 
 def _chroma(v: Values, config: Any) -> Passes:
@@ -515,7 +535,7 @@ _POOLED = (*_TEXT, "pooled_projections")
 _TWO = (*_TEXT, "encoder_hidden_states_t5")
 
 FORWARDS = {
-    "FluxTransformer2DModel": Forward(_flux, _stack_tokens, _POOLED, _CONTROL),
+    "FluxTransformer2DModel": Forward(_flux, _stack_tokens, _POOLED, ()),
     "ChromaTransformer2DModel": Forward(_chroma, _stack_tokens, _TEXT, _CONTROL),
     "Flux2Transformer2DModel": Forward(_flux2, _stack_tokens, _TEXT, ("kv_cache", "kv_cache_mode")),
     "QwenImageTransformer2DModel": Forward(_qwen, _stack_tokens, _TEXT,

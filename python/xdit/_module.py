@@ -110,6 +110,14 @@ class Module:
         if references:
             p.references = kept.keep(ffi.new("int64_t[][2]", [list(r) for r in references]))
             p.nreferences = len(references)
+        residuals = inputs.pop("residuals", None)
+        if residuals:
+            rows = kept.keep(ffi.new("xd_array[]", len(residuals)))
+            for row, value in zip(rows, residuals):
+                _fill(row, value, kept, "residual")
+            at = inputs.pop("residual_at")
+            p.residuals, p.nresiduals = rows, len(rows)
+            p.residual_at, p.nresidual_at = kept.keep(ffi.new("int64_t[]", at)), len(at)
         for name, value in inputs.items():
             setattr(p, name, value)
         shape = ffi.new("int64_t[]", latents.dim())

@@ -72,6 +72,9 @@ typedef struct xd_dit_info {
     /* Number of factors in xd_input.hint_scales: the number of blocks that add a control stream's
      * hint to the image's state, or the number of side networks. */
     int         hints;
+    /* 1: residuals of control networks may be added to the image's tokens between blocks, because
+     * no block reads values that the block before has computed from these tokens. */
+    int         residuals;
     /* Number of side networks (xd_side), each of which reads the latents of one control image. */
     int         sides;
     /* Bit i is 1: the latents of control image i are scaled, but not shifted by the autoencoder's

@@ -221,6 +221,18 @@ static void keep_text(xd_pass_run *t, const xd_net *n, xd_arena *a, void *kept, 
         d->read(&t->x, n, &t->in, kept);
 }
 
+/* Adds the program's residual for block l to the image's tokens. */
+static void add_residual(xd_pass_run *t, int l, xd_tensor h)
+{
+    int64_t i = t->p.nresidual_at ? t->p.residual_at[l] : -1, n = t->lay.len[XD_IMG],
+            last = h.d[0] - t->lay.len[XD_PAD];
+    if (i < 0)
+        return;
+    xd_tensor residual = xd_new_f32(&t->x, n, t->m->dit.dim);
+    put_rows(t, residual, 0, t->residuals[i]);
+    xd_add(&t->x, xd_rows(h, last - n, n), residual);
+}
+
 /* Runs all blocks of the transformer, and returns the prediction [N,F]. */
 static xd_tensor compute(xd_pass_run *t, const xd_net *n, const void *kept)
 {
@@ -241,6 +253,7 @@ static xd_tensor compute(xd_pass_run *t, const xd_net *n, const void *kept)
     for (int l = n->first; l < n->last; l++) {
         size_t mark = xd_arena_mark(x->tmp);
         xd_dit_block(x, d, n, l, &s);
+        add_residual(t, l, s.h);
         xd_arena_rewind(x->tmp, mark);
     }
     xd_method_stack_close(&stack);
@@ -368,6 +381,7 @@ xd_status xd_module_pass(xd_module *m, const xd_pass *p, float *prediction, xd_e
         s = run(t, prediction, e);
     xd_log_enter(before);
     free(t->refs);
+    free(t->residuals);
     free(t->local);
     free(t);
     return s;

@@ -16,6 +16,7 @@ typedef struct xd_pass_run { /* state of one forward pass */
     /* F: features of a token from the latents; extra: features of a token from the program's extra
      * channels. */
     int64_t    F, extra;
+    xd_tensor *residuals; /* [p.nresiduals] views of the residuals [n,D] */
     xd_layout  lay;
     xd_grid   *refs;
     /* number of text rows, rounded up to the multiple that the transformer needs */
@@ -27,7 +28,8 @@ typedef struct xd_pass_run { /* state of one forward pass */
 } xd_pass_run;
 
 /* Checks the program's arguments t->p, and sets the fields from `latents` to `rows`. Returns
- * XD_EINVAL if the transformer does not accept the arguments. The caller frees t->refs. */
+ * XD_EINVAL if the transformer does not accept the arguments. The caller frees t->refs and
+ * t->residuals. */
 xd_status xd_pass_run_check(xd_pass_run *t, xd_err *e);
 
 #endif

@@ -203,6 +203,45 @@ static xd_status check_references(xd_pass_run *t, xd_err *e)
     return XD_OK;
 }
 
+static xd_status check_residual_places(const xd_pass_run *t, xd_err *e)
+{
+    const xd_pass *p = &t->p;
+    if (p->nresidual_at != t->m->dit.nlayers || !p->residual_at)
+        return xd_fail(e, XD_EINVAL, "residual_at has %lld numbers; %s has %d blocks",
+                       (long long)p->nresidual_at, t->m->part.class_name, t->m->dit.nlayers);
+    for (int64_t i = 0; i < p->nresidual_at; i++)
+        if (p->residual_at[i] < -1 || p->residual_at[i] >= p->nresiduals)
+            return xd_fail(
+                e, XD_EINVAL, "residual_at of block %lld is %lld; it must be from -1 to %lld",
+                (long long)i, (long long)p->residual_at[i], (long long)p->nresiduals - 1);
+    return XD_OK;
+}
+
+static xd_status check_residuals(xd_pass_run *t, xd_err *e)
+{
+    const xd_pass *p = &t->p;
+    int64_t        n = p->nresiduals, tokens = t->lay.len[XD_IMG];
+    if (!n && !p->nresidual_at)
+        return XD_OK;
+    if (!t->m->dit.residuals)
+        return xd_fail(e, XD_EINVAL, "residuals are given, but %s has no such input",
+                       t->m->part.class_name);
+    if (n < 1 || n > t->m->dit.nlayers || !p->residuals)
+        return xd_fail(e, XD_EINVAL, "%lld residuals are given; the number must be 1 to %d",
+                       (long long)n, t->m->dit.nlayers);
+    if (!(t->residuals = calloc((size_t)n, sizeof *t->residuals)))
+        return xd_fail(e, XD_ENOMEM, "no memory for %lld residuals", (long long)n);
+    xd_status s = check_residual_places(t, e);
+    for (int64_t i = 0; i < n && s == XD_OK; i++) {
+        xd_tensor *r = &t->residuals[i];
+        s = check_rows(t, &p->residuals[i], "residual", t->m->dit.dim, 1, r, e);
+        if (s == XD_OK && r->d[0] != tokens)
+            s = xd_fail(e, XD_EINVAL, "residual %lld has %lld rows; the latents have %lld tokens",
+                        (long long)i, (long long)r->d[0], (long long)tokens);
+    }
+    return s;
+}
+
 /* Checks the sizes of the original image and the crop's place in it. */
 static xd_status check_crop(const xd_pass_run *t, xd_err *e)
 {
@@ -256,6 +295,7 @@ xd_status xd_pass_run_check(xd_pass_run *t, xd_err *e)
     s = s == XD_OK ? check_text(t, e) : s;
     s = s == XD_OK ? check_pooled(t, e) : s;
     s = s == XD_OK ? check_references(t, e) : s;
+    s = s == XD_OK ? check_residuals(t, e) : s;
     return s == XD_OK ? check_numbers(t, e) : s;
 }
 

@@ -343,6 +343,7 @@ static void broken_inputs(void **state)
     BAD("image is given", image = in.p.text);
     BAD("reference is given", reference = in.p.text);
     BAD("1 reference images", nreferences = 1);
+    BAD("residuals are given", nresiduals = 1);
     BAD("timestep is nan", timestep = (double)NAN);
     BAD("guidance is 3", guidance = 3);
     BAD("height and width are -1", height = -1);

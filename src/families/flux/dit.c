@@ -247,6 +247,7 @@ static void info(const void *c_, xd_dit_info *out)
         .states = c->states,
         .hints = c->nsides,
         .sides = c->nsides,
+        .residuals = !c->nsides,
         .lat_ch = d->out_ch / (PACK * PACK),
         .extra_ch = (d->in_ch - d->out_ch + c->nsides * d->in_ch) / (PACK * PACK),
         .sample = { 1, 128, 128 },
