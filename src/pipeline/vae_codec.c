@@ -196,6 +196,15 @@ xd_status xd_vae_encode_frames_count(xd_job *j, const xd_vae_clip *clip, size_t 
     return count_vae(j, clip, bytes, e);
 }
 
+/* Returns 1 if the VAE encodes an image of the result's size. It encodes none if there is no image,
+ * and all side networks read pixels. */
+static int encodes_result_size(const xd_job *j)
+{
+    const xd_dit_info *d = &j->ctx->model.dit_info;
+    int                only_pixels = d->sides && d->pixels == (1 << d->sides) - 1;
+    return !j->nrefs && (xd_job_has_image(j->r) || !only_pixels);
+}
+
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
 {
     int         all = j->role->reads_video || j->role->reads_control_video;
@@ -203,7 +212,10 @@ xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
     for (int i = 0; i < j->nconditions; i++)
         clip.frames = xd_max(clip.frames, j->conditions[i].frames);
     size_t    one;
-    xd_status s = j->nrefs ? XD_OK : count_vae(j, &clip, bytes, e);
+    xd_status s = XD_OK;
+    *bytes = 0;
+    if (encodes_result_size(j))
+        s = count_vae(j, &clip, bytes, e);
     for (int i = 0; i < j->ctx->model.dit_info.sides && s == XD_OK; i++) {
         clip.side = j->ctx->model.dit_info.pixels >> i & 1 ? 1 + i : 0;
         if (clip.side)

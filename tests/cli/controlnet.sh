@@ -123,6 +123,15 @@ no "a network that reads pixels in other channels" \
     flux --controlnet "$T/pixels" --control_image "$EDGES"
 no "a network that reads pixels in other cells" 'reads cells of 8 x 8 pixels, .* have 4 x 4' \
     flux --controlnet "$FULL/flux-controlnet-pixels/controlnet" --control_image "$EDGES"
+counted() {
+    try generate --model "$FULL/$1" --prompt a --num_inference_steps 1 --width 512 --height 512 \
+        --control_image "$FULL/$1/control.png" --dtype f32 --memory 8MB -o "$T/x.safetensors"
+    check "a request of $1 is refused" [ "$rc" != 0 ]
+}
+counted flux-controlnet-pixels
+check "latents of a network that reads pixels need no VAE" said 'vae 0 kB [+] '
+counted flux-controlnet
+check "those of another network do" said 'vae [1-9][0-9]* kB [+] '
 two() {
     draw flux --controlnet "$FLUX/controlnet" --controlnet "$FLUX/controlnet_2" \
         --control_image "$EDGES" --control_image "$EDGES" "$@"
