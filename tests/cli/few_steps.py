@@ -74,6 +74,7 @@ ROWS = [
     ('stable-diffusion-v1-5', 'Hyper-SD15-1step', 'sd', [(KOHYA, UNET)]),
     ('PixArt-LCM', '-', 'alpha', []),
     ('HunyuanVideo-1.5-480p_i2v_step_distilled', '-', 'hunyuanvideo15-few', []),
+    ('LTX-2 distilled', '-', 'ltx2', []),
     ('Wan 2.1 T2V-14B', 'lightx2v', 'wan', [(COMFY, WAN), (KOHYA, WAN)]),
     ('Wan 2.2 T2V-A14B', 'Wan2.2-Lightning', 'wan22', [(COMFY, WAN)]),
 ]
