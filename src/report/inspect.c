@@ -37,8 +37,11 @@ static int by_first_name(const void *x, const void *y)
 
 static xd_kind kind_of(const char *component)
 {
-    if (strncmp(component, "text_encoder", 12) == 0 || strcmp(component, "image_encoder") == 0)
+    if (strncmp(component, "text_encoder", 12) == 0 || strcmp(component, "image_encoder") == 0 ||
+        strcmp(component, "connectors") == 0)
         return XD_KIND_TEXT;
+    if (strcmp(component, "audio_vae") == 0 || strcmp(component, "vocoder") == 0)
+        return XD_KIND_AUDIO;
     return strncmp(component, "vae", 3) == 0 ? XD_KIND_VAE : XD_KIND_DIT;
 }
 
@@ -110,9 +113,9 @@ static xd_status list_component(const xd_inspect_args *a, const char *dir, xd_er
 
 /* ---- missing and invalid parts ------------------------------------------------------------- */
 
-/* Max number of errors: one for each text encoder, tokenizer, transformer, the VAE, the scheduler,
- * and the complete model. */
-enum { MOST = 2 * XD_MAXTEXT + 5 };
+/* Max number of errors: one for each text encoder, tokenizer, transformer, the VAE, the networks of
+ * audio, the scheduler, and the complete model. */
+enum { MOST = 2 * XD_MAXTEXT + XD_MAXAUDIO + 5 };
 
 typedef struct row { /* one line of the report: a component */
     xd_component *p;
@@ -125,7 +128,7 @@ typedef struct row { /* one line of the report: a component */
 typedef struct view {
     const xd_inspect_args *a;
     xd_model               m;
-    row                    rows[XD_MAXTEXT + 3];
+    row                    rows[XD_MAXTEXT + XD_MAXAUDIO + 3];
     int                    n;
     xd_err tok[XD_MAXTEXT], sched; /* errors in the files of tokenizers and scheduler */
     xd_err all;                    /* error in the combination of the model's components */
@@ -259,6 +262,9 @@ static void check_all(view *v, const char *dir)
     if (m->has_two)
         check_component(v, &m->dit2, m->recipe->dit2, whole);
     check_component(v, &m->vae, m->recipe->vae, whole);
+    for (int i = 0; i < XD_MAXAUDIO && m->recipe->audio[i]; i++)
+        if (!whole || m->audio[i].audio)
+            check_component(v, &m->audio[i], m->recipe->audio[i], whole);
     for (int i = 0; i < m->recipe->ntext; i++)
         if (m->has_text[i])
             xd_model_tok(m, i, &v->tok[i]);

@@ -24,6 +24,16 @@ refused "no sound to write" 2 "no_audio x.wav .mp4" generate --model "$FULL/ltx2
 refused "no sound of another model" 2 "audio x.wav .mp4" generate --model "$FULL/ltx" --prompt a \
     -o "$T/x.wav"
 
+printed() { printf '%s\n' "$out" | grep -q "$1"; }
+try inspect "$FULL/ltx2"
+check "networks of audio are listed" printed 'audio_vae *AutoencoderKLLTX2Audio *44 .*bf16'
+try inspect "$FULL/ltx2" --tensors vocoder
+check "and their tensors" printed 'conv_in.weight 24x16x7'
+cp -r "$FULL/ltx2" "$T/mute"
+rm "$T/mute/vocoder/config.json"
+try inspect "$T/mute"
+check "and what they lack" printed 'missing: .*vocoder/config.json'
+
 latents usual
 for flag in guidance_scale audio_guidance_scale modality_scale audio_modality_scale \
     guidance_rescale audio_guidance_rescale; do
