@@ -106,7 +106,7 @@ void xd_denoise_start_conditions(xd_denoise *f, const float *given)
         xd_upsampling_mix(j, f->whole);
         xd_role_conditions_mix(j, samples, f->whole);
         xd_denoise_set_rows(f, f->lat, f->whole);
-        if (f->given.nd)
+        if (f->given.nd && f->given.d[0]) /* not between the ends of the pipeline */
             xd_copy_to(&f->x, f->given, xd_denoise_part(f, f->lat, XD_ALL));
         if (j->samp.init_scale != 1 && !j->start_latents)
             xd_axpby(&f->x, f->lat, 0, (xd_tensor){ 0 }, (float)j->samp.init_scale);

@@ -79,6 +79,15 @@ static void give_frames(const xd_role_row *role, xd_request *r)
     r->images.frame_index = "0,8", r->images.condition_strength = "1,0.7";
 }
 
+/* Returns 1 if the model reads reference images: no text encoder lacks its vision tower. */
+static int reads_references(const xd_model *m)
+{
+    for (int k = 0; k < m->recipe->ntext; k++)
+        if (m->recipe->text[k].processor && !m->text[k].text->tower)
+            return 0;
+    return m->recipe->references > 0;
+}
+
 /* A video that begins with an image is asked for with that of its golden request. Images to edit
  * and to control and some to inpaint have the request's size, which predictions assume. */
 static void give_images(const xd_engine *g, xd_request *r)
@@ -87,7 +96,7 @@ static void give_images(const xd_engine *g, xd_request *r)
     const xd_role_row *role = xd_role_of_model(&g->ctx.model, 0);
     int                inpaints = xd_recipe_inpaints(g->ctx.model.recipe) && plans % 5 == 2;
     int                controls = role->reads_control;
-    if (g->ctx.model.recipe->references || inpaints || controls) {
+    if (reads_references(&g->ctx.model) || inpaints || controls) {
         r->images.control_pixels = controls ? grey_image(r) : NULL;
         r->images.image_pixels = inpaints || !controls ? grey_image(r) : NULL;
         r->images.mask_pixels = inpaints ? grey_image(r) : NULL;
