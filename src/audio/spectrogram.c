@@ -17,8 +17,8 @@ static const float eps = 1e-6f;
 enum { MAXLEVELS = 4, MAXBLOCKS = 8, LEVELS = 3, FACTOR = 4 };
 
 typedef struct cfg {
-    int64_t base, latent, bins, out;
-    int     blocks, middle;
+    int64_t base, latent, bins, in, out;
+    int     blocks, middle, doubled;
     xd_ints mult;
     char    norm[XD_FIELD_TEXT], axis[XD_FIELD_TEXT];
 } cfg;
@@ -26,10 +26,12 @@ typedef struct cfg {
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
     { "base_channels", AT(base), 'l', 128, NULL },
+    { "in_channels", AT(in), 'l', 2, NULL },
     { "output_channels", AT(out), 'l', 2, NULL },
     { "ch_mult", AT(mult), 'L', 0, NULL },
     { "num_res_blocks", AT(blocks), 'i', 2, NULL },
     { "latent_channels", AT(latent), 'l', 8, NULL },
+    { "double_z", AT(doubled), 'b', 1, NULL },
     { "norm_type", AT(norm), 's', 0, "pixel" },
     { "causality_axis", AT(axis), 's', 0, "height" },
     { "mid_block_add_attention", AT(middle), 'b', 0, NULL },
@@ -60,8 +62,9 @@ static xd_status check_config(void *c_, xd_err *e)
                        "audio_vae: norm_type '%s', causality_axis '%s' or mid_block_add_attention "
                        "%d is not supported; only 'pixel', 'height' and 0 are",
                        c->norm, c->axis, c->middle);
-    if (c->base < 1 || c->latent < 1 || c->out < 1 || c->blocks < 0 || c->blocks >= MAXBLOCKS ||
-        c->bins < FACTOR || c->bins % FACTOR || c->bins / FACTOR * c->latent != c->base)
+    if (c->base < 1 || c->latent < 1 || c->in < 1 || c->out < 1 || c->blocks < 0 ||
+        c->blocks >= MAXBLOCKS || c->bins < FACTOR || c->bins % FACTOR ||
+        c->bins / FACTOR * c->latent != c->base)
         return xd_fail(e, XD_EFORMAT,
                        "audio_vae: base_channels %lld, latent_channels %lld, mel_bins %lld, "
                        "output_channels %lld and num_res_blocks %d do not fit together",
@@ -102,6 +105,50 @@ static void w_res(xd_decl *d, res *w, int64_t out, int64_t in)
         w_conv(d, &w->shortcut, "nin_shortcut", out, in, 1);
 }
 
+static void unread_conv(xd_decl *d, const char *name, int64_t out, int64_t in, int k)
+{
+    xd_w_enter(d, "%s.conv", name);
+    xd_w_unread(d, "weight", 4, (int64_t[]){ out, in, k, k });
+    xd_w_unread(d, "bias", 1, &out);
+    xd_w_leave(d);
+}
+
+static void unread_res(xd_decl *d, int64_t out, int64_t in)
+{
+    unread_conv(d, "conv1", out, in, 3);
+    unread_conv(d, "conv2", out, out, 3);
+    if (out != in)
+        unread_conv(d, "nin_shortcut", out, in, 1);
+}
+
+/* Declares the encoder, which files contain but decoding does not read. */
+static void unread_encoder(xd_decl *d, const cfg *c)
+{
+    int64_t in = c->base;
+    xd_w_enter(d, "encoder");
+    unread_conv(d, "conv_in", in, c->in, 3);
+    for (int l = 0; l < LEVELS; l++) {
+        int64_t out = c->base * c->mult.v[l];
+        xd_w_enter(d, "down.%d", l);
+        for (int i = 0; i < c->blocks; i++, in = out) {
+            xd_w_enter(d, "block.%d", i);
+            unread_res(d, out, in);
+            xd_w_leave(d);
+        }
+        if (l < LEVELS - 1)
+            unread_conv(d, "downsample", out, out, 3);
+        xd_w_leave(d);
+        in = out;
+    }
+    for (int i = 0; i < 2; i++) {
+        xd_w_enter(d, "mid.block_%d", i + 1);
+        unread_res(d, in, in);
+        xd_w_leave(d);
+    }
+    unread_conv(d, "conv_out", c->doubled ? 2 * c->latent : c->latent, in, 3);
+    xd_w_leave(d);
+}
+
 static void weights(xd_decl *d, const void *c_, void *g_)
 {
     const cfg *c = c_;
@@ -130,6 +177,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     }
     w_conv(d, &g->out, "conv_out", c->out, in, 3);
     xd_w_leave(d);
+    unread_encoder(d, c);
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
