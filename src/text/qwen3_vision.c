@@ -156,13 +156,16 @@ static void add_places(xd_exec *x, const xd_qwen_vision *c, const xd_qwen3_visio
         return;
     }
     xd_tensor sum = xd_new_f32(x, h.d[0], c->dim), factor = xd_new_f32(x, h.d[0], c->dim);
-    xd_axpby(x, sum, 0, (xd_tensor){ 0 }, 0);
     for (int k = 0; k < 4; k++) {
         size_t one = xd_arena_mark(x->tmp);
         corner at = { c, r, k / 2, k % 2 };
         each_place(&at, set_place, ids);
         xd_fill(x, factor, fill_weights, &at);
-        xd_add_gated(x, sum, factor, xd_lookup_rows(x, g->places, ids, h.d[0], XD_F32));
+        xd_tensor places = xd_lookup_rows(x, g->places, ids, h.d[0], XD_F32);
+        if (k)
+            xd_add_gated(x, sum, factor, places);
+        else
+            xd_gated_into(x, sum, places, factor, XD_NONE);
         xd_arena_rewind(x->tmp, one);
     }
     xd_add(x, h, sum);
