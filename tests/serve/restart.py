@@ -64,7 +64,7 @@ def continued(model, folder):
     """A video that a killed server was making goes on after its last checkpoint, and is the video
     that another server makes at once. It takes several times the seconds between two saves."""
     folder.mkdir()
-    fields = {**LONG, "num_inference_steps": 1000, "num_frames": 33, "seed": 5}
+    fields = {**LONG, "num_inference_steps": 1000, "num_frames": 49, "seed": 5}
     with start(model, folder) as s:
         name = s.post("/v1/videos", fields).json["id"]
         there = wait_for(lambda: list(folder.glob(f"{name}.saved/image-*.safetensors")), 60)
