@@ -750,15 +750,9 @@ static xd_status run_ranks(task *t, xd_launch *l, int *code)
 /* Returns the request as the planner predicts it. */
 static xd_advise_args advise_args(task *t, const xd_open_args *a)
 {
-    xd_advise_args ask;
-    xd_advise_args_init(&ask);
-    ask.model = a->model;
+    xd_advise_args ask = xd_open_flags_advise(&t->open, a->model);
     ask.request = &t->request;
     ask.cluster = a->cluster;
-    ask.dtype = a->dtype;
-    ask.weights_dtype = a->weights_dtype;
-    ask.text_weights_dtype = a->text_weights_dtype;
-    ask.parallel = t->open.parallel;
     ask.offload = a->offload;
     ask.device = strcmp(a->device, "auto") == 0 ? NULL : a->device;
     return ask;

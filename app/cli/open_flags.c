@@ -194,3 +194,18 @@ xd_open_args xd_open_flags_args(xd_open_flags *f, const char *model)
         f->file[a.nfiles++] = (xd_component_file){ "controlnet", f->controlnets.v[i] };
     return a;
 }
+
+xd_advise_args xd_open_flags_advise(const xd_open_flags *f, const char *model)
+{
+    xd_advise_args a;
+    xd_advise_args_init(&a);
+    a.model = model;
+    a.dtype = f->dtype;
+    a.weights_dtype = f->weights_dtype;
+    a.text_weights_dtype = f->text_weights_dtype;
+    a.parallel = f->parallel;
+    a.controlnets = f->controlnets.v;
+    a.ncontrolnets = f->controlnets.n;
+    a.latent_upsampler = f->files[XD_OPEN_UPSAMPLER];
+    return a;
+}

@@ -41,5 +41,8 @@ xd_status        xd_open_flags_read(xd_open_flags *f, xd_err *e);
 /* Returns arguments for xd_open. Their strings and arrays belong to `f`. The caller adds the
  * callbacks. */
 xd_open_args     xd_open_flags_args(xd_open_flags *f, const char *model);
+/* Returns arguments for predictions with the same model, types, degrees and added networks. Their
+ * strings and arrays belong to `f`. The caller adds the request and the machine. */
+xd_advise_args   xd_open_flags_advise(const xd_open_flags *f, const char *model);
 
 #endif

@@ -116,24 +116,16 @@ static entry *entry_of(xd_predictor *p, char *key, int make)
  * seconds are negative if the planner refuses the request. */
 static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ranks, entry *k)
 {
-    xd_advise_args      a;
+    xd_advise_args      a = xd_open_flags_advise(p->open, f->model);
     xd_plans           *plans = NULL;
     xd_request          r = f->request;
     const xd_plan_info *best = NULL;
-    xd_advise_args_init(&a);
-    a.model = f->model;
     a.request = &r;
     a.ranks = ranks;
     /* Predicts for the CPU even if the worker uses GPUs, because for a prediction for GPUs this
      * process would have to open the GPUs. The correction factor adjusts the predicted time. */
-    a.dtype = p->open->dtype && strcmp(p->open->dtype, "f16") == 0 ? "bf16" : p->open->dtype;
-    a.weights_dtype = p->open->weights_dtype;
-    a.text_weights_dtype = p->open->text_weights_dtype;
+    a.dtype = a.dtype && strcmp(a.dtype, "f16") == 0 ? "bf16" : a.dtype;
     a.device = "cpu";
-    a.parallel = p->open->parallel;
-    a.controlnets = p->open->controlnets.v;
-    a.ncontrolnets = p->open->controlnets.n;
-    a.latent_upsampler = p->open->files[XD_OPEN_UPSAMPLER];
     if (mode == ONE_RANK) {
         a.parallel = (xd_parallel){ .data_parallel_degree = ranks };
         r.num_images_per_prompt *= ranks;
