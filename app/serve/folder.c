@@ -25,17 +25,20 @@ static int open_folder(const char *path)
     return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Removes those files of a directory for whose name `has` returns true. If `has` is NULL, removes
- * all files. */
-static void remove_files(const char *path, int (*has)(const char *name))
+int xd_folder_files(const char *path, int (*has)(const char *name), int removes)
 {
     DIR           *d = opendir(path);
     struct dirent *f;
+    int            n = 0;
     while (d && (f = readdir(d)))
-        if (strcmp(f->d_name, ".") != 0 && strcmp(f->d_name, "..") != 0 && (!has || has(f->d_name)))
-            unlinkat(dirfd(d), f->d_name, 0);
+        if (strcmp(f->d_name, ".") && strcmp(f->d_name, "..") && (!has || has(f->d_name))) {
+            n++;
+            if (removes)
+                unlinkat(dirfd(d), f->d_name, 0);
+        }
     if (d)
         closedir(d);
+    return n;
 }
 
 /* ---- the temporary directory ----------------------------------------------------------------- */
@@ -56,7 +59,7 @@ static void remove_dead(const char *place)
             (fd = open_folder(path)) < 0)
             continue;
         if (fstat(fd, &st) == 0 && st.st_uid == geteuid() && flock(fd, LOCK_EX | LOCK_NB) == 0) {
-            remove_files(path, NULL);
+            xd_folder_files(path, NULL, 1);
             rmdir(path);
         }
         close(fd);
@@ -106,7 +109,7 @@ xd_status xd_folder_create(xd_folder *f, xd_err *e)
 void xd_folder_remove(xd_folder *f)
 {
     if (f->path[0]) {
-        remove_files(f->path, NULL);
+        xd_folder_files(f->path, NULL, 1);
         rmdir(f->path);
     }
     xd_folder_unlock(f);
@@ -175,6 +178,6 @@ xd_status xd_folder_lock(xd_folder *f, const char *path, const volatile sig_atom
         }
         nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
     }
-    remove_files(f->path, is_partial);
+    xd_folder_files(f->path, is_partial, 1);
     return XD_OK;
 }

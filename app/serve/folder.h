@@ -24,6 +24,9 @@ xd_status xd_folder_create(xd_folder *f, xd_err *e);
  * has locked the directory. */
 xd_status xd_folder_lock(xd_folder *f, const char *path, const volatile sig_atomic_t *stop,
                          xd_err *e);
+/* Returns the number of files of a directory for whose name `has` returns true, or of all files if
+ * `has` is NULL; 0 if there is no such directory. If `removes` is 1, removes these files. */
+int       xd_folder_files(const char *path, int (*has)(const char *name), int removes);
 void      xd_folder_remove(xd_folder *f); /* removes the directory with its files */
 void      xd_folder_unlock(xd_folder *f); /* releases the lock and keeps the directory */
 

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "serve/folder.h"
 #include "serve/schedule.h"
 #include "serve/task_flags.h"
 #include "serve/measures.h"
@@ -406,14 +407,11 @@ static const char *arg_of(const xd_task *task, const char *flag)
 /* Removes the folder from which an interrupted task continues. */
 static void remove_checkpoint(const xd_task *task)
 {
-    const char    *path = arg_of(task, "--checkpoint=");
-    DIR           *d = *path ? opendir(path) : NULL;
-    struct dirent *f;
-    while (d && (f = readdir(d)))
-        if (f->d_name[0] != '.')
-            unlinkat(dirfd(d), f->d_name, 0);
-    if (d)
-        closedir(d), rmdir(path);
+    const char *path = arg_of(task, "--checkpoint=");
+    if (!*path)
+        return;
+    xd_folder_files(path, NULL, 1);
+    rmdir(path);
 }
 
 static void record_metrics(xd_tasks *j, const xd_task *task)

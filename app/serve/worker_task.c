@@ -1,13 +1,13 @@
 /* worker_task.c - runs one task and reports its stages, steps, images and end to the server */
 #include "serve/worker_task.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "launch/launch.h"
+#include "serve/folder.h"
 #include "serve/task.h"
 
 /* ---- reports to the server ------------------------------------------------------------------- */
@@ -162,35 +162,22 @@ static void report_memory(const xd_task_run *t)
 /* Seconds between two checkpoints of a task, and so the most that a restarted server repeats. */
 static const double CHECKPOINT_S = 2;
 
-/* Returns 1 if the folder of the task's checkpoint has the file of an image. If `removes` is 1,
- * removes these files. */
-static int has_checkpoint(const xd_task_run *t, int removes)
+static int is_of_image(const char *name)
 {
-    const char    *dir = t->flags.request.checkpoint.dir;
-    DIR           *d = dir ? opendir(dir) : NULL;
-    struct dirent *f;
-    int            found = 0;
-    while (d && (f = readdir(d))) {
-        int one = strncmp(f->d_name, "image-", 6) == 0;
-        if (one && removes)
-            unlinkat(dirfd(d), f->d_name, 0);
-        found |= one;
-    }
-    if (d)
-        closedir(d);
-    return found;
+    return strncmp(name, "image-", 6) == 0;
 }
 
 /* Generates. A checkpoint that cannot be continued, such as that of another version, is not an
  * error of the task: its images begin again. */
 static xd_status generate_on(xd_task_run *t, xd_engine *g, xd_result **res, xd_err *e)
 {
-    int       had = has_checkpoint(t, 0);
-    xd_status s = xd_generate(g, &t->flags.request, res, e);
+    const char *dir = t->flags.request.checkpoint.dir;
+    int         had = dir && xd_folder_files(dir, is_of_image, 0);
+    xd_status   s = xd_generate(g, &t->flags.request, res, e);
     if (!had || (s != XD_EINVAL && s != XD_EFORMAT && s != XD_EIO))
         return s;
     if (t->reports)
-        has_checkpoint(t, 1);
+        xd_folder_files(dir, is_of_image, 1);
     *e = (xd_err){ .rank = -1 };
     return xd_generate(g, &t->flags.request, res, e);
 }

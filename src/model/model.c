@@ -717,6 +717,18 @@ static xd_status open_sides(xd_model *m, xd_err *e)
     return s;
 }
 
+/* Opens a component whose directory `dir` is not a folder of the model. Changes `dir`. */
+static xd_status open_alone(xd_component *p, char *dir, xd_kind kind, xd_err *e)
+{
+    for (size_t n = strlen(dir); n > 1 && dir[n - 1] == '/';)
+        dir[--n] = 0;
+    char *name = strrchr(dir, '/');
+    if (!name || !name[1])
+        return xd_component_open(p, "", dir, kind, NULL, e);
+    *name++ = 0;
+    return xd_component_open(p, *dir ? dir : "/", name, kind, NULL, e);
+}
+
 /* ---- the latent upsampler ------------------------------------------------------------------- */
 
 static xd_status check_upsampler(const xd_model *m, const char *path, xd_err *e)
@@ -753,14 +765,7 @@ static xd_status open_upsampler_dir(xd_model *m, char *dir, xd_err *e)
     free(inner);
     if (has)
         return xd_component_open(&m->upsampler, dir, XD_UPSAMPLER_SLOT, XD_KIND_UPSAMPLER, NULL, e);
-    for (size_t n = strlen(dir); n > 1 && dir[n - 1] == '/';)
-        dir[--n] = 0;
-    char *slash = strrchr(dir, '/');
-    if (!slash || !slash[1])
-        return xd_component_open(&m->upsampler, "", dir, XD_KIND_UPSAMPLER, NULL, e);
-    *slash = 0;
-    return xd_component_open(&m->upsampler, *dir ? dir : "/", slash + 1, XD_KIND_UPSAMPLER, NULL,
-                             e);
+    return open_alone(&m->upsampler, dir, XD_KIND_UPSAMPLER, e);
 }
 
 /* Opens a latent upsampler whose weights are a file: with the config.json beside the file, else
@@ -1005,19 +1010,11 @@ static xd_status check_preview(xd_model *m, const char *dir, xd_err *e)
 
 xd_status xd_model_preview(xd_model *m, const char *path, xd_err *e)
 {
-    char     *dir, *name;
+    char     *dir;
     xd_status s = xd_model_find(path, &dir, e);
     if (s != XD_OK)
         return s;
-    for (size_t n = strlen(dir); n > 1 && dir[n - 1] == '/';)
-        dir[--n] = 0;
-    name = strrchr(dir, '/');
-    if (!name || !name[1]) {
-        s = xd_component_open(&m->preview, "", dir, XD_KIND_VAE, NULL, e);
-    } else {
-        *name++ = 0;
-        s = xd_component_open(&m->preview, *dir ? dir : "/", name, XD_KIND_VAE, NULL, e);
-    }
+    s = open_alone(&m->preview, dir, XD_KIND_VAE, e);
     free(dir);
     if (s == XD_OK)
         s = check_preview(m, m->preview.dir, e);
