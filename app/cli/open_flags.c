@@ -68,8 +68,9 @@ static xd_option rows[] = {
     { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "NAME",
       "machine that the plan is chosen for: a file of `xdit probe`, or a name such as 8xH100 (see "
       "xdit plan --help; default: this machine)" },
-    { "balance", XD_OPT_TEXT, AT(balance), 0, 0, "even measured", "HOW",
-      "shares of the ranks: even, or measured: by their speed in a short test (default even)" },
+    { "balance", XD_OPT_TEXT, AT(balance), 0, 0, "even measured adaptive", "HOW",
+      "shares of the ranks: even; measured: by their speed in a short test at the start; adaptive: "
+      "also between steps, if a rank becomes slower or faster (default even)" },
     { "no_t5", XD_OPT_FLAG, AT(no_t5), 0, 0, NULL, NULL, NULL },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME",
       "auto, cpu, cuda or cuda:N (default auto). auto: one GPU per rank if the request fits in its "

@@ -218,8 +218,9 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
      * rates. */
     const char              *cluster;
     /* How work is distributed over ranks. "measured": each rank's number of tokens, heads,
-     * blocks and image rows is proportional to its speed in a short test. "even", NULL: equal
-     * shares. */
+     * blocks and image rows is proportional to its speed in a short test. "adaptive": the numbers
+     * of tokens and heads also change between two steps if a rank has become slower or faster.
+     * "even", NULL: equal shares. */
     const char              *balance;
     /* For measurements only: number of transformer blocks of each kind, "2,4". Text encoders use
      * the first number. NULL: as in the configs. */

@@ -158,13 +158,24 @@ static xd_status open_parts(xd_engine *g, const xd_open_args *a, int how, xd_err
     return s;
 }
 
+/* Returns the xd_shares of a name, -1 if it is unknown. */
+static int shares_named(const char *name)
+{
+    static const char *const names[] = { "even", "measured", "adaptive" };
+    for (int i = 0; i < 3; i++)
+        if (!name || strcmp(name, names[i]) == 0)
+            return i;
+    return -1;
+}
+
 xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *e)
 {
     *out = NULL;
     if (a->threads < 0 || a->threads > 4096)
         return xd_fail(e, XD_EINVAL, "threads is %d; it must be from 1 to 4096", a->threads);
-    if (a->balance && strcmp(a->balance, "even") != 0 && strcmp(a->balance, "measured") != 0)
-        return xd_fail(e, XD_EINVAL, "balance is \"%s\"; it can be one of: even measured",
+    int shares = shares_named(a->balance);
+    if (shares < 0)
+        return xd_fail(e, XD_EINVAL, "balance is \"%s\"; it can be one of: even measured adaptive",
                        a->balance);
     xd_offload offload;
     if (xd_affinity_check(a->bind, e) != XD_OK || xd_budget_check(a->memory, e) != XD_OK ||
@@ -184,7 +195,8 @@ xd_status xd_open_with(xd_engine **out, const xd_open_args *a, int how, xd_err *
     g->ctx.offload = offload;
     g->ctx.budget = (double)a->memory;
     g->ctx.bench = (how & XD_FOR_BENCH) != 0;
-    g->balanced = a->balance && strcmp(a->balance, "measured") == 0;
+    g->balanced = shares;
+    g->ctx.adaptive = shares == XD_SHARES_ADAPTIVE;
     xd_err    mine = { .rank = -1 };
     xd_status s = a->trace ? xd_trace_open(&g->ctx.trace, a->trace, &mine) : XD_OK;
     if (s == XD_OK)

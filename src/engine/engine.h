@@ -8,6 +8,10 @@
 #include "predict/auto_plan.h"
 #include "xdit/tools.h"
 
+/* Whether shares of the work follow the ranks' speeds, as measured when the engine is opened, and
+ * also between steps. */
+typedef enum xd_shares { XD_SHARES_EVEN, XD_SHARES_MEASURED, XD_SHARES_ADAPTIVE } xd_shares;
+
 struct xd_engine {
     xd_context         ctx;
     xd_engine_caches   caches; /* this engine's caches; unused if another engine owns the weights */
@@ -17,7 +21,7 @@ struct xd_engine {
     struct xd_engine  *of;      /* the engine that owns the weights (borrow.h); NULL: this engine */
     struct xd_lora_sets *sets;  /* sets of LoRA files (lora_sets.h); NULL: there is one set */
     int                  alone; /* 1: uses only this rank, with weights of another engine */
-    int                  balanced; /* 1: the sizes of shards follow the ranks' measured speeds */
+    int                  balanced; /* an xd_shares */
     xd_canceller         cancel;   /* set by xd_cancel, from any thread */
     xd_logger log; /* the logger of the thread that currently runs a function of this engine */
 };

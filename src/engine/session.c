@@ -319,6 +319,9 @@ static void log_unused(const xd_engine *g, const xd_open_args *a, const xd_paral
     xd_plan_log_unused(&a->parallel, take, &g->ctx.model.dit_info);
     if (g->balanced && ranks == 1)
         xd_log(XD_LOG_WARN, "balance makes no difference with one rank");
+    else if (g->ctx.adaptive && g->ctx.plan.deg.n[XD_ULYSSES] * g->ctx.plan.deg.n[XD_RING] == 1)
+        xd_log(XD_LOG_WARN, "adaptive shares need Ulysses or a ring, which divide the tokens: the "
+                            "shares stay as measured");
     if (a->cluster && xd_parallel_ranks(&a->parallel) == ranks)
         xd_log(XD_LOG_WARN, "cluster makes no difference, since there is no plan to choose: %s",
                ranks == 1 ? "there is one rank" : "the given degrees use all ranks");

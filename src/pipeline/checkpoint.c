@@ -339,10 +339,7 @@ void xd_checkpoint_restore(xd_denoise *f, int image, int finished)
     }
     if (s != XD_OK)
         xd_exec_fail(&f->x, s, "%s", e.msg);
-    for (int i = 0; i < finished; i++) /* the numbers that the finished steps have drawn */
-        xd_denoise_draw(f, i);
-    for (int i = 0; i <= history_of(j) && xd_ok(&f->x); i++)
-        xd_denoise_set_rows(f, i ? f->hist[i - 1] : f->lat, state + i * j->numbers);
+    xd_denoise_set_state(f, finished, state);
     free(state);
 }
 

@@ -59,8 +59,9 @@ typedef struct xd_context {
     long long holds;            /* bytes of loaded weights, as last passed to xd_budget_hold */
     const xd_canceller *cancel; /* cancellation of the running request; NULL: none */
     xd_trace           *trace;  /* recorder of events; NULL: no recording */
-    xd_balance         *balance; /* relative sizes of uneven shards; NULL: even shards */
-    uint64_t            hash;    /* hash of the model */
+    xd_balance         *balance;  /* relative sizes of uneven shards; NULL: even shards */
+    int64_t             adaptive; /* 1: shards may change between two steps (adapt.h) */
+    uint64_t            hash;     /* hash of the model */
 } xd_context;
 
 /* Makes a separate context for counting, with the model of `base` (borrowed; base must outlive it)

@@ -49,6 +49,14 @@ void          xd_denoise_set_rows(xd_denoise *f, xd_tensor to, float *lat);
 /* Gathers the rows `from` of the last pipeline stage's members as latents on all ranks of the
  * replica. */
 void          xd_denoise_gather(xd_denoise *f, xd_tensor from, float *out);
+/* Returns the number of latents in the state between two steps: 1 and those of the sampler's
+ * history. */
+int           xd_denoise_items(const xd_denoise *f);
+/* Gathers the state after a step, [items][t,C,h,w], on all ranks of the replica. */
+void          xd_denoise_gather_state(xd_denoise *f, float *state);
+/* Sets the state and the generator to those after `finished` steps. `f` has been opened for step
+ * `finished` and has drawn the initial noise. */
+void          xd_denoise_set_state(xd_denoise *f, int finished, float *state);
 /* Draws the initial noise of a video with given frames, and mixes it with their latents. given:
  * noise to use in place of drawn noise, or NULL. */
 void          xd_denoise_start_conditions(xd_denoise *f, const float *given);

@@ -35,6 +35,14 @@ typedef struct xd_job_size { double original[2], crop[2], target[2]; } xd_job_si
 typedef struct xd_job_stream { double guidance, modality, stg, rescale; } xd_job_stream;
 enum { XD_VIDEO_STREAM, XD_AUDIO_STREAM, XD_JOB_STREAMS };
 
+/* Times that decide when the ranks' speeds are measured again (adapt.h). */
+typedef struct xd_pace {
+    double fastest;  /* seconds of the fastest step with the present shares; 0: none yet */
+    double tested_s; /* time of the last test */
+    double wait_s;   /* seconds from there to the next test, at least */
+    int    slow;     /* number of slow steps, in a row, up to now */
+} xd_pace;
+
 typedef struct xd_job {
     xd_context               *ctx;
     const xd_request         *r;
@@ -110,7 +118,8 @@ typedef struct xd_job {
     int           locked;
     int32_t      *finished; /* [images] steps that a checkpoint has finished; NULL: none */
     double        saved_s;  /* time of the last checkpoint; 0: there was none */
-    int asked_steps;        /* number of steps, samp.steps plus the steps that `strength` skips */
+    xd_pace       pace;
+    int asked_steps; /* number of steps, samp.steps plus the steps that `strength` skips */
     const xd_sampler *sampler;
     xd_sampling       samp;
     xd_sampling       audio_samp; /* schedule of audio; def NULL: that of the video */

@@ -242,7 +242,7 @@ static int is_counted(const xd_prompts *w, const xd_job *j, int i)
 /* Counts the memory of the denoising loop for the maximum number of embedding rows, and for the
  * numbers of rows of every prompt, because kernels of a library may need more memory for fewer
  * rows. */
-static xd_status count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
+xd_status xd_memory_count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
 {
     int64_t   most = xd_prompts_longest(w, j);
     xd_status s = count_rows(j, most, most, need, e);
@@ -251,6 +251,23 @@ static xd_status count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
         if (!is_counted(w, j, i) && (n[0] < most || (xd_job_has_negative(j) && n[1] < most)))
             s = count_rows(j, n[0], n[1], need, e);
     }
+    return s;
+}
+
+/* Counts the loop also for the largest share of the tokens that this rank may get between two
+ * steps. */
+static xd_status count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e)
+{
+    xd_context *ctx = j->ctx;
+    xd_balance *now = ctx->balance;
+    xd_status   s = xd_memory_count_loop(j, w, need, e);
+    if (s != XD_OK || !ctx->adaptive || !ctx->topo.replica)
+        return s;
+    s = xd_balance_largest(&ctx->balance, &ctx->plan, ctx->topo.replica->rank, e);
+    if (s == XD_OK)
+        s = xd_memory_count_loop(j, w, need, e);
+    xd_balance_close(&ctx->balance);
+    ctx->balance = now;
     return s;
 }
 

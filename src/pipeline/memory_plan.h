@@ -56,6 +56,8 @@ void      xd_need_dits(xd_need *n, const xd_job *j);
 int       xd_need_both(const xd_job *j);
 /* Counts the bytes that this rank needs for each part of the request. The call is local. */
 xd_status xd_memory_count(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e);
+/* Counts the part need->dit_tmp and need->method_bytes of the denoising loop. The call is local. */
+xd_status xd_memory_count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e);
 /* Counts the memory need of a request and finds the ranks that share weights. Returns XD_ENOMEM if
  * the peak exceeds the available memory. Collective over the ranks in use; all ranks return the
  * same status. */

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "model/model.h"
 #include "observe/trace.h"
+#include "pipeline/adapt.h"
 #include "pipeline/arenas.h"
 #include "pipeline/audio_decode.h"
 #include "pipeline/checkpoint.h"
@@ -27,7 +28,7 @@ static xd_status prepare(xd_job *j, xd_prompts *w, xd_err *e)
     if (s == XD_OK)
         s = xd_stages_open(j, e);
     if (s == XD_OK)
-        xd_balance_log(j->ctx->balance, j->ctx->world.used, j->tokens,
+        xd_balance_log(j->ctx->balance, j->ctx->world.used, "", j->tokens,
                        xd_dit_key_heads(&j->ctx->model.dit_info),
                        j->ctx->plan.vae_rows ? j->cells[1] : 0);
     return s;
@@ -64,15 +65,17 @@ static void report_step(const xd_job *j, const xd_progress *p, const float *clea
         xd_preview_report(j, clean, p);
 }
 
-/* Runs the steps of one transformer, from `step` on. `lat` is memory for the latents. */
-static xd_status run_steps(xd_loop *l, int nth, int step, float *lat, xd_err *e)
+/* Runs the steps of one transformer from *step on, and ends before *step, the next step, if it is
+ * to be computed with other shares (*other). `lat` is memory for the latents. */
+static xd_status run_steps(xd_loop *l, int nth, int *next, int *other, float *lat, xd_err *e)
 {
     xd_denoise *f = &l->f;
     xd_job     *j = l->j;
     xd_context *ctx = j->ctx;
     int         decodes = !j->r->output.latents_only && xd_vae_on_this_rank(j);
-    int         ready = xd_denoise_ready(f), going = ready, end = xd_job_dit_end(j, step);
-    for (; step < end && going; step++) {
+    int         ready = xd_denoise_ready(f), going = ready, step = *next;
+    int         end = xd_job_dit_end(j, step);
+    for (*other = 0; step < end && going; step++) {
         double t0 = xd_now_s();
         if (l->first_s == 0)
             xd_result_time(l->r, "first_step", (l->first_s = t0) - j->start_s);
@@ -94,16 +97,21 @@ static xd_status run_steps(xd_loop *l, int nth, int step, float *lat, xd_err *e)
             xd_denoise_clean(f, lat);
         if (xd_ok(&f->x) && going)
             report_step(j, &p, previews ? lat : NULL);
+        /* Stages have already posted the receives of the next step, so that is computed first. */
+        if (going && !*other && step + 2 < end && xd_adapt(l, step + 2, xd_now_s() - t0)) {
+            *other = 1;
+            end = f->end = step + 2;
+        }
         if (going && step + 1 < j->samp.steps)
             xd_yield_in_step(j, &f->x);
     }
+    *next = step;
     if (ready)
         xd_denoise_finish(f);
     return xd_exec_status(&f->x, e);
 }
 
-/* Opens the denoising of an image from `step` on: 0, or the number of steps that a checkpoint has
- * finished. */
+/* Opens the denoising of an image from `step` on. */
 static void open_denoising(xd_loop *l, int image, int step, const float *lat)
 {
     xd_job           *j = l->j;
@@ -121,19 +129,42 @@ static void open_denoising(xd_loop *l, int image, int step, const float *lat)
     if (!lat)
         xd_exec_fail(&l->f.x, XD_ENOMEM, "no memory for latents");
     xd_denoise_noise(&l->f, (int64_t)((uint64_t)j->r->seed + (uint64_t)image), image);
-    if (step > 0)
-        xd_checkpoint_restore(&l->f, image, step);
+}
+
+/* Opens the denoising again before `step`, with the present shares of the ranks. */
+static xd_status open_again(xd_loop *l, int image, int step, const float *lat, xd_err *e)
+{
+    xd_denoise *f = &l->f;
+    float      *state = xd_denoise_buffer(f, xd_denoise_items(f) * l->j->numbers, "latents");
+    if (xd_denoise_ready(f))
+        xd_denoise_gather_state(f, state);
+    xd_status s = xd_exec_status(&f->x, e);
+    if (s == XD_OK) {
+        xd_denoise_close(f);
+        open_denoising(l, image, step, lat);
+        xd_denoise_set_state(f, step, state);
+    }
+    free(state);
+    return s;
 }
 
 static xd_status denoise(xd_loop *l, int nth, int step, float *lat, xd_err *e)
 {
     xd_job *j = l->j;
-    int     image = xd_job_image(j, nth);
-    if (!l->f.j)
-        open_denoising(l, image, step, lat);
-    else
+    int     image = xd_job_image(j, nth), other;
+    if (l->f.j) {
         xd_denoise_change(&l->f, &xd_transformer_of(j, step)->w->net, step);
-    xd_status s = run_steps(l, nth, step, lat, e);
+    } else {
+        open_denoising(l, image, step, lat);
+        if (step > 0) /* steps that a checkpoint has finished */
+            xd_checkpoint_restore(&l->f, image, step);
+    }
+    xd_status s = run_steps(l, nth, &step, &other, lat, e);
+    while (s == XD_OK && other) {
+        s = open_again(l, image, step, lat, e);
+        if (s == XD_OK)
+            s = run_steps(l, nth, &step, &other, lat, e);
+    }
     if (s != XD_OK || l->f.end < j->samp.steps)
         return s;
     xd_denoise_latents(&l->f, lat);

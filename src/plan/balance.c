@@ -15,18 +15,21 @@
 #include "plan/plan.h"
 #include "ranks/world.h"
 
-enum { SIDE = 256, RUNS = 24, UNIT = 32 };
+/* MOST_OF_FOUR: quarters of an even share that a rank may have at most after a change. */
+enum { SIDE = 256, RUNS = 24, UNIT = 32, MOST_OF_FOUR = 6 };
 
 #define LEAST_S 0.06            /* seconds per speed test; more than a scheduler's time slice */
 
 struct xd_balance {
-    int      nsp, U, P, bands;
+    int         nsp, U, P, bands;
     /* Prefix sums of speeds: `rows` has bands + 1 values, `heads` has U + 1, and `share` has nsp
      * + 1. */
-    int64_t *share, *heads, *rows;
-    double  *stage;  /* [P]: speed relative to the fastest stage */
-    int      staged; /* 1: stages have different speeds */
-    float   *speed;  /* [ranks]: speed relative to the fastest rank */
+    int64_t    *share, *heads, *rows;
+    double     *stage;  /* [P]: speed relative to the fastest stage */
+    int         staged; /* 1: stages have different speeds */
+    float      *speed;  /* [nspeed]: speed relative to the fastest rank */
+    int         nspeed;
+    xd_balance *older; /* shares before the last change; NULL: none */
 };
 
 /* ---- measuring ---------------------------------------------------------------------------- */
@@ -175,14 +178,36 @@ static void set_stages(xd_balance *b, const xd_plan *plan)
     }
 }
 
+/* Raises the lowest of n shares until no share is above MOST_OF_FOUR quarters of an even one. */
+static void limit_shares(int64_t *at, int n)
+{
+    for (int64_t floor = 2; at && floor <= UNIT && 4 * UNIT * n > MOST_OF_FOUR * at[n]; floor++)
+        for (int64_t i = 0, sum = 0, next = at[0]; i < n; i++) {
+            int64_t w = at[i + 1] - next;
+            next = at[i + 1];
+            sum += w < floor ? floor : w;
+            at[i + 1] = sum;
+        }
+}
+
+/* Sets the shares of tokens and of heads. */
+static void share_tokens(xd_balance *b, const xd_plan *plan, int *bad)
+{
+    b->share = prefix_sums(plan, b->speed, b->nsp, sp_of, bad);
+    b->heads = prefix_sums(plan, b->speed, b->U, ulysses_of, bad);
+}
+
+static void set_sizes(xd_balance *b, const xd_degrees *d)
+{
+    b->U = d->n[XD_ULYSSES], b->nsp = b->U * d->n[XD_RING], b->P = d->n[XD_PIPE];
+    b->bands = xd_degrees_product(*d) / d->n[XD_DATA];
+}
+
 static xd_status make_balance(const xd_plan *plan, xd_balance *b, xd_err *e)
 {
-    const int *n = plan->deg.n;
-    int        bad = 0;
-    b->U = n[XD_ULYSSES], b->nsp = b->U * n[XD_RING], b->P = n[XD_PIPE];
-    b->bands = xd_degrees_product(plan->deg) / n[XD_DATA];
-    b->share = prefix_sums(plan, b->speed, b->nsp, sp_of, &bad);
-    b->heads = prefix_sums(plan, b->speed, b->U, ulysses_of, &bad);
+    int bad = 0;
+    set_sizes(b, &plan->deg);
+    share_tokens(b, plan, &bad);
     b->rows = prefix_sums(plan, b->speed, b->bands, band_of, &bad);
     b->stage = calloc((size_t)b->P, sizeof *b->stage);
     if (bad || !b->stage)
@@ -220,23 +245,32 @@ static xd_status gather_speeds(xd_comm *c, float mine, float *all, xd_err *e)
     return s == XD_OK ? XD_OK : xd_fail(e, XD_ECOMM, "the ranks' speeds could not be exchanged");
 }
 
-xd_status xd_balance_open(xd_balance **out, const xd_world *w, const xd_plan *plan, xd_dev *dev,
-                          xd_dtype type, xd_err *e)
+/* Measures the speeds of the ranks of a group, and sets *out to an object without shares. The call
+ * is collective over the group. */
+static xd_status measure(xd_balance **out, xd_comm *c, xd_dev *dev, xd_dtype type, xd_err *e)
 {
-    int         n = w->used->size;
     test        t = { .d = dev };
-    xd_balance *b = calloc(1, sizeof *b);
-    xd_status   s = b && (b->speed = calloc((size_t)n, sizeof *b->speed))
+    xd_balance *b = *out = calloc(1, sizeof *b);
+    xd_status   s = b && (b->speed = calloc((size_t)c->size, sizeof *b->speed))
                         ? XD_OK
-                        : xd_fail(e, XD_ENOMEM, "no memory for the shards of %d ranks", n);
+                        : xd_fail(e, XD_ENOMEM, "no memory for the shards of %d ranks", c->size);
     double      took = s == XD_OK ? fastest_run(&t, type, e) : 0;
     close_test(&t);
     if (s == XD_OK && took <= 0)
         s = e->code ? e->code : xd_fail(e, XD_EDEVICE, "the speed of this rank cannot be measured");
-    s = xd_world_agree(w, s, e);
-    if (s == XD_OK)
-        s = gather_speeds(w->used, (float)took, b->speed, e);
-    int even = s != XD_OK || to_speeds(b->speed, n) > 0.9;
+    s = xd_world_agree_in(c, c->rank, s, e);
+    if (b)
+        b->nspeed = c->size;
+    return s == XD_OK ? gather_speeds(c, (float)took, b->speed, e) : s;
+}
+
+xd_status xd_balance_open(xd_balance **out, const xd_world *w, const xd_plan *plan, xd_dev *dev,
+                          xd_dtype type, xd_err *e)
+{
+    int         n = w->used->size;
+    xd_balance *b;
+    xd_status   s = measure(&b, w->used, dev, type, e);
+    int         even = s != XD_OK || to_speeds(b->speed, n) > 0.9;
     if (!even)
         s = make_balance(plan, b, e);
     if (s != XD_ECOMM)
@@ -251,12 +285,113 @@ xd_status xd_balance_open(xd_balance **out, const xd_world *w, const xd_plan *pl
 
 void xd_balance_close(xd_balance **b)
 {
-    if (*b) {
-        free((*b)->share), free((*b)->heads), free((*b)->rows), free((*b)->stage),
-            free((*b)->speed);
-        free(*b);
+    while (*b)
+        xd_balance_undo(b);
+}
+
+/* ---- changes during a request ---------------------------------------------------------------- */
+
+static int64_t *copy_of(const int64_t *at, int n, int *bad)
+{
+    size_t   bytes = ((size_t)n + 1) * sizeof *at;
+    int64_t *copy = at ? malloc(bytes) : NULL;
+    *bad |= at && !copy;
+    if (copy)
+        memcpy(copy, at, bytes);
+    return copy;
+}
+
+/* Takes the shares of stages and rows from `old`, which may be NULL. */
+static void keep_stages(xd_balance *b, const xd_balance *old, int *bad)
+{
+    b->rows = copy_of(old ? old->rows : NULL, b->bands, bad);
+    b->staged = old && old->staged;
+    if (!b->staged)
+        return;
+    b->stage = malloc((size_t)b->P * sizeof *b->stage);
+    *bad |= !b->stage;
+    if (b->stage)
+        memcpy(b->stage, old->stage, (size_t)b->P * sizeof *b->stage);
+}
+
+/* Returns the time of a step with the shares of `b` on ranks of these speeds, in units of that of
+ * one rank of speed 1. */
+static double step_time(const xd_balance *b, const xd_plan *replica, const float *speed)
+{
+    double longest = 0;
+    for (int i = 0; i < b->nsp; i++)
+        longest = fmax(longest, share_of(b, i) / slowest_rank(replica, speed, sp_of, i));
+    return longest;
+}
+
+xd_status xd_balance_again(xd_balance **b, xd_comm *c, const xd_plan *plan, xd_dev *dev,
+                           xd_dtype type, int *changed, xd_err *e)
+{
+    const double GAIN = 1.08;
+    xd_plan      replica = *plan;
+    xd_balance  *next, even = { .nsp = 1 }, *old = *b ? *b : &even;
+    int          bad = 0;
+    *changed = 0;
+    xd_status s = measure(&next, c, dev, type, e);
+    if (s == XD_OK) {
+        replica.deg.n[XD_DATA] = 1;
+        set_sizes(next, &replica.deg);
+        even.nsp = next->nsp;
+        to_speeds(next->speed, c->size);
+        share_tokens(next, &replica, &bad);
+        limit_shares(next->share, next->nsp);
+        limit_shares(next->heads, next->U);
+        keep_stages(next, *b, &bad);
+        *changed = !bad && step_time(old, &replica, next->speed) >
+                               GAIN * step_time(next, &replica, next->speed);
+        s = bad ? xd_fail(e, XD_ENOMEM, "no memory for the shards of %d ranks", c->size) : XD_OK;
     }
-    *b = NULL;
+    if (s != XD_ECOMM)
+        s = xd_world_agree_in(c, c->rank, s, e);
+    if (s == XD_OK && *changed) {
+        next->older = *b;
+        *b = next;
+    } else {
+        xd_balance_close(&next);
+    }
+    return s;
+}
+
+void xd_balance_undo(xd_balance **b)
+{
+    xd_balance *top = *b;
+    *b = top->older;
+    free(top->share), free(top->heads), free(top->rows), free(top->stage), free(top->speed);
+    free(top);
+}
+
+/* Returns prefix sums of n shares of which share `mine` is MOST_OF_FOUR quarters of an even one. */
+static int64_t *largest_share(int n, int mine, int *bad)
+{
+    int64_t *at = n > 1 ? calloc((size_t)n + 1, sizeof *at) : NULL;
+    *bad |= n > 1 && !at;
+    for (int i = 0; i < n && at; i++)
+        at[i + 1] = at[i] + (i == mine ? MOST_OF_FOUR * (n - 1) : 4 * n - MOST_OF_FOUR);
+    return at;
+}
+
+xd_status xd_balance_largest(xd_balance **out, const xd_plan *plan, int at, xd_err *e)
+{
+    xd_balance *b = *out = calloc(1, sizeof *b);
+    int         bad = !b;
+    if (b) {
+        set_sizes(b, &plan->deg);
+        b->share = largest_share(b->nsp, sp_of(&plan->deg, at), &bad);
+        b->heads = largest_share(b->U, ulysses_of(&plan->deg, at), &bad);
+    }
+    if (bad)
+        xd_balance_close(out);
+    return bad ? xd_fail(e, XD_ENOMEM, "no memory for the shards of ranks") : XD_OK;
+}
+
+int xd_balance_uneven(const xd_balance *b)
+{
+    return b && b->share;
 }
 
 /* ---- applying the shards --------------------------------------------------------------------- */
@@ -292,14 +427,14 @@ static void list_shares(char *out, size_t size, const char *what, int64_t whole,
     }
 }
 
-void xd_balance_log(const xd_balance *b, const xd_comm *used, int64_t tokens, int heads,
-                    int64_t rows)
+void xd_balance_log(const xd_balance *b, const xd_comm *used, const char *when, int64_t tokens,
+                    int heads, int64_t rows)
 {
     char   text[512] = "";
     size_t k = 0;
     if (!b || used->rank)
         return;
-    for (int r = 0; r < used->size && k < sizeof text; r++) {
+    for (int r = 0; r < b->nspeed && k < sizeof text; r++) {
         int m = snprintf(text + k, sizeof text - k, " %.2f", (double)b->speed[r]);
         k += m > 0 ? (size_t)m : 0;
     }
@@ -307,5 +442,5 @@ void xd_balance_log(const xd_balance *b, const xd_comm *used, int64_t tokens, in
     list_shares(text, sizeof text, "; heads", heads, b->U, b->heads);
     if (rows)
         list_shares(text, sizeof text, "; rows", rows, b->bands, b->rows);
-    xd_log(XD_LOG_INFO, "balance: speeds%s", text);
+    xd_log(XD_LOG_INFO, "balance:%s%s speeds%s", *when ? " " : "", when, text);
 }

@@ -86,4 +86,43 @@ ask() {
 }
 ask --num_pipeline_patch 2 --patches_without_stages -o "$T/one.ppm"
 shared 0 tokens --ulysses_degree 2 --num_pipeline_patch 2 --patches_without_stages
+
+# Adaptive shares: rank 1 becomes slow after some steps, and gets fewer tokens from the step on in
+# which that is found. A busy neighbour may hide the change or bring others, so only one of three
+# runs has to show it, and all have to give the image of one rank.
+MODEL=$ROOT/models/demo-pixart
+pixels() { tail -c 49152 "$1" >"$1.px"; }
+ask() {
+    try generate --model "$MODEL" --prompt "a red circle" --steps 12 --seed 3 --dtype f32 \
+        -W 128 -H 128 "$@"
+}
+# adapts LEVELS PATTERN ARGS...: PATTERN is that of a line of the log.
+adapts() {
+    limit=$1 pattern=$2
+    shift 2
+    for again in 1 2 3; do
+        rm -f "$T/x.ppm"
+        ask --balance adaptive "$@" -o "$T/x.ppm"
+        [ "$rc" = 0 ] && [ "$(levels)" -le "$limit" ] && ! said "$pattern" || break
+        echo "# $*: no change, try $again"
+    done
+    check "adaptive $*: within $limit levels of one rank" [ "$rc" = 0 -a "$(levels)" -le "$limit" ]
+    check "adaptive $*: shares change" said "$pattern"
+}
+changes='^xdit: balance: from step [0-9]+ of 12 on: speeds '
+ask -o "$T/one.ppm"
+XDIT_SLOW=1:5:700
+adapts 0 "$changes" --ulysses_degree 2
+adapts 1 "$changes" --ring_degree 2
+adapts 0 "$changes" --ulysses_degree 2 --use_cfg_parallel
+adapts 0 "$changes" --ulysses_degree 2 --pipefusion_parallel_degree 2 --warmup_steps 12
+adapts 0 "$changes" --ulysses_degree 2 --checkpoint "$T/saved"
+# Rank 1 is slow from the start, and then as fast as rank 0 again.
+XDIT_SLOW=1:5:0:900 adapts 0 "$changes" --ulysses_degree 2
+# Noise that the sampler draws in each step.
+ask --scheduler ddim --eta 1 -o "$T/one.ppm"
+adapts 0 "$changes" --ulysses_degree 2 --scheduler ddim --eta 1
+ask --steps 1 --tensor_parallel_degree 2 --balance adaptive -o "$T/x.ppm"
+check "adaptive shares without divided tokens: the image" [ "$rc" = 0 ]
+check "adaptive shares without divided tokens: a warning" said "adaptive shares need Ulysses or a"
 done_testing
