@@ -807,6 +807,15 @@ def controls(b):
         report(r.status == 200 and
                file_of(b)[0] == base64.b64decode(r.json["data"][0]["b64_json"]),
                "as by the interface", r)
+        fill(b, conditioning_scale="0.5, 2")
+        b.click("#generate")
+        report(made(b, 2), "with a scale for each", b.run(STATES), b.run(ALERT))
+        scaled = s.form("/v1/images/generations", [
+            ("prompt", PROMPT), ("seed", 3), ("conditioning_scale", "0.5,2"),
+            *(("control_image", "a.png", p.read_bytes()) for p in images)])
+        report(scaled.status == 200 and scaled.body != r.body and
+               file_of(b)[0] == base64.b64decode(scaled.json["data"][0]["b64_json"]),
+               "as by the interface with scales", scaled)
         b.click("#control-slot .icon-button")
         b.wait("document.querySelectorAll('#control-slot .thumbnail').length === 1")
         b.click("#generate")

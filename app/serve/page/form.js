@@ -11,7 +11,7 @@ import { loadForm, saveForm } from './store.js';
 const form = byId('form');
 const common = ['prompt', 'negative_prompt', 'seed', 'n'];
 const own = ['width', 'height', 'num_inference_steps', 'guidance_scale', 'num_frames', 'fps',
-             'strength', 'scheduler'];
+             'strength', 'scheduler', 'conditioning_scale', 'control_mode'];
 const mostPreviews = 10;        /* of an image                                                 */
 
 let models = [];                /* of GET /v1/models                                           */
@@ -43,6 +43,7 @@ function defaultsNow() {
   const { defaults } = modelNow();
   const found = Object.fromEntries(own.map((name) => [name, String(defaults[name] ?? '')]));
   found.guidance_scale = String(defaults[guidanceName()] ?? '');
+  found.conditioning_scale ||= '1';
   return found;
 }
 
@@ -76,7 +77,8 @@ export function showModel() {
   const { makes } = modelNow();
   const defaults = defaultsNow();
   /* The default strength depends on the mask, the default size on the image. */
-  const fresh = { ...defaults, strength: '', scheduler: '',
+  const fresh = { ...defaults, strength: '', scheduler: '', conditioning_scale: '',
+                  control_mode: '',
                   ...shapeBlob(modelNow()) && { width: '', height: '' } };
   showFor('.for-image', makes === 'image');
   showFor('.for-video', makes === 'video');
@@ -228,6 +230,9 @@ export function readForm() {
   addNumber(fields, 'seed', form.seed.value.trim());
   if (files.image && takes('strength'))
     addNumber(fields, 'strength', form.strength.value);
+  for (const name of ['conditioning_scale', 'control_mode'])
+    if (form.elements[name].value && !form.elements[name].closest('[hidden]'))
+      fields[name] = form.elements[name].value.replace(/\s+/g, '');
   if (form.scheduler.value)
     fields.scheduler = form.scheduler.value;
   if (lorasNow().length)

@@ -11,7 +11,8 @@ let hooks = {};
 const labels = {
   model: 'Model', negative_prompt: 'Negative prompt', num_inference_steps: 'Steps',
   guidance_scale: 'Guidance', true_cfg_scale: 'True guidance', scheduler: 'Sampler',
-  strength: 'Strength', num_frames: 'Frames', fps: 'Frames per second',
+  strength: 'Strength', conditioning_scale: 'Control scale', control_mode: 'Kind of control',
+  num_frames: 'Frames', fps: 'Frames per second',
 };
 
 /* All results on the page, in order. */

@@ -189,6 +189,9 @@ export function showImages(of) {
   byId('mask-open').replaceChildren(icon('brush'), mask ? 'Change the mask'
     : 'Paint the area to regenerate');
   byId('strength-row').hidden = !shows('strength') || !start;
+  byId('control-mode-field').hidden = !shows('control_image') || !controls.length;
+  byId('control-row').hidden = byId('control-mode-field').hidden &&
+    !(shows('control_video') && video);
   const first = start && thumbnail(start, 'the image to start from',
                                    removeFrom('start', 'start-file'));
   if (first && mask && !byId('mask-row').hidden)
