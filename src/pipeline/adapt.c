@@ -38,7 +38,7 @@ static int is_due(xd_denoise *f, double seconds)
     p->slow = seconds > SLOWER * p->fastest ? p->slow + 1 : 0;
     int    uneven = xd_balance_uneven(f->j->ctx->balance);
     float  due = since >= p->wait_s &&
-                (p->slow >= SLOW_STEPS || (uneven && p->tested_s > 0 && since >= UNEVEN_S));
+                 (p->slow >= SLOW_STEPS || (uneven && p->tested_s > 0 && since >= UNEVEN_S));
     xd_req r = c->ops->bcast(c, xd_view(&due, XD_F32, 1, &one), 0);
     if (uneven && p->tested_s <= 0)
         p->tested_s = xd_now_s();
@@ -52,8 +52,7 @@ static int fits(xd_loop *l, xd_err *e)
     xd_comm      *c = l->j->ctx->topo.replica;
     xd_need       need = { 0 };
     const int64_t one = 1;
-    float         over = xd_memory_count_loop(l->j, l->w, &need, e) != XD_OK ||
-                 need.dit_tmp > l->a.cap;
+    float  over = xd_memory_count_loop(l->j, l->w, &need, e) != XD_OK || need.dit_tmp > l->a.cap;
     xd_req r = c->ops->allreduce(c, xd_view(&over, XD_F32, 1, &one), XD_SUM);
     xd_denoise_wait(&l->f, c, &r);
     return over <= 0;

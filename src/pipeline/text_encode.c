@@ -553,6 +553,67 @@ static int truncates(const xd_prompts *w, const xd_job *j, int k)
     return 0;
 }
 
+/* Returns the number of tokens of the first `len` bytes of a text for encoder k, without special
+ * tokens and without the template, or -1 if it cannot be counted. */
+static int64_t count_tokens(const xd_job *j, int k, const char *text, size_t len)
+{
+    xd_err   e = { 0 };
+    char    *part = strndup(text, len), *plain = part ? prepare_caption(j, k, part) : NULL;
+    int32_t *ids = NULL;
+    int64_t  n = -1, uncut = -1;
+    if (!plain || xd_tok_cut_plain(j->ctx->model.tok[k], plain, strlen(plain), 0, 1, &ids, &n,
+                                   &uncut, &e) != XD_OK)
+        n = -1;
+    free(ids);
+    free(plain);
+    free(part);
+    return n;
+}
+
+/* Returns the number of tokens of the template after the prompt that are truncated with it. */
+static int64_t count_tail(const xd_job *j, int k)
+{
+    const xd_text_use *u = &recipe_of(j)->text[k];
+    const char        *end = u->frame && !u->keeps_end ? strstr(u->frame, "{}") : NULL;
+    return end ? count_tokens(j, k, end + 2, strlen(end + 2)) : 0;
+}
+
+/* Returns the first word of prompt i that encoder k does not read completely, or NULL if that is
+ * unknown. */
+static const char *first_cut_word(const xd_prompts *w, const xd_job *j, int i, int k)
+{
+    const xd_token_ids *ids = &w->text[i].ids[k];
+    const char         *text = text_of(w, j, i, k), *at = text;
+    int64_t             all = count_tokens(j, k, text, strlen(text)), tail = count_tail(j, k),
+                        most = all + tail - (ids->uncut - most_ids(j, k, ids));
+    if (all < 0 || tail < 0 || most >= all || recipe_of(j)->text[k].quoted)
+        return NULL;
+    const char **word = malloc((strlen(text) / 2 + 2) * sizeof *word);
+    int          words = 0, fit = 0;
+    while (word && *(at += strspn(at, " \t\n"))) {
+        word[words++] = at;
+        at += strcspn(at, " \t\n");
+    }
+    for (int above = words;
+         fit + 1 < above;) { /* the first `fit` words fit, `above` words do not */
+        int     half = (fit + above) / 2;
+        int64_t n = count_tokens(j, k, text, (size_t)(word[half] - text));
+        *(n >= 0 && n <= most ? &fit : &above) = half;
+    }
+    at = words ? word[fit] : NULL;
+    free(word);
+    return at;
+}
+
+/* Returns how many bytes of a text a message shows: whole characters of one line. */
+static int bytes_shown(const char *text)
+{
+    int n = 0;
+    while (n < 60 && (unsigned char)text[n] >= ' ')
+        n += (int)xd_max((int64_t)xd_utf8_bytes(text + n), 1);
+    return n;
+}
+
 /* Logs that encoder k truncates a prompt, and how many other prompts it truncates. */
 static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int level)
 {
@@ -573,11 +634,17 @@ static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int leve
     if (cut > 1)
         snprintf(more, sizeof more, "; also for %d other%s that %s too long", cut - 1,
                  cut > 2 ? "s" : "", cut > 2 ? "are" : "is");
-    xd_log(level, "%s is truncated: it has %lld tokens and %s reads %lld%s%s", which,
+    const char *rest = first_cut_word(w, j, first, k);
+    int         shown = rest ? bytes_shown(rest) : 0;
+    xd_log(level, "%s is truncated: it has %lld tokens and %s reads %lld%s%s%.*s%s%s", which,
            (long long)(kept(j, k, ids, ids->uncut) - images), recipe_of(j)->text[k].folder,
            (long long)most,
            recipe_of(j)->text[k].pad > 0 || recipe_of(j)->text[k].most ? ""
                                                                        : " (max_sequence_length)",
+           rest ? ", not \"" : "", shown, rest ? rest : "",
+           !rest         ? ""
+           : rest[shown] ? " ...\""
+                         : "\"",
            more);
 }
 

@@ -101,6 +101,15 @@ check "with what is read" said \
 generate --prompt a --negative_prompt "$words" --max_sequence_length 9 -o "$T/w.png"
 check "negative prompts, too" said \
     "warning: the negative prompt .*[0-9]+ tokens and text_encoder reads 9 "
+# The words before the first one that is named are read completely, and no further one is.
+numbered=$(seq -f 'word%.0f' -s ' ' 1 200)
+generate --prompt "$numbered" --num_inference_steps 1 -o "$T/w.png"
+word=$(printf '%s\n' "$err" | sed -n 's/.*, not "\(word[0-9]*\) .*/\1/p')
+generate --prompt "${numbered%% "$word" *}" --num_inference_steps 1 -o "$T/w.png"
+check "the words before $word are not cut" sh -c '[ -n "$2" ] && ! echo "$1" | grep -q truncated' \
+    x "$err" "$word"
+generate --prompt "${numbered%% "$word" *} $word" --num_inference_steps 1 -o "$T/w.png"
+check "with it they are" said "tokens.*, not \"$word\"\$"
 generate --prompt a --negative_prompt "$words" --guidance_scale 1 -o "$T/w.png"
 check "where they are used" sh -c '! echo "$1" | grep -q tokens' x "$err"
 
