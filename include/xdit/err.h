@@ -16,7 +16,8 @@ typedef enum xd_status {
     XD_ECANCELLED    /* xd_cancel was called */
 } xd_status;
 
-/* Record of the first failure; initialize it with {0}. Its size is the same in all versions. */
+/* Record of the first failure; initialize it with {0}. The size of xd_err is the same in all
+ * versions of the library. */
 typedef struct xd_err {
     xd_status code;
     int       rank;      /* rank that failed; -1 if some ranks do not know which rank failed */
@@ -28,8 +29,8 @@ typedef struct xd_err {
 enum { XD_LOG_ERROR, XD_LOG_WARN, XD_LOG_INFO, XD_LOG_DEBUG };
 
 /* A callback type of the program. The function xd_about (tools.h) describes the library and the
- * machine by calling it with names and values, for example "cores" and "16". Both texts are valid
- * during the call. */
+ * machine by calling it with names and values, for example "cores" and "16". Both texts, the name
+ * and the value, are valid during the call of the xd_fact callback. */
 typedef void xd_fact(void *cookie, const char *name, const char *value);
 
 #endif

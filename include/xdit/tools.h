@@ -2,7 +2,7 @@
  * of output files, inspection, benchmarks, probes.
  *
  * The rules of xdit.h for errors, for records (structs) and their versions, and for the lifetime of
- * pointers apply to this header too. */
+ * pointers also apply to tools.h. */
 #ifndef XDIT_TOOLS_H
 #define XDIT_TOOLS_H
 
@@ -14,34 +14,37 @@ extern "C" {
 
 /* ---- facts about this library and this machine --------------------------------------------- */
 
-/* Describes this library and this machine. Calls `fact` once for each property, with the property's
- * name and its value, which are valid during the call. The pairs are: "library" "oneDNN 2.7.2", for
- * each library in use; "video" "FFmpeg's libavcodec 59.37", or "video_error" with a sentence;
- * "kernels" "cpu-avx512bf16", or "kernels_error" with a sentence; "type" "bf16", the default
- * compute type; "cores", the number of cores that this process may use; "memory", the bytes
- * available to all processes, and "address_space", the bytes available to this process;
- * "shared_dir", "shared_free": directory and free bytes of the shared memory of ranks; "hub": the
- * Hugging Face cache. For GPUs, the names are: "cuda", whose value is the reason why no GPU can be
- * used, or else "cuda_driver", "cuda:0", "cuda:1" and so on ("cuda_old:0" for an unsupported GPU).
- * Further names that describe GPUs and their libraries are "cuda_peers", "cublaslt" or
- * "cublaslt_error", "nccl" or "nccl_error", and "cuda_kernels_error". */
+/* Describes this library and this machine. xd_about calls `fact` once for each property, with the
+ * property's name and its value, which are valid during the call. The pairs of name and value are:
+ * "library" "oneDNN 2.7.2", for each library in use; "video" "FFmpeg's libavcodec 59.37", or
+ * "video_error" with a sentence; "kernels" "cpu-avx512bf16", or "kernels_error" with a sentence;
+ * "type" "bf16", the default compute type; "cores", the number of cores that this process may use;
+ * "memory", the bytes available to all processes, and "address_space", the bytes available to this
+ * process; "shared_dir", "shared_free": directory and free bytes of the shared memory of ranks;
+ * "hub": the Hugging Face cache. For GPUs, the names of properties are: "cuda", whose value is the
+ * reason why no GPU can be used, or else "cuda_driver", "cuda:0", "cuda:1" and so on ("cuda_old:0"
+ * for an unsupported GPU). Further names that describe GPUs and their libraries are "cuda_peers",
+ * "cublaslt" or "cublaslt_error", "nccl" or "nccl_error", and "cuda_kernels_error". */
 XD_API void xd_about(xd_fact *fact, void *cookie);
 
 /* Returns nonzero if an MPI launcher (mpirun, srun) has started this process. If a launcher has
- * started this process and `rank` is not NULL, also sets *rank to the process's rank. The program
- * need not connect the processes to each other, because xd_open connects them. */
+ * started this process and `rank` is not NULL, xd_launched also sets *rank to the process's rank.
+ * The program need not connect the processes to each other, because xd_open connects them. */
 XD_API int xd_launched(int *rank);
 /* Returns the number of processes that the MPI launcher has started; 0 if the number is unknown or
  * there is no launcher. */
 XD_API int xd_launched_ranks(void);
 
-/* Returns how many processes the kernel has killed for lack of memory, as its counters tell: those
- * of this process' control group (*group becomes 1), or all of this host (0). A process that ended
- * by SIGKILL while the number grew was probably one of them. Returns -1 if that is unknown. */
+/* Returns how many processes the kernel has killed for lack of memory, according to the kernel's
+ * counters. If *group becomes 1, the number counts the processes of this process's control group;
+ * if *group becomes 0, all processes of this host. If a process ended by SIGKILL while the number
+ * of such kills grew, the kernel probably killed it for lack of memory. Returns -1 if the number of
+ * processes killed for lack of memory is unknown. */
 XD_API int64_t xd_oom_kills(int *group);
 
-/* xd_ping tests messages between the processes that an MPI launcher has started. Collective over
- * these processes. Rank 0 gets the latency and bandwidth, measured between ranks 0 and 1. */
+/* xd_ping tests messages between the processes that an MPI launcher has started. xd_ping is
+ * collective over all processes that the MPI launcher has started. Rank 0 gets the latency and
+ * bandwidth, measured between ranks 0 and 1. */
 typedef struct xd_pinged { /* call xd_pinged_init before xd_ping */
     size_t size;
     int    ranks;
@@ -64,8 +67,9 @@ XD_API xd_status             xd_rank_group_open(xd_rank_group **g, xd_err *e);
 XD_API void                  xd_rank_group_close(xd_rank_group **g);
 XD_API int                   xd_rank_group_rank(const xd_rank_group *g);
 XD_API int                   xd_rank_group_size(const xd_rank_group *g);
-/* Broadcasts *bytes bytes at *data from rank 0. The other ranks get a malloc'ed copy with a NUL
- * appended, which the program frees. A waiting rank sleeps, for at most 2 ms at a time. */
+/* Broadcasts *bytes bytes at *data from rank 0. The other ranks get a copy of the bytes, allocated
+ * by malloc, with a NUL appended; the program frees the copy. A rank that waits for the broadcast
+ * sleeps, for at most 2 ms at a time. */
 XD_API xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *bytes, xd_err *e);
 
 /* Opens a second engine *g on the weights and settings of the engine `of`. The new engine can
@@ -79,30 +83,30 @@ XD_API xd_status xd_open_beside(xd_engine **g, xd_engine *of, int alone, xd_err 
  * opened without xd_open_args.keep, or by xd_open_beside. XD_EUNSUPPORTED: the plan splits weights
  * over ranks, generates a different image than one rank does, or leaves ranks idle; or the model
  * has two transformers. XD_ENOMEM: the weights do not fit in memory; later requests are not
- * affected. Does nothing if all weights are loaded. The call is collective. */
+ * affected. xd_load_everywhere does nothing if all weights are loaded. The call is collective. */
 XD_API xd_status xd_load_everywhere(xd_engine *g, xd_err *e);
 /* Selects the LoRA files v[0..n) for the following requests, in place of xd_open_args.loras. The
  * selection of LoRA files is valid until xd_leave_loras is called. After xd_leave_loras no
  * selection is valid: the program must call xd_use_loras before every later request, with n 0 for a
  * request without LoRA files. The next request reloads only the components that a LoRA file
  * changes; other components and cached embeddings are kept. Weights that were computed for other
- * selections of LoRA files stay in memory, for the last four selections. Calls nest: a request
- * inside on_turn of another request may select other LoRA files, and then calls xd_leave_loras
- * before on_turn returns. If xd_use_loras fails, the selection does not change. xd_use_loras,
- * xd_leave_loras and xd_drop_loras are collective. */
+ * selections of LoRA files stay in memory, for the last four selections. Selections of LoRA files
+ * nest: a request inside on_turn of another request may select other LoRA files, and then calls
+ * xd_leave_loras before on_turn returns. If xd_use_loras fails, the selection does not change.
+ * xd_use_loras, xd_leave_loras and xd_drop_loras are collective. */
 XD_API xd_status xd_use_loras(xd_engine *g, const xd_lora *v, int n, xd_err *e);
 XD_API void      xd_leave_loras(xd_engine *g);
 /* Frees the weights that were computed for one selection of LoRA files: the least recently used
- * selection that no request uses. Returns 0 if nothing can be freed, because a request uses every
- * selection in memory or there is none. */
+ * selection that no request uses. Returns 0 if no weights can be freed, because a request uses
+ * every selection of LoRA files in memory or no selection is in memory. */
 XD_API int       xd_drop_loras(xd_engine *g);
 
 /* ---- options as data ----------------------------------------------------------------------- */
 
 /* Two tables describe the options of a request and the options of a plan. Each row (xd_option)
- * describes one option. Command lines and servers use the row to validate a value of the option. A
- * program must skip rows whose offset is at or beyond the size of its record: these options belong
- * to a library that is newer than the program's header. */
+ * describes one option. Command lines and servers use the row of an option to validate the option's
+ * value. A program must skip rows whose offset is at or beyond the size of its record: these
+ * options belong to a library that is newer than the program's header. */
 typedef enum xd_option_kind {
     XD_OPT_FLAG,
     XD_OPT_INT,
@@ -112,11 +116,11 @@ typedef enum xd_option_kind {
     XD_OPT_SEED
 } xd_option_kind;
 
-/* Values of two kinds of options. XD_OPT_FLAG: the value 1 switches the option on. For a flag whose
- * `min` is -1, the value -1 switches the option off, and 0 keeps the setting of the model's config.
- * XD_OPT_SEED: the field is an int64_t. Values from -2^63 to 2^64 - 1 are allowed and stored modulo
- * 2^64. The value -1 means a random seed: it sets the int that follows the seed's field in the
- * record. */
+/* XD_OPT_FLAG and XD_OPT_SEED have special values. XD_OPT_FLAG: the value 1 switches the option on.
+ * For a flag whose `min` is -1, the value -1 switches the option off, and 0 keeps the setting of
+ * the model's config. XD_OPT_SEED: the field is an int64_t. Values from -2^63 to 2^64 - 1 are
+ * allowed and stored modulo 2^64. The seed -1 means a random seed: it sets the int field that
+ * follows the seed's field in the record. */
 #define XD_ABOVE_ZERO 1e-6              /* `min` of an option whose number must be greater than 0 */
 typedef struct xd_option {
     const char    *name; /* name of the option, "num_inference_steps" */
@@ -127,20 +131,22 @@ typedef struct xd_option {
     double         min, max; /* smallest and largest allowed value of a number */
     /* For an option whose value is a text: the allowed texts, such as "philox torch". For an option
      * whose value is a number: the number that is used if the command line has the option without a
-     * value. NULL: none. */
+     * value. NULL: the option has neither a list of allowed texts nor a number for an option
+     * without a value. */
     const char    *choices;
-    /* Name of the value in a help text, for example "N". If this name is itself one of the choices
-     * of a text, the option may be given without a value, and then has this value. */
+    /* Name of the value in a help text, for example "N". If the name of the value is itself one of
+     * the allowed texts, the option may be given without a value, and then has this text as its
+     * value. */
     const char    *arg;
     const char    *help; /* help text of one line */
 } xd_option;
 
 /* returns an array of the *n options of xd_request */
 XD_API const xd_option *xd_request_options(int *n);
-/* Where and how a program's help text lists an option of xd_request. */
+/* The section of a help text that lists an option of xd_request, and properties of the option. */
 typedef struct xd_option_about {
     const char *section; /* title of the section of a help text, "Guidance" */
-    int         main;    /* 1: a short help text has the option */
+    int         main;    /* 1: the short help text also lists the option */
     int         saves;   /* 1: the option saves time and changes the image */
 } xd_option_about;
 /* Returns the record of the option `name`; NULL: there is no such option. */
@@ -149,26 +155,26 @@ XD_API const xd_option_about *xd_request_option_about(const char *name);
  * value that switches the option off, such as "none". */
 XD_API int                    xd_request_gives(const xd_request *r, const char *name);
 /* Returns the i-th (from 0) scheduler name of stable-diffusion-webui that
- * xd_request_schedule.scheduler accepts; NULL: there are no more. */
+ * xd_request_schedule.scheduler accepts; NULL: there are no more names. */
 XD_API const char            *xd_scheduler_webui(int i);
 /* returns an array of the *n options of xd_parallel */
 XD_API const xd_option       *xd_parallel_options(int *n);
 
 /* ---- latents --------------------------------------------------------------------------------- */
 
-/* Decodes latents, which are f32 of `shape` [T,C,h,w]; T is 1 for an image. The latents may come
+/* Decodes latents, an f32 array of `shape` [T,C,h,w]; T is 1 for an image. The latents may come
  * from on_tensor, from a request with latents_only, or from the program. `r` is the request that
  * generated the latents, or a request with the prompt "". The parameters of `r` are stored with the
  * result; the prompts and images of `r` are not read. If the width, height or number of frames of
- * `r` is 0, this value is computed from the shape of the latents. Loads only the autoencoder.
- * XD_EINVAL: the shape does not match the request. The call is collective: rank 0 reads the
- * latents, and all ranks pass the same `shape`. */
+ * `r` is 0, it is computed from the shape of the latents. xd_decode loads only the autoencoder.
+ * XD_EINVAL: the shape of the latents does not match the request. xd_decode is collective: rank 0
+ * reads the latents, and all ranks pass the same `shape`. */
 XD_API xd_status xd_decode(xd_engine *g, const xd_request *r, const float *latents,
                            const int64_t shape[4], xd_result **out, xd_err *e);
 
 /* ---- plans: how a model is distributed over ranks ------------------------------------------ */
 
-/* Checks whether plan p is possible on `ranks` ranks, without the checks that need a model.
+/* Checks whether plan p is possible on `ranks` ranks; checks that need a model are omitted.
  * XD_EINVAL: the plan is impossible; the error message names up to three possible plans. */
 XD_API xd_status xd_parallel_check(const xd_parallel *p, int ranks, xd_err *e);
 /* Returns the number of ranks that plan p uses. */
@@ -180,19 +186,20 @@ XD_API xd_status xd_parallel_read(xd_parallel *p, const char *text, xd_err *e);
 
 /* Returns the predicted seconds of one part of a request: "text", "denoise", "decode" (all images),
  * or "total". The prediction is for the request in xd_open_args.plan_for. Returns a negative value
- * if the time is unknown. Times are known if xd_open chose a plan, or if weights must be read from
- * a disk of known speed. Predicted times include waiting for the disk. For xd_predicted, the part
- * "reading" is the time of waiting for all weights; the part "load" is the time of waiting for
- * weights that are needed before the first step. Other loading time is not included. */
+ * if the time is unknown. Predicted times are known if xd_open chose a plan, or if weights must be
+ * read from a disk of known speed. Predicted times include waiting for the disk. For xd_predicted,
+ * the part "reading" is the time of waiting for all weights; the part "load" is the time of waiting
+ * for weights that are needed before the first step. Predictions of loading include no other times
+ * than the waiting for weights. */
 XD_API double xd_predicted(const xd_engine *g, const char *part);
 /* Returns how many bytes of weights a part of a request ("text", "load", "decode" or "total") must
- * read from disk. Only weights are counted that were not in the page cache of rank 0's host when
- * xd_open chose a plan. Returns 0 if all weights were in the page cache or the number is
- * unknown. */
+ * read from disk. Weights that were in the page cache of rank 0's host when xd_open chose a plan
+ * are not counted. Returns 0 if all weights were in the page cache, or if the number of bytes to
+ * read is unknown. */
 XD_API double xd_cold_bytes(const xd_engine *g, const char *part);
 
-/* Returns 1 if the last request was refused before its start because it does not fit into the
- * memory of the GPU, else 0. All ranks return the same value. */
+/* Returns 1 if the last request was refused before it started, because it does not fit into the
+ * memory of the GPU; else 0. All ranks return the same value. */
 XD_API int xd_device_refused(const xd_engine *g);
 
 typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
@@ -203,12 +210,13 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     const char       *cluster; /* machine: "8xH100", "2x8xL40" or a file; NULL: this machine */
     const char       *dtype;   /* compute type; NULL: the fastest type of the machine */
     const char       *weights_dtype, *text_weights_dtype; /* types of weights, as in xd_open_args */
-    /* Degrees above 0 are used as given; for the other degrees, all values are tried. */
+    /* Degrees above 0 are used as given; for each degree that is 0, all values are tried. */
     xd_parallel       parallel;
-    int               exact;   /* 1: only plans that generate the same image as one rank */
-    int               all;     /* 1: also list impossible plans, with the reason */
-    int               explain; /* N: print details of plan N (from 1); 0: print the table */
-    int               json;    /* 1: print JSON, not a table */
+    int               exact; /* 1: only plans that generate the same image as one rank */
+    int               all;   /* 1: also list impossible plans, with the reason */
+    /* number of a plan (from 1), whose details are printed; 0: print the table of plans */
+    int               explain;
+    int               json;                              /* 1: print JSON, not a table */
     void        (*line)(void *cookie, const char *line); /* called with each line of the output */
     void       *cookie;                                  /* first argument of `line` and `log` */
     int         log_level; /* lines up to this level are passed to `log` */
@@ -217,12 +225,12 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
      * limit */
     int         columns;
     int         reserved; /* must be 0 */
-    /* What to do with weights that exceed the memory; the values are those of xd_open_args.offload.
-     * NULL: "auto" for GPUs, and "none" for CPUs or if `cluster` is set without `device`. */
+    /* What to do if weights exceed the memory; the values are those of xd_open_args.offload. NULL:
+     * "auto" for GPUs, and "none" for CPUs or if `cluster` is set without `device`. */
     const char *offload;
     /* "cuda": predicts plans with one rank per GPU of this machine. If `cluster` names another
-     * machine, predicts plans with one rank per GPU of that machine; this machine then needs no
-     * GPU. NULL: the device named in the file `cluster`, or else "cpu". */
+     * machine, "cuda" predicts plans with one rank per GPU of that machine; this machine then needs
+     * no GPU. NULL: the device named in the file `cluster`, or else "cpu". */
     const char *device;
     int64_t     memory; /* memory limit in bytes per host or GPU, as in xd_open_args */
     /* Output file for a drawing of the 4 fastest plans, or of the plan `explain`; NULL: none. */
@@ -236,11 +244,11 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
 #define xd_advise_args_init(a) xd_advise_args_init_size((a), sizeof *(a))
 XD_API void xd_advise_args_init_size(xd_advise_args *a, size_t size);
 
-/* The predictions of all plans that match the arguments in an xd_advise_args. Predicting loads no
- * weights. The records and texts of the predictions belong to the xd_plans object and are freed
- * with it; the program may free the arguments earlier. The arguments `all`, `explain`, `json` and
- * `line` are ignored. The list of plans has all details of each plan; impossible plans come after
- * the possible ones. */
+/* Predictions of all plans that match an xd_advise_args. Predicting loads no weights. The records
+ * and texts of the predictions belong to the xd_plans object and are freed with it; the program may
+ * free the arguments earlier. xd_plans_predict ignores the fields `all`, `explain`, `json` and
+ * `line` of its arguments. The list has all details of each plan; impossible plans come after the
+ * possible plans. */
 typedef struct xd_plans xd_plans;
 
 typedef struct xd_plans_info {
@@ -248,39 +256,43 @@ typedef struct xd_plans_info {
     const char *cluster; /* name of the machine */
     /* number of ranks of each plan, and number of ranks of the machine */
     int         ranks, cluster_ranks;
-    int         fitted; /* 1: the machine was measured; 0: values are from data sheets */
-    /* number of possible plans, and number of all plans, including the impossible ones */
+    /* 1: the rates of the machine were measured; 0: they are from data sheets */
+    int         fitted;
+    /* number of possible plans, and number of possible and impossible plans together */
     int         possible, count;
     /* compute type, and storage type of the matrices of the transformer's blocks */
     const char *dtype, *weights_dtype;
     double      cold_bytes; /* bytes of weights that are not in this machine's page cache */
-    /* Speed of this machine's disk in bytes/s; 0: unknown, so no reading time is predicted. */
+    /* Speed of this machine's disk in bytes/s; 0: the speed is unknown, and no reading time is
+     * predicted. */
     double      read_bytes_s;
 } xd_plans_info;
 
 typedef struct xd_plan_info { /* the prediction of one plan; the fastest plan is first */
     const char *name;         /* plan as a short name for xd_parallel_read, "u2cfg2" */
-    const char *flags;    /* plan as flags, "--ulysses_degree 2 --use_cfg_parallel"; "": one rank */
-    const char *text;     /* plan as a description, "cfg 2 x ulysses 2" */
-    const char *refused;  /* why the plan is impossible; NULL: it is possible */
+    const char *flags; /* plan as flags, "--ulysses_degree 2 --use_cfg_parallel"; "" for one rank */
+    const char *text;  /* plan as a description, "cfg 2 x ulysses 2" */
+    const char *refused;  /* reason why the plan is impossible; NULL: the plan is possible */
     xd_parallel parallel; /* the degrees and options of the plan, for xd_open_args */
-    /* 1: the plan was predicted; 0: the plan is impossible, and the fields below are 0. */
+    /* 1: the plan was predicted; 0: the plan is impossible, and the fields after `predicted` are
+     * 0. */
     int         predicted;
     int         ranks; /* number of ranks that the plan uses */
     /* 1: the plan generates the same image as one rank generates without options that save time
-     * (xd_option_about.saves). 0: stale keys and values or such an option change the image. */
+     * (xd_option_about.saves). 0: stale keys and values or an option that saves time change the
+     * image. */
     int         same_image;
-    /* number of denoising steps of an image, and number of steps among them that use no stale keys
-     * and values */
+    /* Number of denoising steps of an image, and number of the steps that use no stale keys and
+     * values. */
     int         steps, exact_steps;
-    /* Seconds of, in the order of the fields: waiting for weights before the first step; encoding
-     * the text; one step without stale keys and values; one step with them; decoding one image;
-     * decoding and waiting for the VAE's weights; the complete request. */
+    /* Seconds of the following parts, in the order of the fields: waiting for weights before the
+     * first step; encoding the text; one step without stale keys and values; one step with stale
+     * keys and values; decoding one image; decoding and waiting for the VAE's weights; the complete
+     * request. */
     double      load_s, text_s, exact_step_s, step_s, decode_s, vae_s, request_s;
     /* Seconds of waiting for weights, which text_s, vae_s and request_s include. */
     double      read_text_s, read_transformer_s, read_vae_s;
-    /* Peak bytes of the memory of one GPU or, on the CPU, of one host: the maximum over all GPUs or
-     * hosts. */
+    /* Peak bytes of the memory of one GPU, as a maximum over all GPUs; on the CPU, of one host. */
     double      peak;
     double      sent; /* bytes that all ranks send for the request */
 } xd_plan_info;
@@ -291,17 +303,17 @@ typedef struct xd_plan_rank {                   /* one rank of a plan */
     /* Bytes of stale keys and values and of message buffers, included in transformer_tmp. */
     int64_t method_bytes;
     int64_t peak; /* peak bytes of the rank's memory */
-    /* Seconds of computing, and seconds of waiting for messages, in a step after the first
+    /* Seconds of computing, and seconds of waiting for messages, in one step after the first
      * steps. */
     double  busy_s, wait_s;
-    /* bytes that the rank sends per step after the first steps: to all ranks, and to ranks on other
-     * hosts only */
+    /* Bytes that the rank sends per step after the first steps: to all ranks, and to ranks on other
+     * hosts only. */
     double  sent, sent_hosts;
 } xd_plan_rank;
 
 /* Predicts all plans that match `a`. If no plan is possible, xd_plans_predict fails and *out is
- * NULL. If no plan is possible, the error has the reason for one plan, the plan that is closest to
- * being possible. Free *out with xd_plans_free. */
+ * NULL. The error then has the reason why one plan is impossible: the plan that is closest to being
+ * possible. Free *out with xd_plans_free. */
 XD_API xd_status            xd_plans_predict(xd_plans **out, const xd_advise_args *a, xd_err *e);
 XD_API const xd_plans_info *xd_plans_about(const xd_plans *p);
 /* xd_plans_get returns plan i (from 0) of the xd_plans_info.count plans; xd_plans_rank returns the
@@ -317,7 +329,7 @@ XD_API xd_status            xd_advise(const xd_advise_args *a, xd_err *e);
 /* ---- results -------------------------------------------------------------------------------- */
 
 /* Returns the seconds that a part of generating image i took: "denoise", "decode". Returns -1 if
- * the time is unknown, as for images that other ranks generated. */
+ * the time of the image is unknown, for example because another rank generated the image. */
 XD_API double  xd_result_image_seconds(const xd_result *r, int i, const char *part);
 /* Returns the bytes that all ranks have sent to each other for the request. */
 XD_API int64_t xd_result_sent(const xd_result *r);
@@ -338,38 +350,40 @@ XD_API const float *xd_result_audio(const xd_result *r, int i, xd_audio_size *si
 
 /* ---- hashes of steps ------------------------------------------------------------------------ */
 
-/* Hash of the latents, or of a transformer's hidden state [tokens,C], at one place of a request. If
- * two hashes have equal `bits`, all elements are equal to the bit. Otherwise the sums estimate how
- * far the elements are apart: each of them adds all elements with random signs, which are the same
- * in all runs, so that the mean square of the differences of the sums estimates the sum of the
- * squared differences of the elements. */
+/* Hash of the latents, or of a transformer's hidden state [tokens,C], at one point of a request. If
+ * two hashes have equal `bits`, their tensors are bit-identical. If the `bits` of two hashes
+ * differ, the sums estimate the distance of the tensors. Each sum adds all elements of a tensor
+ * with random signs, which are the same in all runs. Therefore the mean square of the differences
+ * of the sums estimates the sum of the squared differences of the elements. */
 enum { XD_HASH_SUMS = 8 };
 typedef struct xd_step_hash {
     uint64_t bits;
     double   square; /* sum of the squares of the elements */
     double   sums[XD_HASH_SUMS];
 } xd_step_hash;
-/* Numbers of the hashes of an image. A step has the hash of its latents, and then that of each
- * block of each guidance pass; `passes` and `blocks` are 0 without hashes of blocks. */
+/* Numbers of steps, guidance passes and transformer blocks that have hashes, for one image. Each
+ * step has the hash of its latents, followed by the hashes of the blocks of each guidance pass. If
+ * blocks have no hashes, `passes` and `blocks` are 0. */
 typedef struct xd_hash_counts { int steps, passes, blocks; } xd_hash_counts;
-/* Returns the hashes of image i, step after step; NULL: the request had no determinism_check, or
- * this is not rank 0. */
+/* Returns the hashes of image i, ordered by step. NULL: the request had no determinism_check, or
+ * this process is not rank 0. */
 XD_API const xd_step_hash *xd_result_hashes(const xd_result *r, int i, xd_hash_counts *n);
 
 /* ---- names of output files ------------------------------------------------------------------ */
 
-/* Checks whether `images` images can be written to the file name `path`: one file, or several if
- * `path` has a %d (%04d). May be called before a model is opened. If the name is that of a video,
- * also checks that this machine can write the video format. */
+/* Checks whether `images` images can be written to the file name `path`: to one file, or to several
+ * files if `path` has a %d (%04d). xd_output_check may be called before a model is opened. If the
+ * file name is that of a video, xd_output_check also checks that this machine can write the video
+ * format. */
 XD_API xd_status   xd_output_check(const char *path, int images, xd_err *e);
 /* Returns 1 if the engine's model generates videos, 0 if it generates images. */
 XD_API int         xd_makes_videos(const xd_engine *g);
-/* Completes the checks of xd_output_check, as soon as the program knows whether the model generates
- * videos. Refuses the name of a video file if `video` is 0. */
+/* Completes the checks of xd_output_check when the program knows whether the model generates
+ * videos. xd_output_check_video refuses the name of a video file if `video` is 0. */
 XD_API xd_status   xd_output_check_video(const char *path, int video, xd_err *e);
 /* Returns 1 if the model generates videos with sound. */
 XD_API int         xd_makes_sound(const xd_engine *g);
-/* Refuses a name for audio if the result has no sound. */
+/* Refuses the name of an audio file if the result has no sound. */
 XD_API xd_status   xd_output_check_sound(const char *path, int sound, xd_err *e);
 /* Returns the default name of an output file: "output.png"; for a video "output.mp4", or
  * "output.gif" without FFmpeg. */
@@ -392,28 +406,29 @@ XD_API void        xd_output_sweep(void);
 
 /* ---- image files ----------------------------------------------------------------------------- */
 
-/* Reads the size in pixels of a PNG, JPEG, WebP, GIF or PPM file from its header, after rotation by
- * its Exif orientation. */
+/* Reads the width and height in pixels from the header of a PNG, JPEG, WebP, GIF or PPM file. They
+ * are the size after the rotation by the Exif orientation. */
 XD_API xd_status xd_image_file_size(const char *path, int64_t *width, int64_t *height, xd_err *e);
 /* Reads a PNG, JPEG, WebP, GIF or PPM file as RGB into *data, which is malloc'ed and freed by the
  * caller; im->data points to it. */
 XD_API xd_status xd_image_file_load(const char *path, xd_image *im, uint8_t **data, xd_err *e);
-/* Reads an image file as an inpainting mask. As in OpenAI's API, if a PNG or WebP file has
- * transparent pixels, these become white and all other pixels black. Files without transparent
- * pixels are read as xd_image_file_load does. */
+/* Reads an image file as an inpainting mask. If a PNG or WebP file has transparent pixels, these
+ * become white and all other pixels black, as in OpenAI's API. Files without transparent pixels are
+ * read as xd_image_file_load does. */
 XD_API xd_status xd_image_file_load_mask(const char *path, xd_image *im, uint8_t **data, xd_err *e);
-/* xd_video_file_load reads the frames of a video file, or of one image, as xd_image_file_load reads
- * an image; XD_ENOMEM if they have more than `most` bytes. xd_video_file_size reads the size of the
- * first frame. */
+/* xd_video_file_load reads the frames of a video file, or a single image file, like
+ * xd_image_file_load. XD_ENOMEM: the frames have more than `most` bytes. xd_video_file_size reads
+ * the size of the first frame. */
 XD_API xd_status xd_video_file_load(const char *path, int64_t most, xd_image *im, uint8_t **data,
                                     xd_err *e);
 XD_API xd_status xd_video_file_size(const char *path, int64_t *width, int64_t *height, xd_err *e);
 /* Writes one frame of RGB pixels, without gaps between rows, to an image file. The file name
  * extension selects the format, as in xd_result_save. */
 XD_API xd_status xd_image_file_save(const xd_image *im, const char *path, xd_err *e);
-/* Writes a contact sheet of a video, an image with a black background. The sheet has at most `most`
- * frames at equal distances, including the first and the last. The rows of the contact sheet have
- * `columns` frames each; each frame is at most `width` pixels wide. */
+/* Writes a contact sheet of a video: an image file that shows frames of the video on a black
+ * background. The contact sheet has at most `most` frames at equal distances, including the first
+ * frame and the last frame of the video. The rows of the contact sheet have `columns` frames each;
+ * each frame is at most `width` pixels wide. */
 XD_API xd_status xd_image_file_sheet(const xd_image *im, int columns, int most, int64_t width,
                                      const char *path, xd_err *e);
 
@@ -448,8 +463,8 @@ typedef struct xd_trace_args { /* call xd_trace_args_init, then set fields */
 #define xd_trace_args_init(a) xd_trace_args_init_size((a), sizeof *(a))
 XD_API void      xd_trace_args_init_size(xd_trace_args *a, size_t size);
 /* Prints how long each rank of a trace computed and waited, in the complete request and in one
- * step. Also draws both, if `svg` is set. XD_EIO, XD_EFORMAT: the trace cannot be read; XD_EINVAL:
- * the trace does not have the step. */
+ * step. If `svg` is set, xd_trace_show also draws the complete request and the step. XD_EIO,
+ * XD_EFORMAT: the trace cannot be read. XD_EINVAL: the trace does not have step `step`. */
 XD_API xd_status xd_trace_show(const xd_trace_args *a, xd_err *e);
 
 typedef struct xd_compare_args { /* call xd_compare_args_init, then set fields */
@@ -457,8 +472,8 @@ typedef struct xd_compare_args { /* call xd_compare_args_init, then set fields *
     /* Two files (PNG, JPEG, WebP, PPM, MP4, QuickTime, Matroska, WebM, GIF), or two directories
      * of images, which are compared in the order of their names. */
     const char *a, *b;
-    /* Image file to write, with the differences of the worst frame as grey levels: 0 for equal
-     * pixels, 32 for a difference of 1 level, white for 255 levels; NULL: none. */
+    /* Image file to write, which shows the differences of the worst frame as grey levels: 0 for
+     * equal pixels, 32 for a difference of 1 level, white for 255 levels. NULL: no file. */
     const char *difference;
     int         json;                                    /* 1: print JSON, not text */
     int         threads;                                 /* number of threads; 0: all cores */
@@ -477,16 +492,16 @@ XD_API xd_status xd_compare_files(const xd_compare_args *a, xd_comparison *c, xd
 typedef struct xd_inspect_args { /* call xd_inspect_args_init, then set fields */
     size_t      size;
     const char *model; /* model directory (configs are enough) or a weight file */
-    /* If `model` is a directory: the name of a component. xd_inspect then prints a line "name
-     * shape" for every tensor in the component's files. If `model` is a weight file: any text that
-     * is not NULL. xd_inspect then prints a line "name shape" for every tensor of the file. NULL:
-     * xd_inspect prints a summary. */
+    /* If `model` is a directory, `tensors` is the name of a component. xd_inspect then prints a
+     * line "name shape" for every tensor in the component's files. If `model` is a weight file,
+     * `tensors` is any text that is not NULL. xd_inspect then prints a line "name shape" for every
+     * tensor of the file. If `tensors` is NULL, xd_inspect prints a summary. */
     const char *tensors;
     int         json;                                    /* 1: print JSON, not text */
     void        (*line)(void *cookie, const char *line); /* called with each line of the output */
     void       *cookie;
-    /* [ncontrolnets] control networks of the model, as in xd_advise_args; the summary counts their
-     * tensors as those of the transformer. */
+    /* [ncontrolnets] control networks of the model, as in xd_advise_args. The summary of the model
+     * counts their tensors as tensors of the transformer. */
     const char *const *controlnets;
     int                ncontrolnets;
     int                reserved; /* must be 0 */
@@ -500,7 +515,8 @@ XD_API xd_status xd_inspect(const xd_inspect_args *a, xd_err *e);
 
 typedef struct xd_bench_turn { /* the timed runs of a stage of a benchmark */
     int    n; /* number of timed runs so far; if it is 0, the fields below are not valid */
-    /* Time of the last run, and its floating-point operations in units of 1e9. */
+    /* Time of the last run in seconds, and number of its floating-point operations in units of
+     * 1e9. */
     double seconds, gflop;
     /* The processor's peak rate for code without memory accesses. The peak rate is measured before
      * and after each timed run, and the higher value is used. */
@@ -521,7 +537,7 @@ typedef struct xd_bench_args { /* call xd_bench_args_init, then set fields */
      * half a second) */
     int         threads, repeats;
     const char *bind; /* CPU binding, as in xd_open_args */
-    /* types and device, as in xd_open_args */
+    /* compute type, weight types and device, as in xd_open_args */
     const char *dtype, *weights_dtype, *text_weights_dtype, *device;
     /* Stages to time: words of "text step block vae"; "step" includes the blocks of a step;
      * NULL: all. */
@@ -529,20 +545,21 @@ typedef struct xd_bench_args { /* call xd_bench_args_init, then set fields */
     int         json;                                    /* 1: print JSON, not text */
     void        (*line)(void *cookie, const char *line); /* called with each line of the output */
     void       *cookie;
-    /* The plan to time, if there are several ranks. The plan's times for the stages "step" and
-     * (with use_parallel_vae) "vae" are compared with the times of one rank. With several ranks,
-     * xd_bench is collective, and rank 0 gets the output lines. */
+    /* The plan to time, if the benchmark has several ranks. The times of the plan for the stages
+     * "step" and (with use_parallel_vae) "vae" are compared with the times of one rank. With
+     * several ranks, xd_bench is collective, and rank 0 gets the output lines. */
     xd_parallel parallel;
     int         log_level; /* lines up to this level are passed to `log` */
     void        (*log)(void *cookie, int level, const char *line);
     /* If there is a single rank, `turn` is called before every timed run of a stage and after the
      * last run. If `turn` returns 0, no further runs of the stage are timed, regardless of
      * `repeats`. If `turn` is set, blocks are timed only if `parts` names them. If `turn` is set,
-     * large GEMMs are not timed, so that the peak rates of GEMMs are 0. NULL: none. */
+     * large GEMMs are not timed, so that the peak rates of GEMMs are 0. NULL: no function is called
+     * before timed runs. */
     int         (*turn)(void *cookie, const xd_bench_turn *last);
     /* If there is a single rank, on_stage is called when weights begin to be created or loaded,
      * with their size in `bytes`. on_stage is also called when the timing of a stage begins, with
-     * `bytes` 0. NULL: none. */
+     * `bytes` 0. on_stage NULL: no function is called at the start of stages. */
     void        (*on_stage)(void *cookie, const char *what, double bytes);
     const char *gemm;      /* type of the inputs of GEMMs with fp8 weights, as in xd_request */
     const char *attention; /* type of the attention scores, as in xd_request */
@@ -583,8 +600,8 @@ typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields *
     const char              *output;
     /* Types to which the weight matrices of transformers and of text encoders are converted: "f32",
      * "bf16", "int8", "fp8", "int4". NULL: matrices keep the types of the source files. Exception:
-     * if weights_dtype is f32 or bf16 and text_weights_dtype is NULL, text encoders are also
-     * converted to weights_dtype. */
+     * if weights_dtype is f32 or bf16 and text_weights_dtype is NULL, the matrices of text encoders
+     * are converted to weights_dtype too. */
     const char              *weights_dtype, *text_weights_dtype;
     const xd_component_file *files;     /* [nfiles] files that replace the weights of components */
     const xd_lora     *loras, *loras_2; /* [nloras], [nloras_2] LoRA files, added to the weights */
@@ -595,10 +612,10 @@ typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields *
     int                force;       /* 1: replace model files in a directory that is not empty */
     int                threads;     /* number of threads; 0: all cores */
     int                log_level;   /* lines up to this level are passed to `log` */
-    int   lora_partial;             /* 1: skip LoRA tensors that do not match, as in xd_open_args */
+    int   lora_partial; /* 1: skip LoRA tensors that do not match the model, as in xd_open_args */
     void  (*log)(void *cookie, int level, const char *line);
     /* Called repeatedly with the bytes written so far, the total bytes, and the name of the current
-     * file. NULL: none. */
+     * file. on_progress NULL: no function is called. */
     void  (*on_progress)(void *cookie, const char *file, double done, double total);
     void *cookie;
 } xd_convert_args;
@@ -606,8 +623,8 @@ typedef struct xd_convert_args { /* call xd_convert_args_init, then set fields *
 XD_API void      xd_convert_args_init_size(xd_convert_args *a, size_t size);
 /* Writes a model directory whose safetensors files have the tensor names of diffusers. Tensors are
  * converted one at a time, so that little memory is needed for models of any size. A file appears
- * in the output directory only when the file is complete. If the conversion was interrupted, the
- * same call continues at the point of interruption. */
+ * in the output directory only when the file is complete. If a conversion was interrupted, a second
+ * call with the same arguments continues at the point of interruption. */
 XD_API xd_status xd_convert_model(const xd_convert_args *a, xd_err *e);
 
 #ifdef __cplusplus

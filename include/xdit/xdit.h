@@ -28,21 +28,20 @@
  * begins with its size. The record's init function stores the size with which the program was
  * compiled and sets all defaults. The program then sets the fields that need other values. Later
  * versions of the library add fields only at the end of a record. The library reads only the first
- * `size` bytes of a record, and uses defaults for fields beyond them, which newer versions have
- * added. Therefore a program also runs with every later version of the library. A program also runs
- * with an earlier version of the library. The earlier version refuses a record only if a field is
- * set that this version does not know. Records without a size (xd_err, xd_parallel, xd_lora,
- * xd_component_file, xd_texts, xd_option) never change their size. Some records are allocated by
- * the library, which passes a pointer to the program: xd_progress, and the result of
- * xd_result_image. In a later version of the library, a record that the library allocates may be
- * longer than in the program's header.
+ * `size` bytes of a record, and uses defaults for fields that newer versions have added after these
+ * bytes. Because fields are added only at the end, a program also runs with every later version of
+ * the library. A program also runs with an earlier version of the library. An earlier version of
+ * the library refuses a record only if the program sets a field that this version does not know.
+ * Records without a size (xd_err, xd_parallel, xd_lora, xd_component_file, xd_texts, xd_option)
+ * never change their size. The library allocates some records and passes a pointer to the program:
+ * xd_progress, and the result of xd_result_image. Later versions of the library may allocate
+ * records that are longer than in the program's header.
  *
  * Lifetimes. The library keeps no pointer that a program passes, except `log` and `cookie` of
  * xd_open_args, which it uses until xd_close returns. The program may free strings, arrays and
  * records when the function to which it passed them has returned. A result does not need its engine
- * and can be used after xd_close. Pixels and texts that a function returns for a result are owned
- * by the result and are valid until xd_result_free. Arguments of a callback are valid only during
- * the callback.
+ * and can be used after xd_close. Results own the pixels and texts that functions return for them;
+ * these are valid until xd_result_free. Arguments of a callback are valid only during the callback.
  *
  * Per process and per engine. An engine owns its model, its weights, its plan, its log and its
  * trace. Several engines can be open in one process. All engines of a process use one pool of
@@ -53,8 +52,8 @@
  * the process cannot initialize it again. xd_output_sweep (tools.h) removes the incomplete output
  * files of all engines. The library reads environment variables (XDIT_*, HF_*, those of MPI
  * launchers) and never sets them. The library installs no signal handler, prints nothing and does
- * not exit. There is one exception: if ranks can no longer notify each other of a failure, MPI
- * aborts the job, and the reason is in the log.
+ * not exit. There is one exception to the rule that the library does not exit: if ranks can no
+ * longer notify each other of a failure, MPI aborts the job, and the reason is in the log.
  *
  * Threads of the program. Only one thread at a time may use an engine, and only one thread at a
  * time may call a function of the library. If an engine has several ranks, the thread that opened
@@ -80,8 +79,8 @@ extern "C" {
 
 /* ---- version ---------------------------------------------------------------------------- */
 
-/* The version of this header. The build file meson.build reads the three version numbers from this
- * header. */
+/* The version of this header. The build file meson.build reads the three version numbers from the
+ * header xdit.h. */
 #define XDIT_VERSION_MAJOR 0
 #define XDIT_VERSION_MINOR 1
 #define XDIT_VERSION_PATCH 0
@@ -98,9 +97,9 @@ XD_API int         xd_version_number(void);
 
 typedef struct xd_engine xd_engine;
 
-/* A plan describes how the model is distributed over ranks. A degree of 0 means 1. The options of a
- * plan have the names of xDiT's options. Initialize a plan with {0}. The size of xd_parallel is
- * fixed: options of later versions will replace reserved fields. */
+/* A plan describes how the model is distributed over ranks. A degree of 0 in xd_parallel counts as
+ * 1. The options of a plan have the names of xDiT's options. Initialize a plan with {0}. The size
+ * of xd_parallel is fixed: options of later versions will replace reserved fields. */
 typedef struct xd_parallel {
     int tensor_parallel_degree, ulysses_degree, ring_degree, pipefusion_parallel_degree;
     int data_parallel_degree, use_cfg_parallel;
@@ -108,18 +107,19 @@ typedef struct xd_parallel {
     int warmup_steps;          /* number of steps at the start that use no stale keys and values */
     int use_displaced_patches; /* 1: ring attention uses keys and values of the previous step */
     int use_parallel_vae;
-    /* How text tokens pass through the pipeline stages. "first": once per step, together with the
-     * first patch. "every": with every patch, as in xDiT. NULL: "first". */
+    /* How text tokens pass through the pipeline stages. "first": text tokens pass through the
+     * stages once per step, together with the first patch. "every": text tokens pass through the
+     * stages with every patch, as in xDiT. NULL: text tokens pass as with "first". */
     const char *pipefusion_text;
-    /* Numbers of blocks of the pipeline stages, "10,9,9"; NULL: balanced. */
+    /* Number of transformer blocks of each pipeline stage, "10,9,9"; NULL: balanced. */
     const char *attn_layer_num_for_pp;
     /* Number of ranks, beginning with rank 0, over which each text encoder is split. */
     int         text_tensor_parallel_degree;
     /* 1: use patches even if there is a single pipeline stage (for measurements). */
     int         patches_without_stages;
-    /* How activations are sent between hosts. "int8" and "fp8": as codes of 8 bits with a scale for
-     * each head or each 128 features, which changes the image. "exact", NULL: unchanged. Messages
-     * between ranks of one host are always exact. */
+    /* How activations are sent between hosts. "int8" and "fp8": activations are sent as codes of 8
+     * bits with a scale for each head or each 128 features, which changes the image. "exact", NULL:
+     * activations are sent unchanged. Messages between ranks of one host are always exact. */
     const char *comms;
     int         reserved[6];      /* for future options; must be 0 */
     const char *reserved_text[3]; /* for future options; must be NULL */
@@ -131,9 +131,9 @@ typedef struct xd_lora { /* a LoRA: a low-rank matrix product added to the weigh
 } xd_lora;
 
 /* A safetensors or GGUF file with the weights of one component. The component's weights are read
- * from this file in place of the files in the model's folder for the component. The model's folder
- * for the component then only needs to have the config. Tensors may have the names of diffusers, of
- * the original publications, of ComfyUI or of llama.cpp. */
+ * from this file, not from the component's folder in the model directory. The component's folder in
+ * the model directory then needs only the config. Tensors may have the names of diffusers, of the
+ * original publications, of ComfyUI or of llama.cpp. */
 typedef struct xd_component_file {
     /* name of the component: "transformer", "transformer_2" (the second transformer), "vae", or the
      * short name of a text encoder, as `xdit inspect` prints it */
@@ -149,48 +149,52 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
                                    Hugging Face cache */
     /* Compute type: "f32", "bf16", on a GPU also "f16"; NULL: the fastest type of this machine. */
     const char *dtype;
-    /* Storage type of the matrices of the transformer's blocks (attention, feed-forward). NULL: the
-     * compute type. "int8": weights need a quarter of the memory of f32, and GEMMs compute with
-     * integers, which is faster if the CPU supports it; the input of a GEMM is quantized as well.
-     * "fp8" (e4m3): weights need the memory of int8, and GEMMs are in the compute type. "int4", on
-     * the CPU only: weights need slightly more than half the memory of int8; they are stored in
-     * groups of 32 elements with a scale; inputs are rotated, and GEMMs are in the compute type.
-     * All quantized types cost accuracy (doc/weights.md). "auto": matrices that are stored as int8
-     * or fp8 keep their type, without further loss of accuracy. "f32" and "bf16" mean the same as
-     * for `dtype`. text_weights_dtype has the same values, for text encoders that are language
-     * models. */
+    /* Storage type of the matrices of the transformer's blocks (attention, feed-forward). NULL:
+     * matrices are stored in the compute type. "int8": weights need a quarter of the memory of f32.
+     * GEMMs compute with integers, which is faster if the CPU supports it; the inputs of these
+     * GEMMs are quantized as well. "fp8" (e4m3): weights need the memory of int8, and GEMMs are in
+     * the compute type. "int4", on the CPU only: weights need slightly more than half the memory of
+     * int8. They are stored in groups of 32 elements with a scale; inputs are rotated, and GEMMs
+     * are in the compute type. All quantized weight types cost accuracy (doc/weights.md). "auto":
+     * matrices that are stored as int8 or fp8 keep their type, which costs no further accuracy.
+     * "f32" and "bf16" store the matrices in these types. text_weights_dtype has the same values,
+     * for text encoders that are language models. */
     const char *weights_dtype, *text_weights_dtype;
-    /* Where the engine computes: "cpu"; "cuda", one GPU per rank; "cuda:1", the GPU with the number
-     * 1; "auto", one GPU per rank if the host has a usable GPU for each of its ranks, else the CPU;
-     * NULL: "cpu". */
+    /* Where the engine computes. "cpu" and NULL: on the CPU. "cuda": one GPU per rank. "cuda:1":
+     * the GPU with the number 1. "auto": one GPU per rank if the host has a usable GPU for each of
+     * its ranks, else the CPU. */
     const char *device;
     int         threads; /* threads per rank; 0: one for each core that this rank may use */
-    /* nonzero: the engine serves one request. If there is one rank, the transformer's weights are
-     * freed before the image or video is decoded, provided that the request generates only one. A
-     * second request would load the transformer's weights again. */
+    /* nonzero: the engine serves one request. If an engine for one request has one rank and the
+     * request generates a single image or video, the transformer's weights are freed before
+     * decoding. A second request of an engine with `once` set would load the transformer's weights
+     * again. */
     int         once;
     /* Binding of threads to CPU cores. "auto": if several ranks share a host and the launcher has
      * not bound them, each rank is bound to its share of the host's cores and to the memory node of
      * these cores. Binding sets the affinity of the calling thread; threads and processes that this
-     * thread starts inherit the affinity. "cores": as "auto", but a single rank is bound too, to as
-     * many cores as it has threads. "none", NULL: no binding. The CPU binding remains when the
-     * engine is closed. */
+     * thread starts inherit the affinity. "cores": as "auto", but a single rank is also bound, to
+     * as many cores as it has threads. "none", NULL: no binding. The binding to cores remains when
+     * the engine is closed. */
     const char *bind;
-    /* Parallel plan; the field `plan` determines how degrees that are 0 are chosen. */
+    /* Parallel plan of the engine; the field `plan` determines how degrees that are 0 are
+     * chosen. */
     xd_parallel parallel;
-    /* The ranks of the engine. NULL: the processes that an MPI launcher has started. With NULL, the
-     * library initializes and finalizes MPI, unless the program has initialized MPI. Not NULL: a
-     * pointer to an MPI_Comm of a program that has initialized MPI; the engine then has the ranks
-     * of this communicator. All messages use duplicates of the communicator, which xd_close frees.
-     * The library neither initializes nor finalizes MPI, and does not change the program's MPI
-     * error handlers. If other processes of the program also need cores, set `threads` to limit the
-     * engine. */
+    /* The processes that are the ranks of the engine, as an MPI communicator. NULL: the processes
+     * that an MPI launcher has started. If mpi_comm is NULL, the library initializes and finalizes
+     * MPI, unless the program has initialized MPI. If mpi_comm is not NULL, it points to an
+     * MPI_Comm of a program that has initialized MPI; the engine then has the ranks of this
+     * communicator. All messages use duplicates of the program's communicator, which xd_close
+     * frees. With a communicator of the program, the library neither initializes nor finalizes MPI,
+     * and does not change the program's MPI error handlers. If other processes of the program also
+     * need cores, set `threads` to limit the engine. */
     const void *mpi_comm;
-    const char *without; /* short name of a text encoder that is not loaded, for models
-                                   that support this; NULL: load all */
+    /* short name of a text encoder that is not loaded, for models that can run without it; NULL:
+     * load all text encoders */
+    const char *without;
     /* Nonzero: text encoders stay loaded between requests, and prompt embeddings are cached, so
-     * that a repeated prompt is not encoded again. The cache of prompt embeddings has up to 256
-     * MiB, and at most a sixteenth of the free memory of the host. */
+     * that a repeated prompt is not encoded again. The cache of prompt embeddings uses up to 256
+     * MiB, and at most a sixteenth of the host's free memory. */
     int         keep;
     int         log_level; /* log lines up to this level are passed to `log` */
     void        (*log)(void *cookie, int level, const char *line);
@@ -198,17 +202,18 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
     /* Output file for a timeline of all ranks, which rank 0 writes as a Chrome trace (JSON).
      * chrome://tracing and Perfetto display such files. Each request overwrites the trace file when
      * the request ends. The trace file is also overwritten if the request fails after it was
-     * validated. The trace of the first request also has the time of xd_open. NULL: none. */
+     * validated. The trace of the first request also has the time of xd_open. NULL: no trace is
+     * written. */
     const char *trace;
     const xd_component_file *files; /* [nfiles] files that replace the weights of components */
     const xd_lora           *loras; /* [nloras] LoRA files, added in this order */
     int                      nfiles, nloras;
     /* How to choose the degrees of `parallel` that are 0, if there are more ranks than the degrees
-     * above 0 use. NULL: degrees that are 0 count as 1, and ranks that are left over are idle.
-     * "auto": the plan with the lowest predicted time, among the plans that fit into memory and
-     * generate the same image as one rank. "auto-stale": as "auto", but plans with PipeFusion,
-     * which uses keys and values of the previous step, are also considered. Rank 0 chooses the plan
-     * and logs it at level XD_LOG_INFO. */
+     * above 0 use. NULL: degrees that are 0 count as 1, and surplus ranks are idle. "auto": the
+     * plan with the lowest predicted time, among the plans that fit into memory and generate the
+     * same image as one rank. "auto-stale": as "auto", but plans with PipeFusion, which uses keys
+     * and values of the previous step, are also considered. Rank 0 chooses the plan and logs it at
+     * level XD_LOG_INFO. */
     const char              *plan;
     /* The request whose predicted time the choice of a plan minimizes; NULL: a request with default
      * values. */
@@ -220,17 +225,17 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
     /* How work is distributed over ranks. "measured": each rank's number of tokens, heads,
      * blocks and image rows is proportional to its speed in a short test. "adaptive": the numbers
      * of tokens and heads also change between two steps if a rank has become slower or faster.
-     * "even", NULL: equal shares. */
+     * "even", NULL: all ranks have equal shares. */
     const char              *balance;
     /* For measurements only: number of transformer blocks of each kind, "2,4". Text encoders use
-     * the first number. NULL: as in the configs. */
+     * the first number. NULL: the numbers of blocks in the configs. */
     const char              *layers;
     /* What to do if weights exceed the memory. "auto": as many blocks of the transformer and of
      * text encoders as necessary remain in pinned host memory (on the CPU: in their files), and
-     * their weights are fetched while the blocks before them compute. "stream": all blocks are
-     * fetched in this way, for the lowest memory use. "none": a request whose weights do not fit is
-     * refused. NULL means "auto" on a GPU and "none" on the CPU. Results do not depend on
-     * `offload`. */
+     * their weights are fetched while the blocks before them compute. "stream": the weights of all
+     * blocks stay in host memory or files and are fetched before use, for the lowest memory use.
+     * "none": a request whose weights do not fit is refused. NULL means "auto" on a GPU and "none"
+     * on the CPU. Results of requests do not depend on `offload`. */
     const char              *offload;
     /* [nloras_2] LoRA files for the second transformer, if the model has two transformers; the
      * second one computes the last (low-noise) steps. The files in `loras` are added to the first
@@ -241,45 +246,46 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
      * its name "org/name" in the local Hugging Face cache. NULL: a linear map converts latents to
      * the colours of previews. */
     const char              *preview_decoder;
-    /* Memory limit in bytes for weights, activations and kernels. The memory limit applies to the
-     * sum over all ranks of a host and all engines of the process. With device "cuda": the limit
-     * for the memory of each GPU. A request that needs more memory than this limit is refused. 0:
-     * all free memory. */
+    /* Memory limit in bytes for weights, activations and kernels. The limit `memory` applies to the
+     * sum over all ranks of a host and all engines of the process. With device "cuda", `memory` is
+     * the limit for the memory of each GPU. A request that needs more memory than this limit is
+     * refused. 0: all free memory. */
     int64_t                  memory;
-    /* What to do if a request does not fit into memory. "auto": the engine tries, until the request
-     * fits, first `offload` "auto"; then int8 (fp8 if the files store fp8) for weight types that
-     * the program has not set; then, on the CPU, int4 for these weight types. The change that makes
-     * a request fit is logged and also applies to later requests. "none", NULL: the request is
-     * refused. */
+    /* What to do if a request does not fit into memory. "auto": the engine tries changes one after
+     * another until the request fits. It tries `offload` "auto"; then int8 (fp8 if the files store
+     * fp8) for weight types that the program has not set; then, on the CPU, int4 for these weight
+     * types. The change that makes a request fit is logged and also applies to later requests.
+     * "none", NULL: a request that does not fit is refused. */
     const char              *fit;
     /* 1: tensors of LoRA files that do not match the model are skipped, and a warning lists them.
-     * For example, files for an image-to-video model have tensors that do not match a text-to-video
-     * model. 0: a file with such tensors is refused. */
+     * For example, LoRA files for an image-to-video model have tensors that do not match a
+     * text-to-video model. lora_partial 0: a file with such tensors is refused. */
     int64_t                  lora_partial;
     /* 1: xd_open compares every byte of all weight files between the ranks, and the error names a
-     * file that differs. 0: xd_open compares configs, headers and 64 pages of each file, which
+     * file that differs. 0: xd_open compares only configs, headers and 64 pages of each file, which
      * takes negligible time. */
     int64_t                  verify_weights;
 } xd_open_args;
 
-/* All defaults are 0 or NULL, except `size`. */
+/* Defaults of all fields of xd_open_args are 0 or NULL, except `size`. */
 #define xd_open_args_init(a) xd_open_args_init_size((a), sizeof *(a))
 XD_API void xd_open_args_init_size(xd_open_args *a, size_t size);
 
 /* Opens a model: reads the configs and checks the tensors in the files. The first request loads the
- * weights. Close *g with xd_close; *g is NULL after a failure. The call is collective. */
+ * weights. Close *g with xd_close; *g is NULL after a failure. xd_open is a collective call. */
 XD_API xd_status xd_open(xd_engine **g, const xd_open_args *a, xd_err *e);
 XD_API void      xd_close(xd_engine **g);
 
 /* xd_rank returns the rank of this process. xd_ranks returns the number n of ranks that compute a
  * request; ranks n and above are idle. Calls with an engine are collective over all ranks. Only
- * rank 0 gets results, and callbacks run only on rank 0, unless a comment states otherwise.
+ * rank 0 gets results, and only rank 0 calls callbacks, unless a callback's comment states that
+ * other ranks do.
  *
  * If one rank fails, all ranks return that rank's error, with the rank's number in xd_err.rank, and
- * the engine can be used again. XD_ECOMM is the exception: either messages failed, or a rank failed
- * in a place where it could not notify the other ranks, so that these may still be waiting for it.
- * After XD_ECOMM the program must neither use nor close the engine, and must exit; the MPI launcher
- * kills the other processes. */
+ * the engine can be used again. XD_ECOMM is the exception: the engine cannot be used again. Either
+ * messages failed, or a rank failed at a point where it could not notify the other ranks, which may
+ * still wait for it. After XD_ECOMM the program must neither use nor close the engine, and must
+ * exit; the MPI launcher kills the other processes. */
 XD_API int xd_rank(const xd_engine *g);
 XD_API int xd_ranks(const xd_engine *g);
 
@@ -288,7 +294,7 @@ XD_API int xd_ranks(const xd_engine *g);
 XD_API void xd_cancel(xd_engine *g);
 /* Cancels the running request as xd_cancel does, but with a reason: the request fails on all ranks
  * with the error message `reason`, which is copied, and xd_err.rank is the calling rank. Use
- * xd_cancel_because in a program whose callback fails on one rank. If the request is cancelled
+ * xd_cancel_because in a program whose callback fails on one rank. If a request is cancelled
  * several times, only the first reason is used. xd_cancel_because may be called from any thread,
  * but not from a signal handler. */
 XD_API void xd_cancel_because(xd_engine *g, const char *reason);
@@ -302,7 +308,7 @@ struct xd_result;
  * next request. */
 typedef struct xd_image {                 /* call xd_image_init, then set fields */
     size_t         size;                  /* sizeof(xd_image) of the program */
-    int64_t        frames, height, width; /* frames is 1 by default */
+    int64_t        frames, height, width; /* number of frames (by default 1), height and width */
     int64_t        stride; /* bytes from one row of pixels to the next; 0: width x channels */
     /* Number of channels. 3: RGB, the default, and in all results. Input images may also have 1
      * channel (grey) or 4 (RGBA, alpha is ignored). */
@@ -329,18 +335,19 @@ typedef struct xd_texts { /* a list of texts; n 0: none */
     int64_t            n;
 } xd_texts;
 
-/* The settings of a request by subject. The structs for the subjects have no size field. If a later
- * version adds a setting, its field is added at the end of xd_request. */
+/* Settings of a request are grouped by subject in structs that have no size field. If a later
+ * version adds a setting, the setting's field is added at the end of xd_request. */
 
 /* Further texts of a request. prompt_2 and prompt_3 are texts that the second and the third text
  * encoder read in place of the prompt; they are used for all prompts. negative_prompt_2 and
- * negative_prompt_3 replace the negative prompt in the same way. The order of the text encoders
- * depends on the pipeline. If one of the texts prompt_2, prompt_3 and so on is NULL or "", its text
- * encoder reads the prompt or the negative prompt. */
+ * negative_prompt_3 replace the negative prompt in the same way. The pipeline determines which text
+ * encoder is the second and which is the third. If prompt_2 or prompt_3 is NULL or "", its text
+ * encoder reads the prompt. If negative_prompt_2 or negative_prompt_3 is NULL or "", its text
+ * encoder reads the negative prompt. */
 typedef struct xd_request_texts {
     const char *prompt_2, *prompt_3, *negative_prompt_2, *negative_prompt_3;
-    /* Lists of texts in place of negative_prompt, prompt_2 and so on. Each list has one text per
-     * prompt, or a single text for all prompts. */
+    /* Lists of texts that replace negative_prompt, prompt_2 and so on for the single prompts. Each
+     * list has one text per prompt, or a single text for all prompts. */
     xd_texts    negative_prompts, prompts_2, prompts_3, negative_prompts_2, negative_prompts_3;
     int         max_sequence_length; /* max number of text tokens; 0: the pipeline's default */
     /* 1 (the default): the pipeline cleans prompts, if it was trained with cleaned prompts: remains
@@ -355,14 +362,15 @@ typedef struct xd_request_texts {
 /* The input images of a request. Each input image is either a PNG, JPEG, WebP, GIF or PPM file,
  * which is rotated by its Exif orientation, or an array of pixels that replaces the file. Rank 0
  * reads the pixels during the call. On ranks other than 0, the pixels of input images are ignored
- * and may have any values. NULL: none. Input images are resized. */
+ * and may have any values. NULL: there is no such input image. Input images are resized to the size
+ * that the model needs. */
 typedef struct xd_request_images {
     /* Start image. If the model edits images, `image` is the image that it edits. */
     const char            *image;
     const xd_image        *image_pixels;
     /* [nmore_images] further images after `image`, for models that read several images. Image i is
-     * more_pixels[i] or, if that is NULL, the file more_images[i]. Each of the arrays more_images
-     * and more_pixels may be NULL. */
+     * more_pixels[i] or, if more_pixels[i] is NULL, the file more_images[i]. Each of the arrays
+     * more_images and more_pixels may be NULL. */
     const char *const     *more_images;
     const xd_image *const *more_pixels;
     int64_t                nmore_images;
@@ -372,50 +380,55 @@ typedef struct xd_request_images {
      * is bright (at least 128 of 255) are generated; the other parts are kept. */
     const char            *mask_image;
     const xd_image        *mask_pixels;
-    /* Inpainting of a crop. The bounding box of the mask, extended by this many pixels, is cut out,
-     * generated at width x height, and pasted back. With padding_mask_crop, the result has the size
-     * of the input image. A negative number: the complete image is generated. */
+    /* Number of pixels by which the mask's bounding box is extended for inpainting of a crop. The
+     * extended bounding box of the mask is cut out, generated at width x height, and pasted back.
+     * With padding_mask_crop, the result has the size of the input image. Negative
+     * padding_mask_crop: the complete image is generated, without a crop. */
     int64_t                padding_mask_crop;
-    /* Fraction of the denoising steps that are computed. The steps that are computed begin with the
-     * start image, to which noise is added. 0: the pipeline's default. */
+    /* `strength` is the fraction of the denoising steps that are computed. With `strength`,
+     * denoising begins with the start image, to which noise is added. 0: the pipeline's default. */
     double                 strength;
     /* Nonzero: reference images keep their size, even if the model was trained with certain sizes
-     * of reference images. 0: for such a model, reference images are resized to one of these
-     * sizes. */
+     * of reference images. 0: reference images are resized to one of the sizes with which the model
+     * was trained. */
     int                    no_auto_resize;
     int                    reserved; /* must be 0 */
-    /* Control image, for models that read one beside the noise: edges, depth or similar, computed
-     * from a photo. It is resized to the output's size. */
+    /* Control image, which some models read in addition to the noise: edges, depth or similar,
+     * computed from a photo. The control image is resized to the output's size. */
     const char            *control_image;
     const xd_image        *control_pixels;
-    /* Control video, for models that read one beside the noise: edges, depth, poses or the video to
-     * change. A file (a video, an image, or a folder of images), or frames in memory. It must have
-     * at least the frames of the output; further frames are not read. Its mask is
-     * mask_image, a video or a single image for all frames. */
+    /* Control video, which some models read in addition to the noise: edges, depth, poses or the
+     * video to change. control_video names a file (a video, an image, or a folder of images);
+     * control_frames has the frames in memory. The control video must have at least as many frames
+     * as the output; further frames are not read. The mask of the control video is mask_image, a
+     * video or a single image for all frames. */
     const char            *control_video;
     const xd_image        *control_frames;
-    /* Factors of what the control video or the control networks add: one number, or a
-     * comma-separated list with one number for each of the transformer's control blocks or for each
-     * control network; NULL: 1. */
+    /* Scales of the residuals that the control video or the control networks add.
+     * conditioning_scale is one number, or a comma-separated list with one number for each control
+     * block of the transformer or for each control network. NULL: 1. */
     const char            *conditioning_scale;
-    /* [nmore_control_images] control images of the control networks after the first one; as
-     * more_images and more_pixels. */
+    /* [nmore_control_images] control images of the control networks after the first one. Like
+     * more_images and more_pixels, image i is pixels or a file. */
     const char *const     *more_control_images;
     const xd_image *const *more_control_pixels;
     int64_t                nmore_control_images;
-    /* Shares of the steps after which control networks begin and end to have influence, as
-     * conditioning_scale: one number, or one for each control network; NULL: 0 and 1. */
+    /* Fractions of the denoising steps at which the influence of control networks begins and ends.
+     * Each field is one number, or a list with one number for each control network. NULL: 0 and
+     * 1. */
     const char            *control_guidance_start, *control_guidance_end;
-    /* For models whose videos have given frames: `image` and more_images are images or videos, and
-     * image i begins at frame i of the list frame_index ("0,80"; NULL: 0). condition_strength has
-     * the influence of each on its frames, from 0 to 1 ("1,0.5"; NULL: `strength`, or else 1). Both
-     * may also be one number for all images. */
+    /* Positions of given frames in a video, and their strengths. `image` and more_images are images
+     * or videos, and image i is placed at frame i of the list frame_index ("0,80"; NULL: 0).
+     * condition_strength has the strength of each image from 0 to 1 ("1,0.5"; NULL: `strength`, or
+     * else 1). frame_index and condition_strength may also be one number for all images. */
     const char            *frame_index, *condition_strength;
-    /* Standard deviation of noise that each step adds to given frames of strength 1, times the
-     * square of the step's noise level; negative: the pipeline's default. */
+    /* Factor of the noise that each step adds to given frames of strength 1: the noise's standard
+     * deviation is this factor times the square of the step's noise level. Negative: the pipeline's
+     * default. */
     double                 image_cond_noise_scale;
-    /* Kinds of the control images, for control networks of several kinds ("Union"): one number, or
-     * one for each network ("0,4"). Required for such networks. */
+    /* Kinds of the control images, for control networks that support several kinds ("Union"): one
+     * number, or one number for each network ("0,4"). Control networks of several kinds require
+     * control_mode. */
     const char            *control_mode;
 } xd_request_images;
 
@@ -426,29 +439,32 @@ typedef struct xd_request_schedule {
     /* Shift of the noise levels (sigmas) of rectified flow. flow_shift also replaces a shift that
      * depends on the image size. 0: the shift in the scheduler's config. */
     double      flow_shift;
-    /* Lists of the noise levels or the timesteps of all steps, "1,0.75,0.5", for schedulers that
-     * accept such a list. NULL: the schedule is computed from num_inference_steps. */
+    /* Lists of the noise levels (sigmas) or the timesteps of all steps, "1,0.75,0.5", for
+     * schedulers that accept lists. NULL: the sigmas and timesteps are computed from
+     * num_inference_steps. */
     const char *sigmas, *timesteps;
-    /* Values that replace the values of the same keys in scheduler_config.json. A value of 0 or
-     * NULL leaves the value in scheduler_config.json unchanged; for eta and shift_terminal, a
-     * negative number does. The first five fields, which are true or false in
-     * scheduler_config.json, are set with 1 for true and -1 for false. use_flow_sigmas also sets
+    /* Values that replace the values of the same keys in scheduler_config.json. If a field is 0 or
+     * NULL, the value in scheduler_config.json is unchanged; for eta and shift_terminal, a negative
+     * number means unchanged. The fields use_karras_sigmas to stochastic_sampling are true or false
+     * in scheduler_config.json; here 1 stands for true and -1 for false. use_flow_sigmas also sets
      * prediction_type to flow_prediction. */
     int         use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_flow_sigmas;
     int         stochastic_sampling, solver_order;
     const char *algorithm_type, *solver_type, *timestep_spacing, *final_sigmas_type;
     double      eta; /* eta of DDIM and TCD, from 0 to 1 */
-    /* The schedule is stretched so that the last noise level has this value. 0: no stretching. */
+    /* The noise levels are stretched so that the last one has the value shift_terminal. 0: no
+     * stretching. */
     double      shift_terminal;
-    /* Timesteps of the scheduler scm, in radians: the first timestep, and the second timestep of
-     * two steps (0: steps of equal length). Negative: the pipeline's default. */
+    /* Timesteps of the scheduler scm, in radians: the first timestep, and the second timestep if
+     * there are two steps (0: steps of equal length). Negative max_timesteps or
+     * intermediate_timesteps: the pipeline's default. */
     double      max_timesteps, intermediate_timesteps;
 } xd_request_schedule;
 
 typedef struct xd_request_guidance {
     /* Classifier-free guidance scale for models whose guidance_scale is a distilled input. If
-     * true_cfg_scale is above 1 and there is a negative prompt, the transformer also predicts with
-     * the negative prompt in each step. 0: the pipeline's default, usually no such second
+     * true_cfg_scale is above 1 and there is a negative prompt, each step also computes a
+     * prediction with the negative prompt. 0: the pipeline's default, usually no second
      * prediction. */
     double      true_cfg_scale;
     /* For models with two transformers. guidance_scale_2 is the guidance scale of the second
@@ -458,27 +474,28 @@ typedef struct xd_request_guidance {
     double      guidance_scale_2, boundary_ratio;
     /* Guidance rescale (Lin et al. 2023, section 3.4), for models that support it: scales the
      * guided prediction so that its standard deviation approaches that of the conditional
-     * prediction. 0: off. 1: the standard deviations become equal. Negative: the pipeline's
-     * default, usually 0. */
+     * prediction. 0: off. 1: the standard deviations become equal. Negative guidance_rescale: the
+     * pipeline's default, usually 0. */
     double      guidance_rescale;
     /* Maximum norm of the guided prediction, as a multiple of the conditional prediction's norm,
-     * for models that support it; 0: no limit. For some models, cfg_normalization instead sets the
-     * norm of each row of latents to that of the conditional prediction; 0: off. Negative: the
-     * pipeline's default. */
+     * for models that support a limit; 0: no limit. For some models, cfg_normalization instead sets
+     * the norm of each row of latents to that of the conditional prediction; 0: off. Negative
+     * cfg_normalization: the pipeline's default. */
     double      cfg_normalization;
     /* Guidance is used only in the first part of the denoising, from noise towards the image, for
      * models that support this. cfg_truncation is the length of the first part as a fraction of the
      * way from noise to image. 1: guidance is used in all steps. */
     double      cfg_truncation;
-    /* The same for other models, as a fraction of the steps. */
+    /* Fraction of the steps that use guidance, for models that count steps in place of noise
+     * levels. */
     double      cfg_trunc_ratio;
     int         use_dynamic_cfg; /* 1: the guidance scale increases from step to step */
     int         reserved;        /* must be 0 */
-    /* Layers that skip layer guidance skips, "7,8,9", for models that support it. In step i of n
-     * steps, if start < i / n < stop, a third prediction is computed with the prompt and without
-     * the skipped layers. The difference between the conditional prediction and the prediction
-     * without the skipped layers is multiplied by the scale and added to the guided prediction.
-     * NULL: no third pass. */
+    /* Transformer layers that the third pass of skip layer guidance omits, "7,8,9", for models that
+     * support it. In step i of n steps, if start < i / n < stop, a third prediction is computed
+     * with the prompt and without the skipped layers. The difference between the conditional
+     * prediction and the prediction without the skipped layers is multiplied by the scale and added
+     * to the guided prediction. NULL: no pass with skipped layers is computed. */
     const char *skip_guidance_layers;
     double      skip_layer_guidance_scale, skip_layer_guidance_start, skip_layer_guidance_stop;
 } xd_request_guidance;
@@ -489,7 +506,7 @@ typedef struct xd_request_noise {
     /* Initial noise, used in place of noise drawn from the seed: [count] normally distributed
      * values. The initial noise has the layout [frames,channels,rows,columns] of the latents for
      * each image, the same as the tensor "noise" that on_tensor gets. Rank 0 reads the values
-     * during the call. On other ranks the values are ignored. NULL: noise is drawn from the
+     * during the call. On other ranks, the initial noise is ignored. NULL: noise is drawn from the
      * seed. */
     const float *values;
     int64_t      count;
@@ -519,7 +536,7 @@ typedef struct xd_request_savings {
      * to a window. fast_attn is either a list of methods, "share,full", which are repeated in this
      * order after the first step; or the name of a file "*.json" with the method of each block and
      * step, as `xdit calibrate` or xDiT writes it. Methods: full, full+cfg, window, window+cfg,
-     * share. NULL: full attention. */
+     * share. NULL: attention is full in all steps. */
     const char *fast_attn;
     /* Interval, in steps, at which keys and values of reference images are computed. In the other
      * steps, the keys and values of reference images are reused, and no reference tokens are
@@ -534,57 +551,60 @@ typedef struct xd_request_output {
     double      seconds;
     /* Area in pixels. If the model's output size depends only on the ratio of width and height: the
      * area of the output. If the model resizes reference images and keeps their ratio of width and
-     * height: the area of reference images. 0: the model's default area. */
+     * height: the area of reference images. max_area 0: the model's default area. */
     int64_t     max_area;
-    /* Quality of JPEG and WebP files that xd_result_save writes, 0 to 100. Negative: 95. */
+    /* Quality of JPEG and WebP files that xd_result_save writes, 0 to 100. Negative output_quality:
+     * quality 95. */
     int64_t     output_quality;
     /* 1: keep width and height; 0: use the nearest size with which the model was trained */
     int         no_resolution_binning;
     int         latents_only;  /* 1: return only latents, without decoding them to images */
     int         enable_tiling; /* 1: decode in tiles, which needs less memory */
-    /* 1: the parameters that are stored with results have only the last part of the paths of models
-     * and files, so that results can be published without the names of folders. For a model of the
-     * Hugging Face cache, the stored name is "org/name". */
+    /* 1: the parameters that are stored with results have only the last component of the paths of
+     * models and files, so that results can be published without names of folders. For a model of
+     * the Hugging Face cache, the stored name is "org/name". */
     int         omit_folders;
     /* Hashes for a check of determinism (xd_result_hashes). "none" or NULL: no hashes. "steps":
-     * hashes of the latents after each step. "blocks": also of the hidden state after each
+     * hashes of the latents after each step. "blocks": also hashes of the hidden state after each
      * transformer block, in each guidance pass. Ranks that compute the same values compare their
-     * hashes, and the request fails with XD_EDEVICE if they differ. */
+     * hashes, and the request fails with XD_EDEVICE if the hashes differ. */
     const char *determinism_check;
-    /* With enable_tiling: height and width of a tile, and the rows and columns that neighbouring
-     * tiles share, in pixels. These numbers are multiples of the pixels of a latent cell, and an
-     * overlap is less than the size of a tile. Size 0: the size of diffusers. Overlap -1: the same
-     * fraction of a tile as in diffusers. */
+    /* With enable_tiling: height and width of a VAE tile, and the rows and columns that
+     * neighbouring tiles share, in pixels. Tile sizes and overlaps are multiples of the number of
+     * pixels per latent row or column, and an overlap is less than the tile size. Tile size 0: the
+     * default tile size of diffusers. Overlap -1: the same fraction of a tile as in diffusers. */
     int64_t     vae_tile_size_height, vae_tile_size_width;
     int64_t     vae_tile_overlap_height, vae_tile_overlap_width;
 } xd_request_output;
 
-/* For autoencoders whose decoder reads a timestep. decode_timestep: this timestep, 0 to 1.
- * decode_noise_scale: weight of noise in the latents that are decoded. Negative: the pipeline's
- * defaults, 0 and decode_timestep. */
+/* For autoencoders whose decoder reads a timestep. decode_timestep is the decoder's timestep, 0 to
+ * 1. decode_noise_scale is the weight of noise in the latents that are decoded. Negative: the
+ * pipeline's defaults, 0 for decode_timestep and decode_timestep for decode_noise_scale. */
 typedef struct xd_request_decoding {
     double decode_timestep, decode_noise_scale;
 } xd_request_decoding;
 
-/* Sizes that the transformer reads as conditions, for models that were trained with them: each is a
- * pair of numbers in pixels, "1024,768". original_size: height and width of the image before it was
- * cropped; crops_coords_top_left: top and left of the crop; target_size: height and width of the
- * result. NULL: the pipeline's defaults, which are usually the size of the result and "0,0". The
- * sizes for the negative prompt are by default those for the prompt; without an input image they
- * have an effect only if both the original size and the target size are given. */
+/* Sizes that the transformer reads as conditions, for models that were trained with such
+ * conditions. Each is a pair of numbers in pixels, "1024,768". original_size: height and width of
+ * the image before it was cropped; crops_coords_top_left: top and left of the crop; target_size:
+ * height and width of the result. NULL: the pipeline's defaults, which are usually the size of the
+ * result and "0,0". By default, the sizes for the negative prompt are those for the prompt. Without
+ * an input image, sizes for the negative prompt have an effect only if both the original size and
+ * the target size are given. */
 typedef struct xd_request_sizes {
     const char *original_size, *crops_coords_top_left, *target_size;
     const char *negative_original_size, *negative_crops_coords_top_left, *negative_target_size;
 } xd_request_sizes;
 
-/* Files from which an interrupted request continues. dir: a folder, which is created if it is
- * missing. It has a file for each image that is not complete, with the latents after the last saved
- * step. A request with the same model, prompt and options continues from this file, also with
- * another plan or number of ranks; plans and step caches that are not exact then give a slightly
- * different image. A file of another request is refused. With data parallelism on several hosts,
- * all hosts must have the folder in common. NULL: no files. steps: a file is written after every
- * `steps`-th step; 0: after every step. seconds: of these steps, only after those that end at
- * least so many seconds after the last file was written; 0: after all of them. */
+/* Checkpoint files, from which an interrupted request continues. dir: a folder, which is created if
+ * it is missing. The folder has a checkpoint file for each image that is not complete, with the
+ * latents after the last saved step. A request with the same model, prompt and options continues
+ * from the checkpoint file, also with another plan or number of ranks. Plans and step caches that
+ * are not exact then give a slightly different image. A checkpoint file of another request is
+ * refused. With data parallelism on several hosts, all hosts must have the folder in common. dir
+ * NULL: no checkpoint files. steps: a file is written after every `steps`-th step; 0: after every
+ * step. seconds: minimum time between two files, so that steps that end earlier write no file; 0:
+ * no minimum. */
 typedef struct xd_request_checkpoint {
     const char *dir;
     int64_t     steps;
@@ -593,12 +613,14 @@ typedef struct xd_request_checkpoint {
 
 /* Previews of the image during denoising. `count` is the number of previews per image, which are
  * distributed evenly over the steps. If `every` is n, there is a preview after every n-th step. If
- * both are 0, there are no previews. A preview is an image of at most 512 x 512 pixels, decoded
- * from the clean latents that a step predicts. The preview of a video shows its first frame.
- * Previews do not change the result. All ranks must pass the same values. */
+ * `count` and `every` are both 0, there are no previews. A preview is an image of at most 512 x 512
+ * pixels, decoded from the clean latents that a step predicts. The preview of a video shows its
+ * first frame. Previews do not change the generated image. All ranks must pass the same values of
+ * `count` and `every`. */
 typedef struct xd_request_previews { int count, every; } xd_request_previews;
 
-/* Functions of the program that a request calls; NULL: none. `cookie` is their first argument. */
+/* Callback functions of the program for a request; NULL: no function is called. `cookie` is the
+ * first argument of all callbacks of a request. */
 typedef struct xd_request_callbacks {
     void     *cookie;
     /* Called when a stage of the request begins. `stage` is "text", "load", "denoise" or
@@ -606,26 +628,26 @@ typedef struct xd_request_callbacks {
     void      (*on_stage)(void *cookie, const char *stage);
     void      (*on_step)(void *cookie, const xd_progress *p); /* called after each denoising step */
     /* Called on rank 0 before any weights are loaded, once for each image i (from 0), with the
-     * image's number of frames. If the callback returns 0, the image is skipped on all ranks, and
-     * the result has no data for the image. NULL: all images are generated. */
+     * image's number of frames. If `wanted` returns 0, the image is skipped on all ranks, and the
+     * result has no data for the image. NULL: all images are generated. */
     int       (*wanted)(void *cookie, int i, int64_t frames);
     /* Called when image i (from 0) is complete and may be saved. The result `partial` has the
-     * images 0 to i, where i is the image that is complete. If the callback returns a nonzero
-     * status, the request stops with this status. */
+     * images 0 to i. If on_image returns a nonzero status, the request stops with this status. */
     xd_status (*on_image)(void *cookie, const struct xd_result *partial, int i, xd_err *e);
     /* Called with intermediate tensors, which are f32 and contiguous, for tests that compare them
      * with a reference. Names of tensors: "ids", "prompt_embeds", "negative_prompt_embeds",
      * "noise"; "latents" ([C,H,W], for a video [T,C,H,W]), after each step; "condition", the
      * channels that image-to-video transformers read in addition to the latents; "image" ([H,W,3],
      * for a video [T,H,W,3]), with values in [0,1]. For "latents", `step` is the number of the
-     * step. For tensors of a text, `step` is the number of the text. For other tensors, it is 0. */
+     * step. For tensors of a text, `step` is the number of the text. For other tensors, `step` is
+     * 0. */
     void      (*on_tensor)(void *cookie, const char *name, int step, int nd, const int64_t *d,
                            const float *data);
     /* Called after each step, after on_tensor and before on_step, with the latents in the layout of
      * on_tensor. The callback may change the latents. on_latents returns 1 if it has changed the
      * latents, and the request continues with the new values; otherwise it returns 0. All ranks
      * that compute the image call on_latents; the values of the lowest of these ranks are used.
-     * Must be set on all ranks or on none. */
+     * on_latents must be set on all ranks or on none. */
     int  (*on_latents)(void *cookie, const xd_progress *p, int nd, const int64_t *d, float *data);
     /* Called with each preview, after on_step. Without data parallelism, only rank 0 calls
      * on_preview. With data parallelism, the first rank of each replica calls on_preview for the
@@ -645,31 +667,35 @@ typedef struct xd_request_callbacks {
  * steps, and the latent upsampler enlarges them to the size of the request. If denoise_strength is
  * above 0, noise is added to the enlarged latents, and a second pass denoises them. */
 typedef struct xd_request_upsampling {
-    /* Fraction of the second pass's steps that run. Negative: there is no second pass. */
+    /* Fraction of the second pass's steps that run. Negative denoise_strength: there is no second
+     * pass. */
     double      denoise_strength;
     /* Share, above 0, by which the mean and deviation of each channel of enlarged latents become
      * those of the smaller latents (AdaIN). */
     double      adain_factor;
     /* Compression of large values of enlarged latents, from 0 (none) to 1. */
     double      tone_map_compression_ratio;
-    /* Steps, timesteps and sigmas of the second pass, as num_inference_steps and the lists of
-     * xd_request_schedule. 0 and NULL: those of the first pass. */
+    /* Number of steps, timesteps and sigmas of the second pass. They have the meaning of
+     * num_inference_steps and of the lists in xd_request_schedule. 0 and NULL: the values of the
+     * first pass. */
     int64_t     num_inference_steps;
     const char *timesteps, *sigmas;
 } xd_request_upsampling;
-/* For models that generate a video and its audio. The guided prediction is the prompt's prediction
- * plus differences between it and predictions of other passes, each times a number. Numbers whose
- * names begin with audio_ are for the audio; if such a number is 0, that of the video is used.
- * Negative numbers stand for the pipeline's defaults. */
+/* For models that generate a video and its audio. The guided prediction is the prompt's prediction,
+ * plus scaled differences between this prediction and the predictions of other passes. Fields whose
+ * names begin with audio_ are for the audio. If a field for the audio is 0, the value of the
+ * video's field is used. Negative scales stand for the pipeline's defaults. */
 typedef struct xd_request_audio {
     /* guidance_scale and guidance_rescale of the audio */
     double      audio_guidance_scale, audio_guidance_rescale;
-    /* Scale of a pass in which video and audio do not attend to each other. 1: no such pass. */
+    /* Scale of a guidance pass in which video and audio do not attend to each other. 1: the pass is
+     * not computed. */
     double      modality_scale, audio_modality_scale;
-    /* Factor of spatio-temporal guidance: of a pass in which the attention of some blocks returns
-     * the values of its own tokens. 0: no such pass. */
+    /* Factor of spatio-temporal guidance, a pass whose attention returns each token's own values in
+     * some blocks. 0: the pass is not computed. */
     double      stg_scale, audio_stg_scale;
-    /* Blocks of that pass, "28,29". NULL: the pipeline's default. */
+    /* Blocks whose attention spatio-temporal guidance changes, "28,29". NULL: the pipeline's
+     * default. */
     const char *spatio_temporal_guidance_blocks;
     int         no_audio; /* 1: latents of audio are not decoded, and results have no sound */
     int         reserved; /* must be 0 */
@@ -688,7 +714,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields */
     double      guidance_scale;      /* guidance scale; negative: the pipeline's default */
     int64_t     seed;        /* seed of 64 bits; to pass a seed above 2^63 - 1, subtract 2^64 */
     int         random_seed; /* 1: ignore `seed`; rank 0 draws a random seed */
-    int         num_images_per_prompt; /* 1 by default */
+    int         num_images_per_prompt; /* number of images for each prompt, 1 by default */
     xd_request_texts      texts;
     xd_request_images     images;
     xd_request_schedule   schedule;
@@ -713,8 +739,9 @@ XD_API void xd_request_init_size(xd_request *r, size_t size);
 typedef struct xd_result xd_result; /* the images of one request */
 
 /* Generates nprompts x num_images_per_prompt images and returns them in *out. Free *out with
- * xd_result_free; *out is NULL after a failure. The call is collective: all ranks must pass equal
- * requests. Only pixels, noise values and callbacks may differ between the ranks. */
+ * xd_result_free; *out is NULL after a failure. xd_generate is collective: all ranks must pass
+ * equal requests. Only pixels, noise values and callbacks of the request may differ between the
+ * ranks. */
 XD_API xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e);
 XD_API int       xd_result_count(const xd_result *r); /* returns the number of images of a result */
 /* Returns image i as RGB pixels without gaps between rows, or NULL if the result has only
@@ -728,14 +755,14 @@ XD_API int64_t         xd_result_seed(const xd_result *r, int i);
 XD_API const char     *xd_result_json(const xd_result *r, int i);
 XD_API const char     *xd_result_parameters(const xd_result *r, int i);
 /* Returns the seconds of one part of the request: "text", "load", "denoise", "decode", "total", or
- * "first_step". Returns -1 if the time is unknown. */
+ * "first_step". Returns -1 if the time of the part is unknown. */
 XD_API double          xd_result_seconds(const xd_result *r, const char *part);
 /* Writes image i to a file. The file name extension selects the format. Image formats are .png .jpg
  * .jpeg .webp .ppm; .safetensors stores latents. Video formats are .mp4 .mov .mkv .webm .gif .rgb
  * (frames of raw pixels without a header). If a video is saved with the extension of an image
  * format, each frame is saved as a file. For a video that is saved as images, a %d (or %04d) in
  * `path` is replaced by the frame number, from 1; if there is no %d, "_%04d" is inserted before the
- * extension. The file is written atomically: it is complete, or it does not exist. */
+ * extension. The output file is written atomically: it is complete, or it does not exist. */
 XD_API xd_status       xd_result_save(const xd_result *r, int i, const char *path, xd_err *e);
 XD_API void            xd_result_free(xd_result **r);
 

@@ -1,5 +1,5 @@
 /* backend.h - the interface of a device: its memory, its kernels, and the structs of arguments that
- * the kernels take
+ * the kernels take.
  *
  * A device owns memory and a table of kernels (xd_ops) that is chosen once, when the device is
  * opened. Every kernel takes one struct of arguments; an optional tensor is absent if its data
@@ -8,12 +8,12 @@
  * memory to the kernel. Every kernel accepts operands with 0 rows, heads or keys.
  *
  * The type of an activation is one of the device's compute types, which are F32, BF16 and, on some
- * devices, F16. Where this file says BF16, devices that compute in F16 also accept F16. Softmax,
+ * devices, F16. Where backend.h says BF16, devices that compute in F16 also accept F16. Softmax,
  * norms and sums are always computed in f32. Unless an op documents otherwise, the last dimension
  * of every operand has stride 1 and the other strides are arbitrary.
  *
  * The count device ("count") computes nothing: its kernels add up flops and bytes, and its memory
- * is a range of addresses without storage. A run of a model on a count device yields the model's
+ * is a range of addresses without storage. A run of a model on a count device computes the model's
  * cost and its memory plan. */
 #ifndef XD_BACKEND_BACKEND_H
 #define XD_BACKEND_BACKEND_H
@@ -22,7 +22,8 @@
 #include "tensor/tensor.h"
 
 typedef struct xd_dev        xd_dev;
-/* A queue of work of a device. A queue pointer of NULL stands for the device's default queue. */
+/* A queue of work of a device. A NULL pointer to a queue (xd_stream) stands for the device's
+ * default queue. */
 typedef struct xd_stream     xd_stream;
 typedef struct xd_ops        xd_ops;
 /* functions that queue work on a device's lanes, which are its queues (backend/lanes.h) */
@@ -46,8 +47,8 @@ typedef struct xd_dev_ops {
     /* Copies bytes from host memory to device memory, after the earlier work and before the later
      * work of stream s. The caller may reuse the host memory when the function returns. */
     xd_status (*upload)(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes);
-    /* Copies bytes from device memory to host memory after all earlier work of stream s. Returns
-     * when the copy has ended. */
+    /* Copies bytes from device memory to host memory after all earlier work of stream s. `download`
+     * returns when the copy has ended. */
     xd_status (*download)(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes);
     /* Sets all bytes of the device memory at p to `value`, after the earlier work and before the
      * later work of stream s. */
@@ -59,9 +60,9 @@ typedef struct xd_dev_ops {
      * NULL. `pin` allocates pinned host memory, and returns NULL if out of memory. `unpin` waits
      * for the copies that read the pinned memory, then frees the memory. `fetch` queues a copy from
      * pinned memory to the device. The copy waits for all work that was queued before the call of
-     * `fetch`, and runs concurrently with work that is queued after it. The caller gives each copy
-     * a number `place` from 0 to XD_FETCH_PLACES - 1. `fetched` makes work that is queued after its
-     * call wait for the last copy with the number `place`. Copies run one after the other. */
+     * `fetch`, and runs concurrently with later work. The caller gives each copy a number `place`
+     * from 0 to XD_FETCH_PLACES - 1. `fetched` makes work that is queued after its call wait for
+     * the last copy with the number `place`. Copies of `fetch` run one after the other. */
     void     *(*pin)(xd_dev *d, size_t bytes);
     void      (*unpin)(xd_dev *d, void *p);
     /* `pin_pages` pins complete pages of memory that the caller has allocated and may share with
@@ -104,15 +105,16 @@ typedef struct xd_dev_ops {
 struct xd_dev {
     const xd_dev_ops    *mem;
     const xd_ops        *ops;
-    const xd_dev_lanes  *lanes;    /* functions for lanes (queues); NULL: there is only one queue */
-    const xd_dev_graphs *graphs;   /* functions that record graphs; NULL: no graphs */
-    char                 name[32]; /* name of the device, e.g. "cpu-amx", "cuda:0", "count" */
-    /* 1: a count device (it computes nothing); never dereference its addresses */
+    const xd_dev_lanes  *lanes;  /* functions for lanes (queues); NULL: there is only one queue */
+    const xd_dev_graphs *graphs; /* functions that record graphs; NULL: no graphs */
+    /* name of the device, for example "cpu-amx", "cuda:0", "count" */
+    char                 name[32];
+    /* 1: a count device, which computes nothing; its addresses must never be dereferenced */
     int                  counts;
     int                  host_memory; /* 1: the host may access device memory */
     int                  rotates;     /* 1: the device implements `rotate` of xd_ops */
     /* The set of query types (with bit 1u << type for each type) for which attention computes int8
-     * scores if xd_attn_args.int8 is 1. Attention with other query types ignores
+     * scores if xd_attn_args.int8 is 1. For other query types, attention ignores
      * xd_attn_args.int8. */
     unsigned             int8_attn;
     int                  fp8_gemm;    /* 1: GEMMs support fp8 inputs (xd_gemm.fp8) */
@@ -123,24 +125,24 @@ struct xd_dev {
 };
 
 /* Opens a device by name: a kind ("cpu"), or a kind and an instance ("cuda:1"). If `name` is NULL,
- * opens a device of the first kind in the registry. Returns XD_EINVAL if there is no such
- * device. */
+ * opens a device of the first kind in the registry. Returns XD_EINVAL if there is no device with
+ * this name. */
 xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e);
 /* Opens a stand-in for a device that has its own memory, such as a GPU. With the stand-in, a count
- * device for GPUs can be opened on a machine without a GPU. The stand-in only returns the sizes of
- * scratch memory and of packed weights. `name` is as in xd_dev_open. Returns XD_EINVAL if there is
- * no such kind. */
+ * device for GPUs can be opened on a machine without a GPU. The stand-in device only returns the
+ * sizes of scratch memory and of packed weights. `name` is a device name as in xd_dev_open. Returns
+ * XD_EINVAL if there is no device kind with this name. */
 xd_status xd_dev_open_sizes(xd_dev **d, const char *name, xd_err *e);
-/* Chooses the device of rank number `rank`. All ranks of this host (their number is `ranks`) have
- * requested the device `name`. The name "cuda" means one GPU per rank, so *out becomes
- * "cuda:<rank>". If `name` is an instance such as "cuda:0", which all ranks share, or if the kind
- * has no instances, *out stays empty, and every rank opens the device `name`. Returns XD_EINVAL if
- * there are fewer instances than ranks. */
+/* Chooses the device of rank number `rank`. All `ranks` ranks of this host have requested the
+ * device `name`. The name "cuda" means one GPU per rank, so *out becomes "cuda:<rank>". If `name`
+ * is an instance such as "cuda:0", which all ranks share, or if the kind has no instances, *out
+ * stays empty, and every rank opens the device `name`. Returns XD_EINVAL if the device kind has
+ * fewer instances than ranks. */
 xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks, xd_err *e);
 /* Opens a device of a kind that is faster than the first kind of the registry. The device is used
  * only by rank number `rank` of the `ranks` ranks on this host. Returns XD_EUNSUPPORTED if this
- * machine has no device of a faster kind. Any other error means that there are fewer devices of
- * this kind than ranks, or that the device cannot be opened. */
+ * machine has no device of a faster kind. Any other error means that there are fewer devices of the
+ * faster kind than ranks, or that the device cannot be opened. */
 xd_status xd_dev_open_best(xd_dev **d, int rank, int ranks, xd_err *e);
 /* Opens a count device, which counts bytes and operations of a real device and computes nothing.
  * On the count device, the sizes of scratch memory and packed weights are those of `real`
@@ -173,7 +175,7 @@ xd_dtype xd_dev_best(const xd_dev *d);
  * are in registers and `threads` threads run, or as many threads as kernels use if `threads` is 0.
  * Devices with their own processors, such as GPUs, ignore `threads`. Each thread measures short
  * bursts of operations for `seconds` seconds, but at least five bursts. If the device has no bf16
- * dot products, the peak of BF16 is that of F32. Do not call for count devices. */
+ * dot products, the peak of BF16 is that of F32. Do not call xd_dev_peak for count devices. */
 double   xd_dev_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 /* Returns the approximate number of bytes that kernels will allocate for code and tables when they
  * first run. The estimate covers the calls that a count device has counted but that have not run
@@ -192,9 +194,10 @@ void     xd_dev_forget(xd_dev *d);
 /* A device kind, such as "cpu" or "cuda". Each device kind has its own folder in backend/ and an
  * entry in the list of registry.c. */
 typedef struct xd_dev_kind {
-    const char *name; /* kind name, e.g. "cpu": the part of a device name before ':' */
+    /* name of the device kind, for example "cpu": the part of a device name before ':' */
+    const char *name;
     /* Opens a device. `which` is the part of the device name after ':', or "". Returns XD_EINVAL if
-     * there is no such device. */
+     * there is no device with this name. */
     xd_status   (*open)(xd_dev **d, const char *which, xd_err *e);
     /* Implements xd_dev_open_sizes. If the function pointer `open_sizes` is NULL, `open` is called
      * instead. */
@@ -213,7 +216,7 @@ typedef struct xd_dev_kind {
     double      (*address_space)(void);
 } xd_dev_kind;
 
-/* Writes to *n the number of devices of the kind that `name` names. *n is 1 if the kind has only
+/* Writes to *n how many devices the device kind in `name` has. *n is 1 if the device kind has only
  * one device, which all ranks share, or if `name` is an instance such as "cuda:1". */
 xd_status xd_dev_instances(const char *name, int *n, xd_err *e);
 
@@ -223,10 +226,10 @@ extern const xd_dev_kind *const xd_dev_kinds[];
 void xd_dev_early(void);                        /* calls `early` of every device kind */
 void xd_dev_about(xd_fact *fact, void *cookie); /* calls `about` of every device kind */
 
-/* Computes how much host memory is left. Writes to *machine the number of bytes that all processes
- * of this machine (or of this control group) together may still allocate. Writes to *process the
- * number of bytes of address space that this process may still map (ulimit -v), minus the address
- * space that kernels will map later. */
+/* Computes how much host memory can still be allocated. Writes to *machine the number of bytes that
+ * all processes of this machine (or of this control group) together may still allocate. Writes to
+ * *process the number of bytes of address space that this process may still map (ulimit -v), minus
+ * the address space that kernels will map later. */
 void   xd_host_memory(size_t *machine, size_t *process);
 /* Returns the bytes of address space that this process may still map, including the address space
  * that kernels will map later. */
@@ -234,8 +237,9 @@ size_t xd_host_address_space(void);
 /* Sets *available to the smaller of the two values that xd_host_memory returns, and *total to the
  * size of the host's memory in bytes. */
 void   xd_host_memory_free(size_t *available, size_t *total);
-/* Returns how many processes the kernel has killed for lack of memory: those of this process'
- * control group (*group becomes 1), or all of this host (0). Returns -1 if that is unknown. */
+/* Returns how many processes the kernel has killed for lack of memory. If *group becomes 1, the
+ * number counts the processes of this process's control group; if *group becomes 0, all processes
+ * of this host. Returns -1 if the number of killed processes is unknown. */
 double xd_host_oom_kills(int *group);
 
 /* ---- weights ------------------------------------------------------------------------------ */
@@ -253,18 +257,19 @@ double xd_host_oom_kills(int *group);
  *            sx[n] = max_i |x[n,i]| / 127, q = x * (127 / max).
  *            The int32 sum of products becomes the output epilogue((float)sum * (sx[n] * sw[o])).
  *            Sums of up to XD_INT8_MAX_INPUTS products are exact in int32, so all devices compute
- *            bit-identical results. If `floats` is 1, the input is not quantized: the f32 input is
- *            multiplied by q, and the sum of the products is multiplied by sw[o]. Callers set
- *            `floats` if the input has few rows, because reading the weight then dominates the
+ *            bit-identical results. If `floats` is 1, the GEMM's input is not quantized: the f32
+ *            input is multiplied by q, and the sum of the products is multiplied by sw[o]. Callers
+ *            set `floats` if the input has few rows, because reading the weight then dominates the
  *            time.
  *   F8E4M3   w[o,i] ~ sw[o] q[o,i], sw[o] = max_i |w[o,i]| / 448, q = w / sw rounded to the nearest
- *            e4m3. The GEMM converts q to the type of its input, which is exact for every type, and
- *            multiplies the input by q. Then the f32 sum is multiplied by sw[o].
+ *            e4m3. A GEMM with F8E4M3 weights converts q to the type of its input, which is exact
+ *            for every type, and multiplies the input by q. The f32 sum of the products is then
+ *            multiplied by sw[o].
  * Each quotient of these quantization formulas is one f32 division, and each product is one f32
  * multiplication. The quantized elements q are clamped to +-127 (I8) or +-448 (F8E4M3). If the
  * scale of a row would be below FLT_MIN, the scale and all elements of the row become 0. If a row
- * has a NaN or an infinity, the scale of the row becomes NaN. The memory at p includes the
- * scales. */
+ * has a NaN or an infinity, the scale of the row becomes NaN. The memory at p has the packed
+ * elements and the scales. */
 enum { XD_INT8_MAX_INPUTS = 130000 };
 
 typedef struct xd_weight {
@@ -279,12 +284,12 @@ typedef struct xd_weight {
     int          floats;    /* 1: a GEMM with I8 weights keeps its input in f32 */
     void        *p;
     size_t       bytes;
-    /* The scales sw[out] of a quantized weight. The caller sets `scale` before `pack` if it knows
-     * the scales, because the rows belong to a larger matrix. If `scale` is NULL, `pack` computes
-     * the scales from the float elements of the source. If source and weight are both F8E4M3,
-     * `pack` copies the elements unchanged, and a `scale` of NULL stands for scales of 1. If the
-     * source is I8, `pack` copies the elements (-128 becomes -127), and `scale` must not be NULL.
-     * Only devices that use the host's memory support I8 sources. */
+    /* The scales sw[out] of a quantized weight. If the rows belong to a larger matrix, the caller
+     * knows the scales and sets `scale` before `pack`. If `scale` is NULL, `pack` computes the
+     * scales from the float elements of the source. If source and weight are both F8E4M3, `pack`
+     * copies the elements unchanged, and a `scale` of NULL stands for scales of 1. If the source is
+     * I8, `pack` copies the elements (-128 becomes -127), and `scale` must not be NULL. Only
+     * devices that use the host's memory support I8 sources. */
     const float *scale;
 } xd_weight;
 
@@ -324,8 +329,8 @@ typedef enum xd_act {
  *   residual [n,O]  F32 or BF16, or absent; may be `out` itself
  * If `fp8` is 1 and the weight is F8E4M3, BF16 and F16 input rows are quantized to F8E4M3 in the
  * same way as the rows of the weight: x ~ sx q, sx = m / 448 with m = max |x|, q = x (448 / m)
- * rounded to nearest. Devices without fp8_gemm ignore `fp8`. Devices with fp8_gemm also accept
- * input rows that a norm has already quantized to F8E4M3:
+ * rounded to nearest. Devices without fp8_gemm ignore xd_gemm.fp8. Devices with fp8_gemm also
+ * accept input rows that a norm has already quantized to F8E4M3:
  *   sx       [n] F32: the scales that the norm has written for the F8E4M3 input rows; absent if
  *            `in` has another type */
 typedef struct xd_gemm {
@@ -348,23 +353,23 @@ typedef struct xd_qo { xd_tensor q, out; } xd_qo;
  *   bias    [H,n,m] F32, strides free (also of the last dimension), or absent
  *   lse     [B,n,H] F32: log of the sum of exponentials, exact in f32; absent: not computed
  *   part    `nparts` pieces [B,n_s,H,D], which together hold all rows of the queries and the
- *           output. The tensors q and out then only define shapes, and their data pointers are not
- *           read. If nparts is 0, q and out hold all rows.
+ *           output. With pieces, the tensors q and out only define shapes, and their data pointers
+ *           are not read. If nparts is 0, q and out hold all rows.
  *   cap     the soft cap of scores: cap(s) = softcap tanh(s / softcap), or cap(s) = s if softcap
  *           is 0.
- * If there are no keys, out is 0 and lse is -infinity.
+ * If attention has no keys, out is 0 and lse is -infinity.
  *
  * If `int8` is 1 and there is no bias, cap, window or causal mask, the scores are computed as
  *   q.k ~ q.mean + sq[i] sk[j] sum_d iq[i,d] ik[j,d]
  * where mean is the mean of all keys of a head (the same term for all keys, so softmax cancels it),
  * and iq, ik are q and k - mean quantized as rows of an I8 weight are, with a scale for each query
  * and key (SageAttention, Zhang et al. 2024). If a query or key has a NaN or an infinity, all
- * outputs that depend on it are NaN. */
+ * attention outputs that depend on it are NaN. */
 typedef struct xd_attn_args {
     xd_tensor      out, lse, q, bias;
     const xd_kv   *kv;
-    /* for the hooks of parallel methods, which pass it on or add it to kv; kernels ignore it: keys
-     * and values that every rank has and that come before those of the tokens; NULL: none */
+    /* Keys and values that every rank has and that come before those of the tokens; NULL: none. The
+     * hooks of parallel methods pass `prefix` on or add it to kv; kernels ignore `prefix`. */
     const xd_kv   *prefix;
     const xd_qo   *part;
     int            nkv, nparts;
@@ -419,11 +424,12 @@ typedef struct xd_gnorm {
     float     eps;
 } xd_gnorm;
 
-/* Computes out = act(a) * b, elementwise; if b is absent, out = act(a). All tensors are [n,C], F32
- * or BF16; out may be a.
- *   sx           [n] F32, or absent; only for devices with fp8_gemm. If present, `out` is F8E4M3,
- *                quantized from rows of type `via`, under the conditions of xd_norm. C is then at
- *                most XD_GLU_NARROW_MAX, and the rows of a and b begin at multiples of 16 bytes. */
+/* Computes out = act(a) * b, elementwise; if b is absent, out = act(a). In xd_glu, all tensors are
+ * [n,C], F32 or BF16; out may be a. sx [n] F32, or absent; only for devices with fp8_gemm.
+ *   If xd_glu.sx is present, `out` is F8E4M3, quantized from rows of type `via`, under the
+ *   conditions of xd_norm.
+ *                With sx, C is at most XD_GLU_NARROW_MAX, and the rows of a and b begin at
+ *                multiples of 16 bytes. */
 enum { XD_GLU_NARROW_MAX = 20480 };
 typedef struct xd_glu {
     xd_tensor out, a, b;
@@ -436,8 +442,8 @@ typedef struct xd_glu {
  * stands for 1. */
 typedef struct xd_addmul { xd_tensor acc, gate, in; } xd_addmul;
 
-/* Computes y = a x + b y, elementwise, for F32 tensors x and y of the same shape. If x is absent, y
- * = b y. If b is 0 and x is present, y is not read. */
+/* Computes y = a x + b y, elementwise, for F32 tensors x and y of the same shape. If x is absent,
+ * axpby computes y = b y. If b is 0 and x is present, axpby does not read y. */
 typedef struct xd_axpby_args {
     xd_tensor y, x;
     float     a, b;
@@ -474,10 +480,11 @@ typedef struct xd_lookup { xd_tensor out, table, ids; } xd_lookup;
  * The rotation (rotary embedding, Su et al. 2021) replaces pair i, (x, y), by
  * (x cos[i] - y sin[i], y cos[i] + x sin[i]).
  * The pair with number i consists of the elements 2i and 2i + 1 of a head. If `halves` is 1, pair i
- * consists of the elements i and i + D/2 instead. All arithmetic is in f32.
- *   also         a second tensor of heads (for example keys, if `in` has queries) with its own gain
- *                and bias, or absent (in.p is NULL). The second tensor has the types of the first
- *                one, but may have another number of heads H. */
+ * consists of the elements i and i + D/2 instead. All arithmetic of qknorm is in f32. also a second
+ * tensor of heads (for example keys, if `in` has queries) with its own gain and bias, or absent
+ * (in.p is NULL).
+ *                The second tensor has the types of the first one, but may have another number of
+ *                heads H. */
 enum { XD_QKNORM_MAX = 1024 };
 typedef struct xd_qk_heads { xd_tensor out, in, gain, bias; } xd_qk_heads;
 typedef struct xd_qknorm {
@@ -512,17 +519,17 @@ typedef struct xd_rotate {
 enum { XD_LINATTN_MAX = 128 };
 typedef struct xd_linattn { xd_tensor out, q, k, v, sums, cos, sin; } xd_linattn;
 
-/* Converts rows of heads to codes of 8 bits, or codes to rows. One of `out` and `in` has values
- * [n,H,D], F32, BF16 or F16. The other one has their codes [n,H,D+4], I8 or F8E4M3: D codes, each
- * the code of one element, and the four bytes of the F32 scale of these D elements. The codes and
- * the scale are those of a row of D elements of an I8 or F8E4M3 weight, and the code of x is
- * x (127 / max), or x (448 / max), rounded. D <= XD_CODE_MAX. */
+/* Converts rows of heads to codes of 8 bits, or codes to rows. Either `out` or `in` has values
+ * [n,H,D], F32, BF16 or F16. The other tensor has the codes of these values, [n,H,D+4], I8 or
+ * F8E4M3: D codes, each the code of one element, and the four bytes of the F32 scale of these D
+ * elements. The codes and the scale are those of a row of D elements of an I8 or F8E4M3 weight, and
+ * the code of x is x (127 / max), or x (448 / max), rounded. D <= XD_CODE_MAX. */
 enum { XD_CODE_MAX = 1024, XD_CODE_SCALE = 4 };
 typedef struct xd_code { xd_tensor out, in; } xd_code;
 
-/* Copies and converts elements from one tensor to another of the same shape. Any strides are
- * allowed, also for the last dimension. `in` is F32, F16, BF16, F64, F8E4M3 or F8E5M2, and `out` is
- * F32, F16 or BF16. */
+/* Copies and converts elements from one tensor to another of the same shape. The tensors of `copy`
+ * may have any strides, also in the last dimension. `in` is F32, F16, BF16, F64, F8E4M3 or F8E5M2,
+ * and `out` is F32, F16 or BF16. */
 typedef struct xd_copy { xd_tensor out, in; } xd_copy;
 
 /* ---- the table of ops --------------------------------------------------------------------- */
@@ -547,16 +554,17 @@ typedef enum xd_op {
     XD_NOPS,
 } xd_op;
 
-/* The kernels of a device. `scratch` returns the number of bytes of scratch memory that the caller
- * must pass to an op as `tmp`. `tmp` is aligned to XD_ALIGN, and may be NULL if `scratch` returns
- * 0. */
+/* Table of the kernels of a device. `scratch` returns the number of bytes of scratch memory that
+ * the caller must pass to an op as `tmp`. `tmp` is aligned to XD_ALIGN, and may be NULL if
+ * `scratch` returns 0. */
 struct xd_ops {
-    const char *name; /* name of the table, e.g. "c", "avx2", "avx512", "amx", "cuda", "count" */
+    /* name of the table of kernels, for example "c", "avx2", "avx512", "amx", "cuda", "count" */
+    const char *name;
     size_t      (*scratch)(xd_dev *d, xd_op op, const void *args);
     /* Sets w->bytes and w->layout, and returns w->bytes. */
     size_t      (*pack_size)(xd_dev *d, xd_weight *w);
     /* Packs `src` [out,in(,kt,kh,kw)] into w->p. `src` is contiguous and of a float type, or I8 for
-     * an I8 weight; `src` may be in a mapped file and unaligned. `tmp` is scratch memory of as many
+     * an I8 weight. `src` may be in a mapped file and unaligned. `tmp` is scratch memory of as many
      * bytes as pack_tmp returns. */
     size_t      (*pack_tmp)(xd_dev *d, const xd_weight *w, xd_dtype src);
     xd_status   (*pack)(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp);
@@ -565,8 +573,8 @@ struct xd_ops {
      * pack_band returns 0. */
     int64_t     (*pack_band)(xd_dev *d, const xd_weight *w);
     /* Packs all rows of `src`, which are the rows of weight w from row `row0` on. `row0` is a
-     * multiple of the band that pack_band returns. The number of rows of `src` is a multiple of the
-     * band too, unless `src` holds the last rows of w. */
+     * multiple of the band that pack_band returns. The number of rows of `src` is also a multiple
+     * of the band, unless `src` has the last rows of w. */
     xd_status   (*pack_rows)(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0);
     xd_status   (*gemm)(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
     xd_status   (*attn)(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp);

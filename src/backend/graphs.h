@@ -1,10 +1,10 @@
 /* graphs.h - records sequences of kernels as graphs, and replays a graph with less overhead than
- * separate launches of its kernels
+ * separate launches of its kernels. While a device records, kernels that are called are recorded
+ * and do not run.
  *
- * Kernels that are called while a device records are recorded instead of run. A recorded kernel
- * keeps its arguments, including all addresses. While a device records, the caller must not request
- * anything else from the device: no copy between host and device, no allocation, no wait.
- * If a device cannot record kernels, its field xd_dev.graphs is NULL. */
+ * A recorded kernel keeps its arguments, including all addresses. While a device records, the
+ * caller must not use the device in any other way: no copy between host and device, no allocation,
+ * no wait. If a device cannot record kernels, its field xd_dev.graphs is NULL. */
 #ifndef XD_BACKEND_GRAPHS_H
 #define XD_BACKEND_GRAPHS_H
 
@@ -14,8 +14,8 @@ typedef struct xd_graph xd_graph;
 
 struct xd_dev_graphs {
     xd_status (*begin)(xd_dev *d);
-    /* Ends the recording of kernels and returns it as a graph in *g. If the recording failed, *g is
-     * NULL and no kernel has run. */
+    /* Ends the recording of kernels and returns the recorded graph in *g. If the recording failed,
+     * *g is NULL and no kernel has run. */
     xd_status (*end)(xd_dev *d, xd_graph **g);
     /* Queues the recorded kernels of graph g on the device, after all earlier work. */
     xd_status (*run)(xd_dev *d, xd_graph *g);

@@ -2,9 +2,9 @@
  * kernels run on another lane.
  *
  * Work queued on a lane runs in order, and different lanes run concurrently. The caller orders the
- * work of two lanes with a mark (an event). The caller sets the mark on the first lane, after the
- * work that must run first, and makes the second lane wait for the mark. Only the thread that
- * opened the device uses lanes. If a device has a single queue, its field xd_dev.lanes is NULL. */
+ * work of two lanes with a mark (an event). The caller sets the mark on one lane, after the work
+ * that must run first, and makes the other lane wait for the mark. Only the thread that opened the
+ * device uses lanes. If a device has a single queue, its field xd_dev.lanes is NULL. */
 #ifndef XD_BACKEND_LANES_H
 #define XD_BACKEND_LANES_H
 
@@ -20,8 +20,8 @@ typedef enum xd_dev_lane {
 typedef struct xd_mark xd_mark;
 typedef struct xd_handle { char bytes[64]; } xd_handle;
 
-/* A link is a group of ranks that exchange messages between their devices. Each link has its own
- * queue for messages. */
+/* A link is a group of ranks that exchange messages between their devices. Each link (group of
+ * ranks) has its own queue for messages. */
 typedef struct xd_link xd_link;
 typedef struct xd_link_id { char bytes[128]; } xd_link_id;
 
@@ -30,11 +30,10 @@ typedef struct xd_link_id { char bytes[128]; } xd_link_id;
  * have been sent and received. All ranks must queue the messages of a link in the same order. */
 typedef struct xd_dev_links {
     const char *name;
-    /* Creates, on one rank, the id of a link to be opened. If `id` is NULL, only checks that the
-     * library is available. */
+    /* Creates the id of a link on one of the link's ranks, before the link is opened. If `id` is
+     * NULL, the function only checks that the library for messages is available. */
     xd_status   (*id)(xd_dev *d, xd_link_id *id, xd_err *e);
-    /* Opens a link. All `size` ranks of the link call this function together. Returns NULL on
-     * failure. */
+    /* Opens a link. All `size` ranks of the link call `open` together. Returns NULL on failure. */
     xd_link    *(*open)(xd_dev *d, const xd_link_id *id, int rank, int size, xd_err *e);
     void        (*begin)(xd_link *k, xd_mark *behind);
     void        (*send)(xd_link *k, const void *p, size_t bytes, int to);
@@ -58,7 +57,8 @@ struct xd_dev_lanes {
     /* Makes later work of the lane wait until mark m (an event) is reached. If mark m is set again
      * later, this wait does not change. */
     xd_status (*follow)(xd_dev *d, xd_dev_lane lane, xd_mark *m);
-    /* Returns 1 if mark m (an event) is reached or the device has failed. Does not wait. */
+    /* Returns 1 if mark m (an event) is reached or the device has failed. `reached` does not
+     * wait. */
     int       (*reached)(xd_dev *d, xd_mark *m);
     /* Allocates pinned host memory, which the device accesses directly. Returns NULL if out of
      * memory. */
@@ -71,18 +71,19 @@ struct xd_dev_lanes {
     xd_status (*up)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     xd_status (*copy)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     /* Functions that share this device's memory and marks (events) with other processes of the
-     * host. `lend` allocates memory, and `mark_lend` creates a mark. Both write a handle (of CUDA
-     * IPC) to *h. Another process passes this handle to `borrow` or `mark_borrow`, which return the
-     * shared memory or mark. Memory that a process has borrowed may only be the source of `copy`,
-     * and a borrowed mark may only be passed to `follow`. All four functions return NULL if the
-     * device or the system does not support CUDA IPC. */
+     * host. `lend` allocates memory, and `mark_lend` creates a mark. `lend` and `mark_lend` write a
+     * handle of CUDA IPC to *h. Another process passes the handle to `borrow` or `mark_borrow`,
+     * which return the shared memory or the shared mark. Memory that a process has borrowed may
+     * only be the source of `copy`, and a borrowed mark may only be passed to `follow`. `lend`,
+     * `mark_lend`, `borrow` and `mark_borrow` return NULL if the device or the system does not
+     * support CUDA IPC. */
     void     *(*lend)(xd_dev *d, size_t bytes, xd_handle *h);
     xd_mark  *(*mark_lend)(xd_dev *d, xd_handle *h);
     void     *(*borrow)(xd_dev *d, const xd_handle *h);
     xd_mark  *(*mark_borrow)(xd_dev *d, const xd_handle *h);
     void      (*lend_end)(xd_dev *d, void *p);
     void      (*borrow_end)(xd_dev *d, void *p);
-    const xd_dev_links *links; /* NULL: there is no library for messages */
+    const xd_dev_links *links; /* functions that send messages by a library; NULL: no library */
 };
 
 #endif

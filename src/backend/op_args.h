@@ -1,9 +1,8 @@
 /* op_args.h - checks, for all devices, that the arguments of an op have the types, shapes and
- * strides that backend.h documents
+ * strides that backend.h documents. The checks do not dereference device addresses.
  *
- * The checks do not dereference device addresses. The checks return XD_EINVAL if arguments are
- * invalid or inconsistent, and XD_EUNSUPPORTED if attention does not support the types or
- * widths. */
+ * The checks return XD_EINVAL if arguments are invalid or inconsistent, and XD_EUNSUPPORTED if
+ * attention does not support the types or widths. */
 #ifndef XD_BACKEND_OP_ARGS_H
 #define XD_BACKEND_OP_ARGS_H
 
@@ -26,8 +25,8 @@ xd_status xd_addmul_check(const xd_addmul *a, xd_types types);
 xd_status xd_axpby_check(const xd_axpby_args *a);
 xd_status xd_conv_check(const xd_conv *a, xd_types types);
 xd_status xd_resize_check(const xd_resize *a);
-/* Checks the arguments of a table lookup without reading the ids of the rows. When the device
- * executes the lookup, it detects an id that is outside the table. */
+/* Checks the arguments of a table lookup without reading the ids of the rows. The device detects an
+ * id outside the table when it executes the lookup. */
 xd_status xd_lookup_check(const xd_lookup *a, xd_types types);
 xd_status xd_copy_check(const xd_copy *a, xd_types types);
 xd_status xd_qknorm_check(const xd_qknorm *a, xd_types types);

@@ -4,14 +4,14 @@
 
 #include "pipeline/job.h"
 
-/* Returns the number of samples of each channel, and sets *channels and *rate. Returns 0 if the
- * request has no audio. */
+/* Returns the number of audio samples of each channel, and sets *channels and *rate. Returns 0 if
+ * the request has no audio. */
 int64_t   xd_audio_samples(const xd_job *j, int *channels, int *rate);
-/* Sets *weights to the bytes of the networks' weights, and *bytes to the bytes of scratch memory,
- * on a rank that decodes audio; 0 on other ranks. */
+/* On a rank that decodes audio, sets *weights to the bytes of the networks' weights, and *bytes to
+ * the bytes of scratch memory; on other ranks, sets both to 0. */
 xd_status xd_audio_count(xd_job *j, size_t *weights, size_t *bytes, xd_err *e);
-/* On the first rank of a replica, decodes j->audio_latents to j->wave. The networks are loaded and,
- * unless the engine keeps its weights, freed again. */
+/* On the first rank of a replica, decodes j->audio_latents to j->wave. xd_audio_decode loads the
+ * networks of audio and, unless the engine keeps its weights, frees them again. */
 xd_status xd_audio_decode(xd_job *j, xd_err *e);
 
 #endif

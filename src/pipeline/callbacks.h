@@ -4,7 +4,7 @@
 
 #include "pipeline/job.h"
 
-/* Calls the request's on_tensor, or on_stage, if the request sets this callback. */
+/* Calls the request's callback on_tensor, or on_stage, if the request sets it. */
 void xd_callback_tensor(const xd_job *j, const char *name, int step, int nd, const int64_t *d,
                         const float *data);
 void xd_callback_stage(const xd_job *j, const char *name);

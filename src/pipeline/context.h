@@ -9,10 +9,11 @@
 #include "plan/plan.h"
 #include "ranks/world.h"
 
-enum { XD_MAXREFS = 16 }; /* max number of reference images of a request */
+enum { XD_MAXREFS = 16 }; /* maximum number of reference images of a request */
 
-/* What to do with weights that do not fit into a device's own memory. AUTO: stream as many blocks
- * as necessary; NONE: refuse the request; STREAM: stream all blocks of all networks. */
+/* What to do with weights that do not fit into a device's own memory. Values of xd_offload. AUTO:
+ * stream as many blocks as necessary; NONE: refuse the request; STREAM: stream all blocks of all
+ * networks. */
 typedef enum xd_offload { XD_OFFLOAD_AUTO, XD_OFFLOAD_NONE, XD_OFFLOAD_STREAM } xd_offload;
 
 /* Changes of settings that an engine may make by itself if a request does not fit into memory
@@ -22,52 +23,57 @@ enum { XD_FIT_OFFLOAD = 1, XD_FIT_DIT = 2, XD_FIT_TEXT = 4 };
 /* Caches that an engine keeps between requests. Engines that share weights also share these
  * caches. */
 typedef struct xd_engine_caches {
-    /* embeddings of earlier prompts (text_cache.h); NULL: none yet */
+    /* embeddings of earlier prompts (text_cache.h); NULL: no cache yet */
     struct xd_text_cache *embeddings;
-    struct xd_colours    *colours; /* colours of latents for previews (preview.h); NULL: none yet */
+    /* colours of latents for previews (preview.h); NULL: not known yet */
+    struct xd_colours    *colours;
 } xd_engine_caches;
 
-/* The state with which a request is checked, counted and run. An engine has one context. A
- * prediction makes another context, which represents one rank of a plan and only counts. */
+/* State with which a request is checked, counted and run. An engine has one context. A prediction
+ * makes another context, which represents one rank of a plan and only counts. */
 typedef struct xd_context {
     xd_model              model;
     const struct xd_work *work; /* what ranks do between messages (work.h) */
     xd_dev               *dev, *count;
     xd_plan               plan;
     xd_world              world; /* all ranks, and the ranks in use */
-    void      *window;           /* shared-memory arena of this host's ranks; NULL: private arena */
-    xd_topo    topo; /* this rank's coordinates among the used ranks; all degrees 1 if idle */
-    xd_comm   *count_world; /* `world.used` without messages, for counting */
-    xd_topo    count_topo;
-    xd_comm   *text, *count_text; /* ranks that split text encoders; NULL: none */
-    xd_dtype   type;              /* compute type */
-    int        keep;              /* 1: text encoders stay loaded */
-    xd_offload offload;
-    xd_engine_caches *caches; /* caches of the engine that owns the weights; NULL: none */
+    void             *window;    /* shared-memory arena of this host's ranks; NULL: private arena */
+    /* this rank's coordinates among the ranks in use; all degrees are 1 if the rank is idle */
+    xd_topo           topo;
+    xd_comm          *count_world; /* `world.used` without messages, for counting */
+    xd_topo           count_topo;
+    /* ranks that split text encoders; NULL: text encoders are not split */
+    xd_comm          *text, *count_text;
+    xd_dtype          type; /* compute type */
+    int               keep; /* 1: text encoders stay loaded */
+    xd_offload        offload;
+    xd_engine_caches *caches; /* caches of the engine that owns the weights; NULL: no caches */
     int               once;   /* 1: the engine serves one request only */
     size_t    spare; /* bytes of unused host memory that this rank may use to read files ahead */
-    double    cold[XD_KINDS]; /* bytes of weights to read from disk; 0: unknown */
-    int       bench;          /* 1: inputs that only affect the image may be absent */
-    /* number of frames of each input image of the current request, on rank 0; 0: not known */
+    /* bytes of weights to read from disk, for each kind of component; 0: unknown */
+    double    cold[XD_KINDS];
+    int       bench; /* 1: inputs that only affect the image may be absent */
+    /* number of frames of each input image of the current request, on rank 0; 0: unknown */
     int64_t   image_frames[XD_MAXREFS];
-    int       unread;           /* 1: the request is only counted, so initial images are not read */
-    int       neighbours;       /* engines of this host that run concurrently; 0, 1: one */
-    int       borrowed;         /* 1: another engine owns the weights, so this engine frees none */
-    int       switched;         /* 1: there are weights for other LoRA files (lora_sets.h) */
-    double    budget;           /* memory budget in bytes (memory_budget.h); 0: all free memory */
-    int       fit;              /* XD_FIT_*: allowed changes if a request does not fit */
-    long long holds;            /* bytes of loaded weights, as last passed to xd_budget_hold */
-    const xd_canceller *cancel; /* cancellation of the running request; NULL: none */
-    xd_trace           *trace;  /* recorder of events; NULL: no recording */
-    xd_balance         *balance;  /* relative sizes of uneven shards; NULL: even shards */
+    int       unread; /* 1: the request is only counted, so initial images are not read */
+    /* number of engines of this host that run concurrently; 0 and 1: one engine */
+    int       neighbours;
+    int       borrowed;          /* 1: another engine owns the weights, so this engine frees none */
+    int       switched;          /* 1: there are weights for other LoRA files (lora_sets.h) */
+    double    budget;            /* memory budget in bytes (memory_budget.h); 0: all free memory */
+    int       fit;               /* XD_FIT_*: allowed changes if a request does not fit */
+    long long holds;             /* bytes of loaded weights, as last passed to xd_budget_hold */
+    const xd_canceller *cancel;  /* canceller of the running request; NULL: none */
+    xd_trace           *trace;   /* recorder of events; NULL: no recording */
+    xd_balance         *balance; /* relative sizes of uneven shards; NULL: even shards */
     int64_t             adaptive; /* 1: shards may change between two steps (adapt.h) */
-    uint64_t            hash;     /* hash of the model */
+    uint64_t            hash;    /* hash of the model */
 } xd_context;
 
 /* Makes a separate context for counting, with the model of `base` (borrowed; base must outlive it)
- * on its count device. In the new context nothing is loaded, no groups of ranks are open,
- * components are not split, images are not read, and memory has no limit. Changes of the new
- * context do not affect `base`. Close with xd_context_fork_close, also after a failure. */
+ * on its count device. In the new context no weights are loaded, no groups of ranks are open,
+ * components are not split, images are not read, and memory has no limit. Changes of the fork do
+ * not affect `base`. Close the fork with xd_context_fork_close, also after a failure. */
 xd_status xd_context_fork(xd_context *fork, const xd_context *base, xd_err *e);
 void      xd_context_fork_close(xd_context *fork, const xd_context *base);
 

@@ -5,7 +5,8 @@
 #include "exec/exec.h"
 #include "pipeline/job.h"
 
-/* Returns what the decoder reads besides the latents. row: this rank's first row of latents. */
+/* Returns the inputs that the decoder reads besides the latents. row: this rank's first row of
+ * latents. */
 xd_decoding xd_decode_input(const xd_job *j, int64_t row);
 /* Mixes the latents lat [T,n,w,C] in place with noise from the request's seed, if the decoder reads
  * a timestep. `lat` has rows [row, row + n) of the latents. */

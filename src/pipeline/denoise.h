@@ -1,11 +1,11 @@
-/* denoise.h - runs the denoising loop: decides in which order a pipeline stage computes the patches
- * and guidance passes of every step.
+/* denoise.h - runs the denoising loop, which determines the order in which a pipeline stage
+ * computes the patches and guidance passes of every step.
  *
- * The same loop serves all plans; without parallelism there is one stage with one patch. The first
- * steps are exact: they use no stale data and process all tokens at once. Later steps process one
- * patch after the other. A work item is one patch in one guidance pass. Stages work at the same
- * time, because sends do not block and each stage posts the receives of its next work item in
- * advance. */
+ * The denoising loop serves all plans; without parallelism, it has one stage with one patch. The
+ * first denoising steps are exact: they use no stale data and process all tokens at once. Later
+ * steps process one patch after the other. A work item is one patch in one guidance pass. Pipeline
+ * stages work at the same time, because sends do not block and each stage posts the receives of its
+ * next work item in advance. */
 #ifndef XD_PIPELINE_DENOISE_H
 #define XD_PIPELINE_DENOISE_H
 
@@ -33,51 +33,54 @@ typedef struct xd_denoise {
     xd_trace       *trace; /* recorder of events; NULL: no recording */
     xd_layout       lay;
     int             begin, end; /* steps [begin, end) are computed by `net` */
-    size_t          mark;       /* arena position where the memory of steps [begin, end) starts */
+    size_t          mark; /* arena position at which the memory of steps [begin, end) starts */
     xd_method_stack stack;
     xd_replay       replay; /* recorded kernel launches of guidance passes */
-    /* The adaLN parameters of each guidance pass. If the model's adaLN parameters do not depend on
-     * the text, all passes use mods[0]. */
+    /* adaLN parameters of each guidance pass. If the model's adaLN parameters do not depend on the
+     * text, all passes use mods[0]. */
     xd_mods         mods[XD_MAXPASS];
     xd_step_cache   cache;            /* step cache, which reuses work of earlier steps */
-    xd_step_hashing hashing;          /* hashes of the current step, or none */
+    xd_step_hashing hashing;          /* hashes of the current step, if the request wants hashes */
     xd_tables       tables;           /* position tables on the device */
     xd_cond         cond[XD_MAXPASS]; /* text embeddings of each guidance pass */
     /* This rank's rows of image tokens, patch after patch: [n,C p^2] for a patch size of p x p. In
-     * these tensors and in `noise`, rows of audio follow those of the image, patch after patch. The
-     * first and the last stage have the latents; the last stage also has the predictions and the
-     * sampler's history. */
+     * lat, pred, hist and noise, rows of audio follow those of the image, patch after patch. The
+     * first and the last pipeline stage have the latents; the last stage also has the predictions
+     * and the sampler's history. */
     xd_tensor       lat, pred[XD_MAXPASS], hist[XD_MAXHIST];
     /* on the last stage: noise that the sampler adds in the step, or absent */
     xd_tensor       noise;
     xd_tensor       extra; /* further input channels of the transformer (on the first stage) */
     /* On the last pipeline stage, for inpainting: the mask (1 where the image is replaced), the
-     * latents of the input image, and noise. The input latents and the noise are 0 where the mask
-     * is 1. */
+     * latents of the input image, and noise. Where the mask is 1, the latents of the input image
+     * and the noise are 0. */
     xd_tensor       keep[XD_NKEEP];
-    /* On the first and the last stage: the latents from which denoising starts, and the noise of
-     * this step, if steps add noise to given frames; else absent. */
+    /* On the first and the last stage, if steps add noise to given frames: the latents from which
+     * denoising starts, and the noise of this step. Otherwise absent. */
     xd_tensor       given, given_noise;
-    float          *frame_t; /* [t] timesteps of the frames in this step; NULL: all are equal */
+    /* [t] timesteps of the frames in this step; NULL: all frames have the same timestep */
+    float          *frame_t;
     xd_tensor       clean; /* on the last stage: clean latents for previews; absent: no previews */
     xd_tensor       ref;   /* this rank's tokens of reference images (on the first stage) */
-    /* Buffers for the hidden states of all rows of this rank. Work items use the buffers
-     * cyclically. */
+    /* Buffers for the hidden states of all rows of this rank. Work items use the buffers of hidden
+     * states cyclically. */
     xd_tensor       h[XD_NHID];
     xd_req          h_in[XD_NHID], h_out[XD_NHID];
-    xd_tensor       skip[XD_NHID]; /* tensors of long skip connections, if the model has them */
-    int             nskip;         /* number of `skip` buffers, which are used cyclically */
-    /* Numbers of tensors of long skip connections that this pipeline stage receives, and sends,
-     * with each hidden state. */
+    /* tensors of long skip connections, if the model has long skip connections */
+    xd_tensor       skip[XD_NHID];
+    int             nskip; /* number of `skip` buffers, which are used cyclically */
+    /* Numbers of tensors of long skip connections that this pipeline stage receives and sends with
+     * each hidden state. */
     int             skips[2];
     xd_req          skip_in[XD_NHID], skip_out[XD_NHID];
-    /* Codes of `h` and `skip` if these are sent between hosts as codes; else absent. */
+    /* Codes of `h` and `skip`, if codes are sent between hosts; else absent. */
     xd_tensor       h_codes[XD_NHID], skip_codes[XD_NHID];
     /* [2][npatch + 1] messages with latents of the image, then of audio: one message for each
      * patch, then one for all tokens */
     xd_req         *lat_in, *lat_out;
-    int64_t         piece_index; /* number of work items that were started */
-    /* Status of the step: this rank's status, and the worst status of all ranks. */
+    int64_t         piece_index; /* number of work items that have started */
+    /* Status of the step: `verdict` is this rank's status, `worst` the worst status of all
+     * ranks. */
     int32_t         verdict, worst;
     xd_req          agree;
     void           *local;
@@ -85,13 +88,14 @@ typedef struct xd_denoise {
     void           *kept[XD_MAXPASS];
     int             read[XD_MAXPASS]; /* 1: `kept` has the tensors of this pass */
     xd_rng          rng;              /* generator of the image's noise */
-    /* [npatch + 1][2][nsums] sums for guidance_rescale and cfg_normalization: for each patch, and
-     * last for all patches, the sums of the prompt's prediction and those of the guided prediction.
-     * The sums are that of the elements and that of their squares or, if the pipeline keeps the
-     * norm of rows, the sum of the squares in each row of the latents [t,C,h]. */
+    /* Sums for guidance_rescale and cfg_normalization, [npatch + 1][2][nsums]: for each patch, and
+     * last for all patches, first the sums of the prompt's prediction and then the sums of the
+     * guided prediction. The sums are the sum of the elements and the sum of their squares. If the
+     * pipeline keeps the norm of rows, they are instead the sum of the squares in each row of the
+     * latents [t,C,h]. */
     double         *sums;
     int64_t         nsums;
-    int64_t        *row_of; /* [F] rows of the latents that the features of a token are in */
+    int64_t        *row_of; /* [F] row of the latents to which each feature of a token belongs */
     /* Buffers for latents in host memory. `mine` has this rank's rows, `rows` has the rows of all
      * ranks, rank after rank, and `whole` has the rows of all ranks in image order. */
     float          *mine, *rows, *whole;
@@ -99,30 +103,30 @@ typedef struct xd_denoise {
 
 /* Allocates the request's tensors in the arena and opens the stack of parallel methods. Errors are
  * stored in the context f->x. On every rank, cond[p] has the complete text embeddings of guidance
- * pass p. `net` computes `step`, the first step, and the following ones. Collective over the
- * replica. */
+ * pass p. `net` computes the first step, `step`, and the following steps. The call is collective
+ * over the ranks of the replica. */
 void      xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo,
                           xd_arena *tmp, const xd_net *net, const xd_cond *cond, int step);
 void      xd_denoise_close(xd_denoise *f);
 /* Returns 1 if every rank of the replica is ready for the steps; a failure is stored in f->x. Steps
- * may begin only after this call has returned 1, because a rank that fails later still takes part
- * in all messages. Collective over the replica. */
+ * may begin only after xd_denoise_ready has returned 1, because a rank that fails later still takes
+ * part in all messages. The call is collective over the ranks of the replica. */
 int       xd_denoise_ready(xd_denoise *f);
 /* Draws the image's initial noise. */
 void      xd_denoise_noise(xd_denoise *f, int64_t seed, int image);
 /* Switches to another transformer: `net` computes `step` and the following steps. Discards cached
- * text tensors, and the stale keys and values. Call xd_denoise_finish before and xd_denoise_ready
- * after. Collective over the replica. */
+ * text tensors, and the stale keys and values. Call xd_denoise_finish before xd_denoise_change, and
+ * xd_denoise_ready after it. The call is collective over the ranks of the replica. */
 void      xd_denoise_change(xd_denoise *f, const xd_net *net, int step);
-/* Runs one denoising step. Returns 0 to end the loop on all ranks, once all of them know that one
- * rank has failed. */
+/* Runs one denoising step. Returns 0 when all ranks know that a rank has failed; the loop then ends
+ * on all ranks. */
 int       xd_denoise_step(xd_denoise *f, int step);
-/* Converts normal random numbers [C,h,w] in place to sampled latents of the Gaussian with these
- * moments; zeros become the mean latents. */
+/* Converts normal random numbers [C,h,w] in place to latents, sampled from the Gaussian with the
+ * given moments; zeros become the mean latents. */
 void      xd_latents_sample(const struct xd_job *j, const float *moments, float *sample);
-/* Waits for pending messages. Call after the last step of the loop, and after the last step of
- * each transformer. If any rank of the replica has failed, all ranks of the replica get the
- * first error. */
+/* Waits for all pending messages. Call xd_denoise_finish after the last step of the loop, and after
+ * the last step of each transformer. If any rank of the replica has failed, all ranks of the
+ * replica get the first error. */
 void      xd_denoise_finish(xd_denoise *f);
 /* On every rank of the replica, writes the complete latents [t,C,h,w] as F32 to host memory. */
 void      xd_denoise_latents(xd_denoise *f, float *out);
@@ -130,18 +134,18 @@ void      xd_denoise_latents(xd_denoise *f, float *out);
 void      xd_denoise_audio_latents(xd_denoise *f, float *out);
 /* Calls the request's on_tensor and on_latents, if set, with the latents after a step. The callback
  * on_latents may change the latents on the replica's first rank; the next step then continues from
- * the changed latents. `lat` is a buffer for the latents. Collective over the replica. */
+ * the changed latents. `lat` is a buffer for the latents. The call is collective over the ranks of
+ * the replica. */
 void      xd_denoise_report(xd_denoise *f, int step, const xd_progress *p, float *lat);
-/* Writes the clean latents that the last step has predicted, in the form in which
- * xd_denoise_latents writes latents. The clean latents are valid if xd_preview_due is 1 for the
- * step. */
+/* Writes the clean latents that the last step has predicted, in the layout of xd_denoise_latents.
+ * The clean latents are valid if xd_preview_due is 1 for the step. */
 void      xd_denoise_clean(xd_denoise *f, float *out);
 /* Counts the memory that denoising needs on this rank, in bytes. Sets *bytes to the peak use of the
  * arena, and *method_bytes to the size of the buffers of parallel methods. `len` is the number of
  * text tokens of each guidance pass. */
 xd_status xd_denoise_count(struct xd_job *j, const int64_t len[XD_MAXPASS], size_t *bytes,
                            size_t *method_bytes, xd_err *e);
-/* Runs one exact pass of the model over all tokens; the prediction is in f->pred[pass]. */
+/* Runs one exact pass of the model over all tokens; f->pred[pass] receives the prediction. */
 void      xd_denoise_pass(xd_denoise *f, int step, int pass);
 
 #endif

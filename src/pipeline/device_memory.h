@@ -7,16 +7,16 @@
 
 /* The memory need of all ranks that share a device, and the memory of this device. */
 typedef struct xd_device_room {
-    /* The ranks need `need` bytes. `have` is the sum of the device's free bytes and the bytes of
-     * loaded weights. */
+    /* `need` is the number of bytes that the ranks need together. `have` is the sum of the device's
+     * free bytes and the bytes of loaded weights. */
     double need, have;
     double kernels; /* bytes of device libraries and kernels, part of `need` */
     int    ranks;
 } xd_device_room;
 
 /* Adds up the memory needs of all ranks that share this rank's device. This rank needs `need`
- * bytes, and its loaded weights already use `held` of them. Collective over the ranks of the
- * host. */
+ * bytes; its loaded weights already use `held` bytes of these. The call is collective over the
+ * ranks of the host. */
 xd_status xd_device_room_find(const xd_context *ctx, double need, double held, xd_device_room *out,
                               xd_err *e);
 

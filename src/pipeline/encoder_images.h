@@ -8,20 +8,20 @@
 /* Returns 1 if the model has encoder k and the encoder reads j->encoder_pixels. */
 int       xd_encoder_reads_pixels(const xd_job *j, int k);
 /* Returns the number of the request's images that the encoder reads, or 0 if the model has no such
- * encoder. For negative prompts (xd_text_use.image_every), a black image follows in
- * j->encoder_pixels. */
+ * encoder. For negative prompts (xd_text_use.image_every), a black image follows the request's
+ * images in j->encoder_pixels. */
 int       xd_encoder_images_read(const xd_job *j);
 /* Returns 1 if the image encoder reads images that are resized to the size of the result. */
 int       xd_encoder_images_resized(const xd_job *j);
 /* Preprocesses image i (w x h pixels of 3 bytes) into j->encoder_pixels if an image encoder reads
- * it. Call on rank 0. */
+ * it. Call xd_encoder_images_prepare on rank 0. */
 xd_status xd_encoder_images_prepare(xd_job *j, int i, const uint8_t *rgb, int64_t w, int64_t h,
                                     xd_err *e);
 int64_t   xd_encoder_images_hash(const xd_job *j);
 /* xd_encoder_images_open allocates j->encoder_pixels; in a benchmark without an image, these pixels
  * are black. xd_encoder_images_share sends the pixels from rank 0 to the other ranks of c, which
- * compute the image encoder together. If c is NULL, one rank computes the encoder alone. The call
- * is collective over c. */
+ * compute the image encoder together. If c is NULL, one rank computes the image encoder alone.
+ * xd_encoder_images_share is collective over c. */
 xd_status xd_encoder_images_open(xd_job *j, xd_err *e);
 xd_status xd_encoder_images_share(xd_job *j, xd_comm *c, xd_err *e);
 

@@ -10,10 +10,12 @@
 /* Reads an input image on rank 0, prepares it as image i of the image encoder, and resizes it to
  * the request's size. Sets *out to malloc'ed F32 pixels. */
 xd_status xd_role_start_take(xd_job *j, const xd_pixel_source *of, int i, float **out, xd_err *e);
-/* Reads the initial image, if there is one, like xd_role_start_take; refuses several images. */
+/* Reads the initial image like xd_role_start_take, if the request has one; refuses several
+ * images. */
 xd_status xd_role_start_take_first(xd_job *j, float **out, xd_err *e);
-/* The image is read to j->image and encoded to j->moments. xd_role_start_channels writes the
- * image's latents to the transformer's additional channels. */
+/* xd_role_start_read reads the image to j->image, and xd_role_start_encode encodes it to
+ * j->moments. xd_role_start_channels writes the image's latents to the transformer's additional
+ * channels. */
 xd_status xd_role_start_read(xd_job *j, xd_err *e);
 xd_status xd_role_start_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_start_channels(const xd_job *j, const float *sample, float *out);
@@ -22,34 +24,37 @@ void      xd_role_start_channels(const xd_job *j, const float *sample, float *ou
 void      xd_role_start_marked_channels(const xd_job *j, const float *sample, float *out);
 /* The first and the last frame are read to j->image and j->last_image, and the conditioning video
  * is encoded to j->condition. The transformer's additional channels are a mask, then the latents of
- * the conditioning video. The mask has one channel for each frame that a latent frame represents;
- * its value is 1 if that frame is a given image. In a benchmark without an image, the latents of
- * the conditioning video are zeros. */
+ * the conditioning video. The mask has one channel for each frame that a latent frame represents.
+ * The channel's value is 1 if the frame is a given image. In a benchmark without an image, the
+ * latents of the conditioning video are zeros. */
 xd_status xd_role_frames_read(xd_job *j, xd_err *e);
 xd_status xd_role_frames_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_frames_channels(const xd_job *j, const float *sample, float *out);
-/* The masked area of j->image becomes grey. If denoising starts from the image plus noise,
- * j->start_image is a copy of the original image, and is encoded to j->start_moments. The
+/* The masked area of the image j->image becomes grey. If denoising starts from the image plus
+ * noise, j->start_image is a copy of the original image, and is encoded to j->start_moments. The
  * transformer's additional channels are the latents of the partly grey image, then the mask. The
- * mask has one channel for each pixel of a latent cell, and is zero if the request has no mask. */
+ * mask has one channel for each pixel of a latent cell; the channels are zero if the request has no
+ * mask. */
 xd_status xd_role_mask_read(xd_job *j, xd_err *e);
 xd_status xd_role_mask_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_mask_channels(const xd_job *j, const float *sample, float *out);
-/* j->image and j->moments are those of the control image, whose latents are the transformer's
- * additional channels. If the request has an initial image, it is read to j->start_image and
- * encoded to j->start_moments. In a benchmark without a control image, the channels are zeros. */
+/* j->image is the control image and j->moments its moments; the latents of the control image are
+ * the transformer's additional channels. If the request has an initial image, that image is read to
+ * j->start_image and encoded to j->start_moments. In a benchmark without a control image, the
+ * additional channels are zeros. */
 xd_status xd_role_control_read(xd_job *j, xd_err *e);
 xd_status xd_role_control_encode(xd_job *j, xd_arena *a, xd_err *e);
 /* The control image of each side network is read to j->side_pixels and encoded to
- * j->side_moments. The transformer's additional channels are the mean latents of these images, one
- * image after the other. In a benchmark without control images, the channels are zeros. */
+ * j->side_moments. The transformer's additional channels are the mean latents of the control
+ * images, one image after the other. In a benchmark without control images, the additional channels
+ * are zeros. */
 xd_status xd_role_sides_read(xd_job *j, xd_err *e);
 xd_status xd_role_sides_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_sides_channels(const xd_job *j, const float *sample, float *out);
-/* The control video is read and resized to j->part_pixels and j->levels, and the reference images
- * to j->ref_pixels; all are encoded to j->part_moments and j->leading_moments. Without a control
- * video, its pixels are 0 and its mask is white. In a benchmark without a control video, the
- * video's latents are zeros. */
+/* The control video is read and resized to j->part_pixels and j->levels, and its reference images
+ * to j->ref_pixels. All of them are encoded to j->part_moments and j->leading_moments. If the
+ * request has no control video, the video's pixels are 0 and its mask is white. In a benchmark
+ * without a control video, the video's latents are zeros. */
 xd_status xd_role_control_video_read(xd_job *j, xd_err *e);
 xd_status xd_role_control_video_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_control_video_channels(const xd_job *j, const float *sample, float *out);
@@ -57,9 +62,9 @@ void      xd_role_control_video_channels(const xd_job *j, const float *sample, f
 xd_status xd_role_conditions_read(xd_job *j, xd_err *e);
 xd_status xd_role_conditions_encode(xd_job *j, xd_arena *a, xd_err *e);
 /* Each reference image is resized (xd_recipe.reference_size) and encoded to tokens j->ref_tokens.
- * Before xd_role_references_share is called, ranks other than 0 only know the number of images. A
- * prediction assumes that each image has the size of the request. xd_role_references_read also
- * prepares the images that text encoders read (prompt_images.h). */
+ * Before xd_role_references_share is called, ranks other than 0 know only the number of reference
+ * images. A prediction assumes that each reference image has the size of the request.
+ * xd_role_references_read also prepares the images that text encoders read (prompt_images.h). */
 xd_status xd_role_references_read(xd_job *j, xd_err *e);
 xd_status xd_role_references_encode(xd_job *j, xd_arena *a, xd_err *e);
 

@@ -5,8 +5,8 @@
 #include "io/frames.h"
 #include "xdit/xdit.h"
 
-/* An input image of a request, as a file or as pixels. The names of the two request fields are for
- * error messages. */
+/* An input image of a request, as a file or as pixels. The names of the two request fields
+ * (file_name, pixels_name) are for error messages. */
 typedef struct xd_pixel_source {
     const char     *file_name, *pixels_name, *file;
     const xd_image *pixels;
@@ -31,8 +31,8 @@ typedef struct xd_input_video {
 /* Returns the control video of a request. */
 xd_pixel_source xd_input_video_control(const xd_request *r);
 xd_status       xd_input_video_open(xd_input_video *v, const xd_pixel_source *of, xd_err *e);
-/* Reads the next frame, as xd_input_image_pixels reads an image. After the last frame, sets *rgb to
- * NULL. */
+/* Reads the next frame of a video, like xd_input_image_pixels reads an image. After the last frame,
+ * sets *rgb to NULL. */
 xd_status xd_input_video_next(xd_input_video *v, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
 void      xd_input_video_close(xd_input_video *v);
 

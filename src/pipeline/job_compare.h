@@ -11,12 +11,12 @@ typedef struct xd_job_agreed { /* values of rank 0's request that all ranks use 
     int64_t images;            /* number of input images (xd_job_images) */
     /* Height and width of the result, which may be those of a reference image; 0: not set. */
     int64_t size[2];
-    /* Numbers of frames of the input images, if they may be videos. */
+    /* Numbers of frames of the input images, if input images may be videos. */
     int64_t frames[XD_MAXREFS];
 } xd_job_agreed;
 
-/* Compares this rank's request with rank 0's, and fails if the two differ. On every rank, sets
- * *told to the values of rank 0's request. Collective over the ranks in use. */
+/* Compares this rank's request with the request of rank 0, and fails if they differ. On every rank,
+ * sets *told to the values of rank 0's request. The call is collective over the ranks in use. */
 xd_status xd_job_compare(const xd_context *ctx, const xd_request *r, xd_job_agreed *told,
                          xd_err *e);
 

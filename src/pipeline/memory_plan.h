@@ -9,71 +9,75 @@
  * components. */
 typedef struct xd_need {
     size_t text, text_tmp, dit, dit_tmp, vae, vae_tmp, images, peak;
-    size_t text_work, dit_work, vae_work; /* extra bytes while the component loads */
+    /* extra bytes while the text encoders, the transformer or the VAE are loaded */
+    size_t text_work, dit_work, vae_work;
     size_t dit2;      /* second transformer, if both transformers stay loaded, else 0 */
     size_t dit2_work; /* extra bytes while the next transformer is loaded between two steps */
     size_t preview, preview_tmp; /* bytes of the preview decoder; 0: no preview decoder */
     size_t audio; /* bytes of the networks of audio and of their scratch memory; 0: no audio */
     size_t method_bytes; /* buffers of parallel methods: stale K and V, messages */
-    /* For a device with its own memory, all values above are bytes of the device's memory, `images`
-     * is 0, and `conds` is the bytes of text embeddings on the device. For other devices `conds`
-     * and the values below are 0. */
+    /* For a device with its own memory, all fields before `conds` are bytes of the device's memory,
+     * `images` is 0, and `conds` is the bytes of text embeddings on the device. For other devices,
+     * `conds` and all fields after it are 0. */
     size_t conds;
-    size_t messages;        /* device buffers and mailboxes for messages, never freed */
+    size_t messages;        /* device buffers and mailboxes for messages, which are never freed */
     size_t host_work, host; /* host memory: extra bytes while weights are loaded; peak */
-    /* Pinned host memory for streamed blocks of the text encoders; for those of all networks. */
+    /* Pinned host memory for streamed blocks: of the text encoders (pinned_text), and of all
+     * networks (pinned). */
     size_t pinned_text, pinned;
     size_t streamed; /* bytes that are copied each time the transformer's blocks run */
 } xd_need;
 
 /* Limits in bytes on the memory that a request may use on this host. */
 typedef struct xd_memory_limits {
-    /* The memory of the machine, and the address space of this process, that the request may use,
-     * including the loaded weights. */
+    /* Limits of the machine's memory and of this process's address space, including the memory of
+     * loaded weights. */
     double machine, space;
     double held;   /* bytes of loaded weights */
     double needed; /* bytes that the request needs on all ranks of a host or device */
     double device; /* limit per rank if a device is too small, otherwise 0 */
-    int    huge;   /* 1: the image alone is too large, so nothing was counted */
+    int    huge;   /* 1: the image alone needs too much memory, so nothing was counted */
 } xd_memory_limits;
 
-/* Text encoding, denoising and decoding run one after the other: returns the maximum of their
- * memory needs. `keep` is 1 if text encoders stay loaded. `apart` is 1 if transformer and VAE are
- * never loaded together. */
+/* Returns the maximum of the memory needs of text encoding, denoising and decoding, which run one
+ * after the other. `keep` is 1 if text encoders stay loaded. `apart` is 1 if transformer and VAE
+ * are never loaded together. */
 size_t    xd_need_peak(const xd_need *n, int keep, int apart);
 /* Computes the fields `peak` and `host` of a memory need from its other fields. */
 void      xd_need_sum(xd_need *n, const xd_job *j, int ranks);
 /* Returns 1 if a request on this many ranks never has the transformer and the VAE loaded together
- * (`apart` of xd_need_peak). This is so on one rank, if the engine serves only one request and the
- * request generates only one image. */
+ * (`apart` of xd_need_peak). The transformer and the VAE are never loaded together on one rank, if
+ * the engine serves only one request and the request generates only one image. */
 int       xd_need_apart(const xd_job *j, int ranks);
 /* Adds the counted weights of the transformers to a memory need. If the request uses two
- * transformers, n->dit becomes the size of the larger and n->dit2 that of the smaller. The caller
- * sets n->dit2 to 0 if only one of the transformers is loaded at a time. */
+ * transformers, n->dit becomes the size of the larger one and n->dit2 the size of the smaller one.
+ * If only one of the transformers is loaded at a time, the caller sets n->dit2 to 0. */
 void      xd_need_dits(xd_need *n, const xd_job *j);
-/* Returns 1 if this request or the next one has to reload a transformer unless both stay loaded.
- * Both transformers then stay loaded if memory is sufficient (xd_job.both). */
+/* Returns 1 if this request or the next one must reload a transformer unless both transformers stay
+ * loaded. Both transformers then stay loaded if memory is sufficient (xd_job.both). */
 int       xd_need_both(const xd_job *j);
-/* Counts the bytes that this rank needs for each part of the request. The call is local. */
+/* Counts the bytes that this rank needs for each part of the request. xd_memory_count is a local
+ * call. */
 xd_status xd_memory_count(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e);
 /* Counts the part need->dit_tmp and need->method_bytes of the denoising loop. The call is local. */
 xd_status xd_memory_count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e);
 /* Counts the memory need of a request and finds the ranks that share weights. Returns XD_ENOMEM if
- * the peak exceeds the available memory. Collective over the ranks in use; all ranks return the
- * same status. */
+ * the peak need exceeds the available memory. The call is collective over the ranks in use; all
+ * ranks return the same status. */
 xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory_limits *limits,
                          xd_err *e);
 
-/* Counts the memory need of a call that only decodes: that of the VAE and of the components that
- * are loaded. If memory is too small for transformer and VAE, frees the transformer. */
+/* Counts the memory need of a call that only decodes: the need of the VAE and of the components
+ * that are loaded. If memory is too small for transformer and VAE together, frees the
+ * transformer. */
 xd_status xd_memory_plan_decode(xd_job *j, xd_need *need, xd_err *e);
 
 /* Reports the bytes of this engine's loaded weights to the memory budget (memory_budget.h). */
 void xd_memory_hold(xd_context *ctx);
 
-/* Replaces each of four values by its sum over the ranks of a host: the needed bytes, the bytes of
- * loaded weights, the number of ranks that read files ahead, and the bytes of other engines.
- * Collective over the ranks of the host. */
+/* Replaces each of four values by its sum over the ranks of a host. The values are the needed
+ * bytes, the bytes of loaded weights, the number of ranks that read files ahead, and the bytes of
+ * other engines. The call is collective over the ranks of the host. */
 enum { XD_HOST_SUMS = 4 };
 void xd_memory_sum(xd_comm *host, double v[XD_HOST_SUMS]);
 

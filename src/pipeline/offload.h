@@ -6,7 +6,7 @@
 #include "pipeline/memory_plan.h"
 
 typedef struct xd_offload_parts { /* sizes of blocks, and blocks to stream */
-    /* The sizes of each network's blocks; 0 if this rank does not have the network. */
+    /* Block sizes of each network; 0 if this rank does not have the network. */
     xd_block_sizes dit, dit2, text[XD_MAXTEXT];
     /* The blocks of each network that are streamed, as xd_offload_fit has selected them. */
     xd_stream_plan plan_dit, plan_dit2, plan_text[XD_MAXTEXT];
@@ -15,9 +15,9 @@ typedef struct xd_offload_parts { /* sizes of blocks, and blocks to stream */
 /* Copies the counted sizes of the blocks of this rank's networks to p. If `text` is 0, this rank
  * has no text encoders. */
 void xd_offload_sizes(const xd_context *ctx, int text, xd_offload_parts *p);
-/* Selects the streamed blocks, following the offload setting (ctx->offload), so that this rank
- * needs at most `have` bytes of device memory. Sets *n to the memory need with this selection, or
- * to the minimum need if that is more than `have`. */
+/* Selects the streamed blocks according to the offload setting (ctx->offload), so that this rank
+ * needs at most `have` bytes of device memory. Sets *n to the memory need with this selection of
+ * streamed blocks, or to the lowest possible need if it exceeds `have`. */
 void xd_offload_fit(xd_offload_parts *p, xd_need *n, const xd_job *j, int ranks, double have);
 /* Stores the plan p of streamed blocks in the components whose weights are not loaded yet. */
 void xd_offload_set(xd_context *ctx, const xd_offload_parts *p);

@@ -8,16 +8,16 @@
 #include "pipeline/job.h"
 #include "xdit/tools.h"
 
-enum { XD_OPTION_ROWS = 128 }; /* max rows */
+enum { XD_OPTION_ROWS = 128 }; /* maximum number of rows of the option table */
 
-/* Tells whether an option's value is stored in the metadata of an image. XD_STORED_GIVEN: it is
- * stored if the request gives the option and the option has an effect. XD_STORED_USED: it is stored
- * if the option has an effect, even with its default value. */
+/* Tells whether an option's value is stored in the metadata of an image. XD_STORED_GIVEN: the value
+ * is stored if the request gives the option and the option has an effect. XD_STORED_USED: the value
+ * is stored if the option has an effect, even with its default value. */
 typedef enum xd_option_stored { XD_STORED_NO, XD_STORED_GIVEN, XD_STORED_USED } xd_option_stored;
 
 typedef struct xd_request_row {
-    /* In the help text, "%s" is replaced by the text that `list` appends or, if `list` is NULL, by
-     * the names of the model families that have the option. */
+    /* In the help text, "%s" is replaced by the text that `list` appends. If `list` is NULL, "%s"
+     * is replaced by the names of the model families that have the option. */
     xd_option        option;
     xd_option_about  about;
     xd_family_word   families;
@@ -25,11 +25,11 @@ typedef struct xd_request_row {
     double           initial; /* initial value of a number */
     const char      *text;    /* initial value of a text */
     const char      *off; /* text value that turns the option off, "none"; NULL: no such value */
-    /* Writes the reason why the option has no effect, for example "without guidance", or nothing if
-     * it has an effect. NULL: the option always has an effect. */
+    /* Writes the reason why the option has no effect, for example "without guidance"; writes
+     * nothing if the option has an effect. NULL: the option always has an effect. */
     void             (*unused)(const xd_job *j, char why[256]);
     xd_option_stored stored;
-    int              outside; /* 1: no effect on the latents (checkpoint.c) */
+    int              outside; /* 1: the option has no effect on the latents (checkpoint.c) */
 } xd_request_row;
 
 const xd_request_row *xd_request_rows(int *n);
@@ -42,7 +42,8 @@ void      xd_request_value(const xd_request_row *row, const xd_request *r, xd_te
 /* Checks the option values that the request gives against the limits and choices in the table. */
 xd_status xd_request_check(const xd_request *r, xd_err *e);
 /* Returns, as a set of bits, the options in use that save time and change the image. Bit i of the
- * set is row i of those rows that save time (about.saves), of which there are at most 64. */
+ * set stands for row i among the rows of options that save time (about.saves), of which there are
+ * at most 64. */
 uint64_t  xd_request_saved(const xd_job *j);
 
 /* Functions to which the field `unused` of the table's rows points (job_unused.c). */

@@ -4,25 +4,26 @@
  * The engine's preview decoder (preview_decoder.h) turns latents into an image. Without a preview
  * decoder, a linear map of the latent channels gives the colours. If the autoencoder has a known
  * linear map (xd_vae_info.rgb), previews use that map. If the autoencoder has no known map,
- * previews use a least-squares fit to the images that this engine has decoded. As long as there is
- * no map, previews are grey. */
+ * previews use a least-squares fit to the images that this engine has decoded. As long as no linear
+ * map is known, previews are grey. */
 #ifndef XD_PIPELINE_PREVIEW_H
 #define XD_PIPELINE_PREVIEW_H
 
 #include "pipeline/job.h"
 
-enum { XD_PREVIEW_SIDE = 512 }; /* max pixels per side of a preview */
+enum { XD_PREVIEW_SIDE = 512 }; /* maximum number of pixels per side of a preview */
 
 /* Sums over the decoded images, from which the least-squares fit of preview colours is computed. */
 typedef struct xd_colours xd_colours;
 
 void xd_colours_close(xd_colours **c);
 /* xd_preview_asked returns 1 if the request wants previews, and xd_preview_due returns 1 if the
- * request wants a preview of this step. Both functions return the same value on all ranks. */
+ * request wants a preview of this step. xd_preview_asked and xd_preview_due return the same value
+ * on all ranks. */
 int  xd_preview_asked(const xd_job *j);
 int  xd_preview_due(const xd_job *j, int step);
-/* Makes the preview of clean latents [t,C,h,w] and calls the request's on_preview. If there is no
- * memory for the preview, the preview is skipped and the request continues. */
+/* Makes the preview of clean latents [t,C,h,w] and calls the request's on_preview. If out of
+ * memory, the preview is skipped and the request continues. */
 void xd_preview_report(const xd_job *j, const float *clean, const xd_progress *p);
 /* Adds latents [t,C,h,w], and the pixels [frames,H,W,3] into which they were decoded, to the
  * least-squares fit of preview colours. Does nothing if the autoencoder's colours are known or the

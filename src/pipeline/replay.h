@@ -1,10 +1,10 @@
 /* replay.h - records the kernel launches of a guidance pass in one step, and replays the launches
  * in later steps (CUDA graphs).
  *
- * Every step launches the same kernels for a pass, as long as the pass's tensors keep their
- * addresses. The first two passes run normally, the third pass is recorded, and later passes replay
- * the record. Values that change from step to step are in device memory, where the replayed kernels
- * read them. */
+ * In every step, a guidance pass launches the same kernels, as long as the pass's tensors keep
+ * their addresses. The first two runs of a guidance pass are normal, the third run is recorded, and
+ * later runs replay the record. Values that change from step to step are in device memory, where
+ * the replayed kernels read them. */
 #ifndef XD_PIPELINE_REPLAY_H
 #define XD_PIPELINE_REPLAY_H
 
@@ -13,9 +13,9 @@
 
 enum { XD_REPLAYS = 8, XD_REPLAY_ADDRESSES = 6 };
 
-/* The key that identifies a recorded pass: the addresses of the pass's tensors, the numbers of the
- * pass and of the patch, and a copy of the data that the model keeps for the pass (xd_state.local).
- * Two passes with equal keys launch the same kernels. */
+/* Key that identifies a recorded pass: the addresses of the pass's tensors, the numbers of the pass
+ * and of the patch, and a copy of the data that the model keeps for the pass (xd_state.local). Two
+ * passes with equal keys launch the same kernels. */
 typedef struct xd_replay_key {
     int         pass, patch;
     const void *at[XD_REPLAY_ADDRESSES];
@@ -42,13 +42,13 @@ typedef enum xd_replay_how { XD_RUN, XD_RECORD, XD_DONE } xd_replay_how;
 
 void          xd_replay_open(xd_replay *r, xd_dev *dev, const xd_counts *c);
 void          xd_replay_close(xd_replay *r);
-/* Call before a pass. After XD_RUN, the caller runs the pass. After XD_RECORD, the caller runs the
- * pass and then calls xd_replay_end. After XD_DONE, the caller does nothing, because
- * xd_replay_begin has launched the recorded pass. */
+/* Call xd_replay_begin before a pass. After XD_RUN, the caller runs the pass. After XD_RECORD, the
+ * caller runs the pass and then calls xd_replay_end. After XD_DONE, the caller does nothing,
+ * because xd_replay_begin has launched the recorded pass. */
 xd_replay_how xd_replay_begin(xd_replay *r, xd_exec *x, const xd_replay_key *key);
-/* Ends the recording of a pass and launches the recorded pass. Returns 0 if recording failed. The
- * caller must then run the pass again, because none of the pass's kernels has run. After a failed
- * recording, no other pass is recorded. */
+/* Ends the recording of a pass and launches the recorded pass. Returns 0 if recording failed. If
+ * recording failed, the caller must run the pass again, because none of the pass's kernels has run.
+ * After a failed recording, no other pass is recorded. */
 int           xd_replay_end(xd_replay *r, xd_exec *x);
 
 #endif

@@ -7,7 +7,7 @@
 
 xd_status    xd_result_open(xd_result **r, const xd_job *j, xd_err *e);
 /* Adds image i to the result, which then owns the latents lat [t,C,h,w] and the pixels rgb. lat and
- * rgb are malloc'ed; rgb may be NULL. Fails if a pixel is NaN or infinite. */
+ * rgb are malloc'ed; rgb may be NULL. xd_result_add fails if a pixel is NaN or infinite. */
 xd_status    xd_result_add(xd_result *r, xd_job *j, int i, float *lat, float *rgb, xd_err *e);
 /* Returns the latents [t,C,h,w] of image i and their number of elements; for tests. */
 const float *xd_result_lat(const xd_result *r, int i, int64_t *n);
@@ -17,11 +17,12 @@ const float *xd_result_audio_lat(const xd_result *r, int i, int64_t *n);
 void         xd_result_time(xd_result *r, const char *part, double seconds);
 /* Adds `seconds` to the time of image i in a part of the request, such as "denoise" or "decode". */
 void         xd_result_image_time(xd_result *r, int i, const char *part, double seconds);
-/* Returns the error that image i has NaN or infinite values. n is the number of such pixel values;
- * if n is 0, the error is about the latents. */
+/* Returns an error that says that image i has NaN or infinite values. n is the number of such pixel
+ * values; if n is 0, the error is about the latents. */
 xd_status    xd_result_fail_odd(const xd_job *j, int i, int64_t n, xd_err *e);
 void         xd_result_traffic(xd_result *r, int64_t bytes);
-/* Sets the token counts in the metadata of all images. Call after the prompts are tokenized. */
+/* Sets the token counts in the metadata of all images. Call xd_result_count_tokens after the
+ * prompts are tokenized. */
 void         xd_result_count_tokens(xd_result *r, const xd_job *j, const xd_prompts *w);
 
 #endif

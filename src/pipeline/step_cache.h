@@ -2,15 +2,15 @@
  * and reuses the effect that these blocks had in earlier steps.
  *
  * The blocks of a transformer are divided into three ranges. The first range (Fn blocks) and the
- * last range (Bn blocks) run in every step; the middle range runs only in some steps. When the
- * first range has run, the cache decides whether to skip the middle range. A skipped middle range
- * is replaced by a correction: the contribution that the middle range made to the hidden state when
- * it last ran, or an extrapolation from its last few contributions.
+ * last range (Bn blocks) run in every step; the middle range runs only in some steps. After the
+ * first range has run, the step cache decides whether to skip the middle range. A skipped middle
+ * range is replaced by a correction: the contribution that the middle range made to the hidden
+ * state when it last ran, or an extrapolation from its last few contributions.
  *
- * The cache decides separately for each pass and each PipeFusion patch. The pipeline stage with the
- * first block makes the decision and sends it to the next stages with the hidden state. Each stage
- * stores the correction for its own blocks. Ranks that split tokens or features make the same
- * decision. */
+ * The step cache decides separately for each pass and each PipeFusion patch. The pipeline stage
+ * that has the first block decides and sends its decision to the next stages together with the
+ * hidden state. Each stage stores the correction for its own blocks. Ranks that split tokens or
+ * features make the same decision. */
 #ifndef XD_PIPELINE_STEP_CACHE_H
 #define XD_PIPELINE_STEP_CACHE_H
 
@@ -21,9 +21,9 @@
 struct xd_denoise;
 struct xd_job;
 
-/* Kinds of guidance passes of a step (xd_job.kinds). The first pass reads the prompt. Further
- * passes read the negative prompt, skip some layers (job_skip.c), replace the attention of some
- * blocks, or isolate video and audio from each other (job_streams.c). */
+/* Kinds of guidance passes of a step (xd_job.kinds). The first guidance pass of a step reads the
+ * prompt. Further passes of a step read the negative prompt, skip some layers (job_skip.c), replace
+ * the attention of some blocks, or isolate video and audio from each other (job_streams.c). */
 typedef enum xd_pass_kind {
     XD_PASS_PROMPT,
     XD_PASS_NEGATIVE,
@@ -34,8 +34,9 @@ typedef enum xd_pass_kind {
 enum { XD_MAXPASS = 4 }; /* max passes of a step */
 enum { XD_NHID = 3 };    /* number of hidden-state buffers, used cyclically */
 enum {
-    XD_CACHE_ORDERS = 4, /* max terms of a Taylor expansion: those of order 0 to 3 */
-    XD_CACHE_POWERS = 5, /* coefficients of a polynomial of degree 4 */
+    /* maximum number of terms of a Taylor expansion: the terms of order 0 to 3 */
+    XD_CACHE_ORDERS = 4,
+    XD_CACHE_POWERS = 5, /* number of coefficients of a polynomial of degree 4 */
 };
 
 /* ---- options of a step cache ---------------------------------------------------- */
@@ -43,16 +44,17 @@ enum {
 typedef struct xd_cache_options {
     /* number of first blocks (Fn), and of last blocks (Bn), that run in every step */
     int    first, last;
-    double threshold;      /* max relative change for which the middle range of blocks is skipped */
-    int    warmup;         /* number of steps at the start that skip nothing */
-    int    max_cached;     /* max number of steps that skip blocks; negative: no limit */
-    int    max_continuous; /* max steps in a row that skip blocks; negative: no limit */
-    int    order;          /* order of the Taylor expansion; 0: use the last value */
+    double threshold;  /* maximum relative change for which the middle range of blocks is skipped */
+    int    warmup;     /* number of steps at the start that skip nothing */
+    int    max_cached; /* maximum number of steps that skip blocks; negative: no limit */
+    /* maximum number of consecutive steps that skip blocks; negative: no limit */
+    int    max_continuous;
+    int    order; /* order of the Taylor expansion; 0: the last value is used */
     /* After the warm-up, only every interval-th step is computed. From step `until` on, all steps
      * are computed. A negative `until` has no effect. */
     int    interval, until;
-    /* Coefficients of teacache's polynomial, highest power first. NaN: the model's coefficients are
-     * used. */
+    /* Coefficients of teacache's polynomial, highest power first. NaN: the coefficients of the
+     * model are used. */
     double poly[XD_CACHE_POWERS];
 } xd_cache_options;
 
@@ -70,21 +72,21 @@ typedef enum xd_cache_measure {
 
 typedef struct xd_cache_kind {
     const char      *name, *help;
-    const char      *options; /* names of the accepted options */
+    const char      *options; /* names of the options that the step cache accepts */
     xd_cache_measure measure;
     xd_cache_options defaults; /* default values of the options */
     /* Returns 1 if the middle range of blocks may be skipped although the measured tensor has the
      * relative change `change`. For XD_CACHE_SCHEDULE, the pointer is_small is NULL. */
     int              (*is_small)(const xd_cache_options *o, xd_cache_unit *u, double change);
     int              computes_last;   /* 1: the last step of a transformer is never skipped */
-    int              reports_changes; /* 1: skips nothing, only reports changes */
+    int              reports_changes; /* 1: the step cache skips nothing and only reports changes */
 } xd_cache_kind;
 
-/* How much the first block's input and the last block's output change from one step to the next,
+/* Changes of the first block's input and of the last block's output from one step to the next,
  * relative to their size. */
 typedef struct xd_cache_pair { double in, out; } xd_cache_pair;
 
-/* All kinds of step caches. The array ends with NULL. */
+/* All kinds of step caches. The array of step caches ends with NULL. */
 extern const xd_cache_kind *const xd_caches[];
 
 typedef struct xd_cache_spec {
@@ -94,10 +96,10 @@ typedef struct xd_cache_spec {
 
 /* Reads the option `cache` of a request from its text, for example "fbcache:0.12" or
  * "dbcache:Fn=8,threshold=0.08". NULL and "none" mean that there is no cache. Returns XD_EINVAL if
- * the cache or an option is unknown. */
+ * the step cache or one of its options is unknown. */
 xd_status xd_cache_read(xd_cache_spec *c, const char *text, xd_err *e);
-/* Reads the step cache of a request; values that the request does not give are those of the model.
- * Refuses a cache that the model does not support. */
+/* Reads the step cache of a request; options that the request does not give have the model's
+ * values. Refuses a step cache that the model does not support. */
 xd_status xd_cache_of_job(struct xd_job *j, xd_err *e);
 
 /* ---- state of a step cache --------------------------------------------------------- */
@@ -134,13 +136,13 @@ typedef struct xd_step_cache {
     int64_t              count[2];
 } xd_step_cache;
 
-/* Allocates the cache's memory for the steps of one transformer, and discards the state of earlier
- * steps. */
+/* Allocates the memory of the step cache for the steps of one transformer, and discards the state
+ * of earlier steps. */
 void xd_cache_open(struct xd_denoise *f);
 void xd_cache_close(struct xd_denoise *f);
 int  xd_cache_is_on(const struct xd_denoise *f);
-/* Runs the blocks of this pipeline stage. If the middle range is skipped, adds the correction to
- * the hidden state in place of the middle range. */
+/* Runs the blocks of this pipeline stage. If the middle range of blocks is skipped, xd_cache_run
+ * adds the correction to the hidden state instead. */
 void xd_cache_run(struct xd_denoise *f, xd_state *s);
 /* For a cache with the measure XD_CACHE_SCHEDULE, returns 1 if step number `at` of a transformer is
  * skipped. */
@@ -150,23 +152,22 @@ int  xd_cache_predicts(const struct xd_denoise *f, int step);
 /* On the last pipeline stage, extrapolates the prediction of a guidance pass from the predictions
  * of earlier steps. `unit` is the number of a patch, or XD_ALL for all tokens. */
 void xd_cache_predict(struct xd_denoise *f, int step, int unit, int pass);
-/* On the last pipeline stage, stores a computed prediction, from which later predictions are
- * extrapolated. */
+/* On the last pipeline stage, stores a computed prediction, from which predictions of later steps
+ * are extrapolated. */
 void xd_cache_keep(struct xd_denoise *f, int step, int unit, int pass);
-/* Each pipeline stage first sends the next stage the decision whether the middle range is
- * skipped, and then sends the hidden state. xd_cache_post posts the receive of a decision, and
- * xd_cache_arrived waits for the receive. xd_cache_send sends a decision, and xd_cache_sent
- * waits for the send. `i` is the index of the buffer of the hidden state to which the decision
- * belongs. */
+/* Each pipeline stage sends the next stage first the decision whether the middle range is skipped,
+ * and then the hidden state. xd_cache_post posts the receive of a decision, and xd_cache_arrived
+ * waits for the receive. xd_cache_send sends a decision, and xd_cache_sent waits for the send. `i`
+ * is the index of the buffer of the hidden state to which the decision belongs. */
 void xd_cache_post(struct xd_denoise *f, int i);
 void xd_cache_arrived(struct xd_denoise *f, int i);
 void xd_cache_send(struct xd_denoise *f, int i);
 void xd_cache_sent(struct xd_denoise *f, int i);
 /* Cancels the receives of decisions that no stage will send. */
 void xd_cache_drop(struct xd_denoise *f);
-/* Call at the end of a transformer's steps. Adds the counters xd_step_cache.count of all ranks to
- * xd_job.cached. After the request's last step, logs how many block ranges were skipped. Collective
- * over the replica. */
+/* Call xd_cache_count at the end of a transformer's steps. Adds the counters xd_step_cache.count of
+ * all ranks to xd_job.cached. After the request's last step, logs how many block ranges were
+ * skipped. The call is collective over the ranks of the replica. */
 void xd_cache_count(struct xd_denoise *f);
 
 #endif

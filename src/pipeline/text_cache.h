@@ -2,9 +2,10 @@
  * many requests need not encode a prompt again.
  *
  * The key of a cached embedding has the token ids of the prompt for every text encoder of the
- * pipeline, and two hashes of the images that encoders read. All other inputs are the same for all
- * requests of an engine. Only rank 0 of the ranks in use has a cache, which is in host memory. It
- * broadcasts a cached embedding to the other ranks in the same way as a new embedding. */
+ * pipeline, and two hashes of the images that encoders read. All other inputs of text encoders are
+ * the same for all requests of an engine. Only the first of the ranks in use, rank 0, has a cache
+ * of embeddings, which is in host memory. Rank 0 broadcasts a cached embedding to the other ranks
+ * in the same way as a new embedding. */
 #ifndef XD_PIPELINE_TEXT_CACHE_H
 #define XD_PIPELINE_TEXT_CACHE_H
 
@@ -22,22 +23,23 @@ typedef struct xd_text_key {
 /* Opens an empty cache of at most `most` bytes. Returns NULL if out of memory. */
 xd_text_cache *xd_text_cache_open(size_t most);
 void           xd_text_cache_close(xd_text_cache **c);
-/* Returns the cached embedding of a key; the pointer is valid until the next call. Returns NULL if
- * the embedding is not cached or its size is not `bytes`. */
+/* Returns the cached embedding of a key; the pointer is valid until the next call of
+ * xd_text_cache_find or xd_text_cache_add. Returns NULL if the embedding is not cached or its size
+ * is not `bytes`. */
 const void    *xd_text_cache_find(xd_text_cache *c, xd_text_key key, size_t bytes);
 /* Allocates `bytes` for the embedding of a new key, which the caller writes. If necessary, removes
- * the entries whose last use is the longest ago. Returns NULL if the embedding is larger than the
- * cache may become, or if memory is short. */
+ * the least recently used entries. Returns NULL if the embedding is larger than the cache may
+ * become, or if out of memory. */
 void          *xd_text_cache_add(xd_text_cache *c, xd_text_key key, size_t bytes);
 size_t         xd_text_cache_bytes(const xd_text_cache *c);
 
 /* On all ranks, sets xd_prompt.known for each prompt whose embeddings are in the cache; on rank 0,
  * also copies these embeddings from the cache. Does nothing unless the engine keeps its encoders
  * (xd_open_args.keep). `s` is this rank's status so far; if a rank has failed, all ranks return an
- * error. The call is collective. */
+ * error. xd_prompts_recall is a collective call. */
 xd_status xd_prompts_recall(xd_prompts *w, xd_job *j, xd_status s, xd_err *e);
-/* Caches the embeddings of the prompts that were not cached before. Other ranks than rank 0 have no
- * cache and do nothing. */
+/* Caches the embeddings of the prompts that were not cached before. On ranks other than rank 0,
+ * which have no cache, xd_prompts_remember does nothing. */
 void      xd_prompts_remember(const xd_prompts *w, xd_job *j);
 
 #endif

@@ -8,13 +8,15 @@ typedef struct xd_token_ids { /* token ids of a text for one encoder */
     int32_t *v;               /* [n] token ids; NULL for an image encoder */
     int64_t  n;               /* number of token ids, including padding */
     int64_t  uncut;           /* number of token ids before truncation */
-    int64_t  real;            /* number of token ids that are not padding, or are read like text */
-    int64_t  text;            /* number of token ids that are not padding */
-    /* Number of ids after the first one, those of the system prompt, whose rows of the embedding
-     * are dropped. */
+    /* number of token ids that are not padding, or that the encoder reads like text */
+    int64_t  real;
+    int64_t  text; /* number of token ids that are not padding */
+    /* Number of token ids of the system prompt, which follow the first id; their rows of the
+     * embedding are dropped. */
     int64_t  dropped;
-    /* For a template with the request's image (xd_text_use.image_every): number of the image's
-     * rows in the embedding, and the range of ids after the prompt whose rows are dropped. */
+    /* For a template with the request's image (xd_text_use.image_every): `images` is the number of
+     * image rows in the embedding, and `cut` is the range of ids after the prompt whose rows are
+     * dropped. */
     int64_t  images;
     xd_span  cut;
 } xd_token_ids;
@@ -22,13 +24,13 @@ typedef struct xd_token_ids { /* token ids of a text for one encoder */
 typedef struct xd_prompt { /* the token ids and the embedding of one prompt or negative prompt */
     xd_token_ids  ids[XD_MAXTEXT];    /* token ids for each text encoder */
     int64_t       rows;               /* number of rows of the embedding */
-    xd_cond       cond;               /* embedding, empty if the text is not used */
-    xd_cond_image images[XD_MAXREFS]; /* for `cond` */
-    /* [n, width] output of an encoder for the next one (xd_text_use.follows), on the host of ranks
-     * that encode; else NULL */
+    xd_cond       cond;               /* embedding; empty if the text is not used */
+    xd_cond_image images[XD_MAXREFS]; /* positions of the images in the embedding `cond` */
+    /* [n, width] output of an encoder that the next encoder reads (xd_text_use.follows), on the
+     * host of ranks that encode; else NULL */
     float        *states;
-    /* 1: the embedding is already there: it was found in the cache of earlier requests, or all its
-     * elements are zeros (xd_recipe.zeros_negative) */
+    /* 1: the embedding is known without encoding: it is in the cache of earlier requests, or all
+     * its elements are zeros (xd_recipe.zeros_negative) */
     int           known;
     int           blind; /* 1: the encoders see a black image in place of the request's image */
 } xd_prompt;
@@ -41,16 +43,17 @@ typedef struct xd_prompts { /* the texts of a request: prompts, then negative pr
 } xd_prompts;
 
 xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e); /* tokenizes all texts */
-/* Computes the embeddings of all texts. Loads the text encoders one by one. Unless the engine keeps
- * its encoders, each encoder is freed after use. `bytes` is the size of the scratch arena that
- * xd_memory_plan counted for the longest text. The call is collective. */
+/* Computes the embeddings of all texts. xd_prompts_encode loads the text encoders one by one.
+ * Unless the engine keeps its encoders, each encoder is freed after use. `bytes` is the size of the
+ * scratch arena that xd_memory_plan counted for the longest text. xd_prompts_encode is a collective
+ * call. */
 xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e);
-/* Starts encoder k on the ranks of c, which split the encoder: no rank continues if one has failed
- * (s), and all get the images that the encoder reads. Does nothing if c is NULL (one rank).
- * Collective over c. */
+/* Prepares the ranks of c, which split encoder k. If a rank has failed (s), no rank continues;
+ * otherwise all ranks get the images that the encoder reads. Does nothing if c is NULL, which
+ * stands for one rank. The call is collective over the ranks of `c`. */
 xd_status xd_prompts_start(xd_job *j, int k, xd_comm *c, xd_status s, xd_err *e);
 /* Computes the outputs of encoder k, which is loaded, for the texts that are used and not cached.
- * The scratch memory is `a`. Collective over the ranks that split the encoder. */
+ * The scratch memory is `a`. The call is collective over the ranks that split the encoder. */
 xd_status xd_prompts_compute(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e);
 /* Returns the index, among the n texts, of the negative prompt that belongs to a prompt. */
 int       xd_prompts_negative(const xd_prompts *w, int prompt);
@@ -63,12 +66,12 @@ void      xd_prompts_close(xd_prompts *w, xd_context *ctx);
 /* Logs a message about prompts that are truncated because they have too many tokens. */
 void      xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j);
 /* Returns the number of tokens of prompt i, without padding and without the tokens of images. With
- * several text encoders, this is the maximum over the encoders. */
+ * several text encoders, xd_prompts_tokens returns the maximum over the encoders. */
 int64_t   xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i);
 /* Returns how many token ids of prompt i are input to the network of text encoder k. */
 int64_t   xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k);
 /* Counts the bytes of scratch arena that text encoder k needs for `texts` texts with n[0], n[1] ...
- * tokens. The image tokens, which are the same for all texts, are included. */
+ * tokens. The count includes the image tokens, which are the same for all texts. */
 xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, size_t *bytes,
                            xd_err *e);
 /* Returns the bytes of the embeddings of all used prompts if they are in the device's own memory,
@@ -87,7 +90,8 @@ int       xd_prompts_fixed(const xd_job *j);
 /* For embeddings that are counted or synthetic, returns for each encoder the maximum number of
  * token ids that are not padding. */
 void      xd_prompts_real_tokens(const xd_job *j, int64_t real[XD_MAXTEXT]);
-/* Returns the same for the embedding of text i. */
+/* Returns the numbers of tokens that are not padding, as xd_prompts_real_tokens does, for the
+ * embedding of text i. */
 void      xd_prompts_real_tokens_of(const xd_prompts *w, const xd_job *j, int i,
                                     int64_t real[XD_MAXTEXT]);
 

@@ -1,4 +1,5 @@
-/* transformers.h - loads and frees the weights of the transformers of a model that has two. */
+/* transformers.h - loads and frees the transformers' weights of models that have two
+ * transformers. */
 #ifndef XD_PIPELINE_TRANSFORMERS_H
 #define XD_PIPELINE_TRANSFORMERS_H
 
@@ -7,12 +8,12 @@
 /* Returns the transformer that computes a step. */
 xd_component *xd_transformer_of(const xd_job *j, int step);
 /* Unless both transformers stay loaded, frees the weights of the transformer that does not compute
- * `step`. Collective over the ranks that share the weights of the freed transformer. */
+ * `step`. The call is collective over the ranks that share the weights of the freed transformer. */
 void          xd_transformer_alone(const xd_job *j, int step);
-/* Loads the transformer that computes `step`. Call between two steps with different transformers,
- * and before the next image. `vae` is 1 if this rank decodes. `s` is this rank's status so far.
- * Collective over the ranks in use, including those of a replica that has no image to compute. All
- * ranks return the same status. */
+/* Loads the transformer that computes `step`. Call xd_transformer_change between two steps with
+ * different transformers, and before the next image. `vae` is 1 if this rank decodes. `s` is this
+ * rank's status so far. The call is collective over the ranks in use, including those of a replica
+ * that has no image to compute. All ranks return the same status. */
 xd_status     xd_transformer_change(xd_job *j, int vae, int step, xd_status s, xd_err *e);
 
 #endif

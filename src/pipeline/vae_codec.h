@@ -13,35 +13,36 @@ int  xd_vae_on_this_rank(const xd_job *j);
 xd_status xd_vae_decode_count(xd_job *j, size_t *bytes, xd_err *e);
 /* Encodes a video of any size; an image is a video of one frame. The input is rgb [frames,H,W,3],
  * F32 in [-1,1] in host memory. The output is `moments` [t,h,w,2C], F32 in host memory: the mean
- * and the log variance of the VAE's unscaled latents. With a parallel VAE all ranks of the replica
- * call xd_vae_encode_frames with equal images, and all get the moments. */
+ * and the log variance of the VAE's unscaled latents. With a parallel VAE, all ranks of the replica
+ * call xd_vae_encode_frames with equal images, and all ranks get the moments. */
 typedef struct xd_vae_clip {
     int64_t frames;
     xd_grid pixels;
-    int     whole; /* 1: pixels[0] of xd_vae_encode_clip has all frames */
-    /* 1 + i: control image i, from whose pixels a side network computes features (xd_side). The
-     * features [h,w,C] take the place of the moments, and only rank 0 computes them. 0: the VAE
-     * encodes the clip. */
+    int     whole; /* 1: pixels[0] of xd_vae_encode_clip has all frames of the clip */
+    /* 1 + the number of a control image, from whose pixels a side network computes features
+     * (xd_side). The features [h,w,C] take the place of the moments, and only rank 0 computes them.
+     * side 0: the VAE encodes the clip. */
     int     side;
 } xd_vae_clip;
 void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const xd_vae_clip *clip,
                           const float *rgb, float *moments);
 xd_status xd_vae_encode_frames_count(xd_job *j, const xd_vae_clip *clip, size_t *bytes, xd_err *e);
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e);
-/* Decodes latents on the ranks that take part, with the complete arena `a` as scratch memory. Rank
- * 0 of the replica then resizes the image to the requested size. On rank 0, *rgb is a buffer for an
- * image of the generated size; on the other ranks, *rgb is NULL. The call may yield to the program
- * (yield.h), and adds the image to the fit of preview colours (preview.h). */
+/* Decodes latents on the ranks that take part in decoding, with the complete arena `a` as scratch
+ * memory. Rank 0 of the replica then resizes the image to the requested size. On rank 0, *rgb is a
+ * buffer for an image of the generated size; on the other ranks, *rgb is NULL. xd_vae_decode_image
+ * may yield to the program (yield.h), and adds the image to the fit of preview colours
+ * (preview.h). */
 xd_status xd_vae_decode_image(xd_job *j, xd_arena *a, const float *lat, float **rgb, xd_err *e);
 /* Encodes a clip to moments [t,h,w,2C], the mean and log variance of a Gaussian distribution of
- * latents. *moments is malloc'ed on every rank. Rank 0 passes the pixels of the first and the last
- * frame (or NULL), and the other frames are grey; or it passes all frames (xd_vae_clip.whole).
- * Frees the pixels. The VAE must be
- * loaded on the ranks that decode images. The call is collective. */
+ * latents. *moments is malloc'ed on every rank. Rank 0 passes either the pixels of the first and
+ * the last frame (or NULL), between which all frames are grey, or the pixels of all frames
+ * (xd_vae_clip.whole). xd_vae_encode_clip frees the pixels. The VAE must be
+ * loaded on the ranks that decode images. xd_vae_encode_clip is a collective call. */
 xd_status xd_vae_encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
                              float **moments, xd_err *e);
-/* Computes the moments for xd_vae_encode_clip on a rank that has the pixels. Collective over the
- * ranks that encode together. */
+/* Computes the moments for xd_vae_encode_clip on a rank that has the pixels. The call is collective
+ * over the ranks that encode together. */
 xd_status xd_vae_compute_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
                               float *moments, xd_err *e);
 

@@ -1,8 +1,8 @@
 /* vae_shards.h - splits the image that a VAE encodes or decodes into bands of rows or into tiles,
  * which the ranks of a replica compute.
  *
- * Only rank 0 of the replica has the complete image, in host memory. A failed rank still sends and
- * receives messages with undefined data, so that the other ranks do not wait. */
+ * Only rank 0 of the replica has the complete image, in host memory. A rank that has failed still
+ * sends and receives messages with undefined data, so that the other ranks do not wait forever. */
 #ifndef XD_PIPELINE_VAE_SHARDS_H
 #define XD_PIPELINE_VAE_SHARDS_H
 
@@ -17,8 +17,8 @@ typedef struct xd_vae_shards {
     /* Number of ranks with a band of rows; 1: the image is not split into bands. */
     int             bands;
     int             tiled; /* 1: the image is split into more than one tile */
-    xd_span         own;   /* rows of latents that this rank computes: all, or a band */
-    int             whole; /* 1: this rank gets the complete result */
+    xd_span         own;   /* rows of latents that this rank computes: all rows, or a band */
+    int             whole; /* 1: this rank gets the complete image */
     /* deal.owner is the rank of each tile. If deal.owner is NULL, this rank computes all tiles. */
     xd_deal         deal;
     int            *owner;
@@ -30,18 +30,19 @@ typedef struct xd_vae_shards {
 
 /* Chooses how an image is split. The image has cells.rows rows and cells.cols columns of latents,
  * and v has the sizes of tiles. Until xd_vae_shards_close is called, layers that run in the context
- * x call hooks that exchange rows of split images. If a rank of the replica lacks memory, returns 0
- * on all ranks. The context x then has the error, and no rank may send messages. */
+ * x call hooks that exchange rows of split images. If a rank of the replica lacks memory,
+ * xd_vae_shards_open returns 0 on all ranks. After such a failure, the context x has the error, and
+ * no rank may send messages. */
 int  xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j, const xd_vae_info *v,
                         xd_grid cells);
 void xd_vae_shards_close(xd_vae_shards *s);
 /* Returns which rank computes each tile, or NULL if this rank computes all tiles. */
 const xd_deal *xd_vae_shards_tiles(const xd_vae_shards *s);
 
-/* Collect the bands of all ranks in the complete image `all` in host memory. xd_vae_shards_gather
- * collects the bands on rank 0 of the replica, xd_vae_shards_allgather on every rank. `mine` is
- * this rank's band. A row of the image has `wide` F32 elements, and a row of latents stands for
- * `cell` rows of the image. */
+/* Functions that collect the bands of all ranks in the complete image `all` in host memory.
+ * xd_vae_shards_gather collects the bands on rank 0 of the replica, xd_vae_shards_allgather on
+ * every rank. `mine` is this rank's band. A row of the image has `wide` F32 elements, and a row of
+ * latents stands for `cell` rows of the image. */
 void xd_vae_shards_gather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell, float *all);
 void xd_vae_shards_allgather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell,
                              float *all);

@@ -9,13 +9,13 @@
 
 #include "pipeline/context.h"
 
-/* The numbers of the components whose weights ranks share: the transformer, the second transformer
- * of some models, and the VAE. xd_model_part uses the same numbers. */
+/* Numbers of the components whose weights ranks share: the transformer, the second transformer of
+ * some models, and the VAE. xd_model_part uses the same numbers. */
 enum { XD_SHARED_DIT, XD_SHARED_DIT2, XD_SHARED_VAE, XD_SHARED_PARTS };
 
 /* Finds this rank's share group for each component that is not loaded yet. Before the call, the
- * components must be counted and split into stages. `vae` is 1 if this rank decodes. Collective
- * over the ranks in use; all ranks return the same status. */
+ * components must be counted and split into stages. `vae` is 1 if this rank decodes. The call is
+ * collective over the ranks in use; all ranks return the same status. */
 xd_status xd_weight_groups_find(xd_context *ctx, int vae, xd_err *e);
 
 /* For one-rank engines that run at the same time: finds the share group of their transformer or, if
@@ -23,8 +23,8 @@ xd_status xd_weight_groups_find(xd_context *ctx, int vae, xd_err *e);
  * its own one-rank engine. */
 xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e);
 
-/* If only other ranks than rank 0 have found weights with NaN or infinite values, logs on rank 0
- * the name that the lowest of these ranks has found. Collective over the ranks in use. */
+/* If rank 0 has found no NaN or infinite weights but other ranks have, logs on rank 0 the weight
+ * name that the lowest of these ranks has found. The call is collective over the ranks in use. */
 void xd_weight_groups_nonfinite(const xd_context *ctx, const xd_component *p);
 
 #endif

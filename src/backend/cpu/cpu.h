@@ -1,18 +1,18 @@
 /* cpu.h - internal declarations of the CPU device: its instruction sets, the kernels of each
- * instruction set, and the functions that use oneDNN
+ * instruction set, and the functions that use oneDNN.
  *
  * The instruction set is chosen once, when the device is opened. The instruction set selects the
- * table of small kernels, the attention function (attn/) and our own GEMMs (gemm/), if there are
- * any for this instruction set. The instruction set also limits the instruction sets that oneDNN
- * may use. The small kernels are in kernels.c, which is compiled once per instruction set. The
+ * table of small kernels, the attention function (attn/) and, if the instruction set has them, our
+ * own GEMMs (gemm/). The chosen instruction set also limits the instruction sets that oneDNN may
+ * use. The small kernels are in kernels.c, which is compiled once per instruction set. The
  * instruction set "c" does not use oneDNN; its GEMM and convolution are in plain.c. */
 #ifndef XD_BACKEND_CPU_CPU_H
 #define XD_BACKEND_CPU_CPU_H
 
 #include "backend/backend.h"
 
-/* The instruction sets, each of which includes all previous ones. From XD_ISA_AVX512BF16 on, bf16
- * values are multiplied without a conversion to f32. */
+/* Instruction sets of the CPU device, each of which includes all previous ones. From
+ * XD_ISA_AVX512BF16 on, bf16 values are multiplied without a conversion to f32. */
 typedef enum xd_isa {
     XD_ISA_C,
     XD_ISA_AVX2,
@@ -23,8 +23,9 @@ typedef enum xd_isa {
 } xd_isa;
 
 const char *xd_isa_name(xd_isa isa);
-int         xd_isa_has(xd_isa isa); /* 1: this machine and its OS support the instruction set */
-int         xd_isa_has_vnni(void);  /* 1: the machine has AVX-512 VNNI */
+/* 1: this machine and its operating system support the instruction set */
+int         xd_isa_has(xd_isa isa);
+int         xd_isa_has_vnni(void); /* 1: the machine has AVX-512 VNNI */
 /* Chooses the instruction set that XDIT_ISA names (*forced = 1), or else the best one (*forced =
  * 0). */
 xd_status   xd_isa_choose(xd_isa *isa, int *forced, xd_err *e);
@@ -47,18 +48,19 @@ typedef struct xd_kernels {
     void  (*qknorm)(const xd_qknorm *a);
     void  (*rotate)(const xd_rotate *a);
     void  (*linattn)(const xd_linattn *a);
-    /* Implements xd_four_quantize (backend/four.h). The kernel runs on one thread. */
+    /* Implements xd_four_quantize (backend/four.h). The kernel `four` runs on one thread. */
     void  (*four)(void *to, const float *from, int64_t n);
     /* Runs the epilogue of a GEMM for rows [r0, r0+n) and columns [c0, c0+m) of the output:
-     * out = residual + gate * act(acc + bias). `acc` holds the sums of these rows and columns, in
-     * rows that are `ld` floats apart. The kernel runs on one thread. */
+     * out = residual + gate * act(acc + bias). `acc` holds the sums of these rows and columns; its
+     * rows are `ld` floats apart. The kernel `epilogue` runs on one thread. */
     void  (*epilogue)(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0, int64_t n,
                       int64_t c0, int64_t m);
     /* Computes acc[i][j] += sum_k a[i][k] b[k][j] for i < n, j < 16 and k < K. The rows of `a` are
-     * `lda` floats apart, the rows of `acc` `ldacc` floats. The kernel runs on one thread. */
+     * `lda` floats apart, the rows of `acc` are `ldacc` floats apart. The kernel `tile` runs on one
+     * thread. */
     void  (*tile)(float *acc, int64_t ldacc, const float *a, int64_t lda, const float *b, int64_t n,
                   int64_t K);
-    /* Converts n elements of any float type to f32. The kernel runs on one thread. */
+    /* Converts n elements of any float type to f32. The kernel `widen` runs on one thread. */
     void  (*widen)(float *to, const void *from, xd_dtype t, int64_t n);
     /* Kernels of quantdot.c, which run on one thread. `most` returns the largest magnitude of a row
      * of n F32 or BF16 elements, or NaN if an element is not finite. `integers` multiplies the
@@ -79,30 +81,30 @@ typedef struct xd_kernels {
 extern const xd_kernels xd_kernels_c, xd_kernels_avx2, xd_kernels_avx512, xd_kernels_avx512bf16;
 
 const xd_kernels *xd_cpu_kernels(xd_isa isa);
-/* Implementations of `qknorm` (qknorm.c), one for each instruction set. */
+/* Implementations of the kernel `qknorm` (qknorm.c), one for each instruction set. */
 void              xd_qknorm_c(const xd_qknorm *a);
 void              xd_qknorm_avx2(const xd_qknorm *a);
 void              xd_qknorm_avx512(const xd_qknorm *a);
 void              xd_qknorm_avx512bf16(const xd_qknorm *a);
-/* Implementations of `rotate` (rotate.c), one for each instruction set. */
+/* Implementations of the kernel `rotate` (rotate.c), one for each instruction set. */
 void              xd_rotate_c(const xd_rotate *a);
 void              xd_rotate_avx2(const xd_rotate *a);
 void              xd_rotate_avx512(const xd_rotate *a);
 void              xd_rotate_avx512bf16(const xd_rotate *a);
-/* Implementations of `linattn` (linattn.c), one for each instruction set. */
+/* Implementations of the kernel `linattn` (linattn.c), one for each instruction set. */
 void              xd_linattn_c(const xd_linattn *a);
 void              xd_linattn_avx2(const xd_linattn *a);
 void              xd_linattn_avx512(const xd_linattn *a);
 void              xd_linattn_avx512bf16(const xd_linattn *a);
 /* Implements the op `code` for all instruction sets (code.c). */
 void              xd_code_rows(const xd_kernels *k, const xd_code *a);
-/* Implementations of `four` (four.c), one for each instruction set. */
+/* Implementations of the kernel `four` (four.c), one for each instruction set. */
 void              xd_four_c(void *to, const float *from, int64_t n);
 void              xd_four_avx2(void *to, const float *from, int64_t n);
 void              xd_four_avx512(void *to, const float *from, int64_t n);
 void              xd_four_avx512bf16(void *to, const float *from, int64_t n);
-/* Implementations of `most`, `integers`, `int_dot` and `float_dot` (quantdot.c), for each
- * instruction set. */
+/* Implementations of the kernels `most`, `integers`, `int_dot` and `float_dot` (quantdot.c), for
+ * each instruction set. */
 #define XD_QUANT_SLOTS(isa)                                                                        \
     float xd_max_magnitude_##isa(const void *x, xd_dtype t, int64_t n);                            \
     void xd_integers_##isa(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);             \
@@ -128,9 +130,9 @@ typedef struct xd_cpu_dev {
 } xd_cpu_dev;
 
 /* The device kind "cpu": uses the kernels of the best instruction set of the processor, or of the
- * instruction set that XDIT_ISA=c|avx2|avx512|avx512bf16|amx names. XDIT_ISA also limits oneDNN.
- * Opening the device fails if XDIT_ISA names an unknown instruction set, or one that the processor
- * does not have. */
+ * instruction set that XDIT_ISA=c|avx2|avx512|avx512bf16|amx names. XDIT_ISA also limits the
+ * instruction sets that oneDNN uses. Opening the device fails if XDIT_ISA names an unknown
+ * instruction set, or one that the processor does not have. */
 extern const xd_dev_kind xd_dev_kind_cpu;
 void                     xd_cpu_early(void); /* starts loading oneDNN in a background thread */
 void                     xd_cpu_about(xd_fact *fact, void *cookie);
@@ -141,8 +143,9 @@ double                   xd_cpu_peak(xd_dev *d, xd_dtype t, int threads, double 
 size_t    xd_plain_pack_size(xd_weight *w);
 xd_status xd_plain_pack(const xd_weight *w, xd_tensor src);
 void      xd_plain_gemm(const xd_kernels *k, const xd_gemm *a);
-/* A function that computes the sums of products of a GEMM for rows [r0, r0+n) and columns [c0,
- * c0+m) of the output, and stores the sums to acc, whose rows have XD_PLAIN_COLS floats. */
+/* Type of functions that compute the sums of products of a GEMM for rows [r0, r0+n) and columns
+ * [c0, c0+m) of the output. The function stores the sums to acc, whose rows have XD_PLAIN_COLS
+ * floats. */
 enum { XD_PLAIN_ROWS = 32, XD_PLAIN_COLS = 64 };
 typedef void xd_plain_tile_fn(const void *of, float *acc, int64_t r0, int64_t n, int64_t c0,
                               int64_t m);
@@ -163,8 +166,9 @@ xd_status xd_quant_gemm(const xd_kernels *k, const xd_gemm *a, void *tmp);
 /* ---- onednn*.c: the only files that use oneDNN -------------------------------------------- */
 
 void      xd_dnn_forget(xd_dnn *d); /* empties oneDNN's cache of primitives */
-/* Opens oneDNN. If `cap` is 1, first limits oneDNN to the instruction set `isa`. This limit can be
- * set only once per process, so the function fails if oneDNN already has another limit. */
+/* Opens oneDNN. If `cap` is 1, xd_dnn_open first limits oneDNN to the instruction set `isa`.
+ * oneDNN's limit can be set only once per process, so xd_dnn_open fails if oneDNN already has
+ * another limit. */
 xd_status xd_dnn_open(xd_dnn **d, xd_isa isa, int cap, const xd_kernels *k, xd_err *e);
 void      xd_dnn_close(xd_dnn **d);
 size_t    xd_dnn_pack_size(xd_dnn *d, xd_weight *w);

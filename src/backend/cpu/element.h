@@ -1,5 +1,5 @@
 /* element.h - converts tensor elements to floats and back, in files that are compiled once per
- * instruction set and define the macro ISA
+ * instruction set and define the macro ISA.
  *
  * The functions have no branches, so that the compiler can vectorize loops over them. */
 #ifndef XD_BACKEND_CPU_ELEMENT_H
@@ -40,9 +40,9 @@ static inline uint16_t to_bf16(float f)
     return (uint16_t)(nan ? (u >> 16) | 0x40u : r);
 }
 
-/* Converts an f16 to float. If the exponent and mantissa bits of an f16 are moved to the position
- * of these bits in a float, the float is the f16 value times 2^-112. The multiplication by 2^112
- * does not restore infinities and NaNs, so the exponent of these values is set separately. */
+/* Converts an f16 to float. If the exponent and mantissa bits of an f16 are moved to their
+ * positions in a float, the float is the f16 value times 2^-112. The multiplication by 2^112 does
+ * not restore infinities and NaNs, so their exponents are set separately. */
 static inline float from_f16(uint16_t h)
 {
     uint32_t s = (uint32_t)(h & 0x8000u) << 16, m = (uint32_t)(h & 0x7fffu) << 13;
@@ -61,9 +61,9 @@ static inline float from_e4m3(uint8_t v)
     return bits_float(u | s);
 }
 
-/* Rounds a float to the nearest f16, ties to even. Normal f16 results are rounded as integers.
- * Subnormal f16 results are rounded by adding 0.5f, because the last mantissa bit of 0.5f has the
- * weight of the last bit of a subnormal f16. */
+/* Rounds a float to the nearest f16, ties to even. Normal f16 results are rounded by integer
+ * arithmetic. Subnormal f16 results are rounded by adding 0.5f, because the last mantissa bit of
+ * 0.5f is worth as much as the last bit of a subnormal f16. */
 static inline uint16_t to_f16(float f)
 {
     uint32_t u = float_bits(f), s = (u >> 16) & 0x8000u, m = u & 0x7fffffffu;
@@ -92,8 +92,8 @@ static inline void from_bf16s(float *to, const void *from, int64_t n)
 #endif
 }
 
-/* Converts results of arithmetic to bf16. With AVX512_BF16 the conversion flushes denormals to 0,
- * so a kernel that copies tensors must not use this function. */
+/* Converts n floats, which are results of arithmetic, to bf16. With AVX512_BF16 the conversion
+ * flushes denormals to 0, so a kernel that copies tensors must not use this function. */
 static inline void to_bf16s(void *to, const float *from, int64_t n)
 {
     uint16_t *p = to;

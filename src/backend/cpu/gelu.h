@@ -5,7 +5,7 @@
  *   b(u) = u / (1 + e^(2 k(u))),  k(u) = sqrt(2 / pi) (u + 0.044715 u^3)
  *
  * b is 0 at 0, nearly 0 beyond 5.5, and nowhere above 0.17. b is approximated by a cubic in u on
- * each of 32 intervals around multiples of 5.5 / 31. The cubics are fitted to minimize the relative
+ * each of 32 intervals around multiples of 5.5 / 31. The cubics are fitted for the lowest relative
  * error of gelu; the cubic of the last interval is 0. The relative error of gelu is 7e-6 for x >
  * -1, 3e-5 down to -3, 4e-4 down to -4 and 2e-3 down to -5; the absolute error is at most 8e-7. */
 #ifndef XD_BACKEND_CPU_GELU_H
@@ -82,8 +82,9 @@ static inline __m512 gelu_part(int power, __m512i interval)
 
 static inline __m512 brief_gelu(__m512 x)
 {
-    /* Mode of the instruction vrangeps: the result is the magnitude of the operand with the smaller
-     * magnitude. If one operand is NaN, the result is the magnitude of the other operand. */
+    /* Mode of the instruction vrangeps that returns the smaller of the magnitudes of its two
+     * operands. If one operand of vrangeps is NaN, the result is the magnitude of the other
+     * operand. */
     enum { LEAST_OF_SIZES = 10 };
     const __m512  u = _mm512_range_ps(x, _mm512_set1_ps(5.5f), LEAST_OF_SIZES);
     const __m512i k = _mm512_castps_si512(

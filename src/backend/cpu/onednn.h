@@ -1,5 +1,5 @@
 /* onednn.h - internal declarations of the code that uses oneDNN: a common interface to oneDNN's
- * versions 2 and 3, and the cache of primitives
+ * versions 2 and 3, and the cache of primitives.
  *
  * Version 2 passes memory descriptors by value, version 3 as opaque handles; only this file,
  * onednn_lib.h and the onednn*.c files depend on oneDNN's version. */
@@ -47,7 +47,7 @@ struct xd_dnn {
     int               nprims;
 };
 
-/* Post-operations of a primitive, which are applied in the order of the fields. */
+/* Post-operations of a oneDNN primitive, which are applied in the order of the fields. */
 typedef struct xd_post {
     xd_act  act;
     int64_t gate; /* columns of the gate row that multiplies the output; 0: no gate */
@@ -80,12 +80,13 @@ xd_md_ref xd_md_as_ref(const xd_md *m);
 size_t    xd_md_bytes(xd_md_ref m);
 xd_md_ref xd_pd_md(dnnl_primitive_desc_t pd, dnnl_query_t what, int index);
 
-/* Returns attributes with the post-operations and a scratchpad that the caller provides, or NULL if
- * out of memory. */
+/* Returns primitive attributes with the post-operations and a scratchpad that the caller provides,
+ * or NULL if out of memory. */
 dnnl_primitive_attr_t xd_dnn_attr(const xd_post *post);
 
-/* The functions below return NULL when oneDNN has no implementation of the operation. oneDNN's
- * reference code counts as an implementation; xd_prim_impl identifies it. */
+/* The functions that return a dnnl_primitive_desc_t return NULL when oneDNN has no implementation
+ * of the operation. oneDNN's reference code counts as an implementation; xd_prim_impl identifies
+ * it. */
 dnnl_primitive_desc_t xd_pd_matmul(xd_dnn *d, xd_md_ref src, xd_md_ref w, xd_md_ref bias,
                                    xd_md_ref dst, const xd_post *post);
 typedef struct xd_conv_geometry { /* spatial dimensions in oneDNN's order: (t,) h, w */
@@ -95,7 +96,7 @@ dnnl_primitive_desc_t xd_pd_conv(xd_dnn *d, xd_md_ref src, xd_md_ref w, xd_md_re
                                  xd_md_ref dst, const xd_conv_geometry *g, const xd_post *post);
 dnnl_primitive_desc_t xd_pd_reorder(xd_dnn *d, xd_md_ref from, xd_md_ref to);
 
-/* Writes two descriptors of a weight. `plain` describes the weight as the source stores it
+/* Writes two memory descriptors of a weight. `plain` describes the weight as the source stores it
  * ([out,in(,taps)], in the source's type). `packed` describes the weight as this device packs it,
  * in one layout for every use. The caller frees both descriptors. */
 xd_status xd_gemm_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed);
@@ -104,9 +105,9 @@ xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
  * such reorder. Reorders are cached, because a network has many weights of a few shapes. */
 xd_prim  *xd_weight_prim(xd_dnn *d, const xd_weight *w);
 xd_md_ref xd_weight_packed(const xd_prim *p); /* returns the packed descriptor of reorder p */
-/* Empties the cache of primitives if it is full. Otherwise the memory of a server that receives
- * requests of ever new sizes would grow without bound. Every entry point of the oneDNN code calls
- * this function first. Primitives stay valid until the next call of this function. */
+/* Empties the cache of primitives if it is full. Without this limit, the memory of a server that
+ * receives requests of ever new sizes would grow without bound. Every entry point of the oneDNN
+ * code calls xd_dnn_enter first. Primitives stay valid until the next call of xd_dnn_enter. */
 void      xd_dnn_enter(xd_dnn *d);
 
 #endif

@@ -1,11 +1,11 @@
 /* onednn_lib.h - declares pointers to oneDNN's functions, which are looked up in the library when
- * the first CPU device is opened
+ * the first CPU device is opened.
  *
- * Loading oneDNN takes some 2 ms and starts OpenMP. Therefore the program is not linked to the
- * library; xd_cpu_early loads the library on a thread while the program starts. The program is
- * compiled with the oneDNN headers of the build machine, and the loaded library must have the same
- * major version as these headers. The macros at the end let the code call the functions by their
- * usual names. */
+ * Loading oneDNN takes some 2 ms and starts OpenMP. Because of the loading time, the program is not
+ * linked to oneDNN; xd_cpu_early loads the library on a thread while the program starts. The
+ * program is compiled with the oneDNN headers of the build machine, and the loaded library must
+ * have the same major version as these headers. Macros at the end of onednn_lib.h let the code call
+ * oneDNN's functions by their usual names. */
 #ifndef XD_BACKEND_CPU_ONEDNN_LIB_H
 #define XD_BACKEND_CPU_ONEDNN_LIB_H
 
@@ -50,7 +50,8 @@ typedef struct xd_dnn_api {
 
 extern xd_dnn_api xd_dnn_lib; /* pointers to the functions, set by xd_dnn_load */
 
-/* Loads oneDNN once per process. Returns XD_EUNSUPPORTED on failure, with the reason in e. */
+/* Loads oneDNN once per process. xd_dnn_load returns XD_EUNSUPPORTED on failure, with the reason in
+ * e. */
 xd_status xd_dnn_load(xd_err *e);
 int       xd_dnn_is_loaded(void);
 int       xd_dnn_has_run(void); /* returns 1 if a primitive has run in this process */

@@ -1,9 +1,9 @@
 /* cublaslt.h - declares the functions of cuBLASLt (libcublasLt.so.13 or .12) that this backend
- * calls
+ * calls.
  *
  * The library is loaded at run time and its functions are declared here, like those of the driver
- * (driver.h). The test tests/sim/check_cublaslt.c compares the declarations with <cublasLt.h>. The
- * library's matrices are column-major, so the library's columns are our rows. */
+ * (driver.h). The test tests/sim/check_cublaslt.c compares the declarations with <cublasLt.h>.
+ * cuBLASLt's matrices are column-major, so its columns are our rows. */
 #ifndef XD_BACKEND_CUDA_CUBLASLT_H
 #define XD_BACKEND_CUDA_CUBLASLT_H
 
@@ -27,7 +27,7 @@ typedef struct cublasLtMatmulHeuristicResult {
 typedef CUstream cudaStream_t;
 #endif
 
-/* Constants of the library's headers, under names of our own. */
+/* Constants of cuBLASLt's headers, under names of our own. */
 enum {
     XD_LT_SUCCESS = 0,
     XD_LT_INVALID_VALUE = 7,
@@ -72,8 +72,8 @@ enum {
     XD_LT_EPILOGUE_GELU_BIAS = 36,
 };
 
-/* Calls the macro X with the symbol and the argument list of each function. All functions return
- * cublasStatus_t. */
+/* Calls the macro X with the symbol and the argument list of each function of cuBLASLt. All
+ * functions of cuBLASLt return cublasStatus_t. */
 #define XD_CUBLASLT_FUNCTIONS(X)                                                                   \
     X(cublasLtCreate, (cublasLtHandle_t * h))                                                      \
     X(cublasLtDestroy, (cublasLtHandle_t h))                                                       \

@@ -1,12 +1,12 @@
 /* cuda.h - internal declarations of the CUDA device: its state, its stream, and the launch of its
- * kernels
+ * kernels.
  *
  * All work is queued on one stream in the order of the calls, and ops return as soon as their work
  * is queued. Kernels are looked up by name in one module: the fatbin of this build or, if
  * XDIT_CUDA_DIR names a directory, the file xdit_kernels.so in this directory. A CUDA error is
  * permanent: every later call of the process returns XD_EDEVICE. With XDIT_CUDA_SYNC=1 the host
  * waits after each kernel and each GEMM, so that an error message names the call that caused the
- * error. With XDIT_CUDA_SYNC=1, no graphs are recorded. */
+ * error. With XDIT_CUDA_SYNC=1, no CUDA graphs are recorded. */
 #ifndef XD_BACKEND_CUDA_CUDA_H
 #define XD_BACKEND_CUDA_CUDA_H
 
@@ -55,8 +55,8 @@
  * wide heads (FLASH_WIDE), tiles have 32 keys, and shared memory also holds the block's queries. */
 #define XD_CUDA_FLASH_SHARED(d, keys) (((d) + 8) * (keys) * 4 * 2)
 #define XD_CUDA_FLASH_WIDE_SHARED(d, queries) (((d) + 8) * ((queries) + 32 * 4) * 2)
-/* Number of heads that a warp of the kernel qknorm_32 processes. A warp of qknorm_64 processes half
- * as many heads (16), and a warp of qknorm_128 a quarter (8). */
+/* Number of heads that one warp of the kernel qknorm_32 processes. A warp of qknorm_64 processes 16
+ * heads, and a warp of qknorm_128 processes 8. */
 #define XD_CUDA_QKNORM_HEADS    32
 /* bytes of shared memory that a convolution needs for the tiles of three pipeline stages */
 #define XD_CUDA_CONV_SHARED     (3 * 256 * 40 * 2)
@@ -97,7 +97,7 @@ typedef struct xd_cuda_block {
 typedef struct xd_cuda_pinned {
     char   *p;
     CUevent done;
-    int     held; /* 1: a thread fills or reads the buffer, a staging buffer */
+    int     held; /* 1: a thread fills or reads this staging buffer */
 } xd_cuda_pinned;
 
 /* Two events of the last fetch to one of the XD_FETCH_PLACES buffers (fetch.c). The event `free` is
@@ -105,8 +105,8 @@ typedef struct xd_cuda_pinned {
  * the buffer. The event `filled` is reached when the fetch has ended. */
 typedef struct xd_cuda_place { CUevent free, filled; } xd_cuda_place;
 
-/* The events of the timestamps that xd_dev_ops.stamp queues. The event `first` was reached at the
- * time first_ns on the host's clock. */
+/* Events of the timestamps that xd_dev_ops.stamp queues. The event `first` was reached at the time
+ * first_ns on the host's clock. */
 typedef struct xd_cuda_stamps {
     CUevent *v, first;
     int64_t  n, most, first_ns;
@@ -137,11 +137,12 @@ typedef struct xd_cuda_dev {
     CUdeviceptr                work;     /* cuBLASLt's workspace, XD_CUDA_WORK bytes */
     /* device address of an int32 that a lookup kernel sets to 1 if an id is invalid */
     CUdeviceptr                failed;
-    pthread_mutex_t            lock; /* guards the fields below: several threads may pack weights */
+    /* guards the fields after it, because several threads may pack weights */
+    pthread_mutex_t            lock;
     pthread_cond_t             stage_is_free; /* signals that free_stages has grown */
     xd_cuda_pinned             stage[XD_CUDA_STAGES], slot[XD_CUDA_SLOTS];
     char                      *slots; /* pinned buffers of small uploads */
-    int32_t       *failed_now;        /* value of `failed` as last read, in pinned host memory */
+    int32_t       *failed_now; /* last value of `failed` that was read, in pinned host memory */
     unsigned       next_stage, next_slot;
     int            free_stages, looked_up;
     xd_cuda_block *blocks; /* all allocated blocks of device memory */
@@ -164,20 +165,20 @@ static inline xd_cuda_dev *xd_cuda_of(const xd_dev *d)
 
 /* ---- peak.c: entries of xd_dev_ops, random values, timing ---------------------------------- */
 
-/* Returns the GFLOP/s of cuBLASLt's matrix products. The matrices of the measurement are so large
- * that one product takes `seconds` seconds. */
+/* Returns the GFLOP/s of matrix products by cuBLASLt. The measured matrices are so large that one
+ * product takes `seconds` seconds. */
 double    xd_cuda_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 double    xd_cuda_bandwidth(xd_dev *d);
 /* Fills n elements with random values between -1 and 1, or -127 and 127 for I8. The sequence of
  * random values repeats after 2^18 elements. */
 xd_status xd_cuda_fill_random(xd_cuda_dev *c, xd_dtype t, void *to, int64_t n);
 
-/* Two events of a stream: `begin` is reached before the timed work, and `end` after this work.
+/* Two events of a stream: `begin` is reached before the timed work, and `end` after it.
  * xd_cuda_open_timing returns 1 if the events could be created. */
 typedef struct xd_cuda_timing { CUevent begin, end; } xd_cuda_timing;
 int    xd_cuda_open_timing(xd_cuda_dev *c, xd_cuda_timing *t);
 void   xd_cuda_close_timing(xd_cuda_dev *c, xd_cuda_timing *t);
-/* Waits for the second event of a timing, and returns the seconds between its two events, which the
+/* Waits for the event `end` of a timing, and returns the seconds between its two events, which the
  * caller has recorded. Returns 0 if the time is unknown. */
 double xd_cuda_timed(xd_cuda_dev *c, const xd_cuda_timing *t);
 
@@ -187,11 +188,12 @@ extern const xd_dev_ops xd_cuda_memory_ops;
 /* Allocates the staging buffers for copies and the workspace of cuBLASLt. */
 xd_status               xd_cuda_open_memory(xd_cuda_dev *c, xd_err *e);
 void                    xd_cuda_close_memory(xd_cuda_dev *c);
-/* Copies bytes from host memory to device memory after all earlier work. May be called by any
- * thread. The caller may reuse the host memory when the function returns. */
+/* Copies bytes from host memory to device memory after all earlier work. xd_cuda_upload may be
+ * called by any thread. The caller may reuse the host memory when the function returns. */
 xd_status               xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t bytes);
 /* Stores in *b a staging buffer of XD_CUDA_STAGE bytes, which the calling thread holds until
- * xd_cuda_stage_close; waits until one is free. On failure *b must not be used. */
+ * xd_cuda_stage_close. If no buffer is free, the function waits for one. On failure *b must not be
+ * used. */
 xd_status               xd_cuda_stage_open(xd_cuda_dev *c, xd_cuda_pinned **b);
 /* Queues a copy of the first bytes of the buffer to device memory, after all earlier work. */
 xd_status xd_cuda_stage_send(xd_cuda_dev *c, xd_cuda_pinned *b, void *to, size_t bytes);
@@ -227,8 +229,8 @@ void    xd_cuda_close_stamps(xd_cuda_dev *c);
 
 /* ---- launch.c ----------------------------------------------------------------------------- */
 
-/* Loads the module of kernels and looks up its kernels. Returns XD_EUNSUPPORTED if this build has
- * no kernels for this GPU. */
+/* Loads the module of CUDA kernels and looks up its kernels. Returns XD_EUNSUPPORTED if this build
+ * has no kernels for this GPU. */
 xd_status xd_cuda_open_kernels(xd_cuda_dev *c, xd_err *e);
 /* Checks that this build's kernels can be loaded. Returns XD_EUNSUPPORTED if the build has no
  * kernels, or if the kernels were compiled by a later major version of CUDA than the driver
@@ -260,8 +262,8 @@ static inline int xd_cuda_aligned(const xd_tensor *t, int64_t stride)
            ((uintptr_t)t->p % 16 == 0 && stride * (int64_t)xd_dtype_size(t->type) % 16 == 0);
 }
 
-/* Returns the stride between the rows of a tensor [n,C]; 0 if one row is used for all n rows or t
- * is absent. */
+/* Returns the stride between the rows of a tensor [n,C]. The stride is 0 if one row is used for all
+ * n rows or if t is absent. */
 static inline int64_t xd_cuda_row_stride(const xd_tensor *t, int64_t n)
 {
     return !t->p || (t->d[0] == 1 && n != 1) ? 0 : t->s[0];
@@ -281,7 +283,7 @@ size_t    xd_cuda_gemm_scratch(const xd_gemm *a);
  * no GPU. */
 size_t    xd_cuda_attention_scratch(xd_cuda_dev *c, const xd_attn_args *a);
 xd_status xd_cuda_gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
-/* Makes cuDNN compile the plan of a convolution, if it is to compute convolutions. */
+/* Makes cuDNN compile the plan of a convolution, if cuDNN computes convolutions. */
 void      xd_cuda_conv_expect(xd_cuda_dev *c, const xd_conv *a);
 xd_status xd_cuda_conv(xd_dev *d, xd_stream *s, const xd_conv *a, void *tmp);
 xd_status xd_cuda_attention(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp);
@@ -303,29 +305,29 @@ xd_status xd_cuda_copy_view(xd_cuda_dev *c, const xd_tensor *out, const xd_tenso
 /* ---- attention_products.c: heads too wide for flash, by products of cuBLASLt -------------- */
 
 size_t xd_cuda_attention_products_scratch(const xd_attn_args *a);
-/* Computes attention for the queries q of all samples. The first row of q is query row `row` of the
- * call. Returns 0 if the attention cannot be computed by products of cuBLASLt, or if cuBLASLt does
- * not support one of the products; the contents of `out` are then undefined. */
+/* Computes attention for the queries q of all samples by products of cuBLASLt. The first row of q
+ * is query row `row` of the attention call. Returns 0 if cuBLASLt cannot compute this attention or
+ * one of its products; the contents of `out` are then undefined. */
 int    xd_cuda_attention_products(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                   const xd_tensor *out, int64_t row, char *tmp, xd_status *s);
 /* ---- attention_cudnn.c: large attention by cuDNN -------------------------------------------- */
 
-/* The keys and the values of an attention call, each copied to one tensor. k.p is NULL until the
- * attention of the first queries is computed. */
+/* Keys and values of an attention call, each copied to one tensor. k.p is NULL until the attention
+ * of the first queries is computed. */
 typedef struct xd_cuda_keys {
     char     *tmp; /* scratch of the attention call */
     xd_tensor k, v;
 } xd_cuda_keys;
-/* Returns the scratch bytes of attention by cuDNN. The function also makes a background thread
- * compile cuDNN's execution plans for this attention. */
+/* Returns the scratch bytes of attention by cuDNN. xd_cuda_attention_cudnn_scratch also makes a
+ * background thread compile cuDNN's execution plans for this attention. */
 size_t xd_cuda_attention_cudnn_scratch(xd_cuda_dev *c, const xd_attn_args *a);
-/* Computes attention by cuDNN. The arguments and the result are those of
+/* Computes attention by cuDNN. xd_cuda_attention_cudnn has the arguments and the result of
  * xd_cuda_attention_products. */
 int    xd_cuda_attention_cudnn(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                const xd_tensor *out, int64_t row, xd_cuda_keys *keys, xd_status *s);
 void   xd_cuda_close_cudnn(xd_cuda_dev *c); /* in cudnn_plans.c */
 
-/* Returns 1 if the addresses of all rows of all heads are multiples of `bytes`. */
+/* Returns 1 if the address of each row of each head is a multiple of `bytes`. */
 int xd_cuda_heads_aligned(const xd_tensor *t, int64_t bytes);
 /* Returns 1 if the addresses of all heads of the queries and of the results are multiples of 16. If
  * there is only one key segment, the addresses of all heads of the keys and of the values must also
@@ -336,15 +338,15 @@ int xd_cuda_attention_aligned(const xd_attn_args *a, const xd_tensor *q, const x
 
 /* A product of matrices: out[n,O] = act(scales in[n,I] w[O,I]^T + bias). cuBLASLt's columns are our
  * rows, so all three matrices must be contiguous along their last dimension. The type of `in` and
- * `w` is F32, BF16, F16 or F8E4M3 (with F32 accumulators), or I8 (with an I32 output). If the
- * library does not support the product, xd_cuda_multiply queues nothing and returns 0. */
+ * `w` is F32, BF16, F16 or F8E4M3 (with F32 accumulators), or I8 (with an I32 output). If cuBLASLt
+ * does not support the product, xd_cuda_multiply queues nothing and returns 0. */
 typedef struct xd_cuda_product {
     xd_tensor    out, in;
     const void  *w;
     int64_t      s_w;  /* number of elements from one row of w to the next row */
     const void  *bias; /* bias [O], or NULL */
-    /* For F8E4M3 operands: the scales of the rows of `in`, and the scales of the rows of `w`. Both
-     * are NULL if there are no scales. */
+    /* For F8E4M3 operands: sx has the scales of the rows of `in`, and sw the scales of the rows of
+     * `w`. sx and sw are NULL if there are no scales. */
     const float *sx, *sw;
     xd_dtype     bias_type; /* type of the bias; cuBLASLt only supports the type of out */
     int          gelu;      /* 1: the activation is GELU with tanh */
@@ -361,21 +363,21 @@ void      xd_cuda_close_cublaslt(xd_cuda_dev *c);
 void xd_cuda_open_algorithms(xd_cuda_dev *c);
 void xd_cuda_close_algorithms(xd_cuda_dev *c); /* writes new entries to the cache file */
 int  xd_cuda_times_algorithms(const xd_cuda_dev *c);
-/* Reads the stored algorithm of a kind of product. `name` identifies the kind and has no blanks.
- * Returns 0 if no algorithm is stored. */
+/* Reads the stored algorithm of a kind of product. `name` identifies the kind of product and has no
+ * blanks. Returns 0 if no algorithm is stored. */
 int  xd_cuda_kept_algorithm(const xd_cuda_dev *c, const char *name, cublasLtMatmulAlgo_t *a);
 void xd_cuda_keep_algorithm(xd_cuda_dev *c, const char *name, const cublasLtMatmulAlgo_t *a);
-/* Writes "WHAT-VERSION-GPU/", the name of a cache folder for one version of a library, to
- * `folder`. */
+/* Writes "WHAT-VERSION-GPU/" to `folder`: the name of the cache folder for one version of a
+ * library. */
 void xd_cuda_cache_folder(const xd_cuda_dev *c, const char *what, size_t version, char *folder,
                           size_t size);
 
 /* ---- weights.c: rows [out][taps][in] of the compute type, or 8-bit with scales ------------ */
 
 /* Returns the number of elements from one row of a packed weight to the next row. For a
- * convolution, the stride is `in` times the number of taps. For a linear layer, the stride is `in`
- * rounded up to a multiple of 16 if the elements have 8 bits, else of 8; the rows are padded with
- * zeros. */
+ * convolution, the row stride is `in` times the number of taps. For a linear layer, the row stride
+ * is `in` rounded up to a multiple of 16 if the elements have 8 bits, else to a multiple of 8; the
+ * rows are padded with zeros. */
 int64_t      xd_cuda_weight_stride(const xd_weight *w);
 /* Returns the scales sw[out] of a quantized weight, which follow the weight's rows. */
 const float *xd_cuda_weight_scales(const xd_weight *w);

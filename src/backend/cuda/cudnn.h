@@ -1,4 +1,4 @@
-/* cudnn.h - declares the functions of cuDNN's backend API (libcudnn.so.9) that this backend calls
+/* cudnn.h - declares the functions of cuDNN's backend API (libcudnn.so.9) that this backend calls.
  *
  * cuDNN is loaded at run time and its functions are declared here, like those of the driver
  * (driver.h). The test tests/sim/check_cudnn.c compares the declarations with <cudnn.h>. */
@@ -14,7 +14,7 @@ typedef struct cudnnContext *cudnnHandle_t;
 typedef void                *cudnnBackendDescriptor_t;
 #endif
 
-/* Constants of the library's headers, under names of our own. */
+/* Constants of cuDNN's headers, under names of our own. */
 enum {
     XD_DNN_SUCCESS = 0,
     XD_DNN_BAD_PARAM = 2000,
@@ -107,7 +107,8 @@ enum {
     XD_DNN_SDPA_KEYS = 2810,
 };
 
-/* Calls the macro X with the return type, the symbol and the argument list of each function. */
+/* Calls the macro X with the return type, the symbol and the argument list of each function of
+ * cuDNN. */
 #define XD_CUDNN_FUNCTIONS(X)                                                                      \
     X(size_t, cudnnGetVersion, (void))                                                             \
     X(void, cudnnGetLastErrorString, (char *text, size_t size))                                    \

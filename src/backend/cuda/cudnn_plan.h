@@ -1,10 +1,9 @@
 /* cudnn_plan.h - compiles, stores and runs cuDNN's execution plans for attention and convolutions.
- * A plan is, for one shape, a single SDPA (scaled dot-product attention) operation, or a
- * convolution and the additions of its bias and residual.
+ * A plan is for one shape of either a single SDPA (scaled dot-product attention) operation or a
+ * convolution with its bias and residual. cuDNN needs at least 0.4 s of one core to compile a plan.
  *
- * cuDNN needs at least 0.4 s of a core to compile a plan. A plan can be serialized to about 70 KB
- * of JSON text. With the same version of cuDNN and the same model of GPU, the plan is restored from
- * this text in a millisecond. */
+ * An execution plan of cuDNN can be serialized to about 70 KB of JSON text. With the same version
+ * of cuDNN and the same model of GPU, a plan is restored from its JSON text in a millisecond. */
 #ifndef XD_BACKEND_CUDA_CUDNN_PLAN_H
 #define XD_BACKEND_CUDA_CUDNN_PLAN_H
 
@@ -13,20 +12,20 @@
 #include "base/err.h"
 #include "tensor/tensor.h"
 
-/* The shape and strides of the attention out[b,i,h] = sum_j softmax_j(scale q k)
- * v. Strides are in elements, for the dimensions [B,n,H]. The last dimension D is contiguous,
- * and the address of each row of a head is a multiple of 16 bytes. */
+/* Shape and strides of the attention out[b,i,h] = sum_j softmax_j(scale q k) v. Strides are in
+ * elements, for the dimensions [B,n,H]. The last dimension D is contiguous, and the address of each
+ * row of a head is a multiple of 16 bytes. */
 typedef struct xd_cudnn_attention {
     int64_t n, m, q[3], k[3], v[3], out[3];
-    int64_t lse[3]; /* strides of the F32 log-sum-exp; all 0: not computed */
+    int64_t lse[3]; /* strides of the F32 log-sum-exp; all 0: no log-sum-exp is computed */
     int32_t B, H, Hk, D;
     int32_t type;    /* type of q, k, v and out: XD_BF16 or XD_F16 */
     int32_t lengths; /* 1: samples have different numbers of keys */
 } xd_cudnn_attention;
 
-/* The shape and strides of the convolution out[t,h,w,O] = conv(in[t,h,w,C], w) + bias + residual of
+/* Shape and strides of the convolution out[t,h,w,O] = conv(in[t,h,w,C], w) + bias + residual of
  * xd_conv. Strides are in elements, for the axes t, h, w. Channels are contiguous, the weight is
- * dense [O,kt,kh,kw,C], and the address of each position is a multiple of 16 bytes. */
+ * dense [O,kt,kh,kw,C], and the address of each position of the image is a multiple of 16 bytes. */
 typedef struct xd_cudnn_conv {
     int64_t in[3], out[3], s_in[3], s_out[3], s_residual[3];
     int32_t kernel[3], stride[3], lo[3], hi[3]; /* lo and hi: zeros before and after an axis */
@@ -37,8 +36,8 @@ typedef struct xd_cudnn_conv {
     int32_t residual; /* 1: a residual is added */
 } xd_cudnn_conv;
 
-/* The key of a plan. The bytes of two equal shapes are equal, including padding bytes, so shapes
- * can be compared by memcmp. */
+/* Key of an execution plan. Equal shapes have equal bytes, including padding bytes, so shapes can
+ * be compared by memcmp. */
 typedef struct xd_cudnn_shape {
     int64_t op; /* XD_OP_ATTN or XD_OP_CONV */
     union {
@@ -54,22 +53,22 @@ typedef struct xd_cudnn_plan {
     int64_t                  workspace; /* bytes of device memory that a call needs */
 } xd_cudnn_plan;
 
-/* Addresses of the operands of one call; `scale` is read from host memory during the call. The
- * addresses of operands that the plan does not have are NULL. */
+/* Addresses of the operands of one call; `scale` is read from host memory during the call.
+ * Addresses of operands that the plan does not have are NULL. */
 typedef struct xd_cudnn_operands {
     const void    *in, *w, *bias, *residual; /* operands of a convolution, which also has `out` */
     const void    *q, *k, *v;
     void          *out;
     float         *lse;
     /* [B] number of valid query rows, and number of valid key rows, of each sample. If the field
-     * `lengths` of the shape is 0, these two arrays are not read. */
+     * `lengths` of the shape is 0, `queries` and `keys` are not read. */
     const int32_t *queries, *keys;
     float          scale;
 } xd_cudnn_operands;
 
-/* Compiles a plan for the GPU that the finished cuDNN descriptor `device` describes. May be called
- * by any thread. Returns XD_EUNSUPPORTED with the reason in e if cuDNN does not support this
- * shape. */
+/* Compiles a plan for the GPU that the finished cuDNN descriptor `device` describes.
+ * xd_cudnn_plan_make may be called by any thread. Returns XD_EUNSUPPORTED with the reason in e if
+ * cuDNN does not support this shape. */
 xd_status xd_cudnn_plan_make(const xd_cudnn *lib, cudnnBackendDescriptor_t device,
                              const xd_cudnn_shape *a, xd_cudnn_plan *p, xd_err *e);
 /* Returns the serialized text of a plan, malloc'ed and terminated by a 0, or NULL if cuDNN cannot

@@ -1,12 +1,12 @@
-/* driver.h - declares the functions of the CUDA driver (libcuda.so.1) that this backend calls
+/* driver.h - declares the functions of the CUDA driver (libcuda.so.1) that this backend calls.
  *
  * The library is loaded when a CUDA device is first requested, so one build runs on machines with
- * and without a CUDA driver. The declarations are our own, so a build needs no CUDA header. Where
- * <cuda.h> is installed, the test tests/sim/check_driver.c compares the declarations with it; the
- * test defines XD_CUDA_TYPES_GIVEN and includes <cuda.h> first.
+ * and without a CUDA driver. The declarations are our own, so a build needs no CUDA header. If
+ * <cuda.h> is installed, the test tests/sim/check_driver.c compares the declarations of driver.h
+ * with those of <cuda.h>; the test defines XD_CUDA_TYPES_GIVEN and includes <cuda.h> first.
  *
- * If XDIT_CUDA_DIR is set, the CUDA libraries are loaded only from the directory that it names.
- * Tests use XDIT_CUDA_DIR to load stand-ins for the libraries. */
+ * If XDIT_CUDA_DIR is set, the CUDA libraries are loaded only from this directory. Tests use
+ * XDIT_CUDA_DIR to load stand-ins for the libraries. */
 #ifndef XD_BACKEND_CUDA_DRIVER_H
 #define XD_BACKEND_CUDA_DRIVER_H
 
@@ -63,8 +63,8 @@ enum {
     XD_CU_CAPTURE_THREAD_LOCAL = 1, /* value of CUstreamCaptureMode */
 };
 
-/* Calls the macro X with the symbol and the argument list of each function. All functions return
- * CUresult. */
+/* Calls the macro X with the symbol and the argument list of each function of the driver. All
+ * functions of the driver return CUresult. */
 #define XD_CUDA_FUNCTIONS(X)                                                                       \
     X(cuInit, (unsigned flags))                                                                    \
     X(cuDriverGetVersion, (int *version))                                                          \

@@ -9,7 +9,7 @@
 
 /* Loads the driver once for each process, initialises it and returns its functions. Returns
  * XD_EUNSUPPORTED if there is no driver or the driver is too old, and XD_EDEVICE if the driver does
- * not start. The message in e has the reason of a failure. */
+ * not start. On failure, the message in e has the reason. */
 xd_status            xd_cuda_load_driver(const xd_cuda_driver **cu, xd_err *e);
 /* Returns the functions of cuBLASLt. Returns XD_EUNSUPPORTED if cuBLASLt is not installed. */
 xd_status            xd_cuda_load_cublaslt(const xd_cublaslt **lt, xd_err *e);
@@ -33,8 +33,8 @@ int                  xd_cuda_stand_in(char *path, size_t size, const char *name)
 /* Converts the result of a driver call to a status: returns XD_OK on success, XD_ENOMEM if the
  * device is out of memory, and XD_EDEVICE for any other error. */
 xd_status            xd_cuda_status(CUresult r);
-/* Returns the same as xd_cuda_status. For the first error of the process, the function also logs
- * the number and name of the error and the name `call` of the function that returned the error.
+/* Returns the same as xd_cuda_status. For the first error of the process, xd_cuda_check also logs
+ * the error's number and name, and the name `call` of the function that returned the error.
  * Out-of-memory errors are not logged. */
 xd_status            xd_cuda_check(const char *call, CUresult r);
 /* Returns 1 if XDIT_CUDA_SYNC=1 is set: the host then waits after each kernel and each GEMM of a

@@ -1,4 +1,4 @@
-/* nccl.h - declares the functions of NCCL (libnccl.so.2) that this backend calls
+/* nccl.h - declares the functions of NCCL (libnccl.so.2) that this backend calls.
  *
  * NCCL is loaded if each rank has its own GPU. The declarations are our own, so a build needs no
  * NCCL header. The test tests/sim/check_nccl.c compares the declarations with <nccl.h>. */

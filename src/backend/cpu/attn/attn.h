@@ -1,8 +1,8 @@
-/* attn.h - declares the fused attention functions of the CPU device, one for each instruction set
+/* attn.h - declares the fused attention functions of the CPU device, one for each instruction set.
  *
- * All functions take xd_attn_args as documented in backend.h. A result does not depend on the
- * number of threads, on how the keys are split into segments, or on which queries share a call: a
- * row of the output is always computed by the same operations in the same order.
+ * All functions take xd_attn_args as documented in backend.h. The result of attention does not
+ * depend on the number of threads, on how the keys are split into segments, or on which queries
+ * share a call: a row of the output is always computed by the same operations in the same order.
  *
  * The functions `xd_attn_scratch_*` return the bytes of `tmp` for a run with `threads` threads (the
  * value of xd_par_threads() at the call), and dereference no data pointer. The functions
@@ -15,32 +15,34 @@
 
 /* Returns 1 if the arguments request int8 scores and the kernels for int8 scores support the
  * arguments. If attention has a mask, a bias or a soft cap, scores are always computed in the type
- * of the queries. */
+ * of the queries, not in int8. */
 int xd_attn_in_int8(const xd_attn_args *a);
 
 /* Attention in plain C, which is slow and is the reference for the other implementations. xd_attn_c
- * also computes int8 scores if the arguments request them; of the other functions, only
- * xd_attn_int8 does. */
+ * and xd_attn_int8 are the only functions that compute int8 scores if the arguments request
+ * them. */
 size_t    xd_attn_scratch_c(const xd_attn_args *a, int threads);
 xd_status xd_attn_c(const xd_attn_args *a, void *tmp);
 
 #if defined(__x86_64__)
-/* Attention for processors with AVX2 and FMA. BF16 operands are converted to f32. */
+/* Attention for processors with AVX2 and FMA. xd_attn_avx2 converts BF16 operands to f32. */
 size_t    xd_attn_scratch_avx2(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx2(const xd_attn_args *a, void *tmp);
 
-/* Attention for processors with AVX-512 F, BW, DQ and VL. BF16 operands are converted to f32. */
+/* Attention for processors with AVX-512 F, BW, DQ and VL. xd_attn_avx512 converts BF16 operands to
+ * f32. */
 size_t    xd_attn_scratch_avx512(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx512(const xd_attn_args *a, void *tmp);
 
 /* Attention for processors with AVX-512 and AVX512_BF16. BF16 operands are multiplied by
- * dot-product instructions on pairs of elements, and the probabilities are rounded to bf16.
- * Attention with F32 operands is computed by xd_attn_avx512. */
+ * dot-product instructions on pairs of elements, and probabilities are rounded to bf16. Attention
+ * with F32 operands is computed by xd_attn_avx512. */
 size_t    xd_attn_scratch_avx512bf16(const xd_attn_args *a, int threads);
 xd_status xd_attn_avx512bf16(const xd_attn_args *a, void *tmp);
 
-/* Attention for processors with AVX512_BF16 and VNNI, for BF16 operands for which xd_attn_in_int8
- * returns 1: scores are computed from int8 queries and keys; probabilities and values are bf16. */
+/* Attention for processors with AVX512_BF16 and VNNI. Operands are BF16, and xd_attn_in_int8 must
+ * return 1 for the arguments. Scores are computed from int8 queries and keys; probabilities and
+ * values are bf16. */
 size_t    xd_attn_scratch_int8(const xd_attn_args *a, int threads);
 xd_status xd_attn_int8(const xd_attn_args *a, void *tmp);
 
@@ -49,8 +51,7 @@ xd_status xd_attn_int8(const xd_attn_args *a, void *tmp);
 size_t    xd_attn_scratch_amx(const xd_attn_args *a, int threads);
 xd_status xd_attn_amx(const xd_attn_args *a, void *tmp);
 
-/* For tests only: the code of xd_attn_avx512bf16, compiled with a dot product that is emulated in
- * AVX-512 F. */
+/* For tests only: xd_attn_avx512bf16 with dot products that are emulated in AVX-512 F. */
 size_t    xd_attn_scratch_bf16emu(const xd_attn_args *a, int threads);
 xd_status xd_attn_bf16emu(const xd_attn_args *a, void *tmp);
 #endif

@@ -1,13 +1,13 @@
 /* flash_tmpl.h - computes attention block by block, in a file that is compiled once per instruction
- * set
+ * set.
  *
  * The algorithm is FlashAttention (Dao et al. 2022), here for a CPU. For a block of queries and a
  * block of keys, the scores are computed first, then the exponentials of the scores relative to the
  * largest score so far, and then the weighted sums of the values. The weighted sums are rescaled
  * when a much larger score appears in a later block of keys. Because scores are computed block by
- * block, the scores stay in the cache. All exponentials are powers of two (log2 e is part of the
- * scale). This file has the code that all instruction sets share: packing, bias and masks, blocks
- * and their output. The matrix multiplications are in vector_tmpl.h and amx.c. The header plan.h
+ * block, they stay in the cache. All exponentials are powers of two (log2 e is part of the scale).
+ * flash_tmpl.h has the code that all instruction sets share: packing, bias and masks, loops over
+ * blocks, and output. The matrix multiplications are in vector_tmpl.h and amx.c. The header plan.h
  * explains the words unit, step and block.
  *
  * The including file defines these macros, types and functions:
@@ -52,10 +52,9 @@ typedef struct job {
     const xd_attn_args *a;
     xd_attn_plan        p;
     char               *threads, *packed;
-    /* number of the first (batch, key head) pair of the current group; number of pairs in the
-     * group */
+    /* number of the group's first (batch, key head) pair; number of pairs in the group */
     int64_t             first, count;
-    /* number of work items for packing one key block of all pairs of the group */
+    /* number of work items that pack one key block of all pairs of the group */
     int64_t             lots;
 } job;
 
@@ -73,8 +72,8 @@ enum { WHOLE_STEPS = TILES || QUADS };
 /* Returns the number of the key whose value is in the low half of the packed 32-bit unit u. With
  * bf16 values, the high half holds the value of another key. If WHOLE_STEPS is 0, the other key is
  * the next key. If WHOLE_STEPS is 1, the other key is 16 positions later within a group of 32 keys.
- * With this order of keys, two vectors of probabilities are combined to 32-bit units without a
- * shuffle across lanes. */
+ * With this order of keys, two vectors of probabilities become 32-bit units without a shuffle
+ * across lanes. */
 static int64_t key_of_unit(int64_t u)
 {
     if (WHOLE_STEPS)
@@ -112,20 +111,20 @@ static unit *packed_pair(const job *w, int64_t pair)
     return (unit *)(void *)(w->packed + (size_t)pair * w->p.pair_bytes);
 }
 
-/* Computes statistics of all keys of a group before the keys are packed. Only int8.c needs this
- * function, for the mean of the keys; in other files the function is empty. */
+/* Computes statistics of all keys of a group before the keys are packed. Only int8.c computes
+ * statistics of keys (the mean of the keys); in other files measure_keys is empty. */
 static void measure_keys(job *w);
 
 /* Packs n keys of a (batch, key head) pair, which form key block kb, in the layout that the
- * multiplications read. The packed block is stored in the pair's memory, which begins at `pair`.
- * The array v holds the addresses of the values of these keys, so that the function can prefetch
- * them. */
+ * multiplications read. The packed block of keys is stored in the pair's memory, which begins at
+ * `pair`. The array v holds the addresses of the values that belong to these keys, so that the
+ * function can prefetch the values. */
 static void place_keys(const job *w, const char **k, const char **v, int64_t n, int64_t kb,
                        unit *pair);
 
 /* Packs n rows of values of a (batch, key head) pair, which belong to key block kb, in the layout
- * that the multiplications read. The packed block is stored in the pair's memory, which begins at
- * `pair`. */
+ * that the multiplications read. The packed block of values is stored in the pair's memory, which
+ * begins at `pair`. */
 static void place_values(const job *w, const char **rows, int64_t n, int64_t kb, unit *pair);
 
 /* Prefetches a row into the L2 cache. The hardware prefetcher does not predict the next row of a
@@ -185,7 +184,8 @@ typedef struct block {
     float      *sum;
     float      *l; /* [n] the sums of the probabilities of earlier key blocks */
     /* [n] `top` is the reference score of each row, as an exponent of two; all probabilities of the
-     * row are computed relative to this score. `low` is -top, or 0 if `top` is -infinity. */
+     * row are computed relative to this reference score. `low` is -top, or 0 if `top` is
+     * -infinity. */
     float      *top, *low;
     int         begun;                 /* 1: `o` holds sums over earlier key blocks */
     const char *in[XD_ATTN_TILE_ROWS]; /* addresses of the rows of queries */
@@ -227,8 +227,8 @@ static void put_row(const xd_attn_plan *p, char *row, xd_dtype type, const float
         put_out(row + c * size, type, v_mul(r, v_load(from + c)), p->D - c);
 }
 
-/* Returns a term that all scores of row i have in common and that the multiplications omit: in
- * int8.c, the dot product of the query and the mean of the keys; otherwise 0. */
+/* Returns the part of row i's scores that is the same for all keys and that the multiplications
+ * omit: in int8.c, the dot product of the query and the mean of the keys; in other files, 0. */
 static double left_out(const job *w, const block *k, int64_t i);
 
 static void store_rows(const job *w, const block *k)

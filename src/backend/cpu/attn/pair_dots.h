@@ -17,7 +17,7 @@ static inline vuh v_units_half(const unit *p)
 }
 
 /* Broadcasts a 32-bit unit to all lanes. The intrinsic for float is used instead of a load as
- * uint32_t, because probabilities were stored as floats and strict aliasing would forbid the
+ * uint32_t, because the probabilities were stored as floats: strict aliasing forbids such a
  * load. */
 static inline vu v_spread(const unit *p)
 {

@@ -7,7 +7,7 @@ enum { PAIRS = 1 };
 
 #include "backend/cpu/attn/wide_tmpl.h"
 
-typedef uint32_t unit; /* element 2u of a row is in the low half, 2u + 1 in the high half */
+typedef uint32_t unit; /* element 2u of a row is in the low half, element 2u + 1 in the high half */
 typedef __m512i  vu;
 
 static inline void v_put_units(unit *p, vu x)
@@ -15,7 +15,7 @@ static inline void v_put_units(unit *p, vu x)
     _mm512_storeu_si512(p, x);
 }
 
-/* Stores 32 probabilities as bf16. The function works in place: `to` may be the address of the 32
+/* Stores 32 probabilities as bf16. put_probs works in place: `to` may be the address of the 32
  * scores from which x and y were computed; the first 16 of these scores are then overwritten. */
 static inline void put_probs(float *to, vf x, vf y)
 {

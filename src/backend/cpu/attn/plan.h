@@ -1,16 +1,16 @@
-/* plan.h - describes how an attention call is split into blocks, for all instruction sets
+/* plan.h - describes how an attention call is split into blocks, for all instruction sets.
  *
  * The files of this directory use the following words. A unit is 32 bits of a row of queries, keys
  * or values: one float, two bf16 or four int8. A block is a number of queries or keys; a block of
- * queries is processed with one key block after the other. A pair is a combination of a batch
+ * queries is multiplied by one key block after the other. A pair is a combination of a batch
  * (sample) and a key head. A step is a number of keys whose scores become probabilities together.
- * Two words apply only to AMX tiles: a strip is 32 queries of a block that are multiplied together,
- * and a part is 8 steps of keys whose values are multiplied together.
+ * Two words of plan.h apply only to AMX tiles: a strip is 32 queries of a block that are multiplied
+ * together, and a part is 8 steps of keys whose values are multiplied together.
  *
  * The keys and values of a group of pairs are packed into scratch memory, which all query blocks of
  * those pairs read. The keys of all segments are split into blocks in the order of tokens. The
- * split, and therefore the order in which products are added, depends only on the number of
- * keys. */
+ * split of the keys into blocks, and therefore the order in which products are added, depends only
+ * on the number of keys. */
 #ifndef XD_BACKEND_CPU_ATTN_PLAN_H
 #define XD_BACKEND_CPU_ATTN_PLAN_H
 
@@ -25,9 +25,9 @@ enum {
     XD_ATTN_INT_LDS = XD_ATTN_INT_KEYS / 2 + 16,
     XD_ATTN_INT_ROW = 8,     /* floats reserved for a struct `query` of int8.c */
     XD_ATTN_TILE_ROWS = 512, /* maximum queries of a block with AMX tiles */
-    /* With AMX tiles, the size of a block of queries is halved while the queries and accumulators
-     * of the block exceed this many bytes. For each block of queries, all keys and values are read
-     * once, so large blocks are better. */
+    /* With AMX tiles, the size of a block of queries is halved until the queries and accumulators
+     * of the block fit into this many bytes. For each block of queries, all keys and values are
+     * read once, so large blocks are better. */
     XD_ATTN_TILE_BYTES = 512 << 10,
     XD_ATTN_TILE_KEYS = 64,
     XD_ATTN_STRIP = 32,     /* queries of a strip, which are multiplied together in AMX tiles */
@@ -68,12 +68,13 @@ typedef struct xd_attn_plan {
     /* offset, in 32-bit units, of an array with the largest norm of a key in each key block; only
      * with AMX tiles */
     int64_t lengths;
-    /* Two offsets in 32-bit units, only for int8 scores: of the scales of the keys in the data of a
-     * key block, and of the mean of the keys in the data of a (batch, key head) pair. */
+    /* Offsets in 32-bit units, only for int8 scores. `scales`: from the start of a key block to the
+     * scales of its keys. `means`: from the start of a (batch, key head) pair to the mean of its
+     * keys. */
     int64_t scales, means;
     size_t  pair_bytes; /* bytes of the packed keys and values of one (batch, key head) pair */
-    /* Four offsets in the scratch memory of a thread: of the queries, of the scores, of the
-     * accumulators, and of the maxima and sums of the rows. */
+    /* Offsets in a thread's scratch memory: of the queries (q), of the scores (s), of the
+     * accumulators (o), and of the maxima and sums of the rows (ml). */
     size_t  q, s, o, ml;
     size_t  thread_bytes;
     /* bytes of all scratch memory: the scratch of each thread, then the packed keys and values of a

@@ -1,5 +1,5 @@
 /* powers_tmpl.h - computes the softmax of amx.c between tile multiplies, with 6 instructions for 32
- * powers of two
+ * powers of two.
  *
  * The including file defines STRIP, STEP_KEYS, DEEP and ALWAYS_INLINE, and has included pairs.h and
  * flash_tmpl.h.
@@ -7,14 +7,15 @@
  * A power of two is computed from its exponent in fixed point with 7 fraction bits. The sum of this
  * fixed-point number and bf16's exponent bias, interpreted as the bits of a bf16 value, has the
  * mantissa 1 + f instead of 2^f, where f is the fraction of the exponent. A table corrects the
- * difference. The rms error of a power over all f is 0.23 %; the rms error of rounding to bf16
- * alone is 0.17 %.
+ * difference between 1 + f and 2^f. The rms error of a power over all f is 0.23 %; the rms error of
+ * rounding to bf16 alone is 0.17 %.
  *
- * The sum is computed as a float to which 1.5 * 2^23 is also added, so that the low 16 bits of the
- * float are the fixed-point sum. The low 16 bits of two such floats form a 32-bit unit of two bf16
- * probabilities. A sum that does not fit into 16 bits wraps around, so the range of the scores must
- * be known in advance. All variants (BOUNDED, WATCHED, CLAMPED) round once and at the same place,
- * so that a row's probabilities are bit-identical whichever variant the neighbouring rows need. */
+ * The fixed-point sum is computed as a float to which 1.5 * 2^23 is also added, so that the low 16
+ * bits of the float are the sum. The low 16 bits of two floats with fixed-point sums form a 32-bit
+ * unit of two bf16 probabilities. A fixed-point sum that does not fit into 16 bits wraps around, so
+ * the range of the scores must be known in advance. All variants of the softmax (BOUNDED, WATCHED,
+ * CLAMPED) round once and at the same place, so that a row's probabilities are bit-identical
+ * whichever variant the neighbouring rows need. */
 #ifndef XD_BACKEND_CPU_ATTN_POWERS_TMPL_H
 #define XD_BACKEND_CPU_ATTN_POWERS_TMPL_H
 
@@ -27,14 +28,14 @@ static const float BASE = 0x1.8p23f; /* a float whose low 16 bits are 0 */
 static const float BIAS = (127 + 256) * 128;
 /* largest fixed-point sum, for which the probability becomes NaN */
 static const float MOST = 65535;
-/* scores below BOUND need no reference score, because their powers of two fit bf16 */
+/* scores below BOUND need no reference score, because their powers of two fit into bf16 */
 static const float BOUND = 126;
 /* If the scores of a row, relative to the row's reference score, are below FAR, the magnitudes of
  * their exponents are below 2^15. A fixed-point sum that does not fit into 16 bits then changes the
  * high 16 bits of the float. */
 static const float FAR = 10000;
-/* The exponent that replaces -infinity in scores that are not clamped. For an exponent of LEAST,
- * the computed power of two is 0, and the fixed-point sum is still positive. */
+/* Exponent that replaces -infinity in scores that are not clamped. For an exponent of LEAST, the
+ * computed power of two is 0, and the fixed-point sum is still positive. */
 static const float LEAST = -255;
 /* a row is computed again if its sum of probabilities is above LIFT or below 1 / LIFT */
 static const float LIFT = 0x1p60f;
@@ -49,9 +50,9 @@ typedef struct softmax_state {
 } softmax_state;
 
 typedef struct curve {
-    /* Two factors. With a bias, a score is first multiplied by `natural`, which is the attention's
-     * scale, and the bias is added. The factor `scale` converts this sum, or the score if there is
-     * no bias, to an exponent of two in fixed point. */
+    /* Two factors of the softmax. With a bias, a score is first multiplied by `natural`, which is
+     * the attention's scale, and the bias is added. The factor `scale` converts the score, with its
+     * bias if there is one, to an exponent of two in fixed point. */
     vf      natural, scale;
     vf      low;              /* addend of scaled scores for a reference score of 0 */
     vf      min_sum, max_sum; /* range of fixed-point sums that fit into 16 bits */
@@ -62,8 +63,9 @@ typedef struct curve {
 static const uint8_t LESS[XD_POWERS] __attribute__((aligned(64))) = { XD_POWERS_LESS };
 
 /* The known range of the scores of a strip of queries (32 queries that are multiplied together).
- * BOUNDED: all scores are within BOUND. WATCHED: relative to any reference score, all scores are
- * finite and below FAR. CLAMPED: the range of the scores is unknown, so scores are clamped. */
+ * BOUNDED: all scores have magnitudes below BOUND. WATCHED: relative to any reference score, all
+ * scores are finite and below FAR. CLAMPED: the range of the scores is unknown, so scores are
+ * clamped. */
 enum { BOUNDED, WATCHED, CLAMPED };
 
 /* The variant of the softmax, known at compile time. `biased`: scores have a bias and are therefore
@@ -116,8 +118,8 @@ ALWAYS_INLINE void softmax_row(const softmax_state *a, int64_t r, curve *k, how 
         k->met = _mm512_ternarylogic_epi32(k->met, even, odd, 0xfe);
 }
 
-/* Returns 1 if all fixed-point sums so far fitted into the low 16 bits of a lane. A sum that did
- * not fit has changed the high 16 bits of the lane, if all scores were below FAR. */
+/* Returns 1 if all fixed-point sums so far fitted into the low 16 bits of a lane. If all scores
+ * were below FAR, a sum that did not fit has changed the high 16 bits of its lane. */
 ALWAYS_INLINE int all_in_range(const curve *k)
 {
     const __m512i base = _mm512_castps_si512(v_set(BASE)),
@@ -126,7 +128,7 @@ ALWAYS_INLINE int all_in_range(const curve *k)
 }
 
 /* Turns the scores of rows [row, row + n) of `soft` into probabilities, and stops after the strip's
- * last row. The return value is the row after the last processed row. */
+ * last row. Returns the row after the last processed row. */
 ALWAYS_INLINE int64_t softmax_rows(const softmax_state *soft, int64_t row, int64_t n, curve *k,
                                    how h)
 {

@@ -1,5 +1,5 @@
 /* tile_tmpl.h - defines the register tiles of the matrix multiplications of attention, once for all
- * vector widths
+ * vector widths.
  *
  *   c[i][j] (+)= sum_k a[i][k] . b[k][j] for i < MR rows and j < NV vectors (plus half a vector if
  *   HALF is 1)
@@ -67,7 +67,7 @@ typedef void soft_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t
     (void)h##i;
 
 /* Stores row i of the tile's scores. Row i of `top`, a vector with the maximum score of the row in
- * each lane, is updated too. */
+ * each lane, is updated as well. */
 #define TILE_STORE_TOP(i)                                                                          \
     {                                                                                              \
         vf t = v_max(c##i##_0, v_load(top + (i)*LANES));                                           \
@@ -107,8 +107,8 @@ typedef void soft_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t
     }
 
 /* Defines a function that computes a register tile of value sums. Rows of probabilities are LDS
- * 32-bit units apart. Because LDS is a constant, the function needs fewer address registers; tall
- * tiles would need too many. */
+ * 32-bit units apart. Because LDS is a constant, the function needs fewer address registers than a
+ * tall tile would otherwise need. */
 #define SUM_TILE(name, MR, NVS, HALFS)                                                             \
     static void name(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add)     \
     {                                                                                              \
@@ -121,8 +121,8 @@ typedef void soft_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t
         TILE_ROWS_##MR(TILE_STORE)                                                                 \
     }
 
-/* Defines a function that computes a register tile of value sums (like SUM_TILE) and also runs one
- * softmax step of `s` after every EVERY units, on execution units that the multiplications leave
+/* Defines a function that computes a register tile of value sums (like SUM_TILE). After every EVERY
+ * units, it also runs one softmax step of `s`, on execution units that the multiplications leave
  * idle. */
 #define SOFT_TILE(name, MR, NVS, HALFS, EVERY)                                                     \
     static void name(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add,     \

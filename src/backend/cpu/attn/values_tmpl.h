@@ -1,5 +1,5 @@
 /* values_tmpl.h - computes the weighted sums of values of flash_tmpl.h in vector registers, for
- * scores of any type
+ * scores of any type.
  *
  * In addition to the requirements of flash_tmpl.h, the including file defines:
  *   v_units v_spread v_dot       as in vector_tmpl.h
@@ -60,9 +60,9 @@ static void softmax(softmax_state *s)
 
 /* Turns each score s into the probability 2^(c s - top), where top is the row's reference score,
  * and computes the sum of the values weighted by the probabilities. In a row whose maximum is
- * -infinity, a score is either -infinity and becomes 0, or NaN (which the vector maximum may
- * ignore) and stays NaN. While the first columns of the value sums of some rows are computed, the
- * softmax of the next rows runs too. */
+ * -infinity, a score that is -infinity becomes 0, and a NaN, which the vector maximum may ignore,
+ * stays NaN. While the first columns of the value sums of some rows are computed, the softmax of
+ * the next rows runs as well. */
 static void softmax_and_sum(const job *w, const block *k, int64_t n, const unit *values, float c)
 {
     const xd_attn_plan *p = &w->p;

@@ -1,4 +1,4 @@
-/* vector_tmpl.h - computes the matrix multiplications of flash_tmpl.h in vector registers
+/* vector_tmpl.h - computes the matrix multiplications of flash_tmpl.h in vector registers.
  *
  * In addition to the requirements of flash_tmpl.h, the including file defines:
  *   v_units(p)         loads a vector of units (plan.h)
@@ -81,7 +81,7 @@ static vf row_max(const float *s, int64_t n)
 }
 
 /* Applies bias and mask for row i to the scores s of the n keys from j0 on. `most` holds the maxima
- * of the scores in each lane. Returns the new maxima. */
+ * of the scores in each lane. Returns the maxima, in each lane, of the changed scores. */
 static vf bias_and_mask(const job *w, const block *k, int64_t i, float *s, int64_t j0, int64_t n,
                         int scaled, vf most)
 {
@@ -104,8 +104,8 @@ enum {
     /* number of 32-bit units of queries and keys that are multiplied at a time, so that the panel
      * of keys stays in the L1 cache */
     KCHUNK = 128,
-    /* exponent of two by which a row's reference score may be below the row's maximum score before
-     * the accumulators are rescaled */
+    /* largest exponent of two by which the maximum score of a row may exceed the row's reference
+     * score before the accumulators are rescaled */
     LIFT = PAIRS ? 8 : 0,
 };
 
@@ -113,7 +113,7 @@ static void compute_scores(const job *w, const block *k, int64_t n, const unit *
 {
     const xd_attn_plan *p = &w->p;
     /* Unused memory after the maxima of the block's rows. Tiles write the maxima of incomplete sums
-     * there. */
+     * to this unused memory. */
     float              *none = k->lane_max + XD_ATTN_ROWS * LANES;
     for (int64_t i = 0; i < k->n; i++)
         v_store(k->lane_max + i * LANES, v_set(-INFINITY));
@@ -128,9 +128,9 @@ static void compute_scores(const job *w, const block *k, int64_t n, const unit *
     }
 }
 
-/* Sets the reference score of row i to its largest score, or keeps the earlier reference score if
- * that is lower by at most LIFT. Rows are therefore seldom rescaled. Probabilities of up to 2^LIFT
- * cause no loss of accuracy. */
+/* Sets the reference score of row i to the row's largest score, or keeps the earlier reference
+ * score if it is lower by at most LIFT. Because of the margin LIFT, rows are seldom rescaled.
+ * Probabilities of up to 2^LIFT cause no loss of accuracy. */
 static void set_reference(const job *w, const block *k, int64_t i, float c)
 {
     float top = v_hmax(v_load(k->lane_max + i * LANES)) * c;
@@ -147,7 +147,7 @@ static void set_reference(const job *w, const block *k, int64_t i, float c)
     v_store(k->sum + i * LANES, v_zero());
 }
 
-/* Returns the softmax state of up to `height` rows of scores from row i on. */
+/* Returns the softmax state of up to `height` rows of scores, beginning with row i. */
 static softmax_state soft_rows(const block *k, int64_t i, int64_t height, int64_t n, float c)
 {
     softmax_state s = { .row = k->s + i * LDS,

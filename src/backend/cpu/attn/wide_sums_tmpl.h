@@ -1,5 +1,5 @@
 /* wide_sums_tmpl.h - defines AVX-512 register tiles for sums of values, in the sizes that 32
- * registers hold
+ * registers hold.
  *
  * The including file defines the types and functions that tile_tmpl.h requires. */
 #ifndef XD_BACKEND_CPU_ATTN_WIDE_SUMS_TMPL_H

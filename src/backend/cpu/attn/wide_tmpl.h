@@ -1,7 +1,8 @@
 /* wide_tmpl.h - defines the vector operations of flash_tmpl.h in AVX-512. A 32-bit unit of a row is
  * one float or two bf16.
  *
- * Before including this file, the including file defines PAIRS and the operations on units. */
+ * Before including wide_tmpl.h, the including file defines PAIRS and the operations on 32-bit
+ * units. */
 #ifndef XD_BACKEND_CPU_ATTN_WIDE_TMPL_H
 #define XD_BACKEND_CPU_ATTN_WIDE_TMPL_H
 
@@ -74,11 +75,11 @@ static inline vf v_power(vf p, vf t, vm live)
 
 /* Computes 2^x for x < 100.
  *
- * If PAIRS is 1, probabilities are later rounded to bf16, so a short polynomial suffices. The
- * minimax polynomial p, with p(0) = 1, computes 2^(x - floor(x)) with a relative error of 9e-5. For
- * x = -infinity, the instruction vscalefps returns 0.
+ * If PAIRS is 1, probabilities are later rounded to bf16, so a polynomial of low degree suffices
+ * for 2^x. The minimax polynomial p, with p(0) = 1, computes 2^(x - floor(x)) with a relative error
+ * of 9e-5. For x = -infinity, the instruction vscalefps returns 0, so 2^x is 0.
  *
- * If PAIRS is 0, the result is 0 for x < -100. A term of 2^-100 does not change an f32 sum that is
+ * If PAIRS is 0, v_exp2 returns 0 for x < -100. A term of 2^-100 does not change an f32 sum that is
  * at least 1, and without terms below 2^-100, sums of products never become denormal. Adding 1.5 *
  * 2^23 to x rounds x to an integer n, which is then in the low bits of the float; a shift moves n
  * to the exponent. A polynomial of degree 5 approximates 2^(x - n) on [-1/2, 1/2] with a relative

@@ -1,13 +1,14 @@
 /* amx_block.h - internal declarations of our AMX GEMMs, which describe how a GEMM is split into
- * blocks
+ * blocks.
  *
  * A step is XD_STEP_BYTES of each input row, which is the depth of one tile multiply. A strip is 32
- * columns of weights. A chunk is `deep` consecutive steps. A register block is 32 rows by 32
- * columns of accumulators, which stay in four tile registers during a chunk. A thread processes a
- * block of input rows and a group of strips. The block's input rows are copied as tiles to memory
- * that stays in the L2 cache for all strips of the group. If complete rows do not fit into the L2
- * cache, only some steps of the rows are copied at a time. A chunk of a strip stays in the L1 cache
- * for all rows of the block. Between chunks, accumulators are kept in scratch.
+ * columns of weights. In the AMX GEMMs, a chunk is `deep` consecutive steps. A register block is 32
+ * rows by 32 columns of accumulators, which stay in four tile registers during a chunk. A thread
+ * processes a block of input rows and a group of strips. The block's input rows are copied as tiles
+ * to memory that stays in the L2 cache for all strips of the group. If complete input rows do not
+ * fit into the L2 cache, only some steps of the rows are copied at a time. A chunk of a strip of
+ * weights stays in the L1 cache for all rows of the block. Between chunks, accumulators are kept in
+ * scratch.
  *
  * An input tile holds one step of 16 rows, row by row. A weight tile holds one step of 16 columns
  * as [unit][16], with the 32-bit units of block.h. For each step of each strip, the packed weights
@@ -28,8 +29,8 @@ enum {
 };
 
 typedef struct xd_amx_job {
-    /* The operands: the input `in`, whose rows are `ldi` bytes apart, the weight `w`, and the
-     * operands of the epilogue, which finish.h reads. */
+    /* Operands of the AMX GEMM: the input `in`, whose rows are `ldi` bytes apart, the weight `w`,
+     * and the operands of the epilogue, which finish.h reads. */
     xd_gemm_job of;
     int64_t     row_bytes; /* bytes of an input row */
     int         ready;     /* 1: the input is already stored as tiles, [32 rows][step] */
@@ -48,9 +49,9 @@ typedef struct xd_amx_job {
     size_t      tile_bytes, sum_bytes, tmp_bytes;
 } xd_amx_job;
 
-/* Computes the fields of *t, except pointers, from the fields of.a, row_bytes and ready, which the
- * caller has set. If `expands` is 1, the scratch memory also has space, after the accumulators, for
- * a chunk of weights converted to bf16. */
+/* Computes all fields of *t that are not pointers. The caller has set of.a, row_bytes and ready. If
+ * `expands` is 1, the scratch memory also has space, after the accumulators, for a chunk of weights
+ * converted to bf16. */
 void xd_amx_job_cut(xd_amx_job *t, int expands, int threads);
 
 static inline int64_t xd_amx_job_steps(int64_t row_bytes)

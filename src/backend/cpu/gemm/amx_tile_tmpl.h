@@ -1,12 +1,13 @@
-/* amx_tile_tmpl.h - runs the loops of the AMX GEMMs, with blocks as in amx_block.h
+/* amx_tile_tmpl.h - runs the loops of the AMX GEMMs, with blocks as in amx_block.h.
  *
  * Steps, strips, chunks and register blocks are defined in amx_block.h.
  *
  * The including file defines TILE_DOT, which is the tile multiply, and one of the following names:
  *   TILED_IN_PLACE   a macro, if the packed weights already have the layout of amx_block.h; or
- *   weights_at       a function that returns the address of packed step k of a strip. A packed step
- *                    has at most XD_PAIR_BYTES. A file with weights_at also defines expand_step,
- *                    which expands step k of a chunk to tiles
+ *   weights_at a function that returns the address of packed step k of a strip. A packed step of
+ *   weights has at most XD_PAIR_BYTES.
+ *                    A file with weights_at also defines expand_step, which expands step k of a
+ *                    chunk to tiles
  *
  * Tile multiplies leave the other execution units of a core idle. During tile multiplies, the loops
  * prefetch later data, expand the weights of the next step, and run the epilogue (finish.h) of the
@@ -29,24 +30,24 @@ static inline const char *weights_at(const xd_amx_job *t, int64_t strip, int64_t
 #endif
 
 enum {
-    /* bytes of output per thread above which uses_streaming_stores() may return 1 */
+    /* uses_streaming_stores() may return 1 if the output has more bytes per thread than this */
     STREAMED = 2 << 20,
     QUAD_BYTES = 256, /* bytes of weights that are prefetched at a time: four cache lines */
 };
 
-/* A strip of 32 output columns, from column c on, whose epilogue is deferred. */
+/* A strip of 32 output columns, beginning with column c, whose epilogue is deferred. */
 typedef struct deferred_strip {
     int64_t     c, vectors;
-    /* Offsets from the first to the last byte of 32 columns of a row, of the output (out_more) and
-     * of the residual (res_more). An offset is 0 if the columns of every row are within one
-     * 128-byte pair of cache lines. */
+    /* Offsets from the first to the last byte of 32 columns of a row: out_more in the output,
+     * res_more in the residual. The offset is 0 if the columns of every row are within one 128-byte
+     * pair of cache lines. */
     int64_t     out_more, res_more;
     int         streams; /* 1: output is stored non-temporally */
     finish_cols cols[2];
 } deferred_strip;
 
 /* The deferred epilogue of a register block: the accumulators of n rows of a strip, and the output
- * to which the epilogue writes. Row `done` is the next row to process. */
+ * to which the epilogue writes. `done` is the next row that the epilogue processes. */
 typedef struct deferred {
     const float          *sums;
     int64_t               n, done, out_step, res_step;
@@ -56,12 +57,12 @@ typedef struct deferred {
     const char           *res; /* address of the residual, or NULL */
 } deferred;
 
-/* The arguments of run_block: one chunk of a register block of 32 rows by 32 columns. */
+/* Arguments of run_block: one chunk of a register block of 32 rows by 32 columns. */
 typedef struct block {
     const char     *a, *b;
     const float    *from; /* accumulators of earlier chunks; NULL: start at 0 */
-    /* destination of the previous block's accumulators, which are still in tile registers; NULL:
-     * there are no accumulators to store */
+    /* destination of the previous block's accumulators, which are still in tile registers; NULL: no
+     * accumulators are stored */
     float          *to;
     /* number of steps (XD_STEP_BYTES of each row) in the chunk, and number of rows in the register
      * block */
@@ -73,15 +74,14 @@ typedef struct block {
     int64_t         left;
     const char     *next; /* weights to prefetch: `quads` * QUAD_BYTES bytes */
     int64_t         quads;
-    /* the epilogue that follows this chunk, whose output is prefetched; NULL: no epilogue
-     * follows */
+    /* The epilogue that follows this chunk; its output is prefetched. NULL: no epilogue follows. */
     const deferred *output;
 } block;
 
 /* ---- epilogue during tile multiplies ------------------------------------------------------ */
 
 /* Stores 32 columns of a row. A complete cache line of bf16 is stored by one instruction. If
- * `streams` is 1, stores are non-temporal. */
+ * `streams` is 1, put_row uses non-temporal stores. */
 FINISH_INLINE void put_row(char *out, xd_dtype to, const finish_cols *k, int streams, __m512 x,
                            __m512 y)
 {
@@ -149,7 +149,7 @@ typedef void deferred_fn(const xd_gemm_job *p, deferred *l, int64_t rows);
     }
 ALL_ACTS(DEFERRED_WITH)
 
-/* Variants of the deferred epilogue for the common cases. The variants have fewer instructions per
+/* Variants of the deferred epilogue for the common cases. Each variant needs fewer instructions per
  * row than the general function, so more rows fit into the processor's out-of-order window. */
 #define DEFERRED_TYPES(name, type, act, brief)                                                     \
     static void name(const xd_gemm_job *p, deferred *l, int64_t rows)                              \
@@ -218,7 +218,7 @@ static inline deferred deferred_of(const xd_amx_job *t, const deferred_strip *s,
 /* ---- tile multiplies ---------------------------------------------------------------------- */
 
 /* Stores accumulator tile i of the previous register block to `to`, unless `to` is NULL. After the
- * store, sets the tile to the accumulators at `from`, or to zero if `from` is NULL. */
+ * store, RENEW_SUM sets the tile to the accumulators at `from`, or to zero if `from` is NULL. */
 #define RENEW_SUM(i, from, to)                                                                     \
     do {                                                                                           \
         if (to)                                                                                    \
@@ -230,8 +230,8 @@ static inline deferred deferred_of(const xd_amx_job *t, const deferred_strip *s,
     } while (0)
 
 /* Multiplies the first step of a block. The previous block's accumulators are stored between the
- * tile multiplies of this step, because storing them all at the end of the previous block would
- * stall the multiplies. If `from` equals `to`, the accumulators stay in their tiles. */
+ * tile multiplies of the first step. Storing them all at the end of the previous block would stall
+ * the multiplies. If `from` equals `to`, the accumulators stay in their tiles. */
 FINISH_INLINE void first_step(const char *a, const char *b, const float *from, float *to, int more)
 {
     const int stay = from && from == to;
@@ -280,8 +280,9 @@ FINISH_INLINE void store_sums(float *to)
     _tile_stored(3, to + 768, 64);
 }
 
-/* Rows to prefetch, `step` bytes apart. The cache line at p, which is the beginning of a row, is
- * prefetched. If `more` is not 0, the cache line `more` bytes after p is prefetched too. */
+/* Rows to prefetch, which are `step` bytes apart. The first cache line of each row is prefetched; p
+ * is the address of the first row. If `more` is not 0, the cache line `more` bytes after the start
+ * of each row is prefetched as well. */
 typedef struct asked {
     const char *p;
     int64_t     step, more;
@@ -301,7 +302,7 @@ PREFETCH_ROWS(prefetch_rows_to_read, _MM_HINT_T0)
 PREFETCH_ROWS(prefetch_rows_to_write, _MM_HINT_ET0)
 
 /* Prefetches four consecutive cache lines with two instructions. The processor's adjacent-line
- * prefetcher fetches the other two lines, and can have more requests pending than software
+ * prefetcher fetches two of the four lines, and can have more requests pending than software
  * prefetch. */
 FINISH_INLINE void ask_quad(const char *p)
 {
@@ -366,9 +367,9 @@ typedef struct piece {
     deferred_strip    strip[2]; /* the strips of the current and the previous epilogue */
 } piece;
 
-/* A chunk of weights, by which all rows of a block are multiplied. The chunk is steps [k, k + ks)
- * of a strip of 32 columns. While the rows are multiplied by the chunk, the L2 cache holds the
- * steps of the rows from step k0 on. */
+/* A chunk of weights, which is multiplied with all rows of a block. The chunk consists of steps [k,
+ * k + ks) of a strip of 32 columns. While the chunk is in use, the L2 cache holds the steps of the
+ * input rows from step k0 on. */
 typedef struct chunk { int64_t strip, k0, k, ks; } chunk;
 
 /* Returns the chunk of weights after c. If c is the last chunk, returns a chunk with 0 steps (ks is
@@ -425,7 +426,7 @@ FINISH_INLINE void copy_tiles_as(const piece *p, int64_t k0, int floats)
 }
 
 /* Copies F32 rows to tiles. The copy functions are not inlined into run_piece, because the compiler
- * would then assign registers to the copy loops that the tile multiplies need. */
+ * would then give the copy loops registers that the tile multiplies need. */
 static __attribute__((noinline)) void copy_tiles_floats(const piece *p, int64_t k0)
 {
     copy_tiles_as(p, k0, 1);
@@ -487,9 +488,9 @@ static void run_chunk(piece *p, chunk c, chunk next)
     }
 }
 
-/* Sets the input rows and the strips of columns of piece p, which is the work item with number i.
- * Consecutive work items have the same strips and different blocks of rows, so threads that run at
- * the same time mostly read the same weights. */
+/* Sets the input rows and the strips of columns of piece p, which is work item i. Consecutive work
+ * items have the same strips and different blocks of rows, so threads that run at the same time
+ * mostly read the same weights. */
 static void place_piece(piece *p, const xd_amx_job *t, int64_t i)
 {
     p->r0 = i % t->blocks * t->rows;
@@ -527,9 +528,9 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
     xd_tiles_end();
 }
 
-/* Returns 1 if the output is to be written with non-temporal stores: there is no residual, the rows
- * are aligned to cache lines, and the output is larger than STREAMED bytes per thread, so that it
- * would not stay in the L2 caches. */
+/* Returns 1 if non-temporal stores suit the output: there is no residual, the rows are aligned to
+ * cache lines, and the output has more than STREAMED bytes per thread and so would not stay in the
+ * L2 caches. */
 static int uses_streaming_stores(const xd_gemm *a)
 {
     const int64_t size = size_of(a->out.type), step = a->out.s[0] * size;

@@ -1,16 +1,16 @@
 /* block.h - internal declarations of our GEMMs: the blocks into which a GEMM is split, and the
- * table of functions that each kernel file exports
+ * table of functions that each kernel file exports.
  *
  * The files of this directory use the following words. A unit is 32 bits of an input row or of a
  * weight's column: two bf16 values, four int8 values or one float of consecutive inputs, padded
  * with zeros. A panel is XD_PANEL output columns of a weight, packed as [unit][XD_PANEL]. A packed
- * unit consists of one unit of each column of a panel, and takes XD_UNIT_BYTES. A chunk is `deep`
- * consecutive units of a panel. A tile is XD_TILE input rows, whose accumulators for a panel are in
- * registers. The layout of packed weights is [panel][unit][XD_PANEL].
+ * unit has one 32-bit unit of each column of a panel, XD_UNIT_BYTES in total. A chunk of a panel is
+ * `deep` consecutive packed units. A tile is XD_TILE input rows; their accumulators for one panel
+ * are in registers. The layout of packed weights is [panel][unit][XD_PANEL].
  *
  * A thread multiplies a panel by a block of input rows, chunk by chunk. A chunk of the panel stays
- * in the L2 cache for all tiles of the block. Between two chunks, the accumulators are kept in
- * scratch. The file f32.c uses narrower tiles and another order of elements inside a panel. */
+ * in the L2 cache for all tiles of the block. Between two chunks, accumulators are kept in scratch
+ * memory. The file f32.c uses narrower tiles and another order of elements inside a panel. */
 #ifndef XD_BACKEND_CPU_GEMM_BLOCK_H
 #define XD_BACKEND_CPU_GEMM_BLOCK_H
 
@@ -20,8 +20,8 @@ enum {
     XD_PANEL = 64,
     XD_TILE = 6,                  /* rows of a tile: 6 x 64 accumulators use 24 of 32 registers */
     XD_UNIT_BYTES = 4 * XD_PANEL, /* bytes of a packed unit */
-    XD_DEEP = 1152,               /* maximum packed units of a chunk, which are 288 KiB */
-    XD_BLOCK_ROWS = 192,          /* maximum rows of a block if rows are long */
+    XD_DEEP = 1152,      /* maximum number of packed units in a chunk; such a chunk takes 288 KiB */
+    XD_BLOCK_ROWS = 192, /* maximum rows of a block if rows are long */
     /* maximum rows of a block if rows are short or weights are expanded to another type */
     XD_BLOCK_MANY = 384,
 };
@@ -35,7 +35,7 @@ typedef struct xd_gemm_job {
     const char    *w;     /* packed panels of the weight, `panel_bytes` each */
     int64_t        panel_bytes;
     const float   *col, *row; /* scales of columns and of rows, or NULL */
-    /* for I8 weights: a number per column, which is subtracted from the column's sums */
+    /* for I8 weights: number for each column, which is subtracted from the column's sums */
     const int32_t *fix;
     int64_t        M, N;
     int64_t        deep;         /* number of packed units in a chunk of a panel */
@@ -53,7 +53,7 @@ typedef struct xd_gemm_job {
 } xd_gemm_job;
 
 /* Computes rows [r0, r0 + n) of the output for `count` panels of columns (at most `side` panels)
- * from panel number `at` on, including the epilogue. tmp is the thread's scratch. */
+ * from panel number `at` on, including the epilogue. tmp is the thread's scratch memory. */
 typedef void xd_panel_fn(const xd_gemm_job *p, int64_t at, int64_t count, int64_t r0, int64_t n,
                          char *tmp);
 
@@ -62,17 +62,18 @@ static inline int64_t xd_panels(const xd_weight *w)
     return (w->out + XD_PANEL - 1) / XD_PANEL;
 }
 
-/* Computes the fields of *p, except pointers, from the fields a, units, rest and panel_bytes, which
- * the caller has set. M > 0. The caller may also set upper limits in the fields deep, rows and
- * side; a limit of 0 selects the default limit, which is for tiles of XD_TILE rows. If `expands` is
- * 1, the scratch memory also has space for a chunk of weights that is expanded to another type. */
+/* Computes all fields of *p that are not pointers. The caller has set a, units, rest and
+ * panel_bytes. M, the number of input rows, must be above 0. The caller may also set upper limits
+ * in the fields deep, rows and side. A limit of 0 selects the default, which is for tiles of
+ * XD_TILE rows. If `expands` is 1, the scratch memory also has space for a chunk of weights that is
+ * converted to another type. */
 void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads);
 void xd_gemm_job_run(const xd_gemm_job *p, xd_panel_fn *fn);
 /* Runs a GEMM like xd_gemm_job_run, but only in the calling thread. */
 void xd_gemm_job_run_alone(const xd_gemm_job *p, xd_panel_fn *fn);
 
-/* Returns the number of rows of the next tile if `left` rows remain. A full tile is never followed
- * by a tile of a single row, whose few independent sums could not hide the latency of a
+/* Returns the number of rows of the next tile if `left` input rows remain. A full tile is never
+ * followed by a tile of a single row, whose few independent sums could not hide the latency of a
  * multiply-add. */
 static inline int64_t xd_tile_rows(int64_t left)
 {
@@ -88,8 +89,8 @@ static inline int64_t xd_tile_rows(int64_t left)
 #define ROWS_5(X) ROWS_4(X) X(4)
 #define ROWS_6(X) ROWS_5(X) X(5)
 
-/* The functions that a kernel file exports. Callers pass a positive number of input rows. `scratch`
- * dereferences no data pointer. */
+/* Table of the functions that a GEMM kernel file exports. Callers of GEMM kernels pass a positive
+ * number of input rows. `scratch` reads no tensor data. */
 typedef struct xd_gemm_kernels {
     size_t    (*pack_size)(const xd_weight *w);
     size_t    (*scratch)(const xd_gemm *a, int threads);
@@ -101,9 +102,9 @@ typedef struct xd_gemm_kernels {
     void      (*gemm_alone)(const xd_gemm *a, void *tmp);
 } xd_gemm_kernels;
 
-/* Defines `scratch` and `gemm` for a kernel file. The kernel file has a function job_of(a,
- * threads), which returns a job without its scratch pointer. `type` is the job's type, `place` is
- * the member that is the scratch pointer, and `run` is the expression that runs job p. The scratch
+/* Defines `scratch` and `gemm` for a kernel file. The kernel file must have a function job_of(a,
+ * threads), which returns a job without its scratch pointer. `type` is the type of the job, `place`
+ * is its member for the scratch pointer, and `run` is the expression that runs job p. The scratch
  * memory has tmp_bytes bytes for each thread. */
 #define XD_OWN_CALLS(type, place, run)                                                             \
     static size_t scratch(const xd_gemm *a, int threads)                                           \
@@ -129,7 +130,7 @@ typedef struct xd_gemm_kernels {
     }
 
 /* Returns the GEMM kernels of an instruction set for F32 or BF16 operands, or NULL if the
- * instruction set has no such kernels with gemm_alone. */
+ * instruction set has no kernels with gemm_alone. */
 const xd_gemm_kernels *xd_cpu_gemm_alone(xd_isa isa, xd_dtype type);
 
 extern const xd_gemm_kernels xd_cpu_gemm_bf16; /* kernels for BF16 weights, with AVX512_BF16 */

@@ -1,4 +1,4 @@
-/* e4m3_quads.h - describes the packed layout of e4m3 weights, and converts such weights to bf16
+/* e4m3_quads.h - describes the packed layout of e4m3 weights, and converts such weights to bf16.
  *
  * A packed weight starts with the scales of its columns, XD_PANEL scales for each panel (block.h).
  * After the scales, the weight's elements are stored panel by panel, in the layout
@@ -25,9 +25,9 @@ static inline char *panels_of(const xd_weight *w)
     return (char *)w->p + xd_panels(w) * XD_PANEL * 4;
 }
 
-/* Two functions that return the byte shuffles for bf16_of. In each 32-bit lane, the shuffle
- * first_pick() selects the bytes of inputs 0 and 1 of a quad, and second_pick() selects the bytes
- * of inputs 2 and 3. */
+/* Two functions that return the byte shuffles for bf16_of. In each 32-bit lane, first_pick()
+ * selects the bytes of inputs 0 and 1 of a quad, and second_pick() selects the bytes of inputs 2
+ * and 3. */
 static inline __m512i first_pick(void)
 {
     return _mm512_broadcast_i32x4(
@@ -39,8 +39,8 @@ static inline __m512i second_pick(void)
     return _mm512_add_epi8(first_pick(), _mm512_set1_epi16(0x200));
 }
 
-/* Converts two e4m3 bytes of each 32-bit lane to bf16. The byte shuffle `pick` moves each of these
- * bytes to the upper half of a 16-bit element. The exponent bias is changed from 7 (e4m3) to 127
+/* Converts two e4m3 bytes of each 32-bit lane to bf16. The byte shuffle `pick` moves each selected
+ * byte to the upper half of a 16-bit element. The exponent bias is changed from 7 (e4m3) to 127
  * (bf16). Subnormal e4m3 values are looked up in a table. */
 static inline __m512i bf16_of(__m512i bytes, __m512i pick)
 {

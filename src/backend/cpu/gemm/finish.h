@@ -1,12 +1,12 @@
 /* finish.h - computes the epilogue of a GEMM on a tile of accumulators that is still in cache:
- * scales, bias, activation, gate, residual and conversion to the output type
+ * scales, bias, activation, gate, residual and conversion to the output type.
  *
  * The formulas are those of kernels.c, here computed on vectors of AVX-512 or AVX2. */
 #ifndef XD_BACKEND_CPU_GEMM_FINISH_H
 #define XD_BACKEND_CPU_GEMM_FINISH_H
 
 #ifdef __AVX512F__
-enum { PAIRS = 0 }; /* makes the functions of wide_tmpl.h accurate to f32 */
+enum { PAIRS = 0 }; /* selects the versions of functions in wide_tmpl.h that are accurate to f32 */
 #include "backend/cpu/attn/wide_tmpl.h"
 #else
 #include "backend/cpu/attn/narrow.h"
@@ -36,7 +36,8 @@ FINISH_INLINE vf scaled_logistic(vf x, vf y)
     return v_mul(x, v_inverse(v_add(one, power_of_2(v_min(y, most)))));
 }
 
-/* Returns 1 / (1 + e^(-x)). A NaN stays a NaN, because the limit is the first operand of v_min. */
+/* Returns 1 / (1 + e^(-x)). A NaN stays a NaN, because v_min gets the limit as its first
+ * operand. */
 FINISH_INLINE vf logistic(vf x)
 {
     const vf y = v_mul(x, v_set(-1.44269504f));
@@ -66,8 +67,8 @@ FINISH_INLINE vf gelu_erf(vf x)
     return v_sub(v_max(v_zero(), x), v_mul(v_abs(x), p));
 }
 
-/* Computes tanh as x (1 - e) / (|x| (1 + e)) with e = 2^(-2 |x| / ln 2). The result is +-1 for |x|
- * > 20. */
+/* Computes tanh as x (1 - e) / (|x| (1 + e)) with e = 2^(-2 |x| / ln 2). The computed tanh is +-1
+ * for |x| > 20. */
 FINISH_INLINE vf hyperbolic_tangent(vf x)
 {
     const vf one = v_set(1.0f), y = v_max(v_set(-20.0f), v_min(v_set(20.0f), x));
@@ -159,8 +160,9 @@ FINISH_INLINE finish_cols columns_from(const xd_gemm_job *p, int64_t c)
                           v_integers(p->fix ? p->fix + c : NULL) };
 }
 
-/* Describes which steps the epilogue of a GEMM has. The flags are copied from the job once, because
- * otherwise the compiler would load the flags again after every store to the output. */
+/* Flags and types that tell which steps the epilogue of a GEMM has. The flags are copied from the
+ * job once, because otherwise the compiler would load the flags again after every store to the
+ * output. */
 typedef struct finish_way {
     int      by, bias, gate; /* three flags, 1 if the GEMM has scales, a bias, a gate */
     xd_dtype from;           /* type of the residual */
@@ -172,7 +174,7 @@ FINISH_INLINE finish_way way_of(const xd_gemm_job *p, xd_dtype from, xd_act act)
     return (finish_way){ p->col != NULL, p->a->bias.p != NULL, p->a->gate.p != NULL, from, act };
 }
 
-/* Returns the scaled sums plus bias. From integer sums, `fix` is first subtracted; the differences
+/* Returns the scaled sums plus bias. For integer sums, `fix` is subtracted first; the differences
  * are converted to float and multiplied by the scales. */
 FINISH_INLINE vf scale_sums(const finish_way *w, const float *sum, const float *row,
                             const finish_cols *k)
@@ -184,7 +186,8 @@ FINISH_INLINE vf scale_sums(const finish_way *w, const float *sum, const float *
     return w->bias ? v_add(v_load(sum), k->bias) : v_load(sum);
 }
 
-/* Multiplies x by the gate. If `res` is not NULL, also adds the residual at the address `res`. */
+/* Multiplies x by the gate. If `res` is not NULL, add_residual also adds the residual at the
+ * address `res`. */
 FINISH_INLINE vf add_residual(const finish_way *w, vf x, const finish_cols *k, const char *res)
 {
     if (!res)

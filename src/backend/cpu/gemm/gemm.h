@@ -1,4 +1,4 @@
-/* gemm.h - our own GEMMs, used where they are faster than oneDNN
+/* gemm.h - our own GEMMs, used where they are faster than oneDNN.
  *
  * On each instruction set, these GEMMs support weights of the following types:
  *   AMX: bf16, e4m3 and int8;
@@ -6,26 +6,26 @@
  *   AVX-512 with VNNI: int8;
  *   AVX2: f32.
  *
- * The arguments of the GEMMs are those of backend.h. A row of the output is always computed by the
- * same operations in the same order: the order of additions depends only on the length of a row.
- * The result of a row does not depend on the other rows of the call, on the number of threads, or
- * on the addresses. */
+ * The functions of gemm.h take the arguments that backend.h documents. A row of the output is
+ * always computed by the same operations in the same order: the order of additions depends only on
+ * the length of a row. The result of a row does not depend on the other rows of the GEMM, on the
+ * number of threads, or on addresses. */
 #ifndef XD_BACKEND_CPU_GEMM_GEMM_H
 #define XD_BACKEND_CPU_GEMM_GEMM_H
 
 #include "backend/cpu/cpu.h"
 
-/* Returns 1 if the functions below support this weight on this instruction set. The function reads
- * only the weight's type and sizes. The other functions of this file require a weight for which
- * this function returns 1. */
+/* Returns 1 if our own GEMMs support this weight on this instruction set. xd_cpu_gemm_takes reads
+ * only the weight's type and sizes. The other functions of gemm.h require a weight for which
+ * xd_cpu_gemm_takes returns 1. */
 int       xd_cpu_gemm_takes(xd_isa isa, const xd_weight *w);
 /* Returns 1 if the GEMM reads an F32 input directly, without a previous conversion. */
 int       xd_cpu_gemm_reads_floats(xd_isa isa, const xd_weight *w);
 size_t    xd_cpu_gemm_pack_size(xd_isa isa, xd_weight *w);
 /* Packs a weight without scratch. src has a float type and may be unaligned. */
 xd_status xd_cpu_gemm_pack(xd_isa isa, const xd_weight *w, xd_tensor src);
-/* Implement `pack_band` and `pack_rows` of xd_ops (backend.h), which pack a weight in bands of
- * rows. */
+/* Implementations of `pack_band` and `pack_rows` of xd_ops (backend.h), which pack a weight in
+ * bands of rows. */
 int64_t   xd_cpu_gemm_pack_band(xd_isa isa, const xd_weight *w);
 xd_status xd_cpu_gemm_pack_rows(xd_isa isa, const xd_weight *w, xd_tensor src, int64_t row0);
 /* Returns the bytes of `tmp` for a run with `threads` threads (the value of xd_par_threads() at the

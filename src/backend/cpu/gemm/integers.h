@@ -11,8 +11,8 @@ static inline __m128i to_int8(__m512 x)
     return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x));
 }
 
-/* The addresses of 16 int8 rows of a weight's source, from row o0 on. Rows that do not exist, and
- * rows whose scale is 0, are not read. */
+/* Addresses of 16 int8 rows of a weight's source, beginning with row o0. Rows that do not exist,
+ * and rows whose scale is 0, are not read. */
 typedef struct stored_rows {
     const char *at[16];
     __mmask64   mask[16];
@@ -40,8 +40,8 @@ static inline __m512i one_stored(const source *s, int64_t o, int64_t i, float sc
 }
 
 /* Reads 64 int8 elements of each of 16 rows, from input i on, with zeros after the ends of rows.
- * The value -128 becomes -127. Sixteen rows are too many for the hardware prefetcher, so this
- * function prefetches the rows. */
+ * stored_integers replaces the value -128 by -127. The hardware prefetcher does not follow sixteen
+ * rows at a time, so stored_integers prefetches the rows. */
 static inline void stored_integers(__m512i to[16], const stored_rows *r, int64_t i)
 {
     enum { AHEAD = 1024 };
@@ -89,8 +89,8 @@ static inline __m512i odd_bf16(__m512i x)
 }
 
 /* Returns the element-wise maximum of m and the magnitudes of 64 elements, from element i on, of a
- * row of n elements. The bits of magnitudes are compared as integers: those of bf16 in 16-bit
- * lanes, those of floats in 32-bit lanes. */
+ * row of n elements. The bits of magnitudes are compared as integers: bf16 magnitudes in 16-bit
+ * lanes, float magnitudes in 32-bit lanes. */
 static inline __m512i max_bits_bf16(__m512i m, const char *x, int64_t i, int64_t n)
 {
     const __m512i size = _mm512_set1_epi16(0x7fff);
@@ -114,8 +114,9 @@ static inline __m512i scale_and_round(__m512i x, __m512 by)
 }
 
 /* Returns 64 elements of a row of n elements, from element i on, times `by`, as int8, with zeros
- * after the end. No result exceeds 127. The pack instructions that convert to int8 work within
- * 128-bit lanes, so a permutation at the end restores the order of the elements. */
+ * after the end. No int8 result of bf16_integers exceeds 127. The pack instructions that convert to
+ * int8 work within 128-bit lanes, so a permutation at the end restores the order of the
+ * elements. */
 static inline __m512i bf16_integers(const char *x, int64_t i, int64_t n, __m512 by)
 {
     const __m512i p = bf16_pairs(x, i, n), q = bf16_pairs(x, i + 32, n);
@@ -139,10 +140,10 @@ static inline __m512i float_integers(const char *x, int64_t i, int64_t n, __m512
         _mm512_packs_epi16(_mm512_packs_epi32(v[0], v[1]), _mm512_packs_epi32(v[2], v[3])));
 }
 
-/* The quantized rows of a GEMM's input and the scales of the rows. The layout of the quantized rows
- * is [rows / side][step][side][64], where a step is 64 consecutive elements. Each byte of the
- * quantized rows is xor'ed with `flip`, which is 0x80 for unsigned bytes with an offset of 128, and
- * 0 for signed bytes. A scale of NaN marks a row with non-finite elements. */
+/* Quantized rows of a GEMM's input and the scales of the rows. The layout of the quantized rows is
+ * [rows / side][step][side][64], where a step is 64 consecutive elements. Each byte of the
+ * quantized rows is combined with `flip` by xor: `flip` is 0x80 for unsigned bytes with an offset
+ * of 128, and 0 for signed bytes. A scale of NaN marks a row with non-finite elements. */
 typedef struct integer_rows {
     char   *q;
     float  *scale;
@@ -150,10 +151,10 @@ typedef struct integer_rows {
     char    flip;
 } integer_rows;
 
-/* Quantizes rows [begin, end) of the input of a GEMM, with zeros after the ends of rows. The same
- * loop computes the maximum of a row and quantizes the row before it, so that the latencies of
- * loads and stores overlap. The hardware prefetcher stops at the end of a page, so this function
- * prefetches each row two rows in advance. */
+/* Quantizes rows [begin, end) of the input of a GEMM, with zeros after the ends of rows. One loop
+ * computes the maximum of a row and quantizes the row before it, so that the latencies of loads and
+ * stores overlap. The hardware prefetcher stops at the end of a page, so integers_of prefetches
+ * each row two rows in advance. */
 FINISH_INLINE void integers_of(const integer_rows *to, const xd_gemm *a, int64_t begin, int64_t end,
                                int bf16)
 {

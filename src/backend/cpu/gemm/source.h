@@ -30,8 +30,8 @@ static inline vf source_at(const char *p, xd_dtype type, int64_t n)
     return v_load(some);
 }
 
-/* The tensor `src` from which rows of weight w are packed. The rows of `src` are the rows of w from
- * row `row0` on, which is the first row of a panel. */
+/* Tensor `src` from which rows of weight w are packed. The first row of `src` is row `row0` of w,
+ * which is the first row of a panel. */
 typedef struct source {
     const xd_weight *w;
     xd_tensor        src;

@@ -1,11 +1,11 @@
 /* tile_tmpl.h - defines the register tiles of our GEMMs, which multiply up to XD_TILE input rows by
- * a panel of weights
+ * a panel of weights.
  *
  * c[i][j] (+)= sum_u a[i][u] . b[u][j] for i < ROWS and j < XD_PANEL, where u runs over the 32-bit
- * units of block.h. The products of all elements of a unit are added to one 32-bit accumulator.
- * While a tile is computed, data for later tiles is prefetched. NEXT_UNITS units before the end of
- * a tile, the accumulators and outputs of this tile are prefetched, because they are not in the L1
- * cache by then.
+ * units of block.h. In a register tile, the products of all elements of a unit are added to one
+ * 32-bit accumulator. While a tile is computed, data for later tiles is prefetched. NEXT_UNITS
+ * units before the end of a tile, its accumulators and outputs are prefetched, because the L1 cache
+ * no longer has them.
  *
  * The including file defines v_sums (a vector of accumulators), v_none (zeros), v_get and v_put
  * (load and store), v_join (adds two v_sums), v_dot (adds the products of two vectors of units to a

@@ -1,11 +1,11 @@
 /* args.h - declares a struct of arguments for each CUDA kernel, in plain C, because both the engine
- * and the kernels include this file
+ * and the kernels include this file.
  *
- * Pointers are device addresses, or NULL if an operand is absent. Strides (s*) are in elements. The
- * stride between rows is 0 if all rows use the same row of an operand. Fields *_type hold an
- * xd_dtype: F32, F16 or BF16 unless noted otherwise. Some structs end with an explicit padding
- * field. Implicit padding would have arbitrary contents, and the simulated GPU of the tests could
- * mistake these contents for an address. */
+ * Pointers are device addresses, or NULL if an operand is absent. In the structs of args.h, strides
+ * (s*) are in elements. If all rows use the same row of an operand, the stride between its rows is
+ * 0. Fields *_type hold an xd_dtype, which is F32, F16 or BF16 unless the comment says otherwise.
+ * Some structs end with an explicit padding field. Implicit padding has arbitrary contents, which
+ * the simulated GPU of the tests could mistake for an address. */
 #ifndef XD_BACKEND_CUDA_KERNELS_ARGS_H
 #define XD_BACKEND_CUDA_KERNELS_ARGS_H
 
@@ -17,9 +17,9 @@
 #endif
 
 /* Arguments of layer norm and RMS norm of rows [n,C], as in xd_norm. If `add` is not NULL, the
- * kernel stores in + gate * add to `sum`, which is the address of `in`. `wide` is 1 if three
- * conditions hold: 16-byte accesses are allowed, `like` is NULL, and either `in` is F32 or `add` is
- * NULL. If sx is not NULL, `out` is e4m3. */
+ * kernel stores in + gate * add to `sum`, which is the address of `in`. `wide` is 1 if 16-byte
+ * accesses are allowed, `like` is NULL, and either `in` is F32 or `add` is NULL. If sx is not NULL,
+ * `out` is e4m3. */
 typedef struct norm_args {
     void        *out, *sum;
     const void  *in, *add;
@@ -63,17 +63,17 @@ typedef struct linattn_heads {
 typedef struct linattn_args {
     linattn_heads q, v;
     float        *sums;
-    /* RoPE of the rows of q, with a row stride; NULL: none */
+    /* RoPE of the rows of q, with a row stride; NULL: no RoPE */
     const float  *cos, *sin;
     int64_t       s_cos, s_sin;
     int64_t       n, H, D;
 } linattn_args;
 
-/* The arguments of attention, like xd_attn_args. Strides are in the order samples, rows, heads. A
+/* Arguments of attention, as in xd_attn_args. Strides are in the order samples, rows, heads. One
  * launch processes the rows [first, first + n) of all query rows of the attention call. A segment
- * holds the keys [start, start + m) of all keys of the call. If there are more than
+ * holds the keys [start, start + m) of all keys of the attention call. If there are more than
  * ATTENTION_SEGMENTS segments, the array of segments is in device memory at `list`; otherwise
- * `list` is NULL. A launch has at most ATTENTION_SAMPLES samples. */
+ * `list` is NULL. One launch processes at most ATTENTION_SAMPLES samples. */
 enum { ATTENTION_SEGMENTS = 40, ATTENTION_SAMPLES = 16 };
 typedef struct attention_segment {
     const void *k, *v;
@@ -129,16 +129,16 @@ typedef struct copy_args {
     int         out_type, in_type;
 } copy_args;
 
-/* Computes out = a * in + b * out, elementwise on F32 views. If `in` is NULL, computes out = b *
- * out. */
+/* Computes out = a * in + b * out, elementwise on F32 views. If `in` is NULL, the kernel computes
+ * out = b * out. */
 typedef struct axpby_args {
     copy_args view;
     float     a, b;
 } axpby_args;
 
-/* The arguments of glu, out = act(a) * b, and addmul, out += gate * a. The operands are rows [n,C].
- * In glu_e4m3, sx receives the scales of the rows, and `via` is the type to which the products are
- * rounded before. */
+/* Arguments of glu, out = act(a) * b, and of addmul, out += gate * a. The operands of glu and
+ * addmul are rows [n,C]. In glu_e4m3, sx receives the scales of the rows, and `via` is the type to
+ * which the products are first rounded. */
 typedef struct pair_args {
     void        *out;
     const void  *a, *b;
@@ -148,9 +148,9 @@ typedef struct pair_args {
     int          out_type, a_type, b_type, act, via, none;
 } pair_args;
 
-/* Computes the sum and the sum of squares of each group of channels in each row, from in [R,P,C] to
- * sums [R,groups,2]. The strides of `sums` are s_sum_row between rows and s_sum_group between
- * groups. */
+/* Arguments of `moments`, which computes the sum and the sum of squares of each group of channels
+ * in each row, from in [R,P,C] to sums [R,groups,2]. The strides of `sums` are s_sum_row between
+ * rows and s_sum_group between groups. */
 typedef struct moments_args {
     double     *sums;
     const void *in;
@@ -158,7 +158,7 @@ typedef struct moments_args {
     int         in_type, groups;
 } moments_args;
 
-/* Sums columns of F64 elements over R rows that are `step` elements apart. Block i of threads sums
+/* Sums columns of F64 elements over R rows that are `step` elements apart. Thread block i sums
  * column i. */
 typedef struct add_rows_args {
     double       *out;
@@ -191,7 +191,7 @@ typedef struct lengths_args {
     int32_t  value[2 * ATTENTION_SAMPLES];
 } lengths_args;
 
-/* Looks up the rows ids[n] of a table [rows,C]. Sets *failed to 1 for an id outside the table. */
+/* Looks up the rows ids[n] of a table [rows,C]. For an id outside the table, *failed becomes 1. */
 typedef struct lookup_args {
     void          *out;
     const void    *table;
@@ -241,8 +241,8 @@ typedef struct integer_product_args {
 } integer_product_args;
 
 /* Arguments of the kernels encode and decode (xd_code) for heads [n,H,D]. s_out0 and s_in0 are the
- * strides between rows, s_out1 and s_in1 the strides between heads. If e4m3 is 1, the codes are
- * F8E4M3, else I8. */
+ * strides between rows, s_out1 and s_in1 the strides between heads. If `e4m3` is 1, the codes are
+ * F8E4M3, otherwise I8. */
 typedef struct code_args {
     void       *out;
     const void *in;
@@ -250,8 +250,8 @@ typedef struct code_args {
     int         out_type, in_type, e4m3, none;
 } code_args;
 
-/* Converts n elements from e4m3 or, if `integers` is 1, from int8, to F32, F16 or BF16. F32, F16
- * and BF16 all represent the 8-bit elements exactly. n is a multiple of 16. */
+/* Converts n elements to F32, F16 or BF16. The elements are e4m3 or, if `integers` is 1, int8. F32,
+ * F16 and BF16 all represent the 8-bit elements exactly. n is a multiple of 16. */
 typedef struct widen_args {
     void          *out;
     const uint8_t *in;
