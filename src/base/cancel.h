@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 
-/* The cancellation flag of a request; initialize it with {0}. Any thread may set the flag, and the
+/* Cancellation flag of a request; initialize it with {0}. Any thread may set the flag, and the
  * computing thread polls it. */
 typedef struct xd_canceller {
     atomic_int state; /* 0: the request is not cancelled */
@@ -17,7 +17,7 @@ typedef struct xd_canceller {
 /* Clears the cancellation flag for the next request. */
 void      xd_cancel_reset(xd_canceller *c);
 /* Cancels the request; only the first call has an effect. why: the error message; NULL:
- * "cancelled". The function is async-signal-safe if why is NULL. */
+ * "cancelled". xd_cancel_set is async-signal-safe if `why` is NULL. */
 void      xd_cancel_set(xd_canceller *c, const char *why);
 /* Returns nonzero if the request was cancelled. c may be NULL. */
 int       xd_cancel_requested(const xd_canceller *c);

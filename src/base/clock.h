@@ -5,6 +5,6 @@
 #include <stdint.h>
 
 double  xd_now_s(void);  /* seconds since a fixed moment */
-int64_t xd_now_ns(void); /* nanoseconds since the same moment */
+int64_t xd_now_ns(void); /* nanoseconds since the fixed moment of xd_now_s */
 
 #endif

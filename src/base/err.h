@@ -25,27 +25,27 @@ xd_status xd_fail(xd_err *e, xd_status code, const char *fmt, ...) XD_PRINTF(3, 
 xd_status xd_vfail(xd_err *e, xd_status code, const char *fmt, va_list ap) XD_PRINTF(3, 0);
 
 /* Adds the path of a file or directory to an error message: puts "PATH: " before the message,
- * unless the message contains the path already. A function that opens a component calls xd_fail_at
+ * unless the message already contains the path. A function that opens a component calls xd_fail_at
  * only once, at the end of the function. Errors that concern no file (a bad request, a lost
  * message) do not change. Returns `code`. */
 xd_status xd_fail_at(xd_err *e, xd_status code, const char *path);
 
-/* Returns the number of bytes of the UTF-8 character at s. Returns 0 if there is no valid character
- * at s but, for example, a lone continuation byte, an overlong form, a surrogate or a value above
- * U+10FFFF. */
+/* Returns the number of bytes of the UTF-8 character at s. Returns 0 if the bytes at s are not a
+ * valid character, for example a lone continuation byte, an overlong form, a surrogate or a value
+ * above U+10FFFF. */
 size_t xd_utf8_bytes(const char *s);
 /* Returns the offset of the first byte that is not valid UTF-8, or the length of the text. */
 size_t xd_utf8_invalid_at(const char *s);
 /* Replaces with '?' each byte that is not UTF-8 and each control character (C0 and C1) that is not
- * in `keep`. Text from a file, such as a tensor's name, could otherwise start new lines or send
- * escape sequences to a terminal. */
+ * in `keep`. Without xd_clean, text from a file, such as a tensor's name, could start new lines or
+ * send escape sequences to a terminal. */
 void   xd_clean(char *text, const char *keep);
-/* Replaces with '?' every byte that xd_clean can replace, new lines included. All error messages
+/* Replaces with '?' every byte that xd_clean can replace, including new lines. All error messages
  * and log lines pass through xd_one_line. */
 void   xd_one_line(char *text);
 
-/* Returns the short name of a status code: "out of memory", "wrong format". The result is never
- * NULL. */
+/* Returns the short name of a status code: "out of memory", "wrong format". The returned name is
+ * never NULL. */
 const char *xd_status_name(xd_status s);
 
 /* A size in bytes as text, for messages: "2.51 GB", "73 MB", "0 kB". The field `s` of the struct

@@ -13,12 +13,12 @@ int xd_file_is_dir(const char *path);
 /* Returns 1 if the file is a device, a pipe or a socket. */
 int xd_file_is_stream(const char *path);
 
-/* Returns a hint of the form "; ..." to append to the error "no such file". The hint is empty
+/* Returns a hint, in the form "; ...", to append to the error "no such file". The hint is empty
  * unless the path begins with "~" or is a URL. */
 const char *xd_path_hint(const char *path);
 
 /* Reads a complete regular file of at most `max` bytes. *data is malloc'ed, owned by the caller,
- * and ends in an extra NUL that *len does not count. XD_EIO if the file cannot be read. */
+ * and ends in an extra NUL that *len does not count. XD_EIO: the file cannot be read. */
 xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, xd_err *e);
 
 /* Reads a file as xd_file_read does, and also reads a pipe or a device to the end; "-" is standard
@@ -31,7 +31,7 @@ xd_status xd_file_read_any(const char *path, size_t max, char **data, size_t *le
  * name in the same directory and then renamed. A device or a pipe is written directly. */
 typedef struct xd_out {
     FILE *f;
-    /* path: final name of the file; tmp: its temporary name, or NULL if it has none. */
+    /* path: final name of the file; tmp: temporary name of the file, or NULL if it has none. */
     char *path, *tmp;
     int   stream; /* 1: the file is a device or a pipe */
 } xd_out;
@@ -42,32 +42,34 @@ xd_status xd_out_commit(xd_out *o, xd_err *e);
 /* Removes an incomplete file; does nothing after xd_out_commit. */
 void      xd_out_abort(xd_out *o);
 
-/* Checks that the file `path` can be created or replaced. Creates no file or directory. */
+/* Checks that the file `path` can be created or replaced. xd_file_writable creates no file or
+ * directory. */
 xd_status xd_file_writable(const char *path, xd_err *e);
 
-/* Returns 1 if the process has an output (xd_out) that is a device or a pipe. The output counts
- * from the moment when its opening begins, because opening a pipe may block until there is a
- * reader. The function is async-signal-safe. */
+/* Returns 1 if the process has an output (xd_out) that is a device or a pipe. An output counts as
+ * soon as its opening begins, because opening a pipe may block until there is a reader.
+ * xd_out_streams is async-signal-safe. */
 int xd_out_streams(void);
 
-/* Removes the temporary files of all open xd_out. The function is async-signal-safe, for a signal
- * handler that exits. */
+/* Removes the temporary files of all open outputs (xd_out). xd_out_sweep is async-signal-safe, for
+ * a signal handler that exits. */
 void xd_out_sweep(void);
 
-/* In the range [at, at + bytes) of a file, counts the bytes that are not in the page cache and must
- * be read from disk. Counts complete pages, up to the end of the file. Returns 0, too, if the
- * number cannot be known: Linux reports the cached pages of a file only to users who may write the
- * file. fd: descriptor of the file, open for reading. */
+/* Counts the bytes in the range [at, at + bytes) of a file that are not in the page cache and must
+ * be read from disk. xd_file_cold_bytes counts complete pages, up to the end of the file. Returns 0
+ * also if the number cannot be known: Linux reports the cached pages of a file only to users who
+ * may write the file. fd: descriptor of the file, open for reading. */
 size_t xd_file_cold_bytes(int fd, size_t at, size_t bytes);
-/* Asks the system to drop a file's clean pages from the page cache (posix_fadvise); best effort. */
+/* Asks the system to drop a file's clean pages from the page cache (posix_fadvise); the system may
+ * ignore the request. */
 void   xd_file_drop_cached(int fd);
 
 /* Makes the path of a file in xdit's cache directory, $XDG_CACHE_HOME/xdit/NAME or
  * ~/.cache/xdit/NAME, and writes the path to `path`. Returns 0 if neither XDG_CACHE_HOME nor HOME
  * is an absolute path, or if the path does not fit into `size` bytes. */
 int  xd_cache_path(const char *name, char *path, size_t size);
-/* Creates the parent directories of a path, and ignores failures. Changes the text `path` during
- * the call. */
+/* Creates the parent directories of a path, and ignores failures. xd_make_parents changes the text
+ * `path` during the call. */
 void xd_make_parents(char *path);
 
 /* Returns "dir/name", malloc'ed, without a double slash, or NULL if out of memory. */
@@ -75,8 +77,9 @@ char *xd_path_join(const char *dir, const char *name);
 /* Returns 1 if a file of this name lists the components of a model: model_index.json or, for a
  * modular pipeline of diffusers, modular_model_index.json. */
 int   xd_is_model_index(const char *name);
-/* Returns the path of this file in a directory, malloc'ed, or NULL if out of memory. If the
- * directory has neither file, returns the path of model_index.json. */
+/* Returns the malloc'ed path of a directory's model_index.json or modular_model_index.json, or NULL
+ * if out of memory. If the directory has neither file, returns the path that model_index.json would
+ * have. */
 char *xd_model_index_path(const char *dir);
 
 #endif

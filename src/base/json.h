@@ -12,11 +12,11 @@
 
 #include "base/err.h"
 
-typedef struct xd_json xd_json; /* a value inside a JSON document; borrowed */
+typedef struct xd_json xd_json; /* value inside a JSON document; borrowed */
 
-/* Parses a JSON text. what: name of the text in errors. The caller owns the document *j. Refuses
- * deep nesting and text after the JSON value. Accepts NaN, Infinity and -Infinity without quotes,
- * as Python writes them. */
+/* Parses a JSON text. what: name of the text in errors. The caller owns the document *j.
+ * xd_json_parse refuses deep nesting and text after the JSON value. xd_json_parse accepts NaN,
+ * Infinity and -Infinity without quotes, as Python writes them. */
 xd_status xd_json_parse(xd_json **j, const char *text, size_t len, const char *what, xd_err *e);
 /* Reads and parses a JSON file. */
 xd_status xd_json_read(xd_json **j, const char *path, xd_err *e);
@@ -52,12 +52,12 @@ int            xd_json_is_list(const xd_json *j);
  *   '=' only the default is supported             list as a number to the base 64, last first
  *   '>' an object ("text_config") whose keys are used if the config itself lacks them; one row
  * 'f' and 'd' also accept the strings "Infinity", "-Infinity", "NaN". 'i' and 'l' refuse fractions
- * and accept a list of equal numbers as that number. A null value means the default. The default
- * is `def` for numbers and bools, `text` for strings, and the empty list for lists. A key may be a
- * path into nested objects: "rope_scaling.factor". Each key of a path except the last must be an
- * object or absent. A key may occur in several rows. Rows with the same `off` are aliases: the
- * field gets the value of the first of these rows whose key is present; if no key is present, it
- * gets the first row's default. */
+ * and accept a list of equal numbers as that number. A null value in a config means the default.
+ * The default of a field is `def` for numbers and bools, `text` for strings, and the empty list for
+ * lists. The key of a field may be a path into nested objects: "rope_scaling.factor". Each key of a
+ * path except the last must be an object or absent. A key may occur in several rows. Rows with the
+ * same `off` are aliases: the field gets the value of the first of these rows whose key is present.
+ * If no key is present, the field gets the first row's default. */
 typedef struct xd_field {
     const char *json;
     size_t      off;
@@ -86,7 +86,7 @@ typedef struct xd_names {
 xd_status xd_fields_read(const xd_field *fields, void *out, const xd_json *obj, const char *what,
                          xd_err *e);
 
-/* A text buffer that grows as text is appended. `failed` is 1 if memory ran out. */
+/* A text buffer that grows as text is appended. `failed` is 1 if the buffer ran out of memory. */
 typedef struct xd_text_buf {
     char  *p;
     size_t len, cap;
@@ -97,7 +97,7 @@ void xd_buf_vadd(xd_text_buf *b, const char *fmt, va_list ap) XD_PRINTF(2, 0);
 /* Appends any text as UTF-8: each byte that is not valid becomes U+FFFD. */
 void xd_buf_utf8(xd_text_buf *b, const char *s);
 void xd_buf_json_string(xd_text_buf *b, const char *s); /* appends s as a quoted, escaped string */
-/* Appends a JSON value with all its members, without spaces. Numbers in the value must be
+/* Appends a JSON value with all its members, without spaces. Numbers in the JSON value must be
  * finite. */
 void xd_buf_json(xd_text_buf *b, const xd_json *v);
 void xd_buf_free(xd_text_buf *b);

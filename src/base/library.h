@@ -1,7 +1,7 @@
 /* library.h - loads shared libraries with dlopen when they are first needed.
  *
- * Libraries are never closed, because threads and exit handlers of a library need the library until
- * the process exits. */
+ * Libraries are never closed, because their threads and exit handlers need them until the process
+ * exits. */
 #ifndef XD_BASE_LIBRARY_H
 #define XD_BASE_LIBRARY_H
 
@@ -32,7 +32,7 @@ typedef struct xd_symbol {
  * search; NULL: the loader's directories. Returns NULL if the library is not found; `why` is then
  * the loader's error message for the first name. */
 void       *xd_library_open(xd_library l, const char *dir, char *why, size_t size);
-const char *xd_library_name(xd_library l); /* first file name of the library */
+const char *xd_library_name(xd_library l); /* returns the first file name of the library */
 /* Fills a table with pointers to functions of an open library. Returns NULL, or the name of a
  * function that the library lacks. */
 const char *xd_library_find(void *library, const xd_symbol *symbols, size_t n, void *table);

@@ -13,11 +13,11 @@ typedef struct xd_logger {
     /* The program's function that receives log lines; NULL: log lines are dropped. */
     void  (*fn)(void *cookie, int level, const char *line);
     void *cookie;
-    int   level; /* the most verbose level that is passed to fn */
+    int   level; /* most verbose level that is passed to fn */
 } xd_logger;
 
-/* Makes `log` (borrowed; NULL: none) the calling thread's current log. Returns the thread's
- * previous log, which the caller restores. */
+/* Makes `log` the calling thread's current log. `log` is borrowed; NULL: no log. Returns the
+ * thread's previous log, which the caller restores. */
 const xd_logger *xd_log_enter(const xd_logger *log);
 void             xd_log(int level, const char *fmt, ...) XD_PRINTF(2, 3);
 /* Returns nonzero if log lines of this level are not dropped. */

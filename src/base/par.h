@@ -12,15 +12,15 @@
 
 #include <stdint.h>
 
-/* Sets the number of threads of all later kernels. If n < 1, there is one thread for each core on
- * which this process may run. Returns the number of threads. */
+/* Sets the number of threads of all later kernels. If n < 1, kernels use one thread for each core
+ * on which this process may run. Returns the number of threads. */
 int xd_par_set(int n);
 int xd_par_threads(void);
 int xd_par_cores(void); /* returns the number of cores in the process's affinity mask */
 
 /* Divides [0, n) into contiguous ranges, one for each thread, and calls fn(ctx, begin, end, thread)
- * for each range. There are fewer ranges if n is less than the number of threads, and none if n is
- * not positive. */
+ * for each range. xd_par_for makes fewer ranges if n is less than the number of threads, and none
+ * if n is not positive. */
 void xd_par_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                 void *ctx);
 
@@ -29,10 +29,10 @@ void xd_par_for(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int
 void xd_par_dynamic(int64_t n, void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                     void *ctx);
 
-/* Makes later calls run on the threads of the OpenMP runtime with which oneDNN computes. `omp`
- * (borrowed) has the runtime's functions GOMP_parallel and omp_get_thread_num, which must stay
- * valid. If `omp` or omp->parallel is NULL, later calls run on xdit's own thread pool. The GEMM
- * backend selects the pool, because two spinning pools would compete for cores. */
+/* Makes later kernels run on the threads of the OpenMP runtime that oneDNN uses. `omp` (borrowed)
+ * has the runtime's functions GOMP_parallel and omp_get_thread_num, which must stay valid. If `omp`
+ * or omp->parallel is NULL, later kernels run on xdit's own thread pool. The GEMM backend selects
+ * the pool, because two spinning pools would compete for cores. */
 typedef struct xd_par_omp {
     void (*parallel)(void (*fn)(void *data), void *data, unsigned n, unsigned flags);
     int  (*number)(void);

@@ -5,9 +5,9 @@
 
 #include <signal.h>
 
-/* Fills `set` with all signals except the synchronous ones, which an instruction of the thread
- * itself raises, such as SIGBUS after a mapped file was truncated. If such a signal were blocked,
- * the system would kill the process without calling the signal's handler. */
+/* Fills `set` with all signals except synchronous signals, which an instruction of the thread
+ * itself raises, such as SIGBUS after a mapped file was truncated. If a synchronous signal were
+ * blocked, the system would kill the process without calling the signal's handler. */
 static inline void xd_signals_for_caller(sigset_t *set)
 {
     static const int own[] = { SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP };

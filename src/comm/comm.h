@@ -1,14 +1,14 @@
 /* comm.h - defines communicators, which are groups of ranks that exchange messages. All use of MPI
  * is behind this interface.
  *
- * Calls on a group are collective, except send and recv. A call begins an operation, and `wait`
- * completes the operation. The operation's buffers must not change between the two calls. The call
- * and `wait` are ordered with the work that is queued on the device, so the caller need not
- * synchronize the device before or after the call or `wait`. Messages from one rank of a group to
- * another arrive in the order in which they were sent (one FIFO for each pair and direction, no
- * tags). After a failure a rank still takes part in all messages, and `wait` returns the error. If
- * messages cannot be sent at all (MPI fails, out of memory), the ranks can no longer be
- * synchronized: every later call on this world fails at once. */
+ * Calls on a communicator are collective, except send and recv. A call on a communicator begins an
+ * operation, and `wait` completes it. The buffers of an operation must not change between the call
+ * and `wait`. The call and `wait` are ordered with the work that is queued on the device, so the
+ * caller need not synchronize the device. Messages from one rank of a group to another arrive in
+ * the order in which they were sent (one FIFO for each pair and direction, no tags). After a
+ * failure, a rank still takes part in all messages, and `wait` returns the error. If messages
+ * cannot be sent at all (MPI fails, out of memory), ranks can no longer be synchronized: every
+ * later call on this world fails at once. */
 #ifndef XD_COMM_COMM_H
 #define XD_COMM_COMM_H
 
@@ -30,12 +30,13 @@ typedef struct xd_comm_ops {
      * `key`. size: the number of ranks with this color, which the caller knows from the plan. The
      * count communicator relies on `size`; other communicators check it. */
     xd_status   (*split)(xd_comm *c, int color, int key, int size, xd_comm **out, xd_err *e);
-    /* Makes a group of those ranks of c that run on this rank's host. The ranks are in the order
-     * that they have in c. */
+    /* Makes a group of those ranks of c that run on this rank's host. The new group has the ranks
+     * in the same order as c. */
     xd_status   (*split_host)(xd_comm *c, xd_comm **out, xd_err *e);
     void        (*close)(xd_comm *c);
     /* Combines `io` of all ranks elementwise by `red` and stores the result in `io` of all ranks.
-     * io: f32, f64, i32 or i64, contiguous. All ranks get bitwise equal results. */
+     * io: f32, f64, i32 or i64, contiguous. All ranks get bit-identical results of the
+     * allreduce. */
     xd_req      (*allreduce)(xd_comm *c, xd_tensor io, xd_red op);
     /* Copies the contiguous tensor `io` of rank `root` to `io` on all ranks. */
     xd_req      (*bcast)(xd_comm *c, xd_tensor io, int root);
@@ -49,14 +50,15 @@ typedef struct xd_comm_ops {
      * owns it. */
     xd_req      (*circulate)(xd_comm *c, const xd_tensor *part);
     /* Exchanges tensors between all ranks (all-to-all): sends give[r] to rank r, and receives
-     * get[r] from rank r. Views have any strides, but the stride of the last dimension is 1. Views
-     * may have zero elements. A tensor that a rank sends to itself is copied. */
+     * get[r] from rank r. The exchanged views may have any strides, but the stride of the last
+     * dimension must be 1. Exchanged views may have zero elements. A tensor that a rank sends to
+     * itself is copied. */
     xd_req      (*exchange)(xd_comm *c, const xd_tensor *give, const xd_tensor *get);
     /* Exchanges tensors without copies where possible (zero-copy). If the tensor that rank r sends
-     * is in the shared-memory window of rank r, get[r] becomes a view of this tensor. In this case
-     * rank r must not write to the tensor until it has received the next message from this rank. If
-     * the tensor is not in a window, get[r] is filled as in `exchange`. The array `get` must stay
-     * valid until the operation completes. */
+     * is in the shared-memory window of rank r, get[r] becomes a view of this tensor. If get[r] is
+     * a view, rank r must not write to its tensor until it has received the next message from this
+     * rank. If the tensor is not in a window, get[r] is filled as in `exchange`. The array `get`
+     * must stay valid until the operation completes. */
     xd_req      (*exchange_views)(xd_comm *c, const xd_tensor *give, xd_tensor *get);
     /* Exchanges views of destination tensors, so that a rank can write results directly into
      * another rank's memory. If the destination tensor that rank r passes for this rank (in its own
@@ -66,40 +68,41 @@ typedef struct xd_comm_ops {
     xd_req      (*exchange_places)(xd_comm *c, const xd_tensor *give, xd_tensor *get);
     xd_req      (*send)(xd_comm *c, xd_tensor t, int to);   /* sends a contiguous tensor */
     xd_req      (*recv)(xd_comm *c, xd_tensor t, int from); /* fills a contiguous tensor */
-    /* Waits until n operations are complete. An operation {0} is complete already. */
+    /* Waits until n operations are complete. An operation {0} is already complete. */
     xd_status   (*wait)(xd_comm *c, xd_req *r, int n);
     /* Returns 1 if the operation is complete. */
     int         (*test)(xd_comm *c, xd_req *r);
     /* Cancels receives for which no message will be sent (after a failure). */
     void        (*drop)(xd_comm *c, xd_req *r, int n);
-    void        (*poke)(xd_comm *c); /* lets pending messages make progress */
+    void        (*poke)(xd_comm *c); /* function that lets pending messages make progress */
     void        (*barrier)(xd_comm *c);
-    /* Allocates host memory that all ranks of a group on one host (split_host) share. The call is
-     * collective. The pages are allocated immediately if the system has a call that reports a
-     * shortage of memory. Without such a call, a shortage would kill the process when a page is
-     * first used. Sets *first to 1 on the one rank that should write the contents of the memory,
-     * and to 0 on the others. The memory is freed when `c` is closed. Returns NULL on all ranks if
-     * shared memory is not available. */
+    /* Allocates host memory that all ranks of a group on one host (split_host) share. `share` is a
+     * collective call. The pages of shared memory are allocated immediately if the system has a
+     * call that reports a shortage of memory. Without such a call, a shortage would kill the
+     * process when a page is first used. Sets *first to 1 on the one rank that should write the
+     * contents of the shared memory, and to 0 on the other ranks. The shared memory is freed when
+     * `c` is closed. Returns NULL on all ranks if shared memory is not available. */
     void       *(*share)(xd_comm *c, size_t bytes, int *first);
     /* Opens a shared-memory window for a group of ranks on one host. The window has `bytes` bytes
-     * of memory for each rank, which all ranks of the group can read. The call is collective.
-     * `exchange` copies data directly from the sender's window, and exchange_views returns views of
-     * such data. A rank's memory is on its own NUMA node, in huge pages if possible. Returns NULL
-     * on all ranks if shared memory is not available or a rank passed 0 bytes. */
+     * of memory for each rank, which all ranks of the group can read. window_open is a collective
+     * call. `exchange` copies data directly from the window of the sender, and exchange_views
+     * returns views of such data. A rank's part of the window is on the rank's own NUMA node, in
+     * huge pages if possible. Returns NULL on all ranks if shared memory is not available or a rank
+     * passed 0 bytes. */
     void       *(*window_open)(xd_comm *c, size_t bytes);
     /* Returns 1 if p is in a shared-memory window that this rank opened and all ranks of c are on
-     * this rank's host. For such an address p, exchange_views copies no bytes. */
+     * this rank's host. If p is in a window, exchange_views copies no bytes. */
     int         (*in_window)(xd_comm *c, const void *p);
     /* Closes a shared-memory window. The caller must first complete all operations that use the
      * window. */
     void        (*window_close)(xd_comm *c, void *p);
-    /* Logs c->err and aborts all ranks of the world. The function does not return. */
+    /* Logs c->err and aborts all ranks of the world. `abort` does not return. */
     void        (*abort)(xd_comm *c, int code);
 } xd_comm_ops;
 
-/* The ways in which messages transport tensors in device memory. HOST: directly, since the host can
- * address the memory; LINKS: through NCCL (linked.h); MAILBOXES: through device memory shared
- * between processes (direct.h); STAGED: by copies through host memory (staged.h). */
+/* Ways in which messages transport tensors in device memory. HOST: the host addresses the device
+ * memory directly; LINKS: through NCCL (linked.h); MAILBOXES: through device memory shared between
+ * processes (direct.h); STAGED: by copies through host memory (staged.h). */
 typedef enum xd_device_way {
     XD_WAY_HOST,
     XD_WAY_LINKS,
@@ -118,7 +121,7 @@ struct xd_comm {
     const xd_comm_ops *ops;
     int                rank, size;
     xd_traffic        *traffic; /* traffic counts of the world; never NULL */
-    xd_err            *err;     /* record of the first failure of this world; never NULL */
+    xd_err            *err;     /* record of the first failure of the world; never NULL */
     void              *priv;
 };
 
@@ -126,18 +129,19 @@ struct xd_comm {
  * is "mpi", the world has all ranks of MPI, which is initialised if necessary. Closing the last
  * world finalises MPI if xdit initialised it; MPI cannot be initialised twice in a process. All
  * groups of a world must be closed before the world. Only the thread that opened a world may use
- * the world; while the world is open, xd_par_poke lets its messages make progress. */
+ * it; while the world is open, xd_par_poke lets its messages make progress. */
 xd_status xd_comm_world(xd_comm **c, const char *kind, xd_err *e);
-/* Opens a world whose ranks are those of the program's own communicator. The argument mpi_comm
- * points to this MPI_Comm. All messages use duplicates of this communicator. MPI must be
- * initialised, and is not finalised when the world is closed. A communicator of one rank becomes a
- * "self" world. The call is collective over the communicator's ranks. */
+/* Opens a world whose ranks are those of the program's own communicator. `mpi_comm` points to the
+ * program's MPI_Comm. All messages use duplicates of the program's communicator. MPI must be
+ * initialised before xd_comm_from_mpi, and is not finalised when the world is closed. A
+ * communicator of one rank becomes a "self" world. xd_comm_from_mpi is collective over the ranks of
+ * the program's communicator. */
 xd_status xd_comm_from_mpi(xd_comm **c, const void *mpi_comm, xd_err *e);
 /* Opens a count communicator. A count communicator acts as rank `rank` of `size`, sends nothing and
  * counts the bytes that this rank would send. A count communicator never dereferences tensors. A
- * count communicator does not know the keys that the other ranks pass to `split`. The caller must
- * therefore pass this rank's number in the new group, from 0 to size - 1, as the `key` of
- * `split`. */
+ * count communicator does not know the keys that the other ranks pass to `split`. Because it does
+ * not know them, the caller must pass this rank's number in the new group, from 0 to size - 1, as
+ * the `key` of `split`. */
 xd_status xd_comm_count(xd_comm **c, int rank, int size, xd_err *e);
 /* Functions that a count communicator calls for each group and each message. */
 typedef enum xd_message { XD_MESSAGE_SEND, XD_MESSAGE_RECV, XD_MESSAGE_COLLECTIVE } xd_message;
@@ -155,31 +159,32 @@ typedef struct xd_recorder {
     /* Called when this rank waits for operation `number` of the group. */
     void  (*end)(void *cookie, int64_t number);
 } xd_recorder;
-/* Opens a count communicator that reports to `rec` (borrowed). Groups that are made by a split by
- * host are not reported. */
+/* Opens a count communicator that reports to `rec` (borrowed). Groups that split_host makes are not
+ * reported. */
 xd_status xd_comm_record(xd_comm **c, int rank, int size, const xd_recorder *rec, xd_err *e);
 void      xd_comm_close(xd_comm **c);
 /* Returns 1 if mpirun, srun or another MPI launcher started this process with more than one
  * rank. */
 int       xd_comm_launched(void);
 /* Returns the number of processes that an MPI launcher started, including this one, as given in the
- * environment. Returns 1 if there is no launcher. Returns 0 if the number is unknown, as with
- * launchers that use PMIx, which does not put it into the environment. */
+ * environment. Returns 1 if no MPI launcher started the process. Returns 0 if the number of
+ * processes is unknown, as with launchers that use PMIx, which does not put it into the
+ * environment. */
 int       xd_comm_launch_size(void);
 /* Returns this process's rank under an MPI launcher (also if it is the only process); returns -1 if
  * there is no launcher. */
 int       xd_comm_launch_rank(void);
-/* Reads from the environment how many processes a launcher started on this host, and the number of
- * this process among these processes. Returns 0 if either is unknown. */
+/* Reads from the environment how many processes a launcher started on this host, and this process's
+ * number among them. Returns 0 if the number of processes or this process's number is unknown. */
 int       xd_comm_launch_local(int *rank, int *ranks);
 /* While a world is open, returns the number of cores for this rank: the host's usable cores are
- * divided evenly among the host's ranks, and the result is at least 1. Sets *ranks and *cores to
- * the host's totals. If several worlds are open, the results are those of the world that was opened
- * last. */
+ * divided evenly among the host's ranks. The result is at least 1. Sets *ranks and *cores to the
+ * host's totals. If several worlds are open, xd_comm_share returns the values of the world that was
+ * opened last. */
 int       xd_comm_share(int *ranks, int *cores);
 /* While a world is open: sets *rank to this rank's number among the ranks of its host, *ranks to
  * the number of ranks of the host, and *cpus to the union of the cpus that the host's ranks may
- * use. Returns 1 if every rank of the host may use all of *cpus, and 0 if a launcher assigned
+ * use. Returns 1 if every rank of the host may use all of *cpus. Returns 0 if a launcher assigned
  * different cpus to the ranks, or if this is unknown. */
 int       xd_comm_host(int *rank, int *ranks, xd_cpuset *cpus);
 /* Reports the MPI library and its version, or "MPI: not built in". */

@@ -1,17 +1,18 @@
 /* count_memory.h - predicts, for the count communicator (comm.h), how much device memory messages
  * need.
  *
- * The prediction models the buffers of staging.c and the mailboxes of direct.c. A message uses the
- * smallest free buffer that is large enough, or a new one; buffers are deallocated only when the
- * communicator closes. A mailbox can be used again after the peer has sent three more messages: up
- * to two messages may be in flight, and each rank posts one receive in advance. A staging buffer
- * can be used again after XD_STAGE_ENDING more calls. */
+ * The memory prediction models the buffers of staging.c and the mailboxes of direct.c. In the
+ * model, a message uses the smallest free buffer that is large enough, or a new one; buffers are
+ * deallocated only when the communicator closes. A mailbox can be used again after the peer has
+ * sent three more messages: up to two messages may be in flight, and each rank posts one receive in
+ * advance. A staging buffer can be used again after XD_STAGE_ENDING more calls. */
 #ifndef XD_COMM_COUNT_MEMORY_H
 #define XD_COMM_COUNT_MEMORY_H
 
 #include "comm/comm.h"
 
-/* A buffer of `cap` bytes, in use until the counter of calls or messages reaches `until`. */
+/* A buffer of `cap` bytes, which is in use until the counter of calls or messages reaches
+ * `until`. */
 typedef struct xd_count_buffer {
     size_t  cap;
     int64_t until;
@@ -41,9 +42,9 @@ int  xd_count_group_open(xd_count_group *g, int rank, int size);
 void xd_count_group_close(xd_count_group *g);
 void xd_count_world_close(xd_count_world *w);
 
-/* Call xd_count_call when a communication call begins, then xd_count_send or xd_count_recv for each
- * tensor of the call. Set `packs` to 1 if a tensor in host memory is copied through a buffer on the
- * device. */
+/* Call xd_count_call when a communication call begins, and then xd_count_send or xd_count_recv for
+ * each tensor of the call. Set `packs` to 1 if a tensor in host memory is copied through a buffer
+ * on the device. */
 void xd_count_call(xd_count_world *w);
 void xd_count_send(xd_count_world *w, xd_count_group *g, int to, xd_tensor t, int packs);
 void xd_count_recv(xd_count_world *w, xd_count_group *g, int from, xd_tensor t, int packs);

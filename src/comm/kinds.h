@@ -1,8 +1,8 @@
-/* kinds.h - declares functions that all communicators share: these functions pack views, split an
- * all-reduce into pieces, compute broadcast trees, and reduce elements.
+/* kinds.h - declares functions that all communicators share. They pack views, split an all-reduce
+ * into pieces, compute broadcast trees, and reduce elements.
  *
- * Only this file defines how collectives are split into messages, so that the count communicator
- * and the real communicators agree. */
+ * Only kinds.h defines how collectives are split into messages, so that the count communicator and
+ * the real communicators agree. */
 #ifndef XD_COMM_KINDS_H
 #define XD_COMM_KINDS_H
 
@@ -17,26 +17,26 @@ int       xd_mpi_cores(int *ranks, int *cores);
 /* Implements xd_comm_host; returns -1 if no world is open. */
 int       xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus);
 
-/* Return the number of elements (xd_comm_elems) or bytes (xd_comm_bytes) of a view; 0 for an absent
- * view. */
+/* Functions that return the number of elements (xd_comm_elems) or bytes (xd_comm_bytes) of a view;
+ * 0 for an absent view. */
 int64_t xd_comm_elems(xd_tensor t);
 size_t  xd_comm_bytes(xd_tensor t);
-/* Copy the elements of a view of any strides, row by row: xd_comm_pack copies from the view to
- * contiguous bytes, and xd_comm_unpack from contiguous bytes to the view. The view and the bytes
- * may overlap only if they begin at the same address or the view is contiguous. */
+/* Functions that copy the elements of a view of any strides, row by row: xd_comm_pack copies from
+ * the view to contiguous bytes, and xd_comm_unpack from contiguous bytes to the view. The view and
+ * the bytes may overlap only if they begin at the same address or the view is contiguous. */
 void    xd_comm_pack(void *to, xd_tensor from);
 void    xd_comm_unpack(xd_tensor to, const void *from);
 /* Copies between views of the same shape and type; returns 0 if shapes or types differ. */
 int     xd_comm_copy(xd_tensor to, xd_tensor from);
 
-/* The layout of an all-gather into `out`: xd_gather_row returns the number of bytes of a row, and
+/* Layout of an all-gather into `out`: xd_gather_row returns the number of bytes of a row, and
  * xd_gather_at returns the index in `out` of the first row of rank r. If r is the number of ranks,
  * xd_gather_at returns the total number of rows. */
 size_t  xd_gather_row(xd_tensor out);
 int64_t xd_gather_at(const int64_t *rows, int r);
 
 /* An all-reduce of small tensors is direct (xd_reduce_direct returns 1): every rank sends all
- * elements to every rank. For larger tensors the n elements are split into one piece per rank,
+ * elements to every rank. For larger tensors, the n elements are split into one piece per rank:
  * [xd_reduce_piece(n, r, size), xd_reduce_piece(n, r + 1, size)). Both methods of all-reduce add in
  * rank order. */
 int     xd_reduce_direct(size_t bytes, int size);
@@ -45,10 +45,10 @@ int64_t xd_reduce_piece(int64_t n, int r, int size);
  * for a type that has no reduction. */
 int     xd_reduce(void *acc, const void *from, int64_t n, xd_dtype t, xd_red op);
 
-/* These functions compute the binomial tree of a broadcast. A rank is denoted by v, its distance
+/* Functions that compute the binomial tree of a broadcast. A rank is denoted by v, its distance
  * from the root rank (modulo the number of ranks). xd_tree_parent returns the parent of v, or -1
- * for the root. xd_tree_children writes the children of v, those with the largest subtrees first,
- * and returns the number of children, at most 31. */
+ * for the root. xd_tree_children writes the children of v, ordered by decreasing size of their
+ * subtrees, and returns the number of children, at most 31. */
 int xd_tree_parent(int v);
 int xd_tree_children(int v, int size, int *child);
 

@@ -1,10 +1,10 @@
 /* mpi_op.h - defines the state of one call of the MPI communicator (an operation): the messages of
  * the call, in phases, and the call's staging buffers.
  *
- * There is one list of unused operations, one list of unused staging buffers and one list of
- * operations that have work to do between messages in each process, as there is one MPI. Only the
- * thread that opened MPI uses these functions. Freed memory goes to free lists, so a loop of calls
- * allocates nothing after its first iteration. */
+ * Each process has one list of unused operations, one list of unused staging buffers and one list
+ * of operations that have work to do between messages, because there is one MPI. Only the thread
+ * that opened MPI uses the functions of mpi_op.h. Freed memory goes to free lists, so a loop of
+ * calls allocates nothing after its first iteration. */
 #ifndef XD_COMM_MPI_OP_H
 #define XD_COMM_MPI_OP_H
 
@@ -14,13 +14,13 @@
 
 typedef struct xd_shm_block xd_shm_block; /* shared memory of a group (shared.c) */
 
-/* State that a world communicator shares with its groups; freed when the last of these
+/* State that a world communicator shares with its groups; it is freed when the last of these
  * communicators is closed. */
 typedef struct xd_mpi_world {
     xd_traffic           traffic;
     xd_err               err;
     int                  users, rank;
-    struct xd_mpi_world *next; /* next in the list of open worlds */
+    struct xd_mpi_world *next; /* next entry in the list of open worlds */
     MPI_Group            host; /* MPI group of the ranks on this rank's host */
     MPI_Comm      control; /* communicator without messages; polling it lets MPI make progress */
     /* 1: the world was made from the program's own communicator (xd_comm_from_mpi). */
@@ -46,7 +46,7 @@ typedef struct xd_mpi_staging { /* a staging buffer of an operation */
     char                  *p;
 } xd_mpi_staging;
 
-typedef struct xd_mpi_peer { /* other rank and expected size of one MPI request of an operation */
+typedef struct xd_mpi_peer { /* peer rank and expected size of one MPI request of an operation */
     int64_t expect;          /* expected bytes of a receive; -1: a send */
     int     peer;
 } xd_mpi_peer;
@@ -68,8 +68,8 @@ typedef enum xd_exchange_kind {
 typedef struct xd_zero_copy xd_zero_copy; /* a view exchanged within the host (zero_copy.c) */
 typedef struct xd_mpi_op    xd_mpi_op;
 struct xd_mpi_op {
-    /* Neighbours in a linked list. The list has either the unused operations, or the operations
-     * that have work to do between messages. */
+    /* Neighbours in a linked list of operations. The list has either unused operations, or
+     * operations that have work to do between messages. */
     xd_mpi_op       *next, **at;
     xd_mpi_group    *g;
     int64_t          serial;
@@ -77,35 +77,35 @@ struct xd_mpi_op {
     int              ended, tag;
     MPI_Request     *req;
     MPI_Status      *st;
-    xd_mpi_peer     *part; /* [n]: for each request in `req`, its other rank and expected size */
+    xd_mpi_peer     *part; /* [n]: for each request in `req`, its peer rank and expected size */
     xd_mpi_scatter  *move; /* [nmove]: received data, and views to which it is unpacked */
     int              n, cap, nmove, capmove, nviews;
-    /* [nviews] views exchanged within the host, in a staging buffer. */
+    /* [nviews] views that are exchanged within the host, stored in a staging buffer. */
     xd_zero_copy    *views;
     xd_exchange_kind kind;
     /* Posts the messages of the next phase; NULL: there is no further phase. */
     void             (*then)(xd_mpi_op *j);
     xd_mpi_staging  *stages; /* staging buffers that the operation uses */
-    xd_tensor        io;     /* the function `then` uses this field and the following fields */
+    xd_tensor        io;     /* the function `then` uses this field and the following ones */
     xd_red           op;
     int              root, hop;
     char            *stage;
 };
 
 /* Begins an operation. collective is 1 for a collective call, which has its own message tag, and 0
- * for a message between two ranks, where messages arrive in the order of sending. Returns NULL if
- * out of memory, which is recorded in the world's error. */
+ * for a message between two ranks, which arrives in the order of sending. Returns NULL if out of
+ * memory, which is recorded in the world's error. */
 xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective);
-/* Post a message of `bytes` bytes to a rank, or the receive of such a message from a rank. A
- * message of 0 bytes is not sent. */
+/* Functions that post a message of `bytes` bytes to a rank, or the receive of such a message from a
+ * rank. A message of 0 bytes is not sent. */
 void       xd_mpi_op_send(xd_mpi_op *j, const void *p, size_t bytes, int to);
 void       xd_mpi_op_recv(xd_mpi_op *j, void *p, size_t bytes, int from);
 /* Adds a message of `bytes` to the world's traffic counts. */
 void       xd_mpi_op_count(xd_mpi_op *j, size_t bytes, int to);
 /* Posts a message as xd_mpi_op_send does, without adding to the traffic counts. */
 void       xd_mpi_op_send_uncounted(xd_mpi_op *j, const void *p, size_t bytes, int to);
-/* Post a message with the elements of a tensor of any strides, through a staging buffer if
- * needed. */
+/* Functions that post a message with the elements of a tensor of any strides, through a staging
+ * buffer if needed. */
 void       xd_mpi_op_send_view(xd_mpi_op *j, xd_tensor t, int to);
 void       xd_mpi_op_recv_view(xd_mpi_op *j, xd_tensor t, int from);
 /* Returns a staging buffer, or NULL if the operation has failed. */
@@ -128,23 +128,25 @@ void      xd_mpi_free_lists(void); /* frees all unused operations and staging bu
 xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code);
 
 /* xd_shares_memory returns 1 if this rank exchanges views with rank `rank` through shared memory.
- * xd_all_share_memory returns 1 if this is true of all ranks of the group. Both ranks of a pair get
- * the same result. */
+ * xd_all_share_memory returns 1 if all ranks of the group exchange views through shared memory.
+ * Both ranks of a pair get the same result from xd_shares_memory. */
 int  xd_shares_memory(const xd_comm *c, int rank);
 int  xd_all_share_memory(const xd_comm *c);
-/* Add one view that an exchange sends or receives to the exchange's operation. xd_zero_copy_finish
- * posts the last phase of the exchange. The operation calls it through xd_mpi_op.then. */
+/* Functions that add one view, which an exchange sends or receives, to the operation of the
+ * exchange. xd_zero_copy_finish posts the last phase of the exchange. The operation calls
+ * xd_zero_copy_finish through xd_mpi_op.then. */
 void xd_zero_copy_send(xd_mpi_op *j, xd_tensor t, int to);
 /* The calls exchange_views and exchange_places change *t to a view of the other rank's tensor. */
 void xd_zero_copy_recv(xd_mpi_op *j, xd_tensor *t, int from);
 void xd_zero_copy_finish(xd_mpi_op *j);
 
-/* Begin an all-reduce of j->io in which each rank sums one piece of the elements. xd_zero_copy_sum
- * uses shared memory between ranks of one host, and xd_sum_by_messages uses messages. */
+/* Functions that begin an all-reduce of j->io in which each rank sums one piece of the elements.
+ * xd_zero_copy_sum uses shared memory between ranks of one host, and xd_sum_by_messages uses
+ * messages. */
 void xd_zero_copy_sum(xd_mpi_op *j);
 void xd_sum_by_messages(xd_mpi_op *j);
 
-/* Implement window_open, in_window and window_close of xd_comm_ops. */
+/* Implementations of window_open, in_window and window_close of xd_comm_ops. */
 void    *xd_mpi_window_open(xd_comm *c, size_t bytes);
 int      xd_mpi_in_window(xd_comm *c, const void *p);
 void     xd_mpi_window_close(xd_comm *c, void *p);
@@ -154,7 +156,7 @@ void     xd_mpi_window_close(xd_comm *c, void *p);
  * window. */
 uint64_t xd_window_find(const xd_mpi_world *w, const void *p, int64_t *at, int *mine);
 /* Returns the address of offset `at` in a window's block. Returns NULL if there is no such block,
- * or if `bytes` exceed the block. */
+ * or if the `bytes` bytes exceed the block. */
 char    *xd_window_address(const xd_mpi_world *w, uint64_t block, int64_t at, int64_t bytes);
 /* xd_mpi_share implements xd_comm_ops.share; xd_mpi_unshare releases all shared memory of a
  * group. */

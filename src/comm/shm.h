@@ -1,16 +1,16 @@
 /* shm.h - private to comm: makes memory that processes of one host share.
  *
  * The memory is an anonymous file (memfd) without a name, so nothing remains if processes are
- * killed, and no disk space is used. One process makes the file, and the other processes open the
- * file through the directory /proc/PID/fd of the process that made it. Then all processes close the
- * file, and the system frees the memory when the last process unmaps it. */
+ * killed, and no disk space is used. One process makes the file, and the other processes open it
+ * through the directory /proc/PID/fd of that process. Then all processes close the file. The system
+ * frees the memory when the last process unmaps it. */
 #ifndef XD_COMM_SHM_H
 #define XD_COMM_SHM_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct xd_shm_key { /* identifies an anonymous file for other processes */
+typedef struct xd_shm_key { /* key that identifies an anonymous file for other processes */
     int64_t pid, fd, dev, ino;
 } xd_shm_key;
 

@@ -14,8 +14,8 @@
 #include "comm/comm.h"
 
 /* Replaces *c with a staging communicator, which wraps and owns the previous communicator *c. Does
- * nothing if the host can address the memory of `dev` (borrowed). Groups split from a staging
- * communicator are staged, too. The call is not collective. */
+ * nothing if the host can address the memory of `dev` (borrowed). Groups that are split from a
+ * staging communicator are staged as well. xd_comm_stage is a local call. */
 xd_status xd_comm_stage(xd_comm **c, xd_dev *dev, xd_err *e);
 
 #endif

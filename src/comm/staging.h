@@ -2,11 +2,10 @@
  * staging communicator.
  *
  * A call on a staging communicator (staged.h) keeps its buffers until the device no longer uses
- * these buffers. With lanes (copy streams, backend/lanes.h), data to send is copied on the lane
- * "out", after the work that was queued when the call began. Received data is copied on the lane
- * "in", and later computation waits for this data. The host thread waits neither for copies to the
- * host nor for copies to the device. Without lanes, data is copied by blocking downloads and
- * uploads.
+ * them. With lanes (copy streams, backend/lanes.h), data to send is copied on the lane "out", after
+ * the work that was queued when the call began. Received data is copied on the lane "in", and later
+ * computation waits for this data. The host thread waits neither for copies to the host nor for
+ * copies to the device. Without lanes, data is copied by blocking downloads and uploads.
  *
  *   compute  ... pack --before-->  ...                   --> unpack ...
  *   out                       copies to host --out-->    |
@@ -21,10 +20,10 @@
 #include "comm/comm.h"
 
 enum {
-    /* Max number of completed calls whose buffers are kept because the device may still use
+    /* Maximum number of completed calls whose buffers are kept because the device may still use
      * them. */
     XD_STAGE_ENDING = 16,
-    /* Mailbox sizes are multiples of this many bytes, the granularity of CUDA IPC memory. */
+    /* Mailbox sizes are multiples of XD_STAGE_BOX bytes, the granularity of CUDA IPC memory. */
     XD_STAGE_BOX = 2 << 20,
 };
 
@@ -59,8 +58,7 @@ typedef struct xd_stage_call {
     xd_stage_copies  down, up;        /* down: copies to the host; up: copies to the device */
     /* [2 size]: notes of a direct call; each note has a mailbox number and a byte count. */
     struct xd_note  *note;
-    /* Events on the device: `before`, `out` and `in` are shown in the diagram at the top of this
-     * file. */
+    /* Events on the device; the diagram at the top of staging.h shows `before`, `out` and `in`. */
     xd_mark         *before, *out, *in, *last;
 } xd_stage_call;
 
@@ -81,10 +79,11 @@ typedef struct xd_staging {
     /* List of complete calls whose memory the device still uses. */
     xd_stage_call       *ending, **last_ending;
     int                  nending;
-    /* Device memory shared between processes (direct.h). If mailboxes and links are NULL, all
-     * messages are staged through host memory. */
+    /* Device memory that processes share (direct.h). If mailboxes and links are NULL, all messages
+     * are staged through host memory. */
     struct xd_mailboxes *mailboxes;
-    struct xd_links     *links;  /* links of a library such as NCCL (linked.h), or NULL */
+    /* links of a communication library such as NCCL (linked.h), or NULL */
+    struct xd_links     *links;
     int                  direct; /* 1: some rank of the world has mailboxes or links */
     /* chosen: 1 after the ranks have agreed whether to use direct transport; rank: this rank's
      * number in the world */
@@ -95,7 +94,7 @@ typedef struct xd_staging {
  * memory. */
 xd_staging    *xd_staging_open(xd_dev *dev, const xd_comm *c);
 void           xd_staging_close(xd_staging *w);
-/* Begins a communication call, at first without tensors. Returns NULL if out of memory. */
+/* Begins a communication call, which has no tensors at first. Returns NULL if out of memory. */
 xd_stage_call *xd_stage_begin(xd_staging *w);
 
 /* Access of a communication call to a tensor of the caller: the call reads the tensor, or it writes

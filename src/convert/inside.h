@@ -1,8 +1,9 @@
 /* inside.h - private to convert: declares the plan of a model conversion (the output files and
  * their tensors), and the steps of the conversion.
  *
- * The plan is made before anything is written. The plan has every output file with its header, so
- * that the size of each file is known and files of an interrupted earlier run are recognized. */
+ * The plan of a conversion is made before anything is written. The plan has every output file with
+ * its header, so that the size of each file is known and files of an interrupted earlier run are
+ * recognized. */
 #ifndef XD_CONVERT_INSIDE_H
 #define XD_CONVERT_INSIDE_H
 
@@ -10,14 +11,14 @@
 #include "model/model.h"
 #include "xdit/tools.h"
 
-/* If this value is the output type, the output has the same element types as the source files. */
+/* With this value as the output type, the output has the element types of the source files. */
 enum { XD_CVT_STORED = XD_NDTYPES };
 
 typedef struct xd_cvt_item { /* a tensor that the converted model will have */
     char     *name;          /* name of the output tensor; owned */
     xd_tensor t;             /* type and shape of the output tensor */
-    /* For a tensor that the component does not declare, and that is therefore copied unchanged, the
-     * tensor's index in the source files; else -1. */
+    /* Index in the source files of a tensor that the component does not declare and that is
+     * therefore copied unchanged; -1 for other tensors. */
     int64_t   raw;
     /* Number of the tensor's group; all tensors of a group are in one file. */
     int       unit;
@@ -25,15 +26,13 @@ typedef struct xd_cvt_item { /* a tensor that the converted model will have */
      * scales. */
     int       quantized;
     int       scales; /* 1: the tensor has the scales of a quantized matrix */
-    int       fours;  /* 1: a Q4_0 matrix, which is stored as bytes (its blocks) */
-    /* If the columns of a matrix are rotated (xd_rotation): the group size of the rotation; else
-     * 0. */
+    int       fours;  /* 1: the tensor is a Q4_0 matrix, which is stored as bytes (its blocks) */
+    /* Group size of the rotation (xd_rotation) if the columns of a matrix are rotated; else 0. */
     int64_t   rotate;
     size_t    at; /* offset in the data section of the output file */
 } xd_cvt_item;
 
-/* An output file, with some tensors of a component, which are consecutive in the component's
- * list. */
+/* An output file with consecutive tensors of a component's list. */
 typedef struct xd_cvt_file {
     /* `path` of the output file, and its `name` in the output directory
      * ("transformer/x.safetensors"); both owned. */
@@ -50,7 +49,8 @@ typedef struct xd_cvt_part { /* a component of the model, and its output files *
     int           type;      /* output type: F32, BF16, I8, F8E4M3, Q4_0 or XD_CVT_STORED */
     xd_cvt_item  *item;
     int           n;
-    xd_text_buf   formats; /* the metadata _quantization_metadata of ComfyUI; empty: none */
+    /* the metadata _quantization_metadata of ComfyUI; empty: no such metadata */
+    xd_text_buf   formats;
     xd_cvt_file  *file;
     int           nfile;
 } xd_cvt_part;
@@ -95,8 +95,8 @@ void      xd_cvt_progress(xd_cvt *v, const char *file, size_t bytes);
 
 /* Lists the files of the model that are copied, such as configs and tokenizers. */
 xd_status xd_cvt_list_copies(xd_cvt *v, xd_err *e);
-/* Copies the listed files. If `last` is 0, copies all except model_index.json; if `last` is 1,
- * copies only model_index.json. */
+/* Copies the listed files of the model. If `last` is 0, xd_cvt_copy_files copies all files except
+ * model_index.json; if `last` is 1, it copies only model_index.json. */
 xd_status xd_cvt_copy_files(xd_cvt *v, int last, xd_err *e);
 void      xd_cvt_copies_free(xd_cvt *v);
 

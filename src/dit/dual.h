@@ -2,8 +2,9 @@
  * weights for text and image; single blocks treat text and image as one sequence and compute
  * attention and feed-forward in parallel.
  *
- * Both kinds of blocks normalize with adaLN and multiply their results by gates. The modulation
- * vectors are computed by a linear layer of each block, or are passed to the block as inputs. */
+ * Double blocks and single blocks normalize with adaLN and multiply their results by gates. The
+ * modulation vectors are computed by a linear layer of each block, or are passed to the block as
+ * inputs. */
 #ifndef XD_DIT_DUAL_H
 #define XD_DIT_DUAL_H
 
@@ -21,8 +22,8 @@ typedef struct xd_solo { /* weights of a single block */
     xd_tensor norm_q, norm_k;
 } xd_solo;
 
-/* The part of the config that is common to all models with double and single blocks. The config
- * struct of each model with double and single blocks begins with an xd_dual_cfg. */
+/* Part of the config that is common to all models with double and single blocks. The config struct
+ * of each model with double and single blocks begins with an xd_dual_cfg. */
 typedef struct xd_dual_cfg {
     int64_t head_dim, in_ch, out_ch, joint, patch;
     int     heads, ndouble, nsingle;
@@ -46,22 +47,23 @@ typedef struct xd_dual_cfg {
     { "joint_attention_dim", offsetof(xd_dual_cfg, joint), 'l', joint_, NULL },                   \
     { "axes_dims_rope", offsetof(xd_dual_cfg, axes), 'L', 0, NULL }
 
-/* Checks the numbers of a config; in_channels must be at least `channels`. Computes `dim`, and sets
- * out_ch if the config has none. */
+/* Checks the numbers of a config; in_channels must be at least `channels`. xd_dual_check also
+ * computes `dim`, and sets out_ch if the config has none. */
 xd_status xd_dual_check(xd_dual_cfg *c, int64_t channels, xd_err *e);
-/* Returns the number of blocks; implements the function nlayers of xd_net_def. */
+/* Returns the number of blocks; it implements the function nlayers of xd_net_def. */
 int       xd_dual_nlayers(const void *cfg);
 
 /* xd_pair_weights declares the weights of a double block, and xd_solo_weights the weights of a
- * single block. Both implement the function weights of xd_block. */
+ * single block. xd_pair_weights and xd_solo_weights implement the function `weights` of
+ * xd_block. */
 void xd_pair_weights(xd_decl *d, const void *cfg, int layer, void *w);
 void xd_solo_weights(xd_decl *d, const void *cfg, int layer, void *w);
 
 /* Inputs of a block besides its weights. */
 typedef struct xd_dual_in {
-    /* Modulation vectors [6,D] F32 of the text rows and of the image rows. Six rows: shift, scale
-     * and gate of the attention, then shift, scale and gate of the feed-forward. A single block
-     * reads only `img`, which then has the shape [3,D]. */
+    /* Modulation vectors [6,D] F32 of the text rows and of the image rows. Six rows of a modulation
+     * vector: shift, scale and gate of the attention, then shift, scale and gate of the
+     * feed-forward. A single block reads only `img`, which then has the shape [3,D]. */
     xd_tensor txt, img;
     /* Modulation vectors of the reference images' rows; if absent, the reference images' rows use
      * `img`. */
@@ -74,7 +76,7 @@ typedef struct xd_dual_in {
     int64_t   head_dim;
 } xd_dual_in;
 /* xd_pair_run runs a double block on h [n,D], and xd_solo_run runs a single block. The first rows
- * of h are leading rows (XD_LEAD), which are treated like text, and the text. */
+ * of h are the leading rows (XD_LEAD), which are treated like text, and the text rows. */
 void xd_pair_run(xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in);
 void xd_solo_run(xd_exec *x, xd_tensor h, const xd_solo *w, const xd_dual_in *in);
 
@@ -84,13 +86,14 @@ void xd_solo_run(xd_exec *x, xd_tensor h, const xd_solo *w, const xd_dual_in *in
 xd_status xd_dual_axes(xd_ints *axes, const char *key, const xd_ints *usual, int64_t head_dim,
                        xd_err *e);
 /* Returns the RoPE table of this rank's tokens, [n,head_dim/2] values of fn (cos or sin). The
- * position of an image token is (0, row, column), that of a token of reference image i is (i + 1,
- * row, column). Text tokens are at position 0, where RoPE is the identity. If the guidance passes
- * have different numbers of text rows, `text` is the text of this forward pass, else NULL. */
+ * position of an image token is (0, row, column), and the position of a token of reference image i
+ * is (i + 1, row, column). Text tokens are at position 0, where RoPE is the identity. `text` is the
+ * text of this forward pass if the guidance passes have different numbers of text rows, else
+ * NULL. */
 xd_tensor xd_dual_angles(xd_exec *x, const void *text, const xd_ints *axes, double (*fn)(double));
 
 /* Fills the hidden state h, except leading rows (XD_LEAD). The layer `text` computes the text rows
- * of h, the layer `latents` the rows of reference images and of the image. */
+ * of h; the layer `latents` computes the rows of reference images and of the image. */
 void      xd_dual_embed(xd_exec *x, const xd_input *in, xd_tensor h, const xd_lin *text,
                         const xd_lin *latents);
 /* Returns out(norm(h) * (1 + scale) + shift), the prediction for this rank's image rows, which are

@@ -19,10 +19,10 @@ void xd_mlp_weights(xd_decl *d, const char *name, xd_mlp *m, int64_t in, int64_t
 xd_tensor xd_mlp_run(xd_exec *x, xd_tensor in, const xd_mlp *m, xd_act act);
 /* Computes the sinusoidal embedding of n scalars as diffusers' Timesteps does (256 features,
  * cosines first, frequency shift 0), then applies the two linear layers m with SiLU between them.
- * Returns [n,out] F32. */
+ * xd_mlp_timesteps returns [n,out] F32. */
 xd_tensor xd_mlp_timesteps(xd_exec *x, const double *v, int n, const xd_mlp *m);
 
-/* Returns the mean of the rows of t [n,E], [1,E] F32. The memory of the sums, n rows, stays
+/* Returns the mean of the rows of t [n,E], as [1,E] F32. The n rows of memory for the sums stay
  * allocated in the arena. */
 xd_tensor xd_mean_row(xd_exec *x, xd_tensor t);
 
@@ -30,7 +30,7 @@ xd_tensor xd_mean_row(xd_exec *x, xd_tensor t);
 void xd_copy_own_rows(xd_exec *x, xd_stream_id s, xd_tensor own, xd_tensor all);
 
 /* Returns table + v in F32, in the arena. `table` is a learned modulation table [k,D] or [1,k,D]. v
- * is [k,D], or one row that is added to all rows. */
+ * is [k,D], or one row that is added to all rows of the table. */
 xd_tensor xd_mod_table(xd_exec *x, xd_tensor table, xd_tensor v);
 
 /* ---- joint attention (Esser et al. 2024, arXiv:2403.03206) ---------------------------------- */
@@ -41,7 +41,7 @@ typedef struct xd_adaln { /* weights of a block for one stream: image or text */
     xd_tensor norm_q, norm_k; /* [head_dim] gains of the RMS norms of q and k, or absent */
 } xd_adaln;
 
-/* Names that the tensors of an xd_adaln have in a checkpoint. */
+/* Names of the tensors of an xd_adaln in a checkpoint. */
 typedef struct xd_adaln_names {
     const char *mod, *qkv[3], *out, *norm_q, *norm_k, *up, *down;
 } xd_adaln_names;
@@ -61,7 +61,7 @@ typedef struct xd_adaln_form {
  * is 0, the text stream if `context` is 1. */
 void xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln *w);
 
-/* Queries of this rank's tokens and heads, [n,H,head_dim], and keys and values, [n,Hk,head_dim]. */
+/* Queries [n,H,head_dim] of this rank's tokens and heads, and keys and values [n,Hk,head_dim]. */
 typedef struct xd_qkv { xd_tensor q, k, v; } xd_qkv;
 
 /* Allocates queries and keys for y [n, (H + 2 Hk) head_dim], the output of the GEMM with `w`. The
@@ -71,9 +71,9 @@ typedef struct xd_qkv_rows {
     int64_t   at, n;          /* fills rows [at, at + n) of q and k */
     xd_tensor norm_q, norm_k; /* gains of the RMS norms of q and k, or absent */
     xd_tensor cos, sin;       /* RoPE tables [all rows, head_dim/2], or absent */
-    /* Above 0: RoPE only rotates the first `turned` features of a head, features i and i +
-     * turned/2 together, and the tables are [all rows, turned/2]. 0: it rotates all features, 2i
-     * and 2i + 1 together. */
+    /* Above 0: RoPE rotates only the first `turned` features of a head, features i and i + turned/2
+     * together, and the tables are [all rows, turned/2]. 0: RoPE rotates all features, 2i and 2i +
+     * 1 together. */
     int64_t   turned;
     float     eps; /* epsilon of the RMS norm; 0: 1e-6 */
 } xd_qkv_rows;
@@ -98,17 +98,17 @@ xd_tensor xd_attn_text(xd_exec *x, xd_tensor q, xd_tensor kv, const xd_lin *w, i
 
 /* Weights of an attention with one query, which pools rows of text. */
 typedef struct xd_pool {
-    xd_lin    q, kv, out; /* kv: keys, then values */
+    xd_lin    q, kv, out; /* layer whose outputs are the keys, then the values */
     xd_tensor places; /* [1 + n,E]: position embeddings of the mean and of the rows, or absent */
 } xd_pool;
 /* Pools the rows [n,E] by an attention. The query is the mean of the rows; keys and values are
- * computed from the mean and all rows. Returns [1, out] F32. */
+ * computed from the mean and all rows. xd_pool_run returns [1, out] F32. */
 xd_tensor xd_pool_run(xd_exec *x, const xd_pool *w, xd_tensor rows, int heads);
 
 /* ---- rotary positions over a grid ------------------------------------------------------------ */
 
-/* The n positions along one side of a grid of tokens. If `count` is 1, the positions are 0, 1, 2
- * ...; else the positions go from start to stop in equal steps, computed in f32 like
+/* Positions along one side of a grid of n tokens. If `count` is 1, the positions are 0, 1, 2 and so
+ * on. Otherwise, the positions go from start to stop in equal steps, computed in f32 like
  * torch.linspace. */
 typedef struct xd_grid_side {
     int64_t n;
@@ -118,12 +118,12 @@ typedef struct xd_grid_side {
 
 float xd_grid_at(const xd_grid_side *a, int64_t i);
 /* Computes the ranges of row and column positions for a grid of h x w tokens. The ranges cover the
- * largest central part of the training grid th x tw that has the same aspect ratio (diffusers'
+ * largest central part of the training grid th x tw that has the aspect ratio of h x w (diffusers'
  * get_resize_crop_region_for_grid). */
 void  xd_grid_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_grid_side *rows,
                    xd_grid_side *cols);
 /* Writes the RoPE frequencies of the pairs of features of one position axis, which has `width`
- * features. Theta is 10000, and the frequencies are computed in f32. */
+ * features. Theta of these frequencies is 10000, and they are computed in f32. */
 void  xd_rope_frequencies(float *freq, int64_t width);
 /* Argument of the functions `fill`, which write the rows of RoPE tables. xd_rope_table returns a
  * table of cosines or sines, F32 [rows, half]. The function `fill` writes the rows of the table; fn
@@ -145,16 +145,16 @@ float    *xd_rope_angles(float *row, int64_t width, const float *freq, float pos
                          double (*fn)(double));
 
 /* Writes theta^(k / width) for all pairs of features, axis by axis; k is the index of a pair's
- * first feature. These are the RoPE bases for several axes with separate widths. Computes in f64,
- * as diffusers does. */
+ * first feature. The values theta^(k / width) are the RoPE bases for several axes with separate
+ * widths. xd_rope_axes computes in f64, as diffusers does. */
 void   xd_rope_axes(double *base, double theta, const xd_ints *widths);
 /* Writes fn (cos or sin) of the RoPE angles of one token, which are pos[axis] / base. Returns the
  * address after the written elements. */
 float *xd_rope_token(float *row, const double *base, const xd_ints *widths, const int64_t *pos,
                      double (*fn)(double));
 
-/* Writes the RoPE angles of this rank's tokens of a video, with `axes` features of a head for
- * frame, row and column, for the function `fill` of xd_rope_table. */
+/* Writes the RoPE angles of this rank's video tokens; axes[i] features of a head rotate by frame,
+ * row and column. Function `fill` of xd_rope_table. */
 void xd_rope_video(const xd_rope *t, float *buf, double theta, const xd_ints *axes);
 
 /* Concatenates the latents of the input and its extra channels along the features. */
@@ -176,10 +176,11 @@ typedef struct xd_config_range {
     const char *key;
     int64_t     v, min, max;
 } xd_config_range;
-/* Checks n config values. If a value is outside its range [min, max], returns XD_EFORMAT and an
- * error that names the value's key. */
+/* Checks n values of a config. If a value is outside its range [min, max], returns XD_EFORMAT and
+ * an error that names the value's key. */
 xd_status xd_check_ranges(const xd_config_range *r, size_t n, xd_err *e);
-/* Check that a config value has the only value that is supported, a word or a number. */
+/* Functions that check that a config value, which is a word or a number, has the only supported
+ * value. */
 xd_status xd_check_word(const char *key, const char *value, const char *only, xd_err *e);
 xd_status xd_check_number(const char *key, int64_t value, int64_t only, xd_err *e);
 

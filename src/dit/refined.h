@@ -12,12 +12,13 @@ enum { XD_REFINED_PATCH = 2, XD_REFINED_AXES = 3 };
 
 typedef struct xd_refined { /* weights of a block */
     /* [4D,E]: modulation layer, whose outputs are scale and gate of the attention, then of the
-     * feed-forward; a block of the text has none */
+     * feed-forward; a text block has no such layer */
     xd_lin    mod;
     /* `up` computes a and b; the feed-forward is down(silu(a) * b) */
     xd_lin    qkv, out, up, down;
     xd_tensor norm_q, norm_k; /* [head_dim]: norms of queries and keys, or absent */
-    xd_tensor norm[4];        /* [D]: norms before, after attention; before, after feed-forward */
+    /* [D]: norms before and after the attention, and before and after the feed-forward */
+    xd_tensor norm[4];
 } xd_refined;
 
 /* Inputs of a block besides its weights. The data in xd_state.local of a model with such blocks
@@ -30,8 +31,9 @@ typedef struct xd_refined_in {
 } xd_refined_in;
 
 /* xd_refined_all runs a block on the rows of text, padding and image, xd_refined_image on the rows
- * of padding and image, and xd_refined_text on the rows of the text without modulation. The
- * functions implement the function forward of xd_block. */
+ * of padding and image, and xd_refined_text on the rows of the text without modulation.
+ * xd_refined_all, xd_refined_image and xd_refined_text implement the function `forward` of
+ * xd_block. */
 void xd_refined_all(xd_exec *x, const xd_net *n, const void *w, xd_state *s);
 void xd_refined_image(xd_exec *x, const xd_net *n, const void *w, xd_state *s);
 void xd_refined_text(xd_exec *x, const xd_net *n, const void *w, xd_state *s);
@@ -48,17 +50,16 @@ typedef struct xd_refined_out { const xd_lin *mod, *out; } xd_refined_out;
 xd_tensor xd_refined_head(xd_exec *x, xd_tensor h, xd_tensor active, const xd_refined_out *w,
                           int64_t channels);
 
-/* Position axes in a config. */
+/* Settings of the position axes in a config. */
 typedef struct xd_refined_axes {
     const char    *key;         /* key of the widths, "axes_dims" */
     const int64_t *dims, *lens; /* [XD_REFINED_AXES] default widths and lengths */
     int64_t        least;       /* minimum length of the first axis */
     int64_t        head_dim;    /* required sum of the widths */
 } xd_refined_axes;
-/* Checks the widths and lengths of the position axes, and sets those that the config does not
- * have. */
+/* Checks the widths and lengths of the position axes, and sets those that the config lacks. */
 xd_status xd_refined_check_axes(xd_ints *dims, xd_ints *lens, const xd_refined_axes *a, xd_err *e);
-/* Sets a list of the config that has no elements to the n numbers in `usual`. */
+/* If a list of the config has no elements, sets it to the n numbers in `usual`. */
 void      xd_refined_set_list(xd_ints *l, int n, const int64_t *usual);
 
 #endif

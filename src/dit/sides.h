@@ -1,18 +1,18 @@
 /* sides.h - declares what transformers with side networks (xd_side in dit.h) have in common: the
  * order of the blocks of all networks, and the check that their sizes are equal.
  *
- * Blocks of a side network run directly before the first block of the transformer that needs what
- * they compute. */
+ * Blocks of a side network run directly before the first block of the transformer that needs their
+ * outputs. */
 #ifndef XD_DIT_SIDES_H
 #define XD_DIT_SIDES_H
 
 #include "dit/dit.h"
 
-/* Max number of blocks of a transformer and its side networks. */
+/* Maximum number of blocks of a transformer and its side networks together. */
 enum { XD_SIDES_BLOCKS = 512 };
 
-/* For each block of all networks, in the order of running: its network (-1: the transformer, else
- * the index of the side network) and its index in its own network. */
+/* For each block of all networks, in the order of running: `net` is its network (-1: the
+ * transformer, else the index of the side network), and `at` is its index in that network. */
 typedef struct xd_sides {
     int nblocks;
     int net[XD_SIDES_BLOCKS], at[XD_SIDES_BLOCKS];

@@ -13,24 +13,26 @@
 typedef enum xd_shares { XD_SHARES_EVEN, XD_SHARES_MEASURED, XD_SHARES_ADAPTIVE } xd_shares;
 
 struct xd_engine {
-    xd_context         ctx;
-    xd_engine_caches   caches; /* this engine's caches; unused if another engine owns the weights */
-    xd_predicted_times predicted;
-    int                requests; /* number of requests that were begun */
-    int                refused;  /* 1: the last request needed too much memory and was refused */
-    struct xd_engine  *of;      /* the engine that owns the weights (borrow.h); NULL: this engine */
-    struct xd_lora_sets *sets;  /* sets of LoRA files (lora_sets.h); NULL: there is one set */
-    int                  alone; /* 1: uses only this rank, with weights of another engine */
-    int                  balanced; /* an xd_shares */
+    xd_context           ctx;
+    /* caches of this engine; unused if another engine owns the weights */
+    xd_engine_caches     caches;
+    xd_predicted_times   predicted;
+    int                  requests; /* number of requests that were begun */
+    int                  refused;  /* 1: the last request needed too much memory and was refused */
+    struct xd_engine    *of;       /* engine that owns the weights (borrow.h); NULL: this engine */
+    struct xd_lora_sets *sets;     /* sets of LoRA files (lora_sets.h); NULL: there is one set */
+    /* 1: the engine uses only this rank, with weights of another engine */
+    int                  alone;
+    int                  balanced; /* an xd_shares: how the sizes of shards follow speeds */
     xd_canceller         cancel;   /* set by xd_cancel, from any thread */
-    xd_logger log; /* the logger of the thread that currently runs a function of this engine */
+    xd_logger log; /* logger of the thread that currently runs a function of this engine */
 };
 
-/* Options of opening an engine. XD_WITH_FILES: the weights are read from the model's files; without
- * this option the weights are random. XD_ALONE: only this rank works, even if other ranks were
- * launched. XD_FOR_BENCH: for a benchmark, in which the content of the image does not matter.
- * XD_SIZES: instead of a device, opens a stand-in that computes nothing and only returns memory
- * sizes (xd_dev_open_sizes). */
+/* Options for opening an engine. XD_WITH_FILES: the weights are read from the model's files;
+ * without this option the weights are random. XD_ALONE: only this rank works, even if other ranks
+ * were launched. XD_FOR_BENCH: the engine is for a benchmark, so the content of the image does not
+ * matter. XD_SIZES: in place of a device, opens a stand-in that computes nothing and only returns
+ * memory sizes (xd_dev_open_sizes). */
 enum { XD_WITH_FILES = 1, XD_ALONE = 2, XD_FOR_BENCH = 4, XD_SIZES = 8 };
 xd_status xd_open_with(xd_engine **g, const xd_open_args *a, int how, xd_err *e);
 

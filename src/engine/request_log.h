@@ -5,11 +5,11 @@
 #include "pipeline/memory_plan.h"
 #include "predict/auto_plan.h"
 
-/* On rank 0, logs one line at level INFO: the model, image size, steps, element types, device and
- * ranks of the request. The line also has the bytes of memory that the request needs on this host
- * or on the device. The line ends with the predicted seconds of the request, unless these were
- * logged with the plan. Call after xd_memory_plan. `predicted` has the predicted times of this
- * request, or is NULL if they are unknown. */
+/* On rank 0, logs one line at level INFO with the model, image size, steps, element types, device
+ * and ranks of the request. The logged line also has the bytes of memory that the request needs on
+ * this host or on the device. The logged line ends with the predicted seconds of the request,
+ * unless they were logged with the plan. Call xd_log_request after xd_memory_plan. `predicted` has
+ * the predicted times of this request, or is NULL if they are unknown. */
 void xd_log_request(const xd_job *j, const xd_memory_limits *limits,
                     const xd_predicted_times *predicted);
 

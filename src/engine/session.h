@@ -7,12 +7,12 @@
 
 /* Connects an engine to the other ranks. The other ranks are those of the MPI communicator that the
  * program passes or, if the program passes no communicator, all launched ranks. If `alone` is 1,
- * the engine has no other ranks. Also sets up threads and, unless `alone`, binds the rank to CPUs.
- * The call is collective unless `alone`. */
+ * the engine has no other ranks. Also sets up threads and, unless `alone` is 1, binds the rank to
+ * CPUs. xd_session_join is collective unless `alone` is 1. */
 xd_status xd_session_join(xd_engine *g, const xd_open_args *a, int alone, xd_err *e);
 /* Makes the plan that the arguments specify or, if they specify no plan, chooses a plan. Checks
  * that all ranks have the same version, model and plan, and opens the groups of ranks. `s` is this
- * rank's status so far; if one rank has failed, all ranks return that rank's error. The call is
+ * rank's status so far; if a rank has failed, all ranks return its error. The call is
  * collective. */
 xd_status xd_session_open(xd_engine *g, const xd_open_args *a, xd_status s, xd_err *e);
 /* Opens the groups of ranks of the engine's plan. The call is collective. */

@@ -1,12 +1,12 @@
 /* exec.h - defines the execution context of a model, which has the device, scratch memory, the
  * layout of the tokens, and the stack of hooks that combine tokens of different ranks.
  *
- * The code of a model handles the tokens of one rank. For computations on single tokens, this code
- * calls the ops of op.h; only the functions of xd_hooks combine tokens. A parallel method is an
- * entry of the hook stack, and the last entry calls the device's kernels. A tensor of n tokens has
+ * The code of a model handles the tokens of one rank. For computations on single tokens, a model's
+ * code calls the ops of op.h; only the functions of xd_hooks combine tokens. A parallel method is
+ * an entry of the hook stack; the last entry calls the device's kernels. A tensor of n tokens has
  * B*n rows for B samples; only attention and modulation use B.
  *
- * Errors are sticky: after the first failure ops compute nothing, but hooks still take part in
+ * Errors are sticky: after the first failure, ops compute nothing, but hooks still take part in
  * every message, so that ranks stay synchronized. */
 #ifndef XD_EXEC_EXEC_H
 #define XD_EXEC_EXEC_H
@@ -23,7 +23,7 @@ typedef struct xd_hooks  xd_hooks;
 /* cached tables of position embeddings and RoPE angles (exec/tables.h) */
 typedef struct xd_tables xd_tables;
 
-/* What the decoder of some autoencoders reads besides the latents. */
+/* Inputs that the decoders of some autoencoders read besides the latents. */
 typedef struct xd_decoding {
     double  time; /* timestep, 0 to 1 */
     int64_t seed; /* seed of the noise that the decoder adds */
@@ -34,8 +34,8 @@ typedef enum xd_over { XD_OVER_TOKENS, XD_OVER_FEATURES } xd_over;
 
 typedef struct xd_halo_args {
     xd_tensor in; /* this rank's rows of images, [T,H,W,C] */
-    /* lo: max number of rows to receive from above this rank's rows; hi: max number of rows to
-     * receive from below this rank's rows. */
+    /* lo: maximum number of rows to receive from above this rank's rows; hi: maximum number of rows
+     * to receive from below this rank's rows. */
     int       lo, hi;
     xd_tensor above, below; /* results: the received rows, in memory from the arena */
 } xd_halo_args;
@@ -43,13 +43,13 @@ typedef struct xd_halo_args {
 typedef struct xd_near_args {
     xd_tensor   in; /* [n,C]: this rank's rows of image tokens */
     xd_nearness how;
-    /* Result, in memory from the arena: the rows of the tokens that are at most xd_reach tokens
-     * before or after a span of this rank's tokens. For each patch that is computed, the rows
-     * before the span are followed by the rows after it. */
+    /* Result, in memory from the arena: the rows of tokens that are at most xd_reach tokens before
+     * or after a span of this rank's tokens. For each patch that is computed, the rows before the
+     * span are followed by the rows after it. */
     xd_tensor   near;
 } xd_near_args;
 
-/* The hooks of one parallel method. A call of a NULL hook is forwarded to the next entry of the
+/* The hooks of one parallel method. A NULL hook stands for the hook of the next entry of the
  * stack. */
 struct xd_hooks {
     /* Computes the attention of this rank's tokens over all ranks' tokens: fills a->out (and
@@ -60,18 +60,19 @@ struct xd_hooks {
     /* Sums the F32 tensor `io` in place, either over the ranks that split the tokens or over the
      * ranks that split the features. */
     void (*sum)(xd_exec *x, const xd_hooks *m, xd_over over, xd_tensor io);
-    /* Sets a->above and a->below to rows that other ranks have, next to this rank's rows of an
-     * image; at the image's edges there are fewer rows than requested. */
+    /* Sets a->above and a->below to rows of other ranks next to this rank's rows of an image. At
+     * the image's edges, there are fewer rows than requested. */
     void (*halo)(xd_exec *x, const xd_hooks *m, xd_halo_args *a);
     /* Computes group-norm sums [G,2] over all rows of an image that is `wide` pixels wide, from the
-     * partial sums [R,G,2] of this rank's rows. Adds in row order, so that the result does not
-     * depend on which rank has which rows. Sets *rows to the number of rows of all ranks. */
+     * partial sums [R,G,2] of this rank's rows. The partial sums are added in row order, so that
+     * the result does not depend on which rank has which rows. Sets *rows to the number of rows of
+     * all ranks. */
     void (*rowsum)(xd_exec *x, const xd_hooks *m, int64_t wide, xd_tensor partial, xd_tensor sums,
                    int64_t *rows);
     /* Computes a->sums of linear attention over the keys and values of all tokens, from this rank's
      * keys and values a->k and a->v. */
     void (*linear)(xd_exec *x, const xd_hooks *m, const xd_linattn *a);
-    /* Sets a->near to the rows of tokens near those of this rank. */
+    /* Sets a->near to the rows of tokens near this rank's tokens. */
     void (*near)(xd_exec *x, const xd_hooks *m, xd_near_args *a);
     const xd_hooks *next;
     void           *priv;
@@ -93,8 +94,8 @@ struct xd_exec {
     struct xd_late     *late;   /* delayed additions to the hidden state (exec/late.h), or NULL */
     const xd_hooks     *hooks;  /* stack of parallel methods */
     const xd_layout    *lay;
-    /* Layout of the queries of the current attention, if the queries are tokens of another stream
-     * than the keys, whose layout is `lay` (xd_attn_between); else NULL. */
+    /* Layout of the queries of the current attention, if the queries belong to another stream than
+     * the keys (xd_attn_between); else NULL. The layout of the keys is `lay`. */
     const xd_layout    *asking;
     xd_dtype            act;   /* type of activations: the compute type */
     int64_t             B;     /* number of samples in the batch */
@@ -110,18 +111,18 @@ struct xd_exec {
     /* A VAE can compute a feature map in bands of rows, one after the other. `band` is the size of
      * a band in bytes; 0: the VAE chooses the best size. */
     size_t              band;
-    const xd_decoding  *decoding; /* further input of a VAE's decoder, or NULL: zeros */
+    const xd_decoding  *decoding; /* further inputs of a VAE's decoder; NULL: zeros */
     const xd_canceller *cancel;   /* cancellation flag of the request, or NULL */
     /* A callback that is called before every op. The callback receives the failure notices of other
-     * ranks, and sends a notice if this rank has failed. NULL: not called. */
+     * ranks, and sends a notice if this rank has failed. `watch` NULL: no callback before ops. */
     void                (*watch)(void *watcher, xd_exec *x);
     void               *watcher;
     /* A callback that is called between two parts of a long computation, so that other engines can
-     * compute during the call. During the call no message is pending, and device memory stays
-     * valid. NULL: not called. */
+     * compute during the call. During the callback no message is pending, and device memory stays
+     * valid. `pause` NULL: no callback. */
     void                (*pause)(void *pauser, xd_exec *x);
     void               *pauser;
-    xd_err              err; /* the context's first failure */
+    xd_err              err; /* first failure of the context */
 };
 
 /* Initializes an execution context on a device. Until the caller changes the context's fields, the

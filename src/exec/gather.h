@@ -1,5 +1,4 @@
-/* gather.h - private to exec: gathers the rows of one rank's weight matrix from the matrices of the
- * checkpoint.
+/* gather.h - private to exec: gathers a rank's weight matrix from the matrices of the checkpoint.
  *
  * The weight matrix that a rank computes with (the local matrix) can be fused from several matrices
  * of the checkpoint (its parts), and tensor parallelism can select some rows or columns of these
@@ -22,7 +21,8 @@ typedef struct xd_gather {
 /* Copies rows [begin, end) of one part, which is a matrix of the checkpoint. ctx: an xd_gather. */
 void xd_gather_copy(void *ctx, int64_t begin, int64_t end, int thread);
 
-/* How one local matrix is gathered from its parts, which are matrices of the checkpoint. */
+/* Description of how one local matrix is gathered from its parts, which are matrices of the
+ * checkpoint. */
 typedef struct xd_gathering {
     const xd_mat_part *parts;
     const xd_mat_cols *c;
@@ -30,7 +30,7 @@ typedef struct xd_gathering {
     int                whole;  /* 1: the local matrix is one complete checkpoint matrix */
     int                as_is;  /* 1: e4m3 elements are used unchanged, as stored in the file */
     int                blocks; /* 1: a part is stored in a block type or as quantized codes */
-    /* 1: a part is stored as quantized codes of w's type; the scales of these codes are kept. */
+    /* 1: a part is stored as quantized codes of w's type, whose scales are kept. */
     int                known;
     int                bytes;   /* 1: all parts are integer codes of w's type, used in place */
     int                rotated; /* 1: parts are stored with rotated rows, which stay rotated */
@@ -38,7 +38,7 @@ typedef struct xd_gathering {
     int      copies; /* 1: some rows are copied before they are packed */
     int      sums;   /* 1: LoRA terms are added to a part */
     xd_dtype type;   /* element type of the copied rows */
-    /* bytes of the buffer for copied rows: for all rows, or one band per thread */
+    /* bytes of the buffer for copied rows: for all rows, or for one band per thread */
     size_t   copy_bytes;
     /* all: start of the buffer for copied rows; at: address in the buffer to which the next row is
      * copied. */
@@ -46,28 +46,28 @@ typedef struct xd_gathering {
     float   *scale; /* scale of each row (xd_gather_scales), or NULL */
 } xd_gathering;
 
-/* Decides how local matrix w is gathered from the checkpoint. Scaled 8-bit elements and elements of
- * block types are gathered in the compute type, or in f32 if they will be quantized. F32 elements
- * are rounded to the compute type while they are gathered, which saves memory, except in bands to
- * which LoRA terms are added. `stays` is 1 if the matrix stays in its file and is packed in groups
- * of rows. In a matrix that stays in its file, elements of block types are not rounded while they
- * are gathered, because the device rounds faster. */
+/* Decides how the local matrix w is gathered from the checkpoint. Scaled 8-bit elements and
+ * elements of block types are gathered in the compute type, or in f32 if they are then quantized.
+ * F32 elements are rounded to the compute type while they are gathered, which saves memory. Bands
+ * to which LoRA terms are added are not rounded. `stays` is 1 if the matrix stays in its file and
+ * is packed in groups of rows. In a matrix that stays in its file, elements of block types are not
+ * rounded while they are gathered, because the device rounds faster. */
 xd_gathering xd_gather_plan(const xd_decl *d, const xd_weight *w, const xd_matrix *m, int stays);
-/* Returns 1 if all parts of a local matrix are stored as rows of integers that w uses without
- * conversion. Sets *turned to 1 if the file stores the rows of some parts in another order. */
+/* Returns 1 if all parts of a local matrix are stored as rows of integers that w uses unconverted.
+ * Sets *turned to 1 if the file stores the rows of some parts in another order. */
 int    xd_gather_integers(const xd_decl *d, const xd_weight *w, const xd_matrix *m, int *turned);
 /* Returns 1 if w has rows whose scales the device cannot compute. A matrix with such rows is packed
  * in one piece. */
 int    xd_gather_needs_scales(const xd_weight *w, const xd_gathering *g);
-/* Sets the row scales that the device cannot compute. For rows whose inputs are split over ranks,
- * the scale is computed over the complete row so that all ranks quantize the row equally; other
+/* Sets the row scales that the device cannot compute. If the inputs of a row are split over ranks,
+ * the scale is computed from the complete row, so that all ranks quantize the row equally. Other
  * scales are read from the file. If the device cannot compute the scales of some rows of a matrix,
  * the scales of all its rows are set. */
 void   xd_gather_scales(const xd_weight *w, const xd_gathering *g, const xd_gather *from);
 /* Allocates the buffer for copied rows. Returns NULL if out of memory. */
 void  *xd_gather_buffer(xd_decl *d, const xd_gathering *g);
-/* Returns the bytes of memory for adding LoRA terms to the parts of a local matrix. The memory is
- * enough for all parts together, since all parts may be open at the same time. */
+/* Returns the bytes of memory for adding LoRA terms to the parts of a local matrix. The memory
+ * suffices for all parts together, because all parts may be open at the same time. */
 size_t xd_gather_sum_bytes(const xd_decl *d, const xd_gathering *g);
 /* Tells the weight source which rows of the checkpoint matrices (the parts of m) will be read. */
 void   xd_gather_announce(xd_decl *d, const xd_matrix *m);
@@ -88,7 +88,7 @@ typedef struct xd_banding {
     int                 bad[XD_MAXSEG], status;
 } xd_banding;
 
-/* A piece is those rows of a band that come from the same checkpoint matrix, which has the index k
+/* A piece is the rows of a band that come from the same checkpoint matrix, which has the index k
  * among the parts of the local matrix. */
 typedef struct xd_gather_piece {
     int     k;

@@ -1,9 +1,9 @@
 /* host.h - functions through which host code accesses device memory. All host code accesses device
- * memory only through these functions.
+ * memory only through the functions of host.h.
  *
  * Only kernels dereference device addresses. If the host can address a device's memory
- * (xd_dev.host_memory), xd_host_open copies nothing. These functions do nothing if the context has
- * failed, or on a count device (which counts memory and computes nothing). */
+ * (xd_dev.host_memory), xd_host_open copies nothing. The functions of host.h do nothing if the
+ * context has failed, or on a count device (which counts memory and computes nothing). */
 #ifndef XD_EXEC_HOST_H
 #define XD_EXEC_HOST_H
 
@@ -16,8 +16,8 @@ void  xd_upload(xd_exec *x, void *to, const void *from, size_t bytes);
  * before. */
 void  xd_download(xd_exec *x, void *to, const void *from, size_t bytes);
 /* Makes bytes in device memory readable for the host, after all work that was queued on the device
- * before. Returns p itself or a copy in host memory. Returns NULL if the context has failed, or on
- * a count device. End the access with xd_host_close. */
+ * before. Returns p itself, or the address of a copy in host memory. Returns NULL if the context
+ * has failed, or on a count device. End the access with xd_host_close. */
 void *xd_host_open(xd_exec *x, void *p, size_t bytes);
 /* Ends an access that xd_host_open began: copies the first `written` bytes back to the device if
  * `host` is a copy. host may be NULL. */

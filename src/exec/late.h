@@ -3,16 +3,16 @@
  *
  * A block of a transformer adds to its hidden state h and then normalizes it: h += gate y, norm(h).
  * If xd_dev.norm_adds is set, xd_linear_add only writes y, and the next norm performs the addition,
- * so that h is read and written only once. Until that norm, h lacks the addition. Before any other
- * op that may access these rows of h, xd_run calls xd_late_before, which performs the pending
- * additions. xd_late_close performs all remaining additions. Therefore only ops may access h
- * between xd_late_open and xd_late_close. */
+ * so that h is read and written only once. Until the next norm, h lacks the delayed addition.
+ * Before any other op that may access the affected rows of h, xd_run calls xd_late_before, which
+ * performs the pending additions. xd_late_close performs all remaining additions. Because additions
+ * are delayed, only ops may access h between xd_late_open and xd_late_close. */
 #ifndef XD_EXEC_LATE_H
 #define XD_EXEC_LATE_H
 
 #include "exec/exec.h"
 
-enum { XD_LATE_MOST = 8 }; /* max number of pending additions, to disjoint rows */
+enum { XD_LATE_MOST = 8 }; /* maximum number of pending additions, which are to disjoint rows */
 
 typedef struct xd_late {
     xd_tensor h; /* the hidden state, F32 */
@@ -28,19 +28,20 @@ typedef struct xd_late {
 void      xd_late_open(xd_exec *x, xd_late *l, xd_tensor h);
 void      xd_late_close(xd_exec *x);
 /* Returns the tensor to which a GEMM writes its result if the addition of the result to `acc` can
- * be delayed. Otherwise returns an absent tensor, and the GEMM must add the result to `acc` at
- * once. */
+ * be delayed. If the addition cannot be delayed, returns an absent tensor, and the GEMM must add
+ * the result to `acc` at once. */
 xd_tensor xd_late_room(xd_exec *x, xd_tensor acc);
 /* Records acc += gate * y, with y from xd_late_room. `gate` must stay valid until the transformer
  * block ends. */
 void      xd_late_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor y);
-/* If an addition to the input rows of norm `a` is pending, makes the norm perform the addition, by
- * setting a->add and a->gate. */
+/* If an addition to the input rows of norm `a` is pending, makes the norm perform it, by setting
+ * a->add and a->gate. */
 void      xd_late_take(xd_exec *x, xd_norm *a);
 /* Performs the pending additions to those rows of the hidden state h that `op` may access. */
 void      xd_late_before(xd_exec *x, xd_op op, const void *args);
 /* Moves the gates of pending additions out of the arena memory that was allocated after `mark`.
- * Call xd_late_keep before the arena is rewound to `mark`, which frees that memory. */
+ * Call xd_late_keep before the arena is rewound to `mark`, because this frees the memory after
+ * `mark`. */
 void      xd_late_keep(xd_exec *x, size_t mark);
 
 #endif

@@ -17,8 +17,8 @@ typedef struct xd_fetched { /* a tensor that was read from the checkpoint, or ra
     char      name[512];
     xd_tensor t;
     xd_made   made;  /* if weights are random: parameters of the random elements */
-    void     *hold;  /* memory that contains random elements or sums with LoRA terms, or NULL */
-    void     *sum;   /* terms to add to rows, e.g. LoRA (xd_sum_open), or NULL */
+    void     *hold;  /* memory that has random elements or sums with LoRA terms, or NULL */
+    void     *sum;   /* terms to add to rows, for example of a LoRA (xd_sum_open), or NULL */
     xd_coding codes; /* how to decode the tensor, if it is stored as quantized codes */
 } xd_fetched;
 
@@ -31,11 +31,12 @@ typedef struct xd_fetch {          /* tells which tensor is read, and how */
     int            rotated; /* 1: a rotated tensor stays rotated, as stored */
 } xd_fetch;
 
-/* Writes the full name that a tensor has in the weight source. `names` lists alternative names: the
- * full name contains the first of them that the source has, followed by `suffix`. */
+/* Writes the full name that a tensor has in the weight source. `names` lists alternative names. The
+ * full name has the first of these names that the source has, followed by `suffix`. */
 void  xd_load_name(const xd_decl *d, const char *names, const char *suffix, char out[512]);
 /* Reads a tensor, which is valid until xd_load_release. If weights are random, there are no files,
- * and the elements are made in memory. Decodes a tensor stored as codes. Returns 0 on failure. */
+ * and xd_load_fetch makes the elements in memory. xd_load_fetch decodes a tensor that is stored as
+ * codes. Returns 0 on failure. */
 int   xd_load_fetch(xd_decl *d, const xd_fetch *what, xd_fetched *f);
 /* Finds a tensor as xd_load_fetch does, but neither makes nor decodes elements. If weights are
  * random, sets f->t.p to NULL; the caller then makes the elements with xd_load_make. */
@@ -53,11 +54,11 @@ void  xd_load_warn(xd_decl *d, const char *name, xd_tensor t);
 void *xd_load_allocate(xd_decl *d, size_t bytes, const char *name, int *mine);
 /* Adds a weight's bytes to the counted bytes of all weights. */
 void  xd_load_count(xd_decl *d, size_t bytes);
-/* Called while memory is counted. If d->announces is 1, tells the weight source which elements of a
- * tensor will be read when the weights are loaded. */
+/* Call xd_load_will while memory is counted. If d->announces is 1, tells the weight source which
+ * elements of a tensor will be read when the weights are loaded. */
 void  xd_load_will(xd_decl *d, const char *names, const char *suffix, int64_t first, int64_t n);
-/* Called while memory is counted. Counts `bytes` of working memory for loading a weight, which are
- * in scratch buffer `slot` of the weight store (xd_store_scratch). */
+/* Call xd_load_count_work while memory is counted. Counts `bytes` of working memory that loading a
+ * weight needs in scratch buffer `slot` of the weight store (xd_store_scratch). */
 void  xd_load_count_work(xd_decl *d, int slot, size_t bytes);
 
 /* ---- elements (elements.c) ------------------------------------------------------------------ */
@@ -71,8 +72,8 @@ float xd_load_most(xd_tensor from, int64_t first, int64_t n, float scale);
 
 /* ---- codes (codes.c) ----------------------------------------------------------------------- */
 
-/* The equivalents of xd_load_elements and xd_load_most for a row of a tensor that is stored as
- * quantized codes: xd_load_decoded converts n elements of the row, and xd_load_decoded_most returns
+/* Functions like xd_load_elements and xd_load_most, for a row of a tensor that is stored as
+ * quantized codes. xd_load_decoded converts n elements of the row, and xd_load_decoded_most returns
  * the maximum magnitude of n elements. */
 void  xd_load_decoded(void *to, xd_dtype tt, const xd_coding *c, int64_t row, int64_t column,
                       int64_t n);
@@ -85,11 +86,11 @@ int   xd_load_decode(xd_decl *d, xd_fetched *f);
 
 /* ---- sums (sums.c) ------------------------------------------------------------------------- */
 
-/* Returns 1 if the weight source adds terms, such as LoRA, to this tensor (names and suffix as in
- * xd_load_name). */
+/* Returns 1 if the weight source adds terms, such as those of a LoRA, to this tensor (names and
+ * suffix as in xd_load_name). */
 int    xd_sum_is(const xd_decl *d, const char *names, const char *suffix);
 /* Returns how many bytes of memory are needed to add a tensor's terms; 0 if the tensor has no
- * terms. If `whole` is 1, the result includes memory for all n elements of the sum in f32. */
+ * terms. If `whole` is 1, the number includes memory for all n elements of the sum in f32. */
 size_t xd_sum_bytes(const xd_decl *d, const char *names, const char *suffix, int64_t n, int whole);
 /* If the source adds terms to the tensor f, prepares these terms for xd_sum_add. Returns 0 on
  * failure. */
@@ -135,17 +136,17 @@ typedef struct xd_lin_kind {
     int      bias, few;
 } xd_lin_kind;
 
-/* Sets the element type of a weight matrix w. If the user requests quantized weights, two kinds of
- * matrices are quantized. Matrices that tensor parallelism can split are quantized to save memory
- * and time. Matrices that multiply only a few input rows are quantized to save memory. Matrices
- * that multiply few rows become integers, which are more precise than e4m3. The element type of a
- * matrix does not depend on the tensor-parallel degree. Returns 1 if the matrix is stored in groups
- * of four-bit integers and multiplied in the compute type. */
+/* Sets the element type of a weight matrix w. If the user requests quantized weights, xd_mat_type
+ * quantizes two kinds of matrices. Matrices that tensor parallelism can split are quantized to save
+ * memory and time. Matrices that multiply only a few input rows are quantized to save memory.
+ * Matrices that multiply few rows become integers, which are more precise than e4m3. The element
+ * type of a matrix does not depend on the tensor-parallel degree. Returns 1 if the matrix is stored
+ * in groups of four-bit integers and is multiplied in the compute type. */
 int     xd_mat_type(const xd_decl *d, const xd_lin_kind *kind, const xd_matrix *m, xd_weight *w);
 /* Decides whether a layer whose matrix is stored as rotated integers rotates its inputs. If the
  * layer rotates its inputs, the matrix stays rotated, and w->rotate is set to the group size of the
- * rotation. If the layer does not rotate its inputs, w->rotate is set to 0, and the element type of
- * w may change. Returns w->rotate. */
+ * rotation. If the layer does not rotate its inputs, w->rotate is set to 0, and w may get another
+ * element type. Returns w->rotate. */
 int64_t xd_mat_rotation(xd_decl *d, xd_lin *w, const xd_matrix *m);
 /* Adds the size of w, and the working memory for loading w, to the counted memory. */
 void    xd_mat_count(xd_decl *d, xd_weight *w, const xd_matrix *m);
@@ -166,15 +167,16 @@ void    xd_mat_load_stored(xd_decl *d, xd_lin *l, const xd_matrix *m);
 /* Returns 1 if matrix m, which will be quantized, is quantized to groups of four-bit integers. */
 int     xd_mat_takes_four(const xd_decl *d, const xd_matrix *m);
 /* Returns the group size in which the inputs of a four-bit matrix are rotated like its rows
- * (xd_four_rotation). Returns 0 if tensor parallelism gives the columns of a rotation group to
- * different ranks; the rotation of the rows is then undone when the rows are gathered. */
+ * (xd_four_rotation). Returns 0 if tensor parallelism gives the columns of one rotation group to
+ * different ranks. The rotation of the rows is then undone when the rows are gathered. */
 int64_t xd_mat_four_rotation(const xd_decl *d, const xd_matrix *m);
 /* Returns 1 if a matrix is stored in groups of four-bit integers, and stays in these groups when
  * loaded. Sets *rotate to the group size in which the matrix's columns stay rotated. If *rotate is
- * 0, the rows either are not rotated, or their rotation is undone each time they are gathered. */
+ * 0, the rows are not rotated, or their rotation is undone each time they are gathered. */
 int     xd_mat_is_four(const xd_decl *d, const xd_matrix *m, int64_t *rotate);
 /* For a matrix in groups of four-bit integers, xd_mat_count_four and xd_mat_load_four replace
- * xd_mat_count and xd_mat_load. The caller has set l->rotate. */
+ * xd_mat_count and xd_mat_load. The caller of xd_mat_count_four and xd_mat_load_four has set
+ * l->rotate. */
 void    xd_mat_count_four(xd_decl *d, xd_lin *l, const xd_matrix *m);
 void    xd_mat_load_four(xd_decl *d, xd_lin *l, const xd_matrix *m);
 

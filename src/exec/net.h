@@ -14,20 +14,20 @@ typedef struct xd_net xd_net;
 
 typedef struct xd_state { /* activations that are passed from block to block and rank to rank */
     /* The hidden state, F32, which blocks change in place. The hidden state has this rank's rows of
-     * text, padding, reference images, image and audio, in this order, with D features each. A
-     * model may use only the first features of a row of audio. In a model
-     * with several states per token (xd_dit_info.states) the memory has all rows of the first
-     * state, then all rows of the next. */
+     * text, padding, reference images, image and audio, in this order. Each row has D features. A
+     * model may use only the first features of a row of audio. In a model with several hidden
+     * states per token (xd_dit_info.states), the memory has all rows of the first state, then all
+     * rows of the next state. */
     xd_tensor   h;
-    /* The outputs of k early blocks, concatenated along the rows, in the compute type: a tensor
-     * with k times as many rows as h and D features. Long skip connections use these outputs;
-     * absent if the model has no long skip connections. */
+    /* Outputs of k early blocks, concatenated along the rows, in the compute type: a tensor of D
+     * features with k times as many rows as h. Long skip connections use the outputs of early
+     * blocks; absent if the model has no long skip connections. */
     xd_tensor   skips;
     /* The input that the current block gets from a long skip connection, [rows of h, D], or
      * absent. */
     xd_tensor   skip;
-    /* Tensors that the model's function cond() has computed for this forward pass. The tensors are
-     * not sent to other ranks. */
+    /* Tensors that the model's function cond() has computed for the current forward pass. The
+     * tensors in `local` are not sent to other ranks. */
     void       *local;
     /* Timestep of the forward pass (xd_input.t); 0 if the network is not a transformer. */
     double      t;
@@ -46,7 +46,7 @@ typedef struct xd_block { /* a kind of block of a network */
 /* Definition of a registered network. An xd_net_def is the first member of xd_text, xd_dit and
  * xd_vae. */
 typedef struct xd_net_def {
-    const char        *name; /* xdit's name of the network, e.g. "t5" */
+    const char        *name; /* xdit's name of the network, for example "t5" */
     /* values of `_class_name` or `architectures` in a config that select this network */
     const char        *classes[6];
     /* Prefix of tensor names, such as "text_model.", which a file may omit; NULL: no prefix. */
@@ -56,9 +56,9 @@ typedef struct xd_net_def {
     /* Prefix of the tensor names in printed lists, for example ""; NULL: printed names begin with
      * `prefix`. */
     const char        *lead;
-    /* Start of some declared tensor names, such as "visual.". In a file, names that start with this
-     * text have either no prefix or `prefix`, but never one of `prefixes`. NULL: there are no such
-     * names. */
+    /* Start of some declared tensor names, such as "visual.". In a file, names that start with
+     * `beside` have either no prefix or `prefix`, but never one of `prefixes`. `beside` NULL: no
+     * declared name has such a start. */
     const char        *beside;
     /* Part of some declared tensor names, such as "vision_model.", that files may lack, or NULL. */
     const char        *omits;
@@ -67,17 +67,20 @@ typedef struct xd_net_def {
     const char        *unread[6];
     const xd_field    *fields; /* field table for reading config.json into the cfg struct */
     size_t             cfg_size, glob_size;
-    /* Called after the table's fields are read: reads parts of the config that no table can
-     * describe, such as the configs of side networks. NULL: there are none. */
+    /* Function that is called after the table's fields are read. It reads parts of the config that
+     * no table can describe, such as the configs of side networks. `read` NULL: the table describes
+     * the whole config. */
     xd_status          (*read)(void *cfg, const xd_json *obj, const char *what, xd_err *e);
-    /* Called after the config is read: computes derived values, and refuses impossible or
-     * unsupported values with an error that names the config key. NULL: nothing to check. */
+    /* Function that is called after the config is read. It computes derived values, and refuses
+     * impossible or unsupported values with an error that names the config key. `check` NULL: there
+     * is nothing to check. */
     xd_status          (*check)(void *cfg, xd_err *e);
-    /* A function that returns the network's number of blocks. NULL: the network has no blocks. */
+    /* A function that returns the network's number of blocks. `nlayers` NULL: the network has no
+     * blocks. */
     int                (*nlayers)(const void *cfg);
     const xd_block    *(*block)(const void *cfg, int layer);
-    /* Returns 1 for a block that is never run. Files have its weights, which are not loaded. NULL:
-     * all blocks are run. */
+    /* Returns 1 for a block that is never run. Files have the weights of an idle block, but the
+     * weights are not loaded. `idle` NULL: all blocks are run. */
     int                (*idle)(const void *cfg, int layer);
     void               (*weights)(xd_decl *d, const void *cfg, void *glob);
 } xd_net_def;
@@ -90,7 +93,7 @@ struct xd_net {
      * run. */
     void            **layer;
     int               nlayers;
-    int               first, last; /* this rank's stage has blocks [first, last) */
+    int               first, last; /* this rank's pipeline stage has blocks [first, last) */
     /* Weight stream for the blocks whose weights stay in host memory; NULL: no block is
      * streamed. */
     xd_weight_stream *stream;
@@ -101,7 +104,7 @@ struct xd_net {
 xd_status   xd_net_open(xd_net *n, const xd_net_def *def, const xd_json *obj, const char *what,
                         xd_err *e);
 void        xd_net_close(xd_net *n);
-/* Returns 1 if the network knows a tensor of this name in a file, but does not read it. */
+/* Returns 1 if files may have a tensor of this name that the network does not read. */
 int         xd_net_unread(const xd_net_def *def, const char *name);
 /* Returns the number that block `layer` has in the names of its tensors. For example, block 19 of
  * the network may be number 0 of the "single_transformer_blocks". */
@@ -109,9 +112,10 @@ int         xd_net_number(const xd_net *n, int layer);
 /* Declares weights to d: the network's weights outside the blocks, and the weights of the blocks of
  * this rank's pipeline stage. */
 xd_status   xd_net_visit(xd_net *n, xd_decl *d);
-/* Returns the weights of block `layer`, with which the caller may queue work until the next call.
- * Call xd_net_layer for all blocks of the stage, in order, because weights may be streamed. The
- * code of a network reads n->layer directly only to get the shapes of weights. */
+/* Returns the weights of block `layer`. The caller may queue work with these weights until the next
+ * call of xd_net_layer. Call xd_net_layer for all blocks of the stage, in order, because weights
+ * may be streamed. The code of a network reads n->layer directly only to get the shapes of
+ * weights. */
 const void *xd_net_layer(xd_exec *x, const xd_net *n, int layer);
 /* Runs block `layer` on the activations s. */
 void        xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s);
@@ -119,17 +123,17 @@ void        xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s);
 /* A reference image among the rows of xd_cond.tok, for transformers whose prefix has the images
  * (xd_dit_info.prefix_refs). */
 typedef struct xd_cond_image {
-    int64_t at, n;      /* rows [at, at + n) are those that the text encoder has for the image */
+    int64_t at, n;      /* rows [at, at + n) are the text encoder's rows for the image */
     int64_t rows, cols; /* size of the image in latent tokens */
 } xd_cond_image;
 
 struct xd_cond { /* an encoded prompt, valid during the request */
-    /* [n,E] F32: token embeddings, including those of padding if the model was trained with
+    /* [n,E] F32: token embeddings, including embeddings of padding if the model was trained with
      * padding. */
     xd_tensor tok;
     xd_tensor pooled;      /* [1,P] F32 pooled embedding, or absent */
     xd_tensor penultimate; /* [n,E] F32: input of the text encoder's last block, or absent */
-    /* For each encoder, the number of rows of `tok` that are not padding, if the rows include
+    /* For each text encoder, the number of rows of `tok` that are not padding, if the rows include
      * padding. */
     int64_t   real[3];
     /* [nimages] reference images, in the order of their rows (borrowed) */

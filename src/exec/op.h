@@ -1,21 +1,22 @@
 /* op.h - declares the tensor operations (ops) that the code of models calls.
  *
  * Ops do nothing on a failed context, accept zero rows, and allocate results and scratch from the
- * context's arena. Activations have the context's type x->act unless stated otherwise. */
+ * context's arena. Activations have the type x->act of the context, unless stated otherwise. */
 #ifndef XD_EXEC_OP_H
 #define XD_EXEC_OP_H
 
 #include "exec/exec.h"
 #include "exec/weight.h"
 
-/* Allocate tensors with undefined contents in the arena. If the context has failed, the tensor has
- * the right shape, but its address p is invalid. */
+/* Functions that allocate tensors with undefined contents in the arena. If the context has failed,
+ * the allocated tensor has the right shape, but its address p is invalid. */
 xd_tensor xd_new(xd_exec *x, int64_t rows, int64_t cols);
 xd_tensor xd_new_f32(xd_exec *x, int64_t rows, int64_t cols);
 xd_tensor xd_new_as(xd_exec *x, xd_dtype type, int nd, const int64_t *d);
 
-/* Copy n contiguous f32 elements from host memory to a device tensor (xd_put), and back (xd_get).
- * xd_put and xd_get do nothing on a count device (which counts memory and computes nothing). */
+/* Functions that copy n contiguous f32 elements from host memory to a device tensor (xd_put), and
+ * back (xd_get). xd_put and xd_get do nothing on a count device (which counts memory and computes
+ * nothing). */
 void xd_put(xd_exec *x, xd_tensor to, const float *from);
 void xd_get(xd_exec *x, float *to, xd_tensor from);
 /* Fills `to` with the xd_count(to) contiguous f32 elements that fn(ctx, buf) writes to buf. fn is
@@ -25,19 +26,20 @@ void xd_fill(xd_exec *x, xd_tensor to, void (*fn)(void *ctx, float *buf), void *
 
 /* Copies between tensors of any strides, and converts to the type of `out`. */
 void      xd_copy_to(xd_exec *x, xd_tensor out, xd_tensor in);
-/* Converts `in` to a type; returns `in` itself if it has the type already. */
+/* Converts `in` to a type; returns `in` itself if it already has this type. */
 xd_tensor xd_as(xd_exec *x, xd_tensor in, xd_dtype type);
 
-/* Convert rows of heads to codes of 8 bits, and back (xd_code). Tensors are [n,H,..] or [1,n,H,..],
- * where only the last stride must be 1. xd_encode returns contiguous codes of type `codes`, I8 or
- * F8E4M3; xd_encode_to writes the codes of `in` to `out`; xd_decode_to writes the values. */
+/* Functions that convert rows of heads to codes of 8 bits, and back (xd_code). The tensors of
+ * xd_encode and xd_decode_to are [n,H,..] or [1,n,H,..], where only the last stride must be 1.
+ * xd_encode returns contiguous codes of type `codes`, I8 or F8E4M3; xd_encode_to writes the codes
+ * of `in` to `out`; xd_decode_to writes the decoded values of `in` to `out`. */
 xd_tensor xd_encode(xd_exec *x, xd_tensor in, xd_dtype codes);
 void      xd_encode_to(xd_exec *x, xd_tensor out, xd_tensor in);
 void      xd_decode_to(xd_exec *x, xd_tensor out, xd_tensor in);
 
-/* Computes a linear layer: y = act(in w^T + b). Converts `in` if its type differs from the
- * weight's. With tensor parallelism, the results of a layer that is split by inputs (ROW) are
- * summed over the ranks. */
+/* Computes a linear layer: y = act(in w^T + b). xd_linear converts `in` if its type differs from
+ * the weight's type. With tensor parallelism, the results of a layer that is split by inputs (ROW)
+ * are summed over the ranks. */
 xd_tensor xd_linear(xd_exec *x, xd_tensor in, const xd_lin *w);
 xd_tensor xd_linear_f32(xd_exec *x, xd_tensor in, const xd_lin *w); /* returns an f32 tensor */
 xd_tensor xd_linear_act(xd_exec *x, xd_tensor in, const xd_lin *w, xd_act act);
@@ -60,22 +62,22 @@ xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift
 xd_tensor xd_norm_for(xd_exec *x, const xd_norm *a, const xd_lin *w, const xd_lin *also);
 xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, float eps);
 /* Computes a layer norm with gain and bias, multiplies the result by 1 + scale and adds shift.
- * Gain, bias, scale and shift may be absent. a->out may be a->in. */
+ * Gain, bias, scale and shift of the norm may be absent. a->out may be a->in. */
 void      xd_norm_into(xd_exec *x, const xd_norm *a);
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
 /* Returns factors for RMS norms of rows whose features tensor parallelism splits over ranks. Each
  * of the k tensors in[i], [n,C], has this rank's features of n rows; the complete rows have `width`
- * features. The result, [n,k] F32, has a factor for each row of each tensor. Multiplying a row that
- * was normed over this rank's features by the row's factor gives the values of a norm over all
- * features. The call is collective over the ranks that split the features. */
+ * features. The result, [n,k] F32, has a factor for each row of each tensor. A row that was normed
+ * over only this rank's features becomes a row that is normed over all features if it is multiplied
+ * by its factor. The call is collective over the ranks that split the features. */
 xd_tensor xd_rms_factors(xd_exec *x, const xd_tensor *in, int k, int64_t width, float eps);
 
 /* Norms and rotates queries or keys [n,H,D] (any strides, but the stride of D is 1) into `out` of
- * the same shape. First applies an RMS norm over the D elements of each head, with gain [D] (F32;
- * absent: no norm). Then applies RoPE with the cosines and sines of the row's angles, which rotates
- * the pairs of elements 2i and 2i+1. cos and sin are F32 tensors [n,D/2], or [1,D/2] if all rows
- * have the same angles; absent: no RoPE. a->also may have keys, which are processed in the same
- * kernel launch as the queries. The function sets a->norm and a->rms. */
+ * the same shape. xd_qk_norm_into first applies an RMS norm over the D elements of each head, with
+ * gain [D] (F32; absent: no norm). Then it applies RoPE with the cosines and sines of the row's
+ * angles, which rotates the pairs of elements 2i and 2i+1. cos and sin are F32 tensors [n,D/2], or
+ * [1,D/2] if all rows have the same angles; absent: no RoPE. a->also may have keys, which are
+ * processed in the same kernel launch as the queries. xd_qk_norm_into sets a->norm and a->rms. */
 void xd_qk_norm_into(xd_exec *x, const xd_qknorm *a);
 /* Norms and rotates queries or keys as xd_qk_norm_into does, but with a layer norm (gain and bias)
  * in place of the RMS norm. */
@@ -85,8 +87,8 @@ void xd_qk_layer_norm_into(xd_exec *x, const xd_qknorm *a);
 void      xd_activate(xd_exec *x, xd_tensor io, xd_act act);
 /* returns act(a) * b, where act is an activation function */
 xd_tensor xd_gated(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act);
-/* Computes xd_gated for rows that only the linear layer w reads; the rows may be F8E4M3, as those
- * of xd_norm_for. */
+/* Computes xd_gated for rows that only the linear layer w reads; like the rows of xd_norm_for, they
+ * may be F8E4M3. */
 xd_tensor xd_gated_for(xd_exec *x, xd_tensor a, xd_tensor b, xd_act act, const xd_lin *w);
 void      xd_gated_into(xd_exec *x, xd_tensor out, xd_tensor a, xd_tensor b, xd_act act);
 void      xd_add(xd_exec *x, xd_tensor acc, xd_tensor in);
@@ -96,15 +98,15 @@ void      xd_axpby(xd_exec *x, xd_tensor y, float a, xd_tensor in, float b);
 
 /* Computes the attention of this rank's tokens over all ranks' tokens. q [B*n,H,D] and k, v
  * [B*n,Hk,D] belong to this rank's tokens; the result is [B*n,H,D]. scale: factor of the scores;
- * not positive: 1/sqrt(D). The call is collective over the ranks that split the tokens of this
+ * not positive: 1/sqrt(D). xd_attn is collective over the ranks that split the tokens of this
  * forward pass and pipeline stage. */
 xd_tensor xd_attn(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
 /* Computes attention as xd_attn does, and writes the result to out [B*n,H,D], F32 or x->act, any
  * row stride. */
 void xd_attn_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v, float scale);
-/* Computes attention as xd_attn does, over the tokens and, before them, the m rows of a prefix.
- * Every rank has all rows of the prefix's keys and values, [m,Hk,D], for the heads of k and v.
- * Needs B = 1 and xd_dit_info.prefix. */
+/* Computes attention as xd_attn does, over the tokens and over the m rows of a prefix before them.
+ * Every rank has all rows of the prefix's keys and values, [m,Hk,D], with the same heads as k and
+ * v. xd_attn_after requires B = 1 and xd_dit_info.prefix. */
 xd_tensor xd_attn_after(xd_exec *x, xd_kv prefix, xd_tensor q, xd_tensor k, xd_tensor v,
                         float scale);
 /* Computes attention as xd_attn does, but only among the tokens of some streams. streams: set of
@@ -112,12 +114,13 @@ xd_tensor xd_attn_after(xd_exec *x, xd_kv prefix, xd_tensor q, xd_tensor k, xd_t
 xd_tensor xd_attn_of(xd_exec *x, unsigned streams, xd_tensor q, xd_tensor k, xd_tensor v,
                      float scale);
 /* Computes attention as xd_attn does, with the usual scale, but the tokens of stream `from` attend
- * to the tokens of stream `to`, and to no others. q has this rank's rows of `from`; k and v have
- * those of `to`. */
+ * only to the tokens of stream `to`. q has this rank's rows of `from`; k and v have this rank's
+ * rows of `to`. */
 xd_tensor xd_attn_between(xd_exec *x, xd_stream_id from, xd_stream_id to, xd_tensor q, xd_tensor k,
                           xd_tensor v);
 /* Computes attention as xd_attn does, but each token only attends to the image tokens of its own
- * group. All tokens must be image tokens, and xd_dit_info.grouped must be set. */
+ * group. All tokens of grouped attention must be image tokens, and xd_dit_info.grouped must be
+ * set. */
 xd_tensor xd_attn_grouped(xd_exec *x, xd_group group, xd_tensor q, xd_tensor k, xd_tensor v,
                           float scale);
 /* Computes attention over keys and values of which every rank has all rows (cross-attention), so no
@@ -130,7 +133,7 @@ xd_tensor xd_attn_causal(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, floa
 /* Computes attention as xd_attn_over does, with the mask and soft cap of xd_attn_args, and writes
  * the result to out [n,H,D] (F32 or x->act, any row stride). */
 typedef struct xd_attn_how {
-    float   scale;   /* factor of the scores; <= 0: 1/sqrt(D) */
+    float   scale;   /* factor of the scores; not positive: 1/sqrt(D) */
     float   softcap; /* soft cap of the scores (xd_attn_args) */
     int64_t window;
     int     causal;
@@ -138,23 +141,23 @@ typedef struct xd_attn_how {
 void xd_attn_over_into(xd_exec *x, xd_tensor out, xd_tensor q, xd_tensor k, xd_tensor v,
                        const xd_attn_how *how);
 
-/* Computes linear attention with the kernel function relu (xd_linattn) of this rank's tokens over
- * all ranks' tokens: q, k, v and the result are [n,H,D]. The call is collective like xd_attn. A
- * transformer that calls it has xd_dit_info.linear. */
+/* Computes linear attention with the kernel function relu (xd_linattn), of this rank's tokens over
+ * all ranks' tokens. q, k, v and the result are [n,H,D]. xd_attn_linear is collective like xd_attn.
+ * A transformer that calls xd_attn_linear sets xd_dit_info.linear. */
 xd_tensor xd_attn_linear(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v);
-/* Computes linear attention with RoPE, whose tables cos and sin [n,D/2] are those of this rank's
- * tokens (see xd_linattn). */
+/* Computes linear attention with RoPE; the tables cos and sin [n,D/2] have this rank's tokens (see
+ * xd_linattn). */
 xd_tensor xd_attn_linear_turned(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_tensor cos,
                                 xd_tensor sin);
-/* Computes a convolution, with an odd kernel of at most 3 x 3 and zeros around the image, of the
- * image, or of each frame of the video, whose pixels are the image tokens: `in` [n,C] and the
- * result [n,C'] have this rank's tokens. The call is collective over the ranks that split the
- * tokens. With PipeFusion, tokens of other patches are those that were computed last.
- * xd_dit_info.conv_dim must be set. */
+/* Computes a convolution of an image, or of each frame of a video, whose pixels are the image
+ * tokens. The kernel is odd and at most 3 x 3, with zeros around the image. `in` [n,C] and the
+ * result [n,C'] have this rank's tokens. xd_conv_tokens is collective over the ranks that split the
+ * tokens. With PipeFusion, the values of tokens in other patches are the last ones that were
+ * computed. xd_dit_info.conv_dim must be set. */
 xd_tensor xd_conv_tokens(xd_exec *x, xd_tensor in, const xd_cnv *w);
-/* Computes a convolution of kernel 3 over the frames of a video, of the image tokens at the same
- * place (row and column) of each frame; before the first and after the last frame are zeros. The
- * call is collective like xd_conv_tokens. xd_dit_info.frames_dim must be set. */
+/* Computes a convolution with a kernel of 3 frames, over the image tokens at the same row and
+ * column in consecutive frames of a video. Before the first frame and after the last frame are
+ * zeros. xd_conv_frames is collective like xd_conv_tokens. xd_dit_info.frames_dim must be set. */
 xd_tensor xd_conv_frames(xd_exec *x, xd_tensor in, const xd_cnv *w);
 
 xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_t n, xd_dtype type);
@@ -164,10 +167,10 @@ xd_tensor xd_lookup_rows(xd_exec *x, xd_tensor table, const int32_t *ids, int64_
 xd_tensor xd_lookup_places(xd_exec *x, xd_tensor table, int64_t n,
                            int64_t (*place)(const void *ctx, int64_t i), const void *ctx);
 
-/* The ops below work on images. An image is a tensor [T,H,W,C], channels last, where H counts only
- * the image rows of this rank. Functions whose names end in _into write to `out`, which has the
- * shape of the result and type F32 or x->act. A convolution's residual may be `out`, and a norm's
- * `in` may be `out`. */
+/* The following ops work on images, up to xd_enlarge. An image is a tensor [T,H,W,C], channels
+ * last; H counts only the image rows of this rank. Functions whose names end in _into write to
+ * `out`, which has the shape of the result and type F32 or x->act. A convolution's residual may be
+ * `out`, and a norm's `in` may be `out`. */
 typedef struct xd_conv_options {
     int        stride; /* stride along rows and columns; 0 means 1 */
     /* [3]: padding before (lo) and after (hi) the frames, rows and columns; NULL: 0 */
@@ -180,21 +183,21 @@ void xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
  * `out`. Each frame is padded at its edges, so that the frames of `out` have as many rows and
  * columns as the frames of `in`. */
 void xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor residual);
-/* Computes a convolution without messages between ranks. All rows that the convolution reads must
+/* Computes a convolution without messages between ranks. All rows that xd_conv_rows_into reads must
  * be in `in`. */
 void xd_conv_rows_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                        const xd_conv_options *o);
-/* Gets the halo rows for xd_conv_rows_into from other ranks: at most `lo` rows above this rank's
- * rows and `hi` rows below, fewer at the image's edges. The call is collective over the ranks that
- * split the image's rows. */
+/* Gets halo rows for xd_conv_rows_into from other ranks: at most `lo` rows above this rank's rows
+ * and `hi` rows below them, fewer at the image's edges. xd_halo_of is collective over the ranks
+ * that split the image's rows. */
 typedef struct xd_halo { xd_tensor above, below; } xd_halo;
 xd_halo xd_halo_of(xd_exec *x, xd_tensor in, int lo, int hi);
-/* Compute a group norm in two steps, for an image that is normalized in parts. xd_group_sums
- * computes the sums over all of `in` [T,H,W,C] and over the ranks that split its rows;
- * xd_group_apply_into then normalizes any part. a->scale, a->shift: [t,h,w,C] F32, or both absent:
- * the result is norm * scale + shift before silu, where each cell of a->scale and a->shift is used
- * for T/t x H/h x W/w cells of `in`. xd_group_apply_into sets a->sums, a->groups and a->count
- * itself. */
+/* Functions that compute a group norm in two steps, for an image that is normalized in parts.
+ * xd_group_sums computes the sums over all of `in` [T,H,W,C] and over the ranks that split its
+ * rows; xd_group_apply_into then normalizes any part. a->scale, a->shift: [t,h,w,C] F32, or both
+ * absent: the result is norm * scale + shift before silu, where each cell of a->scale and a->shift
+ * is used for T/t x H/h x W/w cells of `in`. xd_group_apply_into sets a->sums, a->groups and
+ * a->count itself. */
 typedef struct xd_gsum {
     xd_tensor sums;
     int       groups;
@@ -202,16 +205,16 @@ typedef struct xd_gsum {
 } xd_gsum;
 xd_gsum   xd_group_sums(xd_exec *x, xd_tensor in, int groups);
 void      xd_group_apply_into(xd_exec *x, const xd_gsum *s, const xd_gnorm *a);
-/* Compute the sums of a group norm for an image [1,H,W,C] whose rows are computed a few at a time.
- * xd_group_rows writes the partial sums of n of this rank's rows to `partial`, [n,G,2] F64.
- * xd_group_close computes s->sums, [G,2] F64, which are the partial sums added over all rows of all
- * ranks. The caller must set s->groups first. */
+/* Functions that compute the sums of a group norm for an image [1,H,W,C] whose rows are computed a
+ * few at a time. xd_group_rows writes the partial sums of n of this rank's rows to `partial`,
+ * [n,G,2] F64. xd_group_close adds the partial sums over all rows of all ranks to s->sums, [G,2]
+ * F64. The caller of xd_group_close must set s->groups first. */
 void      xd_group_rows(xd_exec *x, xd_tensor partial, xd_tensor in);
 void      xd_group_close(xd_exec *x, xd_gsum *s, xd_tensor partial, xd_tensor of);
 xd_tensor xd_enlarge(xd_exec *x, xd_tensor in, int t, int h, int w);
 
 /* Returns the sinusoidal embedding of n scalars, F32 [n,dim], as diffusers' Timesteps (Vaswani et
- * al. 2017). If flip is 1, cosines are before sines. `shift` is diffusers' downscale_freq_shift:
+ * al. 2017). If `flip` is 1, cosines come before sines. `shift` is diffusers' downscale_freq_shift:
  * frequency k is 10000^(-k / (dim/2 - shift)). */
 xd_tensor xd_time_embed(xd_exec *x, const double *t, int n, int64_t dim, int flip, double shift);
 /* Computes the sinusoidal embedding of one scalar in host memory, for xd_fill. */

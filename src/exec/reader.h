@@ -1,5 +1,5 @@
 /* reader.h - reads tensors of a weight source as f32, with the same scales and added terms (LoRA)
- * as a model that loads them. Programs that write weight files use this reader. */
+ * as a model that loads them. Programs that write weight files use the reader of reader.h. */
 #ifndef XD_EXEC_READER_H
 #define XD_EXEC_READER_H
 
@@ -16,38 +16,38 @@ typedef struct xd_reader { /* state of a reader, which reads one tensor */
     void            *sum;   /* LoRA terms to add to the rows (xd_source_sums); NULL: none */
 } xd_reader;
 
-/* Opens a reader for the tensor `name` of the source, with all columns. Call xd_reader_close also
+/* Opens a reader for all columns of the tensor `name` of the source. Call xd_reader_close also
  * after a failure. */
 xd_status xd_reader_open(xd_reader *r, const xd_source *src, const char *name, xd_err *e);
 void      xd_reader_close(xd_reader *r);
-/* Returns 1 if the reader returns the stored values unchanged, because the tensor has no scale, is
- * not stored as quantized codes and gets no added terms. */
+/* Returns 1 if the reader returns the stored values unchanged: the tensor has no scale, no
+ * quantized codes and no added terms. */
 int       xd_reader_plain(const xd_reader *r);
-/* Reads rows [row, row + n) of the tensor as f32. Any thread may call this function. thread: index
- * of the calling thread, below the value of xd_par_threads() at xd_reader_open. */
+/* Reads rows [row, row + n) of the tensor as f32. xd_reader_rows may be called by any thread.
+ * thread: index of the calling thread, below the value of xd_par_threads() at xd_reader_open. */
 void      xd_reader_rows(const xd_reader *r, int64_t row, int64_t n, float *to, int thread);
 /* Tells the weight source that rows [row, row + n) will not be read again, so that their pages may
  * be unmapped. */
 void      xd_reader_past(const xd_reader *r, int64_t row, int64_t n);
 
-/* Returns 1 if the tensor is stored with elements of this type (I8, F8E4M3) and a scale per row or
- * per tensor, as packed matrices are. For such a tensor, xd_reader_rows reads a row x as f32, and
- * xd_reader_codes converts x back to elements of the stored type. xd_reader_codes returns the row's
- * scale. */
+/* Returns 1 if the tensor is stored in the format of packed matrices: with elements of this type
+ * (I8, F8E4M3) and a scale per row or per tensor. For a tensor in this format, xd_reader_rows reads
+ * a row x as f32, and xd_reader_codes converts x back to elements of the stored type.
+ * xd_reader_codes returns the row's scale. */
 int   xd_reader_keeps(const xd_reader *r, xd_dtype type);
 float xd_reader_codes(const xd_reader *r, int64_t row, const float *x, void *to);
 /* Returns 1 if the tensor is stored as Q4_0 blocks whose rows were rotated in groups of `rotate`
  * columns. Sets *at to the address of the tensor's first block. */
 int   xd_reader_fours(const xd_reader *r, int64_t rotate, const void **at);
 
-/* Quantizes a row of n values to type I8 or F8E4M3 on the host, with the same bits as on the
- * devices (backend/backend.h). Returns the scale of the row. */
+/* Quantizes a row of n values to type I8 or F8E4M3 on the host, bit-identical to the devices'
+ * quantization (backend/backend.h). Returns the scale of the row. */
 float   xd_quantize_row(xd_dtype type, const float *x, int64_t n, void *to);
-/* Quantizes a complete row of n values to XD_Q4_0 blocks. Unless `rotate` is 0, first rotates the
- * row in groups of `rotate` values. The rotation changes x. */
+/* Quantizes a complete row of n values to XD_Q4_0 blocks. If `rotate` is not 0, the row is first
+ * rotated in groups of `rotate` values. The rotation of the row changes x. */
 void    xd_quantize_fours(float *x, int64_t n, int64_t rotate, void *to);
-/* Returns the group size in which rows with this number of columns are rotated, or 0 if they are
- * not rotated. */
+/* Returns the group size in which rows with `in` columns are rotated, or 0 if they are not
+ * rotated. */
 int64_t xd_four_rotation(int64_t in);
 
 #endif

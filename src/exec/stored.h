@@ -1,20 +1,20 @@
-/* stored.h - packs rows of weight matrices that stay in the memory-mapped files instead of being
- * packed when loaded.
+/* stored.h - packs rows of weight matrices that stay in the memory-mapped files and are not packed
+ * when loaded.
  *
- * A GEMM with such a matrix processes the matrix in groups of rows, one after the other: a group is
- * gathered from the mapped files, packed for the device, and multiplied. Results equal those of a
- * packed matrix, bit for bit. The only copy of such weights is in the page cache, which all
- * processes of a host share. */
+ * A GEMM processes a matrix that stays in its file in groups of rows, one after the other: a group
+ * is gathered from the mapped files, packed for the device, and multiplied. Results of stored
+ * matrices are bit-identical to those of packed matrices. The only copy of a stored matrix is in
+ * the page cache, which all processes of a host share. */
 #ifndef XD_EXEC_STORED_H
 #define XD_EXEC_STORED_H
 
 #include "exec/weight.h"
 
-/* Packs rows [row, row + w->out) of a stored matrix to w. The caller has set w->p and w->bytes.
- * `copy` is scratch memory of xd_lin.copy bytes, and `tmp` is scratch memory of xd_stored_tmp
- * bytes. */
+/* Packs rows [row, row + w->out) of a stored matrix to w. The caller of xd_stored_pack has set w->p
+ * and w->bytes. `copy` is scratch memory of xd_lin.copy bytes, and `tmp` is scratch memory of
+ * xd_stored_tmp bytes. */
 xd_status xd_stored_pack(xd_stored *s, xd_weight *w, int64_t row, void *copy, void *tmp);
-/* Returns the number of scratch bytes `tmp` for packing w. */
+/* Returns the bytes of scratch memory `tmp` for packing w. */
 size_t    xd_stored_tmp(xd_dev *dev, const xd_weight *w);
 
 #endif

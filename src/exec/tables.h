@@ -1,17 +1,17 @@
 /* tables.h - caches tensors (tables) that are filled once and used in all steps of a request.
  *
  * Tables of positions and rotary angles depend only on the layout of the tokens. On a device whose
- * memory the host cannot address, filling a table costs a copy through host memory, so tables are
- * kept between steps. Tables are at the end of the arena, at the same address in every step. */
+ * memory the host cannot address, filling a table costs a copy, so tables are kept between steps.
+ * Tables are at the end of the arena, at the same address in every step. */
 #ifndef XD_EXEC_TABLES_H
 #define XD_EXEC_TABLES_H
 
 #include "exec/exec.h"
 
-/* The key of a table in the cache. A cached table is used again if its key, its shape and the patch
- * of its tokens are equal to the requested ones. Unused members are NULL. */
+/* Key of a table in the cache of tables. A cached table is used again if its key, its shape and the
+ * patch of its tokens are the requested ones. Unused members of the key are NULL. */
 typedef struct xd_table_key {
-    const void *of;                             /* the weight or text on which the table depends */
+    const void *of;                             /* weight or text on which the table depends */
     void        (*fill)(void *ctx, float *buf); /* function that fills the table */
     /* cos or sin, if `fill` writes the cosines or sines of RoPE angles to the table. */
     double      (*fn)(double);

@@ -2,16 +2,16 @@
  *
  * All tokens of a pass that flow through the blocks are one sequence of six streams: leading rows,
  * text, padding, reference images, image, audio. In each patch, each sequence rank has one span of
- * the tokens of each stream (xd_own). Every rank can compute which tokens the other ranks have, so
- * sizes are never sent and need not be equal. */
+ * the tokens of each stream (xd_own). Every rank can compute which tokens the other ranks have.
+ * Therefore sizes are never sent, and they need not be equal. */
 #ifndef XD_EXEC_TOKENS_H
 #define XD_EXEC_TOKENS_H
 
 #include <stdint.h>
 
-/* The streams of tokens. XD_PAD is the stream of padding rows, which make the number of image
- * tokens a multiple of a given number (dit.h). XD_LEAD is the stream of rows that only side
- * networks read. The rows of both streams are in the same patch as the text. */
+/* Streams of tokens. XD_PAD is the stream of padding rows, which make the number of image tokens a
+ * multiple of a given number (dit.h). XD_LEAD is the stream of rows that only side networks read.
+ * The padding rows and the leading rows are in the same patch as the text. */
 typedef enum xd_stream_id {
     XD_IMG,
     XD_TXT,
@@ -21,7 +21,7 @@ typedef enum xd_stream_id {
     XD_AUDIO,
     XD_NSTREAMS
 } xd_stream_id;
-/* The order in which the streams' rows follow each other in a hidden state. */
+/* Order in which the rows of the streams follow each other in a hidden state. */
 extern const xd_stream_id xd_stream_order[XD_NSTREAMS];
 #define XD_STREAM(s) (1u << (s))        /* bit of stream s in a set of streams */
 enum { XD_ALL = -1 }; /* value of a patch index that means all patches */
@@ -30,7 +30,7 @@ typedef struct xd_span { int64_t start, n; } xd_span;
 /* Size of an image in tokens or pixels. */
 typedef struct xd_grid { int64_t rows, cols; } xd_grid;
 
-/* How the tokens of one forward pass are split over patches and ranks. */
+/* Description of how the tokens of one forward pass are split over patches and ranks. */
 typedef struct xd_layout {
     /* Number of tokens of each stream, on all ranks together; 0: the blocks compute no tokens of
      * this stream. */
@@ -39,10 +39,10 @@ typedef struct xd_layout {
     /* Number of PipeFusion patches, and number of sequence ranks (ulysses x ring). */
     int            npatch, nsp;
     int            txt_patch; /* patch that has the leading, text and padding rows */
-    /* 1: the last patch has all reference image tokens, and only these. */
+    /* 1: the last patch has all reference image tokens and no other tokens. */
     int            refs_apart;
-    /* 1: tokens of reference images attend only to one another, and have timestep 0. Nothing of
-     * these tokens depends on the step. */
+    /* 1: tokens of reference images attend only to one another, and have timestep 0. The tokens of
+     * such reference images do not depend on the step. */
     int            refs_alone;
     /* Sizes of the reference images in tokens (borrowed). The tokens of all reference images, image
      * after image, are the stream XD_REF. */
@@ -57,7 +57,7 @@ typedef struct xd_layout {
 /* Returns the i-th of n nearly equal parts of a span. */
 xd_span xd_cut(xd_span whole, int i, int n);
 /* Divides a span into n consecutive parts, and returns part i. The parts with indices below i
- * together contain at[i] / at[n] of the span. `at` NULL: the parts are nearly equal. */
+ * together contain at[i] / at[n] of the span. `at` NULL: the parts of the span are nearly equal. */
 xd_span xd_cut_at(xd_span whole, int i, int n, const int64_t *at);
 /* Returns the span of stream s that one sequence rank has in one patch. All leading, text and
  * padding rows are in patch l->txt_patch. */
@@ -72,13 +72,14 @@ int64_t xd_token(const xd_layout *l, xd_stream_id s, int patch, int sp, int64_t 
  * stream s. Returns 0 if row `row` is in another stream. */
 int64_t xd_token_run(const xd_layout *l, xd_stream_id s, int patch, int sp, int64_t row);
 
-/* Which image tokens a convolution over tokens reads: those that touch a token in its frame (8
- * neighbours), or those at the same place in the frames before and after. */
+/* The image tokens that a convolution over tokens reads: the 8 neighbours of a token in its frame,
+ * or the tokens at the same row and column in the frames before and after. */
 typedef enum xd_nearness { XD_NEAR_IN_FRAME, XD_NEAR_IN_TIME, XD_NNEAR } xd_nearness;
-/* Returns how far, in tokens, the tokens that a convolution reads are from a token at most. */
+/* Returns the largest distance, in tokens, between a token and the tokens that its convolution
+ * reads. */
 int64_t xd_reach(const xd_layout *l, xd_nearness how);
-/* Returns the span of image tokens next to `own` on one side, 0 (before) or 1 (after), that are at
- * most xd_reach tokens away. An empty span has no neighbours. */
+/* Returns the span of image tokens next to `own` that are at most xd_reach tokens away. side: 0
+ * (before) or 1 (after). If `own` is empty, it has no neighbours. */
 xd_span xd_near_span(const xd_layout *l, xd_span own, xd_nearness how, int side);
 
 /* Returns the index of the reference image to which token i of XD_REF belongs, and the token's row

@@ -1,9 +1,9 @@
-/* weight.h - declares the weights of models. A model declares its weights once; from this
+/* weight.h - declares the weights of models. A model declares its weights once; with this
  * declaration, weights are listed, counted, loaded, split, packed and filled with random values.
  *
- * To list, count or load weights, the model's `weights` function is run: this function calls xd_w_*
- * for every tensor, with the tensor's name in the checkpoint relative to the current scope (prefix
- * of names). */
+ * To list, count or load weights, the engine runs the model's function `weights`. This function
+ * calls xd_w_* for every tensor, with the tensor's name in the checkpoint relative to the current
+ * scope (prefix of names). */
 #ifndef XD_EXEC_WEIGHT_H
 #define XD_EXEC_WEIGHT_H
 
@@ -11,8 +11,9 @@
 #include "base/arena.h"
 #include "exec/tokens.h"
 
-/* How tensor parallelism splits a linear layer. XD_REPLICATED: every rank has the complete layer.
- * XD_COL: the outputs are split over the ranks. XD_ROW: the inputs are split over the ranks. */
+/* Ways in which tensor parallelism splits a linear layer. XD_REPLICATED: every rank has the
+ * complete layer. XD_COL: the outputs are split over the ranks. XD_ROW: the inputs are split over
+ * the ranks. */
 typedef enum xd_split { XD_REPLICATED, XD_COL, XD_ROW } xd_split;
 
 enum { XD_MAXSEG = 8, XD_QUANT_MIN = 16 };
@@ -26,8 +27,8 @@ typedef struct xd_lin { /* this rank's shard of a linear layer y = x w^T + b */
     int        nseg;
     int64_t    seg[XD_MAXSEG]; /* widths of the parts of a fused layer's output on this rank */
     int64_t    rotate;         /* number of inputs that are rotated together; 0: no rotation */
-    /* 0: w is packed when loaded. > 0: w stays as stored in its file, and each GEMM packs groups of
-     * this many rows, one group after the other. */
+    /* 0: w is packed when loaded. Above 0: w stays as stored in its file, and each GEMM packs
+     * groups of `group` rows, one group after the other. */
     int64_t    group;
     size_t     copy;   /* bytes of the scratch buffer for a group of rows */
     xd_stored *stored; /* the stored matrix from which rows are packed; NULL on a count device */
@@ -41,10 +42,10 @@ typedef struct xd_cnv { /* weights of a convolution */
 typedef struct xd_decl xd_decl;
 
 /* Declares one linear layer: "NAME.weight" [out, in]; "NAME.bias" [out] if `bias`. If the input is
- * a concatenation of several tensors, parts[0..nparts) are the widths of these tensors, and their
- * sum replaces `in`; tensor parallelism splits each part. If the output consists of several tensors
- * side by side, outs[0..nouts) are their widths, whose sum replaces `out`; xd_seg returns one of
- * the output tensors. */
+ * a concatenation of several tensors, parts[0..nparts) are their widths, and the sum of the widths
+ * replaces `in`; tensor parallelism splits each part. If the output consists of several tensors
+ * side by side, outs[0..nouts) are their widths, and the sum of the widths replaces `out`; xd_seg
+ * returns one of the output tensors. */
 typedef struct xd_linear_spec {
     int64_t        in, out;
     int            nparts; /* number of parts of the input; 0: one part of width `in` */
@@ -52,14 +53,13 @@ typedef struct xd_linear_spec {
     int            nouts; /* number of parts of the output; 0: one part of width `out` */
     const int64_t *outs;
     xd_split       split;
-    /* The layer is split only at multiples of this number, such as the features per head; 0 means
-     * 1. */
+    /* The layer is split only at multiples of `unit`, such as the features per head; 0 means 1. */
     int64_t        unit;
     int            bias;
     /* 1: the layer's input has only a few rows, as for modulation. The weight of a layer with few
      * input rows is quantized even if tensor parallelism does not split the layer. */
     int            few;
-    /* Number of extents of 1 after [out,in] in the checkpoint: 2 for a convolution of 1 x 1. */
+    /* Number of extents of 1 after [out,in] in the checkpoint; 2 for a convolution of 1 x 1. */
     int            ones;
 } xd_linear_spec;
 void xd_w_linear(xd_decl *d, xd_lin *w, const char *name, const xd_linear_spec *s);
@@ -80,9 +80,9 @@ typedef struct xd_fused_spec {
 } xd_fused_spec;
 void xd_w_fused(xd_decl *d, xd_lin *w, const xd_fused_spec *s);
 
-/* Declares a replicated linear layer whose weight the checkpoint stores in another shape, e.g. as a
- * convolution. "NAME.weight" has the shape shape[0..nd), where shape[0] is the number of outputs
- * and the product of the other extents is the number of inputs. */
+/* Declares a replicated linear layer whose weight the checkpoint stores in another shape, for
+ * example as a convolution. "NAME.weight" has the shape shape[0..nd), where shape[0] is the number
+ * of outputs and the product of the other extents is the number of inputs. */
 void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64_t *shape,
                     int bias);
 
@@ -95,90 +95,91 @@ typedef struct xd_conv_spec {
     int            kernel[3];
     int            stride[3]; /* strides of the convolution; 0 means 1 */
     int            bias;
-    /* 1: only the last frame of a kernel over frames (kernel[0] > 1) is loaded, as a 2D kernel,
-     * which convolves a frame that has no predecessors. */
+    /* 1: only the last frame of a kernel over frames (kernel[0] > 1) is loaded, as a 2D kernel, for
+     * a frame that has no predecessors. */
     int            last;
-    /* A convolution of single channels whose input was computed by a linear layer with the split
-     * XD_COL and nouts parts of widths outs[]. Tensor parallelism gives each rank the channels that
-     * it computes. nouts 0: the convolution is not split. */
+    /* Splits for a convolution of single channels whose input was computed by a linear layer with
+     * the split XD_COL and nouts parts of widths outs[]. Tensor parallelism gives each rank the
+     * channels whose inputs it computes. nouts 0: the convolution is not split. */
     int            nouts;
     const int64_t *outs;
 } xd_conv_spec;
 void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s);
 
 /* Declares a 3 x 3 convolution "NAME.weight" [out, in, 3, 3] of a feature map that is first
- * upsampled by 2 x 2 (nearest neighbour). Output pixel (2y + i, 2x + j) depends on only 2 x 2
- * pixels of the original map, each multiplied by a sum of the kernel's weights. For i and j of 0 or
- * 1, w[2 i + j] is the 2 x 2 convolution that computes this output pixel from the original pixels
- * in rows y - 1 + i and y + i, columns x - 1 + j and x + j. All four convolutions share the bias.
- * Per pixel of the original map, the four convolutions need 16 multiplications instead of 36. */
+ * enlarged by 2 x 2 (nearest neighbour). Output pixel (2y + i, 2x + j) depends on only 2 x 2 pixels
+ * of the original map, each multiplied by a sum of the kernel's weights. For i and j of 0 or 1, w[2
+ * i + j] is the 2 x 2 convolution that computes this output pixel from rows y - 1 + i and y + i and
+ * columns x - 1 + j and x + j of the original map. All four 2 x 2 convolutions share the bias. Per
+ * pixel of the original map, the four convolutions need 16 multiplications instead of 36. */
 void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, int64_t in);
 
 /* Declares a transposed convolution over rows, "NAME.weight" [in, out, k] and "NAME.bias" [out]
- * F32. w becomes a linear layer without bias, [k out, in], whose outputs are those of the first tap
- * of the kernel, then those of the next one. shape: in, out, k. */
+ * F32. w becomes a linear layer without bias, [k out, in], whose outputs are ordered by tap of the
+ * kernel. shape: in, out, k. */
 void xd_w_spread(xd_decl *d, xd_lin *w, xd_tensor *bias, const char *name, const int64_t shape[3]);
 
 /* Declares a vector or small tensor, which is loaded as F32 into device memory. name: the tensor's
  * complete name relative to the scope ("norm.weight"). */
 void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape);
-/* Declares the gain of a norm, [n], that files store minus 1: the loaded gain is the stored value
- * plus 1. name: as for xd_w_vec. */
+/* Declares the gain of a norm, [n], from which files subtract 1: the loaded gain is the stored
+ * value plus 1. name: as for xd_w_vec. */
 void xd_w_gain(xd_decl *d, xd_tensor *v, const char *name, int64_t n);
 /* Declares the gain "NAME.weight" and the bias "NAME.bias" of a norm, [n] each. */
 void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias, int64_t n);
 
 /* Declares a table that is read by rows (an embedding). The table keeps the element type that it
- * has in the file. If the file is mapped, the table is used there without a copy. */
+ * has in the file. If the file is mapped, the table is used in the mapped file, without a copy. */
 void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_t cols);
 
 /* Declares a table as xd_w_table does, for a tensor of another shape whose last extent is the
  * number of columns, such as [1, rows, cols]. */
 void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape);
 
-/* Declares a tensor that is in files but that no network reads. Such a tensor is only listed, and
- * only if d->whole is 1. */
+/* Declares a tensor that files have but that no network reads. Such an unread tensor is only
+ * listed, and only if d->whole is 1. */
 void xd_w_unread(xd_decl *d, const char *name, int nd, const int64_t *shape);
 
 /* Enters a scope, which lasts until the matching call of xd_w_leave. All names declared in the
- * scope are prefixed with the formatted text and a dot. In nested scopes, the prefix of the outer
- * scope precedes that of the inner scope. */
+ * scope are prefixed with the formatted text and a dot. In nested scopes, the outer scope's prefix
+ * comes before the inner scope's prefix. */
 void xd_w_enter(xd_decl *d, const char *fmt, ...) XD_PRINTF(2, 3);
 void xd_w_leave(xd_decl *d);
 
 /* ---- for the engine ----------------------------------------------------------------------- */
 
 /* Functions of a weight source that adds terms (LoRA) in f32 to some of its tensors. xd_source.get
- * returns such a tensor as stored, and the code that reads rows of the tensor adds the terms. Rows
- * are along the first extent. */
+ * returns a tensor as stored, and the code that reads rows of the tensor adds the terms. Rows of a
+ * tensor are along its first extent. */
 typedef struct xd_source_sums {
     int       (*has)(void *self, const char *name); /* returns 1 if the tensor has terms */
     /* Returns an upper limit, in bytes, of the memory that adding a tensor's terms uses between
      * `open` and `close`, whichever columns are read. */
     size_t    (*takes)(void *self, const char *name);
     /* Prepares the terms of selected columns of a tensor. The rows to which `add` adds the terms
-     * contain the columns of span[0], then those of span[1], and so on. The computation uses all
+     * have the columns of span[0], then those of span[1], and so on. `open` computes on all
      * threads. */
     xd_status (*open)(void *self, const char *name, const xd_span *span, int n, void **sum,
                       xd_err *e);
-    /* Adds the terms of rows [row, row + n) to the f32 rows at `to`. May be called from any thread.
-     * thread: index of the calling thread, below the value of xd_par_threads() at `open`. */
+    /* Adds the terms of rows [row, row + n) to the f32 rows at `to`. `add` may be called by any
+     * thread. thread: index of the calling thread, below the value of xd_par_threads() at
+     * `open`. */
     void      (*add)(const void *sum, int64_t row, int64_t n, float *to, int thread);
     void      (*close)(void *sum);
 } xd_source_sums;
 
 /* Describes how to read rows of a tensor that is stored as quantized codes with separate scales.
- * For such a tensor, xd_source.has and xd_source.get return a tensor of type I8 or U8 with the
+ * For a tensor of codes, xd_source.has and xd_source.get return a tensor of type I8 or U8 with the
  * shape of the decoded tensor. */
 typedef struct xd_coding xd_coding;
 struct xd_coding {
-    /* Decodes elements [column, column + n) of a row, but does not undo a rotation of the row. May
-     * be called from any thread, after `data` was set to the address of the tensor that
-     * xd_source.get returned. NULL: the tensor is not stored as codes. */
+    /* Decodes elements [column, column + n) of a row, but does not undo a rotation of the row.
+     * `read` may be called by any thread, after `data` was set to the address of the tensor that
+     * xd_source.get returned. `read` NULL: the tensor is not stored as codes. */
     void        (*read)(const xd_coding *c, int64_t row, int64_t column, int64_t n, float *to);
     /* Returns the scale by which a row's codes are multiplied; NULL: a row has several scales. */
     float       (*scale)(const xd_coding *c, int64_t row);
-    /* Type of the codes. I8: integers from -127 to 127. F8E4M3: 8-bit floats. Q4_0: blocks. F32:
+    /* Type of the codes. I8: integers from -127 to 127. F8E4M3: 8-bit floats. XD_Q4_0: blocks. F32:
      * codes of any other format, which are always decoded. I8 and F8E4M3 codes have scales. */
     xd_dtype    type;
     /* Group size (a power of 4) in which rows are rotated along their columns (xd_rotation); 0: no
@@ -202,24 +203,25 @@ typedef struct xd_source {
     void                  (*done)(void *self, const char *name);
     int                   in_place; /* 1: views are valid until the source is closed */
     void                 *self;
-    /* Returns the scale by which the elements of an 8-bit tensor are multiplied; NULL: always 1. */
+    /* Returns the scale by which the elements of an 8-bit tensor are multiplied; NULL: the scale is
+     * always 1. */
     xd_status             (*scale)(void *self, const char *name, float *s, xd_err *e);
     /* Tells the weight source that the `bytes` bytes at p, which belong to a tensor in use, will
-     * not be read again soon, so that the source may unmap the pages with these bytes. May be
-     * called from any thread. NULL: not called. */
+     * not be read again soon, so that the source may unmap the pages with these bytes. `past` may
+     * be called by any thread. `past` NULL: no function is called. */
     void                  (*past)(void *self, const char *name, const void *p, size_t bytes);
-    /* Tells the weight source that elements [first, first + n) of a tensor will be read soon. NULL:
-     * not called. */
+    /* Tells the weight source that elements [first, first + n) of a tensor will be read soon.
+     * `will` NULL: no function is called. */
     void                  (*will)(void *self, const char *name, int64_t first, int64_t n);
     const xd_source_sums *sums; /* functions that add LoRA terms to tensors; NULL: none */
     void                 *sums_self;
     /* Returns 1 if a tensor is stored as codes, and then sets all members of *c except `data`.
-     * NULL: no tensor is stored as codes. */
+     * `codes` NULL: no tensor is stored as codes. */
     int                   (*codes)(void *self, const char *name, xd_coding *c);
 } xd_source;
 
 int     xd_is_coded(xd_dtype t); /* returns 1 if tensors of this type can be quantized codes */
-/* Returns the index in the file of row `row`. */
+/* Returns the file's row index for row `row` of the tensor. */
 int64_t xd_coding_row(const xd_coding *c, int64_t row);
 
 /* Finds the first of several names, separated by "|", that the source has, and writes it to `out`.
@@ -243,8 +245,8 @@ typedef enum xd_visit {
     XD_VISIT_RANDOM, /* makes random elements from hashes of tensor name and index */
 } xd_visit;
 
-/* Which weight matrices stay as stored in their files instead of being packed (exec/stored.h).
- * Matrices can stay only if the device computes in host memory. */
+/* Selection of the weight matrices that stay as stored in their files and are not packed
+ * (exec/stored.h). Matrices can stay only if the device computes in host memory. */
 typedef enum xd_stays {
     XD_STAYS_NONE,     /* no matrix stays in its file: all matrices are packed */
     XD_STAYS_INTEGERS, /* matrices that the file stores as int8 and that are used as I8 weights */
@@ -263,8 +265,8 @@ struct xd_decl {
     xd_dtype         blocks;
     const xd_source *src;
     int              tp, tp_at; /* tp: tensor-parallel degree; tp_at: this rank's coordinate */
-    /* 1: the network's last blocks are not declared, and neither are the tensors that only these
-     * blocks need, such as the final norm. */
+    /* 1: the network's last blocks are not declared, nor are the tensors that only these blocks
+     * need, such as the final norm. */
     int              cut;
     int              whole;     /* 1: XD_VISIT_LIST also lists tensors that no network reads */
     int              announces; /* 1: XD_VISIT_COUNT tells the source which elements will be read */
@@ -275,7 +277,7 @@ struct xd_decl {
     /* bytes of weights that stay in their files and are read there in every step */
     size_t           mapped;
     size_t      packed; /* bytes of the packed weights, counted (XD_VISIT_COUNT) or allocated */
-    /* NULL, or arrays with one element per block of this pipeline stage. blocks_of: bytes of a
+    /* NULL, or arrays with one element for each block of this pipeline stage. blocks_of: bytes of a
      * block's weights, packed or in files. mapped_of: bytes of a block's weights that stay in
      * files. */
     size_t     *blocks_of, *mapped_of;
@@ -296,9 +298,9 @@ struct xd_decl {
     /* Prefix, possibly "", of the tensor names that are tried first and printed in lists; NULL:
      * `prefix`. */
     const char        *lead;
-    /* Start of some declared tensor names, such as "visual.". In a file, names that start with this
-     * text have either no prefix or `prefix`, but never one of `prefixes`. NULL: there are no such
-     * names. */
+    /* Start of some declared tensor names, such as "visual.". In a file, names that start with
+     * `beside` have either no prefix or `prefix`, but never one of `prefixes`. `beside` NULL: no
+     * declared name has such a start. */
     const char        *beside;
     /* Part of some declared tensor names, such as "vision_model.", that files may lack, or NULL. */
     const char        *omits;
@@ -312,19 +314,20 @@ xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
  * process loads the weight, 0 if another process does. */
 void     *xd_store_get(xd_store *s, size_t bytes, int *mine);
 /* Makes the store allocate later weights in a block of memory that `parts` processes share. The
- * block of memory is borrowed. Its weights are allocated one after the other, at multiples of
- * XD_ALIGN. Each process requests all weights, but loads only some of the weights. */
+ * shared block of memory is borrowed. Weights in the shared block are allocated one after the
+ * other, at multiples of XD_ALIGN. Each process requests all weights, but loads only some of
+ * them. */
 void      xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int parts);
 /* Makes an empty store allocate later weights in one block of device memory, which the store
- * allocates. Also allocates `beside` bytes directly after the block, and returns the address of
- * these bytes. Returns NULL if out of memory. */
+ * allocates. xd_store_own_block also allocates `beside` bytes directly after the block, and returns
+ * the address of these bytes. Returns NULL if out of memory. */
 void     *xd_store_own_block(xd_store *s, size_t bytes, size_t beside);
 /* Makes the store allocate later weights in another block of the store's memory, at `base`. Returns
  * the block in which the store has allocated until now. If `back` is a block that an earlier call
- * returned, the store allocates in that block again, and `base` is ignored. */
+ * returned, the store allocates in that block again and ignores `base`. */
 xd_arena  xd_store_swap_block(xd_store *s, void *base, size_t bytes, const xd_arena *back);
-/* Sets which process loads the weights that are requested from now on: this process if `fills` is
- * 1, another process if `fills` is 0. */
+/* Sets which process loads the weights that are requested later: this process if `fills` is 1,
+ * another process if `fills` is 0. */
 void      xd_store_fills(xd_store *s, int fills);
 /* Returns the bytes that a weight occupies in a block: its size rounded up to a multiple of
  * XD_ALIGN. */
@@ -336,21 +339,21 @@ size_t    xd_store_bytes(const xd_store *s);
  * memory. */
 void     *xd_store_scratch(xd_store *s, int slot, size_t bytes);
 void      xd_store_trim(xd_store *s);
-/* Registers an object, for which `close` is called when the store is closed. If there is no memory
- * to register the object, closes the object at once and returns 0. */
+/* Registers an object, for which `close` is called when the store is closed. If out of memory,
+ * closes the object at once and returns 0. */
 int       xd_store_owns(xd_store *s, void *object, void (*close)(void *object));
 void      xd_store_close(xd_store **s);
 void      xd_decl_free(xd_decl *d); /* frees d->list */
 
-/* Returns 1 if a float tensor (contiguous, possibly unaligned) has NaN or infinite elements. Reads
- * all elements, on all threads. */
+/* Returns 1 if a float tensor (contiguous, possibly unaligned) has NaN or infinite elements.
+ * xd_nonfinite reads all elements, on all threads. */
 int   xd_nonfinite(xd_tensor t);
 /* Returns the random value of element i of a weight: f32 in about [-1.7, 1.7] with variance 1. */
 float xd_random_weight(uint64_t name_hash, uint64_t i);
 
-/* Checks that a source has n declared tensors in their shapes. If tensors are missing or have other
- * shapes, returns XD_EFORMAT with an error message that lists the first ten missing or wrongly
- * shaped tensors, with the expected and the found shapes. */
+/* Checks that a source has n declared tensors with their declared shapes. If tensors are missing or
+ * have other shapes, returns XD_EFORMAT with an error message that lists the first ten missing or
+ * wrongly shaped tensors, with the expected and the found shapes. */
 xd_status xd_declared_check(const xd_declared *list, int n, const xd_source *src, const char *what,
                             xd_err *e);
 

@@ -4,8 +4,8 @@
  * If a device's memory cannot hold all blocks, some of them are streamed: their weights are in
  * pinned host memory and are copied to a few slots of device memory in turn. While a block
  * computes, the weights of the next blocks are copied. Streamed blocks are spread evenly over the
- * network, so that copies also overlap blocks that are on the device. A block always uses the same
- * slot, so the addresses of its weights do not change, nor do results.
+ * network, so that copies also overlap blocks that are on the device. A streamed block always uses
+ * the same slot, so the addresses of its weights do not change, and results do not change either.
  *
  * On a device in host memory, the weights of streamed blocks stay as stored in their files
  * (stored.h), and the weights of the next blocks are read ahead. */
@@ -15,12 +15,12 @@
 #include "exec/exec.h"
 #include "exec/weight.h"
 
-/* Max number of slots: one for the block that computes, and two for blocks whose weights are copied
- * ahead. */
+/* Maximum number of slots: one for the block that computes, and two for blocks whose weights are
+ * copied ahead. */
 enum { XD_STREAM_SLOTS = 3 };
 
-/* Sizes in bytes of a network's weights: of all weights, and of each of this stage's blocks, which
- * are blocks [first, first + n) of the network. */
+/* Sizes in bytes of a network's weights: of all weights, and of each block of this pipeline stage,
+ * which has blocks [first, first + n) of the network. */
 typedef struct xd_block_sizes {
     size_t        all;
     int           first, n;
@@ -28,9 +28,9 @@ typedef struct xd_block_sizes {
 } xd_block_sizes;
 
 typedef struct xd_stream_plan { /* which blocks are streamed; {0}: no block */
-    /* slots: number of slots in device memory. If weights stay in files, `slots` is the max number
-     * of streamed blocks whose weights are in the page cache at the same time. streamed: number of
-     * streamed blocks. */
+    /* slots: number of slots in device memory. If weights stay in files, `slots` is the maximum
+     * number of streamed blocks whose weights are in the page cache at the same time. streamed:
+     * number of streamed blocks. */
     int    slots, streamed;
     size_t slot;     /* bytes of a slot, which has the weights of one block */
     size_t resident; /* bytes of weights that stay on the device */
@@ -56,14 +56,14 @@ typedef struct xd_stream_memory { /* memory that a weight stream uses; borrowed 
     xd_store *store; /* store that allocates the slots and the weights that are not streamed */
     /* Pinned host memory of xd_stream_plan.host bytes that `parts` processes share; NULL: the
      * stream allocates its own pinned memory. Each process loads the streamed blocks k with k %
-     * parts == part into the shared memory, and no process may use a block before all processes
-     * have loaded their blocks. */
+     * parts == part into the shared memory. No process may use a block before all processes have
+     * loaded their blocks. */
     char     *copy;
     int       part, parts;
 } xd_stream_memory;
 
 /* Allocates pinned memory, and device memory in `store`, for all weights of a network. XD_ENOMEM:
- * one of the two memories is too small. */
+ * the pinned memory or the device memory is too small. */
 xd_status xd_weight_stream_open(xd_weight_stream **s, const xd_stream_plan *p,
                                 const xd_block_sizes *w, const xd_stream_memory *m, xd_err *e);
 /* Opens a stream for weights that stay in files, on a device in host memory. The stream calls
@@ -73,14 +73,14 @@ xd_status xd_weight_stream_files(xd_weight_stream **s, const xd_stream_plan *p,
                                  void *self, xd_err *e);
 void      xd_weight_stream_close(xd_weight_stream **s);
 /* Call xd_weight_stream_enter before the weights of a block are loaded with d, and
- * xd_weight_stream_leave after the block is loaded. The block's weights are then loaded into its
+ * xd_weight_stream_leave after the block is loaded. The weights of the block are loaded into its
  * slot and copied to host memory, or stay in files. If another process loads the block, only the
  * addresses of the block's weights are set. */
 void      xd_weight_stream_enter(xd_weight_stream *s, xd_decl *d, int layer);
 void      xd_weight_stream_leave(xd_weight_stream *s, xd_decl *d, int layer);
-/* Call before work on a block is queued. Makes the work wait for the block's weights, and begins to
- * fetch the weights of the next blocks. Call xd_weight_stream_begin for all blocks in order, in
- * every pass through the network. */
+/* Call xd_weight_stream_begin before work on a block is queued. Makes the work wait for the block's
+ * weights, and begins to fetch the weights of the next blocks. Call xd_weight_stream_begin for all
+ * blocks in order, in every pass through the network. */
 void      xd_weight_stream_begin(xd_weight_stream *s, xd_exec *x, int layer);
 
 #endif

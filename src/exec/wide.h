@@ -1,5 +1,5 @@
-/* wide.h - declares RMS norms of queries and keys over the features of all heads together. With
- * tensor parallelism, which splits the heads over ranks, the ranks exchange sums of squares. */
+/* wide.h - declares RMS norms of queries and keys over the features of all heads together. If
+ * tensor parallelism splits the heads over ranks, the ranks exchange sums of squares. */
 #ifndef XD_EXEC_WIDE_H
 #define XD_EXEC_WIDE_H
 
@@ -18,46 +18,48 @@ typedef struct xd_wide {
 xd_wide xd_wide_of(const xd_decl *d, int64_t heads, int64_t head_dim, float eps);
 
 /* RoPE tables, F32: [n,head_dim/2] if all heads of a row have the same angles, or [n H,head_dim/2]
- * with a row for each of this rank's heads. Absent: no rotation. */
+ * with a row for each of this rank's heads. `turn` absent: no rotation. */
 typedef struct xd_turn { xd_tensor cos, sin; } xd_turn;
 
-/* Returns the factors that correct the norms of the rows of in[0..k), one column per tensor. The
- * result is absent if this rank has all heads. Collective over the ranks that split the heads. */
+/* Returns the factors that correct the norms of the rows of in[0..k), with one column per tensor.
+ * The result is absent if this rank has all heads. The call is collective over the ranks that split
+ * the heads. */
 xd_tensor xd_wide_factors(xd_exec *x, const xd_wide *w, const xd_tensor *in, int k);
-/* Returns the factors of tensor i. */
+/* Returns the column of `factors` for tensor i. */
 xd_tensor xd_wide_factor(xd_tensor factors, int i);
 typedef struct xd_wide_how {
-    xd_tensor gain;   /* [dim] */
-    xd_tensor factor; /* corrects the rows, which are first normed over this rank's features only */
-    xd_turn   turn;   /* rotates the result */
+    xd_tensor gain; /* gain of the norm, [dim] */
+    /* factors of the rows, which are first normed over this rank's features only */
+    xd_tensor factor;
+    xd_turn   turn; /* rotates the result */
 } xd_wide_how;
 /* Computes out [n, own features], the RMS norm of `in` over the features of all ranks. */
 void xd_wide_norm(xd_exec *x, const xd_wide *w, xd_tensor out, xd_tensor in,
                   const xd_wide_how *how);
 
-/* Multiplies the heads of an attention's output y [n, own features] by their gates, twice the
- * sigmoid of logits [n, own heads] F32, which are overwritten. Returns rows that only the linear
- * layer w reads. Without logits, returns y. */
+/* Multiplies the heads of an attention's output y [n, own features] by their gates. A gate is twice
+ * the sigmoid of a logit; the logits [n, own heads] F32 are overwritten. xd_wide_gated returns rows
+ * that only the linear layer w reads. Without logits, xd_wide_gated returns y. */
 xd_tensor xd_wide_gated(xd_exec *x, const xd_wide *g, xd_tensor y, xd_tensor logits,
                         const xd_lin *w);
 
-/* The RoPE angles of rows whose D features turn by the positions of one or more axes. With A axes,
- * pair i of the D / 2 pairs of features turns by the row's fraction of axis i % A, times the
- * frequency i / A; the pairs that remain in D / 2 come first and do not turn. The frequencies go
- * from pi / 2 to theta pi / 2 and are computed in f64 (rope_double_precision of diffusers). */
+/* RoPE angles of rows whose D features turn by the positions of one or more axes. With A axes, pair
+ * i of the D / 2 pairs of features turns by the row's fraction of axis i % A, times the frequency i
+ * / A; the pairs that remain in D / 2 come first and do not turn. The frequencies go from pi / 2 to
+ * theta pi / 2 and are computed in f64 (rope_double_precision of diffusers). */
 enum { XD_WIDE_AXES = 3 };
 typedef struct xd_wide_angles {
     const xd_wide *of;
     int64_t        rows;
     int            axes;
     double         theta;
-    double         (*fn)(double); /* cos or sin */
+    double         (*fn)(double); /* function of the angles: cos or sin */
     /* Writes the position of a row on each axis, -1 to 1. */
     void           (*fractions)(const void *ctx, int64_t row, float f[XD_WIDE_AXES]);
     const void    *ctx;
 } xd_wide_angles;
-/* Writes fn of the angles, [rows, own features / 2]: for each row, those of each of this rank's
- * heads. */
+/* Writes fn of the angles, [rows, own features / 2]: in each row, the angles of this rank's heads
+ * one after the other. */
 void xd_wide_fill(const xd_wide_angles *t, float *buf);
 
 #endif

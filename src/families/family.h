@@ -2,8 +2,8 @@
  * such as FLUX.
  *
  * A family consists of a folder or a file of src/families, which exports one xd_family, and of a
- * line in the registry (src/families/meson.build). No other code contains the name of a family;
- * tests/style/models.py checks this. */
+ * line in the registry (src/families/meson.build). No code outside src/families contains the name
+ * of a family; tests/style/models.py checks this. */
 #ifndef XD_FAMILIES_FAMILY_H
 #define XD_FAMILIES_FAMILY_H
 
@@ -24,7 +24,7 @@ typedef struct xd_examples {
     const char *hub;  /* name of a repository, "black-forest-labs/FLUX.1-dev" */
     /* option value with the block counts of two kinds of blocks: "2,4" */
     const char *layers;
-    /* names of models that read the first frame of a video: "A and B" */
+    /* names of models that read the first frame of a video, as "A and B" */
     const char *from_image;
     const char *last_image;    /* models that also read a last frame */
     const char *control_image; /* models that read a control image */
@@ -36,10 +36,10 @@ typedef struct xd_family {
     const xd_dit *const    *dits;    /* the family's transformers; ends with NULL */
     const xd_recipe *const *recipes; /* the family's pipelines; ends with NULL */
     /* Known layouts of single files that contain a transformer, or a VAE of this family. The last
-     * element of the list is a layout whose `what` is NULL. NULL: none. */
+     * layout in the list has NULL as `what`. key_maps NULL: the family has no known layouts. */
     const xd_key_map       *key_maps;
     /* Table of the module names in LoRA files that were trained with the original code. `from` is
-     * NULL in the last row. NULL: none. */
+     * NULL in the last row. lora_names NULL: the family has no such table. */
     const xd_lora_name     *lora_names;
     const xd_xdit_rows     *xdit; /* the family's models in xDiT; NULL: none */
     xd_examples             examples;
@@ -47,8 +47,8 @@ typedef struct xd_family {
 
 extern const xd_family *const xd_families[]; /* pointers to all families; ends with NULL */
 
-/* Counts the transformers of all families in the order of the families, and returns the i-th one,
- * or NULL if there are fewer. */
+/* Returns the i-th transformer of all families, counted in the order of the families, or NULL if
+ * there are fewer. */
 const xd_dit    *xd_dit_at(int i);
 /* Returns the family of a transformer, or NULL if no family has the transformer. */
 const xd_family *xd_family_of(const xd_dit *d);

@@ -1,16 +1,17 @@
 /* help.h - returns the parts of help texts and messages that depend on the recipes and examples of
  * the model families.
  *
- * The command-line program includes this header, too (tests/style/layers.py allows it). */
+ * The command-line program also includes help.h (tests/style/layers.py allows it). */
 #ifndef XD_FAMILIES_HELP_H
 #define XD_FAMILIES_HELP_H
 
 typedef enum xd_family_word {
-    /* Each of these constants stands for a comma-separated list of the families for which the
-     * comment at the constant is true: */
-    XD_WORD_DISTILLED,      /* the model reads a distilled guidance scale */
-    XD_WORD_RESCALES,       /* the pipeline has guidance_rescale */
-    XD_WORD_AUDIO,          /* the pipeline generates audio and guides it apart from the video */
+    /* Each of the following constants stands for a comma-separated list of the families for which
+     * the comment after the constant is true: */
+    XD_WORD_DISTILLED, /* the model reads a distilled guidance scale */
+    XD_WORD_RESCALES,  /* the pipeline has guidance_rescale */
+    /* the pipeline generates audio, and guidance of audio is separate from guidance of video */
+    XD_WORD_AUDIO,
     XD_WORD_CONDITIONS,     /* images are given frames of the video (XD_ROLE_CONDITIONS) */
     XD_WORD_DECODES_AT,     /* the pipeline has decode_timestep */
     XD_WORD_UPSAMPLES,      /* networks enlarge the latents (xd_recipe.upsampler) */
@@ -20,7 +21,7 @@ typedef enum xd_family_word {
     XD_WORD_NORMALIZES,     /* the pipeline has cfg_normalization */
     XD_WORD_SYSTEM,         /* the pipeline has system_prompt */
     XD_WORD_MICRO,          /* the pipeline has original_size, crops_coords_top_left, target_size */
-    XD_WORD_NEGATIVE_MICRO, /* the pipeline has such sizes for the negative prompt */
+    XD_WORD_NEGATIVE_MICRO, /* the pipeline also has these sizes for the negative prompt */
     XD_WORD_DYNAMIC_CFG,    /* the published examples use dynamic guidance */
     XD_WORD_SKIPS_LAYERS,   /* the pipeline has skip_guidance_layers */
     XD_WORD_AUTO_RESIZES,   /* reference images are resized to a trained size */
@@ -35,7 +36,7 @@ typedef enum xd_family_word {
     XD_WORD_CLEANS,
     XD_WORD_SIDES,  /* the transformer can have control networks */
     XD_WORD_LAYERS, /* example of block counts: "2,4" of FLUX */
-    /* Each of these constants stands for names of published models or files: */
+    /* Each of the following constants stands for names of published models or files: */
     XD_WORD_FROM_IMAGE,    /* models that read a first frame */
     XD_WORD_LAST_IMAGE,    /* models that also read a last frame */
     XD_WORD_CONTROLS,      /* models that read a control image */
@@ -47,7 +48,7 @@ typedef enum xd_family_word {
 
 struct xd_recipe;
 
-/* Returns 1 if the comment at the constant w, which stands for a list of families, is true for a
+/* Returns 1 if the comment after the constant w, which stands for a list of families, is true for a
  * recipe. */
 int         xd_recipe_has(const struct xd_recipe *r, xd_family_word w);
 /* Returns the text that the constant w stands for, or "none" if no family matches. The text is

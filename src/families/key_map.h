@@ -2,8 +2,8 @@
  *
  * A layout (xd_key_map) describes the tensor names of one kind of file. A file has a layout if it
  * contains all tensors that the layout's `marks` name. Networks declare the names of diffusers or
- * transformers. For each declared name, the scopes and stems of the layout give the name in the
- * file, and select the rows of the file's tensor that belong to the declared tensor. */
+ * transformers. For each declared name, the scopes and stems of the layout yield the name in the
+ * file, and the rows of the file's tensor that belong to the declared tensor. */
 #ifndef XD_FAMILIES_KEY_MAP_H
 #define XD_FAMILIES_KEY_MAP_H
 
@@ -20,17 +20,17 @@ typedef enum xd_swap {
     XD_SWAP_SIDES,
 } xd_swap;
 
-/* A stem is a rule for the end of a tensor's name, that is, for the part after the beginning that a
- * scope matches. `want` is the end of the declared name, `have` the end of the name in the file.
- * `want` and `have` are complete ends ("attn.norm_q.weight"), or ends to which ".weight" and
- * ".bias" are appended. The rows of the file's tensor are split into `of` equal parts, and parts
- * [at, at + n) are used (of = 0: all rows are used; n above 0 then is the number of rows of equal
- * length into which a tensor of one extent is split). XD_SWAP_ALWAYS: the file's tensor has the
- * second half of the rows first; XD_SWAP_LAST: only the tensor of the last block has them in this
- * order. XD_SWAP_QUERIES, XD_SWAP_KEYS: in each attention head, the file's rows alternate between
- * the first and the second half of the head, so the two rows that RoPE rotates together are
- * neighbours. The number of heads follows from the file's metadata. XD_SWAP_SIDES: the file's
- * matrix is transposed. */
+/* A stem is a rule for the end of a tensor's name: the part after the beginning that a scope
+ * matches. `want` is the end of the declared name, `have` the end of the name in the file. `want`
+ * and `have` are complete ends ("attn.norm_q.weight"), or ends to which ".weight" and ".bias" are
+ * appended. The rows of the file's tensor are split into `of` equal parts, and parts [at, at + n)
+ * are used. If `of` is 0, all rows are used; if n is above 0 then, a tensor of one extent is split
+ * into n rows of equal length. XD_SWAP_ALWAYS: the file's tensor has the second half of the rows
+ * first. XD_SWAP_LAST: only the tensor of the last block has the second half first.
+ * XD_SWAP_QUERIES, XD_SWAP_KEYS: in each attention head, the file's rows alternate between the
+ * first and the second half of the head, so the two rows that RoPE rotates together are neighbours.
+ * The number of heads follows from the file's metadata. XD_SWAP_SIDES: the file's matrix is
+ * transposed. */
 typedef struct xd_stem {
     const char *want, *have;
     int         at, n, of;
@@ -41,7 +41,7 @@ typedef struct xd_stem {
  * name, `have` the beginning of the name in the file. '#' in `want` matches a number. In `have`,
  * '#' is replaced by the next matched number, and '~' by this number counted back from the last
  * block. A '+' after a '#' allows files with more blocks than the config; these blocks are not
- * read. If `stems` is NULL, the end of the name is unchanged; otherwise the list of stems ends
+ * read. If `stems` is NULL, the end of the name is unchanged. Otherwise, the list of stems ends
  * with a row without `want`. */
 typedef struct xd_scope {
     const char    *want, *have;
@@ -54,15 +54,15 @@ typedef struct xd_key_map {
     const char *what;
     /* Names, without prefix, of tensors that every file of this layout has. */
     const char *marks[2];
-    /* The names in a file may have one of these prefixes; '@' in a prefix stands for the
-     * component's slot, such as "clip_l". "clip_l=PREFIX" is a prefix only for this slot. */
+    /* The names in a file may have one of the prefixes; '@' in a prefix stands for the component's
+     * slot, such as "clip_l". "clip_l=PREFIX" is a prefix only for the slot clip_l. */
     const char *prefixes[XD_MAXPREFIX];
     xd_scope    scopes[XD_MAXSCOPE]; /* list that ends with a scope without `want` */
 } xd_key_map;
 
 /* Initializers of an xd_stem: XD_STEM uses the complete tensor, XD_STEM_ROWS uses n of `of` equal
  * parts of the tensor's rows, XD_STEM_FOLD splits a tensor of one extent into n rows, and
- * XD_STEM_SWAP reorders the tensor's rows. XD_STEMS_END ends a list. */
+ * XD_STEM_SWAP reorders the tensor's rows. XD_STEMS_END ends a list of stems. */
 #define XD_STEM(want, have) { want, have, 0, 0, 0, XD_SWAP_NOT }
 #define XD_STEM_ROWS(want, have, at, n, of) { want, have, at, n, of, XD_SWAP_NOT }
 #define XD_STEM_FOLD(want, have, n) { want, have, 0, n, 0, XD_SWAP_NOT }
@@ -75,11 +75,12 @@ typedef struct xd_key_map {
 #define XD_VAE_PREFIXES { "", "first_stage_model.", "vae." }
 
 /* A row of a table of module names in LoRA files. `from` is the name of a module in a LoRA file,
- * with _ in place of dots; `to` is the name of the model's module. In both names, # stands for a
- * number. Of several rows with the same `from`, the first whose modules the model has is used. If
- * `to` has several modules, separated by spaces, the LoRA's module has the rows of these modules,
- * one after the other. A ~ in `to` before a modulation module with two chunks means that shift and
- * scale are in the opposite order (AdaLayerNormContinuous of diffusers has the scale first). */
+ * with _ in place of dots; `to` is the name of the model's module. In `from` and `to`, # stands for
+ * a number. If several rows have the same `from`, the first row whose modules the model has is
+ * used. If `to` has several modules, separated by spaces, the LoRA's module has the rows of these
+ * modules, one after the other. A ~ in `to` before a modulation module with two chunks means that
+ * shift and scale are in the opposite order (AdaLayerNormContinuous of diffusers has the scale
+ * first). */
 typedef struct xd_lora_name { const char *from, *to; } xd_lora_name;
 
 #endif

@@ -46,7 +46,7 @@ typedef struct xd_av {
 #undef XD_AV_FIELD
 } xd_av;
 
-/* Sets *av to the table of FFmpeg functions, which is loaded once per process. XD_EUNSUPPORTED: a
+/* Sets *av to the table of FFmpeg's functions, which is loaded once per process. XD_EUNSUPPORTED: a
  * library is missing; the error names the library. */
 xd_status xd_av_load(const xd_av **av, xd_err *e);
 

@@ -1,6 +1,6 @@
 /* frames.h - reads frames one by one from an image (PNG, JPEG, WebP, PPM), a video (MP4, QuickTime,
- * Matroska, WebM, GIF; with FFmpeg) or a directory of images. Images of a directory are in natural
- * order of their names (10 after 9). */
+ * Matroska, WebM, GIF; with FFmpeg) or a directory of images. Images of a directory are read in the
+ * natural order of their names (10 after 9). */
 #ifndef XD_IO_FRAMES_H
 #define XD_IO_FRAMES_H
 
@@ -10,12 +10,12 @@
 
 typedef struct xd_frames xd_frames;
 
-/* Opens a file or a directory. XD_EIO: the path cannot be read; XD_EFORMAT: there are no frames;
+/* Opens a file or a directory. XD_EIO: the path cannot be read; XD_EFORMAT: the path has no frames;
  * XD_EUNSUPPORTED: the file is a video, and FFmpeg is missing. */
 xd_status xd_frames_open(xd_frames **f, const char *path, xd_err *e);
-/* Reads the next frame. Sets *rgb to the frame, *h rows of *w pixels of 3 bytes, which stays valid
- * until the next call. After the last frame, sets *rgb to NULL. Fails if the frame's size differs
- * from the first frame's. */
+/* Reads the next frame. Sets *rgb to the frame: *h rows of *w pixels of 3 bytes, valid until the
+ * next call. After the last frame, sets *rgb to NULL. Fails if the size of the frame differs from
+ * the size of the first frame. */
 xd_status xd_frames_next(xd_frames *f, const uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
 void      xd_frames_close(xd_frames **f);
 

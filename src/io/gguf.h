@@ -20,22 +20,23 @@ typedef struct xd_gguf_tensor {
 typedef struct xd_gguf {
     xd_gguf_tensor *t;
     int64_t         n;
-    /* [2 nmeta]: each metadata key is followed by its value. Numbers are stored as decimal text.
-     * Values that are arrays are not stored. The array of the key "comfy.gguf.orig_shape.NAME" is
-     * used as the shape of the tensor NAME. */
+    /* [2 nmeta]: metadata keys, each followed by its value. Numbers in the metadata are stored as
+     * decimal text. Metadata values that are arrays are not stored. The array of the key
+     * "comfy.gguf.orig_shape.NAME" is used as the shape of the tensor NAME. */
     char          **meta;
     int             nmeta;
 } xd_gguf;
 
 /* Reads the header of an open file (GGUF version 2 or 3, little endian) and sets f->data, the
  * offset of the tensor data. Checks every count and length in the header against the file size.
- * Refuses unsupported element types with an error that names the type. The caller checks that
- * tensors are inside the file and do not overlap. Call xd_gguf_free also if xd_gguf_read fails. */
+ * Refuses unsupported element types with an error that names the type. The caller of xd_gguf_read
+ * checks that tensors are inside the file and do not overlap. Call xd_gguf_free also if
+ * xd_gguf_read fails. */
 xd_status xd_gguf_read(xd_gguf *g, xd_st_file *f, xd_err *e);
 void      xd_gguf_free(xd_gguf *g);
 
-/* Returns 1 if `path` is named like a shard, "...-00002-of-00003.gguf", and sets the shard's number
- * and the number of shards (here 2 and 3). */
+/* Returns 1 if `path` has a name of a shard, "...-00002-of-00003.gguf". Sets *no to the shard's
+ * number (here 2) and *count to the number of shards (here 3). */
 int   xd_gguf_is_shard(const char *path, int *no, int *count);
 /* Returns the malloc'ed path of shard `no` (counted from 1) of a sharded model; `path` is the path
  * of any shard of this model. */

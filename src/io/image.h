@@ -1,4 +1,4 @@
-/* image.h - reads, writes and resizes images. Files are written atomically, and the file name
+/* image.h - reads, writes and resizes images. Image files are written atomically, and the file name
  * extension selects the format. */
 #ifndef XD_IO_IMAGE_H
 #define XD_IO_IMAGE_H
@@ -8,16 +8,15 @@
 #include "base/err.h"
 
 /* UTF-8 texts that are stored in an image file; the list ends with a NULL key. A PNG has one tEXt
- * chunk per text, or iTXt if the text is not Latin-1. JPEG and WebP have an Exif block, in which
- * the text "parameters" is the UserComment, without the key, and the other texts are the
+ * chunk per text, or iTXt if the text is not Latin-1. JPEG and WebP have an Exif block. The text
+ * "parameters" becomes its UserComment, without the key, and the other texts become its
  * ImageDescription (exif.c). The comment of a JPEG or PPM has lines "key: value". */
 typedef struct xd_image_text { const char *key, *value; } xd_image_text;
 
 enum { XD_IMAGE_QUALITY = 95 }; /* default quality of JPEG and WebP */
-/* Writes an image. rgb: h rows of w pixels of 3 bytes. The list `texts` may be NULL. A PNG without
- * texts is assumed to be a preview and is compressed faster, into a larger file. Formats: .png
- * .jpg .jpeg .webp .ppm. XD_EINVAL for any other extension; the error message names the known
- * extensions. */
+/* Writes an image. rgb: h rows of w pixels of 3 bytes. The list of texts may be NULL. A PNG without
+ * texts is assumed to be a preview and is compressed faster, into a larger file. Formats: .png .jpg
+ * .jpeg .webp .ppm. XD_EINVAL: another extension; the error message names the known extensions. */
 xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
                          const xd_image_text *texts, xd_err *e);
 /* Writes an image as xd_image_write does, but uses the given quality, 0 to 100, for JPEG and WebP.
@@ -31,10 +30,10 @@ int       xd_image_known(const char *path);
  * of an animation is read, and alpha is ignored. */
 xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
 /* Reads an image file as a mask. If a PNG, WebP or GIF has transparent pixels, the mask is white
- * where the image is transparent, else the mask is the image itself. */
+ * where the image is transparent; otherwise, the mask is the image itself. */
 xd_status xd_image_read_mask(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
 
-/* Reads only the size of the upright image, from the file's header. */
+/* Reads only the size of the image after rotation to upright, from the file's header. */
 xd_status xd_image_size(const char *path, int64_t *w, int64_t *h, xd_err *e);
 
 /* Resizes an image of w x h pixels with Pillow's Lanczos filter, and replaces *rgb by the new

@@ -1,8 +1,8 @@
-/* inpaint.h - declares functions for inpainting only the masked part of an image: the functions
- * crop an image to the mask, resize the crop, and paste the result back.
+/* inpaint.h - declares functions for inpainting only the masked part of an image. They crop an
+ * image to the mask, resize the crop, and paste the result back.
  *
- * Every function computes on bytes like Pillow in diffusers' VaeImageProcessor, so that results are
- * bitwise equal. */
+ * Every function of inpaint.h computes on bytes like Pillow in diffusers' VaeImageProcessor, so
+ * that results are bit-identical. */
 #ifndef XD_IO_INPAINT_H
 #define XD_IO_INPAINT_H
 

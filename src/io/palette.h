@@ -17,9 +17,10 @@ typedef struct xd_palette {
     int16_t nearest[XD_PALETTE_CELLS];
 } xd_palette;
 
-/* Chooses at most 256 colours for n pixels of 3 bytes: repeatedly splits the box in colour space
- * whose colours have the largest squared error to their mean. If the image's colours are in at most
- * 256 cells of colour space, the palette consists of the mean colours of these cells. */
+/* Chooses at most 256 colours for n pixels of 3 bytes. The function repeatedly splits the box in
+ * colour space whose colours have the largest squared error to their mean. If the colours of the
+ * image are in at most 256 cells of colour space, the palette consists of the mean colours of these
+ * cells. */
 xd_status xd_palette_make(xd_palette *p, const uint8_t *rgb, int64_t n, xd_err *e);
 
 /* Converts an image to palette indices, w * h bytes, with error diffusion (Floyd and Steinberg) in

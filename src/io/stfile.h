@@ -24,29 +24,29 @@ typedef struct xd_st_view { /* view of some bytes of a file in memory; {0}: no v
 void xd_st_file_init(xd_st_file *f); /* initializes f as a file that is not open */
 
 /* Opens the file f->path and reads its header into *header: malloc'ed JSON text, owned by the
- * caller. Checks the sizes in the header. Sets *header to NULL for a GGUF file, whose header
- * xd_gguf_read reads. */
+ * caller. xd_st_file_open checks the sizes in the header. Sets *header to NULL for a GGUF file,
+ * whose header xd_gguf_read reads. */
 xd_status xd_st_file_open(xd_st_file *f, char **header, size_t *len, xd_err *e);
 /* Reads bytes [at, at + n) of an open file. */
 xd_status xd_st_file_read(const xd_st_file *f, void *to, size_t n, size_t at, xd_err *e);
 void      xd_st_file_close(xd_st_file *f);
 
 int       xd_st_file_maps(const xd_st_file *f); /* returns 1 if the file can be mapped */
-/* Makes a view of a byte range of the file: maps its pages or, if that fails (logged once per
- * process), reads the bytes. Free the view with xd_st_file_put. name: name of the tensor in errors.
- * Refuses a file that was truncated. */
+/* Makes a view of a byte range of the file: maps its pages or, if mapping fails (logged once per
+ * process), reads the bytes. Free the view with xd_st_file_put. name: name of the tensor in error
+ * messages. Refuses a file that was truncated. */
 xd_status xd_st_file_take(const xd_st_file *f, size_t at, size_t bytes, const char *name,
                           xd_st_view *v, xd_err *e);
 void      xd_st_file_put(xd_st_view *v);
-/* Releases those pages of a view that are completely inside the given range of bytes. A later
- * access maps the pages again. */
+/* Releases the pages of a view that are completely inside the given range of bytes. A later access
+ * maps the released pages again. */
 void      xd_st_file_past(const xd_st_view *v, const void *p, size_t bytes);
 
 #define XD_ST_HASH_START UINT64_C(0xcbf29ce484222325)
 /* Adds bytes to an FNV-1a hash. */
 uint64_t xd_st_hash_bytes(uint64_t h, const void *p, size_t n);
-/* Hashes the file's size, its header, and 64 pages at equal distances. Uses read() even if the file
- * can be mapped. */
+/* Hashes the file's size, its header, and 64 pages at equal distances. xd_st_file_hash uses read()
+ * even if the file can be mapped. */
 uint64_t xd_st_file_hash(const xd_st_file *f, uint64_t h);
 
 /* Hashes all bytes of a file with all threads. */

@@ -8,12 +8,12 @@
 typedef struct xd_vcodec {
     const char *name;     /* name of the format, "MP4" */
     const char *tail;     /* file name extension, ".mp4" */
-    int64_t     max_side; /* max pixels per side */
-    /* Writes the frames of a film as a video to an open, empty file. The pointer is NULL if this
-     * build does not support the format. */
+    int64_t     max_side; /* maximum number of pixels per side */
+    /* Writes the frames of a film as a video to an open, empty file. `write` is NULL if this build
+     * does not support the format. */
     xd_status   (*write)(const struct xd_vcodec *c, xd_out *o, const xd_film *film,
                          const xd_image_text *texts, xd_err *e);
-    /* Checks that the libraries for this format can be loaded. The pointer is NULL if the format
+    /* Checks that the libraries for the video format can be loaded. `ready` is NULL if the format
      * needs no library. */
     xd_status   (*ready)(const struct xd_vcodec *c, xd_err *e);
 } xd_vcodec;

@@ -16,12 +16,12 @@ typedef struct xd_film { /* the frames of a video: n frames of h rows of w pixel
     const xd_sound *sound; /* sound of the video, or NULL */
 } xd_film;
 
-/* Writes a video. Formats: .mp4 .mov .mkv (H.264), .webm (VP9), .gif, and .rgb (raw bytes of
- * `rgb`). H.264 and VP9 use 4:2:0 subsampling of colours, so an odd side is padded by a copy of the
- * last row or column. Sound is coded as AAC, in .webm as Opus; .gif and .rgb files have no sound.
- * The text "parameters" becomes the file's comment, and the text "xdit" the file's description. In
- * a GIF both texts become the comment; .rgb files have no texts. XD_EUNSUPPORTED if FFmpeg or its
- * encoders are missing. */
+/* Writes the frames and the sound of a film to a video file. Formats: .mp4 .mov .mkv (H.264), .webm
+ * (VP9), .gif, and .rgb (raw bytes of `rgb`). H.264 and VP9 use 4:2:0 subsampling of colours, so an
+ * odd side is padded by a copy of the last row or column. Sound is coded as AAC, in .webm as Opus;
+ * .gif and .rgb files have no sound. The text "parameters" becomes the file's comment, and the text
+ * "xdit" the file's description. In a GIF, both texts become the comment; .rgb files have no texts.
+ * XD_EUNSUPPORTED: FFmpeg or its encoders are missing. */
 xd_status xd_video_write(const char *path, const xd_film *film, const xd_image_text *texts,
                          xd_err *e);
 /* Returns 1 if the file name extension of `path` is that of a video format that can be written. */

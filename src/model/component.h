@@ -23,8 +23,8 @@ typedef enum xd_kind {
     XD_KIND_AUDIO,
     XD_KIND_UPSAMPLER
 } xd_kind;
-/* Number of kinds whose files are predicted to be read separately; those of audio and of a latent
- * upsampler are read with those of the VAE. */
+/* Number of kinds of components whose reading time is predicted separately; networks of audio and
+ * latent upsamplers are read with the VAE. */
 enum { XD_KINDS = XD_KIND_VAE + 1 };
 
 /* If the files of a component have fewer bytes than this, no readahead thread is started. */
@@ -32,7 +32,7 @@ enum { XD_PREFETCH_MIN = 32 << 20 };
 
 typedef struct xd_weight_group { /* share group: the ranks of a host with the same weights */
     xd_comm *c;                  /* communicator of the share group; NULL: only this rank */
-    int      me;                 /* this rank's number among the ranks that compute */
+    int      me; /* this rank's number among the ranks of the share group that compute */
     /* 1: each device has its own memory, and the ranks of the share group share only the host copy
      * from which streamed blocks are uploaded. 0: the ranks share all weights. */
     int      streams;
@@ -43,14 +43,14 @@ typedef struct xd_weight_group { /* share group: the ranks of a host with the sa
 } xd_weight_group;
 
 /* A set of weights of a component, with the LoRA files that change these weights. The weights of
- * the set may be loaded or not. Several engines may share a set, which counts its references
- * (xd_weights_keep). */
+ * the set need not be loaded. Several engines may share a set of weights, which counts its
+ * references (xd_weights_keep). */
 typedef struct xd_weights {
     int             refs;
     xd_source       src;       /* weight source with declared names; src.sums: the LoRA terms */
     xd_net          net;       /* the network that computes */
     int             tp, tp_at; /* tensor-parallel degree (1: none) and this rank's coordinate */
-    /* Type of the block matrices: I8, F8E4M3, or another value for the compute type. */
+    /* Type of the matrices in blocks: I8, F8E4M3, or another value for the compute type. */
     xd_dtype        blocks;
     xd_stays        stays; /* which matrices keep the format that they have in the files */
     /* 1: the weights of blocks may stay in files; for a GPU, they may also stay in host memory. */
@@ -72,7 +72,8 @@ typedef struct xd_weights {
 } xd_weights;
 
 /* Sizes of the memory that a set of weights needs. An engine computes the sizes of a set of weights
- * on a count device (a device that counts bytes and computes nothing). All 0: not counted yet. */
+ * on a count device (a device that counts bytes and computes nothing). All 0: the sizes are not
+ * counted yet. */
 typedef struct xd_weight_counts {
     xd_net  shadow;      /* the network, opened on a count device */
     size_t  packed;      /* bytes of the loaded weights */
@@ -109,8 +110,8 @@ typedef struct xd_component {
     /* The directories (or weight files) of a transformer's side networks (xd_side). */
     char               *sides[XD_MAXSIDES];
     int                 nsides;
-    /* A layer's weight that the component has with more columns than its files, and the number of
-     * the columns (xd_component_widen). wide empty: none. */
+    /* Name of a layer's weight that has more columns in the component than in its files, and the
+     * number of columns (xd_component_widen). wide empty: no such weight. */
     char                wide[64];
     int64_t             wide_cols;
     xd_widened         *widened;   /* weight source with the wide tensor; NULL: none */
@@ -127,7 +128,7 @@ typedef struct xd_component {
 
 /* Opens a component: reads config.json in its directory, finds the network for the config's class,
  * and lists the network's tensors. hint: the class that model_index.json names, or NULL. After a
- * failure, xd_component_close must be called, too. */
+ * failure, xd_component_close must be called as well. */
 xd_status xd_component_open(xd_component *p, const char *model, const char *name, xd_kind kind,
                             const char *hint, xd_err *e);
 /* Opens a component as xd_component_open does, but with the numbers of blocks in `layers` in place
@@ -141,8 +142,8 @@ xd_status xd_component_open_some(xd_component *p, const char *model, const char 
 xd_status xd_component_open_text(xd_component *p, const char *name, xd_kind kind, const char *text,
                                  xd_err *e);
 /* Sets the component's weight source, which must have the tensors under their declared names.
- * Compares the source's tensors with the declared ones. *src is copied, but its pointers are
- * borrowed. */
+ * xd_component_source compares the source's tensors with the declared ones. *src is copied, but its
+ * pointers are borrowed. */
 xd_status xd_component_source(xd_component *p, const xd_source *src, xd_err *e);
 /* Sets p->class_name from _class_name or architectures in the config or, if the config has neither,
  * to `hint`. */
@@ -158,8 +159,9 @@ xd_status xd_component_add_vision(xd_component *p, xd_err *e);
  * which there is a config.json. Refuses side networks that do not fit the transformer. */
 xd_status xd_component_add_sides(xd_component *p, const char *const *sides, int n, xd_err *e);
 /* Gives a transformer more input channels than its files have: the config's in_channels becomes
- * `channels`, out_channels the number before. The weight `name` of the layer that reads the latents
- * has zeros in the new columns, to which LoRA files add terms. Call before files are opened. */
+ * `channels`, and out_channels becomes the old number. The weight `name` of the layer that reads
+ * the latents has zeros in the new columns, to which LoRA files add terms. Call xd_component_widen
+ * before files are opened. */
 xd_status xd_component_widen(xd_component *p, const char *name, int64_t channels, xd_err *e);
 void      xd_component_close(xd_component *p);
 
@@ -170,14 +172,14 @@ xd_status   xd_component_set_file(xd_component *p, const char *file, const char 
 /* Returns the stem of the names of the component's files: "model" for models of transformers, and
  * "diffusion_pytorch_model" for models of diffusers. */
 const char *xd_component_stem(const xd_component *p);
-/* Opens the weight files and compares their tensors with the declared ones. Warns about tensors
- * that are not declared. */
+/* Opens the weight files and compares their tensors with the declared ones. xd_component_files
+ * warns about tensors that are not declared. */
 xd_status   xd_component_files(xd_component *p, xd_err *e);
 
 /* Lists the tensors that the component declares, of all blocks, including tensors that are never
- * read. The type of a tensor in the list is the one after loading (xd_declared.type), where BF16
- * represents the compute type. blocks: as in xd_decl. Call this function with open files. *list is
- * malloc'ed. */
+ * read. The type of a tensor in the list is its type after loading (xd_declared.type), where BF16
+ * stands for the compute type. blocks: as in xd_decl. Call xd_component_list when the files are
+ * open. *list is malloc'ed. */
 xd_status xd_component_list(const xd_component *p, xd_dtype blocks, xd_declared **list, int *n,
                             xd_err *e);
 /* Returns 1 for the name of a tensor that no network reads: a scale or format of a quantized
@@ -188,8 +190,8 @@ int       xd_component_is_note(const char *name);
  * the bytes of the weights (packed, block_bytes and work of p->count). */
 xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e);
 
-/* Returns the bytes of the component's weights, in total and per block. Call after
- * xd_component_count. */
+/* Returns the bytes of the component's weights, in total and per block. Call xd_component_blocks
+ * after xd_component_count. */
 xd_block_sizes xd_component_blocks(const xd_component *p);
 
 /* Returns the bytes of the component's weights in one block of shared memory, without streamed
@@ -197,17 +199,17 @@ xd_block_sizes xd_component_blocks(const xd_component *p);
 size_t xd_component_held_bytes(const xd_component *p);
 
 /* Counts the bytes of the weights that are loaded if xd_component_load is called with share = 1.
- * Call after xd_component_count. */
+ * Call xd_component_count_kinds after xd_component_count. */
 xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e);
 
-/* Restricts the component on this rank to blocks [first, last). Must be called before weights are
- * loaded. */
+/* Restricts the component on this rank to blocks [first, last). xd_component_stage must be called
+ * before weights are loaded. */
 void xd_component_stage(xd_component *p, int first, int last);
 
 /* Loads a component's weights from its files, or makes random weights if there are no files; does
- * nothing if the weights are loaded. On a count device, only exchanges the status of the share
- * group. The call is collective over the component's share group. If `share` is 1 (only for random
- * weights), all blocks of one kind use the memory of the first such block. */
+ * nothing if the weights are loaded. On a count device, xd_component_load only exchanges the status
+ * of the share group. xd_component_load is collective over the component's share group. If `share`
+ * is 1 (only for random weights), all blocks of one kind use the memory of the first such block. */
 xd_status xd_component_load(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e);
 /* Loads the weights as xd_component_load does with share = 0. s: this rank's status before the
  * call; if a rank of the share group has failed before, no rank of the group loads weights. */
@@ -215,10 +217,11 @@ xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_
                                   xd_err *e);
 
 /* Before the component is loaded: starts a thread that reads at most `most` bytes of the
- * component's files ahead. The thread reads the bytes that this rank will load. In a share group,
- * the first rank's thread reads the bytes that all ranks of the group will load, and the other
- * ranks have no thread. Does nothing if the files are too small for a thread to save time. The
- * thread stops when the component is loaded or dropped. count: a count device. */
+ * component's files ahead. The readahead thread reads the bytes that this rank will load. In a
+ * share group, the first rank's thread reads the bytes that all ranks of the group will load, and
+ * the other ranks have no thread. If the files are too small for a thread to save time, no thread
+ * is started. The readahead thread stops when the component is loaded or dropped. count: a count
+ * device. */
 void   xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most,
                              const xd_canceller *cancel);
 void   xd_component_prefetch_end(xd_component *p);
@@ -227,9 +230,10 @@ void   xd_component_prefetch_end(xd_component *p);
 void   xd_component_stream_open(xd_component *p, xd_dev *dev, xd_dtype type);
 void   xd_component_stream_next(void *self, int k);
 void   xd_component_stream_close(xd_component *p);
-/* Returns how many bytes of the component's files must be read from disk: those that this rank will
- * read to load the weights and that are not in the page cache. Returns 0 if the weights are loaded
- * or there are no files. The function is slow: half a second for 24 GB. */
+/* Returns how many bytes of the component's files must be read from disk: the bytes that this rank
+ * will read to load the weights and that are not in the page cache. Returns 0 if the weights are
+ * loaded or there are no files. xd_component_cold_bytes is slow: it takes half a second for 24
+ * GB. */
 size_t xd_component_cold_bytes(xd_component *p, xd_dev *count, xd_dtype type);
 /* xd_component_will_read implements xd_source.will, and also adds the elements to the list of data
  * that the readahead thread reads. xd_component_was_read tells the readahead that tensor i of the
@@ -243,8 +247,8 @@ void   xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype type
  * reading. */
 void   xd_component_list_reads(const xd_component *p, xd_dev *count, xd_dtype type);
 
-/* Frees the component's weights, if they are loaded, and closes the share group. The call is
- * collective over the share group. */
+/* Frees the component's weights, if they are loaded, and closes the share group. xd_component_drop
+ * is collective over the share group. */
 void xd_component_drop(xd_component *p);
 
 /* xd_weights_keep adds a reference to a set of weights, and xd_weights_release removes a reference.
@@ -253,8 +257,8 @@ void xd_component_drop(xd_component *p);
 xd_weights *xd_weights_keep(xd_weights *w);
 void        xd_weights_release(xd_weights **w);
 
-/* A second set of weights of a component, for other LoRA files, and the second set's memory sizes.
- * w NULL: no second set is open. */
+/* A second set of weights of a component, for other LoRA files, and the memory sizes of this set. w
+ * NULL: no second set is open. */
 typedef struct xd_component_weights {
     xd_weights       *w;
     xd_weight_counts *count;
@@ -263,10 +267,11 @@ typedef struct xd_component_weights {
 /* Opens a second set of weights for the component's blocks. The weights of the new set are not
  * loaded and have no LoRA terms. */
 xd_status xd_component_weights_open(xd_component_weights *v, const xd_component *p, xd_err *e);
-/* Exchanges the component's set of weights and the second set. The call is not collective. */
+/* Exchanges the component's set of weights and the second set. xd_component_swap is a local
+ * call. */
 void      xd_component_swap(xd_component *p, xd_component_weights *v);
-/* Frees the weights of the second set as xd_component_drop does, but the set stays open. The call
- * is collective over the set's share group. */
+/* Frees the weights of the second set as xd_component_drop does, but the set stays open.
+ * xd_component_weights_drop is collective over the share group of the second set. */
 void      xd_component_weights_drop(xd_component_weights *v, xd_component *p);
 void      xd_component_weights_close(xd_component_weights *v, xd_component *p);
 
@@ -277,8 +282,8 @@ void      xd_component_weights_close(xd_component_weights *v, xd_component *p);
 xd_status xd_component_share(xd_component *p, xd_err *e);
 void      xd_component_follow(xd_component *p, const xd_component *of);
 void      xd_component_unshare(xd_component *p);
-/* Does what xd_component_share does, but only for counting: the weights of `p` are not loaded and
- * not split over ranks, and `p` has no files. `p` borrows the network's config. */
+/* Does what xd_component_share does, but only for counting: `p` loads no weights, is not split over
+ * ranks, and has no files. `p` borrows the network's config. */
 xd_status xd_component_fork(xd_component *p, xd_err *e);
 void      xd_component_unfork(xd_component *p);
 

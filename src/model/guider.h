@@ -6,7 +6,7 @@
 #include "base/err.h"
 
 /* Reads DIR/FOLDER/guider_config.json. *scale is the default guidance scale; 1 means that guidance
- * is off. Without this file, *scale is unchanged. Refuses guiders other than classifier-free
+ * is off. If the file is missing, *scale is unchanged. Refuses guiders that are not classifier-free
  * guidance in all steps. */
 xd_status xd_guider_read(const char *dir, const char *folder, double *scale, xd_err *e);
 

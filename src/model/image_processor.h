@@ -5,9 +5,9 @@
 
 #include "base/json.h"
 
-/* The settings of transformers' Qwen2VLImageProcessor. Qwen2VLImageProcessor resizes an image so
- * that both sides are multiples of patch x merge and the area is between two limits; the aspect
- * ratio changes only a little. */
+/* Settings of transformers' Qwen2VLImageProcessor. Qwen2VLImageProcessor resizes an image so that
+ * both sides are multiples of patch x merge and the area is between two limits; the aspect ratio
+ * changes only a little. */
 typedef struct xd_image_processor {
     int64_t  min_pixels, max_pixels; /* limits of the resized image's area */
     int64_t  patch, merge;           /* pixels per side of a patch; patches per side of a token */

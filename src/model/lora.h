@@ -9,10 +9,11 @@
  * row's norm equals its magnitude. LoRA files are opened and checked with the model. The matrices
  * of LoRA files become terms of the component's weight source (xd_source_sums): while the rows of a
  * weight are rearranged for the kernels, the terms are added in f32, before rounding or
- * quantization, and only for the columns of this rank. So LoRA works with every parallel plan.
+ * quantization, and only for the columns of this rank. Because the terms are added to the weights
+ * themselves, LoRA works with every parallel plan.
  *
- * LoRA terms belong to the model and are looked up when weights are read. To change LoRA files at
- * run time, drop the component's weights, set other terms and load the weights again. */
+ * The model owns LoRA terms, which are looked up when weights are read. To change LoRA files at run
+ * time, drop the component's weights, set other terms and load the weights again. */
 #ifndef XD_MODEL_LORA_H
 #define XD_MODEL_LORA_H
 
@@ -23,12 +24,12 @@
 typedef struct xd_loras xd_loras;
 
 /* Opens n LoRA files and adds their terms to the weight sources of the components of `m`, whose
- * weight files must be open. Refuses a file that is not safetensors, one matrix of a pair without
- * the other, rank 0, NaN or infinities, unsupported methods (OFT, Tucker factors), and a file none
- * of whose tensors fits the model. Also refuses a file if some of its tensors fit no module or have
- * another shape; with m->lora_partial, a warning lists these tensors instead. Tensors for text
- * encoders that the model omits are ignored; a warning prints the number of ignored tensors. *l
- * belongs to the model; close it after the components. */
+ * weight files must be open. xd_loras_open refuses a file that is not safetensors, one matrix of a
+ * pair without the other, rank 0, NaN or infinities, unsupported methods (OFT, Tucker factors), and
+ * a file none of whose tensors fits the model. It also refuses a file if some of its tensors fit no
+ * module or have another shape. With m->lora_partial, a warning lists these tensors instead.
+ * Tensors for text encoders that the model omits are ignored; a warning prints their number. *l
+ * belongs to the model; close *l after the components. */
 xd_status xd_loras_open(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
 /* Opens LoRA files for the second of two transformers (m->loras_2), as xd_loras_open does for the
  * first. Terms for text encoders are not added. */
@@ -54,15 +55,16 @@ void     xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS]);
 /* Adds the LoRA files (xd_st_hash) and their scales to the hash h, and returns the new hash. If l
  * is NULL, returns h. */
 uint64_t xd_loras_hash(const xd_loras *l, uint64_t h);
-/* Append the list of LoRA files to a buffer. xd_loras_json appends JSON, `, "MEMBER": [{"path":
- * ..., "scale": ...}]`; xd_loras_text appends text, `, LoRA: "name:scale"`. If there are no files,
- * append nothing. If omit_folders is 1, file names are written without folders. */
+/* Functions that append the list of LoRA files to a buffer. xd_loras_json appends JSON, `,
+ * "MEMBER": [{"path": ..., "scale": ...}]`; xd_loras_text appends text, `, LoRA: "name:scale"`. If
+ * there are no LoRA files, both functions append nothing. If omit_folders is 1, file names are
+ * written without folders. */
 void     xd_loras_json(const xd_loras *l, const char *member, int omit_folders, xd_text_buf *b);
 void     xd_loras_text(const xd_loras *l, xd_text_buf *b);
 
 /* ---- inside: names (lora_keys.c) ---------------------------------------------------------- */
 
-/* The role that a tensor of a LoRA file has in its module. */
+/* Role that a tensor of a LoRA file has in its module. */
 typedef enum xd_lora_slot {
     XD_LORA_DOWN, /* "A", the matrix down [rank, in] */
     XD_LORA_UP,   /* "B", the matrix up [out, rank] */
@@ -70,9 +72,9 @@ typedef enum xd_lora_slot {
     XD_LORA_UP_BIAS,
     XD_LORA_ALPHA,     /* the scalar alpha (scale = alpha / rank), one element */
     XD_LORA_DIFF,      /* a full-rank difference with the weight's shape */
-    XD_LORA_DIFF_BIAS, /* a difference with the bias' shape */
+    XD_LORA_DIFF_BIAS, /* a difference with the shape of the bias */
     /* Tensors of LoHa, which is the elementwise product (w1_a w1_b) * (w2_a w2_b). The shape of
-     * w1_a and w2_a is [out, rank], that of w1_b and w2_b [rank, in]. */
+     * w1_a and w2_a is [out, rank], and the shape of w1_b and w2_b is [rank, in]. */
     XD_LORA_HADA_1A,
     XD_LORA_HADA_1B,
     XD_LORA_HADA_2A,
@@ -89,9 +91,9 @@ typedef enum xd_lora_slot {
     XD_LORA_MAGNITUDE,
     XD_LORA_DORA_SCALE, /* DoRA: norms of rows; with shape [1, in], norms of columns */
     XD_LORA_NEW,
-    XD_LORA_NEW_BIAS, /* a tensor that replaces the weight or bias */
+    XD_LORA_NEW_BIAS, /* tensor that replaces the weight or bias */
     XD_LORA_SLOTS,
-    /* A tensor of a method that is not supported: its file is refused. */
+    /* A tensor of an unsupported method, whose file is refused. */
     XD_LORA_UNSUPPORTED = XD_LORA_SLOTS,
     XD_LORA_OTHER
 } xd_lora_slot;
@@ -130,14 +132,14 @@ xd_status xd_lora_keys_open(xd_lora_keys *s, xd_model *m, int second, xd_err *e)
 void      xd_lora_keys_close(xd_lora_keys *s);
 
 /* Parses the name of a tensor in a LoRA file, and returns the tensor's role. For example,
- * "lora_unet_x_attn.lora_down.weight" is XD_LORA_DOWN of module "lora_unet_x_attn". The module's
- * name is the first *len bytes of the key. */
+ * "lora_unet_x_attn.lora_down.weight" is XD_LORA_DOWN of module "lora_unet_x_attn". The first *len
+ * bytes of the key are the name of the module. */
 xd_lora_slot xd_lora_slot_of(const char *key, size_t *len);
 /* Returns 1 if the key names the gain of a norm of queries or keys, which in the LoRA files of a
  * transformer with xd_dit.input replaces the gain of the model. */
 int          xd_lora_is_gain(const char *key);
-/* Finds the tensors of the model that are the weight (or, if wanted, the bias) of a LoRA module,
- * which may have any of its known names. Returns 1 if tensors were found. */
+/* Finds the tensors of the model that are the weight (or, if `bias` is 1, the bias) of a LoRA
+ * module, which may have any of its known names. Returns 1 if tensors were found. */
 int xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias, xd_lora_target *target);
 /* Returns the name of a LoRA module without the component's prefix. Sets *part to the index of the
  * component, or to -1 if the component is unknown. */
@@ -153,8 +155,8 @@ int         xd_lora_left_out(const xd_lora_keys *s, const char *module);
  * next to adapter_model.safetensors. */
 typedef struct xd_lora_notes xd_lora_notes;
 /* Reads the peft settings of the LoRA file that was opened as `path`. Refuses invalid JSON, regular
- * expressions that Python rejects, and adapters that change the model by more than the tensors in
- * the LoRA file. */
+ * expressions that Python rejects, and adapters that change the model in other ways than by the
+ * tensors of the LoRA file. */
 xd_status   xd_lora_notes_open(xd_lora_notes **n, const char *path, const xd_st *file,
                                const xd_lora_keys *s, xd_err *e);
 void        xd_lora_notes_close(xd_lora_notes **n);
@@ -163,11 +165,11 @@ void        xd_lora_notes_close(xd_lora_notes **n);
  * LoKr. */
 xd_status   xd_lora_notes_gain(const xd_lora_notes *n, int part, const char *inner, double rank,
                                int lycoris, double *gain, xd_err *e);
-/* Returns 1 if, by its peft settings, a LoRA file contains full tensors that replace weights and
- * biases of the model. */
+/* Returns 1 if, by its peft settings, a LoRA file has full tensors that replace weights and biases
+ * of the model. */
 int         xd_lora_notes_replace(const xd_lora_notes *n);
 uint64_t    xd_lora_notes_hash(const xd_lora_notes *n, uint64_t h);
-/* Returns the file name, without extension, of the LoRA file in a folder. The name is
+/* Returns the file name, without extension, of the LoRA file in a folder. The file name is
  * "adapter_model" if peft wrote the folder, else the name that diffusers uses. */
 const char *xd_lora_stem(const char *path);
 
@@ -177,37 +179,39 @@ typedef enum xd_lora_kind { XD_LORA_PRODUCT, XD_LORA_HADAMARD, XD_LORA_KRONECKER
 
 /* A matrix [rows, cols] that a LoRA file stores as one tensor or as the product of two tensors. */
 typedef struct xd_lora_factor {
-    /* Tensors a [rows, rank] and b [rank, cols]. If b is -1, `a` is the matrix [rows, cols]. */
+    /* Tensors a [rows, rank] and b [rank, cols]. If b is -1, `a` is the complete matrix [rows,
+     * cols]. */
     int64_t a, b;
-    int64_t rows, cols, rank; /* rank 0: the matrix is not a product */
+    int64_t rows, cols, rank; /* rank 0: the matrix is stored as one tensor */
 } xd_lora_factor;
 
 /* A LoRA term: gain * up[row0 .., :] * down is added to one tensor. */
 typedef struct xd_lora_term {
     int            part, item;
     xd_st         *file;
-    /* Tensors of the file. If `down` is -1, `up` is the complete difference. */
+    /* Indices of tensors in the file. If `down` is -1, `up` is the complete difference. */
     int64_t        up, down;
-    /* LoHa (HADAMARD), LoKr (KRONECKER): the product of w[0] and w[1] is added */
+    /* LoHa (HADAMARD), LoKr (KRONECKER): the term adds the product of w[0] and w[1] */
     xd_lora_kind   kind;
     xd_lora_factor w[2];
-    /* cols: number of columns of the difference, which may be fewer than those of the tensor */
+    /* cols: number of columns of the difference, which may be lower than the tensor's number of
+     * columns */
     int64_t        row0, rows, cols, rank;
     /* number of columns of the module's weight, if the tensor may be its bias; 0: cols */
     int64_t        width;
     int            swap;     /* 1: the two halves of the rows are swapped */
     int            replaces; /* 1: `up` replaces the model's tensor */
-    /* index of the file's tensor with DoRA's norms; -1: there is none */
+    /* index of the file's tensor with DoRA's norms; -1: no such tensor */
     int64_t        magnitude;
     int            columns; /* 1: the norms of DoRA are norms of columns; 0: norms of rows */
     double         gain;
-    /* Number by which the terms are ordered: terms are added in the order in which the request
-     * lists their LoRA files. */
+    /* Position of the term in the order of addition: terms are added in the order in which the
+     * request lists their LoRA files. */
     int            order;
 } xd_lora_term;
 
 /* xd_lora_src_open makes the weight source of component p add n LoRA terms to the component's
- * tensors. terms: sorted by item, borrowed. If n is 0, does nothing. */
+ * tensors. terms: sorted by item, borrowed. If n is 0, xd_lora_src_open does nothing. */
 typedef struct xd_lora_src xd_lora_src;
 xd_status xd_lora_src_open(xd_lora_src **s, xd_component *p, const xd_lora_term *terms, int n,
                            xd_err *e);

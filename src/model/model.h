@@ -11,11 +11,12 @@
 #include "tok/tok.h"
 #include "xdit/xdit.h"
 
-/* Max number of components of a model (xd_model_part). The components are two transformers, the
- * VAE, the text encoders, the networks of audio, the VAE for previews and the latent upsampler. */
+/* Maximum number of components of a model (xd_model_part). The components of a model are two
+ * transformers, the VAE, the text encoders, the networks of audio, the VAE for previews and the
+ * latent upsampler. */
 enum { XD_MODEL_PARTS = 2 + 1 + XD_MAXTEXT + XD_MAXAUDIO + 2 };
 
-/* The slot (xd_weight_files) of the latent upsampler. */
+/* Slot (xd_weight_files) of the latent upsampler. */
 #define XD_UPSAMPLER_SLOT "latent_upsampler"
 
 /* Borrowed list of files that replace the weights of components. The list names a component by its
@@ -31,11 +32,12 @@ typedef struct xd_weight_files {
 typedef struct xd_model {
     char              *dir;
     xd_json           *index, *sched; /* model_index.json, scheduler_config.json (or NULL) */
-    /* scheduler_config.json of the scheduler of audio; NULL: audio has none of its own */
+    /* scheduler_config.json of the audio's scheduler; NULL: audio has no scheduler of its own */
     xd_json           *audio_sched;
     const xd_recipe   *recipe;
     xd_component       text[XD_MAXTEXT], dit, vae;
-    xd_component       audio[XD_MAXAUDIO]; /* those of the recipe; net.def NULL: none */
+    /* networks of audio in the recipe; net.def NULL: no such network */
+    xd_component       audio[XD_MAXAUDIO];
     /* In a model with two transformers, dit2 is the low-noise transformer, for steps below the
      * boundary, and `dit` is the high-noise transformer. net.def NULL: the model has only `dit`. */
     xd_component       dit2;
@@ -44,20 +46,22 @@ typedef struct xd_model {
     int                has_two;  /* 1: the model has the low-noise transformer `dit2` */
     double             guidance; /* default guidance scale of the pipeline or of its guider */
     double             boundary; /* boundary_ratio in model_index.json; negative: none */
-    /* hidden states of text encoder i that model_index.json lists; nstates 0: the recipe's */
+    /* hidden states of text encoder i that model_index.json lists; nstates 0: the recipe's hidden
+     * states */
     int                nstates[XD_MAXTEXT], states[XD_MAXTEXT][XD_MAXSTATES];
     int                has_text[XD_MAXTEXT]; /* 0: text encoder i is optional and absent */
-    const char        *without;              /* text encoder to omit; valid only during opening */
-    xd_weight_files    given; /* files that replace weights; valid only during opening */
-    char              *sides[XD_MAXSIDES]; /* paths of the side networks; only during opening */
+    const char        *without; /* text encoder to omit; valid only while the model is opened */
+    xd_weight_files    given; /* files that replace weights; valid only while the model is opened */
+    /* paths of the side networks; valid only while the model is opened */
+    char              *sides[XD_MAXSIDES];
     int                nsides;
     /* Value of the option that sets the numbers of blocks (xd_component_open_some); valid only
-     * during opening. */
+     * while the model is opened. */
     const char        *layers;
-    xd_tok            *tok[XD_MAXTEXT]; /* opened by xd_model_tokenizers */
+    xd_tok            *tok[XD_MAXTEXT]; /* tokenizers, opened by xd_model_tokenizers */
     /* Settings of image preprocessing for a CLIP image encoder; read by xd_model_tokenizers. */
     xd_clip_processor  clip_processor;
-    /* 1: xd_model_warn_chat was called; it does not warn again. */
+    /* 1: xd_model_warn_chat was called and does not warn again. */
     int                warned_chat;
     xd_dit_info        dit_info;
     xd_vae_info        vae_info;
@@ -66,7 +70,7 @@ typedef struct xd_model {
     xd_vae_info        preview_info;
     xd_component       upsampler; /* the latent upsampler; net.def NULL: none */
     xd_upsampler_info  upsampler_info;
-    /* default values of a distilled checkpoint; name NULL: the recipe's are used */
+    /* default values of a distilled checkpoint; name NULL: the recipe's default values are used */
     xd_distilled       usual;
     int                nsigmas; /* number of sigmas that model_index.json lists; 0: no list */
     double             sigmas[XD_MAXSIGMAS];
@@ -81,11 +85,11 @@ typedef struct xd_model {
  * that name. *dir is malloc'ed. */
 xd_status xd_model_find(const char *model, char **dir, xd_err *e);
 /* If a file is missing in a snapshot of the Hugging Face cache, appends to the error the command
- * that downloads the file. Returns `code`. */
+ * that downloads the file. Returns the status `code`. */
 xd_status xd_model_fail_cached(xd_err *e, xd_status code);
 /* Appends the short name of a model to b as JSON. The short name is "org/name" for a snapshot in a
- * Hugging Face cache, else the last part of the directory's path; for a file, it is the file's name
- * without folders. */
+ * Hugging Face cache. For another directory, it is the last part of its path; for a file, it is the
+ * file's name without folders. */
 void      xd_model_short_name(const char *path, xd_text_buf *b);
 /* Returns the default values of a request. If the request starts from an image or inpaints, returns
  * the recipe's defaults, not those of a distilled checkpoint. */
@@ -97,17 +101,19 @@ void      xd_model_usual_text(const xd_model *m, char *line, size_t size);
  * is no home directory. */
 char     *xd_model_hub(void);
 
-/* Opens a model: reads all configs and checks that the components fit each other. Does not open
- * weights or tokenizers. After a failure, xd_model_close must be called, too. */
+/* Opens a model: reads all configs and checks that the components fit each other. xd_model_open
+ * opens neither weights nor tokenizers. After a failure, xd_model_close must be called as well. */
 xd_status xd_model_open(xd_model *m, const char *model, xd_err *e);
 /* Opens a model as xd_model_open does, with options. without: short name (slot) of a text encoder
  * to omit, or XD_SIDE_SLOT to omit a side network in the directory; NULL: none. given: files that
  * replace weights, side networks, and a latent upsampler. layers: number of blocks of each kind
- * (xd_component_open_some); text encoders use the first number in `layers`. NULL: all blocks. */
+ * (xd_component_open_some); text encoders use the first number in `layers`. layers NULL: all
+ * blocks. */
 xd_status xd_model_open_with(xd_model *m, const char *model, const char *without,
                              const xd_weight_files *given, const char *layers, xd_err *e);
-/* Writes side networks to a list of files for xd_model_open_with, and returns their number. Of too
- * many, the list has one more than a model can have, so that xd_model_open_with refuses them. */
+/* Writes side networks to a list of files for xd_model_open_with, and returns their number. If
+ * there are too many side networks, the list has one more than a model can have, so that
+ * xd_model_open_with refuses them. */
 int xd_model_side_files(xd_component_file files[XD_MAXSIDES + 1], const char *const *paths, int n);
 /* xd_model_reads returns which hidden states of text encoder k the pipeline reads, in a struct
  * whose token ids are not set. xd_model_text_width returns the width of a row of the encoder's
@@ -118,21 +124,23 @@ int64_t       xd_model_text_width(const xd_model *m, int k);
  * does not have this number. */
 int64_t       xd_model_vocab(const xd_model *m, int k);
 /* xd_model_images returns the fixed number of images that image encoder k reads, and
- * xd_model_image_rows the number of output rows for all these images together. Both return 0 if the
- * encoder is absent or reads text. */
+ * xd_model_image_rows the number of output rows for all these images together. xd_model_images and
+ * xd_model_image_rows return 0 if the encoder is absent or reads text. */
 int           xd_model_images(const xd_model *m, int k);
-/* Returns the side in pixels of the images that encoder k reads, if all have one size; else 0. */
+/* Returns the side in pixels of the images that encoder k reads, if all images have one size; else
+ * 0. */
 int64_t       xd_model_image_side(const xd_model *m, int k);
 int64_t       xd_model_image_rows(const xd_model *m, int k);
-/* The pipeline reads some hidden states of text encoder k; drops the blocks after the last of these
- * hidden states. Refuses hidden states that the encoder does not have, unless the number of layers
- * was overridden. xd_model_open calls xd_model_choose_blocks. */
+/* Drops the blocks of text encoder k after the last hidden state that the pipeline reads. Refuses
+ * to read hidden states that the encoder does not have, unless the number of layers was overridden.
+ * xd_model_open calls xd_model_choose_blocks. */
 xd_status     xd_model_choose_blocks(xd_model *m, int k, xd_err *e);
-/* Returns the width of text encoder k's pooled output, or 0 if there is no such output. */
+/* Returns the width of text encoder k's pooled output, or 0 if the encoder has no pooled output. */
 int64_t       xd_model_pooled(const xd_model *m, int k);
 void          xd_model_close(xd_model *m);
-/* Opens the VAE for previews, with its weight files. `path` is the directory of this VAE, or
- * "org/name" in the Hugging Face cache. Refuses a VAE that does not decode this model's latents. */
+/* Opens the VAE for previews, with its weight files. `path` is the directory of the preview VAE, or
+ * "org/name" in the Hugging Face cache. Refuses a preview VAE that does not decode this model's
+ * latents. */
 xd_status     xd_model_preview(xd_model *m, const char *path, xd_err *e);
 /* Opens the weight files of all components. */
 xd_status     xd_model_files(xd_model *m, xd_err *e);
@@ -150,7 +158,8 @@ void          xd_model_warn_chat(xd_model *m);
  * transformers. */
 xd_component *xd_model_dit(xd_model *m, int i);
 /* xd_model_text returns text encoder k, and xd_model_part returns component i, which is less than
- * XD_MODEL_PARTS. Both return NULL if the model does not have the component. */
+ * XD_MODEL_PARTS. xd_model_text and xd_model_part return NULL if the model does not have the
+ * component. */
 xd_component *xd_model_text(xd_model *m, int k);
 xd_component *xd_model_part(xd_model *m, int i);
 int           xd_model_dits(const xd_model *m);
@@ -158,7 +167,7 @@ int           xd_model_dits(const xd_model *m);
 int           xd_model_has_dits(const xd_model *m);
 /* Reads the model's scheduler_config.json into *c, as a config of the given sampler. */
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e);
-/* Reads the config of the scheduler of audio in the same way. */
+/* Reads the scheduler config of audio in the same way as xd_model_sched. */
 xd_status xd_model_audio_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c,
                                xd_err *e);
 /* Fails if the model has no scheduler_config.json, or if this file does not name a scheduler
@@ -166,9 +175,10 @@ xd_status xd_model_audio_sched(const xd_model *m, const xd_sampler *sampler, xd_
 xd_status xd_model_named_sched(const xd_model *m, xd_err *e);
 /* If scheduler_config.json exists, adds its path to an error, as xd_fail_at does. */
 xd_status xd_model_fail_sched(const xd_model *m, xd_status code, xd_err *e);
-/* Computes a hash of a model's contents: of all configs and tokenizer files, and of the parts of
- * weight files and LoRA files that xd_st_hash reads. The hash does not depend on directory names.
- * For typical models the hash is computed in less than 10 ms. The only failure is XD_ENOMEM. */
+/* Computes a hash of the contents of a model: of all configs and tokenizer files, and of the parts
+ * of weight files and LoRA files that xd_st_hash reads. The hash does not depend on directory
+ * names. For typical models the hash is computed in less than 10 ms. xd_model_hash fails only with
+ * XD_ENOMEM. */
 xd_status xd_model_hash(const xd_model *m, uint64_t *hash, xd_err *e);
 
 #endif

@@ -2,8 +2,8 @@
  * and other tensors have its scales.
  *
  * The formats are those of ComfyUI (`_quantization_metadata` in the header, or a tensor
- * MODULE.comfy_quant with JSON for each weight) and of bitsandbytes (NAME.quant_state.*). All
- * functions that return a shape return the shape after decoding. */
+ * MODULE.comfy_quant with JSON for each weight) and of bitsandbytes (NAME.quant_state.*). Functions
+ * of quantized.h that return a shape return the shape after decoding. */
 #ifndef XD_MODEL_QUANTIZED_H
 #define XD_MODEL_QUANTIZED_H
 
@@ -21,12 +21,12 @@ void      xd_quantized_close(xd_quantized **q);
  * format is unknown, or whose scales are missing or have a wrong shape. q may be NULL. */
 xd_status xd_quantized_check(const xd_quantized *q, const char *prefix, xd_err *e);
 
-/* Returns the element type and shape of tensor i of the files. If the tensor is quantized, the type
- * is that of its codes, and the shape is that of the decoded elements. */
+/* Returns the element type and shape of tensor i of the files. If the tensor is quantized, its type
+ * is the type of the codes, and its shape is the shape of the decoded elements. */
 xd_tensor xd_quantized_shape(const xd_quantized *q, const xd_st *files, int64_t i);
 /* xd_quantized_get returns the data of tensor i, and xd_quantized_done releases the data, as
- * xd_st_get and xd_st_done do. If the tensor is quantized, the data are its codes. q may be
- * NULL. */
+ * xd_st_get and xd_st_done do. If the tensor is quantized, the returned data are its codes. q may
+ * be NULL. */
 xd_status xd_quantized_get(const xd_quantized *q, xd_st *files, int64_t i, xd_tensor *t, xd_err *e);
 void      xd_quantized_done(const xd_quantized *q, xd_st *files, int64_t i);
 /* Implements xd_source.codes. */

@@ -7,14 +7,14 @@
 
 /* Opens the share group's block of shared memory for the component's weights; with GPUs, opens and
  * pins the host copy group.copy. If shared memory is not available, logs a message, and every rank
- * gets its own copy of the weights. The call is collective over the group; all ranks return the
- * error of the first failing rank. */
+ * gets its own copy of the weights. xd_shared_weights_open is collective over the group; all ranks
+ * return the error of the first failing rank. */
 xd_status xd_shared_weights_open(xd_component *p, xd_dev *dev, xd_status s, xd_err *e);
 /* Closes the share group and frees its memory; no queued device work may use this memory any more.
- * The call is collective over the group. */
+ * xd_shared_weights_close is collective over the group. */
 void      xd_shared_weights_close(xd_component *p);
 /* After loading, exchanges the status of all ranks of the share group. Returns XD_OK if all ranks
- * have loaded their parts of the weights. The call is collective. */
+ * have loaded their parts of the weights. xd_shared_weights_agree is a collective call. */
 xd_status xd_shared_weights_agree(const xd_component *p, xd_status mine, xd_err *e);
 /* Returns how many bytes this rank saves because the ranks of its share group have one copy of the
  * weights. Returns 0 if only the host copy of streamed blocks is shared. */

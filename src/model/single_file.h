@@ -13,8 +13,8 @@
 
 typedef struct xd_single_file xd_single_file;
 
-typedef struct xd_single_file_of {    /* arguments; all are borrowed and must outlive the
-                                           source */
+/* arguments of xd_single_file_open; all are borrowed and must outlive the source */
+typedef struct xd_single_file_of {
     const char        *file, *config; /* names of the file and of the config, for messages */
     /* the component's slot: "transformer", "vae", "clip_l", "clip_g", "t5xxl" or "llm" */
     const char        *slot;
@@ -25,7 +25,8 @@ typedef struct xd_single_file_of {    /* arguments; all are borrowed and must ou
     int                nneeded;
     const xd_st       *files;
     const xd_source   *raw; /* weight source with the file's own names */
-    /* Names with this prefix are equal in the file and in the declarations; NULL: none. */
+    /* Names with this prefix are the same in the file and in the declarations; NULL: no such
+     * prefix. */
     const char        *apart;
 } xd_single_file_of;
 
@@ -39,8 +40,8 @@ xd_source xd_single_file_source(xd_single_file *s);
 /* Writes the name that the declared tensor `want` has in the file; `want` is one name, without
  * alternative names. Returns 0 if the layout does not have the tensor. */
 int         xd_single_file_name(const xd_single_file *s, const char *want, char *have, size_t size);
-/* Returns the prefix that this component's names have in the file. Names with another prefix are
- * those of other components. */
+/* Returns the prefix of this component's tensor names in the file. Tensor names with another prefix
+ * belong to other components. */
 const char *xd_single_file_prefix(const xd_single_file *s);
 /* Returns 1 if a tensor of the file, whose name has this component's prefix, belongs to a block
  * that the config does not have and that files of this layout may have. */
@@ -51,9 +52,9 @@ const xd_key_map *xd_key_map_at(int i);
 /* Returns the values of "general.architecture" that a GGUF file with this layout may have,
  * separated by spaces, or NULL if any value is allowed. */
 const char       *xd_key_map_archs(const xd_key_map *k);
-/* Finds a layout that matches the file's names for the component `slot`; the search begins with
- * xd_key_map_at(*at). Sets *at to the index of the layout, and `prefix` to the prefix of the names.
- * Returns NULL if no layout matches. */
+/* Finds a layout that matches the file's tensor names for the component `slot`; the search begins
+ * with xd_key_map_at(*at). Sets *at to the index of the layout, and `prefix` to the prefix of the
+ * tensor names. Returns NULL if no layout matches. */
 const xd_key_map *xd_key_map_find(const xd_st *files, const char *slot, int *at, char prefix[64]);
 /* Returns 1 if networks with this layout can be the component `slot`, such as "vae". */
 int               xd_key_map_suits(const xd_key_map *k, const char *slot);

@@ -1,5 +1,6 @@
-/* widened.h - a weight source that has one tensor of another source with more columns, which are
- * zeros. LoRA files of a transformer that reads a control image add terms to these columns. */
+/* widened.h - a weight source that wraps another source and gives one of its tensors more columns,
+ * which are zeros. LoRA files of a transformer that reads a control image add terms to these
+ * columns. */
 #ifndef XD_MODEL_WIDENED_H
 #define XD_MODEL_WIDENED_H
 
@@ -8,10 +9,11 @@
 typedef struct xd_widened xd_widened;
 
 /* Reads tensor `name` of the source `from`, which is copied, and makes it `cols` columns wide. An
- * error is in a file of the source. */
+ * error says that a file of the source is wrong. */
 xd_status xd_widened_open(xd_widened **w, const xd_source *from, const char *name, int64_t cols,
                           xd_err *e);
-/* Returns the source with the wider tensor. The source is valid until xd_widened_close. */
+/* Returns the weight source that has the wider tensor. The source is valid until
+ * xd_widened_close. */
 xd_source xd_widened_source(const xd_widened *w);
 void      xd_widened_close(xd_widened **w);
 

@@ -26,11 +26,12 @@ void      xd_named_close(xd_named **w);
 
 /* ---- a module (module.c) ------------------------------------------------------------------- */
 
-enum { XD_KEPT_TEXTS = 4 }; /* max number of texts for which a module caches tensors */
+enum { XD_KEPT_TEXTS = 4 }; /* maximum number of texts for which a module caches tensors */
 
 /* a cache entry: tensors that depend only on the text inputs of a forward pass */
 typedef struct xd_kept_text {
-    char    *key;   /* key of this entry: bytes of the text inputs; NULL: unused */
+    /* key of the cache entry: the bytes of the text inputs; NULL: the entry is unused */
+    char    *key;
     size_t   bytes; /* size of the key in bytes */
     void    *kept;  /* the cached tensors (xd_state.kept), allocated in `arena` */
     xd_arena arena;
@@ -46,7 +47,7 @@ struct xd_module {
     xd_component part;
     xd_dit_info  dit;   /* for a transformer: properties of the network */
     xd_vae_info  vae;   /* for a VAE: properties of the network */
-    xd_arena     arena; /* scratch memory of a call; grows when needed */
+    xd_arena     arena; /* scratch memory of a call, which grows when needed */
     xd_kept_text text[XD_KEPT_TEXTS];
     int64_t      passes; /* number of forward passes so far */
 };

@@ -9,12 +9,13 @@ typedef struct xd_pass_run { /* state of one forward pass */
     xd_module *m;
     xd_pass    p; /* the program's arguments */
     /* Views of the arrays that the program has passed. If the program has not passed an array, the
-     * array's tensor has nd 0. */
+     * tensor of this array has nd 0. */
     xd_tensor  latents, reference, text, image, pooled;
-    int        tokens;   /* 1: latents have the shape [N,F] (tokens); 0: [C,T,h,w] */
-    int64_t    cells[3]; /* extents of the latents in cells: t, h, w */
-    /* F: features of a token from the latents; extra: features of a token from the program's extra
-     * channels. */
+    /* 1: latents are tokens of shape [N,F]; 0: latents have the shape [C,T,h,w] */
+    int        tokens;
+    int64_t    cells[3]; /* size of the latents: latent frames, rows and columns */
+    /* F: features of a token from the latents; extra: features of a token from the extra channels
+     * that the program passes. */
     int64_t    F, extra;
     xd_tensor *residuals; /* [p.nresiduals] views of the residuals [n,D] */
     xd_layout  lay;

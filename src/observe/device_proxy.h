@@ -1,14 +1,16 @@
 /* device_proxy.h - defines a proxy device, which wraps another (real) device. The tracing device
- * and the timing device are proxies.
+ * and the timing device are proxy devices.
  *
- * A proxy forwards calls for memory and weight packing to the real device. The tracing and the
- * timing device add their own kernels. A new op needs one line in XD_KERNELS. */
+ * A proxy device forwards calls for memory and weight packing to the real device. The tracing
+ * device and the timing device add their own kernels to the proxy. A new op needs one line in
+ * XD_KERNELS. */
 #ifndef XD_OBSERVE_DEVICE_PROXY_H
 #define XD_OBSERVE_DEVICE_PROXY_H
 
 #include "backend/backend.h"
 
-typedef struct xd_device_proxy { /* `dev` is first: an xd_dev * may be cast to xd_device_proxy * */
+/* `dev` is the first field, so that an xd_dev * may be cast to xd_device_proxy * */
+typedef struct xd_device_proxy {
     xd_dev     dev;
     xd_ops     ops;
     xd_dev_ops mem;
@@ -37,7 +39,7 @@ typedef struct xd_device_proxy { /* `dev` is first: an xd_dev * may be cast to x
     X(code, xd_code, CODE)
 
 /* Opens proxy `w` of `real`: sets the proxy's tables of ops and memory functions, but adds no
- * kernels. close: function that closes the proxy. Fields of w->dev that a proxy does not need are
+ * kernels. close: function that closes the proxy. Fields of w->dev that the proxy does not need are
  * not changed. */
 void xd_device_proxy_open(xd_device_proxy *w, xd_dev *real, void (*close)(xd_dev *d));
 

@@ -5,7 +5,7 @@
 
 #include "backend/backend.h"
 
-/* The environment variable XDIT_SLOW lists ranks as "RANK:FACTOR,...". If the list names this rank
+/* The environment variable XDIT_SLOW lists ranks as "RANK:FACTOR,...". If XDIT_SLOW lists this rank
  * with a factor above 1, replaces *d by a proxy device whose kernels take FACTOR times as long.
  * With "RANK:FACTOR:FIRST:END" only kernels FIRST to END - 1 of the rank are slow; without END, all
  * from FIRST on. */

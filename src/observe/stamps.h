@@ -9,7 +9,8 @@
 
 typedef struct xd_stamped {
     xd_op   op;
-    int64_t begin, end; /* before xd_stamps_read: indices into `ns`; after it: times in ns */
+    /* before xd_stamps_read: indices into `ns`; after xd_stamps_read: times in ns */
+    int64_t begin, end;
 } xd_stamped;
 
 typedef struct xd_stamps {
@@ -19,17 +20,19 @@ typedef struct xd_stamps {
     int         n, cap;
 } xd_stamps;
 
-/* Prepares timestamps if d is asynchronous; for other devices all functions do nothing. */
+/* Prepares timestamps if d is asynchronous. For other devices, all functions of stamps.h do
+ * nothing. */
 void    xd_stamps_open(xd_stamps *s, xd_dev *d);
 void    xd_stamps_close(xd_stamps *s);
-/* Queue a timestamp before and after an op. xd_stamps_begin returns the timestamp's number, which
- * is passed to xd_stamps_end; -1 means no timestamp. */
+/* Functions that queue a timestamp before and after an op. xd_stamps_begin returns the timestamp's
+ * number, which is passed to xd_stamps_end; -1 means no timestamp. */
 int64_t xd_stamps_begin(xd_stamps *s);
 void    xd_stamps_end(xd_stamps *s, xd_op op, int64_t begin);
-/* Returns 1 if many timestamps are queued, so that xd_stamps_read should be called. */
+/* Returns 1 if so many timestamps are queued that xd_stamps_read should be called. */
 int     xd_stamps_full(const xd_stamps *s);
-/* Waits for the device and reads all timestamps. Returns the number of ops since the last call.
- * s->v has the times of these ops in order, valid until the next xd_stamps_begin. */
+/* Waits for the device and reads all timestamps. Returns the number of ops since the last call of
+ * xd_stamps_read. s->v has the times of these ops in order, valid until the next
+ * xd_stamps_begin. */
 int     xd_stamps_read(xd_stamps *s);
 
 #endif

@@ -2,11 +2,11 @@
  * Chrome trace.
  *
  * Every rank records events of fixed size in memory. To record an event, the clock is read twice.
- * Without a recorder events cost nothing; every function accepts NULL. A proxy device records
- * kernels, a proxy communicator records messages, and the engine records steps, blocks and phases.
- * At the end every rank formats its events as text, and rank 0 writes the texts of all ranks in
- * order. The format is the JSON object format of "Trace Event Format" (Google, 2016), which
- * Perfetto also reads. */
+ * Without a recorder, events cost nothing; every function of trace.h accepts NULL. A proxy device
+ * records kernels, a proxy communicator records messages, and the engine records steps, blocks and
+ * phases. At the end of a request, every rank formats its events as text, and rank 0 writes the
+ * texts of all ranks in order. The trace file has the JSON object format of "Trace Event Format"
+ * (Google, 2016), which Perfetto also reads. */
 #ifndef XD_OBSERVE_TRACE_H
 #define XD_OBSERVE_TRACE_H
 
@@ -29,8 +29,8 @@ typedef enum xd_event_kind {
     /* A call of the communicator, which begins a message. a: kind of call and group of ranks
      * (xd_event), b: peer rank or -1, c: index of the message. */
     XD_EV_CALL,
-    /* The time in which the rank waits for messages. a and b describe the first of these messages,
-     * as in XD_EV_CALL. */
+    /* The time in which the rank waits for messages. a and b describe the first message of the
+     * wait, as in XD_EV_CALL. */
     XD_EV_WAIT,
     XD_EV_FLIGHT, /* a message in flight, from its call to the end of the wait */
     XD_EV_DEVICE, /* an op that ran on an asynchronous device; a: the xd_op */
@@ -48,7 +48,7 @@ typedef enum xd_call {
 } xd_call;
 
 /* Kinds of groups of ranks. Values below XD_NAXES are the axes of the plan (xd_axis), which are
- * groups of ranks, too. */
+ * groups of ranks as well. */
 enum {
     XD_GROUP_TOKENS = XD_NAXES,
     XD_GROUP_REPLICA,
@@ -59,9 +59,9 @@ enum {
 
 typedef struct xd_event {
     int64_t t0, t1; /* begin and end in ns on this rank's clock */
-    int64_t bytes;  /* bytes sent to other ranks; bytes received if the call is a receive */
-    /* a, b, c depend on the kind; for messages, a = xd_call + 16 * group and b = peer rank or
-     * -1. */
+    int64_t bytes;  /* bytes sent to other ranks or, if the call is a receive, bytes received */
+    /* Meaning of a, b and c for the kind of the event; for messages, a = xd_call + 16 * group and b
+     * = peer rank or -1. */
     int32_t kind, a, b, c;
 } xd_event;
 
@@ -74,8 +74,8 @@ typedef struct xd_trace {
     char      *path;
     int        on; /* 1: events are recorded; 0: events are ignored */
     xd_event  *ev;
-    int64_t    n, cap, lost; /* `lost`: events that were dropped because memory was short */
-    int        phase;        /* index of the current phase of the request; -1: none */
+    int64_t    n, cap, lost; /* `lost`: number of events that were dropped for lack of memory */
+    int        phase;        /* index of the current phase of the request; -1: no phase */
     int64_t    phase_t0;
     int        requests; /* number of requests that were recorded so far */
     xd_flight *fly;
@@ -83,31 +83,32 @@ typedef struct xd_trace {
     xd_stamps  device; /* timestamps of ops whose device times have not been read yet */
 } xd_trace;
 
-/* Starts a recorder in phase "open". path: file for the trace, checked only when it is written. */
+/* Starts a recorder in phase "open". path: file for the trace; the path is checked only when the
+ * file is written. */
 xd_status xd_trace_open(xd_trace **t, const char *path, xd_err *e);
 void      xd_trace_close(xd_trace **t);
 
-int64_t     xd_trace_now(const xd_trace *t); /* time in ns; 0 without a recorder */
+int64_t     xd_trace_now(const xd_trace *t); /* returns the time in ns; 0 without a recorder */
 /* Records an event from t0 to now. */
 void        xd_trace_add(xd_trace *t, xd_event_kind kind, int64_t t0, int a, int b, int c);
 /* Ends the current phase of the request and begins another phase: "open", "prepare", "text",
- * "load", "denoise", "decode", "collect", "finish"; NULL: none. */
+ * "load", "denoise", "decode", "collect", "finish"; NULL: no phase. */
 void        xd_trace_phase(xd_trace *t, const char *name);
 const char *xd_trace_phase_name(int phase);
 /* Records an event that the caller has filled in completely. */
 void        xd_trace_put(xd_trace *t, xd_event ev);
 
 /* xd_trace_device replaces a device by a proxy that records the device's kernels. xd_trace_comm
- * replaces a communicator by a proxy that records messages. Communicators that are split from this
- * proxy record their messages, too, unless they have only one rank. A proxy owns the device or
- * communicator that it replaces. */
+ * replaces a communicator by a proxy that records messages. Communicators that are split from such
+ * a proxy also record their messages, unless they have only one rank. A recording proxy owns the
+ * device or communicator that it replaces. */
 xd_status xd_trace_device(xd_trace *t, xd_dev **d, xd_err *e);
 /* Waits for the device and records the device times of the ops that were queued since the last call
- * of xd_trace_collect. The engine calls this function at the end of each step and each phase. */
+ * of xd_trace_collect. The engine calls xd_trace_collect at the end of each step and each phase. */
 void      xd_trace_collect(xd_trace *t);
 xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e);
 /* Returns the communicator that a recording proxy wraps, or c itself. The returned communicator
- * records nothing and is used for messages that are not part of a request. */
+ * records nothing. It is used for messages that are not part of a request. */
 xd_comm  *xd_trace_plain(xd_comm *c);
 /* Sets the names of the topology's groups of ranks for the trace, which shows each message with the
  * name of its group and with the peer rank. */

@@ -1,6 +1,6 @@
 /* fast_attn.h - implements DiTFastAttn (Yuan et al. 2024, arXiv:2406.08552): a table tells, for
- * each block and step, how the attention output is computed or reused. Tables have the format of
- * xDiT's. */
+ * each block and step, how the attention output is computed or reused. The tables have the same
+ * format as xDiT's tables. */
 #ifndef XD_PARALLEL_FAST_ATTN_H
 #define XD_PARALLEL_FAST_ATTN_H
 
@@ -25,11 +25,13 @@ typedef enum xd_attn_way {
 typedef struct xd_attn_table {
     int      lead; /* number of transformer blocks before the table's first block */
     int      blocks, steps;
-    uint8_t *way;   /* [blocks][steps] way (xd_attn_way) of each block and step; NULL: no table */
-    double   limit; /* > 0: compute every attention in full, and fill `found` with the
-                                   ways whose relative error is below this limit */
-    /* [blocks][steps]: the ways that a search has found. If several images led to different ways
-     * for an entry, the entry is the way that saves the least work. */
+    uint8_t *way; /* [blocks][steps] way (xd_attn_way) of each block and step; NULL: no table */
+    /* Above 0: every attention is computed in full, and `found` receives the ways whose relative
+     * error is below this limit */
+    double   limit;
+    /* [blocks][steps]: the ways of computing attention that a search has found. If several images
+     * led to different ways for the same block and step, `found` has the way that saves the least
+     * work. */
     uint8_t *found;
 } xd_attn_table;
 

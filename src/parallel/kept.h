@@ -18,17 +18,17 @@ typedef struct xd_kept {
     int            first, nlayers, sites;
 } xd_kept;
 
-/* Allocates the buffers. Returns XD_ENOMEM if there is not enough memory. `whose` is the text with
- * which the error message names the tokens, such as those of reference images. */
+/* Allocates the buffers for keys and values. Returns XD_ENOMEM if out of memory. `whose` is the
+ * text by which the error message names the tokens, for example tokens of reference images. */
 xd_status xd_kept_open(xd_kept *k, const xd_method_args *a, int64_t rows, const char *whose,
                        xd_err *e);
 void      xd_kept_close(xd_kept *k);
 /* Returns the K and V buffers, [1,rows,H,D] each, of the current guidance pass, block and attention
- * layer, whose heads have D elements, at most k->head_dim. */
+ * layer. D is the number of elements of a head, at most k->head_dim. */
 xd_kv     xd_kept_now(const xd_exec *x, const xd_kept *k, int64_t D);
 /* Counts the tokens of stream s (text, reference or image) in the first `patches` PipeFusion
- * patches. Returns the number of tokens that all Ulysses ranks of this rank's ring member have
- * together. */
+ * patches. Returns the number of these tokens that all Ulysses ranks of this rank's ring member
+ * have together. */
 int64_t   xd_member_tokens(const xd_layout *l, const xd_topo *t, xd_stream_id s, int patches);
 
 #endif

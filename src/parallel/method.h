@@ -1,10 +1,11 @@
-/* method.h - defines parallel methods, which distribute attention over ranks. Each open method is
- * an entry of a stack of hooks.
+/* method.h - defines parallel methods, which distribute attention over ranks. Each open parallel
+ * method is an entry of a stack of hooks.
  *
- * A stack is opened for one network (transformer, VAE or text encoder) and one layout of tokens,
- * and closed with that network. A method that has nothing to do for the topology adds no entry. All
- * ranks of a group exchange the same sequence of messages even after an error: a failed rank keeps
- * sending and receiving, with buffers that the method allocates when it is opened. */
+ * A stack of hooks is opened for one network (transformer, VAE or text encoder) and one layout of
+ * tokens, and closed with that network. A parallel method that has nothing to do for the topology
+ * adds no entry. All ranks of a group exchange the same sequence of messages even after an error. A
+ * failed rank keeps sending and receiving, with buffers that the method allocates when it is
+ * opened. */
 #ifndef XD_PARALLEL_METHOD_H
 #define XD_PARALLEL_METHOD_H
 
@@ -34,22 +35,24 @@ typedef struct xd_method_args {
     /* For a transformer: [t,h,w] size of the attention window in image tokens (0: the complete
      * axis); NULL: no window. */
     const int64_t        *window;
-    int                   prefix;  /* for a transformer, 1: it calls xd_attn_after */
-    int                   grouped; /* for a transformer, 1: it calls xd_attn_grouped */
+    int                   prefix;  /* for a transformer, 1: the transformer calls xd_attn_after */
+    int                   grouped; /* for a transformer, 1: the transformer calls xd_attn_grouped */
     int                   linear;  /* for a transformer, 1: attention is linear (xd_attn_linear) */
     /* For a transformer: channels, on this rank, of the convolution over tokens; 0: none. */
     int64_t               conv_ch;
-    int64_t               frames_ch; /* channels of the convolution over frames; 0: none */
+    /* number of channels of the convolution over frames; 0: no such convolution */
+    int64_t               frames_ch;
     /* For a transformer: table of the attention outputs that are reused (fast_attn.h); NULL:
      * none. */
     struct xd_attn_table *ways;
     xd_comm              *rows; /* for a VAE: ranks that split the image's rows, or NULL */
 } xd_method_args;
 
-typedef struct xd_method { /* a parallel method; its file exports only this struct */
-    const char *name;      /* name of the method, "ulysses" */
+/* a parallel method; the method's source file exports only this struct */
+typedef struct xd_method {
+    const char *name; /* name of the method, "ulysses" */
     /* Opens the method's hooks, which are called before the hooks `next`. Sets *out to NULL if the
-     * method has nothing to do. */
+     * parallel method has nothing to do. */
     xd_status   (*open)(const xd_method_args *a, const xd_hooks *next, xd_hooks **out, xd_err *e);
     void        (*close)(xd_hooks *m);
 } xd_method;
@@ -63,10 +66,11 @@ typedef struct xd_method_stack {
     const xd_hooks         *head;    /* first entry of the stack, for xd_exec.hooks */
     const xd_method *const *methods; /* the list of methods of this stack, which ends with NULL */
     xd_hooks               *open[XD_MAXMETHODS];
-    size_t                  bytes; /* bytes of device memory that the methods use until close */
+    /* bytes of device memory that the parallel methods use until they are closed */
+    size_t                  bytes;
 } xd_method_stack;
 xd_status xd_method_stack_open(xd_method_stack *c, const xd_method_args *a, xd_err *e);
-/* Opens a stack of the given parallel methods instead of the methods in xd_methods. Refuses more
+/* Opens a stack of the given parallel methods in place of the methods in xd_methods. Refuses more
  * than XD_MAXMETHODS methods. */
 xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *methods,
                                   const xd_method_args *a, xd_err *e);
@@ -74,10 +78,10 @@ xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *me
  * sets x->hooks. */
 void      xd_method_stack_open_alone(xd_method_stack *c, xd_exec *x, int grouped, int prefix);
 void      xd_method_stack_close(xd_method_stack *c);
-/* Returns the buffer that a failed rank uses for its messages in place of its tensor: `p` if `p` is
- * in the arena, else the start of the arena. The contents of the buffer are then invalid on this
- * rank. The arena is larger than any tensor of the run; if `bytes` exceeds the arena, all ranks are
- * aborted and the log has the cause. */
+/* Returns the buffer that a failed rank uses for its messages in place of its tensor. The buffer is
+ * `p` if `p` is in the arena, else the start of the arena. The contents of the buffer are then
+ * invalid on this rank. The arena is larger than any tensor of the run; if `bytes` exceeds the
+ * arena, all ranks are aborted and the log has the cause. */
 void     *xd_failed_buffer(xd_exec *x, void *p, size_t bytes, xd_comm *c);
 
 #endif

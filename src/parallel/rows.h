@@ -1,5 +1,5 @@
-/* rows.h - inside parallel: declares functions that parallel methods share. These functions count
- * the token rows of a ring member, make views of rows, and call the next hook. */
+/* rows.h - inside parallel: declares functions that parallel methods share. The functions of rows.h
+ * count the token rows of a ring member, make views of rows, and call the next hook. */
 #ifndef XD_PARALLEL_ROWS_H
 #define XD_PARALLEL_ROWS_H
 
@@ -23,8 +23,8 @@ static inline xd_tensor xd_piece_of(xd_tensor t, int64_t row, int64_t n)
     return t;
 }
 
-/* Returns the number of key heads that this Ulysses rank computes, out of the key heads that its
- * tensor-parallel rank has. */
+/* Returns the number of key heads that this Ulysses rank computes, of all key heads of its
+ * tensor-parallel rank. */
 static inline int64_t xd_my_heads(const xd_method_args *a)
 {
     return xd_cut_at((xd_span){ 0, a->heads }, a->topo->at[XD_ULYSSES], a->topo->deg.n[XD_ULYSSES],
@@ -32,8 +32,8 @@ static inline int64_t xd_my_heads(const xd_method_args *a)
         .n;
 }
 
-/* Return the number of guidance passes per step that this cfg rank computes, and the index of the
- * current pass among these passes. */
+/* Functions that return the number of guidance passes per step that this cfg rank computes, and the
+ * index of the current pass among these passes. */
 static inline int xd_my_passes(const xd_method_args *a)
 {
     return (a->npass - a->topo->at[XD_CFG] + a->topo->deg.n[XD_CFG] - 1) / a->topo->deg.n[XD_CFG];
@@ -44,10 +44,10 @@ static inline int64_t xd_my_pass(const xd_exec *x, const xd_topo *t)
     return x->pass / t->deg.n[XD_CFG];
 }
 
-/* Lists views of K and V in global token order: by stream (text, reference, image), then patch,
- * then member of the axis. Within each rank, rows are in the same order, by stream and then patch.
- * k[i] and v[i] are the tensors [1,n_i,H,D] that have all rows of member i. Returns the number of
- * views, at most patches x streams x members. */
+/* Lists views of K and V in global token order: by stream (text, reference, image), then by patch,
+ * then by member of the axis. Within each rank, rows are ordered by stream and then by patch. k[i]
+ * and v[i] are the tensors [1,n_i,H,D] that have all rows of member i. Returns the number of views,
+ * at most patches x streams x members. */
 int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tensor *k,
                 const xd_tensor *v, xd_kv *seg);
 
@@ -57,7 +57,7 @@ int xd_in_order(const xd_exec *x, const xd_topo *t, xd_axis axis, const xd_tenso
 int xd_pick_keys(xd_exec *x, const xd_attn_args *a, int64_t first, int64_t n, xd_kv *seg, int room);
 
 /* Allocates in the arena, and releases, the memory that attention in groups needs for the call `a`
- * (groups.c). m: a hook before it in the stack. */
+ * (groups.c). m: a hook before groups.c in the stack. */
 void xd_groups_reserve(xd_exec *x, const xd_hooks *m, const xd_attn_args *a);
 
 /* Calls the attention function of the hook that follows m in the stack. */

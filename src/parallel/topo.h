@@ -22,35 +22,35 @@ typedef struct xd_topo {
     xd_degrees deg;
     int        at[XD_NAXES]; /* [axis] coordinates of this rank */
     /* [axis]: for each axis, the group of the ranks that differ from this rank only in their
-     * coordinate on this axis. In this group, this rank has the number at[axis]. */
+     * coordinate on this axis. In group[axis], this rank has the number at[axis]. */
     xd_comm   *group[XD_NAXES];
-    /* Group of the ranks along the Ulysses and ring axes. These ranks share the tokens of this
-     * rank's guidance pass. The number of this rank in the group is at[ULYSSES] + at[RING] *
-     * deg[ULYSSES]. */
+    /* Group of the ranks along the Ulysses and ring axes. The ranks along the Ulysses and ring axes
+     * share the tokens of this rank's guidance pass. The number of this rank in the group `tokens`
+     * is at[ULYSSES] + at[RING] * deg[ULYSSES]. */
     xd_comm   *tokens;
     xd_comm   *replica; /* group of the ranks that compute one image together */
     xd_comm   *world;   /* group of all ranks that the plan uses */
-    /* Type of the codes, I8 or F8E4M3, in which messages of activations are sent between hosts;
-     * XD_F32: messages have the values themselves. */
+    /* Type of the codes, I8 or F8E4M3, of activations in messages between hosts; XD_F32: the values
+     * are sent without codes. */
     xd_dtype   codes;
     int        between[XD_NAXES]; /* [axis] 1: the ranks of group[axis] are on several hosts */
 } xd_topo;
 
 int       xd_degrees_product(xd_degrees d);
-/* Creates the groups of `world` (borrowed), whose size is the product of the degrees. The call is
- * collective. Call xd_topo_close also after a failure. */
+/* Creates the groups of ranks of `world` (borrowed), whose size is the product of the degrees. The
+ * call is collective. Call xd_topo_close also after a failure. */
 xd_status xd_topo_open(xd_topo *t, xd_comm *world, xd_degrees deg, xd_err *e);
 void      xd_topo_close(xd_topo *t);
-/* Sets t->between, and t->codes to `codes`. The call is collective over the world. */
+/* Sets t->between, and t->codes to `codes`. xd_topo_find_hosts is collective over the world. */
 xd_status xd_topo_find_hosts(xd_topo *t, xd_dtype codes, xd_err *e);
 /* Sets t->between for ranks that are not present, and t->codes to `codes`. Each host has
  * `ranks_per_host` ranks, in the order of the world. */
 void      xd_topo_assume_hosts(xd_topo *t, xd_dtype codes, int ranks_per_host);
-/* Returns the type of the codes in which activations are sent along the axis; XD_F32: they are not
- * coded. */
+/* Returns the type of the codes in which activations are sent along the axis; XD_F32: activations
+ * are sent without codes. */
 xd_dtype  xd_topo_codes(const xd_topo *t, xd_axis axis);
 /* Returns the number of the sequence rank with these Ulysses and ring coordinates. For this rank's
- * own coordinates, the result is xd_exec.sp. */
+ * own coordinates, xd_topo_sp returns xd_exec.sp. */
 int       xd_topo_sp(const xd_topo *t, int ulysses, int ring);
 
 #endif

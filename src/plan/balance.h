@@ -1,9 +1,9 @@
 /* balance.h - makes the shards of ranks uneven, in proportion to the measured speeds of the ranks.
  *
  * All ranks time a small GEMM at the same time, before the first request and, with adaptive shares,
- * again during requests. Ranks that differ only in stage, cfg half, tensor
- * shard or replica have the same tokens. The speed of the slowest of such ranks counts for all of
- * them. */
+ * again during requests. Ranks that differ only in pipeline stage, cfg half, tensor shard or replica
+ * have the same tokens. Among ranks with the same tokens, the speed of the slowest one counts for all
+ * of them. */
 #ifndef XD_PLAN_BALANCE_H
 #define XD_PLAN_BALANCE_H
 
@@ -13,7 +13,7 @@
 typedef struct xd_balance xd_balance;
 
 /* Measures the speeds of all ranks in use and stores them in *b. Sets *b to NULL if no rank is more
- * than 10 % slower than the fastest. The call is collective. */
+ * than 10 % slower than the fastest rank. The call is collective. */
 xd_status xd_balance_open(xd_balance **b, const xd_world *w, const xd_plan *plan, xd_dev *dev,
                           xd_dtype type, xd_err *e);
 /* Measures the speeds of the ranks of `replica` again. If other shares of tokens would make steps
@@ -31,8 +31,8 @@ xd_status xd_balance_largest(xd_balance **b, const xd_plan *plan, int at, xd_err
 int       xd_balance_uneven(const xd_balance *b);
 void      xd_balance_close(xd_balance **b);
 
-/* Set the uneven shards of a layout of tokens, or of a layout of image rows. If b is NULL, the
- * shards are even. */
+/* Functions that set the uneven shards of a layout of tokens, or of a layout of image rows. If b is
+ * NULL, the shards are even. */
 void          xd_balance_tokens(const xd_balance *b, xd_layout *l);
 void          xd_balance_rows(const xd_balance *b, xd_layout *l);
 /* Returns the speed of each pipeline stage relative to the fastest stage, or NULL if all stages are

@@ -17,32 +17,33 @@ typedef struct xd_plan {
      * patches. */
     int        warmup;
     int text_every; /* 1: text tokens are sent with every patch; 0: only with the first patch */
-    int displaced;  /* 1: the ring axis uses stale K, V (DistriFusion) */
+    int displaced;  /* 1: the ring axis uses stale K and V (DistriFusion) */
     int vae_rows;   /* 1: the VAE's images are split into bands of rows */
     int text_tp;    /* text encoders are split over the first text_tp ranks in use */
     /* list[i]: number of blocks that the user requested for stage i; nlist: number of stages in
-     * this list. If nlist is 0, the stages are balanced. */
+     * this list. If nlist is 0, the stages are balanced by the costs of their blocks. */
     int nlist, list[XD_MAXSTAGE];
-    xd_dtype codes;     /* type of messages of activations between hosts (xd_topo.codes) */
-    int      changes;   /* how the image differs from that of one rank (plan_table.h) */
-    char     text[256]; /* "pipefusion 2 x ulysses 2 (4 patches, 1 warm-up, VAE rows)" */
+    xd_dtype codes;   /* type of messages of activations between hosts (xd_topo.codes) */
+    int      changes; /* ways in which the image differs from that of one rank (plan_table.h) */
+    /* description of the plan, "pipefusion 2 x ulysses 2 (4 patches, 1 warm-up, VAE rows)" */
+    char     text[256];
 } xd_plan;
 
-/* Checks the requested plan `a` against the number of ranks and the model `d` (if `d` is NULL,
- * makes only the checks that need no model) and fills in defaults. The error message is one
+/* Checks the requested plan `a` against the number of ranks and the model `d`, and fills in
+ * defaults. If `d` is NULL, only the checks that need no model are made. The error message is one
  * sentence with the requested plan, the limit that it breaks, and up to three plans that work. */
 xd_status xd_plan_make(xd_plan *p, const xd_parallel *a, int ranks, const xd_dit_info *d,
                        xd_err *e);
-/* Returns 1 if each rank computes the whole network for all tokens, whatever the degree along an
- * axis (xd_dit_info.whole). */
+/* Returns 1 if each rank computes the whole network for all tokens whatever the degree along `axis`
+ * is (xd_dit_info.whole). */
 int       xd_plan_keeps_whole(xd_axis axis);
 /* Returns the number of exact steps (without stale data) at the start of a request. */
 int       xd_plan_exact(const xd_plan *p);
 
 /* Splits n blocks into `stages` consecutive runs that minimize the time of the slowest stage: stage
  * i runs blocks [cut[i], cut[i + 1]). `cost` has the costs of the n blocks. `head` is an extra cost
- * of the first stage, and `tail` of the last stage, in the unit of `cost`. `speed` has the relative
- * speeds of the stages, or is NULL if all stages are equally fast. */
+ * of the first stage, and `tail` an extra cost of the last stage, in the unit of `cost`. `speed`
+ * has the relative speeds of the stages, or is NULL if all stages are equally fast. */
 void xd_plan_balance(const double *cost, int n, int stages, double head, double tail,
                      const double *speed, int *cut);
 

@@ -14,7 +14,7 @@
 
 enum { XD_PLAN_ROWS = 32 }; /* maximum number of rows of the table */
 
-/* Condition on a plan: an option has an effect only in plans that meet the option's condition. */
+/* Condition on a plan: an option has an effect only in plans that meet the condition. */
 typedef enum xd_plan_needs {
     XD_NEEDS_NOTHING,
     XD_NEEDS_STAGES,  /* the plan has more than one pipeline stage */
@@ -28,8 +28,8 @@ typedef enum xd_plan_needs {
     XD_NEEDS_ACTIVATIONS,
 } xd_plan_needs;
 
-/* How a plan's image differs from the image of one rank. XD_SAME_BITS: the images are bitwise
- * equal; XD_SUMS_OF_TENSOR: sums over tensor-parallel ranks are rounded differently;
+/* Values that tell how a plan's image differs from the image of one rank. XD_SAME_BITS: the images
+ * are bit-identical; XD_SUMS_OF_TENSOR: sums over tensor-parallel ranks are rounded differently;
  * XD_STALE_STEPS: some steps use stale data; XD_CODED_MESSAGES: messages between hosts are rounded
  * to 8 bits. The value of a plan is the bitwise OR of the values of its options. */
 enum { XD_SAME_BITS = 0, XD_SUMS_OF_TENSOR = 1, XD_STALE_STEPS = 2, XD_CODED_MESSAGES = 4 };
@@ -45,7 +45,8 @@ typedef struct xd_plan_row {
     /* The axis of parallelism whose degree the option sets, or XD_NAXES if the option sets no
      * degree. */
     int           axis;
-    /* Short name of the option in the argument of --plan, e.g. "u" in "u2"; NULL: none. */
+    /* Short name of the option in the argument of --plan, for example "u" in "u2"; NULL: no short
+     * name. */
     const char   *word;
     /* For kind FLAG: the number that follows the short name in --plan; 1 is omitted. 0: the
      * option's value follows the short name. */
@@ -65,7 +66,8 @@ typedef struct xd_plan_table {
 } xd_plan_table;
 
 const xd_plan_table *xd_plan_table_now(void);
-/* For tests: makes all functions of this header use table t, or the built-in table if t is NULL. */
+/* For tests: makes all functions of plan_table.h use table t, or the built-in table if t is
+ * NULL. */
 void                 xd_plan_table_use(const xd_plan_table *t);
 /* Returns the row of the option that is the degree of `axis`. */
 const xd_plan_row   *xd_plan_row_of(int axis);
@@ -75,7 +77,7 @@ const xd_plan_row   *xd_plan_row_of(int axis);
 /* Returns the value of option r in plan a as a number: 0 if the option is not given, 1 if the
  * option is a text and is given. */
 int         xd_plan_number(const xd_plan_row *r, const xd_parallel *a);
-/* Sets the value of option r in plan a. Not for options of kind TEXT. */
+/* Sets the value of option r in plan a. xd_plan_put does not support options of kind TEXT. */
 void        xd_plan_put(const xd_plan_row *r, xd_parallel *a, int number);
 /* Returns the value of an option as text, such as "2", "1" for a flag, or "every". Returns "" if
  * the option is not given. */
@@ -86,8 +88,8 @@ int         xd_plan_degree(const xd_plan_row *r, const xd_parallel *a);
 /* Returns 1 if option r is given and plan a meets the option's condition (xd_plan_needs). `d` is
  * the model, or NULL for any model. */
 int         xd_plan_counts(const xd_plan_row *r, const xd_parallel *a, const xd_dit_info *d);
-/* Returns the number of PipeFusion patches per step. If no number is given, it is the number of
- * pipeline stages. Returns 1 for a plan without pipeline stages. */
+/* Returns the number of PipeFusion patches per step. Without a given number, the number of patches
+ * is the number of pipeline stages. Returns 1 for a plan without pipeline stages. */
 int         xd_plan_patches(const xd_parallel *a);
 
 /* ---- all options -------------------------------------------------------------------------- */
@@ -103,8 +105,8 @@ void xd_plan_details(const xd_parallel *a, const xd_dit_info *d, xd_text_buf *ou
 /* Returns how the plan's image differs from the image of one rank, by combining xd_plan_row.changes
  * of all options that have an effect. */
 int  xd_plan_changes(const xd_parallel *a, const xd_dit_info *d);
-/* Copy the numeric values of all options to a message between ranks, or from such a message.
- * Options of kind TEXT are not copied. */
+/* Functions that copy the numeric values of all options to a message between ranks, or from such a
+ * message. xd_plan_pack and xd_plan_unpack do not copy options of kind TEXT. */
 void xd_plan_pack(const xd_parallel *a, int32_t out[XD_PLAN_ROWS]);
 void xd_plan_unpack(const int32_t in[XD_PLAN_ROWS], xd_parallel *a);
 /* Writes to `out` one hash for the value of each option. Ranks compare these hashes to check that

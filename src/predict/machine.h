@@ -19,64 +19,67 @@ typedef struct xd_rates { /* rates of the kernels of one rank in one compute typ
     double conv;          /* flop/s of convolutions */
     double bytes;         /* bytes/s of all other kernels */
     double call_s;        /* overhead of a kernel call in seconds */
-    /* Bytes/s of three kinds of kernels: norms (including norms of attention heads), group norms,
-     * and activation functions. If a kind's rate is 0, its kernels are predicted with the rate
-     * `bytes`. */
+    /* Rates in bytes/s of three kinds of kernels: norms (including norms of attention heads), group
+     * norms, and activation functions. If the rate of such a kind is 0, its kernels are predicted
+     * with the rate `bytes`. */
     double norm, gnorm, act;
-    /* bytes/s of reading weights that are not in a CPU cache; 0: they are read at the rate
-     * `bytes`. */
+    /* rate in bytes/s of reading weights that are not in a CPU cache; 0: the rate `bytes`. */
     double weights;
     double attn_rows; /* number of queries for which attention reaches half the rate `attn` */
     /* Speedup of GEMMs with int8 weights, and speedup of GEMMs with fp8 weights. 0: the speedup is
      * estimated. */
     double int8, fp8;
-    /* Speedup of GEMMs whose inputs and weights are both e4m3. 0: the speedup is that of `fp8`. */
+    /* Speedup of GEMMs whose inputs and weights are both e4m3. 0: the speedup `fp8` is used. */
     double fp8_gemm;
-    /* flop/s of convolutions over several frames; 0: they have the rate `conv` */
+    /* flop/s of convolutions over several frames; 0: the rate `conv` is used */
     double conv_3d;
     double conv_rows; /* number of output rows for which a convolution reaches half its rate */
 } xd_rates;
 
 typedef struct xd_wire {     /* communication link between two ranks */
-    double latency_s, bytes; /* latency of a message; bytes/s in one direction */
+    double latency_s, bytes; /* latency of a message in seconds; rate in bytes/s in one direction */
     /* Speed of a rank's computation while a message arrives, as a fraction (0 to 1) of the full
      * speed. */
     double overlap;
-    double shared; /* max bytes/s of all ranks of a host together; 0: no limit */
+    double shared; /* maximum rate in bytes/s of all ranks of a host together; 0: no limit */
 } xd_wire;
 
 typedef struct xd_machine {
     char     name[XD_FIELD_TEXT];
     int      hosts, ranks; /* number of hosts; number of ranks per host */
-    int      threads;      /* threads of a CPU rank; 0: one device per rank */
+    int      threads;      /* threads of a CPU rank; 0: each rank has a device */
     double   memory;       /* bytes of memory per host (CPU) or per device */
     int      shares;       /* 1: ranks of a host share one copy of equal weights */
-    double   alone; /* how many times as fast a rank is while the other ranks of its host idle */
+    /* factor by which a rank is faster while the other ranks of its host are idle */
+    double   alone;
     xd_rates f32, bf16;
-    xd_wire  inside, between; /* links between ranks of one host; between hosts */
-    int      sheet;           /* 1: all rates are from data sheets, none is measured */
-    double   read;            /* bytes/s of reading files outside the page cache; 0: unknown */
-    /* bytes/s from host memory to device memory, and back; 0: unknown. */
+    /* inside: links between ranks of one host; between: links between hosts */
+    xd_wire  inside, between;
+    int      sheet; /* 1: all rates are from data sheets, and none was measured */
+    double   read;  /* bytes/s of reading files outside the page cache; 0: unknown */
+    /* rates in bytes/s of copies from host memory to device memory (upload), and back (download);
+     * 0: unknown. */
     double   upload, download;
-    char     device[XD_FIELD_TEXT]; /* kind of the devices, e.g. "cuda"; "": any */
+    char     device[XD_FIELD_TEXT]; /* kind of the devices, for example "cuda"; "": any kind */
     double   cache;                 /* bytes of weights that stay in the CPU caches of a rank */
 } xd_machine;
 
 /* Reads a machine description from a file that xd_machine_write wrote, or makes a description from
  * a name such as "8xH100", "2x8xL40" or "H200". */
 xd_status   xd_machine_read(xd_machine *m, const char *name, xd_err *e);
-/* Describes the machine of this process with this many ranks. Reads the result of `xdit probe` (the
- * file of xd_machine_home). If this machine has no probe result, measures the machine's peak FLOP
- * rate briefly. The FLOP rates of GEMM, attention and convolution kernels are then estimated as
- * fractions of the peak FLOP rate. The text m->name tells whether the rates are measured or
- * estimated. The disk speed may be from a probe with another number of ranks. `dev` must not be a
- * count device, because the rates of `dev` are measured. */
+/* Describes the machine of this process with this many ranks. The description is read from the
+ * result of `xdit probe` (the file of xd_machine_home). If this machine has no probe result,
+ * xd_machine_here briefly measures the machine's peak FLOP rate. The FLOP rates of GEMM, attention
+ * and convolution kernels are then estimated as fractions of the peak FLOP rate. The text m->name
+ * tells whether the rates are measured or estimated. The disk speed may be from a probe with
+ * another number of ranks. `dev` must not be a count device, because the rates of `dev` are
+ * measured. */
 xd_status   xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, xd_err *e);
 /* Describes a machine as xd_machine_here does, for ranks on devices with their own memory. `dev` is
  * this rank's device. `device` names the devices of all ranks: "cuda" for one GPU per rank, or
  * "cuda:0" for one GPU that all ranks share. If `device` is NULL, the ranks' devices are of the
- * same kind as `dev`. If there is no probe result, a known device gets the rates of its preset, and
- * an unknown device is measured briefly. */
+ * same kind as `dev`. If there is no probe result, a known device gets its built-in rates, and an
+ * unknown device is measured briefly. */
 xd_status   xd_machine_of_devices(xd_machine *m, xd_dev *dev, const char *device, int ranks,
                                   xd_err *e);
 /* Makes the path of the file with the probe result for this many ranks and threads on this host.
@@ -85,9 +88,9 @@ xd_status   xd_machine_of_devices(xd_machine *m, xd_dev *dev, const char *device
 int         xd_machine_home(int ranks, int threads, char *path, size_t size);
 /* Makes a path as xd_machine_home does, for ranks on devices with the name `device`. */
 int         xd_machine_device_home(int ranks, const char *device, char *path, size_t size);
-/* If the ranks together have more threads than this host has cores, reduces the rates. The rates
- * are lower because ranks share cores. A rank that computes alone is not slower, so m->alone is
- * increased. */
+/* Reduces the rates if the ranks together have more threads than this host has cores. The rates are
+ * lower in this case because ranks share cores. A rank that computes alone is not slower, so
+ * m->alone is increased. */
 void        xd_machine_oversubscribe(xd_machine *m);
 /* Returns the size of this machine's last-level cache, in bytes, divided by the number of ranks. */
 double      xd_machine_cache(int ranks);
@@ -99,8 +102,8 @@ const char *xd_machine_device(int i);
 /* Returns the known device whose name a product name contains, such as H100 for "NVIDIA H100 80GB
  * HBM3", or NULL if the device is unknown. */
 const char *xd_machine_like(const char *product);
-/* Returns how many of the `have` free bytes of a device a request may use. The remaining bytes are
- * for libraries. */
+/* Returns how many of the device's `have` free bytes a request may use. The remaining bytes of the
+ * device are for libraries. */
 double      xd_machine_device_room(const xd_dev *dev, double have);
 /* Sets *m to the description of a cluster of known devices. The name of a cluster is DEVICE,
  * NxDEVICE for N devices, or HxNxDEVICE for H hosts with N devices each. Returns 0 if the device is
@@ -119,11 +122,11 @@ xd_status xd_cost_device_open(xd_cost_device **r, xd_dev *count, const xd_machin
                               xd_err *e);
 void      xd_cost_device_close(xd_cost_device **r);
 xd_dev   *xd_cost_device_dev(xd_cost_device *r);
-/* Sets the size of the weights, in bytes, that later ops read repeatedly. If the size is larger
- * than the machine's cache, these ops are predicted to read the weights from memory. */
+/* Sets the size in bytes of the weights that later ops read repeatedly. If this size is larger than
+ * the machine's cache, later ops are predicted to read the weights from memory. */
 void      xd_cost_device_weights(xd_cost_device *r, double bytes);
-/* Returns the predicted seconds of the ops since the last call of this function. If `alone` is 1,
- * the ops are predicted as if all other ranks were idle. */
+/* Returns the predicted seconds of the ops since the last call of xd_cost_device_lap_s. If `alone`
+ * is 1, the ops are predicted as if all other ranks were idle. */
 double    xd_cost_device_lap_s(xd_cost_device *r, int alone);
 
 #endif

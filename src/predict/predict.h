@@ -2,8 +2,8 @@
  * machine.
  *
  * The request runs once for every rank of the plan on a count device, which computes nothing and
- * records the rank's work. Then all records are simulated together (simulate.h). A prediction needs
- * neither weights nor real ranks. */
+ * records the rank's work. The records of all ranks are then simulated together (simulate.h). A
+ * prediction needs neither weights nor real ranks. */
 #ifndef XD_PREDICT_PREDICT_H
 #define XD_PREDICT_PREDICT_H
 
@@ -11,18 +11,20 @@
 #include "predict/machine.h"
 #include "predict/simulate.h"
 
-enum { XD_PREDICTED_TEXTS = 8 }; /* max numbers of rows that are predicted for a request */
+enum { XD_PREDICTED_TEXTS = 8 }; /* maximum number of texts that are predicted for a request */
 
 typedef struct xd_prediction_rank {
     xd_need need; /* bytes of memory that the rank needs, by component */
-    /* seconds of computing, and of waiting, per step after the first steps */
+    /* seconds of computing and of waiting, per step after the first steps */
     double  busy_s, wait_s;
-    double  sent, between; /* bytes sent per step after the first steps; the part between hosts */
-    double  sent_all;      /* bytes sent per request */
-    /* Bytes sent for all steps of an image, for each text of the request. */
+    /* bytes sent per step after the first steps: to all ranks (sent), and between hosts
+     * (between) */
+    double  sent, between;
+    double  sent_all; /* bytes sent per request */
+    /* Bytes sent in all steps of an image, for each text of the request. */
     double  denoised[XD_PREDICTED_TEXTS];
-    /* Number of blocks, and of streamed blocks, of the transformer; the same two numbers of the
-     * text encoder that has the most streamed blocks. */
+    /* Number of blocks and of streamed blocks of the transformer, and of the text encoder with the
+     * most streamed blocks. */
     int     dit_blocks, dit_streamed, text_blocks, text_streamed;
 } xd_prediction_rank;
 
@@ -32,12 +34,12 @@ typedef struct xd_predicted_steps {
     double exact_s, step_s; /* predicted seconds of an exact step, and of another step */
 } xd_predicted_steps;
 
-/* The prompts of a request whose embeddings have the same numbers of rows, or similar numbers if a
- * request has many different ones. */
+/* A group of prompts of a request whose embeddings have the same number of rows, or similar numbers
+ * if a request has many different ones. */
 typedef struct xd_predicted_text {
-    int                prompt; /* index of the prompt that represents them */
+    int                prompt; /* index of the prompt that represents the group */
     int                rounds; /* number of rounds in which no replica has a longer text */
-    /* [number of guidance passes] the steps with that many passes */
+    /* [number of guidance passes] the steps with this number of passes */
     xd_predicted_steps of[XD_MAXPASS + 1];
 } xd_predicted_text;
 
@@ -52,27 +54,31 @@ typedef struct xd_prediction {
     xd_predicted_text text[XD_PREDICTED_TEXTS];
     int               texts;
     double            encode_s; /* seconds of VAE encoding of the request's images */
-    /* Seconds of the first pass and of the latent upsampler, of all rounds (upsampling.h); the
-     * other values are those of the second pass. 0: there is one pass. */
+    /* Seconds of the first pass and of the latent upsampler, in all rounds (upsampling.h); the
+     * other fields are for the second pass. 0: there is only one pass. */
     double            first_s;
-    double            passes_s; /* seconds of both passes, of all rounds; 0: there is one pass */
-    /* Seconds that the request waits for a disk, for each xd_kind of component whose weights are
-     * not in memory. Weights that are read ahead during computation cost no wait. text_s and
+    /* seconds of both passes, in all rounds; 0: there is only one pass */
+    double            passes_s;
+    /* Seconds that the request waits for a disk, for each kind of component (xd_kind) whose weights
+     * are not in memory. Weights that are read ahead during computation cost no wait. text_s and
      * request_s include these seconds; decode_s does not, because it is the time per image. 0: all
      * weights are in memory, or the disk's speed is unknown. */
     double            read_s[XD_KINDS];
-    int               early;        /* 1: the VAE is loaded together with the transformer */
-    int               steps, exact; /* steps per image; number of exact steps among them */
+    int               early; /* 1: the VAE is loaded together with the transformer */
+    /* number of steps per image; number of exact steps among them */
+    int               steps, exact;
     int               rounds;       /* number of images that a replica generates in sequence */
     double            from_s, to_s; /* times at which the last simulated step begins and ends */
     double            sent;         /* bytes that all ranks send for a request */
-    double            peak; /* peak bytes of the device (GPUs) or host (CPU) that needs the most */
-    double   streamed; /* bytes of streamed weights that the rank with the most copies per step */
+    /* peak bytes of the GPU or, on CPUs, of the host that needs the most memory */
+    double            peak;
+    double   streamed; /* bytes of streamed weights per step, on the rank that copies the most */
     double   upload;   /* bytes/s at which streamed weights are copied to the device */
     int      apart;    /* 1: transformer and VAE are never loaded together */
-    int      fits, stale; /* 1 if the request fits into memory; 1 if some steps use stale data */
-    int      coded;       /* 1: messages between hosts are rounded to 8 bits */
-    /* Fraction of block ranges that a step cache is expected to skip; exact_s and step_s include
+    /* fits: 1 if the request fits into memory; stale: 1 if some steps use stale data */
+    int      fits, stale;
+    int      coded; /* 1: messages between hosts are rounded to 8 bits */
+    /* Fraction of block ranges that a step cache is expected to skip. exact_s and step_s include
      * this saving. 0: no step cache. */
     double   left_out;
     /* Options in use that save time and change the image: a set of xd_request_saved. */
@@ -83,36 +89,37 @@ typedef struct xd_prediction {
 } xd_prediction;
 
 /* Predicts the request `r` with plan `a`. `base` is the context of an engine that was opened on one
- * rank for a benchmark, without weight files. Nothing is loaded. If the prompts are not empty and
- * the model's tokenizers are available, texts have their real lengths; else they have the maximum
- * length, and an absent negative prompt is empty. The request counts as an engine's first one,
- * which loads the weights. Call xd_prediction_free also after a failure. Returns XD_EINVAL if the
- * plan is impossible. */
+ * rank for a benchmark, without weight files. A prediction loads nothing. If the prompts are not
+ * empty and the model's tokenizers are available, texts have their real lengths. Otherwise, texts
+ * have the maximum length, and an absent negative prompt is empty. The request counts as the first
+ * one of an engine, which loads the weights. Call xd_prediction_free also after a failure. Returns
+ * XD_EINVAL if the plan is impossible. */
 xd_status xd_predict(xd_prediction *f, const xd_context *base, const xd_request *r,
                      const xd_parallel *a, int ranks, const xd_machine *m, xd_err *e);
-/* returns the sum of the disk waits read_s */
+/* returns the sum of the disk waits in read_s */
 double    xd_predicted_reading(const xd_prediction *f);
-/* Return the part of the disk waits (read_s) for weights that are read when images are decoded, and
- * the part for weights that are read before. */
+/* Functions that return two parts of the disk waits (read_s): for weights that are read when images
+ * are decoded, and for weights that are read before. */
 double    xd_predicted_reading_to_decode(const xd_prediction *f);
 double    xd_predicted_reading_to_load(const xd_prediction *f);
 /* Returns the seconds that a request waits for `cold` bytes from a disk with `speed` bytes/s. The
- * bytes are read ahead during the `beside_s` seconds of computation before the weights are needed,
- * into at most `room` bytes of free memory. */
+ * bytes are read ahead, into at most `room` bytes of free memory, during the `beside_s` seconds of
+ * computation before the weights are needed. */
 double    xd_reading_wait_s(double cold, double speed, double room, double beside_s);
 /* Adds the waits for weights that must be read from a disk (xd_context.cold) to the predicted
  * times. `last_text_s` is the predicted time of the last text encoder. */
 void xd_predict_reading(xd_prediction *f, const xd_job *j, const xd_machine *m, double last_text_s);
-/* Estimates the work that the request's step cache skips: for taylorseer, the work that its
+/* Estimates the work that the request's step cache skips. For taylorseer, this is the work that its
  * schedule skips; for a cache that measures changes, half of the steps after its warm-up, up to its
  * limits. */
 void xd_predict_cache(xd_prediction *f, const xd_job *j);
-/* Fills f->exact, the step counts of f->text, f->keeps_refs and f->fast_attn; returns the number of
- * steps before the repeating ones. If steps reuse the keys and values of reference images, the last
- * simulated step represents all steps that reuse them: *played is the request to simulate in place
- * of j's request. */
+/* Fills f->exact, the step counts of f->text, f->keeps_refs and f->fast_attn. Returns the number of
+ * steps before the repeating steps. If steps reuse the keys and values of reference images, the
+ * last simulated step represents all steps that reuse them. *played is then the request to simulate
+ * in place of j's request. */
 int  xd_predict_exact(xd_prediction *f, xd_job *j, xd_request *played);
-/* Returns the seconds of all steps of all rounds. Computes the means of the times in f->text. */
+/* Returns the predicted seconds of all steps in all rounds. xd_predict_steps also computes the
+ * means of the times in f->text. */
 double xd_predict_steps(xd_prediction *f);
 void   xd_prediction_free(xd_prediction *f);
 

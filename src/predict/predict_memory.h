@@ -5,9 +5,9 @@
 #include "pipeline/offload.h"
 #include "predict/predict.h"
 
-/* Computes the memory need of all ranks for a predicted request. Selects the blocks that must be
- * streamed so that the request fits, and keeps two transformers loaded if memory allows. For each
- * rank, `parts` has the sizes of the networks' blocks. */
+/* Computes the memory need of all ranks for a predicted request. Also selects the blocks that must
+ * be streamed so that the request fits, and keeps two transformers loaded if memory allows. For
+ * each rank, `parts` has the sizes of the networks' blocks. */
 void xd_predict_memory(xd_prediction *f, xd_job *j, xd_offload_parts *parts, const xd_machine *m);
 /* Returns the sizes of a component's blocks that were counted for this rank, in a malloc'ed copy
  * that the caller stores in `parts`. */

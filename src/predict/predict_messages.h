@@ -6,13 +6,13 @@
 #include "pipeline/offload.h"
 #include "predict/predict.h"
 
-/* Bytes that a rank sends each time it does a part of the request: runs a text encoder, denoises an
- * image of a text in all steps, decodes an image. */
+/* Bytes that a rank sends each time it runs a text encoder (text), denoises an image in all steps
+ * (denoise, for each text), or decodes an image (decode). */
 typedef struct xd_part_bytes {
     double     text[XD_MAXTEXT], decode;
     double     denoise[XD_PREDICTED_TEXTS];
-    double     first[XD_PREDICTED_TEXTS]; /* like `denoise`, of the first of two passes */
-    const int *text_of; /* [prompts] the text (xd_predicted_text) of each prompt */
+    double     first[XD_PREDICTED_TEXTS]; /* like `denoise`, for the first of two passes */
+    const int *text_of; /* [prompts] index of the text (xd_predicted_text) of each prompt */
 } xd_part_bytes;
 
 /* Runs the request of a job as the rank that j->ctx represents, on the count device j->ctx->dev and

@@ -5,26 +5,27 @@
 #include "predict/predict.h"
 
 typedef struct xd_candidate {
-    xd_parallel   parallel; /* the degrees and options of the plan */
+    xd_parallel   parallel; /* degrees and options of the plan */
     /* The prediction of the plan. If the plan is refused, some fields of the prediction are not
      * set. */
     xd_prediction f;
-    xd_err        why;   /* why the plan was refused; code XD_OK: it was not refused */
+    xd_err        why;   /* reason why the plan was refused; code XD_OK: the plan was not refused */
     char         *flags; /* malloc'ed flags, such as "--ulysses_degree 2 --use_parallel_vae" */
     char         *name;  /* malloc'ed short name, such as "u2r2pp2cfg2" */
 } xd_candidate;
 
-enum { XD_SEARCH_MOST = 128 }; /* max ranks of a search in which some degrees are not fixed */
+/* maximum number of ranks of a search in which some degrees are not fixed */
+enum { XD_SEARCH_MOST = 128 };
 
 typedef struct xd_search {
     xd_candidate *c; /* [n] malloc'ed plans: the fastest plan first, refused plans last */
     int           n, good;
 } xd_search;
 
-/* Predicts every plan whose degrees multiply to exactly `ranks` and equal the degrees that are
- * given in `fixed` (those above 0, and use_cfg_parallel if set). If `stale` is 1, includes plans
- * with inexact images. If no plan is possible or fits into memory, returns an error. The error
- * gives the reason why the first plan of the sorted list was refused. */
+/* Predicts every plan whose degrees multiply to exactly `ranks` and equal the degrees that `fixed`
+ * sets (those above 0, and use_cfg_parallel). If `stale` is 1, includes plans with inexact images.
+ * If no plan is possible or fits into memory, returns an error. The error has the reason why the
+ * first plan of the sorted list was refused. */
 xd_status xd_search_plans(xd_search *s, const xd_context *ctx, const xd_request *r,
                           const xd_parallel *fixed, int ranks, int stale, const xd_machine *m,
                           xd_err *e);

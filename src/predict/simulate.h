@@ -2,9 +2,9 @@
  * simulation.
  *
  * One process runs the plan for one rank after the other, on a device that computes nothing. For
- * each rank, it records the predicted seconds of computation and the starts and ends of messages.
- * The simulation then combines the records of all ranks and computes the times of messages from the
- * rates of the machine's links. No real ranks are needed. */
+ * each rank, the process records the predicted seconds of computation and the starts and ends of
+ * messages. The simulation then combines the records of all ranks and computes the times of
+ * messages from the rates of the machine's links. No real ranks are needed. */
 #ifndef XD_PREDICT_SIMULATE_H
 #define XD_PREDICT_SIMULATE_H
 
@@ -16,8 +16,8 @@ typedef struct xd_simulation xd_simulation;
 xd_status          xd_simulation_open(xd_simulation **p, int ranks, const xd_machine *m, xd_err *e);
 void               xd_simulation_close(xd_simulation **p);
 /* Starts the record of rank `rank`. Returns the recorder for the rank's communicator; the pointer
- * is valid until the next call. Each call of the function `seconds` must return how many seconds
- * the rank has computed since the previous call. */
+ * is valid until the next call of xd_simulation_record. Each call of the function `seconds` must
+ * return how many seconds the rank has computed since the previous call. */
 const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*seconds)(void *ctx),
                                         void *ctx);
 /* In the record of the current rank, marks the current point in time with the number `mark`. */
@@ -27,14 +27,16 @@ typedef struct xd_lane { /* results of the simulation for one rank */
     /* Time at which the rank ends; seconds in which it computes; seconds in which it waits for
      * messages. */
     double end_s, busy_s, wait_s;
-    double inside, between; /* bytes sent to ranks of the same host; to other hosts */
+    /* bytes that the rank sends to ranks of the same host (inside), and to other hosts (between) */
+    double inside, between;
 } xd_lane;
 
 /* Runs the simulation and writes the results of all ranks to lane[ranks]. Returns XD_EINVAL if the
  * ranks deadlock. */
 xd_status xd_simulation_run(xd_simulation *p, xd_lane *lane, xd_err *e);
 /* Returns the simulated time at which rank `rank` reached the point with the number `mark`, or a
- * negative value if the rank never reached it. Call after xd_simulation_run. */
+ * negative value if the rank never reached it. Call xd_simulation_mark_s after
+ * xd_simulation_run. */
 double    xd_simulation_mark_s(const xd_simulation *p, int rank, int mark);
 /* Calls fn for every time span of a rank, in the order of time. The argument `what` of fn is 'c'
  * for a span in which the rank computes, and 'w' for a span in which the rank waits. After the last

@@ -4,14 +4,15 @@
 
 #include "base/err.h"
 
-/* Checks the binding mode `bind`. Returns XD_EINVAL if the mode is unknown. `bind` may be NULL. */
+/* Checks the binding mode `bind`. Returns XD_EINVAL if the binding mode is unknown. `bind` may be
+ * NULL. */
 xd_status xd_affinity_check(const char *bind, xd_err *e);
 /* Binds the calling thread, and the threads that it starts later, to this rank's share of its
  * host's CPUs. `bind` is "auto" (bind if the host has several ranks), "cores" (always bind; a
- * single rank binds to as many cores as it has threads), or "none" or NULL (never). Does nothing
- * and logs the reason if binding is impossible, or if threads have already been bound by the user
- * (OMP_PROC_BIND, ...) or by the launcher. Call once, after the world is open, and before large
- * allocations and the start of the thread pool. */
+ * single rank binds to as many cores as it has threads), or "none" or NULL (never). If binding is
+ * impossible, or if the user (OMP_PROC_BIND, ...) or the launcher has already bound threads,
+ * xd_affinity_bind does nothing and logs the reason. Call xd_affinity_bind once, after the world is
+ * open, and before large allocations and the start of the thread pool. */
 void      xd_affinity_bind(const char *bind, int threads);
 
 #endif

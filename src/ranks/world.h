@@ -1,7 +1,7 @@
 /* world.h - defines the groups of ranks of a run (all ranks, and those that the plan uses), and
  * declares functions by which ranks combine their status.
  *
- * The calls of a function are collective over the ranks that its comment names, unless the comment
+ * The functions of world.h are collective over the ranks that their comments name, unless a comment
  * says that the call is local. */
 #ifndef XD_RANKS_WORLD_H
 #define XD_RANKS_WORLD_H
@@ -12,22 +12,22 @@
 
 typedef struct xd_world {
     xd_comm *all, *used; /* all: group of all ranks; used: group of the ranks that the plan uses */
-    xd_comm *host;       /* group of those used ranks that are on this host */
+    xd_comm *host;       /* group of the used ranks that are on this host */
     xd_abort_notice *abort_notice; /* abort notices between `used`; NULL with one rank */
-    /* Number of the lowest of the `used` ranks that is on this host; set when memory is planned. */
+    /* Lowest number of the `used` ranks on this host; set when memory is planned. */
     int              lowest;
     int              idle; /* 1: the plan does not use this rank */
 } xd_world;
 
 /* Waits for one message. Returns XD_ECOMM, with the communicator's error message, if the message
- * could not be sent or received. The call is local. */
+ * could not be sent or received. xd_world_wait is a local call. */
 xd_status xd_world_wait(xd_comm *c, xd_req r, xd_err *e);
 
 /* Combines the status of all used ranks. If any rank has failed, all ranks return the error of the
- * lowest failing rank, with that rank's error message and number. */
+ * lowest failing rank, with its error message and number. */
 xd_status xd_world_agree(const xd_world *w, xd_status mine, xd_err *e);
 /* Combines the status as xd_world_agree does, but over the ranks of c. `me` is the number by which
- * an error message names this rank. A failure that a rank detected itself has priority over a
+ * an error message names this rank. A failure that a rank has detected itself has priority over a
  * failure that a rank only passes on. */
 xd_status xd_world_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e);
 /* Returns 1 if the argument `mine` is nonzero on every used rank. Returns 0 also if the
@@ -37,11 +37,13 @@ int       xd_world_all(const xd_world *w, int mine);
  * ranks: if the context of one rank has failed, the contexts of all these ranks fail. */
 void      xd_world_settle(const xd_world *w, xd_comm *c, xd_exec *x);
 /* Connects an execution context to the abort notices: a notice that another rank has failed makes
- * the context fail, and the context's own failure is sent to the other ranks. The call is local. */
+ * the context fail, and the context's own failure is sent to the other ranks. xd_world_watch is a
+ * local call. */
 void      xd_world_watch(const xd_world *w, xd_exec *x);
-/* Returns the status with which to report a failure `s` of this rank that was not exchanged with
- * the other ranks. The status is XD_ECOMM, because the ranks may now be at different messages. On a
- * rank that works alone or that the plan does not use, the status is `s`. The call is local. */
+/* Returns the status with which this rank reports its failure `s` if the failure was not exchanged
+ * with the other ranks. The returned status is XD_ECOMM, because the ranks may now be at different
+ * messages. On a rank that works alone or that the plan does not use, the returned status is `s`.
+ * xd_world_judge is a local call. */
 xd_status xd_world_judge(const xd_world *w, xd_status s, xd_err *e);
 /* Returns the number of bytes that all used ranks together have sent since this rank's byte counter
  * had the value `since`, or -1 if the number is unknown. */

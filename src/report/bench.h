@@ -12,15 +12,15 @@ int       xd_bench_wants(const xd_bench_args *a, const char *part);
  * "step vae". */
 xd_status xd_bench_check_parts(const xd_bench_args *a, const char *known, xd_err *e);
 double    xd_bench_median(double *v, int n); /* returns the median of n values; sorts v in place */
-/* Fills v with small values, the same values on all machines. */
+/* Fills v with small values, which are the same on all machines. */
 void      xd_bench_fill(float *v, int64_t n);
 /* Makes a synthetic encoded prompt of maximum length. Call xd_bench_text_free also after a
- * failure. `images` has the reference images of *c. */
+ * failure. `images` receives the reference images of *c. */
 xd_status xd_bench_text(xd_cond *c, const xd_job *j, xd_cond_image images[XD_MAXREFS], xd_err *e);
 void      xd_bench_text_free(xd_cond *c, xd_engine *g);
 /* Refuses a benchmark that needs more memory than this process may use. A benchmark needs memory
- * for the weights of component p, plus the larger of two sizes: the `beside` bytes that the
- * computation needs, and the working memory for loading weights. The component must have been
+ * for the weights of component p, and the larger of two sizes: the `beside` bytes of the
+ * computation, or the working memory for loading weights. The component's memory must have been
  * counted before. `ranks` is the number of ranks of this host that run the same benchmark. */
 xd_status xd_bench_room(const xd_dev *d, const xd_component *p, size_t beside, int ranks,
                         xd_err *e);

@@ -2,12 +2,13 @@
  * work on one rank.
  *
  * The two measurements alternate within one run of the program, because the clock rate of a machine
- * varies. Both measurements run the code of image generation (xd_denoise_*, xd_vae_decode). A round
- * has three timed runs. First, rank 0 does the work of one rank while the others sleep. Second, all
- * ranks run the plan. Third, every rank does the work of one rank, all at the same time. The ratio
- * of the times of the first two runs is the speed-up that a user sees. The third run shows how much
- * of the lost speed-up is due to the machine, on which the ranks share the memory bandwidth and the
- * clock of the processor package; the rest is due to the parallel method. */
+ * varies. Both measurements run the code of image generation (xd_denoise_*, xd_vae_decode). Each
+ * round of the comparison has three timed runs. In the first run, rank 0 does the work of one rank
+ * while the other ranks sleep. In the second run, all ranks run the plan. In the third run, every
+ * rank does the work of one rank, all at the same time. The ratio of the times of the first two
+ * runs is the speed-up that a user sees. The third run shows how much of the lost speed-up is due
+ * to the machine, on which the ranks share the memory bandwidth and the clock of the processor
+ * package; the rest is due to the parallel method. */
 #ifndef XD_REPORT_BENCH_COMPARE_H
 #define XD_REPORT_BENCH_COMPARE_H
 
@@ -36,7 +37,7 @@ typedef struct xd_bench_pair {
     const xd_bench_args *a;
     xd_bench_side        one, all; /* one: the setup of one rank; all: the setup of the plan */
     xd_cond              text;     /* synthetic encoded prompt */
-    xd_cond_image        images[XD_MAXREFS]; /* of `text` */
+    xd_cond_image        images[XD_MAXREFS]; /* reference images of `text` */
     float               *lat;                /* latents that the VAE decodes */
     const char          *unit; /* name of the timed work in printed results: "a step" */
     void                 (*work)(struct xd_bench_pair *d, xd_bench_side *s);
@@ -47,7 +48,8 @@ typedef struct xd_bench_pair {
     double  flops;                     /* FLOPs of the timed work if one rank does all of it */
     double  t[XD_NRUNS][XD_MAXROUNDS]; /* seconds of each run, measured on rank 0 */
     /* Bytes that this rank sends, as measured (sent) and as counted before the measurement (count).
-     * Element 0 counts the first timed step, element 1 all timed steps of the reported rounds. */
+     * Element 0 counts the first timed step, and element 1 all timed steps of the reported
+     * rounds. */
     int64_t sent[2], count[2];
     int     parts; /* number of results that were printed so far */
 } xd_bench_pair;

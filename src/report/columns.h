@@ -1,7 +1,7 @@
 /* columns.h - makes text tables that fit a terminal of a given width.
  *
- * If a table is too wide, complete columns are hidden, the least important first. If that is not
- * enough, the longest texts of one column are cut. */
+ * If a table is too wide, complete columns are hidden, the least important first. If hiding columns
+ * is not enough, the longest texts of one column are cut. */
 #ifndef XD_REPORT_COLUMNS_H
 #define XD_REPORT_COLUMNS_H
 
@@ -9,14 +9,14 @@
 
 typedef struct xd_column {
     const char *title;
-    /* gap: number of spaces before the column. width: width of the column in letters; a negative
-     * width means that the texts are left-aligned. */
+    /* gap: number of spaces before the column. width: width of the column in letters; negative: the
+     * texts are left-aligned. */
     int         gap, width;
-    /* Order in which columns are hidden if the table is too wide, lowest number first; 0: never
-     * hidden. */
+    /* Order in which columns are hidden if the table is too wide, lowest number first; 0: the
+     * column is never hidden. */
     int         removal;
-    /* Set by xd_columns_fit. hidden: 1 if the column is hidden; cut: 1 if the column's texts are
-     * cut, so that they end in '+'. */
+    /* Results of xd_columns_fit. hidden: 1 if the column is hidden; cut: 1 if the column's texts
+     * are cut, so that they end in '+'. */
     int         hidden, cut;
 } xd_column;
 

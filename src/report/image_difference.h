@@ -2,10 +2,11 @@
  * PSNR and by SSIM.
  *
  * Levels are the values 0 to 255 of a colour channel. PSNR = 10 log10(255^2 / mean squared
- * difference), over all channels. SSIM is that of Wang et al. 2004 (Image quality assessment: from
- * error visibility to structural similarity): Gaussian windows of 11 x 11 pixels with standard
- * deviation 1.5, completely inside the image, K1 0.01, K2 0.03, averaged over windows and channels.
- * If a side is below 11 pixels, the window has the largest odd size that fits. */
+ * difference), over all channels. SSIM is computed as by Wang et al. 2004 (Image quality
+ * assessment: from error visibility to structural similarity): Gaussian windows of 11 x 11 pixels
+ * with standard deviation 1.5, completely inside the image, K1 0.01, K2 0.03, averaged over windows
+ * and channels. If a side of the image has fewer than 11 pixels, the window has the largest odd
+ * size that fits. */
 #ifndef XD_REPORT_IMAGE_DIFFERENCE_H
 #define XD_REPORT_IMAGE_DIFFERENCE_H
 
@@ -14,9 +15,9 @@
 #include "base/err.h"
 
 typedef struct xd_difference { /* sums over all compared frames; initialize with {0} */
-    int64_t frames, levels;    /* number of frames, and of levels (0 to 255), compared so far */
+    int64_t frames, levels; /* number of frames compared so far, and number of levels (0 to 255) */
     double  squared, absolute; /* sums of squared and of absolute differences of levels */
-    double  ssim;              /* sum of the frames' SSIM */
+    double  ssim;              /* sum of the SSIM of all frames */
     int     most;              /* maximum difference of two levels (0 to 255) */
     double  worst_squared;     /* sum of the squared differences of levels in frame `worst` */
     int64_t worst;             /* index of the frame with the largest sum of squared differences */

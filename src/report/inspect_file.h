@@ -13,7 +13,7 @@ void xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...) XD_PRINTF(2
 void      xd_inspect_tensor(const xd_inspect_args *a, const char *name, int nd, const int64_t *d,
                             int unread, int first);
 /* Lists the components that are in the file a->model, and the layout of each component's tensor
- * names. If a->tensors is 1, also lists every tensor by its name in the file. */
+ * names. If a->tensors is not NULL, also lists every tensor by its name in the file. */
 xd_status xd_inspect_file(const xd_inspect_args *a, xd_err *e);
 
 #endif

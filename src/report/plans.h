@@ -16,18 +16,19 @@ struct xd_plans {
     xd_search      s;
     /* name of the device, from the arguments or from the machine `m`; NULL: the CPU */
     const char    *device;
-    double         space; /* bytes that a process of this machine may map; 0: no limit */
+    /* bytes of address space that a process of this machine may map; 0: no limit */
+    double         space;
     /* copies of the model directory's name and of the strings in the plan's options */
     char          *texts[XD_PLAN_TEXTS];
     xd_plans_info  info;
     xd_plan_info  *plan; /* [info.count]: predictions of the plans */
-    /* [info.count][plan.ranks]: predictions of each plan's ranks; NULL if the plan was not
+    /* [info.count][plan.ranks]: predictions for each plan's ranks; NULL if the plan was not
      * predicted */
     xd_plan_rank **rank;
 };
 
 /* Predicts the plans for `args`. Free *out with xd_plans_free also after a failure. After a
- * failure, *out has the plans that the search refused, if there are any. */
+ * failure, *out has the plans that the search refused, if the search refused any. */
 xd_status xd_plans_make(xd_plans **out, const xd_advise_args *args, xd_err *e);
 
 /* Writes an SVG file with a drawing of the last step of plan `explain`, or of the XD_DRAWN fastest

@@ -4,7 +4,7 @@
 
 #include "comm/comm.h"
 
-/* On ranks other than 0 of the group: sleeps until rank 0 calls this function, too. */
+/* On ranks other than 0 of the group, xd_quiet sleeps until rank 0 also calls it. */
 void xd_quiet(xd_comm *c);
 
 #endif

@@ -18,7 +18,8 @@ typedef enum xd_span_kind {
 } xd_span_kind;
 
 typedef struct xd_memory_bars { /* memory of one rank in bytes */
-    /* Weights, and activations (work). Index 0: text encoders, 1: transformer, 2: VAE. */
+    /* Bytes of weights, and of activations (work), for each component. In `weights` and `work`,
+     * index 0 is for text encoders, 1 for the transformer, and 2 for the VAE. */
     double weights[3], work[3];
     double peak;
 } xd_memory_bars;
@@ -27,7 +28,7 @@ typedef struct xd_timeline {
     double from, to; /* drawn time range in seconds; spans are clipped to this range */
     int    ranks;    /* number of ranks; only the first XD_LANES are drawn */
     const xd_memory_bars    *memory; /* [ranks] memory of the ranks, borrowed; or NULL */
-    struct xd_timeline_cell *cell;   /* allocated and used by timeline.c only */
+    struct xd_timeline_cell *cell;   /* array that only timeline.c allocates and uses */
     double *sum; /* [ranks][XD_SPAN_KINDS] seconds of each kind of span in the drawn range */
 } xd_timeline;
 
@@ -47,8 +48,8 @@ typedef struct xd_drawing {
     double      y;
 } xd_drawing;
 
-/* Begins a drawing. `memory` is 1 if the timelines have memory bars, which the legend then
- * explains. */
+/* Begins a drawing with a title. `memory` is 1 if the timelines have memory bars, which the legend
+ * then explains. */
 void      xd_drawing_open(xd_drawing *d, const char *title, int memory);
 /* Draws timeline t with its title below the timelines that were added before. */
 void      xd_drawing_add(xd_drawing *d, const xd_timeline *t, const char *title);

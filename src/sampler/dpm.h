@@ -7,7 +7,8 @@
 
 /* Opens the schedule of a DPM-Solver++ sampler; the caller must have checked the sampler's config.
  * The timesteps of Karras and Lu noise levels are rounded to integers. With the beta schedule
- * squaredcos_cap_v2, they are rounded only if `rounds` is 1, and are truncated otherwise. */
+ * squaredcos_cap_v2, these timesteps are rounded only if `rounds` is 1; otherwise they are
+ * truncated. */
 xd_status xd_dpm_open(xd_sampling *s, const xd_steps *a, int rounds, xd_err *e);
 void      xd_dpm_close(xd_sampling *s);
 
@@ -19,9 +20,9 @@ void     xd_dpm_clean(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat,
 /* Returns 1 if every step adds noise (sde-dpmsolver++). */
 int xd_dpm_noisy(const xd_sched_cfg *c);
 
-/* The factors of a step. A step adds three terms, each times a factor: the prediction at the start
- * of the step (`m`), and estimates of the first and the second derivative of the prediction. `h` is
- * the length of the step, measured in half the log signal-to-noise ratio. */
+/* Factors of the terms that a step of DPM-Solver++ adds. The terms are the prediction at the start
+ * of the step (factor `m`), and estimates of its first and second derivative. `h` is the length of
+ * the step, measured in half the log signal-to-noise ratio. */
 typedef struct xd_slopes { double m, first, second; } xd_slopes;
 xd_slopes xd_dpm_slopes(const xd_sched_cfg *c, double alpha, double h, int order);
 

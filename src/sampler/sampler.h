@@ -2,17 +2,17 @@
  * rows of latents.
  *
  * A sampler is independent of the model and of the ranks. A sampler computes its schedule on the
- * host, in the precision of diffusers. A step works on any range of rows, so patches and sequence
- * shards need no special code. The history of a multistep method is one array over all rows of a
- * rank. */
+ * host, in the precision of diffusers. A denoising step works on any range of rows, so patches and
+ * sequence shards need no special code. The history of a multistep method is one array over all
+ * rows of a rank. */
 #ifndef XD_SAMPLER_SAMPLER_H
 #define XD_SAMPLER_SAMPLER_H
 
 #include "base/json.h"
 #include "exec/exec.h"
 
-/* The keys of scheduler_config.json that the samplers read. A key that the file does not have gets
- * the default of the diffusers class in use. */
+/* The keys of scheduler_config.json that the samplers read. A key that scheduler_config.json does
+ * not have gets the default of the diffusers class in use. */
 typedef struct xd_sched_cfg {
     int     num_train_timesteps;
     double  beta_start, beta_end;
@@ -28,9 +28,10 @@ typedef struct xd_sched_cfg {
     char    algorithm_type[XD_FIELD_TEXT];
     char    solver_type[XD_FIELD_TEXT]; /* DPM-Solver: "midpoint" or "heun" */
     int     lower_order_final, euler_at_final;
-    /* LCM, TCD: number of the distillation's timesteps, from which steps are chosen. */
+    /* LCM, TCD: number of timesteps of the distillation, from which the timesteps of the steps are
+     * chosen. */
     int     original_inference_steps;
-    /* timestep_scaling: only for LCM. eta: only for DDIM and TCD; set by the request, not by the
+    /* timestep_scaling: only for LCM. eta: only for DDIM and TCD; the request sets it, not the
      * config. */
     double  timestep_scaling, eta;
     int     predict_x0;        /* UniPC: 1: steps use predicted clean latents */
@@ -45,8 +46,9 @@ typedef struct xd_sched_cfg {
     double  dynamic_thresholding_ratio, sample_max_value;
     int     rescale_betas_zero_snr;
     double  sigma_data; /* SCM: standard deviation of the latents during sampling */
-    /* SCM: the first timestep, and that of the second of two steps, in radians; set by the request,
-     * not by the config. NaN: the default. intermediate_timesteps 0: steps of equal length. */
+    /* SCM, in radians: the first timestep, and the second timestep if there are two steps. The
+     * request sets them, not the config. NaN: the default value. intermediate_timesteps 0: steps of
+     * equal length. */
     double  max_timesteps, intermediate_timesteps;
     double  snr_shift_scale; /* shift of the signal-to-noise ratio (see xd_levels_shifted) */
     /* If clip_sample is 1, predicted clean latents are clipped. If set_alpha_to_one is 1, DDIM's
@@ -54,11 +56,11 @@ typedef struct xd_sched_cfg {
     int     clip_sample, set_alpha_to_one;
     int     skip_prk_steps; /* PNDM: 1: there are no Runge-Kutta steps */
     double  clip_sample_range;
-    /* How Euler interpolates noise levels: "linear" or "log_linear". */
+    /* Way in which Euler interpolates noise levels: "linear" or "log_linear". */
     char    interpolation_type[XD_FIELD_TEXT];
     /* Kind of timesteps that Euler passes to the network: "discrete" or "continuous". */
     char    timestep_type[XD_FIELD_TEXT];
-    /* smallest and largest respaced noise level; NaN: the level of the schedule */
+    /* smallest and largest respaced noise level; NaN: the value from the noise schedule */
     double  sigma_min, sigma_max;
     /* parameters of the shift of noise levels, for rectified flow */
     double  shift, base_shift, max_shift, shift_terminal;
@@ -68,7 +70,7 @@ typedef struct xd_sched_cfg {
 } xd_sched_cfg;
 
 /* XD_SCHED is a row of xd_sampler.fields: a config key with its kind (xd_field) and default.
- * XD_SCHED_BETAS expands to the rows whose defaults are the same in several scheduler classes. */
+ * XD_SCHED_BETAS expands to the rows whose defaults several scheduler classes share. */
 #define XD_SCHED(key, kind, number, text) \
     { #key, offsetof(xd_sched_cfg, key), kind, number, text }
 #define XD_SCHED_BETAS                                          \
@@ -105,21 +107,22 @@ typedef struct xd_sched_cfg {
     XD_SCHED(base_image_seq_len, 'l', 256, NULL),               \
     XD_SCHED(max_image_seq_len, 'l', 4096, NULL)
 
-typedef struct xd_sampling xd_sampling; /* the schedule and the history of one request */
+typedef struct xd_sampling xd_sampling; /* schedule and history of one request */
 
-typedef struct xd_steps { /* what the request sets in a schedule */
+typedef struct xd_steps { /* settings of a schedule that the request makes */
     int           steps;
     int64_t       tokens; /* number of image tokens, on which a dynamic shift depends */
-    /* 1: the noise levels are evenly spaced from 1 to 1/steps before they are shifted. The field is
-     * used only by samplers of rectified flow, and by unipc with use_flow_sigmas. */
+    /* 1: the noise levels are evenly spaced from 1 to 1/steps before they are shifted. own_sigmas
+     * is used only by samplers of rectified flow, and by unipc with use_flow_sigmas. */
     int           own_sigmas;
-    /* Above 0, with own_sigmas: the noise levels are a linear-quadratic schedule. Over the first
-     * half of the steps, the levels fall from 1 to 1 - threshold_noise in equal steps, and then to
-     * 0 along a parabola. The field is used only by samplers of rectified flow. */
+    /* Above 0, with own_sigmas: the noise levels form a linear-quadratic schedule. In a
+     * linear-quadratic schedule, the levels fall from 1 to 1 - threshold_noise in equal steps over
+     * the first half of the steps, and then to 0 along a parabola. threshold_noise is used only by
+     * samplers of rectified flow. */
     double        threshold_noise;
-    /* For image to image: the fraction of the steps that run; 0 or 1: all steps. */
+    /* For image to image: fraction of the steps that run; 0 or 1: all steps. */
     double        strength;
-    /* 1: the number of steps that run is rounded down, 0: up */
+    /* 1: the number of steps that run is rounded down; 0: rounded up */
     int           rounds_down;
     /* For dpm++ with use_flow_sigmas: max_shift of the dynamic timestep shift, if the config has
      * none. 0: the pipeline does not shift timesteps by image size. */
@@ -127,15 +130,14 @@ typedef struct xd_steps { /* what the request sets in a schedule */
     /* 1: if the schedule has only one step, then the samplers DDIM, DDPM and Euler end at the
      * predicted clean latents. */
     int           leap;
-    /* 1: as in a pipeline that writes a step's latents over those that the step started from: the
-     * corrector after a step without corrector starts from the latents after that step. The field
-     * is used only by unipc. */
+    /* 1: the corrector after a step without a corrector starts from the latents after that step, as
+     * in a pipeline that overwrites a step's input latents. `overwrites` is used only by unipc. */
     int           overwrites;
-    /* Returns the logarithm of the dynamic timestep shift. NULL: the shift is computed from the
-     * number of tokens and the config. */
+    /* Function that returns the logarithm of the dynamic timestep shift. mu NULL: the shift is
+     * computed from the number of tokens and the config. */
     double        (*mu)(int64_t tokens, int steps);
-    /* The noise levels and the timesteps that the request sets itself: lists of `steps` values,
-     * largest first, or NULL. For Euler, the list of sigmas has one more value, the last level. */
+    /* Noise levels and timesteps that the request sets itself: lists of `steps` values, largest
+     * first, or NULL. For Euler, the list of sigmas has one more value, the last noise level. */
     const double *sigmas, *times;
 } xd_steps;
 
@@ -146,10 +148,10 @@ enum { XD_TAKES_SIGMAS = 1, XD_TAKES_TIMES = 2 };
 enum { XD_MAXHIST = 4 }; /* maximum number of history arrays of a sampler */
 
 typedef struct xd_sampler {
-    const char     *name;  /* value of --scheduler, e.g. "dpm++" */
-    const char     *webui; /* name of the sampler in stable-diffusion-webui; NULL: none */
-    /* Name, in stable-diffusion-webui, of the sampler with algorithm_type sde-dpmsolver++; NULL:
-     * none. */
+    const char     *name;  /* value of the option --scheduler, for example "dpm++" */
+    const char     *webui; /* name of the sampler in stable-diffusion-webui; NULL: no name */
+    /* Name of the sampler in stable-diffusion-webui if algorithm_type is sde-dpmsolver++; NULL: no
+     * name. */
     const char     *webui_sde;
     const char     *classes[6]; /* diffusers' scheduler classes that the sampler implements */
     /* The config keys that the sampler reads into xd_sched_cfg, with their default values. */
@@ -158,7 +160,7 @@ typedef struct xd_sampler {
     xd_status       (*open)(xd_sampling *s, const xd_sched_cfg *c, const xd_steps *a, xd_err *e);
     void            (*close)(xd_sampling *s);
     /* Returns how many random tensors diffusers draws in a step; each is normally distributed and
-     * has the shape of the latents. NULL: no step draws random tensors. */
+     * has the shape of the latents. draws NULL: no step draws random tensors. */
     int             (*draws)(const xd_sampling *s, int step);
     /* Runs one denoising step on n rows of the latents. lat [n,C] F32 becomes the next latents.
      * pred [n,C] F32 is the guided prediction and may be overwritten. hist[i] [n,C] F32 has the
@@ -168,14 +170,14 @@ typedef struct xd_sampler {
     void            (*step)(xd_exec *x, xd_sampling *s, int step, xd_tensor lat, xd_tensor pred,
                             const xd_tensor *hist, xd_tensor noise);
     /* Replaces the guided prediction `pred` of a step by the clean latents that follow from `pred`
-     * and from `lat`, the latents before the step. The conversion needs neither history nor
+     * and from `lat`, the latents before the step. The function `clean` needs neither history nor
      * noise. */
     void (*clean)(xd_exec *x, const xd_sampling *s, int step, xd_tensor lat, xd_tensor pred);
-    int  takes;      /* lists it accepts: XD_TAKES_SIGMAS, XD_TAKES_TIMES */
-    int  last_sigma; /* 1: the request's sigmas include the last level */
-    /* Writes two factors to of[0] and of[1]: the latents before the step are of[0] times the clean
-     * image plus of[1] times noise. `step` may be the number of steps, for the latents after the
-     * last step. NULL: the sampler cannot start from an image. */
+    int  takes;      /* lists that the sampler accepts: XD_TAKES_SIGMAS, XD_TAKES_TIMES */
+    int  last_sigma; /* 1: the request's sigmas include the last noise level */
+    /* Writes two factors to of[0] and of[1]. The latents before the step are of[0] times the clean
+     * image plus of[1] times noise. `step` may be the number of steps, which stands for the latents
+     * after the last step. shares NULL: the sampler cannot start from an image. */
     void (*shares)(const xd_sampling *s, int step, double of[2]);
     int  flow; /* 1: the sampler is for models of rectified flow */
 } xd_sampler;
@@ -183,18 +185,18 @@ typedef struct xd_sampler {
 struct xd_sampling {
     const xd_sampler *def;
     xd_sched_cfg      cfg;
-    /* Number of model evaluations, which, as in diffusers, may be one more than the request's
-     * steps. */
+    /* Number of model evaluations, which may be one more than the request's number of steps, as in
+     * diffusers. */
     int               steps;
     /* Number of steps at the start of the schedule that are skipped; always 0 for rectified
      * flow. */
     int               skipped;
-    int               overwrites; /* xd_steps.overwrites */
+    int               overwrites; /* value of xd_steps.overwrites */
     double           *time;       /* [steps] timestep of each step, an input of the network */
-    /* If there is no initial image, the initial noise is multiplied by this factor
-     * (init_noise_sigma). */
+    /* Factor of the initial noise if there is no initial image (init_noise_sigma). */
     double            init_scale;
-    double           *in_scale; /* [steps] model input = latents * in_scale[step] */
+    /* [steps] factor of each step's latents in the input of the network */
+    double           *in_scale;
     void             *priv;
 };
 
@@ -203,21 +205,22 @@ extern const xd_sampler *const xd_samplers[]; /* all samplers; the array ends wi
 /* Appends the names of all samplers to a text, in the form "a, b". */
 void              xd_sampler_names(xd_text_buf *b);
 /* Returns the sampler with this name, which is a --scheduler name or a class name from
- * scheduler_config.json, or NULL if there is none. */
+ * scheduler_config.json, or NULL if no sampler has the name. */
 const xd_sampler *xd_sampler_find(const char *name);
 /* Returns a sampler by its name in stable-diffusion-webui, ignoring case. If the model's own
- * sampler `own` has this name, returns `own`. Else returns the first sampler with that name whose
- * field `flow` (rectified flow or not) equals `flow`, or NULL if there is none. */
+ * sampler `own` has this name, returns `own`. Otherwise returns the first sampler with that name
+ * whose field `flow` (rectified flow or not) equals `flow`, or NULL if there is no such sampler. */
 const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int flow);
 /* Returns 1 if stable-diffusion-webui uses this name for sampler s with algorithm_type
  * sde-dpmsolver++. */
 int               xd_sampler_is_sde(const xd_sampler *s, const char *name);
-/* Reads the config keys of sampler d from `obj`, the JSON object of a scheduler config. If `obj` is
- * NULL, all keys get their default values. `what` is the name of the config in error messages. */
+/* Reads the config keys that sampler d uses from `obj`, the JSON object of a scheduler config. If
+ * `obj` is NULL, all keys get their default values. `what` is the name of the config in error
+ * messages. */
 xd_status xd_sched_read(const xd_sampler *d, xd_sched_cfg *c, const xd_json *obj, const char *what,
                         xd_err *e);
 /* Replaces values of solver_type and algorithm_type that the diffusers class `class_name` does not
- * have, as this class does when it reads a config. */
+ * support. The class does the same when it reads a config. */
 void      xd_sched_rename(xd_sched_cfg *c, const char *class_name);
 /* Returns 1 if sampler d reads this key of scheduler_config.json. */
 int       xd_sched_has(const xd_sampler *d, const char *key);
@@ -227,8 +230,8 @@ int       xd_sampling_draws(const xd_sampling *s);
 xd_status xd_sampling_open(xd_sampling *s, const xd_sampler *d, const xd_sched_cfg *c,
                            const xd_steps *a, xd_err *e);
 /* Returns how many steps at the start of the schedule are skipped if strength is below 1, as
- * diffusers' get_timesteps does. A fractional number is rounded up; in pipelines of rectified flow,
- * it is rounded down. */
+ * diffusers' get_timesteps does. A fractional number of steps is rounded up; in pipelines of
+ * rectified flow, it is rounded down. */
 int       xd_steps_skipped(const xd_steps *a, int flow);
 void      xd_sampling_close(xd_sampling *s);
 

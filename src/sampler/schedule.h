@@ -1,7 +1,7 @@
 /* schedule.h - inside sampler: computes noise levels, and the timesteps of a request's steps.
  *
- * Values that diffusers stores in f32 are rounded to f32 here, too. Without this rounding, the last
- * digits of a schedule would differ from those of diffusers. */
+ * Values that diffusers stores in f32 are rounded to f32 in schedule.h as well. Without this
+ * rounding, the last digits of a schedule would differ from those of diffusers. */
 #ifndef XD_SAMPLER_SCHEDULE_H
 #define XD_SAMPLER_SCHEDULE_H
 
@@ -15,14 +15,14 @@ typedef struct xd_levels { /* noise levels for the training timesteps t = 0 .. n
 
 /* Computes the noise levels of training from a scheduler config. If rescale_betas_zero_snr is set
  * and `zero_end` is not 0, the cumulative alpha product (acp) of the last timestep is set to
- * `zero_end`. After a failure, xd_levels_close must be called, too. */
+ * `zero_end`. After a failure, xd_levels_close must be called as well. */
 xd_status xd_levels_open(xd_levels *l, const xd_sched_cfg *c, double zero_end, xd_err *e);
 void      xd_levels_close(xd_levels *l);
 
 /* Computes the noise levels of training with a shifted signal-to-noise ratio: acp (the cumulative
  * product of 1 - beta) is shifted by snr_shift_scale; if rescale_betas_zero_snr is set, acp is then
- * rescaled to end at 0. The arithmetic is f64 for scaled_linear betas, else f32. Does not set
- * `sigma`. */
+ * rescaled to end at 0. The arithmetic is f64 for scaled_linear betas, else f32. xd_levels_shifted
+ * does not set `sigma`. */
 xd_status xd_levels_shifted(xd_levels *l, const xd_sched_cfg *c, xd_err *e);
 
 /* Returns the fractional timestep of a noise level, by linear interpolation of the timestep over
@@ -41,23 +41,23 @@ void   xd_sigmas_lu(double max, double min, int n, double *out);
 double xd_beta_quantile(double p);
 
 /* xd_is_respaced returns 1 if use_karras_sigmas, use_exponential_sigmas or use_beta_sigmas is set.
- * xd_sigmas_respaced writes n noise levels with the spacing that the set key (of these three)
- * selects; the levels are between the config's sigma_max and sigma_min or, if the config has none,
- * between `max` and `min`. xd_respacing_check returns XD_EFORMAT if several keys are set. */
+ * xd_sigmas_respaced writes n noise levels with the spacing of the key that is set; the levels are
+ * between the config's sigma_max and sigma_min or, if the config has none, between `max` and `min`.
+ * xd_respacing_check returns XD_EFORMAT if several of the three keys are set. */
 int       xd_is_respaced(const xd_sched_cfg *c);
 void      xd_sigmas_respaced(const xd_sched_cfg *c, double max, double min, int n, double *out);
 xd_status xd_respacing_check(const xd_sched_cfg *c, xd_err *e);
 
-/* Rounds to an integer like numpy's round: halves are rounded to the even neighbour. */
+/* Rounds to an integer like numpy's round: a half is rounded to the even neighbour. */
 double xd_round_even(double v);
 
-/* Returns element i of numpy's linspace(0, stop, n), with the same rounding errors as in numpy,
+/* Returns element i of numpy's linspace(0, stop, n). The rounding errors are those of numpy,
  * because they decide which integer a timestep becomes. */
 double xd_linspace(double stop, int n, int i);
 
 /* Writes DDIM's integer timesteps for n steps to t [n + 1], largest first. Returns the number of
- * timesteps. With trailing spacing, a timestep that rounds to 0 becomes -1, which is the last index
- * in Python. */
+ * timesteps. With trailing spacing, a timestep that rounds to 0 becomes -1, which stands for the
+ * last element in Python. */
 int xd_timesteps(const xd_sched_cfg *c, int n, double *t);
 
 /* Writes the integer timesteps of the multistep solvers to t [n + 1], largest first. Of n + 1
@@ -65,8 +65,8 @@ int xd_timesteps(const xd_sched_cfg *c, int n, double *t);
  * timesteps. */
 int xd_solver_timesteps(const xd_sched_cfg *c, int last, int n, double *t);
 
-/* Checks the config keys that all samplers read. If a value is invalid, returns XD_EUNSUPPORTED or
- * XD_EFORMAT. */
+/* Checks the config keys that all samplers read. If a value of these keys is invalid, returns
+ * XD_EUNSUPPORTED or XD_EFORMAT. */
 xd_status xd_spacing_check(const xd_sched_cfg *c, xd_err *e);
 
 /* Returns XD_EUNSUPPORTED unless the config's prediction_type is epsilon, sample or
@@ -76,8 +76,8 @@ xd_status xd_prediction_check(const xd_sched_cfg *c, xd_err *e);
 /* Returns XD_EINVAL unless the config's eta is in [0, 1]. */
 xd_status xd_eta_check(const xd_sched_cfg *c, xd_err *e);
 
-/* Returns XD_EFORMAT if the model predicts epsilon, but the cumulative alpha product `acp` at
- * timestep t is 0: clean latents cannot then be computed from epsilon. */
+/* Returns XD_EFORMAT if the model predicts epsilon and the cumulative alpha product `acp` at
+ * timestep t is 0: clean latents cannot be computed from epsilon in this case. */
 xd_status xd_signal_check(const xd_sched_cfg *c, int t, double acp, xd_err *e);
 
 /* Functions for the dynamic shifting of timesteps. xd_shift_of returns the exponent of the shift
@@ -91,29 +91,29 @@ double    xd_shift_of(const xd_sched_cfg *c, int64_t tokens);
  * by image size, sets the config's flow_shift to the dynamic shift. */
 void xd_shift_levels(xd_sched_cfg *c, const xd_steps *a);
 
-/* A noise level of the solvers: the level, the factors of the signal (alpha) and of the noise
- * (sigma), and half the log signal-to-noise ratio (lambda). lambda is infinite at the end of the
- * schedule. */
+/* A noise level of the solvers: the level itself, the factor of the signal (alpha), the factor of
+ * the noise (sigma), and half the log signal-to-noise ratio (lambda). lambda is infinite at the end
+ * of the schedule. */
 typedef struct xd_point { double level, alpha, sigma, lambda; } xd_point;
 xd_point xd_point_of(const xd_sched_cfg *c, double level);
 /* Replaces the prediction (epsilon, sample, v_prediction or flow_prediction) at noise level p by
- * the clean latents that follow from it. */
+ * the clean latents that follow from the prediction. */
 void xd_point_clean(xd_exec *x, const xd_sched_cfg *c, xd_point p, xd_tensor lat, xd_tensor pred);
 
 /* Replaces the prediction (epsilon, sample or v_prediction) at the noise level with cumulative
- * product acp by the clean latents that follow from it. */
+ * product acp by the clean latents that follow from the prediction. */
 void xd_to_clean(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, xd_tensor pred);
-/* Replace a prediction by clean latents, as xd_to_clean does, and clip them if clip_sample is set.
- * xd_to_clipped is for the noise level with cumulative product acp. xd_level_clean is for noise
- * level sigma, where the latents are the unscaled image plus noise. */
+/* Functions that replace a prediction by clean latents, as xd_to_clean does, and clip them if
+ * clip_sample is set. xd_to_clipped is for the noise level with cumulative product acp.
+ * xd_level_clean is for noise level sigma, where the latents are the unscaled image plus noise. */
 void xd_to_clipped(xd_exec *x, const xd_sched_cfg *c, double acp, xd_tensor lat, xd_tensor pred);
 void xd_level_clean(xd_exec *x, const xd_sched_cfg *c, double sigma, xd_tensor lat, xd_tensor pred);
 
 /* If a request that starts from an image skips steps, drops the elements of these steps from
  * s->time, s->in_scale and `levels`, an array of s->steps + `more` elements of `size` bytes. */
 void xd_skip_steps(xd_sampling *s, const xd_steps *a, void *levels, size_t size, int more);
-/* Writes the two factors of latents at the noise level with cumulative product acp: the latents are
- * of[0] times the image plus of[1] times noise. */
+/* Writes two factors to of[0] and of[1]. The latents at the noise level with cumulative product acp
+ * are of[0] times the image plus of[1] times noise. */
 void xd_acp_shares(double acp, double of[2]);
 
 /* Fails the execution context if the step draws noise but has no noise tensor. */

@@ -48,16 +48,18 @@ typedef enum xd_dtype {
 enum { XD_MAXDIM = 5 }; /* maximum number of dimensions, as in [B,C,T,H,W] */
 
 typedef struct xd_tensor {
-    void    *p;            /* first element (no valid address on a count device); NULL: absent */
+    /* address of the first element (not valid on a count device); NULL: the tensor is absent */
+    void    *p;
     int64_t  d[XD_MAXDIM]; /* extents, outermost dimension first; 1 in unused dimensions */
     int64_t  s[XD_MAXDIM]; /* strides in elements; 0 in unused dimensions */
     xd_dtype type;
     int      nd;
 } xd_tensor;
 
-size_t      xd_dtype_size(xd_dtype t);  /* returns bytes per element; 0: a block type */
-const char *xd_dtype_name(xd_dtype t);  /* returns "f32", "bf16", "q4_k", ... */
-int64_t     xd_dtype_block(xd_dtype t); /* returns elements per block; 1: not a block type */
+size_t      xd_dtype_size(xd_dtype t); /* returns bytes per element; 0: a block type */
+const char *xd_dtype_name(xd_dtype t); /* returns "f32", "bf16", "q4_k", ... */
+/* returns the number of elements per block; 1: t is not a block type */
+int64_t     xd_dtype_block(xd_dtype t);
 size_t      xd_dtype_block_bytes(xd_dtype t);
 /* returns the bytes of n elements (complete blocks) */
 size_t      xd_dtype_bytes(xd_dtype t, int64_t n);
@@ -81,25 +83,26 @@ int       xd_contiguous(xd_tensor t);
 /* Returns the address of element [i,j]. */
 void     *xd_at(xd_tensor t, int64_t i, int64_t j);
 
-/* Writes a shape as text, as in tensors.txt: "4x3x2", "7" (one dimension), "scalar". Returns
- * buf. */
+/* Writes a shape as text, as in tensors.txt: "4x3x2", "7" (one dimension), "scalar". xd_shape_text
+ * returns `buf`. */
 char *xd_shape_text(int nd, const int64_t *d, char *buf, size_t size);
 
-/* Convert one element, rounding to nearest even. f16 and bf16 values are passed as uint16_t. */
+/* Functions that convert one element, rounding to nearest even. f16 and bf16 values are passed as
+ * uint16_t. */
 float    xd_bf16_f32(uint16_t v);
 uint16_t xd_f32_bf16(float v);
 float    xd_f16_f32(uint16_t v);
 uint16_t xd_f32_f16(float v);
 
-/* Convert one 8-bit float. e4m3 has no infinities, so values beyond its maximum 448, including
- * infinities, become +-448; NaN stays NaN. e5m2 values are only read. */
+/* Functions that convert one 8-bit float. e4m3 has no infinities, so values beyond its maximum 448,
+ * including infinities, become +-448; NaN stays NaN. e5m2 values are only read. */
 float   xd_f8e4m3_f32(uint8_t v);
 uint8_t xd_f32_f8e4m3(float v);
 float   xd_f8e5m2_f32(uint8_t v);
 
 /* Copies n contiguous elements of a float type (F32 F16 BF16 F64 F8E4M3 F8E5M2), or complete blocks
- * of a block type, to another float type (F32 F16 BF16 F8E4M3). `from` need not be aligned. The
- * code is scalar C, for loading and tests, not for inner loops. */
+ * of a block type, to another float type (F32 F16 BF16 F8E4M3). `from` need not be aligned.
+ * xd_convert is scalar C code, for loading and tests, not for inner loops. */
 void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n);
 /* Converts elements [first, first + n) of the tensor at `from`, as xd_convert does. The range of
  * elements may begin and end within blocks. */

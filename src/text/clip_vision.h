@@ -1,5 +1,5 @@
-/* clip_vision.h - declares CLIP's vision model, which encodes images alone, and is the vision tower
- * of LLaVA; and that of SigLIP, which encodes images alone. */
+/* clip_vision.h - declares two vision models. CLIP's vision model encodes images alone, and is the
+ * vision tower of LLaVA; SigLIP's vision model only encodes images alone. */
 #ifndef XD_TEXT_CLIP_VISION_H
 #define XD_TEXT_CLIP_VISION_H
 
@@ -8,7 +8,7 @@
 #include "text/clip_layer.h"
 #include "text/text.h"
 
-typedef struct xd_clip_vision {         /* the config */
+typedef struct xd_clip_vision {         /* config of a vision model */
     xd_clip_dims of;                    /* sizes of the transformer blocks */
     int64_t      channels, side, patch; /* image channels; side of the image and of a patch */
     int          nlayers;
@@ -17,9 +17,10 @@ typedef struct xd_clip_vision {         /* the config */
     char         act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
 } xd_clip_vision;
 
-/* Config keys. `in` is the section of the config, such as "vision_config.", and AT(m) the offset of
- * member m of xd_clip_vision. The other arguments are default values of transformers'
- * CLIPVisionConfig or SiglipVisionConfig. */
+/* Rows of a table of config keys (xd_field) for a vision model. `in` is the section of the config,
+ * such as "vision_config.", and AT(m) is the offset of member m of xd_clip_vision. The other
+ * arguments of the macro are default values of transformers' CLIPVisionConfig or
+ * SiglipVisionConfig. */
 #define XD_CLIP_VISION_FIELDS(in, AT, patch_side, act, epsilon)                                    \
     { in "hidden_size", AT(of.dim), 'l', 768, NULL },                          \
         { in "intermediate_size", AT(of.ff), 'l', 3072, NULL },                \
@@ -32,15 +33,15 @@ typedef struct xd_clip_vision {         /* the config */
         { in "layer_norm_eps", AT(of.eps), 'f', epsilon, NULL }
 
 typedef struct xd_clip_vision_glob {
-    xd_tensor class;      /* CLIP: [E] F32: class token */
-    xd_lin    patch;      /* [E, C p p]: patch embedding */
-    xd_tensor position;   /* [rows,E] F32: position embeddings */
-    xd_tensor gain, bias; /* [E]: norm before the first block or, in SigLIP, after the last */
+    xd_tensor class;      /* CLIP: class token, [E] F32 */
+    xd_lin    patch;      /* patch embedding, [E, C p p] */
+    xd_tensor position;   /* position embeddings, [rows,E] F32 */
+    xd_tensor gain, bias; /* norm [E] before the first block or, in SigLIP, after the last block */
 } xd_clip_vision_glob;
 
 /* Checks the config of CLIP, and computes derived fields. */
 xd_status xd_clip_vision_check(xd_clip_vision *c, xd_err *e);
-/* Returns the number of rows of an image: the class token of CLIP, then the patches row
+/* Returns the number of rows of an image: one row for the class token of CLIP, then the patches row
  * by row. */
 int64_t   xd_clip_vision_rows(const xd_clip_vision *c);
 /* Declares the weights outside of the blocks, whose names begin with "vision_model." in the current

@@ -11,17 +11,17 @@ enum { XD_TEXT_DECODERS = 23 }; /* number of decoder classes in the registry of 
 /* Properties in which the kinds of decoder models differ and that are not in the config. */
 typedef struct xd_decoder_kind {
     const char *title;    /* name in messages, "Qwen3" */
-    const char *types[3]; /* values of model_type that this kind has */
-    int         qkv_bias; /* 1: q, k and v have biases, the output projection has none */
-    int         qk_norm;  /* 1: RMS norms of q and k per head */
+    const char *types[3]; /* values of model_type that this kind of decoder has */
+    int         qkv_bias; /* 1: q, k and v have biases, and the output projection has none */
+    int         qk_norm;  /* 1: queries and keys have RMS norms per head */
     /* 1: norms multiply by 1 + weight, embeddings are multiplied by sqrt(hidden_size), and there
      * are four norms per block: before and after the attention, before and after the MLP. */
     int         gemma;
     int         capped;  /* 1: attention uses attn_logit_softcapping */
     int         windows; /* 1: sliding_window is ignored unless use_sliding_window is set */
-    /* Selects the layers that have a sliding window if the config has no layer_types. A value n
-     * above 0: every n-th layer has full attention, and the other layers have the window. 0: the
-     * layers from max_window_layers on have the window. */
+    /* Selects the layers with a sliding window if the config has no layer_types. n above 0: every
+     * n-th layer has full attention, and the other layers have the window. 0: the layers from
+     * max_window_layers on have the window. */
     int         pattern;
 } xd_decoder_kind;
 
@@ -49,14 +49,15 @@ typedef struct xd_decoder {
     xd_decoder_rope  rope, local;
     char             act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
     xd_names         layer_types;
-    xd_ints          mrope;       /* rotary pairs per head for frame, row, column (mrope_section) */
-    int              interleaved; /* 1: the axes of such pairs alternate (mrope_interleaved) */
-    xd_qwen_vision   vision;      /* the vision tower of Qwen2.5-VL or Qwen3-VL */
-    xd_llava_vision  llava;       /* the vision tower of LLaVA */
+    xd_ints          mrope; /* rotary pairs per head for frame, row, column (mrope_section) */
+    /* 1: the axes of the rotary pairs alternate (mrope_interleaved) */
+    int              interleaved;
+    xd_qwen_vision   vision; /* the vision tower of Qwen2.5-VL or Qwen3-VL */
+    xd_llava_vision  llava;  /* the vision tower of LLaVA */
     /* Number of the vision tower's blocks, which come before the blocks of the language model; 0:
      * the tower is not used. */
     int              vision_blocks;
-    /* Qwen3-VL: 1: names of the vision tower's tensors begin with that of the whole model */
+    /* Qwen3-VL: 1: the names of the vision tower's tensors have the prefix of the whole model */
     int              outer;
     xd_act           act;
     xd_decoder_tower tower;
@@ -67,9 +68,9 @@ typedef struct xd_decoder {
  * positions. */
 int xd_decoder_slides(const xd_decoder *c, int layer);
 
-/* Declare tensors that files contain but this network does not read: lm_head (by its full name);
- * the vision tower of Qwen2.5-VL, of Qwen3-VL (in the scope `name`); the vision tower and the
- * projector of Mistral 3 and of Gemma 3. */
+/* Functions that declare tensors that files have but this network does not read: lm_head (by its
+ * full name); the vision tower of Qwen2.5-VL, of Qwen3-VL (in the scope `name`); the vision tower
+ * and the projector of Mistral 3 and of Gemma 3. */
 void xd_decoder_head(xd_decl *d, const xd_decoder *c, const char *name);
 void xd_qwen25vl_tower(xd_decl *d, const xd_decoder *c);
 void xd_gemma3_tower(xd_decl *d, const xd_decoder *c);
@@ -80,7 +81,7 @@ extern const xd_field xd_qwen3_fields[], xd_qwen3vl_fields[], xd_qwen2_fields[],
     xd_qwen25vl_fields[], xd_mistral_fields[], xd_llama_fields[], xd_llava_fields[],
     xd_gemma2_fields[], xd_gemma3_fields[];
 
-/* Check the configs of the networks; implement xd_net_def.check. */
+/* Functions that check the configs of the networks; they implement xd_net_def.check. */
 xd_status xd_qwen3_check(void *c, xd_err *e);
 xd_status xd_qwen3vl_check(void *c, xd_err *e);
 xd_status xd_qwen2_check(void *c, xd_err *e);

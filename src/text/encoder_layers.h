@@ -9,8 +9,8 @@
 #define XD_TEXT_ACTS "gelu, gelu_new, relu, silu, quick_gelu"
 int xd_text_act(const char *name, xd_act *act);
 
-/* Returns 1 if a size from a config is in range. The upper limit is far above the sizes of all
- * known models, and small enough that the product of two sizes fits 64 bits. */
+/* Returns 1 if a size from a config is within the limit XD_TEXT_MAX. The limit is far above the
+ * sizes of all known models, and small enough that the product of two sizes fits 64 bits. */
 enum { XD_TEXT_MAX = 1 << 24 };
 int xd_text_fits(int64_t extent);
 

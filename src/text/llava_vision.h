@@ -7,22 +7,23 @@
 
 typedef struct xd_llava_vision {
     xd_clip_vision clip;
-    int64_t        token;       /* id of the placeholder that an image token replaces */
-    int            layer, bias; /* index of the hidden state that is projected; 1: with biases */
-    int            blocks;      /* number of CLIP's blocks that compute this hidden state */
-    int64_t        out;         /* width of the language model */
+    int64_t        token; /* id of the placeholder that an image token replaces */
+    /* layer: index of the hidden state that is projected; bias: 1 if the projector has biases */
+    int            layer, bias;
+    int            blocks; /* number of CLIP's blocks that compute the projected hidden state */
+    int64_t        out;    /* width of the language model */
     char           act_fn[XD_FIELD_TEXT], strategy[XD_FIELD_TEXT];
     xd_act         act;
 } xd_llava_vision;
 
 typedef struct xd_llava_vision_glob {
     xd_clip_vision_glob clip;
-    xd_lin              up, down; /* the projector */
+    xd_lin              up, down; /* the two layers of the projector */
 } xd_llava_vision_glob;
 
-/* The rows of a table of config keys (xd_field) that describe the vision tower. `V` is the struct
- * into which the config is read; its member `m` has the type xd_llava_vision. CLIP_AT(k) is the
- * offset of member k of m.clip. */
+/* Rows of a table of config keys (xd_field) that describe the vision tower. `V` is the struct into
+ * which the config is read; its member `m` has the type xd_llava_vision. CLIP_AT(k) is the offset
+ * of member k of m.clip. */
 #define XD_LLAVA_VISION_FIELDS(V, m, CLIP_AT)                                                      \
     XD_CLIP_VISION_FIELDS("vision_config.", CLIP_AT, 32, "quick_gelu", 1e-5),                      \
         { "vision_config.model_type", offsetof(V, m.clip.model_type), 's', 0,                      \
@@ -39,7 +40,7 @@ typedef struct xd_llava_vision_glob {
 xd_status xd_llava_vision_check(xd_llava_vision *c, int64_t width, xd_err *e);
 /* Returns the number of tokens of an image. */
 int64_t   xd_llava_vision_tokens(const xd_llava_vision *c);
-/* Declares the weights outside of the blocks. */
+/* Declares the weights of the vision tower outside of its blocks. */
 void      xd_llava_vision_weights(xd_decl *d, const xd_llava_vision *c, xd_llava_vision_glob *g);
 /* Runs the vision tower, whose blocks are the first blocks of the network, on the images r->pixels.
  * Writes the images' embeddings to `rows`, [tokens,E] f32. */

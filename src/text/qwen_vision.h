@@ -9,8 +9,8 @@ typedef struct xd_qwen_vision {
     int64_t dim, ff, channels, patch, frames, merge, window, out, token;
     int     depth, heads;
     xd_ints full; /* indices of blocks with attention over the complete image */
-    /* Qwen3-VL: number of learned position embeddings, and the blocks whose outputs are also given
-     * to the language model */
+    /* Qwen3-VL: number of learned position embeddings (places), and the blocks whose outputs the
+     * language model also reads (deep) */
     int64_t places;
     xd_ints deep;
     char    act_fn[XD_FIELD_TEXT];
@@ -28,18 +28,20 @@ typedef struct xd_qwen_vision_block {
     xd_lin    qkv, proj, gate_up, down;
 } xd_qwen_vision_block;
 
-enum { XD_QWEN_DEEP = 8 }; /* max number of blocks that xd_qwen_vision.deep lists */
+enum { XD_QWEN_DEEP = 8 }; /* maximum number of blocks that xd_qwen_vision.deep lists */
 
-/* Weights of Qwen3-VL's vision tower. A merger makes a row of the language model from the patches
- * of a token: that of the last hidden state, then one for each block of xd_qwen_vision.deep. */
+/* Weights of Qwen3-VL's vision tower. A merger computes a row of the language model from the
+ * patches of a token. The first merger reads the last hidden state, and each further merger reads
+ * the output of a block of xd_qwen_vision.deep. */
 typedef struct xd_qwen3_merger {
-    xd_tensor gain, bias; /* of the norm: [dim], or [merge^2 dim] for a block of `deep` */
+    /* gain and bias of the norm: [dim], or [merge^2 dim] for a block of `deep` */
+    xd_tensor gain, bias;
     xd_lin    up, down;
 } xd_qwen3_merger;
 
 typedef struct xd_qwen3_vision_glob {
     xd_lin          patches;
-    xd_tensor       places; /* [places,dim]: position embeddings of a square grid */
+    xd_tensor       places; /* position embeddings of a square grid, [places,dim] */
     xd_qwen3_merger merger[1 + XD_QWEN_DEEP];
 } xd_qwen3_vision_glob;
 
@@ -48,8 +50,8 @@ typedef struct xd_qwen3_vision_block {
     xd_lin    qkv, proj, fc1, fc2;
 } xd_qwen3_vision_block;
 
-/* The rows of a table of config keys (xd_field) that read the section vision_config of a config.
- * `V` is the struct into which the config is read; its member `m` has the type xd_qwen_vision. */
+/* Rows of a table of config keys (xd_field) that read the section vision_config of a config. `V` is
+ * the struct into which the config is read; its member `m` has the type xd_qwen_vision. */
 #define XD_QWEN_VISION_FIELDS(V, m)                                                                \
     { "vision_config.depth", offsetof(V, m.depth), 'i', 32, NULL },                                \
         { "vision_config.hidden_size", offsetof(V, m.dim), 'l', 3584, NULL },                      \
@@ -66,7 +68,7 @@ typedef struct xd_qwen3_vision_block {
         { "vision_config.rope_parameters.rope_theta", offsetof(V, m.theta), 'd', 10000, NULL },    \
         { "image_token_id", offsetof(V, m.token), 'l', 151655, NULL }
 
-/* The same for Qwen3-VL. */
+/* Rows like XD_QWEN_VISION_FIELDS, with the keys of Qwen3-VL. */
 #define XD_QWEN3_VISION_FIELDS(V, m)                                                               \
     { "vision_config.depth", offsetof(V, m.depth), 'i', 27, NULL },                                \
         { "vision_config.hidden_size", offsetof(V, m.dim), 'l', 1152, NULL },                      \
@@ -86,8 +88,9 @@ typedef struct xd_qwen3_vision_block {
 /* Checks the vision tower's config and computes derived fields. `width` is the width of the
  * language model's token embeddings. */
 xd_status xd_qwen_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e);
-/* Declare the weights outside of the blocks, and the weights of one block. The scope of tensor
- * names must be the vision tower for the first function, and the block for the second function. */
+/* Functions that declare the weights outside of the blocks, and the weights of one block. The scope
+ * of tensor names must be the vision tower for xd_qwen_vision_weights, and the block for
+ * xd_qwen_vision_block_weights. */
 void      xd_qwen_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_glob *g);
 void xd_qwen_vision_block_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen_vision_block *w);
 /* Runs one block of the vision tower, with the data that xd_qwen_vision_run has put into
@@ -102,10 +105,10 @@ void xd_qwen_vision_run(xd_exec *x, const xd_net *n, const xd_qwen_vision *c,
  * r->image_rows. */
 void xd_qwen_vision_place(xd_exec *x, const xd_text_read *r, xd_tensor h);
 
-/* The same functions for the vision tower of Qwen3-VL. The embeddings of xd_qwen3_vision_run are
- * [tokens,(1 + deep) E]: behind those that replace token embeddings are, for each block of
- * c->deep, features that xd_qwen3_vision_add adds to the hidden state h [n,E]. `block`: index of
- * the language model's block that h has just passed. */
+/* Functions like those for Qwen2.5-VL, for the vision tower of Qwen3-VL. The rows of
+ * xd_qwen3_vision_run are [tokens,(1 + deep) E]. The first E columns replace token embeddings;
+ * then, for each block of c->deep, E columns of features follow, which xd_qwen3_vision_add adds to
+ * the hidden state h [n,E]. `block`: index of the language model's block that h has just passed. */
 xd_status xd_qwen3_vision_check(xd_qwen_vision *c, int64_t width, xd_err *e);
 void      xd_qwen3_vision_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen3_vision_glob *g);
 void xd_qwen3_vision_block_weights(xd_decl *d, const xd_qwen_vision *c, xd_qwen3_vision_block *w);
@@ -120,12 +123,12 @@ void xd_qwen3_vision_add(xd_exec *x, const xd_qwen_vision *c, const xd_text_read
 
 typedef struct xd_qwen_vision_local { /* data of one run, in xd_state.local */
     const xd_text_read *r;
-    xd_tensor           cos, sin; /* [patches, D/2] F32: rope table */
+    xd_tensor           cos, sin; /* RoPE table, [patches, D/2] F32 */
 } xd_qwen_vision_local;
 
-/* Starts a run on the images of r. Returns the patches' colours, [patches, colours of a patch] F32,
- * in the order of the tower's rows, and sets *l. Without images, and if an image has a wrong size,
- * the result has no dimensions. */
+/* Starts a run on the images of r. Returns the colours of the patches, [patches, colours of a
+ * patch] F32, in the order of the tower's rows, and sets *l. If there are no images, or if an image
+ * has a wrong size, the returned tensor has no dimensions. */
 xd_tensor xd_qwen_vision_open(xd_exec *x, const xd_qwen_vision *c, const xd_text_read *r,
                               xd_qwen_vision_local *l);
 /* Computes the attention of a block, [patches, D heads], from y, the output of the layer w. */

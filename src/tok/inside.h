@@ -1,4 +1,5 @@
-/* inside.h - inside tok: declares what several source files of the tokenizers use.
+/* inside.h - inside tok: declares functions and types that several source files of the tokenizers
+ * use.
  *
  * The steps of tokenization are those of transformers' tokenizers. All tokenizers first find added
  * tokens in the raw text (added.c). T5's tokenizer normalizes the text between the added tokens
@@ -39,14 +40,14 @@ void xd_bytes_free(xd_bytes_buf *b);
 typedef struct xd_slice {
     const char *p;
     size_t      len;
-} xd_slice; /* a text, borrowed */
+} xd_slice; /* a text, which is borrowed */
 
 /* ---- UTF-8 -------------------------------------------------------------------------------- */
 
 /* Returns the code point of the UTF-8 character at s[0..len), len > 0, and sets *took to the
  * character's length in bytes. If the byte at s is invalid, returns -1 and sets *took to 1. */
 int32_t xd_utf8_get(const char *s, size_t len, size_t *took);
-size_t  xd_utf8_len(const char *s); /* length in bytes of the valid character at s */
+size_t  xd_utf8_len(const char *s); /* returns the length in bytes of the valid character at s */
 /* Returns the code point of the UTF-8 character that ends before s[at], where `at` must be above 0.
  * Sets *from to the offset of the character's first byte. */
 int32_t xd_utf8_before(const char *s, size_t at, size_t *from);
@@ -63,45 +64,46 @@ int xd_in_ranges(const xd_range *r, size_t n, int32_t c);
 typedef struct xd_codes {
     int32_t *p;
     size_t   n;
-} xd_codes;                                                /* code points; p is malloc'ed */
-int xd_codes_read(xd_codes *c, const char *s, size_t len); /* reads UTF-8; 0: out of memory */
+} xd_codes; /* code points of a text; p is malloc'ed */
+/* reads UTF-8; returns 0 if out of memory */
+int xd_codes_read(xd_codes *c, const char *s, size_t len);
 /* Normalizes code points to NFD or NFC of Unicode 9 or, for XD_NFC_TODAY, to NFC of the Unicode
- * version that utf8proc has. Returns 0 if out of memory. */
+ * version of utf8proc. Returns 0 if out of memory. */
 enum { XD_NFD, XD_NFC, XD_NFC_TODAY };
 int  xd_codes_canonical(xd_codes *c, int form);
 void xd_lower(int32_t c, xd_bytes_buf *out); /* appends the lower case of c */
 
 /* ---- cleaning of prompts, as in diffusers (caption.c) ---------------------------------------- */
 
-/* Contents of a character class [...] in a regular expression; the class matches the same
- * characters as Python's \s, \w or \d. */
+/* Contents of character classes [...] in regular expressions; the classes match the same characters
+ * as Python's \s, \w and \d. */
 #define XD_SPACES "\\t-\\r\\x1c- \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}"  \
     "\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define XD_LETTERS   "\\p{L}\\p{N}_"
 #define XD_DIGIT  "\\p{Nd}"
 
-enum { XD_FIND_BYTES = 1 }; /* a pattern matches bytes, not UTF-8 characters */
+enum { XD_FIND_BYTES = 1 }; /* the pattern matches bytes, not UTF-8 characters */
 typedef struct xd_finder xd_finder;
 xd_finder *xd_finder_open(const char *pattern, int flags); /* returns NULL if out of memory */
 void       xd_finder_close(xd_finder *f);
-/* Searches a text for a pattern, from s[at] on or, if `here` is 1, only at s[at]. If the pattern is
- * found, returns 1. Writes the bounds of the match to span[0] and span[1], and the bounds of the
- * groups in the match to the next elements of span. */
+/* Searches a text for a pattern, from s[at] on or, if `here` is 1, only at s[at]. Returns 1 if the
+ * pattern is found. Writes the bounds of the match to span[0] and span[1], and the bounds of the
+ * groups to the next elements of span. */
 int xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t at, int here, size_t *span,
                    int groups);
-/* In a text, replaces all matches of a pattern by the string `by`; "$1" in this string stands for
- * the first group of the match. */
+/* In a text, replaces all matches of a pattern by the string `by`, in which "$1" stands for the
+ * first group of the match. */
 void xd_replace(xd_bytes_buf *text, const char *pattern, const char *by, int flags);
 
 /* Appends the characters of an HTML entity. `name` is the entity's name without "&" and ";". If
- * `no_semicolon` is 1, accepts only entities that are valid without ";". Returns 0 if the entity is
- * unknown. */
+ * `no_semicolon` is 1, only entities that are valid without ";" are accepted. Returns 0 if the
+ * entity is unknown. */
 int     xd_entity_put(const char *name, size_t n, int no_semicolon, xd_bytes_buf *out);
 /* Parses a numeric HTML entity "&#...", and writes its number to *v. Returns the length of the
- * entity in bytes, or 0 if the text does not begin with such an entity. */
+ * numeric entity in bytes, or 0 if the text does not begin with one. */
 size_t  xd_entity_number(const char *s, size_t len, int64_t *v);
-int32_t xd_entity_code(int64_t v); /* code point of a numeric entity */
-int32_t xd_windows_code(int byte); /* code point of a byte in Windows-1252 */
+int32_t xd_entity_code(int64_t v); /* returns the code point of a numeric entity */
+int32_t xd_windows_code(int byte); /* returns the code point of a byte in Windows-1252 */
 /* Replaces HTML entities as Python's html.unescape does. */
 void    xd_unescape(const char *s, size_t len, xd_bytes_buf *out);
 /* Replaces HTML entities as ftfy's unescape_html does. */
@@ -109,19 +111,20 @@ void    xd_unescape_whole(const char *s, size_t len, xd_bytes_buf *out);
 void    xd_unescape_twice(xd_bytes_buf *text);
 
 void                   xd_fix_charset(xd_bytes_buf *text); /* repairs mojibake as ftfy does */
-/* Replaces C1 control characters by those of Windows-1252. Returns 1 if the text had any. */
+/* Replaces C1 control characters by the characters that the same bytes have in Windows-1252.
+ * Returns 1 if the text had C1 control characters. */
 int                    xd_fix_controls(xd_bytes_buf *text);
 void                   xd_fix_text(xd_bytes_buf *text); /* repairs a text like ftfy.fix_text */
-/* A parser of HTML start tags in a text. xd_tags_open borrows the text; it returns NULL if out of
+/* A parser of HTML start tags in a text. xd_tags_open borrows the text and returns NULL if out of
  * memory. */
 typedef struct xd_tags xd_tags;
 xd_tags               *xd_tags_open(const char *s, size_t len);
 void                   xd_tags_close(xd_tags *t);
 /* Returns the end of the attributes of the start tag whose "<" is at `at`. If a byte before that
- * end cannot be part of the attributes, returns the byte's offset. */
+ * end cannot be part of the attributes, returns the offset of this byte. */
 size_t                 xd_tags_scan(xd_tags *t, size_t at);
-/* xd_tags_name returns the end of the tag name at s[at], xd_tags_attribute the end of the attribute
- * at s[at]. If there is no name or attribute, both functions return `at`. */
+/* xd_tags_name returns the end of the tag name at s[at], and xd_tags_attribute returns the end of
+ * the attribute at s[at]. If s[at] begins no name or attribute, both functions return `at`. */
 size_t                 xd_tags_name(const xd_tags *t, size_t at, size_t *behind);
 size_t                 xd_tags_attribute(const xd_tags *t, size_t at);
 /* replaces HTML by the text that BeautifulSoup(html, "html.parser").text returns */
@@ -146,14 +149,14 @@ typedef struct xd_skimmed { /* the parts of a tokenizer.json */
     xd_slice     vocab, merges;
 } xd_skimmed;
 /* Splits a tokenizer.json into its vocabulary, its merges and the rest. out->vocab and out->merges
- * point into `text`; the caller frees out->rest. If the JSON is invalid, out->rest is the complete
- * text. */
+ * point into `text`; the caller frees out->rest. If the JSON text is invalid, out->rest is the
+ * complete text. */
 xd_status xd_skim_read(xd_skimmed *out, const char *text, size_t len, xd_err *e);
-/* Each of these functions skips white space and reads one JSON token. If the text continues with a
- * token of another kind, the function returns 0. */
+/* Functions xd_skim_...: each skips white space and reads one JSON token. If the text continues
+ * with a token of another kind, the xd_skim function returns 0. */
 int       xd_skim_is(xd_skim *k, char c);
-/* Reads a JSON string. *out points into the text; if the string has escapes, *out points into *buf
- * and is valid until the next call. */
+/* Reads a JSON string. *out points into the text. If the string has escapes, *out points into *buf
+ * instead and is valid until the next call. */
 int       xd_skim_string(xd_skim *k, xd_bytes_buf *buf, xd_slice *out);
 int       xd_skim_id(xd_skim *k, int64_t *id); /* reads an integer, clamped to int64_t */
 xd_status xd_skim_broken(const xd_skim *k, const char *what, const char *part, xd_err *e);
@@ -161,10 +164,10 @@ xd_status xd_skim_broken(const xd_skim *k, const char *what, const char *part, x
 /* ---- a SentencePiece vocabulary -------------------------------------------------------------- */
 
 enum { XD_PIECE_NORMAL = 1, XD_PIECE_UNKNOWN, XD_PIECE_CONTROL, XD_PIECE_USER };
-enum { XD_PIECE_MAX = 1024 }; /* max bytes of a piece; longer ones are refused */
+enum { XD_PIECE_MAX = 1024 }; /* maximum number of bytes of a piece; longer pieces are refused */
 
 typedef struct xd_piece {
-    size_t at, len; /* offset of the piece in xd_vocab.text; length in bytes */
+    size_t at, len; /* offset of the piece in xd_vocab.text; length of the piece in bytes */
     double score;
     int    type;
 } xd_piece;
@@ -176,8 +179,8 @@ typedef struct xd_vocab {
     xd_bytes_buf map; /* the precompiled character map; may be empty */
 } xd_vocab;
 
-/* Read a SentencePiece vocabulary from a serialized ModelProto or a tokenizer.json. `what` is the
- * name of the file in error messages. */
+/* Functions that read a SentencePiece vocabulary from a serialized ModelProto or a tokenizer.json.
+ * `what` is the name of the file in error messages. */
 enum { XD_SPM_UNIGRAM = 1, XD_SPM_BPE }; /* type of SentencePiece model that is accepted */
 xd_status xd_vocab_spiece(xd_vocab *v, const char *data, size_t len, int type, const char *what,
                           xd_err *e);
@@ -193,7 +196,8 @@ void      xd_vocab_free(xd_vocab *v);
 /* A character map for normalizing text; it borrows the bytes of xd_vocab.map. */
 typedef struct xd_charsmap {
     const char *trie, *text;
-    size_t      units, len; /* 4-byte elements of the trie; bytes of the replacements */
+    /* number of 4-byte elements of the trie; number of bytes of the replacements */
+    size_t      units, len;
 } xd_charsmap;
 
 xd_status xd_charsmap_open(xd_charsmap *m, const char *map, size_t len, const char *what,
@@ -206,10 +210,10 @@ void      xd_charsmap_apply(const xd_charsmap *m, const char *s, size_t len, xd_
 typedef struct xd_added_flags { int lstrip, rstrip, single_word, normalized; } xd_added_flags;
 
 typedef struct xd_added {
-    /* The text for which the tokenizer searches; if f.normalized is set, this text is
-     * normalized. */
+    /* Text for which the tokenizer searches; if f.normalized is set, this is the normalized text of
+     * the token. */
     char          *text;
-    char          *name; /* the token's text in the tokenizer file */
+    char          *name; /* text of the token in the tokenizer file */
     size_t         len;
     int32_t        id;
     xd_added_flags f;
@@ -240,15 +244,15 @@ typedef struct xd_pieces {
     xd_bytes_buf text;
 } xd_pieces;
 
-/* Read the pieces of a vocabulary from a JSON object {piece: id}, from the text of such an object,
- * from a list, or from lines of text; the first line has id 0. If `blanks` is 1, the object may
- * have an empty piece. `what` is the name of the file in error messages. After a failure,
- * xd_pieces_free must be called, too. */
+/* Functions that read the pieces of a vocabulary from a JSON object {piece: id}, from the text of
+ * such an object, from a list, or from lines of text; the first line has id 0. If `blanks` is 1,
+ * the vocabulary may have an empty piece. `what` is the name of the file in error messages. After a
+ * failure, xd_pieces_free must be called as well. */
 xd_status xd_pieces_json(xd_pieces *v, const xd_json *j, int blanks, const char *what, xd_err *e);
 xd_status xd_pieces_span(xd_pieces *v, xd_slice span, const char *what, xd_err *e);
 xd_status xd_pieces_list(xd_pieces *v, const xd_vocab *list, const char *what, xd_err *e);
 xd_status xd_pieces_lines(xd_pieces *v, const char *s, size_t len, const char *what, xd_err *e);
-/* Returns the id of a piece, or -1 if there is no such piece. */
+/* Returns the id of a piece, or -1 if the vocabulary does not have the piece. */
 int32_t   xd_pieces_find(const xd_pieces *v, const char *s, size_t len);
 void      xd_pieces_free(xd_pieces *v);
 size_t    xd_table_size(int n); /* returns the number of hash table slots for n entries */
@@ -260,13 +264,13 @@ typedef struct xd_bpe xd_bpe;
 typedef struct xd_bpe_files { /* files of a BPE tokenizer; the names are for error messages */
     const xd_json  *vocab;    /* vocabulary as a JSON object {piece: id} */
     const char     *vocab_name;
-    const char     *merges; /* content of merges.txt; NULL: use `list` */
+    const char     *merges; /* content of merges.txt; NULL: `list` is used */
     size_t          len;
     const xd_json  *list;
     const char     *merges_name;
-    /* JSON texts of vocabulary and merges, which replace `vocab` and `list`. */
+    /* JSON texts of the vocabulary and of the merges, which replace `vocab` and `list`. */
     xd_slice        bytes, pairs;
-    /* If `pieces` is not NULL, all fields above are ignored: every split of one of these pieces
+    /* If `pieces` is not NULL, all other fields are ignored: every split of one of these pieces
      * into two others is a merge (SentencePiece BPE). */
     const xd_vocab *pieces;
 } xd_bpe_files;
@@ -279,10 +283,10 @@ xd_status        xd_bpe_unknown(xd_bpe *b, const char *s, const char *what, xd_e
 const xd_pieces *xd_bpe_pieces(const xd_bpe *b);
 /* Appends the ids of one word of CLIP's tokenizer. */
 void             xd_bpe_word(const xd_bpe *b, const char *w, size_t len, xd_ids *out);
-/* Merges neighbouring ids of n ids by BPE, and appends the resulting ids. */
+/* Merges neighbouring ones of n ids by BPE, and appends the resulting ids. */
 void             xd_bpe_merge(const xd_bpe *b, const int32_t *ids, size_t n, xd_ids *out);
 /* Writes, as UTF-8, the character by which byte-level BPE (GPT-2) represents a byte. Returns the
- * length of the character in bytes. */
+ * length of the written character in bytes. */
 size_t           xd_byte_letter(int byte, char out[2]);
 
 /* ---- CLIP's tokenizer ----------------------------------------------------------------------- */
@@ -305,7 +309,7 @@ xd_status xd_pattern_open(xd_pattern **p, const char *regex, const char *text, c
                           xd_err *e);
 void      xd_pattern_close(xd_pattern *p);
 
-/* How a text is split at a match; the values are the behaviors of Split in the tokenizers
+/* Ways in which a text is split at a match; the values are the behaviors of Split in the tokenizers
  * library. */
 typedef enum xd_split_how {
     XD_SPLIT_ISOLATED,
@@ -341,7 +345,7 @@ typedef struct xd_lm_files {
      * and the default rules of the tokenizer class are used */
     const xd_json *rules;
     xd_lm_class    named;
-    const char    *unknown; /* unk_token that the tokenizer class has by default */
+    const char    *unknown; /* default unk_token of the tokenizer class */
 } xd_lm_files;
 /* The opened tokenizer keeps no reference to the content of the files. */
 xd_status        xd_lm_open(xd_lm **l, const xd_lm_files *f, xd_err *e);
@@ -361,7 +365,7 @@ typedef struct xd_bert_rules {
     int         strip, lower;
     /* Prefix of pieces that do not begin a word ("##"); borrowed. */
     const char *prefix;
-    /* Max characters of a word; a longer word becomes one unknown id. */
+    /* Maximum number of characters of a word; a longer word becomes one unknown id. */
     int64_t     max_chars;
 } xd_bert_rules;
 void      xd_bert_rules_of_config(xd_bert_rules *r, const xd_json *cfg);
@@ -390,9 +394,9 @@ void             xd_bert_words(const xd_bert *b, const char *s, size_t len, xd_i
 struct xd_tok {
     xd_clip    *clip;  /* CLIP's tokenizer, or NULL */
     xd_bert    *bert;  /* BERT's tokenizer, or NULL */
-    xd_lm      *lm;    /* a language model's tokenizer, or NULL */
+    xd_lm      *lm;    /* tokenizer of a language model, or NULL */
     int         bytes; /* 1: ByT5's tokenizer, whose tokens are the bytes of a text */
-    /* Only T5's tokenizer uses the six fields from `v` to `longest`. */
+    /* Only T5's tokenizer uses the fields from `v` to `longest`. */
     xd_vocab    v;
     xd_charsmap map;
     xd_spm     *spm;
@@ -403,16 +407,16 @@ struct xd_tok {
     int         nadded, capadded;
     int32_t    *slot;  /* hash table of added tokens by name; -1: empty slot */
     size_t      slots; /* number of slots of the hash table, a power of two */
-    /* Indices of the added tokens, sorted by the tokens' texts: order[0] has the tokens that are
-     * searched in raw text, order[1] the tokens that are searched in normalized text. */
+    /* Indices of the added tokens, sorted by their texts: order[0] has the tokens that are searched
+     * in raw text, order[1] the tokens that are searched in normalized text. */
     int32_t    *order[2];
     int         norder[2];
-    int32_t     begin, end, pad; /* ids of bos, eos and pad; -1: none */
+    int32_t     begin, end, pad; /* ids of bos, eos and pad; -1: no such token */
     /* Ids of the special tokens that are put before a text (head) and after a text (tail). */
     xd_ids      head, tail;
     int         pad_left; /* 1: padding is before the text */
-    int32_t     next;     /* id for the next token that is not in the vocabulary */
-    int64_t     max;      /* maximum number of ids (model_max_length); 0: none */
+    int32_t     next;     /* id that the next token outside the vocabulary gets */
+    int64_t     max;      /* maximum number of ids (model_max_length); 0: no limit */
     int         cut_left; /* 1: truncation drops the beginning of the text */
 };
 
@@ -424,18 +428,20 @@ int32_t xd_tok_find(const xd_tok *t, const char *s, size_t len);
  * contain invalid UTF-8. */
 void    xd_tok_normalize(const xd_tok *t, const char *s, size_t len, xd_bytes_buf *out);
 
-/* Makes `s` an added token, unless it already is one. The token's id is that of the piece `s` in
- * the vocabulary or, if there is no such piece, the next free id. */
-xd_status xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e);
-int32_t   xd_added_id(const xd_tok *t, const char *s); /* returns -1 if s is no added token */
+/* Makes `s` an added token, unless it already is one. The added token gets the id of the piece `s`
+ * in the vocabulary or, if there is no such piece, the next free id. */
+xd_status                 xd_added_add(xd_tok *t, const char *s, xd_added_flags f, xd_err *e);
+/* returns the id of the added token s, or -1 if s is no added token */
+int32_t                   xd_added_id(const xd_tok *t, const char *s);
 /* Adds a token, which is given as a JSON string, or as a JSON object with "content" and flags. If
  * `special` is 1, the token's flag "normalized" is false by default. */
-xd_status xd_added_json(xd_tok *t, const xd_json *j, int special, xd_err *e);
-/* Prepares the search for added tokens in texts. Must be called after all tokens are added. */
-xd_status xd_added_sort(xd_tok *t, xd_err *e);
+xd_status                 xd_added_json(xd_tok *t, const xd_json *j, int special, xd_err *e);
+/* Prepares the search for added tokens in texts. xd_added_sort must be called after all tokens are
+ * added. */
+xd_status                 xd_added_sort(xd_tok *t, xd_err *e);
 /* Returns the boolean value of a key in the JSON object o, or `otherwise` if o does not have the
  * key. */
-int       xd_json_flag(const xd_json *o, const char *key, int otherwise);
+int                       xd_json_flag(const xd_json *o, const char *key, int otherwise);
 typedef struct xd_lm_json xd_lm_json;
 typedef enum xd_tok_kind {
     XD_TOK_T5,
@@ -447,7 +453,7 @@ typedef enum xd_tok_kind {
 } xd_tok_kind;
 /* The parsed files of a tokenizer's directory that may declare special tokens: cfg
  * (tokenizer_config.json), map (special_tokens_map.json), old (added_tokens.json), tj
- * (tokenizer.json). Each of the four pointers may be NULL. */
+ * (tokenizer.json). Each pointer of xd_special_files may be NULL. */
 typedef struct xd_special_files {
     const xd_json    *cfg, *map, *old, *tj;
     int               spiece; /* 1: a T5 tokenizer with a file spiece.model */
@@ -467,11 +473,11 @@ struct xd_lm_json {
     xd_skimmed skim;
     xd_json   *rules; /* the parsed JSON document without vocab and merges */
 };
-/* Max bytes of a vocabulary file; the largest known files have 2^25 bytes. */
+/* Maximum size of a vocabulary file in bytes; the largest known files have 2^25 bytes. */
 enum { XD_TOK_FILE_MAX = 1 << 28 };
 /* returns 1 if the directory has the file */
 int       xd_tok_has(const char *dir, const char *name);
-/* After a failure, xd_lm_json_free must be called, too. xd_lm_json_parse borrows `text`. */
+/* After a failure, xd_lm_json_free must be called as well. xd_lm_json_parse borrows `text`. */
 xd_status xd_lm_json_parse(xd_lm_json *j, const char *text, size_t len, const char *what,
                            xd_err *e);
 xd_status xd_lm_json_read(xd_lm_json *j, const char *path, xd_err *e);
@@ -485,15 +491,16 @@ xd_status xd_tok_open_lm(xd_tok **t, const xd_lm_files *l, const xd_special_file
 /* Reads a language model's vocabulary and special tokens into t. */
 xd_status xd_lm_read(xd_tok *t, const xd_lm_files *b, const xd_special_files *f, xd_err *e);
 
-/* Returns the text of the special token with this key ("eos_token"). If the files do not have the
- * key, returns the default of the tokenizer's class. Returns NULL if there is no such token. */
+/* Returns the text of the special token with this key (for example "eos_token"). If the files do
+ * not have the key, xd_special_name returns the default of the tokenizer's class. Returns NULL if
+ * the tokenizer has no such special token. */
 const char *xd_special_name(const xd_special_files *f, const char *key);
 /* Returns the number of sentinel tokens of T5 or ByT5. */
 int         xd_special_extra_ids(const xd_json *cfg, xd_tok_kind kind);
-/* Finds the next added token at or after s[at]. Returns the index of the added token, or -1 if
- * there is no added token. *begin and *end are the bounds of the token, including the white space
- * that the token strips. *begin is at least `from`. If `normalized` is 1, searches only for tokens
- * of normalized text; if 0, only for tokens of raw text. */
+/* Finds the next added token at or after s[at]. Returns the index of the added token, or -1 if no
+ * added token follows. *begin and *end are the bounds of the found token, including the white space
+ * that it strips. *begin is at least `from`. If `normalized` is 1, the function searches only for
+ * tokens of normalized text; if it is 0, only for tokens of raw text. */
 int         xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, size_t at,
                           size_t from, size_t *begin, size_t *end);
 

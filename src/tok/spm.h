@@ -1,9 +1,9 @@
 /* spm.h - C interface to the SentencePiece library: opens a tokenizer model from memory and finds
  * the ids of its pieces.
  *
- * The library checks the model and owns the pieces. The library's segmentation is not used;
- * unigram.c searches the best segmentation. The library adds scores in f32 but transformers'
- * tokenizers in f64, so that ties (as in a row of dots) would be resolved differently. */
+ * The library checks the model and owns the pieces. SentencePiece's segmentation is not used;
+ * unigram.c searches the best segmentation. SentencePiece adds scores in f32, but transformers'
+ * tokenizers add them in f64, so that ties (as in a row of dots) would be resolved differently. */
 #ifndef XD_TOK_SPM_H
 #define XD_TOK_SPM_H
 
@@ -20,7 +20,7 @@ typedef struct xd_spm xd_spm;
 xd_spm *xd_spm_open(const void *model, size_t len, char *why, size_t size);
 void    xd_spm_close(xd_spm *m);      /* closes a model; m may be NULL */
 int     xd_spm_size(const xd_spm *m); /* returns the number of pieces of the model */
-/* Returns the id of the piece with exactly these bytes, or -1 if there is no such piece. */
+/* Returns the id of the piece with exactly these bytes, or -1 if the model has no such piece. */
 int     xd_spm_find(const xd_spm *m, const char *s, size_t len);
 
 #ifdef __cplusplus

@@ -14,14 +14,15 @@ typedef struct xd_tok xd_tok;
  * tokenizer_config.json or, without this key, by the files in the directory. Special tokens come
  * from tokenizer_config.json, special_tokens_map.json, added_tokens.json and tokenizer.json. */
 xd_status xd_tok_open(xd_tok **t, const char *dir, xd_err *e);
-/* Opens a T5 tokenizer from the file spiece.model in a directory. If there is no such file, builds
- * a SentencePiece model in memory from tokenizer.json. */
+/* Opens a T5 tokenizer from the file spiece.model in a directory. If there is no spiece.model,
+ * builds a SentencePiece model in memory from tokenizer.json. */
 xd_status xd_tok_open_t5(xd_tok **t, const char *dir, xd_err *e);
-/* Open a tokenizer from memory, without the other files of a directory. xd_tok_open_spiece reads a
- * spiece.model, and adds T5's 100 sentinels. xd_tok_open_json reads a tokenizer.json: a BPE model
- * with a pre-tokenizer is a language model's, a BPE model without a pre-tokenizer is CLIP's, and a
- * WordPiece model is BERT's. xd_tok_open_bpe reads CLIP's vocabulary and merges. xd_tok_open_lines
- * reads BERT's vocab.txt. The tokenizer keeps no reference to the bytes. */
+/* Functions that open a tokenizer from memory, without the other files of a directory.
+ * xd_tok_open_spiece reads a spiece.model, and adds T5's 100 sentinels. xd_tok_open_json reads a
+ * tokenizer.json: a BPE model with a pre-tokenizer is a language model's, a BPE model without a
+ * pre-tokenizer is CLIP's, and a WordPiece model is BERT's. xd_tok_open_bpe reads CLIP's vocabulary
+ * and merges. xd_tok_open_lines reads BERT's vocab.txt. A tokenizer that was opened from memory
+ * keeps no reference to the bytes. */
 xd_status xd_tok_open_spiece(xd_tok **t, const void *data, size_t len, xd_err *e);
 xd_status xd_tok_open_json(xd_tok **t, const char *text, size_t len, xd_err *e);
 xd_status xd_tok_open_bpe(xd_tok **t, const char *vocab, size_t nvocab, const char *merges,
@@ -29,29 +30,31 @@ xd_status xd_tok_open_bpe(xd_tok **t, const char *vocab, size_t nvocab, const ch
 xd_status xd_tok_open_lines(xd_tok **t, const char *vocab, size_t len, xd_err *e);
 void      xd_tok_close(xd_tok **t);
 
-/* Tokenizes a text of `len` UTF-8 bytes; each invalid byte becomes U+FFFD. Truncates to at most
- * `max` ids like transformers (a `max` of 0 or below means no truncation). Adds special tokens: for
- * T5 the closing </s>, for CLIP and BERT an opening and a closing token, for language models those
- * of their post-processor (Llama 3 <|begin_of_text|>, Gemma <bos>, Qwen none). Does not pad. *ids
- * is malloc'ed and owned by the caller.
+/* Tokenizes a text of `len` UTF-8 bytes; each invalid byte becomes U+FFFD. xd_tok_ids truncates to
+ * at most `max` ids like transformers; a `max` of 0 or below means no truncation. xd_tok_ids adds
+ * special tokens: for T5 the closing </s>, for CLIP and BERT an opening and a closing token, for
+ * language models those of their post-processor (Llama 3 <|begin_of_text|>, Gemma <bos>, Qwen
+ * none). Does not pad. *ids is malloc'ed and owned by the caller.
  *
- * The ids equal those of T5Tokenizer (with `legacy` as in the directory's config), CLIPTokenizer
- * and BertTokenizer of transformers 5. The fast tokenizers of earlier versions of transformers
- * return the same ids. CLIP's fast tokenizer applies NFC, treats all symbols alike, and does not
- * use ftfy. */
+ * The ids of xd_tok_ids equal those of T5Tokenizer (with `legacy` as in the directory's config),
+ * CLIPTokenizer and BertTokenizer of transformers 5. The fast tokenizers of earlier versions of
+ * transformers return the same ids. CLIP's fast tokenizer applies NFC, treats all symbols alike,
+ * and does not use ftfy. */
 xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
                      int64_t *n, xd_err *e);
 /* Tokenizes as xd_tok_ids does, and sets *untruncated to the number of ids before truncation. If
- * `no_special` is 1, adds no special tokens before and after the text. */
+ * `no_special` is 1, no special tokens are added before and after the text. */
 xd_status xd_tok_cut_plain(const xd_tok *t, const char *text, size_t len, int64_t max,
                            int no_special, int32_t **ids, int64_t *n, int64_t *untruncated,
                            xd_err *e);
 /* returns the size of the vocabulary; all ids are smaller */
 int64_t   xd_tok_vocab(const xd_tok *t);
-int32_t   xd_tok_bos(const xd_tok *t); /* id of the token that begins a text; -1: none */
-/* id of the token that ends a text; -1: none, as in language models */
+/* returns the id of the token that begins a text; -1: no such token */
+int32_t   xd_tok_bos(const xd_tok *t);
+/* returns the id of the token that ends a text; -1: no such token, as in language models */
 int32_t   xd_tok_eos(const xd_tok *t);
-int32_t   xd_tok_pad(const xd_tok *t); /* id of the padding token; -1: not in the config */
+/* returns the id of the padding token; -1: the config has none */
+int32_t   xd_tok_pad(const xd_tok *t);
 /* returns 1 if the tokenizer is that of a decoder language model */
 int       xd_tok_is_lm(const xd_tok *t);
 int       xd_tok_pads_left(const xd_tok *t); /* returns 1 if padding_side is "left" */
@@ -61,12 +64,12 @@ int64_t   xd_tok_max(const xd_tok *t); /* returns model_max_length (77 for CLIP)
 
 typedef enum xd_tok_side { XD_TOK_SIDE_OWN, XD_TOK_SIDE_LEFT, XD_TOK_SIDE_RIGHT } xd_tok_side;
 
-typedef struct xd_tok_frame { /* a pipeline's template (frame) around a prompt */
-    const char *text;         /* rendered chat template, with "{}" for the prompt; or NULL */
-    int64_t     max;  /* max number of ids, not counting the `drop` leading ids; 0: no limit */
-    int64_t     drop; /* number of leading ids whose embeddings the pipeline drops */
-    int         pad;  /* 1: texts are padded to max + drop ids */
-    int         no_special; /* 1: no special tokens are added; `text` has them already */
+typedef struct xd_tok_frame { /* template (frame) that a pipeline puts around a prompt */
+    const char *text;       /* rendered chat template, with "{}" in place of the prompt; or NULL */
+    int64_t     max;        /* maximum number of ids, without the `drop` leading ids; 0: no limit */
+    int64_t     drop;       /* number of leading ids whose embeddings the pipeline drops */
+    int         pad;        /* 1: texts are padded to max + drop ids */
+    int         no_special; /* 1: no special tokens are added, because `text` already has them */
     /* Side of the padding; XD_TOK_SIDE_OWN: the side that the tokenizer's config sets. */
     xd_tok_side side;
 } xd_tok_frame;
@@ -74,7 +77,7 @@ typedef struct xd_tok_frame { /* a pipeline's template (frame) around a prompt *
 typedef struct xd_tok_row {
     int32_t *ids; /* [n] token ids, malloc'ed */
     int64_t  n;
-    /* The text is ids[first] .. ids[first + real - 1]; all other ids are padding. */
+    /* The ids of the text are ids[first] .. ids[first + real - 1]; all other ids are padding. */
     int64_t  first, real;
     int64_t  drop;        /* number of leading ids of the text that are dropped */
     int64_t  untruncated; /* number of the text's ids before truncation */
@@ -85,7 +88,7 @@ typedef struct xd_tok_row {
 char     *xd_tok_framed(const char *frame, const char *prompt);
 /* Tokenizes a prompt in its frame. Special tokens are recognized in the complete text, also in the
  * prompt. The text is truncated and padded as in transformers: truncation removes the end of the
- * complete text, even if this end belongs to the frame. */
+ * complete text, even if the end belongs to the frame. */
 xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *prompt,
                            xd_tok_row *row, xd_err *e);
 /* Checks that a pipeline can use a tokenizer. If the tokenizer lacks a special token of the frame,
@@ -93,9 +96,9 @@ xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *p
  * tokenizer's directory for the message. */
 int       xd_tok_frame_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
                              size_t size);
-/* If the number of ids before the prompt is not f->drop, or if the directory's chat template lacks
- * a special token of the frame, returns 1 and writes a warning to why[0..size). The chat template
- * is not rendered. */
+/* Returns 1 and writes a warning to why[0..size) if the number of ids before the prompt is not
+ * f->drop, or if the directory's chat template lacks a special token of the frame.
+ * xd_tok_chat_doubt does not render the chat template. */
 int       xd_tok_chat_doubt(const xd_tok *t, const char *dir, const xd_tok_frame *f, char *why,
                             size_t size);
 
@@ -109,11 +112,11 @@ char *xd_caption_strip(const char *text);
 /* Cleans a prompt as diffusers' prompt_clean does: repairs text as ftfy does, replaces HTML
  * entities, and replaces runs of white space by one space. */
 char *xd_caption_clean(const char *text);
-/* Cleans a prompt as two calls of diffusers' _clean_caption do: removes what captions from the web
- * have, such as URLs, HTML tags, file names and sizes. */
+/* Cleans a prompt as two calls of diffusers' _clean_caption do: removes parts that are typical of
+ * captions from the web, such as URLs, HTML tags, file names and sizes. */
 char *xd_caption_of_web(const char *text);
-/* Returns the parts of a prompt in double quotes, "A" or “B”, as 'Text "A". Text "B". ', each
- * part once. Returns an empty string if no part is in quotes. */
+/* Returns the parts of a prompt in double quotes, "A" or “B”, as 'Text "A". Text "B". ', each part
+ * once. Returns an empty string if no part of the prompt is in quotes. */
 char *xd_caption_quoted(const char *text);
 
 /* reports the names and versions of the libraries that the tokenizers use */

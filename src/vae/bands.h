@@ -2,13 +2,14 @@
  *
  * The input of a convolution is a normalized or an upsampled map, which need not be completely in
  * memory. A buffer contains some rows of the input and their neighbouring rows, and the convolution
- * runs on the buffer. The number of rows in the buffer does not affect the result. */
+ * runs on the buffer. The number of rows in the buffer does not affect the result of the
+ * convolution. */
 #ifndef XD_VAE_BANDS_H
 #define XD_VAE_BANDS_H
 
 #include "exec/op.h"
 
-typedef struct xd_feed { /* the input of a convolution, with an optional norm before it */
+typedef struct xd_feed { /* input of a convolution, with an optional norm before the convolution */
     xd_tensor      in;   /* this rank's rows of the input, [1,H,W,C] */
     /* Sums of a group norm, which is applied to the input before the convolution and is followed by
      * SiLU; NULL: no group norm. */
@@ -23,21 +24,21 @@ void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float
 
 /* Computes out = conv(input) + plus, or out = conv(input) + shortcut(from), where `feed` describes
  * the input of the convolution. The rows of `out` [1,H',W',C'] may share memory with the rows of
- * `from`. They may share memory with the rows of the input only if the input has no norm. If memory
- * is shared, the rows of `out` are computed one after the other: if `last_first` is 1 from last to
- * first, else from first to last. */
+ * `from`. The rows of `out` may share memory with the rows of the convolution's input only if the
+ * input has no norm. If memory is shared, the rows of `out` are computed one after the other: from
+ * last to first if `last_first` is 1, else from first to last. */
 typedef struct xd_banded {
     xd_feed       feed;
     /* Weights of the convolution; weights of the 1x1 shortcut, or NULL. */
     const xd_cnv *w, *shortcut;
-    /* plus: a tensor that is added, shaped like out; it may be out itself, or absent */
+    /* plus: a tensor of the shape of `out` that is added; it may be `out` itself, or absent */
     xd_tensor     out, plus, from;
-    /* Output [H',G,2] F64: the group norm sums of the rows of `out`. Absent: no sums are
+    /* Output [H',G,2] F64: the group norm sums of the rows of `out`. partial absent: no sums are
      * computed. */
     xd_tensor     partial;
     int           stride, lo[3], hi[3];
     /* RMS norm over the channels of each pixel of the convolution's result, with gain and bias,
-     * before the addition of `plus`, which must then be `out`. Absent: no norm. */
+     * before the addition of `plus`, which must then be `out`. out_gain absent: no norm. */
     xd_tensor     out_gain, out_bias;
     float         out_eps;
     int           over; /* 1: rows of out share memory with rows of feed.in */
@@ -48,11 +49,12 @@ void xd_band_conv(xd_exec *x, const xd_banded *a);
 /* Doubles the rows and columns of in [1,H,W,C] by repeating each pixel 2 x 2 times, then applies a
  * 3 x 3 convolution. For each of the four output pixels of an input pixel, `w` has one set of
  * weights (xd_w_conv_enlarged). out [1,2H,2W,C'] may begin at the address of `in`. If `partial` is
- * present, the group norm sums of out's rows are written to `partial`, as in xd_banded. */
+ * present, the group norm sums of the rows of `out` are written to it, as in xd_banded. */
 void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4], xd_tensor partial);
 
-/* A band of rows [first, first + n) of a map. in [1,above + n + below,W,C]: a copy of these rows
- * and of rows next to them; there are fewer of those at the image's edges. */
+/* A band of rows [first, first + n) of a map. in [1,above + n + below,W,C]: a copy of these rows,
+ * with neighbouring rows above and below; at the image's edges, there are fewer neighbouring
+ * rows. */
 typedef struct xd_band {
     xd_tensor in;
     int64_t   first, n, above, below;
@@ -60,11 +62,11 @@ typedef struct xd_band {
 
 /* A pass over the bands of a map [1,H,W,C], with `reach` rows on both sides of a band. `run` may
  * overwrite the rows of its band. If last_first is 1, the pass begins with the last band, and `run`
- * may also overwrite the memory behind the rows of its band. */
+ * may also overwrite the memory after the rows of its band. */
 typedef struct xd_band_pass {
     xd_tensor map;
     int       reach;
-    int64_t   row; /* bytes that `run` needs for a row of the map */
+    int64_t   row; /* bytes of memory that `run` needs for each row of the map */
     int       last_first;
     void      (*run)(xd_exec *x, void *ctx, const xd_band *b);
     void     *ctx;

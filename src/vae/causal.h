@@ -1,5 +1,6 @@
 /* causal.h - inside vae: declares a video autoencoder with causal convolutions, which read only the
- * current and earlier frames. Several autoencoder classes are built on this autoencoder. */
+ * current and earlier frames. Several autoencoder classes use the causal autoencoder of
+ * causal.h. */
 #ifndef XD_VAE_CAUSAL_H
 #define XD_VAE_CAUSAL_H
 
@@ -7,18 +8,19 @@
 #include "vae/vae.h"
 
 enum {
-    XD_CAUSAL_LEVELS = 8, /* max number of resolutions */
+    XD_CAUSAL_LEVELS = 8, /* maximum number of resolutions */
     XD_CAUSAL_RES = 8,    /* maximum number of residual blocks per level */
-    XD_CAUSAL_MID = 2,    /* residual blocks in the middle, at the lowest resolution */
+    XD_CAUSAL_MID = 2,    /* number of residual blocks in the middle, at the lowest resolution */
 };
 
 typedef struct xd_causal_cfg {
     int64_t  in_channels, out_channels, latent_channels;
-    /* channels of level i are width * mult[i]; in the decoder, dec_width * mult[i] if dec_width is
-     * not 0 */
+    /* level i has width * mult[i] channels; in the decoder, dec_width * mult[i] channels if
+     * dec_width is not 0 */
     int64_t  width, dec_width;
     int      layers;
-    /* For each level, the factor of its channels (dim_mult). The finest level is first. */
+    /* For each level, the factor of its channels (dim_mult). The level with the finest resolution
+     * is first. */
     xd_ints  mult;
     /* temperal_downsample: for each encoder level except the last, 1 if the level halves the
      * frames */
@@ -27,12 +29,12 @@ typedef struct xd_causal_cfg {
     int      residual; /* 1: levels have shortcuts (is_residual) */
     /* Side of a patch in pixels; a patch of pixels is one position of the network's largest map. */
     int64_t  patch;
-    int      images; /* 1: frames are independent images; set by the network's class */
-    /* 1: files have the kernels of convolutions over frames without the axis of frames (with
+    int      images; /* 1: frames are independent images; the network's class sets this field */
+    /* 1: the files store kernels of convolutions over frames without the axis of frames (with
      * `images`) */
     int      flat;
-    /* Number of channels of pixels; 4: colours and alpha. The result has the colours only, and
-     * images to encode are opaque. */
+    /* Number of channels of a pixel; 4: colours and alpha. With alpha, the decoded result has only
+     * the colours, and images to encode are opaque. */
     int      colours;
 } xd_causal_cfg;
 
@@ -51,9 +53,10 @@ typedef struct xd_causal_level { /* a level: residual blocks at one resolution, 
 
 typedef struct xd_causal_half { /* weights of the encoder, or of the decoder */
     xd_cnv          in, out;
-    xd_causal_level level[XD_CAUSAL_LEVELS]; /* the levels in execution order */
+    /* levels of the encoder or decoder in execution order */
+    xd_causal_level level[XD_CAUSAL_LEVELS];
     xd_causal_res   mid[XD_CAUSAL_MID];
-    /* Gains of two norms: of the norm before the attention layer, and of the norm before the output
+    /* Gains of two norms: attn_gain before the attention layer, and `gain` before the output
      * convolution. */
     xd_tensor       attn_gain, gain;
     xd_lin          qkv, proj;
@@ -64,8 +67,8 @@ typedef struct xd_causal_glob {
     xd_lin         quant, post_quant;
 } xd_causal_glob;
 
-/* The rows of a table of config keys (xd_field) that read config.json into a struct that begins
- * with an xd_causal_cfg. */
+/* Rows of a table of config keys (xd_field) that read config.json into a struct that begins with an
+ * xd_causal_cfg. */
 #define XD_CAUSAL_FIELDS                                                                          \
     { "base_dim", offsetof(xd_causal_cfg, width), 'l', 96, NULL },                                \
     { "z_dim", offsetof(xd_causal_cfg, latent_channels), 'l', 16, NULL },                         \
@@ -102,7 +105,7 @@ static inline int xd_causal_time(const xd_causal_cfg *c, int dec, int l)
 xd_status xd_causal_check(xd_causal_cfg *c, xd_err *e);
 void      xd_causal_info(const xd_causal_cfg *c, xd_vae_info *out);
 void      xd_causal_weights(xd_decl *d, const xd_causal_cfg *c, xd_causal_glob *g);
-/* Implement the functions decode and encode of xd_vae. */
+/* Implementations of the functions decode and encode of xd_vae. */
 void      xd_causal_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
 void      xd_causal_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 

@@ -5,10 +5,11 @@
 #include "exec/net.h"
 
 enum {
-    /* max number of levels (resolutions); with this number, a latent cell has 128 x 128 pixels */
+    /* maximum number of levels (resolutions); with this number, a latent cell has 128 x 128
+     * pixels */
     XD_COG_LEVELS = 8,
     XD_COG_RES = 16, /* maximum number of residual blocks per level */
-    XD_COG_MID = 2,  /* residual blocks in the middle, at the lowest resolution */
+    XD_COG_MID = 2,  /* number of residual blocks in the middle, at the lowest resolution */
 };
 
 typedef struct xd_cog_cfg {
@@ -21,8 +22,8 @@ typedef struct xd_cog_cfg {
     int      halvings; /* log2 of the config key temporal_compression_ratio */
 } xd_cog_cfg;
 
-/* A group norm. In the decoder, the norm is a spatial norm, which reads the latents z: the
- * normalized map is multiplied by y(z), then b(z) is added. */
+/* Weights of a group norm. In the decoder, the norm is a spatial norm, which reads the latents z:
+ * the normalized map is multiplied by y(z), and then b(z) is added. */
 typedef struct xd_cog_norm {
     xd_tensor gain, bias;
     xd_lin    y, b;
@@ -43,7 +44,7 @@ typedef struct xd_cog_level { /* a level: residual blocks at one resolution, the
 
 typedef struct xd_cog_half { /* weights of the encoder, or of the decoder */
     xd_cnv       in, out;
-    xd_cog_level level[XD_COG_LEVELS]; /* the levels in execution order */
+    xd_cog_level level[XD_COG_LEVELS]; /* levels of the encoder or decoder in execution order */
     xd_cog_res   mid[XD_COG_MID];
     xd_cog_norm  norm;
 } xd_cog_half;
@@ -65,7 +66,7 @@ static inline int xd_cog_residuals(const xd_cog_cfg *c, int dec)
     return c->layers + dec;
 }
 
-/* Implement the functions decode and encode of xd_vae. */
+/* Implementations of the functions decode and encode of xd_vae. */
 void xd_cog_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
 void xd_cog_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 

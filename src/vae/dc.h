@@ -14,16 +14,17 @@ typedef struct xd_dc_cfg {
     double   scaling;
     char     up[XD_FIELD_TEXT], down[XD_FIELD_TEXT], act[XD_FIELD_TEXT];
     int      shortcut[2]; /* encoder_out_shortcut, decoder_in_shortcut */
-    /* [0]: encoder, [1]: decoder; one element per level, the finest level first. scales: sizes of
-     * the convolutions of keys, queries and values (field kind 'G'). */
+    /* Element [0] is for the encoder, [1] for the decoder; each list has one element per level, the
+     * finest level first. scales: sizes of the convolutions of keys, queries and values (field kind
+     * 'G'). */
     xd_ints  width[2], layers[2], scales[2];
     xd_names types[2], norms, acts;
 } xd_dc_cfg;
 
 typedef struct xd_dc_block {
-    xd_cnv    conv[2];    /* ResBlock */
+    xd_cnv    conv[2];    /* convolutions of a ResBlock */
     xd_tensor gain, bias; /* norm of a ResBlock, or of the attention */
-    /* EfficientViTBlock: multi-scale attention and feed-forward */
+    /* Weights of an EfficientViTBlock: multi-scale attention and feed-forward. */
     xd_lin    qkv, out, up, down;
     xd_cnv    wide[XD_DC_SCALES], mix[XD_DC_SCALES], depth;
     xd_tensor ff_gain, ff_bias;
@@ -31,14 +32,15 @@ typedef struct xd_dc_block {
 
 typedef struct xd_dc_level {
     xd_dc_block block[XD_DC_BLOCKS];
-    /* The convolution that changes the size: before the blocks of the decoder, after those of the
-     * encoder. With upsample_block_type interpolate, `enlarge` replaces it in the decoder. */
+    /* The convolution that changes the size, before the blocks of a decoder level or after the
+     * blocks of an encoder level. In a decoder with upsample_block_type interpolate, `enlarge`
+     * replaces `size`. */
     xd_cnv      size, enlarge[4];
 } xd_dc_level;
 
 typedef struct xd_dc_half {
     xd_cnv      in, out;
-    xd_tensor   gain, bias; /* decoder: norm before the last convolution */
+    xd_tensor   gain, bias; /* norm before the last convolution of the decoder */
     xd_dc_level level[XD_DC_LEVELS];
 } xd_dc_half;
 
@@ -51,10 +53,10 @@ static inline int xd_dc_levels(const xd_dc_cfg *c)
 
 /* Returns 1 if the blocks of a level are of the kind EfficientViTBlock. */
 int xd_dc_attends(const xd_dc_cfg *c, int dec, int level);
-/* Writes the sizes of the convolutions of a level's attention, and returns their number. */
+/* Writes the sizes of the convolutions in a level's attention, and returns the number of sizes. */
 int xd_dc_scales(const xd_dc_cfg *c, int dec, int level, int size[XD_DC_SCALES]);
-/* Returns 1 if a level's upsampling repeats pixels, or its downsampling is a convolution with
- * stride 2; 0 if it moves pixels to channels or back. */
+/* Returns 1 if upsampling of a level repeats pixels, or if downsampling is a convolution with
+ * stride 2. Returns 0 if resampling moves pixels to channels or back. */
 int xd_dc_plain(const xd_dc_cfg *c, int dec);
 
 void xd_dc_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);

@@ -1,10 +1,11 @@
-/* edges.h - inside vae: computes the causal convolutions and attentions of autoencoders whose
- * convolutions read copies of the outermost pixels in place of pixels outside a video, and
- * convolutions that read mirrored pixels there.
+/* edges.h - inside vae: computes causal convolutions and attentions of autoencoders that read
+ * copies of the outermost pixels in place of pixels outside a video, and convolutions that read
+ * mirrored pixels there.
  *
- * A map is [T,H,W,C], with this rank's rows of all frames. A convolution reads the current and two
- * earlier frames; before the first frame it reads copies of the first frame. The padded input of a
- * convolution is made a few frames at a time, from the map and the rows of neighbouring ranks. */
+ * A map is [T,H,W,C], with this rank's rows of all frames. A causal convolution of edges.h reads
+ * the current and two earlier frames; before the first frame, it reads copies of the first frame.
+ * The padded input of a convolution is made a few frames at a time, from the map and the rows of
+ * neighbouring ranks. */
 #ifndef XD_VAE_EDGES_H
 #define XD_VAE_EDGES_H
 
@@ -12,7 +13,8 @@
 
 typedef struct xd_edges { /* input of a convolution */
     xd_tensor   in;
-    /* Writes rows of the input to `to`, for example normalized. NULL: rows are copied. */
+    /* Writes rows of the input to `to`, for example normalized. read NULL: rows are copied
+     * unchanged. */
     void        (*read)(xd_exec *x, const void *reader, xd_tensor to, xd_tensor from);
     const void *reader;
     /* 1: rows and columns (wide) or all frames except the first (time) are repeated twice. */
@@ -22,12 +24,12 @@ typedef struct xd_edges { /* input of a convolution */
 } xd_edges;
 
 /* Computes out = conv(f) + plus, where plus may be absent or the tensor `out`. A frame of `out` may
- * share memory with the frames of the input from which it is computed, because these are copied
- * before. */
+ * share memory with the frames of the input from which it is computed, because the input frames are
+ * copied before. */
 void xd_edges_conv(xd_exec *x, xd_tensor out, const xd_edges *f, const xd_cnv *w, xd_tensor plus);
 
-/* Receives the result of a convolution frame by frame. `before` writes to `frame` [1,H,W,C] what is
- * added to frame t of the result; `after` gets that sum. */
+/* Receives the result of a convolution frame by frame. `before` writes to `frame` [1,H,W,C] the
+ * values that are added to frame t of the result; `after` gets the sum. */
 typedef struct xd_edges_sink {
     void  (*before)(xd_exec *x, void *sink, int64_t t, xd_tensor frame);
     void  (*after)(xd_exec *x, void *sink, int64_t t, xd_tensor frame);
@@ -36,14 +38,14 @@ typedef struct xd_edges_sink {
 void xd_edges_conv_to(xd_exec *x, const xd_edges_sink *to, const xd_edges *f, const xd_cnv *w);
 
 /* Computes out = conv(in) + plus with a kernel of 3 x 3 x 3, where plus may be absent or the tensor
- * `out`, and `in` [T+2,H,W,C] has two more frames than `out`. Row -1 is a copy of row 1, and the
- * row after the last one a copy of the last but one, also for columns. An image must have at least
- * two rows and two columns. */
+ * `out`, and `in` [T+2,H,W,C] has two more frames than `out`. Row -1 of the padded input is a copy
+ * of row 1, and the row after the last row is a copy of the last but one. Columns are padded in the
+ * same way. An image must have at least two rows and two columns. */
 void xd_mirror_conv(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor plus);
 
 /* Computes h += proj(attention(q, kv)). The attention has one head, which is as wide as the map.
- * The positions of a frame attend to all positions of this frame and of the earlier frames. q: [T H
- * W,C]; kv: [T,H,W,2C] keys, then values, of this rank's rows. */
+ * The positions of a frame attend to all positions of this frame and of earlier frames. q: [T H
+ * W,C]; kv: [T,H,W,2C], keys and then values, of this rank's rows. */
 void xd_edges_attend(xd_exec *x, xd_tensor h, xd_tensor q, xd_tensor kv, const xd_lin *proj);
 
 #endif

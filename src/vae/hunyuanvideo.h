@@ -6,11 +6,12 @@
 #include "exec/net.h"
 
 enum {
-    /* max number of levels (resolutions); with this number, a latent cell has 128 x 128 pixels */
+    /* maximum number of levels (resolutions); with this number, a latent cell has 128 x 128
+     * pixels */
     XD_HYV_LEVELS = 8,
     XD_HYV_RES = 16, /* maximum number of residual blocks per level */
-    XD_HYV_MID = 2,  /* residual blocks in the middle, at the lowest resolution */
-    XD_HYV_RATIO = 4 /* video frames per latent frame */
+    XD_HYV_MID = 2,  /* number of residual blocks in the middle, at the lowest resolution */
+    XD_HYV_RATIO = 4 /* number of video frames per latent frame */
 };
 
 typedef struct xd_hyv_cfg {
@@ -38,7 +39,7 @@ typedef struct xd_hyv_level { /* a level: residual blocks at one resolution, the
 
 typedef struct xd_hyv_half { /* weights of the encoder, or of the decoder */
     xd_cnv       in, out;
-    xd_hyv_level level[XD_HYV_LEVELS]; /* the levels in execution order */
+    xd_hyv_level level[XD_HYV_LEVELS]; /* levels of the encoder or decoder in execution order */
     xd_hyv_res   mid[XD_HYV_MID];
     xd_hyv_norm  attn_norm, norm;
     xd_lin       q, kv, proj;
@@ -61,8 +62,9 @@ static inline int xd_hyv_residuals(const xd_hyv_cfg *c, int dec)
     return c->layers + dec;
 }
 
-/* Tell what the end of level l, counted in execution order, changes: xd_hyv_rows the rows and
- * columns, xd_hyv_time the frames. Encoder and decoder have the same rule. */
+/* Functions that tell what changes at the end of level l, counted in execution order: xd_hyv_rows
+ * for rows and columns, xd_hyv_time for frames. The encoder and the decoder have the same rule for
+ * xd_hyv_rows and xd_hyv_time. */
 static inline int xd_hyv_rows(const xd_hyv_cfg *c, int l)
 {
     return l < c->halvings;
@@ -73,16 +75,16 @@ static inline int xd_hyv_time(const xd_hyv_cfg *c, int l)
     return l < c->widths.n - 1 && l >= c->widths.n - 3;
 }
 
-/* Implement the functions decode and encode of xd_vae. */
+/* Implementations of the functions decode and encode of xd_vae. */
 void xd_hyv_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
 void xd_hyv_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 
 /* ---- HunyuanVideo-1.5 ---------------------------------------------------------------------- */
 
 enum {
-    XD_HY15_LEVELS = 8, /* max number of levels (resolutions) */
+    XD_HY15_LEVELS = 8, /* maximum number of levels (resolutions) */
     XD_HY15_RES = 16,   /* maximum number of residual blocks per level */
-    XD_HY15_MID = 2     /* residual blocks in the middle, at the lowest resolution */
+    XD_HY15_MID = 2     /* number of residual blocks in the middle, at the lowest resolution */
 };
 
 typedef struct xd_hy15_cfg {
@@ -105,7 +107,7 @@ typedef struct xd_hy15_level { /* a level: residual blocks at one resolution, th
 
 typedef struct xd_hy15_half { /* weights of the encoder, or of the decoder */
     xd_cnv        in, out;
-    xd_hy15_level level[XD_HY15_LEVELS]; /* the levels in execution order */
+    xd_hy15_level level[XD_HY15_LEVELS]; /* levels of the encoder or decoder in execution order */
     xd_hy15_res   mid[XD_HY15_MID];
     xd_tensor     attn_gain, gain;
     xd_lin        q, k, v, proj;
@@ -120,8 +122,8 @@ static inline int xd_hy15_residuals(const xd_hy15_cfg *c, int dec)
     return c->layers + dec;
 }
 
-/* Tell what the end of level l, counted in execution order, changes: xd_hy15_rows the rows and
- * columns, xd_hy15_time also the frames. */
+/* Functions that tell what changes at the end of level l, counted in execution order: xd_hy15_rows
+ * for rows and columns, xd_hy15_time for frames as well. */
 static inline int xd_hy15_rows(const xd_hy15_cfg *c, int l)
 {
     return l < c->halvings;
@@ -132,7 +134,7 @@ static inline int xd_hy15_time(const xd_hy15_cfg *c, int dec, int l)
     return dec ? l < c->times : xd_hy15_rows(c, l) && l >= c->halvings - c->times;
 }
 
-/* Implement the functions decode and encode of xd_vae. */
+/* Implementations of the functions decode and encode of xd_vae. */
 void xd_hy15_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
 void xd_hy15_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 

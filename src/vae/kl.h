@@ -1,12 +1,13 @@
-/* kl.h - inside vae: declares the network of diffusers' AutoencoderKL, on which several autoencoder
- * classes are built. */
+/* kl.h - inside vae: declares the network of diffusers' AutoencoderKL, which several autoencoder
+ * classes use. */
 #ifndef XD_VAE_KL_H
 #define XD_VAE_KL_H
 
 #include "vae/vae.h"
 
 enum {
-    /* max number of levels (resolutions); with this number, a latent cell has 128 x 128 pixels */
+    /* maximum number of levels (resolutions); with this number, a latent cell has 128 x 128
+     * pixels */
     XD_KL_LEVELS = 8,
     XD_KL_RES = 16, /* maximum number of residual blocks per level */
 };
@@ -40,7 +41,7 @@ typedef struct xd_kl_level { /* a level: residual blocks at one resolution, then
 
 typedef struct xd_kl_half { /* weights of the encoder, or of the decoder */
     xd_cnv      in, out;
-    xd_kl_level level[XD_KL_LEVELS]; /* the levels in execution order */
+    xd_kl_level level[XD_KL_LEVELS]; /* levels of the encoder or decoder in execution order */
     xd_kl_res   mid[2];
     xd_kl_attn  mid_attn;
     xd_kl_norm  norm;
@@ -51,8 +52,8 @@ typedef struct xd_kl_glob {
     xd_cnv     quant, post_quant;
 } xd_kl_glob;
 
-/* The rows of a table of config keys (xd_field) that read config.json into a struct that begins
- * with an xd_kl_cfg. The parameters of the macro are diffusers' defaults of layers_per_block,
+/* Rows of a table of config keys (xd_field) that read config.json into a struct that begins with an
+ * xd_kl_cfg. The parameters of the macro are diffusers' defaults of layers_per_block,
  * latent_channels and sample_size (pixels per side of a tile). */
 #define XD_KL_FIELDS(layers_, latents_, sample_)                                                  \
     { "in_channels", offsetof(xd_kl_cfg, in_channels), 'l', 3, NULL },                            \
@@ -81,7 +82,7 @@ void      xd_kl_weights(xd_decl *d, const xd_kl_cfg *c, xd_kl_glob *g);
 /* Declares the weights of a residual block, "resnets.I", from `in` to `out` channels. */
 void      xd_kl_res_weights(xd_decl *d, xd_kl_res *w, int i, int64_t in, int64_t out);
 int64_t   xd_kl_cell(const xd_kl_cfg *c); /* returns the pixels per side of a latent cell */
-/* Implement the functions decode and encode of xd_vae. */
+/* Implementations of the functions decode and encode of xd_vae. */
 void      xd_kl_decode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor lat,
                        xd_tensor rgb);
 void      xd_kl_encode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor rgb,

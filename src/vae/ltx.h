@@ -7,12 +7,12 @@
 #include "vae/vae.h"
 
 enum {
-    XD_LTX_LEVELS = 8, /* max number of levels */
-    XD_LTX_RES = 32,   /* max number of residual blocks per level */
+    XD_LTX_LEVELS = 8, /* maximum number of levels */
+    XD_LTX_RES = 32,   /* maximum number of residual blocks per level */
 };
 
-/* How a level of the encoder changes the resolution: by a convolution with stride 2, or by a
- * convolution whose frames, rows or columns are then moved to channels. */
+/* Way in which a level of the encoder changes the resolution: by a convolution with stride 2, or by
+ * a convolution whose frames, rows or columns are then moved to channels. */
 typedef struct xd_ltx_down {
     int strided; /* 1: a convolution with stride 2 */
     int by[3];   /* factors of frames, rows and columns */
@@ -20,7 +20,7 @@ typedef struct xd_ltx_down {
 
 typedef struct xd_ltx_cfg {
     int64_t     in_channels, out_channels, latent_channels, patch, patch_t, wide, time;
-    xd_ints     widths, dec_widths; /* channels, finest first */
+    xd_ints     widths, dec_widths; /* number of channels of each level, finest level first */
     xd_ints     layers, dec_layers, scales, dec_scales, noise, residual, factor;
     xd_names    blocks, downs, ups;
     char        enc_pad[XD_FIELD_TEXT], dec_pad[XD_FIELD_TEXT];
@@ -28,13 +28,13 @@ typedef struct xd_ltx_cfg {
     int         timed, enc_causal, dec_causal;
     float       eps;
     double      scaling;
-    int         levels[2];           /* number of levels of encoder and decoder */
-    int         moves;               /* 1: the encoder's levels are those of version 0.9.5 */
-    xd_ltx_down down[XD_LTX_LEVELS]; /* of each level of the encoder */
+    int         levels[2]; /* number of levels of encoder and decoder */
+    int         moves;     /* 1: the encoder's levels are those of version 0.9.5 of LTX-Video */
+    xd_ltx_down down[XD_LTX_LEVELS]; /* change of resolution in each level of the encoder */
     /* Factors of frames, rows and columns of each level of the decoder, in execution order. */
     int         up[XD_LTX_LEVELS][3];
     int         mirrors; /* 1: convolutions of the decoder read mirrored pixels at edges */
-    int         cell[2]; /* frames, and rows and columns, per latent cell */
+    int         cell[2]; /* number of frames, and of rows and columns, per latent cell */
 } xd_ltx_cfg;
 
 typedef struct xd_ltx_res {
@@ -46,21 +46,23 @@ typedef struct xd_ltx_res {
 } xd_ltx_res;
 
 typedef struct xd_ltx_level { /* a level, or the middle: residual blocks at one resolution */
-    xd_ltx_res res[XD_LTX_RES], side; /* side: changes the channels */
+    /* `side`: residual block that changes the number of channels */
+    xd_ltx_res res[XD_LTX_RES], side;
     xd_cnv     resample;
     xd_lin     time[2]; /* layers of the timestep embedding */
 } xd_ltx_level;
 
 typedef struct xd_ltx_half { /* weights of the encoder, or of the decoder */
     xd_cnv       in, out;
-    xd_ltx_level level[XD_LTX_LEVELS], mid; /* the levels in execution order */
+    /* levels of the encoder or decoder in execution order */
+    xd_ltx_level level[XD_LTX_LEVELS], mid;
     xd_lin       time[2];
-    xd_tensor    table, scale; /* [2,C]; the factor of the timestep */
+    xd_tensor    table, scale; /* table: modulation table [2,C]; scale: factor of the timestep */
 } xd_ltx_half;
 
 typedef struct xd_ltx_glob {
     xd_ltx_half enc, dec;
-    xd_tensor   mean, std; /* [latent_channels] */
+    xd_tensor   mean, std; /* mean and deviation of the latents, [latent_channels] */
 } xd_ltx_glob;
 
 /* Returns the width of a level of the decoder after its upsampling; level -1 is the middle. */
@@ -70,20 +72,21 @@ static inline int64_t xd_ltx_dec_width(const xd_ltx_cfg *c, int l)
     return l < 0 ? c->dec_widths.v[n - 1] : c->dec_widths.v[n - 1 - l] / c->factor.v[n - 1 - l];
 }
 
-/* Returns the positions that upsampling in level l of the decoder makes of one. */
+/* Returns the number of positions that upsampling in level l of the decoder makes of one
+ * position. */
 static inline int64_t xd_ltx_up_cells(const xd_ltx_cfg *c, int l)
 {
     return c->up[l][0] * c->up[l][1] * c->up[l][2];
 }
 
-/* Returns the channels before level l of the encoder. */
+/* Returns the number of channels before level l of the encoder. */
 static inline int64_t xd_ltx_enc_width(const xd_ltx_cfg *c, int l)
 {
     return c->widths.v[l < c->widths.n ? l : c->widths.n - 1];
 }
 
 void      xd_ltx_info(const void *cfg, xd_vae_info *out);
-/* Implement the functions of xd_vae. */
+/* Implementations of the functions of xd_vae. */
 void      xd_ltx_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
 void      xd_ltx_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 xd_tensor xd_ltx_normalize(xd_exec *x, const xd_net *n, xd_tensor z);

@@ -1,22 +1,22 @@
-/* ltx_layers.h - inside vae: computes the layers that encoder and decoder of AutoencoderKLLTXVideo
- * and AutoencoderKLLTX2Video share.
+/* ltx_layers.h - inside vae: computes the layers that the encoders and decoders of
+ * AutoencoderKLLTXVideo and AutoencoderKLLTX2Video share.
  *
- * All norms are RMS norms of single positions without gain. A causal convolution reads the current
- * and the two earlier frames, and another one the frames before and after the current frame; copies
- * of the outermost frame replace frames beyond the video. Beyond the edges of a frame there are
- * zeros, or in the decoder of LTX-2 mirrored pixels.
+ * All norms of ltx_layers.h are RMS norms of single positions without gain. A causal convolution
+ * reads the current and the two earlier frames. Other convolutions read the frames before and after
+ * the current frame. Copies of the outermost frame replace frames beyond the video. Beyond the
+ * edges of a frame, convolutions read zeros or, in the decoder of LTX-2, mirrored pixels.
  *
- * The frames of a video come all at once, or piece by piece. In the second case a convolution keeps
- * the last frames that it has read. A convolution that reads the next frame computes a frame one
- * piece later, and the last frame when it is told that no frames follow. The division into pieces
- * does not change the result. */
+ * The frames of a video come all at once, or piece by piece. If frames come piece by piece, a
+ * convolution keeps the last frames that it has read. A convolution that reads the next frame
+ * computes a frame one piece later. It computes the last frame when it is told that no frames
+ * follow. The division of a video into pieces does not change the result. */
 #ifndef XD_VAE_LTX_LAYERS_H
 #define XD_VAE_LTX_LAYERS_H
 
 #include "exec/op.h"
 #include "vae/ltx.h"
 
-enum { XD_LTX_AROUND = 2 /* frames that a convolution reads besides the current one */ };
+enum { XD_LTX_AROUND = 2 /* number of frames that a convolution reads besides the current one */ };
 
 typedef struct xd_ltx_run {
     xd_exec           *x;
@@ -24,9 +24,9 @@ typedef struct xd_ltx_run {
     const xd_ltx_half *w;
     int                past;    /* number of frames before the current one that convolutions read */
     int                mirrors; /* 1: convolutions read mirrored pixels at edges */
-    size_t             base;    /* position of the map h in the arena (a mark) */
+    size_t             base;    /* arena position (mark) of the map h */
     xd_tensor          h;       /* [T,H,W,C] at `base`: the current map */
-    double             time;    /* timestep, as the embeddings read it */
+    double             time;    /* timestep, as the timestep embeddings read it */
 } xd_ltx_run;
 
 /* The last frames that a convolution has read, [XD_LTX_AROUND,H,W,C] of the type of its weights. */
@@ -40,19 +40,20 @@ typedef struct xd_ltx_conv {
     xd_tensor     in;
     const xd_cnv *w;
     int           norm;
-    xd_tensor     scale, shift; /* [1,C] F32, or absent */
-    xd_ltx_kept  *kept;         /* NULL: `in` has all frames */
-    int           last;         /* 1: no frames follow those of `in` */
+    xd_tensor     scale, shift; /* scale and shift [1,C] F32, or absent */
+    xd_ltx_kept  *kept;         /* frames that are kept between pieces; NULL: `in` has all frames */
+    int           last;         /* 1: no frames follow the frames of `in` */
 } xd_ltx_conv;
 
-/* What a residual block keeps between pieces, and its noise. */
+/* Frames that a residual block keeps between pieces, and the state of its noise. */
 typedef struct xd_ltx_state {
     xd_ltx_kept kept[2];
     xd_tensor   late;  /* [XD_LTX_AROUND,H,W,C]: input frames without a result yet, or absent */
-    int64_t     nlate; /* number of these frames */
+    int64_t     nlate; /* number of frames in `late` */
     int         piecewise, last;
     uint64_t    noise; /* hash from which the noise is drawn */
-    int64_t     rows;  /* rows of the map per latent row, for the noise */
+    /* number of rows of the map per latent row, from which the noise is computed */
+    int64_t     rows;
 } xd_ltx_state;
 
 /* Returns how many frames a convolution computes from the frames that it has. */
@@ -60,11 +61,11 @@ int64_t   xd_ltx_conv_results(const xd_ltx_run *r, const xd_ltx_conv *c);
 /* Returns how many of `frames` frames, of at most `channels` channels, are computed together. */
 int64_t   xd_ltx_conv_frames(xd_ltx_run *r, const xd_ltx_conv *c, int64_t frames, int64_t channels);
 /* Computes frames [t, t + n) of the convolution's results, plus `plus`, which may be `out`. The
- * parts must be computed in their order; the last one replaces the kept frames. */
+ * parts must be computed in order; the last part replaces the kept frames. */
 void      xd_ltx_conv_part(xd_ltx_run *r, const xd_ltx_conv *c, int64_t t, xd_tensor out,
                            xd_tensor plus);
-/* Computes all results, at least as many as `out` has frames. If there are none, keeps the frames
- * of the input. */
+/* Computes all frames of the convolution's result, at least as many as `out` has. If there are no
+ * result frames, keeps the frames of the input. */
 void      xd_ltx_convolve(xd_ltx_run *r, xd_tensor out, const xd_ltx_conv *c, xd_tensor plus);
 void      xd_ltx_copy_frames(xd_exec *x, xd_tensor to, xd_tensor from);
 /* Returns the sum of a table [k,C] and the embedding of the timestep by the layers w, F32. */
@@ -75,7 +76,8 @@ void      xd_ltx_residual(xd_ltx_run *r, const xd_ltx_res *w, const xd_lin *time
 
 /* Copies pixels between patches [1,h,w,(3,column,row)] and a frame [1,h p,w p,3]. */
 void   xd_ltx_copy_patches(xd_exec *x, xd_tensor patches, xd_tensor rgb, int64_t p, int to_patches);
-/* Reads the mean and the deviation of the latents; [C] each, which the caller frees. */
+/* Reads the mean and the deviation of the latents, [C] each; the caller frees the returned
+ * memory. */
 float *xd_ltx_statistics(xd_exec *x, const xd_net *n);
 
 #endif

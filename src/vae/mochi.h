@@ -6,10 +6,10 @@
 #include "vae/vae.h"
 
 enum {
-    XD_MOCHI_LEVELS = 8,                   /* max number of resolutions */
-    XD_MOCHI_RES = 16,                     /* max number of residual blocks per stage */
-    XD_MOCHI_STAGES = XD_MOCHI_LEVELS + 1, /* block_in, up_blocks, block_out */
-    XD_MOCHI_GROUPS = 32,                  /* groups of the norms */
+    XD_MOCHI_LEVELS = 8,                   /* maximum number of resolutions */
+    XD_MOCHI_RES = 16,                     /* maximum number of residual blocks per stage */
+    XD_MOCHI_STAGES = XD_MOCHI_LEVELS + 1, /* number of stages: block_in, up_blocks, block_out */
+    XD_MOCHI_GROUPS = 32,                  /* number of groups of the group norms */
 };
 
 typedef struct xd_mochi_cfg {
@@ -17,11 +17,11 @@ typedef struct xd_mochi_cfg {
     /* widths: channels of each level of the decoder (decoder_block_out_channels), finest first.
      * frames, sides: temporal_expansions and spatial_expansions. */
     xd_ints  widths, layers, frames, sides;
-    xd_ints  enc_widths, attends; /* of the encoder, which is not read */
+    xd_ints  enc_widths, attends; /* lists for the encoder, which are not used */
     xd_reals mean, std;
     double   scaling;
     char     act[XD_FIELD_TEXT];
-    int      cell[2]; /* frames, and rows and columns, per latent cell */
+    int      cell[2]; /* number of frames, and of rows and columns, per latent cell */
 } xd_mochi_cfg;
 
 typedef struct xd_mochi_res {
@@ -31,7 +31,8 @@ typedef struct xd_mochi_res {
 
 typedef struct xd_mochi_stage { /* residual blocks at one resolution, then a linear layer */
     xd_mochi_res res[XD_MOCHI_RES];
-    xd_lin       proj; /* a stage of up_blocks: makes the channels of the next resolution */
+    /* layer of a stage of up_blocks that makes the channels of the next resolution */
+    xd_lin       proj;
 } xd_mochi_stage;
 
 typedef struct xd_mochi_glob {
@@ -64,14 +65,14 @@ static inline int xd_mochi_layers(const xd_mochi_cfg *c, int s)
 }
 
 /* Returns the number of frames (or of rows and columns, if `of` is c->sides) that stage s of
- * up_blocks makes of one. */
+ * up_blocks makes of one frame (or row and column). */
 static inline int64_t xd_mochi_growth(const xd_mochi_cfg *c, int s, const xd_ints *of)
 {
     return of->v[c->widths.n - 1 - s];
 }
 
 void xd_mochi_info(const void *cfg, xd_vae_info *out);
-/* Implements the function decode of xd_vae. */
+/* Implementation of the function decode of xd_vae. */
 void xd_mochi_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
 
 #endif

@@ -6,27 +6,28 @@
 #include "exec/net.h"
 
 typedef struct xd_vae_info {
-    int64_t     channels;       /* channels of the latents */
-    int         cell[3];        /* frames, pixel rows and pixel columns per latent cell */
-    double      scaling, shift; /* model latent = (vae latent - shift) * scaling */
-    /* 1: the latents of a video's first image are multiplied by 1 / scaling instead of scaling. */
+    int64_t     channels;       /* number of channels of the latents */
+    int         cell[3];        /* number of frames, pixel rows and pixel columns per latent cell */
+    double      scaling, shift; /* the model's latents are (latents of the VAE - shift) * scaling */
+    /* 1: the latents of a video's first image are multiplied by 1 / scaling, not by scaling. */
     int         invert;
     int         timed;      /* 1: the decoder reads a timestep (xd_decoding) */
     int         alone;      /* 1: the first latent frame always decodes to one frame */
-    int64_t     tile[2];    /* rows and columns of latent cells in a tile */
+    int64_t     tile[2];    /* number of rows and of columns of latent cells in a tile */
     double      overlap[2]; /* overlap of neighbouring tiles, as a fraction of a tile */
-    /* Distance of neighbouring tiles in latent cells; 0: the distance follows from `overlap`. */
+    /* Distance between neighbouring tiles in latent cells; 0: the distance follows from
+     * `overlap`. */
     int64_t     step[2];
     /* Side of a patch in pixels; a patch of pixels is one position of the decoder's outermost map.
-     * Tiles are blended on this map, not on pixels. The encoder's tiles are `patch` times larger
-     * than the decoder's, as in diffusers. If `patch` is 0, it means 1. */
+     * Tiles are blended on this outermost map, not on pixels. The encoder's tiles are `patch` times
+     * larger than the decoder's tiles, as in diffusers. A `patch` of 0 means 1. */
     int         patch;
-    /* P >= 1: each latent cell packs P x P inner cells. Latent channel c P^2 + P y + x is channel c
-     * of the inner cell in row y and column x. */
+    /* P above 0: each latent cell packs P x P inner cells. Latent channel c P^2 + P y + x is
+     * channel c of the inner cell in row y and column x. */
     int         pack;
-    /* [channels / P^2 + 1] RGB values in [-1,1]. There is one value for each channel of an inner
-     * cell, the channel's contribution to the cell's colour; the last value is a constant. NULL:
-     * unknown. */
+    /* [channels / P^2 + 1] RGB values in [-1,1]. Each channel of an inner cell has one RGB value,
+     * its contribution to the cell's colour; the last RGB value is a constant. rgb NULL: the map to
+     * colours is unknown. */
     const float (*rgb)[3];
 } xd_vae_info;
 
@@ -34,15 +35,15 @@ typedef struct xd_vae {
     xd_net_def net;
     void       (*info)(const void *cfg, xd_vae_info *out);
     /* Decodes latents lat [T,h,w,C] F32 to rgb [T',h f,w f,3] F32 in about [-1,1], in the caller's
-     * memory. The caller must undo the scaling of the latents before the call. Allocates scratch
-     * memory from the arena x->tmp and rewinds the arena. */
+     * memory. The caller must undo the scaling of the latents before the call. `decode` allocates
+     * scratch memory from the arena x->tmp and rewinds the arena. */
     void       (*decode)(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
     /* Returns latents z [T,h,w,C] F32 that are normalized like the decoder's input, for
-     * autoencoders whose weights have the mean and deviation of latents. NULL: latents are not
-     * normalized. */
+     * autoencoders whose weights have the mean and deviation of latents. normalize NULL: latents
+     * are not normalized. */
     xd_tensor  (*normalize)(xd_exec *x, const xd_net *n, xd_tensor z);
-    /* Returns latents from which this is undone, which the decoder computes with. NULL like
-     * `normalize`. */
+    /* Returns latents whose normalization is undone, with which the decoder computes. denormalize
+     * is NULL if `normalize` is NULL. */
     xd_tensor  (*denormalize)(xd_exec *x, const xd_net *n, xd_tensor z);
     /* Encodes pixels rgb [T,H,W,3] F32 in [-1,1] to moments [T',h,w,2C] F32, which are the mean and
      * the log variance of the latents. */
@@ -55,27 +56,28 @@ extern const xd_vae *const xd_vaes[]; /* all autoencoders; the array ends with N
  * (RGB). */
 xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e);
 /* Checks the list of block types in the config key `key` of an autoencoder with n levels, whose
- * blocks all have the same type. An empty list gets diffusers' default of four blocks. */
+ * blocks all have the same type. An empty list of block types gets diffusers' default of four
+ * blocks. */
 xd_status xd_vae_blocks(xd_names *types, const char *key, const char *type, int n, xd_err *e);
 
-/* Returns the number of frames to which t latent frames (t >= 1) decode. The number is t if cell[0]
- * is 1. If cell[0] is larger than 1, each latent frame decodes to cell[0] frames, except that the
- * first latent frame decodes to a single frame if t is odd or `alone` is set. */
+/* Returns the number of frames to which t latent frames (t >= 1) decode. Returns t if cell[0] is 1.
+ * If cell[0] is larger than 1, each latent frame decodes to cell[0] frames, except that the first
+ * latent frame decodes to a single frame if t is odd or `alone` is set. */
 int64_t xd_vae_frames(const xd_vae_info *v, int64_t t);
 /* Returns the number of latent frames to which n frames (n >= 1) are encoded. If `alone` is set,
  * the frames after the last complete latent frame are not encoded. */
 int64_t xd_vae_latents(const xd_vae_info *v, int64_t n);
 
 /* Distribution of tiles over the ranks that compute one image together: each rank computes its
- * tiles, and rank 0 assembles the image. The callbacks exchange the tiles. A failed rank still
- * takes part in all messages. */
+ * tiles, and rank 0 assembles the image. The callbacks of xd_deal exchange the tiles. A failed rank
+ * still takes part in all messages about tiles. */
 typedef struct xd_deal xd_deal;
 struct xd_deal {
-    int        rank; /* this rank */
-    /* [xd_vae_tiles]: the rank of each tile; tiles are in row-major order. */
+    int        rank; /* number of this rank */
+    /* [xd_vae_tiles] rank of each tile; tiles are in row-major order. */
     const int *owner;
-    /* Sends one of this rank's tiles (F32, contiguous) to rank 0. A rank sends its tiles in the
-     * order of the tiles. The tile must not change until `wait` is called. */
+    /* Sends one of this rank's tiles (F32, contiguous) to rank 0. A rank sends its tiles in
+     * ascending order of their numbers. The tile must not change until `wait` is called. */
     void       (*send)(const xd_deal *d, xd_exec *x, xd_tensor tile);
     /* Called on rank 0: receives a tile that rank `from` has computed. */
     void       (*receive)(const xd_deal *d, xd_exec *x, xd_tensor tile, int from);
@@ -84,8 +86,9 @@ struct xd_deal {
 };
 
 /* Sets the sizes of tiles, and the distance that follows from an overlap, in pixel rows (0) and
- * pixel columns (1). Size 0 and overlap -1: the size and the relative overlap do not change.
- * XD_EINVAL: a number is not a multiple of a cell, or an overlap is not less than the tile. */
+ * pixel columns (1). Size 0 and overlap -1: the tile size and the relative overlap do not change.
+ * XD_EINVAL: a number is not a multiple of a latent cell's pixels, or an overlap is not less than
+ * the tile. */
 xd_status   xd_vae_set_tiles(xd_vae_info *v, const int64_t size[2], const int64_t overlap[2],
                              xd_err *e);
 /* Returns a copy of the properties *v in which the tile sizes are those for encoding. */
@@ -93,16 +96,17 @@ xd_vae_info xd_vae_encoding(const xd_vae_info *v);
 /* Returns the number of tiles into which h x w latent cells are split, or 1 if one tile is
  * enough. */
 int64_t     xd_vae_tiles(const xd_vae_info *v, int64_t h, int64_t w);
-/* Assigns tiles to ranks: the largest tile first, and each tile to the rank whose tiles have the
+/* Assigns tiles to ranks, the largest tile first: each tile to the rank whose tiles have the
  * smallest area so far. Writes the rank of each tile to owner[xd_vae_tiles]. */
 xd_status   xd_vae_owners(const xd_vae_info *v, int64_t h, int64_t w, int ranks, int *owner,
                           xd_err *e);
 
-/* Decode and encode in overlapping tiles that are blended as in diffusers (tiled_decode,
- * tiled_encode). The tiles are those of `info`, the properties of the autoencoder; both functions
- * expect the sizes for decoding. If one tile is enough, these functions call v->decode or
- * v->encode. If `deal` is NULL, this rank computes all tiles. Otherwise only rank 0 gets the
- * result; on other ranks the output tensor is not written, and its address is not used. */
+/* Functions that decode and encode in overlapping tiles, which are blended as in diffusers
+ * (tiled_decode, tiled_encode). The tiles are those of `info`, the properties of the autoencoder,
+ * with the sizes for decoding in both functions. If one tile is enough, xd_vae_decode_tiled and
+ * xd_vae_encode_tiled call v->decode or v->encode. If `deal` is NULL, this rank computes all tiles.
+ * If `deal` is not NULL, only rank 0 gets the result; on other ranks the output tensor is not
+ * written, and its address is not used. */
 void xd_vae_decode_tiled(xd_exec *x, const xd_vae *v, const xd_vae_info *info, const xd_net *n,
                          xd_tensor lat, xd_tensor rgb, const xd_deal *deal);
 void xd_vae_encode_tiled(xd_exec *x, const xd_vae *v, const xd_vae_info *info, const xd_net *n,

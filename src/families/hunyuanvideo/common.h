@@ -19,8 +19,8 @@ typedef struct xd_hunyuanvideo_text { /* weights that enter the text and compute
     xd_mlp time, mean;
 } xd_hunyuanvideo_text;
 
-/* Declares the weights of a block of the refiner. Tensor parallelism splits them if `split`
- * is 1. */
+/* Declares the weights of a block of the refiner. If `split` is 1, tensor parallelism splits the
+ * weights of the refiner's block. */
 void      xd_hunyuanvideo_refiner_weights(xd_decl *d, const xd_dual_cfg *c, int split,
                                           xd_hunyuanvideo_refiner *w);
 void      xd_hunyuanvideo_text_weights(xd_decl *d, const xd_dual_cfg *c, xd_hunyuanvideo_text *w);
@@ -33,7 +33,8 @@ xd_tensor xd_hunyuanvideo_gates(xd_exec *x, const xd_hunyuanvideo_text *w, doubl
 void      xd_hunyuanvideo_refine(xd_exec *x, const xd_hunyuanvideo_refiner *w, xd_tensor h,
                                  xd_tensor gates, int64_t head_dim, int whole);
 
-/* The part of the config that the transformers share; the config struct of each begins with it. */
+/* Part of the config that the transformers share; the config struct of each transformer begins with
+ * it. */
 typedef struct xd_hunyuanvideo_cfg {
     xd_dual_cfg dual;
     double      theta; /* base of RoPE's frequencies (rope_theta) */
@@ -48,8 +49,8 @@ xd_tensor xd_hunyuanvideo_angles(xd_exec *x, const void *text, const xd_hunyuanv
 void      xd_hunyuanvideo_pair(xd_exec *x, xd_tensor h, const xd_pair *w, xd_tensor active,
                                xd_dual_in in);
 
-/* Replaces a size in pixels by the size of HunyuanVideo-1.5 with the nearest aspect ratio. Such a
- * size has multiples of 16 pixels on its sides and an area of about target x target. */
+/* Replaces a size in pixels by the size of HunyuanVideo-1.5 with the nearest aspect ratio. The
+ * resulting size has multiples of 16 pixels on its sides and an area of about target x target. */
 void xd_hunyuanvideo_bucket(int64_t target, int64_t *height, int64_t *width);
 
 #endif

@@ -5,7 +5,8 @@
 
 #include "families/key_map.h"
 
-extern const xd_key_map   xd_hunyuanvideo_key_maps[];   /* ends with a map without `what` */
-extern const xd_lora_name xd_hunyuanvideo_lora_names[]; /* ends with a name without `from` */
+extern const xd_key_map   xd_hunyuanvideo_key_maps[]; /* list that ends with a map without `what` */
+/* list that ends with a name without `from` */
+extern const xd_lora_name xd_hunyuanvideo_lora_names[];
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "families/key_map.h"
 
-extern const xd_key_map   xd_ltx_key_maps[];   /* ends with a map without `what` */
-extern const xd_lora_name xd_ltx_lora_names[]; /* ends with a name without `from` */
+extern const xd_key_map   xd_ltx_key_maps[];   /* list that ends with a map without `what` */
+extern const xd_lora_name xd_ltx_lora_names[]; /* list that ends with a name without `from` */
 
 #endif
