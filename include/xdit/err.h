@@ -28,9 +28,9 @@ typedef struct xd_err {
  * receives the lines of all less detailed levels. */
 enum { XD_LOG_ERROR, XD_LOG_WARN, XD_LOG_INFO, XD_LOG_DEBUG };
 
-/* A callback type of the program. The function xd_about (tools.h) describes the library and the
- * machine by calling it with names and values, for example "cores" and "16". Both texts, the name
- * and the value, are valid during the call of the xd_fact callback. */
+/* Type of the program's callback for facts. The function xd_about (tools.h) describes the library
+ * and the machine by calling it with names and values, for example "cores" and "16". Both texts are
+ * valid during the call of the xd_fact callback. */
 typedef void xd_fact(void *cookie, const char *name, const char *value);
 
 #endif

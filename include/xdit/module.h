@@ -82,8 +82,7 @@ typedef struct xd_pass { /* inputs of a transformer, for one sample; call xd_pas
     /* The latents as an array [T,C,h,w], or [C,h,w] for one frame. If the field `grid` is nonzero,
      * the latents are tokens [N,F] in place of this array. A token's F values are the values of its
      * patch, in the order (channel, frame, row, column). If the model has further input channels,
-     * such as a mask or an encoded image, the values of these channels follow those of the
-     * latents. */
+     * such as a mask or an encoded image, their values follow the values of the latents. */
     xd_array        latents;
     /* Numbers of frames, rows and columns of tokens; all 0 if latents are not tokens. */
     int64_t         grid[3];

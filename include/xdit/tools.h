@@ -67,9 +67,9 @@ XD_API xd_status             xd_rank_group_open(xd_rank_group **g, xd_err *e);
 XD_API void                  xd_rank_group_close(xd_rank_group **g);
 XD_API int                   xd_rank_group_rank(const xd_rank_group *g);
 XD_API int                   xd_rank_group_size(const xd_rank_group *g);
-/* Broadcasts *bytes bytes at *data from rank 0. The other ranks get a copy of the bytes, allocated
- * by malloc, with a NUL appended; the program frees the copy. A rank that waits for the broadcast
- * sleeps, for at most 2 ms at a time. */
+/* Broadcasts *bytes bytes at *data from rank 0. The other ranks get a copy of the broadcast bytes,
+ * allocated by malloc, with a NUL appended; the program frees the copy. A rank that waits for the
+ * broadcast sleeps, for at most 2 ms at a time. */
 XD_API xd_status xd_rank_group_share(xd_rank_group *g, void **data, size_t *bytes, xd_err *e);
 
 /* Opens a second engine *g on the weights and settings of the engine `of`. The new engine can
@@ -199,7 +199,7 @@ XD_API double xd_predicted(const xd_engine *g, const char *part);
 XD_API double xd_cold_bytes(const xd_engine *g, const char *part);
 
 /* Returns 1 if the last request was refused before it started, because it does not fit into the
- * memory of the GPU; else 0. All ranks return the same value. */
+ * memory of the GPU; else 0. xd_device_refused returns the same value on all ranks. */
 XD_API int xd_device_refused(const xd_engine *g);
 
 typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
@@ -252,8 +252,8 @@ XD_API void xd_advise_args_init_size(xd_advise_args *a, size_t size);
 typedef struct xd_plans xd_plans;
 
 typedef struct xd_plans_info {
-    const char *model;   /* directory of the model */
-    const char *cluster; /* name of the machine */
+    const char *model;   /* directory of the model whose plans are predicted */
+    const char *cluster; /* name of the machine for which plans are predicted */
     /* number of ranks of each plan, and number of ranks of the machine */
     int         ranks, cluster_ranks;
     /* 1: the rates of the machine were measured; 0: they are from data sheets */
@@ -336,7 +336,7 @@ XD_API int64_t xd_result_sent(const xd_result *r);
 /* Returns a number of tokens of image i, selected by `what`. "text": tokens of the prompt with
  * special tokens and without padding, for the text encoder with the most tokens. "image": tokens of
  * the image or video in the transformer. "reference": tokens of the reference images in the
- * transformer. Returns -1 if the number is unknown. */
+ * transformer. Returns -1 if the number of tokens is unknown. */
 XD_API int64_t xd_result_tokens(const xd_result *r, int i, const char *what);
 
 /* Size of a sound: samples of each channel, channels, and samples per second. */
@@ -358,7 +358,7 @@ XD_API const float *xd_result_audio(const xd_result *r, int i, xd_audio_size *si
 enum { XD_HASH_SUMS = 8 };
 typedef struct xd_step_hash {
     uint64_t bits;
-    double   square; /* sum of the squares of the elements */
+    double   square; /* sum of the squares of the tensor's elements */
     double   sums[XD_HASH_SUMS];
 } xd_step_hash;
 /* Numbers of steps, guidance passes and transformer blocks that have hashes, for one image. Each
@@ -406,8 +406,8 @@ XD_API void        xd_output_sweep(void);
 
 /* ---- image files ----------------------------------------------------------------------------- */
 
-/* Reads the width and height in pixels from the header of a PNG, JPEG, WebP, GIF or PPM file. They
- * are the size after the rotation by the Exif orientation. */
+/* Reads the width and height in pixels from the header of a PNG, JPEG, WebP, GIF or PPM file. The
+ * width and height are those after the rotation by the Exif orientation. */
 XD_API xd_status xd_image_file_size(const char *path, int64_t *width, int64_t *height, xd_err *e);
 /* Reads a PNG, JPEG, WebP, GIF or PPM file as RGB into *data, which is malloc'ed and freed by the
  * caller; im->data points to it. */

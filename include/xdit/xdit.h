@@ -43,8 +43,8 @@
  * and can be used after xd_close. Results own the pixels and texts that functions return for them;
  * these are valid until xd_result_free. Arguments of a callback are valid only during the callback.
  *
- * Per process and per engine. An engine owns its model, its weights, its plan, its log and its
- * trace. Several engines can be open in one process. All engines of a process use one pool of
+ * Scope: per process and per engine. An engine owns its model, its weights, its plan, its log and
+ * its trace. Several engines can be open in one process. All engines of a process use one pool of
  * threads, whose size is set by the engine that was opened last. If xd_open_args.bind binds the
  * calling thread to cores, this CPU affinity lasts until the process ends. Unless the program owns
  * MPI (xd_open_args.mpi_comm), the library initializes MPI when the first engine of several ranks
@@ -55,10 +55,10 @@
  * not exit. There is one exception to the rule that the library does not exit: if ranks can no
  * longer notify each other of a failure, MPI aborts the job, and the reason is in the log.
  *
- * Threads of the program. Only one thread at a time may use an engine, and only one thread at a
- * time may call a function of the library. If an engine has several ranks, the thread that opened
- * the engine must make all calls with it. xd_cancel may be called from any thread and from a signal
- * handler. Callbacks run on the thread that called the library. */
+ * Rules for the threads of the program. Only one thread at a time may use an engine, and only one
+ * thread at a time may call a function of the library. If an engine has several ranks, the thread
+ * that opened the engine must make all calls with it. xd_cancel may be called from any thread and
+ * from a signal handler. Callbacks run on the thread that called the library. */
 #ifndef XDIT_XDIT_H
 #define XDIT_XDIT_H
 
@@ -98,8 +98,8 @@ XD_API int         xd_version_number(void);
 typedef struct xd_engine xd_engine;
 
 /* A plan describes how the model is distributed over ranks. A degree of 0 in xd_parallel counts as
- * 1. The options of a plan have the names of xDiT's options. Initialize a plan with {0}. The size
- * of xd_parallel is fixed: options of later versions will replace reserved fields. */
+ * 1. The options of a plan have the names of xDiT's options. Initialize an xd_parallel with {0}.
+ * The size of xd_parallel is fixed: options of later versions will replace reserved fields. */
 typedef struct xd_parallel {
     int tensor_parallel_degree, ulysses_degree, ring_degree, pipefusion_parallel_degree;
     int data_parallel_degree, use_cfg_parallel;
@@ -117,9 +117,10 @@ typedef struct xd_parallel {
     int         text_tensor_parallel_degree;
     /* 1: use patches even if there is a single pipeline stage (for measurements). */
     int         patches_without_stages;
-    /* How activations are sent between hosts. "int8" and "fp8": activations are sent as codes of 8
-     * bits with a scale for each head or each 128 features, which changes the image. "exact", NULL:
-     * activations are sent unchanged. Messages between ranks of one host are always exact. */
+    /* Format of activations in messages between hosts. "int8" and "fp8": activations are sent as
+     * codes of 8 bits with a scale for each head or each 128 features, which changes the image.
+     * "exact", NULL: activations are sent unchanged. Messages between ranks of one host are always
+     * exact. */
     const char *comms;
     int         reserved[6];      /* for future options; must be 0 */
     const char *reserved_text[3]; /* for future options; must be NULL */
@@ -154,18 +155,18 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
      * GEMMs compute with integers, which is faster if the CPU supports it; the inputs of these
      * GEMMs are quantized as well. "fp8" (e4m3): weights need the memory of int8, and GEMMs are in
      * the compute type. "int4", on the CPU only: weights need slightly more than half the memory of
-     * int8. They are stored in groups of 32 elements with a scale; inputs are rotated, and GEMMs
-     * are in the compute type. All quantized weight types cost accuracy (doc/weights.md). "auto":
-     * matrices that are stored as int8 or fp8 keep their type, which costs no further accuracy.
-     * "f32" and "bf16" store the matrices in these types. text_weights_dtype has the same values,
-     * for text encoders that are language models. */
+     * int8. With int4, weights are stored in groups of 32 elements with a scale; inputs are
+     * rotated, and GEMMs are in the compute type. All quantized weight types cost accuracy
+     * (doc/weights.md). "auto": matrices that are stored as int8 or fp8 keep their type, which
+     * costs no further accuracy. "f32" and "bf16" store the matrices in these types.
+     * text_weights_dtype has the same values, for text encoders that are language models. */
     const char *weights_dtype, *text_weights_dtype;
-    /* Where the engine computes. "cpu" and NULL: on the CPU. "cuda": one GPU per rank. "cuda:1":
-     * the GPU with the number 1. "auto": one GPU per rank if the host has a usable GPU for each of
-     * its ranks, else the CPU. */
+    /* Where the engine computes. "cpu", NULL: the engine computes on the CPU. "cuda": one GPU per
+     * rank. "cuda:1": the GPU with the number 1. "auto": one GPU per rank if the host has a usable
+     * GPU for each of its ranks, else the CPU. */
     const char *device;
     int         threads; /* threads per rank; 0: one for each core that this rank may use */
-    /* nonzero: the engine serves one request. If an engine for one request has one rank and the
+    /* Nonzero: the engine serves one request. If an engine for one request has one rank and the
      * request generates a single image or video, the transformer's weights are freed before
      * decoding. A second request of an engine with `once` set would load the transformer's weights
      * again. */
@@ -222,20 +223,20 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
      * NULL: this machine, with the rates measured by a probe or, if there are none, with estimated
      * rates. */
     const char              *cluster;
-    /* How work is distributed over ranks. "measured": each rank's number of tokens, heads,
-     * blocks and image rows is proportional to its speed in a short test. "adaptive": the numbers
-     * of tokens and heads also change between two steps if a rank has become slower or faster.
-     * "even", NULL: all ranks have equal shares. */
+    /* Distribution of work over ranks. "measured": each rank's number of tokens, heads, blocks and
+     * image rows is proportional to its speed in a short test. "adaptive": the
+     * numbers of tokens and heads also change between two steps if a rank has become slower or
+     * faster. "even", NULL: all ranks have equal shares. */
     const char              *balance;
     /* For measurements only: number of transformer blocks of each kind, "2,4". Text encoders use
-     * the first number. NULL: the numbers of blocks in the configs. */
+     * the first number of `layers`. NULL: the numbers of blocks in the configs. */
     const char              *layers;
     /* What to do if weights exceed the memory. "auto": as many blocks of the transformer and of
      * text encoders as necessary remain in pinned host memory (on the CPU: in their files), and
      * their weights are fetched while the blocks before them compute. "stream": the weights of all
      * blocks stay in host memory or files and are fetched before use, for the lowest memory use.
-     * "none": a request whose weights do not fit is refused. NULL means "auto" on a GPU and "none"
-     * on the CPU. Results of requests do not depend on `offload`. */
+     * "none": a request whose weights do not fit is refused. offload NULL means "auto" on a GPU and
+     * "none" on the CPU. Results of requests do not depend on `offload`. */
     const char              *offload;
     /* [nloras_2] LoRA files for the second transformer, if the model has two transformers; the
      * second one computes the last (low-noise) steps. The files in `loras` are added to the first
@@ -248,14 +249,14 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
     const char              *preview_decoder;
     /* Memory limit in bytes for weights, activations and kernels. The limit `memory` applies to the
      * sum over all ranks of a host and all engines of the process. With device "cuda", `memory` is
-     * the limit for the memory of each GPU. A request that needs more memory than this limit is
-     * refused. 0: all free memory. */
+     * the limit for the memory of each GPU. A request that needs more than `memory` bytes is
+     * refused. 0: all free memory may be used. */
     int64_t                  memory;
     /* What to do if a request does not fit into memory. "auto": the engine tries changes one after
-     * another until the request fits. It tries `offload` "auto"; then int8 (fp8 if the files store
-     * fp8) for weight types that the program has not set; then, on the CPU, int4 for these weight
-     * types. The change that makes a request fit is logged and also applies to later requests.
-     * "none", NULL: a request that does not fit is refused. */
+     * another until the request fits. The changes are `offload` "auto"; then int8 (fp8 if the files
+     * store fp8) for weight types that the program has not set; then, on the CPU, int4 for these
+     * weight types. The change that makes a request fit is logged and also applies to later
+     * requests. "none", NULL: a request that does not fit is refused. */
     const char              *fit;
     /* 1: tensors of LoRA files that do not match the model are skipped, and a warning lists them.
      * For example, LoRA files for an image-to-video model have tensors that do not match a
@@ -271,8 +272,9 @@ typedef struct xd_open_args { /* call xd_open_args_init, then set fields */
 #define xd_open_args_init(a) xd_open_args_init_size((a), sizeof *(a))
 XD_API void xd_open_args_init_size(xd_open_args *a, size_t size);
 
-/* Opens a model: reads the configs and checks the tensors in the files. The first request loads the
- * weights. Close *g with xd_close; *g is NULL after a failure. xd_open is a collective call. */
+/* Opens a model: reads the configs and checks the tensors in the files. The first request of an
+ * engine loads the weights. Close *g with xd_close; *g is NULL after a failure. xd_open is a
+ * collective call. */
 XD_API xd_status xd_open(xd_engine **g, const xd_open_args *a, xd_err *e);
 XD_API void      xd_close(xd_engine **g);
 
@@ -321,7 +323,7 @@ typedef struct xd_image {                 /* call xd_image_init, then set fields
 #define xd_image_init(i) xd_image_init_size((i), sizeof *(i))
 XD_API void xd_image_init_size(xd_image *i, size_t size);
 
-typedef struct xd_progress { /* a denoising step that has ended */
+typedef struct xd_progress { /* progress of a request, after a denoising step */
     int    step, steps;      /* number of this step, from 1 to `steps`; number of steps */
     /* Number of this image, from 1 to `images`; number of images of the request. */
     int    image, images;
@@ -347,7 +349,7 @@ typedef struct xd_texts { /* a list of texts; n 0: none */
 typedef struct xd_request_texts {
     const char *prompt_2, *prompt_3, *negative_prompt_2, *negative_prompt_3;
     /* Lists of texts that replace negative_prompt, prompt_2 and so on for the single prompts. Each
-     * list has one text per prompt, or a single text for all prompts. */
+     * of these lists of texts has one text per prompt, or a single text for all prompts. */
     xd_texts    negative_prompts, prompts_2, prompts_3, negative_prompts_2, negative_prompts_3;
     int         max_sequence_length; /* max number of text tokens; 0: the pipeline's default */
     /* 1 (the default): the pipeline cleans prompts, if it was trained with cleaned prompts: remains
@@ -355,15 +357,15 @@ typedef struct xd_request_texts {
      * lower case. */
     int         clean_caption;
     /* Text that the pipeline puts before each prompt, but not before negative prompts, for models
-     * that support this. NULL: the pipeline's default. */
+     * that support this. system_prompt NULL: the pipeline's default. */
     const char *system_prompt;
 } xd_request_texts;
 
-/* The input images of a request. Each input image is either a PNG, JPEG, WebP, GIF or PPM file,
- * which is rotated by its Exif orientation, or an array of pixels that replaces the file. Rank 0
- * reads the pixels during the call. On ranks other than 0, the pixels of input images are ignored
- * and may have any values. NULL: there is no such input image. Input images are resized to the size
- * that the model needs. */
+/* Input images of a request. Each input image is either a PNG, JPEG, WebP, GIF or PPM file, which
+ * is rotated by its Exif orientation, or an array of pixels that replaces the file. Rank 0 reads
+ * the pixels of input images during the call. On ranks other than 0, the pixels of input images are
+ * ignored and may have any values. NULL: there is no such input image. Input images are resized to
+ * the size that the model needs. */
 typedef struct xd_request_images {
     /* Start image. If the model edits images, `image` is the image that it edits. */
     const char            *image;
@@ -414,8 +416,8 @@ typedef struct xd_request_images {
     const xd_image *const *more_control_pixels;
     int64_t                nmore_control_images;
     /* Fractions of the denoising steps at which the influence of control networks begins and ends.
-     * Each field is one number, or a list with one number for each control network. NULL: 0 and
-     * 1. */
+     * Each of the two fields is one number, or a list with one number for each control network.
+     * NULL: 0 and 1. */
     const char            *control_guidance_start, *control_guidance_end;
     /* Positions of given frames in a video, and their strengths. `image` and more_images are images
      * or videos, and image i is placed at frame i of the list frame_index ("0,80"; NULL: 0).
@@ -443,11 +445,11 @@ typedef struct xd_request_schedule {
      * schedulers that accept lists. NULL: the sigmas and timesteps are computed from
      * num_inference_steps. */
     const char *sigmas, *timesteps;
-    /* Values that replace the values of the same keys in scheduler_config.json. If a field is 0 or
-     * NULL, the value in scheduler_config.json is unchanged; for eta and shift_terminal, a negative
-     * number means unchanged. The fields use_karras_sigmas to stochastic_sampling are true or false
-     * in scheduler_config.json; here 1 stands for true and -1 for false. use_flow_sigmas also sets
-     * prediction_type to flow_prediction. */
+    /* Values that replace the values in scheduler_config.json whose keys have the names of these
+     * fields. If a field is 0 or NULL, the value in scheduler_config.json is unchanged; for eta and
+     * shift_terminal, a negative number means unchanged. The fields use_karras_sigmas to
+     * stochastic_sampling are true or false in scheduler_config.json; here 1 stands for true and -1
+     * for false. use_flow_sigmas also sets prediction_type to flow_prediction. */
     int         use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_flow_sigmas;
     int         stochastic_sampling, solver_order;
     const char *algorithm_type, *solver_type, *timestep_spacing, *final_sigmas_type;
@@ -473,14 +475,14 @@ typedef struct xd_request_guidance {
      * default). */
     double      guidance_scale_2, boundary_ratio;
     /* Guidance rescale (Lin et al. 2023, section 3.4), for models that support it: scales the
-     * guided prediction so that its standard deviation approaches that of the conditional
-     * prediction. 0: off. 1: the standard deviations become equal. Negative guidance_rescale: the
-     * pipeline's default, usually 0. */
+     * guided prediction so that its standard deviation approaches the standard deviation of the
+     * conditional prediction. 0: off. 1: the standard deviations become equal. Negative
+     * guidance_rescale: the pipeline's default, usually 0. */
     double      guidance_rescale;
     /* Maximum norm of the guided prediction, as a multiple of the conditional prediction's norm,
      * for models that support a limit; 0: no limit. For some models, cfg_normalization instead sets
-     * the norm of each row of latents to that of the conditional prediction; 0: off. Negative
-     * cfg_normalization: the pipeline's default. */
+     * the norm of each row of latents to the norm of the conditional prediction's row; 0: off.
+     * Negative cfg_normalization: the pipeline's default. */
     double      cfg_normalization;
     /* Guidance is used only in the first part of the denoising, from noise towards the image, for
      * models that support this. cfg_truncation is the length of the first part as a fraction of the
@@ -505,9 +507,9 @@ typedef struct xd_request_noise {
     const char  *rng;
     /* Initial noise, used in place of noise drawn from the seed: [count] normally distributed
      * values. The initial noise has the layout [frames,channels,rows,columns] of the latents for
-     * each image, the same as the tensor "noise" that on_tensor gets. Rank 0 reads the values
-     * during the call. On other ranks, the initial noise is ignored. NULL: noise is drawn from the
-     * seed. */
+     * each image, like the tensor "noise" that on_tensor gets. Rank 0 reads the values of the
+     * initial noise during the call. On other ranks, the initial noise is ignored. Initial noise
+     * NULL: noise is drawn from the seed. */
     const float *values;
     int64_t      count;
 } xd_request_noise;
@@ -519,13 +521,14 @@ typedef struct xd_request_savings {
      * are computed in the compute type. "int8": attention scores are computed from Q and K that are
      * quantized to int8, which is faster and slightly less accurate, if the device supports it. */
     const char *attention;
-    /* Type of the inputs of GEMMs with fp8 weights in the transformer. NULL, "auto": the compute
-     * type. "fp8": inputs are quantized to fp8, which is faster and less accurate, if the device
-     * supports it. */
+    /* Type of the inputs of GEMMs with fp8 weights in the transformer. gemm NULL, "auto": the
+     * compute type. "fp8": inputs are quantized to fp8, which is faster and less accurate, if the
+     * device supports it. */
     const char *gemm;
     /* Name and options of a step cache. A step cache skips blocks in some steps, and adds the
-     * blocks' effect of an earlier step. Examples: "fbcache:0.12", "dbcache:Fn=8,threshold=0.08",
-     * "teacache:0.2", "taylorseer". NULL, "none": every step computes every block. */
+     * blocks' effect of an earlier step. Examples of step caches: "fbcache:0.12",
+     * "dbcache:Fn=8,threshold=0.08", "teacache:0.2", "taylorseer". NULL, "none": every step
+     * computes every block. */
     const char *cache;
     /* Size of the window of local attention, "T,H,W". An image token attends to the tokens in a box
      * of T frames, H rows and W columns around it, and to all text and reference tokens. A value of
@@ -535,8 +538,8 @@ typedef struct xd_request_savings {
      * the previous step, shares an attention output between the CFG passes, or restricts attention
      * to a window. fast_attn is either a list of methods, "share,full", which are repeated in this
      * order after the first step; or the name of a file "*.json" with the method of each block and
-     * step, as `xdit calibrate` or xDiT writes it. Methods: full, full+cfg, window, window+cfg,
-     * share. NULL: attention is full in all steps. */
+     * step, as `xdit calibrate` or xDiT writes it. Values of fast_attn: full, full+cfg, window,
+     * window+cfg, share. NULL: attention is full in all steps. */
     const char *fast_attn;
     /* Interval, in steps, at which keys and values of reference images are computed. In the other
      * steps, the keys and values of reference images are reused, and no reference tokens are
@@ -585,8 +588,8 @@ typedef struct xd_request_decoding {
 } xd_request_decoding;
 
 /* Sizes that the transformer reads as conditions, for models that were trained with such
- * conditions. Each is a pair of numbers in pixels, "1024,768". original_size: height and width of
- * the image before it was cropped; crops_coords_top_left: top and left of the crop; target_size:
+ * conditions. Each size is a pair of numbers in pixels, "1024,768". original_size: height and width
+ * of the image before it was cropped; crops_coords_top_left: top and left of the crop; target_size:
  * height and width of the result. NULL: the pipeline's defaults, which are usually the size of the
  * result and "0,0". By default, the sizes for the negative prompt are those for the prompt. Without
  * an input image, sizes for the negative prompt have an effect only if both the original size and
@@ -629,7 +632,7 @@ typedef struct xd_request_callbacks {
     void      (*on_step)(void *cookie, const xd_progress *p); /* called after each denoising step */
     /* Called on rank 0 before any weights are loaded, once for each image i (from 0), with the
      * image's number of frames. If `wanted` returns 0, the image is skipped on all ranks, and the
-     * result has no data for the image. NULL: all images are generated. */
+     * result has no data for the image. wanted NULL: all images are generated. */
     int       (*wanted)(void *cookie, int i, int64_t frames);
     /* Called when image i (from 0) is complete and may be saved. The result `partial` has the
      * images 0 to i. If on_image returns a nonzero status, the request stops with this status. */
@@ -670,12 +673,12 @@ typedef struct xd_request_upsampling {
     /* Fraction of the second pass's steps that run. Negative denoise_strength: there is no second
      * pass. */
     double      denoise_strength;
-    /* Share, above 0, by which the mean and deviation of each channel of enlarged latents become
+    /* Fraction, above 0, by which the mean and deviation of each channel of enlarged latents become
      * those of the smaller latents (AdaIN). */
     double      adain_factor;
     /* Compression of large values of enlarged latents, from 0 (none) to 1. */
     double      tone_map_compression_ratio;
-    /* Number of steps, timesteps and sigmas of the second pass. They have the meaning of
+    /* Number of steps, timesteps and sigmas of the second pass. These fields have the meaning of
      * num_inference_steps and of the lists in xd_request_schedule. 0 and NULL: the values of the
      * first pass. */
     int64_t     num_inference_steps;
@@ -694,7 +697,7 @@ typedef struct xd_request_audio {
     /* Factor of spatio-temporal guidance, a pass whose attention returns each token's own values in
      * some blocks. 0: the pass is not computed. */
     double      stg_scale, audio_stg_scale;
-    /* Blocks whose attention spatio-temporal guidance changes, "28,29". NULL: the pipeline's
+    /* Blocks whose attention spatio-temporal guidance changes, "28,29". Blocks NULL: the pipeline's
      * default. */
     const char *spatio_temporal_guidance_blocks;
     int         no_audio; /* 1: latents of audio are not decoded, and results have no sound */
@@ -736,7 +739,7 @@ XD_API void xd_request_init_size(xd_request *r, size_t size);
 
 /* ---- the result ------------------------------------------------------------------------- */
 
-typedef struct xd_result xd_result; /* the images of one request */
+typedef struct xd_result xd_result; /* images that one request has generated */
 
 /* Generates nprompts x num_images_per_prompt images and returns them in *out. Free *out with
  * xd_result_free; *out is NULL after a failure. xd_generate is collective: all ranks must pass
@@ -757,12 +760,12 @@ XD_API const char     *xd_result_parameters(const xd_result *r, int i);
 /* Returns the seconds of one part of the request: "text", "load", "denoise", "decode", "total", or
  * "first_step". Returns -1 if the time of the part is unknown. */
 XD_API double          xd_result_seconds(const xd_result *r, const char *part);
-/* Writes image i to a file. The file name extension selects the format. Image formats are .png .jpg
- * .jpeg .webp .ppm; .safetensors stores latents. Video formats are .mp4 .mov .mkv .webm .gif .rgb
- * (frames of raw pixels without a header). If a video is saved with the extension of an image
- * format, each frame is saved as a file. For a video that is saved as images, a %d (or %04d) in
- * `path` is replaced by the frame number, from 1; if there is no %d, "_%04d" is inserted before the
- * extension. The output file is written atomically: it is complete, or it does not exist. */
+/* Writes image i to a file. The file name extension of `path` selects the format. Image formats are
+ * .png .jpg .jpeg .webp .ppm; .safetensors stores latents. Video formats are .mp4 .mov .mkv .webm
+ * .gif .rgb (frames of raw pixels without a header). If a video is saved with the extension of an
+ * image format, each frame is saved as a file. For a video that is saved as images, a %d (or %04d)
+ * in `path` is replaced by the frame number, from 1; if there is no %d, "_%04d" is inserted before
+ * the extension. The output file is written atomically: it is complete, or it does not exist. */
 XD_API xd_status       xd_result_save(const xd_result *r, int i, const char *path, xd_err *e);
 XD_API void            xd_result_free(xd_result **r);
 

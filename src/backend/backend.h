@@ -56,13 +56,14 @@ typedef struct xd_dev_ops {
     /* returns 1 if p is an address in this device's memory */
     int       (*owns)(xd_dev *d, const void *p);
     /* Functions that copy asynchronously from pinned host memory (memory that the device can access
-     * directly). On devices that use the host's memory, the pointers to these copy functions are
-     * NULL. `pin` allocates pinned host memory, and returns NULL if out of memory. `unpin` waits
-     * for the copies that read the pinned memory, then frees the memory. `fetch` queues a copy from
-     * pinned memory to the device. The copy waits for all work that was queued before the call of
-     * `fetch`, and runs concurrently with later work. The caller gives each copy a number `place`
-     * from 0 to XD_FETCH_PLACES - 1. `fetched` makes work that is queued after its call wait for
-     * the last copy with the number `place`. Copies of `fetch` run one after the other. */
+     * directly). On devices that use the host's memory, the pointers to the functions for
+     * asynchronous copies (pin to fetched) are NULL. `pin` allocates pinned host memory, and
+     * returns NULL if out of memory. `unpin` waits for the copies that read the pinned memory, then
+     * frees the memory. `fetch` queues a copy from pinned memory to the device. The copy waits for
+     * all work that was queued before the call of `fetch`, and runs concurrently with later work.
+     * The caller gives each copy a number `place` from 0 to XD_FETCH_PLACES - 1. `fetched` makes
+     * work that is queued after its call wait for the last copy with the number `place`. Copies of
+     * `fetch` run one after the other. */
     void     *(*pin)(xd_dev *d, size_t bytes);
     void      (*unpin)(xd_dev *d, void *p);
     /* `pin_pages` pins complete pages of memory that the caller has allocated and may share with
@@ -165,17 +166,18 @@ typedef struct xd_counts { /* work that a count device has counted since the las
 void xd_dev_counts(xd_dev *d, xd_counts *out, int reset);
 
 /* Returns the type in which this device computes if `want` (XD_F32, XD_F16 or XD_BF16) is
- * requested. The result is f32 instead of bf16 if the CPU has no bf16 arithmetic, and f32 instead
- * of f16 if the device has no f16 arithmetic. */
+ * requested. The returned compute type is f32 instead of bf16 if the CPU has no bf16 arithmetic,
+ * and f32 instead of f16 if the device has no f16 arithmetic. */
 xd_dtype xd_dev_compute(const xd_dev *d, xd_dtype want);
 /* Returns the default compute type of the device: bf16 if the device has native bf16 dot products,
  * else f32. */
 xd_dtype xd_dev_best(const xd_dev *d);
 /* Measures the peak GFLOP/s of matrix multiplications of type F32 or BF16. On the CPU, the operands
  * are in registers and `threads` threads run, or as many threads as kernels use if `threads` is 0.
- * Devices with their own processors, such as GPUs, ignore `threads`. Each thread measures short
- * bursts of operations for `seconds` seconds, but at least five bursts. If the device has no bf16
- * dot products, the peak of BF16 is that of F32. Do not call xd_dev_peak for count devices. */
+ * Devices with their own processors, such as GPUs, ignore `threads`. For the measurement of the
+ * peak, each thread runs short bursts of operations for `seconds` seconds, but at least five
+ * bursts. If the device has no bf16 dot products, the peak of BF16 is that of F32. Do not call
+ * xd_dev_peak for count devices. */
 double   xd_dev_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 /* Returns the approximate number of bytes that kernels will allocate for code and tables when they
  * first run. The estimate covers the calls that a count device has counted but that have not run
@@ -203,8 +205,8 @@ typedef struct xd_dev_kind {
      * instead. */
     xd_status   (*open_sizes)(xd_dev **d, xd_err *e);
     /* Writes to *n the number of instances of the kind on this host, which are named "kind:0" to
-     * "kind:<n-1>". The function pointer `instances` is NULL if the kind has only one device, which
-     * all ranks of a host share. */
+     * "kind:<n-1>". The function pointer `instances` is NULL if the device kind has only one
+     * device, which all ranks of a host share. */
     xd_status   (*instances)(int *n, xd_err *e);
     /* Starts to load the libraries of the device kind in the background; `open` waits until they
      * are loaded. May be NULL. */
@@ -212,7 +214,7 @@ typedef struct xd_dev_kind {
     /* Reports the kind's libraries and their versions. May be NULL. */
     void        (*about)(xd_fact *fact, void *cookie);
     /* Returns the bytes of address space that kernels will map in this process when they first run.
-     * Memory plans do not include these bytes. May be NULL. */
+     * Memory plans do not include the address space of kernels. May be NULL. */
     double      (*address_space)(void);
 } xd_dev_kind;
 
@@ -248,7 +250,7 @@ double xd_host_oom_kills(int *group);
  * which means that its elements are in the order that the device's GEMM or convolution reads
  * fastest. To fill an xd_weight, the caller describes the weight (type, out, in, kernel, groups;
  * `p` is NULL), calls pack_size, sets p to memory of that many bytes, and calls pack. The caller
- * owns the memory at p.
+ * owns the memory of the packed weight at p.
  *
  * The weight of a linear layer (nk is 0) may be quantized, with one scale sw[o] per output channel
  * o:
@@ -353,8 +355,8 @@ typedef struct xd_qo { xd_tensor q, out; } xd_qo;
  *   bias    [H,n,m] F32, strides free (also of the last dimension), or absent
  *   lse     [B,n,H] F32: log of the sum of exponentials, exact in f32; absent: not computed
  *   part    `nparts` pieces [B,n_s,H,D], which together hold all rows of the queries and the
- *           output. With pieces, the tensors q and out only define shapes, and their data pointers
- *           are not read. If nparts is 0, q and out hold all rows.
+ *           output. If nparts is above 0, the tensors q and out only define shapes, and their data
+ *           pointers are not read. If nparts is 0, q and out hold all rows.
  *   cap     the soft cap of scores: cap(s) = softcap tanh(s / softcap), or cap(s) = s if softcap
  *           is 0.
  * If attention has no keys, out is 0 and lse is -infinity.
@@ -424,12 +426,11 @@ typedef struct xd_gnorm {
     float     eps;
 } xd_gnorm;
 
-/* Computes out = act(a) * b, elementwise; if b is absent, out = act(a). In xd_glu, all tensors are
- * [n,C], F32 or BF16; out may be a. sx [n] F32, or absent; only for devices with fp8_gemm.
- *   If xd_glu.sx is present, `out` is F8E4M3, quantized from rows of type `via`, under the
- *   conditions of xd_norm.
- *                With sx, C is at most XD_GLU_NARROW_MAX, and the rows of a and b begin at
- *                multiples of 16 bytes. */
+/* Computes out = act(a) * b, elementwise; if b is absent, out = act(a). All tensors are [n,C], F32
+ * or BF16; out may be a.
+ *   sx           [n] F32, or absent; only for devices with fp8_gemm. If present, `out` is F8E4M3,
+ *                quantized from rows of type `via`, under the conditions of xd_norm. C is then at
+ *                most XD_GLU_NARROW_MAX, and the rows of a and b begin at multiples of 16 bytes. */
 enum { XD_GLU_NARROW_MAX = 20480 };
 typedef struct xd_glu {
     xd_tensor out, a, b;
@@ -450,9 +451,10 @@ typedef struct xd_axpby_args {
 } xd_axpby_args;
 
 /* Computes out[t,h,w,O] = conv(in[T,H,W,C], w) + bias (+ residual), channels last. With a 2-D
- * kernel, T is the number of frames in a batch. On each of the axes t,h,w, the image is padded with
- * `lo` zeros at its start and `hi` zeros at its end. `bias` is [O] F32, or absent. `residual` has
- * the shape of `out`, or is absent; it may be `out`. `in` has the type of the weight. */
+ * kernel, T of a convolution is the number of frames in a batch. On each of the axes t,h,w, the
+ * image is padded with `lo` zeros at its start and `hi` zeros at its end. `bias` of a convolution
+ * is [O] F32, or absent. `residual` has the shape of `out`, or is absent; it may be `out`. `in` of
+ * a convolution has the type of the weight. */
 typedef struct xd_conv {
     xd_tensor        out, in, bias, residual;
     const xd_weight *w;
@@ -480,11 +482,10 @@ typedef struct xd_lookup { xd_tensor out, table, ids; } xd_lookup;
  * The rotation (rotary embedding, Su et al. 2021) replaces pair i, (x, y), by
  * (x cos[i] - y sin[i], y cos[i] + x sin[i]).
  * The pair with number i consists of the elements 2i and 2i + 1 of a head. If `halves` is 1, pair i
- * consists of the elements i and i + D/2 instead. All arithmetic of qknorm is in f32. also a second
- * tensor of heads (for example keys, if `in` has queries) with its own gain and bias, or absent
- * (in.p is NULL).
- *                The second tensor has the types of the first one, but may have another number of
- *                heads H. */
+ * consists of the elements i and i + D/2 instead. All arithmetic is in f32.
+ *   also         a second tensor of heads (for example keys, if `in` has queries) with its own gain
+ *                and bias, or absent (in.p is NULL). The second tensor has the types of the first
+ *                one, but may have another number of heads H. */
 enum { XD_QKNORM_MAX = 1024 };
 typedef struct xd_qk_heads { xd_tensor out, in, gain, bias; } xd_qk_heads;
 typedef struct xd_qknorm {
@@ -527,9 +528,9 @@ typedef struct xd_linattn { xd_tensor out, q, k, v, sums, cos, sin; } xd_linattn
 enum { XD_CODE_MAX = 1024, XD_CODE_SCALE = 4 };
 typedef struct xd_code { xd_tensor out, in; } xd_code;
 
-/* Copies and converts elements from one tensor to another of the same shape. The tensors of `copy`
- * may have any strides, also in the last dimension. `in` is F32, F16, BF16, F64, F8E4M3 or F8E5M2,
- * and `out` is F32, F16 or BF16. */
+/* Copies the elements of a tensor to another tensor of the same shape, and converts them to its
+ * type. The tensors of `copy` may have any strides, also in the last dimension. `in` is F32, F16,
+ * BF16, F64, F8E4M3 or F8E5M2, and `out` is F32, F16 or BF16. */
 typedef struct xd_copy { xd_tensor out, in; } xd_copy;
 
 /* ---- the table of ops --------------------------------------------------------------------- */

@@ -3,9 +3,9 @@
  * A group of 32 elements becomes a block of XD_Q4_0: x ~ d q, with a scale d in f16 and integers q
  * from -8 to 7. The quantizer tries nine scales, which map the element with the largest magnitude
  * to values from -7 to -9. For each scale, the elements are rounded to integers q, and the scale is
- * then refined by least squares. The scale with the smallest squared error is used. The kernels of
- * all instruction sets produce bit-identical blocks. All functions of four.h run in the calling
- * thread. */
+ * then refined by least squares. Of the nine scales, the one with the smallest squared error is
+ * used. The kernels of all instruction sets produce bit-identical blocks. All functions of four.h
+ * run in the calling thread. */
 #ifndef XD_BACKEND_FOUR_H
 #define XD_BACKEND_FOUR_H
 

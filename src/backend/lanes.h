@@ -25,15 +25,17 @@ typedef struct xd_handle { char bytes[64]; } xd_handle;
 typedef struct xd_link xd_link;
 typedef struct xd_link_id { char bytes[128]; } xd_link_id;
 
-/* Functions that send messages from device to device by a library such as NCCL. Each rank has its
- * own device. Messages between `begin` and `end` form one group, which completes when all messages
- * have been sent and received. All ranks must queue the messages of a link in the same order. */
+/* Functions that send messages from device to device by a library such as NCCL. With links, each
+ * rank has its own device. Messages between `begin` and `end` form one group, which completes when
+ * all messages have been sent and received. All ranks must queue the messages of a link in the same
+ * order. */
 typedef struct xd_dev_links {
     const char *name;
     /* Creates the id of a link on one of the link's ranks, before the link is opened. If `id` is
      * NULL, the function only checks that the library for messages is available. */
     xd_status   (*id)(xd_dev *d, xd_link_id *id, xd_err *e);
-    /* Opens a link. All `size` ranks of the link call `open` together. Returns NULL on failure. */
+    /* Opens a link. All `size` ranks of the link call `open` together. Returns NULL if the link
+     * cannot be opened. */
     xd_link    *(*open)(xd_dev *d, const xd_link_id *id, int rank, int size, xd_err *e);
     void        (*begin)(xd_link *k, xd_mark *behind);
     void        (*send)(xd_link *k, const void *p, size_t bytes, int to);
@@ -55,7 +57,7 @@ struct xd_dev_lanes {
      * ended. */
     xd_status (*set)(xd_dev *d, xd_mark *m, xd_dev_lane lane);
     /* Makes later work of the lane wait until mark m (an event) is reached. If mark m is set again
-     * later, this wait does not change. */
+     * later, an earlier wait for it does not change. */
     xd_status (*follow)(xd_dev *d, xd_dev_lane lane, xd_mark *m);
     /* Returns 1 if mark m (an event) is reached or the device has failed. `reached` does not
      * wait. */

@@ -3,8 +3,9 @@
  *
  * Products are computed by the GEMM kernels of the host processor's best instruction set, even if
  * the device is a GPU. Threads may add products to different rows of `to` concurrently. Products
- * over k are added in f32, in an order that depends only on the rank of the matrices. Therefore an
- * element of the result does not depend on which other rows and columns are computed. */
+ * over k are added in f32, in an order that depends only on the rank of the matrices. Because of
+ * this fixed order, an element of the result does not depend on which other rows and columns are
+ * computed. */
 #ifndef XD_BACKEND_PRODUCT_H
 #define XD_BACKEND_PRODUCT_H
 

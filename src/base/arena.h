@@ -4,8 +4,9 @@
  * are freed by rewinding it to a mark. To find the size of the block, the same computation first
  * runs on a count device, which allocates no memory and computes nothing; the arena of this run
  * measures the peak. A block of the measured size is always large enough for the real run.
- * xd_arena_keep allocates from the end of the block; rewinding the arena does not free such pieces.
- * */
+ *
+ * xd_arena_keep allocates from the end of the block; rewinding the arena does not free these
+ * pieces. */
 #ifndef XD_BASE_ARENA_H
 #define XD_BASE_ARENA_H
 
@@ -30,8 +31,8 @@ void  *xd_arena_get(xd_arena *a, size_t bytes); /* returns NULL if the block has
 size_t xd_arena_mark(const xd_arena *a);
 /* Frees the pieces allocated after `mark`. */
 void   xd_arena_rewind(xd_arena *a, size_t mark);
-/* Allocates a piece that xd_arena_rewind does not free; xd_arena_free_kept frees all such pieces.
- * Returns NULL if the block has no space left. */
+/* Allocates a piece that xd_arena_rewind does not free; xd_arena_free_kept frees all pieces of
+ * xd_arena_keep. Returns NULL if the block has no space left. */
 void  *xd_arena_keep(xd_arena *a, size_t bytes);
 void   xd_arena_free_kept(xd_arena *a);
 /* Returns the peak in bytes, including the memory of xd_arena_keep. */

@@ -25,7 +25,8 @@ int         xd_cpuset_read(xd_cpuset *s, const char *list);
 /* Writes the set as a list, "0-3,8", and returns `text`. A list that does not fit ends in "...". */
 const char *xd_cpuset_text(const xd_cpuset *s, char *text, size_t size);
 /* Functions that read and set the affinity mask of the calling thread; threads that this thread
- * starts later inherit the mask. Both functions return 0 on failure, with errno set. */
+ * starts later inherit the mask. xd_cpuset_mine and xd_cpuset_bind return 0 on failure, with errno
+ * set. */
 int         xd_cpuset_mine(xd_cpuset *s);
 int         xd_cpuset_bind(const xd_cpuset *s);
 
@@ -49,8 +50,8 @@ int  xd_cpus_read(xd_cpus *c, const char *root, const xd_cpuset *mask);
 void xd_cpus_free(xd_cpus *c);
 
 /* Computes the share of cpus of rank r of n. Rank r gets a share of adjacent cores, with all cpus
- * of each of these cores. If the division of the cores leaves a remainder, the first ranks get one
- * core more. Returns the number of cpus in the share, or 0 if there are more ranks than cores. */
+ * of these cores. If the division of the cores leaves a remainder, the first ranks get one core
+ * more. Returns the number of cpus in the share, or 0 if there are more ranks than cores. */
 int xd_cpus_share(const xd_cpus *c, int r, int n, xd_cpuset *share);
 /* Chooses one cpu on each of `threads` cores, all on one NUMA node if a node has that many cores.
  * Returns the number of chosen cpus, or 0 if there are fewer cores than threads. */

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "xdit/err.h" /* declares xd_status and xd_err, which are public */
+#include "xdit/err.h" /* declares the public types xd_status and xd_err */
 
 #if defined(__GNUC__)
 #define XD_PRINTF(a, b) __attribute__((format(printf, a, b)))
@@ -19,8 +19,8 @@
 #define XD_PRINTF(a, b)
 #endif
 
-/* Records a failure and returns `code`. The first failure wins: an error record that already has a
- * failure does not change. `e` may be NULL. */
+/* Records a failure and returns `code`. The first failure wins: a later failure does not change an
+ * error record. The error record `e` may be NULL. */
 xd_status xd_fail(xd_err *e, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
 xd_status xd_vfail(xd_err *e, xd_status code, const char *fmt, va_list ap) XD_PRINTF(3, 0);
 
@@ -48,8 +48,8 @@ void   xd_one_line(char *text);
  * never NULL. */
 const char *xd_status_name(xd_status s);
 
-/* A size in bytes as text, for messages: "2.51 GB", "73 MB", "0 kB". The field `s` of the struct
- * that xd_size_text returns has this text. */
+/* A size in bytes as text, for messages: "2.51 GB", "73 MB", "0 kB". The text is the field `s` of
+ * the struct that xd_size_text returns. */
 typedef struct xd_size { char s[16]; } xd_size;
 xd_size   xd_size_text(double bytes);
 /* Reads a size from text: "12GB", "11.5 GiB", "800MB", "64kB" or a number of bytes. XD_EINVAL: the

@@ -25,10 +25,11 @@ xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, x
  * input. */
 xd_status xd_file_read_any(const char *path, size_t max, char **data, size_t *len, xd_err *e);
 
-/* A file that is being written. The file gets its name only when its contents are complete and
- * synced. If the file system supports O_TMPFILE, the incomplete file has no name at all, so that
- * nothing remains even after SIGKILL. On other file systems the file is written under a temporary
- * name in the same directory and then renamed. A device or a pipe is written directly. */
+/* A file that is being written. A file of xd_out gets its name only when its contents are complete
+ * and synced. If the file system supports O_TMPFILE, the incomplete file has no name at all, so
+ * that nothing remains even after SIGKILL. On other file systems, the incomplete file has a
+ * temporary name in the same directory and is then renamed. A device or a pipe is written
+ * directly. */
 typedef struct xd_out {
     FILE *f;
     /* path: final name of the file; tmp: temporary name of the file, or NULL if it has none. */

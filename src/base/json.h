@@ -55,9 +55,9 @@ int            xd_json_is_list(const xd_json *j);
  * and accept a list of equal numbers as that number. A null value in a config means the default.
  * The default of a field is `def` for numbers and bools, `text` for strings, and the empty list for
  * lists. The key of a field may be a path into nested objects: "rope_scaling.factor". Each key of a
- * path except the last must be an object or absent. A key may occur in several rows. Rows with the
- * same `off` are aliases: the field gets the value of the first of these rows whose key is present.
- * If no key is present, the field gets the first row's default. */
+ * path except the last must be an object or absent. A config key may occur in several rows. Rows
+ * with the same `off` are aliases: the field gets the value of the first of these rows whose key is
+ * present. If no key is present, the field gets the first row's default. */
 typedef struct xd_field {
     const char *json;
     size_t      off;

@@ -18,11 +18,11 @@ size_t xd_pages_round_up(size_t bytes);
 void *xd_pages_map(size_t bytes, int fd);
 void  xd_pages_unmap(void *p, size_t bytes); /* unmaps memory; p may be NULL */
 /* Allocates the pages of the bytes [from, to) of a mapped file at once, and not at their first use.
- * xd_pages_allocate needs Linux 5.14. Returns 0 if memory is short. If memory were short later, the
- * first use of a page would kill the process. From Linux 6.1 on, xd_pages_allocate requests huge
- * pages, also on systems that by default use no huge pages for files. Returns 2 if the complete
- * range became huge pages. If the block is interleaved over `nodes` NUMA nodes, each node gets the
- * same number of huge pages. */
+ * xd_pages_allocate needs Linux 5.14. Returns 0 if the host has too little memory. If memory were
+ * short later, the first use of a page would kill the process. From Linux 6.1 on, xd_pages_allocate
+ * requests huge pages, also on systems that by default use no huge pages for files. Returns 2 if
+ * the complete range became huge pages. If the block is interleaved over `nodes` NUMA nodes, each
+ * node gets the same number of huge pages. */
 int   xd_pages_allocate(void *p, size_t from, size_t to, int nodes);
 
 #endif

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 /* Sets the number of threads of all later kernels. If n < 1, kernels use one thread for each core
- * on which this process may run. Returns the number of threads. */
+ * on which this process may run. Returns the new number of threads. */
 int xd_par_set(int n);
 int xd_par_threads(void);
 int xd_par_cores(void); /* returns the number of cores in the process's affinity mask */

@@ -1,11 +1,11 @@
 /* record.h - initializes and copies public structs that programs allocate and that get more fields
  * in later versions.
  *
- * A record is a struct that a program allocates. It begins with a size_t, the struct's size in the
- * program's build, which the struct's init function sets. New fields are added at the end of the
- * record, never to a struct inside the record. The size of a record is always a multiple of 8, and
- * a record has no padding at its end. Because of these two rules, a new field never overlaps bytes
- * that were padding in an older version. */
+ * A record is a struct that a program allocates. The first field of a record is a size_t, the
+ * struct's size in the program's build, which the struct's init function sets. New fields are added
+ * at the end of the record, never to a struct inside the record. The size of a record is always a
+ * multiple of 8, and a record has no padding at its end. Because of these two rules, a new field
+ * never overlaps bytes that were padding in an older version. */
 #ifndef XD_BASE_RECORD_H
 #define XD_BASE_RECORD_H
 

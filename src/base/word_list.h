@@ -1,5 +1,5 @@
-/* word_list.h - searches lists of words. A list is one string whose words are separated by spaces
- * or commas. */
+/* word_list.h - searches words in lists that are strings. A list is one string whose words are
+ * separated by spaces or commas. */
 #ifndef XD_BASE_WORD_LIST_H
 #define XD_BASE_WORD_LIST_H
 

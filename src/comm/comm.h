@@ -18,7 +18,7 @@
 
 typedef struct xd_comm xd_comm;
 typedef enum xd_red { XD_SUM, XD_MAX, XD_MIN } xd_red;
-/* A pending operation (request). The value {0} stands for an operation that is complete. */
+/* A pending operation of a communicator. The value {0} stands for an operation that is complete. */
 typedef struct xd_req {
     void   *p;
     int64_t tag;
@@ -64,10 +64,12 @@ typedef struct xd_comm_ops {
      * another rank's memory. If the destination tensor that rank r passes for this rank (in its own
      * `give`) is in the window of rank r, get[r] becomes a view of that tensor; otherwise get[r]
      * does not change. exchange_places sends no tensor bytes. A later `exchange` of results that
-     * are already in such a destination copies nothing. */
+     * are already in their destination copies nothing. */
     xd_req      (*exchange_places)(xd_comm *c, const xd_tensor *give, xd_tensor *get);
-    xd_req      (*send)(xd_comm *c, xd_tensor t, int to);   /* sends a contiguous tensor */
-    xd_req      (*recv)(xd_comm *c, xd_tensor t, int from); /* fills a contiguous tensor */
+    /* operation that sends a contiguous tensor */
+    xd_req      (*send)(xd_comm *c, xd_tensor t, int to);
+    /* operation that receives a contiguous tensor */
+    xd_req      (*recv)(xd_comm *c, xd_tensor t, int from);
     /* Waits until n operations are complete. An operation {0} is already complete. */
     xd_status   (*wait)(xd_comm *c, xd_req *r, int n);
     /* Returns 1 if the operation is complete. */
@@ -78,10 +80,11 @@ typedef struct xd_comm_ops {
     void        (*barrier)(xd_comm *c);
     /* Allocates host memory that all ranks of a group on one host (split_host) share. `share` is a
      * collective call. The pages of shared memory are allocated immediately if the system has a
-     * call that reports a shortage of memory. Without such a call, a shortage would kill the
-     * process when a page is first used. Sets *first to 1 on the one rank that should write the
-     * contents of the shared memory, and to 0 on the other ranks. The shared memory is freed when
-     * `c` is closed. Returns NULL on all ranks if shared memory is not available. */
+     * call that reports a shortage of memory. Without a call that reports a shortage, the kernel
+     * would kill the process when a page is first used. Sets *first to 1 on the one rank that
+     * should write the contents of the shared memory, and to 0 on the other ranks. The shared
+     * memory is freed when `c` is closed. Returns NULL on all ranks if shared memory is not
+     * available. */
     void       *(*share)(xd_comm *c, size_t bytes, int *first);
     /* Opens a shared-memory window for a group of ranks on one host. The window has `bytes` bytes
      * of memory for each rank, which all ranks of the group can read. window_open is a collective

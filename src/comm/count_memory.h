@@ -27,7 +27,7 @@ typedef struct xd_count_world { /* modelled message memory of one rank */
      * predicted memory. */
     xd_traffic      *traffic;
     xd_count_buffers packed; /* buffers for messages that are staged through the host */
-    int64_t          calls;  /* number of calls begun so far */
+    int64_t          calls;  /* number of communication calls begun so far */
 } xd_count_world;
 
 typedef struct xd_count_group { /* modelled message memory of one group of ranks */
@@ -48,8 +48,8 @@ void xd_count_world_close(xd_count_world *w);
 void xd_count_call(xd_count_world *w);
 void xd_count_send(xd_count_world *w, xd_count_group *g, int to, xd_tensor t, int packs);
 void xd_count_recv(xd_count_world *w, xd_count_group *g, int from, xd_tensor t, int packs);
-/* Counts the buffers of an all-reduce. If the devices exchange messages directly, every rank sends
- * its f32 elements to every other rank. */
+/* Counts the message buffers of an all-reduce. If the devices exchange messages directly, every
+ * rank sends its f32 elements to every other rank. */
 void xd_count_sum(xd_count_world *w, xd_count_group *g, xd_tensor io, xd_red op);
 
 #endif

@@ -1,7 +1,8 @@
 /* direct.h - sends messages between the GPUs of one host through shared device memory (CUDA IPC),
  * without a copy in host memory.
  *
- * Groups whose ranks are all on one host use direct messages. Messages of other groups are staged.
+ * Groups whose ranks are all on one host use direct messages. Messages of other groups are staged
+ * through host memory.
  *
  * Each rank exports device memory to the other ranks: one mailbox for each message in flight. The
  * sender packs a tensor into a mailbox and sends a note through the underlying communicator: the
@@ -50,9 +51,9 @@ void          xd_direct_close(xd_direct *g);
 int           xd_direct_takes(const xd_direct *g, xd_dtype t);
 
 /* Begins call k: sends k->view[r] to rank r of the group and receives k->view[size + r] from rank
- * r. A view without elements is skipped. If `peer` is negative, the call is collective; otherwise,
- * `peer` is the only rank to which the call sends or from which it receives. `traffic`: counters of
- * the group. Returns 0 if out of memory. */
+ * r. A view without elements is skipped in the exchange. If `peer` is negative, the call is
+ * collective; otherwise, `peer` is the only rank to which the call sends or from which it receives.
+ * `traffic`: counters of the group. Returns 0 if out of memory. */
 int xd_direct_begin(const xd_direct *g, xd_stage_call *k, int size, int peer, xd_traffic *traffic);
 /* Returns 1 on all ranks if `mine` is 1 on every rank, else 0. xd_comm_all_can is a collective
  * call. */
@@ -66,8 +67,8 @@ xd_status xd_direct_unpack(xd_staging *w, xd_stage_call *k);
  * device memory. Returns 0 if out of memory. */
 int       xd_direct_copy(xd_staging *w, xd_stage_call *k, xd_tensor to, xd_tensor from);
 /* Ends the call k; the caller must have received the notes (mailbox numbers and byte counts) of
- * this call before. Queues the copies of the received data on the device; computation that is
- * queued later waits for these copies. */
+ * this call before. Queues the copies of the received data on the device; later computation waits
+ * for them. */
 xd_status xd_direct_end(xd_direct *g, xd_stage_call *k, int size);
 
 #endif

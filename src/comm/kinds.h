@@ -1,5 +1,5 @@
-/* kinds.h - declares functions that all communicators share. They pack views, split an all-reduce
- * into pieces, compute broadcast trees, and reduce elements.
+/* kinds.h - declares functions that all communicators share: functions that pack views, split an
+ * all-reduce into pieces, compute broadcast trees, and reduce elements.
  *
  * Only kinds.h defines how collectives are split into messages, so that the count communicator and
  * the real communicators agree. */
@@ -23,7 +23,8 @@ int64_t xd_comm_elems(xd_tensor t);
 size_t  xd_comm_bytes(xd_tensor t);
 /* Functions that copy the elements of a view of any strides, row by row: xd_comm_pack copies from
  * the view to contiguous bytes, and xd_comm_unpack from contiguous bytes to the view. The view and
- * the bytes may overlap only if they begin at the same address or the view is contiguous. */
+ * the contiguous bytes may overlap only if they begin at the same address or the view is
+ * contiguous. */
 void    xd_comm_pack(void *to, xd_tensor from);
 void    xd_comm_unpack(xd_tensor to, const void *from);
 /* Copies between views of the same shape and type; returns 0 if shapes or types differ. */

@@ -26,7 +26,7 @@ typedef struct xd_mpi_world {
     /* 1: the world was made from the program's own communicator (xd_comm_from_mpi). */
     int           lent;
     xd_cpuset     cpus;   /* cpus that the ranks of this host may use together */
-    xd_shm_block *window; /* list of open shared-memory windows */
+    xd_shm_block *window; /* list of the world's open shared-memory windows */
     int           lost;   /* 1: some messages will never be sent, so waits fail at once */
 } xd_mpi_world;
 
@@ -40,7 +40,7 @@ typedef struct xd_mpi_group {
     int           seq;
 } xd_mpi_group;
 
-typedef struct xd_mpi_staging { /* a staging buffer of an operation */
+typedef struct xd_mpi_staging { /* a staging buffer of an MPI operation */
     struct xd_mpi_staging *next;
     size_t                 cap;
     char                  *p;

@@ -40,7 +40,7 @@ typedef struct xd_cvt_file {
     xd_cvt_item *item; /* [n] tensors of the file, borrowed */
     int          n;
     xd_text_buf  header;
-    size_t       bytes; /* size of the file */
+    size_t       bytes; /* size of the output file in bytes */
     int          done;  /* 1: an earlier run has written the file */
 } xd_cvt_file;
 
@@ -68,8 +68,8 @@ typedef struct xd_cvt {
     int                    nparts;
     xd_cvt_copy           *copy;
     int                    ncopies;
-    xd_text_buf            asked;  /* the arguments of the conversion, as text */
-    uint64_t               source; /* hash of the source model */
+    xd_text_buf            asked;  /* arguments of the conversion, as text */
+    uint64_t               source; /* hash of the source model of the conversion */
     /* Hash of the fields `asked` and `source`, stored in the header of every output file. */
     char                   tag[40];
     double                 done, total; /* bytes written so far; total bytes to write */

@@ -1,8 +1,9 @@
 /* dit.h - declares diffusion transformers, which map noisy latents, a timestep and text to a
  * prediction.
  *
- * Latents are passed as tokens [N,F]. A token has the features of one patch, in the order (channel,
- * frame, row, column), so F = C patch[0] patch[1] patch[2]. An image has one frame of latents. */
+ * Latents are passed to a transformer as tokens [N,F]. A token has the features of one patch, in
+ * the order (channel, frame, row, column), so F = C patch[0] patch[1] patch[2]. An image has one
+ * frame of latents. */
 #ifndef XD_DIT_DIT_H
 #define XD_DIT_DIT_H
 
@@ -66,7 +67,7 @@ enum { XD_MAXSIDES = 4 };
 typedef struct xd_dit_info {
     int         nlayers, heads, head_dim;
     int         key_heads; /* number of heads of keys and values; 0: the number `heads` */
-    int         patch[3];  /* latent cells per token: frames, rows, columns */
+    int         patch[3];  /* size of a token in latent cells: frames, rows, columns */
     int64_t     dim;       /* width of a hidden state */
     /* Number of hidden states of each token, which pass through the blocks together: 2 if a control
      * stream flows beside the image's state; 0 and 1: one state. xd_state.h has space for all
@@ -90,7 +91,7 @@ typedef struct xd_dit_info {
      * supports one kind. */
     int         modes[XD_MAXSIDES];
     int64_t     lat_ch;    /* number of latent channels C */
-    int64_t     extra_ch;  /* extra input channels, after the C channels */
+    int64_t     extra_ch;  /* number of extra input channels, which follow the C latent channels */
     int64_t     sample[3]; /* latent cells of the training size: frames, rows, columns */
     /* Area in pixels of the videos on which the model was trained, which sets the default size of a
      * video from an image; 0: the pipeline has a default. */
@@ -108,7 +109,7 @@ typedef struct xd_dit_info {
      * those of one image. */
     int64_t     image_rows;
     int64_t     pooled_dim; /* width of the pooled text embedding; 0: not used */
-    int         guided;     /* 1: reads a distilled guidance scale */
+    int         guided;     /* 1: the model reads a distilled guidance scale */
     int         txt_flows;  /* 1: text rows pass through the blocks (joint attention) */
     /* maximum number of text rows for which the model has positions; 0: no limit */
     int64_t     text_most;
@@ -118,8 +119,8 @@ typedef struct xd_dit_info {
     int         multiple;
     /* Number of rows before the text that only side networks read (XD_LEAD). */
     int         lead_rows;
-    /* Number of learned rows that the model puts in the place of the last text rows, which follow
-     * those of the text encoders (with txt_flows). */
+    /* Number of learned rows that the model puts in the place of the last text rows, after the rows
+     * of the text encoders (with txt_flows). */
     int         registers;
     int         sites; /* number of self-attention layers per block */
     /* 1: the text is a prefix of the tokens and does not attend to them. `read` computes the keys
@@ -173,8 +174,8 @@ typedef struct xd_dit xd_dit;
 
 /* Describes the side networks (ControlNets) that a transformer can have. A side network has blocks
  * like the transformer's blocks, and adds their outputs to activations of the transformer. The
- * transformer and its side networks form one network, which has the blocks of all of them.
- * Therefore parallel methods, memory plans and weights treat the blocks of a side network like the
+ * transformer and its side networks form one network, which has the blocks of all of them. Because
+ * of this, parallel methods, memory plans and weights treat the blocks of a side network like the
  * transformer's own blocks. The hidden state of a side network is a further state of a token
  * (xd_dit_info.states). The configs of the side networks are the list XD_SIDES_KEY of the
  * transformer's config, and the tensor names of side network i have the prefix XD_SIDES_PREFIX.
@@ -229,7 +230,7 @@ struct xd_dit {
      * bytes. If `cond` writes the same bytes in every step, a GPU replays recorded kernel launches
      * of the blocks. Arena memory that `cond` allocates is valid until the end of the forward
      * pass. */
-    /* The function `cond` is called on every pipeline stage. */
+    /* `cond` is called on every pipeline stage. */
     void           (*cond)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
     /* Called on the first pipeline stage: makes the hidden state s->h. */
     void           (*embed)(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s);
@@ -238,8 +239,9 @@ struct xd_dit {
      * zeros. */
     xd_tensor      (*head)(xd_exec *x, const xd_net *n, xd_state *s);
     /* Called on the first pipeline stage, after `embed`: returns an input of the first block, in
-     * F32. TeaCache (Liu et al. 2024, arXiv:2411.19108) measures how much this tensor changes from
-     * step to step. probe NULL: TeaCache measures the change of the image's rows of s->h. */
+     * F32. TeaCache (Liu et al. 2024, arXiv:2411.19108) measures how much the tensor of `probe`
+     * changes from step to step. probe NULL: TeaCache measures the change of the image's rows of
+     * s->h. */
     xd_tensor      (*probe)(xd_exec *x, const xd_net *n, xd_state *s);
     /* Writes the coefficients, highest power first, of the polynomial that TeaCache publishes for
      * this model. The polynomial maps the change of `probe`'s tensor to the change of the model's

@@ -30,7 +30,7 @@ typedef struct xd_dual_cfg {
     int     modulated; /* 1: each block has linear layers for its modulation */
     /* for each position axis: the number of head features that RoPE rotates */
     xd_ints axes;
-    int64_t dim; /* D = heads * head_dim */
+    int64_t dim; /* D, the width of the hidden state: heads * head_dim */
 } xd_dual_cfg;
 
 /* Rows of a table of config fields, which read config values into the members of an xd_dual_cfg.
@@ -59,7 +59,7 @@ int       xd_dual_nlayers(const void *cfg);
 void xd_pair_weights(xd_decl *d, const void *cfg, int layer, void *w);
 void xd_solo_weights(xd_decl *d, const void *cfg, int layer, void *w);
 
-/* Inputs of a block besides its weights. */
+/* Inputs of a double or single block besides its weights. */
 typedef struct xd_dual_in {
     /* Modulation vectors [6,D] F32 of the text rows and of the image rows. Six rows of a modulation
      * vector: shift, scale and gate of the attention, then shift, scale and gate of the

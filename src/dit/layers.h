@@ -65,7 +65,7 @@ void xd_adaln_weights(xd_decl *d, const xd_adaln_form *f, int context, xd_adaln 
 typedef struct xd_qkv { xd_tensor q, k, v; } xd_qkv;
 
 /* Allocates queries and keys for y [n, (H + 2 Hk) head_dim], the output of the GEMM with `w`. The
- * values v are not copied: v is a view of y. */
+ * values v of xd_qkv are not copied: v is a view of y. */
 xd_qkv xd_qkv_open(xd_exec *x, xd_tensor y, const xd_lin *w, int64_t head_dim);
 typedef struct xd_qkv_rows {
     int64_t   at, n;          /* fills rows [at, at + n) of q and k */
@@ -75,7 +75,7 @@ typedef struct xd_qkv_rows {
      * together, and the tables are [all rows, turned/2]. 0: RoPE rotates all features, 2i and 2i +
      * 1 together. */
     int64_t   turned;
-    float     eps; /* epsilon of the RMS norm; 0: 1e-6 */
+    float     eps; /* epsilon of the RMS norm; 0 stands for 1e-6 */
 } xd_qkv_rows;
 /* Fills rows of the queries and keys from y, and applies the RMS norm and RoPE to these rows. */
 void xd_qkv_fill(xd_exec *x, const xd_qkv *a, xd_tensor y, const xd_lin *w, const xd_qkv_rows *r);
@@ -123,14 +123,14 @@ float xd_grid_at(const xd_grid_side *a, int64_t i);
 void  xd_grid_crop(int64_t th, int64_t tw, int64_t h, int64_t w, xd_grid_side *rows,
                    xd_grid_side *cols);
 /* Writes the RoPE frequencies of the pairs of features of one position axis, which has `width`
- * features. Theta of these frequencies is 10000, and they are computed in f32. */
+ * features. Theta of the RoPE frequencies is 10000, and the frequencies are computed in f32. */
 void  xd_rope_frequencies(float *freq, int64_t width);
 /* Argument of the functions `fill`, which write the rows of RoPE tables. xd_rope_table returns a
  * table of cosines or sines, F32 [rows, half]. The function `fill` writes the rows of the table; fn
  * is cos or sin. */
 typedef struct xd_rope {
     const xd_exec *x;
-    const void    *cfg; /* config of the model, which `fill` reads */
+    const void    *cfg; /* config of the model, which the function `fill` reads */
     double         (*fn)(double);
 } xd_rope;
 /* Makes a RoPE table as xd_rope_table does, but for positions that also depend on the text. */
@@ -139,8 +139,8 @@ xd_tensor xd_rope_table_of(xd_exec *x, const void *text, int64_t rows, int64_t h
                            double (*fn)(double));
 xd_tensor xd_rope_table(xd_exec *x, int64_t rows, int64_t half, void (*fill)(void *turn, float *to),
                         const void *cfg, double (*fn)(double));
-/* Writes fn (cos or sin) of the RoPE angles of one axis at position `pos`. Returns the address
- * after the written elements. */
+/* Writes fn (cos or sin) of the RoPE angles of one axis at position `pos`. xd_rope_angles returns
+ * the address after the written elements. */
 float    *xd_rope_angles(float *row, int64_t width, const float *freq, float pos,
                          double (*fn)(double));
 
@@ -148,8 +148,8 @@ float    *xd_rope_angles(float *row, int64_t width, const float *freq, float pos
  * first feature. The values theta^(k / width) are the RoPE bases for several axes with separate
  * widths. xd_rope_axes computes in f64, as diffusers does. */
 void   xd_rope_axes(double *base, double theta, const xd_ints *widths);
-/* Writes fn (cos or sin) of the RoPE angles of one token, which are pos[axis] / base. Returns the
- * address after the written elements. */
+/* Writes fn (cos or sin) of the RoPE angles of one token, which are pos[axis] / base. xd_rope_token
+ * returns the address after the written elements. */
 float *xd_rope_token(float *row, const double *base, const xd_ints *widths, const int64_t *pos,
                      double (*fn)(double));
 

@@ -2,10 +2,9 @@
  *
  * The modulation vectors of a block are a weight matrix times one input row, which depends on the
  * timestep and, in some models, on the text's pooled embedding. A GEMM with one row takes as long
- * as reading the weight matrix. All timesteps are known in advance. Therefore the first of
- * XD_MOD_STEPS steps computes the modulations of all these steps, and the other steps only read the
- * results. Because of this, the weight matrices are read only once in XD_MOD_STEPS steps, for all
- * patches.
+ * as reading the weight matrix. All timesteps are known in advance, so the first of XD_MOD_STEPS
+ * steps computes the modulations of all these steps, and the other steps only read the results.
+ * Because of this, the weight matrices are read only once in XD_MOD_STEPS steps, for all patches.
  *
  * A device whose memory the host cannot address may record the kernel launches of a pass, and
  * replay them later with the same tensor addresses. On a device that records launches, the
@@ -38,8 +37,8 @@ typedef struct xd_mods {
      * `computed` is the number of these matrices whose modulations are computed. */
     int       known, computed;
     int64_t   room;
-    /* Array with space for `room` elements. An element has a weight matrix w and `at`, the first
-     * column of w's modulations in `all`. */
+    /* Array of weight matrices with space for `room` elements. An element has a weight matrix w and
+     * `at`, the first column of w's modulations in `all`. */
     struct xd_mod_columns {
         const xd_lin *w;
         int64_t       at;

@@ -52,10 +52,10 @@ xd_tensor xd_refined_head(xd_exec *x, xd_tensor h, xd_tensor active, const xd_re
 
 /* Settings of the position axes in a config. */
 typedef struct xd_refined_axes {
-    const char    *key;         /* key of the widths, "axes_dims" */
+    const char    *key;         /* key of the axes' widths in the config, "axes_dims" */
     const int64_t *dims, *lens; /* [XD_REFINED_AXES] default widths and lengths */
-    int64_t        least;       /* minimum length of the first axis */
-    int64_t        head_dim;    /* required sum of the widths */
+    int64_t        least;       /* minimum length of the first position axis */
+    int64_t        head_dim;    /* required sum of the axes' widths */
 } xd_refined_axes;
 /* Checks the widths and lengths of the position axes, and sets those that the config lacks. */
 xd_status xd_refined_check_axes(xd_ints *dims, xd_ints *lens, const xd_refined_axes *a, xd_err *e);

@@ -5,10 +5,10 @@
 
 #include "engine/engine.h"
 
-/* Connects an engine to the other ranks. The other ranks are those of the MPI communicator that the
- * program passes or, if the program passes no communicator, all launched ranks. If `alone` is 1,
- * the engine has no other ranks. Also sets up threads and, unless `alone` is 1, binds the rank to
- * CPUs. xd_session_join is collective unless `alone` is 1. */
+/* Connects an engine to the other ranks. The ranks of an engine are the ranks of the MPI
+ * communicator that the program passes or, without such a communicator, all launched ranks. If
+ * `alone` is 1, the engine has no other ranks. xd_session_join also sets up threads and, unless
+ * `alone` is 1, binds the rank to CPUs. xd_session_join is collective unless `alone` is 1. */
 xd_status xd_session_join(xd_engine *g, const xd_open_args *a, int alone, xd_err *e);
 /* Makes the plan that the arguments specify or, if they specify no plan, chooses a plan. Checks
  * that all ranks have the same version, model and plan, and opens the groups of ranks. `s` is this

@@ -25,7 +25,7 @@ typedef struct xd_tables xd_tables;
 
 /* Inputs that the decoders of some autoencoders read besides the latents. */
 typedef struct xd_decoding {
-    double  time; /* timestep, 0 to 1 */
+    double  time; /* timestep of the decoder, 0 to 1 */
     int64_t seed; /* seed of the noise that the decoder adds */
     int64_t row;  /* index of this rank's first row of latent cells, for the noise */
 } xd_decoding;
@@ -49,8 +49,7 @@ typedef struct xd_near_args {
     xd_tensor   near;
 } xd_near_args;
 
-/* The hooks of one parallel method. A NULL hook stands for the hook of the next entry of the
- * stack. */
+/* Hooks of one parallel method. A NULL hook stands for the hook of the next entry of the stack. */
 struct xd_hooks {
     /* Computes the attention of this rank's tokens over all ranks' tokens: fills a->out (and
      * a->lse, the log-sum-exp of the scores). */
@@ -103,8 +102,9 @@ struct xd_exec {
     int                 sp;    /* sequence rank to which the tokens belong */
     /* site: index of the current attention layer in the block */
     int                 step, pass, layer, site;
-    int                 exact;      /* 1: the step is exact: it uses no stale data */
-    xd_group            group;      /* groups of the current attention */
+    int                 exact; /* 1: the step is exact: it uses no stale data */
+    /* groups of image tokens that attend to each other in the current attention */
+    xd_group            group;
     int                 window_off; /* 1: the current attention ignores the attention window */
     int                 int8_attn;  /* 1: attention over tokens computes its scores in int8 */
     int                 fp8_gemm;   /* 1: layers with fp8 weights get fp8 inputs */
@@ -134,8 +134,8 @@ int       xd_ok(const xd_exec *x);
 void      xd_pause(xd_exec *x); /* calls x->pause, if it is set */
 /* Returns 1 on a count device (which computes nothing), where tensors have no valid addresses. */
 int       xd_counting(const xd_exec *x);
-/* Sets the context's error if `cond` is false, also in release builds. The value of the macro is
- * `cond`. */
+/* Sets the context's error if `cond` is false, also in release builds. The macro xd_check has the
+ * value `cond`. */
 int       xd_check(xd_exec *x, int cond, const char *fmt, ...) XD_PRINTF(3, 4);
 /* Returns the status of the context's first failure, and sets *e to the failure's message and
  * rank. */

@@ -56,8 +56,8 @@ xd_gathering xd_gather_plan(const xd_decl *d, const xd_weight *w, const xd_matri
 /* Returns 1 if all parts of a local matrix are stored as rows of integers that w uses unconverted.
  * Sets *turned to 1 if the file stores the rows of some parts in another order. */
 int    xd_gather_integers(const xd_decl *d, const xd_weight *w, const xd_matrix *m, int *turned);
-/* Returns 1 if w has rows whose scales the device cannot compute. A matrix with such rows is packed
- * in one piece. */
+/* Returns 1 if w has rows whose scales the device cannot compute. A matrix that has rows with such
+ * scales is packed in one piece. */
 int    xd_gather_needs_scales(const xd_weight *w, const xd_gathering *g);
 /* Sets the row scales that the device cannot compute. If the inputs of a row are split over ranks,
  * the scale is computed from the complete row, so that all ranks quantize the row equally. Other
@@ -106,7 +106,8 @@ void      xd_gather_release(const xd_banding *b, const xd_gather_piece *p);
 /* Packs the bands with indices [begin, end) of a matrix. A band is a group of rows that are packed
  * together. `ctx` points to an xd_banding. */
 void      xd_gather_bands(void *ctx, int64_t begin, int64_t end, int thread);
-/* Opens the checkpoint tensor of part i of a local matrix. Returns 0 on failure. */
+/* Opens the checkpoint tensor of part i of a local matrix. Returns 0 if the tensor cannot be
+ * opened. */
 int       xd_gather_open(xd_decl *d, xd_banding *b, xd_fetched *f, int i, float gain);
 /* Releases the checkpoint tensors of the n parts after use. */
 void      xd_gather_close(xd_decl *d, xd_banding *b, xd_fetched *f, int n);

@@ -17,7 +17,7 @@ void  xd_upload(xd_exec *x, void *to, const void *from, size_t bytes);
 void  xd_download(xd_exec *x, void *to, const void *from, size_t bytes);
 /* Makes bytes in device memory readable for the host, after all work that was queued on the device
  * before. Returns p itself, or the address of a copy in host memory. Returns NULL if the context
- * has failed, or on a count device. End the access with xd_host_close. */
+ * has failed, or on a count device. End the access to device memory with xd_host_close. */
 void *xd_host_open(xd_exec *x, void *p, size_t bytes);
 /* Ends an access that xd_host_open began: copies the first `written` bytes back to the device if
  * `host` is a copy. host may be NULL. */

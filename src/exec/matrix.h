@@ -36,7 +36,7 @@ typedef struct xd_fetch {          /* tells which tensor is read, and how */
 void  xd_load_name(const xd_decl *d, const char *names, const char *suffix, char out[512]);
 /* Reads a tensor, which is valid until xd_load_release. If weights are random, there are no files,
  * and xd_load_fetch makes the elements in memory. xd_load_fetch decodes a tensor that is stored as
- * codes. Returns 0 on failure. */
+ * codes. Returns 0 if the tensor cannot be read. */
 int   xd_load_fetch(xd_decl *d, const xd_fetch *what, xd_fetched *f);
 /* Finds a tensor as xd_load_fetch does, but neither makes nor decodes elements. If weights are
  * random, sets f->t.p to NULL; the caller then makes the elements with xd_load_make. */
@@ -79,9 +79,10 @@ void  xd_load_decoded(void *to, xd_dtype tt, const xd_coding *c, int64_t row, in
                       int64_t n);
 float xd_load_decoded_most(const xd_coding *c, int64_t row, int64_t n);
 /* If the tensor f is stored as codes, sets f->codes, which tells how to decode the tensor. Returns
- * 0 on failure. */
+ * 0 if the codes cannot be decoded. */
 int   xd_load_coding(xd_decl *d, xd_fetched *f, int rotated);
-/* Replaces a tensor that is stored as codes by its decoded elements. Returns 0 on failure. */
+/* Replaces a tensor that is stored as codes by its decoded elements. Returns 0 if the tensor cannot
+ * be decoded. */
 int   xd_load_decode(xd_decl *d, xd_fetched *f);
 
 /* ---- sums (sums.c) ------------------------------------------------------------------------- */
@@ -92,14 +93,14 @@ int    xd_sum_is(const xd_decl *d, const char *names, const char *suffix);
 /* Returns how many bytes of memory are needed to add a tensor's terms; 0 if the tensor has no
  * terms. If `whole` is 1, the number includes memory for all n elements of the sum in f32. */
 size_t xd_sum_bytes(const xd_decl *d, const char *names, const char *suffix, int64_t n, int whole);
-/* If the source adds terms to the tensor f, prepares these terms for xd_sum_add. Returns 0 on
- * failure. */
+/* If the source adds terms to the tensor f, prepares these terms for xd_sum_add. Returns 0 if the
+ * terms cannot be prepared. */
 int    xd_sum_open(xd_decl *d, xd_fetched *f, const xd_span *span, int n);
 void   xd_sum_add(const xd_decl *d, const xd_fetched *f, int64_t row, int64_t n, float *to,
                   int thread);
 void   xd_sum_close(const xd_decl *d, xd_fetched *f);
 /* If the source adds terms to the tensor f, replaces f by the sum of the stored tensor and all its
- * terms. Returns 0 on failure. */
+ * terms. Returns 0 if the sum cannot be computed. */
 int    xd_sum_whole(xd_decl *d, xd_fetched *f);
 
 /* ---- matrices (matrix.c) ------------------------------------------------------------------- */
@@ -125,7 +126,7 @@ typedef struct xd_matrix { /* a local matrix: the rows and columns with which th
     int                n; /* number of checkpoint matrices that are fused */
     xd_mat_cols        cols;
     int                nd;    /* number of extents in `shape`, if n is 1 */
-    const int64_t     *shape; /* shape in the checkpoint; NULL: [out, in] */
+    const int64_t     *shape; /* shape of the matrix in the checkpoint; NULL: [out, in] */
     /* Group size in which rows are stored rotated and stay rotated (xd_lin.rotate); 0: rows are not
      * rotated. */
     int64_t            rotate;

@@ -14,10 +14,10 @@ typedef struct xd_net xd_net;
 
 typedef struct xd_state { /* activations that are passed from block to block and rank to rank */
     /* The hidden state, F32, which blocks change in place. The hidden state has this rank's rows of
-     * text, padding, reference images, image and audio, in this order. Each row has D features. A
-     * model may use only the first features of a row of audio. In a model with several hidden
-     * states per token (xd_dit_info.states), the memory has all rows of the first state, then all
-     * rows of the next state. */
+     * text, padding, reference images, image and audio, in this order. Rows of the hidden state
+     * have D features each. A model may use only the first features of a row of audio. In a model
+     * with several hidden states per token (xd_dit_info.states), the memory has all rows of the
+     * first state, then all rows of the next state. */
     xd_tensor   h;
     /* Outputs of k early blocks, concatenated along the rows, in the compute type: a tensor of D
      * features with k times as many rows as h. Long skip connections use the outputs of early
@@ -35,7 +35,7 @@ typedef struct xd_state { /* activations that are passed from block to block and
     const void *kept;
 } xd_state;
 
-typedef struct xd_block { /* a kind of block of a network */
+typedef struct xd_block { /* description of a kind of block of a network */
     /* Prefix of tensor names in the checkpoint: "transformer_blocks.%d". */
     const char *name;
     size_t      size; /* size in bytes of the struct that has a block's weights */
@@ -67,11 +67,11 @@ typedef struct xd_net_def {
     const char        *unread[6];
     const xd_field    *fields; /* field table for reading config.json into the cfg struct */
     size_t             cfg_size, glob_size;
-    /* Function that is called after the table's fields are read. It reads parts of the config that
+    /* Function that is called after the table's fields are read, to read parts of the config that
      * no table can describe, such as the configs of side networks. `read` NULL: the table describes
      * the whole config. */
     xd_status          (*read)(void *cfg, const xd_json *obj, const char *what, xd_err *e);
-    /* Function that is called after the config is read. It computes derived values, and refuses
+    /* Function that is called after the config is read, to compute derived values, and to refuse
      * impossible or unsupported values with an error that names the config key. `check` NULL: there
      * is nothing to check. */
     xd_status          (*check)(void *cfg, xd_err *e);
@@ -124,7 +124,7 @@ void        xd_net_block(xd_exec *x, const xd_net *n, int layer, xd_state *s);
  * (xd_dit_info.prefix_refs). */
 typedef struct xd_cond_image {
     int64_t at, n;      /* rows [at, at + n) are the text encoder's rows for the image */
-    int64_t rows, cols; /* size of the image in latent tokens */
+    int64_t rows, cols; /* size of the reference image in latent tokens */
 } xd_cond_image;
 
 struct xd_cond { /* an encoded prompt, valid during the request */

@@ -56,9 +56,9 @@ xd_tensor xd_seg(xd_tensor y, const xd_lin *w, int i);
  * scale, shift: [1,C], [n,C] or absent. */
 xd_tensor xd_norm_mod(xd_exec *x, xd_tensor in, xd_tensor scale, xd_tensor shift, float eps);
 /* Computes the norm `a`, whose result is read only by the linear layers w and, unless NULL, `also`.
- * If these layers have fp8 inputs, the result of the norm has type F8E4M3, with the rows' scales
- * stored after the last row. Such a result is only valid as an input of xd_linear and its
- * variants. */
+ * If the layers w and `also` have fp8 inputs, the result of the norm has type F8E4M3, with the
+ * rows' scales stored after the last row. A result of type F8E4M3 is only valid as an input of
+ * xd_linear and its variants. */
 xd_tensor xd_norm_for(xd_exec *x, const xd_norm *a, const xd_lin *w, const xd_lin *also);
 xd_tensor xd_layer_norm(xd_exec *x, xd_tensor in, xd_tensor gain, xd_tensor bias, float eps);
 /* Computes a layer norm with gain and bias, multiplies the result by 1 + scale and adds shift.
@@ -67,17 +67,18 @@ void      xd_norm_into(xd_exec *x, const xd_norm *a);
 xd_tensor xd_rms_norm(xd_exec *x, xd_tensor in, xd_tensor gain, float eps);
 /* Returns factors for RMS norms of rows whose features tensor parallelism splits over ranks. Each
  * of the k tensors in[i], [n,C], has this rank's features of n rows; the complete rows have `width`
- * features. The result, [n,k] F32, has a factor for each row of each tensor. A row that was normed
- * over only this rank's features becomes a row that is normed over all features if it is multiplied
- * by its factor. The call is collective over the ranks that split the features. */
+ * features. The returned tensor, [n,k] F32, has a factor for each row of each tensor. A row that
+ * was normed over only this rank's features becomes a row that is normed over all features if it is
+ * multiplied by its factor. The call is collective over the ranks that split the features. */
 xd_tensor xd_rms_factors(xd_exec *x, const xd_tensor *in, int k, int64_t width, float eps);
 
 /* Norms and rotates queries or keys [n,H,D] (any strides, but the stride of D is 1) into `out` of
  * the same shape. xd_qk_norm_into first applies an RMS norm over the D elements of each head, with
- * gain [D] (F32; absent: no norm). Then it applies RoPE with the cosines and sines of the row's
- * angles, which rotates the pairs of elements 2i and 2i+1. cos and sin are F32 tensors [n,D/2], or
- * [1,D/2] if all rows have the same angles; absent: no RoPE. a->also may have keys, which are
- * processed in the same kernel launch as the queries. xd_qk_norm_into sets a->norm and a->rms. */
+ * gain [D] (F32; absent: no norm). xd_qk_norm_into then applies RoPE with the cosines and sines of
+ * the row's angles, which rotates the pairs of elements 2i and 2i+1. cos and sin are F32 tensors
+ * [n,D/2], or [1,D/2] if all rows have the same angles; absent: no RoPE. a->also may have keys,
+ * which are processed in the same kernel launch as the queries. xd_qk_norm_into sets a->norm and
+ * a->rms. */
 void xd_qk_norm_into(xd_exec *x, const xd_qknorm *a);
 /* Norms and rotates queries or keys as xd_qk_norm_into does, but with a layer norm (gain and bias)
  * in place of the RMS norm. */
@@ -180,8 +181,8 @@ typedef struct xd_conv_options {
 void xd_conv2d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w,
                     const xd_conv_options *o);
 /* Computes a convolution over frames: kernel [kt,kh,kw], stride 1; `in` has kt - 1 more frames than
- * `out`. Each frame is padded at its edges, so that the frames of `out` have as many rows and
- * columns as the frames of `in`. */
+ * `out`. Each frame of `in` is padded at its edges, so that the frames of `out` have as many rows
+ * and columns as the frames of `in`. */
 void xd_conv3d_into(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor residual);
 /* Computes a convolution without messages between ranks. All rows that xd_conv_rows_into reads must
  * be in `in`. */

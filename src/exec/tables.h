@@ -12,7 +12,7 @@
  * patch of its tokens are the requested ones. Unused members of the key are NULL. */
 typedef struct xd_table_key {
     const void *of;                             /* weight or text on which the table depends */
-    void        (*fill)(void *ctx, float *buf); /* function that fills the table */
+    void        (*fill)(void *ctx, float *buf); /* function that writes the values of the table */
     /* cos or sin, if `fill` writes the cosines or sines of RoPE angles to the table. */
     double      (*fn)(double);
 } xd_table_key;
@@ -30,7 +30,7 @@ struct xd_tables {
 };
 
 void xd_tables_open(xd_tables *s, xd_arena *a);
-void xd_tables_close(xd_tables *s); /* frees the tables' arena memory */
+void xd_tables_close(xd_tables *s); /* frees the arena memory of all tables */
 /* Sets *t to the table of shape d for a key. Returns 1 if the table is filled already, and 0 if the
  * caller must fill the table. The table's memory belongs to x->tables or, if x->tables is NULL, to
  * the arena. */

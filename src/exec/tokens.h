@@ -3,7 +3,7 @@
  * All tokens of a pass that flow through the blocks are one sequence of six streams: leading rows,
  * text, padding, reference images, image, audio. In each patch, each sequence rank has one span of
  * the tokens of each stream (xd_own). Every rank can compute which tokens the other ranks have.
- * Therefore sizes are never sent, and they need not be equal. */
+ * Numbers of tokens are therefore never sent, and need not be equal. */
 #ifndef XD_EXEC_TOKENS_H
 #define XD_EXEC_TOKENS_H
 

@@ -1,9 +1,9 @@
 /* weight.h - declares the weights of models. A model declares its weights once; with this
  * declaration, weights are listed, counted, loaded, split, packed and filled with random values.
  *
- * To list, count or load weights, the engine runs the model's function `weights`. This function
- * calls xd_w_* for every tensor, with the tensor's name in the checkpoint relative to the current
- * scope (prefix of names). */
+ * To list, count or load weights, the engine runs the model's function `weights`, which calls
+ * xd_w_* for every tensor, with the tensor's name in the checkpoint relative to the current scope
+ * (prefix of names). */
 #ifndef XD_EXEC_WEIGHT_H
 #define XD_EXEC_WEIGHT_H
 
@@ -89,7 +89,7 @@ void xd_w_linear_as(xd_decl *d, xd_lin *w, const char *name, int nd, const int64
 /* Declares a convolution with the kernel "NAME.weight" [out, in, (kt,) (kh,) kw] and the bias
  * "NAME.bias" [out]. A convolution of single channels (`outs`) has one group for each channel. */
 typedef struct xd_conv_spec {
-    int64_t        out, in; /* in: inputs of one group */
+    int64_t        out, in; /* in: number of input channels of one group */
     int            groups;  /* number of groups of channels; 0 means 1 */
     int            nk;      /* number of the kernel's extents in the checkpoint: 1 to 3 */
     int            kernel[3];
@@ -152,7 +152,7 @@ void xd_w_leave(xd_decl *d);
  * returns a tensor as stored, and the code that reads rows of the tensor adds the terms. Rows of a
  * tensor are along its first extent. */
 typedef struct xd_source_sums {
-    int       (*has)(void *self, const char *name); /* returns 1 if the tensor has terms */
+    int       (*has)(void *self, const char *name); /* returns 1 if terms are added to the tensor */
     /* Returns an upper limit, in bytes, of the memory that adding a tensor's terms uses between
      * `open` and `close`, whichever columns are read. */
     size_t    (*takes)(void *self, const char *name);
@@ -179,13 +179,14 @@ struct xd_coding {
     void        (*read)(const xd_coding *c, int64_t row, int64_t column, int64_t n, float *to);
     /* Returns the scale by which a row's codes are multiplied; NULL: a row has several scales. */
     float       (*scale)(const xd_coding *c, int64_t row);
-    /* Type of the codes. I8: integers from -127 to 127. F8E4M3: 8-bit floats. XD_Q4_0: blocks. F32:
-     * codes of any other format, which are always decoded. I8 and F8E4M3 codes have scales. */
+    /* Type of quantized codes. XD_I8: codes are integers from -127 to 127. XD_F8E4M3: codes are
+     * 8-bit floats. XD_Q4_0: codes are stored in blocks. XD_F32: codes of any other format, which
+     * are always decoded. I8 and F8E4M3 codes have scales. */
     xd_dtype    type;
     /* Group size (a power of 4) in which rows are rotated along their columns (xd_rotation); 0: no
      * rotation. */
     int64_t     rotate;
-    /* self: the weight source's `self`; data: address of the codes */
+    /* self: the member `self` of the weight source; data: address of the codes */
     const void *self, *data;
     /* The file may store rows in another order: row r of the tensor is row first + (r + turn) %
      * rows of the file's tensor. */
@@ -258,10 +259,10 @@ typedef enum xd_stays {
 struct xd_decl {
     xd_visit         visit;
     xd_dev          *dev;
-    xd_dtype         type; /* the compute type: type of activations */
+    xd_dtype         type; /* compute type, which is the type of activations */
     /* Element type of the large matrices: I8, F8E4M3 or `type`. Large matrices are those that
      * tensor parallelism can split (attention, feed-forward) and that have at least XD_QUANT_MIN
-     * inputs and outputs. All other matrices have `type`. */
+     * inputs and outputs. All matrices that are not large have `type`. */
     xd_dtype         blocks;
     const xd_source *src;
     int              tp, tp_at; /* tp: tensor-parallel degree; tp_at: this rank's coordinate */
@@ -315,8 +316,8 @@ xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
 void     *xd_store_get(xd_store *s, size_t bytes, int *mine);
 /* Makes the store allocate later weights in a block of memory that `parts` processes share. The
  * shared block of memory is borrowed. Weights in the shared block are allocated one after the
- * other, at multiples of XD_ALIGN. Each process requests all weights, but loads only some of
- * them. */
+ * other, at multiples of XD_ALIGN. Each process that shares the block requests all weights, but
+ * loads only some of them. */
 void      xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int parts);
 /* Makes an empty store allocate later weights in one block of device memory, which the store
  * allocates. xd_store_own_block also allocates `beside` bytes directly after the block, and returns
@@ -335,8 +336,8 @@ size_t    xd_store_block_bytes(size_t bytes);
 /* Returns the total size of the store's weights. */
 size_t    xd_store_bytes(const xd_store *s);
 /* Returns at least `bytes` bytes of working memory for loading a weight. Loading the next weight
- * reuses this memory. slot: 0 or 1. Returns NULL if out of memory. xd_store_trim frees the working
- * memory. */
+ * reuses the working memory. slot: 0 or 1. Returns NULL if out of memory. xd_store_trim frees the
+ * working memory. */
 void     *xd_store_scratch(xd_store *s, int slot, size_t bytes);
 void      xd_store_trim(xd_store *s);
 /* Registers an object, for which `close` is called when the store is closed. If out of memory,

@@ -27,7 +27,7 @@ typedef struct xd_block_sizes {
     const size_t *block; /* [n]: bytes of each block */
 } xd_block_sizes;
 
-typedef struct xd_stream_plan { /* which blocks are streamed; {0}: no block */
+typedef struct xd_stream_plan { /* plan of which blocks are streamed; {0}: no block */
     /* slots: number of slots in device memory. If weights stay in files, `slots` is the maximum
      * number of streamed blocks whose weights are in the page cache at the same time. streamed:
      * number of streamed blocks. */

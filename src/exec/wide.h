@@ -22,8 +22,8 @@ xd_wide xd_wide_of(const xd_decl *d, int64_t heads, int64_t head_dim, float eps)
 typedef struct xd_turn { xd_tensor cos, sin; } xd_turn;
 
 /* Returns the factors that correct the norms of the rows of in[0..k), with one column per tensor.
- * The result is absent if this rank has all heads. The call is collective over the ranks that split
- * the heads. */
+ * The tensor of factors is absent if this rank has all heads. The call is collective over the ranks
+ * that split the heads. */
 xd_tensor xd_wide_factors(xd_exec *x, const xd_wide *w, const xd_tensor *in, int k);
 /* Returns the column of `factors` for tensor i. */
 xd_tensor xd_wide_factor(xd_tensor factors, int i);

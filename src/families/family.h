@@ -26,26 +26,26 @@ typedef struct xd_examples {
     const char *layers;
     /* names of models that read the first frame of a video, as "A and B" */
     const char *from_image;
-    const char *last_image;    /* models that also read a last frame */
-    const char *control_image; /* models that read a control image */
-    const char *control_video; /* models that read a control video */
+    const char *last_image;    /* names of models that also read a last frame */
+    const char *control_image; /* names of models that read a control image */
+    const char *control_video; /* names of models that read a control video */
 } xd_examples;
 
 typedef struct xd_family {
     const char             *title;   /* name in messages and help texts, "FLUX" */
-    const xd_dit *const    *dits;    /* the family's transformers; ends with NULL */
-    const xd_recipe *const *recipes; /* the family's pipelines; ends with NULL */
+    const xd_dit *const    *dits;    /* transformers of the family; the list ends with NULL */
+    const xd_recipe *const *recipes; /* pipelines of the family; the list ends with NULL */
     /* Known layouts of single files that contain a transformer, or a VAE of this family. The last
      * layout in the list has NULL as `what`. key_maps NULL: the family has no known layouts. */
     const xd_key_map       *key_maps;
-    /* Table of the module names in LoRA files that were trained with the original code. `from` is
-     * NULL in the last row. lora_names NULL: the family has no such table. */
+    /* Table of the module names in LoRA files that were trained with the original code. In the last
+     * row of the table, `from` is NULL. lora_names NULL: the family has no such table. */
     const xd_lora_name     *lora_names;
-    const xd_xdit_rows     *xdit; /* the family's models in xDiT; NULL: none */
+    const xd_xdit_rows     *xdit; /* models of the family in xDiT; NULL: none */
     xd_examples             examples;
 } xd_family;
 
-extern const xd_family *const xd_families[]; /* pointers to all families; ends with NULL */
+extern const xd_family *const xd_families[]; /* pointers to all families; the list ends with NULL */
 
 /* Returns the i-th transformer of all families, counted in the order of the families, or NULL if
  * there are fewer. */

@@ -51,8 +51,8 @@ struct xd_recipe;
 /* Returns 1 if the comment after the constant w, which stands for a list of families, is true for a
  * recipe. */
 int         xd_recipe_has(const struct xd_recipe *r, xd_family_word w);
-/* Returns the text that the constant w stands for, or "none" if no family matches. The text is
- * valid as long as the program runs. */
+/* Returns the text that the constant w stands for, or "none" if no family matches. The returned
+ * text is valid as long as the program runs. */
 const char *xd_family_says(xd_family_word w);
 
 #endif

@@ -39,9 +39,9 @@ typedef struct xd_stem {
 
 /* A scope is a rule for the beginning of a tensor's name. `want` is the beginning of the declared
  * name, `have` the beginning of the name in the file. '#' in `want` matches a number. In `have`,
- * '#' is replaced by the next matched number, and '~' by this number counted back from the last
- * block. A '+' after a '#' allows files with more blocks than the config; these blocks are not
- * read. If `stems` is NULL, the end of the name is unchanged. Otherwise, the list of stems ends
+ * '#' is replaced by the next matched number, and '~' by the next matched number counted back from
+ * the last block. A '+' after a '#' allows files with more blocks than the config; these blocks are
+ * not read. If `stems` is NULL, the end of the name is unchanged. Otherwise, the list of stems ends
  * with a row without `want`. */
 typedef struct xd_scope {
     const char    *want, *have;
@@ -49,7 +49,7 @@ typedef struct xd_scope {
 } xd_scope;
 
 typedef struct xd_key_map {
-    const char *nets[XD_MAXNET]; /* networks to which the weights belong */
+    const char *nets[XD_MAXNET]; /* names of the networks to which the weights belong */
     /* what a file with this layout contains, for messages: "a T5 text encoder" */
     const char *what;
     /* Names, without prefix, of tensors that every file of this layout has. */

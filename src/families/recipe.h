@@ -41,14 +41,13 @@ typedef struct xd_text_use { /* description of one text encoder of a pipeline */
      * encoders. */
     int         pooled;
     /* Prompt that the encoder reads. 1: prompt_2 of the request; 2: prompt_3 of the request; 0: the
-     * prompt. A request without prompt_2 or prompt_3 uses its prompt. If this value is 0, or the
-     * request lacks that prompt: the request's prompt. */
+     * prompt. A request without prompt_2 or prompt_3 uses its prompt. */
     int         prompt;
     /* 1: the encoder is optional: if the model directory lacks it, zeros replace its output. */
     int         optional;
     /* name by which options give this encoder a separate weight file: "clip_l" */
     const char *slot;
-    /* 1: text does not attend to padding. The encoder still computes the rows of padding. */
+    /* 1: text tokens do not attend to padding. The encoder still computes the rows of padding. */
     int         masked;
     /* 1: the rows of padding are zeros, and the encoder does not compute them (with `masked`) */
     int         blank;
@@ -92,8 +91,9 @@ typedef struct xd_text_use { /* description of one text encoder of a pipeline */
     int64_t     image_area;
     const char *processor; /* folder of the image processor's config */
     /* Above 0: the template has the token of the request's image, whose rows come before the rows
-     * of the text. They are the rows of every image_every[0]-th token of the image or, for a
-     * negative prompt, of every image_every[1]-th token. A negative prompt sees a black image. */
+     * of the text. The rows of every image_every[0]-th token of the image are used or, for a
+     * negative prompt, of every image_every[1]-th token. A negative prompt is encoded with a black
+     * image. */
     int         image_every[2];
     /* `cut` is the number of template ids after the prompt whose rows are dropped, and `tail` is
      * the number of ids after those, whose rows are kept. If a text is truncated, the rows of its
@@ -149,7 +149,7 @@ typedef enum xd_image_role {
      * given for frame 0, its latents are mixed with the first latent frames. For other frames, its
      * first latent frames become additional latent frames before the video's, which have the time
      * of the given frames and are not decoded; its other latent frames are mixed with the video's.
-     * Given frames have lower timesteps. */
+     * Frames that are given have lower timesteps than other frames. */
     XD_ROLE_CONDITIONS,
     XD_ROLE_REFERENCES /* the transformer reads images as tokens, for editing */
 } xd_image_role;
@@ -162,10 +162,10 @@ typedef struct xd_usual {
 
 typedef struct xd_recipe {
     const char   *name;         /* xdit's name of the pipeline, "pixart-sigma" */
-    const char   *pipelines[4]; /* pipeline classes: `_class_name` of model_index.json */
+    const char   *pipelines[4]; /* pipeline classes, as in `_class_name` of model_index.json */
     /* Key of model_index.json that is true for models of this recipe, if the models of a pipeline
-     * class have several recipes. Recipes with such a key are listed before recipes without a key.
-     * when NULL: the recipe is for all models of the class. */
+     * class have several recipes. Recipes with a key `when` are listed before recipes without a
+     * key. when NULL: the recipe is for all models of the class. */
     const char   *when;
     /* Key of the transformer's config, and the value that the key has in models of this recipe, if
      * the models of a pipeline class have several recipes. Recipes with such a key are listed after
@@ -194,8 +194,8 @@ typedef struct xd_recipe {
      * prediction. */
     int           keeps_length;
     /* 1: the pipeline has cfg_trunc_ratio and cfg_normalization. cfg_normalization, which is on by
-     * default, sets the norm of each row of the guided prediction's latents to that of the prompt's
-     * prediction. */
+     * default, sets the norm of each row of the guided prediction's latents to the norm of the
+     * prompt's prediction. */
     int           keeps_rows;
     xd_own_sigmas own_sigmas;
     /* Key of model_index.json with a list of sigmas. The list replaces sigmas in equal steps if the
@@ -234,7 +234,7 @@ typedef struct xd_recipe {
     int           denoises_part; /* 1: the pipeline has denoise_strength */
     int           rescales;      /* 1: the pipeline has guidance_rescale */
     /* 1: the guided prediction with scale g is prompt + g (prompt - negative), so guidance is off
-     * at 0; such models have the options cfg_normalization and cfg_truncation. 0: the guided
+     * at 0, and the models have the options cfg_normalization and cfg_truncation. 0: the guided
      * prediction is negative + g (prompt - negative), so guidance is off at 1. */
     int           guides_from_prompt;
     int           skips_layers; /* 1: the pipeline has skip_guidance_layers */
@@ -251,7 +251,7 @@ typedef struct xd_recipe {
      * with F features. 0: the pipeline has no audio. */
     int           audio_channels;
     /* Defaults of the guidance of a pipeline with audio (xd_request_audio); audio_guidance 0: no
-     * such guidance. They are the guidance scale of the audio and, for video and audio,
+     * such guidance. The fields are the guidance scale of the audio and, for video and audio,
      * modality_scale, stg_scale, guidance_rescale and the block of stg_scale. */
     double        audio_guidance, modality, stg, rescale;
     int           stg_block;

@@ -1,8 +1,8 @@
 /* av.h - private to io: loads FFmpeg's libraries with dlopen, when the first video is written or
  * read.
  *
- * The libraries must have the same major version as the headers of the build; FFmpeg keeps its ABI
- * stable within a major version. */
+ * FFmpeg's libraries must have the same major version as the headers of the build; FFmpeg keeps its
+ * ABI stable within a major version. */
 #ifndef XD_IO_AV_H
 #define XD_IO_AV_H
 

@@ -19,7 +19,7 @@ typedef struct xd_pixels { /* an image in memory, as rows of pixels of 3 bytes *
      * transparent (xd_pixels_mask). */
     int      as_mask;
     int      quick;   /* 1: a PNG is compressed faster, into a larger file */
-    int      quality; /* quality of lossy formats: 0 .. 100 */
+    int      quality; /* quality of lossy image formats: 0 to 100 */
     /* Exif orientation of an image that is read. The values 2 to 8 describe a rotated or mirrored
      * image; any other value means an upright image. The function `read` of a format sets the
      * orientation before it calls xd_pixels_new. */
@@ -27,11 +27,11 @@ typedef struct xd_pixels { /* an image in memory, as rows of pixels of 3 bytes *
 } xd_pixels;
 
 typedef struct xd_codec {
-    const char        *name;     /* name of the format, "PNG" */
+    const char        *name;     /* name of the image format, "PNG" */
     const char *const *tails;    /* file name extensions: ".jpg", ".jpeg", NULL */
     int64_t            max_side; /* maximum number of pixels per side */
-    /* Writes an image to an open file. The caller checks `f` for write errors. `write` is NULL if
-     * images of this format are read but not written; the list `tails` is then empty. */
+    /* Writes an image to an open file. The caller of `write` checks `f` for write errors. `write`
+     * is NULL if images of this format are read but not written; the list `tails` is then empty. */
     xd_status (*write)(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
                        xd_err *e);
     /* Returns 1 if the first bytes of a file are those of this format. */
@@ -49,15 +49,16 @@ xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd
  * alpha < 255, the mask is 255 - alpha; otherwise the mask has the pixels' colours. */
 void      xd_pixels_mask(xd_pixels *p, const uint8_t *rgba);
 /* Returns the orientation in an Exif block (with or without the "Exif" prefix) or, if it has none,
- * in an XMP block: 2 to 8. Returns 0 if the blocks have no orientation or are invalid. Either block
- * may be NULL. */
+ * in an XMP block: 2 to 8. Returns 0 if the blocks have no orientation or are invalid. Either of
+ * the two blocks, Exif and XMP, may be NULL. */
 int       xd_exif_orientation(const uint8_t *exif, size_t n, const uint8_t *xmp, size_t nxmp);
 /* Rotates or mirrors an image so that it is upright, and sets p->orientation to 0. */
 xd_status xd_pixels_upright(xd_pixels *p, const char *path, xd_err *e);
 /* Makes an Exif block with texts, which begins with the TIFF header. max: maximum size of the block
- * in bytes, at least 1 kB. The text "parameters" becomes the UserComment, truncated if it is too
- * long. The other texts become the ImageDescription, if they fit into the block. Returns malloc'ed
- * memory of *n bytes, or NULL if the image has no texts or if out of memory. */
+ * in bytes, at least 1 kB. The text "parameters" becomes the UserComment of the Exif block,
+ * truncated if it is too long. The other texts become the ImageDescription of the Exif block, if
+ * they fit. Returns malloc'ed memory of *n bytes, or NULL if the image has no texts or if out of
+ * memory. */
 uint8_t  *xd_exif(const xd_image_text *texts, size_t max, size_t *n);
 /* Joins all texts of an image as lines "key: value", truncated at a character boundary to at most
  * `max` bytes. Returns malloc'ed memory, or NULL if the image has no texts or if out of memory. */

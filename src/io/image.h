@@ -15,15 +15,16 @@ typedef struct xd_image_text { const char *key, *value; } xd_image_text;
 
 enum { XD_IMAGE_QUALITY = 95 }; /* default quality of JPEG and WebP */
 /* Writes an image. rgb: h rows of w pixels of 3 bytes. The list of texts may be NULL. A PNG without
- * texts is assumed to be a preview and is compressed faster, into a larger file. Formats: .png .jpg
- * .jpeg .webp .ppm. XD_EINVAL: another extension; the error message names the known extensions. */
+ * texts is assumed to be a preview and is compressed faster, into a larger file. Image formats that
+ * can be written: .png .jpg .jpeg .webp .ppm. XD_EINVAL: another extension; the error message names
+ * the known extensions. */
 xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_t h,
                          const xd_image_text *texts, xd_err *e);
 /* Writes an image as xd_image_write does, but uses the given quality, 0 to 100, for JPEG and WebP.
  * A negative quality means XD_IMAGE_QUALITY. */
 xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int64_t h, int quality,
                             const xd_image_text *texts, xd_err *e);
-/* Returns 1 if the file name extension of `path` is that of an image format that can be written. */
+/* Returns 1 if the file name extension of `path` belongs to an image format that can be written. */
 int       xd_image_known(const char *path);
 /* Reads a PNG, JPEG, WebP, GIF or PPM file, whatever its extension, into malloc'ed RGB. As in
  * diffusers' load_image, the image is rotated upright by the Exif orientation, only the first frame

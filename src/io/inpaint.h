@@ -1,5 +1,5 @@
-/* inpaint.h - declares functions for inpainting only the masked part of an image. They crop an
- * image to the mask, resize the crop, and paste the result back.
+/* inpaint.h - declares functions that inpaint only the masked part of an image: they crop an image
+ * to the mask, resize the crop, and paste the result back.
  *
  * Every function of inpaint.h computes on bytes like Pillow in diffusers' VaeImageProcessor, so
  * that results are bit-identical. */
@@ -17,8 +17,8 @@ typedef struct xd_box { int64_t left, top, right, bottom; } xd_box;
  * convert("L")). */
 xd_status xd_image_grey(uint8_t **grey, const uint8_t *rgb, int64_t n, xd_err *e);
 /* Finds the bounding box of the mask's nonzero pixels and enlarges the box twice: by `pad` pixels
- * on each side, then to the aspect ratio to_w : to_h. The box never exceeds the image. Returns 0 if
- * all pixels of the mask are 0. */
+ * on each side, then to the aspect ratio to_w : to_h. The enlarged box never exceeds the image.
+ * Returns 0 if all pixels of the mask are 0. */
 int       xd_mask_region(const uint8_t *grey, int64_t w, int64_t h, int64_t to_w, int64_t to_h,
                          int64_t pad, xd_box *out);
 /* Crops the image *rgb, whose rows have w pixels, to a box. */

@@ -34,7 +34,7 @@ void      xd_st_file_close(xd_st_file *f);
 int       xd_st_file_maps(const xd_st_file *f); /* returns 1 if the file can be mapped */
 /* Makes a view of a byte range of the file: maps its pages or, if mapping fails (logged once per
  * process), reads the bytes. Free the view with xd_st_file_put. name: name of the tensor in error
- * messages. Refuses a file that was truncated. */
+ * messages. Refuses a weight file that was truncated. */
 xd_status xd_st_file_take(const xd_st_file *f, size_t at, size_t bytes, const char *name,
                           xd_st_view *v, xd_err *e);
 void      xd_st_file_put(xd_st_view *v);
@@ -43,7 +43,7 @@ void      xd_st_file_put(xd_st_view *v);
 void      xd_st_file_past(const xd_st_view *v, const void *p, size_t bytes);
 
 #define XD_ST_HASH_START UINT64_C(0xcbf29ce484222325)
-/* Adds bytes to an FNV-1a hash. */
+/* Adds n bytes to an FNV-1a hash. */
 uint64_t xd_st_hash_bytes(uint64_t h, const void *p, size_t n);
 /* Hashes the file's size, its header, and 64 pages at equal distances. xd_st_file_hash uses read()
  * even if the file can be mapped. */

@@ -12,19 +12,19 @@ typedef struct xd_film { /* the frames of a video: n frames of h rows of w pixel
                                    bytes */
     const uint8_t  *rgb;
     int64_t         n, w, h;
-    double          fps;   /* frames per second, 0.01 to 1000 */
+    double          fps;   /* number of frames per second, 0.01 to 1000 */
     const xd_sound *sound; /* sound of the video, or NULL */
 } xd_film;
 
 /* Writes the frames and the sound of a film to a video file. Formats: .mp4 .mov .mkv (H.264), .webm
  * (VP9), .gif, and .rgb (raw bytes of `rgb`). H.264 and VP9 use 4:2:0 subsampling of colours, so an
  * odd side is padded by a copy of the last row or column. Sound is coded as AAC, in .webm as Opus;
- * .gif and .rgb files have no sound. The text "parameters" becomes the file's comment, and the text
- * "xdit" the file's description. In a GIF, both texts become the comment; .rgb files have no texts.
- * XD_EUNSUPPORTED: FFmpeg or its encoders are missing. */
+ * .gif and .rgb files have no sound. The text "parameters" becomes the comment of the video file,
+ * and the text "xdit" its description. In a GIF, both texts become the comment; .rgb files have no
+ * texts. XD_EUNSUPPORTED: FFmpeg or its encoders are missing. */
 xd_status xd_video_write(const char *path, const xd_film *film, const xd_image_text *texts,
                          xd_err *e);
-/* Returns 1 if the file name extension of `path` is that of a video format that can be written. */
+/* Returns 1 if the file name extension of `path` belongs to a video format that can be written. */
 int       xd_video_known(const char *path);
 /* Loads the libraries for the video format of `path`, and checks that the format can be written. */
 xd_status xd_video_ready(const char *path, xd_err *e);

@@ -7,9 +7,9 @@
 #include "base/err.h"
 
 typedef struct xd_sound {
-    const float *samples; /* [n,channels] from -1 to 1 */
+    const float *samples; /* samples [n,channels] from -1 to 1 */
     int64_t      n;
-    int          channels, rate; /* rate: samples per second */
+    int          channels, rate; /* rate: number of samples per second */
 } xd_sound;
 
 /* Returns 1 if the file name extension of `path` is .wav. */

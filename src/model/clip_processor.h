@@ -22,7 +22,7 @@ typedef struct xd_clip_processor {
 /* Reads DIR/preprocessor_config.json, the config of a CLIPImageProcessor or a SiglipImageProcessor.
  * Refuses a config whose output images would not have `side` x `side` pixels. */
 xd_status xd_clip_processor_read(xd_clip_processor *p, const char *dir, int64_t side, xd_err *e);
-/* Preprocesses an RGB image of w x h pixels, with 3 bytes per pixel. The result is f32
+/* Preprocesses an RGB image of w x h pixels, with 3 bytes per pixel. The preprocessed image is f32
  * [3,side,side] in host memory. */
 xd_status xd_clip_processor_run(const xd_clip_processor *p, const uint8_t *rgb, int64_t w,
                                 int64_t h, float *out, xd_err *e);

@@ -36,8 +36,8 @@ typedef struct xd_weight_group { /* share group: the ranks of a host with the sa
     /* 1: each device has its own memory, and the ranks of the share group share only the host copy
      * from which streamed blocks are uploaded. 0: the ranks share all weights. */
     int      streams;
-    /* Host copy of the streamed blocks that the ranks of the group share. NULL: each rank has its
-     * own copy. */
+    /* Host copy of the streamed blocks that the ranks of the group share. copy NULL: each rank has
+     * its own host copy. */
     char    *copy;
     xd_dev  *dev; /* device for which the host copy is pinned */
 } xd_weight_group;
@@ -48,7 +48,7 @@ typedef struct xd_weight_group { /* share group: the ranks of a host with the sa
 typedef struct xd_weights {
     int             refs;
     xd_source       src;       /* weight source with declared names; src.sums: the LoRA terms */
-    xd_net          net;       /* the network that computes */
+    xd_net          net;       /* network that computes with the weights */
     int             tp, tp_at; /* tensor-parallel degree (1: none) and this rank's coordinate */
     /* Type of the matrices in blocks: I8, F8E4M3, or another value for the compute type. */
     xd_dtype        blocks;
@@ -75,7 +75,7 @@ typedef struct xd_weights {
  * on a count device (a device that counts bytes and computes nothing). All 0: the sizes are not
  * counted yet. */
 typedef struct xd_weight_counts {
-    xd_net  shadow;      /* the network, opened on a count device */
+    xd_net  shadow;      /* the network of the component, opened on a count device */
     size_t  packed;      /* bytes of the loaded weights */
     size_t  block_bytes; /* bytes of the weights in one block of shared memory */
     size_t  mapped;      /* bytes of mapped files that are read again in every step */
@@ -118,7 +118,7 @@ typedef struct xd_component {
     xd_st              *files;     /* weight files; NULL until xd_component_files opens them */
     xd_quantized       *quantized; /* quantized tensors of the files; NULL: none */
     xd_svdquant        *svdquant;  /* SVDQuant layers of the files; NULL: none */
-    xd_single_file     *single;    /* translates declared names to those in `file` */
+    xd_single_file     *single;    /* translation of declared names to the names in `file` */
     /* `stored` is the weight source of the files; `raw` is the same source with the SVDQuant layers
      * decoded. */
     xd_source           stored, raw;

@@ -26,13 +26,13 @@ typedef struct xd_loras xd_loras;
 /* Opens n LoRA files and adds their terms to the weight sources of the components of `m`, whose
  * weight files must be open. xd_loras_open refuses a file that is not safetensors, one matrix of a
  * pair without the other, rank 0, NaN or infinities, unsupported methods (OFT, Tucker factors), and
- * a file none of whose tensors fits the model. It also refuses a file if some of its tensors fit no
- * module or have another shape. With m->lora_partial, a warning lists these tensors instead.
- * Tensors for text encoders that the model omits are ignored; a warning prints their number. *l
- * belongs to the model; close *l after the components. */
+ * a file none of whose tensors fits the model. xd_loras_open also refuses a file if some of its
+ * tensors fit no module or have another shape. With m->lora_partial, a warning lists such tensors
+ * instead. Tensors for text encoders that the model omits are ignored; a warning prints their
+ * number. *l belongs to the model; close *l after the components. */
 xd_status xd_loras_open(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
 /* Opens LoRA files for the second of two transformers (m->loras_2), as xd_loras_open does for the
- * first. Terms for text encoders are not added. */
+ * first. LoRA terms for text encoders of the second transformer's files are not added. */
 xd_status xd_loras_open_2(xd_loras **l, const xd_lora *asked, int n, xd_model *m, xd_err *e);
 /* Sets *channels to the largest number of channels that LoRA files have for the transformer's input
  * layer (xd_dit.input), or to 0 if no file changes this layer. m: a model whose transformer and
@@ -49,11 +49,11 @@ int       xd_loras_change(const xd_loras *l, int part);
 const struct xd_st *xd_loras_file(const xd_loras *l, int i);
 
 /* For each kind of component, adds to cold[kind] the bytes of its LoRA tensors that are not in the
- * page cache. If l is NULL, adds nothing. Opening a LoRA file reads it into the page cache, so its
- * bytes are missing there only if memory was short later. */
+ * page cache. If l is NULL, xd_loras_cold_bytes adds nothing. Opening a LoRA file reads it into the
+ * page cache, so its bytes are missing there only if memory was short later. */
 void     xd_loras_cold_bytes(const xd_loras *l, double cold[XD_KINDS]);
 /* Adds the LoRA files (xd_st_hash) and their scales to the hash h, and returns the new hash. If l
- * is NULL, returns h. */
+ * is NULL, xd_loras_hash returns h. */
 uint64_t xd_loras_hash(const xd_loras *l, uint64_t h);
 /* Functions that append the list of LoRA files to a buffer. xd_loras_json appends JSON, `,
  * "MEMBER": [{"path": ..., "scale": ...}]`; xd_loras_text appends text, `, LoRA: "name:scale"`. If
@@ -66,8 +66,8 @@ void     xd_loras_text(const xd_loras *l, xd_text_buf *b);
 
 /* Role that a tensor of a LoRA file has in its module. */
 typedef enum xd_lora_slot {
-    XD_LORA_DOWN, /* "A", the matrix down [rank, in] */
-    XD_LORA_UP,   /* "B", the matrix up [out, rank] */
+    XD_LORA_DOWN, /* the matrix down [rank, in], named "A" */
+    XD_LORA_UP,   /* the matrix up [out, rank], named "B" */
     /* [out]: a difference that is added to the bias, with the scale of up * down */
     XD_LORA_UP_BIAS,
     XD_LORA_ALPHA,     /* the scalar alpha (scale = alpha / rank), one element */
@@ -108,7 +108,7 @@ typedef struct xd_lora_place { /* a tensor of the model to which LoRA terms can 
 } xd_lora_place;
 
 typedef struct xd_lora_keys { /* names of all tensors that LoRA files may change */
-    /* the transformer, then the text encoders (NULL: absent) */
+    /* the transformer, followed by the text encoders; NULL: absent */
     xd_component       *part[XD_LORA_COMPONENTS];
     int                 ntext;
     const xd_text_use  *text;   /* [ntext] text encoders in the recipe */
@@ -139,7 +139,7 @@ xd_lora_slot xd_lora_slot_of(const char *key, size_t *len);
  * transformer with xd_dit.input replaces the gain of the model. */
 int          xd_lora_is_gain(const char *key);
 /* Finds the tensors of the model that are the weight (or, if `bias` is 1, the bias) of a LoRA
- * module, which may have any of its known names. Returns 1 if tensors were found. */
+ * module, which may have any of its known names. Returns 1 if tensors of the model were found. */
 int xd_lora_target_of(const xd_lora_keys *s, const char *module, int bias, xd_lora_target *target);
 /* Returns the name of a LoRA module without the component's prefix. Sets *part to the index of the
  * component, or to -1 if the component is unknown. */

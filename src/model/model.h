@@ -31,7 +31,8 @@ typedef struct xd_weight_files {
 
 typedef struct xd_model {
     char              *dir;
-    xd_json           *index, *sched; /* model_index.json, scheduler_config.json (or NULL) */
+    /* contents of model_index.json and scheduler_config.json (or NULL) */
+    xd_json           *index, *sched;
     /* scheduler_config.json of the audio's scheduler; NULL: audio has no scheduler of its own */
     xd_json           *audio_sched;
     const xd_recipe   *recipe;
@@ -45,7 +46,7 @@ typedef struct xd_model {
     int                only_low;
     int                has_two;  /* 1: the model has the low-noise transformer `dit2` */
     double             guidance; /* default guidance scale of the pipeline or of its guider */
-    double             boundary; /* boundary_ratio in model_index.json; negative: none */
+    double             boundary; /* value of boundary_ratio in model_index.json; negative: none */
     /* hidden states of text encoder i that model_index.json lists; nstates 0: the recipe's hidden
      * states */
     int                nstates[XD_MAXTEXT], states[XD_MAXTEXT][XD_MAXSTATES];
@@ -65,7 +66,7 @@ typedef struct xd_model {
     int                warned_chat;
     xd_dit_info        dit_info;
     xd_vae_info        vae_info;
-    xd_image_processor processor; /* image preprocessing for vision-language encoders */
+    xd_image_processor processor; /* settings of image preprocessing for vision-language encoders */
     xd_component       preview;   /* a tiny VAE for previews; net.def NULL: none */
     xd_vae_info        preview_info;
     xd_component       upsampler; /* the latent upsampler; net.def NULL: none */
@@ -124,7 +125,7 @@ int64_t       xd_model_text_width(const xd_model *m, int k);
  * does not have this number. */
 int64_t       xd_model_vocab(const xd_model *m, int k);
 /* xd_model_images returns the fixed number of images that image encoder k reads, and
- * xd_model_image_rows the number of output rows for all these images together. xd_model_images and
+ * xd_model_image_rows the number of output rows for these images together. xd_model_images and
  * xd_model_image_rows return 0 if the encoder is absent or reads text. */
 int           xd_model_images(const xd_model *m, int k);
 /* Returns the side in pixels of the images that encoder k reads, if all images have one size; else

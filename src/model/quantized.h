@@ -1,7 +1,7 @@
 /* quantized.h - reads quantized weights from files in which one tensor has the codes of a weight
  * and other tensors have its scales.
  *
- * The formats are those of ComfyUI (`_quantization_metadata` in the header, or a tensor
+ * quantized.h supports the formats of ComfyUI (`_quantization_metadata` in the header, or a tensor
  * MODULE.comfy_quant with JSON for each weight) and of bitsandbytes (NAME.quant_state.*). Functions
  * of quantized.h that return a shape return the shape after decoding. */
 #ifndef XD_MODEL_QUANTIZED_H

@@ -13,7 +13,7 @@
 
 typedef struct xd_single_file xd_single_file;
 
-/* arguments of xd_single_file_open; all are borrowed and must outlive the source */
+/* arguments of xd_single_file_open; all are borrowed and must outlive the weight source */
 typedef struct xd_single_file_of {
     const char        *file, *config; /* names of the file and of the config, for messages */
     /* the component's slot: "transformer", "vae", "clip_l", "clip_g", "t5xxl" or "llm" */
@@ -31,8 +31,8 @@ typedef struct xd_single_file_of {
 } xd_single_file_of;
 
 /* Opens a weight source for a single file, and finds the layout of the file's names. Refuses an
- * unknown layout, a file for another network, a LoRA file, and a file whose number of blocks is not
- * that of the config. */
+ * unknown layout, a file for another network, a LoRA file, and a file that has another number of
+ * blocks than the config. */
 xd_status xd_single_file_open(xd_single_file **s, const xd_single_file_of *of, xd_err *e);
 void      xd_single_file_close(xd_single_file **s);
 xd_source xd_single_file_source(xd_single_file *s);

@@ -1,6 +1,6 @@
 /* widened.h - a weight source that wraps another source and gives one of its tensors more columns,
- * which are zeros. LoRA files of a transformer that reads a control image add terms to these
- * columns. */
+ * which are zeros. LoRA files of a transformer that reads a control image add terms to the
+ * additional columns. */
 #ifndef XD_MODEL_WIDENED_H
 #define XD_MODEL_WIDENED_H
 

@@ -33,7 +33,7 @@ typedef struct xd_kept_text {
     /* key of the cache entry: the bytes of the text inputs; NULL: the entry is unused */
     char    *key;
     size_t   bytes; /* size of the key in bytes */
-    void    *kept;  /* the cached tensors (xd_state.kept), allocated in `arena` */
+    void    *kept;  /* cached tensors (xd_state.kept), allocated in `arena` */
     xd_arena arena;
     int64_t  used; /* number of the last forward pass that used this entry */
 } xd_kept_text;

@@ -89,7 +89,7 @@ xd_status xd_trace_open(xd_trace **t, const char *path, xd_err *e);
 void      xd_trace_close(xd_trace **t);
 
 int64_t     xd_trace_now(const xd_trace *t); /* returns the time in ns; 0 without a recorder */
-/* Records an event from t0 to now. */
+/* Records an event from time t0 to now. */
 void        xd_trace_add(xd_trace *t, xd_event_kind kind, int64_t t0, int a, int b, int c);
 /* Ends the current phase of the request and begins another phase: "open", "prepare", "text",
  * "load", "denoise", "decode", "collect", "finish"; NULL: no phase. */
@@ -108,7 +108,7 @@ xd_status xd_trace_device(xd_trace *t, xd_dev **d, xd_err *e);
 void      xd_trace_collect(xd_trace *t);
 xd_status xd_trace_comm(xd_trace *t, xd_comm **c, xd_err *e);
 /* Returns the communicator that a recording proxy wraps, or c itself. The returned communicator
- * records nothing. It is used for messages that are not part of a request. */
+ * records nothing, and is used for messages that are not part of a request. */
 xd_comm  *xd_trace_plain(xd_comm *c);
 /* Sets the names of the topology's groups of ranks for the trace, which shows each message with the
  * name of its group and with the peer rank. */

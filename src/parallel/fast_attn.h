@@ -8,7 +8,7 @@
 
 /* ways to get an attention output; the first one saves the most work */
 typedef enum xd_attn_way {
-    /* reuse the previous step's output */
+    /* reuse the attention output of the previous step */
     XD_ATTN_SHARE,
     /* Attention in a window; one CFG pass computes it and the other pass reuses it. */
     XD_ATTN_WINDOW_CFG,

@@ -25,7 +25,7 @@ typedef struct xd_method_args {
     /* For a transformer. heads: key heads that this tensor-parallel rank has; group: query heads
      * per key head; head_dim: elements per head. */
     int64_t               heads, group, head_dim;
-    int                   sites; /* for a transformer: self-attention layers per block */
+    int                   sites; /* for a transformer: number of self-attention layers per block */
     /* transformer: blocks [first, last) of this rank's pipeline stage */
     int                   first, last;
     int                   npass; /* for a transformer: guidance passes per step, on all cfg ranks */
@@ -78,10 +78,10 @@ xd_status xd_method_stack_open_of(xd_method_stack *c, const xd_method *const *me
  * sets x->hooks. */
 void      xd_method_stack_open_alone(xd_method_stack *c, xd_exec *x, int grouped, int prefix);
 void      xd_method_stack_close(xd_method_stack *c);
-/* Returns the buffer that a failed rank uses for its messages in place of its tensor. The buffer is
- * `p` if `p` is in the arena, else the start of the arena. The contents of the buffer are then
- * invalid on this rank. The arena is larger than any tensor of the run; if `bytes` exceeds the
- * arena, all ranks are aborted and the log has the cause. */
+/* Returns the buffer that a failed rank uses for its messages in place of its tensor: `p` if `p` is
+ * in the arena, else the start of the arena. The contents of the buffer are then invalid on this
+ * rank. The arena is larger than any tensor of the run; if `bytes` exceeds the arena, all ranks are
+ * aborted and the log has the cause. */
 void     *xd_failed_buffer(xd_exec *x, void *p, size_t bytes, xd_comm *c);
 
 #endif

@@ -29,18 +29,19 @@ typedef struct xd_engine_caches {
     struct xd_colours    *colours;
 } xd_engine_caches;
 
-/* State with which a request is checked, counted and run. An engine has one context. A prediction
- * makes another context, which represents one rank of a plan and only counts. */
+/* State with which a request is checked, counted and run. Every engine has one context. A
+ * prediction makes another context, which represents one rank of a plan and only counts. */
 typedef struct xd_context {
     xd_model              model;
-    const struct xd_work *work; /* what ranks do between messages (work.h) */
+    const struct xd_work *work; /* functions that the rank runs between messages (work.h) */
     xd_dev               *dev, *count;
     xd_plan               plan;
-    xd_world              world; /* all ranks, and the ranks in use */
+    xd_world              world; /* groups of ranks: all ranks, and the ranks in use */
     void             *window;    /* shared-memory arena of this host's ranks; NULL: private arena */
     /* this rank's coordinates among the ranks in use; all degrees are 1 if the rank is idle */
     xd_topo           topo;
-    xd_comm          *count_world; /* `world.used` without messages, for counting */
+    /* count communicator like `world.used`, which counts messages and sends none */
+    xd_comm          *count_world;
     xd_topo           count_topo;
     /* ranks that split text encoders; NULL: text encoders are not split */
     xd_comm          *text, *count_text;
@@ -67,7 +68,7 @@ typedef struct xd_context {
     xd_trace           *trace;   /* recorder of events; NULL: no recording */
     xd_balance         *balance; /* relative sizes of uneven shards; NULL: even shards */
     int64_t             adaptive; /* 1: shards may change between two steps (adapt.h) */
-    uint64_t            hash;    /* hash of the model */
+    uint64_t            hash;     /* hash of the model's contents */
 } xd_context;
 
 /* Makes a separate context for counting, with the model of `base` (borrowed; base must outlive it)

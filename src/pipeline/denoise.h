@@ -55,8 +55,8 @@ typedef struct xd_denoise {
      * latents of the input image, and noise. Where the mask is 1, the latents of the input image
      * and the noise are 0. */
     xd_tensor       keep[XD_NKEEP];
-    /* On the first and the last stage, if steps add noise to given frames: the latents from which
-     * denoising starts, and the noise of this step. Otherwise absent. */
+    /* Latents from which denoising starts, and the noise of this step. Both tensors exist only on
+     * the first and the last stage, and only if steps add noise to given frames. */
     xd_tensor       given, given_noise;
     /* [t] timesteps of the frames in this step; NULL: all frames have the same timestep */
     float          *frame_t;
@@ -87,7 +87,7 @@ typedef struct xd_denoise {
     /* For each guidance pass, the model's tensors that depend only on the text. */
     void           *kept[XD_MAXPASS];
     int             read[XD_MAXPASS]; /* 1: `kept` has the tensors of this pass */
-    xd_rng          rng;              /* generator of the image's noise */
+    xd_rng          rng;              /* random generator of the image's noise */
     /* Sums for guidance_rescale and cfg_normalization, [npatch + 1][2][nsums]: for each patch, and
      * last for all patches, first the sums of the prompt's prediction and then the sums of the
      * guided prediction. The sums are the sum of the elements and the sum of their squares. If the
@@ -101,10 +101,10 @@ typedef struct xd_denoise {
     float          *mine, *rows, *whole;
 } xd_denoise;
 
-/* Allocates the request's tensors in the arena and opens the stack of parallel methods. Errors are
- * stored in the context f->x. On every rank, cond[p] has the complete text embeddings of guidance
- * pass p. `net` computes the first step, `step`, and the following steps. The call is collective
- * over the ranks of the replica. */
+/* Allocates the request's tensors in the arena and opens the stack of parallel methods.
+ * xd_denoise_open stores errors in the context f->x. On every rank, cond[p] has the complete text
+ * embeddings of guidance pass p. `net` computes the first step, `step`, and the following steps.
+ * The call is collective over the ranks of the replica. */
 void      xd_denoise_open(xd_denoise *f, struct xd_job *j, xd_dev *dev, const xd_topo *topo,
                           xd_arena *tmp, const xd_net *net, const xd_cond *cond, int step);
 void      xd_denoise_close(xd_denoise *f);

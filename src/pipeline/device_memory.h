@@ -5,7 +5,7 @@
 
 #include "pipeline/context.h"
 
-/* The memory need of all ranks that share a device, and the memory of this device. */
+/* Memory need of all ranks that share a device, and memory of this device. */
 typedef struct xd_device_room {
     /* `need` is the number of bytes that the ranks need together. `have` is the sum of the device's
      * free bytes and the bytes of loaded weights. */

@@ -28,8 +28,8 @@ typedef struct xd_role_row {
     int         tokens; /* 1: the transformer reads tokens of the images */
     /* Reads and resizes the request's images on rank 0. `read` NULL: images are refused. */
     xd_status   (*read)(xd_job *j, xd_err *e);
-    /* Encodes the images on every rank. The VAE must be loaded on the ranks that decode images.
-     * `encode` is a collective call. `encode` is NULL if `read` is NULL. */
+    /* Encodes the input images on every rank. The VAE must be loaded on the ranks that decode
+     * images. `encode` is a collective call. `encode` is NULL if `read` is NULL. */
     xd_status   (*encode)(xd_job *j, xd_arena *a, xd_err *e);
     /* Writes the transformer's additional channels to `out` [t,channels,h,w], whose elements are 0
      * before the call. `sample` has latents [C,h,w], sampled from the Gaussian of the image. NULL:

@@ -1,6 +1,6 @@
 /* image_roles_inside.h - declares the functions that the table in image_roles.c points to. Some
- * roles have their own file. Roles whose image is read like an initial image use the functions of
- * role_start.c. */
+ * roles of images have their own source file. Roles whose image is read like an initial image use
+ * the functions of role_start.c. */
 #ifndef XD_PIPELINE_IMAGE_ROLES_INSIDE_H
 #define XD_PIPELINE_IMAGE_ROLES_INSIDE_H
 

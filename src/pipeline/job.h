@@ -24,9 +24,9 @@ typedef struct xd_condition {
     int64_t index;
     double  strength; /* influence of the image or video on its frames, from 0 to 1 */
     int64_t frames;   /* number of frames of the image or video that are used */
-    /* `latents` is the number of latent frames of the image or video. The first `leading` of them
-     * are placed before the generated video's latent frames, from latent frame `at` on. The others
-     * are mixed with the generated video's latent frames. */
+    /* `latents` is the number of latent frames of the image or video. The first `leading` latent
+     * frames are placed before the generated video's latent frames, from latent frame `at` on. The
+     * remaining ones are mixed with the generated video's latent frames. */
     int64_t latents, leading, at;
 } xd_condition;
 
@@ -59,8 +59,8 @@ typedef struct xd_job {
     /* [t,C,h,w] latents with noise from which denoising of the current image starts, on every rank
      * of the replica; NULL: denoising starts from noise */
     float                    *start_latents;
-    int                       steps_before; /* steps of the passes before this one */
-    int                       all_steps;    /* steps of all passes */
+    int                       steps_before; /* number of steps in the passes before this one */
+    int                       all_steps;    /* number of steps in all passes */
     const struct xd_role_row *role;         /* role of the input images (image_roles.h) */
     /* height and width in pixels: of the request (asked), and of the generated image (size) */
     int64_t                   asked[2], size[2];
@@ -82,8 +82,8 @@ typedef struct xd_job {
      * divided by C */
     int64_t       audio[3];
     int64_t       audio_numbers; /* number of elements of the audio latents; 0: no audio */
-    /* On ranks that decode, for the current image: audio latents, and audio samples [n,channels]
-     * from -1 to 1, until the result takes them. Otherwise NULL. */
+    /* Audio latents, and audio samples [n,channels] from -1 to 1, of the current image, on ranks
+     * that decode; NULL before they are computed and after the result has taken them. */
     float        *audio_latents, *wave;
     xd_layout     lay;
     xd_usual      usual; /* the model's defaults for the request */
@@ -154,8 +154,8 @@ typedef struct xd_job {
     float         *image;
     float         *moments; /* [h,w,2C] moments of `image`, on the host of every rank; NULL: none */
     /* Pixels and moments of the image from which denoising starts, if the transformer reads `image`
-     * as an input. This is the initial image, without grey in the masked area. If start_image and
-     * start_moments are NULL, denoising starts from pure noise. */
+     * as an input. Denoising then starts from the initial image, without grey in the masked area.
+     * If start_image and start_moments are NULL, denoising starts from pure noise. */
     float         *start_image, *start_moments;
     /* [H,W] inpainting mask, 1 for pixels to generate, 0 for pixels to keep. Every rank has the
      * mask when the image is encoded. */
@@ -341,8 +341,8 @@ int         xd_job_usual_passes(const xd_job *j);
 /* Reads the request's original_size, crops_coords_top_left and target_size to j->sizes. Call
  * xd_job_read_sizes after j->size and j->role are set. */
 xd_status   xd_job_read_sizes(xd_job *j, xd_err *e);
-/* xd_job_layers reads a list of layer numbers, and xd_job_layer reads one number. Both mark the
- * layers in *marks [layers], which is allocated if it is NULL. key: name of the option. */
+/* xd_job_layers reads a list of layer numbers, and xd_job_layer reads one number. Both functions
+ * mark the layers in *marks [layers], which is allocated if it is NULL. key: name of the option. */
 xd_status   xd_job_layers(const xd_job *j, const char *key, const char *text, uint8_t **marks,
                           xd_err *e);
 xd_status   xd_job_layer(const xd_job *j, int layer, uint8_t **marks, xd_err *e);

@@ -9,7 +9,7 @@ typedef struct xd_job_agreed { /* values of rank 0's request that all ranks use 
     int64_t seed;              /* seed of the request: the given seed, or a random seed */
     int     picks;             /* 1: the request selects images (xd_job_pick) */
     int64_t images;            /* number of input images (xd_job_images) */
-    /* Height and width of the result, which may be those of a reference image; 0: not set. */
+    /* Height and width of the result, which may be the size of a reference image; 0: not set. */
     int64_t size[2];
     /* Numbers of frames of the input images, if input images may be videos. */
     int64_t frames[XD_MAXREFS];

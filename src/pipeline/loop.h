@@ -24,7 +24,7 @@ typedef struct xd_loop {
 
 /* Makes all checks that can refuse a request: options, prompts, memory. `s` is this rank's status
  * so far. *room becomes the memory limits; room->machine is 0 if memory was not compared with a
- * limit. The call is collective over the ranks in use; all ranks return the same status. */
+ * limit. The call is collective over the ranks in use, which all return the same status. */
 xd_status xd_loop_accept(xd_loop *l, xd_memory_limits *room, xd_status s, xd_err *e);
 /* Runs an accepted request: encodes the texts, loads the weights, and generates and collects the
  * images. The call is collective over the ranks in use. */

@@ -1,9 +1,9 @@
 /* memory_budget.h - the memory budget: a limit on the memory of a program's engines
  * (xd_open_args.memory).
  *
- * The memory budget is for all ranks of a host together. It limits host memory or, for a device
- * with its own memory, the device's memory. The memory budget includes weights, activations and
- * kernels. All engines of a process share one budget. */
+ * The memory budget is for all ranks of a host together. A budget limits host memory or, for a
+ * device with its own memory, the device's memory. The memory budget includes weights, activations
+ * and kernels. All engines of a process share one budget. */
 #ifndef XD_PIPELINE_MEMORY_BUDGET_H
 #define XD_PIPELINE_MEMORY_BUDGET_H
 

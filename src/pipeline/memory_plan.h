@@ -17,8 +17,8 @@ typedef struct xd_need {
     size_t audio; /* bytes of the networks of audio and of their scratch memory; 0: no audio */
     size_t method_bytes; /* buffers of parallel methods: stale K and V, messages */
     /* For a device with its own memory, all fields before `conds` are bytes of the device's memory,
-     * `images` is 0, and `conds` is the bytes of text embeddings on the device. For other devices,
-     * `conds` and all fields after it are 0. */
+     * `images` is 0, and `conds` is the bytes of text embeddings on the device. For devices that
+     * use the host's memory, `conds` and all fields after it are 0. */
     size_t conds;
     size_t messages;        /* device buffers and mailboxes for messages, which are never freed */
     size_t host_work, host; /* host memory: extra bytes while weights are loaded; peak */
@@ -54,7 +54,7 @@ int       xd_need_apart(const xd_job *j, int ranks);
  * If only one of the transformers is loaded at a time, the caller sets n->dit2 to 0. */
 void      xd_need_dits(xd_need *n, const xd_job *j);
 /* Returns 1 if this request or the next one must reload a transformer unless both transformers stay
- * loaded. Both transformers then stay loaded if memory is sufficient (xd_job.both). */
+ * loaded. In this case, both transformers stay loaded if memory is sufficient (xd_job.both). */
 int       xd_need_both(const xd_job *j);
 /* Counts the bytes that this rank needs for each part of the request. xd_memory_count is a local
  * call. */
@@ -62,8 +62,8 @@ xd_status xd_memory_count(xd_job *j, const xd_prompts *w, xd_need *need, xd_err 
 /* Counts the part need->dit_tmp and need->method_bytes of the denoising loop. The call is local. */
 xd_status xd_memory_count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e);
 /* Counts the memory need of a request and finds the ranks that share weights. Returns XD_ENOMEM if
- * the peak need exceeds the available memory. The call is collective over the ranks in use; all
- * ranks return the same status. */
+ * the peak need exceeds the available memory. The call is collective over the ranks in use, which
+ * all return the same status. */
 xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory_limits *limits,
                          xd_err *e);
 

@@ -26,7 +26,7 @@ typedef struct xd_request_row {
     const char      *text;    /* initial value of a text */
     const char      *off; /* text value that turns the option off, "none"; NULL: no such value */
     /* Writes the reason why the option has no effect, for example "without guidance"; writes
-     * nothing if the option has an effect. NULL: the option always has an effect. */
+     * nothing if the option has an effect. unused NULL: the option always has an effect. */
     void             (*unused)(const xd_job *j, char why[256]);
     xd_option_stored stored;
     int              outside; /* 1: the option has no effect on the latents (checkpoint.c) */

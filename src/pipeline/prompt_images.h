@@ -35,10 +35,11 @@ int64_t   xd_prompt_image_rows(const xd_job *j, int k, int negative);
  * the new text, malloc'ed, or NULL if out of memory. Frees the old text `prompt`. */
 char     *xd_prompt_images_text(const xd_job *j, int k, char *prompt);
 /* Repeats the token id of each image in *ids, so that an image has as many ids as tokens. *ids is
- * malloc'ed and is enlarged. */
+ * malloc'ed; xd_prompt_images_expand enlarges it. */
 xd_status xd_prompt_images_expand(const xd_job *j, int k, int32_t **ids, int64_t *n, xd_err *e);
 /* Writes to `out` the images that occur in the n token ids of a prompt, with their positions. If
- * `ids` is NULL, the images come before the text. Returns the number of images. */
+ * `ids` is NULL, the images come before the text. Returns the number of images that were
+ * written. */
 int       xd_prompt_images_among(const xd_job *j, int k, const int32_t *ids, int64_t n,
                                  xd_text_image out[XD_MAXREFS]);
 /* For a transformer whose prefix has reference images (xd_dit_info.prefix_refs), writes to `out`

@@ -42,13 +42,13 @@ typedef enum xd_replay_how { XD_RUN, XD_RECORD, XD_DONE } xd_replay_how;
 
 void          xd_replay_open(xd_replay *r, xd_dev *dev, const xd_counts *c);
 void          xd_replay_close(xd_replay *r);
-/* Call xd_replay_begin before a pass. After XD_RUN, the caller runs the pass. After XD_RECORD, the
- * caller runs the pass and then calls xd_replay_end. After XD_DONE, the caller does nothing,
- * because xd_replay_begin has launched the recorded pass. */
+/* Call xd_replay_begin before a pass. After XD_RUN, the caller runs the guidance pass. After
+ * XD_RECORD, the caller runs the pass and then calls xd_replay_end. After XD_DONE, the caller does
+ * nothing, because xd_replay_begin has launched the recorded pass. */
 xd_replay_how xd_replay_begin(xd_replay *r, xd_exec *x, const xd_replay_key *key);
-/* Ends the recording of a pass and launches the recorded pass. Returns 0 if recording failed. If
- * recording failed, the caller must run the pass again, because none of the pass's kernels has run.
- * After a failed recording, no other pass is recorded. */
+/* Ends the recording of a pass and launches the recorded pass. Returns 0 if the recording of the
+ * pass failed. If recording failed, the caller must run the pass again, because none of the pass's
+ * kernels has run. After a failed recording, no other pass is recorded. */
 int           xd_replay_end(xd_replay *r, xd_exec *x);
 
 #endif

@@ -31,7 +31,7 @@ typedef enum xd_pass_kind {
     XD_PASS_PERTURBED,
     XD_PASS_ISOLATED
 } xd_pass_kind;
-enum { XD_MAXPASS = 4 }; /* max passes of a step */
+enum { XD_MAXPASS = 4 }; /* maximum number of guidance passes of a step */
 enum { XD_NHID = 3 };    /* number of hidden-state buffers, used cyclically */
 enum {
     /* maximum number of terms of a Taylor expansion: the terms of order 0 to 3 */
@@ -61,12 +61,13 @@ typedef struct xd_cache_options {
 typedef struct xd_cache_unit xd_cache_unit;
 
 typedef enum xd_cache_measure {
-    /* Compares the residual that the first blocks add to the image rows with that of an earlier
-     * step. */
+    /* Measure: change of the residual that the first blocks add to the image rows, compared with an
+     * earlier step. */
     XD_CACHE_ADDED,
-    /* Compares the input of the first block (xd_dit.probe) with that of an earlier step. */
+    /* Measure: change of the input of the first block (xd_dit.probe), compared with an earlier
+     * step. */
     XD_CACHE_INPUT,
-    /* Compares no tensors: the step number decides whether blocks are skipped. */
+    /* No measure: the step number decides whether blocks are skipped. */
     XD_CACHE_SCHEDULE,
 } xd_cache_measure;
 
@@ -74,7 +75,7 @@ typedef struct xd_cache_kind {
     const char      *name, *help;
     const char      *options; /* names of the options that the step cache accepts */
     xd_cache_measure measure;
-    xd_cache_options defaults; /* default values of the options */
+    xd_cache_options defaults; /* default values of the step cache's options */
     /* Returns 1 if the middle range of blocks may be skipped although the measured tensor has the
      * relative change `change`. For XD_CACHE_SCHEDULE, the pointer is_small is NULL. */
     int              (*is_small)(const xd_cache_options *o, xd_cache_unit *u, double change);
@@ -86,7 +87,7 @@ typedef struct xd_cache_kind {
  * relative to their size. */
 typedef struct xd_cache_pair { double in, out; } xd_cache_pair;
 
-/* All kinds of step caches. The array of step caches ends with NULL. */
+/* List of all kinds of step caches. The array of step caches ends with NULL. */
 extern const xd_cache_kind *const xd_caches[];
 
 typedef struct xd_cache_spec {
@@ -106,7 +107,7 @@ xd_status xd_cache_of_job(struct xd_job *j, xd_err *e);
 
 struct xd_cache_unit { /* state of a guidance pass for one patch, or for all tokens */
     int    known;      /* number of available terms of the Taylor expansion */
-    int    measured;   /* 1: xd_cache_pass.before is valid */
+    int    measured;   /* 1: the tensor xd_cache_pass.before is valid */
     /* reused: total number of steps that skipped blocks. run: number of steps that have skipped
      * blocks since the last computed step. */
     int    reused, run;
@@ -118,7 +119,7 @@ struct xd_cache_unit { /* state of a guidance pass for one patch, or for all tok
 typedef struct xd_cache_pass {
     /* [rows of all patches, features] F32 terms of the Taylor expansion */
     xd_tensor      value[XD_CACHE_ORDERS];
-    xd_tensor      before; /* the measured tensor of the last step */
+    xd_tensor      before; /* the tensor that was measured in the last step */
     xd_cache_unit *unit;   /* [npatch + 1] state of each patch, then the state for all tokens */
 } xd_cache_pass;
 

@@ -1,11 +1,11 @@
 /* step_hash.h - hashes the latents after each step, and the hidden state after each transformer
  * block, to find the first step and block in which two runs or two ranks differ.
  *
- * A hash is a sum over rows, which are tokens. Each rank adds the hashes of its own rows; the hash
- * of a row depends on the number of the token and on the bits of its elements. Therefore two plans
- * that compute the same bits have the same hashes, on any number of ranks. The hashes are gathered
- * on all ranks of the replica after each step. Ranks that compute the same rows, along the axes of
- * tensor and CFG parallelism, must have equal hashes. */
+ * A hash is a sum over rows, which are tokens. A rank adds the hashes of its own rows; the hash of
+ * a row depends on the number of the token and on the bits of its elements. Because a hash is such
+ * a sum, two plans that compute the same bits have the same hashes, on any number of ranks. The
+ * hashes are gathered on all ranks of the replica after each step. Ranks that compute the same
+ * rows, along the axes of tensor and CFG parallelism, must have equal hashes. */
 #ifndef XD_PIPELINE_STEP_HASH_H
 #define XD_PIPELINE_STEP_HASH_H
 

@@ -34,9 +34,9 @@ void          *xd_text_cache_add(xd_text_cache *c, xd_text_key key, size_t bytes
 size_t         xd_text_cache_bytes(const xd_text_cache *c);
 
 /* On all ranks, sets xd_prompt.known for each prompt whose embeddings are in the cache; on rank 0,
- * also copies these embeddings from the cache. Does nothing unless the engine keeps its encoders
- * (xd_open_args.keep). `s` is this rank's status so far; if a rank has failed, all ranks return an
- * error. xd_prompts_recall is a collective call. */
+ * also copies these embeddings from the cache. xd_prompts_recall does nothing unless the engine
+ * keeps its encoders (xd_open_args.keep). `s` is this rank's status so far; if a rank has failed,
+ * all ranks return an error. xd_prompts_recall is a collective call. */
 xd_status xd_prompts_recall(xd_prompts *w, xd_job *j, xd_status s, xd_err *e);
 /* Caches the embeddings of the prompts that were not cached before. On ranks other than rank 0,
  * which have no cache, xd_prompts_remember does nothing. */

@@ -23,7 +23,7 @@ typedef struct xd_token_ids { /* token ids of a text for one encoder */
 
 typedef struct xd_prompt { /* the token ids and the embedding of one prompt or negative prompt */
     xd_token_ids  ids[XD_MAXTEXT];    /* token ids for each text encoder */
-    int64_t       rows;               /* number of rows of the embedding */
+    int64_t       rows;               /* number of rows of the prompt's embedding */
     xd_cond       cond;               /* embedding; empty if the text is not used */
     xd_cond_image images[XD_MAXREFS]; /* positions of the images in the embedding `cond` */
     /* [n, width] output of an encoder that the next encoder reads (xd_text_use.follows), on the
@@ -53,7 +53,8 @@ xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e);
  * stands for one rank. The call is collective over the ranks of `c`. */
 xd_status xd_prompts_start(xd_job *j, int k, xd_comm *c, xd_status s, xd_err *e);
 /* Computes the outputs of encoder k, which is loaded, for the texts that are used and not cached.
- * The scratch memory is `a`. The call is collective over the ranks that split the encoder. */
+ * `a` is the scratch memory for the encoder. The call is collective over the ranks that split the
+ * encoder. */
 xd_status xd_prompts_compute(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e);
 /* Returns the index, among the n texts, of the negative prompt that belongs to a prompt. */
 int       xd_prompts_negative(const xd_prompts *w, int prompt);

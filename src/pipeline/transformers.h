@@ -11,9 +11,10 @@ xd_component *xd_transformer_of(const xd_job *j, int step);
  * `step`. The call is collective over the ranks that share the weights of the freed transformer. */
 void          xd_transformer_alone(const xd_job *j, int step);
 /* Loads the transformer that computes `step`. Call xd_transformer_change between two steps with
- * different transformers, and before the next image. `vae` is 1 if this rank decodes. `s` is this
- * rank's status so far. The call is collective over the ranks in use, including those of a replica
- * that has no image to compute. All ranks return the same status. */
+ * different transformers, and before the next image. `vae` is 1 if this rank decodes images. `s` is
+ * this rank's status so far. The call is collective over the ranks in use, including the ranks of a
+ * replica that has no image to compute. xd_transformer_change returns the same status on all
+ * ranks. */
 xd_status     xd_transformer_change(xd_job *j, int vae, int step, xd_status s, xd_err *e);
 
 #endif

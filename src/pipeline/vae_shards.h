@@ -11,7 +11,7 @@
 
 typedef struct xd_vae_shards {
     xd_exec        *x;
-    xd_comm        *c; /* the ranks of this replica */
+    xd_comm        *c; /* communicator of the ranks of this replica */
     xd_layout       lay;
     xd_method_stack stack;
     /* Number of ranks with a band of rows; 1: the image is not split into bands. */
@@ -19,7 +19,7 @@ typedef struct xd_vae_shards {
     int             tiled; /* 1: the image is split into more than one tile */
     xd_span         own;   /* rows of latents that this rank computes: all rows, or a band */
     int             whole; /* 1: this rank gets the complete image */
-    /* deal.owner is the rank of each tile. If deal.owner is NULL, this rank computes all tiles. */
+    /* deal.owner has the rank of each tile. If deal.owner is NULL, this rank computes all tiles. */
     xd_deal         deal;
     int            *owner;
     xd_req         *out; /* [nout] pending sends, at most one per tile of this rank */
@@ -28,11 +28,11 @@ typedef struct xd_vae_shards {
     xd_req         *in;   /* pending receives from each rank */
 } xd_vae_shards;
 
-/* Chooses how an image is split. The image has cells.rows rows and cells.cols columns of latents,
- * and v has the sizes of tiles. Until xd_vae_shards_close is called, layers that run in the context
- * x call hooks that exchange rows of split images. If a rank of the replica lacks memory,
- * xd_vae_shards_open returns 0 on all ranks. After such a failure, the context x has the error, and
- * no rank may send messages. */
+/* Chooses how an image is split over ranks. The image has cells.rows rows and cells.cols columns of
+ * latents, and v has the sizes of tiles. Until xd_vae_shards_close is called, layers that run in
+ * the context x call hooks that exchange rows of split images. If a rank of the replica lacks
+ * memory, xd_vae_shards_open returns 0 on all ranks. After such a failure, the context x has the
+ * error, and no rank may send messages. */
 int  xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j, const xd_vae_info *v,
                         xd_grid cells);
 void xd_vae_shards_close(xd_vae_shards *s);
@@ -41,8 +41,8 @@ const xd_deal *xd_vae_shards_tiles(const xd_vae_shards *s);
 
 /* Functions that collect the bands of all ranks in the complete image `all` in host memory.
  * xd_vae_shards_gather collects the bands on rank 0 of the replica, xd_vae_shards_allgather on
- * every rank. `mine` is this rank's band. A row of the image has `wide` F32 elements, and a row of
- * latents stands for `cell` rows of the image. */
+ * every rank. `mine` is the band of this rank. A row of the image has `wide` F32 elements, and a
+ * row of latents stands for `cell` rows of the image. */
 void xd_vae_shards_gather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell, float *all);
 void xd_vae_shards_allgather(xd_vae_shards *s, xd_tensor mine, int64_t wide, int64_t cell,
                              float *all);

@@ -3,7 +3,7 @@
  * A share group consists of the ranks of a host that have the same pipeline stage and the same
  * shard of a component. Each rank of the group reads a part of the weights and writes it, in the
  * layout of the kernels, to shared memory. All ranks of the group then compute with the complete
- * weights in this memory. */
+ * weights in shared memory. */
 #ifndef XD_PIPELINE_WEIGHT_GROUPS_H
 #define XD_PIPELINE_WEIGHT_GROUPS_H
 
@@ -14,13 +14,13 @@
 enum { XD_SHARED_DIT, XD_SHARED_DIT2, XD_SHARED_VAE, XD_SHARED_PARTS };
 
 /* Finds this rank's share group for each component that is not loaded yet. Before the call, the
- * components must be counted and split into stages. `vae` is 1 if this rank decodes. The call is
- * collective over the ranks in use; all ranks return the same status. */
+ * components must be counted and split into stages. `vae` is 1 if this rank decodes images. The
+ * call is collective over the ranks in use, which all return the same status. */
 xd_status xd_weight_groups_find(xd_context *ctx, int vae, xd_err *e);
 
 /* For one-rank engines that run at the same time: finds the share group of their transformer or, if
- * `vae` is 1, of their VAE. Each used rank of `among` calls this function with the context `ctx` of
- * its own one-rank engine. */
+ * `vae` is 1, of their VAE. Each used rank of `among` calls xd_weight_groups_whole with the context
+ * `ctx` of its own one-rank engine. */
 xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e);
 
 /* If rank 0 has found no NaN or infinite weights but other ranks have, logs on rank 0 the weight

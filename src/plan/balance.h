@@ -1,9 +1,9 @@
 /* balance.h - makes the shards of ranks uneven, in proportion to the measured speeds of the ranks.
  *
  * All ranks time a small GEMM at the same time, before the first request and, with adaptive shares,
- * again during requests. Ranks that differ only in pipeline stage, cfg half, tensor shard or replica
- * have the same tokens. Among ranks with the same tokens, the speed of the slowest one counts for all
- * of them. */
+ * again during requests. Ranks that differ only in pipeline stage, cfg half, tensor shard or
+ * replica have the same tokens. Among ranks with the same tokens, the speed of the slowest one
+ * counts for all of them. */
 #ifndef XD_PLAN_BALANCE_H
 #define XD_PLAN_BALANCE_H
 

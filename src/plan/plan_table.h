@@ -19,7 +19,7 @@ typedef enum xd_plan_needs {
     XD_NEEDS_NOTHING,
     XD_NEEDS_STAGES,  /* the plan has more than one pipeline stage */
     XD_NEEDS_PATCHES, /* the plan has patches that pass through pipeline stages */
-    /* The text tokens are sent from stage to stage together with the patches. */
+    /* The plan sends text tokens from stage to stage together with the patches. */
     XD_NEEDS_FLOWING_TEXT,
     XD_NEEDS_RING,
     XD_NEEDS_STALE, /* steps use the previous step's keys and values */
@@ -109,8 +109,8 @@ int  xd_plan_changes(const xd_parallel *a, const xd_dit_info *d);
  * message. xd_plan_pack and xd_plan_unpack do not copy options of kind TEXT. */
 void xd_plan_pack(const xd_parallel *a, int32_t out[XD_PLAN_ROWS]);
 void xd_plan_unpack(const int32_t in[XD_PLAN_ROWS], xd_parallel *a);
-/* Writes to `out` one hash for the value of each option. Ranks compare these hashes to check that
- * they have the same plan. Returns the number of hashes. */
+/* Writes to `out` one hash for the value of each option. Ranks compare the hashes of options to
+ * check that they have the same plan. Returns the number of option hashes. */
 int  xd_plan_hashes(const xd_parallel *a, uint64_t out[XD_PLAN_ROWS]);
 /* Warns about options in `given` that have no effect on the plan `a`. */
 void xd_plan_log_unused(const xd_parallel *given, const xd_parallel *a, const xd_dit_info *d);

@@ -17,8 +17,8 @@ typedef struct xd_rates { /* rates of the kernels of one rank in one compute typ
     double attn[2];       /* flop/s of attention with head widths 64 and 128 */
     double attn_keys;     /* number of keys for which attention reaches half the rate `attn` */
     double conv;          /* flop/s of convolutions */
-    double bytes;         /* bytes/s of all other kernels */
-    double call_s;        /* overhead of a kernel call in seconds */
+    double bytes;         /* rate in bytes/s of all other kernels */
+    double call_s;        /* overhead of one kernel call in seconds */
     /* Rates in bytes/s of three kinds of kernels: norms (including norms of attention heads), group
      * norms, and activation functions. If the rate of such a kind is 0, its kernels are predicted
      * with the rate `bytes`. */
@@ -83,14 +83,13 @@ xd_status   xd_machine_here(xd_machine *m, xd_dev *dev, int ranks, int threads, 
 xd_status   xd_machine_of_devices(xd_machine *m, xd_dev *dev, const char *device, int ranks,
                                   xd_err *e);
 /* Makes the path of the file with the probe result for this many ranks and threads on this host.
- * The file is in a cache directory below $XDG_CACHE_HOME or ~/.cache. Returns 0 if there is no
- * cache directory or the path is too long. */
+ * The file with the probe result is in a cache directory below $XDG_CACHE_HOME or ~/.cache. Returns
+ * 0 if there is no cache directory or the path is too long. */
 int         xd_machine_home(int ranks, int threads, char *path, size_t size);
 /* Makes a path as xd_machine_home does, for ranks on devices with the name `device`. */
 int         xd_machine_device_home(int ranks, const char *device, char *path, size_t size);
-/* Reduces the rates if the ranks together have more threads than this host has cores. The rates are
- * lower in this case because ranks share cores. A rank that computes alone is not slower, so
- * m->alone is increased. */
+/* If the ranks together have more threads than this host has cores, reduces the rates, because
+ * ranks then share cores. A rank that computes alone is not slower, so m->alone is increased. */
 void        xd_machine_oversubscribe(xd_machine *m);
 /* Returns the size of this machine's last-level cache, in bytes, divided by the number of ranks. */
 double      xd_machine_cache(int ranks);
@@ -106,8 +105,8 @@ const char *xd_machine_like(const char *product);
  * device are for libraries. */
 double      xd_machine_device_room(const xd_dev *dev, double have);
 /* Sets *m to the description of a cluster of known devices. The name of a cluster is DEVICE,
- * NxDEVICE for N devices, or HxNxDEVICE for H hosts with N devices each. Returns 0 if the device is
- * unknown. */
+ * NxDEVICE for N devices, or HxNxDEVICE for H hosts with N devices each. Returns 0 if the device in
+ * the name is unknown. */
 int         xd_machine_known(xd_machine *m, const char *name);
 
 const xd_rates *xd_machine_rates(const xd_machine *m, xd_dtype compute);

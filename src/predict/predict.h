@@ -20,7 +20,7 @@ typedef struct xd_prediction_rank {
     /* bytes sent per step after the first steps: to all ranks (sent), and between hosts
      * (between) */
     double  sent, between;
-    double  sent_all; /* bytes sent per request */
+    double  sent_all; /* bytes that the rank sends per request */
     /* Bytes sent in all steps of an image, for each text of the request. */
     double  denoised[XD_PREDICTED_TEXTS];
     /* Number of blocks and of streamed blocks of the transformer, and of the text encoder with the
@@ -45,12 +45,12 @@ typedef struct xd_predicted_text {
 
 typedef struct xd_prediction {
     xd_plan           plan;
-    int               ranks; /* number of ranks in use */
+    int               ranks; /* number of ranks that the plan uses */
     /* Predicted seconds. exact_s is the mean of the exact steps. step_s is the mean of the other
      * steps, or exact_s if there are no other steps. */
     double            text_s, exact_s, step_s, decode_s, request_s;
-    /* The texts of the request, from the shortest to the longest. The values of ranks are those of
-     * the longest text. */
+    /* The texts of the request, from the shortest to the longest. The predicted values of ranks are
+     * for the longest text. */
     xd_predicted_text text[XD_PREDICTED_TEXTS];
     int               texts;
     double            encode_s; /* seconds of VAE encoding of the request's images */
@@ -61,8 +61,8 @@ typedef struct xd_prediction {
     double            passes_s;
     /* Seconds that the request waits for a disk, for each kind of component (xd_kind) whose weights
      * are not in memory. Weights that are read ahead during computation cost no wait. text_s and
-     * request_s include these seconds; decode_s does not, because it is the time per image. 0: all
-     * weights are in memory, or the disk's speed is unknown. */
+     * request_s include the seconds of waiting; decode_s does not, because it is the time per
+     * image. 0: all weights are in memory, or the disk's speed is unknown. */
     double            read_s[XD_KINDS];
     int               early; /* 1: the VAE is loaded together with the transformer */
     /* number of steps per image; number of exact steps among them */
@@ -83,7 +83,7 @@ typedef struct xd_prediction {
     double   left_out;
     /* Options in use that save time and change the image: a set of xd_request_saved. */
     uint64_t saved;
-    int      fast_attn;       /* 1: attention outputs are reused (DiTFastAttn) */
+    int      fast_attn;       /* 1: some attention outputs are reused (DiTFastAttn) */
     int      keeps_refs;      /* 1: steps reuse keys and values of reference images */
     xd_prediction_rank *rank; /* [ranks] prediction for each rank, malloc'ed */
 } xd_prediction;

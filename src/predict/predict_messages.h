@@ -17,8 +17,8 @@ typedef struct xd_part_bytes {
 
 /* Runs the request of a job as the rank that j->ctx represents, on the count device j->ctx->dev and
  * a count communicator that has sent nothing. `need` is the memory need of the rank, `parts` are
- * its streamed blocks. *sent becomes the bytes that the rank sends for the request. The weights and
- * inputs of the job are closed. */
+ * its streamed blocks. *sent becomes the bytes that the rank sends for the request.
+ * xd_predict_messages closes the weights and inputs of the job. */
 xd_status xd_predict_messages(xd_job *j, xd_prompts *w, const xd_need *need,
                               const xd_offload_parts *parts, const xd_part_bytes *bytes,
                               double *sent, xd_err *e);

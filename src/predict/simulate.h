@@ -4,7 +4,7 @@
  * One process runs the plan for one rank after the other, on a device that computes nothing. For
  * each rank, the process records the predicted seconds of computation and the starts and ends of
  * messages. The simulation then combines the records of all ranks and computes the times of
- * messages from the rates of the machine's links. No real ranks are needed. */
+ * messages from the rates of the machine's links. A simulation needs no real ranks. */
 #ifndef XD_PREDICT_SIMULATE_H
 #define XD_PREDICT_SIMULATE_H
 
@@ -15,9 +15,9 @@ typedef struct xd_simulation xd_simulation;
 
 xd_status          xd_simulation_open(xd_simulation **p, int ranks, const xd_machine *m, xd_err *e);
 void               xd_simulation_close(xd_simulation **p);
-/* Starts the record of rank `rank`. Returns the recorder for the rank's communicator; the pointer
- * is valid until the next call of xd_simulation_record. Each call of the function `seconds` must
- * return how many seconds the rank has computed since the previous call. */
+/* Starts the record of rank `rank` in the simulation. Returns the recorder for the rank's
+ * communicator; the pointer is valid until the next call of xd_simulation_record. Each call of the
+ * function `seconds` must return how many seconds the rank has computed since the previous call. */
 const xd_recorder *xd_simulation_record(xd_simulation *p, int rank, double (*seconds)(void *ctx),
                                         void *ctx);
 /* In the record of the current rank, marks the current point in time with the number `mark`. */
@@ -41,7 +41,7 @@ double    xd_simulation_mark_s(const xd_simulation *p, int rank, int mark);
 /* Calls fn for every time span of a rank, in the order of time. The argument `what` of fn is 'c'
  * for a span in which the rank computes, and 'w' for a span in which the rank waits. After the last
  * span, calls fn with `what` = 'm' for each message to the rank; `from` and `to` are then the times
- * of the message's start and arrival. The spans of messages may overlap. */
+ * of the message's start and arrival. The time spans of messages may overlap. */
 void      xd_simulation_events(const xd_simulation *p, int rank,
                                void (*fn)(void *ctx, char what, double from, double to), void *ctx);
 

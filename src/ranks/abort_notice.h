@@ -20,8 +20,8 @@ typedef struct xd_abort_notice xd_abort_notice;
  * functions of abort_notice.h accept NULL. The call is collective. */
 xd_status xd_abort_notice_open(xd_abort_notice **a, xd_comm *c, xd_err *e);
 void      xd_abort_notice_close(xd_abort_notice **a);
-/* Sends this rank's failure `e` to the other ranks, at most once per request. Does nothing if this
- * rank has already received a notice. */
+/* Sends this rank's failure `e` to the other ranks, at most once per request. xd_abort_notice_send
+ * does nothing if this rank has already received a notice. */
 void      xd_abort_notice_send(xd_abort_notice *a, const xd_err *e);
 /* Connects an execution context to the abort notices: a received notice makes the context fail, and
  * the context's own failure sends a notice. */

@@ -19,8 +19,8 @@ typedef struct xd_world {
     int              idle; /* 1: the plan does not use this rank */
 } xd_world;
 
-/* Waits for one message. Returns XD_ECOMM, with the communicator's error message, if the message
- * could not be sent or received. xd_world_wait is a local call. */
+/* Waits for the completion of one message. Returns XD_ECOMM, with the communicator's error message,
+ * if the message could not be sent or received. xd_world_wait is a local call. */
 xd_status xd_world_wait(xd_comm *c, xd_req r, xd_err *e);
 
 /* Combines the status of all used ranks. If any rank has failed, all ranks return the error of the

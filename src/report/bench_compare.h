@@ -1,14 +1,15 @@
 /* bench_compare.h - compares the time of work on several ranks (a plan) with the time of the same
  * work on one rank.
  *
- * The two measurements alternate within one run of the program, because the clock rate of a machine
- * varies. Both measurements run the code of image generation (xd_denoise_*, xd_vae_decode). Each
- * round of the comparison has three timed runs. In the first run, rank 0 does the work of one rank
- * while the other ranks sleep. In the second run, all ranks run the plan. In the third run, every
- * rank does the work of one rank, all at the same time. The ratio of the times of the first two
- * runs is the speed-up that a user sees. The third run shows how much of the lost speed-up is due
- * to the machine, on which the ranks share the memory bandwidth and the clock of the processor
- * package; the rest is due to the parallel method. */
+ * The measurements of a plan and of one rank alternate within one run of the program, because the
+ * clock rate of a machine varies. The measurements of a plan and of one rank both run the code of
+ * image generation (xd_denoise_*, xd_vae_decode). Each round of the comparison has three timed
+ * runs. In the first run, rank 0 does the work of one rank while the other ranks sleep. In the
+ * second run, all ranks run the plan. In the third run, every rank does the work of one rank, all
+ * at the same time. The ratio of the times of the first two runs is the speed-up that a user sees.
+ * The third run shows how much of the lost speed-up is due to the machine, on which the ranks share
+ * the memory bandwidth and the clock of the processor package; the rest is due to the parallel
+ * method. */
 #ifndef XD_REPORT_BENCH_COMPARE_H
 #define XD_REPORT_BENCH_COMPARE_H
 
@@ -38,7 +39,7 @@ typedef struct xd_bench_pair {
     xd_bench_side        one, all; /* one: the setup of one rank; all: the setup of the plan */
     xd_cond              text;     /* synthetic encoded prompt */
     xd_cond_image        images[XD_MAXREFS]; /* reference images of `text` */
-    float               *lat;                /* latents that the VAE decodes */
+    float               *lat;                /* latents that the VAE decodes in the benchmark */
     const char          *unit; /* name of the timed work in printed results: "a step" */
     void                 (*work)(struct xd_bench_pair *d, xd_bench_side *s);
     int     warm, rounds; /* warm: number of warm-up rounds; rounds: number of reported rounds */

@@ -31,8 +31,8 @@ xd_status xd_difference_add(xd_difference *d, const uint8_t *a, const uint8_t *b
 double    xd_difference_psnr(const xd_difference *d);
 
 /* Makes a difference image: the grey level of a pixel is the maximum difference of its three
- * levels, on a logarithmic scale: 0 is black, 1 is 32, 255 is white. `to` has the size of a
- * frame. */
+ * levels, on a logarithmic scale: 0 is black, 1 is 32, 255 is white. The difference image `to` has
+ * the size of a frame. */
 void xd_difference_map(const uint8_t *a, const uint8_t *b, int64_t w, int64_t h, uint8_t *to);
 
 #endif

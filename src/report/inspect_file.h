@@ -8,8 +8,8 @@
 /* Prints one line through the callback of `a`. */
 void xd_inspect_line(const xd_inspect_args *a, const char *fmt, ...) XD_PRINTF(2, 3);
 
-/* Prints the line of one tensor. `first` is 1 for the first line of a list. `unread` is 1 if no
- * network reads the tensor; in JSON, the tensor then has the member "read": false. */
+/* Prints the line that describes one tensor. `first` is 1 for the first line of a list. `unread` is
+ * 1 if no network reads the tensor; in JSON, the tensor then has the member "read": false. */
 void      xd_inspect_tensor(const xd_inspect_args *a, const char *name, int nd, const int64_t *d,
                             int unread, int first);
 /* Lists the components that are in the file a->model, and the layout of each component's tensor

@@ -38,8 +38,8 @@ enum { XD_LANES = 32 };
  * out of memory. Call xd_timeline_close also after a failure. */
 xd_status xd_timeline_open(xd_timeline *t, xd_err *e);
 void      xd_timeline_close(xd_timeline *t);
-/* Adds a time span of a rank. `patch` is the number (from 0) of the PipeFusion patch that the rank
- * computes, or -1 if the rank computes all tokens. */
+/* Adds a time span of a rank to the timeline. `patch` is the number (from 0) of the PipeFusion
+ * patch that the rank computes, or -1 if the rank computes all tokens. */
 void      xd_timeline_add(xd_timeline *t, int rank, xd_span_kind kind, int patch, double from,
                           double to);
 

@@ -7,8 +7,8 @@
 
 /* Opens the schedule of a DPM-Solver++ sampler; the caller must have checked the sampler's config.
  * The timesteps of Karras and Lu noise levels are rounded to integers. With the beta schedule
- * squaredcos_cap_v2, these timesteps are rounded only if `rounds` is 1; otherwise they are
- * truncated. */
+ * squaredcos_cap_v2, timesteps of Karras and Lu noise levels are rounded only if `rounds` is 1;
+ * otherwise they are truncated. */
 xd_status xd_dpm_open(xd_sampling *s, const xd_steps *a, int rounds, xd_err *e);
 void      xd_dpm_close(xd_sampling *s);
 

@@ -26,7 +26,7 @@ typedef struct xd_sched_cfg {
     int     solver_order;
     /* for DPM-Solver: "dpmsolver++" or, only for the multistep sampler, "sde-dpmsolver++" */
     char    algorithm_type[XD_FIELD_TEXT];
-    char    solver_type[XD_FIELD_TEXT]; /* DPM-Solver: "midpoint" or "heun" */
+    char    solver_type[XD_FIELD_TEXT]; /* solver type of DPM-Solver: "midpoint" or "heun" */
     int     lower_order_final, euler_at_final;
     /* LCM, TCD: number of timesteps of the distillation, from which the timesteps of the steps are
      * chosen. */
@@ -34,7 +34,7 @@ typedef struct xd_sched_cfg {
     /* timestep_scaling: only for LCM. eta: only for DDIM and TCD; the request sets it, not the
      * config. */
     double  timestep_scaling, eta;
-    int     predict_x0;        /* UniPC: 1: steps use predicted clean latents */
+    int     predict_x0;        /* UniPC: 1 if steps use predicted clean latents */
     xd_ints disable_corrector; /* UniPC: indices of steps without a corrector */
     int     use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas, use_lu_lambdas;
     int     use_flow_sigmas;
@@ -54,7 +54,7 @@ typedef struct xd_sched_cfg {
     /* If clip_sample is 1, predicted clean latents are clipped. If set_alpha_to_one is 1, DDIM's
      * cumulative alpha product after the last step is 1. */
     int     clip_sample, set_alpha_to_one;
-    int     skip_prk_steps; /* PNDM: 1: there are no Runge-Kutta steps */
+    int     skip_prk_steps; /* PNDM: 1 if the sampler makes no Runge-Kutta steps */
     double  clip_sample_range;
     /* Way in which Euler interpolates noise levels: "linear" or "log_linear". */
     char    interpolation_type[XD_FIELD_TEXT];
@@ -66,7 +66,7 @@ typedef struct xd_sched_cfg {
     double  shift, base_shift, max_shift, shift_terminal;
     int64_t base_image_seq_len, max_image_seq_len;
     int     use_dynamic_shifting, invert_sigmas, stochastic_sampling;
-    char    time_shift_type[XD_FIELD_TEXT]; /* dynamic shift: "exponential" or "linear" */
+    char    time_shift_type[XD_FIELD_TEXT]; /* kind of dynamic shift: "exponential" or "linear" */
 } xd_sched_cfg;
 
 /* XD_SCHED is a row of xd_sampler.fields: a config key with its kind (xd_field) and default.
@@ -208,8 +208,9 @@ void              xd_sampler_names(xd_text_buf *b);
  * scheduler_config.json, or NULL if no sampler has the name. */
 const xd_sampler *xd_sampler_find(const char *name);
 /* Returns a sampler by its name in stable-diffusion-webui, ignoring case. If the model's own
- * sampler `own` has this name, returns `own`. Otherwise returns the first sampler with that name
- * whose field `flow` (rectified flow or not) equals `flow`, or NULL if there is no such sampler. */
+ * sampler `own` has this name, returns `own`. If `own` has another name, returns the first sampler
+ * with that name whose field `flow` (rectified flow or not) equals `flow`, or NULL if there is no
+ * such sampler. */
 const xd_sampler *xd_sampler_webui(const char *name, const xd_sampler *own, int flow);
 /* Returns 1 if stable-diffusion-webui uses this name for sampler s with algorithm_type
  * sde-dpmsolver++. */

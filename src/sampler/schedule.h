@@ -1,7 +1,7 @@
 /* schedule.h - inside sampler: computes noise levels, and the timesteps of a request's steps.
  *
- * Values that diffusers stores in f32 are rounded to f32 in schedule.h as well. Without this
- * rounding, the last digits of a schedule would differ from those of diffusers. */
+ * Values that diffusers stores in f32 are rounded to f32 in schedule.h as well. Without rounding to
+ * f32, the last digits of a schedule would differ from those of diffusers. */
 #ifndef XD_SAMPLER_SCHEDULE_H
 #define XD_SAMPLER_SCHEDULE_H
 
@@ -65,7 +65,7 @@ int xd_timesteps(const xd_sched_cfg *c, int n, double *t);
  * timesteps. */
 int xd_solver_timesteps(const xd_sched_cfg *c, int last, int n, double *t);
 
-/* Checks the config keys that all samplers read. If a value of these keys is invalid, returns
+/* Checks the config keys that all samplers read. If one of the config values is invalid, returns
  * XD_EUNSUPPORTED or XD_EFORMAT. */
 xd_status xd_spacing_check(const xd_sched_cfg *c, xd_err *e);
 

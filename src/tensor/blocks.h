@@ -4,8 +4,8 @@
 
 #include "tensor/tensor.h"
 
-/* Decodes n elements (complete blocks) of a block type to f32, bit-identical to ggml. `from` need
- * not be aligned. */
+/* Decodes n elements (complete blocks) of a block type to f32, bit-identical to ggml. The data at
+ * `from` need not be aligned. */
 void xd_blocks_f32(float *to, const void *from, xd_dtype type, int64_t n);
 
 #endif

@@ -27,9 +27,9 @@ typedef enum xd_dtype {
     XD_I32,
     XD_I64,
     XD_BOOL,
-    /* Block types, which only GGUF files have. A block has 32 elements, or 256 elements for the
-     * types _K and XD_IQ4_XS, and includes its scales. A function accepts tensors of block types
-     * only if its comment mentions block types. */
+    /* Block types of elements, which only GGUF files have. A block has 32 elements, or 256 elements
+     * for the types _K and XD_IQ4_XS, and includes its scales. A function accepts tensors of block
+     * types only if its comment mentions block types. */
     XD_Q8_0,
     XD_Q4_0,
     XD_Q4_1,
@@ -57,7 +57,8 @@ typedef struct xd_tensor {
 } xd_tensor;
 
 size_t      xd_dtype_size(xd_dtype t); /* returns bytes per element; 0: a block type */
-const char *xd_dtype_name(xd_dtype t); /* returns "f32", "bf16", "q4_k", ... */
+/* returns the name of an element type, such as "f32", "bf16", "q4_k" */
+const char *xd_dtype_name(xd_dtype t);
 /* returns the number of elements per block; 1: t is not a block type */
 int64_t     xd_dtype_block(xd_dtype t);
 size_t      xd_dtype_block_bytes(xd_dtype t);
@@ -101,8 +102,8 @@ uint8_t xd_f32_f8e4m3(float v);
 float   xd_f8e5m2_f32(uint8_t v);
 
 /* Copies n contiguous elements of a float type (F32 F16 BF16 F64 F8E4M3 F8E5M2), or complete blocks
- * of a block type, to another float type (F32 F16 BF16 F8E4M3). `from` need not be aligned.
- * xd_convert is scalar C code, for loading and tests, not for inner loops. */
+ * of a block type, to another float type (F32 F16 BF16 F8E4M3). The data at `from` need not be
+ * aligned. xd_convert is scalar C code, for loading and tests, not for inner loops. */
 void xd_convert(void *to, xd_dtype tt, const void *from, xd_dtype ft, int64_t n);
 /* Converts elements [first, first + n) of the tensor at `from`, as xd_convert does. The range of
  * elements may begin and end within blocks. */

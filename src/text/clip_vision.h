@@ -13,7 +13,7 @@ typedef struct xd_clip_vision {         /* config of a vision model */
     int64_t      channels, side, patch; /* image channels; side of the image and of a patch */
     int          nlayers;
     int          pools;  /* SigLIP: 1: the files have the weights of the pooled embedding */
-    int          siglip; /* 1: SigLIP; 0: CLIP */
+    int          siglip; /* kind of the vision model: 1: SigLIP; 0: CLIP */
     char         act_fn[XD_FIELD_TEXT], model_type[XD_FIELD_TEXT];
 } xd_clip_vision;
 

@@ -10,7 +10,7 @@ enum { XD_TEXT_DECODERS = 23 }; /* number of decoder classes in the registry of 
 
 /* Properties in which the kinds of decoder models differ and that are not in the config. */
 typedef struct xd_decoder_kind {
-    const char *title;    /* name in messages, "Qwen3" */
+    const char *title;    /* name of the kind of decoder in messages, "Qwen3" */
     const char *types[3]; /* values of model_type that this kind of decoder has */
     int         qkv_bias; /* 1: q, k and v have biases, and the output projection has none */
     int         qk_norm;  /* 1: queries and keys have RMS norms per head */
@@ -25,14 +25,14 @@ typedef struct xd_decoder_kind {
     int         pattern;
 } xd_decoder_kind;
 
-typedef struct xd_decoder_rope { /* frequencies of a rotary embedding */
+typedef struct xd_decoder_rope { /* settings of the frequencies of a rotary embedding */
     double  theta, factor, low, high;
-    int64_t positions; /* original_max_position_embeddings of the config */
+    int64_t positions; /* value of original_max_position_embeddings in the config */
     char    type[XD_FIELD_TEXT];
 } xd_decoder_rope;
 
-/* The vision tower in files of Mistral 3 and Gemma 3. This library does not run these vision
- * towers; it only knows the names and shapes of their tensors. */
+/* The vision tower in files of Mistral 3 and Gemma 3. This library does not run the vision towers
+ * of Mistral 3 and Gemma 3; it only knows the names and shapes of their tensors. */
 typedef struct xd_decoder_tower {
     int64_t dim, ff, channels, patch, merge;
     int     nlayers, bias;

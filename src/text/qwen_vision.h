@@ -121,7 +121,7 @@ void xd_qwen3_vision_add(xd_exec *x, const xd_qwen_vision *c, const xd_text_read
 
 /* ---- shared by the two towers --------------------------------------------------------------- */
 
-typedef struct xd_qwen_vision_local { /* data of one run, in xd_state.local */
+typedef struct xd_qwen_vision_local { /* data of one run of the vision tower, in xd_state.local */
     const xd_text_read *r;
     xd_tensor           cos, sin; /* RoPE table, [patches, D/2] F32 */
 } xd_qwen_vision_local;

@@ -1,5 +1,5 @@
 /* text.h - declares text encoders, which turn token ids into embeddings. Image encoders have the
- * same interface, but read pixels in place of token ids. */
+ * interface of text encoders, but read pixels in place of token ids. */
 #ifndef XD_TEXT_TEXT_H
 #define XD_TEXT_TEXT_H
 
@@ -28,7 +28,7 @@ typedef struct xd_text_read {
     const float   *states;
     int64_t        n;
     int64_t        first, real;  /* ids [first, first + real) are text; the other ids are padding */
-    int            nlayers;      /* number of hidden states to return */
+    int            nlayers;      /* number of hidden states that the encoder must return */
     const int     *layers;       /* [nlayers] indices of the hidden states, as in xd_text_layer */
     int            raw;          /* 1: the last hidden state is the state before the final norm */
     int            nimages;      /* number of images, for an encoder with a vision tower */
@@ -47,7 +47,8 @@ typedef struct xd_text_tower {
      * images have any size, and their pixels are in xd_text_image. */
     int64_t side;
     /* Number of blocks at the start of the language model after which features of the images are
-     * added. These image features follow the embeddings in xd_text_read.image_rows. */
+     * added. The image features that are added after blocks follow the embeddings in
+     * xd_text_read.image_rows. */
     int     deep;
 } xd_text_tower;
 

@@ -1,13 +1,13 @@
 /* inside.h - inside tok: declares functions and types that several source files of the tokenizers
  * use.
  *
- * The steps of tokenization are those of transformers' tokenizers. All tokenizers first find added
- * tokens in the raw text (added.c). T5's tokenizer normalizes the text between the added tokens
- * with the model's character map (charsmap.c), and splits the text at white space and at U+2581, so
- * that every word begins with U+2581 (tok.c). T5's tokenizer then segments each word into the
- * pieces with the largest sum of scores (unigram.c). CLIP's tokenizer normalizes the text, splits
- * it into words with a regular expression (clip.c), and merges the bytes of a word pair by pair
- * (bpe.c). BERT's tokenizer normalizes the text, splits it at white space and punctuation, and
+ * The steps of tokenization are those of the tokenizers in the library transformers. All tokenizers
+ * first find added tokens in the raw text (added.c). T5's tokenizer normalizes the text between the
+ * added tokens with the model's character map (charsmap.c), and splits the text at white space and
+ * at U+2581, so that every word begins with U+2581 (tok.c). T5's tokenizer then segments each word
+ * into the pieces with the largest sum of scores (unigram.c). CLIP's tokenizer normalizes the text,
+ * splits it into words with a regular expression (clip.c), and merges the bytes of a word pair by
+ * pair (bpe.c). BERT's tokenizer normalizes the text, splits it at white space and punctuation, and
  * segments each word from the left into the longest pieces (bert.c). ByT5's tokens are the bytes of
  * the text (tok.c). The tokenizer of a language
  * model follows the rules in its tokenizer.json (lm.c): it normalizes, splits with regular
@@ -71,7 +71,7 @@ int xd_codes_read(xd_codes *c, const char *s, size_t len);
  * version of utf8proc. Returns 0 if out of memory. */
 enum { XD_NFD, XD_NFC, XD_NFC_TODAY };
 int  xd_codes_canonical(xd_codes *c, int form);
-void xd_lower(int32_t c, xd_bytes_buf *out); /* appends the lower case of c */
+void xd_lower(int32_t c, xd_bytes_buf *out); /* appends the lower case of code point c */
 
 /* ---- cleaning of prompts, as in diffusers (caption.c) ---------------------------------------- */
 
@@ -96,7 +96,7 @@ int xd_finder_next(const xd_finder *f, const char *s, size_t len, size_t at, int
 void xd_replace(xd_bytes_buf *text, const char *pattern, const char *by, int flags);
 
 /* Appends the characters of an HTML entity. `name` is the entity's name without "&" and ";". If
- * `no_semicolon` is 1, only entities that are valid without ";" are accepted. Returns 0 if the
+ * `no_semicolon` is 1, only entities that are valid without ";" are accepted. Returns 0 if the HTML
  * entity is unknown. */
 int     xd_entity_put(const char *name, size_t n, int no_semicolon, xd_bytes_buf *out);
 /* Parses a numeric HTML entity "&#...", and writes its number to *v. Returns the length of the
@@ -110,7 +110,8 @@ void    xd_unescape(const char *s, size_t len, xd_bytes_buf *out);
 void    xd_unescape_whole(const char *s, size_t len, xd_bytes_buf *out);
 void    xd_unescape_twice(xd_bytes_buf *text);
 
-void                   xd_fix_charset(xd_bytes_buf *text); /* repairs mojibake as ftfy does */
+/* repairs a text with wrong encoding (mojibake) as ftfy does */
+void                   xd_fix_charset(xd_bytes_buf *text);
 /* Replaces C1 control characters by the characters that the same bytes have in Windows-1252.
  * Returns 1 if the text had C1 control characters. */
 int                    xd_fix_controls(xd_bytes_buf *text);
@@ -120,8 +121,8 @@ void                   xd_fix_text(xd_bytes_buf *text); /* repairs a text like f
 typedef struct xd_tags xd_tags;
 xd_tags               *xd_tags_open(const char *s, size_t len);
 void                   xd_tags_close(xd_tags *t);
-/* Returns the end of the attributes of the start tag whose "<" is at `at`. If a byte before that
- * end cannot be part of the attributes, returns the offset of this byte. */
+/* Returns the end of the attributes of the start tag whose "<" is at `at`. If a byte before the end
+ * of the attributes cannot be part of them, returns the offset of this byte. */
 size_t                 xd_tags_scan(xd_tags *t, size_t at);
 /* xd_tags_name returns the end of the tag name at s[at], and xd_tags_attribute returns the end of
  * the attribute at s[at]. If s[at] begins no name or attribute, both functions return `at`. */
@@ -155,10 +156,10 @@ xd_status xd_skim_read(xd_skimmed *out, const char *text, size_t len, xd_err *e)
 /* Functions xd_skim_...: each skips white space and reads one JSON token. If the text continues
  * with a token of another kind, the xd_skim function returns 0. */
 int       xd_skim_is(xd_skim *k, char c);
-/* Reads a JSON string. *out points into the text. If the string has escapes, *out points into *buf
- * instead and is valid until the next call. */
+/* Reads a JSON string from the text. *out points into the text. If the string has escapes, *out
+ * points into *buf instead and is valid until the next call. */
 int       xd_skim_string(xd_skim *k, xd_bytes_buf *buf, xd_slice *out);
-int       xd_skim_id(xd_skim *k, int64_t *id); /* reads an integer, clamped to int64_t */
+int       xd_skim_id(xd_skim *k, int64_t *id); /* reads a JSON integer, clamped to int64_t */
 xd_status xd_skim_broken(const xd_skim *k, const char *what, const char *part, xd_err *e);
 
 /* ---- a SentencePiece vocabulary -------------------------------------------------------------- */
@@ -176,7 +177,7 @@ typedef struct xd_vocab {
     xd_piece    *p;
     int          n, cap;
     xd_bytes_buf text;
-    xd_bytes_buf map; /* the precompiled character map; may be empty */
+    xd_bytes_buf map; /* precompiled character map of the model; may be empty */
 } xd_vocab;
 
 /* Functions that read a SentencePiece vocabulary from a serialized ModelProto or a tokenizer.json.
@@ -210,8 +211,8 @@ void      xd_charsmap_apply(const xd_charsmap *m, const char *s, size_t len, xd_
 typedef struct xd_added_flags { int lstrip, rstrip, single_word, normalized; } xd_added_flags;
 
 typedef struct xd_added {
-    /* Text for which the tokenizer searches; if f.normalized is set, this is the normalized text of
-     * the token. */
+    /* Text for which the tokenizer searches: the token's text or, if f.normalized is set, its
+     * normalized text. */
     char          *text;
     char          *name; /* text of the token in the tokenizer file */
     size_t         len;
@@ -328,7 +329,7 @@ typedef struct xd_cuts {
     int          failed;
 } xd_cuts;
 /* Splits a text, which must be valid UTF-8, into the matches of the pattern and the parts between
- * matches. The caller frees c->p. */
+ * matches. The caller frees the array c->p of cuts. */
 void xd_pattern_cut(const xd_pattern *p, const char *s, size_t len, xd_cuts *c);
 /* Removes parts of a split text, or merges parts with their neighbours, according to `how`. If
  * `invert` is 1, the kinds of parts are exchanged: matches are treated as the text between matches,
@@ -376,7 +377,7 @@ typedef struct xd_bert_files {
     const char    *lines; /* content of vocab.txt; NULL: the vocabulary is `vocab` */
     size_t         len;
     const xd_json *vocab; /* vocabulary as a JSON object {piece: id} */
-    const char    *name;  /* name of the file in error messages */
+    const char    *name;  /* name of the vocabulary file in error messages */
     xd_bert_rules  rules;
 } xd_bert_files;
 /* The opened tokenizer keeps no reference to the content of the files. */
@@ -393,7 +394,7 @@ void             xd_bert_words(const xd_bert *b, const char *s, size_t len, xd_i
 
 struct xd_tok {
     xd_clip    *clip;  /* CLIP's tokenizer, or NULL */
-    xd_bert    *bert;  /* BERT's tokenizer, or NULL */
+    xd_bert    *bert;  /* BERT's tokenizer, or NULL if t is another tokenizer */
     xd_lm      *lm;    /* tokenizer of a language model, or NULL */
     int         bytes; /* 1: ByT5's tokenizer, whose tokens are the bytes of a text */
     /* Only T5's tokenizer uses the fields from `v` to `longest`. */
@@ -414,7 +415,7 @@ struct xd_tok {
     int32_t     begin, end, pad; /* ids of bos, eos and pad; -1: no such token */
     /* Ids of the special tokens that are put before a text (head) and after a text (tail). */
     xd_ids      head, tail;
-    int         pad_left; /* 1: padding is before the text */
+    int         pad_left; /* 1: padding comes before the text */
     int32_t     next;     /* id that the next token outside the vocabulary gets */
     int64_t     max;      /* maximum number of ids (model_max_length); 0: no limit */
     int         cut_left; /* 1: truncation drops the beginning of the text */
@@ -499,8 +500,9 @@ const char *xd_special_name(const xd_special_files *f, const char *key);
 int         xd_special_extra_ids(const xd_json *cfg, xd_tok_kind kind);
 /* Finds the next added token at or after s[at]. Returns the index of the added token, or -1 if no
  * added token follows. *begin and *end are the bounds of the found token, including the white space
- * that it strips. *begin is at least `from`. If `normalized` is 1, the function searches only for
- * tokens of normalized text; if it is 0, only for tokens of raw text. */
+ * that it strips. *begin, the start of the found token, is at least `from`. If `normalized` is 1,
+ * the function searches only for tokens of normalized text; if it is 0, only for tokens of raw
+ * text. */
 int         xd_added_find(const xd_tok *t, int normalized, const char *s, size_t len, size_t at,
                           size_t from, size_t *begin, size_t *end);
 

@@ -18,7 +18,7 @@ typedef struct xd_spm xd_spm;
 /* Opens a tokenizer model, which is a serialized ModelProto. On failure, returns NULL and writes
  * the library's error message to why[0..size). */
 xd_spm *xd_spm_open(const void *model, size_t len, char *why, size_t size);
-void    xd_spm_close(xd_spm *m);      /* closes a model; m may be NULL */
+void    xd_spm_close(xd_spm *m);      /* closes a tokenizer model; m may be NULL */
 int     xd_spm_size(const xd_spm *m); /* returns the number of pieces of the model */
 /* Returns the id of the piece with exactly these bytes, or -1 if the model has no such piece. */
 int     xd_spm_find(const xd_spm *m, const char *s, size_t len);

@@ -38,8 +38,8 @@ void      xd_tok_close(xd_tok **t);
  *
  * The ids of xd_tok_ids equal those of T5Tokenizer (with `legacy` as in the directory's config),
  * CLIPTokenizer and BertTokenizer of transformers 5. The fast tokenizers of earlier versions of
- * transformers return the same ids. CLIP's fast tokenizer applies NFC, treats all symbols alike,
- * and does not use ftfy. */
+ * transformers return the ids that xd_tok_ids returns. CLIP's fast tokenizer applies NFC, treats
+ * all symbols alike, and does not use ftfy. */
 xd_status xd_tok_ids(const xd_tok *t, const char *text, size_t len, int64_t max, int32_t **ids,
                      int64_t *n, xd_err *e);
 /* Tokenizes as xd_tok_ids does, and sets *untruncated to the number of ids before truncation. If
@@ -55,7 +55,7 @@ int32_t   xd_tok_bos(const xd_tok *t);
 int32_t   xd_tok_eos(const xd_tok *t);
 /* returns the id of the padding token; -1: the config has none */
 int32_t   xd_tok_pad(const xd_tok *t);
-/* returns 1 if the tokenizer is that of a decoder language model */
+/* returns 1 if the tokenizer belongs to a decoder language model */
 int       xd_tok_is_lm(const xd_tok *t);
 int       xd_tok_pads_left(const xd_tok *t); /* returns 1 if padding_side is "left" */
 int64_t   xd_tok_max(const xd_tok *t); /* returns model_max_length (77 for CLIP), or 0 if unknown */
@@ -86,9 +86,9 @@ typedef struct xd_tok_row {
 /* In the text of a frame (prompt template), replaces "{}" by the prompt. Returns the malloc'ed
  * result, or NULL if out of memory. */
 char     *xd_tok_framed(const char *frame, const char *prompt);
-/* Tokenizes a prompt in its frame. Special tokens are recognized in the complete text, also in the
- * prompt. The text is truncated and padded as in transformers: truncation removes the end of the
- * complete text, even if the end belongs to the frame. */
+/* Tokenizes a prompt in the frame of a pipeline. Special tokens are recognized in the complete
+ * text, also in the prompt. The text is truncated and padded as in transformers: truncation removes
+ * the end of the complete text, even if the end belongs to the frame. */
 xd_status xd_tok_frame_ids(const xd_tok *t, const xd_tok_frame *f, const char *prompt,
                            xd_tok_row *row, xd_err *e);
 /* Checks that a pipeline can use a tokenizer. If the tokenizer lacks a special token of the frame,
@@ -107,7 +107,7 @@ int       xd_tok_chat_doubt(const xd_tok *t, const char *dir, const xd_tok_frame
  *
  * xd_caption_plain converts the text to lower case and strips white space: str.lower().strip(). */
 char *xd_caption_plain(const char *text);
-/* Strips white space: str.strip(). */
+/* Strips white space from a prompt: str.strip(). */
 char *xd_caption_strip(const char *text);
 /* Cleans a prompt as diffusers' prompt_clean does: repairs text as ftfy does, replaces HTML
  * entities, and replaces runs of white space by one space. */

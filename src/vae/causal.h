@@ -26,7 +26,7 @@ typedef struct xd_causal_cfg {
      * frames */
     xd_ints  halve;
     xd_reals attn_scales, mean, std;
-    int      residual; /* 1: levels have shortcuts (is_residual) */
+    int      residual; /* 1: levels of the autoencoder have shortcuts (is_residual) */
     /* Side of a patch in pixels; a patch of pixels is one position of the network's largest map. */
     int64_t  patch;
     int      images; /* 1: frames are independent images; the network's class sets this field */

@@ -18,7 +18,7 @@ typedef struct xd_cog_cfg {
     double   scaling, shift, mean, std, eps, ratio;
     char     act[XD_FIELD_TEXT];
     xd_names down, up;
-    xd_ints  widths;   /* channels of each level (block_out_channels), finest first */
+    xd_ints  widths; /* number of channels of each level (block_out_channels), finest level first */
     int      halvings; /* log2 of the config key temporal_compression_ratio */
 } xd_cog_cfg;
 

@@ -11,7 +11,7 @@
 
 #include "exec/op.h"
 
-typedef struct xd_edges { /* input of a convolution */
+typedef struct xd_edges { /* input of a convolution that is padded at its edges */
     xd_tensor   in;
     /* Writes rows of the input to `to`, for example normalized. read NULL: rows are copied
      * unchanged. */

@@ -20,7 +20,7 @@ typedef struct xd_hyv_cfg {
     double   scaling;
     char     act[XD_FIELD_TEXT];
     xd_names down, up;
-    xd_ints  widths;   /* channels of each level (block_out_channels), finest first */
+    xd_ints  widths; /* number of channels of each level (block_out_channels), finest level first */
     int      halvings; /* log2 of the config key spatial_compression_ratio */
 } xd_hyv_cfg;
 
@@ -91,7 +91,7 @@ typedef struct xd_hy15_cfg {
     int64_t in_channels, out_channels, latent_channels, cell, ratio;
     int     layers, match_down, match_up;
     double  scaling;
-    xd_ints widths;          /* channels of each level (block_out_channels), finest first */
+    xd_ints widths; /* number of channels of each level (block_out_channels), finest level first */
     int     halvings, times; /* log2 of the compression ratios of pixels and of frames */
 } xd_hy15_cfg;
 

@@ -18,8 +18,9 @@ typedef struct xd_kl_cfg {
     double   scaling, shift, mean, std;
     char     act[XD_FIELD_TEXT];
     xd_names down, up;
-    xd_ints  width;     /* channels of each level (block_out_channels), finest first */
-    xd_ints  dec_width; /* channels of the decoder's levels (decoder_block_out_channels) */
+    xd_ints  width; /* number of channels of each level (block_out_channels), finest level first */
+    /* number of channels of the decoder's levels (decoder_block_out_channels) */
+    xd_ints  dec_width;
 } xd_kl_cfg;
 
 typedef struct xd_kl_norm { xd_tensor gain, bias; } xd_kl_norm;

@@ -15,7 +15,7 @@ enum {
  * a convolution whose frames, rows or columns are then moved to channels. */
 typedef struct xd_ltx_down {
     int strided; /* 1: a convolution with stride 2 */
-    int by[3];   /* factors of frames, rows and columns */
+    int by[3];   /* factors by which frames, rows and columns shrink */
 } xd_ltx_down;
 
 typedef struct xd_ltx_cfg {

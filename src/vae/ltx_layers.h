@@ -8,8 +8,8 @@
  *
  * The frames of a video come all at once, or piece by piece. If frames come piece by piece, a
  * convolution keeps the last frames that it has read. A convolution that reads the next frame
- * computes a frame one piece later. It computes the last frame when it is told that no frames
- * follow. The division of a video into pieces does not change the result. */
+ * computes a frame one piece later. The last frame is computed when the convolution is told that no
+ * frames follow. The division of a video into pieces does not change the result. */
 #ifndef XD_VAE_LTX_LAYERS_H
 #define XD_VAE_LTX_LAYERS_H
 

@@ -14,15 +14,15 @@ enum { XD_PAST = 2 }; /* number of past frames that a convolution over frames re
  * the type of activations. */
 xd_tensor xd_map_as(xd_exec *x, xd_dtype type, int64_t T, int64_t H, int64_t W, int64_t C);
 xd_tensor xd_map(xd_exec *x, int64_t T, int64_t H, int64_t W, int64_t C);
-/* Allocates the next current map at `base`. xd_map_at moves no data: the memory of the old map, or
- * of a map that was written over it, keeps its content and can still be read. */
+/* Allocates the next current map at the arena position `base`. xd_map_at moves no data: the memory
+ * of the old map, or of a map that was written over it, keeps its content and can still be read. */
 xd_tensor xd_map_at(xd_exec *x, size_t base, int64_t T, int64_t H, int64_t W, int64_t C);
 /* Returns a view of a contiguous map as rows [n,C]. */
 xd_tensor xd_map_rows(xd_tensor map);
 
-/* Returns how many frames of `in` are normalized together before a convolution. This number depends
- * only on the width of the frames, as if frames were square, because a rank that has only some rows
- * of the frames must use the same number as the other ranks. */
+/* Returns how many frames of `in` are normalized together before a convolution. The number of
+ * frames depends only on their width, as if frames were square, because a rank that has only some
+ * rows of the frames must use the same number as the other ranks. */
 int64_t   xd_map_frames(const xd_exec *x, xd_tensor in);
 /* Copies the last n frames of `from` to frames [XD_PAST - n, XD_PAST) of `to`. Frames are copied
  * one by one, because `to` and `from` may be the same buffer. */
@@ -33,8 +33,8 @@ void      xd_map_keep(xd_exec *x, xd_tensor to, xd_tensor from, int64_t n);
  * larger of the old and the new map. */
 xd_tensor xd_map_reshape(xd_exec *x, xd_tensor old, const xd_lin *w);
 /* Halves the rows and columns of the frame `in` by a convolution with stride 2. The frame is padded
- * only below and on the right, so that output cell i reads pixels 2i .. 2i+2. `to` may overlap
- * `in`. */
+ * only below and on the right, so that output cell i reads pixels 2i .. 2i+2. The output `to` may
+ * overlap the input frame `in`. */
 void      xd_map_halve(xd_exec *x, xd_tensor to, xd_tensor in, const xd_cnv *w);
 
 /* Returns a view of a frame [1,rows,cols,C k], whose channels are C groups of k elements, as

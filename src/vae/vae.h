@@ -50,7 +50,7 @@ typedef struct xd_vae {
     void       (*encode)(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 } xd_vae;
 
-extern const xd_vae *const xd_vaes[]; /* all autoencoders; the array ends with NULL */
+extern const xd_vae *const xd_vaes[]; /* list of all autoencoders; the array ends with NULL */
 
 /* Returns XD_EUNSUPPORTED unless an autoencoder has 3 input channels and 3 output channels
  * (RGB). */

@@ -51,8 +51,8 @@ typedef struct xd_kernels {
     /* Implements xd_four_quantize (backend/four.h). The kernel `four` runs on one thread. */
     void  (*four)(void *to, const float *from, int64_t n);
     /* Runs the epilogue of a GEMM for rows [r0, r0+n) and columns [c0, c0+m) of the output:
-     * out = residual + gate * act(acc + bias). `acc` holds the sums of these rows and columns; its
-     * rows are `ld` floats apart. The kernel `epilogue` runs on one thread. */
+     * out = residual + gate * act(acc + bias). `acc` holds the sums of the n rows and m columns;
+     * its rows are `ld` floats apart. The kernel `epilogue` runs on one thread. */
     void  (*epilogue)(const xd_gemm *a, const float *acc, int64_t ld, int64_t r0, int64_t n,
                       int64_t c0, int64_t m);
     /* Computes acc[i][j] += sum_k a[i][k] b[k][j] for i < n, j < 16 and k < K. The rows of `a` are

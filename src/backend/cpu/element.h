@@ -92,8 +92,8 @@ static inline void from_bf16s(float *to, const void *from, int64_t n)
 #endif
 }
 
-/* Converts n floats, which are results of arithmetic, to bf16. With AVX512_BF16 the conversion
- * flushes denormals to 0, so a kernel that copies tensors must not use this function. */
+/* Converts n floats, which are results of arithmetic, to bf16. With AVX512_BF16, to_bf16s flushes
+ * denormals to 0, so a kernel that copies tensors must not use it. */
 static inline void to_bf16s(void *to, const float *from, int64_t n)
 {
     uint16_t *p = to;

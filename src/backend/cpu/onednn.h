@@ -51,14 +51,15 @@ struct xd_dnn {
 typedef struct xd_post {
     xd_act  act;
     int64_t gate; /* columns of the gate row that multiplies the output; 0: no gate */
-    int     sum;  /* 1: adds the result to the output */
+    int     sum;  /* 1: the primitive adds its result to the output */
 } xd_post;
 
 /* Returns the cached primitive that has this key, or NULL if the cache has no such primitive. */
 xd_prim    *xd_prim_find(xd_dnn *d, const int64_t key[XD_PRIM_KEY]);
 /* Adds a primitive descriptor (or NULL) to the cache, which then owns the descriptor. */
 xd_prim    *xd_prim_add(xd_dnn *d, const int64_t key[XD_PRIM_KEY], dnnl_primitive_desc_t pd);
-/* Creates a primitive outside the cache. The caller must free this primitive with xd_prim_free. */
+/* Creates a primitive outside the cache. The caller must free the new primitive with
+ * xd_prim_free. */
 xd_prim    *xd_prim_new(dnnl_primitive_desc_t pd);
 void        xd_prim_free(xd_prim *p);
 /* Exchanges the contents of primitive `p`, which is in the cache, and primitive `q`. */
@@ -105,9 +106,10 @@ xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *
  * such reorder. Reorders are cached, because a network has many weights of a few shapes. */
 xd_prim  *xd_weight_prim(xd_dnn *d, const xd_weight *w);
 xd_md_ref xd_weight_packed(const xd_prim *p); /* returns the packed descriptor of reorder p */
-/* Empties the cache of primitives if it is full. Without this limit, the memory of a server that
- * receives requests of ever new sizes would grow without bound. Every entry point of the oneDNN
- * code calls xd_dnn_enter first. Primitives stay valid until the next call of xd_dnn_enter. */
+/* Empties the cache of primitives if it is full. Without this limit on the cache, the memory of a
+ * server that receives requests of ever new sizes would grow without bound. Every entry point of
+ * the oneDNN code calls xd_dnn_enter first. Primitives stay valid until the next call of
+ * xd_dnn_enter. */
 void      xd_dnn_enter(xd_dnn *d);
 
 #endif

@@ -48,7 +48,7 @@ typedef struct xd_dnn_api {
     xd_par_omp team;
 } xd_dnn_api;
 
-extern xd_dnn_api xd_dnn_lib; /* pointers to the functions, set by xd_dnn_load */
+extern xd_dnn_api xd_dnn_lib; /* pointers to oneDNN's functions, set by xd_dnn_load */
 
 /* Loads oneDNN once per process. xd_dnn_load returns XD_EUNSUPPORTED on failure, with the reason in
  * e. */
@@ -56,9 +56,8 @@ xd_status xd_dnn_load(xd_err *e);
 int       xd_dnn_is_loaded(void);
 int       xd_dnn_has_run(void); /* returns 1 if a primitive has run in this process */
 /* Two functions that return the approximate number of bytes that oneDNN will allocate for the code
- * of convolutions that have a primitive descriptor but no primitive yet. The function
- * xd_dnn_to_come counts convolutions on AMX tiles. The function xd_dnn_plain_to_come counts
- * convolutions without AMX tiles. */
+ * of convolutions that have a primitive descriptor but no primitive yet. xd_dnn_to_come counts
+ * convolutions on AMX tiles. xd_dnn_plain_to_come counts convolutions without AMX tiles. */
 size_t    xd_dnn_to_come(void);
 size_t    xd_dnn_plain_to_come(void);
 

@@ -48,8 +48,9 @@ enum {
     XD_LT_DESC_TRANSA = 3,
     XD_LT_DESC_TRANSB = 4,
     XD_LT_DESC_EPILOGUE = 7,
-    XD_LT_DESC_BIAS_POINTER = 8,     /* the value of this attribute is a pointer */
-    XD_LT_DESC_SCALE_POINTER_A = 17, /* the values of these attributes are pointers */
+    /* the value of the attribute XD_LT_DESC_BIAS_POINTER is a pointer */
+    XD_LT_DESC_BIAS_POINTER = 8,
+    XD_LT_DESC_SCALE_POINTER_A = 17, /* the values of the scale attributes are pointers */
     XD_LT_DESC_SCALE_POINTER_B = 18,
     XD_LT_DESC_FAST_SUMS = 25, /* 1 (an int8): e4m3 sums are not promoted to F32 in a GEMM */
     XD_LT_DESC_BIAS_TYPE = 26,
@@ -58,7 +59,7 @@ enum {
     /* scale mode for two F32 vectors: one has a scale for each row of the result, the other a scale
      * for each column */
     XD_LT_SCALE_OUTER_VECTOR = 3,
-    XD_LT_PREF_WORKSPACE = 1,   /* the value of this attribute is a size_t */
+    XD_LT_PREF_WORKSPACE = 1,   /* the value of the attribute XD_LT_PREF_WORKSPACE is a size_t */
     XD_LT_PREF_ALIGNMENT_A = 5, /* alignments of A, B, C and D in bytes, each a uint32 */
     XD_LT_PREF_ALIGNMENT_B = 6,
     XD_LT_PREF_ALIGNMENT_C = 7,

@@ -76,7 +76,7 @@ enum {
 };
 enum {
     XD_CUDA_SLOTS = 64,      /* number of small uploads that may be pending */
-    XD_CUDA_SLOT = 4 << 10,  /* maximum bytes of a small upload */
+    XD_CUDA_SLOT = 4 << 10,  /* maximum number of bytes of a small upload */
     XD_CUDA_STAGE = 4 << 20, /* bytes of a staging buffer */
     XD_CUDA_STAGES = 8,      /* number of staging buffers */
     XD_CUDA_WORK = 32 << 20, /* bytes of cuBLASLt's workspace */
@@ -137,7 +137,7 @@ typedef struct xd_cuda_dev {
     CUdeviceptr                work;     /* cuBLASLt's workspace, XD_CUDA_WORK bytes */
     /* device address of an int32 that a lookup kernel sets to 1 if an id is invalid */
     CUdeviceptr                failed;
-    /* guards the fields after it, because several threads may pack weights */
+    /* mutex that guards the fields after it, because several threads may pack weights */
     pthread_mutex_t            lock;
     pthread_cond_t             stage_is_free; /* signals that free_stages has grown */
     xd_cuda_pinned             stage[XD_CUDA_STAGES], slot[XD_CUDA_SLOTS];
@@ -179,7 +179,7 @@ typedef struct xd_cuda_timing { CUevent begin, end; } xd_cuda_timing;
 int    xd_cuda_open_timing(xd_cuda_dev *c, xd_cuda_timing *t);
 void   xd_cuda_close_timing(xd_cuda_dev *c, xd_cuda_timing *t);
 /* Waits for the event `end` of a timing, and returns the seconds between its two events, which the
- * caller has recorded. Returns 0 if the time is unknown. */
+ * caller has recorded. Returns 0 if the time between the events is unknown. */
 double xd_cuda_timed(xd_cuda_dev *c, const xd_cuda_timing *t);
 
 /* ---- memory.c ----------------------------------------------------------------------------- */
@@ -192,8 +192,8 @@ void                    xd_cuda_close_memory(xd_cuda_dev *c);
  * called by any thread. The caller may reuse the host memory when the function returns. */
 xd_status               xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t bytes);
 /* Stores in *b a staging buffer of XD_CUDA_STAGE bytes, which the calling thread holds until
- * xd_cuda_stage_close. If no buffer is free, the function waits for one. On failure *b must not be
- * used. */
+ * xd_cuda_stage_close. If no buffer is free, the function waits for one. If the function fails, *b
+ * must not be used. */
 xd_status               xd_cuda_stage_open(xd_cuda_dev *c, xd_cuda_pinned **b);
 /* Queues a copy of the first bytes of the buffer to device memory, after all earlier work. */
 xd_status xd_cuda_stage_send(xd_cuda_dev *c, xd_cuda_pinned *b, void *to, size_t bytes);
@@ -246,7 +246,8 @@ xd_status xd_cuda_launch_each(xd_cuda_dev *c, int kernel, int64_t n, void *args)
 
 /* ---- operands ----------------------------------------------------------------------------- */
 
-#define XD_CUDA_TYPES (XD_TYPES_F32_BF16 | 1u << XD_F16)      /* compute types of the CUDA device */
+/* set of the compute types of the CUDA device */
+#define XD_CUDA_TYPES (XD_TYPES_F32_BF16 | 1u << XD_F16)
 
 /* Returns the type of a tensor as an int, for kernel arguments. */
 static inline int xd_cuda_type(const xd_tensor *t)
@@ -299,7 +300,8 @@ xd_status xd_cuda_axpby(xd_dev *d, xd_stream *s, const xd_axpby_args *a, void *t
 xd_status xd_cuda_resize(xd_dev *d, xd_stream *s, const xd_resize *a, void *tmp);
 xd_status xd_cuda_lookup(xd_dev *d, xd_stream *s, const xd_lookup *a, void *tmp);
 xd_status xd_cuda_copy(xd_dev *d, xd_stream *s, const xd_copy *a, void *tmp);
-/* Copies `in` to `out`, converting types. `in` and `out` have the same shape. */
+/* Copies `in` to `out`, converting types. The tensors `in` and `out` of a copy have the same
+ * shape. */
 xd_status xd_cuda_copy_view(xd_cuda_dev *c, const xd_tensor *out, const xd_tensor *in);
 
 /* ---- attention_products.c: heads too wide for flash, by products of cuBLASLt -------------- */
@@ -350,7 +352,7 @@ typedef struct xd_cuda_product {
     const float *sx, *sw;
     xd_dtype     bias_type; /* type of the bias; cuBLASLt only supports the type of out */
     int          gelu;      /* 1: the activation is GELU with tanh */
-    int          turned;    /* 1: w is [I,O] instead of [O,I] */
+    int          turned;    /* 1: the weight w is [I,O] instead of [O,I] */
 } xd_cuda_product;
 int       xd_cuda_multiply(xd_cuda_dev *c, const xd_cuda_product *p);
 xd_status xd_cuda_open_cublaslt(xd_cuda_dev *c, xd_err *e);
@@ -361,10 +363,11 @@ void      xd_cuda_close_cublaslt(xd_cuda_dev *c);
 /* Reads the stored algorithms of matrix products from the user's cache. With XDIT_TUNE=1, the
  * algorithms for new kinds of products are timed, and the fastest ones are stored. */
 void xd_cuda_open_algorithms(xd_cuda_dev *c);
-void xd_cuda_close_algorithms(xd_cuda_dev *c); /* writes new entries to the cache file */
+/* writes new entries to the cache file of algorithms */
+void xd_cuda_close_algorithms(xd_cuda_dev *c);
 int  xd_cuda_times_algorithms(const xd_cuda_dev *c);
 /* Reads the stored algorithm of a kind of product. `name` identifies the kind of product and has no
- * blanks. Returns 0 if no algorithm is stored. */
+ * blanks. Returns 0 if no algorithm is stored for the kind. */
 int  xd_cuda_kept_algorithm(const xd_cuda_dev *c, const char *name, cublasLtMatmulAlgo_t *a);
 void xd_cuda_keep_algorithm(xd_cuda_dev *c, const char *name, const cublasLtMatmulAlgo_t *a);
 /* Writes "WHAT-VERSION-GPU/" to `folder`: the name of the cache folder for one version of a

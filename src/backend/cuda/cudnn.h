@@ -25,10 +25,11 @@ enum {
     XD_DNN_F16 = 2,
     XD_DNN_I32 = 4,
     XD_DNN_BF16 = 9,
-    XD_DNN_HEURISTIC = 3, /* cudnnBackendHeurMode_t: mode A, a fast heuristic */
+    XD_DNN_HEURISTIC = 3, /* value of cudnnBackendHeurMode_t for mode A, a fast heuristic */
 
-    XD_DNN_CROSS_CORRELATION = 1, /* cudnnConvolutionMode_t: filters are not mirrored */
-    XD_DNN_ADD = 0,               /* cudnnPointwiseMode_t */
+    /* value of cudnnConvolutionMode_t for filters that are not mirrored */
+    XD_DNN_CROSS_CORRELATION = 1,
+    XD_DNN_ADD = 0, /* cudnnPointwiseMode_t */
 
     XD_DNN_POINTWISE = 0, /* values of cudnnBackendDescriptorType_t */
     XD_DNN_CONV = 1,

@@ -20,7 +20,7 @@ typedef struct xd_cudnn_attention {
     int64_t lse[3]; /* strides of the F32 log-sum-exp; all 0: no log-sum-exp is computed */
     int32_t B, H, Hk, D;
     int32_t type;    /* type of q, k, v and out: XD_BF16 or XD_F16 */
-    int32_t lengths; /* 1: samples have different numbers of keys */
+    int32_t lengths; /* 1: the samples have different numbers of keys */
 } xd_cudnn_attention;
 
 /* Shape and strides of the convolution out[t,h,w,O] = conv(in[t,h,w,C], w) + bias + residual of
@@ -33,7 +33,7 @@ typedef struct xd_cudnn_conv {
     int32_t C, O;                               /* multiples of 8 */
     int32_t type;     /* type of in, out, residual and weight: XD_BF16 or XD_F16 */
     int32_t bias;     /* 0: none, 1: F32, 2: a bias of `type` */
-    int32_t residual; /* 1: a residual is added */
+    int32_t residual; /* 1: the convolution adds a residual */
 } xd_cudnn_conv;
 
 /* Key of an execution plan. Equal shapes have equal bytes, including padding bytes, so shapes can
@@ -84,7 +84,7 @@ cudnnStatus_t xd_cudnn_plan_run(const xd_cudnn *lib, cudnnHandle_t h, const xd_c
 void          xd_cudnn_plan_drop(const xd_cudnn *lib, xd_cudnn_plan *p);
 /* Returns a finished cuDNN descriptor of GPU number `id` of this process. If `json` is not NULL,
  * `id` is ignored, and the descriptor describes the GPU whose properties are in the JSON text
- * `json`. Returns NULL on failure. */
+ * `json`. Returns NULL if the descriptor cannot be created. */
 cudnnBackendDescriptor_t xd_cudnn_device(const xd_cudnn *lib, int id, const char *json);
 
 #endif

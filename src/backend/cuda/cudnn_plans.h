@@ -5,7 +5,7 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/cudnn_plan.h"
 
-typedef struct xd_cudnn_known xd_cudnn_known; /* an entry of the table */
+typedef struct xd_cudnn_known xd_cudnn_known; /* an entry of the table of execution plans */
 
 /* Returns the device's state for calls of cuDNN, if XDIT_CUDNN allows cuDNN to compute the op. The
  * first call that needs cuDNN loads it. Returns NULL if the op is computed without cuDNN. */

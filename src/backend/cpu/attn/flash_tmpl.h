@@ -42,7 +42,7 @@
 #include "base/par.h"
 
 enum {
-    LINE = 64, /* bytes in a cache line */
+    LINE = 64, /* number of bytes in a cache line */
     MOST_KEYS = QUADS ? XD_ATTN_INT_KEYS : XD_ATTN_KEYS,
 };
 
@@ -72,8 +72,8 @@ enum { WHOLE_STEPS = TILES || QUADS };
 /* Returns the number of the key whose value is in the low half of the packed 32-bit unit u. With
  * bf16 values, the high half holds the value of another key. If WHOLE_STEPS is 0, the other key is
  * the next key. If WHOLE_STEPS is 1, the other key is 16 positions later within a group of 32 keys.
- * With this order of keys, two vectors of probabilities become 32-bit units without a shuffle
- * across lanes. */
+ * With 16 positions between the keys of a unit, two vectors of probabilities become 32-bit units
+ * without a shuffle across lanes. */
 static int64_t key_of_unit(int64_t u)
 {
     if (WHOLE_STEPS)
@@ -117,8 +117,8 @@ static void measure_keys(job *w);
 
 /* Packs n keys of a (batch, key head) pair, which form key block kb, in the layout that the
  * multiplications read. The packed block of keys is stored in the pair's memory, which begins at
- * `pair`. The array v holds the addresses of the values that belong to these keys, so that the
- * function can prefetch the values. */
+ * `pair`. The array v holds the addresses of the values of the n keys, so that place_keys can
+ * prefetch the values. */
 static void place_keys(const job *w, const char **k, const char **v, int64_t n, int64_t kb,
                        unit *pair);
 

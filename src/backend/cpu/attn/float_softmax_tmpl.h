@@ -1,7 +1,8 @@
-/* float_softmax_tmpl.h - turns f32 scores into probabilities. It defines softmax_state and
- * softmax_next, which values_tmpl.h requires. The including file defines the v_ functions of
- * flash_tmpl.h, LANES, PAIRS and put_probs, and has included plan.h.
- * */
+/* float_softmax_tmpl.h - turns f32 scores into probabilities; defines the softmax_state and
+ * softmax_next that values_tmpl.h requires.
+ *
+ * The including file defines the v_ functions of flash_tmpl.h, LANES, PAIRS and put_probs, and has
+ * included plan.h. */
 #ifndef XD_BACKEND_CPU_ATTN_FLOAT_SOFTMAX_TMPL_H
 #define XD_BACKEND_CPU_ATTN_FLOAT_SOFTMAX_TMPL_H
 

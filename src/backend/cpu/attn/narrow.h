@@ -1,5 +1,5 @@
 /* narrow.h - defines the vector operations of flash_tmpl.h in AVX2, for vectors of 8 floats.
- * wide_tmpl.h defines the same operations in AVX-512. */
+ * wide_tmpl.h defines the operations in AVX-512. */
 #ifndef XD_BACKEND_CPU_ATTN_NARROW_H
 #define XD_BACKEND_CPU_ATTN_NARROW_H
 

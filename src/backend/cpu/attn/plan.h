@@ -31,7 +31,7 @@ enum {
     XD_ATTN_TILE_BYTES = 512 << 10,
     XD_ATTN_TILE_KEYS = 64,
     XD_ATTN_STRIP = 32,     /* queries of a strip, which are multiplied together in AMX tiles */
-    XD_ATTN_STEP_KEYS = 32, /* keys in a step of the softmax */
+    XD_ATTN_STEP_KEYS = 32, /* number of keys in a step of the softmax */
     /* number of softmax steps in a part; the probabilities of a part are multiplied by the values
      * together */
     XD_ATTN_PART = 8,
@@ -68,9 +68,9 @@ typedef struct xd_attn_plan {
     /* offset, in 32-bit units, of an array with the largest norm of a key in each key block; only
      * with AMX tiles */
     int64_t lengths;
-    /* Offsets in 32-bit units, only for int8 scores. `scales`: from the start of a key block to the
-     * scales of its keys. `means`: from the start of a (batch, key head) pair to the mean of its
-     * keys. */
+    /* Offsets in 32-bit units, only for int8 scores. `scales` is the offset from the start of a key
+     * block to the scales of its keys. `means` is the offset from the start of a (batch, key head)
+     * pair to the mean of its keys. */
     int64_t scales, means;
     size_t  pair_bytes; /* bytes of the packed keys and values of one (batch, key head) pair */
     /* Offsets in a thread's scratch memory: of the queries (q), of the scores (s), of the

@@ -4,7 +4,7 @@
 #ifndef XD_BACKEND_CPU_ATTN_POWERS_H
 #define XD_BACKEND_CPU_ATTN_POWERS_H
 
-enum { XD_POWERS = 64 }; /* number of entries of the table */
+enum { XD_POWERS = 64 }; /* number of entries in the correction table */
 
 /* The table of 128 (1 + f - 2^f), the error of the mantissa 1 + f. The index of an entry is the
  * first six bits of the fraction f. */

@@ -4,11 +4,11 @@
  * The including file defines STRIP, STEP_KEYS, DEEP and ALWAYS_INLINE, and has included pairs.h and
  * flash_tmpl.h.
  *
- * A power of two is computed from its exponent in fixed point with 7 fraction bits. The sum of this
- * fixed-point number and bf16's exponent bias, interpreted as the bits of a bf16 value, has the
- * mantissa 1 + f instead of 2^f, where f is the fraction of the exponent. A table corrects the
- * difference between 1 + f and 2^f. The rms error of a power over all f is 0.23 %; the rms error of
- * rounding to bf16 alone is 0.17 %.
+ * A power of two is computed from its exponent in fixed point with 7 fraction bits. The fixed-point
+ * number plus bf16's exponent bias, interpreted as the bits of a bf16 value, has the mantissa 1 + f
+ * instead of 2^f, where f is the fraction of the exponent. A table corrects the difference between
+ * 1 + f and 2^f. The rms error of a power over all f is 0.23 %; the rms error of rounding to bf16
+ * alone is 0.17 %.
  *
  * The fixed-point sum is computed as a float to which 1.5 * 2^23 is also added, so that the low 16
  * bits of the float are the sum. The low 16 bits of two floats with fixed-point sums form a 32-bit

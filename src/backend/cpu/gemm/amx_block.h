@@ -8,7 +8,7 @@
  * to memory that stays in the L2 cache for all strips of the group. If complete input rows do not
  * fit into the L2 cache, only some steps of the rows are copied at a time. A chunk of a strip of
  * weights stays in the L1 cache for all rows of the block. Between chunks, accumulators are kept in
- * scratch.
+ * scratch memory.
  *
  * An input tile holds one step of 16 rows, row by row. A weight tile holds one step of 16 columns
  * as [unit][16], with the 32-bit units of block.h. For each step of each strip, the packed weights
@@ -43,7 +43,7 @@ typedef struct xd_amx_job {
     int64_t     held;
     int64_t     strips;        /* number of strips (of 32 columns) of the weight */
     int64_t     rows, blocks;  /* input rows in a block; number of row blocks */
-    int64_t     group, groups; /* strips in a group; number of groups */
+    int64_t     group, groups; /* number of strips in a group; number of groups */
     /* Bytes of a thread's scratch memory: for input rows stored as tiles (tile_bytes), for
      * accumulators (sum_bytes), and in total (tmp_bytes). */
     size_t      tile_bytes, sum_bytes, tmp_bytes;

@@ -4,10 +4,9 @@
  *
  * The including file defines TILE_DOT, which is the tile multiply, and one of the following names:
  *   TILED_IN_PLACE   a macro, if the packed weights already have the layout of amx_block.h; or
- *   weights_at a function that returns the address of packed step k of a strip. A packed step of
- *   weights has at most XD_PAIR_BYTES.
- *                    A file with weights_at also defines expand_step, which expands step k of a
- *                    chunk to tiles
+ *   weights_at       a function that returns the address of packed step k of a strip. A packed step
+ *                    has at most XD_PAIR_BYTES. A file with weights_at also defines expand_step,
+ *                    which expands step k of a chunk to tiles
  *
  * Tile multiplies leave the other execution units of a core idle. During tile multiplies, the loops
  * prefetch later data, expand the weights of the next step, and run the epilogue (finish.h) of the
@@ -372,8 +371,8 @@ typedef struct piece {
  * input rows from step k0 on. */
 typedef struct chunk { int64_t strip, k0, k, ks; } chunk;
 
-/* Returns the chunk of weights after c. If c is the last chunk, returns a chunk with 0 steps (ks is
- * 0). */
+/* Returns the chunk of weights that follows chunk c. If c is the last chunk, returns a chunk with 0
+ * steps (ks is 0). */
 static chunk chunk_after(const piece *p, chunk c)
 {
     const xd_amx_job *t = p->t;
@@ -489,8 +488,8 @@ static void run_chunk(piece *p, chunk c, chunk next)
 }
 
 /* Sets the input rows and the strips of columns of piece p, which is work item i. Consecutive work
- * items have the same strips and different blocks of rows, so threads that run at the same time
- * mostly read the same weights. */
+ * items have equal strips and different blocks of rows, so threads that run at the same time mostly
+ * read the same weights. */
 static void place_piece(piece *p, const xd_amx_job *t, int64_t i)
 {
     p->r0 = i % t->blocks * t->rows;

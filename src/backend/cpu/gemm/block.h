@@ -137,7 +137,7 @@ extern const xd_gemm_kernels xd_cpu_gemm_bf16; /* kernels for BF16 weights, with
 extern const xd_gemm_kernels xd_cpu_gemm_int8; /* kernels for I8 weights, with AVX-512 and VNNI */
 /* kernels for F8E4M3 weights with BF16 inputs, with AVX512_BF16 */
 extern const xd_gemm_kernels xd_cpu_gemm_e4m3;
-/* kernels for F8E4M3 weights with F32 inputs, with AVX-512; the layout of packed weights is that of
+/* kernels for F8E4M3 weights with F32 inputs, with AVX-512; weights are packed as for
  * xd_cpu_gemm_e4m3 */
 extern const xd_gemm_kernels xd_cpu_gemm_e4m3_f32;
 extern const xd_gemm_kernels xd_cpu_gemm_f32; /* kernels for F32 weights, with AVX2 */

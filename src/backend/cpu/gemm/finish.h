@@ -164,7 +164,7 @@ FINISH_INLINE finish_cols columns_from(const xd_gemm_job *p, int64_t c)
  * job once, because otherwise the compiler would load the flags again after every store to the
  * output. */
 typedef struct finish_way {
-    int      by, bias, gate; /* three flags, 1 if the GEMM has scales, a bias, a gate */
+    int      by, bias, gate; /* flags that are 1 if the GEMM has scales (by), a bias, a gate */
     xd_dtype from;           /* type of the residual */
     xd_act   act;
 } finish_way;

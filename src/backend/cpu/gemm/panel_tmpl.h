@@ -3,9 +3,9 @@
  *
  * The including file of panel_tmpl.h has included tile_tmpl.h. If tiles read the packed layout of
  * weights directly, the including file defines PANELS_IN_PLACE. If tiles read another layout, the
- * including file defines panel_in_l1 and LINES. The function panel_in_l1 returns the address of
- * `units` units of the panel, from unit k on, in the layout that tiles read. LINES is the number of
- * cache lines that one unit of the panel occupies in the packed weight. */
+ * including file defines panel_in_l1 and LINES. panel_in_l1 returns the address of `units` units of
+ * the panel, from unit k on, in the layout that tiles read. LINES is the number of cache lines that
+ * one unit of the panel occupies in the packed weight. */
 #ifndef XD_BACKEND_CPU_GEMM_PANEL_TMPL_H
 #define XD_BACKEND_CPU_GEMM_PANEL_TMPL_H
 

@@ -219,7 +219,7 @@ typedef struct softmax_args {
     float       *lse;
     int64_t      m, ld, s_lse;
     float        scale;
-    int          type; /* type of the weights: F16 or BF16 */
+    int          type; /* type of the attention weights: F16 or BF16 */
 } softmax_args;
 
 /* Quantizes rows [n,C] to int8 or e4m3, and writes the scales sx[n] of the rows; backend.h has the
