@@ -6,18 +6,18 @@
 #include "exec/net.h"
 
 typedef struct xd_audio_info {
-    int64_t in, out; /* features of a row of the input and of the output */
-    int     rate;    /* samples per second of the output's rows; 0: the rows are a spectrogram */
+    int64_t in, out; /* number of features of a row of the input (in) and of the output (out) */
+    int     rate;    /* samples per second of the output; 0: the output is a spectrogram */
 } xd_audio_info;
 
-/* A network whose input and output are rows, one for each point in time. */
+/* A network of audio, whose input and output are rows, one for each point in time. */
 typedef struct xd_audio {
     xd_net_def net;
     void       (*info)(const void *cfg, xd_audio_info *out);
-    /* Returns the number of rows that n rows of input become. */
+    /* Returns the number of output rows for n rows of input. */
     int64_t    (*rows)(const void *cfg, int64_t n);
     /* Computes out [rows(n), out features] F32, in the caller's memory, from in [n, in features]
-     * F32. Allocates scratch memory from the arena x->tmp and rewinds the arena. */
+     * F32. `run` allocates scratch memory from the arena x->tmp and rewinds the arena. */
     void       (*run)(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out);
 } xd_audio;
 

@@ -387,12 +387,12 @@ typedef struct xd_attn_args {
  *   in, out      [n,C] F32 or BF16, types may differ; out may be `in`
  *   gain, bias   [C] F32, or absent
  *   scale, shift [1,C] or [n,C] F32, or absent
- *   like         [n,C] F32, or absent. If present, each row of norm(in) is multiplied by the RMS of
- *                the same row of `like`, which must not be `out`
- *   add          [n,C] F32 or BF16, or absent. If present, in + gate * add is first stored to `in`
- *                (as by xd_addmul) and then normalized; `in` must not be `out`
+ *   like         [n,C] F32, or absent. If `like` is present, each row of norm(in) is multiplied by
+ *                the RMS of the same row of `like`, which must not be `out`
+ *   add          [n,C] F32 or BF16, or absent. If `add` is present, in + gate * add is first stored
+ *                to `in` (as by xd_addmul) and then normalized; `in` must not be `out`
  *   gate         [1,C] or [n,C] F32, or absent, which stands for 1
- *   sx           [n] F32, or absent; only for devices with fp8_gemm. If present, the kernel
+ *   sx           [n] F32, or absent; only for devices with fp8_gemm. If sx is present, the norm
  *                quantizes `out` to F8E4M3, in the same way as a GEMM with `fp8` quantizes input
  *                rows of type `via`, and writes the scales of the rows to sx. If sx is present,
  *                `out` must be contiguous and C a multiple of 16. */
@@ -428,9 +428,10 @@ typedef struct xd_gnorm {
 
 /* Computes out = act(a) * b, elementwise; if b is absent, out = act(a). All tensors are [n,C], F32
  * or BF16; out may be a.
- *   sx           [n] F32, or absent; only for devices with fp8_gemm. If present, `out` is F8E4M3,
- *                quantized from rows of type `via`, under the conditions of xd_norm. C is then at
- *                most XD_GLU_NARROW_MAX, and the rows of a and b begin at multiples of 16 bytes. */
+ *   sx           [n] F32, or absent; only for devices with fp8_gemm. If xd_glu.sx is present, `out`
+ *                is F8E4M3, quantized from rows of type `via`, under the conditions of xd_norm. With
+ *                sx, C is at most XD_GLU_NARROW_MAX, and the rows of a and b begin at multiples of 16
+ *                bytes. */
 enum { XD_GLU_NARROW_MAX = 20480 };
 typedef struct xd_glu {
     xd_tensor out, a, b;

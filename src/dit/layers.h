@@ -153,8 +153,8 @@ void   xd_rope_axes(double *base, double theta, const xd_ints *widths);
 float *xd_rope_token(float *row, const double *base, const xd_ints *widths, const int64_t *pos,
                      double (*fn)(double));
 
-/* Writes the RoPE angles of this rank's video tokens; axes[i] features of a head rotate by frame,
- * row and column. Function `fill` of xd_rope_table. */
+/* Writes the RoPE angles of this rank's video tokens: axes[i] features of a head rotate by frame,
+ * row and column. xd_rope_video is a function `fill` for xd_rope_table. */
 void xd_rope_video(const xd_rope *t, float *buf, double theta, const xd_ints *axes);
 
 /* Concatenates the latents of the input and its extra channels along the features. */

@@ -31,9 +31,9 @@ void      xd_reader_rows(const xd_reader *r, int64_t row, int64_t n, float *to, 
 void      xd_reader_past(const xd_reader *r, int64_t row, int64_t n);
 
 /* Returns 1 if the tensor is stored in the format of packed matrices: with elements of this type
- * (I8, F8E4M3) and a scale per row or per tensor. For a tensor in this format, xd_reader_rows reads
- * a row x as f32, and xd_reader_codes converts x back to elements of the stored type.
- * xd_reader_codes returns the row's scale. */
+ * (I8, F8E4M3) and a scale per row or per tensor. For a tensor in the format of packed matrices,
+ * xd_reader_rows reads a row x as f32, and xd_reader_codes converts x back to elements of the
+ * stored type. xd_reader_codes returns the row's scale. */
 int   xd_reader_keeps(const xd_reader *r, xd_dtype type);
 float xd_reader_codes(const xd_reader *r, int64_t row, const float *x, void *to);
 /* Returns 1 if the tensor is stored as Q4_0 blocks whose rows were rotated in groups of `rotate`

@@ -66,8 +66,8 @@ typedef struct xd_stream_memory { /* memory that a weight stream uses; borrowed 
  * the pinned memory or the device memory is too small. */
 xd_status xd_weight_stream_open(xd_weight_stream **s, const xd_stream_plan *p,
                                 const xd_block_sizes *w, const xd_stream_memory *m, xd_err *e);
-/* Opens a stream for weights that stay in files, on a device in host memory. The stream calls
- * next(self, k) before the k-th streamed block is used. */
+/* Opens a stream for weights that stay in files, on a device in host memory. The weight stream
+ * calls next(self, k) before the k-th streamed block is used. */
 xd_status xd_weight_stream_files(xd_weight_stream **s, const xd_stream_plan *p,
                                  const xd_block_sizes *w, void (*next)(void *self, int k),
                                  void *self, xd_err *e);

@@ -225,7 +225,7 @@ typedef struct xd_recipe {
      * `sample` (in latent cells) was trained. Returns 0 if the transformer has no table of sizes.
      * trained_size NULL: any size is generated. */
     int           (*trained_size)(int64_t sample, int64_t *height, int64_t *width);
-    /* 1: an image of a trained size is then resized to the requested size. */
+    /* 1: a generated image of a trained size is resized to the requested size. */
     int           resized;
     int           decodes_at; /* 1: the pipeline has decode_timestep and decode_noise_scale */
     /* Class of the networks that enlarge the pipeline's latents. upsampler NULL: no networks

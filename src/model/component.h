@@ -55,7 +55,7 @@ typedef struct xd_weights {
     xd_stays        stays; /* which matrices keep the format that they have in the files */
     /* 1: the weights of blocks may stay in files; for a GPU, they may also stay in host memory. */
     int             streams;
-    xd_store       *store;  /* memory of the loaded weights; NULL: not loaded */
+    xd_store       *store;  /* memory of the loaded weights; NULL: the weights are not loaded */
     xd_stream_plan  stream; /* plan for streaming blocks to a device that has its own memory */
     xd_weight_group group;
     int             shared; /* 1: the weights are in shared memory */

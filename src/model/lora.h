@@ -72,7 +72,7 @@ typedef enum xd_lora_slot {
     XD_LORA_UP_BIAS,
     XD_LORA_ALPHA,     /* the scalar alpha (scale = alpha / rank), one element */
     XD_LORA_DIFF,      /* a full-rank difference with the weight's shape */
-    XD_LORA_DIFF_BIAS, /* a difference with the shape of the bias */
+    XD_LORA_DIFF_BIAS, /* a full-rank difference that is added to the bias */
     /* Tensors of LoHa, which is the elementwise product (w1_a w1_b) * (w2_a w2_b). The shape of
      * w1_a and w2_a is [out, rank], and the shape of w1_b and w2_b is [rank, in]. */
     XD_LORA_HADA_1A,

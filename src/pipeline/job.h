@@ -195,8 +195,8 @@ typedef struct xd_job {
     /* [t,h,w,2C] moments of the two parts, and [h,w,2C] moments of the reference images, on every
      * rank */
     float         *part_moments[2], *leading_moments[XD_MAXREFS];
-    /* [t,H,W] grey levels of the control video's mask, in the frames that stand for the latent
-     * frames, on every rank. NULL: all levels are 255. */
+    /* Grey levels [t,H,W] of the control video's mask, in the frames that stand for the latent
+     * frames, on every rank; `levels` is NULL if all levels are 255. */
     uint8_t       *levels;
     double        *hint_scales; /* factors of the hints (xd_input); NULL: all are 1 */
     double *next_time; /* [steps] timestep of the step after each step (xd_input.next), or NULL */

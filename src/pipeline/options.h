@@ -22,8 +22,8 @@ typedef struct xd_request_row {
     xd_option_about  about;
     xd_family_word   families;
     void             (*list)(xd_text_buf *b);
-    double           initial; /* initial value of a number */
-    const char      *text;    /* initial value of a text */
+    double           initial; /* initial value of an option that is a number */
+    const char      *text;    /* initial value of an option that is a text */
     const char      *off; /* text value that turns the option off, "none"; NULL: no such value */
     /* Writes the reason why the option has no effect, for example "without guidance"; writes
      * nothing if the option has an effect. unused NULL: the option always has an effect. */

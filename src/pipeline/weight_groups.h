@@ -13,9 +13,10 @@
  * some models, and the VAE. xd_model_part uses the same numbers. */
 enum { XD_SHARED_DIT, XD_SHARED_DIT2, XD_SHARED_VAE, XD_SHARED_PARTS };
 
-/* Finds this rank's share group for each component that is not loaded yet. Before the call, the
- * components must be counted and split into stages. `vae` is 1 if this rank decodes images. The
- * call is collective over the ranks in use, which all return the same status. */
+/* Finds this rank's share group for each component that is not loaded yet. Before
+ * xd_weight_groups_find, the components must be counted and split into stages. `vae` is 1 if this
+ * rank decodes images. The call is collective over the ranks in use, which all return the same
+ * status. */
 xd_status xd_weight_groups_find(xd_context *ctx, int vae, xd_err *e);
 
 /* For one-rank engines that run at the same time: finds the share group of their transformer or, if

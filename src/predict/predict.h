@@ -109,9 +109,9 @@ double    xd_reading_wait_s(double cold, double speed, double room, double besid
 /* Adds the waits for weights that must be read from a disk (xd_context.cold) to the predicted
  * times. `last_text_s` is the predicted time of the last text encoder. */
 void xd_predict_reading(xd_prediction *f, const xd_job *j, const xd_machine *m, double last_text_s);
-/* Estimates the work that the request's step cache skips. For taylorseer, this is the work that its
- * schedule skips; for a cache that measures changes, half of the steps after its warm-up, up to its
- * limits. */
+/* Estimates the work that the request's step cache skips. For taylorseer, the skipped work follows
+ * from its schedule; for a cache that measures changes, half of the steps after its warm-up are
+ * skipped, up to its limits. */
 void xd_predict_cache(xd_prediction *f, const xd_job *j);
 /* Fills f->exact, the step counts of f->text, f->keeps_refs and f->fast_attn. Returns the number of
  * steps before the repeating steps. If steps reuse the keys and values of reference images, the

@@ -21,8 +21,8 @@ void      xd_levels_close(xd_levels *l);
 
 /* Computes the noise levels of training with a shifted signal-to-noise ratio: acp (the cumulative
  * product of 1 - beta) is shifted by snr_shift_scale; if rescale_betas_zero_snr is set, acp is then
- * rescaled to end at 0. The arithmetic is f64 for scaled_linear betas, else f32. xd_levels_shifted
- * does not set `sigma`. */
+ * rescaled to end at 0. xd_levels_shifted computes in f64 for scaled_linear betas, else in f32.
+ * xd_levels_shifted does not set `sigma`. */
 xd_status xd_levels_shifted(xd_levels *l, const xd_sched_cfg *c, xd_err *e);
 
 /* Returns the fractional timestep of a noise level, by linear interpolation of the timestep over

@@ -20,8 +20,8 @@ typedef struct xd_text_image {
  * return. */
 typedef struct xd_text_read {
     const int32_t *ids; /* [n] token ids on the host */
-    /* Pixels on the host. For an image encoder: [images,3,S,S] pixels; `n` is then the number of
-     * output rows. For a vision tower whose images have one size: [images,3,S,S] pixels as well. */
+    /* For an image encoder: [images,3,S,S] pixels on the host; `n` is then the number of output
+     * rows. For a vision tower whose images have one size: [images,3,S,S] pixels as well. */
     const float   *pixels;
     /* Hidden states of another encoder, which connectors read: [real, L E] on the host, the states
      * of the text's ids, state after state. states NULL: memory is only counted. */

@@ -1,9 +1,9 @@
 /* amx.h - configures and releases the eight tile registers of AMX, each of which has 16 rows of 64
  * bytes.
  *
- * Unless a kernel documents otherwise, tiles 0 to 3 hold accumulators, tiles 4 and 5 hold inputs,
- * and tiles 6 and 7 hold weights. Files with AMX kernels are compiled with -mamx-tile and with the
- * compiler option of the tile multiply that they use, such as -mamx-bf16. */
+ * Unless the comment of a kernel says otherwise, tiles 0 to 3 hold accumulators, tiles 4 and 5 hold
+ * inputs, and tiles 6 and 7 hold weights. Files with AMX kernels are compiled with -mamx-tile and
+ * with the compiler option of the tile multiply that they use, such as -mamx-bf16. */
 #ifndef XD_BACKEND_CPU_AMX_H
 #define XD_BACKEND_CPU_AMX_H
 

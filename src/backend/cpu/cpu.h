@@ -1,11 +1,11 @@
 /* cpu.h - internal declarations of the CPU device: its instruction sets, the kernels of each
  * instruction set, and the functions that use oneDNN.
  *
- * The instruction set is chosen once, when the device is opened. The instruction set selects the
- * table of small kernels, the attention function (attn/) and, if the instruction set has them, our
- * own GEMMs (gemm/). The chosen instruction set also limits the instruction sets that oneDNN may
- * use. The small kernels are in kernels.c, which is compiled once per instruction set. The
- * instruction set "c" does not use oneDNN; its GEMM and convolution are in plain.c. */
+ * The instruction set of the CPU device is chosen once, when the device is opened. The instruction
+ * set selects the table of small kernels, the attention function (attn/) and, if the instruction
+ * set has them, our own GEMMs (gemm/). The chosen instruction set also limits the instruction sets
+ * that oneDNN may use. The small kernels are in kernels.c, which is compiled once per instruction
+ * set. The instruction set "c" does not use oneDNN; its GEMM and convolution are in plain.c. */
 #ifndef XD_BACKEND_CPU_CPU_H
 #define XD_BACKEND_CPU_CPU_H
 

@@ -1,7 +1,8 @@
 /* element.h - converts tensor elements to floats and back, in files that are compiled once per
  * instruction set and define the macro ISA.
  *
- * The functions have no branches, so that the compiler can vectorize loops over them. */
+ * The functions of element.h have no branches, so that the compiler can vectorize loops over
+ * them. */
 #ifndef XD_BACKEND_CPU_ELEMENT_H
 #define XD_BACKEND_CPU_ELEMENT_H
 

@@ -1,8 +1,8 @@
 /* onednn.h - internal declarations of the code that uses oneDNN: a common interface to oneDNN's
  * versions 2 and 3, and the cache of primitives.
  *
- * Version 2 passes memory descriptors by value, version 3 as opaque handles; only this file,
- * onednn_lib.h and the onednn*.c files depend on oneDNN's version. */
+ * Version 2 of oneDNN passes memory descriptors by value, version 3 as opaque handles; only this
+ * file, onednn_lib.h and the onednn*.c files depend on oneDNN's version. */
 #ifndef XD_BACKEND_CPU_ONEDNN_H
 #define XD_BACKEND_CPU_ONEDNN_H
 

@@ -1,7 +1,7 @@
 /* cublaslt.h - declares the functions of cuBLASLt (libcublasLt.so.13 or .12) that this backend
  * calls.
  *
- * The library is loaded at run time and its functions are declared here, like those of the driver
+ * cuBLASLt is loaded at run time, and its functions are declared here, like those of the driver
  * (driver.h). The test tests/sim/check_cublaslt.c compares the declarations with <cublasLt.h>.
  * cuBLASLt's matrices are column-major, so its columns are our rows. */
 #ifndef XD_BACKEND_CUDA_CUBLASLT_H

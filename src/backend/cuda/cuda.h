@@ -1,10 +1,10 @@
 /* cuda.h - internal declarations of the CUDA device: its state, its stream, and the launch of its
  * kernels.
  *
- * All work is queued on one stream in the order of the calls, and ops return as soon as their work
- * is queued. Kernels are looked up by name in one module: the fatbin of this build or, if
- * XDIT_CUDA_DIR names a directory, the file xdit_kernels.so in this directory. A CUDA error is
- * permanent: every later call of the process returns XD_EDEVICE. With XDIT_CUDA_SYNC=1 the host
+ * All work of the device is queued on one stream in the order of the calls, and ops return as soon
+ * as their work is queued. Kernels are looked up by name in one module: the fatbin of this build
+ * or, if XDIT_CUDA_DIR names a directory, the file xdit_kernels.so in this directory. A CUDA error
+ * is permanent: every later call of the process returns XD_EDEVICE. With XDIT_CUDA_SYNC=1 the host
  * waits after each kernel and each GEMM, so that an error message names the call that caused the
  * error. With XDIT_CUDA_SYNC=1, no CUDA graphs are recorded. */
 #ifndef XD_BACKEND_CUDA_CUDA_H

@@ -1,8 +1,9 @@
 /* attn.h - declares the fused attention functions of the CPU device, one for each instruction set.
  *
- * All functions take xd_attn_args as documented in backend.h. The result of attention does not
- * depend on the number of threads, on how the keys are split into segments, or on which queries
- * share a call: a row of the output is always computed by the same operations in the same order.
+ * All attention functions take xd_attn_args as documented in backend.h. The result of attention
+ * does not depend on the number of threads, on how the keys are split into segments, or on which
+ * queries share a call: a row of the output is always computed by the same operations in the same
+ * order.
  *
  * The functions `xd_attn_scratch_*` return the bytes of `tmp` for a run with `threads` threads (the
  * value of xd_par_threads() at the call), and dereference no data pointer. The functions

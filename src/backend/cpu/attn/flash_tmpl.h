@@ -1,14 +1,14 @@
 /* flash_tmpl.h - computes attention block by block, in a file that is compiled once per instruction
  * set.
  *
- * The algorithm is FlashAttention (Dao et al. 2022), here for a CPU. For a block of queries and a
- * block of keys, the scores are computed first, then the exponentials of the scores relative to the
- * largest score so far, and then the weighted sums of the values. The weighted sums are rescaled
- * when a much larger score appears in a later block of keys. Because scores are computed block by
- * block, they stay in the cache. All exponentials are powers of two (log2 e is part of the scale).
- * flash_tmpl.h has the code that all instruction sets share: packing, bias and masks, loops over
- * blocks, and output. The matrix multiplications are in vector_tmpl.h and amx.c. The header plan.h
- * explains the words unit, step and block.
+ * Attention is computed by the algorithm FlashAttention (Dao et al. 2022), here for a CPU. For a
+ * block of queries and a block of keys, the scores are computed first, then the exponentials of the
+ * scores relative to the largest score so far, and then the weighted sums of the values. The
+ * weighted sums are rescaled when a much larger score appears in a later block of keys. Because
+ * scores are computed block by block, they stay in the cache. All exponentials are powers of two
+ * (log2 e is part of the scale). flash_tmpl.h has the code that all instruction sets share:
+ * packing, bias and masks, loops over blocks, and output. The matrix multiplications are in
+ * vector_tmpl.h and amx.c. The header plan.h explains the words unit, step and block.
  *
  * The including file defines these macros, types and functions:
  *   LANES              floats in a vector

@@ -1,14 +1,14 @@
 /* amx_block.h - internal declarations of our AMX GEMMs, which describe how a GEMM is split into
  * blocks.
  *
- * A step is XD_STEP_BYTES of each input row, which is the depth of one tile multiply. A strip is 32
- * columns of weights. In the AMX GEMMs, a chunk is `deep` consecutive steps. A register block is 32
- * rows by 32 columns of accumulators, which stay in four tile registers during a chunk. A thread
- * processes a block of input rows and a group of strips. The block's input rows are copied as tiles
- * to memory that stays in the L2 cache for all strips of the group. If complete input rows do not
- * fit into the L2 cache, only some steps of the rows are copied at a time. A chunk of a strip of
- * weights stays in the L1 cache for all rows of the block. Between chunks, accumulators are kept in
- * scratch memory.
+ * In the AMX GEMMs, a step is XD_STEP_BYTES of each input row, which is the depth of one tile
+ * multiply. A strip is 32 columns of weights. In the AMX GEMMs, a chunk is `deep` consecutive
+ * steps. A register block is 32 rows by 32 columns of accumulators, which stay in four tile
+ * registers during a chunk. A thread processes a block of input rows and a group of strips. The
+ * block's input rows are copied as tiles to memory that stays in the L2 cache for all strips of the
+ * group. If complete input rows do not fit into the L2 cache, only some steps of the rows are
+ * copied at a time. A chunk of a strip of weights stays in the L1 cache for all rows of the block.
+ * Between chunks, accumulators are kept in scratch memory.
  *
  * An input tile holds one step of 16 rows, row by row. A weight tile holds one step of 16 columns
  * as [unit][16], with the 32-bit units of block.h. For each step of each strip, the packed weights

@@ -1,11 +1,11 @@
 /* args.h - declares a struct of arguments for each CUDA kernel, in plain C, because both the engine
  * and the kernels include this file.
  *
- * Pointers are device addresses, or NULL if an operand is absent. In the structs of args.h, strides
- * (s*) are in elements. If all rows use the same row of an operand, the stride between its rows is
- * 0. Fields *_type hold an xd_dtype, which is F32, F16 or BF16 unless the comment says otherwise.
- * Some structs end with an explicit padding field. Implicit padding has arbitrary contents, which
- * the simulated GPU of the tests could mistake for an address. */
+ * Pointers in these structs are device addresses, or NULL if an operand is absent. In the structs
+ * of args.h, strides (s*) are in elements. If all rows use the same row of an operand, the stride
+ * between its rows is 0. Fields *_type hold an xd_dtype, which is F32, F16 or BF16 unless the
+ * comment says otherwise. Some structs end with an explicit padding field. Implicit padding has
+ * arbitrary contents, which the simulated GPU of the tests could mistake for an address. */
 #ifndef XD_BACKEND_CUDA_KERNELS_ARGS_H
 #define XD_BACKEND_CUDA_KERNELS_ARGS_H
 
