@@ -483,8 +483,8 @@ typedef struct xd_compare_args { /* call xd_compare_args_init, then set fields *
 #define xd_compare_args_init(a) xd_compare_args_init_size((a), sizeof *(a))
 XD_API void      xd_compare_args_init_size(xd_compare_args *a, size_t size);
 /* Compares two files or directories and prints the comparison through a->line. If `c` is not NULL,
- * also stores the comparison in *c. Returns the errors of xd_compare_images, or the error of a file
- * that cannot be read. */
+ * xd_compare_files also stores the comparison in *c. Returns the errors of xd_compare_images, or
+ * the error of a file that cannot be read. */
 XD_API xd_status xd_compare_files(const xd_compare_args *a, xd_comparison *c, xd_err *e);
 
 /* ---- inspecting models and machines -------------------------------------------------------- */
@@ -514,7 +514,7 @@ XD_API void      xd_inspect_args_init_size(xd_inspect_args *a, size_t size);
 XD_API xd_status xd_inspect(const xd_inspect_args *a, xd_err *e);
 
 typedef struct xd_bench_turn { /* the timed runs of a stage of a benchmark */
-    int    n; /* number of timed runs so far; if it is 0, the fields below are not valid */
+    int    n; /* number of timed runs so far; if it is 0, the other fields are not valid */
     /* Time of the last run in seconds, and number of its floating-point operations in units of
      * 1e9. */
     double seconds, gflop;

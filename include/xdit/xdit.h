@@ -678,7 +678,7 @@ typedef struct xd_request_upsampling {
     double      adain_factor;
     /* Compression of large values of enlarged latents, from 0 (none) to 1. */
     double      tone_map_compression_ratio;
-    /* Number of steps, timesteps and sigmas of the second pass. These fields have the meaning of
+    /* Number of steps, timesteps and sigmas of the second pass, with the meaning of
      * num_inference_steps and of the lists in xd_request_schedule. 0 and NULL: the values of the
      * first pass. */
     int64_t     num_inference_steps;

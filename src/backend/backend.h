@@ -429,9 +429,9 @@ typedef struct xd_gnorm {
 /* Computes out = act(a) * b, elementwise; if b is absent, out = act(a). All tensors are [n,C], F32
  * or BF16; out may be a.
  *   sx           [n] F32, or absent; only for devices with fp8_gemm. If xd_glu.sx is present, `out`
- *                is F8E4M3, quantized from rows of type `via`, under the conditions of xd_norm. With
- *                sx, C is at most XD_GLU_NARROW_MAX, and the rows of a and b begin at multiples of 16
- *                bytes. */
+ *                is F8E4M3, quantized from rows of type `via`, under the conditions of xd_norm.
+ *                With sx, C is at most XD_GLU_NARROW_MAX, and the rows of a and b begin at
+ *                multiples of 16 bytes. */
 enum { XD_GLU_NARROW_MAX = 20480 };
 typedef struct xd_glu {
     xd_tensor out, a, b;

@@ -151,10 +151,10 @@ xd_tensor xd_attn_linear(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v);
 xd_tensor xd_attn_linear_turned(xd_exec *x, xd_tensor q, xd_tensor k, xd_tensor v, xd_tensor cos,
                                 xd_tensor sin);
 /* Computes a convolution of an image, or of each frame of a video, whose pixels are the image
- * tokens. The kernel is odd and at most 3 x 3, with zeros around the image. `in` [n,C] and the
- * result [n,C'] have this rank's tokens. xd_conv_tokens is collective over the ranks that split the
- * tokens. With PipeFusion, the values of tokens in other patches are the last ones that were
- * computed. xd_dit_info.conv_dim must be set. */
+ * tokens. The convolution's kernel is odd and at most 3 x 3, with zeros around the image. `in`
+ * [n,C] and the result [n,C'] have this rank's tokens. xd_conv_tokens is collective over the ranks
+ * that split the tokens. With PipeFusion, the values of tokens in other patches are the last ones
+ * that were computed. xd_dit_info.conv_dim must be set. */
 xd_tensor xd_conv_tokens(xd_exec *x, xd_tensor in, const xd_cnv *w);
 /* Computes a convolution with a kernel of 3 frames, over the image tokens at the same row and
  * column in consecutive frames of a video. Before the first frame and after the last frame are

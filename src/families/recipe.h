@@ -250,9 +250,9 @@ typedef struct xd_recipe {
     /* Number of channels C of the latents of audio [C,t,F/C], of which one point in time is a token
      * with F features. 0: the pipeline has no audio. */
     int           audio_channels;
-    /* Defaults of the guidance of a pipeline with audio (xd_request_audio); audio_guidance 0: no
-     * such guidance. The fields are the guidance scale of the audio and, for video and audio,
-     * modality_scale, stg_scale, guidance_rescale and the block of stg_scale. */
+    /* Defaults of the guidance of a pipeline with audio (xd_request_audio): the guidance scale of
+     * the audio (audio_guidance; 0: no such guidance) and, for video and audio, modality_scale,
+     * stg_scale, guidance_rescale and the block of stg_scale. */
     double        audio_guidance, modality, stg, rescale;
     int           stg_block;
     /* Folder of the audio's scheduler, which has the class of the video's scheduler.

@@ -153,9 +153,9 @@ typedef struct xd_job {
     /* [H,W,3] initial image or control image (host); NULL: none or freed */
     float         *image;
     float         *moments; /* [h,w,2C] moments of `image`, on the host of every rank; NULL: none */
-    /* Pixels and moments of the image from which denoising starts, if the transformer reads `image`
-     * as an input. Denoising then starts from the initial image, without grey in the masked area.
-     * If start_image and start_moments are NULL, denoising starts from pure noise. */
+    /* Pixels and moments of the image from which denoising starts (the initial image, without grey
+     * in the masked area), if the transformer reads `image` as an input. If start_image and
+     * start_moments are NULL, denoising starts from pure noise. */
     float         *start_image, *start_moments;
     /* [H,W] inpainting mask, 1 for pixels to generate, 0 for pixels to keep. Every rank has the
      * mask when the image is encoded. */

@@ -35,7 +35,7 @@ typedef struct xd_memory_limits {
     double machine, space;
     double held;   /* bytes of loaded weights */
     double needed; /* bytes that the request needs on all ranks of a host or device */
-    double device; /* limit per rank if a device is too small, otherwise 0 */
+    double device; /* memory limit per rank if a device is too small, otherwise 0 */
     int    huge;   /* 1: the image alone needs too much memory, so nothing was counted */
 } xd_memory_limits;
 

@@ -45,10 +45,10 @@ const xd_candidate *xd_fit_least(const xd_search *s);
  * set of changes with the smallest memory need, and the size of this need. A set of changes is
  * listed only after counting has shown that the request fits with it. The search for advice first
  * tries changes that leave the pixels unchanged or nearly unchanged, such as tiles and streaming.
- * After those changes, the search tries other types of weights: first for the larger component, and
- * four bits last. After the types of weights, the search tries tensor parallelism, fewer ranks, and
- * smaller images. Each change is tried with each of the n plans. Counting the memory for the advice
- * takes at most a few seconds. */
+ * After tiles and streaming, the search tries other types of weights: first for the larger
+ * component, and four bits last. After the types of weights, the search tries tensor parallelism,
+ * fewer ranks, and smaller images. Each change is tried with each of the n plans. Counting the
+ * memory for the advice takes at most a few seconds. */
 void xd_fit_advice(const xd_fit *t, const xd_parallel *plans, int n, char *out, size_t size);
 /* Returns the first set of changes with which the plan fits, from the changes that t->only allows.
  * Writes the changes to `out` as text, such as "--offload auto (13.1 GB ...)". */

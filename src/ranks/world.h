@@ -30,8 +30,8 @@ xd_status xd_world_agree(const xd_world *w, xd_status mine, xd_err *e);
  * an error message names this rank. A failure that a rank has detected itself has priority over a
  * failure that a rank only passes on. */
 xd_status xd_world_agree_in(xd_comm *c, int me, xd_status mine, xd_err *e);
-/* Returns 1 if the argument `mine` is nonzero on every used rank. Returns 0 also if the
- * communication fails; the next xd_world_agree then reports the error. */
+/* Returns 1 if the argument `mine` is nonzero on every used rank. xd_world_all also returns 0 if
+ * the communication fails; the next xd_world_agree then reports the error. */
 int       xd_world_all(const xd_world *w, int mine);
 /* Combines the sticky errors of an execution context over the ranks of c, a group of the used
  * ranks: if the context of one rank has failed, the contexts of all these ranks fail. */

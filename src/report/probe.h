@@ -24,8 +24,8 @@ xd_status xd_probe_alone(xd_prober *p, xd_dtype type, double *times, xd_err *e);
  * hosts. The call is collective. */
 xd_status xd_probe_wires(xd_prober *p, xd_machine *m, xd_err *e);
 /* Measures the links between the devices of different ranks. Messages between devices are copied
- * through host memory (comm/staged.h). Also measures copies from host memory to device memory and
- * back. The call is collective. */
+ * through host memory (comm/staged.h). xd_probe_device_wires also measures copies from host memory
+ * to device memory and back. The call is collective. */
 xd_status xd_probe_device_wires(xd_prober *p, xd_machine *m, xd_err *e);
 
 /* Measures the rate in bytes/s of reading a file that is not in the page cache, with the functions

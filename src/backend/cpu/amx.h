@@ -16,7 +16,7 @@ typedef struct xd_tile_config { /* operand of the instruction ldtilecfg, 64 byte
     uint8_t  rows[16];
 } xd_tile_config;
 
-/* Configures all eight tiles at full size. The configuration also sets the tiles to zero. */
+/* Configures all eight tiles at full size. xd_tiles_begin also sets the tiles to zero. */
 static inline void xd_tiles_begin(void)
 {
     static const xd_tile_config whole = {

@@ -192,8 +192,8 @@ void                    xd_cuda_close_memory(xd_cuda_dev *c);
  * called by any thread. The caller may reuse the host memory when the function returns. */
 xd_status               xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t bytes);
 /* Stores in *b a staging buffer of XD_CUDA_STAGE bytes, which the calling thread holds until
- * xd_cuda_stage_close. If no buffer is free, the function waits for one. If the function fails, *b
- * must not be used. */
+ * xd_cuda_stage_close. If no staging buffer is free, xd_cuda_stage_open waits for one. If the
+ * function fails, *b must not be used. */
 xd_status               xd_cuda_stage_open(xd_cuda_dev *c, xd_cuda_pinned **b);
 /* Queues a copy of the first bytes of the buffer to device memory, after all earlier work. */
 xd_status xd_cuda_stage_send(xd_cuda_dev *c, xd_cuda_pinned *b, void *to, size_t bytes);

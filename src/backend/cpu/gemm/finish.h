@@ -243,8 +243,8 @@ static inline void finish_rows(const xd_gemm_job *p, const float *sums, int64_t 
 }
 
 /* Prefetches the cache lines of rows [r0, r0 + n) and columns [c0, c0 + width) of the output (fewer
- * columns at the end of a row). If the residual is another tensor, also prefetches the same rows
- * and columns of the residual. */
+ * columns at the end of a row). If the residual is another tensor, prefetch_output also prefetches
+ * the same rows and columns of the residual. */
 FINISH_INLINE void prefetch_output(const xd_gemm_job *p, int64_t c0, int64_t width, int64_t r0,
                                    int64_t n)
 {
