@@ -26,7 +26,7 @@ typedef struct task { /* state of one run of xdit bench */
 static xd_option rows[] = {
     { "config", XD_OPT_TEXT, AT(config), 0, 0, NULL, "DIR", "model directory, or org/name" },
     { "random_weights", XD_OPT_FLAG, AT(random_weights), 0, 0, NULL, NULL,
-      "use random weights; reads only the configs of the directory" },
+      "use random weights, and read only the configs" },
     { "share_layers", XD_OPT_FLAG, AT(share_layers), 0, 0, NULL, NULL,
       "blocks of one kind share their random weights, for models that do not fit in memory" },
     { "width", XD_OPT_INT64, AT(width), 1, 1048576, NULL, "PIXELS",
@@ -36,31 +36,31 @@ static xd_option rows[] = {
     { "height", XD_OPT_INT64, AT(height), 1, 1048576, NULL, "PIXELS",
       "height (default: the model's)" },
     { "layers", XD_OPT_TEXT, AT(layers), 0, 0, NULL, "N,N",
-      NULL }, /* xd_opt_explain sets this help text at run time */
+      NULL }, /* the help text is set at run time by xd_opt_explain */
     { "max_sequence_length", XD_OPT_INT, AT(max_sequence_length), 1, 16384, NULL, "N",
       "text tokens (default: the model's)" },
     { "parts", XD_OPT_TEXT, AT(parts), 0, 0, NULL, "LIST",
-      "parts to time: some of \"text step block vae\" (default: all); with several ranks, of "
-      "\"step vae\"" },
+      "parts to time, from \"text step block vae\" (default: all); several ranks: from \"step "
+      "vae\"" },
     { "repeats", XD_OPT_INT, AT(repeats), 1, 1000000, NULL, "N",
-      "repeats of each measurement (default: half a second, at least 3; with several ranks 9, or 3 "
-      "if a step takes seconds)" },
+      "repeats of each measurement (default: as many as run in half a second, at least 3; "
+      "several ranks: 9 repeats, or 3 of steps that take seconds)" },
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
-      "threads of each rank (default: one per core, divided by the ranks)" },
+      "threads per rank (default: its share of cores)" },
     { "bind", XD_OPT_TEXT, AT(bind), 0, 0, "auto cores none", "HOW",
-      "CPU binding: auto binds each of several ranks on a host to its share of the cores, unless a "
-      "launcher or OMP_ variables do; cores binds a single rank, too; none (default auto)" },
+      "binding of ranks to CPU cores (default auto). auto: if a host has several ranks, and "
+      "neither launcher nor OMP_ variables bind; cores: always; none: never" },
     XD_TYPE_ROWS,
     { "gemm", XD_OPT_TEXT, AT(gemm), 0, 0, "auto fp8", "HOW",
-      "auto or fp8: with --weights_dtype fp8 on a GPU, fp8 also rounds the inputs of layers "
-      "(default auto)" },
+      "fp8 also quantizes the inputs of linear layers (default auto). Needs --weights_dtype "
+      "fp8, a GPU" },
     { "attention", XD_OPT_TEXT, AT(attention), 0, 0, "auto int8", "HOW",
       "attention scores: int8 is faster and less exact (default auto)" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu, cuda or cuda:N (default cpu)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
     { "nproc", XD_OPT_INT, offsetof(task, nproc), 1, 65536, NULL, "N",
-      "number of ranks to start (default: as the degrees need); without degrees, --ulysses_degree "
-      "N" },
+      "ranks to start (default: as the degrees need); without degrees, all ranks belong to "
+      "Ulysses" },
     XD_LAUNCH_TIMEOUT(offsetof(task, start_timeout)),
 };
 
@@ -89,7 +89,8 @@ static void on_line(void *cookie, const char *line)
     fflush(stdout);
 }
 
-/* Prints the name of a stage that begins. Without a terminal only long stages are printed. */
+/* Prints the name of a stage that begins. If standard error is no terminal, only the names of long
+ * stages are printed. */
 static void on_stage(void *cookie, const char *what, double bytes)
 {
     task *t = cookie;
@@ -99,12 +100,12 @@ static void on_stage(void *cookie, const char *what, double bytes)
 
 enum { ROWS = sizeof rows / sizeof *rows };
 
-/* Sets the help text of --layers, whose example names a model. */
+/* Sets the help text of the option --layers, because its example names a model family. */
 static void set_help_texts(void)
 {
     static char layers[128];
     snprintf(layers, sizeof layers,
-             "number of blocks of each kind, such as %s; text encoders use the first number",
+             "block counts by kind, such as %s; text encoders use the first number",
              xd_family_says(XD_WORD_LAYERS));
     xd_opt_explain(rows, ROWS, "layers", layers);
 }

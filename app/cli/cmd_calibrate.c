@@ -4,8 +4,8 @@
  * To measure the coefficients, the command generates images with the cache method "measure". The
  * cache method "measure" computes every block and reports the relative changes of the first block's
  * input and of the last block's output from step to step. A polynomial fitted to the pairs of
- * changes predicts the change of the output from the change of the input. For a table, the command
- * runs a request in which the option fast_attn is "measure". */
+ * changes predicts the change of the output from the change of the input. To measure a table for
+ * --fast_attn, the command runs a request with the option fast_attn=measure. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,12 +31,13 @@ typedef struct task { /* state of one run of xdit calibrate */
     int             json;
     xd_open_flags   open;
     xd_request      request;
-    const char     *table;      /* output file for the table that --fast_attn reads; NULL:
+    const char     *table;     /* output file for the table that --fast_attn reads; NULL:
                                    TeaCache's coefficients are measured instead */
-    char            limit[48];  /* "measure:THRESHOLD", the value of fast_attn */
-    char           *text;       /* contents of the file with the prompts */
-    double          (*pair)[2]; /* [npairs] pairs: the relative change of the first block's input
-                                   from step to step, and that of the last block's output */
+    char            limit[48]; /* value of the option fast_attn: "measure:THRESHOLD" */
+    char           *text;      /* contents of the file with the prompts */
+    /* [npairs] measured pairs: relative change of the first block's input from step to step, and
+     * relative change of the last block's output */
+    double          (*pair)[2];
     int             npairs;
     xd_bar          bar;
     xd_opt_table    tables[4];
@@ -52,8 +53,8 @@ static const xd_option rows[] = {
     { "prompts", XD_OPT_TEXT, AT(prompt_file), 0, 0, NULL, "FILE",
       "file with one prompt per line; - for standard input" },
     { "threshold", XD_OPT_REAL, AT(threshold), XD_ABOVE_ZERO, 1e6, NULL, "SUM",
-      "threshold of the cache (default 0.15); with --fast_attn the largest relative error of an "
-      "output" },
+      "threshold of the cache (default 0.15); maximum relative error of an output for "
+      "--fast_attn" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL,
       "print one JSON object with all measured pairs" },
 };
@@ -195,8 +196,8 @@ static xd_status add_pairs(task *t, const char *json, xd_err *e)
     return s;
 }
 
-/* Writes the table for --fast_attn to its file. Prints the number of attention layers in the table,
- * and the option that reads the file. */
+/* Writes the table for --fast_attn to the output file. Prints the number of attention layers in the
+ * table, and the option --fast_attn that reads the table. */
 static xd_status write_found(const task *t, const xd_json *table, xd_err *e)
 {
     xd_text_buf b = { 0 };
@@ -227,7 +228,7 @@ static xd_status write_found(const task *t, const xd_json *table, xd_err *e)
 }
 
 /* Reads the table for --fast_attn from the JSON parameters of the last image, and writes the table
- * to the output file. The table in the last image's parameters covers all images. */
+ * to the output file. The table in the parameters of the last image is computed from all images. */
 static xd_status write_table(const task *t, const char *json, xd_err *e)
 {
     xd_json  *j = NULL;
@@ -262,7 +263,8 @@ static xd_status measure(task *t, xd_err *e)
     return s;
 }
 
-/* Prints the option --cache with the fitted coefficients, and how well the polynomial fits. */
+/* Prints the option --cache with the fitted coefficients, and the coefficient of determination of
+ * the fit. */
 static xd_status print_fit(const task *t, xd_err *e)
 {
     double poly[XD_FIT_POWERS];

@@ -10,12 +10,14 @@
 
 static const xd_option steps_row[] = {
     { "steps", XD_OPT_FLAG, 0, 0, 0, NULL, NULL,
-      "compare two files of step hashes that generate has written; exit code 1 if they differ" },
+      "compare two files with hashes of denoising steps from xdit generate; exit code 1 if "
+      "they differ" },
 };
 
 static const xd_option rows[] = {
     { "difference", XD_OPT_TEXT, AT(difference), 0, 0, NULL, "FILE",
-      "write the difference as an image, of the worst frame: black is equal, white is 255 levels" },
+      "write the difference of the worst frame as an image: black is equal, white is 255 "
+      "levels" },
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
       "number of threads (default: all cores)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print one JSON object" },

@@ -27,14 +27,14 @@ static const xd_option rows[] = {
     { "model", XD_OPT_TEXT, AT(a.model), 0, 0, NULL, "DIR", "model directory, or org/name" },
     { "output", XD_OPT_TEXT, AT(a.output), 0, 0, NULL, "DIR", "directory to write" },
     { "weights_dtype", XD_OPT_TEXT, AT(a.weights_dtype), 0, 0, "f32 bf16 int8 fp8 int4", "TYPE",
-      "type of the transformer's matrices; int8, fp8 and int4 as generate quantizes them (default: "
-      "as stored; quantized and fp8 tensors become bf16)" },
+      "type of the transformer's matrices: f32, bf16, int8, fp8 or int4, quantized as by xdit "
+      "generate (default: as stored, but quantized ones as bf16)" },
     { "text_weights_dtype", XD_OPT_TEXT, AT(a.text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 int4",
       "TYPE",
-      "type of the text encoders' matrices (default: as --weights_dtype if that is f32 or bf16, "
-      "else as stored)" },
+      "text encoders: f32, bf16, int8, fp8 or int4 (default: --weights_dtype if f32 or bf16, "
+      "else the stored type)" },
     { "component", XD_OPT_TEXT, AT(components), 0, XD_OPT_MANY, NULL, "NAME",
-      "write only the folder of this component, such as transformer; may be repeated" },
+      "write only this component; may be repeated" },
     { "shard_size", XD_OPT_TEXT, AT(shard_size), 0, 0, NULL, "SIZE",
       "maximum size of a file, such as 500MB or 2GiB (default 5GB); a larger tensor has its own "
       "file" },
@@ -46,7 +46,7 @@ static const xd_opt_alias aliases[] = { { "config", "model" }, { 0 } };
 
 enum { ROWS = sizeof rows / sizeof *rows, MOST = 16 };
 
-/* The command accepts only these of the options in open_flags.c: those for weight files and
+/* Names of the options in open_flags.c that xdit convert accepts: the options for weight files and
  * threads. */
 static const char shared[] = "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
                              "lora lora_2 lora_partial threads";

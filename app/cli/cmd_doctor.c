@@ -180,8 +180,8 @@ static void run_as_rank(void)
                                                          hang */
 }
 
-/* Runs the ranks of a test; never returns. This function is called in a child process, which can be
- * killed after a timeout. Writes the output of the ranks to `out` and `err`. */
+/* Runs the ranks of a test; never returns. The test runs in a child process, because a child
+ * process can be killed after a timeout. Writes the output of the ranks to `out` and `err`. */
 static void start_ranks(FILE *out, FILE *err)
 {
     static char word[] = "--as_rank";
@@ -201,8 +201,9 @@ static void start_ranks(FILE *out, FILE *err)
     _exit(code);
 }
 
-/* Runs the ranks in a child process. Returns the exit code of the ranks; -1: they were killed after
- * a timeout. After the timeout, SIGTERM makes the child process end the ranks. */
+/* Runs the ranks in a child process. Returns the exit code of the ranks, or -1 if the ranks were
+ * killed after a timeout. After the timeout, the child process receives SIGTERM, upon which it ends
+ * the ranks. */
 static int run_ranks(FILE *out, FILE *err)
 {
     int status = 0;

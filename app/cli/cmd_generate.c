@@ -1,9 +1,9 @@
 /* cmd_generate.c - the command xdit generate, which generates images or videos from prompts.
  *
- * All checks are made before the first step. cmd_generate.c checks the command line, the output
- * files and the plan; the library checks the model and the request. A plan of several ranks is
- * checked in this process and then run by several copies of this program (launch.c). Rank 0 prints
- * and writes files. */
+ * All arguments are checked before the first denoising step. cmd_generate.c checks the command
+ * line, the output files and the plan; the library checks the model and the request. A plan of
+ * several ranks is checked in this process and then run by several copies of this program
+ * (launch.c). Rank 0 prints and writes files. */
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@
 #include "launch/roster.h"
 #include "launch/stop.h"
 
-typedef struct options { /* options of the command that are not options of the request */
+typedef struct options { /* options of xdit generate that are not options of a request */
     const char     *model, *output, *prompt_file, *trace, *preview, *resume;
     xd_opt_texts    prompts, images, control_images;
     xd_prompt_texts texts;
@@ -44,60 +44,60 @@ typedef struct options { /* options of the command that are not options of the r
 
 static xd_option option_rows[] = {
     { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR",
-      "directory, or org/name in the Hugging Face cache (default: the only model there and in "
+      "directory, or org/name in the Hugging Face cache (default: the only model in cache or "
       "./models)" },
     { "prompt", XD_OPT_TEXT, AT(prompts), 0, XD_OPT_MANY, NULL, "TEXT",
       "text to generate from; may be repeated" },
     { "prompts", XD_OPT_TEXT, AT(prompt_file), 0, 0, NULL, "FILE",
-      "file with one prompt per line; - for standard input. Lines that begin with # and a space "
-      "are comments. Of a CSV file (.csv), the column named prompt" },
+      "file with a prompt per line (- standard input); comment lines begin with # and a space. "
+      "In .csv files, the column named prompt is read" },
     { "image", XD_OPT_TEXT, AT(images), 0, XD_OPT_MANY, NULL, "FILE",
-      "image to start from, or to edit (PNG, JPEG, WebP, GIF, PPM). It is resized to --width and "
-      "--height (default: a size of its own shape). May be repeated for models that read several" },
+      "image to start from or to edit; PNG, JPEG, WebP, GIF or PPM. It is resized to the "
+      "result's size (default: a size of its shape). May be repeated for models that read "
+      "several images" },
     { "control_image", XD_OPT_TEXT, AT(control_images), 0, XD_OPT_MANY, NULL, "FILE",
-      "image of edges, depth or similar, for a --controlnet or a model that reads one; with "
-      "several --controlnet, one for each, in the same order" },
+      "image of edges, depth or similar, which controls the shapes; one for each --controlnet, "
+      "in order" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
-      "output file (default: output.png; a video: output.mp4). The extension selects the format: "
-      ".png .jpg .webp .ppm, .safetensors for latents; for videos .mp4 .mov .mkv .webm .gif .rgb, "
-      "or an image's extension for one file per frame. %04d is replaced by the number of the image "
-      "or frame; without it several images are name_0001.png and so on" },
+      "output file (default: output.png or output.mp4). Image types: .png .jpg .webp .ppm "
+      ".safetensors (latents). Video types: .mp4 .mov .mkv .webm .gif .rgb, or an image type "
+      "for separate frames. %04d becomes the number of the image or frame; without %04d, names "
+      "are name_0001.png and so on" },
     { "resume", XD_OPT_TEXT, AT(resume), 0, 0, NULL, "DIR",
-      "continue the command that was interrupted with --checkpoint DIR; options that are given, "
-      "too, "
-      "replace those of the command, and options of the plan replace the plan" },
+      "continue the interrupted command of --checkpoint DIR; options given here replace its "
+      "options, and options of the plan replace its plan" },
     { "max_restarts", XD_OPT_INT, AT(max_restarts), 0, 1000, NULL, "N",
-      "start the ranks again up to N times if one is killed, with one rank less from the second "
-      "time on, or by a plan that needs less after a loss for lack of memory, and continue from "
-      "--checkpoint DIR (default: 1)" },
+      "maximum restarts after a lost rank (default: 1). A restart continues from --checkpoint "
+      "DIR. After the first, each has one rank less; after a loss for lack of memory, the plan "
+      "needs less memory" },
     { "rank_timeout", XD_OPT_INT, AT(rank_timeout), 0, 86400, NULL, "SECONDS",
-      "a rank that stands still for longer counts as killed: its process is stopped, or no step "
-      "ends within this time and five times that of the slowest step (default: 0, never)" },
+      "time after which a rank that stands still counts as killed (default: 0, never). It "
+      "stands still if its process is stopped, or if no step ends in this time and in five "
+      "times the slowest step" },
     { "skip_existing", XD_OPT_FLAG, AT(skip), 0, 0, NULL, NULL,
-      "skip images whose output files exist, to continue an interrupted run; the contents of the "
-      "files are not checked" },
+      "skip images with existing files, which continues an interrupted run; contents are not "
+      "checked" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "print warnings and errors only" },
     { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "print more log messages" },
     { "preview", XD_OPT_TEXT, AT(preview), 0, 0, NULL, "FILE",
-      "write a small preview of the image, or of the video's first frame, to FILE after every "
-      "step" },
+      "file for a small preview of the image, or of the video's first frame, written after "
+      "every step" },
     { "trace", XD_OPT_TEXT, AT(trace), 0, 0, NULL, "FILE",
-      "write a timeline of all ranks, for chrome://tracing or ui.perfetto.dev" },
+      "write a trace of all ranks, to be viewed in chrome://tracing or ui.perfetto.dev" },
     { "determinism_file", XD_OPT_TEXT, AT(hashes), 0, 0, NULL, "FILE",
-      "write the hashes of --determinism_check to FILE or, if FILE exists, compare with it and "
-      "fail "
-      "at a difference" },
+      "write the hashes of --determinism_check to FILE; if FILE exists, compare with it "
+      "instead, and fail at a difference" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print one JSON object per image" },
     { "compare", XD_OPT_FLAG, AT(compare), 0, 0, NULL, NULL,
-      "generate again without the options that save time and change the image, such as --cache, "
-      "and print the difference of the images and the time saved" },
+      "generate again without options like --cache that change the image to save time, and "
+      "print the difference of the images and the time saved" },
 };
 
 static const xd_opt_alias aliases[] = {
     { "config", "model" },
     { "steps", "num_inference_steps" },
     { "cfg_scale", "guidance_scale" },
-    { "no_use_resolution_binning", "no_resolution_binning" }, /* names of these options in xDiT */
+    { "no_use_resolution_binning", "no_resolution_binning" }, /* names of options in xDiT */
     { "img_file_path", "image" },
     { "input_images", "image" },
     { "controlnet_conditioning_scale", "conditioning_scale" },
@@ -132,26 +132,26 @@ typedef struct task { /* state of one run of xdit generate */
     xd_resume     resumed; /* all options with which an interrupted command continues (--resume) */
     int           stored;  /* 1: --checkpoint has stored the options */
     double        since;   /* --resume: time at which the interrupted command began; else 0 */
-    int           launched, rank;  /* launched: 1 if an MPI launcher has started this process;
+    int           launched, rank; /* launched: 1 if an MPI launcher has started this process;
                                            rank: the rank of this process */
-    int           images;          /* number of images of the request */
-    char         *skipped;         /* [images] 1: the image's file exists, so it is skipped
+    int           images;         /* number of images of the request */
+    char         *skipped;        /* [images] 1: the image's file exists, so it is skipped
                                    (--skip_existing); NULL: not used */
-    int           nskipped, next;  /* number of skipped images; index of the first image whose
-                                           name was not printed yet */
+    /* number of skipped images; index of the first image whose file name has not been printed */
+    int           nskipped, next;
     int64_t       frames;          /* number of frames of a video; 1: an image */
     int           failed_previews; /* number of previews that could not be written */
     double        first_s;         /* start time of the first step; 0: no step has begun */
     xd_opt_table  tables[5];
     xd_opt_spec   spec;
     xd_bar        bar;
-    xd_status     noted; /* status of the list `resume` */
+    xd_status     noted; /* result of building the list `resume` */
     xd_err        err;
 } task;
 
 enum { OPTION_ROWS = sizeof option_rows / sizeof *option_rows };
 
-/* Lists an option of the command line for --resume. */
+/* Appends an option of the command line to the list for --resume. */
 static void note_option(void *cookie, const xd_option *o, const char *value)
 {
     task               *t = (task *)(void *)((char *)cookie - offsetof(task, compat));
@@ -195,7 +195,7 @@ static void on_log(void *cookie, int level, const char *line)
 {
     static const char *const mark[] = { "error: ", "warning: ", "", "" };
     task                    *t = cookie;
-    if (t->rank > 0 && level > XD_LOG_ERROR) /* rank 0 prints the same line */
+    if (t->rank > 0 && level > XD_LOG_ERROR) /* rank 0 prints the log line for all ranks */
         return;
     xd_bar_clear(&t->bar);
     fprintf(stderr, "xdit: %s%s\n", level >= 0 && level < 4 ? mark[level] : "", line);
@@ -203,7 +203,7 @@ static void on_log(void *cookie, int level, const char *line)
         xd_roster_report(XD_ROSTER_ERROR);
 }
 
-/* Stores the options of this command line for --resume, once the request is accepted. */
+/* After the request is accepted, stores the options of this command line for --resume. */
 static void store_options(task *t)
 {
     const char *dir = t->request.checkpoint.dir;
@@ -272,8 +272,8 @@ static void add_seconds(xd_text_buf *b, const task *t, const xd_result *res, int
     xd_buf_add(b, "}");
 }
 
-/* Prints the JSON object of an image, with the seconds of the image's stages. If there are several
- * images, also prints the total seconds of all images. */
+/* Prints the JSON object of an image, with the seconds of the image's stages. For several images,
+ * also prints the total seconds of all images. */
 static void print_json(const task *t, const xd_result *res, int i, const char *name)
 {
     xd_text_buf b = { 0 };
@@ -332,8 +332,8 @@ static int is_there(const char *name, int64_t frames, double since)
     return 1;
 }
 
-/* Returns 1 if image i is to be generated. This function is the callback `wanted` of the request,
- * which is called once per image, in order. */
+/* Returns 1 if image i is to be generated. Callback `wanted` of the request, called once per image
+ * in the order of the images. */
 static int select_image(void *cookie, int i, int64_t frames)
 {
     task *t = cookie;
@@ -577,8 +577,8 @@ static xd_status check_task(task *t, int *ranks)
 }
 
 /* Checks that the output files have types for images if the model generates images, or types for
- * videos if it generates videos. Every rank makes this check, so that all ranks refuse the request
- * together. */
+ * videos if it generates videos. Every rank checks the file names, so that all ranks refuse the
+ * request together. */
 static xd_status check_kind(task *t, const xd_engine *g)
 {
     int video = xd_makes_videos(g);
@@ -664,7 +664,8 @@ static xd_status generate_on_cpu(task *t, xd_engine **g, xd_open_args *a, xd_res
     return st == XD_OK ? xd_generate(*g, &t->request, res, &t->err) : st;
 }
 
-/* Writes the hashes of the steps, or compares them with those of an earlier run. */
+/* Writes the hashes of the denoising steps, or compares the hashes with the hashes of an earlier
+ * run. */
 static xd_status check_hashes(task *t, const xd_result *res)
 {
     char      summary[512];
@@ -710,14 +711,14 @@ static xd_status run_generate(task *t)
         xd_resume_done(t->request.checkpoint.dir);
     xd_stop_watch(NULL);
     xd_result_free(&res);
-    if (st != XD_ECOMM) /* after XD_ECOMM, other ranks are in an unknown state, and the
-                                   launcher ends them */
+    if (st != XD_ECOMM) /* after XD_ECOMM the state of other ranks is unknown, so the launcher must
+                           end the ranks */
         xd_close(&g);
     return st;
 }
 
-/* Starts ranks with the same arguments. Prompts that were read from a pipe are copied to an
- * anonymous file, which the ranks open by a path. */
+/* Starts ranks with the arguments of this command. Prompts that were read from a pipe are copied to
+ * an anonymous file, which the ranks open by a path. */
 static xd_status run_ranks(task *t, xd_launch *l, int *code)
 {
     char      path[64], flag[96], **new_argv = NULL;
@@ -758,7 +759,8 @@ static xd_advise_args advise_args(task *t, const xd_open_args *a)
     return ask;
 }
 
-/* Starts the ranks again as long as one of them is lost; they continue from the checkpoint. */
+/* Starts the ranks again as long as a rank is lost. The restarted ranks continue from the
+ * checkpoint. */
 static xd_status restart_ranks(task *t, xd_launch *l, const xd_open_args *a, int *code)
 {
     xd_restart r = { .dir = t->request.checkpoint.dir,
@@ -806,7 +808,7 @@ static int fail_task(task *t, xd_status st)
     return stopped ? 128 + xd_stop_signal() : code;
 }
 
-/* Frees all but the lists of options. */
+/* Frees all members of the task, except the lists of options. */
 static void free_task(task *t)
 {
     xd_opt_texts_free(&t->operands);
@@ -820,8 +822,8 @@ static void free_task(task *t)
     free(t->found);
 }
 
-/* Replaces the options of the task by those of the interrupted command, followed by those of this
- * command line. */
+/* Replaces the options of the task by the options of the interrupted command, followed by the
+ * options of this command line. */
 static xd_status resume_task(task *t)
 {
     const char *dir = t->opts.resume;
@@ -889,8 +891,8 @@ static int run_command(int argc, char **argv)
     return code;
 }
 
-/* A section of the help text. A section lists some options of this command, and those options of a
- * request that belong to a section with the same title. */
+/* A section of the help text. A section of the help text lists options of xdit generate, and the
+ * options of a request whose section has the same title. */
 typedef struct section {
     const char *title, *main, *rest; /* names of this command's options that the short help
                                            text lists, and of its other options */

@@ -10,7 +10,7 @@
 static const xd_option rows[] = {
     { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR", NULL },
     { "tensors", XD_OPT_TEXT, AT(tensors), 0, 0, NULL, "COMPONENT",
-      "print name and shape of every tensor in the files of this component, one per line" },
+      "print name and shape of every tensor in this component's files, one per line" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print one JSON object" },
 };
 

@@ -57,10 +57,10 @@ typedef struct facts {
     char   recipe[64], makes[16];
     double bytes;         /* bytes of the model's weight files */
     int    nproblems;     /* number of files or components that are missing or invalid */
-    char   problem[4096]; /* the first of these problems */
-    int    fits;          /* 1: the model fits in memory; 0: only with other options, or not
-                                   at all */
-    char   how[4096];     /* the memory that the model needs, or the options with which it
+    char   problem[4096]; /* first missing or invalid file or component */
+    /* 1: the model fits in memory; 0: the model fits only with other options, or does not fit */
+    int    fits;
+    char   how[4096]; /* the memory that the model needs, or the options with which it
                                    fits, or the reason why it does not fit */
 } facts;
 
@@ -113,7 +113,7 @@ static void look_into(const char *dir, facts *f)
 }
 
 /* Copies the first advice in an error about memory, such as "--weights_dtype int8 (13.1 GB ...)".
- * If the error has no advice, copies the reason of the error. */
+ * If the error message contains no advice, copies the reason of the error. */
 static void copy_advice(const char *refusal, char *out, size_t size)
 {
     static const char mark[] = "; what would fit: ", head[] = "for 1 rank is not possible: ";

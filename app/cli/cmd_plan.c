@@ -24,13 +24,14 @@ static const xd_option rows[] = {
     { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR",
       "model directory, or org/name; only the configs are read" },
     { "world", XD_OPT_INT, AT(ranks), 1, 65536, NULL, "N",
-      "number of ranks (default: all of the cluster, or one per core of this machine)" },
+      "number of ranks (default: devices of the cluster or cores of this machine)" },
     { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "NAME",
-      "machine to plan for (default: this machine): 8xH100 is 8 devices, 2x8xL40 is 2 hosts of 8. "
-      "Devices: H100, H100-PCIe, H200, B200, H20, A100, A10, L40, L40S, L4, 4090, 5090, MI300X. "
-      "Or a file of `xdit probe`" },
+      "machine to plan for (default: this machine): 8xH100 is 8 devices, 2x8xL40 is 2 hosts of "
+      "8. Devices: H100, H100-PCIe, H200, B200, H20, A100, A10, L40, L40S, L4, 4090, 5090, "
+      "MI300X. Alternatively, a file of `xdit probe`" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME",
-      "cpu, or cuda with one rank per GPU (default: as in the cluster's file, else cpu)" },
+      "cpu, or cuda with one GPU for each of the ranks (default: that of the cluster's file, "
+      "else cpu)" },
     { "controlnet", XD_OPT_TEXT, offsetof(task, controlnets), 0, XD_OPT_MANY, NULL, "DIR",
       "control network of the model; may be repeated" },
     { "latent_upsampler", XD_OPT_TEXT, AT(latent_upsampler), 0, 0, NULL, "DIR",
@@ -42,16 +43,16 @@ static const xd_option rows[] = {
     { "all", XD_OPT_FLAG, AT(all), 0, 1, NULL, NULL,
       "also list impossible plans, with the reason" },
     { "explain", XD_OPT_INT, AT(explain), 1, 100000, NULL, "N",
-      "details of plan N of the table (times, memory and work of every rank)" },
+      "details of plan N of the table: times, memory and work of every rank" },
     XD_TYPE_ROWS,
     { "offload", XD_OPT_TEXT, AT(offload), 0, 0, "auto none stream", "HOW",
-      "keep weights that do not fit into GPU memory in host memory: see xdit generate (default: "
-      "none for a cluster without --device)" },
+      "auto or stream keep GPU weights in host memory, see xdit generate; default none if "
+      "--cluster is given without --device" },
     { "memory", XD_OPT_TEXT, offsetof(task, memory), 0, 0, NULL, "SIZE",
-      "memory limit of a host or GPU, such as 11.5GiB (default: all free memory, or that of the "
-      "cluster)" },
+      "memory limit of a host or GPU, such as 11.5GiB (default: the free memory, or the "
+      "cluster's)" },
     { "svg", XD_OPT_TEXT, AT(svg), 0, 0, NULL, "FILE",
-      "draw the 4 fastest plans; with --explain, plan N: each rank's time in a step, and its "
+      "draw the 4 fastest plans or, with --explain, the time of each rank in a step, and its "
       "memory" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
 };

@@ -9,8 +9,8 @@
 #include "families/help.h"
 #include "launch/launch.h"
 
-/* Components of a model whose weights the user may give as a separate file. For each component
- * there is an option with the file's name; the enumerators are indices of xd_open_flags.files. */
+/* Components of a model whose weights the user may give as a separate file. Each component has an
+ * option for its weight file; the enumerators are indices of the array xd_open_flags.files. */
 enum { TRANSFORMER, TRANSFORMER_2, VAE, CLIP_L, CLIP_G, T5XXL, LLM, CLIP_VISION };
 static const char *const components[XD_OPEN_FILES] = {
     "transformer", "transformer_2", "vae",         "clip_l",          "clip_g",
@@ -23,7 +23,7 @@ static xd_option rows[] = {
     { "transformer", XD_OPT_TEXT, AT(files[TRANSFORMER]), 0, 0, NULL, "FILE",
       NULL }, /* xd_opt_explain sets this help text at run time */
     { "transformer_2", XD_OPT_TEXT, AT(files[TRANSFORMER_2]), 0, 0, NULL, "FILE",
-      "weights of the second (low-noise) transformer, for models with two" },
+      "weights of the second (low-noise) transformer" },
     { "vae", XD_OPT_TEXT, AT(files[VAE]), 0, 0, NULL, "FILE",
       "weights of the VAE, such as ae.safetensors" },
     { "clip_l", XD_OPT_TEXT, AT(files[CLIP_L]), 0, 0, NULL, "FILE",
@@ -31,9 +31,9 @@ static xd_option rows[] = {
     { "clip_g", XD_OPT_TEXT, AT(files[CLIP_G]), 0, 0, NULL, "FILE",
       "weights of the CLIP-G text encoder" },
     { "t5xxl", XD_OPT_TEXT, AT(files[T5XXL]), 0, 0, NULL, "FILE",
-      "weights of the T5 text encoder, such as t5xxl_fp16.safetensors" },
+      "T5 text encoder, such as t5xxl_fp16.safetensors" },
     { "llm", XD_OPT_TEXT, AT(files[LLM]), 0, 0, NULL, "FILE",
-      "weights of a language model used as text encoder, such as qwen_3_4b.safetensors" },
+      "weights of a language model as text encoder, such as qwen_3_4b.safetensors" },
     { "clip_vision", XD_OPT_TEXT, AT(files[CLIP_VISION]), 0, 0, NULL, "FILE",
       "weights of the CLIP or SigLIP image encoder, such as clip_vision_h.safetensors" },
     { "latent_upsampler", XD_OPT_TEXT, AT(files[XD_OPEN_UPSAMPLER]), 0, 0, NULL, "DIR",
@@ -41,53 +41,51 @@ static xd_option rows[] = {
     { "controlnet", XD_OPT_TEXT, AT(controlnets), 0, XD_OPT_MANY, NULL, "DIR",
       NULL }, /* as above */
     { "preview_decoder", XD_OPT_TEXT, AT(preview_decoder), 0, 0, NULL, "DIR",
-      "tiny autoencoder that decodes previews (AutoencoderTiny of diffusers): a directory, or "
-      "org/name in the local Hugging Face cache" },
+      "AutoencoderTiny of diffusers to decode previews: directory, or org/name in the Hugging "
+      "Face cache" },
     { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
-      "LoRA file and its scale (default 1); may be repeated" },
+      "LoRA file and scale (default 1); may be repeated" },
     { "lora_2", XD_OPT_TEXT, AT(loras_2), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]",
-      "LoRA file for the second transformer; --lora is then for the first" },
+      "LoRA file of the second of two transformers; then --lora applies to the first "
+      "transformer" },
     { "lora_partial", XD_OPT_FLAG, AT(lora_partial), 0, 0, NULL, NULL,
-      "skip tensors of LoRA files that do not match the model, with a warning that lists them" },
+      "skip LoRA tensors that do not match the model, with a warning that lists them" },
     XD_TYPE_ROWS,
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
-      "threads of each rank (default: one per core, divided by the ranks)" },
+      "threads per rank (default: its share of cores)" },
     { "bind", XD_OPT_TEXT, AT(bind), 0, 0, "auto cores none", "HOW",
-      "CPU binding: auto binds each of several ranks on a host to its share of the cores, unless a "
-      "launcher or OMP_ variables do; cores binds a single rank, too; none (default auto)" },
+      "binding of ranks to CPU cores (default auto). auto: if a host has several ranks, and "
+      "neither launcher nor OMP_ variables bind; cores: always; none: never" },
     { "nproc", XD_OPT_INT, AT(nproc), 1, 65536, NULL, "N",
-      "number of ranks to start (default: as the degrees need)" },
+      "ranks to start (default: as the degrees need)" },
     XD_LAUNCH_TIMEOUT(AT(start_timeout)),
     { "verify_weights", XD_OPT_FLAG, AT(verify_weights), 0, 0, NULL, NULL,
-      "compare all bytes of the weight files of all ranks at the start, and fail if a file differs "
-      "(default: compare 64 pages of each file)" },
+      "fail if weight files of ranks differ in any byte (default: compare 64 pages of each "
+      "file)" },
     { "plan", XD_OPT_TEXT, AT(plan), 0, 0, NULL, "PLAN",
-      "auto, or degrees such as u2r2pp2cfg2 (default auto). auto: use the fastest predicted plan "
-      "that fits in memory and generates the same image as one rank; degrees that are given are "
-      "kept. auto-stale: also consider PipeFusion" },
+      "degrees such as u2r2pp2cfg2, or auto (default): the fastest predicted plan that fits in "
+      "memory, generates the same image as one rank and has the given degrees; auto-stale: "
+      "also PipeFusion" },
     { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "NAME",
-      "machine that the plan is chosen for: a file of `xdit probe`, or a name such as 8xH100 (see "
-      "xdit plan --help; default: this machine)" },
+      "machine that the plan is for (default: this one) by a file of `xdit probe` or a name "
+      "like 8xH100 (see xdit plan --help)" },
     { "balance", XD_OPT_TEXT, AT(balance), 0, 0, "even measured adaptive", "HOW",
-      "shares of the ranks: even; measured: by their speed in a short test at the start; adaptive: "
-      "also between steps, if a rank becomes slower or faster (default even)" },
+      "shares of work for ranks: even, measured by a short speed test, or adaptive: measured again "
+      "when steps become slower (default even)" },
     { "no_t5", XD_OPT_FLAG, AT(no_t5), 0, 0, NULL, NULL, NULL },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME",
-      "auto, cpu, cuda or cuda:N (default auto). auto: one GPU per rank if the request fits in its "
-      "memory, else the CPU" },
+      "auto, cpu, cuda or cuda:N (default auto). With auto, ranks use GPUs if the request fits "
+      "in them (one GPU per rank), and otherwise the CPU" },
     { "offload", XD_OPT_TEXT, AT(offload), 0, 0, "auto none stream", "HOW",
-      "auto, none or stream (default: auto on a GPU, none on the CPU). auto: keep the blocks that "
-      "do "
-      "not fit in host memory (for a GPU) or in their files (for the CPU), and fetch them while "
-      "others compute. stream: fetch all blocks; least memory. none: refuse a request that does "
-      "not fit" },
+      "weight streaming (default: auto, on CPUs none): auto fetches blocks that do not fit, "
+      "from memory of the host (GPUs) or from files (CPUs); stream fetches all blocks; none "
+      "refuses the request" },
     { "memory", XD_OPT_TEXT, AT(memory), 0, 0, NULL, "SIZE",
-      "memory limit: 12GB, 11.5GiB, 800MB or bytes (default: all free memory). A limit for all "
-      "ranks of a host together, or for each GPU; a request that needs more is refused" },
+      "memory limit of a host's ranks together, or of each GPU: 12GB, 11.5GiB, 800MB or bytes "
+      "(default: all free memory). Larger requests fail" },
     { "fit", XD_OPT_TEXT, AT(fit), 0, 0, "auto none", "HOW",
-      "auto or none: what to do if a request does not fit in memory (default none). auto: use "
-      "--offload auto, else smaller weight types, and print which; flags that are given are kept. "
-      "none: refuse it" },
+      "auto: fit requests by --offload auto, otherwise by smaller weight types; given flags "
+      "stay, and changes are printed. none: refuse (default none)" },
     { "stream_weights", XD_OPT_FLAG, AT(by_layer), 0, 1, NULL, NULL, "same as --offload stream" },
     { "enable_model_cpu_offload", XD_OPT_FLAG, AT(by_model), 0, 1, NULL, NULL,
       "same as --offload auto (xDiT's name)" },
@@ -101,20 +99,18 @@ const xd_option *xd_open_flags_rows(int *n)
 {
     static char file[192], no_t5[128], sides[256], upsampler[320]; /* help texts that name models */
     snprintf(file, sizeof file,
-             "weights of the transformer from this file instead of DIR, such "
-             "as %s: as published, of ComfyUI or diffusers, or GGUF",
+             "weights of the transformer in place of DIR's: %s, ComfyUI, diffusers, GGUF",
              xd_family_says(XD_WORD_FILE));
-    snprintf(no_t5, sizeof no_t5, "do not use the T5 text encoder (%s)",
+    snprintf(no_t5, sizeof no_t5, "omit the T5 text encoder (%s)",
              xd_family_says(XD_WORD_OPTIONAL_TEXT));
     snprintf(sides, sizeof sides,
-             "control network (ControlNet), which reads a control image: a directory with "
-             "config.json, its weight file, or org/name in the local Hugging Face cache (%s); may "
-             "be repeated",
+             "control network (ControlNet) for control images: a directory with config.json, a "
+             "weight file, or org/name in the Hugging Face cache (repeatable) (%s)",
              xd_family_says(XD_WORD_SIDES));
     snprintf(upsampler, sizeof upsampler,
-             "network that enlarges latents: a first pass generates half of the width and height, "
-             "and a second pass (--denoise_strength) runs at full size; a directory with "
-             "config.json, its weight file, or org/name in the local Hugging Face cache (%s)",
+             "network that doubles the size of latents between two passes (%s; see "
+             "--denoise_strength): a directory with config.json, a weight file, or org/name in the "
+             "local Hugging Face cache",
              xd_family_says(XD_WORD_UPSAMPLES));
     xd_opt_explain(rows, ROWS, "latent_upsampler", upsampler);
     xd_opt_explain(rows, ROWS, "transformer", file);

@@ -12,13 +12,13 @@
  * in the record that its option table fills. */
 #define XD_TYPE_ROWS                                                                              \
     { "dtype", XD_OPT_TEXT, AT(dtype), 0, 0, "f32 bf16 f16", "TYPE",                              \
-      "compute type: f32, bf16, or f16 (GPU only) (default: the fastest)" },                      \
+      "compute type: f32, bf16, or f16 (only on GPUs) (default: the fastest)" },                  \
     { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, XD_WEIGHT_TYPES, "TYPE",             \
-      "weights: f32, bf16, int8, fp8, int4 or auto (default: as --dtype). Type of the matrices "  \
-      "of the transformer. int8 and fp8 need half the memory of bf16 and change the image a "     \
-      "little; int8 is also faster than bf16. int4 (CPU only) needs a quarter of the memory of "  \
-      "bf16 and changes the image more. auto: int8 or fp8 if the files have this type" },         \
+      "weights: f32, bf16, int8, fp8, int4 or auto (default: as --dtype), for transformer "       \
+      "matrices. int8 and fp8 need half the memory of bf16 and change the image a little; int8 "  \
+      "is also faster. int4 (CPU only) needs a quarter of the memory and changes the image "      \
+      "more. auto keeps the int8 or fp8 weights of the files" },                                  \
     { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, XD_WEIGHT_TYPES, "TYPE",   \
-      "type of the T5 text encoder's weights (default: as --dtype)" }
+      "T5 weights: f32, bf16, int8, fp8, int4 or auto (default: as --dtype)" }
 
 #endif

@@ -8,7 +8,8 @@
  * code 128 + n means that signal n ended the program. */
 enum { XD_EXIT_OK = 0, XD_EXIT_FAILED = 1, XD_EXIT_USAGE = 2 };
 
-/* Why a rank was lost. MEMORY: the system killed it for lack of memory. STALLED: it stood still. */
+/* Cause of the loss of a rank. MEMORY: the system killed the rank for lack of memory. STALLED: the
+ * rank made no progress. */
 typedef enum xd_loss { XD_LOSS_NONE, XD_LOSS_KILLED, XD_LOSS_MEMORY, XD_LOSS_STALLED } xd_loss;
 
 typedef struct xd_launch {
@@ -18,12 +19,14 @@ typedef struct xd_launch {
     const char *command; /* name of the command, for example "generate" */
     /* Seconds within which all ranks must connect; 0: no limit; negative: 60. */
     int         start_timeout;
-    double      rank_timeout; /* seconds that a rank may stand still; 0: for ever */
-    xd_loss    *loss;         /* becomes why the run lost a rank; NULL: not wanted */
+    double      rank_timeout; /* seconds for which a rank may make no progress; 0: no limit */
+    /* receives the cause of the loss of a rank; NULL: the cause is not wanted */
+    xd_loss    *loss;
 } xd_launch;
 
 /* Returns the width in columns of the terminal to which a rank's standard error is forwarded by the
- * program xdit that started the rank. Returns 0 if there is no such terminal. */
+ * program xdit that started the rank. Returns 0 if standard error is not forwarded to a
+ * terminal. */
 int xd_launch_columns(void);
 
 /* Sets *ranks to the number of ranks to start for the plan `p` and the value `nproc` of the option
@@ -32,14 +35,13 @@ int xd_launch_columns(void);
  * possible on that number of ranks. */
 xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e);
 
-/* The row of the option --start_timeout. The variable of the option --start_timeout is -1 if the
- * command line does not have the option. */
+/* Row of the option --start_timeout for an option table. The variable of the option --start_timeout
+ * is -1 if the command line does not have the option. */
 #define XD_LAUNCH_TIMEOUT(field) \
     { "start_timeout", XD_OPT_INT, field, 0, 86400, NULL, "SECONDS", \
-      "abort if the ranks have not connected after SECONDS; 0: never (default 60; 0 under mpirun " \
-      "or srun)" }
+      "time limit for ranks to connect; 0: no limit (default 60; 0 under mpirun or srun)" }
 /* Returns an error if the environment has variables of an MPI launcher that no longer runs, as in a
- * shell that outlived its batch job. MPI could not start with such variables. */
+ * shell that outlived its batch job. MPI could not start with variables of an ended launcher. */
 xd_status xd_launch_check_env(xd_err *e);
 /* Supervises a rank that another program started: ends the process if the ranks have not connected
  * within start_timeout seconds, or if the connection to another host is lost (links.h). */

@@ -15,8 +15,8 @@ static int       nrows;
 
 static void copy_rows(void)
 {
-    static const char own[] = "checkpoint checkpoint_steps checkpoint_seconds"; /* of xdit generate
-                                                                               alone */
+    /* options that belong only to xdit generate */
+    static const char own[] = "checkpoint checkpoint_steps checkpoint_seconds";
     int               n;
     const xd_option  *o = xd_request_options(&n);
     for (int i = 0; i < n && nrows < MAX_ROWS; i++)
@@ -24,8 +24,8 @@ static void copy_rows(void)
             rows[nrows++] = o[i];
     for (int i = 0; i < nrows; i++)
         if (rows[i].kind == XD_OPT_SEED)
-            rows[i].help = "seed of the noise; image i uses seed + i; -1: random, replies contain "
-                           "it (default -1)";
+            rows[i].help = "noise seed; image i uses seed + i (default -1). With -1, seeds are "
+                           "random and part of replies";
 }
 
 const xd_option *xd_defaults_rows(int *n)

@@ -12,24 +12,24 @@
 
 static const xd_option rows[] = {
     { "model", XD_OPT_TEXT, AT(texts), 0, XD_OPT_MANY, NULL, "[NAME=]DIR[,OPTION=VALUE]",
-      "directory with model_index.json, or org/name from the local Hugging Face cache; NAME: model "
-      "name in requests; OPTION: default for requests to this model, such as "
-      "num_inference_steps=4. May be repeated; when memory is short, the least recently used model "
-      "is closed" },
+      "model directory, or org/name in the Hugging Face cache; may be repeated. NAME: name in "
+      "requests. OPTION: default of the model's requests, such as num_inference_steps=4. If "
+      "memory is short, the least recently used model is closed" },
     { "host", XD_OPT_TEXT, AT(host), 0, 0, NULL, "ADDRESS",
-      "address to listen on; one that other hosts can reach needs --api_key (default 127.0.0.1)" },
+      "listening address (default 127.0.0.1); addresses that other hosts can reach need "
+      "--api_key" },
     { "port", XD_OPT_INT, AT(port), 0, 65535, NULL, "N", "port; 0: any free port (default 8080)" },
     { "api_key", XD_OPT_TEXT, AT(keys), 0, XD_OPT_MANY, NULL, "KEY",
-      "key that requests must contain; may be repeated. The environment variable XDIT_API_KEY adds "
-      "a key that the process list does not show" },
+      "key that requests must contain; may be repeated. The environment variable XDIT_API_KEY "
+      "adds a key which is hidden from the process list" },
     { "no_auth", XD_OPT_FLAG, AT(no_auth), 0, 0, NULL, NULL,
       "accept requests from other hosts without a key" },
     { "cors", XD_OPT_TEXT, AT(origins), 0, XD_OPT_MANY, NULL, "ORIGIN",
       "accept requests from web pages of this origin, such as https://example.org; may be "
       "repeated" },
     { "allow_url", XD_OPT_TEXT, AT(urls), 0, XD_OPT_MANY, NULL, "HOST[:PORT]",
-      "host from which the server fetches images that requests name by URL, with a public or "
-      "private address; 'any': all hosts with public addresses; may be repeated (default: none)" },
+      "host of image URLs that the server may fetch (default: none), even with a private "
+      "address; any: all public hosts. May be repeated" },
     { "tls_cert", XD_OPT_TEXT, AT(tls_cert), 0, 0, NULL, "FILE",
       "serve HTTPS with this certificate (PEM)" },
     { "tls_key", XD_OPT_TEXT, AT(tls_key), 0, 0, NULL, "FILE",
@@ -37,38 +37,37 @@ static const xd_option rows[] = {
     { "loras", XD_OPT_TEXT, AT(loras), 0, 0, NULL, "DIR",
       "folder of LoRA files that requests may name" },
     { "results", XD_OPT_TEXT, AT(results), 0, 0, NULL, "DIR",
-      "keep results and the queue in this directory across restarts (default: a temporary "
-      "directory that is removed at exit)" },
+      "directory for results and the queue, kept across restarts (default: a directory removed "
+      "at exit)" },
     { "keep", XD_OPT_REAL, AT(keep_s), 1, 1e9, NULL, "SECONDS",
-      "time after which results are deleted (default 3600)" },
+      "lifetime of results (default 3600)" },
     { "keep_mb", XD_OPT_REAL, AT(keep_mb), 1, 1e9, NULL, "MB",
-      "maximum size of all results; the oldest are deleted first (default 1024)" },
+      "maximum total size of results (default 1024)" },
     { "queue", XD_OPT_INT, AT(queue), 1, 100000, NULL, "N",
-      "maximum number of queued requests; further ones get status 429 (default 64)" },
+      "maximum number of queued requests (default 64); further requests get status 429" },
     { "connections", XD_OPT_INT, AT(connections), 1, 10000, NULL, "N",
       "maximum number of open connections (default 256)" },
     { "max_body", XD_OPT_INT64, AT(max_body), 1024, 1e12, NULL, "BYTES",
-      "maximum size of a request body (default 67108864)" },
+      "size limit of request bodies (default 67108864)" },
     { "max_bodies", XD_OPT_INT64, AT(max_bodies), 1024, 1e13, NULL, "BYTES",
-      "maximum size of all request bodies in memory; further requests get status 503 (default: "
-      "8 times --max_body)" },
+      "maximum size of all request bodies in memory (default: 8 times --max_body), else status "
+      "503" },
     { "max_pixels", XD_OPT_INT64, AT(max_pixels), 1, 1e15, NULL, "PIXELS",
-      "maximum size of an image, or of all frames of a video (default: 16 times the model's "
-      "default size, at least 4194304)" },
+      "maximum pixels of an image or of all frames (default: 16 model sizes, at least 4194304)" },
     { "request_timeout", XD_OPT_REAL, AT(request_timeout), 1, 86400, NULL, "SECONDS",
       "time limit for receiving a request (default 60)" },
     { "worker_timeout", XD_OPT_REAL, AT(worker_timeout), 1, 1e9, NULL, "SECONDS",
-      "restart the worker if it makes no progress for this time (default 120)" },
+      "time limit of a hanging worker (default 120)" },
     { "omit_folders", XD_OPT_FLAG, AT(omit_folders), 0, 0, NULL, NULL,
-      "leave folders out of model and LoRA names in the parameters of results" },
+      "write model and LoRA names without folders into the parameters of results" },
     { "access_log", XD_OPT_TEXT, AT(access_log), 0, 0, NULL, "FILE",
-      "log of requests in the common log format, plus seconds and task id; -: standard output. "
-      "Reopened when the file is moved (default: none)" },
+      "log file of requests, or - for standard output (default: none). Lines have the common "
+      "format, seconds and task id; a moved file is reopened" },
     { "log_format", XD_OPT_TEXT, AT(log_format), 0, 0, "common json", "FORMAT",
-      "format of --access_log: common (the default), or json, a JSON object per line with the ids "
-      "of the headers X-Request-Id and traceparent" },
+      "format of --access_log: common (the default), or json, with the ids of the headers "
+      "X-Request-Id and traceparent" },
     { "drain_seconds", XD_OPT_REAL, AT(drain_s), 0, 1e6, NULL, "SECONDS",
-      "after SIGTERM: time for running requests to end; new requests get status 503 (default 60)" },
+      "time for running requests after SIGTERM, while new requests get status 503 (default 60)" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "log only warnings and errors" },
     { "verbose", XD_OPT_FLAG, AT(verbose), 0, 0, NULL, NULL, "log debug messages" },
 };

@@ -40,7 +40,7 @@ static int stays_below(const xd_cache_options *o, xd_cache_unit *u, double chang
 /* Works as the cache of diffusers' apply_first_block_cache. */
 static const xd_cache_kind fbcache = {
     .name = "fbcache",
-    .help = "by the change of the first block's residual",
+    .help = "change of first block's residual",
     .options = "threshold " LIMITS,
     .measure = XD_CACHE_ADDED,
     .defaults = { .first = 1, .threshold = 0.05, ANY, NO_POLY },
@@ -50,7 +50,7 @@ static const xd_cache_kind fbcache = {
 /* Works as the cache of cache-dit with DBCacheConfig and TaylorSeerCalibratorConfig. */
 static const xd_cache_kind dbcache = {
     .name = "dbcache",
-    .help = "by that of the first Fn blocks; the last Bn always run",
+    .help = "change of the first Fn blocks' output",
     .options = "Fn Bn threshold order " LIMITS,
     .measure = XD_CACHE_ADDED,
     .defaults = { .first = 8, .threshold = 0.08, .warmup = 8, ANY, NO_POLY },
@@ -59,7 +59,7 @@ static const xd_cache_kind dbcache = {
 
 static const xd_cache_kind teacache = {
     .name = "teacache",
-    .help = "by the change of the first block's input",
+    .help = "change of the first block's input",
     .options = "threshold coefficients " LIMITS,
     .measure = XD_CACHE_INPUT,
     .defaults = { .threshold = 0.12, .warmup = 1, ANY, NO_POLY },
@@ -71,7 +71,7 @@ static const xd_cache_kind teacache = {
  * f32. */
 static const xd_cache_kind taylorseer = {
     .name = "taylorseer",
-    .help = "every few steps, with a Taylor expansion of predictions",
+    .help = "Taylor expansion of predictions",
     .options = "order interval warmup until",
     .measure = XD_CACHE_SCHEDULE,
     .defaults = { .order = 1, .interval = 5, .warmup = 3, ANY, NO_POLY },
@@ -79,7 +79,7 @@ static const xd_cache_kind taylorseer = {
 
 static const xd_cache_kind measure = {
     .name = "measure",
-    .help = "skips nothing; used by xdit calibrate",
+    .help = "skips nothing, for xdit calibrate",
     .options = "nothing",
     .measure = XD_CACHE_INPUT,
     .defaults = { ANY, NO_POLY },

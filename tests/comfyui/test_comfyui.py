@@ -168,7 +168,7 @@ def test_samplers_are_those_of_the_library(package):
     said = subprocess.run([program, "generate", "--help", "all"], capture_output=True,
                           text=True).stdout
     said = " ".join(said[said.index("--scheduler NAME"):].split())
-    listed = said[said.index("): ") + 3:said.index("or a diffusers class")].split(",")
+    listed = said[said.index("): ") + 3:said.index("or the name of a diffusers class")].split(",")
     own = package.NODE_CLASS_MAPPINGS["XditSample"].INPUT_TYPES()["required"]["sampler"][0]
     assert sorted(own[1:]) == sorted(name.strip() for name in listed if name.strip())
 
