@@ -65,8 +65,8 @@ int xd_cli_end(xd_status s, const xd_err *e)
     return s == XD_OK ? flushed : xd_cli_exit(s, e);
 }
 
-/* A launcher kills all ranks when the first one fails. Therefore ranks that print nothing wait
- * until rank 0 has printed the error. */
+/* An MPI launcher kills all ranks when the first rank fails. Therefore ranks that print nothing
+ * wait until rank 0 has printed the error. */
 int xd_cli_failed(xd_status s, const xd_err *e, int rank)
 {
     char message[sizeof e->msg + 32];
@@ -96,8 +96,8 @@ int xd_cli_end_rank(xd_status s, const xd_err *e, int rank, int code)
 }
 
 /* Stores an estimate of the process' start time: the present time minus the CPU time that the
- * process has used so far. If the environment variable XDIT_STARTED has a start time, stores that
- * time instead; a parent process sets the variable for ranks and for measurements. */
+ * process has used so far. If the environment variable XDIT_STARTED is set to a start time, stores
+ * that start time; a parent process sets the variable for ranks and for measurements. */
 void xd_cli_note_start(void)
 {
     struct timespec t = { 0 };

@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 
 /* Appends the names of all options that save time by changing the image. Returns the number of
- * those options that are set in the request. */
+ * options set in the request that save time by changing the image. */
 static int list_savings(const xd_request *r, xd_text_buf *names)
 {
     int              n, given = 0, listed = 0;

@@ -10,8 +10,8 @@ xd_status xd_default_model(char **model, xd_err *e);
 /* Returns 1 if the program can ask the user, because standard input and standard error are a
  * terminal. */
 int       xd_can_ask(void);
-/* Reads a prompt from the user at the terminal; *prompt is malloc'ed. XD_EINVAL: the answer is
- * empty. */
+/* Reads a prompt from the user at the terminal; *prompt is malloc'ed. XD_EINVAL: the user has typed
+ * an empty prompt. */
 xd_status xd_read_answer(char **prompt, xd_err *e);
 
 #endif

@@ -11,8 +11,8 @@ typedef enum xd_check_state { XD_CHECK_OK, XD_CHECK_WARN, XD_CHECK_FAIL } xd_che
 
 typedef struct xd_finding {
     xd_check_state state;
-    /* Name of the check; result of the check, as a text; advice to the user, empty if the check
-     * succeeded. */
+    /* Name of the check; result of the check as a text; advice to the user (empty if the check
+     * succeeded). */
     char           name[16], text[384], advice[256];
 } xd_finding;
 
@@ -37,8 +37,8 @@ enum { XD_GPU_CUBLASLT, XD_GPU_NCCL, XD_GPU_CUDNN, XD_GPU_LIBRARIES };
 typedef struct xd_gpus { /* properties of CUDA and its GPUs; texts are empty if unknown */
     int  n;
     char text[XD_GPUS][256], driver[384], peers[128], libraries[XD_GPU_LIBRARIES][384];
-    /* old[i] is 1 if GPU i is too old to be used. lacks[i] is 1 if library i cannot be
-     * loaded; the reason is in libraries[i]. */
+    /* old[i] is 1 if GPU i is too old to be used. lacks[i] is 1 if GPU library i cannot be loaded;
+     * libraries[i] is the reason. */
     int  old[XD_GPUS], lacks[XD_GPU_LIBRARIES];
     char none[384];       /* the reason why no GPU can be used */
     char no_kernels[256]; /* the reason why no kernels can be compiled */

@@ -82,8 +82,8 @@ static const char *count_text(int n, const char *what, char text[32])
 
 enum { MAX_LINES = 16 }; /* maximum number of printed lines, one per rank */
 
-/* Reports the CPUs of every rank. Whether `xdit generate` binds ranks to their CPUs also depends on
- * --threads. */
+/* Reports the CPUs of every rank. The option --threads also determines whether `xdit generate`
+ * binds ranks to CPUs. */
 static void report_shares(xd_findings *f, const xd_cpus *c, int ranks)
 {
     xd_cpuset share;
@@ -163,8 +163,8 @@ static double group_limit(void)
     if (first_words("/sys/fs/cgroup/memory.max", text, sizeof text) ||
         first_words("/sys/fs/cgroup/memory/memory.limit_in_bytes", text, sizeof text))
         n = atof(text);
-    return n < 1e18 ? n : 0; /* "max", or the maximum value of cgroup version 1, means that
-                                   there is no limit */
+    /* a control group without a limit has the value "max", or the maximum value in version 1 */
+    return n < 1e18 ? n : 0;
 }
 
 static double weights_of(const char *dir)
@@ -275,8 +275,8 @@ static void report_limits(xd_findings *f, const xd_host *m)
 
 /* ---- GPUs and directories -------------------------------------------------------------------- */
 
-/* Reports the libraries for GPUs: cuBLASLt, which is required, cuDNN for fast attention, and NCCL
- * for several GPUs. */
+/* Reports which GPU libraries can be loaded: cuBLASLt, which is required, cuDNN for fast attention,
+ * and NCCL for several GPUs. */
 static void report_gpu_libraries(xd_findings *f, const xd_gpus *g)
 {
     if (g->no_kernels[0])

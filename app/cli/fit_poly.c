@@ -1,5 +1,6 @@
 /* fit_poly.c - fits a polynomial by least squares, with the QR decomposition (Givens rotations) of
- * the Vandermonde matrix. The normal equations would square the condition number of that matrix */
+ * the Vandermonde matrix. the normal equations would square the condition number of the Vandermonde
+ * matrix */
 #include "cli/fit_poly.h"
 
 #include <math.h>
@@ -34,7 +35,7 @@ int xd_fit_poly(const double (*points)[2], int n, double poly[XD_FIT_POWERS])
             return 0;
         top = fmax(top, fabs(points[i][0]));
     }
-    for (int i = 0; i < n && top > 0; i++) { /* divide x by the largest x */
+    for (int i = 0; i < n && top > 0; i++) { /* scales all x by the largest x */
         double row[XD_FIT_POWERS + 1], x = points[i][0] / top, power = 1;
         for (int k = XD_FIT_POWERS - 1; k >= 0; k--, power *= x)
             row[k] = power;

@@ -32,8 +32,8 @@ static const char usage_tail[] =
     "  xdit generate --model models/demo-pixart --output demo.png \\\n"
     "    --prompt \"a large red circle on a blue background\"\n";
 
-/* Prints the main commands, one per line, and the names of the other commands in one line. If `all`
- * is set, prints a line for every command. */
+/* Prints the main commands, one per line, and the names of the other commands in one line. Prints a
+ * line for every command if `all` is set. */
 static void print_commands(FILE *f, int all)
 {
     const xd_command *const *c = xd_commands;
@@ -119,8 +119,8 @@ static int help_topic(const xd_command *c, const char *word)
     return xd_cli_flush();
 }
 
-/* Prints the main options of a command, and a last line about the other options. If `all` is set,
- * prints every option. */
+/* Prints the main options of a command, and a last line about the other options. Prints every
+ * option of the command if `all` is set. */
 static int help_command(const xd_command *c, int all)
 {
     int    left = 0;
@@ -177,7 +177,7 @@ static int print_help(const char *name, const char *topic)
 
 /* Sets a short spin time for waiting OpenMP threads, unless the user has set one. OpenMP threads of
  * oneDNN spin while they wait. On a busy machine a spinning thread can occupy the core that the
- * awaited thread needs, and an image takes many times as long. The function sets environment
+ * awaited thread needs, and an image takes many times as long. The spin time is set by environment
  * variables, which the OpenMP runtime reads when it is loaded later. */
 static void limit_spinning(void)
 {
@@ -192,8 +192,9 @@ static void limit_spinning(void)
 
 /* Sets parameters of Open MPI before it starts, unless the user has set them. Without
  * mpi_yield_when_idle, Open MPI spins in blocking calls even if ranks share cores. An empty
- * opal_signal disables Open MPI's handler of fatal signals. The handler allocates memory, so it
- * would hang after a fault within malloc; without the handler the system ends the rank. */
+ * opal_signal disables Open MPI's handler of fatal signals. Open MPI's handler of fatal signals
+ * allocates memory, so it would hang after a fault within malloc. Without this handler the system
+ * ends the rank. */
 static void set_open_mpi_parameters(void)
 {
     const char *ranks = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
@@ -235,7 +236,8 @@ static int may_be_rank(const xd_command *c)
            c == &xd_cmd_worker;
 }
 
-/* Prints one fact that a bug report needs. Libraries are printed on one line. */
+/* Prints one fact about the build that a bug report needs. The names of the libraries are printed
+ * on one line. */
 static void on_fact(void *cookie, const char *name, const char *value)
 {
     static const char *const shown[] = { "kernels",     "kernels_error", "library", "video",

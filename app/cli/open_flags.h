@@ -1,13 +1,13 @@
 /* open_flags.h - parses the options for opening a model (weight files, types, device, memory,
- * ranks), which are the same in all commands that generate. The option --model is not one of these
- * options, because some commands accept several models. */
+ * ranks), which are the same in all commands that generate. The table does not contain the option
+ * --model, because some commands accept several models. */
 #ifndef XD_CLI_OPEN_FLAGS_H
 #define XD_CLI_OPEN_FLAGS_H
 
 #include "cli/loras.h"
 #include "cli/opt.h"
 
-/* XD_OPEN_FILES: number of options for weight files of components. XD_OPEN_SIDES: max number of
+/* XD_OPEN_FILES: number of options for weight files of components. XD_OPEN_SIDES: maximum number of
  * control networks. */
 enum { XD_OPEN_FILES = 9, XD_OPEN_SIDES = 4 };
 /* index of the latent upsampler in xd_open_flags.files */
@@ -24,7 +24,7 @@ typedef struct xd_open_flags {
     /* Plan with the parallel degrees; the options in the table xd_parallel_options set its
      * fields. */
     xd_parallel       parallel;
-    /* the following fields are computed by xd_open_flags_read */
+    /* xd_open_flags_read computes the fields below */
     xd_component_file file[XD_OPEN_FILES + XD_OPEN_SIDES];
     xd_loras_read     lora, lora_2;
     int64_t           budget; /* value of --memory in bytes */
@@ -35,14 +35,14 @@ void             xd_open_flags_free(xd_open_flags *f);
 /* Returns an array of the *n options for opening a model. The offsets in the array of options are
  * offsets of fields of xd_open_flags. */
 const xd_option *xd_open_flags_rows(int *n);
-/* Parses the values of --lora, --memory and --plan. Call xd_open_flags_read after the command line
- * was parsed. */
+/* Parses the values of --lora, --memory and --plan. The function must be called after the command
+ * line was parsed. */
 xd_status        xd_open_flags_read(xd_open_flags *f, xd_err *e);
-/* Returns arguments for xd_open. Their strings and arrays belong to `f`. The caller adds the
- * callbacks. */
+/* Returns arguments for xd_open, without callbacks. The strings and arrays of the arguments belong
+ * to `f`. */
 xd_open_args     xd_open_flags_args(xd_open_flags *f, const char *model);
-/* Returns arguments for predictions with the same model, types, degrees and added networks. Their
- * strings and arrays belong to `f`. The caller adds the request and the machine. */
+/* Returns arguments for predictions with the same model, types, degrees and added networks, but
+ * without the request and the machine. The strings and arrays of the arguments belong to `f`. */
 xd_advise_args   xd_open_flags_advise(const xd_open_flags *f, const char *model);
 
 #endif

@@ -35,7 +35,7 @@ static const char *split_name(const char *arg, char name[MAXNAME])
     return eq;
 }
 
-/* Short forms of options. A letter means the same option in every command. */
+/* Short forms of options. A short form means the same option in every command. */
 static const xd_opt_alias letters[] = {
     { "m", "model" },   { "p", "prompt" },  { "n", "negative_prompt" },
     { "o", "output" },  { "W", "width" },   { "H", "height" },
@@ -186,7 +186,8 @@ static int stands_alone(const xd_option *o)
     return o->choices && (is_whole(o) || o->kind == XD_OPT_REAL);
 }
 
-/* Returns the value of an option that is written without one, or NULL if it needs a value. */
+/* Returns the value of an option that is written without a value, or NULL if the option needs a
+ * value. */
 static const char *value_alone(const xd_option *o)
 {
     if (o->kind == XD_OPT_TEXT && o->choices && o->arg && xd_list_has(o->choices, o->arg))
@@ -327,7 +328,7 @@ static int next_is_choice(const reader *r, const xd_option *o)
            xd_list_has(o->choices, r->argv[r->i + 1]);
 }
 
-/* Skips a flag of another program and its values. */
+/* Skips a command-line flag of another program, and the values of the flag. */
 static xd_status read_other_flag(reader *r, const char *name, const char *v)
 {
     int       values = -1;

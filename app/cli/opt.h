@@ -16,8 +16,8 @@
  * the record is an xd_opt_texts. */
 #define XD_OPT_MANY 1e6
 
-/* All values of an option that may be repeated, as borrowed strings; free the list with
- * xd_opt_texts_free. */
+/* All values of an option that may be repeated, as borrowed strings; xd_opt_texts_free frees the
+ * list. */
 typedef struct xd_opt_texts {
     int          n;
     const char **v;
@@ -38,8 +38,8 @@ typedef struct xd_opt_group { /* a section of a help text */
     const char *title;
     /* Names of options, separated by spaces. In this list of option names, the word "|" separates
      * main options from other options. If any group has the word "|", --help prints only the
-     * options before the "|" of each group, and --help all prints all options. NULL: all options
-     * that no group names. */
+     * options before the "|" of each group, and --help all prints all options. NULL: the group has
+     * all options that no other group names. */
     const char *names;
 } xd_opt_group;
 
@@ -54,8 +54,7 @@ typedef struct xd_opt_spec {
     /* Text that the error about too many operands adds, as advice to the user. */
     const char         *extra_hint;
     /* Name of a text option whose value may also be given as an operand, without the option's name.
-     * If this option precedes the operand on the command line, the operand is refused. NULL:
-     * none. */
+     * If the option precedes an operand on the command line, the operand is refused. NULL: none. */
     const char         *operand_of;
     /* Called for a long option that no table has, to accept flags of another program; NULL: no
      * function. other_flag sets *values to the number of values that the flag has, 0 or 1.
@@ -79,24 +78,25 @@ void      xd_opt_texts_free(xd_opt_texts *t);
 xd_status xd_opt_operand(const char **value, xd_opt_texts *operands, const char *name, xd_err *e);
 
 /* Returns the width in columns to which tables are fitted: the environment variable COLUMNS, or
- * else the width of the terminal, but at least 40. Returns 0 if there is neither. */
+ * else the width of the terminal, but at least 40. Returns 0 if neither the option nor an operand
+ * is given. */
 int   xd_opt_columns(void);
 /* Prints a help text that was written for 80 columns; wraps its lines if the terminal is
  * narrower. */
 void  xd_opt_print(FILE *f, const char *text);
-/* Prints the options of all groups with their default values, which are read from the records. If
- * the default of a number is outside of the option's allowed range, it stands for the model's
- * default and is not printed. */
+/* Prints the options of all groups with their default values, which are read from the records. A
+ * default number outside the option's allowed range stands for the model's default and is not
+ * printed. */
 void  xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups);
 /* Prints all options in one group, "Options"; see xd_opt_help. */
 void  xd_opt_help_all(FILE *f, const xd_opt_spec *s);
-/* Calls `help` and returns the help text with only the main options, one line each. Main options
- * are those before "|" in a help text's group of options. The text is malloc'ed; NULL: no memory.
- * *left becomes the number of options that were omitted. 0: all options are in the text, because
+/* Calls `help` and returns a help text that has one line for each main option and omits other
+ * options. The main options of a help text's group are the options before the word "|". The text is
+ * malloc'ed; NULL: no memory. *left becomes the number of options that were omitted, which is 0 if
  * the help text has no "|". */
 char *xd_opt_main_help(void (*help)(FILE *f), int *left);
-/* Returns a malloc'ed list of names for xd_opt_group.names, separated by spaces. The list has the
- * names in `first`, followed by the names of all rows that are not in `first`. NULL: no memory. */
+/* Returns a malloc'ed list of names for xd_opt_group.names, separated by spaces. The list begins
+ * with the names in `first`; the names of all other rows follow. NULL: no memory. */
 char *xd_opt_names(const char *first, const xd_option *rows, int n);
 /* Sets the help text of the row `name`, for a text that is known only at run time. `help` is
  * borrowed. */
@@ -112,13 +112,15 @@ int          xd_opt_topic(void (*help)(FILE *f), const char *word, char **text);
  * none. */
 typedef void xd_opt_visit(void *cookie, const xd_option *o, const char *letter);
 void         xd_opt_each(void (*help)(FILE *f), xd_opt_visit *visit, void *cookie);
-/* Returns a help text with marked lines. The line of a group consists of the byte XD_OPT_TITLE and
- * the group's title. The line of an option consists of the byte XD_OPT_ROW, the option's letter, a
- * tab, its name, a tab, its argument, a tab, and its help text; letter and argument may be empty.
- * The text is malloc'ed; NULL: no memory. */
+/* Returns a help text in which lines of groups and options are marked for a parser. The line of a
+ * group consists of the byte XD_OPT_TITLE and the group's title. The line of an option consists of
+ * the byte XD_OPT_ROW, the option's letter, a tab, its name, a tab, its argument, a tab, and its
+ * help text; letter and argument may be empty. The returned text is malloc'ed, or NULL if memory is
+ * exhausted. */
 enum { XD_OPT_TITLE = 2, XD_OPT_ROW = 3 };
 char            *xd_opt_marked(void (*help)(FILE *f));
-/* Returns the short form of an option, or NULL. A letter means the same in all commands. */
+/* Returns the short form of an option, or NULL. A short form means the same option in all
+ * commands. */
 const char      *xd_opt_letter(const xd_opt_spec *s, const char *name);
 /* Finds an option by name, letter or alias, and sets *field to the address of its value. NULL: not
  * found. */
@@ -127,14 +129,15 @@ const xd_option *xd_opt_find(const xd_opt_spec *s, const char *name, void **fiel
 void             xd_opt_spell(const char *list, char *text, size_t size);
 
 /* Returns "dash: type - or --" if the word contains a typographic dash, and similar texts for
- * typographic quotes and spaces. Word processors insert such characters. Otherwise returns NULL. */
+ * typographic quotes and spaces. Word processors insert typographic dashes, quotes and spaces.
+ * Otherwise returns NULL. */
 const char *xd_opt_typography(const char *word);
 /* Returns the name with the spelling most similar to `word`, or NULL if no name is similar. */
 const char *xd_opt_nearest(const char *word, const char *const *names, int n);
-/* Translates the name of an option or command of another program to its name in xdit, if that is
- * one of `names`. If there is no such name in xdit, returns NULL and sets *hint to a clause that
- * explains the other program's option. If there is no clause about the option, *hint becomes
- * NULL. */
+/* Translates the name of another program's option or command to its name in xdit, if `names`
+ * contains the latter name. If xdit has no equivalent option or command, returns NULL and sets
+ * *hint to a clause that explains the other program's option. *hint becomes NULL if xdit has no
+ * clause about the other program's option. */
 const char *xd_opt_synonym(const char *word, const char *const *names, int n, const char **hint);
 const char *xd_opt_command(const char *word, const char *const *names, int n, const char **hint);
 

@@ -58,8 +58,8 @@ int xd_opt_columns(void)
     return n <= 0 ? 0 : n < MIN_WIDTH ? MIN_WIDTH : n;
 }
 
-/* Returns the width of help texts in columns: xd_opt_columns, but at most 120; 80 if neither
- * COLUMNS nor a terminal sets a width. */
+/* Returns the width of help texts in columns: the value of xd_opt_columns, but at most 120; or 80
+ * if neither COLUMNS nor a terminal sets a width. */
 static int help_width(void)
 {
     int n = xd_opt_columns();
@@ -73,8 +73,8 @@ static int help_at(void)
     return help_width() < NARROW_WIDTH ? NARROW_AT : HELP_AT;
 }
 
-/* Prints words from column help_at, breaking lines at the width of help texts. The cursor is at
- * column `at`. */
+/* Prints words from column help_at, breaking lines at the width of help texts. `at` is the column
+ * of the cursor. */
 static void put_wrapped(FILE *f, int at, const char *text)
 {
     int from = help_at(), end = help_width() - 1;
@@ -188,7 +188,7 @@ static int is_clause_end(const char *p)
 }
 
 /* Shortens a help text to the clauses that fit in `room` columns, and appends its default if that
- * fits, too. A text whose first clause does not fit is not changed. */
+ * fits, too. A help text whose first clause does not fit is not changed. */
 static void shorten(char *text, int room)
 {
     int   n = (int)strlen(text), best = 0, depth = 0;

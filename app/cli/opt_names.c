@@ -8,7 +8,7 @@ enum { MAXNAME = 64 };
 
 typedef struct synonym {
     const char *names; /* names in other programs, separated by spaces */
-    const char *to;    /* name in xdit; NULL: there is none, and `hint` is printed */
+    const char *to;    /* name in xdit; NULL: xdit has no such option, and `hint` is printed */
     const char *hint;
 } synonym;
 
@@ -189,7 +189,7 @@ static int has_part(const char *text, const char *part)
 
 /* Returns the distance of a known name from the typed word. The distance is the edit distance, or
  * less if one of the two names is a part of the other, so that `--inference_steps` finds
- * `--num_inference_steps`. Parts shorter than half the word are ignored. */
+ * `--num_inference_steps`. A common part shorter than half the typed word is ignored. */
 static int name_distance(const char *word, const char *name)
 {
     int    k = edits_between(word, name), part = 2 * MAXNAME;

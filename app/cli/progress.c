@@ -1,8 +1,8 @@
 /* progress.c - prints the progress of a running request: a bar on a terminal, plain lines
  * elsewhere.
  *
- * While weights are read, nothing else changes, so a thread prints the speed of the disk. The speed
- * is computed from the kernel's count of bytes read by this process. */
+ * Reading weights reports no progress, so a thread prints the speed of the disk. The speed is
+ * computed from the kernel's count of bytes read by this process. */
 #include "cli/progress.h"
 
 #include <stdlib.h>
@@ -67,8 +67,8 @@ void xd_bar_clear(xd_bar *b)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Prints the speed of reading. rate: bytes/s; 0: reading has ended. On a terminal, a line that was
- * printed just before stays for half an update interval, and then the reading speed replaces it. */
+/* Prints the speed of reading. rate: bytes/s; 0: reading has ended. On a terminal, the previous
+ * line stays for half an update interval before the reading speed replaces it. */
 static void add_reading(xd_bar *b, double rate, int updates)
 {
     if (b->terminal && xd_now_s() - b->clear_s > b->between_s / 2) {
@@ -82,7 +82,7 @@ static void add_reading(xd_bar *b, double rate, int updates)
     fflush(b->f);
 }
 
-/* Waits for between_s seconds; returns 0 if the thread must end. */
+/* Waits for between_s seconds; returns 0 if the thread that prints the speed must end. */
 static int wait_for_update(xd_bar *b)
 {
     struct timespec t;
@@ -138,8 +138,8 @@ static const char *reading_stage(const char *stage)
     return NULL;
 }
 
-/* Starts the thread that prints the speed of reading. If the thread cannot be started, no speed is
- * printed. */
+/* Starts the thread that prints the speed of reading. If the thread that prints the reading speed
+ * cannot be started, no speed is printed. */
 static void watch_begin(xd_bar *b, const char *stage)
 {
     pthread_attr_t attr;
@@ -169,8 +169,8 @@ void xd_bar_end(xd_bar *b)
 void xd_bar_stage(xd_bar *b, const char *stage)
 {
     watch_end(b);
-    if (b->quiet || strcmp(stage, "denoise") == 0) /* denoising prints its progress with each
-                                                           step */
+    if (b->quiet || strcmp(stage, "denoise") == 0) /* denoising prints a line of progress for each
+                                                      step */
         return;
     const char *name = reading_stage(stage);
     if (b->terminal) {
@@ -236,7 +236,8 @@ static void draw_bar(xd_bar *b, const xd_progress *p, const char *text)
     draw_line(b, head, p->steps > 0 ? (double)p->step / p->steps : 1, text);
 }
 
-/* Prints the progress of a stage in bytes. Plain lines are printed every PLAIN_S seconds. */
+/* Prints the progress of a stage in bytes. Without a terminal, a line of progress is printed every
+ * PLAIN_S seconds. */
 void xd_bar_bytes(xd_bar *b, const char *file, double done, double total)
 {
     char   text[160], eta[80] = "", clock[32];

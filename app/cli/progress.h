@@ -16,7 +16,7 @@ typedef struct xd_bar {
     int             timed; /* number of steps whose time was measured */
     /* Seconds of the first step, and the sum of the seconds of all later steps. */
     double          first_s, rest_s;
-    double          printed_s; /* time of the last plain line */
+    double          printed_s; /* time at which the last line without a terminal was printed */
     /* Time of the first call of xd_bar_bytes, and bytes that had been read at that time. */
     double          since_s, since;
     /* During stages that read weights, a thread prints the speed at which the disk is read. */
@@ -27,24 +27,25 @@ typedef struct xd_bar {
      * run. */
     const char     *reads;
     pthread_t       thread;
-    pthread_mutex_t lock; /* protects the output and the fields below */
+    pthread_mutex_t lock; /* mutex that protects the output and the fields below */
     pthread_cond_t  change;
     int             stop;
     double          clear_s; /* time of the last xd_bar_clear */
 } xd_bar;
 
 /* Initializes a bar that is printed to f. If the bar's output f is a pipe to another process that
- * prints to a terminal, `columns` is the width of that terminal. If the output f is no such pipe,
- * `columns` is 0, and the width of f is used. */
+ * prints to a terminal, `columns` is the width of that terminal. If the output f is no pipe to a
+ * process with a terminal, `columns` is 0, and the width of f is used. */
 void xd_bar_init(xd_bar *b, FILE *f, int columns, int quiet);
 /* Begins a stage. While the stages "text", "load" and "decode" read weights, the reading speed is
- * printed: "load weights ... reading 152 MB/s". Plain lines are printed every 10 updates. */
+ * printed: "load weights ... reading 152 MB/s". Without a terminal, a line is printed every 10
+ * updates. */
 void xd_bar_stage(xd_bar *b, const char *stage);
 void xd_bar_step(xd_bar *b, const xd_progress *p);
 /* Prints the progress of reading files: `done` of `total` bytes of all files have been read; `file`
  * is the current file. */
 void xd_bar_bytes(xd_bar *b, const char *file, double done, double total);
-void xd_bar_clear(xd_bar *b); /* erases the bar, to print another line */
+void xd_bar_clear(xd_bar *b); /* erases the bar, so that another line can be printed */
 void xd_bar_end(xd_bar *b);   /* erases the bar and ends the thread */
 
 #endif

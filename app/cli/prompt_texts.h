@@ -10,11 +10,12 @@ typedef struct xd_prompt_texts {
 } xd_prompt_texts;
 
 /* Returns an option table with options such as --negative_prompt, for xd_opt_spec.tables. The
- * returned table must precede the table of xd_request's options. Both tables have options of the
- * same names, and the parser uses the first one. */
+ * returned table must precede the option table of xd_request in xd_opt_spec.tables. The two tables
+ * have options of the same names; the parser uses the option in the first table. */
 xd_opt_table xd_prompt_texts_table(xd_prompt_texts *t);
-/* Sets the text lists of a request, for which the request's prompts must already be set. The texts
- * are borrowed. Returns XD_EINVAL if an option was given neither once nor once for each prompt. */
+/* Sets the text lists of a request, for which the request's prompts must already be set. The text
+ * lists borrow their strings. Returns XD_EINVAL if an option was given neither once nor once for
+ * each prompt. */
 xd_status    xd_prompt_texts_set(const xd_prompt_texts *t, xd_request *r, xd_err *e);
 void         xd_prompt_texts_free(xd_prompt_texts *t);
 

@@ -48,8 +48,9 @@ static int is_csv(const char *path)
 }
 
 /* Reads the next field of CSV (RFC 4180) at *p, which moves behind the field and the comma or line
- * break after it. The field is unquoted in place; line breaks in it become spaces. *last receives 1
- * if the field ends its row. NULL: a quoted field has no end. */
+ * break after it. The field is unquoted in place; line breaks inside the field become spaces.
+ * *last becomes 1 if the field is the last field of its row. Returns NULL if a quoted field has no
+ * closing quote. */
 static char *next_field(char **p, int *last)
 {
     char *from = *p, *to = from, *field = from;
@@ -98,8 +99,8 @@ static xd_status read_csv(xd_opt_texts *list, char *p, const char *path, xd_err 
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* Returns 1 if the line is a comment: it begins with # and a space, or is only #. "#hashtag" is a
- * prompt. */
+/* Returns 1 if the line is a comment: it begins with # and a space, or is only #. For example,
+ * "#hashtag" is a prompt and no comment. */
 static int is_comment(const char *line)
 {
     return line[0] == '#' && (!line[1] || strchr(BLANKS, line[1]));

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A plan must need at most this share of the memory of the plan that needed too much. */
+/* Maximum memory of a new plan, as a fraction of the memory of the plan that failed for lack of
+ * memory. */
 static const double LESS = 0.9;
 
-typedef struct choice { /* a plan that needs less memory */
+typedef struct choice { /* a plan that needs less memory is tried */
     char   plan[64], text[128];
-    int    ranks, streams; /* streams: 1 with --offload stream */
+    int    ranks, streams; /* streams: 1 if the plan needs --offload stream */
     double peak, seconds;
 } choice;
 
@@ -41,14 +42,14 @@ static void try_ranks(const xd_restart *r, int ranks, int streams, double most, 
     xd_plans_free(&plans);
 }
 
-/* Returns the predicted memory in bytes of the plan with which the command began; 0: unknown. */
+/* Returns the predicted bytes of memory of the plan with which the command began; 0: unknown. */
 static double first_peak(const xd_restart *r, int ranks)
 {
     xd_advise_args a = r->ask;
     xd_plans      *plans = NULL;
     double         peak = 0;
     a.ranks = ranks;
-    a.memory = INT64_MAX; /* it was too little, but for another program than this one */
+    a.memory = INT64_MAX; /* no limit: another program may have used the memory */
     if (xd_plans_predict(&plans, &a, NULL) == XD_OK && xd_plans_about(plans)->possible)
         peak = xd_plans_get(plans, 0)->peak;
     xd_plans_free(&plans);
@@ -66,8 +67,8 @@ static choice choose_smaller(xd_restart *r, int ranks)
     return c;
 }
 
-/* Sets the arguments of the next start to the folder of the checkpoint, or to all options if there
- * is none yet, followed by `more`. Returns 0 if there is no memory for them. */
+/* Sets the arguments of the next start: the folder of the checkpoint, or all options if no
+ * checkpoint exists yet, followed by `more`. Returns 0 if memory for the arguments is exhausted. */
 static int set_arguments(xd_restart *r, xd_launch *l, char **more, int nmore)
 {
     const xd_opt_texts *o = &r->options->options, *plan = &r->options->plan;

@@ -7,20 +7,22 @@
 #include "launch/launch.h"
 
 typedef struct xd_restart {
-    const char      *dir;        /* folder of --checkpoint; NULL: ranks do not start again */
-    int              most, done; /* number of restarts allowed, and made */
-    const xd_resume *options;    /* options of the command */
-    xd_advise_args   ask;        /* the request, for predicted memory; `parallel`: its plan */
-    double           peak;       /* predicted bytes of the present plan; 0: not known */
-    /* The command line of the next start. */
+    const char      *dir;        /* folder of --checkpoint; NULL: ranks are not started again */
+    int              most, done; /* number of allowed restarts; number of restarts so far */
+    const xd_resume *options;    /* options of xdit generate */
+    /* the request, whose memory is predicted; `parallel`: the plan of the request */
+    xd_advise_args   ask;
+    double           peak; /* predicted bytes of memory of the present plan; 0: unknown */
+    /* command line of the next start of the ranks */
     char             resume[4096], nproc[32], plan[128];
     char           **argv;
 } xd_restart;
 
-/* Returns 1 if the ranks that `l` has run start again after the loss, and sets the number of ranks
- * and the arguments of `l`; they belong to `r`. After a loss for lack of memory, the fastest plan
- * that needs less is chosen; there may be none. Otherwise the second restart has one rank less, and
- * so have the following. Prints a line about the decision. */
+/* Returns 1 if the ranks of the launch `l` are to be started again after the loss, and sets the
+ * number of ranks and the arguments of `l`; the arguments belong to `r`. If a rank was killed for
+ * lack of memory, the fastest plan that needs less memory is chosen, if such a plan exists. After
+ * another loss of a rank, the first restart has the same number of ranks, and each later restart
+ * has one rank less. Prints a line about the decision to start the ranks again. */
 int  xd_restart_next(xd_restart *r, xd_launch *l, xd_loss loss);
 void xd_restart_free(xd_restart *r);
 

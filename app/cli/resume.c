@@ -16,7 +16,7 @@
 
 static const char FILE_NAME[] = "options.json";
 
-/* Appends a text, of which the list is the owner. */
+/* Appends a text, which the list then owns. */
 static xd_status append(xd_opt_texts *l, char *text, xd_err *e)
 {
     const char **v = text ? realloc(l->v, (size_t)(l->n + 1) * sizeof *v) : NULL;
@@ -74,7 +74,7 @@ xd_status xd_resume_save(const xd_resume *r, const char *dir, xd_err *e)
     xd_status s = !path || b.failed ? xd_fail(e, XD_ENOMEM, "no memory for a list of options")
                                     : xd_out_open(&o, path, e);
     if (s == XD_OK) {
-        fwrite(b.p, 1, b.len, o.f); /* xd_out_commit reports a failed write */
+        fwrite(b.p, 1, b.len, o.f); /* xd_out_commit reports errors of writing */
         s = xd_out_commit(&o, e);
     }
     xd_buf_free(&b);
@@ -82,7 +82,7 @@ xd_status xd_resume_save(const xd_resume *r, const char *dir, xd_err *e)
     return s;
 }
 
-/* Adds the texts of a JSON list. */
+/* Appends the strings of a JSON array to the list. */
 static xd_status read_list(xd_opt_texts *l, const xd_json *list, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -94,7 +94,7 @@ static xd_status read_list(xd_opt_texts *l, const xd_json *list, xd_err *e)
     return s;
 }
 
-/* Moves the texts of `more` behind those of `l`. */
+/* Moves the texts of the list `more` to the end of the list `l`. */
 static xd_status move_texts(xd_opt_texts *l, xd_opt_texts *more, xd_err *e)
 {
     xd_status s = XD_OK;
@@ -107,7 +107,8 @@ static xd_status move_texts(xd_opt_texts *l, xd_opt_texts *more, xd_err *e)
     return s;
 }
 
-/* Refuses a folder other than that of the interrupted command, because file names are relative. */
+/* Refuses to run in another folder than the interrupted command, because file names are
+ * relative. */
 static xd_status check_folder(const xd_json *j, const char *dir, xd_err *e)
 {
     char        here[PATH_MAX];

@@ -13,12 +13,13 @@ static const char HEADER[] = "xdit step hashes 1\n";
 enum { MAXFILE = 1 << 30, MAXPLACE = 64 };
 
 typedef struct entry {
-    int          image, step, pass, block; /* from 1, but blocks from 0; the latents are block -1 */
+    /* steps are counted from 1 and blocks from 0; block -1 stands for the latents */
+    int          image, step, pass, block;
     xd_step_hash hash;
 } entry;
 
 typedef struct list {
-    const char *name; /* file name, or "this run" */
+    const char *name; /* name of the file with the hashes, or "this run" */
     entry      *v;
     int64_t     n, room;
 } list;
@@ -83,7 +84,7 @@ static xd_status write_list(const list *l, const char *path, xd_err *e)
     return xd_out_commit(&out, e);
 }
 
-/* Reads one line; returns 1 if it has the form that write_list writes. */
+/* Reads one line; returns 1 if the line has the format of write_list. */
 static int read_entry(const char *line, entry *one)
 {
     int n = 0;
@@ -139,7 +140,8 @@ static int64_t compare_places(const entry *a, const entry *b)
 {
     const int order[][2] = { { a->image, b->image },
                              { a->step, b->step },
-                             { a->block < 0, b->block < 0 }, /* latents follow the blocks */
+                             /* the hash of the latents follows the hashes of the blocks */
+                             { a->block < 0, b->block < 0 },
                              { a->pass, b->pass },
                              { a->block, b->block } };
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
@@ -148,8 +150,8 @@ static int64_t compare_places(const entry *a, const entry *b)
     return 0;
 }
 
-/* Estimates the root mean square of the difference of all elements, relative to that of the
- * elements themselves, from the sums of xd_step_hash. */
+/* Estimates the root mean square of the difference of all elements, relative to the root mean
+ * square of the elements, from the sums of xd_step_hash. */
 static double difference_of(const xd_step_hash *a, const xd_step_hash *b)
 {
     double sum = 0;

@@ -28,14 +28,14 @@
 #define BELONGS(flag) "belongs to --" flag
 
 const xd_xdit_flag xd_xdit_flags[] = {
-    /* flags about the model */
+    /* flags of xDiT about the model */
     SAME("model", 's', 'b', "Hugging Face name or directory; names are downloaded",
          "the same: a directory, or a name in the local Hugging Face cache; xdit downloads "
          "nothing"),
     NONE("download_dir", 's', 'e', "parsed, not used",
          "xdit downloads nothing; HF_HUB_CACHE names the cache"),
     NONE("trust_remote_code", 0, 'e', "parsed, not used", "xdit runs no code from models"),
-    /* flags about the request */
+    /* flags of xDiT about the request */
     SAME("prompt", 'S', 'b', "one or more prompts", "the same; write --prompt before each"),
     SAME("negative_prompt", 'S', 'b', "one, or one per prompt",
          "the same; write --negative_prompt before each"),
@@ -80,7 +80,7 @@ const xd_xdit_flag xd_xdit_flags[] = {
           "the same; its steps are --timesteps or --num_inference_steps"),
     OTHER("distilled_transformer_2_path", 's', 'r', "transformer_2",
           "weights of its second transformer", "the same"),
-    /* flags about ranks and degrees */
+    /* flags of xDiT about ranks and parallel degrees */
     SAME("ulysses_degree", 'i', 'b',
          "ranks that share the tokens, by heads; must divide the "
          "number of heads",

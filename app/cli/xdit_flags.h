@@ -27,23 +27,23 @@ typedef enum xd_flag_kind {
 typedef struct xd_xdit_flag {
     const char  *name; /* name without dashes: "ulysses_degree" */
     /* Type of the flag's value: 'i' integer, 'r' real number, 's' text, 0 no value, 'b' no value,
-     * with a second form --no-NAME. A capital letter means that the flag has any number of values
-     * of that type. */
+     * with a second form --no-NAME. A capital letter of the type means that the flag has any number
+     * of values. */
     char         value;
     char         in; /* program of xDiT that has the flag: 'e' example scripts, 'r'
                                    runner, 'b' both, 'f' the scripts of benchmark/fid */
     xd_flag_kind kind;
     /* Flag of xdit that replaces this flag, if `kind` is XD_FLAG_OTHER or XD_FLAG_VALUE. */
     const char  *own;
-    /* Effect in xDiT and effect in xdit, as clauses without a full stop. */
+    /* Effects of the flag in xDiT and in xdit, as clauses without a full stop. */
     const char  *there, *here;
 } xd_xdit_flag;
 
 extern const xd_xdit_flag xd_xdit_flags[]; /* all flags; the last row has no name */
 enum { XD_XDIT_FLAGS_MAX = 128 };
 
-/* Finds a flag by name. A `-` in `name` is treated as `_`. If the value of a flag is 'b', its name
- * may also begin with no_. NULL: not found. */
+/* Returns the row of the flag with this name. A `-` in the name of the flag is treated as `_`. If
+ * the value of a flag is 'b', its name may also begin with no_. NULL: not found. */
 const xd_xdit_flag *xd_xdit_flag_find(const char *name);
 /* Returns the name of a kind, for example "same" or "not needed". */
 const char         *xd_flag_kind_name(xd_flag_kind kind);

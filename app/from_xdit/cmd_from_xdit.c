@@ -42,7 +42,7 @@ static void print_flags(void)
     }
 }
 
-/* Prints the command that a command of xDiT with only a model and a prompt becomes, in one line. */
+/* Prints one line: the translation of an xDiT command that has only a model and a prompt. */
 static void print_example(const char *script, const char *model)
 {
     char *scripted[] = { "python", (char *)script, "--model", (char *)model, "--prompt", "TEXT" };
@@ -279,7 +279,7 @@ static xd_status add_prediction(const xd_line *l, const xd_translation *o, xd_te
     xd_status s = xd_advise(&a, &mine);
     if (s == XD_EINVAL)
         return xd_fail(e, s, "%s", mine.msg);
-    if (s != XD_OK || b->failed) /* no prediction for an incomplete model directory */
+    if (s != XD_OK || b->failed) /* nothing is predicted for an incomplete model directory */
         b->len = 0;
     return XD_OK;
 }
@@ -375,7 +375,7 @@ static const char *value_of(const xd_words *c, const char *flag)
 }
 
 /* Prints what replaces the scripts in xDiT's benchmark/ that run another script once for each
- * parallel plan. Returns 0 for other commands. */
+ * parallel plan. Returns 0 for commands that do not run other scripts. */
 static int print_sweep(const xd_words *c)
 {
     static const char *const sweeps[] = { "single_node_latency_test.py", "usp_latency_test.py" };

@@ -29,10 +29,10 @@ static void print_translation(const xd_line *l, const xd_translation *o)
 /* ---- options --------------------------------------------------------------------------------- */
 
 typedef struct flag_rows { /* the flags of xDiT's runner as options */
-    const char *text;      /* the value of all options, NULL */
+    const char *text;      /* dummy field for the value of every option; always NULL */
     xd_option   row[XD_XDIT_FLAGS_MAX];
     int         n;
-    char        idle[4096], slower[1024]; /* names of flags, separated by spaces */
+    char        idle[4096], slower[1024]; /* names of xDiT's flags, separated by spaces */
 } flag_rows;
 
 static void add_name(char *list, size_t size, const char *name)
@@ -66,8 +66,8 @@ static void read_rows(flag_rows *h)
     }
 }
 
-/* Returns the long form of an option that is given as a letter, "--prompt" for "-p". Returns other
- * words unchanged. */
+/* Returns the long form of an option that is given as a letter, "--prompt" for "-p". Words that are
+ * no letters of options are returned unchanged. */
 static char *long_form(const flag_rows *h, char *word, char *text, size_t size)
 {
     const xd_opt_table table = { h->row, h->n, NULL };

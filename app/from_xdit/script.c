@@ -12,9 +12,8 @@ enum {
     MAX_WORDS = 8192,
     MAX_WORD = 256 << 10,
     UNREAD = 1
-}; /* UNREAD: the byte before an
-                                                                   expansion of the shell that is
-                                                                   not evaluated but kept as text */
+}; /* UNREAD: byte that marks the beginning of a shell expansion that is kept as text instead of
+      being evaluated */
 
 #define ENDS " \t\r\n;&|<>()"   /* the characters that end a word, unless they are quoted */
 
@@ -23,7 +22,7 @@ typedef struct reader {
     const char *p;        /* the rest of the script's text */
     xd_words    vars;     /* the variables of the script, as "NAME=value" */
     xd_words    words;    /* the words of the current command */
-    xd_text_buf buf;      /* the word that is being read */
+    xd_text_buf buf;      /* the word that is being parsed */
     int         in_word;  /* 1: a word has begun, even if it is empty */
     int         in_value; /* 1: the current word is the value of an assignment */
     char       *unset;    /* unset variables that the command uses: "$A, $B"; NULL: none */
@@ -128,7 +127,7 @@ static char **find_variable(const reader *x, const char *name, size_t n)
 }
 
 /* Sets a variable. If `value` is NULL, the value is unknown, because only running the script would
- * determine it. Words that use such a variable keep the text $NAME. */
+ * determine it. Words that use a variable of unknown value keep the text $NAME. */
 static void set_variable(reader *x, const char *name, size_t n, const char *value)
 {
     xd_text_buf b = { 0 };
@@ -316,8 +315,9 @@ static void keep_command(reader *x)
         x->s->unset = x->unset, x->unset = NULL;
 }
 
-/* Handles the end of a command. Collects a wanted command. For any other command, records the
- * variables that the command sets. The text of the first such command is also kept. */
+/* Handles the end of a command. Collects a wanted command. If the command is not wanted, records
+ * the variables that the command sets. The text of the first command that is not wanted is also
+ * kept. */
 static void end_command(reader *x)
 {
     const xd_words *w = &x->words;

@@ -1,9 +1,9 @@
 /* script.h - splits a text into commands as a shell does, to find the commands that start xDiT.
  *
- * No command is run. Supported are quotes, comments, lines joined with a backslash, redirections,
- * NAME=VALUE lines, $NAME and ${NAME}. Unset variables are empty. Other kinds of shell expansions
- * are not expanded: their text is kept unchanged. A variable whose value is set by other commands
- * of the script is kept as $NAME. */
+ * No command is run. The supported syntax of the shell consists of quotes, comments, lines joined
+ * with a backslash, redirections, NAME=VALUE lines, $NAME and ${NAME}. Unset variables are empty.
+ * Other kinds of shell expansions are not expanded: their text is kept unchanged. A variable whose
+ * value is set by other commands of the script is kept as $NAME. */
 #ifndef XD_FROM_XDIT_SCRIPT_H
 #define XD_FROM_XDIT_SCRIPT_H
 
@@ -34,12 +34,11 @@ typedef struct xd_script {
     char            *other;
 } xd_script;
 
-/* Collects all commands of a text for which `wanted` returns 1. It is no error if there are none.
- * XD_EINVAL: a quote or bracket is not closed, or a command to collect is inside a loop, condition
- * or function. */
+/* Collects all commands of a text for which `wanted` returns 1. It is no error if the text contains
+ * no such command. XD_EINVAL: a quote or bracket is not closed, or a command to collect is inside a
+ * loop, condition or function. */
 xd_status   xd_script_read(xd_script *s, const char *text, xd_err *e);
-/* Does the same as xd_script_read, but for a single command whose words the shell has already
- * split. */
+/* Like xd_script_read, but for a single command that the shell has already split into words. */
 xd_status   xd_script_read_words(xd_script *s, int argc, char **argv, xd_err *e);
 /* Returns the part of a word that begins with its first expansion of an unsupported kind, or NULL
  * if there is none. */

@@ -36,7 +36,7 @@ xd_status xd_here_check(const xd_line *l, const xd_translation *o, xd_err *e)
     return xd_parallel_check(&o->plan, o->ranks, e);
 }
 
-typedef struct notes { /* the receiver of the notes */
+typedef struct notes { /* callback that receives the notes */
     xd_here_note *note;
     void         *cookie;
 } notes;

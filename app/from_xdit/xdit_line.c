@@ -104,7 +104,8 @@ static xd_status launcher_option(reader *r, const char *name, const char *v)
         l->auto_nproc = 1;
     else if (!strcmp(name, "nproc_per_node") || (accelerate && !strcmp(name, "num_processes")))
         return read_count(r, name, v, 1, &l->nproc);
-    else if (!strcmp(name, "nnodes") && strchr(v, ':')) /* torchrun's elastic form MIN:MAX */
+    else if (!strcmp(name, "nnodes") && strchr(v, ':')) /* torchrun's elastic number of processes,
+                                                           MIN:MAX */
         return read_count(r, name, strchr(v, ':') + 1, 1, &l->nnodes);
     else if (!strcmp(name, "nnodes") || (accelerate && !strcmp(name, "num_machines")))
         return read_count(r, name, v, 1, &l->nnodes);
@@ -415,8 +416,8 @@ static xd_status read_values(reader *r, int row, const char *inside)
 }
 
 /* Notes xDiT's error about a flag that the program of the command does not have. If another program
- * of xDiT has the flag, returns the flag's index, and the flag is translated in spite of the error;
- * else returns -1. */
+ * of xDiT has the flag, returns the flag's index, so that the flag is translated in spite of the
+ * error; otherwise returns -1. */
 static int is_of_other(xd_line *l, const char *word, const char *name)
 {
     const char         *names[XD_XDIT_FLAGS_MAX];

@@ -33,11 +33,12 @@ typedef struct xd_line {
     const char          *script; /* name of the example script; "xdit" for the runner */
     int                  runner; /* 1: the command starts xDiT's runner, which has its own flags */
     int                  world;  /* number of processes on all hosts */
-    const xd_xdit_model *model;  /* row of the model; NULL: unknown */
+    const xd_xdit_model *model;  /* row of the model in the table of xDiT's models; NULL: unknown */
     /* Number of attention heads, of blocks and of cross-attention heads of the transformer; 0:
      * unknown. */
     int                  heads, blocks, cross;
-    /* 1: the numbers heads, blocks and cross were read from the config in the model directory. */
+    /* 1: the numbers of heads, blocks and cross-attention heads were read from the config in the
+     * model directory. */
     int                  from_config;
     /* The flags on the command line; given[i] belongs to the flag xd_xdit_flags[i]. */
     xd_given             given[XD_XDIT_FLAGS_MAX];
@@ -63,8 +64,8 @@ const char *xd_line_text(const xd_line *l, const char *flag);
 int         xd_line_on(const xd_line *l, const char *flag);
 const xd_given *xd_line_given(const xd_line *l, const char *flag);
 /* Returns the sum of the numbers of transformer blocks of all pipeline stages. A number of blocks
- * that is out of range counts as the nearest allowed number; *bad becomes its text. If all numbers
- * of blocks are in range, *bad becomes NULL. */
+ * outside the allowed range counts as the nearest allowed number, and *bad becomes the text of the
+ * number. If all numbers of blocks are in range, *bad becomes NULL. */
 int64_t         xd_line_sum(const xd_given *list, const char **bad);
 /* Returns the product of the parallel degrees that the flags set. */
 int             xd_line_product(const xd_line *l);
@@ -75,8 +76,8 @@ typedef struct xd_possible { /* an error of xDiT that occurs only in some instal
 } xd_possible;
 
 typedef struct xd_verdict { /* the prediction of whether xDiT would run the command */
-    /* When xDiT would fail, for example "when its flags are read"; NULL: xDiT would run the
-     * command. */
+    /* Time at which xDiT would fail, for example "when its flags are read"; NULL: xDiT would run
+     * the command. */
     const char *when;
     char        error[512], because[512];
     int         nnotes;

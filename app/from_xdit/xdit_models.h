@@ -4,8 +4,10 @@
 
 #include "families/from_xdit.h"
 
-const xd_xdit_model *xd_xdit_model_at(int i); /* returns model i; NULL at the end */
-const xd_xdit_name  *xd_xdit_name_at(int i);  /* returns name i of the runner; NULL at the end */
+/* returns entry i of the list of models; NULL after the last entry */
+const xd_xdit_model *xd_xdit_model_at(int i);
+/* returns entry i of the runner's list of names; NULL after the last entry */
+const xd_xdit_name  *xd_xdit_name_at(int i);
 
 /* xd_xdit_by_script finds a model of xDiT by the name of its example script, with or without
  * directories and .py. xd_xdit_by_name finds a model by the model's name. xd_xdit_net_find finds

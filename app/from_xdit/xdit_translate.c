@@ -82,8 +82,8 @@ static void add_launcher(xd_translation *o)
     add_flag_text(o, "generate");
 }
 
-/* Returns 1 if the flag has no effect. Such a flag is a degree of 1, a number of frames for an
- * image model, or the number of patches or warmup steps if there is only one pipeline stage. */
+/* Returns 1 if the flag has no effect: a degree of 1, a number of frames for an image model, or the
+ * number of patches or warmup steps for a single pipeline stage. */
 static int is_idle(const xd_line *l, const xd_xdit_flag *f)
 {
     size_t n = strlen(f->name);
@@ -94,8 +94,8 @@ static int is_idle(const xd_line *l, const xd_xdit_flag *f)
     return !strcmp(f->name, "num_frames") && l->model && !(l->model->can & XD_HAS_VIDEO);
 }
 
-/* Translates a flag of xDiT to a flag of xdit with a value, such as --weights_dtype int8. Adds
- * nothing if the command already has that flag. */
+/* Translates a flag of xDiT to a flag of xdit with a value, such as --weights_dtype int8. An option
+ * that the command already has is not added. */
 static void as_value(xd_translation *o, const xd_xdit_flag *f)
 {
     const char *blank = strchr(f->own, ' ');
@@ -121,8 +121,9 @@ static int as_output(xd_translation *o, const xd_line *l)
     return type && (!strcmp(type, "latent") || !strcmp(type, "pil"));
 }
 
-/* Translates --output_directory: the directory becomes a part of --output. Returns 0 if the
- * directory is the default, or if the kind of the output, an image or a video, is unknown. */
+/* Translates --output_directory: the directory becomes a part of --output. Returns 0 if the output
+ * directory is the default directory, or if it is unknown whether the output is an image or a
+ * video. */
 static int as_directory(xd_translation *o, const xd_line *l)
 {
     const char *to = xd_line_text(l, "output_directory");
@@ -199,7 +200,7 @@ static void add_flag(xd_translation *o, const xd_line *l, const xd_xdit_flag *f)
     } else if (!strcmp(f->name, "gemm_quantization") && g->count) {
         as_weights(o, g->v[g->count - 1]);
     } else if (!strcmp(f->name, "cache_config") && xd_line_given(l, "cache_method")) {
-        return; /* is part of --cache */
+        return; /* the flag becomes a part of the option --cache */
     } else if (!strcmp(f->name, "model") && g->count) {
         o->model = model_of(l, g->v[g->count - 1]);
         add_flag_text(o, "--model");
@@ -228,7 +229,7 @@ static void add_flag(xd_translation *o, const xd_line *l, const xd_xdit_flag *f)
     }
 }
 
-/* Adds an option that the command does not have. If `value` is NULL, adds nothing. */
+/* Adds an option that the command does not have. A NULL value adds no option. */
 static void by_default(xd_translation *o, const xd_line *l, const char *name, const char *value)
 {
     if (!value || xd_line_given(l, name))

@@ -29,8 +29,8 @@ void xd_translate(xd_translation *o, const xd_line *l);
 /* Prints the translated command as shell input of several lines, each of which but the last ends
  * with a backslash. */
 void xd_translation_print(FILE *f, const xd_translation *o);
-/* Prints a word, quoted for a shell, and returns the number of printed columns. If f is NULL, only
- * counts the columns. */
+/* Prints a word, quoted for a shell, and returns the number of printed columns. If the file f is
+ * NULL, nothing is printed, and the columns are only counted. */
 int  xd_shell_quote(FILE *f, const char *word);
 void xd_translation_free(xd_translation *o);
 /* Writes a description of a plan to `text`: "cfg 2 x ulysses 2", "1 rank". */

@@ -56,23 +56,24 @@ typedef struct watch {
     int        write_errno;  /* errno of a failed write to standard output; 0: no error */
     int        has_output;   /* 1: ranks have printed to standard output; every successful run
                                    prints something */
-    int        first_signal; /* the first termination signal; 0: none */
-    int        stage;        /* stage of ending the run: 0 running, 1 cancelled, 2 SIGTERM sent,
-                                   3 killed */
-    double     stage_s;      /* start time of the present stage */
-    double     cancel_s;     /* time of the last cancel signal */
-    double     limit;        /* seconds for all ranks to connect; 0: no limit */
-    double     lost_s;       /* time when the launcher reported a lost host; 0: it has not */
-    char       cause[512];   /* reason why this process ended the run; empty: it did not */
-    xd_loss    loss;         /* why a rank was lost */
-    int64_t    oom_kills;    /* xd_oom_kills before the start */
+    int        first_signal; /* first termination signal that was received; 0: none */
+    /* stage of ending the run: 0 the run goes on, 1 cancelled, 2 SIGTERM sent, 3 killed */
+    int        stage;
+    double     stage_s;  /* start time of the present stage of ending the run */
+    double     cancel_s; /* time of the last cancel signal */
+    double     limit;    /* seconds for all ranks to connect; 0: no limit */
+    double     lost_s;   /* time when the launcher reported a lost host; 0: no host is lost */
+    /* reason why this process ended the run; empty: this process did not end the run */
+    char       cause[512];
+    xd_loss    loss;      /* cause of the loss of a rank */
+    int64_t    oom_kills; /* value of xd_oom_kills before the ranks were started */
     xd_stalls  stalls;
     xd_rundir  dir;
     xd_roster  roster;
     xd_mpi_log mpi_log;
 } watch;
 
-/* The beginning of the text that xd_mpi_log_cause writes about a lost host. */
+/* Beginning of the text that xd_mpi_log_cause writes about a lost host. */
 static const char LOST_HOST[] = "lost the connection to host ";
 
 static volatile sig_atomic_t received; /* signal received since the last check; 0: none */
@@ -259,7 +260,7 @@ static void add_args(arg_list *a, const char *first, const char *second, const c
 
 typedef struct mca { const char *name, *value, *env; } mca;
 
-/* These parameters of Open MPI are set if all ranks are on one host. Ranks of one host need only
+/* Parameters of Open MPI that are set if all ranks are on one host. Ranks of one host need only
  * shared memory, and searching for network fabrics would take most of MPI's start
  * (doc/lab/ranks.md). Without shared memory, ranks of one host use the loopback interface, because
  * ranks of one host cannot reach each other over other interfaces in Open MPI 5. */
@@ -267,8 +268,8 @@ static const mca near_mca[] = { { "pml", "ob1", "OMPI_MCA_pml" },
                                 { "btl", "self,vader,tcp", "OMPI_MCA_btl" },
                                 { "btl_tcp_if_include", "lo", "OMPI_MCA_btl_tcp_if_include" },
                                 { 0 } };
-/* These parameters of Open MPI are set if ranks are on several hosts. They enable TCP keepalive, so
- * that a lost host is noticed after some 11 s instead of minutes. */
+/* Parameters of Open MPI that are set if ranks are on several hosts. The parameters enable TCP
+ * keepalive, so that a lost host is noticed after some 11 s instead of minutes. */
 static const mca far_mca[] = {
     { "oob_tcp_keepalive_time", "5", "OMPI_MCA_oob_tcp_keepalive_time" },
     { "oob_tcp_keepalive_intvl", "2", "OMPI_MCA_oob_tcp_keepalive_intvl" },
@@ -394,14 +395,13 @@ static xd_status start_launcher(watch *w, char **v, xd_err *e)
 
 /* ---- supervision ----------------------------------------------------------------------------- */
 
-/* Sends the launcher the next stronger signal. The first signal cancels the request, the second is
- * SIGTERM, the third is SIGKILL. Open MPI forwards SIGUSR1 to all ranks; other launchers forward
- * SIGINT. */
+/* Sends the launcher the next stronger signal: cancel, SIGTERM, SIGKILL. The first signal cancels
+ * the request, the second is SIGTERM, the third is SIGKILL. Open MPI forwards SIGUSR1 to all ranks;
+ * other launchers forward SIGINT. */
 static void escalate_signal(watch *w)
 {
     static const int signals[] = { XDIT_MPI == 1 ? SIGUSR1 : SIGINT, SIGTERM, SIGKILL };
-    if (w->stage == 2) /* kill the ranks first, because they would outlive their
-                                   launcher */
+    if (w->stage == 2) /* the ranks are killed first, because they would outlive their launcher */
         xd_roster_kill(&w->roster, w->child);
     if (w->stage < 3)
         kill(w->child, signals[w->stage]);
@@ -426,8 +426,8 @@ static void watch_signals(watch *w)
     }
 }
 
-/* Prints bytes that ranks have written to standard output. On a terminal, first erases the progress
- * bar that is printed to standard error. */
+/* Prints bytes that ranks have written to standard output. If standard error is a terminal, first
+ * erases the progress bar. */
 static void pass_output(watch *w, const char *p, size_t n)
 {
     if (isatty(1) && xd_streams_terminal(2) && write(2, "\r\033[K", 4) < 0)
@@ -466,13 +466,13 @@ static void read_output(watch *w, int *fd)
 static void end_ranks(watch *w)
 {
     xd_roster_kill(&w->roster, w->child);
-    w->stage = 1; /* the next signal to the launcher is SIGTERM */
+    w->stage = 1; /* the next signal that the launcher receives is SIGTERM */
     escalate_signal(w);
 }
 
 /* Ends the run if a rank has died or the ranks do not connect. If ranks print but none has joined
- * the roster, the ranks cannot reach the roster's socket, for example in a container. The run then
- * continues, because the state of these ranks is unknown. */
+ * the roster, the ranks cannot reach the roster's socket, for example in a container. A run whose
+ * ranks are not tracked continues, because the state of the ranks is unknown. */
 static void watch_roster(watch *w)
 {
     int unreachable = !w->roster.n && (w->has_output || w->mpi_log.output_seen);
@@ -484,7 +484,7 @@ static void watch_roster(watch *w)
     end_ranks(w);
 }
 
-/* Ends the run if a rank stands still. */
+/* Ends the run if a rank makes no progress. */
 static void watch_stalls(watch *w)
 {
     if (w->stage || !xd_stalls_find(&w->stalls, &w->roster, w->cause, sizeof w->cause))
@@ -493,8 +493,8 @@ static void watch_stalls(watch *w)
     end_ranks(w);
 }
 
-/* Ends the run if the launcher has lost a host. The launcher would wait for the processes of that
- * host, possibly for ever. */
+/* Ends the run if the launcher has reported that a host is lost. The launcher would wait for the
+ * processes of the lost host, possibly for ever. */
 static void watch_hosts(watch *w)
 {
     char why[sizeof w->cause];
@@ -510,8 +510,8 @@ static void watch_hosts(watch *w)
     end_ranks(w);
 }
 
-/* Waits up to a second for output, events and signals, and less if ranks may not stand still. If
- * there are none, checks the ranks. */
+/* Waits up to a second for output, events and signals; the wait is shorter if the option
+ * --rank_timeout is set. If the pipes have no output, checks the ranks. */
 static void watch_once(watch *w, struct pollfd *p)
 {
     sigset_t              none;
@@ -548,9 +548,8 @@ static int has_ended(const watch *w)
            about.si_pid == w->child;
 }
 
-/* Returns the exit status of the launcher. The function does not wait for a launcher that survives
- * SIGKILL. If ranks outlive the launcher by more than KILL_S seconds, the function kills these
- * ranks. */
+/* Returns the exit status of the MPI launcher. A launcher that survives SIGKILL is not waited for.
+ * If ranks outlive the launcher by more than KILL_S seconds, the function kills these ranks. */
 static int wait_for_exit(watch *w)
 {
     struct pollfd *p = calloc((size_t)w->roster.ranks + 3, sizeof *p);
@@ -619,8 +618,8 @@ static void find_cause(const watch *w, int status, int code, char *why, size_t s
         snprintf(why, size, "it exited with code %d and no message, as after SIGTERM", code);
 }
 
-/* Sets w->loss if a signal killed a rank, as the sentence `why` tells. If the system has killed it
- * for lack of memory, adds that to the sentence. */
+/* If a signal killed a rank, sets w->loss to the cause that the sentence `why` names. If the system
+ * has killed the rank for lack of memory, adds this cause to the sentence. */
 static void note_loss(watch *w, char *why, size_t size)
 {
     int     group = 0;
@@ -666,7 +665,7 @@ static int exit_code_of(watch *w, const char *launcher, int status)
     int by_rank = code == XD_EXIT_FAILED || code == XD_EXIT_USAGE ||
                   (code > 128 && a_rank && !killed);
     int a_host = strncmp(why, LOST_HOST, sizeof LOST_HOST - 1) == 0;
-    /* A line that a rank has printed may be an error or information. Such a line explains the
+    /* A line that a rank has printed may be an error or information. An output line explains the
      * failure only if a rank has joined the roster, or if a rank's death is the cause of the
      * failure. */
     reported = reported && (w->roster.n || a_rank);

@@ -6,8 +6,8 @@
 #include "base/err.h"
 
 /* Checks that the limits on open files, file size and address space suffice for the MPI launcher
- * and `ranks` ranks. With lower limits the launcher or ranks may hang. Raises the soft limit of
- * open files if necessary. Errors name the limit and the cure. */
+ * and `ranks` ranks. With lower resource limits the launcher or ranks may hang. Raises the soft
+ * limit of open files if necessary. Error messages name the limit and tell how to raise it. */
 xd_status xd_limits_check(int ranks, xd_err *e);
 
 #endif

@@ -23,12 +23,12 @@
 /* TCP keepalive probes an idle connection after IDLE_S seconds and then every PROBE_S seconds. The
  * connection counts as lost when PROBES probes are unanswered, after 8 s. TCP retransmits sent data
  * after 0.2 s and then with doubled delays: the fifth time after 6 s, the sixth time after 13 s.
- * The connection counts as lost after RETRANSMITS retransmissions. The kernel itself gives up after
- * MAX_PROBES, much later. So a rank that is sending data when the host is lost notices the loss
- * after 6 s. A rank that begins to send just before its last probe notices the loss after 8 + 6 s.
- * Ranks other than 0 wait for LATER_S seconds before they report a lost host, so that rank 0
- * reports first. LATER_S is the difference between 14 s and 6 s, the longest and the shortest time
- * until a rank notices the loss. */
+ * The connection counts as lost after RETRANSMITS retransmissions. The kernel itself closes the
+ * connection after MAX_PROBES probes, which is much later. A rank that is sending data to the lost
+ * host notices the loss after 6 s. A rank that begins to send data just before its last keepalive
+ * probe notices the loss after 8 + 6 s. Ranks other than 0 wait for LATER_S seconds before they
+ * report a lost host, so that rank 0 reports first. LATER_S is the difference between 14 s and 6 s,
+ * the longest and the shortest time until a rank notices the loss. */
 enum { IDLE_S = 4, PROBE_S = 2, MAX_PROBES = 60, RETRANSMITS = 5, PROBES = 3, LATER_S = 8 };
 enum { STACK = 256 << 10 };
 
@@ -44,7 +44,7 @@ static int is_this_host(const struct sockaddr_storage *a)
 }
 
 /* Returns 1 if the peer of a TCP connection has acknowledged nothing for some 10 s, and sets *peer.
- * Enables keepalive on the connection. */
+ * Enables TCP keepalive on the connection. */
 static int is_lost(int fd, struct sockaddr_storage *peer)
 {
     struct tcp_info t = { 0 };

@@ -1,9 +1,9 @@
 /* links.h - detects lost TCP connections of a rank to other hosts.
  *
  * If the network of a host is cut, MPI waits minutes for the host, and so does an mpirun that the
- * user started. The kernel of a host that is connected to the lost host notices the loss after some
- * seconds, from unacknowledged data and keepalive probes. The kernel of a busy rank still
- * acknowledges data, so a slow rank is not mistaken for a lost rank. */
+ * user started. The kernel of another host notices the loss after some seconds, because the lost
+ * host acknowledges neither data nor keepalive probes. The kernel of a busy rank still acknowledges
+ * data, so a slow rank is not mistaken for a lost rank. */
 #ifndef XD_LAUNCH_LINKS_H
 #define XD_LAUNCH_LINKS_H
 

@@ -41,8 +41,8 @@ static int is_marked(const char *line)
 }
 
 static const char OURS[] = "xdit: ", WARNING[] = "xdit: warning: ";
-/* A sentence of Open MPI without its mark. Open MPI 5 writes the mark "[host:pid]" and the sentence
- * separately, so output of other ranks may be between the two. */
+/* Sentence of Open MPI that may arrive without the mark of its line. Open MPI 5 writes the mark
+ * "[host:pid]" and the sentence separately, so output of other ranks may be between the two. */
 static const char SENTENCE[] = "Unable to find reachable pairing between local and remote "
                                "interfaces\n";
 
@@ -68,7 +68,7 @@ static void keep_line(xd_mpi_log *z, const char *p, size_t n)
 {
     size_t space = sizeof z->messages - 1 - z->nmessages;
     n = n < space ? n : space;
-    if (n) /* memcpy is not called with p == NULL */
+    if (n) /* memcpy must not be called with p == NULL */
         memcpy(z->messages + z->nmessages, p, n);
     z->nmessages += n;
 }

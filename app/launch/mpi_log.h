@@ -3,10 +3,10 @@
  *
  * Open MPI writes its messages to standard error: between two lines of dashes, or in lines that
  * begin with "[host:pid]", "[host][[job,part],rank][" or the launcher's name. Two ranks that write
- * such a message at once leave an empty line. MPICH writes a message to standard output after a
- * line of equals signs; it also writes messages in lines that begin with "[mpiexec@host]". All
- * other bytes are output of ranks. Output of ranks is forwarded without delay, so that a progress
- * bar moves. */
+ * the sequence "erase the line" at once leave an empty line. MPICH writes a message to standard
+ * output after a line of equals signs; it also writes messages in lines that begin with
+ * "[mpiexec@host]". All other bytes in the streams are output of ranks. Output of ranks is
+ * forwarded without delay, so that a progress bar moves. */
 #ifndef XD_LAUNCH_MPI_LOG_H
 #define XD_LAUNCH_MPI_LOG_H
 

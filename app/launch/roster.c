@@ -149,7 +149,7 @@ static void add_member(xd_roster *r)
     if (fd < 0)
         return;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.uid != geteuid()) {
-        close(fd); /* refuses a process of another user */
+        close(fd); /* refuses connections from processes of other users */
         return;
     }
     r->m[r->n++] = (xd_member){ .fd = fd, .rank = -1, .pid = who.pid, .status = -1 };
@@ -278,8 +278,8 @@ static int died_in_start(xd_roster *r, pid_t launcher, double now, char *why, si
     r->processes = count;
     r->max_processes = count > r->max_processes ? count : r->max_processes;
     /* all_started: 1 if the processes of all ranks have run at the same time, or if the number of
-     * processes has decreased. If all_started is 0, some ranks may not have been started yet,
-     * because a busy machine waits between two starts. */
+     * running processes has decreased. If all_started is 0, some ranks may not have been started
+     * yet, because a busy machine waits between two starts. */
     int    begun = r->n || r->max_processes >= r->ranks,
            all_started = count < r->max_processes || r->max_processes >= r->ranks;
     double silent = all_started ? SILENT_S : SILENT_S + SILENT_PER_RANK_S * r->ranks;

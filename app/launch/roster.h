@@ -15,7 +15,7 @@ struct pollfd;
 
 /* Events that a rank reports. */
 typedef enum xd_roster_event {
-    XD_ROSTER_STARTED = 1, /* the process of the rank runs */
+    XD_ROSTER_STARTED = 1, /* the process of the rank has started */
     XD_ROSTER_CONNECTED,   /* the rank has exchanged messages with all other ranks */
     XD_ROSTER_ERROR,       /* the rank has printed an error to standard error */
     XD_ROSTER_DONE,        /* the rank has finished successfully */
@@ -29,7 +29,8 @@ typedef enum xd_roster_event {
  * roster. */
 void xd_roster_join(int rank);
 int  xd_roster_joined(void);
-/* Sends an event of this rank to the roster. No effect without a roster. Async-signal-safe. */
+/* Sends an event of this rank to the roster. The function has no effect if this rank has no
+ * connection to a roster. Async-signal-safe. */
 void xd_roster_report(xd_roster_event event);
 
 /* ---- functions for the process that starts ranks --------------------------------------------- */
@@ -40,13 +41,14 @@ typedef struct xd_member {
      * rank has sent the event XD_ROSTER_CONNECTED or XD_ROSTER_DONE. */
     int    rank, connected, done;
     pid_t  pid;    /* process id of the rank; 0: not known */
-    int    status; /* exit status as of waitpid; -1: not known */
+    int    status; /* exit status in the format of waitpid; -1: unknown */
     double died_s; /* time when the rank's connection was closed */
-    /* step_s: time of the last step of the present stage; 0: none has ended. slowest_s: seconds of
-     * the slowest step, from the second of a stage on; 0: not known. */
+    /* step_s: end time of the last denoising step of the present stage; 0: no step has ended.
+     * slowest_s: seconds of the slowest step, without the first step of each stage; 0: unknown. */
     double step_s, slowest_s;
-    double stopped_s, ticks; /* written by stalls.c: since when the process is stopped (0: it is
-                                not); its processor time at a step */
+    /* written by stalls.c: time since which the process is stopped (0: it is not stopped);
+     * processor time of the process at a step */
+    double stopped_s, ticks;
 } xd_member;
 
 typedef struct xd_roster {
@@ -63,7 +65,7 @@ typedef struct xd_roster {
 } xd_roster;
 
 /* Opens the roster's listening socket, and sets an environment variable to the socket's address, so
- * that ranks find it. If the socket cannot be opened, no roster is kept. */
+ * that ranks find it. If the listening socket cannot be opened, no roster is kept. */
 void xd_roster_open(xd_roster *r, int ranks);
 void xd_roster_close(xd_roster *r);
 /* Writes the roster's file descriptors to p, for a call of poll. p must have at least ranks + 1
@@ -79,8 +81,8 @@ void xd_roster_read(xd_roster *r, const struct pollfd *p, int n);
 int  xd_roster_failed(xd_roster *r, pid_t launcher, double limit, char *why, size_t size);
 /* Kills all ranks and all other descendants of the launcher. */
 void xd_roster_kill(const xd_roster *r, pid_t launcher);
-/* Describes the first rank that died: "rank 1 was killed by signal 9". Returns 0 if no rank has
- * died, or if the status of the dead rank is unknown. */
+/* Writes a sentence about the first rank that died, such as "rank 1 was killed by signal 9".
+ * Returns 0 if no rank has died, or if the status of the dead rank is unknown. */
 int  xd_roster_first_death(const xd_roster *r, char *why, size_t size);
 
 #endif

@@ -41,7 +41,8 @@ static void remove_tree(const char *path, int depth)
 static const char *const places[] = { "/dev/shm", "/tmp" };
 
 /* Removes temporary directories without a lock, which remain if a process was killed together with
- * its cleaner. A new directory has no lock yet, so directories younger than a minute are kept. */
+ * its cleaner. A new temporary directory has no lock yet, so directories younger than a minute are
+ * kept. */
 static void sweep_directories(const char *place)
 {
     DIR *d = opendir(place);
@@ -69,8 +70,9 @@ static void run_cleaner(const xd_rundir *r)
 {
     int fd = open(r->path, O_RDONLY | O_DIRECTORY);
     if (fd < 0 || fork() != 0)
-        _exit(0); /* the cleaner becomes a child of init, so this process need not
-                                   wait for it */
+        /* the cleaner process becomes a child of init, so this process need not wait for the
+         * cleaner */
+        _exit(0);
     setsid();
     if (chdir("/") != 0)
         _exit(1);
@@ -101,8 +103,8 @@ double xd_rundir_space(const char *dir)
 }
 
 /* Creates a directory for Open MPI's shared memory and sockets on a file system with enough space,
- * because Open MPI hangs if there is too little space. Other hosts do not have this directory, so
- * it is used only if all ranks are on this host. */
+ * because Open MPI hangs if there is too little space. Other hosts do not have the temporary
+ * directory, so it is used only if all ranks are on this host. */
 void xd_rundir_make(xd_rundir *r, int ranks)
 {
     *r = (xd_rundir){ .lock = -1 };

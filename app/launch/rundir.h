@@ -1,21 +1,23 @@
 /* rundir.h - creates a temporary directory for files of the MPI launcher and for messages between
  * ranks.
  *
- * The directory is always removed, even if this process or the launcher is killed. The process that
- * creates the directory and the launcher hold a lock on the directory. A small separate process,
- * the cleaner, removes the directory when the lock is released. */
+ * The temporary directory is always removed, even if this process or the launcher is killed. The
+ * process that creates the temporary directory and the MPI launcher hold a lock on the directory. A
+ * small separate process, the cleaner, removes the temporary directory when the lock is
+ * released. */
 #ifndef XD_LAUNCH_RUNDIR_H
 #define XD_LAUNCH_RUNDIR_H
 
 typedef struct xd_rundir {
-    /* Path of the directory; empty: there is none, and the launcher uses its default directory. */
+    /* Path of the temporary directory; empty: no directory was created, and the launcher uses its
+     * default directory. */
     char path[64];
     int  lock; /* file descriptor of the lock, which the launcher inherits; -1:
                                    none */
 } xd_rundir;
 
-/* Creates a temporary directory for `ranks` ranks on this host. Also removes directories that were
- * left behind by killed programs. r->path becomes empty if no file system has enough free space for
+/* Creates a temporary directory for `ranks` ranks on this host. Also removes temporary directories
+ * that killed programs have left. r->path becomes empty if no file system has enough free space for
  * the new directory. */
 void xd_rundir_make(xd_rundir *r, int ranks);
 void xd_rundir_close(xd_rundir *r);

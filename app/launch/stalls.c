@@ -1,4 +1,4 @@
-/* stalls.c - notices ranks that stand still; see stalls.h */
+/* stalls.c - detects ranks that make no progress; see stalls.h */
 #include "launch/stalls.h"
 
 #include <stdio.h>
@@ -6,12 +6,12 @@
 
 #include "base/clock.h"
 
-/* CHECK_S: seconds between two checks. SLOW: number of times of the slowest step within which a
- * step is still expected to end. */
+/* CHECK_S: seconds between two checks. SLOW: factor; a step is expected to end within SLOW times
+ * the time of the slowest step. */
 static const double CHECK_S = 0.25, SLOW = 5;
 
-/* Reads the state and the processor time in ticks of a process. Returns the state's letter; 0: the
- * process is unknown. */
+/* Reads the state and the processor time in ticks of a process. Returns the letter of the process
+ * state in /proc; 0: the process is unknown. */
 static char read_process(pid_t pid, double *ticks)
 {
     char               path[64], line[1024], state = 0;
@@ -36,7 +36,8 @@ static int is_running(const xd_member *m)
     return m->fd >= 0 && !m->done;
 }
 
-/* Returns the rank that was stopped before `since`, after reading the states of all ranks. */
+/* Reads the process states of all ranks, and returns a rank whose process was stopped before
+ * `since`. */
 static const xd_member *find_stopped(xd_roster *r, double now, double since)
 {
     const xd_member *found = NULL;
@@ -54,7 +55,7 @@ static const xd_member *find_stopped(xd_roster *r, double now, double since)
     return found;
 }
 
-/* Notes the processor time of all ranks once for each step. */
+/* Records the processor time of all ranks once for each denoising step. */
 static void sample_times(xd_stalls *s, xd_roster *r, double step_s)
 {
     if (s->sampled_s == step_s)
@@ -64,8 +65,8 @@ static void sample_times(xd_stalls *s, xd_roster *r, double step_s)
         read_process(r->m[i].pid, &r->m[i].ticks);
 }
 
-/* Returns the running rank that has used the least processor time since sample_times: the others
- * have computed, and look for messages. */
+/* Returns the running rank that has used the least processor time since the call of sample_times.
+ * The other ranks have computed, and now poll for its messages. */
 static const xd_member *find_idle(const xd_roster *r)
 {
     const xd_member *found = NULL;
@@ -84,7 +85,7 @@ static const xd_member *find_idle(const xd_roster *r)
 }
 
 /* Sets *last to the time of the last step of any rank, and *slowest to the seconds of the slowest
- * step. Returns 0 if a rank does not denoise. */
+ * step. Returns 0 if any rank is in another stage than denoising. */
 static int read_steps(const xd_roster *r, double *last, double *slowest)
 {
     *last = *slowest = 0;

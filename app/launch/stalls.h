@@ -1,22 +1,25 @@
-/* stalls.h - notices ranks that stand still, from the process states and the steps of the roster.
+/* stalls.h - detects ranks that make no progress, from process states and from the denoising steps
+ * that ranks report to the roster.
  *
- * A rank stands still if its process is stopped (SIGSTOP, a debugger, a frozen container), or if no
- * rank ends a step: ranks wait for each other in every step, so one of them holds up all. */
+ * A rank makes no progress if its process is stopped (SIGSTOP, a debugger, a frozen container), or
+ * if no rank ends a denoising step: ranks wait for each other in every step, so one rank delays all
+ * ranks. */
 #ifndef XD_LAUNCH_STALLS_H
 #define XD_LAUNCH_STALLS_H
 
 #include "launch/roster.h"
 
 typedef struct xd_stalls {
-    double timeout;   /* seconds that a rank may stand still; 0: for ever */
-    double checked_s; /* time of the last check */
-    double sampled_s; /* time of the step after which the ranks' processor time was read */
+    double timeout;   /* seconds for which a rank may make no progress; 0: no limit */
+    double checked_s; /* time of the last check of all ranks */
+    /* end time of the step after which the processor times of all ranks were read */
+    double sampled_s;
 } xd_stalls;
 
-/* Returns the entry of a rank that has stood still for longer than the timeout, and writes a
- * sentence about it to `why`; NULL: there is none. Steps count as standing still only if they also
- * take five times as long as the slowest step so far. Call xd_stalls_find after all events that
- * have arrived were read. */
+/* Returns the entry of a rank that has made no progress for longer than the timeout, and writes a
+ * sentence about the rank to `why`; NULL: all ranks make progress. A denoising step counts as lack
+ * of progress only if it also takes five times as long as the slowest step so far. The function
+ * must be called after all events that have arrived were read. */
 const xd_member *xd_stalls_find(xd_stalls *s, xd_roster *r, char *why, size_t size);
 
 #endif

@@ -17,7 +17,7 @@
 #include "launch/roster.h"
 
 static _Atomic(xd_engine *)  watched;
-static volatile sig_atomic_t received; /* the first termination signal; 0: none */
+static volatile sig_atomic_t received; /* first termination signal that was received; 0: none */
 
 static void on_signal(int sig)
 {
@@ -69,8 +69,8 @@ static const char *file_of(const char *row, uintptr_t page)
                                                                                         : NULL;
 }
 
-/* Finds the file that is mapped at the page. If the file is found, writes its name to `row` and
- * returns 1; else returns 0. */
+/* Finds the file that is mapped at the page. If a file is mapped at the page, writes the name of
+ * the file to `row` and returns 1; otherwise returns 0. */
 static int find_file(uintptr_t page, char *row, size_t size)
 {
     char    buf[1024];

@@ -2,8 +2,8 @@
  * bypasses mpirun, because mpirun of Open MPI 5 mixes up standard output and standard error.
  *
  * mpirun's standard output and standard error are pipes to the program that started the ranks. A
- * rank whose parent is mpirun opens the output pipes of mpirun as /proc/PID/fd/1 and 2. Other ranks
- * print to mpirun as usual. */
+ * rank whose parent is mpirun opens the output pipes of mpirun as /proc/PID/fd/1 and 2. Ranks whose
+ * parent is not mpirun print to mpirun as usual. */
 #ifndef XD_LAUNCH_STREAMS_H
 #define XD_LAUNCH_STREAMS_H
 
@@ -11,7 +11,8 @@
  * becomes mpirun calls xd_streams_export after its standard output and standard error were replaced
  * by the pipes. */
 void xd_streams_export(void);
-/* Replaces standard output and standard error of a rank. Called before the rank prints anything. */
+/* Replaces standard output and standard error of a rank. This function must be called before the
+ * rank prints anything. */
 void xd_streams_attach(void);
 /* Returns 1 if `fd` is a terminal that supports escape sequences (TERM is not "dumb"). */
 int  xd_streams_terminal(int fd);

@@ -89,7 +89,7 @@ static int is_route(const xd_server *s, const char *path, size_t n)
 
 /* Returns the length of the folders in a path of this host that begins at `at`. Sets *instead to
  * the text that replaces the folders in replies: the name of a model, or "". Returns 0 if no path
- * begins there. */
+ * begins at `at`. */
 static size_t folders_at(const xd_server *s, const char *at, const char **instead)
 {
     size_t length = 0, n = strcspn(at, " \t\n\"',;()[]<>");
@@ -173,8 +173,8 @@ const char *xd_answer_state(const xd_task *task)
 }
 
 /* Returns the progress of a task in percent. Text encoding and decoding count by their predicted
- * fractions of the task's time; decoding counts at least 5 %. All images of a task count the
- * same. */
+ * fractions of the task's time; decoding counts at least 5 %. All images of a task are equal parts
+ * of the progress. */
 int xd_answer_percent(const xd_task *task)
 {
     double decode = task->decode_part > 0.05 ? task->decode_part : 0.05,

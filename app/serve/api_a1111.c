@@ -17,9 +17,10 @@
 
 typedef struct webui_request {
     xd_api_req req;
-    int        batch, rounds; /* values of batch_size and n_iter */
-    char       strength[24];  /* value of denoising_strength; "": not given */
-    char       eta[40];       /* value of eta; "": not given */
+    int        batch, rounds; /* values of the fields batch_size and n_iter */
+    /* value of the field denoising_strength; "": the request has no such field */
+    char       strength[24];
+    char       eta[40]; /* value of the field eta; "": the request has no such field */
 } webui_request;
 
 static void set_batch(void *cookie, const char *name, const char *value)
@@ -65,8 +66,8 @@ static void set_eta(void *cookie, const char *name, const char *value)
     snprintf(q->eta, sizeof q->eta, "%s", value);
 }
 
-/* Sets eta after the scheduler is known. If the request has no eta, override_settings may have one
- * eta for DDIM and one for ancestral samplers. */
+/* Sets eta, after the scheduler of the request is known. If the request has no eta,
+ * override_settings may have one eta for DDIM and one for ancestral samplers. */
 static void set_request_eta(webui_request *q, const xd_json *settings)
 {
     char  *end = q->eta;
@@ -80,8 +81,8 @@ static void set_request_eta(webui_request *q, const xd_json *settings)
         xd_api_req_eta(&q->req, eta);
 }
 
-/* Adds the LoRA file of a tag "lora:NAME:0.5" without its brackets. Different scales for text
- * encoder and transformer are not supported. */
+/* Adds the LoRA file of a tag "lora:NAME:0.5" without its brackets. A tag with different scales for
+ * text encoder and transformer is refused. */
 static void add_lora_tag(xd_api_req *a, const char *tag, size_t n)
 {
     char        text[300], *scale, *second;
@@ -129,7 +130,7 @@ static void set_prompt(void *cookie, const char *name, const char *value)
 }
 
 /* A1111's names of noise schedules, with the options that select the same schedule. The name of a
- * sampler may end with such a name: "DPM++ 2M Karras". */
+ * sampler in A1111 may end with the name of a noise schedule: "DPM++ 2M Karras". */
 static const struct {
     const char *label, *option;
 } schedules[] = {
@@ -190,7 +191,7 @@ static const xd_api_req_field fields[] = {
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
-/* Appends a JSON list that has the same text for every image. */
+/* Appends a JSON list that repeats one text for each image. */
 static void add_each(xd_text_buf *b, const char *name, const char *text, int n)
 {
     xd_buf_add(b, ",\"%s\":[", name);
@@ -296,7 +297,8 @@ static void make_images(xd_http_call *c, int from_image)
         return;
     xd_answer_wait(c, task);
     if (task->state == XD_TASK_DONE || task->state == XD_TASK_CANCELLED)
-        reply_images(c, task); /* an interrupted request is answered with the finished images */
+        /* the reply to an interrupted request contains the finished images */
+        reply_images(c, task);
     else
         xd_answer_failure(c, task);
     xd_task_release(s->tasks, task);

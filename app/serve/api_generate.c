@@ -1,8 +1,8 @@
 /* api_generate.c - the route POST /generate, compatible with xDiT's service
  * (entrypoints/launch.py).
  *
- * The defaults of a request are those of xDiT's service, not those of the model. Only the default
- * seed is random. */
+ * The defaults of a request are those of xDiT's service, not those of the model. Of the default
+ * values, only the seed is random. */
 #include <stdio.h>
 #include <string.h>
 
@@ -43,7 +43,8 @@ static const xd_api_req_field fields[] = {
     { NULL, NULL, NULL },
 };
 
-/* Defaults of xDiT's service. Defaults that the server's command line sets have precedence. */
+/* Defaults of xDiT's service. Defaults on the server's command line have precedence over the
+ * defaults of xDiT's service. */
 static const char *const own[][2] = {
     { "num_inference_steps", "50" },
     { "guidance_scale", "7.5" },

@@ -13,10 +13,13 @@
 typedef struct image_request { /* fields of a request that the reply needs */
     xd_api_req req;
     int        url, stream, progress, wait;
-    int        form, dalle;        /* form: 1 if the request sets response_format; dalle: 1 if the
-                                   request names a DALL-E model */
-    long       compression;        /* value of output_compression; negative: not given */
-    char quality[16], partial[16]; /* values of quality and of partial_images; "": not given */
+    /* form: 1 if the request sets the field response_format; dalle: 1 if the request names a DALL-E
+     * model */
+    int        form, dalle;
+    /* value of the field output_compression; negative: the request has no such field */
+    long       compression;
+    /* values of the fields quality and partial_images; "": the request has no such field */
+    char       quality[16], partial[16];
 } image_request;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -43,7 +46,8 @@ static void set_model(void *cookie, const char *name, const char *value)
     xd_api_req_model(&q->req, value);
 }
 
-/* Returns nonzero if a switch is on. Forms contain true and false as texts. */
+/* Returns nonzero if the text of a form's switch is "true". Forms contain true and false as
+ * texts. */
 static int is_on(image_request *q, const char *name, const char *value)
 {
     int on = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;
@@ -94,8 +98,8 @@ static void set_compression(void *cookie, const char *name, const char *value)
                           value);
 }
 
-/* Fields of OpenAI's models that have no effect in this server. Valid values of fields without
- * effect are accepted, other values are refused. */
+/* Fields of OpenAI's models that have no effect in this server. Fields without effect must have
+ * valid values; other values are refused. */
 static const struct {
     const char *name, *values;
 } choices[] = {
@@ -121,7 +125,7 @@ static void set_choice(void *cookie, const char *name, const char *value)
         snprintf(q->quality, sizeof q->quality, "%.15s", value);
 }
 
-/* Ignores a field; "user" has no effect. */
+/* Ignores a field such as "user", which has no effect. */
 static void set_nothing(void *cookie, const char *name, const char *value)
 {
     (void)cookie, (void)name, (void)value;
@@ -159,8 +163,8 @@ static const char *or_auto(const char *text)
     return text[0] ? text : "auto";
 }
 
-/* Appends the fields of the request that OpenAI's replies repeat. im: the image; NULL before it is
- * finished. */
+/* Appends the fields of the request that OpenAI's replies repeat. im: the finished image; NULL: the
+ * image is not finished. */
 static void add_about(xd_text_buf *b, const image_request *q, const xd_task *task,
                       const xd_task_image *im)
 {
@@ -213,8 +217,8 @@ static void add_image(xd_text_buf *b, xd_http_call *c, const image_request *q, c
     xd_buf_add(b, ",\"seed\":%s,\"parameters\":%s}", im->seed, im->json);
 }
 
-/* Replies with the images of an ended task, to which the caller has a reference. An ended task does
- * not change any more, so its files are read without the lock. */
+/* Replies with the images of an ended task. The caller holds a reference to the task. An ended task
+ * does not change any more, so its result files are read without the lock of the tasks. */
 static void reply_images(xd_http_call *c, const image_request *q, const xd_task *task)
 {
     xd_text_buf b = { 0 };
@@ -238,19 +242,19 @@ typedef struct stream {
     xd_task      *task;
     unsigned      seen;
     int           previews, images, edit, over;
-    int           before;         /* number of previews of earlier images */
+    int           before;         /* number of previews of all earlier images of the task */
     char          last_event[96]; /* state of the task in the last progress event */
 } stream;
 
-/* The next event of a task's stream. The data of the event are copied, so that files are read
- * without the lock. */
+/* Next event in the event stream of a task. The data of the event are copied under the lock of the
+ * tasks, so that files are read without the lock. */
 typedef struct news {
-    const char   *what; /* type of the event: "completed" or "partial_image"; NULL: there is
-                                   no such event */
+    /* type of the event: "completed" or "partial_image"; NULL: the event has neither type */
+    const char   *what;
     char          file[4096];
-    xd_task_image image;       /* the image of the event "completed" */
-    int           index, over; /* index: number of the preview for "partial_image"; over: 1 if the
-                                   task has ended */
+    xd_task_image image; /* the image of the event "completed" */
+    /* index: number of the preview in an event "partial_image"; over: 1 if the task has ended */
+    int           index, over;
 } news;
 
 static void add_event(xd_text_buf *b, const stream *s, const news *n)
@@ -350,7 +354,7 @@ static int more_events(void *cookie, xd_text_buf *b)
     return !s->over;
 }
 
-/* Frees a stream of events after its end; also called when the client has disconnected. */
+/* Frees a stream of events, after the end of the stream or after the client has disconnected. */
 static void end_stream(void *cookie)
 {
     stream    *s = cookie;

@@ -40,7 +40,7 @@ static void add_result(xd_text_buf *b, const xd_task *task, int i)
     xd_buf_add(b, ",\"seed\":%s,\"parameters\":%s}", im->seed, im->json);
 }
 
-/* Appends a job as JSON; under the lock. */
+/* Appends a job as JSON; the caller holds the lock of the tasks. */
 static void add_job(xd_text_buf *b, const xd_server *s, const xd_task *task)
 {
     char   text[4096];
@@ -116,7 +116,7 @@ void xd_api_jobs_cancel(xd_http_call *c)
     answer_job(c, 1);
 }
 
-/* Deletes a job. A running job is cancelled first, and deleted when its task has ended. */
+/* Deletes a job. A running job is cancelled, and is deleted after its task has ended. */
 void xd_api_jobs_delete(xd_http_call *c)
 {
     xd_server  *s = c->server;
@@ -133,7 +133,7 @@ void xd_api_jobs_delete(xd_http_call *c)
 }
 
 /* Writes the path of the requested file to `path`: a result, a video's thumbnail or sound, or the
- * latest preview. If there is no such file, `path` becomes empty. */
+ * latest preview. If the requested file does not exist, `path` becomes empty. */
 static void find_file(const xd_http_call *c, const xd_task *task, char *path, size_t size)
 {
     const char *index = xd_http_query(c, "index"), *variant = xd_http_query(c, "variant");

@@ -45,8 +45,8 @@ static int makes_videos(const xd_json *uses)
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-/* Fields of a request that set an option with another name. A value that is not above the row's
- * limit `least` selects the model's default. */
+/* Fields of a request that set an option with another name. A value at or below the limit `least`
+ * of the field's row selects the model's default. */
 static const struct {
     const char *path, *option;
     double      least;
@@ -105,8 +105,8 @@ static void set_row(xd_api_req *a, const xd_json *body, int i)
     }
 }
 
-/* Finds the name of a sampler or schedule in a table. "" and "default" mean the model's default;
- * names that are not in the table are refused. */
+/* Finds the name of a sampler or schedule in a table. The names "" and "default" select the model's
+ * default; names that are not in the table are refused. */
 static int find_name(xd_api_req *a, const xd_json *body, const char *path,
                      const char *const table[][2], int n)
 {
@@ -145,8 +145,8 @@ static void set_sampling(xd_api_req *a, const xd_json *body)
     xd_buf_free(&b);
 }
 
-/* Sets the guidance scales. Models with distilled guidance have two scales: distilled_guidance, and
- * txt_cfg, which needs two passes per step if it is above 1. */
+/* Sets the guidance scales of the request. Models with distilled guidance have two scales:
+ * distilled_guidance, and txt_cfg, which needs two passes per step if it is above 1. */
 static void set_guidance(xd_api_req *a, const xd_json *body, int distilled)
 {
     char        text[40];
@@ -305,8 +305,8 @@ static void add_error(xd_text_buf *b, const xd_server *s, const xd_task *task)
     xd_buf_add(b, "}");
 }
 
-/* Replies with the state of a job. An ended task does not change any more, so its files are read
- * without the lock. */
+/* Replies with the state of a job. An ended task does not change any more, so its result files are
+ * read without the lock of the tasks. */
 static void reply_job(xd_http_call *c, const xd_task *task)
 {
     xd_server  *s = c->server;
@@ -478,7 +478,7 @@ static void add_loras(xd_text_buf *b, const xd_server *s)
     free(v);
 }
 
-/* Replies with the capabilities of the server's first model. The model is named without its
+/* Replies with the capabilities of the server's first model. Replies name the model without its
  * directory. */
 void xd_api_sdcpp_capabilities(xd_http_call *c)
 {

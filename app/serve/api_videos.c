@@ -11,7 +11,7 @@
 
 typedef struct video_request {
     xd_api_req req;
-    char       seconds[16]; /* duration as the request has it */
+    char       seconds[16]; /* duration as the request sets it */
 } video_request;
 
 /* ---- fields ---------------------------------------------------------------------------------- */
@@ -71,8 +71,8 @@ static void add_text(xd_text_buf *b, const char *name, const char *text)
         xd_buf_add(b, "null");
 }
 
-/* Appends size and duration of a video. Values that the request does not set are taken from the
- * finished video. */
+/* Appends size and duration of a video. Size and duration that the request does not set are those
+ * of the finished video. */
 static void add_shape(xd_text_buf *b, const xd_task *task)
 {
     char                 size[48], seconds[32];
@@ -127,7 +127,8 @@ static void reply_video(xd_http_call *c, const xd_task *task)
     xd_reply_header(c, "openai-poll-after-ms", "500");
 }
 
-/* Calls `answer` with the video whose id is in the path, or replies that no such video exists. */
+/* Calls `answer` with the video whose id is in the path of the request, or replies that no such
+ * video exists. */
 static void answer_of_video(xd_http_call *c, void (*answer)(xd_http_call *c, xd_task *task))
 {
     xd_server *s = c->server;
@@ -190,7 +191,7 @@ void xd_api_videos_cancel(xd_http_call *c)
     answer_of_video(c, cancel_video);
 }
 
-/* Deletes a video. A running video is cancelled first and deleted when its task has ended. */
+/* Deletes a video. A running video is cancelled, and is deleted after its task has ended. */
 static void delete_video(xd_http_call *c, xd_task *task)
 {
     xd_server  *s = c->server;

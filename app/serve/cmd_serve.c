@@ -38,8 +38,8 @@ static int refuse_launcher(void)
                           "xdit serve starts its ranks itself: remove the MPI "
                           "launcher and give --nproc %d",
                           ranks);
-    if (rank > 0) /* wait for rank 0's message: a launcher kills all ranks when the
-                                   first one exits */
+    if (rank > 0) /* rank 0 prints the error first, because a launcher kills all ranks when the
+                     first rank exits */
         sleep(1);
     return rank > 0 ? XD_EXIT_USAGE : xd_cli_exit(s, &e);
 }

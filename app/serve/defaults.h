@@ -6,9 +6,9 @@
 
 #include "xdit/tools.h"
 
-typedef struct xd_defaults { /* a list of default options as arguments
-                                   "--num_inference_steps=4" */
-    int    n, failed;        /* failed 1: out of memory */
+typedef struct xd_defaults { /* list of default options as arguments such as
+                                "--num_inference_steps=4" */
+    int    n, failed;        /* failed: 1 if memory was exhausted */
     char **v;                /* [n] arguments, owned */
 } xd_defaults;
 

@@ -83,14 +83,15 @@ static int look_at_client(void *cookie, curl_off_t a, curl_off_t b, curl_off_t c
 
 /* ---- allowed URLs ---------------------------------------------------------------------------- */
 
-/* Returns whether URLs of this host are allowed. 2: the command line names the host; 1: all public
- * hosts are allowed; 0: not allowed. */
+/* Returns 2 if the command line names the host of the URL, 1 if all public hosts are allowed, and 0
+ * if the host is not allowed. */
 static int is_allowed(const xd_fetch_rules *f, const char *host, const char *port)
 {
     int allowed = 0;
     for (int i = 0; i < f->nhosts; i++) {
         const char *given = f->hosts[i], *colon = strrchr(given, ':');
-        if (colon && strchr(colon, ']')) /* a colon within "[::1]" separates no port */
+        if (colon && strchr(colon, ']')) /* a colon inside the brackets of an IPv6 address such as
+                                            "[::1]" does not separate a port */
             colon = NULL;
         size_t n = colon ? (size_t)(colon - given) : strlen(given);
         if (strcmp(given, "any") == 0)
@@ -165,7 +166,7 @@ static xd_status explain(const transfer *t, CURLcode code, xd_err *e)
     return xd_fail(e, XD_EINVAL, "the URL cannot be fetched: %s", curl_easy_strerror(code));
 }
 
-/* Fetches one URL. If the server redirects, sets *u to the new URL and *again to 1. */
+/* Fetches one URL. If the reply is a redirect, sets *u to the new URL and *again to 1. */
 static xd_status request(CURL *c, transfer *t, CURLU *u, double until, int *again, xd_err *e)
 {
     long      status = 0;

@@ -1,9 +1,9 @@
 /* fetch.h - fetches images that requests name by URL (--allow_url).
  *
  * A client must not use a URL to reach services that are reachable only from this host, such as
- * services of its private network or the metadata address of a cloud. Therefore the address of
- * every connection, also after a redirect, must be public, unless the host is named on the command
- * line. */
+ * services of its private network or the metadata address of a cloud. Therefore every connection to
+ * a URL, also after a redirect, must have a public address, unless the command line names the
+ * host. */
 #ifndef XD_SERVE_FETCH_H
 #define XD_SERVE_FETCH_H
 
@@ -24,9 +24,10 @@ typedef struct xd_fetch_rules {
 /* Initializes libcurl. XD_EUNSUPPORTED: this build has no libcurl. */
 xd_status xd_fetch_begin(xd_err *e);
 void      xd_fetch_end(void);
-/* Fetches an http or https URL into *data, which is malloc'ed. XD_EINVAL: the URL is not allowed,
- * was not found, has too many bytes, or takes too long; the message in *e has the reason.
- * is_gone(cookie) is called during the transfer; if it returns true, the transfer stops. */
+/* Fetches an http or https URL and returns the received bytes in *data, which is malloc'ed.
+ * XD_EINVAL: the URL is not allowed, was not found, has too many bytes, or takes too long; the
+ * message in *e has the reason. is_gone(cookie) is called during the transfer; if it returns true,
+ * the transfer stops. */
 xd_status xd_fetch_read(const xd_fetch_rules *f, const char *url, int (*is_gone)(void *cookie),
                         void *cookie, char **data, size_t *bytes, xd_err *e);
 /* Returns nonzero if the address is public: neither local, nor private, nor reserved for a special

@@ -34,9 +34,9 @@ static int is_public_v4(uint32_t a)
     return 1;
 }
 
-/* Returns 1 if an IPv6 address is public. Only 2000::/3 is assigned. Within 2000::/3, the ranges
- * 2001::/23 (protocols, Teredo), 2001:db8::/32 and 3fff::/20 (documentation) and 2002::/16 (6to4,
- * which contains an IPv4 address) are not public. */
+/* Returns 1 if an IPv6 address is public. Of the IPv6 address space, only 2000::/3 is assigned as
+ * public. Within 2000::/3, the ranges 2001::/23 (protocols, Teredo), 2001:db8::/32 and 3fff::/20
+ * (documentation) and 2002::/16 (6to4, which contains an IPv4 address) are not public. */
 static int is_public_v6(const uint8_t a[16])
 {
     unsigned first = (unsigned)a[0] << 8 | a[1], second = (unsigned)a[2] << 8 | a[3];

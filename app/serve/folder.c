@@ -17,8 +17,8 @@
 
 static const char NAME[] = "xdit-server-";
 enum { RANDOM = 6, TRIES = 8 };
-static const double HANDOVER_S = 5; /* seconds for which a server waits until another one
-                                           releases --results */
+/* seconds for which a server waits until another server releases the directory --results */
+static const double HANDOVER_S = 5;
 
 static int open_folder(const char *path)
 {
@@ -43,9 +43,9 @@ int xd_folder_files(const char *path, int (*has)(const char *name), int removes)
 
 /* ---- the temporary directory ----------------------------------------------------------------- */
 
-/* Removes the temporary directories that no server has locked. The removed directory may be one
- * that another server has just created and not yet locked. That server notices in lock_own that its
- * directory is missing, and creates another directory. */
+/* Removes the temporary directories that no server has locked. The removed directory may belong to
+ * another server that has just created it and not yet locked it. The other server notices in
+ * lock_own that its directory is missing, and creates another directory. */
 static void remove_dead(const char *place)
 {
     DIR           *d = opendir(place);
@@ -76,8 +76,8 @@ static int lock_own(xd_folder *f)
     if (f->lock < 0)
         return 0;
     while (flock(f->lock, LOCK_EX) != 0)
-        if (errno != EINTR) /* the file system does not support locks, so no server removes the
-                                   directory */
+        if (errno != EINTR) /* the file system does not support locks, so no other server removes
+                               the directory */
             return 1;
     if (fstat(f->lock, &st) == 0 && st.st_nlink > 0)
         return 1;

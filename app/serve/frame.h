@@ -15,24 +15,25 @@
 
 typedef enum xd_frame_kind {
     XD_FRAME_RUN = 1, /* the arguments of a task (task_flags.h) */
-    XD_FRAME_CANCEL,  /* id of the task to cancel; ignored if that task is not running */
-    XD_FRAME_QUIT,    /* the worker exits after the running task */
-    /* The worker is ready for its first task. Texts of the frame XD_FRAME_READY: number of ranks,
-     * version, rank of the sender. */
+    /* id of the task to cancel; the frame is ignored if that task is not running */
+    XD_FRAME_CANCEL,
+    XD_FRAME_QUIT, /* frame after which the worker exits at the end of the running task */
+    /* The worker has started and is ready for its first task. Texts of the frame XD_FRAME_READY:
+     * number of ranks, version, rank of the sender. */
     XD_FRAME_READY,
     /* A stage begins. Texts of the frame XD_FRAME_STAGE: task id, and "open", "text", "denoise" or
      * "decode". */
     XD_FRAME_STAGE,
-    /* A step has ended. Texts of the frame XD_FRAME_STEP: task id, step, number of steps, image,
-     * number of images. */
+    /* A denoising step has ended. Texts of the frame XD_FRAME_STEP: task id, step, number of steps,
+     * image, number of images. */
     XD_FRAME_STEP,
-    /* A preview was written. Texts of the frame XD_FRAME_PREVIEW: task id, step, name of the
-     * preview's file. */
+    /* The worker has written a preview. Texts of the frame XD_FRAME_PREVIEW: task id, denoising
+     * step, name of the preview's file. */
     XD_FRAME_PREVIEW,
-    /* An image is finished. Texts of the frame XD_FRAME_IMAGE: task id, file, seed, parameters as
-     * JSON, parameters in A1111's text format, width, height, frames, frames per second,
-     * samples of sound per second, and the numbers of tokens of the prompt, of the reference images
-     * and of the image. */
+    /* An image of a task is finished. Texts of the frame XD_FRAME_IMAGE: task id, file, seed,
+     * parameters as JSON, parameters in A1111's text format, width, height, frames, frames per
+     * second, samples of sound per second, and the numbers of tokens of the prompt, of the
+     * reference images and of the image. */
     XD_FRAME_IMAGE,
     /* A task is done. Texts of the frame XD_FRAME_DONE: task id, then, for each stage, its name and
      * its seconds. */
@@ -40,8 +41,8 @@ typedef enum xd_frame_kind {
     /* A task has failed. Texts of the frame XD_FRAME_FAILED: task id, xd_status as a number, error
      * message. */
     XD_FRAME_FAILED,
-    /* State of the worker. Texts of the frame XD_FRAME_MEMORY: resident bytes of rank 0, number of
-     * open models. */
+    /* Memory and open models of the worker. Texts of the frame XD_FRAME_MEMORY: resident bytes of
+     * rank 0, number of open models. */
     XD_FRAME_MEMORY,
     /* XD_FRAME_SPLIT is sent to rank 0 with the arguments of a task: the ranks are split, so that
      * each rank alone runs tasks that use the same model as this task. Each rank replies to
@@ -61,19 +62,19 @@ enum { XD_FRAME_MAX = 16 << 20 }; /* maximum size of a frame in bytes */
 typedef struct xd_frame {
     xd_frame_kind kind;
     int           n;
-    char        **v; /* [n] texts, followed by a NULL; the texts are in `data` */
+    char        **v; /* [n] pointers to texts in `data`, followed by a NULL */
     char         *data;
     size_t        bytes;
 } xd_frame;
 
 /* Sends a frame with the texts v[0..n). XD_EIO: the connection is closed, or the socket's time
  * limit for sending was exceeded. XD_EINVAL: the frame exceeds XD_FRAME_MAX. Only one thread at a
- * time may send on a socket. */
+ * time may send frames on a socket. */
 xd_status xd_frame_send(int fd, xd_frame_kind kind, const char *const *v, int n, xd_err *e);
 /* Waits for a frame; the caller frees it with xd_frame_free. XD_EIO: the connection is closed. */
 xd_status xd_frame_receive(int fd, xd_frame *f, xd_err *e);
-/* Splits `data`, which has `bytes` bytes, into texts, each of which ends with a NUL. Afterwards *f
- * owns `data`, also after a failure. */
+/* Splits `data`, which has `bytes` bytes, into texts, each of which ends with a NUL. After the call
+ * *f owns `data`, also if the call failed. */
 xd_status xd_frame_split(xd_frame *f, char *data, size_t bytes, xd_err *e);
 void      xd_frame_free(xd_frame *f);
 

@@ -26,8 +26,8 @@
 #include "serve/http_head.h"
 
 /* IDLE_S: seconds that an idle connection is kept open. STACK: bytes of a thread's stack. OWNER:
- * digits of an owner's hash. CLOSING: number of connections that are accepted above the limit, in
- * order to close an idle one. */
+ * number of digits of an owner's hash. CLOSING: number of connections that are accepted above the
+ * limit, in order to close an idle one. */
 enum { IDLE_S = 30, STACK = 512 << 10, OWNER = 16, CLOSING = 64 };
 
 /* From version 1.0 on, libmicrohttpd itself refuses line ends other than CR LF. */
@@ -41,7 +41,7 @@ typedef struct client { /* a client's connection */
     int            fd;
     double         since;    /* time when the connection began to wait for a request; 0: a
                                    request was received */
-    int            has_head; /* 1: the head of the connection's request was received */
+    int            has_head; /* 1: the head of the connection's current request was received */
     int            shut;
     struct client *next;
 } client;
@@ -91,8 +91,8 @@ static void shut(client *k)
 }
 
 /* If there are too many connections, closes the connection that has waited longest without the head
- * of a request. If all other connections have received a head, closes the newest connection. Under
- * the lock. */
+ * of a request. If all other connections have received the head of a request, closes the newest
+ * connection. Under the lock. */
 static void close_idlest(xd_http *h)
 {
     client *idlest = NULL;
@@ -151,8 +151,8 @@ static void *reap(void *arg)
 
 /* ---- access control -------------------------------------------------------------------------- */
 
-/* Returns nonzero if the two keys are equal. The time of the comparison depends only on the length
- * of `given`, so that clients cannot guess the key from the time. */
+/* Returns nonzero if the two API keys are equal. The comparison takes a time that depends only on
+ * the length of `given`, so that clients cannot guess the key from the time. */
 static int same_secret(const char *given, const char *key)
 {
     size_t        n = strlen(given), k = strlen(key);
@@ -163,7 +163,7 @@ static int same_secret(const char *given, const char *key)
 }
 
 /* Writes the hash (FNV-1a) of an API key to `owner`. Tasks are stored in files, which contain the
- * hash and not the key. */
+ * hash of the API key and not the key. */
 static void name_owner(const char *key, char owner[OWNER + 1])
 {
     uint64_t h = 0xcbf29ce484222325u;
@@ -253,8 +253,8 @@ static int matches(const char *pattern, const char *path, char arg[64])
     return 1;
 }
 
-/* Returns the route for the path and the method of a call. If no route has both, writes the methods
- * that the path supports to `methods`, and returns NULL. */
+/* Returns the route for the path and the method of a call. If no route matches both path and
+ * method, writes the methods that the path supports to `methods`, and returns NULL. */
 static const xd_route *find_route(xd_http_call *c, const xd_route *r, char *methods, size_t size)
 {
     int head = strcmp(c->method, "HEAD") == 0;
@@ -324,7 +324,7 @@ static void refuse_key(xd_http_call *c)
 typedef struct head_lines {
     int count[3]; /* number of headers Content-Length, Transfer-Encoding, Host */
     int invalid;  /* 1: the name or value of a header contains invalid bytes */
-    int coded;    /* 1: the transfer coding is not chunked */
+    int coded;    /* 1: the request has another transfer coding than chunked */
 } head_lines;
 
 static enum MHD_Result check_line(void *cls, enum MHD_ValueKind kind, const char *name,
@@ -344,9 +344,9 @@ static enum MHD_Result check_line(void *cls, enum MHD_ValueKind kind, const char
     return MHD_YES;
 }
 
-/* Returns nonzero if a request has ambiguous headers. Of two lines with the same header
- * libmicrohttpd uses the first. A proxy may use the second line and find another end of the
- * request. HTTP/1.1 requires a Host. */
+/* Returns nonzero if a request has headers that a proxy could interpret differently. Of two lines
+ * with the same header libmicrohttpd uses the first. A proxy may use the second line of the header
+ * and find another end of the request. HTTP/1.1 requires a Host. */
 static int is_ambiguous(const head_lines *l, const char *version)
 {
     return l->invalid || l->count[0] + l->count[1] > 1 || l->count[2] > 1 ||
@@ -397,7 +397,7 @@ static enum MHD_Result send_reply(xd_http *h, xd_http_call *c, const char *metho
 {
     if (!c->reply)
         xd_reply_error(c, 500, NULL, NULL, "the server has no reply to this request");
-    if (!c->reply) /* there was no memory for a reply */
+    if (!c->reply) /* memory for a reply is exhausted */
         return MHD_NO;
     xd_reply_header(c, "X-Content-Type-Options", "nosniff");
     if (c->status == 405 || c->status == 204)
@@ -479,8 +479,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 {
     xd_http *h = cls;
     session *s = *context;
-    if (!s) { /* libmicrohttpd's first call for a request, after the request's
-                                   head was received */
+    if (!s) { /* libmicrohttpd's first callback for a request, after the request's head was
+                 received */
         set_has_head(h, client_of(connection));
         s = *context = begin_request(h, connection, url, method);
         if (!s)
@@ -530,7 +530,8 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
 {
     session *s = *context;
     (void)why;
-    set_since(cls, client_of(c), xd_now_s()); /* the connection now waits for its next request */
+    /* the connection now waits for the head of its next request */
+    set_since(cls, client_of(c), xd_now_s());
     if (!s)
         return;
     log_request(cls, s);
@@ -542,8 +543,8 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
 /* ---- starting and stopping ------------------------------------------------------------------- */
 
 /* Starts libmicrohttpd. libmicrohttpd is not started in strict mode, so that is_ambiguous refuses a
- * request without Host. In strict mode libmicrohttpd 0.9.75 writes the head of the reply to such a
- * request twice. */
+ * request without Host. In strict mode libmicrohttpd 0.9.75 writes the head of the reply to a
+ * request without Host twice. */
 static struct MHD_Daemon *start_daemon(xd_http *h)
 {
     unsigned              flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |

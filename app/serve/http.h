@@ -19,8 +19,8 @@ struct MHD_Connection;
 struct MHD_Response;
 
 typedef struct xd_part { /* a field of a request body that is multipart/form-data or another form */
-    /* Name of the field, name of its file, and media type; each is NULL if the client did not
-     * send it. */
+    /* Name of the field, name of the uploaded file, and media type; each is NULL if the client did
+     * not send it. */
     char  *name, *file, *type;
     char  *data; /* content of the field: `bytes` bytes, followed by a NUL */
     size_t bytes;
@@ -28,7 +28,7 @@ typedef struct xd_part { /* a field of a request body that is multipart/form-dat
 
 typedef struct xd_http_call { /* a request and its reply */
     struct MHD_Connection *connection;
-    void                  *server; /* `server` of xd_http_args, for handlers */
+    void                  *server; /* the member `server` of xd_http_args, for handlers */
     const char            *method, *path, *version;
     char        arg[64]; /* the part of the path that corresponds to the * in the route's path */
     const char *owner;   /* hash of the request's API key; "": the server has no keys */
@@ -41,11 +41,12 @@ typedef struct xd_http_call { /* a request and its reply */
     struct MHD_Response *reply;   /* NULL: no reply has been created yet */
     unsigned             status;  /* HTTP status of the reply */
     int                  streams; /* 1: the reply is a stream of events */
-    double  probed_s;  /* time at which xd_http_client_left last checked the connection */
-    int64_t sent;      /* bytes of the reply's body so far */
-    char    task[40];  /* id of the task of this request; "": none */
-    char    id[65];    /* id of the request: its header X-Request-Id, or a random number */
-    char    trace[33]; /* trace id of the header traceparent (W3C Trace Context); "": none */
+    double  probed_s; /* time at which xd_http_client_left last checked the connection */
+    int64_t sent;     /* bytes of the reply's body so far */
+    char    task[40]; /* id of the task of this request; "": the request has no task */
+    char    id[65];   /* id of the request: its header X-Request-Id, or a random number */
+    /* trace id of the header traceparent (W3C Trace Context); "": the request has no such header */
+    char    trace[33];
 } xd_http_call;
 
 /* Assigns a handler to requests with one method and path; if several routes match a request, the
@@ -54,16 +55,16 @@ typedef struct xd_route {
     /* A * in the path matches any single segment of a request's path; at the end of the path, it
      * matches all remaining segments. */
     const char *method, *path;
-    void        (*handle)(xd_http_call *c); /* creates the reply to the request */
-    int         open;                       /* 1: no key is required */
+    void        (*handle)(xd_http_call *c); /* function that creates the reply to the request */
+    int         open;                       /* 1: requests to this route need no API key */
 } xd_route;
 
 typedef struct xd_http_args {
     const char           *host;   /* numeric address to listen on */
-    int                   port;   /* 0: any free port */
-    const xd_route       *routes; /* the last row has no method */
-    void                 *server; /* passed to handlers as xd_http_call.server */
-    /* Accepted API keys, followed by NULL. If `keys` is NULL, requests need no key. */
+    int                   port;   /* port to listen on; 0: any free port */
+    const xd_route       *routes; /* table of routes; the last row has no method */
+    void                 *server; /* pointer that handlers receive as xd_http_call.server */
+    /* Accepted API keys, followed by NULL. If the array is NULL, requests need no key. */
     const char *const    *keys;
     /* Origins of other web pages that may send requests, followed by NULL. */
     const char *const    *origins;
@@ -81,7 +82,7 @@ typedef struct xd_http_args {
 /* Starts a server that listens and handles requests. XD_EIO: the address is in use, or TLS
  * fails. */
 xd_status xd_http_start(xd_http **h, const xd_http_args *a, xd_err *e);
-int       xd_http_port(const xd_http *h); /* port on which the server listens */
+int       xd_http_port(const xd_http *h); /* TCP port on which the server listens */
 /* Stops accepting connections, waits up to `seconds` for open connections, and frees *h. */
 void      xd_http_stop(xd_http **h, double seconds);
 /* Returns the number of replies so far whose status begins with `digit` (1 .. 5). */
@@ -94,14 +95,13 @@ size_t    xd_http_body_bytes(const xd_http *h); /* bytes of all request bodies i
  * the request; NULL: there is none. */
 const char *xd_http_query(const xd_http_call *c, const char *name);
 const char *xd_http_header(const xd_http_call *c, const char *name);
-/* Returns nonzero if the client has disconnected. Handlers may call this function before the reply
- * has begun. A client that has only closed its sending side may still read the reply. A client that
- * has closed its sending side is sent an interim reply (100) after two seconds and then every
- * second; if sending fails, the client has disconnected. */
+/* Returns nonzero if the client has disconnected. Handlers may call xd_http_client_left before the
+ * reply has begun. A client that has closed only the sending side of its connection may still read
+ * the reply. A client that has closed its sending side is sent an interim reply (100) after two
+ * seconds and then every second; if sending fails, the client has disconnected. */
 int         xd_http_client_left(xd_http_call *c);
-/* Returns nonzero if the client of a stream of events has disconnected. Does the same as
- * xd_http_client_left, but appends a comment line to the stream `events` instead of sending an
- * interim reply. */
+/* Returns nonzero if the client of a stream of events has disconnected. Like xd_http_client_left,
+ * but appends a comment line to the stream `events` instead of sending an interim reply. */
 int         xd_http_reader_left(xd_http_call *c, xd_text_buf *events);
 
 /* ---- replies; the last call counts ---------------------------------------------------------- */
@@ -115,9 +115,9 @@ void xd_reply_file(xd_http_call *c, const char *path, const char *type);
 void xd_reply_error(xd_http_call *c, unsigned status, const char *param, const char *code,
                     const char *fmt, ...) XD_PRINTF(5, 6);
 void xd_reply_header(xd_http_call *c, const char *name, const char *value);
-/* Replies with a stream of events (text/event-stream). `more` is called repeatedly. `more` waits
- * for the next events, appends them to b, and returns 0 at the end of the stream. `done` is called
- * once after the reply. */
+/* Replies with a stream of events (text/event-stream). The callback `more` is called repeatedly.
+ * `more` waits for the next events, appends them to b, and returns 0 at the end of the stream. The
+ * callback `done` is called once after the reply. */
 void xd_reply_events(xd_http_call *c, int (*more)(void *cookie, xd_text_buf *b),
                      void (*done)(void *cookie), void *cookie);
 

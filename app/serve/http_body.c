@@ -9,8 +9,8 @@
 
 enum { FORM_BUFFER = 64 << 10, MAX_PARTS = 64, MAX_VALUES = 10000 };
 
-static const char RETRY_S[] = "5"; /* value of Retry-After in seconds; most uploads take less
-                                           time than the value */
+/* value of the header Retry-After in seconds; most uploads take less time */
+static const char RETRY_S[] = "5";
 
 static int append(char **p, size_t *bytes, size_t *cap, const char *data, size_t n)
 {
@@ -106,7 +106,7 @@ static void free_content(xd_body *b)
 }
 
 /* Adds bytes to the pool, which counts the bytes of all request bodies in memory. Returns 0 if the
- * sum exceeds the pool's limit. */
+ * bytes of all bodies exceed the pool's limit. */
 static int count_bytes(xd_body *b, size_t bytes)
 {
     b->pooled += bytes;
@@ -162,8 +162,8 @@ static int is_json(const xd_body *b, xd_http_call *c)
     return !type && b->data && (b->data[0] == '{' || b->data[0] == '[');
 }
 
-/* Returns nonzero if the text is UTF-8 without a NUL. Other text must not reach replies, files and
- * the log. */
+/* Returns nonzero if the text is UTF-8 without a NUL. Text that is not UTF-8 must not reach
+ * replies, files and the log. */
 static int is_text(const char *s, size_t n)
 {
     const char *end = s + n;
@@ -186,9 +186,9 @@ static int are_texts(const xd_http_call *c)
     return 1;
 }
 
-/* Returns nonzero if a JSON text has few enough values to parse. A JSON value of two bytes needs a
- * hundred bytes of memory when parsed. The number of commas and brackets outside strings is an
- * upper bound for the number of values. */
+/* Returns nonzero if the number of values in a JSON text is small enough to parse the text. A JSON
+ * value of two bytes needs a hundred bytes of memory when parsed. The number of commas and brackets
+ * outside strings is an upper bound for the number of values. */
 static int has_few_values(const char *s, const char *end)
 {
     int n = 0, inside = 0;
@@ -206,7 +206,7 @@ static int has_few_values(const char *s, const char *end)
 static int read_json(xd_body *b, xd_http_call *c)
 {
     xd_err e = { 0 };
-    if (b->bytes >= 3 && memcmp(b->data, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark */
+    if (b->bytes >= 3 && memcmp(b->data, "\xef\xbb\xbf", 3) == 0) { /* UTF-8 byte order mark */
         c->body += 3;
         c->bytes -= 3;
     }
@@ -244,6 +244,6 @@ void xd_body_free(xd_body *b, xd_http_call *c)
     if (b->form)
         MHD_destroy_post_processor(b->form);
     xd_json_free(&c->json);
-    if (b->pool) /* the body was set up by xd_body_begin */
+    if (b->pool) /* xd_body_begin was called for the body */
         free_content(b);
 }

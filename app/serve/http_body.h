@@ -25,13 +25,14 @@ typedef struct xd_body {
     xd_body_pool *pool;
     size_t        pooled; /* bytes of this body that the pool counts */
     int           status; /* HTTP status if the body is refused; 0: not refused */
-    /* 1: the body is refused because the bodies of all requests together need too much memory. */
+    /* 1: the body is refused because all request bodies together need too much memory */
     int           pool_full;
 } xd_body;
 
 void xd_body_begin(xd_body *b, xd_http_call *c, size_t max, xd_body_pool *pool);
 void xd_body_add(xd_body *b, const char *data, size_t bytes);
-/* Stores the complete body in the call. If the body is refused, creates the reply and returns 0. */
+/* Stores the complete body in the call. If the body of the request is refused, creates the reply
+ * and returns 0. */
 int  xd_body_end(xd_body *b, xd_http_call *c);
 void xd_body_free(xd_body *b, xd_http_call *c);
 

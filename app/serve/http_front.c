@@ -28,15 +28,16 @@ typedef struct pipe_buf { /* a buffer of bytes to forward: data[at..n) */
     char   data[PIPE];
     size_t at, n;
     int    ended; /* 1: the sender of the bytes has closed its side */
-    int    shut;  /* 1: the end of the bytes was forwarded */
+    int    shut;  /* 1: the end of the byte stream was forwarded */
 } pipe_buf;
 
 typedef struct conn {
     int          client, inner;
-    pipe_buf     in, out; /* in: bytes from the client; out: bytes to the client */
+    /* in: buffer of bytes from the client; out: buffer of bytes to the client */
+    pipe_buf     in, out;
     xd_head      head;
-    int          answered; /* 1: bytes of a reply have come since the head of the current
-                                   request began */
+    /* 1: libmicrohttpd has sent bytes of a reply since the head of the current request began */
+    int          answered;
     int          replied;  /* 1: at least one byte was sent to the client */
     double       active_s; /* time when the client last read a byte */
     struct conn *next;
@@ -211,7 +212,7 @@ static int read_inner(conn *c)
     return 1;
 }
 
-/* If one side has closed its connection, closes the other connection after all bytes were
+/* If one of the two connections was closed, closes the other connection after all bytes were
  * forwarded. */
 static void forward_end(conn *c)
 {
@@ -222,7 +223,7 @@ static void forward_end(conn *c)
 }
 
 /* Reads and drops bytes that the client sends after the last reply. Closing a socket with unread
- * bytes would send a reset, which destroys that reply. */
+ * bytes would send a TCP reset, which destroys the last reply. */
 static int linger(const conn *c, const struct pollfd *client)
 {
     char rest[PIPE];

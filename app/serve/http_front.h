@@ -1,11 +1,11 @@
 /* http_front.h - accepts the connections of clients, and checks requests before libmicrohttpd
  * receives them.
  *
- * A thread accepts connections. For each client, the thread creates a socket pair, and forwards
- * bytes between the client and one end of the pair. libmicrohttpd uses the other end of the pair as
- * its connection to the client. The thread checks every request before it forwards the request
- * (http_head.h). The thread itself replies to a refused request, after the replies to earlier
- * requests. */
+ * A thread accepts the connections of clients. For each client, the thread creates a socket pair,
+ * and forwards bytes between the client and one end of the pair. libmicrohttpd uses the other end
+ * of the pair as its connection to the client. The thread checks every request before it forwards
+ * the request (http_head.h). The thread itself replies to a refused request, after the replies to
+ * earlier requests. */
 #ifndef XD_SERVE_HTTP_FRONT_H
 #define XD_SERVE_HTTP_FRONT_H
 
@@ -17,7 +17,7 @@ typedef struct xd_front xd_front;
 
 typedef struct xd_front_args {
     const char *host;        /* numeric address to listen on */
-    int         port;        /* 0: any free port */
+    int         port;        /* port to listen on; 0: any free port */
     int         connections; /* maximum number of connections */
     /* 1: clients use TLS, so that the thread cannot read and check requests. */
     int         encrypted;
@@ -29,9 +29,9 @@ typedef struct xd_front_args {
 /* Starts listening, but accepts no connections yet. XD_EIO: the address is in use. */
 xd_status   xd_front_open(xd_front **f, const xd_front_args *a, xd_err *e);
 int         xd_front_port(const xd_front *f);
-/* A callback for each new connection. In a callback for a new connection, `fd` is a socket, which
- * the callback must close, and `from` is the client's address. The callback returns 0 if it cannot
- * serve the connection. */
+/* Callback that is called for each new connection. In a callback for a new connection, `fd` is a
+ * socket, which the callback must close, and `from` is the client's address. A callback that cannot
+ * serve the connection returns 0. */
 typedef int xd_front_on_client(void *cookie, int fd, const struct sockaddr_storage *from);
 /* Starts the thread that accepts connections. */
 xd_status   xd_front_start(xd_front *f, xd_front_on_client *on_client, void *cookie, xd_err *e);

@@ -17,10 +17,11 @@ typedef struct xd_head { /* state of the parser; starts as {0} at the first byte
                                    request */
     int      state;
     int      status;  /* HTTP status 400 or 501: the request is refused; 0: not refused */
-    int      in_body; /* 1: the head of the request is complete */
+    int      in_body; /* 1: the head of the current request is complete */
     char     name[24], value[24]; /* header name and value of the current line, truncated */
     size_t   nname, nvalue;
-    char     version[8]; /* last bytes of the request line, which contain the HTTP version */
+    /* last bytes of the current request line, which contain the HTTP version */
+    char     version[8];
     /* Numbers of header lines Host, Content-Length and Transfer-Encoding in this request. */
     int      hosts, lengths, codings;
     uint64_t left;   /* bytes of the body or of the current chunk that have not arrived yet */
@@ -29,9 +30,9 @@ typedef struct xd_head { /* state of the parser; starts as {0} at the first byte
 
 /* Returns the error message for a request that is refused with `status`. */
 const char *xd_head_sentence(int status);
-/* Parses the next n bytes. Returns how many of the n bytes at p may be forwarded to libmicrohttpd.
- * If a request is refused, only the bytes before this request may be forwarded. Chunk extensions
- * are removed from the array p in place. */
+/* Parses the next n bytes of a connection. Returns how many of the n bytes at p may be forwarded to
+ * libmicrohttpd. If a request is refused, only the bytes before this request may be forwarded.
+ * Chunk extensions are removed from the array p in place. */
 size_t      xd_head_read(xd_head *h, char *p, size_t n);
 
 #endif

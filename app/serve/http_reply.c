@@ -48,8 +48,8 @@ static presence look_for_client(const xd_http_call *c)
     return recv(p.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0 ? HALF_CLOSED : THERE;
 }
 
-/* Returns nonzero if it is time to probe a half-closed client. The first probe is delayed, because
- * most replies are soon complete. */
+/* Returns nonzero if it is time to probe a half-closed client. The first probe of a half-closed
+ * client is delayed, because most replies are soon complete. */
 static int is_probe_due(xd_http_call *c)
 {
     double now = xd_now_s();
@@ -127,7 +127,8 @@ void xd_reply_json(xd_http_call *c, unsigned status, xd_text_buf *b)
 
 typedef enum asked { ALL, PART, NOTHING } asked;
 
-/* Parses a decimal number at `text` and sets *end to the end of its digits; -1: no number. */
+/* Parses the decimal number at `text` and sets *end to the end of the digits; returns -1 if `text`
+ * has no number. */
 static int64_t read_digits(const char *text, const char **end)
 {
     char *to;
@@ -140,8 +141,8 @@ static int64_t read_digits(const char *text, const char **end)
 }
 
 /* Parses a Range "bytes=2-5", "bytes=2-" or "bytes=-4" for a file of `size` bytes. If the header
- * has several ranges, another unit or an invalid range, returns ALL, and the reply is the complete
- * file. */
+ * Range has several ranges, another unit or an invalid range, returns ALL, and the reply is the
+ * complete file. */
 static asked read_range(const char *range, int64_t size, int64_t *from, int64_t *n)
 {
     const char *at = range + 6;
@@ -272,7 +273,7 @@ typedef struct events {
     int           (*more)(void *cookie, xd_text_buf *b);
     void          (*done)(void *cookie);
     void         *cookie;
-    xd_http_call *call; /* the call; valid until the reply is sent */
+    xd_http_call *call; /* HTTP call, which is valid until the reply is sent */
     xd_text_buf   b;    /* text of the server-sent events; its first `sent` bytes have been
                                    sent */
     size_t        sent;

@@ -6,7 +6,7 @@
 #include "base/json.h"
 
 /* The measured values of a request. DURATION: seconds from the request's arrival to its end. WAIT:
- * seconds in the queue. SPEED: denoising steps per second. */
+ * seconds for which the request waited in the queue. SPEED: denoising steps per second. */
 enum { XD_MEASURE_DURATION, XD_MEASURE_WAIT, XD_MEASURE_SPEED, XD_MEASURES, XD_BUCKETS = 16 };
 
 typedef struct xd_histogram {
@@ -27,7 +27,8 @@ typedef struct xd_measures {
     int          n;
 } xd_measures;
 
-/* Returns the histograms of a model, and creates them at the first call. NULL: out of memory. */
+/* Returns the histograms of a model, and creates them at the first call. Returns NULL if memory is
+ * exhausted. */
 xd_measured *xd_measures_of(xd_measures *m, const char *model, int video);
 void         xd_measure_add(xd_measured *d, int what, double value);
 /* Appends all histograms in Prometheus' text format. */

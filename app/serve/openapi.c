@@ -6,7 +6,8 @@
 #include "serve/defaults.h"
 #include "serve/server.h"
 
-static const char gap[] = "\"(options)\": {},"; /* place of the options in openapi.json */
+/* text in openapi.json that is replaced by the options */
+static const char gap[] = "\"(options)\": {},";
 
 static void add_numbers(xd_text_buf *b, const xd_option *o, const char *type)
 {
