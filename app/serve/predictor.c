@@ -1,9 +1,9 @@
 /* predictor.c - predicts the duration of tasks.
  *
  * Tasks that differ only in their texts and seeds take the same time and have the same key. The
- * predicted time of a key is the measured time of its tasks. For a new key, the predicted time is
- * the planner's prediction multiplied by a correction: the mean ratio of measured to planned times
- * of all keys. */
+ * predicted time of a known key is the measured time of tasks with that key. For a new key, the
+ * predicted time is the planner's prediction multiplied by a correction: the mean ratio of measured
+ * to planned times of all keys. */
 #include "serve/predictor.h"
 
 #include <math.h>
@@ -28,9 +28,9 @@ static const double newest = 0.3; /* weight of a new measurement in the moving a
 typedef struct entry {
     char    *key;
     double   planned[MODES];  /* seconds that the planner predicts; negative: unknown */
-    double   measured[MODES]; /* measured seconds; 0: none yet */
+    double   measured[MODES]; /* moving average of measured seconds; 0: nothing was measured */
     double   text, decode;    /* fractions of the time for text encoding and for decoding */
-    unsigned used;            /* value of the counter `uses` when the entry was last used */
+    unsigned used;            /* value of the counter `uses` at the last use of the entry */
 } entry;
 
 struct xd_predictor {
@@ -38,13 +38,14 @@ struct xd_predictor {
     const xd_open_flags *open;
     pthread_t            thread;
     pthread_mutex_t      lock;
-    int                  ranks, started; /* ranks: number of ranks, 0: not known yet;
-                                                   started: 1 if the thread runs */
+    /* ranks: number of ranks of the worker (0: unknown); started: 1 if the prediction thread
+     * runs */
+    int                  ranks, started;
     entry                entries[KEYS];
     int                  n;
     unsigned             uses;
-    double               correction[MODES]; /* mean of measured / planned seconds; 0: not known
-                                                   yet */
+    /* mean ratio of measured to planned seconds; 0: unknown */
+    double               correction[MODES];
 };
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -89,8 +90,8 @@ static char *key_of(const xd_task *t)
     return b.p;
 }
 
-/* Returns the entry of a key. If the key has no entry and `make` is set, replaces the least
- * recently used entry by a new entry that owns the key. The caller holds the lock. */
+/* Returns the entry of a task's key. If the key has no entry and `make` is set, replaces the least
+ * recently used entry by a new entry that owns the key. The caller holds the predictor's lock. */
 static entry *entry_of(xd_predictor *p, char *key, int make)
 {
     int oldest = 0;
@@ -113,7 +114,7 @@ static entry *entry_of(xd_predictor *p, char *key, int make)
 
 /* Predicts the seconds of a request on all ranks. For the mode ONE_RANK, predicts the seconds of a
  * data-parallel request in which every rank generates all images alone, as split ranks do. The
- * seconds are negative if the planner refuses the request. */
+ * result is negative if the planner refuses the request. */
 static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ranks, entry *k)
 {
     xd_advise_args      a = xd_open_flags_advise(p->open, f->model);
@@ -122,8 +123,9 @@ static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ra
     const xd_plan_info *best = NULL;
     a.request = &r;
     a.ranks = ranks;
-    /* Predicts for the CPU even if the worker uses GPUs, because for a prediction for GPUs this
-     * process would have to open the GPUs. The correction factor adjusts the predicted time. */
+    /* The prediction is for the CPU even if the worker uses GPUs, because this process would have
+     * to open the GPUs to predict for them. A correction factor adjusts the time that the planner
+     * predicts. */
     a.dtype = a.dtype && strcmp(a.dtype, "f16") == 0 ? "bf16" : a.dtype;
     a.device = "cpu";
     if (mode == ONE_RANK) {
@@ -155,8 +157,8 @@ static void plan_task(const xd_predictor *p, const xd_task *t, int ranks, entry 
     k->planned[ALL_RANKS] = k->planned[ONE_RANK] = -1;
     if (xd_task_flags_read(&f, t->nargs, t->args, NULL) == XD_OK) {
         w = f.request.width, h = f.request.height;
-        if (h <= 0 || w <= MAX_PIXELS / h) /* larger images are not decoded here, because the
-                                                   worker will refuse them */
+        if (h <= 0 || w <= MAX_PIXELS / h) /* images above the limit are not decoded, because the
+                                              worker will refuse them */
             plan(p, &f, ALL_RANKS, ranks, k);
         if (ranks > 1 && k->planned[ALL_RANKS] > 0)
             plan(p, &f, ONE_RANK, ranks, k);
@@ -166,7 +168,7 @@ static void plan_task(const xd_predictor *p, const xd_task *t, int ranks, entry 
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-/* Returns the predicted seconds of an entry; under the lock. */
+/* Returns the predicted seconds of an entry; the caller holds the lock. */
 static double seconds_of(const xd_predictor *p, const entry *k, int mode)
 {
     double correction = p->correction[mode];
@@ -243,7 +245,7 @@ void xd_predictor_ranks(xd_predictor *p, int ranks)
     pthread_mutex_lock(&p->lock);
     p->ranks = ranks;
     pthread_mutex_unlock(&p->lock);
-    if (!p->started) /* without the thread there are no predictions of tasks */
+    if (!p->started) /* if the thread cannot be started, tasks have no predictions */
         p->started = pthread_create(&p->thread, NULL, predict_tasks, p) == 0;
 }
 

@@ -440,7 +440,7 @@ xd_task *xd_api_req_submit(xd_api_req *r)
             add_arg(r, "checkpoint", path);
     }
     check_args(r);
-    if (*s->ending) /* the main thread has not yet seen the signal */
+    if (*s->ending) /* a termination signal has arrived that the main thread has not yet handled */
         xd_tasks_shut_down(s->tasks);
     if (!r->failed && xd_tasks_add(s->tasks, task, &e) != XD_OK) {
         xd_api_req_refuse(r, e.code == XD_ECANCELLED ? 503 : 429, NULL, "%s",

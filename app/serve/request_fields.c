@@ -65,8 +65,8 @@ static void set_json_image(xd_api_req *r, const xd_api_req_field *f, const xd_js
                           f->name);
 }
 
-/* Refuses a seed that is an integer above 2^53, because JSON numbers are doubles and the seed would
- * be rounded. */
+/* Refuses a JSON seed above 2^53, because JSON numbers are parsed as doubles, which would round the
+ * seed. */
 static void check_seed(xd_api_req *r, const char *name, double number)
 {
     if (strcmp(name, "seed") == 0 && fabs(number) > 0x1p53)

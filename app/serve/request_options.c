@@ -47,7 +47,7 @@ int xd_option_takes_texts(const xd_option *o)
     return o->kind == XD_OPT_TEXT && strcmp(o->arg, "TEXT") == 0;
 }
 
-/* Sets the request's "priority" or "deadline". Returns 0 for another name. */
+/* Sets the request's "priority" or "deadline". Returns 0 if the name is none of these options. */
 static int set_order(xd_api_req *r, const char *name, const char *value)
 {
     static const char *const classes[] = { "low", "normal", "high" };
@@ -75,8 +75,8 @@ static int set_order(xd_api_req *r, const char *name, const char *value)
     return 1;
 }
 
-/* Sets fast_attn to a list of methods. The name of a table file is refused, because requests must
- * not name files of this host. */
+/* Sets fast_attn to a list of methods. The name of a table file is refused for fast_attn, because
+ * requests must not name files of this host. */
 static void set_fast_attn(xd_api_req *r, const char *value)
 {
     size_t n = strspn(value, "abcdefghijklmnopqrstuvwxyz+,");
@@ -216,8 +216,8 @@ xd_eta_kind xd_api_req_eta_kind(const xd_api_req *r)
     return XD_ETA_NONE;
 }
 
-/* Sets eta. An ancestral sampler that adds no noise equals its plain sampler, so eta 0 selects
- * Euler. */
+/* Sets eta. An ancestral sampler with eta 0 adds no noise and equals its plain sampler, so eta 0
+ * selects Euler. */
 void xd_api_req_eta(xd_api_req *r, double eta)
 {
     char        text[40];
@@ -238,7 +238,8 @@ void xd_api_req_eta(xd_api_req *r, double eta)
 
 enum { MAX_NAME = 64 };
 
-/* Returns nonzero if one of the first n arguments sets this option or overrides its default. */
+/* Returns nonzero if one of the first n arguments sets the option or overrides the option's
+ * default. */
 static int is_given(const xd_api_req *r, const char *name, int n)
 {
     char given[MAX_NAME];

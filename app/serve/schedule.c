@@ -59,8 +59,8 @@ static double expected(const xd_schedule *s, const xd_task *t)
     return t->expected_s > 0 ? t->expected_s : s->default_s;
 }
 
-/* Returns the completed fraction of a task. A task consists of one text encoding, and of the steps
- * and the decoding of each image. */
+/* Returns the fraction of a task's work that is complete. A task consists of one text encoding, and
+ * of the steps and the decoding of each image. */
 static double part_done(const xd_task *t)
 {
     int    images = t->images > 0 ? t->images : 1, image = t->image > 0 ? t->image - 1 : 0;

@@ -149,8 +149,8 @@ static xd_status read_options(const xd_serve_flags *f, xd_serve_model *m, char *
     return s;
 }
 
-/* Reads [NAME=]DIR[,OPTION=VALUE...]. If the complete text is the name of a directory, that
- * directory is the model. */
+/* Reads [NAME=]DIR[,OPTION=VALUE...]. If the complete argument of --model is the name of a
+ * directory, that directory is the model. */
 static xd_status read_model(const xd_serve_flags *f, xd_serve_model *m, const char *text, xd_err *e)
 {
     char     *path = m->text = strdup(text);

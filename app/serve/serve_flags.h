@@ -28,13 +28,14 @@ typedef struct xd_serve_flags {
     int64_t         max_pixels;
     /* Limits for stored results: seconds for which they are kept, and their total size in MB. */
     double          keep_s, keep_mb;
-    double          request_timeout, worker_timeout; /* time limits in seconds */
+    /* time limits of requests and of the worker in seconds */
+    double          request_timeout, worker_timeout;
     double          drain_s; /* seconds for which running requests may go on at exit */
     xd_open_flags   open;
     xd_opt_table    tables[4];
     xd_opt_spec     spec;
-    xd_request      request; /* used only to validate the defaults */
-    /* xd_serve_flags_read computes the following fields. */
+    xd_request      request; /* request that is used only to validate the defaults */
+    /* xd_serve_flags_read computes the fields below. */
     xd_serve_model *models; /* [nmodels] values of --model */
     int             nmodels;
     xd_defaults     defaults; /* defaults of requests to all models */
@@ -42,8 +43,8 @@ typedef struct xd_serve_flags {
     xd_defaults     worker;
 } xd_serve_flags;
 
-/* Parses argv[0..argc). Strings in *f point into argv. XD_EINVAL: the message names the option.
- * Call xd_serve_flags_free also after a failure. */
+/* Parses argv[0..argc). The strings in *f point into argv. XD_EINVAL: the message names the option.
+ * The caller must call xd_serve_flags_free also after a failure. */
 xd_status xd_serve_flags_read(xd_serve_flags *f, int argc, char **argv, xd_err *e);
 void      xd_serve_flags_free(xd_serve_flags *f);
 void      xd_serve_flags_help(FILE *out);

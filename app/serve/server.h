@@ -38,7 +38,7 @@ typedef struct xd_server {
      * files. */
     const char      *loras;
     const char      *dir;     /* directory for files of tasks */
-    const char      *own_dir; /* temporary directory, removed at exit */
+    const char      *own_dir; /* temporary directory of the server, removed at exit */
     double           keep_s;  /* seconds for which results are kept */
     double           started; /* date of the server's start, in seconds of the Unix clock */
     int              tls;     /* 1: the server uses HTTPS */
@@ -56,40 +56,42 @@ typedef struct xd_server {
     xd_tasks                    *tasks;
     xd_worker_process           *worker;
     xd_http                     *http;
-    xd_access_log               *log; /* access log; NULL: none */
+    xd_access_log               *log; /* access log; NULL: the server writes no access log */
     const xd_route              *routes;
 } xd_server;
 
 /* Returns 1 if the model generates `kind` ("image" or "video"), 0 if not; negative: unknown. */
 int xd_served_makes(const xd_served_model *m, const char *kind);
 
-/* Returns the sorted names of the LoRA files in the folder; the caller frees the names and the
- * list. */
+/* Returns the sorted names of the LoRA files in the server's folder; the caller frees the names and
+ * the list. */
 char **xd_server_loras(const char *folder, int *n);
 
 /* ---- a request that becomes a task (request.c) ----------------------------------------------- */
 
 /* Converts the fields of an HTTP request to the arguments of a task. If a function whose name
- * begins with xd_api_req fails, it creates the reply and sets `failed`; later calls of these
- * functions then do nothing. */
+ * begins with xd_api_req fails, it creates the reply and sets `failed`, and later calls of
+ * xd_api_req functions do nothing. */
 typedef struct xd_api_req {
     xd_http_call          *call;
-    const char            *kind; /* what the request generates: "image" or "video" */
+    const char            *kind; /* kind of output that the request generates: "image" or "video" */
     xd_task               *task;
     const xd_served_model *model; /* model of the request; NULL: not chosen yet */
     /* Number of start images, and number of all image files of the request. */
     int                    images, files;
-    int64_t                pixels;       /* total pixels of the request's image files */
-    int                    lenient;      /* 1: unknown fields are ignored */
-    int                    random_seed;  /* 1: the request has the seed -1 */
-    int                    defaults_set; /* 1: the server's defaults are set */
+    int64_t                pixels;      /* total pixels of the request's image files */
+    int                    lenient;     /* 1: unknown fields of the request are ignored */
+    int                    random_seed; /* 1: the request has the seed -1 */
+    /* 1: the options of the request include the server's defaults */
+    int                    defaults_set;
     char                   extension[8]; /* extension of the result files: "png" */
     int                    failed;
 } xd_api_req;
 
 void xd_api_req_begin(xd_api_req *r, xd_http_call *call, const char *kind);
-/* Chooses the model with this name. If the name is NULL, "" or the name of an OpenAI model, chooses
- * the first model that generates outputs of the requested kind (image or video). */
+/* Chooses the model of a request by the model's name. If the name is NULL, "" or the name of an
+ * OpenAI model, chooses the first model that generates outputs of the requested kind (image or
+ * video). */
 void xd_api_req_model(xd_api_req *r, const char *name);
 /* Sets the option `name` of the request to a value. Names are those of xd_request_options. */
 void xd_api_req_option(xd_api_req *r, const char *name, const char *value);
@@ -115,7 +117,7 @@ void        xd_api_req_url(xd_api_req *r, const char *option, const char *url);
 /* Sets the format of the result files, "png" or "mp4". param: name of the field in errors. */
 void        xd_api_req_format(xd_api_req *r, const char *param, const char *format);
 /* Set a field that has the same name in all HTTP interfaces: an option of xd_request, "lora",
- * "priority" or "deadline". Return 0 if there is no such field. */
+ * "priority" or "deadline". Return 0 if the request has no such field. */
 int         xd_api_req_by_name(xd_api_req *r, const char *name, const xd_json *value);
 int         xd_api_req_by_name_text(xd_api_req *r, const char *name, const char *value);
 /* A field that requests of one HTTP interface can have, and the function that handles the field's
@@ -127,14 +129,14 @@ typedef struct xd_api_req_field {
      * the field has a text. */
     const char *file;
 } xd_api_req_field;
-/* Reads all fields of a request. Accepted fields are those in the table `fields`, whose last row
- * has no name; prompt, model, size and output_format; and all options of xd_request. Fields of
- * other names are refused, or ignored if r->lenient is set. */
+/* Reads all fields of a request. Requests may have the fields in the table `fields`, whose last row
+ * has no name; the fields prompt, model, size and output_format; and all options of xd_request.
+ * Fields of other names are refused, or ignored if r->lenient is set. */
 void xd_api_req_fields(xd_api_req *r, const xd_api_req_field *fields, void *cookie);
 /* Sets an option to a default value, if the request does not set the option. */
 void xd_api_req_default(xd_api_req *r, const char *name, const char *value);
-/* If the request names no model, chooses a model. After that, sets all options that the request
- * does not set to the server's defaults. */
+/* If the request names no model, chooses a model. Sets all options that the request does not set to
+ * the server's defaults. */
 void xd_api_req_defaults(xd_api_req *r);
 /* Sets a random seed if the request has none. */
 void xd_api_req_seed(xd_api_req *r);
@@ -147,7 +149,7 @@ xd_task *xd_api_req_submit(xd_api_req *r);
 
 /* ---- replies --------------------------------------------------------------------------------- */
 
-/* Waits until the task has ended. Cancels the task if the client disconnects. */
+/* Waits until the task of a request has ended. Cancels the task if the client disconnects. */
 void            xd_answer_wait(xd_http_call *c, xd_task *task);
 /* Copies a message of the library to `to`, in a form that may be sent to a client: paths of models
  * are replaced by the models' names in requests, and all other paths are shortened to file names.
@@ -155,7 +157,7 @@ void            xd_answer_wait(xd_http_call *c, xd_task *task);
 const char     *xd_answer_text(const xd_server *s, const char *text, char *to, size_t size);
 /* Copies the error message of a task to `to` for a client, like xd_answer_text. */
 const char     *xd_answer_error(const xd_server *s, const xd_task *task, char *to, size_t size);
-/* Replies with the error of a failed or cancelled task. */
+/* Replies with the error message of a failed or cancelled task. */
 void            xd_answer_failure(xd_http_call *c, const xd_task *task);
 /* Adds the header Retry-After: the predicted seconds until a request ends. */
 void            xd_answer_retry_after(xd_http_call *c);
@@ -176,12 +178,12 @@ const char     *xd_answer_type(const char *path);
  * used in its request. */
 void            xd_answer_origin(const xd_http_call *c, char *text, size_t size);
 void            xd_cancel_task(xd_server *s, xd_task *task);
-/* Returns the task whose id is in the request's path. The caller must release the task. NULL: there
- * is no such task, or the task belongs to another API key. */
+/* Returns the task whose id is in the request's path. The caller must release the returned task.
+ * NULL: there is no such task, or the task belongs to another API key. */
 xd_task        *xd_answer_find(const xd_http_call *c);
 /* Returns the tasks that were requested with the same API key as this request, oldest first. If
- * `videos` is set, returns only tasks that generate videos. The caller holds the lock, and frees
- * the list. */
+ * `videos` is set, returns only tasks that generate videos. The caller holds the lock of the tasks,
+ * and frees the list. */
 const xd_task **xd_answer_tasks(const xd_http_call *c, int videos, int *n);
 
 /* ---- interfaces ------------------------------------------------------------------------------ */

@@ -3,9 +3,8 @@
  *
  * Every function acquires the lock of the tasks, with one exception: if a function's comment has
  * the words "under the lock", the caller must hold the lock (xd_tasks_lock). Tasks are
- * reference-counted. A function that returns a task adds a reference for the caller, which the
- * caller drops with xd_task_release. Fields of a task are read under the lock, except the constant
- * fields. */
+ * reference-counted. A function that returns a task adds a reference, which the caller drops with
+ * xd_task_release. Fields of a task are read under the lock, except the constant fields. */
 #ifndef XD_SERVE_TASK_H
 #define XD_SERVE_TASK_H
 
@@ -23,17 +22,17 @@ typedef enum xd_task_state {
 } xd_task_state;
 
 typedef struct xd_task_image { /* a finished image or video */
-    char   *file;              /* path of the image or video */
+    char   *file;              /* path of the file with the image or video */
     /* Seed of the image, and the texts of xd_result_json and xd_result_parameters. */
     char   *seed, *json, *parameters;
     int64_t width, height, frames;
     double  fps;  /* frames per second of a video; 0: a single image */
     int     rate; /* samples per second of a video's sound; 0: no sound */
-    /* Numbers of tokens as xd_result_tokens returns them. They are not stored in the task's
+    /* Numbers of tokens as xd_result_tokens returns them. The fields are not stored in the task's
      * file. */
     int64_t text_tokens, reference_tokens, image_tokens;
-    /* Number of previews that the task had when this image was finished. It is not stored in the
-     * task's file. */
+    /* Number of previews that the task had when this image was finished. The time is not stored in
+     * the task's file. */
     int     previews;
 } xd_task_image;
 
@@ -61,23 +60,25 @@ typedef struct xd_task {
     unsigned       changes;   /* number of changes of this task so far */
     char           stage[16]; /* stage of a running task: "open", "text", "denoise", "decode" */
     int            step, steps, image, images;
-    double         started, ended;   /* dates of start and end; 0: not yet */
-    double         began_s, ended_s; /* times of start and end by xd_now_s */
+    /* dates at which the task started and ended; 0: the task has not started or ended */
+    double         started, ended;
+    double         began_s, ended_s; /* times of start and end of the task, on the clock xd_now_s */
     /* Predicted seconds of the task, on all ranks and on one rank; 0: not predicted yet; negative:
      * unknown. */
     double         expected_s, alone_s;
     /* Predicted fractions of the task's time that text encoding and decoding take; 0: unknown. */
     double         text_part, decode_part;
-    int            previews; /* number of previews so far */
+    int            previews; /* number of previews of the task so far */
     char          *preview;  /* file of the latest preview; NULL: none */
     xd_task_image *done;     /* [ndone] finished images or videos */
     int            ndone;
-    xd_status      code;   /* status of a failed task */
+    xd_status      code;   /* xd_status of a failed task */
     char          *error;  /* error message of a failed task */
     int            cancel; /* 1: the client has cancelled the task */
     char *seconds;         /* seconds of each stage of a finished task, as JSON: {"text":0.1,...} */
     /* The following fields are private to tasks.c. */
-    char *model_name;     /* owned name to which `model` points if the task was read from a file */
+    /* owned copy of the model's name, to which `model` points if the task was read from a file */
+    char *model_name;
     int   refs;           /* number of references */
     int   deleted;        /* 1: the task is freed when its last reference is released */
     int   awaited;        /* 1: a client waits for the end of the task */
@@ -86,13 +87,14 @@ typedef struct xd_task {
 } xd_task;
 
 /* Two image files are stored next to each video, the video's first frame and a contact sheet of
- * several frames, and a file of its sound, if it has sound. Their names end with these suffixes. */
+ * several frames, and a file of its sound, if it has sound. The names of the files end with these
+ * suffixes. */
 #define XD_TASK_THUMBNAIL ".thumbnail.webp"
 #define XD_TASK_SHEET ".sheet.webp"
 #define XD_TASK_SOUND ".sound.wav"
 
-typedef struct xd_task_time { /* duration of a task, predicted or measured */
-    /* Seconds on all ranks, and seconds on one rank; 0 or negative: unknown. */
+typedef struct xd_task_time { /* predicted or measured duration of a task */
+    /* Seconds of a task on all ranks, and on one rank; 0 or negative: unknown. */
     double together, alone;
     double text, decode; /* fractions of the time that text encoding and decoding take */
 } xd_task_time;
@@ -129,70 +131,72 @@ void            xd_tasks_measures(xd_tasks *j, xd_text_buf *b); /* appends the h
 void      xd_task_preview_file(const xd_task *task, int i, char *path, size_t size);
 /* Generates a task id that begins with `kind`: "image_5f0c..." */
 void      xd_task_name(char id[40], const char *kind);
-xd_task  *xd_task_new(void); /* returns a task with zero fields; NULL: out of memory */
+/* returns a new task whose fields are zero; NULL: memory is exhausted */
+xd_task  *xd_task_new(void);
 xd_status xd_task_arg(xd_task *task, const char *name, const char *value, xd_err *e);
 /* Returns nonzero if one of the task's arguments begins with the text `beginning`, for example
  * "--lora=". */
 int       xd_task_has(const xd_task *task, const char *beginning);
 void      xd_task_images_free(xd_task *task); /* frees all results of the task */
-void      xd_task_free(xd_task *task);        /* frees a task that was not added */
+void      xd_task_free(xd_task *task);        /* frees a task that was not added to the queue */
 /* Queues a task, takes ownership of it, and adds a reference for the caller. If xd_tasks_add fails,
  * the caller still owns the task. XD_ENOMEM: the queue is full; XD_ECANCELLED: the server shuts
  * down. */
 xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e);
-xd_task  *xd_tasks_find(xd_tasks *j, const char *id); /* returns the task, with a reference; NULL:
-                                                           no such task */
+/* returns the task with this id, with a reference; NULL: the task does not exist */
+xd_task  *xd_tasks_find(xd_tasks *j, const char *id);
 void      xd_task_release(xd_tasks *j, xd_task *task);
 /* Marks that a client waits for the task. */
 void      xd_task_mark_awaited(xd_tasks *j, xd_task *task);
-/* Waits until the counter task->changes is no longer equal to `since`, but for at most `seconds`
- * seconds. Returns task->changes. */
+/* Waits until the counter task->changes differs from `since`, for at most `seconds` seconds.
+ * Returns task->changes. */
 unsigned  xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, double seconds);
 /* Returns nonzero if the task is done, failed or cancelled; under the lock. */
 int       xd_task_has_ended(const xd_task *task);
 /* xd_task_position returns the number of tasks before this task, including running tasks.
  * xd_task_seconds_left returns the predicted seconds until this task has ended (negative: unknown).
- * The caller holds the lock. */
+ * The caller holds the lock of the tasks. */
 int       xd_task_position(xd_tasks *j, const xd_task *task);
 double    xd_task_seconds_left(xd_tasks *j, const xd_task *task);
 /* Returns the predicted number of seconds, at least 1, until a full queue can accept another
  * task. */
 double    xd_tasks_retry_after_s(xd_tasks *j);
-/* Cancels a task: a queued task at once, a running task soon. Returns 0 if the task has already
- * ended. */
+/* Cancels a task. A queued task ends at once, a running task soon afterwards. Returns 0 if the task
+ * has already ended. */
 int       xd_tasks_cancel(xd_tasks *j, xd_task *task);
 /* Deletes an ended task and its files. Returns 0 if the task has not ended. */
 int       xd_tasks_delete(xd_tasks *j, xd_task *task);
 /* Removes all result files of a task, including files that a worker has written but not yet
  * reported to the server. The file in which the task itself is stored (task_store.h) is kept. */
 void      xd_task_remove_files(const xd_task *task);
-/* Calls `visit` for every task, oldest first; under the lock. */
+/* Calls `visit` for every task, oldest first; the caller holds the lock of the tasks (under the
+ * lock). */
 void xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task), void *cookie);
 /* Deletes ended tasks that exceed the limits of xd_tasks_open, oldest first. */
 void xd_tasks_delete_expired(xd_tasks *j);
 
 /* ---- running tasks --------------------------------------------------------------------------- */
 
-/* Returns a file descriptor for poll. The descriptor becomes readable when a task was queued,
- * cancelled or predicted, and stays readable until xd_tasks_clear_wakeup is called. */
+/* Returns a file descriptor for poll, which becomes readable when a task was queued, cancelled or
+ * predicted, and stays readable until xd_tasks_clear_wakeup is called. */
 int      xd_tasks_wakeup_fd(xd_tasks *j);
 void     xd_tasks_clear_wakeup(xd_tasks *j);
-/* Marks the queued task with the lowest score as running and returns it. NULL: no task can run, or
- * the server shuts down. The callback `score` is called while the lock of the tasks is held. A task
- * whose score is NaN is not started. */
+/* Marks the queued task with the lowest score as running and returns it. Returns NULL if no task
+ * can run, or if the server shuts down. The callback `score` is called while the lock of the tasks
+ * is held. A task whose score is NaN is not started. */
 xd_task *xd_tasks_start_best(xd_tasks *j, double (*score)(void *cookie, const xd_task *task),
                              void *cookie);
-/* Puts a task back into the queue and releases it. The task must be marked as running, but no
- * worker may have started it. */
+/* Puts a running task back into the queue and releases the task. The task must be marked as
+ * running, but no worker may have started the task. */
 void     xd_task_requeue(xd_tasks *j, xd_task *task);
 /* Cancels queued tasks whose deadline has passed. */
 void     xd_tasks_cancel_overdue(xd_tasks *j);
-/* Waits until there is a task without a prediction, and returns the task. NULL: the server shuts
+/* Waits for a task without a prediction, and returns the task. Returns NULL if the server shuts
  * down. */
 xd_task *xd_tasks_next_unpredicted(xd_tasks *j);
 void     xd_task_set_prediction(xd_tasks *j, xd_task *task, const xd_task_time *t);
 /* Of the running tasks of the owner `owner` (NULL: of all owners), returns the task that was
- * started last. NULL: no task is running. */
+ * started last. Returns NULL if no task is running. */
 xd_task *xd_tasks_running(xd_tasks *j, const char *owner);
 void     xd_task_stage(xd_tasks *j, xd_task *task, const char *stage);
 void     xd_task_step(xd_tasks *j, xd_task *task, int step, int steps, int image, int images);

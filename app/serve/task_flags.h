@@ -1,6 +1,6 @@
 /* task_flags.h - parses the arguments of a task, which the server sends to its worker. The
- * arguments are the request options of xdit generate, and some options that only the server
- * sets. */
+ * arguments of a task are the request options of xdit generate, and some options that only the
+ * server sets. */
 #ifndef XD_SERVE_TASK_FLAGS_H
 #define XD_SERVE_TASK_FLAGS_H
 
@@ -17,8 +17,9 @@ typedef struct xd_task_flags {
     xd_prompt_texts  texts;
     xd_loras_read    lora;
     const char      *mask_image, *last_image, *control_video;
-    int              mask_alpha; /* 1: use the mask's transparency (xd_image_file_load_mask) */
-    xd_request       request;    /* the request; its texts point into argv */
+    /* 1: the mask is the transparency of the mask image (xd_image_file_load_mask) */
+    int              mask_alpha;
+    xd_request       request; /* request to the library; its texts point into argv */
     /* Images that xd_task_flags_load has read from files, in this order: the reference images, the
      * mask, the last image, the control images, the control video. */
     xd_image        *pixels; /* [npixels] loaded images */
@@ -27,14 +28,15 @@ typedef struct xd_task_flags {
     int              npixels;
 } xd_task_flags;
 
-/* Returns the path of an argument "--image=PATH", or of another one that names a file with an input
- * image; NULL: the argument names none. */
+/* Returns the path in an argument that names a file with an input image, such as "--image=PATH";
+ * NULL: the argument names no such file. */
 const char *xd_task_image_path(const char *arg);
-/* Writes the file name of a task's preview i (from 0) to `path`. The name is derived from the name
- * of the task's output file. The extension is that of the output file; for a video, .png. */
+/* Writes the file name of a task's preview i (from 0) to `path`. The name of a preview is derived
+ * from the name of the task's output file. The extension of a preview is that of the output file,
+ * or .png for a video. */
 void        xd_task_preview_name(const char *output, int video, int i, char *path, size_t size);
-/* Parses argv[0..argc); *f points into argv. XD_EINVAL: the message names the argument. Call
- * xd_task_flags_free also after a failure. */
+/* Parses the task's arguments argv[0..argc); the strings in *f point into argv. XD_EINVAL: the
+ * message names the argument. The caller must call xd_task_flags_free also after a failure. */
 xd_status   xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e);
 /* Reads the task's image files and passes the images to the request as pixels. The parameters in
  * the task's results then do not contain file names. */

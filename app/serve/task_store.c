@@ -147,8 +147,8 @@ static int priority_of(const xd_json *j)
     return (v == 1) - (v == -1);
 }
 
-/* Returns nonzero if the text has the form of an id of xd_task_name: letters, "_", digits. The id
- * is used in paths and replies, so other characters are refused. */
+/* Returns nonzero if the text has the form of an id of xd_task_name: letters, "_", digits. Other
+ * characters are refused, because the id is used in paths and replies. */
 static int is_id(const char *id)
 {
     size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyz");
@@ -178,8 +178,8 @@ static int is_own_file(const char *dir, const char *id, const char *path)
                      strncmp(path + n + 1, id, strlen(id)) == 0);
 }
 
-/* Returns nonzero if the task's arguments are valid and name only files of this task. Other files
- * must be refused, because the server later removes the files that the arguments name. */
+/* Returns nonzero if the task's arguments are valid and name only files of this task. Arguments
+ * that name other files are refused, because the server later removes the named files. */
 static int are_own_args(const xd_task *t, const char *dir)
 {
     xd_task_flags f;
@@ -265,8 +265,8 @@ static int read_task(xd_task *t, const char *dir, const xd_json *j)
            are_own_args(t, dir) && read_images(t, dir, xd_json_get(j, "done"));
 }
 
-/* Converts the task's stored dates to the monotonic clock of this process. No converted time is in
- * the future, even if the Unix clock was set back. */
+/* Converts the task's stored dates to the monotonic clock of this process. A converted time is
+ * never in the future, even if the Unix clock was set back. */
 static void set_clocks(xd_task *t, double deadline)
 {
     double now = xd_now_s(), date = xd_unix_s();

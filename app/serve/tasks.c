@@ -1,7 +1,7 @@
 /* tasks.c - the queue of a server's tasks, and their results; see task.h.
  *
- * There is one lock and one condition variable, which is signalled at every change. All tasks are
- * in one list in the order of arrival; the list is short enough for linear searches. */
+ * All tasks share one lock and one condition variable, which is signalled at every change. All
+ * tasks are in one list in the order of arrival; the list is short enough for linear searches. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ struct xd_tasks {
     int             queue;   /* maximum number of queued tasks */
     int             closed;  /* 1: xd_tasks_shut_down was called */
     int             wakeup;  /* file descriptor of an eventfd that wakes the worker's thread */
-    double          seconds; /* limits on the results of ended tasks */
+    double          seconds; /* limits on age and size of the results of ended tasks */
     int64_t         bytes;
     xd_tasks_counts counts;
     xd_measures     measures;
@@ -63,7 +63,7 @@ static void wake_worker_thread(const xd_tasks *j)
 {
     uint64_t one = 1;
     if (write(j->wakeup, &one, sizeof one) < 0)
-        return; /* the eventfd is readable already */
+        return; /* the write failed because the eventfd is readable already */
 }
 
 int xd_tasks_wakeup_fd(xd_tasks *j)
@@ -178,8 +178,8 @@ static xd_status load_stored(xd_tasks *j, const char *dir, xd_err *e)
     return xd_task_store_load(dir, add_stored, print_warning, j, e);
 }
 
-/* Stores a task in its file. If the file cannot be written, for example because the disk is full,
- * only a warning is printed. */
+/* Writes the state of a task to the task's file. If the file cannot be written, for example because
+ * the disk is full, only a warning is printed. */
 static void store_task(const xd_tasks *j, const xd_task *task)
 {
     xd_err e = { 0 };
@@ -340,8 +340,8 @@ unsigned xd_tasks_wait(xd_tasks *j, const xd_task *task, unsigned since, double 
 }
 
 /* Returns the number of tasks that run before this task, and sets *seconds to the predicted time
- * until this task has ended. The rule about owners is not applied, because only the worker's
- * schedule knows the owners' used time. */
+ * until this task has ended. The rule about owners does not apply to this prediction, because only
+ * the worker's schedule knows the time that owners have used. */
 static int count_before(const xd_tasks *j, const xd_task *task, double *seconds)
 {
     const xd_schedule s = { .default_s = 0 };
@@ -385,7 +385,7 @@ double xd_tasks_retry_after_s(xd_tasks *j)
     return least < 1 ? 1 : isfinite(least) ? ceil(least) : 5;
 }
 
-/* Removes the image files that the request has sent. */
+/* Removes the files with the input images of a request. */
 static void remove_inputs(const xd_task *task)
 {
     for (int i = 0; i < task->nargs; i++) {
@@ -404,7 +404,7 @@ static const char *arg_of(const xd_task *task, const char *flag)
     return "";
 }
 
-/* Removes the folder from which an interrupted task continues. */
+/* Removes the checkpoint folder from which an interrupted task continues. */
 static void remove_checkpoint(const xd_task *task)
 {
     const char *path = arg_of(task, "--checkpoint=");
@@ -444,7 +444,7 @@ void xd_tasks_measures(xd_tasks *j, xd_text_buf *b)
 static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
 {
     int again = j->closed && j->dir && !task->awaited && state != XD_TASK_DONE;
-    if (!again) /* the files of a task that the next server runs again are kept */
+    if (!again) /* if the next server runs the task again, the files of the task are kept */
         remove_inputs(task), remove_checkpoint(task);
     task->state = state;
     task->ended = xd_unix_s();
@@ -776,9 +776,8 @@ void xd_task_done(xd_tasks *j, xd_task *task, const char *seconds)
 void xd_task_failed(xd_tasks *j, xd_task *task, xd_status code, const char *error)
 {
     if (code != XD_EINVAL && code != XD_EUNSUPPORTED && code != XD_ECANCELLED)
-        fprintf(stderr, "xdit: error: %s: %s\n", task->id, error); /* the log has the complete
-                                                                       message; replies omit
-                                                                       paths */
+        /* the log contains the complete message, from which replies omit paths */
+        fprintf(stderr, "xdit: error: %s: %s\n", task->id, error);
     xd_tasks_lock(j);
     task->code = code;
     set_text(&task->error, code == XD_ECANCELLED && !task->cancel && is_overdue(task)

@@ -38,8 +38,8 @@ static void on_log(void *cookie, int level, const char *line)
     if (w->rank > 0 && level > XD_LOG_ERROR)
         return;
     fprintf(stderr, "xdit: %s", level >= 0 && level < 4 ? mark[level] : "");
-    for (; *line; line++) /* replace line ends and control characters, so that text from a
-                                   client cannot imitate log lines */
+    for (; *line; line++) /* line ends and control characters are replaced, so that a text from a
+                             client cannot imitate log lines */
         fputc((unsigned char)*line < 0x20 || *line == 0x7f ? '?' : *line, stderr);
     fputc('\n', stderr);
     if (level <= XD_LOG_ERROR)
@@ -56,9 +56,9 @@ static void on_open(void *cookie)
 
 /* ---- frames for all ranks -------------------------------------------------------------------- */
 
-/* Receives the server's next frame on rank 0 and broadcasts the frame to all ranks. If `wait` is
- * set, blocks until there is a frame. If there is no frame, or the server has disconnected, f->kind
- * becomes 0. Collective. */
+/* Receives the server's next frame on rank 0 and broadcasts the frame to all ranks. Blocks until a
+ * frame arrives if `wait` is set. f->kind becomes 0 if no frame has arrived, or if the server has
+ * disconnected. Collective. */
 static xd_status next_frame(worker *w, int wait, xd_frame *f, int *cancelled, xd_err *e)
 {
     xd_connection *c = &w->connection;
@@ -131,7 +131,7 @@ static xd_opened *open_split(worker *w, const xd_frame *f)
 }
 
 /* Runs the tasks that the server sends to this rank only, until the frame XD_FRAME_JOIN arrives. A
- * rank that cannot run tasks without the other ranks only waits for that frame. */
+ * rank that cannot run tasks without the other ranks only waits for XD_FRAME_JOIN. */
 static xd_status run_split(worker *w, const xd_frame *split, xd_err *e)
 {
     xd_opened *o = open_split(w, split);
@@ -159,8 +159,8 @@ static xd_status serve_frame(worker *w, const xd_frame *f, int cancelled, xd_err
     return f->kind == XD_FRAME_SPLIT ? run_split(w, f, e) : XD_OK;
 }
 
-/* Called between two steps of a task: handles the frames that have arrived in the meantime, and so
- * may run other tasks. */
+/* Called between two steps of a task. Handles the frames that have arrived, and thus may run other
+ * tasks. */
 static xd_status on_turn(void *cookie, xd_err *e)
 {
     worker   *w = cookie;

@@ -45,8 +45,8 @@ static void cancel_task(xd_connection *c, const char *id)
             i->cancelled = 1;
 }
 
-/* Moves the frame to the queue of frames. Returns 0 if memory is exhausted. The worker then closes
- * its connection to the server, and the server starts a new worker. */
+/* Moves the received frame to the queue of frames. Returns 0 if memory is exhausted. After a
+ * failure the worker closes its connection to the server, and the server starts a new worker. */
 static int queue_frame(xd_connection *c, xd_frame *f)
 {
     xd_received_frame *i = calloc(1, sizeof *i);
@@ -114,9 +114,9 @@ static double read_clock_s(clockid_t id)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The thread that sends heartbeats. Each heartbeat has the CPU time of the process without the CPU
- * time of the thread that sends heartbeats. If this CPU time does not grow, the worker neither
- * computes nor reads. */
+/* Thread that sends heartbeats to the server. Each heartbeat has the CPU time of the process
+ * without the CPU time of the thread that sends heartbeats. A worker whose CPU time in heartbeats
+ * does not grow neither computes nor reads. */
 static void *send_heartbeats(void *arg)
 {
     xd_connection *c = arg;

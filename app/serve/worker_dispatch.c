@@ -45,15 +45,16 @@ void xd_dispatch_split_reply(xd_dispatch *d, int rank, const xd_frame *f)
 /* ---- sending --------------------------------------------------------------------------------- */
 
 /* Sends a frame to a rank. A closed connection is not an error of this function, because
- * handle_events of worker_process.c detects it. XD_EINVAL: the frame is too long. */
+ * handle_events of worker_process.c detects it. XD_EINVAL: the frame with the task's arguments is
+ * too long. */
 static xd_status send_frame(xd_dispatch *d, int rank, xd_frame_kind kind, const char *const *v,
                             int n, xd_err *e)
 {
     return xd_frame_send(d->fd[rank < 0 ? 0 : rank], kind, v, n, e);
 }
 
-/* Sends a task to one rank, or to all ranks (rank -1). Takes over the caller's reference to the
- * task. */
+/* Sends a task to one rank, or to all ranks (rank -1). The run takes over the caller's reference to
+ * the task. */
 static void start_task(xd_dispatch *d, xd_task *task, int rank)
 {
     xd_err    e = { 0 };
@@ -86,8 +87,7 @@ void xd_dispatch_cancel(xd_dispatch *d)
 typedef struct choice {
     xd_dispatch   *dispatch;
     double         now, shortest; /* present time; seconds of the shortest task on one rank */
-    char           model[XD_WORKER_NAME]; /* model of the tasks for split ranks; "": any
-                                                   model */
+    char           model[XD_WORKER_NAME]; /* model whose tasks split ranks run; "": any model */
     const xd_task *running; /* only tasks that preempt this task are chosen; NULL: any task */
     const xd_task *best;
     double         score; /* score of the best task so far */
@@ -140,7 +140,8 @@ static int can_split_model(const xd_dispatch *d, const char *model)
 
 /* Finds the best queued task, and returns the number of queued tasks that split ranks could run at
  * the same time. Returns 0 if splitting is not faster, or the best task cannot run on one rank.
- * busy: number of split ranks that run a task. The caller holds the lock of the tasks. */
+ * busy: number of split ranks that run a task. The caller of this function holds the lock of the
+ * tasks. */
 static int count_split(choice *c, int busy)
 {
     xd_dispatch *d = c->dispatch;
@@ -150,7 +151,8 @@ static int count_split(choice *c, int busy)
         return 0;
     snprintf(c->model, sizeof c->model, "%s", c->best->model);
     xd_tasks_each(d->tasks, find_shortest, c);
-    /* exclude longer tasks, which would delay the moment when the ranks can be joined */
+    /* longer tasks are excluded, because they would delay the moment when the ranks can be
+     * joined */
     if (d->mode == XD_WORKER_SPLIT)
         c->shortest = fmin(c->shortest, d->split_shortest_s);
     if (!fits_choice(c, c->best))

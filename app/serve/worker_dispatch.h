@@ -1,10 +1,10 @@
 /* worker_dispatch.h - chooses the next task for the worker, and the ranks that run the task.
  *
- * Usually all ranks run one task. A queued task may preempt the running task: the worker runs the
- * new task between two steps of the running task. If several tasks of one model are queued, the
- * ranks may be split, when this is faster: each rank then runs its own tasks alone. When the tasks
- * of split ranks are done, all ranks work together on one task again. Only the thread of
- * worker_process.c calls the functions of this header. */
+ * Usually all ranks of the worker run one task together. A queued task may preempt the running
+ * task: the worker runs the new task between two steps of the running task. If several tasks of one
+ * model are queued, the ranks may be split, when this is faster: each rank then runs its own tasks
+ * alone. When the tasks of split ranks are done, all ranks work together on one task again. Only
+ * the thread of worker_process.c calls the functions of this header. */
 #ifndef XD_SERVE_WORKER_DISPATCH_H
 #define XD_SERVE_WORKER_DISPATCH_H
 
@@ -22,19 +22,19 @@ enum {
     XD_WORKER_NAME = 128
 };
 
-typedef struct xd_worker_run {              /* a task that was sent to the worker */
-    xd_task *task;                          /* the task; the run has a reference to it */
-    int      rank;                          /* the split rank that runs the task; -1: all ranks */
-    int      started;                       /* 1: the worker has sent a frame about this task */
-    int      cancelled;                     /* 1: XD_FRAME_CANCEL was sent for this task */
-    double   cancel_wait_s, cancel_limit_s; /* seconds since the task was cancelled; seconds
-                                                   after which a cancelled task counts as hanging
-                                                   (worker_watch.c) */
+typedef struct xd_worker_run { /* state of a task that was sent to the worker */
+    xd_task *task;             /* task of the run, which has a reference to the task */
+    int      rank;             /* the split rank that runs the task; -1: all ranks */
+    int      started;          /* 1: the worker has sent a frame about this task */
+    int      cancelled;        /* 1: XD_FRAME_CANCEL was sent for this task */
+    /* seconds since the task was cancelled; number of seconds after which a cancelled task counts
+     * as hanging (worker_watch.c) */
+    double   cancel_wait_s, cancel_limit_s;
 } xd_worker_run;
 
 typedef enum xd_worker_mode {
     XD_WORKER_JOINED,    /* all ranks run one task together */
-    XD_WORKER_SPLITTING, /* waiting until all ranks have replied to XD_FRAME_SPLIT */
+    XD_WORKER_SPLITTING, /* the server waits until all ranks have replied to XD_FRAME_SPLIT */
     XD_WORKER_SPLIT      /* each rank runs its own tasks alone */
 } xd_worker_mode;
 
@@ -50,11 +50,10 @@ typedef struct xd_dispatch {
     int            split_replies;               /* number of replies to XD_FRAME_SPLIT */
     char           can_split[XD_WORKER_RANKS];  /* 1 for each rank that has replied that it can
                                                        run tasks alone */
-    char           split_model[XD_WORKER_NAME]; /* the model of all tasks that split ranks
-                                                       run */
+    char           split_model[XD_WORKER_NAME]; /* model of all tasks that split ranks run */
     double         split_shortest_s;            /* predicted seconds of the shortest task of split
                                                ranks, on one rank */
-    /* [nunsplittable] models for which the ranks cannot be split. */
+    /* [nunsplittable] names of models for which the ranks cannot be split. */
     char           unsplittable[XD_WORKER_MODELS][XD_WORKER_NAME];
     int            nunsplittable;
     xd_schedule    schedule;

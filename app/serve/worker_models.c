@@ -117,8 +117,8 @@ static void hide_path(char *msg, const char *path)
     }
 }
 
-/* If the error is in a LoRA file that the client named, makes it an error of the request, without
- * the file's folder. */
+/* If the error concerns a LoRA file that the client named, reports it as an error of the request,
+ * without the file's folder. */
 static void blame_client(const xd_loras_read *l, xd_status *s, xd_err *e)
 {
     if (!l->n || (*s != XD_EFORMAT && *s != XD_EIO && *s != XD_EUNSUPPORTED && *s != XD_EINVAL))
@@ -128,8 +128,8 @@ static void blame_client(const xd_loras_read *l, xd_status *s, xd_err *e)
     *s = e->code = XD_EINVAL;
 }
 
-/* Selects the LoRA files of an engine: those of the worker's command line, then those of the
- * task. */
+/* Selects the LoRA files of an engine: first the files on the worker's command line, then the files
+ * of the task. */
 static xd_status use_loras(xd_worker_models *m, xd_opened *o, const xd_task_flags *f, xd_err *e)
 {
     const xd_loras_read *all = &m->open->lora;

@@ -19,25 +19,25 @@ typedef struct xd_opened { /* an open model with its engines */
                                    not opened */
     int               busy;  /* number of tasks that use the model, including interrupted ones */
     char             *key;   /* directory of the model */
-    struct xd_opened *next;  /* the next less recently used model */
+    struct xd_opened *next;  /* next model in the list, which was used less recently */
 } xd_opened;
 
 typedef struct xd_worker_models {
     xd_open_flags *open;  /* options with which models are opened */
     xd_opened     *first; /* the most recently used model */
     void           (*on_log)(void *cookie, int level, const char *line);
-    void           (*on_open)(void *cookie); /* called before a model is opened */
+    void           (*on_open)(void *cookie); /* callback that is called before a model is opened */
     void          *cookie;
     int            verbose;
 } xd_worker_models;
 
 /* Opens the model of a task, unless the model is already open. Moves the model to the head of the
  * list of open models, which begins with the most recently used model. If memory is short, closes
- * models that are not busy. */
+ * open models that are not busy. */
 xd_status xd_worker_models_get(xd_worker_models *m, const xd_task_flags *f, xd_opened **o,
                                xd_err *e);
 /* Acquires a free engine of the model, with the LoRA files of the task selected. The caller
- * releases the engine with xd_worker_models_release. */
+ * releases the acquired engine with xd_worker_models_release. */
 xd_status xd_worker_models_acquire_engine(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
                                           xd_engine **g, xd_err *e);
 void      xd_worker_models_release(xd_opened *o);
@@ -45,9 +45,9 @@ void      xd_worker_models_release(xd_opened *o);
  * caller releases the model with xd_worker_models_release. */
 xd_status xd_worker_models_open_alone(xd_worker_models *m, xd_opened *o, const xd_task_flags *f,
                                       xd_err *e);
-/* Frees memory: frees the weights of one set of LoRA files that no task uses. If there is no such
- * set, closes the least recently used model that is neither busy nor first in the list. Returns 0
- * if there is nothing to free. */
+/* Frees the weights of one set of LoRA files that no task uses. If all sets of LoRA files are in
+ * use, closes the least recently used model that is neither busy nor first in the list. Returns 0
+ * if no memory can be freed. */
 int       xd_worker_models_free_memory(xd_worker_models *m);
 int       xd_worker_models_count(const xd_worker_models *m);
 void      xd_worker_models_close(xd_worker_models *m);

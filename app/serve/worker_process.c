@@ -55,21 +55,22 @@ struct xd_worker_process {
     int                echoing;
     atomic_int         draining; /* 1: the worker has ended, and the thread that reads `err` ends
                                    when no bytes are left */
-    xd_dispatch        dispatch; /* used only by the thread that sends tasks, like the fields from
-                                   here to `watch` */
+    /* this field and the following ones up to `watch` are used only by the thread that sends
+     * tasks */
+    xd_dispatch        dispatch;
     int                pending[XD_WORKER_RANKS]; /* [npending] connections whose ranks are not known
                                                    yet */
     int                npending;
     xd_worker_watch    watch;
-    /* The following fields are read and written under the lock. */
+    /* The lock protects the fields below. */
     pthread_mutex_t    lock;
     pthread_cond_t     changed;
     xd_worker_state    state;
     char               last[LINE]; /* the worker's last line on standard error */
-    int    stop, gave_up, kill;    /* stop: 1 if the thread must end; gave_up: 1 if the first
-                                           worker failed to start; kill: 1 if the time for running
-                                           tasks is over */
-    xd_err failure;                /* why the first worker failed to start */
+    /* stop: 1 if the thread that sends tasks must end; gave_up: 1 if the first worker failed to
+     * start; kill: 1 if the time for running tasks is over */
+    int                stop, gave_up, kill;
+    xd_err             failure; /* reason why the first worker failed to start */
 };
 
 /* ---- standard error of the worker ------------------------------------------------------------ */
@@ -85,7 +86,7 @@ static void pass_line(xd_worker_process *w, const char *line, size_t n)
 
 /* Runs in a thread: forwards the lines that the worker prints to standard error, and keeps the last
  * line. A process that cannot be killed may keep the write end of the pipe open. Therefore the
- * thread also ends when `draining` is set and there is nothing to read. */
+ * reading thread also ends when `draining` is set and the pipe is empty. */
 static void *echo_lines(void *arg)
 {
     xd_worker_process *w = arg;
@@ -260,7 +261,7 @@ static xd_status accept_ranks(xd_worker_process *w, const struct pollfd *p, int 
     return s == XD_OK && p[0].revents ? accept_rank(w, e) : s;
 }
 
-/* Waits for the connection of rank 0. Other ranks may connect before or after rank 0. */
+/* Waits for the connection of rank 0. Ranks other than 0 may connect before or after rank 0. */
 static xd_status await_connection(xd_worker_process *w, xd_err *e)
 {
     int           status = 0;
@@ -433,9 +434,9 @@ static void describe_exit(xd_worker_process *w, int status, char *why, size_t si
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Ends the worker and cleans up. If `why` has a text, this text is the reason to kill the worker.
- * If `why` is empty, the worker has exited, and the reason of its exit is written to `why`. A
- * process that cannot be killed, since its disk does not respond, is abandoned. */
+/* Ends the worker and cleans up. A text in `why` is the reason to kill the worker. If `why` is
+ * empty, the worker has exited, and the reason of the exit is written to `why`. A process that
+ * cannot be killed, since its disk does not respond, is abandoned. */
 static void end_worker(xd_worker_process *w, char *why, size_t size)
 {
     int status = 0, known = why[0] != 0;
@@ -502,8 +503,8 @@ static xd_status handle_events(xd_worker_process *w, xd_err *e)
                                                                   .events = POLLIN };
     if (poll(p, (nfds_t)n, POLL_MS) <= 0)
         return XD_OK;
-    accept_ranks(w, p, npending, NULL); /* errors are ignored, because they concern only the new
-                                           connection */
+    /* errors of accept are ignored, because they concern only the new connection */
+    accept_ranks(w, p, npending, NULL);
     if (p[npending].revents)
         xd_tasks_clear_wakeup(w->tasks);
     for (int i = npending + 1; i < n && s == XD_OK; i++) {
@@ -561,8 +562,8 @@ static void pause_ms(xd_worker_process *w, int ms)
         nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
 }
 
-/* The thread that starts workers. If the first worker does not start, the server exits, because an
- * option is probably wrong. */
+/* Thread that starts workers and sends them tasks. If the first worker does not start, the server
+ * exits, because an option is probably wrong. */
 static void *run_thread(void *arg)
 {
     xd_worker_process *w = arg;
@@ -644,7 +645,7 @@ xd_status xd_worker_start(xd_worker_process **out, const xd_worker_args *a, xd_e
 }
 
 /* Waits until the worker's state changes, for at most POLL_MS milliseconds. The caller holds the
- * lock. */
+ * lock of the worker's state. */
 static void await_change(xd_worker_process *w)
 {
     struct timespec until;
@@ -688,8 +689,8 @@ static void set_flag(xd_worker_process *w, int *flag)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Waits up to `seconds` for running tasks, then cancels the tasks. A worker that does not react is
- * killed. */
+/* Waits for running tasks for up to `seconds` seconds, then cancels the tasks. A worker that does
+ * not react is killed. */
 static void await_running(xd_worker_process *w, double seconds, const volatile sig_atomic_t *hurry)
 {
     static const sig_atomic_t calm;

@@ -76,7 +76,8 @@ static xd_status save_thumbnail(const xd_image *im, const char *name, xd_err *e)
     return s == XD_OK ? xd_image_file_sheet(im, 4, 16, 256, path, e) : s;
 }
 
-/* Writes the sound of a video next to the video, whose format may have none. */
+/* Writes the sound of a video to a file next to the video, because the format of the video may be
+ * unable to contain sound. */
 static xd_status save_sound(const xd_result *r, int i, const char *name, xd_err *e)
 {
     char path[4200];
@@ -159,7 +160,8 @@ static void report_memory(const xd_task_run *t)
 
 /* ---- checkpoints --------------------------------------------------------------------------- */
 
-/* Seconds between two checkpoints of a task, and so the most that a restarted server repeats. */
+/* Seconds between two checkpoints of a task, which is the maximum time of computation that a
+ * restarted server repeats. */
 static const double CHECKPOINT_S = 2;
 
 static int is_of_image(const char *name)
@@ -167,8 +169,8 @@ static int is_of_image(const char *name)
     return strncmp(name, "image-", 6) == 0;
 }
 
-/* Generates. A checkpoint that cannot be continued, such as that of another version, is not an
- * error of the task: its images begin again. */
+/* Generates. A checkpoint that cannot be continued, such as a checkpoint of another version, is no
+ * error of the task: the images of the task begin again. */
 static xd_status generate_on(xd_task_run *t, xd_engine *g, xd_result **res, xd_err *e)
 {
     const char *dir = t->flags.request.checkpoint.dir;
@@ -196,7 +198,8 @@ static xd_status generate(xd_task_run *t, xd_engine *g, xd_result **res, xd_err 
     t->images = r->nprompts * r->num_images_per_prompt;
     xd_connection_set_engine(t->connection, &t->running, g);
     r->checkpoint.seconds = CHECKPOINT_S;
-    if (!xd_launch_here()) /* data parallelism on several hosts needs a folder in common */
+    if (!xd_launch_here()) /* with data parallelism on several hosts, checkpoints need a folder that
+                              the hosts share */
         r->checkpoint.dir = NULL;
     xd_status s = generate_on(t, g, res, e);
     while (s == XD_ENOMEM && !t->alone && xd_worker_models_free_memory(t->models)) {

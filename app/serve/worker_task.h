@@ -12,14 +12,15 @@ typedef struct xd_task_run {
     int               omit_folders; /* 1: results do not contain folder names; see xd_request */
     xd_opened        *alone; /* the model that this rank uses to run the task alone while ranks
                                    are split; NULL: all ranks run the task together */
-    /* Called on all ranks when the task lets other tasks run (on_turn of xd_request). Not called if
-     * `alone` is set. */
+    /* Callback on all ranks that is called when the task lets other tasks run (on_turn of
+     * xd_request). The callback is not called if `alone` is set. */
     xd_status         (*on_turn)(void *cookie, xd_err *e);
     void             *cookie;
     /* xd_task_run_frame sets the following fields. */
     xd_running        running;
     xd_task_flags     flags;
-    int               images, previews; /* images to generate; previews written so far */
+    /* number of images to generate; number of previews written so far */
+    int               images, previews;
 } xd_task_run;
 
 /* Runs the task that a frame of the kind XD_FRAME_RUN describes, and reports the task's result or

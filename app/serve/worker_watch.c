@@ -11,8 +11,9 @@
  * which is usually a step. Of the time between two checks at most MAX_STEP_S seconds are counted,
  * so that a time in which the server was suspended does not count. */
 static const double CANCEL_S = 10, MAX_STEP_S = 1;
-static const double BUSY_S = 1e-3; /* less CPU time than this (in seconds) counts as no work,
-                                           because the CPU clock is not exact */
+/* minimum increase of CPU time, in seconds, that counts as work, because the CPU clock is not
+ * exact */
+static const double BUSY_S = 1e-3;
 
 void xd_worker_watch_begin(xd_worker_watch *w, double timeout_s)
 {

@@ -23,14 +23,14 @@ typedef struct xd_worker_watch {
 
 /* Resets the measured times for a new worker. */
 void   xd_worker_watch_begin(xd_worker_watch *w, double timeout_s);
-/* Notes a frame of a rank. Call it for every received frame. */
+/* Records that a rank has sent a frame. The function must be called for every received frame. */
 void   xd_worker_watch_received(xd_worker_watch *w, int rank, const xd_frame *f);
-/* Returns the seconds since the last frame of the connected rank that has been silent longest. If
- * the worker has a task, and has used no CPU time and sent no report for longer than that, returns
- * the seconds since it last did either. */
+/* Returns the seconds since the last frame of the connected rank that has been silent longest. If a
+ * worker with a task has neither used CPU time nor sent a report for longer than the longest
+ * silence of its ranks, returns the seconds since it last did either. */
 double xd_worker_watch_silence(const xd_worker_watch *w, const xd_dispatch *d);
-/* Checks whether the worker hangs. Call it several times a second. Returns 1 if the worker must be
- * killed, and writes the reason to `why`. */
+/* Checks whether the worker hangs. The function must be called several times a second. Returns 1 if
+ * the worker must be killed, and writes the reason to `why`. */
 int    xd_worker_watch_check(xd_worker_watch *w, xd_dispatch *d, char *why, size_t size);
 
 #endif
