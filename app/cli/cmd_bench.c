@@ -49,13 +49,14 @@ static xd_option rows[] = {
       "threads per rank (default: its share of cores)" },
     { "bind", XD_OPT_TEXT, AT(bind), 0, 0, "auto cores none", "HOW",
       "binding of ranks to CPU cores (default auto). auto: if a host has several ranks, and "
-      "neither launcher nor OMP_ variables bind; cores: always; none: never" },
+      "neither launcher nor OMP_ variables bind; cores: always; none: ranks are never bound to "
+      "cores" },
     XD_TYPE_ROWS,
     { "gemm", XD_OPT_TEXT, AT(gemm), 0, 0, "auto fp8", "HOW",
       "fp8 also quantizes the inputs of linear layers (default auto). Needs --weights_dtype "
       "fp8, a GPU" },
     { "attention", XD_OPT_TEXT, AT(attention), 0, 0, "auto int8", "HOW",
-      "attention scores: int8 is faster and less exact (default auto)" },
+      "int8: faster, less exact scores (default auto)" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu, cuda or cuda:N (default cpu)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
     { "nproc", XD_OPT_INT, offsetof(task, nproc), 1, 65536, NULL, "N",

@@ -31,8 +31,8 @@ static const xd_option rows[] = {
       "generate (default: as stored, but quantized ones as bf16)" },
     { "text_weights_dtype", XD_OPT_TEXT, AT(a.text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 int4",
       "TYPE",
-      "text encoders: f32, bf16, int8, fp8 or int4 (default: --weights_dtype if f32 or bf16, "
-      "else the stored type)" },
+      "text encoders: f32, bf16, int8, fp8 or int4 (default: --weights_dtype f32/bf16, else "
+      "stored)" },
     { "component", XD_OPT_TEXT, AT(components), 0, XD_OPT_MANY, NULL, "NAME",
       "write only this component; may be repeated" },
     { "shard_size", XD_OPT_TEXT, AT(shard_size), 0, 0, NULL, "SIZE",

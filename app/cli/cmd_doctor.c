@@ -44,7 +44,7 @@ static const xd_option rows[] = {
     { "as_rank", XD_OPT_FLAG, offsetof(options, as_rank), 0, 0, NULL, NULL, NULL },
 };
 
-/* ---- the build ------------------------------------------------------------------------------- */
+/* ---- checks of the build --------------------------------------------------------------------- */
 
 typedef struct facts {
     char    libs[512], kernels[32], error[256], video[64], no_video[256];
@@ -275,7 +275,7 @@ static void find_ranks(xd_findings *f)
         fclose(err);
 }
 
-/* ---- the command ----------------------------------------------------------------------------- */
+/* ---- command --------------------------------------------------------------------------------- */
 
 static void print_help(FILE *f)
 {

@@ -632,7 +632,7 @@ static void print_times(const task *t, const xd_engine *g, const xd_result *res)
     fputc('\n', stderr);
 }
 
-/* ---- the command ----------------------------------------------------------------------------- */
+/* ---- command --------------------------------------------------------------------------------- */
 
 static xd_open_args open_args(task *t)
 {
@@ -891,8 +891,8 @@ static int run_command(int argc, char **argv)
     return code;
 }
 
-/* A section of the help text. A section of the help text lists options of xdit generate, and the
- * options of a request whose section has the same title. */
+/* A section of the help text. The section lists options of xdit generate, and the options of a
+ * request whose section has the same title. */
 typedef struct section {
     const char *title, *main, *rest; /* names of this command's options that the short help
                                            text lists, and of its other options */

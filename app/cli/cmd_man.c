@@ -268,7 +268,7 @@ static xd_status print_page(const xd_command *c, xd_err *e)
     return XD_OK;
 }
 
-/* ---- the command ----------------------------------------------------------------------------- */
+/* ---- command --------------------------------------------------------------------------------- */
 
 static void print_help(FILE *f)
 {

@@ -51,7 +51,7 @@ static void print_help(FILE *f)
           f);
 }
 
-/* ---- one model ------------------------------------------------------------------------------- */
+/* ---- output about one model ------------------------------------------------------------------ */
 
 typedef struct facts {
     char   recipe[64], makes[16];
@@ -197,7 +197,7 @@ static void print_text(const xd_listed *m, const facts *f)
     }
 }
 
-/* ---- a weight file --------------------------------------------------------------------------- */
+/* ---- output about a weight file -------------------------------------------------------------- */
 
 /* Prints a component in a weight file, "a T5 text encoder, 9.5 GB", and the option that reads the
  * file. */
@@ -256,7 +256,7 @@ static void list_file(const xd_listed *m, int json)
     xd_json_free(&j);
 }
 
-/* ---- all models ------------------------------------------------------------------------------ */
+/* ---- search of all models -------------------------------------------------------------------- */
 
 static xd_status find_all(const options *o, xd_model_list *l, char *cache, size_t size, xd_err *e)
 {

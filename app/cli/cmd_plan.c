@@ -22,9 +22,9 @@ typedef struct task { /* state of one run of xdit plan */
 
 static const xd_option rows[] = {
     { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR",
-      "model directory, or org/name; only the configs are read" },
+      "model directory or org/name (reads only configs)" },
     { "world", XD_OPT_INT, AT(ranks), 1, 65536, NULL, "N",
-      "number of ranks (default: devices of the cluster or cores of this machine)" },
+      "ranks (default: all of the cluster or all cores)" },
     { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "NAME",
       "machine to plan for (default: this machine): 8xH100 is 8 devices, 2x8xL40 is 2 hosts of "
       "8. Devices: H100, H100-PCIe, H200, B200, H20, A100, A10, L40, L40S, L4, 4090, 5090, "
@@ -35,24 +35,24 @@ static const xd_option rows[] = {
     { "controlnet", XD_OPT_TEXT, offsetof(task, controlnets), 0, XD_OPT_MANY, NULL, "DIR",
       "control network of the model; may be repeated" },
     { "latent_upsampler", XD_OPT_TEXT, AT(latent_upsampler), 0, 0, NULL, "DIR",
-      "network that enlarges latents, for two passes: see xdit generate" },
+      "network that enlarges latents, as in generate" },
     { "plan", XD_OPT_TEXT, offsetof(task, plan), 0, 0, NULL, "PLAN",
       "fixed degrees, such as u2r2pp2cfg2" },
     { "exact", XD_OPT_FLAG, AT(exact), 0, 1, NULL, NULL,
-      "only plans that generate the image of one rank; rounding may differ" },
+      "only plans that generate the image of one rank; results may differ by rounding" },
     { "all", XD_OPT_FLAG, AT(all), 0, 1, NULL, NULL,
       "also list impossible plans, with the reason" },
     { "explain", XD_OPT_INT, AT(explain), 1, 100000, NULL, "N",
-      "details of plan N of the table: times, memory and work of every rank" },
+      "details of plan N: times, memory, work of ranks" },
     XD_TYPE_ROWS,
     { "offload", XD_OPT_TEXT, AT(offload), 0, 0, "auto none stream", "HOW",
-      "auto or stream keep GPU weights in host memory, see xdit generate; default none if "
-      "--cluster is given without --device" },
+      "auto or stream keep GPU weights in host memory (default: none for a cluster without "
+      "--device)" },
     { "memory", XD_OPT_TEXT, offsetof(task, memory), 0, 0, NULL, "SIZE",
       "memory limit of a host or GPU, such as 11.5GiB (default: the free memory, or the "
       "cluster's)" },
     { "svg", XD_OPT_TEXT, AT(svg), 0, 0, NULL, "FILE",
-      "draw the 4 fastest plans or, with --explain, the time of each rank in a step, and its "
+      "draw the 4 fastest plans; --explain: the time of each rank in a step, and its "
       "memory" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
 };

@@ -273,7 +273,7 @@ static void report_limits(xd_findings *f, const xd_host *m)
         xd_findings_add(f, XD_CHECK_OK, "limits", "", "-v %s, -l %s, -n %s", v, l, n);
 }
 
-/* ---- GPUs and directories -------------------------------------------------------------------- */
+/* ---- checks of GPUs and directories ---------------------------------------------------------- */
 
 /* Reports which GPU libraries can be loaded: cuBLASLt, which is required, cuDNN for fast attention,
  * and NCCL for several GPUs. */

@@ -55,7 +55,7 @@ static int for_entries(const char *dir, void (*each)(void *cookie, const char *n
     return n;
 }
 
-/* ---- the cache ------------------------------------------------------------------------------- */
+/* ---- models of the Hugging Face cache -------------------------------------------------------- */
 
 typedef struct search {
     xd_model_list *l;
@@ -117,7 +117,7 @@ xd_status xd_model_list_hub(xd_model_list *l, char *cache, size_t size, xd_err *
     return f.s;
 }
 
-/* ---- a directory ----------------------------------------------------------------------------- */
+/* ---- models in a directory ------------------------------------------------------------------- */
 
 static int is_weight_file(const char *path)
 {

@@ -49,13 +49,15 @@ static xd_option rows[] = {
       "LoRA file of the second of two transformers; then --lora applies to the first "
       "transformer" },
     { "lora_partial", XD_OPT_FLAG, AT(lora_partial), 0, 0, NULL, NULL,
-      "skip LoRA tensors that do not match the model, with a warning that lists them" },
+      "skip LoRA tensors that do not match the model, and list the skipped tensors in a "
+      "warning" },
     XD_TYPE_ROWS,
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
       "threads per rank (default: its share of cores)" },
     { "bind", XD_OPT_TEXT, AT(bind), 0, 0, "auto cores none", "HOW",
       "binding of ranks to CPU cores (default auto). auto: if a host has several ranks, and "
-      "neither launcher nor OMP_ variables bind; cores: always; none: never" },
+      "neither launcher nor OMP_ variables bind; cores: always; none: ranks are never bound to "
+      "cores" },
     { "nproc", XD_OPT_INT, AT(nproc), 1, 65536, NULL, "N",
       "ranks to start (default: as the degrees need)" },
     XD_LAUNCH_TIMEOUT(AT(start_timeout)),
@@ -70,8 +72,8 @@ static xd_option rows[] = {
       "machine that the plan is for (default: this one) by a file of `xdit probe` or a name "
       "like 8xH100 (see xdit plan --help)" },
     { "balance", XD_OPT_TEXT, AT(balance), 0, 0, "even measured adaptive", "HOW",
-      "shares of work for ranks: even, measured by a short speed test, or adaptive: measured again "
-      "when steps become slower (default even)" },
+      "work shares of ranks: even (default), measured at the start, or adaptive: measured again if "
+      "steps become slower" },
     { "no_t5", XD_OPT_FLAG, AT(no_t5), 0, 0, NULL, NULL, NULL },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME",
       "auto, cpu, cuda or cuda:N (default auto). With auto, ranks use GPUs if the request fits "

@@ -103,7 +103,7 @@ static xd_status fail_typography(const char *word, xd_err *e)
                    xd_opt_typography(word));
 }
 
-/* ---- unknown flags --------------------------------------------------------------------------- */
+/* ---- handling of unknown flags --------------------------------------------------------------- */
 
 static xd_status fail_unknown(const reader *r, const char *name)
 {

@@ -92,11 +92,11 @@ void  xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int
 void  xd_opt_help_all(FILE *f, const xd_opt_spec *s);
 /* Calls `help` and returns a help text that has one line for each main option and omits other
  * options. The main options of a help text's group are the options before the word "|". The text is
- * malloc'ed; NULL: no memory. *left becomes the number of options that were omitted, which is 0 if
+ * malloc'ed; NULL: memory is exhausted. *left becomes the number of omitted options, which is 0 if
  * the help text has no "|". */
 char *xd_opt_main_help(void (*help)(FILE *f), int *left);
 /* Returns a malloc'ed list of names for xd_opt_group.names, separated by spaces. The list begins
- * with the names in `first`; the names of all other rows follow. NULL: no memory. */
+ * with the names in `first`; the names of all other rows follow. NULL: memory is exhausted. */
 char *xd_opt_names(const char *first, const xd_option *rows, int n);
 /* Sets the help text of the row `name`, for a text that is known only at run time. `help` is
  * borrowed. */

@@ -233,7 +233,7 @@ static void help_row(FILE *f, const xd_opt_spec *s, const xd_option *o, const vo
     if (o->kind != XD_OPT_FLAG)
         at += fprintf(f, o->kind != XD_OPT_TEXT && o->choices ? " [%s]" : " %s",
                       o->arg ? o->arg : "VALUE");
-    if (mains.on && help_at() == HELP_AT) { /* one line per option */
+    if (mains.on && help_at() == HELP_AT) { /* the short help text has one line per option */
         int from = at > HELP_AT - 2 ? at + 2 : HELP_AT;
         shorten(text, help_width() - 1 - from);
         if (from + (int)strlen(text) < help_width()) {

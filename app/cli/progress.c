@@ -164,7 +164,7 @@ void xd_bar_end(xd_bar *b)
     xd_bar_clear(b);
 }
 
-/* ---- stages and steps ------------------------------------------------------------------------ */
+/* ---- progress of stages and steps ------------------------------------------------------------ */
 
 void xd_bar_stage(xd_bar *b, const char *stage)
 {

@@ -46,7 +46,7 @@ static void name_place(char place[MAXPLACE], const entry *one)
         snprintf(place, MAXPLACE, "latents");
 }
 
-/* ---- reading and writing ------------------------------------------------------------------- */
+/* ---- reading and writing files of hashes --------------------------------------------------- */
 
 static xd_status take_image(list *l, const xd_result *r, int image, xd_err *e)
 {

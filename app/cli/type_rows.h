@@ -15,9 +15,9 @@
       "compute type: f32, bf16, or f16 (only on GPUs) (default: the fastest)" },                  \
     { "weights_dtype", XD_OPT_TEXT, AT(weights_dtype), 0, 0, XD_WEIGHT_TYPES, "TYPE",             \
       "weights: f32, bf16, int8, fp8, int4 or auto (default: as --dtype), for transformer "       \
-      "matrices. int8 and fp8 need half the memory of bf16 and change the image a little; int8 "  \
-      "is also faster. int4 (CPU only) needs a quarter of the memory and changes the image "      \
-      "more. auto keeps the int8 or fp8 weights of the files" },                                  \
+      "matrices. int8: half the memory of bf16, and also faster. fp8: half the memory. int4 (CPU "\
+      "only): a quarter of the memory, with larger changes of the image. auto: int8 or fp8 if "   \
+      "the files have this type" },                                                               \
     { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, XD_WEIGHT_TYPES, "TYPE",   \
       "T5 weights: f32, bf16, int8, fp8, int4 or auto (default: as --dtype)" }
 

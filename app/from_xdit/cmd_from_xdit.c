@@ -151,7 +151,7 @@ XD_PRINTF(1, 2) static void print_clean(const char *fmt, ...)
     va_end(ap);
 }
 
-/* ---- behaviour of xDiT ----------------------------------------------------------------------- */
+/* ---- prediction of the behaviour of xDiT ----------------------------------------------------- */
 
 static void print_error(const char *fails, const char *when, const char *error, const char *because)
 {
@@ -193,7 +193,7 @@ static void print_there(const xd_line *l)
     xd_translation_free(&o);
 }
 
-/* ---- the translation ------------------------------------------------------------------------- */
+/* ---- translation ----------------------------------------------------------------------------- */
 
 static void print_shares(const char *what, int n, int ranks)
 {
@@ -364,7 +364,7 @@ static int print_json(const xd_line *l)
     return st == XD_ENOMEM ? xd_cli_exit(st, &e) : st == XD_OK ? XD_EXIT_OK : XD_EXIT_FAILED;
 }
 
-/* ---- scripts of xDiT that run others --------------------------------------------------------- */
+/* ---- translation of scripts of xDiT that run other scripts ----------------------------------- */
 
 static const char *value_of(const xd_words *c, const char *flag)
 {
@@ -413,7 +413,7 @@ static int print_sweep(const xd_words *c)
     return 1;
 }
 
-/* ---- the command ----------------------------------------------------------------------------- */
+/* ---- command --------------------------------------------------------------------------------- */
 
 static void print_help(FILE *f)
 {

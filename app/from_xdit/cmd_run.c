@@ -83,7 +83,7 @@ static char *long_form(const flag_rows *h, char *word, char *text, size_t size)
     return word;
 }
 
-/* ---- the command ----------------------------------------------------------------------------- */
+/* ---- command --------------------------------------------------------------------------------- */
 
 /* Refuses arguments that xDiT's parser of arguments would refuse, and commands that xdit cannot
  * run. */

@@ -256,8 +256,8 @@ static int skip_redirection(reader *x)
 }
 
 /* Reads an assignment NAME=VALUE; returns 0 if there is none at x->p. The value of an array, of
- * NAME+=VALUE, or of an assignment within a block is known only to a shell; words that use such a
- * variable keep the text $NAME. */
+ * NAME+=VALUE, or of an assignment within a block is known only to a shell; words that use a
+ * variable with an unknown value keep the text $NAME. */
 static int read_assignment(reader *x)
 {
     const char *name = x->p, *end;
@@ -315,9 +315,9 @@ static void keep_command(reader *x)
         x->s->unset = x->unset, x->unset = NULL;
 }
 
-/* Handles the end of a command. Collects a wanted command. If the command is not wanted, records
- * the variables that the command sets. The text of the first command that is not wanted is also
- * kept. */
+/* Handles the end of a command. Appends a command for which `wanted` returns 1 to the collected
+ * commands. If the command is not wanted, records the variables that the command sets. The text of
+ * the first command that is not wanted is also kept. */
 static void end_command(reader *x)
 {
     const xd_words *w = &x->words;
@@ -357,7 +357,7 @@ static void read_command(reader *x)
         drop_words(&x->words, 0);
 }
 
-/* ---- the interface --------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 static xd_status end_script(reader *x)
 {

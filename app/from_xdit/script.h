@@ -1,9 +1,9 @@
 /* script.h - splits a text into commands as a shell does, to find the commands that start xDiT.
  *
- * No command is run. The supported syntax of the shell consists of quotes, comments, lines joined
- * with a backslash, redirections, NAME=VALUE lines, $NAME and ${NAME}. Unset variables are empty.
- * Other kinds of shell expansions are not expanded: their text is kept unchanged. A variable whose
- * value is set by other commands of the script is kept as $NAME. */
+ * No command of the script is run. The supported syntax of the shell consists of quotes, comments,
+ * lines joined with a backslash, redirections, NAME=VALUE lines, $NAME and ${NAME}. Unset variables
+ * are empty. Other kinds of shell expansions are not expanded: their text is kept unchanged. A
+ * variable whose value is set by other commands of the script is kept as $NAME. */
 #ifndef XD_FROM_XDIT_SCRIPT_H
 #define XD_FROM_XDIT_SCRIPT_H
 

@@ -313,7 +313,7 @@ static xd_status read_launcher(reader *r)
                    word);
 }
 
-/* ---- flags, parsed like argparse ------------------------------------------------------------- */
+/* ---- parsing of flags by the rules of argparse ----------------------------------------------- */
 
 static int in_program(const xd_line *l, const xd_xdit_flag *f)
 {
@@ -322,8 +322,8 @@ static int in_program(const xd_line *l, const xd_xdit_flag *f)
     return f->in == 'b' || f->in == (l->runner ? 'r' : 'e');
 }
 
-/* Returns the index of the flag with this name, or of the only flag that begins with it. -1: there
- * is no such flag; -2: several flags begin with the name, and `two` lists them. */
+/* Returns the index of the flag with this name, or of the only flag that begins with it. -1: no
+ * flag begins with the name; -2: several flags begin with the name, and `two` lists them. */
 static int find_flag(const xd_line *l, const char *name, int *off, char *two, size_t size)
 {
     int found = -1, n = 0;
@@ -549,7 +549,7 @@ int xd_line_product(const xd_line *l)
     return product > 1e9 ? 1000000000 : product < -1e9 ? -1000000000 : (int)product;
 }
 
-/* ---- the command line ------------------------------------------------------------------------ */
+/* ---- parsing of the complete command line ---------------------------------------------------- */
 
 /* Returns the number of processes that xDiT's program `xdit` starts. The program multiplies the
  * degrees on the command line, but recognizes only names that are written with _, and ignores a

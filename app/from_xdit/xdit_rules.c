@@ -188,7 +188,7 @@ static void check_degrees(judge *j)
                   "dit_parallel_size must be equal to dp_degree when using DiTFastAttn");
 }
 
-/* ---- the request and the script -------------------------------------------------------------- */
+/* ---- rules about the request and the script -------------------------------------------------- */
 
 static void check_inputs(judge *j)
 {
@@ -270,7 +270,7 @@ static void check_script(judge *j)
             j, "xDiT has no tensor parallelism for this model: the processes repeat the same work");
 }
 
-/* ---- the model ------------------------------------------------------------------------------- */
+/* ---- rules about the model ------------------------------------------------------------------- */
 
 static void check_blocks(judge *j)
 {
@@ -346,7 +346,7 @@ static void check_supported(judge *j)
         add_error(j, at_call, "", "Pipefusion parallelism is not supported by the model");
 }
 
-/* ---- rows of latents ------------------------------------------------------------------------- */
+/* ---- rules about rows of latents ------------------------------------------------------------- */
 
 static int round_up(int n, int by)
 {
@@ -406,7 +406,7 @@ static void check_geometry(judge *j)
                     "all-to-all");
 }
 
-/* ---- errors that depend on the installation -------------------------------------------------- */
+/* ---- errors of xDiT that depend on the installation ------------------------------------------ */
 
 XD_PRINTF(4, 5)
 static void add_warning(judge *j, const char *when, const char *because, const char *fmt, ...)

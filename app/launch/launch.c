@@ -102,7 +102,7 @@ xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e
     return launched ? XD_OK : xd_parallel_check(p, *ranks, e);
 }
 
-/* ---- a rank ---------------------------------------------------------------------------------- */
+/* ---- functions for a rank -------------------------------------------------------------------- */
 
 static char timeout_text[160]; /* error message if the ranks do not connect in time */
 
@@ -199,7 +199,7 @@ void xd_launch_deadline(int start_timeout, int rank)
     alarm((unsigned)start_timeout);
 }
 
-/* ---- the launcher ---------------------------------------------------------------------------- */
+/* ---- command line of the launcher ------------------------------------------------------------ */
 
 static int in_path(const char *name, char *path, size_t size)
 {
@@ -580,7 +580,7 @@ static int wait_for_exit(watch *w)
     return status;
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- end of a run ---------------------------------------------------------------------------- */
 
 /* Returns 1 if a rank has printed why the run failed. If ranks are not tracked by the roster, their
  * output is searched for an error. */

@@ -32,7 +32,7 @@
 enum { IDLE_S = 4, PROBE_S = 2, MAX_PROBES = 60, RETRANSMITS = 5, PROBES = 3, LATER_S = 8 };
 enum { STACK = 256 << 10 };
 
-/* ---- a connection ---------------------------------------------------------------------------- */
+/* ---- checks of one TCP connection ------------------------------------------------------------ */
 
 static int is_this_host(const struct sockaddr_storage *a)
 {
@@ -89,7 +89,7 @@ static int find_lost_host(char *host, int size)
     return lost;
 }
 
-/* ---- the thread ------------------------------------------------------------------------------ */
+/* ---- thread that checks connections ---------------------------------------------------------- */
 
 /* The thread that checks the connections. A launcher kills all ranks when the first one exits, so
  * the other ranks let rank 0 report a lost host first. */

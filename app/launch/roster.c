@@ -42,7 +42,7 @@ static socklen_t make_address(struct sockaddr_un *a, const char *name)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
 
-/* ---- functions for a rank -------------------------------------------------------------------- */
+/* ---- functions that a rank calls ------------------------------------------------------------- */
 
 static int connection = -1, my_rank; /* connection of this rank to the roster; -1: none */
 
@@ -81,7 +81,7 @@ int xd_roster_joined(void)
     return connection >= 0;
 }
 
-/* ---- functions for the process that starts ranks --------------------------------------------- */
+/* ---- functions that the process that starts ranks calls -------------------------------------- */
 
 void xd_roster_open(xd_roster *r, int ranks)
 {

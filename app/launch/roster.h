@@ -2,7 +2,7 @@
  * connected to each other, or have ended.
  *
  * Every rank opens a socket connection to the process that started it. The kernel closes the
- * connection when the rank ends, for whatever reason. Therefore a dead rank is noticed even if the
+ * connection when the rank ends, for whatever reason. A dead rank is therefore noticed even if the
  * launcher, the rank's parent, does nothing. The socket has a name in Linux's abstract namespace
  * and is not a file. Ranks on other hosts cannot reach the socket and are not tracked. */
 #ifndef XD_LAUNCH_ROSTER_H
@@ -23,7 +23,7 @@ typedef enum xd_roster_event {
     XD_ROSTER_STEP         /* the rank has finished a denoising step */
 } xd_roster_event;
 
-/* ---- functions for a rank -------------------------------------------------------------------- */
+/* ---- functions that a rank calls ------------------------------------------------------------- */
 
 /* Connects a rank to the roster of the process that started the rank, if that process has a
  * roster. */
@@ -33,7 +33,7 @@ int  xd_roster_joined(void);
  * connection to a roster. Async-signal-safe. */
 void xd_roster_report(xd_roster_event event);
 
-/* ---- functions for the process that starts ranks --------------------------------------------- */
+/* ---- functions that the process that starts ranks calls -------------------------------------- */
 
 typedef struct xd_member {
     int    fd; /* socket of the rank's connection; -1: it was closed */

@@ -38,7 +38,7 @@ static void on_end(int sig)
     _exit(128 + sig);
 }
 
-/* ---- SIGBUS: a missing page of a mapped file ------------------------------------------------- */
+/* ---- SIGBUS, raised for a missing page of a mapped file -------------------------------------- */
 
 typedef struct line {
     char   v[4600];
@@ -138,7 +138,7 @@ void xd_stop_arm_sigbus(void)
     sigaction(SIGBUS, &lost, NULL);
 }
 
-/* ---- the limit of CPU time ------------------------------------------------------------------- */
+/* ---- handling of the limit of CPU time ------------------------------------------------------- */
 
 static char time_line[96];
 
@@ -197,7 +197,7 @@ void xd_stop_arm_rank(void)
 }
 
 /* Handles SIGINT and SIGTERM even if they were ignored: shells start background commands of a
- * script with SIGINT ignored, but a signal that is sent to such a process is meant for this
+ * script with SIGINT ignored, but SIGINT that is sent to a background process is meant for this
  * process. */
 void xd_stop_arm(void)
 {

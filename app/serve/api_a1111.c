@@ -378,7 +378,7 @@ void xd_api_webui_interrupt(xd_http_call *c)
     xd_reply_text(c, 200, "application/json", "{}\n", 3);
 }
 
-/* ---- models, samplers, LoRA files ------------------------------------------------------------ */
+/* ---- lists of models, samplers and LoRA files ------------------------------------------------ */
 
 void xd_api_webui_options(xd_http_call *c)
 {

@@ -43,8 +43,8 @@ static const xd_api_req_field fields[] = {
     { NULL, NULL, NULL },
 };
 
-/* Defaults of xDiT's service. Defaults on the server's command line have precedence over the
- * defaults of xDiT's service. */
+/* Default values of options in xDiT's service. Defaults on the server's command line have
+ * precedence over the defaults of xDiT's service. */
 static const char *const own[][2] = {
     { "num_inference_steps", "50" },
     { "guidance_scale", "7.5" },

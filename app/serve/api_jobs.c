@@ -14,7 +14,7 @@ enum {
 }; /* default and maximum number of jobs per page of
                                                     the list */
 
-/* ---- one job --------------------------------------------------------------------------------- */
+/* ---- JSON of one job ------------------------------------------------------------------------- */
 
 static void add_text(xd_text_buf *b, const char *name, const char *text)
 {
@@ -170,7 +170,7 @@ void xd_api_jobs_content(xd_http_call *c)
     xd_task_release(s->tasks, task);
 }
 
-/* ---- the list -------------------------------------------------------------------------------- */
+/* ---- listing --------------------------------------------------------------------------------- */
 
 /* Appends a page of the list of jobs, newest first. `after` is the id of the last job of the
  * previous page. */

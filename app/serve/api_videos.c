@@ -322,7 +322,7 @@ void xd_api_videos_remix(xd_http_call *c)
     answer_of_video(c, remix_video);
 }
 
-/* ---- the list -------------------------------------------------------------------------------- */
+/* ---- listing --------------------------------------------------------------------------------- */
 
 static void add_list(xd_text_buf *b, const xd_http_call *c, const xd_task *const *v, int all)
 {

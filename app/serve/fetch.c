@@ -81,7 +81,7 @@ static int look_at_client(void *cookie, curl_off_t a, curl_off_t b, curl_off_t c
     return t->is_gone(t->cookie);
 }
 
-/* ---- allowed URLs ---------------------------------------------------------------------------- */
+/* ---- checks of allowed URLs ------------------------------------------------------------------ */
 
 /* Returns 2 if the command line names the host of the URL, 1 if all public hosts are allowed, and 0
  * if the host is not allowed. */

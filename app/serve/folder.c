@@ -41,7 +41,7 @@ int xd_folder_files(const char *path, int (*has)(const char *name), int removes)
     return n;
 }
 
-/* ---- the temporary directory ----------------------------------------------------------------- */
+/* ---- creation of the temporary directory ----------------------------------------------------- */
 
 /* Removes the temporary directories that no server has locked. The removed directory may belong to
  * another server that has just created it and not yet locked it. The other server notices in

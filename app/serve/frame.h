@@ -35,11 +35,11 @@ typedef enum xd_frame_kind {
      * second, samples of sound per second, and the numbers of tokens of the prompt, of the
      * reference images and of the image. */
     XD_FRAME_IMAGE,
-    /* A task is done. Texts of the frame XD_FRAME_DONE: task id, then, for each stage, its name and
-     * its seconds. */
+    /* The worker has finished a task. Texts of the frame XD_FRAME_DONE: task id, then, for each
+     * stage, its name and its seconds. */
     XD_FRAME_DONE,
-    /* A task has failed. Texts of the frame XD_FRAME_FAILED: task id, xd_status as a number, error
-     * message. */
+    /* The worker has failed to run a task. Texts of the frame XD_FRAME_FAILED: task id, xd_status
+     * as a number, error message. */
     XD_FRAME_FAILED,
     /* Memory and open models of the worker. Texts of the frame XD_FRAME_MEMORY: resident bytes of
      * rank 0, number of open models. */

@@ -59,7 +59,7 @@ struct xd_http {
     atomic_llong       answered[6];
 };
 
-/* ---- connections that take too long ---------------------------------------------------------- */
+/* ---- closing of connections that take too long ----------------------------------------------- */
 
 static client *client_of(struct MHD_Connection *c)
 {
@@ -149,7 +149,7 @@ static void *reap(void *arg)
     return NULL;
 }
 
-/* ---- access control -------------------------------------------------------------------------- */
+/* ---- access control by API keys and headers -------------------------------------------------- */
 
 /* Returns nonzero if the two API keys are equal. The comparison takes a time that depends only on
  * the length of `given`, so that clients cannot guess the key from the time. */
@@ -540,7 +540,7 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
     *context = NULL;
 }
 
-/* ---- starting and stopping ------------------------------------------------------------------- */
+/* ---- starting and stopping the server -------------------------------------------------------- */
 
 /* Starts libmicrohttpd. libmicrohttpd is not started in strict mode, so that is_ambiguous refuses a
  * request without Host. In strict mode libmicrohttpd 0.9.75 writes the head of the reply to a

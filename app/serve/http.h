@@ -92,7 +92,7 @@ size_t    xd_http_body_bytes(const xd_http *h); /* bytes of all request bodies i
 /* ---- requests ------------------------------------------------------------------------------- */
 
 /* xd_http_query returns a parameter of the request's query, and xd_http_header returns a header of
- * the request; NULL: there is none. */
+ * the request; NULL: the request has no such parameter or header. */
 const char *xd_http_query(const xd_http_call *c, const char *name);
 const char *xd_http_header(const xd_http_call *c, const char *name);
 /* Returns nonzero if the client has disconnected. Handlers may call xd_http_client_left before the
@@ -104,7 +104,7 @@ int         xd_http_client_left(xd_http_call *c);
  * but appends a comment line to the stream `events` instead of sending an interim reply. */
 int         xd_http_reader_left(xd_http_call *c, xd_text_buf *events);
 
-/* ---- replies; the last call counts ---------------------------------------------------------- */
+/* ---- functions that create the reply; the last call counts ---------------------------------- */
 
 /* Replies with the JSON text in b, and frees b. */
 void xd_reply_json(xd_http_call *c, unsigned status, xd_text_buf *b);

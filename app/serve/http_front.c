@@ -102,7 +102,7 @@ static xd_status listen_at(xd_front *f, xd_err *e)
     return XD_OK;
 }
 
-/* ---- one connection -------------------------------------------------------------------------- */
+/* ---- forwarding on one connection ------------------------------------------------------------ */
 
 static void add_conn(xd_front *f, int client)
 {
@@ -116,7 +116,7 @@ static void add_conn(xd_front *f, int client)
         return;
     }
     /* TCP_USER_TIMEOUT closes the connection of a client that reads nothing; in a stream of events,
-     * libmicrohttpd would wait for such a client for ever */
+     * libmicrohttpd would wait for this client for ever */
     setsockopt(client, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
     setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     c->client = client;
@@ -267,7 +267,7 @@ static void end_conn(conn *c)
     free(c);
 }
 
-/* ---- the loop -------------------------------------------------------------------------------- */
+/* ---- poll loop ------------------------------------------------------------------------------- */
 
 static short events_if(int in, int out)
 {
@@ -325,7 +325,7 @@ static void *pass_bytes(void *arg)
     return NULL;
 }
 
-/* ---- public functions ------------------------------------------------------------------------ */
+/* ---- public functions of this file ----------------------------------------------------------- */
 
 xd_status xd_front_open(xd_front **out, const xd_front_args *a, xd_err *e)
 {

@@ -20,7 +20,7 @@ enum {
     SIZE_END,
     CHUNK,
     CHUNK_CR,
-    CHUNK_LF, /* a body in chunks */
+    CHUNK_LF, /* the body consists of chunks */
 };
 enum { LENGTH_DIGITS = 18, SIZE_DIGITS = 15 };
 
@@ -54,7 +54,7 @@ static void add_byte(char *text, size_t size, size_t *n, char c)
     *n += 1;
 }
 
-/* ---- the head -------------------------------------------------------------------------------- */
+/* ---- parsing of the head of a request -------------------------------------------------------- */
 
 static int is_named(const xd_head *h, const char *name)
 {
@@ -168,7 +168,7 @@ static void read_size(xd_head *h, char c)
     }
 }
 
-/* ---- the complete request -------------------------------------------------------------------- */
+/* ---- parsing of a complete request ----------------------------------------------------------- */
 
 /* Handles the line feed at the end of a line. Empty lines are allowed before a request. */
 static void end_line(xd_head *h)

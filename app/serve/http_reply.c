@@ -123,7 +123,7 @@ void xd_reply_json(xd_http_call *c, unsigned status, xd_text_buf *b)
     *b = (xd_text_buf){ 0 };
 }
 
-/* ---- files and ranges of files --------------------------------------------------------------- */
+/* ---- replies with files and ranges of files -------------------------------------------------- */
 
 typedef enum asked { ALL, PART, NOTHING } asked;
 

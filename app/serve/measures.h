@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 
-/* The measured values of a request. DURATION: seconds from the request's arrival to its end. WAIT:
+/* Measured values of one request. DURATION: seconds from the request's arrival to its end. WAIT:
  * seconds for which the request waited in the queue. SPEED: denoising steps per second. */
 enum { XD_MEASURE_DURATION, XD_MEASURE_WAIT, XD_MEASURE_SPEED, XD_MEASURES, XD_BUCKETS = 16 };
 

@@ -110,7 +110,7 @@ static entry *entry_of(xd_predictor *p, char *key, int make)
     return k;
 }
 
-/* ---- the planner ----------------------------------------------------------------------------- */
+/* ---- predictions by the planner -------------------------------------------------------------- */
 
 /* Predicts the seconds of a request on all ranks. For the mode ONE_RANK, predicts the seconds of a
  * data-parallel request in which every rank generates all images alone, as split ranks do. The

@@ -74,7 +74,7 @@ void xd_api_req_begin(xd_api_req *r, xd_http_call *call, const char *kind)
     add_arg(r, "video", r->task->video ? "true" : "false");
 }
 
-/* ---- models and LoRA files ------------------------------------------------------------------- */
+/* ---- choice of models and LoRA files --------------------------------------------------------- */
 
 /* Returns nonzero if the name begins like the name of a model of OpenAI, such as "dall-e". Many
  * clients send the name of a model of OpenAI to every server. */
@@ -244,7 +244,7 @@ void xd_api_req_format(xd_api_req *r, const char *param, const char *format)
         snprintf(r->extension, sizeof r->extension, "%s", format);
 }
 
-/* ---- image files ----------------------------------------------------------------------------- */
+/* ---- input image files ----------------------------------------------------------------------- */
 
 /* Checks the image size in the header of an image file, before a huge image could be decoded. */
 static void check_image(xd_api_req *r, const char *option, const char *path)
@@ -347,7 +347,7 @@ void xd_api_req_url(xd_api_req *r, const char *option, const char *url)
     free(data);
 }
 
-/* ---- validation and submission --------------------------------------------------------------- */
+/* ---- validation and submission of a request -------------------------------------------------- */
 
 xd_json *xd_served_model_uses(const xd_served_model *m)
 {

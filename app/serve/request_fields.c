@@ -20,8 +20,8 @@ static void set_format(xd_api_req *r, const char *value)
 
 typedef void set_text(xd_api_req *r, const char *value);
 
-/* Returns the function that sets a field which has the same name in all interfaces; NULL: there is
- * no such field. */
+/* Returns the function that sets a field which has the same name in all interfaces; NULL: no field
+ * has the name. */
 static set_text *find_common(const char *name)
 {
     static const struct {

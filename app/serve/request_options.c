@@ -12,7 +12,7 @@
 #include "serve/defaults.h"
 #include "serve/server.h"
 
-/* ---- options by their name ------------------------------------------------------------------- */
+/* ---- setting options by their name ----------------------------------------------------------- */
 
 static const struct {
     const char *from, *to;
@@ -186,7 +186,7 @@ int xd_api_req_by_name(xd_api_req *r, const char *name, const xd_json *value)
     return 1;
 }
 
-/* ---- eta: noise per step --------------------------------------------------------------------- */
+/* ---- the option eta, the amount of noise per step -------------------------------------------- */
 
 static const char *sampler_of(const xd_api_req *r)
 {

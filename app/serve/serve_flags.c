@@ -59,13 +59,12 @@ static const xd_option rows[] = {
     { "worker_timeout", XD_OPT_REAL, AT(worker_timeout), 1, 1e9, NULL, "SECONDS",
       "time limit of a hanging worker (default 120)" },
     { "omit_folders", XD_OPT_FLAG, AT(omit_folders), 0, 0, NULL, NULL,
-      "write model and LoRA names without folders into the parameters of results" },
+      "omit folders of models and LoRA files in results" },
     { "access_log", XD_OPT_TEXT, AT(access_log), 0, 0, NULL, "FILE",
       "log file of requests, or - for standard output (default: none). Lines have the common "
       "format, seconds and task id; a moved file is reopened" },
     { "log_format", XD_OPT_TEXT, AT(log_format), 0, 0, "common json", "FORMAT",
-      "format of --access_log: common (the default), or json, with the ids of the headers "
-      "X-Request-Id and traceparent" },
+      "format of --access_log: common (the default), or json with X-Request-Id and traceparent" },
     { "drain_seconds", XD_OPT_REAL, AT(drain_s), 0, 1e6, NULL, "SECONDS",
       "time for running requests after SIGTERM, while new requests get status 503 (default 60)" },
     { "quiet", XD_OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "log only warnings and errors" },

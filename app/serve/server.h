@@ -67,7 +67,7 @@ int xd_served_makes(const xd_served_model *m, const char *kind);
  * the list. */
 char **xd_server_loras(const char *folder, int *n);
 
-/* ---- a request that becomes a task (request.c) ----------------------------------------------- */
+/* ---- conversion of a request to a task (request.c) ------------------------------------------- */
 
 /* Converts the fields of an HTTP request to the arguments of a task. If a function whose name
  * begins with xd_api_req fails, it creates the reply and sets `failed`, and later calls of
@@ -179,7 +179,7 @@ const char     *xd_answer_type(const char *path);
 void            xd_answer_origin(const xd_http_call *c, char *text, size_t size);
 void            xd_cancel_task(xd_server *s, xd_task *task);
 /* Returns the task whose id is in the request's path. The caller must release the returned task.
- * NULL: there is no such task, or the task belongs to another API key. */
+ * NULL: no task has the id, or the task belongs to another API key. */
 xd_task        *xd_answer_find(const xd_http_call *c);
 /* Returns the tasks that were requested with the same API key as this request, oldest first. If
  * `videos` is set, returns only tasks that generate videos. The caller holds the lock of the tasks,

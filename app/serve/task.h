@@ -83,7 +83,7 @@ typedef struct xd_task {
     int   deleted;        /* 1: the task is freed when its last reference is released */
     int   awaited;        /* 1: a client waits for the end of the task */
     int   attempts;       /* number of times that the task was sent to a worker */
-    struct xd_task *next; /* the task added after this one */
+    struct xd_task *next; /* the task that was added after this task */
 } xd_task;
 
 /* Two image files are stored next to each video, the video's first frame and a contact sheet of
@@ -175,7 +175,7 @@ void xd_tasks_each(xd_tasks *j, void (*visit)(void *cookie, const xd_task *task)
 /* Deletes ended tasks that exceed the limits of xd_tasks_open, oldest first. */
 void xd_tasks_delete_expired(xd_tasks *j);
 
-/* ---- running tasks --------------------------------------------------------------------------- */
+/* ---- functions that start and finish tasks --------------------------------------------------- */
 
 /* Returns a file descriptor for poll, which becomes readable when a task was queued, cancelled or
  * predicted, and stays readable until xd_tasks_clear_wakeup is called. */

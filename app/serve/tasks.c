@@ -78,7 +78,7 @@ void xd_tasks_clear_wakeup(xd_tasks *j)
         return;
 }
 
-/* ---- one task -------------------------------------------------------------------------------- */
+/* ---- functions for a single task ------------------------------------------------------------- */
 
 void xd_task_name(char id[40], const char *kind)
 {
@@ -150,7 +150,7 @@ int xd_task_has_ended(const xd_task *task)
     return task->state >= XD_TASK_DONE;
 }
 
-/* ---- the list -------------------------------------------------------------------------------- */
+/* ---- list of tasks --------------------------------------------------------------------------- */
 
 static void append_task(xd_tasks *j, xd_task *task)
 {
@@ -502,7 +502,7 @@ void xd_tasks_shut_down(xd_tasks *j)
     xd_tasks_unlock(j);
 }
 
-/* ---- files of tasks -------------------------------------------------------------------------- */
+/* ---- storage of tasks in files --------------------------------------------------------------- */
 
 static int64_t bytes_of(const char *file)
 {
@@ -620,7 +620,7 @@ void xd_tasks_delete_expired(xd_tasks *j)
     xd_tasks_unlock(j);
 }
 
-/* ---- running tasks --------------------------------------------------------------------------- */
+/* ---- functions that start and finish tasks --------------------------------------------------- */
 
 xd_task *xd_tasks_start_best(xd_tasks *j, double (*score)(void *cookie, const xd_task *task),
                              void *cookie)

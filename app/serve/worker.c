@@ -1,11 +1,11 @@
 /* worker.c - the command xdit worker, which runs the ranks of a server. The ranks open models, keep
  * models open, and run the tasks that the server sends.
  *
- * Usually all ranks run one task. Rank 0 broadcasts every frame of the server, so that all ranks do
- * the same: open a model, generate, close the least recently used model. Between two steps of a
- * task the ranks may run another task, and then continue. After XD_FRAME_SPLIT the server sends
- * different tasks to each rank over the rank's connection, until XD_FRAME_JOIN. The worker exits
- * when the server disconnects. */
+ * Usually all ranks run one task together. Rank 0 broadcasts every frame of the server, so that all
+ * ranks do the same: open a model, generate, close the least recently used model. Between two steps
+ * of a task the ranks may run another task, and then continue. After XD_FRAME_SPLIT the server
+ * sends different tasks to each rank over the rank's connection, until XD_FRAME_JOIN. The worker
+ * exits when the server disconnects. */
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static void on_open(void *cookie)
                            (const char *[]){ w->task->running.id, "open" }, 2);
 }
 
-/* ---- frames for all ranks -------------------------------------------------------------------- */
+/* ---- receiving frames for all ranks ---------------------------------------------------------- */
 
 /* Receives the server's next frame on rank 0 and broadcasts the frame to all ranks. Blocks until a
  * frame arrives if `wait` is set. f->kind becomes 0 if no frame has arrived, or if the server has
@@ -108,7 +108,7 @@ static xd_status run_task(worker *w, const xd_frame *f, int cancelled, xd_opened
     return s;
 }
 
-/* ---- split ranks ----------------------------------------------------------------------------- */
+/* ---- tasks of split ranks -------------------------------------------------------------------- */
 
 /* Opens an engine of this rank alone for the model of a task, and replies to the server whether
  * that succeeded. */
@@ -150,7 +150,7 @@ static xd_status run_split(worker *w, const xd_frame *split, xd_err *e)
     return s;
 }
 
-/* ---- tasks of all ranks ---------------------------------------------------------------------- */
+/* ---- tasks that all ranks run together ------------------------------------------------------- */
 
 static xd_status serve_frame(worker *w, const xd_frame *f, int cancelled, xd_err *e)
 {
@@ -192,7 +192,7 @@ static xd_status serve_tasks(worker *w)
     }
 }
 
-/* ---- the worker ------------------------------------------------------------------------------ */
+/* ---- running the worker ---------------------------------------------------------------------- */
 
 /* Connects this rank to the server. Ranks on other hosts than the server's cannot connect, and work
  * without a connection. */
@@ -229,7 +229,7 @@ static xd_status run_worker(worker *w)
     return s;
 }
 
-/* ---- the command ----------------------------------------------------------------------------- */
+/* ---- command --------------------------------------------------------------------------------- */
 
 static const xd_option rows[] = {
     { "connect", XD_OPT_TEXT, offsetof(worker, connect), 0, 0, NULL, "SOCKET",

@@ -20,7 +20,7 @@ void xd_connection_init(xd_connection *c)
     c->end = &c->first;
 }
 
-/* ---- the thread that receives --------------------------------------------------------------- */
+/* ---- thread that receives frames ------------------------------------------------------------ */
 
 const char *xd_frame_task_id(const xd_frame *f)
 {
@@ -136,7 +136,7 @@ void xd_connection_start_heartbeat(xd_connection *c)
         pthread_detach(thread);
 }
 
-/* ---- the thread that generates -------------------------------------------------------------- */
+/* ---- functions for the thread that generates images ----------------------------------------- */
 
 void xd_connection_next_frame(xd_connection *c, int wait, xd_frame *f, int *cancelled)
 {

@@ -13,7 +13,7 @@
  * split ranks, so that all ranks finish at about the same time. */
 enum { MAX_NESTED = 4, MAX_RATIO = 4 };
 
-/* ---- tasks that the worker has --------------------------------------------------------------- */
+/* ---- list of the tasks that the worker has --------------------------------------------------- */
 
 xd_worker_run *xd_dispatch_find(xd_dispatch *d, const char *id)
 {
@@ -82,7 +82,7 @@ void xd_dispatch_cancel(xd_dispatch *d)
     }
 }
 
-/* ---- the choice of the next task ------------------------------------------------------------- */
+/* ---- choice of the next task ----------------------------------------------------------------- */
 
 typedef struct choice {
     xd_dispatch   *dispatch;

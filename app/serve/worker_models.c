@@ -102,7 +102,7 @@ xd_status xd_worker_models_get(xd_worker_models *m, const xd_task_flags *f, xd_o
     return s;
 }
 
-/* ---- engines of a model --------------------------------------------------------------------- */
+/* ---- choice of an engine of a model --------------------------------------------------------- */
 
 /* Replaces the path of a LoRA file in a message by the name that the client used. */
 static void hide_path(char *msg, const char *path)

@@ -73,7 +73,7 @@ struct xd_worker_process {
     xd_err             failure; /* reason why the first worker failed to start */
 };
 
-/* ---- standard error of the worker ------------------------------------------------------------ */
+/* ---- reading the standard error of the worker ------------------------------------------------ */
 
 static void pass_line(xd_worker_process *w, const char *line, size_t n)
 {
@@ -254,9 +254,9 @@ static int list_pending(const xd_worker_process *w, struct pollfd *p)
 static xd_status accept_ranks(xd_worker_process *w, const struct pollfd *p, int n, xd_err *e)
 {
     xd_status s = XD_OK;
-    for (int i = n - 1; i > 0 && s == XD_OK; i--) /* from the last to the first, because
-                                                           identify_rank moves the last pending
-                                                           connection to the free index */
+    for (int i = n - 1; i > 0 && s == XD_OK; i--) /* the loop begins with the last connection,
+                                                     because identify_rank moves the last pending
+                                                     connection to the free index */
         s = p[i].revents ? identify_rank(w, i - 1, e) : XD_OK;
     return s == XD_OK && p[0].revents ? accept_rank(w, e) : s;
 }
@@ -293,7 +293,7 @@ static xd_status await_connection(xd_worker_process *w, xd_err *e)
     return s;
 }
 
-/* ---- frames of the worker -------------------------------------------------------------------- */
+/* ---- handling of frames from the worker ------------------------------------------------------ */
 
 static void note_image(xd_tasks *tasks, xd_task *task, const xd_frame *f)
 {
@@ -388,7 +388,7 @@ static void handle_frame(xd_worker_process *w, int rank, const xd_frame *f)
             xd_dispatch_remove(&w->dispatch, r);
 }
 
-/* ---- the end of a worker --------------------------------------------------------------------- */
+/* ---- handling of the end of a worker --------------------------------------------------------- */
 
 static void close_connections(xd_worker_process *w)
 {
@@ -596,7 +596,7 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-/* ---- public functions ------------------------------------------------------------------------ */
+/* ---- public functions of this file ----------------------------------------------------------- */
 
 static xd_status open_listener(xd_worker_process *w, const char *dir, xd_err *e)
 {

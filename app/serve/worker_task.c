@@ -10,7 +10,7 @@
 #include "serve/folder.h"
 #include "serve/task.h"
 
-/* ---- reports to the server ------------------------------------------------------------------- */
+/* ---- reports of a task to the server --------------------------------------------------------- */
 
 enum { NUMBER = 40, TOKENS = 3 };
 

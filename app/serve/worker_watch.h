@@ -29,8 +29,8 @@ void   xd_worker_watch_received(xd_worker_watch *w, int rank, const xd_frame *f)
  * worker with a task has neither used CPU time nor sent a report for longer than the longest
  * silence of its ranks, returns the seconds since it last did either. */
 double xd_worker_watch_silence(const xd_worker_watch *w, const xd_dispatch *d);
-/* Checks whether the worker hangs. The function must be called several times a second. Returns 1 if
- * the worker must be killed, and writes the reason to `why`. */
+/* Checks whether the worker hangs, that is makes no progress. The function must be called several
+ * times a second. Returns 1 if the worker must be killed, and writes the reason to `why`. */
 int    xd_worker_watch_check(xd_worker_watch *w, xd_dispatch *d, char *why, size_t size);
 
 #endif

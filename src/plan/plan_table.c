@@ -47,8 +47,7 @@ static const xd_plan_row rows[] = {
     { SWITCH(use_parallel_vae, "split VAE decoding by rows over all ranks"), XD_NAXES, "vae", 1, "",
       XD_NEEDS_GROUP, "VAE rows", 0, XD_SAME_BITS },
     { TEXT(comms, "exact int8 fp8", "HOW",
-           "send activations between hosts as int8 or fp8, faster on slow networks, but "
-           "changes the image (default exact)"),
+           "int8 or fp8: shorter messages between hosts, but another image (default exact)"),
       XD_NAXES, NULL, 0, "exact", XD_NEEDS_ACTIVATIONS, "# messages between hosts", 0,
       XD_CODED_MESSAGES },
     { DEGREE(text_tensor_parallel_degree, "split text encoders over N ranks (default 1)"), XD_NAXES,
