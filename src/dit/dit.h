@@ -90,6 +90,9 @@ typedef struct xd_dit_info {
     /* For each side network, the number of kinds of control images (xd_input.modes); 0: the network
      * supports one kind. */
     int         modes[XD_MAXSIDES];
+    /* Number of channels that each side network reads of its control image; 0: lat_ch. Channels
+     * after the lat_ch latents are zeros if the request has nothing for them. */
+    int64_t     side_ch[XD_MAXSIDES];
     int64_t     lat_ch;    /* number of latent channels C */
     int64_t     extra_ch;  /* number of extra input channels, which follow the C latent channels */
     int64_t     sample[3]; /* latent cells of the training size: frames, rows, columns */
@@ -261,6 +264,11 @@ static inline int xd_dit_key_heads(const xd_dit_info *d)
 static inline int64_t xd_dit_width(const xd_dit_info *d)
 {
     return d->dim * (d->states > 1 ? d->states : 1);
+}
+/* Returns the number of channels that side network i reads of its control image. */
+static inline int64_t xd_dit_side_channels(const xd_dit_info *d, int i)
+{
+    return d->side_ch[i] ? d->side_ch[i] : d->lat_ch;
 }
 /* Returns hidden state i of the tokens, [rows of s->h, dim]: a view of s->h. */
 static inline xd_tensor xd_dit_state(const xd_state *s, int64_t dim, int i)

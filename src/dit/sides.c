@@ -1,7 +1,7 @@
 /* sides.c - orders the blocks of a transformer and its side networks, and checks their sizes */
 #include "dit/sides.h"
 
-static xd_status add_block(xd_sides *s, int net, int at, xd_err *e)
+xd_status xd_sides_add(xd_sides *s, int net, int at, xd_err *e)
 {
     if (s->nblocks == XD_SIDES_BLOCKS)
         return xd_fail(e, XD_EUNSUPPORTED,
@@ -22,9 +22,9 @@ xd_status xd_sides_order(xd_sides *s, int nlayers, int n,
     for (int layer = 0; st == XD_OK && layer < nlayers; layer++) {
         for (int i = 0; i < n; i++)
             for (int most = before(cfg, i, layer); st == XD_OK && done[i] < most; done[i]++)
-                st = add_block(s, i, done[i], e);
+                st = xd_sides_add(s, i, done[i], e);
         if (st == XD_OK)
-            st = add_block(s, -1, layer, e);
+            st = xd_sides_add(s, -1, layer, e);
     }
     return st;
 }

@@ -24,6 +24,8 @@ typedef struct xd_sides {
 xd_status xd_sides_order(xd_sides *s, int nlayers, int n,
                          int (*before)(const void *cfg, int i, int layer), const void *cfg,
                          xd_err *e);
+/* Appends block `at` of network `net` to the order. */
+xd_status xd_sides_add(xd_sides *s, int net, int at, xd_err *e);
 
 /* A number in the config of a side network, and the number that the transformer needs. */
 typedef struct xd_side_number {

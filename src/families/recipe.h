@@ -280,10 +280,11 @@ typedef struct xd_recipe {
      * before the samples of an initial image and before the noise. 0: they are the Gaussian's
      * mean. */
     int                     samples_sides;
-    int                     needs_image; /* 1: the request must have an image */
+    double      side_scale;  /* default factor of what side networks add; 0 stands for 1 */
+    int         needs_image; /* 1: an image is required */
     /* 1: an image of another aspect ratio than the result is cropped equally on both sides; 0: it
      * is stretched */
-    int                     covers;
+    int         covers;
     /* 1: the latents of a held first frame are a sample of the VAE's Gaussian, which is drawn
      * before the noise. 0: they are the Gaussian's mean. */
     int                     samples_held;

@@ -209,8 +209,9 @@ static xd_status check_kind(const xd_model *m, xd_err *e)
             "%s: a control network reads cells of %d x %d pixels, but latent cells of the "
             "autoencoder have %d x %d",
             m->dir, cell, cell, m->vae_info.cell[2], m->vae_info.cell[1]);
-    int64_t want = xd_recipe_channels(m->recipe, d->lat_ch, m->vae_info.cell) +
-                   d->sides * m->vae_info.channels;
+    int64_t want = xd_recipe_channels(m->recipe, d->lat_ch, m->vae_info.cell);
+    for (int i = 0; i < d->sides; i++)
+        want += d->side_ch[i] ? d->side_ch[i] : m->vae_info.channels;
     if (d->extra_ch && !want)
         return xd_fail(e, XD_EFORMAT,
                        "%s: the transformer needs %lld image channels in addition to the latents, "

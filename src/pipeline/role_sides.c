@@ -135,10 +135,12 @@ xd_status xd_role_sides_scales(xd_job *j, xd_err *e)
 {
     const xd_request_images *r = &j->r->images;
     double                   scale[XD_MAXSIDES], start[XD_MAXSIDES], end[XD_MAXSIDES];
+    double                   usual = j->ctx->model.recipe->side_scale;
     int                      n = sides_of(j), steps = j->samp.steps;
     if (!n)
         return XD_OK;
-    if (read_numbers(j, "conditioning_scale", r->conditioning_scale, 1, scale, e) != XD_OK ||
+    if (read_numbers(j, "conditioning_scale", r->conditioning_scale, usual ? usual : 1, scale, e) !=
+            XD_OK ||
         read_numbers(j, "control_guidance_start", r->control_guidance_start, 0, start, e) !=
             XD_OK ||
         read_numbers(j, "control_guidance_end", r->control_guidance_end, 1, end, e) != XD_OK ||
@@ -192,20 +194,24 @@ static void set_features(const xd_job *j, int i, float *out)
 
 void xd_role_sides_channels(const xd_job *j, const float *sample, float *out)
 {
-    int64_t            n = j->numbers / j->cells[0], C = sides_of(j) * j->lat[1];
-    int64_t            d[4] = { 1, C, j->lat[2], j->lat[3] };
+    int64_t            n = j->numbers / j->cells[0], cells = j->lat[2] * j->lat[3], from = 0;
     const xd_vae_info *v = &j->ctx->model.vae_info;
     float              shift = (float)(v->shift * (v->invert ? 1 / v->scaling : v->scaling));
-    for (int i = 0; i < sides_of(j) && j->side_moments[i]; i++) {
+    for (int i = 0; i < sides_of(j); i++) {
+        float *own = out + from;
+        from += xd_dit_side_channels(&j->ctx->model.dit_info, i) * cells;
+        if (!j->side_moments[i])
+            continue;
         if (reads_pixels(j, i)) {
-            set_features(j, i, out + i * n);
+            set_features(j, i, own);
             continue;
         }
         if (j->ctx->model.recipe->samples_sides)
-            memcpy(out + i * n, sample + (1 + i) * n, (size_t)n * sizeof *out);
-        xd_latents_sample(j, j->side_moments[i], out + i * n);
+            memcpy(own, sample + (1 + i) * n, (size_t)n * sizeof *out);
+        xd_latents_sample(j, j->side_moments[i], own);
         for (int64_t k = 0; k < n && j->ctx->model.dit_info.unshifted >> i & 1; k++)
-            out[i * n + k] += shift;
+            own[k] += shift;
     }
+    int64_t d[4] = { 1, from / cells, j->lat[2], j->lat[3] };
     xd_callback_tensor(j, "condition", 0, 4, d, out);
 }

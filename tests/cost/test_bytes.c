@@ -499,9 +499,10 @@ static const sends *kind_of(const xd_engine *g, int layer)
         return &behind_text;
     if (strcmp(p->def->name, "latte") == 0)
         return layer % 2 ? &over_time : &cross;
-    if (strcmp(p->def->name, "zimage") == 0 &&
-        xd_json_number(xd_json_get(p->config, "n_refiner_layers"), &n))
-        return layer < (int)n ? &refine_image : layer < 2 * (int)n ? &refine_text : &layer_of_both;
+    if (strcmp(p->def->name, "zimage") == 0)
+        return strncmp(p->def->block(p->w->net.cfg, layer)->name, "context_", 8) == 0 ? &refine_text
+               : layer < g->ctx.model.dit_info.lead ? &refine_image
+                                                    : &layer_of_both;
     if (strcmp(p->def->name, "lumina2") == 0 &&
         xd_json_number(xd_json_get(p->config, "num_refiner_layers"), &n))
         return layer < (int)n ? &refine_text : layer < 2 * (int)n ? &refine_image : &layer_of_both;

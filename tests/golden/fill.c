@@ -247,7 +247,7 @@ void fill_model(const char *from, const char *to, xd_dtype type)
         free(a);
         free(b);
     }
-    static const char *const sides[] = { "controlnet", "controlnet_2" };
+    static const char *const sides[] = { "controlnet", "controlnet_2", "controlnet_3" };
     for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
         char *a = join(from, sides[i]), *b = join(to, sides[i]);
         if (xd_file_is_dir(a) && !copy_folder(a, b, 0))

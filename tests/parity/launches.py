@@ -130,6 +130,8 @@ MODELS = [
     # in one sequence behind refiners
     ("refined", "zimage", TEXT, "steep short long share cut mask"),
     ("refined", "zimage-five", TEXT, "plain short"),
+    # with control networks, whose hints are added behind blocks
+    ("refined", "zimage-control", TEXT, "beside between"),
     # and of videos, where two passes have texts of different lengths
     ("clips", "hunyuanvideo hunyuanvideo-five", ["cfg", "text=77", "video", "size=80x48",
                                                  "frames=9"], "plain short window"),

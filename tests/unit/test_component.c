@@ -221,6 +221,11 @@ static void published_sides(void **state)
                     19 + 38 + 5 + 10);
     check_published("black-forest-labs/FLUX.1-dev",
                     "Shakker-Labs/FLUX.1-dev-ControlNet-Union-Pro-2.0", 19 + 38 + 6);
+    check_published("Tongyi-MAI/Z-Image-Turbo", "hlky/Z-Image-Turbo-Fun-Controlnet-Union",
+                    2 + 2 + 30 + 2 + 6);
+    /* two blocks of the noise refiner run again on a copy */
+    check_published("Tongyi-MAI/Z-Image-Turbo", "hlky/Z-Image-Turbo-Fun-Controlnet-Union-2.1",
+                    2 + 2 + 30 + 2 + 2 + 15);
 }
 
 int main(void)

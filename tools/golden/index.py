@@ -27,6 +27,8 @@ SUITES = {
     "zimage": own("zimage", "zimage-cut", "zimage-image", "zimage-mask",
                   "zimage-lora",
                   "zimage-five"),
+    "zimage_control": own("zimage-control", "zimage-control-hints", "zimage-control-repeats",
+                          "zimage-control-two"),
     "lumina2": own("lumina2", "lumina2-cut", "lumina2-lora", "lumina2-five"),
     "krea2": own("krea2", "krea2-cut", "krea2-image", "krea2-lora", "krea2-turbo"),
     "sana": own("sana", "sana15", "sana-tiles", "sana-window", "sana-lora", "sana-sprint",

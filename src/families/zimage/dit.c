@@ -7,11 +7,22 @@
  * normalizes before and after its attention and its feed-forward. The rows of the text and of the
  * image are each padded to a multiple of 32 with copies of a learned row; blocks treat padding rows
  * like other tokens. The padding rows of the text continue the text's positions; the padding rows
- * of the image (XD_PAD) have position 0. */
+ * of the image (XD_PAD) have position 0.
+ *
+ * A side network (diffusers' ZImageControlNetModel) has a hidden state of its own, the control, and
+ * reads the state of all tokens before the main list. Its block i runs directly after block p_i of
+ * the main list (control_layers_places), and adds to that block's output what its layer after_proj
+ * computes from the control. Before, the side network refines the control of the image in one of
+ * three ways (add_control_noise_refiner). Without this key, it has blocks like those of the noise
+ * refiner. With "control_noise_refiner", these blocks also compute hints, which are added behind
+ * blocks of the noise refiner, but only in a copy of the image's state that the side network reads.
+ * With "control_layers", the blocks of the main part are also the blocks of this first part. */
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "dit/refined.h"
+#include "dit/sides.h"
 
 enum {
     PATCH = XD_REFINED_PATCH,
@@ -33,6 +44,33 @@ typedef struct cfg {
     int64_t head_dim;
 } cfg;
 
+/* Kinds of blocks of a side network. COPIED: a block of the noise refiner, on the network's copy of
+ * the image's state; REFINING: a block on the image before the main list; LAYER: a block on all
+ * tokens beside the main list. */
+typedef enum side_kind { COPIED, REFINING, LAYER } side_kind;
+enum { SIDE_BLOCKS = 4 * XD_FIELD_LIST };
+
+/* The config of a side network. */
+typedef struct side_cfg {
+    int64_t dim, in_ch;
+    int     heads, kv_heads, nrefiners, qk_norm;
+    float   eps;
+    xd_ints places, refiner_places, patches, frames;
+    char    refiner[XD_FIELD_TEXT];
+    int     state;         /* index of the state of its control; the next one is that of a copy */
+    int     nblocks, lead; /* number of all blocks, and of those before the main list */
+    /* For each block in the order of running: its kind, and its index among those of its kind. */
+    char    kind[SIDE_BLOCKS], at[SIDE_BLOCKS];
+} side_cfg;
+
+/* The config of the transformer with its side networks. */
+typedef struct whole_cfg {
+    cfg      main;
+    int      nsides, states;
+    side_cfg side[XD_MAXSIDES];
+    xd_sides order; /* the order of the blocks of all networks */
+} whole_cfg;
+
 #define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
     { "dim", AT(dim), 'l', 3840, NULL },
@@ -51,6 +89,24 @@ static const xd_field fields[] = {
     { "axes_lens", AT(lens), 'L', 0, NULL },
     { "all_patch_size", AT(patches), 'L', 0, NULL },
     { "all_f_patch_size", AT(frames), 'L', 0, NULL },
+    { XD_SIDES_KEY, 0, '-', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+#define SIDE_AT(m) offsetof(side_cfg, m)
+static const xd_field side_fields[] = {
+    { "control_layers_places", SIDE_AT(places), 'L', 0, NULL },
+    { "control_refiner_layers_places", SIDE_AT(refiner_places), 'L', 0, NULL },
+    { "control_in_dim", SIDE_AT(in_ch), 'l', 0, NULL },
+    { "add_control_noise_refiner", SIDE_AT(refiner), 's', 0, "" },
+    { "all_patch_size", SIDE_AT(patches), 'L', 0, NULL },
+    { "all_f_patch_size", SIDE_AT(frames), 'L', 0, NULL },
+    { "dim", SIDE_AT(dim), 'l', 3840, NULL },
+    { "n_refiner_layers", SIDE_AT(nrefiners), 'i', 2, NULL },
+    { "n_heads", SIDE_AT(heads), 'i', 30, NULL },
+    { "n_kv_heads", SIDE_AT(kv_heads), 'i', 30, NULL },
+    { "norm_eps", SIDE_AT(eps), 'f', 1e-5, NULL },
+    { "qk_norm", SIDE_AT(qk_norm), 'b', 1, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
@@ -61,7 +117,23 @@ typedef struct glob {
     xd_tensor image_pad, text_pad; /* [1,D]: learned padding rows */
 } glob;
 
-typedef xd_refined_in local;
+typedef struct side_blk {
+    xd_refined b;
+    xd_lin     hint; /* [D,D]: layer from the control to what is added; or absent */
+} side_blk;
+
+typedef struct whole_glob {
+    glob   main;
+    xd_lin control[XD_MAXSIDES]; /* [D, 4 C]: embedding of the control image */
+    /* [D,D]: layers from the control to the input of the first block, before the main list and
+     * before the refining blocks; the latter may be absent */
+    xd_lin before[XD_MAXSIDES], before_refining[XD_MAXSIDES];
+} whole_glob;
+
+typedef struct local {
+    xd_refined_in in;
+    float         scale[XD_MAXSIDES]; /* factors of what is added; 0: the network is not used */
+} local;
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
@@ -113,9 +185,9 @@ static xd_status check_config(void *c_, xd_err *e)
     return s == XD_OK ? check_axes(c, e) : s;
 }
 
-static int nlayers(const void *c_)
+/* Returns the number of blocks of the transformer. */
+static int main_nlayers(const cfg *c)
 {
-    const cfg *c = c_;
     return 2 * c->nrefiners + c->nlayers;
 }
 
@@ -123,7 +195,7 @@ static void info(const void *c_, xd_dit_info *out)
 {
     const cfg *c = c_;
     *out = (xd_dit_info){
-        .nlayers = nlayers(c),
+        .nlayers = main_nlayers(c),
         .heads = c->heads,
         .head_dim = (int)c->head_dim,
         .patch = { 1, PATCH, PATCH },
@@ -270,10 +342,10 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     const cfg  *c = n->cfg;
     local      *l = s->local;
     double      t = (double)((1000.0f - (float)in->t) / 1000.0f * (float)c->t_scale);
-    l->emb = xd_as(x, xd_mlp_timesteps(x, &t, 1, &g->time), x->act);
-    l->head_dim = c->head_dim, l->eps = c->eps;
-    l->cos = angles_of(x, c, in->cond, cos);
-    l->sin = angles_of(x, c, in->cond, sin);
+    l->in.emb = xd_as(x, xd_mlp_timesteps(x, &t, 1, &g->time), x->act);
+    l->in.head_dim = c->head_dim, l->in.eps = c->eps;
+    l->in.cos = angles_of(x, c, in->cond, cos);
+    l->in.sin = angles_of(x, c, in->cond, sin);
 }
 
 /* ---- embedding ---------------------------------------------------------------------------- */
@@ -303,17 +375,17 @@ static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
     const glob *g = n->glob;
     const cfg  *c = n->cfg;
+    xd_tensor   h = xd_dit_state(s, c->dim, 0);
     int64_t     ntxt = xd_n(x, XD_TXT), npad = xd_n(x, XD_PAD), nimg = xd_n(x, XD_IMG);
-    if (!xd_check(x,
-                  in->lat.d[0] == nimg && in->txt.d[0] == ntxt && s->h.d[0] == ntxt + npad + nimg,
+    if (!xd_check(x, in->lat.d[0] == nimg && in->txt.d[0] == ntxt && h.d[0] == ntxt + npad + nimg,
                   "%lld image and %lld text tokens do not match %lld rows of state",
-                  (long long)nimg, (long long)ntxt, (long long)s->h.d[0]))
+                  (long long)nimg, (long long)ntxt, (long long)h.d[0]))
         return;
     size_t mark = xd_arena_mark(x->tmp);
     if (ntxt)
-        embed_text(x, c, g, in, xd_rows(s->h, 0, ntxt));
-    fill_padding(x, xd_rows(s->h, ntxt, npad), g->image_pad);
-    xd_refined_embed(x, in->lat, xd_rows(s->h, ntxt + npad, nimg), &g->latents);
+        embed_text(x, c, g, in, xd_rows(h, 0, ntxt));
+    fill_padding(x, xd_rows(h, ntxt, npad), g->image_pad);
+    xd_refined_embed(x, in->lat, xd_rows(h, ntxt + npad, nimg), &g->latents);
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -322,37 +394,404 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     const glob  *g = n->glob;
     const cfg   *c = n->cfg;
     const local *l = s->local;
-    xd_tensor    active = xd_gated(x, l->emb, (xd_tensor){ 0 }, XD_SILU);
-    return xd_refined_head(x, s->h, active, &(xd_refined_out){ &g->mod, &g->out }, c->in_ch);
+    xd_tensor    active = xd_gated(x, l->in.emb, (xd_tensor){ 0 }, XD_SILU);
+    return xd_refined_head(x, xd_dit_state(s, c->dim, 0), active,
+                           &(xd_refined_out){ &g->mod, &g->out }, c->in_ch);
 }
 
-static const xd_block kind_image = { "noise_refiner.%d", sizeof(xd_refined), timed_weights,
-                                     xd_refined_image };
-static const xd_block kind_text = { "context_refiner.%d", sizeof(xd_refined), plain_weights,
-                                    xd_refined_text };
-static const xd_block kind_all = { "layers.%d", sizeof(xd_refined), timed_weights, xd_refined_all };
+/* ---- configuration of side networks ------------------------------------------------------- */
+
+static xd_status read_sides(void *c_, const xd_json *obj, const char *what, xd_err *e)
+{
+    whole_cfg     *c = c_;
+    const xd_json *list = xd_json_get(obj, XD_SIDES_KEY);
+    xd_status      s = XD_OK;
+    for (int i = 0; s == XD_OK && i < xd_json_size(list) && i < XD_MAXSIDES; i++, c->nsides++)
+        s = xd_fields_read(side_fields, &c->side[i], xd_json_at(list, i), what, e);
+    return s;
+}
+
+/* Returns 1 if a side network has a copy of the image's state, to which it adds hints. */
+static int has_copy(const side_cfg *side)
+{
+    return side->refiner[0] != 0;
+}
+
+/* Returns 1 if the blocks beside the main list also refine the control. */
+static int repeats(const side_cfg *side)
+{
+    return strcmp(side->refiner, "control_layers") == 0;
+}
+
+/* Checks that a list of `key` has the numbers of at most `most` of n blocks, in their order. */
+static xd_status check_places(const xd_ints *l, const char *key, int most, int n, int i, xd_err *e)
+{
+    for (int k = 0; k < l->n; k++)
+        if (k == most || l->v[k] < 0 || l->v[k] >= n || (k && l->v[k] <= l->v[k - 1]))
+            return xd_fail(e, XD_EFORMAT,
+                           "controlnet %d does not fit the transformer: its %s is not a rising "
+                           "list of at most %d numbers below %d",
+                           i, key, most, n);
+    return XD_OK;
+}
+
+/* Checks that the sizes of side network i are those of the transformer. */
+static xd_status check_side(const cfg *c, side_cfg *side, int i, xd_err *e)
+{
+    static const int64_t two = PATCH, one = 1;
+    xd_refined_set_list(&side->patches, 1, &two);
+    xd_refined_set_list(&side->frames, 1, &one);
+    const xd_side_number v[] = {
+        { "dim", (double)side->dim, (double)c->dim },
+        { "n_heads", side->heads, c->heads },
+        { "n_kv_heads", side->kv_heads, c->kv_heads },
+        { "n_refiner_layers", side->nrefiners, c->nrefiners },
+        { "norm_eps", side->eps, c->eps },
+        { "qk_norm", side->qk_norm, c->qk_norm },
+        { "all_patch_size", (double)side->patches.v[0], PATCH },
+        { "all_f_patch_size", (double)side->frames.v[0], 1 },
+    };
+    xd_status s = xd_sides_check(v, sizeof v / sizeof *v, i, e);
+    if (s == XD_OK && (side->in_ch < c->in_ch || side->in_ch > 4096))
+        return xd_fail(e, XD_EFORMAT,
+                       "controlnet %d does not fit the transformer: its control_in_dim is %lld, "
+                       "not %lld or more",
+                       i, (long long)side->in_ch, (long long)c->in_ch);
+    if (s == XD_OK && has_copy(side) && !repeats(side) &&
+        strcmp(side->refiner, "control_noise_refiner") != 0)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "controlnet %d: add_control_noise_refiner '%s' is not null, "
+                       "'control_layers' or 'control_noise_refiner'",
+                       i, side->refiner);
+    if (s == XD_OK && (!side->places.n || side->places.v[0] != 0 || side->nrefiners < 1))
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "controlnet %d: control_layers_places does not begin with 0, or "
+                       "n_refiner_layers is 0",
+                       i);
+    if (s == XD_OK)
+        s = check_places(&side->places, "control_layers_places", XD_FIELD_LIST, c->nlayers, i, e);
+    if (s == XD_OK && has_copy(side))
+        s = check_places(&side->refiner_places, "control_refiner_layers_places",
+                         repeats(side) ? side->places.n : side->nrefiners, c->nrefiners, i, e);
+    return s;
+}
+
+static void add_side_block(side_cfg *side, side_kind kind, int at)
+{
+    side->kind[side->nblocks] = (char)kind;
+    side->at[side->nblocks++] = (char)at;
+}
+
+/* Lists the blocks of a side network in the order of running. The refining block whose hint is
+ * added behind a block of the noise refiner follows this block. */
+static void list_side_blocks(side_cfg *side)
+{
+    int n = repeats(side) ? side->places.n : side->nrefiners, done = 0;
+    side->nblocks = 0;
+    for (int j = 0; has_copy(side) && j < side->nrefiners; j++) {
+        add_side_block(side, COPIED, j);
+        if (done < side->refiner_places.n && side->refiner_places.v[done] == j)
+            add_side_block(side, REFINING, done++);
+    }
+    while (done < n)
+        add_side_block(side, REFINING, done++);
+    side->lead = side->nblocks;
+    for (int j = 0; j < side->places.n; j++)
+        add_side_block(side, LAYER, j);
+}
+
+/* Implements `before` of xd_sides_order: the control is refined before the last block of the
+ * context refiner. */
+static int blocks_before(const void *c_, int i, int layer)
+{
+    const whole_cfg *c = c_;
+    const side_cfg  *side = &c->side[i];
+    int              first = 2 * c->main.nrefiners, n = side->lead;
+    if (layer < first - 1)
+        return 0;
+    for (int k = 0; k < side->places.n; k++)
+        n += side->places.v[k] < layer - first;
+    return n;
+}
+
+static xd_status check_whole(void *c_, xd_err *e)
+{
+    whole_cfg *c = c_;
+    xd_status  s = check_config(&c->main, e);
+    c->states = 1;
+    for (int i = 0; s == XD_OK && i < c->nsides; i++) {
+        s = c->main.nrefiners > XD_FIELD_LIST
+                ? xd_fail(e, XD_EUNSUPPORTED,
+                          "a transformer with %d refiner blocks has controlnets", c->main.nrefiners)
+                : check_side(&c->main, &c->side[i], i, e);
+        if (s == XD_OK)
+            list_side_blocks(&c->side[i]);
+        c->side[i].state = c->states;
+        c->states += 1 + has_copy(&c->side[i]);
+    }
+    int n = main_nlayers(&c->main);
+    if (s == XD_OK)
+        s = xd_sides_order(&c->order, n, c->nsides, blocks_before, c, e);
+    for (int i = 0; i < c->nsides; i++) /* the block after the last one of the transformer */
+        for (int at = blocks_before(c, i, n - 1); s == XD_OK && at < c->side[i].nblocks; at++)
+            s = xd_sides_add(&c->order, i, at, e);
+    return s;
+}
+
+static int whole_nlayers(const void *c)
+{
+    return ((const whole_cfg *)c)->order.nblocks;
+}
+
+static void whole_info(const void *c_, xd_dit_info *out)
+{
+    const whole_cfg *c = c_;
+    info(&c->main, out);
+    out->nlayers = c->order.nblocks;
+    out->states = c->states;
+    out->sides = out->hints = c->nsides;
+    for (int i = 0; i < c->nsides; i++) {
+        out->side_ch[i] = c->side[i].in_ch;
+        out->extra_ch += c->side[i].in_ch;
+        out->lead += c->side[i].lead;
+    }
+}
+
+/* ---- weights of side networks ------------------------------------------------------------- */
+
+static void square_weights(xd_decl *d, const cfg *c, const char *name, xd_lin *w)
+{
+    xd_w_linear(d, w, name, &(xd_linear_spec){ .in = c->dim, .out = c->dim, .bias = 1 });
+}
+
+static void whole_weights(xd_decl *d, const void *c_, void *g_)
+{
+    const whole_cfg *c = c_;
+    whole_glob      *g = g_;
+    weights(d, &c->main, &g->main);
+    for (int i = 0; i < c->nsides; i++) {
+        const side_cfg *side = &c->side[i];
+        xd_w_enter(d, "controlnet.%d", i);
+        xd_w_linear(
+            d, &g->control[i], "control_all_x_embedder.2-1",
+            &(xd_linear_spec){ .in = PATCH * PATCH * side->in_ch, .out = c->main.dim, .bias = 1 });
+        square_weights(d, &c->main, "control_layers.0.before_proj", &g->before[i]);
+        if (has_copy(side) && !repeats(side))
+            square_weights(d, &c->main, "control_noise_refiner.0.before_proj",
+                           &g->before_refining[i]);
+        xd_w_leave(d);
+    }
+}
+
+static void image_weights(xd_decl *d, const void *c_, int layer, void *w)
+{
+    const whole_cfg *c = c_;
+    timed_weights(d, &c->main, layer, w);
+}
+
+static void text_weights(xd_decl *d, const void *c_, int layer, void *w)
+{
+    const whole_cfg *c = c_;
+    plain_weights(d, &c->main, layer, w);
+}
+
+/* Declares the weights of a block of a side network. Weights that another block has, too, are
+ * listed only once. */
+static void side_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    const whole_cfg *c = c_;
+    const side_cfg  *side = &c->side[c->order.net[layer]];
+    side_blk        *w = w_;
+    int              k = c->order.at[layer], kind = side->kind[k], at = side->at[k];
+    int              again = kind == COPIED || (kind == REFINING && repeats(side));
+    if (again && d->visit == XD_VISIT_LIST)
+        return;
+    xd_w_enter(d,
+               kind == LAYER || (again && kind == REFINING) ? "control_layers.%d"
+               : kind == REFINING                           ? "control_noise_refiner.%d"
+                                                            : "%d",
+               at);
+    timed_weights(d, &c->main, layer, &w->b);
+    if (kind == LAYER || (kind == REFINING && has_copy(side)))
+        square_weights(d, &c->main, "after_proj", &w->hint);
+    xd_w_leave(d);
+}
+
+/* ---- running side networks ---------------------------------------------------------------- */
+
+static void cond_whole(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const whole_cfg *c = n->cfg;
+    local           *l = s->local;
+    cond(x, n, in, s);
+    for (int i = 0; i < c->nsides; i++)
+        l->scale[i] = in->hint_scales ? (float)in->hint_scales[i] : 1;
+}
+
+/* Computes to = before(to) + state. */
+static void begin_control(xd_exec *x, xd_tensor to, xd_tensor state, const xd_lin *before)
+{
+    size_t mark = xd_arena_mark(x->tmp);
+    xd_copy_to(x, to, xd_linear_f32(x, to, before));
+    xd_add(x, to, state);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* Embeds the control images. Rows of the text get any finite numbers. */
+static void embed_whole(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const whole_glob *g = n->glob;
+    const whole_cfg  *c = n->cfg;
+    int64_t           D = c->main.dim, ntxt = xd_n(x, XD_TXT), npad = xd_n(x, XD_PAD), from = 0;
+    int64_t           nimg = xd_n(x, XD_IMG);
+    xd_tensor         h = xd_dit_state(s, D, 0);
+    embed(x, n, in, s);
+    for (int i = 0; i < c->nsides && xd_ok(x); i++) {
+        const side_cfg *side = &c->side[i];
+        const xd_lin   *before = repeats(side) ? &g->before[i] : &g->before_refining[i];
+        int64_t         F = PATCH * PATCH * side->in_ch;
+        xd_tensor       control = xd_dit_state(s, D, side->state);
+        size_t          mark = xd_arena_mark(x->tmp);
+        xd_tensor       seen = xd_new_f32(x, nimg, F);
+        xd_copy_to(x, seen, xd_cols(in->extra, from, F));
+        xd_copy_to(x, control, h);
+        xd_refined_embed(x, seen, xd_rows(control, ntxt + npad, nimg), &g->control[i]);
+        if (has_copy(side)) {
+            xd_copy_to(x, xd_dit_state(s, D, side->state + 1), h);
+            begin_control(x, xd_rows(control, ntxt, npad + nimg), xd_rows(h, ntxt, npad + nimg),
+                          before);
+        }
+        xd_arena_rewind(x->tmp, mark);
+        from += F;
+    }
+}
+
+/* Begins the control of all tokens, from the control of the image and the text. */
+static void join_text(xd_exec *x, const xd_net *n, xd_state *s)
+{
+    const whole_glob *g = n->glob;
+    const whole_cfg  *c = n->cfg;
+    const local      *l = s->local;
+    int64_t           D = c->main.dim, ntxt = xd_n(x, XD_TXT);
+    xd_tensor         h = xd_dit_state(s, D, 0), text = xd_rows(h, 0, ntxt);
+    for (int i = 0; i < c->nsides; i++) {
+        xd_tensor control = xd_dit_state(s, D, c->side[i].state), seen = h;
+        if (l->scale[i] == 0)
+            continue;
+        if (has_copy(&c->side[i])) {
+            seen = xd_dit_state(s, D, c->side[i].state + 1);
+            xd_copy_to(x, xd_rows(seen, 0, ntxt), text);
+        }
+        xd_copy_to(x, xd_rows(control, 0, ntxt), text);
+        begin_control(x, control, seen, &g->before[i]);
+    }
+}
+
+/* Returns the state with only hidden state i. */
+static xd_state one_state(const xd_state *s, int64_t D, int i)
+{
+    xd_state one = *s;
+    one.h = xd_dit_state(s, D, i);
+    return one;
+}
+
+static void forward_main(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
+{
+    const whole_cfg *c = n->cfg;
+    int              at = c->order.at[x->layer], nr = c->main.nrefiners;
+    xd_state         one = one_state(s, c->main.dim, 0);
+    (at < nr ? xd_refined_image : at < 2 * nr ? xd_refined_text : xd_refined_all)(x, n, w, &one);
+    if (at == 2 * nr - 1)
+        join_text(x, n, s);
+}
+
+/* Computes to += scale * hint(control). */
+static void add_hint(xd_exec *x, xd_tensor to, xd_tensor control, const xd_lin *hint, float scale)
+{
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor y = xd_linear_f32(x, control, hint);
+    if (scale != 1)
+        xd_axpby(x, y, 0, (xd_tensor){ 0 }, scale);
+    xd_add(x, to, y);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+static void forward_side(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+{
+    const side_blk  *w = w_;
+    const whole_cfg *c = n->cfg;
+    const local     *l = s->local;
+    int              i = c->order.net[x->layer], k = c->order.at[x->layer];
+    const side_cfg  *side = &c->side[i];
+    int64_t          D = c->main.dim, ntxt = xd_n(x, XD_TXT);
+    if (l->scale[i] == 0)
+        return;
+    xd_state control = one_state(s, D, side->state), copy = one_state(s, D, side->state + 1);
+    if (side->kind[k] == COPIED) {
+        xd_refined_image(x, n, &w->b, &copy);
+    } else if (side->kind[k] == LAYER) {
+        xd_refined_all(x, n, &w->b, &control);
+        add_hint(x, xd_dit_state(s, D, 0), control.h, &w->hint, l->scale[i]);
+    } else {
+        int64_t rows = control.h.d[0] - ntxt;
+        xd_refined_image(x, n, &w->b, &control);
+        if (has_copy(side) && side->at[k] < side->refiner_places.n)
+            add_hint(x, xd_rows(copy.h, ntxt, rows), xd_rows(control.h, ntxt, rows), &w->hint,
+                     l->scale[i]);
+    }
+}
+
+static xd_tensor probe_whole(xd_exec *x, const xd_net *n, xd_state *s)
+{
+    return xd_rows(xd_dit_state(s, ((const cfg *)n->cfg)->dim, 0),
+                   xd_n(x, XD_TXT) + xd_n(x, XD_PAD), xd_n(x, XD_IMG));
+}
+
+static const xd_block kind_image = { "noise_refiner.%d", sizeof(xd_refined), image_weights,
+                                     forward_main };
+static const xd_block kind_text = { "context_refiner.%d", sizeof(xd_refined), text_weights,
+                                    forward_main };
+static const xd_block kind_all = { "layers.%d", sizeof(xd_refined), image_weights, forward_main };
+/* a block of the noise refiner on a side network's copy of the image's state */
+static const xd_block kind_copied = { "noise_refiner", sizeof(side_blk), side_weights,
+                                      forward_side };
+#define SIDE_KIND(name) { name, sizeof(side_blk), side_weights, forward_side }
+static const xd_block side_kinds[XD_MAXSIDES] = {
+    SIDE_KIND("controlnet.0"),
+    SIDE_KIND("controlnet.1"),
+    SIDE_KIND("controlnet.2"),
+    SIDE_KIND("controlnet.3"),
+};
 
 static const xd_block *block(const void *c_, int layer)
 {
-    const cfg *c = c_;
-    return layer < c->nrefiners ? &kind_image : layer < 2 * c->nrefiners ? &kind_text : &kind_all;
+    const whole_cfg *c = c_;
+    int              i = c->order.net[layer], at = c->order.at[layer], nr = c->main.nrefiners;
+    if (i >= 0)
+        return c->side[i].kind[at] == COPIED ? &kind_copied : &side_kinds[i];
+    return at < nr ? &kind_image : at < 2 * nr ? &kind_text : &kind_all;
 }
 
 extern const xd_dit xd_dit_zimage;
+
+static const xd_side side = { .classes = { "ZImageControlNetModel" } };
 
 const xd_dit xd_dit_zimage = {
     .net = { .name = "zimage",
              .classes = { "ZImageTransformer2DModel" },
              .unread = { "norm_final.weight" }, /* only in ComfyUI's files */
              .fields = fields,
-             .cfg_size = sizeof(cfg),
-             .glob_size = sizeof(glob),
-             .check = check_config,
-             .nlayers = nlayers,
+             .read = read_sides,
+             .cfg_size = sizeof(whole_cfg),
+             .glob_size = sizeof(whole_glob),
+             .check = check_whole,
+             .nlayers = whole_nlayers,
              .block = block,
-             .weights = weights },
-    .info = info,
-    .cond = cond,
-    .embed = embed,
+             .weights = whole_weights },
+    .side = &side,
+    .info = whole_info,
+    .cond = cond_whole,
+    .embed = embed_whole,
     .head = head,
+    .probe = probe_whole,
 };

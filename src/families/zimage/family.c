@@ -11,6 +11,13 @@ static const char chat[] = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistan
 
 static const int layers[] = { -2 };
 
+#define QWEN3 \
+    { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "llm", \
+        .rows = XD_ROWS_BELOW, .pad = XD_PAD_NONE, .layers = layers, .nlayers = 1, \
+        .frame = chat } }
+
+static const xd_recipe controlnet;
+
 /* This recipe has the text encoders, defaults and rules of diffusers' ZImagePipeline.__call__ and
  * ZImageImg2ImgPipeline. */
 static const xd_recipe zimage = {
@@ -19,14 +26,7 @@ static const xd_recipe zimage = {
     .mask_strength = 1,
     .dit = "transformer",
     .vae = "vae",
-    .text = { { .folder = "text_encoder",
-                .tokenizer = "tokenizer",
-                .slot = "llm",
-                .rows = XD_ROWS_BELOW,
-                .pad = XD_PAD_NONE,
-                .layers = layers,
-                .nlayers = 1,
-                .frame = chat } },
+    .text = QWEN3,
     .ntext = 1,
     .steps = 50,
     .guidance = 5,
@@ -34,6 +34,26 @@ static const xd_recipe zimage = {
     .own_sigmas = XD_OWN_ALWAYS,
     .max_shift = 1.15,
     .guides_from_prompt = 1,
+    .with_sides = &controlnet,
+};
+
+/* This recipe has the text encoders, defaults and rules of diffusers'
+ * ZImageControlNetPipeline.__call__. */
+static const xd_recipe controlnet = {
+    .name = "z-image-controlnet",
+    .pipelines = { "ZImageControlNetPipeline" },
+    .mask_strength = 1,
+    .dit = "transformer",
+    .vae = "vae",
+    .text = QWEN3,
+    .ntext = 1,
+    .steps = 50,
+    .guidance = 5,
+    .max_text = 512,
+    .own_sigmas = XD_OWN_ALWAYS,
+    .max_shift = 1.15,
+    .guides_from_prompt = 1,
+    .side_scale = 0.75,
 };
 
 /* ---- models and example scripts of xDiT ----------------------------------------------------- */
@@ -87,7 +107,7 @@ extern const xd_family xd_family_zimage;
 const xd_family xd_family_zimage = {
     .title = "Z-Image",
     .dits = XD_LIST(xd_dit, &xd_dit_zimage),
-    .recipes = XD_LIST(xd_recipe, &zimage),
+    .recipes = XD_LIST(xd_recipe, &zimage, &controlnet),
     .key_maps = xd_zimage_key_maps,
     .lora_names = xd_zimage_lora_names,
     .xdit = &xdit_rows,
