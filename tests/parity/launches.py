@@ -148,7 +148,7 @@ MODELS = [
     ("grouped", "lumina2", ["cfg", "text=211"], "plain free early far"),
     ("grouped", "lumina2-five", ["cfg", "text=211"], "plain"),
     # and to which residuals of control networks are added
-    ("joint", "sd3-control", TEXT, "beside between"),
+    ("joint", "sd3-control qwen-control", TEXT, "beside between"),
     ("grouped", "krea2", TEXT, "plain short long begin"),
     ("grouped", "krea2-turbo", TEXT, "plain"),
     # text that is read once, before the image

@@ -226,6 +226,7 @@ static void published_sides(void **state)
     /* two blocks of the noise refiner run again on a copy */
     check_published("Tongyi-MAI/Z-Image-Turbo", "hlky/Z-Image-Turbo-Fun-Controlnet-Union-2.1",
                     2 + 2 + 30 + 2 + 2 + 15);
+    check_published("Qwen/Qwen-Image", "InstantX/Qwen-Image-ControlNet-Union", 60 + 5);
 }
 
 int main(void)

@@ -76,6 +76,7 @@ SUITES = {
     "qwenimage21": own("qwen21", "qwen21-five", "qwen21-lora", "qwen21-edit",
                        "qwen21-edit-one"),
     "qwen": {"forms": "qwen-forms"} | own("qwen", "qwen-five", "qwen-image", "qwen-mask"),
+    "qwen_control": own("qwen-control", "qwen-control-two"),
     "qwen_edit": own("qwen-edit", "qwen-edit-plus", "qwen-edit-last", "qwen-edit-one",
                      "qwen-edit-lora", "qwen-edit-mask"),
     "caches": own("flux-cache", "flux-taylor", "flux-tea", "flux-db", "wan-cache", "wan-taylor",

@@ -15,11 +15,12 @@ static const char frame[] =
     "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
 enum { FRAME_ROWS = 34 };
 
-/* This recipe has the text encoders, defaults and rules of diffusers' QwenImagePipeline.__call__
- * and QwenImageImg2ImgPipeline. */
+/* This recipe has the text encoders, defaults and rules of diffusers' QwenImagePipeline.__call__,
+ * QwenImageImg2ImgPipeline and QwenImageControlNetPipeline. */
 static const xd_recipe qwen_image = {
     .name = "qwen-image",
-    .pipelines = { "QwenImagePipeline", "QwenImageImg2ImgPipeline" },
+    .pipelines = { "QwenImagePipeline", "QwenImageImg2ImgPipeline", "QwenImageControlNetPipeline" },
+    .samples_sides = 1,
     .dit = "transformer",
     .vae = "vae",
     .text = { { .folder = "text_encoder",
