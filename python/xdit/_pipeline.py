@@ -18,8 +18,9 @@ from ._plan import Plan
 
 _PARTS = ("text", "load", "denoise", "decode", "total", "first_step")
 _IMAGES = ("image", "mask_image", "last_image", "control_image", "control_video")
-# diffusers' names of the inputs of a model that reads a control video
-_OTHER_NAMES = {"video": "control_video", "mask": "mask_image", "reference_images": "image",
+# diffusers' names of the inputs of models that read a control video, or have control networks
+_OTHER_NAMES = {"video": "control_video", "mask": "mask_image", "control_mask": "mask_image",
+                "reference_images": "image",
                 "controlnet_conditioning_scale": "conditioning_scale"}
 _MORE_TEXTS = ("prompt_2", "prompt_3", "negative_prompt_2", "negative_prompt_3")
 _UNITS = {"": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,

@@ -54,6 +54,12 @@ typedef struct xd_input {
     double         fps; /* frames per second of a video; 0: unknown */
 } xd_input;
 
+/* What a side network for inpainting reads in its channels after the lat_ch latents of the control
+ * image. In the mask, 1 marks what is kept. XD_FILL_IMAGE: the mask, then the latents of the
+ * request's image, in which the masked part is grey. XD_FILL_CONTROL: the mask; the masked part of
+ * the control image is black. */
+typedef enum xd_side_fill { XD_FILL_NONE, XD_FILL_IMAGE, XD_FILL_CONTROL } xd_side_fill;
+
 /* Maximum number of side networks of a transformer. */
 enum { XD_MAXSIDES = 4 };
 /* Name of a side network (ControlNet) in model_index.json and in xd_component_file. */
@@ -72,41 +78,42 @@ typedef struct xd_dit_info {
     /* Number of hidden states of each token, which pass through the blocks together: 2 if a control
      * stream flows beside the image's state; 0 and 1: one state. xd_state.h has space for all
      * states, one after the other. */
-    int         states;
+    int          states;
     /* Number of factors in xd_input.hint_scales: the number of blocks that add a control stream's
      * hint to the image's state, or the number of side networks. */
-    int         hints;
+    int          hints;
     /* 1: residuals of control networks may be added to the image's tokens between blocks, because
      * no block reads values that the previous block has computed from these tokens. */
     int         residuals;
     /* Number of side networks (xd_side), each of which reads the latents of one control image. */
-    int         sides;
+    int          sides;
     /* Bit i is 1: the latents of control image i are scaled, but not shifted by the autoencoder's
      * shift. */
-    int         unshifted;
+    int          unshifted;
     /* Bit i is 1: side network i reads features that xd_side.read_pixels computes from the pixels
      * of control image i, not its latents. */
     int         pixels;
     /* For each side network, the number of kinds of control images (xd_input.modes); 0: the network
      * supports one kind. */
     int         modes[XD_MAXSIDES];
-    /* Number of channels that each side network reads of its control image; 0: lat_ch. Channels
-     * after the lat_ch latents are zeros if the request has nothing for them. */
+    /* Number of channels that each side network reads; 0: lat_ch. Channels after the latents of the
+     * control image are zeros, except those of `side_fill`. */
     int64_t     side_ch[XD_MAXSIDES];
+    xd_side_fill side_fill[XD_MAXSIDES];
     int64_t     lat_ch;    /* number of latent channels C */
     int64_t     extra_ch;  /* number of extra input channels, which follow the C latent channels */
     int64_t     sample[3]; /* latent cells of the training size: frames, rows, columns */
     /* Area in pixels of the videos on which the model was trained, which sets the default size of a
      * video from an image; 0: the pipeline has a default. */
-    int64_t     area;
-    int         fixed;     /* 1: the model has positions only for the training size */
-    int64_t     text_dim;  /* width E of the text embedding */
-    int64_t     text_rows; /* required number of text rows; 0: any number */
+    int64_t      area;
+    int          fixed;     /* 1: the model has positions only for the training size */
+    int64_t      text_dim;  /* width E of the text embedding */
+    int64_t      text_rows; /* required number of text rows; 0: any number */
     /* width of the rows of text encoder i, if it differs from text_dim; else 0 */
-    int64_t     text_cols[3];
+    int64_t      text_cols[3];
     /* Width of the rows from an image encoder, which follow the text rows; 0: the model reads no
      * such rows. */
-    int64_t     image_dim;
+    int64_t      image_dim;
     /* Number of rows of the image encoder for all images together, if the transformer has a
      * position embedding for each row. 0: the transformer has no such embeddings, and the rows are
      * those of one image. */
@@ -119,7 +126,7 @@ typedef struct xd_dit_info {
     int64_t     text_default; /* default number of text rows; 0: the pipeline's default */
     /* The model pads the number of text rows and the number of image rows to a multiple of this
      * number; padding rows of the image form the stream XD_PAD. 0: no padding. */
-    int         multiple;
+    int          multiple;
     /* Number of rows before the text that only side networks read (XD_LEAD). */
     int         lead_rows;
     /* Number of learned rows that the model puts in the place of the last text rows, after the rows
@@ -141,7 +148,7 @@ typedef struct xd_dit_info {
     const char *whole;
     /* Width of a feed-forward whose two halves pass through a convolution over the tokens
      * (xd_conv_tokens); 0: the model has no such convolution. */
-    int64_t     conv_dim;
+    int64_t      conv_dim;
     /* Number of channels of a convolution over the frames of a video (xd_conv_frames); 0: the model
      * has no such convolution. */
     int64_t     frames_dim;
@@ -167,7 +174,7 @@ typedef struct xd_dit_info {
     size_t      local_size; /* size in bytes of the model's data in xd_state.local */
     size_t      kept_size;  /* size in bytes of the struct xd_state.kept; 0: no such struct */
     /* number of refiner blocks, which come first and which step caches never skip */
-    int         lead;
+    int          lead;
     /* Number of features of the row that `probe` returns, if `probe` returns a single row, which is
      * equal on all ranks. 0: `probe` returns the image's rows. */
     int64_t     probe_dim;
@@ -269,6 +276,14 @@ static inline int64_t xd_dit_width(const xd_dit_info *d)
 static inline int64_t xd_dit_side_channels(const xd_dit_info *d, int i)
 {
     return d->side_ch[i] ? d->side_ch[i] : d->lat_ch;
+}
+/* Returns 1 if a side network reads a mask in the way `fill`. */
+static inline int xd_dit_fills(const xd_dit_info *d, xd_side_fill fill)
+{
+    int found = 0;
+    for (int i = 0; i < d->sides; i++)
+        found |= d->side_fill[i] == fill;
+    return found;
 }
 /* Returns hidden state i of the tokens, [rows of s->h, dim]: a view of s->h. */
 static inline xd_tensor xd_dit_state(const xd_state *s, int64_t dim, int i)

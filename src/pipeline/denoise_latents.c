@@ -224,11 +224,13 @@ static int64_t image_numbers(const xd_job *j)
 }
 
 /* Draws the random numbers for sampling from the Gaussians of the side networks' control images, if
- * the pipeline samples them. */
+ * the pipeline samples them. diffusers samples a control image to inpaint from the global random
+ * generator, so its latents are the mean. */
 static void draw_sides(const xd_job *j, xd_rng *g, float *sides)
 {
+    const xd_dit_info *d = &j->ctx->model.dit_info;
     for (int i = 0; j->ctx->model.recipe->samples_sides && i < XD_MAXSIDES; i++)
-        if (j->side_moments[i] && !(j->ctx->model.dit_info.pixels >> i & 1))
+        if (j->side_moments[i] && !(d->pixels >> i & 1) && d->side_fill[i] != XD_FILL_CONTROL)
             xd_rng_normal(g, sides + i * image_numbers(j), image_numbers(j));
 }
 

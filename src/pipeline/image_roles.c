@@ -72,6 +72,14 @@ static const xd_role_row sided = { .starts = 1,
                                    .encode = xd_role_sides_encode,
                                    .channels = xd_role_sides_channels };
 
+/* The role if the side networks read the mask. Denoising then starts from noise alone. */
+static const xd_role_row filled = { .means = 1,
+                                    .reads_mask = 1,
+                                    .reads_control = 1,
+                                    .read = xd_role_sides_read,
+                                    .encode = xd_role_sides_encode,
+                                    .channels = xd_role_sides_channels };
+
 const xd_role_row *xd_role_of(const xd_recipe *p, int masked)
 {
     return masked && p->inpaints_reference ? &inpainted : &rows[p->role];
@@ -79,7 +87,10 @@ const xd_role_row *xd_role_of(const xd_recipe *p, int masked)
 
 const xd_role_row *xd_role_of_model(const xd_model *m, int masked)
 {
-    return m->dit_info.sides ? &sided : xd_role_of(m->recipe, masked);
+    const xd_dit_info *d = &m->dit_info;
+    if (masked && (xd_dit_fills(d, XD_FILL_IMAGE) || xd_dit_fills(d, XD_FILL_CONTROL)))
+        return &filled;
+    return d->sides ? &sided : xd_role_of(m->recipe, masked);
 }
 
 int xd_role_drop_images(const xd_role_row *role, xd_request *r)

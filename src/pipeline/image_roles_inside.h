@@ -36,6 +36,8 @@ void      xd_role_frames_channels(const xd_job *j, const float *sample, float *o
  * mask has one channel for each pixel of a latent cell; the channels are zero if the request has no
  * mask. */
 xd_status xd_role_mask_read(xd_job *j, xd_err *e);
+/* Sets the masked pixels of an image [H,W,3] to a colour; rank 0 has the mask. */
+void      xd_role_mask_paint(const xd_job *j, float *image, float colour);
 xd_status xd_role_mask_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_mask_channels(const xd_job *j, const float *sample, float *out);
 /* j->image is the control image and j->moments its moments; the latents of the control image are

@@ -29,7 +29,8 @@ xd_status xd_mask_check(const xd_job *j, xd_err *e)
                        "padding_mask_crop cannot be used with %s, which reads the "
                        "complete image",
                        p->name);
-    if (j->role->reads_mask && !j->ctx->bench && (!xd_job_has_mask(r) || !xd_job_has_image(r)))
+    if (j->role->reads_mask && !j->role->reads_control && !j->ctx->bench &&
+        (!xd_job_has_mask(r) || !xd_job_has_image(r)))
         return xd_fail(e, XD_EINVAL,
                        "%s is for inpainting: add --image and "
                        "--mask_image",
@@ -44,7 +45,7 @@ xd_status xd_mask_check(const xd_job *j, xd_err *e)
     if (!xd_recipe_inpaints(p))
         return xd_fail(e, XD_EINVAL, "mask_image is for %s; %s does not support inpainting",
                        xd_family_says(XD_WORD_INPAINTS), p->name);
-    if (!xd_job_has_image(r))
+    if (!xd_job_has_image(r) && !xd_dit_fills(&j->ctx->model.dit_info, XD_FILL_CONTROL))
         return xd_fail(e, XD_EINVAL, "mask_image needs the image to inpaint: add --image");
     return XD_OK;
 }

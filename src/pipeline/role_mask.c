@@ -17,11 +17,10 @@ static int starts_apart(const xd_job *j)
     return of[0] != 0;
 }
 
-/* Sets the masked pixels of an image [H,W,3] to grey (0). */
-static void make_grey(const xd_job *j, float *image)
+void xd_role_mask_paint(const xd_job *j, float *image, float colour)
 {
     for (int64_t i = 0; i < j->size[0] * j->size[1] * 3 && j->mask; i++)
-        image[i] = j->mask[i / 3] ? 0 : image[i];
+        image[i] = j->mask[i / 3] ? colour : image[i];
 }
 
 xd_status xd_role_mask_read(xd_job *j, xd_err *e)
@@ -34,7 +33,7 @@ xd_status xd_role_mask_read(xd_job *j, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for an image");
     if (j->start_image)
         memcpy(j->start_image, j->image, bytes);
-    make_grey(j, j->image);
+    xd_role_mask_paint(j, j->image, 0); /* grey */
     return XD_OK;
 }
 

@@ -7,7 +7,11 @@
  * global random generator of PyTorch, so their image is not determined by the seed. If the request
  * has an initial image, denoising starts from that image and noise. As in diffusers, a side network
  * is used in step i of n if i / n is at least control_guidance_start and (i + 1) / n is at most
- * control_guidance_end. */
+ * control_guidance_end.
+ *
+ * Side networks for inpainting (xd_dit_info.side_fill) also read the mask and, some of them, the
+ * latents of the request's image without the masked part. Then denoising starts from noise
+ * alone. */
 #include "pipeline/image_roles_inside.h"
 
 #include <math.h>
@@ -24,6 +28,11 @@
 static int sides_of(const xd_job *j)
 {
     return j->ctx->model.dit_info.sides;
+}
+
+static xd_side_fill fill_of(const xd_job *j, int i)
+{
+    return j->ctx->model.dit_info.side_fill[i];
 }
 
 /* Returns 1 if side network i reads the pixels of its control image. */
@@ -52,6 +61,24 @@ static xd_status refuse(const xd_job *j, xd_err *e)
     return XD_OK;
 }
 
+/* Checks the mask of side networks for inpainting. */
+static xd_status check_fills(const xd_job *j, xd_err *e)
+{
+    const xd_dit_info *d = &j->ctx->model.dit_info;
+    if (xd_dit_fills(d, XD_FILL_CONTROL) && !xd_job_has_mask(j->r))
+        return xd_fail(e, XD_EINVAL,
+                       "a control network is for inpainting its control image: add --mask_image");
+    if (j->role->reads_mask && xd_job_has_image(j->r) && !xd_dit_fills(d, XD_FILL_IMAGE))
+        return xd_fail(e, XD_EINVAL,
+                       "the control networks inpaint their control images: omit --image");
+    if (j->role->reads_mask && j->r->images.strength > 0)
+        return xd_fail(e, XD_EINVAL,
+                       "strength %g cannot be used with control networks that read the mask: "
+                       "denoising starts from noise",
+                       j->r->images.strength);
+    return XD_OK;
+}
+
 xd_status xd_role_sides_check(const xd_job *j, xd_err *e)
 {
     int64_t n = images_of(j->r);
@@ -66,7 +93,7 @@ xd_status xd_role_sides_check(const xd_job *j, xd_err *e)
             sides_of(j) == 1 ? "" : "s");
     if (n && !j->ctx->model.vae.vae->encode)
         return xd_fail(e, XD_EUNSUPPORTED, "the autoencoder of this model cannot encode an image");
-    return XD_OK;
+    return n ? check_fills(j, e) : XD_OK;
 }
 
 /* Reads an option that has one number, or one for each side network; `usual` stands for a missing
@@ -159,18 +186,26 @@ xd_status xd_role_sides_scales(xd_job *j, xd_err *e)
 
 xd_status xd_role_sides_read(xd_job *j, xd_err *e)
 {
-    xd_status s = xd_role_start_take_first(j, &j->start_image, e);
+    int       filled = j->role->reads_mask, first = filled && !xd_job_has_image(j->r);
+    xd_status s = xd_role_start_take_first(j, filled ? &j->image : &j->start_image, e);
     for (int i = 0; s == XD_OK && i < images_of(j->r); i++) {
         xd_pixel_source of = xd_input_image_control(j->r, i);
-        s = xd_role_start_take(j, &of, 1, &j->side_pixels[i], e);
+        /* the mask is read with the first image */
+        s = xd_role_start_take(j, &of, first && i == 0 ? 0 : 1, &j->side_pixels[i], e);
     }
+    if (s == XD_OK && j->image)
+        xd_role_mask_paint(j, j->image, 0); /* grey */
+    for (int i = 0; s == XD_OK && i < images_of(j->r); i++)
+        if (j->side_pixels[i] && fill_of(j, i) == XD_FILL_CONTROL)
+            xd_role_mask_paint(j, j->side_pixels[i], -1); /* black */
     return s;
 }
 
 xd_status xd_role_sides_encode(xd_job *j, xd_arena *a, xd_err *e)
 {
     xd_vae_clip clip = { .frames = 1, .pixels = { j->size[0], j->size[1] } };
-    float     **start[2] = { &j->start_image, NULL };
+    int         filled = j->role->reads_mask;
+    float     **start[2] = { filled ? &j->image : &j->start_image, NULL };
     xd_status   s = xd_mask_share(j, e);
     for (int i = 0; s == XD_OK && i < images_of(j->r); i++) {
         float **control[2] = { &j->side_pixels[i], NULL };
@@ -179,7 +214,7 @@ xd_status xd_role_sides_encode(xd_job *j, xd_arena *a, xd_err *e)
     }
     clip.side = 0;
     if (s == XD_OK && xd_job_has_image(j->r))
-        s = xd_vae_encode_clip(j, a, &clip, start, &j->start_moments, e);
+        s = xd_vae_encode_clip(j, a, &clip, start, filled ? &j->moments : &j->start_moments, e);
     return s;
 }
 
@@ -190,6 +225,20 @@ static void set_features(const xd_job *j, int i, float *out)
     for (int64_t k = 0; k < n; k++)
         for (int64_t c = 0; c < C; c++)
             out[c * n + k] = j->side_moments[i][k * C + c];
+}
+
+/* Writes the channels after the latents of control image i to out: the part that the mask keeps,
+ * and with XD_FILL_IMAGE the latents `image` [C,h,w]. */
+static void set_fill(const xd_job *j, int i, const float *image, float *out)
+{
+    const int *cell = j->ctx->model.vae_info.cell;
+    int64_t    h = j->cells[1], w = j->cells[2];
+    if (!j->mask || fill_of(j, i) == XD_FILL_NONE)
+        return;
+    for (int64_t k = 0; k < h * w; k++)
+        out[k] = !j->mask[k / w * cell[1] * j->size[1] + k % w * cell[2]];
+    if (fill_of(j, i) == XD_FILL_IMAGE && j->moments)
+        memcpy(out + h * w, image, (size_t)(j->lat[1] * h * w) * sizeof *out);
 }
 
 void xd_role_sides_channels(const xd_job *j, const float *sample, float *out)
@@ -206,7 +255,8 @@ void xd_role_sides_channels(const xd_job *j, const float *sample, float *out)
             set_features(j, i, own);
             continue;
         }
-        if (j->ctx->model.recipe->samples_sides)
+        set_fill(j, i, sample, own + n);
+        if (j->ctx->model.recipe->samples_sides && fill_of(j, i) != XD_FILL_CONTROL)
             memcpy(own, sample + (1 + i) * n, (size_t)n * sizeof *out);
         xd_latents_sample(j, j->side_moments[i], own);
         for (int64_t k = 0; k < n && j->ctx->model.dit_info.unshifted >> i & 1; k++)

@@ -42,7 +42,8 @@ static void add_fields(xd_text_buf *b, const xd_model *m)
     add_word(b, &n, xd_role_of_model(m, 1)->starts, "strength");
     xd_buf_add(b, "], \"needs\": [");
     add_word(b, &needed, p->needs_image, "image");
-    add_word(b, &needed, role->reads_mask, "mask_image");
+    add_word(b, &needed, role->reads_mask || xd_dit_fills(&m->dit_info, XD_FILL_CONTROL),
+             "mask_image");
     add_word(b, &needed, role->reads_video && frames_read(m) > 1, "last_image");
     add_word(b, &needed, role->reads_control, "control_image");
     xd_buf_add(b, "], \"images\": %d", !reads ? 0 : p->references > 0 ? p->references : 1);

@@ -50,6 +50,19 @@ no "a late end" 'control_guidance_end is 1.5; they must be 0 to 1' \
     hunyuan-control --control_image "$EDGES" --control_guidance_end 1.5
 no "a late start" 'the start must be less than the end' \
     hunyuan-control --control_image "$EDGES" --control_guidance_start 0.6 --control_guidance_end 0.5
+no "a mask for inpainting" 'is for inpainting its control image: add --mask_image' \
+    qwen-control --controlnet "$FULL/qwen-control/controlnet_3" --control_image "$EDGES"
+no "two images to inpaint" 'inpaint their control images: omit --image' \
+    qwen-control --controlnet "$FULL/qwen-control/controlnet_3" --control_image "$EDGES" \
+    --image "$EDGES" --mask_image "$EDGES"
+no "a part of the noise" 'strength 0.5 cannot be used with control networks that read the mask' \
+    qwen-control --controlnet "$FULL/qwen-control/controlnet_3" --control_image "$EDGES" \
+    --mask_image "$EDGES" --strength 0.5
+no "an image without a mask of it" 'mask_image needs the image to inpaint: add --image' \
+    zimage-control --controlnet "$FULL/zimage-control/controlnet_2" --control_image "$EDGES" \
+    --mask_image "$EDGES"
+no "another model's network" 'config.json names the class Z.*, but a control network of a Qwen' \
+    qwen-control --controlnet "$FULL/zimage-control/controlnet" --control_image "$EDGES"
 no "steps of no network" 'control_guidance_start is for control networks: add' \
     hunyuan12 --control_guidance_start 0.5
 

@@ -69,6 +69,12 @@ FEATURES = {
                           "influence=0.7,1.2", "side=GOLDEN/{m}/controlnet_2"], ("f32",)),
     "kinds": ("image", ["control=GOLDEN/{m}/control.png", "steps=6", "between=0.4,0.9",
                         "influence=0.7,1.2", "side=GOLDEN/{m}/controlnet_2", "kind=2"], ("f32",)),
+    "filled": ("image", ["noise", "control=GOLDEN/{m}/control.png",
+                         "image=GOLDEN/{m}-fill/image.png", "mask=GOLDEN/{m}-fill/mask.png",
+                         "side=GOLDEN/{m}/controlnet_2"], ("f32",)),
+    "painted": ("image", ["noise", "control=GOLDEN/{m}/control.png",
+                          "mask=GOLDEN/{m}-mask/mask.png", "side=GOLDEN/{m}/controlnet_3"],
+                ("f32",)),
     "shaped": ("image", ["control=GOLDEN/{m}-mask/control.png", "image=GOLDEN/{m}-mask/image.png",
                          "mask=GOLDEN/{m}-mask/mask.png"], ("f32",)),
     "ends": ("image", ["image=GOLDEN/{m}/image.png", "last=GOLDEN/{m}/last.png"],
@@ -131,7 +137,7 @@ MODELS = [
     ("refined", "zimage", TEXT, "steep short long share cut mask"),
     ("refined", "zimage-five", TEXT, "plain short"),
     # with control networks, whose hints are added behind blocks
-    ("refined", "zimage-control", TEXT, "beside between"),
+    ("refined", "zimage-control", TEXT, "beside between filled"),
     # and of videos, where two passes have texts of different lengths
     ("clips", "hunyuanvideo hunyuanvideo-five", ["cfg", "text=77", "video", "size=80x48",
                                                  "frames=9"], "plain short window"),
@@ -148,7 +154,8 @@ MODELS = [
     ("grouped", "lumina2", ["cfg", "text=211"], "plain free early far"),
     ("grouped", "lumina2-five", ["cfg", "text=211"], "plain"),
     # and to which residuals of control networks are added
-    ("joint", "sd3-control qwen-control", TEXT, "beside between"),
+    ("joint", "sd3-control", TEXT, "beside between"),
+    ("joint", "qwen-control", TEXT, "beside between painted"),
     ("grouped", "krea2", TEXT, "plain short long begin"),
     ("grouped", "krea2-turbo", TEXT, "plain"),
     # text that is read once, before the image

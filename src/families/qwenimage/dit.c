@@ -398,10 +398,11 @@ static xd_status check_side(const cfg *c, side_cfg *side, int i, xd_err *e)
             e, XD_EFORMAT,
             "controlnet %d does not fit the transformer: its num_layers is %d, not 1 to %d", i,
             own->nlayers, c->nlayers);
-    if (side->extra < 0 || side->extra > 65536 || side->extra % (PACK * PACK))
+    if (side->extra && side->extra != PACK * PACK)
         return xd_fail(e, XD_EUNSUPPORTED,
-                       "controlnet %d: extra_condition_channels %lld is not a multiple of %d", i,
-                       (long long)side->extra, PACK * PACK);
+                       "controlnet %d: extra_condition_channels is %lld, not 0 or %d, the channels "
+                       "of a mask",
+                       i, (long long)side->extra, PACK * PACK);
     if (c->layered || c->more_cond || c->zero_cond)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "controlnet %d does not fit the transformer: a transformer of layers or "
@@ -450,6 +451,7 @@ static void whole_info(const void *c_, xd_dit_info *out)
     for (int i = 0; i < c->nsides; i++) {
         out->side_ch[i] = c->main.out_ch + c->side[i].extra / (PACK * PACK);
         out->extra_ch += out->side_ch[i];
+        out->side_fill[i] = c->side[i].extra ? XD_FILL_CONTROL : XD_FILL_NONE;
     }
 }
 

@@ -16,10 +16,11 @@ static const char frame[] =
 enum { FRAME_ROWS = 34 };
 
 /* This recipe has the text encoders, defaults and rules of diffusers' QwenImagePipeline.__call__,
- * QwenImageImg2ImgPipeline and QwenImageControlNetPipeline. */
+ * QwenImageImg2ImgPipeline, QwenImageControlNetPipeline and QwenImageControlNetInpaintPipeline. */
 static const xd_recipe qwen_image = {
     .name = "qwen-image",
-    .pipelines = { "QwenImagePipeline", "QwenImageImg2ImgPipeline", "QwenImageControlNetPipeline" },
+    .pipelines = { "QwenImagePipeline", "QwenImageImg2ImgPipeline", "QwenImageControlNetPipeline",
+                   "QwenImageControlNetInpaintPipeline" },
     .samples_sides = 1,
     .dit = "transformer",
     .vae = "vae",

@@ -552,6 +552,8 @@ static void whole_info(const void *c_, xd_dit_info *out)
     out->sides = out->hints = c->nsides;
     for (int i = 0; i < c->nsides; i++) {
         out->side_ch[i] = c->side[i].in_ch;
+        if (c->side[i].in_ch == 2 * c->main.in_ch + 1)
+            out->side_fill[i] = XD_FILL_IMAGE;
         out->extra_ch += c->side[i].in_ch;
         out->lead += c->side[i].lead;
     }

@@ -38,10 +38,10 @@ static const xd_recipe zimage = {
 };
 
 /* This recipe has the text encoders, defaults and rules of diffusers'
- * ZImageControlNetPipeline.__call__. */
+ * ZImageControlNetPipeline.__call__ and ZImageControlNetInpaintPipeline. */
 static const xd_recipe controlnet = {
     .name = "z-image-controlnet",
-    .pipelines = { "ZImageControlNetPipeline" },
+    .pipelines = { "ZImageControlNetPipeline", "ZImageControlNetInpaintPipeline" },
     .mask_strength = 1,
     .dit = "transformer",
     .vae = "vae",

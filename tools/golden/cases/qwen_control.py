@@ -1,24 +1,28 @@
 """Qwen-Image with control networks: whole requests, laid out as in qwen.py.
 
-`controlnet` is like InstantX's Union, `controlnet_2` like its network for inpainting, which reads a
-mask, too. With guidance, the control network reads the text of each pass, whereas diffusers adds
-what it computes for the prompt to both passes.
+`controlnet` and `controlnet_2` are like InstantX's Union, `controlnet_3` like its network for
+inpainting, which reads a mask, too. With guidance, the control network reads the text of each pass,
+whereas diffusers adds what it computes for the prompt to both passes. Latents of a control image to
+inpaint are the mean, where diffusers draws without a seed.
 """
 import json
+from types import SimpleNamespace
 
 import torch
-from diffusers import (FlowMatchEulerDiscreteScheduler, QwenImageControlNetModel,
+from diffusers import (FlowMatchEulerDiscreteScheduler, QwenImageControlNetInpaintPipeline,
+                       QwenImageControlNetModel,
                        QwenImageControlNetPipeline, QwenImageMultiControlNetModel)
 
 from . import qwen
 from .flux2 import load_tokenizer
-from ..common import keep_images, make_image, quiet, save_run, say_images, tidy
+from ..common import keep_images, make_image, make_mask, quiet, save_run, say_images, tidy
 from ..fill import configure, fill
 
 NAME = "qwen-control"
 qwen.MODELS[NAME] = dict(weights="bf16", dit=dict(num_attention_heads=3, num_layers=5, **qwen.DIT))
 NET = dict(num_attention_heads=3, num_layers=2, **qwen.DIT)
-NETS = {"controlnet": NET, "controlnet_2": NET | dict(extra_condition_channels=4)}
+NETS = {"controlnet": NET, "controlnet_2": NET | dict(num_layers=3),
+        "controlnet_3": NET | dict(extra_condition_channels=4)}
 RUNS = {
     "qwen-control": dict(prompts=["a red star", "a ring"], negative="a square", true_cfg=3.0,
                          width=40, height=56, steps=3, seed=101, scale=[0.8],
@@ -26,6 +30,8 @@ RUNS = {
     "qwen-control-two": dict(prompts=["two stars"], width=48, height=48, steps=5, seed=102,
                              control=[(30, 44), (48, 48)], scale=[0.7, 1.3], start=[0.2, 0.0],
                              end=[0.8, 0.6]),
+    "qwen-control-mask": dict(prompts=["a ring"], width=56, height=40, steps=3, seed=103,
+                              control=[(61, 50)], mask=(40, 48), scale=[0.9]),
 }
 
 
@@ -56,8 +62,9 @@ def control_each_pass(pipe):
     pipe.controlnet.forward, pipe.transformer.forward = control, main
 
 
-def load(out, r, kind=QwenImageControlNetPipeline, folder="controlnet"):
-    d = out / NAME
+def load(out, r):
+    d, folder = out / NAME, "controlnet_3" if "mask" in r else "controlnet"
+    kind = QwenImageControlNetInpaintPipeline if "mask" in r else QwenImageControlNetPipeline
     net = fill(QwenImageControlNetModel(**NETS[folder]), "bf16", folder + ".")
     pipe = kind(
         scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(d / "scheduler"),
@@ -67,6 +74,13 @@ def load(out, r, kind=QwenImageControlNetPipeline, folder="controlnet"):
     pipe.set_progress_bar_config(disable=True)
     if "negative" in r:
         control_each_pass(pipe)
+    if "mask" in r:
+        encode = pipe.vae.encode
+
+        def encode_mean(x):
+            latents = encode(x).latent_dist.mode()
+            return SimpleNamespace(latent_dist=SimpleNamespace(sample=lambda: latents))
+        pipe.vae.encode = encode_mean
     return pipe
 
 
@@ -86,6 +100,10 @@ def run(name, out_dir):
     if "start" in r:
         more |= dict(control_guidance_start=r["start"], control_guidance_end=r["end"])
 
+    if "mask" in r:
+        more["control_mask"] = make_mask(r["mask"])
+        more["control_mask"].save(d / "mask.png")
+
     def keep(p, step, t, kw):
         z = p._unpack_latents(kw["latents"], r["height"], r["width"], p.vae_scale_factor)
         trail.append((float(t), z[:, :, 0].clone()))
@@ -97,8 +115,10 @@ def run(name, out_dir):
                 callback_on_step_end=keep, **more).images
     keep_images(out, trail, made, r, count, False)
     text = lambda v: ",".join(f"{x:g}" for x in v)
-    notes = {"control": n, "controlnets": ["controlnet"] * n,
+    notes = {"control": n, "controlnets": ["controlnet_3" if "mask" in r else "controlnet"] * n,
              "conditioning_scale": text(r["scale"])}
+    if "mask" in r:
+        notes |= {"mask": True}
     if "start" in r:
         notes |= {"control_guidance_start": text(r["start"]),
                   "control_guidance_end": text(r["end"])}

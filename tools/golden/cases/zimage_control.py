@@ -7,11 +7,11 @@ network in a request; the case of two adds what both compute.
 import json
 
 import torch
-from diffusers import (FlowMatchEulerDiscreteScheduler, ZImageControlNetModel,
-                       ZImageControlNetPipeline)
+from diffusers import (FlowMatchEulerDiscreteScheduler, ZImageControlNetInpaintPipeline,
+                       ZImageControlNetModel, ZImageControlNetPipeline)
 
 from . import zimage
-from ..common import keep_images, make_image, quiet, save_run, say_images, tidy
+from ..common import keep_images, make_image, make_mask, quiet, save_run, say_images, tidy
 from ..fill import configure, fill
 
 NAME = "zimage-control"
@@ -39,6 +39,9 @@ RUNS = {
                                height=40, steps=3, seed=94, guidance=0.0,
                                nets=["controlnet", "controlnet_2"],
                                control=[(30, 44), (48, 48)], scale=[0.7, 1.3]),
+    "zimage-control-fill": dict(prompts=["a star"], negative_prompt="", width=56, height=40,
+                                steps=3, seed=95, guidance=1.5, nets=["controlnet_2"],
+                                control=[(56, 40)], image=(70, 37), mask=(40, 48)),
 }
 
 
@@ -77,7 +80,7 @@ def load(out, r):
     d = out / NAME
     parts = zimage.make_parts(NAME)
     nets = [fill(ZImageControlNetModel(**NETS[n]), "bf16", n + ".") for n in r["nets"]]
-    pipe = ZImageControlNetPipeline(
+    pipe = (ZImageControlNetInpaintPipeline if "mask" in r else ZImageControlNetPipeline)(
         scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(d / "scheduler"),
         tokenizer=zimage.load_tokenizer(d / "tokenizer"), controlnet=nets[0], **parts)
     for net in nets[1:]:
@@ -112,12 +115,19 @@ def run(name, out_dir):
         trail.append((float(t), kw["latents"].clone()))
         return {}
     more = dict(controlnet_conditioning_scale=r["scale"][0]) if "scale" in r else {}
+    if "mask" in r:
+        more |= dict(image=make_image(r["image"], r["seed"] + 2000),
+                     mask_image=make_mask(r["mask"]))
+        more["image"].save(d / "image.png")
+        more["mask_image"].save(d / "mask.png")
     made = pipe(list(r["prompts"]), negative_prompt=[r["negative_prompt"]] * count,
                 num_inference_steps=r["steps"], guidance_scale=r["guidance"], height=r["height"],
                 width=r["width"], control_image=images[0], generator=gens, output_type="pt",
                 max_sequence_length=r["length"], callback_on_step_end=keep, **more).images
     keep_images(out, trail, made, r, count)
     notes = {"control": n, "controlnets": r["nets"]}
+    if "mask" in r:
+        notes |= {"mask": True, "image": 1}
     if "scale" in r:
         notes["conditioning_scale"] = ",".join(f"{x:g}" for x in r["scale"])
     save_run(d, name, NAME, {
