@@ -198,6 +198,11 @@ typedef struct xd_side {
      * reads pixels. */
     int         cell;
     void        (*read_pixels)(xd_exec *x, const xd_net *n, int i, xd_tensor rgb, xd_tensor out);
+    /* Appends the config of the side network in a published weight file without config.json to b,
+     * as a JSON object; `transformer` is the transformer's config. Appends nothing for other files.
+     * NULL: a weight file needs a config.json beside it. */
+    xd_status   (*describe)(const xd_source *file, const xd_json *transformer, xd_text_buf *b,
+                            xd_err *e);
 } xd_side;
 
 /* Functions of a transformer. The source file of a transformer exports only this struct. */

@@ -215,6 +215,9 @@ xd_status xd_component_add_vision(xd_component *p, xd_err *e)
 
 /* ---- side networks ------------------------------------------------------------------------ */
 
+static int       src_has(void *self, const char *name, xd_tensor *shape);
+static xd_status src_get(void *self, const char *name, xd_tensor *t, xd_err *e);
+
 /* Checks that the class in a side network's config is one that the transformer can have. */
 static xd_status check_side_class(const xd_component *p, const char *path, const xd_json *config,
                                   xd_err *e)
@@ -227,6 +230,25 @@ static xd_status check_side_class(const xd_component *p, const char *path, const
                    path, name ? name : "(none)", p->class_name, p->dit->side->classes[0]);
 }
 
+static void alone_done(void *self, const char *name)
+{
+    const xd_component *p = self;
+    xd_st_done(p->files, xd_st_find(p->files, name));
+}
+
+/* Appends the config of a side network in a weight file without config.json to b. Appends nothing
+ * if the transformer's family does not know the file. */
+static xd_status describe_side(const xd_component *p, const char *file, xd_text_buf *b, xd_err *e)
+{
+    xd_component alone = { .file = (char *)(uintptr_t)file };
+    xd_source    src = { .has = src_has, .get = src_get, .done = alone_done, .self = &alone };
+    xd_status    s = xd_st_open(&alone.files, file, "diffusion_pytorch_model", e);
+    if (s == XD_OK)
+        s = p->dit->side->describe(&src, p->config, b, e);
+    xd_st_close(&alone.files);
+    return s;
+}
+
 /* Appends the config of the side network `side`, a directory or a weight file, to b. */
 static xd_status add_side_config(const xd_component *p, const char *side, xd_text_buf *b, xd_err *e)
 {
@@ -236,17 +258,21 @@ static xd_status add_side_config(const xd_component *p, const char *side, xd_tex
     if (dir)
         path = xd_path_join(dir, "config.json");
     xd_json  *config = NULL;
+    size_t    before = b->len;
     xd_status s = path ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a path");
     if (s == XD_OK && !xd_file_exists(side))
         s = xd_fail(e, XD_EIO, "controlnet: there is no %s", side);
-    else if (s == XD_OK && !xd_file_exists(path))
+    if (s == XD_OK && !xd_file_exists(path) && !xd_file_is_dir(side) && p->dit->side->describe)
+        s = describe_side(p, side, b, e);
+    int described = b->len > before;
+    if (s == XD_OK && !described && !xd_file_exists(path))
         s = xd_fail(e, XD_EIO, "controlnet %s: there is no config.json %s", side,
                     xd_file_is_dir(side) ? "in this folder" : "beside this file");
-    if (s == XD_OK)
+    if (s == XD_OK && !described)
         s = xd_json_read(&config, path, e);
-    if (s == XD_OK)
+    if (s == XD_OK && !described)
         s = check_side_class(p, path, config, e);
-    if (s == XD_OK)
+    if (s == XD_OK && !described)
         xd_buf_json(b, config);
     xd_json_free(&config);
     free(path);

@@ -66,6 +66,21 @@ no "another model's network" 'config.json names the class Z.*, but a control net
 no "steps of no network" 'control_guidance_start is for control networks: add' \
     hunyuan12 --control_guidance_start 0.5
 
+# published weight files of Z-Image's networks, which have no config beside them
+for net in controlnet controlnet_3; do
+    draw zimage-control --controlnet "$FULL/zimage-control/$net" --control_image "$EDGES"
+    pixels a
+    mkdir "$T/$net"
+    cp "$FULL/zimage-control/$net/diffusion_pytorch_model.safetensors" "$T/$net/union.safetensors"
+    draw zimage-control --controlnet "$T/$net/union.safetensors" --control_image "$EDGES"
+    pixels b
+    check "the config of a file without it" [ "$rc" = 0 ]
+    check "is that of the folder $net" same
+done
+cp "$FULL/zimage-control/controlnet_2/diffusion_pytorch_model.safetensors" "$T/net.safetensors"
+draw zimage-control --controlnet "$T/net.safetensors" --control_image "$EDGES"
+check "a file of version 2.1" [ "$rc" = 0 ]
+
 draw hunyuan-control --control_image "$EDGES"
 check "the network of the folder" [ "$rc" = 0 ]
 pixels a

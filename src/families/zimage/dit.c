@@ -19,6 +19,7 @@
  * With "control_layers", the blocks of the main part are also the blocks of this first part. */
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "dit/refined.h"
@@ -476,6 +477,85 @@ static xd_status check_side(const cfg *c, side_cfg *side, int i, xd_err *e)
     return s;
 }
 
+/* Returns how many tensors PREFIX0SUFFIX, PREFIX1SUFFIX ... a weight file has. */
+static int count_tensors(const xd_source *file, const char *prefix, const char *suffix)
+{
+    char      name[96];
+    xd_tensor t;
+    int       n = 0;
+    do
+        snprintf(name, sizeof name, "%s%d%s", prefix, n, suffix);
+    while (n < XD_FIELD_LIST && file->has(file->self, name, &t) && ++n);
+    return n;
+}
+
+/* Sets *zero to 1 if all numbers of a tensor are 0, or if the weight file lacks it. */
+static xd_status is_zero(const xd_source *file, const char *name, int *zero, xd_err *e)
+{
+    xd_tensor t;
+    float     some[256];
+    *zero = 1;
+    if (!file->has(file->self, name, &t))
+        return XD_OK;
+    xd_status s = file->get(file->self, name, &t, e);
+    if (s != XD_OK)
+        return s;
+    for (int64_t i = 0, n = xd_count(t); i < n && *zero; i += 256) {
+        int64_t m = n - i < 256 ? n - i : 256;
+        xd_convert(some, XD_F32, (const char *)t.p + xd_dtype_bytes(t.type, i), t.type, m);
+        for (int64_t k = 0; k < m; k++)
+            *zero &= some[k] == 0;
+    }
+    file->done(file->self, name);
+    return XD_OK;
+}
+
+/* Appends `, "KEY": [0, STEP, ...]` with n numbers. */
+static void add_list(xd_text_buf *b, const char *key, int n, int step)
+{
+    xd_buf_add(b, ", \"%s\": [", key);
+    for (int i = 0; i < n; i++)
+        xd_buf_add(b, "%s%d", i ? ", " : "", i * step);
+    xd_buf_add(b, "]");
+}
+
+/* Implements `describe` of xd_side for the files of alibaba-pai, whose tensors have diffusers'
+ * names. As in diffusers, the layer before_proj of the first refining block tells version 2.1 from
+ * version 2.0, in which it is absent or zero. The blocks stand beside main layers in equal
+ * steps. */
+static xd_status describe(const xd_source *file, const xd_json *transformer, xd_text_buf *b,
+                          xd_err *e)
+{
+    static const char prefix[] = "control_layers.", suffix[] = ".adaLN_modulation.0.weight";
+    cfg               c = { 0 };
+    xd_tensor         t;
+    int               n = count_tensors(file, prefix, suffix), plain = 1;
+    if (!n || !file->has(file->self, "control_all_x_embedder.2-1.weight", &t) || t.nd != 2)
+        return XD_OK;
+    xd_status s = xd_fields_read(fields, &c, transformer, "transformer", e);
+    if (s == XD_OK)
+        s = check_config(&c, e);
+    if (s == XD_OK)
+        s = is_zero(file, "control_noise_refiner.0.before_proj.weight", &plain, e);
+    if (s != XD_OK)
+        return s;
+    int64_t channels = t.d[1] / (PATCH * PATCH);
+    xd_buf_add(b, "{\"_class_name\": \"ZImageControlNetModel\", \"control_in_dim\": %lld",
+               (long long)channels);
+    xd_buf_add(b, ", \"dim\": %lld, \"n_heads\": %d, \"n_kv_heads\": %d", (long long)t.d[0],
+               c.heads, c.kv_heads);
+    xd_buf_add(b, ", \"n_refiner_layers\": %d, \"norm_eps\": %.9g, \"qk_norm\": %s", c.nrefiners,
+               (double)c.eps, c.qk_norm ? "true" : "false");
+    add_list(b, "control_layers_places", n, n < c.nlayers ? c.nlayers / n : 1);
+    if (channels > c.in_ch) {
+        add_list(b, "control_refiner_layers_places", c.nrefiners, 1);
+        xd_buf_add(b, ", \"add_control_noise_refiner\": \"%s\"",
+                   plain ? "control_layers" : "control_noise_refiner");
+    }
+    xd_buf_add(b, "}");
+    return XD_OK;
+}
+
 static void add_side_block(side_cfg *side, side_kind kind, int at)
 {
     side->kind[side->nblocks] = (char)kind;
@@ -776,12 +856,16 @@ static const xd_block *block(const void *c_, int layer)
 
 extern const xd_dit xd_dit_zimage;
 
-static const xd_side side = { .classes = { "ZImageControlNetModel" } };
+static const xd_side side = { .classes = { "ZImageControlNetModel" }, .describe = describe };
 
 const xd_dit xd_dit_zimage = {
     .net = { .name = "zimage",
              .classes = { "ZImageTransformer2DModel" },
-             .unread = { "norm_final.weight" }, /* only in ComfyUI's files */
+             /* only in ComfyUI's files, and in files of control networks of version 2.0 */
+             .unread = { "norm_final.weight", "controlnet.0.control_noise_refiner.*",
+                         "controlnet.1.control_noise_refiner.*",
+                         "controlnet.2.control_noise_refiner.*",
+                         "controlnet.3.control_noise_refiner.*" },
              .fields = fields,
              .read = read_sides,
              .cfg_size = sizeof(whole_cfg),

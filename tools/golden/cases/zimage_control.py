@@ -22,7 +22,7 @@ NETS = {"controlnet": NET | dict(control_in_dim=4, control_layers_places=[0, 2])
         "controlnet_2": NET | dict(control_in_dim=9, control_layers_places=[0, 1, 4],
                                    control_refiner_layers_places=[0, 1],
                                    add_control_noise_refiner="control_noise_refiner"),
-        "controlnet_3": NET | dict(control_in_dim=9, control_layers_places=[0, 2, 3],
+        "controlnet_3": NET | dict(control_in_dim=9, control_layers_places=[0, 1, 2],
                                    control_refiner_layers_places=[0, 1],
                                    add_control_noise_refiner="control_layers")}
 RUNS = {
