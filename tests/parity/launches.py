@@ -105,6 +105,8 @@ MODELS = [
     # sums over tokens in place of keys and values, and convolutions over tokens
     ("linear", "sana", ["size=104x88"], "plain sent far fbcache"),
     ("linear", "sana-sprint", ["size=28x36"], "plain"),
+    # with control networks
+    ("linear", "sana-control", ["size=104x88"], "beside between"),
     ("linear", "sana-video", ["video", "size=80x48", "frames=9"], "plain"),
     ("linear", "sana-video-five", ["video", "size=24x32", "frames=9"], "plain still"),
     ("linear", "sana-video-720", ["video", "size=96x160", "frames=17"], "image"),

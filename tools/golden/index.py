@@ -33,6 +33,7 @@ SUITES = {
     "krea2": own("krea2", "krea2-cut", "krea2-image", "krea2-lora", "krea2-turbo"),
     "sana": own("sana", "sana15", "sana-tiles", "sana-window", "sana-lora", "sana-sprint",
                 "sana-sprint-4"),
+    "sana_control": own("sana-control", "sana-control-more"),
     "sdxl": own("sdxl", "sdxl-zeros", "sdxl-turbo", "sdxl-one", "sdxl-image", "sdxl-mask",
                 "sdxl-lora", "sdxl-lcm", "sd", "sd-image", "sd-mask", "sd-lora", "sd2",
                 "sdxl-sizes", "sdxl-sizes-image"),

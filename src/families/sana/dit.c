@@ -10,12 +10,18 @@
  *
  * In SANA-Video, RoPE rotates queries and keys after the kernel function, except in the divisor of
  * the attention, and the feed-forward ends with a convolution over frames. The tokens of a frame
- * that is given as an image have timestep 0. */
+ * that is given as an image have timestep 0.
+ *
+ * A side network (diffusers' SanaControlNetModel) has blocks like those of the transformer and a
+ * hidden state of its own. Its block i runs directly after block i + 1 of the transformer, and adds
+ * to that block's output what a linear layer computes from its state. */
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "dit/layers.h"
+#include "dit/sides.h"
 #include "dit/timed.h"
 
 static const double theta = 10000;
@@ -35,6 +41,14 @@ typedef struct cfg {
     int64_t most;    /* SANA-Video: max number of tokens along an axis */
     xd_ints axes;    /* SANA-Video: number of head features rotated by frame, row, column */
 } cfg;
+
+/* The config of the transformer with its side networks. */
+typedef struct whole_cfg {
+    cfg      main;
+    int      nsides;
+    cfg      side[XD_MAXSIDES];
+    xd_sides order; /* the order of the blocks of all networks */
+} whole_cfg;
 
 #define AT(m) offsetof(cfg, m)
 /* The fields of both classes; the arguments are defaults. */
@@ -63,6 +77,7 @@ typedef struct cfg {
 static const xd_field fields[] = {
     FIELDS(32, 70, 32, 32),
     { "patch_size", AT(side), 'l', 1, NULL },
+    { XD_SIDES_KEY, 0, '-', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
@@ -95,6 +110,16 @@ typedef struct glob {
     int       cut; /* 1: the heads are split over ranks */
 } glob;
 
+typedef struct side_blk {
+    blk    b;
+    xd_lin residual; /* layer from the hidden state to what is added */
+} side_blk;
+
+typedef struct whole_glob {
+    glob   main, side[XD_MAXSIDES]; /* the side networks have no last norm and no output layer */
+    xd_lin input[XD_MAXSIDES];      /* [D,D]: layer behind the embedding of the control image */
+} whole_glob;
+
 typedef struct local {
     xd_timed  timed;
     xd_tensor emb; /* [times,D] F32: embeddings of timesteps and guidance */
@@ -102,6 +127,12 @@ typedef struct local {
     xd_tensor mod;
     xd_tensor cos, sin; /* SANA-Video: [n,head_dim/2] F32: RoPE of this rank's tokens */
 } local;
+
+typedef struct whole_local {
+    local     main;
+    xd_tensor mod[XD_MAXSIDES];   /* `mod` of the side networks */
+    float     scale[XD_MAXSIDES]; /* factors of what is added; 0: the network is not used */
+} whole_local;
 
 typedef struct kept {
     xd_tensor kv; /* [blocks, m, 2 x this rank's part of D]: keys and values of the text */
@@ -210,11 +241,6 @@ static xd_status check_video(void *c_, xd_err *e)
     return check_common(c, e);
 }
 
-static int nlayers(const void *c)
-{
-    return ((const cfg *)c)->nlayers;
-}
-
 static void info(const void *c_, xd_dit_info *out)
 {
     const cfg *c = c_;
@@ -231,7 +257,7 @@ static void info(const void *c_, xd_dit_info *out)
         .linear = 1,
         .conv_dim = c->ff,
         .sites = 1,
-        .local_size = sizeof(local),
+        .local_size = sizeof(whole_local),
         .kept_size = sizeof(kept),
     };
 }
@@ -320,13 +346,12 @@ static xd_span features_of(const xd_decl *d, int heads, int64_t hd)
     return (xd_span){ h.start * hd, h.n * hd };
 }
 
-static void weights(xd_decl *d, const void *c_, void *g_)
+/* Declares the weights that the transformer and a side network have in common. */
+static void input_weights(xd_decl *d, const cfg *c, glob *g)
 {
-    const cfg *c = c_;
-    glob      *g = g_;
-    int64_t    D = c->dim, p[] = { D, c->in_ch, c->patch.v[0], c->patch.v[1], c->patch.v[2] };
-    int64_t    image[] = { D, c->in_ch, p[3], p[4] };
-    const int  guided = c->guided;
+    int64_t   D = c->dim, p[] = { D, c->in_ch, c->patch.v[0], c->patch.v[1], c->patch.v[2] };
+    int64_t   image[] = { D, c->in_ch, p[3], p[4] };
+    const int guided = c->guided;
 
     g->features = features_of(d, c->heads, c->head_dim);
     g->cross_features = features_of(d, c->cross_heads, c->cross_head_dim);
@@ -343,9 +368,17 @@ static void weights(xd_decl *d, const void *c_, void *g_)
                 &(xd_linear_spec){ .in = D, .out = 6 * D, .bias = 1, .few = 1 });
     xd_mlp_weights(d, "caption_projection", &g->caption, c->caption, D, D);
     xd_w_vec(d, &g->text_norm, "caption_norm.weight", 1, &D);
+}
+
+static void weights(xd_decl *d, const cfg *c, glob *g)
+{
+    int64_t D = c->dim;
+    input_weights(d, c, g);
     xd_w_vec(d, &g->mod, "scale_shift_table", 2, (int64_t[]){ 2, D });
     xd_w_linear(d, &g->out, "proj_out",
-                &(xd_linear_spec){ .in = D, .out = p[2] * p[3] * p[4] * c->out_ch, .bias = 1 });
+                &(xd_linear_spec){ .in = D,
+                                   .out = c->patch.v[0] * c->patch.v[1] * c->patch.v[2] * c->out_ch,
+                                   .bias = 1 });
 }
 
 /* ---- conditioning ------------------------------------------------------------------------- */
@@ -416,30 +449,53 @@ static void keep_text(xd_exec *x, const xd_net *n, const xd_cond *text, void *ke
     k->kv = xd_text_kv_new(x, n, text->tok.d[0], width);
 }
 
-static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept_)
+/* Computes the keys and values of the text in the blocks of a network (-1: the transformer), whose
+ * weights outside the blocks are g. */
+static void read_text_of(xd_exec *x, const xd_net *n, const xd_input *in, const kept *k, int net,
+                         const glob *g)
 {
-    const kept *k = kept_;
-    const glob *g = n->glob;
-    size_t      mark = xd_arena_mark(x->tmp);
-    xd_tensor   t = xd_mlp_run(x, in->cond->tok, &g->caption, XD_GELU_TANH);
+    const whole_cfg *c = n->cfg;
+    size_t           mark = xd_arena_mark(x->tmp);
+    xd_tensor        t = xd_mlp_run(x, in->cond->tok, &g->caption, XD_GELU_TANH);
     t = xd_rms_norm(x, t, g->text_norm, text_eps);
     for (int i = n->first; i < n->last; i++) {
+        if (c->order.net[i] != net)
+            continue;
         const blk *w = xd_net_layer(x, n, i);
         xd_tensor  kv = xd_text_kv(k->kv, i - n->first), keys = xd_seg(kv, &w->kv, 0);
         xd_linear_into(x, kv, t, &w->kv);
-        norm_heads(x, n, &keys, &w->cross_k, 1, g->cross_features);
+        norm_heads(x, n, &keys, &w->cross_k, 1, ((const glob *)n->glob)->cross_features);
     }
     xd_arena_rewind(x->tmp, mark);
 }
 
+static void read_text(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept_)
+{
+    const whole_glob *g = n->glob;
+    const whole_cfg  *c = n->cfg;
+    read_text_of(x, n, in, kept_, -1, &g->main);
+    for (int i = 0; i < c->nsides; i++)
+        read_text_of(x, n, in, kept_, i, &g->side[i]);
+}
+
 static void embed(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
 {
-    const glob *g = n->glob;
-    int64_t     rows = x->B * xd_n(x, XD_IMG);
-    if (xd_check(x, in->lat.d[0] == rows && s->h.d[0] == rows,
-                 "%lld image tokens do not match %lld rows of state and %lld of latents",
-                 (long long)rows, (long long)s->h.d[0], (long long)in->lat.d[0]))
-        xd_linear_into(x, s->h, in->lat, &g->patch);
+    const whole_glob *g = n->glob;
+    const whole_cfg  *c = n->cfg;
+    int64_t           rows = x->B * xd_n(x, XD_IMG), D = c->main.dim, F = in->lat.d[1];
+    if (!xd_check(x, in->lat.d[0] == rows && s->h.d[0] == rows,
+                  "%lld image tokens do not match %lld rows of state and %lld of latents",
+                  (long long)rows, (long long)s->h.d[0], (long long)in->lat.d[0]))
+        return;
+    xd_linear_into(x, xd_dit_state(s, D, 0), in->lat, &g->main.patch);
+    for (int i = 0; i < c->nsides; i++) {
+        size_t    mark = xd_arena_mark(x->tmp);
+        xd_tensor h = xd_dit_state(s, D, 1 + i);
+        xd_tensor control = xd_linear_f32(x, xd_cols(in->extra, i * F, F), &g->side[i].patch);
+        xd_linear_into(x, h, in->lat, &g->side[i].patch);
+        xd_add(x, h, xd_linear_f32(x, control, &g->input[i]));
+        xd_arena_rewind(x->tmp, mark);
+    }
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -477,17 +533,18 @@ static void feed(xd_exec *x, const cfg *c, const xd_timed *timed, xd_tensor h, c
     }
 }
 
-static void forward(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+/* Runs a block on the hidden state h with the modulation `mod` of its network. */
+static void run_block(xd_exec *x, const xd_net *n, const blk *w, const xd_state *s, xd_tensor h,
+                      xd_tensor mod)
 {
-    const blk    *w = w_;
     const cfg    *c = n->cfg;
     const glob   *g = n->glob;
     const local  *l = s->local;
     const kept   *k = s->kept;
     const xd_norm as = { .eps = c->eps };
-    xd_tensor     h = s->h, m[XD_TIMES];
+    xd_tensor     m[XD_TIMES];
     for (int t = 0; t < l->timed.times; t++)
-        m[t] = xd_mod_table(x, w->mod, xd_rows(l->mod, 6 * t, 6));
+        m[t] = xd_mod_table(x, w->mod, xd_rows(mod, 6 * t, 6));
 
     xd_tensor y = xd_linear(x, xd_timed_norm(x, &l->timed, &as, h, m, 1, 0, &w->qkv), &w->qkv);
     xd_timed_add(x, &l->timed, h, m, 2, attend_tokens(x, n, w, l, y), &w->out);
@@ -509,41 +566,218 @@ static xd_tensor head(xd_exec *x, const xd_net *n, xd_state *s)
     const cfg    *c = n->cfg;
     const local  *l = s->local;
     const xd_norm as = { .eps = last_eps };
+    xd_tensor     h = xd_dit_state(s, c->dim, 0);
     int64_t       cells = c->patch.v[0] * c->patch.v[1] * c->patch.v[2];
-    xd_tensor     out = xd_new_f32(x, s->h.d[0], c->in_ch * cells), m[XD_TIMES];
+    xd_tensor     out = xd_new_f32(x, h.d[0], c->in_ch * cells), m[XD_TIMES];
     size_t        mark = xd_arena_mark(x->tmp);
     for (int t = 0; t < l->timed.times; t++)
         m[t] = xd_mod_table(x, g->mod, xd_rows(l->emb, t, 1));
-    xd_tensor a = xd_timed_norm(x, &l->timed, &as, s->h, m, 1, 0, &g->out);
+    xd_tensor a = xd_timed_norm(x, &l->timed, &as, h, m, 1, 0, &g->out);
     xd_by_channel(x, out, xd_linear_f32(x, a, &g->out), c->in_ch);
     xd_arena_rewind(x->tmp, mark);
     return out;
 }
 
-static const xd_block kind = { "transformer_blocks.%d", sizeof(blk), blk_weights, forward };
+/* ---- side networks ------------------------------------------------------------------------ */
+
+static xd_status read_sides(void *c_, const xd_json *obj, const char *what, xd_err *e)
+{
+    whole_cfg     *c = c_;
+    const xd_json *list = xd_json_get(obj, XD_SIDES_KEY);
+    xd_status      s = XD_OK;
+    for (int i = 0; s == XD_OK && i < xd_json_size(list) && i < XD_MAXSIDES; i++, c->nsides++)
+        s = xd_fields_read(fields, &c->side[i], xd_json_at(list, i), what, e);
+    return s;
+}
+
+/* Checks that the sizes of side network i are those of the transformer. */
+static xd_status check_side(const cfg *c, cfg *own, int i, xd_err *e)
+{
+    const xd_side_number v[] = {
+        { "num_attention_heads", own->heads, c->heads },
+        { "attention_head_dim", (double)own->head_dim, (double)c->head_dim },
+        { "num_cross_attention_heads", own->cross_heads, c->cross_heads },
+        { "cross_attention_head_dim", (double)own->cross_head_dim, (double)c->cross_head_dim },
+        { "caption_channels", (double)own->caption, (double)c->caption },
+        { "in_channels", (double)own->in_ch, (double)c->in_ch },
+        { "patch_size", (double)own->side, (double)c->side },
+        { "mlp_ratio", own->ratio, c->ratio },
+        { "norm_eps", own->eps, c->eps },
+        { "timestep_scale", own->time_scale, c->time_scale },
+        { "attention_bias", own->bias, c->bias },
+    };
+    if (xd_sides_check(v, sizeof v / sizeof *v, i, e) != XD_OK || check_config(own, e) != XD_OK)
+        return XD_EFORMAT;
+    if (own->nlayers < 1 || own->nlayers >= c->nlayers)
+        return xd_fail(
+            e, XD_EFORMAT,
+            "controlnet %d does not fit the transformer: its num_layers is %d, not 1 to %d", i,
+            own->nlayers, c->nlayers - 1);
+    if (c->norms || c->guided || own->norms || own->guided)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "controlnet %d does not fit the transformer: qk_norm and guidance_embeds "
+                       "are not supported with control networks",
+                       i);
+    return XD_OK;
+}
+
+/* Implements `before` of xd_sides_order. */
+static int blocks_before(const void *c_, int i, int layer)
+{
+    const whole_cfg *c = c_;
+    int              n = layer > 0 ? layer - 1 : 0;
+    return n < c->side[i].nlayers ? n : c->side[i].nlayers;
+}
+
+static xd_status check_whole(void *c_, xd_err *e)
+{
+    whole_cfg *c = c_;
+    int        n = c->main.nlayers;
+    xd_status  s = check_config(&c->main, e);
+    for (int i = 0; s == XD_OK && i < c->nsides; i++)
+        s = check_side(&c->main, &c->side[i], i, e);
+    if (s == XD_OK)
+        s = xd_sides_order(&c->order, n, c->nsides, blocks_before, c, e);
+    for (int i = 0; i < c->nsides; i++) /* the block after the last one of the transformer */
+        for (int at = blocks_before(c, i, n - 1); s == XD_OK && at < c->side[i].nlayers; at++)
+            s = xd_sides_add(&c->order, i, at, e);
+    return s;
+}
+
+static xd_status check_whole_video(void *c_, xd_err *e)
+{
+    whole_cfg *c = c_;
+    xd_status  s = check_video(&c->main, e);
+    return s == XD_OK ? xd_sides_order(&c->order, c->main.nlayers, 0, blocks_before, c, e) : s;
+}
+
+static int whole_nlayers(const void *c)
+{
+    return ((const whole_cfg *)c)->order.nblocks;
+}
+
+static void whole_info(const void *c_, xd_dit_info *out)
+{
+    const whole_cfg *c = c_;
+    info(&c->main, out);
+    out->nlayers = c->order.nblocks;
+    out->states = 1 + c->nsides;
+    out->sides = out->hints = c->nsides;
+    out->extra_ch = c->nsides * c->main.in_ch;
+}
+
+static void whole_weights(xd_decl *d, const void *c_, void *g_)
+{
+    const whole_cfg *c = c_;
+    whole_glob      *g = g_;
+    int64_t          D = c->main.dim;
+    weights(d, &c->main, &g->main);
+    for (int i = 0; i < c->nsides; i++) {
+        xd_w_enter(d, "controlnet.%d", i);
+        input_weights(d, &c->side[i], &g->side[i]);
+        xd_w_linear(d, &g->input[i], "input_block",
+                    &(xd_linear_spec){ .in = D, .out = D, .bias = 1 });
+        xd_w_leave(d);
+    }
+}
+
+static void side_weights(xd_decl *d, const void *c_, int layer, void *w_)
+{
+    const whole_cfg *c = c_;
+    side_blk        *w = w_;
+    int64_t          D = c->main.dim;
+    char             name[32];
+    xd_w_enter(d, "transformer_blocks.%d", c->order.at[layer]);
+    blk_weights(d, &c->main, layer, &w->b);
+    xd_w_leave(d);
+    snprintf(name, sizeof name, "controlnet_blocks.%d", c->order.at[layer]);
+    xd_w_linear(d, &w->residual, name, &(xd_linear_spec){ .in = D, .out = D, .bias = 1 });
+}
+
+static void cond_whole(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
+{
+    const whole_glob *g = n->glob;
+    const whole_cfg  *c = n->cfg;
+    whole_local      *l = s->local;
+    double            t[XD_TIMES];
+    cond(x, n, in, s);
+    for (int i = 0; i < c->nsides; i++) {
+        l->scale[i] = in->hint_scales ? (float)in->hint_scales[i] : 1;
+        l->main.timed = xd_timed_of(x, in, t);
+        for (int k = 0; k < l->main.timed.times; k++)
+            t[k] *= c->main.time_scale;
+        xd_tensor a = xd_mlp_timesteps(x, t, l->main.timed.times, &g->side[i].time);
+        a = xd_gated(x, a, (xd_tensor){ 0 }, XD_SILU);
+        l->mod[i] = xd_reshape(xd_linear_f32(x, a, &g->side[i].adaln), 2,
+                               (int64_t[]){ 6 * l->main.timed.times, c->main.dim });
+    }
+}
+
+static void forward_main(xd_exec *x, const xd_net *n, const void *w, xd_state *s)
+{
+    const local *l = s->local;
+    run_block(x, n, w, s, xd_dit_state(s, ((const cfg *)n->cfg)->dim, 0), l->mod);
+}
+
+/* Runs a block of a side network and adds to the transformer's state. */
+static void forward_side(xd_exec *x, const xd_net *n, const void *w_, xd_state *s)
+{
+    const side_blk    *w = w_;
+    const whole_local *l = s->local;
+    const whole_cfg   *c = n->cfg;
+    int                i = c->order.net[x->layer];
+    xd_tensor          h = xd_dit_state(s, c->main.dim, 1 + i);
+    if (l->scale[i] == 0)
+        return;
+    run_block(x, n, &w->b, s, h, l->mod[i]);
+    xd_tensor y = xd_linear_f32(x, h, &w->residual);
+    if (l->scale[i] != 1)
+        xd_axpby(x, y, 0, (xd_tensor){ 0 }, l->scale[i]);
+    xd_add(x, xd_dit_state(s, c->main.dim, 0), y);
+}
+
+static xd_tensor probe_whole(xd_exec *x, const xd_net *n, xd_state *s)
+{
+    (void)x;
+    return xd_dit_state(s, ((const cfg *)n->cfg)->dim, 0);
+}
+
+static const xd_block kind = { "transformer_blocks.%d", sizeof(blk), blk_weights, forward_main };
+#define SIDE_KIND(name) { name, sizeof(side_blk), side_weights, forward_side }
+static const xd_block side_kinds[XD_MAXSIDES] = {
+    SIDE_KIND("controlnet.0"),
+    SIDE_KIND("controlnet.1"),
+    SIDE_KIND("controlnet.2"),
+    SIDE_KIND("controlnet.3"),
+};
 
 static const xd_block *block(const void *c, int layer)
 {
-    (void)c, (void)layer;
-    return &kind;
+    int i = ((const whole_cfg *)c)->order.net[layer];
+    return i < 0 ? &kind : &side_kinds[i];
 }
 
 extern const xd_dit xd_dit_sana, xd_dit_sana_video;
 
-#define FUNCTIONS                                                                   \
-    .keep = keep_text, .read = read_text, .cond = cond, .embed = embed, .head = head
+static const xd_side side = { .classes = { "SanaControlNetModel" } };
+
+#define FUNCTIONS                                                                        \
+    .keep = keep_text, .read = read_text, .cond = cond_whole, .embed = embed, .head = head
 
 const xd_dit xd_dit_sana = {
     .net = { .name = "sana",
              .classes = { "SanaTransformer2DModel" },
              .fields = fields,
-             .cfg_size = sizeof(cfg),
-             .glob_size = sizeof(glob),
-             .check = check_config,
-             .nlayers = nlayers,
+             .read = read_sides,
+             .cfg_size = sizeof(whole_cfg),
+             .glob_size = sizeof(whole_glob),
+             .check = check_whole,
+             .nlayers = whole_nlayers,
              .block = block,
-             .weights = weights },
-    .info = info,
+             .weights = whole_weights },
+    .side = &side,
+    .info = whole_info,
+    .probe = probe_whole,
     FUNCTIONS,
 };
 
@@ -551,12 +785,12 @@ const xd_dit xd_dit_sana_video = {
     .net = { .name = "sana-video",
              .classes = { "SanaVideoTransformer3DModel" },
              .fields = video_fields,
-             .cfg_size = sizeof(cfg),
-             .glob_size = sizeof(glob),
-             .check = check_video,
-             .nlayers = nlayers,
+             .cfg_size = sizeof(whole_cfg),
+             .glob_size = sizeof(whole_glob),
+             .check = check_whole_video,
+             .nlayers = whole_nlayers,
              .block = block,
-             .weights = weights },
+             .weights = whole_weights },
     .info = info_video,
     FUNCTIONS,
 };

@@ -64,10 +64,11 @@ static int trained_size(int64_t sample, int64_t *height, int64_t *width)
     .ntext = 1, .max_text = 300, .resized = 1, .caption = xd_caption_plain, .after_system = "",    \
     .drops_system = 1
 
-/* This recipe has the text encoder, defaults and rules of diffusers' SanaPipeline.__call__. */
+/* This recipe has the text encoder, defaults and rules of diffusers' SanaPipeline.__call__
+ * and SanaControlNetPipeline.__call__. */
 static const xd_recipe sana = {
     .name = "sana",
-    .pipelines = { "SanaPipeline" },
+    .pipelines = { "SanaPipeline", "SanaControlNetPipeline" },
     COMMON,
     .system = INSTRUCTION,
     .trained_size = trained_size,
