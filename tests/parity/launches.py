@@ -65,6 +65,8 @@ FEATURES = {
     "control": ("image", ["control=GOLDEN/{m}/control.png"], ("f32", "bf16", "int8")),
     "beside": ("image", ["control=GOLDEN/{m}/control.png", "influence=0.8"],
                ("f32", "bf16", "int8")),
+    # of a model like those of "steep"
+    "steered": ("image", ["control=GOLDEN/{m}/control.png", "influence=0.8"], ("f32", "bf16")),
     "between": ("image", ["control=GOLDEN/{m}/control.png", "steps=6", "between=0.4,0.9",
                           "influence=0.7,1.2", "side=GOLDEN/{m}/controlnet_2"], ("f32",)),
     "kinds": ("image", ["control=GOLDEN/{m}/control.png", "steps=6", "between=0.4,0.9",
@@ -139,7 +141,7 @@ MODELS = [
     ("refined", "zimage", TEXT, "steep short long share cut mask"),
     ("refined", "zimage-five", TEXT, "plain short"),
     # with control networks, whose hints are added behind blocks
-    ("refined", "zimage-control", TEXT, "beside between filled"),
+    ("refined", "zimage-control", TEXT, "steered between filled"),
     # and of videos, where two passes have texts of different lengths
     ("clips", "hunyuanvideo hunyuanvideo-five", ["cfg", "text=77", "video", "size=80x48",
                                                  "frames=9"], "plain short window"),
