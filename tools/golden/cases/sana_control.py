@@ -1,5 +1,5 @@
-"""SANA with a control network: whole requests, laid out as in sana.py. diffusers has one network in a
-request, without other factors in some steps.
+"""SANA with a control network: whole requests, laid out as in sana.py. diffusers has one network in
+a request, without other factors in some steps.
 """
 import json
 
