@@ -71,10 +71,10 @@ enum { XD_MAXSIDES = 4 };
 #define XD_SIDES_PREFIX XD_SIDE_SLOT ".%d."
 
 typedef struct xd_dit_info {
-    int         nlayers, heads, head_dim;
-    int         key_heads; /* number of heads of keys and values; 0: the number `heads` */
-    int         patch[3];  /* size of a token in latent cells: frames, rows, columns */
-    int64_t     dim;       /* width of a hidden state */
+    int          nlayers, heads, head_dim;
+    int          key_heads; /* number of heads of keys and values; 0: the number `heads` */
+    int          patch[3];  /* size of a token in latent cells: frames, rows, columns */
+    int64_t      dim;       /* width of a hidden state */
     /* Number of hidden states of each token, which pass through the blocks together: 2 if a control
      * stream flows beside the image's state; 0 and 1: one state. xd_state.h has space for all
      * states, one after the other. */
@@ -84,7 +84,7 @@ typedef struct xd_dit_info {
     int          hints;
     /* 1: residuals of control networks may be added to the image's tokens between blocks, because
      * no block reads values that the previous block has computed from these tokens. */
-    int         residuals;
+    int          residuals;
     /* Number of side networks (xd_side), each of which reads the latents of one control image. */
     int          sides;
     /* Bit i is 1: the latents of control image i are scaled, but not shifted by the autoencoder's
@@ -92,17 +92,17 @@ typedef struct xd_dit_info {
     int          unshifted;
     /* Bit i is 1: side network i reads features that xd_side.read_pixels computes from the pixels
      * of control image i, not its latents. */
-    int         pixels;
+    int          pixels;
     /* For each side network, the number of kinds of control images (xd_input.modes); 0: the network
      * supports one kind. */
-    int         modes[XD_MAXSIDES];
+    int          modes[XD_MAXSIDES];
     /* Number of channels that each side network reads; 0: lat_ch. Channels after the latents of the
      * control image are zeros, except those of `side_fill`. */
-    int64_t     side_ch[XD_MAXSIDES];
+    int64_t      side_ch[XD_MAXSIDES];
     xd_side_fill side_fill[XD_MAXSIDES];
-    int64_t     lat_ch;    /* number of latent channels C */
-    int64_t     extra_ch;  /* number of extra input channels, which follow the C latent channels */
-    int64_t     sample[3]; /* latent cells of the training size: frames, rows, columns */
+    int64_t      lat_ch;    /* number of latent channels C */
+    int64_t      extra_ch;  /* number of extra input channels, which follow the C latent channels */
+    int64_t      sample[3]; /* latent cells of the training size: frames, rows, columns */
     /* Area in pixels of the videos on which the model was trained, which sets the default size of a
      * video from an image; 0: the pipeline has a default. */
     int64_t      area;
@@ -117,67 +117,67 @@ typedef struct xd_dit_info {
     /* Number of rows of the image encoder for all images together, if the transformer has a
      * position embedding for each row. 0: the transformer has no such embeddings, and the rows are
      * those of one image. */
-    int64_t     image_rows;
-    int64_t     pooled_dim; /* width of the pooled text embedding; 0: not used */
-    int         guided;     /* 1: the model reads a distilled guidance scale */
-    int         txt_flows;  /* 1: text rows pass through the blocks (joint attention) */
+    int64_t      image_rows;
+    int64_t      pooled_dim; /* width of the pooled text embedding; 0: not used */
+    int          guided;     /* 1: the model reads a distilled guidance scale */
+    int          txt_flows;  /* 1: text rows pass through the blocks (joint attention) */
     /* maximum number of text rows for which the model has positions; 0: no limit */
-    int64_t     text_most;
-    int64_t     text_default; /* default number of text rows; 0: the pipeline's default */
+    int64_t      text_most;
+    int64_t      text_default; /* default number of text rows; 0: the pipeline's default */
     /* The model pads the number of text rows and the number of image rows to a multiple of this
      * number; padding rows of the image form the stream XD_PAD. 0: no padding. */
     int          multiple;
     /* Number of rows before the text that only side networks read (XD_LEAD). */
-    int         lead_rows;
+    int          lead_rows;
     /* Number of learned rows that the model puts in the place of the last text rows, after the rows
      * of the text encoders (with txt_flows). */
-    int         registers;
-    int         sites; /* number of self-attention layers per block */
+    int          registers;
+    int          sites; /* number of self-attention layers per block */
     /* 1: the text is a prefix of the tokens and does not attend to them. `read` computes the keys
      * and values of the text in all blocks, and blocks call xd_attn_after */
-    int         prefix;
+    int          prefix;
     /* Reference images are part of the prefix: one row of the text encoder stands for a square of
      * the image with prefix_refs tokens on a side. `read` puts the image's tokens (xd_input.ref) in
      * the places of its rows (xd_cond.images). 0: the prefix has only text. */
-    int         prefix_refs;
-    int         grouped; /* 1: attention is in groups of image tokens (xd_attn_grouped) */
-    int         linear;  /* 1: attention over tokens is linear (xd_attn_linear) */
+    int          prefix_refs;
+    int          grouped; /* 1: attention is in groups of image tokens (xd_attn_grouped) */
+    int          linear;  /* 1: attention over tokens is linear (xd_attn_linear) */
     /* Reason, as the end of a sentence "the network ...", why each rank computes the whole network
      * for all tokens, so that only guidance passes and images can be split over ranks. whole NULL:
      * blocks, tokens and features can be split. */
-    const char *whole;
+    const char  *whole;
     /* Width of a feed-forward whose two halves pass through a convolution over the tokens
      * (xd_conv_tokens); 0: the model has no such convolution. */
     int64_t      conv_dim;
     /* Number of channels of a convolution over the frames of a video (xd_conv_frames); 0: the model
      * has no such convolution. */
-    int64_t     frames_dim;
+    int64_t      frames_dim;
     /* Maximum number of latent cells (frames, rows, columns) for which the model has positions; 0:
      * no limit. */
-    int64_t     most[3];
+    int64_t      most[3];
     /* 1: tokens of reference images pass through the blocks, after the text and before the image
      * (XD_REF; see xd_ref_at) */
-    int         refs;
+    int          refs;
     /* 1: the model supports image tokens with different timesteps (xd_input: held, frame_t). */
-    int         holds;
+    int          holds;
     /* Number of features of an audio token, which is at most the number of features of an image
      * token. Audio tokens pass through the blocks after the image (XD_AUDIO), and the model
      * predicts them like the image. audio 0: the model has no audio. */
-    int64_t     audio;
-    double      audio_rate; /* number of audio tokens per second, for each side */
-    int         perturbs;   /* 1: the model reads xd_input.perturbs */
+    int64_t      audio;
+    double       audio_rate; /* number of audio tokens per second, for each side */
+    int          perturbs;   /* 1: the model reads xd_input.perturbs */
     /* 2: each point in time has a token for left and a token for right; all tokens of the left side
      * come first. 0 and 1: each point in time has one token. */
-    int         audio_sides;
-    int         begins;     /* 1: the model only generates videos whose first frame is given */
-    int         micro;      /* 1: the model reads xd_input.size (resolution, aspect ratio) */
-    size_t      local_size; /* size in bytes of the model's data in xd_state.local */
-    size_t      kept_size;  /* size in bytes of the struct xd_state.kept; 0: no such struct */
+    int          audio_sides;
+    int          begins;     /* 1: the model only generates videos whose first frame is given */
+    int          micro;      /* 1: the model reads xd_input.size (resolution, aspect ratio) */
+    size_t       local_size; /* size in bytes of the model's data in xd_state.local */
+    size_t       kept_size;  /* size in bytes of the struct xd_state.kept; 0: no such struct */
     /* number of refiner blocks, which come first and which step caches never skip */
     int          lead;
     /* Number of features of the row that `probe` returns, if `probe` returns a single row, which is
      * equal on all ranks. 0: `probe` returns the image's rows. */
-    int64_t     probe_dim;
+    int64_t      probe_dim;
 } xd_dit_info;
 
 typedef struct xd_dit xd_dit;

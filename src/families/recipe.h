@@ -287,13 +287,13 @@ typedef struct xd_recipe {
     int         covers;
     /* 1: the latents of a held first frame are a sample of the VAE's Gaussian, which is drawn
      * before the noise. 0: they are the Gaussian's mean. */
-    int                     samples_held;
+    int         samples_held;
     /* Above 0: denoising starts from the noise times noise_share, plus the image's latents (the
      * same in all frames) times 1 - noise_share. */
-    double                  noise_share;
+    double      noise_share;
     /* Number of frames at the beginning of a video that are decoded but are not part of the
      * result. */
-    int                     drops_frames;
+    int         drops_frames;
     int         references; /* maximum number of reference images, or of given images and videos */
     double      condition_noise; /* default of image_cond_noise_scale */
     /* 1: for inpainting, denoising starts from the single reference image, and the transformer
