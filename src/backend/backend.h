@@ -310,6 +310,8 @@ int  xd_rotates(int64_t n); /* returns 1 if n = 4^k, so that R exists */
 
 /* ---- arguments of ops --------------------------------------------------------------------- */
 
+/* Activations. The epilogue of a GEMM has those up to XD_NACTS; the others are only those of
+ * xd_glu. XD_SINE_SQUARED is sin(x)^2, with an absolute error of 2e-7 for |x| < 25000. */
 typedef enum xd_act {
     XD_NONE,
     XD_GELU_TANH,
@@ -320,6 +322,7 @@ typedef enum xd_act {
     XD_TANH,
     XD_SIGMOID,
     XD_NACTS,
+    XD_SINE_SQUARED = XD_NACTS,
 } xd_act;
 
 /* Arguments of a GEMM: out[n,O] = residual + gate * act(in[n,I] w^T + bias)

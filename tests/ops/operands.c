@@ -228,6 +228,7 @@ double act_of(double v, xd_act act)
     case XD_RELU: return v < 0 ? 0 : v;
     case XD_TANH: return tanh(v);
     case XD_SIGMOID: return 1 / (1 + exp(-v));
+    case XD_SINE_SQUARED: return sin(v) * sin(v);
     default: return v;
     }
 }

@@ -7,7 +7,7 @@
 
 enum { F32, F16, BF16, F64, F8E4M3, F8E5M2 }; /* the same values as in xd_dtype */
 /* The same values as in xd_act. */
-enum { NONE, GELU_TANH, GELU_ERF, SILU, RELU, GELU_QUICK, TANH, SIGMOID };
+enum { NONE, GELU_TANH, GELU_ERF, SILU, RELU, GELU_QUICK, TANH, SIGMOID, SINE_SQUARED };
 
 /* Returns the index of this thread in a one-dimensional grid. */
 GPU int64_t gpu_index()
@@ -133,6 +133,23 @@ GPU void store_eight(void *p, int64_t at, int type, const float x[8])
     }
 }
 
+/* Computes sin(v)^2 with the steps of the CPU's kernel (backend/cpu/kernels.c), because sinf has a
+ * slow path for large arguments, which takes registers of every kernel with an activation. */
+GPU float sine_squared(float v)
+{
+    const float n = v * 0.318309886f + 12582912.0f - 12582912.0f;
+    float       r = v - n * 3.140625f - n * 9.67502594e-4f - n * 1.50995799e-7f;
+    r = r > 1.6f ? 1.6f : r < -1.6f ? -1.6f : r;
+    const float z = r * r;
+    float       p = -2.50521084e-8f;
+    p = p * z + 2.75573192e-6f;
+    p = p * z - 1.98412698e-4f;
+    p = p * z + 8.33333333e-3f;
+    p = p * z - 1.66666667e-1f;
+    p = p * z * r + r;
+    return p * p;
+}
+
 GPU float activate(float v, int act)
 {
     switch (act) {
@@ -144,6 +161,7 @@ GPU float activate(float v, int act)
     case GELU_QUICK: return v / (1 + expf(-1.702f * v));
     case TANH: return tanhf(v);
     case SIGMOID: return 1 / (1 + expf(-v));
+    case SINE_SQUARED: return sine_squared(v);
     default: return v;
     }
 }
