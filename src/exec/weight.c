@@ -5,7 +5,7 @@
  * parallelism. Fusing and splitting are one operation: rows and columns of the checkpoint matrices
  * are gathered into one local matrix, which the device then packs (matrix.c). A local matrix that
  * is one complete matrix of the checkpoint is packed directly from the file. */
-#include "exec/matrix.h"
+#include "exec/weight_norm.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 #include "base/minmax.h"
 #include "base/par.h"
 #include "base/rng.h"
+#include "exec/matrix.h"
 
 enum { SCAN_TABLE = 64 << 20 }; /* embedding tables of more bytes are not checked for NaN */
 
@@ -249,16 +250,17 @@ float xd_load_scale(xd_decl *d, const char *name, xd_dtype stored)
 typedef struct copying {
     xd_tensor to, from;
     int64_t   first;
-    float     scale, plus;
+    float     scale;
+    float     (*of)(float);
 } copying;
 
-/* Converts n elements from element `at` on, multiplies them by the scale and adds `plus`, which is
- * 0 unless the result is F32. */
+/* Converts n elements from element `at` on, multiplies them by the scale and applies `of`, which is
+ * NULL unless the result is F32. */
 static void copy_elements(const copying *c, void *to, int64_t at, int64_t n)
 {
     xd_load_elements(to, c->to.type, c->from, c->first + at, n, c->scale);
-    for (int64_t i = 0; i < n && c->plus != 0; i++)
-        ((float *)to)[i] += c->plus;
+    for (int64_t i = 0; i < n && c->of; i++)
+        ((float *)to)[i] = c->of(((float *)to)[i]);
 }
 
 static void copy_range(void *ctx, int64_t begin, int64_t end, int thread)
@@ -268,15 +270,15 @@ static void copy_range(void *ctx, int64_t begin, int64_t end, int thread)
     copy_elements(c, (char *)c->to.p + xd_dtype_bytes(c->to.type, begin), begin, end - begin);
 }
 
-/* Converts and scales elements of the file tensor `from`, from element `first` on, adds `plus`, and
- * copies the elements to device memory. */
-static void copy_to_device(xd_decl *d, xd_tensor to, xd_tensor from, int64_t first, float plus,
-                           const char *name)
+/* Converts and scales elements of the file tensor `from`, from element `first` on, applies `of`
+ * unless it is NULL, and copies the elements to device memory. */
+static void copy_to_device(xd_decl *d, xd_tensor to, xd_tensor from, int64_t first,
+                           float (*of)(float), const char *name)
 {
     enum { CHUNK = 1 << 16 };
     size_t  ts = xd_dtype_size(to.type);
     int64_t n = xd_count(to);
-    copying c = { to, from, first, xd_load_scale(d, name, from.type), plus };
+    copying c = { to, from, first, xd_load_scale(d, name, from.type), of };
     if (d->dev->host_memory) {
         if (n < CHUNK)
             copy_range(&c, 0, n, 0);
@@ -360,9 +362,9 @@ static int is_gain(const char *name, int nd)
     return 0;
 }
 
-/* Declares a vector whose stored values are loaded plus `plus`. */
+/* Declares a vector whose loaded elements are of(stored element); `of` NULL: the stored ones. */
 static void declare_vector(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape,
-                           float plus)
+                           float (*of)(float))
 {
     xd_fetched f;
     if (d->visit == XD_VISIT_LIST) {
@@ -387,18 +389,28 @@ static void declare_vector(xd_decl *d, xd_tensor *v, const char *name, int nd, c
                        &f))
         return;
     xd_load_warn(d, f.name, f.t);
-    copy_to_device(d, *v, f.t, 0, plus, f.name);
+    copy_to_device(d, *v, f.t, 0, of, f.name);
     xd_load_release(d, &f);
 }
 
 void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape)
 {
-    declare_vector(d, v, name, nd, shape, 0);
+    declare_vector(d, v, name, nd, shape, NULL);
+}
+
+static float plus_one(float v)
+{
+    return v + 1;
 }
 
 void xd_w_gain(xd_decl *d, xd_tensor *v, const char *name, int64_t n)
 {
-    declare_vector(d, v, name, 1, &n, 1);
+    declare_vector(d, v, name, 1, &n, plus_one);
+}
+
+void xd_w_vec_of(xd_decl *d, xd_tensor *v, const char *name, int64_t n, float (*of)(float))
+{
+    declare_vector(d, v, name, 1, &n, of);
 }
 
 void xd_w_unread(xd_decl *d, const char *name, int nd, const int64_t *shape)
@@ -471,7 +483,7 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
         *v = f.t; /* each lookup reads rows from the mapped file */
         return;
     }
-    copy_to_device(d, *v, f.t, 0, 0, f.name);
+    copy_to_device(d, *v, f.t, 0, NULL, f.name);
     xd_load_release(d, &f);
 }
 
@@ -514,7 +526,7 @@ static void load_bias(xd_decl *d, xd_tensor *b, const xd_mat_part *parts, int n,
                 &f))
             return;
         xd_load_warn(d, f.name, f.t);
-        copy_to_device(d, xd_view(at, type, 1, &p->rows), f.t, p->row0, 0, f.name);
+        copy_to_device(d, xd_view(at, type, 1, &p->rows), f.t, p->row0, NULL, f.name);
         at += xd_dtype_bytes(type, p->rows);
         xd_load_release(d, &f);
     }
@@ -910,44 +922,136 @@ void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, 
         w[q].b = w[0].b;
 }
 
-/* ---- transposed convolutions over rows ----------------------------------------------------- */
+/* ---- convolutions over rows ---------------------------------------------------------------- */
 
-static void load_spread(xd_decl *d, xd_lin *w, const char *name, const int64_t shape[3])
+typedef struct row_kernel { /* a kernel in the checkpoint */
+    const char    *name;
+    const int64_t *shape; /* [3]; the first extent is that of the rows of weight norm */
+    float          gain;  /* gain of random elements */
+    int            normed;
+} row_kernel;
+
+static int64_t elements_of(const row_kernel *k)
 {
-    const int64_t in = shape[0], out = shape[1], k = shape[2], n = in * out * k;
-    xd_fetched    f;
-    int           mine;
-    w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w);
-    if (!(w->w.p = xd_load_allocate(d, w->w.bytes, name, &mine)) || !mine ||
-        !xd_load_fetch(d,
-                       &(xd_fetch){ .names = name,
-                                    .suffix = ".weight",
-                                    .nd = 3,
-                                    .shape = shape,
-                                    .gain = 0.9f / sqrtf((float)(out * k)) },
-                       &f))
-        return;
-    xd_load_warn(d, f.name, f.t);
-    const float scale = xd_load_scale(d, f.name, f.t.type);
-    float      *v = xd_store_scratch(d->store, 1, (size_t)(2 * n) * sizeof *v), *to = v + n;
-    if (!v)
-        xd_fail(d->err, XD_ENOMEM, "no memory to gather weight %s", f.name);
-    if (v)
-        xd_load_elements(v, XD_F32, f.t, 0, n, scale);
-    for (int64_t i = 0; i < n && v; i++) /* element [c,o,j] to [j,o,c] */
-        to[(i % k * out + i / k % out) * in + i / k / out] = v[i];
-    if (v)
-        xd_mat_pack(d, &w->w, xd_view(to, XD_F32, 2, (int64_t[]){ k * out, in }), name);
-    xd_load_release(d, &f);
+    return k->shape[0] * k->shape[1] * k->shape[2];
 }
 
-void xd_w_spread(xd_decl *d, xd_lin *w, xd_tensor *bias, const char *name, const int64_t shape[3])
+static void list_kernel(xd_decl *d, const row_kernel *k)
 {
-    const int64_t in = shape[0], out = shape[1], k = shape[2], n = in * out * k;
-    xd_mat_part   p = { name, out, in, out, 0 };
+    list_tensor(d, k->name, k->normed ? ".weight_v" : ".weight", d->type, 3, k->shape);
+    if (k->normed)
+        list_tensor(d, k->name, ".weight_g", d->type, 3, (int64_t[]){ k->shape[0], 1, 1 });
+}
+
+/* Counts the memory of a weight, and that for reading it with `more` other floats. */
+static void count_kernel(xd_decl *d, xd_weight *w, const row_kernel *k, int64_t more)
+{
+    const int64_t n = elements_of(k);
+    w->p = nowhere;
+    xd_load_count(d, w->bytes = d->dev->ops->pack_size(d->dev, w));
+    xd_load_count_work(d, 0, d->dev->ops->pack_tmp(d->dev, w, XD_F32));
+    xd_load_count_work(d, 1, (size_t)(n + k->shape[0] + more) * sizeof(float));
+    xd_load_will(d, k->name, k->normed ? ".weight_v" : ".weight", 0, n);
+    if (k->normed)
+        xd_load_will(d, k->name, ".weight_g", 0, k->shape[0]);
+}
+
+/* Reads a tensor of three extents as F32. Returns 0 on failure. */
+static int fetch_floats(xd_decl *d, const xd_fetch *what, float *to)
+{
+    xd_fetched f;
+    if (!xd_load_fetch(d, what, &f))
+        return 0;
+    xd_load_warn(d, f.name, f.t);
+    xd_load_elements(to, XD_F32, f.t, 0, xd_count(f.t), xd_load_scale(d, f.name, f.t.type));
+    xd_load_release(d, &f);
+    return 1;
+}
+
+/* Reads the elements of a kernel. Returns them in scratch memory, with `more` other floats behind
+ * them, or NULL. */
+static float *fetch_kernel(xd_decl *d, const row_kernel *k, int64_t more)
+{
+    const int64_t n = elements_of(k), rows = k->shape[0], m = n / rows;
+    float        *v = xd_store_scratch(d->store, 1, (size_t)(n + more + rows) * sizeof *v);
+    if (!v) {
+        xd_fail(d->err, XD_ENOMEM, "no memory to gather weight %s", k->name);
+        return NULL;
+    }
+    float   *g = v + n + more;
+    xd_fetch what = { .names = k->name,
+                      .suffix = k->normed ? ".weight_v" : ".weight",
+                      .nd = 3,
+                      .shape = k->shape,
+                      .gain = k->gain };
+    if (!fetch_floats(d, &what, v))
+        return NULL;
+    what.suffix = ".weight_g", what.shape = (int64_t[]){ rows, 1, 1 }, what.gain = 0.9f;
+    if (k->normed && !fetch_floats(d, &what, g))
+        return NULL;
+    for (int64_t i = 0; i < rows && k->normed; i++) {
+        double sum = 0;
+        for (int64_t j = 0; j < m; j++)
+            sum += (double)v[i * m + j] * (double)v[i * m + j];
+        for (int64_t j = 0; j < m; j++)
+            v[i * m + j] *= g[i] / (float)sqrt(sum);
+    }
+    return v;
+}
+
+void xd_w_conv_normed(xd_decl *d, xd_cnv *w, const char *name, const int64_t shape[3], int bias)
+{
+    const int64_t      out = shape[0], in = shape[1];
+    const int          width = (int)shape[2];
+    const row_kernel   k = { name, shape, 0.9f / sqrtf((float)(in * width)), 1 };
+    const xd_conv_spec s = { .out = out, .in = in, .nk = 1, .kernel = { 1, 1, width } };
+    xd_mat_part        p = { name, out, in, out, 0 };
+    int                mine;
     if (d->visit == XD_VISIT_LIST) {
-        list_tensor(d, name, ".weight", d->type, 3, shape);
-        list_tensor(d, name, ".bias", XD_F32, 1, &out);
+        list_kernel(d, &k);
+        if (bias)
+            list_tensor(d, name, ".bias", XD_F32, 1, &out);
+        return;
+    }
+    *w = (xd_cnv){ .w = kernel_of(d, &s) };
+    if (d->visit == XD_VISIT_COUNT) {
+        count_kernel(d, &w->w, &k, 0);
+    } else {
+        w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w);
+        w->w.p = xd_load_allocate(d, w->w.bytes, name, &mine);
+        float *v = w->w.p && mine ? fetch_kernel(d, &k, 0) : NULL;
+        if (v)
+            xd_mat_pack(d, &w->w, xd_view(v, XD_F32, 4, (int64_t[]){ out, in, 1, width }), name);
+    }
+    if (bias)
+        load_bias(d, &w->b, &p, 1, out, XD_F32);
+}
+
+/* ---- transposed convolutions over rows ----------------------------------------------------- */
+
+static void load_spread(xd_decl *d, xd_lin *w, const row_kernel *kernel)
+{
+    const int64_t in = kernel->shape[0], out = kernel->shape[1], k = kernel->shape[2];
+    const int64_t n = in * out * k;
+    int           mine;
+    w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w);
+    w->w.p = xd_load_allocate(d, w->w.bytes, kernel->name, &mine);
+    float *v = w->w.p && mine ? fetch_kernel(d, kernel, n) : NULL, *to;
+    if (!v)
+        return;
+    to = v + n;
+    for (int64_t i = 0; i < n; i++) /* element [c,o,j] to [j,o,c] */
+        to[(i % k * out + i / k % out) * in + i / k / out] = v[i];
+    xd_mat_pack(d, &w->w, xd_view(to, XD_F32, 2, (int64_t[]){ k * out, in }), kernel->name);
+}
+
+static void declare_spread(xd_decl *d, xd_lin *w, xd_tensor *bias, const row_kernel *kernel)
+{
+    const int64_t in = kernel->shape[0], out = kernel->shape[1], k = kernel->shape[2];
+    xd_mat_part   p = { kernel->name, out, in, out, 0 };
+    if (d->visit == XD_VISIT_LIST) {
+        list_kernel(d, kernel);
+        list_tensor(d, kernel->name, ".bias", XD_F32, 1, &out);
         return;
     }
     *w = (xd_lin){ .w = { .type = d->type,
@@ -958,14 +1062,22 @@ void xd_w_spread(xd_decl *d, xd_lin *w, xd_tensor *bias, const char *name, const
                           .groups = 1 },
                    .nseg = 1,
                    .seg = { k * out } };
-    if (d->visit == XD_VISIT_COUNT) {
-        w->w.p = nowhere;
-        xd_load_count(d, w->w.bytes = d->dev->ops->pack_size(d->dev, &w->w));
-        xd_load_count_work(d, 0, d->dev->ops->pack_tmp(d->dev, &w->w, XD_F32));
-        xd_load_count_work(d, 1, (size_t)(2 * n) * sizeof(float));
-        xd_load_will(d, name, ".weight", 0, n);
-    } else {
-        load_spread(d, w, name, shape);
-    }
+    if (d->visit == XD_VISIT_COUNT)
+        count_kernel(d, &w->w, kernel, in * out * k);
+    else
+        load_spread(d, w, kernel);
     load_bias(d, bias, &p, 1, out, XD_F32);
+}
+
+void xd_w_spread(xd_decl *d, xd_lin *w, xd_tensor *bias, const char *name, const int64_t shape[3])
+{
+    declare_spread(d, w, bias,
+                   &(row_kernel){ name, shape, 0.9f / sqrtf((float)(shape[1] * shape[2])), 0 });
+}
+
+void xd_w_spread_normed(xd_decl *d, xd_lin *w, xd_tensor *bias, const char *name,
+                        const int64_t shape[3])
+{
+    declare_spread(d, w, bias,
+                   &(row_kernel){ name, shape, 0.9f / sqrtf((float)(shape[1] * shape[2])), 1 });
 }

@@ -16,7 +16,7 @@
 
 #include "base/log.h"
 #include "base/par.h"
-#include "exec/weight.h"
+#include "exec/weight_norm.h"
 
 enum { IN = 3016, NT = 5, MOST = 8 };
 
@@ -528,6 +528,79 @@ static void eight_bits_are_scaled_before_they_are_added(void **state)
     xd_store_close(&y);
 }
 
+enum { ROWS = 4, PER_ROW = 9 };
+
+typedef struct lengths { float v[ROWS * PER_ROW], g[ROWS], w[ROWS * PER_ROW]; } lengths;
+
+static int has_lengths(void *self, const char *name, xd_tensor *t)
+{
+    const int64_t whole[3] = { ROWS, 3, 3 }, one[3] = { ROWS, 1, 1 };
+    lengths      *l = self;
+    const int     g = strcmp(name, "c.weight_g") == 0, v = strcmp(name, "c.weight_v") == 0;
+    *t = xd_view(g ? l->g : v ? l->v : l->w, XD_F32, 3, g ? one : whole);
+    return g || v || strcmp(name, "c.weight") == 0;
+}
+
+static xd_status get_lengths(void *self, const char *name, xd_tensor *t, xd_err *e)
+{
+    if (strcmp(name, "c.bias") == 0) {
+        *t = xd_view(self, XD_F32, 1, (int64_t[]){ 3 });
+        return XD_OK;
+    }
+    return has_lengths(self, name, t) ? XD_OK : xd_fail(e, XD_EFORMAT, "no %s", name);
+}
+
+/* Loads a convolution and a transposed convolution of the same kernel. */
+static xd_store *load_lengths(lengths *l, int normed, xd_cnv *conv, xd_lin *spread)
+{
+    static const int64_t shape[3] = { ROWS, 3, 3 };
+    xd_err               e = { 0 };
+    xd_source            from = { .has = has_lengths, .get = get_lengths, .self = l };
+    xd_decl              d = {
+        .visit = XD_VISIT_LOAD, .dev = dev, .type = XD_F32, .src = &from, .tp = 1, .err = &e
+    };
+    xd_tensor bias;
+    xd_store *store;
+    assert_int_equal(xd_store_open(&store, dev, &e), XD_OK);
+    d.store = store;
+    if (normed) {
+        xd_w_conv_normed(&d, conv, "c", shape, 0);
+        xd_w_spread_normed(&d, spread, &bias, "c", shape);
+    } else {
+        xd_w_conv(&d, conv, "c",
+                  &(xd_conv_spec){ .out = ROWS, .in = 3, .nk = 1, .kernel = { 1, 1, 3 } });
+        xd_w_spread(&d, spread, &bias, "c", shape);
+    }
+    if (e.code)
+        fail_msg("%s", e.msg);
+    return store;
+}
+
+/* Kernels stored as lengths and directions are those of the products. Each direction has four
+ * elements of 1 or -1, so that its norm 2 and all products are exact. */
+static void lengths_multiply_directions(void **state)
+{
+    lengths l = { { 0 }, { 0 }, { 0 } };
+    xd_cnv  conv[2];
+    xd_lin  spread[2];
+    (void)state;
+    for (int i = 0; i < ROWS; i++) {
+        l.g[i] = i % 2 ? -1.0f - (float)i : 3.0f + (float)i;
+        for (int k = 0; k < 4; k++)
+            l.v[i * PER_ROW + (2 * k + i) % PER_ROW] = k % 2 ? 1 : -1;
+        for (int at = i * PER_ROW; at < (i + 1) * PER_ROW; at++)
+            l.w[at] = l.v[at] * l.g[i] / 2;
+    }
+    xd_store *x = load_lengths(&l, 1, &conv[0], &spread[0]);
+    xd_store *y = load_lengths(&l, 0, &conv[1], &spread[1]);
+    assert_int_equal(conv[0].w.bytes, conv[1].w.bytes);
+    assert_memory_equal(conv[0].w.p, conv[1].w.p, conv[0].w.bytes);
+    assert_int_equal(spread[0].w.bytes, spread[1].w.bytes);
+    assert_memory_equal(spread[0].w.p, spread[1].w.p, spread[0].w.bytes);
+    xd_store_close(&x);
+    xd_store_close(&y);
+}
+
 /* Random elements of one tensor that is declared in the scope "model.block". */
 static void make_named(const char *names, const char *prefix, const char *lead, float to[IN])
 {
@@ -584,6 +657,7 @@ int main(void)
         cmocka_unit_test(odd_numbers_are_found),
         cmocka_unit_test(what_is_read_is_told),
         cmocka_unit_test(eight_bits_are_scaled_before_they_are_added),
+        cmocka_unit_test(lengths_multiply_directions),
         cmocka_unit_test(random_elements_keep_with_names),
     };
     xd_err e = { 0 };
