@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 
-extern const xd_audio xd_audio_spectrogram, xd_audio_vocoder;
+extern const xd_audio xd_audio_spectrogram, xd_audio_vocoder, xd_audio_minimaxh3;
 
-const xd_audio *const xd_audios[] = { &xd_audio_spectrogram, &xd_audio_vocoder, NULL };
+const xd_audio *const xd_audios[] = { &xd_audio_spectrogram, &xd_audio_vocoder, &xd_audio_minimaxh3,
+                                      NULL };

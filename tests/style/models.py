@@ -31,7 +31,7 @@ LONGER = {                      # names of other families that begin like a fami
     "hunyuandit": re.compile(r"hunyuan[_-]?video", re.IGNORECASE),
 }
 DEMO = re.compile(r"models/demo-\w+")
-ROOMS = ("vae", "upsample", "sampler", "text")
+ROOMS = ("vae", "upsample", "sampler", "text", "audio")
 EXCEPTIONS = [  # file, text, reason
     ("app/cli/xdit_flags.c",
      r"the feed-forwards of FLUX|; not CogVideoX, ConsisID|change(s)? little \(FLUX\)|"

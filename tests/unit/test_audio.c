@@ -1,7 +1,9 @@
-/* test_audio.c - the decoder of spectrograms and the vocoder against diffusers.
+/* test_audio.c - the decoder of spectrograms, the vocoder and the decoder of samples against
+ * diffusers.
  *
- * tools/golden/cases/ltx2.py computed tests/golden/ltx2-audio with the random weights that
- * this program makes of a tensor's name. Tolerances as in models.h. */
+ * tools/golden/cases/ltx2.py and minimaxh3.py computed tests/golden/ltx2-audio and
+ * tests/golden/minimaxh3-audio with the random weights that this program makes of a tensor's name.
+ * Tolerances as in models.h. */
 #include "models.h"
 
 #include <setjmp.h>
@@ -20,9 +22,22 @@ static void published_listings(void **state)
     published(dirs, 1);
 }
 
+/* The tensors of the decoder of MiniMaxAI/MiniMax-H3, whose config has the default values. The
+ * other tensors of the file are never read. */
+static void published_numbers(void **state)
+{
+    const xd_net_def *waveform = find(&(part){ 0 }, "AutoencoderKLMiniMaxH3Audio");
+    (void)state;
+    declares("AutoencoderKLMiniMaxH3Audio", "{}", 660, 64936305);
+    assert_true(xd_net_unread(waveform, "encoder.block.0.weight_v"));
+    assert_true(xd_net_unread(waveform, "decoder.activation_post.upsample.filter"));
+    assert_false(xd_net_unread(waveform, "decoder.conv_pre.weight_v"));
+}
+
 static void refusals(void **state)
 {
     const char *vae = "AutoencoderKLLTX2Audio", *vocoder = "LTX2Vocoder";
+    const char *waveform = "AutoencoderKLMiniMaxH3Audio";
     (void)state;
     refuses(vae, "{\"norm_type\":\"group\"}", XD_EUNSUPPORTED, "'group'");
     refuses(vae, "{\"causality_axis\":\"width\"}", XD_EUNSUPPORTED, "'width'");
@@ -35,6 +50,12 @@ static void refusals(void **state)
     refuses(vocoder, "{\"resnet_kernel_sizes\":[3,4,5]}", XD_EUNSUPPORTED, "4 is not an odd");
     refuses(vocoder, "{\"resnet_dilations\":[[0]]}", XD_EFORMAT, "resnet_dilations");
     refuses(vocoder, "{\"hidden_channels\":16}", XD_EFORMAT, "halved 5 times");
+    refuses(waveform, "{\"latents_mean\":[0,1],\"latents_std\":[1,1]}", XD_EFORMAT,
+            "latents_mean has 2");
+    refuses(waveform, "{\"latent_channels\":1,\"latents_mean\":[0]}", XD_EFORMAT, "latents_std 0");
+    refuses(waveform, "{\"decoder_rates\":[2,2]}", XD_EFORMAT, "2 decoder_rates");
+    refuses(waveform, "{\"decoder_dim\":64}", XD_EFORMAT, "halved 7 times");
+    refuses(waveform, "{\"sampling_rate\":0}", XD_EFORMAT, "sampling_rate 0");
 }
 
 static void run_form(const char *name, xd_dtype want, double tol)
@@ -48,9 +69,9 @@ static void run_form(const char *name, xd_dtype want, double tol)
     xd_tensor     shape;
     xd_st        *st = NULL;
     char          path[256];
-    snprintf(path, sizeof path, "tests/golden/ltx2-audio/%s", name);
+    snprintf(path, sizeof path, "tests/golden/%s", name);
     open_config(&p, path);
-    snprintf(path, sizeof path, "tests/golden/ltx2-audio/%s/golden.safetensors", name);
+    snprintf(path, sizeof path, "tests/golden/%s/golden.safetensors", name);
     ok(xd_st_open(&st, path, "audio", &e), &e);
     open_bench(&b, want, 0);
     visit(&p, b.dev, b.type, XD_VISIT_RANDOM, &d);
@@ -76,23 +97,26 @@ static void run_form(const char *name, xd_dtype want, double tol)
 static void golden_f32(void **state)
 {
     (void)state;
-    run_form("spectrogram", XD_F32, 1e-4);
-    run_form("vocoder", XD_F32, 1e-4);
+    run_form("ltx2-audio/spectrogram", XD_F32, 1e-4);
+    run_form("ltx2-audio/vocoder", XD_F32, 1e-4);
+    run_form("minimaxh3-audio/small", XD_F32, 1e-4);
+    run_form("minimaxh3-audio/one", XD_F32, 1e-4);
 }
 
 static void golden_bf16(void **state)
 {
     (void)state;
-    run_form("spectrogram", XD_BF16, 3e-2);
-    run_form("vocoder", XD_BF16, 3e-2);
+    run_form("ltx2-audio/spectrogram", XD_BF16, 3e-2);
+    run_form("ltx2-audio/vocoder", XD_BF16, 3e-2);
+    run_form("minimaxh3-audio/small", XD_BF16, 3e-2);
+    run_form("minimaxh3-audio/one", XD_BF16, 3e-2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_listings),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(golden_f32),
+        cmocka_unit_test(published_listings), cmocka_unit_test(published_numbers),
+        cmocka_unit_test(refusals),           cmocka_unit_test(golden_f32),
         cmocka_unit_test(golden_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

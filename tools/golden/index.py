@@ -64,7 +64,7 @@ SUITES = {
                                         "ltx-lora", "ltx-cond", "ltx-cond-late",
                                         "ltx-cond-text"),
     "ltx_up": own("ltx-up", "ltx-up-few", "ltx-up-once"),
-    "minimaxh3": {"forms": "minimaxh3-forms"},
+    "minimaxh3": {"forms": "minimaxh3-forms", "audio": "minimaxh3-audio"},
     "ltx2": {"forms": "ltx2-forms", "connectors": "ltx2-connectors",
              "audio": "ltx2-audio"} | own("ltx2", "ltx2-five", "ltx2-apart"),
     "mochi": {"forms": "mochi-forms"} | own("mochi", "mochi-one", "mochi-five", "mochi-lora"),

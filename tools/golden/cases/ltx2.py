@@ -133,7 +133,7 @@ AUDIO = {
 def set_weights(model):
     stored = model.state_dict()
     for n, p in [*model.named_parameters(), *model.named_buffers()]:
-        if n not in stored:
+        if n not in stored or n.endswith(".filter"):
             continue
         small = p.ndim == 1 or n.endswith(("scale_shift_table", "registers"))
         gain = 0.1 if small else 0.9 / np.sqrt(np.float32(p[0].numel()))

@@ -1,12 +1,15 @@
-"""MiniMax-H3: the transformer alone.
+"""MiniMax-H3: the transformer alone, and the decoder of audio alone.
 
 minimaxh3-forms/NAME has the results of the transformer alone, with the random weights of fill.py:
 tokens of the video [N,F] and of the audio [M,C], rows of text [m,E], the times of video and audio,
 1 for clean latents, and the predictions of all tokens [N + M,F], in which rows of audio end in
 zeros.
+
+minimaxh3-audio/NAME has the samples [t,1] that the decoder makes of latents [t,C] of one side,
+which are normalized.
 """
 import torch
-from diffusers import MiniMaxH3Transformer3DModel
+from diffusers import AutoencoderKLMiniMaxH3Audio, MiniMaxH3Transformer3DModel
 from diffusers.modular_pipelines.minimax_h3.before_denoise import (MiniMaxH3PrepareLayoutStep,
                                                                    MiniMaxH3SetTimestepsStep)
 
@@ -27,6 +30,19 @@ FIVE = dict(num_attention_heads=5, attention_head_dim=12, hidden_size=66, num_la
 FORMS = {
     "small": (SMALL, (7, 6, 10), 11, 7, (0.125, 0.375)),
     "five": (FIVE, (2, 5, 3), 3, 4, (0.0, 0.0)),
+}
+# config, points in time
+AUDIO = {
+    "small": (dict(encoder_dim=4, encoder_rates=(2, 3), latent_dim=24, latent_channels=6,
+                   num_attention_heads=2, decoder_dim=20, decoder_rates=(3, 2),
+                   decoder_kernel_sizes=(7, 4), resblock_kernel_sizes=(3, 5),
+                   resblock_dilation_sizes=((1, 3), (1, 2, 5)),
+                   latents_mean=[0.5, -0.25, 0.0, 1.0, -1.0, 0.75],
+                   latents_std=[0.5, 1.5, 1.0, 2.0, 0.75, 1.25]), 9),
+    "one": (dict(encoder_dim=4, encoder_rates=(5,), latent_dim=10, latent_channels=5,
+                 num_attention_heads=1, decoder_dim=6, decoder_rates=(5,),
+                 decoder_kernel_sizes=(9,), resblock_kernel_sizes=(3,),
+                 resblock_dilation_sizes=((1, 3, 5),)), 1),
 }
 
 
@@ -55,8 +71,22 @@ def run_form(name, out):
     print(f"{name}: {len(video)} and {len(audio)} tokens, {y.std():.2f}, {sound.std():.2f}")
 
 
+def run_audio(name, out):
+    config, n = AUDIO[name]
+    model = set_weights(AutoencoderKLMiniMaxH3Audio(**config))
+    rows = torch.randn(n, config["latent_channels"], generator=torch.Generator().manual_seed(47))
+    z = rows
+    if "latents_std" in config:
+        z = rows * torch.tensor(config["latents_std"]) + torch.tensor(config["latents_mean"])
+    y = model.decode(z.T[None], return_dict=False)[0]
+    save_form(out / "minimaxh3-audio" / name, model, {"in": rows, "out": y[0].T.contiguous()})
+    print(f"{name}: {n} rows, {y.shape[2]} samples, {y.std():.3f}, {y.abs().max():.3f}")
+
+
 def make(names, options):
     quiet()
     with torch.no_grad():
         for name in FORMS if "forms" in names else ():
             run_form(name, options.out)
+        for name in AUDIO if "audio" in names else ():
+            run_audio(name, options.out)

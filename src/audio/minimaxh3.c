@@ -1,0 +1,154 @@
+/* minimaxh3.c - turns latents of audio into samples like the decoder of diffusers'
+ * AutoencoderKLMiniMaxH3Audio: a linear layer and the generator of BigVGAN.
+ *
+ * The samples are those of one side; latents of left and right are decoded one after the other. */
+#include <stddef.h>
+
+#include "audio/generator.h"
+#include "exec/op.h"
+
+typedef struct cfg {
+    xd_gen_cfg gen;
+    int64_t    latent;
+    int        rate;
+    xd_reals   mean, std;
+} cfg;
+
+#define AT(m) offsetof(cfg, m)
+static const xd_field fields[] = {
+    { "latent_channels", AT(latent), 'l', 32, NULL },
+    { "latent_dim", AT(gen.in), 'l', 2048, NULL },
+    { "decoder_dim", AT(gen.hidden), 'l', 1024, NULL },
+    { "decoder_rates", AT(gen.up), 'L', 0, NULL },
+    { "decoder_kernel_sizes", AT(gen.up_kernel), 'L', 0, NULL },
+    { "resblock_kernel_sizes", AT(gen.kernel), 'L', 0, NULL },
+    { "resblock_dilation_sizes", 0, '-', 0, NULL },
+    { "sampling_rate", AT(rate), 'i', 32000, NULL },
+    { "latents_mean", AT(mean), 'D', 0, NULL },
+    { "latents_std", AT(std), 'D', 0, NULL },
+    { "encoder_dim", 0, '-', 0, NULL },
+    { "encoder_rates", 0, '-', 0, NULL },
+    { "num_attention_heads", 0, '-', 0, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
+
+static const xd_gen_names names = { .in = "conv_pre",
+                                    .up = "ups",
+                                    .up_end = ".0",
+                                    .branch = "resblocks",
+                                    .out = "conv_post",
+                                    .act = "activations.%d.act",
+                                    .last_act = "activation_post.act" };
+
+static const xd_gen_keys keys = { .up = "decoder_rates",
+                                  .up_kernel = "decoder_kernel_sizes",
+                                  .kernel = "resblock_kernel_sizes",
+                                  .dilation = "resblock_dilation_sizes",
+                                  .hidden = "decoder_dim" };
+
+typedef struct glob {
+    xd_lin in;
+    xd_gen gen;
+} glob;
+
+static xd_status read_dilations(void *c, const xd_json *obj, const char *what, xd_err *e)
+{
+    return xd_gen_read(&((cfg *)c)->gen, &keys, obj, what, e);
+}
+
+static xd_status check_config(void *c_, xd_err *e)
+{
+    cfg        *c = c_;
+    xd_gen_cfg *g = &c->gen;
+    g->names = &names, g->out = 1, g->normed = g->snake = 1;
+    if (!g->up.n)
+        g->up = (xd_ints){ 7, { 5, 5, 2, 2, 2, 2, 2 } };
+    if (!g->up_kernel.n)
+        g->up_kernel = (xd_ints){ 7, { 9, 9, 4, 4, 4, 4, 4 } };
+    if (!g->kernel.n)
+        g->kernel = (xd_ints){ 3, { 3, 7, 11 } };
+    if (!g->dilation[0].n)
+        for (int i = 0; i < XD_GEN_KERNELS; i++)
+            g->dilation[i] = (xd_ints){ 3, { 1, 3, 5 } };
+    if (c->latent < 1 || c->rate < 1)
+        return xd_fail(e, XD_EFORMAT,
+                       "audio_vae: latent_channels %lld or sampling_rate %d is not positive",
+                       (long long)c->latent, c->rate);
+    if ((c->mean.n && c->mean.n != c->latent) || c->std.n != c->mean.n)
+        return xd_fail(e, XD_EFORMAT,
+                       "audio_vae: latents_mean has %d numbers and latents_std %d, but "
+                       "latent_channels is %lld",
+                       c->mean.n, c->std.n, (long long)c->latent);
+    return xd_gen_check(g, &keys, "audio_vae", e);
+}
+
+static void info(const void *c_, xd_audio_info *out)
+{
+    const cfg *c = c_;
+    *out = (xd_audio_info){ .in = c->latent, .out = 1, .rate = c->rate };
+}
+
+static int64_t rows(const void *c, int64_t n)
+{
+    return xd_gen_rows(&((const cfg *)c)->gen, n);
+}
+
+static void weights(xd_decl *d, const void *c_, void *g_)
+{
+    const cfg *c = c_;
+    glob      *g = g_;
+    xd_w_linear_as(d, &g->in, "dec_in_proj", 3, (int64_t[]){ c->gen.in, c->latent, 1 }, 1);
+    xd_w_enter(d, "decoder");
+    xd_gen_weights(d, &c->gen, &g->gen);
+    xd_w_leave(d);
+}
+
+static void fill_reals(void *ctx, float *buf)
+{
+    const xd_reals *r = ctx;
+    for (int i = 0; i < r->n; i++)
+        buf[i] = (float)r->v[i];
+}
+
+/* Returns latents with the mean and the deviation of the config, which may lack them. */
+static xd_tensor restored(xd_exec *x, const cfg *c, xd_tensor in)
+{
+    if (!c->mean.n)
+        return in;
+    xd_tensor out = xd_new_f32(x, in.d[0], in.d[1]), std = xd_new_f32(x, 1, in.d[1]);
+    xd_tensor mean = xd_new_f32(x, 1, in.d[1]);
+    xd_reals  values[2] = { c->std, c->mean };
+    xd_fill(x, std, fill_reals, &values[0]);
+    xd_fill(x, mean, fill_reals, &values[1]);
+    mean.d[0] = in.d[0], mean.s[0] = 0;
+    xd_copy_to(x, out, mean);
+    xd_add_gated(x, out, std, in);
+    return out;
+}
+
+static void run(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out)
+{
+    const cfg  *c = n->cfg;
+    const glob *g = n->glob;
+    size_t      mark = xd_arena_mark(x->tmp);
+    xd_tensor   rows_in = xd_linear_f32(x, restored(x, c, in), &g->in);
+    xd_gen_run(x, &c->gen, &g->gen, rows_in, out);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+extern const xd_audio xd_audio_minimaxh3;
+
+const xd_audio xd_audio_minimaxh3 = {
+    .net = { .name = "waveform",
+             .classes = { "AutoencoderKLMiniMaxH3Audio" },
+             .unread = { "encoder.*", "pre_block.*", "mean_proj.*", "logs_proj.*", "*.filter" },
+             .fields = fields,
+             .cfg_size = sizeof(cfg),
+             .glob_size = sizeof(glob),
+             .read = read_dilations,
+             .check = check_config,
+             .weights = weights },
+    .info = info,
+    .rows = rows,
+    .run = run,
+};
