@@ -124,3 +124,16 @@ xd_tensor xd_map_spread(xd_tensor to, int64_t a, int64_t b)
     v.s[4] = to.s[2];
     return v;
 }
+
+void xd_map_unpack(xd_exec *x, xd_tensor to, xd_tensor y, int64_t f, int64_t ft, int64_t at)
+{
+    int64_t H = y.d[1], W = y.d[2], C = to.d[3], cells = f * f;
+    for (int64_t a = 0; a < to.d[0]; a++) {
+        xd_tensor from = xd_view(y.p, y.type, 5, (int64_t[]){ H, W, C, f, f });
+        from.s[0] = y.s[1], from.s[1] = y.s[2], from.s[2] = ft * cells;
+        if (from.p)
+            from.p = (char *)from.p + (at + a) * cells * (int64_t)xd_dtype_size(y.type);
+        xd_tensor out = xd_reshape(xd_rows(to, a, 1), 5, (int64_t[]){ H, f, W, f, C });
+        xd_copy_to(x, xd_permute(out, (int[]){ 0, 2, 4, 1, 3 }), from);
+    }
+}

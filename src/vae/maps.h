@@ -43,6 +43,9 @@ xd_tensor xd_map_grouped(xd_tensor in, int64_t C, int64_t k, int64_t at, int64_t
 /* Returns a view of a frame [1,rows a,cols b,C] with its elements in the order of
  * xd_map_grouped. */
 xd_tensor xd_map_spread(xd_tensor to, int64_t a, int64_t b);
+/* Copies frames of the output y [1,H,W,(C,ft,f,f)] of a linear layer, whose rows are ft frames of f
+ * rows and columns, to `to` [n,H f,W f,C]: those from frame `at` of a row. */
+void      xd_map_unpack(xd_exec *x, xd_tensor to, xd_tensor y, int64_t f, int64_t ft, int64_t at);
 
 /* Functions that check that this rank's pixels have the height and the width that its latents or
  * moments imply, with f x f pixels per latent cell, and that these latents or moments have C

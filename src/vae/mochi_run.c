@@ -136,21 +136,6 @@ static void run_residual(run *r, const xd_mochi_res *w)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-/* Copies the output y [H,W,(C,ft,f,f)] of the linear layer of a stage to ft frames
- * [ft,H f,W f,C]. */
-static void unpack(xd_exec *x, xd_tensor to, xd_tensor y, int64_t f)
-{
-    int64_t ft = to.d[0], H = y.d[1], W = y.d[2], C = to.d[3], cells = f * f;
-    for (int64_t a = 0; a < ft; a++) {
-        xd_tensor from = xd_view(y.p, y.type, 5, (int64_t[]){ H, W, C, f, f });
-        from.s[0] = y.s[1], from.s[1] = y.s[2], from.s[2] = ft * cells;
-        if (from.p)
-            from.p = (char *)from.p + a * cells * (int64_t)xd_dtype_size(y.type);
-        xd_tensor out = xd_reshape(xd_rows(to, a, 1), 5, (int64_t[]){ H, f, W, f, C });
-        xd_copy_to(x, xd_permute(out, (int[]){ 0, 2, 4, 1, 3 }), from);
-    }
-}
-
 /* Enlarges the map h. The frames are computed from the last to the first, because the new map
  * overlaps the old map in memory; the frame that is read is copied first. */
 static void enlarge(run *r, const xd_lin *w, int64_t ft, int64_t f, int64_t C)
@@ -166,7 +151,7 @@ static void enlarge(run *r, const xd_lin *w, int64_t ft, int64_t f, int64_t C)
     for (int64_t i = 0; i < T; i++) {
         int64_t t = xd_count(old) > xd_count(r->h) ? i : T - 1 - i;
         xd_linear_into(x, xd_map_rows(y), xd_map_rows(xd_rows(old, t, 1)), w);
-        unpack(x, xd_rows(r->h, t * ft, ft), y, f);
+        xd_map_unpack(x, xd_rows(r->h, t * ft, ft), y, f, ft, 0);
     }
     r->h = xd_map_at(x, r->base, T * ft, H * f, W * f, C);
 }

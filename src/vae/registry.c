@@ -2,19 +2,18 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/minmax.h"
 #include "vae/vae.h"
 
 extern const xd_vae xd_vae_kl, xd_vae_flux2, xd_vae_cogvideox, xd_vae_wan, xd_vae_qwenimage,
     xd_vae_qwenimage21, xd_vae_hunyuanvideo, xd_vae_hunyuanvideo15, xd_vae_mochi, xd_vae_ltx,
-    xd_vae_ltx2, xd_vae_tiny, xd_vae_dc;
+    xd_vae_ltx2, xd_vae_tiny, xd_vae_dc, xd_vae_minimaxh3;
 
-const xd_vae *const xd_vaes[] = { &xd_vae_kl,           &xd_vae_flux2,
-                                  &xd_vae_cogvideox,    &xd_vae_wan,
-                                  &xd_vae_qwenimage,    &xd_vae_qwenimage21,
-                                  &xd_vae_hunyuanvideo, &xd_vae_hunyuanvideo15,
-                                  &xd_vae_mochi,        &xd_vae_ltx,
-                                  &xd_vae_ltx2,         &xd_vae_tiny,
-                                  &xd_vae_dc,           NULL };
+const xd_vae *const xd_vaes[] = { &xd_vae_kl,           &xd_vae_flux2,          &xd_vae_cogvideox,
+                                  &xd_vae_wan,          &xd_vae_qwenimage,      &xd_vae_qwenimage21,
+                                  &xd_vae_hunyuanvideo, &xd_vae_hunyuanvideo15, &xd_vae_mochi,
+                                  &xd_vae_ltx,          &xd_vae_ltx2,           &xd_vae_tiny,
+                                  &xd_vae_dc,           &xd_vae_minimaxh3,      NULL };
 
 xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e)
 {
@@ -43,6 +42,8 @@ xd_status xd_vae_blocks(xd_names *t, const char *key, const char *type, int n, x
 
 int64_t xd_vae_frames(const xd_vae_info *v, int64_t t)
 {
+    if (v->chunk[0])
+        return xd_max((t - v->shared[0]) / v->chunk[0], 1) * v->chunk[1] + v->shared[1];
     if (v->alone)
         return (t - 1) * v->cell[0] + 1;
     return t % 2 ? (t - 1) * v->cell[0] + 1 : t * v->cell[0];
@@ -53,6 +54,8 @@ int64_t xd_vae_frames(const xd_vae_info *v, int64_t t)
  * log2(cell[0]) times; if an odd number is halved, the first frame stays single. */
 int64_t xd_vae_latents(const xd_vae_info *v, int64_t n)
 {
+    if (v->chunk[0])
+        return xd_max(xd_ceil_div(n - v->shared[1], v->chunk[1]), 1) * v->chunk[0] + v->shared[0];
     if (v->alone)
         return (n - 1) / v->cell[0] + 1;
     int64_t first = n < 8 ? n : 8 + n % 8, rest = (n - first) / v->cell[0];

@@ -2,9 +2,9 @@
  *
  * A tile has all frames of a video. Tiles are computed row by row. First, the last rows of the tile
  * above are blended into a tile, then the last columns of the tile to its left; these two tiles
- * were blended before. Then the upper left part of the tile is copied to the result. So only two
- * kinds of bands must be kept: the lower rows of all tiles in the row above, and the right columns
- * of the previous tile.
+ * were blended before, unless tiles cover the image exactly (xd_vae_info.covers). Then the upper
+ * left part of the tile is copied to the result. So only two kinds of bands must be kept: the lower
+ * rows of all tiles in the row above, and the right columns of the previous tile.
  *
  * With several ranks each rank computes its own tiles first. Then rank 0 blends the tiles of all
  * ranks in the order that a single rank would use. A rank that sends a tile does not overwrite the
@@ -23,6 +23,7 @@ typedef struct tiling {
     /* Height and width, counted in cells: `tile` is the size of a tile, and `step` is the distance
      * from the upper left corner of a tile to that of the next tile. */
     int64_t        tile[2], step[2];
+    int            covers;       /* 1: tiles are distributed as vae.h describes */
     int64_t        fi[2], fo[2]; /* rows and columns per cell of `in` (fi), and of `out` (fo) */
     int64_t        unit;         /* number of lines of `out` with the same blend weight */
     const xd_deal *deal;         /* which rank computes which tile; NULL: only one rank */
@@ -61,16 +62,42 @@ static xd_tensor bands_above(const tiling *g, int64_t j)
     return xd_rows(g->above, j * g->out.d[0], g->out.d[0]);
 }
 
+/* Returns the number of tiles along the rows (axis 0) or the columns (axis 1) of the image. */
+static int64_t count_along(const tiling *g, int axis)
+{
+    int64_t extent = axis ? g->W : g->H, step = g->step[axis];
+    if (g->covers)
+        return 1 + xd_ceil_div(xd_max(extent - g->tile[axis], 0), step);
+    return xd_ceil_div(extent, step);
+}
+
+/* Returns the first row or column of tile row or tile column i. If tiles cover the image exactly,
+ * the cells by which the distances must be smaller than `step` are distributed over the distances,
+ * from the first to the last one. */
+static int64_t start_of(const tiling *g, int axis, int64_t i)
+{
+    int64_t n = count_along(g, axis) - 1, extent = axis ? g->W : g->H;
+    int64_t more = n * g->step[axis] + g->tile[axis] - extent;
+    if (!g->covers || !n)
+        return i * g->step[axis];
+    return i * g->step[axis] - i * (more / n) - xd_min(i, more % n);
+}
+
+static int64_t distance_after(const tiling *g, int axis, int64_t i)
+{
+    return start_of(g, axis, i + 1) - start_of(g, axis, i);
+}
+
 /* cols_of returns the number of tiles in a row of tiles; tiles_of returns the number of all
  * tiles. */
 static int64_t cols_of(const tiling *g)
 {
-    return (g->W + g->step[1] - 1) / g->step[1];
+    return count_along(g, 1);
 }
 
 static int64_t tiles_of(const tiling *g)
 {
-    return (g->H + g->step[0] - 1) / g->step[0] * cols_of(g);
+    return count_along(g, 0) * cols_of(g);
 }
 
 /* Blends the last n lines of a into the first n lines of b: b = a (1 - k/n) + b k/n for line k. The
@@ -88,8 +115,8 @@ static void blend_lines(const tiling *g, xd_tensor a, xd_tensor b, int axis, int
  * tile to the left of tile column i (axis 1); no more lines are kept than that tile has. */
 static int64_t band_size(const tiling *g, int axis, int64_t i)
 {
-    int64_t step = g->step[axis], extent = axis ? g->W : g->H;
-    return xd_min(g->tile[axis] - step, extent - (i - 1) * step) * g->fo[axis];
+    int64_t before = start_of(g, axis, i - 1), extent = axis ? g->W : g->H;
+    return xd_min(g->tile[axis] - distance_after(g, axis, i - 1), extent - before) * g->fo[axis];
 }
 
 static void blend_neighbours(const tiling *g, const tile *t, xd_tensor out)
@@ -106,26 +133,51 @@ static void blend_neighbours(const tiling *g, const tile *t, xd_tensor out)
     }
 }
 
-/* Copies the lower rows and the right columns, which later tiles need, to g->above and g->left.
- * Copies the upper left part of the tile to the image. */
+/* Copies the lower rows and the right columns of a tile, which later tiles need, to g->above and
+ * g->left. */
 static void keep_bands(const tiling *g, const tile *t, xd_tensor out)
 {
     int64_t h = t->h * g->fo[0], w = t->w * g->fo[1];
-    int64_t n = xd_min((g->tile[0] - g->step[0]) * g->fo[0], h);
-    int64_t m = xd_min((g->tile[1] - g->step[1]) * g->fo[1], w);
-    int64_t mine_h = xd_min(h, g->step[0] * g->fo[0]), mine_w = xd_min(w, g->step[1] * g->fo[1]);
-    if (t->y + g->step[0] < g->H)
+    if (t->i + 1 < count_along(g, 0)) {
+        int64_t n = xd_min((g->tile[0] - distance_after(g, 0, t->i)) * g->fo[0], h);
         xd_copy_to(g->x, box_view(bands_above(g, t->j), 0, n, 0, w), box_view(out, h - n, n, 0, w));
-    if (t->x + g->step[1] < g->W)
-        xd_copy_to(g->x, box_view(g->left, 0, h, 0, m), box_view(out, 0, h, w - m, m));
-    xd_copy_to(g->x, box_view(g->out, t->y * g->fo[0], mine_h, t->x * g->fo[1], mine_w),
-               box_view(out, 0, mine_h, 0, mine_w));
+    }
+    if (t->j + 1 < cols_of(g)) {
+        int64_t n = xd_min((g->tile[1] - distance_after(g, 1, t->j)) * g->fo[1], w);
+        xd_copy_to(g->x, box_view(g->left, 0, h, 0, n), box_view(out, 0, h, w - n, n));
+    }
+}
+
+/* Copies the upper left part of a tile to the image. */
+static void copy_part(const tiling *g, const tile *t, xd_tensor out)
+{
+    int64_t h = t->i + 1 < count_along(g, 0) ? distance_after(g, 0, t->i) : t->h;
+    int64_t w = t->j + 1 < cols_of(g) ? distance_after(g, 1, t->j) : t->w;
+    h *= g->fo[0], w *= g->fo[1];
+    xd_copy_to(g->x, box_view(g->out, t->y * g->fo[0], h, t->x * g->fo[1], w),
+               box_view(out, 0, h, 0, w));
+}
+
+/* Writes a tile to the image: blends it with its neighbours, and keeps what its later neighbours
+ * need, before or after it is blended. */
+static void place_tile(const tiling *g, const tile *t, xd_tensor out)
+{
+    size_t    mark = xd_arena_mark(g->x->tmp);
+    xd_tensor made = out;
+    if (g->covers) {
+        made = xd_new_as(g->x, XD_F32, 4, out.d);
+        xd_copy_to(g->x, made, out);
+    }
+    blend_neighbours(g, t, out);
+    keep_bands(g, t, made);
+    copy_part(g, t, out);
+    xd_arena_rewind(g->x->tmp, mark);
 }
 
 static tile tile_at(const tiling *g, int64_t k)
 {
     int64_t cols = cols_of(g);
-    tile    t = { k / cols, k % cols, k / cols * g->step[0], k % cols * g->step[1], 0, 0 };
+    tile    t = { k / cols, k % cols, start_of(g, 0, k / cols), start_of(g, 1, k % cols), 0, 0 };
     t.h = xd_min(g->tile[0], g->H - t.y);
     t.w = xd_min(g->tile[1], g->W - t.x);
     return t;
@@ -151,14 +203,15 @@ static void compute_tile(const tiling *g, const tile *t, xd_tensor out)
 
 static void open_bands(tiling *g)
 {
-    int64_t T = g->out.d[0], C = g->out.d[3], side[2];
-    for (int i = 0; i < 2; i++)
+    int64_t T = g->out.d[0], C = g->out.d[3], side[2], band[2];
+    for (int i = 0; i < 2; i++) {
+        /* The first distance is the smallest one. */
+        int64_t step = count_along(g, i) > 1 ? distance_after(g, i, 0) : g->step[i];
         side[i] = xd_min(g->tile[i], i ? g->W : g->H) * g->fo[i];
-    g->above =
-        xd_new_as(g->x, XD_F32, 4,
-                  (int64_t[]){ cols_of(g) * T, (g->tile[0] - g->step[0]) * g->fo[0], side[1], C });
-    g->left = xd_new_as(g->x, XD_F32, 4,
-                        (int64_t[]){ T, side[0], (g->tile[1] - g->step[1]) * g->fo[1], C });
+        band[i] = (g->tile[i] - step) * g->fo[i];
+    }
+    g->above = xd_new_as(g->x, XD_F32, 4, (int64_t[]){ cols_of(g) * T, band[0], side[1], C });
+    g->left = xd_new_as(g->x, XD_F32, 4, (int64_t[]){ T, side[0], band[1], C });
 }
 
 static void all_tiles(tiling *g)
@@ -174,8 +227,7 @@ static void all_tiles(tiling *g)
             xd_pause(x);
         xd_tensor out = xd_new_as(x, XD_F32, 4, d);
         compute_tile(g, &t, out);
-        blend_neighbours(g, &t, out);
-        keep_bands(g, &t, out);
+        place_tile(g, &t, out);
         xd_arena_rewind(x->tmp, mark);
     }
 }
@@ -212,8 +264,7 @@ static void blend_tiles(tiling *g, xd_tensor slab)
             out = xd_new_as(x, XD_F32, 4, d);
             g->deal->receive(g->deal, x, out, g->deal->owner[k]);
         }
-        blend_neighbours(g, &t, out);
-        keep_bands(g, &t, out);
+        place_tile(g, &t, out);
         xd_arena_rewind(x->tmp, mark);
     }
 }
@@ -257,6 +308,7 @@ static int larger_first(const void *a, const void *b)
 static void set_tiling(tiling *g, const xd_vae_info *v, int64_t h, int64_t w)
 {
     g->H = h, g->W = w;
+    g->covers = v->covers;
     for (int i = 0; i < 2; i++) {
         g->tile[i] = v->tile[i];
         g->step[i] = v->step[i] ? v->step[i] : (int64_t)((double)v->tile[i] * (1 - v->overlap[i]));
@@ -348,7 +400,8 @@ static void run_tiled(xd_exec *x, const xd_vae_info *v, tiling *g, xd_tensor in,
     g->unit = g->unit ? g->unit : 1;
     set_tiling(g, v, lat.d[1], lat.d[2]);
     if (g->H <= g->tile[0] && g->W <= g->tile[1]) {
-        g->run(x, g->n, in, out);
+        if (!g->deal || g->deal->rank == g->deal->owner[0])
+            g->run(x, g->n, in, out);
         return;
     }
     if (!xd_check(x,

@@ -13,11 +13,20 @@ typedef struct xd_vae_info {
     int         invert;
     int         timed;      /* 1: the decoder reads a timestep (xd_decoding) */
     int         alone;      /* 1: the first latent frame always decodes to one frame */
+    /* Above 0: a video consists of clips of chunk[1] frames, which chunk[0] latent frames stand
+     * for. shared[0] more latent frames, with shared[1] more frames, are at its end. There is at
+     * least one clip. */
+    int64_t     chunk[2], shared[2];
     int64_t     tile[2];    /* number of rows and of columns of latent cells in a tile */
     double      overlap[2]; /* overlap of neighbouring tiles, as a fraction of a tile */
     /* Distance between neighbouring tiles in latent cells; 0: the distance follows from
      * `overlap`. */
     int64_t     step[2];
+    /* 1: the decoder always runs in tiles, and tiles all have the same size: they are as few as
+     * cover the image with distances up to `step`, and their distances are as equal as cells allow,
+     * smaller ones first. Tiles are blended with others as the decoder has made them. 0: the last
+     * tiles of an image are smaller, and are blended with others that have been blended. */
+    int         covers;
     /* Side of a patch in pixels; a patch of pixels is one position of the decoder's outermost map.
      * Tiles are blended on this outermost map, not on pixels. The encoder's tiles are `patch` times
      * larger than the decoder's tiles, as in diffusers. A `patch` of 0 means 1. */
@@ -65,7 +74,8 @@ xd_status xd_vae_blocks(xd_names *types, const char *key, const char *type, int 
  * latent frame decodes to a single frame if t is odd or `alone` is set. */
 int64_t xd_vae_frames(const xd_vae_info *v, int64_t t);
 /* Returns the number of latent frames to which n frames (n >= 1) are encoded. If `alone` is set,
- * the frames after the last complete latent frame are not encoded. */
+ * the frames after the last complete latent frame are not encoded; with chunks, the number is that
+ * of the next number of frames of complete clips. */
 int64_t xd_vae_latents(const xd_vae_info *v, int64_t n);
 
 /* Distribution of tiles over the ranks that compute one image together: each rank computes its

@@ -393,7 +393,7 @@ static void failures_stick(void **state)
 /* An autoencoder that only enlarges: tiles of it must add up to the whole, whatever their size. */
 typedef struct plain_cfg {
     int64_t tile;
-    int     f;
+    int     f, covers;
 } plain_cfg;
 enum { BOTH_SIDES = 9 }; /* tiles of `tile` rows have the rest as columns */
 
@@ -404,6 +404,7 @@ static void plain_info(const void *cfg, xd_vae_info *out)
                           .cell = { 1, c->f, c->f },
                           .scaling = 1,
                           .tile = { c->tile, BOTH_SIDES - c->tile },
+                          .covers = c->covers,
                           .overlap = { 0.25, 0.2 } };
 }
 
@@ -458,7 +459,7 @@ static void tiles_add_up(void **state)
     b.net.cfg = &c;
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++)
         for (int64_t side = 1; side <= 17; side += 2) {
-            c = (plain_cfg){ tiles[i], (int)(i % 3 + 1) };
+            c = (plain_cfg){ tiles[i], (int)(i % 3 + 1), side % 4 == 3 };
             one_tiling(&b, &c, side, 9);
             one_tiling(&b, &c, 6, side);
         }

@@ -92,6 +92,8 @@ SUITES = {
                              "tiles")},
     "upsample": {name: "upsample/" + name
                  for name in ("spatial", "flat", "temporal", "both", "rational")},
+    "minimaxh3_vae": {name: "minimaxh3-vae/" + name
+                      for name in ("four", "two", "tiles", "tiles-rows")},
     "mochi_vae": {name: "mochi-vae/" + name for name in ("six", "three", "one", "tiles")},
     "hunyuanvideo_vae": {name: "hunyuanvideo-vae/" + name
                          for name in ("four", "eight", "last", "tiles")},
