@@ -17,6 +17,7 @@ int xd_recipe_has(const xd_recipe *r, xd_family_word w)
     return w == XD_WORD_DISTILLED        ? r->distilled
            : w == XD_WORD_RESCALES       ? r->rescales
            : w == XD_WORD_AUDIO          ? r->audio_guidance > 0
+           : w == XD_WORD_SOUND          ? r->audio[0] != NULL
            : w == XD_WORD_CONDITIONS     ? r->role == XD_ROLE_CONDITIONS
            : w == XD_WORD_DECODES_AT     ? r->decodes_at
            : w == XD_WORD_UPSAMPLES      ? r->upsampler != NULL

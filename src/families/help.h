@@ -12,6 +12,7 @@ typedef enum xd_family_word {
     XD_WORD_RESCALES,  /* the pipeline has guidance_rescale */
     /* the pipeline generates audio, and guidance of audio is separate from guidance of video */
     XD_WORD_AUDIO,
+    XD_WORD_SOUND,          /* the pipeline generates audio */
     XD_WORD_CONDITIONS,     /* images are given frames of the video (XD_ROLE_CONDITIONS) */
     XD_WORD_DECODES_AT,     /* the pipeline has decode_timestep */
     XD_WORD_UPSAMPLES,      /* networks enlarge the latents (xd_recipe.upsampler) */

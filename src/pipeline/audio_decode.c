@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/minmax.h"
 #include "exec/op.h"
 #include "pipeline/arenas.h"
 #include "pipeline/callbacks.h"
@@ -17,31 +18,31 @@ static int is_needed(const xd_job *j)
     return is_decoded(j) && j->ctx->model.audio[0].audio && j->ctx->topo.replica->rank == 0;
 }
 
+/* Returns the number of sides that the networks decode one after the other. */
+static int64_t sides_of(const xd_job *j)
+{
+    return xd_max(j->ctx->model.dit_info.audio_sides, 1);
+}
+
 int64_t xd_audio_samples(const xd_job *j, int *channels, int *rate)
 {
     const xd_model *m = &j->ctx->model;
-    int64_t         n = j->audio_numbers ? j->audio[1] : 0;
+    int64_t         n = j->audio_numbers ? j->audio[1] / sides_of(j) : 0;
     xd_audio_info   a = { 0 };
     for (int i = 0; i < XD_MAXAUDIO && m->audio[i].audio; i++) {
         m->audio[i].audio->info(m->audio[i].w->net.cfg, &a);
         n = m->audio[i].audio->rows(m->audio[i].w->net.cfg, n);
     }
-    *channels = (int)a.out;
+    *channels = (int)(a.out * sides_of(j));
     *rate = a.rate;
     return a.rate && is_decoded(j) ? n : 0;
 }
 
-/* Runs the networks. The latents [C,t,m] and the samples [n,channels] are in host memory, and are
- * not accessed while memory is counted. */
-static void run_networks(xd_exec *x, const xd_job *j, const float *lat, float *wave)
+/* Runs the networks on rows [t,features], and writes the samples to `to` [n,channels]. */
+static void run_networks(xd_exec *x, const xd_job *j, xd_tensor rows, xd_tensor to)
 {
     const xd_model *m = &j->ctx->model;
-    xd_tensor       rows = xd_new_f32(x, j->audio[1], j->audio[0] * j->audio[2]);
-    xd_tensor       cells = xd_new_as(x, XD_F32, 3, j->audio), v;
-    xd_put(x, cells, lat);
-    v = xd_view(rows.p, XD_F32, 3, j->audio);
-    v.s[0] = j->audio[2], v.s[1] = rows.d[1];
-    xd_copy_to(x, v, cells);
+    size_t          mark = xd_arena_mark(x->tmp);
     for (int i = 0; i < XD_MAXAUDIO && m->audio[i].audio; i++) {
         const xd_component *p = &m->audio[i];
         const xd_net       *n = xd_counting(x) ? &p->count->shadow : &p->w->net;
@@ -51,7 +52,27 @@ static void run_networks(xd_exec *x, const xd_job *j, const float *lat, float *w
         p->audio->run(x, n, rows, out);
         rows = out;
     }
-    xd_get(x, wave, rows);
+    xd_copy_to(x, to, rows);
+    xd_arena_rewind(x->tmp, mark);
+}
+
+/* Computes the samples [n,channels] of the latents [C,t,m]; both are in host memory, and are not
+ * accessed while memory is counted. Rows of a side follow those of the side before it. */
+static void decode_sides(xd_exec *x, const xd_job *j, const float *lat, float *wave)
+{
+    int           channels, rate;
+    const int64_t n = xd_audio_samples(j, &channels, &rate), sides = sides_of(j);
+    const int64_t each = j->audio[1] / sides, of = channels / sides;
+    xd_tensor     all = xd_new_f32(x, n, channels);
+    xd_tensor     rows = xd_new_f32(x, j->audio[1], j->audio[0] * j->audio[2]);
+    xd_tensor     cells = xd_new_as(x, XD_F32, 3, j->audio), v;
+    xd_put(x, cells, lat);
+    v = xd_view(rows.p, XD_F32, 3, j->audio);
+    v.s[0] = j->audio[2], v.s[1] = rows.d[1];
+    xd_copy_to(x, v, cells);
+    for (int64_t i = 0; i < sides; i++)
+        run_networks(x, j, xd_rows(rows, i * each, each), xd_cols(all, i * of, of));
+    xd_get(x, wave, all);
 }
 
 static xd_status count_run(xd_job *j, size_t *bytes, xd_err *e)
@@ -68,7 +89,7 @@ static xd_status count_run(xd_job *j, size_t *bytes, xd_err *e)
         return s;
     xd_exec_init(&x, ctx->count, &a, ctx->type);
     float *any = (float *)(void *)a.base;
-    run_networks(&x, j, any, any);
+    decode_sides(&x, j, any, any);
     *bytes = xd_arena_peak(&a);
     xd_device_arena_close(&a, ctx->count);
     return xd_exec_status(&x, e);
@@ -109,7 +130,7 @@ xd_status xd_audio_decode(xd_job *j, xd_err *e)
     if (s == XD_OK) {
         xd_exec_init(&x, ctx->dev, &a, ctx->type);
         x.cancel = ctx->cancel;
-        run_networks(&x, j, j->audio_latents, j->wave);
+        decode_sides(&x, j, j->audio_latents, j->wave);
         s = xd_exec_status(&x, e);
         xd_device_arena_close(&a, ctx->dev);
     }

@@ -120,7 +120,7 @@ static xd_status set_tiles(xd_job *j, xd_err *e)
                                      : overlap[1] >= 0 ? "overlap_width"
                                                        : NULL;
     j->vae = j->ctx->model.vae_info;
-    if (given && !o->enable_tiling)
+    if (given && !o->enable_tiling && !j->vae.covers)
         return xd_fail(e, XD_EINVAL, "vae_tile_%s is for decoding in tiles: add --enable_tiling",
                        given);
     return xd_vae_set_tiles(&j->vae, size, overlap, e);
@@ -179,7 +179,7 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
         { "audio_stg_scale", a->audio_stg_scale >= 0, XD_WORD_AUDIO },
         { "spatio_temporal_guidance_blocks", a->spatio_temporal_guidance_blocks != NULL,
           XD_WORD_AUDIO },
-        { "no_audio", a->no_audio, XD_WORD_AUDIO },
+        { "no_audio", a->no_audio, XD_WORD_SOUND },
         { "decode_timestep", j->r->decoding.decode_timestep >= 0, XD_WORD_DECODES_AT },
         { "decode_noise_scale", j->r->decoding.decode_noise_scale >= 0, XD_WORD_DECODES_AT },
         { "denoise_strength", j->r->upsampling.denoise_strength > 0, XD_WORD_DENOISES_PART },
@@ -190,6 +190,40 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
             return xd_fail(e, XD_EINVAL, "%s is for %s; the pipeline of %s has no such option",
                            own[i].name, xd_family_says(own[i].families), p->name);
     return XD_OK;
+}
+
+/* Returns the number of latent frames of n requested frames, of the requested seconds, or of the
+ * model's default. */
+static int64_t wanted_latents(const xd_job *j, int64_t n)
+{
+    const xd_model *m = &j->ctx->model;
+    int64_t         c = m->vae_info.cell[0];
+    double          seconds = j->r->output.seconds;
+    if (m->vae_info.chunk[0]) {
+        n = seconds > 0 ? llround(seconds * j->fps) : n;
+        n = n ? n : xd_vae_frames(&m->vae_info, m->dit_info.sample[0]);
+        return xd_vae_latents(&m->vae_info, n);
+    }
+    if (seconds > 0)
+        return 1 + llround(fmax(seconds * j->fps - 1, 0) / (double)c);
+    return n ? (n - !m->recipe->frames_up) / c + 1 : m->dit_info.sample[0];
+}
+
+/* Logs that another number of frames is generated than that of the request. */
+static void warn_frames(const xd_job *j)
+{
+    const xd_vae_info *v = &j->ctx->model.vae_info;
+    if (v->chunk[0])
+        xd_log(XD_LOG_WARN,
+               "generating %lld frames, not %lld: this autoencoder decodes clips of %lld frames, "
+               "and %lld more",
+               (long long)j->all_frames, (long long)j->r->num_frames, (long long)v->chunk[1],
+               (long long)v->shared[1]);
+    else
+        xd_log(XD_LOG_WARN,
+               "generating %lld frames, not %lld: a latent frame of this autoencoder, "
+               "except the first, is %lld frames",
+               (long long)j->all_frames, (long long)j->r->num_frames, (long long)v->cell[0]);
 }
 
 /* Sets the number of frames of a video. Latent frames are rounded up to complete patches (diffusers
@@ -204,9 +238,7 @@ static xd_status set_frames(xd_job *j, xd_err *e)
         return XD_OK;
     double own = p > 1 && m->recipe->pairs_fps > 0 ? m->recipe->pairs_fps : m->recipe->fps;
     j->fps = j->r->fps > 0 ? j->r->fps : own;
-    int64_t want = n ? (n - !m->recipe->frames_up) / c + 1 : d->sample[0];
-    if (j->r->output.seconds > 0)
-        want = 1 + llround(fmax(j->r->output.seconds * j->fps - 1, 0) / (double)c);
+    int64_t want = wanted_latents(j, n);
     j->all_frames = xd_vae_frames(&m->vae_info, want);
     j->frames = j->all_frames - m->recipe->drops_frames;
     if (j->frames < 1)
@@ -221,10 +253,7 @@ static xd_status set_frames(xd_job *j, xd_err *e)
     j->cells[0] = (want + j->leading + p - 1) / p * p;
     j->spare = j->cells[0] - want;
     if (n && j->all_frames != n)
-        xd_log(XD_LOG_WARN,
-               "generating %lld frames, not %lld: a latent frame of this autoencoder, "
-               "except the first, is %lld frames",
-               (long long)j->all_frames, (long long)n, (long long)c);
+        warn_frames(j);
     if (d->most[0] && j->cells[0] > d->most[0])
         return xd_fail(e, XD_EINVAL,
                        "%lld frames are too many; the model has positions for at most %lld",
@@ -299,12 +328,14 @@ static xd_status set_size(xd_job *j, xd_err *e)
     return set_frames(j, e);
 }
 
-/* Sets the number of audio tokens, which are as long as the requested frames. */
+/* Sets the number of audio tokens, which are as long as the requested frames, or as those of
+ * complete clips. */
 static xd_status set_audio(xd_job *j, xd_err *e)
 {
     const xd_dit_info *d = &j->ctx->model.dit_info;
     int64_t            C = j->ctx->model.recipe->audio_channels;
-    int64_t            n = j->r->num_frames ? j->r->num_frames : j->frames;
+    int                clips = j->ctx->model.vae_info.chunk[0] > 0;
+    int64_t            n = j->r->num_frames && !clips ? j->r->num_frames : j->frames;
     int64_t            sides = d->audio_sides > 1 ? d->audio_sides : 1;
     if (!C || !d->audio)
         return XD_OK;

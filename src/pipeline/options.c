@@ -574,7 +574,7 @@ static const xd_request_row rows[] = {
       .outside = 1 },
     { { "no_audio", XD_OPT_FLAG, AT(audio.no_audio), 0, 1, NULL, NULL,
         "do not decode the video's sound (%s)" },
-      .families = XD_WORD_AUDIO,
+      .families = XD_WORD_SOUND,
       .about.section = OUTPUT,
       .outside = 1 },
     { { "no_resolution_binning", XD_OPT_FLAG, AT(output.no_resolution_binning), 0, 1, NULL, NULL,

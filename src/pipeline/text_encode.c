@@ -378,6 +378,27 @@ static int is_zero(const xd_prompts *w, const xd_job *j, int i)
     return forced;
 }
 
+/* Returns 1 if the request uses text i. A prompt is used if an image of the prompt is generated. A
+ * negative prompt is used only with guidance. */
+static int is_used(const xd_prompts *w, const xd_job *j, int i)
+{
+    if (i < w->prompts)
+        return xd_job_uses_prompt(j, i);
+    return xd_job_has_negative(j) &&
+           (w->n - w->prompts == 1 || xd_job_uses_prompt(j, i - w->prompts));
+}
+
+/* Refuses a text without token ids for encoder k, which has no template and adds no ids. */
+static xd_status check_empty(const xd_prompts *w, const xd_job *j, int i, int k, xd_err *e)
+{
+    if (w->text[i].ids[k].n || recipe_of(j)->text[k].quoted || w->text[i].known ||
+        !is_used(w, j, i))
+        return XD_OK;
+    return xd_fail(e, XD_EINVAL, "the %sprompt is empty, and %s reads nothing else: set %s",
+                   i < w->prompts ? "" : "negative ", recipe_of(j)->name,
+                   i < w->prompts ? "prompt" : "negative_prompt, or guidance_scale 1");
+}
+
 xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
 {
     int n = j->r->nprompts + xd_job_negatives(j->r);
@@ -398,7 +419,8 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
             if (!recipe_of(j)->text[k].tokenizer)
                 count_image_rows(w, j, i, k);
             else if (j->ctx->model.has_text[k] &&
-                     (s = tokenize_prompt(w, j, i, k, text_of(w, j, i, k), e)) == XD_OK)
+                     (s = tokenize_prompt(w, j, i, k, text_of(w, j, i, k), e)) == XD_OK &&
+                     (s = check_empty(w, j, i, k, e)) == XD_OK)
                 log_ids(w, j, i, k);
             if (recipe_of(j)->text[k].rows == XD_ROWS_BELOW)
                 w->text[i].rows += rows_of(w, j, i, k);
@@ -502,6 +524,8 @@ static void count_one(const xd_job *j, int k, xd_exec *x, xd_tensor image_rows, 
     size_t              mark = xd_arena_mark(x->tmp);
     xd_text_image       images[XD_MAXREFS];
     xd_text_read        r = xd_model_reads(&j->ctx->model, k);
+    if (!n) /* a text without tokens is not encoded */
+        return;
     x->lay = &lay;
     r.n = r.real = n;
     r.images = images;
@@ -532,16 +556,6 @@ xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, 
     *bytes = xd_arena_peak(&a);
     xd_device_arena_close(&a, j->ctx->count);
     return xd_exec_status(&x, e);
-}
-
-/* Returns 1 if the request uses text i. A prompt is used if an image of the prompt is generated. A
- * negative prompt is used only with guidance. */
-static int is_used(const xd_prompts *w, const xd_job *j, int i)
-{
-    if (i < w->prompts)
-        return xd_job_uses_prompt(j, i);
-    return xd_job_has_negative(j) &&
-           (w->n - w->prompts == 1 || xd_job_uses_prompt(j, i - w->prompts));
 }
 
 /* Returns 1 if encoder k truncates one of the prompts. */

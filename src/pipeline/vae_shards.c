@@ -95,7 +95,7 @@ int xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j, const xd_v
     s->x = x;
     s->c = topo->replica;
     s->whole = 1;
-    s->tiled = j->r->output.enable_tiling && xd_vae_tiles(v, h, w) > 1;
+    s->tiled = v->covers || (j->r->output.enable_tiling && xd_vae_tiles(v, h, w) > 1);
     s->bands = s->tiled ? 1 : ranks; /* without tiles, each rank computes a band of rows */
     s->lay = (xd_layout){ .len = { h }, .grid = { 1, h, w }, .npatch = 1, .nsp = s->bands };
     xd_balance_rows(ctx->balance, &s->lay);

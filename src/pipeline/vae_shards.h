@@ -16,6 +16,7 @@ typedef struct xd_vae_shards {
     xd_method_stack stack;
     /* Number of ranks with a band of rows; 1: the image is not split into bands. */
     int             bands;
+    /* 1: the image is split into more than one tile, or the decoder always runs in tiles */
     int             tiled; /* 1: the image is split into more than one tile */
     xd_span         own;   /* rows of latents that this rank computes: all rows, or a band */
     int             whole; /* 1: this rank gets the complete image */

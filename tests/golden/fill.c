@@ -237,7 +237,9 @@ void fill_model(const char *from, const char *to, xd_dtype type)
         { "audio_vae", XD_KIND_AUDIO },
         { "vocoder", XD_KIND_AUDIO },
     };
-    char    *path = join(from, "model_index.json");
+    char *path = xd_model_index_path(from);
+    if (!path)
+        broken("name", from);
     xd_json *index = js_open(path);
     copy_folder(from, to, 1);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {

@@ -96,6 +96,7 @@ COG = ["cfg", "text=13", "video"]
 LTX = ["cfg", "text=13", "video", "size=96x160", "frames=17"]
 # as many rows of text as registers fit into
 LTX2 = ["cfg", "text=12", "video", "size=96x160", "frames=17"]
+H3 = ["cfg", "text=13", "video", "size=40x24", "frames=22"]
 MOCHI = ["cfg", "text=13", "video", "size=48x80", "frames=13"]
 WAN = ["cfg", "text=21", "video", "size=48x80", "frames=9"]
 
@@ -198,6 +199,9 @@ MODELS = [
     # and beside tokens of audio, to which those of the video attend, and the other way round
     ("beside", "ltx2", LTX2, "plain sent far window rescale"),
     ("beside", "ltx2-five", LTX2, "plain"),
+    # in one sequence with tokens of audio
+    ("sounding", "minimaxh3", H3, "plain sent far window"),
+    ("sounding", "minimaxh3-five", ["cfg", "text=13", "video", "size=64x96", "frames=8"], "plain"),
     # with the frame rate
     ("causal", "skyreels-df", WAN, "plain"),
     ("causal", "skyreels-i2v", WAN, "image"),

@@ -66,7 +66,7 @@ def make_tokenizer(kind, out):
 
 def tidy(out, spec):
     """Configs as a person would publish them: no versions that change, known class names."""
-    for path in (list(out.rglob("config.json")) + [out / "model_index.json"] +
+    for path in (list(out.rglob("config.json")) + list(out.glob("*model_index.json")) +
                  list(out.rglob("*_config.json"))):
         c = json.loads(path.read_text())
         for key in ("_diffusers_version", "transformers_version", "_name_or_path"):
