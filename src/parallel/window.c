@@ -119,12 +119,18 @@ static int part_count(const xd_attn_args *a)
     return a->nparts ? a->nparts : 1;
 }
 
-/* Returns the number of rows of part u that are not image tokens. The rows that are not image
- * tokens are the first rows of the part. */
+/* Return the number of rows of part u before its image tokens, and the number of rows after them,
+ * which are tokens of audio. */
 static int64_t rows_before(const xd_exec *x, const window *s, int u)
 {
     const int sp = xd_topo_sp(s->topo, u, s->topo->at[XD_RING]);
-    return xd_own_rows(x->lay, XD_ALL, sp) - xd_own(x->lay, XD_IMG, 0, sp).n;
+    return xd_own_rows(x->lay, XD_ALL, sp) - xd_own(x->lay, XD_IMG, 0, sp).n -
+           xd_own(x->lay, XD_AUDIO, 0, sp).n;
+}
+
+static int64_t rows_after(const xd_exec *x, const window *s, int u)
+{
+    return xd_own(x->lay, XD_AUDIO, 0, xd_topo_sp(s->topo, u, s->topo->at[XD_RING])).n;
 }
 
 static void add_rows(xd_exec *x, window *s, xd_qo part, int64_t row, int64_t n)
@@ -187,26 +193,29 @@ static void attend(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, const x
 
 static void attend_tile(xd_exec *x, const xd_hooks *m, const xd_attn_args *a, const box *tile)
 {
-    window *s = m->priv;
-    int64_t others = 0, row = 0;
-    box     seen;
-    xd_span run;
+    window       *s = m->priv;
+    const int64_t after = x->lay->len[XD_AUDIO], image = x->lay->len[XD_IMG];
+    int64_t       before = -after, row = 0;
+    box           seen;
+    xd_span       run;
     for (int i = 0; i < NAXES; i++)
         seen.at[i] = seen_by(s, i, tile->at[i]);
     for (int i = 0; i < XD_NSTREAMS; i++)
-        others += i == XD_IMG ? 0 : x->lay->len[i];
+        before += i == XD_IMG ? 0 : x->lay->len[i];
     s->nparts = s->nrows = 0;
     while ((run = next_run(tile, s->grid, &row)).n)
         add_queries(x, s, a, run);
     if (!s->nparts)
         return;
-    s->nseg = xd_pick_keys(x, a, 0, others, s->seg, s->segs);
+    s->nseg = xd_pick_keys(x, a, 0, before, s->seg, s->segs);
+    s->nseg += xd_pick_keys(x, a, before + image, after, s->seg + s->nseg, s->segs - s->nseg);
     for (row = 0; (run = next_run(&seen, s->grid, &row)).n;)
         s->nseg +=
-            xd_pick_keys(x, a, others + run.start, run.n, s->seg + s->nseg, s->segs - s->nseg);
+            xd_pick_keys(x, a, before + run.start, run.n, s->seg + s->nseg, s->segs - s->nseg);
     const size_t mark = xd_arena_mark(x->tmp);
     attend(x, m, a, s->seg, s->nseg,
-           s->line ? mask_of(x, s, a->q.d[2], others, seen.at[NAXES - 1]) : (xd_tensor){ 0 });
+           s->line ? mask_of(x, s, a->q.d[2], before + after, seen.at[NAXES - 1])
+                   : (xd_tensor){ 0 });
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -236,8 +245,11 @@ static void window_attn(xd_exec *x, const xd_hooks *m, xd_attn_args *a)
     if (!are_all_tokens(x, s, a))
         return;
     s->nparts = 0;
-    for (int u = 0; u < part_count(a); u++)
+    for (int u = 0; u < part_count(a); u++) {
+        const int64_t after = rows_after(x, s, u), rows = part_of(a, u).q.d[1];
         add_rows(x, s, part_of(a, u), 0, rows_before(x, s, u));
+        add_rows(x, s, part_of(a, u), rows - after, after);
+    }
     attend(x, m, a, a->kv, a->nkv, (xd_tensor){ 0 });
     const int n[NAXES] = { tiles_of(s, 0), tiles_of(s, 1), tiles_of(s, 2) };
     for (int i = 0; i < n[0] * n[1] * n[2]; i++) {

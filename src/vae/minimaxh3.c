@@ -8,9 +8,9 @@
 #include "base/minmax.h"
 
 enum {
-    TILE = 256,     /* height and width of a tile in pixels */
-    OVERLAP = 64,   /* smallest overlap of tiles in pixels */
-    MAX_CELL = 64,  /* max pixels, or frames, per latent cell */
+    TILE = 256,    /* height and width of a tile in pixels */
+    OVERLAP = 64,  /* smallest overlap of tiles in pixels */
+    MAX_CELL = 64, /* max pixels, or frames, per latent cell */
 };
 
 #define AT(member) offsetof(xd_vit_cfg, member)
@@ -181,9 +181,8 @@ static void w_block(xd_decl *d, const xd_vit_cfg *c, xd_vit_block *w)
                &(xd_fused_spec){ .n = 3, .names = qkv, .in = D, .out = { D, D, D }, .bias = 1 });
     xd_w_linear(d, &w->out, "to_out.0", &(xd_linear_spec){ .in = D, .out = D, .bias = 1 });
     xd_w_leave(d);
-    xd_w_linear(
-        d, &w->up, "ff.net.0.proj",
-        &(xd_linear_spec){ .in = D, .nouts = 2, .outs = (int64_t[]){ F, F }, .bias = 1 });
+    xd_w_linear(d, &w->up, "ff.net.0.proj",
+                &(xd_linear_spec){ .in = D, .nouts = 2, .outs = (int64_t[]){ F, F }, .bias = 1 });
     xd_w_linear(d, &w->down, "ff.net.2", &(xd_linear_spec){ .in = F, .out = D, .bias = 1 });
 }
 
@@ -202,11 +201,11 @@ static void weights(xd_decl *d, const void *cfg_, void *glob_)
     d->type = type;
     xd_w_vec(d, &g->registers, "register_tokens", 3, (int64_t[]){ 1, c->registers, D });
     xd_w_affine(d, "norm_out", &g->gain, &g->bias, D);
-    xd_w_linear(d, &g->out, "proj_out",
-                &(xd_linear_spec){
-                    .in = D,
-                    .out = c->out_channels * c->cell[0] * (int64_t)c->cell[1] * c->cell[1],
-                    .bias = 1 });
+    xd_w_linear(
+        d, &g->out, "proj_out",
+        &(xd_linear_spec){ .in = D,
+                           .out = c->out_channels * c->cell[0] * (int64_t)c->cell[1] * c->cell[1],
+                           .bias = 1 });
     for (int i = 0; i < c->nlayers; i++) {
         xd_w_enter(d, "transformer_blocks.%d", i);
         w_block(d, c, &g->block[i]);

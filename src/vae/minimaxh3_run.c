@@ -91,13 +91,13 @@ static xd_tensor attend(xd_exec *x, const chunk *k, xd_tensor y, const xd_lin *w
 {
     const int64_t D = k->c->head_dim, d[] = { y.d[0], k->c->heads, D };
     xd_tensor     q = xd_new_as(x, x->act, 3, d), key = xd_new_as(x, x->act, 3, d);
-    xd_qk_norm_into(x, &(xd_qknorm){ .out = q,
-                                     .in = xd_heads(xd_seg(y, w, 0), D),
-                                     .gain = k->ones,
-                                     .also = { .out = key,
-                                               .in = xd_heads(xd_seg(y, w, 1), D),
-                                               .gain = k->ones },
-                                     .eps = k->c->eps });
+    xd_qk_norm_into(
+        x,
+        &(xd_qknorm){ .out = q,
+                      .in = xd_heads(xd_seg(y, w, 0), D),
+                      .gain = k->ones,
+                      .also = { .out = key, .in = xd_heads(xd_seg(y, w, 1), D), .gain = k->ones },
+                      .eps = k->c->eps });
     xd_tensor some_q = q, some_k = key;
     some_q.d[2] = some_k.d[2] = 2 * k->cos.d[1];
     xd_qk_norm_into(x, &(xd_qknorm){ .out = some_q,
@@ -155,8 +155,8 @@ static xd_tensor frames_of(xd_exec *x, const chunk *k, xd_tensor y, int64_t from
     for (int64_t i = 0, n; i < frames; i += n) {
         int64_t t = (from + i) / ft, at = (from + i) % ft, cells = grid[1] * grid[2];
         n = xd_min(ft - at, frames - i);
-        xd_tensor one = xd_reshape(xd_rows(y, t * cells, cells), 4,
-                                   (int64_t[]){ 1, grid[1], grid[2], y.d[1] });
+        xd_tensor one =
+            xd_reshape(xd_rows(y, t * cells, cells), 4, (int64_t[]){ 1, grid[1], grid[2], y.d[1] });
         xd_map_unpack(x, xd_rows(out, i, n), one, f, ft, at);
     }
     for (int i = 0; i < 3; i++) {

@@ -60,6 +60,7 @@
 
 #include "base/par.h"
 #include "engine/engine.h"
+#include "families/recipe.h"
 #include "pipeline/result.h"
 
 enum { IMAGES = 2, PREVIEWS = 2 };
@@ -87,6 +88,7 @@ static const char *kind;             /* control_mode; NULL: none */
 static char        between[2][32];   /* control_guidance_start and _end; "": none */
 static int         rank, ranks, plans, failures, bitwise, near, text, cfg, full, f32, video;
 static int         sounds; /* 1: the model makes sound */
+static int         apart;  /* 1: sound has guidance of its own */
 static int         linear; /* 1: attention of the model is linear */
 static int         stored; /* 1: the model reuses keys and values of reference images */
 static int         whole;  /* 1: plans split passes and images only */
@@ -166,7 +168,7 @@ static void request(xd_request *r, int images)
     r->num_images_per_prompt = images;
     r->seed = 5;
     r->guidance.guidance_rescale = rescaled;
-    if (sounds)
+    if (apart)
         r->audio.audio_guidance_rescale = rescaled;
     r->guidance.skip_guidance_layers = skipped;
     r->guidance.skip_layer_guidance_start = skipped ? 0 : r->guidance.skip_layer_guidance_start;
@@ -235,6 +237,7 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
     snprintf(own, sizeof own, "%s/controlnet", model_dir);
     int ok = xd_open_with(&g, &a, 0, &e) == XD_OK;
     sounds = ok && xd_makes_sound(g);
+    apart = sounds && g->ctx.model.recipe->audio_guidance > 0;
     request(&r, images);
     r.prompts = prompts;
     r.nprompts = 1;
