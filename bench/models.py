@@ -401,6 +401,35 @@ MODELS = {
                 "encoder_block_out_channels": [64, 128, 256, 384],
                 "layers_per_block": [3, 3, 4, 6, 3], "temporal_expansions": [1, 2, 3],
                 "spatial_expansions": [2, 2, 2]}},
+    "MiniMax-H3": {
+        "index": {"_class_name": "MiniMaxH3ModularPipeline",
+                  "scheduler": ["diffusers", "MiniMaxH3Scheduler"],
+                  "audio_scheduler": ["diffusers", "MiniMaxH3Scheduler"],
+                  "text_encoder": ["transformers", "Qwen3VLForConditionalGeneration"],
+                  "tokenizer": ["transformers", "Qwen2TokenizerFast"],
+                  "transformer": ["diffusers", "MiniMaxH3Transformer3DModel"],
+                  "vae": ["diffusers", "AutoencoderKLMiniMaxH3"],
+                  "audio_vae": ["diffusers", "AutoencoderKLMiniMaxH3Audio"]},
+        "scheduler": {"_class_name": "MiniMaxH3Scheduler", "shift": 12.0},
+        "audio_scheduler": {"_class_name": "MiniMaxH3Scheduler", "shift": 3.0},
+        "text_encoder": {"architectures": ["Qwen3VLForConditionalGeneration"],
+                         "model_type": "qwen3_vl", "tie_word_embeddings": False,
+                         "text_config": {
+                             "model_type": "qwen3_vl_text", "hidden_size": 5120, "head_dim": 128,
+                             "intermediate_size": 25600, "num_attention_heads": 64,
+                             "num_hidden_layers": 64, "num_key_value_heads": 8,
+                             "rms_norm_eps": 1e-6, "rope_theta": 5000000,
+                             "rope_scaling": {"mrope_interleaved": True, "rope_type": "default",
+                                              "mrope_section": [24, 20, 20]},
+                             "vocab_size": 151936},
+                         "vision_config": {
+                             "model_type": "qwen3_vl", "deepstack_visual_indexes": [8, 16, 24],
+                             "depth": 27, "hidden_size": 1152, "intermediate_size": 4304,
+                             "num_heads": 16, "num_position_embeddings": 2304,
+                             "out_hidden_size": 5120, "patch_size": 16}},
+        "transformer": {"_class_name": "MiniMaxH3Transformer3DModel"},
+        "vae": {"_class_name": "AutoencoderKLMiniMaxH3"},
+        "audio_vae": {"_class_name": "AutoencoderKLMiniMaxH3Audio"}},
     "HunyuanVideo": {
         "index": {"_class_name": "HunyuanVideoPipeline",
                   "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
@@ -640,8 +669,8 @@ def write(root, name):
     """Writes the model and says where it is."""
     home = pathlib.Path(root) / name
     for part, config in MODELS[name].items():
-        file = {"index": "model_index.json", "scheduler": "scheduler/scheduler_config.json"}.get(
-            part, part + "/config.json")
+        base = "scheduler_config" if part.endswith("scheduler") else "config"
+        file = "model_index.json" if part == "index" else f"{part}/{base}.json"
         (home / file).parent.mkdir(parents=True, exist_ok=True)
         (home / file).write_text(json.dumps(config, indent=2) + "\n")
     return home

@@ -28,7 +28,7 @@ static const xd_option rows[] = {
     { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "NAME",
       "machine to plan for (default: this machine): 8xH100 is 8 devices, 2x8xL40 is 2 hosts of "
       "8. Devices: H100, H100-PCIe, H200, B200, H20, A100, A10, L40, L40S, L4, 4090, 5090, "
-      "MI300X. Alternatively, a file of `xdit probe`" },
+      "MI300X, MI355X. Alternatively, a file of `xdit probe`" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME",
       "cpu, or cuda with one GPU for each of the ranks (default: that of the cluster's file, "
       "else cpu)" },

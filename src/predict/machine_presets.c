@@ -35,6 +35,7 @@
 #define A10       RATES(125e12, 0.660, 0.660, 0.32, 0.600e12)
 #define RTX5090   RATES(209.5e12, 0.660, 0.660, 0.32, 1.792e12)
 #define MI300X    RATES(1307e12, 0.600, 0.600, 0.20, 5.30e12)
+#define MI355X    RATES(2517e12, 0.600, 0.600, 0.20, 8.00e12)
 #define F32(peak, memory) RATES(peak, 0.7, 0.5, 0.5, memory)
 
 /* Makes the link of a rank from the link's peak in bytes/s. All ranks of a host together reach at
@@ -47,6 +48,7 @@
 #define NVLINK3 LINK(12e-6, 300e9, 0.33, 0)
 /* XGMI connects a device by one link of 64 GB/s to each of seven other devices. */
 #define XGMI    LINK(12e-6, 448e9, 0.33, 0)
+#define XGMI_355    LINK(12e-6, 538e9, 0.33, 0)
 #define PCIE5   LINK(15e-6, 63e9, 0.445, 1)
 #define PCIE4   LINK(15e-6, 31.5e9, 0.445, 1)
 #define PCIE5_UP 50e9
@@ -81,6 +83,7 @@ static const device devices[] = {
     { "4090", 0, 24e9, F32(82.6e12, 1.008e12), RTX4090, PCIE4_UP, PCIE4, ETH10 },
     { "5090", 1, 32e9, F32(104.8e12, 1.792e12), RTX5090, PCIE5_UP, PCIE5, ETH10 },
     { "MI300X", 1, 192e9, F32(163.4e12, 5.30e12), MI300X, PCIE5_UP, XGMI, IB400 },
+    { "MI355X", 1, 288e9, F32(157.3e12, 8.00e12), MI355X, PCIE5_UP, XGMI_355, IB400 },
 };
 
 const char *xd_machine_device(int i)

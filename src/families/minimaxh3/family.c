@@ -38,8 +38,15 @@ static const xd_recipe from_text = {
 };
 
 static const xd_xdit_model xdit_models[] = {
+    { .title = "FastH3",
+      .names = "FastH3",
+      .pipeline = "MiniMaxH3",
+      .instead = "MiniMax-H3 is nearest",
+      .cell = 16,
+      .patch = 1,
+      .can = XD_CAN_SP | XD_CAN_VAE | XD_CAN_FSDP | XD_HAS_VIDEO },
     { .title = "MiniMax-H3",
-      .names = "MiniMax-H3 FastH3",
+      .names = "MiniMax-H3",
       .pipeline = "MiniMaxH3",
       .own = "minimax-h3",
       .cell = 16,
