@@ -64,4 +64,32 @@ refused "a block that is none" 2 "spatio_temporal_guidance_blocks layer 9, .* 0 
     --model "$FULL/ltx2" --prompt a --spatio_temporal_guidance_blocks 9 -o "$T/x.rgb"
 refused "methods that do not know a pass" 2 "fast_attn modality_scale 1" generate \
     --model "$FULL/ltx2" --prompt a --fast_attn share,full -o "$T/x.rgb"
+
+# Two sides, which a network decodes one after the other.
+H3="$FULL/minimaxh3"
+film() {
+    try generate --model "$H3" --prompt "a bell" --num_inference_steps 3 --dtype f32 --width 40 \
+        --height 24 --num_frames 20 --rng torch --quiet "$@"
+}
+film -o "$T/x.wav"
+check "a file of two sides" python3 - "$T/x.wav" <<'EOF'
+import sys, wave
+w = wave.open(sys.argv[1])
+# 22 frames are 37 latents of 6 samples
+sys.exit((w.getnchannels(), w.getnframes(), w.getframerate()) != (2, 37 * 6, 32000))
+EOF
+for plan in u3 tp3 pp2patch2warm2 u2vae; do
+    film -o "$T/$plan.wav" --nproc "$(case $plan in *3) echo 3 ;; *) echo 2 ;; esac)" --plan $plan
+    check "the same two sides with $plan" near $plan
+done
+try generate --model "$H3" --prompt a --num_inference_steps 2 --num_frames 20 --width 40 \
+    --height 24 --no_audio -o "$T/x.rgb"
+check "frames of complete clips" said 'generating 22 frames, not 20.*17 frames, and 5 more'
+refused "an empty prompt" 2 "prompt is empty" generate --model "$H3" --prompt "" -o "$T/x.rgb"
+refused "an empty negative prompt" 2 "negative prompt is empty" generate --model "$H3" --prompt a \
+    --guidance_scale 3 -o "$T/x.rgb"
+refused "guidance of sound alone" 2 "audio_guidance_scale LTX-2" generate --model "$H3" \
+    --prompt a --audio_guidance_scale 3 -o "$T/x.rgb"
+refused "one step" 2 "num_inference_steps at least 2" generate --model "$H3" --prompt a \
+    --num_inference_steps 1 -o "$T/x.rgb"
 done_testing

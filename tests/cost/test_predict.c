@@ -128,9 +128,11 @@ static void enlarge(xd_request *r)
 /* Adds a step to requests whose only step the scheduler or the strength of an image refuses. */
 static void add_step(const xd_engine *g, xd_request *r)
 {
-    double terminal = 0;
+    double      terminal = 0;
+    const char *class = xd_json_text(xd_json_get(g->ctx.model.sched, "_class_name"));
+    int         counts_last = class && strcmp(class, "MiniMaxH3Scheduler") == 0;
     xd_json_number(xd_json_get(g->ctx.model.sched, "shift_terminal"), &terminal);
-    if (r->num_inference_steps == 1 && (terminal > 0 || r->images.mask_pixels))
+    if (r->num_inference_steps == 1 && (terminal > 0 || r->images.mask_pixels || counts_last))
         r->num_inference_steps = 2;
 }
 
@@ -140,6 +142,8 @@ static void vary_passes(const xd_engine *g, xd_request *r)
     const xd_recipe *p = g->ctx.model.recipe;
     if (p->skips_layers && !xd_role_of_model(&g->ctx.model, 0)->reads_control && plans % 3)
         r->guidance.skip_guidance_layers = "0", r->guidance.skip_layer_guidance_stop = 0.6;
+    if (!p->distilled && p->guidance == 1)
+        r->guidance_scale = 4, r->negative_prompt = "red";
     if (p->guides_from_prompt)
         r->guidance_scale = 4, r->guidance.cfg_truncation = 0.5;
     if (xd_model_dits(&g->ctx.model) > 1 && plans % 3)

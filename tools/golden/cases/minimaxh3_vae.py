@@ -20,6 +20,11 @@ from .cog_vae import first, last
 
 ENCODER = dict(layers_per_block=1, norm_num_groups=1)
 BASE = dict(ENCODER, latent_channels=5, latents_mean=MEAN, latents_std=STD, decoder_num_layers=2)
+# one frame in common
+TILES = dict(ENCODER, latent_channels=5, decoder_num_layers=1, block_out_channels=[4],
+             spatial_downsample_factors=[4], temporal_downsample_factors=[2],
+             decoder_num_attention_heads=2, decoder_attention_head_dim=8, clip_length=3,
+             token_drop=1)
 # config; latent rows and columns; latent frames to decode
 CASES = {
     # 18 of 24 features turn; chunks of 5 latent frames, two more, five frames in common
@@ -32,13 +37,10 @@ CASES = {
                  decoder_attention_head_dim=12, decoder_num_register_tokens=1,
                  decoder_rope_dim_ratio=1.0, decoder_rope_theta=7.0, decoder_ffn_mult=2,
                  decoder_norm_eps=1e-3, clip_length=5, token_drop=1), (2, 3), (5, 8)),
-    # one frame in common; three tiles, of which the first two are nearer
-    "tiles": (dict(ENCODER, latent_channels=5, decoder_num_layers=1, block_out_channels=[4],
-                   spatial_downsample_factors=[4], temporal_downsample_factors=[2],
-                   decoder_num_attention_heads=2, decoder_attention_head_dim=8, clip_length=3,
-                   token_drop=1), (1, 116), (3, 5)),
+    # three tiles, of which the first two are nearer; two tiles
+    "tiles": (TILES, (1, 116), (3, 5)),
+    "tiles-rows": (TILES, (72, 1), (3, 5)),
 }
-CASES["tiles-rows"] = (CASES["tiles"][0], (72, 1), (3, 5))
 
 
 def run(name, out):
