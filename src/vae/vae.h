@@ -11,8 +11,8 @@ typedef struct xd_vae_info {
     double      scaling, shift; /* the model's latents are (latents of the VAE - shift) * scaling */
     /* 1: the latents of a video's first image are multiplied by 1 / scaling, not by scaling. */
     int         invert;
-    int         timed;      /* 1: the decoder reads a timestep (xd_decoding) */
-    int         alone;      /* 1: the first latent frame always decodes to one frame */
+    int         timed; /* 1: the decoder reads a timestep (xd_decoding) */
+    int         alone; /* 1: the first latent frame always decodes to one frame */
     /* Above 0: a video consists of clips of chunk[1] frames, which chunk[0] latent frames stand
      * for. shared[0] more latent frames, with shared[1] more frames, are at its end. There is at
      * least one clip. */
