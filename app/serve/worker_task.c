@@ -85,13 +85,38 @@ static xd_status save_sound(const xd_result *r, int i, const char *name, xd_err 
     return xd_result_save(r, i, path, e);
 }
 
+/* Tells the server that image i, or its layer number `layer`, is in the file `name`. The numbers of
+ * tokens are those of the complete image; they are sent with the first layer. */
+static void send_image(const xd_task_run *t, const xd_result *partial, int i, int layer,
+                       const char *name)
+{
+    static const char *const counted[TOKENS] = { "text", "reference", "image" };
+    char                     seed[NUMBER], a[NUMBER], b[NUMBER], c[NUMBER], d[NUMBER], f[NUMBER];
+    char                     tokens[TOKENS][NUMBER];
+    const xd_image          *im = xd_result_image(partial, i);
+    xd_audio_size            size;
+    const char *json = xd_result_json(partial, i), *text = xd_result_parameters(partial, i);
+    xd_result_audio(partial, i, &size);
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)xd_result_seed(partial, i));
+    for (int k = 0; k < TOKENS; k++)
+        number_text(tokens[k], layer ? 0 : (double)xd_result_tokens(partial, i, counted[k]));
+    send_frame(t, XD_FRAME_IMAGE,
+               (const char *[]){
+                   t->running.id, name, seed, json ? json : "{}", text ? text : "",
+                   number_text(a, (double)im->width), number_text(b, (double)im->height),
+                   number_text(c, im->fps > 0 ? (double)im->frames : 1), number_text(d, im->fps),
+                   number_text(f, size.rate), tokens[0], tokens[1], tokens[2] },
+               10 + TOKENS);
+}
+
 static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err *e)
 {
     xd_task_run    *t = cookie;
-    char            name[4096], seed[NUMBER], a[NUMBER], b[NUMBER], c[NUMBER], d[NUMBER], f[NUMBER];
+    char            name[4096], layer[4200];
     const xd_image *im = xd_result_image(partial, i);
     xd_audio_size   size;
     const float    *sound = xd_result_audio(partial, i, &size);
+    int             layers = im->fps > 0 ? 1 : (int)im->frames;
     xd_status       s =
         xd_output_video_name(t->flags.output, i, t->images, im->frames, name, sizeof name, e);
     if (s == XD_OK)
@@ -100,22 +125,12 @@ static xd_status on_image(void *cookie, const xd_result *partial, int i, xd_err 
         s = save_thumbnail(im, name, e);
     if (s == XD_OK && sound)
         s = save_sound(partial, i, name, e);
-    if (s != XD_OK)
-        return s;
-    const char *json = xd_result_json(partial, i), *text = xd_result_parameters(partial, i);
-    snprintf(seed, sizeof seed, "%llu", (unsigned long long)xd_result_seed(partial, i));
-    static const char *const counted[TOKENS] = { "text", "reference", "image" };
-    char                     tokens[TOKENS][NUMBER];
-    for (int k = 0; k < TOKENS; k++)
-        number_text(tokens[k], (double)xd_result_tokens(partial, i, counted[k]));
-    send_frame(t, XD_FRAME_IMAGE,
-               (const char *[]){ t->running.id, name, seed, json ? json : "{}", text ? text : "",
-                                 number_text(a, (double)im->width),
-                                 number_text(b, (double)im->height),
-                                 number_text(c, (double)im->frames), number_text(d, im->fps),
-                                 number_text(f, size.rate), tokens[0], tokens[1], tokens[2] },
-               10 + TOKENS);
-    return XD_OK;
+    for (int k = 0; s == XD_OK && k < layers; k++) {
+        s = xd_output_name(name, k, layers, layer, sizeof layer, e);
+        if (s == XD_OK)
+            send_image(t, partial, i, k, layers > 1 ? layer : name);
+    }
+    return s;
 }
 
 static void send_done(const xd_task_run *t, const xd_result *res)

@@ -312,12 +312,13 @@ typedef struct xd_image {                 /* call xd_image_init, then set fields
     size_t         size;                  /* sizeof(xd_image) of the program */
     int64_t        frames, height, width; /* number of frames (by default 1), height and width */
     int64_t        stride; /* bytes from one row of pixels to the next; 0: width x channels */
-    /* Number of channels. 3: RGB, the default, and in all results. Input images may also have 1
-     * channel (grey) or 4 (RGBA, alpha is ignored). */
+    /* Number of channels. 3: RGB, the default. 4: RGB and alpha, from 0 (transparent) to 255, in
+     * results of models whose autoencoder computes alpha, and in input images. Models whose
+     * autoencoder reads no alpha ignore that of input images. 1: grey, for input images. */
     int            channels;
     int            reserved; /* must be 0 */
     const uint8_t *data;
-    double         fps; /* frames per second of a video; 0: a single image */
+    double         fps; /* frames per second of a video; 0: a single image, or several layers */
 } xd_image;
 
 #define xd_image_init(i) xd_image_init_size((i), sizeof *(i))
@@ -732,6 +733,9 @@ typedef struct xd_request {     /* call xd_request_init, then set fields */
     xd_request_checkpoint checkpoint;
     xd_request_upsampling upsampling;
     xd_request_audio      audio;
+    /* Number of layers into which a model of layers separates the image. The result has a
+     * frame for each layer. 0: the pipeline's default. */
+    int64_t               layers;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))
@@ -747,8 +751,8 @@ typedef struct xd_result xd_result; /* images that one request has generated */
  * ranks. */
 XD_API xd_status xd_generate(xd_engine *g, const xd_request *r, xd_result **out, xd_err *e);
 XD_API int       xd_result_count(const xd_result *r); /* returns the number of images of a result */
-/* Returns image i as RGB pixels without gaps between rows, or NULL if the result has only
- * latents. */
+/* Returns image i as pixels of 3 or 4 channels (xd_image.channels) without gaps between rows, or
+ * NULL if the result has only latents. */
 XD_API const xd_image *xd_result_image(const xd_result *r, int i);
 /* Returns the seed of image i as an int64_t, as in xd_request.seed. In an image's parameters
  * (xd_result_json), the seed is printed as a number from 0 to 2^64 - 1, as in torch. */

@@ -24,6 +24,13 @@ def to_tensor(array):
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
 
 
+def to_image_and_mask(array):
+    """Converts an array [B,H,W,3] or, with alpha, [B,H,W,4] to images and masks of ComfyUI. A mask
+    is 1 where the image is transparent, as that of Load Image."""
+    mask = 1 - array[..., 3] if array.shape[-1] == 4 else np.zeros(array.shape[:-1])
+    return to_tensor(array[..., :3]), to_tensor(mask)
+
+
 def to_image(array):
     """Converts an image [H,W,C] or [H,W] of 0 to 1 to a PIL image."""
     from PIL import Image

@@ -73,7 +73,7 @@ class Local:
         return {"samples": host.to_tensor(values), "pipe": self, "made": made}
 
     def decode(self, latent, tiled):
-        """Decodes latents to an array [B,H,W,3]."""
+        """Decodes latents to an array [B,H,W,3] or, with alpha, [B,H,W,4]."""
         more = {"enable_tiling": True} if tiled else {}
         with host.interruptible(self._pipe.cancel):
             out = self._pipe.decode(host.to_array(latent["samples"]), output_type="np",
@@ -81,7 +81,8 @@ class Local:
         return self._flat(out)
 
     def generate(self, request, preview, video):
-        """Returns images or video frames as an array [B,H,W,3], and the frames per second."""
+        """Returns images or video frames as an array [B,H,W,3] or, with alpha, [B,H,W,4], and the
+        frames per second."""
         if video != self._pipe.makes_videos:
             raise RuntimeError(f"the model {self._pipe.model} generates " + (
                 "images: use xdit Sample, or xdit Image to Image" if video
@@ -90,7 +91,6 @@ class Local:
         return self._flat(out), float(out.parameters[0].get("fps", 0))
 
     def _flat(self, out):
-        """Concatenates the frames of several videos."""
-        if not self._pipe.makes_videos:
-            return out.images
-        return out.frames.reshape(-1, *out.frames.shape[-3:])
+        """Concatenates the frames of several videos, or the layers of several images."""
+        values = out.frames if self._pipe.makes_videos else out.images
+        return values.reshape(-1, *values.shape[-3:])

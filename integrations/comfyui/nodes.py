@@ -283,13 +283,13 @@ class Decode:
                                                "decode in overlapping tiles, for less memory"})},
         }
 
-    RETURN_TYPES = ("IMAGE",)
+    RETURN_TYPES = ("IMAGE", "MASK")
     FUNCTION = "decode"
     CATEGORY = CATEGORY
     DESCRIPTION = "Makes images of latents with the autoencoder of the model that sampled them."
 
     def decode(self, latent, tiled=False):
-        return (host.to_tensor(latent["pipe"].decode(latent, tiled)),)
+        return host.to_image_and_mask(latent["pipe"].decode(latent, tiled))
 
 
 class ImageToImage:
@@ -306,7 +306,7 @@ class ImageToImage:
                          **CONTROL},
         }
 
-    RETURN_TYPES = ("IMAGE",)
+    RETURN_TYPES = ("IMAGE", "MASK")
     FUNCTION = "generate"
     CATEGORY = CATEGORY
     DESCRIPTION = "Generates from an image: image to image, inpainting, or editing."
@@ -322,7 +322,7 @@ class ImageToImage:
                            width=width, height=height)
         _images(request, image, mask, strength, control_image, controls)
         images, _ = pipe.generate(request, preview, False)
-        return (host.to_tensor(images),)
+        return host.to_image_and_mask(images)
 
 
 class Control:

@@ -128,7 +128,8 @@ class Server:
         return latent["images"]
 
     def generate(self, request, preview, video):
-        """Returns images or video frames as an array [B,H,W,3], and the frames per second."""
+        """Returns images or video frames as an array [B,H,W,3] or, with alpha, [B,H,W,4], and the
+        frames per second."""
         if video != self.makes_videos:
             raise RuntimeError("the server's model generates " + (
                 "images: use xdit Sample, or xdit Image to Image" if video
@@ -246,7 +247,8 @@ def _video_url(frames):
 
 def _read_image(data):
     from PIL import Image
-    return Image.open(io.BytesIO(data)).convert("RGB")
+    image = Image.open(io.BytesIO(data))
+    return image if image.mode == "RGBA" else image.convert("RGB")
 
 
 def _levels(image):

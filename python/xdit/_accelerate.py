@@ -237,9 +237,6 @@ def accelerate(pipe: Any, weights_dtype: str | None = None, vae: bool = True,
     try:
         for name, part in parts:
             _check_part(part, name, [*_VAES] if name == "vae" else known)
-            if name == "vae" and part.config.get("input_channels") == 4:
-                raise Unsupported("vae: its images have alpha, which xdit does not compute; pass "
-                                  "vae=False to keep the autoencoder of torch")
         for name, part in parts:
             config = _vae_config(part) if name == "vae" else \
                 {**part.config, "_class_name": type(part).__name__}

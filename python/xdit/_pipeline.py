@@ -32,7 +32,9 @@ class Output:
     """Result of a call; empty on ranks above 0.
 
     Image models: `images` is a list of PIL images, an array [B,H,W,3] of 0 to 1 ("np") or of levels
-    0 to 255 ("uint8"), a tensor [B,3,H,W] ("pt"), or latents [B,C,H,W] ("latent"). Video models:
+    0 to 255 ("uint8"), a tensor [B,3,H,W] ("pt"), or latents [B,C,H,W] ("latent"). Images with alpha
+    have the mode RGBA, and 4 channels. A model of layers has a list of PIL images for each image, or
+    a dimension of layers after B. Video models:
     `frames` is a list of PIL images per video, or such an array with a dimension of frames after B;
     `audio` has an array [samples,channels] per video with sound, from -1 to 1, of `audio_rate`
     samples per second.
@@ -411,10 +413,11 @@ class Pipeline:
         return out if return_dict else (out.frames if self.makes_videos else out.images,)
 
     def _read_latents(self, latents: Any) -> np.ndarray:
-        """Converts latents to [B,C,h,w], for videos [B,T,C,h,w]; B may be missing."""
+        """Converts latents to [B,C,h,w], for videos and layers [B,T,C,h,w]; B may be missing, except
+        for layers."""
         a = latents.detach().cpu().float().numpy() if hasattr(latents, "detach") else latents
         a = np.ascontiguousarray(a, np.float32)
-        nd = 4 if self.makes_videos else 3
+        nd = 4 if self.makes_videos or a.ndim == 5 else 3
         if a.ndim not in (nd, nd + 1):
             raise InvalidRequest(f"latents must have {nd + 1} dimensions, or {nd} without a batch, "
                                  f"not {list(a.shape)}")
@@ -441,7 +444,7 @@ class Pipeline:
             own = first[i] if isinstance(first, list) else \
                 None if first is None else max(first, 0) + i
             call = self._new_call(prompt, texts, own, output_type, more)
-            shape = one.shape if self.makes_videos else (1, *one.shape)
+            shape = one.shape if one.ndim == 4 else (1, *one.shape)
             values = call.kept.keep(ffi.from_buffer("float[]", call.kept.keep(one)))
             made.append(self._take(call, lambda result, e: lib.xd_decode(
                 self._engine[0], call.request, values, shape, result, e)))
@@ -566,7 +569,8 @@ class Pipeline:
         else:
             films = [_pixels.to_numpy(im) for i in range(n)
                      if (im := lib.xd_result_image(r, i)) != ffi.NULL]
-            values = _as_type(films if self.makes_videos else [f[0] for f in films],
+            layered = any("layers" in p for p in out.parameters)
+            values = _as_type(films if self.makes_videos or layered else [f[0] for f in films],
                               call.output_type)
         out.frames, out.images = (values, None) if self.makes_videos else (None, values)
         return out
@@ -663,7 +667,7 @@ def _image_list(images: list, kept: Kept) -> tuple[Any, Any]:
 
 
 def _as_type(films: list[np.ndarray], kind: str) -> Any:
-    """Converts images [H,W,3] or videos [F,H,W,3] of levels to an output type."""
+    """Converts images [H,W,C] or videos and layers [F,H,W,C] of levels to an output type."""
     if kind == "pil":
         from PIL import Image
         return [[Image.fromarray(f) for f in film] if film.ndim == 4 else Image.fromarray(film)

@@ -49,6 +49,8 @@ static xd_status settle_request(const xd_engine *g, xd_request *r, const int64_t
         r->output.max_area = g->ctx.model.recipe->max_area ? r->height * r->width : 0;
         r->output.no_resolution_binning = 1;
     }
+    if (g->ctx.model.recipe->layers && shape[0] > 1)
+        r->layers = shape[0] - 1;
     if (!r->num_frames && !(r->output.seconds > 0) && g->ctx.model.recipe->fps > 0)
         r->num_frames = (int)xd_vae_frames(v, shape[0]);
     return XD_OK;
@@ -87,7 +89,8 @@ static xd_status share_latents(const xd_job *j, const float *latents, float **la
     xd_status         s = XD_OK;
     *lat = malloc(bytes + 1);
     if (ctx->topo.replica->rank == 0)
-        *rgb = malloc((size_t)(j->frames * j->size[0] * j->size[1]) * 3 * sizeof **rgb + 1);
+        *rgb =
+            malloc((size_t)(j->frames * j->size[0] * j->size[1] * j->channels) * sizeof **rgb + 1);
     if (!*lat || (ctx->topo.replica->rank == 0 && !*rgb))
         s = xd_fail(e, XD_ENOMEM, "no memory for an image");
     else if (ctx->world.used->rank == 0)

@@ -27,6 +27,7 @@ int xd_recipe_has(const xd_recipe *r, xd_family_word w)
            : w == XD_WORD_NORMALIZES     ? r->keeps_rows || r->guides_from_prompt
            : w == XD_WORD_SYSTEM         ? r->system != NULL
            : w == XD_WORD_SKIPS_LAYERS   ? r->skips_layers
+           : w == XD_WORD_SEPARATES      ? r->layers > 0
            : w == XD_WORD_AUTO_RESIZES   ? r->auto_resizes
            : w == XD_WORD_MICRO          ? r->micro
            : w == XD_WORD_NEGATIVE_MICRO ? r->negative_micro

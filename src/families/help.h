@@ -25,6 +25,7 @@ typedef enum xd_family_word {
     XD_WORD_NEGATIVE_MICRO, /* the pipeline also has these sizes for the negative prompt */
     XD_WORD_DYNAMIC_CFG,    /* the published examples use dynamic guidance */
     XD_WORD_SKIPS_LAYERS,   /* the pipeline has skip_guidance_layers */
+    XD_WORD_SEPARATES,      /* an image is separated into layers */
     XD_WORD_AUTO_RESIZES,   /* reference images are resized to a trained size */
     /* width and height set only the aspect ratio, and max_area sets the size */
     XD_WORD_MAX_AREA,

@@ -291,6 +291,12 @@ typedef struct xd_recipe {
     /* Above 0: denoising starts from the noise times noise_share, plus the image's latents (the
      * same in all frames) times 1 - noise_share. */
     double      noise_share;
+    /* Above 0: the transformer separates the image into layers, and this is their default number.
+     * Its latents have a frame for the complete image, which is not decoded, and one for each
+     * layer. All have the size of the image. */
+    int                     layers;
+    /* 1: the pipeline describes the image if the prompt is empty, which xdit does not. */
+    int                     describes;
     /* Number of frames at the beginning of a video that are decoded but are not part of the
      * result. */
     int         drops_frames;

@@ -9,9 +9,11 @@
 #include "base/err.h"
 #include "io/image.h"
 
-typedef struct xd_pixels { /* an image in memory, as rows of pixels of 3 bytes */
+typedef struct xd_pixels { /* an image in memory, as rows of pixels of `channels` bytes */
     uint8_t *rgb;
     int64_t  w, h;
+    /* 3: RGB; 4: RGB and alpha. When an image is read, the caller chooses. */
+    int      channels;
     /* 1: only the size of the image is read; xd_pixels_new stores the size and then returns an
      * error, so that no pixels are decoded. */
     int      size_only;
@@ -30,6 +32,7 @@ typedef struct xd_codec {
     const char        *name;     /* name of the image format, "PNG" */
     const char *const *tails;    /* file name extensions: ".jpg", ".jpeg", NULL */
     int64_t            max_side; /* maximum number of pixels per side */
+    int                alpha;    /* 1: files of this format may have alpha */
     /* Writes an image to an open file. The caller of `write` checks `f` for write errors. `write`
      * is NULL if images of this format are read but not written; the list `tails` is then empty. */
     xd_status (*write)(FILE *f, const char *path, const xd_pixels *p, const xd_image_text *texts,
@@ -42,6 +45,9 @@ typedef struct xd_codec {
 
 extern const xd_codec xd_codec_png, xd_codec_jpeg, xd_codec_webp, xd_codec_ppm, xd_codec_gif;
 
+/* Makes pixels of 4 channels of the RGB pixels at the beginning of p->rgb, all of them opaque, if
+ * the caller wants 4 channels. */
+void      xd_pixels_opaque(xd_pixels *p);
 /* Allocates p->rgb for w x h pixels, a size read from the file `path`. Refuses image sizes that are
  * out of range. */
 xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd_err *e);

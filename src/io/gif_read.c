@@ -114,10 +114,10 @@ static int find_frame(gif *g)
 
 static void put_colour(const gif *g, int64_t x, int64_t y, int colour)
 {
-    int64_t  at = y * g->p->w + x;
-    uint8_t *to = g->rgba ? g->rgba + 4 * at : g->p->rgb + 3 * at;
+    int64_t  at = y * g->p->w + x, C = g->rgba ? 4 : g->p->channels;
+    uint8_t *to = (g->rgba ? g->rgba : g->p->rgb) + C * at;
     memcpy(to, g->palette + 3 * colour, 3);
-    if (g->rgba)
+    if (C == 4)
         to[3] = colour == g->clear ? 0 : 255;
 }
 

@@ -42,14 +42,42 @@ xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_
 xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int64_t h, int quality,
                             const xd_image_text *texts, xd_err *e)
 {
+    return xd_image_write_picture(path, &(xd_picture){ rgb, w, h, 3 }, quality, texts, e);
+}
+
+int xd_image_has_alpha(const char *path)
+{
+    const xd_codec *c = by_tail(path);
+    return c && c->alpha;
+}
+
+/* Writes a checked image to a file of format c. */
+static xd_status write_file(const xd_codec *c, const char *path, const xd_pixels *p,
+                            const xd_image_text *texts, xd_err *e)
+{
     static const xd_image_text none = { NULL, NULL };
-    const xd_codec            *c = by_tail(path);
-    xd_pixels                  p = { .rgb = (uint8_t *)rgb,
-                                     .w = w,
-                                     .h = h,
-                                     .quick = !texts,
-                                     .quality = quality < 0 ? XD_IMAGE_QUALITY : quality };
     xd_out                     o;
+    xd_status                  st = xd_out_open(&o, path, e);
+    if (st != XD_OK)
+        return st;
+    st = c->write(o.f, path, p, texts ? texts : &none, e);
+    if (st == XD_OK)
+        return xd_out_commit(&o, e);
+    xd_out_abort(&o);
+    return st;
+}
+
+xd_status xd_image_write_picture(const char *path, const xd_picture *im, int quality,
+                                 const xd_image_text *texts, xd_err *e)
+{
+    const xd_codec *c = by_tail(path);
+    int64_t         w = im->w, h = im->h;
+    xd_pixels       p = { .rgb = (uint8_t *)im->data,
+                          .w = w,
+                          .h = h,
+                          .channels = im->channels,
+                          .quick = !texts,
+                          .quality = quality < 0 ? XD_IMAGE_QUALITY : quality };
     if (quality > 100)
         return xd_fail(e, XD_EINVAL, "%s: quality is %d; it must be from 0 to 100", path, quality);
     if (!c)
@@ -62,14 +90,22 @@ xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int
                        "%s: %s images have sides of 1 to %lld pixels, not "
                        "%lldx%lld",
                        path, c->name, (long long)c->max_side, (long long)w, (long long)h);
-    xd_status st = xd_out_open(&o, path, e);
-    if (st != XD_OK)
-        return st;
-    st = c->write(o.f, path, &p, texts ? texts : &none, e);
-    if (st == XD_OK)
-        return xd_out_commit(&o, e);
-    xd_out_abort(&o);
+    if (p.channels == 3 || c->alpha)
+        return write_file(c, path, &p, texts, e);
+    p.channels = 3;
+    if (!(p.rgb = xd_image_on_white(im->data, w * h)))
+        return xd_fail(e, XD_ENOMEM, "%s: no memory to write it", path);
+    xd_status st = write_file(c, path, &p, texts, e);
+    free(p.rgb);
     return st;
+}
+
+void xd_pixels_opaque(xd_pixels *p)
+{
+    for (int64_t i = p->w * p->h - 1; i >= 0 && p->channels == 4; i--) {
+        memmove(p->rgb + 4 * i, p->rgb + 3 * i, 3);
+        p->rgb[4 * i + 3] = 255;
+    }
 }
 
 xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd_err *e)
@@ -79,12 +115,13 @@ xd_status xd_pixels_new(xd_pixels *p, int64_t w, int64_t h, const char *path, xd
                        (long long)w, (long long)h);
     *p = (xd_pixels){ .w = w,
                       .h = h,
+                      .channels = p->channels,
                       .size_only = p->size_only,
                       .as_mask = p->as_mask,
                       .orientation = p->orientation };
     if (p->size_only)
         return XD_ECANCELLED;
-    p->rgb = malloc((size_t)w * (size_t)h * 3);
+    p->rgb = malloc((size_t)w * (size_t)h * (size_t)p->channels);
     if (!p->rgb)
         return xd_fail(e, XD_ENOMEM, "%s: no memory for an image of %lldx%lld pixels", path,
                        (long long)w, (long long)h);
@@ -106,7 +143,7 @@ void xd_pixels_mask(xd_pixels *p, const uint8_t *rgba)
 static xd_status decode_image(const uint8_t *data, size_t len, const char *path, xd_pixels *p,
                               xd_err *e)
 {
-    *p = (xd_pixels){ .size_only = p->size_only, .as_mask = p->as_mask };
+    *p = (xd_pixels){ .channels = p->channels, .size_only = p->size_only, .as_mask = p->as_mask };
     for (int i = 0; i < NCODECS; i++)
         if (codecs[i]->is(data, len)) {
             xd_status st = codecs[i]->read(data, len, path, p, e);
@@ -121,12 +158,11 @@ static xd_status decode_image(const uint8_t *data, size_t len, const char *path,
     return xd_fail(e, XD_EFORMAT, "%s is not an image in PNG, JPEG, WebP, GIF or PPM format", path);
 }
 
-static xd_status read_image(const char *path, int as_mask, uint8_t **rgb, int64_t *w, int64_t *h,
+static xd_status read_image(const char *path, xd_pixels p, uint8_t **rgb, int64_t *w, int64_t *h,
                             xd_err *e)
 {
     char     *data = NULL;
     size_t    len = 0;
-    xd_pixels p = { .as_mask = as_mask };
     xd_status st = xd_file_read(path, max_file, &data, &len, e);
     if (st == XD_OK)
         st = decode_image((const uint8_t *)data, len, path, &p, e);
@@ -139,19 +175,24 @@ static xd_status read_image(const char *path, int as_mask, uint8_t **rgb, int64_
 
 xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e)
 {
-    return read_image(path, 0, rgb, w, h, e);
+    return read_image(path, (xd_pixels){ .channels = 3 }, rgb, w, h, e);
+}
+
+xd_status xd_image_read_alpha(const char *path, uint8_t **rgba, int64_t *w, int64_t *h, xd_err *e)
+{
+    return read_image(path, (xd_pixels){ .channels = 4 }, rgba, w, h, e);
 }
 
 xd_status xd_image_read_mask(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e)
 {
-    return read_image(path, 1, rgb, w, h, e);
+    return read_image(path, (xd_pixels){ .channels = 3, .as_mask = 1 }, rgb, w, h, e);
 }
 
 xd_status xd_image_size(const char *path, int64_t *w, int64_t *h, xd_err *e)
 {
     char     *data = NULL;
     size_t    len = 0;
-    xd_pixels p = { .size_only = 1 };
+    xd_pixels p = { .channels = 3, .size_only = 1 };
     xd_status st = xd_file_read(path, max_file, &data, &len, e);
     if (st == XD_OK)
         st = decode_image((const uint8_t *)data, len, path, &p, e);
@@ -236,6 +277,8 @@ static xd_status ppm_read(const uint8_t *data, size_t len, const char *path, xd_
     xd_status st = xd_pixels_new(p, w, h, path, e);
     if (st == XD_OK)
         memcpy(p->rgb, data + at, (size_t)(w * h) * 3);
+    if (st == XD_OK)
+        xd_pixels_opaque(p);
     return st;
 }
 

@@ -24,12 +24,29 @@ xd_status xd_image_write(const char *path, const uint8_t *rgb, int64_t w, int64_
  * A negative quality means XD_IMAGE_QUALITY. */
 xd_status xd_image_write_at(const char *path, const uint8_t *rgb, int64_t w, int64_t h, int quality,
                             const xd_image_text *texts, xd_err *e);
+/* Writes an image with pixels of 3 bytes, or of 4 bytes: RGB and alpha. A format without alpha
+ * (xd_image_has_alpha) gets the image as it looks on white. */
+typedef struct xd_picture {
+    const uint8_t *data;
+    int64_t        w, h;
+    int            channels;
+} xd_picture;
+xd_status xd_image_write_picture(const char *path, const xd_picture *im, int quality,
+                                 const xd_image_text *texts, xd_err *e);
+/* Returns 1 if the file name extension of `path` is that of an image format with alpha. */
+int       xd_image_has_alpha(const char *path);
+/* Returns malloc'ed RGB of n pixels of 4 bytes as they look on white, or NULL if out of memory. The
+ * roundings are those of Pillow's alpha_composite. */
+uint8_t  *xd_image_on_white(const uint8_t *rgba, int64_t n);
 /* Returns 1 if the file name extension of `path` belongs to an image format that can be written. */
 int       xd_image_known(const char *path);
 /* Reads a PNG, JPEG, WebP, GIF or PPM file, whatever its extension, into malloc'ed RGB. As in
  * diffusers' load_image, the image is rotated upright by the Exif orientation, only the first frame
  * of an animation is read, and alpha is ignored. */
 xd_status xd_image_read(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
+/* Reads an image file like xd_image_read into malloc'ed pixels of 4 bytes: RGB and alpha, which is
+ * 255 in an image without alpha. */
+xd_status xd_image_read_alpha(const char *path, uint8_t **rgba, int64_t *w, int64_t *h, xd_err *e);
 /* Reads an image file as a mask. If a PNG, WebP or GIF has transparent pixels, the mask is white
  * where the image is transparent; otherwise, the mask is the image itself. */
 xd_status xd_image_read_mask(const char *path, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
@@ -45,6 +62,10 @@ xd_status xd_image_resize(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int
 typedef enum xd_filter { XD_LANCZOS, XD_BICUBIC, XD_BILINEAR } xd_filter;
 xd_status xd_image_resize_by(uint8_t **rgb, xd_filter f, int64_t w, int64_t h, int64_t to_w,
                              int64_t to_h, xd_err *e);
+/* Resizes an image of pixels of 4 bytes, RGB and alpha, with Pillow's Lanczos filter. Like Pillow,
+ * the function resizes colours that are multiplied by alpha. */
+xd_status xd_image_resize_alpha(uint8_t **rgba, int64_t w, int64_t h, int64_t to_w, int64_t to_h,
+                                xd_err *e);
 
 /* Reports the image and video libraries and their versions. */
 void xd_image_about(xd_fact *fact, void *cookie);

@@ -181,9 +181,27 @@ static uint32_t over_255(uint32_t v)
     return ((v >> 8) + v) >> 8;
 }
 
+/* Returns a level of a colour with this alpha on an opaque level, as Pillow's alpha_composite
+ * computes it, with 7 extra bits. */
+static uint8_t composite(uint32_t over, uint32_t alpha, uint32_t under)
+{
+    uint32_t v = over * (alpha << 7) + under * ((255 - alpha) << 7);
+    return (uint8_t)(over_255(v + (0x80 << 7)) >> 7);
+}
+
+uint8_t *xd_image_on_white(const uint8_t *rgba, int64_t n)
+{
+    uint8_t *rgb = malloc((size_t)n * 3 + 1);
+    for (int64_t i = 0; rgb && i < 3 * n; i++) {
+        const uint8_t *pixel = rgba + i / 3 * 4;
+        rgb[i] = pixel[3] ? composite(pixel[i % 3], pixel[3], 255) : 255;
+    }
+    return rgb;
+}
+
 /* Draws the image `over` onto the image `under` through the mask `grey`. The steps and roundings
  * are those of Pillow: conversion to premultiplied alpha, blending, conversion back, and
- * alpha_composite, which computes with 7 extra bits, over an opaque pixel. */
+ * alpha_composite. */
 void xd_image_overlay(uint8_t *under, const uint8_t *over, const uint8_t *grey, int64_t n)
 {
     for (int64_t i = 0; i < n * 3; i++) {
@@ -191,8 +209,6 @@ void xd_image_overlay(uint8_t *under, const uint8_t *over, const uint8_t *grey, 
         if (!alpha)
             continue;
         v = alpha == 255 ? v : 255 * v / alpha;
-        v = v < 255 ? v : 255;
-        v = v * (alpha << 7) + under[i] * ((255 - alpha) << 7);
-        under[i] = (uint8_t)(over_255(v + (0x80 << 7)) >> 7);
+        under[i] = composite(v < 255 ? v : 255, alpha, under[i]);
     }
 }

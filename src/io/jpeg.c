@@ -208,6 +208,7 @@ static xd_status decompress_image(struct jpeg_decompress_struct *c, trap *t, xd_
             inks_to_rgb(line[0], p->w, row);
     }
     jpeg_finish_decompress(c);
+    xd_pixels_opaque(p);
     return XD_OK;
 }
 

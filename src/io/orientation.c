@@ -98,11 +98,11 @@ enum {
 
 xd_status xd_pixels_upright(xd_pixels *p, const char *path, xd_err *e)
 {
-    int64_t  w = p->w, h = p->h, step = 3, line = 3 * w;
+    int64_t  w = p->w, h = p->h, C = p->channels, step = C, line = C * w;
     int      kind = 1 << p->orientation;
     uint8_t *to = NULL, *out, *from = p->rgb;
     p->orientation = 0;
-    if (!p->size_only && !(to = malloc((size_t)w * (size_t)h * 3)))
+    if (!p->size_only && !(to = malloc((size_t)(w * h * C))))
         return xd_fail(e, XD_ENOMEM, "%s: no memory to rotate an image of %lldx%lld pixels", path,
                        (long long)w, (long long)h);
     if (kind & SIDEWAYS)
@@ -115,8 +115,8 @@ xd_status xd_pixels_upright(xd_pixels *p, const char *path, xd_err *e)
     int64_t x_step = kind & SIDEWAYS ? line : step, y_step = kind & SIDEWAYS ? step : line;
     out = to;
     for (int64_t y = 0; y < p->h; y++)
-        for (int64_t x = 0; x < p->w; x++, out += 3)
-            memcpy(out, from + y * y_step + x * x_step, 3);
+        for (int64_t x = 0; x < p->w; x++, out += C)
+            memcpy(out, from + y * y_step + x * x_step, (size_t)C);
     free(p->rgb);
     p->rgb = to;
     return XD_OK;

@@ -107,7 +107,7 @@ static xd_status write_info(session *s, const xd_pixels *p, const xd_image_text 
     if (!s->rows || !s->texts)
         return xd_fail(s->e, XD_ENOMEM, "%s: no memory to write it", s->path);
     for (int64_t i = 0; i < p->h; i++)
-        s->rows[i] = p->rgb + i * p->w * 3;
+        s->rows[i] = p->rgb + i * p->w * p->channels;
     for (size_t i = 0; i < n; i++)
         if (add_text(s, &texts[i]) != XD_OK)
             return XD_ENOMEM;
@@ -121,7 +121,8 @@ static xd_status write_with(session *s, FILE *f, const xd_pixels *p)
         return XD_EIO;
     png_set_user_limits(s->png, 0x7fffffff, 0x7fffffff);
     png_init_io(s->png, f);
-    png_set_IHDR(s->png, s->info, (png_uint_32)p->w, (png_uint_32)p->h, 8, PNG_COLOR_TYPE_RGB,
+    png_set_IHDR(s->png, s->info, (png_uint_32)p->w, (png_uint_32)p->h, 8,
+                 p->channels == 4 ? PNG_COLOR_TYPE_RGB_ALPHA : PNG_COLOR_TYPE_RGB,
                  PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
     if (p->quick) {
         png_set_compression_level(s->png, 1);
@@ -293,7 +294,8 @@ static int reads_alpha(const session *s)
                              png_get_valid(s->png, s->info, PNG_INFO_tRNS));
 }
 
-/* Makes libpng convert any kind of PNG to 8-bit RGB, with alpha if `alpha` is set. */
+/* Makes libpng convert any kind of PNG to 8-bit RGB, with alpha if `alpha` is set. An image without
+ * alpha becomes opaque if the caller wants 4 channels. */
 static void as_rgb(session *s, int alpha)
 {
     png_set_expand(s->png);
@@ -301,6 +303,8 @@ static void as_rgb(session *s, int alpha)
     png_set_gray_to_rgb(s->png);
     if (!alpha)
         png_set_strip_alpha(s->png);
+    else if (s->p->channels == 4)
+        png_set_add_alpha(s->png, 255, PNG_FILLER_AFTER);
     png_set_interlace_handling(s->png);
     png_read_update_info(s->png, s->info);
 }
@@ -311,7 +315,7 @@ static xd_status read_with(session *s)
         return XD_EFORMAT;
     png_set_read_fn(s->png, s, read_bytes);
     png_read_info(s->png, s->info);
-    int alpha = reads_alpha(s), bytes = alpha ? 4 : 3;
+    int mask = reads_alpha(s), alpha = mask || s->p->channels == 4, bytes = alpha ? 4 : 3;
     as_rgb(s, alpha);
     int64_t w = png_get_image_width(s->png, s->info), h = png_get_image_height(s->png, s->info);
     s->p->orientation = s->orientation;
@@ -321,15 +325,15 @@ static xd_status read_with(session *s)
     if (png_get_rowbytes(s->png, s->info) != (size_t)(w * bytes))
         png_error(s->png, "rows that are not RGB");
     if (!(s->rows = malloc((size_t)h * sizeof *s->rows)) ||
-        (alpha && !(s->rgba = malloc((size_t)(w * h) * 4))))
+        (mask && !(s->rgba = malloc((size_t)(w * h) * 4))))
         png_error(s->png, "no memory for its rows");
     for (int64_t i = 0; i < h; i++)
-        s->rows[i] = (alpha ? s->rgba : s->p->rgb) + i * w * bytes;
+        s->rows[i] = (mask ? s->rgba : s->p->rgb) + i * w * bytes;
     /* Chunk checksums are ignored: zlib's data has its own checksum, and chunks after the pixels do
      * not matter. */
     png_set_crc_action(s->png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);
     png_read_image(s->png, s->rows);
-    if (alpha)
+    if (mask)
         xd_pixels_mask(s->p, s->rgba);
     return XD_OK;
 }
@@ -356,6 +360,7 @@ const xd_codec xd_codec_png = {
     .name = "PNG",
     .tails = (const char *const[]){ ".png", NULL },
     .max_side = 1000000,
+    .alpha = 1,
     .write = png_save,
     .is = png_is,
     .read = png_load,

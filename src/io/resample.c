@@ -92,24 +92,26 @@ static uint8_t weighted_sum(const window *w, const uint8_t *in, int64_t step)
     return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
 }
 
-static uint8_t *resample_rows(xd_filter f, const uint8_t *rgb, int64_t w, int64_t h, int64_t to)
+static uint8_t *resample_rows(xd_filter f, const uint8_t *rgb, int64_t w, int64_t h, int64_t to,
+                              int64_t C)
 {
     window  *win = make_windows(f, w, to);
-    uint8_t *out = win ? malloc((size_t)(to * h) * 3) : NULL;
+    uint8_t *out = win ? malloc((size_t)(to * h * C)) : NULL;
     for (int64_t y = 0; out && y < h; y++)
-        for (int64_t i = 0; i < to * 3; i++)
-            out[y * to * 3 + i] = weighted_sum(&win[i / 3], rgb + y * w * 3 + i % 3, 3);
+        for (int64_t i = 0; i < to * C; i++)
+            out[y * to * C + i] = weighted_sum(&win[i / C], rgb + y * w * C + i % C, C);
     free(win);
     return out;
 }
 
-static uint8_t *resample_columns(xd_filter f, const uint8_t *rgb, int64_t w, int64_t h, int64_t to)
+static uint8_t *resample_columns(xd_filter f, const uint8_t *rgb, int64_t w, int64_t h, int64_t to,
+                                 int64_t C)
 {
     window  *win = make_windows(f, h, to);
-    uint8_t *out = win ? malloc((size_t)(w * to) * 3) : NULL;
+    uint8_t *out = win ? malloc((size_t)(w * to * C)) : NULL;
     for (int64_t y = 0; out && y < to; y++)
-        for (int64_t i = 0; i < w * 3; i++)
-            out[y * w * 3 + i] = weighted_sum(&win[y], rgb + i, w * 3);
+        for (int64_t i = 0; i < w * C; i++)
+            out[y * w * C + i] = weighted_sum(&win[y], rgb + i, w * C);
     free(win);
     return out;
 }
@@ -120,16 +122,17 @@ xd_status xd_image_resize(uint8_t **rgb, int64_t w, int64_t h, int64_t to_w, int
     return xd_image_resize_by(rgb, XD_LANCZOS, w, h, to_w, to_h, e);
 }
 
-xd_status xd_image_resize_by(uint8_t **rgb, xd_filter f, int64_t w, int64_t h, int64_t to_w,
-                             int64_t to_h, xd_err *e)
+/* Resizes an image of w x h pixels of C bytes. */
+static xd_status resample(uint8_t **rgb, xd_filter f, int64_t w, int64_t h, int64_t to_w,
+                          int64_t to_h, int64_t C, xd_err *e)
 {
     int down_first = h - to_h > 2 * (w > to_w ? w - to_w : 0);
     for (int pass = 0; pass < 2; pass++) {
         int is_down = (pass == 0) == down_first;
         if (is_down ? h == to_h : w == to_w)
             continue;
-        uint8_t *next = is_down ? resample_columns(f, *rgb, w, h, to_h)
-                                : resample_rows(f, *rgb, w, h, to_w);
+        uint8_t *next = is_down ? resample_columns(f, *rgb, w, h, to_h, C)
+                                : resample_rows(f, *rgb, w, h, to_w, C);
         if (!next)
             return xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld", (long long)to_w,
                            (long long)to_h);
@@ -138,4 +141,37 @@ xd_status xd_image_resize_by(uint8_t **rgb, xd_filter f, int64_t w, int64_t h, i
         *(is_down ? &h : &w) = is_down ? to_h : to_w;
     }
     return XD_OK;
+}
+
+xd_status xd_image_resize_by(uint8_t **rgb, xd_filter f, int64_t w, int64_t h, int64_t to_w,
+                             int64_t to_h, xd_err *e)
+{
+    return resample(rgb, f, w, h, to_w, to_h, 3, e);
+}
+
+/* ---- alpha --------------------------------------------------------------------------------- */
+
+/* Multiplies colours by alpha or, if `back` is set, divides them by alpha, with the roundings of
+ * Pillow's modes RGBa and RGBA. */
+static void multiply_alpha(uint8_t *rgba, int64_t n, int back)
+{
+    for (int64_t i = 0; i < 4 * n; i++) {
+        uint32_t alpha = rgba[i | 3], v = rgba[i] * alpha + 128;
+        if (i % 4 == 3 || (back && (!alpha || alpha == 255)))
+            continue;
+        v = back ? 255u * rgba[i] / alpha : ((v >> 8) + v) >> 8;
+        rgba[i] = (uint8_t)(v < 255 ? v : 255);
+    }
+}
+
+xd_status xd_image_resize_alpha(uint8_t **rgba, int64_t w, int64_t h, int64_t to_w, int64_t to_h,
+                                xd_err *e)
+{
+    if (w == to_w && h == to_h)
+        return XD_OK;
+    multiply_alpha(*rgba, w * h, 0);
+    xd_status s = resample(rgba, XD_LANCZOS, w, h, to_w, to_h, 4, e);
+    if (s == XD_OK)
+        multiply_alpha(*rgba, to_w * to_h, 1);
+    return s;
 }

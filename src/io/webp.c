@@ -1,8 +1,8 @@
 /* webp.c - writes and reads WebP images with libwebp. Images are written lossy, with their texts in
  * an Exif chunk. Of an animation, only the first frame is read.
  *
- * libwebp encodes only the image itself. This file writes the container (VP8X, see the WebP
- * container specification) that has the image and the Exif chunk. */
+ * libwebp encodes only the image itself, with alpha in a chunk of its own. This file writes the
+ * container (VP8X, see the WebP container specification) that has the image and the Exif chunk. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 #include "io/codec.h"
 
-enum { HAS_EXIF = 0x08, RIFF_HEAD = 12, MAX_TEXT = 1 << 20 };
+enum { HAS_EXIF = 0x08, HAS_ALPHA = 0x10, RIFF_HEAD = 12, VP8X_CHUNK = 18, MAX_TEXT = 1 << 20 };
 
 static void put_le(uint8_t *p, size_t v, int bytes)
 {
@@ -28,19 +28,21 @@ static void put_chunk_head(FILE *f, const char *tag, size_t bytes)
     fwrite(size, 1, 4, f);
 }
 
-/* Writes a VP8X header and the image chunk of `coded`, a complete WebP file with one chunk. */
+/* Writes a VP8X header and the image chunks of `coded`, a complete WebP file. A file with alpha has
+ * a VP8X header already, which is replaced. */
 static void put_extended(FILE *f, const uint8_t *coded, size_t n, const xd_pixels *p,
                          const uint8_t *exif, size_t len)
 {
-    size_t  image = n - RIFF_HEAD;
-    uint8_t x[10] = { HAS_EXIF };
+    int     extended = n > RIFF_HEAD + VP8X_CHUNK && !memcmp(coded + RIFF_HEAD, "VP8X", 4);
+    size_t  head = RIFF_HEAD + (extended ? VP8X_CHUNK : 0), image = n - head;
+    uint8_t x[10] = { (uint8_t)(HAS_EXIF | (extended ? HAS_ALPHA : 0)) };
     put_le(x + 4, (size_t)p->w - 1, 3);
     put_le(x + 7, (size_t)p->h - 1, 3);
     put_chunk_head(f, "RIFF", 4 + 8 + sizeof x + image + 8 + len + len % 2);
     fwrite("WEBP", 1, 4, f);
     put_chunk_head(f, "VP8X", sizeof x);
     fwrite(x, 1, sizeof x, f);
-    fwrite(coded + RIFF_HEAD, 1, image, f);
+    fwrite(coded + head, 1, image, f);
     put_chunk_head(f, "EXIF", len);
     fwrite(exif, 1, len, f);
     if (len % 2)
@@ -53,7 +55,8 @@ static xd_status webp_save(FILE *f, const char *path, const xd_pixels *p,
     uint8_t *coded = NULL;
     size_t   len, n;
     uint8_t *exif = xd_exif(texts, MAX_TEXT, &len);
-    n = WebPEncodeRGB(p->rgb, (int)p->w, (int)p->h, (int)p->w * 3, (float)p->quality, &coded);
+    n = (p->channels == 4 ? WebPEncodeRGBA : WebPEncodeRGB)(
+        p->rgb, (int)p->w, (int)p->h, (int)p->w * p->channels, (float)p->quality, &coded);
     if (n < RIFF_HEAD) {
         WebPFree(coded);
         free(exif);
@@ -89,13 +92,14 @@ static WebPData chunk_of(const WebPDemuxer *d, const char *name)
  * transparent. */
 static int decode_frame(const WebPIterator *f, xd_pixels *p, uint8_t *rgba)
 {
-    size_t   bytes = rgba ? 4 : 3, row = (size_t)p->w * bytes, all = row * (size_t)p->h;
+    int      alpha = rgba || p->channels == 4;
+    size_t   bytes = alpha ? 4 : 3, row = (size_t)p->w * bytes, all = row * (size_t)p->h;
     size_t   at = (size_t)f->y_offset * row + (size_t)f->x_offset * bytes;
     uint8_t *to = rgba ? rgba : p->rgb;
     if (f->width < p->w || f->height < p->h)
         memset(to, 0, all);
-    return (rgba ? WebPDecodeRGBAInto : WebPDecodeRGBInto)(f->fragment.bytes, f->fragment.size,
-                                                           to + at, all - at, (int)row) != NULL;
+    return (alpha ? WebPDecodeRGBAInto : WebPDecodeRGBInto)(f->fragment.bytes, f->fragment.size,
+                                                            to + at, all - at, (int)row) != NULL;
 }
 
 static xd_status load_frame(const WebPDemuxer *d, const WebPIterator *f, const char *path,
@@ -133,6 +137,7 @@ const xd_codec xd_codec_webp = {
     .name = "WebP",
     .tails = (const char *const[]){ ".webp", NULL },
     .max_side = WEBP_MAX_DIMENSION,
+    .alpha = 1,
     .write = webp_save,
     .is = webp_is,
     .read = webp_load,

@@ -45,7 +45,7 @@ xd_status xd_module_decoded(const xd_module *m, const int64_t l[4], int64_t pixe
     pixels[0] = xd_vae_frames(v, l[0]);
     pixels[1] = l[2] * v->cell[1];
     pixels[2] = l[3] * v->cell[2];
-    pixels[3] = 3;
+    pixels[3] = xd_vae_pixel_channels(v);
     return XD_OK;
 }
 
@@ -56,11 +56,11 @@ xd_status xd_module_encoded(const xd_module *m, const int64_t p[4], int64_t mome
     xd_status          s = check_vae(m, e);
     if (s != XD_OK)
         return s;
-    if (p[3] != 3 || p[0] < 1 || p[1] < 1 || p[2] < 1 || p[0] > max || p[1] > max || p[2] > max ||
-        p[1] % v->cell[1] || p[2] % v->cell[2]) {
+    if (p[3] != xd_vae_pixel_channels(v) || p[0] < 1 || p[1] < 1 || p[2] < 1 || p[0] > max ||
+        p[1] > max || p[2] > max || p[1] % v->cell[1] || p[2] % v->cell[2]) {
         char takes[96];
-        snprintf(takes, sizeof takes, "frames [frames,H,W,3] whose sides are multiples of %d",
-                 v->cell[1]);
+        snprintf(takes, sizeof takes, "frames [frames,H,W,%d] whose sides are multiples of %d",
+                 xd_vae_pixel_channels(v), v->cell[1]);
         return refuse_shape(m, "pixels", p, takes, e);
     }
     moments[0] = xd_vae_latents(v, p[0]);

@@ -5,15 +5,21 @@
 #include "observe/trace.h"
 #include "pipeline/job.h"
 
+/* Returns 1 if the latents are those of a single image. */
+static int is_image(const xd_job *j)
+{
+    return j->fps <= 0 && j->lat[0] == 1;
+}
+
 void xd_callback_latents(const xd_job *j, const char *name, int step, const float *lat)
 {
-    int image = j->fps <= 0;
+    int image = is_image(j);
     xd_callback_tensor(j, name, step, 4 - image, j->lat + image, lat);
 }
 
 int xd_callback_change(const xd_job *j, const xd_progress *p, float *lat)
 {
-    int image = j->fps <= 0;
+    int image = is_image(j);
     return j->r->callbacks.on_latents(j->r->callbacks.cookie, p, 4 - image, j->lat + image, lat);
 }
 

@@ -89,12 +89,14 @@ xd_status xd_video_file_size(const char *path, int64_t *width, int64_t *height, 
 
 xd_status xd_image_file_save(const xd_image *im, const char *path, xd_err *e)
 {
-    if (im->channels != 3 || im->frames != 1 || (im->stride && im->stride != im->width * 3))
+    if ((im->channels != 3 && im->channels != 4) || im->frames != 1 ||
+        (im->stride && im->stride != im->width * im->channels))
         return xd_fail(e, XD_EINVAL,
-                       "%s: the image must be one RGB frame without gaps between "
+                       "%s: the image must be one RGB or RGBA frame without gaps between "
                        "rows",
                        path);
-    return xd_image_write(path, im->data, im->width, im->height, NULL, e);
+    return xd_image_write_picture(
+        path, &(xd_picture){ im->data, im->width, im->height, im->channels }, -1, NULL, e);
 }
 
 /* Returns frame i of an image, shrunk to fit w x h pixels, in a malloc'ed buffer. */

@@ -36,29 +36,31 @@ static xd_status open_pixels(const xd_pixel_source *of, int video, xd_image *i, 
 }
 
 /* Converts frame `frame` of the program's pixels, of any stride and number of channels, to
- * contiguous RGB, as if it had been read from a file. *rgb is malloc'ed. */
-static xd_status copy_frame(const xd_image *i, int64_t frame, uint8_t **rgb, xd_err *e)
+ * contiguous pixels of C bytes, as if it had been read from a file. *rgb is malloc'ed. */
+static xd_status copy_frame(const xd_image *i, int64_t frame, int C, uint8_t **rgb, xd_err *e)
 {
     int64_t        stride = i->stride ? i->stride : i->width * i->channels;
     const uint8_t *data = i->data + frame * i->height * stride;
-    if (!(*rgb = malloc((size_t)(i->width * i->height) * 3)))
+    if (!(*rgb = malloc((size_t)(i->width * i->height * C))))
         return xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld pixels",
                        (long long)i->width, (long long)i->height);
     for (int64_t y = 0; y < i->height; y++)
         for (int64_t x = 0; x < i->width; x++)
-            for (int c = 0; c < 3; c++)
-                (*rgb)[(y * i->width + x) * 3 + c] =
-                    data[y * stride + x * i->channels + (i->channels == 1 ? 0 : c)];
+            for (int c = 0; c < C; c++)
+                (*rgb)[(y * i->width + x) * C + c] =
+                    c == 3 && i->channels < 4
+                        ? 255
+                        : data[y * stride + x * i->channels + (i->channels == 1 ? 0 : c)];
     return XD_OK;
 }
 
-static xd_status copy_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
-                             xd_err *e)
+static xd_status copy_pixels(const xd_pixel_source *of, int channels, uint8_t **rgb, int64_t *w,
+                             int64_t *h, xd_err *e)
 {
     xd_image  i;
     xd_status s = open_pixels(of, 0, &i, e);
     *w = i.width, *h = i.height;
-    return s == XD_OK ? copy_frame(&i, 0, rgb, e) : s;
+    return s == XD_OK ? copy_frame(&i, 0, channels, rgb, e) : s;
 }
 
 xd_pixel_source xd_input_image_source(const xd_request *r, int k)
@@ -93,13 +95,21 @@ static xd_status check_source(const xd_pixel_source *of, xd_err *e)
     return XD_OK;
 }
 
-xd_status xd_input_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
-                                xd_err *e)
+xd_status xd_input_image_channels(const xd_pixel_source *of, int channels, uint8_t **pixels,
+                                  int64_t *w, int64_t *h, xd_err *e)
 {
     xd_status s = check_source(of, e);
     if (s != XD_OK)
         return s;
-    return of->file ? xd_image_read(of->file, rgb, w, h, e) : copy_pixels(of, rgb, w, h, e);
+    if (!of->file)
+        return copy_pixels(of, channels, pixels, w, h, e);
+    return (channels == 4 ? xd_image_read_alpha : xd_image_read)(of->file, pixels, w, h, e);
+}
+
+xd_status xd_input_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
+                                xd_err *e)
+{
+    return xd_input_image_channels(of, 3, rgb, w, h, e);
 }
 
 /* ---- videos ------------------------------------------------------------------------------- */
@@ -125,7 +135,7 @@ xd_status xd_input_video_next(xd_input_video *v, uint8_t **rgb, int64_t *w, int6
     *rgb = NULL;
     if (!v->file) {
         *w = v->pixels.width, *h = v->pixels.height;
-        return v->next < v->pixels.frames ? copy_frame(&v->pixels, v->next++, rgb, e) : XD_OK;
+        return v->next < v->pixels.frames ? copy_frame(&v->pixels, v->next++, 3, rgb, e) : XD_OK;
     }
     xd_status s = xd_frames_next(v->file, &frame, w, h, e);
     size_t    n = s == XD_OK && frame ? (size_t)(*w * *h) * 3 : 0;

@@ -20,6 +20,10 @@ xd_pixel_source xd_input_image_control(const xd_request *r, int k);
  * *h pixels. */
 xd_status xd_input_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
                                 xd_err *e);
+/* Does the same with pixels of `channels` bytes, 3 or 4: RGB and alpha. Alpha is 255 if the image
+ * has none. */
+xd_status xd_input_image_channels(const xd_pixel_source *of, int channels, uint8_t **pixels,
+                                  int64_t *w, int64_t *h, xd_err *e);
 
 /* An input video, which is read frame by frame from a file or from the program's pixels. */
 typedef struct xd_input_video {

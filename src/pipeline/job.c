@@ -120,6 +120,7 @@ static xd_status set_tiles(xd_job *j, xd_err *e)
                                      : overlap[1] >= 0 ? "overlap_width"
                                                        : NULL;
     j->vae = j->ctx->model.vae_info;
+    j->channels = xd_vae_pixel_channels(&j->vae);
     if (given && !o->enable_tiling && !j->vae.covers)
         return xd_fail(e, XD_EINVAL, "vae_tile_%s is for decoding in tiles: add --enable_tiling",
                        given);
@@ -139,6 +140,14 @@ static int has_prompt(const xd_recipe *p, int number)
 static xd_status check_prompts(const xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
+    for (int i = 0; i < j->r->nprompts && p->describes && !j->ctx->unread; i++)
+        if (!j->r->prompts[i][strspn(j->r->prompts[i], " ")])
+            return xd_fail(
+                e, XD_EINVAL,
+                "prompt %d is empty: in diffusers, the pipeline of %s then writes a text "
+                "that describes the image, which xdit does not; describe the image in "
+                "the prompt",
+                i + 1, p->name);
     for (xd_job_text_kind k = XD_TEXT_2; k < XD_JOB_TEXTS; k++) {
         int number = k == XD_TEXT_3 || k == XD_TEXT_NEGATIVE_3 ? 2 : 1;
         if (xd_job_has_text(j->r, k) && !has_prompt(p, number))
@@ -183,6 +192,7 @@ static xd_status check_guidance(const xd_job *j, xd_err *e)
         { "decode_timestep", j->r->decoding.decode_timestep >= 0, XD_WORD_DECODES_AT },
         { "decode_noise_scale", j->r->decoding.decode_noise_scale >= 0, XD_WORD_DECODES_AT },
         { "denoise_strength", j->r->upsampling.denoise_strength > 0, XD_WORD_DENOISES_PART },
+        { "layers", j->r->layers > 0, XD_WORD_SEPARATES },
         { "system_prompt", j->r->texts.system_prompt != NULL, XD_WORD_SYSTEM },
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
@@ -234,6 +244,12 @@ static xd_status set_frames(xd_job *j, xd_err *e)
     const xd_dit_info *d = &m->dit_info;
     int64_t            c = m->vae_info.cell[0], p = d->patch[0], n = j->r->num_frames;
     j->frames = j->all_frames = j->cells[0] = 1;
+    if (m->recipe->layers) {
+        j->frames = j->all_frames = j->r->layers ? j->r->layers : m->recipe->layers;
+        j->cells[0] = j->frames + 1;
+        j->spare = 1;
+        return XD_OK;
+    }
     if (m->recipe->fps <= 0)
         return XD_OK;
     double own = p > 1 && m->recipe->pairs_fps > 0 ? m->recipe->pairs_fps : m->recipe->fps;
@@ -415,7 +431,7 @@ static xd_status set_sampler(xd_job *j, xd_err *e)
     j->usual = xd_model_usual(m, starts_from_image(j), xd_job_has_mask(j->r));
     j->asked_steps = steps ? steps : j->usual.steps;
     xd_steps a = { .steps = j->asked_steps,
-                   .tokens = j->tokens,
+                   .tokens = m->recipe->layers ? j->tokens / j->lay.grid[0] : j->tokens,
                    .own_sigmas = has_own_sigmas(j, &cfg),
                    .threshold_noise = m->recipe->threshold_noise,
                    .max_shift = m->recipe->max_shift,
@@ -656,5 +672,5 @@ const char *xd_job_guide(const xd_job *j)
 
 int64_t xd_job_pixels(const xd_job *j)
 {
-    return j->frames * j->asked[0] * j->asked[1] * 3;
+    return j->frames * j->asked[0] * j->asked[1] * j->channels;
 }

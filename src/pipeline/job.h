@@ -68,6 +68,7 @@ typedef struct xd_job {
      * prompt */
     xd_job_size               sizes[2];
     int64_t                   frames; /* frames of the result; 1 for an image */
+    int                       channels; /* channels of the result's pixels, 3 or 4 (with alpha) */
     /* Frames that the autoencoder decodes; only the last `frames` ones are kept. */
     int64_t                   all_frames;
     double        fps;      /* frames per second of a video file; 0: the result is an image */
@@ -175,6 +176,7 @@ typedef struct xd_job {
     /* Sizes of the reference images in pixels, and in tokens. */
     xd_grid        ref_size[XD_MAXREFS], refs[XD_MAXREFS];
     /* [H,W,3] reference images on rank 0; freed when they are encoded */
+    /* [H,W,channels] reference images on rank 0; freed once encoded */
     float         *ref_pixels[XD_MAXREFS];
     /* Sizes of the reference images as the text encoder reads them (prompt_images.h). */
     xd_grid        seen_size[XD_MAXREFS];
@@ -384,7 +386,7 @@ int64_t     xd_job_padded(const xd_job *j, int64_t rows);
 /* Returns the number of text rows in the transformer for `rows` rows from the text encoders: these
  * rows plus the registers and the padding that the transformer adds. */
 int64_t     xd_job_text_rows(const xd_job *j, int64_t rows);
-/* Returns the number of F32 elements of the result's pixels [frames,H,W,3] in the requested
+/* Returns the number of F32 elements of the result's pixels [frames,H,W,channels] in the requested
  * size. */
 int64_t     xd_job_pixels(const xd_job *j);
 /* Returns the name of the flag for two-pass guidance: "guidance_scale", or "true_cfg_scale" for a

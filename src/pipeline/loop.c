@@ -155,7 +155,7 @@ static xd_status one_latent(xd_loop *l, int nth, float **lat, float **rgb, xd_er
 {
     xd_job *j = l->j;
     double  t0 = xd_now_s();
-    size_t  bytes = (size_t)(j->frames * j->size[0] * j->size[1]) * 3 * sizeof(float);
+    size_t  bytes = (size_t)(j->frames * j->size[0] * j->size[1] * j->channels) * sizeof(float);
     xd_callback_stage(j, "denoise");
     *lat = xd_host_buffer(j->ctx, (size_t)j->numbers * sizeof **lat);
     xd_status s = denoise_passes(l, nth, 1, *lat, e);

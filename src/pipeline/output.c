@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "io/video.h"
 #include "io/wav.h"
 #include "xdit/tools.h"
@@ -156,6 +157,30 @@ const char *xd_output_default(int video)
                                                          : "output.gif";
 }
 
+/* Returns 1 if a pixel of a frame is not opaque. */
+static int is_transparent(const uint8_t *rgba, int64_t n)
+{
+    int all = 255;
+    for (int64_t i = 0; i < n; i++)
+        all &= rgba[4 * i + 3];
+    return all != 255;
+}
+
+/* Writes frame i of an image to an image file. */
+static xd_status write_image(const char *path, const xd_image *im, int64_t i, int quality,
+                             const xd_image_text *texts, xd_err *e)
+{
+    int64_t        n = im->height * im->width;
+    const uint8_t *data = im->data + i * n * im->channels;
+    if (im->channels == 4 && !xd_image_has_alpha(path) && is_transparent(data, n))
+        xd_log(XD_LOG_WARN,
+               "%s: this format has no alpha, so transparent pixels are shown on white; .png and "
+               ".webp keep alpha",
+               path);
+    return xd_image_write_picture(path, &(xd_picture){ data, im->width, im->height, im->channels },
+                                  quality, texts, e);
+}
+
 static xd_status write_frames(const char *path, const xd_image *im, int quality,
                               const xd_image_text *texts, xd_err *e)
 {
@@ -164,8 +189,7 @@ static xd_status write_frames(const char *path, const xd_image *im, int quality,
     for (int64_t i = 0; i < im->frames && st == XD_OK; i++) {
         st = xd_output_name(path, (int)i, (int)im->frames, name, sizeof name, e);
         if (st == XD_OK)
-            st = xd_image_write_at(name, im->data + i * im->height * im->width * 3, im->width,
-                                   im->height, quality, texts, e);
+            st = write_image(name, im, i, quality, texts, e);
     }
     return st;
 }
@@ -179,9 +203,8 @@ xd_status xd_output_write(const char *path, const xd_image *im, int quality,
         return st;
     if (xd_video_known(path))
         return xd_video_write(path, &film, texts, e);
-    return in_frames(path, im->frames)
-               ? write_frames(path, im, quality, texts, e)
-               : xd_image_write_at(path, im->data, im->width, im->height, quality, texts, e);
+    return in_frames(path, im->frames) ? write_frames(path, im, quality, texts, e)
+                                       : write_image(path, im, 0, quality, texts, e);
 }
 
 xd_status xd_output_write_sound(const char *path, const xd_image *im, const xd_sound *sound,

@@ -6,9 +6,9 @@
 #include "pipeline/pixels.h"
 #include "base/par.h"
 
-xd_status xd_pixels_floats(float **out, const uint8_t *rgb, xd_grid size, xd_err *e)
+xd_status xd_pixels_floats(float **out, const uint8_t *rgb, xd_grid size, int channels, xd_err *e)
 {
-    int64_t n = size.rows * size.cols * 3;
+    int64_t n = size.rows * size.cols * channels;
     if (!(*out = malloc((size_t)n * sizeof **out)))
         return xd_fail(e, XD_ENOMEM, "no memory for an image");
     for (int64_t i = 0; i < n; i++)
@@ -41,6 +41,7 @@ typedef struct fit {
     int64_t      row;        /* pixels from one row of the output image to the next */
     int64_t      y0, x0;     /* offset of the cropped output in the resized image */
     double       sy, sx;     /* input pixels per pixel of the resized image */
+    int          C;          /* channels */
 } fit;
 
 typedef struct tap {
@@ -63,19 +64,19 @@ static void fit_rows(void *ctx, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t y = begin; y < end; y++) {
         tap          ty = tap_of(y + f->y0, f->sy, f->ih);
-        const float *ra = f->in + ty.a * f->iw * 3, *rb = f->in + ty.b * f->iw * 3;
+        const float *ra = f->in + ty.a * f->iw * f->C, *rb = f->in + ty.b * f->iw * f->C;
         for (int64_t x = 0; x < f->ow; x++) {
             tap tx = tap_of(x + f->x0, f->sx, f->iw);
-            for (int c = 0; c < 3; c++) {
-                float top = ra[tx.a * 3 + c] * (1 - tx.wb) + ra[tx.b * 3 + c] * tx.wb;
-                float low = rb[tx.a * 3 + c] * (1 - tx.wb) + rb[tx.b * 3 + c] * tx.wb;
-                f->out[(y * f->row + x) * 3 + c] = top * (1 - ty.wb) + low * ty.wb;
+            for (int c = 0; c < f->C; c++) {
+                float top = ra[tx.a * f->C + c] * (1 - tx.wb) + ra[tx.b * f->C + c] * tx.wb;
+                float low = rb[tx.a * f->C + c] * (1 - tx.wb) + rb[tx.b * f->C + c] * tx.wb;
+                f->out[(y * f->row + x) * f->C + c] = top * (1 - ty.wb) + low * ty.wb;
             }
         }
     }
 }
 
-void xd_pixels_fit(const float *rgb, xd_grid from, float *out, xd_grid to)
+void xd_pixels_fit(const float *rgb, xd_grid from, float *out, xd_grid to, int channels)
 {
     int64_t ih = from.rows, iw = from.cols, oh = to.rows, ow = to.cols;
     double  ratio = fmax((double)oh / (double)ih, (double)ow / (double)iw);
@@ -91,7 +92,8 @@ void xd_pixels_fit(const float *rgb, xd_grid from, float *out, xd_grid to)
               (rh - oh) / 2,
               (rw - ow) / 2,
               (double)ih / (double)rh,
-              (double)iw / (double)rw };
+              (double)iw / (double)rw,
+              channels };
     xd_par_for(oh, fit_rows, &f);
 }
 
@@ -111,6 +113,7 @@ void xd_pixels_within(const float *rgb, xd_grid from, float *out, xd_grid to, fl
               .ow = rw,
               .row = to.cols,
               .sy = (double)from.rows / (double)rh,
-              .sx = (double)from.cols / (double)rw };
+              .sx = (double)from.cols / (double)rw,
+              .C = 3 };
     xd_par_for(rh, fit_rows, &f);
 }

@@ -93,7 +93,7 @@ static void mean_pixel(const xd_job *j, const frame *f, const float *rgb, int64_
     for (int64_t i = y * a; i < (y + 1) * a; i++)
         for (int64_t k = x * b; k < (x + 1) * b; k++)
             for (int c = 0; c < 3; c++)
-                mean[c] += (double)rgb[(i * j->size[1] + k) * 3 + c] / (double)(a * b);
+                mean[c] += (double)rgb[(i * j->size[1] + k) * j->channels + c] / (double)(a * b);
 }
 
 static void add_cell(xd_colours *s, const double *v, const double mean[3])
@@ -248,7 +248,7 @@ void xd_preview_report(const xd_job *j, const float *clean, const xd_progress *p
     float   *rgb = malloc((size_t)n * sizeof *rgb);
     uint8_t *pixels = NULL;
     if (image && rgb) {
-        xd_pixels_fit(image, from, rgb, to);
+        xd_pixels_fit(image, from, rgb, to, 3);
         pixels = xd_pixels_quantize(rgb, n, NULL);
     }
     if (pixels) {

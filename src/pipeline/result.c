@@ -40,9 +40,9 @@ typedef struct item {
 struct xd_result {
     item   *items;
     int     n, have;
-    int64_t lat[4];         /* shape of the latents: t, C, h, w */
-    int64_t audio_numbers;  /* number of elements of an image's latents of audio */
-    int     video, quality; /* video is 1 for a video; quality is that of xd_output_write */
+    int64_t lat[4];        /* shape of the latents: t, C, h, w */
+    int64_t audio_numbers; /* number of elements of an image's latents of audio */
+    int video, quality; /* video is 1 for a video or layers; quality is that of xd_output_write */
     struct {
         char   name[16];
         double s;
@@ -63,7 +63,7 @@ xd_status xd_result_open(xd_result **r, const xd_job *j, xd_err *e)
     (*r)->n = j->images;
     memcpy((*r)->lat, j->lat, sizeof j->lat);
     (*r)->audio_numbers = j->audio_numbers;
-    (*r)->video = j->fps > 0;
+    (*r)->video = j->fps > 0 || j->ctx->model.recipe->layers;
     (*r)->quality = (int)j->r->output.output_quality;
     return XD_OK;
 }
@@ -239,6 +239,8 @@ static char *make_json(const xd_job *j, int i, int64_t seed)
     if (j->fps > 0)
         xd_buf_add(&b, ", \"num_frames\": %" PRId64 ", \"fps\": %.10g, \"use_dynamic_cfg\": %s",
                    j->all_frames, j->fps, r->guidance.use_dynamic_cfg ? "true" : "false");
+    if (j->ctx->model.recipe->layers)
+        xd_buf_add(&b, ", \"layers\": %" PRId64, j->frames);
     xd_buf_add(&b, ", \"pipeline\": \"%s\", \"model\": ", j->ctx->model.recipe->name);
     add_name(&b, r, j->ctx->model.dir);
     xd_buf_add(&b,
@@ -321,8 +323,8 @@ xd_status xd_result_fail_odd(const xd_job *j, int i, int64_t n, xd_err *e)
 
 static void report_image(const xd_job *j, const float *rgb)
 {
-    int64_t d[4] = { j->frames, j->asked[0], j->asked[1], 3 }, n = xd_job_pixels(j);
-    int     image = j->fps <= 0;
+    int64_t d[4] = { j->frames, j->asked[0], j->asked[1], j->channels }, n = xd_job_pixels(j);
+    int     image = j->fps <= 0 && j->frames == 1;
     float  *f = j->r->callbacks.on_tensor ? malloc((size_t)n * sizeof *f + 1) : NULL;
     for (int64_t i = 0; f && i < n; i++) {
         float v = rgb[i] * 0.5f + 0.5f;
@@ -391,8 +393,8 @@ xd_status xd_result_add(xd_result *r, xd_job *j, int i, float *lat, float *rgb, 
                                .frames = j->frames,
                                .height = size.rows,
                                .width = size.cols,
-                               .stride = size.cols * 3,
-                               .channels = 3,
+                               .stride = size.cols * j->channels,
+                               .channels = j->channels,
                                .data = t->pixels,
                                .fps = j->fps };
     }
@@ -551,7 +553,7 @@ xd_status xd_result_save(const xd_result *r, int i, const char *path, xd_err *e)
     if (is_safetensors(path)) {
         const char *meta[] = { "parameters", t->parameters, "xdit", t->json, NULL };
         xd_st_item  it = { "latents", xd_view(t->lat, XD_F32, 4, r->lat) };
-        if (r->video) /* diffusers' shape of a video: [1,t,C,h,w] */
+        if (r->video) /* diffusers' shape of a video or of layers: [1,t,C,h,w] */
             it.t = xd_view(t->lat, XD_F32, 5,
                            (int64_t[]){ 1, r->lat[0], r->lat[1], r->lat[2], r->lat[3] });
         return xd_st_write(path, &it, 1, 0, meta, e);

@@ -204,7 +204,7 @@ static xd_status read_frame(const xd_job *j, int i, xd_input_video *v, float *ou
     if (s == XD_OK)
         s = xd_image_resize(&rgb, w, h, size.cols, size.rows, e);
     if (s == XD_OK)
-        s = xd_pixels_floats(&own, rgb, size, e);
+        s = xd_pixels_floats(&own, rgb, size, 3, e);
     if (s == XD_OK)
         memcpy(out, own, (size_t)(size.rows * size.cols) * 3 * sizeof *out);
     free(rgb), free(own);

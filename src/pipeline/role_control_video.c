@@ -212,7 +212,7 @@ static xd_status read_reference(xd_job *j, int i, xd_err *e)
     if (s == XD_OK)
         s = xd_image_resize(&rgb, w, h, whole.cols, whole.rows, e);
     if (s == XD_OK)
-        s = xd_pixels_floats(&own, rgb, whole, e);
+        s = xd_pixels_floats(&own, rgb, whole, 3, e);
     if (s == XD_OK)
         xd_pixels_within(own, whole, j->ref_pixels[i], to, 1);
     free(rgb), free(own);

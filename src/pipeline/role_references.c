@@ -30,6 +30,12 @@ static int64_t unit_of(const xd_job *j)
     return j->ctx->model.vae_info.cell[1] * (int64_t)j->ctx->model.dit_info.patch[1];
 }
 
+/* Returns 1 if the result has the size of the reference image. */
+static int has_its_size(const xd_job *j)
+{
+    return j->role->starts || j->ctx->model.recipe->layers;
+}
+
 static int64_t token_count(const xd_job *j, int i)
 {
     return j->refs[i].rows * j->refs[i].cols;
@@ -92,13 +98,27 @@ static xd_status set_size(xd_job *j, int i, xd_grid *size, xd_err *e)
                          i + 1, (long long)unit_of(j), (long long)unit_of(j));
 }
 
-/* Moves the central crop of an RGB image to the start of the image's buffer. */
-static void crop(uint8_t *rgb, xd_grid from, xd_grid to)
+/* Moves the central crop of an image with C channels to the start of the image's buffer. */
+static void crop(uint8_t *rgb, xd_grid from, xd_grid to, int C)
 {
     int64_t        top = (from.rows - to.rows) / 2, left = (from.cols - to.cols) / 2;
-    const uint8_t *at = rgb + (top * from.cols + left) * 3;
+    const uint8_t *at = rgb + (top * from.cols + left) * C;
     for (int64_t y = 0; y < to.rows; y++)
-        memmove(rgb + y * to.cols * 3, at + y * from.cols * 3, (size_t)to.cols * 3);
+        memmove(rgb + y * to.cols * C, at + y * from.cols * C, (size_t)(to.cols * C));
+}
+
+/* Makes the pixels of image i for the text encoder, which reads an image with alpha on white. */
+static xd_status show_encoder(xd_job *j, int i, const uint8_t *pixels, xd_grid size, int cut,
+                              xd_err *e)
+{
+    if (j->channels == 3)
+        return xd_prompt_image_read(j, i, pixels, size, cut, e);
+    uint8_t *rgb = xd_image_on_white(pixels, size.rows * size.cols);
+    if (!rgb)
+        return xd_fail(e, XD_ENOMEM, "no memory for image %d", i + 1);
+    xd_status s = xd_prompt_image_read(j, i, rgb, size, cut, e);
+    free(rgb);
+    return s;
 }
 
 static xd_status read_one(xd_job *j, int i, xd_err *e)
@@ -107,29 +127,30 @@ static xd_status read_one(xd_job *j, int i, xd_err *e)
     xd_grid        *to = &j->ref_size[i], resized;
     int64_t         w, h;
     xd_pixel_source of = xd_input_image_source(j->r, i);
-    xd_status       s = xd_input_image_pixels(&of, &rgb, &w, &h, e);
+    xd_status       s = xd_input_image_channels(&of, j->channels, &rgb, &w, &h, e);
     if (s != XD_OK)
         return s;
     resized = (xd_grid){ h, w };
     if ((s = set_size(j, i, &resized, e)) != XD_OK ||
-        (s = xd_prompt_image_read(j, i, rgb, (xd_grid){ h, w }, 0, e)) != XD_OK) {
+        (s = show_encoder(j, i, rgb, (xd_grid){ h, w }, 0, e)) != XD_OK) {
         free(rgb);
         return s;
     }
     if (to->rows != h || to->cols != w)
         xd_log(XD_LOG_INFO, "resizing image %d from %lld x %lld pixels to %lld x %lld", i + 1,
                (long long)w, (long long)h, (long long)to->cols, (long long)to->rows);
-    s = xd_image_resize(&rgb, w, h, resized.cols, resized.rows, e);
+    s = (j->channels == 4 ? xd_image_resize_alpha : xd_image_resize)(&rgb, w, h, resized.cols,
+                                                                     resized.rows, e);
     if (s == XD_OK)
-        crop(rgb, resized, *to);
+        crop(rgb, resized, *to, j->channels);
     if (s == XD_OK)
-        s = xd_prompt_image_read(j, i, rgb, *to, 1, e);
+        s = show_encoder(j, i, rgb, *to, 1, e);
     if (s == XD_OK && !j->role->starts)
-        s = xd_pixels_floats(&j->ref_pixels[i], rgb, *to, e);
+        s = xd_pixels_floats(&j->ref_pixels[i], rgb, *to, j->channels, e);
     free(rgb);
-    if (s == XD_OK && j->role->starts && (to->rows != j->size[0] || to->cols != j->size[1]))
+    if (s == XD_OK && has_its_size(j) && (to->rows != j->size[0] || to->cols != j->size[1]))
         return xd_fail(e, XD_EINVAL,
-                       "the size %lld x %lld differs from that of the masked image, "
+                       "the size %lld x %lld differs from that of the resized image, "
                        "%lld x %lld: leave out width and height",
                        (long long)j->size[1], (long long)j->size[0], (long long)to->cols,
                        (long long)to->rows);
@@ -156,7 +177,7 @@ xd_status xd_role_references_read(xd_job *j, xd_err *e)
     j->nrefs = (int)n;
     for (int i = 0; i < j->nrefs && counted; i++) {
         xd_grid size = { j->size[0], j->size[1] };
-        if (set_size(j, i, &size, NULL) != XD_OK || j->role->starts)
+        if (set_size(j, i, &size, NULL) != XD_OK || has_its_size(j))
             j->ref_size[i] = whole_tokens(j, (xd_grid){ j->size[0], j->size[1] });
     }
     for (int i = 0; i < j->nrefs && !counted && j->ctx->world.used->rank == 0; i++)
@@ -207,10 +228,10 @@ void xd_role_references_from_sample(const xd_job *j, const float *sample, float 
 /* Encodes reference image i to `tokens`, which a count device does not access. */
 static xd_status encode_one(xd_job *j, int i, xd_arena *a, float *tokens, xd_err *e)
 {
-    float    *moments = NULL;
-    float   **pixels[2] = { &j->ref_pixels[i], NULL };
-    xd_status s = xd_vae_encode_clip(j, a, &(xd_vae_clip){ .frames = 1, .pixels = j->ref_size[i] },
-                                     pixels, &moments, e);
+    float             *moments = NULL;
+    float            **pixels[2] = { &j->ref_pixels[i], NULL };
+    xd_vae_clip        clip = { .frames = 1, .pixels = j->ref_size[i], .channels = j->channels };
+    xd_status          s = xd_vae_encode_clip(j, a, &clip, pixels, &moments, e);
     const xd_vae_info *v = &j->ctx->model.vae_info;
     int64_t            n = s == XD_OK && !j->ctx->dev->counts ? token_count(j, i) * j->features : 0;
     if (n)

@@ -35,7 +35,7 @@ xd_status xd_role_start_take(xd_job *j, const xd_pixel_source *of, int i, float 
     if (s == XD_OK && xd_encoder_images_resized(j))
         s = xd_encoder_images_prepare(j, i, rgb, j->size[1], j->size[0], e);
     if (s == XD_OK)
-        s = xd_pixels_floats(out, rgb, (xd_grid){ j->size[0], j->size[1] }, e);
+        s = xd_pixels_floats(out, rgb, (xd_grid){ j->size[0], j->size[1] }, 3, e);
     free(rgb);
     return s;
 }

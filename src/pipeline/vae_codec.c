@@ -63,14 +63,14 @@ void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *
     const xd_vae_info *v = &j->vae;
     size_t             mark = xd_arena_mark(x->tmp);
     int64_t            C = v->channels, h = j->cells[1], w = j->cells[2], W = j->size[1];
-    int64_t            T = j->cells[0] - j->spare, row = W * 3;
+    int64_t            T = j->cells[0] - j->spare, row = W * j->channels;
     xd_vae_shards      s;
     if (!xd_vae_shards_open(&s, x, j, v, (xd_grid){ h, w })) {
         xd_vae_shards_close(&s);
         return;
     }
     int64_t   n = s.own.n, cell = j->size[0] / h, first = j->all_frames - j->frames,
-              pixels[4] = { j->all_frames, n * cell, W, 3 };
+              pixels[4] = { j->all_frames, n * cell, W, j->channels };
     xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ T, n, w, C });
     xd_tensor out = s.whole ? xd_new_as(x, XD_F32, 4, pixels)
                             : xd_view(x->tmp->base, XD_F32, 4, pixels);
@@ -122,6 +122,29 @@ static xd_component *encoder_of(const xd_job *j, const xd_vae_clip *clip)
     return clip && clip->side ? &j->ctx->model.dit : &j->ctx->model.vae;
 }
 
+static int channels_of(const xd_vae_clip *clip)
+{
+    return clip->channels ? clip->channels : 3;
+}
+
+/* Copies the band [rows,W,channels] of a frame to the encoder's input on the device. For an
+ * encoder that also reads alpha, pixels without alpha become opaque. */
+static void put_pixels(xd_exec *x, xd_tensor to, const float *rgb, int channels)
+{
+    int64_t n = to.d[1] * to.d[2], K = to.d[3];
+    if (K == channels || xd_counting(x) || !xd_ok(x)) {
+        xd_put(x, to, rgb);
+        return;
+    }
+    float *all = malloc((size_t)(n * K) * sizeof *all + 1);
+    if (!xd_check(x, all != NULL, "no memory for the pixels of an image to encode"))
+        return;
+    for (int64_t i = 0; i < n * K; i++)
+        all[i] = i % K < channels ? rgb[i / K * channels + i % K] : 1;
+    xd_put(x, to, all);
+    free(all);
+}
+
 void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const xd_vae_clip *clip,
                           const float *rgb, float *moments)
 {
@@ -141,12 +164,14 @@ void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const 
         xd_vae_shards_close(&s);
         return;
     }
+    int       K = xd_vae_pixel_channels(&v), channels = channels_of(clip);
     int64_t   n = s.own.n, d[4] = { T, n, w, C };
-    xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ frames, n * cell, W, 3 });
+    xd_tensor in = xd_new_as(x, XD_F32, 4, (int64_t[]){ frames, n * cell, W, K });
     xd_tensor out = s.whole ? xd_new_as(x, XD_F32, 4, d) : xd_view(x->tmp->base, XD_F32, 4, d);
     for (int64_t t = 0; t < frames; t++)
-        xd_put(x, xd_rows(in, t, 1),
-               rgb + (xd_counting(x) ? 0 : (t * h + s.own.start) * cell * W * 3));
+        put_pixels(x, xd_rows(in, t, 1),
+                   rgb + (xd_counting(x) ? 0 : (t * h + s.own.start) * cell * W * channels),
+                   channels);
     if (xd_vae_shards_tiles(&s))
         x->pause = NULL;
     if (s.tiled)
@@ -230,6 +255,7 @@ xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
         s = count_vae(j, &clip, &one, e);
     for (int i = 0; i < j->nrefs && s == XD_OK; i++) {
         clip.pixels = j->ref_size[i];
+        clip.channels = j->channels;
         s = count_vae(j, &clip, &one, e);
         *bytes = i == 0 || one > *bytes ? one : *bytes;
     }
@@ -261,7 +287,7 @@ static int allocate_pixels(const xd_context *ctx, float **pixels[2], int64_t n)
  * NULL if there is no memory. */
 static float *fill_clip(const xd_vae_clip *clip, float **pixels[2])
 {
-    int64_t n = clip->pixels.rows * clip->pixels.cols * 3;
+    int64_t n = clip->pixels.rows * clip->pixels.cols * channels_of(clip);
     float  *all = calloc((size_t)(clip->frames * n), sizeof *all);
     for (int i = 0; i < 2; i++) {
         if (!pixels[i])
@@ -295,8 +321,8 @@ xd_status xd_vae_encode_clip(xd_job *j, xd_arena *a, const xd_vae_clip *clip, fl
     xd_grid            size = clip->pixels;
     int64_t            n = (clip->side ? 1 : 2) * v->channels * (size.rows / v->cell[1]) *
                            (size.cols / v->cell[2]) * xd_vae_latents(v, clip->frames);
-    int64_t            in = (clip->whole ? clip->frames : 1) * size.rows * size.cols * 3;
-    xd_status          s = XD_OK;
+    int64_t   in = (clip->whole ? clip->frames : 1) * size.rows * size.cols * channels_of(clip);
+    xd_status s = XD_OK;
     *moments = xd_host_buffer(ctx, (size_t)n * sizeof **moments);
     if (!*moments || (all && !allocate_pixels(ctx, pixels, in)))
         s = xd_fail(e, XD_ENOMEM, "no memory for an image to encode");
@@ -329,11 +355,12 @@ static xd_status fit_size(const xd_job *j, float **rgb, xd_err *e)
     xd_grid from = { j->size[0], j->size[1] }, to = { j->asked[0], j->asked[1] };
     if (from.rows == to.rows && from.cols == to.cols)
         return XD_OK;
-    float *out = malloc((size_t)(to.rows * to.cols) * 3 * sizeof *out + 1);
+    size_t n = (size_t)(to.rows * to.cols * j->channels);
+    float *out = malloc(n * sizeof *out + 1);
     if (!out)
         return xd_fail(e, XD_ENOMEM, "no memory for an image of %lld x %lld", (long long)to.cols,
                        (long long)to.rows);
-    xd_pixels_fit(*rgb, from, out, to);
+    xd_pixels_fit(*rgb, from, out, to, j->channels);
     free(*rgb);
     *rgb = out;
     return XD_OK;

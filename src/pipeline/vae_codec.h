@@ -4,9 +4,9 @@
 
 #include "pipeline/job.h"
 
-/* Decodes latents [t,C,h,w] in host memory to rgb [frames,H,W,3] F32 in host memory, in about
- * [-1,1]. With a parallel VAE all ranks of the replica call xd_vae_decode with equal latents, and
- * rank 0 of the replica gets the image. */
+/* Decodes latents [t,C,h,w] in host memory to rgb [frames,H,W,K] F32 in host memory, in about
+ * [-1,1], with the K channels of xd_job.channels. With a parallel VAE all ranks of the replica call
+ * xd_vae_decode with equal latents, and rank 0 of the replica gets the image. */
 void xd_vae_decode(xd_exec *x, const xd_job *j, const xd_net *net, const float *lat, float *rgb);
 /* Returns 1 if this rank takes part in the VAE work of its replica. */
 int  xd_vae_on_this_rank(const xd_job *j);
@@ -19,6 +19,9 @@ typedef struct xd_vae_clip {
     int64_t frames;
     xd_grid pixels;
     int     whole; /* 1: pixels[0] of xd_vae_encode_clip has all frames of the clip */
+    /* 4: the pixels have alpha, for an autoencoder that has it. 0: the pixels are RGB, and opaque
+     * if the autoencoder has alpha. */
+    int     channels;
     /* 1 + the number of a control image, from whose pixels a side network computes features
      * (xd_side). The features [h,w,C] take the place of the moments, and only rank 0 computes them.
      * side 0: the VAE encodes the clip. */

@@ -39,8 +39,31 @@ static xd_comparison conclude(const xd_difference *d, int64_t w, int64_t h)
 
 static int is_plain(const xd_image *i)
 {
-    return i->data && i->channels == 3 && i->frames >= 1 && i->width >= 1 && i->height >= 1 &&
-           (!i->stride || i->stride == i->width * 3);
+    return i->data && (i->channels == 3 || i->channels == 4) && i->frames >= 1 && i->width >= 1 &&
+           i->height >= 1 && (!i->stride || i->stride == i->width * i->channels);
+}
+
+/* Returns frame t as malloc'ed RGB. Frames with alpha are shown on white. */
+static uint8_t *frame_of(const xd_image *i, int64_t t)
+{
+    int64_t        n = i->width * i->height;
+    const uint8_t *from = i->data + t * n * i->channels;
+    if (i->channels == 4)
+        return xd_image_on_white(from, n);
+    uint8_t *rgb = malloc((size_t)n * 3);
+    if (rgb)
+        memcpy(rgb, from, (size_t)n * 3);
+    return rgb;
+}
+
+static xd_status add_frames(xd_difference *d, const xd_image v[2], int64_t t, xd_err *e)
+{
+    uint8_t  *a = frame_of(&v[0], t), *b = frame_of(&v[1], t);
+    xd_status s = a && b ? xd_difference_add(d, a, b, v[0].width, v[0].height, e)
+                         : xd_fail(e, XD_ENOMEM, "no memory to compare images");
+    free(a);
+    free(b);
+    return s;
 }
 
 xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd_image *b, xd_err *e)
@@ -57,17 +80,15 @@ xd_status xd_compare_images(xd_comparison *c, const xd_image *a, const xd_image 
     if (s != XD_OK)
         return s;
     if (!is_plain(&v[0]) || !is_plain(&v[1]))
-        return xd_fail(e, XD_EINVAL, "images must be RGB without gaps between rows");
+        return xd_fail(e, XD_EINVAL, "images must be RGB or RGBA without gaps between rows");
     if (v[0].width != v[1].width || v[0].height != v[1].height || v[0].frames != v[1].frames)
         return xd_fail(e, XD_EINVAL,
                        "cannot compare %lld x %lldx%lld and %lld x %lldx%lld pixels: "
                        "numbers of frames and sizes must be equal",
                        (long long)v[0].frames, (long long)v[0].width, (long long)v[0].height,
                        (long long)v[1].frames, (long long)v[1].width, (long long)v[1].height);
-    for (int64_t i = 0; s == XD_OK && i < v[0].frames; i++) {
-        int64_t at = i * v[0].width * v[0].height * 3;
-        s = xd_difference_add(&d, v[0].data + at, v[1].data + at, v[0].width, v[0].height, e);
-    }
+    for (int64_t i = 0; s == XD_OK && i < v[0].frames; i++)
+        s = add_frames(&d, v, i, e);
     if (s != XD_OK)
         return s;
     own = conclude(&d, v[0].width, v[0].height);

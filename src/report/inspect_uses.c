@@ -75,5 +75,7 @@ void xd_inspect_uses(xd_text_buf *b, const xd_model *m)
     if (p->fps > 0)
         xd_buf_add(b, ", \"num_frames\": %lld, \"fps\": %.10g",
                    (long long)xd_vae_frames(&m->vae_info, d->sample[0]), fps);
+    if (p->layers)
+        xd_buf_add(b, ", \"layers\": %d", p->layers);
     xd_buf_add(b, "}");
 }

@@ -189,6 +189,7 @@ void xd_causal_info(const xd_causal_cfg *c, xd_vae_info *out)
 {
     int f = (int)c->patch << (xd_causal_levels(c) - 1);
     *out = (xd_vae_info){ .channels = c->latent_channels,
+                          .pixel_channels = c->colours,
                           .cell = { c->images ? 1 : RATIO, f, f },
                           .scaling = 1,
                           .alone = 1,

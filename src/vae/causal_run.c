@@ -398,19 +398,19 @@ static void run_level(run *r, int l)
 
 /* ---- patches ------------------------------------------------------------------------------- */
 
-/* Returns a view of a frame's pixels [H p,W p,3] as patches [H,W,3 p p]. The elements of a patch
+/* Returns a view of a frame's pixels [H p,W p,K] as patches [H,W,K p p]. The elements of a patch
  * are in the order (channel, column, row). */
 static xd_tensor by_patches(xd_tensor rgb, int64_t p)
 {
-    xd_tensor v = xd_reshape(rgb, 5, (int64_t[]){ rgb.d[1] / p, p, rgb.d[2] / p, p, 3 });
+    xd_tensor v = xd_reshape(rgb, 5, (int64_t[]){ rgb.d[1] / p, p, rgb.d[2] / p, p, rgb.d[3] });
     return xd_permute(v, (int[]){ 0, 2, 4, 3, 1 });
 }
 
-/* Copies pixels to a map of patches [T,H / p,W / p,3 p p] F32 or, if to_pixels is set, the map to
+/* Copies pixels to a map of patches [T,H / p,W / p,K p p] F32 or, if to_pixels is set, the map to
  * pixels. */
 static void copy_patches(run *r, xd_tensor map, xd_tensor rgb, int to_pixels)
 {
-    int64_t p = r->c->patch, d[5] = { map.d[1], map.d[2], 3, p, p };
+    int64_t p = r->c->patch, d[5] = { map.d[1], map.d[2], rgb.d[3], p, p };
     for (int64_t t = 0; t < rgb.d[0]; t++) {
         xd_tensor m = xd_reshape(xd_rows(map, t, 1), 5, d), v = by_patches(xd_rows(rgb, t, 1), p);
         xd_copy_to(r->x, to_pixels ? v : m, to_pixels ? m : v);
@@ -436,44 +436,15 @@ static void run_chunk(run *r, xd_tensor in, xd_tensor out)
     xd_arena_rewind(r->x->tmp, mark);
 }
 
-static void fill_ones(void *ctx, float *to)
-{
-    for (int64_t i = 0; i < *(const int64_t *)ctx; i++)
-        to[i] = 1;
-}
-
-/* Runs a chunk of frames of an autoencoder whose pixels have colours and alpha. The encoder reads
- * opaque pixels, and the alpha that the decoder computes is dropped. */
-static void run_opaque(run *r, xd_tensor in, xd_tensor out)
-{
-    xd_exec  *x = r->x;
-    size_t    mark = xd_arena_mark(x->tmp);
-    xd_tensor rgb = r->dec ? out : in;
-    xd_tensor all = xd_map_as(x, XD_F32, rgb.d[0], rgb.d[1], rgb.d[2], r->c->colours);
-    if (!r->dec) {
-        int64_t n = xd_count(all);
-        xd_fill(x, all, fill_ones, &n);
-        xd_copy_to(x, xd_cols(xd_map_rows(all), 0, 3), xd_map_rows(rgb));
-    }
-    run_chunk(r, r->dec ? in : all, r->dec ? all : out);
-    if (r->dec)
-        xd_copy_to(x, xd_map_rows(rgb), xd_cols(xd_map_rows(all), 0, 3));
-    xd_arena_rewind(x->tmp, mark);
-}
-
 /* Runs a chunk of frames. If the autoencoder uses patches, an encoder's pixels are converted to
  * patches before the run, and a decoder's patches are converted to pixels after the run. */
 static void run_patches(run *r, xd_tensor in, xd_tensor out)
 {
-    if (r->c->colours > 3) {
-        run_opaque(r, in, out);
-        return;
-    }
     size_t    mark = xd_arena_mark(r->x->tmp);
     int64_t   p = r->c->patch;
     xd_tensor rgb = r->dec ? out : in, map = rgb;
     if (p > 1)
-        map = xd_map_as(r->x, XD_F32, rgb.d[0], rgb.d[1] / p, rgb.d[2] / p, 3 * p * p);
+        map = xd_map_as(r->x, XD_F32, rgb.d[0], rgb.d[1] / p, rgb.d[2] / p, rgb.d[3] * p * p);
     if (p > 1 && !r->dec)
         copy_patches(r, map, rgb, 0);
     run_chunk(r, r->dec ? in : map, r->dec ? map : out);
@@ -511,7 +482,7 @@ void xd_causal_decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     run                   r = { .x = x, .c = c, .w = &g->dec, .dec = 1 };
     xd_vae_info           v;
     xd_causal_info(c, &v);
-    if (!xd_map_video_fits(x, rgb, lat, v.cell[1], C, xd_vae_latents(&v, rgb.d[0])) ||
+    if (!xd_map_pixels_fit(x, rgb, c->colours, lat, v.cell[1], C, xd_vae_latents(&v, rgb.d[0])) ||
         !xd_map_frames_fit(x, rgb.d[0], xd_vae_frames(&v, lat.d[0])))
         return;
     for (int64_t i = 0; i < C; i++)
@@ -538,7 +509,8 @@ void xd_causal_encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor mome
     run                   r = { .x = x, .c = c, .w = &g->enc };
     xd_vae_info           v;
     xd_causal_info(c, &v);
-    if (!xd_map_video_fits(x, rgb, moments, v.cell[1], 2 * C, xd_vae_latents(&v, rgb.d[0])))
+    if (!xd_map_pixels_fit(x, rgb, c->colours, moments, v.cell[1], 2 * C,
+                           xd_vae_latents(&v, rgb.d[0])))
         return;
     for (int64_t i = 0; i < C; i++) {
         gain[i] = (float)(1 / c->std.v[i]), bias[i] = (float)(-c->mean.v[i] / c->std.v[i]);

@@ -78,9 +78,15 @@ int xd_map_image_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64
 int xd_map_video_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64_t C,
                       int64_t frames)
 {
+    return xd_map_pixels_fit(x, rgb, 3, lat, f, C, frames);
+}
+
+int xd_map_pixels_fit(xd_exec *x, xd_tensor rgb, int K, xd_tensor lat, int64_t f, int64_t C,
+                      int64_t frames)
+{
     return xd_check(x,
                     rgb.nd == 4 && lat.nd == 4 && rgb.d[0] > 0 && lat.d[0] > 0 && lat.d[2] > 0 &&
-                        rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && rgb.d[3] == 3 &&
+                        rgb.d[1] == lat.d[1] * f && rgb.d[2] == lat.d[2] * f && rgb.d[3] == K &&
                         lat.d[3] == C && lat.d[0] == frames,
                     "vae: %lld frames of %lld x %lld pixels do not match %lld frames of %lld x "
                     "%lld cells of %lld channels",

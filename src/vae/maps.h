@@ -53,6 +53,9 @@ void      xd_map_unpack(xd_exec *x, xd_tensor to, xd_tensor y, int64_t f, int64_
 int  xd_map_image_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64_t C);
 int  xd_map_video_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64_t C,
                        int64_t frames);
+/* Checks the same, for pixels of K channels. */
+int  xd_map_pixels_fit(xd_exec *x, xd_tensor rgb, int K, xd_tensor lat, int64_t f, int64_t C,
+                       int64_t frames);
 /* Writes a constant to the second half of the moments [T,H,W,2C], which is the log variance, for
  * encoders that predict no distribution. The constant log variance is so low that a sample equals
  * the mean. */

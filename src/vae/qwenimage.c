@@ -12,6 +12,7 @@ static xd_status check_config(void *cfg, xd_err *e)
 {
     xd_causal_cfg *c = cfg;
     c->images = 1;
+    c->colours = c->in_channels == 4 ? 4 : 3;
     c->out_channels = c->in_channels;
     return xd_causal_check(c, e);
 }

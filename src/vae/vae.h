@@ -7,6 +7,8 @@
 
 typedef struct xd_vae_info {
     int64_t     channels;       /* number of channels of the latents */
+    /* Channels of pixels: 3, RGB, or 4, RGB and alpha, from -1 (transparent) to 1. 0 means 3. */
+    int         pixel_channels;
     int         cell[3];        /* number of frames, pixel rows and pixel columns per latent cell */
     double      scaling, shift; /* the model's latents are (latents of the VAE - shift) * scaling */
     /* 1: the latents of a video's first image are multiplied by 1 / scaling, not by scaling. */
@@ -54,12 +56,18 @@ typedef struct xd_vae {
     /* Returns latents whose normalization is undone, with which the decoder computes. denormalize
      * is NULL if `normalize` is NULL. */
     xd_tensor  (*denormalize)(xd_exec *x, const xd_net *n, xd_tensor z);
-    /* Encodes pixels rgb [T,H,W,3] F32 in [-1,1] to moments [T',h,w,2C] F32, which are the mean and
+    /* Encodes pixels rgb [T,H,W,K] F32 in [-1,1] to moments [T',h,w,2C] F32, which are the mean and
      * the log variance of the latents. */
     void       (*encode)(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 } xd_vae;
 
 extern const xd_vae *const xd_vaes[]; /* list of all autoencoders; the array ends with NULL */
+
+/* Returns the number of channels of pixels, 3 or 4. */
+static inline int xd_vae_pixel_channels(const xd_vae_info *v)
+{
+    return v->pixel_channels ? v->pixel_channels : 3;
+}
 
 /* Returns XD_EUNSUPPORTED unless an autoencoder has 3 input channels and 3 output channels
  * (RGB). */

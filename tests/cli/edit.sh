@@ -171,6 +171,43 @@ try inspect "$FULL/qwen21" --json
 check "nor does it read one without the processor" json '"image" not in j["uses"]["takes"] and
     j["uses"]["images"] == 0'
 
+# Alpha, and layers of an image.
+rgba() { for f; do [ "$(od -An -tu1 -j25 -N1 "$f" | tr -d ' ')" = 6 ] || return 1; done; }
+try generate --model "$FULL/qwen21-edit" --prompt a --num_inference_steps 2 --width 64 --height 32 \
+    --output "$T/alpha.png"
+check "a PNG keeps alpha" rgba "$T/alpha.png"
+try generate --model "$FULL/qwen21-edit" --prompt a --num_inference_steps 2 --width 64 --height 32 \
+    --output "$T/alpha.jpg"
+check "a JPEG shows the image on white" said 'warning: .*alpha.jpg: .*on white; .png and .webp'
+MODEL=$FULL/qwen-layered
+A=$ROOT/tests/golden/qwen-layered
+separate() { try generate --model "$MODEL" --image "$A/image.png" --max_area 2048 \
+                 --num_inference_steps 2 --output "$T/layer.png" --prompt "a star" "$@"; }
+separate --layers 2
+check "each layer has a file" [ "$out" = "$T/layer_0001.png
+$T/layer_0002.png" ]
+check "with alpha" rgba "$T/layer_0001.png" "$T/layer_0002.png"
+mv "$T/layer_0001.png" "$T/kept_0001.png" && mv "$T/layer_0002.png" "$T/kept_0002.png"
+separate --json
+check "there are four layers" json 'j["parameters"]["layers"] == 4 and
+    j["parameters"]["width"] == 64 and j["parameters"]["height"] == 32'
+mkdir "$T/two"
+separate --output "$T/two/layer.png" --layers 2 --nproc 2 --plan u2
+said 'has no MPI|install the package' ||
+    for i in 1 2; do
+        check "layer $i of two ranks" same "kept_000$i.png" "two/layer_000$i.png"
+    done
+separate --width 32
+check "layers have the size of the image" said '^xdit: the size 32 x .* differs .* 64 x 32'
+separate --prompt " "
+check "a prompt is needed" said '^xdit: prompt 2 is empty: .*qwen-image-layered .*the prompt$'
+separate --output "$T/layer.gif"
+check "layers are no video" said '^xdit: the output name .*layer.gif is for a video'
+refused "layers of another model" 2 "layers is for Qwen-Image; kontext" generate \
+    --model "$FULL/kontext" --prompt a --layers 2 --output "$T/a.png"
+refused "an image is needed" 2 "qwen-image-layered needs --image" generate --model "$MODEL" \
+    --prompt a --output "$T/a.png"
+
 MODEL=$FULL/qwen-edit-plus
 A=$ROOT/tests/golden/qwen-edit-mask
 part() { try generate --model "$FULL/qwen-edit" --prompt a --num_inference_steps 2 \

@@ -706,6 +706,7 @@ int main(int argc, char **argv)
         r.num_frames = 9; /* of the control video, which is not read */
         g->ctx.unread = 1;
     }
+    g->ctx.unread |= g->ctx.model.recipe->layers > 0; /* layers have any of the sizes */
     r.num_inference_steps = STEPS;
     r.output.no_resolution_binning = 1;
     r.negative_prompt = "a blue star";

@@ -348,7 +348,9 @@ static const char *const all[] = { "alpha",
                                    "qwen-edit-last",
                                    "qwen-edit-one",
                                    "qwen-edit-lora",
-                                   "qwen-edit-mask" };
+                                   "qwen-edit-mask",
+                                   "qwen-layered",
+                                   "qwen-layered-one" };
 
 typedef struct run {
     xd_st      *st;
@@ -638,6 +640,7 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->images.more_images = r->more;
     q->images.nmore_images = (int64_t)js_maybe(r->js, "more_images");
     q->output.max_area = (int64_t)js_maybe(r->js, "max_area");
+    q->layers = (int64_t)js_maybe(r->js, "layers");
     q->images.no_auto_resize = js_maybe(r->js, "no_auto_resize") > 0;
     q->images.image = q->images.strength > 0 || js_maybe(r->js, "image") > 0 ? r->pixels : NULL;
     q->images.last_image = js_maybe(r->js, "last_image") > 0 ? r->last : NULL;
@@ -770,16 +773,28 @@ static int video_apart(const run *r, const xd_image *m, const ref *want)
     return worst;
 }
 
+/* The largest gap of an image, or of the frames of a result that is no video. */
+static int image_apart(const xd_image *m, const ref *want)
+{
+    const int64_t is[4] = { m->frames, m->height, m->width, m->channels };
+    int           worst = 0, skip = m->frames == 1;
+    if (!want->v || want->nd != 4 - skip ||
+        memcmp(want->d, is + skip, (size_t)(4 - skip) * sizeof *is) != 0)
+        return 256;
+    for (int64_t i = 0; i < want->n; i++) {
+        int gap = abs((int)m->data[i] - (int)want->v[i]);
+        worst = gap > worst ? gap : worst;
+    }
+    return worst;
+}
+
 static void check_images(const run *r, const xd_result *out, const char *name, int dtype)
 {
     int worst = 0, most = r->shape[3] && dtype == 0 ? steady : levels[dtype];
     for (int i = 0; i < xd_result_count(out); i++) {
         const xd_image *m = xd_result_image(out, i);
         ref             want = ref_get(r->st, "pixels.%d", i);
-        int             gap = !m || m->channels != 3 ? 256
-                              : r->shape[3]          ? video_apart(r, m, &want)
-                              : m->frames == 1 ? levels_apart(m->data, m->height, m->width, &want)
-                                               : 256;
+        int gap = !m ? 256 : r->shape[3] ? video_apart(r, m, &want) : image_apart(m, &want);
         worst = gap > worst ? gap : worst;
         ref_free(&want);
     }

@@ -180,6 +180,8 @@ MODELS = [
     ("reference", "qwen-edit", ["cfg", "text=511"], "image"),
     ("reference", "qwen-edit-plus", ["cfg", "text=511", "image=GOLDEN/qwen-edit/image.png"],
      "plain"),
+    # and several layers of one image
+    ("reference", "qwen-layered", ["cfg", "text=77"], "image"),
     # which attend only to one another, and are computed once
     ("reference", "flux2-kv", ["cfg", "text=29", "image=GOLDEN/flux2-kv/image.png"],
      "plain short sent"),

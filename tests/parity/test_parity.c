@@ -139,7 +139,7 @@ static void copy_result(pixels *p, const xd_result *r, int i)
     if (p->sound)
         memcpy(p->sound, sound, (size_t)p->nsound * sizeof *p->sound);
     if (im) {
-        p->nrgb = im->frames * im->width * im->height * 3;
+        p->nrgb = im->frames * im->width * im->height * im->channels;
         p->rgb = malloc((size_t)p->nrgb + 1);
         memcpy(p->rgb, im->data, (size_t)p->nrgb);
     }
@@ -251,6 +251,8 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
         r.guidance.true_cfg_scale = 3;
     if (ok && begin && (g->ctx.model.recipe->max_area || g->ctx.model.recipe->reference_area))
         r.output.max_area = r.width * r.height;
+    if (ok && g->ctx.model.recipe->layers) /* which have the size of the image */
+        r.width = r.height = 0;
     r.images.no_auto_resize = ok && begin && g->ctx.model.recipe->auto_resizes;
     if (ok && begin && g->ctx.model.recipe->references > 1) /* twice the same */
         r.images.more_images = places ? &film : &begin, r.images.nmore_images = 1;

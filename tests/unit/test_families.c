@@ -160,6 +160,7 @@ static void words(void **state)
         { XD_WORD_KEEPS_ROWS, "Lumina-Image" },
         { XD_WORD_NORMALIZES, "Z-Image, Krea-2, Lumina-Image" },
         { XD_WORD_SYSTEM, "Lumina-Image, SANA" },
+        { XD_WORD_SEPARATES, "Qwen-Image" },
         { XD_WORD_DYNAMIC_CFG, "CogVideoX" },
         { XD_WORD_MAX_AREA, "FLUX, Qwen-Image" },
         { XD_WORD_INPAINTS, "FLUX, Z-Image, Krea-2, Lumina-Image, SANA, Chroma, AuraFlow, "

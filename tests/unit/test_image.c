@@ -444,10 +444,106 @@ static void names_tell_the_format(void **state)
                  xd_image_known("a.png/b"));
 }
 
+/* Pixels with alpha, and what Pillow 13 makes of them: resized to 7 x 3, and composed on white. */
+enum { AW = 5, AH = 4 };
+static const uint8_t resized[7 * 3 * 4] = {
+    0,   149, 0,   29,  34,  192, 1,   156, 41,  201, 2,   211, 65,  225, 0,   70,  92,
+    255, 0,   33,  135, 201, 32,  62,  160, 185, 57,  84,  7,   183, 3,   64,  0,   212,
+    0,   24,  90,  154, 58,  48,  96,  146, 69,  132, 102, 136, 98,  75,  160, 169, 94,
+    113, 160, 176, 82,  198, 33,  108, 0,   188, 40,  106, 12,  125, 89,  124, 79,  100,
+    98,  137, 81,  147, 118, 145, 91,  84,  176, 176, 176, 13,  0,   0,   6,   0
+};
+static const uint8_t on_white[AW * AH * 3] = { 255, 255, 255, 37,  203, 0,   164, 230, 127, 212,
+                                               241, 178, 254, 254, 252, 133, 213, 127, 192, 231,
+                                               183, 253, 254, 252, 255, 255, 255, 159, 183, 68,
+                                               252, 254, 252, 255, 255, 255, 96,  148, 68,  194,
+                                               203, 178, 229, 225, 219, 33,  113, 0,   162, 185,
+                                               153, 210, 214, 209, 254, 253, 254, 255, 255, 255 };
+
+static void make_alpha(uint8_t *rgba)
+{
+    static const uint8_t levels[] = { 0, 255, 128, 77, 3 };
+    for (int i = 0; i < AW * AH; i++) {
+        int     x = i % AW, y = i / AW;
+        uint8_t p[] = { (uint8_t)(37 * x + 11 * y), (uint8_t)(200 - 29 * y + 3 * x),
+                        (uint8_t)(17 * x * y), levels[(x + 2 * y) % 5] };
+        memcpy(rgba + 4 * i, p, 4);
+    }
+}
+
+static void save_alpha(const char *name, const uint8_t *rgba)
+{
+    xd_err           e = { 0 };
+    const xd_picture im = { rgba, AW, AH, 4 };
+    if (xd_image_write_picture(in_scratch(name), &im, -1, texts, &e) != XD_OK)
+        fail_msg("%s: %s", name, e.msg);
+}
+
+static uint8_t *read_alpha(const char *name)
+{
+    uint8_t *rgba;
+    int64_t  w, h;
+    xd_err   e = { 0 };
+    if (xd_image_read_alpha(in_scratch(name), &rgba, &w, &h, &e) != XD_OK)
+        fail_msg("%s: %s", name, e.msg);
+    assert_int_equal(w, AW);
+    assert_int_equal(h, AH);
+    return rgba;
+}
+
+/* PNG keeps all channels; WebP keeps alpha, and its colours are lossy. Other formats get the image
+ * on white, and an image without alpha is read as opaque. */
+static void alpha_is_kept(void **state)
+{
+    uint8_t rgba[AW * AH * 4], *back;
+    (void)state;
+    make_alpha(rgba);
+    save_alpha("a.png", rgba);
+    back = read_alpha("a.png");
+    assert_memory_equal(back, rgba, sizeof rgba);
+    free(back);
+    save_alpha("a.webp", rgba);
+    back = read_alpha("a.webp");
+    for (int i = 3; i < AW * AH * 4; i += 4)
+        assert_int_equal(back[i], rgba[i]);
+    free(back);
+    save_alpha("a.ppm", rgba);
+    back = read_back("a.ppm", AW, AH);
+    assert_memory_equal(back, on_white, sizeof on_white);
+    free(back);
+    save_alpha("a.jpg", rgba);
+    static const char *const opaque[] = { "a.ppm", "a.jpg" };
+    for (int k = 0; k < 2; k++) {
+        back = read_alpha(opaque[k]);
+        for (int i = 0; i < AW * AH; i++)
+            assert_int_equal(back[4 * i + 3], 255);
+        for (int i = 0; i < AW * AH * 3 && !k; i++)
+            assert_int_equal(back[i / 3 * 4 + i % 3], on_white[i]);
+        free(back);
+    }
+    assert_true(xd_image_has_alpha("a.webp") && !xd_image_has_alpha("a.jpeg"));
+    assert_int_equal(scratch_clean(), 4);
+}
+
+/* Alpha is resized with the colours multiplied by it, bitwise as by Pillow. */
+static void alpha_is_resized(void **state)
+{
+    uint8_t *rgba = malloc(AW * AH * 4);
+    xd_err   e = { 0 };
+    (void)state;
+    assert_non_null(rgba);
+    make_alpha(rgba);
+    assert_int_equal(xd_image_resize_alpha(&rgba, AW, AH, 7, 3, &e), XD_OK);
+    assert_memory_equal(rgba, resized, sizeof resized);
+    free(rgba);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_come_back),
+        cmocka_unit_test(alpha_is_kept),
+        cmocka_unit_test(alpha_is_resized),
         cmocka_unit_test(texts_travel),
         cmocka_unit_test(long_texts_are_cut),
         cmocka_unit_test(every_kind_of_png_is_read),

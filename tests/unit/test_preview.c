@@ -85,6 +85,7 @@ static rig *open_rig(int64_t t, int64_t C, int64_t h, int64_t w, int64_t factor)
                      .r = &r->r,
                      .lat = { t, C, h, w },
                      .size = { h * factor, w * factor },
+                     .channels = 3,
                      .asked = { h * factor, w * factor } };
     return r;
 }

@@ -56,7 +56,7 @@ static void refusals(void **state)
     refuses(video, "{\"patch_size\":2}", XD_EFORMAT, "multiples");
     refuses(video, "{\"out_channels\":1}", XD_EUNSUPPORTED, "out_channels 1");
     refuses(video, "{\"num_res_blocks\":99}", XD_EUNSUPPORTED, "99");
-    refuses(image, "{\"input_channels\":4}", XD_EUNSUPPORTED, "in_channels is 4");
+    refuses(image, "{\"input_channels\":5}", XD_EUNSUPPORTED, "in_channels is 5");
 }
 
 static void info_of(const char *class_name, xd_vae_info *v)

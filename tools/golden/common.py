@@ -92,6 +92,15 @@ def make_image(size, seed):
     return Image.fromarray(rows_last(u8).numpy())
 
 
+def add_alpha(image, seed):
+    """The image with smooth random alpha, which is 0 and 255 in some places."""
+    g = torch.Generator().manual_seed(seed)
+    alpha = (smooth(1, 1, *image.size[::-1], g) * 120 + 150).clamp(0, 255).to(torch.uint8)
+    image = image.copy()
+    image.putalpha(Image.fromarray(alpha[0, 0].numpy()))
+    return image
+
+
 def make_mask(size):
     """A bright spot with soft edges on black; what is inpainted of it is no box."""
     w, h = size
@@ -172,7 +181,7 @@ def keep_images(out, trail, images, r, count, noise=True, whole=True):
             out[f"noise.{i}"] = torch.randn((1, *trail[0][1].shape[1:]), generator=g)[0]
         for s, (_, z) in enumerate(trail):
             out[f"latents.{i}.{s}"] = z[i]
-        p = rows_last(images[i:i + 1])
+        p = images[i].movedim(-3, -1).contiguous()
         out[f"pixels.{i}"] = torch.from_numpy((p.numpy() * 255).round().astype(np.uint8))
         if i == 0 and whole:
             out["image.0"] = p

@@ -111,6 +111,50 @@ static const xd_recipe edit_plus = {
     .sized_by = XD_SIZED_BY_LAST,
 };
 
+/* ---- layers -------------------------------------------------------------------------------- */
+
+/* Returns the logarithm of the shift for layers of this number of tokens, relative to 256 x 256
+ * pixels. */
+static double layers_mu(int64_t tokens, int steps)
+{
+    (void)steps;
+    return sqrt((double)tokens / (256. * 256 / 16 / 16));
+}
+
+/* This recipe has the text encoder, defaults and rules of diffusers' QwenImageLayeredPipeline. */
+static const xd_recipe layered = {
+    .name = "qwen-image-layered",
+    .pipelines = { "QwenImageLayeredPipeline" },
+    .dit = "transformer",
+    .vae = "vae",
+    .text = { { .folder = "text_encoder",
+                .tokenizer = "tokenizer",
+                .slot = "llm",
+                .rows = XD_ROWS_BELOW,
+                .pad = XD_PAD_NONE,
+                .frame = frame,
+                .drop = FRAME_ROWS } },
+    .ntext = 1,
+    .steps = 50,
+    .guidance = 1,
+    .distilled = 1,
+    .true_cfg = 4,
+    .max_text = 512,
+    .most_text = 1024,
+    .own_sigmas = XD_OWN_ALWAYS,
+    .packed = 1,
+    .mu = layers_mu,
+    .max_shift = 1.15,
+    .role = XD_ROLE_REFERENCES,
+    .needs_image = 1,
+    .references = 1,
+    .reference_area = 640 * 640,
+    .reference_size = reference_size,
+    .sized_by = XD_SIZED_BY_FIRST,
+    .layers = 4,
+    .describes = 1,
+};
+
 /* ---- Qwen-Image-2.1 ------------------------------------------------------------------------ */
 
 /* The chat template of Qwen3-VL with the pipeline's system message, whose rows are dropped. */
@@ -229,7 +273,7 @@ extern const xd_family xd_family_qwenimage;
 const xd_family xd_family_qwenimage = {
     .title = "Qwen-Image",
     .dits = XD_LIST(xd_dit, &xd_dit_qwenimage, &xd_dit_qwenimage21),
-    .recipes = XD_LIST(xd_recipe, &qwen_image, &edit, &edit_plus, &qwen_image_21),
+    .recipes = XD_LIST(xd_recipe, &qwen_image, &edit, &edit_plus, &layered, &qwen_image_21),
     .key_maps = xd_qwenimage_key_maps,
     .lora_names = xd_qwenimage_lora_names,
     .xdit = &xdit_rows,

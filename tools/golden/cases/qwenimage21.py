@@ -6,8 +6,8 @@ feed-forward in ComfyUI's files.
 
 Layout and names of tensors as in joint.py. A model's directory has no weights, as in joint.py. The
 tokenizer is that of flux2.py. The area of reference images is max_area's (output_resolution), as a
-tiny model has no use for a megapixel. The pipeline keeps the keys and values of text and reference
-images, which must not change what it predicts.
+tiny model has no use for a megapixel; one image of qwen21-edit has alpha. The pipeline keeps the
+keys and values of text and reference images, which must not change what it predicts.
 """
 import json
 import shutil
@@ -19,8 +19,8 @@ from diffusers import (AutoencoderKLQwenImage21, FlowMatchEulerDiscreteScheduler
 from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from ..common import (add_loras, keep_images, make_each, make_image, save_run, say_images,
-                      tidy)
+from ..common import (add_alpha, add_loras, keep_images, make_each, make_image, save_run,
+                      say_images, tidy)
 from ..fill import configure, fill
 from .flux2 import SPECIAL, load_tokenizer, make_tokenizer
 
@@ -62,8 +62,9 @@ RUNS = {
     "qwen21-lora": dict(model="qwen21", prompts=["a white star"], width=64, height=96, steps=3,
                         seed=33, loras=dict(peft=0.7, kohya=-0.4)),
     # width 0: the pipeline's own size
-    "qwen21-edit": dict(prompts=["put both side by side"], sizes=[(75, 64), (40, 91)], width=96,
-                        height=64, side=96, steps=3, seed=34, negative="a star", true_cfg=2.5),
+    "qwen21-edit": dict(prompts=["put both side by side"], sizes=[(75, 64), (40, 91)], alpha=[0],
+                        width=96, height=64, side=96, steps=3, seed=34, negative="a star",
+                        true_cfg=2.5),
     "qwen21-edit-one": dict(model="qwen21-edit", prompts=["a cyan triangle"], sizes=[(120, 67)],
                             width=0, height=0, side=80, steps=2, seed=35, images=2),
 }
@@ -197,6 +198,8 @@ def give_images(r, d):
     given = []
     for i, wide_high in enumerate(r.get("sizes", [])):
         given.append(make_image(wide_high, r["seed"] + 2000 + i))
+        if i in r.get("alpha", []):
+            given[i] = add_alpha(given[i], r["seed"] + 3000 + i)
         given[i].save(d / ("image.png" if i == 0 else f"image_{i + 1}.png"))
     size = r["height"], r["width"]
     if not r["width"]:
@@ -255,7 +258,7 @@ def run(name, out_dir):
                   num_images_per_prompt=r["images"], height=r["height"] or None,
                   width=r["width"] or None, generator=gens,
                   output_type="pt", callback_on_step_end=keep, **options_of(r, given)).images
-    keep_images(out, trail, images[:, :3], r, count, whole=not r["loras"])
+    keep_images(out, trail, images, r, count, whole=not r["loras"])
     save_run(d, name, r["model"], notes_of(r, size, given), out)
     say_images(name, r | dict(width=size[1], height=size[0]), out, trail, count)
 
