@@ -64,7 +64,7 @@ xd_status xd_task_flags_read(xd_task_flags *f, int argc, char **argv, xd_err *e)
 
 static xd_status load_one(xd_task_flags *f, const char *path, const xd_image **to, xd_err *e)
 {
-    int i = f->npixels, alpha = f->mask_alpha && path == f->mask_image;
+    int i = f->npixels, masks = f->mask_alpha && path == f->mask_image;
     int video = path == f->control_video || (path == f->mask_image && f->control_video);
     /* Images that determine frames of a video may be videos. */
     video |= f->request.images.frame_index && path != f->mask_image;
@@ -74,8 +74,10 @@ static xd_status load_one(xd_task_flags *f, const char *path, const xd_image **t
     f->npixels++;
     if (video)
         return xd_video_file_load(path, MAX_VIDEO, &f->pixels[i], &f->data[i], e);
-    xd_status s =
-        (alpha ? xd_image_file_load_mask : xd_image_file_load)(path, &f->pixels[i], &f->data[i], e);
+    xd_status s = (masks ? xd_image_file_load_mask
+                   : path == f->mask_image
+                       ? xd_image_file_load
+                       : xd_image_file_load_alpha)(path, &f->pixels[i], &f->data[i], e);
     return s != XD_OK && path != f->mask_image &&
                    xd_video_file_load(path, MAX_VIDEO, &f->pixels[i], &f->data[i], NULL) == XD_OK
                ? XD_OK

@@ -142,18 +142,18 @@ XD_API xd_status xd_module_predicted(const xd_module *m, int nd, const int64_t *
 
 /* ---- an autoencoder ------------------------------------------------------------------------ */
 
-/* Decodes latents [T,C,h,w] or [C,h,w] to pixels, f32 [frames,H,W,3] in about -1 to 1. The program
+/* Decodes latents [T,C,h,w] or [C,h,w] to pixels, f32 [frames,H,W,K] in about -1 to 1. The program
  * must have divided the latents by the scaling factor. If `tiled` is 1, xd_module_decode uses
  * overlapping tiles for images that are larger than a tile. The caller allocates `pixels`;
  * xd_module_decoded computes their shape. */
 XD_API xd_status xd_module_decode(xd_module *m, const xd_array *latents, int tiled, float *pixels,
                                   xd_err *e);
-/* Encodes pixels [frames,H,W,3] in -1 to 1 to the moments of the latents, f32 [T,h,w,2C]. The 2C
+/* Encodes pixels [frames,H,W,K] in -1 to 1 to the moments of the latents, f32 [T,h,w,2C]. The 2C
  * channels of the moments are C means, followed by C logarithms of variances. The caller allocates
  * `moments`; xd_module_encoded computes their shape. */
 XD_API xd_status xd_module_encode(xd_module *m, const xd_array *pixels, int tiled, float *moments,
                                   xd_err *e);
-/* xd_module_decoded computes the shape [frames,H,W,3] of the pixels that latents of shape [T,C,h,w]
+/* xd_module_decoded computes the shape [frames,H,W,K] of the pixels that latents of shape [T,C,h,w]
  * decode to. xd_module_encoded computes the shape [T,h,w,2C] of the moments of pixels
  * [frames,H,W,3]. XD_EINVAL: the autoencoder does not accept latents or pixels of the shape that
  * was passed. */

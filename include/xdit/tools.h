@@ -412,6 +412,9 @@ XD_API xd_status xd_image_file_size(const char *path, int64_t *width, int64_t *h
 /* Reads a PNG, JPEG, WebP, GIF or PPM file as RGB into *data, which is malloc'ed and freed by the
  * caller; im->data points to it. */
 XD_API xd_status xd_image_file_load(const char *path, xd_image *im, uint8_t **data, xd_err *e);
+/* Reads a file as xd_image_file_load does, but as RGBA: alpha is 255 in an image without alpha. */
+XD_API xd_status xd_image_file_load_alpha(const char *path, xd_image *im, uint8_t **data,
+                                          xd_err *e);
 /* Reads an image file as an inpainting mask. If a PNG or WebP file has transparent pixels, these
  * become white and all other pixels black, as in OpenAI's API. Files without transparent pixels are
  * read as xd_image_file_load does. */

@@ -233,12 +233,12 @@ def test_decoding_drops_the_transformer_where_memory_is_short():
 # Some of these read an image, which decoding does without; alpha and hunyuan resize theirs; cog15
 # has frames that are not decoded.
 @pytest.mark.parametrize("name", ["bins", "flux-fill", "flux-control", "flux2", "kontext",
-                                  "qwen-edit", "sd3", "chroma", "auraflow", "hunyuan", "cog2b",
+                                  "qwen-edit", "qwen-layered", "qwen21", "sd3", "chroma", "auraflow", "hunyuan", "cog2b",
                                   "cog15-i2v", "wan-i2v", "wan-ti2v", "vace", "skyreels-df"])
 def test_latents_of_other_pipelines(tiny, name):
     made = json.loads((tiny / name / "golden.json").read_text())
     pixels = np.random.default_rng(1).integers(0, 256, (48, 48, 3), np.uint8)
-    sizes = {k: made.get(k) for k in ("width", "height", "num_frames", "max_area",
+    sizes = {k: made.get(k) for k in ("width", "height", "num_frames", "max_area", "layers",
                                       "no_auto_resize")}
     how = {"num_inference_steps": 2, "seed": 1, "image": pixels if made.get("image") else None,
            "mask_image": pixels[:, :, 0] if made.get("mask") else None,

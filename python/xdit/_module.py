@@ -133,7 +133,7 @@ class Module:
         return list(to)
 
     def decode(self, latents: torch.Tensor, tiled: bool) -> torch.Tensor:
-        """Decodes latents [T,C,h,w] to pixels [frames,H,W,3], f32."""
+        """Decodes latents [T,C,h,w] to pixels [frames,H,W,3], or 4 channels, f32."""
         a, kept = ffi.new("xd_array *"), Kept()
         _fill(a, latents, kept, "latents")
         out = torch.empty(self._shape(lib.xd_module_decoded, list(latents.shape)))

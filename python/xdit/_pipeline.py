@@ -32,12 +32,11 @@ class Output:
     """Result of a call; empty on ranks above 0.
 
     Image models: `images` is a list of PIL images, an array [B,H,W,3] of 0 to 1 ("np") or of levels
-    0 to 255 ("uint8"), a tensor [B,3,H,W] ("pt"), or latents [B,C,H,W] ("latent"). Images with alpha
-    have the mode RGBA, and 4 channels. A model of layers has a list of PIL images for each image, or
-    a dimension of layers after B. Video models:
-    `frames` is a list of PIL images per video, or such an array with a dimension of frames after B;
-    `audio` has an array [samples,channels] per video with sound, from -1 to 1, of `audio_rate`
-    samples per second.
+    0 to 255 ("uint8"), a tensor [B,3,H,W] ("pt"), or latents [B,C,H,W] ("latent"). Images with
+    alpha have the mode RGBA, and 4 channels. A model of layers has a list of PIL images for each
+    image, or a dimension of layers after B. Video models: `frames` is a list of PIL images per
+    video, or such an array with a dimension of frames after B; `audio` has an array
+    [samples,channels] per video with sound, from -1 to 1, of `audio_rate` samples per second.
     """
     images: Any = None
     frames: Any = None
@@ -413,8 +412,8 @@ class Pipeline:
         return out if return_dict else (out.frames if self.makes_videos else out.images,)
 
     def _read_latents(self, latents: Any) -> np.ndarray:
-        """Converts latents to [B,C,h,w], for videos and layers [B,T,C,h,w]; B may be missing, except
-        for layers."""
+        """Converts latents to [B,C,h,w], for videos and layers [B,T,C,h,w]; B may be missing,
+        except for layers."""
         a = latents.detach().cpu().float().numpy() if hasattr(latents, "detach") else latents
         a = np.ascontiguousarray(a, np.float32)
         nd = 4 if self.makes_videos or a.ndim == 5 else 3

@@ -29,6 +29,15 @@ xd_status xd_image_file_load(const char *path, xd_image *im, uint8_t **data, xd_
     return s;
 }
 
+xd_status xd_image_file_load_alpha(const char *path, xd_image *im, uint8_t **data, xd_err *e)
+{
+    xd_image_init(im);
+    xd_status s = xd_image_read_alpha(path, data, &im->width, &im->height, e);
+    im->channels = 4;
+    im->data = *data;
+    return s;
+}
+
 xd_status xd_image_file_load_mask(const char *path, xd_image *im, uint8_t **data, xd_err *e)
 {
     xd_image_init(im);

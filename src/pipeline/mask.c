@@ -29,6 +29,11 @@ xd_status xd_mask_check(const xd_job *j, xd_err *e)
                        "padding_mask_crop cannot be used with %s, which reads the "
                        "complete image",
                        p->name);
+    if (xd_vae_pixel_channels(&j->ctx->model.vae_info) > 3 && r->images.padding_mask_crop >= 0)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "padding_mask_crop cannot be used with the autoencoder %s/%s, whose images "
+                       "have alpha",
+                       j->ctx->model.dir, p->vae);
     if (j->role->reads_mask && !j->role->reads_control && !j->ctx->bench &&
         (!xd_job_has_mask(r) || !xd_job_has_image(r)))
         return xd_fail(e, XD_EINVAL,

@@ -25,7 +25,7 @@ int  xd_preview_due(const xd_job *j, int step);
 /* Makes the preview of clean latents [t,C,h,w] and calls the request's on_preview. If out of
  * memory, the preview is skipped and the request continues. */
 void xd_preview_report(const xd_job *j, const float *clean, const xd_progress *p);
-/* Adds latents [t,C,h,w], and the pixels [frames,H,W,3] into which they were decoded, to the
+/* Adds latents [t,C,h,w], and the pixels [frames,H,W,K] into which they were decoded, to the
  * least-squares fit of preview colours. xd_preview_learn does nothing if the autoencoder's colours
  * are known or the engine serves no further requests. */
 void xd_preview_learn(const xd_job *j, const float *lat, const float *rgb);

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import zlib
 
-from harness import (DEMO, PROMPT, ROOT, T, Server, end, generate, image_of, pixels, report,
+from harness import (DEMO, PROMPT, ROOT, T, XDIT, Server, end, generate, image_of, pixels, report,
                      wait_for)
 
 GEN, EDIT = "/v1/images/generations", "/v1/images/edits"
@@ -290,6 +290,29 @@ def usage_of_edits():
             6, size[0] * size[1] // 64, 32), f"tokens of an edit of {size}", r.json["usage"])
 
 
+def layers():
+    """A model that separates an image with alpha into layers: each is a result of its own, and the
+    first has the numbers of tokens."""
+    model = T / "qwen-layered"
+    subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / "qwen-layered"), str(model)],
+                   check=True, stdout=subprocess.DEVNULL)
+    path = model / "image.png"
+    subprocess.run([XDIT, "generate", "--model", str(model), "--quiet", "--threads", "1",
+                    "--prompt", "a star", "--num_inference_steps", "2", "--image", str(path),
+                    "--layers", "2", "--max_area", "2048", "--dtype", "f32", "--output",
+                    str(T / "layer.png")],
+                   check=True, timeout=120, stdout=subprocess.DEVNULL)
+    want = [(T / f"layer_000{i}.png").read_bytes() for i in (1, 2)]
+    with Server("--dtype", "f32", model=str(model)) as s:
+        r = s.form(EDIT, [("prompt", "a star"), ("num_inference_steps", 2), ("layers", 2),
+                          ("seed", 0), ("max_area", 2048), ("image", "a.png", path.read_bytes())])
+        report(r.status == 200 and len(r.json["data"]) == 2 and
+               [pixels(image_of(r, i)) for i in (0, 1)] == [pixels(w) for w in want],
+               "the layers of the command line", r)
+        report([image_of(r, i)[25] for i in (0, 1)] == [6, 6], "they have alpha")
+        report(r.json["data"][0]["parameters"]["layers"] == 2, "the number of layers is told")
+
+
 def control():
     """A model that reads a control image; it comes with or without an image to start from."""
     model = T / "flux-control"
@@ -544,6 +567,7 @@ def main():
     with Server("--results", str(results)) as s:
         as_xdit(s, results)
     usage_of_edits()
+    layers()
     control()
     controls()
     shape_of_images()

@@ -1,4 +1,4 @@
-"""Qwen-Image-Layered: an image with alpha in three layers, with guidance; an opaque one in one layer.
+"""Qwen-Image-Layered: an image with alpha in three layers, with guidance; one without in one layer.
 
 Layout and names of tensors as in joint.py. A model's directory has no weights, as in joint.py. The
 area of the image is max_area's (resolution), as a tiny model has no use for 640 x 640 pixels.
