@@ -233,8 +233,9 @@ def test_decoding_drops_the_transformer_where_memory_is_short():
 # Some of these read an image, which decoding does without; alpha and hunyuan resize theirs; cog15
 # has frames that are not decoded.
 @pytest.mark.parametrize("name", ["bins", "flux-fill", "flux-control", "flux2", "kontext",
-                                  "qwen-edit", "qwen-layered", "qwen21", "sd3", "chroma", "auraflow", "hunyuan", "cog2b",
-                                  "cog15-i2v", "wan-i2v", "wan-ti2v", "vace", "skyreels-df"])
+                                  "qwen-edit", "qwen-layered", "qwen21", "sd3", "chroma",
+                                  "auraflow", "hunyuan", "cog2b", "cog15-i2v", "wan-i2v",
+                                  "wan-ti2v", "vace", "skyreels-df"])
 def test_latents_of_other_pipelines(tiny, name):
     made = json.loads((tiny / name / "golden.json").read_text())
     pixels = np.random.default_rng(1).integers(0, 256, (48, 48, 3), np.uint8)
@@ -257,6 +258,25 @@ def test_latents_of_other_pipelines(tiny, name):
         # of vace a reference image comes first, if the number of frames is not given
         assert free.shape == want.shape or name in ("bins", "hunyuan", "cog15-i2v", "vace")
         assert free.shape != want.shape or np.array_equal(free, want)
+
+
+def test_layers(tiny, tmp_path):
+    """Each image is a list of layers with alpha, which are those of the saved files."""
+    pixels = np.random.default_rng(1).integers(0, 256, (33, 60, 4), np.uint8)
+    how = {"num_inference_steps": 2, "seed": 1, "max_area": 2048, "layers": 2}
+    with xdit.Pipeline.from_pretrained(tiny / "qwen-layered", dtype="f32", threads=1) as p:
+        p.set_progress_bar_config(disable=True)
+        out = p("a star", image=pixels, **how)
+        assert [[(im.mode, im.size) for im in layers] for layers in out.images] == \
+            [[("RGBA", (64, 32))] * 2]
+        assert p("a star", image=pixels, output_type="pt", **how).images.shape == (1, 2, 4, 32, 64)
+        opaque = p("a star", image=pixels[:, :, :3], output_type="uint8", **how).images
+        assert not np.array_equal(opaque[0, 0], np.asarray(out.images[0][0]))
+        out.save(tmp_path / "a.png")
+        saved = [np.asarray(Image.open(tmp_path / f"a_000{i}.png")) for i in (1, 2)]
+        assert all(np.array_equal(s, im) for s, im in zip(saved, out.images[0]))
+        with pytest.raises(xdit.InvalidRequest, match="prompt 1 is empty"):
+            p("", image=pixels, **how)
 
 
 def test_conditions(tiny):

@@ -140,7 +140,7 @@ static int has_prompt(const xd_recipe *p, int number)
 static xd_status check_prompts(const xd_job *j, xd_err *e)
 {
     const xd_recipe *p = j->ctx->model.recipe;
-    for (int i = 0; i < j->r->nprompts && p->describes && !j->ctx->unread; i++)
+    for (int i = 0; i < j->r->nprompts && p->describes && xd_job_has_image(j->r); i++)
         if (!j->r->prompts[i][strspn(j->r->prompts[i], " ")])
             return xd_fail(
                 e, XD_EINVAL,
