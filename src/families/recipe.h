@@ -294,9 +294,9 @@ typedef struct xd_recipe {
     /* Above 0: the transformer separates the image into layers, and this is their default number.
      * Its latents have a frame for the complete image, which is not decoded, and one for each
      * layer. All have the size of the image. */
-    int                     layers;
+    int         layers;
     /* 1: the pipeline describes the image if the prompt is empty, which xdit does not. */
-    int                     describes;
+    int         describes;
     /* Number of frames at the beginning of a video that are decoded but are not part of the
      * result. */
     int         drops_frames;

@@ -67,7 +67,7 @@ typedef struct xd_job {
     /* sizes that the transformer reads as conditions: with the prompt, and with the negative
      * prompt */
     xd_job_size               sizes[2];
-    int64_t                   frames; /* frames of the result; 1 for an image */
+    int64_t                   frames;   /* frames of the result; 1 for an image */
     int                       channels; /* channels of the result's pixels, 3 or 4 (with alpha) */
     /* Frames that the autoencoder decodes; only the last `frames` ones are kept. */
     int64_t                   all_frames;

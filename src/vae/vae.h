@@ -6,7 +6,7 @@
 #include "exec/net.h"
 
 typedef struct xd_vae_info {
-    int64_t     channels;       /* number of channels of the latents */
+    int64_t     channels; /* number of channels of the latents */
     /* Channels of pixels: 3, RGB, or 4, RGB and alpha, from -1 (transparent) to 1. 0 means 3. */
     int         pixel_channels;
     int         cell[3];        /* number of frames, pixel rows and pixel columns per latent cell */
