@@ -3,6 +3,7 @@
 #ifndef XD_PIPELINE_JOB_H
 #define XD_PIPELINE_JOB_H
 
+#include "base/saver.h"
 #include "io/inpaint.h"
 #include "pipeline/attn_table.h"
 #include "pipeline/context.h"
@@ -128,6 +129,8 @@ typedef struct xd_job {
     int           locked;
     int32_t      *finished; /* [images] steps that a checkpoint has finished; NULL: no checkpoint */
     double        saved_s;  /* time of the last checkpoint; 0: no checkpoint was written */
+    int           copies;   /* 1: this rank writes the copy of the checkpoint on a second host */
+    xd_saver     *saver;    /* writes the files of checkpoints; NULL: none was due */
     xd_pace       pace;
     int asked_steps; /* number of steps, samp.steps plus the steps that `strength` skips */
     const xd_sampler *sampler;

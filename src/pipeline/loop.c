@@ -255,6 +255,7 @@ static xd_status collect_images(xd_loop *l, int first, float *mine[2], xd_err *e
     int               D = ctx->plan.deg.n[XD_DATA], at = ctx->topo.at[XD_DATA];
     int               root = ctx->topo.replica->rank == 0;
     xd_status         s = XD_OK;
+    xd_checkpoint_settle(j);
     for (int d = 0; d < D && first + d < j->ntodo; d++) {
         float *other[2] = { NULL, NULL }, **v = at == d ? mine : other;
         if (d > 0) {
@@ -271,7 +272,10 @@ static xd_status collect_images(xd_loop *l, int first, float *mine[2], xd_err *e
         if (d == D)
             return s;
     }
-    return agree_behind_calls(ctx, s, e);
+    s = agree_behind_calls(ctx, s, e);
+    for (int d = 0; d < D && first + d < j->ntodo && s == XD_OK; d++)
+        xd_checkpoint_remove(j, xd_job_image(j, first + d)); /* also on other hosts */
+    return s;
 }
 
 /* Generates all images, assigned to the replicas round robin. */
