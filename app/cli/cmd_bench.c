@@ -191,7 +191,11 @@ static int run_command(int argc, char **argv)
     if (st == XD_OK)
         st = launch_ranks(&t, &ranks, &e);
     if (st == XD_OK && ranks > 1)
-        st = xd_launch_run(&(xd_launch){ ranks, argc, argv, "bench", t.start_timeout, 0, NULL },
+        st = xd_launch_run(&(xd_launch){ .ranks = ranks,
+                                         .argc = argc,
+                                         .argv = argv,
+                                         .command = "bench",
+                                         .start_timeout = t.start_timeout },
                            &code, &e);
     else if (st == XD_OK)
         st = xd_bench(&t.bench, &e);

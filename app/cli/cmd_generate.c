@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -26,6 +27,7 @@
 #include "cli/resume.h"
 #include "cli/step_hashes.h"
 #include "cli/xdit_compat.h"
+#include "launch/hosts.h"
 #include "launch/launch.h"
 #include "launch/roster.h"
 #include "launch/stop.h"
@@ -36,6 +38,8 @@ typedef struct options { /* options of xdit generate that are not options of a r
     xd_prompt_texts texts;
     const char     *hashes; /* file of --determinism_file */
     int             quiet, verbose, json, skip, compare;
+    const char     *hosts;
+    int             spare;
     int             max_restarts; /* negative: not given */
     int             rank_timeout; /* seconds; 0: none */
 } options;
@@ -66,10 +70,17 @@ static xd_option option_rows[] = {
     { "resume", XD_OPT_TEXT, AT(resume), 0, 0, NULL, "DIR",
       "continue the interrupted command of --checkpoint DIR; options given here replace its "
       "options, and options of the plan replace its plan" },
+    { "hosts", XD_OPT_TEXT, AT(hosts), 0, 0, NULL, "LIST",
+      "hosts on which xdit starts the ranks, with their number of ranks: a:2,b:2, or a file with "
+      "lines `a slots=2`. With --checkpoint, the remaining hosts continue if one is lost (default: "
+      "this host)" },
+    { "spare", XD_OPT_INT, AT(spare), 0, 4096, NULL, "N",
+      "hold back the last N ranks of --hosts, which take the place of lost ones, so that the plan "
+      "stays the same; without --hosts, N more restarts keep the number of ranks (default: 0)" },
     { "max_restarts", XD_OPT_INT, AT(max_restarts), 0, 1000, NULL, "N",
       "maximum restarts after a lost rank (default: 1). A restart continues from --checkpoint "
       "DIR. After the first, each has one rank less; after a loss for lack of memory, the plan "
-      "needs less memory" },
+      "needs less memory; after a lost host of --hosts, the other hosts start" },
     { "rank_timeout", XD_OPT_INT, AT(rank_timeout), 0, 86400, NULL, "SECONDS",
       "time after which a rank that stands still counts as killed (default: 0, never). It "
       "stands still if its process is stopped, or if no step ends in this time and in five "
@@ -127,6 +138,7 @@ typedef struct task { /* state of one run of xdit generate */
     int           no_arguments; /* 1: the command line is empty */
     int           given;        /* number of prompts on the command line, which precede the prompts
                                    of the file */
+    xd_hosts      hosts; /* those of --hosts; n 0: this process starts no ranks on other hosts */
     xd_compat     compat;
     xd_resume     resume;  /* options of the command line, as --checkpoint stores them */
     xd_resume     resumed; /* all options with which an interrupted command continues (--resume) */
@@ -157,7 +169,8 @@ static void note_option(void *cookie, const xd_option *o, const char *value)
     task               *t = (task *)(void *)((char *)cookie - offsetof(task, compat));
     const xd_opt_table *plan = &t->tables[3];
     int is_plan = (o >= plan->rows && o < plan->rows + plan->n) || strcmp(o->name, "nproc") == 0 ||
-                  strcmp(o->name, "plan") == 0;
+                  strcmp(o->name, "plan") == 0 || strcmp(o->name, "hosts") == 0 ||
+                  strcmp(o->name, "spare") == 0;
     if (strcmp(o->name, "resume") != 0 && t->noted == XD_OK)
         t->noted = xd_resume_add(&t->resume, o->name, value, is_plan, &t->err);
 }
@@ -203,12 +216,18 @@ static void on_log(void *cookie, int level, const char *line)
         xd_roster_report(XD_ROSTER_ERROR);
 }
 
+/* Returns 1 on rank 0 and on the first rank of other hosts, which may not share its disk. */
+static int keeps_options(const task *t)
+{
+    return t->rank <= 0 || xd_launch_is_first();
+}
+
 /* After the request is accepted, stores the options of this command line for --resume. */
 static void store_options(task *t)
 {
     const char *dir = t->request.checkpoint.dir;
     xd_err      e = { 0 };
-    if (!dir || t->opts.resume || t->rank > 0 || t->stored++)
+    if (!dir || t->opts.resume || !keeps_options(t) || t->stored++)
         return;
     if (t->noted != XD_OK || xd_resume_save(&t->resume, dir, &e) != XD_OK)
         fprintf(stderr, "xdit: warning: --resume cannot continue this command: %s\n",
@@ -501,6 +520,24 @@ static xd_status check_preview(task *t, const char *output)
     return xd_output_check(name, 1, &t->err);
 }
 
+/* Reads --hosts, and sets *ranks to the number of ranks that this process starts: with --hosts, all
+ * slots that are not held back. */
+static xd_status count_ranks(task *t, int *ranks)
+{
+    const options *o = &t->opts;
+    int            starts = o->hosts && !t->launched && !xd_launch_is_child();
+    xd_status      st = starts ? xd_hosts_read(&t->hosts, o->hosts, &t->err) : XD_OK;
+    int            slots = xd_hosts_slots(&t->hosts), n = t->open.nproc;
+    if (st == XD_OK && starts && (slots <= o->spare || n > slots - o->spare))
+        st = xd_fail(&t->err, XD_EINVAL,
+                     "--hosts has %d ranks, of which --spare holds back %d, and %d %s needed: give "
+                     "more hosts, or a smaller --spare or --nproc",
+                     slots, o->spare, n ? n : 1, n > 1 ? "are" : "is");
+    if (st == XD_OK && starts && !n)
+        n = slots - o->spare;
+    return st == XD_OK ? xd_launch_ranks(&t->open.parallel, n, ranks, &t->err) : st;
+}
+
 /* Checks that images, previews and the trace can be written, and that their files differ. */
 static xd_status check_files(task *t)
 {
@@ -532,7 +569,7 @@ static xd_status check_task(task *t, int *ranks)
     if (st == XD_OK)
         st = xd_open_flags_read(&t->open, &t->err);
     if (st == XD_OK)
-        st = xd_launch_ranks(&t->open.parallel, t->open.nproc, ranks, &t->err);
+        st = count_ranks(t, ranks);
     if (st != XD_OK)
         return st;
     long long images = (long long)o->prompts.n * r->num_images_per_prompt;
@@ -566,8 +603,8 @@ static xd_status check_task(task *t, int *ranks)
     if (o->hashes && !r->output.determinism_check)
         r->output.determinism_check = "steps";
     t->images = (int)images;
-    t->since = o->resume ? xd_resume_time(o->resume) : 0;
-    if (o->skip || o->resume) {
+    t->since = o->resume ? xd_resume_time(o->resume) : xd_launch_since();
+    if (o->skip || o->resume || t->since > 0) {
         r->callbacks.wanted = select_image;
         if (!(t->skipped = calloc((size_t)images, 1)))
             return xd_fail(&t->err, XD_ENOMEM, "no memory for the names of %lld images", images);
@@ -707,7 +744,7 @@ static xd_status run_generate(task *t)
         st = xd_compare_runs(g, &t->request, res, o->json, name_at, t, &t->err);
         xd_bar_end(&t->bar);
     }
-    if (st == XD_OK && t->request.checkpoint.dir && t->rank == 0)
+    if (st == XD_OK && t->request.checkpoint.dir && keeps_options(t))
         xd_resume_done(t->request.checkpoint.dir);
     xd_stop_watch(NULL);
     xd_result_free(&res);
@@ -725,7 +762,7 @@ static xd_status run_ranks(task *t, xd_launch *l, int *code)
     int       fd = -1;
     xd_status st = XD_OK;
     if (xd_prompts_is_stream(t->opts.prompt_file)) {
-        if (!xd_launch_here())
+        if (l->hosts || !xd_launch_here())
             return xd_fail(&t->err, XD_EINVAL,
                            "ranks on other hosts cannot read prompts of a pipe: use a file");
         st = xd_prompts_copy(&t->opts.prompts, t->given, path, &fd, &t->err);
@@ -764,7 +801,9 @@ static xd_advise_args advise_args(task *t, const xd_open_args *a)
 static xd_status restart_ranks(task *t, xd_launch *l, const xd_open_args *a, int *code)
 {
     xd_restart r = { .dir = t->request.checkpoint.dir,
-                     .most = t->opts.max_restarts < 0 ? 1 : t->opts.max_restarts,
+                     .most = t->opts.max_restarts < 0 ? 1 + t->opts.spare : t->opts.max_restarts,
+                     .spare = t->hosts.n ? 0 : t->opts.spare,
+                     .hosts = &t->hosts,
                      .options = t->opts.resume ? &t->resumed : &t->resume,
                      .ask = advise_args(t, a) };
     xd_status  st = XD_OK;
@@ -788,6 +827,10 @@ static xd_status launch_ranks(task *t, int ranks, int argc, char **argv, int *co
                        .start_timeout = t->open.start_timeout,
                        .rank_timeout = t->opts.rank_timeout,
                        .loss = &loss };
+    char        *on = xd_hosts_text(&t->hosts, ranks);
+    l.hosts = on;
+    if (on && t->request.checkpoint.dir) /* images that are complete need no repetition */
+        l.since = t->since > 0 ? t->since : (double)time(NULL);
     a.log = NULL;
     a.trace = NULL;
     a.bind = NULL; /* no CPU binding in this process, because ranks would inherit it */
@@ -798,7 +841,10 @@ static xd_status launch_ranks(task *t, int ranks, int argc, char **argv, int *co
     xd_close(&g);
     if (st == XD_OK)
         st = run_ranks(t, &l, code);
-    return st == XD_OK ? restart_ranks(t, &l, &a, code) : st;
+    if (st == XD_OK)
+        st = restart_ranks(t, &l, &a, code);
+    free(on);
+    return st;
 }
 
 static int fail_task(task *t, xd_status st)
@@ -817,6 +863,7 @@ static void free_task(task *t)
     xd_opt_texts_free(&t->opts.images);
     xd_opt_texts_free(&t->opts.control_images);
     xd_open_flags_free(&t->open);
+    xd_hosts_free(&t->hosts);
     free(t->skipped);
     free(t->text);
     free(t->found);
@@ -878,7 +925,7 @@ static int run_command(int argc, char **argv)
     if (st == XD_OK)
         st = check_task(&t, &ranks);
     if (st == XD_OK)
-        st = ranks > 1 ? launch_ranks(&t, ranks, argc, argv, &code) : run_generate(&t);
+        st = ranks > 1 || t.hosts.n ? launch_ranks(&t, ranks, argc, argv, &code) : run_generate(&t);
     if (st != XD_OK)
         code = fail_task(&t, st);
     if (code == XD_EXIT_OK)
@@ -944,7 +991,9 @@ static void print_help(FILE *f)
           "text_weights_dtype bind memory fit", "" },
         { "Several ranks", ranks ? ranks : "", "", "" },
         { "Log and output", "quiet json",
-          "verbose compare preview preview_decoder trace resume max_restarts rank_timeout", "" },
+          "verbose compare preview preview_decoder trace resume max_restarts rank_timeout hosts "
+          "spare",
+          "" },
     };
     enum { OWN = sizeof own / sizeof *own };
     xd_opt_group groups[OWN + 1];

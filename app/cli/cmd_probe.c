@@ -84,7 +84,11 @@ static int run_command(int argc, char **argv)
     if (launched)
         xd_stop_arm_rank(), xd_launch_deadline(t.start_timeout, t.rank);
     if (st == XD_OK && t.ranks > 1 && !launched)
-        st = xd_launch_run(&(xd_launch){ t.ranks, argc, argv, "probe", t.start_timeout, 0, NULL },
+        st = xd_launch_run(&(xd_launch){ .ranks = t.ranks,
+                                         .argc = argc,
+                                         .argv = argv,
+                                         .command = "probe",
+                                         .start_timeout = t.start_timeout },
                            &code, &e);
     else if (st == XD_OK)
         st = xd_probe(&t.probe, &e);

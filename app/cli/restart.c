@@ -1,9 +1,12 @@
 /* restart.c - chooses how lost ranks start again; see restart.h */
 #include "cli/restart.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "launch/ping.h"
 
 /* Maximum memory of a new plan, as a fraction of the memory of the plan that failed for lack of
  * memory. */
@@ -67,12 +70,22 @@ static choice choose_smaller(xd_restart *r, int ranks)
     return c;
 }
 
-/* Sets the arguments of the next start: the folder of the checkpoint, or all options if no
- * checkpoint exists yet, followed by `more`. Returns 0 if memory for the arguments is exhausted. */
-static int set_arguments(xd_restart *r, xd_launch *l, char **more, int nmore)
+/* Sets the arguments of the next start to the folder of the checkpoint, or to all options if there
+ * is none yet, followed by the present plan if it is not that of the command. Returns 0 if memory
+ * for the arguments is exhausted. */
+static int set_arguments(xd_restart *r, xd_launch *l)
 {
+    static char         stream[] = "--offload=stream";
+    char               *more[3] = { r->nproc };
+    int                 nmore = r->moved;
     const xd_opt_texts *o = &r->options->options, *plan = &r->options->plan;
-    int                 stored = xd_resume_time(r->dir) > 0, n = 0;
+    /* The folder may be on the hosts of the ranks alone, which find the state without options. */
+    int                 stored = !r->hosts->n && xd_resume_time(r->dir) > 0, n = 0;
+    if (r->moved && r->plan[0])
+        more[nmore++] = r->plan;
+    if (r->moved && r->streams)
+        more[nmore++] = stream;
+    snprintf(r->nproc, sizeof r->nproc, "--nproc=%d", l->ranks);
     free(r->argv);
     r->argv = calloc((size_t)(o->n + plan->n + nmore) + 1, sizeof *r->argv);
     if (!r->argv)
@@ -91,19 +104,37 @@ static int set_arguments(xd_restart *r, xd_launch *l, char **more, int nmore)
     return 1;
 }
 
+/* Sets the plan of the next start; empty: xdit chooses. */
+static void set_plan(xd_restart *r, const char *plan)
+{
+    r->moved = 1;
+    r->plan[0] = 0;
+    if (*plan)
+        snprintf(r->plan, sizeof r->plan, "--plan=%s", plan);
+}
+
 static void print_start(const xd_restart *r, int ranks, const char *how)
 {
     fprintf(stderr, "xdit: starting %d rank%s again%s, restart %d of %d\n", ranks,
             ranks == 1 ? "" : "s", how, r->done, r->most);
 }
 
+/* Sets the hosts of the next start. Returns 0 if there is no memory. */
+static int set_hosts(xd_restart *r, xd_launch *l)
+{
+    if (!r->hosts->n)
+        return 1;
+    free(r->on);
+    r->on = xd_hosts_text(r->hosts, l->ranks);
+    l->hosts = r->on;
+    return r->on != NULL;
+}
+
 static int restart_smaller(xd_restart *r, xd_launch *l)
 {
-    static char stream[] = "--offload=stream";
-    char        how[256], *more[3] = { r->nproc };
-    int         n = 1;
-    choice      c = choose_smaller(r, l->ranks);
-    xd_size     was = xd_size_text(r->peak), is = xd_size_text(c.peak);
+    char    how[256];
+    choice  c = choose_smaller(r, l->ranks);
+    xd_size was = xd_size_text(r->peak), is = xd_size_text(c.peak);
     if (!c.ranks) {
         fprintf(stderr,
                 "xdit: no plan of at most %d rank%s needs less memory than %s: use "
@@ -114,34 +145,78 @@ static int restart_smaller(xd_restart *r, xd_launch *l)
     r->done++;
     r->peak = c.peak;
     l->ranks = c.ranks;
-    snprintf(r->nproc, sizeof r->nproc, "--nproc=%d", c.ranks);
-    snprintf(r->plan, sizeof r->plan, "--plan=%s", c.plan);
+    r->streams = c.streams;
+    set_plan(r, c.ranks > 1 ? c.plan : "");
     snprintf(how, sizeof how, " (%s%s), which needs %s in place of %s", c.text,
              c.streams ? " with --offload stream" : "", is.s, was.s);
     print_start(r, l->ranks, how);
-    if (c.ranks > 1)
-        more[n++] = r->plan;
-    if (c.streams)
-        more[n++] = stream;
-    return set_arguments(r, l, more, n);
+    return set_hosts(r, l) && set_arguments(r, l);
+}
+
+/* Sets *c to the fastest predicted plan on the most ranks, at most `ranks`, for which there is a
+ * plan. */
+static void choose_left(const xd_restart *r, int ranks, choice *c)
+{
+    *c = (choice){ .ranks = 0 };
+    for (int n = ranks; n > 0 && !c->ranks; n--)
+        try_ranks(r, n, 0, INFINITY, c);
+}
+
+/* Starts the ranks again without a host. */
+static int restart_elsewhere(xd_restart *r, xd_launch *l)
+{
+    char   how[512], gone[256] = "";
+    choice c = { .ranks = 0 };
+    int    was = l->ranks, known = xd_hosts_lose(r->hosts, l->lost);
+    if (!known && !xd_ping_hosts(r->hosts))
+        return 0;
+    int left = xd_hosts_slots(r->hosts);
+    if (!left) {
+        fprintf(stderr, "xdit: no host of --hosts is left: --resume %s continues on others\n",
+                r->dir);
+        return 0;
+    }
+    for (int i = 0; i < r->hosts->n; i++)
+        if (r->hosts->v[i].lost) {
+            size_t n = strlen(gone);
+            snprintf(gone + n, sizeof gone - n, "%s%s", n ? ", " : "", r->hosts->v[i].name);
+        }
+    if (left < was) {
+        choose_left(r, left, &c);
+        l->ranks = c.ranks ? c.ranks : left;
+        set_plan(r, l->ranks > 1 ? c.plan : "");
+    }
+    if (!set_hosts(r, l))
+        return 0;
+    r->done++;
+    snprintf(how, sizeof how, " on %s without %s%s%s%s", r->on, gone,
+             l->ranks == was ? ", with the same plan" : "", c.ranks ? ", with the plan " : "",
+             c.ranks ? c.text : "");
+    print_start(r, l->ranks, how);
+    return set_arguments(r, l);
 }
 
 int xd_restart_next(xd_restart *r, xd_launch *l, xd_loss loss)
 {
-    char *more[1] = { r->nproc };
     if (!r->dir || loss == XD_LOSS_NONE || r->done >= r->most)
         return 0;
     if (loss == XD_LOSS_MEMORY)
         return restart_smaller(r, l);
+    if (loss == XD_LOSS_HOST)
+        return r->hosts->n ? restart_elsewhere(r, l) : 0;
     r->done++;
-    l->ranks -= r->done > 1 && l->ranks > 1;
-    snprintf(r->nproc, sizeof r->nproc, "--nproc=%d", l->ranks);
+    if (r->done > 1 + r->spare && l->ranks > 1) {
+        l->ranks--;
+        set_plan(r, "");
+    }
     print_start(r, l->ranks, "");
-    return set_arguments(r, l, more, r->done > 1);
+    return set_hosts(r, l) && set_arguments(r, l);
 }
 
 void xd_restart_free(xd_restart *r)
 {
     free(r->argv);
+    free(r->on);
     r->argv = NULL;
+    r->on = NULL;
 }

@@ -4,18 +4,23 @@
 #define XD_CLI_RESTART_H
 
 #include "cli/resume.h"
+#include "launch/hosts.h"
 #include "launch/launch.h"
 
 typedef struct xd_restart {
     const char      *dir;        /* folder of --checkpoint; NULL: ranks are not started again */
     int              most, done; /* number of allowed restarts; number of restarts so far */
+    int              spare;      /* number of ranks that may be replaced on this host */
+    xd_hosts        *hosts;      /* hosts of the ranks; n 0: this host */
     const xd_resume *options;    /* options of xdit generate */
     /* the request, whose memory is predicted; `parallel`: the plan of the request */
     xd_advise_args   ask;
     double           peak; /* predicted bytes of memory of the present plan; 0: unknown */
     /* command line of the next start of the ranks */
     char             resume[4096], nproc[32], plan[128];
-    char           **argv;
+    int              moved, streams; /* 1: ranks or plan are no longer those of the command; with
+                                        --offload stream */
+    char           **argv, *on;      /* on: hosts of the ranks */
 } xd_restart;
 
 /* Returns 1 if the ranks of the launch `l` are to be started again after the loss, and sets the

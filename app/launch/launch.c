@@ -33,12 +33,9 @@
 #include "launch/stalls.h"
 #include "launch/streams.h"
 
-#ifndef XDIT_MPI /* MPI of the build, 1: Open MPI, 2: another MPI, 0: none */
-#define XDIT_MPI 0
-#endif
-
 #define COLUMNS "XDIT_COLUMNS"  /* environment variable of ranks with the width of the terminal; 0:
                                    none */
+#define SINCE "XDIT_SINCE"      /* that of xd_launch_since */
 
 /* CANCEL_S: seconds that ranks have to cancel the request. KILL_S: seconds from SIGTERM to SIGKILL.
  * REPEAT_S: seconds between two cancel signals. START_S: seconds for ranks to connect. MAXRANKS:
@@ -51,11 +48,13 @@ enum {
 
 typedef struct watch {
     pid_t      child;
-    int        out, err;     /* pipes from the launcher's standard output and standard error; -1:
+    int        out, err;    /* pipes from the launcher's standard output and standard error; -1:
                                    closed */
-    int        write_errno;  /* errno of a failed write to standard output; 0: no error */
-    int        has_output;   /* 1: ranks have printed to standard output; every successful run
+    int        write_errno; /* errno of a failed write to standard output; 0: no error */
+    int        has_output;  /* 1: ranks have printed to standard output; every successful run
                                    prints something */
+    /* here: 1 if all ranks are on this host. elsewhere: 1 if they are on those of --hosts. */
+    int        here, elsewhere;
     int        first_signal; /* first termination signal that was received; 0: none */
     /* stage of ending the run: 0 the run goes on, 1 cancelled, 2 SIGTERM sent, 3 killed */
     int        stage;
@@ -87,6 +86,19 @@ int xd_launch_columns(void)
 {
     const char *v = getenv(COLUMNS);
     return v ? atoi(v) : 0;
+}
+
+double xd_launch_since(void)
+{
+    const char *v = getenv(SINCE);
+    return v ? strtod(v, NULL) : 0;
+}
+
+int xd_launch_is_first(void)
+{
+    const char *open_mpi = getenv("OMPI_COMM_WORLD_LOCAL_RANK"), *mpich = getenv("MPI_LOCALRANKID"),
+               *v = open_mpi ? open_mpi : mpich;
+    return !v || strcmp(v, "0") == 0;
 }
 
 xd_status xd_launch_ranks(const xd_parallel *p, int nproc, int *ranks, xd_err *e)
@@ -173,9 +185,8 @@ xd_status xd_launch_check_env(xd_err *e)
         name, name);
 }
 
-/* Returns 1 if `xdit` has started the launcher of this rank; that process then handles lost
- * hosts. */
-static int has_xdit_parent(void)
+/* That process then handles lost hosts. */
+int xd_launch_is_child(void)
 {
     return getenv(COLUMNS) != NULL;
 }
@@ -186,7 +197,7 @@ void xd_launch_deadline(int start_timeout, int rank)
     if (xd_roster_joined()) /* the parent process checks the time limit and watches the
                                      launcher */
         return;
-    if (!has_xdit_parent())
+    if (!xd_launch_is_child())
         xd_links_watch(rank);
     if (start_timeout <= 0)
         return;
@@ -212,7 +223,7 @@ static int in_path(const char *name, char *path, size_t size)
     return 0;
 }
 
-static xd_status find_launcher(char *path, size_t size, xd_err *e)
+xd_status xd_launch_program(char *path, size_t size, xd_err *e)
 {
     static const char *const names[] = { XDIT_MPI == 1 ? "mpirun.openmpi" : "mpiexec.hydra",
                                          XDIT_MPI == 1 ? "mpirun" : "mpiexec" };
@@ -303,7 +314,14 @@ static char **make_command(const xd_launch *l, const watch *w, const char *launc
         add_args(&a, "--mca", "btl_vader_backing_directory", w->dir.path);
     }
     if (XDIT_MPI == 1)
-        add_mca(&a, xd_launch_here() ? near_mca : far_mca);
+        add_mca(&a, w->here ? near_mca : far_mca);
+    if (l->hosts)
+        add_args(&a, XDIT_MPI == 1 ? "--host" : "-hosts", l->hosts, NULL);
+    if (l->hosts && XDIT_MPI == 1) { /* the environment of remote ranks is not that of mpirun */
+        add_args(&a, "-x", COLUMNS, NULL);
+        if (l->since > 0)
+            add_args(&a, "-x", SINCE, NULL);
+    }
     add_args(&a, self, l->command, NULL);
     char **v = calloc((size_t)(a.n + l->argc) + 1, sizeof *v);
     if (!v)
@@ -348,7 +366,7 @@ static void exec_launcher(char **v, const watch *w, pid_t parent, const int out[
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (w->dir.path[0]) /* Open MPI 5 reads this variable in place of orte_tmpdir_base */
         setenv("PRTE_MCA_prte_tmpdir_base", w->dir.path, 0);
-    if (XDIT_MPI == 1 && xd_launch_here())
+    if (XDIT_MPI == 1 && w->here)
         xd_streams_export();
     execv(v[0], v);
     _exit(127);
@@ -507,6 +525,7 @@ static void watch_hosts(watch *w)
     if (xd_now_s() - w->lost_s < LOST_S)
         return;
     snprintf(w->cause, sizeof w->cause, "%s", why);
+    w->loss = XD_LOSS_HOST;
     end_ranks(w);
 }
 
@@ -665,6 +684,8 @@ static int exit_code_of(watch *w, const char *launcher, int status)
     int by_rank = code == XD_EXIT_FAILED || code == XD_EXIT_USAGE ||
                   (code > 128 && a_rank && !killed);
     int a_host = strncmp(why, LOST_HOST, sizeof LOST_HOST - 1) == 0;
+    if (a_host || (w->elsewhere && code && !by_rank && !killed))
+        w->loss = XD_LOSS_HOST;
     /* A line that a rank has printed may be an error or information. An output line explains the
      * failure only if a rank has joined the roster, or if a rank's death is the cause of the
      * failure. */
@@ -681,20 +702,33 @@ static int exit_code_of(watch *w, const char *launcher, int status)
     return code == 0 || by_rank ? code : XD_EXIT_FAILED;
 }
 
-xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
+/* Writes the name of the lost host, as the launcher's message has it. */
+static void note_host(xd_launch *l, const watch *w)
 {
-    char      launcher[4096], self[4096], number[16];
+    char why[sizeof w->cause];
+    xd_mpi_log_cause(&w->mpi_log, why, sizeof why);
+    if (strncmp(why, LOST_HOST, sizeof LOST_HOST - 1) != 0)
+        return;
+    const char *name = why + sizeof LOST_HOST - 1, *end = strstr(name, ": its ranks");
+    snprintf(l->lost, sizeof l->lost, "%.*s", (int)(end ? end - name : 0), name);
+}
+
+xd_status xd_launch_run(xd_launch *l, int *code, xd_err *e)
+{
+    char      launcher[4096], self[4096], number[16], since[32];
     int       group;
     watch     w = { .dir = { .lock = -1 },
                     .mpi_log = { .fd = 2 },
                     .oom_kills = xd_oom_kills(&group),
+                    .elsewhere = l->hosts != NULL,
+                    .here = !l->hosts && xd_launch_here(),
                     .stalls = { .timeout = l->rank_timeout },
                     .limit = l->start_timeout < 0 ? START_S : l->start_timeout };
-    xd_status s = find_launcher(launcher, sizeof launcher, e);
+    xd_status s = xd_launch_program(launcher, sizeof launcher, e);
     ssize_t   n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (s != XD_OK)
         return s;
-    if (has_xdit_parent()) /* without this check, each started rank could again start ranks,
+    if (xd_launch_is_child()) /* without this check, each started rank could again start ranks,
                                without end */
         return xd_fail(e, XD_EIO,
                        "%s starts this program, but not as a rank: it does not belong to %s",
@@ -706,12 +740,15 @@ xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
         return xd_fail(e, XD_EIO, "cannot find the file of this program: %s", strerror(errno));
     self[n] = 0;
     snprintf(number, sizeof number, "%d", l->ranks);
+    snprintf(since, sizeof since, "%.6f", l->since);
+    if (l->since > 0)
+        setenv(SINCE, since, 1);
     if ((s = xd_limits_check(l->ranks, e)) != XD_OK)
         return s;
-    if (XDIT_MPI == 1 && xd_launch_here())
+    if (XDIT_MPI == 1 && w.here)
         xd_rundir_make(&w.dir, l->ranks);
     w.roster = (xd_roster){ .listener = -1, .ranks = l->ranks };
-    if (xd_launch_here())
+    if (w.here)
         xd_roster_open(&w.roster, l->ranks);
     char **v = make_command(l, &w, launcher, self, number);
     s = v ? start_launcher(&w, v, e) : xd_fail(e, XD_ENOMEM, "no memory for a command line");
@@ -719,6 +756,8 @@ xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e)
         *code = exit_code_of(&w, launcher, wait_for_exit(&w));
     if (l->loss)
         *l->loss = w.loss;
+    if (w.loss == XD_LOSS_HOST)
+        note_host(l, &w);
     xd_rundir_close(&w.dir);
     xd_roster_close(&w.roster);
     unsetenv(COLUMNS); /* the next run starts from this process, too */

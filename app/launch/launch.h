@@ -4,13 +4,23 @@
 
 #include "xdit/tools.h"
 
+#ifndef XDIT_MPI /* MPI of the build, 1: Open MPI, 2: another MPI, 0: none */
+#define XDIT_MPI 0
+#endif
+
 /* The program's exit codes for success, for a failure, and for a wrong command line or request. The
  * code 128 + n means that signal n ended the program. */
 enum { XD_EXIT_OK = 0, XD_EXIT_FAILED = 1, XD_EXIT_USAGE = 2 };
 
 /* Cause of the loss of a rank. MEMORY: the system killed the rank for lack of memory. STALLED: the
- * rank made no progress. */
-typedef enum xd_loss { XD_LOSS_NONE, XD_LOSS_KILLED, XD_LOSS_MEMORY, XD_LOSS_STALLED } xd_loss;
+ * rank made no progress. HOST: the rank's host cannot be reached, or the launcher of ranks on other hosts has failed. */
+typedef enum xd_loss {
+    XD_LOSS_NONE,
+    XD_LOSS_KILLED,
+    XD_LOSS_MEMORY,
+    XD_LOSS_STALLED,
+    XD_LOSS_HOST
+} xd_loss;
 
 typedef struct xd_launch {
     int         ranks;
@@ -22,6 +32,11 @@ typedef struct xd_launch {
     double      rank_timeout; /* seconds for which a rank may make no progress; 0: no limit */
     /* receives the cause of the loss of a rank; NULL: the cause is not wanted */
     xd_loss    *loss;
+    const char *hosts;        /* hosts of the ranks, as "a:2,b:2"; NULL: this host, or those of a
+                                 batch system */
+    char        lost[256]; /* becomes the name of the lost host, if it is known, after XD_LOSS_HOST
+                               */
+    double      since;     /* time for xd_launch_since of the ranks; 0: none */
 } xd_launch;
 
 /* Returns the width in columns of the terminal to which a rank's standard error is forwarded by the
@@ -47,13 +62,23 @@ xd_status xd_launch_check_env(xd_err *e);
  * within start_timeout seconds, or if the connection to another host is lost (links.h). */
 void      xd_launch_deadline(int start_timeout, int rank);
 
-/* Returns 1 if the ranks that this process starts are all on this host. If a batch system runs the
- * job, its launcher may place the ranks on several hosts. */
+/* Returns 1 if the program xdit has started the launcher of this process. */
+int    xd_launch_is_child(void);
+/* Returns 1 for the first rank of each host, and for a process that no launcher has started. */
+int    xd_launch_is_first(void);
+/* Returns the time, as that of files, since which images of the command that started the ranks
+ * count as complete; 0: there is none. */
+double xd_launch_since(void);
+
+/* Returns 1 if the ranks that this process starts without --hosts are all on this host. If a batch
+ * system runs the job, its launcher may place the ranks on several hosts. */
 int xd_launch_here(void);
 
+/* Writes the path of the MPI launcher's program. */
+xd_status xd_launch_program(char *path, size_t size, xd_err *e);
 /* Runs `ranks` copies of this program under the MPI launcher; *code becomes the exit code of the
  * run. The first termination signal cancels the request on all ranks; the second kills the ranks.
  * Returns XD_OK if the ranks could be started, even if they failed later. */
-xd_status xd_launch_run(const xd_launch *l, int *code, xd_err *e);
+xd_status xd_launch_run(xd_launch *l, int *code, xd_err *e);
 
 #endif

@@ -277,9 +277,12 @@ static int run_command(int argc, char **argv)
     if (s == XD_OK)
         s = xd_launch_ranks(&w.open.parallel, w.open.nproc, &ranks, &w.err);
     if (s == XD_OK && ranks > 1)
-        s = xd_launch_run(
-            &(xd_launch){ ranks, argc, argv, "worker", w.open.start_timeout, 0, NULL }, &code,
-            &w.err);
+        s = xd_launch_run(&(xd_launch){ .ranks = ranks,
+                                        .argc = argc,
+                                        .argv = argv,
+                                        .command = "worker",
+                                        .start_timeout = w.open.start_timeout },
+                          &code, &w.err);
     else if (s == XD_OK)
         s = run_worker(&w);
     xd_open_flags_free(&w.open);

@@ -172,8 +172,7 @@ static xd_status open_file(const xd_job *j, int image, const char *path, int *fi
 }
 
 /* Reads the tensors of a file that is open to `to`, one after the other. */
-static xd_status read_tensors(xd_st *st, const xd_job *j, const char *path, float *to,
-                              xd_err *e)
+static xd_status read_tensors(xd_st *st, const xd_job *j, const char *path, float *to, xd_err *e)
 {
     xd_status s = XD_OK;
     for (int i = 0; i <= xd_checkpoint_history(j) && s == XD_OK; i++) {
@@ -192,12 +191,11 @@ static xd_status read_tensors(xd_st *st, const xd_job *j, const char *path, floa
 }
 
 /* Reads the state from one file. finished: the expected number of steps; 0: any. */
-static xd_status read_file(const xd_job *j, int image, int copy, int finished, float *to,
-                           xd_err *e)
+static xd_status read_file(const xd_job *j, int image, int copy, int finished, float *to, xd_err *e)
 {
-    char      path[XD_CHECKPOINT_PATH];
-    int       found;
-    xd_st    *st = NULL;
+    char   path[XD_CHECKPOINT_PATH];
+    int    found;
+    xd_st *st = NULL;
     xd_checkpoint_path(j, image, copy, path);
     xd_status s = open_file(j, image, path, &found, &st, e);
     if (s == XD_OK && finished && found != finished)
@@ -304,8 +302,7 @@ xd_status xd_snapshot_write(void *snapshot, xd_err *e)
     xd_err       why = { 0 };
     for (int i = 0; i < p->items; i++) {
         name_item(names[i], i);
-        item[i] = (xd_st_item){ names[i],
-                                xd_view(p->state + i * p->numbers, XD_F32, 4, p->lat) };
+        item[i] = (xd_st_item){ names[i], xd_view(p->state + i * p->numbers, XD_F32, 4, p->lat) };
     }
     snprintf(count, sizeof count, "%d", l->n);
     snprintf(sum, sizeof sum, "%016" PRIx64, add_checksum(0, p->state, p->items * p->numbers));

@@ -31,18 +31,17 @@ typedef struct xd_snapshot {
 } xd_snapshot;
 
 /* Returns the number of tensors of the sampler's history. */
-int          xd_checkpoint_history(const xd_job *j);
+int       xd_checkpoint_history(const xd_job *j);
 /* Returns the number of floats of an image's state: the latents and the history. */
-int64_t      xd_checkpoint_numbers(const xd_job *j);
+int64_t   xd_checkpoint_numbers(const xd_job *j);
 /* Writes the name of an image's file, or of its copy. */
-void         xd_checkpoint_path(const xd_job *j, int image, int copy,
-                                char path[XD_CHECKPOINT_PATH]);
+void      xd_checkpoint_path(const xd_job *j, int image, int copy, char path[XD_CHECKPOINT_PATH]);
 /* Sets *finished to the number of finished steps in the newest file of an image that can be
  * continued, 0 if there is none. Refuses files of another request, and a damaged file unless the
  * other one is good. */
-xd_status    xd_checkpoint_steps(const xd_job *j, int image, int *finished, xd_err *e);
+xd_status xd_checkpoint_steps(const xd_job *j, int image, int *finished, xd_err *e);
 /* Reads the state after `finished` steps to `to`, from the file or its copy. */
-xd_status    xd_checkpoint_read(const xd_job *j, int image, int finished, float *to, xd_err *e);
+xd_status xd_checkpoint_read(const xd_job *j, int image, int finished, float *to, xd_err *e);
 /* Returns a snapshot with memory for an image's state; NULL: no memory. */
 xd_snapshot *xd_snapshot_make(const xd_job *j);
 /* Sets all of a snapshot except its state. */

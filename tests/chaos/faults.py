@@ -1,12 +1,15 @@
 """faults.py - the faults of chaos.py: each starts a run, hurts it, and returns what is wrong with
 the end, None or SKIP."""
+import math
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
 import time
 
+from hosts import Hosts, address
 from ranks import Run, end_all, marked, send
 
 SKIP = "skip"
@@ -264,6 +267,34 @@ def cut_link(t):
     return t.end(run, longer=seconds + 5)
 
 
+def lose_host(t):
+    """The link of one of two hosts is cut, and its processes may end: the other one goes on."""
+    hosts = Hosts(t.where)
+    try:
+        if not hosts.ready:
+            return SKIP
+        n = math.prod(int(x) for x in re.findall(r"\d+", t.plan))
+        run = t.start("--nproc", str(n), "--hosts",
+                      f"{address('one')}:{n - n // 2},{address('two')}:{n // 2}",
+                      prefix=[str(hosts.on), "zero"], env=hosts.env().items())
+        lost, ends = t.r.choice(["one", "two"]), t.r.random() < 0.5
+        t.note = f", host {lost}{' with its processes' if ends else ''}"
+        at = t.at + t.usual         # logins take longer than the start on one host
+        if run.wait_until(at):
+            hosts.cut(lost)
+            if ends:
+                hosts.end(lost)
+        run.replanned = True
+        why = t.end(run, longer=60 + 3 * t.usual)
+        hosts.end(lost)
+        return why or (continued(t, t.plan) if run.code else None)
+    finally:
+        hosts.close()
+        for run in t.runs:      # folders of Open MPI's processes that were killed
+            for path in run.tmp.glob("ompi.*"):
+                shutil.rmtree(path, ignore_errors=True)
+
+
 FAULTS = {f.__name__: f for f in (kill_rank, kill_plain, kill_twice, pause_rank, stop_rank,
                                   limit_memory, kill_launcher, kill_program, power, cancel,
-                                  full_disk, full_output, cut_link)}
+                                  full_disk, full_output, cut_link, lose_host)}

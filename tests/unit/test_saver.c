@@ -16,8 +16,8 @@ enum { MANY = 2000, SLOW_NS = 20000, BAD = 7 };
 
 typedef struct picture { int number, words[256]; } picture;
 
-static atomic_int   alive, saved, last, mixed, out_of_order;
-static atomic_int   open_gate = 1; /* 0: save waits */
+static atomic_int            alive, saved, last, mixed, out_of_order;
+static atomic_int            open_gate = 1; /* 0: save waits */
 static const struct timespec slow = { 0, SLOW_NS };
 
 static xd_status save(void *snapshot, xd_err *e)

@@ -1,0 +1,32 @@
+/* hosts.h - reads the hosts of --hosts, and knows which of them are lost */
+#ifndef XD_LAUNCH_HOSTS_H
+#define XD_LAUNCH_HOSTS_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+
+typedef struct xd_host_entry {
+    char *name; /* name or address */
+    int   slots, lost;
+} xd_host_entry;
+
+typedef struct xd_hosts {
+    xd_host_entry *v;
+    int      n; /* 0: no hosts are given */
+} xd_hosts;
+
+/* Reads a list such as "a:2,b:2", in which a host without a number has one slot, or the file of
+ * that name with lines such as "a slots=2" or "a:2", and comments after #. An IPv6 address is
+ * written in brackets. XD_EINVAL: no host, a host that is there twice, or a bad number. */
+xd_status xd_hosts_read(xd_hosts *h, const char *text, xd_err *e);
+void      xd_hosts_free(xd_hosts *h);
+/* Returns the number of slots of the hosts that are not lost. */
+int       xd_hosts_slots(const xd_hosts *h);
+/* Marks a host as lost. Returns 0 if there is no such host, or if it was lost before. */
+int       xd_hosts_lose(xd_hosts *h, const char *name);
+/* Writes the first `ranks` slots of the hosts that are not lost as "a:2,b:1". Returns a malloc'ed
+ * text, or NULL if out of memory. */
+char     *xd_hosts_text(const xd_hosts *h, int ranks);
+
+#endif
