@@ -117,8 +117,7 @@ static int is_same(const char *a, const char *b)
 {
     size_t n = strcspn(a, ".");
     int    short_name = !a[n] != !b[strcspn(b, ".")] && !isdigit((unsigned char)*a);
-    return strcmp(a, b) == 0 ||
-           (short_name && n == strcspn(b, ".") && strncmp(a, b, n) == 0);
+    return strcmp(a, b) == 0 || (short_name && n == strcspn(b, ".") && strncmp(a, b, n) == 0);
 }
 
 int xd_hosts_lose(xd_hosts *h, const char *name)
@@ -134,7 +133,7 @@ char *xd_hosts_text(const xd_hosts *h, int ranks)
     xd_text_buf b = { 0 };
     for (int i = 0; i < h->n && ranks > 0; i++) {
         const xd_host_entry *v = &h->v[i];
-        int            n = v->slots < ranks ? v->slots : ranks;
+        int                  n = v->slots < ranks ? v->slots : ranks;
         if (v->lost)
             continue;
         xd_buf_add(&b, "%s%s:%d", b.len ? "," : "", v->name, n);

@@ -13,7 +13,7 @@ typedef struct xd_host_entry {
 
 typedef struct xd_hosts {
     xd_host_entry *v;
-    int      n; /* 0: no hosts are given */
+    int            n; /* 0: no hosts are given */
 } xd_hosts;
 
 /* Reads a list such as "a:2,b:2", in which a host without a number has one slot, or the file of

@@ -1,6 +1,6 @@
 #!/bin/sh
-# hosts_restart.sh XDIT ROOT MPIRUN - hosts are lost while an image is generated: the command goes on
-# with those that are left, and the image is that of an undisturbed run.
+# hosts_restart.sh XDIT ROOT MPIRUN - hosts are lost while an image is generated: the command goes
+# on with those that are left, and the image is that of an undisturbed run.
 #
 # Four network namespaces on a bridge are hosts: `zero`, where the command runs, and one, two and
 # three, which have two ranks each. Each has a folder of checkpoints of its own.
@@ -33,7 +33,8 @@ for n in $NAMES; do
     why=$(ip netns add "$s" 2>&1 &&
         ip link add eth-x netns "$s" type veth peer name "to-$n" netns "$bridge" 2>&1 &&
         ip -n "$bridge" link set "to-$n" master br0 up 2>&1 && ip -n "$s" link set lo up 2>&1 &&
-        ip -n "$s" addr add "10.213.78.$i/24" dev eth-x 2>&1 && ip -n "$s" link set eth-x up 2>&1) ||
+        ip -n "$s" addr add "10.213.78.$i/24" dev eth-x 2>&1 &&
+        ip -n "$s" link set eth-x up 2>&1) ||
         skip "no hosts in namespaces here: $why"
     mkdir -p "$T/disk-$n"
 done
@@ -79,8 +80,8 @@ start() {
         --checkpoint saved "$@" >"$T/stdout" 2>"$T/stderr" </dev/null &
     pid=$!
 }
-# lose NAME [KILL]: its link is cut when a step is saved on it; with KILL its processes end, too, and
-# with them those that the launcher has started to reach it.
+# lose NAME [KILL]: its link is cut when a step is saved on it; with KILL its processes end, too,
+# and with them those that the launcher has started to reach it.
 lose() {
     n=0
     while [ -z "$(ls "$T/disk-$1/saved" 2>/dev/null | grep safetensors)" ] && [ "$n" -lt 600 ]; do

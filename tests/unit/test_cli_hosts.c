@@ -39,7 +39,8 @@ static void lists(void **state)
 
 static void files(void **state)
 {
-    static const char text[] = "# two hosts\n\n one.example.org slots=2 \r\n10.0.0.2:4 # near\nthree";
+    static const char text[] = "# two hosts\n\n one.example.org slots=2 \r\n10.0.0.2:4 # near\n"
+                               "three";
     xd_hosts          h;
     xd_err            e = { 0 };
     (void)state;
@@ -56,9 +57,9 @@ static void files(void **state)
 static void errors(void **state)
 {
     static const char *const bad[][2] = {
-        { "", "no host" },       { ",", "no host" },     { "a:0", "\"a:0\"" },
-        { "a:x", "\"a:x\"" },    { ":2", "\":2\"" },     { "a,b:2,a:1", "a twice" },
-        { "a:9999", "\"a:9999" }, { "-x", "\"-x\"" },    { "a:2x", "\"a:2x\"" },
+        { "", "no host" },        { ",", "no host" }, { "a:0", "\"a:0\"" },
+        { "a:x", "\"a:x\"" },     { ":2", "\":2\"" }, { "a,b:2,a:1", "a twice" },
+        { "a:9999", "\"a:9999" }, { "-x", "\"-x\"" }, { "a:2x", "\"a:2x\"" },
         { "no/such", "no/such" },
     };
     (void)state;
