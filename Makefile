@@ -47,8 +47,7 @@ RUNS = 500
 SEED = 0
 MINUTES = 25
 DAY =
-TSAN_TESTS = ops_avx512bf16 ops_avx2 ops_attn ops_attn_range golden golden_lora \
-             unit_saver cli_checkpoint
+TSAN_TESTS = ops_avx512bf16 ops_avx2 ops_attn ops_attn_range golden golden_lora unit_saver
 SANITIZE_CUDA_TESTS = sim_rules sim_nccl ops_cuda ops_cuda_seed ops_cuda_own ops_attn_cuda \
                       golden_cuda golden_decoder_cuda steps_cuda_seed parity_cuda_2 \
                       parity_cuda_shared_2 parity_cuda_shared_4 cli_cuda_memory

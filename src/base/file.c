@@ -282,9 +282,11 @@ static int make_tmp(xd_out *o)
 
 static int open_named(xd_out *o)
 {
-    int    fd = make_tmp(o);
+    int fd = make_tmp(o);
+    pthread_mutex_lock(&guard); /* another thread may do the same */
     mode_t mask = umask(0);
     umask(mask);
+    pthread_mutex_unlock(&guard);
     if (fd >= 0 && fchmod(fd, 0666 & ~mask) == 0)
         return fd;
     if (fd >= 0)

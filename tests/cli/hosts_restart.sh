@@ -148,4 +148,38 @@ rc=$? err=$(cat "$T/stderr") out=
 check "without restarts: an error" [ "$rc" = 1 ]
 check "without restarts: one sentence" [ "$(grep -c "^xdit: lost the connection to host $two" \
     "$T/stderr")" = 1 ]
+# Two images on two hosts, whose states change places when the command is given again with the hosts
+# in another order.
+# shellcheck disable=SC2086
+try $how --prompt "a red circle" --prompt "a blue square" -o "$T/w%d.safetensors"
+pair() { # pair HOSTS
+    # shellcheck disable=SC2086
+    setsid timeout 200 "$T/bin/on" zero "$XDIT" $how --prompt "a red circle" \
+        --prompt "a blue square" -o x%d.safetensors --checkpoint saved --hosts "$1" \
+        --data_parallel_degree 2 >"$T/stdout" 2>"$T/stderr" </dev/null &
+    pid=$!
+}
+rm -rf "$T"/disk-*/saved "$T"/disk-*/x*.safetensors
+pair "$one:1,$two:1"
+n=0
+while [ "$n" -lt 600 ] && ! [ -e "$T/disk-one/saved/image-0001.safetensors" -a \
+    -e "$T/disk-two/saved/image-0002.safetensors" ]; do
+    sleep 0.05
+    n=$((n + 1))
+done
+for d in zero one two; do
+    for p in $(ip netns pids "$(space "$d")"); do kill -s KILL "$p" 2>/dev/null; done
+done
+wait "$pid" 2>/dev/null
+check "each host has the state of its image" [ ! -e "$T/disk-one/saved/image-0002.safetensors" -a \
+    ! -e "$T/disk-two/saved/image-0001.safetensors" ]
+pair "$two:1,$one:1"
+wait "$pid"
+rc=$? out=$(cat "$T/stdout") err=$(cat "$T/stderr")
+check "the hosts change places" [ "$rc" = 0 ]
+check "both images continue" [ "$(grep -c 'image [12] continues after step' "$T/stderr")" = 2 ]
+check "the first image has the bits of one rank" \
+    same "$T/w1.safetensors" "$T/disk-two/x1.safetensors"
+check "so has the second" same "$T/w2.safetensors" "$T/disk-two/x2.safetensors"
+check "nothing is left of them" [ ! -e "$T/disk-one/saved" -a ! -e "$T/disk-two/saved" ]
 done_testing
