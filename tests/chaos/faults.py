@@ -126,12 +126,19 @@ def kill_plain(t):
 
 
 def kill_twice(t):
-    run = t.start("--max_restarts", "2")
+    """With a spare rank, the second restart has as many ranks as the first."""
+    spare = t.r.random() < 0.5
+    t.note = ", with a spare rank" if spare else ""
+    run = t.start("--max_restarts", "2", *(["--spare", "1"] if spare else []))
     for moment in (t.at, t.at + t.usual * t.r.uniform(0.3, 1.5)):
         if run.wait_until(moment) and run.ranks():
             send(t.r.choice(run.ranks()), signal.SIGKILL)
-    run.replanned = True
-    return t.end(run, success=True, longer=2 * t.usual)
+    run.replanned = not spare or "pp" in t.plan
+    why = t.end(run, success=True, longer=2 * t.usual)
+    ranks = re.findall(r"starting (\d+) rank", run.said())
+    if not why and len(ranks) == 2 and (ranks[0] == ranks[1]) != spare:
+        why = f"{ranks[1]} ranks after {ranks[0]}"
+    return why
 
 
 def pause_rank(t):
