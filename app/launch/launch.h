@@ -32,7 +32,7 @@ typedef struct xd_launch {
     double      rank_timeout; /* seconds for which a rank may make no progress; 0: no limit */
     /* receives the cause of the loss of a rank; NULL: the cause is not wanted */
     xd_loss    *loss;
-    const char *hosts;        /* hosts of the ranks, as "a:2,b:2"; NULL: this host, or those of a
+    const char *hosts;     /* hosts of the ranks, as "a:2,b:2"; NULL: this host, or those of a
                                  batch system */
     char        lost[256]; /* becomes the name of the lost host, if it is known, after XD_LOSS_HOST
                                */

@@ -357,6 +357,11 @@ typedef struct xd_request_texts {
      * of web pages (addresses, tags, file names) are removed. 0: prompts are only converted to
      * lower case. */
     int         clean_caption;
+    /* 1: parts of prompts have weights, in the syntax of the A1111 web interface: (word:1.3),
+     * (word) for 1.1, [word] for 1/1.1. BREAK begins a new chunk of 75 tokens, and a long prompt is
+     * encoded in several chunks. Only models whose texts CLIP encoders read have this option. 0
+     * (the default): prompts are read as they are. */
+    int         prompt_weighting;
     /* Text that the pipeline puts before each prompt, but not before negative prompts, for models
      * that support this. system_prompt NULL: the pipeline's default. */
     const char *system_prompt;

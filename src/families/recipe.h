@@ -329,6 +329,9 @@ typedef struct xd_recipe {
     /* 1: the transformer reads as many rows of the embedding as the prompt or the negative prompt
      * has tokens. The text encoder of such a recipe pads texts (XD_PAD_MOST, masked). */
     int         cuts_text;
+    /* 1: all rows of text embeddings are those of CLIP encoders, so that prompt_weighting, which
+     * encodes a prompt in chunks, is possible. */
+    int64_t     weighs;
     /* 1: without a negative prompt, all elements of its embeddings are zeros, unless
      * force_zeros_for_empty_prompt of model_index.json is false. 0: the encoders read "". */
     int         zeros_negative;

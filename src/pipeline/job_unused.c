@@ -109,6 +109,13 @@ void xd_unused_clean_caption(const xd_job *j, char why[WHY])
         snprintf(why, WHY, "on %s, which reads prompts as they are", j->ctx->model.recipe->name);
 }
 
+void xd_unused_prompt_weighting(const xd_job *j, char why[WHY])
+{
+    if (!j->ctx->model.recipe->weighs)
+        snprintf(why, WHY, "on %s, not all of whose texts are read by CLIP encoders",
+                 j->ctx->model.recipe->name);
+}
+
 void xd_unused_int8(const xd_job *j, char why[WHY])
 {
     if (j->ctx->model.dit_info.whole)

@@ -62,6 +62,13 @@ static const xd_request_row rows[] = {
       .initial = 1,
       .unused = xd_unused_clean_caption,
       .stored = XD_STORED_USED },
+    { { "prompt_weighting", XD_OPT_FLAG, AT(texts.prompt_weighting), 0, 1, NULL, NULL,
+        "read (word:1.3), [word] and BREAK in prompts as A1111 does, and long prompts in chunks of "
+        "75 tokens (%s)" },
+      .families = XD_WORD_WEIGHS,
+      .about.section = WHAT,
+      .unused = xd_unused_prompt_weighting,
+      .stored = XD_STORED_USED },
     { { "width", XD_OPT_INT64, AT(width), 1, 1e7, NULL, "PIXELS",
         "width (default: the image's or the model's)" },
       .about.section = WHAT,

@@ -48,6 +48,7 @@ uint64_t  xd_request_saved(const xd_job *j);
 
 /* Functions to which the field `unused` of the table's rows points (job_unused.c). */
 void xd_unused_clean_caption(const xd_job *j, char why[256]);
+void xd_unused_prompt_weighting(const xd_job *j, char why[256]);
 void xd_unused_fp8(const xd_job *j, char why[256]);
 void xd_unused_guidance_2(const xd_job *j, char why[256]);
 void xd_unused_guidance_scale(const xd_job *j, char why[256]);

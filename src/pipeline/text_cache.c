@@ -115,15 +115,23 @@ void *xd_text_cache_add(xd_text_cache *c, xd_text_key key, size_t bytes)
 
 /* ---- caching the prompts of a request ----------------------------------------------------- */
 
+static int64_t bits_of(float f)
+{
+    int32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
 /* Returns the cache key of prompt i, which is malloc'ed; v is NULL if memory is short. For every
  * text encoder, the key has the number of token ids, the number of ids that are not padding, and
- * the ids, if the encoder reads text. The hashes of the input images are at the end of the key; for
- * a text with a black image, numbers replace them. */
+ * the ids and their weights, if the encoder reads text. The hashes of the input images are at the
+ * end of the key; for a text with a black image, numbers replace them. */
 static xd_text_key key_of(const xd_prompts *w, int i)
 {
     int64_t n = 2, at = 0;
     for (int k = 0; k < w->ntext; k++)
-        n += 2 + (w->text[i].ids[k].v ? w->text[i].ids[k].n : 0);
+        n += 2 +
+             (w->text[i].ids[k].v ? w->text[i].ids[k].n : 0) * (w->text[i].ids[k].weights ? 2 : 1);
     int64_t *v = malloc((size_t)n * sizeof *v + 1);
     for (int k = 0; k < w->ntext && v; k++) {
         int64_t len = w->text[i].ids[k].n;
@@ -131,6 +139,8 @@ static xd_text_key key_of(const xd_prompts *w, int i)
         v[at++] = w->text[i].ids[k].real;
         for (int64_t m = 0; m < len && w->text[i].ids[k].v; m++)
             v[at++] = w->text[i].ids[k].v[m];
+        for (int64_t m = 0; m < len && w->text[i].ids[k].weights; m++)
+            v[at++] = bits_of(w->text[i].ids[k].weights[m]);
     }
     for (int k = 0; k < 2 && v; k++)
         v[at++] = w->text[i].blind ? -1 - k : w->seen[k];

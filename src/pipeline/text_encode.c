@@ -27,6 +27,7 @@
 #include "pipeline/prompt_images.h"
 #include "pipeline/work.h"
 #include "ranks/world.h"
+#include "tok/emphasis.h"
 
 static const xd_recipe *recipe_of(const xd_job *j)
 {
@@ -230,6 +231,54 @@ static xd_status keep_end(const xd_job *j, int k, xd_token_ids *ids, xd_err *e)
     return s;
 }
 
+/* Returns 1 if parts of the prompts have weights. */
+static int weighs(const xd_job *j)
+{
+    return recipe_of(j)->weighs && j->r->texts.prompt_weighting;
+}
+
+/* Tokenizes a prompt whose parts have weights, in chunks of the length that the encoder reads. */
+static xd_status tokenize_weighted(xd_prompts *w, const xd_job *j, int i, int k, const char *text,
+                                   xd_err *e)
+{
+    xd_token_ids *ids = &w->text[i].ids[k];
+    char         *plain = prepare_caption(j, k, text);
+    xd_tok_chunks c = { 0 };
+    xd_status     s = plain ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a prompt");
+    if (s == XD_OK)
+        s = xd_tok_weighted(j->ctx->model.tok[k], plain, most_text(j, k), &c, e);
+    if (s == XD_OK)
+        s = check_ids(j, k, c.ids, c.n, e);
+    *ids = (xd_token_ids){ .v = c.ids,
+                           .weights = c.weights,
+                           .n = c.n,
+                           .uncut = c.n,
+                           .real = c.n,
+                           .text = c.n,
+                           .chunk = most_text(j, k) };
+    free(plain);
+    return s;
+}
+
+/* Gives all encoders as many chunks of text i as the one with the most, because their rows stand
+ * side by side. Sets the number of rows. */
+static xd_status align_chunks(xd_prompts *w, const xd_job *j, int i, xd_err *e)
+{
+    xd_status s = XD_OK;
+    int64_t   most = 0;
+    for (int k = 0; k < w->ntext; k++)
+        most = xd_max(most, w->text[i].ids[k].n);
+    for (int k = 0; k < w->ntext && s == XD_OK; k++) {
+        xd_token_ids *ids = &w->text[i].ids[k];
+        xd_tok_chunks c = { ids->v, ids->weights, ids->n };
+        s = xd_tok_chunks_extend(j->ctx->model.tok[k], ids->chunk, most, &c, e);
+        ids->v = c.ids, ids->weights = c.weights;
+        ids->n = ids->uncut = ids->real = ids->text = c.n;
+    }
+    w->text[i].rows = xd_job_text_rows(j, most);
+    return s;
+}
+
 static xd_status tokenize_prompt(xd_prompts *w, const xd_job *j, int i, int k, const char *text,
                                  xd_err *e)
 {
@@ -298,6 +347,8 @@ static void log_ids(const xd_prompts *w, const xd_job *j, int i, int k)
 static int64_t rows_of(const xd_prompts *w, const xd_job *j, int i, int k)
 {
     int pad = recipe_of(j)->text[k].pad;
+    if (w->text[i].ids[k].chunk)
+        return w->text[i].ids[k].n;
     if (recipe_of(j)->text[k].trimmed)
         return w->text[i].ids[k].text;
     if (pad != XD_PAD_NONE && pad != XD_PAD_ONE)
@@ -399,6 +450,12 @@ static xd_status check_empty(const xd_prompts *w, const xd_job *j, int i, int k,
                    i < w->prompts ? "prompt" : "negative_prompt, or guidance_scale 1");
 }
 
+static xd_status tokenize(xd_prompts *w, const xd_job *j, int i, int k, const char *text, xd_err *e)
+{
+    return weighs(j) ? tokenize_weighted(w, j, i, k, text, e)
+                     : tokenize_prompt(w, j, i, k, text, e);
+}
+
 xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
 {
     int n = j->r->nprompts + xd_job_negatives(j->r);
@@ -419,8 +476,8 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
             if (!recipe_of(j)->text[k].tokenizer)
                 count_image_rows(w, j, i, k);
             else if (j->ctx->model.has_text[k] &&
-                     (s = tokenize_prompt(w, j, i, k, text_of(w, j, i, k), e)) == XD_OK &&
-                     (s = check_empty(w, j, i, k, e)) == XD_OK)
+                     (s = tokenize(w, j, i, k, text_of(w, j, i, k), e)) == XD_OK &&
+                     (s = check_empty(w, j, i, k, e)) == XD_OK && !weighs(j))
                 log_ids(w, j, i, k);
             if (recipe_of(j)->text[k].rows == XD_ROWS_BELOW)
                 w->text[i].rows += rows_of(w, j, i, k);
@@ -429,6 +486,11 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
             if (recipe_of(j)->text[k].image_text && s == XD_OK)
                 note_rows(&w->text[i], j, &w->text[i].ids[k]);
         }
+    for (int i = 0; s == XD_OK && i < n && weighs(j); i++) {
+        s = align_chunks(w, j, i, e);
+        for (int k = 0; s == XD_OK && k < w->ntext; k++)
+            log_ids(w, j, i, k);
+    }
     return s;
 }
 
@@ -465,8 +527,10 @@ void xd_prompts_real_tokens_of(const xd_prompts *w, const xd_job *j, int i,
 void xd_prompts_close(xd_prompts *w, xd_context *ctx)
 {
     for (int i = 0; i < w->n; i++) {
-        for (int k = 0; k < w->ntext; k++)
+        for (int k = 0; k < w->ntext; k++) {
             free(w->text[i].ids[k].v);
+            free(w->text[i].ids[k].weights);
+        }
         free(w->text[i].states);
         xd_tensor t[2] = { w->text[i].cond.tok, w->text[i].cond.pooled };
         for (int k = 0; k < 2; k++)
@@ -561,7 +625,7 @@ xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, 
 /* Returns 1 if encoder k truncates one of the prompts. */
 static int truncates(const xd_prompts *w, const xd_job *j, int k)
 {
-    for (int i = 0; i < w->n; i++)
+    for (int i = 0; i < w->n && !weighs(j); i++)
         if (is_used(w, j, i) && w->text[i].ids[k].uncut > most_ids(j, k, &w->text[i].ids[k]))
             return 1;
     return 0;
@@ -633,7 +697,7 @@ static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int leve
 {
     int  cut = 0, first = 0;
     char which[40] = "the negative prompt", more[64] = "";
-    for (int i = w->n - 1; i >= 0; i--)
+    for (int i = w->n - 1; i >= 0 && !weighs(j); i--)
         if (is_used(w, j, i) && w->text[i].ids[k].uncut > most_ids(j, k, &w->text[i].ids[k]))
             cut++, first = i;
     if (!cut)
@@ -674,7 +738,7 @@ int64_t xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i)
         if (!reads_prompts(j, k))
             continue;
         const xd_token_ids *ids = &w->text[i].ids[k];
-        int64_t             n = xd_min(ids->uncut, most_ids(j, k, ids));
+        int64_t             n = ids->chunk ? ids->n : xd_min(ids->uncut, most_ids(j, k, ids));
         most = xd_max(most, kept(j, k, ids, n) - image_rows_of(j, k, ids));
     }
     return most;
@@ -771,7 +835,8 @@ static void place_of(const xd_prompts *w, const xd_job *j, int i, int k, int64_t
 
 int64_t xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k)
 {
-    return recipe_of(j)->text[k].blank ? w->text[i].ids[k].real : w->text[i].ids[k].n;
+    const xd_token_ids *ids = &w->text[i].ids[k];
+    return ids->chunk ? ids->chunk : recipe_of(j)->text[k].blank ? ids->real : ids->n;
 }
 
 /* Returns a view of the rows and features of encoder k in the embedding of prompt i. */
@@ -827,6 +892,57 @@ static void keep_states(xd_prompt *p, const xd_job *j, int k, xd_exec *x, xd_ten
     else
         xd_exec_fail(x, XD_ENOMEM, "no memory for the hidden states of %lld tokens",
                      (long long)t.d[0]);
+}
+
+/* Multiplies each of the rows t of a chunk by its weight, and all rows by one factor that restores
+ * the mean of all elements. */
+static void weigh_rows(xd_exec *x, xd_tensor t, const float *weights)
+{
+    float *v = xd_counting(x) ? NULL : malloc(xd_bytes(t));
+    double before = 0, after = 0;
+    if (!v) {
+        if (!xd_counting(x))
+            xd_exec_fail(x, XD_ENOMEM, "no memory for the weights of a prompt");
+        return;
+    }
+    xd_get(x, v, t);
+    for (int64_t i = 0; i < xd_count(t); i++) {
+        before += (double)v[i];
+        v[i] *= weights[i / t.d[1]];
+        after += (double)v[i];
+    }
+    for (int64_t i = 0; i < xd_count(t) && after != 0; i++)
+        v[i] *= (float)(before / after);
+    xd_put(x, t, v);
+    free(v);
+}
+
+/* Encodes the chunks of prompt i with encoder k. The first chunk has the pooled embedding. */
+static void encode_chunks(xd_prompts *w, xd_job *j, int i, int k, xd_exec *x)
+{
+    const xd_component *p = &j->ctx->model.text[k];
+    const xd_text_use  *u = &recipe_of(j)->text[k];
+    const xd_token_ids *ids = &w->text[i].ids[k];
+    xd_layout           lay = layout_of(ids->chunk);
+    size_t              mark = xd_arena_mark(x->tmp);
+    xd_tensor           rows = rows_at(w, j, i, k, (xd_grid){ ids->n, width_of(j, k) });
+    int64_t             at[3];
+    place_of(w, j, i, k, at);
+    x->lay = &lay;
+    for (int64_t from = 0; from < ids->n; from += ids->chunk) {
+        xd_text_read r = xd_model_reads(&j->ctx->model, k);
+        xd_cond      c = { 0 };
+        r.ids = ids->v + from;
+        r.n = r.real = ids->chunk;
+        xd_text_encode(p->text, x, &p->w->net, &r, &c);
+        xd_tensor t = u->penultimate ? c.penultimate : c.tok;
+        weigh_rows(x, t, ids->weights + from);
+        xd_copy_to(x, xd_rows(rows, from, ids->chunk), t);
+        if (u->pooled && !from)
+            xd_copy_to(x, xd_cols(w->text[i].cond.pooled, at[2], c.pooled.d[1]), c.pooled);
+        xd_arena_rewind(x->tmp, mark);
+    }
+    x->lay = NULL;
 }
 
 /* Encodes prompt i with encoder k and writes the result into the prompt's embedding. `image_rows`
@@ -905,7 +1021,10 @@ xd_status xd_prompts_compute(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_er
     for (int i = 0; i < w->n && going && (xd_ok(&x) || shared); i++)
         if (is_used(w, j, i) && !w->text[i].known) {
             xd_pause(&x);
-            encode_one(w, j, i, k, image_rows, &x);
+            if (w->text[i].ids[k].chunk)
+                encode_chunks(w, j, i, k, &x);
+            else
+                encode_one(w, j, i, k, image_rows, &x);
         }
     xd_method_stack_close(&stack);
     return s == XD_OK ? xd_exec_status(&x, e) : s;

@@ -19,6 +19,10 @@ typedef struct xd_token_ids { /* token ids of a text for one encoder */
      * dropped. */
     int64_t  images;
     xd_span  cut;
+    /* With prompt_weighting: [n] factors of the rows, and the number of ids that the encoder reads
+     * at a time; NULL and 0: no weights, and the encoder reads all ids together. */
+    float   *weights;
+    int64_t  chunk;
 } xd_token_ids;
 
 typedef struct xd_prompt { /* the token ids and the embedding of one prompt or negative prompt */

@@ -268,6 +268,7 @@ idle "warm-up of exact steps" "warmup_steps .*exact" \
     --warmup_steps 5
 idle "rows of one rank" "use_parallel_vae .*one rank" --use_parallel_vae
 idle "shares of one rank" "balance " --balance measured
+idle "weights of prompts" "prompt_weighting " --prompt_weighting
 idle "a cluster for one rank" "cluster " --cluster 8xH100
 idle "blocks of one stage" "attn_layer_num_for_pp .*stages" \
     --attn_layer_num_for_pp 8

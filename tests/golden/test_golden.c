@@ -615,6 +615,7 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->texts.negative_prompt_2 = js_maybe_text(r->js, "negative_prompt_2");
     q->texts.negative_prompt_3 = js_maybe_text(r->js, "negative_prompt_3");
     q->texts.system_prompt = js_maybe_text(r->js, "system_prompt");
+    q->texts.prompt_weighting = js_maybe(r->js, "prompt_weighting") > 0;
     q->width = (int64_t)js_num(r->js, "width");
     q->height = (int64_t)js_num(r->js, "height");
     q->num_inference_steps = (int)js_num(r->js, "num_inference_steps");

@@ -36,7 +36,7 @@ SUITES = {
     "sana_control": own("sana-control", "sana-control-more"),
     "sdxl": own("sdxl", "sdxl-zeros", "sdxl-turbo", "sdxl-one", "sdxl-image", "sdxl-mask",
                 "sdxl-lora", "sdxl-lcm", "sd", "sd-image", "sd-mask", "sd-lora", "sd2",
-                "sdxl-sizes", "sdxl-sizes-image"),
+                "sdxl-sizes", "sdxl-sizes-image", "sdxl-weights", "sd-weights"),
     "sana_video": own("sana-video", "sana-video-five", "sana-video-720", "sana-video-i2v",
                       "sana-video-still", "sana-video-lora"),
     "hunyuan": {"forms": "hunyuan-forms"} | own("hunyuan", "hunyuan12", "hunyuan12-one",

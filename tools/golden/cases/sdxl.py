@@ -4,7 +4,8 @@ Layout and names of tensors as in joint.py. Sizes are such that maps of some lev
 number of rows or columns. sdxl-zeros has no negative prompt, so its embeddings are zeros.
 sdxl-turbo draws noise in each step; its U-Net has two levels and convolutions around its
 transformers. sd2 predicts velocities, and its text encoder has the activation, the padding and the
-list of heads of Stable Diffusion 2.
+list of heads of Stable Diffusion 2. The prompts of sdxl-weights and sd-weights have weights, and
+are encoded in several chunks.
 """
 import json
 import shutil
@@ -21,6 +22,7 @@ from transformers import CLIPTokenizer
 
 from ..common import (PLAIN, keep_images, make_each, make_image, make_mask, save_run, say_images,
                       tidy)
+from .. import emphasis
 from ..fill import configure, fill
 from .joint import CLIP_G, CLIP_L, make_clip, make_clip_tokenizer
 
@@ -99,6 +101,14 @@ RUNS = {
                              image=(40, 40),
                              sizes=dict(crops_coords_top_left=(16, 3), target_size=(80, 90),
                                         negative_original_size=(50, 60))),
+    "sdxl-weights": dict(model="sdxl", weighted=True, prompts=[
+        "a (red:1.4) circle, [[small]] and ((blue)) BREAK a \\(green\\) (star, [above:0.5] it"],
+                         negative_prompt="(orange:0.7): ring BREAK BREAKS a square", width=44,
+                         height=40, steps=2, seed=28, guidance=3.0),
+    "sd-weights": dict(model="sd", weighted=True, prompts=[
+        "a (white:1.3) star, " + "a red circle and a blue square, " * 8 + "(nothing] else"],
+                       negative_prompt="a red star BREAK (green:1.2) BREAK a ring", width=40,
+                       height=40, steps=2, seed=42, guidance=3.0),
     "sdxl-lora": dict(model="sdxl", prompts=["a white star"], negative_prompt="a red star",
                       width=40, height=40, steps=2, seed=71, guidance=3.0,
                       loras=dict(peft=0.7, kohya=-0.4, original=0.5)),
@@ -237,9 +247,25 @@ def record_text(pipe, r, out):
             out[prefix + "pooled_prompt_embeds"] = rows[2 + i]
 
 
+def weigh_texts(pipe, r, out):
+    """Arguments of the pipeline for texts with weights."""
+    texts, more = (r["prompts"][0], r["negative_prompt"]), {}
+    most = emphasis.count(pipe, texts[0])
+    assert most > 1 and most == emphasis.count(pipe, texts[1])
+    for prefix, text in zip(("", "negative_"), texts):
+        ids, rows, pooled = emphasis.encode(pipe, text, most)
+        for tail, row in zip(("", "_2"), ids):
+            out[f"{prefix}ids{tail}"] = row
+        more[prefix + "prompt_embeds"] = rows
+        if pooled is not None:
+            more[prefix + "pooled_prompt_embeds"] = pooled
+    out.update({k: v if "pooled" in k else v[0] for k, v in more.items()})
+    return more
+
+
 def run(name, out_dir):
     """One request."""
-    r = dict(model=name, negative_prompt=None, images=1, strength=0.0, loras={},
+    r = dict(model=name, negative_prompt=None, images=1, strength=0.0, loras={}, weighted=False,
              sizes={}) | RUNS[name]
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
@@ -251,7 +277,10 @@ def run(name, out_dir):
     count = len(r["prompts"]) * r["images"]
     gens = [torch.Generator("cpu").manual_seed(r["seed"] + i) for i in range(count)]
     out, trail, more = {}, [], {}
-    record_text(pipe, r, out)
+    if r["weighted"]:
+        more = weigh_texts(pipe, r, out)
+    else:
+        record_text(pipe, r, out)
 
     def keep(p, step, t, kw):
         trail.append((float(t), kw["latents"].clone()))
@@ -267,9 +296,11 @@ def run(name, out_dir):
     if "image" not in r or "mask" in r:
         more |= dict(height=r["height"], width=r["width"])
     negative = r["negative_prompt"]
-    images = pipe(prompt=r["prompts"], num_inference_steps=r["steps"],
+    if not r["weighted"]:
+        more |= dict(prompt=r["prompts"],
+                     negative_prompt=negative and [negative] * len(r["prompts"]))
+    images = pipe(num_inference_steps=r["steps"],
                   guidance_scale=r["guidance"], num_images_per_prompt=r["images"],
-                  negative_prompt=negative and [negative] * len(r["prompts"]),
                   generator=gens, output_type="pt", callback_on_step_end=keep, **more,
                   **r["sizes"]).images
     keep_images(out, trail, images, r, count, "image" not in r, not r["loras"])
@@ -282,6 +313,7 @@ def run(name, out_dir):
         "resolution_binning": False, "strength": r["strength"]}
         | {k: ",".join(map(str, v)) for k, v in r["sizes"].items()}
         | ({"mask": True} if "mask" in r else {})
+        | ({"prompt_weighting": 1} if r["weighted"] else {})
         | ({"loras": [{"path": f"{k}.safetensors", "scale": v} for k, v in r["loras"].items()]}
            if r["loras"] else {})
         | ({"negative_prompt": negative} if negative else {}), out)
