@@ -34,7 +34,7 @@
 
 typedef struct options { /* options of xdit generate that are not options of a request */
     const char     *model, *output, *prompt_file, *trace, *preview, *resume;
-    xd_opt_texts    prompts, images, control_images;
+    xd_opt_texts    prompts, images, control_images, redux_images;
     xd_prompt_texts texts;
     const char     *hashes; /* file of --determinism_file */
     int             quiet, verbose, json, skip, compare;
@@ -62,6 +62,9 @@ static xd_option option_rows[] = {
     { "control_image", XD_OPT_TEXT, AT(control_images), 0, XD_OPT_MANY, NULL, "FILE",
       "image of edges, depth or similar, which controls the shapes; one for each --controlnet, "
       "in order" },
+    { "redux_image", XD_OPT_TEXT, AT(redux_images), 0, XD_OPT_MANY, NULL, "FILE",
+      "image to vary, with --redux; the prompt may then be left out. May be repeated: several "
+      "images are mixed (--prompt_embeds_scale)" },
     { "output", XD_OPT_TEXT, AT(output), 0, 0, NULL, "FILE",
       "output file (default: output.png or output.mp4). Image types: .png .jpg .webp .ppm "
       ".safetensors (latents). Video types: .mp4 .mov .mkv .webm .gif .rgb, or an image type "
@@ -432,17 +435,20 @@ static int is_latents(const char *path)
     return n >= k && strcmp(path + n - k, ext) == 0;
 }
 
+static xd_status set_prompt(task *t, const char *text)
+{
+    if (!(t->opts.prompts.v = malloc(sizeof *t->opts.prompts.v)))
+        return xd_fail(&t->err, XD_ENOMEM, "no memory for a prompt");
+    t->opts.prompts.v[0] = text;
+    t->opts.prompts.n = 1;
+    return XD_OK;
+}
+
 /* Asks the user for the prompt on the terminal. */
 static xd_status ask_prompt(task *t)
 {
     xd_status st = xd_read_answer(&t->text, &t->err);
-    if (st != XD_OK)
-        return st;
-    if (!(t->opts.prompts.v = malloc(sizeof *t->opts.prompts.v)))
-        return xd_fail(&t->err, XD_ENOMEM, "no memory for a prompt");
-    t->opts.prompts.v[0] = t->text;
-    t->opts.prompts.n = 1;
-    return XD_OK;
+    return st == XD_OK ? set_prompt(t, t->text) : st;
 }
 
 /* If the command line has an argument that is not an option, uses this argument as the prompt. */
@@ -494,6 +500,8 @@ static xd_status read_prompts(task *t)
         st = xd_prompts_read(&o->prompts, o->prompt_file, &t->text, &t->err);
     if (st == XD_OK && t->no_arguments && xd_can_ask())
         st = ask_prompt(t);
+    if (st == XD_OK && !o->prompts.n && o->redux_images.n)
+        return set_prompt(t, "");
     if (st == XD_OK && !o->prompts.n)
         return xd_fail(&t->err, XD_EINVAL, "the prompt is missing: xdit generate --prompt TEXT");
     return st;
@@ -591,6 +599,11 @@ static xd_status check_task(task *t, int *ranks)
         r->images.control_image = o->control_images.v[0];
         r->images.more_control_images = o->control_images.v + 1;
         r->images.nmore_control_images = o->control_images.n - 1;
+    }
+    if (o->redux_images.n) {
+        r->redux.image = o->redux_images.v[0];
+        r->redux.more_images = o->redux_images.v + 1;
+        r->redux.nmore_images = o->redux_images.n - 1;
     }
     r->output.latents_only = o->output && is_latents(o->output);
     r->callbacks.on_stage = on_stage;
@@ -862,6 +875,7 @@ static void free_task(task *t)
     xd_prompt_texts_free(&t->opts.texts);
     xd_opt_texts_free(&t->opts.images);
     xd_opt_texts_free(&t->opts.control_images);
+    xd_opt_texts_free(&t->opts.redux_images);
     xd_open_flags_free(&t->open);
     xd_hosts_free(&t->hosts);
     free(t->skipped);
@@ -978,7 +992,7 @@ static void print_help(FILE *f)
     section own[] = {
         { "What to generate", "prompt", "prompts", "" },
         { "Model and output", "model lora output",
-          "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision controlnet "
+          "transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision controlnet redux "
           "latent_upsampler lora_2 lora_partial skip_existing",
           "" },
         { "How to generate", "", "", "" },

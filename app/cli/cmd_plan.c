@@ -36,6 +36,8 @@ static const xd_option rows[] = {
       "control network of the model; may be repeated" },
     { "latent_upsampler", XD_OPT_TEXT, AT(latent_upsampler), 0, 0, NULL, "DIR",
       "network that enlarges latents, as in generate" },
+    { "redux", XD_OPT_TEXT, AT(redux), 0, 0, NULL, "DIR",
+      "prior that varies images (--redux_image): see xdit generate" },
     { "plan", XD_OPT_TEXT, offsetof(task, plan), 0, 0, NULL, "PLAN",
       "fixed degrees, such as u2r2pp2cfg2" },
     { "exact", XD_OPT_FLAG, AT(exact), 0, 1, NULL, NULL,
@@ -98,7 +100,7 @@ static void print_help(FILE *f)
     char              *degrees = xd_opt_names("|", t.tables[2].rows, t.tables[2].n);
     const xd_opt_group groups[] = {
         { "Options", "model world cluster device weights_dtype memory exact all explain svg json | "
-                     "plan controlnet latent_upsampler dtype text_weights_dtype offload" },
+                     "plan controlnet redux latent_upsampler dtype text_weights_dtype offload" },
         { "The request",
           "width height num_frames num_inference_steps | guidance_scale true_cfg_scale "
           "num_images_per_prompt max_sequence_length" },

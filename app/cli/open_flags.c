@@ -13,8 +13,8 @@
  * option for its weight file; the enumerators are indices of the array xd_open_flags.files. */
 enum { TRANSFORMER, TRANSFORMER_2, VAE, CLIP_L, CLIP_G, T5XXL, LLM, CLIP_VISION };
 static const char *const components[XD_OPEN_FILES] = {
-    "transformer", "transformer_2", "vae",         "clip_l",          "clip_g",
-    "t5xxl",       "llm",           "clip_vision", "latent_upsampler"
+    "transformer", "transformer_2", "vae",         "clip_l", "clip_g",
+    "t5xxl",       "llm",           "clip_vision", "redux",  "latent_upsampler"
 };
 
 #define AT(field) offsetof(xd_open_flags, field)
@@ -37,7 +37,8 @@ static xd_option rows[] = {
     { "clip_vision", XD_OPT_TEXT, AT(files[CLIP_VISION]), 0, 0, NULL, "FILE",
       "weights of the CLIP or SigLIP image encoder, such as clip_vision_h.safetensors" },
     { "latent_upsampler", XD_OPT_TEXT, AT(files[XD_OPEN_UPSAMPLER]), 0, 0, NULL, "DIR",
-      NULL }, /* as above */
+      NULL },                                                                    /* as above */
+    { "redux", XD_OPT_TEXT, AT(files[XD_OPEN_REDUX]), 0, 0, NULL, "DIR", NULL }, /* as above */
     { "controlnet", XD_OPT_TEXT, AT(controlnets), 0, XD_OPT_MANY, NULL, "DIR",
       NULL }, /* as above */
     { "preview_decoder", XD_OPT_TEXT, AT(preview_decoder), 0, 0, NULL, "DIR",
@@ -99,7 +100,8 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 const xd_option *xd_open_flags_rows(int *n)
 {
-    static char file[192], no_t5[128], sides[256], upsampler[320]; /* help texts that name models */
+    static char file[192], no_t5[128], sides[256], upsampler[320],
+        redux[256]; /* help texts that name models */
     snprintf(file, sizeof file,
              "weights of the transformer in place of DIR's: %s, ComfyUI, diffusers, GGUF",
              xd_family_says(XD_WORD_FILE));
@@ -114,6 +116,12 @@ const xd_option *xd_open_flags_rows(int *n)
              "--denoise_strength): a directory with config.json, a weight file, or org/name in the "
              "local Hugging Face cache",
              xd_family_says(XD_WORD_UPSAMPLES));
+    snprintf(redux, sizeof redux,
+             "prior (Redux), which varies images (--redux_image): a directory with the folders "
+             "image_encoder, image_embedder and feature_extractor, or org/name in the local "
+             "Hugging Face cache (%s)",
+             xd_family_says(XD_WORD_PRIOR));
+    xd_opt_explain(rows, ROWS, "redux", redux);
     xd_opt_explain(rows, ROWS, "latent_upsampler", upsampler);
     xd_opt_explain(rows, ROWS, "transformer", file);
     xd_opt_explain(rows, ROWS, "controlnet", sides);
@@ -206,5 +214,6 @@ xd_advise_args xd_open_flags_advise(const xd_open_flags *f, const char *model)
     a.controlnets = f->controlnets.v;
     a.ncontrolnets = f->controlnets.n;
     a.latent_upsampler = f->files[XD_OPEN_UPSAMPLER];
+    a.redux = f->files[XD_OPEN_REDUX];
     return a;
 }

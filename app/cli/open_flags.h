@@ -9,9 +9,9 @@
 
 /* XD_OPEN_FILES: number of options for weight files of components. XD_OPEN_SIDES: maximum number of
  * control networks. */
-enum { XD_OPEN_FILES = 9, XD_OPEN_SIDES = 4 };
-/* index of the latent upsampler in xd_open_flags.files */
-enum { XD_OPEN_UPSAMPLER = XD_OPEN_FILES - 1 };
+enum { XD_OPEN_FILES = 10, XD_OPEN_SIDES = 4 };
+/* indices of the latent upsampler and of the prior in xd_open_flags.files */
+enum { XD_OPEN_UPSAMPLER = XD_OPEN_FILES - 1, XD_OPEN_REDUX = XD_OPEN_FILES - 2 };
 
 typedef struct xd_open_flags {
     const char  *dtype, *weights_dtype, *text_weights_dtype, *device, *offload;

@@ -80,6 +80,7 @@ static const synonym flags[] = {
       "upscaling is not supported" },
     { "caption_upsample_temperature", NULL, "prompts are not rewritten by a language model" },
     { "control_net controlnet_path controlnet_model control_net_path", "controlnet", NULL },
+    { "redux_path redux_model prior prior_redux style_model", "redux", NULL },
     { "ip_adapter", NULL, "image adapters are not supported" },
     { "offload_to_cpu cpu_offload lowvram low_vram medvram", "offload", NULL },
     { "clip_on_cpu vae_on_cpu control_net_cpu", NULL,

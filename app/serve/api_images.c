@@ -153,6 +153,8 @@ static const xd_api_req_field fields[] = {
     { "mask", NULL, "mask_image" },
     { "control_image", NULL, "control_image" },
     { "control_image[]", NULL, "control_image" },
+    { "redux_image", NULL, "redux_image" },
+    { "redux_image[]", NULL, "redux_image" },
     { NULL, NULL, NULL },
 };
 

@@ -138,6 +138,11 @@ static void plan(const xd_predictor *p, const xd_task_flags *f, int mode, int ra
         r.images.more_control_images = f->control_images.v + 1;
         r.images.nmore_control_images = f->control_images.n - 1;
     }
+    if (f->redux_images.n) {
+        r.redux.image = f->redux_images.v[0];
+        r.redux.more_images = f->redux_images.v + 1;
+        r.redux.nmore_images = f->redux_images.n - 1;
+    }
     r.images.control_video = f->control_video;
     if (xd_plans_predict(&plans, &a, NULL) == XD_OK)
         best = xd_plans_get(plans, 0);

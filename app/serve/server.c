@@ -190,6 +190,7 @@ static xd_status check_model(xd_served_model *m, const xd_open_flags *open, xd_e
     a.cookie = &about;
     a.controlnets = open->controlnets.v;
     a.ncontrolnets = open->controlnets.n;
+    a.redux = open->files[XD_OPEN_REDUX];
     xd_status s = xd_inspect(&a, e);
     m->uses = read_uses(&about, &m->defaults);
     xd_buf_free(&about);

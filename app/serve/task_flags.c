@@ -23,13 +23,16 @@ static const xd_option rows[] = {
     { "control_image", XD_OPT_TEXT, AT(control_images), 0, XD_OPT_MANY, NULL, "FILE",
       "edges or depth" },
     { "control_video", XD_OPT_TEXT, AT(control_video), 0, 0, NULL, "FILE", "video to change" },
+    { "redux_image", XD_OPT_TEXT, AT(redux_images), 0, XD_OPT_MANY, NULL, "FILE", "image to vary" },
     { "lora", XD_OPT_TEXT, AT(loras), 0, XD_OPT_MANY, NULL, "FILE[:SCALE]", "LoRA file" },
 };
 
 const char *xd_task_image_path(const char *arg)
 {
-    static const char *const options[] = { "--image=", "--mask_image=", "--last_image=",
-                                           "--control_image=", "--control_video=" };
+    static const char *const options[] = {
+        "--image=",         "--mask_image=",    "--last_image=",
+        "--control_image=", "--control_video=", "--redux_image="
+    };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (strncmp(arg, options[i], strlen(options[i])) == 0)
             return arg + strlen(options[i]);
@@ -87,15 +90,16 @@ static xd_status load_one(xd_task_flags *f, const char *path, const xd_image **t
 xd_status xd_task_flags_load(xd_task_flags *f, xd_err *e)
 {
     xd_request *r = &f->request;
-    int         n = f->images.n, controls = f->control_images.n;
-    size_t      most = (size_t)n + (size_t)controls + 3;
+    int         n = f->images.n, controls = f->control_images.n, redux = f->redux_images.n;
+    size_t      most = (size_t)n + (size_t)controls + (size_t)redux + 3;
     xd_status   s = XD_OK;
     f->pixels = calloc(most, sizeof *f->pixels);
     f->data = calloc(most, sizeof *f->data);
     f->more = calloc(most, sizeof *f->more);
     f->more_controls = calloc(most, sizeof *f->more_controls);
-    if (!f->pixels || !f->data || !f->more || !f->more_controls)
-        return xd_fail(e, XD_ENOMEM, "no memory for %d images", n + controls);
+    f->more_redux = calloc(most, sizeof *f->more_redux);
+    if (!f->pixels || !f->data || !f->more || !f->more_controls || !f->more_redux)
+        return xd_fail(e, XD_ENOMEM, "no memory for %d images", n + controls + redux);
     for (int i = 0; i < n && s == XD_OK; i++)
         s = load_one(f, f->images.v[i], i ? &f->more[i - 1] : &r->images.image_pixels, e);
     if (s == XD_OK)
@@ -107,6 +111,11 @@ xd_status xd_task_flags_load(xd_task_flags *f, xd_err *e)
                      i ? &f->more_controls[i - 1] : &r->images.control_pixels, e);
     if (s == XD_OK)
         s = load_one(f, f->control_video, &r->images.control_frames, e);
+    for (int i = 0; i < redux && s == XD_OK; i++)
+        s = load_one(f, f->redux_images.v[i], i ? &f->more_redux[i - 1] : &r->redux.image_pixels,
+                     e);
+    r->redux.more_pixels = f->more_redux;
+    r->redux.nmore_images = redux > 1 ? redux - 1 : 0;
     r->images.more_pixels = f->more;
     r->images.nmore_images = n > 1 ? n - 1 : 0;
     r->images.more_control_pixels = f->more_controls;
@@ -120,6 +129,7 @@ void xd_task_flags_free(xd_task_flags *f)
     xd_prompt_texts_free(&f->texts);
     xd_opt_texts_free(&f->images);
     xd_opt_texts_free(&f->control_images);
+    xd_opt_texts_free(&f->redux_images);
     xd_opt_texts_free(&f->loras);
     xd_loras_read_free(&f->lora);
     for (int i = 0; i < f->npixels; i++)
@@ -128,4 +138,5 @@ void xd_task_flags_free(xd_task_flags *f)
     free(f->data);
     free(f->more);
     free(f->more_controls);
+    free(f->more_redux);
 }

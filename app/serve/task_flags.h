@@ -13,7 +13,7 @@ typedef struct xd_task_flags {
     const char      *output;     /* name of the first image's file; xd_output_name derives the names
                                    of further images */
     int              video;      /* 1: the model must generate videos; 0: it must generate images */
-    xd_opt_texts     prompts, images, control_images, loras;
+    xd_opt_texts     prompts, images, control_images, redux_images, loras;
     xd_prompt_texts  texts;
     xd_loras_read    lora;
     const char      *mask_image, *last_image, *control_video;
@@ -21,10 +21,10 @@ typedef struct xd_task_flags {
     int              mask_alpha;
     xd_request       request; /* request to the library; its texts point into argv */
     /* Images that xd_task_flags_load has read from files, in this order: the reference images, the
-     * mask, the last image, the control images, the control video. */
+     * mask, the last image, the control images, the control video, the images of a prior. */
     xd_image        *pixels; /* [npixels] loaded images */
     uint8_t        **data;
-    const xd_image **more, **more_controls;
+    const xd_image **more, **more_controls, **more_redux;
     int              npixels;
 } xd_task_flags;
 

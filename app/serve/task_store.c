@@ -192,6 +192,8 @@ static int are_own_args(const xd_task *t, const char *dir)
         ok = ok && is_own_file(dir, t->id, f.images.v[i]);
     for (int i = 0; i < f.control_images.n; i++)
         ok = ok && is_own_file(dir, t->id, f.control_images.v[i]);
+    for (int i = 0; i < f.redux_images.n; i++)
+        ok = ok && is_own_file(dir, t->id, f.redux_images.v[i]);
     xd_task_flags_free(&f);
     return ok;
 }

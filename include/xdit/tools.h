@@ -240,6 +240,7 @@ typedef struct xd_advise_args { /* call xd_advise_args_init, then set fields */
     int                ncontrolnets;
     int                reserved_2;       /* must be 0 */
     const char        *latent_upsampler; /* latent upsampler, as in xd_component_file; NULL: none */
+    const char        *redux;            /* prior, as in xd_component_file; NULL: none */
 } xd_advise_args;
 #define xd_advise_args_init(a) xd_advise_args_init_size((a), sizeof *(a))
 XD_API void xd_advise_args_init_size(xd_advise_args *a, size_t size);
@@ -508,6 +509,7 @@ typedef struct xd_inspect_args { /* call xd_inspect_args_init, then set fields *
     const char *const *controlnets;
     int                ncontrolnets;
     int                reserved; /* must be 0 */
+    const char        *redux;    /* prior, as in xd_advise_args; NULL: none */
 } xd_inspect_args;
 #define xd_inspect_args_init(a) xd_inspect_args_init_size((a), sizeof *(a))
 XD_API void      xd_inspect_args_init_size(xd_inspect_args *a, size_t size);

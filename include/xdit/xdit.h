@@ -710,6 +710,20 @@ typedef struct xd_request_audio {
     int         reserved; /* must be 0 */
 } xd_request_audio;
 
+/* Image variation: images that a prior (the component file "redux") turns into rows of every
+ * prompt. The text of an empty prompt is replaced by zeros. */
+typedef struct xd_request_redux {
+    const char            *image; /* first image, as in xd_request_images; NULL: none */
+    const xd_image        *image_pixels;
+    /* [nmore_images] images after the first one, as in xd_request_images */
+    const char *const     *more_images;
+    const xd_image *const *more_pixels;
+    int64_t                nmore_images;
+    /* Weights of the images in the sum of their embeddings, and in that of the pooled embeddings:
+     * one number, or a comma-separated list with one for each image; NULL: 1. */
+    const char            *prompt_embeds_scale, *pooled_prompt_embeds_scale;
+} xd_request_redux;
+
 typedef struct xd_request {     /* call xd_request_init, then set fields */
     size_t             size;    /* sizeof(xd_request) of the program */
     const char *const *prompts; /* [nprompts] prompts, UTF-8 */
@@ -741,6 +755,7 @@ typedef struct xd_request {     /* call xd_request_init, then set fields */
     /* Number of layers into which a model of layers separates the image. The result has a
      * frame for each layer. 0: the pipeline's default. */
     int64_t               layers;
+    xd_request_redux      redux;
 } xd_request;
 
 #define xd_request_init(r) xd_request_init_size((r), sizeof *(r))

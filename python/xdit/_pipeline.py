@@ -17,7 +17,7 @@ from ._library import (Kept, check, ffi, interruptible, join_ranks, lib, lock, n
 from ._plan import Plan
 
 _PARTS = ("text", "load", "denoise", "decode", "total", "first_step")
-_IMAGES = ("image", "mask_image", "last_image", "control_image", "control_video")
+_IMAGES = ("image", "mask_image", "last_image", "control_image", "control_video", "redux_image")
 # diffusers' names of the inputs of models that read a control video, or have control networks
 _OTHER_NAMES = {"video": "control_video", "mask": "mask_image", "control_mask": "mask_image",
                 "reference_images": "image",
@@ -225,7 +225,7 @@ class Pipeline:
                         plan: Any = None, device: str | None = None, threads: int = 0,
                         memory: Any = 0, offload: str | None = None, fit: str | None = None,
                         files: dict[str, Any] | None = None, controlnet: Any = None,
-                        latent_upsampler: Any = None,
+                        latent_upsampler: Any = None, redux: Any = None,
                         loras: Any = (), loras_2: Any = (),
                         lora_partial: bool = False, verify_weights: bool = False,
                         without: str | None = None, keep: bool = True, bind: str | None = None,
@@ -241,11 +241,11 @@ class Pipeline:
         `degrees` are its parts (ulysses_degree=2, use_cfg_parallel=True). files: {"transformer":
         path} replaces the weights of a component by a safetensors or GGUF file. controlnet: the
         directory of a control network, or a list of them. latent_upsampler: the directory of a
-        network that enlarges latents. loras: paths, or (path, scale). lora_partial: skip tensors of
-        LoRA files that do not match the model, with a warning. verify_weights: ranks compare all
-        bytes of their weight files. memory: limit in bytes, or "12GB". comm: a communicator of
-        mpi4py. log: called with a level (0 error to 3 debug) and a line; by default warnings become
-        Python's warnings.
+        network that enlarges latents. redux: the directory of a prior that varies images. loras:
+        paths, or (path, scale). lora_partial: skip tensors of LoRA files that do not match the
+        model, with a warning. verify_weights: ranks compare all bytes of their weight files.
+        memory: limit in bytes, or "12GB". comm: a communicator of mpi4py. log: called with a level
+        (0 error to 3 debug) and a line; by default warnings become Python's warnings.
         """
         kept, a, e = Kept(), record("xd_open_args"), new_error()
         rows = options("xd_parallel_options")
@@ -271,6 +271,7 @@ class Pipeline:
         given += [("controlnet", v) for v in ([controlnet] if _pixels.is_path(controlnet) else
                                               controlnet or [])]
         given += [("latent_upsampler", latent_upsampler)] if latent_upsampler is not None else []
+        given += [("redux", redux)] if redux is not None else []
         rows = kept.keep(ffi.new("xd_component_file[]", len(given)))
         for row, (component, path) in zip(rows, given):
             row.component, row.path = kept.text(component), kept.text(path)
@@ -350,6 +351,7 @@ class Pipeline:
     def __call__(self, prompt: Any = None, negative_prompt: Any = None, *,
                  image: Any = None, mask_image: Any = None, last_image: Any = None,
                  control_image: Any = None, control_video: Any = None, conditions: Any = None,
+                 redux_image: Any = None,
                  generator: Any = None, seed: int | None = None,
                  num_images_per_prompt: int = 1,
                  num_videos_per_prompt: int | None = None, latents: Any = None,
@@ -366,6 +368,7 @@ class Pipeline:
         [B,T,C,h,w]. negative_prompt, prompt_2, prompt_3, negative_prompt_2 and _3: a text, or a
         list with one per prompt. image: a PIL image, an array, a path, or a list of them for models
         that read several. control_image: likewise, or a list with one for each control network.
+        redux_image: the image that a prior varies, or a list of them; the prompt may be missing.
         control_video: a path, an array, or a list of frames; mask_image of such a video likewise.
         conditions: images and videos at frames of the result, a list of dicts, or of objects such
         as diffusers' LTXVideoCondition, with `image` or `video`, `frame_index` (0) and `strength`
@@ -379,13 +382,14 @@ class Pipeline:
         if any(name != "latents" for name in callback_on_step_end_tensor_inputs or ()):
             raise InvalidRequest("callback_on_step_end_tensor_inputs may only contain latents, not "
                                  f"{', '.join(callback_on_step_end_tensor_inputs)}")
+        prompt = "" if prompt is None and redux_image is not None else prompt
         prompts = [prompt] if isinstance(prompt, str) else list(prompt or [])
         each = num_videos_per_prompt or num_images_per_prompt
         texts = {"negative_prompt": negative_prompt,
                  **{name: more.pop(name) for name in _MORE_TEXTS if name in more}}
         how = {"image": image, "mask_image": mask_image, "last_image": last_image,
                "control_image": control_image, "control_video": control_video,
-               "output_type": output_type,
+               "redux_image": redux_image, "output_type": output_type,
                "callback_on_step_end": callback_on_step_end,
                "callback_on_step_end_tensor_inputs": callback_on_step_end_tensor_inputs,
                "on_preview": on_preview, **more}
@@ -484,7 +488,7 @@ class Pipeline:
 
     def _call(self, prompts: list[str], texts: dict[str, Any], seed: int | None, each: int,
               image: Any, mask_image: Any, last_image: Any, control_image: Any,
-              control_video: Any, output_type: str,
+              control_video: Any, redux_image: Any, output_type: str,
               callback_on_step_end: Callable | None, callback_on_step_end_tensor_inputs: Any,
               on_preview: Callable | None, noise: np.ndarray | None, **more: Any) -> Output:
         """Runs one request of the library. noise: [images,T,C,h,w] or [images,C,h,w]."""
@@ -495,6 +499,7 @@ class Pipeline:
             r.noise.values = call.kept.keep(ffi.from_buffer("float[]", call.kept.keep(noise)))
             r.noise.count = noise.size
         _set_images(r, image, (mask_image, last_image, control_image, control_video), call.kept)
+        _set_redux(r.redux, redux_image, call.kept)
         r.output.latents_only = output_type == "latent"
         self._set_callbacks(call, callback_on_step_end, callback_on_step_end_tensor_inputs,
                             on_preview, output_type)
@@ -653,6 +658,18 @@ def _set_images(r: Any, image: Any, others: tuple, kept: Kept) -> None:
     if more_controls:
         r.nmore_control_images = len(more_controls)
         r.more_control_images, r.more_control_pixels = _image_list(more_controls, kept)
+    if behind:
+        r.nmore_images = len(behind)
+        r.more_images, r.more_pixels = _image_list(behind, kept)
+
+
+def _set_redux(r: Any, image: Any, kept: Kept) -> None:
+    """Sets the images that a prior varies."""
+    first, *behind = image if isinstance(image, (list, tuple)) else [image]
+    if _pixels.is_path(first):
+        r.image = kept.text(first)
+    elif first is not None:
+        r.image_pixels = _pixels.to_c(first, kept)
     if behind:
         r.nmore_images = len(behind)
         r.more_images, r.more_pixels = _image_list(behind, kept)

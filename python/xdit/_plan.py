@@ -51,12 +51,13 @@ def plan(model: Any, *, ranks: int = 0, cluster: str | None = None, dtype: str |
          weights_dtype: str | None = None, text_weights_dtype: str | None = None,
          device: str | None = None, offload: str | None = None, memory: int = 0,
          exact: bool = False, controlnet: Any = None, latent_upsampler: Any = None,
-         **request: Any) -> Plans:
+         redux: Any = None, **request: Any) -> Plans:
     """Predicts all plans of a model for a request on this machine or on a `cluster` ("8xH100", or
     a file of `xdit probe`). `request` contains options of a pipeline's call, such as width and
     num_inference_steps, and fixed degrees, such as ulysses_degree. controlnet: the directory of a
     control network, or a list of them. latent_upsampler: the directory of a network that enlarges
-    latents. Loads no weights: configs are enough."""
+    latents. redux: the directory of a prior that varies images. Loads no weights: configs are
+    enough."""
     kept, r, a = Kept(), record("xd_request"), record("xd_advise_args")
     known, degrees = options("xd_request_options"), options("xd_parallel_options")
     for name, value in request.items():
@@ -74,6 +75,7 @@ def plan(model: Any, *, ranks: int = 0, cluster: str | None = None, dtype: str |
         [controlnet] if controlnet is not None else []
     a.controlnets, a.ncontrolnets = kept.texts(sides), len(sides)
     a.latent_upsampler = kept.text(latent_upsampler)
+    a.redux = kept.text(redux)
     a.request, a.ranks, a.exact, a.memory = r, ranks, exact, memory
     out, e = ffi.new("xd_plans **"), new_error()
     with lock:

@@ -135,7 +135,7 @@ struct xd_cond { /* an encoded prompt, valid during the request */
     xd_tensor penultimate; /* [n,E] F32: input of the text encoder's last block, or absent */
     /* For each text encoder, the number of rows of `tok` that are not padding, if the rows include
      * padding. */
-    int64_t   real[3];
+    int64_t   real[4];
     /* [nimages] reference images, in the order of their rows (borrowed) */
     int       nimages;
     const xd_cond_image *images;

@@ -37,6 +37,7 @@ typedef enum xd_family_word {
     /* prompts are cleaned of text that is typical of web pages (clean_caption) */
     XD_WORD_CLEANS,
     XD_WORD_WEIGHS, /* parts of prompts may have weights (prompt_weighting) */
+    XD_WORD_PRIOR,  /* a prior turns images into rows of a prompt (xd_text_use.prior) */
     XD_WORD_SIDES,  /* the transformer can have control networks */
     XD_WORD_LAYERS, /* example of block counts: "2,4" of FLUX */
     /* Each of the following constants stands for names of published models or files: */

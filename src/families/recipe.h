@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 
-enum { XD_MAXTEXT = 3 };     /* maximum number of text encoders of a pipeline */
+enum { XD_MAXTEXT = 4 };     /* maximum number of text encoders of a pipeline */
 enum { XD_MAXAUDIO = 2 };    /* maximum number of networks of audio of a pipeline */
 enum { XD_MAXSIGMAS = 128 }; /* maximum number of sigmas that a model may list */
 /* maximum number of hidden states of an encoder that a model may list */
@@ -102,6 +102,10 @@ typedef struct xd_text_use { /* description of one text encoder of a pipeline */
     /* 1: the image encoder reads the image after it is resized to the size of the video; 0: it
      * reads the original image */
     int         resized;
+    /* 1: the encoder belongs to a prior (image variation), whose directory an option gives. It has
+     * no tokenizer. The first encoder of a prior reads the request's redux_images, and the second
+     * one turns its output into rows of a prompt. Negative prompts have no such rows. */
+    int         prior;
 } xd_text_use;
 
 /* Cases in which a pipeline passes its own sigmas to its scheduler. The pipeline's own sigmas go

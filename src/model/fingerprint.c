@@ -102,7 +102,7 @@ xd_status xd_model_hash(const xd_model *m, uint64_t *hash, xd_err *e)
         if (m->recipe->text[i].tokenizer)
             h = mix_tokenizer(h, m->dir, m->recipe->text[i].tokenizer, &mine);
         if (m->recipe->text[i].processor)
-            h = mix_processor(h, m->dir, m->recipe->text[i].processor, &mine);
+            h = mix_processor(h, xd_model_text_dir(m, i), m->recipe->text[i].processor, &mine);
     }
     h = mix_part(h, &m->dit, &mine);
     if (m->dit2.dit)

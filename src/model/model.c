@@ -234,6 +234,38 @@ static xd_status check_kind(const xd_model *m, xd_err *e)
     return XD_OK;
 }
 
+/* Checks the width of the rows that encoder k reads from the encoder before it. */
+static xd_status check_follows(const xd_model *m, int k, xd_err *e)
+{
+    const xd_component *p = &m->text[k];
+    int64_t             has = xd_model_text_width(m, k - 1);
+    if (p->text->reads && p->text->reads(p->w->net.cfg) == has)
+        return XD_OK;
+    return xd_fail(e, XD_EFORMAT,
+                   "%s: %s reads rows of width %lld, but %s returns hidden states of width %lld",
+                   xd_model_text_dir(m, k), m->recipe->text[k].folder,
+                   (long long)(p->text->reads ? p->text->reads(p->w->net.cfg) : 0),
+                   m->recipe->text[k - 1].folder, (long long)has);
+}
+
+/* Checks that encoder k of the prior fits the encoder before it or the transformer. */
+static xd_status check_prior(const xd_model *m, int k, xd_err *e)
+{
+    int64_t width = xd_model_text_width(m, k);
+    if (!m->has_text[k])
+        return XD_OK;
+    if (m->recipe->text[k].follows && check_follows(m, k, e) != XD_OK)
+        return XD_EFORMAT;
+    if (m->recipe->text[k].rows == XD_ROWS_NONE || width == m->dit_info.text_dim)
+        return XD_OK;
+    return xd_fail(
+        e, XD_EFORMAT,
+        "%s/%s returns rows of width %lld, but the transformer of %s needs text of width "
+        "%lld: use the prior of this model",
+        m->prior, m->recipe->text[k].folder, (long long)width, m->dir,
+        (long long)m->dit_info.text_dim);
+}
+
 /* Checks the image embeddings from encoder k: the number of rows and their width. */
 static xd_status check_images(const xd_model *m, int k, xd_err *e)
 {
@@ -261,6 +293,11 @@ static xd_status check_images(const xd_model *m, int k, xd_err *e)
     return XD_OK;
 }
 
+const char *xd_model_text_dir(const xd_model *m, int k)
+{
+    return m->recipe->text[k].prior && m->prior ? m->prior : m->dir;
+}
+
 static int is_last_of_text(const xd_model *m, int k)
 {
     return k == m->recipe->ntext - 1 || !m->recipe->text[k + 1].tokenizer;
@@ -284,20 +321,6 @@ static xd_status check_audio(const xd_model *m, xd_err *e)
     return XD_OK;
 }
 
-/* Checks the width of the rows that encoder k reads from the encoder before it. */
-static xd_status check_follows(const xd_model *m, int k, xd_err *e)
-{
-    const xd_component *p = &m->text[k];
-    int64_t             has = xd_model_text_width(m, k - 1);
-    if (p->text->reads && p->text->reads(p->w->net.cfg) == has)
-        return XD_OK;
-    return xd_fail(e, XD_EFORMAT,
-                   "%s: %s reads rows of width %lld, but %s returns hidden states of width %lld",
-                   m->dir, m->recipe->text[k].folder,
-                   (long long)(p->text->reads ? p->text->reads(p->w->net.cfg) : 0),
-                   m->recipe->text[k - 1].folder, (long long)has);
-}
-
 /* Refuses components if the output of one does not match the input of the next. */
 static xd_status check_fit(const xd_model *m, xd_err *e)
 {
@@ -305,7 +328,7 @@ static xd_status check_fit(const xd_model *m, xd_err *e)
     int64_t            pooled = 0, beside = 0, rows = 0;
     for (int k = 0; k < m->recipe->ntext; k++) {
         const xd_text_use *u = &m->recipe->text[k];
-        if (!u->tokenizer && check_images(m, k, e) != XD_OK)
+        if (!u->tokenizer && (u->prior ? check_prior : check_images)(m, k, e) != XD_OK)
             return XD_EFORMAT;
         if (!m->has_text[k] || !u->tokenizer)
             continue;
@@ -473,6 +496,30 @@ static xd_status check_upsampled(const xd_model *m, const char *path, xd_err *e)
                    path, m->recipe->name, xd_family_says(XD_WORD_UPSAMPLES));
 }
 
+static int has_prior(const xd_recipe *p)
+{
+    return p->ntext && p->text[p->ntext - 1].prior;
+}
+
+/* Refuses a prior if the pipeline reads no rows of images among those of its text. */
+static xd_status check_given_prior(const xd_model *m, const char *path, xd_err *e)
+{
+    if (has_prior(m->recipe))
+        return XD_OK;
+    return xd_fail(e, XD_EINVAL,
+                   "%s is given as " XD_PRIOR_SLOT ", but %s varies no images (models of %s do)",
+                   path, m->recipe->name, xd_family_says(XD_WORD_PRIOR));
+}
+
+/* Returns the number of text encoders for which a file may be given. */
+static int text_slots(const xd_model *m)
+{
+    int n = m->recipe->ntext;
+    while (n && m->recipe->text[n - 1].prior && !given_file(m, XD_PRIOR_SLOT))
+        n--;
+    return n;
+}
+
 /* Refuses a file for a text encoder that the pipeline does not have or that the options omit. */
 static xd_status check_given(const xd_model *m, const xd_component_file *f, xd_err *e)
 {
@@ -484,15 +531,18 @@ static xd_status check_given(const xd_model *m, const xd_component_file *f, xd_e
         return XD_OK;
     if (strcmp(f->component, XD_UPSAMPLER_SLOT) == 0)
         return check_upsampled(m, f->path, e);
+    if (strcmp(f->component, XD_PRIOR_SLOT) == 0)
+        return check_given_prior(m, f->path, e);
     if (strcmp(f->component, "transformer_2") == 0 && m->recipe->dit2)
         return XD_OK;
-    for (int k = 0; k < m->recipe->ntext; k++)
+    for (int k = 0; k < text_slots(m); k++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", k ? ", " : "",
                  m->recipe->text[k].slot);
     if (strcmp(f->component, "transformer_2") == 0)
         return xd_fail(e, XD_EINVAL, "%s is given as transformer_2, but %s has one transformer",
                        f->path, m->recipe->name);
-    if (encoder_of(m, f->component) < 0)
+    int k = encoder_of(m, f->component);
+    if (k < 0 || k >= text_slots(m))
         return xd_fail(e, XD_EINVAL,
                        "%s is given as %s, but %s has no such text encoder (it has %s)", f->path,
                        f->component, m->recipe->name, known);
@@ -582,6 +632,8 @@ static xd_status open_processor(xd_model *m, int k, xd_err *e)
     const xd_text_use  *u = &m->recipe->text[k];
     xd_image_processor *p = &m->processor;
     xd_text_tower       tower;
+    if (u->prior && u->follows)
+        return XD_OK;
     if (!u->tokenizer != !!m->text[k].text->vision)
         return xd_fail(e, XD_EFORMAT, "%s: a %s encodes %s", m->text[k].dir, m->text[k].class_name,
                        u->tokenizer ? "images, not text" : "no images");
@@ -610,6 +662,8 @@ static xd_status open_processor(xd_model *m, int k, xd_err *e)
  * has no such folder, or the model's index has [null, null] for the encoder. */
 static int is_there(const xd_model *m, const xd_text_use *u)
 {
+    if (u->prior)
+        return given_file(m, XD_PRIOR_SLOT) != NULL;
     if (given_file(m, u->slot))
         return 1;
     const xd_json *entry = xd_json_get(m->index, u->folder);
@@ -625,7 +679,7 @@ static int is_there(const xd_model *m, const xd_text_use *u)
 static void leave_images_out(xd_model *m)
 {
     for (int k = 0; k < m->recipe->ntext && !m->dit_info.image_dim; k++)
-        if (!m->recipe->text[k].tokenizer && m->has_text[k]) {
+        if (!m->recipe->text[k].tokenizer && !m->recipe->text[k].prior && m->has_text[k]) {
             xd_component_close(&m->text[k]);
             m->has_text[k] = 0;
         }
@@ -833,6 +887,46 @@ static xd_status add_control_channels(xd_model *m, xd_err *e)
     return xd_component_widen(&m->dit, m->dit.dit->input, channels, e);
 }
 
+/* Finds the directory of the prior, if the options give one. */
+static xd_status find_prior(xd_model *m, xd_err *e)
+{
+    const char *path = given_file(m, XD_PRIOR_SLOT);
+    if (!path)
+        return XD_OK;
+    if (xd_file_exists(path) && !xd_file_is_dir(path))
+        return xd_fail(e, XD_EINVAL,
+                       "%s is given as " XD_PRIOR_SLOT
+                       ", but it is a file: give the directory with "
+                       "the folders of the prior",
+                       path);
+    xd_status s = xd_model_find(path, &m->prior, e);
+    for (int k = 0; s == XD_OK && k < m->recipe->ntext; k++) {
+        const xd_text_use *u = &m->recipe->text[k];
+        char              *dir = u->prior ? xd_path_join(m->prior, u->folder) : NULL;
+        if (dir && !xd_file_is_dir(dir))
+            s = xd_fail(e, XD_EIO, "%s is given as " XD_PRIOR_SLOT ", but it has no folder %s",
+                        m->prior, u->folder);
+        free(dir);
+    }
+    return s;
+}
+
+/* Opens text encoder k. model_index.json of the model knows nothing about the prior. */
+static xd_status open_text(xd_model *m, int k, xd_err *e)
+{
+    const xd_text_use *u = &m->recipe->text[k];
+    xd_component      *p = &m->text[k];
+    const char        *file = u->prior ? given_file(m, u->slot) : NULL;
+    xd_status          s =
+        u->prior ? xd_component_open_some(p, m->prior, u->folder, XD_KIND_TEXT, NULL, m->layers, e)
+                 : open_part(m, p, u->folder, XD_KIND_TEXT, u->slot, e);
+    if (s == XD_OK && file)
+        s = xd_component_set_file(p, file, u->slot, e);
+    if (s == XD_OK)
+        s = xd_model_choose_blocks(m, k, e);
+    return s == XD_OK ? open_processor(m, k, e) : s;
+}
+
 /* Opens the transformer, or both transformers of a model that has two. */
 static xd_status open_dits(xd_model *m, xd_err *e)
 {
@@ -954,12 +1048,10 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
         s = read_guider(m, e);
     if (s == XD_OK)
         s = check_asked(m, e);
+    if (s == XD_OK)
+        s = find_prior(m, e);
     for (int i = 0; s == XD_OK && i < m->recipe->ntext; i++)
-        if (m->has_text[i] &&
-            (s = open_part(m, &m->text[i], m->recipe->text[i].folder, XD_KIND_TEXT,
-                           m->recipe->text[i].slot, e)) == XD_OK &&
-            (s = xd_model_choose_blocks(m, i, e)) == XD_OK)
-            s = open_processor(m, i, e);
+        s = m->has_text[i] ? open_text(m, i, e) : XD_OK;
     if (s == XD_OK)
         s = open_dits(m, e);
     if (s == XD_OK)
@@ -1040,6 +1132,7 @@ void xd_model_close(xd_model *m)
     xd_json_free(&m->index);
     xd_json_free(&m->sched);
     xd_json_free(&m->audio_sched);
+    free(m->prior);
     free(m->dir);
     memset(m, 0, sizeof *m);
 }
@@ -1100,7 +1193,7 @@ static xd_status read_clip_processor(xd_model *m, int i, xd_err *e)
     int64_t side = m->text[i].nlist ? xd_model_image_side(m, i) : 0;
     if (m->clip_processor.side || !side)
         return XD_OK;
-    char     *dir = xd_path_join(m->dir, m->recipe->text[i].processor);
+    char     *dir = xd_path_join(xd_model_text_dir(m, i), m->recipe->text[i].processor);
     xd_status s = dir ? xd_clip_processor_read(&m->clip_processor, dir, side, e)
                       : xd_fail(e, XD_ENOMEM, "no memory for a path");
     free(dir);

@@ -19,6 +19,9 @@ enum { XD_MODEL_PARTS = 2 + 1 + XD_MAXTEXT + XD_MAXAUDIO + 2 };
 /* Slot (xd_weight_files) of the latent upsampler. */
 #define XD_UPSAMPLER_SLOT "latent_upsampler"
 
+/* The slot of the prior (xd_text_use.prior). */
+#define XD_PRIOR_SLOT "redux"
+
 /* Borrowed list of files that replace the weights of components. The list names a component by its
  * slot (short name), such as "clip_l". Of the LoRA files, xd_model_open_with reads only the number
  * of channels of the transformer's input layer. */
@@ -51,6 +54,7 @@ typedef struct xd_model {
      * states */
     int                nstates[XD_MAXTEXT], states[XD_MAXTEXT][XD_MAXSTATES];
     int                has_text[XD_MAXTEXT]; /* 0: text encoder i is optional and absent */
+    char              *prior;   /* directory of the prior; NULL: none */
     const char        *without; /* text encoder to omit; valid only while the model is opened */
     xd_weight_files    given; /* files that replace weights; valid only while the model is opened */
     /* paths of the side networks; valid only while the model is opened */
@@ -116,6 +120,8 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
  * there are too many side networks, the list has one more than a model can have, so that
  * xd_model_open_with refuses them. */
 int xd_model_side_files(xd_component_file files[XD_MAXSIDES + 1], const char *const *paths, int n);
+/* Returns the directory that has the folders of text encoder k: the model's or the prior's. */
+const char   *xd_model_text_dir(const xd_model *m, int k);
 /* xd_model_reads returns which hidden states of text encoder k the pipeline reads, in a struct
  * whose token ids are not set. xd_model_text_width returns the width of a row of the encoder's
  * output, or 0 if the encoder is absent. */

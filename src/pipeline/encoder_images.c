@@ -9,12 +9,15 @@
 
 #include "base/rng.h"
 #include "pipeline/context.h"
+#include "pipeline/prior.h"
 #include "ranks/world.h"
 
 int xd_encoder_reads_pixels(const xd_job *j, int k)
 {
     const xd_text_use *u = &j->ctx->model.recipe->text[k];
-    return (!u->tokenizer || u->image_every[0]) && j->ctx->model.has_text[k];
+    if (!j->ctx->model.has_text[k] || u->follows || (u->prior && !xd_prior_images(j->r)))
+        return 0;
+    return !u->tokenizer || u->image_every[0];
 }
 
 /* Returns the index of the encoder that reads images of one size, or -1 if the model has none. */
@@ -33,10 +36,23 @@ static int has_black(const xd_job *j)
     return k >= 0 && j->ctx->model.recipe->text[k].image_every[1] > 0;
 }
 
-int xd_encoder_images_read(const xd_job *j)
+/* Returns 1 if the encoder belongs to a prior, which reads images of its own. */
+static int is_prior(const xd_job *j)
 {
     int k = encoder_of(j);
+    return k >= 0 && j->ctx->model.recipe->text[k].prior;
+}
+
+int xd_encoder_images_read(const xd_job *j)
+{
+    int k = is_prior(j) ? -1 : encoder_of(j);
     return k < 0 ? 0 : has_black(j) ? 1 : xd_model_images(&j->ctx->model, k);
+}
+
+/* Returns the number of images that the encoder reads, without the black one. */
+static int images_of(const xd_job *j)
+{
+    return is_prior(j) ? (int)xd_prior_images(j->r) : xd_encoder_images_read(j);
 }
 
 int xd_encoder_images_resized(const xd_job *j)
@@ -54,7 +70,7 @@ static int64_t image_size(const xd_job *j)
 
 static size_t bytes_of(const xd_job *j)
 {
-    return (size_t)((xd_encoder_images_read(j) + has_black(j)) * image_size(j)) * sizeof(float);
+    return (size_t)((images_of(j) + has_black(j)) * image_size(j)) * sizeof(float);
 }
 
 /* Sets the pixels of the black image, which is the last one. A benchmark may not know the settings
@@ -78,8 +94,7 @@ xd_status xd_encoder_images_open(xd_job *j, xd_err *e)
     if (j->encoder_pixels)
         return XD_OK;
     if (!(j->encoder_pixels = calloc(1, bytes_of(j))))
-        return xd_fail(e, XD_ENOMEM, "no memory for the pixels of %d images",
-                       xd_encoder_images_read(j));
+        return xd_fail(e, XD_ENOMEM, "no memory for the pixels of %d images", images_of(j));
     return set_black(j, e);
 }
 
@@ -88,6 +103,12 @@ xd_status xd_encoder_images_prepare(xd_job *j, int i, const uint8_t *rgb, int64_
 {
     if (i >= xd_encoder_images_read(j))
         return XD_OK;
+    return xd_encoder_images_take(j, i, rgb, w, h, e);
+}
+
+xd_status xd_encoder_images_take(xd_job *j, int i, const uint8_t *rgb, int64_t w, int64_t h,
+                                 xd_err *e)
+{
     xd_status s = xd_model_tok(&j->ctx->model, encoder_of(j), e);
     if (s == XD_OK)
         s = xd_encoder_images_open(j, e);
@@ -99,12 +120,12 @@ xd_status xd_encoder_images_prepare(xd_job *j, int i, const uint8_t *rgb, int64_
 int64_t xd_encoder_images_hash(const xd_job *j)
 {
     uint64_t h = 1;
-    for (int64_t i = 0; i < xd_encoder_images_read(j) * image_size(j); i++) {
+    for (int64_t i = 0; i < images_of(j) * image_size(j); i++) {
         uint32_t bits;
         memcpy(&bits, &j->encoder_pixels[i], sizeof bits);
         h = xd_hash_mix(h, bits);
     }
-    return (int64_t)h;
+    return is_prior(j) ? xd_prior_hash(j, (int64_t)h) : (int64_t)h;
 }
 
 xd_status xd_encoder_images_share(xd_job *j, xd_comm *c, xd_err *e)

@@ -7,8 +7,8 @@
 
 /* Returns 1 if the model has encoder k and the encoder reads j->encoder_pixels. */
 int       xd_encoder_reads_pixels(const xd_job *j, int k);
-/* Returns the number of the request's images that the encoder reads, or 0 if the model has no such
- * encoder. For negative prompts (xd_text_use.image_every), a black image follows the request's
+/* Returns the number of the request's initial images that the encoder reads, or 0 if the model has
+ * no such encoder. For negative prompts (xd_text_use.image_every), a black image follows the request's
  * images in j->encoder_pixels. */
 int       xd_encoder_images_read(const xd_job *j);
 /* Returns 1 if the image encoder reads images that are resized to the size of the result. */
@@ -17,6 +17,9 @@ int       xd_encoder_images_resized(const xd_job *j);
  * it. Call xd_encoder_images_prepare on rank 0. */
 xd_status xd_encoder_images_prepare(xd_job *j, int i, const uint8_t *rgb, int64_t w, int64_t h,
                                     xd_err *e);
+/* Preprocesses image i into j->encoder_pixels for the encoder that reads images of the request. */
+xd_status xd_encoder_images_take(xd_job *j, int i, const uint8_t *rgb, int64_t w, int64_t h,
+                                 xd_err *e);
 int64_t   xd_encoder_images_hash(const xd_job *j);
 /* xd_encoder_images_open allocates j->encoder_pixels; in a benchmark without an image, these pixels
  * are black. xd_encoder_images_share sends the pixels from rank 0 to the other ranks of c, which

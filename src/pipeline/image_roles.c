@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "pipeline/prior.h"
+
 static const xd_role_row rows[] = {
     [XD_ROLE_START] = { .starts = 1,
                         .crops = 1,
@@ -113,6 +115,8 @@ xd_status xd_role_check(xd_job *j, xd_err *e)
         s = xd_role_sides_check(j, e);
     if (s == XD_OK)
         s = xd_role_control_video_check(j, e);
+    if (s == XD_OK)
+        s = xd_prior_check(j, e);
     return s == XD_OK ? xd_role_conditions_check(j, e) : s;
 }
 
@@ -126,7 +130,8 @@ xd_status xd_role_read(xd_job *j, xd_err *e)
         return xd_fail(e, XD_EINVAL, "image and image_pixels are given; use one of them");
     if (j->r->images.mask_image && j->r->images.mask_pixels)
         return xd_fail(e, XD_EINVAL, "mask_image and mask_pixels are given; use one of them");
-    return j->role->read ? j->role->read(j, e) : XD_OK;
+    xd_status s = xd_prior_read(j, e);
+    return s == XD_OK && j->role->read ? j->role->read(j, e) : s;
 }
 
 void xd_role_close(xd_job *j)

@@ -84,6 +84,16 @@ xd_pixel_source xd_input_image_control(const xd_request *r, int k)
                               r->images.control_pixels };
 }
 
+xd_pixel_source xd_input_image_redux(const xd_request *r, int k)
+{
+    const xd_request_redux *i = &r->redux;
+    if (k)
+        return (xd_pixel_source){ "redux.more_images", "redux.more_pixels",
+                                  i->more_images ? i->more_images[k - 1] : NULL,
+                                  i->more_pixels ? i->more_pixels[k - 1] : NULL };
+    return (xd_pixel_source){ "redux.image", "redux.image_pixels", i->image, i->image_pixels };
+}
+
 static xd_status check_source(const xd_pixel_source *of, xd_err *e)
 {
     if (of->file && of->pixels)

@@ -16,6 +16,8 @@ typedef struct xd_pixel_source {
 xd_pixel_source xd_input_image_source(const xd_request *r, int k);
 /* Returns the k-th control image of a request. */
 xd_pixel_source xd_input_image_control(const xd_request *r, int k);
+/* Returns the k-th image of a request that a prior reads. */
+xd_pixel_source xd_input_image_redux(const xd_request *r, int k);
 /* Reads an input image from its file or copies its pixels. Sets *rgb to malloc'ed RGB bytes of *w x
  * *h pixels. */
 xd_status xd_input_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,

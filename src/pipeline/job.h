@@ -212,6 +212,8 @@ typedef struct xd_job {
      * frames; else NULL */
     double      *frame_s;
     float       *frame_strength;
+    /* Weights of the images of the prior (prior.h). */
+    double       prior_scale[XD_MAXREFS], prior_pooled_scale[XD_MAXREFS];
     /* Number of elements in hint_scales from one step to the next; 0: all steps have the same
      * factors. */
     int          hint_stride;

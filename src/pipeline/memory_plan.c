@@ -165,7 +165,7 @@ static xd_status count_text(xd_job *j, const xd_prompts *w, xd_need *need, xd_er
     xd_status s = XD_OK;
     for (int k = 0; s == XD_OK && k < w->ntext; k++) {
         size_t tmp = 0, packed;
-        if (!j->ctx->model.has_text[k])
+        if (!j->ctx->model.has_text[k] || (!j->ctx->keep && !xd_prompts_need(j, k)))
             continue;
         s = count_encoder(j, w, k, &tmp, e);
         packed = weight_bytes(&j->ctx->model.text[k]);

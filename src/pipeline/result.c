@@ -18,6 +18,7 @@
 #include "pipeline/options.h"
 #include "pipeline/output.h"
 #include "pipeline/pixels.h"
+#include "pipeline/prior.h"
 #include "pipeline/step_hash.h"
 #include "pipeline/text_encode.h"
 
@@ -149,6 +150,11 @@ static void add_images(xd_text_buf *b, const xd_job *j)
         add_name(b, r, r->images.control_image);
         add_more_images(b, r, "more_control_images", r->images.more_control_images,
                         r->images.nmore_control_images);
+    }
+    if (xd_prior_images(r)) {
+        xd_buf_add(b, ", \"redux_image\": ");
+        add_name(b, r, r->redux.image);
+        add_more_images(b, r, "more_redux_images", r->redux.more_images, r->redux.nmore_images);
     }
     if (xd_job_has_control_video(r)) {
         xd_buf_add(b, ", \"control_video\": ");

@@ -128,7 +128,7 @@ static int64_t bits_of(float f)
  * end of the key; for a text with a black image, numbers replace them. */
 static xd_text_key key_of(const xd_prompts *w, int i)
 {
-    int64_t n = 2, at = 0;
+    int64_t n = 3, at = 0;
     for (int k = 0; k < w->ntext; k++)
         n += 2 +
              (w->text[i].ids[k].v ? w->text[i].ids[k].n : 0) * (w->text[i].ids[k].weights ? 2 : 1);
@@ -144,6 +144,8 @@ static xd_text_key key_of(const xd_prompts *w, int i)
     }
     for (int k = 0; k < 2 && v; k++)
         v[at++] = w->text[i].blind ? -1 - k : w->seen[k];
+    if (v)
+        v[at] = w->text[i].silent;
     return (xd_text_key){ v, n };
 }
 

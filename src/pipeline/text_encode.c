@@ -24,6 +24,7 @@
 #include "pipeline/context.h"
 #include "pipeline/encoder_images.h"
 #include "pipeline/job.h"
+#include "pipeline/prior.h"
 #include "pipeline/prompt_images.h"
 #include "pipeline/work.h"
 #include "ranks/world.h"
@@ -54,6 +55,8 @@ static int64_t most_text(const xd_job *j, int k)
 static int64_t max_ids(const xd_job *j, int k)
 {
     const xd_text_use *u = &recipe_of(j)->text[k];
+    if (u->prior)
+        return xd_prior_rows(j);
     if (!u->tokenizer)
         return xd_model_image_rows(&j->ctx->model, k);
     if (!u->image_every[0])
@@ -66,8 +69,9 @@ static int64_t max_ids(const xd_job *j, int k)
 int64_t xd_prompts_most_ids(const xd_job *j, int k)
 {
     const xd_text_use *u = &recipe_of(j)->text[k];
-    return u->tokenizer ? most_text(j, k) + xd_prompt_images_more_ids(j, k) + u->drop
-                        : max_ids(j, k);
+    return u->prior       ? xd_prior_image_rows(j)
+           : u->tokenizer ? most_text(j, k) + xd_prompt_images_more_ids(j, k) + u->drop
+                          : max_ids(j, k);
 }
 
 /* Returns how many of the first n token ids of a text that encoder k reads have rows in the
@@ -82,6 +86,8 @@ static int64_t kept(const xd_job *j, int k, const xd_token_ids *ids, int64_t n)
 
 int64_t xd_prompts_kept(const xd_job *j, int k, int64_t n, int negative)
 {
+    if (recipe_of(j)->text[k].prior)
+        return negative ? 0 : xd_prior_rows(j);
     return kept(j, k, &(xd_token_ids){ .images = xd_prompt_image_rows(j, k, negative) }, n);
 }
 
@@ -349,6 +355,8 @@ static int64_t rows_of(const xd_prompts *w, const xd_job *j, int i, int k)
     int pad = recipe_of(j)->text[k].pad;
     if (w->text[i].ids[k].chunk)
         return w->text[i].ids[k].n;
+    if (recipe_of(j)->text[k].prior)
+        return i < w->prompts ? xd_prior_rows(j) : 0;
     if (recipe_of(j)->text[k].trimmed)
         return w->text[i].ids[k].text;
     if (pad != XD_PAD_NONE && pad != XD_PAD_ONE)
@@ -362,6 +370,8 @@ static void count_image_rows(xd_prompts *w, const xd_job *j, int i, int k)
 {
     xd_token_ids *ids = &w->text[i].ids[k];
     ids->n = ids->real = ids->text = ids->uncut = max_ids(j, k);
+    if (recipe_of(j)->text[k].prior)
+        ids->n = ids->real = i < w->prompts ? xd_prior_image_rows(j) : 0;
 }
 
 /* Sets the hash of the images that an encoder of images reads, and marks the texts that encoders
@@ -470,6 +480,8 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e)
     xd_status s = xd_model_tokenizers(&j->ctx->model, e);
     for (int i = 0; i < n; i++)
         w->text[i].known = is_zero(w, j, i);
+    for (int i = 0; i < w->prompts; i++)
+        w->text[i].silent = xd_prior_is_silent(j, i);
     note_images(w, j);
     for (int i = 0; s == XD_OK && i < n; i++)
         for (int k = 0; s == XD_OK && k < w->ntext; k++) {
@@ -615,7 +627,8 @@ xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, 
     open_method_stack(&x, j->ctx, &stack);
     xd_tensor image_rows = see_images(j, k, &x, &p->count->shadow);
     for (int i = 0; i < texts; i++)
-        count_one(j, k, &x, image_rows, n[i]);
+        if (n[i])
+            count_one(j, k, &x, image_rows, n[i]);
     xd_method_stack_close(&stack);
     *bytes = xd_arena_peak(&a);
     xd_device_arena_close(&a, j->ctx->count);
@@ -833,8 +846,20 @@ static void place_of(const xd_prompts *w, const xd_job *j, int i, int k, int64_t
     }
 }
 
+int xd_prompts_need(const xd_job *j, int k)
+{
+    int spoken = xd_job_has_negative(j);
+    if (!j->ctx->model.has_text[k] || recipe_of(j)->text[k].prior)
+        return j->ctx->model.has_text[k] && xd_prior_images(j->r);
+    for (int i = 0; i < j->r->nprompts && !spoken; i++)
+        spoken = !xd_prior_is_silent(j, i);
+    return spoken;
+}
+
 int64_t xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k)
 {
+    if (w->text[i].silent && recipe_of(j)->text[k].tokenizer)
+        return 0;
     const xd_token_ids *ids = &w->text[i].ids[k];
     return ids->chunk ? ids->chunk : recipe_of(j)->text[k].blank ? ids->real : ids->n;
 }
@@ -858,7 +883,8 @@ static int copy_image_rows(xd_prompts *w, const xd_job *j, int i, int k, xd_exec
         first++;
     if (recipe_of(j)->text[k].tokenizer || first == i)
         return 0;
-    xd_copy_to(x, rows_at(w, j, i, k, size), rows_at(w, j, first, k, size));
+    if (recipe_of(j)->text[k].rows != XD_ROWS_NONE)
+        xd_copy_to(x, rows_at(w, j, i, k, size), rows_at(w, j, first, k, size));
     return 1;
 }
 
@@ -945,6 +971,21 @@ static void encode_chunks(xd_prompts *w, xd_job *j, int i, int k, xd_exec *x)
     x->lay = NULL;
 }
 
+/* Writes the weighted sum of the images' rows, which follow each other in t, to the rows `to` of a
+ * prompt. */
+static void sum_images(const xd_job *j, xd_exec *x, xd_tensor t, xd_tensor to)
+{
+    for (int64_t i = 0; i < xd_prior_images(j->r); i++)
+        xd_axpby(x, to, (float)j->prior_scale[i], xd_rows(t, i * to.d[0], to.d[0]), i > 0);
+}
+
+/* Multiplies the rows of text or the pooled embedding of a prompt by the weights of its images. */
+static void scale_prompt(const xd_job *j, xd_exec *x, float scale, xd_tensor t)
+{
+    if (xd_prior_images(j->r) && scale != 1)
+        xd_axpby(x, t, scale, t, 0);
+}
+
 /* Encodes prompt i with encoder k and writes the result into the prompt's embedding. `image_rows`
  * has the embedding rows of the images from see_images. */
 static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor image_rows,
@@ -977,6 +1018,9 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
     if (u->image_every[0]) {
         copy_framed_rows(j, k, &w->text[i].ids[k], x, images, u->image_every[i >= w->prompts],
                          c.tok, rows_at(w, j, i, k, (xd_grid){ rows, c.tok.d[1] }));
+    } else if (u->prior && u->rows != XD_ROWS_NONE) {
+        rows = xd_prior_rows(j);
+        sum_images(j, x, c.tok, rows_at(w, j, i, k, (xd_grid){ rows, c.tok.d[1] }));
     } else if (u->rows != XD_ROWS_NONE) {
         xd_tensor t = u->penultimate ? c.penultimate : c.tok;
         if (u->trimmed)
@@ -985,10 +1029,16 @@ static void encode_one(xd_prompts *w, const xd_job *j, int i, int k, xd_tensor i
         xd_copy_to(x, to, xd_rows(t, n - rows, rows));
         if (recipe_of(j)->drops_system && w->text[i].ids[k].dropped && rows) /* the first stays */
             xd_copy_to(x, xd_rows(to, 0, 1), xd_rows(t, 0, 1));
+        if (i < w->prompts)
+            scale_prompt(j, x, xd_prior_text_scale(j), to);
     }
     place_of(w, j, i, k, at);
-    if (u->pooled)
-        xd_copy_to(x, xd_cols(w->text[i].cond.pooled, at[2], c.pooled.d[1]), c.pooled);
+    if (u->pooled) {
+        xd_tensor to = xd_cols(w->text[i].cond.pooled, at[2], c.pooled.d[1]);
+        xd_copy_to(x, to, c.pooled);
+        if (i < w->prompts)
+            scale_prompt(j, x, xd_prior_pooled_scale(j), to);
+    }
     xd_arena_rewind(x->tmp, mark);
 }
 
@@ -1033,7 +1083,7 @@ xd_status xd_prompts_compute(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_er
 static int is_last_encoder(const xd_job *j, int k)
 {
     while (++k < recipe_of(j)->ntext)
-        if (j->ctx->model.has_text[k])
+        if (xd_prompts_need(j, k))
             return 0;
     return 1;
 }
@@ -1155,7 +1205,7 @@ xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e)
     xd_status   s = load_meanwhile(j, xd_prompts_recall(w, j, open_conds(w, j, e), e), e);
     s = has_new(w, j) ? xd_prompt_images_share(j, s, e) : xd_world_agree(&ctx->world, s, e);
     for (int k = 0, begun = !has_new(w, j); (s == XD_OK || !begun) && k < w->ntext; k++)
-        if (ctx->model.has_text[k] && has_new(w, j) && (begun = 1))
+        if (xd_prompts_need(j, k) && has_new(w, j) && (begun = 1))
             s = xd_world_agree(&ctx->world, load_and_encode(w, j, k, bytes, s, e), e);
     for (int i = 0; s == XD_OK && i < w->n; i++) {
         if (!is_used(w, j, i))

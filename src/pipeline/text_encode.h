@@ -36,7 +36,8 @@ typedef struct xd_prompt { /* the token ids and the embedding of one prompt or n
     /* 1: the embedding is known without encoding: it is in the cache of earlier requests, or all
      * its elements are zeros (xd_recipe.zeros_negative) */
     int           known;
-    int           blind; /* 1: the encoders see a black image in place of the request's image */
+    int           silent; /* 1: the rows of text are zeros (xd_prior_is_silent) */
+    int           blind;  /* 1: the encoders see a black image in place of the request's image */
 } xd_prompt;
 
 typedef struct xd_prompts { /* the texts of a request: prompts, then negative prompts */
@@ -75,6 +76,8 @@ void      xd_prompts_warn_cut(const xd_prompts *w, const xd_job *j);
 int64_t   xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i);
 /* Returns how many token ids of prompt i are input to the network of text encoder k. */
 int64_t   xd_prompts_computed(const xd_prompts *w, const xd_job *j, int i, int k);
+/* Returns 1 if the request needs text encoder k, unless all embeddings are cached. */
+int       xd_prompts_need(const xd_job *j, int k);
 /* Counts the bytes of scratch arena that text encoder k needs for `texts` texts with n[0], n[1] ...
  * tokens. The count includes the image tokens, which are the same for all texts. */
 xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, size_t *bytes,

@@ -474,7 +474,7 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
     xd_need    *n = &s->f->rank[me].need;
     for (int k = 0; k < ctx->model.recipe->ntext; k++) {
         size_t most;
-        if (!ctx->model.has_text[k])
+        if (!ctx->model.has_text[k] || (!ctx->keep && !xd_prompts_need(&s->job, k)))
             continue;
         xd_simulation_mark(s->simulation, k); /* time of the encoders before k */
         int64_t before = sent_bytes(s);
@@ -499,7 +499,7 @@ static xd_status text_rank(predictor *s, int me, xd_err *e)
 static double last_encoder_s(const predictor *s)
 {
     int k = s->ctx->model.recipe->ntext - 1;
-    while (k > 0 && !s->ctx->model.has_text[k])
+    while (k > 0 && !xd_prompts_need(&s->job, k))
         k--;
     return k < 0 ? 0 : s->f->text_s - mark_time(s, k);
 }

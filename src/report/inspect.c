@@ -223,9 +223,9 @@ static const char *scheduler_of(const xd_model *m)
     return name ? name : "(none)";
 }
 
-static int has_file(const xd_model *m, const char *folder, const char *name)
+static int has_file(const char *model, const char *folder, const char *name)
 {
-    char *dir = xd_path_join(m->dir, folder), *path = dir ? xd_path_join(dir, name) : NULL;
+    char *dir = xd_path_join(model, folder), *path = dir ? xd_path_join(dir, name) : NULL;
     int   has = path && xd_file_exists(path);
     free(dir);
     free(path);
@@ -237,7 +237,7 @@ static void check_scheduler(view *v)
     const xd_model   *m = &v->m;
     const xd_sampler *sampler = xd_sampler_find(scheduler_of(m));
     xd_sched_cfg      cfg;
-    if (!m->sched && has_file(m, "scheduler", "scheduler_config.json"))
+    if (!m->sched && has_file(m->dir, "scheduler", "scheduler_config.json"))
         /* The scheduler's config exists but is not JSON. A model's scheduler config is read first,
          * so v->all has the error of this config. */
         v->sched = v->all;
@@ -248,10 +248,12 @@ static void check_scheduler(view *v)
 static void check_all(view *v, const char *dir)
 {
     xd_model         *m = &v->m;
-    xd_component_file sides[XD_MAXSIDES + 1];
+    xd_component_file sides[XD_MAXSIDES + 2];
     xd_weight_files   given = {
         .v = sides, .n = xd_model_side_files(sides, v->a->controlnets, v->a->ncontrolnets)
     };
+    if (v->a->redux)
+        sides[given.n++] = (xd_component_file){ XD_PRIOR_SLOT, v->a->redux };
     int whole = xd_model_open_with(m, dir, NULL, &given, NULL, &v->all) == XD_OK;
     if (!m->recipe)
         return;
@@ -273,7 +275,7 @@ static void check_all(view *v, const char *dir)
 
 /* ---- the summary -------------------------------------------------------------------------- */
 
-/* Returns the folder of the tokenizer or image processor of text encoder i. */
+/* Returns the folder of the tokenizer or image processor of text encoder i; NULL: none. */
 static const char *folder_before(const xd_model *m, int i)
 {
     const xd_text_use *u = &m->recipe->text[i];
@@ -282,16 +284,17 @@ static const char *folder_before(const xd_model *m, int i)
 
 static const char *tokenizer_of(const xd_model *m, int i)
 {
-    const char *folder = folder_before(m, i);
+    static const char processor[] = "preprocessor_config.json";
+    const char       *folder = folder_before(m, i);
     if (!m->recipe->text[i].tokenizer)
-        return has_file(m, folder, "preprocessor_config.json") ? "preprocessor_config.json" : NULL;
-    if (has_file(m, folder, "spiece.model"))
+        return folder && has_file(xd_model_text_dir(m, i), folder, processor) ? processor : NULL;
+    if (has_file(m->dir, folder, "spiece.model"))
         return "spiece.model";
-    if (has_file(m, folder, "vocab.json") && has_file(m, folder, "merges.txt"))
+    if (has_file(m->dir, folder, "vocab.json") && has_file(m->dir, folder, "merges.txt"))
         return "vocab.json";
-    if (has_file(m, folder, "vocab.txt"))
+    if (has_file(m->dir, folder, "vocab.txt"))
         return "vocab.txt";
-    return has_file(m, folder, "tokenizer.json") ? "tokenizer.json" : NULL;
+    return has_file(m->dir, folder, "tokenizer.json") ? "tokenizer.json" : NULL;
 }
 
 static const char *class_of(const xd_component *p)
@@ -328,7 +331,7 @@ static void write_summary(const view *v)
                     xd_sampler_find(file) ? "" : "(unknown: choose one with --scheduler)");
     for (int i = 0; i < m->recipe->ntext; i++) {
         const char *tok = tokenizer_of(m, i);
-        if (m->has_text[i])
+        if (m->has_text[i] && folder_before(m, i))
             xd_inspect_line(a, "%-15s %-26s", folder_before(m, i), tok ? tok : "missing");
     }
     if (v->all.code == XD_OK)
@@ -401,7 +404,7 @@ static void json_summary(const view *v)
     xd_buf_add(&b, "}");
     for (int i = 0; i < m->recipe->ntext; i++) {
         const char *tok = tokenizer_of(m, i);
-        if (!m->has_text[i])
+        if (!m->has_text[i] || !folder_before(m, i))
             continue;
         xd_buf_add(&b, ",\n  {\"component\": \"%s\", \"file\": \"%s\", \"missing\": ",
                    folder_before(m, i), tok ? tok : "");

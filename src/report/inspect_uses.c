@@ -39,6 +39,7 @@ static void add_fields(xd_text_buf *b, const xd_model *m)
     add_word(b, &n, role->reads_video && frames_read(m) != 1, "last_image");
     add_word(b, &n, role->reads_control, "control_image");
     add_word(b, &n, role->reads_control_video, "control_video");
+    add_word(b, &n, m->prior != NULL, "redux_image");
     add_word(b, &n, xd_role_of_model(m, 1)->starts, "strength");
     xd_buf_add(b, "], \"needs\": [");
     add_word(b, &needed, p->needs_image, "image");

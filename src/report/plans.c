@@ -120,10 +120,12 @@ static xd_status open_all(xd_plans *p, xd_err *e)
     xd_status             s = a->cluster ? xd_machine_read(&p->m, a->cluster, e) : XD_OK;
     if (s == XD_OK)
         s = find_device(p, e);
-    xd_component_file sides[XD_MAXSIDES + 2];
+    xd_component_file sides[XD_MAXSIDES + 3];
     int               nsides = xd_model_side_files(sides, a->controlnets, a->ncontrolnets);
     if (a->latent_upsampler)
         sides[nsides++] = (xd_component_file){ XD_UPSAMPLER_SLOT, a->latent_upsampler };
+    if (a->redux)
+        sides[nsides++] = (xd_component_file){ XD_PRIOR_SLOT, a->redux };
     xd_open_args o = { .size = sizeof o,
                        .model = a->model,
                        .files = sides,

@@ -229,6 +229,7 @@ void fill_model(const char *from, const char *to, xd_dtype type)
         { "text_encoder_3", XD_KIND_TEXT },
         { "connectors", XD_KIND_TEXT },
         { "image_encoder", XD_KIND_TEXT },
+        { "image_embedder", XD_KIND_TEXT },
         { "transformer", XD_KIND_DIT },
         { "transformer_2", XD_KIND_DIT },
         { "unet", XD_KIND_DIT },

@@ -189,6 +189,8 @@ static const char *const all[] = { "alpha",
                                    "flux-controlnet-pixels-two",
                                    "flux-controlnet-mask",
                                    "flux-controlnet-pixels-mask",
+                                   "flux-redux",
+                                   "flux-redux-two",
                                    "sd35-lora",
                                    "chroma-lora",
                                    "flux-dora",
@@ -367,7 +369,8 @@ typedef struct run {
     char        video[1024];     /* the control video's folder */
     char        masks[1024];     /* the folder of its mask */
     char        ways[1024];      /* of attention: a list, or a table's file */
-    const char *more[1], *more_control[1];
+    char        redux[2][1024];  /* what a prior reads */
+    const char *more[1], *more_control[1], *more_redux[1];
     int         image; /* which image the loop is at; -1 before the first */
     double      worst[NSTAGE];
     int         seen[NSTAGE];
@@ -582,6 +585,15 @@ static void ask_control(const run *r, xd_request *q)
     q->images.conditioning_scale = js_maybe_text(r->js, "conditioning_scale");
 }
 
+static void ask_redux(const run *r, xd_request *q)
+{
+    q->redux.image = xd_json_get(r->js, "redux") ? r->redux[0] : NULL;
+    q->redux.more_images = r->more_redux;
+    q->redux.nmore_images = js_maybe(r->js, "redux_images") > 1;
+    q->redux.prompt_embeds_scale = js_maybe_text(r->js, "prompt_embeds_scale");
+    q->redux.pooled_prompt_embeds_scale = js_maybe_text(r->js, "pooled_prompt_embeds_scale");
+}
+
 /* Guidance of a video and its audio. */
 static void ask_audio(const run *r, xd_request *q)
 {
@@ -647,6 +659,7 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->images.last_image = js_maybe(r->js, "last_image") > 0 ? r->last : NULL;
     q->images.mask_image = xd_json_get(r->js, "mask") ? r->mask : NULL;
     ask_control(r, q);
+    ask_redux(r, q);
     if (xd_json_get(r->js, "mask_video"))
         q->images.mask_image = r->masks;
     q->images.frame_index = js_maybe_text(r->js, "frame_index");
@@ -711,6 +724,9 @@ static void open_run(run *r, const char *dir, const char *name)
     snprintf(r->control_2, sizeof r->control_2, "%s/%s/control_2.png", dir, name);
     r->more[0] = xd_json_get(r->js, "clip") ? r->video : r->second;
     r->more_control[0] = r->control_2;
+    snprintf(r->redux[0], sizeof r->redux[0], "%s/%s/redux.png", dir, name);
+    snprintf(r->redux[1], sizeof r->redux[1], "%s/%s/redux_2.png", dir, name);
+    r->more_redux[0] = r->redux[1];
     find_ways(r, dir, name);
     while (has(r, "latents.0.%d", r->steps))
         r->steps++;
@@ -818,7 +834,18 @@ static int take_loras(const run *r, const char *key, const char *dir, const char
     return n;
 }
 
-/* The latent upsampler and the control networks of a case, which are folders of the model. */
+/* Adds a network that is a folder of the model, if the case names one. */
+static void take_folder(const run *r, const char *key, xd_open_args *a, const char *model,
+                        xd_component_file *side, char (*path)[2200])
+{
+    if (!xd_json_get(r->js, key) || a->nfiles == MAXSIDE)
+        return;
+    snprintf(path[a->nfiles], sizeof *path, "%s/%s", model, js_text(r->js, key));
+    side[a->nfiles] = (xd_component_file){ key, path[a->nfiles] };
+    a->nfiles++;
+}
+
+/* The latent upsampler, the control networks and the prior of a case. */
 static void take_sides(const run *r, xd_open_args *a, const char *model, xd_component_file *side,
                        char (*path)[2200])
 {
@@ -829,11 +856,8 @@ static void take_sides(const run *r, xd_open_args *a, const char *model, xd_comp
                  xd_json_text(xd_json_at(list, a->nfiles)));
         side[a->nfiles] = (xd_component_file){ "controlnet", path[a->nfiles] };
     }
-    if (xd_json_get(r->js, "latent_upsampler") && a->nfiles < MAXSIDE) {
-        snprintf(path[a->nfiles], sizeof *path, "%s/%s", model, js_text(r->js, "latent_upsampler"));
-        side[a->nfiles] = (xd_component_file){ "latent_upsampler", path[a->nfiles] };
-        a->nfiles++;
-    }
+    take_folder(r, "latent_upsampler", a, model, side, path);
+    take_folder(r, "redux", a, model, side, path);
 }
 
 static void check(const char *dir, const char *full, const char *name, int dtype)

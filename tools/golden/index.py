@@ -18,6 +18,7 @@ SUITES = {
                            "flux-controlnet-image", "flux-controlnet-pixels",
                            "flux-controlnet-pixels-two", "flux-controlnet-mask",
                            "flux-controlnet-pixels-mask"),
+    "flux_redux": own("flux-redux", "flux-redux-two"),
     "sd3_control": own("sd3-control", "sd3-control-single", "sd3-control-two"),
     "joint": own("flux", "flux-true", "flux-prompts", "flux-image", "flux-mask", "flux-crop",
                  "flux-schnell", "flux-fill", "flux-fill-image", "flux-control",

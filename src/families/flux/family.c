@@ -9,11 +9,16 @@ extern const xd_dit xd_dit_flux;
 enum { CLIP_IDS = 77 }; /* max tokens of a CLIP text encoder */
 enum { MEGAPIXEL = 1024 * 1024 };
 
-#define CLIP_AND_T5 \
+/* The prior is that of FLUX.1 Redux, as in diffusers' FluxPriorReduxPipeline. */
+#define CLIP_T5_AND_PRIOR \
     { { .folder = "text_encoder", .tokenizer = "tokenizer", .slot = "clip_l", \
         .rows = XD_ROWS_NONE, .pad = CLIP_IDS, .pooled = 1 }, \
       { .folder = "text_encoder_2", .tokenizer = "tokenizer_2", .slot = "t5xxl", \
-        .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .prompt = 1 } }
+        .rows = XD_ROWS_BELOW, .pad = XD_PAD_MOST, .prompt = 1 }, \
+      { .folder = "image_encoder", .processor = "feature_extractor", .slot = "clip_vision", \
+        .rows = XD_ROWS_NONE, .prior = 1 }, \
+      { .folder = "image_embedder", .slot = "image_embedder", \
+        .rows = XD_ROWS_BELOW, .follows = 1, .prior = 1 } }
 
 static const xd_recipe control, controlnet;
 
@@ -24,8 +29,8 @@ static const xd_recipe flux = {
     .pipelines = { "FluxPipeline", "FluxImg2ImgPipeline", "FluxInpaintPipeline" },
     .dit = "transformer",
     .vae = "vae",
-    .text = CLIP_AND_T5,
-    .ntext = 2,
+    .text = CLIP_T5_AND_PRIOR,
+    .ntext = 4,
     .steps = 28,
     .guidance = 3.5,
     .max_text = 512,
@@ -46,8 +51,8 @@ static const xd_recipe fill = {
     .pipelines = { "FluxFillPipeline" },
     .dit = "transformer",
     .vae = "vae",
-    .text = CLIP_AND_T5,
-    .ntext = 2,
+    .text = CLIP_T5_AND_PRIOR,
+    .ntext = 4,
     .steps = 50,
     .guidance = 30,
     .max_text = 512,
@@ -69,8 +74,8 @@ static const xd_recipe control = {
                    "FluxControlInpaintPipeline" },
     .dit = "transformer",
     .vae = "vae",
-    .text = CLIP_AND_T5,
-    .ntext = 2,
+    .text = CLIP_T5_AND_PRIOR,
+    .ntext = 4,
     .steps = 28,
     .guidance = 3.5,
     .max_text = 512,
@@ -93,8 +98,8 @@ static const xd_recipe controlnet = {
                    "FluxControlNetInpaintPipeline" },
     .dit = "transformer",
     .vae = "vae",
-    .text = CLIP_AND_T5,
-    .ntext = 2,
+    .text = CLIP_T5_AND_PRIOR,
+    .ntext = 4,
     .steps = 28,
     .guidance = 7,
     .max_text = 512,
@@ -141,8 +146,8 @@ static const xd_recipe kontext = {
     .pipelines = { "FluxKontextPipeline" },
     .dit = "transformer",
     .vae = "vae",
-    .text = CLIP_AND_T5,
-    .ntext = 2,
+    .text = CLIP_T5_AND_PRIOR,
+    .ntext = 4,
     .steps = 28,
     .guidance = 3.5,
     .max_text = 512,
