@@ -18,6 +18,7 @@
 #include "pipeline/image_roles.h"
 #include "pipeline/mask.h"
 #include "pipeline/options.h"
+#include "pipeline/prior.h"
 #include "pipeline/text_encode.h"
 #include "pipeline/upsampling.h"
 #include "ranks/world.h"
@@ -525,7 +526,9 @@ xd_status xd_job_open_pass(xd_job *j, xd_err *e)
         return xd_fail(e, XD_EINVAL, "max_sequence_length is %d; it must be at most %d for %s",
                        (int)r->texts.max_sequence_length, ctx->model.recipe->most_text,
                        ctx->model.recipe->name);
-    j->max_text = r->texts.max_sequence_length ? r->texts.max_sequence_length : j->usual.max_text;
+    j->max_text = r->texts.max_sequence_length ? r->texts.max_sequence_length
+                  : xd_prior_images(r)         ? ctx->model.recipe->max_text
+                                               : j->usual.max_text;
     if (ctx->model.dit_info.text_most && xd_prompts_most_rows(j) > ctx->model.dit_info.text_most)
         return xd_fail(e, XD_EINVAL,
                        "max_sequence_length is %d, but the transformer of %s has "

@@ -77,6 +77,7 @@ FEATURES = {
     "painted": ("image", ["noise", "control=GOLDEN/{m}/control.png",
                           "mask=GOLDEN/{m}-mask/mask.png", "side=GOLDEN/{m}/controlnet_3"],
                 ("f32",)),
+    "varied": ("image", ["redux=GOLDEN/{m}/redux.png"], ("f32", "bf16")),
     "shaped": ("image", ["control=GOLDEN/{m}-mask/control.png", "image=GOLDEN/{m}-mask/image.png",
                          "mask=GOLDEN/{m}-mask/mask.png"], ("f32",)),
     "ends": ("image", ["image=GOLDEN/{m}/image.png", "last=GOLDEN/{m}/last.png"],
@@ -136,6 +137,8 @@ MODELS = [
     ("merged", "flux-fill", TEXT, "fill"),
     ("merged", "flux-control", TEXT, "control shaped"),
     ("merged", "flux-controlnet", TEXT, "beside kinds"),
+    # with rows of an image behind those of the text
+    ("merged", "flux-redux", TEXT, "varied"),
     # which read pixels
     ("merged", "flux-controlnet-pixels", TEXT + ["size=80x48"], "beside between"),
     # in one sequence behind refiners

@@ -2,7 +2,7 @@
  *
  *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [last=FILE]
  *     [mask=FILE] [control=FILE] [film=FILE] [influence=S] [at=N,N] [shares=S,S]
- *     [side=DIR] [between=S,S] [upsampler=DIR] [strength=S]
+ *     [side=DIR] [between=S,S] [redux=FILE] [upsampler=DIR] [strength=S]
  *     [noise] [kept=TYPE] [size=WxH] [frames=N] [rescale=S] [length=F] [cut=T] [ratio=R]
  *     [scheduler=NAME] [steps=N] [attention=HOW] [window=T,H,W] [cache=SPEC] [references=N]
  *     [fast=WAYS] [comms=TYPE]
@@ -29,6 +29,8 @@
  * film, influence: control_video, conditioning_scale. side: two control networks, the model's and
  * this one, which read the same control image. between: control_guidance_start and _end. skipped:
  * skip_guidance_layers, in every step.
+ *
+ * redux: an image that a prior, in the model's folder, varies beside the prompt.
  *
  * upsampler, strength: a latent upsampler, and denoise_strength of the second pass; of the latents
  * that it enlarges, the statistics are changed.
@@ -81,6 +83,7 @@ static const char *control;         /* what the transformer reads beside the noi
 static const char *skipped;         /* blocks that a third guidance pass skips; NULL: none */
 static const char *places, *shares; /* frame_index, condition_strength; NULL: default */
 static const char *film, *influence; /* a control video and its factors; NULL: none */
+static const char *redux;            /* what a prior varies; NULL: nothing */
 static const char *side;             /* the second control network; NULL: none */
 static const char *upsampler;        /* the latent upsampler; NULL: none */
 static double      strength = -1;    /* denoise_strength */
@@ -195,6 +198,7 @@ static void request(xd_request *r, int images)
         r->images.strength = mask && !noise ? 1 : 0; /* all steps, so that stale ones tell */
         r->guidance_scale = cfg ? 5 : 1;
     }
+    r->redux.image = redux;
     r->images.control_image = control;
     r->images.more_control_images = &control;
     r->images.nmore_control_images = side != NULL;
@@ -218,13 +222,17 @@ static int generate(const xd_parallel *par, const char *what, int images, pixels
 {
     static const char *const prompts[] = { "a small cyan square at the top on a brown background" };
     char                     own[1024];
-    const xd_component_file  sides[] = { { upsampler ? "latent_upsampler" : "controlnet",
-                                           upsampler ? upsampler : own },
+    const xd_component_file  sides[] = { { upsampler ? "latent_upsampler"
+                                           : redux   ? "redux"
+                                                     : "controlnet",
+                                           upsampler ? upsampler
+                                           : redux   ? model_dir
+                                                     : own },
                                          { "controlnet", side } };
     xd_open_args             a = { .size = sizeof a,
                                    .model = model_dir,
                                    .files = sides,
-                                   .nfiles = side ? 2 : upsampler != NULL,
+                                   .nfiles = side ? 2 : upsampler || redux,
                                    .dtype = dtype,
                                    .weights_dtype = kept,
                                    .threads = 1,
@@ -600,6 +608,8 @@ static void arguments(int argc, char **argv)
             influence = argv[i] + 10;
         if (strncmp(argv[i], "side=", 5) == 0)
             side = argv[i] + 5;
+        if (strncmp(argv[i], "redux=", 6) == 0)
+            redux = argv[i] + 6;
         if (strncmp(argv[i], "upsampler=", 10) == 0)
             upsampler = argv[i] + 10;
         if (strncmp(argv[i], "strength=", 9) == 0)

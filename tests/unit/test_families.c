@@ -155,6 +155,7 @@ static void words(void **state)
         { XD_WORD_AUDIO, "LTX-2" },
         { XD_WORD_CONDITIONS, "LTX-Video" },
         { XD_WORD_UPSAMPLES, "LTX-Video" },
+        { XD_WORD_PRIOR, "FLUX" },
         { XD_WORD_DENOISES_PART, "LTX-Video" },
         { XD_WORD_FROM_PROMPT, "Z-Image, Krea-2" },
         { XD_WORD_KEEPS_ROWS, "Lumina-Image" },
