@@ -116,7 +116,8 @@ static void encoders(void **state)
         assert_true(r->steps > 0 && r->max_text > 0 && r->dit && r->vae);
         for (int k = 0; k < r->ntext; k++) {
             const xd_text_use *u = &r->text[k];
-            assert_true(u->folder && (u->tokenizer || u->processor) && u->slot);
+            const int          embeds = u->prior && u->follows; /* rows of the encoder before it */
+            assert_true(u->folder && (u->tokenizer || u->processor || embeds) && u->slot);
             assert_true(!k || !u->tokenizer || r->text[k - 1].tokenizer);
             assert_true(u->rows != XD_ROWS_BESIDE || (k && r->text[k - 1].rows != XD_ROWS_NONE));
             const int read_on = k + 1 < r->ntext && r->text[k + 1].follows;
