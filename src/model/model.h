@@ -54,7 +54,7 @@ typedef struct xd_model {
      * states */
     int                nstates[XD_MAXTEXT], states[XD_MAXTEXT][XD_MAXSTATES];
     int                has_text[XD_MAXTEXT]; /* 0: text encoder i is optional and absent */
-    char              *prior;   /* directory of the prior; NULL: none */
+    char              *prior;                /* directory of the prior; NULL: none */
     const char        *without; /* text encoder to omit; valid only while the model is opened */
     xd_weight_files    given; /* files that replace weights; valid only while the model is opened */
     /* paths of the side networks; valid only while the model is opened */
