@@ -8,7 +8,7 @@
 /* Returns 1 if the model has encoder k and the encoder reads j->encoder_pixels. */
 int       xd_encoder_reads_pixels(const xd_job *j, int k);
 /* Returns the number of the request's initial images that the encoder reads, or 0 if the model has
- * no such encoder. For negative prompts (xd_text_use.image_every), a black image follows the request's
+ * no such encoder. For negative prompts (xd_text_use.image_every), a black image follows these
  * images in j->encoder_pixels. */
 int       xd_encoder_images_read(const xd_job *j);
 /* Returns 1 if the image encoder reads images that are resized to the size of the result. */
