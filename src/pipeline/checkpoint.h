@@ -19,7 +19,8 @@
 xd_status xd_checkpoint_find(xd_job *j, xd_err *e);
 /* Waits until no file is being written. */
 void      xd_checkpoint_settle(const xd_job *j);
-/* Waits until no file is being written, and releases the checkpoint folder, so that other requests may use it. */
+/* Waits until no file is being written, and releases the checkpoint folder, so that other requests
+ * may use it. */
 void      xd_checkpoint_close(xd_job *j);
 /* Returns the number of steps of image `image` that need not be computed. */
 int       xd_checkpoint_finished(const xd_job *j, int image);

@@ -613,6 +613,16 @@ static void ask_audio(const run *r, xd_request *q)
     a->spatio_temporal_guidance_blocks = js_maybe_text(r->js, "spatio_temporal_guidance_blocks");
 }
 
+static void ask_texts(const run *r, xd_request *q)
+{
+    q->texts.prompt_2 = js_maybe_text(r->js, "prompt_2");
+    q->texts.prompt_3 = js_maybe_text(r->js, "prompt_3");
+    q->texts.negative_prompt_2 = js_maybe_text(r->js, "negative_prompt_2");
+    q->texts.negative_prompt_3 = js_maybe_text(r->js, "negative_prompt_3");
+    q->texts.system_prompt = js_maybe_text(r->js, "system_prompt");
+    q->texts.prompt_weighting = js_maybe(r->js, "prompt_weighting") > 0;
+}
+
 static void ask(const run *r, xd_request *q, const char **prompts)
 {
     const xd_json *list = js_list(r->js, "prompts");
@@ -622,12 +632,7 @@ static void ask(const run *r, xd_request *q, const char **prompts)
     q->prompts = prompts;
     q->nprompts = r->prompts;
     q->negative_prompt = js_maybe_text(r->js, "negative_prompt");
-    q->texts.prompt_2 = js_maybe_text(r->js, "prompt_2");
-    q->texts.prompt_3 = js_maybe_text(r->js, "prompt_3");
-    q->texts.negative_prompt_2 = js_maybe_text(r->js, "negative_prompt_2");
-    q->texts.negative_prompt_3 = js_maybe_text(r->js, "negative_prompt_3");
-    q->texts.system_prompt = js_maybe_text(r->js, "system_prompt");
-    q->texts.prompt_weighting = js_maybe(r->js, "prompt_weighting") > 0;
+    ask_texts(r, q);
     q->width = (int64_t)js_num(r->js, "width");
     q->height = (int64_t)js_num(r->js, "height");
     q->num_inference_steps = (int)js_num(r->js, "num_inference_steps");
