@@ -84,9 +84,9 @@ int   xd_opt_columns(void);
 /* Prints a help text that was written for 80 columns; wraps its lines if the terminal is
  * narrower. */
 void  xd_opt_print(FILE *f, const char *text);
-/* Prints the options of all groups with their default values, which are read from the records. A
- * default number outside the option's allowed range stands for the model's default and is not
- * printed. */
+/* Prints the options of all groups with their default values. The default values are those that
+ * the program's variables have at the time of the call. A default number outside the option's
+ * allowed range stands for the model's default and is not printed. */
 void  xd_opt_help(FILE *f, const xd_opt_spec *s, const xd_opt_group *groups, int ngroups);
 /* Prints all options in one group, "Options"; see xd_opt_help. */
 void  xd_opt_help_all(FILE *f, const xd_opt_spec *s);

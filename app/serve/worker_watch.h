@@ -25,9 +25,9 @@ typedef struct xd_worker_watch {
 void   xd_worker_watch_begin(xd_worker_watch *w, double timeout_s);
 /* Records that a rank has sent a frame. The function must be called for every received frame. */
 void   xd_worker_watch_received(xd_worker_watch *w, int rank, const xd_frame *f);
-/* Returns the seconds since the last frame of the connected rank that has been silent longest. If a
- * worker with a task has neither used CPU time nor sent a report for longer than the longest
- * silence of its ranks, returns the seconds since it last did either. */
+/* Returns the larger of two times in seconds: the longest time since the last frame of a connected
+ * rank; and, for a worker with a task, the time since the worker last used CPU time or sent a
+ * report. */
 double xd_worker_watch_silence(const xd_worker_watch *w, const xd_dispatch *d);
 /* Checks whether the worker hangs, that is makes no progress. The function must be called several
  * times a second. Returns 1 if the worker must be killed, and writes the reason to `why`. */

@@ -47,8 +47,9 @@ void      xd_out_abort(xd_out *o);
  * directory. */
 xd_status xd_file_writable(const char *path, xd_err *e);
 
-/* Returns 1 if the process has an output (xd_out) that is a device or a pipe. An output counts as
- * soon as its opening begins, because opening a pipe may block until there is a reader.
+/* Returns 1 if the process has an output (xd_out) that is a device or a pipe. An output is
+ * counted as open from the begin of xd_out_open on, because opening a pipe may block until there is
+ * a reader.
  * xd_out_streams is async-signal-safe. */
 int xd_out_streams(void);
 

@@ -17,9 +17,9 @@ int64_t   xd_prior_images(const xd_request *r);
 xd_status xd_prior_check(xd_job *j, xd_err *e);
 /* Reads the images on rank 0, and prepares them for the image encoder. */
 xd_status xd_prior_read(xd_job *j, xd_err *e);
-/* xd_prior_rows returns the number of rows of a prompt that the prior adds, and
- * xd_prior_image_rows the number of rows that it computes for all images. Both return 0 if the
- * request has no such images. */
+/* xd_prior_rows returns the number of rows that the prior adds to a prompt's embedding.
+ * xd_prior_image_rows returns the number of rows that the prior computes, the sum over all images.
+ * Both return 0 if the request has no images for the prior. */
 int64_t   xd_prior_rows(const xd_job *j);
 int64_t   xd_prior_image_rows(const xd_job *j);
 /* Returns 1 if the rows of text of a prompt are zeros. */

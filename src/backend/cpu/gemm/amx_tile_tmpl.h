@@ -175,8 +175,8 @@ static deferred_fn *deferred_fn_of(const xd_gemm *a)
 }
 
 /* Returns the offset from the first to the last byte of `width` columns from column c on. Returns 0
- * if, in every row, the columns are within one pair of cache lines. The processor fetches cache
- * lines in pairs of 128 bytes. */
+ * if the bytes of these columns are within one pair of cache lines in every row of the matrix. The
+ * processor fetches cache lines in pairs of 128 bytes. */
 static int64_t pair_after(const xd_tensor *t, int64_t c, int64_t width)
 {
     const int64_t size = size_of(t->type);
