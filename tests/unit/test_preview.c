@@ -195,6 +195,7 @@ static void published_autoencoders(void **state)
                          strcmp(v->net.classes[0], "AutoencoderKLQwenImage21") == 0 ||
                          strcmp(v->net.classes[0], "AutoencoderKLLTXVideo") == 0 ||
                          strcmp(v->net.classes[0], "AutoencoderKLLTX2Video") == 0 ||
+                         strcmp(v->net.classes[0], "AutoencoderKLMiniMaxH3") == 0 ||
                          strcmp(v->net.classes[0], "AutoencoderKLHunyuanVideo15") == 0;
             if ((!info.rgb && !learns) || info.channels % (info.pack * info.pack))
                 fail_msg("%s: its colours are not known", found.gl_pathv[i]);
