@@ -6,72 +6,101 @@
 #ifndef XD_AUDIO_GENERATOR_H
 #define XD_AUDIO_GENERATOR_H
 
+#include <stddef.h>
+
 #include "audio/audio.h"
 
-enum { XD_GEN_STAGES = 8, XD_GEN_KERNELS = 8, XD_GEN_DILATIONS = 8 };
+enum {
+    XD_GENERATOR_STAGES = 8,
+    XD_GENERATOR_KERNELS = 8,
+    XD_GENERATOR_DILATIONS = 8,
+};
 
-/* Names of the parts of a generator in a checkpoint. */
-typedef struct xd_gen_names {
-    const char *in, *branch, *out;
-    const char *up, *up_end; /* start and end of the name of a transposed convolution */
-    /* Formats of the names of Snake activations: the one before convolution i of a branch, where
-     * the convolutions of a pair are counted one after the other, and the last one. */
-    const char *act, *last_act;
-} xd_gen_names;
+/* A form of checkpoints and configs that have a generator. */
+typedef struct xd_generator_form {
+    const char *what; /* name of the network in messages */
+    /* Keys of the config. */
+    const char *hidden_key, *up_key, *up_kernel_key, *kernel_key, *dilation_key;
+    /* Names of convolutions in the checkpoint; that of a transposed one begins with `up` and ends
+     * with `up_end`. */
+    const char *in, *up, *up_end, *branch, *out;
+    /* Formats of the names of activations before the first and the second convolution of a pair,
+     * and the name of the last activation. */
+    const char *act[2], *last_act;
+    /* act_step 2: activations of pair i have the numbers 2 i and 2 i + 1; 1: both have i */
+    int         act_step;
+    int         normed;  /* 1: convolutions are weight-normalized (exec/weight_norm.h) */
+    int         filters; /* 1: filters against aliasing are read; 0: they are computed */
+} xd_generator_form;
 
-typedef struct xd_gen_cfg {
-    const xd_gen_names *names;
-    int64_t             in, hidden, out;
+typedef struct xd_generator { /* config */
+    const xd_generator_form *form;
+    int64_t                  in, hidden, out;
     /* for each stage, the kernel and the factor of its transposed convolution */
-    xd_ints             up_kernel, up;
+    xd_ints                  up_kernel, up;
     /* for each branch, its kernel and dilations */
-    xd_ints             kernel, dilation[XD_GEN_KERNELS];
-    int                 normed;     /* 1: convolutions are weight-normalized (exec/weight_norm.h) */
-    int                 final_bias; /* 1: the last convolution has a bias */
-    /* 1: activations are Snake functions between filters (xd_snake_rows); none is before a
-     * transposed convolution, and samples are clamped to -1..1. 0: they are leaky ReLU, and samples
-     * are those of tanh. */
-    int                 snake;
-    float               slope; /* slope of leaky ReLU below 0, except the last one's */
-} xd_gen_cfg;
+    xd_ints                  kernel, dilation[XD_GENERATOR_KERNELS];
+    int                      antialias, ratio, taps, final_bias;
+    float                    slope; /* slope of leaky ReLU below 0, except the last one's */
+    char                     act[XD_FIELD_TEXT], last[XD_FIELD_TEXT];
+} xd_generator;
 
-/* A Snake activation x + sin(a x)^2 / b with a, b of each channel: rate has a, gain has 1 / b. */
-typedef struct xd_snake { xd_tensor rate, gain; } xd_snake;
+/* The form of diffusers' vocoders. */
+extern const xd_generator_form xd_generator_vocoder;
 
-typedef struct xd_gen_branch {
-    xd_cnv   conv1[XD_GEN_DILATIONS], conv2[XD_GEN_DILATIONS];
-    xd_snake act1[XD_GEN_DILATIONS], act2[XD_GEN_DILATIONS];
-} xd_gen_branch;
+/* Rows of the table of a config of type T, whose member m is an xd_generator, for keys that begin
+ * with P. The other arguments are defaults of the class. */
+#define XD_GENERATOR_FIELDS(P, T, m, HIDDEN, ACT, ANTIALIAS, LAST, BIAS)                           \
+    { P "in_channels", offsetof(T, m.in), 'l', 128, NULL },                                        \
+        { P "hidden_channels", offsetof(T, m.hidden), 'l', HIDDEN, NULL },                         \
+        { P "out_channels", offsetof(T, m.out), 'l', 2, NULL },                                    \
+        { P "upsample_kernel_sizes", offsetof(T, m.up_kernel), 'L', 0, NULL },                     \
+        { P "upsample_factors", offsetof(T, m.up), 'L', 0, NULL },                                 \
+        { P "resnet_kernel_sizes", offsetof(T, m.kernel), 'L', 0, NULL },                          \
+        { P "resnet_dilations", 0, '-', 0, NULL }, { P "act_fn", offsetof(T, m.act), 's', 0, ACT }, \
+        { P "leaky_relu_negative_slope", offsetof(T, m.slope), 'f', 0.1, NULL },                   \
+        { P "antialias", offsetof(T, m.antialias), 'b', ANTIALIAS, NULL },                         \
+        { P "antialias_ratio", offsetof(T, m.ratio), 'i', 2, NULL },                               \
+        { P "antialias_kernel_size", offsetof(T, m.taps), 'i', 12, NULL },                         \
+        { P "final_act_fn", offsetof(T, m.last), 's', 0, LAST },                                   \
+        { P "final_bias", offsetof(T, m.final_bias), 'b', BIAS, NULL }
 
-typedef struct xd_gen { /* weights */
+/* Weights of the activation snake: x + sin(a x)^2 / b, with a = exp(alpha) and b = exp(beta). */
+typedef struct xd_snake {
+    xd_tensor rate, gain; /* [C] a and 1 / b */
+    xd_tensor up, down;   /* [1,1,taps] the filters against aliasing, if they are read */
+} xd_snake;
+
+typedef struct xd_generator_branch {
+    xd_cnv   conv1[XD_GENERATOR_DILATIONS], conv2[XD_GENERATOR_DILATIONS];
+    xd_snake act1[XD_GENERATOR_DILATIONS], act2[XD_GENERATOR_DILATIONS];
+} xd_generator_branch;
+
+typedef struct xd_generator_weights {
     xd_cnv   in, out;
-    xd_snake last;
+    xd_snake act;
     struct {
-        xd_lin        up;
-        xd_tensor     bias;
-        xd_gen_branch branch[XD_GEN_KERNELS];
-    } stage[XD_GEN_STAGES];
-} xd_gen;
+        xd_lin              up;
+        xd_tensor           bias;
+        xd_generator_branch branch[XD_GENERATOR_KERNELS];
+    } stage[XD_GENERATOR_STAGES];
+} xd_generator_weights;
 
-/* The keys of a config that have the lists of a generator. */
-typedef struct xd_gen_keys { const char *up, *up_kernel, *kernel, *dilation, *hidden; } xd_gen_keys;
-
-/* Reads the lists of dilations, one for each kernel size, from the key `keys->dilation`. */
-xd_status xd_gen_read(xd_gen_cfg *c, const xd_gen_keys *keys, const xd_json *obj, const char *what,
-                      xd_err *e);
-/* Checks that the numbers of a generator fit together. what: name of the network in messages. */
-xd_status xd_gen_check(const xd_gen_cfg *c, const xd_gen_keys *keys, const char *what, xd_err *e);
-void      xd_gen_weights(xd_decl *d, const xd_gen_cfg *c, xd_gen *g);
-/* Returns the number of samples that n rows become. */
-int64_t   xd_gen_rows(const xd_gen_cfg *c, int64_t n);
-/* Computes out [rows(n), out] F32 from in [n, in] F32. */
-void      xd_gen_run(xd_exec *x, const xd_gen_cfg *c, const xd_gen *g, xd_tensor in, xd_tensor out);
-
-/* Declares the logarithms "alpha" and "beta" [C] of a and b. */
-void      xd_w_snake(xd_decl *d, xd_snake *w, int64_t C);
-/* Computes a Snake activation of rows [n,C] F32 at twice the number of rows: low-pass filters with
- * 12 taps (the Kaiser window's of BigVGAN) enlarge the rows before it and reduce them after it, so
- * that its harmonics do not alias. Returns rows in new memory. */
-xd_tensor xd_snake_rows(xd_exec *x, const xd_snake *w, xd_tensor in);
+/* Reads the keys that have no row in a table; their names begin with `prefix`. what: name of the
+ * config in messages. */
+xd_status xd_generator_read(xd_generator *g, const xd_generator_form *form, const xd_json *obj,
+                            const char *prefix, const char *what, xd_err *e);
+/* Sets lists that the config does not have, the factors and kernel sizes to those given, and
+ * refuses what is not supported. */
+xd_status xd_generator_check(xd_generator *g, const xd_generator_form *form, const xd_ints *up,
+                             const xd_ints *up_kernel, xd_err *e);
+/* Returns the number of rows that n rows of input become. */
+int64_t   xd_generator_rows(const xd_generator *g, int64_t n);
+void      xd_generator_declare(xd_decl *d, const xd_generator *g, xd_generator_weights *w);
+/* Computes out [rows(n), out] F32 of in [n, in] F32. */
+void      xd_generator_run(xd_exec *x, const xd_generator *g, const xd_generator_weights *w,
+                           xd_tensor in, xd_tensor out);
+/* Limits F32 elements to -1 to 1. */
+void      xd_audio_clamp(xd_exec *x, xd_tensor io);
 
 #endif

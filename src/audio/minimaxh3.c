@@ -3,15 +3,16 @@
  *
  * The samples are those of one side; latents of left and right are decoded one after the other. */
 #include <stddef.h>
+#include <stdio.h>
 
 #include "audio/generator.h"
 #include "exec/op.h"
 
 typedef struct cfg {
-    xd_gen_cfg gen;
-    int64_t    latent;
-    int        rate;
-    xd_reals   mean, std;
+    xd_generator gen;
+    int64_t      latent;
+    int          rate;
+    xd_reals     mean, std;
 } cfg;
 
 #define AT(m) offsetof(cfg, m)
@@ -32,44 +33,43 @@ static const xd_field fields[] = {
     { NULL, 0, 0, 0, NULL },
 };
 
-static const xd_gen_names names = { .in = "conv_pre",
-                                    .up = "ups",
-                                    .up_end = ".0",
-                                    .branch = "resblocks",
-                                    .out = "conv_post",
-                                    .act = "activations.%d.act",
-                                    .last_act = "activation_post.act" };
-
-static const xd_gen_keys keys = { .up = "decoder_rates",
-                                  .up_kernel = "decoder_kernel_sizes",
-                                  .kernel = "resblock_kernel_sizes",
-                                  .dilation = "resblock_dilation_sizes",
-                                  .hidden = "decoder_dim" };
+static const xd_generator_form form = {
+    .what = "audio_vae",
+    .hidden_key = "decoder_dim",
+    .up_key = "decoder_rates",
+    .up_kernel_key = "decoder_kernel_sizes",
+    .kernel_key = "resblock_kernel_sizes",
+    .dilation_key = "resblock_dilation_sizes",
+    .in = "conv_pre",
+    .up = "ups",
+    .up_end = ".0",
+    .branch = "resblocks",
+    .out = "conv_post",
+    .act = { "activations.%d", "activations.%d" },
+    .last_act = "activation_post",
+    .act_step = 2,
+    .normed = 1,
+};
 
 typedef struct glob {
-    xd_lin in;
-    xd_gen gen;
+    xd_lin               in;
+    xd_generator_weights gen;
 } glob;
 
 static xd_status read_dilations(void *c, const xd_json *obj, const char *what, xd_err *e)
 {
-    return xd_gen_read(&((cfg *)c)->gen, &keys, obj, what, e);
+    return xd_generator_read(&((cfg *)c)->gen, &form, obj, "", what, e);
 }
 
 static xd_status check_config(void *c_, xd_err *e)
 {
-    cfg        *c = c_;
-    xd_gen_cfg *g = &c->gen;
-    g->names = &names, g->out = 1, g->normed = g->snake = 1;
-    if (!g->up.n)
-        g->up = (xd_ints){ 7, { 5, 5, 2, 2, 2, 2, 2 } };
-    if (!g->up_kernel.n)
-        g->up_kernel = (xd_ints){ 7, { 9, 9, 4, 4, 4, 4, 4 } };
-    if (!g->kernel.n)
-        g->kernel = (xd_ints){ 3, { 3, 7, 11 } };
-    if (!g->dilation[0].n)
-        for (int i = 0; i < XD_GEN_KERNELS; i++)
-            g->dilation[i] = (xd_ints){ 3, { 1, 3, 5 } };
+    static const xd_ints up = { 7, { 5, 5, 2, 2, 2, 2, 2 } };
+    static const xd_ints kernel = { 7, { 9, 9, 4, 4, 4, 4, 4 } };
+    cfg                 *c = c_;
+    xd_generator        *g = &c->gen;
+    g->out = 1, g->antialias = 1, g->ratio = 2, g->taps = 12;
+    snprintf(g->act, sizeof g->act, "snakebeta");
+    snprintf(g->last, sizeof g->last, "clamp");
     if (c->latent < 1 || c->rate < 1)
         return xd_fail(e, XD_EFORMAT,
                        "audio_vae: latent_channels %lld or sampling_rate %d is not positive",
@@ -79,7 +79,7 @@ static xd_status check_config(void *c_, xd_err *e)
                        "audio_vae: latents_mean has %d numbers and latents_std %d, but "
                        "latent_channels is %lld",
                        c->mean.n, c->std.n, (long long)c->latent);
-    return xd_gen_check(g, &keys, "audio_vae", e);
+    return xd_generator_check(g, &form, &up, &kernel, e);
 }
 
 static void info(const void *c_, xd_audio_info *out)
@@ -90,7 +90,7 @@ static void info(const void *c_, xd_audio_info *out)
 
 static int64_t rows(const void *c, int64_t n)
 {
-    return xd_gen_rows(&((const cfg *)c)->gen, n);
+    return xd_generator_rows(&((const cfg *)c)->gen, n);
 }
 
 static void weights(xd_decl *d, const void *c_, void *g_)
@@ -99,7 +99,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     glob      *g = g_;
     xd_w_linear_as(d, &g->in, "dec_in_proj", 3, (int64_t[]){ c->gen.in, c->latent, 1 }, 1);
     xd_w_enter(d, "decoder");
-    xd_gen_weights(d, &c->gen, &g->gen);
+    xd_generator_declare(d, &c->gen, &g->gen);
     xd_w_leave(d);
 }
 
@@ -132,7 +132,7 @@ static void run(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out)
     const glob *g = n->glob;
     size_t      mark = xd_arena_mark(x->tmp);
     xd_tensor   rows_in = xd_linear_f32(x, restored(x, c, in), &g->in);
-    xd_gen_run(x, &c->gen, &g->gen, rows_in, out);
+    xd_generator_run(x, &c->gen, &g->gen, rows_in, out);
     xd_arena_rewind(x->tmp, mark);
 }
 

@@ -1,94 +1,52 @@
-/* vocoder.c - turns a mel spectrogram into samples like diffusers' LTX2Vocoder, which is the
- * generator of HiFi-GAN */
-#include <stddef.h>
-#include <string.h>
-
+/* vocoder.c - turns a mel spectrogram into samples like diffusers' LTX2Vocoder, a generator whose
+ * output are the samples */
+#include "audio/audio.h"
 #include "audio/generator.h"
 
 typedef struct cfg {
-    xd_gen_cfg gen;
-    int        antialias, rate;
-    char       act[XD_FIELD_TEXT], last[XD_FIELD_TEXT];
+    xd_generator g;
+    int          rate;
 } cfg;
 
-#define AT(m) offsetof(cfg, m)
 static const xd_field fields[] = {
-    { "in_channels", AT(gen.in), 'l', 128, NULL },
-    { "hidden_channels", AT(gen.hidden), 'l', 1024, NULL },
-    { "out_channels", AT(gen.out), 'l', 2, NULL },
-    { "upsample_kernel_sizes", AT(gen.up_kernel), 'L', 0, NULL },
-    { "upsample_factors", AT(gen.up), 'L', 0, NULL },
-    { "resnet_kernel_sizes", AT(gen.kernel), 'L', 0, NULL },
-    { "resnet_dilations", 0, '-', 0, NULL },
-    { "act_fn", AT(act), 's', 0, "leaky_relu" },
-    { "leaky_relu_negative_slope", AT(gen.slope), 'f', 0.1, NULL },
-    { "antialias", AT(antialias), 'b', 0, NULL },
-    { "antialias_ratio", 0, '-', 0, NULL },
-    { "antialias_kernel_size", 0, '-', 0, NULL },
-    { "final_act_fn", AT(last), 's', 0, "tanh" },
-    { "final_bias", AT(gen.final_bias), 'b', 1, NULL },
-    { "output_sampling_rate", AT(rate), 'i', 24000, NULL },
+    XD_GENERATOR_FIELDS("", cfg, g, 1024, "leaky_relu", 0, "tanh", 1),
+    { "output_sampling_rate", offsetof(cfg, rate), 'i', 24000, NULL },
     { NULL, 0, 0, 0, NULL },
 };
 
-static const xd_gen_names names = {
-    .in = "conv_in", .up = "upsamplers", .up_end = "", .branch = "resnets", .out = "conv_out"
-};
-
-static const xd_gen_keys keys = { .up = "upsample_factors",
-                                  .up_kernel = "upsample_kernel_sizes",
-                                  .kernel = "resnet_kernel_sizes",
-                                  .dilation = "resnet_dilations",
-                                  .hidden = "hidden_channels" };
-
-static xd_status read_dilations(void *c, const xd_json *obj, const char *what, xd_err *e)
+static xd_status read_config(void *c, const xd_json *obj, const char *what, xd_err *e)
 {
-    return xd_gen_read(&((cfg *)c)->gen, &keys, obj, what, e);
+    return xd_generator_read(&((cfg *)c)->g, &xd_generator_vocoder, obj, "", what, e);
 }
 
 static xd_status check_config(void *c_, xd_err *e)
 {
-    cfg        *c = c_;
-    xd_gen_cfg *g = &c->gen;
-    g->names = &names;
-    if (!g->up.n)
-        g->up = (xd_ints){ 5, { 6, 5, 2, 2, 2 } };
-    if (!g->up_kernel.n)
-        g->up_kernel = (xd_ints){ 5, { 16, 15, 8, 4, 4 } };
-    if (!g->kernel.n)
-        g->kernel = (xd_ints){ 3, { 3, 7, 11 } };
-    if (!g->dilation[0].n)
-        for (int i = 0; i < XD_GEN_KERNELS; i++)
-            g->dilation[i] = (xd_ints){ 3, { 1, 3, 5 } };
-    if (strcmp(c->act, "leaky_relu") || strcmp(c->last, "tanh") || c->antialias)
-        return xd_fail(e, XD_EUNSUPPORTED,
-                       "vocoder: act_fn '%s', final_act_fn '%s' or antialias %d is not supported; "
-                       "only 'leaky_relu', 'tanh' and 0 are",
-                       c->act, c->last, c->antialias);
+    static const xd_ints up = { 5, { 6, 5, 2, 2, 2 } }, kernel = { 5, { 16, 15, 8, 4, 4 } };
+    cfg                 *c = c_;
     if (c->rate < 1)
         return xd_fail(e, XD_EFORMAT, "vocoder: output_sampling_rate %d is not positive", c->rate);
-    return xd_gen_check(g, &keys, "vocoder", e);
+    return xd_generator_check(&c->g, &xd_generator_vocoder, &up, &kernel, e);
 }
 
 static void info(const void *c_, xd_audio_info *out)
 {
     const cfg *c = c_;
-    *out = (xd_audio_info){ .in = c->gen.in, .out = c->gen.out, .rate = c->rate };
+    *out = (xd_audio_info){ .in = c->g.in, .out = c->g.out, .rate = c->rate };
 }
 
 static int64_t rows(const void *c, int64_t n)
 {
-    return xd_gen_rows(&((const cfg *)c)->gen, n);
+    return xd_generator_rows(&((const cfg *)c)->g, n);
 }
 
 static void weights(xd_decl *d, const void *c, void *g)
 {
-    xd_gen_weights(d, &((const cfg *)c)->gen, g);
+    xd_generator_declare(d, &((const cfg *)c)->g, g);
 }
 
 static void run(xd_exec *x, const xd_net *n, xd_tensor in, xd_tensor out)
 {
-    xd_gen_run(x, &((const cfg *)n->cfg)->gen, n->glob, in, out);
+    xd_generator_run(x, &((const cfg *)n->cfg)->g, n->glob, in, out);
 }
 
 extern const xd_audio xd_audio_vocoder;
@@ -98,8 +56,8 @@ const xd_audio xd_audio_vocoder = {
              .classes = { "LTX2Vocoder" },
              .fields = fields,
              .cfg_size = sizeof(cfg),
-             .glob_size = sizeof(xd_gen),
-             .read = read_dilations,
+             .glob_size = sizeof(xd_generator_weights),
+             .read = read_config,
              .check = check_config,
              .weights = weights },
     .info = info,

@@ -16,6 +16,16 @@ equals() { cmp -s "$T/$1.safetensors" "$T/$2.safetensors"; }
 
 film -o "$T/x.wav"
 check "a file of sound" [ "$rc" = 0 -a "$(head -c 4 "$T/x.wav")" = RIFF ]
+rate() { python3 -c "import sys, wave; print(wave.open(sys.argv[1]).getframerate())" "$1"; }
+check "of the vocoder's rate" [ "$(rate "$T/x.wav")" = 24000 ]
+# second FILE: the sound of a vocoder whose second network triples the rate of samples.
+second() {
+    try generate --model "$FULL/ltx23" --prompt a --num_inference_steps 2 --dtype f32 --width 64 \
+        --height 64 --num_frames 9 --max_sequence_length 12 --rng torch --quiet \
+        --spatio_temporal_guidance_blocks 1 -o "$@"
+}
+second "$T/second.wav"
+check "of the second network's rate" [ "$(rate "$T/second.wav")" = 12000 ]
 film -o "$T/with.rgb"
 film -o "$T/without.rgb" --no_audio
 check "no_audio changes no pixel" cmp "$T/with.rgb" "$T/without.rgb"
@@ -60,6 +70,9 @@ for plan in u3 pp2patch2warm2 tp3 cfg2 r2u3; do
     film -o "$T/$plan.wav" --nproc "$ranks" --plan $plan
     check "the same sound with $plan" near $plan
 done
+mv "$T/second.wav" "$T/x.wav"
+second "$T/more.wav" --nproc 2 --plan u2
+check "the same sound of two networks" near more
 refused "a block that is none" 2 "spatio_temporal_guidance_blocks layer 9, .* 0 to" generate \
     --model "$FULL/ltx2" --prompt a --spatio_temporal_guidance_blocks 9 -o "$T/x.rgb"
 refused "methods that do not know a pass" 2 "fast_attn modality_scale 1" generate \

@@ -66,6 +66,8 @@ static void scale_of(const xd_declared *t, float *gain, float *mean)
         *gain = 0.1f, *mean = 1;
     else if (t->nd == 1)
         *gain = 0.1f;
+    else if (ends(t->name, "mel_basis"))
+        *gain = 0.1f, *mean = 0.3f; /* sums of magnitudes, whose logarithm is taken */
     else if (ends(t->name, "relative_attention_bias.weight"))
         *gain = 0.7f;
     else if (ends(t->name, "shared.weight") || ends(t->name, "pos_embedding") ||
@@ -73,6 +75,8 @@ static void scale_of(const xd_declared *t, float *gain, float *mean)
         *gain = 1.0f;
     else if (ends(t->name, "decoder.conv_out.conv.weight"))
         *gain *= 0.15f;
+    else if (ends(t->name, "bwe_generator.conv_out.weight"))
+        *gain *= 0.05f; /* samples that are not clamped */
     else if (ends(t->name, "decoder.proj_out.weight"))
         *gain *= 0.4f;
     else if (ends(t->name, "time_step_proj.linear_2.weight"))

@@ -58,7 +58,7 @@ static const struct {
     [UPSAMPLED] = { "upsampled", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
     [UPSAMPLED_NOISE] = { "upsampled_noise", { 1e-6, 1e-6, 1e-6, 1e-6, 1e-6 } },
     [AUDIO] = { "audio_latents", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
-    [SOUND] = { "audio", { 1e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
+    [SOUND] = { "audio", { 3e-5, 3e-2, 2e-2, 5e-2, 5e-3 } },
     [IMAGE] = { "image", { 2e-4, 3e-2, 2e-2, 5e-2, 5e-3 } },
 };
 static const char *const dtypes[NDTYPE] = { "f32", "bf16", "int8", "fp8", "f16" };
@@ -236,6 +236,7 @@ static const char *const all[] = { "alpha",
                                    "ltx-up-once",
                                    "ltx2",
                                    "ltx2-five",
+                                   "ltx23",
                                    "minimaxh3",
                                    "minimaxh3-five",
                                    "mochi",

@@ -52,6 +52,7 @@ FEATURES = {
     "taylorseer": ("cache", ["steps=6", "cache=taylorseer:order=2,interval=3,warmup=2"], ("f32",)),
     "rescale": ("sampler", ["rescale=0.7"], ("f32",)),
     "layers": ("sampler", ["skipped=1", "steps=5"], ("f32", "bf16")),
+    "perturbed": ("sampler", ["perturbed=1"], FLOATS + ("int8",)),
     "cut": ("sampler", ["length=0.9", "cut=0.4"], ("f32",)),
     "free": ("sampler", ["length=0"], ("f32",)),
     "early": ("sampler", ["ratio=0.5"], ("f32", "bf16")),
@@ -204,6 +205,8 @@ MODELS = [
     # and beside tokens of audio, to which those of the video attend, and the other way round
     ("beside", "ltx2", LTX2, "plain sent far window rescale"),
     ("beside", "ltx2-five", LTX2, "plain"),
+    # with a pass in which a block's attention is perturbed
+    ("beside", "ltx23", LTX2, "perturbed sent"),
     # in one sequence with tokens of audio
     ("sounding", "minimaxh3", H3, "plain sent far window"),
     ("sounding", "minimaxh3-five", ["cfg", "text=13", "video", "size=64x96", "frames=8"], "plain"),

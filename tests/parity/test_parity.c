@@ -3,9 +3,9 @@
  *     test_parity MODEL DTYPE [near] [text=N] [cfg] [thin=K] [video] [image=FILE] [last=FILE]
  *     [mask=FILE] [control=FILE] [film=FILE] [influence=S] [at=N,N] [shares=S,S]
  *     [side=DIR] [between=S,S] [redux=FILE] [upsampler=DIR] [strength=S]
- *     [noise] [kept=TYPE] [size=WxH] [frames=N] [rescale=S] [length=F] [cut=T] [ratio=R]
- *     [scheduler=NAME] [steps=N] [attention=HOW] [window=T,H,W] [cache=SPEC] [references=N]
- *     [fast=WAYS] [comms=TYPE]
+ *     [noise] [kept=TYPE] [size=WxH] [frames=N] [rescale=S] [perturbed=N] [length=F] [cut=T]
+ *     [ratio=R] [scheduler=NAME] [steps=N] [attention=HOW] [window=T,H,W] [cache=SPEC]
+ *     [references=N] [fast=WAYS] [comms=TYPE]
  *
  * Random weights of a tiny model; every factorization of the ranks over the six axes, with
  * patches, displaced patches and VAE rows where they apply. One launch per rank count; plans are
@@ -19,7 +19,8 @@
  *
  * size: pixels of the image. frames: num_frames. rescale: guidance_rescale, of which stale steps
  * know some sums of the step before: they stay within 0.2 of the largest value. length, cut,
- * ratio: cfg_normalization, cfg_truncation, cfg_trunc_ratio.
+ * ratio: cfg_normalization, cfg_truncation, cfg_trunc_ratio. perturbed:
+ * spatio_temporal_guidance_blocks.
  *
  * video: of the model's frames, and compared to the pixels; image, last: what an image-to-video
  * model begins and ends with. Its autoencoder's rows are cut in every other plan.
@@ -68,20 +69,22 @@
 enum { IMAGES = 2, PREVIEWS = 2 };
 
 static const char *model_dir, *dtype, *kept;
-static const char *scheduler;       /* NULL: the model's */
-static const char *attention;       /* NULL: as usual */
-static const char *cache;           /* a step cache; NULL: none */
-static const char *window;          /* NULL: none */
-static const char *fast;            /* fast_attn; NULL: none */
-static const char *comms;           /* of plans; NULL: exact */
-static int         references = 1;  /* reference_interval */
-static const char *begin;           /* the image that a video begins with; NULL: none */
-static const char *last;            /* the image that it ends with; NULL: none */
-static int         noise;           /* with a mask: the model starts from noise alone */
-static const char *mask;            /* what is inpainted of it; NULL: there is no mask */
-static const char *control;         /* what the transformer reads beside the noise; NULL: nothing */
-static const char *skipped;         /* blocks that a third guidance pass skips; NULL: none */
-static const char *places, *shares; /* frame_index, condition_strength; NULL: default */
+static const char *scheduler;      /* NULL: the model's */
+static const char *attention;      /* NULL: as usual */
+static const char *cache;          /* a step cache; NULL: none */
+static const char *window;         /* NULL: none */
+static const char *fast;           /* fast_attn; NULL: none */
+static const char *comms;          /* of plans; NULL: exact */
+static int         references = 1; /* reference_interval */
+static const char *begin;          /* the image that a video begins with; NULL: none */
+static const char *last;           /* the image that it ends with; NULL: none */
+static int         noise;          /* with a mask: the model starts from noise alone */
+static const char *mask;           /* what is inpainted of it; NULL: there is no mask */
+static const char *control;        /* what the transformer reads beside the noise; NULL: nothing */
+/* spatio_temporal_guidance_blocks; NULL: the default */
+static const char *perturbed;
+static const char *skipped;          /* blocks that a third guidance pass skips; NULL: none */
+static const char *places, *shares;  /* frame_index, condition_strength; NULL: default */
 static const char *film, *influence; /* a control video and its factors; NULL: none */
 static const char *redux;            /* what a prior varies; NULL: nothing */
 static const char *side;             /* the second control network; NULL: none */
@@ -173,6 +176,7 @@ static void request(xd_request *r, int images)
     r->guidance.guidance_rescale = rescaled;
     if (apart)
         r->audio.audio_guidance_rescale = rescaled;
+    r->audio.spatio_temporal_guidance_blocks = perturbed;
     r->guidance.skip_guidance_layers = skipped;
     r->guidance.skip_layer_guidance_start = skipped ? 0 : r->guidance.skip_layer_guidance_start;
     r->guidance.skip_layer_guidance_stop = skipped ? 1 : r->guidance.skip_layer_guidance_stop;
@@ -626,6 +630,8 @@ static void arguments(int argc, char **argv)
             frames = atoi(argv[i] + 7);
         if (strncmp(argv[i], "rescale=", 8) == 0)
             rescaled = atof(argv[i] + 8);
+        if (strncmp(argv[i], "perturbed=", 10) == 0)
+            perturbed = argv[i] + 10;
         if (strncmp(argv[i], "skipped=", 8) == 0)
             skipped = argv[i] + 8;
         if (strncmp(argv[i], "cache=", 6) == 0)

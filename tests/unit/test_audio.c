@@ -1,4 +1,4 @@
-/* test_audio.c - the decoder of spectrograms, the vocoder and the decoder of samples against
+/* test_audio.c - the decoder of spectrograms, the vocoders and the decoder of samples against
  * diffusers.
  *
  * tools/golden/cases/ltx2.py and minimaxh3.py computed tests/golden/ltx2-audio and
@@ -17,9 +17,10 @@
 
 static void published_listings(void **state)
 {
-    static const char *const dirs[] = { "Lightricks/LTX-2/vocoder" };
+    static const char *const dirs[] = { "Lightricks/LTX-2/vocoder",
+                                        "Lightricks/LTX-2.5-Diffusers/vocoder" };
     (void)state;
-    published(dirs, 1);
+    published(dirs, 2);
 }
 
 /* The tensors of the decoder of MiniMaxAI/MiniMax-H3, whose config has the default values. The
@@ -37,14 +38,18 @@ static void published_numbers(void **state)
 static void refusals(void **state)
 {
     const char *vae = "AutoencoderKLLTX2Audio", *vocoder = "LTX2Vocoder";
-    const char *waveform = "AutoencoderKLMiniMaxH3Audio";
+    const char *waveform = "AutoencoderKLMiniMaxH3Audio", *wide = "LTX2VocoderWithBWE";
     (void)state;
     refuses(vae, "{\"norm_type\":\"group\"}", XD_EUNSUPPORTED, "'group'");
     refuses(vae, "{\"causality_axis\":\"width\"}", XD_EUNSUPPORTED, "'width'");
     refuses(vae, "{\"ch_mult\":[1,2]}", XD_EUNSUPPORTED, "2 levels");
     refuses(vae, "{\"mel_bins\":60}", XD_EFORMAT, "mel_bins 60");
-    refuses(vocoder, "{\"act_fn\":\"snakebeta\"}", XD_EUNSUPPORTED, "'snakebeta'");
-    refuses(vocoder, "{\"final_act_fn\":\"clamp\"}", XD_EUNSUPPORTED, "'clamp'");
+    refuses(vocoder, "{\"act_fn\":\"gelu\"}", XD_EUNSUPPORTED, "'gelu'");
+    refuses(vocoder, "{\"antialias\":true}", XD_EUNSUPPORTED, "antialias 1");
+    refuses(vocoder, "{\"final_act_fn\":\"relu\"}", XD_EUNSUPPORTED, "'relu'");
+    refuses(vocoder, "{\"act_fn\":\"snake\",\"antialias_kernel_size\":6}", XD_EUNSUPPORTED,
+            "antialias_kernel_size 6");
+    refuses(vocoder, "{\"output_sampling_rate\":0}", XD_EFORMAT, "output_sampling_rate 0");
     refuses(vocoder, "{\"upsample_factors\":[2,2]}", XD_EFORMAT, "2 upsample_factors");
     refuses(vocoder, "{\"upsample_kernel_sizes\":[4,15,8,4,4]}", XD_EFORMAT, "less than");
     refuses(vocoder, "{\"resnet_kernel_sizes\":[3,4,5]}", XD_EUNSUPPORTED, "4 is not an odd");
@@ -56,6 +61,12 @@ static void refusals(void **state)
     refuses(waveform, "{\"decoder_rates\":[2,2]}", XD_EFORMAT, "2 decoder_rates");
     refuses(waveform, "{\"decoder_dim\":64}", XD_EFORMAT, "halved 7 times");
     refuses(waveform, "{\"sampling_rate\":0}", XD_EFORMAT, "sampling_rate 0");
+    refuses(wide, "{\"bwe_act_fn\":\"gelu\"}", XD_EUNSUPPORTED, "'gelu'");
+    refuses(wide, "{\"bwe_resnet_dilations\":[[0]]}", XD_EFORMAT, "bwe_resnet_dilations");
+    refuses(wide, "{\"output_sampling_rate\":44100}", XD_EUNSUPPORTED, "44100");
+    refuses(wide, "{\"window_length\":500}", XD_EUNSUPPORTED, "window_length 500");
+    refuses(wide, "{\"num_mel_channels\":60}", XD_EFORMAT, "num_mel_channels 60");
+    refuses(wide, "{\"hop_length\":160}", XD_EFORMAT, "hop_length 160");
 }
 
 static void run_form(const char *name, xd_dtype want, double tol)
@@ -99,6 +110,9 @@ static void golden_f32(void **state)
     (void)state;
     run_form("ltx2-audio/spectrogram", XD_F32, 1e-4);
     run_form("ltx2-audio/vocoder", XD_F32, 1e-4);
+    run_form("ltx2-audio/snake", XD_F32, 1e-4);
+    run_form("ltx2-audio/unfiltered", XD_F32, 1e-4);
+    run_form("ltx2-audio/wide", XD_F32, 1e-4);
     run_form("minimaxh3-audio/small", XD_F32, 1e-4);
     run_form("minimaxh3-audio/one", XD_F32, 1e-4);
 }
@@ -108,6 +122,9 @@ static void golden_bf16(void **state)
     (void)state;
     run_form("ltx2-audio/spectrogram", XD_BF16, 3e-2);
     run_form("ltx2-audio/vocoder", XD_BF16, 3e-2);
+    run_form("ltx2-audio/snake", XD_BF16, 3e-2);
+    run_form("ltx2-audio/unfiltered", XD_BF16, 3e-2);
+    run_form("ltx2-audio/wide", XD_BF16, 3e-2);
     run_form("minimaxh3-audio/small", XD_BF16, 3e-2);
     run_form("minimaxh3-audio/one", XD_BF16, 3e-2);
 }

@@ -34,6 +34,8 @@ def scale_of(name, shape):
         return 0.1, 1.0
     if len(shape) == 1:
         return 0.1, 1.0 if name.endswith("weight") else 0.0
+    if name.endswith("mel_basis"):      # sums of magnitudes, whose logarithm is taken
+        return 0.1, 0.3
     if name.endswith("relative_attention_bias.weight"):
         return 0.7, 0.0
     if name.endswith(("shared.weight", "pos_embedding", "register_tokens")):
@@ -41,6 +43,8 @@ def scale_of(name, shape):
     gain = np.float32(0.9) / np.sqrt(np.float32(np.prod(shape[1:])))
     if name.endswith("decoder.conv_out.conv.weight"):
         gain *= np.float32(0.15)
+    elif name.endswith("bwe_generator.conv_out.weight"):    # samples that are not clamped
+        gain *= np.float32(0.05)
     elif name.endswith("decoder.proj_out.weight"):
         gain *= np.float32(0.4)
     elif name.endswith("time_step_proj.linear_2.weight"):   # gates of which attention is seen

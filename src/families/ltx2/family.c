@@ -49,15 +49,15 @@ static const xd_recipe from_text = {
 /* xDiT's models of this family, which its runner runs. For a model, the first row of the table
  * whose name matches the model is used. */
 static const xd_xdit_model xdit_models[] = {
-    { .title = "LTX-2.3 and LTX-2.5",
-      .names = "LTX-2.3 LTX-2.5",
+    { .title = "LTX-2.5",
+      .names = "LTX-2.5",
       .pipeline = "LTX2",
       .instead = "LTX-2 is nearest",
       .cell = 32,
       .patch = 1,
       .can = XD_CAN_USP | XD_HAS_VIDEO },
-    { .title = "LTX-2",
-      .names = "LTX-2",
+    { .title = "LTX-2 and LTX-2.3",
+      .names = "LTX-2 LTX-2.3",
       .pipeline = "LTX2",
       .own = "ltx2",
       .cell = 32,

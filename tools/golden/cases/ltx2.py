@@ -23,7 +23,7 @@ import torch
 from diffusers import (AutoencoderKLLTX2Audio, AutoencoderKLLTX2Video,
                        FlowMatchEulerDiscreteScheduler, LTX2Pipeline, LTX2VideoTransformer3DModel)
 from diffusers.pipelines.ltx2.connectors import LTX2TextConnectors
-from diffusers.pipelines.ltx2.vocoder import LTX2Vocoder
+from diffusers.pipelines.ltx2.vocoder import LTX2Vocoder, LTX2VocoderWithBWE
 from safetensors.torch import save_file
 from transformers import Gemma3TextConfig, Gemma3TextModel
 
@@ -79,6 +79,11 @@ CONNECTORS = {
 }
 CONNECTORS["gated"] = (CONNECTORS["apart"][0] | dict(
     video_gated_attn=True, audio_gated_attn=True, rope_type="split"), 8, 5)
+# for whole requests: 4 states of Gemma and the widths of the transformer
+CONNECTORS["both"] = (CONNECTORS["gated"][0] | dict(
+    text_proj_in_factor=4, video_hidden_dim=48, video_connector_attention_head_dim=16,
+    audio_hidden_dim=24, audio_connector_num_attention_heads=3,
+    audio_connector_attention_head_dim=8), 12, 5)
 
 
 WORDS = ["a large red circle on a blue background and a loud bell"] * 3
@@ -97,10 +102,24 @@ AUDIO_VAE = dict(base_channels=16, ch_mult=(1, 1, 2), num_res_blocks=1, latent_c
 VOCODER = dict(in_channels=16, hidden_channels=24, upsample_kernel_sizes=[8, 7, 4],
                upsample_factors=[4, 3, 2], resnet_kernel_sizes=[3, 5],
                resnet_dilations=[[1, 3], [1, 2]])
+# 5 samples of a row at 4 kHz; rows of spectrograms every 8 samples become 24 samples at 12 kHz
+WIDE_VOCODER = dict(in_channels=16, hidden_channels=24, upsample_kernel_sizes=[9],
+                    upsample_factors=[5], resnet_kernel_sizes=[3, 5],
+                    resnet_dilations=[[1, 3], [1, 2]], bwe_in_channels=6, bwe_hidden_channels=12,
+                    bwe_upsample_kernel_sizes=[12, 8], bwe_upsample_factors=[6, 4],
+                    bwe_resnet_kernel_sizes=[3], bwe_resnet_dilations=[[1, 2]], filter_length=12,
+                    window_length=12, hop_length=8, num_mel_channels=3, input_sampling_rate=4000,
+                    output_sampling_rate=12000)
+# as LTX-2.3: the text has the streams' widths, and a block can be perturbed
+GATED = SMALL | WIDE | dict(
+    gated_attn=True, audio_gated_attn=True, cross_attn_mod=True, audio_cross_attn_mod=True,
+    perturbed_attn=True, use_prompt_embeddings=False)
 MODELS = {
     "ltx2": dict(dit=SMALL | WIDE, connectors="joint", weights="bf16"),
     "ltx2-five": dict(dit=FIVE | WIDE | dict(rope_type="interleaved"), connectors="joint",
                       weights="f16"),
+    "ltx23": dict(dit=GATED, connectors="both", vocoder=WIDE_VOCODER, weights="bf16",
+                  vae=dict(decoder_spatial_padding_mode="zeros")),
 }
 # arguments of the pipeline that turn its default guidance off
 OFF = dict(audio_guidance_scale=1.0, guidance_rescale=0.0, audio_guidance_rescale=0.0,
@@ -115,6 +134,10 @@ RUNS = {
                        steps=3, seed=11, guidance=1.0,
                        own=OFF | dict(modality_scale=2.5, audio_modality_scale=1.75,
                                       guidance_rescale=0.25, audio_guidance_rescale=0.9)),
+    # all four passes, and the vocoder with its second network
+    "ltx23": dict(prompts=["  A small ring, a Loud bell "], negative_prompt="a green ring",
+                  width=96, height=160, frames=9, steps=4, seed=23,
+                  own=dict(spatio_temporal_guidance_blocks=[1])),
 }
 
 
@@ -127,15 +150,28 @@ AUDIO = {
                                   upsample_kernel_sizes=[8, 7], upsample_factors=[3, 2],
                                   resnet_kernel_sizes=[3, 5, 7],
                                   resnet_dilations=[[1, 3], [1, 2, 5], [4]]), 7),
+    "snake": (LTX2Vocoder, dict(in_channels=6, hidden_channels=12, upsample_kernel_sizes=[5],
+                                upsample_factors=[3], resnet_kernel_sizes=[3, 5],
+                                resnet_dilations=[[1, 3], [2]], act_fn="snake",
+                                antialias_kernel_size=24, antialias_ratio=3, antialias=True,
+                                final_act_fn="clamp", final_bias=False), 5),
+    # only the last activation has filters
+    "unfiltered": (LTX2Vocoder, dict(in_channels=6, hidden_channels=8, upsample_kernel_sizes=[4],
+                                     upsample_factors=[2], resnet_kernel_sizes=[3],
+                                     resnet_dilations=[[1, 2]], act_fn="snakebeta",
+                                     final_act_fn=None), 6),
+    "wide": (LTX2VocoderWithBWE, WIDE_VOCODER | dict(bwe_final_act_fn="tanh"), 5),
 }
 
 
-def set_weights(model):
+def set_weights(model, computed=()):
+    """Sets all tensors except buffers whose names end with one of `computed`."""
     stored = model.state_dict()
     for n, p in [*model.named_parameters(), *model.named_buffers()]:
-        if n not in stored or n.endswith(".filter"):
+        if n not in stored or n.endswith(computed):
             continue
-        small = p.ndim == 1 or n.endswith(("scale_shift_table", "registers"))
+        small = p.ndim == 1 or n.endswith(("scale_shift_table", "registers", "filter",
+                                           "basis"))
         gain = 0.1 if small else 0.9 / np.sqrt(np.float32(p[0].numel()))
         p.data.copy_(weights(n, p.shape, gain, 1.0 if p.ndim == 1 and
                              n.endswith(("weight", "std")) else 0.0))
@@ -214,8 +250,10 @@ def make_parts(name):
                  connectors=LTX2TextConnectors(**CONNECTORS[spec["connectors"]][0] | dict(
                      audio_connector_num_learnable_registers=4)),
                  transformer=LTX2VideoTransformer3DModel(**spec["dit"]),
-                 vae=AutoencoderKLLTX2Video(**VAE), audio_vae=AutoencoderKLLTX2Audio(**AUDIO_VAE),
-                 vocoder=LTX2Vocoder(**VOCODER))
+                 vae=AutoencoderKLLTX2Video(**VAE | spec.get("vae", {})),
+                 audio_vae=AutoencoderKLLTX2Audio(**AUDIO_VAE),
+                 vocoder=LTX2VocoderWithBWE(**spec["vocoder"]) if "vocoder" in spec else
+                 LTX2Vocoder(**VOCODER))
     return {folder: fill(m, spec["weights"]) for folder, m in parts.items()}
 
 
@@ -309,7 +347,8 @@ def run(name, out_dir):
         "num_frames": r["frames"], "num_inference_steps": r["steps"],
         "guidance_scale": r["guidance"], "seed": r["seed"], "num_images_per_prompt": 1,
         "images": count, "max_sequence_length": r["max_sequence_length"], "scheduler": None,
-        "tiling": False, "resolution_binning": False} | r["own"]
+        "tiling": False, "resolution_binning": False}
+        | {k: ",".join(map(str, v)) if isinstance(v, list) else v for k, v in r["own"].items()}
         | ({"fps": r["frame_rate"]} if r["frame_rate"] != 24 else {}), out)
 
 

@@ -115,7 +115,7 @@ def run_form(name, out):
 
 def run_audio(name, out):
     config, n = AUDIO[name]
-    model = set_weights(AutoencoderKLMiniMaxH3Audio(**config))
+    model = set_weights(AutoencoderKLMiniMaxH3Audio(**config), (".filter",))
     rows = torch.randn(n, config["latent_channels"], generator=torch.Generator().manual_seed(47))
     z = rows
     if "latents_std" in config:
