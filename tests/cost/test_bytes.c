@@ -52,15 +52,27 @@ static int checks, failures;
 /* ---- the document's formulas -------------------------------------------------------------- */
 
 /* Tokens of the text, of the image with its references (J), and the rows that fill the image up;
- * those of the image alone. */
-typedef enum of { TEXT = 1, IMAGE = 2, FILL = 4, FILLED = IMAGE | FILL, ALL = 7, LATENTS = 8 } of;
+ * those that are denoised, of the image and of audio; those of audio. */
+typedef enum of {
+    TEXT = 1,
+    IMAGE = 2,
+    FILL = 4,
+    FILLED = IMAGE | FILL,
+    ALL = 7,
+    LATENTS = 8,
+    AUDIO = 16,
+} of;
 
 /* What a block sends: attentions of some tokens, and sums over tensor ranks of [n,D] for their
  * rows; of the image's rows sums of [n,1] and of [n,2], and once a request and pass of [m,1] for
  * the rows of a text that does not flow, and for those of an image beside it. linear: sums of keys
  * and values, and rows near a rank's tokens, take the place of attentions. prefix: once a request
- * and pass, sums of [m,D] for a text whose hidden state goes from stage to stage. */
-typedef struct sends { int attn[ALL + 1], sum[ALL + 1], squares[2], text, linear, prefix; } sends;
+ * and pass, sums of [m,D] for a text whose hidden state goes from stage to stage. streams: tokens of
+ * the image and of audio attend apart, and to each other (of_streams); 2: in every pass, sums of
+ * [m,1] for both, too. */
+typedef struct sends {
+    int attn[ALL + 1], sum[ALL + 1], squares[2], text, linear, prefix, streams;
+} sends;
 
 /* which[l]: what block l sends; skips[l]: outputs that it or later blocks read, besides the
  * hidden state. W: tokens in a line of the image; conv: half the channels of a convolution over
@@ -76,7 +88,9 @@ typedef struct model {
     int64_t      held; /* tokens of a given frame of HunyuanVideo, which have sums of their own */
     /* Krea-2: hidden states of a text token, blocks that join them, blocks over tokens */
     int64_t      joined, joins, refines;
-    int          passes;
+    /* Tokens of audio, their width, that of their heads, and of those between the streams */
+    int64_t      A, wide_audio, head_audio;
+    int          passes, isolated; /* isolated: the pass without attention between streams, or -1 */
     const sends *which[64];
     int64_t      skips[65];
 } model;
@@ -97,6 +111,8 @@ static const sends linear = { .sum = { [IMAGE] = 3 }, .linear = 1 };
 static const sends linear_normed = {
     .sum = { [IMAGE] = 3 }, .squares = { 1, 1 }, .text = 1, .linear = 1
 };
+/* LTX-2, and LTX-2.3, whose keys of the text depend on the step */
+static const sends two_streams = { .text = 2, .streams = 1 }, timed_streams = { .streams = 2 };
 /* FLUX, Chroma; CogVideoX, Qwen-Image and AuraFlow's double blocks as pair */
 static const sends pair = { .attn = { [ALL] = 1 }, .sum = { [TEXT] = 2, [IMAGE] = 2 } },
                    solo = { .attn = { [ALL] = 1 }, .sum = { [ALL] = 1 } };
@@ -127,6 +143,9 @@ static int64_t rows(const model *m, const plan *p, int unit, int u, int r, of wh
         if (unit < 0 || q == unit)
             n += part(part(m->N, q, p->patches), sp, members) +
                  (what & IMAGE ? part(part(m->J, q, p->patches), sp, members) : 0);
+    for (int q = 0; q < p->patches && (what == ALL || (what & (AUDIO | LATENTS))); q++)
+        if (unit < 0 || q == unit)
+            n += part(part(m->A, q, p->patches), sp, members);
     if ((what & IMAGE) && unit < 0)
         n += part(m->apart, sp, members);
     if ((what & TEXT) && (unit <= 0 || p->every))
@@ -284,8 +303,40 @@ static int64_t of_kept_sums(const model *m, const plan *p, const where *w, int64
                            : n * (p->patches * H * m->d * (m->d + 1) * 4 + kept * m->e) + 2 * 64;
 }
 
-/* My blocks on a unit. */
-static int64_t of_blocks(const model *m, const plan *p, const where *w, int unit)
+/* Queries of one stream for heads of keys and values of another one. */
+static int64_t of_between(const model *m, const plan *p, const where *w, int unit, of from, of to)
+{
+    int64_t n = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], from);
+    int64_t keys = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], to);
+    int64_t all = rows_ring(m, p, unit, w->at[XD_RING], from);
+    int64_t H = part(m->H, w->at[XD_TENSOR], p->deg[XD_TENSOR]);
+    int64_t h = part(H, w->at[XD_ULYSSES], p->deg[XD_ULYSSES]);
+    return ((n + 2 * keys) * (H - h) + (all - n) * h) * m->d * m->e + of_ring(m, p, w, unit, to);
+}
+
+/* A block of two streams: attention within each one, and between them unless a pass is isolated;
+ * sums behind both, the text and the MLP; squares of queries and keys within, of queries for the
+ * text, of queries and keys between. */
+static int64_t of_streams(const model *both, const plan *p, const where *w, int unit, int isolated)
+{
+    model   image = *both, audio = *both;
+    int64_t bytes = 0;
+    audio.D = both->wide_audio, audio.d = both->head_audio;
+    for (int i = 0; i < 2; i++) {
+        const model *m = i ? &audio : &image;
+        const of     what = i ? AUDIO : IMAGE;
+        int64_t      n = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], what);
+        bytes += of_ulysses(m, p, w, unit, what) + of_ring(m, p, w, unit, what);
+        bytes += 3 * of_sum(p, w, n * m->D) + of_sum(p, w, 2 * n) + of_sum(p, w, n);
+        if (!isolated)
+            bytes += of_between(&audio, p, w, unit, what, i ? IMAGE : AUDIO) +
+                     of_sum(p, w, n * m->D) + 2 * of_sum(p, w, n);
+    }
+    return bytes;
+}
+
+/* My blocks on a unit, in a pass. */
+static int64_t of_blocks(const model *m, const plan *p, const where *w, int unit, int pass)
 {
     int64_t bytes = 0, attn[ALL + 1], sum[ALL + 1];
     int64_t image = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], IMAGE);
@@ -297,6 +348,9 @@ static int64_t of_blocks(const model *m, const plan *p, const where *w, int unit
         const sends *s = m->which[l];
         for (int k = TEXT; k <= ALL; k++)
             bytes += s->attn[k] * attn[k] + s->sum[k] * sum[k];
+        if (s->streams)
+            bytes += of_streams(m, p, w, unit, pass == m->isolated) +
+                     2 * (s->streams - 1) * of_sum(p, w, m->M);
         if (s->linear)
             bytes += of_linear(m, p, w, unit);
         for (int k = 0; k < 2; k++)
@@ -326,6 +380,8 @@ static int64_t of_text(const model *m, const plan *p, const where *w)
             bytes += of_fusion(m, p, w);
     for (int i = 0; i < m->passes; i++)
         for (int l = w->first; l < w->last && i % p->deg[XD_CFG] == w->at[XD_CFG]; l++) {
+            if (i == m->isolated && w->at[XD_CFG] == 0) /* the prompt's pass has read the text */
+                continue;
             const sends *s = m->which[l];
             bytes += s->text * (of_sum(p, w, m->M) + (m->I ? of_sum(p, w, m->I) : 0));
             bytes += s->prefix * of_sum(p, w, m->M * m->D);
@@ -342,9 +398,9 @@ static int64_t of_unit(const model *m, const plan *p, const where *w, int unit)
     int     mine = 0;
     int64_t n = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], LATENTS);
     int64_t both = rows(m, p, unit, w->at[XD_ULYSSES], w->at[XD_RING], ALL);
-    for (int i = 0; i < m->passes; i++)
-        mine += i % C == w->at[XD_CFG];
-    int64_t bytes = of_blocks(m, p, w, unit) * mine;
+    int64_t bytes = 0;
+    for (int i = w->at[XD_CFG]; i < m->passes; i += C, mine++)
+        bytes += of_blocks(m, p, w, unit, i);
     if (!is_last) /* hidden states, to the next stage, and what lies beside them */
         bytes += (4 * m->states + m->skips[w->last] * m->e) * both * m->D * mine;
     else if (C > 1)
@@ -407,7 +463,8 @@ static int64_t of_memory(const model *m, const plan *p, const where *w, int site
     if (p->patches > 1)
         bytes += 2 * n * h * mine * (w->last - w->first) * sites;
     if (R > 1 && p->displaced)
-        bytes += 2 * (m->N + m->K + m->J + m->fill + n) * h * mine * (w->last - w->first) * sites;
+        bytes +=
+            2 * (m->N + m->K + m->J + m->fill + m->A + n) * h * mine * (w->last - w->first) * sites;
     else if (R > 1)
         bytes += 2 * of_group(m, p, h);
     if (m->stored && p->patches == 1)
@@ -474,6 +531,7 @@ static const sends *kind_of(const xd_engine *g, int layer)
     const xd_component *p = &g->ctx.model.dit;
     const xd_json      *dual = xd_json_get(p->config, "dual_attention_layers");
     double              n = 0, second = 0;
+    int                 timed = 0;
     /* the control network of the test has double blocks only */
     if (strcmp(p->def->name, "flux") == 0)
         return strncmp(p->def->block(p->w->net.cfg, layer)->name, "single_", 7) == 0 ? &solo
@@ -491,6 +549,10 @@ static const sends *kind_of(const xd_engine *g, int layer)
     if (strcmp(p->def->name, "wan") == 0 || strcmp(p->def->name, "wan-vace") == 0 ||
         strcmp(p->def->name, "ltx") == 0 || strcmp(p->def->name, "skyreels-v2") == 0)
         return &normed;
+    if (strcmp(p->def->name, "ltx2") == 0)
+        return xd_json_bool(xd_json_get(p->config, "cross_attn_mod"), &timed) && timed
+                   ? &timed_streams
+                   : &two_streams;
     if (strcmp(p->def->name, "sana") == 0 || strcmp(p->def->name, "sana-video") == 0)
         return xd_json_text(xd_json_get(p->config, "qk_norm")) ? &linear_normed : &linear;
     if (strcmp(p->def->name, "krea2") == 0)
@@ -575,7 +637,15 @@ static model model_of(const xd_engine *g, const xd_job *j)
                 .joined = number_of(g, "num_text_layers"),
                 .joins = number_of(g, "num_layerwise_text_blocks"),
                 .refines = number_of(g, "num_refiner_text_blocks"),
-                .passes = j->npass };
+                .A = j->lay.len[XD_AUDIO],
+                .wide_audio = number_of(g, "audio_cross_attention_dim"),
+                .head_audio = number_of(g, "audio_attention_head_dim"),
+                .passes = j->npass,
+                .isolated = -1 };
+    for (int i = 0; i < j->npass; i++)
+        m.isolated = j->kinds[i] == XD_PASS_ISOLATED ? i : m.isolated;
+    if (m.A && xd_job_rescales_streams(j)) /* sums and squares of both streams, before and after */
+        m.S = 8;
     if (d->prefix_refs) /* tokens take the places of the rows of the text encoder */
         m.M += j->nref_tokens - j->nref_tokens / (d->prefix_refs * d->prefix_refs);
     /* after each of the first half - 1 blocks comes a block of every control network */
@@ -667,6 +737,11 @@ static void all_of(xd_engine *g, plan p, const int64_t *size, xd_request *r)
         r->guidance_scale = v % 3 == 1 ? 1 : 4.5;
         r->guidance.true_cfg_scale = v % 3 == 1 || !g->ctx.model.recipe->distilled ? 0 : 2;
         r->texts.max_sequence_length = d->text_rows || reads_all(g) ? 0 : v % 3 == 1 ? 77 : 9;
+        if (d->audio) { /* texts of a multiple of the connectors' registers */
+            r->texts.max_sequence_length = v % 3 == 1 ? 76 : 8;
+            r->audio.audio_guidance_scale = r->audio.modality_scale = v % 3 == 1 ? 1 : -1;
+            r->audio.audio_modality_scale = r->audio.modality_scale;
+        }
         p.every = v / 3;
         one_plan(g, &p, r);
     }
