@@ -89,6 +89,8 @@ ROWS = {
                        what="SANA-Video, one block, 17 x 480 x 832"),
     "ltx-161": dict(model="LTX-Video", part="step", size=(512, 704), frames=161, text=128,
                     layers=(1,), tflop=1.32, what="LTX-Video, one block, 161 x 512 x 704"),
+    "ltx2-121": dict(model="LTX-2", part="step", size=(512, 768), frames=121, text=1024,
+                     layers=(1,), tflop=4.0, what="LTX-2, one block, 121 x 512 x 768 and audio"),
     "mochi-480": dict(model="mochi-1-preview", part="step", size=(480, 848), frames=19, text=256,
                       layers=(1,), tflop=2.01, what="Mochi 1, one block, 19 x 480 x 848"),
     "hunyuanvideo": dict(model="HunyuanVideo", part="step", size=(480, 832), frames=17, text=128,
@@ -192,7 +194,8 @@ def open_net(row, home, dtype, torch, device):
                     "AuraFl": "AuraFlowTransformer2DModel",
                     "SD3.5-": "SD3Transformer2DModel", "mochi-": "MochiTransformer3DModel",
                     "SDXL-b": "UNet2DConditionModel", "SD1.5": "UNet2DConditionModel",
-                    "LTX-Vi": "LTXVideoTransformer3DModel", "Krea-2": "Krea2Transformer2DModel",
+                    "LTX-Vi": "LTXVideoTransformer3DModel",
+                    "LTX-2": "LTX2VideoTransformer3DModel", "Krea-2": "Krea2Transformer2DModel",
                     "Latte-": "LatteTransformer3DModel", "SANA1.": "SanaTransformer2DModel",
                     "SkyRee": "SkyReelsV2Transformer3DModel",
                     "SANA-V": "SanaVideoTransformer3DModel",
@@ -275,6 +278,15 @@ def open_net(row, home, dtype, torch, device):
                          encoder_hidden_states=rand(1, 77 + row["text"], 4096),
                          pooled_projections=rand(1, 2048))
     text = rand(1, row["text"], 4096)
+    if "LTX2" in kind:
+        frames, h, w = (row["frames"] - 1) // 8 + 1, row["size"][0] // 32, row["size"][1] // 32
+        sounds = round(row["frames"] / 24 * 25)
+        return net, dict(hidden_states=rand(1, frames * h * w, 128), timestep=t,
+                         audio_hidden_states=rand(1, sounds, 128),
+                         encoder_hidden_states=rand(1, row["text"], 3840),
+                         audio_encoder_hidden_states=rand(1, row["text"], 3840),
+                         num_frames=frames, height=h, width=w, fps=24.0, audio_num_frames=sounds,
+                         sigma=t, audio_sigma=t)
     if "LTX" in kind:
         frames, h, w = (row["frames"] - 1) // 8 + 1, row["size"][0] // 32, row["size"][1] // 32
         return net, dict(hidden_states=rand(1, frames * h * w, 128), timestep=t,

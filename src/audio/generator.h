@@ -50,16 +50,17 @@ extern const xd_generator_form xd_generator_vocoder;
 
 /* Rows of the table of a config of type T, whose member m is an xd_generator, for keys that begin
  * with P. The other arguments are defaults of the class. */
-#define XD_GENERATOR_FIELDS(P, T, m, HIDDEN, ACT, ANTIALIAS, LAST, BIAS)                           \
+#define XD_GENERATOR_FIELDS(P, T, m, HIDDEN, ACT, FILTERED, LAST, BIAS)                            \
     { P "in_channels", offsetof(T, m.in), 'l', 128, NULL },                                        \
         { P "hidden_channels", offsetof(T, m.hidden), 'l', HIDDEN, NULL },                         \
         { P "out_channels", offsetof(T, m.out), 'l', 2, NULL },                                    \
         { P "upsample_kernel_sizes", offsetof(T, m.up_kernel), 'L', 0, NULL },                     \
         { P "upsample_factors", offsetof(T, m.up), 'L', 0, NULL },                                 \
         { P "resnet_kernel_sizes", offsetof(T, m.kernel), 'L', 0, NULL },                          \
-        { P "resnet_dilations", 0, '-', 0, NULL }, { P "act_fn", offsetof(T, m.act), 's', 0, ACT }, \
+        { P "act_fn", offsetof(T, m.act), 's', 0, ACT },                                           \
+        { P "resnet_dilations", 0, '-', 0, NULL },                                                 \
         { P "leaky_relu_negative_slope", offsetof(T, m.slope), 'f', 0.1, NULL },                   \
-        { P "antialias", offsetof(T, m.antialias), 'b', ANTIALIAS, NULL },                         \
+        { P "antialias", offsetof(T, m.antialias), 'b', FILTERED, NULL },                          \
         { P "antialias_ratio", offsetof(T, m.ratio), 'i', 2, NULL },                               \
         { P "antialias_kernel_size", offsetof(T, m.taps), 'i', 12, NULL },                         \
         { P "final_act_fn", offsetof(T, m.last), 's', 0, LAST },                                   \

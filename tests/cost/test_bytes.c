@@ -67,9 +67,9 @@ typedef enum of {
  * rows; of the image's rows sums of [n,1] and of [n,2], and once a request and pass of [m,1] for
  * the rows of a text that does not flow, and for those of an image beside it. linear: sums of keys
  * and values, and rows near a rank's tokens, take the place of attentions. prefix: once a request
- * and pass, sums of [m,D] for a text whose hidden state goes from stage to stage. streams: tokens of
- * the image and of audio attend apart, and to each other (of_streams); 2: in every pass, sums of
- * [m,1] for both, too. */
+ * and pass, sums of [m,D] for a text whose hidden state goes from stage to stage. streams: tokens
+ * of the image and of audio attend apart, and to each other (of_streams); 2: in every pass, sums
+ * of [m,1] for both, too. */
 typedef struct sends {
     int attn[ALL + 1], sum[ALL + 1], squares[2], text, linear, prefix, streams;
 } sends;
