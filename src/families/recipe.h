@@ -289,6 +289,8 @@ typedef struct xd_recipe {
     /* 1: an image of another aspect ratio than the result is cropped equally on both sides; 0: it
      * is stretched */
     int         covers;
+    /* 1: an image is resized with Pillow's bilinear filter; 0: with Lanczos */
+    int         bilinear;
     /* 1: the latents of a held first frame are a sample of the VAE's Gaussian, which is drawn
      * before the noise. 0: they are the Gaussian's mean. */
     int         samples_held;

@@ -30,8 +30,11 @@ xd_status xd_role_start_take(xd_job *j, const xd_pixel_source *of, int i, float 
     if (s == XD_OK && i == 0)
         s = xd_mask_read(j, &rgb, &w, &h, e);
     if (s == XD_OK)
-        s = (j->ctx->model.recipe->covers ? xd_image_cover
-                                          : xd_image_resize)(&rgb, w, h, j->size[1], j->size[0], e);
+        s = j->ctx->model.recipe->covers
+                ? xd_image_cover(&rgb, w, h, j->size[1], j->size[0], e)
+                : xd_image_resize_by(&rgb,
+                                     j->ctx->model.recipe->bilinear ? XD_BILINEAR : XD_LANCZOS, w,
+                                     h, j->size[1], j->size[0], e);
     if (s == XD_OK && xd_encoder_images_resized(j))
         s = xd_encoder_images_prepare(j, i, rgb, j->size[1], j->size[0], e);
     if (s == XD_OK)

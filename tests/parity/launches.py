@@ -60,6 +60,7 @@ FEATURES = {
     "mask": ("image", ["image=GOLDEN/{m}-mask/image.png", "mask=GOLDEN/{m}-mask/mask.png"],
              ("f32", "bf16")),
     "image": ("image", ["image=GOLDEN/{m}/image.png"], ("f32", "bf16", "int8")),
+    "first": ("image", ["image=GOLDEN/{m}-i2v/image.png"], ("f32", "bf16", "int8")),
     "still": ("image", ["image=GOLDEN/sana-video-still/image.png"], ("f32", "bf16")),
     "fill": ("image", ["noise", "image=GOLDEN/{m}/image.png", "mask=GOLDEN/{m}/mask.png"],
              ("f32", "bf16")),
@@ -206,7 +207,7 @@ MODELS = [
     ("beside", "ltx2", LTX2, "plain sent far window rescale"),
     ("beside", "ltx2-five", LTX2, "plain"),
     # with a pass in which a block's attention is perturbed
-    ("beside", "ltx23", LTX2, "perturbed sent"),
+    ("beside", "ltx23", LTX2, "perturbed sent first"),
     # in one sequence with tokens of audio
     ("sounding", "minimaxh3", H3, "plain sent far window"),
     ("sounding", "minimaxh3-five", ["cfg", "text=13", "video", "size=64x96", "frames=8"], "plain"),

@@ -4,12 +4,13 @@
 
 extern const xd_dit xd_dit_ltx2;
 
-/* This recipe has the text encoder, defaults and rules of diffusers' LTX2Pipeline.__call__. Gemma
- * reads the prompt without padding, because text does not attend to padding, and the connectors put
- * registers in its place. */
-static const xd_recipe from_text = {
+/* This recipe has the text encoder, defaults and rules of diffusers' LTX2Pipeline.__call__. With an
+ * image, it has those of LTX2ImageToVideoPipeline.__call__ with image_crf 0. Gemma reads the prompt
+ * without padding, because text does not attend to padding, and the connectors put registers in its
+ * place. */
+static const xd_recipe from_held = {
     .name = "ltx2",
-    .pipelines = { "LTX2Pipeline" },
+    .pipelines = { "LTX2Pipeline", "LTX2ImageToVideoPipeline" },
     .dit = "transformer",
     .vae = "vae",
     .text = { { .folder = "text_encoder",
@@ -40,7 +41,8 @@ static const xd_recipe from_text = {
     .fps = 24,
     .channels_first = 1,
     .packed = 1,
-    .role = XD_ROLE_NONE,
+    .role = XD_ROLE_HELD,
+    .bilinear = 1,
     .audio_channels = 8,
     .audio = { "audio_vae", "vocoder" },
     .caption = xd_caption_strip,
@@ -91,6 +93,6 @@ extern const xd_family xd_family_ltx2;
 const xd_family xd_family_ltx2 = {
     .title = "LTX-2",
     .dits = XD_LIST(xd_dit, &xd_dit_ltx2),
-    .recipes = XD_LIST(xd_recipe, &from_text),
+    .recipes = XD_LIST(xd_recipe, &from_held),
     .xdit = &xdit_rows,
 };

@@ -21,13 +21,15 @@ import shutil
 import numpy as np
 import torch
 from diffusers import (AutoencoderKLLTX2Audio, AutoencoderKLLTX2Video,
-                       FlowMatchEulerDiscreteScheduler, LTX2Pipeline, LTX2VideoTransformer3DModel)
+                       FlowMatchEulerDiscreteScheduler, LTX2ImageToVideoPipeline, LTX2Pipeline,
+                       LTX2VideoTransformer3DModel)
+from diffusers.pipelines.ltx2 import pipeline_ltx2_image2video
 from diffusers.pipelines.ltx2.connectors import LTX2TextConnectors
 from diffusers.pipelines.ltx2.vocoder import LTX2Vocoder, LTX2VocoderWithBWE
 from safetensors.torch import save_file
 from transformers import Gemma3TextConfig, Gemma3TextModel
 
-from ..common import make_each, quiet, save_run, tidy
+from ..common import make_each, make_image, quiet, save_run, tidy
 from ..fill import configure, fill, weights
 from ..lm_vocab import gemma
 from .ltx import SCHEDULER
@@ -138,6 +140,10 @@ RUNS = {
     "ltx23": dict(prompts=["  A small ring, a Loud bell "], negative_prompt="a green ring",
                   width=96, height=160, frames=9, steps=4, seed=23,
                   own=dict(spatio_temporal_guidance_blocks=[1])),
+    # from an image that is not compressed by a codec
+    "ltx23-i2v": dict(model="ltx23", prompts=["a blue square"], negative_prompt="red", width=160,
+                      height=96, frames=17, steps=4, seed=29, image=(210, 70),
+                      own=dict(spatio_temporal_guidance_blocks=[0])),
 }
 
 
@@ -294,7 +300,7 @@ def run(name, out_dir):
     d = out_dir / name
     d.mkdir(parents=True, exist_ok=True)
     where, spec = out_dir / r["model"], MODELS[r["model"]]
-    pipe = LTX2Pipeline(
+    pipe = (LTX2ImageToVideoPipeline if "image" in r else LTX2Pipeline)(
         scheduler=FlowMatchEulerDiscreteScheduler.from_pretrained(where / "scheduler"),
         tokenizer=load_tokenizer(where / "tokenizer"), **make_parts(r["model"]))
     pipe.set_progress_bar_config(disable=True)
@@ -321,8 +327,18 @@ def run(name, out_dir):
 
     def first(*args, **kwargs):
         z = video(*args, **kwargs)
-        noise.append(unpack(z.clone()))
+        if "image" not in r:
+            noise.append(unpack(z.clone()))
         return z
+
+    def drawn(*args, **kwargs):         # before the image replaces the first frame
+        noise.append(draw(*args, **kwargs))
+        return noise[-1].clone()
+    draw, given = pipeline_ltx2_image2video.randn_tensor, {}
+    pipeline_ltx2_image2video.randn_tensor = drawn
+    if "image" in r:
+        given = dict(image=make_image(r["image"], r["seed"]), image_crf=0)
+        given["image"].save(d / "image.png")
     pipe.prepare_latents, pipe.prepare_audio_latents = first, kept
 
     def keep(p, step, t, kw):
@@ -337,7 +353,8 @@ def run(name, out_dir):
                   generator=gens if count > 1 else gens[0], output_type="pt",
                   callback_on_step_end=keep,
                   callback_on_step_end_tensor_inputs=["latents", "audio_latents"],
-                  max_sequence_length=r["max_sequence_length"], **r["own"])
+                  max_sequence_length=r["max_sequence_length"], **r["own"], **given)
+    pipeline_ltx2_image2video.randn_tensor = draw
     for i, wave in enumerate(result.audio):
         out[f"audio.{i}"] = wave.T.contiguous()
     keep_frames(name, r, out, trail, noise[0], result.frames, order=FRAMES_FIRST)
@@ -349,7 +366,8 @@ def run(name, out_dir):
         "images": count, "max_sequence_length": r["max_sequence_length"], "scheduler": None,
         "tiling": False, "resolution_binning": False}
         | {k: ",".join(map(str, v)) if isinstance(v, list) else v for k, v in r["own"].items()}
-        | ({"fps": r["frame_rate"]} if r["frame_rate"] != 24 else {}), out)
+        | ({"fps": r["frame_rate"]} if r["frame_rate"] != 24 else {})
+        | ({"image": 1} if "image" in r else {}), out)
 
 
 def make(names, options):
