@@ -177,6 +177,9 @@ static void w_snake(xd_decl *d, const cfg *c, xd_snake *w, int64_t C, int beta, 
     if (filtered && c->form->filters) {
         xd_w_vec(d, &w->up, "upsample.filter", 3, taps);
         xd_w_vec(d, &w->down, "downsample.filter", 3, taps);
+    } else if (filtered) { /* filters that the config determines */
+        xd_w_unread(d, "upsample.filter", 3, taps);
+        xd_w_unread(d, "downsample.lowpass.filter", 3, taps);
     }
     xd_w_vec_of(d, &w->rate, alpha, C, rate_of);
     if (beta)

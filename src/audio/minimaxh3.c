@@ -10,7 +10,8 @@
 
 typedef struct cfg {
     xd_generator gen;
-    int64_t      latent;
+    int64_t      latent, base;
+    xd_ints      down; /* factors of the encoder's levels */
     int          rate;
     xd_reals     mean, std;
 } cfg;
@@ -27,8 +28,8 @@ static const xd_field fields[] = {
     { "sampling_rate", AT(rate), 'i', 32000, NULL },
     { "latents_mean", AT(mean), 'D', 0, NULL },
     { "latents_std", AT(std), 'D', 0, NULL },
-    { "encoder_dim", 0, '-', 0, NULL },
-    { "encoder_rates", 0, '-', 0, NULL },
+    { "encoder_dim", AT(base), 'l', 64, NULL },
+    { "encoder_rates", AT(down), 'L', 0, NULL },
     { "num_attention_heads", 0, '-', 0, NULL },
     { NULL, 0, 0, 0, NULL },
 };
@@ -70,6 +71,8 @@ static xd_status check_config(void *c_, xd_err *e)
     g->out = 1, g->antialias = 1, g->ratio = 2, g->taps = 12;
     snprintf(g->act, sizeof g->act, "snakebeta");
     snprintf(g->last, sizeof g->last, "clamp");
+    if (!c->down.n)
+        c->down = (xd_ints){ 5, { 2, 4, 4, 5, 5 } };
     if (c->latent < 1 || c->rate < 1)
         return xd_fail(e, XD_EFORMAT,
                        "audio_vae: latent_channels %lld or sampling_rate %d is not positive",
@@ -93,6 +96,99 @@ static int64_t rows(const void *c, int64_t n)
     return xd_generator_rows(&((const cfg *)c)->gen, n);
 }
 
+static void unread_conv(xd_decl *d, const char *name, int64_t out, int64_t in, int64_t taps)
+{
+    xd_w_enter(d, "%s", name);
+    xd_w_unread(d, "weight_g", 3, (int64_t[]){ out, 1, 1 });
+    xd_w_unread(d, "weight_v", 3, (int64_t[]){ out, in, taps });
+    xd_w_unread(d, "bias", 1, &out);
+    xd_w_leave(d);
+}
+
+static void unread_snake(xd_decl *d, const char *name, int64_t n)
+{
+    xd_w_enter(d, "%s", name);
+    xd_w_unread(d, "alpha", 3, (int64_t[]){ 1, n, 1 });
+    xd_w_leave(d);
+}
+
+static void unread_linear(xd_decl *d, const char *name, int64_t out, int64_t in, int nd)
+{
+    xd_w_enter(d, "%s", name);
+    xd_w_unread(d, "weight", nd, (int64_t[]){ out, in, 1 });
+    xd_w_unread(d, "bias", 1, &out);
+    xd_w_leave(d);
+}
+
+static void unread_norm(xd_decl *d, const char *name, int64_t n)
+{
+    xd_w_enter(d, "%s", name);
+    xd_w_unread(d, "weight", 1, &n);
+    xd_w_unread(d, "bias", 1, &n);
+    xd_w_leave(d);
+}
+
+/* Declares one level of the encoder: three residual units, and a convolution with a stride. */
+static void unread_level(xd_decl *d, int64_t n, int64_t stride)
+{
+    for (int i = 0; i < 3; i++) {
+        xd_w_enter(d, "block.%d", i);
+        unread_snake(d, "block.0", n);
+        unread_conv(d, "block.1", n, n, 7);
+        unread_snake(d, "block.2", n);
+        unread_conv(d, "block.3", n, n, 1);
+        xd_w_leave(d);
+    }
+    unread_snake(d, "block.3", n);
+    unread_conv(d, "block.4", 2 * n, n, 2 * stride);
+}
+
+/* Declares the layers between the encoder and the latents, whose attention has n features. */
+static void unread_latents(xd_decl *d, int64_t n, int64_t latent)
+{
+    unread_linear(d, "mean_proj", latent, latent, 3);
+    unread_linear(d, "logs_proj", latent, latent, 3);
+    xd_w_enter(d, "pre_block");
+    unread_norm(d, "norm1", n);
+    unread_norm(d, "norm2", latent);
+    unread_norm(d, "norm3", n);
+    unread_linear(d, "proj", latent, n, 2);
+    xd_w_enter(d, "attn");
+    xd_w_unread(d, "qkv.weight", 2, (int64_t[]){ 3 * n, n });
+    xd_w_unread(d, "q_bias", 1, &n);
+    xd_w_unread(d, "v_bias", 1, &n);
+    xd_w_unread(d, "zero_k_bias", 1, &n);
+    unread_linear(d, "proj", latent, latent, 2);
+    xd_w_leave(d);
+    xd_w_enter(d, "mlp");
+    unread_norm(d, "norm", latent);
+    unread_linear(d, "w0", 2 * latent, latent, 2);
+    unread_linear(d, "w1", 2 * latent, latent, 2);
+    unread_linear(d, "w2", latent, 2 * latent, 2);
+    xd_w_leave(d);
+    xd_w_leave(d);
+}
+
+/* Declares the encoder, which files contain but decoding does not read. */
+static void unread_encoder(xd_decl *d, const cfg *c)
+{
+    int64_t n = c->base;
+    char    name[24];
+    xd_w_enter(d, "encoder");
+    unread_conv(d, "block.0", n, 1, 7);
+    for (int l = 0; l < c->down.n; l++, n *= 2) {
+        xd_w_enter(d, "block.%d", l + 1);
+        unread_level(d, n, c->down.v[l]);
+        xd_w_leave(d);
+    }
+    snprintf(name, sizeof name, "block.%d", c->down.n + 1);
+    unread_snake(d, name, n);
+    snprintf(name, sizeof name, "block.%d", c->down.n + 2);
+    unread_conv(d, name, c->gen.in, n, 3);
+    xd_w_leave(d);
+    unread_latents(d, c->gen.in, c->latent);
+}
+
 static void weights(xd_decl *d, const void *c_, void *g_)
 {
     const cfg *c = c_;
@@ -101,6 +197,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_w_enter(d, "decoder");
     xd_generator_declare(d, &c->gen, &g->gen);
     xd_w_leave(d);
+    unread_encoder(d, c);
 }
 
 static void fill_reals(void *ctx, float *buf)

@@ -33,8 +33,8 @@ static const xd_field fields[] = {
     { "latents_mean", AT(mean), 'D', 0, NULL },
     { "latents_std", AT(std), 'D', 0, NULL },
     /* keys of the encoder */
-    { "block_out_channels", 0, '-', 0, NULL },
-    { "layers_per_block", 0, '-', 0, NULL },
+    { "block_out_channels", AT(widths), 'L', 0, NULL },
+    { "layers_per_block", AT(layers), 'l', 2, NULL },
     { "norm_num_groups", 0, '-', 0, NULL },
     { "norm_eps", 0, '-', 0, NULL },
     { "spatial_padding_mode", 0, '-', 0, NULL },
@@ -46,6 +46,7 @@ static const xd_field fields[] = {
 
 static const xd_ints default_side = { 6, { 2, 2, 2, 2, 1, 1 } };
 static const xd_ints default_frames = { 6, { 1, 2, 2, 1, 1, 1 } };
+static const xd_ints default_widths = { 6, { 128, 256, 256, 512, 512, 1024 } };
 
 /* ---- the config --------------------------------------------------------------------------- */
 
@@ -66,6 +67,7 @@ static void set_lists(xd_vit_cfg *c)
 {
     c->side = c->side.n ? c->side : default_side;
     c->frames = c->frames.n ? c->frames : default_frames;
+    c->widths = c->widths.n ? c->widths : default_widths;
     if (c->mean.n || c->std.n || c->channels < 1 || c->channels > XD_FIELD_LIST)
         return;
     c->mean.n = c->std.n = (int)c->channels;
@@ -188,6 +190,56 @@ static void w_block(xd_decl *d, const xd_vit_cfg *c, xd_vit_block *w)
 
 /* The layers next to the latents have f32 weights, whatever the type of the maps: they are small,
  * and rounding errors there affect every pixel. */
+static void unread_conv(xd_decl *d, const char *name, int64_t out, int64_t in, int64_t side)
+{
+    xd_w_enter(d, "%s", name);
+    xd_w_unread(d, "weight", 5, (int64_t[]){ out, in, side, side, side });
+    xd_w_unread(d, "bias", 1, &out);
+    xd_w_leave(d);
+}
+
+static void unread_norm(xd_decl *d, const char *name, int64_t n)
+{
+    xd_w_enter(d, "%s", name);
+    xd_w_unread(d, "weight", 1, &n);
+    xd_w_unread(d, "bias", 1, &n);
+    xd_w_leave(d);
+}
+
+static void unread_resnet(xd_decl *d, int64_t out, int64_t in)
+{
+    unread_norm(d, "norm1", in);
+    unread_conv(d, "conv1", out, in, 3);
+    unread_norm(d, "norm2", out);
+    unread_conv(d, "conv2", out, out, 3);
+    if (out != in)
+        unread_conv(d, "conv_shortcut", out, in, 1);
+}
+
+/* Declares the encoder, which files contain but decoding does not read. */
+static void unread_encoder(xd_decl *d, const xd_vit_cfg *c)
+{
+    int64_t in = c->widths.v[0];
+    xd_w_enter(d, "encoder");
+    unread_conv(d, "conv_in", in, c->in_channels, 3);
+    for (int l = 0; l < c->widths.n; l++) {
+        int64_t out = c->widths.v[l];
+        xd_w_enter(d, "down_blocks.%d", l);
+        for (int i = 0; i < c->layers; i++, in = out) {
+            xd_w_enter(d, "resnets.%d", i);
+            unread_resnet(d, out, in);
+            xd_w_leave(d);
+        }
+        if ((l < c->side.n && c->side.v[l] > 1) || (l < c->frames.n && c->frames.v[l] > 1))
+            unread_conv(d, "downsamplers.0.conv", out, out, 3);
+        xd_w_leave(d);
+    }
+    unread_norm(d, "norm_out", in);
+    unread_conv(d, "conv_out", 2 * c->channels, in, 3);
+    xd_w_leave(d);
+    unread_conv(d, "quant_conv", 2 * c->channels, 2 * c->channels, 1);
+}
+
 static void weights(xd_decl *d, const void *cfg_, void *glob_)
 {
     const xd_vit_cfg *c = cfg_;
@@ -212,6 +264,7 @@ static void weights(xd_decl *d, const void *cfg_, void *glob_)
         xd_w_leave(d);
     }
     xd_w_leave(d);
+    unread_encoder(d, c);
 }
 
 static void encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments)

@@ -14,6 +14,8 @@ typedef struct xd_vit_cfg {
     float    eps;
     double   theta, ratio;
     xd_ints  side, frames; /* spatial_downsample_factors and temporal_downsample_factors */
+    xd_ints  widths;       /* block_out_channels of the encoder */
+    int64_t  layers;       /* layers_per_block of the encoder */
     xd_reals mean, std;
     int      cell[2]; /* frames, and rows and columns, per latent cell */
     int64_t  freqs;   /* frequencies of rope of each axis */

@@ -83,7 +83,7 @@ static void give_frames(const xd_role_row *role, xd_request *r)
 static int reads_references(const xd_model *m)
 {
     for (int k = 0; k < m->recipe->ntext; k++)
-        if (m->recipe->text[k].processor && !m->text[k].text->tower)
+        if (m->has_text[k] && m->recipe->text[k].processor && !m->text[k].text->tower)
             return 0;
     return m->recipe->references > 0;
 }
