@@ -230,6 +230,11 @@ static int encodes_result_size(const xd_job *j)
     return !j->nrefs && (xd_job_has_image(j->r) || !only_pixels);
 }
 
+int xd_vae_encodes(const xd_job *j)
+{
+    return encodes_result_size(j) || j->parts > 1 || (j->leading && !j->nconditions) || j->nrefs;
+}
+
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e)
 {
     int         all = j->role->reads_video || j->role->reads_control_video;

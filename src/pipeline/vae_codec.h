@@ -31,6 +31,9 @@ void xd_vae_encode_frames(xd_exec *x, const xd_job *j, const xd_net *net, const 
                           const float *rgb, float *moments);
 xd_status xd_vae_encode_frames_count(xd_job *j, const xd_vae_clip *clip, size_t *bytes, xd_err *e);
 xd_status xd_vae_encode_count(xd_job *j, size_t *bytes, xd_err *e);
+/* Returns 1 if the VAE encodes an image of a request with images. The VAE encodes none if only side
+ * networks read images, with layers of their own. */
+int       xd_vae_encodes(const xd_job *j);
 /* Decodes latents on the ranks that take part in decoding, with the complete arena `a` as scratch
  * memory. Rank 0 of the replica then resizes the image to the requested size. On rank 0, *rgb is a
  * buffer for an image of the generated size; on the other ranks, *rgb is NULL. xd_vae_decode_image

@@ -541,13 +541,17 @@ static xd_status predict_encode(predictor *s, xd_err *e)
         st = stand_for_rank(s, r, e);
         if (st != XD_OK || !xd_vae_on_this_rank(&s->job))
             continue;
-        st = begin_component(s, &s->ctx->model.vae, e);
+        int reads = xd_vae_encodes(&s->job);
+        if (reads)
+            st = begin_component(s, &s->ctx->model.vae, e);
         if (st == XD_OK)
             st = xd_vae_encode_count(&s->job, &tmp, e);
         add_messages(s, r);
-        n->vae = s->ctx->model.vae.count->packed;
-        n->vae_work = s->ctx->model.vae.count->work;
-        raise_host(n, &s->ctx->model.vae);
+        if (reads) {
+            n->vae = s->ctx->model.vae.count->packed;
+            n->vae_work = s->ctx->model.vae.count->work;
+            raise_host(n, &s->ctx->model.vae);
+        }
         n->vae_tmp = tmp > n->vae_tmp ? tmp : n->vae_tmp;
         xd_simulation_mark(s->simulation, 0);
     }
