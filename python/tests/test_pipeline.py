@@ -269,7 +269,6 @@ def test_layers(tiny, tmp_path):
         out = p("a star", image=pixels, **how)
         assert [[(im.mode, im.size) for im in layers] for layers in out.images] == \
             [[("RGBA", (64, 32))] * 2]
-        assert p("a star", image=pixels, output_type="pt", **how).images.shape == (1, 2, 4, 32, 64)
         opaque = p("a star", image=pixels[:, :, :3], output_type="uint8", **how).images
         assert not np.array_equal(opaque[0, 0], np.asarray(out.images[0][0]))
         out.save(tmp_path / "a.png")
@@ -277,6 +276,16 @@ def test_layers(tiny, tmp_path):
         assert all(np.array_equal(s, im) for s, im in zip(saved, out.images[0]))
         with pytest.raises(xdit.InvalidRequest, match="prompt 1 is empty"):
             p("", image=pixels, **how)
+
+
+def test_layers_of_torch(tiny):
+    """Tensors of layers have four channels."""
+    pytest.importorskip("torch", reason="there is no torch")
+    with xdit.Pipeline.from_pretrained(tiny / "qwen-layered", dtype="f32", threads=1) as p:
+        p.set_progress_bar_config(disable=True)
+        out = p("a star", image=np.zeros((33, 60, 4), np.uint8), num_inference_steps=1, layers=2,
+                max_area=2048, output_type="pt")
+    assert out.images.shape == (1, 2, 4, 32, 64)
 
 
 def test_conditions(tiny):
