@@ -38,7 +38,7 @@ int xd_recipe_has(const xd_recipe *r, xd_family_word w)
            : w == XD_WORD_THREE_PROMPTS  ? prompts > 2
            : w == XD_WORD_PRIOR          ? r->text[r->ntext - 1].prior
            : w == XD_WORD_CLEANS         ? r->uncleaned != NULL
-           : w == XD_WORD_WEIGHS         ? r->weighs
+           : w == XD_WORD_WEIGHS         ? r->weighs != 0
            : w == XD_WORD_MAX_AREA       ? r->max_area > 0 || r->reference_area > 0
                                          : optional;
 }

@@ -166,8 +166,8 @@ xd_status xd_role_sides_scales(xd_job *j, xd_err *e)
     int                      n = sides_of(j), steps = j->samp.steps;
     if (!n)
         return XD_OK;
-    if (read_numbers(j, "conditioning_scale", r->conditioning_scale, usual ? usual : 1, scale, e) !=
-            XD_OK ||
+    if (read_numbers(j, "conditioning_scale", r->conditioning_scale, usual > 0 ? usual : 1, scale,
+                     e) != XD_OK ||
         read_numbers(j, "control_guidance_start", r->control_guidance_start, 0, start, e) !=
             XD_OK ||
         read_numbers(j, "control_guidance_end", r->control_guidance_end, 1, end, e) != XD_OK ||
