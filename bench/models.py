@@ -408,8 +408,7 @@ MODELS = {
                              "sliding_window": 1024, "sliding_window_pattern": 6,
                              "max_position_embeddings": 131072, "vocab_size": 262208}},
         "connectors": {"_class_name": "LTX2TextConnectors", "caption_channels": 3840,
-                       # 49 as published; with one block (--layers 1) the encoder has 2 states
-                       "text_proj_in_factor": 2, "rope_type": "split"},
+                       "text_proj_in_factor": 49, "rope_type": "split"},
         "audio_vae": {"_class_name": "AutoencoderKLLTX2Audio"},
         "vocoder": {"_class_name": "LTX2Vocoder"},
         "transformer": {"_class_name": "LTX2VideoTransformer3DModel", "attention_head_dim": 128,
