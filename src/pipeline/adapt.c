@@ -11,6 +11,7 @@
 #include "pipeline/denoise_inside.h"
 #include "pipeline/job.h"
 #include "plan/balance.h"
+#include "ranks/world.h"
 
 /* A step is slow if it takes SLOWER times the fastest step with these shares. After SLOW_STEPS slow
  * steps in a row the speeds are measured, which takes about 0.06 s. A test that changes nothing
@@ -26,36 +27,28 @@ static int is_adaptive(const xd_job *j)
            ctx->plan.deg.n[XD_ULYSSES] * ctx->plan.deg.n[XD_RING] > 1;
 }
 
-/* Returns 1 if the speeds are measured after a step. The first rank of the replica decides for all,
- * because clocks differ. */
+/* Returns 1 if the speeds are measured after a step: steps have become slow, or shares have been
+ * uneven for some time. */
 static int is_due(xd_denoise *f, double seconds)
 {
-    xd_pace      *p = &f->j->pace;
-    xd_comm      *c = f->topo->replica;
-    const int64_t one = 1;
-    double        since = xd_now_s() - p->tested_s;
+    xd_pace *p = &f->j->pace;
+    double   since = xd_now_s() - (p->tested_s > 0 ? p->tested_s : f->j->start_s);
+    int      uneven = xd_balance_uneven(f->j->ctx->balance) && since >= UNEVEN_S;
     p->fastest = p->fastest > 0 ? fmin(p->fastest, seconds) : seconds;
     p->slow = seconds > SLOWER * p->fastest ? p->slow + 1 : 0;
-    int    uneven = xd_balance_uneven(f->j->ctx->balance);
-    float  due = since >= p->wait_s &&
-                 (p->slow >= SLOW_STEPS || (uneven && p->tested_s > 0 && since >= UNEVEN_S));
-    xd_req r = c->ops->bcast(c, xd_view(&due, XD_F32, 1, &one), 0);
-    if (uneven && p->tested_s <= 0)
-        p->tested_s = xd_now_s();
-    xd_denoise_wait(f, c, &r);
-    return xd_ok(&f->x) && due > 0;
+    int due = since >= p->wait_s && (p->slow >= SLOW_STEPS || uneven);
+    return xd_denoise_decide(f, due) && xd_ok(&f->x);
 }
 
 /* Returns 1 if the arenas of all ranks suffice for the new shares. */
 static int fits(xd_loop *l, xd_err *e)
 {
-    xd_comm      *c = l->j->ctx->topo.replica;
-    xd_need       need = { 0 };
-    const int64_t one = 1;
-    float  over = xd_memory_count_loop(l->j, l->w, &need, e) != XD_OK || need.dit_tmp > l->a.cap;
-    xd_req r = c->ops->allreduce(c, xd_view(&over, XD_F32, 1, &one), XD_SUM);
-    xd_denoise_wait(&l->f, c, &r);
-    return over <= 0;
+    xd_comm  *c = l->j->ctx->topo.replica;
+    xd_need   need = { 0 };
+    xd_status s = xd_memory_count_loop(l->j, l->w, &need, e);
+    if (s == XD_OK && need.dit_tmp > l->a.cap)
+        s = xd_fail(e, XD_ENOMEM, "other shares of the tokens need more memory");
+    return xd_world_agree_in(c, c->rank, s, e) == XD_OK;
 }
 
 int xd_adapt(xd_loop *l, int from, double seconds)
@@ -75,7 +68,7 @@ int xd_adapt(xd_loop *l, int from, double seconds)
     if (changed && !fits(l, &e)) {
         xd_balance_undo(&ctx->balance);
         changed = 0;
-        xd_log(XD_LOG_DEBUG, "the shares stay, because other shares need more memory");
+        xd_log(XD_LOG_DEBUG, "the shares stay: %s", e.msg);
     }
     snprintf(when, sizeof when, "from step %d of %d on:", from + 1, j->samp.steps);
     if (changed && s == XD_OK)

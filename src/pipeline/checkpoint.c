@@ -85,7 +85,7 @@ static xd_status open_folder(xd_job *j, const char *dir, xd_err *e)
 static xd_status send_state(xd_job *j, int image, int finished, int holder, int needed, xd_err *e)
 {
     xd_comm     *c = j->ctx->world.used;
-    int64_t      n = xd_checkpoint_numbers(j);
+    int64_t      n = xd_job_state_tensors(j) * j->numbers;
     xd_snapshot *p = xd_snapshot_make(j);
     xd_status    s = p ? XD_OK : xd_fail(e, XD_ENOMEM, "no memory for a checkpoint");
     if (s == XD_OK && c->rank == holder)
@@ -256,7 +256,7 @@ void xd_checkpoint_restore(xd_denoise *f, int image, int finished)
 {
     xd_job   *j = f->j;
     xd_comm  *c = f->topo->replica;
-    int64_t   n = xd_checkpoint_numbers(j);
+    int64_t   n = xd_job_state_tensors(j) * j->numbers;
     xd_err    e = { 0 };
     float    *state = calloc((size_t)n, sizeof *state);
     xd_status s = state ? XD_OK : xd_fail(&e, XD_ENOMEM, "no memory for a checkpoint");
@@ -278,18 +278,14 @@ void xd_checkpoint_restore(xd_denoise *f, int image, int finished)
  * all, because clocks differ and gathering the latents is collective. */
 static int is_time(xd_denoise *f)
 {
-    xd_job       *j = f->j;
-    xd_comm      *c = f->topo->replica;
-    const int64_t one = 1;
-    double        since = j->saved_s > 0 ? j->saved_s : j->start_s, now = xd_now_s();
-    float         due = now - since >= j->r->checkpoint.seconds;
-    if (j->r->checkpoint.seconds > 0 && c->size > 1) {
-        xd_req r = c->ops->bcast(c, xd_view(&due, XD_F32, 1, &one), 0);
-        xd_denoise_wait(f, c, &r);
-    }
-    if (due > 0)
+    xd_job *j = f->j;
+    double  since = j->saved_s > 0 ? j->saved_s : j->start_s, now = xd_now_s();
+    int     due = now - since >= j->r->checkpoint.seconds;
+    if (j->r->checkpoint.seconds > 0)
+        due = xd_denoise_decide(f, due);
+    if (due)
         j->saved_s = now;
-    return due > 0;
+    return due;
 }
 
 /* Returns a snapshot to fill, on a rank that writes a file or its copy. */
@@ -321,8 +317,7 @@ void xd_checkpoint_save(xd_denoise *f, int image, int step, float *lat)
         return;
     double       t0 = xd_now_s();
     xd_snapshot *p = first || j->copies ? take_snapshot(j, image, step, !first) : NULL;
-    for (int i = 0; i <= xd_checkpoint_history(j); i++)
-        xd_denoise_gather(f, i ? f->hist[i - 1] : f->lat, p ? p->state + i * j->numbers : lat);
+    xd_denoise_gather_state(f, p ? p->state : lat, p ? j->numbers : 0);
     if (p && xd_ok(&f->x))
         xd_saver_put(j->saver, p);
     else if (p)

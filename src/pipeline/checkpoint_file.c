@@ -13,14 +13,9 @@
 
 static const char FINISHED[] = "finished steps", ENTRIES[] = "entries", CHECKSUM[] = "checksum";
 
-int xd_checkpoint_history(const xd_job *j)
+static int64_t numbers_of(const xd_job *j)
 {
-    return j->sampler->history(&j->samp.cfg);
-}
-
-int64_t xd_checkpoint_numbers(const xd_job *j)
-{
-    return (1 + xd_checkpoint_history(j)) * j->numbers;
+    return xd_job_state_tensors(j) * j->numbers;
 }
 
 void xd_checkpoint_path(const xd_job *j, int image, int copy, char path[XD_CHECKPOINT_PATH])
@@ -134,7 +129,7 @@ static uint64_t add_checksum(uint64_t h, const float *v, int64_t n)
 
 static xd_status check_tensors(const xd_st *st, const xd_job *j, const char *path, xd_err *e)
 {
-    for (int i = 0; i <= xd_checkpoint_history(j); i++) {
+    for (int i = 0; i < xd_job_state_tensors(j); i++) {
         char    name[24];
         int64_t at;
         name_item(name, i);
@@ -175,7 +170,7 @@ static xd_status open_file(const xd_job *j, int image, const char *path, int *fi
 static xd_status read_tensors(xd_st *st, const xd_job *j, const char *path, float *to, xd_err *e)
 {
     xd_status s = XD_OK;
-    for (int i = 0; i <= xd_checkpoint_history(j) && s == XD_OK; i++) {
+    for (int i = 0; i < xd_job_state_tensors(j) && s == XD_OK; i++) {
         char      name[24];
         xd_tensor t;
         name_item(name, i);
@@ -184,8 +179,7 @@ static xd_status read_tensors(xd_st *st, const xd_job *j, const char *path, floa
             memcpy(to + i * j->numbers, t.p, (size_t)j->numbers * sizeof *to);
     }
     const char *sum = s == XD_OK ? xd_st_meta(st, CHECKSUM) : NULL;
-    if (s == XD_OK &&
-        (!sum || strtoull(sum, NULL, 16) != add_checksum(0, to, xd_checkpoint_numbers(j))))
+    if (s == XD_OK && (!sum || strtoull(sum, NULL, 16) != add_checksum(0, to, numbers_of(j))))
         s = xd_fail(e, XD_EFORMAT, "%s is damaged: its checksum differs; delete the file", path);
     return s;
 }
@@ -227,7 +221,7 @@ xd_status xd_checkpoint_read(const xd_job *j, int image, int finished, float *to
  * checksum. */
 static int is_whole(const xd_job *j, int image, int copy)
 {
-    float    *state = malloc((size_t)xd_checkpoint_numbers(j) * sizeof *state);
+    float    *state = malloc((size_t)numbers_of(j) * sizeof *state);
     xd_err    e = { 0 };
     xd_status s = state ? read_file(j, image, copy, 0, state, &e) : XD_ENOMEM;
     free(state);
@@ -267,7 +261,7 @@ xd_status xd_checkpoint_steps(const xd_job *j, int image, int *finished, xd_err 
 xd_snapshot *xd_snapshot_make(const xd_job *j)
 {
     xd_snapshot *p = calloc(1, sizeof *p);
-    if (p && (p->state = malloc((size_t)xd_checkpoint_numbers(j) * sizeof *p->state)))
+    if (p && (p->state = malloc((size_t)numbers_of(j) * sizeof *p->state)))
         return p;
     free(p);
     return NULL;
@@ -279,7 +273,7 @@ xd_status xd_snapshot_set(xd_snapshot *p, const xd_job *j, int image, int finish
     free_notes(&p->notes);
     xd_checkpoint_path(j, image, copy, p->path);
     p->finished = finished;
-    p->items = 1 + xd_checkpoint_history(j);
+    p->items = xd_job_state_tensors(j);
     p->numbers = j->numbers;
     memcpy(p->lat, j->lat, sizeof p->lat);
     return list_notes(&p->notes, j, image, finished, e);

@@ -30,10 +30,6 @@ typedef struct xd_snapshot {
     xd_notes notes;
 } xd_snapshot;
 
-/* Returns the number of tensors of the sampler's history. */
-int       xd_checkpoint_history(const xd_job *j);
-/* Returns the number of floats of an image's state: the latents and the history. */
-int64_t   xd_checkpoint_numbers(const xd_job *j);
 /* Writes the name of an image's file, or of its copy. */
 void      xd_checkpoint_path(const xd_job *j, int image, int copy, char path[XD_CHECKPOINT_PATH]);
 /* Sets *finished to the number of finished steps in the newest file of an image that can be

@@ -358,11 +358,10 @@ static void open_tensors(xd_denoise *f)
 {
     xd_exec *x = &f->x;
     int64_t  n = rows_of(f, XD_ALL).n, all = n + xd_denoise_rows(f, XD_AUDIO, XD_ALL).n;
-    int      nhist = f->j->sampler->history(&f->j->samp.cfg);
     f->lat = xd_new_f32(x, is_first(f) || xd_denoise_is_last(f) ? all : 0, f->j->features);
     for (int p = 0; p < f->j->npass; p++)
         f->pred[p] = xd_new_f32(x, xd_denoise_is_last(f) ? all : 0, f->j->features);
-    for (int i = 0; i < nhist; i++)
+    for (int i = 0; i + 1 < xd_job_state_tensors(f->j); i++)
         f->hist[i] = xd_new_f32(x, xd_denoise_is_last(f) ? all : 0, f->j->features);
     if (xd_sampling_draws(&f->j->samp))
         f->noise = xd_new_f32(x, xd_denoise_is_last(f) ? all : 0, f->j->features);

@@ -49,14 +49,16 @@ void          xd_denoise_set_rows(xd_denoise *f, xd_tensor to, float *lat);
 /* Gathers the rows `from` of the last pipeline stage's members as latents on all ranks of the
  * replica. */
 void          xd_denoise_gather(xd_denoise *f, xd_tensor from, float *out);
-/* Returns the number of latents in the state between two steps: 1 and those of the sampler's
- * history. */
-int           xd_denoise_items(const xd_denoise *f);
-/* Gathers the state after a step, [items][t,C,h,w], on all ranks of the replica. */
-void          xd_denoise_gather_state(xd_denoise *f, float *state);
+/* Gathers the state after a step, the latents and the sampler's history (xd_job_state_tensors), on all
+ * ranks of the replica. Each of these tensors is written `stride` floats after the one before; 0:
+ * the caller needs none of them. */
+void          xd_denoise_gather_state(xd_denoise *f, float *state, int64_t stride);
 /* Sets the state and the generator to those after `finished` steps. `f` has been opened for step
  * `finished` and has drawn the initial noise. */
 void          xd_denoise_set_state(xd_denoise *f, int finished, float *state);
+/* Returns the value that the replica's first rank passes, on all ranks of the replica, because
+ * clocks and callbacks differ. */
+int           xd_denoise_decide(xd_denoise *f, int mine);
 /* Draws the initial noise of a video with given frames, and mixes it with the latents of the given
  * frames. given: noise to use in place of drawn noise, or NULL. */
 void          xd_denoise_start_conditions(xd_denoise *f, const float *given);

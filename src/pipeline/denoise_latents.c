@@ -464,12 +464,7 @@ static void replace_latents(xd_denoise *f, int changed, float *lat)
 {
     xd_comm *c = f->topo->replica, *pipe = f->topo->group[XD_PIPE];
     int64_t  n = f->j->numbers;
-    int32_t  any = changed != 0;
-    if (c->size > 1) {
-        xd_req r = c->ops->bcast(c, xd_view(&any, XD_I32, 1, (int64_t[]){ 1 }), 0);
-        xd_denoise_wait(f, c, &r);
-    }
-    if (!any)
+    if (!xd_denoise_decide(f, changed != 0))
         return;
     if (c->size > 1) {
         xd_req r = c->ops->bcast(c, xd_view(lat, XD_F32, 1, &n), 0);

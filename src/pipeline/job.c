@@ -673,6 +673,11 @@ const char *xd_job_guide(const xd_job *j)
     return j->ctx->model.recipe->distilled ? "true_cfg_scale" : "guidance_scale";
 }
 
+int xd_job_state_tensors(const xd_job *j)
+{
+    return 1 + j->sampler->history(&j->samp.cfg);
+}
+
 int64_t xd_job_pixels(const xd_job *j)
 {
     return j->frames * j->asked[0] * j->asked[1] * j->channels;

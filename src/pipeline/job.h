@@ -391,6 +391,9 @@ int64_t     xd_job_padded(const xd_job *j, int64_t rows);
 /* Returns the number of text rows in the transformer for `rows` rows from the text encoders: these
  * rows plus the registers and the padding that the transformer adds. */
 int64_t     xd_job_text_rows(const xd_job *j, int64_t rows);
+/* Returns the number of tensors in the state between two steps: the latents, and the sampler's
+ * history. */
+int         xd_job_state_tensors(const xd_job *j);
 /* Returns the number of F32 elements of the result's pixels [frames,H,W,channels] in the requested
  * size. */
 int64_t     xd_job_pixels(const xd_job *j);

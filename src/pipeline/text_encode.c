@@ -98,10 +98,11 @@ static int64_t image_rows_of(const xd_job *j, int k, const xd_token_ids *ids)
     return recipe_of(j)->text[k].image_every[0] ? ids->images : xd_prompt_images_more_ids(j, k);
 }
 
-/* Returns the max number of token ids that encoder k reads of a text. */
+/* Returns the max number of token ids that encoder k reads of a text. A text in chunks is read
+ * completely. */
 static int64_t most_ids(const xd_job *j, int k, const xd_token_ids *ids)
 {
-    return xd_prompts_most_ids(j, k) + ids->dropped;
+    return ids->chunk ? ids->n : xd_prompts_most_ids(j, k) + ids->dropped;
 }
 
 /* A text has n token ids for encoder k. Returns the number of ids after padding. */
@@ -627,8 +628,7 @@ xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, 
     open_method_stack(&x, j->ctx, &stack);
     xd_tensor image_rows = see_images(j, k, &x, &p->count->shadow);
     for (int i = 0; i < texts; i++)
-        if (n[i])
-            count_one(j, k, &x, image_rows, n[i]);
+        count_one(j, k, &x, image_rows, n[i]);
     xd_method_stack_close(&stack);
     *bytes = xd_arena_peak(&a);
     xd_device_arena_close(&a, j->ctx->count);
@@ -638,7 +638,7 @@ xd_status xd_prompts_count(const xd_job *j, int k, const int64_t *n, int texts, 
 /* Returns 1 if encoder k truncates one of the prompts. */
 static int truncates(const xd_prompts *w, const xd_job *j, int k)
 {
-    for (int i = 0; i < w->n && !weighs(j); i++)
+    for (int i = 0; i < w->n; i++)
         if (is_used(w, j, i) && w->text[i].ids[k].uncut > most_ids(j, k, &w->text[i].ids[k]))
             return 1;
     return 0;
@@ -685,8 +685,8 @@ static const char *first_cut_word(const xd_prompts *w, const xd_job *j, int i, i
         word[words++] = at;
         at += strcspn(at, " \t\n");
     }
-    for (int above = words;
-         fit + 1 < above;) { /* the first `fit` words fit, `above` words do not */
+    /* The first `fit` words fit, and `above` words do not. */
+    for (int above = words; fit + 1 < above;) {
         int     half = (fit + above) / 2;
         int64_t n = count_tokens(j, k, text, (size_t)(word[half] - text));
         *(n >= 0 && n <= most ? &fit : &above) = half;
@@ -696,21 +696,24 @@ static const char *first_cut_word(const xd_prompts *w, const xd_job *j, int i, i
     return at;
 }
 
-/* Returns how many bytes of a text a message shows: whole characters of one line. */
-static int bytes_shown(const char *text)
+/* Writes the first words that encoder k does not read of prompt i: whole characters of one line. */
+static void quote_rest(const xd_prompts *w, const xd_job *j, int i, int k, char out[96])
 {
-    int n = 0;
-    while (n < 60 && (unsigned char)text[n] >= ' ')
-        n += (int)xd_max((int64_t)xd_utf8_bytes(text + n), 1);
-    return n;
+    const char *rest = first_cut_word(w, j, i, k);
+    int         n = 0;
+    out[0] = 0;
+    while (rest && n < 60 && (unsigned char)rest[n] >= ' ')
+        n += (int)xd_max((int64_t)xd_utf8_bytes(rest + n), 1);
+    if (rest)
+        snprintf(out, 96, ", not \"%.*s%s\"", n, rest, rest[n] ? " ..." : "");
 }
 
 /* Logs that encoder k truncates a prompt, and how many other prompts it truncates. */
 static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int level)
 {
     int  cut = 0, first = 0;
-    char which[40] = "the negative prompt", more[64] = "";
-    for (int i = w->n - 1; i >= 0 && !weighs(j); i--)
+    char which[40] = "the negative prompt", more[64] = "", rest[96];
+    for (int i = w->n - 1; i >= 0; i--)
         if (is_used(w, j, i) && w->text[i].ids[k].uncut > most_ids(j, k, &w->text[i].ids[k]))
             cut++, first = i;
     if (!cut)
@@ -725,18 +728,13 @@ static void log_truncation(const xd_prompts *w, const xd_job *j, int k, int leve
     if (cut > 1)
         snprintf(more, sizeof more, "; also for %d other%s that %s too long", cut - 1,
                  cut > 2 ? "s" : "", cut > 2 ? "are" : "is");
-    const char *rest = first_cut_word(w, j, first, k);
-    int         shown = rest ? bytes_shown(rest) : 0;
-    xd_log(level, "%s is truncated: it has %lld tokens and %s reads %lld%s%s%.*s%s%s", which,
+    quote_rest(w, j, first, k, rest);
+    xd_log(level, "%s is truncated: it has %lld tokens and %s reads %lld%s%s%s", which,
            (long long)(kept(j, k, ids, ids->uncut) - images), recipe_of(j)->text[k].folder,
            (long long)most,
            recipe_of(j)->text[k].pad > 0 || recipe_of(j)->text[k].most ? ""
                                                                        : " (max_sequence_length)",
-           rest ? ", not \"" : "", shown, rest ? rest : "",
-           !rest         ? ""
-           : rest[shown] ? " ...\""
-                         : "\"",
-           more);
+           rest, more);
 }
 
 static int reads_prompts(const xd_job *j, int k)
@@ -751,7 +749,7 @@ int64_t xd_prompts_tokens(const xd_prompts *w, const xd_job *j, int i)
         if (!reads_prompts(j, k))
             continue;
         const xd_token_ids *ids = &w->text[i].ids[k];
-        int64_t             n = ids->chunk ? ids->n : xd_min(ids->uncut, most_ids(j, k, ids));
+        int64_t             n = xd_min(ids->uncut, most_ids(j, k, ids));
         most = xd_max(most, kept(j, k, ids, n) - image_rows_of(j, k, ids));
     }
     return most;

@@ -135,9 +135,10 @@ static void open_denoising(xd_loop *l, int image, int step, const float *lat)
 static xd_status open_again(xd_loop *l, int image, int step, const float *lat, xd_err *e)
 {
     xd_denoise *f = &l->f;
-    float      *state = xd_denoise_buffer(f, xd_denoise_items(f) * l->j->numbers, "latents");
+    int64_t     n = l->j->numbers;
+    float      *state = xd_denoise_buffer(f, xd_job_state_tensors(l->j) * n, "latents");
     if (xd_denoise_ready(f))
-        xd_denoise_gather_state(f, state);
+        xd_denoise_gather_state(f, state, n);
     xd_status s = xd_exec_status(&f->x, e);
     if (s == XD_OK) {
         xd_denoise_close(f);
