@@ -1,6 +1,8 @@
 /* sides.c - orders the blocks of a transformer and its side networks, and checks their sizes */
 #include "dit/sides.h"
 
+#include <stdio.h>
+
 xd_status xd_sides_add(xd_sides *s, int net, int at, xd_err *e)
 {
     if (s->nblocks == XD_SIDES_BLOCKS)
@@ -37,4 +39,20 @@ xd_status xd_sides_check(const xd_side_number *v, size_t n, int i, xd_err *e)
                            "controlnet %d does not fit the transformer: its %s is %.10g, not %.10g",
                            i, v[k].key, v[k].have, v[k].want);
     return XD_OK;
+}
+
+xd_status xd_sides_check_layers(int have, int most, int i, xd_err *e)
+{
+    if (have >= 1 && have <= most)
+        return XD_OK;
+    return xd_fail(e, XD_EFORMAT,
+                   "controlnet %d does not fit the transformer: its num_layers is %d, not 1 to %d",
+                   i, have, most);
+}
+
+void xd_sides_residual(xd_decl *d, const char *name, int at, int64_t dim, xd_lin *w)
+{
+    char all[48];
+    snprintf(all, sizeof all, "%s.%d", name, at);
+    xd_w_linear(d, w, all, &(xd_linear_spec){ .in = dim, .out = dim, .bias = 1 });
 }

@@ -27,6 +27,21 @@ xd_status xd_sides_order(xd_sides *s, int nlayers, int n,
 /* Appends block `at` of network `net` to the order. */
 xd_status xd_sides_add(xd_sides *s, int net, int at, xd_err *e);
 
+/* Entries of a table of block kinds, one for each side network: kind("controlnet.0"), ... */
+#define XD_SIDES_KINDS(kind) \
+    kind("controlnet.0"), kind("controlnet.1"), kind("controlnet.2"), kind("controlnet.3")
+_Static_assert(XD_MAXSIDES == 4, "XD_SIDES_KINDS has an entry for each side network");
+
+/* Returns the factor of what side network i adds in a step. */
+static inline float xd_sides_scale(const xd_input *in, int i)
+{
+    return in->hint_scales ? (float)in->hint_scales[i] : 1;
+}
+
+/* Declares the layer `name`.at [dim,dim] of a side network, which computes the residual of block
+ * `at` for the transformer. */
+void xd_sides_residual(xd_decl *d, const char *name, int at, int64_t dim, xd_lin *w);
+
 /* A number in the config of a side network, and the number that the transformer needs. */
 typedef struct xd_side_number {
     const char *key;
@@ -34,5 +49,7 @@ typedef struct xd_side_number {
 } xd_side_number;
 /* Checks numbers in the config of side network i. */
 xd_status xd_sides_check(const xd_side_number *v, size_t n, int i, xd_err *e);
+/* Checks that side network i has 1 to `most` blocks. */
+xd_status xd_sides_check_layers(int have, int most, int i, xd_err *e);
 
 #endif

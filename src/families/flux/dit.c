@@ -352,14 +352,6 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     }
 }
 
-/* Declares the layer `name` of a side network from the hidden state to a residual. */
-static void residual_weights(xd_decl *d, const char *name, int at, int64_t D, xd_lin *w)
-{
-    char all[48];
-    snprintf(all, sizeof all, "%s.%d", name, at);
-    xd_w_linear(d, w, all, &(xd_linear_spec){ .in = D, .out = D, .bias = 1 });
-}
-
 static void side_pair_weights(xd_decl *d, const void *c_, int layer, void *w_)
 {
     const cfg *c = c_;
@@ -368,7 +360,7 @@ static void side_pair_weights(xd_decl *d, const void *c_, int layer, void *w_)
     xd_w_enter(d, "transformer_blocks.%d", at);
     xd_pair_weights(d, c, layer, &w->b);
     xd_w_leave(d);
-    residual_weights(d, "controlnet_blocks", at, c->main.dual.dim, &w->residual);
+    xd_sides_residual(d, "controlnet_blocks", at, c->main.dual.dim, &w->residual);
 }
 
 static void side_solo_weights(xd_decl *d, const void *c_, int layer, void *w_)
@@ -379,7 +371,7 @@ static void side_solo_weights(xd_decl *d, const void *c_, int layer, void *w_)
     xd_w_enter(d, "single_transformer_blocks.%d", at);
     xd_solo_weights(d, c, layer, &w->b);
     xd_w_leave(d);
-    residual_weights(d, "controlnet_single_blocks", at, c->main.dual.dim, &w->residual);
+    xd_sides_residual(d, "controlnet_single_blocks", at, c->main.dual.dim, &w->residual);
 }
 
 /* ---- conditioning ------------------------------------------------------------------------- */
@@ -406,7 +398,7 @@ static void cond(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
     l->sin = xd_dual_angles(x, NULL, &d->axes, sin);
     for (int i = 0; i < c->nsides; i++) {
         l->side[i] = active_of(x, &c->side[i], &g->side[i], in);
-        l->scale[i] = in->hint_scales ? (float)in->hint_scales[i] : 1;
+        l->scale[i] = xd_sides_scale(in, i);
     }
 }
 
@@ -647,10 +639,7 @@ static const xd_block kind_solo = { "single_transformer_blocks.%d", sizeof(xd_so
         { name, sizeof(side_pair), side_pair_weights, forward_side_pair }, \
     }
 /* For each side network: the kinds of its single and of its double blocks. */
-static const xd_block side_kinds[XD_MAXSIDES][2] = { SIDE_KINDS("controlnet.0"),
-                                                     SIDE_KINDS("controlnet.1"),
-                                                     SIDE_KINDS("controlnet.2"),
-                                                     SIDE_KINDS("controlnet.3") };
+static const xd_block side_kinds[XD_MAXSIDES][2] = { XD_SIDES_KINDS(SIDE_KINDS) };
 
 static const xd_block *block(const void *c_, int layer)
 {

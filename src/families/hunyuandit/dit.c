@@ -17,7 +17,6 @@
  * text. */
 #include <math.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "dit/layers.h"
@@ -726,14 +725,12 @@ static void side_weights(xd_decl *d, const void *c_, int layer, void *w_)
     const whole_cfg *c = c_;
     side_blk        *w = w_;
     int64_t          D = c->main.dim;
-    char             name[32];
     int              at;
     side_of(c, layer, &at);
     xd_w_enter(d, "blocks.%d", at);
     blk_weights(d, &c->main, at, &w->b);
     xd_w_leave(d);
-    snprintf(name, sizeof name, "controlnet_blocks.%d", at);
-    xd_w_linear(d, &w->out, name, &(xd_linear_spec){ .in = D, .out = D, .bias = 1 });
+    xd_sides_residual(d, "controlnet_blocks", at, D, &w->out);
 }
 
 static void keep_whole(xd_exec *x, const xd_net *n, const xd_cond *text, void *kept_)
@@ -840,12 +837,8 @@ static xd_tensor probe_whole(xd_exec *x, const xd_net *n, xd_state *s)
 static const xd_block whole_down = { "blocks.%d", sizeof(blk), whole_blk_weights, forward };
 /* Blocks that read a long skip. */
 static const xd_block whole_up = { "blocks.%d", sizeof(blk), whole_blk_weights, forward };
-static const xd_block side_kinds[XD_MAXSIDES] = {
-    { "controlnet.0", sizeof(side_blk), side_weights, forward_side },
-    { "controlnet.1", sizeof(side_blk), side_weights, forward_side },
-    { "controlnet.2", sizeof(side_blk), side_weights, forward_side },
-    { "controlnet.3", sizeof(side_blk), side_weights, forward_side },
-};
+#define SIDE_KIND(name) { name, sizeof(side_blk), side_weights, forward_side }
+static const xd_block side_kinds[XD_MAXSIDES] = { XD_SIDES_KINDS(SIDE_KIND) };
 
 static const xd_block *whole_block(const void *c, int layer)
 {

@@ -18,7 +18,6 @@
  * hidden state and its residual. */
 #include <math.h>
 #include <stddef.h>
-#include <stdio.h>
 
 #include "dit/dual.h"
 #include "dit/sides.h"
@@ -393,11 +392,8 @@ static xd_status check_side(const cfg *c, side_cfg *side, int i, xd_err *e)
     };
     if (xd_sides_check(v, sizeof v / sizeof *v, i, e) != XD_OK)
         return XD_EFORMAT;
-    if (own->nlayers < 1 || own->nlayers > c->nlayers)
-        return xd_fail(
-            e, XD_EFORMAT,
-            "controlnet %d does not fit the transformer: its num_layers is %d, not 1 to %d", i,
-            own->nlayers, c->nlayers);
+    if (xd_sides_check_layers(own->nlayers, c->nlayers, i, e) != XD_OK)
+        return XD_EFORMAT;
     if (side->extra && side->extra != PACK * PACK)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "controlnet %d: extra_condition_channels is %lld, not 0 or %d, the channels "
@@ -475,12 +471,10 @@ static void side_weights(xd_decl *d, const void *c_, int layer, void *w_)
     const whole_cfg *c = c_;
     side_blk        *w = w_;
     int64_t          D = c->main.dim;
-    char             name[32];
     xd_w_enter(d, "transformer_blocks.%d", c->order.at[layer]);
     block_weights(d, &c->main, layer, &w->b);
     xd_w_leave(d);
-    snprintf(name, sizeof name, "controlnet_blocks.%d", c->order.at[layer]);
-    xd_w_linear(d, &w->residual, name, &(xd_linear_spec){ .in = D, .out = D, .bias = 1 });
+    xd_sides_residual(d, "controlnet_blocks", c->order.at[layer], D, &w->residual);
 }
 
 static void cond_whole(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
@@ -491,7 +485,7 @@ static void cond_whole(xd_exec *x, const xd_net *n, const xd_input *in, xd_state
     cond(x, n, in, s);
     for (int i = 0; i < c->nsides; i++) {
         l->active[i] = active_of(x, &g->side[i], in->t);
-        l->scale[i] = in->hint_scales ? (float)in->hint_scales[i] : 1;
+        l->scale[i] = xd_sides_scale(in, i);
     }
 }
 
@@ -557,12 +551,7 @@ static xd_tensor probe_whole(xd_exec *x, const xd_net *n, xd_state *s)
 static const xd_block kind = { "transformer_blocks.%d", sizeof(xd_pair), block_weights,
                                forward_main };
 #define SIDE_KIND(name) { name, sizeof(side_blk), side_weights, forward_side }
-static const xd_block side_kinds[XD_MAXSIDES] = {
-    SIDE_KIND("controlnet.0"),
-    SIDE_KIND("controlnet.1"),
-    SIDE_KIND("controlnet.2"),
-    SIDE_KIND("controlnet.3"),
-};
+static const xd_block side_kinds[XD_MAXSIDES] = { XD_SIDES_KINDS(SIDE_KIND) };
 
 static const xd_block *block(const void *c, int layer)
 {

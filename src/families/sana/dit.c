@@ -17,7 +17,6 @@
  * to that block's output what a linear layer computes from its state. */
 #include <math.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "dit/layers.h"
@@ -608,11 +607,8 @@ static xd_status check_side(const cfg *c, cfg *own, int i, xd_err *e)
     };
     if (xd_sides_check(v, sizeof v / sizeof *v, i, e) != XD_OK || check_config(own, e) != XD_OK)
         return XD_EFORMAT;
-    if (own->nlayers < 1 || own->nlayers >= c->nlayers)
-        return xd_fail(
-            e, XD_EFORMAT,
-            "controlnet %d does not fit the transformer: its num_layers is %d, not 1 to %d", i,
-            own->nlayers, c->nlayers - 1);
+    if (xd_sides_check_layers(own->nlayers, c->nlayers - 1, i, e) != XD_OK)
+        return XD_EFORMAT;
     if (c->norms || c->guided || own->norms || own->guided)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "controlnet %d does not fit the transformer: qk_norm and guidance_embeds "
@@ -686,12 +682,10 @@ static void side_weights(xd_decl *d, const void *c_, int layer, void *w_)
     const whole_cfg *c = c_;
     side_blk        *w = w_;
     int64_t          D = c->main.dim;
-    char             name[32];
     xd_w_enter(d, "transformer_blocks.%d", c->order.at[layer]);
     blk_weights(d, &c->main, layer, &w->b);
     xd_w_leave(d);
-    snprintf(name, sizeof name, "controlnet_blocks.%d", c->order.at[layer]);
-    xd_w_linear(d, &w->residual, name, &(xd_linear_spec){ .in = D, .out = D, .bias = 1 });
+    xd_sides_residual(d, "controlnet_blocks", c->order.at[layer], D, &w->residual);
 }
 
 static void cond_whole(xd_exec *x, const xd_net *n, const xd_input *in, xd_state *s)
@@ -702,7 +696,7 @@ static void cond_whole(xd_exec *x, const xd_net *n, const xd_input *in, xd_state
     double            t[XD_TIMES];
     cond(x, n, in, s);
     for (int i = 0; i < c->nsides; i++) {
-        l->scale[i] = in->hint_scales ? (float)in->hint_scales[i] : 1;
+        l->scale[i] = xd_sides_scale(in, i);
         l->main.timed = xd_timed_of(x, in, t);
         for (int k = 0; k < l->main.timed.times; k++)
             t[k] *= c->main.time_scale;
@@ -744,12 +738,7 @@ static xd_tensor probe_whole(xd_exec *x, const xd_net *n, xd_state *s)
 
 static const xd_block kind = { "transformer_blocks.%d", sizeof(blk), blk_weights, forward_main };
 #define SIDE_KIND(name) { name, sizeof(side_blk), side_weights, forward_side }
-static const xd_block side_kinds[XD_MAXSIDES] = {
-    SIDE_KIND("controlnet.0"),
-    SIDE_KIND("controlnet.1"),
-    SIDE_KIND("controlnet.2"),
-    SIDE_KIND("controlnet.3"),
-};
+static const xd_block side_kinds[XD_MAXSIDES] = { XD_SIDES_KINDS(SIDE_KIND) };
 
 static const xd_block *block(const void *c, int layer)
 {

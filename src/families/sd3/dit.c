@@ -13,7 +13,6 @@
  * the side networks of SD 3.5 large have no text. */
 #include <math.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "dit/layers.h"
@@ -412,11 +411,8 @@ static xd_status check_side(const cfg *c, side_cfg *side, int i, xd_err *e)
     };
     if (xd_sides_check(v, sizeof v / sizeof *v, i, e) != XD_OK)
         return XD_EFORMAT;
-    if (own->nlayers < 1 || own->nlayers > c->nlayers)
-        return xd_fail(
-            e, XD_EFORMAT,
-            "controlnet %d does not fit the transformer: its num_layers is %d, not 1 to %d", i,
-            own->nlayers, c->nlayers);
+    if (xd_sides_check_layers(own->nlayers, c->nlayers, i, e) != XD_OK)
+        return XD_EFORMAT;
     if (side->single && own->dual.n)
         return xd_fail(e, XD_EUNSUPPORTED,
                        "controlnet %d: dual_attention_layers is not supported without "
@@ -511,7 +507,6 @@ static void side_weights(xd_decl *d, const void *c_, int layer, void *w_)
     side_blk        *w = w_;
     cfg              own = side->c;
     int64_t          D = c->main.dim;
-    char             name[32];
     int              at = c->order.at[layer];
     own.nlayers = at + 2;
     xd_w_enter(d, "transformer_blocks.%d", at);
@@ -521,8 +516,7 @@ static void side_weights(xd_decl *d, const void *c_, int layer, void *w_)
     else
         blk_weights(d, &own, at, &w->b);
     xd_w_leave(d);
-    snprintf(name, sizeof name, "controlnet_blocks.%d", at);
-    xd_w_linear(d, &w->residual, name, &(xd_linear_spec){ .in = D, .out = D, .bias = 1 });
+    xd_sides_residual(d, "controlnet_blocks", at, D, &w->residual);
 }
 
 static void fill_zeros(void *ctx, float *buf)
@@ -551,7 +545,7 @@ static void cond_whole(xd_exec *x, const xd_net *n, const xd_input *in, xd_state
     for (int i = 0; i < c->nsides; i++) {
         l->active[i] = xd_pooled_row(x, c->side[i].zero_pooled ? &none : in, &g->side[i].time, NULL,
                                      &g->side[i].pooled);
-        l->scale[i] = in->hint_scales ? (float)in->hint_scales[i] : 1;
+        l->scale[i] = xd_sides_scale(in, i);
     }
 }
 
@@ -646,13 +640,9 @@ static const xd_block whole_kinds[4] = {
     { "transformer_blocks.%d", sizeof(blk), whole_blk_weights, forward_main },
 };
 #define SIDE_KIND(name) { name, sizeof(side_blk), side_weights, forward_side }
+#define SIDE_KINDS(name) { SIDE_KIND(name), SIDE_KIND(name) }
 /* For each side network: a kind with one attention, and a kind with two. */
-static const xd_block side_kinds[XD_MAXSIDES][2] = {
-    { SIDE_KIND("controlnet.0"), SIDE_KIND("controlnet.0") },
-    { SIDE_KIND("controlnet.1"), SIDE_KIND("controlnet.1") },
-    { SIDE_KIND("controlnet.2"), SIDE_KIND("controlnet.2") },
-    { SIDE_KIND("controlnet.3"), SIDE_KIND("controlnet.3") },
-};
+static const xd_block side_kinds[XD_MAXSIDES][2] = { XD_SIDES_KINDS(SIDE_KINDS) };
 
 static const xd_block *whole_block(const void *c_, int layer)
 {

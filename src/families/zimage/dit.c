@@ -707,7 +707,7 @@ static void cond_whole(xd_exec *x, const xd_net *n, const xd_input *in, xd_state
     local           *l = s->local;
     cond(x, n, in, s);
     for (int i = 0; i < c->nsides; i++)
-        l->scale[i] = in->hint_scales ? (float)in->hint_scales[i] : 1;
+        l->scale[i] = xd_sides_scale(in, i);
 }
 
 /* Computes to = before(to) + state. */
@@ -838,12 +838,7 @@ static const xd_block kind_all = { "layers.%d", sizeof(xd_refined), image_weight
 static const xd_block kind_copied = { "noise_refiner", sizeof(side_blk), side_weights,
                                       forward_side };
 #define SIDE_KIND(name) { name, sizeof(side_blk), side_weights, forward_side }
-static const xd_block side_kinds[XD_MAXSIDES] = {
-    SIDE_KIND("controlnet.0"),
-    SIDE_KIND("controlnet.1"),
-    SIDE_KIND("controlnet.2"),
-    SIDE_KIND("controlnet.3"),
-};
+static const xd_block side_kinds[XD_MAXSIDES] = { XD_SIDES_KINDS(SIDE_KIND) };
 
 static const xd_block *block(const void *c_, int layer)
 {
