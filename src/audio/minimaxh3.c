@@ -112,22 +112,6 @@ static void unread_snake(xd_decl *d, const char *name, int64_t n)
     xd_w_leave(d);
 }
 
-static void unread_linear(xd_decl *d, const char *name, int64_t out, int64_t in, int nd)
-{
-    xd_w_enter(d, "%s", name);
-    xd_w_unread(d, "weight", nd, (int64_t[]){ out, in, 1 });
-    xd_w_unread(d, "bias", 1, &out);
-    xd_w_leave(d);
-}
-
-static void unread_norm(xd_decl *d, const char *name, int64_t n)
-{
-    xd_w_enter(d, "%s", name);
-    xd_w_unread(d, "weight", 1, &n);
-    xd_w_unread(d, "bias", 1, &n);
-    xd_w_leave(d);
-}
-
 /* Declares one level of the encoder: three residual units, and a convolution with a stride. */
 static void unread_level(xd_decl *d, int64_t n, int64_t stride)
 {
@@ -146,25 +130,25 @@ static void unread_level(xd_decl *d, int64_t n, int64_t stride)
 /* Declares the layers between the encoder and the latents, whose attention has n features. */
 static void unread_latents(xd_decl *d, int64_t n, int64_t latent)
 {
-    unread_linear(d, "mean_proj", latent, latent, 3);
-    unread_linear(d, "logs_proj", latent, latent, 3);
+    xd_w_unread_layer(d, "mean_proj", 3, (int64_t[]){ latent, latent, 1 });
+    xd_w_unread_layer(d, "logs_proj", 3, (int64_t[]){ latent, latent, 1 });
     xd_w_enter(d, "pre_block");
-    unread_norm(d, "norm1", n);
-    unread_norm(d, "norm2", latent);
-    unread_norm(d, "norm3", n);
-    unread_linear(d, "proj", latent, n, 2);
+    xd_w_unread_layer(d, "norm1", 1, &n);
+    xd_w_unread_layer(d, "norm2", 1, &latent);
+    xd_w_unread_layer(d, "norm3", 1, &n);
+    xd_w_unread_layer(d, "proj", 2, (int64_t[]){ latent, n });
     xd_w_enter(d, "attn");
     xd_w_unread(d, "qkv.weight", 2, (int64_t[]){ 3 * n, n });
     xd_w_unread(d, "q_bias", 1, &n);
     xd_w_unread(d, "v_bias", 1, &n);
     xd_w_unread(d, "zero_k_bias", 1, &n);
-    unread_linear(d, "proj", latent, latent, 2);
+    xd_w_unread_layer(d, "proj", 2, (int64_t[]){ latent, latent });
     xd_w_leave(d);
     xd_w_enter(d, "mlp");
-    unread_norm(d, "norm", latent);
-    unread_linear(d, "w0", 2 * latent, latent, 2);
-    unread_linear(d, "w1", 2 * latent, latent, 2);
-    unread_linear(d, "w2", latent, 2 * latent, 2);
+    xd_w_unread_layer(d, "norm", 1, &latent);
+    xd_w_unread_layer(d, "w0", 2, (int64_t[]){ 2 * latent, latent });
+    xd_w_unread_layer(d, "w1", 2, (int64_t[]){ 2 * latent, latent });
+    xd_w_unread_layer(d, "w2", 2, (int64_t[]){ latent, 2 * latent });
     xd_w_leave(d);
     xd_w_leave(d);
 }

@@ -107,9 +107,8 @@ static void w_res(xd_decl *d, res *w, int64_t out, int64_t in)
 
 static void unread_conv(xd_decl *d, const char *name, int64_t out, int64_t in, int k)
 {
-    xd_w_enter(d, "%s.conv", name);
-    xd_w_unread(d, "weight", 4, (int64_t[]){ out, in, k, k });
-    xd_w_unread(d, "bias", 1, &out);
+    xd_w_enter(d, "%s", name);
+    xd_w_unread_layer(d, "conv", 4, (int64_t[]){ out, in, k, k });
     xd_w_leave(d);
 }
 

@@ -423,6 +423,14 @@ void xd_w_unread(xd_decl *d, const char *name, int nd, const int64_t *shape)
         d->list[n].unread = 1;
 }
 
+void xd_w_unread_layer(xd_decl *d, const char *name, int nd, const int64_t *shape)
+{
+    xd_w_enter(d, "%s", name);
+    xd_w_unread(d, "weight", nd, shape);
+    xd_w_unread(d, "bias", 1, shape);
+    xd_w_leave(d);
+}
+
 void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias, int64_t n)
 {
     xd_w_enter(d, "%s", name);

@@ -139,6 +139,9 @@ void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int
 /* Declares a tensor that files have but that no network reads. Such an unread tensor is only
  * listed, and only if d->whole is 1. */
 void xd_w_unread(xd_decl *d, const char *name, int nd, const int64_t *shape);
+/* Declares the unread tensors of a layer or norm: NAME.weight and, with shape[0] elements,
+ * NAME.bias. */
+void xd_w_unread_layer(xd_decl *d, const char *name, int nd, const int64_t *shape);
 
 /* Enters a scope, which lasts until the matching call of xd_w_leave. All names declared in the
  * scope are prefixed with the formatted text and a dot. In nested scopes, the outer scope's prefix

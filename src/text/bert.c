@@ -165,10 +165,7 @@ static void weights(xd_decl *d, const void *c_, void *g_)
     xd_w_vec(d, &g->type, "token_type_embeddings.weight", 2, (int64_t[]){ c->types, c->dim });
     xd_w_affine(d, "LayerNorm", &g->gain, &g->bias, c->dim);
     xd_w_leave(d);
-    xd_w_enter(d, "bert.pooler.dense");
-    xd_w_unread(d, "weight", 2, (int64_t[]){ c->dim, c->dim });
-    xd_w_unread(d, "bias", 1, &c->dim);
-    xd_w_leave(d);
+    xd_w_unread_layer(d, "bert.pooler.dense", 2, (int64_t[]){ c->dim, c->dim });
 }
 
 /* ---- running ------------------------------------------------------------------------------ */

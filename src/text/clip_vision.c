@@ -154,22 +154,13 @@ void xd_clip_vision_weights(xd_decl *d, const xd_clip_vision *c, xd_clip_vision_
     xd_w_enter(d, "vision_model");
     patch_weights(d, c, g);
     xd_w_affine(d, "pre_layrnorm", &g->gain, &g->bias, E);
-    xd_w_unread(d, "post_layernorm.weight", 1, &E);
-    xd_w_unread(d, "post_layernorm.bias", 1, &E);
+    xd_w_unread_layer(d, "post_layernorm", 1, &E);
     xd_w_leave(d);
 }
 
 static void weights(xd_decl *d, const void *c, void *g)
 {
     xd_clip_vision_weights(d, c, g);
-}
-
-static void unread_affine(xd_decl *d, const char *name, int64_t out, int64_t in)
-{
-    xd_w_enter(d, "%s", name);
-    xd_w_unread(d, "weight", in ? 2 : 1, (int64_t[]){ out, in });
-    xd_w_unread(d, "bias", 1, &out);
-    xd_w_leave(d);
 }
 
 /* Declares the weights of the pooled embedding, which no pipeline reads. */
@@ -180,10 +171,10 @@ static void pool_weights(xd_decl *d, const xd_clip_vision *c)
     xd_w_unread(d, "probe", 3, (int64_t[]){ 1, 1, E });
     xd_w_unread(d, "attention.in_proj_weight", 2, (int64_t[]){ three, E });
     xd_w_unread(d, "attention.in_proj_bias", 1, &three);
-    unread_affine(d, "attention.out_proj", E, E);
-    unread_affine(d, "layernorm", E, 0);
-    unread_affine(d, "mlp.fc1", c->of.ff, E);
-    unread_affine(d, "mlp.fc2", E, c->of.ff);
+    xd_w_unread_layer(d, "attention.out_proj", 2, (int64_t[]){ E, E });
+    xd_w_unread_layer(d, "layernorm", 1, &E);
+    xd_w_unread_layer(d, "mlp.fc1", 2, (int64_t[]){ c->of.ff, E });
+    xd_w_unread_layer(d, "mlp.fc2", 2, (int64_t[]){ E, c->of.ff });
     xd_w_leave(d);
 }
 

@@ -192,25 +192,14 @@ static void w_block(xd_decl *d, const xd_vit_cfg *c, xd_vit_block *w)
  * and rounding errors there affect every pixel. */
 static void unread_conv(xd_decl *d, const char *name, int64_t out, int64_t in, int64_t side)
 {
-    xd_w_enter(d, "%s", name);
-    xd_w_unread(d, "weight", 5, (int64_t[]){ out, in, side, side, side });
-    xd_w_unread(d, "bias", 1, &out);
-    xd_w_leave(d);
-}
-
-static void unread_norm(xd_decl *d, const char *name, int64_t n)
-{
-    xd_w_enter(d, "%s", name);
-    xd_w_unread(d, "weight", 1, &n);
-    xd_w_unread(d, "bias", 1, &n);
-    xd_w_leave(d);
+    xd_w_unread_layer(d, name, 5, (int64_t[]){ out, in, side, side, side });
 }
 
 static void unread_resnet(xd_decl *d, int64_t out, int64_t in)
 {
-    unread_norm(d, "norm1", in);
+    xd_w_unread_layer(d, "norm1", 1, &in);
     unread_conv(d, "conv1", out, in, 3);
-    unread_norm(d, "norm2", out);
+    xd_w_unread_layer(d, "norm2", 1, &out);
     unread_conv(d, "conv2", out, out, 3);
     if (out != in)
         unread_conv(d, "conv_shortcut", out, in, 1);
@@ -234,7 +223,7 @@ static void unread_encoder(xd_decl *d, const xd_vit_cfg *c)
             unread_conv(d, "downsamplers.0.conv", out, out, 3);
         xd_w_leave(d);
     }
-    unread_norm(d, "norm_out", in);
+    xd_w_unread_layer(d, "norm_out", 1, &in);
     unread_conv(d, "conv_out", 2 * c->channels, in, 3);
     xd_w_leave(d);
     unread_conv(d, "quant_conv", 2 * c->channels, 2 * c->channels, 1);
