@@ -279,7 +279,7 @@ def main():
         args.run_env = dict(os.environ, OMP_NUM_THREADS=str(args.threads))
         with tempfile.TemporaryDirectory() as scratch:
             for name in args.rows or sorted(ROWS, key=lambda n: ROWS[n]["tflop"]):
-                config = models.write(scratch, ROWS[name]["model"])
+                config = models.write(scratch, ROWS[name]["model"], ROWS[name].get("layers"))
                 for peer in args.peers:
                     if any((r["row"], r["peer"], r["threads"]) == (name, peer, args.threads)
                            for r in done):

@@ -713,10 +713,13 @@ MODELS["HunyuanVideo-I2V"] = {
     "transformer": {**_VIDEO["transformer"], "image_condition_type": "token_replace"}}
 
 
-def write(root, name):
-    """Writes the model and says where it is."""
+def write(root, name, layers=()):
+    """Writes the model and says where it is. Connectors read the hidden states of the text encoder
+    that is left by --layers."""
     home = pathlib.Path(root) / name
     for part, config in MODELS[name].items():
+        if part == "connectors" and layers:
+            config = config | {"text_proj_in_factor": layers[0] + 1}
         base = "scheduler_config" if part.endswith("scheduler") else "config"
         file = "model_index.json" if part == "index" else f"{part}/{base}.json"
         (home / file).parent.mkdir(parents=True, exist_ok=True)

@@ -704,7 +704,9 @@ def main():
                         **({"twice": args.twice} if args.twice is not None else {})})
             r = before.get(want)
             if not r:
-                r = measure(args, name, args.config or models.write(scratch, ROWS[name]["model"]))
+                row = ROWS[name]
+                r = measure(args, name, args.config or
+                            models.write(scratch, row["model"], row.get("layers")))
                 if args.resume:
                     with open(args.resume, "a", encoding="utf-8") as f:
                         f.write(json.dumps(r) + "\n")
