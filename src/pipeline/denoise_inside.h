@@ -49,9 +49,9 @@ void          xd_denoise_set_rows(xd_denoise *f, xd_tensor to, float *lat);
 /* Gathers the rows `from` of the last pipeline stage's members as latents on all ranks of the
  * replica. */
 void          xd_denoise_gather(xd_denoise *f, xd_tensor from, float *out);
-/* Gathers the state after a step, the latents and the sampler's history (xd_job_state_tensors), on all
- * ranks of the replica. Each of these tensors is written `stride` floats after the one before; 0:
- * the caller needs none of them. */
+/* Gathers the state after a step (xd_job_state_tensors) on all ranks of the replica. Each tensor of
+ * the state is written `stride` floats after the one before. stride 0: the caller does not need the
+ * state, and all its tensors are written to the same place. */
 void          xd_denoise_gather_state(xd_denoise *f, float *state, int64_t stride);
 /* Sets the state and the generator to those after `finished` steps. `f` has been opened for step
  * `finished` and has drawn the initial noise. */

@@ -43,26 +43,23 @@ static int is_plain(const xd_image *i)
            i->height >= 1 && (!i->stride || i->stride == i->width * i->channels);
 }
 
-/* Returns frame t as malloc'ed RGB. Frames with alpha are shown on white. */
-static uint8_t *frame_of(const xd_image *i, int64_t t)
+/* Returns frame t as RGB; NULL: no memory. Frames with alpha are shown on white, in memory that is
+ * malloc'ed and stored in *own. */
+static const uint8_t *frame_of(const xd_image *i, int64_t t, uint8_t **own)
 {
     int64_t        n = i->width * i->height;
     const uint8_t *from = i->data + t * n * i->channels;
-    if (i->channels == 4)
-        return xd_image_on_white(from, n);
-    uint8_t *rgb = malloc((size_t)n * 3);
-    if (rgb)
-        memcpy(rgb, from, (size_t)n * 3);
-    return rgb;
+    return i->channels == 4 ? (*own = xd_image_on_white(from, n)) : from;
 }
 
 static xd_status add_frames(xd_difference *d, const xd_image v[2], int64_t t, xd_err *e)
 {
-    uint8_t  *a = frame_of(&v[0], t), *b = frame_of(&v[1], t);
-    xd_status s = a && b ? xd_difference_add(d, a, b, v[0].width, v[0].height, e)
-                         : xd_fail(e, XD_ENOMEM, "no memory to compare images");
-    free(a);
-    free(b);
+    uint8_t       *own[2] = { NULL, NULL };
+    const uint8_t *a = frame_of(&v[0], t, &own[0]), *b = frame_of(&v[1], t, &own[1]);
+    xd_status      s = a && b ? xd_difference_add(d, a, b, v[0].width, v[0].height, e)
+                              : xd_fail(e, XD_ENOMEM, "no memory to compare images");
+    free(own[0]);
+    free(own[1]);
     return s;
 }
 

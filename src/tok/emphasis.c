@@ -83,30 +83,16 @@ static size_t read_weight(const char *s, double *weight)
     return *end == ')' ? (size_t)(end + 1 - s) : 0;
 }
 
-/* Indices of the parts with which open brackets of one kind begin. */
-typedef struct brackets { int *v, n, room; } brackets;
-
-static void open_bracket(parts *p, brackets *b)
+/* Multiplies the weights of the parts behind the last open bracket. The list `open` has, for each
+ * open bracket of one kind, the index of the first part behind it. */
+static void close_bracket(parts *p, xd_ids *open, double weight)
 {
-    if (b->n == b->room) {
-        int  room = b->room ? 2 * b->room : 16;
-        int *v = realloc(b->v, (size_t)room * sizeof *v);
-        p->failed |= !v;
-        if (!v)
-            return;
-        b->v = v, b->room = room;
-    }
-    b->v[b->n++] = p->n;
-}
-
-static void close_bracket(parts *p, brackets *b, double weight)
-{
-    for (int i = b->v[--b->n]; i < p->n; i++)
+    for (int i = open->p[--open->n]; i < p->n; i++)
         p->v[i].weight *= weight;
 }
 
 /* Reads the character or the text without brackets at s. Returns the number of bytes. */
-static size_t read_one(parts *p, const char *s, brackets *round, brackets *square)
+static size_t read_one(parts *p, const char *s, xd_ids *round, xd_ids *square)
 {
     double weight;
     size_t n = round->n ? read_weight(s, &weight) : 0;
@@ -114,7 +100,7 @@ static size_t read_one(parts *p, const char *s, brackets *round, brackets *squar
         n = s[1] && strchr("()[]\\", s[1]) ? 2 : 1;
         add_part(p, s + 1, n - 1, 0);
     } else if (*s == '(' || *s == '[') {
-        open_bracket(p, *s == '(' ? round : square);
+        xd_ids_add(*s == '(' ? round : square, p->n);
         n = 1;
     } else if (n) {
         close_bracket(p, round, weight);
@@ -145,15 +131,17 @@ static void join_parts(parts *p)
 
 static void read_parts(parts *p, const char *text)
 {
-    brackets round = { 0 }, square = { 0 };
-    while (*text && !p->failed)
+    xd_ids round = { 0 }, square = { 0 };
+    while (*text && !p->failed) {
         text += read_one(p, text, &round, &square);
+        p->failed |= round.failed || square.failed;
+    }
     while (round.n && !p->failed)
         close_bracket(p, &round, ROUND);
     while (square.n && !p->failed)
         close_bracket(p, &square, SQUARE);
-    free(round.v);
-    free(square.v);
+    free(round.p);
+    free(square.p);
     p->failed |= p->text.failed;
     if (!p->failed)
         join_parts(p);
