@@ -32,7 +32,7 @@ static xd_option rows[] = {
     { "width", XD_OPT_INT64, AT(width), 1, 1048576, NULL, "PIXELS",
       "width (default: the model's)" },
     { "num_frames", XD_OPT_INT, AT(num_frames), 1, 100000, NULL, "N",
-      "frames of a video (default: the model's)" },
+      "number of video frames (default: the model's)" },
     { "height", XD_OPT_INT64, AT(height), 1, 1048576, NULL, "PIXELS",
       "height (default: the model's)" },
     { "layers", XD_OPT_TEXT, AT(layers), 0, 0, NULL, "N,N",
@@ -46,17 +46,17 @@ static xd_option rows[] = {
       "repeats of each measurement (default: as many as run in half a second, at least 3; "
       "several ranks: 9 repeats, or 3 of steps that take seconds)" },
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
-      "threads per rank (default: its share of cores)" },
+      "number of threads per rank (default: the rank's share of cores)" },
     { "bind", XD_OPT_TEXT, AT(bind), 0, 0, "auto cores none", "HOW",
       "binding of ranks to CPU cores (default auto). auto: if a host has several ranks, and "
       "neither launcher nor OMP_ variables bind; cores: always; none: ranks are never bound to "
       "cores" },
     XD_TYPE_ROWS,
     { "gemm", XD_OPT_TEXT, AT(gemm), 0, 0, "auto fp8", "HOW",
-      "fp8 also quantizes the inputs of linear layers (default auto). Needs --weights_dtype "
-      "fp8, a GPU" },
+      "fp8 also quantizes the inputs of linear layers (default auto). Needs --weights_dtype fp8 "
+      "and a GPU" },
     { "attention", XD_OPT_TEXT, AT(attention), 0, 0, "auto int8", "HOW",
-      "int8: faster, less exact scores (default auto)" },
+      "type of attention scores; int8 is faster and less exact (default auto)" },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME", "cpu, cuda or cuda:N (default cpu)" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
     { "nproc", XD_OPT_INT, offsetof(task, nproc), 1, 65536, NULL, "N",
@@ -106,7 +106,7 @@ static void set_help_texts(void)
 {
     static char layers[128];
     snprintf(layers, sizeof layers,
-             "block counts by kind, such as %s; text encoders use the first number",
+             "number of blocks of each kind, such as %s; text encoders use the first number",
              xd_family_says(XD_WORD_LAYERS));
     xd_opt_explain(rows, ROWS, "layers", layers);
 }

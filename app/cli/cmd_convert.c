@@ -28,7 +28,7 @@ static const xd_option rows[] = {
     { "output", XD_OPT_TEXT, AT(a.output), 0, 0, NULL, "DIR", "directory to write" },
     { "weights_dtype", XD_OPT_TEXT, AT(a.weights_dtype), 0, 0, "f32 bf16 int8 fp8 int4", "TYPE",
       "type of the transformer's matrices: f32, bf16, int8, fp8 or int4, quantized as by xdit "
-      "generate (default: as stored, but quantized ones as bf16)" },
+      "generate (default: as stored, but quantized matrices as bf16)" },
     { "text_weights_dtype", XD_OPT_TEXT, AT(a.text_weights_dtype), 0, 0, "f32 bf16 int8 fp8 int4",
       "TYPE",
       "text encoders: f32, bf16, int8, fp8 or int4 (default: --weights_dtype f32/bf16, else "

@@ -60,8 +60,8 @@ static xd_option option_rows[] = {
       "result's size (default: a size of its shape). May be repeated for models that read "
       "several images" },
     { "control_image", XD_OPT_TEXT, AT(control_images), 0, XD_OPT_MANY, NULL, "FILE",
-      "image of edges, depth or similar, which controls the shapes; one for each --controlnet, "
-      "in order" },
+      "image of edges, depth or similar, which determines the shapes of the result; one for each "
+      "--controlnet, in the same order" },
     { "redux_image", XD_OPT_TEXT, AT(redux_images), 0, XD_OPT_MANY, NULL, "FILE",
       "image to vary, with --redux; the prompt may then be left out. May be repeated: several "
       "images are mixed (--prompt_embeds_scale)" },
@@ -78,16 +78,15 @@ static xd_option option_rows[] = {
       "lines `a slots=2`. With --checkpoint, the remaining hosts continue if one is lost (default: "
       "this host)" },
     { "spare", XD_OPT_INT, AT(spare), 0, 4096, NULL, "N",
-      "hold back the last N ranks of --hosts, which take the place of lost ones, so that the plan "
-      "stays the same; without --hosts, N more restarts keep the number of ranks (default: 0)" },
+      "reserve the last N ranks of --hosts to replace lost ranks, so that the plan stays the same; "
+      "without --hosts, N more restarts keep the number of ranks (default: 0)" },
     { "max_restarts", XD_OPT_INT, AT(max_restarts), 0, 1000, NULL, "N",
-      "maximum restarts after a lost rank (default: 1). A restart continues from --checkpoint "
-      "DIR. After the first, each has one rank less; after a loss for lack of memory, the plan "
-      "needs less memory; after a lost host of --hosts, the other hosts start" },
+      "maximum restarts after a lost rank (default: 1). A restart continues from --checkpoint DIR. "
+      "After the first restart, each restart has one rank less; after a loss for lack of memory, "
+      "the plan needs less memory; after a lost host of --hosts, the other hosts start" },
     { "rank_timeout", XD_OPT_INT, AT(rank_timeout), 0, 86400, NULL, "SECONDS",
-      "time after which a rank that stands still counts as killed (default: 0, never). It "
-      "stands still if its process is stopped, or if no step ends in this time and in five "
-      "times the slowest step" },
+      "time after which a hanging rank counts as killed (default: 0, never). A rank hangs if its "
+      "process is stopped, or if no step ends in this time and in five times the slowest step" },
     { "skip_existing", XD_OPT_FLAG, AT(skip), 0, 0, NULL, NULL,
       "skip images with existing files, which continues an interrupted run; contents are not "
       "checked" },

@@ -24,7 +24,7 @@ static const xd_option rows[] = {
     { "model", XD_OPT_TEXT, AT(model), 0, 0, NULL, "DIR",
       "model directory or org/name (reads only configs)" },
     { "world", XD_OPT_INT, AT(ranks), 1, 65536, NULL, "N",
-      "ranks (default: all of the cluster or all cores)" },
+      "number of ranks (default: all devices of the cluster, or all cores)" },
     { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "NAME",
       "machine to plan for (default: this machine): 8xH100 is 8 devices, 2x8xL40 is 2 hosts of "
       "8. Devices: H100, H100-PCIe, H200, B200, H20, A100, A10, L40, L40S, L4, 4090, 5090, "
@@ -45,17 +45,17 @@ static const xd_option rows[] = {
     { "all", XD_OPT_FLAG, AT(all), 0, 1, NULL, NULL,
       "also list impossible plans, with the reason" },
     { "explain", XD_OPT_INT, AT(explain), 1, 100000, NULL, "N",
-      "details of plan N: times, memory, work of ranks" },
+      "times, memory and activity of plan N's ranks" },
     XD_TYPE_ROWS,
     { "offload", XD_OPT_TEXT, AT(offload), 0, 0, "auto none stream", "HOW",
-      "auto or stream keep GPU weights in host memory (default: none for a cluster without "
-      "--device)" },
+      "weight streaming: auto or stream keep GPU weights in host memory (default: none for a "
+      "cluster without --device)" },
     { "memory", XD_OPT_TEXT, offsetof(task, memory), 0, 0, NULL, "SIZE",
       "memory limit of a host or GPU, such as 11.5GiB (default: the free memory, or the "
       "cluster's)" },
     { "svg", XD_OPT_TEXT, AT(svg), 0, 0, NULL, "FILE",
-      "draw the 4 fastest plans; --explain: the time of each rank in a step, and its "
-      "memory" },
+      "drawing of the 4 fastest plans; with --explain N, of the time and memory of each rank in "
+      "plan N" },
     { "json", XD_OPT_FLAG, AT(json), 0, 0, NULL, NULL, "print JSON" },
 };
 

@@ -19,7 +19,7 @@ static const xd_option rows[] = {
       "number of ranks to start on this host (default 1; ignored under mpirun or srun)" },
     XD_LAUNCH_TIMEOUT(offsetof(task, start_timeout)),
     { "threads", XD_OPT_INT, offsetof(task, probe.threads), 1, 4096, NULL, "N",
-      "threads per rank (default: its share of cores)" },
+      "number of threads per rank (default: the rank's share of cores)" },
     { "device", XD_OPT_TEXT, offsetof(task, probe.device), 0, 0, NULL, "NAME",
       "cpu, cuda for one GPU per rank, or cuda:N (default cpu)" },
     { "output", XD_OPT_TEXT, offsetof(task, probe.output), 0, 0, NULL, "FILE",

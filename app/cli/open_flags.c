@@ -31,7 +31,7 @@ static xd_option rows[] = {
     { "clip_g", XD_OPT_TEXT, AT(files[CLIP_G]), 0, 0, NULL, "FILE",
       "weights of the CLIP-G text encoder" },
     { "t5xxl", XD_OPT_TEXT, AT(files[T5XXL]), 0, 0, NULL, "FILE",
-      "T5 text encoder, such as t5xxl_fp16.safetensors" },
+      "weights of the T5 text encoder, such as t5xxl_fp16.safetensors" },
     { "llm", XD_OPT_TEXT, AT(files[LLM]), 0, 0, NULL, "FILE",
       "weights of a language model as text encoder, such as qwen_3_4b.safetensors" },
     { "clip_vision", XD_OPT_TEXT, AT(files[CLIP_VISION]), 0, 0, NULL, "FILE",
@@ -54,7 +54,7 @@ static xd_option rows[] = {
       "warning" },
     XD_TYPE_ROWS,
     { "threads", XD_OPT_INT, AT(threads), 1, 4096, NULL, "N",
-      "threads per rank (default: its share of cores)" },
+      "number of threads per rank (default: the rank's share of cores)" },
     { "bind", XD_OPT_TEXT, AT(bind), 0, 0, "auto cores none", "HOW",
       "binding of ranks to CPU cores (default auto). auto: if a host has several ranks, and "
       "neither launcher nor OMP_ variables bind; cores: always; none: ranks are never bound to "
@@ -70,11 +70,11 @@ static xd_option rows[] = {
       "memory, generates the same image as one rank and has the given degrees; auto-stale: "
       "also PipeFusion" },
     { "cluster", XD_OPT_TEXT, AT(cluster), 0, 0, NULL, "NAME",
-      "machine that the plan is for (default: this one) by a file of `xdit probe` or a name "
-      "like 8xH100 (see xdit plan --help)" },
+      "machine for which the plan is chosen (default: this machine): a file of `xdit probe`, or a "
+      "name such as 8xH100 (see xdit plan --help)" },
     { "balance", XD_OPT_TEXT, AT(balance), 0, 0, "even measured adaptive", "HOW",
-      "work shares of ranks: even (default), measured at the start, or adaptive: measured again if "
-      "steps become slower" },
+      "division of tokens among ranks: even (default), measured (by the speed of each rank at the "
+      "start), or adaptive (by speeds that are measured again if steps become slower)" },
     { "no_t5", XD_OPT_FLAG, AT(no_t5), 0, 0, NULL, NULL, NULL },
     { "device", XD_OPT_TEXT, AT(device), 0, 0, NULL, "NAME",
       "auto, cpu, cuda or cuda:N (default auto). With auto, ranks use GPUs if the request fits "

@@ -19,6 +19,6 @@
       "only): a quarter of the memory, with larger changes of the image. auto: int8 or fp8 if "   \
       "the files have this type" },                                                               \
     { "text_weights_dtype", XD_OPT_TEXT, AT(text_weights_dtype), 0, 0, XD_WEIGHT_TYPES, "TYPE",   \
-      "T5 weights: f32, bf16, int8, fp8, int4 or auto (default: as --dtype)" }
+      "type of T5 weights: f32, bf16, int8, fp8, int4 or auto (default: as --dtype)" }
 
 #endif

@@ -53,16 +53,17 @@ static const xd_option rows[] = {
       "maximum size of all request bodies in memory (default: 8 times --max_body), else status "
       "503" },
     { "max_pixels", XD_OPT_INT64, AT(max_pixels), 1, 1e15, NULL, "PIXELS",
-      "maximum pixels of an image or of all frames (default: 16 model sizes, at least 4194304)" },
+      "maximum pixels of an image or of all frames (default: 16 times the model's default size, at "
+      "least 4194304)" },
     { "request_timeout", XD_OPT_REAL, AT(request_timeout), 1, 86400, NULL, "SECONDS",
       "time limit for receiving a request (default 60)" },
     { "worker_timeout", XD_OPT_REAL, AT(worker_timeout), 1, 1e9, NULL, "SECONDS",
-      "time limit of a hanging worker (default 120)" },
+      "time after which a hanging worker is killed (default 120)" },
     { "omit_folders", XD_OPT_FLAG, AT(omit_folders), 0, 0, NULL, NULL,
       "omit folders of models and LoRA files in results" },
     { "access_log", XD_OPT_TEXT, AT(access_log), 0, 0, NULL, "FILE",
-      "log file of requests, or - for standard output (default: none). Lines have the common "
-      "format, seconds and task id; a moved file is reopened" },
+      "log file of requests, or - for standard output (default: none). Lines have the common log "
+      "format, seconds and job id; if the file is moved, a new file is created" },
     { "log_format", XD_OPT_TEXT, AT(log_format), 0, 0, "common json", "FORMAT",
       "format of --access_log: common (the default), or json with X-Request-Id and traceparent" },
     { "drain_seconds", XD_OPT_REAL, AT(drain_s), 0, 1e6, NULL, "SECONDS",
