@@ -15,6 +15,12 @@ void xd_cancel_task(xd_server *s, xd_task *task)
     xd_tasks_cancel(s->tasks, task);
 }
 
+void xd_cancel_left(xd_server *s, xd_task *task)
+{
+    if (!*task->fingerprint)
+        xd_cancel_task(s, task);
+}
+
 xd_task *xd_answer_find(const xd_http_call *c)
 {
     xd_server *s = c->server;
@@ -64,7 +70,7 @@ void xd_answer_wait(xd_http_call *c, xd_task *task)
         over = xd_task_has_ended(task);
         xd_tasks_unlock(s->tasks);
         if (!over && xd_http_client_left(c))
-            xd_cancel_task(s, task);
+            xd_cancel_left(s, task);
     }
 }
 

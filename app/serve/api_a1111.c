@@ -396,7 +396,7 @@ void xd_api_webui_set_options(xd_http_call *c)
     xd_server  *s = c->server;
     const char *name = xd_json_text(xd_json_get(c->json, "sd_model_checkpoint"));
     for (int i = 0; i < s->nmodels && name; i++)
-        if (strcmp(s->models[i].name, name) == 0) {
+        if (xd_served_is_named(&s->models[i], name)) {
             s->chosen = i;
             name = NULL;
         }

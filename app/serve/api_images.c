@@ -350,7 +350,7 @@ static int more_events(void *cookie, xd_text_buf *b)
         } else if (!n.over && !b->len) {
             s->seen = xd_tasks_wait(server->tasks, s->task, s->seen, 0.25);
             if (xd_http_reader_left(&s->call, b))
-                xd_cancel_task(server, s->task);
+                xd_cancel_left(server, s->task);
         }
     }
     return !s->over;
@@ -361,7 +361,7 @@ static void end_stream(void *cookie)
 {
     stream    *s = cookie;
     xd_server *server = s->call.server;
-    xd_cancel_task(server, s->task);
+    xd_cancel_left(server, s->task);
     xd_task_release(server->tasks, s->task);
     free(s);
 }

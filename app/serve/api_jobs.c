@@ -197,6 +197,7 @@ void xd_api_jobs_list(xd_http_call *c)
     xd_server  *s = c->server;
     xd_text_buf b = { 0 };
     int         n;
+    xd_tasks_refresh(s->tasks);
     xd_tasks_lock(s->tasks);
     const xd_task **v = xd_answer_tasks(c, 0, &n);
     add_list(&b, c, v, n);

@@ -49,6 +49,14 @@ static void add_tasks(xd_text_buf *b, const xd_tasks_counts *n)
                (long long)n->refused);
 }
 
+/* Appends the predicted seconds of all tasks that have not ended; tasks without a prediction do not
+ * count. */
+static void add_load(xd_text_buf *b, xd_server *s)
+{
+    add_metric(b, "queue_seconds", "gauge", "Predicted seconds of queued and running requests.");
+    xd_buf_add(b, "xdit_queue_seconds %.3f\n", xd_tasks_seconds(s->tasks));
+}
+
 static void add_worker(xd_text_buf *b, const xd_worker_state *w)
 {
     static const char *const parts[] = { "text", "load", "denoise", "decode" };
@@ -95,6 +103,7 @@ void xd_api_metrics(xd_http_call *c)
     xd_tasks_counts n = xd_tasks_count(s->tasks);
     xd_worker_get_state(s->worker, &w);
     add_tasks(&b, &n);
+    add_load(&b, s);
     add_worker(&b, &w);
     add_server(&b, s);
     xd_tasks_measures(s->tasks, &b);
@@ -105,10 +114,11 @@ void xd_api_metrics(xd_http_call *c)
     xd_buf_free(&b);
 }
 
-static void add_model(xd_text_buf *b, const xd_server *s, const xd_served_model *m)
+static void add_model(xd_text_buf *b, const xd_server *s, const xd_served_model *m,
+                      const char *name)
 {
     xd_buf_add(b, "{\"id\":");
-    xd_buf_json_string(b, m->name);
+    xd_buf_json_string(b, name);
     xd_buf_add(b, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"xdit\"%s}",
                (long long)s->started, m->uses ? m->uses : "");
 }
@@ -119,8 +129,13 @@ void xd_api_models(xd_http_call *c)
     xd_text_buf      b = { 0 };
     xd_buf_add(&b, "{\"object\":\"list\",\"data\":[");
     for (int i = 0; i < s->nmodels; i++) {
+        const xd_served_model *m = &s->models[i];
         xd_buf_add(&b, "%s", i ? "," : "");
-        add_model(&b, s, &s->models[i]);
+        add_model(&b, s, m, m->name);
+        for (int k = 0; k < m->naliases; k++) {
+            xd_buf_add(&b, ",");
+            add_model(&b, s, m, m->aliases[k]);
+        }
     }
     xd_buf_add(&b, "]}\n");
     xd_reply_json(c, 200, &b);
@@ -131,8 +146,8 @@ void xd_api_model(xd_http_call *c)
     const xd_server *s = c->server;
     xd_text_buf      b = { 0 };
     for (int i = 0; i < s->nmodels && !b.len; i++)
-        if (strcmp(s->models[i].name, c->arg) == 0)
-            add_model(&b, s, &s->models[i]);
+        if (xd_served_is_named(&s->models[i], c->arg))
+            add_model(&b, s, &s->models[i], c->arg);
     if (b.len)
         xd_reply_json(c, 200, &b);
     else

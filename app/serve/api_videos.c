@@ -355,6 +355,7 @@ void xd_api_videos_list(xd_http_call *c)
     xd_server  *s = c->server;
     xd_text_buf b = { 0 };
     int         n;
+    xd_tasks_refresh(s->tasks);
     xd_tasks_lock(s->tasks);
     const xd_task **v = xd_answer_tasks(c, 1, &n);
     add_list(&b, c, v, n);

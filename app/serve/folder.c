@@ -10,15 +10,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-#include "base/clock.h"
 
 static const char NAME[] = "xdit-server-";
 enum { RANDOM = 6, TRIES = 8 };
-/* seconds for which a server waits until another server releases the directory --results */
-static const double HANDOVER_S = 5;
 
 static int open_folder(const char *path)
 {
@@ -124,9 +119,7 @@ void xd_folder_unlock(xd_folder *f)
 
 /* ---- --results ------------------------------------------------------------------------------- */
 
-/* Returns nonzero if the name is that of an incompletely written file (base/file.c), such as
- * "image_5f0c....png.tmpAbCdEf". */
-static int is_partial(const char *name)
+int xd_folder_is_partial(const char *name)
 {
     static const char tail[] = ".tmp";
     size_t            n = strlen(name), id = strcspn(name, "_");
@@ -135,49 +128,13 @@ static int is_partial(const char *name)
            strspn(name + id + 1, "0123456789abcdef") == 24;
 }
 
-/* Returns the id of the process that has locked the file, from /proc/locks; 0: unknown. */
-static long find_holder(int fd)
+xd_status xd_folder_open(xd_folder *f, const char *path, xd_err *e)
 {
-    struct stat        st;
-    char               line[256];
-    long               pid = 0, found = 0;
-    unsigned long long inode;
-    FILE              *f = fstat(fd, &st) == 0 ? fopen("/proc/locks", "r") : NULL;
-    while (f && !found && fgets(line, sizeof line, f))
-        if (sscanf(line, "%*d: FLOCK %*s WRITE %ld %*x:%*x:%llu", &pid, &inode) == 2 &&
-            inode == (unsigned long long)st.st_ino)
-            found = pid;
-    if (f)
-        fclose(f);
-    return found > 0 ? found : 0;
-}
-
-xd_status xd_folder_lock(xd_folder *f, const char *path, const volatile sig_atomic_t *stop,
-                         xd_err *e)
-{
-    double until = xd_now_s() + HANDOVER_S;
-    char  *real = realpath(path, NULL);
+    char *real = realpath(path, NULL);
     f->lock = real ? open_folder(real) : -1;
-    if (f->lock < 0 || snprintf(f->path, sizeof f->path, "%s", real) >= (int)sizeof f->path) {
-        free(real);
-        return xd_fail(e, XD_EIO, "--results %s: %s", path, strerror(errno));
-    }
+    xd_status s = XD_OK;
+    if (f->lock < 0 || snprintf(f->path, sizeof f->path, "%s", real) >= (int)sizeof f->path)
+        s = xd_fail(e, XD_EIO, "--results %s: %s", path, strerror(errno));
     free(real);
-    while (flock(f->lock, LOCK_EX | LOCK_NB) != 0) {
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            return XD_OK; /* the file system does not support locks */
-        if (xd_now_s() > until || *stop) {
-            char who[48] = "";
-            long pid = find_holder(f->lock);
-            if (pid)
-                snprintf(who, sizeof who, " (process %ld)", pid);
-            return xd_fail(e, XD_EIO,
-                           "another server%s uses --results %s: stop it first, or use "
-                           "another directory",
-                           who, path);
-        }
-        nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
-    }
-    xd_folder_files(f->path, is_partial, 1);
-    return XD_OK;
+    return s;
 }

@@ -1,5 +1,5 @@
 /* request.c - converts a client's request to the arguments of a task */
-#define _XOPEN_SOURCE 700        /* realpath */
+#define _XOPEN_SOURCE 700 /* realpath */
 #include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
@@ -7,11 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "serve/base64.h"
 #include "serve/task_flags.h"
+#include "serve/request_key.h"
 #include "serve/server.h"
 
 /* Limits of a request: pixels of all its image files, number of image files, number of images to
@@ -57,6 +60,26 @@ static void add_arg(xd_api_req *r, const char *name, const char *value)
         xd_api_req_refuse(r, 503, NULL, "%s", e.msg);
 }
 
+/* Sets the id of a new task: a hash of the request's Idempotency-Key, or a random id. */
+static void name_task(xd_api_req *r)
+{
+    const char *key = xd_http_header(r->call, "Idempotency-Key");
+    char        part[40];
+    xd_task_name(r->task->id, r->kind);
+    if (!key)
+        return;
+    if (!xd_request_key_is_valid(key)) {
+        xd_api_req_refuse(r, 400, "Idempotency-Key",
+                          "Idempotency-Key must have 1 to %d printable ASCII characters",
+                          XD_KEY_BYTES);
+        return;
+    }
+    /* Two requests with one key must not have the same input files. */
+    xd_task_name(part, "x");
+    snprintf(r->part, sizeof r->part, ".%.8s", part + 2);
+    xd_request_key_id(r->kind, r->call->owner, key, r->task->id);
+}
+
 void xd_api_req_begin(xd_api_req *r, xd_http_call *call, const char *kind)
 {
     *r = (xd_api_req){ .call = call, .kind = kind, .task = xd_task_new() };
@@ -66,7 +89,7 @@ void xd_api_req_begin(xd_api_req *r, xd_http_call *call, const char *kind)
         xd_api_req_refuse(r, 503, NULL, "out of memory for another request");
         return;
     }
-    xd_task_name(r->task->id, kind);
+    name_task(r);
     snprintf(call->task, sizeof call->task, "%s", r->task->id);
     r->task->video = strcmp(kind, "video") == 0;
     r->task->owner = strdup(call->owner);
@@ -85,6 +108,14 @@ static int is_openai(const char *name)
         if (strncasecmp(name, known[i], strlen(known[i])) == 0)
             return 1;
     return 0;
+}
+
+int xd_served_is_named(const xd_served_model *m, const char *name)
+{
+    int same = strcmp(m->name, name) == 0;
+    for (int i = 0; i < m->naliases && !same; i++)
+        same = strcmp(m->aliases[i], name) == 0;
+    return same;
 }
 
 int xd_served_makes(const xd_served_model *m, const char *kind)
@@ -111,7 +142,7 @@ void xd_api_req_model(xd_api_req *r, const char *name)
         return;
     r->model = NULL;
     for (int i = 0; i < s->nmodels && name; i++)
-        if (strcmp(s->models[i].name, name) == 0 || strcmp(s->models[i].path, name) == 0)
+        if (xd_served_is_named(&s->models[i], name) || strcmp(s->models[i].path, name) == 0)
             r->model = &s->models[i];
     if (!r->model && (!name || !*name || is_openai(name)))
         r->model = first_model(r);
@@ -283,7 +314,8 @@ void xd_api_req_file(xd_api_req *r, const char *option, const char *data, size_t
         xd_api_req_refuse(r, 400, option, "the request contains more than %d images", MAX_FILES);
         return;
     }
-    snprintf(path, sizeof path, "%s/%s.in%d", server_of(r)->dir, r->task->id, r->files++);
+    snprintf(path, sizeof path, "%s/%s%s.in%d", server_of(r)->dir, r->task->id, r->part,
+             r->files++);
     if (!bytes) {
         xd_api_req_refuse(r, 400, option, "%s is an empty file", option);
         return;
@@ -415,19 +447,72 @@ static void remove_files(const xd_api_req *r)
 {
     char path[4096];
     for (int i = 0; r->task && i < r->files; i++) {
-        snprintf(path, sizeof path, "%s/%s.in%d", server_of(r)->dir, r->task->id, i);
+        snprintf(path, sizeof path, "%s/%s%s.in%d", server_of(r)->dir, r->task->id, r->part, i);
         unlink(path);
     }
+}
+
+/* Queues the task of the request. Returns 1 if another request with the same Idempotency-Key was
+ * faster. */
+static int queue_task(xd_api_req *r)
+{
+    char       text[4096];
+    xd_err     e = { 0 };
+    xd_server *s = server_of(r);
+    xd_status  st = r->failed ? XD_OK : xd_tasks_add(s->tasks, r->task, &e);
+    if (st == XD_OK || (st == XD_EINVAL && *r->part))
+        return st != XD_OK;
+    xd_api_req_refuse(r, st == XD_ECANCELLED || st == XD_EIO ? 503 : 429, NULL, "%s",
+                      xd_answer_text(s, e.msg, text, sizeof text));
+    xd_answer_retry_after(r->call);
+    return 0;
+}
+
+/* Returns the task of an earlier request with the same Idempotency-Key, or NULL. If the earlier
+ * request was a different one, the request is refused. */
+static xd_task *find_same(xd_api_req *r)
+{
+    xd_server *s = server_of(r);
+    xd_task   *same = r->failed ? NULL : xd_tasks_find(s->tasks, r->task->id);
+    if (!same || strcmp(same->fingerprint, r->task->fingerprint) == 0)
+        return same;
+    xd_task_release(s->tasks, same);
+    xd_api_req_refuse(r, 422, "Idempotency-Key",
+                      "Idempotency-Key belongs to an earlier request with other values: use "
+                      "another key");
+    return NULL;
+}
+
+/* Queues a task whose request has an Idempotency-Key. If an earlier request had the same key,
+ * returns its task instead. */
+static xd_task *queue_once(xd_api_req *r)
+{
+    /* seconds in which another server stores a task that it has claimed */
+    const double until = xd_now_s() + 5;
+    xd_err       e = { 0 };
+    if (!r->failed && xd_request_key_fingerprint(r->task, &e) != XD_OK)
+        xd_api_req_refuse(r, 503, NULL, "the files of the request cannot be read: send it again");
+    xd_task *same = find_same(r);
+    xd_api_req_seed(r);
+    if (same || !queue_task(r))
+        return same;
+    while (!r->failed && !(same = find_same(r)) && xd_now_s() < until)
+        nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+    if (!same)
+        xd_api_req_refuse(r, 503, NULL,
+                          "another server has accepted this request, but not stored it: send the "
+                          "request again");
+    return same;
 }
 
 xd_task *xd_api_req_submit(xd_api_req *r)
 {
     char       path[4096];
-    xd_err     e = { 0 };
-    xd_task   *task = r->task;
+    xd_task   *task = r->task, *same = NULL;
     xd_server *s = server_of(r);
     xd_api_req_defaults(r);
-    xd_api_req_seed(r);
+    if (!*r->part)
+        xd_api_req_seed(r);
     if (!r->failed && !task->prompt)
         xd_api_req_refuse(r, 400, "prompt", "prompt is missing: describe what to generate");
     if (!r->failed) {
@@ -442,15 +527,14 @@ xd_task *xd_api_req_submit(xd_api_req *r)
     check_args(r);
     if (*s->ending) /* a termination signal has arrived that the main thread has not yet handled */
         xd_tasks_shut_down(s->tasks);
-    if (!r->failed && xd_tasks_add(s->tasks, task, &e) != XD_OK) {
-        xd_api_req_refuse(r, e.code == XD_ECANCELLED ? 503 : 429, NULL, "%s",
-                          xd_answer_text(s, e.msg, path, sizeof path));
-        xd_answer_retry_after(r->call);
-    }
-    if (!r->failed)
+    if (*r->part)
+        same = queue_once(r);
+    else
+        queue_task(r);
+    if (!r->failed && !same)
         return task;
     remove_files(r);
     xd_task_free(task);
     r->task = NULL;
-    return NULL;
+    return same;
 }

@@ -15,6 +15,9 @@ static const xd_option rows[] = {
       "model directory, or org/name in the Hugging Face cache; may be repeated. NAME: name in "
       "requests. OPTION: default of the model's requests, such as num_inference_steps=4. If "
       "memory is short, the least recently used model is closed" },
+    { "served_model_name", XD_OPT_TEXT, AT(names), 0, XD_OPT_MANY, NULL, "NAME",
+      "name of the first model in requests (default: of its directory); may be repeated: all "
+      "names are accepted, and results have the first name" },
     { "host", XD_OPT_TEXT, AT(host), 0, 0, NULL, "ADDRESS",
       "listening address (default 127.0.0.1); addresses that other hosts can reach need "
       "--api_key" },
@@ -295,7 +298,8 @@ void xd_serve_flags_help(FILE *out)
                      f.tables[2].rows, f.tables[2].n);
     char              *request = xd_opt_names("|", f.tables[3].rows, f.tables[3].n);
     const xd_opt_group groups[] = {
-        { "Server", "model host port results queue | loras keep keep_mb worker_timeout" },
+        { "Server", "model host port results queue | served_model_name loras keep keep_mb "
+                    "worker_timeout drain_seconds" },
         { "Access and limits", "api_key tls_cert tls_key cors | no_auth allow_url connections "
                                "max_body max_bodies max_pixels request_timeout omit_folders" },
         { "Models", "lora | transformer transformer_2 vae clip_l clip_g t5xxl llm clip_vision "
@@ -303,7 +307,7 @@ void xd_serve_flags_help(FILE *out)
         { "This machine", "dtype weights_dtype device offload memory threads | "
                           "text_weights_dtype bind fit" },
         { "Several ranks", ranks },
-        { "Log", "access_log quiet | verbose" },
+        { "Log", "access_log quiet | log_format verbose" },
         { "Defaults for options that a request does not set", request },
     };
     fputs("Usage: xdit serve --model DIR [options]\n\n"

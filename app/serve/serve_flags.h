@@ -17,8 +17,8 @@ typedef struct xd_serve_model {
 typedef struct xd_serve_flags {
     const char     *host, *loras, *results, *tls_cert, *tls_key, *access_log;
     const char     *log_format; /* format of the access log: "common" or "json" */
-    /* Arguments of the options --model, --api_key, --cors and --allow_url. */
-    xd_opt_texts    texts, keys, origins, urls;
+    /* Arguments of the options --model, --served_model_name, --api_key, --cors and --allow_url. */
+    xd_opt_texts    texts, names, keys, origins, urls;
     int             port, queue, connections, no_auth, omit_folders, verbose, quiet;
     /* Maximum bytes of one request body and of all request bodies together. If max_bodies is 0, the
      * limit for all request bodies is 8 times max_body. */

@@ -205,7 +205,13 @@ static xd_status name_models(xd_server *s, const xd_serve_flags *f, xd_err *e)
         return xd_fail(e, XD_ENOMEM, "no memory for %d models", f->nmodels);
     for (; st == XD_OK && s->nmodels < f->nmodels; s->nmodels++) {
         xd_served_model *m = &s->models[s->nmodels];
-        name_model(m, &f->models[s->nmodels]);
+        xd_serve_model   given = f->models[s->nmodels];
+        if (s->nmodels == 0 && f->names.n) {
+            given.name = f->names.v[0];
+            m->aliases = f->names.v + 1;
+            m->naliases = f->names.n - 1;
+        }
+        name_model(m, &given);
         for (int i = 0; i < s->nmodels; i++)
             if (strcmp(s->models[i].name, m->name) == 0)
                 return xd_fail(e, XD_EINVAL,
@@ -385,13 +391,13 @@ static int report(xd_status s, const xd_err *e)
     return s == XD_EINVAL ? EXIT_USAGE : EXIT_FAILED;
 }
 
-/* Locks --results for this server, and warns if other users can write there. */
-static xd_status lock_results(xd_folder *results, const char *path, xd_err *e)
+/* Opens --results, and warns if other users can write there. */
+static xd_status open_results(xd_folder *results, const char *path, xd_err *e)
 {
     struct stat at;
     if (!path)
         return XD_OK;
-    xd_status st = xd_folder_lock(results, path, &signals, e);
+    xd_status st = xd_folder_open(results, path, e);
     if (st == XD_OK && fstat(results->lock, &at) == 0 && (at.st_mode & (S_IWGRP | S_IWOTH)))
         fprintf(stderr, "xdit: warning: other users can write to --results %s\n", path);
     return st;
@@ -415,7 +421,7 @@ int main(int argc, char **argv)
     if (st == XD_OK)
         st = xd_folder_create(&own, &e);
     if (st == XD_OK)
-        st = lock_results(&results, f.results, &e);
+        st = open_results(&results, f.results, &e);
     if (st == XD_OK) {
         s.dir = f.results ? results.path : own.path;
         s.own_dir = own.path;

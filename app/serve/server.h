@@ -14,17 +14,22 @@
 #include "serve/worker_process.h"
 
 typedef struct xd_served_model {
-    const char *path; /* directory of the model, from --model */
+    const char        *path; /* directory of the model, from --model */
     /* NAME if the model was given as --model NAME=DIR; else "org/name" or the last part of the
      * path. */
-    char        name[128];
-    xd_defaults defaults; /* defaults of requests to this model; borrowed */
+    char               name[128];
+    /* [naliases] further names of the model in requests (--served_model_name) */
+    const char *const *aliases;
+    int                naliases;
+    xd_defaults        defaults; /* defaults of requests to this model; borrowed */
     /* Outputs, inputs and defaults of the model, as the command xdit inspect --json prints them in
      * "uses". The text `uses` has members of a JSON object, with a comma before each member. NULL:
      * unknown. */
-    char       *uses;
+    char              *uses;
 } xd_served_model;
 
+/* Returns 1 if requests may use this name for the model. */
+int      xd_served_is_named(const xd_served_model *m, const char *name);
 /* Parses the text `uses` of a model into a JSON object, which the caller frees. */
 xd_json *xd_served_model_uses(const xd_served_model *m);
 
@@ -85,6 +90,8 @@ typedef struct xd_api_req {
     /* 1: the options of the request include the server's defaults */
     int                    defaults_set;
     char                   extension[8]; /* extension of the result files: "png" */
+    /* Random part of the names of the input files if the request has an Idempotency-Key, else "" */
+    char                   part[12];
     int                    failed;
 } xd_api_req;
 
@@ -178,6 +185,9 @@ const char     *xd_answer_type(const char *path);
  * used in its request. */
 void            xd_answer_origin(const xd_http_call *c, char *text, size_t size);
 void            xd_cancel_task(xd_server *s, xd_task *task);
+/* Cancels a task whose client has disconnected, unless its request has an Idempotency-Key: the
+ * client may send the request again to get the result. */
+void            xd_cancel_left(xd_server *s, xd_task *task);
 /* Returns the task whose id is in the request's path. The caller must release the returned task.
  * NULL: no task has the id, or the task belongs to another API key. */
 xd_task        *xd_answer_find(const xd_http_call *c);

@@ -75,14 +75,23 @@ typedef struct xd_task {
     xd_status      code;   /* xd_status of a failed task */
     char          *error;  /* error message of a failed task */
     int            cancel; /* 1: the client has cancelled the task */
-    char *seconds;         /* seconds of each stage of a finished task, as JSON: {"text":0.1,...} */
-    /* The following fields are private to tasks.c. */
+    char    *seconds;      /* seconds of each stage of a finished task, as JSON: {"text":0.1,...} */
+    /* With --results, several servers share the folder of the tasks (replica.h). Name of the server
+     * that runs or ran this task; "": this server. The fields are not changed by interfaces. */
+    char     replica[64];
+    int      claims; /* number of times that a server took the task over */
+    /* Hash of the request with its Idempotency-Key; "": the request has no such key. */
+    char     fingerprint[65];
+    /* The following fields are private to tasks.c and tasks_shared.c. */
+    int      stored;   /* 1: the task's file was written or read */
+    unsigned saved;    /* value of `changes` in the task's file */
+    int64_t  stamp[2]; /* modification time of the file when it was read, in s and ns */
     /* owned copy of the model's name, to which `model` points if the task was read from a file */
-    char *model_name;
-    int   refs;           /* number of references */
-    int   deleted;        /* 1: the task is freed when its last reference is released */
-    int   awaited;        /* 1: a client waits for the end of the task */
-    int   attempts;       /* number of times that the task was sent to a worker */
+    char    *model_name;
+    int      refs;        /* number of references */
+    int      deleted;     /* 1: the task is freed when its last reference is released */
+    int      awaited;     /* 1: a client waits for the end of the task */
+    int      attempts;    /* number of times that the task was sent to a worker */
     struct xd_task *next; /* the task that was added after this task */
 } xd_task;
 
@@ -110,7 +119,8 @@ typedef struct xd_tasks_counts {
 
 /* Creates the queue. `dir` is the directory in which each task is stored as a file (task_store.h);
  * if it is NULL, tasks are not stored. Tasks that are already stored in the directory are loaded,
- * and those that have not ended are queued again. `queue` is the maximum number of queued tasks.
+ * and those that have not ended are queued again, unless they belong to another server that lives
+ * (replica.h). `queue` is the maximum number of queued tasks.
  * Ended tasks and their files are kept for `seconds` seconds, as long as the files have at most
  * `bytes` bytes in total. */
 xd_status xd_tasks_open(xd_tasks **j, const char *dir, int queue, double seconds, int64_t bytes,
@@ -141,10 +151,14 @@ void      xd_task_images_free(xd_task *task); /* frees all results of the task *
 void      xd_task_free(xd_task *task);        /* frees a task that was not added to the queue */
 /* Queues a task, takes ownership of it, and adds a reference for the caller. If xd_tasks_add fails,
  * the caller still owns the task. XD_ENOMEM: the queue is full; XD_ECANCELLED: the server shuts
- * down. */
+ * down. A task with a fingerprint fails with XD_EIO if it cannot be stored, and with XD_EINVAL if a
+ * task of the same id exists, on this server or on another one that uses the same folder. */
 xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e);
-/* returns the task with this id, with a reference; NULL: the task does not exist */
+/* Returns the task with this id, with a reference; NULL: the task does not exist. Tasks of other
+ * servers that use the same folder are found, too, in their present state. */
 xd_task  *xd_tasks_find(xd_tasks *j, const char *id);
+/* Reads the new and changed tasks of other servers that use the same folder. */
+void      xd_tasks_refresh(xd_tasks *j);
 void      xd_task_release(xd_tasks *j, xd_task *task);
 /* Marks that a client waits for the task. */
 void      xd_task_mark_awaited(xd_tasks *j, xd_task *task);
@@ -158,6 +172,9 @@ int       xd_task_has_ended(const xd_task *task);
  * The caller holds the lock of the tasks. */
 int       xd_task_position(xd_tasks *j, const xd_task *task);
 double    xd_task_seconds_left(xd_tasks *j, const xd_task *task);
+/* Returns the predicted remaining seconds of all queued and running tasks of this server together.
+ * Tasks without a prediction do not count. */
+double    xd_tasks_seconds(xd_tasks *j);
 /* Returns the predicted number of seconds, at least 1, until a full queue can accept another
  * task. */
 double    xd_tasks_retry_after_s(xd_tasks *j);

@@ -1,7 +1,6 @@
 /* task_store.c - stores tasks in JSON files; see task_store.h */
 #include "serve/task_store.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>
@@ -44,13 +43,32 @@ static void add_image(xd_text_buf *b, const xd_task_image *im)
     xd_buf_add(b, "}");
 }
 
-static void add_task(xd_text_buf *b, const xd_task *t)
+/* Appends an argument. A path in the directory is written as "./NAME", because servers on several
+ * hosts may see the directory under different paths. */
+static void add_arg(xd_text_buf *b, const char *dir, const char *arg)
+{
+    const char *value = strchr(arg, '=');
+    size_t      n = strlen(dir);
+    if (!value || strncmp(value + 1, dir, n) != 0 || value[1 + n] != '/') {
+        xd_buf_json_string(b, arg);
+        return;
+    }
+    xd_text_buf text = { 0 };
+    xd_buf_add(&text, "%.*s=.%s", (int)(value - arg), arg, value + 1 + n);
+    xd_buf_json_string(b, text.p ? text.p : arg);
+    b->failed |= text.failed;
+    xd_buf_free(&text);
+}
+
+static void add_task(xd_text_buf *b, const char *dir, const xd_task *t, const char *replica)
 {
     xd_buf_add(b,
                "{\"video\":%s,\"created\":%.6f,\"started\":%.6f,\"ended\":%.6f,\"code\":%d,"
-               "\"priority\":%d,\"deadline\":%.6f",
+               "\"priority\":%d,\"deadline\":%.6f,\"claims\":%d,\"step\":%d,\"steps\":%d,"
+               "\"image\":%d,\"images\":%d,\"previews\":%d",
                t->video ? "true" : "false", t->created, t->started, t->ended, (int)t->code,
-               t->priority, t->deadline_s > 0 ? t->deadline_s - xd_now_s() + xd_unix_s() : 0);
+               t->priority, t->deadline_s > 0 ? t->deadline_s - xd_now_s() + xd_unix_s() : 0,
+               t->claims, t->step, t->steps, t->image, t->images, t->previews);
     add_text(b, "id", t->id);
     add_text(b, "state", states[t->state]);
     add_text(b, "model", t->model);
@@ -61,10 +79,13 @@ static void add_task(xd_text_buf *b, const xd_task *t)
     add_text(b, "remixed", t->remixed);
     add_text(b, "error", t->error);
     add_text(b, "seconds", t->seconds);
+    add_text(b, "stage", t->stage);
+    add_text(b, "replica", replica);
+    add_text(b, "fingerprint", t->fingerprint);
     xd_buf_add(b, ",\n\"args\":[");
     for (int i = 0; i < t->nargs; i++) {
         xd_buf_add(b, "%s", i ? "," : "");
-        xd_buf_json_string(b, t->args[i]);
+        add_arg(b, dir, t->args[i]);
     }
     xd_buf_add(b, "],\n\"done\":[");
     for (int i = 0; i < t->ndone; i++) {
@@ -80,12 +101,12 @@ static int path_of(const char *dir, const char *id, char *path, size_t size)
     return n > 0 && (size_t)n < size;
 }
 
-xd_status xd_task_store_save(const char *dir, const xd_task *task, xd_err *e)
+xd_status xd_task_store_save(const char *dir, const xd_task *task, const char *replica, xd_err *e)
 {
     char        path[4096];
     xd_text_buf b = { 0 };
     xd_out      out;
-    add_task(&b, task);
+    add_task(&b, dir, task, replica);
     xd_status s = b.failed ? xd_fail(e, XD_ENOMEM, "out of memory to store a request")
                   : path_of(dir, task->id, path, sizeof path)
                       ? xd_out_open(&out, path, e)
@@ -222,16 +243,49 @@ static int read_images(xd_task *t, const char *dir, const xd_json *list)
     return t->done != NULL;
 }
 
-static int read_args(xd_task *t, const xd_json *list)
+/* Returns a copy of an argument, with the path of the directory in place of "." (see add_arg). */
+static char *read_arg(const char *dir, const char *text)
+{
+    const char *value = strchr(text, '=');
+    if (!value || strncmp(value, "=./", 3) != 0)
+        return strdup(text);
+    size_t n = strlen(dir) + strlen(text) + 1;
+    char  *arg = malloc(n);
+    if (arg)
+        snprintf(arg, n, "%.*s=%s%s", (int)(value - text), text, dir, value + 2);
+    return arg;
+}
+
+static int read_args(xd_task *t, const char *dir, const xd_json *list)
 {
     t->args = calloc((size_t)xd_json_size(list) + 1, sizeof *t->args);
     for (const xd_json *j = xd_json_first(list); t->args && j; j = xd_json_next(j)) {
         const char *text = xd_json_text(j);
-        if (!text || !(t->args[t->nargs] = strdup(text)))
+        if (!text || !(t->args[t->nargs] = read_arg(dir, text)))
             return 0;
         t->nargs++;
     }
     return t->nargs > 0;
+}
+
+static void copy_text(const xd_json *j, const char *key, char *to, size_t size)
+{
+    const char *text = xd_json_text(xd_json_get(j, key));
+    snprintf(to, size, "%s", text ? text : "");
+}
+
+/* Reads what other servers want to know: the server of the task and the task's progress. */
+static void read_progress(xd_task *t, const xd_json *j)
+{
+    copy_text(j, "replica", t->replica, sizeof t->replica);
+    copy_text(j, "fingerprint", t->fingerprint, sizeof t->fingerprint);
+    copy_text(j, "stage", t->stage, sizeof t->stage);
+    t->claims = (int)fmin(number_of(j, "claims"), 1e6);
+    t->step = (int)fmin(number_of(j, "step"), 1e9);
+    t->steps = (int)fmin(number_of(j, "steps"), 1e9);
+    t->image = (int)fmin(number_of(j, "image"), 1e9);
+    t->images = (int)fmin(number_of(j, "images"), 1e9);
+    t->previews = (int)fmin(number_of(j, "previews"), 1e9);
 }
 
 static int read_task(xd_task *t, const char *dir, const xd_json *j)
@@ -263,7 +317,8 @@ static int read_task(xd_task *t, const char *dir, const xd_json *j)
     t->owner = text_of(j, "owner");
     t->error = text_or_null(j, "error");
     t->seconds = text_or_null(j, "seconds");
-    return t->model && t->prompt && t->owner && read_args(t, xd_json_get(j, "args")) &&
+    read_progress(t, j);
+    return t->model && t->prompt && t->owner && read_args(t, dir, xd_json_get(j, "args")) &&
            are_own_args(t, dir) && read_images(t, dir, xd_json_get(j, "done"));
 }
 
@@ -278,24 +333,6 @@ static void set_clocks(xd_task *t, double deadline)
     t->deadline_s = deadline > 0 ? fmax(1e-9, now + deadline - date) : 0;
 }
 
-/* Puts a task that did not end back into the queue. */
-static void requeue(xd_task *t)
-{
-    if (xd_task_has_ended(t))
-        return;
-    for (int i = 0; i < t->ndone; i++)
-        unlink(t->done[i].file);
-    xd_task_images_free(t);
-    t->state = XD_TASK_QUEUED;
-    t->started = 0;
-}
-
-static int older(const void *a, const void *b)
-{
-    const xd_task *x = *(xd_task *const *)a, *y = *(xd_task *const *)b;
-    return (x->created > y->created) - (x->created < y->created);
-}
-
 /* Returns nonzero if the file belongs to this user and no other user can write to it. */
 static int is_trusted(const char *path)
 {
@@ -304,57 +341,46 @@ static int is_trusted(const char *path)
            !(st.st_mode & (S_IWGRP | S_IWOTH));
 }
 
-static xd_task *load_one(const char *dir, const char *name, void (*warn)(void *, const char *),
-                         void *cookie)
+xd_task *xd_task_store_read(const char *dir, const char *id,
+                            void (*warn)(void *cookie, const char *line), void *cookie)
 {
     char     path[4096], line[4400];
     xd_json *j = NULL;
     xd_err   e = { 0 };
-    xd_task *t = xd_task_new();
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    int ok = t && is_trusted(path) && xd_json_read(&j, path, &e) == XD_OK && read_task(t, dir, j) &&
-             strlen(t->id) + sizeof TAIL == strlen(name) + 1 &&
-             strncmp(name, t->id, strlen(t->id)) == 0;
+    xd_task *t = path_of(dir, id, path, sizeof path) ? xd_task_new() : NULL;
+    if (!t)
+        return NULL;
+    t->stored = xd_task_store_stamp(dir, id, t->stamp);
+    int    ok = is_id(id) && is_trusted(path) && xd_json_read(&j, path, &e) == XD_OK &&
+                read_task(t, dir, j) && strcmp(t->id, id) == 0;
     double deadline = ok ? number_of(j, "deadline") : 0;
     xd_json_free(&j);
     if (ok) {
         set_clocks(t, deadline);
-        requeue(t);
         return t;
     }
     snprintf(line, sizeof line, "%s is not a stored request: the file is ignored", path);
-    warn(cookie, line);
+    if (warn && xd_file_exists(path))
+        warn(cookie, line);
     xd_task_free(t);
     return NULL;
 }
 
-xd_status xd_task_store_load(const char *dir, void (*add)(void *cookie, xd_task *task),
-                             void (*warn)(void *cookie, const char *line), void *cookie, xd_err *e)
+int xd_task_store_stamp(const char *dir, const char *id, int64_t stamp[2])
 {
-    DIR           *d = opendir(dir);
-    struct dirent *f;
-    xd_task      **all = NULL, **more, *t;
-    size_t         n = 0, tail = sizeof TAIL - 1;
-    xd_status      s = d ? XD_OK : xd_fail(e, XD_EIO, "cannot read %s: %s", dir, strerror(errno));
-    while (s == XD_OK && (f = readdir(d))) {
-        size_t k = strlen(f->d_name);
-        if (k <= tail || strcmp(f->d_name + k - tail, TAIL) != 0 ||
-            !(t = load_one(dir, f->d_name, warn, cookie)))
-            continue;
-        if (!(more = realloc(all, (n + 1) * sizeof *all))) {
-            xd_task_free(t);
-            s = xd_fail(e, XD_ENOMEM, "out of memory for the requests in %s", dir);
-            break;
-        }
-        all = more;
-        all[n++] = t;
-    }
-    if (d)
-        closedir(d);
-    if (n)
-        qsort(all, n, sizeof *all, older);
-    for (size_t i = 0; i < n; i++)
-        add(cookie, all[i]);
-    free(all);
-    return s;
+    struct stat st;
+    char        path[4096];
+    if (!path_of(dir, id, path, sizeof path) || stat(path, &st) != 0)
+        return 0;
+    stamp[0] = st.st_mtim.tv_sec, stamp[1] = st.st_mtim.tv_nsec;
+    return 1;
+}
+
+int xd_task_store_is_task(const char *name, char id[40])
+{
+    size_t n = strlen(name), tail = sizeof TAIL - 1;
+    if (n <= tail || n - tail >= 40 || strcmp(name + n - tail, TAIL) != 0)
+        return 0;
+    snprintf(id, 40, "%.*s", (int)(n - tail), name);
+    return 1;
 }

@@ -7,13 +7,18 @@
 
 #include "serve/task.h"
 
-/* Writes the current state of a task to its file; the caller holds the lock of the tasks. */
-xd_status xd_task_store_save(const char *dir, const xd_task *task, xd_err *e);
+/* Writes the current state of a task to its file; the caller holds the lock of the tasks.
+ * `replica` is the name of this server in the file. */
+xd_status xd_task_store_save(const char *dir, const xd_task *task, const char *replica, xd_err *e);
 void      xd_task_store_remove(const char *dir, const xd_task *task);
-/* Loads the tasks in `dir` and calls `add` for each task in the order of creation; `add` takes
- * ownership of the task. A loaded task that had not ended is in the state queued. An invalid task
- * file is skipped, and `warn` is called with a sentence about the file. */
-xd_status xd_task_store_load(const char *dir, void (*add)(void *cookie, xd_task *task),
-                             void (*warn)(void *cookie, const char *line), void *cookie, xd_err *e);
+/* Reads the file of a task, in the state that the file has. Returns NULL if the file is missing or
+ * invalid. In the second case, `warn` (if not NULL) is called with a sentence about the file. */
+xd_task  *xd_task_store_read(const char *dir, const char *id,
+                             void (*warn)(void *cookie, const char *line), void *cookie);
+/* Writes the modification time of a task's file, in seconds and nanoseconds, to `stamp`. Returns 0
+ * if the file is missing. */
+int       xd_task_store_stamp(const char *dir, const char *id, int64_t stamp[2]);
+/* Returns 1 if the name is that of a task's file, and writes the task's id to `id`. */
+int       xd_task_store_is_task(const char *name, char id[40]);
 
 #endif

@@ -19,22 +19,8 @@
 #include "serve/folder.h"
 #include "serve/schedule.h"
 #include "serve/task_flags.h"
-#include "serve/measures.h"
 #include "serve/task_store.h"
-
-struct xd_tasks {
-    pthread_mutex_t lock;
-    pthread_cond_t  changed;
-    xd_task        *first, **end;
-    char           *dir;     /* directory for files of tasks; NULL: tasks are not stored */
-    int             queue;   /* maximum number of queued tasks */
-    int             closed;  /* 1: xd_tasks_shut_down was called */
-    int             wakeup;  /* file descriptor of an eventfd that wakes the worker's thread */
-    double          seconds; /* limits on age and size of the results of ended tasks */
-    int64_t         bytes;
-    xd_tasks_counts counts;
-    xd_measures     measures;
-};
+#include "serve/tasks_inside.h"
 
 double xd_unix_s(void)
 {
@@ -53,13 +39,13 @@ static struct timespec in_seconds(double s)
     return t;
 }
 
-static void note_change(xd_tasks *j, xd_task *task)
+void xd_tasks_note_change(xd_tasks *j, xd_task *task)
 {
     task->changes++;
     pthread_cond_broadcast(&j->changed);
 }
 
-static void wake_worker_thread(const xd_tasks *j)
+void xd_tasks_wake_worker_thread(const xd_tasks *j)
 {
     uint64_t one = 1;
     if (write(j->wakeup, &one, sizeof one) < 0)
@@ -152,39 +138,28 @@ int xd_task_has_ended(const xd_task *task)
 
 /* ---- list of tasks --------------------------------------------------------------------------- */
 
-static void append_task(xd_tasks *j, xd_task *task)
+void xd_tasks_append(xd_tasks *j, xd_task *task)
 {
     *j->end = task;
     j->end = &task->next;
 }
 
-static void add_stored(void *cookie, xd_task *task)
+int xd_task_is_foreign(const xd_task *task)
 {
-    append_task(cookie, task);
+    return task->replica[0] != 0;
 }
 
-static void print_warning(void *cookie, const char *line)
+xd_status xd_tasks_store(xd_tasks *j, xd_task *task, xd_err *e)
 {
-    (void)cookie;
-    fprintf(stderr, "xdit: warning: %s\n", line);
-}
-
-static xd_status load_stored(xd_tasks *j, const char *dir, xd_err *e)
-{
-    if (!dir)
-        return XD_OK;
-    if (!(j->dir = strdup(dir)))
-        return xd_fail(e, XD_ENOMEM, "no memory for a queue");
-    return xd_task_store_load(dir, add_stored, print_warning, j, e);
-}
-
-/* Writes the state of a task to the task's file. If the file cannot be written, for example because
- * the disk is full, only a warning is printed. */
-static void store_task(const xd_tasks *j, const xd_task *task)
-{
-    xd_err e = { 0 };
-    if (j->dir && xd_task_store_save(j->dir, task, &e) != XD_OK)
-        print_warning(NULL, e.msg);
+    xd_err    own = { 0 };
+    xd_status s = XD_OK;
+    if (j->dir)
+        s = xd_task_store_save(j->dir, task, xd_replica_name(j->replica), e ? e : &own);
+    if (s != XD_OK && !e)
+        fprintf(stderr, "xdit: warning: %s\n", own.msg);
+    task->stored |= s == XD_OK && j->dir;
+    task->saved = task->changes;
+    return s;
 }
 
 xd_status xd_tasks_open(xd_tasks **out, const char *dir, int queue, double seconds, int64_t bytes,
@@ -204,7 +179,11 @@ xd_status xd_tasks_open(xd_tasks **out, const char *dir, int queue, double secon
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&j->changed, &attr);
     pthread_condattr_destroy(&attr);
-    xd_status s = load_stored(j, dir, e);
+    xd_status s = XD_OK;
+    if (dir && !(j->dir = strdup(dir)))
+        s = xd_fail(e, XD_ENOMEM, "no memory for a queue");
+    if (s == XD_OK && dir)
+        s = xd_tasks_share(j, e);
     if (s != XD_OK)
         xd_tasks_close(out);
     return s;
@@ -215,6 +194,7 @@ void xd_tasks_close(xd_tasks **out)
     xd_tasks *j = *out;
     if (!j)
         return;
+    xd_tasks_unshare(j);
     while (j->first) {
         xd_task *task = j->first;
         j->first = task->next;
@@ -243,7 +223,7 @@ static int count_queued(const xd_tasks *j)
 {
     int n = 0;
     for (const xd_task *task = j->first; task; task = task->next)
-        n += task->state == XD_TASK_QUEUED;
+        n += task->state == XD_TASK_QUEUED && !xd_task_is_foreign(task);
     return n;
 }
 
@@ -254,31 +234,52 @@ xd_tasks_counts xd_tasks_count(xd_tasks *j)
     c.queued = count_queued(j);
     c.running = 0;
     for (const xd_task *task = j->first; task; task = task->next)
-        c.running += task->state == XD_TASK_RUNNING;
+        c.running += task->state == XD_TASK_RUNNING && !xd_task_is_foreign(task);
     xd_tasks_unlock(j);
     return c;
 }
 
+/* Returns the task with this id, or NULL. */
+static xd_task *task_of(const xd_tasks *j, const char *id)
+{
+    xd_task *task = j->first;
+    while (task && (task->deleted || strcmp(task->id, id) != 0))
+        task = task->next;
+    return task;
+}
+
+/* Checks whether a new task can be queued. A task with a fingerprint is stored first, so that no
+ * other server generates it, too. */
+static xd_status accept_task(xd_tasks *j, xd_task *task, xd_err *e)
+{
+    int waiting = count_queued(j);
+    if (j->closed)
+        return xd_fail(e, XD_ECANCELLED, "the server is shutting down");
+    if (*task->fingerprint && task_of(j, task->id))
+        return xd_fail(e, XD_EINVAL, "this request exists");
+    if (waiting >= j->queue)
+        return xd_fail(e, XD_ENOMEM,
+                       "%d requests wait, which is the limit of the queue "
+                       "(--queue): send this one again later",
+                       waiting);
+    return *task->fingerprint && j->dir ? xd_tasks_claim_new(j, task, e) : XD_OK;
+}
+
 xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e)
 {
-    xd_status s = XD_OK;
     xd_tasks_lock(j);
-    int waiting = count_queued(j);
-    if (waiting >= j->queue || j->closed) {
+    task->created = xd_unix_s();
+    task->arrived_s = xd_now_s();
+    xd_status s = accept_task(j, task, e);
+    if (s == XD_ENOMEM || s == XD_ECANCELLED)
         j->counts.refused++;
-        s = j->closed ? xd_fail(e, XD_ECANCELLED, "the server is shutting down")
-                      : xd_fail(e, XD_ENOMEM,
-                                "%d requests wait, which is the limit of the queue "
-                                "(--queue): send this one again later",
-                                waiting);
-    } else {
-        task->created = xd_unix_s();
-        task->arrived_s = xd_now_s();
+    if (s == XD_OK) {
         task->refs = 1;
-        append_task(j, task);
-        store_task(j, task);
-        note_change(j, task);
-        wake_worker_thread(j);
+        xd_tasks_append(j, task);
+        if (!task->stored)
+            xd_tasks_store(j, task, NULL);
+        xd_tasks_note_change(j, task);
+        xd_tasks_wake_worker_thread(j);
     }
     xd_tasks_unlock(j);
     return s;
@@ -286,18 +287,17 @@ xd_status xd_tasks_add(xd_tasks *j, xd_task *task, xd_err *e)
 
 xd_task *xd_tasks_find(xd_tasks *j, const char *id)
 {
+    if (j->dir)
+        xd_tasks_refresh_one(j, id);
     xd_tasks_lock(j);
-    xd_task *task = j->first;
-    while (task && (task->deleted || strcmp(task->id, id) != 0))
-        task = task->next;
+    xd_task *task = task_of(j, id);
     if (task)
         task->refs++;
     xd_tasks_unlock(j);
     return task;
 }
 
-/* Removes a deleted task without references from the list, and frees it. */
-static void unlink_task(xd_tasks *j, xd_task *task)
+void xd_tasks_unlink(xd_tasks *j, xd_task *task)
 {
     xd_task **at = &j->first;
     if (task->refs || !task->deleted)
@@ -316,7 +316,7 @@ void xd_task_release(xd_tasks *j, xd_task *task)
         return;
     xd_tasks_lock(j);
     task->refs--;
-    unlink_task(j, task);
+    xd_tasks_unlink(j, task);
     xd_tasks_unlock(j);
 }
 
@@ -350,7 +350,8 @@ static int count_before(const xd_tasks *j, const xd_task *task, double *seconds)
     *seconds = xd_schedule_remaining(&s, task);
     for (const xd_task *k = j->first; k; k = k->next) {
         int runs = k->state == XD_TASK_RUNNING && task->state == XD_TASK_QUEUED;
-        if (k == task || xd_task_has_ended(k) || (!runs && xd_schedule_score(&s, k, now) > mine))
+        if (k == task || xd_task_has_ended(k) || xd_task_is_foreign(k) ||
+            (!runs && xd_schedule_score(&s, k, now) > mine))
             continue;
         n++;
         *seconds += xd_schedule_remaining(&s, k);
@@ -373,16 +374,48 @@ double xd_task_seconds_left(xd_tasks *j, const xd_task *task)
     return task->expected_s > 0 ? seconds : -1;
 }
 
+double xd_tasks_seconds(xd_tasks *j)
+{
+    const xd_schedule s = { .default_s = 0 };
+    double            sum = 0;
+    xd_tasks_lock(j);
+    for (const xd_task *k = j->first; k; k = k->next)
+        if (!xd_task_has_ended(k) && !xd_task_is_foreign(k))
+            sum += xd_schedule_remaining(&s, k);
+    xd_tasks_unlock(j);
+    return sum;
+}
+
 double xd_tasks_retry_after_s(xd_tasks *j)
 {
     const xd_schedule s = { .default_s = 0 };
     double            least = INFINITY;
     xd_tasks_lock(j);
     for (const xd_task *k = j->first; k; k = k->next)
-        if (!xd_task_has_ended(k) && k->expected_s > 0)
+        if (!xd_task_has_ended(k) && !xd_task_is_foreign(k) && k->expected_s > 0)
             least = fmin(least, xd_schedule_remaining(&s, k));
     xd_tasks_unlock(j);
     return least < 1 ? 1 : isfinite(least) ? ceil(least) : 5;
+}
+
+/* Returns the value of the task's argument that begins with `flag`; "" if there is none. */
+static const char *arg_of(const xd_task *task, const char *flag)
+{
+    for (int i = 0; i < task->nargs; i++)
+        if (strncmp(task->args[i], flag, strlen(flag)) == 0)
+            return task->args[i] + strlen(flag);
+    return "";
+}
+
+int xd_task_checkpoint(const xd_task *task, int claims, char *path, size_t size)
+{
+    const char *output = arg_of(task, "--output="), *slash = strrchr(output, '/');
+    char        number[16] = "";
+    if (claims)
+        snprintf(number, sizeof number, "%d", claims);
+    int n = snprintf(path, size, "%.*s/%s.saved%s", slash ? (int)(slash - output) : 0, output,
+                     task->id, number);
+    return *arg_of(task, "--checkpoint=") && slash && n > 0 && (size_t)n < size;
 }
 
 /* Removes the files with the input images of a request. */
@@ -395,23 +428,15 @@ static void remove_inputs(const xd_task *task)
     }
 }
 
-/* Returns the value of the task's argument that begins with `flag`; "" if there is none. */
-static const char *arg_of(const xd_task *task, const char *flag)
-{
-    for (int i = 0; i < task->nargs; i++)
-        if (strncmp(task->args[i], flag, strlen(flag)) == 0)
-            return task->args[i] + strlen(flag);
-    return "";
-}
-
-/* Removes the checkpoint folder from which an interrupted task continues. */
+/* Removes the checkpoint folder of an interrupted task, and the checkpoint folders
+ * of the task's earlier servers. */
 static void remove_checkpoint(const xd_task *task)
 {
-    const char *path = arg_of(task, "--checkpoint=");
-    if (!*path)
-        return;
-    xd_folder_files(path, NULL, 1);
-    rmdir(path);
+    char path[4200];
+    for (int i = 0; i <= task->claims && xd_task_checkpoint(task, i, path, sizeof path); i++) {
+        xd_folder_files(path, NULL, 1);
+        rmdir(path);
+    }
 }
 
 static void record_metrics(xd_tasks *j, const xd_task *task)
@@ -443,7 +468,11 @@ void xd_tasks_measures(xd_tasks *j, xd_text_buf *b)
 
 static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
 {
-    int again = j->closed && j->dir && !task->awaited && state != XD_TASK_DONE;
+    /* A client that knows the request's key may repeat the request at another server. */
+    int again = j->closed && j->dir && state != XD_TASK_DONE &&
+                (!task->awaited || *task->fingerprint);
+    if (xd_tasks_lost(j, task)) /* another server generates the results */
+        return;
     if (!again) /* if the next server runs the task again, the files of the task are kept */
         remove_inputs(task), remove_checkpoint(task);
     task->state = state;
@@ -458,8 +487,8 @@ static void end_task(xd_tasks *j, xd_task *task, xd_task_state state)
         j->counts.failed++;
     record_metrics(j, task);
     if (!again)
-        store_task(j, task);
-    note_change(j, task);
+        xd_tasks_store(j, task, NULL);
+    xd_tasks_note_change(j, task);
 }
 
 static void set_text(char **to, const char *text)
@@ -474,13 +503,18 @@ int xd_tasks_cancel(xd_tasks *j, xd_task *task)
     int mine = !xd_task_has_ended(task);
     if (mine)
         task->cancel = 1;
-    wake_worker_thread(j);
+    if (mine && xd_task_is_foreign(task)) {
+        xd_replica_ask_cancel(j->replica, task->id);
+        xd_tasks_unlock(j);
+        return 1;
+    }
+    xd_tasks_wake_worker_thread(j);
     if (task->state == XD_TASK_QUEUED) {
         task->code = XD_ECANCELLED;
         set_text(&task->error, "cancelled");
         end_task(j, task, XD_TASK_CANCELLED);
     } else if (mine) {
-        note_change(j, task);
+        xd_tasks_note_change(j, task);
     }
     xd_tasks_unlock(j);
     return mine;
@@ -490,15 +524,22 @@ void xd_tasks_shut_down(xd_tasks *j)
 {
     xd_tasks_lock(j);
     j->closed = 1;
-    for (xd_task *task = j->first; task; task = task->next)
-        if (task->state == XD_TASK_QUEUED) {
-            task->code = XD_ENOMEM;
-            set_text(&task->error, "the server is shutting down: send the request again when it "
-                                   "is back");
+    for (xd_task *task = j->first; task; task = task->next) {
+        if (xd_task_has_ended(task) ||
+            (task->state == XD_TASK_RUNNING && !xd_task_is_foreign(task)))
+            continue;
+        task->code = XD_ENOMEM;
+        set_text(&task->error, "the server is shutting down: send the request again when it "
+                               "is back");
+        if (xd_task_is_foreign(task)) { /* only this server's clients get the error */
+            task->state = XD_TASK_FAILED;
+            xd_tasks_note_change(j, task);
+        } else {
             end_task(j, task, XD_TASK_FAILED);
         }
+    }
     pthread_cond_broadcast(&j->changed);
-    wake_worker_thread(j);
+    xd_tasks_wake_worker_thread(j);
     xd_tasks_unlock(j);
 }
 
@@ -559,10 +600,12 @@ static void delete_task(xd_tasks *j, xd_task *task)
         remove_image(&task->done[i]);
     remove_previews(task);
     remove_checkpoint(task);
-    if (j->dir)
+    if (j->dir) {
         xd_task_store_remove(j->dir, task);
+        xd_replica_remove_claims(j->replica, task->id, task->claims);
+    }
     task->deleted = 1;
-    unlink_task(j, task);
+    xd_tasks_unlink(j, task);
 }
 
 int xd_tasks_delete(xd_tasks *j, xd_task *task)
@@ -580,13 +623,14 @@ void xd_task_remove_files(const xd_task *task)
     char dir[4096], path[4400];
     snprintf(dir, sizeof dir, "%s", arg_of(task, "--output="));
     char *slash = strrchr(dir, '/');
-    if (!slash)
+    if (!slash || xd_task_is_foreign(task))
         return;
     *slash = 0;
     DIR           *d = opendir(dir);
     struct dirent *f;
     while (d && (f = readdir(d)))
         if (strncmp(f->d_name, task->id, strlen(task->id)) == 0 && !strstr(f->d_name, ".task") &&
+            !strstr(f->d_name, XD_REPLICA_CLAIM) &&
             (size_t)snprintf(path, sizeof path, "%s/%s", dir, f->d_name) < sizeof path)
             unlink(path);
     if (d)
@@ -606,6 +650,10 @@ void xd_tasks_delete_expired(xd_tasks *j)
     double  now = xd_now_s();
     int64_t bytes = 0;
     xd_tasks_lock(j);
+    if (j->dir && !j->leads) {
+        xd_tasks_unlock(j);
+        return;
+    }
     for (const xd_task *task = j->first; task; task = task->next)
         bytes += xd_task_has_ended(task) && !task->deleted ? task_bytes(task) : 0;
     for (xd_task *task = j->first, *next; task; task = next) {
@@ -629,7 +677,8 @@ xd_task *xd_tasks_start_best(xd_tasks *j, double (*score)(void *cookie, const xd
     double   least = INFINITY;
     xd_tasks_lock(j);
     for (xd_task *task = j->first; task && !j->closed; task = task->next) {
-        double s = task->state == XD_TASK_QUEUED ? score(cookie, task) : NAN;
+        double s = task->state == XD_TASK_QUEUED && !xd_task_is_foreign(task) ? score(cookie, task)
+                                                                              : NAN;
         if (s < least)
             best = task, least = s;
     }
@@ -639,7 +688,7 @@ xd_task *xd_tasks_start_best(xd_tasks *j, double (*score)(void *cookie, const xd
         best->began_s = xd_now_s();
         best->attempts++;
         best->refs++;
-        note_change(j, best);
+        xd_tasks_note_change(j, best);
     }
     xd_tasks_unlock(j);
     return best;
@@ -648,10 +697,12 @@ xd_task *xd_tasks_start_best(xd_tasks *j, double (*score)(void *cookie, const xd
 void xd_task_requeue(xd_tasks *j, xd_task *task)
 {
     xd_tasks_lock(j);
-    task->state = XD_TASK_QUEUED;
-    task->started = 0;
-    note_change(j, task);
-    wake_worker_thread(j);
+    if (!xd_task_is_foreign(task)) {
+        task->state = XD_TASK_QUEUED;
+        task->started = 0;
+        xd_tasks_note_change(j, task);
+        xd_tasks_wake_worker_thread(j);
+    }
     xd_tasks_unlock(j);
     xd_task_release(j, task);
 }
@@ -665,7 +716,7 @@ void xd_tasks_cancel_overdue(xd_tasks *j)
 {
     xd_tasks_lock(j);
     for (xd_task *task = j->first; task; task = task->next)
-        if (task->state == XD_TASK_QUEUED && is_overdue(task)) {
+        if (task->state == XD_TASK_QUEUED && !xd_task_is_foreign(task) && is_overdue(task)) {
             task->code = XD_ECANCELLED;
             set_text(&task->error, "the deadline passed while the request was queued");
             end_task(j, task, XD_TASK_CANCELLED);
@@ -679,7 +730,7 @@ xd_task *xd_tasks_next_unpredicted(xd_tasks *j)
     xd_tasks_lock(j);
     while (!j->closed) {
         for (task = j->first; task; task = task->next)
-            if (!xd_task_has_ended(task) && task->expected_s == 0)
+            if (!xd_task_has_ended(task) && !xd_task_is_foreign(task) && task->expected_s == 0)
                 break;
         if (task)
             break;
@@ -700,8 +751,8 @@ void xd_task_set_prediction(xd_tasks *j, xd_task *task, const xd_task_time *t)
     task->alone_s = t->alone > 0 ? t->alone : -1;
     task->text_part = t->text;
     task->decode_part = t->decode;
-    note_change(j, task);
-    wake_worker_thread(j);
+    xd_tasks_note_change(j, task);
+    xd_tasks_wake_worker_thread(j);
     xd_tasks_unlock(j);
 }
 
@@ -710,8 +761,8 @@ xd_task *xd_tasks_running(xd_tasks *j, const char *owner)
     xd_task *task = NULL;
     xd_tasks_lock(j);
     for (xd_task *k = j->first; k; k = k->next)
-        if (k->state == XD_TASK_RUNNING && (!task || k->started > task->started) &&
-            (!owner || strcmp(k->owner, owner) == 0))
+        if (k->state == XD_TASK_RUNNING && !xd_task_is_foreign(k) &&
+            (!task || k->started > task->started) && (!owner || strcmp(k->owner, owner) == 0))
             task = k;
     if (task)
         task->refs++;
@@ -722,35 +773,43 @@ xd_task *xd_tasks_running(xd_tasks *j, const char *owner)
 void xd_task_stage(xd_tasks *j, xd_task *task, const char *stage)
 {
     xd_tasks_lock(j);
-    snprintf(task->stage, sizeof task->stage, "%s", stage);
-    note_change(j, task);
+    if (!xd_task_is_foreign(task)) {
+        snprintf(task->stage, sizeof task->stage, "%s", stage);
+        xd_tasks_note_change(j, task);
+    }
     xd_tasks_unlock(j);
 }
 
 void xd_task_step(xd_tasks *j, xd_task *task, int step, int steps, int image, int images)
 {
     xd_tasks_lock(j);
-    task->step = step;
-    task->steps = steps;
-    task->image = image;
-    task->images = images;
-    note_change(j, task);
+    if (!xd_task_is_foreign(task)) {
+        task->step = step;
+        task->steps = steps;
+        task->image = image;
+        task->images = images;
+        xd_tasks_note_change(j, task);
+    }
     xd_tasks_unlock(j);
 }
 
 void xd_task_preview(xd_tasks *j, xd_task *task, const char *file)
 {
     xd_tasks_lock(j);
-    set_text(&task->preview, file);
-    task->previews++;
-    note_change(j, task);
+    if (!xd_task_is_foreign(task)) {
+        set_text(&task->preview, file);
+        task->previews++;
+        xd_tasks_note_change(j, task);
+    }
     xd_tasks_unlock(j);
 }
 
 void xd_task_image_done(xd_tasks *j, xd_task *task, const xd_task_image *image)
 {
     xd_tasks_lock(j);
-    xd_task_image *done = realloc(task->done, ((size_t)task->ndone + 1) * sizeof *done);
+    xd_task_image *done = xd_task_is_foreign(task)
+                              ? NULL
+                              : realloc(task->done, ((size_t)task->ndone + 1) * sizeof *done);
     if (done) {
         task->done = done;
         done[task->ndone] = *image;
@@ -760,7 +819,7 @@ void xd_task_image_done(xd_tasks *j, xd_task *task, const xd_task_image *image)
         done[task->ndone].parameters = strdup(image->parameters);
         done[task->ndone].previews = task->previews;
         task->ndone++;
-        note_change(j, task);
+        xd_tasks_note_change(j, task);
     }
     xd_tasks_unlock(j);
 }
@@ -768,7 +827,8 @@ void xd_task_image_done(xd_tasks *j, xd_task *task, const xd_task_image *image)
 void xd_task_done(xd_tasks *j, xd_task *task, const char *seconds)
 {
     xd_tasks_lock(j);
-    set_text(&task->seconds, seconds);
+    if (!xd_tasks_lost(j, task))
+        set_text(&task->seconds, seconds);
     end_task(j, task, XD_TASK_DONE);
     xd_tasks_unlock(j);
 }
@@ -779,10 +839,12 @@ void xd_task_failed(xd_tasks *j, xd_task *task, xd_status code, const char *erro
         /* the log contains the complete message, from which replies omit paths */
         fprintf(stderr, "xdit: error: %s: %s\n", task->id, error);
     xd_tasks_lock(j);
-    task->code = code;
-    set_text(&task->error, code == XD_ECANCELLED && !task->cancel && is_overdue(task)
-                               ? "the deadline passed before the result was complete"
-                               : error);
+    if (!xd_tasks_lost(j, task)) {
+        task->code = code;
+        set_text(&task->error, code == XD_ECANCELLED && !task->cancel && is_overdue(task)
+                                   ? "the deadline passed before the result was complete"
+                                   : error);
+    }
     end_task(j, task, code == XD_ECANCELLED ? XD_TASK_CANCELLED : XD_TASK_FAILED);
     xd_tasks_unlock(j);
 }

@@ -74,7 +74,7 @@ void xd_dispatch_cancel(xd_dispatch *d)
         xd_worker_run *r = &d->runs[i];
         xd_tasks_lock(d->tasks);
         double late = r->task->deadline_s;
-        int    wanted = r->task->cancel || (late > 0 && late < xd_now_s());
+        int    wanted = r->task->cancel || *r->task->replica || (late > 0 && late < xd_now_s());
         xd_tasks_unlock(d->tasks);
         if (wanted && !r->cancelled)
             send_frame(d, r->rank, XD_FRAME_CANCEL, (const char *[]){ r->task->id }, 1, NULL);

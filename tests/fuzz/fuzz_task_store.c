@@ -35,19 +35,9 @@ static void ignore(void *cookie, const char *line)
     MUST(line[0]);
 }
 
-static void take(void *cookie, xd_task *task)
-{
-    xd_task **to = cookie;
-    MUST(!*to);
-    *to = task;
-}
-
 static xd_task *load(void)
 {
-    xd_task *task = NULL;
-    xd_err   e = { 0 };
-    MUST(xd_task_store_load(here, take, ignore, &task, &e) == XD_OK);
-    return task;
+    return xd_task_store_read(here, id, ignore, NULL);
 }
 
 static void check_path(const char *file)
@@ -96,6 +86,7 @@ static void check_same(const xd_task *a, const xd_task *b)
 {
     MUST(a->state == b->state && a->video == b->video && a->code == b->code);
     MUST(a->nargs == b->nargs && a->ndone == b->ndone);
+    MUST(a->claims == b->claims && strcmp(a->replica, b->replica) == 0);
     for (int i = 0; i < a->nargs; i++)
         MUST(strcmp(a->args[i], b->args[i]) == 0);
     MUST(strcmp(a->prompt, b->prompt) == 0 && strcmp(a->owner, b->owner) == 0);
@@ -112,7 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     xd_task *before = NULL, *t = load();
     for (int i = 0; t && i < 3; i++) {
         check_task(t);
-        MUST(xd_task_store_save(here, t, &e) == XD_OK);
+        MUST(xd_task_store_save(here, t, t->replica, &e) == XD_OK);
         if (before && i > 1) /* the first time bytes that are not UTF-8 were replaced */
             check_same(t, before);
         xd_task_free(before);

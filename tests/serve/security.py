@@ -119,7 +119,7 @@ def kept_private():
         key = {"Authorization": "Bearer very-secret"}
         r = s.post(GEN, {**FAST, "response_format": "url"}, key)
         modes = {f.name.split(".")[-1]: f.stat().st_mode & 0o777 for f in folder.iterdir()}
-        report(modes == {"png": 0o600, "task": 0o600}, "results: 0600", modes)
+        report(modes == {"png": 0o600, "task": 0o600, "lease": 0o600}, "results: 0600", modes)
         text = next(folder.glob("*.task")).read_text()
         report("very" not in text and "secret" not in text, "no letter of the key is kept", text)
         report("other users can write" in s.said(), "a folder of all users is warned of", s.said())

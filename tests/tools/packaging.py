@@ -66,6 +66,94 @@ def cluster_files(yaml):
           server["spec"]["template"]["metadata"]["labels"])
 
 
+def autoscaling(yaml):
+    scaled = yaml.safe_load((HOME / "kubernetes" / "autoscale.yaml").read_text())
+    server = next(yaml.safe_load_all((HOME / "kubernetes" / "server.yaml").read_text()))
+    check("KEDA: scales the Deployment", scaled["kind"] == "ScaledObject" and
+          scaled["spec"]["scaleTargetRef"]["name"] == server["metadata"]["name"])
+    metric = re.search(r"xdit_(\w+)", scaled["spec"]["triggers"][0]["metadata"]["query"])[1]
+    status = (ROOT / "app" / "serve" / "api_status.c").read_text()
+    check("KEDA: a metric of the server", f'add_metric(b, "{metric}"' in status, metric)
+
+
+def rendered(text, values):
+    """A template of the chart with its values: as much of Helm's language as the chart uses."""
+    def value(path):
+        found = {"Release": {"Name": "test", "Namespace": "default"}, "Values": values}
+        for name in path.strip(".").split("."):
+            found = found[name]
+        return found
+
+    def expression(match):
+        words = match[1].strip("- ").split()
+        if words[0] == "add":
+            return str(value(words[1]) + int(words[2]))
+        if words[0] == "toJson":
+            return json.dumps(value(words[1]))
+        return json.dumps(str(value(words[0]))) if words[1:] == ["|", "quote"] else \
+            str(value(words[0]))
+
+    def block(match):
+        return match[2] if value(match[1]) else ""
+
+    def loop(match):
+        return "".join(match[2].replace("{{ . | quote }}", json.dumps(v))
+                       for v in value(match[1]))
+
+    text = re.sub(r"\{\{- if (\S+) \}\}(.*?)\{\{- end \}\}", block, text, flags=re.S)
+    text = re.sub(r"\s*\{\{- range (\S+) \}\}(.*?)\s*\{\{- end \}\}", loop, text, flags=re.S)
+    return re.sub(r"\{\{(.*?)\}\}", expression, text)
+
+
+def matches(schema, value, path=""):
+    """Complaints of a JSON schema, of the keywords that the chart's schema uses."""
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+    if "type" in schema and (not isinstance(value, kinds[schema["type"]]) or
+                             (schema["type"] == "integer" and isinstance(value, bool))):
+        return [f"{path}: {schema['type']}"]
+    said = []
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        said += [f"{path}.{k}: missing" for k in schema.get("required", []) if k not in value]
+        for k, v in value.items():
+            if k in known:
+                said += matches(known[k], v, f"{path}.{k}")
+            elif schema.get("additionalProperties") is False:
+                said.append(f"{path}.{k}: unknown")
+    if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
+        said.append(f"{path}: {schema['pattern']}")
+    if isinstance(value, int) and value < schema.get("minimum", value):
+        said.append(f"{path}: minimum")
+    return said
+
+
+def chart(yaml):
+    home = HOME / "helm"
+    values = yaml.safe_load((home / "values.yaml").read_text())
+    schema = json.loads((home / "values.schema.json").read_text())
+    check("Helm: the values fit the schema", not matches(schema, values), matches(schema, values))
+    check("Helm: wrong values do not", matches(schema, {**values, "replicas": 0}) and
+          matches(schema, {**values, "replica": 1}))
+    version = subprocess.run([ROOT / "tools" / "version.sh"], capture_output=True, text=True,
+                             cwd=ROOT).stdout.strip()
+    about = yaml.safe_load((home / "Chart.yaml").read_text())
+    check("Helm: the version", about["appVersion"] == version, (about, version))
+    values["options"] = ["--weights_dtype", "int8"]
+    values["autoscale"]["enabled"] = True
+    server, service = yaml.safe_load_all(rendered(
+        (home / "templates" / "server.yaml").read_text(), values))
+    box = server["spec"]["template"]["spec"]["containers"][0]
+    check("Helm: flags", not unknown(box["args"]) and box["args"][-2:] == values["options"] and
+          all(isinstance(a, str) for a in box["args"]), box["args"])
+    check("Helm: volumes", {m["name"] for m in box["volumeMounts"]} ==
+          {v["name"] for v in server["spec"]["template"]["spec"]["volumes"]})
+    check("Helm: the service finds the pods", service["spec"]["selector"] ==
+          server["spec"]["template"]["metadata"]["labels"])
+    text = rendered((home / "templates" / "autoscale.yaml").read_text(), values)
+    check("Helm: KEDA scales the Deployment", yaml.safe_load(text)["spec"]["scaleTargetRef"]["name"]
+          == server["metadata"]["name"], text)
+
+
 def sbatch():
     path = HOME / "slurm" / "generate.sbatch"
     r = subprocess.run(["bash", "-n", path], capture_output=True, text=True)
@@ -221,6 +309,8 @@ def main():
     try:
         import yaml
         cluster_files(yaml)
+        autoscaling(yaml)
+        chart(yaml)
     except ImportError:
         skip("Kubernetes", "there is no Python package yaml")
     sbatch()
