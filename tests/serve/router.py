@@ -93,16 +93,23 @@ class Fleet:
             s.stop()
 
 
-def ask(port, seed):
-    """The reply to one request, and its seconds. Only a router that cannot be reached is an error."""
+def ask(port, seed, key):
+    """The reply to a request, its seconds, and how often it was sent. As its clients do, it repeats
+    a request that every server of the router has sent away (429, 502, 503)."""
     began = time.monotonic()
-    c = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
-    try:
-        c.request("POST", "/v1/images/generations", json.dumps({**FIELDS, "seed": seed}),
-                  {"Content-Type": "application/json"})
-        return Reply(c.getresponse()), time.monotonic() - began
-    finally:
-        c.close()
+    for tries in range(1, 11):
+        c = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+        try:
+            c.request("POST", "/v1/images/generations", json.dumps({**FIELDS, "seed": seed}),
+                      {"Content-Type": "application/json", **({"Idempotency-Key": key} if key else
+                                                              {})})
+            reply = Reply(c.getresponse())
+        finally:
+            c.close()
+        if reply.status not in (429, 502, 503) or not key:
+            break
+        time.sleep(0.5)
+    return reply, time.monotonic() - began, tries
 
 
 def through(name, command, right):
@@ -124,27 +131,32 @@ def through(name, command, right):
                 if s.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.1)
+        plain = [ask(port, 0, None)[0] for _ in range(2)]
+        report([r.status for r in plain] == [200, 200] and len(list(folder.glob("*.task"))) == 2,
+               f"{name}: two requests without a key are two", plain)
         with concurrent.futures.ThreadPoolExecutor(CLIENTS + 1) as pool:
             trouble = pool.submit(fleet.disturb, stop, events)
-            results = list(pool.map(lambda i: (i % SEEDS, *ask(port, i % SEEDS)),
+            results = list(pool.map(lambda i: (i % SEEDS, *ask(port, i % SEEDS, f"request {i}")),
                                     range(REQUESTS)))
             while events[0] < 2:
                 time.sleep(0.1)
             stop.set()
             trouble.result()
-        wrong = [(r.status, r.body[:300]) for _, r, _ in results if r.status != 200]
+        wrong = [(r.status, r.body[:300]) for _, r, *_ in results if r.status != 200]
         report(not wrong, f"{name}: {REQUESTS} requests are answered, {events[0]} disturbances",
                events, wrong, pathlib.Path(T / f"{name}.err").read_text()[-1000:])
-        report(all(pixels(image_of(r)) == right[seed] for seed, r, _ in results if r.status == 200),
+        report(all(pixels(image_of(r)) == right[seed] for seed, r, *_ in results
+                   if r.status == 200),
                f"{name}: with the bytes of the command line")
         done = [json.loads(p.read_text())["state"] for p in folder.glob("*.task")]
-        report(done.count("done") == len(results) - len(wrong) and
+        report(done.count("done") == 2 + len(results) - len(wrong) and
                len(list(folder.glob("*.png"))) == done.count("done"),
                f"{name}: each is generated once", len(done), len(results))
-        times = sorted(s for _, _, s in results)
+        times = sorted(s for _, _, s, _ in results)
         print(f"# {name}: median {times[len(times) // 2]:.2f} s, 99 % "
               f"{times[int(len(times) * 0.99)]:.2f} s, {events[1:].count('kill')} killed, "
-              f"{events[1:].count('drain')} drained, {events[1:].count('pause')} paused")
+              f"{events[1:].count('drain')} drained, {events[1:].count('pause')} paused, "
+              f"{sum(tries > 1 for *_, tries in results)} sent again by the client")
     finally:
         stop.set()
         router.terminate()

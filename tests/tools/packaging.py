@@ -25,7 +25,7 @@ def skip(what, why):
 
 
 def flags_of(command):
-    text = subprocess.run([XDIT, "help", command], capture_output=True, text=True,
+    text = subprocess.run([XDIT, command, "--help", "all"], capture_output=True, text=True,
                           env={**os.environ, "COLUMNS": "100"}).stdout
     return set(re.findall(r"--([a-z0-9_]+)", text))
 
