@@ -236,15 +236,48 @@ static void alone_done(void *self, const char *name)
     xd_st_done(p->files, xd_st_find(p->files, name));
 }
 
+/* Opens a weight file, to read its names and shapes; xd_st_close(&to->files) closes the file. */
+static xd_status open_to_describe(xd_component *to, xd_source *src, const char *file, xd_err *e)
+{
+    *to = (xd_component){ .file = (char *)(uintptr_t)file };
+    *src = (xd_source){ .has = src_has, .get = src_get, .done = alone_done, .self = to };
+    return xd_st_open(&to->files, file, "diffusion_pytorch_model", e);
+}
+
 /* Appends the config of a side network in a weight file without config.json to b. Appends nothing
  * if the transformer's family does not know the file. */
 static xd_status describe_side(const xd_component *p, const char *file, xd_text_buf *b, xd_err *e)
 {
-    xd_component alone = { .file = (char *)(uintptr_t)file };
-    xd_source    src = { .has = src_has, .get = src_get, .done = alone_done, .self = &alone };
-    xd_status    s = xd_st_open(&alone.files, file, "diffusion_pytorch_model", e);
+    xd_component alone;
+    xd_source    src;
+    xd_status    s = open_to_describe(&alone, &src, file, e);
     if (s == XD_OK)
         s = p->dit->side->describe(&src, p->config, b, e);
+    xd_st_close(&alone.files);
+    return s;
+}
+
+xd_status xd_component_open_described(xd_component *p, const char *name, const char *file,
+                                      const char *slot, const xd_vae_info *own, xd_err *e)
+{
+    xd_component alone;
+    xd_source    src;
+    xd_text_buf  config = { 0 };
+    memset(p, 0, sizeof *p);
+    xd_status s = open_to_describe(&alone, &src, file, e);
+    for (int i = 0; s == XD_OK && xd_vaes[i] && !config.len; i++)
+        if (xd_vaes[i]->describe)
+            s = xd_vaes[i]->describe(&src, own, &config, e);
+    if (s == XD_OK && config.failed)
+        s = xd_fail(e, XD_ENOMEM, "no memory for the config of %s", file);
+    if (s == XD_OK && config.len) {
+        s = xd_component_open_text(p, name, XD_KIND_VAE, config.p, e);
+        if (s == XD_OK)
+            s = xd_component_set_file(p, file, slot, e);
+        else
+            xd_fail_at(e, s, file);
+    }
+    xd_buf_free(&config);
     xd_st_close(&alone.files);
     return s;
 }

@@ -141,6 +141,11 @@ xd_status xd_component_open_some(xd_component *p, const char *model, const char 
  * directory. */
 xd_status xd_component_open_text(xd_component *p, const char *name, xd_kind kind, const char *text,
                                  xd_err *e);
+/* Opens an autoencoder from a weight file without config.json, whose config follows from the names
+ * and shapes of its tensors (xd_vae.describe). own: properties of the autoencoder that the file
+ * replaces. Opens nothing, so that p->w is NULL, if the file needs a config. */
+xd_status xd_component_open_described(xd_component *p, const char *name, const char *file,
+                                      const char *slot, const xd_vae_info *own, xd_err *e);
 /* Sets the component's weight source, which must have the tensors under their declared names.
  * xd_component_source compares the source's tensors with the declared ones. *src is copied, but its
  * pointers are borrowed. */

@@ -625,6 +625,67 @@ static xd_status open_part(xd_model *m, xd_component *p, const char *folder, xd_
     return s == XD_OK && file ? xd_component_set_file(p, file, slot, e) : s;
 }
 
+/* Refuses a tiny autoencoder whose latents are not those of the model. */
+static xd_status check_latents(const xd_model *m, const xd_vae_info *v, const xd_vae_info *own,
+                               const char *file, xd_err *e)
+{
+    if (v->channels == own->channels && memcmp(v->cell, own->cell, sizeof v->cell) == 0)
+        return XD_OK;
+    return xd_fail(e, XD_EINVAL,
+                   "%s decodes latents of %lld channels and cells of %d x %d x %d (frames, rows, "
+                   "columns), but those of %s have %lld channels and cells of %d x %d x %d: give "
+                   "a decoder for the latents of this model",
+                   file, (long long)v->channels, v->cell[0], v->cell[1], v->cell[2], m->dir,
+                   (long long)own->channels, own->cell[0], own->cell[1], own->cell[2]);
+}
+
+/* Refuses a tiny autoencoder in place of a VAE with alpha. */
+static xd_status check_replaced(const xd_model *m, const xd_vae_info *own, const char *file,
+                                xd_err *e)
+{
+    if (xd_vae_pixel_channels(own) == 3)
+        return XD_OK;
+    return xd_fail(e, XD_EUNSUPPORTED,
+                   "%s cannot replace the VAE of %s, which decodes colours and alpha: omit --vae, "
+                   "or give the file as --preview_decoder",
+                   file, m->dir);
+}
+
+/* Opens the tiny autoencoder of a weight file without config, if the file has one. Otherwise *p is
+ * closed afterwards. */
+static xd_status open_tiny(const xd_model *m, xd_component *p, const char *file,
+                           const xd_vae_info *own, xd_err *e)
+{
+    xd_vae_info v;
+    xd_status   s = xd_component_open_described(p, m->recipe->vae, file, "vae", own, e);
+    if (s != XD_OK || !p->w)
+        return s;
+    p->vae->info(p->w->net.cfg, &v);
+    s = check_latents(m, &v, own, file, e);
+    return s == XD_OK ? check_replaced(m, own, file, e) : s;
+}
+
+/* Opens the VAE of the model's folder, or a tiny autoencoder in a file that is given for it. */
+static xd_status open_vae(xd_model *m, xd_err *e)
+{
+    const char  *file = given_file(m, "vae");
+    xd_component tiny;
+    xd_vae_info  own;
+    xd_status    s = open_part(m, &m->vae, m->recipe->vae, XD_KIND_VAE, "vae", e);
+    if (s != XD_OK || !file)
+        return s;
+    m->vae.vae->info(m->vae.w->net.cfg, &own);
+    s = open_tiny(m, &tiny, file, &own, e);
+    if (s == XD_OK && tiny.w) {
+        xd_component_close(&m->vae);
+        m->vae = tiny;
+        m->vae_info.rgb = own.rgb; /* both read the same latents */
+        return XD_OK;
+    }
+    xd_component_close(&tiny);
+    return s;
+}
+
 /* Reads the settings of a vision-language encoder's image processor. The processor's patches must
  * match the encoder's vision tower. */
 static xd_status open_processor(xd_model *m, int k, xd_err *e)
@@ -854,6 +915,11 @@ static xd_status open_upsampler(xd_model *m, const char *path, xd_err *e)
     char *dir = NULL;
     if (!path)
         return XD_OK;
+    if (m->vae.from_text)
+        return xd_fail(e, XD_EUNSUPPORTED,
+                       "%s is given as latent_upsampler, which needs the mean and deviation of "
+                       "latents in the VAE of %s: omit --vae %s",
+                       path, m->dir, m->vae.file);
     xd_status s = xd_file_exists(path) && !xd_file_is_dir(path) ? open_upsampler_file(m, path, e)
                                                                 : xd_model_find(path, &dir, e);
     if (dir)
@@ -1059,7 +1125,7 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
     if (s == XD_OK)
         s = open_sides(m, e);
     if (s == XD_OK)
-        s = open_part(m, &m->vae, m->recipe->vae, XD_KIND_VAE, "vae", e);
+        s = open_vae(m, e);
     for (int i = 0; s == XD_OK && i < XD_MAXAUDIO && m->recipe->audio[i]; i++)
         s = open_part(m, &m->audio[i], m->recipe->audio[i], XD_KIND_AUDIO, m->recipe->audio[i], e);
     const char *upsampler = given_file(m, XD_UPSAMPLER_SLOT);
@@ -1068,7 +1134,9 @@ xd_status xd_model_open_with(xd_model *m, const char *model, const char *without
     if (s != XD_OK)
         return xd_model_fail_cached(e, xd_fail_at(e, s, m->dir));
     m->dit.dit->info(m->dit.w->net.cfg, &m->dit_info);
+    const float (*rgb)[3] = m->vae_info.rgb;
     m->vae.vae->info(m->vae.w->net.cfg, &m->vae_info);
+    m->vae_info.rgb = rgb ? rgb : m->vae_info.rgb;
     leave_images_out(m);
     set_usual(m);
     if ((s = check_pair(m, e)) == XD_OK)
@@ -1086,22 +1154,8 @@ int xd_model_side_files(xd_component_file files[XD_MAXSIDES + 1], const char *co
     return k;
 }
 
-static xd_status check_preview(xd_model *m, const char *dir, xd_err *e)
-{
-    const xd_vae_info *v = &m->preview_info, *own = &m->vae_info;
-    m->preview.vae->info(m->preview.w->net.cfg, &m->preview_info);
-    if (own->cell[0] > 1 || v->cell[0] > 1 || own->pack > 1 || v->pack > 1)
-        return xd_fail(e, XD_EUNSUPPORTED, "%s: previews are not supported for packed latents",
-                       dir);
-    if (v->channels != own->channels)
-        return xd_fail(e, XD_EINVAL,
-                       "%s decodes latents of %lld channels, but those of %s have "
-                       "%lld",
-                       dir, (long long)v->channels, m->dir, (long long)own->channels);
-    return XD_OK;
-}
-
-xd_status xd_model_preview(xd_model *m, const char *path, xd_err *e)
+/* Opens the preview decoder in a directory, or in the directory of a model that has it. */
+static xd_status open_preview_dir(xd_model *m, const char *path, xd_err *e)
 {
     char     *dir;
     xd_status s = xd_model_find(path, &dir, e);
@@ -1109,9 +1163,32 @@ xd_status xd_model_preview(xd_model *m, const char *path, xd_err *e)
         return s;
     s = open_alone(&m->preview, dir, XD_KIND_VAE, e);
     free(dir);
-    if (s == XD_OK)
-        s = check_preview(m, m->preview.dir, e);
-    return s == XD_OK ? xd_component_files(&m->preview, e) : s;
+    return s;
+}
+
+/* Opens the preview decoder in a weight file without config. */
+static xd_status open_preview_file(xd_model *m, const char *path, xd_err *e)
+{
+    xd_status s =
+        xd_component_open_described(&m->preview, "preview_decoder", path, "vae", &m->vae_info, e);
+    if (s == XD_OK && !m->preview.w)
+        s = xd_fail(e, XD_EUNSUPPORTED,
+                    "%s is no tiny autoencoder (TAESD, TAEF2, TAEHV), and has no config: give the "
+                    "directory of an AutoencoderTiny, or the file of a tiny autoencoder",
+                    path);
+    return s;
+}
+
+xd_status xd_model_preview(xd_model *m, const char *path, xd_err *e)
+{
+    xd_component *p = &m->preview;
+    int           file = xd_file_exists(path) && !xd_file_is_dir(path);
+    xd_status     s = file ? open_preview_file(m, path, e) : open_preview_dir(m, path, e);
+    if (s != XD_OK)
+        return s;
+    p->vae->info(p->w->net.cfg, &m->preview_info);
+    s = check_latents(m, &m->preview_info, &m->vae_info, file ? path : p->dir, e);
+    return s == XD_OK ? xd_component_files(p, e) : s;
 }
 
 void xd_model_close(xd_model *m)

@@ -64,6 +64,15 @@ void xd_map_halve(xd_exec *x, xd_tensor to, xd_tensor in, const xd_cnv *w)
     xd_arena_rewind(x->tmp, mark);
 }
 
+void xd_map_clamp(xd_exec *x, xd_tensor z, float most)
+{
+    const xd_tensor none = { 0 };
+    xd_tensor       all = xd_reshape(z, 1, (int64_t[]){ xd_count(z) });
+    xd_axpby(x, all, 0, none, 1 / most);
+    xd_activate(x, xd_map_rows(z), XD_TANH);
+    xd_axpby(x, all, 0, none, most);
+}
+
 int xd_map_image_fits(xd_exec *x, xd_tensor rgb, xd_tensor lat, int64_t f, int64_t C)
 {
     return xd_check(x,

@@ -37,6 +37,9 @@ xd_tensor xd_map_reshape(xd_exec *x, xd_tensor old, const xd_lin *w);
  * overlap the input frame `in`. */
 void      xd_map_halve(xd_exec *x, xd_tensor to, xd_tensor in, const xd_cnv *w);
 
+/* Computes most * tanh(z / most) in place, for a contiguous map z F32. */
+void xd_map_clamp(xd_exec *x, xd_tensor z, float most);
+
 /* Returns a view of a frame [1,rows,cols,C k], whose channels are C groups of k elements, as
  * [rows,C,cols,a,b]; position (a, b) is an element of the group, beginning with element `at`. */
 xd_tensor xd_map_grouped(xd_tensor in, int64_t C, int64_t k, int64_t at, int64_t a, int64_t b);

@@ -7,13 +7,14 @@
 
 extern const xd_vae xd_vae_kl, xd_vae_flux2, xd_vae_cogvideox, xd_vae_wan, xd_vae_qwenimage,
     xd_vae_qwenimage21, xd_vae_hunyuanvideo, xd_vae_hunyuanvideo15, xd_vae_mochi, xd_vae_ltx,
-    xd_vae_ltx2, xd_vae_tiny, xd_vae_dc, xd_vae_minimaxh3;
+    xd_vae_ltx2, xd_vae_tiny, xd_vae_dc, xd_vae_minimaxh3, xd_vae_taehv;
 
-const xd_vae *const xd_vaes[] = { &xd_vae_kl,           &xd_vae_flux2,          &xd_vae_cogvideox,
-                                  &xd_vae_wan,          &xd_vae_qwenimage,      &xd_vae_qwenimage21,
-                                  &xd_vae_hunyuanvideo, &xd_vae_hunyuanvideo15, &xd_vae_mochi,
-                                  &xd_vae_ltx,          &xd_vae_ltx2,           &xd_vae_tiny,
-                                  &xd_vae_dc,           &xd_vae_minimaxh3,      NULL };
+const xd_vae *const xd_vaes[] = {
+    &xd_vae_kl,        &xd_vae_flux2,       &xd_vae_cogvideox,    &xd_vae_wan,
+    &xd_vae_qwenimage, &xd_vae_qwenimage21, &xd_vae_hunyuanvideo, &xd_vae_hunyuanvideo15,
+    &xd_vae_mochi,     &xd_vae_ltx,         &xd_vae_ltx2,         &xd_vae_tiny,
+    &xd_vae_dc,        &xd_vae_minimaxh3,   &xd_vae_taehv,        NULL
+};
 
 xd_status xd_vae_colours(int64_t in_channels, int64_t out_channels, xd_err *e)
 {

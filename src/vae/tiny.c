@@ -1,7 +1,8 @@
-/* tiny.c - runs AutoencoderTiny, a class of small autoencoders for previews (TAESD and variants;
+/* tiny.c - runs AutoencoderTiny, a class of small autoencoders of images (TAESD and variants;
  * https://github.com/madebyollin/taesd).
  *
  * The network has plain convolutions and ReLU; all feature maps have the same number of channels.
+ * In TAEF2, each block of the smallest maps first adds a group norm between two 1 x 1 convolutions.
  * The encoder outputs latents and not a distribution. In the arena, the current map h is at the
  * bottom, and the two maps of a block are above h. Every convolution exchanges its halo rows with
  * other ranks. */
@@ -15,17 +16,39 @@
 #include "vae/scale_rows.h"
 #include "vae/vae.h"
 
-enum { LEVELS = 8, BLOCKS = 16, MOST = 4096, TILE = 512 };
+enum {
+    LEVELS = 8,
+    BLOCKS = 16,
+    MOST = 4096,
+    TILE = 512,
+    MAX_PACK = 4,
+    GROUPS = 4, /* groups of a group norm, and the factor of the channels that are normalized */
+};
+
+static const float EPS = 1e-5f; /* epsilon of the group norms */
+
+/* How files name modules: as diffusers does ("decoder.layers.0"), or as TAESD does in a file of the
+ * decoder alone ("1"), where the clamp of the latents is counted, too. */
+static const char own_names[] = "taesd";
 
 typedef struct cfg {
     int64_t in_channels, out_channels, latent_channels, factor;
     double  scaling, shift;
+    /* pack: each latent cell packs pack x pack cells of the network (xd_vae_info). norm: 1: blocks
+     * of the smallest maps have a group norm. */
+    int64_t pack;
+    int     norm;
+    char    names[XD_FIELD_TEXT]; /* own_names, or empty: diffusers' names and an encoder */
     char    act[XD_FIELD_TEXT], upsample[XD_FIELD_TEXT];
     /* [0]: encoder, [1]: decoder; each list has one element per level. */
     xd_ints width[2], blocks[2];
 } cfg;
 
-typedef struct block { xd_cnv conv[3]; } block;
+typedef struct block {
+    xd_cnv    conv[3];
+    xd_lin    up, down; /* 1 x 1 convolutions before and after the group norm */
+    xd_tensor gain, bias;
+} block;
 
 typedef struct half {
     xd_cnv in, out, between[LEVELS]; /* between[i]: the convolution after level i */
@@ -47,6 +70,9 @@ static const xd_field fields[] = {
     { "upsample_fn", offsetof(cfg, upsample), 's', 0, "nearest" },
     { "scaling_factor", offsetof(cfg, scaling), 'd', 1, NULL },
     { "shift_factor", offsetof(cfg, shift), 'd', 0, NULL },
+    { "latent_pack", offsetof(cfg, pack), 'l', 1, NULL },
+    { "use_midblock_gn", offsetof(cfg, norm), 'b', 0, NULL },
+    { "tensor_names", offsetof(cfg, names), 's', 0, "" },
     { "block_out_channels", 0, '-', 0, NULL }, /* equals decoder_block_out_channels */
     { "latent_magnitude", 0, '-', 0, NULL },   /* used only for latents stored as bytes */
     { "latent_shift", 0, '-', 0, NULL },
@@ -101,6 +127,12 @@ static xd_status check_config(void *c_, xd_err *e)
     if (c->latent_channels < 1 || c->latent_channels > MOST)
         return xd_fail(e, XD_EUNSUPPORTED, "vae: latent_channels is %lld; it must be from 1 to %d",
                        (long long)c->latent_channels, MOST);
+    if (c->pack < 1 || c->pack > MAX_PACK)
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: latent_pack is %lld; it must be from 1 to %d",
+                       (long long)c->pack, MAX_PACK);
+    if (*c->names && strcmp(c->names, own_names) != 0)
+        return xd_fail(e, XD_EUNSUPPORTED, "vae: tensor_names is %s; only %s is supported",
+                       c->names, own_names);
     if (strcmp(c->act, "relu") != 0)
         return xd_fail(e, XD_EUNSUPPORTED, "vae: act_fn is %s; only relu is supported", c->act);
     if (strcmp(c->upsample, "nearest") != 0 || c->factor != 2)
@@ -122,12 +154,12 @@ static int levels(const cfg *c)
 static void info(const void *c_, xd_vae_info *out)
 {
     const cfg *c = c_;
-    int        f = 1 << (levels(c) - 1);
-    *out = (xd_vae_info){ .channels = c->latent_channels,
+    int        f = (int)c->pack << (levels(c) - 1);
+    *out = (xd_vae_info){ .channels = c->latent_channels * c->pack * c->pack,
                           .cell = { 1, f, f },
                           .scaling = c->scaling,
                           .shift = c->shift,
-                          .pack = 1,
+                          .pack = (int)c->pack,
                           .tile = { TILE / f, TILE / f },
                           .overlap = { 0.125, 0.125 } };
 }
@@ -150,20 +182,42 @@ static void w_conv(xd_decl *d, xd_cnv *w, const char *name, shape s)
                                .bias = s.bias });
 }
 
-static void w_layer(xd_decl *d, xd_cnv *w, int *at, shape s)
+/* Enters the scope of module `at` of the encoder or the decoder. */
+static void enter_module(xd_decl *d, const cfg *c, int at)
+{
+    if (*c->names)
+        xd_w_enter(d, "%d", at + 1);
+    else
+        xd_w_enter(d, "layers.%d", at);
+}
+
+static void w_layer(xd_decl *d, const cfg *c, xd_cnv *w, int *at, shape s)
 {
     char name[32];
-    snprintf(name, sizeof name, "layers.%d", (*at)++);
+    snprintf(name, sizeof name, *c->names ? "%d" : "layers.%d", *at + (*c->names != 0));
+    (*at)++;
     w_conv(d, w, name, s);
 }
 
-static void w_block(xd_decl *d, block *w, int *at, int64_t C)
+static void w_block(xd_decl *d, const cfg *c, block *w, int *at, int64_t C, int norm)
 {
     static const char *const names[] = { "conv.0", "conv.2", "conv.4" };
-    xd_w_enter(d, "layers.%d", (*at)++);
+    const int64_t            G = GROUPS * C;
+    enter_module(d, c, (*at)++);
     for (int i = 0; i < 3; i++)
         w_conv(d, &w->conv[i], names[i], (shape){ C, C, 1, 1 });
+    if (norm) {
+        xd_w_linear_as(d, &w->up, "pool.0", 4, (int64_t[]){ G, C, 1, 1 }, 0);
+        xd_w_affine(d, "pool.1", &w->gain, &w->bias, G);
+        xd_w_linear_as(d, &w->down, "pool.3", 4, (int64_t[]){ C, G, 1, 1 }, 0);
+    }
     xd_w_leave(d);
+}
+
+/* Returns 1 if the blocks of a level have a group norm: those of the level next to the latents. */
+static int has_norm(const cfg *c, int dec, int l)
+{
+    return c->norm && l == (dec ? 0 : levels(c) - 1);
 }
 
 /* Declares the encoder or the decoder. Convolutions next to the latents have f32 weights, because
@@ -175,30 +229,36 @@ static void w_half(xd_decl *d, const cfg *c, half *w, int dec)
     const int64_t  C = c->width[dec].v[0];
     const xd_dtype type = d->type;
     int            at = 0;
-    xd_w_enter(d, dec ? "decoder" : "encoder");
     d->type = dec ? XD_F32 : type;
-    w_layer(d, &w->in, &at, (shape){ C, dec ? c->latent_channels : c->in_channels, 1, 1 });
+    w_layer(d, c, &w->in, &at, (shape){ C, dec ? c->latent_channels : c->in_channels, 1, 1 });
     d->type = type;
     at += dec;
     for (int l = 0; l < levels(c); l++) {
         for (int i = 0; i < c->blocks[dec].v[l]; i++)
-            w_block(d, &w->block[l][i], &at, C);
+            w_block(d, c, &w->block[l][i], &at, C, has_norm(c, dec, l));
         if (l == levels(c) - 1)
             break;
         at += dec;
-        w_layer(d, &w->between[l], &at, (shape){ C, C, dec ? 1 : 2, 0 });
+        w_layer(d, c, &w->between[l], &at, (shape){ C, C, dec ? 1 : 2, 0 });
     }
     d->type = dec ? type : XD_F32;
-    w_layer(d, &w->out, &at, (shape){ dec ? c->out_channels : c->latent_channels, C, 1, 1 });
+    w_layer(d, c, &w->out, &at, (shape){ dec ? c->out_channels : c->latent_channels, C, 1, 1 });
     d->type = type;
-    xd_w_leave(d);
 }
 
 static void weights(xd_decl *d, const void *cfg_, void *g_)
 {
-    glob *g = g_;
-    for (int dec = 0; dec < 2; dec++)
-        w_half(d, cfg_, &g->side[dec], dec);
+    const cfg *c = cfg_;
+    glob      *g = g_;
+    if (*c->names) {
+        w_half(d, c, &g->side[1], 1);
+        return;
+    }
+    for (int dec = 0; dec < 2; dec++) {
+        xd_w_enter(d, dec ? "decoder" : "encoder");
+        w_half(d, c, &g->side[dec], dec);
+        xd_w_leave(d);
+    }
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -224,6 +284,22 @@ static void conv3(run *r, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tenso
 static void relu(run *r, xd_tensor map)
 {
     xd_activate(r->x, xd_map_rows(map), XD_RELU);
+}
+
+/* Computes h += down(relu(norm(up(h)))), a group norm over all positions between two 1 x 1
+ * convolutions. */
+static void add_norm(run *r, const block *w)
+{
+    size_t    mark = xd_arena_mark(r->x->tmp);
+    xd_tensor wide = xd_map(r->x, 1, r->h.d[1], r->h.d[2], GROUPS * r->h.d[3]);
+    xd_linear_into(r->x, xd_map_rows(wide), xd_map_rows(r->h), &w->up);
+    xd_gsum sum = xd_group_sums(r->x, wide, GROUPS);
+    xd_group_apply_into(
+        r->x, &sum,
+        &(xd_gnorm){ .out = wide, .in = wide, .gain = w->gain, .bias = w->bias, .eps = EPS });
+    relu(r, wide);
+    xd_linear_add(r->x, xd_map_rows(r->h), (xd_tensor){ 0 }, xd_map_rows(wide), &w->down);
+    xd_arena_rewind(r->x->tmp, mark);
 }
 
 /* Runs a block: h = relu(conv(relu(conv(relu(conv(h))))) + h) */
@@ -267,23 +343,16 @@ static void run_downsample(run *r, const xd_cnv *w)
 static void run_half(run *r, const cfg *c, const half *w, int dec)
 {
     for (int l = 0; l < levels(c); l++) {
-        for (int i = 0; i < c->blocks[dec].v[l]; i++)
+        for (int i = 0; i < c->blocks[dec].v[l]; i++) {
+            if (has_norm(c, dec, l))
+                add_norm(r, &w->block[l][i]);
             run_block(r, &w->block[l][i]);
+        }
         if (l < levels(c) - 1 && dec)
             run_upsample(r, &w->between[l]);
         else if (l < levels(c) - 1)
             run_downsample(r, &w->between[l]);
     }
-}
-
-/* Computes z = 3 tanh(z / 3); the result replaces z. */
-static void clamp_latents(xd_exec *x, xd_tensor z)
-{
-    const xd_tensor none = { 0 };
-    xd_tensor       all = xd_reshape(z, 1, (int64_t[]){ z.d[1] * z.d[2] * z.d[3] });
-    xd_axpby(x, all, 0, none, 1.0f / 3);
-    xd_activate(x, xd_map_rows(z), XD_TANH);
-    xd_axpby(x, all, 0, none, 3);
 }
 
 /* Writes in * gain + bias to `out`; the elements of `out` need not be contiguous. */
@@ -293,24 +362,50 @@ static void scale_map(xd_exec *x, xd_tensor out, xd_tensor in, float gain, float
     xd_copy_to(x, out, xd_reshape(xd_scale_rows(x, xd_map_rows(in), g, b), 4, in.d));
 }
 
+/* Returns a view [h,P,w,P,C] of packed cells [h,w,C P P], in the order of the network's map
+ * [h P,w P,C]. */
+static xd_tensor unpacked_order(xd_tensor t, int64_t P)
+{
+    int64_t   C = t.d[3] / (P * P);
+    xd_tensor v = xd_reshape(t, 5, (int64_t[]){ t.d[1], t.d[2], C, P, P });
+    return xd_permute(v, (int[]){ 0, 3, 1, 4, 2 });
+}
+
+/* Returns a map [1,h P,w P,C] as a tensor with the extents of unpacked_order. */
+static xd_tensor unpacked_cells(xd_tensor map, int64_t P)
+{
+    return xd_reshape(map, 5, (int64_t[]){ map.d[1] / P, P, map.d[2] / P, P, map.d[3] });
+}
+
+/* Computes the first map of the decoder from a frame of latents, whose cells may be packed. */
+static void read_latents(run *r, const cfg *c, const xd_cnv *in, xd_tensor from)
+{
+    xd_exec  *x = r->x;
+    int64_t   P = c->pack;
+    size_t    mark = xd_arena_mark(x->tmp);
+    xd_tensor z = xd_map_as(x, XD_F32, 1, P * from.d[1], P * from.d[2], c->latent_channels);
+    xd_tensor cells = xd_map_as(x, XD_F32, 1, from.d[1], from.d[2], from.d[3]);
+    xd_copy_to(x, cells, from);
+    xd_copy_to(x, unpacked_cells(z, P), unpacked_order(cells, P));
+    xd_map_clamp(x, z, 3);
+    conv3(r, r->h, z, in, (xd_tensor){ 0 }, 1);
+    relu(r, r->h);
+    xd_arena_rewind(x->tmp, mark);
+}
+
 static void decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
 {
     const cfg  *c = n->cfg;
     const half *w = &((const glob *)n->glob)->side[1];
-    if (!xd_map_image_fits(x, rgb, lat, (int64_t)1 << (levels(c) - 1), c->latent_channels))
+    int64_t     P = c->pack;
+    if (!xd_map_image_fits(x, rgb, lat, P << (levels(c) - 1), P * P * c->latent_channels))
         return;
     for (int64_t t = 0; t < lat.d[0]; t++) {
         size_t    mark = xd_arena_mark(x->tmp);
         run       r = { .x = x, .base = mark };
-        xd_tensor from = xd_rows(lat, t, 1), to = xd_rows(rgb, t, 1);
-        r.h = xd_map_at(x, mark, 1, lat.d[1], lat.d[2], c->width[1].v[0]);
-        size_t    above = xd_arena_mark(x->tmp);
-        xd_tensor z = xd_map_as(x, XD_F32, 1, lat.d[1], lat.d[2], lat.d[3]);
-        xd_copy_to(x, z, from);
-        clamp_latents(x, z);
-        conv3(&r, r.h, z, &w->in, (xd_tensor){ 0 }, 1);
-        relu(&r, r.h);
-        xd_arena_rewind(x->tmp, above);
+        xd_tensor to = xd_rows(rgb, t, 1);
+        r.h = xd_map_at(x, mark, 1, P * lat.d[1], P * lat.d[2], c->width[1].v[0]);
+        read_latents(&r, c, &w->in, xd_rows(lat, t, 1));
         run_half(&r, c, w, 1);
         xd_tensor out = xd_map_as(x, XD_F32, 1, to.d[1], to.d[2], 3);
         conv3(&r, out, r.h, &w->out, (xd_tensor){ 0 }, 1);
@@ -319,17 +414,33 @@ static void decode(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb)
     }
 }
 
+/* Writes the latents of the last map to the means of a frame of moments. */
+static void write_latents(run *r, const cfg *c, const xd_cnv *w, xd_tensor to)
+{
+    xd_exec  *x = r->x;
+    int64_t   P = c->pack, C = P * P * c->latent_channels;
+    xd_tensor z = xd_map_as(x, XD_F32, 1, P * to.d[1], P * to.d[2], c->latent_channels);
+    xd_tensor cells = xd_map_as(x, XD_F32, 1, to.d[1], to.d[2], C), mean = to;
+    conv3(r, z, r->h, w, (xd_tensor){ 0 }, 1);
+    xd_copy_to(x, unpacked_order(cells, P), unpacked_cells(z, P));
+    mean.d[3] = C;
+    xd_copy_to(x, mean, cells);
+    xd_map_no_variance(x, to, C);
+}
+
 static void encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments)
 {
     const cfg  *c = n->cfg;
     const half *w = &((const glob *)n->glob)->side[0];
-    int64_t     C = c->latent_channels;
-    if (!xd_map_image_fits(x, rgb, moments, (int64_t)1 << (levels(c) - 1), 2 * C))
+    int64_t     P = c->pack;
+    if (!xd_check(x, !*c->names,
+                  "vae: the file of a TAESD decoder has no encoder, so no images can be encoded: "
+                  "use the model's own VAE") ||
+        !xd_map_image_fits(x, rgb, moments, P << (levels(c) - 1), 2 * P * P * c->latent_channels))
         return;
     for (int64_t t = 0; t < rgb.d[0]; t++) {
-        size_t    mark = xd_arena_mark(x->tmp);
-        run       r = { .x = x, .base = mark };
-        xd_tensor to = xd_rows(moments, t, 1);
+        size_t mark = xd_arena_mark(x->tmp);
+        run    r = { .x = x, .base = mark };
         r.h = xd_map_at(x, mark, 1, rgb.d[1], rgb.d[2], c->width[0].v[0]);
         size_t    above = xd_arena_mark(x->tmp);
         xd_tensor in = xd_map_as(x, XD_F32, 1, rgb.d[1], rgb.d[2], 3);
@@ -337,13 +448,95 @@ static void encode(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments
         conv3(&r, r.h, in, &w->in, (xd_tensor){ 0 }, 1);
         xd_arena_rewind(x->tmp, above);
         run_half(&r, c, w, 0);
-        xd_tensor out = xd_map_as(x, XD_F32, 1, to.d[1], to.d[2], C), mean = to;
-        conv3(&r, out, r.h, &w->out, (xd_tensor){ 0 }, 1);
-        mean.d[3] = C;
-        xd_copy_to(x, mean, out);
-        xd_map_no_variance(x, to, C);
+        write_latents(&r, c, &w->out, xd_rows(moments, t, 1));
         xd_arena_rewind(x->tmp, mark);
     }
+}
+
+/* ---- the config of a file ------------------------------------------------------------------- */
+
+/* The shape of a weight of module `at`, counted as in diffusers; nd 0: the file has no such
+ * tensor. */
+static xd_tensor shape_of(const xd_source *file, const cfg *c, int dec, int at, const char *rest)
+{
+    char      name[64];
+    xd_tensor t = { 0 };
+    if (*c->names)
+        snprintf(name, sizeof name, "%d.%sweight", at + 1, rest);
+    else
+        snprintf(name, sizeof name, "%s.layers.%d.%sweight", dec ? "decoder" : "encoder", at, rest);
+    return file->has(file->self, name, &t) && t.nd == 4 ? t : (xd_tensor){ 0 };
+}
+
+/* Reads the numbers of blocks of the encoder or the decoder; returns the number of its last
+ * module. */
+static int read_levels(const xd_source *file, cfg *c, int dec)
+{
+    xd_ints *n = &c->blocks[dec], *w = &c->width[dec];
+    int      at = 1 + dec;
+    for (n->n = 0; n->n < LEVELS;) {
+        for (n->v[n->n] = 0; shape_of(file, c, dec, at, "conv.0.").nd; at++)
+            n->v[n->n]++;
+        w->v[n->n++] = shape_of(file, c, dec, 0, "").d[0];
+        /* a convolution that changes the resolution is followed by a block or another module */
+        int more = shape_of(file, c, dec, at + dec, "").nd != 0;
+        if (!more || (!dec && !shape_of(file, c, dec, at + 1, "").nd &&
+                      !shape_of(file, c, dec, at + 1, "conv.0.").nd))
+            break;
+        at += 1 + dec;
+    }
+    w->n = n->n;
+    return at;
+}
+
+/* Reads what the shapes of a file's tensors show about the config; returns 0 for the file of
+ * another network. */
+static int read_shapes(const xd_source *file, cfg *c)
+{
+    memset(c, 0, sizeof *c);
+    if (!shape_of(file, c, 1, 0, "").nd)
+        strcpy(c->names, own_names);
+    xd_tensor in = shape_of(file, c, 1, 0, ""), first = shape_of(file, c, 1, 2, "conv.0.");
+    if (!in.nd || !first.nd || first.d[0] != first.d[1])
+        return 0;
+    c->latent_channels = in.d[1];
+    c->norm = shape_of(file, c, 1, 2, "pool.0.").nd != 0;
+    xd_tensor out = shape_of(file, c, 1, read_levels(file, c, 1), "");
+    c->out_channels = out.nd ? out.d[0] : 3;
+    if (*c->names)
+        c->width[0] = c->width[1], c->blocks[0] = c->blocks[1];
+    else
+        read_levels(file, c, 0);
+    return 1;
+}
+
+static void add_list(xd_text_buf *b, const char *key, const xd_ints *v)
+{
+    xd_buf_add(b, ", \"%s\": [", key);
+    for (int i = 0; i < v->n; i++)
+        xd_buf_add(b, "%s%lld", i ? ", " : "", (long long)v->v[i]);
+    xd_buf_add(b, "]");
+}
+
+static xd_status describe(const xd_source *file, const xd_vae_info *own, xd_text_buf *b, xd_err *e)
+{
+    cfg c;
+    (void)e;
+    if (!read_shapes(file, &c))
+        return XD_OK;
+    int pack = own && own->pack > 1 && own->channels == own->pack * own->pack * c.latent_channels;
+    xd_buf_add(b,
+               "{\"_class_name\": \"AutoencoderTiny\", \"latent_channels\": %lld, "
+               "\"out_channels\": %lld, \"use_midblock_gn\": %s, \"latent_pack\": %d, "
+               "\"tensor_names\": \"%s\"",
+               (long long)c.latent_channels, (long long)c.out_channels, c.norm ? "true" : "false",
+               pack ? own->pack : 1, c.names);
+    add_list(b, "encoder_block_out_channels", &c.width[0]);
+    add_list(b, "decoder_block_out_channels", &c.width[1]);
+    add_list(b, "num_encoder_blocks", &c.blocks[0]);
+    add_list(b, "num_decoder_blocks", &c.blocks[1]);
+    xd_buf_add(b, "}");
+    return XD_OK;
 }
 
 extern const xd_vae xd_vae_tiny;
@@ -357,6 +550,7 @@ const xd_vae xd_vae_tiny = {
              .check = check_config,
              .weights = weights },
     .info = info,
+    .describe = describe,
     .decode = decode,
     .encode = encode,
 };

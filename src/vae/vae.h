@@ -45,20 +45,24 @@ typedef struct xd_vae_info {
 typedef struct xd_vae {
     xd_net_def net;
     void       (*info)(const void *cfg, xd_vae_info *out);
+    /* Appends the config of an autoencoder of this class in a weight file without config.json to b,
+     * as a JSON object. own: properties of the autoencoder that the file replaces, or NULL. Appends
+     * nothing for the files of other networks. NULL: weight files of this class have no config. */
+    xd_status (*describe)(const xd_source *file, const xd_vae_info *own, xd_text_buf *b, xd_err *e);
     /* Decodes latents lat [T,h,w,C] F32 to rgb [T',h f,w f,3] F32 in about [-1,1], in the caller's
      * memory. The caller must undo the scaling of the latents before the call. `decode` allocates
      * scratch memory from the arena x->tmp and rewinds the arena. */
-    void       (*decode)(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
+    void      (*decode)(xd_exec *x, const xd_net *n, xd_tensor lat, xd_tensor rgb);
     /* Returns latents z [T,h,w,C] F32 that are normalized like the decoder's input, for
      * autoencoders whose weights have the mean and deviation of latents. normalize NULL: latents
      * are not normalized. */
-    xd_tensor  (*normalize)(xd_exec *x, const xd_net *n, xd_tensor z);
+    xd_tensor (*normalize)(xd_exec *x, const xd_net *n, xd_tensor z);
     /* Returns latents whose normalization is undone, with which the decoder computes. denormalize
      * is NULL if `normalize` is NULL. */
-    xd_tensor  (*denormalize)(xd_exec *x, const xd_net *n, xd_tensor z);
+    xd_tensor (*denormalize)(xd_exec *x, const xd_net *n, xd_tensor z);
     /* Encodes pixels rgb [T,H,W,K] F32 in [-1,1] to moments [T',h,w,2C] F32, which are the mean and
      * the log variance of the latents. */
-    void       (*encode)(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
+    void      (*encode)(xd_exec *x, const xd_net *n, xd_tensor rgb, xd_tensor moments);
 } xd_vae;
 
 extern const xd_vae *const xd_vaes[]; /* list of all autoencoders; the array ends with NULL */

@@ -99,6 +99,9 @@ SUITES = {
     "minimaxh3_vae": {name: "minimaxh3-vae/" + name
                       for name in ("four", "two", "tiles", "tiles-rows")},
     "mochi_vae": {name: "mochi-vae/" + name for name in ("six", "three", "one", "tiles")},
+    "taesd": {name: "taesd/" + name for name in ("norm", "own")},
+    "taehv": {name: "taehv/" + name
+              for name in ("four", "even", "eight", "six", "chunks", "images", "super")},
     "hunyuanvideo_vae": {name: "hunyuanvideo-vae/" + name
                          for name in ("four", "eight", "last", "tiles")},
     "hunyuanvideo15_vae": {name: "hunyuanvideo15-vae/" + name
