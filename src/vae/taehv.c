@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 enum {
-    TILE = 512,    /* height and width of a tile in pixels */
-    DEFAULTS = 3,  /* levels of the published files, whose widths are the default */
+    TILE = 512,   /* height and width of a tile in pixels */
+    DEFAULTS = 3, /* levels of the published files, whose widths are the default */
     COLOURS = 3,
 };
 
@@ -192,8 +192,7 @@ static void w_decoder(xd_decl *d, const xd_taehv_cfg *c, xd_taehv_half *w)
     int            at = super ? 0 : 1;
     xd_w_enter(d, "decoder");
     d->type = XD_F32;
-    w_module(d, &w->in, at,
-             (shape){ c->width.v[0], c->latent_channels, super ? 1 : 3, 1, !super });
+    w_module(d, &w->in, at, (shape){ c->width.v[0], c->latent_channels, super ? 1 : 3, 1, !super });
     d->type = type;
     at += super ? 1 : 2;
     for (int l = 0; l < L; l++) {

@@ -7,12 +7,12 @@
 #include "vae/vae.h"
 
 enum {
-    XD_TAEHV_LEVELS = 4,    /* maximum number of levels, each of which changes the resolution */
-    XD_TAEHV_BLOCKS = 8,    /* maximum number of blocks per level */
-    XD_TAEHV_FRAMES = 8,    /* maximum number of frames that a level makes of a frame */
-    XD_TAEHV_WIDTH = 4096,  /* maximum number of channels of a map */
-    XD_TAEHV_PATCH = 16,    /* maximum side of a patch in pixels */
-    XD_TAEHV_SUPER = 7,     /* side of the kernel of the blocks of a "super" decoder */
+    XD_TAEHV_LEVELS = 4,   /* maximum number of levels, each of which changes the resolution */
+    XD_TAEHV_BLOCKS = 8,   /* maximum number of blocks per level */
+    XD_TAEHV_FRAMES = 8,   /* maximum number of frames that a level makes of a frame */
+    XD_TAEHV_WIDTH = 4096, /* maximum number of channels of a map */
+    XD_TAEHV_PATCH = 16,   /* maximum side of a patch in pixels */
+    XD_TAEHV_SUPER = 7,    /* side of the kernel of the blocks of a "super" decoder */
 };
 
 typedef struct xd_taehv_cfg {
@@ -28,8 +28,8 @@ typedef struct xd_taehv_cfg {
     int     encodes; /* 1: files have the encoder */
     int     images;  /* 1: latent frames are independent images */
     int     alone;   /* 1: the first latent frame is always a single frame (xd_vae_info) */
-    double  scaling; /* scaling and invert of xd_vae_info; published files other than taecvx: 1, 0 */
-    int     invert;
+    double scaling; /* scaling and invert of xd_vae_info; published files other than taecvx: 1, 0 */
+    int    invert;
     xd_ints chunk, shared; /* chunk and shared of xd_vae_info; empty: a video has no chunks */
 } xd_taehv_cfg;
 

@@ -559,7 +559,8 @@ static void batches(walk *q, const xd_vae_info *v, int64_t n, int64_t most, int 
     }
 }
 
-/* A small autoencoder of plain convolutions, of one frame; the first one reads f32. */
+/* A small autoencoder of plain convolutions, of one frame; the first one reads f32. Its latents may
+ * be packed, and its blocks next to the latents may have a group norm of four groups. */
 static void plain(walk *q, int64_t latents, int encode)
 {
     const char    *side = encode ? "num_encoder_blocks" : "num_decoder_blocks";
@@ -567,15 +568,19 @@ static void plain(walk *q, int64_t latents, int encode)
     const xd_json *wide =
         xd_json_get(q->cfg, encode ? "encoder_block_out_channels" : "decoder_block_out_channels");
     double  C = 0, blocks = 0;
-    int     L = xd_json_size(n);
-    int64_t e = q->e;
+    int     L = xd_json_size(n), norms = xd_json_get(q->cfg, "use_midblock_gn") != NULL;
+    int64_t e = q->e, pack = number(q->cfg, "latent_pack");
     xd_json_number(xd_json_at(wide, 0), &C);
-    q->k = encode ? (int64_t)1 << (L - 1) : 1;
+    pack = pack ? pack : 1;
+    q->G = 4;
+    q->k = encode ? pack << (L - 1) : pack;
     q->e = 4;
-    conv(q, encode ? 3 : latents, 1);
+    conv(q, encode ? 3 : latents / (pack * pack), 1);
     q->e = e;
     for (int l = 0; l < L; l++) {
         xd_json_number(xd_json_at(n, l), &blocks);
+        for (int i = 0; i < (int)blocks && norms && l == (encode ? L - 1 : 0); i++)
+            norm(q);
         for (int i = 0; i < 3 * (int)blocks; i++)
             conv(q, (int64_t)C, 1);
         if (l == L - 1)
@@ -639,6 +644,58 @@ static void deep_block(walk *q, int l, int encode)
     reach(q, C, 1, 1); /* of the feed-forward's input */
 }
 
+/* ---- blocks that read the frame before ------------------------------------------------------- */
+
+/* A block reads the current and the earlier frame together; its kernel is 3 x 3, or 7 x 7. */
+static void past_blocks(walk *q, int64_t C, int wide)
+{
+    for (int64_t i = number(q->cfg, "layers_per_block") * q->T; i > 0; i--) {
+        if (wide)
+            reach(q, 2 * C, 3, 1);
+        else
+            conv(q, 2 * C, 1), conv(q, C, 1), conv(q, C, 1);
+    }
+}
+
+/* All frames that T latent frames become, but for the frames that are dropped. */
+static void past_decode(walk *q, const xd_vae_info *v, int64_t T)
+{
+    static const char *const widths = "decoder_block_out_channels";
+    int                      L = xd_json_size(xd_json_get(q->cfg, widths)) - 1, wide = 0;
+    int64_t                  e = q->e;
+    xd_json_bool(xd_json_get(q->cfg, "super"), &wide);
+    q->T = T, q->k = 1, q->e = 4;
+    for (int64_t t = 0; t < T && !wide; t++)
+        conv(q, v->channels, 1);
+    q->e = e;
+    for (int l = 0; l < L; l++) {
+        past_blocks(q, entry(q, widths, l), wide);
+        if (wide)
+            conv_frames(q, entry(q, widths, l), 1, q->T);
+        q->k *= 2, q->T *= entry(q, "decoder_time_upscale", l);
+        if (!wide)
+            conv_frames(q, entry(q, widths, l), 1, q->T);
+    }
+    conv_frames(q, entry(q, widths, L), 1, xd_vae_frames(v, T));
+}
+
+/* T latent frames, for which the last frame is repeated. */
+static void past_encode(walk *q, const xd_vae_info *v, int64_t T)
+{
+    int     L = xd_json_size(xd_json_get(q->cfg, "encoder_time_downscale"));
+    int64_t C = number(q->cfg, "encoder_channels"), patch = number(q->cfg, "patch_size"), e = q->e;
+    q->T = T * v->cell[0], q->k = v->cell[1] / patch, q->e = 4;
+    conv_frames(q, 3 * patch * patch, 1, q->T);
+    q->e = e;
+    for (int l = 0; l < L; l++) {
+        q->T /= entry(q, "encoder_time_downscale", l);
+        q->bytes += q->T * q->down * q->w * q->k * C * q->e;
+        q->k /= 2;
+        past_blocks(q, C, 0);
+    }
+    conv_frames(q, C, 1, q->T);
+}
+
 static void deep_levels(walk *q, int64_t latents, int encode)
 {
     const char *widths = encode ? "encoder_block_out_channels" : "decoder_block_out_channels";
@@ -683,6 +740,8 @@ static int64_t of_bands(const xd_context *ctx, const int64_t *d, int encode)
     q.down = h * (rank + 1) / S < h;
     if (xd_json_get(q.cfg, "num_decoder_blocks"))
         plain(&q, v->channels, encode);
+    else if (xd_json_get(q.cfg, "decoder_time_upscale"))
+        (encode ? past_encode : past_decode)(&q, v, T);
     else if (xd_json_get(q.cfg, "base_dim"))
         causal_chunks(&q, v, T, encode);
     else if (xd_json_get(q.cfg, "decoder_inject_noise"))
@@ -799,7 +858,8 @@ static run process(xd_engine *g, const int64_t *d, int what, int tiling, const f
 {
     static const char *const prompt = "a";
     xd_request               r;
-    xd_job                   j = { .ctx = &g->ctx, .r = &r, .vae = g->ctx.model.vae_info };
+    const xd_vae_info       *v = &g->ctx.model.vae_info;
+    xd_job                   j = { .ctx = &g->ctx, .r = &r, .vae = *v };
     xd_err                   e = { 0 };
     xd_arena                 a;
     xd_exec                  x;
@@ -807,6 +867,7 @@ static run process(xd_engine *g, const int64_t *d, int what, int tiling, const f
     run                      o = { 0 };
     if (g->ctx.world.idle)
         return o;
+    j.channels = xd_vae_pixel_channels(v);
     xd_request_init(&r);
     r.prompts = &prompt, r.nprompts = 1, r.output.enable_tiling = tiling;
     take_size(&j, d);
