@@ -24,6 +24,7 @@
 #include "serve/http_body.h"
 #include "serve/http_front.h"
 #include "serve/http_head.h"
+#include "serve/http_socket.h"
 
 /* IDLE_S: seconds that an idle connection is kept open. STACK: bytes of a thread's stack. OWNER:
  * number of digits of an owner's hash. CLOSING: number of connections that are accepted above the
@@ -43,6 +44,7 @@ typedef struct client { /* a client's connection */
                                    request was received */
     int            has_head; /* 1: the head of the connection's current request was received */
     int            shut;
+    int            upgraded; /* 1: the connection is a WebSocket, and sends no more requests */
     struct client *next;
 } client;
 
@@ -55,6 +57,7 @@ struct xd_http {
     pthread_mutex_t    lock; /* protects the list of clients */
     client            *clients;
     xd_body_pool       pool;
+    xd_socket_pool     sockets;
     atomic_int         stop;
     atomic_llong       answered[6];
 };
@@ -71,7 +74,7 @@ static client *client_of(struct MHD_Connection *c)
 static void set_since(xd_http *h, client *k, double since)
 {
     pthread_mutex_lock(&h->lock);
-    if (k)
+    if (k && !k->upgraded)
         k->since = since, k->has_head = 0;
     pthread_mutex_unlock(&h->lock);
 }
@@ -81,6 +84,14 @@ static void set_has_head(xd_http *h, client *k)
     pthread_mutex_lock(&h->lock);
     if (k)
         k->has_head = 1;
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void set_upgraded(xd_http *h, client *k)
+{
+    pthread_mutex_lock(&h->lock);
+    k->upgraded = 1;
+    k->since = 0;
     pthread_mutex_unlock(&h->lock);
 }
 
@@ -237,6 +248,8 @@ static int is_untrusted_host(const xd_http_call *c, const xd_http *h)
 
 /* ---- routes ---------------------------------------------------------------------------------- */
 
+#define ALIAS "/api" /* the path below which the routes api_routes exist as well */
+
 static int matches(const char *pattern, const char *path, char arg[64])
 {
     const char *star = strchr(pattern, '*');
@@ -253,14 +266,14 @@ static int matches(const char *pattern, const char *path, char arg[64])
     return 1;
 }
 
-/* Returns the route for the path and the method of a call. If no route matches both path and
- * method, writes the methods that the path supports to `methods`, and returns NULL. */
-static const xd_route *find_route(xd_http_call *c, const xd_route *r, char *methods, size_t size)
+/* Returns the route of a table for a path and the method of a call. If no route matches both path
+ * and method, appends the methods that the path supports to `methods`, and returns NULL. */
+static const xd_route *find_in_table(xd_http_call *c, const char *path, const xd_route *r,
+                                     char *methods, size_t size)
 {
     int head = strcmp(c->method, "HEAD") == 0;
-    methods[0] = 0;
-    for (; r->method; r++) {
-        if (!matches(r->path, c->path, c->arg))
+    for (; r && r->method; r++) {
+        if (!matches(r->path, path, c->arg))
             continue;
         if (strcmp(r->method, c->method) == 0 || (head && strcmp(r->method, "GET") == 0))
             return r;
@@ -268,6 +281,16 @@ static const xd_route *find_route(xd_http_call *c, const xd_route *r, char *meth
         snprintf(methods + n, size - n, "%s%s", n ? ", " : "", r->method);
     }
     return NULL;
+}
+
+static const xd_route *find_route(xd_http_call *c, const xd_http_args *a, char *methods,
+                                  size_t size)
+{
+    size_t n = strlen(ALIAS);
+    int    below = strncmp(c->path, ALIAS "/", n + 1) == 0;
+    methods[0] = 0;
+    const xd_route *r = find_in_table(c, c->path, a->routes, methods, size);
+    return r ? r : find_in_table(c, c->path + (below ? n : 0), a->api_routes, methods, size);
 }
 
 /* Returns nonzero if the text is a list of header names separated by commas. */
@@ -453,13 +476,16 @@ static session *begin_request(xd_http *h, struct MHD_Connection *c, const char *
     session *s = calloc(1, sizeof *s);
     if (!s)
         return NULL;
-    s->call = (xd_http_call){
-        .connection = c, .server = h->args.server, .method = method, .path = url, .owner = s->owner
-    };
+    s->call = (xd_http_call){ .connection = c,
+                              .server = h->args.server,
+                              .method = method,
+                              .path = url,
+                              .owner = s->owner,
+                              .http = h };
     set_id(&s->call);
     set_trace(&s->call);
     s->began = xd_now_s();
-    s->route = find_route(&s->call, h->args.routes, s->methods, sizeof s->methods);
+    s->route = find_route(&s->call, &h->args, s->methods, sizeof s->methods);
     return s;
 }
 
@@ -507,6 +533,35 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
     return send_reply(h, &s->call, s->methods);
 }
 
+/* Called by libmicrohttpd after the reply with status 101 was sent. */
+static void on_upgrade(void *cls, struct MHD_Connection *connection, void *context,
+                       const char *early, size_t nearly, MHD_socket fd,
+                       struct MHD_UpgradeResponseHandle *handle)
+{
+    session   *s = context;
+    xd_socket *socket = s->call.socket;
+    (void)cls, (void)connection;
+    s->call.socket = NULL;
+    xd_socket_begin(socket, fd, early, nearly, handle);
+}
+
+xd_socket_pool *xd_http_upgrade(xd_http_call *c)
+{
+    const union MHD_ConnectionInfo *i =
+        MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct MHD_Response *r = MHD_create_response_for_upgrade(on_upgrade, NULL);
+    client              *k = client_of(c->connection);
+    if (!r)
+        return NULL;
+    if (k)
+        set_upgraded(c->http, k);
+    xd_front_end_http(c->http->front, i->connect_fd);
+    c->reply = r;
+    c->status = 101;
+    c->streams = 1;
+    return &c->http->sockets;
+}
+
 static void log_request(const xd_http *h, const session *s)
 {
     const xd_http_call             *c = &s->call;
@@ -535,6 +590,7 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
     if (!s)
         return;
     log_request(cls, s);
+    xd_socket_free(s->call.socket);
     xd_body_free(&s->body, &s->call);
     free(s);
     *context = NULL;
@@ -547,9 +603,9 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **context,
  * request without Host twice. */
 static struct MHD_Daemon *start_daemon(xd_http *h)
 {
-    unsigned              flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
-                                  MHD_USE_POLL | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET |
-                                  (h->args.tls_cert ? MHD_USE_TLS : 0);
+    unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
+                     MHD_USE_POLL | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_UPGRADE |
+                     (h->args.tls_cert ? MHD_USE_TLS : 0);
     struct MHD_OptionItem tls[] = {
         { MHD_OPTION_HTTPS_MEM_CERT, 0, h->args.tls_cert },
         { MHD_OPTION_HTTPS_MEM_KEY, 0, h->args.tls_key },
@@ -581,6 +637,7 @@ xd_status xd_http_start(xd_http **out, const xd_http_args *a, xd_err *e)
     h->args = *a;
     h->pool.max = a->max_bodies;
     pthread_mutex_init(&h->lock, NULL);
+    xd_socket_pool_open(&h->sockets);
     xd_status s = xd_front_open(&h->front,
                                 &(xd_front_args){ .host = a->host,
                                                   .port = a->port,
@@ -629,6 +686,7 @@ void xd_http_stop(xd_http **out, double seconds)
         return;
     if (h->daemon) {
         xd_front_stop_accepting(h->front);
+        xd_socket_pool_end(&h->sockets);
         while (
             xd_now_s() < until &&
             MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)->num_connections >
@@ -640,6 +698,7 @@ void xd_http_stop(xd_http **out, double seconds)
     atomic_store(&h->stop, 1);
     if (h->reaping)
         pthread_join(h->reaper, NULL);
+    xd_socket_pool_close(&h->sockets);
     pthread_mutex_destroy(&h->lock);
     free(h);
     *out = NULL;

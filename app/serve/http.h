@@ -17,6 +17,7 @@
 typedef struct xd_http xd_http;
 struct MHD_Connection;
 struct MHD_Response;
+struct xd_socket;
 
 typedef struct xd_part { /* a field of a request body that is multipart/form-data or another form */
     /* Name of the field, name of the uploaded file, and media type; each is NULL if the client did
@@ -41,6 +42,9 @@ typedef struct xd_http_call { /* a request and its reply */
     struct MHD_Response *reply;   /* NULL: no reply has been created yet */
     unsigned             status;  /* HTTP status of the reply */
     int                  streams; /* 1: the reply is a stream of events */
+    xd_http             *http;    /* the server that has received the request */
+    /* WebSocket connection that begins after the reply (http_socket.h); NULL: none */
+    struct xd_socket    *socket;
     double  probed_s; /* time at which xd_http_client_left last checked the connection */
     int64_t sent;     /* bytes of the reply's body so far */
     char    task[40]; /* id of the task of this request; "": the request has no task */
@@ -63,6 +67,8 @@ typedef struct xd_http_args {
     const char           *host;   /* numeric address to listen on */
     int                   port;   /* port to listen on; 0: any free port */
     const xd_route       *routes; /* table of routes; the last row has no method */
+    /* Table of further routes, which also exist below the path /api; NULL: none. */
+    const xd_route       *api_routes;
     void                 *server; /* pointer that handlers receive as xd_http_call.server */
     /* Accepted API keys, followed by NULL. If the array is NULL, requests need no key. */
     const char *const    *keys;

@@ -76,12 +76,14 @@ static enum MHD_Result on_piece(void *cls, enum MHD_ValueKind kind, const char *
     return b->status ? MHD_NO : MHD_YES;
 }
 
+#define FORM "application/x-www-form-urlencoded"
+
 void xd_body_begin(xd_body *b, xd_http_call *c, size_t max, xd_body_pool *pool)
 {
     const char *type = xd_http_header(c, "Content-Type");
     *b = (xd_body){ .call = c, .max = max, .pool = pool };
-    if (type && (strncasecmp(type, "multipart/form-data", 19) == 0 ||
-                 strncasecmp(type, "application/x-www-form-urlencoded", 33) == 0)) {
+    if (type &&
+        (strncasecmp(type, "multipart/form-data", 19) == 0 || strncasecmp(type, FORM, 33) == 0)) {
         b->form = MHD_create_post_processor(c->connection, FORM_BUFFER, on_piece, b);
         if (!b->form)
             b->status = 400;
@@ -114,8 +116,20 @@ static int count_bytes(xd_body *b, size_t bytes)
     return !b->pool->max || all <= b->pool->max;
 }
 
+/* Reads the body as JSON if its type is that of a form, which Python's urllib sets by default, but
+ * its first byte begins JSON: a form would encode this byte. */
+static void correct_type(xd_body *b, const char *data)
+{
+    const char *type = xd_http_header(b->call, "Content-Type");
+    if (b->total || !b->form || data[0] != '{' || strncasecmp(type, FORM, 33) != 0)
+        return;
+    MHD_destroy_post_processor(b->form);
+    b->form = NULL;
+}
+
 void xd_body_add(xd_body *b, const char *data, size_t bytes)
 {
+    correct_type(b, data);
     b->total += bytes;
     if (b->total > b->max)
         b->status = 413;
@@ -152,14 +166,15 @@ static void refuse(const xd_body *b, xd_http_call *c)
                        MAX_PARTS);
 }
 
-/* Returns nonzero if the body has the media type of JSON, or has no type and begins with a byte
- * that begins JSON. */
+/* Returns nonzero if the body has the media type of JSON, or begins with a byte that begins JSON
+ * and has no type or a type that libraries of HTTP set by default. */
 static int is_json(const xd_body *b, xd_http_call *c)
 {
     const char *type = xd_http_header(c, "Content-Type");
     if (type && strncasecmp(type, "application/json", 16) == 0)
         return 1;
-    return !type && b->data && (b->data[0] == '{' || b->data[0] == '[');
+    return b->data && (b->data[0] == '{' || b->data[0] == '[') &&
+           (!type || strncasecmp(type, "text/plain", 10) == 0 || strncasecmp(type, FORM, 33) == 0);
 }
 
 /* Returns nonzero if the text is UTF-8 without a NUL. Text that is not UTF-8 must not reach

@@ -33,6 +33,8 @@ typedef struct pipe_buf { /* a buffer of bytes to forward: data[at..n) */
 
 typedef struct conn {
     int          client, inner;
+    int          served; /* the socket of libmicrohttpd, the other end of `inner` */
+    atomic_int   raw;    /* 1: the bytes of the client are not HTTP any more */
     /* in: buffer of bytes from the client; out: buffer of bytes to the client */
     pipe_buf     in, out;
     xd_head      head;
@@ -51,6 +53,7 @@ struct xd_front {
     int                 running;
     pthread_t           thread;
     atomic_int          no_accept, stopping;
+    pthread_mutex_t     lock; /* protects the list of connections */
     conn               *first;
     int                 n;
 };
@@ -121,13 +124,17 @@ static void add_conn(xd_front *f, int client)
     setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     c->client = client;
     c->inner = pair[0];
+    c->served = pair[1];
+    atomic_init(&c->raw, 0);
     c->in.at = c->in.n = c->out.at = c->out.n = 0;
     c->in.ended = c->in.shut = c->out.ended = c->out.shut = 0;
     c->head = (xd_head){ 0 };
     c->answered = c->replied = 0;
     c->active_s = xd_now_s();
+    pthread_mutex_lock(&f->lock);
     c->next = f->first;
     f->first = c;
+    pthread_mutex_unlock(&f->lock);
     f->n++;
     getpeername(client, (struct sockaddr *)&from, &(socklen_t){ sizeof from });
     if (!f->on_client(f->cookie, pair[1], &from))
@@ -192,7 +199,7 @@ static int read_client(const xd_front *f, conn *c)
     size_t had = c->in.n;
     if (!fill(&c->in, c->client))
         return 0;
-    if (f->a.encrypted)
+    if (f->a.encrypted || atomic_load(&c->raw))
         return 1;
     if (!c->head.in_body)
         c->answered = 0;
@@ -293,7 +300,9 @@ static void serve_conns(xd_front *f, const struct pollfd *p)
             at = &c->next;
             continue;
         }
+        pthread_mutex_lock(&f->lock);
         *at = c->next;
+        pthread_mutex_unlock(&f->lock);
         f->n--;
         end_conn(c);
     }
@@ -333,6 +342,7 @@ xd_status xd_front_open(xd_front **out, const xd_front_args *a, xd_err *e)
     if (!f)
         return xd_fail(e, XD_ENOMEM, "no memory for a server");
     f->a = *a;
+    pthread_mutex_init(&f->lock, NULL);
     f->listener = -1;
     f->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     xd_status s = listen_at(f, e);
@@ -363,6 +373,19 @@ static void set_flag(xd_front *f, atomic_int *flag)
                                    already */
 }
 
+/* If libmicrohttpd has closed a socket whose number is in use again, the later connection comes
+ * first in the list. */
+void xd_front_end_http(xd_front *f, int fd)
+{
+    pthread_mutex_lock(&f->lock);
+    conn *c = f->first;
+    while (c && c->served != fd)
+        c = c->next;
+    if (c)
+        atomic_store(&c->raw, 1);
+    pthread_mutex_unlock(&f->lock);
+}
+
 void xd_front_stop_accepting(xd_front *f)
 {
     set_flag(f, &f->no_accept);
@@ -385,6 +408,7 @@ void xd_front_close(xd_front **out)
         close(f->listener);
     if (f->wake >= 0)
         close(f->wake);
+    pthread_mutex_destroy(&f->lock);
     free(f);
     *out = NULL;
 }

@@ -35,6 +35,9 @@ int         xd_front_port(const xd_front *f);
 typedef int xd_front_on_client(void *cookie, int fd, const struct sockaddr_storage *from);
 /* Starts the thread that accepts connections. */
 xd_status   xd_front_start(xd_front *f, xd_front_on_client *on_client, void *cookie, xd_err *e);
+/* Forwards all further bytes of a connection without checks, because they are no HTTP requests. fd:
+ * the socket that the callback for this connection received. */
+void        xd_front_end_http(xd_front *f, int fd);
 void        xd_front_stop_accepting(xd_front *f);
 /* Sends replies that are not complete for up to a second, and then closes all connections. */
 void        xd_front_close(xd_front **f);

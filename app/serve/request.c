@@ -45,7 +45,10 @@ void xd_api_req_refuse(xd_api_req *r, unsigned status, const char *param, const 
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     r->failed = 1;
-    xd_reply_error(r->call, status, param, NULL, "%s", text);
+    if (r->refused)
+        r->refused(r->refused_cookie, status, param, text);
+    else
+        xd_reply_error(r->call, status, param, NULL, "%s", text);
 }
 
 static void add_arg(xd_api_req *r, const char *name, const char *value)

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/word_list.h"
+#include "serve/comfy.h"
 #include "serve/folder.h"
 #include "serve/serve_flags.h"
 #include "xdit/tools.h"
@@ -290,6 +291,7 @@ static xd_status start_http(xd_server *s, const xd_serve_flags *f, const char **
     xd_http_args a = { .host = f->host,
                        .port = f->port,
                        .routes = xd_server_routes,
+                       .api_routes = xd_comfy_routes,
                        .server = s,
                        .keys = keys,
                        .origins = origins,
@@ -341,6 +343,9 @@ static xd_status serve(xd_server *s, const xd_serve_flags *f, xd_err *e)
     for (int i = 0; i < s->nmodels && st == XD_OK; i++)
         xd_tasks_add_model(s->tasks, s->models[i].name,
                            xd_served_makes(&s->models[i], "video") > 0);
+    s->comfy = xd_comfy_open();
+    if (st == XD_OK && !s->comfy)
+        st = xd_fail(e, XD_ENOMEM, "no memory for a server");
     if (st == XD_OK)
         st = xd_predictor_open(&predictor, s->tasks, &f->open, e);
     if (st == XD_OK)
@@ -377,6 +382,7 @@ static xd_status serve(xd_server *s, const xd_serve_flags *f, xd_err *e)
     xd_predictor_close(&predictor);
     xd_http_stop(&s->http, 1);
     xd_access_log_close(&s->log);
+    xd_comfy_close(&s->comfy);
     xd_tasks_close(&s->tasks);
     free(keys);
     free(origins);
@@ -426,6 +432,8 @@ int main(int argc, char **argv)
         s.dir = f.results ? results.path : own.path;
         s.own_dir = own.path;
         s.loras = f.loras;
+        s.controls = f.open.controlnets.v;
+        s.ncontrols = f.open.controlnets.n;
         s.max_pixels = f.max_pixels;
         s.drain_s = f.drain_s;
         s.ending = &signals;

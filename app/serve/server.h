@@ -63,6 +63,9 @@ typedef struct xd_server {
     xd_http                     *http;
     xd_access_log               *log; /* access log; NULL: the server writes no access log */
     const xd_route              *routes;
+    const char *const           *controls; /* [ncontrols] the control networks of --controlnet */
+    int                          ncontrols;
+    struct xd_comfy             *comfy; /* prompts and images of ComfyUI's interface */
 } xd_server;
 
 /* Returns 1 if the model generates `kind` ("image" or "video"), 0 if not; negative: unknown. */
@@ -93,6 +96,9 @@ typedef struct xd_api_req {
     /* Random part of the names of the input files if the request has an Idempotency-Key, else "" */
     char                   part[12];
     int                    failed;
+    /* Callback that receives the error in place of the client; NULL: the reply has the error. */
+    void  (*refused)(void *cookie, unsigned status, const char *param, const char *text);
+    void *refused_cookie;
 } xd_api_req;
 
 void xd_api_req_begin(xd_api_req *r, xd_http_call *call, const char *kind);
@@ -237,6 +243,25 @@ void xd_openapi_document(const char *data, size_t bytes, xd_text_buf *b);
  * xd_option_takes_texts returns nonzero if the value may be a list with one text per prompt. */
 int  xd_option_takes_numbers(const xd_option *o);
 int  xd_option_takes_texts(const xd_option *o);
+/* ComfyUI's interface (api_comfy.c, comfy_images.c). */
+void xd_api_comfy_prompt(xd_http_call *c);
+void xd_api_comfy_queue_info(xd_http_call *c);
+void xd_api_comfy_history(xd_http_call *c);
+void xd_api_comfy_change_history(xd_http_call *c);
+void xd_api_comfy_queue(xd_http_call *c);
+void xd_api_comfy_change_queue(xd_http_call *c);
+void xd_api_comfy_interrupt(xd_http_call *c);
+void xd_api_comfy_object_info(xd_http_call *c);
+void xd_api_comfy_stats(xd_http_call *c);
+void xd_api_comfy_models(xd_http_call *c);
+void xd_api_comfy_features(xd_http_call *c);
+void xd_api_comfy_none(xd_http_call *c);
+void xd_api_comfy_free(xd_http_call *c);
+void xd_api_comfy_view(xd_http_call *c);
+void xd_api_comfy_upload_image(xd_http_call *c);
+void xd_api_comfy_upload_mask(xd_http_call *c);
+void xd_api_comfy_put(xd_http_call *c);
+void xd_api_comfy_socket(xd_http_call *c);
 void xd_api_sdcpp_capabilities(xd_http_call *c);
 void xd_api_sdcpp_image(xd_http_call *c);
 void xd_api_sdcpp_video(xd_http_call *c);
@@ -248,6 +273,6 @@ void xd_api_metrics(xd_http_call *c);
 void xd_api_models(xd_http_call *c);
 void xd_api_model(xd_http_call *c);
 
-extern const xd_route xd_server_routes[];
+extern const xd_route xd_server_routes[], xd_comfy_routes[];
 
 #endif

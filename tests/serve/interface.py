@@ -16,10 +16,13 @@ GEN = "/v1/images/generations"
 
 
 def routes():
-    source = (ROOT / "app" / "serve" / "server.c").read_text(encoding="utf-8")
-    table = source[source.index("xd_server_routes[]"):]
-    return {(m, p): public == "1" for m, p, public in re.findall(
-        r'\{ "(\w+)", "([^"]+)", \w+, (\d) \}', table[:table.index("};")])}
+    found = {}
+    for file, name in (("server.c", "xd_server_routes[]"), ("api_comfy.c", "xd_comfy_routes[]")):
+        source = (ROOT / "app" / "serve" / file).read_text(encoding="utf-8")
+        table = source[source.index(name):]
+        found.update({(m, p): public == "1" for m, p, public in re.findall(
+            r'\{ "(\w+)", "([^"]+)", \w+, (\d) \}', table[:table.index("};")])})
+    return found
 
 
 def same_routes():

@@ -77,6 +77,8 @@ def faults(value, schema, where="the body"):
 def path_of(path):
     """The path of the document that a request is of; None: there is none. Plain ones go first."""
     path = path.split("?")[0]
+    if path.startswith("/api/"):    # where the routes of ComfyUI exist as well
+        path = path[4:]
     for template in sorted(DOCUMENT["paths"], key=lambda t: t.count("{")):
         if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), path):
             return template

@@ -37,6 +37,9 @@ EXCEPTIONS = [  # file, text, reason
      r"the feed-forwards of FLUX|; not CogVideoX, ConsisID|change(s)? little \(FLUX\)|"
      r"\(Wan\)|Wan 2\.2|, of Wan|\"wan_teacache_",
      "what flags mean in xDiT, which has them for these models alone"),
+    ("app/serve/comfy_nodes.c", '"', "names of ComfyUI's nodes, and the values of their inputs"),
+    ("app/serve/comfy_request.c", 'xd_comfy_is', "names of ComfyUI's nodes"),
+    ("app/serve/comfy_images.c", 'xd_comfy_is', "names of ComfyUI's nodes"),
     ("src/io/jpeg.c", "without chroma subsampling", "the colours of an image"),
     ("src/io/movie.c", r"chroma at the left|chroma_(sample_)?location", "the colours of an image"),
 ]
