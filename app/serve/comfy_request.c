@@ -223,7 +223,7 @@ static int set_texts(translation *t, xd_comfy_node *node, int negative)
                xd_comfy_is(node, "TextEncodeQwenImageEditPlus")) {
         static const char *const inputs[] = { "image", "image1", "image2", "image3" };
         set_text(t, option, node, "prompt", text_of(t, node, "prompt"));
-        for (int i = 0; i < 4 && !negative; i++)
+        for (int i = 3; i >= 0 && !negative; i--) /* the list begins with the last image */
             add_reference(t, node, inputs[i]);
     } else {
         return 0;
@@ -386,17 +386,22 @@ static void set_images(translation *t)
 
 /* ---- control networks ------------------------------------------------------------------------ */
 
-/* Returns the node that applies control network i of the server. */
-static xd_comfy_node *control_of(translation *t, int i)
+/* Returns the node that applies control network i of the server. Of several networks with the same
+ * name, the first one is applied first. The list of nodes begins with the node that is applied
+ * last. */
+static xd_comfy_node *control_of(const translation *t, int i)
 {
     const xd_server *s = t->g->call->server;
-    xd_comfy_node   *found = NULL;
-    for (int k = 0; k < t->ncontrols; k++) {
+    const char      *name = xd_comfy_control_name(s, i);
+    int              before = 0;
+    for (int k = 0; k < i; k++)
+        before += strcmp(xd_comfy_control_name(s, k), name) == 0;
+    for (int k = t->ncontrols - 1; k >= 0; k--) {
         xd_comfy_node *load = xd_comfy_linked(t->g, t->controls[k], "control_net", NULL);
-        if (strcmp(text_of(t, load, "control_net_name"), xd_comfy_control_name(s, i)) == 0)
-            found = t->controls[k];
+        if (strcmp(text_of(t, load, "control_net_name"), name) == 0 && before-- == 0)
+            return t->controls[k];
     }
-    return found;
+    return NULL;
 }
 
 /* Sets an option to a list with a number for each control network, unless all are the usual

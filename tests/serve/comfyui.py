@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""comfyui.py XDIT ROOT - the calls that clients of ComfyUI make: graphs with their messages over a
-WebSocket, history, images, lists, and graphs that are refused. Speaks TAP."""
+"""comfyui.py XDIT ROOT FILL - the calls that clients of ComfyUI make: graphs with their messages over
+a WebSocket, history, images, lists, and graphs that are refused. FILL makes models of random
+weights. Speaks TAP."""
 
 import base64
 import copy
@@ -8,12 +9,13 @@ import json
 import random
 import shutil
 import struct
+import subprocess
 import sys
 import threading
 import time
 import zlib
 
-from harness import DEMO, PROMPT, T, Server, end, generate, image_of, pixels, report, wait_for
+from harness import DEMO, PROMPT, ROOT, T, Server, end, generate, image_of, pixels, report, wait_for
 from websocket import BINARY, CLOSE, PING, PONG, TEXT, Socket
 
 
@@ -83,7 +85,7 @@ def images_of(s, graph):
         return []
     item = wait(s, r.json["prompt_id"])
     report(item.get("status", {}).get("status_str") == "success", "and runs", item.get("status"))
-    return [view(s, x).body for out in item["outputs"].values() for x in out["images"]]
+    return [view(s, x).body for out in item.get("outputs", {}).values() for x in out["images"]]
 
 
 def until_end(w, prompt_id):
@@ -254,60 +256,207 @@ def start_images(s):
     again = image_graph()
     again["10"]["inputs"]["image"] = item["outputs"]["9"]["images"][0]["filename"] + " [output]"
     report(len(images_of(s, again)) == 1, "a result is the next start")
-    return data
 
 
-def masks(s, data):
+def mask_graph(**sampler):
+    """An image whose masked part changes; cfg 1 needs no negative text."""
+    g = image_graph(**{"cfg": 1, "sampler_name": "euler", "scheduler": "simple", **sampler})
+    g["4"]["inputs"]["ckpt_name"] = "inpaints"
+    g["12"] = node("SetLatentNoiseMask", samples=["5", 0], mask=["11", 0])
+    g["3"]["inputs"]["latent_image"] = ["12", 0]
+    return g
+
+
+def masks(s):
     """A mask is white where the image changes. The alpha of an image is its inverse."""
     def half(x, _):
-        return (255,) * 3 if x < 64 else (0,) * 3
+        return (255,) * 3 if x < 32 else (0,) * 3
 
-    white = png(128, 128, half)
-    clear = png(128, 128, lambda x, y: (x, y, 128, 0 if x < 64 else 255), 4)
-    upload(s, "mask.png", white)
-    upload(s, "clear.png", clear)
-    want = edit(s, data, mask=white, num_inference_steps=8, strength=0.5)
-    by_channel, by_alpha = image_graph(), image_graph()
-    for g in (by_channel, by_alpha):
-        g["12"] = node("SetLatentNoiseMask", samples=["5", 0], mask=["11", 0])
-        g["3"]["inputs"]["latent_image"] = ["12", 0]
-    by_channel["11"] = node("LoadImageMask", image="mask.png", channel="red")
-    by_alpha["11"] = node("LoadImageMask", image="clear.png", channel="alpha")
-    report(pixels(images_of(s, by_channel)[0]) == pixels(want), "a mask from a channel")
-    report(pixels(images_of(s, by_alpha)[0]) == pixels(want), "a mask from alpha")
+    data, white = png(64, 64, lambda x, y: (3 * x, 2 * y, 90)), png(64, 64, half)
+    clear = png(64, 64, lambda x, y: (3 * x, 2 * y, 90, 0 if x < 32 else 255), 4)
+    for name, image in (("start.png", data), ("mask.png", white), ("clear.png", clear)):
+        upload(s, name, image)
+    fields = {"size": "64x64", "guidance_scale": None, "negative_prompt": None,
+              "scheduler": "Euler", "true_cfg_scale": 1, "num_inference_steps": 8, "strength": 0.5}
+    want = pixels(edit(s, data, mask=white, **fields))
+
+    def same(what, mask, **more):
+        g = mask_graph()
+        g.update({"11": mask, **more})
+        got = images_of(s, g)
+        report(got and pixels(got[0]) == want, what)
+
+    report(want != pixels(edit(s, data, **fields)), "a mask keeps a part")
+    same("a mask from a channel", node("LoadImageMask", image="mask.png", channel="red"))
+    same("a mask from alpha", node("LoadImageMask", image="clear.png", channel="alpha"))
     r = upload(s, "joined.png", clear, "/upload/mask",
                original_ref=json.dumps({"filename": "start.png", "type": "input"}))
     report(r.status == 200 and r.json["name"] == "joined.png", "a mask is uploaded", r)
-    whole = image_graph()
-    whole["10"]["inputs"]["image"] = "joined.png"
-    whole["12"] = node("SetLatentNoiseMask", samples=["5", 0], mask=["10", 1])
-    whole["3"]["inputs"]["latent_image"] = ["12", 0]
-    report(pixels(images_of(s, whole)[0]) == pixels(want), "the mask of the image itself")
-    upside = copy.deepcopy(by_channel)
-    upload(s, "inverse.png", png(128, 128, lambda x, y: (255 - half(x, y)[0],) * 3))
-    upside["11"] = node("LoadImageMask", image="inverse.png", channel="blue")
-    upside["13"] = node("InvertMask", mask=["11", 0])
-    upside["12"]["inputs"]["mask"] = ["13", 0]
-    report(pixels(images_of(s, upside)[0]) == pixels(want), "an inverted mask")
-    grown = copy.deepcopy(by_channel)
-    upload(s, "small.png", png(128, 128, lambda x, y: (255,) * 3 if x < 56 else (0,) * 3))
-    grown["11"] = node("LoadImageMask", image="small.png", channel="green")
-    grown["13"] = node("GrowMask", mask=["11", 0], expand=8, tapered_corners=True)
-    grown["12"]["inputs"]["mask"] = ["13", 0]
-    report(pixels(images_of(s, grown)[0]) == pixels(want), "a grown mask")
-    fill = image_graph()
-    fill["11"] = node("LoadImageMask", image="mask.png", channel="red")
-    fill["5"] = node("VAEEncodeForInpaint", pixels=["10", 0], vae=["4", 2], mask=["11", 0],
-                     grow_mask_by=0)
-    fill["3"]["inputs"]["denoise"] = 1
-    report(pixels(images_of(s, fill)[0]) == pixels(edit(
-        s, data, mask=white, num_inference_steps=4, strength=1)), "VAEEncodeForInpaint")
+    same("the mask of the image itself", node("ImageToMask", image=["10", 0], channel="alpha"),
+         **{"10": node("LoadImage", image="joined.png"),
+            "12": node("SetLatentNoiseMask", samples=["5", 0], mask=["10", 1])})
+    upload(s, "inverse.png", png(64, 64, lambda x, y: (255 - half(x, y)[0],) * 3))
+    same("an inverted mask", node("InvertMask", mask=["13", 0]),
+         **{"13": node("LoadImageMask", image="inverse.png", channel="blue")})
+    upload(s, "small.png", png(64, 64, lambda x, y: (255,) * 3 if x < 24 else (0,) * 3))
+    for tapered in (True, False):
+        same("a grown mask", node("GrowMask", mask=["13", 0], expand=8, tapered_corners=tapered),
+             **{"13": node("LoadImageMask", image="small.png", channel="green")})
     r = s.request("PUT", "/api/etn/image/abc", white)
-    cached = copy.deepcopy(by_channel)
-    cached["11"] = node("ETN_LoadImageCache", id="abc")
-    cached["12"]["inputs"]["mask"] = ["11", 1]
-    report(r.status == 200 and pixels(images_of(s, cached)[0]) == pixels(want),
-           "Krita's mask", r)
+    same("a mask by its id", node("InvertMask", mask=["13", 0]),
+         **{"13": node("InvertMask", mask=["14", 1]), "14": node("ETN_LoadImageCache", id="abc")})
+    report(r.status == 200, "which Krita sends", r)
+    for grow, size in ((0, 32), (6, 29), (7, 29)):
+        upload(s, "grow.png", png(64, 64, lambda x, y, n=size: (
+            200 if x < n else 90,) * 3))
+        g = mask_graph(denoise=1)
+        g["5"] = node("VAEEncodeForInpaint", pixels=["10", 0], vae=["4", 2], mask=["11", 0],
+                      grow_mask_by=grow)
+        g["11"] = node("LoadImageMask", image="grow.png", channel="red")
+        g["3"]["inputs"]["latent_image"] = ["5", 0]
+        report(pixels(images_of(s, g)[0]) == pixels(edit(s, data, mask=white, **{
+            **fields, "num_inference_steps": 4, "strength": 1})), f"grow_mask_by {grow}")
+
+
+def separate_graph():
+    """The graph of a model with distilled guidance."""
+    return {"1": node("UNETLoader", unet_name="inpaints", weight_dtype="fp8_e4m3fn"),
+            "2": node("DualCLIPLoader", clip_name1="t5xxl_fp16.safetensors",
+                      clip_name2="clip_l.safetensors", type="flux"),
+            "3": node("VAELoader", vae_name="ae.safetensors"),
+            "4": node("CLIPTextEncode", text="a cat", clip=["2", 0]),
+            "5": node("FluxGuidance", conditioning=["4", 0], guidance=2.5),
+            "6": node("EmptySD3LatentImage", width=64, height=48, batch_size=1),
+            "7": node("BasicGuider", model=["1", 0], conditioning=["5", 0]),
+            "8": node("RandomNoise", noise_seed=3),
+            "9": node("KSamplerSelect", sampler_name="euler"),
+            "10": node("BasicScheduler", model=["1", 0], scheduler="simple", steps=2, denoise=1),
+            "11": node("SamplerCustomAdvanced", noise=["8", 0], guider=["7", 0],
+                       sampler=["9", 0], sigmas=["10", 0], latent_image=["6", 0]),
+            "12": node("VAEDecode", samples=["11", 0], vae=["3", 0]),
+            "13": node("SaveImage", images=["12", 0], filename_prefix="a/b")}
+
+
+def other_image(s, path="generations", **fields):
+    r = s.post("/v1/images/" + path, {
+        "prompt": "a cat", "seed": 3, "num_inference_steps": 2, "size": "64x48",
+        "scheduler": "Euler", "guidance_scale": 2.5, "true_cfg_scale": 1, **fields})
+    return image_of(r) if report(r.status == 200, "OpenAI's interface", r) else b""
+
+
+def guidance(s):
+    """FluxGuidance is guidance_scale, and cfg is true_cfg_scale."""
+    plain = separate_graph()
+    report(images_of(s, plain) == [other_image(s)], "FluxGuidance")
+    batch = copy.deepcopy(plain)
+    batch["6"]["inputs"]["batch_size"] = 2
+    two = images_of(s, batch)
+    report(len(two) == 2 and two[0] == other_image(s) and pixels(two[1]) == pixels(
+        other_image(s, seed=4)), "batch_size")
+    both = copy.deepcopy(plain)
+    both["4"] = node("CLIPTextEncodeFlux", clip=["2", 0], clip_l="a cat", t5xxl="a black cat",
+                     guidance=2.5)
+    both["7"]["inputs"]["conditioning"] = ["4", 0]
+    report(images_of(s, both) == [other_image(s, prompt_2="a black cat")], "two texts")
+    true = copy.deepcopy(plain)
+    true["14"] = node("CLIPTextEncode", text="blurry", clip=["2", 0])
+    true["7"] = node("CFGGuider", model=["1", 0], positive=["5", 0], negative=["14", 0], cfg=3)
+    report(images_of(s, true) == [other_image(s, true_cfg_scale=3, negative_prompt="blurry")],
+           "cfg")
+    seed = copy.deepcopy(plain)
+    seed["8"]["inputs"]["noise_seed"] = str(2**64 - 1)
+    report(images_of(s, seed) == [other_image(s, seed=str(2**64 - 1))], "a seed as text")
+    value = copy.deepcopy(plain)
+    value["20"] = node("PrimitiveInt", value=48)
+    value["21"] = node("PrimitiveString", value="a cat")
+    value["6"]["inputs"]["height"] = ["20", 0]
+    value["4"]["inputs"]["text"] = ["21", 0]
+    report(images_of(s, value) == [other_image(s)], "values of other nodes")
+    tiled = copy.deepcopy(plain)
+    tiled["12"] = node("VAEDecodeTiled", samples=["11", 0], vae=["3", 0], tile_size=512,
+                       overlap=64)
+    report(images_of(s, tiled) and True, "VAEDecodeTiled")
+
+
+def loras(s):
+    names = s.get("/models/loras").json
+    report({"kohya", "peft"} <= set(names), "the LoRA files", names)
+    g = separate_graph()
+    g["14"] = node("LoraLoader", model=["1", 0], clip=["2", 0], lora_name="peft",
+                   strength_model=0.5, strength_clip=0.5)
+    g["15"] = node("LoraLoaderModelOnly", model=["14", 0], lora_name="kohya", strength_model=0.25)
+    g["4"]["inputs"]["clip"] = ["14", 1]
+    g["7"]["inputs"]["model"] = ["15", 0]
+    report(images_of(s, g) == [other_image(s, lora=["peft:0.5", "kohya:0.25"])], "two LoRA files")
+    g["14"]["inputs"].update(strength_model=0, strength_clip=0)
+    report(images_of(s, g) == [other_image(s, lora="kohya:0.25")], "strength 0 is none")
+    g["14"]["inputs"].update(strength_model=1)
+    r = s.post("/prompt", {"prompt": g})
+    report(r.status == 400 and "14" in r.json["node_errors"], "two strengths are refused", r)
+
+
+def control_graph(names):
+    g = separate_graph()
+    for i, name in enumerate(names):
+        last = [f"c{i - 1}", 0] if i else ["5", 0]
+        g[f"l{i}"] = node("ControlNetLoader", control_net_name=name)
+        g[f"i{i}"] = node("LoadImage", image=f"{i}.png")
+        g[f"c{i}"] = node("ControlNetApplyAdvanced", positive=last, negative=last,
+                          control_net=[f"l{i}", 0], image=[f"i{i}", 0], strength=0.5 + i,
+                          start_percent=0.25 * i, end_percent=0.75, vae=["3", 0])
+    g["7"]["inputs"]["conditioning"] = [f"c{len(names) - 1}", 0]
+    return g
+
+
+def controls(s):
+    data = [png(64, 48, lambda x, y, i=i: (x * 3, y * 4, 99 * i)) for i in range(2)]
+    for i, image in enumerate(data):
+        upload(s, f"{i}.png", image)
+    names = s.get("/models/controlnet").json
+    report(names == ["controlnet"] * 2, "the control networks", names)
+    urls = ["data:image/png;base64," + base64.b64encode(x).decode() for x in data]
+    report(images_of(s, control_graph(names)) == [other_image(
+        s, control_image=urls, conditioning_scale=[0.5, 1.5], control_guidance_start=[0, 0.25],
+        control_guidance_end=[0.75, 0.75])], "two control networks")
+    r = s.post("/prompt", {"prompt": control_graph(names[:1])})
+    report(r.status == 400 and "c0" in r.json["node_errors"] and "controlnet" in
+           r.json["error"]["details"], "all of them are required", r)
+
+
+def references(s):
+    """A reference image; the latents of an image only set the size."""
+    data = png(80, 64, lambda x, y: (3 * x, 2 * y, 90))
+    upload(s, "reference.png", data)
+    url = "data:image/png;base64," + base64.b64encode(data).decode()
+    g = separate_graph()
+    g["20"] = node("LoadImage", image="reference.png")
+    g["21"] = node("FluxKontextImageScale", image=["20", 0])
+    g["22"] = node("VAEEncode", pixels=["21", 0], vae=["3", 0])
+    g["23"] = node("ReferenceLatent", conditioning=["4", 0], latent=["22", 0])
+    g["5"]["inputs"]["conditioning"] = ["23", 0]
+    report(images_of(s, g) == [other_image(s, "edits", image=url)], "a reference image")
+    g["6"] = node("EmptyFlux2LatentImage", width=64, height=48, batch_size=1)
+    g["10"] = node("Flux2Scheduler", steps=2, width=64, height=48)
+    report(images_of(s, g) == [other_image(s, "edits", image=url)], "nodes of their own")
+    g["11"]["inputs"]["latent_image"] = ["22", 0]
+    report(images_of(s, g) == [other_image(s, "edits", image=url, size="auto")],
+           "whose size the result has")
+
+
+def other_models():
+    for name, to in (("flux", "inpaints"), ("flux-controlnet", "nets"), ("flux2", "edits")):
+        subprocess.run([sys.argv[3], str(ROOT / "tests" / "golden" / name), str(T / to)],
+                       check=True, stdout=subprocess.DEVNULL)
+    with Server("--dtype", "f32", "--loras", str(ROOT / "tests" / "golden" / "flux-lora"),
+                model=str(T / "inpaints")) as s:
+        masks(s)
+        guidance(s)
+        loras(s)
+    nets = ["--controlnet", str(T / "nets" / "controlnet")] * 2
+    with Server("--dtype", "f32", *nets, model=str(T / "inpaints")) as s:
+        controls(s)
+    with Server("--dtype", "f32", model="inpaints=" + str(T / "edits")) as s:
+        references(s)
 
 
 def uploads(s):
@@ -425,7 +574,8 @@ def refused(s):
         ("no denoise", set_input("3", "denoise", 0), "custom_validation_failed", "3", "denoise"),
         ("1001 steps", set_input("3", "steps", 1001), "custom_validation_failed", "3",
          "num_inference_steps"),
-        ("a huge image", set_input("5", "width", 16000), "custom_validation_failed", "5", "limit"),
+        ("a huge image", lambda g: g["5"]["inputs"].update(width=16000, height=16000),
+         "custom_validation_failed", "5", "limit"),
         ("too many images", set_input("5", "batch_size", 2000), "custom_validation_failed", "5",
          "1000 images"),
         ("another image", lambda g: g.update({
@@ -611,14 +761,14 @@ def main():
         silly_tavern(s)
         open_webui(s)
         krita(s)
-        data = start_images(s)
-        masks(s, data)
+        start_images(s)
         uploads(s)
         queue(s)
         refused(s)
         chain(s)
         sockets(s)
         mutations(s)
+    other_models()
     keys()
     end()
 
