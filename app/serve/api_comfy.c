@@ -107,7 +107,9 @@ static void add_item(xd_text_buf *b, const xd_comfy_prompt *p)
     int n = 0;
     xd_buf_add(b, "[%ld,", p->number);
     xd_buf_json_string(b, p->id);
-    xd_buf_add(b, ",%s,%s,[", p->graph, p->extra);
+    xd_buf_add(b, ",%s,{\"client_id\":", p->graph);
+    xd_buf_json_string(b, p->client);
+    xd_buf_add(b, "},[");
     for (int i = 0; i < p->n; i++)
         if (p->steps[i].saves) {
             xd_buf_add(b, "%s", n++ ? "," : "");
@@ -180,11 +182,11 @@ void xd_api_comfy_history(xd_http_call *c)
     const char *most = xd_http_query(c, "max_items");
     int         limit = most ? atoi(most) : -1;
     if (limit >= 0 && !*c->arg) {
-        xd_comfy_each(l.server, c->owner, count_ended, &l);
+        xd_comfy_each(l.server, c->owner, NULL, count_ended, &l);
         l.skip -= limit;
     }
     xd_buf_add(&l.b, "{");
-    xd_comfy_each(l.server, c->owner, add_history, &l);
+    xd_comfy_each(l.server, c->owner, NULL, add_history, &l);
     xd_buf_add(&l.b, "}\n");
     xd_reply_json(c, 200, &l.b);
 }
@@ -202,11 +204,11 @@ void xd_api_comfy_queue(xd_http_call *c)
 {
     listing l = { .server = c->server, .state = XD_TASK_RUNNING };
     xd_buf_add(&l.b, "{\"queue_running\":[");
-    xd_comfy_each(l.server, c->owner, add_queued, &l);
+    xd_comfy_each(l.server, c->owner, NULL, add_queued, &l);
     xd_buf_add(&l.b, "],\"queue_pending\":[");
     l.state = XD_TASK_QUEUED;
     l.n = 0;
-    xd_comfy_each(l.server, c->owner, add_queued, &l);
+    xd_comfy_each(l.server, c->owner, NULL, add_queued, &l);
     xd_buf_add(&l.b, "]}\n");
     xd_reply_json(c, 200, &l.b);
 }
@@ -221,7 +223,7 @@ static void count_left(void *cookie, const xd_comfy_prompt *p, const xd_task *ta
 void xd_api_comfy_queue_info(xd_http_call *c)
 {
     listing l = { .server = c->server };
-    xd_comfy_each(l.server, c->owner, count_left, &l);
+    xd_comfy_each(l.server, c->owner, NULL, count_left, &l);
     xd_buf_add(&l.b, "{\"exec_info\":{\"queue_remaining\":%d}}\n", l.n);
     xd_reply_json(c, 200, &l.b);
 }
@@ -261,7 +263,7 @@ static void select_prompt(void *cookie, const xd_comfy_prompt *p, const xd_task 
 static void end_selected(xd_http_call *c, selection *l)
 {
     xd_server *s = c->server;
-    xd_comfy_each(s, c->owner, select_prompt, l);
+    xd_comfy_each(s, c->owner, NULL, select_prompt, l);
     for (int i = 0; i < l->n; i++) {
         xd_task *task = xd_tasks_find(s->tasks, l->tasks[i]);
         if (task && l->ended)

@@ -9,13 +9,14 @@
 #include <string.h>
 #include <sys/random.h>
 
+enum { MAX_PROMPTS = 500 }; /* number of prompts of an API key that are kept */
+
 static void free_prompt(xd_comfy_prompt *p)
 {
     for (int i = 0; i < p->n; i++)
         free(p->steps[i].id);
     free(p->steps);
     free(p->graph);
-    free(p->extra);
     free(p);
 }
 
@@ -71,10 +72,7 @@ static void name_prompt(char id[64])
 static char *json_of(const xd_json *v)
 {
     xd_text_buf b = { 0 };
-    if (v)
-        xd_buf_json(&b, v);
-    else
-        xd_buf_add(&b, "{}");
+    xd_buf_json(&b, v);
     if (b.failed)
         xd_buf_free(&b);
     return b.p;
@@ -94,6 +92,23 @@ static int copy_steps(xd_comfy_prompt *p, const xd_comfy_graph *g)
     return p->steps != NULL;
 }
 
+/* Removes the oldest prompt of an API key if the key has too many; under the lock. */
+static void drop_oldest(xd_comfy *y, const char *owner)
+{
+    xd_comfy_prompt **oldest = NULL;
+    int               n = 0;
+    for (xd_comfy_prompt **at = &y->prompts; *at; at = &(*at)->next)
+        if (strcmp((*at)->owner, owner) == 0) {
+            oldest = oldest ? oldest : at;
+            n++;
+        }
+    if (n <= MAX_PROMPTS)
+        return;
+    xd_comfy_prompt *p = *oldest;
+    *oldest = p->next;
+    free_prompt(p);
+}
+
 long xd_comfy_add(const xd_http_call *c, const xd_comfy_graph *g, const xd_comfy_places *places,
                   const xd_task *task, char id[64])
 {
@@ -104,8 +119,7 @@ long xd_comfy_add(const xd_http_call *c, const xd_comfy_graph *g, const xd_comfy
     if (!p)
         return -1;
     p->graph = json_of(xd_json_get(c->json, "prompt"));
-    p->extra = json_of(xd_json_get(c->json, "extra_data"));
-    if (!p->graph || !p->extra || !copy_steps(p, g)) {
+    if (!p->graph || !copy_steps(p, g)) {
         free_prompt(p);
         return -1;
     }
@@ -123,26 +137,30 @@ long xd_comfy_add(const xd_http_call *c, const xd_comfy_graph *g, const xd_comfy
     for (at = &y->prompts; *at;)
         at = &(*at)->next;
     *at = p;
+    drop_oldest(y, c->owner);
     pthread_mutex_unlock(&y->lock);
     return number;
 }
 
-void xd_comfy_each(xd_server *s, const char *owner, xd_comfy_visit *visit, void *cookie)
+void xd_comfy_each(xd_server *s, const char *owner, xd_comfy_skip *skip, xd_comfy_visit *visit,
+                   void *cookie)
 {
     xd_comfy *y = s->comfy;
     pthread_mutex_lock(&y->lock);
     for (xd_comfy_prompt **at = &y->prompts, *p; (p = *at);) {
+        if (strcmp(p->owner, owner) != 0 || (skip && skip(cookie, p))) {
+            at = &p->next;
+            continue;
+        }
         xd_task *task = xd_tasks_find(s->tasks, p->task);
         if (!task) {
             *at = p->next;
             free_prompt(p);
             continue;
         }
-        if (strcmp(p->owner, owner) == 0) {
-            xd_tasks_lock(s->tasks);
-            visit(cookie, p, task);
-            xd_tasks_unlock(s->tasks);
-        }
+        xd_tasks_lock(s->tasks);
+        visit(cookie, p, task);
+        xd_tasks_unlock(s->tasks);
         xd_task_release(s->tasks, task);
         at = &p->next;
     }

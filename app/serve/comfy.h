@@ -141,6 +141,7 @@ typedef struct xd_comfy_prompt {
 
 typedef struct xd_comfy_upload {
     char                    owner[20], name[200], path[4200];
+    int64_t                 bytes;
     struct xd_comfy_upload *next;
 } xd_comfy_upload;
 
@@ -161,17 +162,20 @@ const char *xd_comfy_control_name(const xd_server *s, int i);
 long xd_comfy_add(const xd_http_call *c, const xd_comfy_graph *g, const xd_comfy_places *places,
                   const xd_task *task, char id[64]);
 /* Calls `visit` for the prompts of an API key, oldest first, with the task of each prompt, under
- * the locks of prompts and tasks. Removes prompts whose task does not exist any more. */
+ * the locks of prompts and tasks. Removes prompts whose task does not exist any more. Prompts for
+ * which `skip` returns nonzero are left out; NULL: none. */
 typedef void xd_comfy_visit(void *cookie, const xd_comfy_prompt *p, const xd_task *task);
-void         xd_comfy_each(xd_server *s, const char *owner, xd_comfy_visit *visit, void *cookie);
+typedef int  xd_comfy_skip(void *cookie, const xd_comfy_prompt *p);
+void xd_comfy_each(xd_server *s, const char *owner, xd_comfy_skip *skip, xd_comfy_visit *visit,
+                   void *cookie);
 /* Appends the output of a node, {"images": [...]}: the result files of a task. */
-void         xd_comfy_add_images(xd_text_buf *b, const xd_task *task, const xd_comfy_step *step);
+void xd_comfy_add_images(xd_text_buf *b, const xd_task *task, const xd_comfy_step *step);
 /* Appends the members of the message at the end of a failed or cancelled prompt. */
-void         xd_comfy_add_failure(xd_text_buf *b, const xd_server *s, const xd_comfy_prompt *p,
-                                  const xd_task *task);
+void xd_comfy_add_failure(xd_text_buf *b, const xd_server *s, const xd_comfy_prompt *p,
+                          const xd_task *task);
 /* Returns nonzero if the node's results are only sent over the WebSocket, and nonzero if the node's
  * results have ids for the route /etn/image. */
-int          xd_comfy_caches(const xd_comfy_step *step);
-int          xd_comfy_sends(const xd_comfy_step *step);
+int  xd_comfy_caches(const xd_comfy_step *step);
+int  xd_comfy_sends(const xd_comfy_step *step);
 
 #endif

@@ -152,18 +152,34 @@ static void add_end(watcher *w, cursor *k, const xd_comfy_prompt *p, const xd_ta
 
 /* ---- comparison with the tasks --------------------------------------------------------------- */
 
-static cursor *find_cursor(watcher *w, const xd_comfy_prompt *p, const xd_task *task)
+static cursor *find_cursor(const watcher *w, const xd_comfy_prompt *p)
 {
     cursor *k = w->cursors;
     while (k && k->number != p->number)
         k = k->next;
-    if (k || !(k = calloc(1, sizeof *k)))
-        return k;
+    return k;
+}
+
+static cursor *add_cursor(watcher *w, const xd_comfy_prompt *p, const xd_task *task)
+{
+    cursor *k = calloc(1, sizeof *k);
+    if (!k)
+        return NULL;
     k->number = p->number;
     k->ended = p->number < w->first && xd_task_has_ended(task);
     k->next = w->cursors;
     w->cursors = k;
     return k;
+}
+
+/* Returns nonzero if the client knows the end of a prompt. */
+static int is_told(void *cookie, const xd_comfy_prompt *p)
+{
+    cursor *k = find_cursor(cookie, p);
+    if (!k || !k->ended)
+        return 0;
+    k->seen = 1;
+    return 1;
 }
 
 /* Returns the number of nodes that are executed, or have been, at the stage of a task. */
@@ -181,7 +197,9 @@ static void look_at(void *cookie, const xd_comfy_prompt *p, const xd_task *task)
     w->left += !xd_task_has_ended(task);
     if (strcmp(p->client, w->client) != 0)
         return;
-    cursor *k = find_cursor(w, p, task);
+    cursor *k = find_cursor(w, p);
+    if (!k)
+        k = add_cursor(w, p, task);
     if (k)
         k->seen = 1;
     if (!k || k->ended || task->state == XD_TASK_QUEUED)
@@ -300,12 +318,12 @@ static void run(void *cookie, xd_socket *s)
 {
     watcher *w = cookie;
     w->left = 0;
-    xd_comfy_each(w->server, w->owner, count_left, w);
+    xd_comfy_each(w->server, w->owner, NULL, count_left, w);
     add_status(w, 1);
     do {
         w->told = w->left;
         w->left = 0;
-        xd_comfy_each(w->server, w->owner, look_at, w);
+        xd_comfy_each(w->server, w->owner, is_told, look_at, w);
         drop_cursors(w);
         if (w->left != w->told)
             add_status(w, 0);

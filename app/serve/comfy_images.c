@@ -5,15 +5,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "serve/comfy.h"
 #include "xdit/tools.h"
 
-/* MAX_UPLOADS: number of images that are kept for an API key. MAX_CHAIN: maximum number of nodes
- * between a mask and its image. MAX_BYTES: maximum bytes of an image file. */
-enum { MAX_UPLOADS = 64, MAX_CHAIN = 32, MAX_BYTES = 256 << 20, MAX_PIXELS = 64 << 20 };
+/* MAX_UPLOADS, MAX_TOTAL: number and total bytes of images that are kept for an API key. MAX_CHAIN:
+ * maximum number of nodes between a mask and its image. MAX_BYTES: maximum bytes of an image file.
+ * MAX_GROWTH: maximum product of the pixels of a mask and the pixels by which it is grown. */
+enum {
+    MAX_UPLOADS = 64,
+    MAX_TOTAL = 256 << 20,
+    MAX_GROWTH = 1 << 29,
+    MAX_CHAIN = 32,
+    MAX_BYTES = 256 << 20,
+    MAX_PIXELS = 64 << 20
+};
 
 #define CACHED "etn/" /* begin of the names of the images that nodes ETN_LoadImageCache read */
 
@@ -40,15 +49,19 @@ static void drop_upload(xd_comfy_upload **at)
     free(u);
 }
 
-/* Removes the oldest images of an API key above the limit; under the lock. */
+/* Removes the oldest images of an API key above the limits; under the lock. */
 static void drop_oldest(const xd_http_call *c)
 {
-    int n = 0;
-    for (xd_comfy_upload **at = &comfy_of(c)->uploads; *at;)
-        if (strcmp((*at)->owner, c->owner) == 0 && ++n > MAX_UPLOADS)
+    int64_t n = 0, bytes = 0;
+    for (xd_comfy_upload **at = &comfy_of(c)->uploads; *at;) {
+        int own = strcmp((*at)->owner, c->owner) == 0;
+        n += own;
+        bytes += own ? (*at)->bytes : 0;
+        if (own && n > 1 && (n > MAX_UPLOADS || bytes > MAX_TOTAL))
             drop_upload(at);
         else
             at = &(*at)->next;
+    }
 }
 
 /* Writes a new path in the server's temporary directory. */
@@ -67,6 +80,7 @@ static int add_upload(const xd_http_call *c, const char *name, const char *path)
 {
     xd_comfy        *y = comfy_of(c);
     xd_comfy_upload *u = calloc(1, sizeof *u);
+    struct stat      st;
     if (!u) {
         unlink(path);
         return 0;
@@ -74,6 +88,7 @@ static int add_upload(const xd_http_call *c, const char *name, const char *path)
     snprintf(u->owner, sizeof u->owner, "%s", c->owner);
     snprintf(u->name, sizeof u->name, "%s", name);
     snprintf(u->path, sizeof u->path, "%s", path);
+    u->bytes = stat(path, &st) == 0 ? (int64_t)st.st_size : 0;
     pthread_mutex_lock(&y->lock);
     xd_comfy_upload **old = find_upload(c, name);
     if (*old)
@@ -453,6 +468,8 @@ static int apply_grow(const xd_comfy_graph *g, const xd_comfy_node *node, grey *
 {
     int by = (int)xd_comfy_number(g, node, "expand"), least = by < 0;
     by = least ? -by : by;
+    if (m->w * m->h > MAX_GROWTH / (by + 1))
+        return 0;
     if (xd_comfy_number(g, node, "tapered_corners") > 0)
         return grow_plus(m, by, least);
     return grow_square(m, by, by, least);
@@ -561,7 +578,8 @@ void xd_comfy_set_mask(xd_comfy_graph *g, xd_api_req *r, xd_comfy_node *node, co
     if (s == XD_OK && grow >= 0) {
         for (int64_t i = 0; i < m.w * m.h; i++) /* such a mask is rounded to black and white */
             m.v[i] = m.v[i] > 127 ? 255 : 0;
-        good &= grow < 2 || grow_square(&m, grow / 2, (grow - 1) / 2, 0);
+        good &= m.w * m.h <= MAX_GROWTH / (grow + 1);
+        good &= grow < 2 || !good || grow_square(&m, grow / 2, (grow - 1) / 2, 0);
     }
     name_file(g->call, ".png", made, sizeof made);
     s = s == XD_OK && good ? save_mask(&m, made, &e) : s == XD_OK ? XD_ENOMEM : s;
@@ -571,7 +589,7 @@ void xd_comfy_set_mask(xd_comfy_graph *g, xd_api_req *r, xd_comfy_node *node, co
         xd_api_req_file(r, "mask_image", data, bytes);
     else
         xd_comfy_fail(g, node, "custom_validation_failed", input, "Invalid mask",
-                      "the mask cannot be read");
+                      "the mask cannot be read, or is too large to be grown");
     unlink(made);
     free(data);
     free(m.v);

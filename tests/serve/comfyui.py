@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""comfyui.py XDIT ROOT FILL - the calls that clients of ComfyUI make: graphs with their messages over
-a WebSocket, history, images, lists, and graphs that are refused. FILL makes models of random
+"""comfyui.py XDIT ROOT FILL - the calls that clients of ComfyUI make: graphs with their messages
+over a WebSocket, history, images, lists, and graphs that are refused. FILL makes models of random
 weights. Speaks TAP."""
 
 import base64
 import copy
+import http.client
 import json
 import random
 import shutil
+import ssl
 import struct
 import subprocess
 import sys
@@ -67,7 +69,7 @@ def openai(s, **fields):
     return image_of(r) if report(r.status == 200, f"OpenAI's interface: {fields}", r) else b""
 
 
-def wait(s, prompt_id, seconds=60):
+def wait(s, prompt_id, seconds=120):
     """The entry of a prompt in the history, as SillyTavern polls for it."""
     wait_for(lambda: prompt_id in s.get(f"/history/{prompt_id}").json, seconds)
     return s.get("/history").json.get(prompt_id, {})
@@ -754,6 +756,36 @@ def keys():
         report(time.monotonic() - began < 15, "the server ends with an open WebSocket")
 
 
+def encrypted():
+    """A WebSocket over TLS: libmicrohttpd encrypts its bytes."""
+    cert, key = str(T / "cert.pem"), str(T / "key.pem")
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert,
+         "-days", "1", "-subj", "/CN=127.0.0.1"], capture_output=True, check=False)
+    if made.returncode:
+        print("# TLS is not tested: openssl makes no certificate")
+        return
+    with Server("--tls_cert", cert, "--tls_key", key) as s:
+        sockets_ = [Socket(s.address, "/ws?clientId=t", tls=True) for _ in range(3)]
+        w = sockets_[0]
+        report(w.status == 101 and w.message()["type"] == "status", "a WebSocket over TLS")
+        c = http.client.HTTPSConnection(*s.address, timeout=60,
+                                        context=ssl._create_unverified_context())
+        c.request("POST", "/prompt", json.dumps({"prompt": text_graph(), "client_id": "t"}))
+        got = until_end(w, json.loads(c.getresponse().read())["prompt_id"])
+        report("executed" in types(got) and "bytes" in types(got), "has all messages", types(got))
+        w.send(PING, b"x" * 100)
+        while True:     # the length of the queue may come before
+            opcode, data = w.frame()
+            if opcode != TEXT:
+                break
+        report((opcode, data) == (PONG, b"x" * 100), "in both directions")
+        w.close()
+        began = time.monotonic()
+        report(s.stop() == 0 and time.monotonic() - began < 30,
+               "the server ends with open WebSockets over TLS")
+
+
 def main():
     shutil.copytree(DEMO, T / "other")
     with Server("--model", str(T / "other")) as s:
@@ -769,6 +801,7 @@ def main():
         sockets(s)
         mutations(s)
     other_models()
+    encrypted()
     keys()
     end()
 
