@@ -1,58 +1,14 @@
 /* websocket.c - see websocket.h */
 #include "serve/websocket.h"
 
+#include <gnutls/crypto.h>
 #include <string.h>
 
 #include "serve/base64.h"
 
 /* ---- handshake ------------------------------------------------------------------------------- */
 
-enum { SHA1 = 20, BLOCK = 64 }; /* bytes of a SHA-1 hash and of a block of its input */
-
-static uint32_t rotate(uint32_t v, int n)
-{
-    return v << n | v >> (32 - n);
-}
-
-/* Adds one block to the state of a hash (FIPS 180-4, section 6.1.2). */
-static void add_block(uint32_t h[5], const uint8_t p[BLOCK])
-{
-    static const uint32_t constants[] = { 0x5a827999, 0x6ed9eba1, 0x8f1bbcdc, 0xca62c1d6 };
-    uint32_t              w[80], s[5];
-    for (int i = 0; i < 16; i++)
-        w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 |
-               (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
-    for (int i = 16; i < 80; i++)
-        w[i] = rotate(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
-    memcpy(s, h, sizeof s);
-    for (int i = 0; i < 80; i++) {
-        uint32_t f = i < 20   ? (s[1] & s[2]) | (~s[1] & s[3])
-                     : i < 40 ? s[1] ^ s[2] ^ s[3]
-                     : i < 60 ? (s[1] & s[2]) | (s[1] & s[3]) | (s[2] & s[3])
-                              : s[1] ^ s[2] ^ s[3];
-        uint32_t t = rotate(s[0], 5) + f + s[4] + constants[i / 20] + w[i];
-        s[4] = s[3], s[3] = s[2], s[2] = rotate(s[1], 30), s[1] = s[0], s[0] = t;
-    }
-    for (int i = 0; i < 5; i++)
-        h[i] += s[i];
-}
-
-/* Computes the SHA-1 of n bytes, at most two blocks with the padding. The handshake uses SHA-1 as a
- * checksum, not as a secret. */
-static void sha1(const void *data, size_t n, uint8_t hash[SHA1])
-{
-    uint32_t h[5] = { 0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0 };
-    uint8_t  blocks[2 * BLOCK] = { 0 };
-    size_t   all = n + 9 > BLOCK ? 2 * BLOCK : BLOCK;
-    memcpy(blocks, data, n);
-    blocks[n] = 0x80;
-    for (int i = 0; i < 8; i++)
-        blocks[all - 1 - (size_t)i] = (uint8_t)((uint64_t)n * 8 >> 8 * i);
-    for (size_t at = 0; at < all; at += BLOCK)
-        add_block(h, blocks + at);
-    for (int i = 0; i < SHA1; i++)
-        hash[i] = (uint8_t)(h[i / 4] >> (24 - 8 * (i % 4)));
-}
+enum { SHA1 = 20 }; /* bytes of a SHA-1 hash */
 
 int xd_ws_accept(const char *key, char accept[XD_WS_ACCEPT + 1])
 {
@@ -67,7 +23,9 @@ int xd_ws_accept(const char *key, char accept[XD_WS_ACCEPT + 1])
         return 0;
     memcpy(text, key, XD_WS_KEY);
     memcpy(text + XD_WS_KEY, suffix, sizeof suffix);
-    sha1(text, sizeof text - 1, hash);
+    /* The handshake uses SHA-1 as a checksum, not as a secret. */
+    if (gnutls_hash_fast(GNUTLS_DIG_SHA1, text, sizeof text - 1, hash) < 0)
+        return 0;
     xd_base64_add(&b, hash, sizeof hash);
     int made = !b.failed && b.len == XD_WS_ACCEPT;
     if (made)
