@@ -5,10 +5,11 @@
 
 #include "pipeline/loop.h"
 
-/* Call after a step that took `seconds`; `from` is the first step that other shares could compute.
- * If steps have become slower, or if shares have been uneven for some seconds, measures the speeds
- * of the ranks. Returns 1 if the context has new shares, for which the image's denoising must be
- * opened again before step `from`. A failure is stored in l->f.x. Collective over the replica. */
+/* Call xd_adapt after a step that took `seconds`. `from` is the first step that could use new
+ * shares of the tokens. If steps have become slower, or if the ranks have had uneven shares for
+ * some seconds, xd_adapt measures the speeds of the ranks. Returns 1 if the ranks have new shares;
+ * the caller must then call xd_denoise_open again before step `from`. A failure is stored in the
+ * execution context l->f.x. Every rank of the replica must call xd_adapt. */
 int xd_adapt(xd_loop *l, int from, double seconds);
 
 #endif

@@ -5,14 +5,14 @@
 #include "pipeline/context.h"
 #include "xdit/xdit.h"
 
-/* Functions that set an engine's compute type, and the type of the weight matrices in its models'
- * blocks, from the program's arguments. The weight files must be open when xd_types_weights is
- * called. */
+/* Set an engine's compute type, and the element type of the weight matrices in its transformer
+ * blocks, from the arguments with which the program opens the engine. The weight files must be open
+ * when xd_types_weights is called. */
 xd_status xd_types_compute(xd_context *ctx, const xd_open_args *a, xd_err *e);
 xd_status xd_types_weights(xd_context *ctx, const xd_open_args *a, xd_err *e);
-/* Functions that choose the compute type for a device, and the weight type of one component, from
- * the arguments `dtype` and `weights_dtype`. The functions xd_types_of_device and
- * xd_types_component need no xd_context. */
+/* Choose the compute type for a device, and the weight type of one component, from the arguments
+ * `dtype` and `weights_dtype`. The functions xd_types_of_device and xd_types_component need no
+ * xd_context. */
 xd_status xd_types_of_device(xd_dev *dev, const xd_open_args *a, xd_dtype *type, xd_err *e);
 xd_status xd_types_component(xd_component *p, const xd_dev *dev, const xd_open_args *a, xd_err *e);
 /* Returns the name of a component's weight type: "bf16", "int8", "fp8", "int4". */

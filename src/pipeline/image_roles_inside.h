@@ -1,5 +1,5 @@
 /* image_roles_inside.h - declares the functions that the table in image_roles.c points to. Some
- * roles of images have their own source file. Roles whose image is read like an initial image use
+ * roles of images have their own source file; roles whose image is read like an initial image use
  * the functions of role_start.c. */
 #ifndef XD_PIPELINE_IMAGE_ROLES_INSIDE_H
 #define XD_PIPELINE_IMAGE_ROLES_INSIDE_H
@@ -19,22 +19,23 @@ xd_status xd_role_start_take_first(xd_job *j, float **out, xd_err *e);
 xd_status xd_role_start_read(xd_job *j, xd_err *e);
 xd_status xd_role_start_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_start_channels(const xd_job *j, const float *sample, float *out);
-/* Writes the image's latents and then a channel of ones to the channels of the first latent
- * frame. */
+/* In the first latent frame, sets the transformer's additional channels to the image's latents,
+ * followed by a channel of ones. */
 void      xd_role_start_marked_channels(const xd_job *j, const float *sample, float *out);
-/* The first and the last frame are read to j->image and j->last_image, and the conditioning video
- * is encoded to j->condition. The transformer's additional channels are a mask, then the latents of
- * the conditioning video. The mask has one channel for each frame that a latent frame represents.
- * The channel's value is 1 if the frame is a given image. In a benchmark without an image, the
- * latents of the conditioning video are zeros. */
+/* The given first and last frame are read to j->image and j->last_image, and the video that
+ * contains them (the conditioning video) is encoded to j->condition. The transformer's additional
+ * channels are a mask, then the latents of the conditioning video. The mask of a latent frame has
+ * one channel for each video frame that the latent frame represents; the channel's value is 1 if
+ * that video frame is a given image. In a benchmark without an image, the latents of the
+ * conditioning video are zeros. */
 xd_status xd_role_frames_read(xd_job *j, xd_err *e);
 xd_status xd_role_frames_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_frames_channels(const xd_job *j, const float *sample, float *out);
-/* The masked area of the image j->image becomes grey. If denoising starts from the image plus
- * noise, j->start_image is a copy of the original image, and is encoded to j->start_moments. The
- * transformer's additional channels are the latents of the partly grey image, then the mask. The
- * mask has one channel for each pixel of a latent cell; the channels are zero if the request has no
- * mask. */
+/* In an inpainting request, the masked area of the image j->image becomes grey. If denoising starts
+ * from the image plus noise, j->start_image is a copy of the original image, and is encoded to
+ * j->start_moments. The transformer's additional channels are the latents of the partly grey image,
+ * then the mask. The mask has one channel for each pixel that one latent cell represents; all its
+ * channels are zero if the request has no mask. */
 xd_status xd_role_mask_read(xd_job *j, xd_err *e);
 /* Sets the masked pixels of an image [H,W,3] to a colour; rank 0 has the mask. */
 void      xd_role_mask_paint(const xd_job *j, float *image, float colour);
@@ -54,9 +55,9 @@ xd_status xd_role_sides_read(xd_job *j, xd_err *e);
 xd_status xd_role_sides_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_sides_channels(const xd_job *j, const float *sample, float *out);
 /* The control video is read and resized to j->part_pixels and j->levels, and its reference images
- * to j->ref_pixels. All of them are encoded to j->part_moments and j->leading_moments. If the
- * request has no control video, the video's pixels are 0 and its mask is white. In a benchmark
- * without a control video, the video's latents are zeros. */
+ * to j->ref_pixels. The control video is encoded to j->part_moments, and its reference images to
+ * j->leading_moments. If the request has no control video, a video of zeros with a white mask takes
+ * its place. In a benchmark without a control video, the latents of the control video are zeros. */
 xd_status xd_role_control_video_read(xd_job *j, xd_err *e);
 xd_status xd_role_control_video_encode(xd_job *j, xd_arena *a, xd_err *e);
 void      xd_role_control_video_channels(const xd_job *j, const float *sample, float *out);
@@ -65,8 +66,9 @@ xd_status xd_role_conditions_read(xd_job *j, xd_err *e);
 xd_status xd_role_conditions_encode(xd_job *j, xd_arena *a, xd_err *e);
 /* Each reference image is resized (xd_recipe.reference_size) and encoded to tokens j->ref_tokens.
  * Before xd_role_references_share is called, ranks other than 0 know only the number of reference
- * images. A prediction assumes that each reference image has the size of the request.
- * xd_role_references_read also prepares the images that text encoders read (prompt_images.h). */
+ * images. When time or memory is predicted, each reference image is assumed to have the size of the
+ * result. xd_role_references_read also prepares the images that text encoders read
+ * (prompt_images.h). */
 xd_status xd_role_references_read(xd_job *j, xd_err *e);
 xd_status xd_role_references_encode(xd_job *j, xd_arena *a, xd_err *e);
 

@@ -1,4 +1,5 @@
-/* input_image.h - the input images of a request, as files or as the program's pixels. */
+/* input_image.h - reads the input images of a request from files, or copies the program's
+ * pixels. */
 #ifndef XD_PIPELINE_INPUT_IMAGE_H
 #define XD_PIPELINE_INPUT_IMAGE_H
 
@@ -16,14 +17,14 @@ typedef struct xd_pixel_source {
 xd_pixel_source xd_input_image_source(const xd_request *r, int k);
 /* Returns the k-th control image of a request. */
 xd_pixel_source xd_input_image_control(const xd_request *r, int k);
-/* Returns the k-th image of a request that a prior reads. */
+/* Returns the k-th image of a request that the image prior (prior.h) reads. */
 xd_pixel_source xd_input_image_redux(const xd_request *r, int k);
 /* Reads an input image from its file or copies its pixels. Sets *rgb to malloc'ed RGB bytes of *w x
  * *h pixels. */
 xd_status xd_input_image_pixels(const xd_pixel_source *of, uint8_t **rgb, int64_t *w, int64_t *h,
                                 xd_err *e);
-/* Does the same with pixels of `channels` bytes, 3 or 4: RGB and alpha. Alpha is 255 if the image
- * has none. */
+/* Reads an input image as pixels of `channels` bytes: 3 for RGB, 4 for RGB and alpha. Alpha is 255
+ * if the image has no alpha channel. */
 xd_status xd_input_image_channels(const xd_pixel_source *of, int channels, uint8_t **pixels,
                                   int64_t *w, int64_t *h, xd_err *e);
 
@@ -37,8 +38,8 @@ typedef struct xd_input_video {
 /* Returns the control video of a request. */
 xd_pixel_source xd_input_video_control(const xd_request *r);
 xd_status       xd_input_video_open(xd_input_video *v, const xd_pixel_source *of, xd_err *e);
-/* Reads the next frame of a video, like xd_input_image_pixels reads an image. After the last frame,
- * sets *rgb to NULL. */
+/* Reads the next frame of a video to malloc'ed RGB bytes *rgb of *w x *h pixels. After the last
+ * frame, sets *rgb to NULL. */
 xd_status xd_input_video_next(xd_input_video *v, uint8_t **rgb, int64_t *w, int64_t *h, xd_err *e);
 void      xd_input_video_close(xd_input_video *v);
 

@@ -10,8 +10,8 @@
 #include "pipeline/step_cache.h"
 #include "xdit/xdit.h"
 
-/* The input image of a request that generates only a part of an image (padding_mask_crop). Pixels
- * outside the part are kept. */
+/* Input image of a request that generates only a rectangle of an image (padding_mask_crop). Pixels
+ * outside the rectangle are kept. */
 typedef struct xd_job_paste {
     /* pixels of the complete image and of the mask as they were read, on rank 0 */
     uint8_t *rgb, *grey;
@@ -19,63 +19,73 @@ typedef struct xd_job_paste {
     xd_box   box;  /* the part of the image that is generated */
 } xd_job_paste;
 
-/* An image or a video that determines frames of the generated video. */
+/* An input image or video that fixes certain frames of the generated video. */
 typedef struct xd_condition {
-    /* index of the first frame of the generated video that the image or video determines */
+    /* index of the first frame of the generated video that the image or video fixes */
     int64_t index;
     double  strength; /* influence of the image or video on its frames, from 0 to 1 */
     int64_t frames;   /* number of frames of the image or video that are used */
-    /* `latents` is the number of latent frames of the image or video. The first `leading` latent
-     * frames are placed before the generated video's latent frames, from latent frame `at` on. The
-     * remaining ones are mixed with the generated video's latent frames. */
+    /* `latents` is the number of latent frames of the image or video. Its first `leading` latent
+     * frames are placed before the generated video's latent frames, from latent frame `at` on. Its
+     * other latent frames are mixed with the generated video's latent frames. */
     int64_t latents, leading, at;
 } xd_condition;
 
 /* Sizes in pixels that a transformer reads as conditions (xd_request_sizes), each with a vertical
- * and a horizontal number. `original` 0: the model's default. */
+ * and a horizontal number. If `original` is 0, the model's default is used. */
 typedef struct xd_job_size { double original[2], crop[2], target[2]; } xd_job_size;
 
-/* Weights of the predictions of guidance passes, for the video or for its audio. */
+/* Weights with which the predictions of the guidance passes are combined, for the video or for its
+ * audio. */
 typedef struct xd_job_stream { double guidance, modality, stg, rescale; } xd_job_stream;
 enum { XD_VIDEO_STREAM, XD_AUDIO_STREAM, XD_JOB_STREAMS };
 
 /* Times that decide when the ranks' speeds are measured again (adapt.h). */
 typedef struct xd_pace {
-    double fastest;  /* seconds of the fastest step with the present shares; 0: none yet */
-    double tested_s; /* time of the last test */
-    double wait_s;   /* seconds from there to the next test, at least */
-    int    slow;     /* number of slow steps, in a row, up to now */
+    /* seconds of the fastest step since the ranks' shares last changed; 0: no step yet */
+    double fastest;
+    double tested_s; /* time at which the ranks' speeds were last measured */
+    double wait_s;   /* minimum number of seconds between tested_s and the next measurement */
+    int    slow;     /* number of slow steps since the last step that was not slow */
 } xd_pace;
 
 typedef struct xd_job {
     xd_context               *ctx;
     const xd_request         *r;
-    /* Fields for two passes (upsampling.h). given: the program's request, of which `own` is this
-     * pass's copy with changes; NULL: `r` is the program's request. small: the job of the first
-     * pass, malloc'ed; NULL: there is only one pass. */
+    /* Fields for requests that denoise twice, first in a small size (upsampling.h). given: the
+     * program's request, from which the changed copy `own` for this denoising is made; NULL: `r` is
+     * the program's request. small: the job of the denoising in the small size, malloc'ed; NULL:
+     * the request denoises only once. */
     const xd_request         *given;
     xd_request                own;
     struct xd_job            *small;
-    int                       enlarged; /* 1: denoising starts from enlarged latents */
+    /* 1: denoising starts from the enlarged latents of a smaller image */
+    int                       enlarged;
     /* [t,C,h,w] latents with noise from which denoising of the current image starts, on every rank
      * of the replica; NULL: denoising starts from noise */
     float                    *start_latents;
-    int                       steps_before; /* number of steps in the passes before this one */
-    int                       all_steps;    /* number of steps in all passes */
-    const struct xd_role_row *role;         /* role of the input images (image_roles.h) */
-    /* height and width in pixels: of the request (asked), and of the generated image (size) */
+    /* number of steps in the earlier denoising loops of this request */
+    int                       steps_before;
+    /* number of steps in all denoising loops of this request */
+    int                       all_steps;
+    const struct xd_role_row *role; /* role of the input images (image_roles.h) */
+    /* height and width in pixels that the request sets (asked), and those of the generated image
+     * (size) */
     int64_t                   asked[2], size[2];
     /* sizes that the transformer reads as conditions: with the prompt, and with the negative
      * prompt */
     xd_job_size               sizes[2];
     int64_t                   frames;   /* frames of the result; 1 for an image */
     int                       channels; /* channels of the result's pixels, 3 or 4 (with alpha) */
-    /* Frames that the autoencoder decodes; only the last `frames` ones are kept. */
+    /* Number of frames that the autoencoder decodes, of which only the last `frames` frames are
+     * kept. */
     int64_t                   all_frames;
     double        fps;      /* frames per second of a video file; 0: the result is an image */
     int64_t       cells[3]; /* size of the latents: latent frames, rows and columns */
-    xd_vae_info   vae;      /* properties of the autoencoder, with the tiles of the request */
-    /* Number of latent frames at the start that only pad a patch and are not decoded. */
+    /* properties of the autoencoder, with the tile sizes that the request sets */
+    xd_vae_info   vae;
+    /* Number of latent frames at the start that only complete a token of several frames and are not
+     * decoded. */
     int64_t       spare;
     int64_t       lat[4];           /* extents of the latents on the host: t, C, h, w */
     int64_t       numbers;          /* number of elements of the latents */
@@ -89,83 +99,97 @@ typedef struct xd_job {
     float        *audio_latents, *wave;
     xd_layout     lay;
     xd_usual      usual; /* the model's defaults for the request */
-    /* maximum number of passes per step: 1; 2 with guidance; more with passes that change blocks */
+    /* maximum number of network evaluations per step: 1; 2 with guidance; more if an evaluation
+     * leaves out or changes blocks */
     int           npass;
-    /* Kind of each guidance pass. Guidance pass 0 reads the prompt. */
+    /* Kind of each guidance pass (network evaluation in a step). Guidance pass 0 reads the
+     * prompt. */
     xd_pass_kind  kinds[XD_MAXPASS];
-    /* Guidance of a pipeline with audio (recipe.audio_guidance above 0). */
+    /* Guidance weights of video and of audio, for a pipeline that also generates audio
+     * (recipe.audio_guidance above 0). */
     xd_job_stream streams[XD_JOB_STREAMS];
-    /* number of passes of each step, only in predictions; 0: xd_job_passes computes it */
+    /* number of network evaluations in each step, only in predictions; 0: xd_job_passes computes
+     * it */
     int           all_passes;
-    /* [layers] 1 for each layer that the third guidance pass skips; NULL: there is no third
-     * pass. */
+    /* [layers] 1 for each layer that the third guidance pass skips; NULL: steps have no third
+     * guidance pass. */
     uint8_t      *skips;
-    /* [layers] 1 for each block in which a pass replaces the output of self-attention by the
-     * values, for video and audio (stg_scale). NULL: no block. */
+    /* [layers] 1 for each block in which one guidance pass uses the attention values V as the
+     * output of self-attention, for video and audio (stg_scale). NULL: no block. */
     uint8_t      *perturbs;
-    double        guidance;  /* guidance scale that combines the two passes (xd_job_guidance) */
+    /* guidance scale that combines the predictions with the prompt and with the negative prompt
+     * (xd_job_guidance) */
+    double        guidance;
     double        distilled; /* guidance scale input of the transformer, or NaN */
-    /* Fraction of the training timesteps below which the second transformer is used. Negative: the
-     * model has one transformer. */
+    /* Fraction of the training timesteps below which the second transformer is used. If `boundary`
+     * is negative, the model has only one transformer. */
     double        boundary;
-    double        guidance_2; /* guidance scale of the steps below `boundary` */
-    int           both;       /* 1: both transformers stay loaded (xd_memory_plan) */
+    double        guidance_2; /* guidance scale of the steps that the second transformer computes */
+    int           both;       /* 1: both transformers of the model stay loaded (xd_memory_plan) */
     int           loads[2];   /* number of times that the request has loaded each transformer */
     double        strength;   /* strength of the initial image; 0: the request has no image */
     int           max_text, images;
     /* Window of the option attention_window: either its size t, h, w in tokens; or -1, 0 and the
-     * number of tokens on each side. window all 0: attention has no window. */
+     * number of neighbour tokens on each side of a token. If all three are 0, attention has no
+     * window. */
     int64_t       window[3];
-    /* Table of the attention outputs that DiTFastAttn reuses. If ways.way is NULL, all attention is
-     * computed. */
+    /* Table that tells in which blocks and steps DiTFastAttn reuses attention outputs. If ways.way
+     * is NULL, no output is reused. */
     xd_attn_table ways;
-    int           picks; /* 1: the request selects images (xd_job_pick) */
+    /* 1: a callback of the request selects which images are generated (xd_job_pick) */
+    int           picks;
     /* indices of generated images, ascending; NULL: all images are generated */
     int          *todo, ntodo;
-    /* hash of the model's files for checkpoints; it is computed once, because this reads all
-     * files */
+    /* hash of the model's files for checkpoints, computed once because the hash needs all files */
     uint64_t      model_hash;
     /* 1 + the file descriptor that holds the lock of the checkpoint folder; 0: no lock */
     int           locked;
-    int32_t      *finished; /* [images] steps that a checkpoint has finished; NULL: no checkpoint */
-    double        saved_s;  /* time of the last checkpoint; 0: no checkpoint was written */
-    int           copies;   /* 1: this rank writes the copy of the checkpoint on a second host */
-    xd_saver     *saver;    /* writes the files of checkpoints; NULL: none was due */
+    /* for each image, number of steps that its checkpoint contains; NULL: no checkpoint */
+    int32_t      *finished;
+    double        saved_s; /* time of the last checkpoint; 0: no checkpoint was written */
+    int           copies;  /* 1: this rank writes the copy of the checkpoint on a second host */
+    xd_saver     *saver;   /* thread that writes checkpoint files; NULL: nothing was written yet */
     xd_pace       pace;
-    int asked_steps; /* number of steps, samp.steps plus the steps that `strength` skips */
+    /* number of steps that the request sets: samp.steps plus the steps that `strength` skips */
+    int           asked_steps;
     const xd_sampler *sampler;
     xd_sampling       samp;
-    /* schedule of audio; if audio_samp.def is NULL, the video's schedule is used */
+    /* schedule of the audio's denoising; if audio_samp.def is NULL, audio uses the video's
+     * schedule */
     xd_sampling       audio_samp;
     xd_counts      step_ops; /* FLOPs and bytes of the first step, as counted without computing */
     xd_cache_spec  cache;
-    /* step cache: cached[0] counts how often the middle range of blocks was skipped; cached[1]
-     * counts skipped and computed ranges */
+    /* how often a step cache skipped the middle blocks of the transformer [0], and how often it
+     * could have skipped them [1] */
     int64_t        cached[2];
     /* [steps][xd_step_hash_count] hashes of the current image on every rank of the replica; NULL:
-     * the request has no determinism_check. */
+     * the request does not set determinism_check. */
     xd_step_hash  *hashes;
-    xd_cache_pair *changes; /* [nchanges] changes from step to step that the step cache reports */
+    /* [nchanges] for each step, the change since the step before that the step cache measured */
+    xd_cache_pair *changes;
     int            nchanges, max_changes;
     double         start_s;
     double         away_s;          /* seconds spent in the callback on_turn (yield.h) */
-    double         away_reported_s; /* seconds of away_s that are already reported */
-    int            may_yield;       /* 1: this rank computes and may yield (yield.h) */
+    double         away_reported_s; /* value of away_s at the last progress report */
+    /* 1: this rank computes and may call the callback on_turn while it computes (yield.h) */
+    int            may_yield;
     /* Number of image tokens at the start whose content an input image fixes; 0: none. */
     int64_t        held;
-    int            decoded; /* index of the image that is decoded */
+    int            decoded; /* index of the image that is being decoded */
     /* [H,W,3] initial image or control image (host); NULL: none or freed */
     float         *image;
-    float         *moments; /* [h,w,2C] moments of `image`, on the host of every rank; NULL: none */
-    /* Pixels and moments of the image from which denoising starts (the initial image, without grey
-     * in the masked area), if the transformer reads `image` as an input. If start_image and
+    /* [h,w,2C] mean and log-variance of the latents of `image`, in host memory of every rank; NULL:
+     * no image */
+    float         *moments;
+    /* Pixels and moments of the initial image (without grey in the masked area), if denoising
+     * starts from it and the transformer also reads `image` as an input. If start_image and
      * start_moments are NULL, denoising starts from pure noise. */
     float         *start_image, *start_moments;
-    /* [H,W] inpainting mask, 1 for pixels to generate, 0 for pixels to keep. Every rank has the
-     * mask when the image is encoded. */
+    /* [H,W] inpainting mask, 1 for pixels to generate, 0 for pixels to keep. Every rank holds the
+     * mask when the input image is encoded. */
     uint8_t       *mask;
-    /* Pixels outside the generated part of an image. If paste.rgb is NULL, the complete image is
-     * generated. */
+    /* Pixels of the original image outside the rectangle that is generated (padding_mask_crop). If
+     * paste.rgb is NULL, the complete image is generated. */
     xd_job_paste   paste;
     int64_t        rank0_images; /* number of input images of rank 0's request */
     int            nrefs;        /* number of reference images */
@@ -173,61 +197,67 @@ typedef struct xd_job {
     float         *last_image;   /* [H,W,3] given last frame of a video, on the host; NULL: none */
     float         *condition;    /* [t,h,w,2C] moments of the conditioning video (role_frames.c), on
                                    the host of every rank; NULL: none */
-    /* [images,3,S,S] pixels for the image encoder, on rank 0 and on ranks that split the encoder
-     * with it; NULL: none */
+    /* [images,3,S,S] input pixels of the image encoder, on all ranks that compute a part of this
+     * encoder; NULL: no image */
     float         *encoder_pixels;
     /* Sizes of the reference images in pixels, and in tokens. */
     xd_grid        ref_size[XD_MAXREFS], refs[XD_MAXREFS];
     /* [H,W,3] reference images on rank 0; freed when they are encoded */
     /* [H,W,channels] reference images on rank 0; freed once encoded */
     float         *ref_pixels[XD_MAXREFS];
-    /* Sizes of the reference images as the text encoder reads them (prompt_images.h). */
+    /* Sizes in pixels to which reference images are resized for the text encoder
+     * (prompt_images.h). */
     xd_grid        seen_size[XD_MAXREFS];
-    /* [H,W,3] reference images as the text encoder reads them, on ranks that encode text; NULL:
-     * none. */
+    /* [H,W,3] reference images, resized for the text encoder, on ranks that encode text; NULL: no
+     * image. */
     uint8_t       *seen[XD_MAXREFS];
     /* [tokens,F] tokens of all reference images, on the host of every rank; NULL: none */
     float         *ref_tokens;
     /* [images][t,C,h,w] initial noise from the program, on every rank; NULL: none. */
     float         *given_noise;
-    /* Control video (role_control_video.c). `leading` is the number of latent frames of its
-     * reference images. `parts` is the number of clips that are encoded: 1 if the parts outside and
-     * inside the mask are equal, else 2. */
+    /* Control video (role_control_video.c). `leading` is the number of latent frames that the
+     * control video's reference images add. `parts` is the number of clips that are encoded: 2 if
+     * the areas of the video outside and inside the mask are encoded separately, 1 if both clips
+     * would be equal. */
     int            leading, parts;
     /* [frames,H,W,3] the control video outside and inside its mask, on rank 0; freed when they are
      * encoded */
     float         *part_pixels[2];
-    /* [t,h,w,2C] moments of the two parts, and [h,w,2C] moments of the reference images, on every
-     * rank */
+    /* [t,h,w,2C] moments of the control video outside and inside its mask, and [h,w,2C] moments of
+     * its reference images, on every rank */
     float         *part_moments[2], *leading_moments[XD_MAXREFS];
-    /* Grey levels [t,H,W] of the control video's mask, in the frames that stand for the latent
-     * frames, on every rank; `levels` is NULL if all levels are 255. */
+    /* Grey levels [t,H,W] of the control video's mask, one mask frame for each latent frame, on
+     * every rank; `levels` is NULL if all levels are 255. */
     uint8_t       *levels;
-    double        *hint_scales; /* factors of the hints (xd_input); NULL: all are 1 */
-    double *next_time; /* [steps] timestep of the step after each step (xd_input.next), or NULL */
+    /* factors by which the outputs of side networks (hints) are multiplied; NULL: all are 1 */
+    double        *hint_scales;
+    /* [steps] for each step, the timestep of the following step, which some transformers read; else
+     * NULL */
+    double        *next_time;
     /* Given images and videos (role_conditions.c). */
-    xd_condition conditions[XD_MAXREFS];
-    int          nconditions;
-    /* [t] times in seconds and strengths of the latent frames, for models whose videos have given
-     * frames; else NULL */
-    double      *frame_s;
-    float       *frame_strength;
-    /* Weights of the images of the prior (prior.h). */
-    double       prior_scale[XD_MAXREFS], prior_pooled_scale[XD_MAXREFS];
+    xd_condition   conditions[XD_MAXREFS];
+    int            nconditions;
+    /* [t] time in seconds, and strength, of each latent frame; NULL if the model's videos cannot
+     * have given frames */
+    double        *frame_s;
+    float         *frame_strength;
+    /* Weights of the images that the image prior reads (prior.h). */
+    double         prior_scale[XD_MAXREFS], prior_pooled_scale[XD_MAXREFS];
     /* Number of elements in hint_scales from one step to the next; 0: all steps have the same
      * factors. */
-    int          hint_stride;
-    int          modes[XD_MAXSIDES]; /* kinds of the control images (xd_input.modes) */
-    /* Pixels of the control images of side networks. For each, the moments of its latents or, for
-     * networks that read pixels, features [h,w,C]. */
-    float       *side_pixels[XD_MAXSIDES], *side_moments[XD_MAXSIDES];
+    int            hint_stride;
+    /* for each control image, the number of its kind, such as canny or depth (xd_input.modes) */
+    int            modes[XD_MAXSIDES];
+    /* Pixels of the control images of side networks, and for each image the moments of its latents
+     * or, for side networks that read pixels, features [h,w,C]. */
+    float         *side_pixels[XD_MAXSIDES], *side_moments[XD_MAXSIDES];
 } xd_job;
 
-/* Copies the program's request r, whose struct may be of another library version, to a request
- * `own` of this version. */
+/* Copies the program's request `r` to `own`. The program may have been compiled with another
+ * version of the library, so its struct may have another size. */
 xd_status xd_request_take(xd_request *own, const xd_request *r, xd_err *e);
-/* Kinds of texts of a request other than its prompts: the negative prompt, and separate texts for
- * the second and third text encoder. */
+/* Kinds of texts that a request can have in addition to its prompts: negative prompts, and separate
+ * prompts for the second and third text encoder. */
 typedef enum xd_job_text_kind {
     XD_TEXT_NEGATIVE,
     XD_TEXT_2,
@@ -237,7 +267,7 @@ typedef enum xd_job_text_kind {
     XD_JOB_TEXTS
 } xd_job_text_kind;
 /* Returns the text of kind `kind` that belongs to prompt number `prompt`, or NULL if the request
- * has no such text. */
+ * has no text of this kind. */
 const char       *xd_job_text(const xd_request *r, xd_job_text_kind kind, int64_t prompt);
 /* Returns 1 if any prompt has a text of kind `kind` (xd_job_text_kind). */
 int               xd_job_has_text(const xd_request *r, xd_job_text_kind kind);
@@ -246,7 +276,8 @@ const char       *xd_job_text_name(xd_job_text_kind kind);
 int               xd_job_negatives(const xd_request *r);
 /* returns a hash of the prompts and all lists of texts */
 uint64_t          xd_job_texts_hash(const xd_request *r);
-/* Shortens the request's lists of texts to the texts of the first prompt. */
+/* Shortens the request's lists of prompts and other texts so that only the first prompt and its
+ * texts remain. */
 void              xd_job_first_texts(xd_request *r);
 /* Refuses a request whose texts are not UTF-8 or whose lists of texts have a wrong length. */
 xd_status         xd_job_check_texts(const xd_request *r, xd_err *e);
@@ -255,7 +286,7 @@ static inline int xd_job_has_image(const xd_request *r)
 {
     return r->images.image || r->images.image_pixels;
 }
-/* Returns 1 if the request has a last frame. */
+/* Returns 1 if the request has an image for the last frame of the video. */
 static inline int xd_job_has_last(const xd_request *r)
 {
     return r->images.last_image || r->images.last_pixels;
@@ -274,7 +305,7 @@ static inline int xd_job_has_control_video(const xd_request *r)
 }
 /* Returns 1 if the VAE encodes images or a control video of the request. */
 int                   xd_job_encodes(const xd_job *j);
-/* Returns 1 if the VAE is needed before the last pass of denoising. */
+/* Returns 1 if the VAE is needed before the last denoising loop of the request. */
 int                   xd_job_begins_with_vae(const xd_job *j);
 /* Returns the number of input images. */
 static inline int64_t xd_job_images(const xd_request *r)
@@ -282,7 +313,8 @@ static inline int64_t xd_job_images(const xd_request *r)
     return xd_job_has_image(r) + r->images.nmore_images;
 }
 xd_status   xd_job_open(xd_job *j, xd_context *ctx, const xd_request *r, xd_err *e);
-/* Opens the job of one pass, whose context and request are set. */
+/* Opens the job of one denoising loop of a request. Before, the caller must set the job's context
+ * and request. */
 xd_status   xd_job_open_pass(xd_job *j, xd_err *e);
 void        xd_job_close(xd_job *j);
 /* Frees the images, masks and noise that were read for a job, and the encoded images. */
@@ -308,12 +340,13 @@ void        xd_job_warn_unused(const xd_job *j);
  * scheduler. Reads the scheduler's config and the request's changes of the config to *cfg. */
 xd_status   xd_job_sampler(xd_job *j, xd_sched_cfg *cfg, xd_err *e);
 /* Opens j->audio_samp with j->sampler and the parameters of the video's schedule, if the audio has
- * its own scheduler. The request's flow_shift does not change the shift of the audio's schedule. */
+ * its own scheduler. The request's flow_shift changes only the video's schedule, not the
+ * audio's. */
 xd_status   xd_job_audio_sampler(xd_job *j, const xd_steps *a, xd_err *e);
 /* Copies the request's list of sigmas or timesteps to the schedule's parameters *a, and sets
  * j->asked_steps. *list is malloc'ed or NULL; free *list after xd_sampling_open. */
-/* Parses a list of numbers such as "1,0.5". Returns NULL if the list is invalid or memory is short.
- * key: name of the option in errors; *n: number of numbers. */
+/* Parses a list of numbers such as "1,0.5". Returns NULL if the list is invalid or out of memory.
+ * key: name of the option for error messages; *n: number of numbers in the list. */
 double     *xd_job_numbers(const char *key, const char *text, int *n, xd_err *e);
 xd_status   xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e);
 /* xd_job_sampler_json appends the request's changes of the scheduler config as JSON members, ",
@@ -321,24 +354,26 @@ xd_status   xd_job_lists(xd_job *j, xd_steps *a, double **list, xd_err *e);
 /* xd_job_next_times sets j->next_time if the transformer reads the timesteps of the next steps. */
 xd_status   xd_job_next_times(xd_job *j, xd_err *e);
 void        xd_job_sampler_json(const xd_job *j, xd_text_buf *b);
-/* Calls the request's callback that selects images on rank 0, and sends the selection to all ranks.
- * xd_job_pick is a collective call. */
+/* On rank 0, calls the request's callback that selects the images to generate; sends the selection
+ * to all ranks. All ranks must call xd_job_pick. */
 xd_status   xd_job_pick(xd_job *j, xd_err *e);
 /* xd_job_image returns the index of the k-th generated image; xd_job_uses_prompt returns 1 if an
  * image of the prompt is generated. */
 int         xd_job_image(const xd_job *j, int k);
 int         xd_job_uses_prompt(const xd_job *j, int prompt);
-/* Returns the weight of the prompt's pass in the guided prediction of a step. The weights of the
- * prompt's pass and of the negative prompt's pass sum to 1. */
+/* Returns the weight of the prompt's prediction in the guided prediction of a step. The weights of
+ * the prompt's and of the negative prompt's prediction sum to 1. */
 double      xd_job_guidance(const xd_job *j, int step);
-/* Sets npass and the kinds of passes, and reads the request's guidance of video and audio to
- * j->streams. Call xd_job_read_passes after the schedule and j->guidance are set. */
+/* Sets the number and the kinds of guidance passes, and reads the request's guidance options for
+ * video and audio to j->streams. Call xd_job_read_passes after the schedule and j->guidance are
+ * set. */
 xd_status   xd_job_read_passes(xd_job *j, xd_err *e);
-/* Returns 1 if a pass of the job reads the negative prompt. */
+/* Returns 1 if the transformer reads the negative prompt in any step of the job. */
 int         xd_job_has_negative(const xd_job *j);
-/* Returns 1 if guidance rescales the predictions of video or audio by their own sums. */
+/* Returns 1 if guidance rescales the predictions of video and of audio separately, each by the sums
+ * of its own elements. */
 int         xd_job_rescales_streams(const xd_job *j);
-/* Returns the noise level of a step: the fraction of noise in the latents of rectified flow. */
+/* Returns the noise level of a step of rectified flow: the fraction of noise in the latents. */
 double      xd_job_level(const xd_job *j, int step);
 /* xd_job_passes returns the number of passes (model evaluations) of a step: 1, 2 with guidance,
  * 3 with skipped layers, up to XD_MAXPASS for a pipeline with audio. xd_job_usual_passes returns
@@ -353,14 +388,15 @@ xd_status   xd_job_read_sizes(xd_job *j, xd_err *e);
 xd_status   xd_job_layers(const xd_job *j, const char *key, const char *text, uint8_t **marks,
                           xd_err *e);
 xd_status   xd_job_layer(const xd_job *j, int layer, uint8_t **marks, xd_err *e);
-/* Reads the request's skip_guidance_layers to j->skips. If the request skips layers, sets npass to
- * 3. Call xd_job_read_skips after the schedule and npass are set. */
+/* Reads the request's skip_guidance_layers to j->skips. If the request skips layers, sets j->npass,
+ * the number of guidance passes, to
+ * 3. Call xd_job_read_skips after the schedule and j->npass are set. */
 xd_status   xd_job_read_skips(xd_job *j, xd_err *e);
-/* xd_job_has_skips returns 1 if the step has a pass that skips layers. xd_job_first_skip returns
- * the first step with such a pass, or -1. */
+/* xd_job_has_skips returns 1 if the step has a guidance pass that skips layers. xd_job_first_skip
+ * returns the first step that has one, or -1. */
 int         xd_job_has_skips(const xd_job *j, int step);
 int         xd_job_first_skip(const xd_job *j);
-/* Returns 1 if pass number `pass` skips the layer. */
+/* Returns 1 if guidance pass number `pass` skips layer number `layer`. */
 int         xd_job_skips(const xd_job *j, int pass, int layer);
 /* Returns the guidance scale of a step, which is j->guidance, or j->guidance_2 for steps of the
  * second transformer. */
@@ -370,38 +406,40 @@ double      xd_job_scale(const xd_job *j, int step);
 xd_status   xd_job_boundary(xd_job *j, xd_err *e);
 /* Returns the index of a step's transformer (xd_model_dit). */
 int         xd_job_dit(const xd_job *j, int step);
-/* Functions that return the first step (begin) and the end of the range of consecutive steps around
- * `step` with the same transformer. */
+/* Return the first step, and the step after the last one, of the range of consecutive steps around
+ * `step` that one transformer computes. */
 int         xd_job_dit_begin(const xd_job *j, int step);
 int         xd_job_dit_end(const xd_job *j, int step);
 /* Returns 1 if a step of the request needs transformer i. */
 int         xd_job_uses_dit(const xd_job *j, int i);
-/* Functions that return how often the transformer changes between two steps. xd_job_changes_again
- * returns the number for an image after the first one, which includes the change before the first
- * step. */
+/* xd_job_changes returns how often the steps of an image change to the other transformer.
+ * xd_job_changes_again returns this number for later images, which includes the change back before
+ * the first step. */
 int         xd_job_changes(const xd_job *j);
 int         xd_job_changes_again(const xd_job *j);
 /* xd_job_no_guidance returns the guidance scale (1 or 0) at or below which guidance is off. */
-/* xd_job_reads_guidance returns 1 if this transformer reads the guidance scale although other
- * transformers of the pipeline do not; steps then have one pass. */
+/* xd_job_reads_guidance returns 1 if this transformer reads the guidance scale as an input although
+ * other transformers of the pipeline do not. A step then evaluates the transformer once. */
 int         xd_job_reads_guidance(const xd_job *j);
 double      xd_job_no_guidance(const xd_job *j);
-/* Returns `rows`, a number of image rows, plus the padding rows that the transformer adds. */
+/* Returns `rows`, a number of image tokens, plus the number of padding tokens that the transformer
+ * adds. */
 int64_t     xd_job_padded(const xd_job *j, int64_t rows);
-/* Returns the number of text rows in the transformer for `rows` rows from the text encoders: these
- * rows plus the registers and the padding that the transformer adds. */
+/* Returns the number of text tokens in the transformer: `rows` tokens from the text encoders plus
+ * the learned tokens (registers) and padding tokens that the transformer adds. */
 int64_t     xd_job_text_rows(const xd_job *j, int64_t rows);
-/* Returns the number of tensors in the state between two steps: the latents, and the sampler's
- * history. */
+/* Returns the number of tensors in the state between two steps: one for the latents, and the others
+ * for the sampler's history. */
 int         xd_job_state_tensors(const xd_job *j);
 /* Returns the number of F32 elements of the result's pixels [frames,H,W,channels] in the requested
  * size. */
 int64_t     xd_job_pixels(const xd_job *j);
-/* Returns the name of the flag for two-pass guidance: "guidance_scale", or "true_cfg_scale" for a
- * model whose guidance_scale is a distilled input. */
+/* Returns the name of the flag for classifier-free guidance: "guidance_scale", or "true_cfg_scale"
+ * for a model that reads guidance_scale as an input. */
 const char *xd_job_guide(const xd_job *j);
 
-/* Returns the schedule of audio. */
+/* Returns the denoising schedule of audio, which is the video's schedule if audio has none of its
+ * own. */
 static inline xd_sampling *xd_job_audio_sampling(xd_job *j)
 {
     return j->audio_samp.def ? &j->audio_samp : &j->samp;

@@ -1,8 +1,8 @@
-/* loop.h - the loop of a request: the messages that ranks exchange, and the work that they do
- * between messages (work.h).
+/* loop.h - runs a request from its texts to its images. The code here exchanges the ranks'
+ * messages, and calls replaceable functions for the computing between two messages (work.h).
  *
- * Engines and predictions run the same loop of a request. A prediction runs the loop once for every
- * rank, so that messages are counted by the code that sends them. */
+ * Engines run requests with this code, and predictions of time run the code once for every rank on
+ * a device that only counts. Messages are therefore counted by the code that sends them. */
 #ifndef XD_PIPELINE_LOOP_H
 #define XD_PIPELINE_LOOP_H
 
@@ -15,15 +15,15 @@ typedef struct xd_loop {
     xd_prompts *w;
     xd_result  *r;
     xd_need     need;
-    xd_arena    a;       /* scratch memory of denoising and of the VAE */
-    xd_denoise  f;       /* denoising of the current image; f.j NULL: not open */
+    xd_arena    a;       /* scratch memory that denoising and the VAE use */
+    xd_denoise  f;       /* state of denoising the current image; not open if f.j is NULL */
     double      first_s; /* time at which the request's first step began */
     int         apart;   /* 1: transformer and VAE are never loaded at the same time */
     int         fresh;   /* 1: some rank must load the transformer for this request */
 } xd_loop;
 
 /* Makes all checks that can refuse a request: options, prompts, memory. `s` is this rank's status
- * so far. *room becomes the memory limits; room->machine is 0 if memory was not compared with a
+ * so far. Sets *room to the memory limits; room->machine is 0 if memory was not compared with a
  * limit. The call is collective over the ranks in use, which all return the same status. */
 xd_status xd_loop_accept(xd_loop *l, xd_memory_limits *room, xd_status s, xd_err *e);
 /* Runs an accepted request: encodes the texts, loads the weights, and generates and collects the

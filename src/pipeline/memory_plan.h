@@ -4,39 +4,43 @@
 
 #include "pipeline/text_encode.h"
 
-/* Bytes that a request needs on one rank. The fields text, dit and vae are the weights of the text
- * encoders, of the transformer and of the VAE; the fields with _tmp are the scratch memory of these
- * components. */
+/* Bytes that a request needs on one rank. The fields `text`, `dit` and `vae` count the weights of
+ * the text encoders, of the transformer and of the VAE; the fields text_tmp, dit_tmp and vae_tmp
+ * count the scratch memory of these components. */
 typedef struct xd_need {
     size_t text, text_tmp, dit, dit_tmp, vae, vae_tmp, images, peak;
     /* extra bytes while the text encoders, the transformer or the VAE are loaded */
     size_t text_work, dit_work, vae_work;
-    size_t dit2;      /* second transformer, if both transformers stay loaded, else 0 */
+    /* bytes of the second transformer's weights if both transformers stay loaded, else 0 */
+    size_t dit2;
     size_t dit2_work; /* extra bytes while the next transformer is loaded between two steps */
     size_t preview, preview_tmp; /* bytes of the preview decoder; 0: no preview decoder */
     size_t audio; /* bytes of the networks of audio and of their scratch memory; 0: no audio */
-    size_t method_bytes; /* buffers of parallel methods: stale K and V, messages */
+    /* buffers of parallel methods, such as keys and values of earlier steps, and messages */
+    size_t method_bytes;
     /* For a device with its own memory, all fields before `conds` are bytes of the device's memory,
      * `images` is 0, and `conds` is the bytes of text embeddings on the device. For devices that
      * use the host's memory, `conds` and all fields after it are 0. */
     size_t conds;
     size_t messages;        /* device buffers and mailboxes for messages, which are never freed */
     size_t host_work, host; /* host memory: extra bytes while weights are loaded; peak */
-    /* Pinned host memory for streamed blocks: of the text encoders (pinned_text), and of all
-     * networks (pinned). */
+    /* Pinned host memory that holds blocks which are copied to the device when they are computed:
+     * blocks of the text encoders (pinned_text), and of all networks (pinned). */
     size_t pinned_text, pinned;
-    size_t streamed; /* bytes that are copied each time the transformer's blocks run */
+    /* bytes of weights that are copied to the device for each evaluation of the transformer */
+    size_t streamed;
 } xd_need;
 
 /* Limits in bytes on the memory that a request may use on this host. */
 typedef struct xd_memory_limits {
-    /* Limits of the machine's memory and of this process's address space, including the memory of
-     * loaded weights. */
+    /* Limits of the machine's memory and of this process's address space; both include the memory
+     * that loaded weights already use. */
     double machine, space;
     double held;   /* bytes of loaded weights */
     double needed; /* bytes that the request needs on all ranks of a host or device */
     double device; /* memory limit per rank if a device is too small, otherwise 0 */
-    int    huge;   /* 1: the image alone needs too much memory, so nothing was counted */
+    /* 1: the pixels of the image alone need too much memory, so nothing else was counted */
+    int    huge;
 } xd_memory_limits;
 
 /* Returns the maximum of the memory needs of text encoding, denoising and decoding, which run one
@@ -56,10 +60,11 @@ void      xd_need_dits(xd_need *n, const xd_job *j);
 /* Returns 1 if this request or the next one must reload a transformer unless both transformers stay
  * loaded. In this case, both transformers stay loaded if memory is sufficient (xd_job.both). */
 int       xd_need_both(const xd_job *j);
-/* Counts the bytes that this rank needs for each part of the request. xd_memory_count is a local
- * call. */
+/* Counts the bytes that this rank needs for text encoding, denoising and decoding. xd_memory_count
+ * exchanges no messages. */
 xd_status xd_memory_count(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e);
-/* Counts the part need->dit_tmp and need->method_bytes of the denoising loop. The call is local. */
+/* Counts the denoising loop's scratch memory (need->dit_tmp) and the buffers of its parallel
+ * methods (need->method_bytes). xd_memory_count_loop exchanges no messages. */
 xd_status xd_memory_count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e);
 /* Counts the memory need of a request and finds the ranks that share weights. Returns XD_ENOMEM if
  * the peak need exceeds the available memory. The call is collective over the ranks in use, which
@@ -67,17 +72,17 @@ xd_status xd_memory_count_loop(xd_job *j, const xd_prompts *w, xd_need *need, xd
 xd_status xd_memory_plan(xd_job *j, const xd_prompts *w, xd_need *need, xd_memory_limits *limits,
                          xd_err *e);
 
-/* Counts the memory need of a call that only decodes: the need of the VAE and of the components
- * that are loaded. If memory is too small for transformer and VAE together, frees the
- * transformer. */
+/* Counts the memory need of a call that only decodes latents: the need of the VAE, and of the
+ * components that are already loaded. If memory is too small for transformer and VAE together,
+ * frees the transformer. */
 xd_status xd_memory_plan_decode(xd_job *j, xd_need *need, xd_err *e);
 
 /* Reports the bytes of this engine's loaded weights to the memory budget (memory_budget.h). */
 void xd_memory_hold(xd_context *ctx);
 
-/* Replaces each of four values by its sum over the ranks of a host. The values are the needed
+/* Replaces each of four values by its sum over the ranks of a host. The four values are the needed
  * bytes, the bytes of loaded weights, the number of ranks that read files ahead, and the bytes of
- * other engines. The call is collective over the ranks of the host. */
+ * other engines' weights. The call is collective over the ranks of the host. */
 enum { XD_HOST_SUMS = 4 };
 void xd_memory_sum(xd_comm *host, double v[XD_HOST_SUMS]);
 

@@ -1,5 +1,6 @@
-/* options.h - gives access to the table of a request's options. The row of an option has all facts
- * about the option: default, limits, help text, metadata, and the reason of warnings. */
+/* options.h - gives access to the table of a request's options. The table row of an option contains
+ * everything about the option: its default, its limits, its help text, whether it is stored in
+ * metadata, and when it has no effect. */
 #ifndef XD_PIPELINE_OPTIONS_H
 #define XD_PIPELINE_OPTIONS_H
 
@@ -16,8 +17,8 @@ enum { XD_OPTION_ROWS = 128 }; /* maximum number of rows of the option table */
 typedef enum xd_option_stored { XD_STORED_NO, XD_STORED_GIVEN, XD_STORED_USED } xd_option_stored;
 
 typedef struct xd_request_row {
-    /* In the help text, "%s" is replaced by the text that `list` appends. If `list` is NULL, "%s"
-     * is replaced by the names of the model families that have the option. */
+    /* In the option's help text, "%s" is replaced by the text that the function `list` appends. If
+     * `list` is NULL, "%s" is replaced by the names of the model families that have the option. */
     xd_option        option;
     xd_option_about  about;
     xd_family_word   families;
@@ -26,7 +27,7 @@ typedef struct xd_request_row {
     const char      *text;    /* initial value of an option that is a text */
     const char      *off; /* text value that turns the option off, "none"; NULL: no such value */
     /* Writes the reason why the option has no effect, for example "without guidance"; writes
-     * nothing if the option has an effect. unused NULL: the option always has an effect. */
+     * nothing if the option has an effect. If `unused` is NULL, the option always has an effect. */
     void             (*unused)(const xd_job *j, char why[256]);
     xd_option_stored stored;
     int              outside; /* 1: the option has no effect on the latents (checkpoint.c) */
@@ -35,18 +36,19 @@ typedef struct xd_request_row {
 const xd_request_row *xd_request_rows(int *n);
 /* Returns 1 if the request gives the option (xd_request_gives). */
 int                   xd_request_gives_row(const xd_request_row *row, const xd_request *r);
-/* Returns 1 if the option has an effect and either the request gives it or `usual` is 1. */
+/* Returns 1 if the option has an effect and the request gives it; if `usual` is 1, the request need
+ * not give it. */
 int                   xd_request_uses(const xd_request_row *row, const xd_job *j, int usual);
 /* Appends the option's value: a number, or a text without quotes. */
 void      xd_request_value(const xd_request_row *row, const xd_request *r, xd_text_buf *b);
 /* Checks the option values that the request gives against the limits and choices in the table. */
 xd_status xd_request_check(const xd_request *r, xd_err *e);
-/* Returns, as a set of bits, the options in use that save time and change the image. Bit i of the
- * set stands for row i among the rows of options that save time (about.saves), of which there are
- * at most 64. */
+/* Returns, as a set of bits, the options in use that save time and change the image. Bit i stands
+ * for the i-th option of the table that saves time (about.saves); at most 64 options do. */
 uint64_t  xd_request_saved(const xd_job *j);
 
-/* Functions to which the field `unused` of the table's rows points (job_unused.c). */
+/* Functions for the field `unused` of the table's rows: each tells why one option has no effect
+ * (job_unused.c). */
 void xd_unused_clean_caption(const xd_job *j, char why[256]);
 void xd_unused_prompt_weighting(const xd_job *j, char why[256]);
 void xd_unused_fp8(const xd_job *j, char why[256]);

@@ -1,11 +1,11 @@
-/* preview.h - makes previews, which are small images of the clean latents that a denoising step
+/* preview.h - makes previews, which are small images of the final latents that a denoising step
  * predicts.
  *
  * The engine's preview decoder (preview_decoder.h) turns latents into an image. Without a preview
- * decoder, a linear map of the latent channels gives the colours. If the autoencoder has a known
- * linear map (xd_vae_info.rgb), previews use that map. If the autoencoder has no known map,
- * previews use a least-squares fit to the images that this engine has decoded. As long as no linear
- * map is known, previews are grey. */
+ * decoder, the colours are a linear function of the latent channels. If the factors are known for
+ * the autoencoder (xd_vae_info.rgb), previews use them. Otherwise, the factors are a least-squares
+ * fit to the images that this engine has decoded. As long as the engine has decoded no image,
+ * previews without known factors are grey. */
 #ifndef XD_PIPELINE_PREVIEW_H
 #define XD_PIPELINE_PREVIEW_H
 
@@ -22,12 +22,12 @@ void xd_colours_close(xd_colours **c);
  * on all ranks. */
 int  xd_preview_asked(const xd_job *j);
 int  xd_preview_due(const xd_job *j, int step);
-/* Makes the preview of clean latents [t,C,h,w] and calls the request's on_preview. If out of
- * memory, the preview is skipped and the request continues. */
+/* Makes the preview of predicted final latents [t,C,h,w] and calls the request's callback
+ * on_preview. If out of memory, the preview is skipped and the request continues. */
 void xd_preview_report(const xd_job *j, const float *clean, const xd_progress *p);
 /* Adds latents [t,C,h,w], and the pixels [frames,H,W,K] into which they were decoded, to the
- * least-squares fit of preview colours. xd_preview_learn does nothing if the autoencoder's colours
- * are known or the engine serves no further requests. */
+ * least-squares fit of preview colours. Does nothing if the factors of the autoencoder are known,
+ * or if the engine serves no further requests. */
 void xd_preview_learn(const xd_job *j, const float *lat, const float *rgb);
 
 #endif

@@ -1,4 +1,5 @@
-/* result.h - the result of a request: its images, and the metadata texts for their files. */
+/* result.h - collects the result of a request: its images, and the metadata texts for the image
+ * files. */
 #ifndef XD_PIPELINE_RESULT_H
 #define XD_PIPELINE_RESULT_H
 
@@ -15,10 +16,11 @@ const float *xd_result_lat(const xd_result *r, int i, int64_t *n);
  * NULL: no audio, or another replica generated the image. */
 const float *xd_result_audio_lat(const xd_result *r, int i, int64_t *n);
 void         xd_result_time(xd_result *r, const char *part, double seconds);
-/* Adds `seconds` to the time of image i in a part of the request, such as "denoise" or "decode". */
+/* Adds `seconds` to the time that image i has spent in the phase named `part`, such as "denoise" or
+ * "decode". */
 void         xd_result_image_time(xd_result *r, int i, const char *part, double seconds);
-/* Returns an error that says that image i has NaN or infinite values. n is the number of such pixel
- * values; if n is 0, the error is about the latents. */
+/* Returns an error that says that image i has NaN or infinite values. n is the number of NaN or
+ * infinite pixel values; if n is 0, the error is about the latents. */
 xd_status    xd_result_fail_odd(const xd_job *j, int i, int64_t n, xd_err *e);
 void         xd_result_traffic(xd_result *r, int64_t bytes);
 /* Sets the token counts in the metadata of all images. Call xd_result_count_tokens after the

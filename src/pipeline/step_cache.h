@@ -1,16 +1,16 @@
 /* step_cache.h - runs step caches. In some denoising steps, a step cache skips transformer blocks
  * and reuses the effect that these blocks had in earlier steps.
  *
- * The blocks of a transformer are divided into three ranges. The first range (Fn blocks) and the
- * last range (Bn blocks) run in every step; the middle range runs only in some steps. After the
+ * The blocks of a transformer are divided into three ranges. The first range (of Fn blocks) and the
+ * last range (of Bn blocks) run in every step; the middle range runs only in some steps. After the
  * first range has run, the step cache decides whether to skip the middle range. A skipped middle
  * range is replaced by a correction: the contribution that the middle range made to the hidden
  * state when it last ran, or an extrapolation from its last few contributions.
  *
- * The step cache decides separately for each pass and each PipeFusion patch. The pipeline stage
- * that has the first block decides and sends its decision to the next stages together with the
- * hidden state. Each stage stores the correction for its own blocks. Ranks that split tokens or
- * features make the same decision. */
+ * The step cache decides separately for each guidance pass and each PipeFusion patch. The first
+ * pipeline stage decides whether to skip blocks, and sends its decision to the next stages together
+ * with the hidden state. Each stage stores the correction for its own blocks. Ranks that split the
+ * tokens or features of a stage make equal decisions. */
 #ifndef XD_PIPELINE_STEP_CACHE_H
 #define XD_PIPELINE_STEP_CACHE_H
 
@@ -42,16 +42,18 @@ enum {
 /* ---- options of a step cache ---------------------------------------------------- */
 
 typedef struct xd_cache_options {
-    /* number of first blocks (Fn), and of last blocks (Bn), that run in every step */
+    /* number of blocks at the beginning (Fn), and at the end (Bn), that run in every step */
     int    first, last;
     double threshold;  /* maximum relative change for which the middle range of blocks is skipped */
-    int    warmup;     /* number of steps at the start that skip nothing */
+    int    warmup;     /* number of steps at the start in which no block is skipped */
     int    max_cached; /* maximum number of steps that skip blocks; negative: no limit */
     /* maximum number of consecutive steps that skip blocks; negative: no limit */
     int    max_continuous;
-    int    order; /* order of the Taylor expansion; 0: the last value is used */
-    /* After the warm-up, only every interval-th step is computed. From step `until` on, all steps
-     * are computed. A negative `until` has no effect. */
+    /* order of the Taylor expansion that extrapolates the correction; 0: the correction does not
+     * change */
+    int    order;
+    /* After the warm-up, only every interval-th step is computed. From step `until` on, all blocks
+     * run in every step. A negative `until` has no effect. */
     int    interval, until;
     /* Coefficients of teacache's polynomial, highest power first. NaN: the coefficients of the
      * model are used. */
@@ -61,8 +63,8 @@ typedef struct xd_cache_options {
 typedef struct xd_cache_unit xd_cache_unit;
 
 typedef enum xd_cache_measure {
-    /* Measure: change of the residual that the first blocks add to the image rows, compared with an
-     * earlier step. */
+    /* Measure: change, since an earlier step, of what the first blocks add to the hidden states of
+     * the image tokens. */
     XD_CACHE_ADDED,
     /* Measure: change of the input of the first block (xd_dit.probe), compared with an earlier
      * step. */
@@ -79,8 +81,9 @@ typedef struct xd_cache_kind {
     /* Returns 1 if the middle range of blocks may be skipped although the measured tensor has the
      * relative change `change`. For XD_CACHE_SCHEDULE, the pointer is_small is NULL. */
     int              (*is_small)(const xd_cache_options *o, xd_cache_unit *u, double change);
-    int              computes_last;   /* 1: the last step of a transformer is never skipped */
-    int              reports_changes; /* 1: the step cache skips nothing and only reports changes */
+    int              computes_last; /* 1: the last step of a transformer is never skipped */
+    /* 1: the step cache never skips blocks and only reports how much the hidden states change */
+    int              reports_changes;
 } xd_cache_kind;
 
 /* Changes of the first block's input and of the last block's output from one step to the next,
@@ -99,8 +102,8 @@ typedef struct xd_cache_spec {
  * "dbcache:Fn=8,threshold=0.08". NULL and "none" mean that there is no cache. Returns XD_EINVAL if
  * the step cache or one of its options is unknown. */
 xd_status xd_cache_read(xd_cache_spec *c, const char *text, xd_err *e);
-/* Reads the step cache of a request; options that the request does not give have the model's
- * values. Refuses a step cache that the model does not support. */
+/* Reads the step cache of a request; options that the request does not set have the values of the
+ * model. Refuses a step cache that the model does not support. */
 xd_status xd_cache_of_job(struct xd_job *j, xd_err *e);
 
 /* ---- state of a step cache --------------------------------------------------------- */
@@ -108,8 +111,8 @@ xd_status xd_cache_of_job(struct xd_job *j, xd_err *e);
 struct xd_cache_unit { /* state of a guidance pass for one patch, or for all tokens */
     int    known;      /* number of available terms of the Taylor expansion */
     int    measured;   /* 1: the tensor xd_cache_pass.before is valid */
-    /* reused: total number of steps that skipped blocks. run: number of steps that have skipped
-     * blocks since the last computed step. */
+    /* reused: total number of steps that skipped blocks. run: number of consecutive steps, up to
+     * now, that skipped blocks. */
     int    reused, run;
     int    step; /* index of the last step that was computed */
     int    turn; /* index of the newest term in xd_cache_pass.value */
@@ -125,15 +128,15 @@ typedef struct xd_cache_pass {
 
 typedef struct xd_step_cache {
     const xd_cache_spec *spec;
-    int                  lead; /* index of the first block after the first range of blocks */
+    int                  lead; /* index of the block that follows the first range of blocks */
     /* This pipeline stage runs blocks [from, to) of the middle range. */
     int                  from, to;
     xd_cache_pass        pass[XD_MAXPASS];
     /* decisions that pipeline stages send each other */
     int32_t              received[XD_NHID], sent[XD_NHID];
     xd_req               in[XD_NHID], out[XD_NHID];
-    /* count[0] is the number of times that this rank has skipped the middle range. count[1] is the
-     * number of times that this rank has either skipped or run the middle range. */
+    /* count[0] is how often this rank has skipped the middle range of blocks; count[1] is how often
+     * it has either skipped or run this range. */
     int64_t              count[2];
 } xd_step_cache;
 
@@ -164,7 +167,7 @@ void xd_cache_post(struct xd_denoise *f, int i);
 void xd_cache_arrived(struct xd_denoise *f, int i);
 void xd_cache_send(struct xd_denoise *f, int i);
 void xd_cache_sent(struct xd_denoise *f, int i);
-/* Cancels the receives of decisions that no stage will send. */
+/* Cancels posted receives of decisions that no pipeline stage will send any more. */
 void xd_cache_drop(struct xd_denoise *f);
 /* Call xd_cache_count at the end of a transformer's steps. Adds the counters xd_step_cache.count of
  * all ranks to xd_job.cached. After the request's last step, logs how many block ranges were

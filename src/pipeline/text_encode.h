@@ -8,19 +8,20 @@ typedef struct xd_token_ids { /* token ids of a text for one encoder */
     int32_t *v;               /* [n] token ids; NULL for an image encoder */
     int64_t  n;               /* number of token ids, including padding */
     int64_t  uncut;           /* number of token ids before truncation */
-    /* number of token ids that are not padding, or that the encoder reads like text */
+    /* number of token ids without padding; padding that the encoder reads like text counts too */
     int64_t  real;
     int64_t  text; /* number of token ids that are not padding */
-    /* Number of token ids of the system prompt, which follow the first id; their rows of the
-     * embedding are dropped. */
+    /* Number of token ids of the system prompt, which follow the first id, and whose rows are
+     * removed from the embedding. */
     int64_t  dropped;
-    /* For a template with the request's image (xd_text_use.image_every): `images` is the number of
-     * image rows in the embedding, and `cut` is the range of ids after the prompt whose rows are
-     * dropped. */
+    /* For a prompt template that includes the request's image (xd_text_use.image_every): `images`
+     * is the number of image rows in the embedding, and `cut` is the range of token ids after the
+     * prompt whose rows are removed from the embedding. */
     int64_t  images;
     xd_span  cut;
-    /* With prompt_weighting: [n] factors of the rows, and the number of ids that the encoder reads
-     * at a time; NULL and 0: no weights, and the encoder reads all ids together. */
+    /* With prompt_weighting: `weights` [n] are factors of the embedding's rows, and `chunk` is the
+     * number of token ids that the encoder reads at a time. Without it, `weights` is NULL and
+     * `chunk` is 0: the encoder reads all token ids together. */
     float   *weights;
     int64_t  chunk;
 } xd_token_ids;
@@ -36,8 +37,9 @@ typedef struct xd_prompt { /* the token ids and the embedding of one prompt or n
     /* 1: the embedding is known without encoding: it is in the cache of earlier requests, or all
      * its elements are zeros (xd_recipe.zeros_negative) */
     int           known;
-    int           silent; /* 1: the rows of text are zeros (xd_prior_is_silent) */
-    int           blind;  /* 1: the encoders see a black image in place of the request's image */
+    /* 1: the prompt is empty, and the rows of its text are zeros (xd_prior_is_silent) */
+    int           silent;
+    int           blind; /* 1: the encoders see a black image in place of the request's image */
 } xd_prompt;
 
 typedef struct xd_prompts { /* the texts of a request: prompts, then negative prompts */
@@ -53,9 +55,10 @@ xd_status xd_prompts_tokenize(xd_prompts *w, const xd_job *j, xd_err *e); /* tok
  * scratch arena that xd_memory_plan counted for the longest text. xd_prompts_encode is a collective
  * call. */
 xd_status xd_prompts_encode(xd_prompts *w, xd_job *j, size_t bytes, xd_err *e);
-/* Prepares the ranks of c, which split encoder k. If a rank has failed (s), no rank continues;
- * otherwise all ranks get the images that the encoder reads. Does nothing if c is NULL, which
- * stands for one rank. The call is collective over the ranks of `c`. */
+/* Prepares the ranks of the communicator `c`, which together compute text encoder k. If a rank has
+ * failed (its status `s`), all ranks return an error; otherwise all ranks get the images that the
+ * encoder reads. Does nothing if `c` is NULL, because one rank then computes alone. The call is
+ * collective over the ranks of `c`. */
 xd_status xd_prompts_start(xd_job *j, int k, xd_comm *c, xd_status s, xd_err *e);
 /* Computes the outputs of encoder k, which is loaded, for the texts that are used and not cached.
  * `a` is the scratch memory for the encoder. The call is collective over the ranks that split the
@@ -63,8 +66,8 @@ xd_status xd_prompts_start(xd_job *j, int k, xd_comm *c, xd_status s, xd_err *e)
 xd_status xd_prompts_compute(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e);
 /* Returns the index, among the n texts, of the negative prompt that belongs to a prompt. */
 int       xd_prompts_negative(const xd_prompts *w, int prompt);
-/* Returns the number of rows that the transformer reads of the embedding of a prompt, or of its
- * negative prompt. */
+/* Returns the number of rows of a prompt's embedding, or of its negative prompt's, that the
+ * transformer reads. */
 int64_t   xd_prompts_rows(const xd_prompts *w, const xd_job *j, int prompt, int negative);
 /* Returns the maximum of xd_prompts_rows over all prompts and negative prompts. */
 int64_t   xd_prompts_longest(const xd_prompts *w, const xd_job *j);
@@ -95,11 +98,10 @@ int64_t   xd_prompts_most_ids(const xd_job *j, int k);
 int64_t   xd_prompts_kept(const xd_job *j, int k, int64_t n, int negative);
 /* Returns 1 if the number of embedding rows does not depend on max_sequence_length. */
 int       xd_prompts_fixed(const xd_job *j);
-/* For embeddings that are counted or synthetic, returns for each encoder the maximum number of
- * token ids that are not padding. */
+/* For embeddings that are only counted or are synthetic, sets `real` to the maximum number of token
+ * ids other than padding for each encoder. */
 void      xd_prompts_real_tokens(const xd_job *j, int64_t real[XD_MAXTEXT]);
-/* Returns the numbers of tokens that are not padding, as xd_prompts_real_tokens does, for the
- * embedding of text i. */
+/* Sets `real` to the number of token ids of text i, without padding, for each encoder. */
 void      xd_prompts_real_tokens_of(const xd_prompts *w, const xd_job *j, int i,
                                     int64_t real[XD_MAXTEXT]);
 

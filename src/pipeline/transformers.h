@@ -1,4 +1,4 @@
-/* transformers.h - loads and frees the transformers' weights of models that have two
+/* transformers.h - loads and frees the weights of the transformers, for models that have two
  * transformers. */
 #ifndef XD_PIPELINE_TRANSFORMERS_H
 #define XD_PIPELINE_TRANSFORMERS_H

@@ -2,24 +2,25 @@
  * upsampler enlarges them, and the second pass, if there is one, adds noise and denoises the
  * enlarged latents.
  *
- * Each pass has its own job, so that the same code computes sizes, schedules and input images. The
- * request's job is the job of the second pass; without a second pass, it has no steps. */
+ * Each of the two denoising passes has its own job, so that the same code computes sizes, schedules
+ * and input images. The job of the request is the second pass's job; if the request has no second
+ * pass, this job has no steps. */
 #ifndef XD_PIPELINE_UPSAMPLING_H
 #define XD_PIPELINE_UPSAMPLING_H
 
 #include "pipeline/job.h"
 
-/* Opens the jobs of a request of a model with a latent upsampler: *j, whose context and request are
- * set, and j->small. */
+/* Opens both jobs of a request for a model with a latent upsampler: *j, whose context and request
+ * the caller has set, and j->small, the job of the first denoising pass. */
 xd_status xd_upsampling_open(xd_job *j, xd_err *e);
 void      xd_upsampling_close(xd_job *j);
-/* Returns by which factor the number of rows (i is 1) or columns (i is 2) grows from the first pass
- * to this one; otherwise 1. */
+/* Returns the factor by which the number of latent rows (i is 1) or columns (i is 2) grows from the
+ * first denoising pass to the second one, or 1 if the request has only one. */
 int64_t   xd_upsampling_factor(const xd_job *j, int i);
-/* Sets the fraction of the steps that run in a pass that starts from latents. Refuses
- * denoise_strength if the pass does not start from latents. */
+/* For denoising that starts from latents, sets the fraction of the steps that run
+ * (denoise_strength). Refuses denoise_strength for denoising that starts from noise. */
 xd_status xd_upsampling_strength(const xd_job *j, xd_steps *a, xd_err *e);
-/* Mixes noise [t,C,h,w] with the latents from which denoising starts, if there are such latents. */
+/* If denoising starts from latents, mixes the noise [t,C,h,w] with these latents. */
 void      xd_upsampling_mix(const xd_job *j, float *noise);
 /* Counts the bytes of the latent upsampler's weights, and of scratch memory, on this rank. */
 xd_status xd_upsampling_count(xd_job *j, size_t *weights, size_t *bytes, xd_err *e);

@@ -19,8 +19,9 @@ typedef struct xd_vae_shards {
     /* 1: the image is split into more than one tile, or the decoder always runs in tiles */
     int             tiled; /* 1: the image is split into more than one tile */
     xd_span         own;   /* rows of latents that this rank computes: all rows, or a band */
-    int             whole; /* 1: this rank gets the complete image */
-    /* deal.owner has the rank of each tile. If deal.owner is NULL, this rank computes all tiles. */
+    int             whole; /* 1: this rank holds the complete image */
+    /* deal.owner[i] is the rank that computes tile i. If deal.owner is NULL, this rank computes all
+     * tiles. */
     xd_deal         deal;
     int            *owner;
     xd_req         *out; /* [nout] pending sends, at most one per tile of this rank */
@@ -29,11 +30,11 @@ typedef struct xd_vae_shards {
     xd_req         *in;   /* pending receives from each rank */
 } xd_vae_shards;
 
-/* Chooses how an image is split over ranks. The image has cells.rows rows and cells.cols columns of
- * latents, and v has the sizes of tiles. Until xd_vae_shards_close is called, layers that run in
- * the context x call hooks that exchange rows of split images. If a rank of the replica lacks
- * memory, xd_vae_shards_open returns 0 on all ranks. After such a failure, the context x has the
- * error, and no rank may send messages. */
+/* Chooses how an image is split over ranks. The latents of the image have cells.rows rows and
+ * cells.cols columns, and `v` contains the tile sizes. Until xd_vae_shards_close is called, layers
+ * that run in the context x call hooks that exchange rows of split images. If a rank of the replica
+ * lacks memory, xd_vae_shards_open returns 0 on all ranks. After a failure of xd_vae_shards_open,
+ * the execution context x holds the error, and no rank may send messages. */
 int  xd_vae_shards_open(xd_vae_shards *s, xd_exec *x, const xd_job *j, const xd_vae_info *v,
                         xd_grid cells);
 void xd_vae_shards_close(xd_vae_shards *s);

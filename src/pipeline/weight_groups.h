@@ -13,15 +13,15 @@
  * some models, and the VAE. xd_model_part uses the same numbers. */
 enum { XD_SHARED_DIT, XD_SHARED_DIT2, XD_SHARED_VAE, XD_SHARED_PARTS };
 
-/* Finds this rank's share group for each component that is not loaded yet. Before
- * xd_weight_groups_find, the components must be counted and split into stages. `vae` is 1 if this
- * rank decodes images. The call is collective over the ranks in use, which all return the same
- * status. */
+/* Finds the group of ranks with which this rank shares weights (its share group), for each
+ * component that is not loaded yet. Before xd_weight_groups_find, the components must be counted
+ * and split into stages. `vae` is 1 if this rank decodes images. The call is collective over the
+ * ranks in use, which all return the same status. */
 xd_status xd_weight_groups_find(xd_context *ctx, int vae, xd_err *e);
 
 /* For one-rank engines that run at the same time: finds the share group of their transformer or, if
- * `vae` is 1, of their VAE. Each used rank of `among` calls xd_weight_groups_whole with the context
- * `ctx` of its own one-rank engine. */
+ * `vae` is 1, of their VAE. Each of the ranks that the context `among` uses must call
+ * xd_weight_groups_whole with the context `ctx` of its own one-rank engine. */
 xd_status xd_weight_groups_whole(xd_context *ctx, xd_context *among, int vae, xd_err *e);
 
 /* If rank 0 has found no NaN or infinite weights but other ranks have, logs on rank 0 the weight

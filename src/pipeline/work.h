@@ -1,8 +1,9 @@
 /* work.h - xd_work, the functions that a rank runs between the messages of a request.
  *
- * An engine computes with the functions of xd_work_computes. A prediction, which runs the same loop
- * (loop.h) on a count device, adds up the times that it has predicted before. Engines and
- * predictions exchange the same messages between the functions of an xd_work. */
+ * An engine computes with the functions of xd_work_computes. A prediction of time runs the
+ * request's code (loop.h) with other functions, which compute nothing and add up times that were
+ * predicted before. Engines and predictions exchange the same messages between the functions of an
+ * xd_work. */
 #ifndef XD_PIPELINE_WORK_H
 #define XD_PIPELINE_WORK_H
 
@@ -14,19 +15,19 @@ struct xd_loop;
 typedef struct xd_work {
     /* Tokenizes the texts and splits the transformer into stages. */
     xd_status (*prepare)(xd_job *j, xd_prompts *w, xd_err *e);
-    /* Counts the bytes that this rank needs for each part of the request. */
+    /* Counts the bytes that this rank needs for text encoding, denoising and decoding. */
     xd_status (*count)(xd_job *j, const xd_prompts *w, xd_need *need, xd_err *e);
     /* Runs text encoder k, like xd_prompts_compute. */
     xd_status (*encode_text)(xd_prompts *w, xd_job *j, int k, xd_arena *a, xd_err *e);
     /* Encodes a clip, like xd_vae_compute_clip. */
     xd_status (*encode_clip)(xd_job *j, xd_arena *a, const xd_vae_clip *clip, float **pixels[2],
                              float *moments, xd_err *e);
-    /* Denoises the image number nth of the request, in the consecutive steps from `step` on that
-     * one transformer computes. lat: memory for the latents [t,C,h,w], which the image's last steps
+    /* Denoises image number `nth` of the request, from step `step` to the last step that the same
+     * transformer computes. lat: memory for the latents [t,C,h,w], which the image's last steps
      * write on every rank of the replica; NULL if out of memory. The call is collective over the
      * ranks of the replica. */
     xd_status (*denoise)(struct xd_loop *l, int nth, int step, float *lat, xd_err *e);
-    /* Enlarges the latents of the first pass, like xd_upsampling_compute. */
+    /* Enlarges the latents of the first denoising pass, like xd_upsampling_compute. */
     xd_status (*upsample)(xd_job *j, xd_arena *a, const float *small, float *out, xd_err *e);
     /* Decodes latents, like xd_vae_decode_image. */
     xd_status (*decode)(xd_job *j, xd_arena *a, const float *lat, float **rgb, xd_err *e);
