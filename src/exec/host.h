@@ -12,15 +12,16 @@
 /* Copies bytes from host memory to device memory. The caller may reuse `from` when the function has
  * returned. */
 void  xd_upload(xd_exec *x, void *to, const void *from, size_t bytes);
-/* Copies bytes from device memory to host memory, after all work that was queued on the device
- * before. */
+/* Copies bytes from device memory to host memory, after waiting for all work that was queued on the
+ * device before. */
 void  xd_download(xd_exec *x, void *to, const void *from, size_t bytes);
-/* Makes bytes in device memory readable for the host, after all work that was queued on the device
- * before. Returns p itself, or the address of a copy in host memory. Returns NULL if the context
- * has failed, or on a count device. End the access to device memory with xd_host_close. */
+/* Waits for all work that was queued on the device, and makes `bytes` bytes at the device address p
+ * readable for the host. Returns p itself, or the address of a copy in host memory. Returns NULL if
+ * the context has failed, or on a count device. End the access to device memory with
+ * xd_host_close. */
 void *xd_host_open(xd_exec *x, void *p, size_t bytes);
 /* Ends an access that xd_host_open began: copies the first `written` bytes back to the device if
- * `host` is a copy. host may be NULL. */
+ * `host` is a copy. `host` may be NULL, and is then ignored. */
 void  xd_host_close(xd_exec *x, void *host, void *p, size_t written);
 
 #endif

@@ -4,15 +4,19 @@
  * A block of a transformer adds to its hidden state h and then normalizes it: h += gate y, norm(h).
  * If xd_dev.norm_adds is set, xd_linear_add only writes y, and the next norm performs the addition,
  * so that h is read and written only once. Until the next norm, h lacks the delayed addition.
- * Before any other op that may access the affected rows of h, xd_run calls xd_late_before, which
- * performs the pending additions. xd_late_close performs all remaining additions. Because additions
- * are delayed, only ops may access h between xd_late_open and xd_late_close. */
+ * Before any operation other than a norm that may access the affected rows of h, xd_run calls
+ * xd_late_before, which performs the pending additions. xd_late_close performs the additions that
+ * are still pending. Because additions are delayed, only operations of op.h may access h between
+ * xd_late_open and xd_late_close. */
 #ifndef XD_EXEC_LATE_H
 #define XD_EXEC_LATE_H
 
 #include "exec/exec.h"
 
-enum { XD_LATE_MOST = 8 }; /* maximum number of pending additions, which are to disjoint rows */
+enum {
+    XD_LATE_MOST = 8
+}; /* maximum number of pending additions, each of which changes other
+                            * rows */
 
 typedef struct xd_late {
     xd_tensor h; /* the hidden state, F32 */
@@ -31,8 +35,8 @@ void      xd_late_close(xd_exec *x);
  * be delayed. If the addition cannot be delayed, returns an absent tensor, and the GEMM must add
  * the result to `acc` at once. */
 xd_tensor xd_late_room(xd_exec *x, xd_tensor acc);
-/* Records acc += gate * y, with y from xd_late_room. `gate` must stay valid until the transformer
- * block ends. */
+/* Records the delayed addition acc += gate * y, where xd_late_room has returned y. `gate` must stay
+ * valid until the transformer block ends. */
 void      xd_late_add(xd_exec *x, xd_tensor acc, xd_tensor gate, xd_tensor y);
 /* If an addition to the input rows of norm `a` is pending, makes the norm perform it, by setting
  * a->add and a->gate. */

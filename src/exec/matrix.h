@@ -1,5 +1,5 @@
-/* matrix.h - private to exec: loads weight matrices, and the checkpoint tensors from which they are
- * made. */
+/* matrix.h - used only in src/exec: loads weight matrices, and the checkpoint tensors from which
+ * they are made. */
 #ifndef XD_EXEC_MATRIX_H
 #define XD_EXEC_MATRIX_H
 
@@ -16,9 +16,10 @@ typedef struct xd_made { /* parameters of a tensor's random elements */
 typedef struct xd_fetched { /* a tensor that was read from the checkpoint, or random elements */
     char      name[512];
     xd_tensor t;
-    xd_made   made;  /* if weights are random: parameters of the random elements */
-    void     *hold;  /* memory that has random elements or sums with LoRA terms, or NULL */
-    void     *sum;   /* terms to add to rows, for example of a LoRA (xd_sum_open), or NULL */
+    xd_made   made; /* if weights are random: parameters of the random elements */
+    void     *hold; /* memory that contains random elements or sums with LoRA terms, or NULL */
+    /* terms to add to the tensor's rows, such as those of a LoRA (xd_sum_open), or NULL */
+    void     *sum;
     xd_coding codes; /* how to decode the tensor, if it is stored as quantized codes */
 } xd_fetched;
 
@@ -31,8 +32,8 @@ typedef struct xd_fetch {          /* tells which tensor is read, and how */
     int            rotated; /* 1: a rotated tensor stays rotated, as stored */
 } xd_fetch;
 
-/* Writes the full name that a tensor has in the weight source. `names` lists alternative names. The
- * full name has the first of these names that the source has, followed by `suffix`. */
+/* Writes the full name that a tensor has in the weight source: the first of the alternative names
+ * in `names` that the source contains, followed by `suffix`. */
 void  xd_load_name(const xd_decl *d, const char *names, const char *suffix, char out[512]);
 /* Reads a tensor, which is valid until xd_load_release. If weights are random, there are no files,
  * and xd_load_fetch makes the elements in memory. xd_load_fetch decodes a tensor that is stored as
@@ -47,12 +48,12 @@ void  xd_load_make(const xd_made *m, int64_t first, int64_t n, float *to);
 float xd_load_scale(xd_decl *d, const char *name, xd_dtype stored);
 /* Records that a tensor has NaN or infinite elements; logs the first such tensor. */
 void  xd_load_nonfinite(xd_decl *d, const char *name);
-/* Calls xd_load_nonfinite if t has NaN or infinite elements. */
+/* Calls xd_load_nonfinite if the tensor t contains NaN or infinite elements. */
 void  xd_load_warn(xd_decl *d, const char *name, xd_tensor t);
 /* Allocates memory for a weight. Sets *mine to 1 if this process must write the weight, 0 if
  * another process does. */
 void *xd_load_allocate(xd_decl *d, size_t bytes, const char *name, int *mine);
-/* Adds a weight's bytes to the counted bytes of all weights. */
+/* Adds the `bytes` of one weight to the counted bytes of all weights. */
 void  xd_load_count(xd_decl *d, size_t bytes);
 /* Call xd_load_will while memory is counted. If d->announces is 1, tells the weight source which
  * elements of a tensor will be read when the weights are loaded. */
@@ -109,10 +110,10 @@ typedef struct xd_mat_part { /* a checkpoint matrix from which rows of a local m
     const char *name;
     int64_t     out, in; /* number of rows and columns in the checkpoint */
     int64_t     rows;    /* number of rows of this checkpoint matrix on this rank */
-    int64_t     row0;    /* index of this rank's first row in the checkpoint matrix */
+    int64_t     row0;    /* index, in the checkpoint matrix, of this rank's first row */
 } xd_mat_part;
 
-/* Returns 1 if part i of a local matrix is from the same checkpoint tensor as part i - 1. */
+/* Returns 1 if parts[i] and parts[i - 1] of a local matrix are rows of one checkpoint tensor. */
 int xd_mat_repeats(const xd_mat_part *parts, int i);
 
 typedef struct xd_mat_cols { /* this rank's columns of a matrix, as spans of columns */
@@ -123,7 +124,7 @@ typedef struct xd_mat_cols { /* this rank's columns of a matrix, as spans of col
 
 typedef struct xd_matrix { /* a local matrix: the rows and columns with which this rank computes */
     const xd_mat_part *parts;
-    int                n; /* number of checkpoint matrices that are fused */
+    int                n; /* number of checkpoint matrices that are fused to this local matrix */
     xd_mat_cols        cols;
     int                nd;    /* number of extents in `shape`, if n is 1 */
     const int64_t     *shape; /* shape of the matrix in the checkpoint; NULL: [out, in] */
@@ -137,17 +138,17 @@ typedef struct xd_lin_kind {
     int      bias, few;
 } xd_lin_kind;
 
-/* Sets the element type of a weight matrix w. If the user requests quantized weights, xd_mat_type
- * quantizes two kinds of matrices. Matrices that tensor parallelism can split are quantized to save
- * memory and time. Matrices that multiply only a few input rows are quantized to save memory.
- * Matrices that multiply few rows become integers, which are more precise than e4m3. The element
- * type of a matrix does not depend on the tensor-parallel degree. Returns 1 if the matrix is stored
- * in groups of four-bit integers and is multiplied in the compute type. */
+/* Sets the element type of a weight matrix w. If the user requests quantized weights, two kinds of
+ * matrices are quantized: those that tensor parallelism can split, to save memory and time, and
+ * those that multiply only a few input rows, to save memory. Matrices that multiply only a few
+ * input rows become int8, which is more precise than e4m3. The element type of a matrix does not
+ * depend on the tensor-parallel degree. Returns 1 if the matrix is stored in groups of four-bit
+ * integers and is multiplied in the compute type. */
 int     xd_mat_type(const xd_decl *d, const xd_lin_kind *kind, const xd_matrix *m, xd_weight *w);
-/* Decides whether a layer whose matrix is stored as rotated integers rotates its inputs. If the
- * layer rotates its inputs, the matrix stays rotated, and w->rotate is set to the group size of the
- * rotation. If the layer does not rotate its inputs, w->rotate is set to 0, and w may get another
- * element type. Returns w->rotate. */
+/* Decides whether a layer whose matrix is stored as rotated integers rotates its inputs. If so, the
+ * matrix stays rotated, and w->rotate is set to the group size of the rotation. If the layer does
+ * not rotate its inputs, w->rotate is set to 0, and w may get another element type. Returns
+ * w->rotate. */
 int64_t xd_mat_rotation(xd_decl *d, xd_lin *w, const xd_matrix *m);
 /* Adds the size of w, and the working memory for loading w, to the counted memory. */
 void    xd_mat_count(xd_decl *d, xd_weight *w, const xd_matrix *m);
@@ -157,9 +158,9 @@ void    xd_mat_pack(xd_decl *d, xd_weight *w, xd_tensor src, const char *name);
 
 /* ---- stored matrices (stored.c) ------------------------------------------------- */
 
-/* Returns 1 if a matrix stays in its file instead of being packed when loaded (exec/stored.h): if
- * its parts are stored as the integers of w, if a part has a block type, or if all matrices stay
- * (d->stays). */
+/* Returns 1 if a matrix stays in its file instead of being packed when loaded (exec/stored.h), as
+ * d->stays selects: because the file stores it as the integers of w, because a part of it has a
+ * GGUF block type, or because all matrices stay. */
 int     xd_mat_stays(const xd_decl *d, const xd_weight *w, const xd_matrix *m);
 /* For a matrix that stays as stored, xd_mat_count_stored and xd_mat_load_stored replace
  * xd_mat_count and xd_mat_load. */
@@ -169,14 +170,15 @@ void    xd_mat_load_stored(xd_decl *d, xd_lin *l, const xd_matrix *m);
 int     xd_mat_takes_four(const xd_decl *d, const xd_matrix *m);
 /* Returns the group size in which the inputs of a four-bit matrix are rotated like its rows
  * (xd_four_rotation). Returns 0 if tensor parallelism gives the columns of one rotation group to
- * different ranks. The rotation of the rows is then undone when the rows are gathered. */
+ * different ranks. If the function returns 0, the rotation of stored rows is undone when the rows
+ * are gathered. */
 int64_t xd_mat_four_rotation(const xd_decl *d, const xd_matrix *m);
 /* Returns 1 if a matrix is stored in groups of four-bit integers, and stays in these groups when
  * loaded. Sets *rotate to the group size in which the matrix's columns stay rotated. If *rotate is
  * 0, the rows are not rotated, or their rotation is undone each time they are gathered. */
 int     xd_mat_is_four(const xd_decl *d, const xd_matrix *m, int64_t *rotate);
 /* For a matrix in groups of four-bit integers, xd_mat_count_four and xd_mat_load_four replace
- * xd_mat_count and xd_mat_load. The caller of xd_mat_count_four and xd_mat_load_four has set
+ * xd_mat_count and xd_mat_load. Before xd_mat_count_four and xd_mat_load_four, the caller must set
  * l->rotate. */
 void    xd_mat_count_four(xd_decl *d, xd_lin *l, const xd_matrix *m);
 void    xd_mat_load_four(xd_decl *d, xd_lin *l, const xd_matrix *m);

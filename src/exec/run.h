@@ -5,9 +5,9 @@
 
 #include "exec/exec.h"
 
-/* Runs `op` with its arguments (xd_gemm, xd_conv, ... of backend.h). Error messages call the
- * operation `name`. Does nothing if the context has already failed. If the request was cancelled,
- * the context fails with XD_ECANCELLED. */
+/* Runs `op` with its arguments (xd_gemm, xd_conv, ... of backend.h). Error messages contain the
+ * operation's name, `name`. Does nothing if the context has already failed. If the request was
+ * cancelled, the context fails with XD_ECANCELLED. */
 void xd_run(xd_exec *x, xd_op op, const char *name, const void *args);
 
 #endif

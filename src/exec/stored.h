@@ -10,8 +10,8 @@
 
 #include "exec/weight.h"
 
-/* Packs rows [row, row + w->out) of a stored matrix to w. The caller of xd_stored_pack has set w->p
- * and w->bytes. `copy` is scratch memory of xd_lin.copy bytes, and `tmp` is scratch memory of
+/* Packs rows [row, row + w->out) of a stored matrix to w. Before, the caller must set w->p and
+ * w->bytes. `copy` is scratch memory of xd_lin.copy bytes, and `tmp` is scratch memory of
  * xd_stored_tmp bytes. */
 xd_status xd_stored_pack(xd_stored *s, xd_weight *w, int64_t row, void *copy, void *tmp);
 /* Returns the bytes of scratch memory `tmp` for packing w. */

@@ -2,14 +2,15 @@
  *
  * Tables of positions and rotary angles depend only on the layout of the tokens. On a device whose
  * memory the host cannot address, filling a table costs a copy, so tables are kept between steps.
- * Tables are at the end of the arena, at the same address in every step. */
+ * Tables are allocated at the end of the arena, so that their addresses do not change from step to
+ * step. */
 #ifndef XD_EXEC_TABLES_H
 #define XD_EXEC_TABLES_H
 
 #include "exec/exec.h"
 
-/* Key of a table in the cache of tables. A cached table is used again if its key, its shape and the
- * patch of its tokens are the requested ones. Unused members of the key are NULL. */
+/* Key of a table in the cache of tables. A cached table is used again if the key, the shape and the
+ * patch of tokens are equal. Unused members of the key are NULL. */
 typedef struct xd_table_key {
     const void *of;                             /* weight or text on which the table depends */
     void        (*fill)(void *ctx, float *buf); /* function that writes the values of the table */
@@ -31,9 +32,9 @@ struct xd_tables {
 
 void xd_tables_open(xd_tables *s, xd_arena *a);
 void xd_tables_close(xd_tables *s); /* frees the arena memory of all tables */
-/* Sets *t to the table of shape d for a key. Returns 1 if the table is filled already, and 0 if the
- * caller must fill the table. The table's memory belongs to x->tables or, if x->tables is NULL, to
- * the arena. */
+/* Sets *t to the table with the given key and shape. Returns 1 if the table is filled already, and
+ * 0 if the caller must fill the table. The table's memory belongs to x->tables or, if x->tables is
+ * NULL, to the arena. */
 int  xd_table_find(xd_exec *x, const xd_table_key *key, xd_dtype type, const int64_t d[2],
                    xd_tensor *t);
 

@@ -9,9 +9,9 @@
 
 #include <stdint.h>
 
-/* Streams of tokens. XD_PAD is the stream of padding rows, which make the number of image tokens a
- * multiple of a given number (dit.h). XD_LEAD is the stream of rows that only side networks read.
- * The padding rows and the leading rows are in the same patch as the text. */
+/* Streams of tokens. XD_PAD is the stream of padding tokens, which make the number of image tokens
+ * a multiple of a given number (dit.h). XD_LEAD is the stream of tokens that only side networks
+ * read. Padding and leading tokens belong to the patch that contains the text. */
 typedef enum xd_stream_id {
     XD_IMG,
     XD_TXT,
@@ -21,7 +21,7 @@ typedef enum xd_stream_id {
     XD_AUDIO,
     XD_NSTREAMS
 } xd_stream_id;
-/* Order in which the rows of the streams follow each other in a hidden state. */
+/* Order in which the streams' tokens follow each other in a hidden state. */
 extern const xd_stream_id xd_stream_order[XD_NSTREAMS];
 #define XD_STREAM(s) (1u << (s))        /* bit of stream s in a set of streams */
 enum { XD_ALL = -1 }; /* value of a patch index that means all patches */
@@ -38,14 +38,14 @@ typedef struct xd_layout {
     int64_t        grid[3]; /* number of image tokens along t, h, w */
     /* Number of PipeFusion patches, and number of sequence ranks (ulysses x ring). */
     int            npatch, nsp;
-    int            txt_patch; /* patch that has the leading, text and padding rows */
-    /* 1: the last patch has all reference image tokens and no other tokens. */
+    int            txt_patch; /* patch that contains the leading, text and padding tokens */
+    /* 1: the last patch contains all reference image tokens and no other tokens. */
     int            refs_apart;
-    /* 1: tokens of reference images attend only to one another, and have timestep 0. The tokens of
-     * such reference images do not depend on the step. */
+    /* 1: tokens of reference images attend only to one another, and have timestep 0. Their hidden
+     * states then do not depend on the step. */
     int            refs_alone;
-    /* Sizes of the reference images in tokens (borrowed). The tokens of all reference images, image
-     * after image, are the stream XD_REF. */
+    /* Sizes of the reference images in tokens (borrowed). The stream XD_REF consists of the tokens
+     * of all reference images, one image after the other. */
     int            nrefs;
     const xd_grid *refs;
     /* Sizes of uneven shards as cumulative sums (borrowed); NULL: even shards. The first i of nsp
@@ -56,30 +56,30 @@ typedef struct xd_layout {
 
 /* Returns the i-th of n nearly equal parts of a span. */
 xd_span xd_cut(xd_span whole, int i, int n);
-/* Divides a span into n consecutive parts, and returns part i. The parts with indices below i
- * together contain at[i] / at[n] of the span. `at` NULL: the parts of the span are nearly equal. */
+/* Divides a span into n consecutive parts, and returns part i. The first i parts together contain
+ * at[i] / at[n] of the span. If `at` is NULL, the parts are nearly equal. */
 xd_span xd_cut_at(xd_span whole, int i, int n, const int64_t *at);
-/* Returns the span of stream s that one sequence rank has in one patch. All leading, text and
- * padding rows are in patch l->txt_patch. */
+/* Returns the span of stream s that one sequence rank holds in one patch. All leading, text and
+ * padding tokens are in patch l->txt_patch. */
 xd_span xd_own(const xd_layout *l, xd_stream_id s, int patch, int sp);
-/* Returns the number of rows of all streams that one sequence rank has in one patch, or in all
+/* Returns the number of tokens of all streams that one sequence rank holds in one patch, or in all
  * patches (XD_ALL). */
 int64_t xd_own_rows(const xd_layout *l, int patch, int sp);
-/* Returns the index in stream s of a row, or -1 if the row is in another stream. `row` is the row's
- * index among the rows that sequence rank sp has in the patch. */
+/* Returns the index in stream s of a token, or -1 if the token is in another stream. `row` is the
+ * token's index among the tokens that sequence rank sp holds in the patch. */
 int64_t xd_token(const xd_layout *l, xd_stream_id s, int patch, int sp, int64_t row);
-/* Returns the length of the run of rows that begins at row `row` and has consecutive indices in
- * stream s. Returns 0 if row `row` is in another stream. */
+/* Returns how many of the rank's tokens, from token `row` on, have consecutive indices in stream s.
+ * Returns 0 if token `row` is in another stream. */
 int64_t xd_token_run(const xd_layout *l, xd_stream_id s, int patch, int sp, int64_t row);
 
-/* The image tokens that a convolution over tokens reads: the 8 neighbours of a token in its frame,
- * or the tokens at the same row and column in the frames before and after. */
+/* Image tokens that a convolution reads for one output token: its 8 neighbours in its frame, or the
+ * tokens at its row and column in the frames before and after. */
 typedef enum xd_nearness { XD_NEAR_IN_FRAME, XD_NEAR_IN_TIME, XD_NNEAR } xd_nearness;
 /* Returns the largest distance, in tokens, between a token and the tokens that its convolution
  * reads. */
 int64_t xd_reach(const xd_layout *l, xd_nearness how);
-/* Returns the span of image tokens next to `own` that are at most xd_reach tokens away. side: 0
- * (before) or 1 (after). If `own` is empty, it has no neighbours. */
+/* Returns the span of image tokens that are at most xd_reach tokens before (side 0) or after (side
+ * 1) the span `own`. If `own` is empty, returns an empty span. */
 xd_span xd_near_span(const xd_layout *l, xd_span own, xd_nearness how, int side);
 
 /* Returns the index of the reference image to which token i of XD_REF belongs, and the token's row

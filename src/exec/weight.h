@@ -1,5 +1,6 @@
-/* weight.h - declares the weights of models. A model declares its weights once; with this
- * declaration, weights are listed, counted, loaded, split, packed and filled with random values.
+/* weight.h - declares the weights of models. A model declares its weights once, in its function
+ * `weights`; the engine uses the declaration to list, count, load, split and pack the weights, or
+ * to fill them with random values.
  *
  * To list, count or load weights, the engine runs the model's function `weights`, which calls
  * xd_w_* for every tensor, with the tensor's name in the checkpoint relative to the current scope
@@ -11,9 +12,9 @@
 #include "base/arena.h"
 #include "exec/tokens.h"
 
-/* Ways in which tensor parallelism splits a linear layer. XD_REPLICATED: every rank has the
- * complete layer. XD_COL: the outputs are split over the ranks. XD_ROW: the inputs are split over
- * the ranks. */
+/* How tensor parallelism splits a linear layer. XD_REPLICATED: every rank computes the complete
+ * layer. XD_COL: the outputs are split over the ranks. XD_ROW: the inputs are split over the
+ * ranks. */
 typedef enum xd_split { XD_REPLICATED, XD_COL, XD_ROW } xd_split;
 
 enum { XD_MAXSEG = 8, XD_QUANT_MIN = 16 };
@@ -26,11 +27,13 @@ typedef struct xd_lin { /* this rank's shard of a linear layer y = x w^T + b */
     xd_split   split;
     int        nseg;
     int64_t    seg[XD_MAXSEG]; /* widths of the parts of a fused layer's output on this rank */
-    int64_t    rotate;         /* number of inputs that are rotated together; 0: no rotation */
-    /* 0: w is packed when loaded. Above 0: w stays as stored in its file, and each GEMM packs
-     * groups of `group` rows, one group after the other. */
+    /* number of inputs that are rotated together before the layer multiplies them; 0: no
+     * rotation */
+    int64_t    rotate;
+    /* 0: the weight w is packed when loaded. Above 0: w stays as stored in its file, and each GEMM
+     * packs `group` rows at a time. */
     int64_t    group;
-    size_t     copy;   /* bytes of the scratch buffer for a group of rows */
+    size_t     copy;   /* bytes of the scratch buffer in which `group` rows are packed */
     xd_stored *stored; /* the stored matrix from which rows are packed; NULL on a count device */
 } xd_lin;
 
@@ -98,20 +101,21 @@ typedef struct xd_conv_spec {
     /* 1: only the last frame of a kernel over frames (kernel[0] > 1) is loaded, as a 2D kernel, for
      * a frame that has no predecessors. */
     int            last;
-    /* Splits for a convolution of single channels whose input was computed by a linear layer with
-     * the split XD_COL and nouts parts of widths outs[]. Tensor parallelism gives each rank the
-     * channels whose inputs it computes. nouts 0: the convolution is not split. */
+    /* For a convolution of single channels whose input was computed by a linear layer with the
+     * split XD_COL: number and widths of that layer's output parts. Tensor parallelism gives each
+     * rank the channels whose inputs it computes. If nouts is 0, the convolution is not split. */
     int            nouts;
     const int64_t *outs;
 } xd_conv_spec;
 void xd_w_conv(xd_decl *d, xd_cnv *w, const char *name, const xd_conv_spec *s);
 
-/* Declares a 3 x 3 convolution "NAME.weight" [out, in, 3, 3] of a feature map that is first
- * enlarged by 2 x 2 (nearest neighbour). Output pixel (2y + i, 2x + j) depends on only 2 x 2 pixels
- * of the original map, each multiplied by a sum of the kernel's weights. For i and j of 0 or 1, w[2
- * i + j] is the 2 x 2 convolution that computes this output pixel from rows y - 1 + i and y + i and
- * columns x - 1 + j and x + j of the original map. All four 2 x 2 convolutions share the bias. Per
- * pixel of the original map, the four convolutions need 16 multiplications instead of 36. */
+/* Declares a 3 x 3 convolution "NAME.weight" [out, in, 3, 3] of a feature map whose height and
+ * width are first doubled (nearest neighbour). Output pixel (2y + i, 2x + j) depends on only 2 x 2
+ * pixels of the original map, each multiplied by a sum of the kernel's weights. For i and j of 0 or
+ * 1, w[2 i + j] is the 2 x 2 convolution that computes this output pixel from rows y - 1 + i and y
+ * + i and columns x - 1 + j and x + j of the original map. All four 2 x 2 convolutions share the
+ * bias. Per pixel of the original map, the four convolutions need 16 multiplications instead of
+ * 36. */
 void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, int64_t in);
 
 /* Declares a transposed convolution over rows, "NAME.weight" [in, out, k] and "NAME.bias" [out]
@@ -120,24 +124,24 @@ void xd_w_conv_enlarged(xd_decl *d, xd_cnv w[4], const char *name, int64_t out, 
 void xd_w_spread(xd_decl *d, xd_lin *w, xd_tensor *bias, const char *name, const int64_t shape[3]);
 
 /* Declares a vector or small tensor, which is loaded as F32 into device memory. name: the tensor's
- * complete name relative to the scope ("norm.weight"). */
+ * complete name in the scope, such as "norm.weight". */
 void xd_w_vec(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape);
 /* Declares the gain of a norm, [n], from which files subtract 1: the loaded gain is the stored
- * value plus 1. name: as for xd_w_vec. */
+ * value plus 1. name: the tensor's complete name in the scope. */
 void xd_w_gain(xd_decl *d, xd_tensor *v, const char *name, int64_t n);
 /* Declares the gain "NAME.weight" and the bias "NAME.bias" of a norm, [n] each. */
 void xd_w_affine(xd_decl *d, const char *name, xd_tensor *gain, xd_tensor *bias, int64_t n);
 
-/* Declares a table that is read by rows (an embedding). The table keeps the element type that it
- * has in the file. If the file is mapped, the table is used in the mapped file, without a copy. */
+/* Declares a table that is read by rows (an embedding). The table keeps its element type in the
+ * file. If the file is memory-mapped, the table is used there, without a copy. */
 void xd_w_table(xd_decl *d, xd_tensor *v, const char *name, int64_t rows, int64_t cols);
 
 /* Declares a table as xd_w_table does, for a tensor of another shape whose last extent is the
  * number of columns, such as [1, rows, cols]. */
 void xd_w_table_as(xd_decl *d, xd_tensor *v, const char *name, int nd, const int64_t *shape);
 
-/* Declares a tensor that files have but that no network reads. Such an unread tensor is only
- * listed, and only if d->whole is 1. */
+/* Declares a tensor that files contain but that no network reads. It is only listed, and only if
+ * d->whole is 1. */
 void xd_w_unread(xd_decl *d, const char *name, int nd, const int64_t *shape);
 /* Declares the unread tensors of a layer or norm: NAME.weight and, with shape[0] elements,
  * NAME.bias. */
@@ -159,8 +163,8 @@ typedef struct xd_source_sums {
     /* Returns an upper limit, in bytes, of the memory that adding a tensor's terms uses between
      * `open` and `close`, whichever columns are read. */
     size_t    (*takes)(void *self, const char *name);
-    /* Prepares the terms of selected columns of a tensor. The rows to which `add` adds the terms
-     * have the columns of span[0], then those of span[1], and so on. `open` computes on all
+    /* Prepares the terms for selected columns of a tensor. The rows that `add` later gets consist
+     * of the columns of span[0], then those of span[1], and so on. `open` computes on all
      * threads. */
     xd_status (*open)(void *self, const char *name, const xd_span *span, int n, void **sum,
                       xd_err *e);
@@ -176,20 +180,20 @@ typedef struct xd_source_sums {
  * shape of the decoded tensor. */
 typedef struct xd_coding xd_coding;
 struct xd_coding {
-    /* Decodes elements [column, column + n) of a row, but does not undo a rotation of the row.
+    /* Decodes elements [column, column + n) of row `row`, but does not undo a rotation of the row.
      * `read` may be called by any thread, after `data` was set to the address of the tensor that
-     * xd_source.get returned. `read` NULL: the tensor is not stored as codes. */
+     * xd_source.get returned. If `read` is NULL, the tensor is not stored as codes. */
     void        (*read)(const xd_coding *c, int64_t row, int64_t column, int64_t n, float *to);
     /* Returns the scale by which a row's codes are multiplied; NULL: a row has several scales. */
     float       (*scale)(const xd_coding *c, int64_t row);
     /* Type of quantized codes. XD_I8: codes are integers from -127 to 127. XD_F8E4M3: codes are
-     * 8-bit floats. XD_Q4_0: codes are stored in blocks. XD_F32: codes of any other format, which
-     * are always decoded. I8 and F8E4M3 codes have scales. */
+     * 8-bit floats. XD_Q4_0: codes are in GGUF blocks of 32 four-bit integers. XD_F32: codes have
+     * any other format and are always decoded. I8 and F8E4M3 codes have separate scales. */
     xd_dtype    type;
     /* Group size (a power of 4) in which rows are rotated along their columns (xd_rotation); 0: no
      * rotation. */
     int64_t     rotate;
-    /* self: the member `self` of the weight source; data: address of the codes */
+    /* self: the weight source's own data (xd_source.self); data: address of the codes */
     const void *self, *data;
     /* The file may store rows in another order: row r of the tensor is row first + (r + turn) %
      * rows of the file's tensor. */
@@ -211,16 +215,16 @@ typedef struct xd_source {
      * always 1. */
     xd_status             (*scale)(void *self, const char *name, float *s, xd_err *e);
     /* Tells the weight source that the `bytes` bytes at p, which belong to a tensor in use, will
-     * not be read again soon, so that the source may unmap the pages with these bytes. `past` may
-     * be called by any thread. `past` NULL: no function is called. */
+     * not be read again soon, so that the source may unmap their pages. `past` may be called by any
+     * thread, and may be NULL. */
     void                  (*past)(void *self, const char *name, const void *p, size_t bytes);
     /* Tells the weight source that elements [first, first + n) of a tensor will be read soon.
-     * `will` NULL: no function is called. */
+     * `will` may be NULL. */
     void                  (*will)(void *self, const char *name, int64_t first, int64_t n);
     const xd_source_sums *sums; /* functions that add LoRA terms to tensors; NULL: none */
     void                 *sums_self;
-    /* Returns 1 if a tensor is stored as codes, and then sets all members of *c except `data`.
-     * `codes` NULL: no tensor is stored as codes. */
+    /* Returns 1 if a tensor is stored as codes, and then sets all members of *c except `data`. If
+     * `codes` is NULL, no tensor is stored as codes. */
     int                   (*codes)(void *self, const char *name, xd_coding *c);
 } xd_source;
 
@@ -252,10 +256,11 @@ typedef enum xd_visit {
 /* Selection of the weight matrices that stay as stored in their files and are not packed
  * (exec/stored.h). Matrices can stay only if the device computes in host memory. */
 typedef enum xd_stays {
-    XD_STAYS_NONE,     /* no matrix stays in its file: all matrices are packed */
-    XD_STAYS_INTEGERS, /* matrices that the file stores as int8 and that are used as I8 weights */
-    XD_STAYS_BLOCKS,   /* int8 matrices, and matrices of GGUF block types (xd_dtype_block) */
-    /* All matrices; their pages in memory are released after each use. */
+    XD_STAYS_NONE, /* no matrix stays in its file: all matrices are packed */
+    /* matrices that the file stores as int8 and that the GEMM multiplies as int8 weights */
+    XD_STAYS_INTEGERS,
+    XD_STAYS_BLOCKS, /* int8 matrices, and matrices of GGUF block types (xd_dtype_block) */
+    /* All matrices stay in their files; their pages in memory are released after each use. */
     XD_STAYS_ALL,
 } xd_stays;
 
@@ -265,7 +270,7 @@ struct xd_decl {
     xd_dtype         type; /* compute type, which is the type of activations */
     /* Element type of the large matrices: I8, F8E4M3 or `type`. Large matrices are those that
      * tensor parallelism can split (attention, feed-forward) and that have at least XD_QUANT_MIN
-     * inputs and outputs. All matrices that are not large have `type`. */
+     * inputs and outputs. Smaller matrices have the compute type `type`. */
     xd_dtype         blocks;
     const xd_source *src;
     int              tp, tp_at; /* tp: tensor-parallel degree; tp_at: this rank's coordinate */
@@ -281,11 +286,11 @@ struct xd_decl {
     /* bytes of weights that stay in their files and are read there in every step */
     size_t           mapped;
     size_t      packed; /* bytes of the packed weights, counted (XD_VISIT_COUNT) or allocated */
-    /* NULL, or arrays with one element for each block of this pipeline stage. blocks_of: bytes of a
-     * block's weights, packed or in files. mapped_of: bytes of a block's weights that stay in
-     * files. */
+    /* Arrays with one element for each transformer block of this pipeline stage, or NULL.
+     * blocks_of: bytes of the block's weights, packed or in files. mapped_of: bytes of the block's
+     * weights that stay in files. */
     size_t     *blocks_of, *mapped_of;
-    /* as `packed`, with each weight's size rounded up (xd_store_block_bytes) */
+    /* value of `packed` with each weight's size rounded up (xd_store_block_bytes) */
     size_t      block_bytes;
     /* Bytes of working memory that loading needs, counted by XD_VISIT_COUNT. work[0] and work[1]
      * are bytes of the two scratch buffers of xd_store_scratch, and work[2] is bytes of data that
@@ -296,17 +301,18 @@ struct xd_decl {
     int         nnonfinite;
     char        nonfinite[512]; /* name of the first tensor with NaN or infinities */
     xd_err     *err;            /* first failure, after which all work is skipped */
-    const char *prefix;         /* prefix that tensor names in files may have; NULL: none */
+    const char *prefix;         /* prefix that tensor names in files may have; NULL: no prefix */
     /* other prefixes that files may use in place of `prefix`, or NULL */
     const char *const *prefixes;
     /* Prefix, possibly "", of the tensor names that are tried first and printed in lists; NULL:
      * `prefix`. */
     const char        *lead;
-    /* Start of some declared tensor names, such as "visual.". In a file, names that start with
-     * `beside` have either no prefix or `prefix`, but never one of `prefixes`. `beside` NULL: no
-     * declared name has such a start. */
+    /* Start of some declared tensor names, such as "visual.". In a file, a name that starts with
+     * `beside` has either no prefix or `prefix`, but never one of `prefixes`. If `beside` is NULL,
+     * this rule applies to no name. */
     const char        *beside;
-    /* Part of some declared tensor names, such as "vision_model.", that files may lack, or NULL. */
+    /* A piece of some declared tensor names, such as "vision_model.", that names in files may lack;
+     * NULL: no such piece. */
     const char        *omits;
     char               scope[192];
     int                depth;     /* number of nested scopes */
@@ -317,24 +323,23 @@ xd_status xd_store_open(xd_store **s, xd_dev *dev, xd_err *e);
 /* Allocates device memory for a weight. Returns NULL if out of memory. Sets *mine to 1 if this
  * process loads the weight, 0 if another process does. */
 void     *xd_store_get(xd_store *s, size_t bytes, int *mine);
-/* Makes the store allocate later weights in a block of memory that `parts` processes share. The
- * shared block of memory is borrowed. Weights in the shared block are allocated one after the
- * other, at multiples of XD_ALIGN. Each process that shares the block requests all weights, but
- * loads only some of them. */
+/* Makes the store allocate later weights in a region of memory that `parts` processes share and
+ * that the caller owns. Weights follow each other in the region, at multiples of XD_ALIGN. Each
+ * process that shares the region requests all weights, but loads only some of them. */
 void      xd_store_use_block(xd_store *s, void *base, size_t bytes, int part, int parts);
-/* Makes an empty store allocate later weights in one block of device memory, which the store
- * allocates. xd_store_own_block also allocates `beside` bytes directly after the block, and returns
- * the address of these bytes. Returns NULL if out of memory. */
+/* Makes an empty store allocate later weights in one region of device memory, which the store owns.
+ * xd_store_own_block also allocates `beside` bytes directly after the region, and returns their
+ * address. Returns NULL if out of memory. */
 void     *xd_store_own_block(xd_store *s, size_t bytes, size_t beside);
-/* Makes the store allocate later weights in another block of the store's memory, at `base`. Returns
- * the block in which the store has allocated until now. If `back` is a block that an earlier call
- * returned, the store allocates in that block again and ignores `base`. */
+/* Makes the store allocate later weights in another region of its memory, at `base`. Returns the
+ * region in which the store has allocated until now. If `back` is a region that an earlier call
+ * returned, the store allocates in that region again and ignores `base`. */
 xd_arena  xd_store_swap_block(xd_store *s, void *base, size_t bytes, const xd_arena *back);
 /* Sets which process loads the weights that are requested later: this process if `fills` is 1,
  * another process if `fills` is 0. */
 void      xd_store_fills(xd_store *s, int fills);
-/* Returns the bytes that a weight occupies in a block: its size rounded up to a multiple of
- * XD_ALIGN. */
+/* Returns the bytes that a weight occupies in such a memory region: its size rounded up to a
+ * multiple of XD_ALIGN. */
 size_t    xd_store_block_bytes(size_t bytes);
 /* Returns the total size of the store's weights. */
 size_t    xd_store_bytes(const xd_store *s);

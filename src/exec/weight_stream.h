@@ -5,7 +5,7 @@
  * pinned host memory and are copied to a few slots of device memory in turn. While a block
  * computes, the weights of the next blocks are copied. Streamed blocks are spread evenly over the
  * network, so that copies also overlap blocks that are on the device. A streamed block always uses
- * the same slot, so the addresses of its weights do not change, and results do not change either.
+ * the same slot, so the addresses of its weights do not change. Streaming does not change results.
  *
  * On a device in host memory, the weights of streamed blocks stay as stored in their files
  * (stored.h), and the weights of the next blocks are read ahead. */
@@ -15,24 +15,24 @@
 #include "exec/exec.h"
 #include "exec/weight.h"
 
-/* Maximum number of slots: one for the block that computes, and two for blocks whose weights are
- * copied ahead. */
+/* Maximum number of slots: one for the transformer block that computes, and two for blocks whose
+ * weights are copied ahead. */
 enum { XD_STREAM_SLOTS = 3 };
 
-/* Sizes in bytes of a network's weights: of all weights, and of each block of this pipeline stage,
- * which has blocks [first, first + n) of the network. */
+/* Sizes in bytes of a network's weights: of all weights, and of each block of this pipeline stage.
+ * The stage runs the network's n blocks from block `first` on. */
 typedef struct xd_block_sizes {
     size_t        all;
     int           first, n;
     const size_t *block; /* [n]: bytes of each block */
 } xd_block_sizes;
 
-typedef struct xd_stream_plan { /* plan of which blocks are streamed; {0}: no block */
+typedef struct xd_stream_plan { /* tells which blocks are streamed; {0}: no block */
     /* slots: number of slots in device memory. If weights stay in files, `slots` is the maximum
      * number of streamed blocks whose weights are in the page cache at the same time. streamed:
      * number of streamed blocks. */
     int    slots, streamed;
-    size_t slot;     /* bytes of a slot, which has the weights of one block */
+    size_t slot;     /* bytes of a slot, which holds the weights of one block */
     size_t resident; /* bytes of weights that stay on the device */
     /* Bytes of the weights of all streamed blocks: the size of the pinned host memory, and the
      * bytes that one pass through the network copies to the device. */
@@ -43,8 +43,8 @@ typedef struct xd_stream_plan { /* plan of which blocks are streamed; {0}: no bl
  * p. */
 size_t xd_stream_plan_bytes(const xd_stream_plan *p, const xd_block_sizes *w);
 /* Makes a plan for `have` bytes of device memory: it streams only as many blocks as necessary for
- * the weights to fit. all: 1: streams every block. Returns 0 if no plan fits into the memory; *p is
- * then the plan that needs the least memory. */
+ * the weights to fit. If `all` is 1, streams every block. Returns 0 if no plan fits into the
+ * memory; *p is then the plan that needs the least memory. */
 int    xd_stream_plan_make(xd_stream_plan *p, const xd_block_sizes *w, double have, int all);
 /* Returns 1 if the plan streams block i of n. */
 int    xd_stream_plan_has(const xd_stream_plan *p, int n, int i);
@@ -62,8 +62,8 @@ typedef struct xd_stream_memory { /* memory that a weight stream uses; borrowed 
     int       part, parts;
 } xd_stream_memory;
 
-/* Allocates pinned memory, and device memory in `store`, for all weights of a network. XD_ENOMEM:
- * the pinned memory or the device memory is too small. */
+/* Allocates pinned memory, and device memory in `store`, for all weights of a network. Returns
+ * XD_ENOMEM if the pinned memory or the device memory is too small. */
 xd_status xd_weight_stream_open(xd_weight_stream **s, const xd_stream_plan *p,
                                 const xd_block_sizes *w, const xd_stream_memory *m, xd_err *e);
 /* Opens a stream for weights that stay in files, on a device in host memory. The weight stream
