@@ -1,9 +1,10 @@
-/* tokens.h - computes which rank has which tokens of a sequence.
+/* tokens.h - computes which rank holds which tokens of a sequence.
  *
- * All tokens of a pass that flow through the blocks are one sequence of six streams: leading rows,
- * text, padding, reference images, image, audio. In each patch, each sequence rank has one span of
- * the tokens of each stream (xd_own). Every rank can compute which tokens the other ranks have.
- * Numbers of tokens are therefore never sent, and need not be equal. */
+ * All tokens that the transformer's blocks compute are one sequence of six streams: leading tokens,
+ * text, padding, reference images, image, audio. In each patch of PipeFusion, each
+ * sequence-parallel rank holds one span of the tokens of each stream (xd_own). Every rank can
+ * compute which tokens the other ranks hold. Numbers of tokens are therefore never sent, and need
+ * not be equal. */
 #ifndef XD_EXEC_TOKENS_H
 #define XD_EXEC_TOKENS_H
 

@@ -12,7 +12,8 @@ typedef struct xd_clip_processor {
     int64_t   side; /* pixels per side of the output; 0: the config has not been read yet */
     /* Flags of the preprocessing steps; a flag is 1 if its step is enabled. */
     int       resizes, crops, rescales, normalizes;
-    int64_t   edge; /* pixels of the shorter side after resizing; 0: `size` is used */
+    /* pixels of the shorter side after resizing; 0: images are resized to `size` instead */
+    int64_t   edge;
     /* [height, width] after resizing, and [height, width] of the centre crop */
     int64_t   size[2], crop[2];
     xd_filter filter;

@@ -23,65 +23,71 @@ typedef enum xd_kind {
     XD_KIND_AUDIO,
     XD_KIND_UPSAMPLER
 } xd_kind;
-/* Number of kinds of components whose reading time is predicted separately; networks of audio and
- * latent upsamplers are read with the VAE. */
+/* Number of kinds of components whose reading time is predicted separately; the time for audio
+ * networks and latent upsamplers is included in the VAE's. */
 enum { XD_KINDS = XD_KIND_VAE + 1 };
 
 /* If the files of a component have fewer bytes than this, no readahead thread is started. */
 enum { XD_PREFETCH_MIN = 32 << 20 };
 
-typedef struct xd_weight_group { /* share group: the ranks of a host with the same weights */
+typedef struct xd_weight_group { /* share group: ranks of one host that share a copy of their
+                                  * weights */
     xd_comm *c;                  /* communicator of the share group; NULL: only this rank */
-    int      me; /* this rank's number among the ranks of the share group that compute */
-    /* 1: each device has its own memory, and the ranks of the share group share only the host copy
-     * from which streamed blocks are uploaded. 0: the ranks share all weights. */
+    int      me; /* this rank's number among the computing ranks of the share group */
+    /* 1: each device has its own memory, and the ranks of the share group share only a copy in host
+     * memory, from which blocks are copied to the devices when they are computed. 0: the ranks
+     * share all weights. */
     int      streams;
-    /* Host copy of the streamed blocks that the ranks of the group share. copy NULL: each rank has
-     * its own host copy. */
+    /* Copy in host memory of the streamed blocks, which the ranks of the share group share; NULL:
+     * each rank has its own copy. */
     char    *copy;
     xd_dev  *dev; /* device for which the host copy is pinned */
 } xd_weight_group;
 
-/* A set of weights of a component, with the LoRA files that change these weights. The weights of
- * the set need not be loaded. Several engines may share a set of weights, which counts its
- * references (xd_weights_keep). */
+/* A set of weights of a component, with the LoRA files that change these weights. The weights may
+ * be loaded or not. Several engines may share a set of weights; the set counts its references
+ * (xd_weights_keep). */
 typedef struct xd_weights {
     int             refs;
     xd_source       src;       /* weight source with declared names; src.sums: the LoRA terms */
     xd_net          net;       /* network that computes with the weights */
     int             tp, tp_at; /* tensor-parallel degree (1: none) and this rank's coordinate */
-    /* Type of the matrices in blocks: I8, F8E4M3, or another value for the compute type. */
+    /* Element type of the matrices in transformer blocks: I8, F8E4M3, or any other value for the
+     * compute type. */
     xd_dtype        blocks;
     xd_stays        stays; /* which matrices keep the format that they have in the files */
-    /* 1: the weights of blocks may stay in files; for a GPU, they may also stay in host memory. */
+    /* 1: the weights of transformer blocks may stay in files; for a GPU, they may also stay in host
+     * memory. */
     int             streams;
     xd_store       *store;  /* memory of the loaded weights; NULL: the weights are not loaded */
     xd_stream_plan  stream; /* plan for streaming blocks to a device that has its own memory */
     xd_weight_group group;
     int             shared; /* 1: the weights are in shared memory */
-    xd_readahead   *reader; /* readahead of the files before a load; NULL: none */
-    /* [tensors of the files]: for each tensor, the byte position of its end in the list of data
-     * that `reader` reads ahead. */
+    /* readahead of the weight files before the weights are loaded; NULL: no readahead */
+    xd_readahead   *reader;
+    /* [tensors of the files]: for each tensor, the number of bytes that `reader` has read ahead
+     * once the tensor is complete. */
     size_t         *upto;
-    xd_readahead   *ahead; /* readahead of streamed blocks; NULL: none */
-    /* [streamed blocks]: for each block, the byte position of its end in the list of data that
-     * `ahead` reads ahead. */
+    xd_readahead   *ahead; /* readahead of streamed blocks; NULL: no readahead */
+    /* [streamed blocks]: for each block, the number of bytes that `ahead` has read ahead once the
+     * block is complete. */
     size_t         *ahead_upto;
     /* Name of the first tensor with NaN or infinities; "": no such tensor. */
     char            nonfinite[512];
 } xd_weights;
 
 /* Sizes of the memory that a set of weights needs. An engine computes the sizes of a set of weights
- * on a count device (a device that counts bytes and computes nothing). All 0: the sizes are not
- * counted yet. */
+ * on a count device (a device that counts bytes and computes nothing). All sizes are 0 until they
+ * are counted. */
 typedef struct xd_weight_counts {
-    xd_net  shadow;      /* the network of the component, opened on a count device */
-    size_t  packed;      /* bytes of the loaded weights */
-    size_t  block_bytes; /* bytes of the weights in one block of shared memory */
-    size_t  mapped;      /* bytes of mapped files that are read again in every step */
-    /* [blocks of this stage]: blocks_of has the bytes of each block that are counted in block_bytes
-     * or in `mapped`; mapped_of has only the bytes that are counted in `mapped`. If w->streams is
-     * 1, the bytes of a streamed block that stay in memory are not included. */
+    xd_net  shadow; /* the network of the component, opened on a count device */
+    size_t  packed; /* bytes of the loaded weights */
+    /* bytes of the weights in a region of shared memory, with the gaps between weights */
+    size_t  block_bytes;
+    size_t  mapped; /* bytes of mapped files that are read again in every step */
+    /* [blocks of this pipeline stage]: blocks_of[i] counts the bytes of block i that are included
+     * in block_bytes or in `mapped`; mapped_of[i] counts only those included in `mapped`. If
+     * w->streams is 1, the bytes of a streamed block that stay in memory are not included. */
     size_t *blocks_of, *mapped_of;
     size_t  work;      /* extra bytes of memory that are needed during loading */
     size_t  host_work; /* extra host bytes during loading if the device has its own
@@ -91,9 +97,10 @@ typedef struct xd_weight_counts {
 typedef struct xd_component {
     char               *name, *dir; /* name such as "transformer"; directory of the component */
     xd_kind             kind;
-    int                 from_text; /* 1: opened from a config text without a directory */
+    /* 1: the component was opened from the text of a config, without a directory */
+    int                 from_text;
     xd_json            *config;
-    const char         *class_name; /* name of the class in the config, borrowed */
+    const char         *class_name; /* name of the Python class in the config; borrowed */
     const xd_net_def   *def;
     /* Of the pointers text, dit, vae, audio and upsampler, only the one for the component's kind is
      * set; the others are NULL. */
@@ -105,36 +112,38 @@ typedef struct xd_component {
     xd_declared        *list; /* all tensors that the network declares */
     int                 nlist;
     /* `file`: the file that replaces the weights in `dir`; NULL: no file replaces the weights.
-     * `slot`: the short name of the component in messages, such as "clip_l". */
+     * `slot`: the short name of the component for messages, such as "clip_l". */
     char               *file, *slot;
     /* The directories (or weight files) of a transformer's side networks (xd_side). */
     char               *sides[XD_MAXSIDES];
     int                 nsides;
-    /* Name of a layer's weight that has more columns in the component than in its files, and the
-     * number of columns (xd_component_widen). wide empty: no such weight. */
+    /* Name of a weight that gets more columns than its files contain, and the new number of columns
+     * (xd_component_widen). If `wide` is empty, no weight is widened. */
     char                wide[64];
     int64_t             wide_cols;
-    xd_widened         *widened;   /* weight source with the wide tensor; NULL: none */
-    xd_st              *files;     /* weight files; NULL until xd_component_files opens them */
-    xd_quantized       *quantized; /* quantized tensors of the files; NULL: none */
-    xd_svdquant        *svdquant;  /* SVDQuant layers of the files; NULL: none */
-    xd_single_file     *single;    /* translation of declared names to the names in `file` */
-    /* `stored` is the weight source of the files; `raw` is the same source with the SVDQuant layers
-     * decoded. */
+    /* weight source that adds columns to the weight `wide`; NULL: no weight is widened */
+    xd_widened         *widened;
+    xd_st              *files; /* weight files; NULL until xd_component_files opens them */
+    /* quantized tensors of the files; NULL: no tensor is quantized */
+    xd_quantized       *quantized;
+    /* SVDQuant layers of the files; NULL: the files have no such layers */
+    xd_svdquant        *svdquant;
+    xd_single_file     *single; /* translates declared tensor names to the names in `file` */
+    /* `stored` returns the tensors of the files; `raw` returns them too, but with the SVDQuant
+     * layers decoded. */
     xd_source           stored, raw;
     xd_weights         *w;     /* the set of weights in use; NULL: the model lacks the component */
     xd_weight_counts   *count; /* memory sizes of `w`, counted by the engine */
 } xd_component;
 
-/* Opens a component: reads config.json in its directory, finds the network for the config's class,
- * and lists the network's tensors. hint: the class that model_index.json names, or NULL. After a
- * failure, xd_component_close must be called as well. */
+/* Opens a component: reads config.json in its directory, finds the network that implements the
+ * class in the config, and lists the network's tensors. hint: the class that model_index.json
+ * names, or NULL. After a failure, xd_component_close must be called as well. */
 xd_status xd_component_open(xd_component *p, const char *model, const char *name, xd_kind kind,
                             const char *hint, xd_err *e);
-/* Opens a component as xd_component_open does, but with the numbers of blocks in `layers` in place
- * of those in the config. layers: "4", or "2,4" for two kinds of blocks. If the list has fewer
- * numbers than there are kinds of blocks, the remaining kinds keep the config's number; NULL: all
- * kinds keep the config's number. */
+/* Opens a component as xd_component_open does, but `layers` replaces the numbers of transformer
+ * blocks in the config: "4", or "2,4" for two kinds of blocks. Kinds of blocks without a number in
+ * `layers` keep the config's number. If `layers` is NULL, all kinds do. */
 xd_status xd_component_open_some(xd_component *p, const char *model, const char *name, xd_kind kind,
                                  const char *hint, const char *layers, xd_err *e);
 /* Opens a component as xd_component_open does, but from the JSON text of a config, without a
@@ -158,33 +167,35 @@ void      xd_component_name_class(xd_component *p, const char *hint);
 xd_status xd_component_network(xd_component *p, const char *hint, xd_err *e);
 /* Returns 1 if a network of this kind implements the class. */
 int       xd_component_knows(xd_kind kind, const char *name);
-/* Adds the vision tower to a text encoder. Refuses a text encoder that has no vision tower. */
+/* Adds the vision network to a text encoder that can also read images. Refuses a text encoder
+ * without a vision network. */
 xd_status xd_component_add_vision(xd_component *p, xd_err *e);
-/* Adds side networks to a transformer (xd_side). sides: their directories, or weight files beside
- * which there is a config.json. Refuses side networks that do not fit the transformer. */
+/* Adds side networks to a transformer (xd_side). sides: the directories of the side networks, or
+ * weight files whose folder contains a config.json. Refuses side networks that do not fit the
+ * transformer. */
 xd_status xd_component_add_sides(xd_component *p, const char *const *sides, int n, xd_err *e);
-/* Gives a transformer more input channels than its files have: the config's in_channels becomes
- * `channels`, and out_channels becomes the old number. The weight `name` of the layer that reads
- * the latents has zeros in the new columns, to which LoRA files add terms. Call xd_component_widen
- * before files are opened. */
+/* Gives a transformer more input channels than its files contain: the config's in_channels becomes
+ * `channels`, and out_channels becomes the old value of in_channels. The new columns of the weight
+ * `name`, which multiplies the latents, are zeros, to which LoRA files add terms. Call
+ * xd_component_widen before files are opened. */
 xd_status xd_component_widen(xd_component *p, const char *name, int64_t channels, xd_err *e);
 void      xd_component_close(xd_component *p);
 
 /* Replaces the component's weights by those of `file` (the name is copied): one file such as
  * "model.safetensors", with tensor names in a known layout (key_map.h). slot: the component's short
- * name in messages. */
+ * name for messages. */
 xd_status   xd_component_set_file(xd_component *p, const char *file, const char *slot, xd_err *e);
-/* Returns the stem of the names of the component's files: "model" for models of transformers, and
- * "diffusion_pytorch_model" for models of diffusers. */
+/* Returns how the names of the component's weight files begin: "model" for networks of the library
+ * transformers, and "diffusion_pytorch_model" for those of diffusers. */
 const char *xd_component_stem(const xd_component *p);
 /* Opens the weight files and compares their tensors with the declared ones. xd_component_files
  * warns about tensors that are not declared. */
 xd_status   xd_component_files(xd_component *p, xd_err *e);
 
-/* Lists the tensors that the component declares, of all blocks, including tensors that are never
+/* Lists the tensors of all blocks that the component declares, including tensors that are never
  * read. The type of a tensor in the list is its type after loading (xd_declared.type), where BF16
- * stands for the compute type. blocks: as in xd_decl. Call xd_component_list when the files are
- * open. *list is malloc'ed. */
+ * stands for the compute type. blocks: as in xd_decl. Before xd_component_list is called, the
+ * weight files must be open. *list is malloc'ed. */
 xd_status xd_component_list(const xd_component *p, xd_dtype blocks, xd_declared **list, int *n,
                             xd_err *e);
 /* Returns 1 for the name of a tensor that no network reads: a scale or format of a quantized
@@ -192,61 +203,61 @@ xd_status xd_component_list(const xd_component *p, xd_dtype blocks, xd_declared 
 int       xd_component_is_note(const char *name);
 
 /* Counts a component's memory. Builds the network p->count->shadow on a count device, and computes
- * the bytes of the weights (packed, block_bytes and work of p->count). */
+ * the sizes `packed`, `block_bytes` and `work` in p->count. */
 xd_status xd_component_count(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e);
 
 /* Returns the bytes of the component's weights, in total and per block. Call xd_component_blocks
  * after xd_component_count. */
 xd_block_sizes xd_component_blocks(const xd_component *p);
 
-/* Returns the bytes of the component's weights in one block of shared memory, without streamed
- * blocks. */
+/* Returns the bytes that the component's weights occupy in a region of shared memory, without
+ * streamed blocks. */
 size_t xd_component_held_bytes(const xd_component *p);
 
-/* Counts the bytes of the weights that are loaded if xd_component_load is called with share = 1.
- * Call xd_component_count_kinds after xd_component_count. */
+/* Counts the bytes of weights if all blocks of one kind share the memory of the first such block
+ * (xd_component_load with share = 1). Call xd_component_count_kinds after xd_component_count. */
 xd_status xd_component_count_kinds(xd_component *p, xd_dev *count, xd_dtype type, xd_err *e);
 
-/* Restricts the component on this rank to blocks [first, last). xd_component_stage must be called
- * before weights are loaded. */
+/* Restricts the component on this rank to the network's blocks [first, last). xd_component_stage
+ * must be called before weights are loaded. */
 void xd_component_stage(xd_component *p, int first, int last);
 
 /* Loads a component's weights from its files, or makes random weights if there are no files; does
  * nothing if the weights are loaded. On a count device, xd_component_load only exchanges the status
  * of the share group. xd_component_load is collective over the component's share group. If `share`
- * is 1 (only for random weights), all blocks of one kind use the memory of the first such block. */
+ * is 1 (only for random weights), all transformer blocks of one kind use the memory of the first
+ * such block. */
 xd_status xd_component_load(xd_component *p, xd_dev *dev, xd_dtype type, int share, xd_err *e);
 /* Loads the weights as xd_component_load does with share = 0. s: this rank's status before the
  * call; if a rank of the share group has failed before, no rank of the group loads weights. */
 xd_status xd_component_load_after(xd_component *p, xd_status s, xd_dev *dev, xd_dtype type,
                                   xd_err *e);
 
-/* Before the component is loaded: starts a thread that reads at most `most` bytes of the
- * component's files ahead. The readahead thread reads the bytes that this rank will load. In a
- * share group, the first rank's thread reads the bytes that all ranks of the group will load, and
- * the other ranks have no thread. If the files are too small for a thread to save time, no thread
- * is started. The readahead thread stops when the component is loaded or dropped. count: a count
- * device. */
+/* Starts a thread that reads at most `most` bytes of the component's files into the page cache,
+ * before the component is loaded. The readahead thread reads the bytes that this rank will load. In
+ * a share group, only the first rank has such a thread, which reads the bytes that all ranks of the
+ * group will load. If the files are too small for a thread to save time, no thread is started. The
+ * readahead thread stops when the component is loaded or dropped. count: a count device. */
 void   xd_component_prefetch(xd_component *p, xd_dev *count, xd_dtype type, size_t most,
                              const xd_canceller *cancel);
 void   xd_component_prefetch_end(xd_component *p);
-/* Opens the readahead for streamed blocks, which reads the files of the next blocks ahead. Before
- * streamed block k is used, call xd_component_stream_next with the component's `w` as `self`. */
+/* Opens the readahead for streamed blocks, which reads the files of the next blocks into the page
+ * cache. Before streamed block k is used, call xd_component_stream_next with the component's `w` as
+ * `self`. */
 void   xd_component_stream_open(xd_component *p, xd_dev *dev, xd_dtype type);
 void   xd_component_stream_next(void *self, int k);
 void   xd_component_stream_close(xd_component *p);
-/* Returns how many bytes of the component's files must be read from disk: the bytes that this rank
- * will read to load the weights and that are not in the page cache. Returns 0 if the weights are
- * loaded or there are no files. xd_component_cold_bytes is slow: it takes half a second for 24
- * GB. */
+/* Returns how many bytes this rank must read from disk to load the component's weights, because
+ * they are not in the page cache. Returns 0 if the weights are loaded or there are no files.
+ * xd_component_cold_bytes is slow: it takes half a second for 24 GB. */
 size_t xd_component_cold_bytes(xd_component *p, xd_dev *count, xd_dtype type);
-/* xd_component_will_read implements xd_source.will, and also adds the elements to the list of data
- * that the readahead thread reads. xd_component_was_read tells the readahead that tensor i of the
- * files has been read. */
+/* xd_component_will_read implements xd_source.will, and also adds the elements to the readahead
+ * thread's list. xd_component_was_read tells the readahead thread that tensor i of the files has
+ * been loaded. */
 void   xd_component_will_read(void *self, const char *name, int64_t first, int64_t n);
 void   xd_component_was_read(const xd_component *p, int64_t i);
-/* Calls xd_source.will for all tensors that will be read to load one block. block: index of the
- * block among those of this pipeline stage. */
+/* Calls xd_source.will for all tensors of one transformer block, which will be read to load it.
+ * block: index of the block among the blocks of this pipeline stage. */
 void   xd_component_list_block(const xd_component *p, xd_dev *dev, xd_dtype type, int block);
 /* Calls xd_source.will for all tensors that will be read to load the component, in the order of
  * reading. */
@@ -262,8 +273,8 @@ void xd_component_drop(xd_component *p);
 xd_weights *xd_weights_keep(xd_weights *w);
 void        xd_weights_release(xd_weights **w);
 
-/* A second set of weights of a component, for other LoRA files, and the memory sizes of this set. w
- * NULL: no second set is open. */
+/* A second set of weights of a component, for other LoRA files, and its memory sizes. If `w` is
+ * NULL, no second set is open. */
 typedef struct xd_component_weights {
     xd_weights       *w;
     xd_weight_counts *count;
@@ -272,23 +283,22 @@ typedef struct xd_component_weights {
 /* Opens a second set of weights for the component's blocks. The weights of the new set are not
  * loaded and have no LoRA terms. */
 xd_status xd_component_weights_open(xd_component_weights *v, const xd_component *p, xd_err *e);
-/* Exchanges the component's set of weights and the second set. xd_component_swap is a local
- * call. */
+/* Swaps the component's set of weights and the second set. xd_component_swap sends no messages. */
 void      xd_component_swap(xd_component *p, xd_component_weights *v);
-/* Frees the weights of the second set as xd_component_drop does, but the set stays open.
- * xd_component_weights_drop is collective over the share group of the second set. */
+/* Frees the weights of the second set, but the set stays open. All ranks of its share group must
+ * call xd_component_weights_drop. */
 void      xd_component_weights_drop(xd_component_weights *v, xd_component *p);
 void      xd_component_weights_close(xd_component_weights *v, xd_component *p);
 
-/* xd_component_share makes `p`, a copy of an open component's struct, share the weights of the
- * component from which the struct was copied; `p` gets its own memory sizes, and must be closed
- * with xd_component_unshare. xd_component_follow makes `p` use the weights that `of` uses now, and
- * counts the memory again if `p` used other weights before. */
+/* xd_component_share completes `p`, a copy of an open component's struct, so that both components
+ * share one set of weights; `p` gets its own memory sizes, and must be closed with
+ * xd_component_unshare. xd_component_follow makes `p` use the weights that the component `of` uses
+ * now, and counts the memory again if `p` used other weights before. */
 xd_status xd_component_share(xd_component *p, xd_err *e);
 void      xd_component_follow(xd_component *p, const xd_component *of);
 void      xd_component_unshare(xd_component *p);
-/* Does what xd_component_share does, but only for counting: `p` loads no weights, is not split over
- * ranks, and has no files. `p` borrows the network's config. */
+/* Completes `p`, a copy of an open component's struct, to a component that only counts memory: it
+ * loads no weights, is not split over ranks, and has no files. `p` borrows the network's config. */
 xd_status xd_component_fork(xd_component *p, xd_err *e);
 void      xd_component_unfork(xd_component *p);
 

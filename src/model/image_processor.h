@@ -5,14 +5,14 @@
 
 #include "base/json.h"
 
-/* Settings of transformers' Qwen2VLImageProcessor. Qwen2VLImageProcessor resizes an image so that
+/* Settings of Qwen2VLImageProcessor in the library transformers, which resizes an image so that
  * both sides are multiples of patch x merge and the area is between two limits; the aspect ratio
  * changes only a little. */
 typedef struct xd_image_processor {
     int64_t  min_pixels, max_pixels; /* limits of the resized image's area */
     int64_t  patch, merge;           /* pixels per side of a patch; patches per side of a token */
     int      resample, resizes, rescales, normalizes;
-    double   factor;    /* colour values in 0..255 are multiplied by this factor */
+    double   factor;    /* factor by which colour values from 0 to 255 are multiplied */
     xd_reals mean, std; /* for each colour channel: (value - mean) / std */
 } xd_image_processor;
 

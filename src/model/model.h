@@ -16,15 +16,15 @@
  * latent upsampler. */
 enum { XD_MODEL_PARTS = 2 + 1 + XD_MAXTEXT + XD_MAXAUDIO + 2 };
 
-/* Slot (xd_weight_files) of the latent upsampler. */
+/* Short name (slot) that selects the latent upsampler in xd_weight_files. */
 #define XD_UPSAMPLER_SLOT "latent_upsampler"
 
-/* The slot of the prior (xd_text_use.prior). */
+/* Short name (slot) that selects the prior network (xd_text_use.prior) in xd_weight_files. */
 #define XD_PRIOR_SLOT "redux"
 
 /* Borrowed list of files that replace the weights of components. The list names a component by its
- * slot (short name), such as "clip_l". Of the LoRA files, xd_model_open_with reads only the number
- * of channels of the transformer's input layer. */
+ * short name (slot), such as "clip_l". From the LoRA files in this struct, xd_model_open_with reads
+ * only how many channels the transformer's input layer needs. */
 typedef struct xd_weight_files {
     const xd_component_file *v;
     int                      n;
@@ -40,18 +40,19 @@ typedef struct xd_model {
     xd_json           *audio_sched;
     const xd_recipe   *recipe;
     xd_component       text[XD_MAXTEXT], dit, vae;
-    /* networks of audio in the recipe; net.def NULL: no such network */
+    /* audio networks in the recipe's order; net.def NULL: the model has no such network */
     xd_component       audio[XD_MAXAUDIO];
-    /* In a model with two transformers, dit2 is the low-noise transformer, for steps below the
-     * boundary, and `dit` is the high-noise transformer. net.def NULL: the model has only `dit`. */
+    /* The low-noise transformer of a model with two transformers, which computes the steps below
+     * the boundary; the high-noise transformer is then `dit`. If dit2.net.def is NULL, the model
+     * has only `dit`. */
     xd_component       dit2;
     /* 1: the model has only the low-noise transformer, which is `dit`. */
     int                only_low;
     int                has_two;  /* 1: the model has the low-noise transformer `dit2` */
     double             guidance; /* default guidance scale of the pipeline or of its guider */
     double             boundary; /* value of boundary_ratio in model_index.json; negative: none */
-    /* hidden states of text encoder i that model_index.json lists; nstates 0: the recipe's hidden
-     * states */
+    /* hidden states of text encoder i that model_index.json lists; if nstates[i] is 0, the recipe's
+     * list is used */
     int                nstates[XD_MAXTEXT], states[XD_MAXTEXT][XD_MAXSTATES];
     int                has_text[XD_MAXTEXT]; /* 0: text encoder i is optional and absent */
     char              *prior;                /* directory of the prior; NULL: none */
@@ -64,20 +65,24 @@ typedef struct xd_model {
      * while the model is opened. */
     const char        *layers;
     xd_tok            *tok[XD_MAXTEXT]; /* tokenizers, opened by xd_model_tokenizers */
-    /* Settings of image preprocessing for a CLIP image encoder; read by xd_model_tokenizers. */
+    /* Image preprocessing settings for a CLIP image encoder, which xd_model_tokenizers reads. */
     xd_clip_processor  clip_processor;
-    /* 1: xd_model_warn_chat was called and does not warn again. */
+    /* 1: xd_model_warn_chat has already warned. */
     int                warned_chat;
     xd_dit_info        dit_info;
     xd_vae_info        vae_info;
-    xd_image_processor processor; /* settings of image preprocessing for vision-language encoders */
-    xd_component       preview;   /* a tiny VAE for previews; net.def NULL: none */
+    xd_image_processor processor; /* image preprocessing settings for vision-language encoders */
+    /* a tiny VAE for previews; if preview.net.def is NULL, no such VAE is open */
+    xd_component       preview;
     xd_vae_info        preview_info;
-    xd_component       upsampler; /* the latent upsampler; net.def NULL: none */
+    /* the latent upsampler; if upsampler.net.def is NULL, the model has no upsampler */
+    xd_component       upsampler;
     xd_upsampler_info  upsampler_info;
-    /* default values of a distilled checkpoint; name NULL: the recipe's default values are used */
+    /* default values of a distilled checkpoint; if usual.name is NULL, the recipe's defaults are
+     * used */
     xd_distilled       usual;
-    int                nsigmas; /* number of sigmas that model_index.json lists; 0: no list */
+    /* number of noise levels (sigmas) that model_index.json lists; 0: no list */
+    int                nsigmas;
     double             sigmas[XD_MAXSIGMAS];
     int              lora_partial; /* 1: warn about LoRA tensors that do not fit; 0: refuse them */
     struct xd_loras *loras;        /* LoRA files (lora.h); NULL: none */
@@ -93,11 +98,11 @@ xd_status xd_model_find(const char *model, char **dir, xd_err *e);
  * that downloads the file. Returns the status `code`. */
 xd_status xd_model_fail_cached(xd_err *e, xd_status code);
 /* Appends the short name of a model to b as JSON. The short name is "org/name" for a snapshot in a
- * Hugging Face cache. For another directory, it is the last part of its path; for a file, it is the
- * file's name without folders. */
+ * Hugging Face cache. The short name of another directory is the last part of its path, and that of
+ * a file is its name without folders. */
 void      xd_model_short_name(const char *path, xd_text_buf *b);
-/* Returns the default values of a request. If the request starts from an image or inpaints, returns
- * the recipe's defaults, not those of a distilled checkpoint. */
+/* Returns the default values of a request: those of a distilled checkpoint or, if the request
+ * starts from an image or inpaints, those of the recipe. */
 xd_usual  xd_model_usual(const xd_model *m, int from_image, int masked);
 /* Writes one line about the defaults of a distilled checkpoint; for other models, writes an empty
  * string. */
@@ -110,17 +115,18 @@ char     *xd_model_hub(void);
  * opens neither weights nor tokenizers. After a failure, xd_model_close must be called as well. */
 xd_status xd_model_open(xd_model *m, const char *model, xd_err *e);
 /* Opens a model as xd_model_open does, with options. without: short name (slot) of a text encoder
- * to omit, or XD_SIDE_SLOT to omit a side network in the directory; NULL: none. given: files that
- * replace weights, side networks, and a latent upsampler. layers: number of blocks of each kind
- * (xd_component_open_some); text encoders use the first number in `layers`. layers NULL: all
- * blocks. */
+ * to omit, or XD_SIDE_SLOT to omit a side network in the directory; NULL: nothing is omitted.
+ * given: files that replace weights, side networks, and a latent upsampler. layers: number of
+ * transformer blocks of each kind (xd_component_open_some), of which text encoders use the first;
+ * NULL: all blocks. */
 xd_status xd_model_open_with(xd_model *m, const char *model, const char *without,
                              const xd_weight_files *given, const char *layers, xd_err *e);
-/* Writes side networks to a list of files for xd_model_open_with, and returns their number. If
- * there are too many side networks, the list has one more than a model can have, so that
+/* Writes the paths of side networks to the list `files` for xd_model_open_with, and returns their
+ * number. If the paths are too many, the list contains one more than a model can use, so that
  * xd_model_open_with refuses them. */
 int xd_model_side_files(xd_component_file files[XD_MAXSIDES + 1], const char *const *paths, int n);
-/* Returns the directory that has the folders of text encoder k: the model's or the prior's. */
+/* Returns the directory that contains the folders of text encoder k: the model's or the prior
+ * network's. */
 const char   *xd_model_text_dir(const xd_model *m, int k);
 /* xd_model_reads returns which hidden states of text encoder k the pipeline reads, in a struct
  * whose token ids are not set. xd_model_text_width returns the width of a row of the encoder's
@@ -138,15 +144,15 @@ int           xd_model_images(const xd_model *m, int k);
  * 0. */
 int64_t       xd_model_image_side(const xd_model *m, int k);
 int64_t       xd_model_image_rows(const xd_model *m, int k);
-/* Drops the blocks of text encoder k after the last hidden state that the pipeline reads. Refuses
- * to read hidden states that the encoder does not have, unless the number of layers was overridden.
+/* Drops the blocks of text encoder k whose outputs the pipeline does not need. Refuses to read
+ * hidden states that the encoder does not have, unless the number of layers was overridden.
  * xd_model_open calls xd_model_choose_blocks. */
 xd_status     xd_model_choose_blocks(xd_model *m, int k, xd_err *e);
 /* Returns the width of text encoder k's pooled output, or 0 if the encoder has no pooled output. */
 int64_t       xd_model_pooled(const xd_model *m, int k);
 void          xd_model_close(xd_model *m);
-/* Opens the VAE for previews, with its weight files. `path` is the directory of the preview VAE, or
- * "org/name" in the Hugging Face cache. Refuses a preview VAE that does not decode this model's
+/* Opens a tiny VAE for previews, and its weight files. `path` is the directory of the preview VAE,
+ * or "org/name" in the Hugging Face cache. Refuses a preview VAE that does not decode this model's
  * latents. */
 xd_status     xd_model_preview(xd_model *m, const char *path, xd_err *e);
 /* Opens the weight files of all components. */
@@ -158,8 +164,7 @@ void          xd_model_cold_bytes(xd_model *m, xd_dev *count, xd_dtype type, dou
  * xd_model_tok opens the tokenizer of encoder i. */
 xd_status     xd_model_tokenizers(xd_model *m, xd_err *e);
 xd_status     xd_model_tok(xd_model *m, int i, xd_err *e);
-/* Warns if a tokenizer lacks special tokens of the pipeline's chat template; further calls do not
- * warn. */
+/* The first call warns if a tokenizer lacks special tokens of the pipeline's chat template. */
 void          xd_model_warn_chat(xd_model *m);
 /* xd_model_dit returns transformer i (0: m->dit, 1: m->dit2), xd_model_dits the number of
  * transformers. */
@@ -174,7 +179,8 @@ int           xd_model_dits(const xd_model *m);
 int           xd_model_has_dits(const xd_model *m);
 /* Reads the model's scheduler_config.json into *c, as a config of the given sampler. */
 xd_status xd_model_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c, xd_err *e);
-/* Reads the scheduler config of audio in the same way as xd_model_sched. */
+/* Reads the scheduler_config.json of the audio's scheduler into *c, as a config of the given
+ * sampler. */
 xd_status xd_model_audio_sched(const xd_model *m, const xd_sampler *sampler, xd_sched_cfg *c,
                                xd_err *e);
 /* Fails if the model has no scheduler_config.json, or if this file does not name a scheduler

@@ -31,8 +31,8 @@ xd_status xd_quantized_get(const xd_quantized *q, xd_st *files, int64_t i, xd_te
 void      xd_quantized_done(const xd_quantized *q, xd_st *files, int64_t i);
 /* Implements xd_source.codes. */
 int       xd_quantized_codes(const xd_quantized *q, int64_t i, xd_coding *c);
-/* Returns 1 for the name of a tensor that only describes another tensor, such as a tensor with
- * scales or with a format. */
+/* Returns 1 for the name of a tensor that only describes another tensor, for example by its scales
+ * or its format. */
 int       xd_quantized_is_note(const char *name);
 
 #endif

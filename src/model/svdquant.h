@@ -1,9 +1,9 @@
 /* svdquant.h - decodes the linear layers of SVDQuant files for nunchaku to plain matrices.
  *
- * A weight source that decodes layers wraps the file's own weight source. A layer with the tensor
+ * To decode layers, a weight source wraps the file's own weight source. A layer with the tensor
  * MODULE.qweight in the file becomes MODULE.weight, which is quantized with one code per element,
- * and MODULE.bias. A tensor "A+B.weight" has the columns of A followed by the columns of B. Tensors
- * of layers without SVDQuant keep their names. */
+ * and MODULE.bias. A tensor named "A+B.weight" contains the columns of A followed by the columns of
+ * B. Tensors of layers without SVDQuant keep their names. */
 #ifndef XD_MODEL_SVDQUANT_H
 #define XD_MODEL_SVDQUANT_H
 

@@ -1,6 +1,6 @@
-/* widened.h - a weight source that wraps another source and gives one of its tensors more columns,
- * which are zeros. LoRA files of a transformer that reads a control image add terms to the
- * additional columns. */
+/* widened.h - defines a weight source that wraps another source and adds columns of zeros to one of
+ * its tensors. LoRA files of a transformer that reads a control image add terms to the additional
+ * columns. */
 #ifndef XD_MODEL_WIDENED_H
 #define XD_MODEL_WIDENED_H
 
@@ -8,8 +8,8 @@
 
 typedef struct xd_widened xd_widened;
 
-/* Reads tensor `name` of the source `from`, which is copied, and makes it `cols` columns wide. An
- * error says that a file of the source is wrong. */
+/* Reads tensor `name` of the source `from` and extends it to `cols` columns. The struct `from` is
+ * copied. An error says that a file of the source is wrong. */
 xd_status xd_widened_open(xd_widened **w, const xd_source *from, const char *name, int64_t cols,
                           xd_err *e);
 /* Returns the weight source that has the wider tensor. The source is valid until
