@@ -2,9 +2,8 @@
  * weights for text and image; single blocks treat text and image as one sequence and compute
  * attention and feed-forward in parallel.
  *
- * Double blocks and single blocks normalize with adaLN and multiply their results by gates. The
- * modulation vectors are computed by a linear layer of each block, or are passed to the block as
- * inputs. */
+ * Double blocks and single blocks normalize with adaLN and multiply their results by gates. Each
+ * block computes its modulation vectors by a linear layer, or gets them as inputs. */
 #ifndef XD_DIT_DUAL_H
 #define XD_DIT_DUAL_H
 
@@ -16,14 +15,14 @@ enum { XD_DUAL_AXES = 3 };
 typedef struct xd_pair { xd_adaln img, txt; } xd_pair; /* weights of a double block */
 
 typedef struct xd_solo { /* weights of a single block */
-    xd_lin    mod;       /* modulation layer [3D,D], or not declared */
+    xd_lin    mod;       /* modulation layer [3D,D], or absent */
     /* `out` reads the concatenated outputs of attention and feed-forward */
     xd_lin    qkv, up, out;
     xd_tensor norm_q, norm_k;
 } xd_solo;
 
-/* Part of the config that is common to all models with double and single blocks. The config struct
- * of each model with double and single blocks begins with an xd_dual_cfg. */
+/* Config values that all models with double and single blocks have in common. The config struct of
+ * each model with double and single blocks begins with an xd_dual_cfg. */
 typedef struct xd_dual_cfg {
     int64_t head_dim, in_ch, out_ch, joint, patch;
     int     heads, ndouble, nsingle;
@@ -59,45 +58,44 @@ int       xd_dual_nlayers(const void *cfg);
 void xd_pair_weights(xd_decl *d, const void *cfg, int layer, void *w);
 void xd_solo_weights(xd_decl *d, const void *cfg, int layer, void *w);
 
-/* Inputs of a double or single block besides its weights. */
+/* Inputs of a double or single block other than its weights and the hidden state. */
 typedef struct xd_dual_in {
-    /* Modulation vectors [6,D] F32 of the text rows and of the image rows. Six rows of a modulation
-     * vector: shift, scale and gate of the attention, then shift, scale and gate of the
-     * feed-forward. A single block reads only `img`, which then has the shape [3,D]. */
+    /* Modulation vectors of the text tokens (txt) and of the image tokens (img), [6,D] F32 each:
+     * shift, scale and gate of the attention, then shift, scale and gate of the feed-forward. A
+     * single block reads only `img`, which then has the shape [3,D]. */
     xd_tensor txt, img;
-    /* Modulation vectors of the reference images' rows; if absent, the reference images' rows use
-     * `img`. */
+    /* Modulation vectors of the reference images' tokens; if absent, these tokens use `img`. */
     xd_tensor ref;
-    /* Modulation vectors of the first `held` image rows of this rank, which have timestep 0
-     * (timed.h), in the form of `img`. If `held` is 0, all image rows use `img`. */
+    /* Modulation vectors, shaped like `img`, of the first `held` image tokens of this rank, which
+     * have timestep 0 (timed.h). If `held` is 0, all image tokens use `img`. */
     xd_tensor first;
     int64_t   held;
     xd_tensor cos, sin; /* [n,head_dim/2] F32 RoPE table of this rank's tokens */
     int64_t   head_dim;
 } xd_dual_in;
-/* xd_pair_run runs a double block on h [n,D], and xd_solo_run runs a single block. The first rows
- * of h are the leading rows (XD_LEAD), which are treated like text, and the text rows. */
+/* xd_pair_run runs a double block on h [n,D], and xd_solo_run runs a single block. h begins with
+ * the leading tokens (XD_LEAD), which are treated like text, followed by the text tokens. */
 void xd_pair_run(xd_exec *x, xd_tensor h, const xd_pair *w, const xd_dual_in *in);
 void xd_solo_run(xd_exec *x, xd_tensor h, const xd_solo *w, const xd_dual_in *in);
 
-/* Checks the widths of the position axes in the config key `key`. If the config has no widths, uses
- * the widths in `usual`, or (16, 56, 56) if `usual` is NULL. The config's list must have as many
- * widths as `usual`. */
+/* Checks the widths of the position axes in the config key `key`. If the config does not contain
+ * the key, uses the widths in `usual`, or (16, 56, 56) if `usual` is NULL. The config's list must
+ * contain as many widths as `usual`. */
 xd_status xd_dual_axes(xd_ints *axes, const char *key, const xd_ints *usual, int64_t head_dim,
                        xd_err *e);
 /* Returns the RoPE table of this rank's tokens, [n,head_dim/2] values of fn (cos or sin). The
  * position of an image token is (0, row, column), and the position of a token of reference image i
  * is (i + 1, row, column). Text tokens are at position 0, where RoPE is the identity. `text` is the
- * text of this forward pass if the guidance passes have different numbers of text rows, else
+ * text of this forward pass if the guidance passes have different numbers of text tokens, else
  * NULL. */
 xd_tensor xd_dual_angles(xd_exec *x, const void *text, const xd_ints *axes, double (*fn)(double));
 
-/* Fills the hidden state h, except leading rows (XD_LEAD). The layer `text` computes the text rows
- * of h; the layer `latents` computes the rows of reference images and of the image. */
+/* Fills the hidden state h, except for leading tokens (XD_LEAD). The layer `text` computes the text
+ * tokens; the layer `latents` computes the tokens of reference images and of the image. */
 void      xd_dual_embed(xd_exec *x, const xd_input *in, xd_tensor h, const xd_lin *text,
                         const xd_lin *latents);
-/* Returns out(norm(h) * (1 + scale) + shift), the prediction for this rank's image rows, which are
- * the last rows of h. */
+/* Returns out(norm(h) * (1 + scale) + shift), the prediction for this rank's image tokens, which
+ * are the last rows of h. */
 xd_tensor xd_dual_head(xd_exec *x, xd_tensor h, xd_tensor scale, xd_tensor shift,
                        const xd_lin *out);
 

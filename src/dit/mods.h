@@ -3,14 +3,15 @@
  * The modulation vectors of a block are a weight matrix times one input row, which depends on the
  * timestep and, in some models, on the text's pooled embedding. A GEMM with one row takes as long
  * as reading the weight matrix. All timesteps are known in advance, so the first of XD_MOD_STEPS
- * steps computes the modulations of all these steps, and the other steps only read the results.
- * Because of this, the weight matrices are read only once in XD_MOD_STEPS steps, for all patches.
+ * steps computes the modulations of all these steps, and the other steps only read the results. The
+ * weight matrices are therefore read only once in XD_MOD_STEPS steps, for all patches of
+ * PipeFusion.
  *
- * A device whose memory the host cannot address may record the kernel launches of a pass, and
- * replay them later with the same tensor addresses. On a device that records launches, the
- * modulations of the current step are copied to a fixed address before the pass. Before the pass
- * begins, the input rows are multiplied by all weight matrices that an earlier pass has used.
- * During the pass, the input rows are multiplied only by matrices that no earlier pass has used. */
+ * A device whose memory the host cannot address may record the kernel launches of a forward pass,
+ * and replay them later with the same tensor addresses. On such a device, the modulations of the
+ * current step are copied to a fixed address before the forward pass. Before a forward pass, the
+ * input rows are multiplied by all weight matrices that an earlier forward pass has used. During
+ * the forward pass, they are multiplied only by the matrices that are used for the first time. */
 #ifndef XD_DIT_MODS_H
 #define XD_DIT_MODS_H
 
@@ -23,13 +24,13 @@ typedef struct xd_mods {
     int       rows; /* number R of input rows per step (xd_dit.active_rows) */
     /* [XD_MOD_STEPS R,E]: input rows in the compute type, step after step */
     xd_tensor in;
-    /* [XD_MOD_STEPS R, width] F32: modulations of all blocks of this pipeline stage, with a row for
-     * each input row. */
+    /* [XD_MOD_STEPS R, width] F32: one row of modulations for each input row. The columns are the
+     * modulations of all blocks of this pipeline stage. */
     xd_tensor all;
     /* Copies of the current step's rows of `in` and `all`, at fixed addresses: now_in [R,E] and now
      * [R,width]; or absent. */
     xd_tensor now_in, now;
-    /* steps [begin, begin + n) have computed modulations; n 0: no step */
+    /* the modulations of steps [begin, begin + n) are computed */
     int       begin, n;
     int       row;  /* index of the current step's first row */
     int64_t   used; /* number of columns of `all` that are assigned to matrices */
@@ -37,8 +38,8 @@ typedef struct xd_mods {
      * `computed` is the number of these matrices whose modulations are computed. */
     int       known, computed;
     int64_t   room;
-    /* Array of weight matrices with space for `room` elements. An element has a weight matrix w and
-     * `at`, the first column of w's modulations in `all`. */
+    /* Array of weight matrices, allocated for `room` elements. Each element consists of a weight
+     * matrix w and of `at`, the first column of its modulations in `all`. */
     struct xd_mod_columns {
         const xd_lin *w;
         int64_t       at;
@@ -46,28 +47,28 @@ typedef struct xd_mods {
 } xd_mods;
 
 /* Allocates memory for modulations in the arena of x. Nothing is allocated for models without
- * xd_dit.active, or for blocks whose weights are streamed to a device. */
+ * xd_dit.active, or for blocks whose weights are copied to the device each time they are used. */
 void xd_mods_open(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n);
 void xd_mods_close(xd_mods *m);
-/* Call xd_mods_step before the passes of `step`. Computes the modulations of `step` and of the
- * following steps before `end`, unless they are already computed. time[0][i] is the timestep of
- * step i, and time[1][i] that of audio; `in` and `kept` are the inputs of the passes. xd_mods_step
- * sets x->mods to m. */
+/* Call xd_mods_step before the forward passes of step `step`. Computes the modulations of `step`
+ * and of the following steps before `end`, unless they are already computed. time[0][i] is the
+ * timestep of step i, and time[1][i] the timestep of audio; `in` and `kept` are inputs of the
+ * forward passes. xd_mods_step sets x->mods to m. */
 void xd_mods_step(xd_mods *m, xd_exec *x, const xd_dit *d, const xd_net *n, const xd_input *in,
                   const void *kept, const double *const time[2], int step, int end);
 
 /* Returns the input of the current step's modulations, [R,E] in the compute type. If x->mods is
- * set, the returned rows are rows of x->mods; otherwise, the model's function `active` computes
- * them. */
+ * set, returns rows of x->mods; otherwise calls the model's function `active`. */
 xd_tensor xd_mods_input(xd_exec *x, const xd_net *n, const xd_input *in, const void *kept,
                         xd_tensor (*active)(xd_exec *x, const xd_net *n, const xd_input *in,
                                             const void *kept));
-/* Returns the k modulation vectors of width D of a block, [k,D] F32: the result of the GEMM of
- * `active` and w. The modulation vectors are in the arena or in x->mods. The caller must not change
- * the modulation vectors, because later patches and passes read x->mods. */
+/* Returns the k modulation vectors of width D of a block, [k,D] F32: the input row `active` times
+ * the weight matrix w. The modulation vectors are in the arena or in x->mods. The caller must not
+ * change the modulation vectors, because later patches and forward passes read them from
+ * x->mods. */
 xd_tensor xd_mod_rows(xd_exec *x, xd_tensor active, const xd_lin *w, int k);
-/* Sets sets[r], for each of the input rows `active` [R,E], to the modulation vectors [k,D] that
- * xd_mod_rows returns for a single row. */
+/* Sets sets[r] to the modulation vectors [k,D] of input row r, for each of the R rows of
+ * `active`. */
 void      xd_mod_sets(xd_exec *x, xd_tensor active, const xd_lin *w, int k, xd_tensor *sets);
 
 #endif

@@ -1,5 +1,5 @@
-/* sides.h - declares what transformers with side networks (xd_side in dit.h) have in common: the
- * order of the blocks of all networks, and the check that their sizes are equal.
+/* sides.h - declares functions for transformers with side networks (xd_side in dit.h): they order
+ * the blocks of all networks, and check that the networks' sizes are equal.
  *
  * Blocks of a side network run directly before the first block of the transformer that needs their
  * outputs. */
@@ -27,12 +27,13 @@ xd_status xd_sides_order(xd_sides *s, int nlayers, int n,
 /* Appends block `at` of network `net` to the order. */
 xd_status xd_sides_add(xd_sides *s, int net, int at, xd_err *e);
 
-/* Entries of a table of block kinds, one for each side network: kind("controlnet.0"), ... */
+/* Entries of a table of block kinds, one entry kind("controlnet.0"), kind("controlnet.1"), ... for
+ * each side network. */
 #define XD_SIDES_KINDS(kind) \
     kind("controlnet.0"), kind("controlnet.1"), kind("controlnet.2"), kind("controlnet.3")
 _Static_assert(XD_MAXSIDES == 4, "XD_SIDES_KINDS has an entry for each side network");
 
-/* Returns the factor of what side network i adds in a step. */
+/* Returns the factor by which the outputs of side network i are multiplied in this step. */
 static inline float xd_sides_scale(const xd_input *in, int i)
 {
     return in->hint_scales ? (float)in->hint_scales[i] : 1;
@@ -42,12 +43,12 @@ static inline float xd_sides_scale(const xd_input *in, int i)
  * `at` for the transformer. */
 void xd_sides_residual(xd_decl *d, const char *name, int at, int64_t dim, xd_lin *w);
 
-/* A number in the config of a side network, and the number that the transformer needs. */
+/* A number in the config of a side network, and the value that the transformer requires. */
 typedef struct xd_side_number {
     const char *key;
     double      have, want;
 } xd_side_number;
-/* Checks numbers in the config of side network i. */
+/* Checks that numbers in the config of side network i have the required values. */
 xd_status xd_sides_check(const xd_side_number *v, size_t n, int i, xd_err *e);
 /* Checks that side network i has 1 to `most` blocks. */
 xd_status xd_sides_check_layers(int have, int most, int i, xd_err *e);

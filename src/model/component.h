@@ -155,7 +155,7 @@ xd_status xd_component_open_text(xd_component *p, const char *name, xd_kind kind
  * replaces. Opens nothing, so that p->w is NULL, if the file needs a config. */
 xd_status xd_component_open_described(xd_component *p, const char *name, const char *file,
                                       const char *slot, const xd_vae_info *own, xd_err *e);
-/* Sets the component's weight source, which must have the tensors under their declared names.
+/* Sets the component's weight source, which must return tensors by their declared names.
  * xd_component_source compares the source's tensors with the declared ones. *src is copied, but its
  * pointers are borrowed. */
 xd_status xd_component_source(xd_component *p, const xd_source *src, xd_err *e);

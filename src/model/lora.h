@@ -12,8 +12,8 @@
  * quantization, and only for the columns of this rank. Because the terms are added to the weights
  * themselves, LoRA works with every parallel plan.
  *
- * The model owns LoRA terms, which are looked up when weights are read. To change LoRA files at run
- * time, drop the component's weights, set other terms and load the weights again. */
+ * The model owns the LoRA terms, and the code that reads a weight looks them up. To change LoRA
+ * files at run time, drop the component's weights, set other terms and load the weights again. */
 #ifndef XD_MODEL_LORA_H
 #define XD_MODEL_LORA_H
 

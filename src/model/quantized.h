@@ -1,5 +1,5 @@
-/* quantized.h - reads quantized weights from files in which one tensor has the codes of a weight
- * and other tensors have its scales.
+/* quantized.h - reads quantized weights from files in which one tensor contains the codes of a
+ * weight and other tensors contain its scales.
  *
  * quantized.h supports the formats of ComfyUI (`_quantization_metadata` in the header, or a tensor
  * MODULE.comfy_quant with JSON for each weight) and of bitsandbytes (NAME.quant_state.*). Functions

@@ -1,4 +1,4 @@
-/* bands.h - inside vae: computes the convolution of a feature map a few rows at a time.
+/* bands.h - used only in src/vae: computes the convolution of a feature map a few rows at a time.
  *
  * The input of a convolution is a normalized or an upsampled map, which need not be completely in
  * memory. A buffer contains some rows of the input and their neighbouring rows, and the convolution
@@ -22,23 +22,25 @@ typedef struct xd_feed { /* input of a convolution, with an optional norm before
 /* Computes to = silu(rms_norm(from) * gain). `to` and `from` are contiguous maps of C channels. */
 void xd_band_rms(xd_exec *x, xd_tensor to, xd_tensor from, xd_tensor gain, float eps);
 
-/* Computes out = conv(input) + plus, or out = conv(input) + shortcut(from), where `feed` describes
- * the input of the convolution. The rows of `out` [1,H',W',C'] may share memory with the rows of
- * `from`. The rows of `out` may share memory with the rows of the convolution's input only if the
- * input has no norm. If memory is shared, the rows of `out` are computed one after the other: from
- * last to first if `last_first` is 1, else from first to last. */
+/* Describes the computation out = conv(input) + plus, or out = conv(input) + shortcut(from), where
+ * `feed` describes the input of the convolution. The rows of `out` [1,H',W',C'] may share memory
+ * with the rows of `from`. The rows of `out` may share memory with the rows of the convolution's
+ * input only if the input has no norm. If `out` shares memory, its rows are computed one after the
+ * other: from last to first if `last_first` is 1, else from first to last. */
 typedef struct xd_banded {
     xd_feed       feed;
     /* Weights of the convolution; weights of the 1x1 shortcut, or NULL. */
     const xd_cnv *w, *shortcut;
-    /* plus: a tensor of the shape of `out` that is added; it may be `out` itself, or absent */
+    /* plus: a tensor with the shape of `out` that is added to the result; it may be `out` itself,
+     * or absent */
     xd_tensor     out, plus, from;
-    /* Output [H',G,2] F64: the group norm sums of the rows of `out`. partial absent: no sums are
-     * computed. */
+    /* Output [H',G,2] F64: the group norm sums of the rows of `out`. If `partial` is absent, no
+     * sums are computed. */
     xd_tensor     partial;
     int           stride, lo[3], hi[3];
-    /* RMS norm over the channels of each pixel of the convolution's result, with gain and bias,
-     * before the addition of `plus`, which must then be `out`. out_gain absent: no norm. */
+    /* Gain and bias of an RMS norm over the channels of each pixel of the convolution's result,
+     * before `plus` (which must be `out`) is added. If out_gain is absent, the result is not
+     * normalized. */
     xd_tensor     out_gain, out_bias;
     float         out_eps;
     int           over; /* 1: rows of out share memory with rows of feed.in */
@@ -52,17 +54,17 @@ void xd_band_conv(xd_exec *x, const xd_banded *a);
  * present, the group norm sums of the rows of `out` are written to it, as in xd_banded. */
 void xd_band_enlarge(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv w[4], xd_tensor partial);
 
-/* A band of rows [first, first + n) of a map. in [1,above + n + below,W,C]: a copy of these rows,
- * with neighbouring rows above and below; at the image's edges, there are fewer neighbouring
- * rows. */
+/* A band of rows [first, first + n) of a map. `in` [1,above + n + below,W,C] is a copy of these
+ * rows, with `above` neighbouring rows above and `below` neighbouring rows below; these are fewer
+ * at the image's edges. */
 typedef struct xd_band {
     xd_tensor in;
     int64_t   first, n, above, below;
 } xd_band;
 
-/* A pass over the bands of a map [1,H,W,C], with `reach` rows on both sides of a band. `run` may
- * overwrite the rows of its band. If last_first is 1, the pass begins with the last band, and `run`
- * may also overwrite the memory after the rows of its band. */
+/* Runs a function on each band of a map [1,H,W,C], with `reach` additional rows above and below the
+ * band. `run` may overwrite the rows of its band. If last_first is 1, the last band comes first,
+ * and `run` may also overwrite the memory after the rows of its band. */
 typedef struct xd_band_pass {
     xd_tensor map;
     int       reach;

@@ -1,6 +1,6 @@
-/* causal.h - inside vae: declares a video autoencoder with causal convolutions, which read only the
- * current and earlier frames. Several autoencoder classes use the causal autoencoder of
- * causal.h. */
+/* causal.h - used only in src/vae: declares a video autoencoder with causal convolutions, which
+ * read only the current and earlier frames. Several autoencoder classes of diffusers use this
+ * network. */
 #ifndef XD_VAE_CAUSAL_H
 #define XD_VAE_CAUSAL_H
 
@@ -15,26 +15,27 @@ enum {
 
 typedef struct xd_causal_cfg {
     int64_t  in_channels, out_channels, latent_channels;
-    /* level i has width * mult[i] channels; in the decoder, dec_width * mult[i] channels if
-     * dec_width is not 0 */
+    /* number of channels of level i, divided by mult[i]; the decoder uses dec_width unless it is
+     * 0 */
     int64_t  width, dec_width;
     int      layers;
-    /* For each level, the factor of its channels (dim_mult). The level with the finest resolution
-     * is first. */
+    /* For each level, its number of channels divided by `width` (dim_mult). The level with the
+     * finest resolution is first. */
     xd_ints  mult;
-    /* temperal_downsample: for each encoder level except the last, 1 if the level halves the
-     * frames */
+    /* temperal_downsample: for each encoder level except the last, 1 if the level halves the number
+     * of frames */
     xd_ints  halve;
     xd_reals attn_scales, mean, std;
     int      residual; /* 1: levels of the autoencoder have shortcuts (is_residual) */
-    /* Side of a patch in pixels; a patch of pixels is one position of the network's largest map. */
+    /* The network's largest feature map has one position for each square of patch x patch
+     * pixels. */
     int64_t  patch;
     int      images; /* 1: frames are independent images; the network's class sets this field */
-    /* 1: the files store kernels of convolutions over frames without the axis of frames (with
-     * `images`) */
+    /* 1: the files store the kernels of 3D convolutions without the axis of frames (only if
+     * `images` is 1) */
     int      flat;
-    /* Number of channels of a pixel; 4: colours and alpha. With alpha, the decoded result has only
-     * the colours, and images to encode are opaque. */
+    /* Number of channels of a pixel: 3 for RGB, 4 for RGB and alpha. If it is 4, decoding returns
+     * only RGB, and images to encode are opaque. */
     int      colours;
 } xd_causal_cfg;
 
@@ -48,7 +49,7 @@ typedef struct xd_causal_level { /* a level: residual blocks at one resolution, 
     xd_causal_res res[XD_CAUSAL_RES];
     xd_cnv        down;  /* encoder: downsampling convolution */
     xd_cnv        up[4]; /* upsampling convolution of the decoder (xd_band_enlarge) */
-    xd_cnv        time;  /* convolution over frames that halves or doubles the frames */
+    xd_cnv        time;  /* convolution over frames that halves or doubles the number of frames */
 } xd_causal_level;
 
 typedef struct xd_causal_half { /* weights of the encoder, or of the decoder */
@@ -56,8 +57,8 @@ typedef struct xd_causal_half { /* weights of the encoder, or of the decoder */
     /* levels of the encoder or decoder in execution order */
     xd_causal_level level[XD_CAUSAL_LEVELS];
     xd_causal_res   mid[XD_CAUSAL_MID];
-    /* Gains of two norms: attn_gain before the attention layer, and `gain` before the output
-     * convolution. */
+    /* Gains of the norms before the attention layer (attn_gain) and before the output convolution
+     * (gain). */
     xd_tensor       attn_gain, gain;
     xd_lin          qkv, proj;
 } xd_causal_half;

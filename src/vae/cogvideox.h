@@ -1,4 +1,5 @@
-/* cogvideox.h - inside vae: declares the config and the weights of AutoencoderKLCogVideoX. */
+/* cogvideox.h - used only in src/vae: declares the config and the weights of
+ * AutoencoderKLCogVideoX. */
 #ifndef XD_VAE_COGVIDEOX_H
 #define XD_VAE_COGVIDEOX_H
 
@@ -23,7 +24,8 @@ typedef struct xd_cog_cfg {
 } xd_cog_cfg;
 
 /* Weights of a group norm. In the decoder, the norm is a spatial norm, which reads the latents z:
- * the normalized map is multiplied by y(z), and then b(z) is added. */
+ * the normalized map is multiplied by the result of a convolution y of z, and then the result of a
+ * convolution b of z is added. */
 typedef struct xd_cog_norm {
     xd_tensor gain, bias;
     xd_lin    y, b;

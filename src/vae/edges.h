@@ -1,11 +1,11 @@
-/* edges.h - inside vae: computes causal convolutions and attentions of autoencoders that read
- * copies of the outermost pixels in place of pixels outside a video, and convolutions that read
- * mirrored pixels there.
+/* edges.h - used only in src/vae: computes causal attention, causal convolutions that replace
+ * pixels outside a video by copies of the outermost pixels, and convolutions that replace them by
+ * mirrored pixels.
  *
- * A map is [T,H,W,C], with this rank's rows of all frames. A causal convolution of edges.h reads
+ * A feature map is [T,H,W,C], with this rank's rows of all frames. A causal convolution here reads
  * the current and two earlier frames; before the first frame, it reads copies of the first frame.
- * The padded input of a convolution is made a few frames at a time, from the map and the rows of
- * neighbouring ranks. */
+ * The padded input of a convolution is built a few frames at a time, from the feature map and the
+ * rows of neighbouring ranks. */
 #ifndef XD_VAE_EDGES_H
 #define XD_VAE_EDGES_H
 
@@ -13,19 +13,20 @@
 
 typedef struct xd_edges { /* input of a convolution that is padded at its edges */
     xd_tensor   in;
-    /* Writes rows of the input to `to`, for example normalized. read NULL: rows are copied
-     * unchanged. */
+    /* Writes rows of the input to `to`, for example after normalizing them. If `read` is NULL, rows
+     * are copied unchanged. */
     void        (*read)(xd_exec *x, const void *reader, xd_tensor to, xd_tensor from);
     const void *reader;
-    /* 1: rows and columns (wide) or all frames except the first (time) are repeated twice. */
+    /* wide: 1 if each row and each column occurs twice in the convolution's input. time: 1 if each
+     * frame except the first occurs twice. */
     int         wide, time;
     /* Strides of the convolution; 0 means 1. */
     int         stride_time, stride_wide;
 } xd_edges;
 
 /* Computes out = conv(f) + plus, where plus may be absent or the tensor `out`. A frame of `out` may
- * share memory with the frames of the input from which it is computed, because the input frames are
- * copied before. */
+ * share memory with the input frames from which it is computed, because the input frames are copied
+ * first. */
 void xd_edges_conv(xd_exec *x, xd_tensor out, const xd_edges *f, const xd_cnv *w, xd_tensor plus);
 
 /* Receives the result of a convolution frame by frame. `before` writes to `frame` [1,H,W,C] the
@@ -38,14 +39,14 @@ typedef struct xd_edges_sink {
 void xd_edges_conv_to(xd_exec *x, const xd_edges_sink *to, const xd_edges *f, const xd_cnv *w);
 
 /* Computes out = conv(in) + plus with a kernel of 3 x 3 x 3, where plus may be absent or the tensor
- * `out`, and `in` [T+2,H,W,C] has two more frames than `out`. Row -1 of the padded input is a copy
- * of row 1, and the row after the last row is a copy of the last but one. Columns are padded in the
+ * `out`, and `in` [T+2,H,W,C] has two more frames than `out`. The padded input has a copy of row 1
+ * above row 0, and a copy of the second to last row below the last row. Columns are padded in the
  * same way. An image must have at least two rows and two columns. */
 void xd_mirror_conv(xd_exec *x, xd_tensor out, xd_tensor in, const xd_cnv *w, xd_tensor plus);
 
 /* Computes h += proj(attention(q, kv)). The attention has one head, which is as wide as the map.
- * The positions of a frame attend to all positions of this frame and of earlier frames. q: [T H
- * W,C]; kv: [T,H,W,2C], keys and then values, of this rank's rows. */
+ * The positions of a frame attend to all positions of this frame and of earlier frames. For this
+ * rank's rows, q is [T H W,C], and kv is [T,H,W,2C] with keys followed by values. */
 void xd_edges_attend(xd_exec *x, xd_tensor h, xd_tensor q, xd_tensor kv, const xd_lin *proj);
 
 #endif

@@ -1,5 +1,5 @@
-/* hunyuanvideo.h - inside vae: declares the config and the weights of AutoencoderKLHunyuanVideo and
- * of AutoencoderKLHunyuanVideo15. */
+/* hunyuanvideo.h - used only in src/vae: declares the config and the weights of
+ * AutoencoderKLHunyuanVideo and of AutoencoderKLHunyuanVideo15. */
 #ifndef XD_VAE_HUNYUANVIDEO_H
 #define XD_VAE_HUNYUANVIDEO_H
 
@@ -62,9 +62,9 @@ static inline int xd_hyv_residuals(const xd_hyv_cfg *c, int dec)
     return c->layers + dec;
 }
 
-/* Functions that tell what changes at the end of level l, counted in execution order: xd_hyv_rows
- * for rows and columns, xd_hyv_time for frames. The encoder and the decoder have the same rule for
- * xd_hyv_rows and xd_hyv_time. */
+/* Return 1 if the number of rows and columns (xd_hyv_rows) or of frames (xd_hyv_time) changes at
+ * the end of level l, counted in execution order. The result is valid for the encoder and for the
+ * decoder. */
 static inline int xd_hyv_rows(const xd_hyv_cfg *c, int l)
 {
     return l < c->halvings;
@@ -122,8 +122,8 @@ static inline int xd_hy15_residuals(const xd_hy15_cfg *c, int dec)
     return c->layers + dec;
 }
 
-/* Functions that tell what changes at the end of level l, counted in execution order: xd_hy15_rows
- * for rows and columns, xd_hy15_time for frames as well. */
+/* Return 1 if the number of rows and columns (xd_hy15_rows), or also of frames (xd_hy15_time),
+ * changes at the end of level l, counted in execution order. */
 static inline int xd_hy15_rows(const xd_hy15_cfg *c, int l)
 {
     return l < c->halvings;

@@ -1,5 +1,5 @@
-/* kl.h - inside vae: declares the network of diffusers' AutoencoderKL, which several autoencoder
- * classes use. */
+/* kl.h - used only in src/vae: declares the network of diffusers' AutoencoderKL, which several
+ * autoencoder classes use. */
 #ifndef XD_VAE_KL_H
 #define XD_VAE_KL_H
 
@@ -82,7 +82,8 @@ xd_status xd_kl_check(xd_kl_cfg *c, xd_err *e);
 void      xd_kl_weights(xd_decl *d, const xd_kl_cfg *c, xd_kl_glob *g);
 /* Declares the weights of a residual block, "resnets.I", from `in` to `out` channels. */
 void      xd_kl_res_weights(xd_decl *d, xd_kl_res *w, int i, int64_t in, int64_t out);
-int64_t   xd_kl_cell(const xd_kl_cfg *c); /* returns the pixels per side of a latent cell */
+/* returns the number of pixel rows, and of columns, per latent cell */
+int64_t   xd_kl_cell(const xd_kl_cfg *c);
 /* Implementations of the functions decode and encode of xd_vae. */
 void      xd_kl_decode(xd_exec *x, const xd_kl_cfg *c, const xd_kl_glob *g, xd_tensor lat,
                        xd_tensor rgb);

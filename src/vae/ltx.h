@@ -1,4 +1,4 @@
-/* ltx.h - inside vae: declares the config and the weights of AutoencoderKLLTXVideo and
+/* ltx.h - used only in src/vae: declares the config and the weights of AutoencoderKLLTXVideo and
  * AutoencoderKLLTX2Video. */
 #ifndef XD_VAE_LTX_H
 #define XD_VAE_LTX_H
@@ -11,8 +11,8 @@ enum {
     XD_LTX_RES = 32,   /* maximum number of residual blocks per level */
 };
 
-/* Way in which a level of the encoder changes the resolution: by a convolution with stride 2, or by
- * a convolution whose frames, rows or columns are then moved to channels. */
+/* Describes how a level of the encoder reduces the resolution: by a convolution with stride 2, or
+ * by moving frames, rows or columns of a convolution's result to channels. */
 typedef struct xd_ltx_down {
     int strided; /* 1: a convolution with stride 2 */
     int by[3];   /* factors by which frames, rows and columns shrink */
@@ -31,7 +31,8 @@ typedef struct xd_ltx_cfg {
     int         levels[2]; /* number of levels of encoder and decoder */
     int         moves;     /* 1: the encoder's levels are those of version 0.9.5 of LTX-Video */
     xd_ltx_down down[XD_LTX_LEVELS]; /* change of resolution in each level of the encoder */
-    /* Factors of frames, rows and columns of each level of the decoder, in execution order. */
+    /* Factors by which each level of the decoder multiplies frames, rows and columns, in execution
+     * order. */
     int         up[XD_LTX_LEVELS][3];
     int         mirrors; /* 1: convolutions of the decoder read mirrored pixels at edges */
     int         cell[2]; /* number of frames, and of rows and columns, per latent cell */
@@ -41,11 +42,13 @@ typedef struct xd_ltx_res {
     xd_cnv    conv[2];
     xd_tensor gain, bias; /* norm before the shortcut, or absent */
     xd_lin    shortcut;
-    xd_tensor table;    /* [4,C]: shifts and scales of both norms, or absent */
-    xd_tensor noise[2]; /* [C]: factors of the noise after each convolution, or absent */
+    xd_tensor table; /* [4,C]: shifts and scales of both norms, or absent */
+    /* [C]: factors of the noise that is added after each convolution, or absent */
+    xd_tensor noise[2];
 } xd_ltx_res;
 
-typedef struct xd_ltx_level { /* a level, or the middle: residual blocks at one resolution */
+typedef struct xd_ltx_level { /* a level of the network, or its middle: residual blocks at one
+                               * resolution */
     /* `side`: residual block that changes the number of channels */
     xd_ltx_res res[XD_LTX_RES], side;
     xd_cnv     resample;
@@ -57,7 +60,8 @@ typedef struct xd_ltx_half { /* weights of the encoder, or of the decoder */
     /* levels of the encoder or decoder in execution order */
     xd_ltx_level level[XD_LTX_LEVELS], mid;
     xd_lin       time[2];
-    xd_tensor    table, scale; /* table: modulation table [2,C]; scale: factor of the timestep */
+    /* table: modulation table [2,C]; scale: factor by which the timestep is multiplied */
+    xd_tensor    table, scale;
 } xd_ltx_half;
 
 typedef struct xd_ltx_glob {
@@ -65,15 +69,16 @@ typedef struct xd_ltx_glob {
     xd_tensor   mean, std; /* mean and deviation of the latents, [latent_channels] */
 } xd_ltx_glob;
 
-/* Returns the width of a level of the decoder after its upsampling; level -1 is the middle. */
+/* Returns the number of channels of a decoder level after its upsampling; level -1 is the middle of
+ * the network. */
 static inline int64_t xd_ltx_dec_width(const xd_ltx_cfg *c, int l)
 {
     int n = c->dec_widths.n;
     return l < 0 ? c->dec_widths.v[n - 1] : c->dec_widths.v[n - 1 - l] / c->factor.v[n - 1 - l];
 }
 
-/* Returns the number of positions that upsampling in level l of the decoder makes of one
- * position. */
+/* Returns the factor by which upsampling in level l of the decoder multiplies the number of
+ * positions (frames x rows x columns). */
 static inline int64_t xd_ltx_up_cells(const xd_ltx_cfg *c, int l)
 {
     return c->up[l][0] * c->up[l][1] * c->up[l][2];

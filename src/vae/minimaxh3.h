@@ -1,4 +1,4 @@
-/* minimaxh3.h - inside vae: declares the config and the weights of the decoder of
+/* minimaxh3.h - used only in src/vae: declares the config and the weights of the decoder of
  * AutoencoderKLMiniMaxH3 */
 #ifndef XD_VAE_MINIMAXH3_H
 #define XD_VAE_MINIMAXH3_H
@@ -17,10 +17,11 @@ typedef struct xd_vit_cfg {
     xd_ints  widths;       /* block_out_channels of the encoder */
     int64_t  layers;       /* layers_per_block of the encoder */
     xd_reals mean, std;
-    int      cell[2]; /* frames, and rows and columns, per latent cell */
-    int64_t  freqs;   /* frequencies of rope of each axis */
-    /* Latent frames of a chunk, and the latent frames of the next chunk that the decoder reads as
-     * well. Frames before the first frame of the clip that the first latent frame stands for. */
+    int      cell[2]; /* number of frames, and of pixel rows and columns, per latent cell */
+    int64_t  freqs;   /* number of RoPE frequencies of each axis */
+    /* chunk: number of latent frames of a chunk. overlap: number of latent frames of the next chunk
+     * that the decoder also reads. before: number of frames before the clip's first frame that the
+     * first latent frame represents. */
     int64_t  chunk, overlap, before;
 } xd_vit_cfg;
 
@@ -36,7 +37,7 @@ typedef struct xd_vit_glob {
     xd_vit_block block[XD_VIT_LAYERS];
 } xd_vit_glob;
 
-/* Returns the number of frames that consecutive chunks have in common. */
+/* Returns the number of frames that two consecutive chunks have in common. */
 static inline int64_t xd_vit_shared_frames(const xd_vit_cfg *c)
 {
     return c->overlap * c->cell[0] - c->before;

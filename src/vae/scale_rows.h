@@ -1,5 +1,5 @@
-/* scale_rows.h - inside vae: multiplies latents by a factor per channel and adds an offset per
- * channel. */
+/* scale_rows.h - used only in src/vae: multiplies latents by a factor per channel and adds an
+ * offset per channel. */
 #ifndef XD_VAE_SCALE_ROWS_H
 #define XD_VAE_SCALE_ROWS_H
 
