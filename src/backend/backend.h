@@ -1,20 +1,20 @@
-/* backend.h - the interface of a device: its memory, its kernels, and the structs of arguments that
- * the kernels take.
+/* backend.h - declares the interface of a device (CPU or GPU): its memory, its kernels, and the
+ * structs of arguments that the kernels read.
  *
- * A device owns memory and a table of kernels (xd_ops) that is chosen once, when the device is
- * opened. Every kernel takes one struct of arguments; an optional tensor is absent if its data
- * pointer (`p`) is NULL. Kernels return a status and never allocate memory. The function `scratch`
- * returns the number of bytes of scratch memory that a kernel needs, and the caller passes this
- * memory to the kernel. Every kernel accepts operands with 0 rows, heads or keys.
+ * A device manages memory and provides a table of kernels (xd_ops), which is chosen once, when the
+ * device is opened. Every kernel takes one struct of arguments; an optional tensor is absent if its
+ * data pointer (`p`) is NULL. Kernels return a status and never allocate memory. The function
+ * `scratch` returns the number of bytes of scratch memory that a kernel needs, and the caller
+ * passes this memory to the kernel. Every kernel accepts tensors with 0 rows, heads or keys.
  *
  * The type of an activation is one of the device's compute types, which are F32, BF16 and, on some
- * devices, F16. Where backend.h says BF16, devices that compute in F16 also accept F16. Softmax,
- * norms and sums are always computed in f32. Unless an op documents otherwise, the last dimension
- * of every operand has stride 1 and the other strides are arbitrary.
+ * devices, F16. Where a comment says BF16, devices that compute in F16 also accept F16. Softmax,
+ * norms and sums are always computed in f32. Unless an operation documents otherwise, the last
+ * dimension of every tensor has stride 1 and the other strides are arbitrary.
  *
  * The count device ("count") computes nothing: its kernels add up flops and bytes, and its memory
- * is a range of addresses without storage. A run of a model on a count device computes the model's
- * cost and its memory plan. */
+ * is a range of addresses without storage. Running a model on a count device therefore measures the
+ * operations and the memory that the model needs. */
 #ifndef XD_BACKEND_BACKEND_H
 #define XD_BACKEND_BACKEND_H
 
@@ -50,20 +50,20 @@ typedef struct xd_dev_ops {
     /* Copies bytes from device memory to host memory after all earlier work of stream s. `download`
      * returns when the copy has ended. */
     xd_status (*download)(xd_dev *d, xd_stream *s, void *to, const void *from, size_t bytes);
-    /* Sets all bytes of the device memory at p to `value`, after the earlier work and before the
+    /* Sets `bytes` bytes of device memory at p to `value`, after the earlier work and before the
      * later work of stream s. */
     xd_status (*fill)(xd_dev *d, xd_stream *s, void *p, int value, size_t bytes);
     /* returns 1 if p is an address in this device's memory */
     int       (*owns)(xd_dev *d, const void *p);
     /* Functions that copy asynchronously from pinned host memory (memory that the device can access
-     * directly). On devices that use the host's memory, the pointers to the functions for
-     * asynchronous copies (pin to fetched) are NULL. `pin` allocates pinned host memory, and
-     * returns NULL if out of memory. `unpin` waits for the copies that read the pinned memory, then
-     * frees the memory. `fetch` queues a copy from pinned memory to the device. The copy waits for
-     * all work that was queued before the call of `fetch`, and runs concurrently with later work.
-     * The caller gives each copy a number `place` from 0 to XD_FETCH_PLACES - 1. `fetched` makes
-     * work that is queued after its call wait for the last copy with the number `place`. Copies of
-     * `fetch` run one after the other. */
+     * directly). On devices that use the host's memory, the function pointers from `pin` to
+     * `fetched` are NULL. `pin` allocates pinned host memory, and returns NULL if out of memory.
+     * `unpin` waits for the copies that read the pinned memory, then frees the memory. `fetch`
+     * queues a copy from pinned memory to the device. The copy waits for all work that was queued
+     * before the call of `fetch`, and runs concurrently with later work. The caller numbers each
+     * copy with `place`, from 0 to XD_FETCH_PLACES - 1. `fetched` makes work that is queued after
+     * its call wait for the last copy with this number. Copies that `fetch` queues run one after
+     * the other. */
     void     *(*pin)(xd_dev *d, size_t bytes);
     void      (*unpin)(xd_dev *d, void *p);
     /* `pin_pages` pins complete pages of memory that the caller has allocated and may share with
@@ -78,8 +78,8 @@ typedef struct xd_dev_ops {
     /* Returns the measured rate of copies within device memory, in bytes read and written per
      * second, or 0 if the rate is unknown. */
     double    (*bandwidth)(xd_dev *d);
-    /* Returns an id of the device's memory, which is equal for all devices (of any process) that
-     * share the memory. The function pointer `identity` is NULL if the device uses the host's
+    /* Returns an id of the device's memory. Devices that share memory, also in different processes,
+     * return equal ids. The function pointer `identity` is NULL if the device uses the host's
      * memory. */
     uint64_t  (*identity)(const xd_dev *d);
     /* Writes the product name of the device, for example "NVIDIA H100 80GB HBM3". The function
@@ -92,11 +92,11 @@ typedef struct xd_dev_ops {
     double    (*peak)(xd_dev *d, xd_dtype t, int threads, double seconds);
     size_t    (*kernel_bytes)(const xd_dev *d);
     void      (*forget)(xd_dev *d);
-    /* Functions that record when asynchronous work has ended. `stamp` and `stamps` are NULL on
-     * devices whose ops return only after their work has ended. `stamp` queues a timestamp for the
-     * moment when all earlier work has ended, and returns the index of the timestamp (counted from
-     * 0), or -1 on failure. `stamps` waits for all timestamps, writes the first `most` of them (ns,
-     * on the clock of xd_now_ns), and returns the number of timestamps written. A call of `stamps`
+    /* Record when asynchronous work has ended. `stamp` and `stamps` are NULL on devices whose
+     * kernels return only after their work has ended. `stamp` queues a timestamp for the moment
+     * when all earlier work has ended, and returns the index of the timestamp (counted from 0), or
+     * -1 on failure. `stamps` waits for all timestamps, writes the first `most` of them (ns, on the
+     * clock of xd_now_ns), and returns the number of timestamps written. A call of `stamps`
      * discards all timestamps, so the index of the next timestamp is 0. */
     int64_t   (*stamp)(xd_dev *d, xd_stream *s);
     int64_t   (*stamps)(xd_dev *d, int64_t *ns, int64_t most);
@@ -106,21 +106,22 @@ typedef struct xd_dev_ops {
 struct xd_dev {
     const xd_dev_ops    *mem;
     const xd_ops        *ops;
-    const xd_dev_lanes  *lanes;  /* functions for lanes (queues); NULL: there is only one queue */
-    const xd_dev_graphs *graphs; /* functions that record graphs; NULL: no graphs */
+    /* functions for lanes (queues); NULL: the device has only one queue */
+    const xd_dev_lanes  *lanes;
+    /* functions that record kernel launches as graphs; NULL: the device cannot record */
+    const xd_dev_graphs *graphs;
     /* name of the device, for example "cpu-amx", "cuda:0", "count" */
     char                 name[32];
     /* 1: a count device, which computes nothing; its addresses must never be dereferenced */
     int                  counts;
     int                  host_memory; /* 1: the host may access device memory */
     int                  rotates;     /* 1: the device implements `rotate` of xd_ops */
-    /* The set of query types (with bit 1u << type for each type) for which attention computes int8
-     * scores if xd_attn_args.int8 is 1. For other query types, attention ignores
-     * xd_attn_args.int8. */
+    /* Set of query types (bit 1u << type for each type) for which attention computes int8 scores if
+     * xd_attn_args.int8 is 1. For other query types, attention ignores xd_attn_args.int8. */
     unsigned             int8_attn;
     int                  fp8_gemm;    /* 1: GEMMs support fp8 inputs (xd_gemm.fp8) */
     int                  narrow_bias; /* 1: linear layers accept biases of the compute type */
-    /* 1: a norm with `add` is faster than a norm and a separate addition */
+    /* 1: a norm that also performs an addition (xd_norm.add) is faster than both separately */
     int                  norm_adds;
     void                *priv;
 };
@@ -129,10 +130,10 @@ struct xd_dev {
  * opens a device of the first kind in the registry. Returns XD_EINVAL if there is no device with
  * this name. */
 xd_status xd_dev_open(xd_dev **d, const char *name, xd_err *e);
-/* Opens a stand-in for a device that has its own memory, such as a GPU. With the stand-in, a count
- * device for GPUs can be opened on a machine without a GPU. The stand-in device only returns the
- * sizes of scratch memory and of packed weights. `name` is a device name as in xd_dev_open. Returns
- * XD_EINVAL if there is no device kind with this name. */
+/* Opens a stand-in for a device that has its own memory, such as a GPU, so that memory for GPUs can
+ * be counted on a machine without a GPU. The stand-in device only returns the sizes of scratch
+ * memory and of packed weights. `name` is a device name as in xd_dev_open. Returns XD_EINVAL if
+ * there is no device kind with this name. */
 xd_status xd_dev_open_sizes(xd_dev **d, const char *name, xd_err *e);
 /* Chooses the device of rank number `rank`. All `ranks` ranks of this host have requested the
  * device `name`. The name "cuda" means one GPU per rank, so *out becomes "cuda:<rank>". If `name`
@@ -140,29 +141,29 @@ xd_status xd_dev_open_sizes(xd_dev **d, const char *name, xd_err *e);
  * stays empty, and every rank opens the device `name`. Returns XD_EINVAL if the device kind has
  * fewer instances than ranks. */
 xd_status xd_dev_of_rank(xd_dev_name *out, const char *name, int rank, int ranks, xd_err *e);
-/* Opens a device of a kind that is faster than the first kind of the registry. The device is used
- * only by rank number `rank` of the `ranks` ranks on this host. Returns XD_EUNSUPPORTED if this
- * machine has no device of a faster kind. Any other error means that there are fewer devices of the
- * faster kind than ranks, or that the device cannot be opened. */
+/* Opens a device of a kind that is faster than the first kind of the registry, for rank number
+ * `rank` of the `ranks` ranks on this host. No other rank uses the device. Returns XD_EUNSUPPORTED
+ * if this machine has no device of a faster kind. Returns another error if this machine has fewer
+ * devices of the faster kind than ranks, or if the device cannot be opened. */
 xd_status xd_dev_open_best(xd_dev **d, int rank, int ranks, xd_err *e);
 /* Opens a count device, which counts bytes and operations of a real device and computes nothing.
- * On the count device, the sizes of scratch memory and packed weights are those of `real`
- * (borrowed; must outlive the count device). If `real` is NULL, the ops of the count device need no
- * scratch memory, and packed weights are rows [out,in]. */
+ * The count device reports the sizes of scratch memory and packed weights of the device `real`,
+ * which must outlive it. If `real` is NULL, kernels need no scratch memory, and packed weights are
+ * rows [out,in]. */
 xd_status xd_dev_open_count(xd_dev **d, xd_dev *real, xd_err *e);
 void      xd_dev_close(xd_dev **d);
 
 typedef struct xd_counts { /* work that a count device has counted since the last reset */
     /* floating-point operations: 2 for each multiply-add of GEMM, convolution, attention */
     double  flops;
-    /* parts of `flops`: the operations of GEMMs, of attention and of convolutions */
+    /* operations of GEMMs, of attention and of convolutions, which `flops` includes */
     double  gemm_flops, attn_flops, conv_flops;
     double  bytes; /* bytes of operands that ops read and write */
     int64_t calls;
-    int64_t small; /* calls with fewer than 4e9 operations and less than 20 MB of operands */
+    /* number of kernel calls with fewer than 4e9 operations and less than 20 MB of operands */
+    int64_t small;
 } xd_counts;
-/* Reads the work that a count device has counted. If `reset` is 1, sets the counts to zero after
- * they are read. */
+/* Reads the work that a count device has counted. If `reset` is 1, then sets the counts to zero. */
 void xd_dev_counts(xd_dev *d, xd_counts *out, int reset);
 
 /* Returns the type in which this device computes if `want` (XD_F32, XD_F16 or XD_BF16) is
@@ -174,21 +175,20 @@ xd_dtype xd_dev_compute(const xd_dev *d, xd_dtype want);
 xd_dtype xd_dev_best(const xd_dev *d);
 /* Measures the peak GFLOP/s of matrix multiplications of type F32 or BF16. On the CPU, the operands
  * are in registers and `threads` threads run, or as many threads as kernels use if `threads` is 0.
- * Devices with their own processors, such as GPUs, ignore `threads`. For the measurement of the
- * peak, each thread runs short bursts of operations for `seconds` seconds, but at least five
- * bursts. If the device has no bf16 dot products, the peak of BF16 is that of F32. Do not call
- * xd_dev_peak for count devices. */
+ * Devices with their own processors, such as GPUs, ignore `threads`. Each thread runs short bursts
+ * of operations for `seconds` seconds, but at least five bursts. If the device has no bf16 dot
+ * products, the peak of BF16 is that of F32. Do not call xd_dev_peak for count devices. */
 double   xd_dev_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 /* Returns the approximate number of bytes that kernels will allocate for code and tables when they
- * first run. The estimate covers the calls that a count device has counted but that have not run
- * yet. Kernels allocate memory for code and tables in device memory if the device has its own
- * memory, else in host memory. */
+ * first run. The estimate is for kernel calls that a count device has counted and that the real
+ * device has not run yet. Kernels allocate memory for code and tables in device memory if the
+ * device has its own memory, else in host memory. */
 size_t   xd_dev_kernel_bytes(const xd_dev *d);
-/* Returns an id of the device's memory, which is equal for all devices that share the memory; 0 for
- * the host's memory. A count device returns the id of the real device for which it counts. */
+/* Returns an id of the device's memory, or 0 for the host's memory. Devices that share memory have
+ * equal ids. A count device returns the id of the real device for which it counts. */
 uint64_t xd_dev_identity(const xd_dev *d);
-/* Discards the calls that a count device has counted but that have not run yet, so that
- * xd_dev_kernel_bytes no longer includes the memory of these calls. */
+/* Discards the kernel calls that a count device has counted but that have not run yet, so that
+ * xd_dev_kernel_bytes no longer includes their memory. */
 void     xd_dev_forget(xd_dev *d);
 
 /* ---- device kinds ------------------------------------------------------------------------- */
@@ -198,7 +198,7 @@ void     xd_dev_forget(xd_dev *d);
 typedef struct xd_dev_kind {
     /* name of the device kind, for example "cpu": the part of a device name before ':' */
     const char *name;
-    /* Opens a device. `which` is the part of the device name after ':', or "". Returns XD_EINVAL if
+    /* Opens a device. `which` is the text after ':' in the device name, or "". Returns XD_EINVAL if
      * there is no device with this name. */
     xd_status   (*open)(xd_dev **d, const char *which, xd_err *e);
     /* Implements xd_dev_open_sizes. If the function pointer `open_sizes` is NULL, `open` is called
@@ -239,9 +239,9 @@ size_t xd_host_address_space(void);
 /* Sets *available to the smaller of the two values that xd_host_memory returns, and *total to the
  * size of the host's memory in bytes. */
 void   xd_host_memory_free(size_t *available, size_t *total);
-/* Returns how many processes the kernel has killed for lack of memory. If *group becomes 1, the
- * number counts the processes of this process's control group; if *group becomes 0, all processes
- * of this host. Returns -1 if the number of killed processes is unknown. */
+/* Returns how many processes the kernel has killed for lack of memory. Sets *group to 1 if only
+ * processes of this process's control group are counted, or to 0 if all processes of the host are
+ * counted. Returns -1 if the number of killed processes is unknown. */
 double xd_host_oom_kills(int *group);
 
 /* ---- weights ------------------------------------------------------------------------------ */
@@ -267,10 +267,10 @@ double xd_host_oom_kills(int *group);
  *            e4m3. A GEMM with F8E4M3 weights converts q to the type of its input, which is exact
  *            for every type, and multiplies the input by q. The f32 sum of the products is then
  *            multiplied by sw[o].
- * Each quotient of these quantization formulas is one f32 division, and each product is one f32
+ * Each quotient in the quantization formulas is one f32 division, and each product is one f32
  * multiplication. The quantized elements q are clamped to +-127 (I8) or +-448 (F8E4M3). If the
  * scale of a row would be below FLT_MIN, the scale and all elements of the row become 0. If a row
- * has a NaN or an infinity, the scale of the row becomes NaN. The memory at p has the packed
+ * has a NaN or an infinity, the scale of the row becomes NaN. The memory at p contains the packed
  * elements and the scales. */
 enum { XD_INT8_MAX_INPUTS = 130000 };
 
@@ -278,20 +278,20 @@ typedef struct xd_weight {
     xd_dtype     type; /* type of the packed elements: compute type, I8 or F8E4M3 */
     /* number that identifies the packed layout, chosen by the device; 0: rows [out,in] */
     int          layout;
-    int64_t      out, in;   /* number of output channels; inputs per group */
+    int64_t      out, in;   /* number of output channels; number of inputs per group */
     int          nk;        /* number of spatial dimensions: 0 (linear), 2 or 3 */
-    int          kernel[3]; /* kernel size along t,h,w; 1 in unused dimensions */
+    int          kernel[3]; /* kernel size in frames, rows and columns; 1 in unused dimensions */
     int          stride[3]; /* stride of a convolution, on which packing may depend */
     int          groups;    /* number of groups of a convolution; 1: not grouped */
     int          floats;    /* 1: a GEMM with I8 weights keeps its input in f32 */
     void        *p;
     size_t       bytes;
     /* The scales sw[out] of a quantized weight. If the rows belong to a larger matrix, the caller
-     * knows the scales and sets `scale` before `pack`. If `scale` is NULL, `pack` computes the
-     * scales from the float elements of the source. If source and weight are both F8E4M3, `pack`
-     * copies the elements unchanged, and a `scale` of NULL stands for scales of 1. If the source is
-     * I8, `pack` copies the elements (-128 becomes -127), and `scale` must not be NULL. Only
-     * devices that use the host's memory support I8 sources. */
+     * sets `scale` to its scales before `pack`. If `scale` is NULL, `pack` computes the scales from
+     * the float elements of the source. If source and weight are both F8E4M3, `pack` copies the
+     * elements unchanged, and a `scale` of NULL stands for scales of 1. If the source is I8, `pack`
+     * copies the elements (-128 becomes -127), and `scale` must not be NULL. Only devices that use
+     * the host's memory support I8 sources. */
     const float *scale;
 } xd_weight;
 
@@ -310,8 +310,8 @@ int  xd_rotates(int64_t n); /* returns 1 if n = 4^k, so that R exists */
 
 /* ---- arguments of ops --------------------------------------------------------------------- */
 
-/* Activations. The epilogue of a GEMM has those up to XD_NACTS; the others are only those of
- * xd_glu. XD_SINE_SQUARED is sin(x)^2, with an absolute error of 2e-7 for |x| < 25000. */
+/* Activations. A GEMM's epilogue supports the activations before XD_NACTS; only xd_glu supports the
+ * others. XD_SINE_SQUARED is sin(x)^2, with an absolute error of 2e-7 for |x| < 25000. */
 typedef enum xd_act {
     XD_NONE,
     XD_GELU_TANH,
@@ -373,15 +373,16 @@ typedef struct xd_qo { xd_tensor q, out; } xd_qo;
 typedef struct xd_attn_args {
     xd_tensor      out, lse, q, bias;
     const xd_kv   *kv;
-    /* Keys and values that every rank has and that come before those of the tokens; NULL: none. The
-     * hooks of parallel methods pass `prefix` on or add it to kv; kernels ignore `prefix`. */
+    /* Keys and values of a prefix, which come before those of the tokens and which every rank
+     * holds; NULL: no prefix. The hooks of parallel methods pass `prefix` on or add it to `kv`;
+     * kernels ignore it. */
     const xd_kv   *prefix;
     const xd_qo   *part;
     int            nkv, nparts;
     const int64_t *kv_len;
     float          scale;
-    int64_t        window;  /* query i sees keys j with |i - j| <= window; 0: all keys */
-    int            causal;  /* 1: causal mask: query i sees only keys j <= i */
+    int64_t        window;  /* query i attends to keys j with |i - j| <= window; 0: to all keys */
+    int            causal;  /* 1: causal mask: query i attends only to keys j <= i */
     float          softcap; /* the soft cap of the scores; 0: no cap */
     int            int8;    /* 1: int8 scores, if the device supports them (int8_attn) */
 } xd_attn_args;
@@ -410,7 +411,8 @@ typedef struct xd_norm {
 /* Group norm is computed in three steps, so that an image may be split into bands of rows. First,
  * the op `moments` computes the sums and sums of squares of each row of the image. Then a second
  * call of `moments`, with groups = 0, adds the sums of all R rows: in is [R,n] F64, and out is [n]
- * F64. out may be the first row of in. Last, the op `gnorm` normalizes the image with these sums.
+ * F64. out may be the first row of in. Last, the op `gnorm` normalizes the image with the resulting
+ * sums.
  *   moments: in [R,P,C] has R rows of P positions. out [R,G,2] F64 receives the sum and the sum of
  *            squares of each group of channels in each row.
  *   gnorm:   in, out [n,C], out may be in; sums [G,2] F64 over `count` elements; gain, bias [C]
@@ -455,10 +457,10 @@ typedef struct xd_axpby_args {
 } xd_axpby_args;
 
 /* Computes out[t,h,w,O] = conv(in[T,H,W,C], w) + bias (+ residual), channels last. With a 2-D
- * kernel, T of a convolution is the number of frames in a batch. On each of the axes t,h,w, the
- * image is padded with `lo` zeros at its start and `hi` zeros at its end. `bias` of a convolution
- * is [O] F32, or absent. `residual` has the shape of `out`, or is absent; it may be `out`. `in` of
- * a convolution has the type of the weight. */
+ * kernel, T is the number of images in a batch. Along frames, rows and columns, the image is padded
+ * with `lo` zeros at its start and `hi` zeros at its end. `bias` of a convolution is [O] F32, or
+ * absent. `residual` has the shape of `out`, or is absent; it may be `out`. `in` of a convolution
+ * has the type of the weight. */
 typedef struct xd_conv {
     xd_tensor        out, in, bias, residual;
     const xd_weight *w;
@@ -524,11 +526,11 @@ typedef struct xd_rotate {
 enum { XD_LINATTN_MAX = 128 };
 typedef struct xd_linattn { xd_tensor out, q, k, v, sums, cos, sin; } xd_linattn;
 
-/* Converts rows of heads to codes of 8 bits, or codes to rows. Either `out` or `in` has values
- * [n,H,D], F32, BF16 or F16. The other tensor has the codes of these values, [n,H,D+4], I8 or
- * F8E4M3: D codes, each the code of one element, and the four bytes of the F32 scale of these D
- * elements. The codes and the scale are those of a row of D elements of an I8 or F8E4M3 weight, and
- * the code of x is x (127 / max), or x (448 / max), rounded. D <= XD_CODE_MAX. */
+/* Converts the vectors of attention heads to codes of 8 bits, or codes to vectors. Either `out` or
+ * `in` has values [n,H,D], F32, BF16 or F16. The other tensor contains the codes, [n,H,D+4], I8 or
+ * F8E4M3: for each head, D codes of one element each, and the four bytes of their common F32 scale.
+ * The codes and the scale are those of a row of D elements of an I8 or F8E4M3 weight, and the code
+ * of x is x (127 / max), or x (448 / max), rounded. D <= XD_CODE_MAX. */
 enum { XD_CODE_MAX = 1024, XD_CODE_SCALE = 4 };
 typedef struct xd_code { xd_tensor out, in; } xd_code;
 
@@ -566,20 +568,20 @@ struct xd_ops {
     /* name of the table of kernels, for example "c", "avx2", "avx512", "amx", "cuda", "count" */
     const char *name;
     size_t      (*scratch)(xd_dev *d, xd_op op, const void *args);
-    /* Sets w->bytes and w->layout, and returns w->bytes. */
+    /* Sets w->bytes and w->layout of a weight w that will be packed, and returns w->bytes. */
     size_t      (*pack_size)(xd_dev *d, xd_weight *w);
     /* Packs `src` [out,in(,kt,kh,kw)] into w->p. `src` is contiguous and of a float type, or I8 for
-     * an I8 weight. `src` may be in a mapped file and unaligned. `tmp` is scratch memory of as many
-     * bytes as pack_tmp returns. */
+     * an I8 weight. `src` may be in a mapped file and unaligned. pack_tmp returns the number of
+     * bytes of scratch memory that `pack` needs at `tmp`. */
     size_t      (*pack_tmp)(xd_dev *d, const xd_weight *w, xd_dtype src);
     xd_status   (*pack)(xd_dev *d, xd_weight *w, xd_tensor src, void *tmp);
-    /* Returns the number of rows in a band. A linear layer is packed in bands, which several
-     * threads may pack concurrently. If all rows of the weight must be packed in one call,
-     * pack_band returns 0. */
+    /* Returns the number of rows in a band. The weight of a linear layer is packed in bands of
+     * rows, which several threads may pack concurrently. Returns 0 if all rows must be packed in
+     * one call. */
     int64_t     (*pack_band)(xd_dev *d, const xd_weight *w);
     /* Packs all rows of `src`, which are the rows of weight w from row `row0` on. `row0` is a
-     * multiple of the band that pack_band returns. The number of rows of `src` is also a multiple
-     * of the band, unless `src` has the last rows of w. */
+     * multiple of the number that pack_band returns, and so is the number of rows of `src`, unless
+     * `src` ends with the last row of w. */
     xd_status   (*pack_rows)(xd_dev *d, xd_weight *w, xd_tensor src, int64_t row0);
     xd_status   (*gemm)(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
     xd_status   (*attn)(xd_dev *d, xd_stream *s, const xd_attn_args *a, void *tmp);

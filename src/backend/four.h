@@ -4,8 +4,8 @@
  * from -8 to 7. The quantizer tries nine scales, which map the element with the largest magnitude
  * to values from -7 to -9. For each scale, the elements are rounded to integers q, and the scale is
  * then refined by least squares. Of the nine scales, the one with the smallest squared error is
- * used. The kernels of all instruction sets produce bit-identical blocks. All functions of four.h
- * run in the calling thread. */
+ * used. The kernels of all instruction sets produce bit-identical blocks. The quantizer runs in the
+ * calling thread. */
 #ifndef XD_BACKEND_FOUR_H
 #define XD_BACKEND_FOUR_H
 
@@ -13,8 +13,8 @@
 
 enum { XD_FOUR_GROUP = 32 };
 
-/* Quantizes n elements; n is a multiple of 32. A group with a NaN or an infinity has the scale
- * NaN. */
+/* Quantizes n elements; n is a multiple of 32. A group of 32 elements with a NaN or an infinity
+ * gets the scale NaN. */
 void xd_four_quantize(void *to, const float *from, int64_t n);
 /* Applies xd_rotation to each group of `group` elements of x, with the host's kernels; n is a
  * multiple of `group`. */

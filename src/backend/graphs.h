@@ -3,8 +3,8 @@
  * and do not run.
  *
  * A recorded kernel keeps its arguments, including all addresses. While a device records, the
- * caller must not use the device in any other way: no copy between host and device, no allocation,
- * no wait. If a device cannot record kernels, its field xd_dev.graphs is NULL. */
+ * caller must only call kernels: it must not copy between host and device, allocate memory, or
+ * wait. If a device cannot record kernels, its field xd_dev.graphs is NULL. */
 #ifndef XD_BACKEND_GRAPHS_H
 #define XD_BACKEND_GRAPHS_H
 

@@ -1,10 +1,10 @@
-/* lanes.h - the lanes of a device, which are queues: messages on one lane are transferred while
- * kernels run on another lane.
+/* lanes.h - declares the lanes of a device, which are queues of work: messages on one lane are
+ * transferred while kernels run on another lane.
  *
- * Work queued on a lane runs in order, and different lanes run concurrently. The caller orders the
- * work of two lanes with a mark (an event). The caller sets the mark on one lane, after the work
- * that must run first, and makes the other lane wait for the mark. Only the thread that opened the
- * device uses lanes. If a device has a single queue, its field xd_dev.lanes is NULL. */
+ * Work queued on a lane runs in order, and different lanes run concurrently. To order the work of
+ * two lanes, the caller sets a mark (an event) on one lane, after the work that must run first, and
+ * makes the other lane wait for the mark. Only the thread that opened the device uses lanes. If a
+ * device has a single queue, its field xd_dev.lanes is NULL. */
 #ifndef XD_BACKEND_LANES_H
 #define XD_BACKEND_LANES_H
 
@@ -25,10 +25,10 @@ typedef struct xd_handle { char bytes[64]; } xd_handle;
 typedef struct xd_link xd_link;
 typedef struct xd_link_id { char bytes[128]; } xd_link_id;
 
-/* Functions that send messages from device to device by a library such as NCCL. With links, each
- * rank has its own device. Messages between `begin` and `end` form one group, which completes when
- * all messages have been sent and received. All ranks must queue the messages of a link in the same
- * order. */
+/* Functions that send messages from device to device by a library such as NCCL. Links require that
+ * each rank has its own device. Messages between `begin` and `end` form one group, which completes
+ * when all messages have been sent and received. All ranks must queue the messages of a link in the
+ * same order. */
 typedef struct xd_dev_links {
     const char *name;
     /* Creates the id of a link on one of the link's ranks, before the link is opened. If `id` is
@@ -66,9 +66,8 @@ struct xd_dev_lanes {
      * memory. */
     void     *(*pinned_get)(xd_dev *d, size_t bytes);
     void      (*pinned_put)(xd_dev *d, void *p);
-    /* Three functions that queue a copy on a lane. `down` copies from device memory to pinned host
-     * memory, `up` copies from pinned host memory to device memory, and `copy` copies within device
-     * memory. */
+    /* Queue a copy on a lane. `down` copies from device memory to pinned host memory, `up` copies
+     * from pinned host memory to device memory, and `copy` copies within device memory. */
     xd_status (*down)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     xd_status (*up)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
     xd_status (*copy)(xd_dev *d, xd_dev_lane lane, void *to, const void *from, size_t bytes);
@@ -85,7 +84,8 @@ struct xd_dev_lanes {
     xd_mark  *(*mark_borrow)(xd_dev *d, const xd_handle *h);
     void      (*lend_end)(xd_dev *d, void *p);
     void      (*borrow_end)(xd_dev *d, void *p);
-    const xd_dev_links *links; /* functions that send messages by a library; NULL: no library */
+    /* functions that send messages through a library such as NCCL; NULL: no such library is used */
+    const xd_dev_links *links;
 };
 
 #endif

@@ -1,5 +1,5 @@
 /* op_args.h - checks, for all devices, that the arguments of an op have the types, shapes and
- * strides that backend.h documents. The checks do not dereference device addresses.
+ * strides that backend.h documents. These checks do not dereference device addresses.
  *
  * The checks return XD_EINVAL if arguments are invalid or inconsistent, and XD_EUNSUPPORTED if
  * attention does not support the types or widths. */
@@ -8,7 +8,7 @@
 
 #include "backend/backend.h"
 
-/* A set of element types in which a device computes, with bit 1 << t for each type t. */
+/* Set of the element types in which a device computes, with bit 1 << t for each type t. */
 typedef unsigned xd_types;
 #define XD_TYPES_F32_BF16 (1u << XD_F32 | 1u << XD_BF16)
 

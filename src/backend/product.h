@@ -2,9 +2,9 @@
  * sum over k of up[i,k] * across[j,k].
  *
  * Products are computed by the GEMM kernels of the host processor's best instruction set, even if
- * the device is a GPU. Threads may add products to different rows of `to` concurrently. Products
- * over k are added in f32, in an order that depends only on the rank of the matrices. Because of
- * this fixed order, an element of the result does not depend on which other rows and columns are
+ * the device is a GPU. Threads may add products to different rows of `to` concurrently. The terms
+ * of an element's sum are added in f32, in an order that depends only on the rank of the matrices.
+ * An element of the result therefore does not depend on which other rows and columns are
  * computed. */
 #ifndef XD_BACKEND_PRODUCT_H
 #define XD_BACKEND_PRODUCT_H
@@ -14,13 +14,13 @@
 
 typedef struct xd_product xd_product;
 
-/* Returns the element type in which matrices of types a and b are multiplied. The product type is
- * BF16 if both matrices are BF16 and the processor has bf16 dot products, else F32. Products of
- * bf16 are exact in f32. */
+/* Returns the element type in which matrices of types a and b are multiplied. Returns BF16 if both
+ * matrices are BF16 and the processor has bf16 dot products, else F32. (Products of two bf16
+ * numbers are exact in f32.) */
 xd_dtype  xd_product_type(xd_dtype a, xd_dtype b);
 /* Prepares the product of the matrices `up` [rows, rank] and `across` [cols, rank]. `up` must stay
- * valid until the product is closed; `across` is copied. `up` and `across` are contiguous and of
- * the type that xd_product_type returns; their rank is above 0. */
+ * valid until the product is closed; `across` is copied. Both matrices must be contiguous and have
+ * the type that xd_product_type returns; the rank must be above 0. */
 xd_status xd_product_open(xd_product **p, xd_tensor up, xd_tensor across, float gain, xd_err *e);
 void      xd_product_close(xd_product **p);
 /* Returns the bytes of memory that a product allocates, excluding `up` and `across`. */

@@ -1,11 +1,11 @@
-/* cpu.h - internal declarations of the CPU device: its instruction sets, the kernels of each
- * instruction set, and the functions that use oneDNN.
+/* cpu.h - declares what the files of the CPU device share: its instruction sets, the kernels of
+ * each instruction set, and the functions that use oneDNN.
  *
  * The instruction set of the CPU device is chosen once, when the device is opened. The instruction
  * set selects the table of small kernels, the attention function (attn/) and, if the instruction
- * set has them, our own GEMMs (gemm/). The chosen instruction set also limits the instruction sets
- * that oneDNN may use. The small kernels are in kernels.c, which is compiled once per instruction
- * set. The instruction set "c" does not use oneDNN; its GEMM and convolution are in plain.c. */
+ * set has them, our own GEMMs (gemm/). oneDNN may use only the chosen instruction set and those
+ * below it. The small kernels are in kernels.c, which is compiled once per instruction set. The
+ * instruction set "c" does not use oneDNN; its GEMM and convolution are in plain.c. */
 #ifndef XD_BACKEND_CPU_CPU_H
 #define XD_BACKEND_CPU_CPU_H
 
@@ -26,15 +26,15 @@ const char *xd_isa_name(xd_isa isa);
 /* 1: this machine and its operating system support the instruction set */
 int         xd_isa_has(xd_isa isa);
 int         xd_isa_has_vnni(void); /* 1: the machine has AVX-512 VNNI */
-/* Chooses the instruction set that XDIT_ISA names (*forced = 1), or else the best one (*forced =
- * 0). */
+/* Chooses the instruction set that the environment variable XDIT_ISA names and sets *forced to 1;
+ * if XDIT_ISA is not set, chooses the best one and sets *forced to 0. */
 xd_status   xd_isa_choose(xd_isa *isa, int *forced, xd_err *e);
 
 /* Returns the instruction set that xd_isa_choose chooses, or "c" if xd_isa_choose fails. */
 xd_isa xd_isa_of_host(void);
 
-/* The element-wise and row kernels of one instruction set. A kernel runs on all threads unless its
- * comment states that it runs on one thread. */
+/* Kernels of one instruction set that process single elements or single rows. A kernel runs on all
+ * threads unless its comment states that it runs on one thread. */
 typedef struct xd_kernels {
     void  (*norm)(const xd_norm *a);
     void  (*moments)(const xd_moments *a);
@@ -62,12 +62,12 @@ typedef struct xd_kernels {
                   int64_t K);
     /* Converts n elements of any float type to f32. The kernel `widen` runs on one thread. */
     void  (*widen)(float *to, const void *from, xd_dtype t, int64_t n);
-    /* Kernels of quantdot.c, which run on one thread. `most` returns the largest magnitude of a row
-     * of n F32 or BF16 elements, or NaN if an element is not finite. `integers` multiplies the
-     * elements of a row by the factor `by`, and stores the products as int8, rounded and clamped.
-     * `int_dot` computes the dot products of the int8 row x and m int8 rows of a weight, which are
-     * `ldw` bytes apart; the row length n is a multiple of 64. `float_dot` computes the dot
-     * products of the float row x and m int8 rows of a weight. */
+    /* Kernels of quantdot.c, each of which runs on one thread. `most` returns the largest magnitude
+     * of a row of n F32 or BF16 elements, or NaN if an element is not finite. `integers` multiplies
+     * the elements of a row by the factor `by`, and stores the products as int8, rounded and
+     * clamped. `int_dot` computes the dot products of the int8 row x and m int8 rows of a weight,
+     * which are `ldw` bytes apart; the row length n is a multiple of 64. `float_dot` computes the
+     * dot products of the float row x and m int8 rows of a weight. */
     float (*most)(const void *x, xd_dtype t, int64_t n);
     void  (*integers)(int8_t *q, const void *x, xd_dtype t, float by, int64_t n);
     void  (*int_dot)(int32_t *sum, const int8_t *x, const int8_t *w, int64_t ldw, int64_t m,
@@ -124,7 +124,8 @@ typedef struct xd_dnn xd_dnn;
 typedef struct xd_cpu_dev {
     xd_dev            dev; /* device interface; dev.priv points to this struct */
     xd_isa            isa;
-    int               emulate; /* 1: computes in bf16 even if bf16 arithmetic is emulated */
+    /* 1: computes in bf16 even if the processor must emulate bf16 arithmetic */
+    int               emulate;
     const xd_kernels *k;
     xd_dnn           *dnn; /* oneDNN's state; NULL for the instruction set "c" */
 } xd_cpu_dev;

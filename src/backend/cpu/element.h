@@ -1,8 +1,7 @@
 /* element.h - converts tensor elements to floats and back, in files that are compiled once per
  * instruction set and define the macro ISA.
  *
- * The functions of element.h have no branches, so that the compiler can vectorize loops over
- * them. */
+ * The conversions contain no branches, so that the compiler can vectorize loops over them. */
 #ifndef XD_BACKEND_CPU_ELEMENT_H
 #define XD_BACKEND_CPU_ELEMENT_H
 
@@ -52,7 +51,7 @@ static inline float from_f16(uint16_t h)
     return bits_float(u | s);
 }
 
-/* Converts an e4m3 to float in the same way as from_f16 converts an f16, but with a factor of
+/* Converts an e4m3 to float by moving its bits to their positions in a float and multiplying by
  * 2^120. The only NaN of e4m3 has all bits set. */
 static inline float from_e4m3(uint8_t v)
 {

@@ -1,5 +1,5 @@
-/* onednn.h - internal declarations of the code that uses oneDNN: a common interface to oneDNN's
- * versions 2 and 3, and the cache of primitives.
+/* onednn.h - declares a common interface to versions 2 and 3 of oneDNN, and a cache of oneDNN's
+ * primitives.
  *
  * Version 2 of oneDNN passes memory descriptors by value, version 3 as opaque handles; only this
  * file, onednn_lib.h and the onednn*.c files depend on oneDNN's version. */
@@ -19,10 +19,10 @@ typedef const dnnl_memory_desc_t *xd_md_ref;
 
 enum { XD_PRIM_KEY = 32, XD_PRIM_ARGS = 8 };
 
-/* A cached primitive for one kind of call. The key holds all types, shapes and options that
- * determine the primitive. The primitive descriptor is created together with the cache entry,
- * because it determines the scratch bytes. The primitive, which has the generated code, is created
- * at the first run. */
+/* A cached oneDNN primitive. Its key consists of all types, shapes and options that determine it.
+ * The primitive descriptor is created together with the cache entry, because it determines the
+ * scratch bytes. The primitive itself, which contains the generated code, is created at the first
+ * run. */
 typedef struct xd_prim {
     int64_t               key[XD_PRIM_KEY];
     dnnl_primitive_desc_t pd; /* NULL: oneDNN cannot compute this kind of call */
@@ -50,8 +50,9 @@ struct xd_dnn {
 /* Post-operations of a oneDNN primitive, which are applied in the order of the fields. */
 typedef struct xd_post {
     xd_act  act;
-    int64_t gate; /* columns of the gate row that multiplies the output; 0: no gate */
-    int     sum;  /* 1: the primitive adds its result to the output */
+    /* number of columns of the gate, a row by which the output is multiplied; 0: no gate */
+    int64_t gate;
+    int     sum; /* 1: the primitive adds its result to the output */
 } xd_post;
 
 /* Returns the cached primitive that has this key, or NULL if the cache has no such primitive. */
@@ -98,8 +99,8 @@ dnnl_primitive_desc_t xd_pd_conv(xd_dnn *d, xd_md_ref src, xd_md_ref w, xd_md_re
 dnnl_primitive_desc_t xd_pd_reorder(xd_dnn *d, xd_md_ref from, xd_md_ref to);
 
 /* Writes two memory descriptors of a weight. `plain` describes the weight as the source stores it
- * ([out,in(,taps)], in the source's type). `packed` describes the weight as this device packs it,
- * in one layout for every use. The caller frees both descriptors. */
+ * ([out,in(,taps)], in the source's type). `packed` describes the weight in the layout in which
+ * this device packs it. The caller frees both descriptors. */
 xd_status xd_gemm_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed);
 xd_status xd_conv_weight_md(xd_dnn *d, const xd_weight *w, xd_md *plain, xd_md *packed);
 /* Returns the reorder from the plain to the packed descriptor of a weight, or NULL if oneDNN has no

@@ -55,9 +55,9 @@ extern xd_dnn_api xd_dnn_lib; /* pointers to oneDNN's functions, set by xd_dnn_l
 xd_status xd_dnn_load(xd_err *e);
 int       xd_dnn_is_loaded(void);
 int       xd_dnn_has_run(void); /* returns 1 if a primitive has run in this process */
-/* Two functions that return the approximate number of bytes that oneDNN will allocate for the code
- * of convolutions that have a primitive descriptor but no primitive yet. xd_dnn_to_come counts
- * convolutions on AMX tiles. xd_dnn_plain_to_come counts convolutions without AMX tiles. */
+/* Return the approximate number of bytes that oneDNN will allocate for the code of convolutions
+ * that have a primitive descriptor but no primitive yet: convolutions with AMX tiles
+ * (xd_dnn_to_come) or without (xd_dnn_plain_to_come). */
 size_t    xd_dnn_to_come(void);
 size_t    xd_dnn_plain_to_come(void);
 

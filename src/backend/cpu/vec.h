@@ -1,8 +1,8 @@
 /* vec.h - defines vectors of floats and their operations, for files that are compiled once per
  * instruction set.
  *
- * If the instruction set has no vectors, V_LOAD is not defined. Every function of vec.h ends with a
- * scalar loop for the last elements, and without V_LOAD this loop processes all elements. */
+ * If the instruction set has no vectors, V_LOAD is not defined. Every function ends with a scalar
+ * loop for the last elements; if V_LOAD is not defined, this loop processes all elements. */
 #ifndef XD_BACKEND_CPU_VEC_H
 #define XD_BACKEND_CPU_VEC_H
 

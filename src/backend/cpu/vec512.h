@@ -39,8 +39,8 @@ static inline __m512 from_bf16(__m256i x)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
 
-/* Two functions that load 16 bf16 values as floats. load_bf16_some loads only the first n values,
- * and sets the others to zero. */
+/* Load 16 bf16 values as floats. load_bf16_some loads only the first n values, and sets the others
+ * to zero. */
 static inline __m512 load_bf16(const void *p)
 {
     return from_bf16(_mm256_loadu_si256(p));

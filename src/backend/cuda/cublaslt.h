@@ -3,7 +3,7 @@
  *
  * cuBLASLt is loaded at run time, and its functions are declared here, like those of the driver
  * (driver.h). The test tests/sim/check_cublaslt.c compares the declarations with <cublasLt.h>.
- * cuBLASLt's matrices are column-major, so its columns are our rows. */
+ * Matrices of cuBLASLt are column-major, so its columns are our rows. */
 #ifndef XD_BACKEND_CUDA_CUBLASLT_H
 #define XD_BACKEND_CUDA_CUBLASLT_H
 

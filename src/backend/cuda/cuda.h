@@ -1,5 +1,5 @@
-/* cuda.h - internal declarations of the CUDA device: its state, its stream, and the launch of its
- * kernels.
+/* cuda.h - declares what the files of the CUDA device share: its state, its stream, and the launch
+ * of its kernels.
  *
  * All work of the device is queued on one stream in the order of the calls, and ops return as soon
  * as their work is queued. Kernels are looked up by name in one module: the fatbin of this build
@@ -52,7 +52,8 @@
 /* bytes of shared memory for three sums of the eight warps that normalize a wide row */
 #define XD_CUDA_NORM_SHARED (3 * 8 * 4)
 /* Bytes of shared memory that flash attention needs: two tiles of keys and two tiles of values. For
- * wide heads (FLASH_WIDE), tiles have 32 keys, and shared memory also holds the block's queries. */
+ * wide heads (FLASH_WIDE), a tile contains 32 keys, and shared memory also holds the queries of the
+ * thread block. */
 #define XD_CUDA_FLASH_SHARED(d, keys) (((d) + 8) * (keys) * 4 * 2)
 #define XD_CUDA_FLASH_WIDE_SHARED(d, queries) (((d) + 8) * ((queries) + 32 * 4) * 2)
 /* Number of heads that one warp of the kernel qknorm_32 processes. A warp of qknorm_64 processes 16
@@ -97,7 +98,7 @@ typedef struct xd_cuda_block {
 typedef struct xd_cuda_pinned {
     char   *p;
     CUevent done;
-    int     held; /* 1: a thread fills or reads this staging buffer */
+    int     held; /* 1: a thread is filling or reading this staging buffer */
 } xd_cuda_pinned;
 
 /* Two events of the last fetch to one of the XD_FETCH_PLACES buffers (fetch.c). The event `free` is
@@ -139,13 +140,13 @@ typedef struct xd_cuda_dev {
     CUdeviceptr                failed;
     /* mutex that guards the fields after it, because several threads may pack weights */
     pthread_mutex_t            lock;
-    pthread_cond_t             stage_is_free; /* signals that free_stages has grown */
+    pthread_cond_t             stage_is_free; /* signals that a staging buffer has become free */
     xd_cuda_pinned             stage[XD_CUDA_STAGES], slot[XD_CUDA_SLOTS];
     char                      *slots; /* pinned buffers of small uploads */
     int32_t       *failed_now; /* last value of `failed` that was read, in pinned host memory */
     unsigned       next_stage, next_slot;
     int            free_stages, looked_up;
-    xd_cuda_block *blocks; /* all allocated blocks of device memory */
+    xd_cuda_block *blocks; /* list of all allocations of device memory */
     size_t         nblocks, most_blocks;
     xd_cuda_stamps stamps;
 } xd_cuda_dev;
@@ -165,16 +166,16 @@ static inline xd_cuda_dev *xd_cuda_of(const xd_dev *d)
 
 /* ---- peak.c: entries of xd_dev_ops, random values, timing ---------------------------------- */
 
-/* Returns the GFLOP/s of matrix products by cuBLASLt. The measured matrices are so large that one
- * product takes `seconds` seconds. */
+/* Returns the GFLOP/s of matrix products by cuBLASLt. The matrices for the measurement are so large
+ * that one product takes `seconds` seconds. */
 double    xd_cuda_peak(xd_dev *d, xd_dtype t, int threads, double seconds);
 double    xd_cuda_bandwidth(xd_dev *d);
 /* Fills n elements with random values between -1 and 1, or -127 and 127 for I8. The sequence of
  * random values repeats after 2^18 elements. */
 xd_status xd_cuda_fill_random(xd_cuda_dev *c, xd_dtype t, void *to, int64_t n);
 
-/* Two events of a stream: `begin` is reached before the timed work, and `end` after it.
- * xd_cuda_open_timing returns 1 if the events could be created. */
+/* Two events for timing work on a stream: `begin` is reached before the work, and `end` after it.
+ * xd_cuda_open_timing returns 1 if it could create the events. */
 typedef struct xd_cuda_timing { CUevent begin, end; } xd_cuda_timing;
 int    xd_cuda_open_timing(xd_cuda_dev *c, xd_cuda_timing *t);
 void   xd_cuda_close_timing(xd_cuda_dev *c, xd_cuda_timing *t);
@@ -192,10 +193,11 @@ void                    xd_cuda_close_memory(xd_cuda_dev *c);
  * called by any thread. The caller may reuse the host memory when the function returns. */
 xd_status               xd_cuda_upload(xd_cuda_dev *c, void *to, const void *from, size_t bytes);
 /* Stores in *b a staging buffer of XD_CUDA_STAGE bytes, which the calling thread holds until
- * xd_cuda_stage_close. If no staging buffer is free, xd_cuda_stage_open waits for one. If the
- * function fails, *b must not be used. */
+ * xd_cuda_stage_close. If no staging buffer is free, xd_cuda_stage_open waits for one. If
+ * xd_cuda_stage_open fails, *b must not be used. */
 xd_status               xd_cuda_stage_open(xd_cuda_dev *c, xd_cuda_pinned **b);
-/* Queues a copy of the first bytes of the buffer to device memory, after all earlier work. */
+/* Queues a copy of the first `bytes` bytes of staging buffer b to device memory, after all earlier
+ * work. */
 xd_status xd_cuda_stage_send(xd_cuda_dev *c, xd_cuda_pinned *b, void *to, size_t bytes);
 void      xd_cuda_stage_close(xd_cuda_dev *c, xd_cuda_pinned *b);
 
@@ -270,8 +272,8 @@ static inline int64_t xd_cuda_row_stride(const xd_tensor *t, int64_t n)
     return !t->p || (t->d[0] == 1 && n != 1) ? 0 : t->s[0];
 }
 
-/* Returns the offset of the next buffer in scratch memory. The previous buffer is at offset `at`
- * and has `elements` elements of `size` bytes. */
+/* Returns the offset of the next buffer in scratch memory. The previous buffer begins at offset
+ * `at` and contains `elements` elements of `size` bytes. */
 static inline size_t xd_cuda_after(size_t at, int64_t elements, size_t size)
 {
     return at + ((size_t)elements * size + 255) / 256 * 256;
@@ -280,8 +282,8 @@ static inline size_t xd_cuda_after(size_t at, int64_t elements, size_t size)
 /* ---- ops ---------------------------------------------------------------------------------- */
 
 size_t    xd_cuda_gemm_scratch(const xd_gemm *a);
-/* Returns the scratch bytes of an attention call. The device `c` is NULL on a machine that may have
- * no GPU. */
+/* Returns the scratch bytes of an attention call. `c` may be NULL, because scratch bytes are also
+ * computed on machines without a GPU. */
 size_t    xd_cuda_attention_scratch(xd_cuda_dev *c, const xd_attn_args *a);
 xd_status xd_cuda_gemm(xd_dev *d, xd_stream *s, const xd_gemm *a, void *tmp);
 /* Makes cuDNN compile the plan of a convolution, if cuDNN computes convolutions. */
@@ -323,8 +325,7 @@ typedef struct xd_cuda_keys {
 /* Returns the scratch bytes of attention by cuDNN. xd_cuda_attention_cudnn_scratch also makes a
  * background thread compile cuDNN's execution plans for this attention. */
 size_t xd_cuda_attention_cudnn_scratch(xd_cuda_dev *c, const xd_attn_args *a);
-/* Computes attention by cuDNN. xd_cuda_attention_cudnn has the arguments and the result of
- * xd_cuda_attention_products. */
+/* Computes attention by cuDNN. Arguments and result are as for xd_cuda_attention_products. */
 int    xd_cuda_attention_cudnn(xd_cuda_dev *c, const xd_attn_args *a, const xd_tensor *q,
                                const xd_tensor *out, int64_t row, xd_cuda_keys *keys, xd_status *s);
 void   xd_cuda_close_cudnn(xd_cuda_dev *c); /* in cudnn_plans.c */
@@ -348,7 +349,7 @@ typedef struct xd_cuda_product {
     int64_t      s_w;  /* number of elements from one row of w to the next row */
     const void  *bias; /* bias [O], or NULL */
     /* For F8E4M3 operands: sx has the scales of the rows of `in`, and sw the scales of the rows of
-     * `w`. sx and sw are NULL if there are no scales. */
+     * `w`. sx and sw are NULL if the operands have no scales. */
     const float *sx, *sw;
     xd_dtype     bias_type; /* type of the bias; cuBLASLt only supports the type of out */
     int          gelu;      /* 1: the activation is GELU with tanh */
@@ -360,14 +361,15 @@ void      xd_cuda_close_cublaslt(xd_cuda_dev *c);
 
 /* ---- algorithms.c: timed algorithms of products, in the user's cache ----------------------- */
 
-/* Reads the stored algorithms of matrix products from the user's cache. With XDIT_TUNE=1, the
- * algorithms for new kinds of products are timed, and the fastest ones are stored. */
+/* Reads cuBLASLt's algorithms for matrix products, which earlier runs have stored, from the user's
+ * cache directory. With XDIT_TUNE=1, the algorithms for new kinds of products are timed, and the
+ * fastest ones are stored. */
 void xd_cuda_open_algorithms(xd_cuda_dev *c);
 /* writes new entries to the cache file of algorithms */
 void xd_cuda_close_algorithms(xd_cuda_dev *c);
 int  xd_cuda_times_algorithms(const xd_cuda_dev *c);
-/* Reads the stored algorithm of a kind of product. `name` identifies the kind of product and has no
- * blanks. Returns 0 if no algorithm is stored for the kind. */
+/* Finds the stored algorithm for a kind of matrix product, which `name` (without blanks)
+ * identifies. Returns 0 if no algorithm is stored. */
 int  xd_cuda_kept_algorithm(const xd_cuda_dev *c, const char *name, cublasLtMatmulAlgo_t *a);
 void xd_cuda_keep_algorithm(xd_cuda_dev *c, const char *name, const cublasLtMatmulAlgo_t *a);
 /* Writes "WHAT-VERSION-GPU/" to `folder`: the name of the cache folder for one version of a

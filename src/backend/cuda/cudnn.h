@@ -102,8 +102,8 @@ enum {
     XD_DNN_SDPA_OUT = 2803,
     XD_DNN_SDPA_LSE = 2804,
     XD_DNN_SDPA_SCALE = 2805,
-    /* attributes for two tensors: the number of valid query rows of each sample, and the number of
-     * valid key rows of each sample */
+    /* attributes for two tensors: the number of valid queries of each sample, and the number of
+     * valid keys of each sample */
     XD_DNN_SDPA_QUERIES = 2809,
     XD_DNN_SDPA_KEYS = 2810,
 };

@@ -1,5 +1,5 @@
 /* cudnn_plan.h - compiles, stores and runs cuDNN's execution plans for attention and convolutions.
- * A plan is for one shape of either a single SDPA (scaled dot-product attention) operation or a
+ * An execution plan computes one shape of either scaled dot-product attention (SDPA) or a
  * convolution with its bias and residual. cuDNN needs at least 0.4 s of one core to compile a plan.
  *
  * An execution plan of cuDNN can be serialized to about 70 KB of JSON text. With the same version
@@ -28,11 +28,12 @@ typedef struct xd_cudnn_attention {
  * dense [O,kt,kh,kw,C], and the address of each position of the image is a multiple of 16 bytes. */
 typedef struct xd_cudnn_conv {
     int64_t in[3], out[3], s_in[3], s_out[3], s_residual[3];
-    int32_t kernel[3], stride[3], lo[3], hi[3]; /* lo and hi: zeros before and after an axis */
-    int32_t axes;                               /* 3, or 2 if t counts the images of a batch */
-    int32_t C, O;                               /* multiples of 8 */
+    /* lo and hi: number of zeros that pad the start and the end of each axis */
+    int32_t kernel[3], stride[3], lo[3], hi[3];
+    int32_t axes;     /* 3, or 2 if t counts the images of a batch */
+    int32_t C, O;     /* multiples of 8 */
     int32_t type;     /* type of in, out, residual and weight: XD_BF16 or XD_F16 */
-    int32_t bias;     /* 0: none, 1: F32, 2: a bias of `type` */
+    int32_t bias;     /* 0: no bias; 1: a bias of type F32; 2: a bias of the type `type` */
     int32_t residual; /* 1: the convolution adds a residual */
 } xd_cudnn_conv;
 
@@ -60,8 +61,8 @@ typedef struct xd_cudnn_operands {
     const void    *q, *k, *v;
     void          *out;
     float         *lse;
-    /* [B] number of valid query rows, and number of valid key rows, of each sample. If the field
-     * `lengths` of the shape is 0, `queries` and `keys` are not read. */
+    /* [B] number of valid queries, and number of valid keys, of each sample; read only if
+     * xd_cudnn_attention.lengths is 1. */
     const int32_t *queries, *keys;
     float          scale;
 } xd_cudnn_operands;
@@ -78,7 +79,7 @@ char     *xd_cudnn_plan_text(const xd_cudnn *lib, const xd_cudnn_plan *p);
  * of cuDNN or another GPU. */
 xd_status xd_cudnn_plan_read(const xd_cudnn *lib, cudnnBackendDescriptor_t device, const char *text,
                              xd_cudnn_plan *p, xd_err *e);
-/* Queues the work of a plan on the stream of handle `h`. */
+/* Queues the work of execution plan p on the stream of the cuDNN handle `h`. */
 cudnnStatus_t xd_cudnn_plan_run(const xd_cudnn *lib, cudnnHandle_t h, const xd_cudnn_plan *p,
                                 const xd_cudnn_operands *o, void *workspace);
 void          xd_cudnn_plan_drop(const xd_cudnn *lib, xd_cudnn_plan *p);

@@ -1,10 +1,10 @@
 /* driver.h - declares the functions of the CUDA driver (libcuda.so.1) that this backend calls.
  *
  * The driver is loaded when a CUDA device is first requested, so one build runs on machines with
- * and without a CUDA driver. The declarations in driver.h are our own, so a build needs no CUDA
+ * and without a CUDA driver. The driver's functions are declared here, so a build needs no CUDA
  * header. If <cuda.h> is installed, the test tests/sim/check_driver.c compares the declarations of
- * driver.h with those of <cuda.h>; the test defines XD_CUDA_TYPES_GIVEN and includes <cuda.h>
- * first.
+ * driver.h with those of <cuda.h>; for this, the test defines XD_CUDA_TYPES_GIVEN and includes
+ * <cuda.h> first.
  *
  * If XDIT_CUDA_DIR is set, the CUDA libraries are loaded only from this directory. Tests use
  * XDIT_CUDA_DIR to load stand-ins for the libraries. */

@@ -9,7 +9,7 @@
 
 /* Loads the driver once for each process, initialises it and returns its functions. Returns
  * XD_EUNSUPPORTED if there is no driver or the driver is too old, and XD_EDEVICE if the driver does
- * not start. On failure, the message in e has the reason. */
+ * not start. On failure, the message in e tells the reason. */
 xd_status            xd_cuda_load_driver(const xd_cuda_driver **cu, xd_err *e);
 /* Returns the functions of cuBLASLt. Returns XD_EUNSUPPORTED if cuBLASLt is not installed. */
 xd_status            xd_cuda_load_cublaslt(const xd_cublaslt **lt, xd_err *e);
@@ -33,15 +33,15 @@ int                  xd_cuda_stand_in(char *path, size_t size, const char *name)
 /* Converts the result of a driver call to a status: returns XD_OK on success, XD_ENOMEM if the
  * device is out of memory, and XD_EDEVICE for any other error. */
 xd_status            xd_cuda_status(CUresult r);
-/* Returns the status that xd_cuda_status returns for r. For the first error of the process,
- * xd_cuda_check also logs the error's number and name, and the name `call` of the function that
- * returned the error. Out-of-memory errors are not logged. */
+/* Converts the result r of the driver function `call` to a status, as xd_cuda_status does. For the
+ * first error of the process, also logs the error's number and name, and `call`. Out-of-memory
+ * errors are not logged. */
 xd_status            xd_cuda_check(const char *call, CUresult r);
 /* Returns 1 if XDIT_CUDA_SYNC=1 is set: the host then waits after each kernel and each GEMM of a
  * library. */
 int                  xd_cuda_waits(void);
-/* Returns the driver's message for the result r of a driver call. The message of xd_cuda_words is
- * never NULL. */
+/* Returns the driver's message for the result r of a driver call. xd_cuda_words never returns
+ * NULL. */
 const char          *xd_cuda_words(const xd_cuda_driver *cu, CUresult r);
 
 #endif

@@ -1,7 +1,7 @@
 /* nccl.h - declares the functions of NCCL (libnccl.so.2) that this backend calls.
  *
- * NCCL is loaded if each rank has its own GPU. The declarations in nccl.h are our own, so a build
- * needs no NCCL header. The test tests/sim/check_nccl.c compares the declarations with <nccl.h>. */
+ * NCCL is loaded if each rank has its own GPU. NCCL's functions are declared here, so a build needs
+ * no NCCL header. The test tests/sim/check_nccl.c compares the declarations with <nccl.h>. */
 #ifndef XD_BACKEND_CUDA_NCCL_H
 #define XD_BACKEND_CUDA_NCCL_H
 

@@ -2,8 +2,8 @@
  *
  * All attention functions take xd_attn_args as documented in backend.h. The result of attention
  * does not depend on the number of threads, on how the keys are split into segments, or on which
- * queries share a call: a row of the output is always computed by the same operations in the same
- * order.
+ * queries one call processes, because a row of the output is always computed by equal operations in
+ * a fixed order.
  *
  * The functions `xd_attn_scratch_*` return the bytes of `tmp` for a run with `threads` threads (the
  * value of xd_par_threads() at the call), and dereference no data pointer. The functions
@@ -19,7 +19,7 @@
  * of the queries, not in int8. */
 int xd_attn_in_int8(const xd_attn_args *a);
 
-/* Attention in plain C, which is slow and is the reference for the other implementations. xd_attn_c
+/* Computes attention in plain C; slow, and the reference for the other implementations. xd_attn_c
  * and xd_attn_int8 are the only functions that compute int8 scores if the arguments request
  * them. */
 size_t    xd_attn_scratch_c(const xd_attn_args *a, int threads);
@@ -52,7 +52,7 @@ xd_status xd_attn_int8(const xd_attn_args *a, void *tmp);
 size_t    xd_attn_scratch_amx(const xd_attn_args *a, int threads);
 xd_status xd_attn_amx(const xd_attn_args *a, void *tmp);
 
-/* For tests only: xd_attn_avx512bf16 with dot products that are emulated in AVX-512 F. */
+/* For tests only: like xd_attn_avx512bf16, but the bf16 dot products are emulated in AVX-512 F. */
 size_t    xd_attn_scratch_bf16emu(const xd_attn_args *a, int threads);
 xd_status xd_attn_bf16emu(const xd_attn_args *a, void *tmp);
 #endif

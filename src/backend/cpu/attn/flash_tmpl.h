@@ -54,7 +54,7 @@ typedef struct job {
     char               *threads, *packed;
     /* number of the group's first (batch, key head) pair; number of pairs in the group */
     int64_t             first, count;
-    /* number of work items that pack one key block of all pairs of the group */
+    /* number of work items that pack one key block of all (batch, key head) pairs of the group */
     int64_t             lots;
 } job;
 
@@ -111,8 +111,9 @@ static unit *packed_pair(const job *w, int64_t pair)
     return (unit *)(void *)(w->packed + (size_t)pair * w->p.pair_bytes);
 }
 
-/* Computes statistics of all keys of a group before the keys are packed. Only int8.c computes
- * statistics of keys (the mean of the keys); in other files measure_keys is empty. */
+/* Computes statistics over all keys of a group of (batch, key head) pairs before the keys are
+ * packed. Only int8.c computes statistics of keys (the mean of the keys); in other files
+ * measure_keys is empty. */
 static void measure_keys(job *w);
 
 /* Packs n keys of a (batch, key head) pair, which form key block kb, in the layout that the
@@ -247,9 +248,10 @@ static void store_rows(const job *w, const block *k)
     }
 }
 
-/* Processes key blocks `first` to `end` for the queries of block k: updates the fields o, l and top
- * of k, and prefetches the output rows and the queries of the next block. `packed` holds the packed
- * keys and values of the block's (batch, key head) pair. */
+/* Processes key blocks `first` to `end` for the queries of block k: updates the accumulators, sums
+ * and reference scores (fields o, l and top of k), and prefetches the output rows and the queries
+ * of the next block. `packed` holds the packed keys and values of the block's (batch, key head)
+ * pair. */
 static void attend_keys(const job *w, block *k, int64_t first, int64_t end, const unit *packed);
 
 static void attend_item(const job *w, int64_t item, int thread)

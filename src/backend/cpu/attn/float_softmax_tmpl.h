@@ -10,7 +10,7 @@
  * in each step. */
 typedef struct softmax_state {
     float       *row; /* first row of scores; rows are XD_ATTN_LDS floats apart */
-    const float *low; /* for each row, the addend of its scaled scores */
+    const float *low; /* for each row, the number that is added to its scaled scores */
     float       *sum; /* for each row, LANES partial sums of its probabilities */
     float        scale;
     /* first key of the next step; number of keys of a row, rounded up to full steps */

@@ -62,7 +62,7 @@ static inline float v_hadd(vf x)
     return _mm_cvtss_f32(_mm_add_ss(m, _mm_movehdup_ps(m)));
 }
 
-/* wide_tmpl.h documents v_not_below and v_power. */
+/* The comments in wide_tmpl.h describe v_not_below and v_power. */
 static inline vm v_not_below(vf x, float least)
 {
     return _mm256_cmp_ps(x, v_set(least), _CMP_NLT_UQ);

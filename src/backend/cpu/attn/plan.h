@@ -1,11 +1,12 @@
 /* plan.h - describes how an attention call is split into blocks, for all instruction sets.
  *
- * The files of this directory use the following words. A unit is 32 bits of a row of queries, keys
- * or values: one float, two bf16 or four int8. A block is a number of queries or keys; a block of
- * queries is multiplied by one key block after the other. A pair is a combination of a batch
- * (sample) and a key head. A step is a number of keys whose scores become probabilities together.
- * Two words of plan.h apply only to AMX tiles: a strip is 32 queries of a block that are multiplied
- * together, and a part is 8 steps of keys whose values are multiplied together.
+ * The files of src/backend/cpu/attn use the words unit, block, pair, step, strip and part. A unit
+ * is 32 bits of a row of queries, keys or values: one float, two bf16 or four int8. A block is a
+ * group of consecutive queries or keys; a block of queries is multiplied by one key block after the
+ * other. A pair is a combination of a batch (sample) and a key head. A step is a group of keys
+ * whose scores become probabilities together. Two of these words apply only to AMX tiles: a strip
+ * is 32 queries of a block that are multiplied together, and a part is 8 steps of keys whose values
+ * are multiplied together.
  *
  * The keys and values of a group of pairs are packed into scratch memory, which all query blocks of
  * those pairs read. The keys of all segments are split into blocks in the order of tokens. The
@@ -17,30 +18,31 @@
 #include "backend/op_args.h"
 
 enum {
-    XD_ATTN_ROWS = 96,               /* maximum queries of a block; multiple of 12 */
-    XD_ATTN_KEYS = 384,              /* maximum keys of a block; multiple of 64 */
+    XD_ATTN_ROWS = 96,               /* maximum number of queries in a block, a multiple of 12 */
+    XD_ATTN_KEYS = 384,              /* maximum number of keys in a block, a multiple of 64 */
     XD_ATTN_LDS = XD_ATTN_KEYS + 16, /* floats from the start of a row of scores to the next row */
-    XD_ATTN_INT_KEYS = 768,          /* maximum keys of a block with 16-bit scores */
+    /* maximum number of keys in a block whose scores have 16 bits */
+    XD_ATTN_INT_KEYS = 768,
     /* 32-bit words from the start of one row of 16-bit scores to the next row */
     XD_ATTN_INT_LDS = XD_ATTN_INT_KEYS / 2 + 16,
     XD_ATTN_INT_ROW = 8,     /* floats reserved for a struct `query` of int8.c */
-    XD_ATTN_TILE_ROWS = 512, /* maximum queries of a block with AMX tiles */
+    XD_ATTN_TILE_ROWS = 512, /* maximum number of queries in a block with AMX tiles */
     /* With AMX tiles, the size of a block of queries is halved until the queries and accumulators
      * of the block fit into this many bytes. For each block of queries, all keys and values are
      * read once, so large blocks are better. */
     XD_ATTN_TILE_BYTES = 512 << 10,
     XD_ATTN_TILE_KEYS = 64,
-    XD_ATTN_STRIP = 32,     /* queries of a strip, which are multiplied together in AMX tiles */
+    /* number of queries in a strip, which are multiplied together in AMX tiles */
+    XD_ATTN_STRIP = 32,
     XD_ATTN_STEP_KEYS = 32, /* number of keys in a step of the softmax */
-    /* number of softmax steps in a part; the probabilities of a part are multiplied by the values
-     * together */
+    /* number of steps of the softmax whose probabilities are multiplied by the values together */
     XD_ATTN_PART = 8,
     /* number of floats in the workspace of amx.c */
     XD_ATTN_WORKSPACE = XD_ATTN_STRIP * XD_ATTN_STEP_KEYS * (XD_ATTN_PART / 2 + 4),
 };
 
-/* The properties of an instruction set that determine the sizes of blocks and the packed
- * layouts. */
+/* Properties of an instruction set that determine the sizes of blocks of queries and keys and the
+ * layouts of packed data. */
 typedef struct xd_attn_form {
     int lanes; /* number of floats in a vector */
     int pairs; /* 1: a 32-bit unit is two bf16 */
@@ -49,17 +51,20 @@ typedef struct xd_attn_form {
 } xd_attn_form;
 
 typedef struct xd_attn_plan {
-    /* the dimensions of the tensors of xd_attn_args; m is the number of keys in all segments */
+    /* extents of the tensors of xd_attn_args; m is the number of keys in all segments together */
     int64_t B, n, H, D, Hk, m;
     int64_t rep;           /* number of query heads for each key head */
     int64_t rows, blocks;  /* queries in a block; number of query blocks of a head */
     int64_t max_rows;      /* maximum queries of a block for which a thread's scratch has space */
     int64_t keys, kblocks; /* keys in a block; number of key blocks */
-    int64_t du;    /* 32-bit units in a row of q or k: floats, pairs of bf16, or four int8 */
-    int64_t ldq;   /* `du` rounded up to vectors: units of a packed query row */
-    int64_t kdu;   /* 32-bit units of a packed key */
-    int64_t dp;    /* floats in a row of value accumulators: D rounded up */
-    int64_t group; /* number of (batch, key head) pairs that are packed at a time */
+    /* number of 32-bit units in a row of queries or keys, each one float, two bf16 or four int8 */
+    int64_t du;
+    /* number of 32-bit units in a packed query row: `du` rounded up to full vectors */
+    int64_t ldq;
+    int64_t kdu; /* 32-bit units of a packed key */
+    /* number of floats in a row of value accumulators: D rounded up to full vectors */
+    int64_t dp;
+    int64_t group;          /* number of (batch, key head) pairs that are packed together */
     int64_t kunits, vunits; /* 32-bit units in a packed block of keys, and of values */
     /* Number of 32-bit units from the first key of one key block to the first key of the next key
      * block. Without AMX tiles, the values of a block are stored between its keys and the keys of
@@ -99,8 +104,8 @@ void xd_attn_range(const xd_attn_args *a, int64_t i, int64_t m, int64_t *lo, int
 void xd_attn_rows(const xd_attn_args *a, int64_t b, int64_t h, int64_t j0, int64_t n,
                   const char **k, const char **v);
 
-/* For n rows of head h of sample b, from row i0 on, writes the addresses of the queries to q[] and
- * the addresses of the output rows to out[]. q or out may be NULL. */
+/* For n queries of head h of sample b, from query i0 on, writes the addresses of the queries to q[]
+ * and the addresses of their output rows to out[]. q or out may be NULL. */
 void xd_attn_queries(const xd_attn_args *a, int64_t b, int64_t h, int64_t i0, int64_t n,
                      const char **q, char **out);
 

@@ -1,6 +1,7 @@
-/* powers.h - a correction table for powers of two in fixed point (powers_tmpl.h). Each entry is the
- * difference 1 + f - 2^f for a fraction f of the exponent. The fixed-point method computes the
- * mantissa 1 + f instead of 2^f, so the difference 1 + f - 2^f is subtracted from it. */
+/* powers.h - defines a correction table for powers of two that are computed in fixed point
+ * (powers_tmpl.h). Each entry is the difference 1 + f - 2^f for a fraction f of the exponent. The
+ * fixed-point method computes the mantissa 1 + f instead of 2^f, so the difference 1 + f - 2^f is
+ * subtracted from it. */
 #ifndef XD_BACKEND_CPU_ATTN_POWERS_H
 #define XD_BACKEND_CPU_ATTN_POWERS_H
 

@@ -10,12 +10,12 @@
  * 1 + f and 2^f. The rms error of a power over all f is 0.23 %; the rms error of rounding to bf16
  * alone is 0.17 %.
  *
- * The fixed-point sum is computed as a float to which 1.5 * 2^23 is also added, so that the low 16
- * bits of the float are the sum. The low 16 bits of two floats with fixed-point sums form a 32-bit
- * unit of two bf16 probabilities. A fixed-point sum that does not fit into 16 bits wraps around, so
- * the range of the scores must be known in advance. All variants of the softmax (BOUNDED, WATCHED,
- * CLAMPED) round once and at the same place, so that a row's probabilities are bit-identical
- * whichever variant the neighbouring rows need. */
+ * The exponent in fixed point, with the bias, is computed as a float to which 1.5 * 2^23 is also
+ * added; it is then in the low 16 bits of the float. The low 16 bits of two floats with fixed-point
+ * sums form a 32-bit unit of two bf16 probabilities. A fixed-point sum that does not fit into 16
+ * bits wraps around, so the range of the scores must be known in advance. All variants of the
+ * softmax (BOUNDED, WATCHED, CLAMPED) round once and at the same place, so that a row's
+ * probabilities are bit-identical whichever variant the neighbouring rows need. */
 #ifndef XD_BACKEND_CPU_ATTN_POWERS_TMPL_H
 #define XD_BACKEND_CPU_ATTN_POWERS_TMPL_H
 
@@ -46,7 +46,7 @@ typedef struct softmax_state {
     const float *bias; /* bias of query row 0, or NULL */
     int64_t      bias_step;
     unit        *p;   /* [32][DEEP] probabilities, in 32-bit units */
-    const float *low; /* for each query row, the addend of its scaled scores */
+    const float *low; /* for each query, the number that is added to its scaled scores */
 } softmax_state;
 
 typedef struct curve {
@@ -54,7 +54,8 @@ typedef struct curve {
      * the attention's scale, and the bias is added. The factor `scale` converts the score, with its
      * bias if there is one, to an exponent of two in fixed point. */
     vf      natural, scale;
-    vf      low;              /* addend of scaled scores for a reference score of 0 */
+    /* number that is added to scaled scores if the reference score is 0 */
+    vf      low;
     vf      min_sum, max_sum; /* range of fixed-point sums that fit into 16 bits */
     __m512i less, high, six, halves;
     __m512i met; /* WATCHED only: bitwise OR of all floats with fixed-point sums */
@@ -68,9 +69,9 @@ static const uint8_t LESS[XD_POWERS] __attribute__((aligned(64))) = { XD_POWERS_
  * clamped. */
 enum { BOUNDED, WATCHED, CLAMPED };
 
-/* The variant of the softmax, known at compile time. `biased`: scores have a bias and are therefore
- * clamped. `kind`: BOUNDED, WATCHED or CLAMPED scores. `summed`: probabilities are summed by
- * separate tile multiplies, not by the multiplication by the values. */
+/* Variant of the softmax, known at compile time. `biased` is 1 if scores have a bias and are
+ * therefore clamped. `kind` is BOUNDED, WATCHED or CLAMPED. `summed` is 1 if separate tile
+ * multiplies sum the probabilities, and 0 if the multiplication by the values also sums them. */
 typedef struct how { int biased, kind, summed; } how;
 
 static inline curve curve_of(float c, how h)
@@ -118,8 +119,8 @@ ALWAYS_INLINE void softmax_row(const softmax_state *a, int64_t r, curve *k, how 
         k->met = _mm512_ternarylogic_epi32(k->met, even, odd, 0xfe);
 }
 
-/* Returns 1 if all fixed-point sums so far fitted into the low 16 bits of a lane. If all scores
- * were below FAR, a sum that did not fit has changed the high 16 bits of its lane. */
+/* Returns 1 if all fixed-point sums so far fitted into the low 16 bits of a lane. For scores below
+ * FAR, a fixed-point sum that did not fit has changed the high 16 bits of its lane. */
 ALWAYS_INLINE int all_in_range(const curve *k)
 {
     const __m512i base = _mm512_castps_si512(v_set(BASE)),

@@ -121,9 +121,9 @@ typedef void soft_fn(int64_t kn, const unit *a, const unit *b, float *c, int64_t
         TILE_ROWS_##MR(TILE_STORE)                                                                 \
     }
 
-/* Defines a function that computes a register tile of value sums (like SUM_TILE). After every EVERY
- * units, it also runs one softmax step of `s`, on execution units that the multiplications leave
- * idle. */
+/* Defines a function that computes a register tile of value sums, as SUM_TILE does. After every
+ * EVERY 32-bit units, the function also runs one softmax step of `s`, on execution units that the
+ * multiplications leave idle. */
 #define SOFT_TILE(name, MR, NVS, HALFS, EVERY)                                                     \
     static void name(int64_t kn, const unit *a, const unit *b, float *c, int64_t ldc, int add,     \
                      softmax_state *s)                                                             \

@@ -45,8 +45,7 @@ static void init_block(const job *w, const block *k)
     }
 }
 
-/* Returns 1 if the remaining elements, from `at` to n, fill at most half of the last of nv
- * vectors. */
+/* Returns 1 if the elements from `at` to n fill at most half of the last one of nv vectors. */
 static int half_left(int64_t n, int64_t at, int64_t nv)
 {
     return HALVES && nv > 1 && n - at <= nv * LANES - LANES / 2;

@@ -112,8 +112,8 @@ enum {
 static void compute_scores(const job *w, const block *k, int64_t n, const unit *keys)
 {
     const xd_attn_plan *p = &w->p;
-    /* Unused memory after the maxima of the block's rows. Tiles write the maxima of incomplete sums
-     * to this unused memory. */
+    /* Unused memory after the row maxima of a block of queries. Register tiles write the maxima of
+     * incomplete sums to it. */
     float              *none = k->lane_max + XD_ATTN_ROWS * LANES;
     for (int64_t i = 0; i < k->n; i++)
         v_store(k->lane_max + i * LANES, v_set(-INFINITY));
@@ -129,8 +129,8 @@ static void compute_scores(const job *w, const block *k, int64_t n, const unit *
 }
 
 /* Sets the reference score of row i to the row's largest score, or keeps the earlier reference
- * score if it is lower by at most LIFT. Because of the margin LIFT, rows are seldom rescaled.
- * Probabilities of up to 2^LIFT cause no loss of accuracy. */
+ * score if it is lower by at most LIFT. Because of the margin LIFT, accumulators are seldom
+ * rescaled; probabilities of up to 2^LIFT cause no loss of accuracy. */
 static void set_reference(const job *w, const block *k, int64_t i, float c)
 {
     float top = v_hmax(v_load(k->lane_max + i * LANES)) * c;

@@ -1,6 +1,6 @@
 /* amx_tile_tmpl.h - runs the loops of the AMX GEMMs, with blocks as in amx_block.h.
  *
- * Steps, strips, chunks and register blocks are defined in amx_block.h.
+ * The header amx_block.h explains the words step, strip, chunk and register block.
  *
  * The including file defines TILE_DOT, which is the tile multiply, and one of the following names:
  *   TILED_IN_PLACE   a macro, if the packed weights already have the layout of amx_block.h; or
@@ -60,8 +60,8 @@ typedef struct deferred {
 typedef struct block {
     const char     *a, *b;
     const float    *from; /* accumulators of earlier chunks; NULL: start at 0 */
-    /* destination of the previous block's accumulators, which are still in tile registers; NULL: no
-     * accumulators are stored */
+    /* destination of the previous register block's accumulators, which are still in tile registers;
+     * NULL: nothing is stored */
     float          *to;
     /* number of steps (XD_STEP_BYTES of each row) in the chunk, and number of rows in the register
      * block */
@@ -73,7 +73,8 @@ typedef struct block {
     int64_t         left;
     const char     *next; /* weights to prefetch: `quads` * QUAD_BYTES bytes */
     int64_t         quads;
-    /* The epilogue that follows this chunk; its output is prefetched. NULL: no epilogue follows. */
+    /* Epilogue that follows this chunk of weights and whose output is prefetched; NULL: no epilogue
+     * follows. */
     const deferred *output;
 } block;
 
@@ -149,7 +150,8 @@ typedef void deferred_fn(const xd_gemm_job *p, deferred *l, int64_t rows);
 ALL_ACTS(DEFERRED_WITH)
 
 /* Variants of the deferred epilogue for the common cases. Each variant needs fewer instructions per
- * row than the general function, so more rows fit into the processor's out-of-order window. */
+ * row than finish_deferred_as with variable flags, so more rows fit into the processor's
+ * out-of-order window. */
 #define DEFERRED_TYPES(name, type, act, brief)                                                     \
     static void name(const xd_gemm_job *p, deferred *l, int64_t rows)                              \
     {                                                                                              \
@@ -228,8 +230,8 @@ static inline deferred deferred_of(const xd_amx_job *t, const deferred_strip *s,
             _tile_zero(i);                                                                         \
     } while (0)
 
-/* Multiplies the first step of a block. The previous block's accumulators are stored between the
- * tile multiplies of the first step. Storing them all at the end of the previous block would stall
+/* Multiplies the first step of a register block. The previous register block's accumulators are
+ * stored between its tile multiplies. Storing them all at the end of the previous block would stall
  * the multiplies. If `from` equals `to`, the accumulators stay in their tiles. */
 FINISH_INLINE void first_step(const char *a, const char *b, const float *from, float *to, int more)
 {
@@ -363,7 +365,8 @@ typedef struct piece {
     float             sums[XD_SUMS] __attribute__((aligned(64)));
     float            *to; /* destination of the accumulators that are in tile registers */
     deferred          deferred;
-    deferred_strip    strip[2]; /* the strips of the current and the previous epilogue */
+    /* strips (32 output columns) of the current and of the previous epilogue */
+    deferred_strip    strip[2];
 } piece;
 
 /* A chunk of weights, which is multiplied with all rows of a block. The chunk consists of steps [k,
@@ -488,8 +491,8 @@ static void run_chunk(piece *p, chunk c, chunk next)
 }
 
 /* Sets the input rows and the strips of columns of piece p, which is work item i. Consecutive work
- * items have equal strips and different blocks of rows, so threads that run at the same time mostly
- * read the same weights. */
+ * items use one group of strips and different blocks of rows, so threads that run at the same time
+ * mostly read the same weights. */
 static void place_piece(piece *p, const xd_amx_job *t, int64_t i)
 {
     p->r0 = i % t->blocks * t->rows;

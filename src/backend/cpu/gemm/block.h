@@ -1,12 +1,13 @@
-/* block.h - internal declarations of our GEMMs: the blocks into which a GEMM is split, and the
- * table of functions that each kernel file exports.
+/* block.h - declares the blocks into which our GEMMs are split, and the table of functions that
+ * each kernel file exports.
  *
- * The files of this directory use the following words. A unit is 32 bits of an input row or of a
- * weight's column: two bf16 values, four int8 values or one float of consecutive inputs, padded
- * with zeros. A panel is XD_PANEL output columns of a weight, packed as [unit][XD_PANEL]. A packed
- * unit has one 32-bit unit of each column of a panel, XD_UNIT_BYTES in total. A chunk of a panel is
- * `deep` consecutive packed units. A tile is XD_TILE input rows; their accumulators for one panel
- * are in registers. The layout of packed weights is [panel][unit][XD_PANEL].
+ * The files of src/backend/cpu/gemm use the words unit, panel, chunk and tile. A unit is 32 bits of
+ * an input row or of a weight's column: two bf16 values, four int8 values or one float of
+ * consecutive inputs, padded with zeros. A panel is XD_PANEL output columns of a weight, packed as
+ * [unit][XD_PANEL]. A packed unit consists of one 32-bit unit of each column of a panel,
+ * XD_UNIT_BYTES in total. A chunk of a panel is `deep` consecutive packed units. A tile is XD_TILE
+ * input rows; their accumulators for one panel are in registers. The layout of packed weights is
+ * [panel][unit][XD_PANEL].
  *
  * A thread multiplies a panel by a block of input rows, chunk by chunk. A chunk of the panel stays
  * in the L2 cache for all tiles of the block. Between two chunks, accumulators are kept in scratch
@@ -18,11 +19,13 @@
 
 enum {
     XD_PANEL = 64,
-    XD_TILE = 6,                  /* rows of a tile: 6 x 64 accumulators use 24 of 32 registers */
+    /* number of input rows in a tile: 6 x 64 accumulators use 24 of 32 registers */
+    XD_TILE = 6,
     XD_UNIT_BYTES = 4 * XD_PANEL, /* bytes of a packed unit */
     XD_DEEP = 1152,      /* maximum number of packed units in a chunk; such a chunk takes 288 KiB */
-    XD_BLOCK_ROWS = 192, /* maximum rows of a block if rows are long */
-    /* maximum rows of a block if rows are short or weights are expanded to another type */
+    XD_BLOCK_ROWS = 192, /* maximum number of input rows in a block if rows are long */
+    /* maximum number of input rows in a block if rows are short or weights are expanded to another
+     * type */
     XD_BLOCK_MANY = 384,
 };
 
@@ -35,13 +38,13 @@ typedef struct xd_gemm_job {
     const char    *w;     /* packed panels of the weight, `panel_bytes` each */
     int64_t        panel_bytes;
     const float   *col, *row; /* scales of columns and of rows, or NULL */
-    /* for I8 weights: number for each column, which is subtracted from the column's sums */
+    /* for I8 weights, a number for each column that is subtracted from the column's sums */
     const int32_t *fix;
     int64_t        M, N;
     int64_t        deep;         /* number of packed units in a chunk of a panel */
     int64_t        rows, blocks; /* input rows in a block; number of row blocks */
-    /* Number of panels, and number of panels in a group. All blocks of input rows are multiplied by
-     * one group of panels before the next group starts. */
+    /* Number of panels (of XD_PANEL output columns), and number of panels in a group. All blocks of
+     * input rows are multiplied by one group of panels before the next group starts. */
     int64_t        panels, group;
     int64_t        per; /* number of panels in a work item of a thread */
     /* maximum number of panels whose chunks are multiplied side by side; 0: one panel */
@@ -62,14 +65,14 @@ static inline int64_t xd_panels(const xd_weight *w)
     return (w->out + XD_PANEL - 1) / XD_PANEL;
 }
 
-/* Computes all fields of *p that are not pointers. The caller has set a, units, rest and
+/* Computes all fields of *p that are not pointers. Before, the caller must set a, units, rest and
  * panel_bytes. M, the number of input rows, must be above 0. The caller may also set upper limits
- * in the fields deep, rows and side. A limit of 0 selects the default, which is for tiles of
- * XD_TILE rows. If `expands` is 1, the scratch memory also has space for a chunk of weights that is
+ * in the fields deep, rows and side. A limit of 0 selects the default, which suits tiles of XD_TILE
+ * rows. If `expands` is 1, the scratch memory also has space for a chunk of weights that is
  * converted to another type. */
 void xd_gemm_job_cut(xd_gemm_job *p, int expands, int threads);
 void xd_gemm_job_run(const xd_gemm_job *p, xd_panel_fn *fn);
-/* Runs a GEMM like xd_gemm_job_run, but only in the calling thread. */
+/* Runs a GEMM in the calling thread only; otherwise does what xd_gemm_job_run does. */
 void xd_gemm_job_run_alone(const xd_gemm_job *p, xd_panel_fn *fn);
 
 /* Returns the number of rows of the next tile if `left` input rows remain. A full tile is never
@@ -141,8 +144,8 @@ extern const xd_gemm_kernels xd_cpu_gemm_e4m3;
  * xd_cpu_gemm_e4m3 */
 extern const xd_gemm_kernels xd_cpu_gemm_e4m3_f32;
 extern const xd_gemm_kernels xd_cpu_gemm_f32; /* kernels for F32 weights, with AVX2 */
-/* kernels for F32 weights, with AVX-512, only for the low-rank products of product.c. oneDNN
- * computes all other F32 GEMMs on AVX-512. */
+/* kernels for F32 weights, with AVX-512, for the low-rank products of product.c only. All other F32
+ * GEMMs with AVX-512 are computed by oneDNN. */
 extern const xd_gemm_kernels xd_cpu_gemm_f32_wide;
 
 #endif

@@ -2,7 +2,7 @@
  *
  * A packed weight starts with the scales of its columns, XD_PANEL scales for each panel (block.h).
  * After the scales, the weight's elements are stored panel by panel, in the layout
- * [quad][XD_PANEL][4]. A quad is four consecutive inputs. */
+ * [quad][XD_PANEL][4]. In packed e4m3 weights, a quad is the weights of four consecutive inputs. */
 #ifndef XD_BACKEND_CPU_GEMM_E4M3_QUADS_H
 #define XD_BACKEND_CPU_GEMM_E4M3_QUADS_H
 
@@ -25,9 +25,8 @@ static inline char *panels_of(const xd_weight *w)
     return (char *)w->p + xd_panels(w) * XD_PANEL * 4;
 }
 
-/* Two functions that return the byte shuffles for bf16_of. In each 32-bit lane, first_pick()
- * selects the bytes of inputs 0 and 1 of a quad, and second_pick() selects the bytes of inputs 2
- * and 3. */
+/* Return byte shuffles for bf16_of. In each 32-bit lane, first_pick() selects the bytes of inputs 0
+ * and 1 of a quad, and second_pick() selects the bytes of inputs 2 and 3. */
 static inline __m512i first_pick(void)
 {
     return _mm512_broadcast_i32x4(

@@ -1,7 +1,7 @@
 /* finish.h - computes the epilogue of a GEMM on a tile of accumulators that is still in cache:
  * scales, bias, activation, gate, residual and conversion to the output type.
  *
- * The epilogue has the formulas of kernels.c, here computed on vectors of AVX-512 or AVX2. */
+ * It uses the formulas of kernels.c on vectors of AVX-512 or AVX2. */
 #ifndef XD_BACKEND_CPU_GEMM_FINISH_H
 #define XD_BACKEND_CPU_GEMM_FINISH_H
 
@@ -50,7 +50,8 @@ FINISH_INLINE vf gelu_tanh(vf x)
                            v_mul(x, v_fma(v_mul(x, x), v_set(-0.102943240f), v_set(-2.30220819f))));
 }
 
-/* Computes GELU with erf: x (1 - p) for x > 0, else x p, with p = erfc(|x| / sqrt 2) / 2. */
+/* Computes GELU by the error function: x (1 - p) for x > 0, else x p, with p = erfc(|x| / sqrt 2) /
+ * 2. */
 FINISH_INLINE vf gelu_erf(vf x)
 {
     static const float P[] = {
@@ -143,9 +144,9 @@ static inline void put_at(char *p, xd_dtype type, vl n, vf x)
 }
 #endif
 
-/* The epilogue's operands for LANES output columns. */
+/* Operands of the epilogue of a GEMM for LANES output columns. */
 typedef struct finish_cols {
-    vl m; /* mask or number of the columns that exist */
+    vl m; /* mask or number of the lanes that are columns of the output */
     vf by, bias, gate;
     vi fix;
 } finish_cols;
@@ -160,11 +161,11 @@ FINISH_INLINE finish_cols columns_from(const xd_gemm_job *p, int64_t c)
                           v_integers(p->fix ? p->fix + c : NULL) };
 }
 
-/* Flags and types that tell which steps the epilogue of a GEMM has. The flags are copied from the
- * job once, because otherwise the compiler would load the flags again after every store to the
- * output. */
+/* Flags and types that tell which operations the epilogue of a GEMM performs. The flags are copied
+ * from the job once, because otherwise the compiler would load the flags again after every store to
+ * the output. */
 typedef struct finish_way {
-    int      by, bias, gate; /* flags that are 1 if the GEMM has scales (by), a bias, a gate */
+    int      by, bias, gate; /* flags that are 1 if the GEMM uses scales (by), a bias, a gate */
     xd_dtype from;           /* type of the residual */
     xd_act   act;
 } finish_way;
@@ -205,7 +206,7 @@ FINISH_INLINE vf finish_vector(const finish_way *w, const float *sum, const floa
 }
 
 /* Runs the epilogue for rows [r0, r0 + n) and columns [c0, c0 + width) of the output; columns after
- * the last column are skipped. Each row of accumulators has XD_PANEL elements. */
+ * the last column are skipped. The array `sums` contains rows of XD_PANEL accumulators. */
 FINISH_INLINE void finish_as(const xd_gemm_job *p, const float *sums, int64_t c0, int64_t width,
                              int64_t r0, int64_t n, xd_act act)
 {

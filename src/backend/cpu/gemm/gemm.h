@@ -6,10 +6,9 @@
  *   AVX-512 with VNNI: int8;
  *   AVX2: f32.
  *
- * The functions of gemm.h take the arguments that backend.h documents. A row of the output is
- * always computed by the same operations in the same order: the order of additions depends only on
- * the length of a row. The result of a row does not depend on the other rows of the GEMM, on the
- * number of threads, or on addresses. */
+ * The arguments of the functions are documented in backend.h. The products for a row of the output
+ * are always added in an order that depends only on the length of the input rows. The result of a
+ * row does not depend on the other rows of the GEMM, on the number of threads, or on addresses. */
 #ifndef XD_BACKEND_CPU_GEMM_GEMM_H
 #define XD_BACKEND_CPU_GEMM_GEMM_H
 
@@ -22,7 +21,7 @@ int       xd_cpu_gemm_takes(xd_isa isa, const xd_weight *w);
 /* Returns 1 if the GEMM reads an F32 input directly, without a previous conversion. */
 int       xd_cpu_gemm_reads_floats(xd_isa isa, const xd_weight *w);
 size_t    xd_cpu_gemm_pack_size(xd_isa isa, xd_weight *w);
-/* Packs a weight without scratch. src has a float type and may be unaligned. */
+/* Packs a weight without scratch memory. `src` has a float type and may be unaligned. */
 xd_status xd_cpu_gemm_pack(xd_isa isa, const xd_weight *w, xd_tensor src);
 /* Implementations of `pack_band` and `pack_rows` of xd_ops (backend.h), which pack a weight in
  * bands of rows. */

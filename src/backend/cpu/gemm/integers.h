@@ -11,8 +11,8 @@ static inline __m128i to_int8(__m512 x)
     return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x));
 }
 
-/* Addresses of 16 int8 rows of a weight's source, beginning with row o0. Rows that do not exist,
- * and rows whose scale is 0, are not read. */
+/* Addresses of 16 int8 rows of a weight's source, beginning with row o0. Rows after the last row of
+ * the source, and rows whose scale is 0, are not read. */
 typedef struct stored_rows {
     const char *at[16];
     __mmask64   mask[16];
@@ -114,9 +114,9 @@ static inline __m512i scale_and_round(__m512i x, __m512 by)
 }
 
 /* Returns 64 elements of a row of n elements, from element i on, times `by`, as int8, with zeros
- * after the end. No int8 result of bf16_integers exceeds 127. The pack instructions that convert to
- * int8 work within 128-bit lanes, so a permutation at the end restores the order of the
- * elements. */
+ * after the end. The multiplication by `by` never gives a result above 127. The pack instructions
+ * that convert to int8 work within 128-bit lanes, so a permutation at the end restores the order of
+ * the elements. */
 static inline __m512i bf16_integers(const char *x, int64_t i, int64_t n, __m512 by)
 {
     const __m512i p = bf16_pairs(x, i, n), q = bf16_pairs(x, i + 32, n);
@@ -140,7 +140,7 @@ static inline __m512i float_integers(const char *x, int64_t i, int64_t n, __m512
         _mm512_packs_epi16(_mm512_packs_epi32(v[0], v[1]), _mm512_packs_epi32(v[2], v[3])));
 }
 
-/* Quantized rows of a GEMM's input and the scales of the rows. The layout of the quantized rows is
+/* Rows of a GEMM's input, quantized to int8, and their scales. The layout of the quantized rows is
  * [rows / side][step][side][64], where a step is 64 consecutive elements. Each byte of the
  * quantized rows is combined with `flip` by xor: `flip` is 0x80 for unsigned bytes with an offset
  * of 128, and 0 for signed bytes. A scale of NaN marks a row with non-finite elements. */

@@ -1,11 +1,11 @@
 /* panel_tmpl.h - multiplies a panel of weights by a block of input rows, tile by tile. The header
  * block.h explains the words panel, block, tile and unit.
  *
- * The including file of panel_tmpl.h has included tile_tmpl.h. If tiles read the packed layout of
- * weights directly, the including file defines PANELS_IN_PLACE. If tiles read another layout, the
- * including file defines panel_in_l1 and LINES. panel_in_l1 returns the address of `units` units of
- * the panel, from unit k on, in the layout that tiles read. LINES is the number of cache lines that
- * one unit of the panel occupies in the packed weight. */
+ * The including file must include tile_tmpl.h first. If tiles read the packed layout of weights
+ * directly, the including file defines PANELS_IN_PLACE. If register tiles read another layout than
+ * the packed one, the including file defines panel_in_l1 and LINES. panel_in_l1 returns the address
+ * of `units` units of the panel, from unit k on, in the layout that tiles read. LINES is the number
+ * of cache lines that one unit of the panel occupies in the packed weight. */
 #ifndef XD_BACKEND_CPU_GEMM_PANEL_TMPL_H
 #define XD_BACKEND_CPU_GEMM_PANEL_TMPL_H
 

@@ -29,7 +29,7 @@ typedef struct tile_args {
     int         add;  /* 1: adds to the accumulators in c */
     int         rest; /* 1: half a unit (16 bits) follows the full units */
     const char *next; /* prefetched data, one cache line for each unit */
-    int         last; /* 1: this is the last chunk of the rows; the epilogue follows */
+    int         last; /* 1: this is the last chunk of the rows; the GEMM's epilogue follows */
 } tile_args;
 
 typedef void tile_fn(const tile_args *t, const xd_gemm_job *p, int64_t at, int64_t r0);

@@ -1,11 +1,12 @@
 /* args.h - declares a struct of arguments for each CUDA kernel, in plain C, because both the engine
  * and the kernels include this file.
  *
- * Pointers in these structs are device addresses, or NULL if an operand is absent. In the structs
- * of args.h, strides (s*) are in elements. If all rows use the same row of an operand, the stride
- * between its rows is 0. Fields *_type hold an xd_dtype, which is F32, F16 or BF16 unless the
- * comment says otherwise. Some structs end with an explicit padding field. Implicit padding has
- * arbitrary contents, which the simulated GPU of the tests could mistake for an address. */
+ * Pointers in these structs are device addresses, or NULL if an operand is absent. In these
+ * structs, fields whose names begin with s and a digit or underscore are strides in elements. If
+ * all rows use the same row of an operand, the stride between its rows is 0. Fields *_type hold an
+ * xd_dtype, which is F32, F16 or BF16 unless the comment says otherwise. Some structs end with an
+ * explicit padding field. Implicit padding has arbitrary contents, which the simulated GPU of the
+ * tests could mistake for an address. */
 #ifndef XD_BACKEND_CUDA_KERNELS_ARGS_H
 #define XD_BACKEND_CUDA_KERNELS_ARGS_H
 
@@ -69,10 +70,10 @@ typedef struct linattn_args {
     int64_t       n, H, D;
 } linattn_args;
 
-/* Arguments of attention, as in xd_attn_args. Strides are in the order samples, rows, heads. One
- * launch processes the rows [first, first + n) of all query rows of the attention call. A segment
- * holds the keys [start, start + m) of all keys of the attention call. If there are more than
- * ATTENTION_SEGMENTS segments, the array of segments is in device memory at `list`; otherwise
+/* Arguments of attention, as in xd_attn_args. The strides of attention's tensors are in the order
+ * samples, tokens, heads. One launch processes queries [first, first + n) of the attention call. A
+ * segment holds the keys [start, start + m) of all keys of the attention call. If there are more
+ * than ATTENTION_SEGMENTS segments, the array of segments is in device memory at `list`; otherwise
  * `list` is NULL. One launch processes at most ATTENTION_SAMPLES samples. */
 enum { ATTENTION_SEGMENTS = 40, ATTENTION_SAMPLES = 16 };
 typedef struct attention_segment {
@@ -137,8 +138,8 @@ typedef struct axpby_args {
 } axpby_args;
 
 /* Arguments of glu, out = act(a) * b, and of addmul, out += gate * a. The operands of glu and
- * addmul are rows [n,C]. In glu_e4m3, sx receives the scales of the rows, and `via` is the type to
- * which the products are first rounded. */
+ * addmul are rows [n,C]. The kernel glu_e4m3 writes the scales of the rows to sx, and first rounds
+ * the products to the type `via`. */
 typedef struct pair_args {
     void        *out;
     const void  *a, *b;
@@ -158,8 +159,8 @@ typedef struct moments_args {
     int         in_type, groups;
 } moments_args;
 
-/* Sums columns of F64 elements over R rows that are `step` elements apart. Thread block i sums
- * column i. */
+/* Arguments of a kernel that sums columns of F64 elements over R rows, which are `step` elements
+ * apart. Thread block i sums column i. */
 typedef struct add_rows_args {
     double       *out;
     const double *in;
@@ -168,7 +169,7 @@ typedef struct add_rows_args {
 
 /* Arguments of the group norm of an image [d0,d1,d2,C]. The tensor `sums` [groups,2] has the sum
  * and the sum of squares of each group. Each element of scale and shift (as in xd_gnorm) applies to
- * a cell of the image, which has cell[i] positions along axis i. */
+ * cell[0] frames, cell[1] rows and cell[2] columns of the image. */
 typedef struct gnorm_args {
     void         *out;
     const void   *in;
@@ -177,14 +178,14 @@ typedef struct gnorm_args {
     int64_t       C, n, d[3], s_out[3], s_in[3], s_scale[3], s_shift[3], cell[3];
     /* strides of `sums`: between groups, and between the sum and the sum of squares of a group */
     int64_t       s_group, s_moment;
-    int64_t       each; /* number of elements that a block of threads normalizes */
+    int64_t       each; /* number of elements that one thread block normalizes */
     int           in_type, out_type, groups, silu;
     double        count;
     float         eps;
     int           none;
 } gnorm_args;
 
-/* Sets to[i] = value[i] for i < n. */
+/* Arguments of a kernel that sets to[i] = value[i] for i < n. */
 typedef struct lengths_args {
     int32_t *to;
     int64_t  n;
@@ -210,9 +211,9 @@ typedef struct resize_args {
     int         factor[3], size;
 } resize_args;
 
-/* Computes weights = softmax(scale * scores) for each row of m scores. The rows of scores, and the
- * rows of weights, are `ld` elements apart. `lse` receives the log-sum-exp of each row, or is
- * NULL. */
+/* Arguments of a kernel that computes weights = softmax(scale * scores) for each row of m scores.
+ * The rows of scores, and the rows of weights, are `ld` elements apart. `lse` receives the
+ * log-sum-exp of each row, or is NULL. */
 typedef struct softmax_args {
     void        *weights;
     const float *scores;
