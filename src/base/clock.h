@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-double  xd_now_s(void);  /* seconds since a fixed moment */
-int64_t xd_now_ns(void); /* nanoseconds since the fixed moment of xd_now_s */
+double  xd_now_s(void);  /* returns the seconds since a fixed moment */
+int64_t xd_now_ns(void); /* returns the nanoseconds since the fixed moment of xd_now_s */
 
 #endif

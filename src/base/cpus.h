@@ -24,9 +24,8 @@ int         xd_cpuset_count(const xd_cpuset *s);
 int         xd_cpuset_read(xd_cpuset *s, const char *list);
 /* Writes the set as a list, "0-3,8", and returns `text`. A list that does not fit ends in "...". */
 const char *xd_cpuset_text(const xd_cpuset *s, char *text, size_t size);
-/* Functions that read and set the affinity mask of the calling thread; threads that this thread
- * starts later inherit the mask. xd_cpuset_mine and xd_cpuset_bind return 0 on failure, with errno
- * set. */
+/* xd_cpuset_mine reads and xd_cpuset_bind sets the affinity mask of the calling thread; threads
+ * that this thread starts later inherit the mask. Both return 0 on failure, with errno set. */
 int         xd_cpuset_mine(xd_cpuset *s);
 int         xd_cpuset_bind(const xd_cpuset *s);
 
@@ -35,7 +34,7 @@ typedef struct xd_cpu_info {
     /* l3: the lowest number of the cpus that have the same L3 cache as this cpu; core: the lowest
      * number of the cpus on the same core. */
     int l3, core;
-    int smt; /* index of the cpu among the siblings of its core */
+    int smt; /* index of the cpu among the hardware threads of its core */
 } xd_cpu_info;
 
 typedef struct xd_cpus {
@@ -44,8 +43,8 @@ typedef struct xd_cpus {
 } xd_cpus;
 
 /* Reads the topology of the online cpus in `mask`. root: a directory like /sys/devices/system
- * (NULL: /sys/devices/system), in which any file may be missing. Returns 0 if there is no cpu or if
- * out of memory; nothing must be freed then. */
+ * (NULL: /sys/devices/system), in which any file may be missing. Returns 0 if no cpu is found or if
+ * out of memory; the caller then need not free anything. */
 int  xd_cpus_read(xd_cpus *c, const char *root, const xd_cpuset *mask);
 void xd_cpus_free(xd_cpus *c);
 

@@ -18,17 +18,17 @@ int xd_file_is_stream(const char *path);
 const char *xd_path_hint(const char *path);
 
 /* Reads a complete regular file of at most `max` bytes. *data is malloc'ed, owned by the caller,
- * and ends in an extra NUL that *len does not count. XD_EIO: the file cannot be read. */
+ * and ends in an extra NUL that *len does not count. Returns XD_EIO if the file cannot be read. */
 xd_status xd_file_read(const char *path, size_t max, char **data, size_t *len, xd_err *e);
 
 /* Reads a file as xd_file_read does, and also reads a pipe or a device to the end; "-" is standard
  * input. */
 xd_status xd_file_read_any(const char *path, size_t max, char **data, size_t *len, xd_err *e);
 
-/* A file that is being written. A file of xd_out gets its name only when its contents are complete
- * and synced. If the file system supports O_TMPFILE, the incomplete file has no name at all, so
- * that nothing remains even after SIGKILL. On other file systems, the incomplete file has a
- * temporary name in the same directory and is then renamed. A device or a pipe is written
+/* A file that is being written. The file gets its name only when its contents are complete and
+ * synced. If the file system supports O_TMPFILE, the incomplete file has no name at all, so that
+ * nothing remains even after SIGKILL. On file systems without O_TMPFILE, the incomplete file has a
+ * temporary name in the same directory and is renamed at the end. A device or a pipe is written
  * directly. */
 typedef struct xd_out {
     FILE *f;
@@ -47,10 +47,9 @@ void      xd_out_abort(xd_out *o);
  * directory. */
 xd_status xd_file_writable(const char *path, xd_err *e);
 
-/* Returns 1 if the process has an output (xd_out) that is a device or a pipe. An output is
- * counted as open from the begin of xd_out_open on, because opening a pipe may block until there is
- * a reader.
- * xd_out_streams is async-signal-safe. */
+/* Returns 1 if the process has an output (xd_out) that is a device or a pipe. An output counts as
+ * open as soon as xd_out_open is called, because opening a pipe may block until another process
+ * reads from it. xd_out_streams is async-signal-safe. */
 int xd_out_streams(void);
 
 /* Removes the temporary files of all open outputs (xd_out). xd_out_sweep is async-signal-safe, for
@@ -59,8 +58,8 @@ void xd_out_sweep(void);
 
 /* Counts the bytes in the range [at, at + bytes) of a file that are not in the page cache and must
  * be read from disk. xd_file_cold_bytes counts complete pages, up to the end of the file. Returns 0
- * also if the number cannot be known: Linux reports the cached pages of a file only to users who
- * may write the file. fd: descriptor of the file, open for reading. */
+ * also if the number is unknown: Linux reports the cached pages of a file only to users who may
+ * write the file. fd: descriptor of the file, open for reading. */
 size_t xd_file_cold_bytes(int fd, size_t at, size_t bytes);
 /* Asks the system to drop a file's clean pages from the page cache (posix_fadvise); the system may
  * ignore the request. */
@@ -70,8 +69,8 @@ void   xd_file_drop_cached(int fd);
  * ~/.cache/xdit/NAME, and writes the path to `path`. Returns 0 if neither XDG_CACHE_HOME nor HOME
  * is an absolute path, or if the path does not fit into `size` bytes. */
 int  xd_cache_path(const char *name, char *path, size_t size);
-/* Creates the parent directories of a path, and ignores failures. xd_make_parents changes the text
- * `path` during the call. */
+/* Creates the parent directories of a path, and ignores failures. The text `path` is modified
+ * during the call and then restored. */
 void xd_make_parents(char *path);
 
 /* Returns "dir/name", malloc'ed, without a double slash, or NULL if out of memory. */

@@ -1,9 +1,9 @@
 /* json.h - reads JSON documents (parsed by cJSON), fills C structs from them by a table, and writes
  * JSON texts.
  *
- * A component's config.json becomes a C struct. The component defines a table of xd_field that has
- * one row for each key of the config. Unknown keys are logged at debug level; values of a wrong
- * type are refused. */
+ * A component's config.json becomes a C struct. For this, the component defines a table of xd_field
+ * with one row for each key of the config. Unknown keys are logged at debug level; values of a
+ * wrong type are refused. */
 #ifndef XD_BASE_JSON_H
 #define XD_BASE_JSON_H
 
@@ -14,19 +14,20 @@
 
 typedef struct xd_json xd_json; /* value inside a JSON document; borrowed */
 
-/* Parses a JSON text. what: name of the text in errors. The caller owns the document *j.
- * xd_json_parse refuses deep nesting and text after the JSON value. xd_json_parse accepts NaN,
- * Infinity and -Infinity without quotes, as Python writes them. */
+/* Parses a JSON text. what: name of the text in errors. The caller owns the document *j. Deep
+ * nesting and text after the JSON value are refused. NaN, Infinity and -Infinity without quotes are
+ * accepted, because Python writes them. */
 xd_status xd_json_parse(xd_json **j, const char *text, size_t len, const char *what, xd_err *e);
 /* Reads and parses a JSON file. */
 xd_status xd_json_read(xd_json **j, const char *path, xd_err *e);
 void      xd_json_free(xd_json **j);
 
-/* Returns the value of a key, or NULL if `j` is not an object or does not have the key. */
+/* Returns the value of a key, or NULL if `j` is not an object or does not contain the key. */
 const xd_json *xd_json_get(const xd_json *j, const char *key);
 /* Returns the number of members of an object or array. */
 int            xd_json_size(const xd_json *j);
-/* Returns the i-th member in constant time, or NULL. */
+/* Returns the i-th member of an object or array in constant time, or NULL if there are fewer
+ * members. */
 const xd_json *xd_json_at(const xd_json *j, int i);
 const xd_json *xd_json_first(const xd_json *j); /* returns the first member, or NULL */
 const xd_json *xd_json_next(const xd_json *v);  /* returns the member after v, or NULL */
@@ -34,30 +35,29 @@ const xd_json *xd_json_next(const xd_json *v);  /* returns the member after v, o
 const char    *xd_json_key(const xd_json *v);
 /* Returns the text of a string, or NULL if `j` is not a string. */
 const char    *xd_json_text(const xd_json *j);
-/* Sets *v and returns 1 if the value is a number; else returns 0. */
+/* If `j` is a number, sets *v to it and returns 1; else returns 0. */
 int            xd_json_number(const xd_json *j, double *v);
-/* Sets *v and returns 1 if the value is a bool; else returns 0. */
+/* If `j` is true or false, sets *v to 1 or 0 and returns 1; else returns 0. */
 int            xd_json_bool(const xd_json *j, int *v);
 /* Returns 1 if j is NULL or the value is null. */
 int            xd_json_null(const xd_json *j);
 int            xd_json_is_object(const xd_json *j);
 int            xd_json_is_list(const xd_json *j);
 
-/* A row of a config's table: one key of the config. Kinds and the C type at `off`:
- *   'i' int   'l' int64_t   'f' float   'd' double   'b' int (true, false)
- *   's' char[XD_FIELD_TEXT]      'L' xd_ints      'S' xd_names      '-' known, ignored
- *   'B' xd_ints of true (1) and false (0)         'D' xd_reals
- *   'N' xd_ints; an integer is a list of one
- *   'T' xd_names; a string is a list of one       'G' xd_ints of lists of numbers 1 to 63, each
- *   '=' only the default is supported             list as a number to the base 64, last first
- *   '>' an object ("text_config") whose keys are used if the config itself lacks them; one row
+/* A row of the table that describes a config: one key of the config. Kinds and the C type at `off`:
+ *   'i' int 'l' int64_t 'f' float 'd' double 'b' int (true, false) 's' char[XD_FIELD_TEXT] 'L'
+ *   xd_ints 'S' xd_names '-' known, ignored 'B' xd_ints of true (1) and false (0) 'D' xd_reals 'N'
+ *   xd_ints; an integer is a list of one 'T' xd_names; a string is a list of one 'G' xd_ints of
+ *   lists of numbers 1 to 63, each '=' only the default is supported list as a number to the base
+ *   64, last first '>' an object ("text_config") whose keys are used if the config itself lacks
+ *   them; one row
  * 'f' and 'd' also accept the strings "Infinity", "-Infinity", "NaN". 'i' and 'l' refuse fractions
  * and accept a list of equal numbers as that number. A null value in a config means the default.
  * The default of a field is `def` for numbers and bools, `text` for strings, and the empty list for
  * lists. The key of a field may be a path into nested objects: "rope_scaling.factor". Each key of a
  * path except the last must be an object or absent. A config key may occur in several rows. Rows
- * with the same `off` are aliases: the field gets the value of the first of these rows whose key is
- * present. If no key is present, the field gets the first row's default. */
+ * with the same `off` are aliases: the C field gets the value of the first alias whose key is
+ * present in the config. If no alias is present, it gets the first alias's default. */
 typedef struct xd_field {
     const char *json;
     size_t      off;

@@ -21,8 +21,8 @@ typedef enum xd_library {
     XD_NLIBRARIES
 } xd_library;
 
-/* A function of a library: the function's name, and the offset of its pointer in a table of
- * function pointers. */
+/* Name of a function in a shared library, and offset of its pointer in a table of function
+ * pointers. */
 typedef struct xd_symbol {
     const char *name;
     size_t      at;

@@ -2,8 +2,8 @@
  * prints.
  *
  * Every thread has a current log, which is the log of the engine whose function the thread runs, so
- * that two engines of one process can have two logs. Lines of a thread without a current log are
- * dropped. The levels XD_LOG_ERROR to XD_LOG_DEBUG are defined in xdit/err.h. */
+ * that two engines of one process can have two logs. Log lines of a thread without a current log
+ * are dropped. The levels XD_LOG_ERROR to XD_LOG_DEBUG are defined in xdit/err.h. */
 #ifndef XD_BASE_LOG_H
 #define XD_BASE_LOG_H
 
@@ -20,7 +20,7 @@ typedef struct xd_logger {
  * thread's previous log, which the caller restores. */
 const xd_logger *xd_log_enter(const xd_logger *log);
 void             xd_log(int level, const char *fmt, ...) XD_PRINTF(2, 3);
-/* Returns nonzero if log lines of this level are not dropped. */
+/* Returns nonzero if log lines of level `level` are passed to the program. */
 int              xd_log_on(int level);
 
 #endif

@@ -1,6 +1,6 @@
 /* minmax.h - computes the smaller or the larger of two values, and divisions that round up.
  *
- * If an argument of xd_max_double is NaN, the result is the second argument. */
+ * If an argument of xd_max_double is NaN, the function returns its second argument. */
 #ifndef XD_BASE_MINMAX_H
 #define XD_BASE_MINMAX_H
 

@@ -3,8 +3,8 @@
  * The generator "torch" returns, in f32, the values of torch.randn with
  * torch.Generator("cpu").manual_seed(seed). Like torch, "torch" converts the output of mt19937 by
  * the Box-Muller method, for n >= 16 in groups of 16 values, otherwise one value at a time. The
- * generator "philox" is counter-based (Salmon et al. 2011, Philox 4x32-10). Element i depends only
- * on the seed and i, so every rank can generate only its own rows. */
+ * generator "philox" is counter-based (Salmon et al. 2011, Philox 4x32-10). In "philox", element i
+ * depends only on the seed and i, so every rank can generate only its own rows. */
 #ifndef XD_BASE_RNG_H
 #define XD_BASE_RNG_H
 
@@ -23,9 +23,9 @@ void xd_rng_open(xd_rng *r, const char *name, int64_t seed);
  * also depend on n, because an n below 16 and a remainder of n / 16 are treated differently. */
 void xd_rng_normal(xd_rng *r, float *out, int64_t n);
 
-/* Functions that fill `out` with n normally distributed values, N(0,1). xd_noise_torch returns the
- * noise of draw number `draw`, counted from 0: it skips n values for each earlier draw.
- * xd_noise_philox returns the elements from index `first` on. */
+/* Fill `out` with n normally distributed values, N(0,1). xd_noise_torch writes what the draw number
+ * `draw` of n values with torch's generator returns, counted from 0. xd_noise_philox writes the
+ * elements from index `first` on. */
 void xd_noise_torch(float *out, int64_t n, int64_t seed, int draw);
 void xd_noise_philox(float *out, int64_t first, int64_t n, int64_t seed);
 

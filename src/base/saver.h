@@ -1,8 +1,8 @@
 /* saver.h - runs a background thread that saves snapshots, so that the thread that makes them does
  * not wait for the disk.
  *
- * At most one snapshot waits while another one is saved: the newest replaces the one that waits.
- * The functions are for one thread, which opens and closes the saver. */
+ * While a snapshot is being saved, at most one more waits; a newer snapshot replaces the waiting
+ * one. Only one thread may call the functions, the one that opens and closes the saver. */
 #ifndef XD_BASE_SAVER_H
 #define XD_BASE_SAVER_H
 
@@ -17,19 +17,18 @@ typedef struct xd_saver_ops {
     void      (*drop)(void *snapshot);
 } xd_saver_ops;
 xd_saver *xd_saver_open(const xd_saver_ops *ops);
-/* Returns a snapshot whose contents are no longer needed, for the caller to fill again: the one
- * that waits, or one that was saved. Returns NULL if there is none. The caller becomes the
- * owner. */
+/* Returns a snapshot whose contents are no longer needed (one that waits or was saved), so that the
+ * caller can fill it again and owns it. Returns NULL if there is no such snapshot. */
 void     *xd_saver_reuse(xd_saver *s);
-/* Begins to save a snapshot, of which the saver becomes the owner. If a thread cannot be started,
+/* Begins to save a snapshot, which the saver then owns. If a thread cannot be started, xd_saver_put
  * saves the snapshot before it returns. */
 void      xd_saver_put(xd_saver *s, void *snapshot);
-/* Waits until no snapshot waits or is saved. */
+/* Waits until all snapshots are saved. */
 void      xd_saver_wait(xd_saver *s);
-/* Returns the status and the error of the last save that has failed since the previous call; XD_OK:
- * none has failed. */
+/* Returns the status and the error of the last failed save since the previous call of
+ * xd_saver_status, or XD_OK if no save has failed. */
 xd_status xd_saver_status(xd_saver *s, xd_err *e);
-/* Waits as xd_saver_wait does, ends the thread and frees the saver. Accepts NULL. */
+/* Waits until all snapshots are saved, ends the thread and frees the saver. Accepts NULL. */
 void      xd_saver_close(xd_saver **s);
 
 #endif

@@ -1,17 +1,18 @@
 /* count_memory.h - predicts, for the count communicator (comm.h), how much device memory messages
  * need.
  *
- * The memory prediction models the buffers of staging.c and the mailboxes of direct.c. In the
- * model, a message uses the smallest free buffer that is large enough, or a new one; buffers are
- * deallocated only when the communicator closes. A mailbox can be used again after the peer has
- * sent three more messages: up to two messages may be in flight, and each rank posts one receive in
- * advance. A staging buffer can be used again after XD_STAGE_ENDING more calls. */
+ * The prediction simulates the buffers of staging.c and the mailboxes of direct.c. In the
+ * simulation, a message uses the smallest free buffer that is large enough, or a new one; buffers
+ * are deallocated only when the communicator closes. A mailbox can be used again after the
+ * receiving rank has sent three more messages, because up to two messages may be in flight and each
+ * rank posts one receive in advance. A staging buffer can be used again after XD_STAGE_ENDING more
+ * calls. */
 #ifndef XD_COMM_COUNT_MEMORY_H
 #define XD_COMM_COUNT_MEMORY_H
 
 #include "comm/comm.h"
 
-/* A buffer of `cap` bytes, which is in use until the counter of calls or messages reaches
+/* A simulated buffer of `cap` bytes, which is in use until the counter of calls or messages reaches
  * `until`. */
 typedef struct xd_count_buffer {
     size_t  cap;
@@ -23,8 +24,8 @@ typedef struct xd_count_buffers {
 } xd_count_buffers;
 
 typedef struct xd_count_world { /* modelled message memory of one rank */
-    /* traffic->way is the transport of messages between devices; traffic->device_bytes is the
-     * predicted memory. */
+    /* traffic->way tells how messages between devices are transported; traffic->device_bytes
+     * becomes the predicted memory. */
     xd_traffic      *traffic;
     xd_count_buffers packed; /* buffers for messages that are staged through the host */
     int64_t          calls;  /* number of communication calls begun so far */
@@ -36,8 +37,8 @@ typedef struct xd_count_group { /* modelled message memory of one group of ranks
     int64_t          *received; /* [size]: number of messages received from each rank */
 } xd_count_group;
 
-/* Opens the model of a group in which this rank is number `rank` of `size`. Returns 0 if out of
- * memory. */
+/* Opens the simulation for a group in which this rank is number `rank` of `size`. Returns 0 if out
+ * of memory. */
 int  xd_count_group_open(xd_count_group *g, int rank, int size);
 void xd_count_group_close(xd_count_group *g);
 void xd_count_world_close(xd_count_world *w);

@@ -1,8 +1,8 @@
-/* kinds.h - declares functions that all communicators share: functions that pack views, split an
- * all-reduce into pieces, compute broadcast trees, and reduce elements.
+/* kinds.h - declares functions with which all communicators pack views, split an all-reduce into
+ * pieces, compute broadcast trees, and reduce elements.
  *
- * Only kinds.h defines how collectives are split into messages, so that the count communicator and
- * the real communicators agree. */
+ * Real communicators and the communicator that only counts messages use these functions, so both
+ * split collective calls into the same messages. */
 #ifndef XD_COMM_KINDS_H
 #define XD_COMM_KINDS_H
 
@@ -17,14 +17,13 @@ int       xd_mpi_cores(int *ranks, int *cores);
 /* Implements xd_comm_host; returns -1 if no world is open. */
 int       xd_mpi_host(int *rank, int *ranks, xd_cpuset *cpus);
 
-/* Functions that return the number of elements (xd_comm_elems) or bytes (xd_comm_bytes) of a view;
- * 0 for an absent view. */
+/* Return the number of elements (xd_comm_elems) or bytes (xd_comm_bytes) of a view, or 0 if the
+ * view is absent. */
 int64_t xd_comm_elems(xd_tensor t);
 size_t  xd_comm_bytes(xd_tensor t);
-/* Functions that copy the elements of a view of any strides, row by row: xd_comm_pack copies from
- * the view to contiguous bytes, and xd_comm_unpack from contiguous bytes to the view. The view and
- * the contiguous bytes may overlap only if they begin at the same address or the view is
- * contiguous. */
+/* xd_comm_pack copies the elements of a view, which may have any strides, to contiguous memory;
+ * xd_comm_unpack copies them back. The view and the contiguous memory may overlap only if they
+ * begin at the same address or the view is contiguous. */
 void    xd_comm_pack(void *to, xd_tensor from);
 void    xd_comm_unpack(xd_tensor to, const void *from);
 /* Copies between views of the same shape and type; returns 0 if shapes or types differ. */
@@ -36,20 +35,20 @@ int     xd_comm_copy(xd_tensor to, xd_tensor from);
 size_t  xd_gather_row(xd_tensor out);
 int64_t xd_gather_at(const int64_t *rows, int r);
 
-/* An all-reduce of small tensors is direct (xd_reduce_direct returns 1): every rank sends all
- * elements to every rank. For larger tensors, the n elements are split into one piece per rank:
- * [xd_reduce_piece(n, r, size), xd_reduce_piece(n, r + 1, size)). Both methods of all-reduce add in
- * rank order. */
+/* In an all-reduce of a small tensor (xd_reduce_direct returns 1), every rank sends all elements to
+ * every rank. For larger tensors, rank r reduces one piece of the n elements: those from
+ * xd_reduce_piece(n, r, size) to xd_reduce_piece(n, r + 1, size). In both cases, values are added
+ * in rank order. */
 int     xd_reduce_direct(size_t bytes, int size);
 int64_t xd_reduce_piece(int64_t n, int r, int size);
 /* Reduces n elements: each element of `acc` becomes acc op from, for example their sum. Returns 0
  * for a type that has no reduction. */
 int     xd_reduce(void *acc, const void *from, int64_t n, xd_dtype t, xd_red op);
 
-/* Functions that compute the binomial tree of a broadcast. A rank is denoted by v, its distance
- * from the root rank (modulo the number of ranks). xd_tree_parent returns the parent of v, or -1
- * for the root. xd_tree_children writes the children of v, ordered by decreasing size of their
- * subtrees, and returns the number of children, at most 31. */
+/* Compute the binomial tree of a broadcast. A rank is denoted by v, its distance from the root rank
+ * (modulo the number of ranks). xd_tree_parent returns the parent of v, or -1 for the root.
+ * xd_tree_children writes the children of v, ordered by decreasing size of their subtrees, and
+ * returns the number of children, at most 31. */
 int xd_tree_parent(int v);
 int xd_tree_children(int v, int size, int *child);
 

@@ -2,8 +2,8 @@
  * the call, in phases, and the call's staging buffers.
  *
  * Each process has one list of unused operations, one list of unused staging buffers and one list
- * of operations that have work to do between messages, because there is one MPI. Only the thread
- * that opened MPI uses the functions of mpi_op.h. Freed memory goes to free lists, so a loop of
+ * of operations that must act between messages, because it has only one MPI library. Only the
+ * thread that opened MPI may call these functions. Freed memory goes to free lists, so a loop of
  * calls allocates nothing after its first iteration. */
 #ifndef XD_COMM_MPI_OP_H
 #define XD_COMM_MPI_OP_H
@@ -22,12 +22,13 @@ typedef struct xd_mpi_world {
     int                  users, rank;
     struct xd_mpi_world *next; /* next entry in the list of open worlds */
     MPI_Group            host; /* MPI group of the ranks on this rank's host */
-    MPI_Comm      control; /* communicator without messages; polling it lets MPI make progress */
+    /* communicator on which no messages are sent; polling it lets MPI make progress */
+    MPI_Comm             control;
     /* 1: the world was made from the program's own communicator (xd_comm_from_mpi). */
-    int           lent;
-    xd_cpuset     cpus;   /* cpus that the ranks of this host may use together */
-    xd_shm_block *window; /* list of the world's open shared-memory windows */
-    int           lost;   /* 1: some messages will never be sent, so waits fail at once */
+    int                  lent;
+    xd_cpuset            cpus;   /* cpus that the ranks of this host may use together */
+    xd_shm_block        *window; /* list of the world's open shared-memory windows */
+    int                  lost;   /* 1: some messages will never be sent, so waits fail at once */
 } xd_mpi_world;
 
 typedef struct xd_mpi_group {
@@ -83,10 +84,11 @@ struct xd_mpi_op {
     /* [nviews] views that are exchanged within the host, stored in a staging buffer. */
     xd_zero_copy    *views;
     xd_exchange_kind kind;
-    /* Posts the messages of the next phase; NULL: there is no further phase. */
+    /* Posts the messages of the operation's next phase; NULL: no phase follows. */
     void             (*then)(xd_mpi_op *j);
     xd_mpi_staging  *stages; /* staging buffers that the operation uses */
-    xd_tensor        io;     /* the function `then` uses this field and the following ones */
+    /* this field and the following ones are arguments of the function `then` */
+    xd_tensor        io;
     xd_red           op;
     int              root, hop;
     char            *stage;
@@ -96,23 +98,24 @@ struct xd_mpi_op {
  * for a message between two ranks, which arrives in the order of sending. Returns NULL if out of
  * memory, which is recorded in the world's error. */
 xd_mpi_op *xd_mpi_op_begin(xd_comm *c, int collective);
-/* Functions that post a message of `bytes` bytes to a rank, or the receive of such a message from a
- * rank. A message of 0 bytes is not sent. */
+/* Post a message of `bytes` bytes to rank `to`, or the receive of a message from rank `from`. A
+ * message of 0 bytes is not sent. */
 void       xd_mpi_op_send(xd_mpi_op *j, const void *p, size_t bytes, int to);
 void       xd_mpi_op_recv(xd_mpi_op *j, void *p, size_t bytes, int from);
 /* Adds a message of `bytes` to the world's traffic counts. */
 void       xd_mpi_op_count(xd_mpi_op *j, size_t bytes, int to);
 /* Posts a message as xd_mpi_op_send does, without adding to the traffic counts. */
 void       xd_mpi_op_send_uncounted(xd_mpi_op *j, const void *p, size_t bytes, int to);
-/* Functions that post a message with the elements of a tensor of any strides, through a staging
+/* Post the send or the receive of the elements of a tensor with any strides, through a staging
  * buffer if needed. */
 void       xd_mpi_op_send_view(xd_mpi_op *j, xd_tensor t, int to);
 void       xd_mpi_op_recv_view(xd_mpi_op *j, xd_tensor t, int from);
 /* Returns a staging buffer, or NULL if the operation has failed. */
 char      *xd_mpi_op_stage(xd_mpi_op *j, size_t bytes);
 void       xd_mpi_op_fail(xd_mpi_op *j, xd_status code, const char *fmt, ...) XD_PRINTF(3, 4);
-/* Starts an operation. The caller must have posted all messages of the operation's first phase. j
- * may be NULL. */
+/* Starts an operation. Returns the request with which the caller waits for operation j. Before, the
+ * caller must post all messages of the operation's first phase. If j is NULL, the request reports a
+ * failure. */
 xd_req     xd_mpi_op_start(xd_mpi_op *j);
 
 xd_status xd_mpi_wait(xd_comm *c, xd_req *r, int n);
@@ -121,28 +124,26 @@ void      xd_mpi_drop(xd_comm *c, xd_req *r, int n);
 /* Runs the next phase of every pending operation whose messages of the current phase have
  * arrived. */
 void      xd_mpi_advance(void);
-/* Pauses a waiting rank between two polls. polls: the number of polls so far. */
+/* Pauses a rank that waits for messages between two polls. polls: the number of polls so far. */
 void      xd_mpi_idle(int polls);
 void      xd_mpi_free_lists(void); /* frees all unused operations and staging buffers */
 /* Records and logs an MPI failure of a world. Returns XD_ECOMM. */
 xd_status xd_mpi_fail(xd_mpi_world *w, int rank, const char *what, int code);
 
 /* xd_shares_memory returns 1 if this rank exchanges views with rank `rank` through shared memory.
- * xd_all_share_memory returns 1 if all ranks of the group exchange views through shared memory.
- * Both ranks of a pair get the same result from xd_shares_memory. */
+ * xd_all_share_memory returns 1 if all ranks of the group exchange views through shared memory. If
+ * two ranks ask about each other, xd_shares_memory returns the same result on both. */
 int  xd_shares_memory(const xd_comm *c, int rank);
 int  xd_all_share_memory(const xd_comm *c);
-/* Functions that add one view, which an exchange sends or receives, to the operation of the
- * exchange. xd_zero_copy_finish posts the last phase of the exchange. The operation calls
- * xd_zero_copy_finish through xd_mpi_op.then. */
+/* Add a view that an exchange sends or receives to the exchange's operation. xd_zero_copy_finish
+ * posts the last phase of the exchange; the operation calls it through xd_mpi_op.then. */
 void xd_zero_copy_send(xd_mpi_op *j, xd_tensor t, int to);
 /* The calls exchange_views and exchange_places change *t to a view of the other rank's tensor. */
 void xd_zero_copy_recv(xd_mpi_op *j, xd_tensor *t, int from);
 void xd_zero_copy_finish(xd_mpi_op *j);
 
-/* Functions that begin an all-reduce of j->io in which each rank sums one piece of the elements.
- * xd_zero_copy_sum uses shared memory between ranks of one host, and xd_sum_by_messages uses
- * messages. */
+/* Begin an all-reduce of j->io in which each rank sums one piece of the elements. xd_zero_copy_sum
+ * uses shared memory between ranks of one host, and xd_sum_by_messages uses messages. */
 void xd_zero_copy_sum(xd_mpi_op *j);
 void xd_sum_by_messages(xd_mpi_op *j);
 
@@ -151,12 +152,12 @@ void    *xd_mpi_window_open(xd_comm *c, size_t bytes);
 int      xd_mpi_in_window(xd_comm *c, const void *p);
 void     xd_mpi_window_close(xd_comm *c, void *p);
 /* Finds the address p in the shared-memory windows of this host. Returns the number of the window's
- * block, which is unique on the host and not 0. Sets *at to the offset of p in the block, and *mine
- * to 1 if p is in the part of the window that belongs to this rank. Returns 0 if p is in no
- * window. */
+ * memory block, which is unique on the host and not 0, or returns 0 if p is in no window. Sets *at
+ * to the offset of p in the memory block, and *mine to 1 if this memory belongs to this rank. */
 uint64_t xd_window_find(const xd_mpi_world *w, const void *p, int64_t *at, int *mine);
-/* Returns the address of offset `at` in a window's block. Returns NULL if there is no such block,
- * or if the `bytes` bytes exceed the block. */
+/* Returns the address of offset `at` in memory block number `block` of a shared-memory window.
+ * Returns NULL if no such block exists, or if it ends less than `bytes` bytes after this
+ * address. */
 char    *xd_window_address(const xd_mpi_world *w, uint64_t block, int64_t at, int64_t bytes);
 /* xd_mpi_share implements xd_comm_ops.share; xd_mpi_unshare releases all shared memory of a
  * group. */

@@ -1,9 +1,9 @@
-/* shm.h - private to comm: makes memory that processes of one host share.
+/* shm.h - used only in src/comm: makes memory that processes of one host share.
  *
  * The shared memory is an anonymous file (memfd) without a name, so nothing remains if processes
  * are killed, and no disk space is used. One process makes the file, and the other processes open
- * it through the directory /proc/PID/fd of that process. Then all processes close the file. The
- * system frees the memory when the last process unmaps it. */
+ * it through the directory /proc/PID/fd of that process. After all processes have mapped the file,
+ * they close it. The system frees the memory when the last process unmaps it. */
 #ifndef XD_COMM_SHM_H
 #define XD_COMM_SHM_H
 

@@ -23,7 +23,8 @@ enum {
     /* Maximum number of completed calls whose buffers are kept because the device may still use
      * them. */
     XD_STAGE_ENDING = 16,
-    /* Mailbox sizes are multiples of XD_STAGE_BOX bytes, the granularity of CUDA IPC memory. */
+    /* Unit of the sizes of mailboxes (shared device memory) in bytes, which is the granularity of
+     * CUDA IPC memory. */
     XD_STAGE_BOX = 2 << 20,
 };
 
@@ -47,31 +48,34 @@ typedef struct xd_stage_call {
     struct xd_stage_call *next;
     struct xd_staged     *by;   /* the group of ranks that began the call */
     xd_req                real; /* request of the wrapped communicator, if `started` is 1 */
-    /* direct is 1 if data goes directly between devices (direct.h). */
+    /* direct: 1 if data is sent directly between devices (direct.h). */
     int                   started, direct;
-    /* The fields kind, peer, op and rows are arguments of the communication call. */
+    /* The fields `kind`, `peer`, `op` and `rows` are arguments of the communication call. */
     int                   kind, peer;
     xd_red                op;
     int64_t              *rows;       /* [size]: for a gather, the number of rows of each rank */
     xd_tensor            *view;       /* [2 size]: the call's tensors in host memory */
     xd_stage_buffer *pinned, *packed; /* the call's buffers in host memory and in device memory */
     xd_stage_copies  down, up;        /* down: copies to the host; up: copies to the device */
-    /* [2 size]: notes of a direct call; each note has a mailbox number and a byte count. */
+    /* [2 size]: notes of a call that sends directly between devices; a note consists of a mailbox
+     * number and a byte count. */
     struct xd_note  *note;
-    /* Events on the device; the diagram at the top of staging.h shows `before`, `out` and `in`. */
+    /* Events on the device; the diagram at the top of staging.h shows when `before`, `out` and `in`
+     * are recorded. */
     xd_mark         *before, *out, *in, *last;
 } xd_stage_call;
 
 /* Staging state shared by a world communicator and the groups split from it. */
 typedef struct xd_staging {
     xd_dev              *dev;
-    const xd_dev_lanes  *lanes; /* copy streams; NULL: the device has none */
+    /* functions for copy streams; NULL: the device has no copy streams */
+    const xd_dev_lanes  *lanes;
     xd_err              *err;
     /* Totals of all messages; device_bytes counts the device memory of the staging buffers. */
     xd_traffic          *traffic;
-    /* users: number of groups; size: number of ranks in the world */
+    /* users: number of groups that use this state; size: number of ranks in the world */
     int                  users, size;
-    /* Free lists of host buffers and of device buffers. */
+    /* Lists of unused host buffers (pinned) and unused device buffers (packed). */
     xd_stage_buffer     *pinned, *packed;
     xd_stage_call       *idle; /* list of unused call structs */
     /* List of begun calls whose data to send has not been copied to the host yet. */
@@ -97,8 +101,7 @@ void           xd_staging_close(xd_staging *w);
 /* Begins a communication call, which has no tensors at first. Returns NULL if out of memory. */
 xd_stage_call *xd_stage_begin(xd_staging *w);
 
-/* Access of a communication call to a tensor of the caller: the call reads the tensor, or it writes
- * received data to the tensor. */
+/* Whether a communication call reads a tensor of the caller, or writes received data to it. */
 enum { XD_STAGE_READS = 1, XD_STAGE_FILLS = 2 };
 
 /* Allocates memory for a call, in pinned host memory or on the device. Returns NULL if out of
@@ -125,7 +128,7 @@ int   xd_stage_end(xd_staging *w, xd_stage_call *k);
 /* Makes later computation wait for the work that is queued on the copy stream XD_LANE_IN for this
  * call. */
 void  xd_stage_follow(xd_staging *w, xd_stage_call *k);
-/* Frees the call's memory as soon as all work that is queued on the device now is complete. */
+/* Frees the call's memory as soon as all work that is now queued on the device is complete. */
 void  xd_stage_finish(xd_staging *w, xd_stage_call *k);
 /* Waits until the device no longer uses the memory of any completed call. */
 void  xd_stage_settle(xd_staging *w);

@@ -1,7 +1,7 @@
 /* from_xdit.h - declares tables of the models that xDiT supports: xDiT's scripts for a model, the
  * parallel methods that xDiT has for the model, and the recipe for the model in this library.
  *
- * from_xdit.h has only data types and one function. The command-line program also includes
+ * Only data types and one function are declared here. The command-line program also includes
  * from_xdit.h (tests/style/layers.py allows it). Models that only xDiT supports are in
  * app/from_xdit/xdit_models.c. */
 #ifndef XD_FAMILIES_FROM_XDIT_H
@@ -30,14 +30,14 @@ enum {
 };
 
 typedef struct xd_xdit_model {
-    const char *title; /* model name in lists, "PixArt-alpha" */
+    const char *title; /* model name in lists, such as "PixArt-alpha" */
     /* Names of xDiT's scripts for the model, without .py and space-separated; NULL: xDiT's runner
      * runs the model. */
     const char *scripts;
     /* substrings by which xDiT's runner recognizes its models, space-separated */
     const char *names;
     const char *pipeline; /* xDiT's pipeline class or runner class */
-    /* name of the model's recipe in this library; NULL: the model is not supported */
+    /* name of the model's recipe in this library; NULL: this library does not support the model */
     const char *own;
     const char
         /* for a model that is not supported: the reason, if known, and the nearest supported
@@ -46,35 +46,34 @@ typedef struct xd_xdit_model {
     int         cell;  /* pixels per latent row, if rows are split */
     int         patch; /* latent rows per token, if rows are split */
     unsigned    can;
-    /* The model's name in error messages of the script, if the script refuses PipeFusion and a
-     * parallel VAE. NULL: the script does not check for PipeFusion or a parallel VAE. */
+    /* The model's name in the script's error messages, if xDiT's script refuses PipeFusion and a
+     * parallel VAE; NULL: the script does not check. */
     const char *refuses;
     /* The model's name in the error message of a pipeline that refuses a parallel VAE, or NULL. */
     const char *whole_vae;
     /* number of which the script's height and width must be multiples; 0: any size */
     int         multiple;
     /* Name of the xDiT class in which padding an uneven number of tokens fails, because the call of
-     * the padding method is misspelt. bad_padding NULL: the padding works. */
+     * the padding method is misspelt; NULL: padding works. */
     const char *bad_padding;
-    /* Name of the model family in a warning, "FLUX", if xDiT 0.4.0 counts this model's tokens as
-     * diffusers did before version 0.32. old_packing NULL: xDiT counts this model's tokens
-     * correctly. */
+    /* Name of the model family for a warning, if xDiT 0.4.0 counts this model's tokens as diffusers
+     * did before version 0.32; NULL: xDiT counts the tokens correctly. */
     const char *old_packing;
     /* 1: xDiT splits the tokens over ranks without padding them to equal parts. */
     int         unpadded;
     int         text_rows; /* video model: number of text tokens; 0: unknown */
     /* Substrings of the names of models whose patches cover two frames. */
     const char *frame_pairs;
-    /* Default number of steps and guidance scale in xDiT's runner. NULL: the default of the
-     * recipe. */
+    /* Default number of steps and guidance scale in xDiT's runner; NULL: the recipe's default. */
     const char *steps, *guidance;
-    /* Default height and width, and default max_sequence_length, in xDiT's runner. NULL: the
-     * default of the recipe. */
+    /* Default of height and width (side), and default max_sequence_length (text), in xDiT's runner;
+     * NULL: the recipe's default. */
     const char *side, *text;
     /* Default height, width and number of frames in xDiT's runner, if the height differs from the
-     * width or the model generates videos. NULL: the default of the recipe. */
+     * width or the model generates videos; NULL: the recipe's default. */
     const char *height, *width, *frames;
-    const char *control_image; /* control image that the script always reads; NULL: none */
+    /* file name of the control image that the script always reads; NULL: the script reads none */
+    const char *control_image;
 } xd_xdit_model;
 
 typedef struct xd_xdit_net { /* properties of a transformer, found by model name */
@@ -87,9 +86,9 @@ typedef struct xd_xdit_net { /* properties of a transformer, found by model name
  * Face Hub (`repo`). */
 typedef struct xd_xdit_name { const char *name, *repo; } xd_xdit_name;
 
-/* The xDiT tables of one family. Each table of xd_xdit_rows ends with a row whose first value is
- * NULL; a NULL pointer is an empty table. A model's row is the first row whose `name` is a
- * substring of the model's name. */
+/* The xDiT tables of one family. Each table ends with a row whose first value is NULL; a NULL
+ * pointer is an empty table. The row for a model is the first one whose `name` is a substring of
+ * the model's name. */
 typedef struct xd_xdit_rows {
     const xd_xdit_model *models;
     const xd_xdit_net   *nets;

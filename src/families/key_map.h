@@ -1,9 +1,10 @@
 /* key_map.h - maps diffusers' tensor names to the names in original and ComfyUI files.
  *
  * A layout (xd_key_map) describes the tensor names of one kind of file. A file has a layout if it
- * contains all tensors that the layout's `marks` name. Networks declare the names of diffusers or
- * transformers. For each declared name, the scopes and stems of the layout yield the name in the
- * file, and the rows of the file's tensor that belong to the declared tensor. */
+ * contains all tensors that the layout's `marks` name. Networks declare their tensors under the
+ * names that the libraries diffusers or transformers use. For each declared name, rules for its
+ * beginning (scopes) and its end (stems) give the name in the file, and the rows of the file's
+ * tensor that belong to the declared tensor. */
 #ifndef XD_FAMILIES_KEY_MAP_H
 #define XD_FAMILIES_KEY_MAP_H
 
@@ -21,15 +22,15 @@ typedef enum xd_swap {
 } xd_swap;
 
 /* A stem is a rule for the end of a tensor's name: the part after the beginning that a scope
- * matches. `want` is the end of the declared name, `have` the end of the name in the file. `want`
- * and `have` are complete ends ("attn.norm_q.weight"), or ends to which ".weight" and ".bias" are
- * appended. The rows of the file's tensor are split into `of` equal parts, and parts [at, at + n)
- * are used. If `of` is 0, all rows are used; if n is above 0 then, a tensor of one extent is split
- * into n rows of equal length. XD_SWAP_ALWAYS: the file's tensor has the second half of the rows
- * first. XD_SWAP_LAST: only the tensor of the last block has the second half first.
- * XD_SWAP_QUERIES, XD_SWAP_KEYS: in each attention head, the file's rows alternate between the
- * first and the second half of the head, so the two rows that RoPE rotates together are neighbours.
- * The number of heads follows from the file's metadata. XD_SWAP_SIDES: the file's matrix is
+ * matches. In a stem, `want` is the end of the declared name, and `have` the end of the name in the
+ * file. Both are complete ("attn.norm_q.weight"), or lack a final ".weight" or ".bias". The rows of
+ * the file's tensor are split into `of` equal parts, of which parts [at, at + n) are used. If `of`
+ * is 0, all rows are used; if also n is above 0, a tensor of one extent is split into n rows of
+ * equal length. XD_SWAP_ALWAYS: the file's tensor has the second half of the rows first.
+ * XD_SWAP_LAST: only the tensor of the last block has the second half first. XD_SWAP_QUERIES,
+ * XD_SWAP_KEYS: in each attention head, the file's rows alternate between the first and the second
+ * half of the head, so the two rows that RoPE rotates together are neighbours. The number of
+ * attention heads follows from the file's metadata. XD_SWAP_SIDES: the file's matrix is
  * transposed. */
 typedef struct xd_stem {
     const char *want, *have;
@@ -40,9 +41,9 @@ typedef struct xd_stem {
 /* A scope is a rule for the beginning of a tensor's name. `want` is the beginning of the declared
  * name, `have` the beginning of the name in the file. '#' in `want` matches a number. In `have`,
  * '#' is replaced by the next matched number, and '~' by the next matched number counted back from
- * the last block. A '+' after a '#' allows files with more blocks than the config; these blocks are
- * not read. If `stems` is NULL, the end of the name is unchanged. Otherwise, the list of stems ends
- * with a row without `want`. */
+ * the last block. A '+' after a '#' means that a file may contain more blocks than the config; the
+ * excess blocks are not read. If `stems` is NULL, the end of the name is unchanged. If it is not
+ * NULL, the list of stems ends with a row whose `want` is NULL. */
 typedef struct xd_scope {
     const char    *want, *have;
     const xd_stem *stems;
@@ -52,12 +53,13 @@ typedef struct xd_key_map {
     const char *nets[XD_MAXNET]; /* names of the networks to which the weights belong */
     /* what a file with this layout contains, for messages: "a T5 text encoder" */
     const char *what;
-    /* Names, without prefix, of tensors that every file of this layout has. */
+    /* Names, without prefix, of tensors that every file with this layout contains. */
     const char *marks[2];
-    /* The names in a file may have one of the prefixes; '@' in a prefix stands for the component's
-     * slot, such as "clip_l". "clip_l=PREFIX" is a prefix only for the slot clip_l. */
+    /* Prefixes that names in a file may have; '@' in a prefix stands for the component's short name
+     * (slot), such as "clip_l". "clip_l=PREFIX" is a prefix only for the slot clip_l. */
     const char *prefixes[XD_MAXPREFIX];
-    xd_scope    scopes[XD_MAXSCOPE]; /* list that ends with a scope without `want` */
+    /* rules for the beginnings of names; the list ends with a scope whose `want` is NULL */
+    xd_scope    scopes[XD_MAXSCOPE];
 } xd_key_map;
 
 /* Initializers of an xd_stem: XD_STEM uses the complete tensor, XD_STEM_ROWS uses n of `of` equal
@@ -76,11 +78,11 @@ typedef struct xd_key_map {
 
 /* A row of a table of module names in LoRA files. `from` is the name of a module in a LoRA file,
  * with _ in place of dots; `to` is the name of the model's module. In `from` and `to`, # stands for
- * a number. If several rows have the same `from`, the first row whose modules the model has is
- * used. If `to` has several modules, separated by spaces, the LoRA's module has the rows of these
- * modules, one after the other. A ~ in `to` before a modulation module with two chunks means that
- * shift and scale are in the opposite order (AdaLayerNormContinuous of diffusers has the scale
- * first). */
+ * a number. If several rows of the table have the same `from`, the first one whose modules exist in
+ * the model is used. If `to` names several modules, separated by spaces, the LoRA's module contains
+ * the rows of these modules, one after the other. A ~ in `to` before a modulation module with two
+ * outputs means that the order of shift and scale is reversed, as in AdaLayerNormContinuous of
+ * diffusers, where the scale comes first. */
 typedef struct xd_lora_name { const char *from, *to; } xd_lora_name;
 
 #endif

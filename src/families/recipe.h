@@ -8,32 +8,31 @@
 #include "base/json.h"
 
 enum { XD_MAXTEXT = 4 };     /* maximum number of text encoders of a pipeline */
-enum { XD_MAXAUDIO = 2 };    /* maximum number of networks of audio of a pipeline */
-enum { XD_MAXSIGMAS = 128 }; /* maximum number of sigmas that a model may list */
-/* maximum number of hidden states of an encoder that a model may list */
+enum { XD_MAXAUDIO = 2 };    /* maximum number of audio networks of a pipeline */
+enum { XD_MAXSIGMAS = 128 }; /* maximum number of noise levels (sigmas) that a model may list */
+/* maximum number of a text encoder's hidden states that a model may list */
 enum { XD_MAXSTATES = 64 };
 
-/* How a text encoder's token embeddings become part of the prompt's embeddings: not at all, as new
- * rows after the previous encoder's rows, or as further features in the rows of the previous
- * encoder. */
+/* How a text encoder's token embeddings become part of the prompt's embedding: not at all, as rows
+ * after the previous encoder's rows, or as additional features in the previous encoder's rows. */
 typedef enum xd_rows_of { XD_ROWS_NONE, XD_ROWS_BELOW, XD_ROWS_BESIDE } xd_rows_of;
 
 enum { XD_PAD_NONE = 0, XD_PAD_MOST = -1, XD_PAD_ONE = -2 };
 
 typedef struct xd_text_use { /* description of one text encoder of a pipeline */
-    /* Folders of the encoder and of the tokenizer in a model directory. tokenizer NULL: an image
-     * encoder, whose output rows follow the rows of text. */
+    /* Folders of the encoder and of the tokenizer in a model directory. If `tokenizer` is NULL, the
+     * encoder reads images, and its output rows follow the rows of the text. */
     const char *folder, *tokenizer;
     xd_rows_of  rows;
     /* Number of token ids to which texts are padded. XD_PAD_MOST: texts are padded to the maximum
      * length of a prompt. XD_PAD_ONE: one padding id is added if the text is shorter than the
-     * maximum length. 0: no padding. The text encoder reads padding like text. */
+     * maximum length. 0: no padding. Padding is encoded like text. */
     int         pad;
     /* Maximum number of token ids of a text that is not padded; 0: the maximum length of a
      * prompt. */
     int         most;
-    /* 1: the encoder only reads the parts of the prompt in double quotes (xd_caption_quoted). A
-     * prompt without parts in double quotes has no token ids for this encoder. */
+    /* 1: the encoder only reads the text in double quotes in a prompt (xd_caption_quoted). A prompt
+     * without quotes has no token ids for this encoder. */
     int         quoted;
     /* 1: the pipeline uses the input of the encoder's last block as token embeddings */
     int         penultimate;
@@ -45,71 +44,75 @@ typedef struct xd_text_use { /* description of one text encoder of a pipeline */
     int         prompt;
     /* 1: the encoder is optional: if the model directory lacks it, zeros replace its output. */
     int         optional;
-    /* name by which options give this encoder a separate weight file: "clip_l" */
+    /* short name for the option that gives this encoder a separate weight file, such as "clip_l" */
     const char *slot;
-    /* 1: text tokens do not attend to padding. The encoder still computes the rows of padding. */
+    /* 1: text tokens do not attend to padding tokens, but the encoder computes embeddings of
+     * padding too. */
     int         masked;
-    /* 1: the rows of padding are zeros, and the encoder does not compute them (with `masked`) */
+    /* 1: the embeddings of padding tokens are zeros, and the encoder does not compute them (only
+     * with `masked`) */
     int         blank;
-    /* 1: the embedding has no rows of padding, although the encoder reads padding like text
-     * (without `masked`) */
+    /* 1: rows of padding tokens are removed from the embedding, although the encoder reads padding
+     * like text (only without `masked`) */
     int         trimmed;
     /* The pipeline's chat template, with "{}" where the prompt is inserted; no further special
-     * tokens are added. frame NULL: the text is only the prompt. */
+     * tokens are added. If `frame` is NULL, the encoder reads only the prompt. */
     const char *frame;
     int         left; /* 1: padding is before the text (with `masked`) */
-    /* Number of template ids before the prompt whose rows are dropped from the encoder's output.
-     * `pad` and max_sequence_length do not count these ids. Rows cannot be dropped together with
-     * `left`. */
+    /* Number of the template's token ids before the prompt whose rows are removed from the
+     * encoder's output. `pad` and max_sequence_length do not count these ids. If `left` is 1,
+     * `drop` must be 0. */
     int         drop;
-    /* 1: truncation keeps the end of the template after the prompt, so that only the prompt loses
-     * token ids. 0: truncation removes the end of the complete text. */
+    /* 1: truncating a text that is too long removes only ids of the prompt and keeps the template's
+     * ids after the prompt. 0: truncation removes the end of the complete text. */
     int         keeps_end;
-    /* Beginning of the template, whose rows are dropped like the rows that `drop` counts. The
-     * tokenizer counts the ids of drop_text. drop_text NULL: no such beginning. */
+    /* Beginning of the template as text; the rows of its token ids, which the tokenizer counts, are
+     * removed like those that `drop` counts. NULL: only `drop` counts. */
     const char *drop_text;
     /* Indices (as in xd_text_layer) of the hidden states that are concatenated in each output row;
-     * the encoder stops after the last of them. nlayers 0: the output is the last hidden state. */
+     * the encoder stops after the last one. If nlayers is 0, the output is the last hidden
+     * state. */
     int         nlayers;
     const int  *layers;
-    /* Key of model_index.json whose list of indices replaces `layers`. layers_key NULL: no key
-     * replaces `layers`. */
+    /* Key of model_index.json whose list of hidden-state indices replaces `layers`; NULL: the
+     * recipe's list is always used. */
     const char *layers_key;
     int         raw; /* 1: the last hidden state is the state before the final norm */
-    /* 1: the output has all hidden states of the encoder, concatenated in each row. */
+    /* 1: each output row is the concatenation of all hidden states of the encoder. */
     int         all;
     /* 1: the encoder has no embeddings of token ids: it reads the output of the previous encoder,
      * whose `rows` is XD_ROWS_NONE. */
     int         follows;
     /* For an encoder that reads reference images: text that is inserted before the prompt for each
      * image. "{}" is replaced by the image's number, and the image token is repeated for all of the
-     * image's tokens. image_text NULL: the encoder only reads text. */
+     * image's tokens. If image_text is NULL, the encoder only reads text. */
     const char *image_text;
-    const char *image_gap; /* text between the texts of two images; NULL: none */
+    /* text that is inserted between the texts of two images; NULL: no text */
+    const char *image_gap;
     /* Area in pixels to which reference_size resizes reference images for the encoder; 0: the
      * encoder reads the same resized images as the transformer. */
     int64_t     image_area;
     const char *processor; /* folder of the image processor's config */
-    /* Above 0: the template has the token of the request's image, whose rows come before the rows
-     * of the text. The rows of every image_every[0]-th token of the image are used or, for a
-     * negative prompt, of every image_every[1]-th token. A negative prompt is encoded with a black
-     * image. */
+    /* Above 0: the template includes the request's image, whose rows come before the rows of the
+     * text. Only the row of every image_every[0]-th image token is used or, for a negative prompt,
+     * of every image_every[1]-th image token. A negative prompt is encoded with a black image. */
     int         image_every[2];
-    /* `cut` is the number of template ids after the prompt whose rows are dropped, and `tail` is
-     * the number of ids after those, whose rows are kept. If a text is truncated, the rows of its
-     * last ids are dropped in place of the rows that `cut` counts. */
+    /* `cut` is the number of the template's token ids after the prompt whose rows are removed, and
+     * `tail` is the number of ids after them, whose rows are kept. If a text is truncated, the rows
+     * of its last ids are removed instead. */
     int         cut, tail;
     /* 1: the image encoder reads the image after it is resized to the size of the video; 0: it
      * reads the original image */
     int         resized;
-    /* 1: the encoder belongs to a prior (image variation), whose directory an option gives. It has
-     * no tokenizer. The first encoder of a prior reads the request's redux_images, and the second
-     * one turns its output into rows of a prompt. Negative prompts have no such rows. */
+    /* 1: the encoder belongs to a prior network (for image variation), whose directory an option
+     * gives, and has no tokenizer. The first encoder of a prior reads the request's redux_images,
+     * and the second one turns its output into rows of a prompt's embedding. Embeddings of negative
+     * prompts have no such rows. */
     int         prior;
 } xd_text_use;
 
-/* Cases in which a pipeline passes its own sigmas to its scheduler. The pipeline's own sigmas go
- * from 1 to 1/steps in equal steps. XD_OWN_NONE: never, because the scheduler computes the sigmas;
+/* When a pipeline passes its own noise levels (sigmas) to its scheduler. They go from 1 to 1/steps
+ * in equal steps. XD_OWN_NONE: never, because the scheduler computes the noise levels;
  * XD_OWN_ALWAYS: always; XD_OWN_BUT_FLOW: unless the scheduler config has use_flow_sigmas;
  * XD_OWN_BUT_FLOW_TEXT: unless the scheduler config has use_flow_sigmas and denoising starts from
  * text alone. */
@@ -122,17 +125,18 @@ typedef enum xd_own_sigmas {
 
 typedef enum xd_sized_by { XD_SIZED_BY_MODEL, XD_SIZED_BY_FIRST, XD_SIZED_BY_LAST } xd_sized_by;
 
-/* Ways in which a pipeline uses the image of a request. */
+/* Roles that the image of a request can have in a pipeline. */
 typedef enum xd_image_role {
     XD_ROLE_START, /* denoising starts from the image and noise */
     XD_ROLE_NONE,  /* videos are generated from text only */
-    /* The transformer reads the first frame of a video in additional channels. */
+    /* The transformer reads the latents of the given first frame of a video in additional
+     * channels. */
     XD_ROLE_FIRST_FRAME,
-    /* As XD_ROLE_FIRST_FRAME, with the mean of the VAE's Gaussian and a further channel, which is 1
-     * in the first latent frame. */
+    /* As XD_ROLE_FIRST_FRAME, but the latents are the mean of the VAE's Gaussian, and a further
+     * channel is 1 in the first latent frame. */
     XD_ROLE_MARKED_FRAME,
-    /* The additional channels are a mask of the given frames, then VAE latents of a video that is
-     * grey except for the given first (and last) frame. */
+    /* The transformer's additional channels are a mask of the given frames, then the latents of a
+     * video that is grey except for the given first (and last) frame. */
     XD_ROLE_FRAMES,
     /* The image's latents are the first latent frame in all steps, and the tokens of this frame
      * have timestep 0. Without an image, all frames of the video are generated. */
@@ -146,19 +150,20 @@ typedef enum xd_image_role {
     XD_ROLE_CONTROL,
     /* The transformer reads a control stream: latents of the control video outside its mask and
      * inside its mask, then the mask, with one channel for each pixel of a latent cell. Latents of
-     * reference images are additional latent frames before the video's latent frames, and are not
-     * decoded. */
+     * the control video's reference images are additional latent frames before the video's latent
+     * frames, and are not decoded. */
     XD_ROLE_CONTROL_VIDEO,
-    /* Each given image or video determines frames of the generated video, with a strength. If it is
-     * given for frame 0, its latents are mixed with the first latent frames. For other frames, its
-     * first latent frames become additional latent frames before the video's, which have the time
-     * of the given frames and are not decoded; its other latent frames are mixed with the video's.
-     * Frames that are given have lower timesteps than other frames. */
+    /* Each input image or video fixes frames of the generated video, with a strength. Latents for
+     * frames from frame 0 on are mixed with the video's first latent frames. If the image or video
+     * is for later frames, its first latent frames become additional latent frames before the
+     * video's, which have the time of the fixed frames and are not decoded, and its other latent
+     * frames are mixed with the video's. Fixed frames have lower timesteps than other frames. */
     XD_ROLE_CONDITIONS,
     XD_ROLE_REFERENCES /* the transformer reads images as tokens, for editing */
 } xd_image_role;
 
-/* Default values of a request that replace the recipe's defaults; 0: the recipe's default. */
+/* Default values that replace a recipe's defaults in certain requests; 0: the recipe's default is
+ * used. */
 typedef struct xd_usual {
     int    steps, max_text;
     double guidance;
@@ -167,21 +172,20 @@ typedef struct xd_usual {
 typedef struct xd_recipe {
     const char   *name;         /* xdit's name of the pipeline, "pixart-sigma" */
     const char   *pipelines[4]; /* pipeline classes, as in `_class_name` of model_index.json */
-    /* Key of model_index.json that is true for models of this recipe, if the models of a pipeline
-     * class have several recipes. Recipes with a key `when` are listed before recipes without a
-     * key. when NULL: the recipe is for all models of the class. */
+    /* If a pipeline class has several recipes: the key of model_index.json that is true for models
+     * of this recipe. Recipes with such a key are listed before recipes without one. If `when` is
+     * NULL, the recipe is for all models of the class. */
     const char   *when;
-    /* Key of the transformer's config, and the value that the key has in models of this recipe, if
-     * the models of a pipeline class have several recipes. Recipes with such a key are listed after
-     * a recipe of the class without a key. dit_key NULL: the recipe is for all models of the
-     * class. */
+    /* If a pipeline class has several recipes: a key of the transformer's config, and the value
+     * that it has in models of this recipe. Recipes with such a key are listed after the recipe of
+     * the class without one. If dit_key is NULL, the recipe is for all models of the class. */
     const char   *dit_key, *dit_value;
     const char   *dit, *vae; /* folders of the transformer and the VAE */
     /* Folder of the second transformer, for steps with a timestep below boundary_ratio of
-     * model_index.json. A model may lack one of the two transformers. dit2 NULL: the pipeline has
-     * one transformer. */
+     * model_index.json. A model may lack one of the two transformers. If dit2 is NULL, the pipeline
+     * has only one transformer. */
     const char   *dit2;
-    /* Folder of diffusers' guider, whose config has the default guidance scale. guider NULL: the
+    /* Folder of a diffusers guider, whose config contains the default guidance scale; NULL: the
      * pipeline has no guider. */
     const char   *guider;
     xd_text_use   text[XD_MAXTEXT];
@@ -197,16 +201,16 @@ typedef struct xd_recipe {
     /* 1: the norm of each token's guided prediction is set to the norm of the prompt's
      * prediction. */
     int           keeps_length;
-    /* 1: the pipeline has cfg_trunc_ratio and cfg_normalization. cfg_normalization, which is on by
-     * default, sets the norm of each row of the guided prediction's latents to the norm of the
-     * prompt's prediction. */
+    /* 1: the pipeline has the options cfg_trunc_ratio and cfg_normalization. The latter, which is
+     * on by default, sets the norm of each latent row of the guided prediction to the norm of that
+     * row in the prompt's prediction. */
     int           keeps_rows;
     xd_own_sigmas own_sigmas;
-    /* Key of model_index.json with a list of sigmas. The list replaces sigmas in equal steps if the
-     * request has as many steps as the list, or sets no number of steps. sigmas_key NULL: no such
-     * list. */
+    /* Key of model_index.json with a list of noise levels (sigmas). The list replaces equally
+     * spaced noise levels if the request has as many steps as the list, or sets no number of steps.
+     * NULL: the model has no list. */
     const char   *sigmas_key;
-    /* Above 0: the pipeline's own sigmas are a linear-quadratic schedule (see
+    /* Above 0: the pipeline's own noise levels (sigmas) are a linear-quadratic schedule (see
      * xd_steps.threshold_noise). */
     double        threshold_noise;
     /* 1: the transformer reads timesteps that rise from 0 to 1000, so the scheduler's config must
@@ -220,142 +224,147 @@ typedef struct xd_recipe {
     /* value of xd_steps.max_shift for rectified-flow models; 0: other models */
     double        max_shift;
     double        strength; /* default strength for an initial image; 0 stands for 0.6 */
-    /* Defaults for requests with an initial image, and with a mask. */
+    /* Defaults for requests with an initial image (of_image), and with a mask (of_mask). */
     xd_usual      of_image, of_mask;
-    int           leap; /* 1: one-step sampling ends at clean latents (xd_steps.leap) */
+    int           leap; /* 1: sampling in one step ends at latents without noise (xd_steps.leap) */
     /* 1: a step's latents are written over those that it started from (xd_steps.overwrites) */
     int           overwrites;
     /* Replaces an image size in pixels by the nearest size on which a transformer with sample_size
-     * `sample` (in latent cells) was trained. Returns 0 if the transformer has no table of sizes.
-     * trained_size NULL: any size is generated. */
+     * `sample` (in latent cells) was trained. Returns 0 if no table of sizes is known for the
+     * transformer. If trained_size is NULL, the pipeline generates any size. */
     int           (*trained_size)(int64_t sample, int64_t *height, int64_t *width);
     /* 1: a generated image of a trained size is resized to the requested size. */
     int           resized;
     int           decodes_at; /* 1: the pipeline has decode_timestep and decode_noise_scale */
-    /* Class of the networks that enlarge the pipeline's latents. upsampler NULL: no networks
-     * enlarge the latents. */
+    /* Class of the networks that enlarge the pipeline's latents (latent upsamplers); NULL: the
+     * pipeline has no such networks. */
     const char   *upsampler;
     int           denoises_part; /* 1: the pipeline has denoise_strength */
     int           rescales;      /* 1: the pipeline has guidance_rescale */
-    /* 1: the guided prediction with scale g is prompt + g (prompt - negative), so guidance is off
-     * at 0, and the models have the options cfg_normalization and cfg_truncation. 0: the guided
-     * prediction is negative + g (prompt - negative), so guidance is off at 1. */
+    /* Formula of the guided prediction with guidance scale g. 1: prompt + g (prompt - negative), so
+     * guidance is off at 0; the models then also have the options cfg_normalization and
+     * cfg_truncation. 0: negative + g (prompt - negative), so guidance is off at 1. */
     int           guides_from_prompt;
     int           skips_layers; /* 1: the pipeline has skip_guidance_layers */
     /* 1: the pipeline has original_size, crops_coords_top_left and target_size */
     int           micro;
-    /* 1: the pipeline also has these sizes for the negative prompt */
+    /* 1: the pipeline also has negative_original_size, negative_crops_coords_top_left and
+     * negative_target_size */
     int           negative_micro;
     int           dynamic_cfg; /* 1: the published examples use dynamic guidance */
     double        fps;         /* default frames per second; 0: the pipeline generates images */
-    /* changes 4 n requested frames to 4 n + 1 frames (1) or to 4 n - 3 frames (0), for any n */
+    /* how a requested number of frames that is a multiple of 4 is changed: 1: one more frame is
+     * generated; 0: three fewer */
     int           frames_up;
     int           channels_first; /* order in which noise is drawn: 1: [C,t,h,w], 0: [t,C,h,w] */
-    /* Number of channels C of the latents of audio [C,t,F/C], of which one point in time is a token
+    /* Number of channels C of the audio latents [C,t,F/C]; each of the t points in time is a token
      * with F features. 0: the pipeline has no audio. */
     int           audio_channels;
-    /* Defaults of the guidance of a pipeline with audio (xd_request_audio): the guidance scale of
-     * the audio (audio_guidance; 0: no such guidance) and, for video and audio, modality_scale,
-     * stg_scale, guidance_rescale and the block of stg_scale. */
+    /* Defaults of a pipeline with audio (xd_request_audio): the guidance scale of the audio
+     * (audio_guidance; 0: audio has no own guidance) and, for video and audio, modality_scale,
+     * stg_scale, guidance_rescale and the block that stg_scale changes. */
     double        audio_guidance, modality, stg, rescale;
     int           stg_block;
-    /* Folder of the audio's scheduler, which has the class of the video's scheduler.
-     * audio_scheduler NULL: audio has the schedule of the video. */
+    /* Folder of the audio's scheduler, which must be of the same class as the video's; NULL: audio
+     * uses the video's schedule. */
     const char   *audio_scheduler;
-    /* Folders of the networks that turn audio latents into sound, in the order in which they run.
-     * audio NULL: the pipeline has no audio. */
+    /* Folders of the networks that turn audio latents into sound, in the order in which they run;
+     * NULL: the pipeline has no audio. */
     const char   *audio[XD_MAXAUDIO];
-    /* 1: the scheduler works on tokens [N,C p^2] in place of latents, so the noise that a step
-     * draws is in the order of tokens. */
+    /* 1: the scheduler's tensors are tokens, not latents, so the random noise that a step draws is
+     * ordered by token. */
     int           packed;
     /* 1: a transformer with an embedding of the next step's timestep reads this timestep
      * (xd_input.next) */
     int           reads_next;
-    /* Default frames per second of models with patches of several frames; 0: the value of `fps`. */
+    /* Default frames per second of models whose tokens cover several frames; 0: the value of
+     * `fps`. */
     double        pairs_fps;
-    xd_image_role role; /* way in which the pipeline uses the request's image */
-    /* Recipe of models to whose transformer a LoRA file adds the input channels of a control image.
-     * with_control_lora NULL: such LoRA files are refused. */
+    xd_image_role role; /* role of the request's image in the pipeline */
+    /* Recipe that is used if a LoRA file adds input channels for a control image to the
+     * transformer; NULL: such LoRA files are refused. */
     const struct xd_recipe *with_control_lora;
-    /* Recipe of models whose transformer has side networks (xd_side). with_sides NULL: models with
-     * side networks have this recipe as well. */
+    /* Recipe that is used if the transformer has side networks (xd_side); NULL: this recipe is used
+     * then too. */
     const struct xd_recipe *with_sides;
-    /* 1: the latents of side networks' control images are samples of the VAE's Gaussian, drawn
-     * before the samples of an initial image and before the noise. 0: they are the Gaussian's
+    /* 1: the latents of side networks' control images are random samples of the VAE's Gaussian,
+     * drawn before the samples of an initial image and before the noise. 0: they are the Gaussian's
      * mean. */
     int                     samples_sides;
-    double      side_scale;  /* default factor of what side networks add; 0 stands for 1 */
-    int         needs_image; /* 1: an image is required */
+    /* default factor by which the outputs of side networks are multiplied; 0 stands for 1 */
+    double                  side_scale;
+    int                     needs_image; /* 1: an image is required */
     /* 1: an image of another aspect ratio than the result is cropped equally on both sides; 0: it
      * is stretched */
-    int         covers;
+    int                     covers;
     /* 1: an image is resized with Pillow's bilinear filter; 0: with Lanczos */
-    int         bilinear;
-    /* 1: the latents of a held first frame are a sample of the VAE's Gaussian, which is drawn
-     * before the noise. 0: they are the Gaussian's mean. */
-    int         samples_held;
+    int                     bilinear;
+    /* 1: the latents of a first frame that stays fixed (XD_ROLE_HELD) are a random sample of the
+     * VAE's Gaussian, drawn before the noise. 0: they are the Gaussian's mean. */
+    int                     samples_held;
     /* Above 0: denoising starts from the noise times noise_share, plus the image's latents (the
      * same in all frames) times 1 - noise_share. */
-    double      noise_share;
+    double                  noise_share;
     /* Above 0: the transformer separates the image into layers, and this is their default number.
-     * Its latents have a frame for the complete image, which is not decoded, and one for each
-     * layer. All have the size of the image. */
-    int         layers;
-    /* 1: the pipeline describes the image if the prompt is empty, which xdit does not. */
-    int         describes;
+     * The latents then consist of a frame for the complete image, which is not decoded, and one
+     * frame for each layer. */
+    int                     layers;
+    /* 1: if the prompt is empty, diffusers' pipeline generates a description of the image, which
+     * xdit does not do. */
+    int                     describes;
     /* Number of frames at the beginning of a video that are decoded but are not part of the
      * result. */
-    int         drops_frames;
+    int                     drops_frames;
     int         references; /* maximum number of reference images, or of given images and videos */
     double      condition_noise; /* default of image_cond_noise_scale */
-    /* 1: for inpainting, denoising starts from the single reference image, and the transformer
-     * reads sampled latents of that image. In models without reference images, denoising for
-     * inpainting starts from the initial image in the same way. */
+    /* 1: for inpainting, denoising starts from the single reference image or, in models without
+     * reference images, from the initial image; the transformer also reads sampled latents of the
+     * reference image. */
     int         inpaints_reference;
     /* Default area of a reference image in pixels (a request may set max_area); 0: reference_size
      * sets the area. */
     int64_t     reference_area;
     int         auto_resizes; /* 1: the request's no_auto_resize turns reference_size off */
     /* Replaces the size of a reference image in pixels by the size to which the image is resized.
-     * Pixels beyond multiples of `unit` are then cropped equally on both sides. area: max_area of
-     * the request, reference_area, or xd_dit_info.area. Returns XD_EINVAL if the model does not
-     * support a reference image of this size. */
+     * After resizing, pixels beyond multiples of `unit` are cropped equally on both sides. area:
+     * max_area of the request, reference_area, or xd_dit_info.area. Returns XD_EINVAL if the model
+     * does not support a reference image of this size. */
     xd_status   (*reference_size)(int64_t unit, int64_t area, int64_t *height, int64_t *width,
                                   xd_err *e);
     /* 1: the tokens of reference images attend only to one another and have timestep 0, so their
      * keys and values are computed in the first step and reused (xd_layout.refs_alone). */
     int         keeps_references;
-    /* Source of a result's default size: the model, or the size of the request's first or last
-     * image after resizing and cropping. */
+    /* Where a result's default size comes from: the model, or the request's first or last image
+     * after resizing and cropping. */
     xd_sized_by sized_by;
     double      mask_strength; /* default strength for requests with a mask; 0 stands for 0.6 */
     /* Area of results in pixels; a requested size then sets only the aspect ratio. 0: the requested
      * size is used. */
     int64_t     max_area;
-    /* 1: the transformer reads as many rows of the embedding as the prompt or the negative prompt
-     * has tokens. The text encoder of such a recipe pads texts (XD_PAD_MOST, masked). */
+    /* 1: the transformer reads only those rows of a prompt's embedding that are not padding. The
+     * text encoder must pad texts (XD_PAD_MOST, masked). */
     int         cuts_text;
-    /* 1: all rows of text embeddings are those of CLIP encoders, so that prompt_weighting, which
-     * encodes a prompt in chunks, is possible. */
+    /* 1: all text embeddings come from CLIP encoders, so that prompt_weighting, which encodes a
+     * prompt in chunks, is possible. */
     int64_t     weighs;
     /* 1: without a negative prompt, all elements of its embeddings are zeros, unless
      * force_zeros_for_empty_prompt of model_index.json is false. 0: the encoders read "". */
     int         zeros_negative;
     /* `system` is the default of system_prompt, a text before each prompt but not before negative
-     * prompts; after_system is the text between the system prompt and the prompt. system NULL: the
-     * pipeline has no system prompt. */
+     * prompts; after_system is the text between the system prompt and the prompt. If `system` is
+     * NULL, the pipeline has no system prompt. */
     const char *system, *after_system;
-    /* 1: the rows of the system prompt are dropped from the embedding of a prompt, except the rows
-     * of its first and its last token. max_sequence_length does not count the dropped rows. */
+    /* 1: the rows of the system prompt are removed from a prompt's embedding, except those of its
+     * first and last token. max_sequence_length does not count the removed rows. */
     int         drops_system;
     /* prepares a prompt for the encoders; the result is malloc'ed */
     char       *(*caption)(const char *text);
-    /* Prepares a prompt as `caption` does, for requests without clean_caption. uncleaned NULL: the
-     * pipeline does not have the option clean_caption. */
+    /* Prepares a prompt for requests that switch clean_caption off; NULL: the pipeline does not
+     * have the option clean_caption. */
     char       *(*uncleaned)(const char *text);
 } xd_recipe;
 
-/* Returns 1 if recipe p has an encoder that reads images and whose folder is `folder`. p may be
+/* Returns 1 if the encoder of recipe p in the model's folder `folder` reads images. p may be
  * NULL. */
 int              xd_recipe_sees(const xd_recipe *p, const char *folder);
 /* Returns the i-th recipe of all families; NULL at the end. */
@@ -380,7 +389,7 @@ const xd_recipe *xd_recipe_for(const xd_recipe *p, const xd_json *config);
 
 typedef struct xd_distilled {
     const char *name; /* name of a distilled model, "FLUX.1-schnell" */
-    /* Properties by which a distilled model is recognized. */
+    /* Properties by which a distilled checkpoint is recognized. */
     const char *recipe, *config, *words, *unless;
     int         steps;
     double      guidance;  /* default guidance scale; negative: the recipe's default */
@@ -391,7 +400,8 @@ typedef struct xd_distilled {
     double      (*mu)(int64_t tokens, int steps);
 } xd_distilled;
 
-/* properties of a model, by which a distilled model is recognized; the configs may be NULL */
+/* properties of a model from which xd_distilled_find recognizes distilled checkpoints; the configs
+ * may be NULL */
 typedef struct xd_distilled_of {
     const char    *recipe, *name; /* name: name of the directory, repository or file */
     const xd_json *index, *transformer, *scheduler;
@@ -407,8 +417,8 @@ typedef struct xd_size_bucket {
     int    height, width;
 } xd_size_bucket;
 
-/* Replaces an image size in pixels by one of the n sizes in the table: the size whose ratio height
- * / width is nearest to the image's ratio. */
+/* Replaces an image size in pixels by that one of the n sizes in `table` whose aspect ratio is
+ * nearest. */
 void xd_size_bucket_nearest(const xd_size_bucket *table, int n, int64_t *height, int64_t *width);
 /* Implementations of xd_recipe.trained_size for models that were trained on the sizes of
  * ratio_buckets.c of up to 1024 or 2048 pixels, if a latent cell has 8 pixels on a side. */

@@ -1,4 +1,4 @@
-/* keys.h - inside krea2: declares the tables of tensor names in files */
+/* keys.h - used only in this folder: declares the tables of tensor names in files */
 #ifndef XD_FAMILIES_KREA2_KEYS_H
 #define XD_FAMILIES_KREA2_KEYS_H
 

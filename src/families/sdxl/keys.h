@@ -1,5 +1,5 @@
-/* keys.h - inside sdxl: names of the U-Net's tensors in weight files, and of modules in LoRA
- * files */
+/* keys.h - used only in this folder: declares the names of the U-Net's tensors in weight files and
+ * of its modules in LoRA files */
 #ifndef XD_FAMILIES_SDXL_KEYS_H
 #define XD_FAMILIES_SDXL_KEYS_H
 
